@@ -1,0 +1,52 @@
+"""Predict the memory of a step and refuse it in words before the allocation fails."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+__all__ = ["FLOAT_BYTES", "available_memory", "require_memory"]
+
+FLOAT_BYTES = 8
+
+
+def available_memory() -> float:
+    """Bytes that this process may still allocate: the machine's, or its control group's where that is less."""
+    candidates = [_machine_memory(), _group_memory()]
+    return min(candidate for candidate in candidates if candidate is not None)
+
+
+def require_memory(needed: float, what: str, remedy: str) -> None:
+    """Raise :class:`MemoryError` when ``needed`` bytes for ``what`` do not fit; the message ends with ``remedy``."""
+    available = available_memory()
+    if needed > available:
+        raise MemoryError(f"{what} needs {_gigabytes(needed)}, but only {_gigabytes(available)} are available; {remedy}")
+
+
+def _gigabytes(amount: float) -> str:
+    return f"{amount / 1e9:.3g} GB"
+
+
+def _machine_memory() -> float:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return float(line.split()[1]) * 1024.0
+    except (OSError, ValueError, IndexError):
+        pass
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, ValueError, OSError):
+        return float("inf")  # nothing is known: let the allocator speak
+
+
+def _group_memory() -> float | None:
+    for limit, used in (
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    ):
+        try:
+            return max(float(Path(limit).read_text()) - float(Path(used).read_text()), 0.0)
+        except (OSError, ValueError):  # no such file, or the word "max"
+            continue
+    return None

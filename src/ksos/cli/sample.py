@@ -1,0 +1,67 @@
+"""Draw independent samples from a saved density, as CSV or NPY."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ksos.cli import values
+from ksos.cli.console import Console
+from ksos.cli.errors import DONE
+from ksos.cli.output import require_writable, write_whole
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what ``ksos sample`` understands."""
+    parser.add_argument("model", metavar="MODEL", help="a file written by ksos fit")
+    parser.add_argument("-n", "--n-samples", type=values.count, default=1000, metavar="N", help="how many (default: %(default)s)")
+    parser.add_argument("--seed", type=values.seed, metavar="SEED", help="the same seed gives the same samples (default: new ones each time)")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="a file ending in .npy gets NPY, any other CSV (default: CSV on the standard output)"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="one JSON object on the standard output, which holds the samples where no file does"
+    )
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Carry out ``ksos sample``."""
+    from ksos import load
+    from ksos._validation import as_count
+
+    n, output = as_count(arguments.n_samples, "--n-samples"), arguments.output
+    if output is not None:
+        require_writable(output)
+    density = load(arguments.model)
+    console.status(f"drawing {n} samples ...")
+    samples = density.rvs(n, rng=arguments.seed)
+    if output is not None:
+        _save(output, samples)
+    if arguments.json:
+        shown = {"samples": samples.tolist()} if output is None else {}
+        console.json({"n_samples": n, "n_features": density.n_features, "seed": arguments.seed, "output": output, **shown})
+    elif output is None:
+        console.result(_csv_lines(samples))
+    return DONE
+
+
+def _save(path: str, samples: np.ndarray) -> None:
+    import numpy as np
+
+    if path.lower().endswith(".npy"):
+        write_whole(path, lambda stream: np.save(stream, samples, allow_pickle=False))
+    else:
+        write_whole(path, lambda stream: stream.writelines(f"{line}\n".encode() for line in _csv_lines(samples)))
+
+
+def _csv_lines(samples: np.ndarray) -> Iterator[str]:
+    """A header x1, x2, ... and the rows, each number with the digits that give it back exactly."""
+    yield ",".join(f"x{k}" for k in range(1, samples.shape[1] + 1))
+    for row in samples:
+        yield ",".join(map(repr, row.tolist()))

@@ -1,0 +1,50 @@
+"""Print the mean log-density of the rows of a table under a saved density, or the log-density of each row."""
+
+from __future__ import annotations
+
+import argparse
+
+from ksos.cli.console import Console
+from ksos.cli.errors import DONE, InputError
+from ksos.cli.table import read_table
+from ksos.cli.table_arguments import add_table_arguments, table_options
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what ``ksos score`` understands."""
+    parser.add_argument("model", metavar="MODEL", help="a file written by ksos fit")
+    add_table_arguments(parser)
+    parser.add_argument("--per-row", action="store_true", help="one log-density per row instead of their mean")
+    parser.add_argument("--json", action="store_true", help="one JSON object on the standard output; a logarithm of 0 is null")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Carry out ``ksos score``."""
+    import numpy as np
+
+    from ksos import load
+    from ksos._validation import as_weights
+
+    density = load(arguments.model)
+    table = read_table(arguments.data, table_options(arguments))
+    n, d = table.points.shape
+    if d != density.n_features:
+        raise InputError(
+            f"{arguments.data} gives {d} columns, but the density in {arguments.model} has {density.n_features} features; "
+            "choose the columns with --columns"
+        )
+    weights = as_weights(table.weights, n, "weights")
+    log_density = density.logpdf(table.points)
+    counted = weights > 0.0  # 0 times −inf is no number
+    mean = float(np.sum(weights[counted] * log_density[counted]))
+    zeros = int(np.sum(np.isneginf(log_density)))
+    if arguments.json:
+        shown = {"log_density": log_density.tolist()} if arguments.per_row else {}
+        console.json({"mean_log_density": mean, "n_samples": n, "n_zero_density": zeros, **shown})
+        return DONE
+    if zeros:
+        console.warning(f"{zeros} of {n} rows have density 0 (logarithm -inf)")
+    console.result(map(repr, log_density.tolist()) if arguments.per_row else [repr(mean)])
+    return DONE

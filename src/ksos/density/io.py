@@ -1,0 +1,358 @@
+"""The model file: one density as numbers, never code; versioned, checksummed, written whole or not at all. docs/model-file.md defines it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import importlib.metadata
+import json
+import math
+import os
+import secrets
+import stat
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from ksos._array import quiet, to_numpy
+from ksos._memory import FLOAT_BYTES, require_memory
+from ksos.density.sos import SoSDensity
+from ksos.exceptions import ModelFormatError
+from ksos.kernels import KERNELS
+from ksos.measures import MEASURES
+
+__all__ = ["load", "save"]
+
+_MAGIC = b"\x89KSOS\r\n\x1a"  # not text, and no longer itself once line endings have been converted
+_FORMAT_VERSION = 1
+_PREFIX_BYTES = 48  # the magic, the header's length, the header's SHA-256
+_ALIGNMENT = 64
+_HEADER_LIMIT = 1 << 16  # bounds what parsing can cost before anything is known to be true
+_FLOATS = np.dtype("<f8")
+_MOST_DIMENSIONS = 8
+_MASS_TOLERANCE = 1e-6
+_HEADER_KEYS = {"format_version", "library_version", "kernel", "measure", "arrays", "sha256"}
+_TABLES: dict[str, Mapping[str, type]] = {"kernel": KERNELS, "measure": MEASURES}
+
+Words = dict[str, "bool | int | str | None"]
+Arrays = dict[str, np.ndarray]
+
+
+def save(density: SoSDensity, path: str | os.PathLike[str]) -> None:
+    """Write ``density`` to the file ``path``; at every moment the old file or the new one is there, whole.
+
+    Raises
+    ------
+    ValueError
+        When :func:`load` would refuse the file: a kernel or measure of the user's own, or a density that is not one.
+    OSError
+        When the file cannot be written; then the old one is untouched and nothing else is left behind.
+    """
+    header, arrays = _describe(density)
+    text = json.dumps(header).encode()
+    text += b" " * (-(_PREFIX_BYTES + len(text)) % _ALIGNMENT)
+    try:
+        _assemble(_parse(text), dict(arrays))  # as load will
+    except ValueError as error:
+        raise ValueError(f"this density cannot be saved: {error}") from None
+    prefix = _MAGIC + len(text).to_bytes(8, "little") + hashlib.sha256(text).digest()
+    _replace_whole(path, [prefix, text, *(_bytes_of(array) for array in arrays.values())])
+
+
+def load(path: str | os.PathLike[str]) -> SoSDensity:
+    """The density in the file ``path``, bit for bit as it was saved.
+
+    Nothing in the file is executed, and nothing is allocated that the file's own length does not cover.
+
+    Raises
+    ------
+    ModelFormatError
+        For every file that is not a whole, undamaged model of a known version.
+    OSError
+        When the file cannot be read.
+    """
+    with open(os.fspath(path), "rb") as file:
+        try:
+            header, data_start = _read_header(file)
+            return _assemble(header, _read_arrays(file, header, data_start))
+        except ModelFormatError as error:
+            raise ModelFormatError(f"{os.fsdecode(path)}: {error}") from None
+        except (ValueError, TypeError, ArithmeticError) as error:
+            raise ModelFormatError(
+                f"{os.fsdecode(path)} is not a model that ksos can read: {error}; expected a whole file as SoSDensity.save wrote it: "
+                "copy it again from its source, or save the model anew"
+            ) from None
+
+
+# --- a density as a header and arrays ---
+
+
+def _describe(density: SoSDensity) -> tuple[dict[str, Any], Arrays]:
+    """What the file says of ``density``: its header, and its arrays in their order."""
+    arrays: Arrays = {
+        name: _as_floats(value)
+        for name, value in (
+            ("log_unit", density.log_unit),
+            ("support_points", density.support_points),
+            ("unit_factor", density.unit_factor),
+        )
+    }
+    header: dict[str, Any] = {"format_version": _FORMAT_VERSION, "library_version": _library_version()}
+    for role, table in _TABLES.items():
+        part = getattr(density, role)
+        if table.get(part.name) is not type(part):
+            raise ValueError(f"this density cannot be saved: its {role} {part!r} is none of those that a file can name: {', '.join(table)}")
+        words, numbers = _split(part.parameters())
+        header[role] = {"name": part.name, "parameters": words}
+        arrays.update({f"{role}.{name}": value for name, value in numbers.items()})
+    digest = hashlib.sha256()
+    for array in arrays.values():
+        digest.update(_bytes_of(array))
+    header["arrays"] = [{"name": name, "shape": list(array.shape)} for name, array in arrays.items()]
+    header["sha256"] = digest.hexdigest()
+    return header, arrays
+
+
+def _assemble(header: dict[str, Any], arrays: Arrays) -> SoSDensity:
+    """The density that ``header`` and ``arrays`` describe, or ValueError: checksums say what was written, not that it makes sense."""
+    for name, array in arrays.items():
+        if np.isnan(array.min()):  # no temporary as large as the array, as isnan(array).any() would need
+            raise ValueError(f"its array {name!r} has NaN inside")
+    kernel, measure = (_rebuild(role, header[role], arrays) for role in _TABLES)
+    missing = {"log_unit", "support_points", "unit_factor"} - arrays.keys()
+    if missing:
+        raise ValueError(f"its arrays lack {', '.join(sorted(missing))}")
+    log_unit, points, F = (arrays.pop(name) for name in ("log_unit", "support_points", "unit_factor"))
+    if arrays:
+        raise ValueError(f"it holds arrays that belong to nothing: {_shown(sorted(arrays))}")
+    if log_unit.ndim != 0 or points.ndim != 2 or F.ndim != 2 or F.shape[0] != points.shape[0]:
+        raise ValueError(
+            f"log_unit, support_points and unit_factor must have shapes (), (m, d) and (m, k); got {log_unit.shape}, {points.shape}, {F.shape}"
+        )
+    for name, array in (("log_unit", log_unit), ("support_points", points), ("unit_factor", F)):
+        if not (np.isfinite(array.min()) and np.isfinite(array.max())):
+            raise ValueError(f"its array {name!r} has an infinity inside")
+    kernel.sigma_vector(points.shape[1])
+    measure.check_features(points.shape[1])
+    density = SoSDensity.from_units(kernel, points, F, float(log_unit), measure)
+    with quiet():
+        mass = density.mass()
+    if not abs(mass - 1.0) <= _MASS_TOLERANCE:
+        raise ValueError(f"its density has mass {mass:.9g}, where 1 within {_MASS_TOLERANCE:g} was expected")
+    return density
+
+
+def _split(parameters: Mapping[str, Any]) -> tuple[Words, Arrays]:
+    """Flags, whole numbers and words, which JSON keeps, apart from real numbers, which the arrays keep to the last bit."""
+    words: Words = {}
+    numbers: Arrays = {}
+    for name, value in parameters.items():
+        if value is None or isinstance(value, (bool, int, str)):
+            words[name] = value
+        else:
+            numbers[name] = _as_floats(value)
+    return words, numbers
+
+
+def _rebuild(role: str, entry: Any, arrays: Arrays) -> Any:
+    """The kernel or the measure, made of its entry in the header and of the arrays ``role.…``, which are taken out of ``arrays``."""
+    _check_keys(entry, {"name", "parameters"}, f"the {role} in its header")
+    name, words, table = entry["name"], entry["parameters"], _TABLES[role]
+    if not isinstance(name, str) or name not in table:
+        raise ValueError(f"its {role} is {_shown(name)}, where one of {', '.join(table)} was expected")
+    if not isinstance(words, dict) or not all(value is None or isinstance(value, (bool, int, str)) for value in words.values()):
+        raise ValueError(f"the parameters of its {role} must be flags, whole numbers and words; got {_shown(words)}")
+    own = [key for key in arrays if key.startswith(f"{role}.")]
+    numbers = {key.removeprefix(f"{role}."): arrays.pop(key) for key in own}
+    if words.keys() & numbers.keys():
+        raise ValueError(f"its header and its arrays both give the {role}'s {_shown(sorted(words.keys() & numbers.keys()))}")
+    part = table[name](**words, **{key: value if value.ndim else float(value) for key, value in numbers.items()})
+    # A constructor fills gaps and converts types: what it made must say of itself exactly what the file says of it.
+    true_words, true_numbers = _split(part.parameters())
+    if not (_same_words(words, true_words) and _same_numbers(numbers, true_numbers)):
+        raise ValueError(f"the parameters of its {role} are not those of a {name} {role}: {_shown(sorted({*words, *numbers}))}")
+    return part
+
+
+def _same_words(a: Words, b: Words) -> bool:
+    return a == b and all(type(a[key]) is type(b[key]) for key in a)  # True == 1
+
+
+def _same_numbers(a: Arrays, b: Arrays) -> bool:
+    return a.keys() == b.keys() and all(np.array_equal(a[key], b[key]) for key in a)
+
+
+def _as_floats(value: Any) -> np.ndarray:
+    return np.asarray(to_numpy(value), dtype=_FLOATS, order="C")
+
+
+def _bytes_of(array: np.ndarray) -> np.ndarray:
+    """The memory of a C-contiguous array, not copied."""
+    return array.reshape(-1).view(np.uint8)
+
+
+def _library_version() -> str:
+    try:
+        return importlib.metadata.version("ksos")
+    except importlib.metadata.PackageNotFoundError:  # imported from its source tree
+        return "unknown"
+
+
+# --- reading ---
+
+
+def _read_header(file: BinaryIO) -> tuple[dict[str, Any], int]:
+    """The header, its checksum verified and its fields in place, and the offset at which the arrays begin."""
+    prefix = file.read(_PREFIX_BYTES)
+    if not prefix.startswith(_MAGIC):
+        if prefix.startswith(_MAGIC[:5]):
+            raise ModelFormatError("the file was converted as if it were text; copy it again from its source, in binary mode")
+        raise ValueError(f"it begins with {prefix[: len(_MAGIC)]!r}, where {_MAGIC!r} was expected")
+    length = int.from_bytes(prefix[8:16], "little")
+    if not 0 < length <= _HEADER_LIMIT or (_PREFIX_BYTES + length) % _ALIGNMENT:
+        raise ValueError(f"it announces a header of {length} bytes, which no model has")
+    text = file.read(length)
+    if hashlib.sha256(text).digest() != prefix[16:]:
+        raise ValueError("the checksum of its header does not match")
+    return _parse(text), _PREFIX_BYTES + length
+
+
+def _parse(text: bytes) -> dict[str, Any]:
+    """The header as a dictionary with exactly the expected fields."""
+    try:
+        header = json.loads(text.decode("utf-8"), object_pairs_hook=_unique, parse_float=_no_reals, parse_constant=_no_reals)
+    except RecursionError:
+        raise ValueError("its header is nested too deeply") from None
+    version = header.get("format_version") if isinstance(header, dict) else None
+    if type(version) is not int or version < 1:
+        raise ValueError("its header has no format version")
+    if version > _FORMAT_VERSION:
+        raise ModelFormatError(
+            f"the file is in format version {_shown(version)}, written by ksos {_shown(header.get('library_version'))}; "
+            f"this ksos reads versions up to {_FORMAT_VERSION}: update ksos"
+        )
+    _check_keys(header, _HEADER_KEYS, "its header")
+    return header
+
+
+def _read_arrays(file: BinaryIO, header: dict[str, Any], data_start: int) -> Arrays:
+    """The arrays, their sizes compared with the file's length before anything is allocated, their checksum verified after."""
+    size = os.fstat(file.fileno()).st_size
+    shapes = _shapes(header["arrays"], (size - data_start) // FLOAT_BYTES)
+    expected = data_start + FLOAT_BYTES * sum(math.prod(shape) for shape in shapes.values())
+    if size != expected:
+        raise ValueError(f"it has {size} bytes, where its header announces {expected}")
+    require_memory(expected - data_start, "the model", "load it where there is more memory")
+    arrays, digest = {}, hashlib.sha256()
+    for name, shape in shapes.items():
+        array = np.empty(shape, dtype=_FLOATS)
+        if file.readinto(_bytes_of(array)) != array.nbytes:  # type: ignore[attr-defined]
+            raise ValueError("it ended while it was read")
+        digest.update(_bytes_of(array))
+        arrays[name] = array.astype(np.float64, copy=False)
+    if digest.hexdigest() != header["sha256"]:
+        raise ValueError("the checksum of its arrays does not match")
+    return arrays
+
+
+def _shapes(entries: Any, available: int) -> dict[str, tuple[int, ...]]:
+    """Name and shape of every array; none has a side longer than the ``available`` numbers, so that products stay small."""
+    if not isinstance(entries, list):
+        raise ValueError(f"its header must list the arrays; got {_shown(entries)}")
+    shapes: dict[str, tuple[int, ...]] = {}
+    for entry in entries:
+        _check_keys(entry, {"name", "shape"}, "an array in its header")
+        name, shape = entry["name"], entry["shape"]
+        if not isinstance(name, str) or name in shapes:
+            raise ValueError(f"its arrays must have names, one each; got {_shown(name)}")
+        if not isinstance(shape, list) or len(shape) > _MOST_DIMENSIONS or not all(type(n) is int and 1 <= n <= available for n in shape):
+            raise ValueError(f"its array {_shown(name)} cannot have shape {_shown(shape)}")
+        shapes[name] = tuple(shape)
+    return shapes
+
+
+def _check_keys(entry: Any, keys: set[str], what: str) -> None:
+    if not isinstance(entry, dict) or entry.keys() != keys:
+        got = sorted(entry) if isinstance(entry, dict) else entry
+        raise ValueError(f"{what} must have the fields {', '.join(sorted(keys))}; got {_shown(got)}")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    out = dict(pairs)
+    if len(out) != len(pairs):
+        raise ValueError("its header names a field twice")
+    return out
+
+
+def _no_reals(text: str) -> Any:
+    raise ValueError(f"its header holds the number {text:.20}, where only whole numbers belong")
+
+
+def _shown(value: Any) -> str:
+    """``value`` as it fits into a message, whatever a forger put there."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+# --- writing ---
+
+
+def _replace_whole(path: str | os.PathLike[str], parts: Iterable[Any]) -> None:
+    """Put ``parts`` into the file ``path`` in one step: a temporary file beside it, flushed to the disk, takes its name."""
+    target = Path(os.path.realpath(os.fsdecode(path)))  # through links, which stay
+    temporary = target.with_name(f".ksos-{secrets.token_hex(8)}.tmp")
+    try:
+        mode = _existing_mode(target)
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+            with os.fdopen(os.open(temporary, flags, 0o666 if mode is None else mode), "wb") as file:
+                if mode is not None:
+                    os.chmod(temporary, mode)  # os.open left out what the umask forbids
+                for part in parts:
+                    file.write(part)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+        _sync_folder(target.parent)
+    except OSError as error:
+        error.filename, error.filename2 = os.fsdecode(path), None  # the user's name for it, not the temporary one
+        raise
+
+
+def _existing_mode(target: Path) -> int | None:
+    """The permissions of the file to be replaced, None where there is none; OSError where it must not be replaced."""
+    try:
+        found = target.stat()
+    except FileNotFoundError:
+        return None
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "Not a regular file, which alone can be replaced in one step", str(target))
+    if not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
+    return stat.S_IMODE(found.st_mode) & 0o777
+
+
+def _sync_folder(folder: Path) -> None:
+    """Flush the new name itself to the disk, where the system can."""
+    if os.name != "posix":
+        return
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except PermissionError:  # a folder that one may write to but not list
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # file systems without this notion
+            raise
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,175 @@
+"""SoSDensity: a probability density that is a kernel sum of squares, kept as a factor and evaluated through it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Self
+
+import numpy as np
+
+from ksos._validation import as_count, as_points
+from ksos.density.moments import mean_and_covariance
+from ksos.density.sampling import draw
+from ksos.integrals import Integrals, closed_form
+from ksos.kernels import Kernel
+from ksos.kernels._distances import row_blocks
+from ksos.measures import Lebesgue, Measure
+
+__all__ = ["SoSDensity"]
+
+_BLOCK_ELEMENTS = 1 << 18
+_UNDERFLOW = 1e-250  # below it, kernel values have begun to underflow and the logarithm is recomputed with the row's peak taken out
+_MASS_TOLERANCE = 1e-6
+
+
+class SoSDensity:
+    r"""p_B(x) = Σ_ij B_ij k(x, x̃_i) k(x, x̃_j) = ‖Fᵀ k(x)‖² with B = FFᵀ: a density with respect to ``measure``.
+
+    Evaluation goes through the factor F, never through B: it cannot be negative. Inside, F is kept in natural units, F = F̃·e^{−u/2} with
+    u = log max_i ∫k(x,x̃_i)²dρ, because u itself leaves the range of floats in hundreds of dimensions.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    support_points : array (m, d)
+        The x̃_i.
+    factor : array (m, k)
+        F.
+    measure : Measure, optional
+        ρ; default Lebesgue on R^d. ``pdf`` is the density *with respect to it*.
+    normalize : bool
+        Scale F to mass one. Otherwise a mass that differs from 1 by more than 1e-6 is an error.
+
+    Examples
+    --------
+    >>> from ksos.kernels import Gaussian
+    >>> p = SoSDensity(Gaussian(2.0), [[0.0]], [[1.0]], normalize=True)  # exp(−x²/2)/√(2π)
+    >>> p.pdf([[0.0], [1.0]]).round(6)
+    array([0.398942, 0.241971])
+    >>> p
+    SoSDensity(d=1, m=1, rank=1, kernel=Gaussian(sigma=2.0), measure=Lebesgue())
+    """
+
+    def __init__(
+        self, kernel: Kernel, support_points: Any, factor: Any, measure: Measure | None = None, *, normalize: bool = False
+    ) -> None:
+        points = as_points(support_points, "support_points")
+        F = as_points(factor, "factor")
+        if F.shape[0] != points.shape[0]:
+            raise ValueError(f"factor has {F.shape[0]} rows, but there are {points.shape[0]} support points")
+        measure = Lebesgue() if measure is None else measure
+        log_unit = float(closed_form(kernel, measure, points.shape[1]).log_diagonal(points).max())
+        if not np.isfinite(log_unit):
+            raise ValueError(f"the kernel vanishes on {measure!r} at every support point: there is no mass to normalise")
+        largest = float(np.abs(F).max())
+        unit = F / largest if largest > 0.0 else F
+        self._set(kernel, points, unit, log_unit, measure)
+        log_mass = np.log(max(self.mass(), 1e-300)) + 2.0 * np.log(max(largest, 1e-300)) + log_unit
+        if not normalize and abs(log_mass) > _MASS_TOLERANCE:
+            raise ValueError(f"the density has mass {np.exp(log_mass):.9g}, not 1; pass normalize=True to scale it")
+        if not self.mass() > 0.0:
+            raise ValueError("the factor gives a density without mass: it is zero")
+        self.unit_factor = self.unit_factor / np.sqrt(self.mass())
+
+    def _set(self, kernel: Kernel, points: np.ndarray, unit_factor: np.ndarray, log_unit: float, measure: Measure) -> None:
+        self.kernel, self.measure = kernel, measure
+        self.support_points, self.unit_factor, self.log_unit = points, unit_factor, log_unit
+
+    @classmethod
+    def from_units(cls, kernel: Kernel, support_points: np.ndarray, unit_factor: np.ndarray, log_unit: float, measure: Measure) -> Self:
+        """The density with F = unit_factor·exp(−log_unit/2), as it is: nothing is checked or scaled."""
+        out = cls.__new__(cls)
+        out._set(kernel, support_points, unit_factor, log_unit, measure)
+        return out
+
+    @property
+    def factor(self) -> np.ndarray:
+        """F with B = FFᵀ, shape (m, rank)."""
+        return self.unit_factor * np.exp(-0.5 * self.log_unit)
+
+    @property
+    def n_features(self) -> int:
+        """The dimension d."""
+        return int(self.support_points.shape[1])
+
+    @property
+    def rank(self) -> int:
+        """The number of squares."""
+        return int(self.unit_factor.shape[1])
+
+    @property
+    def integrals(self) -> Integrals:
+        """The closed-form integrals of the kernel against the measure."""
+        return closed_form(self.kernel, self.measure, self.n_features)
+
+    def mass(self) -> float:
+        """∫ p dρ = tr(BW), streamed over rows of W."""
+        integrals, total = self.integrals, 0.0
+        for rows in row_blocks(self.support_points.shape[0], self.support_points.shape[0], _BLOCK_ELEMENTS):
+            W = np.exp(integrals.log_gram(self.support_points[rows], self.support_points) - self.log_unit)
+            total += float(np.sum(self.unit_factor[rows] * (W @ self.unit_factor)))
+        return total
+
+    def logpdf(self, X: Any) -> np.ndarray:
+        """log p(X_i), shape (n,); −inf where the density vanishes, never NaN."""
+        X = as_points(X, "X", n_features=self.n_features)
+        out = self._squares(X)
+        weak = out < _UNDERFLOW
+        with np.errstate(divide="ignore"):
+            out = np.log(out)
+        if np.any(weak):
+            out[weak] = self._log_squares(X[weak])
+        out[~self.measure.contains(X)] = -np.inf
+        return out - self.log_unit
+
+    def pdf(self, X: Any) -> np.ndarray:
+        """p(X_i) = ‖Fᵀ k(X_i)‖² ≥ 0, shape (n,)."""
+        X = as_points(X, "X", n_features=self.n_features)
+        with np.errstate(over="ignore", under="ignore"):
+            if abs(self.log_unit) > 600.0:  # exp would leave the range although p itself may not
+                return np.exp(self.logpdf(X))
+            out = self._squares(X) * np.exp(-self.log_unit)
+        out[~self.measure.contains(X)] = 0.0
+        return out
+
+    def _squares(self, X: np.ndarray) -> np.ndarray:
+        """‖F̃ᵀ k(x)‖² in natural units, in blocks of rows."""
+        out = np.empty(X.shape[0])
+        for rows in row_blocks(X.shape[0], self.support_points.shape[0], _BLOCK_ELEMENTS):
+            values = self.kernel(X[rows], self.support_points) @ self.unit_factor
+            out[rows] = np.einsum("ij,ij->i", values, values)
+        return out
+
+    def _log_squares(self, X: np.ndarray) -> np.ndarray:
+        """log ‖F̃ᵀ k(x)‖² with the largest kernel value of each row taken out before it can underflow."""
+        out = np.empty(X.shape[0])
+        with np.errstate(divide="ignore"):
+            for rows in row_blocks(X.shape[0], self.support_points.shape[0], _BLOCK_ELEMENTS):
+                log_k = self.kernel.log(X[rows], self.support_points)
+                peak = log_k.max(axis=1)
+                shift = np.where(np.isfinite(peak), peak, 0.0)
+                values = np.exp(log_k - shift[:, None]) @ self.unit_factor
+                out[rows] = np.log(np.einsum("ij,ij->i", values, values)) + 2.0 * shift
+        return out
+
+    def mean(self) -> np.ndarray:
+        """E[x], shape (d,)."""
+        return mean_and_covariance(self)[0]
+
+    def cov(self) -> np.ndarray:
+        """The covariance matrix of x, shape (d, d)."""
+        return mean_and_covariance(self)[1]
+
+    def rvs(self, size: int = 1, rng: Any = None) -> np.ndarray:
+        """``size`` independent samples, shape (size, d); ``rng`` is a seed or a :class:`numpy.random.Generator`."""
+        return draw(self, as_count(size, "size", minimum=0), np.random.default_rng(rng))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the density to a file that :func:`ksos.load` reads; the old file or the new one is there, whole, at any moment."""
+        from ksos.density.io import save  # io imports this class
+
+        save(self, path)
+
+    def __repr__(self) -> str:
+        m = self.support_points.shape[0]
+        return f"SoSDensity(d={self.n_features}, m={m}, rank={self.rank}, kernel={self.kernel!r}, measure={self.measure!r})"

@@ -1,0 +1,284 @@
+"""KernelSoSDensity: the note's density fitting as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ksos._validation import as_bandwidth, as_choice, as_count, as_nonnegative, as_points, as_weights
+from ksos.bandwidth import RULES, bandwidth_rule
+from ksos.embedding import MeanEmbedding
+from ksos.exceptions import BandwidthWarning
+from ksos.functionals import MMD, Frobenius, Functional, SquaredMMD, Trace
+from ksos.integrals import closed_form
+from ksos.kernels import KERNELS, Kernel
+from ksos.measures import Lebesgue, Measure
+from ksos.solvers import minimize
+from ksos.solvers.minimize import check_options
+from ksos.space import SoSSpace
+from ksos.support import SELECTIONS, select_support
+
+__all__ = ["KernelSoSDensity"]
+
+MOST_SUPPORT_POINTS = 200
+"""``n_support=None`` means all distinct samples, up to this many."""
+
+AUTO_REGULARIZATION = 1e-3
+"""``regularization="auto"``, in units of w₀."""
+
+OBJECTIVES: dict[str, type[SquaredMMD]] = {"squared_mmd": SquaredMMD, "mmd": MMD}
+PENALTIES: dict[str, type[Trace] | type[Frobenius]] = {"trace": Trace, "frobenius": Frobenius}
+_NEARLY_ONE, _NEARLY_ZERO = 0.95, 1e-3
+
+
+class KernelSoSDensity(DensityMixin, BaseEstimator):
+    r"""Density estimation with a kernel sum of squares, fitted in maximum mean discrepancy to a certified optimum.
+
+    Solves min_B ‖P(w_data − w_{p_B})‖² + λ tr A over the densities p_B(x) = Σ_ij B_ij k(x,x̃_i) k(x,x̃_j), B ⪰ 0, ∫p_B dρ = 1.
+
+    Parameters
+    ----------
+    kernel : {"gaussian", "laplace", "matern"} or Kernel
+        The model kernel. A name takes its bandwidth from ``bandwidth`` (and for "laplace" and "matern", ν = 3/2, the product form, which is
+        the one with closed-form integrals); of a kernel object its own sigma rules.
+    bandwidth : float, array of d floats, or {"median", "scott", "silverman"}
+        "median": the median distance between samples. "scott", "silverman": 2h per feature, with h the rule's standard deviation.
+    embedding_bandwidth : float or array, optional
+        Bandwidth of the kernel in which MMD is measured. Default: the model's, as in the note.
+    regularization : float or "auto"
+        The note's λ. "auto" is 1e-3 in units of w₀ = ∫k(x,0)²dx, which does not depend on the scale of the data.
+    penalty : {"trace", "frobenius"}
+        λ tr A or λ‖A‖²_HS; with "auto" the latter in units of w₀².
+    n_support : int, optional
+        The most support points to use. Default: all distinct samples, up to 200.
+    support : {"pivoted", "random", "kmeans"} or array (m, d)
+        How to choose them among the samples; an array is used as it is. "pivoted" skips samples that add nothing at ``tol_model`` = 1e-10.
+    landmarks : int or array (ℓ, d), optional
+        Points on which embeddings are projected: an array, or how many random samples. Default: the support points, as in the note.
+    measure : Measure, optional
+        ρ. Default: Lebesgue on R^d. Densities are with respect to it.
+    objective : {"squared_mmd", "mmd"} or Functional
+        A functional of your own replaces the distance to the data; the penalty is added to it.
+    solver : {"auto", "fista", "projected_gradient"}
+    tol : float
+        Absolute gap, in the objective's units.
+    max_iter, time_limit, callback, verbose
+        See :func:`ksos.minimize`.
+    random_state : int, RandomState or None
+        For the random choices above.
+
+    Attributes
+    ----------
+    distribution_ : SoSDensity
+    solution_ : Solution
+    bandwidth_, embedding_bandwidth_ : ndarray
+        Scalar (0-dimensional) or one entry per feature.
+    regularization_ : float
+        λ, in the note's units.
+    support_points_, landmarks_ : ndarray
+    n_iter_ : int
+    n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> X, _ = make_moons(100, noise=0.05, random_state=0)
+    >>> est = KernelSoSDensity(bandwidth=1.0).fit(X)
+    >>> est.solution_.status, bool(est.solution_.gap <= 1e-8)
+    ('solved', True)
+    """
+
+    def __init__(
+        self,
+        kernel: str | Kernel = "gaussian",
+        bandwidth: Any = "median",
+        embedding_bandwidth: Any = None,
+        regularization: float | str = "auto",
+        penalty: str = "trace",
+        n_support: int | None = None,
+        support: Any = "pivoted",
+        landmarks: Any = None,
+        measure: Measure | None = None,
+        objective: str | Functional = "squared_mmd",
+        solver: str = "auto",
+        tol: float = 1e-8,
+        max_iter: int | None = None,
+        time_limit: float | None = None,
+        callback: Callable[..., Any] | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.kernel = kernel
+        self.bandwidth = bandwidth
+        self.embedding_bandwidth = embedding_bandwidth
+        self.regularization = regularization
+        self.penalty = penalty
+        self.n_support = n_support
+        self.support = support
+        self.landmarks = landmarks
+        self.measure = measure
+        self.objective = objective
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.callback = callback
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit the density to samples ``X`` (n, d), weighted by ``sample_weight``.
+
+        Ctrl-C stores the best density so far and is raised again.
+        """
+        self._check_parameters()
+        X = validate_data(self, X, dtype=np.float64, order="C")
+        points, weights = _distinct(X, as_weights(sample_weight, X.shape[0]))
+        rng = _generator(self.random_state)
+        kernel, embedding_kernel = self._kernels(points, weights, rng)
+        measure = Lebesgue() if self.measure is None else self.measure
+        support = self._support(points, weights, kernel, measure, rng)
+        space = SoSSpace(kernel, support, measure, embedding_kernel, self._landmarks(points, rng))
+        _warn_if_degenerate(kernel, space)
+        self.bandwidth_, self.embedding_bandwidth_ = kernel.sigma, embedding_kernel.sigma
+        self.support_points_, self.landmarks_ = space.support_points, space.landmarks
+        self.solution_ = minimize(
+            self._functional(MeanEmbedding(points, weights, kernel=embedding_kernel), space),
+            space,
+            solver=self.solver,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            time_limit=self.time_limit,
+            callback=self.callback,
+            verbose=self.verbose,
+        )
+        self.distribution_ = self.solution_.distribution
+        self.n_iter_ = self.solution_.n_iter
+        if self.solution_.status == "interrupted":
+            raise KeyboardInterrupt(self.solution_.message)
+        if self.solution_.status != "solved":
+            warnings.warn(self.solution_.message, ConvergenceWarning, stacklevel=2)
+        return self
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """The log-density of each sample, shape (n,)."""
+        check_is_fitted(self, "distribution_")
+        return self.distribution_.logpdf(validate_data(self, X, dtype=np.float64, order="C", reset=False))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The mean log-density of the samples."""
+        return float(np.mean(self.score_samples(X)))
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+        """Independent samples of the fitted density, shape (n_samples, d)."""
+        check_is_fitted(self, "distribution_")
+        return self.distribution_.rvs(as_count(n_samples, "n_samples"), rng=_generator(random_state))
+
+    def _check_parameters(self) -> None:
+        """Everything that can be refused before the data are looked at."""
+        if not isinstance(self.kernel, Kernel):
+            as_choice(self.kernel, "kernel", KERNELS, otherwise=" or a kernel object")
+            if isinstance(self.bandwidth, str):
+                as_choice(self.bandwidth, "bandwidth", RULES, otherwise=", a positive number or one per feature")
+            else:
+                as_bandwidth(self.bandwidth)
+        if self.embedding_bandwidth is not None:
+            as_bandwidth(self.embedding_bandwidth, "embedding_bandwidth")
+        if not (isinstance(self.regularization, str) and self.regularization == "auto"):
+            as_nonnegative(self.regularization, 'regularization (or "auto")')
+        as_choice(self.penalty, "penalty", PENALTIES)
+        if self.n_support is not None:
+            as_count(self.n_support, "n_support")
+        if isinstance(self.support, str):
+            as_choice(self.support, "support", SELECTIONS, otherwise=" or an array of support points")
+        if isinstance(self.landmarks, (int, np.integer)):
+            as_count(self.landmarks, "landmarks")
+        if self.measure is not None and not isinstance(self.measure, Measure):
+            raise TypeError(f"measure must be a measure such as ksos.measures.Box(low, high), or None; got {self.measure!r}")
+        if not isinstance(self.objective, Functional):
+            as_choice(self.objective, "objective", OBJECTIVES, otherwise=" or a functional")
+        check_options(self.solver, self.tol, self.max_iter, self.time_limit)
+
+    def _kernels(self, points: np.ndarray, weights: np.ndarray, rng: np.random.Generator) -> tuple[Kernel, Kernel]:
+        """The model kernel and the embedding kernel."""
+        if isinstance(self.kernel, Kernel):
+            kernel = self.kernel
+        else:
+            rule = isinstance(self.bandwidth, str)
+            sigma = bandwidth_rule(self.bandwidth, points, weights, rng) if rule else as_bandwidth(self.bandwidth)
+            options = {} if self.kernel == "gaussian" else {"product": True}
+            kernel = KERNELS[self.kernel](sigma=sigma, **options)
+        kernel.sigma_vector(points.shape[1])
+        return kernel, kernel if self.embedding_bandwidth is None else kernel.with_sigma(self.embedding_bandwidth)
+
+    def _support(
+        self, points: np.ndarray, weights: np.ndarray, kernel: Kernel, measure: Measure, rng: np.random.Generator
+    ) -> np.ndarray:
+        if not isinstance(self.support, str):
+            return as_points(self.support, "support", n_features=points.shape[1])
+        m = MOST_SUPPORT_POINTS if self.n_support is None else self.n_support
+        integrals = closed_form(kernel, measure, points.shape[1])
+        return select_support(self.support, points, weights, m, integrals, 1e-10, rng)
+
+    def _landmarks(self, points: np.ndarray, rng: np.random.Generator) -> np.ndarray | None:
+        if self.landmarks is None:
+            return None
+        if isinstance(self.landmarks, (int, np.integer)):
+            return points[np.sort(rng.choice(points.shape[0], min(int(self.landmarks), points.shape[0]), replace=False))]
+        return as_points(self.landmarks, "landmarks", n_features=points.shape[1])
+
+    def _functional(self, data: MeanEmbedding, space: SoSSpace) -> Functional:
+        """The objective plus the penalty; sets ``regularization_``."""
+        distance = self.objective if isinstance(self.objective, Functional) else OBJECTIVES[self.objective](data)
+        penalty = PENALTIES[self.penalty]
+        if self.regularization == "auto":
+            power = 1.0 if self.penalty == "trace" else 2.0
+            exponent = math.log(AUTO_REGULARIZATION) + power * space.log_unit
+            self.regularization_ = math.exp(exponent) if exponent < 700.0 else math.inf
+            return distance + AUTO_REGULARIZATION * penalty(relative=True)
+        self.regularization_ = float(self.regularization)
+        return distance + self.regularization_ * penalty() if self.regularization_ > 0.0 else distance
+
+
+def _distinct(X: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct samples of positive weight, in lexicographic order, with their total weights.
+
+    A sample given twice and a sample of weight two are then the same thing, and the order of the samples does not matter.
+    """
+    X, weights = X[weights > 0.0], weights[weights > 0.0]
+    points, inverse = np.unique(X + 0.0, axis=0, return_inverse=True)  # + 0.0: one sign of zero
+    return points, np.bincount(inverse.ravel(), weights=weights)
+
+
+def _generator(random_state: Any) -> np.random.Generator:
+    """A NumPy Generator from whatever scikit-learn accepts as ``random_state``."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    return np.random.default_rng(check_random_state(random_state).randint(0, 2**31, size=4))
+
+
+def _warn_if_degenerate(kernel: Kernel, space: SoSSpace) -> None:
+    """Say so when the kernel matrix of the support points is close to I or to 11ᵀ."""
+    K = kernel(space.support_points)
+    off_diagonal = K[~np.eye(K.shape[0], dtype=bool)]
+    if off_diagonal.size == 0:
+        return
+    if off_diagonal.min() >= _NEARLY_ONE and np.ptp(space.support_points) > 0.0:
+        problem, remedy = "far larger than the spread of the data: all kernel values are close to 1", "a smaller"
+    elif off_diagonal.max() <= _NEARLY_ZERO:
+        problem, remedy = "far smaller than the distances between the data: the kernel matrix is close to the identity", "a larger"
+    else:
+        return
+    warnings.warn(
+        f"the bandwidth {np.asarray(kernel.sigma).tolist()} is {problem}; rank {space.rank} of {K.shape[0]} was kept; try {remedy} bandwidth",
+        BandwidthWarning,
+        stacklevel=3,
+    )

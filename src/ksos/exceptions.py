@@ -1,0 +1,21 @@
+"""Errors and warnings of ksos: each one's message names what came, what was expected, and the remedy."""
+
+from __future__ import annotations
+
+__all__ = ["BandwidthWarning", "IntegralNotAvailableError", "KsosError", "ModelFormatError"]
+
+
+class KsosError(Exception):
+    """Base class of the errors that only ksos raises."""
+
+
+class IntegralNotAvailableError(KsosError, ValueError):
+    """No closed form is known for this kernel and measure; the message names the measure to use instead."""
+
+
+class ModelFormatError(KsosError, ValueError):
+    """A model file that is not what ``SoSDensity.save`` writes: damaged, forged, newer, or something else altogether."""
+
+
+class BandwidthWarning(UserWarning):
+    """The bandwidth leaves the model nearly without structure: the kernel matrix is close to I or to 11ᵀ."""

@@ -1,0 +1,117 @@
+"""The functional protocol: F as a sum of scaled terms, each bound to a space before it is evaluated.
+
+A term sees a point of the spectraplex in two forms, the parameter C and the coordinates a = A(C) of its embedding, and gives its
+gradient in whichever of the two it lives in: the costly maps A and A* are applied once for the whole sum.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ksos._validation import as_nonnegative
+from ksos.space import SoSSpace
+
+__all__ = ["BoundTerm", "Functional", "ScaledSum"]
+
+
+class BoundTerm(ABC):
+    """A convex function of (a, C) on one space."""
+
+    uses_embedding = False
+    """Whether the term looks at a = A(C)."""
+
+    @abstractmethod
+    def value(self, a: np.ndarray | None, C: np.ndarray) -> float:
+        """F at the point."""
+
+    @abstractmethod
+    def gradient(self, a: np.ndarray | None, C: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """(∂F/∂a, ∂F/∂C): a vector of R^q and a symmetric r × r matrix; None stands for zero."""
+
+    def hessian(self, a: np.ndarray | None, C: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None] | None:
+        """The (constant) second derivative of a quadratic term applied to a direction (a, C); None when the term is not quadratic."""
+        return None
+
+    @property
+    def embedding_convexity(self) -> float:
+        """c such that F − c‖a‖² is still convex: what turns a gap into a bound on distances between embeddings."""
+        return 0.0
+
+
+class Functional(ABC):
+    """A convex functional of a distribution; add with ``+``, scale with ``*`` by a non-negative number."""
+
+    @abstractmethod
+    def bind(self, space: SoSSpace) -> BoundTerm:
+        """The functional as a function on the spectraplex of ``space``."""
+
+    def terms(self) -> Sequence[tuple[float, Functional]]:
+        """The functional as Σ scale·term."""
+        return [(1.0, self)]
+
+    def __add__(self, other: Any) -> Functional:
+        if isinstance(other, Functional):
+            return ScaledSum([*self.terms(), *other.terms()])
+        return self if isinstance(other, (int, float)) and other == 0 else NotImplemented
+
+    __radd__ = __add__  # so that the built-in sum() works
+
+    def __mul__(self, scale: Any) -> Functional:
+        scale = as_nonnegative(scale, "the factor of a functional (a negative one is not convex)")
+        return ScaledSum([(scale * factor, term) for factor, term in self.terms()])
+
+    __rmul__ = __mul__
+
+
+class ScaledSum(Functional):
+    """Σ_t scale_t · F_t."""
+
+    def __init__(self, terms: Sequence[tuple[float, Functional]]) -> None:
+        self._terms = list(terms)
+
+    def terms(self) -> Sequence[tuple[float, Functional]]:
+        return self._terms
+
+    def bind(self, space: SoSSpace) -> BoundTerm:
+        return _BoundSum([(scale, term.bind(space)) for scale, term in self._terms])
+
+    def __repr__(self) -> str:
+        return " + ".join(f"{scale:g} * {term!r}" for scale, term in self._terms)
+
+
+class _BoundSum(BoundTerm):
+    def __init__(self, terms: Sequence[tuple[float, BoundTerm]]) -> None:
+        self.parts = [(scale, term) for scale, term in terms if scale > 0.0]
+        self.uses_embedding = any(term.uses_embedding for _, term in self.parts)
+
+    def value(self, a: np.ndarray | None, C: np.ndarray) -> float:
+        return sum(scale * term.value(a, C) for scale, term in self.parts)
+
+    def gradient(self, a: np.ndarray | None, C: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+        return _weighted_sum([(scale, term.gradient(a, C)) for scale, term in self.parts])
+
+    def hessian(self, a: np.ndarray | None, C: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None] | None:
+        products = [(scale, term.hessian(a, C)) for scale, term in self.parts]
+        known = [(scale, product) for scale, product in products if product is not None]
+        return _weighted_sum(known) if len(known) == len(products) else None
+
+    @property
+    def embedding_convexity(self) -> float:
+        return sum(scale * term.embedding_convexity for scale, term in self.parts)
+
+
+Pair = tuple[np.ndarray | None, np.ndarray | None]
+
+
+def _weighted_sum(pairs: Sequence[tuple[float, Pair]]) -> Pair:
+    sums: list[np.ndarray | None] = [None, None]
+    for scale, pair in pairs:
+        for position, part in enumerate(pair):
+            if part is not None:
+                previous = sums[position]
+                sums[position] = scale * part if previous is None else previous + scale * part
+    return sums[0], sums[1]

@@ -1,0 +1,74 @@
+"""The maximum mean discrepancy to a target, squared and not: the note's density-fitting objectives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ksos.functionals.base import BoundTerm, Functional
+from ksos.space import SoSSpace
+
+__all__ = ["MMD", "SquaredMMD"]
+
+
+class SquaredMMD(Functional):
+    """‖P(w_p − w_target)‖² = ‖A(C) − z‖², projected on the landmarks of the space (the note's low-rank problem).
+
+    ``target``: samples (n, d), a :class:`~ksos.MeanEmbedding` (weights, signed ones included), or an :class:`~ksos.SoSDensity`.
+    """
+
+    def __init__(self, target: Any) -> None:
+        self.target = target
+
+    def bind(self, space: SoSSpace) -> BoundTerm:
+        return _BoundSquaredMMD(space.coordinates(self.target))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({_short(self.target)})"
+
+
+class MMD(SquaredMMD):
+    """‖P(w_p − w_target)‖, not squared, as the note's density-fitting equation writes it."""
+
+    def bind(self, space: SoSSpace) -> BoundTerm:
+        return _BoundMMD(space.coordinates(self.target))
+
+
+class _BoundSquaredMMD(BoundTerm):
+    uses_embedding = True
+    embedding_convexity = 1.0
+
+    def __init__(self, z: np.ndarray) -> None:
+        self.z = z
+
+    def value(self, a: np.ndarray | None, C: np.ndarray) -> float:
+        residual = a - self.z
+        return float(residual @ residual)
+
+    def gradient(self, a: np.ndarray | None, C: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+        return 2.0 * (a - self.z), None
+
+    def hessian(self, a: np.ndarray | None, C: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None] | None:
+        assert a is not None
+        return 2.0 * a, None
+
+
+class _BoundMMD(BoundTerm):
+    uses_embedding = True
+
+    def __init__(self, z: np.ndarray) -> None:
+        self.z = z
+
+    def value(self, a: np.ndarray | None, C: np.ndarray) -> float:
+        return float(np.linalg.norm(a - self.z))
+
+    def gradient(self, a: np.ndarray | None, C: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+        residual = a - self.z
+        norm = float(np.linalg.norm(residual))
+        return (residual / norm if norm > 0.0 else residual), None  # 0 is a subgradient of the norm at 0
+
+
+def _short(target: Any) -> str:
+    shape = getattr(target, "shape", None)
+    return f"{shape[0]} samples" if isinstance(shape, tuple) and shape else repr(target)

@@ -1,0 +1,82 @@
+"""An objective: a functional on a space, as a solver sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ksos.functionals.base import Functional
+from ksos.space import SoSSpace
+
+__all__ = ["Objective", "Point"]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A matrix C with the coordinates a = A(C) of its embedding. A is linear, so combinations of points cost nothing more."""
+
+    C: np.ndarray
+    a: np.ndarray | None
+
+    def __add__(self, other: Point) -> Point:
+        return Point(self.C + other.C, None if self.a is None or other.a is None else self.a + other.a)
+
+    def __sub__(self, other: Point) -> Point:
+        return Point(self.C - other.C, None if self.a is None or other.a is None else self.a - other.a)
+
+    def __rmul__(self, scale: float) -> Point:
+        return Point(scale * self.C, None if self.a is None else scale * self.a)
+
+
+class Objective:
+    """f(C) = F(p_C) with its gradient, and where F is quadratic its Hessian."""
+
+    def __init__(self, functional: Functional, space: SoSSpace) -> None:
+        if not isinstance(functional, Functional):
+            raise TypeError(f"a functional such as ksos.functionals.SquaredMMD(X) is needed; got {functional!r}")
+        self.space = space
+        self.term = functional.bind(space)
+
+    @property
+    def size(self) -> int:
+        """r: C is r × r."""
+        return self.space.rank
+
+    def point(self, C: np.ndarray) -> Point:
+        """C with its embedding, which costs one application of A (none where no term looks at it)."""
+        return Point(C, self.space.embed(C) if self.term.uses_embedding else None)
+
+    def value(self, point: Point) -> float:
+        """f at a point."""
+        return self.term.value(point.a, point.C)
+
+    def gradient(self, point: Point) -> np.ndarray:
+        """∇f, a symmetric r × r matrix; costs one application of A*."""
+        return self._pull_back(self.term.gradient(point.a, point.C))
+
+    def hessian(self, direction: Point) -> np.ndarray | None:
+        """∇²f applied to a direction, for a quadratic f; else None."""
+        product = self.term.hessian(direction.a, direction.C)
+        return None if product is None else self._pull_back(product)
+
+    def curvature(self, direction: Point) -> float | None:
+        """⟨d, ∇²f d⟩ without applying A*, for a quadratic f; else None."""
+        product = self.term.hessian(direction.a, direction.C)
+        if product is None:
+            return None
+        in_embedding, in_parameter = product
+        total = 0.0 if in_embedding is None else float(in_embedding @ direction.a)
+        return total + (0.0 if in_parameter is None else float(np.vdot(in_parameter, direction.C)))
+
+    def projected_mmd_bound(self, gap: float) -> float | None:
+        """√(gap/c): how far, in projected MMD, a point with this gap can be from the optimum; None without a squared MMD in f."""
+        c = self.term.embedding_convexity
+        return float(np.sqrt(max(gap, 0.0) / c)) if c > 0.0 else None
+
+    def _pull_back(self, pair: tuple[np.ndarray | None, np.ndarray | None]) -> np.ndarray:
+        in_embedding, in_parameter = pair
+        if in_embedding is None:
+            return np.zeros((self.size, self.size)) if in_parameter is None else in_parameter
+        pulled = self.space.embed_adjoint(in_embedding)
+        return pulled if in_parameter is None else pulled + in_parameter

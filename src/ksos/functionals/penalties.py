@@ -1,0 +1,74 @@
+"""Penalties on the operator A = Σ B_ij φ(x̃_i)⊗φ(x̃_j): its trace, as in the note, and its Hilbert–Schmidt norm."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ksos.functionals.base import BoundTerm, Functional
+from ksos.space import SoSSpace
+
+__all__ = ["Frobenius", "Trace"]
+
+
+class _Penalty(Functional):
+    """``relative=True`` counts A in units of 1/w₀ (w₀ = max_i ∫k(x,x̃_i)²dρ), which makes the penalty independent of the data's scale."""
+
+    def __init__(self, *, relative: bool = False) -> None:
+        self.relative = bool(relative)
+
+    def _unit(self, space: SoSSpace, power: float) -> float:
+        exponent = 0.0 if self.relative else -power * space.log_unit
+        if exponent > 600.0:
+            raise ValueError(
+                f"{self!r} overflows: the natural unit of the space is exp({space.log_unit:.4g}); use {type(self).__name__}(relative=True)"
+            )
+        return math.exp(exponent)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({'relative=True' if self.relative else ''})"
+
+
+class Trace(_Penalty):
+    """tr A = tr(BK) (the note's λ tr A; the nuclear norm, which favours few squares)."""
+
+    def bind(self, space: SoSSpace) -> BoundTerm:
+        return _BoundLinear(self._unit(space, 1.0) * space.trace_matrix)
+
+
+class Frobenius(_Penalty):
+    """‖A‖²_HS = tr(BKBK)."""
+
+    def bind(self, space: SoSSpace) -> BoundTerm:
+        return _BoundFrobenius(self._unit(space, 1.0) * space.trace_matrix)
+
+
+class _BoundLinear(BoundTerm):
+    def __init__(self, D: np.ndarray) -> None:
+        self.D = D
+
+    def value(self, a: np.ndarray | None, C: np.ndarray) -> float:
+        return float(np.vdot(self.D, C))
+
+    def gradient(self, a: np.ndarray | None, C: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+        return None, self.D
+
+    def hessian(self, a: np.ndarray | None, C: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None] | None:
+        return None, None
+
+
+class _BoundFrobenius(BoundTerm):
+    def __init__(self, N: np.ndarray) -> None:
+        self.N = N
+
+    def value(self, a: np.ndarray | None, C: np.ndarray) -> float:
+        M = self.N @ C
+        return float(np.vdot(M, M.T))
+
+    def gradient(self, a: np.ndarray | None, C: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+        product = self.N @ C @ self.N
+        return None, product + product.T
+
+    def hessian(self, a: np.ndarray | None, C: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None] | None:
+        return self.gradient(a, C)

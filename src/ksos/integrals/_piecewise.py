@@ -1,0 +1,232 @@
+"""One-dimensional integrals of products of κ(r) = e^{−r}·polynomial(r): between neighbouring centres such a product keeps this form."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Self
+
+import numpy as np
+
+__all__ = ["LineIntegral"]
+
+_FAR = 1e150
+"""Lengths are held below this many units, so that their squares are numbers; a wall at infinity stands here, where e^{−r} is long 0."""
+_GONE = 700.0
+"""e^{−700} times any polynomial of κ is nothing against what the near end of a piece contributes."""
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A stretch without a centre inside, walked from its ``near`` end, where the exponential is largest: e^{height − decay·s}, 0 ≤ s ≤ 1."""
+
+    near: np.ndarray
+    side: np.ndarray | float  # +1 where the walk goes right, −1 where it goes left
+    height: np.ndarray
+    length: np.ndarray | float
+    decay: np.ndarray | float
+    start: list[np.ndarray]  # scaled distances |x − c_i|/σ_i at the near end, of the factors that have a polynomial
+    change: list[np.ndarray | float]  # what these distances gain along the whole walk
+
+    def select(self, chosen: np.ndarray) -> Self:
+        """The chosen entries, as flat arrays."""
+        near, side, height, length, decay, *rest = (
+            np.broadcast_to(field, chosen.shape)[chosen]
+            for field in (self.near, self.side, self.height, self.length, self.decay, *self.start, *self.change)
+        )
+        n = len(self.start)
+        return type(self)(near, side, height, length, decay, rest[:n], rest[n:])
+
+
+class LineIntegral:
+    r"""∫_low^high Π_i κ_i(|x − c_i|/σ_i) dx with κ_i(r) = e^{−r} Σ_k q_ik r^k, for arrays of centres c_i that broadcast together.
+
+    Only differences of coordinates enter, so a common shift of centres and walls costs no digits, and no sum here cancels.
+
+    Parameters
+    ----------
+    factors : sequence of (bandwidth σ_i, coefficients q_i)
+    low, high : float
+        The walls, possibly infinite.
+
+    >>> line = LineIntegral([(1.0, np.ones(1))])  # ∫ e^{−|x|} dx
+    >>> np.exp(line.log(np.zeros(1)))
+    array([2.])
+    """
+
+    def __init__(self, factors: Sequence[tuple[float, np.ndarray]], low: float = -math.inf, high: float = math.inf) -> None:
+        self.bandwidths = [float(bandwidth) for bandwidth, _ in factors]
+        self.unit = 1.0 / sum(1.0 / bandwidth for bandwidth in self.bandwidths)
+        """The length on which the product decays outside all centres; lengths and masses of pieces are in this unit."""
+        self.low, self.high = float(low), float(high)
+        self._curved = [i for i, (_, polynomial) in enumerate(factors) if len(polynomial) > 1]
+        self._polynomials = [np.asarray(factors[i][1], dtype=np.float64) for i in self._curved]
+
+    def log(self, *centres: np.ndarray) -> np.ndarray:
+        """The logarithm of the integral."""
+        with np.errstate(all="ignore"):
+            found = [self._mass(piece) for piece in self._pieces(centres)]
+            top = _largest([height for height, _ in found])
+            total = sum(mass * np.exp(height - top) for height, mass in found)
+            return np.asarray(top + (np.log(total) + math.log(self.unit)))
+
+    def moments(self, *centres: np.ndarray, origin: float) -> tuple[np.ndarray, np.ndarray]:
+        """E[x − origin] and E[(x − origin)²] under the law proportional to the integrand."""
+        with np.errstate(all="ignore"):
+            pieces = list(self._pieces(centres))
+            found = [_integrate(piece, self._polynomials, n_moments=2) for piece in pieces]
+            top = _largest([height for height, _ in found])
+            weights = [np.exp(height - top) * mass for height, (mass, _, _) in found]
+            total = sum(weights)
+            first, second = np.zeros(()), np.zeros(())
+            for piece, weight, (_, (_, way, way2)) in zip(pieces, weights, found, strict=True):
+                share, end = weight / total, piece.near - origin
+                walked = piece.side * self.unit * way
+                first = first + share * (end + walked)
+                second = second + share * (end * (end + 2.0 * walked) + self.unit**2 * way2)
+            return first, second
+
+    def _mass(self, piece: _Piece) -> tuple[np.ndarray, np.ndarray]:
+        if self._polynomials:
+            height, (mass,) = _integrate(piece, self._polynomials, n_moments=0)
+            return height, mass
+        decay = np.asarray(piece.decay)
+        return piece.height, piece.length * np.where(decay > 0.0, -np.expm1(-decay) / decay, 1.0)
+
+    def _pieces(self, centres: Sequence[np.ndarray]) -> Iterator[_Piece]:
+        """The two outer pieces, then those between neighbouring centres (of length 0 where centres coincide or lie beyond a wall)."""
+        points = _sorted([np.clip(centre, self.low, self.high) for centre in centres])
+        distances = [
+            [np.minimum(np.abs(point - centre) / width, _FAR) for centre, width in zip(centres, self.bandwidths, strict=True)]
+            for point in points
+        ]
+        heights = [-sum(distance) for distance in distances]
+        for end, side, wall in ((0, -1.0, self.low), (-1, 1.0, self.high)):
+            length = _FAR if math.isinf(wall) else np.minimum(np.abs(wall - points[end]) / self.unit, _FAR)
+            start = [distances[end][i] for i in self._curved]
+            change = [length * (self.unit / self.bandwidths[i]) for i in self._curved]
+            yield _Piece(points[end], side, heights[end], length, length, start, change)
+        for here, there in zip(range(len(points) - 1), range(1, len(points)), strict=True):
+            rise = heights[there] - heights[here]
+            rightwards = rise <= 0.0
+            gains = [distances[there][i] - distances[here][i] for i in self._curved]
+            yield _Piece(
+                near=np.where(rightwards, points[here], points[there]),
+                side=np.where(rightwards, 1.0, -1.0),
+                height=np.maximum(heights[here], heights[there]),
+                length=np.minimum((points[there] - points[here]) / self.unit, _FAR),
+                decay=np.abs(rise),
+                start=[np.where(rightwards, distances[here][i], distances[there][i]) for i in self._curved],
+                change=[np.where(rightwards, gain, -gain) for gain in gains],
+            )
+
+
+def _integrate(piece: _Piece, polynomials: Sequence[np.ndarray], n_moments: int) -> tuple[np.ndarray, list[np.ndarray]]:
+    """The piece as e^{height}·mass, and E[tᵏ], k = 1..n_moments, of the way t walked in it: (height, [mass, E[t], …])."""
+    degree = sum(len(polynomial) - 1 for polynomial in polynomials) + n_moments
+    fast = np.asarray(piece.decay > degree + 4.0)
+    if fast.all() or not fast.any():
+        return _by_nodes(piece, polynomials, n_moments, bool(fast.all()), degree)
+    shape = np.broadcast_shapes(fast.shape, piece.height.shape)
+    fast = np.broadcast_to(fast, shape)
+    height, answers = np.empty(shape), [np.empty(shape) for _ in range(n_moments + 1)]
+    for chosen, is_fast in ((fast, True), (~fast, False)):
+        height[chosen], found = _by_nodes(piece.select(chosen), polynomials, n_moments, is_fast, degree)
+        for answer, values in zip(answers, found, strict=True):
+            answer[chosen] = values
+    return height, answers
+
+
+def _by_nodes(
+    piece: _Piece, polynomials: Sequence[np.ndarray], n_moments: int, fast: bool, degree: int
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """:func:`_integrate` for pieces that all decay fast, or all slowly.
+
+    Evaluating the factors at nodes, rather than multiplying their polynomials out, never cancels, whatever the degree: for slow decay
+    Gauss–Legendre is exact to rounding; for fast decay Gauss–Laguerre is exact, with the part behind the far end, then small, taken off.
+    """
+    decay = np.asarray(piece.decay)
+    unit = np.asarray(piece.length / decay if fast else piece.length)
+    height, rays = piece.height, []
+    for polynomial, start, change in zip(polynomials, piece.start, piece.change, strict=True):
+        rays.append(_Ray(polynomial, start, change / decay if fast else change))
+        height = height + rays[-1].log_scale
+    sums: list[np.ndarray] = [np.zeros(())] * (n_moments + 1)
+    for s, value in _laguerre(decay, degree) if fast else _legendre(decay, degree):
+        for ray in rays:
+            value = value * ray(s)
+        sums[0] = sums[0] + value
+        for k in range(1, n_moments + 1):
+            value = value * s
+            sums[k] = sums[k] + value
+    return height, [unit * sums[0], *(unit**k * (sums[k] / sums[0]) for k in range(1, n_moments + 1))]
+
+
+class _Ray:
+    """q(start + step·s), divided by R^degree (its logarithm: ``log_scale``) with R ≥ 1 so large that no power overflows."""
+
+    def __init__(self, polynomial: np.ndarray, start: np.ndarray, step: np.ndarray | float) -> None:
+        size = np.maximum(start + np.maximum(step, 0.0), 1.0)
+        self.log_scale = (len(polynomial) - 1) * np.log(size)
+        self.start, self.step = start / size, step / size
+        self.coefficients: list[np.ndarray] = [polynomial[-1]]
+        power = 1.0 / size
+        for coefficient in polynomial[-2::-1]:
+            self.coefficients.append(coefficient * power)
+            power = power / size
+
+    def __call__(self, s: np.ndarray | float) -> np.ndarray:
+        r = self.start + self.step * s
+        total = self.coefficients[0] * r + self.coefficients[1]
+        for coefficient in self.coefficients[2:]:
+            total *= r
+            total += coefficient
+        return total
+
+
+def _legendre(decay: np.ndarray, degree: int) -> Iterator[tuple[np.ndarray | float, np.ndarray]]:
+    """(s, weight) with ∫_0^1 P(s) e^{−decay·s} ds = Σ weight·P(s), to rounding for decay ≤ degree + 4."""
+    for s, weight in zip(*_legendre_rule(degree), strict=True):
+        yield s, weight * np.exp(-s * decay)
+
+
+def _laguerre(decay: np.ndarray, degree: int) -> Iterator[tuple[np.ndarray | float, np.ndarray]]:
+    """(t, weight) with ∫_0^decay P(t) e^{−t} dt = Σ weight·P(t): ∫_0^∞ P(t) e^{−t} dt minus e^{−decay} ∫_0^∞ P(decay + t) e^{−t} dt."""
+    nodes, weights = _laguerre_rule(degree)
+    for t, weight in zip(nodes, weights, strict=True):
+        yield t, np.asarray(weight)
+    if np.min(decay) < _GONE:
+        end = np.minimum(decay, _GONE)
+        rest = -np.exp(-end)
+        for t, weight in zip(nodes, weights, strict=True):
+            yield end + t, weight * rest
+
+
+@cache
+def _legendre_rule(degree: int) -> tuple[list[float], list[float]]:
+    nodes, weights = np.polynomial.legendre.leggauss(12 + 2 * degree // 3)
+    return (0.5 * (nodes + 1.0)).tolist(), (0.5 * weights).tolist()
+
+
+@cache
+def _laguerre_rule(degree: int) -> tuple[list[float], list[float]]:
+    nodes, weights = np.polynomial.laguerre.laggauss(degree // 2 + 1)
+    return nodes.tolist(), weights.tolist()
+
+
+def _sorted(points: list[np.ndarray]) -> list[np.ndarray]:
+    """The points in increasing order, entry by entry."""
+    points = list(points)
+    for last in range(len(points) - 1, 0, -1):
+        for i in range(last):
+            points[i], points[i + 1] = np.minimum(points[i], points[i + 1]), np.maximum(points[i], points[i + 1])
+    return points
+
+
+def _largest(heights: list[np.ndarray]) -> np.ndarray:
+    top = heights[0]
+    for height in heights[1:]:
+        top = np.maximum(top, height)
+    return top

@@ -1,0 +1,52 @@
+"""What a (kernel, measure) pair must answer. All integrands are positive, so every answer is a logarithm: nothing over- or underflows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from ksos.kernels import Kernel
+from ksos.measures import Measure
+
+__all__ = ["Integrals"]
+
+_DIAGONAL_BLOCK = 64
+
+
+class Integrals(ABC):
+    """Integrals of products of a kernel against a measure, for points with ``n_features`` features."""
+
+    pairwise = False
+    """Whether ∫kkk factorises over pairs, u_ijr = c·G_ij·H_ir·H_jr, so that it is applied without ever being formed."""
+
+    def __init__(self, kernel: Kernel, measure: Measure, n_features: int) -> None:
+        self.kernel, self.measure, self.n_features = kernel, measure, n_features
+
+    @abstractmethod
+    def log_mean(self, X: np.ndarray) -> np.ndarray:
+        """log ∫ k(x, X_i) dρ(x), shape (n,)."""
+
+    @abstractmethod
+    def log_gram(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
+        """log ∫ k(x, X_i) k(x, Y_j) dρ(x), shape (n, m): the note's W for X = Y = X̃."""
+
+    @abstractmethod
+    def log_triple(self, X: np.ndarray, Z: np.ndarray, embedding_kernel: Kernel) -> np.ndarray:
+        """log ∫ k(x, X_i) k(x, X_j) k_σ(x, Z_r) dρ(x), shape (m, m, ℓ): the note's u_ijr. Callers pass Z in blocks."""
+
+    def moments(self, X: np.ndarray, feature: int) -> tuple[np.ndarray, np.ndarray]:
+        """E[x_k − X_0k] and E[(x_k − X_0k)²], k = ``feature``, under the law ∝ k(x, X_i) k(x, X_j) dρ, each of shape (m, m).
+
+        Under that law the features are independent: kernel and measure are products over them.
+        """
+        raise NotImplementedError(f"the components of {type(self).__name__} are not products over the features")
+
+    def log_diagonal(self, X: np.ndarray) -> np.ndarray:
+        """log ∫ k(x, X_i)² dρ(x), shape (n,)."""
+        blocks = (X[start : start + _DIAGONAL_BLOCK] for start in range(0, X.shape[0], _DIAGONAL_BLOCK))
+        return np.concatenate([np.diagonal(self.log_gram(block, block)) for block in blocks])
+
+    def log_pairwise(self, X: np.ndarray, Z: np.ndarray, embedding_kernel: Kernel) -> tuple[float, np.ndarray, np.ndarray]:
+        """(log c, log G, log H) with u_ijr = c·G_ij·H_ir·H_jr; only where :attr:`pairwise` is true."""
+        raise NotImplementedError(f"{type(self).__name__} does not factorise over pairs")

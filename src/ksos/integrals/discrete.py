@@ -1,0 +1,41 @@
+"""Any kernel × Discrete: sums over the nodes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ksos.integrals.base import Integrals
+from ksos.kernels import Kernel
+from ksos.measures import Discrete
+
+__all__ = ["AnyDiscrete"]
+
+
+class AnyDiscrete(Integrals):
+    """∫ f dρ = Σ_j w_j f(x_j), with Φ = k(nodes, X): W = Φᵀ diag(w) Φ."""
+
+    measure: Discrete
+
+    def _weighted(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        values = self.kernel(self.measure.points, X)
+        return values, self.measure.weights[:, None] * values
+
+    def log_mean(self, X: np.ndarray) -> np.ndarray:
+        return _log(self.measure.weights @ self.kernel(self.measure.points, X))
+
+    def log_gram(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
+        values, weighted = self._weighted(X)
+        return _log(weighted.T @ (values if Y is X else self.kernel(self.measure.points, Y)))
+
+    def log_triple(self, X: np.ndarray, Z: np.ndarray, embedding_kernel: Kernel) -> np.ndarray:
+        values, weighted = self._weighted(X)
+        embedded = embedding_kernel(self.measure.points, Z)
+        out = np.empty((X.shape[0], X.shape[0], Z.shape[0]))
+        for r in range(Z.shape[0]):
+            out[:, :, r] = (weighted * embedded[:, r, None]).T @ values
+        return _log(out)
+
+
+def _log(values: np.ndarray) -> np.ndarray:
+    with np.errstate(divide="ignore"):
+        return np.log(values)

@@ -1,0 +1,101 @@
+"""What k is: a positive, translation-invariant kernel with k(x, x) = 1, written as one formula of the scaled distance."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from ksos._array import Array, like, namespace, quiet
+from ksos._validation import as_bandwidth
+from ksos.kernels._distances import feature_squares, row_blocks, squared_distances
+
+__all__ = ["Kernel"]
+
+
+class Kernel(ABC):
+    r"""A kernel k(x, y) = κ(t) of the squared scaled distance t = ‖(x − y)/σ‖².
+
+    A subclass writes one formula, :meth:`log_profile`, the logarithm of κ. With ``product=True`` the kernel is the product over features
+    Π_k κ(((x_k − y_k)/σ_k)²) instead; for the Gaussian kernel both are the same.
+
+    Parameters
+    ----------
+    sigma : float or array of d floats
+        Bandwidth, one for all features or one per feature.
+    product : bool
+        Product over features instead of a function of the Euclidean distance.
+    """
+
+    name: ClassVar[str]
+    product: bool
+    smooth: ClassVar[bool] = False
+    """Whether κ(s²) is analytic in s; if not, it has a kink at s = 0."""
+
+    def __init__(self, sigma: Any = 1.0, *, product: bool = False) -> None:
+        self.sigma = as_bandwidth(sigma, "sigma")
+        self.product = bool(product)
+
+    @abstractmethod
+    def log_profile(self, t: Array) -> Array:
+        """log κ at the squared scaled distances t."""
+
+    @abstractmethod
+    def reach(self, log_level: float) -> float:
+        """The scaled distance beyond which log κ ≤ ``log_level`` (a negative number)."""
+
+    def __call__(self, X: Array, Y: Array | None = None) -> Array:
+        """The matrix k(X_i, Y_j); ``Y=None`` means ``Y = X``."""
+        xp = namespace(X)
+        return xp.exp(self.log(X, Y))
+
+    def log(self, X: Array, Y: Array | None = None) -> Array:
+        """The matrix log k(X_i, Y_j): finite where k itself underflows."""
+        Y = X if Y is None else Y
+        sigma = like(self.sigma_vector(X.shape[1]), X)
+        if not self.product or X.shape[1] == 1:
+            return self.log_profile(squared_distances(X, Y, sigma))
+        xp = namespace(X, Y)
+        out = xp.zeros((X.shape[0], Y.shape[0]), dtype=xp.float64, device=X.device)
+        with quiet():
+            for rows in row_blocks(X.shape[0], Y.shape[0]):
+                block = out[rows, :]
+                for squares in feature_squares(X[rows, :], Y, sigma):
+                    block += self.log_profile(squares)
+                out[rows, :] = block
+        return out
+
+    def sigma_vector(self, d: int) -> np.ndarray:
+        """The bandwidth of each of ``d`` features."""
+        if self.sigma.ndim == 0:
+            return np.full(d, float(self.sigma))
+        if self.sigma.shape[0] != d:
+            raise ValueError(f"the kernel has {self.sigma.shape[0]} bandwidths but the points have {d} features")
+        return self.sigma
+
+    def separable(self, d: int) -> bool:
+        """Whether k is a product over the ``d`` features, which closed-form integrals, marginals and sampling need."""
+        return self.product or d == 1
+
+    def restrict(self, features: Any) -> Self:
+        """The kernel on some of the features (of a separable kernel: its factor there)."""
+        return self if self.sigma.ndim == 0 else self.with_sigma(self.sigma[np.asarray(features)])
+
+    def with_sigma(self, sigma: Any) -> Self:
+        """The same kernel with another bandwidth."""
+        return type(self)(sigma, product=self.product)  # type: ignore[call-arg]
+
+    def parameters(self) -> dict[str, Any]:
+        """The constructor arguments, as plain numbers and lists."""
+        return {"sigma": self.sigma.tolist(), "product": self.product}
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.parameters() == other.parameters()  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash((type(self), repr(self.parameters())))
+
+    def __repr__(self) -> str:
+        shown = {key: value for key, value in self.parameters().items() if not (key == "product" and value is False)}
+        return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in shown.items())})"

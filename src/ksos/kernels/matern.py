@@ -1,0 +1,93 @@
+"""The Matérn (Sobolev) kernels: half-integers as exponential polynomials, every other order through the Bessel function."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+import numpy as np
+
+from ksos._array import Array, namespace, quiet, special
+from ksos._validation import as_positive
+from ksos.kernels.base import Kernel
+
+__all__ = ["Matern"]
+
+
+class Matern(Kernel):
+    r"""k(x, y) = 2^{1−ν}/Γ(ν) · r^ν K_ν(r), with r = ‖(x − y)/σ‖ (no √(2ν), as in the note).
+
+    ν = 1/2 is e^{−r}, ν = 3/2 is (1 + r)e^{−r}, ν = 5/2 is (1 + r + r²/3)e^{−r}. On R^d the RKHS is the Sobolev space of smoothness
+    s = ν + d/2, see :meth:`sobolev`.
+
+    >>> import numpy as np
+    >>> Matern(1.5, 1.0)(np.array([[0.0]]), np.array([[1.0]])).round(6)
+    array([[0.735759]])
+    """
+
+    name = "matern"
+
+    def __init__(self, nu: float = 1.5, sigma: Any = 1.0, *, product: bool = False) -> None:
+        super().__init__(sigma, product=product)
+        self.nu = as_positive(nu, "nu")
+
+    @classmethod
+    def sobolev(cls, s: float, d: int, sigma: Any = 1.0) -> Self:
+        """The note's Sobolev kernel of smoothness s > d/2 on R^d: ν = s − d/2."""
+        if not s > d / 2:
+            raise ValueError(f"a Sobolev kernel on R^{d} needs s > d/2 = {d / 2}; got s = {s}")
+        return cls(s - d / 2, sigma)
+
+    @property
+    def polynomial(self) -> np.ndarray | None:
+        """For ν = p + 1/2 the coefficients c with κ = e^{−r} Σ_k c_k r^k (all positive); None for other orders."""
+        p = self.nu - 0.5
+        if p != round(p) or p > 20:
+            return None
+        p = int(p)
+        f = math.factorial
+        c = [f(p) / f(2 * p) * f(2 * p - k) / (f(p - k) * f(k)) * 2.0**k for k in range(p + 1)]
+        return np.array(c)
+
+    def log_profile(self, t: Array) -> Array:
+        xp = namespace(t)
+        r = xp.sqrt(t)
+        c = self.polynomial
+        if c is None:
+            return self._log_bessel(r)
+        total = xp.full_like(r, c[-1])
+        with quiet():
+            for coefficient in c[-2::-1]:
+                total = total * r + coefficient
+            out = xp.log(total) - r
+        return xp.where(xp.isinf(r), -r, out)
+
+    def _log_bessel(self, r: Array) -> Array:
+        xp, nu = namespace(r), self.nu
+        with quiet():
+            bessel = special("kve", nu, r)
+            direct = (1.0 - nu) * math.log(2.0) - math.lgamma(nu) + nu * xp.log(r) + xp.log(bessel) - r
+            # K_ν overflows at small r, where two terms of the ascending series are exact to rounding
+            u = 0.25 * r * r
+            series = xp.log1p(-u / (nu - 1.0) * (1.0 - 0.5 * u / (nu - 2.0))) if nu > 2.5 else xp.zeros_like(r)
+        small = xp.isinf(bessel) | (r == 0.0)
+        out = xp.where(small, series, xp.minimum(direct, xp.zeros_like(r)))
+        return xp.where(xp.isinf(r), -r, out)
+
+    def reach(self, log_level: float) -> float:
+        low, high = 0.0, 1.0
+        while float(self.log_profile(np.array([high * high]))[0]) > log_level:
+            low, high = high, 2.0 * high
+        for _ in range(30):
+            middle = 0.5 * (low + high)
+            if float(self.log_profile(np.array([middle * middle]))[0]) > log_level:
+                low = middle
+            else:
+                high = middle
+        return high
+
+    def with_sigma(self, sigma: Any) -> Self:
+        return type(self)(self.nu, sigma, product=self.product)
+
+    def parameters(self) -> dict[str, Any]:
+        return {"nu": self.nu, **super().parameters()}

@@ -1,0 +1,14 @@
+"""What ρ is. To add a measure: one file with one subclass of :class:`Measure`, and its line in :data:`MEASURES`."""
+
+from __future__ import annotations
+
+from ksos.measures.base import Measure
+from ksos.measures.box import Box
+from ksos.measures.discrete import Discrete
+from ksos.measures.lebesgue import Lebesgue
+from ksos.measures.normal import Normal
+
+__all__ = ["MEASURES", "Box", "Discrete", "Lebesgue", "Measure", "Normal"]
+
+MEASURES: dict[str, type[Measure]] = {measure.name: measure for measure in (Lebesgue, Box, Normal, Discrete)}
+"""Every measure by the name that the model file uses."""

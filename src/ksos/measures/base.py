@@ -1,0 +1,47 @@
+"""What ρ is: the reference measure that a density is a density of."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+__all__ = ["Measure"]
+
+
+class Measure(ABC):
+    """A reference measure ρ on R^d; :attr:`n_features` is d, or None where any d will do."""
+
+    name: ClassVar[str]
+    n_features: int | None = None
+
+    @abstractmethod
+    def contains(self, X: np.ndarray) -> np.ndarray:
+        """Whether each row of ``X`` lies in the support of ρ; a density is 0 elsewhere."""
+
+    @abstractmethod
+    def restrict(self, features: Any) -> Self:
+        """The measure of some of the features."""
+
+    @abstractmethod
+    def parameters(self) -> dict[str, Any]:
+        """The constructor arguments, as numbers and arrays."""
+
+    def check_features(self, d: int) -> None:
+        """Raise when points with ``d`` features cannot live here."""
+        if self.n_features is not None and self.n_features != d:
+            raise ValueError(f"{type(self).__name__} measure has {self.n_features} features, but the points have {d}")
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return False
+        mine, theirs = self.parameters(), other.parameters()  # type: ignore[attr-defined]
+        return all(np.array_equal(mine[key], theirs[key]) for key in mine)
+
+    def __hash__(self) -> int:
+        return hash((type(self), *(np.asarray(value).tobytes() for value in self.parameters().values())))
+
+    def __repr__(self) -> str:
+        listed = (f"{key}={np.asarray(value).tolist()}" for key, value in self.parameters().items())
+        return f"{type(self).__name__}({', '.join(listed)})"

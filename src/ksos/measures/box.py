@@ -1,0 +1,45 @@
+"""Lebesgue measure on a box."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from ksos.measures.base import Measure
+
+__all__ = ["Box"]
+
+
+class Box(Measure):
+    """Lebesgue measure on Π_k [low_k, high_k]; sides may be infinite.
+
+    >>> Box([0, 0], [1, 2]).contains(np.array([[0.5, 1.5], [0.5, 3.0]]))
+    array([ True, False])
+    """
+
+    name = "box"
+
+    def __init__(self, low: Any, high: Any) -> None:
+        low, high = (np.atleast_1d(np.asarray(side, dtype=np.float64)) for side in (low, high))
+        if low.ndim != 1 or low.shape != high.shape or low.size == 0:
+            raise ValueError(f"low and high must be vectors of one length; got shapes {low.shape} and {high.shape}")
+        if not np.all(low < high):
+            raise ValueError(f"low must be less than high in every feature; got low={low.tolist()}, high={high.tolist()}")
+        self.low, self.high = low, high
+        self.n_features = low.shape[0]
+
+    @property
+    def bounded(self) -> bool:
+        """Whether every side is finite."""
+        return bool(np.all(np.isfinite(self.low)) and np.all(np.isfinite(self.high)))
+
+    def contains(self, X: np.ndarray) -> np.ndarray:
+        return np.all((X >= self.low) & (X <= self.high), axis=1)
+
+    def restrict(self, features: Any) -> Self:
+        index = np.asarray(features)
+        return type(self)(self.low[index], self.high[index])
+
+    def parameters(self) -> dict[str, Any]:
+        return {"low": self.low, "high": self.high}

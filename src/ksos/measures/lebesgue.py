@@ -1,0 +1,26 @@
+"""Lebesgue measure on R^d."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from ksos.measures.base import Measure
+
+__all__ = ["Lebesgue"]
+
+
+class Lebesgue(Measure):
+    """Lebesgue measure on all of R^d: densities in the usual sense."""
+
+    name = "lebesgue"
+
+    def contains(self, X: np.ndarray) -> np.ndarray:
+        return np.ones(X.shape[0], dtype=bool)
+
+    def restrict(self, features: Any) -> Self:
+        return self
+
+    def parameters(self) -> dict[str, Any]:
+        return {}

@@ -1,0 +1,52 @@
+"""A Gaussian reference measure."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from ksos._validation import as_bandwidth, as_vector
+from ksos.measures.base import Measure
+
+__all__ = ["Normal"]
+
+
+class Normal(Measure):
+    """The probability measure N(mean, diag(scale²)): densities are relative to it, so that p = 1 is the normal distribution itself.
+
+    Parameters
+    ----------
+    mean : float or array of d floats
+    scale : float or array of d floats
+        Standard deviation. Two scalars leave d open.
+    """
+
+    name = "normal"
+
+    def __init__(self, mean: Any = 0.0, scale: Any = 1.0) -> None:
+        self.mean = np.asarray(mean, dtype=np.float64)
+        if self.mean.ndim:
+            as_vector(self.mean, "mean")
+        elif not np.isfinite(self.mean):
+            raise ValueError(f"mean must be finite; got {mean!r}")
+        self.scale = as_bandwidth(scale, "scale")
+        lengths = {a.shape[0] for a in (self.mean, self.scale) if a.ndim}
+        if len(lengths) > 1:
+            raise ValueError(f"mean has {self.mean.shape[0]} features but scale has {self.scale.shape[0]}")
+        self.n_features = lengths.pop() if lengths else None
+
+    def vectors(self, d: int) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of each of ``d`` features."""
+        self.check_features(d)
+        return np.broadcast_to(self.mean, (d,)), np.broadcast_to(self.scale, (d,))
+
+    def contains(self, X: np.ndarray) -> np.ndarray:
+        return np.ones(X.shape[0], dtype=bool)
+
+    def restrict(self, features: Any) -> Self:
+        index = np.asarray(features)
+        return type(self)(*(a[index] if a.ndim else a for a in (self.mean, self.scale)))
+
+    def parameters(self) -> dict[str, Any]:
+        return {"mean": self.mean, "scale": self.scale}

@@ -1,0 +1,116 @@
+"""A(C) = S·U(TCTᵀ) and its adjoint A*(y): from a parameter of the spectraplex to the coordinates of its embedding, and back."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from ksos._memory import FLOAT_BYTES, require_memory
+from ksos.integrals import Integrals
+from ksos.integrals.triple import PairFactors, triple_blocks
+from ksos.kernels import Kernel
+
+__all__ = ["CompressedMap", "EmbeddingMap", "PairwiseMap", "embedding_map"]
+
+
+class EmbeddingMap(ABC):
+    """The linear map A from symmetric r × r matrices to R^q."""
+
+    @abstractmethod
+    def apply(self, C: np.ndarray) -> np.ndarray:
+        """A(C), shape (q,)."""
+
+    @abstractmethod
+    def adjoint(self, y: np.ndarray) -> np.ndarray:
+        """A*(y), symmetric, shape (r, r): ⟨A*(y), C⟩ = ⟨y, A(C)⟩."""
+
+
+class PairwiseMap(EmbeddingMap):
+    """A without any array of three indices: U(B) = c·diag(Hᵀ(B∘G)H) and U*(v) = c·G∘(H diag(v) Hᵀ)."""
+
+    def __init__(self, pairs: PairFactors, T: np.ndarray, S: np.ndarray) -> None:
+        self.pairs, self.T, self.S = pairs, T, S
+
+    def apply(self, C: np.ndarray) -> np.ndarray:
+        """Two products with T, one with H: O(m²(r + ℓ))."""
+        B = self.T @ C @ self.T.T
+        B *= self.pairs.G
+        U = np.einsum("ir,ir->r", self.pairs.H, B @ self.pairs.H)
+        return np.asarray(self.S @ (self.pairs.c * U))
+
+    def adjoint(self, y: np.ndarray) -> np.ndarray:
+        """The same cost."""
+        M = (self.pairs.H * (self.pairs.c * (y @ self.S))) @ self.pairs.H.T
+        M *= self.pairs.G
+        out = self.T.T @ M @ self.T
+        return 0.5 * (out + out.T)
+
+
+class CompressedMap(EmbeddingMap):
+    """A as the stored tensor A_k = Σ_r S_kr Tᵀ u_r T of shape (q, r, r): its size follows the ranks, not m."""
+
+    def __init__(self, tensor: np.ndarray) -> None:
+        self.tensor = tensor
+        self._rows = tensor.reshape(tensor.shape[0], -1)
+
+    def apply(self, C: np.ndarray) -> np.ndarray:
+        """One matrix-vector product with q × r² entries."""
+        return np.asarray(self._rows @ C.ravel())
+
+    def adjoint(self, y: np.ndarray) -> np.ndarray:
+        """The same."""
+        return np.asarray((y @ self._rows).reshape(self.tensor.shape[1:]))
+
+
+def embedding_map(
+    integrals: Integrals, X: np.ndarray, Z: np.ndarray, embedding_kernel: Kernel, T: np.ndarray, S: np.ndarray, log_unit: float
+) -> EmbeddingMap:
+    """Choose the form of A: pairwise where the integrals factorise, unless the stored tensor is no larger than the matrices of pairs."""
+    (m, r), q, ell = T.shape, S.shape[0], Z.shape[0]
+    if not integrals.pairwise:
+        return CompressedMap(_streamed_tensor(integrals, X, Z, embedding_kernel, T, S, log_unit))
+    require_memory(
+        FLOAT_BYTES * (4 * m * m + 3 * m * ell), f"the pair matrices of {m} support points and {ell} landmarks", "use fewer of them (n_support)"
+    )
+    pairs = PairFactors(integrals, X, Z, embedding_kernel, log_unit)
+    if q * r * r <= m * (m + ell):
+        return CompressedMap(_pairwise_tensor(pairs, T, S))
+    return PairwiseMap(pairs, T, S)
+
+
+def _pairwise_tensor(pairs: PairFactors, T: np.ndarray, S: np.ndarray) -> np.ndarray:
+    """A_k = Σ_r c S_kr (H_r∘T)ᵀ G (H_r∘T), one landmark at a time."""
+    r = T.shape[1]
+    out = np.zeros((S.shape[0], r * r))
+    block = max(1, int(16e6 / (FLOAT_BYTES * r * r)))
+    for start in range(0, pairs.H.shape[1], block):
+        columns = range(start, min(start + block, pairs.H.shape[1]))
+        slices = np.empty((len(columns), r * r))
+        for position, column in enumerate(columns):
+            scaled = pairs.H[:, column, None] * T
+            slices[position] = (pairs.c * (scaled.T @ (pairs.G @ scaled))).ravel()
+        out += S[:, columns] @ slices
+    return _symmetric(out.reshape(-1, r, r))
+
+
+def _streamed_tensor(
+    integrals: Integrals, X: np.ndarray, Z: np.ndarray, embedding_kernel: Kernel, T: np.ndarray, S: np.ndarray, log_unit: float
+) -> np.ndarray:
+    """The triple integral, formed once in blocks of landmarks and compressed as it comes."""
+    q, r = S.shape[0], T.shape[1]
+    require_memory(
+        2 * FLOAT_BYTES * q * r * r, f"the compressed tensor of {q}×{r}×{r} entries", "use fewer support points or landmarks (n_support)"
+    )
+    out = np.zeros((q, r * r))
+    for rows, block in triple_blocks(integrals, X, Z, embedding_kernel, log_unit):
+        half = np.tensordot(block, T, axes=([1], [0]))  # (m, block, r)
+        compressed = np.tensordot(T, half, axes=([0], [0]))  # (r, block, r)
+        out += S[:, rows] @ np.ascontiguousarray(compressed.transpose(1, 0, 2)).reshape(block.shape[2], -1)
+    return _symmetric(out.reshape(q, r, r))
+
+
+def _symmetric(tensor: np.ndarray) -> np.ndarray:
+    for k in range(tensor.shape[0]):
+        tensor[k] = 0.5 * (tensor[k] + tensor[k].T)
+    return tensor

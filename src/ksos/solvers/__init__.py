@@ -1,0 +1,8 @@
+"""The spectraplex, the loop, and one file per algorithm."""
+
+from __future__ import annotations
+
+from ksos.solvers.minimize import SOLVERS, minimize
+from ksos.solvers.solution import STATUSES, Progress, Solution
+
+__all__ = ["SOLVERS", "STATUSES", "Progress", "Solution", "minimize"]

@@ -1,0 +1,108 @@
+"""The loop, written once: a solver only says how to start and how to step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from ksos.functionals.objective import Objective, Point
+from ksos.solvers.certificate import Certificate, certify
+from ksos.solvers.solution import Progress
+
+__all__ = ["Limits", "Outcome", "Stepper", "run"]
+
+_STALLED_CHECKS = 400  # certificates in a row without a better gap: rounding has the last word
+
+
+class Stepper(Protocol):
+    """An iterative algorithm on the spectraplex."""
+
+    default_max_iter: int
+    check_every: int
+
+    def init(self, objective: Objective, C: np.ndarray) -> Any:
+        """The state at a feasible start."""
+
+    def step(self, objective: Objective, state: Any) -> Any:
+        """The next state."""
+
+    def point(self, state: Any) -> Point:
+        """The feasible point of a state."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When to stop."""
+
+    tol: float
+    max_iter: int
+    time_limit: float | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The best point of a run and why it ended."""
+
+    point: Point
+    status: str
+    n_iter: int
+    history: list[Progress]
+
+
+def run(
+    stepper: Stepper, objective: Objective, C: np.ndarray, limits: Limits, callback: Callable[[Progress], Any] | None, report: Callable[[Progress], Any] | None
+) -> Outcome:
+    """Iterate until the certified gap is at most ``limits.tol`` or a limit comes first; always return the point with the least gap.
+
+    ``callback`` gets every :class:`Progress`; a true return value stops the run, as Ctrl-C does.
+    """
+    began = time.perf_counter()
+    state = stepper.init(objective, C)
+    best_point, best_gap, since_best = stepper.point(state), np.inf, 0
+    history: list[Progress] = []
+    n_iter, status = 0, "max_iter"
+
+    def check(n_iter: int, point: Point) -> bool:
+        """Certify a point; whether the run may end with it."""
+        nonlocal best_point, best_gap, since_best
+        certificate: Certificate = certify(objective, point)
+        since_best += 1
+        if certificate.gap < best_gap:
+            best_point, best_gap, since_best = point, certificate.gap, 0
+        history.append(Progress(n_iter, certificate.objective, certificate.gap, time.perf_counter() - began))
+        if report is not None:
+            report(history[-1])
+        if callback is not None and callback(history[-1]):
+            raise KeyboardInterrupt
+        return certificate.gap <= limits.tol
+
+    try:
+        if check(0, best_point):
+            return Outcome(best_point, "solved", 0, history)
+        while n_iter < limits.max_iter:
+            state = stepper.step(objective, state)
+            n_iter += 1
+            late = limits.time_limit is not None and time.perf_counter() - began > limits.time_limit
+            if n_iter % stepper.check_every == 0 or late or n_iter == limits.max_iter:
+                point = stepper.point(state)
+                if not np.all(np.isfinite(point.C)):
+                    status = "numerical_error"
+                    break
+                if check(n_iter, point):
+                    status = "solved"
+                    break
+                if since_best > _STALLED_CHECKS:
+                    status = "solved_inaccurate"
+                    break
+            if late:
+                status = "time_limit"
+                break
+    except KeyboardInterrupt:
+        status = "interrupted"
+    except np.linalg.LinAlgError:
+        status = "numerical_error"
+    return Outcome(best_point, status, n_iter, history)

@@ -1,0 +1,142 @@
+"""ksos.minimize: check the input, choose the solver, run the loop, certify the answer."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ksos._validation import as_choice, as_count, as_positive
+from ksos.functionals.base import Functional
+from ksos.functionals.objective import Objective
+from ksos.solvers.certificate import certify
+from ksos.solvers.first_order import Fista, ProjectedGradient
+from ksos.solvers.loop import Limits, Stepper, run
+from ksos.solvers.solution import Progress, Solution
+from ksos.solvers.spectraplex import centre, factor, project
+from ksos.space import SoSSpace
+
+__all__ = ["SOLVERS", "check_options", "minimize"]
+
+SOLVERS: dict[str, Callable[[], Stepper]] = {"fista": Fista, "projected_gradient": ProjectedGradient}
+"""Every solver by name. To add one: a class with ``init``, ``step`` and ``point`` (see loop.py), and its line here."""
+
+
+def check_options(solver: str, tol: float, max_iter: int | None, time_limit: float | None) -> None:
+    """Raise on options that no solver can take, before any work is done."""
+    as_choice(solver, "solver", ["auto", *SOLVERS])
+    as_positive(tol, "tol")
+    if max_iter is not None:
+        as_count(max_iter, "max_iter")
+    if time_limit is not None:
+        as_positive(time_limit, "time_limit")
+
+
+def minimize(
+    functional: Functional,
+    space: SoSSpace,
+    *,
+    solver: str = "auto",
+    tol: float = 1e-8,
+    max_iter: int | None = None,
+    time_limit: float | None = None,
+    callback: Callable[[Progress], Any] | None = None,
+    verbose: int = 0,
+    start: np.ndarray | None = None,
+) -> Solution:
+    r"""Minimise a convex functional over the densities of a space: min F(p_C) over {C ⪰ 0, tr C = 1}.
+
+    Parameters
+    ----------
+    functional : Functional
+        Such as ``SquaredMMD(X) + 1e-3 * Trace()``.
+    space : SoSSpace
+    solver : {"auto", "fista", "projected_gradient"}
+    tol : float
+        The absolute gap f(C) − f* at which the problem counts as solved, in units of the objective.
+    max_iter : int, optional
+        Default: the solver's own.
+    time_limit : float, optional
+        Seconds.
+    callback : callable, optional
+        Called with a :class:`~ksos.solvers.Progress` at every certificate; a true return value stops the run.
+    verbose : int
+        1: print progress with the gap now and then; 2: at every certificate.
+    start : array (r, r), optional
+        Where to start; projected on the spectraplex. Default: its centre.
+
+    Returns
+    -------
+    Solution
+        With a valid density and its certificate in every case; Ctrl-C gives the best point so far, with status ``"interrupted"``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ksos.kernels import Gaussian
+    >>> from ksos.functionals import SquaredMMD, Trace
+    >>> X = np.linspace(-1.0, 1.0, 5)[:, None]
+    >>> solution = minimize(SquaredMMD(X) + 1e-3 * Trace(), SoSSpace(Gaussian(1.0), X))
+    >>> solution.status, bool(solution.gap <= 1e-8)
+    ('solved', True)
+    """
+    check_options(solver, tol, max_iter, time_limit)
+    objective = Objective(functional, space)
+    name = "fista" if solver == "auto" else solver
+    stepper = SOLVERS[name]()
+    C = centre(space.rank) if start is None else project(_as_start(start, space.rank))
+    limits = Limits(tol, stepper.default_max_iter if max_iter is None else max_iter, time_limit)
+    outcome = run(stepper, objective, C, limits, callback, _printer(name, verbose))
+    return _solution(objective, outcome.point.C, tol, outcome.status, name, outcome.n_iter, outcome.history)
+
+
+def _solution(
+    objective: Objective, C: np.ndarray, tol: float, status: str, name: str, n_iter: int, history: list[Progress]
+) -> Solution:
+    """Certify C afresh, as the factor that is returned, and put the solution together."""
+    G = factor(C)
+    certificate = certify(objective, objective.point(G @ G.T))
+    if status == "solved" and certificate.gap > tol:
+        status = "solved_inaccurate"
+    return Solution(
+        distribution=objective.space.density(G),
+        objective=certificate.objective,
+        gap=certificate.gap,
+        gap_relative=certificate.gap_relative,
+        projected_mmd_bound=objective.projected_mmd_bound(certificate.gap),
+        status=status,
+        solver=name,
+        n_iter=n_iter,
+        history=history,
+        space=objective.space,
+        parameter_factor=G,
+        time=history[-1].time if history else 0.0,
+    )
+
+
+def _as_start(start: Any, r: int) -> np.ndarray:
+    start = np.asarray(start, dtype=np.float64)
+    if start.shape != (r, r) or not np.all(np.isfinite(start)):
+        raise ValueError(f"start must be a finite {r}×{r} matrix; got shape {start.shape}")
+    return np.asarray(0.5 * (start + start.T))
+
+
+def _printer(name: str, verbose: int) -> Callable[[Progress], None] | None:
+    """Progress lines with the gap: whenever it has fallen by a factor of two (verbose=1), or always (verbose=2)."""
+    if not verbose:
+        return None
+    last = math.inf
+
+    def report(progress: Progress) -> None:
+        nonlocal last
+        if verbose >= 2 or progress.gap <= 0.5 * last:
+            last = progress.gap
+            print(
+                f"[{name}] iteration {progress.n_iter:6d}  objective {progress.objective:.9e}  gap {progress.gap:.2e}  {progress.time:.2f} s",
+                file=sys.stdout,
+            )
+
+    return report

@@ -1,0 +1,73 @@
+"""Solution: the density, its certificate, and how it was found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from ksos.density import SoSDensity
+from ksos.space import SoSSpace
+
+__all__ = ["STATUSES", "Progress", "Solution"]
+
+STATUSES = {
+    "solved": "the gap is at most tol",
+    "solved_inaccurate": "no further progress in floating point, with the gap above tol; raise tol or regularise more",
+    "max_iter": "the iteration limit came first; raise max_iter or tol",
+    "time_limit": "the time limit came first; raise time_limit or tol",
+    "interrupted": "stopped from outside; the best point so far is kept",
+    "numerical_error": "a matrix routine failed; the last certified point is kept; raise tol_model or the regularisation",
+}
+
+
+class Progress(NamedTuple):
+    """One line of the history, and what a callback receives."""
+
+    n_iter: int
+    objective: float
+    gap: float
+    time: float
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The result of :func:`ksos.minimize`."""
+
+    distribution: SoSDensity
+    """The density found: always valid, whatever the status."""
+    objective: float
+    """f at the point found."""
+    gap: float
+    """f(C) − f* ≤ gap, recomputed from scratch at the point returned."""
+    gap_relative: float
+    """gap / |objective|."""
+    projected_mmd_bound: float | None
+    """With a squared MMD in f: the projected MMD between this density and the optimal one is at most this."""
+    status: str
+    """One of :data:`STATUSES`."""
+    solver: str
+    """What ran."""
+    n_iter: int
+    history: list[Progress] = field(repr=False)
+    space: SoSSpace = field(repr=False)
+    parameter_factor: np.ndarray = field(repr=False)
+    """G with C = GGᵀ: the point in the whitened parameters of the space."""
+    time: float = 0.0
+    """Seconds in the solver."""
+
+    @property
+    def rank(self) -> int:
+        """The number of squares of the density."""
+        return self.distribution.rank
+
+    @property
+    def message(self) -> str:
+        """The status in a sentence, with the gap."""
+        return f"{self.solver}: {self.status} after {self.n_iter} iterations, gap {self.gap:.2e}: {STATUSES[self.status]}"
+
+    @property
+    def parameter(self) -> np.ndarray:
+        """C = GGᵀ."""
+        return self.parameter_factor @ self.parameter_factor.T

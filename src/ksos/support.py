@@ -1,0 +1,68 @@
+"""Which of the data become support points: at random, by k-means++ seeding, or by pivoted Cholesky."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ksos._memory import FLOAT_BYTES, require_memory
+from ksos.integrals import Integrals
+
+__all__ = ["SELECTIONS", "pivoted_cholesky", "select_support"]
+
+Selection = Callable[[np.ndarray, np.ndarray, int, Integrals, float, np.random.Generator], np.ndarray]
+
+
+def select_support(
+    name: str, points: np.ndarray, weights: np.ndarray, m: int, integrals: Integrals, tol: float, rng: np.random.Generator
+) -> np.ndarray:
+    """At most ``m`` of the distinct ``points``, chosen by the rule ``name``."""
+    return points[SELECTIONS[name](points, weights, min(m, points.shape[0]), integrals, tol, rng)]
+
+
+def _random(points: np.ndarray, weights: np.ndarray, m: int, integrals: Integrals, tol: float, rng: np.random.Generator) -> np.ndarray:
+    return np.sort(rng.choice(points.shape[0], m, replace=False))
+
+
+def _kmeans(points: np.ndarray, weights: np.ndarray, m: int, integrals: Integrals, tol: float, rng: np.random.Generator) -> np.ndarray:
+    from sklearn.cluster import kmeans_plusplus  # heavy to import, and needed only here
+
+    sigma = integrals.kernel.sigma_vector(points.shape[1])
+    seed = np.random.RandomState(int(rng.integers(2**31)))
+    _, chosen = kmeans_plusplus((points - points[0]) / sigma, m, sample_weight=weights, random_state=seed)
+    return np.unique(chosen)
+
+
+def _pivoted(points: np.ndarray, weights: np.ndarray, m: int, integrals: Integrals, tol: float, rng: np.random.Generator) -> np.ndarray:
+    return pivoted_cholesky(points, m, integrals, tol)
+
+
+def pivoted_cholesky(points: np.ndarray, m: int, integrals: Integrals, tol: float) -> np.ndarray:
+    """Indices of at most ``m`` points, each the one that the functions k(·, x̃) chosen so far represent worst in L²(ρ).
+
+    This is the Cholesky factorisation of W = ∫kk dρ with complete pivoting; it stops when the largest squared residual is at most ``tol``
+    times the largest W_ii: what is left out then lies below the truncation of the space.
+    """
+    n = points.shape[0]
+    require_memory(n * m * FLOAT_BYTES, f"pivoted Cholesky of {n} points with {m} pivots", 'use support="random" or "kmeans", or fewer n_support')
+    log_diagonal = integrals.log_diagonal(points)
+    log_unit = float(log_diagonal.max())
+    residual = np.exp(log_diagonal - log_unit)
+    L = np.empty((m, n))
+    pivots: list[int] = []
+    for k in range(m):
+        pivot = int(np.argmax(residual))
+        if residual[pivot] <= tol:
+            break
+        column = np.exp(integrals.log_gram(points[pivot : pivot + 1], points)[0] - log_unit)
+        column -= L[:k, pivot] @ L[:k]
+        L[k] = column / np.sqrt(residual[pivot])
+        residual = np.maximum(residual - L[k] ** 2, 0.0)
+        residual[pivot] = 0.0
+        pivots.append(pivot)
+    return np.sort(np.array(pivots, dtype=int))
+
+
+SELECTIONS: dict[str, Selection] = {"pivoted": _pivoted, "random": _random, "kmeans": _kmeans}
+"""Every rule by name."""
