@@ -13,6 +13,8 @@ from ksos.kernels import Kernel
 
 __all__ = ["CompressedMap", "EmbeddingMap", "PairwiseMap", "embedding_map"]
 
+_SMALL_TENSOR = 1 << 24  # entries: 134 MB
+
 
 class EmbeddingMap(ABC):
     """The linear map A from symmetric r × r matrices to R^q."""
@@ -66,7 +68,12 @@ class CompressedMap(EmbeddingMap):
 def embedding_map(
     integrals: Integrals, X: np.ndarray, Z: np.ndarray, embedding_kernel: Kernel, T: np.ndarray, S: np.ndarray, log_unit: float
 ) -> EmbeddingMap:
-    """Choose the form of A: pairwise where the integrals factorise, unless the stored tensor is no larger than the matrices of pairs."""
+    """Choose the form of A.
+
+    Where the integrals factorise over pairs and nothing was truncated, nothing with three indices is ever formed. Truncation (q < ℓ or r < m)
+    means large entries in T and S; there the compressed tensor, smaller than m³, is formed once as long as it is small: it is faster, and its
+    rounding stays fixed instead of changing from one iterate to the next.
+    """
     (m, r), q, ell = T.shape, S.shape[0], Z.shape[0]
     if not integrals.pairwise:
         return CompressedMap(_streamed_tensor(integrals, X, Z, embedding_kernel, T, S, log_unit))
@@ -74,7 +81,7 @@ def embedding_map(
         FLOAT_BYTES * (4 * m * m + 3 * m * ell), f"the pair matrices of {m} support points and {ell} landmarks", "use fewer of them (n_support)"
     )
     pairs = PairFactors(integrals, X, Z, embedding_kernel, log_unit)
-    if q * r * r <= m * (m + ell):
+    if q * r * r <= m * (m + ell) or (q * r * r < ell * m * m and q * r * r <= _SMALL_TENSOR):
         return CompressedMap(_pairwise_tensor(pairs, T, S))
     return PairwiseMap(pairs, T, S)
 

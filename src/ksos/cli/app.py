@@ -65,7 +65,7 @@ def _run(chosen: str | None, words: list[str], console: Console) -> int:
     command = import_module(f"ksos.cli.{chosen}")
     parser = Parser(prog=console.program, description=command.__doc__)
     command.add_arguments(parser)
-    code: int = command.run(parser.parse_args(words[1:]), console)
+    code: int = command.run(parser.parse(words[1:]), console)
     return code
 
 

@@ -44,15 +44,17 @@ def select_columns(
         for position in features:
             if names is not None and not names[position]:
                 raise InputError(
-                    f"{source}, row 1, column {position + 1}: the header names no such column (an index?); choose the columns with --columns"
+                    f"{source}, row 1, column {position + 1}: the header gives it no name (an index?); choose the columns with --columns"
                 )
     else:
         features = [_position(source, width, names, column) for column in columns]
-    for place, position in enumerate(features):
-        if position in features[:place]:
+    seen: set[int] = set()
+    for position in features:
+        if position in seen:
             raise InputError(f"{source}: column {position + 1} is chosen twice by --columns {','.join(columns or ())}")
         if position == weight_position:
             raise InputError(f"{source}: column {position + 1} cannot be both a feature and the weights; leave it out of --columns")
+        seen.add(position)
     if not features:
         raise InputError(f"{source}: no column is left for the data; the only one holds the weights")
     return Selection(tuple(features), weight_position)

@@ -17,8 +17,6 @@ from ksos.cli.errors import InputError
 
 __all__ = ["Console", "strict_json"]
 
-_SECONDS_BETWEEN_UPDATES = 0.1
-
 
 class Console:
     """The two streams of one command; ``program`` ("ksos fit") begins every line on stderr."""
@@ -68,10 +66,10 @@ class Console:
         """Whether stderr is a terminal on which a line can be overwritten."""
         return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
-    def status(self, text: str) -> None:
-        """Show how far the work is, on a terminal only; each call overwrites the last."""
+    def status(self, text: str, *, at_most_every: float = 0.0) -> None:
+        """Show how far the work is, on a terminal only; each call overwrites the last, or is dropped if it follows in fewer seconds."""
         now = time.monotonic()
-        if not self.watched or now - self._last_update < _SECONDS_BETWEEN_UPDATES:
+        if not self.watched or now - self._last_update < at_most_every:
             return
         self._last_update = now
         shown = _one_line(text)[: shutil.get_terminal_size().columns - 1]

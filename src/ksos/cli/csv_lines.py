@@ -48,7 +48,9 @@ def _text_lines(stream: BinaryIO, source: str, delimiter: str) -> Iterator[tuple
             _refuse_foreign_beginning(raw, source)
         if len(raw) > MAX_LINE_BYTES:
             column = _column(raw.decode(errors="replace"), None, delimiter)
-            raise cell_error(source, row, column, f"the line is longer than {MAX_LINE_BYTES:,} bytes; is this file CSV, one record per line?")
+            raise cell_error(
+                source, row, column, f"the line is longer than {MAX_LINE_BYTES:,} bytes; is this file CSV, one record per line?"
+            )
         try:
             line = raw.decode("utf-8")
         except UnicodeDecodeError as error:

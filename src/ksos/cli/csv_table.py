@@ -41,7 +41,8 @@ def read_csv(stream: BinaryIO, source: str, options: TableOptions) -> Table:
         numbers.extend(_row_numbers(chosen.all, names, row, source, delimiter))
     if not numbers:
         raise cell_error(source, 2, 1, "only a header, no row of numbers follows it; pass --no-header if row 1 is data")
-    return _table(numbers, len(chosen.all), chosen.weights is not None, names and tuple(names[position] for position in chosen.features))
+    chosen_names = None if names is None else tuple(names[position] for position in chosen.features)
+    return _table(numbers, len(chosen.all), chosen.weights is not None, chosen_names)
 
 
 def _table(numbers: array[float], width: int, weighted: bool, names: tuple[str, ...] | None) -> Table:
@@ -96,15 +97,12 @@ def _first_fault(
 ) -> InputError:
     """The error of the first chosen cell, from the left, that is not a finite number."""
     number, line, cells = row
-    for position in sorted(positions):
-        name = names[position] if names else None
-        if not _is_number(cells[position]):
-            what = _not_a_number(cells[position]) + _delimiter_hint(line, delimiter)
-            return cell_error(source, number, position + 1, what, name)
-        if not math.isfinite(float(cells[position])):
-            what = f"{excerpt(cells[position])} is not finite; remove the row or fill the cell"
-            return cell_error(source, number, position + 1, what, name)
-    raise AssertionError("called for a row without a fault")
+    position = next(p for p in sorted(positions) if not (_is_number(cells[p]) and math.isfinite(float(cells[p]))))
+    if _is_number(cells[position]):
+        what = f"{excerpt(cells[position])} is not finite; remove the row or fill the cell"
+    else:
+        what = _not_a_number(cells[position]) + _delimiter_hint(line, delimiter)
+    return cell_error(source, number, position + 1, what, names[position] if names else None)
 
 
 def _is_number(cell: str) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -16,13 +15,14 @@ _NEGATIVE_NUMBER = re.compile(r"-(\d|\.\d|inf)", re.IGNORECASE)
 
 
 class Parser(argparse.ArgumentParser):
-    """An :class:`argparse.ArgumentParser` whose errors are :class:`UsageError`, and which reads ``--low -1,-inf`` as it is meant."""
+    """An :class:`argparse.ArgumentParser` whose errors are :class:`UsageError`; :meth:`parse` reads ``--low -1,-inf`` as it is meant."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(allow_abbrev=False, **settings)
 
-    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:
-        return super().parse_args(_join_negative_numbers(sys.argv[1:] if args is None else args), namespace)
+    def parse(self, words: Sequence[str]) -> argparse.Namespace:
+        """The arguments in ``words``."""
+        return self.parse_args(_join_negative_numbers(words))
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; see {self.prog} --help")

@@ -21,7 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what ``ksos sample`` understands."""
     parser.add_argument("model", metavar="MODEL", help="a file written by ksos fit")
     parser.add_argument("-n", "--n-samples", type=values.count, default=1000, metavar="N", help="how many (default: %(default)s)")
-    parser.add_argument("--seed", type=values.seed, metavar="SEED", help="the same seed gives the same samples (default: new ones each time)")
+    parser.add_argument(
+        "--seed", type=values.seed, metavar="SEED", help="the same seed gives the same samples (default: new ones each time)"
+    )
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="a file ending in .npy gets NPY, any other CSV (default: CSV on the standard output)"
     )

@@ -12,7 +12,9 @@ __all__ = ["add_table_arguments", "table_options"]
 
 def add_table_arguments(parser: argparse.ArgumentParser) -> None:
     """Add DATA and how to read it."""
-    parser.add_argument("data", metavar="DATA", help="a CSV or NPY file of numbers, one row per sample; - reads CSV from the standard input")
+    parser.add_argument(
+        "data", metavar="DATA", help="a CSV or NPY file of numbers, one row per sample; - reads CSV from the standard input"
+    )
     group = parser.add_argument_group("reading the table")
     group.add_argument(
         "--columns",
@@ -28,7 +30,10 @@ def add_table_arguments(parser: argparse.ArgumentParser) -> None:
         help="whether row 1 of a CSV file holds names (default: it does if it holds no number)",
     )
     group.add_argument(
-        "--delimiter", type=values.delimiter, metavar="CHARACTER", help="what separates the cells of a CSV file; 'tab' for tabulators (default: ',')"
+        "--delimiter",
+        type=values.delimiter,
+        metavar="CHARACTER",
+        help="what separates the cells of a CSV file; 'tab' for tabulators (default: ',')",
     )
 
 

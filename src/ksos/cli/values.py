@@ -6,7 +6,7 @@ import argparse
 import csv
 from collections.abc import Callable, Collection
 
-__all__ = ["columns", "count", "delimiter", "numbers", "numbers_or", "seed"]
+__all__ = ["columns", "count", "delimiter", "number_or", "numbers", "numbers_or", "seed"]
 
 
 def numbers(text: str) -> float | list[float]:
@@ -33,6 +33,20 @@ def numbers_or(words: Collection[str]) -> Callable[[str], str | float | list[flo
         except argparse.ArgumentTypeError:
             listed = ", ".join(words)
             raise argparse.ArgumentTypeError(f"{listed}, a number, or several separated by commas, was expected; got {text!r}") from None
+
+    return parse
+
+
+def number_or(words: Collection[str]) -> Callable[[str], str | float]:
+    """The parser of one of ``words`` or of one number."""
+
+    def parse(text: str) -> str | float:
+        if text in words:
+            return text
+        try:
+            return float(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{', '.join(words)} or a number was expected; got {text!r}") from None
 
     return parse
 

@@ -1,4 +1,4 @@
-"""The model file: one density as numbers, never code; versioned, checksummed, written whole or not at all. docs/model-file.md defines it."""
+"""The model file: a density as numbers, never code; versioned, checksummed, written whole or not at all. docs/model-file.md defines it."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _describe(density: SoSDensity) -> tuple[dict[str, Any], Arrays]:
     }
     header: dict[str, Any] = {"format_version": _FORMAT_VERSION, "library_version": _library_version()}
     for role, table in _TABLES.items():
-        part = getattr(density, role)
+        part: Any = getattr(density, role)
         if table.get(part.name) is not type(part):
             raise ValueError(f"this density cannot be saved: its {role} {part!r} is none of those that a file can name: {', '.join(table)}")
         words, numbers = _split(part.parameters())
@@ -130,7 +130,8 @@ def _assemble(header: dict[str, Any], arrays: Arrays) -> SoSDensity:
         raise ValueError(f"it holds arrays that belong to nothing: {_shown(sorted(arrays))}")
     if log_unit.ndim != 0 or points.ndim != 2 or F.ndim != 2 or F.shape[0] != points.shape[0]:
         raise ValueError(
-            f"log_unit, support_points and unit_factor must have shapes (), (m, d) and (m, k); got {log_unit.shape}, {points.shape}, {F.shape}"
+            "log_unit, support_points and unit_factor must have shapes (), (m, d) and (m, k); "
+            f"got {log_unit.shape}, {points.shape} and {F.shape}"
         )
     for name, array in (("log_unit", log_unit), ("support_points", points), ("unit_factor", F)):
         if not (np.isfinite(array.min()) and np.isfinite(array.max())):
@@ -189,9 +190,9 @@ def _as_floats(value: Any) -> np.ndarray:
     return np.asarray(to_numpy(value), dtype=_FLOATS, order="C")
 
 
-def _bytes_of(array: np.ndarray) -> np.ndarray:
+def _bytes_of(array: np.ndarray) -> memoryview:
     """The memory of a C-contiguous array, not copied."""
-    return array.reshape(-1).view(np.uint8)
+    return array.reshape(-1).view(np.uint8).data
 
 
 def _library_version() -> str:

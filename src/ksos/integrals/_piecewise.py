@@ -13,14 +13,14 @@ import numpy as np
 __all__ = ["LineIntegral"]
 
 _FAR = 1e150
-"""Lengths are held below this many units, so that their squares are numbers; a wall at infinity stands here, where e^{−r} is long 0."""
+"""Lengths are held below this many bandwidths, which keeps differences of them finite; a wall at infinity stands here."""
 _GONE = 700.0
 """e^{−700} times any polynomial of κ is nothing against what the near end of a piece contributes."""
 
 
 @dataclass(frozen=True)
 class _Piece:
-    """A stretch without a centre inside, walked from its ``near`` end, where the exponential is largest: e^{height − decay·s}, 0 ≤ s ≤ 1."""
+    """A stretch without a centre inside, walked from its ``near`` end, where e^{height − decay·s}, 0 ≤ s ≤ 1, is largest."""
 
     near: np.ndarray
     side: np.ndarray | float  # +1 where the walk goes right, −1 where it goes left
@@ -76,21 +76,22 @@ class LineIntegral:
         """E[x − origin] and E[(x − origin)²] under the law proportional to the integrand."""
         with np.errstate(all="ignore"):
             pieces = list(self._pieces(centres))
-            found = [_integrate(piece, self._polynomials, n_moments=2) for piece in pieces]
+            found = [_integrate(piece, self._polynomials, moments=True) for piece in pieces]
             top = _largest([height for height, _ in found])
             weights = [np.exp(height - top) * mass for height, (mass, _, _) in found]
             total = sum(weights)
             first, second = np.zeros(()), np.zeros(())
-            for piece, weight, (_, (_, way, way2)) in zip(pieces, weights, found, strict=True):
+            for piece, weight, (_, (_, way, root_mean_square_way)) in zip(pieces, weights, found, strict=True):
                 share, end = weight / total, piece.near - origin
                 walked = piece.side * self.unit * way
+                square = end * (end + 2.0 * walked) + (self.unit * root_mean_square_way) ** 2
                 first = first + share * (end + walked)
-                second = second + share * (end * (end + 2.0 * walked) + self.unit**2 * way2)
+                second = second + np.where(share > 0.0, share * square, 0.0)  # beyond 1e154 squares are inf: 0·inf must not spoil the rest
             return first, second
 
     def _mass(self, piece: _Piece) -> tuple[np.ndarray, np.ndarray]:
         if self._polynomials:
-            height, (mass,) = _integrate(piece, self._polynomials, n_moments=0)
+            height, (mass,) = _integrate(piece, self._polynomials, moments=False)
             return height, mass
         decay = np.asarray(piece.decay)
         return piece.height, piece.length * np.where(decay > 0.0, -np.expm1(-decay) / decay, 1.0)
@@ -123,24 +124,24 @@ class LineIntegral:
             )
 
 
-def _integrate(piece: _Piece, polynomials: Sequence[np.ndarray], n_moments: int) -> tuple[np.ndarray, list[np.ndarray]]:
-    """The piece as e^{height}·mass, and E[tᵏ], k = 1..n_moments, of the way t walked in it: (height, [mass, E[t], …])."""
-    degree = sum(len(polynomial) - 1 for polynomial in polynomials) + n_moments
+def _integrate(piece: _Piece, polynomials: Sequence[np.ndarray], moments: bool) -> tuple[np.ndarray, list[np.ndarray]]:
+    """The piece as e^{height}·mass and, with ``moments``, mean and root mean square of the way walked: (height, [mass, …])."""
+    degree = sum(len(polynomial) - 1 for polynomial in polynomials) + 2 * moments
     fast = np.asarray(piece.decay > degree + 4.0)
     if fast.all() or not fast.any():
-        return _by_nodes(piece, polynomials, n_moments, bool(fast.all()), degree)
+        return _by_nodes(piece, polynomials, moments, degree, bool(fast.all()))
     shape = np.broadcast_shapes(fast.shape, piece.height.shape)
     fast = np.broadcast_to(fast, shape)
-    height, answers = np.empty(shape), [np.empty(shape) for _ in range(n_moments + 1)]
+    height, answers = np.empty(shape), [np.empty(shape) for _ in range(3 if moments else 1)]
     for chosen, is_fast in ((fast, True), (~fast, False)):
-        height[chosen], found = _by_nodes(piece.select(chosen), polynomials, n_moments, is_fast, degree)
+        height[chosen], found = _by_nodes(piece.select(chosen), polynomials, moments, degree, is_fast)
         for answer, values in zip(answers, found, strict=True):
             answer[chosen] = values
     return height, answers
 
 
 def _by_nodes(
-    piece: _Piece, polynomials: Sequence[np.ndarray], n_moments: int, fast: bool, degree: int
+    piece: _Piece, polynomials: Sequence[np.ndarray], moments: bool, degree: int, fast: bool
 ) -> tuple[np.ndarray, list[np.ndarray]]:
     """:func:`_integrate` for pieces that all decay fast, or all slowly.
 
@@ -153,15 +154,15 @@ def _by_nodes(
     for polynomial, start, change in zip(polynomials, piece.start, piece.change, strict=True):
         rays.append(_Ray(polynomial, start, change / decay if fast else change))
         height = height + rays[-1].log_scale
-    sums: list[np.ndarray] = [np.zeros(())] * (n_moments + 1)
+    total, first, second = np.zeros(()), np.zeros(()), np.zeros(())
     for s, value in _laguerre(decay, degree) if fast else _legendre(decay, degree):
         for ray in rays:
             value = value * ray(s)
-        sums[0] = sums[0] + value
-        for k in range(1, n_moments + 1):
-            value = value * s
-            sums[k] = sums[k] + value
-    return height, [unit * sums[0], *(unit**k * (sums[k] / sums[0]) for k in range(1, n_moments + 1))]
+        total = total + value
+        if moments:
+            first = first + value * s
+            second = second + value * s * s
+    return height, [unit * total, unit * (first / total), unit * np.sqrt(second / total)] if moments else [unit * total]
 
 
 class _Ray:

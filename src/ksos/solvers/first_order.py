@@ -16,6 +16,7 @@ _POWER_ITERATIONS = 100
 _MARGIN = 1.02  # power iteration approaches the largest eigenvalue from below
 _GROW, _SHRINK = 2.0, 0.95
 _MOST_BACKTRACKS = 60
+_ROUNDING = 1e-13  # what a comparison of nearly equal numbers may be off by
 
 
 @dataclass(frozen=True)
@@ -48,19 +49,17 @@ class ProjectedGradient:
         """One projected gradient step from the extrapolated point, backtracking on L, then the momentum and its adaptive restart."""
         Y, L = state.extrapolated, state.L
         G = objective.gradient(Y)
-        f_Y = objective.value(Y)
-        quadratic = True
         for _ in range(_MOST_BACKTRACKS):
             new = objective.point(project(Y.C - G / L))
             move = new - Y
-            curvature = objective.curvature(move)
             squared = float(np.vdot(move.C, move.C))
+            curvature = objective.curvature(move)
+            quadratic = curvature is not None
             if curvature is None:
-                quadratic = False
-                curvature = 2.0 * (objective.value(new) - f_Y - float(np.vdot(G, move.C))) - 1e-13 * abs(f_Y)
-            if curvature <= L * squared:
+                curvature = 2.0 * (objective.value(new) - objective.value(Y) - float(np.vdot(G, move.C)))
+            if curvature <= L * squared + _ROUNDING * (1e-16 if quadratic else abs(objective.value(Y))):
                 break
-            L *= _GROW
+            L = max(_GROW * L if not quadratic else L, _MARGIN * curvature / squared)
         L = L if quadratic else L * _SHRINK  # away from a quadratic the curvature varies: try longer steps again
         if not self.accelerated:
             return _State(new, new, 1.0, L)

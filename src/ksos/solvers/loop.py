@@ -15,7 +15,8 @@ from ksos.solvers.solution import Progress
 
 __all__ = ["Limits", "Outcome", "Stepper", "run"]
 
-_STALLED_CHECKS = 400  # certificates in a row without a better gap: rounding has the last word
+_STALLED_CHECKS = 400  # certificates in a row without a better gap or objective: rounding has the last word
+_ROUNDING = 1e-14
 
 
 class Stepper(Protocol):
@@ -54,7 +55,12 @@ class Outcome:
 
 
 def run(
-    stepper: Stepper, objective: Objective, C: np.ndarray, limits: Limits, callback: Callable[[Progress], Any] | None, report: Callable[[Progress], Any] | None
+    stepper: Stepper,
+    objective: Objective,
+    C: np.ndarray,
+    limits: Limits,
+    callback: Callable[[Progress], Any] | None,
+    report: Callable[[Progress], Any] | None,
 ) -> Outcome:
     """Iterate until the certified gap is at most ``limits.tol`` or a limit comes first; always return the point with the least gap.
 
@@ -62,15 +68,17 @@ def run(
     """
     began = time.perf_counter()
     state = stepper.init(objective, C)
-    best_point, best_gap, since_best = stepper.point(state), np.inf, 0
+    best_point, best_gap, least, since_best = stepper.point(state), np.inf, np.inf, 0
     history: list[Progress] = []
     n_iter, status = 0, "max_iter"
 
     def check(n_iter: int, point: Point) -> bool:
         """Certify a point; whether the run may end with it."""
-        nonlocal best_point, best_gap, since_best
+        nonlocal best_point, best_gap, least, since_best
         certificate: Certificate = certify(objective, point)
         since_best += 1
+        if certificate.objective < least - _ROUNDING * abs(certificate.objective):
+            least, since_best = certificate.objective, 0
         if certificate.gap < best_gap:
             best_point, best_gap, since_best = point, certificate.gap, 0
         history.append(Progress(n_iter, certificate.objective, certificate.gap, time.perf_counter() - began))

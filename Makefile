@@ -1,0 +1,48 @@
+# Everything runs in .venv, made on first use; only make and Python 3.11 or newer are needed. Another interpreter: make test PYTHON=python3.13
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+# The matrices of the tests are small: more BLAS threads only wait for each other, and one thread adds in one order, so runs repeat exactly.
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
+
+.PHONY: help demo test lint build clean
+
+help:
+	@echo "make demo    fit two moons, print the certificate, draw the paper's figures (quick version) into demo/"
+	@echo "make test    run the tests; ARGS='-k kernels' passes arguments on to pytest"
+	@echo "make lint    style and types"
+	@echo "make build   wheel and source archive in dist/"
+	@echo "make clean   remove what the commands above made, .venv included"
+
+demo: $(VENV)/.installed-plot
+	$(BIN)/ksos reproduce --quick --output demo
+
+test: $(VENV)/.installed-test
+	$(ONE_THREAD) $(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.installed-lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+build: $(VENV)/.created
+	$(INSTALL) build
+	$(BIN)/python -m build
+
+clean:
+	rm -rf $(VENV) build dist demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Stamps: an environment is made once, and an extra is installed again only when pyproject.toml has changed.
+$(VENV)/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "ksos needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || true). Name another one: make PYTHON=python3.12 ..." >&2; \
+	  exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.installed-%: pyproject.toml | $(VENV)/.created
+	$(INSTALL) --editable '.[$*]'
+	@touch $@

@@ -1,0 +1,57 @@
+"""Tell what is in a saved density: its size, its kernel and measure, its mass recomputed, and the file that holds it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from ksos.cli.console import Console
+from ksos.cli.describe import described
+from ksos.cli.errors import DONE
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what ``ksos inspect`` understands."""
+    parser.add_argument("model", metavar="MODEL", help="a file written by ksos fit")
+    parser.add_argument("--json", action="store_true", help="one JSON object on the standard output; an infinite bound is null")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Carry out ``ksos inspect``."""
+    from ksos import load
+    from ksos.density.io import _read_header
+
+    density = load(arguments.model)
+    with open(arguments.model, "rb") as file:
+        header, _ = _read_header(file)
+    m, d = density.support_points.shape
+    mass, size = density.mass(), os.path.getsize(arguments.model)
+    if arguments.json:
+        console.json(
+            {
+                "n_features": d,
+                "n_support": m,
+                "rank": density.rank,
+                "kernel": described(density.kernel, d),
+                "measure": described(density.measure, d),
+                "mass": mass,
+                "format_version": header["format_version"],
+                "library_version": header["library_version"],
+                "file_size": size,
+            }
+        )
+        return DONE
+    rows = {
+        "features d": d,
+        "support points m": m,
+        "rank": density.rank,
+        "kernel": repr(density.kernel),
+        "measure": repr(density.measure),
+        "mass": f"{mass:.12g} (1 {mass - 1.0:+.1e})",
+        "format version": f"{header['format_version']} (written by ksos {header['library_version']})",
+        "file size": f"{size} bytes",
+    }
+    console.result(f"{name:<18}{value}" for name, value in rows.items())
+    return DONE

@@ -1,0 +1,257 @@
+"""``ksos fit``: every option reaches the estimator, and every ending has its code and its one line."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ksos as library
+from ksos.cli.fit import add_arguments
+from ksos.measures import Box
+
+Command = Callable[..., Any]
+
+# the words on the command line, and the same as a parameter of the estimator; each changes the model
+OPTIONS: dict[str, tuple[list[str], dict[str, Any]]] = {
+    "--kernel": (["--kernel", "laplace"], {"kernel": "laplace"}),
+    "--bandwidth": (["--bandwidth", "0.7"], {"bandwidth": 0.7}),
+    "--bandwidth, per feature": (["--bandwidth", "0.7,1.3"], {"bandwidth": [0.7, 1.3]}),
+    "--bandwidth, rule": (["--bandwidth", "scott"], {"bandwidth": "scott"}),
+    "--embedding-bandwidth": (["--embedding-bandwidth", "0.5"], {"embedding_bandwidth": 0.5}),
+    "--embedding-bandwidth, per feature": (["--embedding-bandwidth", "0.5,2"], {"embedding_bandwidth": [0.5, 2.0]}),
+    "--regularization": (["--regularization", "0.05"], {"regularization": 0.05}),
+    "--penalty": (["--penalty", "frobenius"], {"penalty": "frobenius"}),
+    "--n-support": (["--n-support", "7"], {"n_support": 7}),
+    "--support": (["--support", "random", "--n-support", "7", "--seed", "3"], {"support": "random", "n_support": 7, "random_state": 3}),
+    "--seed": (["--seed", "4", "--support", "random", "--n-support", "7"], {"support": "random", "n_support": 7, "random_state": 4}),
+    "--landmarks": (["--landmarks", "9", "--seed", "3"], {"landmarks": 9, "random_state": 3}),
+    "--objective": (["--objective", "mmd", "--tol", "1e-3"], {"objective": "mmd", "tol": 1e-3}),
+    "--solver": (["--solver", "projected_gradient"], {"solver": "projected_gradient"}),
+    "--tol": (["--tol", "1e-3"], {"tol": 1e-3}),
+    "--low": (["--low", "-3,-inf"], {"measure": Box([-3.0, -np.inf], [np.inf, np.inf])}),
+    "--high": (["--low", "-3,-4", "--high", "inf,5"], {"measure": Box([-3.0, -4.0], [np.inf, 5.0])}),
+    "--high, one for all": (["--low", "-3.5", "--high", "3.5"], {"measure": Box([-3.5, -3.5], [3.5, 3.5])}),
+}
+# options that no saved density can show, each with its own test below
+TESTED_APART = {"-h", "--help", "-o", "--output", "--json", "--verbose", "--max-iter", "--time-limit"}
+TESTED_WITH_THE_TABLE = {"--columns", "--weights", "--header", "--no-header", "--delimiter"}
+
+
+def saved(path: Path, points: np.ndarray, weights: np.ndarray | None = None, **parameters: Any) -> bytes:
+    library.KernelSoSDensity(**parameters).fit(points, sample_weight=weights).distribution_.save(path)
+    return path.read_bytes()
+
+
+def test_every_option_is_tested() -> None:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    known = {flag for action in parser._actions for flag in action.option_strings}
+    assert known == {name.split(",")[0] for name in OPTIONS} | TESTED_APART | TESTED_WITH_THE_TABLE
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_an_option_is_the_parameter_of_the_estimator(ksos: Command, plain: Path, model: Path, points: np.ndarray, tmp_path: Path, name: str) -> None:
+    words, parameters = OPTIONS[name]
+    done = ksos("fit", plain, "-o", tmp_path / "cli.ksos", *words)
+    assert (done.code, done.err) == (0, "")
+    fitted = (tmp_path / "cli.ksos").read_bytes()
+    assert fitted == saved(tmp_path / "api.ksos", points, **parameters)
+    assert fitted != model.read_bytes()
+
+
+def test_the_seed_decides(ksos: Command, plain: Path, tmp_path: Path) -> None:
+    for output, seed in (("a", 3), ("b", 3), ("c", 4)):
+        assert ksos("fit", plain, "-o", tmp_path / output, "--support", "random", "--n-support", 7, "--seed", seed).code == 0
+    a, b, c = ((tmp_path / name).read_bytes() for name in "abc")
+    assert a == b != c
+
+
+@pytest.mark.parametrize(
+    ("words", "weighted"),
+    [
+        (["--columns", "x,y"], False),
+        (["--columns", "1,2"], False),
+        (["--columns", "x,y", "--header"], False),
+        (["--columns", "x, y", "--weights", "mass"], True),
+        (["--columns", "x,y", "--weights", "3"], True),
+    ],
+)
+def test_columns_and_weights(ksos: Command, data: Path, points: np.ndarray, weights: np.ndarray, tmp_path: Path, words: list, weighted: bool) -> None:
+    done = ksos("fit", data, "-o", tmp_path / "cli.ksos", *words)
+    assert (done.code, done.err) == (0, "")
+    plain_model = saved(tmp_path / "api.ksos", points)
+    weighted_model = saved(tmp_path / "api.ksos", points, weights)
+    assert plain_model != weighted_model
+    assert (tmp_path / "cli.ksos").read_bytes() == (weighted_model if weighted else plain_model)
+
+
+def test_header_and_delimiter(ksos: Command, tmp_path: Path) -> None:
+    path, output = tmp_path / "data.csv", tmp_path / "m.ksos"
+    path.write_text("10;20\n1;2\n3;5\n")
+    shown = {}
+    for words in (["--header"], ["--no-header"], []):
+        done = ksos("fit", path, "-o", output, "--delimiter", ";", "--json", *words)
+        assert done.code == 0
+        shown[tuple(words)] = json.loads(done.out)["n_samples"]
+    assert shown == {("--header",): 2, ("--no-header",): 3, (): 3}
+    assert ksos("fit", path, "-o", output).code == 1
+
+
+def test_what_it_prints(ksos: Command, plain: Path, tmp_path: Path) -> None:
+    done = ksos("fit", plain, "-o", tmp_path / "m.ksos")
+    first, second = done.out.splitlines()
+    assert first.startswith(f"{tmp_path / 'm.ksos'}: a density in d = 2 from 40 rows: ")
+    assert second.startswith("solved by fista in ") and "gap " in second
+    assert done.err == ""
+
+
+def test_json(ksos: Command, plain: Path, points: np.ndarray, tmp_path: Path) -> None:
+    words = ["--bandwidth", "0.7,1.3", "--n-support", 9, "--low", "-4", "--landmarks", 11]
+    done = ksos("fit", plain, "-o", tmp_path / "m.ksos", "--json", *words)
+    assert done.code == 0 and done.out.count("\n") == 1
+    shown = json.loads(done.out)
+    density = library.load(tmp_path / "m.ksos")
+    assert shown["output"] == str(tmp_path / "m.ksos")
+    assert (shown["n_samples"], shown["n_features"], shown["n_support"], shown["n_landmarks"]) == (40, 2, 9, 11)
+    assert shown["rank"] == density.rank
+    assert shown["kernel"] == {"name": "gaussian", "sigma": [0.7, 1.3]}
+    assert shown["measure"] == {"name": "box", "low": [-4.0, -4.0], "high": [None, None]}
+    assert shown["bandwidth"] == shown["embedding_bandwidth"] == [0.7, 1.3]
+    assert shown["regularization"] == pytest.approx(1e-3 * np.pi / 2 * 0.7 * 1.3, rel=0.05)
+    assert (shown["status"], shown["solver"]) == ("solved", "fista")
+    assert 0 < shown["gap"] <= 1e-8
+    assert shown["projected_mmd_bound"] == pytest.approx(shown["gap"] ** 0.5)
+    assert shown["gap_relative"] == pytest.approx(shown["gap"] / shown["objective"])
+    assert shown["n_iter"] > 0 and shown["time"] > 0
+
+
+@pytest.mark.parametrize(("words", "remedy"), [(["--max-iter", "3"], "raise max_iter"), (["--time-limit", "1e-9"], "raise time_limit")])
+def test_not_converged(ksos: Command, plain: Path, tmp_path: Path, words: list[str], remedy: str) -> None:
+    done = ksos("fit", plain, "-o", tmp_path / "m.ksos", "--json", *words)
+    assert done.code == 3
+    shown = json.loads(done.out)
+    assert shown["status"] == words[0].removeprefix("--").replace("-", "_")
+    (line,) = done.err.splitlines()
+    assert line.startswith("ksos fit: not converged: ") and f"gap {shown['gap']:.2e}" in line and remedy in line
+    assert library.load(tmp_path / "m.ksos").mass() == pytest.approx(1.0, abs=1e-7)
+
+
+def test_verbose_writes_lines_even_into_a_pipe(ksos: Command, plain: Path, tmp_path: Path) -> None:
+    done = ksos("fit", plain, "-o", tmp_path / "m.ksos", "--verbose", "--json")
+    lines = done.err.splitlines()
+    assert len(lines) > 3 and all(line.startswith("ksos fit: iteration ") and "gap" in line for line in lines)
+    assert json.loads(done.out)["status"] == "solved"
+
+
+def test_a_warning_of_the_library_is_one_line(ksos: Command, plain: Path, tmp_path: Path) -> None:
+    done = ksos("fit", plain, "-o", tmp_path / "m.ksos", "--bandwidth", "1e-4")
+    assert done.code == 0
+    (line,) = done.err.splitlines()
+    assert line.startswith("ksos fit: warning: the bandwidth 0.0001 is far smaller than the distances")
+
+
+def test_rows_outside_the_box(ksos: Command, plain: Path, points: np.ndarray, tmp_path: Path) -> None:
+    done = ksos("fit", plain, "-o", tmp_path / "m.ksos", "--low", "0,-inf")
+    assert done.code == 0
+    (line,) = done.err.splitlines()
+    assert f"warning: {np.sum(points[:, 0] < 0)} of 40 rows lie outside the box" in line
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["--bandwidth", "0"], "bandwidth must be positive"),
+        (["--bandwidth", "nan"], "bandwidth must be positive"),
+        (["--bandwidth", "-1"], "bandwidth must be positive and finite; got -1.0"),
+        (["--bandwidth", "1e-200"], "where its square is representable"),
+        (["--bandwidth", "1,2,3"], "3 bandwidths but the points have 2 features"),
+        (["--embedding-bandwidth", "-1"], "embedding_bandwidth must be positive"),
+        (["--regularization", "-1"], "must be non-negative"),
+        (["--tol", "nan"], "tol must be positive"),
+        (["--max-iter", "0"], "max_iter must be at least 1"),
+        (["--time-limit", "0"], "time_limit must be positive"),
+        (["--n-support", "0"], "n_support must be at least 1"),
+        (["--landmarks", "-2"], "landmarks must be at least 1"),
+        (["--low", "1", "--high", "0"], "low must be less than high"),
+        (["--low", "1,2", "--high", "3,4,5"], "vectors of one length"),
+        (["--low", "1,2,3"], "vectors of one length"),
+        (["--low", "1,2,3", "--high", "4,5,6"], "Box measure has 3 features, but the points have 2"),
+        (["--columns", "3"], "there is no column 3"),
+        (["--columns", "x"], "has no header"),
+        (["--weights", "5"], "there is no column 5"),
+    ],
+)
+def test_bad_values(ksos: Command, plain: Path, tmp_path: Path, words: list[str], what: str) -> None:
+    done = ksos("fit", plain, "-o", tmp_path / "m.ksos", *words)
+    assert (done.code, done.out) == (1, "")
+    (line,) = done.err.splitlines()
+    assert line.startswith("ksos fit: error: ") and what in line
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["--kernel", "rbf"], "invalid choice: 'rbf' (choose from 'gaussian'"),
+        (["--solver", "simplex"], "invalid choice"),
+        (["--support", "grid"], "invalid choice"),
+        (["--penalty", "l1"], "invalid choice"),
+        (["--objective", "kl"], "invalid choice"),
+        (["--bandwidth", "wide"], "median, scott, silverman, a number, or several separated by commas, was expected; got 'wide'"),
+        (["--embedding-bandwidth", "median"], "a number, or several"),
+        (["--regularization", "1,2"], "auto or a number was expected"),
+        (["--low", "a,b"], "a number, or several"),
+        (["--n-support", "2.5"], "a whole number was expected; got '2.5'"),
+        (["--landmarks", "x"], "a whole number"),
+        (["--max-iter", "many"], "a whole number"),
+        (["--tol", "tight"], "invalid float value"),
+        (["--seed", "-1"], "a whole number from 0 to 4294967295"),
+        (["--seed", "4294967296"], "a whole number from 0 to 4294967295"),
+        (["--delimiter", "ab"], "one character that no number contains"),
+        (["--delimiter", "5"], "one character that no number contains"),
+        (["--delimiter", ";"], "are for CSV"),
+        (["--header"], "are for CSV"),
+        (["--columns", "1,,2"], "a column without a name"),
+        (["--columns", '"1'], "separated by commas were expected"),
+        (["--frobnicate"], "unrecognized arguments: --frobnicate"),
+        (["--band", "1"], "unrecognized arguments"),
+        (["more.csv"], "unrecognized arguments: more.csv"),
+    ],
+)
+def test_wrong_usage(ksos: Command, plain: Path, tmp_path: Path, words: list[str], what: str) -> None:
+    done = ksos("fit", plain, "-o", tmp_path / "m.ksos", *words)
+    assert (done.code, done.out) == (2, "")
+    (line,) = done.err.splitlines()
+    assert line.startswith("ksos fit: error: ") and what in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_output_is_required_and_checked_before_the_data_are_read(ksos: Command, plain: Path, tmp_path: Path) -> None:
+    assert "required: -o/--output" in ksos("fit", plain).err
+    for output, what in (
+        (tmp_path, "is a folder"),
+        (tmp_path / "none" / "m.ksos", f"there is no folder {tmp_path / 'none'}; create it first"),
+        ("/dev/null", "is not a regular file"),
+    ):
+        done = ksos("fit", "no-such-data.csv", "-o", output)
+        assert done.code == 1 and what in done.err
+
+
+def test_memory_is_refused_in_words(ksos: Command, plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ksos._memory.available_memory", lambda: 1.0)
+    done = ksos("fit", plain, "-o", tmp_path / "m.ksos")
+    assert done.code == 1
+    (line,) = done.err.splitlines()
+    assert "needs" in line and "available" in line
+
+
+def test_negative_weights(ksos: Command, tmp_path: Path) -> None:
+    (tmp_path / "d.csv").write_text("x,w\n1,1\n2,-1\n")
+    done = ksos("fit", tmp_path / "d.csv", "-o", tmp_path / "m.ksos", "--weights", "w")
+    assert done.code == 1 and "must not be negative" in done.err

@@ -1,0 +1,232 @@
+"""The house keeps its shape: imports go one way, importing ksos is light and touches nothing global, files stay short."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ksos
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = Path(ksos.__file__).parent
+
+# Low to high. A unit (a file or a folder of src/ksos) imports from itself and from the lines above its own, nothing else.
+LAYERS: list[set[str]] = [
+    {"_array", "_memory", "_validation", "exceptions"},
+    {"kernels", "measures"},
+    {"integrals"},
+    {"bandwidth", "density", "operators", "support", "whitening"},
+    {"embedding"},
+    {"space"},
+    {"functionals"},
+    {"solvers"},
+    {"estimators"},
+    {"__init__"},
+    {"reproduce"},
+    {"cli"},
+    {"__main__"},
+]
+
+# (importing module, imported module): why this one import may go up.
+UPWARD: dict[tuple[str, str], str] = {}
+
+HEAVY = ["matplotlib", "torch", "cvxpy", "scipy.stats", "pandas", "sklearn.cluster"]
+
+# What users type, as far as it exists today.
+PUBLIC = {
+    "ksos": ["KernelSoSDensity", "MeanEmbedding", "SoSDensity", "SoSSpace", "Solution", "load", "minimize", "mmd"],
+    "ksos.kernels": ["Gaussian", "Kernel", "Laplace", "Matern"],
+    "ksos.measures": ["Box", "Discrete", "Lebesgue", "Measure", "Normal"],
+    "ksos.functionals": ["MMD", "Frobenius", "Functional", "SquaredMMD", "Trace"],
+    "ksos.exceptions": ["BandwidthWarning", "IntegralNotAvailableError", "KsosError", "ModelFormatError"],
+}
+
+
+def module_name(file: Path) -> str:
+    parts = ("ksos", *file.relative_to(PACKAGE).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 2 else parts)
+
+
+MODULES = {module_name(file): file for file in sorted(PACKAGE.rglob("*.py"))}
+
+
+def unit(module: str) -> str:
+    """The file or folder of src/ksos that a module belongs to."""
+    return module.split(".")[1]
+
+
+def imported(module: str, *, at_import_only: bool = False) -> set[str]:
+    """The ksos modules that ``module`` imports anywhere in its text: at the top, inside functions, or for type checkers."""
+    found = set()
+    pending: list[ast.AST] = [ast.parse(MODULES[module].read_text(encoding="utf-8"))]
+    while pending:
+        node = pending.pop()
+        later = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or (
+            isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        )
+        if not (later and at_import_only):
+            pending.extend(ast.iter_child_nodes(node))
+        if isinstance(node, ast.Import):
+            found.update(resolve(alias.name) for alias in node.names if alias.name.split(".")[0] == "ksos")
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module} line {node.lineno}: write the import from ksos, not from dots"
+            if node.module and node.module.split(".")[0] == "ksos":
+                found.update(resolve(f"{node.module}.{alias.name}") for alias in node.names)
+    return found
+
+
+def resolve(name: str) -> str:
+    """The module that a dotted name is, or lives in."""
+    while name not in MODULES and "." in name:
+        name = name.rpartition(".")[0]
+    return "ksos.__init__" if name == "ksos" else name
+
+
+def test_every_unit_has_its_layer() -> None:
+    listed = [name for layer in LAYERS for name in layer]
+    assert len(listed) == len(set(listed))
+    assert {unit(module) for module in MODULES} == set(listed), "list each file and folder of src/ksos once in LAYERS"
+
+
+def test_imports_go_one_way() -> None:
+    height = {name: i for i, layer in enumerate(LAYERS) for name in layer}
+    upward = {
+        (module, target)
+        for module in MODULES
+        for target in imported(module)
+        if unit(target) != unit(module) and height[unit(target)] >= height[unit(module)]
+    }
+    assert upward == set(UPWARD), "not listed, or listed and gone"
+
+
+def test_no_cycle_among_imports_that_run_at_import_time() -> None:
+    state: dict[str, str] = {}
+
+    def visit(module: str, path: tuple[str, ...]) -> None:
+        assert state.get(module) != "open", " → ".join((*path, module))
+        if module in state:
+            return
+        state[module] = "open"
+        for target in sorted(imported(module, at_import_only=True) - {module}):
+            visit(target, (*path, module))
+        state[module] = "closed"
+
+    for module in MODULES:
+        visit(module, ())
+
+
+def test_only_one_file_knows_array_backends() -> None:
+    knowing = {
+        module
+        for module, file in MODULES.items()
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        for name in imported_roots(node)
+        if name in {"array_api_compat", "torch"}
+    }
+    assert knowing == {"ksos._array"}
+
+
+def imported_roots(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name.split(".")[0] for alias in node.names]
+    return [node.module.split(".")[0]] if isinstance(node, ast.ImportFrom) and node.module else []
+
+
+def test_files_stay_short() -> None:
+    folders = [ROOT / name for name in ("src", "tests", "experiments", "examples", "benchmarks")]
+    long = {str(file.relative_to(ROOT)): n for folder in folders for file in folder.rglob("*.py") if (n := count_lines(file)) > 500}
+    assert not long, "one idea per file, 500 lines at most"
+
+
+def count_lines(file: Path) -> int:
+    return len(file.read_text(encoding="utf-8").splitlines())
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_public_names(module: str) -> None:
+    public = importlib.import_module(module)
+    missing = [name for name in PUBLIC[module] if not hasattr(public, name)]
+    assert not missing
+    assert set(PUBLIC[module]) <= set(public.__all__)
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if not module.endswith("__main__")])
+def test_all_lists_what_is_there(module: str) -> None:
+    names = getattr(importlib.import_module(module), "__all__", [])
+    assert len(names) == len(set(names))
+    missing = [name for name in names if not hasattr(importlib.import_module(module), name)]
+    assert not missing
+
+
+def test_flat_api_lists_everything_it_shows() -> None:
+    folders = {unit(module) for module in MODULES}
+    shown = {name for name in vars(ksos) if not name.startswith("_")} - folders - {"annotations"}
+    assert shown - set(ksos.__all__) == set()
+
+
+# --- what importing does, seen from a fresh process ---
+
+
+def fresh(program: str) -> object:
+    """What ``program`` prints as JSON in a new interpreter that finds this very package."""
+    program = f"import sys; sys.path.insert(0, {str(PACKAGE.parent)!r})\n{program}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_import_leaves_heavy_packages_alone() -> None:
+    # some of them may come with scikit-learn itself: only what ksos adds is counted
+    loaded = fresh(
+        f"""
+import json, sklearn
+before = set(sys.modules)
+import ksos
+print(json.dumps([name for name in {HEAVY!r} if name in sys.modules and name not in before]))
+"""
+    )
+    assert loaded == []
+
+
+def test_import_changes_nothing_global() -> None:
+    changed = fresh(
+        f"""
+import json, locale, logging, os, random, signal, threading, warnings
+import matplotlib, matplotlib.pyplot, numpy as np, scipy.linalg, scipy.special, scipy.stats, sklearn.base, sklearn.cluster, sklearn.utils
+import array_api_compat
+
+def state():
+    return dict(
+        errors=np.geterr(), printing=np.get_printoptions(), filters=list(warnings.filters), shown=warnings.showwarning,
+        random=random.getstate(), numpy_random=repr(np.random.get_state()), rc=dict(matplotlib.rcParams), backend=matplotlib.get_backend(),
+        environment=dict(os.environ), path=list(sys.path), folder=os.getcwd(), locale=locale.setlocale(locale.LC_ALL),
+        interrupt=signal.getsignal(signal.SIGINT), handlers=list(logging.getLogger().handlers), level=logging.getLogger().level,
+        hooks=(sys.excepthook, threading.excepthook), recursion=sys.getrecursionlimit(), sklearn=sklearn.get_config(),
+    )
+
+before = state()
+for name in {[m for m in MODULES if not m.endswith(("__main__", "__init__"))]!r}:
+    __import__(name)
+after = state()
+print(json.dumps([key for key in before if before[key] != after[key]]))
+"""
+    )
+    assert changed == []
+
+
+def test_import_is_quick() -> None:
+    program = """
+import json, time
+import sklearn
+start = time.perf_counter()
+import ksos
+print(json.dumps(time.perf_counter() - start))
+"""
+    added = min(float(str(fresh(program))) for _ in range(5))
+    assert added < 0.3, f"import ksos adds {added:.2f} s to import sklearn"

@@ -1,0 +1,137 @@
+"""Everything the pages show is true: their code runs, their names and files exist, their numbers of version agree."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ksos
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGE_IDS = [str(page.relative_to(ROOT)) for page in PAGES]
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=PAGE_IDS)
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def fences(text: str, language: str) -> list[tuple[int, str]]:
+    """(line number, content) of the fenced blocks in one language."""
+    pattern = re.compile(rf"^([ \t]*)```{language}[^\n]*\n(.*?)^\1```[ \t]*$", re.MULTILINE | re.DOTALL)
+    return [(text.count("\n", 0, found.start()) + 2, textwrap.dedent(found[2])) for found in pattern.finditer(text)]
+
+
+def without_fences(text: str) -> str:
+    return re.sub(r"^[ \t]*```.*?^[ \t]*```[ \t]*$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def find(dotted: str) -> Any:
+    """What a dotted name stands for: a module, an attribute of one, or a field that a class only annotates."""
+    parts = dotted.split(".")
+    for n in range(len(parts), 0, -1):
+        try:
+            found: Any = importlib.import_module(".".join(parts[:n]))
+        except ModuleNotFoundError:
+            continue
+        for name in parts[n:]:
+            annotated = {key for base in getattr(found, "__mro__", ()) for key in vars(base).get("__annotations__", {})}
+            found = getattr(found, name, None) if name in annotated else getattr(found, name)
+        return found
+    raise ModuleNotFoundError(dotted)
+
+
+@every_page
+def test_dotted_names_resolve(page: Path) -> None:
+    names = set(re.findall(r"(?<![\w./-])ksos(?:\.[A-Za-z_]\w*)+", page.read_text(encoding="utf-8")))
+    broken = []
+    for name in sorted(names):
+        try:
+            find(name)
+        except (ImportError, AttributeError):
+            broken.append(name)
+    assert not broken
+
+
+def test_unknown_names_do_not_resolve() -> None:
+    for name in ("ksos.nothing", "ksos.kernels.nothing", "ksos.Solution.nothing", "ksos.kernels.Gaussian.nothing"):
+        with pytest.raises((ImportError, AttributeError)):
+            find(name)
+
+
+@every_page
+def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plt = pytest.importorskip("matplotlib.pyplot")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(plt, "show", lambda *_, **__: None)
+    namespace: dict[str, Any] = {"__name__": "__page__"}
+    try:
+        for line, block in fences(page.read_text(encoding="utf-8"), "python"):
+            # blank lines in front, so that a traceback names the line of the page
+            exec(compile("\n" * (line - 1) + block, str(page), "exec"), namespace)
+    finally:
+        plt.close("all")
+
+
+@every_page
+def test_links_lead_somewhere(page: Path) -> None:
+    text = without_fences(page.read_text(encoding="utf-8"))
+    targets = re.findall(r"\]\(([^)\s]+)[^)]*\)", text) + re.findall(r"(?:src|href)=\"([^\"]+)\"", text)
+    broken = []
+    for target in targets:
+        if re.match(r"[a-z][a-z+.-]*:", target):
+            continue  # another site, or mail
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        if not file.exists() or (anchor and file.suffix == ".md" and anchor not in anchors(file)):
+            broken.append(target)
+    assert not broken
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as code hosts make them."""
+    headings = re.findall(r"^#+ +(.+?) *$", without_fences(page.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@every_page
+def test_named_files_exist(page: Path) -> None:
+    names = re.findall(r"`((?:src|tests|docs|experiments|examples|benchmarks)/[\w./-]*)`", page.read_text(encoding="utf-8"))
+    assert not [name for name in names if not (ROOT / name).exists()]
+
+
+@every_page
+def test_named_make_targets_exist(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z]+):", read("Makefile"), re.MULTILINE))
+    named = set(re.findall(r"`(?:\$ )?make ([a-z]+)\b", page.read_text(encoding="utf-8")))
+    assert named <= targets
+
+
+def test_readme_first_screen() -> None:
+    text = read("README.md")
+    assert re.search(r"\bmake demo\b", text)
+    assert re.search(r"\bmake test\b", text)
+    assert re.search(r"!\[|<img", text), "one picture"
+    first = fences(text, "python")[0][1]
+    assert 0 < len([line for line in first.splitlines() if line.strip()]) <= 8
+
+
+def test_one_version_everywhere() -> None:
+    version = re.escape(ksos.__version__)
+    assert re.search(rf"^## \[{version}\]", read("CHANGELOG.md"), re.MULTILINE)
+    assert re.search(rf"^version: \"?{version}\"?$", read("CITATION.cff"), re.MULTILINE)
+    assert re.search(r"^license: BSD-3-Clause$", read("CITATION.cff"), re.MULTILINE)
+    assert read("LICENSE").startswith("BSD 3-Clause License")
+
+
+def test_citation_names_the_paper() -> None:
+    text = read("CITATION.cff")
+    for words in ("Muzellec", "Bach", "Rudi", "A Note on Optimizing Distributions using Kernel Mean Embeddings", "2106.09994"):
+        assert words in text
