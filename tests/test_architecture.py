@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -61,8 +62,8 @@ def unit(module: str) -> str:
     return module.split(".")[1]
 
 
-def imported(module: str, *, at_import_only: bool = False) -> set[str]:
-    """The ksos modules that ``module`` imports anywhere in its text: at the top, inside functions, or for type checkers."""
+def imported_names(module: str, *, at_import_only: bool = False) -> set[str]:
+    """The dotted names that ``module`` imports anywhere in its text: at the top, inside functions, or for type checkers."""
     found = set()
     pending: list[ast.AST] = [ast.parse(MODULES[module].read_text(encoding="utf-8"))]
     while pending:
@@ -73,12 +74,17 @@ def imported(module: str, *, at_import_only: bool = False) -> set[str]:
         if not (later and at_import_only):
             pending.extend(ast.iter_child_nodes(node))
         if isinstance(node, ast.Import):
-            found.update(resolve(alias.name) for alias in node.names if alias.name.split(".")[0] == "ksos")
+            found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{module} line {node.lineno}: write the import from ksos, not from dots"
-            if node.module and node.module.split(".")[0] == "ksos":
-                found.update(resolve(f"{node.module}.{alias.name}") for alias in node.names)
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
     return found
+
+
+def imported(module: str, *, at_import_only: bool = False) -> set[str]:
+    """The modules of ksos among them."""
+    names = imported_names(module, at_import_only=at_import_only)
+    return {resolve(name) for name in names if name.split(".")[0] == "ksos"}
 
 
 def resolve(name: str) -> str:
@@ -122,20 +128,20 @@ def test_no_cycle_among_imports_that_run_at_import_time() -> None:
 
 
 def test_only_one_file_knows_array_backends() -> None:
-    knowing = {
-        module
-        for module, file in MODULES.items()
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        for name in imported_roots(node)
-        if name in {"array_api_compat", "torch"}
-    }
+    knowing = {module for module in MODULES for name in imported_names(module) if name.split(".")[0] in {"array_api_compat", "torch"}}
     assert knowing == {"ksos._array"}
 
 
-def imported_roots(node: ast.AST) -> list[str]:
-    if isinstance(node, ast.Import):
-        return [alias.name.split(".")[0] for alias in node.names]
-    return [node.module.split(".")[0]] if isinstance(node, ast.ImportFrom) and node.module else []
+def test_heavy_packages_are_imported_where_they_are_used() -> None:
+    pending, seen = ["ksos.__init__"], set()
+    while pending:
+        module = pending.pop()
+        seen.add(module)
+        pending.extend(imported(module, at_import_only=True) - seen)
+        names = imported_names(module, at_import_only=True)
+        heavy = [name for name in names if any(f"{name}.".startswith(f"{package}.") for package in HEAVY)]
+        assert not heavy, f"{module} is part of import ksos: move the import into the function that needs it"
+    assert "ksos.kernels.gaussian" in seen
 
 
 def test_files_stay_short() -> None:
@@ -182,7 +188,7 @@ def fresh(program: str) -> object:
 
 
 def test_import_leaves_heavy_packages_alone() -> None:
-    # some of them may come with scikit-learn itself: only what ksos adds is counted
+    # some of them come with scikit-learn itself: only what ksos adds is counted here, and the test of the text above covers the others
     loaded = fresh(
         f"""
 import json, sklearn
@@ -228,5 +234,9 @@ start = time.perf_counter()
 import ksos
 print(json.dumps(time.perf_counter() - start))
 """
-    added = min(float(str(fresh(program))) for _ in range(5))
-    assert added < 0.3, f"import ksos adds {added:.2f} s to import sklearn"
+    best = math.inf
+    for _ in range(5):  # the best of five, and no more of them than needed: what else the machine does must not count
+        best = min(best, float(str(fresh(program))))
+        if best < 0.3:
+            return
+    pytest.fail(f"import ksos adds {best:.2f} s to import sklearn")

@@ -8,6 +8,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 import pytest
 
 import ksos
@@ -68,7 +69,6 @@ def test_unknown_names_do_not_resolve() -> None:
 
 @every_page
 def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plt = pytest.importorskip("matplotlib.pyplot")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(plt, "show", lambda *_, **__: None)
     namespace: dict[str, Any] = {"__name__": "__page__"}

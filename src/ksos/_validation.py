@@ -13,6 +13,7 @@ __all__ = [
     "as_bandwidth",
     "as_choice",
     "as_count",
+    "as_masses",
     "as_nonnegative",
     "as_points",
     "as_positive",
@@ -34,16 +35,21 @@ def as_points(X: Any, name: str = "X", *, n_features: int | None = None, allow_e
 
 def as_weights(weights: Any, n: int, name: str = "sample_weight") -> np.ndarray:
     """Non-negative weights of length ``n``, normalised to sum 1; None means equal ones."""
+    masses = as_masses(weights, n, name)
+    return masses / masses.sum()
+
+
+def as_masses(weights: Any, n: int, name: str = "sample_weight") -> np.ndarray:
+    """Non-negative weights of length ``n`` in a unit that is a power of two: sums of whole numbers stay exact and nothing overflows."""
     if weights is None:
-        return np.full(n, 1.0 / n)
+        return np.ones(n)
     weights = as_vector(weights, name, length=n)
     if np.any(weights < 0.0):
         raise ValueError(f"{name} must not be negative; entry {int(np.argmin(weights))} is {weights.min():g}")
     largest = weights.max()
     if largest <= 0.0:
         raise ValueError(f"{name} must not be zero everywhere")
-    weights = weights / largest  # so that the sum neither overflows nor underflows
-    return weights / weights.sum()
+    return np.ldexp(weights, -math.frexp(largest)[1])
 
 
 def as_vector(values: Any, name: str, *, length: int | None = None) -> np.ndarray:

@@ -17,6 +17,8 @@ from ksos.measures import Box
 
 Command = Callable[..., Any]
 
+LOOSE = {"tol": 1e-3}  # enough to tell two models apart
+
 # the words on the command line, and the same as a parameter of the estimator; each changes the model
 OPTIONS: dict[str, tuple[list[str], dict[str, Any]]] = {
     "--kernel": (["--kernel", "laplace"], {"kernel": "laplace"}),
@@ -31,10 +33,10 @@ OPTIONS: dict[str, tuple[list[str], dict[str, Any]]] = {
     "--support": (["--support", "random", "--n-support", "7", "--seed", "3"], {"support": "random", "n_support": 7, "random_state": 3}),
     "--seed": (["--seed", "4", "--support", "random", "--n-support", "7"], {"support": "random", "n_support": 7, "random_state": 4}),
     "--landmarks": (["--landmarks", "9", "--seed", "3"], {"landmarks": 9, "random_state": 3}),
-    "--objective": (["--objective", "mmd", "--tol", "1e-3"], {"objective": "mmd", "tol": 1e-3}),
+    "--objective": (["--objective", "mmd"], {"objective": "mmd"}),
     "--solver": (["--solver", "projected_gradient"], {"solver": "projected_gradient"}),
-    "--tol": (["--tol", "1e-3"], {"tol": 1e-3}),
-    "--low": (["--low", "-3,-inf"], {"measure": Box([-3.0, -np.inf], [np.inf, np.inf])}),
+    "--tol": (["--tol", "1e-5"], {"tol": 1e-5}),
+    "--low": (["--low", "-3,-4"], {"measure": Box([-3.0, -4.0], [np.inf, np.inf])}),
     "--high": (["--low", "-3,-4", "--high", "inf,5"], {"measure": Box([-3.0, -4.0], [np.inf, 5.0])}),
     "--high, one for all": (["--low", "-3.5", "--high", "3.5"], {"measure": Box([-3.5, -3.5], [3.5, 3.5])}),
 }
@@ -56,18 +58,19 @@ def test_every_option_is_tested() -> None:
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_an_option_is_the_parameter_of_the_estimator(ksos: Command, plain: Path, model: Path, points: np.ndarray, tmp_path: Path, name: str) -> None:
+def test_an_option_is_the_parameter_of_the_estimator(ksos: Command, plain: Path, points: np.ndarray, tmp_path: Path, name: str) -> None:
     words, parameters = OPTIONS[name]
-    done = ksos("fit", plain, "-o", tmp_path / "cli.ksos", *words)
+    tol = [] if "--tol" in words else ["--tol", LOOSE["tol"]]
+    done = ksos("fit", plain, "-o", tmp_path / "cli.ksos", *tol, *words)
     assert (done.code, done.err) == (0, "")
     fitted = (tmp_path / "cli.ksos").read_bytes()
-    assert fitted == saved(tmp_path / "api.ksos", points, **parameters)
-    assert fitted != model.read_bytes()
+    assert fitted == saved(tmp_path / "api.ksos", points, **{**LOOSE, **parameters})
+    assert fitted != saved(tmp_path / "default.ksos", points, **LOOSE)
 
 
 def test_the_seed_decides(ksos: Command, plain: Path, tmp_path: Path) -> None:
     for output, seed in (("a", 3), ("b", 3), ("c", 4)):
-        assert ksos("fit", plain, "-o", tmp_path / output, "--support", "random", "--n-support", 7, "--seed", seed).code == 0
+        assert ksos("fit", plain, "-o", tmp_path / output, "--support", "random", "--n-support", 7, "--tol", 1e-3, "--seed", seed).code == 0
     a, b, c = ((tmp_path / name).read_bytes() for name in "abc")
     assert a == b != c
 
@@ -82,11 +85,13 @@ def test_the_seed_decides(ksos: Command, plain: Path, tmp_path: Path) -> None:
         (["--columns", "x,y", "--weights", "3"], True),
     ],
 )
-def test_columns_and_weights(ksos: Command, data: Path, points: np.ndarray, weights: np.ndarray, tmp_path: Path, words: list, weighted: bool) -> None:
-    done = ksos("fit", data, "-o", tmp_path / "cli.ksos", *words)
+def test_columns_and_weights(
+    ksos: Command, data: Path, points: np.ndarray, weights: np.ndarray, tmp_path: Path, words: list, weighted: bool
+) -> None:
+    done = ksos("fit", data, "-o", tmp_path / "cli.ksos", "--tol", LOOSE["tol"], *words)
     assert (done.code, done.err) == (0, "")
-    plain_model = saved(tmp_path / "api.ksos", points)
-    weighted_model = saved(tmp_path / "api.ksos", points, weights)
+    plain_model = saved(tmp_path / "api.ksos", points, **LOOSE)
+    weighted_model = saved(tmp_path / "api.ksos", points, weights, **LOOSE)
     assert plain_model != weighted_model
     assert (tmp_path / "cli.ksos").read_bytes() == (weighted_model if weighted else plain_model)
 
@@ -112,7 +117,7 @@ def test_what_it_prints(ksos: Command, plain: Path, tmp_path: Path) -> None:
 
 
 def test_json(ksos: Command, plain: Path, points: np.ndarray, tmp_path: Path) -> None:
-    words = ["--bandwidth", "0.7,1.3", "--n-support", 9, "--low", "-4", "--landmarks", 11]
+    words = ["--bandwidth", "1.7,1.3", "--n-support", 9, "--low", "-4", "--landmarks", 11]
     done = ksos("fit", plain, "-o", tmp_path / "m.ksos", "--json", *words)
     assert done.code == 0 and done.out.count("\n") == 1
     shown = json.loads(done.out)
@@ -120,10 +125,10 @@ def test_json(ksos: Command, plain: Path, points: np.ndarray, tmp_path: Path) ->
     assert shown["output"] == str(tmp_path / "m.ksos")
     assert (shown["n_samples"], shown["n_features"], shown["n_support"], shown["n_landmarks"]) == (40, 2, 9, 11)
     assert shown["rank"] == density.rank
-    assert shown["kernel"] == {"name": "gaussian", "sigma": [0.7, 1.3]}
+    assert shown["kernel"] == {"name": "gaussian", "sigma": [1.7, 1.3]}
     assert shown["measure"] == {"name": "box", "low": [-4.0, -4.0], "high": [None, None]}
-    assert shown["bandwidth"] == shown["embedding_bandwidth"] == [0.7, 1.3]
-    assert shown["regularization"] == pytest.approx(1e-3 * np.pi / 2 * 0.7 * 1.3, rel=0.05)
+    assert shown["bandwidth"] == shown["embedding_bandwidth"] == [1.7, 1.3]
+    assert shown["regularization"] == pytest.approx(1e-3 * np.pi / 2 * 1.7 * 1.3, rel=0.05)
     assert (shown["status"], shown["solver"]) == ("solved", "fista")
     assert 0 < shown["gap"] <= 1e-8
     assert shown["projected_mmd_bound"] == pytest.approx(shown["gap"] ** 0.5)
@@ -157,7 +162,7 @@ def test_a_warning_of_the_library_is_one_line(ksos: Command, plain: Path, tmp_pa
 
 
 def test_rows_outside_the_box(ksos: Command, plain: Path, points: np.ndarray, tmp_path: Path) -> None:
-    done = ksos("fit", plain, "-o", tmp_path / "m.ksos", "--low", "0,-inf")
+    done = ksos("fit", plain, "-o", tmp_path / "m.ksos", "--low", "0,-9")
     assert done.code == 0
     (line,) = done.err.splitlines()
     assert f"warning: {np.sum(points[:, 0] < 0)} of 40 rows lie outside the box" in line

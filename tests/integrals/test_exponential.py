@@ -179,6 +179,16 @@ def test_high_degrees_do_not_cancel(walls, sigma):
     assert error(found, oracle([(q, 1.0, x), (q, 1.0, y), (q, sigma, z)], *walls)) < 1e-12
 
 
+@pytest.mark.parametrize("nu", [1.5, 2.5, 3.5])
+@pytest.mark.parametrize("z", [0.0, 40.0])
+def test_slow_and_fast_decay_meet(nu, z):
+    q = [Fraction(float(c)) for c in make(nu).polynomial]
+    rate = 2.9 if z == 0.0 else 1.1  # of the exponential, with the third centre behind or ahead
+    for high in np.linspace(0.4, 2.6, 12) * (3.0 * (nu - 0.5) + 4.0) / rate:
+        found = line(nu, (0.0, high)).log_triple(np.zeros((1, 1)), np.array([[z]]), make(nu, 1.0 / 0.9))[0, 0, 0]
+        assert error(found, oracle([(q, 1.0, 0.0), (q, 1.0, 0.0), (q, 1.0 / 0.9, z)], 0.0, high)) < 2e-13
+
+
 @given(
     centres=st.tuples(*[st.floats(-30.0, 30.0)] * 3),
     sigma=st.sampled_from([0.5, 1.0]) | st.floats(0.05, 20.0),

@@ -49,7 +49,10 @@ def _text_lines(stream: BinaryIO, source: str, delimiter: str) -> Iterator[tuple
         if len(raw) > MAX_LINE_BYTES:
             column = _column(raw.decode(errors="replace"), None, delimiter)
             raise cell_error(
-                source, row, column, f"the line is longer than {MAX_LINE_BYTES:,} bytes; is this file CSV, one record per line?"
+                source,
+                row,
+                column,
+                f"the line is longer than {MAX_LINE_BYTES:,} bytes; is this CSV, one record per line? NPY holds wider tables",
             )
         try:
             line = raw.decode("utf-8")
@@ -71,6 +74,8 @@ def _refuse_foreign_beginning(raw: bytes, source: str) -> None:
 
 
 def _cells(line: str, row: int, source: str, delimiter: str) -> list[str]:
+    if '"' not in line:  # then a reader would do no more, at twice the time
+        return line.split(delimiter)
     try:
         return next(csv.reader([line], delimiter=delimiter, strict=True, skipinitialspace=delimiter != " "))
     except csv.Error:

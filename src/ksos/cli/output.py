@@ -37,8 +37,10 @@ def write_whole(path: str, write: Callable[[BinaryIO], object]) -> None:
             os.fsync(stream.fileno())
         os.chmod(temporary, _mode(target))
         os.replace(temporary, target)
-    except BaseException:
+    except BaseException as error:
         os.unlink(temporary)
+        if isinstance(error, OSError):
+            error.filename, error.filename2 = path, None  # the user's name for it, not the temporary one
         raise
 
 

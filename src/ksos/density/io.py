@@ -35,7 +35,7 @@ _FLOATS = np.dtype("<f8")
 _MOST_DIMENSIONS = 8
 _MASS_TOLERANCE = 1e-6
 _HEADER_KEYS = {"format_version", "library_version", "kernel", "measure", "arrays", "sha256"}
-_TABLES: dict[str, Mapping[str, type]] = {"kernel": KERNELS, "measure": MEASURES}
+_TABLES: dict[str, Mapping[str, type[Any]]] = {"kernel": KERNELS, "measure": MEASURES}
 
 Words = dict[str, "bool | int | str | None"]
 Arrays = dict[str, np.ndarray]

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ksos._validation import as_bandwidth, as_choice, as_count, as_nonnegative, as_points, as_weights
+from ksos._validation import as_bandwidth, as_choice, as_count, as_masses, as_nonnegative, as_points
 from ksos.bandwidth import RULES, bandwidth_rule
 from ksos.embedding import MeanEmbedding
 from ksos.exceptions import BandwidthWarning
@@ -141,7 +141,7 @@ class KernelSoSDensity(DensityMixin, BaseEstimator):
         """
         self._check_parameters()
         X = validate_data(self, X, dtype=np.float64, order="C")
-        points, weights = _distinct(X, as_weights(sample_weight, X.shape[0]))
+        points, weights = _distinct(X, as_masses(sample_weight, X.shape[0]))
         rng = _generator(self.random_state)
         kernel, embedding_kernel = self._kernels(points, weights, rng)
         measure = Lebesgue() if self.measure is None else self.measure
@@ -248,14 +248,15 @@ class KernelSoSDensity(DensityMixin, BaseEstimator):
         return distance + self.regularization_ * penalty() if self.regularization_ > 0.0 else distance
 
 
-def _distinct(X: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct samples of positive weight, in lexicographic order, with their total weights.
+def _distinct(X: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct samples of positive mass, in lexicographic order, with their shares of the total mass.
 
-    A sample given twice and a sample of weight two are then the same thing, and the order of the samples does not matter.
+    A sample given twice and a sample of mass two are then the same thing, and the order of the samples does not matter.
     """
-    X, weights = X[weights > 0.0], weights[weights > 0.0]
+    X, masses = X[masses > 0.0], masses[masses > 0.0]
     points, inverse = np.unique(X + 0.0, axis=0, return_inverse=True)  # + 0.0: one sign of zero
-    return points, np.bincount(inverse.ravel(), weights=weights)
+    gathered = np.bincount(inverse.ravel(), weights=masses)
+    return points, gathered / gathered.sum()
 
 
 def _generator(random_state: Any) -> np.random.Generator:

@@ -18,36 +18,57 @@ def log_gauss_mass(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     When both ends lie on one side, the difference is taken in scaled complementary form, e^{−a²}(erfcx(a) − e^{a²−b²} erfcx(b)), which
     neither underflows nor cancels; intervals too narrow for any difference use Gauss–Legendre nodes.
 
-    >>> round(math.log(6.3e-23) - float(log_gauss_mass(np.array(-8.66), np.array(-6.93))), 0)
-    0.0
+    >>> float(log_gauss_mass(-5.0 * 3**0.5, -4.0 * 3**0.5).round(6))  # the box [0, 1] seen from 5, with A = 3: log 5.7e-23
+    -51.211271
     """
-    low, high = np.broadcast_arrays(np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64))
-    flip = low + high < 0.0  # mirror, so that the nearer end a to the origin has the larger integrand: |a| ≤ b
-    a, b = np.where(flip, -high, low), np.where(flip, -low, high)
+    a, b, _ = _mirrored(low, high)
     with np.errstate(all="ignore"):
         central = np.log(0.5 * (erf(b) - erf(a)))
         tail_a = np.maximum(a, 0.0)
         ratio = np.where(np.isinf(b), 0.0, np.exp((tail_a - b) * (tail_a + b)) * erfcx(b))
         tail = math.log(0.5) - tail_a**2 + np.log(erfcx(tail_a) - ratio)
-        width = b - a
-        narrow = width * (1.0 + np.abs(a) + np.abs(b)) < 1.0
-        out = np.where(a > 0.5, tail, central)
+        out = np.array(np.where(a > 0.5, tail, central))
+        narrow = _narrow(a, b)
         if np.any(narrow):
-            start, step = a[narrow], width[narrow]
-            t = 0.5 * (_NODES + 1.0) * step[..., None]
-            scaled = np.exp(-t * (2.0 * start[..., None] + t)) @ _WEIGHTS
-            out = np.array(out)
-            out[narrow] = -(start**2) + np.log(0.5 * step * scaled / math.sqrt(math.pi))
+            t, weights = _narrow_rule(a[narrow], b[narrow])
+            out[narrow] = -(a[narrow] ** 2) + np.log(weights.sum(axis=-1) / math.sqrt(math.pi))
     return out
 
 
 def truncated_moments(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """E[t] and E[t²] under the law ∝ e^{−t²} on [low, high]."""
-    log_mass = log_gauss_mass(low, high)
+    a, b, flip = _mirrored(low, high)
     root = 1.0 / (2.0 * math.sqrt(math.pi))
     with np.errstate(all="ignore"):
-        at_low = np.where(np.isinf(low), 0.0, root * np.exp(-(low**2) - log_mass))
-        at_high = np.where(np.isinf(high), 0.0, root * np.exp(-(high**2) - log_mass))
-        first = at_low - at_high
-        second = 0.5 + np.where(np.isinf(low), 0.0, low * at_low) - np.where(np.isinf(high), 0.0, high * at_high)
-    return first, second
+        log_mass = log_gauss_mass(a, b)
+        at_a = np.where(np.isinf(a), 0.0, root * np.exp(-(a**2) - log_mass))
+        at_b = np.where(np.isinf(b), 0.0, root * np.exp(-(b**2) - log_mass))
+        first = np.array(at_a - at_b)
+        second = np.array(0.5 + np.where(np.isinf(a), 0.0, a * at_a) - np.where(np.isinf(b), 0.0, b * at_b))
+        narrow = _narrow(a, b)
+        if np.any(narrow):  # the difference of the ends cancels there
+            t, weights = _narrow_rule(a[narrow], b[narrow])
+            weights = weights / weights.sum(axis=-1, keepdims=True)
+            first[narrow] = a[narrow] + np.sum(weights * t, axis=-1)
+            second[narrow] = np.sum(weights * (a[narrow][..., None] + t) ** 2, axis=-1)
+    return np.where(flip, -first, first), second
+
+
+def _mirrored(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(a, b, mirrored?): the interval, mirrored where needed so that the end a is the one nearer to the origin, |a| ≤ b."""
+    low, high = np.broadcast_arrays(np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64))
+    with np.errstate(invalid="ignore"):
+        flip = low + high < 0.0
+    return np.where(flip, -high, low), np.where(flip, -low, high), flip
+
+
+def _narrow(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Where e^{−t²} varies so little over [a, b] that Gauss–Legendre nodes are exact to rounding."""
+    return (b - a) * (1.0 + np.abs(a) + np.abs(b)) < 1.0
+
+
+def _narrow_rule(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes t in [0, b − a] and weights that hold e^{−(a+t)²}, divided by e^{−a²}."""
+    width = (b - a)[..., None]
+    t = 0.5 * (_NODES + 1.0) * width
+    return t, 0.5 * width * _WEIGHTS * np.exp(-t * (2.0 * a[..., None] + t))

@@ -13,9 +13,9 @@ _BLOCK_ELEMENTS = 1 << 16  # half a megabyte of float64: a block of distances st
 _PRODUCT_ERROR = 1e-12
 
 
-def row_blocks(n_rows: int, n_columns: int, elements: int = _BLOCK_ELEMENTS) -> Iterator[slice]:
+def row_blocks(n_rows: int, n_columns: int, elements: int | None = None) -> Iterator[slice]:
     """Slices that cut ``n_rows`` rows of an (n_rows × n_columns) array into blocks of about ``elements`` entries."""
-    step = max(1, elements // max(n_columns, 1))
+    step = max(1, (_BLOCK_ELEMENTS if elements is None else elements) // max(n_columns, 1))
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))
 

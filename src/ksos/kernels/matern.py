@@ -55,12 +55,12 @@ class Matern(Kernel):
         c = self.polynomial
         if c is None:
             return self._log_bessel(r)
-        total = xp.full_like(r, c[-1])
+        one, p = xp.ones_like(r), c.shape[0] - 1
+        small, inverse = xp.minimum(r, one), one / xp.maximum(r, one)  # where r > 1, r^p is factored out: it may overflow
+        total = sum(float(coefficient) * small**k * inverse ** (p - k) for k, coefficient in enumerate(c))
         with quiet():
-            for coefficient in c[-2::-1]:
-                total = total * r + coefficient
-            out = xp.log(total) - r
-        return xp.where(xp.isinf(r), -r, out)
+            out = xp.log(total) - p * xp.log(inverse) - r
+        return xp.where(xp.isinf(r), -r, xp.minimum(out, xp.zeros_like(r)))
 
     def _log_bessel(self, r: Array) -> Array:
         xp, nu = namespace(r), self.nu

@@ -1,0 +1,150 @@
+"""``ksos`` itself: help, version, usage, and every error as one line."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ksos as library
+from ksos.cli.app import COMMANDS
+from ksos.cli.parser import _join_negative_numbers
+
+Command = Callable[..., Any]
+
+
+def test_version(ksos: Command) -> None:
+    assert ksos("--version") == (0, f"ksos {library.__version__}\n", "")
+
+
+def test_help(ksos: Command) -> None:
+    done = ksos("--help")
+    assert (done.code, done.err) == (0, "")
+    assert all(f"\n  {name} " in done.out and summary in done.out for name, summary in COMMANDS.items())
+    assert "exit codes: 0 done, 1 bad input, 2 wrong usage, 3 not converged" in done.out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_each_command(ksos: Command, name: str) -> None:
+    done = ksos(name, "--help")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith(f"usage: ksos {name} ")
+    assert done.out.isascii(), "every terminal must be able to show it"
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        ([], "ksos: error: a command is needed: fit, score, sample, inspect, reproduce; see ksos --help"),
+        (["fti"], "ksos: error: there is no command 'fti'; there are fit, score"),
+        (["--json", "fit", "x.csv"], "ksos: error: options of a command follow it: ksos fit ..."),
+        (["--frobnicate"], "ksos: error: a command is needed"),
+        (["inspect"], "ksos inspect: error: the following arguments are required: MODEL; see ksos inspect --help"),
+        (["inspect", "a", "b"], "ksos inspect: error: unrecognized arguments: b"),
+        (["sample", "m", "-n", "x"], "ksos sample: error: argument -n/--n-samples: a whole number was expected; got 'x'"),
+    ],
+)
+def test_wrong_usage_is_one_line(ksos: Command, words: list[str], what: str) -> None:
+    done = ksos(*words)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(what) and done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (ValueError("two\nlines"), 1, "ksos inspect: error: two lines\n"),
+        (MemoryError(), 1, "ksos inspect: error: not enough memory; take fewer rows or a smaller --n-support\n"),
+        (MemoryError("needs 3 GB"), 1, "ksos inspect: error: needs 3 GB\n"),
+        (PermissionError(13, "Permission denied", "m.ksos"), 1, "ksos inspect: error: m.ksos: Permission denied\n"),
+        (OSError("odd"), 1, "ksos inspect: error: odd\n"),
+        (ImportError("no such library"), 1, "ksos inspect: error: no such library\n"),
+        (library.ModelFormatError("damaged"), 1, "ksos inspect: error: damaged\n"),
+        (KeyboardInterrupt(), 130, "ksos inspect: error: interrupted\n"),
+        (
+            KeyError("x"),
+            1,
+            "ksos inspect: error: internal error, please report it (KeyError: 'x'); KSOS_TRACEBACK=1 shows where it arose\n",
+        ),
+        (
+            RecursionError("deep"),
+            1,
+            "ksos inspect: error: internal error, please report it (RecursionError: deep); KSOS_TRACEBACK=1 shows where it arose\n",
+        ),
+    ],
+)
+def test_every_error_is_one_line(ksos: Command, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, line: str) -> None:
+    def load(_: str) -> None:
+        raise error
+
+    monkeypatch.delenv("KSOS_TRACEBACK", raising=False)
+    monkeypatch.setattr(library, "load", load)
+    assert ksos("inspect", "m.ksos") == (code, "", line)
+
+
+def test_the_traceback_of_an_internal_error_can_be_asked_for(ksos: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KSOS_TRACEBACK", "1")
+    monkeypatch.setattr(library, "load", lambda _: {}["x"])
+    done = ksos("inspect", "m.ksos")
+    assert done.code == 1 and "Traceback" in done.err and done.err.splitlines()[-1].startswith("ksos inspect: error: internal error")
+
+
+def test_warnings_are_lines_once_each_and_the_filters_come_back(ksos: Command, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load = library.load
+
+    def noisy(path: str) -> library.SoSDensity:
+        for _ in range(2):
+            warnings.warn("two\nlines", UserWarning, stacklevel=2)
+        warnings.warn("overflow", RuntimeWarning, stacklevel=2)
+        warnings.warn("for programmers", DeprecationWarning, stacklevel=2)
+        return load(path)
+
+    monkeypatch.setattr(library, "load", noisy)
+    before = (list(warnings.filters), warnings.showwarning)
+    done = ksos("inspect", model)
+    assert done.code == 0
+    assert done.err == "ksos inspect: warning: two lines\nksos inspect: warning: overflow\n"
+    assert (list(warnings.filters), warnings.showwarning) == before
+
+
+def test_words_that_the_terminal_cannot_show_are_escaped(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ksos.cli import main
+
+    target = tmp_path / "modèle.ksos"
+    target.write_bytes(model.read_bytes())
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="ascii") for _ in range(2))
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stderr", err)
+    assert main(["sample", str(target), "-n", "1", "-o", str(tmp_path / "é" / "s.csv")]) == 1
+    assert b"mod" not in err.buffer.getvalue() and rb"\xe9" in err.buffer.getvalue()
+
+
+def test_negative_numbers_are_values() -> None:
+    assert _join_negative_numbers(["--low", "-1,-2", "--high", "-.5", "--low", "-inf,0"]) == ["--low=-1,-2", "--high=-.5", "--low=-inf,0"]
+    kept = ["fit", "-", "-o", "-x", "--json", "--low=-1", "-3", "-n", "-5"]
+    assert _join_negative_numbers(kept) == kept
+
+
+LIGHT = """
+import sys, types
+package = types.ModuleType("ksos")  # as if the package itself imported nothing
+package.__path__, package.__version__ = [{path!r}], "1.2.3"
+sys.modules["ksos"] = package
+from ksos.cli import main
+codes = [main(["--version"]), main(["--help"]), main(["nothing"])]
+heavy = [name for name in ("numpy", "scipy", "sklearn", "matplotlib") if name in sys.modules]
+assert codes == [0, 0, 2] and not heavy, (codes, heavy)
+"""
+
+
+def test_help_and_version_import_nothing_heavy() -> None:
+    path = str(Path(library.__file__).parent)
+    done = subprocess.run([sys.executable, "-c", LIGHT.format(path=path)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("ksos 1.2.3\n")

@@ -1,0 +1,79 @@
+"""Answers computed another way: composite quadrature that respects kinks, brute-force tensors, and a conic solver."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ksos.kernels import Kernel
+from ksos.measures import Box, Discrete, Measure, Normal
+
+__all__ = ["brute_objective", "conic_optimum", "quadrature_rule", "tolerance"]
+
+
+def tolerance(dtype: Any = np.float64) -> float:
+    """The one tolerance of the suite, by dtype: what closed forms and oracles must agree to, relative."""
+    return {np.float64: 1e-9, np.float32: 1e-4}[dtype]
+
+
+def quadrature_rule(kernel: Kernel, measure: Measure, centres: np.ndarray, per_panel: int = 20) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes (N, d) and weights that integrate products of kernels centred at ``centres`` against ``measure``, d ≤ 2.
+
+    Panels end at every coordinate of a centre, where kernels may have kinks.
+    """
+    d = centres.shape[1]
+    if isinstance(measure, Discrete):
+        return measure.points, measure.weights
+    nodes, weights = np.polynomial.legendre.leggauss(per_panel)
+    axes = []
+    for k in range(d):
+        sigma = kernel.sigma_vector(d)[k]
+        reach = (9.0 if kernel.smooth else 45.0) * sigma
+        low, high = centres[:, k].min() - reach, centres[:, k].max() + reach
+        if isinstance(measure, Box):
+            low, high = max(low, measure.low[k]), min(high, measure.high[k])
+        x = np.unique(np.r_[low, high, centres[:, k]])
+        x = x[(x >= low) & (x <= high)]
+        edges = np.unique(np.concatenate([np.linspace(a, b, 1 + int(np.ceil((b - a) / (2.0 * sigma)))) for a, b in zip(x, x[1:], strict=False)]))
+        half = 0.5 * np.diff(edges)[:, None]
+        t = (edges[:-1, None] + half + half * nodes).ravel()
+        w = (half * weights).ravel()
+        if isinstance(measure, Normal):
+            mean, scale = (v[k] for v in measure.vectors(d))
+            w = w * np.exp(-0.5 * ((t - mean) / scale) ** 2) / (scale * np.sqrt(2.0 * np.pi))
+        axes.append((t, w))
+    if d == 1:
+        return axes[0][0][:, None], axes[0][1]
+    (x, wx), (y, wy) = axes
+    grid = np.stack([g.ravel() for g in np.meshgrid(x, y, indexing="ij")], axis=1)
+    return grid, np.outer(wx, wy).ravel()
+
+
+def brute_objective(space: Any, data: np.ndarray, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(A, z, N) of a space from the definitions, by quadrature over ψ: A_kij = ∫ e_k ψ_i ψ_j dρ, z_k = Σ a e_k(x), N = TᵀKT.
+
+    Here ψ = Tᵀk(x) and e = S k_σ(Z, x): evaluated at nodes, neither suffers from the cancellation of the closed forms.
+    """
+    nodes, w = quadrature_rule(space.kernel, space.measure, np.concatenate([space.support_points, space.landmarks]))
+    psi = space.kernel(nodes, space.support_points) @ space.T
+    e = space.embedding_kernel(nodes, space.landmarks) @ space.projection.S.T
+    w = w * np.exp(-space.log_unit)
+    r = psi.shape[1]
+    A = np.stack([(psi * (w * e[:, k])[:, None]).T @ psi for k in range(e.shape[1])]).reshape(-1, r, r)
+    a = np.full(data.shape[0], 1.0 / data.shape[0]) if weights is None else weights
+    z = a @ (space.embedding_kernel(data, space.landmarks) @ space.projection.S.T)
+    return A, z, space.T.T @ space.kernel(space.support_points, space.support_points) @ space.T
+
+
+def conic_optimum(A: np.ndarray, z: np.ndarray, D: np.ndarray, *, squared: bool = True) -> float:
+    """min ‖A(C) − z‖² (or the norm) + ⟨D, C⟩ over the spectraplex, by CVXPY with Clarabel."""
+    import cvxpy as cp
+
+    r = D.shape[0]
+    C = cp.Variable((r, r), PSD=True)
+    residual = A.reshape(A.shape[0], -1) @ cp.vec(C, order="C") - z
+    distance = cp.sum_squares(residual) if squared else cp.norm(residual)
+    problem = cp.Problem(cp.Minimize(distance + cp.sum(cp.multiply(D, C))), [cp.trace(C) == 1])
+    problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11)
+    return float(problem.value)

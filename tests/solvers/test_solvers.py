@@ -1,0 +1,273 @@
+"""Laws of solvers, run on every solver and functional: feasible, certified, and in agreement with a conic solver."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles import brute_objective, conic_optimum
+from tables import FUNCTIONAL_CASES, SOLVER_CASES, points
+
+import ksos
+from ksos.functionals import MMD, Frobenius, Functional, SquaredMMD, Trace
+from ksos.functionals.objective import Objective
+from ksos.kernels import Gaussian
+from ksos.solvers import SOLVERS, STATUSES, Progress
+from ksos.solvers.certificate import certify
+from ksos.solvers.first_order import ProjectedGradient, lipschitz
+from ksos.solvers.spectraplex import centre, factor, project, project_simplex
+
+every_solver = pytest.mark.parametrize("solver", SOLVER_CASES)
+every_functional = pytest.mark.parametrize("functional", FUNCTIONAL_CASES.values(), ids=FUNCTIONAL_CASES)
+
+
+@pytest.fixture(scope="module")
+def space() -> ksos.SoSSpace:
+    return ksos.SoSSpace(Gaussian(1.0), points(8, 2))
+
+
+def random_symmetric(r: int, seed: int) -> np.ndarray:
+    M = np.random.default_rng(seed).normal(size=(r, r))
+    return M + M.T
+
+
+# --- the spectraplex (Algorithm 1) ---------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.floats(-50, 50), min_size=1, max_size=12))
+def test_projection_on_the_simplex_is_the_nearest_point(values: list[float]) -> None:
+    x = np.array(values)
+    p = project_simplex(x)
+    assert np.all(p >= 0.0)
+    assert p.sum() == pytest.approx(1.0)
+    # ⟨x − p, q − p⟩ ≤ 0 for every q of the simplex, that is for its corners: the variational inequality of a projection
+    assert np.all((x - p) - (x - p) @ p <= 1e-9)
+
+
+@given(st.integers(1, 8), st.integers(0, 10**6))
+def test_projection_on_the_spectraplex_is_the_nearest_point(r: int, seed: int) -> None:
+    M = random_symmetric(r, seed)
+    C = project(M)
+    np.testing.assert_array_equal(C, C.T)
+    assert np.trace(C) == pytest.approx(1.0)
+    assert np.linalg.eigvalsh(C)[0] > -1e-14
+    assert np.linalg.eigvalsh(M - C)[-1] - np.vdot(M - C, C) <= 1e-9  # the variational inequality on the extreme points vvᵀ
+    np.testing.assert_allclose(project(C), C, atol=1e-14)
+    G = factor(C)
+    np.testing.assert_allclose(G @ G.T, C, atol=1e-12)
+
+
+# --- objectives ------------------------------------------------------------------------------------------------------------------------------
+
+
+@every_functional
+def test_gradient_is_the_derivative_and_the_functional_is_convex(functional: Functional, space: ksos.SoSSpace) -> None:
+    objective = Objective(functional, space)
+    C, other = (objective.point(project(0.3 * random_symmetric(space.rank, seed))) for seed in (1, 2))
+    direction = other - C
+    G = objective.gradient(C)
+    h = 1e-5
+    slope = (objective.value(C + h * direction) - objective.value(C + (-h) * direction)) / (2 * h)
+    assert slope == pytest.approx(np.vdot(G, direction.C), rel=1e-5, abs=1e-9)
+    assert objective.value(other) >= objective.value(C) + np.vdot(G, direction.C) - 1e-12
+    product, curvature = objective.hessian(direction), objective.curvature(direction)
+    if product is None:
+        assert curvature is None
+    else:
+        np.testing.assert_allclose(objective.gradient(other) - G, product, atol=1e-9 * np.abs(G).max())
+        assert curvature == pytest.approx(np.vdot(product, direction.C), rel=1e-8, abs=1e-12)
+        bound = lipschitz(objective, C)
+        assert curvature <= bound * np.vdot(direction.C, direction.C) * (1 + 1e-9)
+
+
+def test_functionals_add_and_scale(space: ksos.SoSSpace) -> None:
+    X = points(12, 2, 1)
+    C = project(random_symmetric(space.rank, 3))
+
+    def value(functional: Functional) -> float:
+        objective = Objective(functional, space)
+        return objective.value(objective.point(C))
+
+    parts = [SquaredMMD(X), MMD(X), Trace(), Frobenius()]
+    assert value(sum(parts)) == pytest.approx(sum(map(value, parts)))
+    assert value(3 * (parts[0] + 2.0 * parts[2])) == pytest.approx(3 * value(parts[0]) + 6 * value(parts[2]))
+    assert value(0 * parts[0]) == 0.0
+    assert value(MMD(X)) ** 2 == pytest.approx(value(SquaredMMD(X)))
+    unit = np.exp(space.log_unit)
+    assert value(Trace(relative=True)) == pytest.approx(unit * value(Trace()))
+    assert value(Frobenius(relative=True)) == pytest.approx(unit**2 * value(Frobenius()))
+    B = space.T @ C @ space.T.T / unit
+    BK = B @ space.kernel(space.support_points)
+    assert value(Trace()) == pytest.approx(np.trace(BK), rel=1e-6)
+    assert value(Frobenius()) == pytest.approx(np.trace(BK @ BK), rel=1e-6)
+    assert repr(SquaredMMD(X) + 0.5 * Trace()) == "1 * SquaredMMD(12 samples) + 0.5 * Trace()"
+
+
+@pytest.mark.parametrize("factor_", [-1.0, np.nan, np.inf, "2", True])
+def test_functionals_refuse_factors_that_are_not_convex(factor_: object) -> None:
+    with pytest.raises(ValueError, match="factor of a functional"):
+        factor_ * Trace()
+    with pytest.raises(TypeError):
+        Trace() + 1
+
+
+# --- solutions -------------------------------------------------------------------------------------------------------------------------------
+
+
+@every_solver
+@every_functional
+def test_every_solved_problem_is_feasible_and_verifies_from_scratch(solver: str, functional: Functional, space: ksos.SoSSpace) -> None:
+    tol = 1e-6
+    solution = ksos.minimize(functional, space, solver=solver, tol=tol)
+    assert solution.status == "solved"
+    assert solution.solver in SOLVERS
+    C = solution.parameter
+    assert np.trace(C) == pytest.approx(1.0, abs=1e-12)
+    assert np.linalg.eigvalsh(C)[0] >= -1e-15
+    again = certify(Objective(functional, ksos.SoSSpace(Gaussian(1.0), points(8, 2))), Objective(functional, space).point(C))
+    assert again.objective == pytest.approx(solution.objective, abs=1e-10)
+    assert again.gap == pytest.approx(solution.gap, abs=1e-10)
+    assert 0.0 <= solution.gap <= tol
+    assert solution.gap_relative == pytest.approx(solution.gap / abs(solution.objective))
+    assert solution.rank == solution.distribution.rank == solution.parameter_factor.shape[1]
+    assert solution.history[-1].gap <= tol
+    assert solution.distribution.mass() == pytest.approx(1.0, abs=1e-9)
+
+
+@every_solver
+@pytest.mark.parametrize("squared", [True, False])
+@pytest.mark.parametrize("weight", [1e-3, 1e-2])
+def test_agrees_with_a_conic_solver(solver: str, squared: bool, weight: float, space: ksos.SoSSpace) -> None:
+    X = points(12, 2, 1)
+    A, z, N = brute_objective(space, X)
+    best = conic_optimum(A, z, weight * N, squared=squared)
+    distance = SquaredMMD(X) if squared else MMD(X)
+    solution = ksos.minimize(distance + weight * Trace(relative=True), space, solver=solver, tol=1e-7)
+    assert solution.objective - best <= solution.gap + 1e-8  # the certificate bounds the true error
+    assert solution.objective >= best - 1e-8
+
+
+def test_the_root_of_the_gap_bounds_the_distance_to_the_optimum(space: ksos.SoSSpace) -> None:
+    functional = 2.0 * SquaredMMD(points(12, 2, 1)) + 1e-2 * Trace()
+    exact = ksos.minimize(functional, space, tol=1e-10)
+    for max_iter in (1, 3, 10, 30):
+        rough = ksos.minimize(functional, space, max_iter=max_iter)
+        distance = np.linalg.norm(space.embed(rough.parameter) - space.embed(exact.parameter))
+        assert rough.projected_mmd_bound == pytest.approx(np.sqrt(rough.gap / 2.0))
+        assert distance <= rough.projected_mmd_bound + 1e-5
+    assert ksos.minimize(MMD(points(12, 2, 1)), space, max_iter=1).projected_mmd_bound is None
+
+
+@every_solver
+def test_limits_callbacks_and_starts_are_obeyed(solver: str, space: ksos.SoSSpace) -> None:
+    functional = SquaredMMD(points(12, 2, 1)) + 1e-2 * Trace()
+    seen: list[Progress] = []
+    limited = ksos.minimize(functional, space, solver=solver, max_iter=7, tol=1e-12, callback=seen.append)
+    assert (limited.status, limited.n_iter) == ("max_iter", 7)
+    assert seen == limited.history
+    assert seen[-1].n_iter == 7
+    assert limited.gap == pytest.approx(min(progress.gap for progress in seen), rel=1e-6)
+
+    began = time.perf_counter()
+    big = ksos.SoSSpace(Gaussian(0.3), points(150, 2))
+    slow = ksos.minimize(functional, big, solver=solver, tol=1e-300, max_iter=10**9, time_limit=0.2)
+    assert slow.status == "time_limit"
+    assert time.perf_counter() - began < 5.0
+
+    stopped = ksos.minimize(functional, space, solver=solver, tol=1e-300, callback=lambda progress: progress.n_iter >= 20)
+    assert (stopped.status, stopped.n_iter) == ("interrupted", 20)
+    assert stopped.distribution.mass() == pytest.approx(1.0)
+
+    solved = ksos.minimize(functional, space, solver=solver, tol=1e-6)
+    warm = ksos.minimize(functional, space, solver=solver, tol=1e-5, start=solved.parameter)
+    assert warm.n_iter == 0
+    assert "solved after 0 iterations" in warm.message
+
+
+@every_solver
+def test_control_c_gives_the_best_point_so_far(solver: str, space: ksos.SoSSpace) -> None:
+    def press(progress: Progress) -> None:
+        if progress.n_iter >= 30:
+            raise KeyboardInterrupt
+
+    solution = ksos.minimize(SquaredMMD(points(12, 2, 1)), space, solver=solver, tol=1e-300, callback=press)
+    assert solution.status == "interrupted"
+    assert solution.gap == pytest.approx(min(progress.gap for progress in solution.history), rel=1e-6)
+
+
+@every_solver
+@pytest.mark.parametrize("failure", ["raise", "nan"])
+def test_a_failing_matrix_routine_gives_a_status_and_the_last_certified_point(
+    solver: str, failure: str, space: ksos.SoSSpace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step, calls = ProjectedGradient.step, 0
+
+    def failing(self: ProjectedGradient, objective: Objective, state: object) -> object:
+        nonlocal calls
+        calls += 1
+        if calls <= 25:
+            return step(self, objective, state)
+        if failure == "raise":
+            raise np.linalg.LinAlgError("no convergence")
+        bad = objective.point(np.full((objective.size, objective.size), np.nan))
+        return type(state)(bad, bad, 1.0, 1.0)
+
+    monkeypatch.setattr(ProjectedGradient, "step", failing)
+    solution = ksos.minimize(SquaredMMD(points(12, 2, 1)), space, solver=solver, tol=1e-300)
+    assert solution.status == "numerical_error"
+    assert np.isfinite(solution.gap)
+    assert solution.distribution.mass() == pytest.approx(1.0)
+
+
+def test_rounding_stops_a_run_that_asks_for_more_than_there_is(space: ksos.SoSSpace) -> None:
+    solution = ksos.minimize(SquaredMMD(points(12, 2, 1)) + 1e-2 * Trace(), space, tol=1e-300)
+    assert solution.status in ("solved_inaccurate", "solved")  # a gap of exactly 0 is possible
+    assert solution.gap < 1e-8
+    assert solution.n_iter < 20_000
+
+
+def test_verbose_prints_the_gap(space: ksos.SoSSpace, capsys: pytest.CaptureFixture[str]) -> None:
+    functional = SquaredMMD(points(12, 2, 1)) + 1e-2 * Trace()
+    ksos.minimize(functional, space)
+    assert capsys.readouterr().out == ""
+    ksos.minimize(functional, space, verbose=1)
+    some = capsys.readouterr().out.splitlines()
+    ksos.minimize(functional, space, verbose=2)
+    every = capsys.readouterr().out.splitlines()
+    assert all("gap" in line and "objective" in line for line in every)
+    assert 1 < len(some) <= len(every)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"solver": "simplex"}, r"solver must be one of 'auto', 'fista', 'projected_gradient'; got 'simplex'"),
+        ({"tol": np.nan}, "tol must be positive"),
+        ({"tol": 0.0}, "tol must be positive"),
+        ({"max_iter": 0}, "max_iter must be at least 1"),
+        ({"max_iter": 2.5}, "max_iter must be a whole number"),
+        ({"time_limit": -1.0}, "time_limit must be positive"),
+        ({"start": np.eye(3)}, "start must be a finite"),
+    ],
+)
+def test_refuses_options_that_make_no_sense(options: dict, message: str, space: ksos.SoSSpace) -> None:
+    with pytest.raises(ValueError, match=message):
+        ksos.minimize(SquaredMMD(points(12, 2, 1)), space, **options)
+
+
+def test_refuses_what_is_not_a_functional(space: ksos.SoSSpace) -> None:
+    with pytest.raises(TypeError, match="a functional such as"):
+        ksos.minimize(lambda p: 0.0, space)
+    with pytest.raises(ValueError, match="the target has 3 features, but the landmarks have 2"):
+        ksos.minimize(SquaredMMD(points(5, 3)), space)
+
+
+def test_one_support_point_leaves_nothing_to_optimise() -> None:
+    space = ksos.SoSSpace(Gaussian(1.0), [[0.0, 0.0]])
+    solution = ksos.minimize(SquaredMMD([[0.0, 0.0]]), space)
+    assert (solution.status, solution.n_iter, solution.gap) == ("solved", 0, 0.0)
+    np.testing.assert_array_equal(centre(1), [[1.0]])
+    assert set(STATUSES) >= {"solved", "solved_inaccurate", "max_iter", "time_limit", "interrupted", "numerical_error"}

@@ -1,0 +1,87 @@
+"""Every kernel, measure, pair, functional and solver, listed once. The laws run on all of them.
+
+The tables start from the library's own (``KERNELS``, ``MEASURES``, ``CLOSED_FORMS``, ``SOLVERS``): what is added there is tested here without
+another word; only variants with special parameters are added by hand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ksos.exceptions import IntegralNotAvailableError
+from ksos.functionals import MMD, Frobenius, Functional, SquaredMMD, Trace
+from ksos.integrals import closed_form
+from ksos.kernels import KERNELS, Gaussian, Kernel, Laplace, Matern
+from ksos.measures import MEASURES, Box, Discrete, Lebesgue, Measure, Normal
+from ksos.solvers import SOLVERS
+from ksos.whitening import ROUTES
+
+__all__ = ["FUNCTIONAL_CASES", "KERNEL_CASES", "MEASURE_CASES", "PAIR_CASES", "SOLVER_CASES", "WHITENING_CASES", "PairCase", "points"]
+
+
+def points(n: int, d: int, seed: int = 0) -> np.ndarray:
+    """A small cloud, about two units wide."""
+    return np.random.default_rng(seed).normal(scale=0.7, size=(n, d))
+
+
+KERNEL_CASES: dict[str, Kernel] = {
+    **{name: kernel(sigma=0.8) for name, kernel in KERNELS.items()},
+    "laplace, product": Laplace(0.8, product=True),
+    "matern 1/2": Matern(0.5, 0.8),
+    "matern 3/2, product": Matern(1.5, 0.8, product=True),
+    "matern 5/2": Matern(2.5, 0.8),
+    "matern 5/2, product": Matern(2.5, 0.8, product=True),
+    "matern 7/2, product": Matern(3.5, 0.4, product=True),
+    "matern 0.8": Matern(0.8, 0.8),
+    "matern 1.7": Matern(1.7, 0.8),
+    "matern 6": Matern(6.0, 0.3),
+}
+
+MEASURE_CASES: dict[str, dict[int, Measure]] = {
+    "lebesgue": {1: Lebesgue(), 2: Lebesgue()},
+    "box": {1: Box([-0.6], [0.9]), 2: Box([-0.6, -1.0], [0.9, 0.5])},
+    "half-infinite box": {1: Box([-0.3], [np.inf]), 2: Box([-np.inf, -0.3], [0.4, np.inf])},
+    "normal": {1: Normal(0.2, 0.9), 2: Normal([0.2, -0.3], [0.9, 0.5])},
+    "discrete": {1: Discrete(points(30, 1, 5)), 2: Discrete(points(40, 2, 5), np.linspace(0.5, 1.5, 40))},
+}
+assert set(MEASURES) <= {name.split()[-1] for name in MEASURE_CASES}, "a measure without a case"
+
+
+@dataclass(frozen=True)
+class PairCase:
+    """A kernel and a measure with closed-form integrals."""
+
+    kernel: Kernel
+    measure: Measure
+    d: int
+
+
+def _available(kernel: Kernel, measure: Measure, d: int) -> bool:
+    try:
+        closed_form(kernel, measure, d)
+    except IntegralNotAvailableError:
+        return False
+    return True
+
+
+PAIR_CASES: dict[str, PairCase] = {
+    f"{kernel_name} × {measure_name}, d={d}": PairCase(kernel, measure, d)
+    for kernel_name, kernel in {**KERNEL_CASES, "gaussian, per feature": Gaussian([0.8, 0.5])}.items()
+    for measure_name, by_dimension in MEASURE_CASES.items()
+    for d, measure in by_dimension.items()
+    if (kernel.sigma.ndim == 0 or d == 2) and _available(kernel, measure, d)
+}
+
+FUNCTIONAL_CASES: dict[str, Functional] = {
+    "squared mmd": SquaredMMD(points(12, 2, 1)),
+    "squared mmd + trace": SquaredMMD(points(12, 2, 1)) + 1e-2 * Trace(),
+    "mmd + trace": MMD(points(12, 2, 1)) + 1e-2 * Trace(relative=True),
+    "squared mmd + frobenius": SquaredMMD(points(12, 2, 1)) + 1e-2 * Frobenius(),
+    "everything": 0.5 * SquaredMMD(points(12, 2, 1)) + 0.3 * MMD(points(5, 2, 2)) + 1e-2 * Trace() + 1e-3 * Frobenius(relative=True),
+    "trace alone": Trace(),
+}
+
+SOLVER_CASES: list[str] = ["auto", *SOLVERS]
+WHITENING_CASES: list[str] = list(ROUTES)
