@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from ksos.integrals import closed_form
 from ksos.kernels import Kernel
 from ksos.measures import Box, Discrete, Measure, Normal
 
-__all__ = ["brute_objective", "conic_optimum", "quadrature_rule", "tolerance"]
+__all__ = ["brute_objective", "conic_optimum", "marginal_cdf", "quadrature_rule", "tolerance"]
 
 
 def tolerance(dtype: Any = np.float64) -> float:
@@ -17,10 +18,13 @@ def tolerance(dtype: Any = np.float64) -> float:
     return {np.float64: 1e-9, np.float32: 1e-4}[dtype]
 
 
-def quadrature_rule(kernel: Kernel, measure: Measure, centres: np.ndarray, per_panel: int = 20) -> tuple[np.ndarray, np.ndarray]:
+def quadrature_rule(
+    kernel: Kernel, measure: Measure, centres: np.ndarray, per_panel: int = 20, reach: float = 9.0
+) -> tuple[np.ndarray, np.ndarray]:
     """Nodes (N, d) and weights that integrate products of kernels centred at ``centres`` against ``measure``, d ≤ 2.
 
-    Panels end at every coordinate of a centre, where kernels may have kinks.
+    Panels end at every coordinate of a centre where the kernel has a kink there, and the rule ends ``reach`` bandwidths beyond the last centre
+    (five times as far for kernels that are not smooth).
     """
     d = centres.shape[1]
     if isinstance(measure, Discrete):
@@ -29,13 +33,15 @@ def quadrature_rule(kernel: Kernel, measure: Measure, centres: np.ndarray, per_p
     axes = []
     for k in range(d):
         sigma = kernel.sigma_vector(d)[k]
-        reach = (9.0 if kernel.smooth else 45.0) * sigma
-        low, high = centres[:, k].min() - reach, centres[:, k].max() + reach
+        margin = (reach if kernel.smooth else 5.0 * reach) * sigma
+        low, high = centres[:, k].min() - margin, centres[:, k].max() + margin
         if isinstance(measure, Box):
             low, high = max(low, measure.low[k]), min(high, measure.high[k])
-        x = np.unique(np.r_[low, high, centres[:, k]])
+        x = np.unique(np.r_[low, high, [] if kernel.smooth else centres[:, k]])
         x = x[(x >= low) & (x <= high)]
-        edges = np.unique(np.concatenate([np.linspace(a, b, 1 + int(np.ceil((b - a) / (2.0 * sigma)))) for a, b in zip(x, x[1:], strict=False)]))
+        edges = np.unique(
+            np.concatenate([np.linspace(a, b, 1 + int(np.ceil((b - a) / (2.0 * sigma)))) for a, b in zip(x, x[1:], strict=False)])
+        )
         half = 0.5 * np.diff(edges)[:, None]
         t = (edges[:-1, None] + half + half * nodes).ravel()
         w = (half * weights).ravel()
@@ -77,3 +83,31 @@ def conic_optimum(A: np.ndarray, z: np.ndarray, D: np.ndarray, *, squared: bool 
     problem = cp.Problem(cp.Minimize(distance + cp.sum(cp.multiply(D, C))), [cp.trace(C) == 1])
     problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11)
     return float(problem.value)
+
+
+def marginal_cdf(p: Any, k: int, thresholds: np.ndarray) -> np.ndarray:
+    """P(x_k ≤ t) of a density with a separable kernel: its marginal density kᵀ(B ∘ W_rest)k, integrated by quadrature up to each t."""
+    d = p.n_features
+    rest = [j for j in range(d) if j != k]
+    weights = p.unit_factor @ p.unit_factor.T
+    if rest:
+        x = p.support_points[:, rest]
+        weights = weights * np.exp(closed_form(p.kernel.restrict(rest), p.measure.restrict(rest), d - 1).log_gram(x, x))
+    kernel, measure, centres = p.kernel.restrict([k]), p.measure.restrict([k]), p.support_points[:, [k]]
+    total = 0.0
+    masses = []
+    inner = np.sort(thresholds)
+    for low, high in zip(np.r_[-np.inf, inner], np.r_[inner, np.inf], strict=True):
+        if isinstance(measure, Box):
+            low, high = max(low, measure.low[0]), min(high, measure.high[0])
+        reach = (9.0 if kernel.smooth else 45.0) * float(kernel.sigma_vector(1)[0])
+        low, high = max(low, centres.min() - reach), min(high, centres.max() + reach)
+        if low < high:
+            nodes, w = quadrature_rule(kernel, Box([low], [high]), centres, per_panel=16)
+            if isinstance(measure, Normal):
+                mean, scale = (v[0] for v in measure.vectors(1))
+                w = w * np.exp(-0.5 * ((nodes[:, 0] - mean) / scale) ** 2)
+            values = kernel(nodes, centres)
+            total += float(w @ np.einsum("ni,ij,nj->n", values, weights, values))
+        masses.append(total)
+    return np.array(masses[:-1]) / total

@@ -118,7 +118,9 @@ def test_the_cholesky_route_keeps_every_direction_and_renormalises() -> None:
     C = random_parameter(40)
     B = space.T @ C @ space.T.T
     p = space.density(factor(C))
-    np.testing.assert_allclose(p.unit_factor @ p.unit_factor.T, B / (1.0 - space.jitter * np.trace(B)), rtol=1e-4, atol=1e-4 * np.abs(B).max())
+    np.testing.assert_allclose(
+        p.unit_factor @ p.unit_factor.T, B / (1.0 - space.jitter * np.trace(B)), rtol=1e-4, atol=1e-4 * np.abs(B).max()
+    )
 
 
 def test_landmarks_and_embedding_bandwidth_are_used() -> None:
@@ -156,5 +158,5 @@ def test_predicts_its_memory(monkeypatch: pytest.MonkeyPatch, available: float, 
     monkeypatch.setattr(_memory, "available_memory", lambda: available)
     with pytest.raises(MemoryError, match=rf"{what} needs .* GB, but only .* GB are available; use fewer"):
         _ = ksos.SoSSpace(Gaussian(0.1), points(30, 2)).map
-    with pytest.raises(MemoryError, match="needs .* GB"):
+    with pytest.raises(MemoryError, match=r"needs .* GB"):
         _ = ksos.SoSSpace(Laplace(0.1, product=True), points(30, 2)).map

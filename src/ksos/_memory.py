@@ -41,12 +41,15 @@ def _machine_memory() -> float:
 
 
 def _group_memory() -> float | None:
-    for limit, used in (
-        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    """Limit minus use of the control group; pages that only cache files count as free, since the kernel drops them on demand."""
+    for folder, limit, used, cache in (
+        (Path("/sys/fs/cgroup"), "memory.max", "memory.current", "inactive_file "),
+        (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "),
     ):
         try:
-            return max(float(Path(limit).read_text()) - float(Path(used).read_text()), 0.0)
-        except (OSError, ValueError):  # no such file, or the word "max"
+            free = float((folder / limit).read_text()) - float((folder / used).read_text())
+            lines = (folder / "memory.stat").read_text().splitlines()
+            return max(free + sum(float(line.split()[1]) for line in lines if line.startswith(cache)), 0.0)
+        except (OSError, ValueError, IndexError):  # no such file, or the word "max"
             continue
     return None

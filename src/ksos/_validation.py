@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.utils import check_array
 
 __all__ = [
     "as_bandwidth",
+    "as_callback",
     "as_choice",
     "as_count",
     "as_masses",
@@ -27,7 +29,8 @@ _LARGEST_BANDWIDTH = 1.3e154  # above, σ² overflows
 
 def as_points(X: Any, name: str = "X", *, n_features: int | None = None, allow_empty: bool = False) -> np.ndarray:
     """``X`` as a finite float64 matrix of shape (n, d), in scikit-learn's words when it is not one."""
-    X = check_array(X, dtype=np.float64, order="C", input_name=name, ensure_min_samples=0 if allow_empty else 1)
+    with _naming(name):
+        X = check_array(X, dtype=np.float64, order="C", input_name=name, ensure_min_samples=0 if allow_empty else 1)
     if n_features is not None and X.shape[1] != n_features:
         raise ValueError(f"{name} has {X.shape[1]} features, but {n_features} were expected")
     return X
@@ -54,25 +57,32 @@ def as_masses(weights: Any, n: int, name: str = "sample_weight") -> np.ndarray:
 
 def as_vector(values: Any, name: str, *, length: int | None = None) -> np.ndarray:
     """``values`` as a finite float64 vector."""
-    values = np.asarray(values)
+    with _naming(name):
+        values = np.asarray(values)
     if values.ndim == 0:
         values = np.full(length or 1, values)
     if values.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional; got shape {values.shape}")
     if length is not None and values.shape[0] != length:
         raise ValueError(f"{name} must have length {length}; got {values.shape[0]}")
-    column = check_array(values.reshape(-1, 1), dtype=np.float64, input_name=name, ensure_min_samples=0)
+    with _naming(name):
+        column = check_array(values.reshape(-1, 1), dtype=np.float64, input_name=name, ensure_min_samples=0)
     return np.array(column[:, 0])
 
 
-def as_bandwidth(sigma: Any, name: str = "bandwidth") -> np.ndarray:
+def as_bandwidth(sigma: Any, name: str = "bandwidth", *, n_features: int | None = None) -> np.ndarray:
     """A positive bandwidth whose square is a normal number: 0-dimensional, or one entry per feature."""
     try:
-        out = np.array(sigma, dtype=np.float64)
+        given = np.asarray(sigma)
+        if given.dtype.kind in "bc":  # neither True nor a complex number is a bandwidth, though both convert
+            raise TypeError
+        out = given.astype(np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"{name} must be a positive number or one per feature; got {sigma!r}") from None
     if out.ndim > 1 or out.size == 0:
         raise ValueError(f"{name} must be a positive number or one per feature; got shape {out.shape}")
+    if n_features is not None and out.shape not in ((), (n_features,)):
+        raise ValueError(f"{name} gives {out.shape[0]} bandwidths but the points have {n_features} features; give one, or one for each")
     if not np.all(np.isfinite(out)) or np.any(out <= 0.0):
         raise ValueError(f"{name} must be positive and finite; got {sigma!r}")
     if np.any(out < _SMALLEST_BANDWIDTH) or np.any(out > _LARGEST_BANDWIDTH):
@@ -108,12 +118,31 @@ def as_count(value: Any, name: str, *, minimum: int = 1) -> int:
     return int(value)
 
 
+def as_callback(value: Any, name: str = "callback") -> Any:
+    """None, or something that can be called."""
+    if value is not None and not callable(value):
+        raise TypeError(f"{name} must be None or a function of one argument, the progress so far; got {value!r}")
+    return value
+
+
 def as_choice(value: Any, name: str, choices: Collection[str], *, otherwise: str = "") -> str:
     """One of the words ``choices``; ``otherwise`` says what else is accepted."""
     if not isinstance(value, str) or value not in choices:
         listed = ", ".join(repr(choice) for choice in choices)
         raise ValueError(f"{name} must be one of {listed}{otherwise}; got {value!r}")
     return value
+
+
+@contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Say which argument an error is about, where its words do not."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if name in str(error):
+            raise
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{name}: {error}") from None
 
 
 def _as_number(value: Any, name: str) -> float:

@@ -101,7 +101,7 @@ def mmd(a: Target, b: Target, kernel: Kernel | None = None, landmarks: Any = Non
     ----------
     a, b : array (n, d), MeanEmbedding or SoSDensity
     kernel : Kernel, optional
-        Default: the kernel of whichever of ``a`` and ``b`` has one.
+        Default: that of an embedding among ``a`` and ``b``, else that of a density.
     landmarks : array (ℓ, d), optional
         Project on these first: cheap, and a lower bound of the exact value. Without them the value is exact: for a density this sums the
         order-4 integrals of the note's lemma, O(m⁴) operations, streamed.
@@ -115,7 +115,8 @@ def mmd(a: Target, b: Target, kernel: Kernel | None = None, landmarks: Any = Non
     >>> round(mmd(np.array([[0.0]]), np.array([[1.0]]), Gaussian(1.0)), 6)  # √(2 − 2/e)
     1.124386
     """
-    kernel = kernel if kernel is not None else next((t.kernel for t in (a, b) if isinstance(t, (MeanEmbedding, SoSDensity))), None)
+    if kernel is None:  # an embedding knows its RKHS; a density only suggests its own kernel
+        kernel = next((t.kernel for kind in (MeanEmbedding, SoSDensity) for t in (a, b) if isinstance(t, kind)), None)
     if not isinstance(kernel, Kernel):
         raise ValueError(f"mmd between samples needs a kernel object, such as ksos.kernels.Gaussian(1.0); got {kernel!r}")
     a, b = as_target(a, kernel, "a"), as_target(b, kernel, "b")
@@ -127,9 +128,7 @@ def mmd(a: Target, b: Target, kernel: Kernel | None = None, landmarks: Any = Non
     if isinstance(a, MeanEmbedding) and isinstance(b, MeanEmbedding):
         a, b = MeanEmbedding(np.concatenate([a.points, b.points]), np.concatenate([a.weights, -b.weights]), kernel=kernel), None
         return math.sqrt(max(exact_inner(a, a, kernel, max_operations), 0.0))
-    square = sum(
-        factor * exact_inner(left, right, kernel, max_operations) for factor, left, right in ((1, a, a), (1, b, b), (-2, a, b))
-    )
+    square = sum(factor * exact_inner(left, right, kernel, max_operations) for factor, left, right in ((1, a, a), (1, b, b), (-2, a, b)))
     return math.sqrt(max(square, 0.0))
 
 
@@ -139,7 +138,7 @@ def as_target(target: Target, kernel: Kernel, name: str = "target") -> MeanEmbed
         return target
     if isinstance(target, MeanEmbedding):
         if target.kernel != kernel:
-            return MeanEmbedding(target.points, target.weights, kernel=kernel)
+            raise ValueError(f"{name} is an embedding in the RKHS of {target.kernel!r}, but distances are measured in that of {kernel!r}")
         return target
     return MeanEmbedding(as_points(target, name), kernel=kernel)
 
@@ -155,9 +154,7 @@ def evaluate(target: MeanEmbedding | SoSDensity, kernel: Kernel, Z: np.ndarray) 
     return apply_triple(integrals, target.support_points, F @ F.T, target.log_unit, Z, kernel)
 
 
-def exact_inner(
-    a: MeanEmbedding | SoSDensity, b: MeanEmbedding | SoSDensity, kernel: Kernel, max_operations: float = 1e13
-) -> float:
+def exact_inner(a: MeanEmbedding | SoSDensity, b: MeanEmbedding | SoSDensity, kernel: Kernel, max_operations: float = 1e13) -> float:
     """⟨w_a, w_b⟩ in the RKHS of ``kernel``."""
     a, b = (_with_atoms(t, kernel) for t in (a, b))
     if isinstance(a, MeanEmbedding):

@@ -78,7 +78,9 @@ def embedding_map(
     if not integrals.pairwise:
         return CompressedMap(_streamed_tensor(integrals, X, Z, embedding_kernel, T, S, log_unit))
     require_memory(
-        FLOAT_BYTES * (4 * m * m + 3 * m * ell), f"the pair matrices of {m} support points and {ell} landmarks", "use fewer of them (n_support)"
+        FLOAT_BYTES * (4 * m * m + 3 * m * ell),
+        f"the pair matrices of {m} support points and {ell} landmarks",
+        "use fewer of them (n_support)",
     )
     pairs = PairFactors(integrals, X, Z, embedding_kernel, log_unit)
     if q * r * r <= m * (m + ell) or (q * r * r < ell * m * m and q * r * r <= _SMALL_TENSOR):

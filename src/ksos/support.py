@@ -28,9 +28,11 @@ def _random(points: np.ndarray, weights: np.ndarray, m: int, integrals: Integral
 def _kmeans(points: np.ndarray, weights: np.ndarray, m: int, integrals: Integrals, tol: float, rng: np.random.Generator) -> np.ndarray:
     from sklearn.cluster import kmeans_plusplus  # heavy to import, and needed only here
 
-    sigma = integrals.kernel.sigma_vector(points.shape[1])
+    middle = np.quantile(points, 0.5, axis=0, method="lower")
+    scaled = (points - middle) / integrals.kernel.sigma_vector(points.shape[1])
+    scaled /= max(np.abs(scaled).max(), 1e-300)  # a tiny bandwidth must not make squared distances overflow
     seed = np.random.RandomState(int(rng.integers(2**31)))
-    _, chosen = kmeans_plusplus((points - points[0]) / sigma, m, sample_weight=weights, random_state=seed)
+    _, chosen = kmeans_plusplus(scaled, m, sample_weight=weights, random_state=seed)
     return np.unique(chosen)
 
 
@@ -45,7 +47,8 @@ def pivoted_cholesky(points: np.ndarray, m: int, integrals: Integrals, tol: floa
     times the largest W_ii: what is left out then lies below the truncation of the space.
     """
     n = points.shape[0]
-    require_memory(n * m * FLOAT_BYTES, f"pivoted Cholesky of {n} points with {m} pivots", 'use support="random" or "kmeans", or fewer n_support')
+    remedy = 'use support="random" or "kmeans", or fewer n_support'
+    require_memory(n * m * FLOAT_BYTES, f"pivoted Cholesky of {n} points with {m} pivots", remedy)
     log_diagonal = integrals.log_diagonal(points)
     log_unit = float(log_diagonal.max())
     residual = np.exp(log_diagonal - log_unit)

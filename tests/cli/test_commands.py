@@ -278,11 +278,15 @@ def test_reproduce_refuses_other_names_and_files(ksos: Command, drawing: list[An
     assert drawing == []
 
 
-def test_reproduce_without_what_it_draws_with(ksos: Command, drawing: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(*_: object) -> None:
-        raise ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib")
+def test_reproduce_reports_on_a_terminal(ksos: Command, drawing: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ksos.cli.console.Console.watched", True)
+    assert ksos("reproduce").err == "ksos reproduce: drawing\n"
 
-    monkeypatch.setattr(sys.modules["ksos.reproduce"], "run", run)
-    done = ksos("reproduce")
+
+def test_reproduce_without_matplotlib(ksos: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    done = ksos("reproduce", "--output", tmp_path / "figures")
     assert done.code == 1
-    assert done.err == "ksos reproduce: error: matplotlib is needed to draw figures, but is not installed; run: pip install 'ksos[plot]'\n"
+    (line,) = done.err.splitlines()
+    assert "matplotlib" in line and "pip install 'ksos[plot]'" in line
+    assert list(tmp_path.iterdir()) == []

@@ -123,6 +123,7 @@ def test_a_comma_is_no_delimiter_once_another_is_given() -> None:
         ("x,y\n1,2\n\n3\n", "row 3, column 1", "the line is empty, but data follow it"),
         ("x,y\n1,2\n3\n", "row 3, column 2 ('y')", "the row has 1 cell"),
         ("\n1,2\n", "row 1, column 1", "the line is empty"),
+        ("1,2\n\n\n3,4\n", "row 2, column 1", "the line is empty"),
         ("1,2\n3,abc\n", "row 2, column 2", "'abc' is not a number"),
         ("x,height\n1,2\n3,abc\n", "row 3, column 2 ('height')", "'abc' is not a number"),
         ("1,abc\n3,4\n", "row 1, column 2", "pass --header if row 1 holds names"),
@@ -281,6 +282,8 @@ def test_npy_that_is_no_table(tmp_path: Path, array: np.ndarray, what: str) -> N
 def test_npy_with_a_fault_in_a_column_that_is_not_chosen(tmp_path: Path) -> None:
     path = save(tmp_path / "x.npy", np.array([[1.0, np.nan], [3.0, 4.0]]))
     np.testing.assert_array_equal(read_table(path, TableOptions(columns=["1"])).points, [[1.0], [3.0]])
+    with pytest.raises(InputError, match="row 1, column 2: nan is not finite"):
+        read_table(path, TableOptions(columns=["2"]))
 
 
 def test_npy_with_objects_is_not_unpickled(tmp_path: Path) -> None:
@@ -295,13 +298,15 @@ def test_npy_with_objects_is_not_unpickled(tmp_path: Path) -> None:
 
 def test_npy_with_a_forged_shape_allocates_nothing(tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
-    np.save(path, np.zeros((10, 10)))
-    path.write_bytes(path.read_bytes().replace(b"(10, 10), }", b"(10000000000, 10), }").replace(b"          \n", b"\n", 1))
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": (10_000_000, 10)})
+        file.write(bytes(800))
     tracemalloc.start()
     with pytest.raises(InputError, match="not a readable NPY file"):
         read_table(str(path))
-    assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
+    assert peak < 1 << 20
 
 
 @given(st.integers(0, 127), st.integers(0, 255), st.integers(0, 200))

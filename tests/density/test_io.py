@@ -169,8 +169,8 @@ LARGE: dict[str, tuple[int, int, int, int]] = {  # m, d, k, nodes
     "many squares": (1200, 2, 1200, 0),
     "many more squares than points": (20, 2, 100_000, 0),
     "many features": (400, 5000, 2, 0),
-    "many points": (6000, 40, 1, 0),
-    "many nodes": (30, 2, 3, 400_000),
+    "many points": (4000, 40, 1, 0),
+    "many nodes": (30, 2, 3, 200_000),
 }
 
 

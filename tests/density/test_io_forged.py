@@ -21,7 +21,7 @@ from ksos.density import SoSDensity
 from ksos.density.io import load, save
 from ksos.exceptions import ModelFormatError
 from ksos.kernels import Gaussian, Kernel, Laplace
-from ksos.measures import Box, Discrete, Measure
+from ksos.measures import Box, Discrete, Measure, Normal
 
 MAGIC = b"\x89KSOS\r\n\x1a"
 
@@ -177,7 +177,7 @@ FORGED_SHAPES: list[Any] = [
 @pytest.mark.parametrize("index", range(3), ids=["log_unit", "support_points", "unit_factor"])
 def test_forged_shapes(index: int, shape: Any, tmp_path: Path, content: bytes) -> None:
     header, data = take_apart(content)
-    if header["arrays"][index]["shape"] != shape:
+    if repr(header["arrays"][index]["shape"]) != repr(shape):
         header["arrays"][index]["shape"] = shape
         refuse(tmp_path, forge(header, data))
 
@@ -226,6 +226,18 @@ def test_forged_headers(name: str, tmp_path: Path, content: bytes) -> None:
     refuse(tmp_path, forge(FORGED_HEADERS[name](header), data))
 
 
+def test_messages_say_what_came(tmp_path: Path, content: bytes) -> None:
+    for forged, match in (
+        ({"kernel": {"name": "laplace", "parameters": {"product": [True]}}}, r"kernel must be flags, whole numbers and words; got \{'pr"),
+        ({"kernel": {"name": "sobolev", "parameters": {}}}, "kernel is 'sobolev', where one of gaussian, laplace, matern"),
+        ({"measure": {"name": "counting", "parameters": {}}}, "measure is 'counting', where one of lebesgue, box, normal, discrete"),
+        ({"arrays": [{"name": "log_unit", "shape": [1] * 9}]}, r"array 'log_unit' cannot have shape \[1, 1, 1"),
+        ({"arrays": []}, "arrays lack log_unit, support_points, unit_factor|bytes, where its header announces"),
+    ):
+        header, data = take_apart(content)
+        refuse(tmp_path, forge(header | forged, data), match)
+
+
 def test_newer_version_names_the_remedy(tmp_path: Path, content: bytes) -> None:
     header, data = take_apart(content)
     newer = {"format_version": 7, "library_version": "9.1", "anything": "else"}
@@ -257,8 +269,9 @@ def test_forged_texts(name: str, tmp_path: Path, content: bytes) -> None:
 @pytest.mark.parametrize("number", [b"1.0", b"1e999", b"NaN", b"Infinity", b"-Infinity"])
 def test_header_with_real_numbers(number: bytes, tmp_path: Path, content: bytes) -> None:
     header, data = take_apart(content)
-    for place in (b'"format_version": 1', b'"product": true', b'"shape": [2, 1'):
-        text = json.dumps(header).encode()
+    header["library_version"] = "1"
+    text = json.dumps(header).encode()
+    for place in (b'"format_version": 1', b'"product": true', b'"shape": [2, 1', b'"library_version": "1"'):
         assert place in text
         refuse(tmp_path, forge(None, data, raw=text.replace(place, place.rpartition(b" ")[0] + b" " + number)))
 
@@ -348,6 +361,25 @@ def test_forged_nodes(change: dict[str, Any], tmp_path: Path) -> None:
     content = (tmp_path / "nodes.ksos").read_bytes()
     arrays: dict[str, Any] = arrays_of(content) | {f"measure.{name}": value for name, value in change.items()}
     refuse(tmp_path, forge_arrays(take_apart(content)[0], arrays))
+
+
+def test_defaults_are_not_filled_in(tmp_path: Path) -> None:
+    save(make(Gaussian(1.0), Normal(0.0, 1.0)), tmp_path / "model.ksos")
+    content = (tmp_path / "model.ksos").read_bytes()
+    for name in ("kernel.sigma", "measure.mean", "measure.scale"):
+        arrays = arrays_of(content)
+        del arrays[name]
+        refuse(tmp_path, forge_arrays(take_apart(content)[0], arrays), "parameters of its (kernel|measure) are not those of a")
+
+
+@pytest.mark.parametrize("sigma", [1, True, "1.0", None, HUGE], ids=lambda sigma: repr(sigma)[:9])
+def test_real_parameters_belong_in_the_arrays(sigma: Any, tmp_path: Path) -> None:
+    save(make(Gaussian(1.0)), tmp_path / "model.ksos")
+    header, _ = take_apart((tmp_path / "model.ksos").read_bytes())
+    header["kernel"]["parameters"]["sigma"] = sigma
+    arrays = arrays_of((tmp_path / "model.ksos").read_bytes())
+    del arrays["kernel.sigma"]
+    refuse(tmp_path, forge_arrays(header, arrays))
 
 
 def test_kernel_without_closed_form(tmp_path: Path) -> None:

@@ -110,9 +110,7 @@ def test_data_far_from_the_origin_keep_their_digits(pair: PairCase) -> None:
     here, there = (closed_form(pair.kernel, m, pair.d, pair.kernel) for m in (measure, moved))
     np.testing.assert_allclose(there.log_gram(X + shift, X + shift), here.log_gram(X, X), rtol=0, atol=1e-12)
     Z = X[:2]
-    np.testing.assert_allclose(
-        there.log_triple(X + shift, Z + shift, pair.kernel), here.log_triple(X, Z, pair.kernel), rtol=0, atol=1e-11
-    )
+    np.testing.assert_allclose(there.log_triple(X + shift, Z + shift, pair.kernel), here.log_triple(X, Z, pair.kernel), rtol=0, atol=1e-11)
 
 
 def _scaled(measure: Measure, scale: float) -> Measure:
@@ -138,10 +136,12 @@ def _snapped(measure: Measure, shift: float) -> Measure:
     return measure
 
 
-# --- mpmath, 30 digits -------------------------------------------------------------------------------------------------------------------
+# --- mpmath, 30 digits ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-40.0, -39.0), (3.0, 3.0001), (-2.0, 5.0), (1e3, 1e3 + 1), (2.0, np.inf), (-np.inf, -7.0)])
+@pytest.mark.parametrize(
+    ("low", "high"), [(0.0, 1.0), (-40.0, -39.0), (3.0, 3.0001), (-2.0, 5.0), (1e3, 1e3 + 1), (2.0, np.inf), (-np.inf, -7.0)]
+)
 @pytest.mark.parametrize("centres", [(5.0, 5.0, 5.0), (0.3, -1.2, 2.0)])
 def test_gaussian_on_a_box_to_thirty_digits(low: float, high: float, centres: tuple[float, float, float]) -> None:
     eta, sigma = 0.9, 1.3
@@ -195,7 +195,7 @@ def test_gauss_mass_and_truncated_moments_to_thirty_digits(low: float, width: fl
     assert got[1] == pytest.approx(expected[2], abs=1e-9, rel=1e-9)
 
 
-# --- what is missing says so ---------------------------------------------------------------------------------------------------------------
+# --- what is missing says so ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

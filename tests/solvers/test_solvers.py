@@ -34,7 +34,7 @@ def random_symmetric(r: int, seed: int) -> np.ndarray:
     return M + M.T
 
 
-# --- the spectraplex (Algorithm 1) ---------------------------------------------------------------------------------------------------------
+# --- the spectraplex (Algorithm 1) ----------------------------------------------------------------
 
 
 @given(st.lists(st.floats(-50, 50), min_size=1, max_size=12))
@@ -60,7 +60,7 @@ def test_projection_on_the_spectraplex_is_the_nearest_point(r: int, seed: int) -
     np.testing.assert_allclose(G @ G.T, C, atol=1e-12)
 
 
-# --- objectives ------------------------------------------------------------------------------------------------------------------------------
+# --- objectives -----------------------------------------------------------------------------------
 
 
 @every_functional
@@ -114,7 +114,7 @@ def test_functionals_refuse_factors_that_are_not_convex(factor_: object) -> None
         Trace() + 1
 
 
-# --- solutions -------------------------------------------------------------------------------------------------------------------------------
+# --- solutions ------------------------------------------------------------------------------------
 
 
 @every_solver

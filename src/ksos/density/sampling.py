@@ -69,7 +69,7 @@ def _hadamard_factor(L: np.ndarray, R: np.ndarray) -> np.ndarray:
     for a in range(L.shape[1]):
         triangle = np.concatenate([triangle, (L[:, [a]] * R).T])
         if triangle.shape[0] > 4 * m:
-            triangle = np.linalg.qr(triangle, mode="r")
+            triangle = np.asarray(np.linalg.qr(triangle, mode="r"))
     _, s, vt = np.linalg.svd(triangle, full_matrices=False)
     keep = s > _DROP * s[0]
     return np.asarray((s[keep, None] * vt[keep]).T / s[0])

@@ -18,6 +18,7 @@ from ksos.measures import Lebesgue, Measure
 __all__ = ["SoSDensity"]
 
 _BLOCK_ELEMENTS = 1 << 18
+_MASS_BLOCK = 1 << 9
 _UNDERFLOW = 1e-250  # below it, kernel values have begun to underflow and the logarithm is recomputed with the row's peak taken out
 _MASS_TOLERANCE = 1e-6
 
@@ -50,6 +51,12 @@ class SoSDensity:
     SoSDensity(d=1, m=1, rank=1, kernel=Gaussian(sigma=2.0), measure=Lebesgue())
     """
 
+    kernel: Kernel
+    measure: Measure
+    support_points: np.ndarray
+    unit_factor: np.ndarray
+    log_unit: float
+
     def __init__(
         self, kernel: Kernel, support_points: Any, factor: Any, measure: Measure | None = None, *, normalize: bool = False
     ) -> None:
@@ -73,7 +80,8 @@ class SoSDensity:
 
     def _set(self, kernel: Kernel, points: np.ndarray, unit_factor: np.ndarray, log_unit: float, measure: Measure) -> None:
         self.kernel, self.measure = kernel, measure
-        self.support_points, self.unit_factor, self.log_unit = points, unit_factor, log_unit
+        # one memory layout: matrix products round differently in another, and a loaded density must give the same bits
+        self.support_points, self.unit_factor, self.log_unit = np.ascontiguousarray(points), np.ascontiguousarray(unit_factor), log_unit
 
     @classmethod
     def from_units(cls, kernel: Kernel, support_points: np.ndarray, unit_factor: np.ndarray, log_unit: float, measure: Measure) -> Self:
@@ -103,11 +111,14 @@ class SoSDensity:
         return closed_form(self.kernel, self.measure, self.n_features)
 
     def mass(self) -> float:
-        """∫ p dρ = tr(BW), streamed over rows of W."""
-        integrals, total = self.integrals, 0.0
-        for rows in row_blocks(self.support_points.shape[0], self.support_points.shape[0], _BLOCK_ELEMENTS):
-            W = np.exp(integrals.log_gram(self.support_points[rows], self.support_points) - self.log_unit)
-            total += float(np.sum(self.unit_factor[rows] * (W @ self.unit_factor)))
+        """∫ p dρ = tr(BW), streamed over square blocks of W: the memory it takes depends on neither m, d nor the rank."""
+        X, F, integrals, total = self.support_points, self.unit_factor, self.integrals, 0.0
+        blocks = list(row_blocks(X.shape[0], max(_MASS_BLOCK, *X.shape[1:], *F.shape[1:]), _BLOCK_ELEMENTS))
+        for i, rows in enumerate(blocks):
+            for columns in blocks[: i + 1]:
+                W = np.exp(integrals.log_gram(X[rows], X[columns]) - self.log_unit)
+                part = float(np.sum(F[rows] * (W @ F[columns])))
+                total += part if columns == rows else 2.0 * part
         return total
 
     def logpdf(self, X: Any) -> np.ndarray:
@@ -135,7 +146,7 @@ class SoSDensity:
     def _squares(self, X: np.ndarray) -> np.ndarray:
         """‖F̃ᵀ k(x)‖² in natural units, in blocks of rows."""
         out = np.empty(X.shape[0])
-        for rows in row_blocks(X.shape[0], self.support_points.shape[0], _BLOCK_ELEMENTS):
+        for rows in row_blocks(X.shape[0], max(self.unit_factor.shape), _BLOCK_ELEMENTS):
             values = self.kernel(X[rows], self.support_points) @ self.unit_factor
             out[rows] = np.einsum("ij,ij->i", values, values)
         return out
@@ -144,7 +155,7 @@ class SoSDensity:
         """log ‖F̃ᵀ k(x)‖² with the largest kernel value of each row taken out before it can underflow."""
         out = np.empty(X.shape[0])
         with np.errstate(divide="ignore"):
-            for rows in row_blocks(X.shape[0], self.support_points.shape[0], _BLOCK_ELEMENTS):
+            for rows in row_blocks(X.shape[0], max(self.unit_factor.shape), _BLOCK_ELEMENTS):
                 log_k = self.kernel.log(X[rows], self.support_points)
                 peak = log_k.max(axis=1)
                 shift = np.where(np.isfinite(peak), peak, 0.0)

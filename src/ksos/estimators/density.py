@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ksos._validation import as_bandwidth, as_choice, as_count, as_masses, as_nonnegative, as_points
+from ksos._validation import as_bandwidth, as_callback, as_choice, as_count, as_masses, as_nonnegative, as_points
 from ksos.bandwidth import RULES, bandwidth_rule
 from ksos.embedding import MeanEmbedding
 from ksos.exceptions import BandwidthWarning
@@ -147,11 +147,10 @@ class KernelSoSDensity(DensityMixin, BaseEstimator):
         measure = Lebesgue() if self.measure is None else self.measure
         support = self._support(points, weights, kernel, measure, rng)
         space = SoSSpace(kernel, support, measure, embedding_kernel, self._landmarks(points, rng))
-        _warn_if_degenerate(kernel, space)
-        self.bandwidth_, self.embedding_bandwidth_ = kernel.sigma, embedding_kernel.sigma
-        self.support_points_, self.landmarks_ = space.support_points, space.landmarks
+        _warn_if_degenerate(kernel, space, points)
+        functional, regularization = self._functional(MeanEmbedding(points, weights, kernel=embedding_kernel), space)
         self.solution_ = minimize(
-            self._functional(MeanEmbedding(points, weights, kernel=embedding_kernel), space),
+            functional,
             space,
             solver=self.solver,
             tol=self.tol,
@@ -160,6 +159,8 @@ class KernelSoSDensity(DensityMixin, BaseEstimator):
             callback=self.callback,
             verbose=self.verbose,
         )
+        self.bandwidth_, self.embedding_bandwidth_, self.regularization_ = kernel.sigma, embedding_kernel.sigma, regularization
+        self.support_points_, self.landmarks_ = space.support_points, space.landmarks
         self.distribution_ = self.solution_.distribution
         self.n_iter_ = self.solution_.n_iter
         if self.solution_.status == "interrupted":
@@ -186,10 +187,10 @@ class KernelSoSDensity(DensityMixin, BaseEstimator):
         """Everything that can be refused before the data are looked at."""
         if not isinstance(self.kernel, Kernel):
             as_choice(self.kernel, "kernel", KERNELS, otherwise=" or a kernel object")
-            if isinstance(self.bandwidth, str):
-                as_choice(self.bandwidth, "bandwidth", RULES, otherwise=", a positive number or one per feature")
-            else:
-                as_bandwidth(self.bandwidth)
+        if isinstance(self.bandwidth, str):
+            as_choice(self.bandwidth, "bandwidth", RULES, otherwise=", a positive number or one per feature")
+        else:
+            as_bandwidth(self.bandwidth)
         if self.embedding_bandwidth is not None:
             as_bandwidth(self.embedding_bandwidth, "embedding_bandwidth")
         if not (isinstance(self.regularization, str) and self.regularization == "auto"):
@@ -199,29 +200,37 @@ class KernelSoSDensity(DensityMixin, BaseEstimator):
             as_count(self.n_support, "n_support")
         if isinstance(self.support, str):
             as_choice(self.support, "support", SELECTIONS, otherwise=" or an array of support points")
+        else:
+            as_points(self.support, "support")
         if isinstance(self.landmarks, (int, np.integer)):
             as_count(self.landmarks, "landmarks")
+        elif self.landmarks is not None:
+            as_points(self.landmarks, "landmarks")
         if self.measure is not None and not isinstance(self.measure, Measure):
             raise TypeError(f"measure must be a measure such as ksos.measures.Box(low, high), or None; got {self.measure!r}")
         if not isinstance(self.objective, Functional):
             as_choice(self.objective, "objective", OBJECTIVES, otherwise=" or a functional")
         check_options(self.solver, self.tol, self.max_iter, self.time_limit)
+        as_callback(self.callback)
+        if not isinstance(self.verbose, bool):
+            as_count(self.verbose, "verbose", minimum=0)
 
     def _kernels(self, points: np.ndarray, weights: np.ndarray, rng: np.random.Generator) -> tuple[Kernel, Kernel]:
         """The model kernel and the embedding kernel."""
+        d = points.shape[1]
         if isinstance(self.kernel, Kernel):
             kernel = self.kernel
         else:
             rule = isinstance(self.bandwidth, str)
-            sigma = bandwidth_rule(self.bandwidth, points, weights, rng) if rule else as_bandwidth(self.bandwidth)
+            sigma = bandwidth_rule(self.bandwidth, points, weights, rng) if rule else as_bandwidth(self.bandwidth, n_features=d)
             options = {} if self.kernel == "gaussian" else {"product": True}
             kernel = KERNELS[self.kernel](sigma=sigma, **options)
-        kernel.sigma_vector(points.shape[1])
-        return kernel, kernel if self.embedding_bandwidth is None else kernel.with_sigma(self.embedding_bandwidth)
+        kernel.sigma_vector(d)
+        if self.embedding_bandwidth is None:
+            return kernel, kernel
+        return kernel, kernel.with_sigma(as_bandwidth(self.embedding_bandwidth, "embedding_bandwidth", n_features=d))
 
-    def _support(
-        self, points: np.ndarray, weights: np.ndarray, kernel: Kernel, measure: Measure, rng: np.random.Generator
-    ) -> np.ndarray:
+    def _support(self, points: np.ndarray, weights: np.ndarray, kernel: Kernel, measure: Measure, rng: np.random.Generator) -> np.ndarray:
         if not isinstance(self.support, str):
             return as_points(self.support, "support", n_features=points.shape[1])
         m = MOST_SUPPORT_POINTS if self.n_support is None else self.n_support
@@ -235,17 +244,16 @@ class KernelSoSDensity(DensityMixin, BaseEstimator):
             return points[np.sort(rng.choice(points.shape[0], min(int(self.landmarks), points.shape[0]), replace=False))]
         return as_points(self.landmarks, "landmarks", n_features=points.shape[1])
 
-    def _functional(self, data: MeanEmbedding, space: SoSSpace) -> Functional:
-        """The objective plus the penalty; sets ``regularization_``."""
+    def _functional(self, data: MeanEmbedding, space: SoSSpace) -> tuple[Functional, float]:
+        """The objective plus the penalty, and λ."""
         distance = self.objective if isinstance(self.objective, Functional) else OBJECTIVES[self.objective](data)
         penalty = PENALTIES[self.penalty]
         if self.regularization == "auto":
             power = 1.0 if self.penalty == "trace" else 2.0
             exponent = math.log(AUTO_REGULARIZATION) + power * space.log_unit
-            self.regularization_ = math.exp(exponent) if exponent < 700.0 else math.inf
-            return distance + AUTO_REGULARIZATION * penalty(relative=True)
-        self.regularization_ = float(self.regularization)
-        return distance + self.regularization_ * penalty() if self.regularization_ > 0.0 else distance
+            return distance + AUTO_REGULARIZATION * penalty(relative=True), math.exp(exponent) if exponent < 700.0 else math.inf
+        regularization = float(self.regularization)
+        return distance + regularization * penalty() if regularization > 0.0 else distance, regularization
 
 
 def _distinct(X: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -266,20 +274,20 @@ def _generator(random_state: Any) -> np.random.Generator:
     return np.random.default_rng(check_random_state(random_state).randint(0, 2**31, size=4))
 
 
-def _warn_if_degenerate(kernel: Kernel, space: SoSSpace) -> None:
-    """Say so when the kernel matrix of the support points is close to I or to 11ᵀ."""
+def _warn_if_degenerate(kernel: Kernel, space: SoSSpace, points: np.ndarray) -> None:
+    """Say so when the kernel matrix is close to I (among the support points) or to 11ᵀ (between them and the data)."""
+    m = space.support_points.shape[0]
     K = kernel(space.support_points)
-    off_diagonal = K[~np.eye(K.shape[0], dtype=bool)]
-    if off_diagonal.size == 0:
-        return
-    if off_diagonal.min() >= _NEARLY_ONE and np.ptp(space.support_points) > 0.0:
-        problem, remedy = "far larger than the spread of the data: all kernel values are close to 1", "a smaller"
-    elif off_diagonal.max() <= _NEARLY_ZERO:
-        problem, remedy = "far smaller than the distances between the data: the kernel matrix is close to the identity", "a larger"
+    np.fill_diagonal(K, 0.0)
+    if m > 1 and K.max() <= _NEARLY_ZERO:
+        problem = "far smaller than the distances between the support points: the kernel matrix is close to the identity"
+        remedy = "a larger bandwidth, or more support points"
+    elif points.shape[0] > 1 and kernel(points, space.support_points[:1]).min() >= _NEARLY_ONE:
+        problem, remedy = "far larger than the spread of the data: all kernel values are close to 1", "a smaller bandwidth"
     else:
         return
     warnings.warn(
-        f"the bandwidth {np.asarray(kernel.sigma).tolist()} is {problem}; rank {space.rank} of {K.shape[0]} was kept; try {remedy} bandwidth",
+        f"the bandwidth {np.asarray(kernel.sigma).tolist()} is {problem}; rank {space.rank} of {m} was kept; try {remedy}",
         BandwidthWarning,
         stacklevel=3,
     )

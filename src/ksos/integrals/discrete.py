@@ -6,9 +6,12 @@ import numpy as np
 
 from ksos.integrals.base import Integrals
 from ksos.kernels import Kernel
+from ksos.kernels._distances import row_blocks
 from ksos.measures import Discrete
 
 __all__ = ["AnyDiscrete"]
+
+_BLOCK_ELEMENTS = 1 << 18
 
 
 class AnyDiscrete(Integrals):
@@ -24,8 +27,12 @@ class AnyDiscrete(Integrals):
         return _log(self.measure.weights @ self.kernel(self.measure.points, X))
 
     def log_gram(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
-        values, weighted = self._weighted(X)
-        return _log(weighted.T @ (values if Y is X else self.kernel(self.measure.points, Y)))
+        W = np.zeros((X.shape[0], Y.shape[0]))
+        for nodes in row_blocks(self.measure.points.shape[0], max(W.shape), _BLOCK_ELEMENTS):
+            points, weights = self.measure.points[nodes], self.measure.weights[nodes]
+            values = self.kernel(points, X)
+            W += (weights[:, None] * values).T @ (values if Y is X else self.kernel(points, Y))
+        return _log(W)
 
     def log_triple(self, X: np.ndarray, Z: np.ndarray, embedding_kernel: Kernel) -> np.ndarray:
         values, weighted = self._weighted(X)

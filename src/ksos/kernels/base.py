@@ -84,14 +84,14 @@ class Kernel(ABC):
 
     def with_sigma(self, sigma: Any) -> Self:
         """The same kernel with another bandwidth."""
-        return type(self)(sigma, product=self.product)  # type: ignore[call-arg]
+        return type(self)(sigma, product=self.product)
 
     def parameters(self) -> dict[str, Any]:
         """The constructor arguments, as plain numbers and lists."""
         return {"sigma": self.sigma.tolist(), "product": self.product}
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self.parameters() == other.parameters()  # type: ignore[attr-defined]
+        return type(self) is type(other) and self.parameters() == other.parameters()
 
     def __hash__(self) -> int:
         return hash((type(self), repr(self.parameters())))

@@ -36,7 +36,7 @@ class Measure(ABC):
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
             return False
-        mine, theirs = self.parameters(), other.parameters()  # type: ignore[attr-defined]
+        mine, theirs = self.parameters(), other.parameters()
         return all(np.array_equal(mine[key], theirs[key]) for key in mine)
 
     def __hash__(self) -> int:

@@ -35,7 +35,7 @@ class Box(Measure):
         return bool(np.all(np.isfinite(self.low)) and np.all(np.isfinite(self.high)))
 
     def contains(self, X: np.ndarray) -> np.ndarray:
-        return np.all((X >= self.low) & (X <= self.high), axis=1)
+        return np.all((self.low <= X) & (self.high >= X), axis=1)
 
     def restrict(self, features: Any) -> Self:
         index = np.asarray(features)

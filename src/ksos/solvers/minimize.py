@@ -93,9 +93,7 @@ def minimize(
     return _solution(objective, outcome.point.C, tol, outcome.status, name, outcome.n_iter, outcome.history)
 
 
-def _solution(
-    objective: Objective, C: np.ndarray, tol: float, status: str, name: str, n_iter: int, history: list[Progress]
-) -> Solution:
+def _solution(objective: Objective, C: np.ndarray, tol: float, status: str, name: str, n_iter: int, history: list[Progress]) -> Solution:
     """Certify C afresh, as the factor that is returned, and put the solution together."""
     G = factor(C)
     certificate = certify(objective, objective.point(G @ G.T))

@@ -1,0 +1,48 @@
+"""The paper's figures, drawn afresh: each function writes a PNG, a PDF and a CSV of the numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ksos._validation import as_choice
+from ksos.reproduce import density_theorem, figure1, figure2
+from ksos.reproduce.files import Report, require_matplotlib
+
+__all__ = ["FIGURES", "run"]
+
+FIGURES: dict[str, Callable[[Path, bool, Report], list[Path]]] = {
+    "figure1": figure1.draw,
+    "figure2a": figure2.regularizations,
+    "figure2b": figure2.bandwidths,
+    "figure2c": figure2.support_sizes,
+    "density_theorem": density_theorem.draw,
+}
+"""Every figure by name: ``FIGURES[name](output, quick, report)`` draws it and returns the files written."""
+
+
+def run(figures: Sequence[str] | None, output: Path, quick: bool, report: Report) -> list[Path]:
+    """Draw figures into the folder ``output``.
+
+    Parameters
+    ----------
+    figures : sequence of names out of :data:`FIGURES`, optional
+        Default: all.
+    output : Path
+        Created if needed; files of the same names are replaced.
+    quick : bool
+        Coarser grids and fewer steps: seconds instead of a minute.
+    report : callable
+        Called with one line of text for each certificate, and at the end with where the files are.
+
+    Returns
+    -------
+    list of Path
+        The files written.
+    """
+    names = list(FIGURES) if figures is None else [as_choice(name, "figures", FIGURES) for name in dict.fromkeys(figures)]
+    require_matplotlib()  # before minutes of work, not after
+    output = Path(output)
+    files = [file for name in names for file in FIGURES[name](output, bool(quick), report)]
+    report(f"{len(files)} files in {output}")
+    return files

@@ -1,0 +1,198 @@
+"""Figure 1 of the paper (its section 2.1): a player against an adversary in an MMD ball, relaxed to the RKHS and unrelaxed.
+
+The player picks θ to maximise the return (K ∗ μ)(θ); the adversary picks μ within ε of the observed μ̂ = δ_0. Over all vectors of the RKHS
+the worst return is (K ∗ μ̂)(θ) − ε√K(θ,θ) (:func:`relaxed_value`), and the best θ does not depend on ε. Over distributions, here on a fine
+grid of [−2, 2], the worst return (:func:`true_value`) has two symmetric maxima away from 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ksos.embedding import MeanEmbedding
+from ksos.kernels import Gaussian
+from ksos.reproduce.files import BLUE, GREY, ORANGE, Report, save, sheet
+from ksos.reproduce.mmd_ball import MMDBall, WorstAtoms
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["draw", "relaxed_value", "true_value"]
+
+HALF_WIDTH, SIGMA, RADIUS = 2.0, 1.0, 1.2
+
+
+def relaxed_value(theta: np.ndarray, reference: MeanEmbedding, radius: float) -> np.ndarray:
+    """min_v ⟨v, φ(θ)⟩ over ‖v − w_μ̂‖ ≤ ε, that is (K ∗ μ̂)(θ) − ε√K(θ,θ), attained at v = w_μ̂ − εφ(θ)/‖φ(θ)‖, for each row of ``theta``.
+
+    >>> relaxed_value(np.array([[0.0]]), MeanEmbedding([[0.0]], kernel=Gaussian(1.0)), 1.2).round(6)
+    array([-0.2])
+    """
+    norms = np.array([np.sqrt(reference.kernel(point[None, :])[0, 0]) for point in theta])
+    return reference(theta) - radius * norms
+
+
+def true_value(theta: int, ball: MMDBall) -> WorstAtoms:
+    """min_μ (K ∗ μ)(θ) over the distributions of the ball, θ being the atom number ``theta``: the value, the adversary, the dual bound."""
+    return ball.worst(theta)
+
+
+@dataclass(frozen=True)
+class Game:
+    """Both problems on a grid of θ."""
+
+    ball: MMDBall
+    reference: MeanEmbedding
+    theta: np.ndarray
+    relaxed: np.ndarray
+    adversaries: list[WorstAtoms]
+
+    @property
+    def true(self) -> np.ndarray:
+        """The worst returns over distributions."""
+        return np.array([adversary.value for adversary in self.adversaries])
+
+    @property
+    def best(self) -> int:
+        """Where the worst return is largest: of the two symmetric places the left one, as in the paper."""
+        return int(np.argmax(np.where(self.theta <= 0.0, self.true, -np.inf)))
+
+    @property
+    def gap(self) -> float:
+        """The largest difference between a value and its dual bound."""
+        return max(adversary.value - adversary.lower_bound for adversary in self.adversaries)
+
+
+def play(n_atoms: int, every: int) -> Game:
+    """Solve both problems for θ at every ``every``-th of ``n_atoms`` equidistant atoms, of which the middle one is 0."""
+    kernel, middle = Gaussian(SIGMA), n_atoms // 2
+    atoms = np.linspace(-HALF_WIDTH, HALF_WIDTH, n_atoms)
+    atoms[middle] = 0.0
+    ball = MMDBall(kernel, atoms[:, None], np.eye(n_atoms)[middle], RADIUS)
+    reference = MeanEmbedding([[0.0]], kernel=kernel)
+    theta = atoms[::every]
+    return Game(
+        ball, reference, theta, relaxed_value(theta[:, None], reference, RADIUS), [true_value(i, ball) for i in range(0, n_atoms, every)]
+    )
+
+
+def draw(output: Path, quick: bool, report: Report) -> list[Path]:
+    """Figure 1: values as functions of θ, and the two adversaries at the best θ."""
+    game = play(161, 2) if quick else play(801, 2)
+    zero = int(np.argmin(np.abs(game.theta)))
+    best_relaxed = int(np.argmax(game.relaxed))
+    report(
+        f"counter-example, ε={RADIUS:g}: relaxed θ* = {game.theta[best_relaxed]:.2f}, value {game.relaxed[best_relaxed]:.4f}; "
+        f"over distributions θ* = ±{abs(game.theta[game.best]):.2f}, value {game.true[game.best]:.4f} "
+        f"(at θ = 0: {game.true[zero]:.4f}), duality gap {game.gap:.1e}"
+    )
+    rows = [
+        {
+            "theta": theta,
+            "relaxed_value": relaxed,
+            "true_value": adversary.value,
+            "true_value_lower_bound": adversary.lower_bound,
+            "mmd_of_adversary": adversary.mmd,
+            "multiplier": adversary.multiplier,
+            "atoms": " ".join(f"{game.ball.atoms[i, 0]:.6g}:{adversary.weights[i]:.15g}" for i in np.flatnonzero(adversary.weights)),
+        }
+        for theta, relaxed, adversary in zip(game.theta, game.relaxed, game.adversaries, strict=True)
+    ]
+    with sheet(7.0, 3.7) as figure:
+        _draw(figure, game)
+        return save(figure, rows, output, "figure1")
+
+
+def _draw(figure: Figure, game: Game) -> None:
+    grid = figure.add_gridspec(2, 2, left=0.085, right=0.985, bottom=0.115, top=0.935, wspace=0.2, hspace=0.16, height_ratios=[1.0, 1.15])
+    best, zero = game.best, int(np.argmax(game.relaxed))
+    values_relaxed, values_true = figure.add_subplot(grid[0, 0]), figure.add_subplot(grid[0, 1])
+    adversary_relaxed = figure.add_subplot(grid[1, 0], sharex=values_relaxed)
+    adversary_true = figure.add_subplot(grid[1, 1], sharex=values_true, sharey=adversary_relaxed)
+
+    values_relaxed.set_title("Relaxed: any vector of the RKHS in the ball")
+    values_relaxed.plot(
+        game.theta, game.reference(game.theta[:, None]), color=GREY, linestyle="--", label=r"observed return $(K\ast\hat\mu)(\theta)$"
+    )
+    values_relaxed.plot(
+        game.theta, game.relaxed, color=ORANGE, label=r"worst return $(K\ast\hat\mu)(\theta)-\varepsilon\sqrt{K(\theta,\theta)}$"
+    )
+    _mark(values_relaxed, game.theta[zero], game.relaxed[zero], rf"$\theta^* = 0$, value ${game.relaxed[zero]:.1f}$", ORANGE, (0, 5))
+    values_relaxed.set_ylabel(r"return at $\theta$")
+    values_relaxed.set_ylim(-1.4, 2.6)
+    values_relaxed.legend(loc="upper left", frameon=False, ncols=1)
+
+    values_true.set_title("Unrelaxed: distributions in the MMD ball")
+    values_true.plot(game.theta, game.true, color=BLUE, label=r"worst return $\min_\mu (K\ast\mu)(\theta)$")
+    mirror = game.theta.shape[0] - 1 - best
+    for side in (best, mirror):
+        values_true.plot(game.theta[side], game.true[side], "o", color=BLUE, markersize=4.0)
+    _mark(
+        values_true,
+        0.0,
+        game.true[best],
+        rf"$\theta^* = \pm {abs(game.theta[best]):.2f}$, value ${game.true[best]:.4f}$",
+        BLUE,
+        (0, 6),
+        marker="",
+    )
+    _mark(values_true, 0.0, game.true[zero], f"${game.true[zero]:.4f}$", BLUE, (0, -11))
+    values_true.set_ylim(-0.002, 0.049)
+    values_true.legend(loc="upper left", frameon=False)
+
+    x = np.linspace(-HALF_WIDTH, HALF_WIDTH, 401)
+    relaxed = MeanEmbedding([[0.0], [game.theta[zero]]], [1.0, -RADIUS], kernel=game.reference.kernel)
+    _adversary(
+        adversary_relaxed,
+        x,
+        game,
+        relaxed,
+        [(0.0, 1.0 - RADIUS)],
+        ORANGE,
+        r"adversary $v^*$",
+        rf"its atom $\delta_0$, mass ${1.0 - RADIUS:.1f}$",
+    )
+    worst = game.adversaries[best]
+    true = MeanEmbedding(game.ball.atoms, worst.weights, kernel=game.reference.kernel)
+    _adversary(adversary_true, x, game, true, _atoms(game, worst), BLUE, r"adversary $w_{\mu^*}$", r"atoms of $\mu^*$, mass 1 in all")
+    for axes, place, colour in ((adversary_relaxed, game.theta[zero], ORANGE), (adversary_true, game.theta[best], BLUE)):
+        axes.vlines(place, -0.6, 1.0, color=colour, linewidth=0.8, linestyle=":")
+        axes.annotate(r"$\theta^*$", (place, -0.45), xytext=(3, 0), textcoords="offset points", color=colour, va="center")
+    adversary_relaxed.set_ylabel("embedding, mass of atoms")
+    adversary_relaxed.set_ylim(-0.6, 2.1)
+    for axes in (values_relaxed, values_true):
+        axes.tick_params(labelbottom=False)
+    for axes in (adversary_relaxed, adversary_true):
+        axes.set_xlabel(r"$\theta$, $x$")
+        axes.set_xlim(-HALF_WIDTH - 0.1, HALF_WIDTH + 0.1)
+
+
+def _adversary(
+    axes: Axes, x: np.ndarray, game: Game, embedding: MeanEmbedding, atoms: list[tuple[float, float]], colour: str, name: str, what: str
+) -> None:
+    """The observed embedding, the adversary's, and the atoms that it is made of."""
+    axes.axhline(0.0, color="black", linewidth=0.5)
+    axes.plot(x, game.reference(x[:, None]), color=GREY, linestyle="--", label=r"observed $w_{\hat\mu}$, $\hat\mu=\delta_0$")
+    axes.plot(x, embedding(x[:, None]), color=colour, label=name)
+    positions, weights = np.array(atoms).T
+    axes.vlines(positions, 0.0, weights, color="black", linewidth=1.2, zorder=3)
+    axes.plot(positions, weights, "D", color="black", markersize=3.0, label=what, zorder=3)
+    axes.legend(loc="upper left", frameon=False)
+
+
+def _mark(axes: Axes, x: float, y: float, text: str, colour: str, offset: tuple[float, float], marker: str = "o") -> None:
+    axes.plot(x, y, marker=marker, color=colour, markersize=4.0, linestyle="none")
+    axes.annotate(text, (x, y), xytext=offset, textcoords="offset points", ha="center", color=colour, fontsize=7.0)
+
+
+def _atoms(game: Game, adversary: WorstAtoms) -> list[tuple[float, float]]:
+    """(position, mass) of the adversary's atoms; neighbours on the grid stand for one atom between them."""
+    positions, weights = game.ball.atoms[:, 0], adversary.weights
+    carrying = np.flatnonzero(weights > 1e-9)
+    groups = np.split(carrying, np.flatnonzero(np.diff(carrying) > 1) + 1)
+    return [(float(weights[g] @ positions[g] / weights[g].sum()), float(weights[g].sum())) for g in groups]

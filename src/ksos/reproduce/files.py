@@ -1,0 +1,97 @@
+"""What every figure needs: a blank sheet in one style, numbers as people write them, and the three files it ends in."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Report", "Row", "require_matplotlib", "save", "scientific", "sheet", "write_csv"]
+
+Report = Callable[[str], None]
+"""Where lines for people go."""
+
+Row = Mapping[str, Any]
+"""One line of a table of numbers."""
+
+STYLE = {
+    "font.size": 8.0,
+    "axes.titlesize": 8.0,
+    "axes.labelsize": 8.0,
+    "xtick.labelsize": 7.0,
+    "ytick.labelsize": 7.0,
+    "legend.fontsize": 7.0,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "lines.linewidth": 1.3,
+    "mathtext.fontset": "dejavusans",
+    "pdf.fonttype": 42,  # fonts that publishers accept and readers can search
+    "savefig.dpi": 200.0,
+}
+
+BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#666666"
+"""Colours that people with any kind of colour vision tell apart (from the palette of Okabe and Ito)."""
+
+
+def require_matplotlib() -> None:
+    """Raise, with the remedy, where matplotlib is not installed."""
+    try:
+        import matplotlib  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "figures are drawn with matplotlib, which is not installed; run: pip install 'ksos[plot]'", name=error.name
+        ) from None
+
+
+@contextmanager
+def sheet(width: float, height: float) -> Iterator[Figure]:
+    """A new figure of the given size in inches; draw and save it inside the ``with`` block, whose style ends with it.
+
+    No state of pyplot is touched, and the style does not depend on the user's settings.
+    """
+    require_matplotlib()
+    import matplotlib.style
+    from matplotlib.figure import Figure
+
+    with matplotlib.style.context(["default", STYLE]):
+        yield Figure(figsize=(width, height))
+
+
+def save(figure: Figure, rows: Sequence[Row], output: Path, name: str) -> list[Path]:
+    """Write ``name``.png, ``name``.pdf and ``name``.csv into ``output``; the same drawing gives the same bytes on any day."""
+    output.mkdir(parents=True, exist_ok=True)
+    png, pdf, table = (output / f"{name}.{kind}" for kind in ("png", "pdf", "csv"))
+    figure.savefig(png)
+    figure.savefig(pdf, metadata={"CreationDate": None})
+    write_csv(table, rows)
+    return [png, pdf, table]
+
+
+def write_csv(path: Path, rows: Sequence[Row]) -> None:
+    """One header line and one line per row, numbers in full precision."""
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, fieldnames=list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def scientific(value: float, digits: int = 2) -> str:
+    r"""A number for a figure, in matplotlib's notation for mathematics.
+
+    >>> scientific(0.0019840)
+    '$1.98\\times 10^{-3}$'
+    >>> scientific(1e-3, 0)
+    '$10^{-3}$'
+    """
+    if value == 0.0 or not math.isfinite(value):
+        return f"${value:g}$".replace("inf", r"\infty")
+    mantissa, exponent = f"{value:.{digits}e}".split("e")
+    power = f"10^{{{int(exponent)}}}"
+    return f"${power}$" if digits == 0 and mantissa == "1" else rf"${mantissa}\times {power}$"

@@ -1,0 +1,83 @@
+"""What is shown on a terminal while a command works, and how it is taken away."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ksos.cli import main
+from ksos.cli.console import Console
+
+
+class Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+def watch(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Put a terminal in the place of stderr; not a fixture, because pytest puts its own there between a fixture and its test."""
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("TERM", "xterm")
+    return stream
+
+
+def test_a_command_leaves_the_terminal_clean(monkeypatch: pytest.MonkeyPatch, model: Path, tmp_path: Path) -> None:
+    terminal = watch(monkeypatch)
+    assert main(["sample", str(model), "-n", "7", "-o", str(tmp_path / "s.csv")]) == 0
+    assert terminal.getvalue() == "\r\x1b[Kdrawing 7 samples ...\r\x1b[K"
+
+
+def test_a_line_replaces_the_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = watch(monkeypatch)
+    console = Console("ksos fit")
+    console.status("working")
+    console.error("no")
+    console.error("again")
+    assert terminal.getvalue() == "\r\x1b[Kworking\r\x1b[Kksos fit: error: no\nksos fit: error: again\n"
+
+
+def test_progress_is_one_short_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = watch(monkeypatch)
+    monkeypatch.setattr("ksos.cli.console.shutil.get_terminal_size", lambda: type("Size", (), {"columns": 10})())
+    Console("ksos").status("one\ntwo three four")
+    assert terminal.getvalue() == "\r\x1b[Kone two t"
+
+
+def test_progress_that_comes_too_fast_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = watch(monkeypatch)
+    clock = iter([0.0, 0.05, 0.2, 0.21])
+    monkeypatch.setattr("ksos.cli.console.time.monotonic", lambda: next(clock))
+    console = Console("ksos")
+    for word in "abc":
+        console.status(word, at_most_every=0.1)
+    console.status("d")
+    assert terminal.getvalue() == "".join(f"\r\x1b[K{word}" for word in "acd")
+
+
+@pytest.mark.parametrize(
+    "spoil", [lambda patch: patch.setenv("TERM", "dumb"), lambda patch: patch.setattr(Terminal, "isatty", lambda _: False)]
+)
+def test_no_progress_where_it_cannot_be_taken_back(monkeypatch: pytest.MonkeyPatch, spoil: Callable[[pytest.MonkeyPatch], Any]) -> None:
+    terminal = watch(monkeypatch)
+    spoil(monkeypatch)
+    Console("ksos").status("working")
+    assert terminal.getvalue() == ""
+
+
+def test_a_stderr_that_fails_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken(Terminal):
+        def write(self, _: str) -> int:
+            raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stderr", Broken())
+    assert main(["nothing"]) == 2
+    monkeypatch.setattr(sys, "stderr", None)
+    assert main(["nothing"]) == 2
