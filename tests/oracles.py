@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,8 @@ def quadrature_rule(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Nodes (N, d) and weights that integrate products of kernels centred at ``centres`` against ``measure``, d ≤ 2.
 
-    Panels end at every coordinate of a centre where the kernel has a kink there, and the rule ends ``reach`` bandwidths beyond the last centre
-    (five times as far for kernels that are not smooth).
+    Panels end at every coordinate of a centre where the kernel has a kink there, and the rule ends ``reach`` bandwidths beyond the last
+    centre (five times as far for kernels that are not smooth).
     """
     d = centres.shape[1]
     if isinstance(measure, Discrete):
@@ -40,7 +41,7 @@ def quadrature_rule(
         x = np.unique(np.r_[low, high, [] if kernel.smooth else centres[:, k]])
         x = x[(x >= low) & (x <= high)]
         edges = np.unique(
-            np.concatenate([np.linspace(a, b, 1 + int(np.ceil((b - a) / (2.0 * sigma)))) for a, b in zip(x, x[1:], strict=False)])
+            np.concatenate([np.linspace(a, b, 1 + int(np.ceil((b - a) / (2.0 * sigma)))) for a, b in itertools.pairwise(x)])
         )
         half = 0.5 * np.diff(edges)[:, None]
         t = (edges[:-1, None] + half + half * nodes).ravel()

@@ -1,7 +1,7 @@
 """Every kernel, measure, pair, functional and solver, listed once. The laws run on all of them.
 
-The tables start from the library's own (``KERNELS``, ``MEASURES``, ``CLOSED_FORMS``, ``SOLVERS``): what is added there is tested here without
-another word; only variants with special parameters are added by hand.
+The tables start from the library's own (``KERNELS``, ``MEASURES``, ``CLOSED_FORMS``, ``SOLVERS``): what is added there is tested here
+without another word; only variants with special parameters are added by hand.
 """
 
 from __future__ import annotations

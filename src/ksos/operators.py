@@ -70,9 +70,9 @@ def embedding_map(
 ) -> EmbeddingMap:
     """Choose the form of A.
 
-    Where the integrals factorise over pairs and nothing was truncated, nothing with three indices is ever formed. Truncation (q < ℓ or r < m)
-    means large entries in T and S; there the compressed tensor, smaller than m³, is formed once as long as it is small: it is faster, and its
-    rounding stays fixed instead of changing from one iterate to the next.
+    Where the integrals factorise over pairs and nothing was truncated, nothing with three indices is ever formed. Truncation (q < ℓ or
+    r < m) means large entries in T and S; there the compressed tensor, smaller than m³, is formed once as long as it is small: it is
+    faster, and its rounding stays fixed instead of changing from one iterate to the next.
     """
     (m, r), q, ell = T.shape, S.shape[0], Z.shape[0]
     if not integrals.pairwise:

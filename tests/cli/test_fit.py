@@ -36,7 +36,7 @@ OPTIONS: dict[str, tuple[list[str], dict[str, Any]]] = {
     "--objective": (["--objective", "mmd"], {"objective": "mmd"}),
     "--solver": (["--solver", "projected_gradient"], {"solver": "projected_gradient"}),
     "--tol": (["--tol", "1e-5"], {"tol": 1e-5}),
-    "--low": (["--low", "-3,-4"], {"measure": Box([-3.0, -4.0], [np.inf, np.inf])}),
+    "--low": (["--low", "-3,-inf"], {"measure": Box([-3.0, -np.inf], [np.inf, np.inf])}),
     "--high": (["--low", "-3,-4", "--high", "inf,5"], {"measure": Box([-3.0, -4.0], [np.inf, 5.0])}),
     "--high, one for all": (["--low", "-3.5", "--high", "3.5"], {"measure": Box([-3.5, -3.5], [3.5, 3.5])}),
 }

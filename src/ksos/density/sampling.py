@@ -8,6 +8,7 @@ rounding, and its distribution function is inverted on the interpolating polynom
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -175,6 +176,6 @@ def _panel_edges(density: SoSDensity, k: int) -> np.ndarray:
     pieces = []
     for a, b in zip(first, last, strict=True):
         kinks = np.array([a, b]) if kernel.smooth else np.unique(np.r_[a, x[(x > a) & (x < b)], b])
-        for p, q in zip(kinks[:-1], kinks[1:], strict=True):
+        for p, q in itertools.pairwise(kinks):
             pieces.append(np.linspace(p, q, 1 + max(1, int(np.ceil((q - p) / width)))))
     return np.concatenate([np.stack([piece[:-1], piece[1:]], axis=1) for piece in pieces])

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ksos._validation import as_bandwidth, as_callback, as_choice, as_count, as_masses, as_nonnegative, as_points
+from ksos._validation import as_bandwidth, as_callback, as_choice, as_count, as_masses, as_nonnegative, as_points, as_weights
 from ksos.bandwidth import RULES, bandwidth_rule
 from ksos.embedding import MeanEmbedding
 from ksos.exceptions import BandwidthWarning
@@ -174,9 +174,11 @@ class KernelSoSDensity(DensityMixin, BaseEstimator):
         check_is_fitted(self, "distribution_")
         return self.distribution_.logpdf(validate_data(self, X, dtype=np.float64, order="C", reset=False))
 
-    def score(self, X: Any, y: Any = None) -> float:
-        """The mean log-density of the samples."""
-        return float(np.mean(self.score_samples(X)))
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """The mean log-density of the samples, weighted by ``sample_weight``."""
+        scores = self.score_samples(X)
+        weights = as_weights(sample_weight, scores.shape[0])
+        return float(weights[weights > 0.0] @ scores[weights > 0.0])  # a sample of weight 0 does not count, even where its score is −inf
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Independent samples of the fitted density, shape (n_samples, d)."""
@@ -286,8 +288,9 @@ def _warn_if_degenerate(kernel: Kernel, space: SoSSpace, points: np.ndarray) -> 
         problem, remedy = "far larger than the spread of the data: all kernel values are close to 1", "a smaller bandwidth"
     else:
         return
+    low, high = float(kernel.sigma.min()), float(kernel.sigma.max())
     warnings.warn(
-        f"the bandwidth {np.asarray(kernel.sigma).tolist()} is {problem}; rank {space.rank} of {m} was kept; try {remedy}",
+        f"the bandwidth {f'{low:.4g}' if low == high else f'({low:.4g} to {high:.4g})'} is {problem}; rank {space.rank} of {m} was kept; try {remedy}",
         BandwidthWarning,
         stacklevel=3,
     )

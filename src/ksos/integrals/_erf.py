@@ -30,7 +30,7 @@ def log_gauss_mass(low: np.ndarray, high: np.ndarray) -> np.ndarray:
         out = np.array(np.where(a > 0.5, tail, central))
         narrow = _narrow(a, b)
         if np.any(narrow):
-            t, weights = _narrow_rule(a[narrow], b[narrow])
+            _t, weights = _narrow_rule(a[narrow], b[narrow])
             out[narrow] = -(a[narrow] ** 2) + np.log(weights.sum(axis=-1) / math.sqrt(math.pi))
     return out
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -132,9 +131,7 @@ def _printer(name: str, verbose: int) -> Callable[[Progress], None] | None:
         nonlocal last
         if verbose >= 2 or progress.gap <= 0.5 * last:
             last = progress.gap
-            print(
-                f"[{name}] iteration {progress.n_iter:6d}  objective {progress.objective:.9e}  gap {progress.gap:.2e}  {progress.time:.2f} s",
-                file=sys.stdout,
-            )
+            n, f, gap, seconds = progress
+            print(f"[{name}] iteration {n:6d}  objective {f:.9e}  gap {gap:.2e}  {seconds:.2f} s")
 
     return report
