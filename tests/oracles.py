@@ -40,9 +40,7 @@ def quadrature_rule(
             low, high = max(low, measure.low[k]), min(high, measure.high[k])
         x = np.unique(np.r_[low, high, [] if kernel.smooth else centres[:, k]])
         x = x[(x >= low) & (x <= high)]
-        edges = np.unique(
-            np.concatenate([np.linspace(a, b, 1 + int(np.ceil((b - a) / (2.0 * sigma)))) for a, b in itertools.pairwise(x)])
-        )
+        edges = np.unique(np.concatenate([np.linspace(a, b, 1 + int(np.ceil((b - a) / (2.0 * sigma)))) for a, b in itertools.pairwise(x)]))
         half = 0.5 * np.diff(edges)[:, None]
         t = (edges[:-1, None] + half + half * nodes).ravel()
         w = (half * weights).ravel()

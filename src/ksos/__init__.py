@@ -7,6 +7,7 @@ of kernel mean embeddings (MMD); every fit carries a certificate of optimality.
 from __future__ import annotations
 
 from ksos import functionals, kernels, measures
+from ksos._version import __version__ as __version__
 from ksos.density import SoSDensity
 from ksos.density.io import load
 from ksos.embedding import MeanEmbedding, mmd
@@ -14,8 +15,6 @@ from ksos.estimators import KernelSoSDensity
 from ksos.exceptions import BandwidthWarning, IntegralNotAvailableError, KsosError, ModelFormatError
 from ksos.solvers import Progress, Solution, minimize
 from ksos.space import SoSSpace
-
-__version__ = "0.1.0"
 
 __all__ = [
     "BandwidthWarning",

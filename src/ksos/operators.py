@@ -27,6 +27,10 @@ class EmbeddingMap(ABC):
     def adjoint(self, y: np.ndarray) -> np.ndarray:
         """A*(y), symmetric, shape (r, r): ⟨A*(y), C⟩ = ⟨y, A(C)⟩."""
 
+    @abstractmethod
+    def jacobian(self, F: np.ndarray) -> np.ndarray:
+        """The matrices A_k F, shape (q, r, columns): half the derivative of F ↦ A(FFᵀ)."""
+
 
 class PairwiseMap(EmbeddingMap):
     """A without any array of three indices: U(B) = c·diag(Hᵀ(B∘G)H) and U*(v) = c·G∘(H diag(v) Hᵀ)."""
@@ -48,6 +52,16 @@ class PairwiseMap(EmbeddingMap):
         out = self.T.T @ M @ self.T
         return 0.5 * (out + out.T)
 
+    def jacobian(self, F: np.ndarray) -> np.ndarray:
+        """Per column four products of the size of G·H, whatever q is: O(m²ℓ)."""
+        out = np.empty((self.S.shape[0], *F.shape))
+        scaled = self.pairs.c * self.S
+        for j, f in enumerate((self.T @ F).T):
+            M = self.pairs.G @ (self.pairs.H * f[:, None])
+            M *= self.pairs.H
+            out[:, :, j] = scaled @ (M.T @ self.T)
+        return out
+
 
 class CompressedMap(EmbeddingMap):
     """A as the stored tensor A_k = Σ_r S_kr Tᵀ u_r T of shape (q, r, r): its size follows the ranks, not m."""
@@ -63,6 +77,11 @@ class CompressedMap(EmbeddingMap):
     def adjoint(self, y: np.ndarray) -> np.ndarray:
         """The same."""
         return np.asarray((y @ self._rows).reshape(self.tensor.shape[1:]))
+
+    def jacobian(self, F: np.ndarray) -> np.ndarray:
+        """One product with all the A_k at once."""
+        q, r, _ = self.tensor.shape
+        return np.asarray((self.tensor.reshape(q * r, r) @ F).reshape(q, *F.shape))
 
 
 def embedding_map(

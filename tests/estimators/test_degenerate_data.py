@@ -6,9 +6,14 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
+from strategies import DEGENERATE, degenerate_data
 
 from ksos import BandwidthWarning, KernelSoSDensity
+from ksos.solvers import STATUSES
 
 QUICK: dict[str, Any] = {"max_iter": 200, "random_state": 0}
 
@@ -22,35 +27,99 @@ def fitted(X: np.ndarray, sample_weight: np.ndarray | None = None, **parameters:
         return KernelSoSDensity(**{**QUICK, **parameters}).fit(X, sample_weight=sample_weight)
 
 
-def squared(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    return np.sum((x - y) ** 2, axis=-1)
-
-
-def recomputed(est: KernelSoSDensity, X: np.ndarray, sample_weight: np.ndarray | None = None) -> tuple[float, float]:
+def recomputed(est: KernelSoSDensity, X: np.ndarray, sample_weight: np.ndarray | None = None, noise: float = 0.0) -> tuple[float, float]:
     """Objective and gap of a fit with a Gaussian kernel on R^d, from the note's formulas with the tensor u formed by brute force.
 
-    Lengths are counted in bandwidths η of the model from the first support point on, and integrals in w₀. T and S are the space's own; that they whiten W and K
-    is checked first. Exponents are weighted variances, where the library sums pair distances.
+    Lengths are counted in bandwidths η of the model, and integrals in w₀. T and S are the space's own; that they whiten W and K is checked
+    first. Exponents are weighted variances, where the library sums pair distances. ``noise`` disturbs each integral by that share of it.
     """
-    space, solution = est.solution_.space, est.solution_
+    space, rng = est.solution_.space, np.random.default_rng(0)
     eta, sigma = np.broadcast_to(est.bandwidth_, X.shape[1:]), np.broadcast_to(est.embedding_bandwidth_, X.shape[1:])
-    origin = space.support_points[0]
-    x, z, data = ((points - origin) / eta for points in (space.support_points, space.landmarks, X))
     s = (eta / sigma) ** 2  # the precision of the embedding kernel, per feature
-    W = np.exp(-0.5 * squared(x[:, None], x[None]))
-    K = np.exp(-squared(x[:, None], x[None]))
-    i, j, r = x[:, None, None, :], x[None, :, None, :], z[None, None, :, :]
-    centre = (i + j + s * r) / (2.0 + s)
-    u = np.exp(-np.sum((i - centre) ** 2 + (j - centre) ** 2 + s * (r - centre) ** 2, axis=-1)) * np.sqrt(np.prod(2.0 / (2.0 + s)))
-    T, S, C = space.T, space.projection.S, solution.parameter
-    root = np.sqrt(s)
-    K_landmarks = np.exp(-squared(root * z[:, None], root * z[None]))
+    x, z = space.support_points, space.landmarks
+
+    def apart(p: np.ndarray, q: np.ndarray) -> np.ndarray:
+        """q_j − p_i in bandwidths: subtracted first, so that outliers do not take the digits of the others."""
+        return (q[None] - p[:, None]) / eta
+
+    W, K = np.exp(-0.5 * np.sum(apart(x, x) ** 2, axis=-1)), np.exp(-np.sum(apart(x, x) ** 2, axis=-1))
+    j, r = apart(x, x)[:, :, None, :], apart(x, z)[:, None, :, :]  # seen from point i
+    centre = (j + s * r) / (2.0 + s)
+    u = np.exp(-np.sum(centre**2 + (j - centre) ** 2 + s * (r - centre) ** 2, axis=-1)) * np.sqrt(np.prod(2.0 / (2.0 + s)))
+    u *= 1.0 + noise * rng.uniform(-1.0, 1.0, u.shape)
+    T, S, C = space.T, space.projection.S, est.solution_.parameter
+    K_landmarks = np.exp(-np.sum(s * apart(z, z) ** 2, axis=-1))
     np.testing.assert_allclose(T.T @ W @ T, np.eye(T.shape[1]), atol=1e-4)
     np.testing.assert_allclose(S @ K_landmarks @ S.T, np.eye(S.shape[0]), atol=1e-4)
     a = np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
-    target = S @ (np.exp(-squared(root * z[:, None], root * data[None])) @ (a / a.sum()))
+    embedding = np.exp(-np.sum(s * apart(z, X) ** 2, axis=-1)) @ (a / a.sum())
+    target = S @ (embedding * (1.0 + noise * rng.uniform(-1.0, 1.0, embedding.shape)))
     A = np.einsum("kr,ijr,ip,jq->kpq", S, u, T, T, optimize=True)
     D = 1e-3 * T.T @ K @ T
     residual = np.einsum("kpq,pq->k", A, C) - target
     G = 2.0 * np.einsum("k,kpq->pq", residual, A) + D
     return float(residual @ residual + np.vdot(D, C)), float(np.vdot(G, C) - np.linalg.eigvalsh(0.5 * (G + G.T))[0])
+
+
+def check_density(est: KernelSoSDensity, X: np.ndarray) -> None:
+    """What every fit promises, whatever its status."""
+    p, solution = est.distribution_, est.solution_
+    assert solution.status in STATUSES
+    assert (solution.status == "solved") == (solution.gap <= est.tol) and np.isfinite(solution.gap)
+    assert solution.status in solution.message and f"{solution.gap:.2e}" in solution.message
+    assert abs(p.mass() - 1.0) <= 1e-7
+    far = X[0] + 1e3 * np.broadcast_to(est.bandwidth_, X.shape[1:])
+    scores = est.score_samples(np.concatenate([X, [far], est.support_points_]))
+    assert not np.any(np.isnan(scores)) and np.all(scores[: len(X)] < np.inf)
+    assert np.all(p.pdf(X) >= 0.0)
+    B, T = p.unit_factor @ p.unit_factor.T, solution.space.T
+    np.testing.assert_allclose(B, T @ solution.parameter @ T.T, atol=1e-6 * np.abs(B).max())
+
+
+def check_certificate(est: KernelSoSDensity, X: np.ndarray, sample_weight: np.ndarray | None = None) -> None:
+    """The reported numbers are the recomputed ones, to 1e-10 and what some units of rounding in the integrals amount to after whitening."""
+    objective, gap = recomputed(est, X, sample_weight)
+    objective_noise, gap_noise = recomputed(est, X, sample_weight, noise=1e-14)
+    assert gap == pytest.approx(est.solution_.gap, abs=1e-10 + abs(gap_noise - gap))
+    assert objective == pytest.approx(est.solution_.objective, abs=1e-10 + abs(objective_noise - objective))
+
+
+@pytest.mark.parametrize("kind", DEGENERATE)
+@settings(max_examples=25)
+@given(data=st.data())
+def test_the_default_fit_is_valid(kind: str, data: st.DataObject) -> None:
+    X = data.draw(DEGENERATE[kind])
+    est = fitted(X)
+    check_density(est, np.asarray(X, dtype=float))
+    check_certificate(est, np.asarray(X, dtype=float))
+
+
+@settings(max_examples=200)
+@given(
+    X=degenerate_data(),
+    support=st.sampled_from(["pivoted", "random", "kmeans"]),
+    bandwidth=st.sampled_from(["median", "scott", "silverman", 0.3, 20.0]),
+    landmarks=st.sampled_from([None, 3]),
+    embedding=st.sampled_from([None, 1.3]),
+    seed=st.integers(0, 3),
+)
+def test_any_options_on_any_data(
+    X: np.ndarray, support: str, bandwidth: Any, landmarks: int | None, embedding: float | None, seed: int
+) -> None:
+    weights = np.random.default_rng(seed).uniform(0.1, 2.0, len(X))
+    options = {"support": support, "n_support": 5, "bandwidth": bandwidth, "landmarks": landmarks, "random_state": seed}
+    est = fitted(X, weights, **options)
+    if embedding is not None:
+        est = fitted(X, weights, **options, embedding_bandwidth=embedding * est.bandwidth_)
+        np.testing.assert_allclose(est.embedding_bandwidth_, embedding * est.bandwidth_)
+    check_density(est, np.asarray(X, dtype=float))
+    check_certificate(est, np.asarray(X, dtype=float), weights)
+
+
+@settings(max_examples=60)
+@given(X=degenerate_data())
+def test_samples_of_any_fit_are_finite_and_likely(X: np.ndarray) -> None:
+    est = fitted(X)
+    samples = est.sample(20, random_state=0)
+    assert samples.shape == (20, X.shape[1]) and np.all(np.isfinite(samples))
+    assert np.all(est.score_samples(samples) > -np.inf)

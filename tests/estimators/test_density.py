@@ -27,7 +27,7 @@ LOOSE: dict[str, Any] = {"tol": 1e-4}
 VARIANTS = [
     KernelSoSDensity(),
     KernelSoSDensity(kernel="laplace", support="random", n_support=8, tol=1e-5),
-    KernelSoSDensity(bandwidth=5.0, support="kmeans", penalty="frobenius", n_support=10, landmarks=12, tol=1e-4),
+    KernelSoSDensity(support="kmeans", penalty="frobenius", n_support=10, landmarks=12, tol=1e-4),
     KernelSoSDensity(kernel=Gaussian(2.0), embedding_bandwidth=1.5, regularization=1e-2, solver="projected_gradient", tol=1e-3),
 ]
 
@@ -135,7 +135,7 @@ def test_score_samples_is_the_log_density(plain: KernelSoSDensity) -> None:
     weights = np.arange(200.0)
     assert plain.score(queries, sample_weight=weights) == pytest.approx(np.average(scores, weights=weights), rel=1e-12)
     far = np.array([[0.0, 0.0], [1e200, 0.0]])
-    assert plain.score(far) == -np.inf and plain.score(far, sample_weight=[1, 0]) == plain.score(far[:1])
+    assert plain.score(far) == -np.inf and plain.score(far, sample_weight=[1, 0]) == pytest.approx(plain.score(far[:1]), rel=1e-12)
 
 
 def test_sample_follows_the_density(plain: KernelSoSDensity) -> None:

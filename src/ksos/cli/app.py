@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Sequence
 from importlib import import_module
 
+from ksos._version import __version__
 from ksos.cli.console import Console
 from ksos.cli.errors import BAD_INPUT, INTERRUPTED, USAGE, UsageError
 from ksos.cli.parser import Parser
@@ -83,8 +84,6 @@ def _top_level(words: list[str]) -> None:
     parser.add_argument("command", nargs="?", metavar="COMMAND", help="one of the above")
     arguments, _ = parser.parse_known_args(words)
     if arguments.version:
-        from ksos import __version__
-
         print(f"ksos {__version__}")
         raise SystemExit(0)
     if arguments.command is None:

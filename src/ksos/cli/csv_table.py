@@ -42,16 +42,16 @@ def read_csv(stream: BinaryIO, source: str, options: TableOptions) -> Table:
     if not numbers:
         raise cell_error(source, 2, 1, "only a header, no row of numbers follows it; pass --no-header if row 1 is data")
     chosen_names = None if names is None else tuple(names[position] for position in chosen.features)
-    return _table(numbers, len(chosen.all), chosen.weights is not None, chosen_names)
+    return _table(source, numbers, len(chosen.all), chosen.weights is not None, chosen_names)
 
 
-def _table(numbers: array[float], width: int, weighted: bool, names: tuple[str, ...] | None) -> Table:
+def _table(source: str, numbers: array[float], width: int, weighted: bool, names: tuple[str, ...] | None) -> Table:
     import numpy as np
 
     matrix = np.frombuffer(numbers, dtype=np.float64).reshape(-1, width)
     if not weighted:
-        return Table(matrix, names, None)
-    return Table(np.ascontiguousarray(matrix[:, :-1]), names, matrix[:, -1].copy())
+        return Table(source, matrix, names, None)
+    return Table(source, np.ascontiguousarray(matrix[:, :-1]), names, matrix[:, -1].copy())
 
 
 def _has_header(line: str, cells: list[str], source: str, options: TableOptions) -> bool:

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from ksos.cli.console import Console
 from ksos.cli.describe import described
-from ksos.cli.errors import DONE, NOT_CONVERGED
-from ksos.cli.fit_options import add_fit_options, box, estimator_parameters
+from ksos.cli.errors import DONE, NOT_CONVERGED, InputError, excerpt
+from ksos.cli.fit_options import add_fit_options, box_measure, estimator_parameters
 from ksos.cli.output import require_writable
 from ksos.cli.table import read_table
 from ksos.cli.table_arguments import add_table_arguments, table_options
 
 if TYPE_CHECKING:
     from ksos import KernelSoSDensity, Progress
+    from ksos.cli.table_types import Table
+    from ksos.measures import Box
 
 __all__ = ["add_arguments", "run"]
 
@@ -45,13 +47,12 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     require_writable(arguments.output)
     table = read_table(arguments.data, table_options(arguments))
     n, d = table.points.shape
-    measure = box(arguments, d)
+    measure = box_measure(arguments, d)
+    if measure is not None:
+        _require_inside(measure, table)
     estimator = KernelSoSDensity(measure=measure, callback=_watcher(console, arguments.verbose), **estimator_parameters(arguments))
     warnings.simplefilter("ignore", ConvergenceWarning)  # said below, with what became of the model
     estimator.fit(table.points, sample_weight=table.weights)
-    outside = 0 if measure is None else n - int(measure.contains(table.points).sum())
-    if outside:
-        console.warning(f"{outside} of {n} rows lie outside the box, where the density is 0; widen --low and --high or remove the rows")
     estimator.distribution_.save(arguments.output)
     solution = estimator.solution_
     if arguments.json:
@@ -62,6 +63,22 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         return DONE
     console.note(f"not converged: {solution.message}; {arguments.output} holds the best density found")
     return NOT_CONVERGED
+
+
+def _require_inside(box: Box, table: Table) -> None:
+    """Refuse rows where the density would have to be 0, as the estimator does, but by their place in the file."""
+    n, d = table.points.shape
+    box.check_features(d)
+    outside = (~box.contains(table.points)).nonzero()[0]
+    if outside.size:
+        index = int(outside[0])
+        x = table.points[index]
+        k = int(((x < box.low) | (x > box.high)).argmax())
+        feature = f"feature {k + 1}" if table.names is None else excerpt(table.names[k])
+        raise InputError(
+            f"{table.source}, row {table.row(index)}: {feature} is {x[k]}, outside [{box.low[k]}, {box.high[k]}]; "
+            f"{outside.size} of {n} rows lie outside the box: widen --low and --high, or remove the rows"
+        )
 
 
 def _summary(estimator: KernelSoSDensity) -> dict[str, Any]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import inspect
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ksos.cli import values
 
-__all__ = ["add_fit_options", "box", "estimator_parameters"]
+if TYPE_CHECKING:
+    from ksos.measures import Box
+
+__all__ = ["add_fit_options", "box_measure", "estimator_parameters"]
 
 
 def add_fit_options(parser: argparse.ArgumentParser) -> None:
@@ -92,7 +95,7 @@ def estimator_parameters(arguments: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in vars(arguments).items() if name in _defaults() and name != "verbose"}
 
 
-def box(arguments: argparse.Namespace, d: int) -> Any:
+def box_measure(arguments: argparse.Namespace, d: int) -> Box | None:
     """The box measure that ``--low`` and ``--high`` describe, or None where neither is given."""
     import numpy as np
 

@@ -21,11 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Carry out ``ksos inspect``."""
     from ksos import load
-    from ksos.density.io import _read_header
+    from ksos.density.io import read_header
 
-    density = load(arguments.model)
-    with open(arguments.model, "rb") as file:
-        header, _ = _read_header(file)
+    density, header = load(arguments.model), read_header(arguments.model)
     m, d = density.support_points.shape
     mass, size = density.mass(), os.path.getsize(arguments.model)
     if arguments.json:

@@ -35,5 +35,5 @@ def read_npy(path: str, options: TableOptions) -> Table:
         row, place = np.argwhere(~finite)[0]
         raise cell_error(path, int(row) + 1, chosen.all[place] + 1, f"{matrix[row, place]} is not finite; remove the row or fill the cell")
     if chosen.weights is None:
-        return Table(matrix, None, None)
-    return Table(np.ascontiguousarray(matrix[:, :-1]), None, matrix[:, -1].copy())
+        return Table(path, matrix, None, None)
+    return Table(path, np.ascontiguousarray(matrix[:, :-1]), None, matrix[:, -1].copy())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 from ksos.cli.console import Console
@@ -27,14 +28,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    """Carry out ``ksos reproduce``; the certificates of the fits go by on a terminal, and are in the CSV files anyway."""
+    """Carry out ``ksos reproduce``: a line with the certificate of every fit as it ends, then the files; as JSON, the files alone."""
     from ksos import reproduce
 
     output = Path(arguments.output)
     if output.exists() and not output.is_dir():
         raise InputError(f"{output} is a file; --output expects a folder")
-    report = console.note if console.watched else _say_nothing
-    files = [str(file) for file in reproduce.run(arguments.figure, output, arguments.quick, report)]
+    files = [str(file) for file in reproduce.run(arguments.figure, output, arguments.quick, _reporter(console, arguments.json))]
     if arguments.json:
         console.json({"files": files})
     else:
@@ -42,5 +42,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     return DONE
 
 
-def _say_nothing(_: str) -> None:
-    pass
+def _reporter(console: Console, json: bool) -> Callable[[str], None]:
+    """Where the lines of the figures go: to stdout, or out of the way of the JSON object there, to whoever watches."""
+    if not json:
+        return lambda line: console.result([line])
+    return console.note if console.watched else lambda line: None

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import io
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from ksos._files import replace_whole
 from ksos.cli import values
 from ksos.cli.console import Console
 from ksos.cli.errors import DONE
-from ksos.cli.output import require_writable, write_whole
+from ksos.cli.output import require_writable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,7 +46,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     console.status(f"drawing {n} samples ...")
     samples = density.rvs(n, rng=arguments.seed)
     if output is not None:
-        _save(output, samples)
+        replace_whole(output, _npy_parts(samples) if output.lower().endswith(".npy") else _csv_parts(samples))
     if arguments.json:
         shown = {"samples": samples.tolist()} if output is None else {}
         console.json({"n_samples": n, "n_features": density.n_features, "seed": arguments.seed, "output": output, **shown})
@@ -53,13 +55,17 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     return DONE
 
 
-def _save(path: str, samples: np.ndarray) -> None:
+def _npy_parts(samples: np.ndarray) -> Iterable[bytes | memoryview]:
+    """The header and the numbers, not copied, of an NPY file."""
     import numpy as np
 
-    if path.lower().endswith(".npy"):
-        write_whole(path, lambda stream: np.save(stream, samples, allow_pickle=False))
-    else:
-        write_whole(path, lambda stream: stream.writelines(f"{line}\n".encode() for line in _csv_lines(samples)))
+    samples, header = np.ascontiguousarray(samples), io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, np.lib.format.header_data_from_array_1_0(samples))
+    return header.getvalue(), samples.data
+
+
+def _csv_parts(samples: np.ndarray) -> Iterable[bytes]:
+    return (f"{line}\n".encode() for line in _csv_lines(samples))
 
 
 def _csv_lines(samples: np.ndarray) -> Iterator[str]:

@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     n, d = table.points.shape
     if d != density.n_features:
         raise InputError(
-            f"{arguments.data} gives {d} columns, but the density in {arguments.model} has {density.n_features} features; "
+            f"{table.source} gives {d} columns, but the density in {arguments.model} has {density.n_features} features; "
             "choose the columns with --columns"
         )
     weights = as_weights(table.weights, n, "weights")

@@ -24,8 +24,13 @@ class TableOptions:
 
 @dataclass(frozen=True)
 class Table:
-    """Finite numbers: points (n, d), the names of their d columns and the weights (n), where there are such."""
+    """Finite numbers: points (n, d), the names of their d columns and the weights (n), where there are such; ``source`` for errors."""
 
+    source: str
     points: np.ndarray
     names: tuple[str, ...] | None
     weights: np.ndarray | None
+
+    def row(self, index: int) -> int:
+        """The row of the file, counted from 1, that ``points[index]`` came from; a header is row 1, and no row is left out."""
+        return index + (1 if self.names is None else 2)

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
-import importlib.metadata
 import json
 import math
 import os
-import secrets
-import stat
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from ksos._array import quiet, to_numpy
+from ksos._files import replace_whole
 from ksos._memory import FLOAT_BYTES, require_memory
+from ksos._version import __version__
 from ksos.density.sos import SoSDensity
 from ksos.exceptions import ModelFormatError
 from ksos.kernels import KERNELS
 from ksos.measures import MEASURES
 
-__all__ = ["load", "save"]
+__all__ = ["load", "read_header", "save"]
 
 _MAGIC = b"\x89KSOS\r\n\x1a"  # not text, and no longer itself once line endings have been converted
 _FORMAT_VERSION = 1
@@ -59,7 +56,7 @@ def save(density: SoSDensity, path: str | os.PathLike[str]) -> None:
     except ValueError as error:
         raise ValueError(f"this density cannot be saved: {error}") from None
     prefix = _MAGIC + len(text).to_bytes(8, "little") + hashlib.sha256(text).digest()
-    _replace_whole(path, [prefix, text, *(_bytes_of(array) for array in arrays.values())])
+    replace_whole(path, [prefix, text, *(_bytes_of(array) for array in arrays.values())])
 
 
 def load(path: str | os.PathLike[str]) -> SoSDensity:
@@ -74,10 +71,33 @@ def load(path: str | os.PathLike[str]) -> SoSDensity:
     OSError
         When the file cannot be read.
     """
+    with _opened(path) as file:
+        header, data_start = _header_and_its_end(file)
+        return _assemble(header, _read_arrays(file, header, data_start))
+
+
+def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What the file ``path`` says of itself before its numbers, in the fields that docs/model-file.md lists.
+
+    Only the header is read and its checksum verified: whether the arrays are there and make a density, :func:`load` finds out.
+
+    Raises
+    ------
+    ModelFormatError
+        For every file that does not begin as a model of a known version.
+    OSError
+        When the file cannot be read.
+    """
+    with _opened(path) as file:
+        return _header_and_its_end(file)[0]
+
+
+@contextlib.contextmanager
+def _opened(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """The file, open to be read; whatever is wrong with its content becomes a ModelFormatError that names it."""
     with open(os.fspath(path), "rb") as file:
         try:
-            header, data_start = _read_header(file)
-            return _assemble(header, _read_arrays(file, header, data_start))
+            yield file
         except ModelFormatError as error:
             raise ModelFormatError(f"{os.fsdecode(path)}: {error}") from None
         except (ValueError, TypeError, ArithmeticError) as error:
@@ -100,7 +120,7 @@ def _describe(density: SoSDensity) -> tuple[dict[str, Any], Arrays]:
             ("unit_factor", density.unit_factor),
         )
     }
-    header: dict[str, Any] = {"format_version": _FORMAT_VERSION, "library_version": _library_version()}
+    header: dict[str, Any] = {"format_version": _FORMAT_VERSION, "library_version": __version__}
     for role, table in _TABLES.items():
         part: Any = getattr(density, role)
         if table.get(part.name) is not type(part):
@@ -191,17 +211,10 @@ def _bytes_of(array: np.ndarray) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
 
 
-def _library_version() -> str:
-    try:
-        return importlib.metadata.version("ksos")
-    except importlib.metadata.PackageNotFoundError:  # imported from its source tree
-        return "unknown"
-
-
 # --- reading ---
 
 
-def _read_header(file: BinaryIO) -> tuple[dict[str, Any], int]:
+def _header_and_its_end(file: BinaryIO) -> tuple[dict[str, Any], int]:
     """The header, its checksum verified and its fields in place, and the offset at which the arrays begin."""
     prefix = file.read(_PREFIX_BYTES)
     if not prefix.startswith(_MAGIC):
@@ -290,64 +303,3 @@ def _shown(value: Any) -> str:
     """``value`` as it fits into a message, whatever a forger put there."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-# --- writing ---
-
-
-def _replace_whole(path: str | os.PathLike[str], parts: Iterable[Any]) -> None:
-    """Put ``parts`` into the file ``path`` in one step: a temporary file beside it, flushed to the disk, takes its name."""
-    target = Path(os.path.realpath(os.fsdecode(path)))  # through links, which stay
-    temporary = target.with_name(f".ksos-{secrets.token_hex(8)}.tmp")
-    try:
-        mode = _existing_mode(target)
-        try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-            with os.fdopen(os.open(temporary, flags, 0o666 if mode is None else mode), "wb") as file:
-                if mode is not None:
-                    os.chmod(temporary, mode)  # os.open left out what the umask forbids
-                for part in parts:
-                    file.write(part)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
-        _sync_folder(target.parent)
-    except OSError as error:
-        error.filename, error.filename2 = os.fsdecode(path), None  # the user's name for it, not the temporary one
-        raise
-
-
-def _existing_mode(target: Path) -> int | None:
-    """The permissions of the file to be replaced, None where there is none; OSError where it must not be replaced."""
-    try:
-        found = target.stat()
-    except FileNotFoundError:
-        return None
-    if stat.S_ISDIR(found.st_mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
-    if not stat.S_ISREG(found.st_mode):
-        raise OSError(errno.EINVAL, "Not a regular file, which alone can be replaced in one step", str(target))
-    if not os.access(target, os.W_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
-    return stat.S_IMODE(found.st_mode) & 0o777
-
-
-def _sync_folder(folder: Path) -> None:
-    """Flush the new name itself to the disk, where the system can."""
-    if os.name != "posix":
-        return
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except PermissionError:  # a folder that one may write to but not list
-        return
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # file systems without this notion
-            raise
-    finally:
-        os.close(descriptor)

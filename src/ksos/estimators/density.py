@@ -67,7 +67,7 @@ class KernelSoSDensity(DensityMixin, BaseEstimator):
         ρ. Default: Lebesgue on R^d. Densities are with respect to it.
     objective : {"squared_mmd", "mmd"} or Functional
         A functional of your own replaces the distance to the data; the penalty is added to it.
-    solver : {"auto", "fista", "projected_gradient"}
+    solver : {"auto", "low_rank", "fista", "projected_gradient"}
     tol : float
         Absolute gap, in the objective's units.
     max_iter, time_limit, callback, verbose
@@ -141,10 +141,12 @@ class KernelSoSDensity(DensityMixin, BaseEstimator):
         """
         self._check_parameters()
         X = validate_data(self, X, dtype=np.float64, order="C")
-        points, weights = _distinct(X, as_masses(sample_weight, X.shape[0]))
+        masses = as_masses(sample_weight, X.shape[0])
+        points, weights = _distinct(X, masses)
         rng = _generator(self.random_state)
         kernel, embedding_kernel = self._kernels(points, weights, rng)
         measure = Lebesgue() if self.measure is None else self.measure
+        _require_inside(measure, X, masses)
         support = self._support(points, weights, kernel, measure, rng)
         space = SoSSpace(kernel, support, measure, embedding_kernel, self._landmarks(points, rng))
         _warn_if_degenerate(kernel, space, points)
@@ -269,6 +271,15 @@ def _distinct(X: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return points, gathered / gathered.sum()
 
 
+def _require_inside(measure: Measure, X: np.ndarray, masses: np.ndarray) -> None:
+    """Raise when a sample that counts lies where no density can be."""
+    measure.check_features(X.shape[1])
+    rows = np.flatnonzero(~measure.contains(X) & (masses > 0.0))
+    if rows.size:
+        first = f"the first is row {rows[0]}: {X[rows[0]].tolist()}"
+        raise ValueError(f"{rows.size} of {X.shape[0]} samples lie outside {measure!r}; {first}; widen it or leave them out")
+
+
 def _generator(random_state: Any) -> np.random.Generator:
     """A NumPy Generator from whatever scikit-learn accepts as ``random_state``."""
     if isinstance(random_state, np.random.Generator):
@@ -288,9 +299,9 @@ def _warn_if_degenerate(kernel: Kernel, space: SoSSpace, points: np.ndarray) -> 
         problem, remedy = "far larger than the spread of the data: all kernel values are close to 1", "a smaller bandwidth"
     else:
         return
-    low, high = float(kernel.sigma.min()), float(kernel.sigma.max())
+    sizes = dict.fromkeys(f"{size:.4g}" for size in (kernel.sigma.min(), kernel.sigma.max()))
     warnings.warn(
-        f"the bandwidth {f'{low:.4g}' if low == high else f'({low:.4g} to {high:.4g})'} is {problem}; rank {space.rank} of {m} was kept; try {remedy}",
+        f"the bandwidth {' to '.join(sizes)} is {problem}; rank {space.rank} of {m} was kept; try {remedy}",
         BandwidthWarning,
         stacklevel=3,
     )

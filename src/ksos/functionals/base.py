@@ -17,23 +17,37 @@ from ksos.space import SoSSpace
 
 __all__ = ["BoundTerm", "Functional", "ScaledSum"]
 
+Pair = tuple[np.ndarray | None, np.ndarray | None]
+"""Something in the embedding (a vector of R^q) and something in the parameter (an r × r matrix); None stands for zero."""
+
 
 class BoundTerm(ABC):
     """A convex function of (a, C) on one space."""
 
     uses_embedding = False
     """Whether the term looks at a = A(C)."""
+    quadratic = False
+    """Whether the second derivative is the same everywhere."""
+    twice_differentiable = False
+    """Whether :meth:`hessian` has an answer."""
 
     @abstractmethod
     def value(self, a: np.ndarray | None, C: np.ndarray) -> float:
         """F at the point."""
 
     @abstractmethod
-    def gradient(self, a: np.ndarray | None, C: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+    def gradient(self, a: np.ndarray | None, C: np.ndarray) -> Pair:
         """(∂F/∂a, ∂F/∂C): a vector of R^q and a symmetric r × r matrix; None stands for zero."""
 
-    def hessian(self, a: np.ndarray | None, C: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None] | None:
-        """The (constant) second derivative of a quadratic term applied to a direction (a, C); None when the term is not quadratic."""
+    def hessian(self, a: np.ndarray | None, C: np.ndarray, da: np.ndarray | None, dC: np.ndarray) -> Pair | None:
+        """The second derivative at (a, C) applied to the direction (da, dC); None when the term has none to offer.
+
+        ``da`` may hold several directions as columns, shape (q, n), for the part that lives in the embedding.
+        """
+        return None
+
+    def factor_hessian(self, F: np.ndarray) -> np.ndarray | None:
+        """∂²/∂C² seen through C = FFᵀ: the form E ↦ ⟨E, 2·∂²F(FEᵀ + EFᵀ)·F⟩ as an array (r, k, r, k); None stands for zero."""
         return None
 
     @property
@@ -87,24 +101,27 @@ class _BoundSum(BoundTerm):
     def __init__(self, terms: Sequence[tuple[float, BoundTerm]]) -> None:
         self.parts = [(scale, term) for scale, term in terms if scale > 0.0]
         self.uses_embedding = any(term.uses_embedding for _, term in self.parts)
+        self.quadratic = all(term.quadratic for _, term in self.parts)
+        self.twice_differentiable = all(term.twice_differentiable for _, term in self.parts)
 
     def value(self, a: np.ndarray | None, C: np.ndarray) -> float:
         return sum(scale * term.value(a, C) for scale, term in self.parts)
 
-    def gradient(self, a: np.ndarray | None, C: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+    def gradient(self, a: np.ndarray | None, C: np.ndarray) -> Pair:
         return _weighted_sum([(scale, term.gradient(a, C)) for scale, term in self.parts])
 
-    def hessian(self, a: np.ndarray | None, C: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None] | None:
-        products = [(scale, term.hessian(a, C)) for scale, term in self.parts]
+    def hessian(self, a: np.ndarray | None, C: np.ndarray, da: np.ndarray | None, dC: np.ndarray) -> Pair | None:
+        products = [(scale, term.hessian(a, C, da, dC)) for scale, term in self.parts]
         known = [(scale, product) for scale, product in products if product is not None]
         return _weighted_sum(known) if len(known) == len(products) else None
+
+    def factor_hessian(self, F: np.ndarray) -> np.ndarray | None:
+        forms = [(scale, term.factor_hessian(F)) for scale, term in self.parts]
+        return _weighted_sum([(scale, (form, None)) for scale, form in forms])[0]
 
     @property
     def embedding_convexity(self) -> float:
         return sum(scale * term.embedding_convexity for scale, term in self.parts)
-
-
-Pair = tuple[np.ndarray | None, np.ndarray | None]
 
 
 def _weighted_sum(pairs: Sequence[tuple[float, Pair]]) -> Pair:

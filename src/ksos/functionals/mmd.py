@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ksos.functionals.base import BoundTerm, Functional
+from ksos.functionals.base import BoundTerm, Functional, Pair
 from ksos.space import SoSSpace
 
 __all__ = ["MMD", "SquaredMMD"]
@@ -36,7 +36,7 @@ class MMD(SquaredMMD):
 
 
 class _BoundSquaredMMD(BoundTerm):
-    uses_embedding = True
+    uses_embedding = quadratic = twice_differentiable = True
     embedding_convexity = 1.0
 
     def __init__(self, z: np.ndarray) -> None:
@@ -46,16 +46,16 @@ class _BoundSquaredMMD(BoundTerm):
         residual = a - self.z
         return float(residual @ residual)
 
-    def gradient(self, a: np.ndarray | None, C: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+    def gradient(self, a: np.ndarray | None, C: np.ndarray) -> Pair:
         return 2.0 * (a - self.z), None
 
-    def hessian(self, a: np.ndarray | None, C: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None] | None:
-        assert a is not None
-        return 2.0 * a, None
+    def hessian(self, a: np.ndarray | None, C: np.ndarray, da: np.ndarray | None, dC: np.ndarray) -> Pair | None:
+        assert da is not None
+        return 2.0 * da, None
 
 
 class _BoundMMD(BoundTerm):
-    uses_embedding = True
+    uses_embedding = twice_differentiable = True
 
     def __init__(self, z: np.ndarray) -> None:
         self.z = z
@@ -63,10 +63,18 @@ class _BoundMMD(BoundTerm):
     def value(self, a: np.ndarray | None, C: np.ndarray) -> float:
         return float(np.linalg.norm(a - self.z))
 
-    def gradient(self, a: np.ndarray | None, C: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+    def gradient(self, a: np.ndarray | None, C: np.ndarray) -> Pair:
         residual = a - self.z
         norm = float(np.linalg.norm(residual))
         return (residual / norm if norm > 0.0 else residual), None  # 0 is a subgradient of the norm at 0
+
+    def hessian(self, a: np.ndarray | None, C: np.ndarray, da: np.ndarray | None, dC: np.ndarray) -> Pair | None:
+        assert a is not None
+        assert da is not None
+        residual = a - self.z
+        norm = max(float(np.linalg.norm(residual)), 1e-150)
+        u = residual / norm
+        return (da - np.multiply.outer(u, u @ da)) / norm, None
 
 
 def _short(target: Any) -> str:

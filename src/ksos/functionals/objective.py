@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ksos.functionals.base import Functional
+from ksos.functionals.base import Functional, Pair
 from ksos.space import SoSSpace
 
 __all__ = ["Objective", "Point"]
@@ -18,6 +18,8 @@ class Point:
 
     C: np.ndarray
     a: np.ndarray | None
+    G: np.ndarray | None = None
+    """∇f there, where a solver has computed it already."""
 
     def __add__(self, other: Point) -> Point:
         return Point(self.C + other.C, None if self.a is None or other.a is None else self.a + other.a)
@@ -52,17 +54,22 @@ class Objective:
         return self.term.value(point.a, point.C)
 
     def gradient(self, point: Point) -> np.ndarray:
-        """∇f, a symmetric r × r matrix; costs one application of A*."""
+        """∇f, a symmetric r × r matrix; costs one application of A* unless the point knows it."""
+        if point.G is not None:
+            return point.G
         return self._pull_back(self.term.gradient(point.a, point.C))
 
     def hessian(self, direction: Point) -> np.ndarray | None:
         """∇²f applied to a direction, for a quadratic f; else None."""
-        product = self.term.hessian(direction.a, direction.C)
+        product = self._constant_hessian(direction)
         return None if product is None else self._pull_back(product)
+
+    def _constant_hessian(self, direction: Point) -> Pair | None:
+        return self.term.hessian(direction.a, direction.C, direction.a, direction.C) if self.term.quadratic else None
 
     def curvature(self, direction: Point) -> float | None:
         """⟨d, ∇²f d⟩ without applying A*, for a quadratic f; else None."""
-        product = self.term.hessian(direction.a, direction.C)
+        product = self._constant_hessian(direction)
         if product is None:
             return None
         in_embedding, in_parameter = product
@@ -74,7 +81,7 @@ class Objective:
         c = self.term.embedding_convexity
         return float(np.sqrt(max(gap, 0.0) / c)) if c > 0.0 else None
 
-    def _pull_back(self, pair: tuple[np.ndarray | None, np.ndarray | None]) -> np.ndarray:
+    def _pull_back(self, pair: Pair) -> np.ndarray:
         in_embedding, in_parameter = pair
         if in_embedding is None:
             return np.zeros((self.size, self.size)) if in_parameter is None else in_parameter

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ksos.functionals.base import BoundTerm, Functional
+from ksos.functionals.base import BoundTerm, Functional, Pair
 from ksos.space import SoSSpace
 
 __all__ = ["Frobenius", "Trace"]
@@ -45,20 +45,24 @@ class Frobenius(_Penalty):
 
 
 class _BoundLinear(BoundTerm):
+    quadratic = twice_differentiable = True
+
     def __init__(self, D: np.ndarray) -> None:
         self.D = D
 
     def value(self, a: np.ndarray | None, C: np.ndarray) -> float:
         return float(np.vdot(self.D, C))
 
-    def gradient(self, a: np.ndarray | None, C: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+    def gradient(self, a: np.ndarray | None, C: np.ndarray) -> Pair:
         return None, self.D
 
-    def hessian(self, a: np.ndarray | None, C: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None] | None:
+    def hessian(self, a: np.ndarray | None, C: np.ndarray, da: np.ndarray | None, dC: np.ndarray) -> Pair | None:
         return None, None
 
 
 class _BoundFrobenius(BoundTerm):
+    quadratic = twice_differentiable = True
+
     def __init__(self, N: np.ndarray) -> None:
         self.N = N
 
@@ -66,9 +70,13 @@ class _BoundFrobenius(BoundTerm):
         M = self.N @ C
         return float(np.vdot(M, M.T))
 
-    def gradient(self, a: np.ndarray | None, C: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+    def gradient(self, a: np.ndarray | None, C: np.ndarray) -> Pair:
         product = self.N @ C @ self.N
         return None, product + product.T
 
-    def hessian(self, a: np.ndarray | None, C: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None] | None:
-        return self.gradient(a, C)
+    def hessian(self, a: np.ndarray | None, C: np.ndarray, da: np.ndarray | None, dC: np.ndarray) -> Pair | None:
+        return self.gradient(da, dC)
+
+    def factor_hessian(self, F: np.ndarray) -> np.ndarray | None:
+        M = self.N @ F
+        return 4.0 * (np.einsum("ib,aj->ijab", M, M) + np.einsum("ia,bj->ijab", self.N, F.T @ M))

@@ -14,13 +14,14 @@ from ksos.functionals.objective import Objective
 from ksos.solvers.certificate import certify
 from ksos.solvers.first_order import Fista, ProjectedGradient
 from ksos.solvers.loop import Limits, Stepper, run
+from ksos.solvers.low_rank import LowRank
 from ksos.solvers.solution import Progress, Solution
 from ksos.solvers.spectraplex import centre, factor, project
 from ksos.space import SoSSpace
 
 __all__ = ["SOLVERS", "check_options", "minimize"]
 
-SOLVERS: dict[str, Callable[[], Stepper]] = {"fista": Fista, "projected_gradient": ProjectedGradient}
+SOLVERS: dict[str, Callable[[], Stepper]] = {"low_rank": LowRank, "fista": Fista, "projected_gradient": ProjectedGradient}
 """Every solver by name. To add one: a class with ``init``, ``step`` and ``point`` (see loop.py), and its line here."""
 
 
@@ -53,7 +54,9 @@ def minimize(
     functional : Functional
         Such as ``SquaredMMD(X) + 1e-3 * Trace()``.
     space : SoSSpace
-    solver : {"auto", "fista", "projected_gradient"}
+    solver : {"auto", "low_rank", "fista", "projected_gradient"}
+        "low_rank" is Newton's method on a factor of C with few columns, for functionals with second derivatives; "auto" takes it where it
+        is the fastest, and FISTA elsewhere.
     tol : float
         The absolute gap f(C) − f* at which the problem counts as solved, in units of the objective.
     max_iter : int, optional
@@ -84,12 +87,21 @@ def minimize(
     """
     check_options(solver, tol, max_iter, time_limit)
     objective = Objective(functional, space)
-    name = "fista" if solver == "auto" else solver
+    name = _choose(objective) if solver == "auto" else solver
+    if name == "low_rank" and not objective.term.twice_differentiable:
+        raise ValueError(f"solver='low_rank' needs second derivatives, which {functional!r} does not offer; use solver='fista'")
     stepper = SOLVERS[name]()
     C = centre(space.rank) if start is None else project(_as_start(start, space.rank))
     limits = Limits(tol, stepper.default_max_iter if max_iter is None else max_iter, time_limit)
     outcome = run(stepper, objective, C, limits, callback, _printer(name, verbose))
     return _solution(objective, outcome.point.C, tol, outcome.status, name, outcome.n_iter, outcome.history)
+
+
+def _choose(objective: Objective) -> str:
+    """Newton on a factor, unless there are no second derivatives, or nothing draws the optimum to a low rank (Frobenius, no truncation)."""
+    space = objective.space
+    spread_out = space.rank == space.support_points.shape[0] and objective.term.factor_hessian(np.zeros((space.rank, 1))) is not None
+    return "low_rank" if objective.term.twice_differentiable and not spread_out else "fista"
 
 
 def _solution(objective: Objective, C: np.ndarray, tol: float, status: str, name: str, n_iter: int, history: list[Progress]) -> Solution:

@@ -1,0 +1,81 @@
+"""Files written whole or not at all, whatever stops the writing."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+__all__ = ["replace_whole"]
+
+
+def replace_whole(path: str | bytes | os.PathLike[str], parts: Iterable[bytes | memoryview]) -> None:
+    """Make ``parts``, one after the other, the content of the file ``path``; at every moment the old file or the new one is there, whole.
+
+    A temporary file beside it is filled, flushed to the disk, and takes its name. A file that exists keeps its permissions, a new one gets
+    those of the umask; links are followed, and stay.
+
+    Raises
+    ------
+    OSError
+        With ``path`` as its file name, when the file cannot be written, or is something that a new name would destroy, such as a device;
+        then what was there is untouched and nothing else is left behind.
+    """
+    target = Path(os.path.realpath(os.fsdecode(path)))
+    temporary = target.with_name(f".ksos-{secrets.token_hex(8)}.tmp")
+    try:
+        mode = _existing_mode(target)
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+            with os.fdopen(os.open(temporary, flags, 0o666 if mode is None else mode), "wb") as file:
+                if mode is not None:
+                    os.chmod(temporary, mode)  # os.open left out what the umask forbids
+                for part in parts:
+                    file.write(part)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+        _sync_folder(target.parent)
+    except OSError as error:
+        error.filename, error.filename2 = os.fsdecode(path), None  # the user's name for it, not the temporary one
+        raise
+
+
+def _existing_mode(target: Path) -> int | None:
+    """The permissions of the file to be replaced, None where there is none; OSError where it must not be replaced."""
+    try:
+        found = target.stat()
+    except FileNotFoundError:
+        return None
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "Not a regular file, which alone can be replaced in one step", str(target))
+    if not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
+    return stat.S_IMODE(found.st_mode) & 0o777
+
+
+def _sync_folder(folder: Path) -> None:
+    """Flush the new name itself to the disk, where the system can."""
+    if os.name != "posix":
+        return
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except PermissionError:  # a folder that one may write to but not list
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # file systems without this notion
+            raise
+    finally:
+        os.close(descriptor)

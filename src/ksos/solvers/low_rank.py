@@ -1,0 +1,204 @@
+"""Newton's method on a factor with few columns: C = FFᵀ, ‖F‖ = 1, for optima of tiny rank.
+
+On the factor the problem is not convex, but the certificate is blind to where a point comes from, and it says what to do when the columns
+are not enough: the lowest eigenvector of ∇f is the direction that adds a column. A stationary factor whose gap is zero is the optimum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from ksos.functionals.objective import Objective, Point
+from ksos.solvers.eigenvalues import lowest_eigenpairs
+
+__all__ = ["LowRank"]
+
+_FIRST_COLUMNS = 3
+_DENSE_UNKNOWNS = 1200
+_STATIONARY = 0.05  # a gradient this much smaller than the gap: the columns there are have given what they can
+_MOST_NEW_COLUMNS = 16
+_WORTH_A_COLUMN = 0.3
+_DROPPED = 1e-14  # columns with less of the mass than this are rounding
+_MOST_DAMPINGS = 40
+_CG_ITERATIONS = 400
+
+
+@dataclass(frozen=True)
+class _State:
+    F: np.ndarray
+    point: Point
+    value: float
+    damping: float
+    level: float
+    """⟨∇f, C⟩: at the optimum, the lowest eigenvalue of ∇f."""
+    values: np.ndarray
+    vectors: np.ndarray
+    """The lowest eigenvalues of ∇f and their vectors."""
+
+    @property
+    def gap(self) -> float:
+        """The certificate."""
+        return self.level - float(self.values[0])
+
+
+class LowRank:
+    """Damped Newton steps on the sphere ‖F‖ = 1, and a new column whenever they have run dry before the gap has closed."""
+
+    default_max_iter = 1000
+    check_every = 1
+
+    def init(self, objective: Objective, C: np.ndarray) -> _State:
+        """A warm start keeps its own columns; the centre, which has all of them, gives way to the lowest eigenvectors of ∇f there."""
+        values, vectors = np.linalg.eigh(C)
+        keep = values > 1e-10
+        if np.count_nonzero(keep) > max(2 * _FIRST_COLUMNS, objective.size // 4) or values[-1] <= 1.5 / objective.size:
+            columns = min(_FIRST_COLUMNS, objective.size)
+            _, vectors = lowest_eigenpairs(objective.gradient(objective.point(C)), columns)
+            F = vectors * np.sqrt(np.arange(columns, 0, -1.0))
+        else:
+            F = vectors[:, keep] * np.sqrt(values[keep])
+        return self._at(objective, F / np.linalg.norm(F), 1e-3)
+
+    def point(self, state: _State) -> Point:
+        """C = FFᵀ."""
+        return state.point
+
+    def _at(self, objective: Objective, F: np.ndarray, damping: float) -> _State:
+        point = objective.point(F @ F.T)
+        G = objective.gradient(point)
+        values, vectors = lowest_eigenpairs(G, min(F.shape[1], _MOST_NEW_COLUMNS))
+        return _State(F, replace(point, G=G), objective.value(point), damping, float(np.vdot(G, point.C)), values, vectors)
+
+    def step(self, objective: Objective, state: _State) -> _State:
+        """A Newton step, or a new column."""
+        F, G = state.F, state.point.G
+        assert G is not None
+        gradient = 2.0 * (G @ F)
+        multiplier = float(np.vdot(gradient, F))
+        gradient -= multiplier * F
+        if np.linalg.norm(gradient) <= _STATIONARY * state.gap:
+            return self._with_new_columns(objective, state)
+        hessian = _Hessian(objective, state, multiplier)
+        damping = state.damping
+        for _ in range(_MOST_DAMPINGS):
+            E = hessian.solve(-gradient, damping)
+            if E is None:
+                damping = max(4.0 * damping, 1e-14)
+                continue
+            new = F + E
+            new /= np.linalg.norm(new)
+            predicted = -float(np.vdot(gradient, E)) - 0.5 * float(np.vdot(E, hessian.apply(E)))
+            gained = state.value - objective.value(objective.point(new @ new.T))
+            rounding = 1e-15 * abs(state.value)
+            if gained > 0.1 * predicted or predicted <= rounding:
+                damping = damping if gained < 0.7 * predicted else 0.1 * damping
+                return self._at(objective, new, max(damping, 1e-14))
+            damping = max(4.0 * damping, 1e-14)
+        return self._with_new_columns(objective, state)
+
+    def _with_new_columns(self, objective: Objective, state: _State) -> _State:
+        """C ← (1−t)C + t·VVᵀ with the best t, the columns of V being the eigenvectors of ∇f below the level: f cannot increase."""
+        below = np.maximum(state.level - state.values, 0.0)
+        useful = below > _WORTH_A_COLUMN * below[0]
+        share = below[useful] / below[useful].sum() if below[0] > 0.0 else np.ones(1)
+        V = state.vectors[:, : share.shape[0]] * np.sqrt(share)
+        toward = objective.point(V @ V.T) - state.point
+        slope = float(share @ below[: share.shape[0]])
+        curvature = objective.curvature(toward)
+        t = min(1.0, slope / curvature) if curvature else 0.5
+        if curvature is None:
+            while t > 1e-12 and objective.value(state.point + t * toward) > state.value - 0.3 * t * slope:
+                t *= 0.5
+        U, s, _ = np.linalg.svd(state.F, full_matrices=False)
+        kept = U[:, s**2 > _DROPPED] * s[s**2 > _DROPPED]
+        F = np.concatenate([np.sqrt(1.0 - t) * kept, np.sqrt(t) * V], axis=1)
+        return self._at(objective, F / np.linalg.norm(F), max(state.damping, 1e-6))
+
+
+class _Hessian:
+    """The Riemannian Hessian of F ↦ f(FFᵀ) on the sphere: E ↦ P(Jᵀφ''(JE) + 2·∂²f(FEᵀ+EFᵀ)F + 2GE) − multiplier·E."""
+
+    def __init__(self, objective: Objective, state: _State, multiplier: float) -> None:
+        self.objective, self.point, self.F, self.multiplier = objective, state.point, state.F, multiplier
+        r, k = state.F.shape
+        self.J = 2.0 * objective.space.map.jacobian(state.F).reshape(-1, r * k) if objective.term.uses_embedding else np.zeros((0, r * k))
+        self.dense = self._form() if r * k <= _DENSE_UNKNOWNS else None
+        self.lowest = float(state.values[0])
+
+    def _form(self) -> np.ndarray:
+        (r, k), G = self.F.shape, self.point.G
+        assert G is not None
+        H = np.zeros((r, k, r, k)) if (own := self.objective.term.factor_hessian(self.F)) is None else own
+        for j in range(k):
+            H[:, j, :, j] += 2.0 * G
+        H = H.reshape(r * k, r * k)
+        if self.objective.term.uses_embedding:
+            pair = self.objective.term.hessian(self.point.a, self.point.C, self.J, self.point.C)
+            assert pair is not None
+            if pair[0] is not None:
+                H += self.J.T @ pair[0]
+        f = self.F.ravel()
+        Hf = H @ f
+        H += np.outer(f, (f @ Hf + 1.0) * f - Hf) - np.outer(Hf, f)  # P H P, and 1 along F itself
+        H[np.diag_indices(r * k)] -= self.multiplier
+        H += self.multiplier * np.outer(f, f)
+        return np.asarray(0.5 * (H + H.T))
+
+    def apply(self, E: np.ndarray) -> np.ndarray:
+        """The Hessian applied to a tangent vector E, shape (r, k)."""
+        if self.dense is not None:
+            return np.asarray((self.dense @ E.ravel()).reshape(E.shape))
+        F, G = self.F, self.point.G
+        assert G is not None
+        da = self.J @ E.ravel() if self.objective.term.uses_embedding else None
+        dC = F @ E.T
+        pair = self.objective.term.hessian(self.point.a, self.point.C, da, dC + dC.T)
+        assert pair is not None
+        out = 2.0 * (G @ E) - self.multiplier * E
+        if pair[0] is not None:
+            out += (pair[0] @ self.J).reshape(E.shape)
+        if pair[1] is not None:
+            out += 2.0 * (pair[1] @ F)
+        return np.asarray(out - float(np.vdot(out, F)) * F)
+
+    def solve(self, right: np.ndarray, damping: float) -> np.ndarray | None:
+        """(Hessian + damping)⁻¹ right, tangent; None where the matrix is not positive definite."""
+        if self.dense is not None:
+            try:
+                factor = cho_factor(self.dense + damping * np.eye(self.dense.shape[0]), lower=True, check_finite=False)
+            except np.linalg.LinAlgError:
+                return None
+            E = cho_solve(factor, right.ravel(), check_finite=False).reshape(right.shape)
+            return np.asarray(E - float(np.vdot(E, self.F)) * self.F)
+        return self._conjugate_gradients(right, damping)
+
+    def _conjugate_gradients(self, right: np.ndarray, damping: float) -> np.ndarray | None:
+        """Truncated, preconditioned with 2(G − λ_min) + damping, the part of the Hessian that is cheap to factorise."""
+        G = self.point.G
+        assert G is not None
+        shift = damping + 1e-3 * float(np.linalg.norm(right)) + 1e-12
+        block = cho_factor(2.0 * G + (shift - 2.0 * self.lowest) * np.eye(G.shape[0]), lower=True, check_finite=False)
+
+        def precondition(R: np.ndarray) -> np.ndarray:
+            Z = cho_solve(block, R, check_finite=False)
+            return np.asarray(Z - float(np.vdot(Z, self.F)) * self.F)
+
+        E, R = np.zeros_like(right), right.copy()
+        Z = precondition(R)
+        P, energy, start = Z, float(np.vdot(R, Z)), float(np.linalg.norm(right))
+        for _ in range(_CG_ITERATIONS):
+            HP = self.apply(P) + damping * P
+            curvature = float(np.vdot(P, HP))
+            if curvature <= 0.0:
+                return E if np.any(E) else None
+            step = energy / curvature
+            E, R = E + step * P, R - step * HP
+            if np.linalg.norm(R) <= min(0.1, np.sqrt(start)) * start:
+                break
+            Z = precondition(R)
+            energy, previous = float(np.vdot(R, Z)), energy
+            P = Z + (energy / previous) * P
+        return E
