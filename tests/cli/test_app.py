@@ -134,7 +134,7 @@ def test_negative_numbers_are_values() -> None:
 LIGHT = """
 import sys, types
 package = types.ModuleType("ksos")  # as if the package itself imported nothing
-package.__path__, package.__version__ = [{path!r}], "1.2.3"
+package.__path__ = [{path!r}]
 sys.modules["ksos"] = package
 from ksos.cli import main
 codes = [main(["--version"]), main(["--help"]), main(["nothing"])]
@@ -147,4 +147,4 @@ def test_help_and_version_import_nothing_heavy() -> None:
     path = str(Path(library.__file__).parent)
     done = subprocess.run([sys.executable, "-c", LIGHT.format(path=path)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("ksos 1.2.3\n")
+    assert done.stdout.startswith(f"ksos {library.__version__}\n")

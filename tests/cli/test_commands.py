@@ -149,9 +149,10 @@ def test_samples_come_back_bit_for_bit(ksos: Command, model: Path, tmp_path: Pat
         done = ksos("sample", model, "-n", 25, "--seed", 5, "-o", tmp_path / output)
         assert done == (0, "", "")
         np.testing.assert_array_equal(read_table(str(tmp_path / output)).points, expected)
-    assert (tmp_path / "s.npy").read_bytes().startswith(b"\x93NUMPY")
+    np.save(tmp_path / "numpy.npy", expected)
+    assert (tmp_path / "s.npy").read_bytes() == (tmp_path / "numpy.npy").read_bytes()
     assert read_table(str(tmp_path / "s.csv")).names == ("x1", "x2")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["s.csv", "s.npy", "s.txt"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["numpy.npy", "s.csv", "s.npy", "s.txt"]
     assert ksos("sample", model, "--n-samples", 25, "--seed", 5).out == (tmp_path / "s.csv").read_text()
 
 
@@ -173,8 +174,11 @@ def test_sample_json(ksos: Command, model: Path, tmp_path: Path) -> None:
     assert saved == {"n_samples": 3, "n_features": 2, "seed": None, "output": str(tmp_path / "s.npy")}
 
 
-def test_a_file_of_samples_is_replaced_whole(ksos: Command, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    target, link = tmp_path / "s.csv", tmp_path / "link.csv"
+@pytest.mark.parametrize("kind", ["csv", "npy"])
+def test_a_file_of_samples_is_replaced_whole(
+    ksos: Command, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    target, link = tmp_path / f"s.{kind}", tmp_path / f"link.{kind}"
     target.write_text("old")
     target.chmod(0o640)
     link.symlink_to(target)
@@ -188,9 +192,18 @@ def test_a_file_of_samples_is_replaced_whole(ksos: Command, model: Path, tmp_pat
     assert (done.code, done.err) == (1, f"ksos sample: error: {link}: No space left on device\n")
     assert target.read_text() == "old"
     assert ksos("sample", model, "-n", 3, "-o", link).code == 0
-    assert link.is_symlink() and len(target.read_text().splitlines()) == 4
+    assert link.is_symlink() and read_table(str(target)).points.shape == (3, 2)
     assert stat.S_IMODE(target.stat().st_mode) == 0o640
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.csv", "s.csv"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"link.{kind}", f"s.{kind}"]
+
+
+def test_a_new_file_of_samples_has_the_permissions_of_the_umask(ksos: Command, model: Path, tmp_path: Path) -> None:
+    previous = os.umask(0o027)
+    try:
+        assert ksos("sample", model, "-n", 3, "-o", tmp_path / "s.csv").code == 0
+    finally:
+        os.umask(previous)
+    assert stat.S_IMODE((tmp_path / "s.csv").stat().st_mode) == 0o640
 
 
 @pytest.mark.parametrize("n", [0, -5])
@@ -206,6 +219,18 @@ def test_where_samples_cannot_go(ksos: Command, model: Path, tmp_path: Path) -> 
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
 
 
+def test_a_protected_file_is_left_alone(ksos: Command, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target, access = tmp_path / "s.csv", os.access
+    target.write_text("old")
+    # whoever runs the tests may be allowed everything
+    monkeypatch.setattr(os, "access", lambda path, mode: os.fspath(path) != str(target) and access(path, mode))
+    done = ksos("sample", model, "-o", target)
+    assert done.code == 1 and done.err == (
+        f"ksos sample: error: cannot write {target}: the file is protected; change its permissions or name another\n"
+    )
+    assert target.read_text() == "old"
+
+
 # --- inspect ---
 
 
@@ -219,13 +244,12 @@ def test_inspect(ksos: Command, boxed: Path) -> None:
     assert shown["kernel"] == "Gaussian(sigma=2.0)"
     assert shown["measure"] == "Box(low=[-1.0, -1.0], high=[inf, 1.0])"
     assert float(shown["mass"].split()[0]) == pytest.approx(1.0)
-    assert shown["format version"].startswith("1 (written by ksos ")
+    assert shown["format version"] == f"1 (written by ksos {library.__version__})"
     assert shown["file size"] == f"{boxed.stat().st_size} bytes"
 
 
 def test_inspect_json(ksos: Command, boxed: Path) -> None:
     shown = json.loads(ksos("inspect", boxed, "--json").out)
-    assert isinstance(shown.pop("library_version"), str)
     assert shown == {
         "n_features": 2,
         "n_support": 1,
@@ -234,6 +258,7 @@ def test_inspect_json(ksos: Command, boxed: Path) -> None:
         "measure": {"name": "box", "low": [-1.0, -1.0], "high": [None, 1.0]},
         "mass": pytest.approx(1.0),
         "format_version": 1,
+        "library_version": library.__version__,
         "file_size": boxed.stat().st_size,
     }
 
@@ -265,8 +290,8 @@ def test_a_file_that_is_no_model(ksos: Command, model: Path, plain: Path, tmp_pa
 
 def test_reproduce_asks_for_what_was_chosen(ksos: Command, drawing: list[Any], tmp_path: Path) -> None:
     done = ksos("reproduce", "--figure", "two", "--figure", "one", "--output", tmp_path, "--quick")
-    assert done == (0, f"{tmp_path / 'one.png'}\n{tmp_path / 'one.csv'}\n", "")
-    assert json.loads(ksos("reproduce", "--json").out) == {"files": ["figures/one.png", "figures/one.csv"]}
+    assert done == (0, f"drawing\n{tmp_path / 'one.png'}\n{tmp_path / 'one.csv'}\n", "")
+    assert ksos("reproduce", "--json") == (0, '{"files": ["figures/one.png", "figures/one.csv"]}\n', "")
     assert drawing == [(["two", "one"], tmp_path, True), (None, Path("figures"), False)]
 
 
@@ -278,9 +303,10 @@ def test_reproduce_refuses_other_names_and_files(ksos: Command, drawing: list[An
     assert drawing == []
 
 
-def test_reproduce_reports_on_a_terminal(ksos: Command, drawing: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reproduce_on_a_terminal(ksos: Command, drawing: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ksos.cli.console.Console.watched", True)
-    assert ksos("reproduce").err == "ksos reproduce: drawing\n"
+    assert ksos("reproduce") == (0, "drawing\nfigures/one.png\nfigures/one.csv\n", "")
+    assert ksos("reproduce", "--json") == (0, '{"files": ["figures/one.png", "figures/one.csv"]}\n', "ksos reproduce: drawing\n")
 
 
 def test_reproduce_without_matplotlib(ksos: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -109,7 +111,7 @@ def test_header_and_delimiter(ksos: Command, tmp_path: Path) -> None:
 
 
 def test_what_it_prints(ksos: Command, plain: Path, tmp_path: Path) -> None:
-    done = ksos("fit", plain, "-o", tmp_path / "m.ksos")
+    done = ksos("fit", plain, "-o", tmp_path / "m.ksos", "--solver", "fista")
     first, second = done.out.splitlines()
     assert first.startswith(f"{tmp_path / 'm.ksos'}: a density in d = 2 from 40 rows: ")
     assert second.startswith("solved by fista in ") and "gap " in second
@@ -117,7 +119,7 @@ def test_what_it_prints(ksos: Command, plain: Path, tmp_path: Path) -> None:
 
 
 def test_json(ksos: Command, plain: Path, points: np.ndarray, tmp_path: Path) -> None:
-    words = ["--bandwidth", "1.7,1.3", "--n-support", 9, "--low", "-4", "--landmarks", 11]
+    words = ["--bandwidth", "1.7,1.3", "--n-support", 9, "--low", "-4", "--landmarks", 11, "--solver", "fista"]
     done = ksos("fit", plain, "-o", tmp_path / "m.ksos", "--json", *words)
     assert done.code == 0 and done.out.count("\n") == 1
     shown = json.loads(done.out)
@@ -138,7 +140,7 @@ def test_json(ksos: Command, plain: Path, points: np.ndarray, tmp_path: Path) ->
 
 @pytest.mark.parametrize(("words", "remedy"), [(["--max-iter", "3"], "raise max_iter"), (["--time-limit", "1e-9"], "raise time_limit")])
 def test_not_converged(ksos: Command, plain: Path, tmp_path: Path, words: list[str], remedy: str) -> None:
-    done = ksos("fit", plain, "-o", tmp_path / "m.ksos", "--json", *words)
+    done = ksos("fit", plain, "-o", tmp_path / "m.ksos", "--json", "--solver", "fista", *words)
     assert done.code == 3
     shown = json.loads(done.out)
     assert shown["status"] == words[0].removeprefix("--").replace("-", "_")
@@ -161,11 +163,35 @@ def test_a_warning_of_the_library_is_one_line(ksos: Command, plain: Path, tmp_pa
     assert line.startswith("ksos fit: warning: the bandwidth 0.0001 is far smaller than the distances")
 
 
-def test_rows_outside_the_box(ksos: Command, plain: Path, points: np.ndarray, tmp_path: Path) -> None:
-    done = ksos("fit", plain, "-o", tmp_path / "m.ksos", "--low", "0,-9")
-    assert done.code == 0
-    (line,) = done.err.splitlines()
-    assert f"warning: {np.sum(points[:, 0] < 0)} of 40 rows lie outside the box" in line
+def test_rows_outside_the_box_are_named_by_their_place_in_the_file(
+    ksos: Command, plain: Path, points: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, model, remedy = "3,0.5\n3,0\n3,1.5\n4,0.5\n", tmp_path / "m.ksos", "widen --low and --high, or remove the rows"
+    (tmp_path / "bare.csv").write_text(text)
+    (tmp_path / "named.csv").write_text(f"x,y\n{text}")
+
+    def refusal(*words: object) -> str:
+        done = ksos("fit", *words, "-o", model)
+        assert (done.code, done.out, done.err.count("\n"), model.exists()) == (1, "", 1, False)
+        return done.err.removeprefix("ksos fit: error: ").removesuffix("\n")
+
+    end = f"2 of 4 rows lie outside the box: {remedy}"
+    assert refusal(tmp_path / "bare.csv", "--low", "-inf,0", "--high", "3.5,1") == (
+        f"{tmp_path / 'bare.csv'}, row 3: feature 2 is 1.5, outside [0.0, 1.0]; {end}"
+    )
+    assert refusal(tmp_path / "named.csv", "--columns", "y", "--low", "0.5", "--high", "1") == (
+        f"{tmp_path / 'named.csv'}, row 3: 'y' is 0.0, outside [0.5, 1.0]; {end}"
+    )
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    assert refusal("-", "--high", "3.5,inf") == (
+        f"<stdin>, row 4: feature 1 is 4.0, outside [-inf, 3.5]; 1 of 4 rows lie outside the box: {remedy}"
+    )
+    index = int(np.argmax(points[:, 0] > 0.5))
+    assert refusal(plain, "--high", "0.5,inf") == (
+        f"{plain}, row {index + 1}: feature 1 is {points[index, 0]}, outside [-inf, 0.5]; "
+        f"{np.sum(points[:, 0] > 0.5)} of 40 rows lie outside the box: {remedy}"
+    )
+    assert ksos("fit", tmp_path / "bare.csv", "-o", model, "--low", "3,0", "--high", "4,1.5").code == 0, "the border belongs to the box"
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_a_reader_that_is_never_there(environment: dict[str, str], module: str, 
 def test_not_converged_is_told_to_who_does_not_read(environment: dict[str, str], plain: Path, tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    words = command("fit", plain, "-o", tmp_path / "m.ksos", "--max-iter", "2")
+    words = command("fit", plain, "-o", tmp_path / "m.ksos", "--solver", "fista", "--max-iter", "2")
     done = subprocess.run(words, env=environment, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=LIMIT)
     os.close(writer)
     assert done.returncode == 3 and done.stderr.count("\n") == 1
@@ -101,6 +101,20 @@ def test_a_full_disk_behind_stdout(environment: dict[str, str], model: Path) -> 
         done = subprocess.run(command("inspect", model), env=environment, stdout=full, stderr=subprocess.PIPE, text=True, timeout=LIMIT)
     assert done.returncode == 1
     assert done.stderr == "ksos inspect: error: cannot write to the standard output: No space left on device\n"
+
+
+@pytest.mark.parametrize("kind", ["csv", "npy"])
+def test_a_full_disk_behind_the_samples(environment: dict[str, str], model: Path, tmp_path: Path, kind: str) -> None:
+    import resource
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
+
+    words, target = command("sample", model, "-n", "100", "-o", tmp_path / f"s.{kind}"), tmp_path / f"s.{kind}"
+    target.write_text("old")
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=LIMIT, preexec_fn=limited)
+    assert (done.returncode, done.stderr) == (1, f"ksos sample: error: {target}: File too large\n")
+    assert target.read_text() == "old" and list(tmp_path.iterdir()) == [target]
 
 
 def test_closed_streams(environment: dict[str, str], model: Path) -> None:

@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ksos import __version__
 from ksos.density import SoSDensity
-from ksos.density.io import load, save
+from ksos.density.io import load, read_header, save
 from ksos.exceptions import ModelFormatError
 from ksos.kernels import KERNELS, Gaussian, Kernel, Laplace, Matern
 from ksos.measures import Box, Discrete, Lebesgue, Measure, Normal
@@ -160,6 +161,43 @@ def test_save_refuses_what_load_would_refuse(entry: float, match: str, tmp_path:
     with pytest.raises(ValueError, match=f"this density cannot be saved: .*{match}"):
         save(SoSDensity.from_units(p.kernel, p.support_points, F, p.log_unit, p.measure), tmp_path / "model.ksos")
     assert (tmp_path / "model.ksos").read_bytes() == before
+
+
+def test_the_header_alone(tmp_path: Path) -> None:
+    file = tmp_path / "model.ksos"
+    save(make(Matern(1.5, [0.5, 2.0], product=True), Box([-3.0, -3.0], [3.0, np.inf]), d=2, m=5, k=3), file)
+    content = file.read_bytes()
+    start = 48 + int.from_bytes(content[8:16], "little")
+    header = read_header(str(file))
+    assert header == json.loads(content[48:start])
+    assert (header["format_version"], header["library_version"]) == (1, __version__)
+    assert (header["kernel"]["name"], header["measure"]["name"]) == ("matern", "box")
+    assert {entry["name"]: entry["shape"] for entry in header["arrays"]} == {
+        "log_unit": [],
+        "support_points": [5, 2],
+        "unit_factor": [5, 3],
+        "kernel.nu": [],
+        "kernel.sigma": [2],
+        "measure.low": [2],
+        "measure.high": [2],
+    }
+    file.write_bytes(content[:start])  # the arrays are not looked at
+    assert read_header(file) == header
+
+
+def test_the_header_of_what_is_no_model(tmp_path: Path) -> None:
+    file = tmp_path / "model.ksos"
+    save(make(Gaussian(1.0)), file)
+    content = file.read_bytes()
+    flipped = bytearray(content)
+    flipped[60] ^= 1
+    for other in (b"", b"x,y\n1,2\n", content[:40], content[:100], bytes(flipped), content.replace(b"\r\n", b"\n", 1)):
+        file.write_bytes(other)
+        with pytest.raises(ModelFormatError, match=re.escape(str(file))):
+            read_header(file)
+    with pytest.raises(FileNotFoundError) as caught:
+        read_header(tmp_path / "none.ksos")
+    assert caught.value.filename == str(tmp_path / "none.ksos")
 
 
 # --- memory ---

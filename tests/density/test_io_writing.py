@@ -114,6 +114,7 @@ SCRIPT = """
 import json, os, random, resource, signal, sys, time
 from pathlib import Path
 import numpy as np
+from ksos import _files
 from ksos.density import SoSDensity, io
 from ksos.kernels import Gaussian
 
@@ -147,7 +148,7 @@ def at_line(n):  # kill at the n-th line of the writing part
     lines = 0
     def trace(frame, event, argument):
         nonlocal lines
-        if frame.f_code.co_filename != io.__file__ or frame.f_code.co_name not in ("_replace_whole", "_sync_folder", "_existing_mode"):
+        if frame.f_code.co_filename != _files.__file__:
             return trace
         if event == "line":
             if lines == n:

@@ -16,7 +16,7 @@ from numpy.polynomial import legendre
 
 from ksos.density.moments import node_masses
 from ksos.integrals import closed_form
-from ksos.measures import Box, Discrete, Normal
+from ksos.measures import Discrete
 
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
@@ -42,7 +42,8 @@ def draw(density: SoSDensity, size: int, rng: np.random.Generator) -> np.ndarray
     log_delta = np.zeros((size, X.shape[0]))  # log Π_{j<k} k_j(x_j, x̃_ij), per sample and support point
     for k, L in enumerate(_prefix_factors(density)):
         panels = _Panels(density, k)
-        out[:, k] = panels.invert(L, log_delta, uniforms[:, k], shared=k == 0)
+        inverse = panels.invert(L, log_delta, uniforms[:, k], shared=k == 0)
+        out[:, k] = np.clip(inverse, *density.measure.walls(k))  # rounding must not carry a sample out of its box
         if k + 1 < d:
             log_delta += density.kernel.restrict([k]).log(out[:, [k]], X[:, [k]])
     return out
@@ -86,9 +87,7 @@ class _Panels:
         self.origin = density.support_points[0, k]  # nodes are kept relative to it: exact for data far from zero
         centres = density.support_points[:, [k]] - self.origin
         log_values = density.kernel.restrict([k]).log(nodes.reshape(-1, 1), centres).T
-        if isinstance(density.measure, Normal):
-            mean, scale = density.measure.vectors(density.n_features)
-            log_values = log_values - 0.25 * ((nodes.ravel() - (mean[k] - self.origin)) / scale[k]) ** 2
+        log_values = log_values + 0.5 * density.measure.restrict([k]).log_density(nodes.reshape(-1, 1) + self.origin)
         self.values = np.exp(log_values - log_values.max())
 
     def invert(self, L: np.ndarray, log_delta: np.ndarray, uniforms: np.ndarray, *, shared: bool) -> np.ndarray:
@@ -153,29 +152,15 @@ def _legendre_rows(series: np.ndarray, s: np.ndarray) -> np.ndarray:
 
 
 def _panel_edges(density: SoSDensity, k: int) -> np.ndarray:
-    """Panels [start, end], relative to the first support point, that hold all the mass of feature k."""
-    kernel, measure = density.kernel.restrict([k]), density.measure
-    sigma = float(kernel.sigma_vector(1)[0])
-    origin = density.support_points[0, k]
-    x = np.unique(density.support_points[:, k] - origin)
-    reach, width, low, high = kernel.reach(_LOG_LEVEL) * sigma, 0.5 * sigma, -np.inf, np.inf
-    centres = x
-    if isinstance(measure, Box):
-        low, high = measure.low[k] - origin, measure.high[k] - origin
-        centres = np.clip(x, low, high)
-    elif isinstance(measure, Normal):
-        mean, scale = (v[k] for v in measure.vectors(density.n_features))
-        # k²ρ is a Gaussian of precision 4/σ² + 1/s² around the weighted mean of x̃ and μ
-        share = 1.0 / (1.0 + (0.5 * sigma / scale) ** 2)
-        centres = share * x + (1.0 - share) * (mean - origin)
-        reach, width = np.sqrt(share) * reach, 0.5 * min(sigma, scale)
-    start, end = np.maximum(centres - reach, low), np.minimum(centres + reach, high)
-    ends = np.maximum.accumulate(end)
+    """Panels [start, end], relative to the first support point, that hold all the mass of feature k and end at the kernel's kinks."""
+    start, end, smooth_length = density.integrals.windows(density.support_points, k, _LOG_LEVEL)
+    order = np.argsort(start)
+    start, ends = start[order], np.maximum.accumulate(end[order])
     gaps = start[1:] > ends[:-1]
-    first, last = start[np.r_[True, gaps]], ends[np.r_[gaps, True]]
+    x = np.unique(density.support_points[:, k] - density.support_points[0, k])
     pieces = []
-    for a, b in zip(first, last, strict=True):
-        kinks = np.array([a, b]) if kernel.smooth else np.unique(np.r_[a, x[(x > a) & (x < b)], b])
+    for a, b in zip(start[np.r_[True, gaps]], ends[np.r_[gaps, True]], strict=True):
+        kinks = np.array([a, b]) if density.kernel.smooth else np.unique(np.r_[a, x[(x > a) & (x < b)], b])
         for p, q in itertools.pairwise(kinks):
-            pieces.append(np.linspace(p, q, 1 + max(1, int(np.ceil((q - p) / width)))))
+            pieces.append(np.linspace(p, q, 1 + max(1, int(np.ceil((q - p) / (0.5 * smooth_length))))))
     return np.concatenate([np.stack([piece[:-1], piece[1:]], axis=1) for piece in pieces])

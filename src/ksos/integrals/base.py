@@ -42,6 +42,18 @@ class Integrals(ABC):
         """
         raise NotImplementedError(f"the components of {type(self).__name__} are not products over the features")
 
+    def windows(self, X: np.ndarray, feature: int, log_level: float) -> tuple[np.ndarray, np.ndarray, float]:
+        """Per support point the interval of the feature outside of which k(x, X_i)²ρ is negligible, and a length on which it is smooth.
+
+        ``log_level`` is the logarithm of what counts as negligible for k; ends are relative to X_0k. A point beyond a wall counts from the
+        wall: inside, k² falls faster still.
+        """
+        low, high = (wall - X[0, feature] for wall in self.measure.walls(feature))
+        x = np.clip(X[:, feature] - X[0, feature], low, high)
+        sigma = float(self.kernel.sigma_vector(self.n_features)[feature])
+        reach = self.kernel.reach(log_level) * sigma
+        return np.maximum(x - reach, low), np.minimum(x + reach, high), sigma
+
     def log_diagonal(self, X: np.ndarray) -> np.ndarray:
         """log ∫ k(x, X_i)² dρ(x), shape (n,)."""
         blocks = (X[start : start + _DIAGONAL_BLOCK] for start in range(0, X.shape[0], _DIAGONAL_BLOCK))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import cast
 
 import numpy as np
@@ -11,7 +10,6 @@ from ksos.integrals._piecewise import LineIntegral
 from ksos.integrals.base import Integrals
 from ksos.kernels import Kernel, Laplace, Matern
 from ksos.kernels._distances import row_blocks
-from ksos.measures import Box
 
 __all__ = ["ExponentialBox", "ExponentialLebesgue"]
 
@@ -29,15 +27,12 @@ class ExponentialLebesgue(Integrals):
     True
     """
 
-    def _walls(self, feature: int) -> tuple[float, float]:
-        return -math.inf, math.inf
-
     def _line(self, feature: int, *kernels: Kernel) -> LineIntegral:
         factors = []
         for kernel in kernels:
             coefficients = cast("Laplace | Matern", kernel).polynomial
             factors.append((kernel.sigma_vector(self.n_features)[feature], cast("np.ndarray", coefficients)))
-        return LineIntegral(factors, *self._walls(feature))
+        return LineIntegral(factors, *self.measure.walls(feature))
 
     def log_mean(self, X: np.ndarray) -> np.ndarray:
         out = np.zeros(X.shape[0])
@@ -77,11 +72,6 @@ class ExponentialLebesgue(Integrals):
 
 class ExponentialBox(ExponentialLebesgue):
     """The same on Π_k [low_k, high_k], sides possibly infinite: centres beyond a wall break the line at the wall."""
-
-    measure: Box
-
-    def _walls(self, feature: int) -> tuple[float, float]:
-        return float(self.measure.low[feature]), float(self.measure.high[feature])
 
 
 def _ordered(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

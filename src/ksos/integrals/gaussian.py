@@ -80,3 +80,11 @@ class GaussianNormal(GaussianLebesgue):
         self.centre, scale = measure.vectors(n_features)
         self.spread = math.sqrt(2.0) * scale
         self.log_constant = -float(np.sum(0.5 * math.log(2.0 * math.pi) + np.log(scale)))
+
+    def windows(self, X: np.ndarray, feature: int, log_level: float) -> tuple[np.ndarray, np.ndarray, float]:
+        """Around the weighted mean of x̃ and μ, which is where k²ρ lives; its width is less than that of either factor."""
+        product = self._product(self.kernel, self.kernel)
+        centre = np.diagonal(self.moments(X, feature)[0])
+        width = float(product.width[feature])
+        reach = math.sqrt(2.0) * self.kernel.reach(log_level) * width  # without ρ the width is σ/√2
+        return centre - reach, centre + reach, math.sqrt(2.0) * width

@@ -20,6 +20,14 @@ class Measure(ABC):
     def contains(self, X: np.ndarray) -> np.ndarray:
         """Whether each row of ``X`` lies in the support of ρ; a density is 0 elsewhere."""
 
+    def walls(self, feature: int) -> tuple[float, float]:
+        """The interval of a feature that the measure lives on."""
+        return -np.inf, np.inf
+
+    def log_density(self, X: np.ndarray) -> np.ndarray:
+        """log dρ/dx at the rows of ``X``, for a measure with a density with respect to Lebesgue measure."""
+        return np.where(self.contains(X), 0.0, -np.inf)
+
     @abstractmethod
     def restrict(self, features: Any) -> Self:
         """The measure of some of the features."""

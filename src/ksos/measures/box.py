@@ -37,6 +37,9 @@ class Box(Measure):
     def contains(self, X: np.ndarray) -> np.ndarray:
         return np.all((self.low <= X) & (self.high >= X), axis=1)
 
+    def walls(self, feature: int) -> tuple[float, float]:
+        return float(self.low[feature]), float(self.high[feature])
+
     def restrict(self, features: Any) -> Self:
         index = np.asarray(features)
         return type(self)(self.low[index], self.high[index])

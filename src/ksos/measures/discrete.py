@@ -78,6 +78,9 @@ class Discrete(Measure):
         """True: off its nodes the density is read as the function that it is, with which the nodes were weighted."""
         return np.ones(X.shape[0], dtype=bool)
 
+    def log_density(self, X: np.ndarray) -> np.ndarray:
+        raise TypeError("a Discrete measure has no density")
+
     def restrict(self, features: Any) -> Self:
         return type(self)(self.points[:, np.asarray(features)], self.weights)
 

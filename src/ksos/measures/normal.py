@@ -44,6 +44,10 @@ class Normal(Measure):
     def contains(self, X: np.ndarray) -> np.ndarray:
         return np.ones(X.shape[0], dtype=bool)
 
+    def log_density(self, X: np.ndarray) -> np.ndarray:
+        mean, scale = self.vectors(X.shape[1])
+        return np.asarray(np.sum(-0.5 * ((X - mean) / scale) ** 2 - np.log(scale) - 0.5 * np.log(2.0 * np.pi), axis=1))
+
     def restrict(self, features: Any) -> Self:
         index = np.asarray(features)
         return type(self)(*(a[index] if a.ndim else a for a in (self.mean, self.scale)))

@@ -1,0 +1,10 @@
+"""The side-by-side benchmark behind ``ksos bench``: one problem, every contestant in a process of its own, one function that scores all."""
+
+from __future__ import annotations
+
+from ksos.bench.contestants import CONTESTANTS
+from ksos.bench.problem import Setting, grid
+from ksos.bench.race import race
+from ksos.bench.results import TARGETS, Row
+
+__all__ = ["CONTESTANTS", "TARGETS", "Row", "Setting", "grid", "race"]
