@@ -29,7 +29,7 @@ LAYERS: list[set[str]] = [
     {"solvers"},
     {"estimators"},
     {"__init__"},
-    {"reproduce"},
+    {"bench", "reproduce"},
     {"cli"},
     {"__main__"},
 ]

@@ -11,9 +11,9 @@ from ksos.integrals import Integrals
 from ksos.integrals.triple import PairFactors, triple_blocks
 from ksos.kernels import Kernel
 
-__all__ = ["CompressedMap", "EmbeddingMap", "PairwiseMap", "embedding_map"]
+__all__ = ["SMALL_TENSOR", "CompressedMap", "EmbeddingMap", "PairwiseMap", "embedding_map"]
 
-_SMALL_TENSOR = 1 << 24  # entries: 134 MB
+SMALL_TENSOR = 1 << 24  # entries: 134 MB
 
 
 class EmbeddingMap(ABC):
@@ -30,6 +30,10 @@ class EmbeddingMap(ABC):
     @abstractmethod
     def jacobian(self, F: np.ndarray) -> np.ndarray:
         """The matrices A_k F, shape (q, r, columns): half the derivative of F ↦ A(FFᵀ)."""
+
+    @abstractmethod
+    def compressed(self) -> CompressedMap:
+        """The same map as a stored tensor of shape (q, r, r), its memory predicted and refused where it does not fit."""
 
 
 class PairwiseMap(EmbeddingMap):
@@ -62,6 +66,10 @@ class PairwiseMap(EmbeddingMap):
             out[:, :, j] = scaled @ (M.T @ self.T)
         return out
 
+    def compressed(self) -> CompressedMap:
+        _require_tensor(self.S.shape[0], self.T.shape[1])
+        return CompressedMap(_pairwise_tensor(self.pairs, self.T, self.S))
+
 
 class CompressedMap(EmbeddingMap):
     """A as the stored tensor A_k = Σ_r S_kr Tᵀ u_r T of shape (q, r, r): its size follows the ranks, not m."""
@@ -83,6 +91,9 @@ class CompressedMap(EmbeddingMap):
         q, r, _ = self.tensor.shape
         return np.asarray((self.tensor.reshape(q * r, r) @ F).reshape(q, *F.shape))
 
+    def compressed(self) -> CompressedMap:
+        return self
+
 
 def embedding_map(
     integrals: Integrals, X: np.ndarray, Z: np.ndarray, embedding_kernel: Kernel, T: np.ndarray, S: np.ndarray, log_unit: float
@@ -102,9 +113,14 @@ def embedding_map(
         "use fewer of them (n_support)",
     )
     pairs = PairFactors(integrals, X, Z, embedding_kernel, log_unit)
-    if q * r * r <= m * (m + ell) or (q * r * r < ell * m * m and q * r * r <= _SMALL_TENSOR):
+    if q * r * r <= m * (m + ell) or (q * r * r < ell * m * m and q * r * r <= SMALL_TENSOR):
         return CompressedMap(_pairwise_tensor(pairs, T, S))
     return PairwiseMap(pairs, T, S)
+
+
+def _require_tensor(q: int, r: int) -> None:
+    needed = 2 * FLOAT_BYTES * q * r * r
+    require_memory(needed, f"the compressed tensor of {q}×{r}×{r} entries", "use fewer support points or landmarks (n_support)")
 
 
 def _pairwise_tensor(pairs: PairFactors, T: np.ndarray, S: np.ndarray) -> np.ndarray:
@@ -127,9 +143,7 @@ def _streamed_tensor(
 ) -> np.ndarray:
     """The triple integral, formed once in blocks of landmarks and compressed as it comes."""
     q, r = S.shape[0], T.shape[1]
-    require_memory(
-        2 * FLOAT_BYTES * q * r * r, f"the compressed tensor of {q}×{r}×{r} entries", "use fewer support points or landmarks (n_support)"
-    )
+    _require_tensor(q, r)
     out = np.zeros((q, r * r))
     for rows, block in triple_blocks(integrals, X, Z, embedding_kernel, log_unit):
         half = np.tensordot(block, T, axes=([1], [0]))  # (m, block, r)

@@ -14,7 +14,7 @@ from ksos.embedding import Projection
 from ksos.integrals import closed_form
 from ksos.kernels import Kernel
 from ksos.measures import Lebesgue, Measure
-from ksos.operators import EmbeddingMap, embedding_map
+from ksos.operators import CompressedMap, EmbeddingMap, embedding_map
 from ksos.whitening import ROUTES, whiten
 
 __all__ = ["SoSSpace"]
@@ -123,10 +123,20 @@ class SoSSpace:
         return embedding_map(self._integrals, self.support_points, self.landmarks, self.embedding_kernel, self.T, S, self.log_unit)
 
     @cached_property
+    def compressed_map(self) -> CompressedMap:
+        """A as a stored tensor (q, r, r), which second-order solvers work on: its rounding is the same at every point."""
+        return self.map.compressed()
+
+    @cached_property
     def trace_matrix(self) -> np.ndarray:
         """N = TᵀKT: exp(log_unit)·tr A = ⟨N, C⟩, where tr A = tr(BK) is the note's penalty."""
         N = self.T.T @ self.kernel(self.support_points) @ self.T
         return np.asarray(0.5 * (N + N.T))
+
+    @property
+    def tensor_size(self) -> int:
+        """q·r²: the entries of the compressed tensor."""
+        return self.embedding_rank * self.rank**2
 
     def embed(self, C: np.ndarray) -> np.ndarray:
         """A(C): the coordinates of the embedding of p, shape (q,)."""

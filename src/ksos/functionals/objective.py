@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from ksos.functionals.base import Functional, Pair
+from ksos.operators import EmbeddingMap
 from ksos.space import SoSSpace
 
 __all__ = ["Objective", "Point"]
@@ -34,11 +36,17 @@ class Point:
 class Objective:
     """f(C) = F(p_C) with its gradient, and where F is quadratic its Hessian."""
 
-    def __init__(self, functional: Functional, space: SoSSpace) -> None:
+    def __init__(self, functional: Functional, space: SoSSpace, *, compressed: bool = False) -> None:
         if not isinstance(functional, Functional):
             raise TypeError(f"a functional such as ksos.functionals.SquaredMMD(X) is needed; got {functional!r}")
         self.space = space
         self.term = functional.bind(space)
+        self.compressed = compressed
+
+    @cached_property
+    def map(self) -> EmbeddingMap:
+        """A: as the space has it, or as a stored tensor (``compressed=True``)."""
+        return self.space.compressed_map if self.compressed else self.space.map
 
     @property
     def size(self) -> int:
@@ -47,7 +55,7 @@ class Objective:
 
     def point(self, C: np.ndarray) -> Point:
         """C with its embedding, which costs one application of A (none where no term looks at it)."""
-        return Point(C, self.space.embed(C) if self.term.uses_embedding else None)
+        return Point(C, self.map.apply(C) if self.term.uses_embedding else None)
 
     def value(self, point: Point) -> float:
         """f at a point."""
@@ -85,5 +93,5 @@ class Objective:
         in_embedding, in_parameter = pair
         if in_embedding is None:
             return np.zeros((self.size, self.size)) if in_parameter is None else in_parameter
-        pulled = self.space.embed_adjoint(in_embedding)
+        pulled = self.map.adjoint(in_embedding)
         return pulled if in_parameter is None else pulled + in_parameter

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from ksos.functionals.base import BoundTerm, Functional, Pair
+from ksos.functionals.quadratic import EmbeddingQuadratic
 from ksos.space import SoSSpace
 
 __all__ = ["Frobenius", "Trace"]
@@ -58,6 +59,9 @@ class _BoundLinear(BoundTerm):
 
     def hessian(self, a: np.ndarray | None, C: np.ndarray, da: np.ndarray | None, dC: np.ndarray) -> Pair | None:
         return None, None
+
+    def as_quadratic(self) -> EmbeddingQuadratic | None:
+        return EmbeddingQuadratic(D=self.D)
 
 
 class _BoundFrobenius(BoundTerm):

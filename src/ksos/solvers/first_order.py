@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ksos.functionals.base import BoundTerm
 from ksos.functionals.objective import Objective, Point
 from ksos.solvers.spectraplex import project
 
@@ -35,6 +36,11 @@ class ProjectedGradient:
     accelerated = False
     default_max_iter = 100_000
     check_every = 10
+    patience = 400
+
+    def refusal(self, term: BoundTerm) -> str | None:
+        """None: a gradient is enough."""
+        return None
 
     def init(self, objective: Objective, C: np.ndarray) -> _State:
         """Start at C, with L from power iteration on the Hessian (quadratic f) or from two gradients."""

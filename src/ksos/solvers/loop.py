@@ -9,13 +9,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ksos.functionals.base import BoundTerm
 from ksos.functionals.objective import Objective, Point
 from ksos.solvers.certificate import Certificate, certify
 from ksos.solvers.solution import Progress
 
 __all__ = ["Limits", "Outcome", "Stepper", "run"]
 
-_STALLED_CHECKS = 400  # certificates in a row without a better gap or objective: rounding has the last word
 _ROUNDING = 1e-14
 
 
@@ -24,6 +24,11 @@ class Stepper(Protocol):
 
     default_max_iter: int
     check_every: int
+    patience: int
+    """Certificates in a row without a better gap or objective after which rounding has the last word."""
+
+    def refusal(self, term: BoundTerm) -> str | None:
+        """What the functional lacks and which solver to take instead; None where this one can take it."""
 
     def init(self, objective: Objective, C: np.ndarray) -> Any:
         """The state at a feasible start."""
@@ -103,7 +108,7 @@ def run(
                 if check(n_iter, point):
                     status = "solved"
                     break
-                if since_best > _STALLED_CHECKS:
+                if since_best > stepper.patience:
                     status = "solved_inaccurate"
                     break
             if late:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
+from ksos.functionals.base import BoundTerm
 from ksos.functionals.objective import Objective, Point
 from ksos.solvers.eigenvalues import lowest_eigenpairs
 
@@ -49,6 +50,11 @@ class LowRank:
 
     default_max_iter = 1000
     check_every = 1
+    patience = 400
+
+    def refusal(self, term: BoundTerm) -> str | None:
+        """Newton's method needs second derivatives."""
+        return None if term.twice_differentiable else "needs second derivatives; use solver='fista'"
 
     def init(self, objective: Objective, C: np.ndarray) -> _State:
         """A warm start keeps its own columns; the centre, which has all of them, gives way to the lowest eigenvectors of ∇f there."""
@@ -124,7 +130,7 @@ class _Hessian:
     def __init__(self, objective: Objective, state: _State, multiplier: float) -> None:
         self.objective, self.point, self.F, self.multiplier = objective, state.point, state.F, multiplier
         r, k = state.F.shape
-        self.J = 2.0 * objective.space.map.jacobian(state.F).reshape(-1, r * k) if objective.term.uses_embedding else np.zeros((0, r * k))
+        self.J = 2.0 * objective.map.jacobian(state.F).reshape(-1, r * k) if objective.term.uses_embedding else np.zeros((0, r * k))
         self.dense = self._form() if r * k <= _DENSE_UNKNOWNS else None
         self.lowest = float(state.values[0])
 

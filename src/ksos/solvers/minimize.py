@@ -11,8 +11,11 @@ import numpy as np
 from ksos._validation import as_choice, as_count, as_positive
 from ksos.functionals.base import Functional
 from ksos.functionals.objective import Objective
+from ksos.operators import SMALL_TENSOR
 from ksos.solvers.certificate import certify
 from ksos.solvers.first_order import Fista, ProjectedGradient
+from ksos.solvers.frank_wolfe import FrankWolfe
+from ksos.solvers.interior_point import InteriorPoint
 from ksos.solvers.loop import Limits, Stepper, run
 from ksos.solvers.low_rank import LowRank
 from ksos.solvers.solution import Progress, Solution
@@ -21,7 +24,13 @@ from ksos.space import SoSSpace
 
 __all__ = ["SOLVERS", "check_options", "minimize"]
 
-SOLVERS: dict[str, Callable[[], Stepper]] = {"low_rank": LowRank, "fista": Fista, "projected_gradient": ProjectedGradient}
+SOLVERS: dict[str, Callable[[], Stepper]] = {
+    "interior_point": InteriorPoint,
+    "low_rank": LowRank,
+    "fista": Fista,
+    "projected_gradient": ProjectedGradient,
+    "frank_wolfe": FrankWolfe,
+}
 """Every solver by name. To add one: a class with ``init``, ``step`` and ``point`` (see loop.py), and its line here."""
 
 
@@ -88,9 +97,11 @@ def minimize(
     check_options(solver, tol, max_iter, time_limit)
     objective = Objective(functional, space)
     name = _choose(objective) if solver == "auto" else solver
-    if name == "low_rank" and not objective.term.twice_differentiable:
-        raise ValueError(f"solver='low_rank' needs second derivatives, which {functional!r} does not offer; use solver='fista'")
     stepper = SOLVERS[name]()
+    if reason := stepper.refusal(objective.term):
+        raise ValueError(f"solver={name!r} cannot take {functional!r}: it {reason}")
+    if name == "low_rank" and objective.term.uses_embedding:
+        objective.compressed = space.tensor_size <= SMALL_TENSOR  # Newton steps feel rounding that changes from point to point
     C = centre(space.rank) if start is None else project(_as_start(start, space.rank))
     limits = Limits(tol, stepper.default_max_iter if max_iter is None else max_iter, time_limit)
     outcome = run(stepper, objective, C, limits, callback, _printer(name, verbose))

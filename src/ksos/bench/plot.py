@@ -1,0 +1,71 @@
+"""The picture: time to the last target against m, one panel per dimension and bandwidth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ksos.bench.contestants import CONTESTANTS
+from ksos.bench.report import by_setting
+from ksos.bench.results import TARGETS, Row, optimum
+from ksos.reproduce.files import sheet
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["draw"]
+
+_COLOURS = ("#0072B2", "#56B4E9", "#009E73", "#F0E442", "#E69F00", "#000000", "#D55E00", "#CC79A7", "#999999", "#882255")
+_MARKERS = "osD^vXP*<>"
+
+
+def draw(rows: Sequence[Row], path: Path) -> Path:
+    """Write the picture as PNG; hollow markers are times by which the target had not been reached."""
+    stars = {setting: optimum(here) for setting, here in by_setting(rows)}
+    panels = list(dict.fromkeys((row.setting.d, row.setting.sigma) for row in rows))
+    names = [name for name in CONTESTANTS if any(row.contestant == name for row in rows)]
+    across = min(3, len(panels))
+    down = -(-len(panels) // across)
+    with sheet(3.2 * across + 2.2, 2.9 * down + 0.2) as figure:
+        axes = figure.subplots(down, across, squeeze=False, sharey=True).ravel()
+        for unused in axes[len(panels) :]:
+            unused.set_visible(False)
+        for ax, (d, sigma) in zip(axes, panels, strict=False):
+            here = [row for row in rows if (row.setting.d, row.setting.sigma) == (d, sigma)]
+            for i, name in enumerate(names):
+                _curve(ax, [row for row in here if row.contestant == name], stars, _COLOURS[i % 10], _MARKERS[i % 10])
+            ax.set(xscale="log", yscale="log", xlabel="support points m", title=f"d = {d}, σ = {sigma:g}")
+            sizes = sorted({row.setting.m for row in here})
+            ax.set_xticks(sizes, [str(m) for m in sizes])
+            ax.set_xlim(0.8 * sizes[0], 1.25 * sizes[-1])
+            ax.minorticks_off()
+            ax.grid(True, which="major", linewidth=0.3, alpha=0.6)
+        for row_start in range(0, len(panels), across):
+            axes[row_start].set_ylabel(f"seconds until f − f* ≤ {TARGETS[-1]:g}")
+        handles = [
+            axes[0].plot([], [], color=_COLOURS[i % 10], marker=_MARKERS[i % 10], markersize=4, label=CONTESTANTS[name].title)[0]
+            for i, name in enumerate(names)
+        ]
+        handles.append(axes[0].plot([], [], color="#666666", marker="o", markerfacecolor="none", linestyle="none", label="not reached by then")[0])
+        figure.legend(handles=handles, loc="center right", frameon=False)
+        figure.tight_layout(rect=(0.0, 0.0, 1.0 - 2.1 / figure.get_figwidth(), 1.0))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path)
+    return path
+
+
+def _curve(ax: Axes, rows: list[Row], stars: dict, colour: str, marker: str) -> None:
+    """One contestant: a line through the times that reached the target, hollow markers for the others."""
+    reached, missed = [], []
+    for row in sorted(rows, key=lambda row: row.setting.m):
+        f_star, spent = stars[row.setting], row.time_spent()
+        time = None if f_star is None else row.time_to(TARGETS[-1], f_star)
+        if time is not None:
+            reached.append((row.setting.m, time))
+        elif spent is not None:
+            missed.append((row.setting.m, spent))
+    if reached:
+        ax.plot(*zip(*reached, strict=True), color=colour, marker=marker, markersize=4)
+    if missed:
+        ax.plot(*zip(*missed, strict=True), color=colour, marker=marker, markersize=5, markerfacecolor="none", linestyle="none")

@@ -1,0 +1,120 @@
+"""All contestants on all problems, one after the other, each in a process of its own that is ended at the limit."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import ksos
+from ksos._validation import as_choice
+from ksos.bench.contestants import CONTESTANTS
+from ksos.bench.problem import Setting
+from ksos.bench.results import Row, Run, optimum
+
+__all__ = ["ONE_THREAD", "race", "run_one"]
+
+ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "RAYON_NUM_THREADS"), "1"
+)
+"""The environment of every process: all linear algebra on one thread."""
+
+_START = 60.0  # seconds for imports, warm-up and the referee's own matrices
+_GRACE = 3.0  # seconds beyond the limit in which a contestant may end by itself
+REFERENCE = "low_rank"
+"""Runs first, so that the others know when the last target is reached and need no further tolerance."""
+
+
+def race(settings: Sequence[Setting], names: Sequence[str], limit: float, report: Callable[[Row, float | None], None]) -> list[Row]:
+    """Run the contestants ``names`` on every problem; ``report(row, f_star)`` is called as each ends.
+
+    Within one dimension and bandwidth, a contestant that ran out of time or memory at one size is not tried at the larger ones.
+    """
+    chosen = [as_choice(name, "contestants", CONTESTANTS) for name in dict.fromkeys(names)]
+    chosen.sort(key=lambda name: name != REFERENCE)
+    rows: list[Row] = []
+    beaten: dict[tuple[str, int, float], int] = {}
+    for setting in settings:
+        here: list[Row] = []
+        for name in chosen:
+            key = (name, setting.d, setting.sigma)
+            f_star = optimum(here)
+            if key in beaten:
+                row = Row(name, setting, status=f"not tried: failed at m={beaten[key]}", limit=limit)
+            else:
+                row = run_one(name, setting, limit, f_star)
+                if _failed(row):
+                    beaten[key] = setting.m
+            here.append(row)
+            report(row, optimum(here))
+        rows += here
+    return rows
+
+
+def _failed(row: Row) -> bool:
+    return row.status.startswith(("out of memory", "crashed", "killed", "time_limit")) or (row.time_spent() or 0.0) >= row.limit
+
+
+def run_one(name: str, setting: Setting, limit: float, f_star: float | None) -> Row:
+    """One contestant on one problem: a crash, a memory blow-up or an endless run becomes a row like any other."""
+    order = {"contestant": name, "setting": vars(setting), "limit": limit, "f_star": f_star}
+    source = str(Path(ksos.__file__).parents[1])
+    environment = {**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])}
+    command = [sys.executable, "-m", "ksos.bench.runner", json.dumps(order)]
+    row = Row(name, setting, limit=limit)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            _listen(process, row, limit)
+        finally:
+            process.kill()  # no effect on one that has ended
+        errors = process.stderr.read() if process.stderr is not None else ""
+    if not row.status:
+        code = process.returncode
+        words = errors.strip().splitlines()[-1][:100] if errors.strip() else "no message"
+        row.status = f"crashed: signal {-code}" if code < 0 else f"crashed: {words}"
+    return row
+
+
+def _listen(process: subprocess.Popen[str], row: Row, limit: float) -> None:
+    """Fill the row with what the process says, until it ends or has been silent about a run for longer than the limit."""
+    assert process.stdout is not None
+    events: queue.Queue[dict[str, Any] | None] = queue.Queue()
+    threading.Thread(target=_read, args=(process.stdout, events), daemon=True).start()
+    patience = _START
+    while True:
+        try:
+            event = events.get(timeout=patience)
+        except queue.Empty:
+            row.status = "killed at the limit" if row.runs else "killed: no start within a minute"
+            return
+        if event is None:
+            return
+        patience = _receive(event, row, limit)
+
+
+def _receive(event: dict[str, Any], row: Row, limit: float) -> float:
+    """Take one event in; returns how many seconds the next may take to come."""
+    kind = event.pop("event")
+    if kind == "start":
+        row.runs.append(Run(event["tol"]))
+    elif kind == "look":
+        row.runs[-1].looks.append((event["seconds"], event["objective"]))
+        return limit - float(event["seconds"]) + _START
+    elif kind == "run":
+        run = row.runs[-1]
+        run.seconds, run.status, run.gap = event["seconds"], event["status"], event["gap"]
+    elif kind == "end":
+        row.status, row.peak = event["status"], event["peak"]
+    return limit + _GRACE if kind == "start" else _START
+
+
+def _read(stream: IO[str], events: queue.Queue[dict[str, Any] | None]) -> None:
+    for line in stream:
+        events.put(json.loads(line))
+    events.put(None)

@@ -1,0 +1,117 @@
+"""The results for people: one table per problem, with times as ratios to the fastest; and everything as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+from collections.abc import Iterable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ksos.bench.contestants import CONTESTANTS
+from ksos.bench.problem import TOLERANCE, Setting
+from ksos.bench.results import TARGETS, Row, optimum, ranked
+
+__all__ = ["as_dict", "headline", "tables", "write_json"]
+
+HOW = (
+    "BLAS pinned to one thread; each contestant on each problem in a process of its own, imports and a warm-up before the clock; "
+    "whitening and integrals count; short runs repeated, the fastest counts; ≥: never reached, it stopped or was stopped then; "
+    "call: the whole call that ends within the last target, certificate included"
+)
+F_STAR = "f*: the largest objective − gap that the referee certified (a proven lower bound)"
+
+
+def headline() -> list[str]:
+    """What was measured and where."""
+    return [HOW, F_STAR, f"{platform.machine()}, {os.cpu_count()} cores, " + ", ".join(f"{k} {v}" for k, v in _versions().items())]
+
+
+def tables(rows: Sequence[Row]) -> list[str]:
+    """The lines of all tables."""
+    lines: list[str] = []
+    for setting, here in by_setting(rows):
+        lines += ["", *_table(setting, here)]
+    return lines
+
+
+def by_setting(rows: Iterable[Row]) -> list[tuple[Setting, list[Row]]]:
+    """Rows grouped by problem, in the order of their first appearance."""
+    groups: dict[Setting, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row.setting, []).append(row)
+    return list(groups.items())
+
+
+def _table(setting: Setting, rows: list[Row]) -> list[str]:
+    f_star = optimum(rows)
+    fastest = ranked(rows, f_star)
+    lines = [f"{setting.name}: " + ("nobody finished" if f_star is None else f"f* = {f_star:.9e}, λ = {setting.lam:.3g}, τ = {TOLERANCE:g}")]
+    heads = [f"s to {target:g}" for target in TARGETS]
+    lines.append(f"{'contestant':28}" + "".join(f"{head:>12}" for head in heads) + f"{'ratio':>10}{'call s':>9}{'f/f* − 1':>11}{'peak MB':>9}  status")
+    for row in rows:
+        best = row.best()
+        excess = "" if best is None or f_star is None else f"{best / f_star - 1.0:.1e}"
+        memory = "" if row.peak is None else f"{row.peak / 1e6:.0f}"
+        times = "".join(f"{_time(row, target, f_star):>12}" for target in TARGETS)
+        call = None if f_star is None else row.whole_call(TARGETS[-1], f_star)
+        numbers = f"{_ratio(row, fastest, f_star):>10}{'' if call is None else seconds(call):>9}{excess:>11}{memory:>9}"
+        lines.append(f"{CONTESTANTS[row.contestant].title:28}{times}{numbers}  {row.status}")
+    return lines
+
+
+def _time(row: Row, target: float, f_star: float | None) -> str:
+    reached = None if f_star is None else row.time_to(target, f_star)
+    if reached is not None:
+        return seconds(reached)
+    spent = row.time_spent()
+    return "–" if spent is None else f"≥{seconds(spent)}"
+
+
+def _ratio(row: Row, fastest: Row | None, f_star: float | None) -> str:
+    """Time to the last target in units of the fastest contestant's."""
+    if fastest is None or f_star is None:
+        return "–"
+    best, mine = fastest.time_to(TARGETS[-1], f_star), row.time_to(TARGETS[-1], f_star)
+    assert best is not None
+    if mine is not None:
+        return f"{mine / best:.3g}×"
+    spent = row.time_spent()
+    return "–" if spent is None else f"≥{spent / best:.3g}×"
+
+
+def seconds(value: float) -> str:
+    """Three digits, no more than a clock on a shared machine deserves.
+
+    >>> seconds(0.012345), seconds(123.4)
+    ('0.0123', '123')
+    """
+    digits = max(0, 2 - math.floor(math.log10(max(value, 1e-9))))
+    return f"{value:.{digits}f}"
+
+
+def as_dict(rows: Sequence[Row]) -> dict[str, Any]:
+    """Everything that was measured."""
+    results = [row.as_dict(f_star) for _, here in by_setting(rows) for f_star in [optimum(here)] for row in here]
+    return {"how": HOW, "f_star": F_STAR, "versions": _versions(), "targets": TARGETS, "tolerance": TOLERANCE, "rows": results}
+
+
+def write_json(rows: Sequence[Row], path: Path) -> Path:
+    """Everything, in one file."""
+    path.write_text(json.dumps(as_dict(rows), indent=1) + "\n", encoding="utf-8")
+    return path
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version(), "numpy": np.__version__}
+    for name in ("scipy", "cvxpy", "clarabel", "scs"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,91 @@
+"""What happens inside the process of one contestant: ``python -m ksos.bench.runner '{"contestant": …}'``, one JSON object per line.
+
+Imports and a warm-up on another, tiny problem come before the clock starts; whitening and integrals after.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from contextlib import suppress
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from ksos._memory import available_memory
+from ksos.bench.contestants import CONTESTANTS, Contestant
+from ksos.bench.problem import Setting
+from ksos.bench.results import TARGETS
+from ksos.bench.score import Referee
+from ksos.bench.watch import Watch
+
+__all__ = ["main"]
+
+_WARM_UP = Setting(8, 2, 0.5)
+_REPEATED_BELOW = 2.0  # seconds: short runs are repeated, and the fastest counts
+_REPEATS = 5
+
+
+def main(words: list[str]) -> None:
+    """Run one contestant on one problem."""
+    order = json.loads(words[0])
+    contestant, setting = CONTESTANTS[order["contestant"]], Setting(**order["setting"])
+    _limit_memory()
+    with threadpool_limits(1):
+        try:
+            _work(contestant, setting, order["limit"], order["f_star"])
+        except MemoryError as error:
+            _say(event="end", status=f"out of memory: {error}" if str(error) else "out of memory", peak=None)
+        except ImportError as error:
+            _say(event="end", status=f"not installed: {error}", peak=None)
+
+
+def _work(contestant: Contestant, setting: Setting, limit: float, f_star: float | None) -> None:
+    contestant.prepare()
+    X = _WARM_UP.points()
+    with suppress(MemoryError):
+        contestant.solve(_WARM_UP, X, 1e-4, Watch(Referee(_WARM_UP, X), 10.0, lambda t, f: None))
+    X = setting.points()
+    referee = Referee(setting, X)
+    before = _peak()
+    _say(event="ready")
+    for tol in contestant.tolerances:
+        run = _run(contestant, setting, X, tol, referee, limit)
+        repeats = min(_REPEATS, int(_REPEATED_BELOW / max(run["seconds"], 1e-3))) - 1
+        for _ in range(repeats):
+            _run(contestant, setting, X, tol, referee, limit)
+        if run["status"] == "time_limit" or run["seconds"] >= limit:
+            break
+        reached = f_star is not None and run["objective"] is not None and run["objective"] - f_star <= TARGETS[-1]
+        if reached:
+            break
+    _say(event="end", status=run["status"], peak=max(_peak() - before, 0))
+
+
+def _run(contestant: Contestant, setting: Setting, X: Any, tol: float, referee: Referee, limit: float) -> dict[str, Any]:
+    _say(event="start", tol=tol)
+    watch = Watch(referee, limit, lambda seconds, objective: _say(event="look", seconds=seconds, objective=objective))
+    status = contestant.solve(setting, X, tol, watch)
+    run = {"seconds": watch.seconds, "status": status, "objective": None if watch.C is None else watch.objective}
+    _say(event="run", **run, gap=None if watch.C is None else referee.gap(watch.C))
+    return run
+
+
+def _limit_memory() -> None:
+    """Nine tenths of what is free: a contestant that wants more fails by itself and takes nobody along."""
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_DATA, (int(0.9 * available_memory()), resource.RLIM_INFINITY))
+
+
+def _peak() -> int:
+    size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return size if sys.platform == "darwin" else 1024 * size
+
+
+def _say(**event: Any) -> None:
+    print(json.dumps(event), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

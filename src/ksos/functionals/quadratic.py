@@ -1,0 +1,40 @@
+"""EmbeddingQuadratic: s‖a‖² − 2⟨b, a⟩ + ⟨D, C⟩, the form of f that has a small conic dual."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["EmbeddingQuadratic"]
+
+
+@dataclass(frozen=True)
+class EmbeddingQuadratic:
+    """s‖a‖² − 2⟨b, a⟩ + ⟨D, C⟩ up to a constant; None stands for zero. Sums and multiples stay of this form.
+
+    >>> total = EmbeddingQuadratic(1.0, np.ones(2)) + 3.0 * EmbeddingQuadratic(0.5, np.ones(2), np.eye(1))
+    >>> total.scale, total.b.tolist(), total.D.tolist()
+    (2.5, [4.0, 4.0], [[3.0]])
+    """
+
+    scale: float = 0.0
+    """s ≥ 0."""
+    b: np.ndarray | None = None
+    """In R^q: s·z for the squared distance s‖a − z‖²."""
+    D: np.ndarray | None = None
+    """Symmetric, r × r."""
+
+    def __add__(self, other: EmbeddingQuadratic) -> EmbeddingQuadratic:
+        return EmbeddingQuadratic(self.scale + other.scale, _sum(self.b, other.b), _sum(self.D, other.D))
+
+    def __rmul__(self, factor: float) -> EmbeddingQuadratic:
+        return EmbeddingQuadratic(
+            factor * self.scale, None if self.b is None else factor * self.b, None if self.D is None else factor * self.D
+        )
+
+
+def _sum(x: np.ndarray | None, y: np.ndarray | None) -> np.ndarray | None:
+    if x is None or y is None:
+        return y if x is None else x
+    return x + y

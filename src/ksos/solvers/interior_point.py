@@ -1,0 +1,132 @@
+"""Primal-dual interior point for min s‖A(C) − z‖² + ⟨D, C⟩ over the spectraplex: a dozen steps, each with one (q+1) × (q+1) system.
+
+The dual is max −‖y‖²/(4s) − yᵀz + t subject to M = D + A*(y) − tI ⪰ 0. At the optimum y = 2s(A(C) − z), tr C = 1 and CM = 0; the
+central path has CM = μI, and Mehrotra's predictor-corrector follows it to μ = 0 in the Nesterov–Todd scaling.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ksos._memory import FLOAT_BYTES, require_memory
+from ksos.functionals.base import BoundTerm
+from ksos.functionals.objective import Objective, Point
+from ksos.operators import CompressedMap
+from ksos.solvers.scaled_pair import ScaledPair, longest_step
+from ksos.solvers.schur import SchurSystem
+
+__all__ = ["InteriorPoint"]
+
+_TO_THE_BOUNDARY = 0.98
+_SHORTEST_STEP = 1e-4
+_ROUNDING = 1e-17
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """s, b = s·z and D of the objective, with the matrices A_k."""
+
+    tensor: np.ndarray
+    scale: float
+    b: np.ndarray
+    D: np.ndarray
+
+    @property
+    def ridge(self) -> float:
+        """1/(2s): ∂²/∂y² of −‖y‖²/(4s)."""
+        return 0.5 / self.scale if self.scale > 0.0 else 0.0
+
+
+@dataclass(frozen=True)
+class _State:
+    problem: _Problem
+    point: Point
+    """C/tr C, feasible (at the start: the start itself, which need not be interior)."""
+    pair: ScaledPair
+    """(C, M), both positive definite."""
+    y: np.ndarray
+    t: float
+    floor: float
+    """The μ below which rounding leads the way."""
+
+
+class InteriorPoint:
+    """For squared MMDs plus linear terms: the gap falls by a factor of about ten per step, whatever the conditioning."""
+
+    default_max_iter = 100
+    check_every = 1
+    patience = 8
+
+    def refusal(self, term: BoundTerm) -> str | None:
+        """The dual is known for this class of functionals only."""
+        return None if term.as_quadratic() is not None else "takes squared MMDs and linear terms only; use solver='low_rank' or 'fista'"
+
+    def init(self, objective: Objective, C: np.ndarray) -> _State:
+        """y from C, t so low that M is well inside the cone, and then the pair on the central path: C ∝ M⁻¹."""
+        problem, point = _problem(objective), objective.point(C)
+        G = objective.gradient(point)
+        values, Q = np.linalg.eigh(G)
+        a = np.zeros(0) if point.a is None else point.a
+        y = 2.0 * (problem.scale * a - problem.b)
+        reach = problem.scale * float(np.linalg.norm(a)) + float(np.linalg.norm(problem.b))
+        depth = reach if reach > 0.0 else max(float(values[-1] - values[0]), abs(float(values[0])), 1e-300)
+        t = float(values[0]) - depth
+        pair = ScaledPair.central(Q, values - t)
+        return _State(problem, point, pair, y, t, _ROUNDING * float(np.abs(values).max()))
+
+    def point(self, state: _State) -> Point:
+        """The interior iterate, scaled to tr C = 1."""
+        return state.point
+
+    def step(self, objective: Objective, state: _State) -> _State:
+        """Predictor (towards μ = 0), corrector (towards the μ the predictor could reach, with its second-order term), step."""
+        problem, pair = state.problem, state.pair
+        if pair.mu <= state.floor:
+            return state
+        r, q, values = pair.values.shape[0], state.y.shape[0], pair.values
+        C = objective.point(pair.C)
+        a = np.zeros(0) if C.a is None else C.a
+        pulled = objective.map.adjoint(state.y) if q else 0.0
+        dual_residual = problem.D + pulled - state.t * np.eye(r) - pair.M
+        schur = SchurSystem(problem.tensor, pair.R, problem.ridge)
+        primal_residual = np.append(problem.ridge * (2.0 * problem.b + state.y) - a, np.trace(C.C) - 1.0)
+        scaled_residual = pair.R.T @ dual_residual @ pair.R
+
+        def direction(K: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            """(dC, dM, (dy, dt)) with dC + dM = K in scaled coordinates and both residuals gone."""
+            x = schur.solve(schur.apply(K - scaled_residual) - primal_residual)
+            dM = scaled_residual + schur.adjoint(x)
+            dM = 0.5 * (dM + dM.T)
+            return K - dM, dM, x
+
+        dC, dM, _ = direction(-np.diag(values))
+        reach = min(1.0, longest_step(values, dC), longest_step(values, dM))
+        second_order = dC @ dM
+        target = np.diag((1.0 - reach) ** 3 * pair.mu - values**2) - 0.5 * (second_order + second_order.T)
+        dC, dM, x = direction(2.0 * target / np.add.outer(values, values))
+        step = min(1.0, _TO_THE_BOUNDARY * longest_step(values, dC), _TO_THE_BOUNDARY * longest_step(values, dM))
+        if step < _SHORTEST_STEP:
+            return replace(state, floor=np.inf)
+        moved = pair.moved(step, dC, dM)
+        C = objective.point(moved.C)
+        point = (1.0 / float(np.trace(C.C))) * C
+        return _State(problem, point, moved, state.y + step * x[:q], state.t + step * float(x[q]), state.floor)
+
+
+def _problem(objective: Objective) -> _Problem:
+    """The data of the conic problem; the tensor is formed here, where it is not stored already."""
+    quadratic, r = objective.term.as_quadratic(), objective.size
+    assert quadratic is not None
+    D = np.zeros((r, r)) if quadratic.D is None else quadratic.D
+    if quadratic.b is None:
+        return _Problem(np.zeros((0, r, r)), 0.0, np.zeros(0), D)
+    q = quadratic.b.shape[0]
+    stored = 0 if isinstance(objective.space.map, CompressedMap) else q * r * r
+    require_memory(
+        FLOAT_BYTES * (stored + 0.5 * q * r * r + 3.0 * q * q + 12.0 * r * r),
+        f"the interior-point method with {q} coordinates and rank {r}",
+        "use solver='low_rank', or fewer support points or landmarks (n_support)",
+    )
+    return _Problem(objective.space.compressed_map.tensor, quadratic.scale, quadratic.b, D)
