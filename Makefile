@@ -17,7 +17,7 @@ help:
 	@echo "make clean   remove what the commands above made, .venv included"
 
 demo: $(VENV)/.installed-plot
-	$(ONE_THREAD) $(BIN)/python -c 'from pathlib import Path; from ksos.reproduce import run; run(None, Path("demo"), True, print)'
+	$(ONE_THREAD) $(BIN)/ksos reproduce --quick --output demo
 
 test: $(VENV)/.installed-test
 	$(ONE_THREAD) $(BIN)/python -m pytest $(ARGS)
@@ -38,7 +38,7 @@ clean:
 # Stamps: an environment is made once, and an extra is installed again only when pyproject.toml has changed.
 $(VENV)/.created:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo "ksos needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || true). Name another one: make PYTHON=python3.12 ..." >&2; \
+	  echo "ksos needs Python 3.11 or newer; '$(PYTHON) --version' says: $$($(PYTHON) --version 2>&1 || true). Name another one: make PYTHON=python3.12 ..." >&2; \
 	  exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	@touch $@

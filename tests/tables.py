@@ -18,7 +18,19 @@ from ksos.measures import MEASURES, Box, Discrete, Lebesgue, Measure, Normal
 from ksos.solvers import SOLVERS
 from ksos.whitening import ROUTES
 
-__all__ = ["FUNCTIONAL_CASES", "KERNEL_CASES", "MEASURE_CASES", "PAIR_CASES", "SOLVER_CASES", "WHITENING_CASES", "PairCase", "points"]
+__all__ = [
+    "FUNCTIONAL_CASES",
+    "KERNEL_CASES",
+    "MEASURE_CASES",
+    "PAIR_CASES",
+    "REACH",
+    "SOLVER_CASES",
+    "SOLVER_FUNCTIONAL_CASES",
+    "TAKES",
+    "WHITENING_CASES",
+    "PairCase",
+    "points",
+]
 
 
 def points(n: int, d: int, seed: int = 0) -> np.ndarray:
@@ -84,4 +96,11 @@ FUNCTIONAL_CASES: dict[str, Functional] = {
 }
 
 SOLVER_CASES: list[str] = ["auto", *SOLVERS]
+TAKES: dict[str, set[str]] = {"interior_point": {"squared mmd", "squared mmd + trace", "trace alone"}}
+"""The functionals that a solver takes, for those that do not take all of them."""
+SOLVER_FUNCTIONAL_CASES: list[tuple[str, str]] = [
+    (solver, functional) for solver in SOLVER_CASES for functional in FUNCTIONAL_CASES if functional in TAKES.get(solver, FUNCTIONAL_CASES)
+]
+REACH: dict[str, float] = {"frank_wolfe": 1e-4}
+"""The gap that a slow solver reaches within the time of a test, where that is not the one that all others reach."""
 WHITENING_CASES: list[str] = list(ROUTES)

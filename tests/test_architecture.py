@@ -29,7 +29,8 @@ LAYERS: list[set[str]] = [
     {"solvers"},
     {"estimators"},
     {"__init__"},
-    {"bench", "reproduce"},
+    {"reproduce"},
+    {"bench"},
     {"cli"},
     {"__main__"},
 ]

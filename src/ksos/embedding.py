@@ -113,7 +113,7 @@ def mmd(a: Target, b: Target, kernel: Kernel | None = None, landmarks: Any = Non
     >>> import numpy as np
     >>> from ksos.kernels import Gaussian
     >>> round(mmd(np.array([[0.0]]), np.array([[1.0]]), Gaussian(1.0)), 6)  # √(2 − 2/e)
-    1.124386
+    1.124385
     """
     if kernel is None:  # an embedding knows its RKHS; a density only suggests its own kernel
         kernel = next((t.kernel for kind in (MeanEmbedding, SoSDensity) for t in (a, b) if isinstance(t, kind)), None)

@@ -273,7 +273,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"measure": "box"}, TypeError, "measure must be a measure such as ksos.measures.Box.low, high., or None; got 'box'"),
     ({"kernel": "rbf"}, ValueError, "kernel must be one of 'gaussian', 'laplace', 'matern' or a kernel object; got 'rbf'"),
     ({"objective": "kl"}, ValueError, "objective must be one of 'squared_mmd', 'mmd' or a functional; got 'kl'"),
-    ({"solver": "simplex"}, ValueError, "solver must be one of 'auto', .*'fista', 'projected_gradient'; got 'simplex'"),
+    ({"solver": "simplex"}, ValueError, "solver must be one of 'auto', .*'fista', .*; got 'simplex'"),
     ({"tol": np.nan}, ValueError, "tol must be positive and finite; got nan"),
     ({"tol": 0.0}, ValueError, "tol must be positive and finite; got 0.0"),
     ({"max_iter": 0}, ValueError, "max_iter must be at least 1; got 0"),
@@ -299,7 +299,7 @@ def test_one_bandwidth_too_many(name: str) -> None:
 
 
 def test_a_solver_that_needs_second_derivatives() -> None:
-    with pytest.raises(ValueError, match="solver='low_rank' needs second derivatives, which .*; use solver='fista'"):
+    with pytest.raises(ValueError, match=r"solver='low_rank' cannot take .*MMD\(.*\): it "):
         KernelSoSDensity(solver="low_rank", objective="mmd").fit(X)
 
 

@@ -167,7 +167,8 @@ def test_gaussian_on_a_box_to_thirty_digits(low: float, high: float, centres: tu
         one, two, three = [(centres[0], a1)], [(centres[0], a1), (centres[1], a1)], [(centres[0], a1), (centres[1], a1), (centres[2], a2)]
         expected = [exact(one), exact(two), exact(three)]
     values = [integrals.log_mean(X)[0], integrals.log_gram(X, X)[0, 1], integrals.log_triple(X, Z, Gaussian(sigma))[0, 1, 0]]
-    np.testing.assert_allclose(values, expected, rtol=1e-14, atol=1e-12)
+    # the position of a narrow box relative to the points is rounded once: ε·distance/width, relative
+    np.testing.assert_allclose(values, expected, rtol=1e-14, atol=1e-12 if high - low > 0.1 else 1e-11)
 
 
 def test_a_box_far_from_the_points_has_the_mass_it_has() -> None:

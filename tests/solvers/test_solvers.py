@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles import brute_objective, conic_optimum
-from tables import FUNCTIONAL_CASES, SOLVER_CASES, points
+from tables import FUNCTIONAL_CASES, REACH, SOLVER_CASES, SOLVER_FUNCTIONAL_CASES, TAKES, points
 
 import ksos
 from ksos.functionals import MMD, Frobenius, Functional, SquaredMMD, Trace
@@ -169,10 +169,9 @@ def test_functionals_refuse_factors_that_are_not_convex(factor_: object) -> None
 # --- solutions ------------------------------------------------------------------------------------
 
 
-@every_solver
-@every_functional
-def test_every_solved_problem_is_feasible_and_verifies_from_scratch(solver: str, functional: Functional, space: ksos.SoSSpace) -> None:
-    tol = 1e-6
+@pytest.mark.parametrize(("solver", "name"), SOLVER_FUNCTIONAL_CASES)
+def test_every_solved_problem_is_feasible_and_verifies_from_scratch(solver: str, name: str, space: ksos.SoSSpace) -> None:
+    functional, tol = FUNCTIONAL_CASES[name], REACH.get(solver, 1e-6)
     solution = ksos.minimize(functional, space, solver=solver, tol=tol)
     assert solution.status == "solved"
     assert solution.solver in SOLVERS
@@ -193,13 +192,27 @@ def test_every_solved_problem_is_feasible_and_verifies_from_scratch(solver: str,
 @pytest.mark.parametrize("squared", [True, False])
 @pytest.mark.parametrize("weight", [1e-3, 1e-2])
 def test_agrees_with_a_conic_solver(solver: str, squared: bool, weight: float, space: ksos.SoSSpace) -> None:
+    if not squared and solver in TAKES:
+        pytest.skip(f"{solver} takes squared distances only")
     X = points(12, 2, 1)
     A, z, N = brute_objective(space, X)
     best = conic_optimum(A, z, weight * N, squared=squared)
     distance = SquaredMMD(X) if squared else MMD(X)
-    solution = ksos.minimize(distance + weight * Trace(relative=True), space, solver=solver, tol=1e-7)
+    solution = ksos.minimize(distance + weight * Trace(relative=True), space, solver=solver, tol=REACH.get(solver, 1e-7))
     assert solution.objective - best <= solution.gap + 1e-8  # the certificate bounds the true error
     assert solution.objective >= best - 1e-8
+
+
+@pytest.mark.parametrize("solver", TAKES)
+@every_functional
+def test_a_solver_takes_a_functional_or_names_one_that_does(solver: str, functional: Functional, space: ksos.SoSSpace) -> None:
+    if functional in [FUNCTIONAL_CASES[name] for name in TAKES[solver]]:
+        assert ksos.minimize(functional, space, solver=solver).status == "solved"
+        return
+    with pytest.raises(ValueError, match=f"solver='{solver}' cannot take .*; use solver='(.*)'") as refused:
+        ksos.minimize(functional, space, solver=solver)
+    named = str(refused.value).rsplit("solver='")[-1].split("'")[0]
+    assert ksos.minimize(functional, space, solver=named).status == "solved"
 
 
 def test_the_root_of_the_gap_bounds_the_distance_to_the_optimum(space: ksos.SoSSpace) -> None:
@@ -300,7 +313,7 @@ def test_verbose_prints_the_gap(space: ksos.SoSSpace, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"solver": "simplex"}, r"solver must be one of 'auto', 'low_rank', 'fista', 'projected_gradient'; got 'simplex'"),
+        ({"solver": "simplex"}, r"solver must be one of 'auto', 'low_rank', 'interior_point', .*'projected_gradient'; got 'simplex'"),
         ({"tol": np.nan}, "tol must be positive"),
         ({"tol": 0.0}, "tol must be positive"),
         ({"max_iter": 0}, "max_iter must be at least 1"),

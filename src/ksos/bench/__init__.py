@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ksos.bench.contestants import CONTESTANTS
+from ksos.bench.contest import race
+from ksos.bench.contestants import CONTESTANTS, QUICK
 from ksos.bench.problem import Setting, grid
-from ksos.bench.race import race
 from ksos.bench.results import TARGETS, Row
 
-__all__ = ["CONTESTANTS", "TARGETS", "Row", "Setting", "grid", "race"]
+__all__ = ["CONTESTANTS", "QUICK", "TARGETS", "Row", "Setting", "grid", "race"]

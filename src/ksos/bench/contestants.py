@@ -13,7 +13,7 @@ from ksos.bench.problem import Setting
 from ksos.bench.watch import Watch
 from ksos.solvers import SOLVERS
 
-__all__ = ["CONTESTANTS", "Contestant"]
+__all__ = ["CONTESTANTS", "QUICK", "Contestant"]
 
 
 @dataclass(frozen=True)
@@ -46,3 +46,6 @@ CONTESTANTS: dict[str, Contestant] = {
     },
 }
 """Every contestant by name."""
+
+QUICK = [name for name in ("low_rank", "interior_point", "fista", "published", "clarabel_whitened", "scs_whitened") if name in CONTESTANTS]
+"""Those of a preview."""

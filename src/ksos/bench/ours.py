@@ -38,7 +38,7 @@ def _observed(name: str, space: SoSSpace, setting: Setting, watch: Watch) -> Ite
     """Let the referee see the points that the solver certifies: its line in the table of solvers leads to an observed one meanwhile."""
     original = SOLVERS[name]
     L = space.T / np.sqrt(setting.unit)
-    SOLVERS[name] = lambda: _Observed(original(), L, watch)  # type: ignore[assignment, return-value]
+    SOLVERS[name] = lambda: _Observed(original(), L, watch)
     try:
         yield
     finally:

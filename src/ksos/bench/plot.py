@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ksos.bench.contestants import CONTESTANTS
+from ksos.bench.problem import Setting
 from ksos.bench.report import by_setting
 from ksos.bench.results import TARGETS, Row, optimum
 from ksos.reproduce.files import sheet
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw"]
 
-_COLOURS = ("#0072B2", "#56B4E9", "#009E73", "#F0E442", "#E69F00", "#000000", "#D55E00", "#CC79A7", "#999999", "#882255")
+_COLOURS = ["#0072B2", "#56B4E9", "#009E73", "#332288", "#E69F00", "#000000", "#D55E00", "#CC79A7", "#999999", "#882255"]
 _MARKERS = "osD^vXP*<>"
 
 
@@ -33,8 +34,8 @@ def draw(rows: Sequence[Row], path: Path) -> Path:
             unused.set_visible(False)
         for ax, (d, sigma) in zip(axes, panels, strict=False):
             here = [row for row in rows if (row.setting.d, row.setting.sigma) == (d, sigma)]
-            for i, name in enumerate(names):
-                _curve(ax, [row for row in here if row.contestant == name], stars, _COLOURS[i % 10], _MARKERS[i % 10])
+            for name in names:
+                _curve(ax, [row for row in here if row.contestant == name], stars, *_look(name))
             ax.set(xscale="log", yscale="log", xlabel="support points m", title=f"d = {d}, σ = {sigma:g}")
             sizes = sorted({row.setting.m for row in here})
             ax.set_xticks(sizes, [str(m) for m in sizes])
@@ -43,11 +44,12 @@ def draw(rows: Sequence[Row], path: Path) -> Path:
             ax.grid(True, which="major", linewidth=0.3, alpha=0.6)
         for row_start in range(0, len(panels), across):
             axes[row_start].set_ylabel(f"seconds until f − f* ≤ {TARGETS[-1]:g}")
-        handles = [
-            axes[0].plot([], [], color=_COLOURS[i % 10], marker=_MARKERS[i % 10], markersize=4, label=CONTESTANTS[name].title)[0]
-            for i, name in enumerate(names)
-        ]
-        handles.append(axes[0].plot([], [], color="#666666", marker="o", markerfacecolor="none", linestyle="none", label="not reached by then")[0])
+        handles = []
+        for name in names:
+            colour, marker = _look(name)
+            handles += axes[0].plot([], [], color=colour, marker=marker, markersize=4, label=CONTESTANTS[name].title)
+        hollow = {"color": "#666666", "marker": "o", "markerfacecolor": "none", "linestyle": "none"}
+        handles += axes[0].plot([], [], **hollow, label="not reached by then")
         figure.legend(handles=handles, loc="center right", frameon=False)
         figure.tight_layout(rect=(0.0, 0.0, 1.0 - 2.1 / figure.get_figwidth(), 1.0))
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,7 +57,13 @@ def draw(rows: Sequence[Row], path: Path) -> Path:
     return path
 
 
-def _curve(ax: Axes, rows: list[Row], stars: dict, colour: str, marker: str) -> None:
+def _look(name: str) -> tuple[str, str]:
+    """Colour and marker: the same in every picture, whoever else takes part."""
+    place = list(CONTESTANTS).index(name) % len(_COLOURS)
+    return _COLOURS[place], _MARKERS[place]
+
+
+def _curve(ax: Axes, rows: list[Row], stars: dict[Setting, float | None], colour: str, marker: str) -> None:
     """One contestant: a line through the times that reached the target, hollow markers for the others."""
     reached, missed = [], []
     for row in sorted(rows, key=lambda row: row.setting.m):

@@ -105,7 +105,7 @@ def _squares(X: np.ndarray) -> np.ndarray:
 
 
 def _cholesky(M: np.ndarray) -> np.ndarray:
-    """The lower factor of M plus the Remark's small diagonal term: the tolerance of the whole benchmark, more where the factor asks for it."""
+    """The lower factor of M plus the Remark's small diagonal term: the benchmark's tolerance, more where the factor asks for it."""
     jitter = TOLERANCE * float(np.trace(M)) / M.shape[0]
     while True:
         try:

@@ -51,9 +51,10 @@ def by_setting(rows: Iterable[Row]) -> list[tuple[Setting, list[Row]]]:
 def _table(setting: Setting, rows: list[Row]) -> list[str]:
     f_star = optimum(rows)
     fastest = ranked(rows, f_star)
-    lines = [f"{setting.name}: " + ("nobody finished" if f_star is None else f"f* = {f_star:.9e}, λ = {setting.lam:.3g}, τ = {TOLERANCE:g}")]
-    heads = [f"s to {target:g}" for target in TARGETS]
-    lines.append(f"{'contestant':28}" + "".join(f"{head:>12}" for head in heads) + f"{'ratio':>10}{'call s':>9}{'f/f* − 1':>11}{'peak MB':>9}  status")
+    known = "nobody finished" if f_star is None else f"f* = {f_star:.9e}, λ = {setting.lam:.3g}, τ = {TOLERANCE:g}"
+    heads = "".join(f"{f's to {target:g}':>12}" for target in TARGETS)
+    lines = [f"{setting.name}: {known}"]
+    lines.append(f"{'contestant':28}{heads}{'ratio':>10}{'call s':>9}{'f/f* − 1':>11}{'peak MB':>9}  status")
     for row in rows:
         best = row.best()
         excess = "" if best is None or f_star is None else f"{best / f_star - 1.0:.1e}"

@@ -11,7 +11,7 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, unused-ignore]
 
 from ksos._memory import available_memory
 from ksos.bench.contestants import CONTESTANTS, Contestant

@@ -1,8 +1,8 @@
 """The referee: objective and certificate of any answer, from the note's definitions and nothing that a contestant uses.
 
-An answer is a pair (L, C) that stands for B = LCLᵀ, in whatever coordinates the contestant works. It is carried into the space of the problem
-(the eigenvectors of W above τ_W), made feasible there, and only then judged: nobody gains by an infeasible point, and nobody loses by
-mere rounding of the mass or of an eigenvalue.
+An answer is a pair (L, C) that stands for B = LCLᵀ, in whatever coordinates the contestant works. It is carried into the space of the
+problem (the eigenvectors of W above τ_W), made feasible there, and only then judged: nobody gains by an infeasible point, and nobody
+loses by mere rounding of the mass or of an eigenvalue.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ COMMANDS = {
     "sample": "draw samples from a saved density",
     "inspect": "tell what is in a saved density",
     "reproduce": "draw the figures of the paper",
+    "bench": "time the solvers against the paper's algorithm and CVXPY",
 }
 """Every command with its one-line help; ``ksos.cli.NAME`` holds its ``add_arguments(parser)`` and ``run(arguments, console)``."""
 

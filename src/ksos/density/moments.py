@@ -11,7 +11,7 @@ from ksos.measures import Discrete
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
 
-__all__ = ["component_weights", "mean_and_covariance", "node_masses"]
+__all__ = ["central_point_first", "component_weights", "mean_and_covariance", "node_masses"]
 
 _BLOCK_BYTES = 128e6
 
@@ -31,6 +31,19 @@ def node_masses(density: SoSDensity) -> np.ndarray:
     return mass / mass.sum()
 
 
+def central_point_first(density: SoSDensity) -> SoSDensity:
+    """The same density with a support point from the middle in front, from which coordinates are measured.
+
+    An outlier there would cost all the others their digits.
+    """
+    X = density.support_points
+    middle = np.partition(X, X.shape[0] // 2, axis=0)[X.shape[0] // 2]
+    with np.errstate(over="ignore"):
+        scaled = np.abs((X - middle) / density.kernel.sigma_vector(X.shape[1]))
+    order = np.argsort(np.arange(X.shape[0]) != int(np.argmin(scaled.max(axis=1))), kind="stable")
+    return type(density).from_units(density.kernel, X[order], density.unit_factor[order], density.log_unit, density.measure)
+
+
 def mean_and_covariance(density: SoSDensity) -> tuple[np.ndarray, np.ndarray]:
     """E[x] and Cov[x]; exact up to the cancellation in Σ|B_ij W_ij|."""
     if isinstance(density.measure, Discrete):
@@ -38,6 +51,7 @@ def mean_and_covariance(density: SoSDensity) -> tuple[np.ndarray, np.ndarray]:
         mean = weights @ points
         centred = points - mean
         return mean, (weights[:, None] * centred).T @ centred
+    density = central_point_first(density)
     integrals, X, d = density.integrals, density.support_points, density.n_features
     P = component_weights(density).ravel()
     mean, second = np.empty(d), np.empty(d)

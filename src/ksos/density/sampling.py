@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.polynomial import legendre
 
-from ksos.density.moments import node_masses
+from ksos.density.moments import central_point_first, node_masses
 from ksos.integrals import closed_form
 from ksos.measures import Discrete
 
@@ -36,6 +36,7 @@ def draw(density: SoSDensity, size: int, rng: np.random.Generator) -> np.ndarray
     if isinstance(density.measure, Discrete):
         nodes = rng.choice(density.measure.points.shape[0], size=size, p=node_masses(density))
         return density.measure.points[nodes]
+    density = central_point_first(density)
     d, X = density.n_features, density.support_points
     uniforms = rng.random((size, d))  # all at once: the result does not depend on the chunks
     out = np.empty((size, d))

@@ -23,7 +23,7 @@ class ExponentialLebesgue(Integrals):
 
     >>> from ksos.measures import Lebesgue
     >>> W = np.exp(ExponentialLebesgue(Laplace(1.0), Lebesgue(), 1).log_gram(np.zeros((1, 1)), np.ones((1, 1))))
-    >>> bool(np.isclose(W[0, 0], 2 * math.exp(-1)))  # ∫ e^{−|x|−|x−1|} dx = (1 + 1) e^{−1}
+    >>> bool(np.isclose(W[0, 0], 2 * np.exp(-1)))  # ∫ e^{−|x|−|x−1|} dx = (1 + 1) e^{−1}
     True
     """
 

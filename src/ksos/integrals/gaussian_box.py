@@ -22,24 +22,27 @@ class GaussianBox(Integrals):
     def _product(self, *kernels: Kernel) -> GaussianProduct:
         return GaussianProduct([kernel.sigma_vector(self.n_features) for kernel in kernels])
 
-    def _walls(self, centre: np.ndarray, k: int, width: float, origin: float) -> tuple[np.ndarray, np.ndarray]:
-        """√A(low − x̄) and √A(high − x̄) of feature k, with x̄ = origin + centre."""
-        return ((self.measure.low[k] - origin) - centre) / width, ((self.measure.high[k] - origin) - centre) / width
+    def _walls(self, k: int, width: float, *centres: tuple[float, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """√A(low − x̄) and √A(high − x̄) of feature k, with x̄ = Σ weight·centre.
+
+        The weights sum to one, so low − x̄ is the weighted sum of low − centre: differences that lose nothing far from the origin.
+        """
+        low, high = self.measure.walls(k)
+        sums = [sum(weight * ((wall - centre) / width) for weight, centre in centres) for wall in (low, high)]
+        return np.asarray(sums[0]), np.asarray(sums[1])
 
     def log_mean(self, X: np.ndarray) -> np.ndarray:
         product = self._product(self.kernel)
         out = np.full(X.shape[0], product.log_volume)
         for k in range(self.n_features):
-            out += log_gauss_mass(*self._walls(X[:, k] - X[0, k], k, product.width[k], X[0, k]))
+            out += log_gauss_mass(*self._walls(k, product.width[k], (1.0, X[:, k])))
         return out
 
     def log_gram(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
         product = self._product(self.kernel, self.kernel)
         out = product.log_volume - squared_distances(X, Y, product.pair_bandwidth(0, 1))
         for k in range(self.n_features):
-            origin = X[0, k]
-            centre = 0.5 * ((X[:, k] - origin)[:, None] + (Y[:, k] - origin)[None, :])
-            out += log_gauss_mass(*self._walls(centre, k, product.width[k], origin))
+            out += log_gauss_mass(*self._walls(k, product.width[k], (0.5, X[:, k][:, None]), (0.5, Y[:, k][None, :])))
         return out
 
     def log_triple(self, X: np.ndarray, Z: np.ndarray, embedding_kernel: Kernel) -> np.ndarray:
@@ -48,16 +51,14 @@ class GaussianBox(Integrals):
         log_H = -squared_distances(X, Z, product.pair_bandwidth(0, 2))
         out = product.log_volume + log_G[:, :, None] + log_H[:, None, :] + log_H[None, :, :]
         for k in range(self.n_features):
-            origin = X[0, k]
-            x, z = product.weight(0)[k] * (X[:, k] - origin), product.weight(2)[k] * (Z[:, k] - origin)
-            centre = x[:, None, None] + x[None, :, None] + z[None, None, :]
-            out += log_gauss_mass(*self._walls(centre, k, product.width[k], origin))
+            x, z = (product.weight(0)[k], X[:, k]), (product.weight(2)[k], Z[:, k])
+            first, second, third = (x[0], x[1][:, None, None]), (x[0], x[1][None, :, None]), (z[0], z[1][None, None, :])
+            out += log_gauss_mass(*self._walls(k, product.width[k], first, second, third))
         return out
 
     def moments(self, X: np.ndarray, feature: int) -> tuple[np.ndarray, np.ndarray]:
-        product = self._product(self.kernel, self.kernel)
-        origin, width = X[0, feature], product.width[feature]
-        x = X[:, feature] - origin
-        centre = 0.5 * (x[:, None] + x[None, :])
-        first, second = truncated_moments(*self._walls(centre, feature, width, origin))
+        width = self._product(self.kernel, self.kernel).width[feature]
+        x = X[:, feature]
+        first, second = truncated_moments(*self._walls(feature, width, (0.5, x[:, None]), (0.5, x[None, :])))
+        centre = 0.5 * ((x - x[0])[:, None] + (x - x[0])[None, :])
         return centre + width * first, centre**2 + 2.0 * centre * width * first + width**2 * second

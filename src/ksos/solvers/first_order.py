@@ -36,6 +36,7 @@ class ProjectedGradient:
     accelerated = False
     default_max_iter = 100_000
     check_every = 10
+    extra_steps = 0
     patience = 400
 
     def refusal(self, term: BoundTerm) -> str | None:

@@ -32,6 +32,7 @@ class FrankWolfe:
 
     default_max_iter = 20_000
     check_every = 10
+    extra_steps = 0
     patience = 400
 
     def refusal(self, term: BoundTerm) -> str | None:

@@ -14,6 +14,7 @@ from ksos._memory import FLOAT_BYTES, require_memory
 from ksos.functionals.base import BoundTerm
 from ksos.functionals.objective import Objective, Point
 from ksos.operators import CompressedMap
+from ksos.solvers.face import minimum_on_face
 from ksos.solvers.scaled_pair import ScaledPair, longest_step
 from ksos.solvers.schur import SchurSystem
 
@@ -21,6 +22,7 @@ __all__ = ["InteriorPoint"]
 
 _TO_THE_BOUNDARY = 0.98
 _SHORTEST_STEP = 1e-4
+_MOST_COLUMNS = 12
 _ROUNDING = 1e-17
 
 
@@ -57,24 +59,28 @@ class InteriorPoint:
 
     default_max_iter = 100
     check_every = 1
-    patience = 8
+    extra_steps = 0
+    patience = 25  # more than a run takes: a warm start may beat everything but its last iterates
 
     def refusal(self, term: BoundTerm) -> str | None:
         """The dual is known for this class of functionals only."""
         return None if term.as_quadratic() is not None else "takes squared MMDs and linear terms only; use solver='low_rank' or 'fista'"
 
     def init(self, objective: Objective, C: np.ndarray) -> _State:
-        """y from C, t so low that M is well inside the cone, and then the pair on the central path: C ∝ M⁻¹."""
+        """y from C, t as far below λ_min(∇f) as the gap is wide, and then the pair on the central path: C ∝ M⁻¹.
+
+        So a good start gives a small μ, and its y, which is all that M needs, is kept.
+        """
         problem, point = _problem(objective), objective.point(C)
         G = objective.gradient(point)
         values, Q = np.linalg.eigh(G)
         a = np.zeros(0) if point.a is None else point.a
         y = 2.0 * (problem.scale * a - problem.b)
-        reach = problem.scale * float(np.linalg.norm(a)) + float(np.linalg.norm(problem.b))
-        depth = reach if reach > 0.0 else max(float(values[-1] - values[0]), abs(float(values[0])), 1e-300)
+        size, gap = float(np.abs(values).max()), float(np.vdot(G, C)) - float(values[0])
+        embedded = problem.scale * float(np.linalg.norm(a)) + float(np.linalg.norm(problem.b))  # what the first term of f can change by
+        depth = max(min(gap, embedded) if embedded > 0.0 else gap, 1e-12 * size, 1e-200)
         t = float(values[0]) - depth
-        pair = ScaledPair.central(Q, values - t)
-        return _State(problem, point, pair, y, t, _ROUNDING * float(np.abs(values).max()))
+        return _State(problem, replace(point, G=G), ScaledPair.central(Q, values - t), y, t, _ROUNDING * size)
 
     def point(self, state: _State) -> Point:
         """The interior iterate, scaled to tr C = 1."""
@@ -110,9 +116,29 @@ class InteriorPoint:
         if step < _SHORTEST_STEP:
             return replace(state, floor=np.inf)
         moved = pair.moved(step, dC, dM)
-        C = objective.point(moved.C)
-        point = (1.0 / float(np.trace(C.C))) * C
-        return _State(problem, point, moved, state.y + step * x[:q], state.t + step * float(x[q]), state.floor)
+        return _State(problem, _feasible(objective, problem, moved), moved, state.y + step * x[:q], state.t + step * float(x[q]), state.floor)
+
+
+def _feasible(objective: Objective, problem: _Problem, pair: ScaledPair) -> Point:
+    """C/tr C; or, where it has the smaller gap, the minimum of f on the face of the eigenvalues that will not vanish with μ."""
+    C = pair.C
+    point, gap = _with_gap(objective, C / float(np.trace(C)))
+    values, Q = np.linalg.eigh(C)
+    stays = values > np.sqrt(pair.mu)  # matching eigenvalues of C and M have the product μ: here C's is the larger
+    columns = int(np.count_nonzero(stays))
+    if 0 < columns <= _MOST_COLUMNS:
+        F = minimum_on_face(problem.tensor, problem.scale, problem.b, problem.D, Q[:, stays] * np.sqrt(values[stays]))
+        if F is not None:
+            polished, polished_gap = _with_gap(objective, F @ F.T / float(np.vdot(F, F)))
+            if polished_gap < gap:
+                return polished
+    return point
+
+
+def _with_gap(objective: Objective, C: np.ndarray) -> tuple[Point, float]:
+    point = objective.point(C)
+    G = objective.gradient(point)
+    return replace(point, G=G), float(np.vdot(G, C)) - float(np.linalg.eigvalsh(G)[0])
 
 
 def _problem(objective: Objective) -> _Problem:

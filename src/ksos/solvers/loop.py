@@ -17,6 +17,7 @@ from ksos.solvers.solution import Progress
 __all__ = ["Limits", "Outcome", "Stepper", "run"]
 
 _ROUNDING = 1e-14
+_EXTRA_DIGITS = 1e-4
 
 
 class Stepper(Protocol):
@@ -24,6 +25,8 @@ class Stepper(Protocol):
 
     default_max_iter: int
     check_every: int
+    extra_steps: int
+    """How many more steps to take, once the gap is at most tol, for four more digits: worth it where each one brings some."""
     patience: int
     """Certificates in a row without a better gap or objective after which rounding has the last word."""
 
@@ -96,18 +99,18 @@ def run(
     try:
         if check(0, best_point):
             return Outcome(best_point, "solved", 0, history)
-        while n_iter < limits.max_iter:
+        solved, extra = False, stepper.extra_steps
+        while n_iter < limits.max_iter and not (solved and (extra == 0 or best_gap <= _EXTRA_DIGITS * limits.tol)):
             state = stepper.step(objective, state)
             n_iter += 1
+            extra -= solved
             late = limits.time_limit is not None and time.perf_counter() - began > limits.time_limit
             if n_iter % stepper.check_every == 0 or late or n_iter == limits.max_iter:
                 point = stepper.point(state)
                 if not np.all(np.isfinite(point.C)):
                     status = "numerical_error"
                     break
-                if check(n_iter, point):
-                    status = "solved"
-                    break
+                solved = check(n_iter, point) or solved
                 if since_best > stepper.patience:
                     status = "solved_inaccurate"
                     break
@@ -118,4 +121,6 @@ def run(
         status = "interrupted"
     except np.linalg.LinAlgError:
         status = "numerical_error"
+    if best_gap <= limits.tol and status != "interrupted":
+        status = "solved"
     return Outcome(best_point, status, n_iter, history)

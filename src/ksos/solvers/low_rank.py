@@ -50,6 +50,7 @@ class LowRank:
 
     default_max_iter = 1000
     check_every = 1
+    extra_steps = 12
     patience = 400
 
     def refusal(self, term: BoundTerm) -> str | None:

@@ -25,11 +25,11 @@ from ksos.space import SoSSpace
 __all__ = ["SOLVERS", "check_options", "minimize"]
 
 SOLVERS: dict[str, Callable[[], Stepper]] = {
-    "interior_point": InteriorPoint,
     "low_rank": LowRank,
+    "interior_point": InteriorPoint,
+    "frank_wolfe": FrankWolfe,
     "fista": Fista,
     "projected_gradient": ProjectedGradient,
-    "frank_wolfe": FrankWolfe,
 }
 """Every solver by name. To add one: a class with ``init``, ``step`` and ``point`` (see loop.py), and its line here."""
 
@@ -100,8 +100,8 @@ def minimize(
     stepper = SOLVERS[name]()
     if reason := stepper.refusal(objective.term):
         raise ValueError(f"solver={name!r} cannot take {functional!r}: it {reason}")
-    if name == "low_rank" and objective.term.uses_embedding:
-        objective.compressed = space.tensor_size <= SMALL_TENSOR  # Newton steps feel rounding that changes from point to point
+    if name in ("low_rank", "interior_point") and objective.term.uses_embedding:
+        objective.compressed = name == "interior_point" or space.tensor_size <= SMALL_TENSOR  # Newton steps feel rounding that changes from point to point
     C = centre(space.rank) if start is None else project(_as_start(start, space.rank))
     limits = Limits(tol, stepper.default_max_iter if max_iter is None else max_iter, time_limit)
     outcome = run(stepper, objective, C, limits, callback, _printer(name, verbose))
