@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from ksos._threads import one_blas_thread
 from ksos._validation import as_choice
 
 __all__ = ["ROUTES", "Whitening", "whiten"]
@@ -29,7 +30,8 @@ class Whitening:
 
 def whiten(M: np.ndarray, tol: float, route: str = "eigh") -> Whitening:
     """Whiten ``M``, neglecting what lies below ``tol`` times its largest eigenvalue."""
-    return ROUTES[as_choice(route, "whitening", ROUTES)](M, tol)
+    with one_blas_thread(M.shape[0]):
+        return ROUTES[as_choice(route, "whitening", ROUTES)](M, tol)
 
 
 def _by_eigenvectors(M: np.ndarray, tol: float) -> Whitening:

@@ -298,11 +298,6 @@ def test_one_bandwidth_too_many(name: str) -> None:
         KernelSoSDensity(**{name: [1.0, 2.0, 3.0]}).fit(X)
 
 
-def test_a_solver_that_needs_second_derivatives() -> None:
-    with pytest.raises(ValueError, match=r"solver='low_rank' cannot take .*MMD\(.*\): it "):
-        KernelSoSDensity(solver="low_rank", objective="mmd").fit(X)
-
-
 def test_number_of_samples(fitted: KernelSoSDensity) -> None:
     with pytest.raises(ValueError, match="n_samples must be at least 1; got 0"):
         fitted.sample(0)

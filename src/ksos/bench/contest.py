@@ -17,6 +17,7 @@ from ksos._validation import as_choice
 from ksos.bench.contestants import CONTESTANTS
 from ksos.bench.problem import Setting
 from ksos.bench.results import Row, Run, optimum
+from ksos.bench.watch import CLOCKS
 
 __all__ = ["ONE_THREAD", "race", "run_one"]
 
@@ -31,11 +32,14 @@ REFERENCE = "low_rank"
 """Runs first, so that the others know when the last target is reached and need no further tolerance."""
 
 
-def race(settings: Sequence[Setting], names: Sequence[str], limit: float, report: Callable[[Row, float | None], None]) -> list[Row]:
+def race(
+    settings: Sequence[Setting], names: Sequence[str], limit: float, report: Callable[[Row, float | None], None], clock: str = "wall"
+) -> list[Row]:
     """Run the contestants ``names`` on every problem; ``report(row, f_star)`` is called as each ends.
 
     Within one dimension and bandwidth, a contestant that ran out of time or memory at one size is not tried at the larger ones.
     """
+    as_choice(clock, "clock", CLOCKS)
     chosen = [as_choice(name, "contestants", CONTESTANTS) for name in dict.fromkeys(names)]
     chosen.sort(key=lambda name: name != REFERENCE)
     rows: list[Row] = []
@@ -48,7 +52,7 @@ def race(settings: Sequence[Setting], names: Sequence[str], limit: float, report
             if key in beaten:
                 row = Row(name, setting, status=f"not tried: failed at m={beaten[key]}", limit=limit)
             else:
-                row = run_one(name, setting, limit, f_star)
+                row = run_one(name, setting, limit, f_star, clock)
                 if _failed(row):
                     beaten[key] = setting.m
             here.append(row)
@@ -61,9 +65,9 @@ def _failed(row: Row) -> bool:
     return row.status.startswith(("out of memory", "crashed", "killed", "time_limit")) or (row.time_spent() or 0.0) >= row.limit
 
 
-def run_one(name: str, setting: Setting, limit: float, f_star: float | None) -> Row:
+def run_one(name: str, setting: Setting, limit: float, f_star: float | None, clock: str = "wall") -> Row:
     """One contestant on one problem: a crash, a memory blow-up or an endless run becomes a row like any other."""
-    order = {"contestant": name, "setting": vars(setting), "limit": limit, "f_star": f_star}
+    order = {"contestant": name, "setting": vars(setting), "limit": limit, "f_star": f_star, "clock": clock}
     source = str(Path(ksos.__file__).parents[1])
     environment = {**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])}
     command = [sys.executable, "-m", "ksos.bench.runner", json.dumps(order)]
@@ -77,7 +81,7 @@ def run_one(name: str, setting: Setting, limit: float, f_star: float | None) -> 
     if not row.status:
         code = process.returncode
         words = errors.strip().splitlines()[-1][:100] if errors.strip() else "no message"
-        row.status = f"crashed: signal {-code}" if code < 0 else f"crashed: {words}"
+        row.status = f"crashed: signal {-code}, {words}" if code < 0 else f"crashed: {words}"
     return row
 
 

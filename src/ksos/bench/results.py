@@ -50,8 +50,10 @@ class Row:
         return min((s for s in answered if s is not None), default=None)
 
     def time_spent(self) -> float | None:
-        """Seconds of the longest run: where a target was not reached, it takes at least this long; None: nothing ran."""
-        return max((self.limit if run.seconds is None else run.seconds for run in self.runs), default=None)
+        """Seconds of the longest run: where a target was not reached, it takes at least this long; None: no run came that far."""
+        at_limit = self.limit if self.status.startswith("killed at the limit") else None
+        ends = [at_limit if run.seconds is None else run.seconds for run in self.runs]
+        return max((seconds for seconds in ends if seconds is not None), default=None)
 
     def best(self) -> float | None:
         """The lowest objective that the referee saw at the end of a run."""

@@ -18,7 +18,7 @@ from ksos.bench.contestants import CONTESTANTS, Contestant
 from ksos.bench.problem import Setting
 from ksos.bench.results import TARGETS
 from ksos.bench.score import Referee
-from ksos.bench.watch import Watch
+from ksos.bench.watch import CLOCKS, Watch
 
 __all__ = ["main"]
 
@@ -34,14 +34,14 @@ def main(words: list[str]) -> None:
     _limit_memory()
     with threadpool_limits(1):
         try:
-            _work(contestant, setting, order["limit"], order["f_star"])
+            _work(contestant, setting, order["limit"], order["f_star"], order["clock"])
         except MemoryError as error:
             _say(event="end", status=f"out of memory: {error}" if str(error) else "out of memory", peak=None)
         except ImportError as error:
             _say(event="end", status=f"not installed: {error}", peak=None)
 
 
-def _work(contestant: Contestant, setting: Setting, limit: float, f_star: float | None) -> None:
+def _work(contestant: Contestant, setting: Setting, limit: float, f_star: float | None, clock: str) -> None:
     contestant.prepare()
     X = _WARM_UP.points()
     with suppress(MemoryError):
@@ -51,10 +51,10 @@ def _work(contestant: Contestant, setting: Setting, limit: float, f_star: float 
     before = _peak()
     _say(event="ready")
     for tol in contestant.tolerances:
-        run = _run(contestant, setting, X, tol, referee, limit)
+        run = _run(contestant, setting, X, tol, referee, limit, clock)
         repeats = min(_REPEATS, int(_REPEATED_BELOW / max(run["seconds"], 1e-3))) - 1
         for _ in range(repeats):
-            _run(contestant, setting, X, tol, referee, limit)
+            _run(contestant, setting, X, tol, referee, limit, clock)
         if run["status"] == "time_limit" or run["seconds"] >= limit:
             break
         reached = f_star is not None and run["objective"] is not None and run["objective"] - f_star <= TARGETS[-1]
@@ -63,9 +63,9 @@ def _work(contestant: Contestant, setting: Setting, limit: float, f_star: float 
     _say(event="end", status=run["status"], peak=max(_peak() - before, 0))
 
 
-def _run(contestant: Contestant, setting: Setting, X: Any, tol: float, referee: Referee, limit: float) -> dict[str, Any]:
+def _run(contestant: Contestant, setting: Setting, X: Any, tol: float, referee: Referee, limit: float, clock: str) -> dict[str, Any]:
     _say(event="start", tol=tol)
-    watch = Watch(referee, limit, lambda seconds, objective: _say(event="look", seconds=seconds, objective=objective))
+    watch = Watch(referee, limit, lambda seconds, objective: _say(event="look", seconds=seconds, objective=objective), CLOCKS[clock])
     status = contestant.solve(setting, X, tol, watch)
     run = {"seconds": watch.seconds, "status": status, "objective": None if watch.C is None else watch.objective}
     _say(event="run", **run, gap=None if watch.C is None else referee.gap(watch.C))

@@ -36,6 +36,11 @@ class _Problem:
     D: np.ndarray
 
     @property
+    def unit(self) -> float:
+        """The size of f, so that eigenvalues of M can be compared with those of C."""
+        return self.scale if self.scale > 0.0 else float(np.abs(self.D).max())
+
+    @property
     def ridge(self) -> float:
         """1/(2s): ∂²/∂y² of −‖y‖²/(4s)."""
         return 0.5 / self.scale if self.scale > 0.0 else 0.0
@@ -116,7 +121,9 @@ class InteriorPoint:
         if step < _SHORTEST_STEP:
             return replace(state, floor=np.inf)
         moved = pair.moved(step, dC, dM)
-        return _State(problem, _feasible(objective, problem, moved), moved, state.y + step * x[:q], state.t + step * float(x[q]), state.floor)
+        return _State(
+            problem, _feasible(objective, problem, moved), moved, state.y + step * x[:q], state.t + step * float(x[q]), state.floor
+        )
 
 
 def _feasible(objective: Objective, problem: _Problem, pair: ScaledPair) -> Point:
@@ -124,7 +131,8 @@ def _feasible(objective: Objective, problem: _Problem, pair: ScaledPair) -> Poin
     C = pair.C
     point, gap = _with_gap(objective, C / float(np.trace(C)))
     values, Q = np.linalg.eigh(C)
-    stays = values > np.sqrt(pair.mu)  # matching eigenvalues of C and M have the product μ: here C's is the larger
+    # Matching eigenvalues of C and M have the product μ; those of C stay which are the larger ones of their two.
+    stays = (values > 0.0) & (problem.unit * values**2 > pair.mu)
     columns = int(np.count_nonzero(stays))
     if 0 < columns <= _MOST_COLUMNS:
         F = minimum_on_face(problem.tensor, problem.scale, problem.b, problem.D, Q[:, stays] * np.sqrt(values[stays]))

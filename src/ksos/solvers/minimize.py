@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ksos._threads import one_blas_thread
 from ksos._validation import as_choice, as_count, as_positive
 from ksos.functionals.base import Functional
 from ksos.functionals.objective import Objective
@@ -63,9 +64,11 @@ def minimize(
     functional : Functional
         Such as ``SquaredMMD(X) + 1e-3 * Trace()``.
     space : SoSSpace
-    solver : {"auto", "low_rank", "fista", "projected_gradient"}
+    solver : {"auto", "low_rank", "interior_point", "frank_wolfe", "fista", "projected_gradient"}
         "low_rank" is Newton's method on a factor of C with few columns, for functionals with second derivatives; "auto" takes it where it
-        is the fastest, and FISTA elsewhere.
+        is the fastest, and FISTA elsewhere. "interior_point" takes squared MMDs plus linear terms and needs a dozen steps on any of them,
+        each of O(qr³ + q²r²) for r = space.rank and q = space.embedding_rank: for the last digits, and for optima of no low rank.
+        "frank_wolfe" needs the least memory, and the most patience.
     tol : float
         The absolute gap f(C) − f* at which the problem counts as solved, in units of the objective.
     max_iter : int, optional
@@ -95,13 +98,29 @@ def minimize(
     ('solved', True)
     """
     check_options(solver, tol, max_iter, time_limit)
+    with one_blas_thread(space.rank):
+        return _minimize(functional, space, solver, tol, max_iter, time_limit, callback, verbose, start)
+
+
+def _minimize(
+    functional: Functional,
+    space: SoSSpace,
+    solver: str,
+    tol: float,
+    max_iter: int | None,
+    time_limit: float | None,
+    callback: Callable[[Progress], Any] | None,
+    verbose: int,
+    start: np.ndarray | None,
+) -> Solution:
     objective = Objective(functional, space)
     name = _choose(objective) if solver == "auto" else solver
     stepper = SOLVERS[name]()
     if reason := stepper.refusal(objective.term):
         raise ValueError(f"solver={name!r} cannot take {functional!r}: it {reason}")
     if name in ("low_rank", "interior_point") and objective.term.uses_embedding:
-        objective.compressed = name == "interior_point" or space.tensor_size <= SMALL_TENSOR  # Newton steps feel rounding that changes from point to point
+        # Newton steps feel rounding that changes from point to point; the interior point needs the tensor anyway.
+        objective.compressed = name == "interior_point" or space.tensor_size <= SMALL_TENSOR
     C = centre(space.rank) if start is None else project(_as_start(start, space.rank))
     limits = Limits(tol, stepper.default_max_iter if max_iter is None else max_iter, time_limit)
     outcome = run(stepper, objective, C, limits, callback, _printer(name, verbose))

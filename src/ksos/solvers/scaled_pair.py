@@ -61,4 +61,6 @@ def longest_step(values: np.ndarray, direction: np.ndarray) -> float:
     """The largest t with diag(values) + t·direction ⪰ 0, possibly infinite."""
     root = np.sqrt(values)
     lowest = float(np.linalg.eigvalsh(direction / np.multiply.outer(root, root))[0])
-    return -1.0 / lowest if not lowest >= 0.0 else float("inf")  # NaN comes back as NaN
+    if np.isnan(lowest):
+        raise np.linalg.LinAlgError("the direction of a step is not finite")
+    return -1.0 / lowest if lowest < 0.0 else float("inf")

@@ -34,9 +34,8 @@ class SchurSystem:
             np.take(scaled, self._positions, axis=1, out=self.V[start : start + part.shape[0]], mode="clip")
         self.V[q] = -(R.T @ R).ravel()[self._positions]
         self.V *= self._weights
-        self.ridge = np.append(np.full(q, ridge), 0.0)
         H = self.V @ self.V.T
-        H[np.diag_indices(q + 1)] += self.ridge
+        H[np.diag_indices(q)] += ridge
         self._scale = 1.0 / np.sqrt(np.diagonal(H))
         self._factor = _cholesky(H * np.multiply.outer(self._scale, self._scale))
 
@@ -52,11 +51,7 @@ class SchurSystem:
         return lower + np.tril(lower, -1).T
 
     def solve(self, right: np.ndarray) -> np.ndarray:
-        """(VVᵀ + ridge)⁻¹ right, refined once against V itself, which has twice the digits of VVᵀ."""
-        x = self._solve_once(right)
-        return x + self._solve_once(right - self.V @ (x @ self.V) - self.ridge * x)
-
-    def _solve_once(self, right: np.ndarray) -> np.ndarray:
+        """(VVᵀ + ridge)⁻¹ right."""
         return np.asarray(self._scale * cho_solve(self._factor, self._scale * right, check_finite=False))
 
 
@@ -64,7 +59,9 @@ def _cholesky(H: np.ndarray) -> tuple[np.ndarray, bool]:
     """The factor of a matrix with unit diagonal that rounding may have made indefinite: the least jitter that works."""
     for jitter in _JITTERS:
         try:
-            return cho_factor(H + jitter * np.eye(H.shape[0]), lower=True, check_finite=False)
+            factor = cho_factor(H + jitter * np.eye(H.shape[0]), lower=True, check_finite=False)
         except np.linalg.LinAlgError:
             continue
+        if np.all(np.isfinite(np.diagonal(factor[0]))):  # some libraries let NaN pass
+            return factor
     raise np.linalg.LinAlgError("the Schur matrix is not positive definite")
