@@ -87,9 +87,13 @@ def _ratio(row: Row, fastest: Row | None, f_star: float | None) -> str:
     best, mine = fastest.time_to(TARGETS[-1], f_star), row.time_to(TARGETS[-1], f_star)
     assert best is not None
     if mine is not None:
-        return f"{mine / best:.3g}×"
+        return f"{_three_digits(mine / best)}×"
     spent = row.time_spent()
-    return "–" if spent is None else f"≥{spent / best:.3g}×"
+    return "–" if spent is None else f"≥{_three_digits(spent / best)}×"
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:.3g}" if value < 1000.0 else f"{value:.0f}"
 
 
 def seconds(value: float) -> str:
