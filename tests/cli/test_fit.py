@@ -37,7 +37,7 @@ OPTIONS: dict[str, tuple[list[str], dict[str, Any]]] = {
     "--landmarks": (["--landmarks", "9", "--seed", "3"], {"landmarks": 9, "random_state": 3}),
     "--objective": (["--objective", "mmd"], {"objective": "mmd"}),
     "--solver": (["--solver", "projected_gradient"], {"solver": "projected_gradient"}),
-    "--tol": (["--tol", "1e-5"], {"tol": 1e-5}),
+    "--tol": (["--tol", "0.5"], {"tol": 0.5}),
     "--low": (["--low", "-3,-inf"], {"measure": Box([-3.0, -np.inf], [np.inf, np.inf])}),
     "--high": (["--low", "-3,-4", "--high", "inf,5"], {"measure": Box([-3.0, -4.0], [np.inf, 5.0])}),
     "--high, one for all": (["--low", "-3.5", "--high", "3.5"], {"measure": Box([-3.5, -3.5], [3.5, 3.5])}),

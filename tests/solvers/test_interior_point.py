@@ -327,7 +327,7 @@ def test_refuses_what_does_not_fit_in_memory_and_names_a_way_out(monkeypatch: py
     X = moons(25)
     space = ksos.SoSSpace(Gaussian(0.5), X)
     assert space.map is not None  # formed while there is room
-    monkeypatch.setattr("ksos._memory.available_memory", lambda: 1e4)
+    monkeypatch.setattr("ksos._memory.available_memory", lambda: 2.55e5)  # room for the tensor alone
     with pytest.raises(MemoryError, match=r"the interior-point method with 25 coordinates and rank 25 needs .* GB.*use solver='low_rank'"):
         ksos.minimize(SquaredMMD(X), space, solver="interior_point")
 

@@ -38,11 +38,24 @@ def _observed(name: str, space: SoSSpace, setting: Setting, watch: Watch) -> Ite
     """Let the referee see the points that the solver certifies: its line in the table of solvers leads to an observed one meanwhile."""
     original = SOLVERS[name]
     L = space.T / np.sqrt(setting.unit)
-    SOLVERS[name] = lambda: _Observed(original(), L, watch)
+    SOLVERS[name] = _Line(original, L, watch)  # type: ignore[assignment, unused-ignore]
     try:
         yield
     finally:
         SOLVERS[name] = original
+
+
+class _Line:
+    """The line of the table: makes observed solvers, and answers every other question as the class it stands for."""
+
+    def __init__(self, original: Any, L: np.ndarray, watch: Watch) -> None:
+        self._original, self._L, self._watch = original, L, watch
+
+    def __call__(self) -> Any:
+        return _Observed(self._original(), self._L, self._watch)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._original, name)
 
 
 class _Observed:

@@ -75,8 +75,7 @@ def run(
     ``callback`` gets every :class:`Progress`; a true return value stops the run, as Ctrl-C does.
     """
     began = time.perf_counter()
-    state = stepper.init(objective, C)
-    best_point, best_gap, least, since_best = stepper.point(state), np.inf, np.inf, 0
+    best_point, best_gap, least, since_best = Point(C, None), np.inf, np.inf, 0
     history: list[Progress] = []
     n_iter, status = 0, "max_iter"
 
@@ -97,8 +96,9 @@ def run(
         return certificate.gap <= limits.tol
 
     try:
-        if check(0, best_point):
+        if check(0, objective.point(C)):
             return Outcome(best_point, "solved", 0, history)
+        state = stepper.init(objective, C)
         solved, extra = False, stepper.extra_steps
         while n_iter < limits.max_iter and not (solved and (extra == 0 or best_gap <= _EXTRA_DIGITS * limits.tol)):
             state = stepper.step(objective, state)

@@ -17,7 +17,7 @@ from ksos.solvers.certificate import certify
 from ksos.solvers.first_order import Fista, ProjectedGradient
 from ksos.solvers.frank_wolfe import FrankWolfe
 from ksos.solvers.interior_point import InteriorPoint
-from ksos.solvers.loop import Limits, Stepper, run
+from ksos.solvers.loop import Limits, Outcome, Stepper, run
 from ksos.solvers.low_rank import LowRank
 from ksos.solvers.solution import Progress, Solution
 from ksos.solvers.spectraplex import centre, factor, project
@@ -25,7 +25,7 @@ from ksos.space import SoSSpace
 
 __all__ = ["SOLVERS", "check_options", "minimize"]
 
-SOLVERS: dict[str, Callable[[], Stepper]] = {
+SOLVERS: dict[str, type[Stepper]] = {
     "low_rank": LowRank,
     "interior_point": InteriorPoint,
     "frank_wolfe": FrankWolfe,
@@ -33,6 +33,9 @@ SOLVERS: dict[str, Callable[[], Stepper]] = {
     "projected_gradient": ProjectedGradient,
 }
 """Every solver by name. To add one: a class with ``init``, ``step`` and ``point`` (see loop.py), and its line here."""
+
+
+_LOW_RANK_TRIES = 80
 
 
 def check_options(solver: str, tol: float, max_iter: int | None, time_limit: float | None) -> None:
@@ -115,16 +118,49 @@ def _minimize(
 ) -> Solution:
     objective = Objective(functional, space)
     name = _choose(objective) if solver == "auto" else solver
+    C = centre(space.rank) if start is None else project(_as_start(start, space.rank))
+    if solver == "auto" and max_iter is None and name == "low_rank" and _has_interior_point(objective):
+        outcome = _run(functional, objective, name, C, Limits(tol, _LOW_RANK_TRIES, time_limit), callback, verbose)
+        if outcome.status != "max_iter":
+            return _solution(objective, outcome, tol, name)
+        # Steps that have become many mean columns that come and go: a problem without a low rank, which the interior point does not mind.
+        name = "interior_point"
+        rest = None if time_limit is None else max(time_limit - outcome.history[-1].time, 1e-3)
+        limits = Limits(tol, SOLVERS[name].default_max_iter, rest)
+        second = _run(functional, objective, name, outcome.point.C, limits, callback, verbose)
+        return _solution(objective, _joined(outcome, second), tol, name)
+    default = SOLVERS[name].default_max_iter
+    outcome = _run(functional, objective, name, C, Limits(tol, default if max_iter is None else max_iter, time_limit), callback, verbose)
+    return _solution(objective, outcome, tol, name)
+
+
+def _run(
+    functional: Functional,
+    objective: Objective,
+    name: str,
+    C: np.ndarray,
+    limits: Limits,
+    callback: Callable[[Progress], Any] | None,
+    verbose: int,
+) -> Outcome:
     stepper = SOLVERS[name]()
     if reason := stepper.refusal(objective.term):
         raise ValueError(f"solver={name!r} cannot take {functional!r}: it {reason}")
     if name in ("low_rank", "interior_point") and objective.term.uses_embedding:
         # Newton steps feel rounding that changes from point to point; the interior point needs the tensor anyway.
-        objective.compressed = name == "interior_point" or space.tensor_size <= SMALL_TENSOR
-    C = centre(space.rank) if start is None else project(_as_start(start, space.rank))
-    limits = Limits(tol, stepper.default_max_iter if max_iter is None else max_iter, time_limit)
-    outcome = run(stepper, objective, C, limits, callback, _printer(name, verbose))
-    return _solution(objective, outcome.point.C, tol, outcome.status, name, outcome.n_iter, outcome.history)
+        objective.compressed = name == "interior_point" or objective.space.tensor_size <= SMALL_TENSOR
+    return run(stepper, objective, C, limits, callback, _printer(name, verbose))
+
+
+def _joined(first: Outcome, second: Outcome) -> Outcome:
+    """One outcome of two runs, the second having begun where the first ended."""
+    n_iter, seconds = first.n_iter, first.history[-1].time
+    later = [progress._replace(n_iter=progress.n_iter + n_iter, time=progress.time + seconds) for progress in second.history]
+    return Outcome(second.point, second.status, n_iter + second.n_iter, [*first.history, *later])
+
+
+def _has_interior_point(objective: Objective) -> bool:
+    return objective.term.as_quadratic() is not None and objective.space.tensor_size <= SMALL_TENSOR
 
 
 def _choose(objective: Objective) -> str:
@@ -134,9 +170,9 @@ def _choose(objective: Objective) -> str:
     return "low_rank" if objective.term.twice_differentiable and not spread_out else "fista"
 
 
-def _solution(objective: Objective, C: np.ndarray, tol: float, status: str, name: str, n_iter: int, history: list[Progress]) -> Solution:
+def _solution(objective: Objective, outcome: Outcome, tol: float, name: str) -> Solution:
     """Certify C afresh, as the factor that is returned, and put the solution together."""
-    G = factor(C)
+    G, status = factor(outcome.point.C), outcome.status
     certificate = certify(objective, objective.point(G @ G.T))
     if status == "solved" and certificate.gap > tol:
         status = "solved_inaccurate"
@@ -148,11 +184,11 @@ def _solution(objective: Objective, C: np.ndarray, tol: float, status: str, name
         projected_mmd_bound=objective.projected_mmd_bound(certificate.gap),
         status=status,
         solver=name,
-        n_iter=n_iter,
-        history=history,
+        n_iter=outcome.n_iter,
+        history=outcome.history,
         space=objective.space,
         parameter_factor=G,
-        time=history[-1].time if history else 0.0,
+        time=outcome.history[-1].time if outcome.history else 0.0,
     )
 
 
