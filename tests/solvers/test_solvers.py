@@ -124,7 +124,7 @@ def test_the_lowest_eigenvalue_is_bounded_from_below_and_closely(monkeypatch: py
     G = random_symmetric(60, 0)
     exact = np.linalg.eigvalsh(G)
     for limit in (400, 10):
-        monkeypatch.setattr(eigenvalues, "_DENSE", limit)
+        monkeypatch.setattr(eigenvalues, "DENSE", limit)
         bound = eigenvalues.lowest_bound(G, 1e-9)
         assert exact[0] - 1e-6 < bound <= exact[0] + 1e-12
         values, vectors = eigenvalues.lowest_eigenpairs(G, 4)

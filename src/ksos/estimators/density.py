@@ -67,7 +67,7 @@ class KernelSoSDensity(DensityMixin, BaseEstimator):
         ρ. Default: Lebesgue on R^d. Densities are with respect to it.
     objective : {"squared_mmd", "mmd"} or Functional
         A functional of your own replaces the distance to the data; the penalty is added to it.
-    solver : {"auto", "low_rank", "fista", "projected_gradient"}
+    solver : {"auto", "low_rank", "interior_point", "fista", "projected_gradient", "frank_wolfe"}
     tol : float
         Absolute gap, in the objective's units.
     max_iter, time_limit, callback, verbose

@@ -22,6 +22,8 @@ class Point:
     a: np.ndarray | None
     G: np.ndarray | None = None
     """∇f there, where a solver has computed it already."""
+    lowest: float | None = None
+    """Its lowest eigenvalue, likewise."""
 
     def __add__(self, other: Point) -> Point:
         return Point(self.C + other.C, None if self.a is None or other.a is None else self.a + other.a)

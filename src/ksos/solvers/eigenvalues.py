@@ -6,15 +6,16 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
-__all__ = ["lowest_bound", "lowest_eigenpairs"]
+__all__ = ["DENSE", "lowest_bound", "lowest_eigenpairs"]
 
-_DENSE = 400
+DENSE = 400
+"""Up to this size, dense eigenvalues: accurate to rounding, hence a bound by themselves."""
 
 
 def lowest_eigenpairs(G: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     """The ``n`` lowest eigenvalues, ascending, and their vectors as columns: by Lanczos iterations when the matrix is large."""
     r = G.shape[0]
-    if r > _DENSE:
+    if r > DENSE:
         try:
             start = np.random.default_rng(0).standard_normal(r)
             values, vectors = eigsh(G, k=n, which="SA", v0=start, tol=1e-9, maxiter=20 * r, ncv=min(r, 4 * n + 40))
@@ -34,7 +35,7 @@ def lowest_bound(G: np.ndarray, slack: float) -> float:
     at ``slack`` and grows until the factor exists.
     """
     r = G.shape[0]
-    if r <= _DENSE:
+    if r <= DENSE:
         return float(np.linalg.eigvalsh(G)[0])
     theta = float(lowest_eigenpairs(G, 1)[0][0])
     size = float(np.abs(G).sum(axis=1).max())

@@ -13,7 +13,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from ksos.functionals.base import BoundTerm
 from ksos.functionals.objective import Objective, Point
-from ksos.solvers.eigenvalues import lowest_eigenpairs
+from ksos.solvers.eigenvalues import DENSE, lowest_eigenpairs
 
 __all__ = ["LowRank"]
 
@@ -77,7 +77,15 @@ class LowRank:
         point = objective.point(F @ F.T)
         G = objective.gradient(point)
         values, vectors = lowest_eigenpairs(G, min(F.shape[1], _MOST_NEW_COLUMNS))
-        return _State(F, replace(point, G=G), objective.value(point), damping, float(np.vdot(G, point.C)), values, vectors)
+        return _State(
+            F,
+            replace(point, G=G, lowest=float(values[0]) if G.shape[0] <= DENSE else None),
+            objective.value(point),
+            damping,
+            float(np.vdot(G, point.C)),
+            values,
+            vectors,
+        )
 
     def step(self, objective: Objective, state: _State) -> _State:
         """A Newton step, or a new column."""

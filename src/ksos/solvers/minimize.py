@@ -67,11 +67,11 @@ def minimize(
     functional : Functional
         Such as ``SquaredMMD(X) + 1e-3 * Trace()``.
     space : SoSSpace
-    solver : {"auto", "low_rank", "interior_point", "frank_wolfe", "fista", "projected_gradient"}
-        "low_rank" is Newton's method on a factor of C with few columns, for functionals with second derivatives; "auto" takes it where it
-        is the fastest, and FISTA elsewhere. "interior_point" takes squared MMDs plus linear terms and needs a dozen steps on any of them,
-        each of O(qr³ + q²r²) for r = space.rank and q = space.embedding_rank: for the last digits, and for optima of no low rank.
-        "frank_wolfe" needs the least memory, and the most patience.
+    solver : {"auto", "low_rank", "interior_point", "fista", "projected_gradient", "frank_wolfe"}
+        "low_rank": Newton's method on a factor of C with few columns, for functionals with second derivatives. "interior_point": for
+        squared MMDs plus linear terms, a dozen steps of O(qr³ + q²r²) on any of them (r = space.rank, q = space.embedding_rank). "fista"
+        and "projected_gradient": the note's. "frank_wolfe": the least memory, and the most patience. "auto" begins with "low_rank" and
+        hands over to "interior_point" when a low rank does not come; it takes FISTA where neither fits.
     tol : float
         The absolute gap f(C) − f* at which the problem counts as solved, in units of the objective.
     max_iter : int, optional
