@@ -71,9 +71,13 @@ def test_differences_that_overflow() -> None:
 # --- many features, far queries ---
 
 
-@pytest.mark.parametrize(
-    "parameters", [{}, {"bandwidth": "scott"}, {"regularization": 1e-3}, {"penalty": "frobenius"}, {"bandwidth": 30.0}]
-)
+MANY_FEATURES: list[dict[str, Any]] = [
+    *({}, {"bandwidth": "scott"}, {"bandwidth": 30.0}, {"regularization": 1e-3}, {"penalty": "frobenius"}),
+    *({"solver": solver} for solver in SOLVERS),
+]
+
+
+@pytest.mark.parametrize("parameters", MANY_FEATURES, ids=str)
 def test_784_features(parameters: dict[str, Any]) -> None:
     data = np.random.default_rng(0).normal(size=(30, 784))
     with warnings.catch_warnings():

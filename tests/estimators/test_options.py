@@ -93,8 +93,11 @@ def test_bandwidth_rules_are_their_formulas(d: int) -> None:
 
 def test_the_median_counts_weights_as_repetitions() -> None:
     rng = np.random.default_rng(0)
-    for n in (2, 3, 4, 9):  # odd and even numbers of pairs; ties of the cumulative weight at one half
-        data, counts = rng.normal(size=(n, 2)), rng.integers(1, 5, n)
+    cases = [(rng.normal(size=(n, 2)), rng.integers(1, 5, n)) for n in (2, 3, 4, 9)]
+    cases.append(
+        (np.array([[0.0], [10.0], [11.0]]), np.array([1, 2, 2]))
+    )  # half of the weight is reached exactly: the middle of two values
+    for data, counts in cases:
         distances = pdist(np.repeat(data, counts, axis=0))
         est = KernelSoSDensity(tol=1e-2).fit(data, sample_weight=counts)
         assert est.bandwidth_ == pytest.approx(np.median(distances[distances > 0]), rel=1e-12)
