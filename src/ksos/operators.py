@@ -67,7 +67,7 @@ class PairwiseMap(EmbeddingMap):
         return out
 
     def compressed(self) -> CompressedMap:
-        _require_tensor(self.S.shape[0], self.T.shape[1])
+        _require_tensor(self.S.shape[0], self.T.shape[1], "use solver='fista', or fewer support points or landmarks (n_support)")
         return CompressedMap(_pairwise_tensor(self.pairs, self.T, self.S))
 
 
@@ -118,9 +118,8 @@ def embedding_map(
     return PairwiseMap(pairs, T, S)
 
 
-def _require_tensor(q: int, r: int) -> None:
-    needed = 2 * FLOAT_BYTES * q * r * r
-    require_memory(needed, f"the compressed tensor of {q}×{r}×{r} entries", "use fewer support points or landmarks (n_support)")
+def _require_tensor(q: int, r: int, remedy: str = "use fewer support points or landmarks (n_support)") -> None:
+    require_memory(2 * FLOAT_BYTES * q * r * r, f"the compressed tensor of {q}×{r}×{r} entries", remedy)
 
 
 def _pairwise_tensor(pairs: PairFactors, T: np.ndarray, S: np.ndarray) -> np.ndarray:

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.polynomial import legendre
 
+from ksos._memory import FLOAT_BYTES
 from ksos.density.moments import central_point_first, node_masses
 from ksos.integrals import closed_form
+from ksos.kernels._distances import row_blocks
 from ksos.measures import Discrete
 
 if TYPE_CHECKING:
@@ -40,13 +42,14 @@ def draw(density: SoSDensity, size: int, rng: np.random.Generator) -> np.ndarray
     d, X = density.n_features, density.support_points
     uniforms = rng.random((size, d))  # all at once: the result does not depend on the chunks
     out = np.empty((size, d))
-    log_delta = np.zeros((size, X.shape[0]))  # log Π_{j<k} k_j(x_j, x̃_ij), per sample and support point
-    for k, L in enumerate(_prefix_factors(density)):
-        panels = _Panels(density, k)
-        inverse = panels.invert(L, log_delta, uniforms[:, k], shared=k == 0)
-        out[:, k] = np.clip(inverse, *density.measure.walls(k))  # rounding must not carry a sample out of its box
-        if k + 1 < d:
-            log_delta += density.kernel.restrict([k]).log(out[:, [k]], X[:, [k]])
+    stages = [(L, _Panels(density, k)) for k, L in enumerate(_prefix_factors(density))]
+    for rows in row_blocks(size, X.shape[0], int(_CHUNK_BYTES / FLOAT_BYTES)):
+        log_delta = np.zeros((rows.stop - rows.start, X.shape[0]))  # log Π_{j<k} k_j(x_j, x̃_ij), per sample and support point
+        for k, (L, panels) in enumerate(stages):
+            inverse = panels.invert(L, log_delta, uniforms[rows, k], shared=k == 0)
+            out[rows, k] = np.clip(inverse, *density.measure.walls(k))  # rounding must not carry a sample out of its box
+            if k + 1 < d:
+                log_delta += density.kernel.restrict([k]).log(out[rows, k : k + 1], X[:, [k]])
     return out
 
 

@@ -19,10 +19,6 @@ class AnyDiscrete(Integrals):
 
     measure: Discrete
 
-    def _weighted(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        values = self.kernel(self.measure.points, X)
-        return values, self.measure.weights[:, None] * values
-
     def log_mean(self, X: np.ndarray) -> np.ndarray:
         return _log(self.measure.weights @ self.kernel(self.measure.points, X))
 
@@ -35,11 +31,12 @@ class AnyDiscrete(Integrals):
         return _log(W)
 
     def log_triple(self, X: np.ndarray, Z: np.ndarray, embedding_kernel: Kernel) -> np.ndarray:
-        values, weighted = self._weighted(X)
-        embedded = embedding_kernel(self.measure.points, Z)
-        out = np.empty((X.shape[0], X.shape[0], Z.shape[0]))
-        for r in range(Z.shape[0]):
-            out[:, :, r] = (weighted * embedded[:, r, None]).T @ values
+        out = np.zeros((X.shape[0], X.shape[0], Z.shape[0]))
+        for nodes in row_blocks(self.measure.points.shape[0], X.shape[0] + Z.shape[0], _BLOCK_ELEMENTS):
+            points, weights = self.measure.points[nodes], self.measure.weights[nodes]
+            values, embedded = self.kernel(points, X), weights[:, None] * embedding_kernel(points, Z)
+            for r in range(Z.shape[0]):
+                out[:, :, r] += (values * embedded[:, r, None]).T @ values
         return _log(out)
 
 
