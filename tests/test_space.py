@@ -160,3 +160,15 @@ def test_predicts_its_memory(monkeypatch: pytest.MonkeyPatch, available: float, 
         _ = ksos.SoSSpace(Gaussian(0.1), points(30, 2)).map
     with pytest.raises(MemoryError, match=r"needs .* GB"):
         _ = ksos.SoSSpace(Laplace(0.1, product=True), points(30, 2)).map
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"kernel": "gaussian"}, r"a kernel object such as .* is needed; got 'gaussian'"),
+        ({"measure": "box"}, "a measure such as .* is needed"),
+    ],
+)
+def test_refuses_words_for_objects(arguments: dict, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        ksos.SoSSpace(**{"kernel": Gaussian(1.0), "support_points": points(4, 1), **arguments})

@@ -42,7 +42,8 @@ class SoSSpace:
         Eigenvalues of W and of K_σ(Z,Z) below these fractions of the largest are left out. They are part of the problem: the first narrows
         the set of densities, the second weakens the objective.
     whitening : {"eigh", "cholesky"}
-        Truncated eigendecomposition, or the note's Cholesky factor with a jitter on the diagonal (its Remark).
+        Truncated eigendecomposition, or the note's Cholesky factor with a jitter on the diagonal (its Remark). Objective and gap of a
+        solution on the Cholesky route are those of the problem with the jitter, before the density is scaled to mass one.
 
     Attributes
     ----------

@@ -187,8 +187,8 @@ def test_order_of_rows_does_not_matter(plain: KernelSoSDensity) -> None:
 def test_integer_weights_equal_repetition_and_zero_equals_removal(support: str, bandwidth: Any) -> None:
     rng = np.random.default_rng(3)
     X, counts = MOONS[:60], rng.integers(0, 4, 60)
-    parameters = {"bandwidth": bandwidth, "n_support": 15, "landmarks": 20, "random_state": 0, "tol": 1e-6}
-    parameters["support"] = X[:12] if support == "array" else support
+    parameters = {"bandwidth": bandwidth, "landmarks": 20, "random_state": 0, "tol": 1e-6}
+    parameters |= {"support": X[:12]} if support == "array" else {"support": support, "n_support": 15}
     weighted = KernelSoSDensity(**parameters).fit(X, sample_weight=counts)
     shuffled = rng.permutation(np.repeat(X, counts, axis=0))
     for data, weights in ((shuffled, None), (X[counts > 0], counts[counts > 0]), (X, counts / 1024)):

@@ -205,6 +205,8 @@ def test_gauss_mass_and_truncated_moments_to_thirty_digits(low: float, width: fl
         (Laplace(1.0), Lebesgue(), 2, r"not a product over the features; pass product=True.*Discrete.quadrature"),
         (Matern(1.5, 1.0), Box([0.0] * 5, [1.0] * 5), 5, r"product=True.*Discrete.qmc"),
         (Laplace(1.0), Normal(), 1, r"no closed-form integrals there.*Discrete.quadrature"),
+        (Laplace(1.0), Normal(), 2, r"no closed-form integrals there.*Discrete.quadrature"),
+        (Matern(1.2, 1.0), Lebesgue(), 2, r"half-integer nu only.*Discrete.quadrature"),
         (Matern(1.2, 1.0), Lebesgue(), 1, r"half-integer nu only.*Discrete.quadrature"),
     ],
 )

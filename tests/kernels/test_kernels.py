@@ -159,3 +159,7 @@ def test_gaussian_and_laplace_follow_the_note() -> None:
     assert Gaussian(5.0)(x, y)[0, 0] == pytest.approx(np.exp(-1.0))
     assert Laplace(5.0)(x, y)[0, 0] == pytest.approx(np.exp(-1.0))
     assert Laplace(5.0, product=True)(x, y)[0, 0] == pytest.approx(np.exp(-7.0 / 5.0))
+
+
+def test_many_bandwidths_are_shown_briefly() -> None:
+    assert repr(Gaussian(np.linspace(1.0, 2.0, 784))) == "Gaussian(sigma=[1.0, …, 2.0] (784 features))"

@@ -15,7 +15,8 @@ from tables import FUNCTIONAL_CASES, REACH, SOLVER_CASES, SOLVER_FUNCTIONAL_CASE
 import ksos
 from ksos.functionals import MMD, Frobenius, Functional, SquaredMMD, Trace
 from ksos.functionals.objective import Objective, Point
-from ksos.kernels import Gaussian
+from ksos.kernels import Gaussian, Laplace
+from ksos.measures import Normal
 from ksos.solvers import SOLVERS, STATUSES, Progress, eigenvalues, low_rank
 from ksos.solvers.certificate import certify
 from ksos.solvers.first_order import lipschitz
@@ -340,3 +341,34 @@ def test_one_support_point_leaves_nothing_to_optimise() -> None:
     assert (solution.status, solution.n_iter, solution.gap) == ("solved", 0, 0.0)
     np.testing.assert_array_equal(centre(1), [[1.0]])
     assert set(STATUSES) >= {"solved", "solved_inaccurate", "max_iter", "time_limit", "interrupted", "numerical_error"}
+
+
+def test_more_columns_than_directions_are_compressed() -> None:
+    X = np.random.default_rng(4).normal(size=(18, 1))
+    space = ksos.SoSSpace(Gaussian(1.0), X, Normal(0.0, 1.0))
+    solution = ksos.minimize(SquaredMMD(X) + 1e-3 * Frobenius(relative=True), space, solver="low_rank", tol=1e-7)
+    assert solution.status == "solved"
+    assert solution.rank <= space.rank
+
+
+def test_auto_hands_over_where_a_low_rank_does_not_come() -> None:
+    X = points(40, 2)
+    space = ksos.SoSSpace(Gaussian(0.03), X)  # K ≈ I: nothing draws the optimum to a low rank
+    solution = ksos.minimize(SquaredMMD(X) + 1e-3 * Trace(), space, tol=1e-11)
+    assert solution.status == "solved"
+    numbers = [progress.n_iter for progress in solution.history]
+    assert numbers == sorted(numbers)
+    assert solution.n_iter == numbers[-1]
+    limited = ksos.minimize(SquaredMMD(X) + 1e-3 * Trace(), space, tol=1e-300, max_iter=3)
+    assert (limited.solver, limited.n_iter) == ("low_rank", 3)
+    exponential = ksos.SoSSpace(Laplace(1.0), points(15, 1))
+    spread = ksos.minimize(SquaredMMD(points(15, 1)) + 1e-3 * Frobenius(), exponential, tol=1e-6)
+    assert spread.status == "solved"
+
+
+@pytest.mark.parametrize("space_", [None, Gaussian(1.0)])
+def test_refuses_what_is_not_a_space(space_: object) -> None:
+    with pytest.raises(TypeError, match=r"a ksos.SoSSpace is needed"):
+        ksos.minimize(Trace(), space_)
+    with pytest.raises(ValueError, match="target: could not convert string to float"):
+        SquaredMMD("samples")

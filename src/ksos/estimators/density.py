@@ -37,6 +37,7 @@ AUTO_REGULARIZATION = 1e-3
 OBJECTIVES: dict[str, type[SquaredMMD]] = {"squared_mmd": SquaredMMD, "mmd": MMD}
 PENALTIES: dict[str, type[Trace] | type[Frobenius]] = {"trace": Trace, "frobenius": Frobenius}
 _NEARLY_ONE, _NEARLY_ZERO = 0.95, 1e-3
+_UNSEEN = 1e-14  # squared norm of the projected embedding of the data, of the order of 1 otherwise
 
 
 class KernelSoSDensity(DensityMixin, BaseEstimator):
@@ -149,8 +150,10 @@ class KernelSoSDensity(DensityMixin, BaseEstimator):
         _require_inside(measure, X, masses)
         support = self._support(points, weights, kernel, measure, rng)
         space = SoSSpace(kernel, support, measure, embedding_kernel, self._landmarks(points, rng))
+        data = MeanEmbedding(points, weights, kernel=embedding_kernel)
         _warn_if_degenerate(kernel, space, points)
-        functional, regularization = self._functional(MeanEmbedding(points, weights, kernel=embedding_kernel), space)
+        _warn_if_unseen(data, space)
+        functional, regularization = self._functional(data, space)
         self.solution_ = minimize(
             functional,
             space,
@@ -165,9 +168,9 @@ class KernelSoSDensity(DensityMixin, BaseEstimator):
         self.support_points_, self.landmarks_ = space.support_points, space.landmarks
         self.distribution_ = self.solution_.distribution
         self.n_iter_ = self.solution_.n_iter
-        if self.solution_.status == "interrupted":
+        if self.solution_.keyboard_interrupt:
             raise KeyboardInterrupt(self.solution_.message)
-        if self.solution_.status != "solved":
+        if self.solution_.status not in ("solved", "interrupted"):  # a callback that stops the fit knows that it does
             warnings.warn(self.solution_.message, ConvergenceWarning, stacklevel=2)
         return self
 
@@ -206,6 +209,8 @@ class KernelSoSDensity(DensityMixin, BaseEstimator):
             as_choice(self.support, "support", SELECTIONS, otherwise=" or an array of support points")
         else:
             as_points(self.support, "support")
+            if self.n_support is not None:
+                raise ValueError("n_support is for support points chosen among the samples; an array as support is used as it is")
         if isinstance(self.landmarks, (int, np.integer)):
             as_count(self.landmarks, "landmarks")
         elif self.landmarks is not None:
@@ -285,6 +290,14 @@ def _generator(random_state: Any) -> np.random.Generator:
     if isinstance(random_state, np.random.Generator):
         return random_state
     return np.random.default_rng(check_random_state(random_state).randint(0, 2**31, size=4))
+
+
+def _warn_if_unseen(data: MeanEmbedding, space: SoSSpace) -> None:
+    """Say so when the landmarks are so far from the samples that the fit cannot depend on them."""
+    z = space.coordinates(data)
+    if float(z @ z) <= _UNSEEN:
+        message = "the landmarks are too far from the samples to see them: the fit does not depend on the data; choose landmarks among them"
+        warnings.warn(message, UserWarning, stacklevel=3)
 
 
 def _warn_if_degenerate(kernel: Kernel, space: SoSSpace, points: np.ndarray) -> None:

@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from ksos._validation import as_points
+from ksos.density import SoSDensity
+from ksos.embedding import MeanEmbedding
 from ksos.functionals.base import BoundTerm, Functional, Pair
 from ksos.functionals.quadratic import EmbeddingQuadratic
 from ksos.space import SoSSpace
@@ -20,7 +23,7 @@ class SquaredMMD(Functional):
     """
 
     def __init__(self, target: Any) -> None:
-        self.target = target
+        self.target = target if isinstance(target, (MeanEmbedding, SoSDensity)) else as_points(target, "target")
 
     def bind(self, space: SoSSpace) -> BoundTerm:
         return _BoundSquaredMMD(space.coordinates(self.target))

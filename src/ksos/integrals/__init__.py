@@ -32,13 +32,14 @@ CLOSED_FORMS: dict[tuple[type[Kernel], type[Measure]], type[Integrals]] = {
 
 def closed_form(kernel: Kernel, measure: Measure, n_features: int, embedding_kernel: Kernel | None = None) -> Integrals:
     """The integrals of ``kernel`` against ``measure``; with ``embedding_kernel``, those of both kernels together."""
-    measure.check_features(n_features)
-    kernel.sigma_vector(n_features)
     kernels = [kernel] if embedding_kernel is None else [kernel, embedding_kernel]
     for k in kernels:
+        if not isinstance(k, Kernel):
+            raise TypeError(f"a kernel object such as ksos.kernels.Gaussian(1.0) is needed; got {k!r}")
         k.sigma_vector(n_features)
-        if (Kernel, type(measure)) not in CLOSED_FORMS and not k.separable(n_features):
-            raise _missing(k, measure, n_features, "is not a product over the features; pass product=True, or")
+    if not isinstance(measure, Measure):
+        raise TypeError(f"a measure such as ksos.measures.Box(low, high) is needed; got {measure!r}")
+    measure.check_features(n_features)
     found = {CLOSED_FORMS.get((type(k), type(measure))) or CLOSED_FORMS.get((Kernel, type(measure))) for k in kernels}
     if None in found:
         raise _missing(kernel, measure, n_features, "has no closed-form integrals there;")
@@ -49,6 +50,8 @@ def closed_form(kernel: Kernel, measure: Measure, n_features: int, embedding_ker
     for k in kernels:
         if issubclass(form, ExponentialLebesgue) and k.polynomial is None:  # type: ignore[attr-defined]
             raise _missing(k, measure, n_features, "has closed-form integrals for half-integer nu only;")
+        if form is not AnyDiscrete and not k.separable(n_features):
+            raise _missing(k, measure, n_features, "is not a product over the features; pass product=True, or")
     return form(kernel, measure, n_features)
 
 

@@ -13,6 +13,8 @@ from ksos.kernels._distances import feature_squares, row_blocks, squared_distanc
 
 __all__ = ["Kernel"]
 
+_SHOWN_BANDWIDTHS = 6
+
 
 class Kernel(ABC):
     r"""A kernel k(x, y) = κ(t) of the squared scaled distance t = ‖(x − y)/σ‖².
@@ -98,4 +100,8 @@ class Kernel(ABC):
 
     def __repr__(self) -> str:
         shown = {key: value for key, value in self.parameters().items() if not (key == "product" and value is False)}
-        return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in shown.items())})"
+        if self.sigma.size > _SHOWN_BANDWIDTHS:
+            first, last = shown["sigma"][0], shown["sigma"][-1]
+            shown["sigma"] = f"[{first}, …, {last}] ({self.sigma.size} features)"
+        listed = (f"{key}={value if isinstance(value, str) else repr(value)}" for key, value in shown.items())
+        return f"{type(self).__name__}({', '.join(listed)})"

@@ -39,7 +39,9 @@ class Measure(ABC):
     def check_features(self, d: int) -> None:
         """Raise when points with ``d`` features cannot live here."""
         if self.n_features is not None and self.n_features != d:
-            raise ValueError(f"{type(self).__name__} measure has {self.n_features} features, but the points have {d}")
+            raise ValueError(
+                f"{type(self).__name__} measure has {self.n_features} features, but the points have {d}; give it one entry per feature"
+            )
 
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):

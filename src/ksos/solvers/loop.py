@@ -60,6 +60,12 @@ class Outcome:
     status: str
     n_iter: int
     history: list[Progress]
+    keyboard: bool = False
+    """Whether it was Ctrl-C that ended it."""
+
+
+class _StopRequested(Exception):
+    """A callback has returned a true value."""
 
 
 def run(
@@ -72,7 +78,7 @@ def run(
 ) -> Outcome:
     """Iterate until the certified gap is at most ``limits.tol`` or a limit comes first; always return the point with the least gap.
 
-    ``callback`` gets every :class:`Progress`; a true return value stops the run, as Ctrl-C does.
+    ``callback`` gets every :class:`Progress`; a true return value stops the run, as Ctrl-C does: both give status "interrupted".
     """
     began = time.perf_counter()
     best_point, best_gap, least, since_best = Point(C, None), np.inf, np.inf, 0
@@ -92,7 +98,7 @@ def run(
         if report is not None:
             report(history[-1])
         if callback is not None and callback(history[-1]):
-            raise KeyboardInterrupt
+            raise _StopRequested
         return certificate.gap <= limits.tol
 
     try:
@@ -117,10 +123,10 @@ def run(
             if late:
                 status = "time_limit"
                 break
-    except KeyboardInterrupt:
-        status = "interrupted"
+    except (KeyboardInterrupt, _StopRequested) as stop:
+        return Outcome(best_point, "interrupted", n_iter, history, keyboard=isinstance(stop, KeyboardInterrupt))
     except np.linalg.LinAlgError:
         status = "numerical_error"
-    if best_gap <= limits.tol and status != "interrupted":
+    if best_gap <= limits.tol:
         status = "solved"
     return Outcome(best_point, status, n_iter, history)

@@ -76,7 +76,7 @@ class LowRank:
     def _at(self, objective: Objective, F: np.ndarray, damping: float) -> _State:
         point = objective.point(F @ F.T)
         G = objective.gradient(point)
-        values, vectors = lowest_eigenpairs(G, min(F.shape[1], _MOST_NEW_COLUMNS))
+        values, vectors = lowest_eigenpairs(G, min(*F.shape, _MOST_NEW_COLUMNS))
         return _State(
             F,
             replace(point, G=G, lowest=float(values[0]) if G.shape[0] <= DENSE else None),
@@ -127,9 +127,9 @@ class LowRank:
         if curvature is None:
             while t > 1e-12 and objective.value(state.point + t * toward) > state.value - 0.3 * t * slope:
                 t *= 0.5
-        U, s, _ = np.linalg.svd(state.F, full_matrices=False)
-        kept = U[:, s**2 > _DROPPED] * s[s**2 > _DROPPED]
-        F = np.concatenate([np.sqrt(1.0 - t) * kept, np.sqrt(t) * V], axis=1)
+        F = np.concatenate([np.sqrt(1.0 - t) * state.F, np.sqrt(t) * V], axis=1)
+        U, s, _ = np.linalg.svd(F, full_matrices=False)  # the same FFᵀ with at most r columns, and none that is rounding
+        F = U[:, s**2 > _DROPPED] * s[s**2 > _DROPPED]
         return self._at(objective, F / np.linalg.norm(F), max(state.damping, 1e-6))
 
 

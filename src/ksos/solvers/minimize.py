@@ -35,9 +35,6 @@ SOLVERS: dict[str, type[Stepper]] = {
 """Every solver by name. To add one: a class with ``init``, ``step`` and ``point`` (see loop.py), and its line here."""
 
 
-_LOW_RANK_TRIES = 80
-
-
 def check_options(solver: str, tol: float, max_iter: int | None, time_limit: float | None) -> None:
     """Raise on options that no solver can take, before any work is done."""
     as_choice(solver, "solver", ["auto", *SOLVERS])
@@ -100,6 +97,8 @@ def minimize(
     >>> solution.status, bool(solution.gap <= 1e-8)
     ('solved', True)
     """
+    if not isinstance(space, SoSSpace):
+        raise TypeError(f"a ksos.SoSSpace is needed as the space; got {space!r}")
     check_options(solver, tol, max_iter, time_limit)
     with one_blas_thread(space.rank):
         return _minimize(functional, space, solver, tol, max_iter, time_limit, callback, verbose, start)
@@ -117,21 +116,38 @@ def _minimize(
     start: np.ndarray | None,
 ) -> Solution:
     objective = Objective(functional, space)
-    name = _choose(objective) if solver == "auto" else solver
     C = centre(space.rank) if start is None else project(_as_start(start, space.rank))
-    if solver == "auto" and max_iter is None and name == "low_rank" and _has_interior_point(objective):
-        outcome = _run(functional, objective, name, C, Limits(tol, _LOW_RANK_TRIES, time_limit), callback, verbose)
+    stages: list[tuple[str, int | None]] = _plan(objective) if solver == "auto" else [(solver, None)]
+    if max_iter is not None:
+        stages = [(stages[0][0], max_iter)]
+    outcome, spent = None, 0.0
+    for name, steps in stages:
+        rest = None if time_limit is None else max(time_limit - spent, 1e-3)
+        limits = Limits(tol, SOLVERS[name].default_max_iter if steps is None else steps, rest)
+        latest = _run(functional, objective, name, C, limits, callback, verbose)
+        outcome = latest if outcome is None else _joined(outcome, latest)
         if outcome.status != "max_iter":
-            return _solution(objective, outcome, tol, name)
-        # Steps that have become many mean columns that come and go: a problem without a low rank, which the interior point does not mind.
-        name = "interior_point"
-        rest = None if time_limit is None else max(time_limit - outcome.history[-1].time, 1e-3)
-        limits = Limits(tol, SOLVERS[name].default_max_iter, rest)
-        second = _run(functional, objective, name, outcome.point.C, limits, callback, verbose)
-        return _solution(objective, _joined(outcome, second), tol, name)
-    default = SOLVERS[name].default_max_iter
-    outcome = _run(functional, objective, name, C, Limits(tol, default if max_iter is None else max_iter, time_limit), callback, verbose)
+            break
+        C, spent = outcome.point.C, outcome.history[-1].time
+    assert outcome is not None
     return _solution(objective, outcome, tol, name)
+
+
+def _plan(objective: Objective) -> list[tuple[str, int | None]]:
+    """The solvers that "auto" tries in turn, each from where the one before has stopped after so many steps.
+
+    Newton on a factor comes first. When its steps become many, columns come and go: there is no low rank, and the interior point does not
+    mind. A Frobenius penalty on an untruncated space spreads the optimum over all directions; that is well conditioned, or it is not: FISTA
+    soon tells.
+    """
+    term, space = objective.term, objective.space
+    if not term.twice_differentiable:
+        return [("fista", None)]
+    if term.as_quadratic() is not None and space.tensor_size <= SMALL_TENSOR:
+        return [("low_rank", 80), ("interior_point", None)]
+    if space.rank == space.support_points.shape[0] and term.factor_hessian(np.zeros((space.rank, 1))) is not None:
+        return [("fista", 1500), ("low_rank", None)]
+    return [("low_rank", None)]
 
 
 def _run(
@@ -156,18 +172,7 @@ def _joined(first: Outcome, second: Outcome) -> Outcome:
     """One outcome of two runs, the second having begun where the first ended."""
     n_iter, seconds = first.n_iter, first.history[-1].time
     later = [progress._replace(n_iter=progress.n_iter + n_iter, time=progress.time + seconds) for progress in second.history]
-    return Outcome(second.point, second.status, n_iter + second.n_iter, [*first.history, *later])
-
-
-def _has_interior_point(objective: Objective) -> bool:
-    return objective.term.as_quadratic() is not None and objective.space.tensor_size <= SMALL_TENSOR
-
-
-def _choose(objective: Objective) -> str:
-    """Newton on a factor, unless there are no second derivatives, or nothing draws the optimum to a low rank (Frobenius, no truncation)."""
-    space = objective.space
-    spread_out = space.rank == space.support_points.shape[0] and objective.term.factor_hessian(np.zeros((space.rank, 1))) is not None
-    return "low_rank" if objective.term.twice_differentiable and not spread_out else "fista"
+    return Outcome(second.point, second.status, n_iter + second.n_iter, [*first.history, *later], second.keyboard)
 
 
 def _solution(objective: Objective, outcome: Outcome, tol: float, name: str) -> Solution:
@@ -189,6 +194,7 @@ def _solution(objective: Objective, outcome: Outcome, tol: float, name: str) -> 
         space=objective.space,
         parameter_factor=G,
         time=outcome.history[-1].time if outcome.history else 0.0,
+        keyboard_interrupt=outcome.keyboard,
     )
 
 

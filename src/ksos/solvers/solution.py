@@ -14,7 +14,7 @@ __all__ = ["STATUSES", "Progress", "Solution"]
 
 STATUSES = {
     "solved": "the gap is at most tol",
-    "solved_inaccurate": "no further progress in floating point, with the gap above tol; raise tol or regularise more",
+    "solved_inaccurate": "no further progress in floating point, with the gap above tol; raise tol (gap_relative tells how far it is)",
     "max_iter": "the iteration limit came first; raise max_iter or tol",
     "time_limit": "the time limit came first; raise time_limit or tol",
     "interrupted": "stopped from outside; the best point so far is kept",
@@ -56,6 +56,8 @@ class Solution:
     """G with C = GGᵀ: the point in the whitened parameters of the space."""
     time: float = 0.0
     """Seconds in the solver."""
+    keyboard_interrupt: bool = False
+    """Of an interrupted run: whether by Ctrl-C, and not by a callback's return value."""
 
     @property
     def rank(self) -> int:
