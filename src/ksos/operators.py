@@ -32,6 +32,10 @@ class EmbeddingMap(ABC):
         """The matrices A_k F, shape (q, r, columns): half the derivative of F ↦ A(FFᵀ)."""
 
     @abstractmethod
+    def restrict(self, columns: slice) -> EmbeddingMap:
+        """A on the matrices C that live on some of the r directions."""
+
+    @abstractmethod
     def compressed(self) -> CompressedMap:
         """The same map as a stored tensor of shape (q, r, r), its memory predicted and refused where it does not fit."""
 
@@ -66,6 +70,9 @@ class PairwiseMap(EmbeddingMap):
             out[:, :, j] = scaled @ (M.T @ self.T)
         return out
 
+    def restrict(self, columns: slice) -> EmbeddingMap:
+        return PairwiseMap(self.pairs, self.T[:, columns], self.S)
+
     def compressed(self) -> CompressedMap:
         _require_tensor(self.S.shape[0], self.T.shape[1], "use solver='fista', or fewer support points or landmarks (n_support)")
         return CompressedMap(_pairwise_tensor(self.pairs, self.T, self.S))
@@ -90,6 +97,9 @@ class CompressedMap(EmbeddingMap):
         """One product with all the A_k at once."""
         q, r, _ = self.tensor.shape
         return np.asarray((self.tensor.reshape(q * r, r) @ F).reshape(q, *F.shape))
+
+    def restrict(self, columns: slice) -> EmbeddingMap:
+        return CompressedMap(np.ascontiguousarray(self.tensor[:, columns, columns]))
 
     def compressed(self) -> CompressedMap:
         return self

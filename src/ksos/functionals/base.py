@@ -51,6 +51,10 @@ class BoundTerm(ABC):
         """∂²/∂C² seen through C = FFᵀ: the form E ↦ ⟨E, 2·∂²F(FEᵀ + EFᵀ)·F⟩ as an array (r, k, r, k); None stands for zero."""
         return None
 
+    def restrict(self, columns: slice) -> BoundTerm | None:
+        """The term on the matrices C that live on some of the directions of the space; None where it cannot tell."""
+        return None
+
     def as_quadratic(self) -> EmbeddingQuadratic | None:
         """The term as a squared distance of embeddings plus a linear function of C; None where it is not of this form."""
         return None
@@ -119,6 +123,11 @@ class _BoundSum(BoundTerm):
         products = [(scale, term.hessian(a, C, da, dC)) for scale, term in self.parts]
         known = [(scale, product) for scale, product in products if product is not None]
         return _weighted_sum(known) if len(known) == len(products) else None
+
+    def restrict(self, columns: slice) -> BoundTerm | None:
+        parts = [(scale, term.restrict(columns)) for scale, term in self.parts]
+        known = [(scale, term) for scale, term in parts if term is not None]
+        return _BoundSum(known) if len(known) == len(parts) else None
 
     def factor_hessian(self, F: np.ndarray) -> np.ndarray | None:
         forms = [(scale, term.factor_hessian(F)) for scale, term in self.parts]

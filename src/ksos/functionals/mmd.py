@@ -46,6 +46,9 @@ class _BoundSquaredMMD(BoundTerm):
     def __init__(self, z: np.ndarray) -> None:
         self.z = z
 
+    def restrict(self, columns: slice) -> BoundTerm | None:
+        return self
+
     def value(self, a: np.ndarray | None, C: np.ndarray) -> float:
         residual = a - self.z
         return float(residual @ residual)
@@ -66,6 +69,9 @@ class _BoundMMD(BoundTerm):
 
     def __init__(self, z: np.ndarray) -> None:
         self.z = z
+
+    def restrict(self, columns: slice) -> BoundTerm | None:
+        return self
 
     def value(self, a: np.ndarray | None, C: np.ndarray) -> float:
         return float(np.linalg.norm(a - self.z))

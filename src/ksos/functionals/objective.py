@@ -50,10 +50,22 @@ class Objective:
         """A: as the space has it, or as a stored tensor (``compressed=True``)."""
         return self.space.compressed_map if self.compressed else self.space.map
 
-    @property
+    @cached_property
     def size(self) -> int:
         """r: C is r × r."""
         return self.space.rank
+
+    def restricted(self, columns: slice) -> Objective | None:
+        """f on the matrices C that live on some of the directions of the space: a small problem beside the large one."""
+        term = self.term.restrict(columns)
+        if term is None:
+            return None
+        block = object.__new__(Objective)
+        block.space, block.term, block.compressed = self.space, term, self.compressed
+        block.size = len(range(self.size)[columns])
+        if term.uses_embedding:
+            block.map = self.map.restrict(columns)
+        return block
 
     def point(self, C: np.ndarray) -> Point:
         """C with its embedding, which costs one application of A (none where no term looks at it)."""

@@ -51,6 +51,9 @@ class _BoundLinear(BoundTerm):
     def __init__(self, D: np.ndarray) -> None:
         self.D = D
 
+    def restrict(self, columns: slice) -> BoundTerm | None:
+        return _BoundLinear(self.D[columns, columns])
+
     def value(self, a: np.ndarray | None, C: np.ndarray) -> float:
         return float(np.vdot(self.D, C))
 
@@ -69,6 +72,9 @@ class _BoundFrobenius(BoundTerm):
 
     def __init__(self, N: np.ndarray) -> None:
         self.N = N
+
+    def restrict(self, columns: slice) -> BoundTerm | None:
+        return _BoundFrobenius(self.N[columns, columns])
 
     def value(self, a: np.ndarray | None, C: np.ndarray) -> float:
         M = self.N @ C

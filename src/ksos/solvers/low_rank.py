@@ -14,10 +14,12 @@ from scipy.linalg import cho_factor, cho_solve
 from ksos.functionals.base import BoundTerm
 from ksos.functionals.objective import Objective, Point
 from ksos.solvers.eigenvalues import DENSE, lowest_eigenpairs
+from ksos.solvers.spectraplex import centre
 
 __all__ = ["LowRank"]
 
 _FIRST_COLUMNS = 3
+_LEVELS, _COARSE, _COARSE_STEPS = (8, 16), 1e-2, 15
 _DENSE_UNKNOWNS = 1200
 _STATIONARY = 0.05  # a gradient this much smaller than the gap: the columns there are have given what they can
 _MOST_NEW_COLUMNS = 16
@@ -58,15 +60,34 @@ class LowRank:
         return None if term.twice_differentiable else "needs second derivatives; use solver='fista'"
 
     def init(self, objective: Objective, C: np.ndarray) -> _State:
-        """A warm start keeps its own columns; the centre, which has all of them, gives way to the lowest eigenvectors of ∇f there."""
+        """A warm start keeps its own columns; the centre, which has all of them, gives way to the solution of a small problem."""
         values, vectors = np.linalg.eigh(C)
         keep = values > 1e-10
         if np.count_nonzero(keep) > max(2 * _FIRST_COLUMNS, objective.size // 4) or values[-1] <= 1.5 / objective.size:
-            columns = min(_FIRST_COLUMNS, objective.size)
-            _, vectors = lowest_eigenpairs(objective.gradient(objective.point(C)), columns)
-            F = vectors * np.sqrt(np.arange(columns, 0, -1.0))
-        else:
-            F = vectors[:, keep] * np.sqrt(values[keep])
+            return self._from_leading_directions(objective)
+        F = vectors[:, keep] * np.sqrt(values[keep])
+        return self._at(objective, F / np.linalg.norm(F), 1e-3)
+
+    def _from_leading_directions(self, objective: Objective) -> _State:
+        """Solve roughly on the 8, then 16 directions of most mass (eigenvalues ascend, so they come last): most of f is decided there."""
+        F = None
+        for k in _LEVELS:
+            block = objective.restricted(slice(-k, None)) if 2 * k <= objective.size else None
+            if block is None:
+                break
+            state = self._from_gradient(block) if F is None else self._at(block, _padded(F, k), 1e-3)
+            for _ in range(_COARSE_STEPS):
+                state = self.step(block, state)
+                if state.gap <= _COARSE * abs(state.value):
+                    break
+            F = state.F
+        return self._from_gradient(objective) if F is None else self._at(objective, _padded(F, objective.size), 1e-3)
+
+    def _from_gradient(self, objective: Objective) -> _State:
+        """Start at the lowest eigenvectors of ∇f at the centre."""
+        columns = min(_FIRST_COLUMNS, objective.size)
+        _, vectors = lowest_eigenpairs(objective.gradient(objective.point(centre(objective.size))), columns)
+        F = vectors * np.sqrt(np.arange(columns, 0, -1.0))
         return self._at(objective, F / np.linalg.norm(F), 1e-3)
 
     def point(self, state: _State) -> Point:
@@ -131,6 +152,11 @@ class LowRank:
         U, s, _ = np.linalg.svd(F, full_matrices=False)  # the same FFᵀ with at most r columns, and none that is rounding
         F = U[:, s**2 > _DROPPED] * s[s**2 > _DROPPED]
         return self._at(objective, F / np.linalg.norm(F), max(state.damping, 1e-6))
+
+
+def _padded(F: np.ndarray, r: int) -> np.ndarray:
+    """F on the last directions of r."""
+    return np.concatenate([np.zeros((r - F.shape[0], F.shape[1])), F])
 
 
 class _Hessian:
