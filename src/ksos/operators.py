@@ -14,6 +14,7 @@ from ksos.kernels import Kernel
 __all__ = ["SMALL_TENSOR", "CompressedMap", "EmbeddingMap", "PairwiseMap", "embedding_map"]
 
 SMALL_TENSOR = 1 << 24  # entries: 134 MB
+_BLOCK_BYTES = 16e6
 
 
 class EmbeddingMap(ABC):
@@ -133,18 +134,27 @@ def _require_tensor(q: int, r: int, remedy: str = "use fewer support points or l
 
 
 def _pairwise_tensor(pairs: PairFactors, T: np.ndarray, S: np.ndarray) -> np.ndarray:
-    """A_k = Σ_r c S_kr (H_r∘T)ᵀ G (H_r∘T), one landmark at a time."""
-    r = T.shape[1]
+    """A_k = Σ_r c S_kr (H_r∘T)ᵀ G (H_r∘T), formed in blocks of landmarks r.
+
+    With G = QQᵀ (few columns: G is smoother than W) each slice is MᵀM with M = Qᵀ(H_r∘T), and a block of them starts with one large product.
+    """
+    (m, r), ell = T.shape, pairs.H.shape[1]
+    Q = _thin_root(pairs.G)
     out = np.zeros((S.shape[0], r * r))
-    block = max(1, int(16e6 / (FLOAT_BYTES * r * r)))
-    for start in range(0, pairs.H.shape[1], block):
-        columns = range(start, min(start + block, pairs.H.shape[1]))
-        slices = np.empty((len(columns), r * r))
-        for position, column in enumerate(columns):
-            scaled = pairs.H[:, column, None] * T
-            slices[position] = (pairs.c * (scaled.T @ (pairs.G @ scaled))).ravel()
-        out += S[:, columns] @ slices
+    step = max(1, int(_BLOCK_BYTES / (FLOAT_BYTES * r * max(m, r))))
+    for start in range(0, ell, step):
+        columns = range(start, min(start + step, ell))
+        scaled = (pairs.H[:, columns, None] * T[:, None, :]).reshape(m, -1)
+        M = (Q.T @ scaled).reshape(Q.shape[1], len(columns), r).transpose(1, 0, 2)
+        out += S[:, columns] @ (pairs.c * np.matmul(M.transpose(0, 2, 1), M)).reshape(len(columns), -1)
     return _symmetric(out.reshape(-1, r, r))
+
+
+def _thin_root(G: np.ndarray) -> np.ndarray:
+    """Q with G = QQᵀ to rounding."""
+    values, vectors = np.linalg.eigh(G)
+    keep = values > np.finfo(np.float64).eps * values[-1]
+    return np.asarray(vectors[:, keep] * np.sqrt(values[keep]))
 
 
 def _streamed_tensor(
