@@ -172,3 +172,10 @@ def test_predicts_its_memory(monkeypatch: pytest.MonkeyPatch, available: float, 
 def test_refuses_words_for_objects(arguments: dict, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         ksos.SoSSpace(**{"kernel": Gaussian(1.0), "support_points": points(4, 1), **arguments})
+
+
+def test_an_objective_changes_its_map_when_a_solver_asks_for_the_tensor() -> None:
+    objective = Objective(SquaredMMD(points(9, 2)), ksos.SoSSpace(Gaussian(0.3), points(20, 2)))
+    assert isinstance(objective.map, PairwiseMap)
+    objective.compressed = True
+    assert isinstance(objective.map, CompressedMap)

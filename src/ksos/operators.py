@@ -136,7 +136,8 @@ def _require_tensor(q: int, r: int, remedy: str = "use fewer support points or l
 def _pairwise_tensor(pairs: PairFactors, T: np.ndarray, S: np.ndarray) -> np.ndarray:
     """A_k = Σ_r c S_kr (H_r∘T)ᵀ G (H_r∘T), formed in blocks of landmarks r.
 
-    With G = QQᵀ (few columns: G is smoother than W) each slice is MᵀM with M = Qᵀ(H_r∘T), and a block of them starts with one large product.
+    With G = QQᵀ (few columns: G is smoother than W) each slice is MᵀM with M = Qᵀ(H_r∘T): large entries of T enter once before they cancel,
+    not squared, and a block of slices starts with one large product.
     """
     (m, r), ell = T.shape, pairs.H.shape[1]
     Q = _thin_root(pairs.G)

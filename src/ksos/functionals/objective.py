@@ -44,10 +44,14 @@ class Objective:
         self.space = space
         self.term = functional.bind(space)
         self.compressed = compressed
+        """Whether A is used as a stored tensor; solvers may set it."""
+        self._block_map: EmbeddingMap | None = None
 
-    @cached_property
+    @property
     def map(self) -> EmbeddingMap:
-        """A: as the space has it, or as a stored tensor (``compressed=True``)."""
+        """A: as the space has it, or as a stored tensor (``compressed=True``); of a restricted objective, its block."""
+        if self._block_map is not None:
+            return self._block_map
         return self.space.compressed_map if self.compressed else self.space.map
 
     @cached_property
@@ -63,8 +67,7 @@ class Objective:
         block = object.__new__(Objective)
         block.space, block.term, block.compressed = self.space, term, self.compressed
         block.size = len(range(self.size)[columns])
-        if term.uses_embedding:
-            block.map = self.map.restrict(columns)
+        block._block_map = self.map.restrict(columns) if term.uses_embedding else None
         return block
 
     def point(self, C: np.ndarray) -> Point:
