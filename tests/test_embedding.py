@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from oracles import quadrature_rule
@@ -103,6 +105,20 @@ def test_the_order_four_sum_is_the_definition() -> None:
     norm = (w * density) @ np.exp(-(((t[:, None] - t) / 1.1) ** 2)) @ (w * density)
     zero = ksos.MeanEmbedding([[0.0]], [0.0], kernel=Gaussian(1.1))
     assert ksos.mmd(p, zero) == pytest.approx(np.sqrt(norm), rel=1e-10)
+
+
+def test_weights_that_cancel_do_not_cost_the_exact_value_its_digits() -> None:
+    x = np.linspace(-1.0, 1.0, 9)[:, None]
+    differences = np.array([(-1.0) ** k * math.comb(8, k) for k in range(9)])[:, None]  # an eighth difference: B is huge, p is not
+    p = ksos.SoSDensity(Gaussian(1.5), x, differences, normalize=True)
+    nodes, w = quadrature_rule(p.kernel, p.measure, x)
+    atoms = ksos.MeanEmbedding(nodes, w * p.pdf(nodes), kernel=Gaussian(1.0))
+    X = points(4, 1)
+    assert ksos.mmd(X, p, Gaussian(1.0)) == pytest.approx(ksos.mmd(X, atoms), rel=1e-9)
+    wide = np.concatenate([x, np.zeros_like(x), np.zeros_like(x), np.zeros_like(x)], axis=1)  # no grid is affordable in four features
+    q = ksos.SoSDensity(Gaussian(1.5), wide, differences, normalize=True)
+    with pytest.warns(RuntimeWarning, match=r"weights of this density cancel.*pass landmarks="):
+        ksos.mmd(points(4, 4), q)
 
 
 def test_the_cost_of_an_exact_value_is_predicted_and_refused() -> None:

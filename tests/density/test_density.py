@@ -171,6 +171,16 @@ def test_one_point_is_a_normal_distribution() -> None:
     assert p.pdf([[1.0, -2.0]])[0] == pytest.approx(1.0 / (2 * np.pi * 0.49))
 
 
+@pytest.mark.parametrize("measure", [Lebesgue(), Box([-1e17], [1e17]), Normal(0.0, 1e9)])
+def test_an_outlier_in_front_costs_the_moments_no_digits(measure: object) -> None:
+    x, factor = np.array([[0.0], [0.7], [1.1]]), np.array([[1.0], [-0.5], [0.8]])
+    plain = ksos.SoSDensity(Gaussian(1.0), x, factor, measure, normalize=True)
+    silent = np.concatenate([np.zeros((1, 1)), factor])  # a point with weight zero
+    beside = ksos.SoSDensity(Gaussian(1.0), np.concatenate([[[-1e12]], x]), silent, measure, normalize=True)
+    np.testing.assert_allclose(beside.mean(), plain.mean(), rtol=1e-9)
+    np.testing.assert_allclose(beside.cov(), plain.cov(), rtol=1e-9)
+
+
 def test_the_reference_measure_is_what_the_density_is_relative_to() -> None:
     p = ksos.SoSDensity(Gaussian(1e6), [[0.0]], [[1.0]], Normal(2.0, 3.0), normalize=True)  # a constant: p = 1
     np.testing.assert_allclose(p.pdf([[0.0], [5.0]]), 1.0, rtol=1e-9)

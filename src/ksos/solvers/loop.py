@@ -17,7 +17,7 @@ from ksos.solvers.solution import Progress
 __all__ = ["Limits", "Outcome", "Stepper", "run"]
 
 _ROUNDING = 1e-14
-_EXTRA_DIGITS = 1e-4
+_EXTRA_DIGITS, _EXTRA_SIZE = 1e-4, 400  # more digits where they cost next to nothing
 
 
 class Stepper(Protocol):
@@ -105,7 +105,7 @@ def run(
         if check(0, objective.point(C)):
             return Outcome(best_point, "solved", 0, history)
         state = stepper.init(objective, C)
-        solved, extra = False, stepper.extra_steps
+        solved, extra = False, stepper.extra_steps if objective.size <= _EXTRA_SIZE else 0
         while n_iter < limits.max_iter and not (solved and (extra == 0 or best_gap <= _EXTRA_DIGITS * limits.tol)):
             state = stepper.step(objective, state)
             n_iter += 1
