@@ -94,13 +94,7 @@ def _summary(estimator: KernelSoSDensity) -> dict[str, Any]:
         "bandwidth": estimator.bandwidth_.tolist(),
         "embedding_bandwidth": estimator.embedding_bandwidth_.tolist(),
         "regularization": estimator.regularization_,
-        "status": solution.status,
-        "solver": solution.solver,
-        "n_iter": solution.n_iter,
-        "objective": solution.objective,
-        "gap": solution.gap,
-        "gap_relative": solution.gap_relative,
-        "projected_mmd_bound": solution.projected_mmd_bound,
+        **solution.summary(),
         "time": solution.time,
     }
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ksos.functionals.base import BoundTerm
 from ksos.functionals.objective import Objective, Point
+from ksos.solvers.loop import Stepper
 from ksos.solvers.spectraplex import project
 
 __all__ = ["Fista", "ProjectedGradient", "lipschitz"]
@@ -30,18 +30,12 @@ class _State:
     L: float
 
 
-class ProjectedGradient:
+class ProjectedGradient(Stepper):
     """C ← proj(C − ∇f(C)/L) (the note's projected gradient descent)."""
 
     accelerated = False
     default_max_iter = 100_000
     check_every = 10
-    extra_steps = 0
-    patience = 400
-
-    def refusal(self, term: BoundTerm) -> str | None:
-        """None: a gradient is enough."""
-        return None
 
     def init(self, objective: Objective, C: np.ndarray) -> _State:
         """Start at C, with L from power iteration on the Hessian (quadratic f) or from two gradients."""

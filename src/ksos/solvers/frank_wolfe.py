@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ksos.functionals.base import BoundTerm
 from ksos.functionals.objective import Objective, Point
 from ksos.solvers.eigenvalues import lowest_eigenpairs
+from ksos.solvers.loop import Stepper
 
 __all__ = ["FrankWolfe"]
 
@@ -23,7 +23,7 @@ class _State:
     """The curvature along the last move, the first guess for the next one: unused where f is quadratic."""
 
 
-class FrankWolfe:
+class FrankWolfe(Stepper):
     """C ← (1−t)C + t·vvᵀ, v the lowest eigenvector of ∇f(C): the point of the spectraplex where the linear model of f is least.
 
     A few r × r matrices are all it keeps, and the model's value there is the certificate itself. Its gap falls like 1/n only: a
@@ -32,12 +32,6 @@ class FrankWolfe:
 
     default_max_iter = 20_000
     check_every = 10
-    extra_steps = 0
-    patience = 400
-
-    def refusal(self, term: BoundTerm) -> str | None:
-        """None: a gradient is enough."""
-        return None
 
     def init(self, objective: Objective, C: np.ndarray) -> _State:
         """Start at C."""

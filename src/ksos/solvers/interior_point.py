@@ -15,6 +15,7 @@ from ksos.functionals.base import BoundTerm
 from ksos.functionals.objective import Objective, Point
 from ksos.operators import CompressedMap
 from ksos.solvers.face import minimum_on_face
+from ksos.solvers.loop import Stepper
 from ksos.solvers.scaled_pair import ScaledPair, longest_step
 from ksos.solvers.schur import SchurSystem
 
@@ -59,12 +60,11 @@ class _State:
     """The μ below which rounding leads the way."""
 
 
-class InteriorPoint:
+class InteriorPoint(Stepper):
     """For squared MMDs plus linear terms: the gap falls by a factor of about ten per step, whatever the conditioning."""
 
     default_max_iter = 100
     check_every = 1
-    extra_steps = 0
     patience = 25  # more than a run takes: a warm start may beat everything but its last iterates
 
     def refusal(self, term: BoundTerm) -> str | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -20,25 +21,29 @@ _ROUNDING = 1e-14
 _EXTRA_DIGITS, _EXTRA_SIZE = 1e-4, 400  # more digits where they cost next to nothing
 
 
-class Stepper(Protocol):
+class Stepper(ABC):
     """An iterative algorithm on the spectraplex."""
 
-    default_max_iter: int
-    check_every: int
-    extra_steps: int
+    default_max_iter: ClassVar[int]
+    check_every: ClassVar[int]
+    extra_steps: ClassVar[int] = 0
     """How many more steps to take, once the gap is at most tol, for four more digits: worth it where each one brings some."""
-    patience: int
+    patience: ClassVar[int] = 400
     """Certificates in a row without a better gap or objective after which rounding has the last word."""
 
     def refusal(self, term: BoundTerm) -> str | None:
-        """What the functional lacks and which solver to take instead; None where this one can take it."""
+        """What the functional lacks and which solver to take instead; None where this one can take it: for most, a gradient is enough."""
+        return None
 
+    @abstractmethod
     def init(self, objective: Objective, C: np.ndarray) -> Any:
         """The state at a feasible start."""
 
+    @abstractmethod
     def step(self, objective: Objective, state: Any) -> Any:
         """The next state."""
 
+    @abstractmethod
     def point(self, state: Any) -> Point:
         """The feasible point of a state."""
 

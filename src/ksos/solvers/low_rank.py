@@ -14,6 +14,7 @@ from scipy.linalg import cho_factor, cho_solve
 from ksos.functionals.base import BoundTerm
 from ksos.functionals.objective import Objective, Point
 from ksos.solvers.eigenvalues import DENSE, lowest_eigenpairs
+from ksos.solvers.loop import Stepper
 from ksos.solvers.spectraplex import centre
 
 __all__ = ["LowRank"]
@@ -47,13 +48,12 @@ class _State:
         return self.level - float(self.values[0])
 
 
-class LowRank:
+class LowRank(Stepper):
     """Damped Newton steps on the sphere ‖F‖ = 1, and a new column whenever they have run dry before the gap has closed."""
 
     default_max_iter = 1000
     check_every = 1
     extra_steps = 12
-    patience = 400
 
     def refusal(self, term: BoundTerm) -> str | None:
         """Newton's method needs second derivatives."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -68,6 +68,11 @@ class Solution:
     def message(self) -> str:
         """The status in a sentence, with the gap."""
         return f"{self.solver}: {self.status} after {self.n_iter} iterations, gap {self.gap:.2e}: {STATUSES[self.status]}"
+
+    def summary(self) -> dict[str, Any]:
+        """What ran and what is certified, as plain numbers and words."""
+        names = ("status", "solver", "n_iter", "objective", "gap", "gap_relative", "projected_mmd_bound")
+        return {name: getattr(self, name) for name in names}
 
     @property
     def parameter(self) -> np.ndarray:
