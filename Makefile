@@ -43,6 +43,6 @@ $(VENV)/.created:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-$(VENV)/.installed-%: pyproject.toml | $(VENV)/.created
-	$(INSTALL) --editable '.[$*]'
+$(VENV)/.installed-%: pyproject.toml constraints.txt | $(VENV)/.created
+	$(INSTALL) --constraint constraints.txt --editable '.[$*]'
 	@touch $@

@@ -19,7 +19,8 @@ PACKAGE = Path(ksos.__file__).parent
 
 # Low to high. A unit (a file or a folder of src/ksos) imports from itself and from the lines above its own, nothing else.
 LAYERS: list[set[str]] = [
-    {"_array", "_files", "_memory", "_threads", "_validation", "_version", "exceptions"},
+    {"_array", "_files", "_threads", "_version", "exceptions"},
+    {"_memory", "_validation"},
     {"kernels", "measures"},
     {"integrals"},
     {"bandwidth", "density", "operators", "support", "whitening"},

@@ -1,33 +1,81 @@
 """The only file that knows array backends.
 
-Everything numerical asks :func:`namespace` for the array-API namespace of its arguments and computes with that; what the standard
-lacks (error functions, Bessel functions, silencing of floating-point warnings) lives here and nowhere else.
+Everything numerical asks :func:`namespace` for the array-API namespace of its arguments and computes with that; what the standard lacks
+(special functions, triangular solves, a few lowest eigenvalues, the backends' own errors) lives here and nowhere else. Decisions about
+single numbers and short lists of them are taken on the host.
 """
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
 from typing import Any
 
+import array_api_compat.numpy as numpy_namespace
 import numpy as np
 import scipy.special
-from array_api_compat import array_namespace, is_numpy_namespace, is_torch_namespace
+from array_api_compat import array_namespace, is_cupy_array, is_numpy_namespace, is_torch_array, is_torch_namespace, is_writeable_array
+from scipy.linalg import cho_factor, cho_solve
 
 Array = Any
 
-__all__ = ["Array", "like", "namespace", "quiet", "special", "to_numpy"]
+__all__ = [
+    "Array",
+    "cholesky_solver",
+    "eye",
+    "flat",
+    "free_device_memory",
+    "inner",
+    "is_numpy",
+    "is_other_array",
+    "like",
+    "linalg_errors",
+    "memory_errors",
+    "namespace",
+    "norm",
+    "on_host",
+    "quiet",
+    "special",
+    "to_device",
+    "to_numpy",
+    "zeros",
+]
 
 
 def namespace(*arrays: Array) -> Any:
     """The array-API namespace shared by ``arrays``."""
+    if type(arrays[0]) is np.ndarray:  # by far the most common case, asked thousands of times in a fit
+        return numpy_namespace
     return array_namespace(*arrays)
+
+
+def is_numpy(array: Array) -> bool:
+    """Whether ``array`` is NumPy's."""
+    return isinstance(array, np.ndarray)
+
+
+def is_other_array(value: Any) -> bool:
+    """Whether ``value`` is an array of a backend other than NumPy that fits run on: a torch tensor, or a standard-conforming array.
+
+    Arrays that cannot be written to (JAX) or that refuse to come to the host by themselves (CuPy) are left to NumPy's conversion.
+    """
+    if isinstance(value, (np.ndarray, np.generic)):
+        return False
+    if is_torch_array(value):
+        return True
+    return hasattr(value, "__array_namespace__") and is_writeable_array(value) and not is_cupy_array(value)
 
 
 def like(value: Any, reference: Array) -> Array:
     """``value`` as a float64 array of the same backend and device as ``reference``."""
+    if isinstance(reference, np.ndarray):
+        return np.asarray(to_numpy(value), dtype=np.float64)
     xp = namespace(reference)
-    if is_numpy_namespace(xp):
-        return np.asarray(value, dtype=np.float64)
-    return xp.asarray(to_numpy(value), dtype=xp.float64, device=reference.device)
+    if type(value) is type(reference) and value.dtype == xp.float64 and value.device == reference.device:
+        return value
+    return xp.asarray(np.array(to_numpy(value), dtype=np.float64), dtype=xp.float64, device=reference.device)
 
 
 def to_numpy(value: Any) -> np.ndarray:
@@ -37,6 +85,68 @@ def to_numpy(value: Any) -> np.ndarray:
     if hasattr(value, "detach"):
         value = value.detach().cpu()
     return np.asarray(value)
+
+
+def to_device(value: np.ndarray, device: Any) -> Array:
+    """``value`` as a torch tensor on ``device`` ("cpu", "cuda", "cuda:1", …), or an error that says why that cannot be."""
+    try:
+        import torch
+    except ImportError:
+        raise ValueError(f"device={device!r} needs PyTorch: pip install 'ksos[torch]'") from None
+    try:
+        wanted = torch.device(device)
+        if wanted.type == "cuda" and not torch.cuda.is_available():
+            raise ValueError(f"device={device!r} was asked for, but PyTorch finds no GPU here (torch.cuda.is_available() is False)")
+        return torch.asarray(np.array(value, dtype=np.float64), dtype=torch.float64, device=wanted)
+    except RuntimeError as error:
+        raise ValueError(f"device={device!r} cannot be used: {error}") from None
+
+
+def on_host(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function written for NumPy arrays, taking and giving arrays of any backend; its work is done on the host."""
+
+    @wraps(function)
+    def call(*arguments: Any, **options: Any) -> Any:
+        reference = next((a for a in arguments if is_other_array(a)), None)
+        if reference is None:
+            return function(*arguments, **options)
+        out = function(*(to_numpy(a) if is_other_array(a) else a for a in arguments), **options)
+        return tuple(like(part, reference) for part in out) if isinstance(out, tuple) else like(out, reference)
+
+    return call
+
+
+def zeros(shape: tuple[int, ...], reference: Array) -> Array:
+    """Zeros of the backend and device of ``reference``."""
+    if isinstance(reference, np.ndarray):
+        return np.zeros(shape)
+    xp = namespace(reference)
+    return xp.zeros(shape, dtype=xp.float64, device=reference.device)
+
+
+def eye(n: int, reference: Array) -> Array:
+    """The identity matrix, likewise."""
+    if isinstance(reference, np.ndarray):
+        return np.eye(n)
+    xp = namespace(reference)
+    return xp.eye(n, dtype=xp.float64, device=reference.device)
+
+
+def flat(A: Array) -> Array:
+    """The entries of ``A`` in one row."""
+    return namespace(A).reshape(A, (-1,))
+
+
+def inner(A: Array, B: Array) -> float:
+    """⟨A, B⟩ = Σ A_ij B_ij."""
+    if isinstance(A, np.ndarray):
+        return float(np.vdot(A, B))
+    return float(namespace(A).vecdot(flat(A), flat(B)))
+
+
+def norm(A: Array) -> float:
+    """‖A‖ = √⟨A, A⟩."""
+    return float(np.linalg.norm(A)) if isinstance(A, np.ndarray) else inner(A, A) ** 0.5
 
 
 def special(name: str, *arguments: Array) -> Array:
@@ -50,6 +160,58 @@ def special(name: str, *arguments: Array) -> Array:
             return native(*arguments)
     on_host = getattr(scipy.special, name)(*[to_numpy(a) if hasattr(a, "shape") else a for a in arguments])
     return on_host if is_numpy_namespace(xp) else like(on_host, arguments[-1])
+
+
+def cholesky_solver(H: Array) -> Callable[[Array], Array]:
+    """x ↦ H⁻¹x for a positive definite H, through its Cholesky factor; raises one of :func:`linalg_errors` where H is not."""
+    if isinstance(H, np.ndarray):
+        factor = cho_factor(H, lower=True, check_finite=False)
+        if not np.all(np.isfinite(np.diagonal(factor[0]))):  # some libraries let NaN pass
+            raise np.linalg.LinAlgError("the Cholesky factor is not finite")
+        return lambda right: cho_solve(factor, right, check_finite=False)
+    xp = namespace(H)
+    L = xp.linalg.cholesky(H)
+    if not bool(xp.all(xp.isfinite(L))):
+        raise np.linalg.LinAlgError("the Cholesky factor is not finite")
+
+    def solve(right: Array) -> Array:
+        matrix = xp.reshape(right, (H.shape[0], -1))
+        if is_torch_namespace(xp):
+            import torch
+
+            return xp.reshape(torch.cholesky_solve(matrix, L), right.shape)
+        return xp.reshape(xp.linalg.solve(L.T, xp.linalg.solve(L, matrix)), right.shape)
+
+    return solve
+
+
+def linalg_errors() -> tuple[type[Exception], ...]:
+    """What the backends in use raise when a factorisation fails: for ``except`` clauses, which evaluate it only then."""
+    torch = sys.modules.get("torch")
+    return (np.linalg.LinAlgError,) if torch is None else (np.linalg.LinAlgError, torch.linalg.LinAlgError)
+
+
+def free_device_memory(array: Any) -> float | None:
+    """Free bytes on the GPU that holds ``array`` (what its allocator keeps in reserve included); None for what lies on the host."""
+    device = getattr(array, "device", None)
+    if getattr(device, "type", "cpu") != "cuda":
+        return None
+    import torch
+
+    reserved = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return float(torch.cuda.mem_get_info(device)[0] + reserved)
+
+
+@contextmanager
+def memory_errors(remedy: str) -> Iterator[None]:
+    """Turn a GPU's out-of-memory error into a :class:`MemoryError` that ends with the ``remedy``."""
+    try:
+        yield
+    except RuntimeError as error:
+        torch = sys.modules.get("torch")
+        if torch is None or not isinstance(error, torch.OutOfMemoryError):
+            raise
+        raise MemoryError(f"the GPU is out of memory ({str(error).splitlines()[0].rstrip('.')}); {remedy}") from None
 
 
 def quiet() -> Any:

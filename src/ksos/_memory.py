@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
+
+from ksos._array import free_device_memory
 
 __all__ = ["FLOAT_BYTES", "available_memory", "require_memory"]
 
@@ -16,9 +19,12 @@ def available_memory() -> float:
     return min(candidate for candidate in candidates if candidate is not None)
 
 
-def require_memory(needed: float, what: str, remedy: str) -> None:
-    """Raise :class:`MemoryError` when ``needed`` bytes for ``what`` do not fit; the message ends with ``remedy``."""
-    available = available_memory()
+def require_memory(needed: float, what: str, remedy: str, *, beside: Any = None) -> None:
+    """Raise :class:`MemoryError` when ``needed`` bytes for ``what`` do not fit; the message ends with ``remedy``.
+
+    With ``beside`` the memory of that array's device counts: a GPU's, where it lies on one.
+    """
+    available = available_memory() if (free := free_device_memory(beside)) is None else free
     if needed > available:
         raise MemoryError(f"{what} needs {_gigabytes(needed)}, but only {_gigabytes(available)} are available; {remedy}")
 

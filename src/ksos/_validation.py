@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_array
 
+from ksos._array import Array, is_other_array, namespace, to_numpy
+
 __all__ = [
     "as_bandwidth",
     "as_callback",
@@ -27,10 +29,16 @@ _SMALLEST_BANDWIDTH = 1.5e-154  # below, σ² is no longer a normal number
 _LARGEST_BANDWIDTH = 1.3e154  # above, σ² overflows
 
 
-def as_points(X: Any, name: str = "X", *, n_features: int | None = None, allow_empty: bool = False) -> np.ndarray:
-    """``X`` as a finite float64 matrix of shape (n, d), in scikit-learn's words when it is not one."""
+def as_points(X: Any, name: str = "X", *, n_features: int | None = None, allow_empty: bool = False) -> Array:
+    """``X`` as a finite float64 matrix of shape (n, d), in scikit-learn's words when it is not one.
+
+    An array of another backend stays where it is; everything else becomes NumPy's.
+    """
     with _naming(name):
-        X = check_array(X, dtype=np.float64, order="C", input_name=name, ensure_min_samples=0 if allow_empty else 1)
+        if is_other_array(X):
+            X = _as_matrix(X, name, allow_empty)
+        else:
+            X = check_array(X, dtype=np.float64, order="C", input_name=name, ensure_min_samples=0 if allow_empty else 1)
     if n_features is not None and X.shape[1] != n_features:
         raise ValueError(f"{name} has {X.shape[1]} features, but {n_features} were expected")
     return X
@@ -58,7 +66,7 @@ def as_masses(weights: Any, n: int, name: str = "sample_weight") -> np.ndarray:
 def as_vector(values: Any, name: str, *, length: int | None = None) -> np.ndarray:
     """``values`` as a finite float64 vector."""
     with _naming(name):
-        values = np.asarray(values)
+        values = np.asarray(to_numpy(values) if is_other_array(values) else values)
     if values.ndim == 0:
         values = np.full(length or 1, values)
     if values.ndim != 1:
@@ -131,6 +139,23 @@ def as_choice(value: Any, name: str, choices: Collection[str], *, otherwise: str
         listed = ", ".join(repr(choice) for choice in choices)
         raise ValueError(f"{name} must be one of {listed}{otherwise}; got {value!r}")
     return value
+
+
+def _as_matrix(X: Array, name: str, allow_empty: bool) -> Array:
+    """What scikit-learn's check_array asks of a matrix, on the matrix's own device."""
+    X = X.detach() if hasattr(X, "detach") else X
+    xp = namespace(X)
+    if X.ndim != 2:
+        raise ValueError(f"Expected 2D array, got {X.ndim}D array instead: {name} must have one row per sample and one column per feature")
+    if not xp.isdtype(X.dtype, ("real floating", "integral", "bool")):
+        raise ValueError(f"{name} must hold real numbers; got dtype {X.dtype}")
+    if X.shape[1] < 1 or (X.shape[0] < 1 and not allow_empty):
+        raise ValueError(f"Found array with shape {tuple(X.shape)} while a minimum of 1 sample and 1 feature is required ({name})")
+    X = xp.astype(X, xp.float64)
+    if not bool(xp.all(xp.isfinite(X))):
+        what = "NaN" if bool(xp.any(xp.isnan(X))) else "infinity or a value too large for dtype('float64')"
+        raise ValueError(f"Input {name} contains {what}.")
+    return X
 
 
 @contextmanager

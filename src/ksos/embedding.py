@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ksos._array import Array, inner, is_numpy, like, namespace, norm, zeros
 from ksos._memory import FLOAT_BYTES, require_memory
 from ksos._validation import as_points, as_vector
 from ksos.density import SoSDensity
@@ -20,6 +21,7 @@ from ksos.whitening import whiten
 __all__ = ["MeanEmbedding", "Projection", "as_target", "mmd"]
 
 _BLOCK_ELEMENTS = 1 << 20
+_DEVICE_ELEMENTS = 1 << 27
 
 Target = Any
 """Samples (n, d), a :class:`MeanEmbedding`, or an :class:`~ksos.SoSDensity`."""
@@ -47,7 +49,7 @@ class MeanEmbedding:
     def __init__(self, points: Any, weights: Any = None, *, kernel: Kernel) -> None:
         self.points = as_points(points, "points")
         n = self.points.shape[0]
-        self.weights = np.full(n, 1.0 / n) if weights is None else as_vector(weights, "weights", length=n)
+        self.weights = like(np.full(n, 1.0 / n) if weights is None else as_vector(weights, "weights", length=n), self.points)
         if not isinstance(kernel, Kernel):
             raise TypeError(f"kernel must be a kernel object such as ksos.kernels.Gaussian(1.0); got {kernel!r}")
         kernel.sigma_vector(self.points.shape[1])
@@ -58,9 +60,9 @@ class MeanEmbedding:
         """The dimension d."""
         return int(self.points.shape[1])
 
-    def __call__(self, Z: Any) -> np.ndarray:
+    def __call__(self, Z: Any) -> Array:
         """v(Z_r) = Σ_i a_i k(Z_r, x_i), shape (ℓ,)."""
-        return _atoms_at(self, self.kernel, as_points(Z, "Z", n_features=self.n_features))
+        return _atoms_at(self, self.kernel, like(as_points(Z, "Z", n_features=self.n_features), self.points))
 
     def norm(self) -> float:
         """‖v‖ in the RKHS."""
@@ -77,21 +79,21 @@ class Projection:
     it the more landmarks there are.
     """
 
-    def __init__(self, kernel: Kernel, landmarks: np.ndarray, tol: float = 1e-10, whitening: str = "eigh") -> None:
+    def __init__(self, kernel: Kernel, landmarks: Array, tol: float = 1e-10, whitening: str = "eigh") -> None:
         self.kernel, self.landmarks = kernel, landmarks
         ell = landmarks.shape[0]
-        require_memory(4 * ell * ell * FLOAT_BYTES, f"the kernel matrix of {ell} landmarks", "use fewer landmarks")
+        require_memory(4 * ell * ell * FLOAT_BYTES, f"the kernel matrix of {ell} landmarks", "use fewer landmarks", beside=landmarks)
         self.whitening = whiten(kernel(landmarks), tol, whitening)
-        self.S = np.ascontiguousarray(self.whitening.T.T)
+        self.S = namespace(landmarks).asarray(self.whitening.T.T, copy=True)  # rows in one piece
 
     @property
     def rank(self) -> int:
         """q: the number of coordinates."""
         return int(self.S.shape[0])
 
-    def coordinates(self, target: Target) -> np.ndarray:
+    def coordinates(self, target: Target) -> Array:
         """The coordinates of a target's embedding, shape (q,)."""
-        return np.asarray(self.S @ evaluate(as_target(target, self.kernel), self.kernel, self.landmarks))
+        return self.S @ evaluate(as_target(target, self.kernel), self.kernel, self.landmarks)
 
 
 def mmd(a: Target, b: Target, kernel: Kernel | None = None, landmarks: Any = None, *, max_operations: float = 1e13) -> float:
@@ -124,9 +126,10 @@ def mmd(a: Target, b: Target, kernel: Kernel | None = None, landmarks: Any = Non
         raise ValueError(f"a has {a.n_features} features, but b has {b.n_features}")
     if landmarks is not None:
         projection = Projection(kernel, as_points(landmarks, "landmarks", n_features=a.n_features))
-        return float(np.linalg.norm(projection.coordinates(a) - projection.coordinates(b)))
+        return norm(projection.coordinates(a) - projection.coordinates(b))
     if isinstance(a, MeanEmbedding) and isinstance(b, MeanEmbedding):
-        a, b = MeanEmbedding(np.concatenate([a.points, b.points]), np.concatenate([a.weights, -b.weights]), kernel=kernel), None
+        xp, both = namespace(a.points), [like(part, a.points) for part in (b.points, -b.weights)]
+        a, b = MeanEmbedding(xp.concat([a.points, both[0]]), xp.concat([a.weights, both[1]]), kernel=kernel), None
         return math.sqrt(max(exact_inner(a, a, kernel, max_operations), 0.0))
     square = sum(factor * exact_inner(left, right, kernel, max_operations) for factor, left, right in ((1, a, a), (1, b, b), (-2, a, b)))
     return math.sqrt(max(square, 0.0))
@@ -143,35 +146,35 @@ def as_target(target: Target, kernel: Kernel, name: str = "target") -> MeanEmbed
     return MeanEmbedding(as_points(target, name), kernel=kernel)
 
 
-def evaluate(target: MeanEmbedding | SoSDensity, kernel: Kernel, Z: np.ndarray) -> np.ndarray:
+def evaluate(target: MeanEmbedding | SoSDensity, kernel: Kernel, Z: Array) -> Array:
     """w_target(Z_r) for the embedding kernel ``kernel``, shape (ℓ,)."""
     if target.n_features != Z.shape[1]:
         raise ValueError(f"the target has {target.n_features} features, but the landmarks have {Z.shape[1]}")
     if isinstance(target, MeanEmbedding):
         return _atoms_at(target, kernel, Z)
     integrals = closed_form(target.kernel, target.measure, target.n_features, kernel)
-    F = target.unit_factor
-    return apply_triple(integrals, target.support_points, F @ F.T, target.log_unit, Z, kernel)
+    F = like(target.unit_factor, Z)
+    return apply_triple(integrals, like(target.support_points, Z), F @ F.T, target.log_unit, Z, kernel)
 
 
 def exact_inner(a: MeanEmbedding | SoSDensity, b: MeanEmbedding | SoSDensity, kernel: Kernel, max_operations: float = 1e13) -> float:
     """⟨w_a, w_b⟩ in the RKHS of ``kernel``."""
     a, b = (_with_atoms(t, kernel) for t in (a, b))
     if isinstance(a, MeanEmbedding):
-        return float(a.weights @ evaluate(b, kernel, a.points))
+        return inner(a.weights, evaluate(b, kernel, a.points))
     if isinstance(b, MeanEmbedding):
         return exact_inner(b, a, kernel, max_operations)
-    return density_inner(a, b, kernel, max_operations)
+    return density_inner(a.on_host(), b.on_host(), kernel, max_operations)
 
 
 def _with_atoms(target: MeanEmbedding | SoSDensity, kernel: Kernel) -> MeanEmbedding | SoSDensity:
     """A density on a discrete measure, or on a box where quadrature is exact to rounding, as the atoms that it amounts to."""
-    atoms = quadrature_atoms(target, kernel) if isinstance(target, SoSDensity) else None
+    atoms = quadrature_atoms(target.on_host(), kernel) if isinstance(target, SoSDensity) else None
     return target if atoms is None else MeanEmbedding(*atoms, kernel=kernel)
 
 
-def _atoms_at(target: MeanEmbedding, kernel: Kernel, Z: np.ndarray) -> np.ndarray:
-    out = np.zeros(Z.shape[0])
-    for rows in row_blocks(target.points.shape[0], Z.shape[0], _BLOCK_ELEMENTS):
-        out += target.weights[rows] @ kernel(target.points[rows], Z)
+def _atoms_at(target: MeanEmbedding, kernel: Kernel, Z: Array) -> Array:
+    out, points, weights = zeros((Z.shape[0],), Z), like(target.points, Z), like(target.weights, Z)
+    for rows in row_blocks(points.shape[0], Z.shape[0], _BLOCK_ELEMENTS if is_numpy(Z) else _DEVICE_ELEMENTS):
+        out += weights[rows] @ kernel(points[rows, :], Z)
     return out

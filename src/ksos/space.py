@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
+from ksos._array import Array, like, namespace
 from ksos._memory import FLOAT_BYTES, require_memory
 from ksos._validation import as_choice, as_points, as_positive
 from ksos.density import SoSDensity
@@ -76,19 +76,27 @@ class SoSSpace:
         self.kernel = kernel
         self.measure = Lebesgue() if measure is None else measure
         self.embedding_kernel = kernel if embedding_kernel is None else embedding_kernel
-        self.landmarks = self.support_points if landmarks is None else as_points(landmarks, "landmarks", n_features=d)
+        self.landmarks = self.support_points
+        if landmarks is not None:
+            self.landmarks = like(as_points(landmarks, "landmarks", n_features=d), self.support_points)
         self.tol_model, self.tol_embedding = as_positive(tol_model, "tol_model"), as_positive(tol_embedding, "tol_embedding")
         self.whitening = as_choice(whitening, "whitening", ROUTES)
         self._integrals = closed_form(kernel, self.measure, d, self.embedding_kernel)
-        require_memory(5 * m * m * FLOAT_BYTES, f"the mass matrix of {m} support points", "use fewer support points (n_support)")
+        require_memory(
+            5 * m * m * FLOAT_BYTES,
+            f"the mass matrix of {m} support points",
+            "use fewer support points (n_support)",
+            beside=self.support_points,
+        )
         log_W = self._integrals.log_gram(self.support_points, self.support_points)
-        self.log_unit = float(np.diagonal(log_W).max())
-        if not np.isfinite(self.log_unit):
+        xp = namespace(log_W)
+        self.log_unit = float(xp.max(xp.linalg.diagonal(log_W)))
+        if not math.isfinite(self.log_unit):
             raise ValueError(f"the kernel vanishes on {self.measure!r} at every support point: no density can be made of them")
-        self._model = whiten(np.exp(log_W - self.log_unit), self.tol_model, whitening)
+        self._model = whiten(xp.exp(log_W - self.log_unit), self.tol_model, whitening)
 
     @property
-    def T(self) -> np.ndarray:
+    def T(self) -> Array:
         """(m, r) with TᵀWT = I, W in units of exp(log_unit)."""
         return self._model.T
 
@@ -129,40 +137,40 @@ class SoSSpace:
         return self.map.compressed()
 
     @cached_property
-    def trace_matrix(self) -> np.ndarray:
+    def trace_matrix(self) -> Array:
         """N = TᵀKT: exp(log_unit)·tr A = ⟨N, C⟩, where tr A = tr(BK) is the note's penalty."""
         N = self.T.T @ self.kernel(self.support_points) @ self.T
-        return np.asarray(0.5 * (N + N.T))
+        return 0.5 * (N + N.T)
 
     @property
     def tensor_size(self) -> int:
         """q·r²: the entries of the compressed tensor."""
         return self.embedding_rank * self.rank**2
 
-    def embed(self, C: np.ndarray) -> np.ndarray:
+    def embed(self, C: Array) -> Array:
         """A(C): the coordinates of the embedding of p, shape (q,)."""
         return self.map.apply(C)
 
-    def embed_adjoint(self, y: np.ndarray) -> np.ndarray:
+    def embed_adjoint(self, y: Array) -> Array:
         """A*(y), shape (r, r)."""
         return self.map.adjoint(y)
 
-    def coordinates(self, target: Any) -> np.ndarray:
+    def coordinates(self, target: Any) -> Array:
         """z: the coordinates of a target's embedding (samples, MeanEmbedding or SoSDensity), shape (q,)."""
         return self.projection.coordinates(target)
 
-    def basis(self, X: Any) -> np.ndarray:
+    def basis(self, X: Any) -> Array:
         """ψ(X), shape (n, r), in natural units: p(x) = ψ(x)ᵀCψ(x)·exp(−log_unit)."""
-        return np.asarray(self.kernel(as_points(X, "X", n_features=self.n_features), self.support_points) @ self.T)
+        return self.kernel(like(as_points(X, "X", n_features=self.n_features), self.support_points), self.support_points) @ self.T
 
-    def density(self, factor: np.ndarray) -> SoSDensity:
+    def density(self, factor: Array) -> SoSDensity:
         """The density of C = GGᵀ for a factor G of shape (r, k) with ‖G‖² = 1, scaled to mass one.
 
         On the Cholesky route tr C = 1 means tr(B(W + jitter·I)) = 1, and the scaling is the Remark's B ← B/(1 − jitter·tr B); otherwise it
         corrects rounding.
         """
         p = SoSDensity.from_units(self.kernel, self.support_points, self.T @ factor, self.log_unit, self.measure)
-        p.unit_factor = p.unit_factor / np.sqrt(p.mass())
+        p.unit_factor = p.unit_factor / math.sqrt(p.mass())
         return p
 
     def __repr__(self) -> str:

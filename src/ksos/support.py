@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 
+from ksos._array import Array, namespace, to_numpy, zeros
 from ksos._memory import FLOAT_BYTES, require_memory
 from ksos.integrals import Integrals
 
 __all__ = ["SELECTIONS", "pivoted_cholesky", "select_support"]
 
-Selection = Callable[[np.ndarray, np.ndarray, int, Integrals, float, np.random.Generator], np.ndarray]
+Selection = Callable[[Array, np.ndarray, int, Integrals, float, np.random.Generator], np.ndarray]
 
 
 def select_support(
-    name: str, points: np.ndarray, weights: np.ndarray, m: int, integrals: Integrals, tol: float, rng: np.random.Generator
-) -> np.ndarray:
+    name: str, points: Array, weights: np.ndarray, m: int, integrals: Integrals, tol: float, rng: np.random.Generator
+) -> Array:
     """At most ``m`` of the distinct ``points``, chosen by the rule ``name``."""
-    return points[SELECTIONS[name](points, weights, min(m, points.shape[0]), integrals, tol, rng)]
+    chosen = SELECTIONS[name](points, weights, min(m, points.shape[0]), integrals, tol, rng)
+    xp = namespace(points)
+    return xp.take(points, xp.asarray(chosen, device=points.device), axis=0)
 
 
-def _random(points: np.ndarray, weights: np.ndarray, m: int, integrals: Integrals, tol: float, rng: np.random.Generator) -> np.ndarray:
+def _random(points: Array, weights: np.ndarray, m: int, integrals: Integrals, tol: float, rng: np.random.Generator) -> np.ndarray:
     return np.sort(rng.choice(points.shape[0], m, replace=False))
 
 
-def _kmeans(points: np.ndarray, weights: np.ndarray, m: int, integrals: Integrals, tol: float, rng: np.random.Generator) -> np.ndarray:
+def _kmeans(points: Array, weights: np.ndarray, m: int, integrals: Integrals, tol: float, rng: np.random.Generator) -> np.ndarray:
     from sklearn.cluster import kmeans_plusplus  # heavy to import, and needed only here
 
+    points = to_numpy(points)
     middle = np.quantile(points, 0.5, axis=0, method="lower")
     scaled = (points - middle) / integrals.kernel.sigma_vector(points.shape[1])
     scaled /= max(np.abs(scaled).max(), 1e-300)  # a tiny bandwidth must not make squared distances overflow
@@ -36,11 +41,11 @@ def _kmeans(points: np.ndarray, weights: np.ndarray, m: int, integrals: Integral
     return np.unique(chosen)
 
 
-def _pivoted(points: np.ndarray, weights: np.ndarray, m: int, integrals: Integrals, tol: float, rng: np.random.Generator) -> np.ndarray:
+def _pivoted(points: Array, weights: np.ndarray, m: int, integrals: Integrals, tol: float, rng: np.random.Generator) -> np.ndarray:
     return pivoted_cholesky(points, m, integrals, tol)
 
 
-def pivoted_cholesky(points: np.ndarray, m: int, integrals: Integrals, tol: float) -> np.ndarray:
+def pivoted_cholesky(points: Array, m: int, integrals: Integrals, tol: float) -> np.ndarray:
     """Indices of at most ``m`` points, each the one that the functions k(·, x̃) chosen so far represent worst in L²(ρ).
 
     This is the Cholesky factorisation of W = ∫kk dρ with complete pivoting; it stops when the largest squared residual is at most ``tol``
@@ -48,20 +53,22 @@ def pivoted_cholesky(points: np.ndarray, m: int, integrals: Integrals, tol: floa
     """
     n = points.shape[0]
     remedy = 'use support="random" or "kmeans", or fewer n_support'
-    require_memory(n * m * FLOAT_BYTES, f"pivoted Cholesky of {n} points with {m} pivots", remedy)
+    require_memory(n * m * FLOAT_BYTES, f"pivoted Cholesky of {n} points with {m} pivots", remedy, beside=points)
+    xp = namespace(points)
     log_diagonal = integrals.log_diagonal(points)
-    log_unit = float(log_diagonal.max())
-    residual = np.exp(log_diagonal - log_unit)
-    L = np.empty((m, n))
+    log_unit = float(xp.max(log_diagonal))
+    residual = xp.exp(log_diagonal - log_unit)
+    L = zeros((m, n), points)
     pivots: list[int] = []
     for k in range(m):
-        pivot = int(np.argmax(residual))
-        if residual[pivot] <= tol:
+        pivot = int(xp.argmax(residual))
+        largest = float(residual[pivot])
+        if largest <= tol:
             break
-        column = np.exp(integrals.log_gram(points[pivot : pivot + 1], points)[0] - log_unit)
-        column -= L[:k, pivot] @ L[:k]
-        L[k] = column / np.sqrt(residual[pivot])
-        residual = np.maximum(residual - L[k] ** 2, 0.0)
+        column = xp.exp(integrals.log_gram(points[pivot : pivot + 1, :], points)[0, :] - log_unit)
+        column -= L[:k, pivot] @ L[:k, :]
+        L[k, :] = column / math.sqrt(largest)
+        residual = xp.clip(residual - L[k, :] ** 2, 0.0, None)
         residual[pivot] = 0.0
         pivots.append(pivot)
     return np.sort(np.array(pivots, dtype=int))

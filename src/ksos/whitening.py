@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from scipy.linalg import solve_triangular
-
+from ksos._array import Array, eye, is_numpy, linalg_errors, namespace
 from ksos._threads import one_blas_thread
 from ksos._validation import as_choice
 
@@ -17,7 +15,7 @@ __all__ = ["ROUTES", "Whitening", "whiten"]
 class Whitening:
     """The result of :func:`whiten`."""
 
-    T: np.ndarray
+    T: Array
     """(m, r), with TᵀMT = I (for the Cholesky route: Tᵀ(M + jitter·I)T = I)."""
     jitter: float
     """What was added to the diagonal; 0 for the eigendecomposition."""
@@ -28,30 +26,39 @@ class Whitening:
         return int(self.T.shape[1])
 
 
-def whiten(M: np.ndarray, tol: float, route: str = "eigh") -> Whitening:
+def whiten(M: Array, tol: float, route: str = "eigh") -> Whitening:
     """Whiten ``M``, neglecting what lies below ``tol`` times its largest eigenvalue."""
     with one_blas_thread(M.shape[0]):
         return ROUTES[as_choice(route, "whitening", ROUTES)](M, tol)
 
 
-def _by_eigenvectors(M: np.ndarray, tol: float) -> Whitening:
+def _by_eigenvectors(M: Array, tol: float) -> Whitening:
     """M = QΛQᵀ, T = QΛ^{−1/2} on the eigenvalues above tol·Λ_max; the others are left out of the space."""
-    values, Q = np.linalg.eigh(M)
-    keep = values > tol * values[-1]
-    return Whitening(Q[:, keep] / np.sqrt(values[keep]), 0.0)
+    xp = namespace(M)
+    values, Q = xp.linalg.eigh(M)
+    first = int(xp.sum(xp.astype(values <= tol * values[-1], xp.int64)))  # eigenvalues ascend: the kept ones come last
+    return Whitening(Q[:, first:] / xp.sqrt(values[first:]), 0.0)
 
 
-def _by_cholesky(M: np.ndarray, tol: float) -> Whitening:
+def _by_cholesky(M: Array, tol: float) -> Whitening:
     """M + jitter·I = RᵀR, T = R⁻¹ (the note's Remark); the jitter starts at tol times the mean diagonal and grows until R exists."""
-    identity = np.eye(M.shape[0])
-    jitter = max(tol, 1e-15) * float(np.mean(np.diagonal(M)))
+    xp, identity = namespace(M), eye(M.shape[0], M)
+    jitter = max(tol, 1e-15) * float(xp.mean(xp.linalg.diagonal(M)))
     while True:
         try:
-            lower = np.linalg.cholesky(M + jitter * identity)
+            lower = xp.linalg.cholesky(M + jitter * identity)
             break
-        except np.linalg.LinAlgError:
+        except linalg_errors():
             jitter *= 10.0
-    return Whitening(solve_triangular(lower, identity, lower=True).T, jitter)
+    return Whitening(_inverse_of_triangle(lower).T, jitter)
+
+
+def _inverse_of_triangle(lower: Array) -> Array:
+    if is_numpy(lower):
+        from scipy.linalg import solve_triangular  # keeps the zeros and half the work, which the standard's solve does not
+
+        return solve_triangular(lower, eye(lower.shape[0], lower), lower=True)
+    return namespace(lower).linalg.solve(lower, eye(lower.shape[0], lower))
 
 
 ROUTES = {"eigh": _by_eigenvectors, "cholesky": _by_cholesky}

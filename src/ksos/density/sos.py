@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Any, Self
 
 import numpy as np
 
+from ksos._array import Array, is_numpy, like, namespace, quiet, to_device, to_numpy, zeros
 from ksos._validation import as_count, as_points
 from ksos.density.moments import mean_and_covariance
 from ksos.density.sampling import draw
@@ -65,10 +67,11 @@ class SoSDensity:
         if F.shape[0] != points.shape[0]:
             raise ValueError(f"factor has {F.shape[0]} rows, but there are {points.shape[0]} support points")
         measure = Lebesgue() if measure is None else measure
-        log_unit = float(closed_form(kernel, measure, points.shape[1]).log_diagonal(points).max())
+        F, xp = like(F, points), namespace(points)
+        log_unit = float(xp.max(closed_form(kernel, measure, points.shape[1]).log_diagonal(points)))
         if not np.isfinite(log_unit):
             raise ValueError(f"the kernel vanishes on {measure!r} at every support point: there is no mass to normalise")
-        largest = float(np.abs(F).max())
+        largest = float(xp.max(xp.abs(F)))
         unit = F / largest if largest > 0.0 else F
         self._set(kernel, points, unit, log_unit, measure)
         log_mass = np.log(max(self.mass(), 1e-300)) + 2.0 * np.log(max(largest, 1e-300)) + log_unit
@@ -76,12 +79,13 @@ class SoSDensity:
             raise ValueError(f"the density has mass {np.exp(log_mass):.9g}, not 1; pass normalize=True to scale it")
         if not self.mass() > 0.0:
             raise ValueError("the factor gives a density without mass: it is zero")
-        self.unit_factor = self.unit_factor / np.sqrt(self.mass())
+        self.unit_factor = self.unit_factor / math.sqrt(self.mass())
 
     def _set(self, kernel: Kernel, points: np.ndarray, unit_factor: np.ndarray, log_unit: float, measure: Measure) -> None:
         self.kernel, self.measure = kernel, measure
         # one memory layout: matrix products round differently in another, and a loaded density must give the same bits
-        self.support_points, self.unit_factor, self.log_unit = np.ascontiguousarray(points), np.ascontiguousarray(unit_factor), log_unit
+        whole = np.ascontiguousarray if is_numpy(points) else namespace(points).asarray
+        self.support_points, self.unit_factor, self.log_unit = whole(points), whole(unit_factor), log_unit
 
     @classmethod
     def from_units(cls, kernel: Kernel, support_points: np.ndarray, unit_factor: np.ndarray, log_unit: float, measure: Measure) -> Self:
@@ -113,73 +117,88 @@ class SoSDensity:
     def mass(self) -> float:
         """∫ p dρ = tr(BW), streamed over square blocks of W: the memory it takes depends on neither m, d nor the rank."""
         X, F, integrals, total = self.support_points, self.unit_factor, self.integrals, 0.0
+        xp = namespace(X)
         blocks = list(row_blocks(X.shape[0], max(_MASS_BLOCK, *X.shape[1:], *F.shape[1:]), _BLOCK_ELEMENTS))
         for i, rows in enumerate(blocks):
             for columns in blocks[: i + 1]:
-                W = np.exp(integrals.log_gram(X[rows], X[columns]) - self.log_unit)
-                part = float(np.sum(F[rows] * (W @ F[columns])))
+                W = xp.exp(integrals.log_gram(X[rows, :], X[columns, :]) - self.log_unit)
+                part = float(xp.sum(F[rows, :] * (W @ F[columns, :])))
                 total += part if columns == rows else 2.0 * part
         return total
 
-    def logpdf(self, X: Any) -> np.ndarray:
+    def logpdf(self, X: Any) -> Array:
         """log p(X_i), shape (n,); −inf where the density vanishes, never NaN."""
-        X = as_points(X, "X", n_features=self.n_features)
-        out = self._squares(X)
+        X = like(as_points(X, "X", n_features=self.n_features), self.support_points)
+        xp, out = namespace(X), self._squares(X)
         weak = out < _UNDERFLOW
-        with np.errstate(divide="ignore"):
-            out = np.log(out)
-        if np.any(weak):
-            out[weak] = self._log_squares(X[weak])
-        out[~self.measure.contains(X)] = -np.inf
-        return out - self.log_unit
+        with quiet():
+            out = xp.log(out)
+        if bool(xp.any(weak)):
+            rows = xp.nonzero(weak)[0]
+            out[weak] = self._log_squares(xp.take(X, rows, axis=0))
+        return xp.where(self.measure.contains(X), out, -xp.inf) - self.log_unit
 
-    def pdf(self, X: Any) -> np.ndarray:
+    def pdf(self, X: Any) -> Array:
         """p(X_i) = ‖Fᵀ k(X_i)‖² ≥ 0, shape (n,)."""
-        X = as_points(X, "X", n_features=self.n_features)
+        X = like(as_points(X, "X", n_features=self.n_features), self.support_points)
+        xp = namespace(X)
         with np.errstate(over="ignore", under="ignore"):
             if abs(self.log_unit) > 600.0:  # exp would leave the range although p itself may not
-                return np.exp(self.logpdf(X))
-            out = self._squares(X) * np.exp(-self.log_unit)
-        out[~self.measure.contains(X)] = 0.0
-        return out
+                return xp.exp(self.logpdf(X))
+            out = self._squares(X) * math.exp(-self.log_unit)
+        return xp.where(self.measure.contains(X), out, 0.0)
 
-    def _squares(self, X: np.ndarray) -> np.ndarray:
+    def _squares(self, X: Array) -> Array:
         """‖F̃ᵀ k(x)‖² in natural units, in blocks of rows."""
-        out = np.empty(X.shape[0])
+        xp, out = namespace(X), zeros((X.shape[0],), X)
         for rows in row_blocks(X.shape[0], max(self.unit_factor.shape), _BLOCK_ELEMENTS):
-            values = self.kernel(X[rows], self.support_points) @ self.unit_factor
-            out[rows] = np.einsum("ij,ij->i", values, values)
+            values = self.kernel(X[rows, :], self.support_points) @ self.unit_factor
+            out[rows] = xp.vecdot(values, values)
         return out
 
-    def _log_squares(self, X: np.ndarray) -> np.ndarray:
+    def _log_squares(self, X: Array) -> Array:
         """log ‖F̃ᵀ k(x)‖² with the largest kernel value of each row taken out before it can underflow."""
-        out = np.empty(X.shape[0])
-        with np.errstate(divide="ignore"):
+        xp, out = namespace(X), zeros((X.shape[0],), X)
+        with quiet():
             for rows in row_blocks(X.shape[0], max(self.unit_factor.shape), _BLOCK_ELEMENTS):
-                log_k = self.kernel.log(X[rows], self.support_points)
-                peak = log_k.max(axis=1)
-                shift = np.where(np.isfinite(peak), peak, 0.0)
-                values = np.exp(log_k - shift[:, None]) @ self.unit_factor
-                out[rows] = np.log(np.einsum("ij,ij->i", values, values)) + 2.0 * shift
+                log_k = self.kernel.log(X[rows, :], self.support_points)
+                peak = xp.max(log_k, axis=1)
+                shift = xp.where(xp.isfinite(peak), peak, 0.0)
+                values = xp.exp(log_k - shift[:, None]) @ self.unit_factor
+                out[rows] = xp.log(xp.vecdot(values, values)) + 2.0 * shift
         return out
+
+    def on_host(self) -> SoSDensity:
+        """The same density in NumPy arrays: itself, where it is made of them."""
+        if is_numpy(self.support_points):
+            return self
+        points, factor = to_numpy(self.support_points), to_numpy(self.unit_factor)
+        return self.from_units(self.kernel, points, factor, self.log_unit, self.measure)
+
+    def to(self, device: Any) -> SoSDensity:
+        """The same density in torch tensors on a device such as ``"cuda"``; an error says why where there is no such device."""
+        host = self.on_host()
+        points, factor = (to_device(part, device) for part in (host.support_points, host.unit_factor))
+        return self.from_units(self.kernel, points, factor, self.log_unit, self.measure)
 
     def mean(self) -> np.ndarray:
         """E[x], shape (d,)."""
-        return mean_and_covariance(self)[0]
+        return like(mean_and_covariance(self.on_host())[0], self.support_points)
 
     def cov(self) -> np.ndarray:
         """The covariance matrix of x, shape (d, d)."""
-        return mean_and_covariance(self)[1]
+        return like(mean_and_covariance(self.on_host())[1], self.support_points)
 
     def rvs(self, size: int = 1, rng: Any = None) -> np.ndarray:
         """``size`` independent samples, shape (size, d); ``rng`` is a seed or a :class:`numpy.random.Generator`."""
-        return draw(self, as_count(size, "size", minimum=0), np.random.default_rng(rng))
+        samples = draw(self.on_host(), as_count(size, "size", minimum=0), np.random.default_rng(rng))
+        return like(samples, self.support_points)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the density to a file that :func:`ksos.load` reads; the old file or the new one is there, whole, at any moment."""
         from ksos.density.io import save  # io imports this class
 
-        save(self, path)
+        save(self.on_host(), path)
 
     def __repr__(self) -> str:
         m = self.support_points.shape[0]

@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ksos._array import Array, eye, inner, is_other_array, like, namespace, to_numpy
 from ksos._validation import as_bandwidth, as_callback, as_choice, as_count, as_masses, as_nonnegative, as_points, as_weights
 from ksos.bandwidth import RULES, bandwidth_rule
 from ksos.embedding import MeanEmbedding
@@ -141,13 +142,15 @@ class KernelSoSDensity(DensityMixin, BaseEstimator):
         Ctrl-C stores the best density so far and is raised again.
         """
         self._check_parameters()
-        X = validate_data(self, X, dtype=np.float64, order="C")
+        reference = X if is_other_array(X) else None  # a tensor: the fit runs where it lies, and decisions about it on the host
+        X = validate_data(self, X if reference is None else to_numpy(X), dtype=np.float64, order="C")
         masses = as_masses(sample_weight, X.shape[0])
         points, weights = _distinct(X, masses)
         rng = _generator(self.random_state)
         kernel, embedding_kernel = self._kernels(points, weights, rng)
         measure = Lebesgue() if self.measure is None else self.measure
         _require_inside(measure, X, masses)
+        points = points if reference is None else like(points, reference)
         support = self._support(points, weights, kernel, measure, rng)
         space = SoSSpace(kernel, support, measure, embedding_kernel, self._landmarks(points, rng))
         data = MeanEmbedding(points, weights, kernel=embedding_kernel)
@@ -177,12 +180,15 @@ class KernelSoSDensity(DensityMixin, BaseEstimator):
     def score_samples(self, X: Any) -> np.ndarray:
         """The log-density of each sample, shape (n,)."""
         check_is_fitted(self, "distribution_")
-        return self.distribution_.logpdf(validate_data(self, X, dtype=np.float64, order="C", reset=False))
+        if not is_other_array(X):
+            X = validate_data(self, X, dtype=np.float64, order="C", reset=False)
+        return self.distribution_.logpdf(X)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """The mean log-density of the samples, weighted by ``sample_weight``."""
         scores = self.score_samples(X)
         weights = as_weights(sample_weight, scores.shape[0])
+        scores = to_numpy(scores)
         return float(weights[weights > 0.0] @ scores[weights > 0.0])  # a sample of weight 0 does not count, even where its score is −inf
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
@@ -239,18 +245,20 @@ class KernelSoSDensity(DensityMixin, BaseEstimator):
             return kernel, kernel
         return kernel, kernel.with_sigma(as_bandwidth(self.embedding_bandwidth, "embedding_bandwidth", n_features=d))
 
-    def _support(self, points: np.ndarray, weights: np.ndarray, kernel: Kernel, measure: Measure, rng: np.random.Generator) -> np.ndarray:
+    def _support(self, points: Array, weights: np.ndarray, kernel: Kernel, measure: Measure, rng: np.random.Generator) -> Array:
         if not isinstance(self.support, str):
-            return as_points(self.support, "support", n_features=points.shape[1])
+            return like(as_points(self.support, "support", n_features=points.shape[1]), points)
         m = MOST_SUPPORT_POINTS if self.n_support is None else self.n_support
         integrals = closed_form(kernel, measure, points.shape[1])
         return select_support(self.support, points, weights, m, integrals, 1e-10, rng)
 
-    def _landmarks(self, points: np.ndarray, rng: np.random.Generator) -> np.ndarray | None:
+    def _landmarks(self, points: Array, rng: np.random.Generator) -> Array | None:
         if self.landmarks is None:
             return None
         if isinstance(self.landmarks, (int, np.integer)):
-            return points[np.sort(rng.choice(points.shape[0], min(int(self.landmarks), points.shape[0]), replace=False))]
+            chosen = np.sort(rng.choice(points.shape[0], min(int(self.landmarks), points.shape[0]), replace=False))
+            xp = namespace(points)
+            return xp.take(points, xp.asarray(chosen, device=points.device), axis=0)
         return as_points(self.landmarks, "landmarks", n_features=points.shape[1])
 
     def _functional(self, data: MeanEmbedding, space: SoSSpace) -> tuple[Functional, float]:
@@ -295,20 +303,20 @@ def _generator(random_state: Any) -> np.random.Generator:
 def _warn_if_unseen(data: MeanEmbedding, space: SoSSpace) -> None:
     """Say so when the landmarks are so far from the samples that the fit cannot depend on them."""
     z = space.coordinates(data)
-    if float(z @ z) <= _UNSEEN:
+    if inner(z, z) <= _UNSEEN:
         message = "the landmarks are too far from the samples to see them: the fit does not depend on the data; choose landmarks among them"
         warnings.warn(message, UserWarning, stacklevel=3)
 
 
-def _warn_if_degenerate(kernel: Kernel, space: SoSSpace, points: np.ndarray) -> None:
+def _warn_if_degenerate(kernel: Kernel, space: SoSSpace, points: Array) -> None:
     """Say so when the kernel matrix is close to I (among the support points) or to 11ᵀ (between them and the data)."""
     m = space.support_points.shape[0]
-    K = kernel(space.support_points)
-    np.fill_diagonal(K, 0.0)
-    if m > 1 and K.max() <= _NEARLY_ZERO:
+    xp, K = namespace(points), kernel(space.support_points)
+    K = K * (1.0 - eye(m, K))
+    if m > 1 and float(xp.max(K)) <= _NEARLY_ZERO:
         problem = "far smaller than the distances between the support points: the kernel matrix is close to the identity"
         remedy = "a larger bandwidth, or more support points"
-    elif points.shape[0] > 1 and kernel(points, space.support_points[:1]).min() >= _NEARLY_ONE:
+    elif points.shape[0] > 1 and float(xp.min(kernel(points, space.support_points[:1, :]))) >= _NEARLY_ONE:
         problem, remedy = "far larger than the spread of the data: all kernel values are close to 1", "a smaller bandwidth"
     else:
         return

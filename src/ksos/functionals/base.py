@@ -10,15 +10,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
+from ksos._array import Array
 from ksos._validation import as_nonnegative
 from ksos.functionals.quadratic import EmbeddingQuadratic
 from ksos.space import SoSSpace
 
 __all__ = ["BoundTerm", "Functional", "ScaledSum"]
 
-Pair = tuple[np.ndarray | None, np.ndarray | None]
+Pair = tuple[Array | None, Array | None]
 """Something in the embedding (a vector of R^q) and something in the parameter (an r × r matrix); None stands for zero."""
 
 
@@ -33,21 +32,21 @@ class BoundTerm(ABC):
     """Whether :meth:`hessian` has an answer."""
 
     @abstractmethod
-    def value(self, a: np.ndarray | None, C: np.ndarray) -> float:
+    def value(self, a: Array | None, C: Array) -> float:
         """F at the point."""
 
     @abstractmethod
-    def gradient(self, a: np.ndarray | None, C: np.ndarray) -> Pair:
+    def gradient(self, a: Array | None, C: Array) -> Pair:
         """(∂F/∂a, ∂F/∂C): a vector of R^q and a symmetric r × r matrix; None stands for zero."""
 
-    def hessian(self, a: np.ndarray | None, C: np.ndarray, da: np.ndarray | None, dC: np.ndarray) -> Pair | None:
+    def hessian(self, a: Array | None, C: Array, da: Array | None, dC: Array) -> Pair | None:
         """The second derivative at (a, C) applied to the direction (da, dC); None when the term has none to offer.
 
         ``da`` may hold several directions as columns, shape (q, n), for the part that lives in the embedding.
         """
         return None
 
-    def factor_hessian(self, F: np.ndarray) -> np.ndarray | None:
+    def factor_hessian(self, F: Array) -> Array | None:
         """∂²/∂C² seen through C = FFᵀ: the form E ↦ ⟨E, 2·∂²F(FEᵀ + EFᵀ)·F⟩ as an array (r, k, r, k); None stands for zero."""
         return None
 
@@ -113,13 +112,13 @@ class _BoundSum(BoundTerm):
         self.quadratic = all(term.quadratic for _, term in self.parts)
         self.twice_differentiable = all(term.twice_differentiable for _, term in self.parts)
 
-    def value(self, a: np.ndarray | None, C: np.ndarray) -> float:
+    def value(self, a: Array | None, C: Array) -> float:
         return sum(scale * term.value(a, C) for scale, term in self.parts)
 
-    def gradient(self, a: np.ndarray | None, C: np.ndarray) -> Pair:
+    def gradient(self, a: Array | None, C: Array) -> Pair:
         return _weighted_sum([(scale, term.gradient(a, C)) for scale, term in self.parts])
 
-    def hessian(self, a: np.ndarray | None, C: np.ndarray, da: np.ndarray | None, dC: np.ndarray) -> Pair | None:
+    def hessian(self, a: Array | None, C: Array, da: Array | None, dC: Array) -> Pair | None:
         products = [(scale, term.hessian(a, C, da, dC)) for scale, term in self.parts]
         known = [(scale, product) for scale, product in products if product is not None]
         return _weighted_sum(known) if len(known) == len(products) else None
@@ -129,7 +128,7 @@ class _BoundSum(BoundTerm):
         known = [(scale, term) for scale, term in parts if term is not None]
         return _BoundSum(known) if len(known) == len(parts) else None
 
-    def factor_hessian(self, F: np.ndarray) -> np.ndarray | None:
+    def factor_hessian(self, F: Array) -> Array | None:
         forms = [(scale, term.factor_hessian(F)) for scale, term in self.parts]
         return _weighted_sum([(scale, (form, None)) for scale, form in forms])[0]
 
@@ -148,7 +147,7 @@ class _BoundSum(BoundTerm):
 
 
 def _weighted_sum(pairs: Sequence[tuple[float, Pair]]) -> Pair:
-    sums: list[np.ndarray | None] = [None, None]
+    sums: list[Array | None] = [None, None]
     for scale, pair in pairs:
         for position, part in enumerate(pair):
             if part is not None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from ksos._array import Array, inner, norm
 from ksos._validation import as_points
 from ksos.density import SoSDensity
 from ksos.embedding import MeanEmbedding
@@ -43,20 +42,20 @@ class _BoundSquaredMMD(BoundTerm):
     uses_embedding = quadratic = twice_differentiable = True
     embedding_convexity = 1.0
 
-    def __init__(self, z: np.ndarray) -> None:
+    def __init__(self, z: Array) -> None:
         self.z = z
 
     def restrict(self, columns: slice) -> BoundTerm | None:
         return self
 
-    def value(self, a: np.ndarray | None, C: np.ndarray) -> float:
+    def value(self, a: Array | None, C: Array) -> float:
         residual = a - self.z
-        return float(residual @ residual)
+        return inner(residual, residual)
 
-    def gradient(self, a: np.ndarray | None, C: np.ndarray) -> Pair:
+    def gradient(self, a: Array | None, C: Array) -> Pair:
         return 2.0 * (a - self.z), None
 
-    def hessian(self, a: np.ndarray | None, C: np.ndarray, da: np.ndarray | None, dC: np.ndarray) -> Pair | None:
+    def hessian(self, a: Array | None, C: Array, da: Array | None, dC: Array) -> Pair | None:
         assert da is not None
         return 2.0 * da, None
 
@@ -67,27 +66,28 @@ class _BoundSquaredMMD(BoundTerm):
 class _BoundMMD(BoundTerm):
     uses_embedding = twice_differentiable = True
 
-    def __init__(self, z: np.ndarray) -> None:
+    def __init__(self, z: Array) -> None:
         self.z = z
 
     def restrict(self, columns: slice) -> BoundTerm | None:
         return self
 
-    def value(self, a: np.ndarray | None, C: np.ndarray) -> float:
-        return float(np.linalg.norm(a - self.z))
+    def value(self, a: Array | None, C: Array) -> float:
+        return norm(a - self.z)
 
-    def gradient(self, a: np.ndarray | None, C: np.ndarray) -> Pair:
+    def gradient(self, a: Array | None, C: Array) -> Pair:
         residual = a - self.z
-        norm = float(np.linalg.norm(residual))
-        return (residual / norm if norm > 0.0 else residual), None  # 0 is a subgradient of the norm at 0
+        length = norm(residual)
+        return (residual / length if length > 0.0 else residual), None  # 0 is a subgradient of the norm at 0
 
-    def hessian(self, a: np.ndarray | None, C: np.ndarray, da: np.ndarray | None, dC: np.ndarray) -> Pair | None:
+    def hessian(self, a: Array | None, C: Array, da: Array | None, dC: Array) -> Pair | None:
         assert a is not None
         assert da is not None
         residual = a - self.z
-        norm = max(float(np.linalg.norm(residual)), 1e-150)
-        u = residual / norm
-        return (da - np.multiply.outer(u, u @ da)) / norm, None
+        length = max(norm(residual), 1e-150)
+        u = residual / length
+        along = u @ da
+        return (da - (u[:, None] * along[None, :] if da.ndim == 2 else u * along)) / length, None
 
 
 def _short(target: Any) -> str:

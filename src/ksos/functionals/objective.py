@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
+from ksos._array import Array, inner, zeros
 from ksos.functionals.base import Functional, Pair
 from ksos.operators import EmbeddingMap
 from ksos.space import SoSSpace
@@ -18,9 +18,9 @@ __all__ = ["Objective", "Point"]
 class Point:
     """A matrix C with the coordinates a = A(C) of its embedding. A is linear, so combinations of points cost nothing more."""
 
-    C: np.ndarray
-    a: np.ndarray | None
-    G: np.ndarray | None = None
+    C: Array
+    a: Array | None
+    G: Array | None = None
     """∇f there, where a solver has computed it already."""
     lowest: float | None = None
     """Its lowest eigenvalue, likewise."""
@@ -70,7 +70,7 @@ class Objective:
         block._block_map = self.map.restrict(columns) if term.uses_embedding else None
         return block
 
-    def point(self, C: np.ndarray) -> Point:
+    def point(self, C: Array) -> Point:
         """C with its embedding, which costs one application of A (none where no term looks at it)."""
         return Point(C, self.map.apply(C) if self.term.uses_embedding else None)
 
@@ -78,13 +78,13 @@ class Objective:
         """f at a point."""
         return self.term.value(point.a, point.C)
 
-    def gradient(self, point: Point) -> np.ndarray:
+    def gradient(self, point: Point) -> Array:
         """∇f, a symmetric r × r matrix; costs one application of A* unless the point knows it."""
         if point.G is not None:
             return point.G
         return self._pull_back(self.term.gradient(point.a, point.C))
 
-    def hessian(self, direction: Point) -> np.ndarray | None:
+    def hessian(self, direction: Point) -> Array | None:
         """∇²f applied to a direction, for a quadratic f; else None."""
         product = self._constant_hessian(direction)
         return None if product is None else self._pull_back(product)
@@ -98,17 +98,17 @@ class Objective:
         if product is None:
             return None
         in_embedding, in_parameter = product
-        total = 0.0 if in_embedding is None else float(in_embedding @ direction.a)
-        return total + (0.0 if in_parameter is None else float(np.vdot(in_parameter, direction.C)))
+        total = 0.0 if in_embedding is None else inner(in_embedding, direction.a)
+        return total + (0.0 if in_parameter is None else inner(in_parameter, direction.C))
 
     def projected_mmd_bound(self, gap: float) -> float | None:
         """√(gap/c): how far, in projected MMD, a point with this gap can be from the optimum; None without a squared MMD in f."""
         c = self.term.embedding_convexity
-        return float(np.sqrt(max(gap, 0.0) / c)) if c > 0.0 else None
+        return math.sqrt(max(gap, 0.0) / c) if c > 0.0 else None
 
-    def _pull_back(self, pair: Pair) -> np.ndarray:
+    def _pull_back(self, pair: Pair) -> Array:
         in_embedding, in_parameter = pair
         if in_embedding is None:
-            return np.zeros((self.size, self.size)) if in_parameter is None else in_parameter
+            return zeros((self.size, self.size), self.space.T) if in_parameter is None else in_parameter
         pulled = self.map.adjoint(in_embedding)
         return pulled if in_parameter is None else pulled + in_parameter

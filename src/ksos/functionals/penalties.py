@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
+from ksos._array import Array, inner
 from ksos.functionals.base import BoundTerm, Functional, Pair
 from ksos.functionals.quadratic import EmbeddingQuadratic
 from ksos.space import SoSSpace
@@ -48,19 +47,19 @@ class Frobenius(_Penalty):
 class _BoundLinear(BoundTerm):
     quadratic = twice_differentiable = True
 
-    def __init__(self, D: np.ndarray) -> None:
+    def __init__(self, D: Array) -> None:
         self.D = D
 
     def restrict(self, columns: slice) -> BoundTerm | None:
         return _BoundLinear(self.D[columns, columns])
 
-    def value(self, a: np.ndarray | None, C: np.ndarray) -> float:
-        return float(np.vdot(self.D, C))
+    def value(self, a: Array | None, C: Array) -> float:
+        return inner(self.D, C)
 
-    def gradient(self, a: np.ndarray | None, C: np.ndarray) -> Pair:
+    def gradient(self, a: Array | None, C: Array) -> Pair:
         return None, self.D
 
-    def hessian(self, a: np.ndarray | None, C: np.ndarray, da: np.ndarray | None, dC: np.ndarray) -> Pair | None:
+    def hessian(self, a: Array | None, C: Array, da: Array | None, dC: Array) -> Pair | None:
         return None, None
 
     def as_quadratic(self) -> EmbeddingQuadratic | None:
@@ -70,23 +69,24 @@ class _BoundLinear(BoundTerm):
 class _BoundFrobenius(BoundTerm):
     quadratic = twice_differentiable = True
 
-    def __init__(self, N: np.ndarray) -> None:
+    def __init__(self, N: Array) -> None:
         self.N = N
 
     def restrict(self, columns: slice) -> BoundTerm | None:
         return _BoundFrobenius(self.N[columns, columns])
 
-    def value(self, a: np.ndarray | None, C: np.ndarray) -> float:
+    def value(self, a: Array | None, C: Array) -> float:
         M = self.N @ C
-        return float(np.vdot(M, M.T))
+        return inner(M, M.T)
 
-    def gradient(self, a: np.ndarray | None, C: np.ndarray) -> Pair:
+    def gradient(self, a: Array | None, C: Array) -> Pair:
         product = self.N @ C @ self.N
         return None, product + product.T
 
-    def hessian(self, a: np.ndarray | None, C: np.ndarray, da: np.ndarray | None, dC: np.ndarray) -> Pair | None:
+    def hessian(self, a: Array | None, C: Array, da: Array | None, dC: Array) -> Pair | None:
         return self.gradient(da, dC)
 
-    def factor_hessian(self, F: np.ndarray) -> np.ndarray | None:
+    def factor_hessian(self, F: Array) -> Array | None:
         M = self.N @ F
-        return 4.0 * (np.einsum("ib,aj->ijab", M, M) + np.einsum("ia,bj->ijab", self.N, F.T @ M))
+        crossed = M[:, None, None, :] * M.T[None, :, :, None]
+        return 4.0 * (crossed + self.N[:, None, :, None] * (F.T @ M).T[None, :, None, :])

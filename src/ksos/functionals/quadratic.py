@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
+from ksos._array import Array
 
 __all__ = ["EmbeddingQuadratic"]
 
@@ -13,16 +13,18 @@ __all__ = ["EmbeddingQuadratic"]
 class EmbeddingQuadratic:
     """s‖a‖² − 2⟨b, a⟩ + ⟨D, C⟩ up to a constant; None stands for zero. Sums and multiples stay of this form.
 
+    >>> import numpy as np
     >>> total = EmbeddingQuadratic(1.0, np.ones(2)) + 3.0 * EmbeddingQuadratic(0.5, np.ones(2), np.eye(1))
+    >>> import numpy as np
     >>> total.scale, total.b.tolist(), total.D.tolist()
     (2.5, [4.0, 4.0], [[3.0]])
     """
 
     scale: float = 0.0
     """s ≥ 0."""
-    b: np.ndarray | None = None
+    b: Array | None = None
     """In R^q: s·z for the squared distance s‖a − z‖²."""
-    D: np.ndarray | None = None
+    D: Array | None = None
     """Symmetric, r × r."""
 
     def __add__(self, other: EmbeddingQuadratic) -> EmbeddingQuadratic:
@@ -34,7 +36,7 @@ class EmbeddingQuadratic:
         )
 
 
-def _sum(x: np.ndarray | None, y: np.ndarray | None) -> np.ndarray | None:
+def _sum(x: Array | None, y: Array | None) -> Array | None:
     if x is None or y is None:
         return y if x is None else x
     return x + y

@@ -7,11 +7,14 @@ import math
 import numpy as np
 from scipy.special import erf, erfcx
 
+from ksos._array import on_host
+
 __all__ = ["log_gauss_mass", "truncated_moments"]
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 
 
+@on_host
 def log_gauss_mass(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     r"""log of π^{−1/2} ∫_low^high e^{−t²} dt = log ½[erf(high) − erf(low)], for low < high, ends possibly infinite.
 

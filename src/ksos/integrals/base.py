@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
+from ksos._array import Array, namespace
 from ksos.kernels import Kernel
 from ksos.measures import Measure
 
@@ -24,15 +25,15 @@ class Integrals(ABC):
         self.kernel, self.measure, self.n_features = kernel, measure, n_features
 
     @abstractmethod
-    def log_mean(self, X: np.ndarray) -> np.ndarray:
+    def log_mean(self, X: Array) -> Array:
         """log ∫ k(x, X_i) dρ(x), shape (n,)."""
 
     @abstractmethod
-    def log_gram(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    def log_gram(self, X: Array, Y: Array) -> Array:
         """log ∫ k(x, X_i) k(x, Y_j) dρ(x), shape (n, m): the note's W for X = Y = X̃."""
 
     @abstractmethod
-    def log_triple(self, X: np.ndarray, Z: np.ndarray, embedding_kernel: Kernel) -> np.ndarray:
+    def log_triple(self, X: Array, Z: Array, embedding_kernel: Kernel) -> Array:
         """log ∫ k(x, X_i) k(x, X_j) k_σ(x, Z_r) dρ(x), shape (m, m, ℓ): the note's u_ijr. Callers pass Z in blocks."""
 
     def moments(self, X: np.ndarray, feature: int) -> tuple[np.ndarray, np.ndarray]:
@@ -54,11 +55,12 @@ class Integrals(ABC):
         reach = self.kernel.reach(log_level) * sigma
         return np.maximum(x - reach, low), np.minimum(x + reach, high), sigma
 
-    def log_diagonal(self, X: np.ndarray) -> np.ndarray:
+    def log_diagonal(self, X: Array) -> Array:
         """log ∫ k(x, X_i)² dρ(x), shape (n,)."""
-        blocks = (X[start : start + _DIAGONAL_BLOCK] for start in range(0, X.shape[0], _DIAGONAL_BLOCK))
-        return np.concatenate([np.diagonal(self.log_gram(block, block)) for block in blocks])
+        xp = namespace(X)
+        blocks = (X[start : min(start + _DIAGONAL_BLOCK, X.shape[0]), :] for start in range(0, X.shape[0], _DIAGONAL_BLOCK))
+        return xp.concat([xp.linalg.diagonal(self.log_gram(block, block)) for block in blocks])
 
-    def log_pairwise(self, X: np.ndarray, Z: np.ndarray, embedding_kernel: Kernel) -> tuple[float, np.ndarray, np.ndarray]:
+    def log_pairwise(self, X: Array, Z: Array, embedding_kernel: Kernel) -> tuple[float, Array, Array]:
         """(log c, log G, log H) with u_ijr = c·G_ij·H_ir·H_jr; only where :attr:`pairwise` is true."""
         raise NotImplementedError(f"{type(self).__name__} does not factorise over pairs")

@@ -6,6 +6,7 @@ from typing import cast
 
 import numpy as np
 
+from ksos._array import on_host
 from ksos.integrals._piecewise import LineIntegral
 from ksos.integrals.base import Integrals
 from ksos.kernels import Kernel, Laplace, Matern
@@ -34,12 +35,14 @@ class ExponentialLebesgue(Integrals):
             factors.append((kernel.sigma_vector(self.n_features)[feature], cast("np.ndarray", coefficients)))
         return LineIntegral(factors, *self.measure.walls(feature))
 
+    @on_host
     def log_mean(self, X: np.ndarray) -> np.ndarray:
         out = np.zeros(X.shape[0])
         for k in range(self.n_features):
             out += self._line(k, self.kernel).log(X[:, k])
         return out
 
+    @on_host
     def log_gram(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
         lines = [self._line(k, self.kernel, self.kernel) for k in range(self.n_features)]
         out = np.zeros((X.shape[0], Y.shape[0]))
@@ -48,6 +51,7 @@ class ExponentialLebesgue(Integrals):
                 out[rows] += line.log(*_ordered(X[rows, k][:, None], Y[:, k][None, :]))
         return out
 
+    @on_host
     def log_triple(self, X: np.ndarray, Z: np.ndarray, embedding_kernel: Kernel) -> np.ndarray:
         lines = [self._line(k, self.kernel, self.kernel, embedding_kernel) for k in range(self.n_features)]
         m, n_landmarks = X.shape[0], Z.shape[0]

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from ksos._array import Array, like, zeros
 from ksos.integrals._gaussian_product import GaussianProduct
 from ksos.integrals.base import Integrals
 from ksos.kernels import Kernel
@@ -30,34 +31,38 @@ class GaussianLebesgue(Integrals):
         factors = [kernel.sigma_vector(self.n_features) for kernel in kernels]
         return GaussianProduct(factors if self.spread is None else [*factors, self.spread])
 
-    def _log_to_centre(self, product: GaussianProduct, i: int, X: np.ndarray) -> np.ndarray | float:
+    def _log_to_centre(self, product: GaussianProduct, i: int, X: Array) -> Array:
         """−‖(X − centre)/…‖²: what the pairs (factor i, measure) contribute."""
         if self.centre is None:
-            return 0.0
+            return zeros((X.shape[0],), X)
         last = len(product.bandwidths) - 1
-        return -squared_distances(X, self.centre[None, :], product.pair_bandwidth(i, last))[:, 0]
+        return -squared_distances(X, like(self.centre[None, :], X), product.pair_bandwidth(i, last))[:, 0]
 
-    def log_mean(self, X: np.ndarray) -> np.ndarray:
+    def log_diagonal(self, X: Array) -> Array:
+        product = self._product(self.kernel, self.kernel)
+        return 2.0 * self._log_to_centre(product, 0, X) + (product.log_volume + self.log_constant)
+
+    def log_mean(self, X: Array) -> Array:
         product = self._product(self.kernel)
-        return np.full(X.shape[0], product.log_volume + self.log_constant) + self._log_to_centre(product, 0, X)
+        return self._log_to_centre(product, 0, X) + (product.log_volume + self.log_constant)
 
-    def log_gram(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    def log_gram(self, X: Array, Y: Array) -> Array:
         product = self._product(self.kernel, self.kernel)
         out = -squared_distances(X, Y, product.pair_bandwidth(0, 1)) + (product.log_volume + self.log_constant)
         if self.centre is not None:
-            out += np.asarray(self._log_to_centre(product, 0, X))[:, None] + self._log_to_centre(product, 1, Y)
+            out += self._log_to_centre(product, 0, X)[:, None] + self._log_to_centre(product, 1, Y)
         return out
 
-    def log_pairwise(self, X: np.ndarray, Z: np.ndarray, embedding_kernel: Kernel) -> tuple[float, np.ndarray, np.ndarray]:
+    def log_pairwise(self, X: Array, Z: Array, embedding_kernel: Kernel) -> tuple[float, Array, Array]:
         product = self._product(self.kernel, self.kernel, embedding_kernel)
         log_G = -squared_distances(X, X, product.pair_bandwidth(0, 1))
         log_H = -squared_distances(X, Z, product.pair_bandwidth(0, 2))
         if self.centre is not None:
             # the landmark's own term belongs to one factor of the three: half of it goes to each of the two H's
-            log_H += np.asarray(self._log_to_centre(product, 0, X))[:, None] + 0.5 * self._log_to_centre(product, 2, Z)
+            log_H += self._log_to_centre(product, 0, X)[:, None] + 0.5 * self._log_to_centre(product, 2, Z)
         return product.log_volume + self.log_constant, log_G, log_H
 
-    def log_triple(self, X: np.ndarray, Z: np.ndarray, embedding_kernel: Kernel) -> np.ndarray:
+    def log_triple(self, X: Array, Z: Array, embedding_kernel: Kernel) -> Array:
         log_c, log_G, log_H = self.log_pairwise(X, Z, embedding_kernel)
         return log_c + log_G[:, :, None] + log_H[:, None, :] + log_H[None, :, :]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ksos._array import Array, zeros
 from ksos.integrals._erf import log_gauss_mass, truncated_moments
 from ksos.integrals._gaussian_product import GaussianProduct
 from ksos.integrals.base import Integrals
@@ -22,30 +23,31 @@ class GaussianBox(Integrals):
     def _product(self, *kernels: Kernel) -> GaussianProduct:
         return GaussianProduct([kernel.sigma_vector(self.n_features) for kernel in kernels])
 
-    def _walls(self, k: int, width: float, *centres: tuple[float, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    def _walls(self, k: int, width: float, *centres: tuple[float, Array]) -> tuple[Array, Array]:
         """√A(low − x̄) and √A(high − x̄) of feature k, with x̄ = Σ weight·centre.
 
         The weights sum to one, so low − x̄ is the weighted sum of low − centre: differences that lose nothing far from the origin.
         """
         low, high = self.measure.walls(k)
-        sums = [sum(weight * ((wall - centre) / width) for weight, centre in centres) for wall in (low, high)]
-        return np.asarray(sums[0]), np.asarray(sums[1])
+        width, centres = float(width), [(float(weight), centre) for weight, centre in centres]  # type: ignore[assignment]
+        at_low, at_high = (sum(weight * ((wall - centre) / width) for weight, centre in centres) for wall in (low, high))
+        return at_low, at_high
 
-    def log_mean(self, X: np.ndarray) -> np.ndarray:
+    def log_mean(self, X: Array) -> Array:
         product = self._product(self.kernel)
-        out = np.full(X.shape[0], product.log_volume)
+        out = zeros((X.shape[0],), X) + product.log_volume
         for k in range(self.n_features):
             out += log_gauss_mass(*self._walls(k, product.width[k], (1.0, X[:, k])))
         return out
 
-    def log_gram(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    def log_gram(self, X: Array, Y: Array) -> Array:
         product = self._product(self.kernel, self.kernel)
         out = product.log_volume - squared_distances(X, Y, product.pair_bandwidth(0, 1))
         for k in range(self.n_features):
             out += log_gauss_mass(*self._walls(k, product.width[k], (0.5, X[:, k][:, None]), (0.5, Y[:, k][None, :])))
         return out
 
-    def log_triple(self, X: np.ndarray, Z: np.ndarray, embedding_kernel: Kernel) -> np.ndarray:
+    def log_triple(self, X: Array, Z: Array, embedding_kernel: Kernel) -> Array:
         product = self._product(self.kernel, self.kernel, embedding_kernel)
         log_G = -squared_distances(X, X, product.pair_bandwidth(0, 1))
         log_H = -squared_distances(X, Z, product.pair_bandwidth(0, 2))

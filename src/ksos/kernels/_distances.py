@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ksos._array import Array, like, namespace, quiet
+from ksos._array import Array, is_numpy, like, namespace, quiet
 
 __all__ = ["feature_squares", "row_blocks", "squared_distances"]
 
 _DIRECT_FEATURES = 8
 _BLOCK_ELEMENTS = 1 << 16  # half a megabyte of float64: a block of distances stays in the cache while it is worked on
+_DEVICE_ELEMENTS = 1 << 26  # a GPU wants few large operations instead
 _PRODUCT_ERROR = 1e-12
 
 
@@ -45,7 +46,7 @@ def squared_distances(X: Array, Y: Array, sigma: Array) -> Array:
                 D = x2[:, None] + y2[None, :] - 2.0 * (Xs @ Ys.T)
                 return xp.clip(D, 0.0, None)
         D = xp.zeros((n, Y.shape[0]), dtype=xp.float64, device=X.device)
-        for rows in row_blocks(n, Y.shape[0]):
+        for rows in row_blocks(n, Y.shape[0], None if is_numpy(X) else _DEVICE_ELEMENTS):
             block = D[rows, :]
             for squares in feature_squares(X[rows, :], Y, sigma):
                 block += squares

@@ -7,7 +7,15 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-__all__ = ["Measure"]
+from ksos._array import Array, namespace, zeros
+
+__all__ = ["Measure", "everywhere"]
+
+
+def everywhere(X: Array) -> Array:
+    """True for each row of ``X``."""
+    xp = namespace(X)
+    return xp.ones((X.shape[0],), dtype=xp.bool, device=X.device)
 
 
 class Measure(ABC):
@@ -17,16 +25,18 @@ class Measure(ABC):
     n_features: int | None = None
 
     @abstractmethod
-    def contains(self, X: np.ndarray) -> np.ndarray:
+    def contains(self, X: Array) -> Array:
         """Whether each row of ``X`` lies in the support of ρ; a density is 0 elsewhere."""
 
     def walls(self, feature: int) -> tuple[float, float]:
         """The interval of a feature that the measure lives on."""
         return -np.inf, np.inf
 
-    def log_density(self, X: np.ndarray) -> np.ndarray:
+    def log_density(self, X: Array) -> Array:
         """log dρ/dx at the rows of ``X``, for a measure with a density with respect to Lebesgue measure."""
-        return np.where(self.contains(X), 0.0, -np.inf)
+        xp = namespace(X)
+        zero = zeros((X.shape[0],), X)
+        return xp.where(self.contains(X), zero, zero - np.inf)
 
     @abstractmethod
     def restrict(self, features: Any) -> Self:

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from ksos._array import Array, like, namespace
 from ksos.measures.base import Measure
 
 __all__ = ["Box"]
@@ -34,8 +35,8 @@ class Box(Measure):
         """Whether every side is finite."""
         return bool(np.all(np.isfinite(self.low)) and np.all(np.isfinite(self.high)))
 
-    def contains(self, X: np.ndarray) -> np.ndarray:
-        return np.all((self.low <= X) & (self.high >= X), axis=1)
+    def contains(self, X: Array) -> Array:
+        return namespace(X).all((like(self.low, X) <= X) & (like(self.high, X) >= X), axis=1)
 
     def walls(self, feature: int) -> tuple[float, float]:
         return float(self.low[feature]), float(self.high[feature])

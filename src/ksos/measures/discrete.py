@@ -7,9 +7,10 @@ from typing import Any, Self
 
 import numpy as np
 
+from ksos._array import Array
 from ksos._memory import FLOAT_BYTES, require_memory
 from ksos._validation import as_count, as_points, as_vector
-from ksos.measures.base import Measure
+from ksos.measures.base import Measure, everywhere
 from ksos.measures.box import Box
 
 __all__ = ["Discrete"]
@@ -74,11 +75,11 @@ class Discrete(Measure):
         volume = float(np.prod(box.high - box.low))
         return cls(box.low + (box.high - box.low) * unit, np.full(n_points, volume / n_points))
 
-    def contains(self, X: np.ndarray) -> np.ndarray:
+    def contains(self, X: Array) -> Array:
         """True: off its nodes the density is read as the function that it is, with which the nodes were weighted."""
-        return np.ones(X.shape[0], dtype=bool)
+        return everywhere(X)
 
-    def log_density(self, X: np.ndarray) -> np.ndarray:
+    def log_density(self, X: Array) -> Array:
         raise TypeError("a Discrete measure has no density")
 
     def restrict(self, features: Any) -> Self:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import numpy as np
-
-from ksos.measures.base import Measure
+from ksos._array import Array
+from ksos.measures.base import Measure, everywhere
 
 __all__ = ["Lebesgue"]
 
@@ -16,8 +15,8 @@ class Lebesgue(Measure):
 
     name = "lebesgue"
 
-    def contains(self, X: np.ndarray) -> np.ndarray:
-        return np.ones(X.shape[0], dtype=bool)
+    def contains(self, X: Array) -> Array:
+        return everywhere(X)
 
     def restrict(self, features: Any) -> Self:
         return self

@@ -6,8 +6,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from ksos._array import Array, like, namespace
 from ksos._validation import as_bandwidth, as_vector
-from ksos.measures.base import Measure
+from ksos.measures.base import Measure, everywhere
 
 __all__ = ["Normal"]
 
@@ -41,12 +42,12 @@ class Normal(Measure):
         self.check_features(d)
         return np.broadcast_to(self.mean, (d,)), np.broadcast_to(self.scale, (d,))
 
-    def contains(self, X: np.ndarray) -> np.ndarray:
-        return np.ones(X.shape[0], dtype=bool)
+    def contains(self, X: Array) -> Array:
+        return everywhere(X)
 
-    def log_density(self, X: np.ndarray) -> np.ndarray:
-        mean, scale = self.vectors(X.shape[1])
-        return np.asarray(np.sum(-0.5 * ((X - mean) / scale) ** 2 - np.log(scale) - 0.5 * np.log(2.0 * np.pi), axis=1))
+    def log_density(self, X: Array) -> Array:
+        xp, (mean, scale) = namespace(X), (like(v, X) for v in self.vectors(X.shape[1]))
+        return xp.sum(-0.5 * ((X - mean) / scale) ** 2 - xp.log(scale) - 0.5 * float(np.log(2.0 * np.pi)), axis=1)
 
     def restrict(self, features: Any) -> Self:
         index = np.asarray(features)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
+from ksos._array import inner
 from ksos.functionals.objective import Objective, Point
 from ksos.solvers.eigenvalues import lowest_bound
 
@@ -28,5 +27,5 @@ class Certificate:
 def certify(objective: Objective, point: Point, slack: float = 1e-10) -> Certificate:
     """Objective and gap at a feasible point: one gradient, one extreme eigenvalue (bounded to ``slack`` when r is large)."""
     G = objective.gradient(point)
-    gap = float(np.vdot(G, point.C)) - (lowest_bound(G, slack) if point.lowest is None else point.lowest)
+    gap = inner(G, point.C) - (lowest_bound(G, slack) if point.lowest is None else point.lowest)
     return Certificate(objective.value(point), max(gap, 0.0))  # below 0 it is rounding: the true gap is not negative

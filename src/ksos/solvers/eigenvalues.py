@@ -6,45 +6,93 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
+from ksos._array import Array, eye, is_numpy, like, linalg_errors, namespace, to_numpy
+
 __all__ = ["DENSE", "lowest_bound", "lowest_eigenpairs"]
 
 DENSE = 400
 """Up to this size, dense eigenvalues: accurate to rounding, hence a bound by themselves."""
 
+_LANCZOS_TOLERANCE = 1e-9
+_KRYLOV_BLOCKS, _MOST_RESTARTS = 12, 40
 
-def lowest_eigenpairs(G: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+
+def lowest_eigenpairs(G: Array, n: int) -> tuple[np.ndarray, Array]:
     """The ``n`` lowest eigenvalues, ascending, and their vectors as columns: by Lanczos iterations when the matrix is large."""
     r = G.shape[0]
     if r > DENSE:
-        try:
-            start = np.random.default_rng(0).standard_normal(r)
-            values, vectors = eigsh(G, k=n, which="SA", v0=start, tol=1e-9, maxiter=20 * r, ncv=min(r, 4 * n + 40))
-            order = np.argsort(values)
-            return values[order], vectors[:, order]
-        except ArpackNoConvergence:  # clustered eigenvalues: the dense route always works
-            pass
-    values, vectors = eigh(G, subset_by_index=[0, n - 1], check_finite=False)
-    return values, vectors
+        found = _by_arpack(G, n) if is_numpy(G) else _by_block_lanczos(G, n)
+        if found is not None:
+            return found
+    if is_numpy(G):
+        values, vectors = eigh(G, subset_by_index=[0, n - 1], check_finite=False)
+        return values, vectors
+    values, vectors = namespace(G).linalg.eigh(G)
+    return to_numpy(values[:n]), vectors[:, :n]
 
 
-def lowest_bound(G: np.ndarray, slack: float) -> float:
+def _by_arpack(G: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """None where eigenvalues are so clustered that the dense route is quicker: it always works."""
+    r = G.shape[0]
+    start = np.random.default_rng(0).standard_normal(r)
+    try:
+        values, vectors = eigsh(G, k=n, which="SA", v0=start, tol=_LANCZOS_TOLERANCE, maxiter=20 * r, ncv=min(r, 4 * n + 40))
+    except ArpackNoConvergence:
+        return None
+    order = np.argsort(values)
+    return values[order], vectors[:, order]
+
+
+def _by_block_lanczos(G: Array, n: int) -> tuple[np.ndarray, Array] | None:
+    """Rayleigh–Ritz on span{V, GV, …}, fully orthogonalised and restarted from its best vectors: few large products, as a GPU likes them.
+
+    None where it has not converged after the restarts there is patience for.
+    """
+    xp, r = namespace(G), G.shape[0]
+    block = min(n + 4, r // (_KRYLOV_BLOCKS + 1))
+    if block < n:
+        return None
+    V = like(np.random.default_rng(0).standard_normal((r, block)), G)
+    for _ in range(_MOST_RESTARTS):
+        basis, _ = xp.linalg.qr(V)
+        latest = basis
+        for _ in range(_KRYLOV_BLOCKS - 1):
+            latest = G @ latest
+            for _ in range(2):  # twice is enough (Kahan and Parlett)
+                latest = latest - basis @ (basis.T @ latest)
+            latest, _ = xp.linalg.qr(latest)
+            basis = xp.concat([basis, latest], axis=1)
+        image = G @ basis
+        small = basis.T @ image
+        values, U = xp.linalg.eigh(0.5 * (small + small.T))
+        V, values = basis @ U[:, :block], to_numpy(values[:block])
+        residual = image @ U[:, :n] - V[:, :n] * like(values[:n], G)
+        size = float(np.abs(values).max()) + float(xp.max(xp.abs(xp.linalg.diagonal(small))))
+        if float(xp.max(xp.sqrt(xp.sum(residual * residual, axis=0)))) <= np.sqrt(_LANCZOS_TOLERANCE) * 1e-3 * size:
+            return values[:n], V[:, :n]  # eigenvalues are then off by the square of the residual over their distance to the others
+    return None
+
+
+def lowest_bound(G: Array, slack: float) -> float:
     """A lower bound of λ_min(G), proven in floating point.
 
     Small matrices: the dense eigenvalue, whose rounding is of order ε‖G‖. Large ones: a Lanczos value θ only bounds λ_min from above; but
     if G − (θ − δ)I has a Cholesky factor then λ_min ≥ θ − δ up to the rounding of that factor, r·ε·‖G‖, which is subtracted too. δ starts
     at ``slack`` and grows until the factor exists.
     """
-    r = G.shape[0]
+    xp, r = namespace(G), G.shape[0]
     if r <= DENSE:
-        return float(np.linalg.eigvalsh(G)[0])
+        return float(xp.linalg.eigvalsh(G)[0])
     theta = float(lowest_eigenpairs(G, 1)[0][0])
-    size = float(np.abs(G).sum(axis=1).max())
+    size = float(xp.max(xp.sum(xp.abs(G), axis=1)))
     rounding = 2.0 * r * np.finfo(np.float64).eps * size
-    delta = max(slack, rounding)
+    delta, identity = max(slack, rounding), eye(r, G)
     while delta < size:
         try:
-            np.linalg.cholesky(G - (theta - delta) * np.eye(r))
-            return theta - delta - rounding
-        except np.linalg.LinAlgError:
-            delta *= 10.0
-    return float(np.linalg.eigvalsh(G)[0])
+            L = xp.linalg.cholesky(G - (theta - delta) * identity)
+            if bool(xp.all(xp.isfinite(xp.linalg.diagonal(L)))):
+                return theta - delta - rounding
+        except linalg_errors():
+            pass
+        delta *= 10.0
+    return float(xp.linalg.eigvalsh(G)[0])

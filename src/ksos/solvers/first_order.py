@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ksos._array import Array, inner, like, norm
 from ksos.functionals.objective import Objective, Point
 from ksos.solvers.loop import Stepper
 from ksos.solvers.spectraplex import project
@@ -37,7 +38,7 @@ class ProjectedGradient(Stepper):
     default_max_iter = 100_000
     check_every = 10
 
-    def init(self, objective: Objective, C: np.ndarray) -> _State:
+    def init(self, objective: Objective, C: Array) -> _State:
         """Start at C, with L from power iteration on the Hessian (quadratic f) or from two gradients."""
         point = objective.point(C)
         return _State(point, point, 1.0, lipschitz(objective, point))
@@ -53,11 +54,11 @@ class ProjectedGradient(Stepper):
         for _ in range(_MOST_BACKTRACKS):
             new = objective.point(project(Y.C - G / L))
             move = new - Y
-            squared = float(np.vdot(move.C, move.C))
+            squared = inner(move.C, move.C)
             curvature = objective.curvature(move)
             quadratic = curvature is not None
             if curvature is None:
-                curvature = 2.0 * (objective.value(new) - objective.value(Y) - float(np.vdot(G, move.C)))
+                curvature = 2.0 * (objective.value(new) - objective.value(Y) - inner(G, move.C))
             if curvature <= L * squared + _ROUNDING * (1e-16 if quadratic else abs(objective.value(Y))):
                 break
             L = max(_GROW * L if not quadratic else L, _MARGIN * curvature / squared)
@@ -65,7 +66,7 @@ class ProjectedGradient(Stepper):
         if not self.accelerated:
             return _State(new, new, 1.0, L)
         progress = new - state.point
-        if float(np.vdot(move.C, progress.C)) < 0.0:  # the momentum points uphill: start it afresh (gradient restart)
+        if inner(move.C, progress.C) < 0.0:  # the momentum points uphill: start it afresh (gradient restart)
             return _State(new, new, 1.0, L)
         momentum = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * state.momentum**2))
         return _State(new, new + ((state.momentum - 1.0) / momentum) * progress, momentum, L)
@@ -82,17 +83,17 @@ def lipschitz(objective: Objective, point: Point) -> float:
     """A bound on the curvature of f: the largest eigenvalue of ∇²f by power iteration, or a first guess for backtracking."""
     rng = np.random.default_rng(0)  # fixed: a fit must not depend on the state of a global generator
     direction = rng.standard_normal((objective.size, objective.size))
-    direction = direction + direction.T
-    direction /= np.linalg.norm(direction)
+    direction = like(direction + direction.T, objective.space.T)
+    direction = direction / norm(direction)
     image = objective.hessian(objective.point(direction))
     if image is None:
         other = objective.point(project(point.C + direction / objective.size))
-        moved = float(np.linalg.norm(other.C - point.C))
-        change = float(np.linalg.norm(objective.gradient(other) - objective.gradient(point)))
+        moved = norm(other.C - point.C)
+        change = norm(objective.gradient(other) - objective.gradient(point))
         return max(change / moved if moved > 0.0 else 1.0, 1e-12)
     estimate = 0.0
     for _ in range(_POWER_ITERATIONS):
-        size = float(np.linalg.norm(image))
+        size = norm(image)
         if size <= 1e-300:
             return 1.0  # f is linear: any step length will do
         if abs(size - estimate) <= 1e-3 * size:

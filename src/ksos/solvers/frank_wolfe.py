@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
+from ksos._array import Array, inner
 from ksos.functionals.objective import Objective, Point
 from ksos.solvers.eigenvalues import lowest_eigenpairs
 from ksos.solvers.loop import Stepper
@@ -33,7 +32,7 @@ class FrankWolfe(Stepper):
     default_max_iter = 20_000
     check_every = 10
 
-    def init(self, objective: Objective, C: np.ndarray) -> _State:
+    def init(self, objective: Objective, C: Array) -> _State:
         """Start at C."""
         return _State(objective.point(C), 1e-6)
 
@@ -46,14 +45,14 @@ class FrankWolfe(Stepper):
         C = state.point
         G = objective.gradient(C)
         values, vectors = lowest_eigenpairs(G, 1)
-        toward = objective.point(np.outer(vectors[:, 0], vectors[:, 0])) - C
-        slope = float(np.vdot(G, C.C)) - float(values[0])
+        toward = objective.point(vectors[:, :1] @ vectors[:, :1].T) - C
+        slope = inner(G, C.C) - float(values[0])
         if slope <= 0.0:
             return state  # optimal, up to rounding
         curvature = objective.curvature(toward)
         if curvature is not None:
             return _State(C + min(1.0, slope / curvature if curvature > 0.0 else 1.0) * toward, state.L)
-        squared, value, L = float(np.vdot(toward.C, toward.C)), objective.value(C), _SHRINK * state.L
+        squared, value, L = inner(toward.C, toward.C), objective.value(C), _SHRINK * state.L
         for _ in range(_MOST_BACKTRACKS):
             t = min(1.0, slope / (L * squared))
             new = C + t * toward

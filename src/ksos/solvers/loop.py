@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ksos._array import Array, linalg_errors, namespace
 from ksos.functionals.base import BoundTerm
 from ksos.functionals.objective import Objective, Point
 from ksos.solvers.certificate import Certificate, certify
@@ -36,7 +37,7 @@ class Stepper(ABC):
         return None
 
     @abstractmethod
-    def init(self, objective: Objective, C: np.ndarray) -> Any:
+    def init(self, objective: Objective, C: Array) -> Any:
         """The state at a feasible start."""
 
     @abstractmethod
@@ -76,7 +77,7 @@ class _StopRequested(Exception):
 def run(
     stepper: Stepper,
     objective: Objective,
-    C: np.ndarray,
+    C: Array,
     limits: Limits,
     callback: Callable[[Progress], Any] | None,
     report: Callable[[Progress], Any] | None,
@@ -118,7 +119,7 @@ def run(
             late = limits.time_limit is not None and time.perf_counter() - began > limits.time_limit
             if n_iter % stepper.check_every == 0 or late or n_iter == limits.max_iter:
                 point = stepper.point(state)
-                if not np.all(np.isfinite(point.C)):
+                if not _finite(point.C):
                     status = "numerical_error"
                     break
                 solved = check(n_iter, point) or solved
@@ -130,8 +131,13 @@ def run(
                 break
     except (KeyboardInterrupt, _StopRequested) as stop:
         return Outcome(best_point, "interrupted", n_iter, history, keyboard=isinstance(stop, KeyboardInterrupt))
-    except np.linalg.LinAlgError:
+    except linalg_errors():
         status = "numerical_error"
     if best_gap <= limits.tol:
         status = "solved"
     return Outcome(best_point, status, n_iter, history)
+
+
+def _finite(C: Array) -> bool:
+    xp = namespace(C)
+    return bool(xp.all(xp.isfinite(C)))

@@ -6,11 +6,12 @@ are not enough: the lowest eigenvector of ∇f is the direction that adds a colu
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 
+from ksos._array import Array, cholesky_solver, eye, flat, inner, is_numpy, like, linalg_errors, namespace, norm, to_numpy, zeros
 from ksos.functionals.base import BoundTerm
 from ksos.functionals.objective import Objective, Point
 from ksos.solvers.eigenvalues import DENSE, lowest_eigenpairs
@@ -21,7 +22,7 @@ __all__ = ["LowRank"]
 
 _FIRST_COLUMNS = 3
 _LEVELS, _COARSE, _COARSE_STEPS = (8, 16), 1e-2, 15
-_DENSE_UNKNOWNS = 1200
+_DENSE_UNKNOWNS, _DENSE_UNKNOWNS_ON_DEVICE = 1200, 6000
 _STATIONARY = 0.05  # a gradient this much smaller than the gap: the columns there are have given what they can
 _MOST_NEW_COLUMNS = 16
 _WORTH_A_COLUMN = 0.3
@@ -32,14 +33,14 @@ _CG_ITERATIONS = 400
 
 @dataclass(frozen=True)
 class _State:
-    F: np.ndarray
+    F: Array
     point: Point
     value: float
     damping: float
     level: float
     """⟨∇f, C⟩: at the optimum, the lowest eigenvalue of ∇f."""
     values: np.ndarray
-    vectors: np.ndarray
+    vectors: Array
     """The lowest eigenvalues of ∇f and their vectors."""
 
     @property
@@ -59,14 +60,15 @@ class LowRank(Stepper):
         """Newton's method needs second derivatives."""
         return None if term.twice_differentiable else "needs second derivatives; use solver='fista'"
 
-    def init(self, objective: Objective, C: np.ndarray) -> _State:
+    def init(self, objective: Objective, C: Array) -> _State:
         """A warm start keeps its own columns; the centre, which has all of them, gives way to the solution of a small problem."""
-        values, vectors = np.linalg.eigh(C)
-        keep = values > 1e-10
-        if np.count_nonzero(keep) > max(2 * _FIRST_COLUMNS, objective.size // 4) or values[-1] <= 1.5 / objective.size:
+        all_values, vectors = namespace(C).linalg.eigh(C)
+        values = to_numpy(all_values)
+        first = int(np.count_nonzero(values <= 1e-10))
+        if objective.size - first > max(2 * _FIRST_COLUMNS, objective.size // 4) or values[-1] <= 1.5 / objective.size:
             return self._from_leading_directions(objective)
-        F = vectors[:, keep] * np.sqrt(values[keep])
-        return self._at(objective, F / np.linalg.norm(F), 1e-3)
+        F = vectors[:, first:] * like(np.sqrt(values[first:]), C)
+        return self._at(objective, F / norm(F), 1e-3)
 
     def _from_leading_directions(self, objective: Objective) -> _State:
         """Solve roughly on the 8, then 16 directions of most mass (eigenvalues ascend, so they come last): most of f is decided there."""
@@ -86,15 +88,15 @@ class LowRank(Stepper):
     def _from_gradient(self, objective: Objective) -> _State:
         """Start at the lowest eigenvectors of ∇f at the centre."""
         columns = min(_FIRST_COLUMNS, objective.size)
-        _, vectors = lowest_eigenpairs(objective.gradient(objective.point(centre(objective.size))), columns)
-        F = vectors * np.sqrt(np.arange(columns, 0, -1.0))
-        return self._at(objective, F / np.linalg.norm(F), 1e-3)
+        _, vectors = lowest_eigenpairs(objective.gradient(objective.point(centre(objective.size, objective.space.T))), columns)
+        F = vectors * like(np.sqrt(np.arange(columns, 0, -1.0)), vectors)
+        return self._at(objective, F / norm(F), 1e-3)
 
     def point(self, state: _State) -> Point:
         """C = FFᵀ."""
         return state.point
 
-    def _at(self, objective: Objective, F: np.ndarray, damping: float) -> _State:
+    def _at(self, objective: Objective, F: Array, damping: float) -> _State:
         point = objective.point(F @ F.T)
         G = objective.gradient(point)
         values, vectors = lowest_eigenpairs(G, min(*F.shape, _MOST_NEW_COLUMNS))
@@ -103,7 +105,7 @@ class LowRank(Stepper):
             replace(point, G=G, lowest=float(values[0]) if G.shape[0] <= DENSE else None),
             objective.value(point),
             damping,
-            float(np.vdot(G, point.C)),
+            inner(G, point.C),
             values,
             vectors,
         )
@@ -113,9 +115,9 @@ class LowRank(Stepper):
         F, G = state.F, state.point.G
         assert G is not None
         gradient = 2.0 * (G @ F)
-        multiplier = float(np.vdot(gradient, F))
+        multiplier = inner(gradient, F)
         gradient -= multiplier * F
-        if np.linalg.norm(gradient) <= _STATIONARY * state.gap:
+        if norm(gradient) <= _STATIONARY * state.gap:
             return self._with_new_columns(objective, state)
         hessian = _Hessian(objective, state, multiplier)
         damping = state.damping
@@ -125,8 +127,8 @@ class LowRank(Stepper):
                 damping = max(4.0 * damping, 1e-14)
                 continue
             new = F + E
-            new /= np.linalg.norm(new)
-            predicted = -float(np.vdot(gradient, E)) - 0.5 * float(np.vdot(E, hessian.apply(E)))
+            new /= norm(new)
+            predicted = -inner(gradient, E) - 0.5 * inner(E, hessian.apply(E))
             gained = state.value - objective.value(objective.point(new @ new.T))
             rounding = 1e-15 * abs(state.value)
             if gained > 0.1 * predicted or predicted <= rounding:
@@ -140,7 +142,7 @@ class LowRank(Stepper):
         below = np.maximum(state.level - state.values, 0.0)
         useful = below > _WORTH_A_COLUMN * below[0]
         share = below[useful] / below[useful].sum() if below[0] > 0.0 else np.ones(1)
-        V = state.vectors[:, : share.shape[0]] * np.sqrt(share)
+        V = state.vectors[:, : share.shape[0]] * like(np.sqrt(share), state.vectors)
         toward = objective.point(V @ V.T) - state.point
         slope = float(share @ below[: share.shape[0]])
         curvature = objective.curvature(toward)
@@ -148,15 +150,17 @@ class LowRank(Stepper):
         if curvature is None:
             while t > 1e-12 and objective.value(state.point + t * toward) > state.value - 0.3 * t * slope:
                 t *= 0.5
-        F = np.concatenate([np.sqrt(1.0 - t) * state.F, np.sqrt(t) * V], axis=1)
-        U, s, _ = np.linalg.svd(F, full_matrices=False)  # the same FFᵀ with at most r columns, and none that is rounding
-        F = U[:, s**2 > _DROPPED] * s[s**2 > _DROPPED]
-        return self._at(objective, F / np.linalg.norm(F), max(state.damping, 1e-6))
+        xp = namespace(V)
+        F = xp.concat([math.sqrt(1.0 - t) * state.F, math.sqrt(t) * V], axis=1)
+        U, s, _ = xp.linalg.svd(F, full_matrices=False)  # the same FFᵀ with at most r columns, and none that is rounding
+        last = int(np.count_nonzero(to_numpy(s) ** 2 > _DROPPED))
+        F = U[:, :last] * s[:last]
+        return self._at(objective, F / norm(F), max(state.damping, 1e-6))
 
 
-def _padded(F: np.ndarray, r: int) -> np.ndarray:
+def _padded(F: Array, r: int) -> Array:
     """F on the last directions of r."""
-    return np.concatenate([np.zeros((r - F.shape[0], F.shape[1])), F])
+    return namespace(F).concat([zeros((r - F.shape[0], F.shape[1]), F), F])
 
 
 class _Hessian:
@@ -165,81 +169,85 @@ class _Hessian:
     def __init__(self, objective: Objective, state: _State, multiplier: float) -> None:
         self.objective, self.point, self.F, self.multiplier = objective, state.point, state.F, multiplier
         r, k = state.F.shape
-        self.J = 2.0 * objective.map.jacobian(state.F).reshape(-1, r * k) if objective.term.uses_embedding else np.zeros((0, r * k))
-        self.dense = self._form() if r * k <= _DENSE_UNKNOWNS else None
+        self.J = zeros((0, r * k), state.F)
+        if objective.term.uses_embedding:
+            self.J = 2.0 * namespace(state.F).reshape(objective.map.jacobian(state.F), (-1, r * k))
+        self.dense = self._form() if r * k <= (_DENSE_UNKNOWNS if is_numpy(state.F) else _DENSE_UNKNOWNS_ON_DEVICE) else None
         self.lowest = float(state.values[0])
 
-    def _form(self) -> np.ndarray:
+    def _form(self) -> Array:
         (r, k), G = self.F.shape, self.point.G
         assert G is not None
-        H = np.zeros((r, k, r, k)) if (own := self.objective.term.factor_hessian(self.F)) is None else own
+        H = zeros((r, k, r, k), self.F) if (own := self.objective.term.factor_hessian(self.F)) is None else own
         for j in range(k):
             H[:, j, :, j] += 2.0 * G
-        H = H.reshape(r * k, r * k)
+        H = namespace(H).reshape(H, (r * k, r * k))
         if self.objective.term.uses_embedding:
             pair = self.objective.term.hessian(self.point.a, self.point.C, self.J, self.point.C)
             assert pair is not None
             if pair[0] is not None:
                 H += self.J.T @ pair[0]
-        f = self.F.ravel()
+        f = flat(self.F)
         Hf = H @ f
-        H += np.outer(f, (f @ Hf + 1.0) * f - Hf) - np.outer(Hf, f)  # P H P, and 1 along F itself
-        H[np.diag_indices(r * k)] -= self.multiplier
-        H += self.multiplier * np.outer(f, f)
-        return np.asarray(0.5 * (H + H.T))
+        # P H P − multiplier·P, and 1 along F itself: H − fgᵀ − gfᵀ with one g
+        g = Hf - 0.5 * (inner(f, Hf) + self.multiplier + 1.0) * f
+        H -= f[:, None] * g[None, :]
+        H -= g[:, None] * f[None, :]
+        H -= self.multiplier * eye(r * k, H)
+        return 0.5 * (H + H.T)
 
-    def apply(self, E: np.ndarray) -> np.ndarray:
+    def apply(self, E: Array) -> Array:
         """The Hessian applied to a tangent vector E, shape (r, k)."""
         if self.dense is not None:
-            return np.asarray((self.dense @ E.ravel()).reshape(E.shape))
+            return namespace(E).reshape(self.dense @ flat(E), E.shape)
         F, G = self.F, self.point.G
         assert G is not None
-        da = self.J @ E.ravel() if self.objective.term.uses_embedding else None
+        da = self.J @ flat(E) if self.objective.term.uses_embedding else None
         dC = F @ E.T
         pair = self.objective.term.hessian(self.point.a, self.point.C, da, dC + dC.T)
         assert pair is not None
         out = 2.0 * (G @ E) - self.multiplier * E
         if pair[0] is not None:
-            out += (pair[0] @ self.J).reshape(E.shape)
+            out += namespace(E).reshape(pair[0] @ self.J, E.shape)
         if pair[1] is not None:
             out += 2.0 * (pair[1] @ F)
-        return np.asarray(out - float(np.vdot(out, F)) * F)
+        return out - inner(out, F) * F
 
-    def solve(self, right: np.ndarray, damping: float) -> np.ndarray | None:
+    def solve(self, right: Array, damping: float) -> Array | None:
         """(Hessian + damping)⁻¹ right, tangent; None where the matrix is not positive definite."""
         if self.dense is not None:
             try:
-                factor = cho_factor(self.dense + damping * np.eye(self.dense.shape[0]), lower=True, check_finite=False)
-            except np.linalg.LinAlgError:
+                solve = cholesky_solver(self.dense + damping * eye(self.dense.shape[0], self.dense))
+            except linalg_errors():
                 return None
-            E = cho_solve(factor, right.ravel(), check_finite=False).reshape(right.shape)
-            return np.asarray(E - float(np.vdot(E, self.F)) * self.F)
+            E = namespace(right).reshape(solve(flat(right)), right.shape)
+            return E - inner(E, self.F) * self.F
         return self._conjugate_gradients(right, damping)
 
-    def _conjugate_gradients(self, right: np.ndarray, damping: float) -> np.ndarray | None:
+    def _conjugate_gradients(self, right: Array, damping: float) -> Array | None:
         """Truncated, preconditioned with 2(G − λ_min) + damping, the part of the Hessian that is cheap to factorise."""
         G = self.point.G
         assert G is not None
-        shift = damping + 1e-3 * float(np.linalg.norm(right)) + 1e-12
-        block = cho_factor(2.0 * G + (shift - 2.0 * self.lowest) * np.eye(G.shape[0]), lower=True, check_finite=False)
+        shift = damping + 1e-3 * norm(right) + 1e-12
+        solve = cholesky_solver(2.0 * G + (shift - 2.0 * self.lowest) * eye(G.shape[0], G))
 
-        def precondition(R: np.ndarray) -> np.ndarray:
-            Z = cho_solve(block, R, check_finite=False)
-            return np.asarray(Z - float(np.vdot(Z, self.F)) * self.F)
+        def precondition(R: Array) -> Array:
+            Z = solve(R)
+            return Z - inner(Z, self.F) * self.F
 
-        E, R = np.zeros_like(right), right.copy()
+        E, R, moved = zeros(right.shape, right), right, False
         Z = precondition(R)
-        P, energy, start = Z, float(np.vdot(R, Z)), float(np.linalg.norm(right))
+        P, energy, start = Z, inner(R, Z), norm(right)
         for _ in range(_CG_ITERATIONS):
             HP = self.apply(P) + damping * P
-            curvature = float(np.vdot(P, HP))
+            curvature = inner(P, HP)
             if curvature <= 0.0:
-                return E if np.any(E) else None
+                return E if moved else None
             step = energy / curvature
-            E, R = E + step * P, R - step * HP
-            if np.linalg.norm(R) <= min(0.1, np.sqrt(start)) * start:
+            E, R, moved = E + step * P, R - step * HP, True
+            if norm(R) <= min(0.1, math.sqrt(start)) * start:
                 break
             Z = precondition(R)
-            energy, previous = float(np.vdot(R, Z)), energy
+            energy, previous = inner(R, Z), energy
             P = Z + (energy / previous) * P
         return E

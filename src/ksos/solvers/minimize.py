@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
+from ksos._array import Array, like, memory_errors, namespace, zeros
 from ksos._threads import one_blas_thread
 from ksos._validation import as_choice, as_count, as_positive
 from ksos.functionals.base import Functional
@@ -55,7 +54,7 @@ def minimize(
     time_limit: float | None = None,
     callback: Callable[[Progress], Any] | None = None,
     verbose: int = 0,
-    start: np.ndarray | None = None,
+    start: Array | None = None,
 ) -> Solution:
     r"""Minimise a convex functional over the densities of a space: min F(p_C) over {C ⪰ 0, tr C = 1}.
 
@@ -100,7 +99,7 @@ def minimize(
     if not isinstance(space, SoSSpace):
         raise TypeError(f"a ksos.SoSSpace is needed as the space; got {space!r}")
     check_options(solver, tol, max_iter, time_limit)
-    with one_blas_thread(space.rank):
+    with one_blas_thread(space.rank), memory_errors("use fewer support points or landmarks (n_support), or solver='fista'"):
         return _minimize(functional, space, solver, tol, max_iter, time_limit, callback, verbose, start)
 
 
@@ -113,10 +112,10 @@ def _minimize(
     time_limit: float | None,
     callback: Callable[[Progress], Any] | None,
     verbose: int,
-    start: np.ndarray | None,
+    start: Array | None,
 ) -> Solution:
     objective = Objective(functional, space)
-    C = centre(space.rank) if start is None else project(_as_start(start, space.rank))
+    C = centre(space.rank, space.T) if start is None else project(_as_start(start, space.T))
     stages: list[tuple[str, int | None]] = _plan(objective) if solver == "auto" else [(solver, None)]
     if max_iter is not None:
         stages = [(stages[0][0], max_iter)]
@@ -145,7 +144,7 @@ def _plan(objective: Objective) -> list[tuple[str, int | None]]:
         return [("fista", None)]
     if term.as_quadratic() is not None and space.tensor_size <= SMALL_TENSOR:
         return [("low_rank", 80), ("interior_point", None)]
-    if space.rank == space.support_points.shape[0] and term.factor_hessian(np.zeros((space.rank, 1))) is not None:
+    if space.rank == space.support_points.shape[0] and term.factor_hessian(zeros((space.rank, 1), space.T)) is not None:
         return [("fista", 1500), ("low_rank", None)]
     return [("low_rank", None)]
 
@@ -154,7 +153,7 @@ def _run(
     functional: Functional,
     objective: Objective,
     name: str,
-    C: np.ndarray,
+    C: Array,
     limits: Limits,
     callback: Callable[[Progress], Any] | None,
     verbose: int,
@@ -198,11 +197,11 @@ def _solution(objective: Objective, outcome: Outcome, tol: float, name: str) -> 
     )
 
 
-def _as_start(start: Any, r: int) -> np.ndarray:
-    start = np.asarray(start, dtype=np.float64)
-    if start.shape != (r, r) or not np.all(np.isfinite(start)):
-        raise ValueError(f"start must be a finite {r}×{r} matrix; got shape {start.shape}")
-    return np.asarray(0.5 * (start + start.T))
+def _as_start(start: Any, T: Array) -> Array:
+    start, r, xp = like(start, T), T.shape[1], namespace(T)
+    if tuple(start.shape) != (r, r) or not bool(xp.all(xp.isfinite(start))):
+        raise ValueError(f"start must be a finite {r}×{r} matrix; got shape {tuple(start.shape)}")
+    return 0.5 * (start + start.T)
 
 
 def _printer(name: str, verbose: int) -> Callable[[Progress], None] | None:

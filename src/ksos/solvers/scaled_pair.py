@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["ScaledPair", "longest_step"]
+from ksos._array import Array, eye, inner, like, namespace
+
+__all__ = ["ScaledPair", "diagonal", "longest_step"]
 
 
 @dataclass(frozen=True)
@@ -18,49 +21,55 @@ class ScaledPair:
     small eigenvalues keep all their digits.
     """
 
-    R: np.ndarray
-    inverse: np.ndarray
+    R: Array
+    inverse: Array
     """R⁻¹, updated alongside: R is too ill-conditioned to invert at the end."""
-    values: np.ndarray
+    values: Array
     """The diagonal of Λ."""
 
     @classmethod
-    def central(cls, Q: np.ndarray, eigenvalues: np.ndarray) -> ScaledPair:
+    def central(cls, Q: Array, eigenvalues: np.ndarray) -> ScaledPair:
         """M = Q diag(eigenvalues) Qᵀ, and C = μM⁻¹ with tr C = 1."""
         mu = 1.0 / float(np.sum(1.0 / eigenvalues))
-        root = np.sqrt(np.sqrt(mu) / eigenvalues)
-        return cls(Q * root, (Q / root).T, np.full(eigenvalues.shape[0], np.sqrt(mu)))
+        root = like(np.sqrt(math.sqrt(mu) / eigenvalues), Q)
+        return cls(Q * root, (Q / root).T, like(np.full(eigenvalues.shape[0], math.sqrt(mu)), Q))
 
     @property
-    def C(self) -> np.ndarray:
+    def C(self) -> Array:
         """RΛRᵀ, exactly symmetric and positive semi-definite up to the rounding of one product."""
-        F = self.R * np.sqrt(self.values)
-        return np.asarray(F @ F.T)
+        F = self.R * namespace(self.R).sqrt(self.values)
+        return F @ F.T
 
     @property
-    def M(self) -> np.ndarray:
+    def M(self) -> Array:
         """R⁻ᵀΛR⁻¹."""
-        F = self.inverse.T * np.sqrt(self.values)
-        return np.asarray(F @ F.T)
+        F = self.inverse.T * namespace(self.R).sqrt(self.values)
+        return F @ F.T
 
     @property
     def mu(self) -> float:
         """⟨C, M⟩/r, the mean of the products of matching eigenvalues."""
-        return float(self.values @ self.values) / self.values.shape[0]
+        return inner(self.values, self.values) / self.values.shape[0]
 
-    def moved(self, step: float, dC: np.ndarray, dM: np.ndarray) -> ScaledPair:
+    def moved(self, step: float, dC: Array, dM: Array) -> ScaledPair:
         """The pair after (C̃, M̃) ← (Λ, Λ) + step·(dC, dM), both of which must stay positive definite."""
-        Lambda = np.diag(self.values)
-        lower_C, lower_M = np.linalg.cholesky(Lambda + step * dC), np.linalg.cholesky(Lambda + step * dM)
-        U, values, Vt = np.linalg.svd(lower_M.T @ lower_C)
-        root = np.sqrt(values)
+        xp, Lambda = namespace(dC), diagonal(self.values)
+        lower_C, lower_M = xp.linalg.cholesky(Lambda + step * dC), xp.linalg.cholesky(Lambda + step * dM)
+        U, values, Vt = xp.linalg.svd(lower_M.T @ lower_C)
+        root = xp.sqrt(values)
         return ScaledPair(self.R @ (lower_C @ (Vt.T / root)), ((U / root).T @ lower_M.T) @ self.inverse, values)
 
 
-def longest_step(values: np.ndarray, direction: np.ndarray) -> float:
+def diagonal(values: Array) -> Array:
+    """The diagonal matrix of a vector."""
+    return eye(values.shape[0], values) * values
+
+
+def longest_step(values: Array, direction: Array) -> float:
     """The largest t with diag(values) + t·direction ⪰ 0, possibly infinite."""
-    root = np.sqrt(values)
-    lowest = float(np.linalg.eigvalsh(direction / np.multiply.outer(root, root))[0])
-    if np.isnan(lowest):
+    xp = namespace(values)
+    root = xp.sqrt(values)
+    lowest = float(xp.linalg.eigvalsh(direction / (root[:, None] * root[None, :]))[0])
+    if math.isnan(lowest):
         raise np.linalg.LinAlgError("the direction of a step is not finite")
-    return -1.0 / lowest if lowest < 0.0 else float("inf")
+    return -1.0 / lowest if lowest < 0.0 else math.inf

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+
+from ksos._array import Array, cholesky_solver, eye, flat, is_numpy, like, linalg_errors, namespace, zeros
 
 __all__ = ["SchurSystem"]
 
 _BLOCK_BYTES = 4e6  # of the tensor at a time: what a processor's cache holds between the two products
+_DEVICE_BLOCK_BYTES = 1e9  # a GPU wants few large products instead
 _JITTERS = (0.0, 1e-15, 1e-13, 1e-11)
 
 
@@ -18,50 +22,54 @@ class SchurSystem:
     and cost half.
     """
 
-    def __init__(self, tensor: np.ndarray, R: np.ndarray, ridge: float) -> None:
+    def __init__(self, tensor: Array, R: Array, ridge: float) -> None:
         """``ridge`` is added on the first q entries of the diagonal."""
-        q, r, _ = tensor.shape
+        xp, (q, r, _) = namespace(tensor), tensor.shape
         self.size = r
         rows, columns = np.tril_indices(r)
-        self._positions = rows * r + columns
-        self._weights = np.where(rows == columns, 1.0, np.sqrt(2.0))
-        self.V = np.empty((q + 1, rows.shape[0]))
-        block = max(1, int(_BLOCK_BYTES / (8 * r * r)))
+        lower = np.zeros((r, r), dtype=np.int64)
+        lower[rows, columns] = lower[columns, rows] = np.arange(rows.shape[0])
+        self._positions = xp.asarray(rows * r + columns, device=tensor.device)
+        self._lower = xp.asarray(lower.ravel(), device=tensor.device)  # which entry of the triangle stands at each place of the matrix
+        self._weights = like(np.where(rows == columns, 1.0, np.sqrt(2.0)), tensor)
+        self.V = zeros((q + 1, rows.shape[0]), tensor)
+        block = max(1, int((_BLOCK_BYTES if is_numpy(tensor) else _DEVICE_BLOCK_BYTES) / (8 * r * r)))
         for start in range(0, q, block):
-            part = tensor[start : start + block]
-            half = (part.reshape(-1, r) @ R).reshape(part.shape)
-            scaled = np.matmul(R.T, half).reshape(part.shape[0], r * r)
-            np.take(scaled, self._positions, axis=1, out=self.V[start : start + part.shape[0]], mode="clip")
-        self.V[q] = -(R.T @ R).ravel()[self._positions]
+            part = tensor[start : min(start + block, q), :, :]
+            half = xp.reshape(xp.reshape(part, (-1, r)) @ R, part.shape)
+            self.V[start : start + part.shape[0], :] = self._triangles(xp.reshape(xp.matmul(R.T, half), (part.shape[0], r * r)))
+        self.V[q, :] = -flat(self._triangles(xp.reshape(R.T @ R, (1, r * r))))
         self.V *= self._weights
         H = self.V @ self.V.T
-        H[np.diag_indices(q)] += ridge
-        self._scale = 1.0 / np.sqrt(np.diagonal(H))
-        self._factor = _cholesky(H * np.multiply.outer(self._scale, self._scale))
+        H += ridge * like(np.diag(np.append(np.ones(q), 0.0)), H)
+        self._scale = 1.0 / xp.sqrt(xp.linalg.diagonal(H))
+        self._solve = _cholesky(H * (self._scale[:, None] * self._scale[None, :]))
 
-    def apply(self, K: np.ndarray) -> np.ndarray:
+    def _triangles(self, rows: Array) -> Array:
+        """The lower triangles of matrices given as rows."""
+        if is_numpy(rows):
+            return np.take(rows, self._positions, axis=1, mode="clip")  # twice as fast as with a check of the indices
+        return namespace(rows).take(rows, self._positions, axis=1)
+
+    def apply(self, K: Array) -> Array:
         """(⟨RᵀA_kR, K⟩)_k and −⟨RᵀR, K⟩ for a symmetric K."""
-        return np.asarray(self.V @ (K.ravel()[self._positions] * self._weights))
+        return self.V @ (flat(self._triangles(namespace(K).reshape(K, (1, -1)))) * self._weights)
 
-    def adjoint(self, x: np.ndarray) -> np.ndarray:
+    def adjoint(self, x: Array) -> Array:
         """Σ_k x_k RᵀA_kR − x_{q+1} RᵀR."""
-        out = np.zeros(self.size * self.size)
-        out[self._positions] = (x @ self.V) / self._weights
-        lower = out.reshape(self.size, self.size)
-        return lower + np.tril(lower, -1).T
+        xp = namespace(x)
+        return xp.reshape(xp.take((x @ self.V) / self._weights, self._lower), (self.size, self.size))
 
-    def solve(self, right: np.ndarray) -> np.ndarray:
+    def solve(self, right: Array) -> Array:
         """(VVᵀ + ridge)⁻¹ right."""
-        return np.asarray(self._scale * cho_solve(self._factor, self._scale * right, check_finite=False))
+        return self._scale * self._solve(self._scale * right)
 
 
-def _cholesky(H: np.ndarray) -> tuple[np.ndarray, bool]:
-    """The factor of a matrix with unit diagonal that rounding may have made indefinite: the least jitter that works."""
+def _cholesky(H: Array) -> Callable[[Array], Array]:
+    """The inverse of a matrix with unit diagonal that rounding may have made indefinite: with the least jitter that works."""
     for jitter in _JITTERS:
         try:
-            factor = cho_factor(H + jitter * np.eye(H.shape[0]), lower=True, check_finite=False)
-        except np.linalg.LinAlgError:
+            return cholesky_solver(H + jitter * eye(H.shape[0], H))
+        except linalg_errors():
             continue
-        if np.all(np.isfinite(np.diagonal(factor[0]))):  # some libraries let NaN pass
-            return factor
     raise np.linalg.LinAlgError("the Schur matrix is not positive definite")

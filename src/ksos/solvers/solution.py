@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from ksos._array import Array
 from ksos.density import SoSDensity
 from ksos.space import SoSSpace
 
@@ -52,7 +51,7 @@ class Solution:
     n_iter: int
     history: list[Progress] = field(repr=False)
     space: SoSSpace = field(repr=False)
-    parameter_factor: np.ndarray = field(repr=False)
+    parameter_factor: Array = field(repr=False)
     """G with C = GGᵀ: the point in the whitened parameters of the space."""
     time: float = 0.0
     """Seconds in the solver."""
@@ -75,6 +74,6 @@ class Solution:
         return {name: getattr(self, name) for name in names}
 
     @property
-    def parameter(self) -> np.ndarray:
+    def parameter(self) -> Array:
         """C = GGᵀ."""
         return self.parameter_factor @ self.parameter_factor.T

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 
+from ksos._array import Array, eye, like, namespace, norm, to_numpy
+
 __all__ = ["centre", "factor", "project", "project_simplex"]
 
-
-def centre(r: int) -> np.ndarray:
-    """I/r."""
-    return np.eye(r) / r
+_ON_THE_HOST = np.zeros(0)
 
 
-def project(M: np.ndarray) -> np.ndarray:
+def centre(r: int, reference: Array = _ON_THE_HOST) -> Array:
+    """I/r, on the device of ``reference``."""
+    return eye(r, reference) / r
+
+
+def project(M: Array) -> Array:
     """Algorithm 1: the nearest point of the spectraplex, by projecting the eigenvalues of ``M`` on the simplex."""
-    values, U = np.linalg.eigh(M)
-    values = project_simplex(values)
-    keep = values > 0.0
-    G = U[:, keep] * np.sqrt(values[keep])
+    values, U = namespace(M).linalg.eigh(M)
+    weights = project_simplex(to_numpy(values))
+    first = int(np.count_nonzero(weights == 0.0))  # they ascend, as the eigenvalues do
+    G = U[:, first:] * like(np.sqrt(weights[first:]), U)
     return G @ G.T
 
 
@@ -34,9 +38,10 @@ def project_simplex(values: np.ndarray) -> np.ndarray:
     return np.maximum(values - thresholds[last], 0.0)
 
 
-def factor(C: np.ndarray) -> np.ndarray:
+def factor(C: Array) -> Array:
     """G with C = GGᵀ and ‖G‖² = 1, one column per eigenvalue that is not rounding."""
-    values, U = np.linalg.eigh(C)
-    keep = values > 1e-14 * values[-1]
-    G = U[:, keep] * np.sqrt(values[keep])
-    return np.asarray(G / np.linalg.norm(G))
+    values, U = namespace(C).linalg.eigh(C)
+    host = to_numpy(values)
+    first = int(np.count_nonzero(host <= 1e-14 * host[-1]))
+    G = U[:, first:] * like(np.sqrt(host[first:]), U)
+    return G / norm(G)
