@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +13,21 @@ from ksos._array import free_device_memory
 __all__ = ["FLOAT_BYTES", "available_memory", "require_memory"]
 
 FLOAT_BYTES = 8
+_REMEMBERED_SECONDS = 0.02  # asking the system takes longer than a small problem; in this time no more than some 100 MB can be filled
+
+_remembered = -math.inf, 0.0  # when, and the answer
 
 
 def available_memory() -> float:
     """Bytes that this process may still allocate: the machine's, or its control group's where that is less."""
-    candidates = [_machine_memory(), _group_memory()]
-    return min(candidate for candidate in candidates if candidate is not None)
+    global _remembered
+    asked, answer = _remembered
+    now = time.monotonic()
+    if now - asked > _REMEMBERED_SECONDS:
+        candidates = [_machine_memory(), _group_memory()]
+        answer = min(candidate for candidate in candidates if candidate is not None)
+        _remembered = now, answer
+    return answer
 
 
 def require_memory(needed: float, what: str, remedy: str, *, beside: Any = None) -> None:

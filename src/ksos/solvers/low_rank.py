@@ -21,13 +21,13 @@ from ksos.solvers.spectraplex import centre
 __all__ = ["LowRank"]
 
 _FIRST_COLUMNS = 3
-_LEVELS, _COARSE, _COARSE_STEPS = (8, 16), 1e-2, 15
+_LEVELS, _COARSE, _COARSE_STEPS = (8, 16), 0.1, 15
 _DENSE_UNKNOWNS, _DENSE_UNKNOWNS_ON_DEVICE = 1200, 6000
 _STATIONARY = 0.05  # a gradient this much smaller than the gap: the columns there are have given what they can
 _MOST_NEW_COLUMNS = 16
 _WORTH_A_COLUMN = 0.3
 _DROPPED = 1e-14  # columns with less of the mass than this are rounding
-_MOST_DAMPINGS = 40
+_MOST_DAMPINGS, _LEAST_DAMPING = 40, 0.7
 _CG_ITERATIONS = 400
 
 
@@ -37,6 +37,7 @@ class _State:
     point: Point
     value: float
     damping: float
+    """In units of ‖gradient‖: spare columns give the Hessian eigenvalues down to about −‖gradient‖, wherever the point is."""
     level: float
     """⟨∇f, C⟩: at the optimum, the lowest eigenvalue of ∇f."""
     values: np.ndarray
@@ -68,7 +69,7 @@ class LowRank(Stepper):
         if objective.size - first > max(2 * _FIRST_COLUMNS, objective.size // 4) or values[-1] <= 1.5 / objective.size:
             return self._from_leading_directions(objective)
         F = vectors[:, first:] * like(np.sqrt(values[first:]), C)
-        return self._at(objective, F / norm(F), 1e-3)
+        return self._at(objective, F / norm(F))
 
     def _from_leading_directions(self, objective: Objective) -> _State:
         """Solve roughly on the 8, then 16 directions of most mass (eigenvalues ascend, so they come last): most of f is decided there."""
@@ -77,27 +78,27 @@ class LowRank(Stepper):
             block = objective.restricted(slice(-k, None)) if 2 * k <= objective.size else None
             if block is None:
                 break
-            state = self._from_gradient(block) if F is None else self._at(block, _padded(F, k), 1e-3)
+            state = self._from_gradient(block) if F is None else self._at(block, _padded(F, k))
             for _ in range(_COARSE_STEPS):
                 state = self.step(block, state)
                 if state.gap <= _COARSE * abs(state.value):
                     break
             F = state.F
-        return self._from_gradient(objective) if F is None else self._at(objective, _padded(F, objective.size), 1e-3)
+        return self._from_gradient(objective) if F is None else self._at(objective, _padded(F, objective.size))
 
     def _from_gradient(self, objective: Objective) -> _State:
         """Start at the lowest eigenvectors of ∇f at the centre."""
         columns = min(_FIRST_COLUMNS, objective.size)
         _, vectors = lowest_eigenpairs(objective.gradient(objective.point(centre(objective.size, objective.space.T))), columns)
         F = vectors * like(np.sqrt(np.arange(columns, 0, -1.0)), vectors)
-        return self._at(objective, F / norm(F), 1e-3)
+        return self._at(objective, F / norm(F))
 
     def point(self, state: _State) -> Point:
         """C = FFᵀ."""
         return state.point
 
-    def _at(self, objective: Objective, F: Array, damping: float) -> _State:
-        point = objective.point(F @ F.T)
+    def _at(self, objective: Objective, F: Array, damping: float = 1.0, point: Point | None = None) -> _State:
+        point = objective.point(F @ F.T) if point is None else point
         G = objective.gradient(point)
         values, vectors = lowest_eigenpairs(G, min(*F.shape, _MOST_NEW_COLUMNS))
         return _State(
@@ -117,24 +118,23 @@ class LowRank(Stepper):
         gradient = 2.0 * (G @ F)
         multiplier = inner(gradient, F)
         gradient -= multiplier * F
-        if norm(gradient) <= _STATIONARY * state.gap:
+        slope = norm(gradient)
+        if slope <= _STATIONARY * state.gap:
             return self._with_new_columns(objective, state)
         hessian = _Hessian(objective, state, multiplier)
         damping = state.damping
         for _ in range(_MOST_DAMPINGS):
-            E = hessian.solve(-gradient, damping)
-            if E is None:
-                damping = max(4.0 * damping, 1e-14)
-                continue
-            new = F + E
-            new /= norm(new)
-            predicted = -inner(gradient, E) - 0.5 * inner(E, hessian.apply(E))
-            gained = state.value - objective.value(objective.point(new @ new.T))
-            rounding = 1e-15 * abs(state.value)
-            if gained > 0.1 * predicted or predicted <= rounding:
-                damping = damping if gained < 0.7 * predicted else 0.1 * damping
-                return self._at(objective, new, max(damping, 1e-14))
-            damping = max(4.0 * damping, 1e-14)
+            E = hessian.solve(-gradient, damping * slope)
+            if E is not None:
+                new = F + E
+                new /= norm(new)
+                point = objective.point(new @ new.T)
+                predicted = -inner(gradient, E) - 0.5 * inner(E, hessian.apply(E))
+                gained = state.value - objective.value(point)
+                rounding = 1e-15 * abs(state.value)
+                if gained > 0.1 * predicted or predicted <= rounding:
+                    return self._at(objective, new, damping if gained < 0.7 * predicted else max(0.3 * damping, _LEAST_DAMPING), point)
+            damping *= 4.0
         return self._with_new_columns(objective, state)
 
     def _with_new_columns(self, objective: Objective, state: _State) -> _State:
@@ -155,7 +155,7 @@ class LowRank(Stepper):
         U, s, _ = xp.linalg.svd(F, full_matrices=False)  # the same FFᵀ with at most r columns, and none that is rounding
         last = int(np.count_nonzero(to_numpy(s) ** 2 > _DROPPED))
         F = U[:, :last] * s[:last]
-        return self._at(objective, F / norm(F), max(state.damping, 1e-6))
+        return self._at(objective, F / norm(F), state.damping)
 
 
 def _padded(F: Array, r: int) -> Array:
