@@ -16,7 +16,7 @@ from ksos.integrals.quadruple import density_inner, quadrature_atoms
 from ksos.integrals.triple import apply_triple
 from ksos.kernels import Kernel
 from ksos.kernels._distances import row_blocks
-from ksos.whitening import whiten
+from ksos.whitening import whiten_columns
 
 __all__ = ["MeanEmbedding", "Projection", "as_target", "mmd"]
 
@@ -81,10 +81,15 @@ class Projection:
 
     def __init__(self, kernel: Kernel, landmarks: Array, tol: float = 1e-10, whitening: str = "eigh") -> None:
         self.kernel, self.landmarks = kernel, landmarks
-        ell = landmarks.shape[0]
-        require_memory(4 * ell * ell * FLOAT_BYTES, f"the kernel matrix of {ell} landmarks", "use fewer landmarks", beside=landmarks)
-        self.whitening = whiten(kernel(landmarks), tol, whitening)
-        self.S = namespace(landmarks).asarray(self.whitening.T.T, copy=True)  # rows in one piece
+        xp, ell = namespace(landmarks), landmarks.shape[0]
+
+        def matrix() -> Array:
+            require_memory(4 * ell * ell * FLOAT_BYTES, f"the kernel matrix of {ell} landmarks", "use fewer landmarks", beside=landmarks)
+            return kernel(landmarks)
+
+        ones = xp.ones((ell,), dtype=xp.float64, device=landmarks.device)
+        self.whitening = whiten_columns(lambda r: kernel(landmarks[r : r + 1, :], landmarks)[0, :], ones, matrix, tol, whitening)
+        self.S = xp.asarray(self.whitening.T.T, copy=True)  # rows in one piece
 
     @property
     def rank(self) -> int:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+import numpy as np
+
 from ksos._array import Array, flat, is_numpy, namespace, zeros
 from ksos._memory import FLOAT_BYTES, require_memory
 from ksos.integrals import Integrals
-from ksos.integrals.triple import PairFactors, triple_blocks
+from ksos.integrals.triple import PairFactors, ThinPairs, thin_pairs, triple_blocks
 from ksos.kernels import Kernel
 
 __all__ = ["SMALL_TENSOR", "CompressedMap", "EmbeddingMap", "PairwiseMap", "embedding_map"]
@@ -116,6 +118,9 @@ def embedding_map(integrals: Integrals, X: Array, Z: Array, embedding_kernel: Ke
     (m, r), q, ell = T.shape, S.shape[0], Z.shape[0]
     if not integrals.pairwise:
         return CompressedMap(_streamed_tensor(integrals, X, Z, embedding_kernel, T, S, log_unit))
+    tensor_pays = q * r * r <= m * (m + ell) or (q * r * r < ell * m * m and q * r * r <= SMALL_TENSOR)
+    if tensor_pays and (thin := thin_pairs(integrals, X, Z, embedding_kernel, log_unit)) is not None:
+        return CompressedMap(_thin_tensor(thin, T, S))
     require_memory(
         FLOAT_BYTES * (4 * m * m + 3 * m * ell),
         f"the pair matrices of {m} support points and {ell} landmarks",
@@ -123,7 +128,7 @@ def embedding_map(integrals: Integrals, X: Array, Z: Array, embedding_kernel: Ke
         beside=T,
     )
     pairs = PairFactors(integrals, X, Z, embedding_kernel, log_unit)
-    if q * r * r <= m * (m + ell) or (q * r * r < ell * m * m and q * r * r <= SMALL_TENSOR):
+    if tensor_pays:
         return CompressedMap(_pairwise_tensor(pairs, T, S))
     return PairwiseMap(pairs, T, S)
 
@@ -150,6 +155,26 @@ def _pairwise_tensor(pairs: PairFactors, T: Array, S: Array) -> Array:
         M = xp.permute_dims(xp.reshape(Q.T @ scaled, (Q.shape[1], n, r)), (1, 0, 2))
         out += S[:, columns] @ xp.reshape(pairs.c * xp.matmul(xp.matrix_transpose(M), M), (n, r * r))
     return _symmetric(xp.reshape(out, (-1, r, r)))
+
+
+def _thin_tensor(pairs: ThinPairs, T: np.ndarray, S: np.ndarray) -> np.ndarray:
+    """The same from thin roots: M_r = Σ_s H_rs N_s with N_s = Qᵀ(h_s∘T), so that m and ℓ never meet."""
+    (m, r), (ell, h), g = T.shape, pairs.right.shape, pairs.Q.shape[1]
+    _require_tensor(T, S.shape[0])
+    N = np.empty((h, g * r))
+    step = max(1, int(_BLOCK_BYTES / (FLOAT_BYTES * r * m)))
+    for start in range(0, h, step):
+        columns = slice(start, min(start + step, h))
+        n = columns.stop - columns.start
+        scaled = (pairs.left[:, columns, None] * T[:, None, :]).reshape(m, n * r)
+        N[columns] = (pairs.Q.T @ scaled).reshape(g, n, r).transpose(1, 0, 2).reshape(n, g * r)
+    out = np.zeros((S.shape[0], r * r))
+    step = max(1, int(_BLOCK_BYTES / (FLOAT_BYTES * r * max(g, r))))
+    for start in range(0, ell, step):
+        rows = slice(start, min(start + step, ell))
+        M = (pairs.right[rows] @ N).reshape(-1, g, r)
+        out += S[:, rows] @ (pairs.c * np.matmul(M.transpose(0, 2, 1), M)).reshape(M.shape[0], r * r)
+    return np.asarray(_symmetric(out.reshape(-1, r, r)))
 
 
 def _thin_root(G: Array) -> Array:

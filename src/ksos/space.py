@@ -6,18 +6,24 @@ import math
 from functools import cached_property
 from typing import Any
 
-from ksos._array import Array, like, namespace
+import numpy as np
+
+from ksos._array import Array, is_numpy, like, namespace, zeros
 from ksos._memory import FLOAT_BYTES, require_memory
 from ksos._validation import as_choice, as_points, as_positive
 from ksos.density import SoSDensity
 from ksos.embedding import Projection
 from ksos.integrals import closed_form
 from ksos.kernels import Kernel
+from ksos.kernels._distances import row_blocks
 from ksos.measures import Lebesgue, Measure
 from ksos.operators import CompressedMap, EmbeddingMap, embedding_map
-from ksos.whitening import ROUTES, whiten
+from ksos.thin import MANY_POINTS, thin_root
+from ksos.whitening import ROUTES, whiten_columns
 
 __all__ = ["SoSSpace"]
+
+_BLOCK_ELEMENTS = 1 << 22
 
 
 class SoSSpace:
@@ -72,7 +78,7 @@ class SoSSpace:
         whitening: str = "eigh",
     ) -> None:
         self.support_points = as_points(support_points, "support_points")
-        m, d = self.support_points.shape
+        d = self.support_points.shape[1]
         self.kernel = kernel
         self.measure = Lebesgue() if measure is None else measure
         self.embedding_kernel = kernel if embedding_kernel is None else embedding_kernel
@@ -82,18 +88,28 @@ class SoSSpace:
         self.tol_model, self.tol_embedding = as_positive(tol_model, "tol_model"), as_positive(tol_embedding, "tol_embedding")
         self.whitening = as_choice(whitening, "whitening", ROUTES)
         self._integrals = closed_form(kernel, self.measure, d, self.embedding_kernel)
-        require_memory(
-            5 * m * m * FLOAT_BYTES,
-            f"the mass matrix of {m} support points",
-            "use fewer support points (n_support)",
-            beside=self.support_points,
-        )
-        log_W = self._integrals.log_gram(self.support_points, self.support_points)
-        xp = namespace(log_W)
-        self.log_unit = float(xp.max(xp.linalg.diagonal(log_W)))
+        X, xp = self.support_points, namespace(self.support_points)
+        log_diagonal = self._integrals.log_diagonal(X)
+        self.log_unit = float(xp.max(log_diagonal))
         if not math.isfinite(self.log_unit):
             raise ValueError(f"the kernel vanishes on {self.measure!r} at every support point: no density can be made of them")
-        self._model = whiten(xp.exp(log_W - self.log_unit), self.tol_model, whitening)
+        self._model = whiten_columns(
+            lambda i: self._mass_columns(X[i : i + 1, :])[0, :],
+            xp.exp(log_diagonal - self.log_unit),
+            self._mass_matrix,
+            self.tol_model,
+            self.whitening,
+        )
+
+    def _mass_columns(self, points: Array) -> Array:
+        """∫ k(x, points_i) k(x, x̃_j) dρ, in units of exp(log_unit)."""
+        return namespace(points).exp(self._integrals.log_gram(points, self.support_points) - self.log_unit)
+
+    def _mass_matrix(self) -> Array:
+        m = self.support_points.shape[0]
+        remedy = "use fewer support points (n_support)"
+        require_memory(5 * m * m * FLOAT_BYTES, f"the mass matrix of {m} support points", remedy, beside=self.support_points)
+        return self._mass_columns(self.support_points)
 
     @property
     def T(self) -> Array:
@@ -139,7 +155,15 @@ class SoSSpace:
     @cached_property
     def trace_matrix(self) -> Array:
         """N = TᵀKT: exp(log_unit)·tr A = ⟨N, C⟩, where tr A = tr(BK) is the note's penalty."""
-        N = self.T.T @ self.kernel(self.support_points) @ self.T
+        X = self.support_points
+        if is_numpy(X) and X.shape[0] >= MANY_POINTS:
+            root = thin_root(lambda i: self.kernel(X[i : i + 1], X)[0], np.ones(X.shape[0]))
+            if root is not None:
+                half = root.T @ self.T
+                return half.T @ half
+        N = zeros((self.rank, self.rank), X)
+        for rows in row_blocks(X.shape[0], X.shape[0], _BLOCK_ELEMENTS):
+            N += self.T[rows, :].T @ (self.kernel(X[rows, :], X) @ self.T)
         return 0.5 * (N + N.T)
 
     @property

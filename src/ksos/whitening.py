@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+
+import numpy as np
 
 from ksos._array import Array, eye, is_numpy, linalg_errors, namespace
 from ksos._threads import one_blas_thread
 from ksos._validation import as_choice
+from ksos.thin import MANY_POINTS, thin_root
 
-__all__ = ["ROUTES", "Whitening", "whiten"]
+__all__ = ["ROUTES", "Whitening", "whiten", "whiten_columns"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,25 @@ def whiten(M: Array, tol: float, route: str = "eigh") -> Whitening:
     """Whiten ``M``, neglecting what lies below ``tol`` times its largest eigenvalue."""
     with one_blas_thread(M.shape[0]):
         return ROUTES[as_choice(route, "whitening", ROUTES)](M, tol)
+
+
+def whiten_columns(column: Callable[[int], Array], diagonal: Array, matrix: Callable[[], Array], tol: float, route: str) -> Whitening:
+    """The same for a kernel matrix of many points, given by its columns: through its thin root, so that the cost follows the rank.
+
+    ``matrix`` forms M where there are few points, or where they have no low rank.
+    """
+    if route == "eigh" and is_numpy(diagonal) and diagonal.shape[0] >= MANY_POINTS:
+        root = thin_root(column, diagonal)
+        if root is not None:
+            return _by_thin_root(root, tol)
+    return whiten(matrix(), tol, route)
+
+
+def _by_thin_root(L: np.ndarray, tol: float) -> Whitening:
+    """M = LLᵀ with L = UΣVᵀ has the eigenvectors U and the eigenvalues Σ²: T = UΣ⁻¹, eigenvalues ascending as elsewhere."""
+    U, sigma, _ = np.linalg.svd(L, full_matrices=False)
+    kept = int(np.count_nonzero(sigma**2 > tol * sigma[0] ** 2))
+    return Whitening(np.ascontiguousarray((U[:, :kept] / sigma[:kept])[:, ::-1]), 0.0)
 
 
 def _by_eigenvectors(M: Array, tol: float) -> Whitening:

@@ -61,6 +61,10 @@ class Integrals(ABC):
         blocks = (X[start : min(start + _DIAGONAL_BLOCK, X.shape[0]), :] for start in range(0, X.shape[0], _DIAGONAL_BLOCK))
         return xp.concat([xp.linalg.diagonal(self.log_gram(block, block)) for block in blocks])
 
+    def pair_kernels(self, embedding_kernel: Kernel) -> tuple[float, Kernel, Kernel] | None:
+        """(log c, k_G, k_H) where the factors of :meth:`log_pairwise` are kernel matrices themselves, G = k_G(X, X) and H = k_H(X, Z)."""
+        return None
+
     def log_pairwise(self, X: Array, Z: Array, embedding_kernel: Kernel) -> tuple[float, Array, Array]:
         """(log c, log G, log H) with u_ijr = c·G_ij·H_ir·H_jr; only where :attr:`pairwise` is true."""
         raise NotImplementedError(f"{type(self).__name__} does not factorise over pairs")

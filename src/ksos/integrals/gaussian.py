@@ -9,7 +9,7 @@ import numpy as np
 from ksos._array import Array, like, zeros
 from ksos.integrals._gaussian_product import GaussianProduct
 from ksos.integrals.base import Integrals
-from ksos.kernels import Kernel
+from ksos.kernels import Gaussian, Kernel
 from ksos.kernels._distances import squared_distances
 from ksos.measures import Normal
 
@@ -52,6 +52,12 @@ class GaussianLebesgue(Integrals):
         if self.centre is not None:
             out += self._log_to_centre(product, 0, X)[:, None] + self._log_to_centre(product, 1, Y)
         return out
+
+    def pair_kernels(self, embedding_kernel: Kernel) -> tuple[float, Kernel, Kernel] | None:
+        if self.centre is not None:
+            return None
+        product = self._product(self.kernel, self.kernel, embedding_kernel)
+        return product.log_volume, Gaussian(product.pair_bandwidth(0, 1)), Gaussian(product.pair_bandwidth(0, 2))
 
     def log_pairwise(self, X: Array, Z: Array, embedding_kernel: Kernel) -> tuple[float, Array, Array]:
         product = self._product(self.kernel, self.kernel, embedding_kernel)

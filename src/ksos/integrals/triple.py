@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from ksos._array import Array, flat, namespace, zeros
+import numpy as np
+
+from ksos._array import Array, flat, is_numpy, namespace, zeros
 from ksos._memory import FLOAT_BYTES, require_memory
 from ksos.integrals.base import Integrals
 from ksos.kernels import Kernel
+from ksos.thin import MANY_POINTS, thin_root
 
-__all__ = ["PairFactors", "apply_triple", "triple_blocks"]
+__all__ = ["PairFactors", "ThinPairs", "apply_triple", "thin_pairs", "triple_blocks"]
 
 _BLOCK_BYTES = 64e6
 _TEMPORARIES = 8
@@ -25,6 +29,36 @@ class PairFactors:
         peak = float(xp.max(log_H))
         self.G, self.H = xp.exp(log_G), xp.exp(log_H - peak)
         self.c = math.exp(log_c + 2.0 * peak - log_unit)
+
+
+@dataclass(frozen=True)
+class ThinPairs:
+    """The same for many points: G = QQᵀ and H = left·rightᵀ, with as many columns as the kernels can tell apart."""
+
+    c: float
+    Q: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+
+
+def thin_pairs(integrals: Integrals, X: Array, Z: Array, embedding_kernel: Kernel, log_unit: float) -> ThinPairs | None:
+    """:class:`ThinPairs` where there are many points on the host, with factors that are kernel matrices of low rank; else None."""
+    if not is_numpy(X) or X.shape[0] < MANY_POINTS or (kernels := integrals.pair_kernels(embedding_kernel)) is None:
+        return None
+    log_c, of_G, of_H = kernels
+    Q = _kernel_root(of_G, X)
+    if Q is None:
+        return None
+    together = X if Z is X else np.concatenate([X, Z])
+    H = _kernel_root(of_H, together)
+    if H is None:
+        return None
+    m = X.shape[0]
+    return ThinPairs(math.exp(log_c - log_unit), Q, H[:m], H if Z is X else H[m:])
+
+
+def _kernel_root(kernel: Kernel, points: np.ndarray) -> np.ndarray | None:
+    return thin_root(lambda i: kernel(points[i : i + 1], points)[0], np.ones(points.shape[0]))
 
 
 def apply_triple(integrals: Integrals, X: Array, B: Array, log_unit: float, Z: Array, embedding_kernel: Kernel) -> Array:

@@ -1,0 +1,79 @@
+"""Many points of low rank: the thin route gives what the dense one gives, and its cost follows the rank."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_moons
+
+import ksos
+from ksos import thin, whitening
+from ksos.functionals import SquaredMMD, Trace
+from ksos.integrals import triple
+from ksos.kernels import Gaussian, Laplace
+from ksos.measures import Box, Normal
+
+
+def moons(n: int) -> np.ndarray:
+    return np.asarray(make_moons(n, noise=0.1, random_state=0)[0])
+
+
+def test_root_of_a_kernel_matrix() -> None:
+    X, kernel = moons(200), Gaussian(4.0)
+    columns = []
+
+    def column(i: int) -> np.ndarray:
+        columns.append(i)
+        return kernel(X[i : i + 1], X)[0]
+
+    L = thin.thin_root(column, np.ones(200))
+    assert L is not None and L.shape[1] == len(columns) < 66
+    np.testing.assert_allclose(L @ L.T, kernel(X), atol=1e-13)
+
+
+def test_no_root_without_low_rank() -> None:
+    X = np.arange(100.0)[:, None]
+    assert thin.thin_root(lambda i: Gaussian(0.1)(X[i : i + 1], X)[0], np.ones(100)) is None
+
+
+@pytest.mark.parametrize("landmarks", [None, 510])
+@pytest.mark.parametrize("measure", [None, Normal(0.0, 2.0), Box([-3.0, -3.0], [4.0, 3.0])], ids=["lebesgue", "normal", "box"])
+def test_same_optimum_as_the_dense_route(measure: object, landmarks: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    X = moons(520 if measure is None else 60)
+    if measure is not None:  # the other integrals never take the thin tensor, but their whitening is thin
+        for module in (whitening, triple, ksos.space):
+            monkeypatch.setattr(module, "MANY_POINTS", 50)
+    Z = None if landmarks is None else X[:landmarks] + 0.01
+    functional = SquaredMMD(moons(30)) + 1e-3 * Trace(relative=True)
+
+    def solved() -> ksos.Solution:
+        return ksos.minimize(functional, ksos.SoSSpace(Gaussian(2.0), X, measure, landmarks=Z), tol=1e-9)
+
+    lean = solved()
+    for module in (whitening, triple, ksos.space):
+        monkeypatch.setattr(module, "MANY_POINTS", 10**9)
+    dense = solved()
+    assert lean.space.rank == dense.space.rank
+    assert lean.objective == pytest.approx(dense.objective, rel=1e-6)
+    assert lean.status == dense.status == "solved"
+    assert lean.distribution.mass() == pytest.approx(1.0, abs=1e-7)
+
+
+def test_the_mass_of_every_direction_is_one() -> None:
+    X = moons(700)
+    space = ksos.SoSSpace(Gaussian(1.0), X)
+    W = np.exp(space._integrals.log_gram(X, X) - space.log_unit)
+    np.testing.assert_allclose(space.T.T @ W @ space.T, np.eye(space.rank), atol=1e-6)
+
+
+def test_full_rank_goes_the_dense_way() -> None:
+    X = np.linspace(0.0, 300.0, 500)[:, None]
+    space = ksos.SoSSpace(Laplace(0.1), X)
+    assert space.rank == 500
+
+
+def test_memory_of_many_points_of_low_rank_is_not_that_of_their_square(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ksos._memory.available_memory", lambda: 8.0 * 3000 * 3000)
+    space = ksos.SoSSpace(Gaussian(4.0), moons(3000))
+    assert space.rank < 40
+    assert ksos.minimize(SquaredMMD(moons(50)) + 1e-3 * Trace(), space).status == "solved"
