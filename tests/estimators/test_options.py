@@ -35,7 +35,7 @@ VISIBLE: dict[str, list[dict[str, Any]]] = {
     "measure": [{"measure": Box([-1.5, -1], [2.5, 1.5])}, {"measure": Normal(0.5, 1.0)}],
     "objective": [{"objective": "mmd"}, {"objective": SquaredMMD(X[:3])}],
     "solver": [{"solver": "fista", "tol": 1e-3}, {"solver": "projected_gradient", "tol": 1e-3}],
-    "tol": [{"tol": 1e-2}],
+    "tol": [{"tol": 1.0}],
     "random_state": [{"support": "random", "n_support": 9, "random_state": 1}],
 }
 APART = {"max_iter", "time_limit", "callback", "verbose"}
