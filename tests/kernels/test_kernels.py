@@ -121,7 +121,7 @@ def test_far_apart_is_zero_not_nan(kernel: Kernel) -> None:
 
 
 @pytest.mark.parametrize("nu", [0.3, 0.5, 0.8, 1.0, 1.5, 1.7, 2.0, 2.5, 3.5, 6.0, 20.3, 100.0])
-@pytest.mark.parametrize("r", [0.0, 1e-200, 1e-12, 1e-3, 0.05, 0.3, 1.0, 4.0, 30.0, 600.0])
+@pytest.mark.parametrize("r", [0.0, 1e-200, 1e-12, 1e-3, 0.05, 0.3, 1.0, 4.0, 30.0, 600.0, 9e8, 3e9, 1e16, 1e60])
 def test_matern_is_the_bessel_formula(nu: float, r: float) -> None:
     with mpmath.workdps(60):
         exact = mpmath.mpf(1)

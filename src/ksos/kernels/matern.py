@@ -66,6 +66,8 @@ class Matern(Kernel):
         xp, nu = namespace(r), self.nu
         with quiet():
             bessel = special("kve", nu, r)
+            # near 1e10 the routine gives up (NaN); there e^r K_ν(r) is √(π/2r), up to what vanishes beside r
+            bessel = xp.where(r > 1e9, xp.sqrt(0.5 * math.pi / r), bessel)
             direct = (1.0 - nu) * math.log(2.0) - math.lgamma(nu) + nu * xp.log(r) + xp.log(bessel) - r
             # K_ν overflows at small r, where two terms of the ascending series are exact to rounding
             u = 0.25 * r * r
