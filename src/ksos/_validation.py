@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,13 +14,21 @@ from ksos._array import Array, is_other_array, namespace, to_numpy
 
 __all__ = [
     "as_bandwidth",
+    "as_box",
     "as_callback",
     "as_choice",
+    "as_conditions",
     "as_count",
+    "as_features",
+    "as_finite",
+    "as_grid",
+    "as_levels",
     "as_masses",
     "as_nonnegative",
     "as_points",
     "as_positive",
+    "as_powers",
+    "as_scales",
     "as_vector",
     "as_weights",
 ]
@@ -78,6 +86,18 @@ def as_vector(values: Any, name: str, *, length: int | None = None) -> np.ndarra
     return np.array(column[:, 0])
 
 
+def as_grid(values: Any, name: str, *, positive: bool) -> np.ndarray:
+    """A grid of hyperparameters: at least one finite number, all positive or at least none negative."""
+    grid = np.atleast_1d(as_vector(values, name))
+    if grid.size == 0:
+        raise ValueError(f"{name} must hold at least one number; got {values!r}")
+    wrong = grid <= 0.0 if positive else grid < 0.0
+    if np.any(wrong):
+        first, wanted = int(np.argmax(wrong)), "positive" if positive else "non-negative"
+        raise ValueError(f"{name} must be {wanted}; entry {first} is {grid[first]:g}")
+    return grid
+
+
 def as_bandwidth(sigma: Any, name: str = "bandwidth", *, n_features: int | None = None) -> np.ndarray:
     """A positive bandwidth whose square is a normal number: 0-dimensional, or one entry per feature."""
     try:
@@ -117,6 +137,14 @@ def as_nonnegative(value: Any, name: str) -> float:
     return number
 
 
+def as_finite(value: Any, name: str) -> float:
+    """A finite number."""
+    number = _as_number(value, name)
+    if not math.isfinite(number):
+        raise ValueError(f"{name} must be finite; got {value!r}")
+    return number
+
+
 def as_count(value: Any, name: str, *, minimum: int = 1) -> int:
     """A whole number of at least ``minimum``."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
@@ -139,6 +167,113 @@ def as_choice(value: Any, name: str, choices: Collection[str], *, otherwise: str
         listed = ", ".join(repr(choice) for choice in choices)
         raise ValueError(f"{name} must be one of {listed}{otherwise}; got {value!r}")
     return value
+
+
+def as_scales(scale: Any, d: int, name: str = "scale") -> np.ndarray:
+    """One positive number for all ``d`` features or one for each; infinity is one of them."""
+    wrong = ValueError(f"{name} must be a positive number (infinity included), or one for each of the {d} features; got {scale!r}")
+    try:
+        given = np.asarray(scale)
+        if given.dtype.kind not in "iuf":
+            raise wrong
+        out = np.array(np.broadcast_to(given.astype(np.float64), (d,)))
+    except (TypeError, ValueError):
+        raise wrong from None
+    if not np.all(out > 0.0):  # NaN is not
+        raise wrong
+    return out
+
+
+def as_levels(levels: Any, name: str = "q") -> np.ndarray:
+    """Probabilities in [0, 1]: one (0-dimensional) or a vector of them."""
+    values = as_vector(levels, name)
+    if values.size == 0:
+        raise ValueError(f"{name} must hold at least one probability; got none")
+    if np.any((values < 0.0) | (values > 1.0)):
+        raise ValueError(f"{name} must lie in [0, 1]; got {levels!r}")
+    return np.asarray(values[0]) if np.ndim(levels) == 0 else values
+
+
+def as_features(features: Any, d: int, name: str = "dims") -> list[int]:
+    """One or more different features, by their numbers 0 … d − 1 and in the order given; a single number stands for itself.
+
+    Negative numbers are refused: with them one feature would have two names.
+    """
+    wrong = ValueError(f"{name} must be a feature number or a list of them; got {features!r}")
+    try:
+        listed = np.asarray(list(features) if isinstance(features, Iterable) else features)
+    except (TypeError, ValueError):
+        raise wrong from None
+    if listed.dtype.kind == "b":
+        raise ValueError(f"{name} must be feature numbers, not a mask; got {features!r}; np.flatnonzero(mask) gives the numbers")
+    if listed.size == 0:
+        raise ValueError(f"{name} must name at least one feature; got {features!r}")
+    if listed.ndim > 1 or listed.dtype.kind not in "iu":
+        raise wrong
+    numbers = [int(number) for number in np.atleast_1d(listed)]
+    for number in numbers:
+        if not 0 <= number < d:
+            raise ValueError(f"{name} has feature {number}, but the {d} features are numbered 0 to {d - 1}")
+    if len(set(numbers)) < len(numbers):
+        raise ValueError(f"{name} must name each feature once; got {features!r}")
+    return numbers
+
+
+def as_conditions(conditions: Any, d: int) -> tuple[list[int], np.ndarray]:
+    """A mapping {feature: value} as sorted feature numbers, some but not all of the ``d``, and their finite values."""
+    if not isinstance(conditions, Mapping):
+        raise TypeError(f"conditions must be a mapping from feature number to value, such as {{1: 0.3}}; got {conditions!r}")
+    features = sorted(as_features(list(conditions), d, "conditions"))
+    if len(features) == d:
+        raise ValueError(f"conditions give all {d} features: none is left to have a density; use pdf for the density at a point")
+    for feature in features:
+        if np.ndim(conditions[feature]):
+            raise ValueError(
+                f"the value of feature {feature} must be one number; got {conditions[feature]!r}; conditional_logpdf takes many conditions"
+            )
+    values = np.array([_as_number(conditions[feature], f"the value of feature {feature}") for feature in features])
+    for feature, value in zip(features, values, strict=True):
+        if not math.isfinite(value):
+            raise ValueError(f"the value of feature {feature} must be finite; got {value}")
+    return features, values
+
+
+def as_box(low: Any, high: Any, d: int, *, closed: bool = False) -> tuple[np.ndarray, np.ndarray, bool]:
+    """The walls of boxes as two arrays (n, d), possibly infinite, and whether several were given; ``closed`` lets walls coincide."""
+    sides = []
+    for side, name in ((low, "low"), (high, "high")):
+        given = to_numpy(side)
+        if given.dtype.kind not in "iuf":
+            raise ValueError(f"{name} must be a number, one for each of the {d} features, or rows of them; got {side!r}")
+        if given.ndim > 2 or (given.ndim and given.shape[-1] != d):
+            raise ValueError(f"{name} must have one entry for each of the {d} features; got shape {given.shape}")
+        if np.any(np.isnan(given)):
+            raise ValueError(f"{name} contains NaN; the walls of a box are numbers, infinity included")
+        sides.append(given.astype(np.float64))
+    several = max(side.ndim for side in sides) == 2
+    rows = {side.shape[0] for side in sides if side.ndim == 2}
+    if len(rows) > 1:
+        raise ValueError(f"low gives {sides[0].shape[0]} boxes, but high gives {sides[1].shape[0]}")
+    a, b = (np.array(np.broadcast_to(side, (max(rows, default=1), d))) for side in sides)
+    wrong = (a > b) | ((a == b) & (np.isinf(a) | (not closed)))
+    if np.any(wrong):
+        row, k = (int(i) for i in np.argwhere(wrong)[0])
+        raise ValueError(
+            f"the box is empty: low must be less than high in every feature; in feature {k} low is {a[row, k]} and high is {b[row, k]}"
+        )
+    return a, b, several
+
+
+def as_powers(powers: Any, d: int) -> tuple[int, ...]:
+    """A whole number ≥ 0 for each of ``d`` features; a single number where d = 1."""
+    given = [powers] if d == 1 and isinstance(powers, (int, np.integer)) else powers
+    try:
+        out = tuple(as_count(power, "every exponent of a moment", minimum=0) for power in given)
+    except TypeError:
+        raise ValueError(f"powers must hold one whole number for each of the {d} features; got {powers!r}") from None
+    if len(out) != d:
+        raise ValueError(f"powers must hold one whole number for each of the {d} features; got {len(out)}")
+    return out
 
 
 def _as_matrix(X: Array, name: str, allow_empty: bool) -> Array:

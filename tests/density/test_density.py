@@ -1,18 +1,13 @@
-"""Laws of SoSDensity, run on every (kernel, measure) pair: mass, positivity, logarithms, moments, samples."""
+"""Laws of SoSDensity, run on every (kernel, measure) pair: mass, positivity, logarithms, moments."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
-from oracles import marginal_cdf, quadrature_rule, tolerance
-from scipy.stats import norm
-from statistics_checks import chi_square_passes, dkw_passes_at
+from oracles import quadrature_rule, tolerance
 from tables import PAIR_CASES, PairCase, points
 
 import ksos
-from ksos.density import sampling
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Discrete, Lebesgue, Normal
 
@@ -51,23 +46,6 @@ def test_mean_and_covariance_agree_with_quadrature(pair: PairCase) -> None:
     np.testing.assert_allclose(p.cov(), (weights[:, None] * (nodes - mean)).T @ (nodes - mean), atol=1e-8)
 
 
-@every_pair
-def test_samples_follow_the_density(pair: PairCase) -> None:
-    p, n = make_density(pair), 20_000
-    samples = p.rvs(n, rng=7)
-    assert samples.shape == (n, pair.d)
-    assert np.all(pair.measure.contains(samples))
-    if isinstance(pair.measure, Discrete):
-        mass = pair.measure.weights * p.pdf(pair.measure.points)
-        counts = np.array([np.sum(np.all(samples == node, axis=1)) for node in pair.measure.points])
-        likely = mass * n > 10
-        assert chi_square_passes(counts[likely], mass[likely] / mass[likely].sum())
-        assert counts[~likely].sum() <= 40 + 5 * n * mass[~likely].sum()
-        return
-    for k in range(pair.d):
-        assert dkw_passes_at(samples[:, k], lambda t, k=k: marginal_cdf(p, k, t))
-
-
 @pytest.fixture(scope="module")
 def bimodal() -> ksos.SoSDensity:
     """Two dimensions, signed weights, correlated."""
@@ -75,93 +53,6 @@ def bimodal() -> ksos.SoSDensity:
     return ksos.minimize(
         ksos.functionals.SquaredMMD(X) + 1e-3 * ksos.functionals.Trace(), ksos.SoSSpace(Gaussian(0.8), X), tol=1e-5
     ).distribution
-
-
-def projection_cdf(p: ksos.SoSDensity, direction: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """The distribution function of x·direction, exactly: a signed mixture of normals (Gaussian kernel on R^d)."""
-    weights = (p.factor @ p.factor.T) * np.exp(p.integrals.log_gram(p.support_points, p.support_points))
-    t = p.support_points @ direction
-    means = 0.5 * (t[:, None] + t[None, :])
-    width = 0.5 * float(p.kernel.sigma) * np.linalg.norm(direction)
-    return lambda x: np.array([np.sum(weights * norm.cdf((value - means) / width)) for value in x])
-
-
-def test_three_hundred_thousand_samples_pass_on_marginals_and_projections(bimodal: ksos.SoSDensity) -> None:
-    samples = bimodal.rvs(300_000, rng=11)
-    directions = [np.array([1.0, 0.0]), np.array([0.0, 1.0]), *np.random.default_rng(0).normal(size=(4, 2))]
-    for direction in directions:
-        assert dkw_passes_at(samples @ direction, projection_cdf(bimodal, direction), 300)
-    edges = np.quantile(samples[:150_000], np.linspace(0.1, 0.9, 9), axis=0)
-    cells = [np.searchsorted(edges[:, k], samples[150_000:, k]) for k in range(2)]
-    counts = np.bincount(10 * cells[0] + cells[1], minlength=100)
-    probabilities = cell_probabilities(bimodal, edges)
-    likely = probabilities > 1e-4
-    merged = np.r_[counts[likely], counts[~likely].sum()], np.r_[probabilities[likely], probabilities[~likely].sum()]
-    assert chi_square_passes(merged[0][merged[1] > 0], merged[1][merged[1] > 0])
-
-
-def cell_probabilities(p: ksos.SoSDensity, edges: np.ndarray) -> np.ndarray:
-    weights = (p.factor @ p.factor.T) * np.exp(p.integrals.log_gram(p.support_points, p.support_points))
-    masses = []
-    for k in range(2):
-        x = p.support_points[:, k]
-        means = 0.5 * (x[:, None] + x[None, :])
-        walls = np.r_[-np.inf, edges[:, k], np.inf]
-        cdf = norm.cdf((walls[:, None, None] - means) / (0.5 * float(p.kernel.sigma)))
-        masses.append(np.diff(cdf, axis=0))
-    return np.einsum("ij,aij,bij->ab", weights, *masses).ravel()
-
-
-@pytest.mark.parametrize("wrong", ["unsigned weights", "another width", "one component missing"])
-def test_wrong_samplers_fail_the_same_test(bimodal: ksos.SoSDensity, wrong: str) -> None:
-    kernel, X, F = bimodal.kernel, bimodal.support_points, bimodal.unit_factor
-    if wrong == "unsigned weights":
-        F = np.abs(F)
-    elif wrong == "another width":
-        kernel = Gaussian(0.7)
-    else:
-        F = F.copy()
-        F[int(np.argmax(np.abs(F).sum(axis=1)))] = 0.0
-    samples = ksos.SoSDensity(kernel, X, F, normalize=True).rvs(300_000, rng=11)
-    passed = [dkw_passes_at(samples[:, k], projection_cdf(bimodal, np.eye(2)[k]), 300) for k in range(2)]
-    assert not all(passed)
-
-
-def test_samples_are_reproducible_and_do_not_depend_on_chunks(bimodal: ksos.SoSDensity, monkeypatch: pytest.MonkeyPatch) -> None:
-    samples = bimodal.rvs(500, rng=3)
-    np.testing.assert_array_equal(samples, bimodal.rvs(500, rng=3))
-    np.testing.assert_array_equal(samples, bimodal.rvs(500, rng=np.random.default_rng(3)))
-    assert not np.array_equal(samples, bimodal.rvs(500, rng=4))
-    monkeypatch.setattr(sampling, "_CHUNK_BYTES", 1)
-    np.testing.assert_allclose(bimodal.rvs(500, rng=3), samples, atol=1e-9)
-    assert bimodal.rvs(0).shape == (0, 2)
-    with pytest.raises(ValueError, match="size must be at least 0"):
-        bimodal.rvs(-1)
-
-
-@pytest.mark.parametrize("d", [1, 3, 8, 20])
-def test_samples_in_many_dimensions(d: int) -> None:
-    X = points(6, d, 1)
-    p = ksos.SoSDensity(Gaussian(np.sqrt(d)), X, np.random.default_rng(0).normal(size=(6, 2)), normalize=True)
-    samples = p.rvs(4000, rng=0)
-    error = np.sqrt(np.diagonal(p.cov()) / 4000)
-    assert np.all(np.abs(samples.mean(axis=0) - p.mean()) < 6 * error)
-    for k in (0, d - 1):
-        assert dkw_passes_at(samples[:, k], projection_cdf(p, np.eye(d)[k]))
-
-
-@pytest.mark.parametrize(
-    ("measure", "shift"),
-    [(Box([5.0], [6.0]), 0.0), (Normal(8.0, 0.1), 0.0), (Normal(0.0, 30.0), 0.0), (Lebesgue(), 1e8), (Box([1e8 - 1], [1e8 + 1]), 1e8)],
-)
-def test_samples_where_the_measure_and_the_points_disagree(measure: object, shift: float) -> None:
-    p = ksos.SoSDensity(
-        Gaussian(1.0), np.array([[-0.5], [0.0], [0.75]]) + shift, [[1.0, 0.5], [-1.0, 0.2], [1.0, 0.1]], measure, normalize=True
-    )
-    samples = p.rvs(4000, rng=0)
-    deviation = np.sqrt(p.cov()[0, 0])
-    assert abs(samples.mean() - p.mean()[0]) < 6 * deviation / np.sqrt(4000)
-    assert samples.std() == pytest.approx(deviation, rel=0.1)
 
 
 def test_one_point_is_a_normal_distribution() -> None:
@@ -220,7 +111,8 @@ def test_at_a_zero_of_the_density_the_logarithm_is_minus_infinity_or_nearly() ->
 def test_blocks_of_rows_change_nothing(monkeypatch: pytest.MonkeyPatch, bimodal: ksos.SoSDensity) -> None:
     X = points(200, 2, 9)
     whole = bimodal.pdf(X), bimodal.logpdf(X), bimodal.mass()
-    monkeypatch.setattr("ksos.density.sos._BLOCK_ELEMENTS", 7)
+    for name in ("_BLOCK_ELEMENTS", "_CACHE_ELEMENTS"):
+        monkeypatch.setattr(f"ksos.density.sos.{name}", 7)
     for got, expected in zip((bimodal.pdf(X), bimodal.logpdf(X), bimodal.mass()), whole, strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-9)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from ksos.density.compress import Compression
+from ksos.density.estimate import Estimate
+from ksos.density.mixture import mixture
 from ksos.density.sos import SoSDensity
 
-__all__ = ["SoSDensity"]
+__all__ = ["Compression", "Estimate", "SoSDensity", "mixture"]

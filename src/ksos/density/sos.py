@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 
-from ksos._array import Array, is_numpy, like, namespace, quiet, to_device, to_numpy, zeros
+from ksos._array import Array, is_numpy, like, namespace, on_host, quiet, to_device, to_numpy, zeros
 from ksos._validation import as_count, as_points
+from ksos.density._assemble import unit_rows
+from ksos.density.affine import affine
+from ksos.density.compress import Compression, compress
+from ksos.density.conditional import conditional, conditional_logpdf
+from ksos.density.marginal import marginal
 from ksos.density.moments import mean_and_covariance
+from ksos.density.queries import Queries
 from ksos.density.sampling import draw
+from ksos.density.times_gaussian import times_gaussian
 from ksos.integrals import Integrals, closed_form
 from ksos.kernels import Kernel
 from ksos.kernels._distances import row_blocks
@@ -20,12 +27,14 @@ from ksos.measures import Lebesgue, Measure
 __all__ = ["SoSDensity"]
 
 _BLOCK_ELEMENTS = 1 << 18
+_DEVICE_ELEMENTS = 1 << 26  # a GPU wants few large operations
+_CACHE_ELEMENTS = 1 << 16  # half a megabyte of kernel values: worked on while it is in the cache, and never handed back to the system
 _MASS_BLOCK = 1 << 9
 _UNDERFLOW = 1e-250  # below it, kernel values have begun to underflow and the logarithm is recomputed with the row's peak taken out
 _MASS_TOLERANCE = 1e-6
 
 
-class SoSDensity:
+class SoSDensity(Queries):
     r"""p_B(x) = Σ_ij B_ij k(x, x̃_i) k(x, x̃_j) = ‖Fᵀ k(x)‖² with B = FFᵀ: a density with respect to ``measure``.
 
     Evaluation goes through the factor F, never through B: it cannot be negative. Inside, F is kept in natural units, F = F̃·e^{−u/2} with
@@ -151,20 +160,22 @@ class SoSDensity:
     def _squares(self, X: Array) -> Array:
         """‖F̃ᵀ k(x)‖² in natural units, in blocks of rows."""
         xp, out = namespace(X), zeros((X.shape[0],), X)
-        for rows in row_blocks(X.shape[0], max(self.unit_factor.shape), _BLOCK_ELEMENTS):
-            values = self.kernel(X[rows, :], self.support_points) @ self.unit_factor
+        for rows in row_blocks(X.shape[0], max(self.unit_factor.shape), _CACHE_ELEMENTS if is_numpy(X) else _DEVICE_ELEMENTS):
+            log_k = self.kernel.log(X[rows, :], self.support_points)
+            values = (np.exp(log_k, out=log_k) if is_numpy(X) else xp.exp(log_k)) @ self.unit_factor
             out[rows] = xp.vecdot(values, values)
         return out
 
     def _log_squares(self, X: Array) -> Array:
-        """log ‖F̃ᵀ k(x)‖² with the largest kernel value of each row taken out before it can underflow."""
+        """log ‖F̃ᵀ k(x)‖² with the largest term of each sum Σ_i F̃_i k(x, x̃_i) taken out before it can underflow."""
         xp, out = namespace(X), zeros((X.shape[0],), X)
+        unit, log_lengths = on_host(unit_rows)(self.unit_factor)
         with quiet():
-            for rows in row_blocks(X.shape[0], max(self.unit_factor.shape), _BLOCK_ELEMENTS):
-                log_k = self.kernel.log(X[rows, :], self.support_points)
-                peak = xp.max(log_k, axis=1)
+            for rows in row_blocks(X.shape[0], max(self.unit_factor.shape), _BLOCK_ELEMENTS if is_numpy(X) else _DEVICE_ELEMENTS):
+                log_terms = self.kernel.log(X[rows, :], self.support_points) + log_lengths
+                peak = xp.max(log_terms, axis=1)
                 shift = xp.where(xp.isfinite(peak), peak, 0.0)
-                values = xp.exp(log_k - shift[:, None]) @ self.unit_factor
+                values = xp.exp(log_terms - shift[:, None]) @ unit
                 out[rows] = xp.log(xp.vecdot(values, values)) + 2.0 * shift
         return out
 
@@ -181,6 +192,11 @@ class SoSDensity:
         points, factor = (to_device(part, device) for part in (host.support_points, host.unit_factor))
         return self.from_units(self.kernel, points, factor, self.log_unit, self.measure)
 
+    def on_device_of(self, other: SoSDensity) -> SoSDensity:
+        """The same density in arrays of the backend and on the device of ``other``'s."""
+        points, factor = (like(part, other.support_points) for part in (self.support_points, self.unit_factor))
+        return self.from_units(self.kernel, points, factor, self.log_unit, self.measure)
+
     def mean(self) -> np.ndarray:
         """E[x], shape (d,)."""
         return like(mean_and_covariance(self.on_host())[0], self.support_points)
@@ -189,10 +205,104 @@ class SoSDensity:
         """The covariance matrix of x, shape (d, d)."""
         return like(mean_and_covariance(self.on_host())[1], self.support_points)
 
-    def rvs(self, size: int = 1, rng: Any = None) -> np.ndarray:
-        """``size`` independent samples, shape (size, d); ``rng`` is a seed or a :class:`numpy.random.Generator`."""
-        samples = draw(self.on_host(), as_count(size, "size", minimum=0), np.random.default_rng(rng))
+    def rvs(self, size: int = 1, rng: Any = None, *, method: str = "auto") -> np.ndarray:
+        """``size`` independent samples, shape (size, d); ``rng`` is a seed or a :class:`numpy.random.Generator`.
+
+        ``method="inversion"`` inverts the distribution function of each feature given the earlier ones, to 1e-9 and better;
+        ``"rejection"`` thins a mixture that dominates the density. Both are exact; ``"auto"`` takes the one predicted to be faster.
+        """
+        samples = draw(self.on_host(), as_count(size, "size", minimum=0), np.random.default_rng(rng), method)
         return like(samples, self.support_points)
+
+    def marginal(self, dims: Any) -> Self:
+        r"""The density of the features S = ``dims``, in that order: p_S(x_S) = ∫ p dρ_R = k_Sᵀ(B ∘ W_R)k_S, for any separable kernel.
+
+        Features are numbered from 0; negative numbers are refused. On a :class:`~ksos.measures.Discrete` measure, atoms that agree in S
+        become one, with any kernel. The result carries exactly their masses. Its measure is the marginal of ρ if ρ is a product of
+        measures (a tensor quadrature rule) or the kernel is not separable, and otherwise has the same atoms with other weights.
+
+        >>> from ksos.kernels import Gaussian
+        >>> p = SoSDensity(Gaussian(1.0), [[0.0, 1.0], [1.0, 0.0]], [[1.0], [1.0]], normalize=True)
+        >>> bool(abs(p.marginal([1]).mean()[0] - p.mean()[1]) < 1e-12)
+        True
+        """
+        return cast("Self", marginal(self.on_host(), dims).on_device_of(self))
+
+    def conditional(self, conditions: Any) -> Self:
+        r"""The density of the other features given x_S = v, ``conditions`` = {feature: value}: ∝ k_Rᵀ ΔBΔ k_R with Δ = diag(k_S(v, x̃_i)).
+
+        Values may be far away, as long as the log-density there is finite. On a :class:`~ksos.measures.Discrete` measure they must be
+        those of an atom, unless ρ is a product of measures.
+
+        >>> from ksos.kernels import Gaussian
+        >>> p = SoSDensity(Gaussian(1.0), [[0.0, 0.0], [9.0, 9.0]], [[1.0], [1.0]], normalize=True)
+        >>> p.conditional({0: 9.0}).mean().round(9)
+        array([9.])
+        """
+        return cast("Self", conditional(self.on_host(), conditions).on_device_of(self))
+
+    def conditional_logpdf(self, X: Any, given: Any) -> np.ndarray:
+        """log p(x_R | x_S) at every row x of ``X`` (n, d), S = ``given``: one condition per row, millions of rows in bounded memory.
+
+        On a :class:`~ksos.measures.Discrete` measure it is relative to ρ given x_S, a probability measure.
+
+        >>> from ksos.kernels import Gaussian
+        >>> p = SoSDensity(Gaussian(1.0), [[0.0, 0.0], [9.0, 9.0]], [[1.0], [1.0]], normalize=True)
+        >>> p.conditional_logpdf([[9.0, 9.0], [0.0, 1.0]], given=[0]).round(6)
+        array([-0.225791, -2.225791])
+        """
+        return like(conditional_logpdf(self.on_host(), X, given), self.support_points)
+
+    def times_gaussian(self, mean: Any, scale: Any) -> Self:
+        r"""p(x)·Π_k exp(−(x_k − mean_k)²/(2 scale_k²)), scaled to mass one: Bayes' rule for a Gaussian measurement of the features.
+
+        ``mean`` and ``scale`` are numbers, or one per feature; an infinite scale says nothing about its feature. For the Gaussian kernel on
+        any measure, and for any kernel on a :class:`~ksos.measures.Discrete` one, where the Gaussian goes into the weights.
+
+        >>> from ksos.kernels import Gaussian
+        >>> p = SoSDensity(Gaussian(2.0), [[0.0]], [[1.0]], normalize=True)  # N(0, 1), and a measurement 1 ± 1
+        >>> p.times_gaussian(1.0, 1.0).mean().round(12), p.times_gaussian(1.0, 1.0).cov().round(12)
+        (array([0.5]), array([[0.5]]))
+        """
+        return cast("Self", times_gaussian(self.on_host(), mean, scale).on_device_of(self))
+
+    def affine(self, scale: Any = 1.0, shift: Any = 0.0) -> Self:
+        """The density of scale·x + shift, feature by feature; ``scale`` may be negative.
+
+        The measure moves along: walls of a box, mean and scale of a normal measure, the points of a discrete one (with their weights).
+
+        >>> from ksos.kernels import Gaussian
+        >>> SoSDensity(Gaussian(1.0), [[1.0]], [[1.0]], normalize=True).affine(-2.0, 5.0)
+        SoSDensity(d=1, m=1, rank=1, kernel=Gaussian(sigma=2.0), measure=Lebesgue())
+        """
+        return cast("Self", affine(self.on_host(), scale, shift).on_device_of(self))
+
+    def compress(
+        self, rank: int | None = None, m: int | None = None, *, kernel: Kernel | None = None, landmarks: Any = None
+    ) -> Compression:
+        """A smaller density, and its MMD to this one, as a named pair ``(density, mmd)``.
+
+        Parameters
+        ----------
+        rank : int, optional
+            At most this many squares: those of p = Σ λ_k ψ_k², ψ_k orthonormal in L²(ρ), with the largest masses λ_k.
+        m : int, optional
+            At most this many support points, chosen among the present ones by orthogonal matching pursuit; every column function is
+            projected on them in L²(ρ). (The density over them that is closest in MMD takes a solver: ``ksos.minimize`` of
+            ``SquaredMMD(p)`` over their :class:`~ksos.SoSSpace`.)
+        kernel : Kernel, optional
+            In which MMD is measured; default: the density's own.
+        landmarks : array (ℓ, d), optional
+            Report the MMD projected on these, where the exact one has no closed form or takes too long (see :func:`ksos.mmd`).
+
+        >>> from ksos.kernels import Gaussian
+        >>> p = SoSDensity(Gaussian(1.0), [[0.0], [0.5], [1.0]], [[1.0, 0.0], [1.0, 0.1], [1.0, 0.0]], normalize=True)
+        >>> smaller, distance = p.compress(rank=1)
+        >>> smaller.rank, distance < 0.01
+        (1, True)
+        """
+        found = compress(self.on_host(), rank, m, kernel, landmarks)
+        return found._replace(density=found.density.on_device_of(self))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the density to a file that :func:`ksos.load` reads; the old file or the new one is there, whole, at any moment."""

@@ -1,0 +1,154 @@
+"""Highest-density regions {p ≥ t}: the level t at which they hold a given mass."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.optimize import brentq
+
+from ksos.density.cells import cells
+from ksos.density.clouds import clouds
+from ksos.density.estimate import Estimate
+from ksos.density.gradient import log_and_gradient
+from ksos.density.lines import LineLaw
+from ksos.density.moments import node_masses
+from ksos.density.standard import standardize
+from ksos.measures import Discrete
+
+if TYPE_CHECKING:
+    from ksos.density.sos import SoSDensity
+
+__all__ = ["highest_density_level"]
+
+_POINTS_PER_PANEL = 8
+_ROUNDS, _PARTS, _UNREFINED = 6, 4, 0.1
+_GRID_FEATURES, _GRID_NODES = 3, 1 << 18
+_CLOUD_POINTS = 65_536
+
+
+def highest_density_level(p: SoSDensity, mass: float, rng: Any) -> Estimate:
+    """t with P(p(x) ≥ t) = mass; of a discrete law the largest t whose region holds at least that much."""
+    standard = standardize(p)
+    density = standard.density
+    if isinstance(density.measure, Discrete):
+        log_p = density.logpdf(density.measure.points)
+        log_level, spread, method = _weighted_level(log_p, node_masses(density), mass), 0.0, "sum"
+    elif density.n_features == 1:
+        log_level, spread, method = _on_a_line(density, mass), 0.0, "quadrature"
+    else:
+        log_level, spread, method = _by_points(density, mass, rng)
+    with np.errstate(over="ignore", under="ignore"):
+        level = float(np.exp(log_level - standard.log_volume))
+    return Estimate(level, level * spread, method)
+
+
+def _weighted_level(log_p: np.ndarray, masses: np.ndarray, mass: float) -> float:
+    order = np.argsort(-log_p, kind="stable")
+    cumulated = np.cumsum(masses[order])
+    at = int(np.searchsorted(cumulated, mass * cumulated[-1] * (1.0 - 1e-14), side="left"))
+    return float(log_p[order[min(at, order.shape[0] - 1)]])
+
+
+def _on_a_line(p: SoSDensity, mass: float) -> float:
+    """By the ends of the intervals where p ≥ t, and the distribution function at them."""
+    law = LineLaw(p)
+    fractions = np.arange(_POINTS_PER_PANEL) / _POINTS_PER_PANEL
+    grid = np.r_[(law.start[:, None] + 2.0 * law.half[:, None] * fractions).ravel(), law.start[-1] + 2.0 * law.half[-1]]
+    grid = np.clip(grid, *law.walls)
+    log_p = p.logpdf(grid[:, None])
+    at_grid = law.cdf(grid)
+
+    def excess(log_level: float) -> float:
+        above = log_p >= log_level
+        change = np.flatnonzero(above[1:] != above[:-1])
+        rising = above[change + 1]
+        ends = law.cdf(_crossings(p, grid[change], grid[change + 1], rising, log_level))
+        total = float(np.sum(np.where(rising, -ends, ends)))
+        return total + (at_grid[-1] if above[-1] else 0.0) - (at_grid[0] if above[0] else 0.0) - mass
+
+    top = float(log_p.max())
+    low = _weighted_level(log_p, np.diff(np.r_[0.0, at_grid]), mass)
+    step = 0.1
+    while excess(low) < 0.0 and step < 1e3:
+        low, step = low - step, 2.0 * step
+    return float(brentq(excess, low, top + 1.0, xtol=1e-13, rtol=1e-14)) if excess(low) > 0.0 else low
+
+
+def _crossings(p: SoSDensity, low: np.ndarray, high: np.ndarray, rising: np.ndarray, log_level: float) -> np.ndarray:
+    """Where log p = log_level between ``low`` and ``high``, entry by entry: Newton's method, safeguarded by bisection."""
+    y = 0.5 * (low + high)
+    for _ in range(60 if y.size else 0):
+        log_p, gradient = log_and_gradient(p, y[:, None])
+        excess = log_p - log_level
+        before = (excess >= 0.0) != rising
+        low, high = np.where(before, y, low), np.where(before, high, y)
+        with np.errstate(all="ignore"):
+            newton = y - excess / gradient[:, 0]
+        step = np.where((newton > low) & (newton < high), newton, 0.5 * (low + high))
+        if np.all(np.abs(step - y) <= 1e-13 * (1.0 + np.abs(y))):
+            return step
+        y = step
+    return y
+
+
+def _by_points(p: SoSDensity, mass: float, rng: Any) -> tuple[float, float, str]:
+    """(log t, its error, method): a quantile of p over the midpoints of cells, or over clouds of points."""
+    if p.n_features <= _GRID_FEATURES:
+        length = _fitting_length(p)
+        found = None if length is None else cells(p, length, _GRID_NODES >> p.n_features, split_kinks=False)
+        if found is not None:
+            return *_on_cells(p, mass, *found), "quadrature"
+    found_clouds, method = clouds(p, _CLOUD_POINTS, rng)
+    parts = [_smooth_level(log_p, masses, mass) for _, log_p, masses in found_clouds]
+    return float(np.mean(parts)), float(np.std(parts, ddof=1)) / math.sqrt(len(parts)), method
+
+
+def _on_cells(p: SoSDensity, mass: float, start: np.ndarray, stop: np.ndarray) -> tuple[float, float]:
+    """(log t, its error): cells that the boundary {p = t} may cross are cut finer, and cut again; the last change is the error.
+
+    A cell is two Gauss nodes per axis with their masses: that of a cell which lies inside is exact to fourth order.
+    """
+    d, level, error = p.n_features, -np.inf, np.inf
+    log_p, masses = np.empty(0), np.empty(0)
+    signs = np.stack([g.ravel() for g in np.meshgrid(*[[-0.5, 0.5]] * d, indexing="ij")], axis=1) / math.sqrt(3.0)
+    for _ in range(_ROUNDS):
+        middle, side = 0.5 * (start + stop), stop - start
+        nodes = (middle[:, None, :] + side[:, None, :] * signs).reshape(-1, d)
+        cell_log_p = p.logpdf(nodes)
+        cell_masses = np.exp(cell_log_p + p.measure.log_density(nodes)) * np.repeat(np.prod(side, axis=1), 2**d) / 2**d
+        new = _smooth_level(np.r_[log_p, cell_log_p], np.r_[masses, cell_masses], mass)
+        level, error = new, abs(new - level)
+        at_middle, gradient = log_and_gradient(p, middle)
+        crossed = np.abs(at_middle - level) <= 0.5 * np.sum(np.abs(gradient) * side, axis=1) + 2.0 * np.max(side, axis=1) ** 2
+        parts = int((_GRID_NODES / max(1, 2**d * int(crossed.sum()))) ** (1.0 / d))
+        if parts < 2:
+            break
+        done = np.repeat(~crossed, 2**d)
+        log_p, masses = np.r_[log_p, cell_log_p[done]], np.r_[masses, cell_masses[done]]
+        start, stop = _cut(start[crossed], side[crossed], min(parts, _PARTS))
+    return level, error if np.isfinite(error) else _UNREFINED
+
+
+def _cut(start: np.ndarray, side: np.ndarray, parts: int) -> tuple[np.ndarray, np.ndarray]:
+    """Every cell cut into ``parts`` along each axis."""
+    d = start.shape[1]
+    places = np.stack([g.ravel() for g in np.meshgrid(*[np.arange(parts)] * d, indexing="ij")], axis=1)
+    fine = side / parts
+    corner = (start[:, None, :] + places * fine[:, None, :]).reshape(-1, d)
+    return corner, corner + np.repeat(fine, places.shape[0], axis=0)
+
+
+def _smooth_level(log_p: np.ndarray, masses: np.ndarray, mass: float) -> float:
+    """The level between those of neighbouring points, each of which stands for the half of its mass above and the half below."""
+    order = np.argsort(-log_p, kind="stable")
+    cumulated = np.cumsum(masses[order]) - 0.5 * masses[order]
+    return float(np.interp(mass * masses.sum(), cumulated, log_p[order]))
+
+
+def _fitting_length(p: SoSDensity) -> float | None:
+    """The side of cells, in smooth lengths, that makes about as many as allowed."""
+    length, most = 0.5, _GRID_NODES >> p.n_features
+    coarse = cells(p, length, most, split_kinks=False)
+    return None if coarse is None else length * (coarse[0].shape[0] / (0.4 * most)) ** (1.0 / p.n_features)
