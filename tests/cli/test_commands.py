@@ -26,7 +26,7 @@ Command = Callable[..., Any]
 
 OPTIONS = {
     "score": {"--columns", "--weights", "--header", "--no-header", "--delimiter", "--per-row", "--json"},
-    "sample": {"-n", "--n-samples", "--seed", "-o", "--output", "--json"},
+    "sample": {"-n", "--n-samples", "--seed", "-o", "--output", "--json", "--given", "--features"},
     "inspect": {"--json"},
     "reproduce": {"--figure", "--output", "--quick", "--json"},
 }

@@ -1,4 +1,4 @@
-"""The command line: ``ksos fit | score | sample | inspect | reproduce``. Nothing heavy is imported before a command runs."""
+"""The command line, ``ksos COMMAND``; ``ksos --help`` lists the commands. Nothing heavy is imported before a command runs."""
 
 from __future__ import annotations
 

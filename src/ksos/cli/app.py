@@ -20,11 +20,14 @@ COMMANDS = {
     "fit": "fit a density to the rows of a table and save it",
     "score": "log-density of the rows of a table under a saved density",
     "sample": "draw samples from a saved density",
+    "query": "probabilities, means and quantiles of a saved density, its marginals and conditionals",
+    "plot": "draw a saved density, with the data if they are given",
     "inspect": "tell what is in a saved density",
+    "worst-case": "the worst distribution for a loss within a distance of the rows of a table",
     "reproduce": "draw the figures of the paper",
     "bench": "time the solvers against the paper's algorithm and CVXPY",
 }
-"""Every command with its one-line help; ``ksos.cli.NAME`` holds its ``add_arguments(parser)`` and ``run(arguments, console)``."""
+"""Every command with its one-line help; ``ksos.cli.NAME`` (with _ for -) holds its ``add_arguments(parser)`` and ``run(arguments, console)``."""
 
 _EPILOG = """exit codes: 0 done, 1 bad input, 2 wrong usage, 3 not converged (the model is written all the same).
 ksos COMMAND --help describes a command."""
@@ -64,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(chosen: str | None, words: list[str], console: Console) -> int:
     if chosen is None:
         _top_level(words)
-    command = import_module(f"ksos.cli.{chosen}")
+    command = import_module(f"ksos.cli.{str(chosen).replace('-', '_')}")
     parser = Parser(prog=console.program, description=command.__doc__)
     command.add_arguments(parser)
     code: int = command.run(parser.parse(words[1:]), console)

@@ -1,10 +1,10 @@
-"""Draw independent samples from a saved density, as CSV or NPY."""
+"""Draw independent samples from a saved density, or from a marginal or conditional of it, as CSV or NPY."""
 
 from __future__ import annotations
 
 import argparse
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ksos._files import replace_whole
@@ -12,6 +12,7 @@ from ksos.cli import values
 from ksos.cli.console import Console
 from ksos.cli.errors import DONE
 from ksos.cli.output import require_writable
+from ksos.cli.view import add_view_options, take_view
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", action="store_true", help="one JSON object on the standard output, which holds the samples where no file does"
     )
+    add_view_options(parser)
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
@@ -42,16 +44,16 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     n, output = as_count(arguments.n_samples, "--n-samples"), arguments.output
     if output is not None:
         require_writable(output)
-    density = load(arguments.model)
+    view = take_view(load(arguments.model), arguments)
     console.status(f"drawing {n} samples ...")
-    samples = density.rvs(n, rng=arguments.seed)
+    samples = view.density.rvs(n, rng=arguments.seed)
     if output is not None:
-        replace_whole(output, _npy_parts(samples) if output.lower().endswith(".npy") else _csv_parts(samples))
+        replace_whole(output, _npy_parts(samples) if output.lower().endswith(".npy") else _csv_parts(samples, view.names))
     if arguments.json:
         shown = {"samples": samples.tolist()} if output is None else {}
-        console.json({"n_samples": n, "n_features": density.n_features, "seed": arguments.seed, "output": output, **shown})
+        console.json({"n_samples": n, "n_features": len(view.features), "seed": arguments.seed, "output": output, **shown})
     elif output is None:
-        console.result(_csv_lines(samples))
+        console.result(_csv_lines(samples, view.names))
     return DONE
 
 
@@ -64,12 +66,12 @@ def _npy_parts(samples: np.ndarray) -> Iterable[bytes | memoryview]:
     return header.getvalue(), samples.data
 
 
-def _csv_parts(samples: np.ndarray) -> Iterable[bytes]:
-    return (f"{line}\n".encode() for line in _csv_lines(samples))
+def _csv_parts(samples: np.ndarray, names: Sequence[str]) -> Iterable[bytes]:
+    return (f"{line}\n".encode() for line in _csv_lines(samples, names))
 
 
-def _csv_lines(samples: np.ndarray) -> Iterator[str]:
-    """A header x1, x2, ... and the rows, each number with the digits that give it back exactly."""
-    yield ",".join(f"x{k}" for k in range(1, samples.shape[1] + 1))
+def _csv_lines(samples: np.ndarray, names: Sequence[str]) -> Iterator[str]:
+    """A header with the names and the rows, each number with the digits that give it back exactly."""
+    yield ",".join(names)
     for row in samples:
         yield ",".join(map(repr, row.tolist()))

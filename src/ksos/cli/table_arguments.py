@@ -7,7 +7,7 @@ import argparse
 from ksos.cli import values
 from ksos.cli.table_types import TableOptions
 
-__all__ = ["add_table_arguments", "table_options"]
+__all__ = ["add_reading_options", "add_table_arguments", "table_options"]
 
 
 def add_table_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,6 +15,11 @@ def add_table_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "data", metavar="DATA", help="a CSV or NPY file of numbers, one row per sample; - reads CSV from the standard input"
     )
+    add_reading_options(parser)
+
+
+def add_reading_options(parser: argparse.ArgumentParser) -> None:
+    """Add how to read it."""
     group = parser.add_argument_group("reading the table")
     group.add_argument(
         "--columns",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import csv
+import math
 from collections.abc import Callable, Collection
 
-__all__ = ["columns", "count", "delimiter", "number_or", "numbers", "numbers_or", "seed"]
+__all__ = ["columns", "conditions", "count", "delimiter", "number_or", "numbers", "numbers_or", "probabilities", "seed"]
 
 
 def numbers(text: str) -> float | list[float]:
@@ -81,6 +82,40 @@ def columns(text: str) -> list[str]:
     if not names or not all(names):
         raise argparse.ArgumentTypeError(f"a column without a name is listed in {text!r}")
     return names
+
+
+def conditions(text: str) -> list[tuple[str, float]]:
+    """Features with their values, FEATURE=VALUE, separated by commas.
+
+    >>> conditions("2=0.5,x3=-1")
+    [('2', 0.5), ('x3', -1.0)]
+    """
+    wrong = argparse.ArgumentTypeError(f"FEATURE=VALUE, or several separated by commas, was expected; got {text!r}")
+    pairs = []
+    for word in text.split(","):
+        name, equals, value = word.partition("=")
+        try:
+            pairs.append((name.strip(), float(value)))
+        except ValueError:
+            raise wrong from None
+        if not equals or not name.strip():
+            raise wrong
+        if not math.isfinite(pairs[-1][1]):
+            raise argparse.ArgumentTypeError(f"a finite value was expected in {word!r}")
+    return pairs
+
+
+def probabilities(text: str) -> list[float]:
+    """Numbers from 0 to 1, separated by commas.
+
+    >>> probabilities("0.05,0.5")
+    [0.05, 0.5]
+    """
+    listed = numbers(text)
+    listed = listed if isinstance(listed, list) else [listed]
+    if not all(0.0 <= value <= 1.0 for value in listed):
+        raise argparse.ArgumentTypeError(f"numbers from 0 to 1, separated by commas, were expected; got {text!r}")
+    return listed
 
 
 def delimiter(text: str) -> str:

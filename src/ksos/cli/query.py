@@ -1,0 +1,136 @@
+"""Probabilities, means, covariances, quantiles and the mode of a saved density, or of a marginal or conditional of it, which can be saved.
+
+Without a question: mean, standard deviation and quantiles of every feature.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from ksos.cli import values
+from ksos.cli.console import Console
+from ksos.cli.errors import DONE, InputError
+from ksos.cli.output import require_writable
+from ksos.cli.view import View, add_view_options, feature_name, take_view
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["add_arguments", "run"]
+
+_SUMMARY = (0.05, 0.5, 0.95)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what ``ksos query`` understands."""
+    parser.add_argument("model", metavar="MODEL", help="a file written by ksos fit, or by this command")
+    parser.add_argument("--json", action="store_true", help="one JSON object on the standard output; an infinite bound is null")
+    add_view_options(parser)
+    group = parser.add_argument_group("what to tell of it")
+    for flag, side, none in (("--low", "lower", "-inf"), ("--high", "upper", "inf")):
+        group.add_argument(
+            flag,
+            type=values.numbers,
+            metavar="LIST",
+            help=f"the probability of a box with these {side} bounds: one number, or one per feature of the part looked at, separated by "
+            f"commas; {none} for none (default: {none})",
+        )
+    group.add_argument("--mean", action="store_true", help="the mean of every feature")
+    group.add_argument("--cov", action="store_true", help="the covariance matrix")
+    group.add_argument(
+        "--quantile", type=values.probabilities, metavar="LIST", help="quantiles of every feature: numbers from 0 to 1 separated by commas"
+    )
+    group.add_argument("--mode", action="store_true", help="the point where the density is highest")
+    group.add_argument("-o", "--output", metavar="FILE", help="save the marginal or conditional density as a model of its own")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Carry out ``ksos query``."""
+    from ksos import load
+
+    if arguments.output is not None:
+        require_writable(arguments.output)
+    view = take_view(load(arguments.model), arguments)
+    found = _answers(view, arguments)
+    if arguments.output is not None:
+        view.density.save(arguments.output)
+    if arguments.json:
+        given = {str(feature + 1): value for feature, value in view.given.items()}
+        console.json({"features": [feature + 1 for feature in view.features], "given": given, **found, "output": arguments.output})
+    else:
+        console.result(_report(view, found))
+    return DONE
+
+
+def _answers(view: View, arguments: argparse.Namespace) -> dict[str, Any]:
+    """What was asked, as JSON can hold it; vectors are in the order of the features looked at."""
+    density, found = view.density, {}
+    boxed = arguments.low is not None or arguments.high is not None
+    asked = boxed or arguments.mean or arguments.cov or arguments.quantile or arguments.mode
+    summary = not asked and arguments.output is None
+    if boxed:
+        low, high = _box(view, arguments)
+        found["low"], found["high"] = low.tolist(), high.tolist()
+        found["probability"] = float(density.probability(low, high))
+    if arguments.mean or summary:
+        found["mean"] = density.mean().tolist()
+    if summary:
+        found["standard_deviation"] = (density.cov().diagonal().clip(min=0.0) ** 0.5).tolist()
+    if arguments.cov:
+        found["covariance"] = density.cov().tolist()
+    if levels := arguments.quantile or (_SUMMARY if summary else ()):
+        found["quantiles"] = _quantiles(view, levels)
+    if arguments.mode:
+        found["mode"] = density.mode().tolist()
+    return found
+
+
+def _box(view: View, arguments: argparse.Namespace) -> tuple[np.ndarray, np.ndarray]:
+    """``--low`` and ``--high`` with one entry for each feature looked at."""
+    import numpy as np
+
+    k, sides = len(view.features), []
+    for side, none in (("low", -np.inf), ("high", np.inf)):
+        given = getattr(arguments, side)
+        bounds = np.atleast_1d(np.asarray(none if given is None else given, dtype=float))
+        if bounds.size not in (1, k):
+            listed = ", ".join(view.names)
+            raise InputError(
+                f"--{side} has {bounds.size} numbers, but the density looked at has {k} features, {listed}; give one, or one for each"
+            )
+        sides.append(np.broadcast_to(bounds, (k,)))
+    low, high = sides
+    may_touch = view.density.measure.name == "discrete"  # elsewhere a point has no mass
+    for name, a, b in zip(view.names, low.tolist(), high.tolist(), strict=True):
+        if not (a < b or (may_touch and a == b)):
+            raise InputError(f"the box is empty: --low must be less than --high in every feature, but in {name} they are {a!r} and {b!r}")
+    return low, high
+
+
+def _quantiles(view: View, levels: list[float] | tuple[float, ...]) -> list[dict[str, Any]]:
+    import numpy as np
+
+    density, k = view.density, len(view.features)
+    columns = [(density if k == 1 else density.marginal([j])).ppf(np.array(levels)) for j in range(k)]
+    return [{"level": level, "values": [float(column[i]) for column in columns]} for i, level in enumerate(levels)]
+
+
+def _report(view: View, found: dict[str, Any]) -> list[str]:
+    """The same for a reader: a lone probability is just the number, everything else is a table with a row for each feature."""
+    per_feature = {name.replace("_", " "): found[name] for name in ("mean", "standard_deviation", "mode") if name in found}
+    per_feature |= {f"quantile {quantile['level']:g}": quantile["values"] for quantile in found.get("quantiles", ())}
+    per_feature |= {f"cov with {name}": row for name, row in zip(view.names, found.get("covariance", ()), strict=False)}
+    lines = []
+    if "probability" in found:
+        lines.append(repr(found["probability"]) if not per_feature else f"probability {found['probability']!r}")
+    if per_feature:
+        given = "".join(f", {feature_name(feature)} = {value!r}" for feature, value in view.given.items())
+        rows = [
+            ["feature", *per_feature],
+            *([name, *(repr(column[i]) for column in per_feature.values())] for i, name in enumerate(view.names)),
+        ]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines += [f"given {given[2:]}"] if given else []
+        lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return lines

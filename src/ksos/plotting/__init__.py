@@ -1,0 +1,8 @@
+"""Display objects in scikit-learn's manner: the numbers are computed once, ``plot`` draws them, matplotlib is imported when it does."""
+
+from __future__ import annotations
+
+from ksos.plotting.density import DensityDisplay
+from ksos.plotting.solution import SolutionDisplay
+
+__all__ = ["DensityDisplay", "SolutionDisplay"]

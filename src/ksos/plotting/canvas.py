@@ -1,0 +1,74 @@
+"""The one place that asks matplotlib for axes: new ones, a user's own, or a grid inside either. No global setting is touched."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure, SubFigure
+
+__all__ = ["axes_grid", "colour_map", "require_matplotlib", "single_axes"]
+
+_RAMP = ["#ffffff", "#d7e9f5", "#afd0e8", "#8bb4d7", "#6a98c3", "#4e7baf", "#375f99", "#234484"]  # equal steps in CIELAB
+
+
+def require_matplotlib() -> None:
+    """Raise, with the remedy, where matplotlib is not installed."""
+    try:
+        import matplotlib  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "figures are drawn with matplotlib, which is not installed; run: pip install 'ksos[plot]'", name=error.name
+        ) from None
+
+
+def colour_map(cmap: Any) -> Colormap:
+    """``cmap`` as matplotlib understands it; None is a ramp from white to blue in perceptually equal steps."""
+    import matplotlib
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("ksos", _RAMP) if cmap is None else matplotlib.colormaps.get_cmap(cmap)
+
+
+def single_axes(ax: Any, size: tuple[float, float]) -> tuple[Figure | SubFigure, Axes]:
+    """``ax`` with its figure, or the axes of a new figure of ``size`` inches."""
+    from matplotlib.axes import Axes
+
+    if ax is None:
+        figure = _new_figure(size)
+        return figure, figure.add_subplot()
+    if not isinstance(ax, Axes):
+        raise TypeError(f"ax must be one matplotlib Axes, or None for a new figure; got {ax!r}")
+    return ax.figure, ax
+
+
+def axes_grid(ax: Any, rows: int, columns: int, size: tuple[float, float], **grid: Any) -> tuple[Figure | SubFigure, np.ndarray]:
+    """A grid of axes: in a new figure (None), in the place of one Axes, which then only holds the place, or those in an array."""
+    from matplotlib.axes import Axes
+
+    if ax is None:
+        new = _new_figure(size)
+        return new, new.subplots(rows, columns, squeeze=False, gridspec_kw=grid)
+    if isinstance(ax, Axes):
+        place = ax.get_subplotspec()
+        if place is None:
+            raise ValueError(
+                f"an Axes that is part of a grid (plt.subplots makes such) is needed to be divided into {rows}×{columns}; got {ax!r}"
+            )
+        ax.set_axis_off()
+        figure, inner = ax.figure, place.subgridspec(rows, columns, **grid)
+        return figure, np.array([[figure.add_subplot(inner[i, j]) for j in range(columns)] for i in range(rows)], dtype=object)
+    given = np.array(ax, dtype=object)
+    if given.size != rows * columns or not all(isinstance(one, Axes) for one in given.ravel()):
+        raise ValueError(f"ax must be one Axes, or {rows}×{columns} of them; got {ax!r}")
+    return given.flat[0].figure, given.reshape(rows, columns)
+
+
+def _new_figure(size: tuple[float, float]) -> Figure:
+    from matplotlib import pyplot
+
+    return pyplot.figure(figsize=size, layout="constrained")

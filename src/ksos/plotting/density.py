@@ -1,0 +1,241 @@
+"""DensityDisplay: a density of one feature as a curve, of two as contours, of more as a grid of its exact marginals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ksos._array import is_other_array, to_numpy
+from ksos._validation import as_count, as_points
+from ksos.density import SoSDensity
+from ksos.plotting.canvas import axes_grid, colour_map, require_matplotlib, single_axes
+from ksos.plotting.panel import Look, Panel
+from ksos.plotting.panels import as_drawn, as_regions, make_panels
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
+    from matplotlib.legend import Legend
+
+__all__ = ["DensityDisplay", "figure_size"]
+
+
+def figure_size(k: int) -> tuple[float, float]:
+    """Width and height in inches that suit a picture of ``k`` features."""
+    return (6.0, 4.2) if k <= 2 else (1.75 * k + 0.4, 1.75 * k)
+
+
+class DensityDisplay:
+    r"""A picture of a density; make it with :meth:`from_density` or :meth:`from_estimator`.
+
+    One feature: the curve over the rug of the data, its highest-density regions shaded, the distribution function on a second axis. Two:
+    filled contours with the data, the support points and the borders of the highest-density regions. More: a grid of such panels, each an
+    exact marginal. A density on a discrete measure is shown by the probabilities of its nodes. Heights are with respect to Lebesgue measure
+    (p·dρ/dx), whatever ρ is.
+
+    Parameters
+    ----------
+    panels : dict
+        What to draw, by feature: ``(0,)`` and ``(0, 1)`` are the panels of one and of two features.
+    features : sequence of int
+        The features in their order.
+    X : array (n, d), optional
+        Data, all features.
+    feature_names : sequence of d str, optional
+        Default :math:`x_1, …, x_d`.
+
+    Attributes
+    ----------
+    figure_ : Figure
+    ax_ : Axes, or an array of them for a pair plot
+    artists_ : dict
+        By panel, what was drawn by name: "density", "regions", "cdf_axes", "filled", "borders", "data", "support".
+
+    Examples
+    --------
+    >>> import ksos
+    >>> p = ksos.SoSDensity(ksos.kernels.Gaussian(2.0), [[0.0]], [[1.0]], normalize=True)
+    >>> from matplotlib.figure import Figure  # or leave ax out: pyplot then makes a figure, and shows it
+    >>> display = ksos.DensityDisplay.from_density(p, [[-0.3], [0.8]], ax=Figure().add_subplot())
+    >>> display.ax_.get_ylabel(), sorted(display.artists_[(0,)])
+    ('density', ['cdf_axes', 'data', 'density', 'regions', 'support'])
+    """
+
+    figure_: Figure | SubFigure
+    ax_: Any
+    artists_: dict[tuple[int, ...], dict[str, Any]]
+
+    def __init__(
+        self,
+        panels: dict[tuple[int, ...], Panel],
+        features: Sequence[int],
+        X: np.ndarray | None = None,
+        feature_names: Sequence[str] | None = None,
+    ) -> None:
+        self.panels, self.features, self.X, self.feature_names = panels, tuple(features), X, feature_names
+
+    @classmethod
+    def from_density(
+        cls,
+        density: SoSDensity,
+        X: Any = None,
+        *,
+        features: Sequence[int] | None = None,
+        feature_names: Sequence[str] | None = None,
+        regions: Sequence[float] | None = None,
+        resolution: int | None = None,
+        ax: Any = None,
+        **options: Any,
+    ) -> Self:
+        """Compute the picture of ``density`` and draw it.
+
+        Parameters
+        ----------
+        density : SoSDensity
+        X : array (n, d), optional
+            Data to show with it. Those far outside the mass and those too many to see are left out; the legend counts them.
+        features : sequence of int, optional
+            Which features to show, counted from 0; the others are integrated out. Default: all, of which there may be 8.
+        feature_names : sequence of d str, optional
+        regions : sequence of float, optional
+            The probabilities of the highest-density regions. Default (0.5, 0.9); () for none. Not for a discrete measure.
+        resolution : int, optional
+            Points of the grid along each axis. Default: fine enough for the bandwidth.
+        ax, **options
+            See :meth:`plot`.
+        """
+        if not isinstance(density, SoSDensity):
+            raise TypeError(f"a ksos.SoSDensity is needed; got {density!r}; a fitted estimator goes to from_estimator")
+        require_matplotlib()
+        density = density.on_host()
+        d = density.n_features
+        chosen = as_drawn(features, d)
+        X = None if X is None else as_points(to_numpy(X) if is_other_array(X) else X, "X", n_features=d)
+        if feature_names is not None and len(feature_names) != d:
+            raise ValueError(f"feature_names must have one name for each of the {d} features of the density; got {len(feature_names)}")
+        if resolution is not None:
+            resolution = as_count(resolution, "resolution", minimum=8)
+        panels = make_panels(density, chosen, X, as_regions(regions, density), resolution)
+        return cls(panels, chosen, X, feature_names).plot(ax, **options)
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, X: Any = None, *, feature_names: Sequence[str] | None = None, **options: Any) -> Self:
+        """The same for a fitted estimator with a ``distribution_``, whose feature names are used where it knows them."""
+        check_is_fitted(estimator)
+        if not isinstance(getattr(estimator, "distribution_", None), SoSDensity):
+            raise TypeError(
+                f"{type(estimator).__name__} has no density of its own (distribution_); pass a fitted KernelSoSDensity: "
+                "of a search its best_estimator_, of a pipeline its last step with the data as they reach it"
+            )
+        if X is not None:
+            X = validate_data(estimator, X, dtype=np.float64, order="C", reset=False)
+        if feature_names is None and hasattr(estimator, "feature_names_in_"):
+            feature_names = [str(name) for name in estimator.feature_names_in_]
+        return cls.from_density(estimator.distribution_, X, feature_names=feature_names, **options)
+
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        cmap: Any = None,
+        cdf: bool = True,
+        support: bool | None = None,
+        colorbar: bool | None = None,
+        legend: bool = True,
+    ) -> Self:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+            Where; default: a new figure. A pair plot of k features divides the place of one Axes, or takes an array of k×k.
+        cmap : str or Colormap, optional
+            From no density to the highest. Default: white to blue, in perceptually equal steps.
+        cdf : bool
+            The distribution function, in a picture of one feature.
+        support : bool, optional
+            The support points. Default: with one or two features, where they do not crowd the picture.
+        colorbar : bool, optional
+            For two features. Default: in a new figure, but not beside axes of your own.
+        legend : bool
+        """
+        require_matplotlib()
+        paired = len(self.features) > 2
+        look = Look(colour_map(cmap), cdf, not paired if support is None else support, small=paired)
+        self.artists_ = {}
+        if paired:
+            self._plot_pairs(ax, look, legend)
+            return self
+        self.figure_, self.ax_ = single_axes(ax, figure_size(len(self.features)))
+        self._draw(self.ax_, self.features, look)
+        self._label(self.ax_, self.features)
+        if len(self.features) == 2 and (ax is None if colorbar is None else colorbar):
+            self.figure_.colorbar(
+                self.artists_[self.features]["filled"], ax=self.ax_, label=self.panels[self.features].height_label, pad=0.02, aspect=30
+            )
+        if legend:
+            _legend_above(self.ax_, self.artists_[self.features].get("cdf_axes"))
+        return self
+
+    def _plot_pairs(self, ax: Any, look: Look, legend: bool) -> None:
+        k = len(self.features)
+        self.figure_, self.ax_ = axes_grid(ax, k, k, figure_size(k), wspace=0.05, hspace=0.05)
+        for i, row in enumerate(self.features):
+            for j, column in enumerate(self.features):
+                here = self.ax_[i, j]
+                if j > i:
+                    here.set_axis_off()
+                    continue
+                pair = (row,) if i == j else (column, row)
+                self._draw(here, pair, look)
+                self._label(here, pair)
+                here.label_outer(remove_inner_ticks=True)
+                if i == j:
+                    here.set_ylabel(self._name(row) if i == 0 and k > 1 else "")
+        self.figure_.align_ylabels(list(self.ax_[:, 0]))
+        if legend:
+            handles, labels = self.ax_[1, 0].get_legend_handles_labels()
+            _opaque(self.ax_[0, k - 1].legend(handles, labels, loc="upper right", frameon=False, fontsize="small"))
+
+    def _draw(self, ax: Axes, features: tuple[int, ...], look: Look) -> None:
+        samples = None if self.X is None else self.X[:, list(features)]
+        self.artists_[features] = self.panels[features].draw(ax, samples, look)
+        ax.locator_params(axis="x" if len(features) == 1 else "both", nbins=4 if look.small else 6)
+
+    def _label(self, ax: Axes, features: tuple[int, ...]) -> None:
+        ax.set_xlabel(self._name(features[0]))
+        if len(features) == 2:
+            ax.set_ylabel(self._name(features[1]))
+
+    def _name(self, feature: int) -> str:
+        return f"$x_{{{feature + 1}}}$" if self.feature_names is None else str(self.feature_names[feature])
+
+
+def _legend_above(ax: Axes, twin: Axes | None) -> None:
+    """A legend over the axes, where it hides no data, away from where an axis writes its power of ten."""
+    handles, labels = ax.get_legend_handles_labels()
+    if twin is not None:
+        more = twin.get_legend_handles_labels()
+        handles, labels = handles + more[0], labels + more[1]
+    legend = ax.legend(
+        handles,
+        labels,
+        loc="lower right",
+        bbox_to_anchor=(1.0, 1.0),
+        ncols=3,
+        frameon=False,
+        fontsize="small",
+        borderaxespad=0.2,
+        columnspacing=1.4,
+    )
+    _opaque(legend)
+
+
+def _opaque(legend: Legend) -> None:
+    """Show what the dots and ticks of many data are, which are pale in the picture."""
+    for handle in legend.legend_handles:
+        if handle is not None:
+            handle.set_alpha(1.0)

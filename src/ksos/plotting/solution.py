@@ -1,0 +1,146 @@
+"""SolutionDisplay: how the objective fell and how far from its minimum it was proven to be, certificate by certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from ksos._validation import as_choice
+from ksos.plotting.canvas import axes_grid, require_matplotlib
+from ksos.solvers import Progress, Solution
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
+
+__all__ = ["SolutionDisplay"]
+
+_OBJECTIVE, _BOUND, _GAP = "#234484", "#afd0e8", "#B5480A"
+_SIZE = (6.0, 5.0)
+_LOGARITHMIC = 5.0  # objectives that fall by more than this factor are drawn on a logarithmic scale
+
+
+class SolutionDisplay:
+    r"""The run of a solver: above, the objective with the interval that is proven to hold its minimum; below, the gap.
+
+    Every certificate says f* ≥ f(C) − gap(C). The shaded band reaches from the best of these lower bounds so far to the least objective so
+    far: f* lies in it at every iteration. Where constraints are not met yet there is no gap, and no band.
+
+    Parameters
+    ----------
+    history : sequence of Progress
+    title : str, optional
+    certified : bool
+        Whether the gaps bound f(C) − f*. Of a functional that is not convex they do not, and no band is drawn.
+
+    Attributes
+    ----------
+    figure_ : Figure
+    ax_ : array of two Axes
+        Objective and gap.
+    artists_ : dict
+        "objective", "bounds", "gap".
+
+    Examples
+    --------
+    >>> import ksos
+    >>> est = ksos.KernelSoSDensity().fit([[0.0], [0.4], [1.0]])
+    >>> from matplotlib.figure import Figure  # or leave ax out: pyplot then makes a figure, and shows it
+    >>> display = ksos.SolutionDisplay.from_estimator(est, ax=Figure().add_subplot())
+    >>> [ax.get_ylabel() for ax in display.ax_]
+    ['objective', 'gap']
+    """
+
+    figure_: Figure | SubFigure
+    ax_: Any
+    artists_: dict[str, Any]
+
+    def __init__(self, history: Sequence[Progress], title: str | None = None, *, certified: bool = True) -> None:
+        self.history, self.title, self.certified = list(history), title, certified
+
+    @classmethod
+    def from_solution(cls, solution: Solution, *, ax: Any = None, **options: Any) -> Self:
+        """Draw the history of ``solution``; ``ax`` and the options are those of :meth:`plot`."""
+        history = getattr(solution, "history", None)
+        if not isinstance(history, list) or not history:
+            raise TypeError(f"a ksos.Solution with a history is needed; got {solution!r}; a fitted estimator goes to from_estimator")
+        gap = "no certificate" if solution.gap is None else f"gap {solution.gap:.1e}"
+        title = f"{solution.solver}: {solution.status.replace('_', ' ')}, {gap} after {solution.n_iter} iterations"
+        return cls(history, title, certified=solution.gap is not None).plot(ax, **options)
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Any = None, **options: Any) -> Self:
+        """The same for a fitted estimator with a ``solution_``."""
+        check_is_fitted(estimator)
+        if not hasattr(estimator, "solution_"):
+            raise TypeError(f"{type(estimator).__name__} has no solution_; pass a fitted KernelSoSDensity, of a search its best_estimator_")
+        return cls.from_solution(estimator.solution_, ax=ax, **options)
+
+    def plot(self, ax: Any = None, *, against: str = "iteration") -> Self:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+            Where; default: a new figure. The place of one Axes is divided in two; or give two of them.
+        against : {"iteration", "time"}
+            What the horizontal axis counts.
+        """
+        require_matplotlib()
+        as_choice(against, "against", ("iteration", "time"))
+        x = np.array([progress.n_iter if against == "iteration" else progress.time for progress in self.history], dtype=float)
+        objective, gap = (np.array([getattr(progress, name) for progress in self.history], dtype=float) for name in ("objective", "gap"))
+        self.figure_, axes = axes_grid(ax, 2, 1, _SIZE, hspace=0.06)
+        self.ax_, self.artists_ = axes[:, 0], {}
+        marker = {"marker": "o", "markersize": 3.0} if x.size <= 40 else {}
+        self._draw_objective(self.ax_[0], x, objective, gap, marker)
+        self._draw_gap(self.ax_[1], x, gap, marker)
+        self.ax_[1].set_xlabel("iteration" if against == "iteration" else "seconds")
+        self.ax_[0].sharex(self.ax_[1])
+        self.ax_[0].tick_params(labelbottom=False)
+        if self.title is not None:
+            self.ax_[0].set_title(self.title, fontsize="medium", loc="left")
+        return self
+
+    def _draw_objective(self, ax: Axes, x: np.ndarray, objective: np.ndarray, gap: np.ndarray, marker: dict[str, Any]) -> None:
+        least, most = float(objective.min()), float(objective.max())
+        if least > 0.0 and most > _LOGARITHMIC * least:
+            ax.set_yscale("log")
+            bottom, top = least / (most / least) ** 0.12, most * (most / least) ** 0.06
+        else:
+            span = most - least or 0.1 * abs(least) or 1.0
+            bottom, top = least - 0.15 * span, most + 0.08 * span
+        (self.artists_["objective"],) = ax.plot(x, objective, color=_OBJECTIVE, linewidth=1.5, label="objective", zorder=2.5, **marker)
+        proven = np.isfinite(gap)
+        if self.certified and proven.any():
+            lower = np.maximum.accumulate(np.where(proven, objective - gap, -np.inf))
+            upper = np.minimum.accumulate(np.where(proven, objective, np.inf))
+            seen = np.isfinite(upper)
+            self.artists_["bounds"] = ax.fill_between(
+                x[seen],
+                np.maximum(lower[seen], bottom),
+                upper[seen],
+                color=_BOUND,
+                linewidth=0.0,
+                label="where the minimum is proven to lie",
+                zorder=1.5,
+            )
+        ax.set_ylim(bottom, top)
+        ax.set_ylabel("objective")
+        ax.grid(True, linewidth=0.4, alpha=0.5)
+        ax.legend(loc="upper right", frameon=False, fontsize="small")
+
+    def _draw_gap(self, ax: Axes, x: np.ndarray, gap: np.ndarray, marker: dict[str, Any]) -> None:
+        """The gap on a logarithmic scale; one that is 0 to rounding is a triangle at the foot, one that is not known yet is left out."""
+        positive, zero = (gap > 0.0) & np.isfinite(gap), gap == 0.0
+        foot = float(gap[positive].min()) if positive.any() else 1e-16
+        ax.set_yscale("log")
+        (self.artists_["gap"],) = ax.plot(x[positive], gap[positive], color=_GAP, linewidth=1.5, label="gap", **marker)
+        if zero.any():
+            (self.artists_["zero_gap"],) = ax.plot(x[zero], np.full(zero.sum(), foot / 3.0), "v", color=_GAP, label="gap 0")
+            ax.legend(loc="upper right", frameon=False, fontsize="small")
+        ax.set_ylabel("gap" if self.certified else "gap, not certified")
+        ax.grid(True, linewidth=0.4, alpha=0.5)

@@ -1,0 +1,255 @@
+"""``query``, and the parts of a density that ``sample`` and ``plot`` look at too: the numbers are the library's, features count from 1."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ksos as library
+from ksos.cli import query, values
+from ksos.cli.table import read_table
+from ksos.kernels import Gaussian, Matern
+from ksos.measures import Box, Discrete
+
+Command = Callable[..., Any]
+
+OPTIONS = {"--json", "--given", "--features", "--low", "--high", "--mean", "--cov", "--quantile", "--mode", "-o", "--output"}
+
+
+@pytest.fixture(scope="module")
+def p() -> library.SoSDensity:
+    rng = np.random.default_rng(4)
+    return library.SoSDensity(Gaussian([1.0, 0.7, 1.3]), rng.normal(size=(7, 3)), rng.normal(size=(7, 2)), normalize=True)
+
+
+@pytest.fixture(scope="module")
+def three(p: library.SoSDensity, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A density of three features."""
+    path = tmp_path_factory.mktemp("query") / "three.ksos"
+    p.save(path)
+    return path
+
+
+def test_every_option_is_listed_here_and_tested_below() -> None:
+    parser = argparse.ArgumentParser(add_help=False)
+    query.add_arguments(parser)
+    assert {flag for action in parser._actions for flag in action.option_strings} == OPTIONS
+
+
+def test_help_says_how_features_are_counted(ksos: Command) -> None:
+    for command in ("query", "sample", "plot"):
+        assert "Features are counted from 1: 2 or x2 is the second one" in " ".join(ksos(command, "--help").out.split())
+
+
+# --- probabilities ---
+
+
+def test_a_probability_is_one_number(ksos: Command, three: Path, p: library.SoSDensity) -> None:
+    done = ksos("query", three, "--low", "0,-inf,-1", "--high", "1,0.3,inf")
+    assert (done.code, done.err) == (0, "")
+    assert done.out == repr(p.probability([0.0, -np.inf, -1.0], [1.0, 0.3, np.inf])) + "\n"
+
+
+def test_bounds_of_one_number_or_none(ksos: Command, three: Path, p: library.SoSDensity) -> None:
+    assert float(ksos("query", three, "--low", "-0.5").out) == p.probability([-0.5] * 3, [np.inf] * 3)
+    assert float(ksos("query", three, "--high", "0.5").out) == p.probability([-np.inf] * 3, [0.5] * 3)
+
+
+def test_probability_given_a_feature(ksos: Command, three: Path, p: library.SoSDensity) -> None:
+    done = json.loads(ksos("query", three, "--low", "0,-inf", "--high", "1,0.3", "--given", "2=0.5", "--json").out)
+    expected = p.conditional({1: 0.5}).probability([0.0, -np.inf], [1.0, 0.3])
+    assert done == {
+        "features": [1, 3],
+        "given": {"2": 0.5},
+        "low": [0.0, None],
+        "high": [1.0, 0.3],
+        "probability": expected,
+        "output": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (
+            ["--low", "1", "--high", "0"],
+            "the box is empty: --low must be less than --high in every feature, but in x1 they are 1.0 and 0.0",
+        ),
+        (["--low", "0,0,2", "--high", "1,1,2"], "in x3 they are 2.0 and 2.0"),
+        (["--low", "0,0,nan"], "in x3 they are nan and inf"),
+        (["--low", "0,0"], "--low has 2 numbers, but the density looked at has 3 features, x1, x2, x3; give one, or one for each"),
+        (["--high", "0,0,0", "--given", "x2=0.1"], "--high has 3 numbers, but the density looked at has 2 features, x1, x3"),
+        (["--low", "2,3", "--high", "3,2", "--given", "2=0"], "in x3 they are 3.0 and 2.0"),
+    ],
+)
+def test_boxes_that_are_none(ksos: Command, three: Path, words: list[str], what: str) -> None:
+    done = ksos("query", three, *words)
+    assert (done.code, done.out) == (1, "") and done.err.count("\n") == 1
+    assert done.err.startswith("ksos query: error: ") and what in done.err
+
+
+def test_a_single_node_is_a_box(ksos: Command, tmp_path: Path) -> None:
+    nodes = Discrete([[0.0], [1.0], [2.0]])
+    q = library.SoSDensity(Gaussian(1.0), [[0.5]], [[1.0]], nodes, normalize=True)
+    q.save(tmp_path / "q.ksos")
+    assert float(ksos("query", tmp_path / "q.ksos", "--low", "1", "--high", "1").out) == pytest.approx(float(q.pdf([[1.0]])[0]) / 3.0)
+
+
+# --- means, covariances, quantiles, modes ---
+
+
+def table(out: str) -> dict[str, list[str]]:
+    """The rows of a printed table by their first cell, and the header under "feature"."""
+    rows = [[cell for cell in line.split("  ") if cell] for line in out.splitlines()]
+    return {row[0]: [cell.strip() for cell in row[1:]] for row in rows}
+
+
+def test_a_summary_unless_asked(ksos: Command, three: Path, p: library.SoSDensity) -> None:
+    done = ksos("query", three)
+    shown = table(done.out)
+    assert shown["feature"] == ["mean", "standard deviation", "quantile 0.05", "quantile 0.5", "quantile 0.95"]
+    for k in range(3):
+        quantiles = p.marginal([k]).ppf([0.05, 0.5, 0.95])
+        np.testing.assert_array_equal([float(cell) for cell in shown[f"x{k + 1}"]], [p.mean()[k], p.cov()[k, k] ** 0.5, *quantiles])
+    as_json = json.loads(ksos("query", three, "--json").out)
+    assert as_json["mean"] == p.mean().tolist() and as_json["standard_deviation"] == (p.cov().diagonal() ** 0.5).tolist()
+    assert [quantile["level"] for quantile in as_json["quantiles"]] == [0.05, 0.5, 0.95]
+
+
+def test_mean_covariance_quantiles_and_mode(ksos: Command, three: Path, p: library.SoSDensity) -> None:
+    words = ["--mean", "--cov", "--quantile", "0.25,1", "--mode", "--given", "2=0.4", "--features", "3,1", "--low", "0"]
+    q = p.conditional({1: 0.4}).marginal([1, 0])
+    done = json.loads(ksos("query", three, *words, "--json").out)
+    assert done["features"] == [3, 1] and done["given"] == {"2": 0.4}
+    assert done["mean"] == q.mean().tolist() and done["covariance"] == q.cov().tolist() and done["mode"] == q.mode().tolist()
+    first, last = done["quantiles"]
+    assert first == {"level": 0.25, "values": [q.marginal([k]).ppf(0.25) for k in range(2)]}
+    assert last == {"level": 1.0, "values": [None, None]}
+    lines = ksos("query", three, *words).out.splitlines()
+    assert lines[0] == f"probability {done['probability']!r}" and lines[1] == "given x2 = 0.4"
+    shown = table("\n".join(lines[2:]))
+    assert shown["feature"] == ["mean", "mode", "quantile 0.25", "quantile 1", "cov with x3", "cov with x1"]
+    assert shown["x3"] == [
+        repr(q.mean()[0].item()),
+        repr(q.mode()[0].item()),
+        repr(first["values"][0]),
+        "inf",
+        *(repr(row[0]) for row in done["covariance"]),
+    ]
+
+
+def test_one_feature(ksos: Command, three: Path, p: library.SoSDensity) -> None:
+    done = ksos("query", three, "--features", "x2", "--quantile", "0.5")
+    assert table(done.out)["x2"] == [repr(p.marginal([1]).ppf(0.5))]
+
+
+@pytest.mark.parametrize("levels", ["1.5", "-0.1,0.5", "nan", "half"])
+def test_levels_that_are_none(ksos: Command, three: Path, levels: str) -> None:
+    done = ksos("query", three, "--quantile", levels)
+    assert done.code == 2 and done.err.count("\n") == 1 and "--quantile" in done.err
+
+
+# --- which part ---
+
+
+def test_a_part_is_saved_as_a_model_of_its_own(ksos: Command, three: Path, p: library.SoSDensity, tmp_path: Path) -> None:
+    target = tmp_path / "part.ksos"
+    assert ksos("query", three, "--given", "1=0.2", "--features", "x3", "-o", target) == (0, "", "")
+    x = np.linspace(-2.0, 2.0, 9)[:, None]
+    np.testing.assert_array_equal(library.load(target).pdf(x), p.conditional({0: 0.2}).marginal([1]).pdf(x))
+    shown = json.loads(ksos("query", three, "--features", "2", "-o", target, "--json", "--mean").out)
+    assert shown["output"] == str(target) and shown["mean"] == library.load(target).mean().tolist()
+
+
+def test_where_a_part_cannot_go(ksos: Command, three: Path, tmp_path: Path) -> None:
+    assert "is a folder" in ksos("query", three, "-o", tmp_path).err
+    assert "there is no folder" in ksos("query", three, "-o", tmp_path / "none" / "m.ksos").err
+
+
+def test_conditions_may_be_repeated(ksos: Command, three: Path) -> None:
+    once = ksos("query", three, "--given", "1=0.1,3=-0.2", "--mean")
+    assert once.code == 0 and once.out == ksos("query", three, "--given", "x3=-0.2", "--given", "x1=0.1", "--mean").out.replace(
+        "given x3 = -0.2, x1 = 0.1", "given x1 = 0.1, x3 = -0.2"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "what"),
+    [
+        (["--given", "4=1"], 1, "--given: the model has features 1 to 3 (or x1 to x3); there is no feature '4'"),
+        (["--given", "0=1"], 1, "there is no feature '0'"),
+        (["--given", "length=1"], 1, "there is no feature 'length'"),
+        (["--features", "1,y"], 1, "--features: the model has features 1 to 3 (or x1 to x3); there is no feature 'y'"),
+        (["--features", "1,x1"], 1, "--features names feature 1 twice"),
+        (["--given", "1=0,1=2"], 1, "--given names feature 1 twice"),
+        (["--given", "1=0,2=0,3=0"], 1, "--given names all 3 features of the model"),
+        (["--given", "1=0", "--features", "1,2"], 1, "x1 is both given a value by --given and asked for by --features"),
+        (["--given", "1"], 2, "FEATURE=VALUE, or several separated by commas, was expected; got '1'"),
+        (["--given", "=1"], 2, "FEATURE=VALUE"),
+        (["--given", "1=a"], 2, "FEATURE=VALUE"),
+        (["--given", "1=inf"], 2, "a finite value was expected in '1=inf'"),
+        (["--features", ""], 2, "a column without a name"),
+    ],
+)
+@pytest.mark.parametrize("command", ["query", "sample"])
+def test_parts_that_are_none(ksos: Command, three: Path, words: list[str], code: int, what: str, command: str) -> None:
+    done = ksos(command, three, *words)
+    assert (done.code, done.out) == (code, "") and done.err.count("\n") == 1
+    assert done.err.startswith(f"ksos {command}: error: ") and what in done.err
+
+
+def test_a_condition_where_the_density_vanishes(ksos: Command, tmp_path: Path) -> None:
+    box = Box([0.0, 0.0], [1.0, 1.0])
+    library.SoSDensity(Gaussian(1.0), [[0.5, 0.5]], [[1.0]], box, normalize=True).save(tmp_path / "box.ksos")
+    done = ksos("query", tmp_path / "box.ksos", "--given", "2=3")
+    assert done.code == 1 and done.err == (
+        "ksos query: error: --given x2=3.0: the density vanishes there, so there is no conditional density\n"
+    )
+    nodes = Discrete([[0.0, 0.0], [1.0, 1.0], [2.0, 0.5]])
+    library.SoSDensity(Gaussian(1.0), [[0.5, 0.5]], [[1.0]], nodes, normalize=True).save(tmp_path / "nodes.ksos")
+    assert ksos("query", tmp_path / "nodes.ksos", "--given", "2=0.7").err.endswith("; on a discrete measure, give values of its nodes\n")
+
+
+def test_a_kernel_without_marginals_is_refused_in_one_line(ksos: Command, tmp_path: Path) -> None:
+    nodes = Discrete.quadrature(Box([0.0, 0.0], [1.0, 1.0]), 6)
+    q = library.SoSDensity(Matern(1.5, 1.0), [[0.5, 0.5]], [[1.0]], nodes, normalize=True)
+    q.save(tmp_path / "m.ksos")
+    done = ksos("query", tmp_path / "m.ksos", "--mean")
+    assert done.code == 0 and table(done.out)["x1"] == [repr(q.mean()[0].item())]
+    assert ksos("query", tmp_path / "m.ksos", "--features", "1", "--mean").err.count("\n") <= 1
+
+
+# --- the same parts elsewhere ---
+
+
+def test_samples_of_a_part(ksos: Command, three: Path, p: library.SoSDensity, tmp_path: Path) -> None:
+    part = p.conditional({1: 0.3}).marginal([1, 0])
+    done = ksos("sample", three, "-n", 5, "--seed", 2, "--given", "2=0.3", "--features", "3,1", "-o", tmp_path / "s.csv")
+    assert done == (0, "", "")
+    read = read_table(str(tmp_path / "s.csv"))
+    assert read.names == ("x3", "x1")
+    np.testing.assert_array_equal(read.points, part.rvs(5, rng=2))
+    assert json.loads(ksos("sample", three, "-n", 2, "--given", "2=0.3", "--json").out)["n_features"] == 2
+
+
+def test_words_of_conditions() -> None:
+    assert values.conditions(" 2 = -1e-3 , x3=4") == [("2", -1e-3), ("x3", 4.0)]
+    for text in ("", "a", "a=", "=", "1=2,", "1==2", "1=nan"):
+        with pytest.raises(argparse.ArgumentTypeError):
+            values.conditions(text)
+
+
+@pytest.mark.parametrize("command", ["query", "plot"])
+def test_a_file_that_is_no_model(ksos: Command, three: Path, tmp_path: Path, command: str) -> None:
+    bad = tmp_path / "bad.ksos"
+    bad.write_bytes(three.read_bytes()[:-1])
+    words = ["-o", tmp_path / "p.png"] if command == "plot" else []
+    done = ksos(command, bad, *words)
+    assert done.code == 1 and done.err.startswith(f"ksos {command}: error: {bad}") and done.err.count("\n") == 1
+    assert not (tmp_path / "p.png").exists()
