@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["BandwidthWarning", "IntegralNotAvailableError", "KsosError", "ModelFormatError"]
+__all__ = ["BandwidthWarning", "ConvexityError", "FunctionalError", "IntegralNotAvailableError", "KsosError", "ModelFormatError"]
 
 
 class KsosError(Exception):
@@ -11,6 +11,14 @@ class KsosError(Exception):
 
 class IntegralNotAvailableError(KsosError, ValueError):
     """No closed form is known for this kernel and measure; the message names the measure to use instead."""
+
+
+class FunctionalError(KsosError, ValueError):
+    """A user's functional that raised, or returned something other than a finite value and gradients of the right shapes."""
+
+
+class ConvexityError(FunctionalError):
+    """A functional declared convex that is not: two of its own points prove it, and nothing may be certified with it."""
 
 
 class ModelFormatError(KsosError, ValueError):

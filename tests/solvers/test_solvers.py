@@ -126,7 +126,7 @@ def test_the_hessian_on_the_factor_is_the_second_derivative(
         curve = np.cos(t) * F + np.sin(t) * E
         return objective.value(objective.point(curve @ curve.T))
 
-    h = 1e-3
+    h = 5e-4
     multiplier = 2.0 * float(np.vdot(state.point.G @ F, F))
     hessian = low_rank._Hessian(objective, state, multiplier)
     second = (along(h) - 2.0 * along(0.0) + along(-h)) / h**2

@@ -2,8 +2,28 @@
 
 from __future__ import annotations
 
-from ksos.functionals.base import BoundTerm, Functional
-from ksos.functionals.mmd import MMD, SquaredMMD
+from ksos.functionals.base import BoundTerm, Constraint, Functional
+from ksos.functionals.checks import GradientCheck, check_gradient
+from ksos.functionals.custom import CustomFunctional
+from ksos.functionals.expectation import Expectation
+from ksos.functionals.l2 import SquaredL2
+from ksos.functionals.likelihood import NegativeLogLikelihood
+from ksos.functionals.mmd import MMD, SquaredMMD, within
 from ksos.functionals.penalties import Frobenius, Trace
 
-__all__ = ["MMD", "BoundTerm", "Frobenius", "Functional", "SquaredMMD", "Trace"]
+__all__ = [
+    "MMD",
+    "BoundTerm",
+    "Constraint",
+    "CustomFunctional",
+    "Expectation",
+    "Frobenius",
+    "Functional",
+    "GradientCheck",
+    "NegativeLogLikelihood",
+    "SquaredL2",
+    "SquaredMMD",
+    "Trace",
+    "check_gradient",
+    "within",
+]

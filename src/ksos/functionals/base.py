@@ -10,12 +10,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from ksos._array import Array
-from ksos._validation import as_nonnegative
+from ksos._array import Array, zeros
+from ksos._validation import as_finite, as_nonnegative
 from ksos.functionals.quadratic import EmbeddingQuadratic
 from ksos.space import SoSSpace
 
-__all__ = ["BoundTerm", "Functional", "ScaledSum"]
+__all__ = ["BoundTerm", "Constraint", "Functional", "ScaledSum"]
 
 Pair = tuple[Array | None, Array | None]
 """Something in the embedding (a vector of R^q) and something in the parameter (an r × r matrix); None stands for zero."""
@@ -30,6 +30,12 @@ class BoundTerm(ABC):
     """Whether the second derivative is the same everywhere."""
     twice_differentiable = False
     """Whether :meth:`hessian` has an answer."""
+    linear = False
+    """Whether it is linear in C, up to a constant."""
+    convex = True
+    """Whether the term is convex, so that gradients certify minima; a term that is not says so here."""
+    integration_error = 0.0
+    """How far the term may be off on the spectraplex because of a quadrature rule, estimated; 0 for closed forms."""
 
     @abstractmethod
     def value(self, a: Array | None, C: Array) -> float:
@@ -50,6 +56,14 @@ class BoundTerm(ABC):
         """∂²/∂C² seen through C = FFᵀ: the form E ↦ ⟨E, 2·∂²F(FEᵀ + EFᵀ)·F⟩ as an array (r, k, r, k); None stands for zero."""
         return None
 
+    def factor_gradient(self, F: Array) -> tuple[float, Array] | None:
+        """(F(FFᵀ), ∂F(FFᵀ)·F), where that is cheaper than by way of the matrix C = FFᵀ; else None."""
+        return None
+
+    def linear_part(self) -> Array | None:
+        """D, where the term is ⟨D, C⟩ plus something else; None stands for zero."""
+        return None
+
     def restrict(self, columns: slice) -> BoundTerm | None:
         """The term on the matrices C that live on some of the directions of the space; None where it cannot tell."""
         return None
@@ -58,6 +72,10 @@ class BoundTerm(ABC):
         """The term as a squared distance of embeddings plus a linear function of C; None where it is not of this form."""
         return None
 
+    def with_same_minima(self) -> EmbeddingQuadratic | None:
+        """A function of that form which has its minima where the term has them, on any convex set; None where there is none."""
+        return self.as_quadratic()
+
     @property
     def embedding_convexity(self) -> float:
         """c such that F − c‖a‖² is still convex: what turns a gap into a bound on distances between embeddings."""
@@ -65,7 +83,7 @@ class BoundTerm(ABC):
 
 
 class Functional(ABC):
-    """A convex functional of a distribution; add with ``+``, scale with ``*`` by a non-negative number."""
+    """A convex functional of a distribution; add with ``+``, scale with ``*`` by a non-negative number; ``F <= c`` is a constraint."""
 
     @abstractmethod
     def bind(self, space: SoSSpace) -> BoundTerm:
@@ -87,6 +105,47 @@ class Functional(ABC):
         return ScaledSum([(scale * factor, term) for factor, term in self.terms()])
 
     __rmul__ = __mul__
+
+    def __le__(self, bound: Any) -> Constraint:
+        return Constraint(self, "<=", bound)
+
+    def __ge__(self, bound: Any) -> Constraint:
+        raise TypeError(f"{self!r} >= {bound!r} is not a convex constraint; only an Expectation may be bounded from below or fixed")
+
+    def bind_excess(self, space: SoSSpace, bound: float) -> BoundTerm:
+        """A convex g with g ≤ 0 where F ≤ ``bound``, and near the boundary g = F − ``bound`` to first order."""
+        return _Excess(self.bind(space), bound)
+
+
+class Constraint:
+    """F(p) ≤ c; for an expectation, which is linear in p, also F(p) = c and F(p) ≥ c. Written as comparisons.
+
+    >>> from ksos.functionals import Expectation
+    >>> from ksos.observables import coordinate
+    >>> Expectation(coordinate(0)) == 0.5
+    Expectation(Polynomial(x0)) == 0.5
+    """
+
+    def __init__(self, functional: Functional, sense: str, bound: Any) -> None:
+        self.functional, self.sense = functional, sense
+        self.bound = as_finite(bound, f"the bound of {functional!r} {sense} …")
+
+    @property
+    def equality(self) -> bool:
+        """Whether F(p) = c is asked for."""
+        return self.sense == "=="
+
+    def bind(self, space: SoSSpace) -> BoundTerm:
+        """g on the spectraplex of ``space``: the constraint is g ≤ 0, or g = 0."""
+        if self.sense == ">=":
+            return (self.functional * -1.0).bind_excess(space, -self.bound)
+        return self.functional.bind_excess(space, self.bound)
+
+    def __bool__(self) -> bool:
+        raise TypeError(f"a constraint is neither true nor false; pass both sides of a double inequality on their own, such as {self!r}")
+
+    def __repr__(self) -> str:
+        return f"{self.functional!r} {self.sense} {self.bound:g}"
 
 
 class ScaledSum(Functional):
@@ -111,6 +170,9 @@ class _BoundSum(BoundTerm):
         self.uses_embedding = any(term.uses_embedding for _, term in self.parts)
         self.quadratic = all(term.quadratic for _, term in self.parts)
         self.twice_differentiable = all(term.twice_differentiable for _, term in self.parts)
+        self.linear = all(term.linear for _, term in self.parts)
+        self.convex = all(term.convex for _, term in self.parts)
+        self.integration_error = sum(scale * term.integration_error for scale, term in self.parts)
 
     def value(self, a: Array | None, C: Array) -> float:
         return sum(scale * term.value(a, C) for scale, term in self.parts)
@@ -132,6 +194,18 @@ class _BoundSum(BoundTerm):
         forms = [(scale, term.factor_hessian(F)) for scale, term in self.parts]
         return _weighted_sum([(scale, (form, None)) for scale, form in forms])[0]
 
+    def factor_gradient(self, F: Array) -> tuple[float, Array] | None:
+        value, product = 0.0, zeros(F.shape, F)
+        for scale, term in self.parts:
+            part = term.factor_gradient(F)
+            if part is None:
+                return None
+            value, product = value + scale * part[0], product + scale * part[1]
+        return value, product
+
+    def linear_part(self) -> Array | None:
+        return _weighted_sum([(scale, (term.linear_part(), None)) for scale, term in self.parts])[0]
+
     def as_quadratic(self) -> EmbeddingQuadratic | None:
         total = EmbeddingQuadratic()
         for scale, term in self.parts:
@@ -141,9 +215,27 @@ class _BoundSum(BoundTerm):
             total = total + scale * part
         return total
 
+    def with_same_minima(self) -> EmbeddingQuadratic | None:
+        return self.parts[0][1].with_same_minima() if len(self.parts) == 1 else self.as_quadratic()
+
     @property
     def embedding_convexity(self) -> float:
         return sum(scale * term.embedding_convexity for scale, term in self.parts)
+
+
+class _Excess(_BoundSum):
+    """F − c."""
+
+    def __init__(self, term: BoundTerm, bound: float) -> None:
+        super().__init__([(1.0, term)])
+        self.bound = bound
+
+    def value(self, a: Array | None, C: Array) -> float:
+        return super().value(a, C) - self.bound
+
+    def restrict(self, columns: slice) -> BoundTerm | None:
+        term = self.parts[0][1].restrict(columns)
+        return None if term is None else _Excess(term, self.bound)
 
 
 def _weighted_sum(pairs: Sequence[tuple[float, Pair]]) -> Pair:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from ksos._array import Array, inner, norm
-from ksos._validation import as_points
+from ksos._validation import as_points, as_positive
 from ksos.density import SoSDensity
 from ksos.embedding import MeanEmbedding
-from ksos.functionals.base import BoundTerm, Functional, Pair
+from ksos.functionals.base import BoundTerm, Constraint, Functional, Pair
 from ksos.functionals.quadratic import EmbeddingQuadratic
 from ksos.space import SoSSpace
 
-__all__ = ["MMD", "SquaredMMD"]
+__all__ = ["MMD", "BoundBall", "SquaredMMD", "within"]
 
 
 class SquaredMMD(Functional):
@@ -36,6 +36,20 @@ class MMD(SquaredMMD):
 
     def bind(self, space: SoSSpace) -> BoundTerm:
         return _BoundMMD(space.coordinates(self.target))
+
+    def bind_excess(self, space: SoSSpace, bound: float) -> BoundTerm:
+        return BoundBall(space.coordinates(self.target), as_positive(bound, "the radius of an MMD ball"))
+
+
+def within(distance: MMD, radius: Any) -> Constraint:
+    """The ball {p : MMD(p, target) ≤ radius}, as a constraint; the same as ``MMD(target) <= radius``.
+
+    >>> within(MMD([[0.0], [1.0]]), 0.2)
+    MMD(2 samples) <= 0.2
+    """
+    if not isinstance(distance, MMD):
+        raise TypeError(f"within takes MMD(target), not squared, and a radius; got {distance!r}")
+    return Constraint(distance, "<=", as_positive(radius, "radius"))
 
 
 class _BoundSquaredMMD(BoundTerm):
@@ -88,6 +102,33 @@ class _BoundMMD(BoundTerm):
         u = residual / length
         along = u @ da
         return (da - (u[:, None] * along[None, :] if da.ndim == 2 else u * along)) / length, None
+
+    def with_same_minima(self) -> EmbeddingQuadratic | None:
+        """The squared distance."""
+        return EmbeddingQuadratic(1.0, self.z)
+
+
+class BoundBall(_BoundSquaredMMD):
+    """(‖a − z‖² − ε²)/(2ε): smooth at the centre of the ball too, and at its rim as steep as the distance itself."""
+
+    def __init__(self, z: Array, radius: float) -> None:
+        super().__init__(z)
+        self.radius = radius
+        self.embedding_convexity = 0.5 / radius
+
+    def value(self, a: Array | None, C: Array) -> float:
+        distance = norm(a - self.z)
+        return 0.5 * (distance - self.radius) * (1.0 + distance / self.radius)
+
+    def gradient(self, a: Array | None, C: Array) -> Pair:
+        return (a - self.z) / self.radius, None
+
+    def hessian(self, a: Array | None, C: Array, da: Array | None, dC: Array) -> Pair | None:
+        assert da is not None
+        return da / self.radius, None
+
+    def as_quadratic(self) -> EmbeddingQuadratic | None:
+        return EmbeddingQuadratic(0.5 / self.radius, 0.5 / self.radius * self.z)
 
 
 def _short(target: Any) -> str:

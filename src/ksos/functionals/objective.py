@@ -82,12 +82,20 @@ class Objective:
         """∇f, a symmetric r × r matrix; costs one application of A* unless the point knows it."""
         if point.G is not None:
             return point.G
-        return self._pull_back(self.term.gradient(point.a, point.C))
+        return self.pull_back(self.term.gradient(point.a, point.C))
+
+    def factor_gradient(self, F: Array) -> tuple[float, Array]:
+        """f(FFᵀ) and ∇f(FFᵀ)·F, without any r × r matrix where the functional can do without."""
+        found = self.term.factor_gradient(F)
+        if found is not None:
+            return found
+        point = self.point(F @ F.T)
+        return self.value(point), self.gradient(point) @ F
 
     def hessian(self, direction: Point) -> Array | None:
         """∇²f applied to a direction, for a quadratic f; else None."""
         product = self._constant_hessian(direction)
-        return None if product is None else self._pull_back(product)
+        return None if product is None else self.pull_back(product)
 
     def _constant_hessian(self, direction: Point) -> Pair | None:
         return self.term.hessian(direction.a, direction.C, direction.a, direction.C) if self.term.quadratic else None
@@ -106,7 +114,8 @@ class Objective:
         c = self.term.embedding_convexity
         return math.sqrt(max(gap, 0.0) / c) if c > 0.0 else None
 
-    def _pull_back(self, pair: Pair) -> Array:
+    def pull_back(self, pair: Pair) -> Array:
+        """A derivative in (a, C) as one in C alone: A*(∂a) + ∂C."""
         in_embedding, in_parameter = pair
         if in_embedding is None:
             return zeros((self.size, self.size), self.space.T) if in_parameter is None else in_parameter

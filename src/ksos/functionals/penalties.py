@@ -9,7 +9,7 @@ from ksos.functionals.base import BoundTerm, Functional, Pair
 from ksos.functionals.quadratic import EmbeddingQuadratic
 from ksos.space import SoSSpace
 
-__all__ = ["Frobenius", "Trace"]
+__all__ = ["BoundLinear", "Frobenius", "Trace"]
 
 
 class _Penalty(Functional):
@@ -34,7 +34,7 @@ class Trace(_Penalty):
     """tr A = tr(BK) (the note's λ tr A; the nuclear norm, which favours few squares)."""
 
     def bind(self, space: SoSSpace) -> BoundTerm:
-        return _BoundLinear(self._unit(space, 1.0) * space.trace_matrix)
+        return BoundLinear(self._unit(space, 1.0) * space.trace_matrix)
 
 
 class Frobenius(_Penalty):
@@ -44,14 +44,16 @@ class Frobenius(_Penalty):
         return _BoundFrobenius(self._unit(space, 1.0) * space.trace_matrix)
 
 
-class _BoundLinear(BoundTerm):
-    quadratic = twice_differentiable = True
+class BoundLinear(BoundTerm):
+    """⟨D, C⟩."""
 
-    def __init__(self, D: Array) -> None:
-        self.D = D
+    quadratic = twice_differentiable = linear = True
+
+    def __init__(self, D: Array, integration_error: float = 0.0) -> None:
+        self.D, self.integration_error = D, integration_error
 
     def restrict(self, columns: slice) -> BoundTerm | None:
-        return _BoundLinear(self.D[columns, columns])
+        return BoundLinear(self.D[columns, columns])
 
     def value(self, a: Array | None, C: Array) -> float:
         return inner(self.D, C)
@@ -64,6 +66,13 @@ class _BoundLinear(BoundTerm):
 
     def as_quadratic(self) -> EmbeddingQuadratic | None:
         return EmbeddingQuadratic(D=self.D)
+
+    def factor_gradient(self, F: Array) -> tuple[float, Array] | None:
+        product = self.D @ F
+        return inner(F, product), product
+
+    def linear_part(self) -> Array | None:
+        return self.D
 
 
 class _BoundFrobenius(BoundTerm):

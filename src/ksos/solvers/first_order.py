@@ -61,6 +61,10 @@ class ProjectedGradient(Stepper):
                 curvature = 2.0 * (objective.value(new) - objective.value(Y) - inner(G, move.C))
             if curvature <= L * squared + _ROUNDING * (1e-16 if quadratic else abs(objective.value(Y))):
                 break
+            if not quadratic:  # near the optimum values differ by rounding alone, which gradients feel less
+                curvature = min(curvature, inner(objective.gradient(new) - G, move.C))
+                if curvature <= L * squared:
+                    break
             L = max(_GROW * L if not quadratic else L, _MARGIN * curvature / squared)
         L = L if quadratic else L * _SHRINK  # away from a quadratic the curvature varies: try longer steps again
         if not self.accelerated:

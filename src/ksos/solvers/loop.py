@@ -26,7 +26,7 @@ class Stepper(ABC):
     """An iterative algorithm on the spectraplex."""
 
     default_max_iter: ClassVar[int]
-    check_every: ClassVar[int]
+    check_every: int
     extra_steps: ClassVar[int] = 0
     """How many more steps to take, once the gap is at most tol, for four more digits: worth it where each one brings some."""
     patience: ClassVar[int] = 400

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ksos._array import Array, like, memory_errors, namespace, zeros
 from ksos._threads import one_blas_thread
 from ksos._validation import as_choice, as_count, as_positive
-from ksos.functionals.base import Functional
+from ksos.functionals.base import Constraint, Functional
 from ksos.functionals.objective import Objective
 from ksos.operators import SMALL_TENSOR
 from ksos.solvers.certificate import certify
+from ksos.solvers.constrained_minimize import as_constraints, minimize_constrained
 from ksos.solvers.first_order import Fista, ProjectedGradient
 from ksos.solvers.frank_wolfe import FrankWolfe
 from ksos.solvers.interior_point import InteriorPoint
 from ksos.solvers.loop import Limits, Outcome, Stepper, run
 from ksos.solvers.low_rank import LowRank
+from ksos.solvers.quasi_newton import QuasiNewton
 from ksos.solvers.solution import Progress, Solution
 from ksos.solvers.spectraplex import centre, factor, project
 from ksos.space import SoSSpace
@@ -27,6 +29,7 @@ __all__ = ["SOLVERS", "check_options", "minimize"]
 SOLVERS: dict[str, type[Stepper]] = {
     "low_rank": LowRank,
     "interior_point": InteriorPoint,
+    "lbfgs": QuasiNewton,
     "frank_wolfe": FrankWolfe,
     "fista": Fista,
     "projected_gradient": ProjectedGradient,
@@ -47,6 +50,7 @@ def check_options(solver: str, tol: float, max_iter: int | None, time_limit: flo
 def minimize(
     functional: Functional,
     space: SoSSpace,
+    constraints: Any = (),
     *,
     solver: str = "auto",
     tol: float = 1e-8,
@@ -63,6 +67,9 @@ def minimize(
     functional : Functional
         Such as ``SquaredMMD(X) + 1e-3 * Trace()``.
     space : SoSSpace
+    constraints : Constraint or sequence of them, optional
+        ``within(MMD(target), radius)``, ``Expectation(f) == c``, ``F <= c``, ``Expectation(f) >= c``. The solution then has multipliers,
+        and its gap is that of the Lagrangian.
     solver : {"auto", "low_rank", "interior_point", "fista", "projected_gradient", "frank_wolfe"}
         "low_rank": Newton's method on a factor of C with few columns, for functionals with second derivatives. "interior_point": for
         squared MMDs plus linear terms, a dozen steps of O(qr³ + q²r²) on any of them (r = space.rank, q = space.embedding_rank). "fista"
@@ -100,12 +107,13 @@ def minimize(
         raise TypeError(f"a ksos.SoSSpace is needed as the space; got {space!r}")
     check_options(solver, tol, max_iter, time_limit)
     with one_blas_thread(space.rank), memory_errors("use fewer support points or landmarks (n_support), or solver='fista'"):
-        return _minimize(functional, space, solver, tol, max_iter, time_limit, callback, verbose, start)
+        return _minimize(functional, space, as_constraints(constraints), solver, tol, max_iter, time_limit, callback, verbose, start)
 
 
 def _minimize(
     functional: Functional,
     space: SoSSpace,
+    constraints: tuple[Constraint, ...],
     solver: str,
     tol: float,
     max_iter: int | None,
@@ -116,11 +124,18 @@ def _minimize(
 ) -> Solution:
     objective = Objective(functional, space)
     C = centre(space.rank, space.T) if start is None else project(_as_start(start, space.T))
-    stages: list[tuple[str, int | None]] = _plan(objective) if solver == "auto" else [(solver, None)]
+    if constraints:
+        names = [solver] if solver != "auto" else ["low_rank", "fista"] if objective.term.twice_differentiable else ["fista"]
+        most = max(LowRank.default_max_iter, SOLVERS[names[-1]].default_max_iter)
+        limits = Limits(tol, most if max_iter is None else max_iter, time_limit)
+        steppers, report, warm = [SOLVERS[name]() for name in names], _printer(names[0], verbose), start is not None
+        return minimize_constrained(functional, objective, constraints, names[0], steppers, C, warm, limits, callback, report)
+    stages = _plan(objective) if solver == "auto" else [Stage(solver, None, "asked for")]
     if max_iter is not None:
-        stages = [(stages[0][0], max_iter)]
-    outcome, spent = None, 0.0
-    for name, steps in stages:
+        stages = [stages[0]._replace(steps=max_iter)]
+    outcome, spent, ran = None, 0.0, []
+    for name, steps, why in stages:
+        ran.append(f"{name}: {why}")
         rest = None if time_limit is None else max(time_limit - spent, 1e-3)
         limits = Limits(tol, SOLVERS[name].default_max_iter if steps is None else steps, rest)
         latest = _run(functional, objective, name, C, limits, callback, verbose)
@@ -129,10 +144,18 @@ def _minimize(
             break
         C, spent = outcome.point.C, outcome.history[-1].time
     assert outcome is not None
-    return _solution(objective, outcome, tol, name)
+    return _solution(objective, outcome, tol, name, "; then ".join(ran))
 
 
-def _plan(objective: Objective) -> list[tuple[str, int | None]]:
+class Stage(NamedTuple):
+    """A solver, how many steps it is given (None: its own limit), and why it was chosen."""
+
+    solver: str
+    steps: int | None
+    why: str
+
+
+def _plan(objective: Objective) -> list[Stage]:
     """The solvers that "auto" tries in turn, each from where the one before has stopped after so many steps.
 
     Newton on a factor comes first. When its steps become many, columns come and go: there is no low rank, and the interior point does not
@@ -141,12 +164,26 @@ def _plan(objective: Objective) -> list[tuple[str, int | None]]:
     """
     term, space = objective.term, objective.space
     if not term.twice_differentiable:
-        return [("fista", None)]
+        return [Stage("fista", None, "the functional has no second derivatives")]
     if term.as_quadratic() is not None and space.tensor_size <= SMALL_TENSOR:
-        return [("low_rank", 80), ("interior_point", None)]
+        entries = f"{space.embedding_rank}×{space.rank}×{space.rank}"
+        return [
+            Stage("low_rank", 80, f"the functional is quadratic and its tensor of {entries} entries fits, so Newton steps on few columns are cheap"),
+            Stage("interior_point", None, "80 steps on few columns did not close the gap, and it does not need a low rank"),
+        ]
+    if not term.quadratic and term.factor_gradient(zeros((space.rank, 1), space.T)) is not None:
+        return [
+            Stage("lbfgs", 1500, "steps on few columns need no matrix, and cost next to nothing"),
+            Stage("low_rank", None, "1500 steps did not close the gap, and second derivatives do"),
+        ]
     if space.rank == space.support_points.shape[0] and term.factor_hessian(zeros((space.rank, 1), space.T)) is not None:
-        return [("fista", 1500), ("low_rank", None)]
-    return [("low_rank", None)]
+        return [
+            Stage("fista", 1500, "a Frobenius penalty on an untruncated space spreads the optimum over all directions"),
+            Stage("low_rank", None, "1500 gradient steps did not close the gap"),
+        ]
+    if term.as_quadratic() is not None:
+        return [Stage("low_rank", None, f"rank {space.rank} with {space.embedding_rank} coordinates is too large for a stored tensor")]
+    return [Stage("low_rank", None, "the functional has second derivatives and is not quadratic in the embedding")]
 
 
 def _run(
@@ -174,26 +211,30 @@ def _joined(first: Outcome, second: Outcome) -> Outcome:
     return Outcome(second.point, second.status, n_iter + second.n_iter, [*first.history, *later], second.keyboard)
 
 
-def _solution(objective: Objective, outcome: Outcome, tol: float, name: str) -> Solution:
+def _solution(objective: Objective, outcome: Outcome, tol: float, name: str, reason: str) -> Solution:
     """Certify C afresh, as the factor that is returned, and put the solution together."""
     G, status = factor(outcome.point.C), outcome.status
-    certificate = certify(objective, objective.point(G @ G.T))
+    certificate, certified = certify(objective, objective.point(G @ G.T)), objective.term.convex
     if status == "solved" and certificate.gap > tol:
         status = "solved_inaccurate"
+    elif status == "solved" and not certified:
+        status = "stationary"
     return Solution(
         distribution=objective.space.density(G),
         objective=certificate.objective,
-        gap=certificate.gap,
-        gap_relative=certificate.gap_relative,
-        projected_mmd_bound=objective.projected_mmd_bound(certificate.gap),
+        gap=certificate.gap if certified else None,
+        gap_relative=certificate.gap_relative if certified else None,
+        projected_mmd_bound=objective.projected_mmd_bound(certificate.gap) if certified else None,
         status=status,
         solver=name,
+        solver_reason=reason,
         n_iter=outcome.n_iter,
         history=outcome.history,
         space=objective.space,
         parameter_factor=G,
         time=outcome.history[-1].time if outcome.history else 0.0,
         keyboard_interrupt=outcome.keyboard,
+        integration_error=objective.term.integration_error,
     )
 
 

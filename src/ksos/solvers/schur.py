@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -22,8 +23,8 @@ class SchurSystem:
     and cost half.
     """
 
-    def __init__(self, tensor: Array, R: Array, ridge: float) -> None:
-        """``ridge`` is added on the first q entries of the diagonal."""
+    def __init__(self, tensor: Array, R: Array, ridge: Any) -> None:
+        """``ridge``: a number, which is added on the first q entries of the diagonal, or a (q+1) × (q+1) matrix."""
         xp, (q, r, _) = namespace(tensor), tensor.shape
         self.size = r
         rows, columns = np.tril_indices(r)
@@ -41,7 +42,7 @@ class SchurSystem:
         self.V[q, :] = -flat(self._triangles(xp.reshape(R.T @ R, (1, r * r))))
         self.V *= self._weights
         H = self.V @ self.V.T
-        H += ridge * like(np.diag(np.append(np.ones(q), 0.0)), H)
+        H += ridge * like(np.diag(np.append(np.ones(q), 0.0)), H) if isinstance(ridge, float) else ridge
         self._scale = 1.0 / xp.sqrt(xp.linalg.diagonal(H))
         self._solve = _cholesky(H * (self._scale[:, None] * self._scale[None, :]))
 

@@ -18,6 +18,8 @@ STATUSES = {
     "time_limit": "the time limit came first; raise time_limit or tol",
     "interrupted": "stopped from outside; the best point so far is kept",
     "numerical_error": "a matrix routine failed; the last certified point is kept; raise tol_model or the regularisation",
+    "infeasible": "no density of the space meets the constraints, which is proven; the density returned violates them least",
+    "stationary": "no direction improves the point; the functional is not declared convex, so nothing is certified",
 }
 
 
@@ -38,16 +40,17 @@ class Solution:
     """The density found: always valid, whatever the status."""
     objective: float
     """f at the point found."""
-    gap: float
-    """f(C) − f* ≤ gap, recomputed from scratch at the point returned."""
-    gap_relative: float
+    gap: float | None
+    """f(C) − f* ≤ gap, recomputed from scratch at the point returned: of the Lagrangian, where there are constraints. None where nothing is
+    certified, because the functional is not declared convex or no feasible point was found."""
+    gap_relative: float | None
     """gap / |objective|."""
     projected_mmd_bound: float | None
     """With a squared MMD in f: the projected MMD between this density and the optimal one is at most this."""
     status: str
     """One of :data:`STATUSES`."""
     solver: str
-    """What ran."""
+    """What ran, at the end."""
     n_iter: int
     history: list[Progress] = field(repr=False)
     space: SoSSpace = field(repr=False)
@@ -55,8 +58,20 @@ class Solution:
     """G with C = GGᵀ: the point in the whitened parameters of the space."""
     time: float = 0.0
     """Seconds in the solver."""
+    solver_reason: str = ""
+    """Every solver that ran, in turn, and why it was chosen."""
     keyboard_interrupt: bool = False
     """Of an interrupted run: whether by Ctrl-C, and not by a callback's return value."""
+    multipliers: tuple[float, ...] = ()
+    """Of a constrained problem, one per constraint: −∂f*/∂c for F ≤ c and F = c, ∂f*/∂c for F ≥ c (then, as for ≤, not negative)."""
+    violation: float = 0.0
+    """By how much the density violates the constraints, each in units of its own range."""
+    least_radius: float | None = None
+    """Of a problem that is infeasible because of an MMD ball: the certified radius below which the ball holds no density of the space."""
+    integration_error: float = 0.0
+    """How far the objective may be off because of quadrature, estimated; 0 where all integrals are closed forms."""
+    note: str = ""
+    """What else there is to say about the status."""
 
     @property
     def rank(self) -> int:
@@ -66,11 +81,18 @@ class Solution:
     @property
     def message(self) -> str:
         """The status in a sentence, with the gap."""
-        return f"{self.solver}: {self.status} after {self.n_iter} iterations, gap {self.gap:.2e}: {STATUSES[self.status]}"
+        gap = "no gap" if self.gap is None else f"gap {self.gap:.2e}"
+        note = f"; {self.note}" if self.note else ""
+        return f"{self.solver}: {self.status} after {self.n_iter} iterations, {gap}: {STATUSES[self.status]}{note}"
+
+    @property
+    def dual_bound(self) -> float | None:
+        """objective − gap: the certified lower bound of the optimum."""
+        return None if self.gap is None else self.objective - self.gap
 
     def summary(self) -> dict[str, Any]:
         """What ran and what is certified, as plain numbers and words."""
-        names = ("status", "solver", "n_iter", "objective", "gap", "gap_relative", "projected_mmd_bound")
+        names = ("status", "solver", "solver_reason", "n_iter", "objective", "gap", "gap_relative", "projected_mmd_bound")
         return {name: getattr(self, name) for name in names}
 
     @property

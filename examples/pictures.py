@@ -1,0 +1,26 @@
+"""Three pictures of densities: one feature, two features, and all pairs of four."""
+
+import matplotlib.pyplot as plt
+from sklearn.datasets import load_iris, make_moons
+
+import ksos
+
+iris = load_iris(as_frame=True).data
+
+# One feature: the curve, its 50 % and 90 % regions, the distribution function, and the rug of the data.
+petal_length = iris[["petal length (cm)"]]
+one = ksos.KernelSoSDensity(bandwidth=1.0).fit(petal_length)
+ksos.DensityDisplay.from_estimator(one, petal_length)
+
+# Two features, in axes of our own: contours, and the borders of the regions with 25, 50 and 90 % of the mass.
+moons, _ = make_moons(300, noise=0.1, random_state=0)
+two = ksos.KernelSoSDensity(bandwidth=0.7).fit(moons)
+_, ax = plt.subplots(figsize=(6, 4), layout="constrained")
+display = ksos.DensityDisplay.from_estimator(two, moons, ax=ax, regions=(0.25, 0.5, 0.9), support=False)
+print("levels of the regions:", {mass: round(level, 3) for mass, level in display.panels[(0, 1)].heights.levels.items()})
+
+# Four features: every panel is an exact marginal.
+four = ksos.KernelSoSDensity(bandwidth="scott").fit(iris)
+ksos.DensityDisplay.from_estimator(four, iris)
+
+plt.show()

@@ -1,0 +1,240 @@
+"""A user's own functional of the embedding and of density values at given points, in NumPy with gradients or in torch without."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ksos._array import Array, derivatives, like, namespace, to_numpy, zeros
+from ksos._validation import as_points
+from ksos.exceptions import ConvexityError, FunctionalError
+from ksos.functionals.base import BoundTerm, Functional, Pair
+from ksos.space import SoSSpace
+
+__all__ = ["CustomFunctional"]
+
+_REMEMBERED = 24
+_PROBES = 6
+_ROUNDING = 1e-9
+
+
+class CustomFunctional(Functional):
+    r"""F(p) = φ(w, p(x_1), …, p(x_n)) with a function φ of your own.
+
+    φ gets, in this order and as far as they are asked for, the embedding (``embedding=``) and the density values (``points=``), each a
+    vector. It returns its value and its gradient with respect to each of them: ``return value, g_embedding, g_values``. With
+    ``torch=True`` it gets tensors and returns a scalar tensor; gradients and second derivatives are then taken by torch.
+
+    Parameters
+    ----------
+    function : callable
+    points : array (n, d), optional
+        Where the density is evaluated.
+    embedding : bool or array (ℓ, d)
+        True: the orthonormal coordinates of the projected embedding, whose distances are projected MMDs. Points: the values of the
+        projected embedding there.
+    convex : bool
+        Whether φ is convex. Only then does the solution carry a gap. What is declared is checked at every point that is met, and
+        :class:`~ksos.exceptions.ConvexityError` raised with two points as the proof where it does not hold.
+    hessian : callable, optional
+        Takes what ``function`` takes and returns the matrix of second derivatives with respect to all its inputs, one after the other.
+        Newton's method needs it; without it FISTA is used.
+    torch : bool
+    name : str, optional
+        What messages call it.
+
+    Examples
+    --------
+    >>> import ksos
+    >>> from ksos.kernels import Gaussian
+    >>> grid = np.linspace(-2.0, 2.0, 9)[:, None]
+    >>> smooth = CustomFunctional(lambda p: (float(p @ p), 2 * p), points=grid, convex=True)
+    >>> solution = ksos.minimize(smooth, ksos.SoSSpace(Gaussian(1.0), grid[::2]), tol=1e-6)
+    >>> solution.status
+    'solved'
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        points: Any = None,
+        embedding: Any = False,
+        convex: bool = False,
+        hessian: Callable[..., Any] | None = None,
+        torch: bool = False,
+        name: str | None = None,
+    ) -> None:
+        if not callable(function):
+            raise TypeError(f"a function that returns a value and its gradients is needed; got {function!r}")
+        if hessian is not None and (torch or not callable(hessian)):
+            raise TypeError("hessian must be a function, and is for NumPy only: torch takes second derivatives by itself")
+        self.function, self.hessian = function, hessian
+        self.points = None if points is None else to_numpy(as_points(points, "points"))
+        self.embedding = bool(embedding) if isinstance(embedding, (bool, np.bool_)) else to_numpy(as_points(embedding, "embedding"))
+        if self.points is None and self.embedding is False:
+            raise ValueError("a functional must look at something: pass points= (density values), embedding=, or both")
+        self.convex, self.torch = bool(convex), bool(torch)
+        self.name = str(getattr(function, "__name__", "function")) if name is None else name
+
+    def bind(self, space: SoSSpace) -> BoundTerm:
+        return _BoundCustom(self, space)
+
+    def __repr__(self) -> str:
+        return f"CustomFunctional({self.name})"
+
+
+class _BoundCustom(BoundTerm):
+    def __init__(self, functional: CustomFunctional, space: SoSSpace) -> None:
+        self.functional, self.convex = functional, functional.convex
+        self.uses_embedding = functional.embedding is not False
+        self.twice_differentiable = functional.torch or functional.hessian is not None
+        self._like, self._space = space.T, space
+        self.E = self.psi = None
+        if isinstance(functional.embedding, np.ndarray):
+            Z = as_points(functional.embedding, "embedding", n_features=space.n_features)
+            self.E = space.embedding_kernel(like(Z, space.T), space.landmarks) @ space.projection.S.T
+        if functional.points is not None:
+            if abs(space.log_unit) > 600.0:
+                raise ValueError(f"density values overflow: the space's natural unit is exp({space.log_unit:.4g}); rescale the features")
+            self.psi = space.basis(functional.points) * math.exp(-0.5 * space.log_unit)
+        self._seen: list[tuple[np.ndarray, float, np.ndarray]] = []
+        self._last: tuple[tuple[np.ndarray, ...], float, list[np.ndarray]] | None = None
+        if self.convex:
+            self._probe(space)
+
+    def _probe(self, space: SoSSpace) -> None:
+        """Look at a few points of the spectraplex, so that a plain mistake shows before any work is done."""
+        rng = np.random.default_rng(0)
+        for _ in range(_PROBES):
+            g = rng.standard_normal((space.rank, 1 + int(rng.integers(3))))
+            C = like(g @ g.T / np.sum(g * g), space.T)
+            self._evaluate(space.map.apply(C) if self.uses_embedding else None, C)
+
+    def _inputs(self, a: Array | None, C: Array) -> tuple[np.ndarray, ...]:
+        out = []
+        if self.uses_embedding:
+            assert a is not None
+            out.append(to_numpy(a if self.E is None else self.E @ a))
+        if self.psi is not None:
+            out.append(to_numpy(namespace(C).sum((self.psi @ C) * self.psi, axis=1)))
+        return tuple(out)
+
+    def _evaluate(self, a: Array | None, C: Array) -> tuple[float, list[np.ndarray]]:
+        inputs = self._inputs(a, C)
+        if self._last is not None and all(np.array_equal(x, y) for x, y in zip(self._last[0], inputs, strict=True)):
+            return self._last[1], self._last[2]
+        value, gradients = _call(self.functional, inputs)
+        if self.convex:
+            self._check_convexity(inputs, value, gradients)
+        self._last = (inputs, value, gradients)
+        return value, gradients
+
+    def _check_convexity(self, inputs: Sequence[np.ndarray], value: float, gradients: Sequence[np.ndarray]) -> None:
+        """f(y) ≥ f(x) + ⟨∇f(x), y − x⟩ for the new point and each of the last ones, both ways."""
+        x, g = np.concatenate(inputs), np.concatenate(gradients)
+        for y, other, h in self._seen:
+            for start, slope, here, there in ((y, h, other, value), (x, g, value, other)):
+                move = (x - y) if start is y else (y - x)
+                rise = float(slope @ move)
+                size = abs(here) + abs(there) + float(np.abs(slope) @ np.abs(move))
+                if there < here + rise - _ROUNDING * size - 1e-300:
+                    raise ConvexityError(
+                        f"{self.functional!r} is declared convex, but between two points its value changes from {here:.9g} to {there:.9g} "
+                        f"where the gradient promises at least {here + rise:.9g}; pass convex=False, or mend the gradient (check_gradient)"
+                    )
+        self._seen = [*self._seen[-_REMEMBERED + 1 :], (x, value, g)]
+
+    def value(self, a: Array | None, C: Array) -> float:
+        return self._evaluate(a, C)[0]
+
+    def gradient(self, a: Array | None, C: Array) -> Pair:
+        gradients = list(self._evaluate(a, C)[1])
+        in_embedding = in_parameter = None
+        if self.uses_embedding:
+            g = like(gradients.pop(0), self._like)
+            in_embedding = g if self.E is None else g @ self.E
+        if self.psi is not None:
+            in_parameter = self._from_values(like(gradients.pop(0), self._like))
+        return in_embedding, in_parameter
+
+    def _from_values(self, g: Array) -> Array:
+        """Σ_i g_i ψ(x_i)ψ(x_i)ᵀ."""
+        return (self.psi * g[:, None]).T @ self.psi
+
+    def _second(self, a: Array | None, C: Array) -> tuple[Array, int]:
+        """The matrix of second derivatives, and how many of its rows belong to the embedding."""
+        inputs = self._inputs(a, C)
+        n = sum(x.shape[0] for x in inputs)
+        try:
+            if self.functional.torch:
+                H = derivatives(self.functional.function, inputs, second=True)[2]
+            else:
+                assert self.functional.hessian is not None
+                H = np.asarray(self.functional.hessian(*inputs), dtype=np.float64)
+        except Exception as error:
+            raise FunctionalError(f"the second derivatives of {self.functional!r} raised {type(error).__name__}: {error}") from error
+        if H.shape != (n, n) or not np.all(np.isfinite(H)):
+            raise FunctionalError(f"the second derivatives of {self.functional!r} must be a finite {n}×{n} matrix; got shape {H.shape}")
+        return like(0.5 * (H + H.T), self._like), inputs[0].shape[0] if self.uses_embedding else 0
+
+    def hessian(self, a: Array | None, C: Array, da: Array | None, dC: Array) -> Pair | None:
+        if not self.twice_differentiable:
+            return None
+        H, split = self._second(a, C)
+        if da is not None and da.ndim == 2:  # several directions of the embedding: the rest is in factor_hessian
+            if not self.uses_embedding:
+                return None, None
+            inside = da if self.E is None else self.E @ da
+            product = H[:split, :split] @ inside
+            return (product if self.E is None else self.E.T @ product), None
+        parts = [] if not self.uses_embedding else [da if self.E is None else self.E @ da]
+        if self.psi is not None:
+            parts.append(namespace(dC).sum((self.psi @ dC) * self.psi, axis=1))
+        product = H @ namespace(dC).concat(parts)
+        in_embedding = None if not self.uses_embedding else product[:split] if self.E is None else product[:split] @ self.E
+        return in_embedding, None if self.psi is None else self._from_values(product[split:])
+
+    def factor_hessian(self, F: Array) -> Array | None:
+        """What density values contribute: with the rows R_i = 2ψ_i ⊗ Fᵀψ_i, RᵀH_pp R, and the parts that mix them with the embedding."""
+        if self.psi is None:
+            return None
+        (r, k), xp, C = F.shape, namespace(F), F @ F.T
+        if not bool(xp.any(F != 0.0)):  # no density: a function of yours need not know what to do there
+            return zeros((r, k, r, k), F)
+        a = self._space.map.apply(C) if self.uses_embedding else None
+        H, split = self._second(a, C)
+        R = 2.0 * xp.reshape(self.psi[:, :, None] * (self.psi @ F)[:, None, :], (-1, r * k))
+        out = R.T @ (H[split:, split:] @ R)
+        if split:
+            J = 2.0 * xp.reshape(self._space.map.jacobian(F), (-1, r * k))
+            J = J if self.E is None else self.E @ J
+            mixed = R.T @ (H[split:, :split] @ J)
+            out = out + mixed + mixed.T
+        return xp.reshape(out, (r, k, r, k))
+
+
+def _call(functional: CustomFunctional, inputs: tuple[np.ndarray, ...]) -> tuple[float, list[np.ndarray]]:
+    """φ at a point; whatever it does wrong becomes a FunctionalError in words."""
+    shapes = " and ".join(str(x.shape) for x in inputs)
+    try:
+        if functional.torch:
+            value, gradients, _ = derivatives(functional.function, inputs, second=False)
+        else:
+            answer = functional.function(*(x.copy() for x in inputs))
+            if not isinstance(answer, tuple) or len(answer) != 1 + len(inputs):
+                raise FunctionalError(f"{functional!r} must return a value and {len(inputs)} gradient(s); got {answer!r}")
+            value, gradients = float(answer[0]), [np.asarray(g, dtype=np.float64) for g in answer[1:]]
+    except FunctionalError:
+        raise
+    except Exception as error:
+        raise FunctionalError(f"{functional!r} raised {type(error).__name__}: {error}; it was called with shapes {shapes}") from error
+    if not math.isfinite(value):
+        raise FunctionalError(f"{functional!r} must be finite on every density of the space; got {value}")
+    for g, x in zip(gradients, inputs, strict=True):
+        if g.shape != x.shape or not np.all(np.isfinite(g)):
+            raise FunctionalError(f"{functional!r} must return finite gradients of shapes {shapes}; got shape {g.shape}")
+    return value, gradients

@@ -1,0 +1,128 @@
+"""The negative log-likelihood of samples: −Σ_i a_i log p(x_i), convex in the density and self-concordant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ksos._array import Array, like, namespace
+from ksos._validation import as_points, as_weights
+from ksos.functionals.base import BoundTerm, Functional, Pair
+from ksos.space import SoSSpace
+
+__all__ = ["NegativeLogLikelihood"]
+
+_FLOOR = 1e-8
+_UNSEEN = 1e-200  # ‖ψ(x)‖² of the order of 1 where there are support points: no density of the space reaches a sample this far from all
+
+
+class NegativeLogLikelihood(Functional):
+    r"""−Σ_i a_i log p(x_i), with weights a_i ≥ 0 scaled to sum one: its minimiser is the (penalised) maximum-likelihood density.
+
+    On the spectraplex p(x_i) = ψ_iᵀCψ_i·e^{−u}, u the ``log_unit`` of the space, so that with u_i = a_i/(ψ_iᵀCψ_i)
+
+        ∇ = −Σ_i u_i ψ_iψ_iᵀ,      ∇²[E] = Σ_i (u_i²/a_i)(ψ_iᵀEψ_i) ψ_iψ_iᵀ.
+
+    Parameters
+    ----------
+    X : array (n, d)
+        The samples.
+    weights : array of n floats, optional
+        The a_i; default equal.
+
+    Examples
+    --------
+    >>> import ksos
+    >>> from ksos.functionals import NegativeLogLikelihood, Trace
+    >>> from ksos.kernels import Gaussian
+    >>> X = np.linspace(-1.0, 1.0, 5)[:, None]
+    >>> F = NegativeLogLikelihood(X) + 0.1 * Trace(relative=True)
+    >>> solution = ksos.minimize(F, ksos.SoSSpace(Gaussian(1.0), X))
+    >>> solution.status, bool(solution.gap <= 1e-8)
+    ('solved', True)
+    """
+
+    def __init__(self, X: Any, weights: Any = None) -> None:
+        X = as_points(X, "X")
+        a = as_weights(weights, X.shape[0], "weights")
+        self.X, self.weights = X[a > 0.0], a[a > 0.0]
+
+    def bind(self, space: SoSSpace) -> BoundTerm:
+        psi = space.basis(self.X)
+        xp = namespace(psi)
+        inside, reach = space.measure.contains(self.X), xp.sum(psi * psi, axis=1)
+        unseen = np.flatnonzero(~np.asarray(inside)) if not np.all(inside) else np.flatnonzero(np.asarray(reach <= _UNSEEN))
+        if unseen.size:
+            row = int(unseen[0])
+            where = f"outside {space.measure!r}" if not inside[row] else "too far from every support point"
+            raise ValueError(
+                f"{unseen.size} of {self.X.shape[0]} samples have likelihood zero under every density of the space: they lie {where}; "
+                f"the first is {self.X[row].tolist()}; add support points near them, enlarge the bandwidth, or leave them out"
+            )
+        a = like(self.weights, psi)
+        return _BoundLikelihood(psi, a, _FLOOR * a * reach, float(space.log_unit))
+
+    def __repr__(self) -> str:
+        return f"NegativeLogLikelihood({self.X.shape[0]} samples)"
+
+
+class _BoundLikelihood(BoundTerm):
+    """−log is continued below ``floor`` by its parabola, so that a solver may look outside the spectraplex, where values are negative.
+
+    This changes no answer: at the minimum a_i‖ψ_i‖² ≤ p_i·(1 + what the other terms of F may gain by a move towards ψ_iψ_iᵀ), which is
+    above the floor by orders of magnitude; and the parabola lies below −log, so that every certificate holds for −log itself.
+    """
+
+    twice_differentiable = True
+
+    def __init__(self, psi: Array, a: Array, floor: Array, log_unit: float) -> None:
+        self.psi, self.a, self.floor, self.log_unit = psi, a, floor, log_unit
+
+    def restrict(self, columns: slice) -> BoundTerm | None:
+        # the floor stays that of the whole space: on few directions a sample may be out of reach
+        return _BoundLikelihood(self.psi[:, columns], self.a, self.floor, self.log_unit)
+
+    def _values(self, C: Array) -> Array:
+        xp = namespace(C)
+        return xp.sum((self.psi @ C) * self.psi, axis=1)
+
+    def value(self, a: Array | None, C: Array) -> float:
+        return self._value_at(self._values(C))
+
+    def _value_at(self, p: Array) -> float:
+        xp = namespace(p)
+        safe = xp.maximum(p, self.floor)
+        t = (p - safe) / self.floor
+        return float(self.log_unit * xp.sum(self.a) - xp.sum(self.a * (xp.log(safe) + t - 0.5 * t * t)))
+
+    def _slopes(self, p: Array) -> tuple[Array, Array]:
+        """−∂/∂p and ∂²/∂p² of the summands."""
+        xp = namespace(p)
+        safe = xp.maximum(p, self.floor)
+        first = self.a / safe
+        return first * (2.0 - xp.minimum(p / safe, xp.ones_like(p))), first / safe
+
+    def gradient(self, a: Array | None, C: Array) -> Pair:
+        slope, _ = self._slopes(self._values(C))
+        return None, -(self.psi.T @ (slope[:, None] * self.psi))
+
+    def hessian(self, a: Array | None, C: Array, da: Array | None, dC: Array) -> Pair | None:
+        _, curvature = self._slopes(self._values(C))
+        return None, self.psi.T @ ((curvature * self._values(dC))[:, None] * self.psi)
+
+    def factor_hessian(self, F: Array) -> Array | None:
+        """E ↦ 4 Σ_i h_i (ψ_iᵀEv_i)², v_i = Fᵀψ_i: one product of the size n × rk."""
+        xp = namespace(F)
+        V = self.psi @ F
+        _, curvature = self._slopes(xp.sum(V * V, axis=1))
+        r, k = F.shape
+        J = xp.reshape((2.0 * xp.sqrt(curvature))[:, None, None] * self.psi[:, :, None] * V[:, None, :], (-1, r * k))
+        return xp.reshape(J.T @ J, (r, k, r, k))
+
+    def factor_gradient(self, F: Array) -> tuple[float, Array] | None:
+        xp = namespace(F)
+        V = self.psi @ F
+        p = xp.sum(V * V, axis=1)
+        slope, _ = self._slopes(p)
+        return self._value_at(p), -(self.psi.T @ (slope[:, None] * V))

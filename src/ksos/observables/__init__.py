@@ -1,0 +1,43 @@
+"""Functions f of x and their matrices ∫ f k_i k_j dρ: losses, moments, probabilities of boxes, elements of an RKHS, code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ksos.observables._panels import merged_intervals, tensor_rule
+from ksos.observables._panels import panel_rules as node_rules
+from ksos.observables.base import Observable, ObservableMatrix
+from ksos.observables.indicator import BoxIndicator
+from ksos.observables.kernel_function import KernelFunction
+from ksos.observables.numeric import NumericFunction
+from ksos.observables.polynomial import Polynomial, as_polynomial, coordinate
+
+__all__ = [
+    "BoxIndicator",
+    "KernelFunction",
+    "NumericFunction",
+    "Observable",
+    "ObservableMatrix",
+    "Polynomial",
+    "as_observable",
+    "coordinate",
+    "merged_intervals",
+    "node_rules",
+    "tensor_rule",
+]
+
+
+def as_observable(f: Any, name: str = "f") -> Observable:
+    """An :class:`Observable` as it is, a number as a constant, a function of arrays (n, d) as a :class:`NumericFunction`.
+
+    >>> as_observable(2.0)
+    Polynomial(2)
+    """
+    f = as_polynomial(f)
+    if isinstance(f, Observable):
+        return f
+    if not callable(f):
+        raise TypeError(
+            f"{name} must be a function of an array (n, d) that returns n numbers, or a Polynomial, KernelFunction, BoxIndicator; got {f!r}"
+        )
+    return NumericFunction(f)

@@ -1,0 +1,84 @@
+"""Functions of an RKHS with finitely many centres: their integrals are the order-3 integrals of the embedding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ksos._validation import as_points, as_vector
+from ksos.exceptions import IntegralNotAvailableError
+from ksos.integrals import Integrals, closed_form
+from ksos.integrals.triple import PairFactors, triple_blocks
+from ksos.kernels import Kernel
+from ksos.kernels._distances import row_blocks
+from ksos.measures import Discrete, Measure
+from ksos.observables._nodes import sum_over_nodes
+from ksos.observables.base import Observable, ObservableMatrix
+
+__all__ = ["KernelFunction"]
+
+_BLOCK_ELEMENTS = 1 << 20
+
+
+class KernelFunction(Observable):
+    r"""f(x) = Σ_r w_r k(x, z_r), an element of the RKHS of ``kernel``.
+
+    Parameters
+    ----------
+    points : array (ℓ, d)
+        The centres z_r.
+    weights : array of ℓ floats, optional
+        Of any sign; default 1/ℓ each.
+    kernel : Kernel
+        Its own, which need not be that of the density.
+
+    Examples
+    --------
+    >>> from ksos.kernels import Gaussian
+    >>> KernelFunction([[0.0], [1.0]], [1.0, -1.0], kernel=Gaussian(1.0))([[0.0]]).round(6)
+    array([0.632121])
+    """
+
+    bounded = True
+
+    def __init__(self, points: Any, weights: Any = None, *, kernel: Kernel) -> None:
+        self.points = as_points(points, "points")
+        n, d = self.points.shape
+        self.weights = np.full(n, 1.0 / n) if weights is None else as_vector(weights, "weights", length=n)
+        if not isinstance(kernel, Kernel):
+            raise TypeError(f"kernel must be a kernel object such as ksos.kernels.Gaussian(1.0); got {kernel!r}")
+        kernel.sigma_vector(d)
+        self.kernel, self.n_features = kernel, d
+
+    def __call__(self, X: Any) -> np.ndarray:
+        X = self._points(X)
+        out = np.empty(X.shape[0])
+        for rows in row_blocks(X.shape[0], self.points.shape[0], _BLOCK_ELEMENTS):
+            out[rows] = self.kernel(X[rows], self.points) @ self.weights
+        return out
+
+    def _matrix(self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None) -> ObservableMatrix:
+        if isinstance(measure, Discrete):
+            nodes = measure.points
+            return ObservableMatrix(sum_over_nodes(kernel, X, nodes, np.log(measure.weights), self(nodes), log_unit, T))
+        integrals = self._integrals(kernel, measure)
+        if integrals.pairwise:
+            pairs = PairFactors(integrals, X, self.points, self.kernel, log_unit)
+            M = pairs.c * (pairs.G * ((pairs.H * self.weights) @ pairs.H.T))
+        else:
+            M = np.zeros((X.shape[0], X.shape[0]))
+            for rows, block in triple_blocks(integrals, X, self.points, self.kernel, log_unit):
+                M += block @ self.weights[rows]
+        return ObservableMatrix(0.5 * (M + M.T)).transformed(T)
+
+    def _integrals(self, kernel: Kernel, measure: Measure) -> Integrals:
+        try:
+            return closed_form(kernel, measure, self.points.shape[1], self.kernel)
+        except IntegralNotAvailableError as error:
+            raise IntegralNotAvailableError(
+                f"{error}; or wrap the function, as NumericFunction({self!r}), to have it integrated by quadrature"
+            ) from None
+
+    def __repr__(self) -> str:
+        return f"KernelFunction({self.points.shape[0]} centres in {self.n_features} features, kernel={self.kernel!r})"

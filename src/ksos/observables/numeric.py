@@ -1,0 +1,148 @@
+"""Any function of x: integrated by quadrature in up to three features, by quasi-Monte Carlo beyond, always with an error estimate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ksos._validation import as_count, as_positive
+from ksos.integrals import Integrals, closed_form
+from ksos.kernels import Kernel
+from ksos.kernels._distances import row_blocks
+from ksos.measures import Discrete, Measure
+from ksos.observables._importance import importance_rules
+from ksos.observables._nodes import sum_over_nodes
+from ksos.observables._panels import panel_rules
+from ksos.observables.base import Observable, ObservableMatrix
+
+__all__ = ["NumericFunction"]
+
+_BLOCK_ROWS = 1 << 16
+_TENSOR_FEATURES = 3
+_GROSS = 1e-4
+
+
+class NumericFunction(Observable):
+    r"""A function given as code. Its integrals are approximated, and how well is estimated and kept beside them.
+
+    On a discrete measure they are exact sums. Otherwise, in up to three features, Gauss–Legendre panels over the region where the kernels
+    live are halved until two rules in a row agree; in more features (or where the region has too many parts), points are drawn by scrambled
+    Sobol' sequences from the mixture of the densities ∝ k(x, x̃_i)²dρ, and the spread of independent scramblings is the error.
+
+    Parameters
+    ----------
+    function : callable
+        Takes an array (n, d), returns n finite floats.
+    tol : float
+        Stop refining when two rules differ by less than this fraction of the largest entry of the matrix.
+    max_nodes : int
+        At most so many nodes in the finest rule (and in all scramblings together); what is left of the error is reported.
+    bounded : bool, optional
+        Whether the function is bounded on R^d, where you know.
+    seed : int
+        Of the scramblings.
+
+    Examples
+    --------
+    >>> from ksos.kernels import Gaussian
+    >>> from ksos.measures import Lebesgue
+    >>> M = NumericFunction(lambda X: np.cos(X[:, 0])).matrix(Gaussian(1.0), np.zeros((1, 1)), Lebesgue())
+    >>> bool(abs(M.values[0, 0] - np.sqrt(np.pi / 2) * np.exp(-1 / 8)) < 1e-12), M.error < 1e-9
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        function: Callable[[np.ndarray], Any],
+        *,
+        tol: float = 1e-10,
+        max_nodes: int = 1 << 18,
+        bounded: bool | None = None,
+        seed: int = 0,
+    ) -> None:
+        if not callable(function):
+            raise TypeError(f"a function of an array (n, d) that returns n numbers is needed; got {function!r}")
+        self.function, self.bounded = function, bounded
+        self.tol, self.max_nodes = as_positive(tol, "tol"), as_count(max_nodes, "max_nodes", minimum=64)
+        self.seed = as_count(seed, "seed", minimum=0)
+        self.n_features = function.n_features if isinstance(function, Observable) else None
+
+    def __call__(self, X: Any) -> np.ndarray:
+        X = self._points(X)
+        out = np.empty(X.shape[0])
+        for rows in row_blocks(X.shape[0], 1, _BLOCK_ROWS):
+            out[rows] = self._values(X[rows])
+        return out
+
+    def _values(self, X: np.ndarray) -> np.ndarray:
+        """f at some rows; whatever it does wrong becomes a ValueError in words."""
+        name = _name(self.function)
+        try:
+            values = self.function(X)
+        except Exception as error:
+            raise ValueError(
+                f"{name} raised {type(error).__name__}: {error}; it was called with an array of shape {X.shape} and must return "
+                f"{X.shape[0]} numbers"
+            ) from error
+        try:
+            values = np.asarray(values, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"{name} must return {X.shape[0]} numbers for an array of shape {X.shape}; got {values!r}") from None
+        if values.shape != (X.shape[0],):
+            raise ValueError(f"{name} must return shape ({X.shape[0]},) for an array of shape {X.shape}; got shape {values.shape}")
+        if not np.all(np.isfinite(values)):
+            at = int(np.argmin(np.isfinite(values)))
+            raise ValueError(f"{name} must return finite numbers; got {values[at]} at x = {X[at].tolist()}")
+        return values
+
+    def _matrix(self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None) -> ObservableMatrix:
+        if isinstance(measure, Discrete):
+            nodes = measure.points
+            return ObservableMatrix(sum_over_nodes(kernel, X, nodes, np.log(measure.weights), self(nodes), log_unit, T))
+        integrals = closed_form(kernel, measure, X.shape[1])
+
+        def integrate(nodes: np.ndarray, log_weights: np.ndarray) -> np.ndarray:
+            return sum_over_nodes(kernel, X, nodes, log_weights, self(nodes), log_unit, T)
+
+        previous = difference = None
+        for rule in panel_rules([(integrals, X)], self.max_nodes) if X.shape[1] <= _TENSOR_FEATURES else ():
+            values = integrate(*rule)
+            if previous is not None:
+                difference = values - previous
+                if np.abs(difference).max() <= self.tol * max(float(np.abs(values).max()), 1e-300):
+                    break
+            previous = values
+        if difference is not None:
+            found, deviations = values, difference[None]
+        else:
+            rules = list(importance_rules(integrals, X, self.max_nodes, self.seed))
+            each = np.stack([integrate(*rule) for rule in rules])
+            found, rule = each.mean(axis=0), rules[-1]
+            deviations = (each - found) / np.sqrt(len(rules) * (len(rules) - 1.0))
+        return ObservableMatrix(found, np.concatenate([deviations, self._unseen(kernel, X, integrals, rule, log_unit, T)]))
+
+    def _unseen(
+        self,
+        kernel: Kernel,
+        X: np.ndarray,
+        integrals: Integrals,
+        rule: tuple[np.ndarray, np.ndarray],
+        log_unit: float,
+        T: np.ndarray | None,
+    ) -> np.ndarray:
+        """One more deviation where the rule does not even give ∫kk dρ, which is known: it misses a part of the space, and f's there."""
+        nodes, log_weights = rule
+        W = ObservableMatrix(np.exp(integrals.log_gram(X, X) - log_unit)).transformed(T).values
+        missing = sum_over_nodes(kernel, X, nodes, log_weights, np.ones(nodes.shape[0]), log_unit, T) - W
+        if np.abs(missing).max() <= _GROSS * np.abs(W).max() or nodes.shape[1] > _TENSOR_FEATURES:
+            return np.zeros((0, *missing.shape))
+        return np.abs(self(nodes)).max() * missing[None]
+
+    def __repr__(self) -> str:
+        return f"NumericFunction({_name(self.function)})"
+
+
+def _name(function: Any) -> str:
+    return repr(function) if isinstance(function, Observable) else str(getattr(function, "__qualname__", repr(function)))

@@ -1,0 +1,231 @@
+"""Polynomials in the features: closed-form integrals from moments of the components k(x,x̃_i)k(x,x̃_j)dρ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+
+from ksos._memory import FLOAT_BYTES, require_memory
+from ksos._validation import as_count, as_vector
+from ksos.integrals import closed_form
+from ksos.kernels import Kernel
+from ksos.measures import Discrete, Measure
+from ksos.observables._feature_moments import feature_moments
+from ksos.observables._nodes import sum_over_nodes
+from ksos.observables.base import Observable, ObservableMatrix
+
+__all__ = ["Polynomial", "as_polynomial", "coordinate"]
+
+Monomial = tuple[tuple[int, int], ...]
+"""((feature, power), …), features ascending, powers positive; () is the constant 1."""
+_SHOWN_TERMS = 6
+
+
+class Polynomial(Observable):
+    r"""f(x) = Σ_α c_α Π_k (x_k − centre_k)^{α_k}; ``+``, ``-``, ``*`` and ``**`` of polynomials are polynomials.
+
+    Parameters
+    ----------
+    coefficients : mapping or sequence
+        {(α_1, …, α_d): c_α}, in one dimension also {α: c_α}; or, in one dimension, the sequence c_0, c_1, c_2, ….
+    centre : float or array of d floats
+        Powers are taken of x − centre: for data far from the origin it keeps the digits that powers of x would lose.
+
+    Examples
+    --------
+    >>> x, y = coordinate(0), coordinate(1)
+    >>> f = (x - 2 * y) ** 2 + 1
+    >>> f
+    Polynomial(1 + x0² - 4·x0·x1 + 4·x1²)
+    >>> f([[1.0, 1.0], [2.0, 0.0]])
+    array([2., 5.])
+    >>> Polynomial({(2, 0): 1.0, (1, 1): -4.0, (0, 2): 4.0, (0, 0): 1.0})([[1.0, 1.0]])
+    array([2.])
+    """
+
+    def __init__(self, coefficients: Mapping[Any, float] | Any, centre: Any = 0.0) -> None:
+        if isinstance(coefficients, Mapping):
+            given = {(key,) if isinstance(key, (int, np.integer)) else tuple(key): value for key, value in coefficients.items()}
+        else:
+            given = {(power,): value for power, value in enumerate(as_vector(coefficients, "coefficients"))}
+        lengths = {len(key) for key in given}
+        if len(lengths) != 1 or 0 in lengths:
+            raise ValueError(f"exponents must be tuples with one power per feature, all of one length; got {list(coefficients)!r}")
+        d = lengths.pop()
+        terms: dict[Monomial, float] = {}
+        for exponents, value in given.items():
+            powers = [as_count(power, "an exponent", minimum=0) for power in exponents]
+            if not np.isfinite(value):
+                raise ValueError(f"coefficients must be finite; that of {exponents} is {value!r}")
+            terms[tuple((k, power) for k, power in enumerate(powers) if power)] = float(value)
+        centres = as_vector(centre, "centre", length=d)
+        self._set(terms, d, {k: float(c) for k, c in enumerate(centres) if c != 0.0})
+
+    def _set(self, terms: dict[Monomial, float], n_features: int | None, centre: dict[int, float]) -> None:
+        self.terms = {monomial: value for monomial, value in terms.items() if value != 0.0}
+        self.n_features, self.centre = n_features, centre
+        self.bounded = all(not monomial for monomial in self.terms)
+
+    @classmethod
+    def _of(cls, terms: dict[Monomial, float], n_features: int | None, centre: dict[int, float]) -> Self:
+        out = cls.__new__(cls)
+        out._set(terms, n_features, centre)
+        return out
+
+    @classmethod
+    def constant(cls, value: float) -> Self:
+        """The function that is ``value`` everywhere, for any number of features."""
+        return cls._of({(): float(value)}, None, {})
+
+    @property
+    def degree(self) -> int:
+        """The largest total power."""
+        return max((sum(power for _, power in monomial) for monomial in self.terms), default=0)
+
+    def check_features(self, d: int) -> None:
+        super().check_features(d)
+        last = max((k for monomial in self.terms for k, _ in monomial), default=-1)
+        if last >= d:
+            raise ValueError(f"{self!r} needs feature {last} (they count from 0), but the points have {d} features")
+
+    def __call__(self, X: Any) -> np.ndarray:
+        X = self._points(X)
+        out = np.zeros(X.shape[0])
+        with np.errstate(over="ignore", invalid="ignore"):
+            for monomial, value in self.terms.items():
+                term = np.full(X.shape[0], value)
+                for k, power in monomial:
+                    term = term * (X[:, k] - self.centre.get(k, 0.0)) ** power
+                out += term
+        return out
+
+    def _matrix(self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None) -> ObservableMatrix:
+        if isinstance(measure, Discrete):
+            nodes = measure.points
+            return ObservableMatrix(sum_over_nodes(kernel, X, nodes, np.log(measure.weights), self(nodes), log_unit, T))
+        m, d = X.shape
+        integrals = closed_form(kernel, measure, d)
+        powers: dict[int, int] = {}
+        for monomial in self.terms:
+            for k, power in monomial:
+                powers[k] = max(power, powers.get(k, 0))
+        shared = {k for monomial in self.terms if len(monomial) > 1 for k, _ in monomial}
+        kept = 4 + sum(powers[k] + 1 for k in shared) + max((power + 1 for power in powers.values()), default=0)
+        require_memory(FLOAT_BYTES * m * m * kept, f"the moments of {m} support points", "use fewer support points")
+        moments = {k: feature_moments(integrals, X, k, powers[k], self.centre.get(k, 0.0)) for k in sorted(shared)}
+        total = np.full((m, m), self.terms.get((), 0.0))
+        with np.errstate(over="ignore", invalid="ignore"):
+            for monomial, value in self.terms.items():
+                if len(monomial) > 1:
+                    term = np.full((m, m), value)
+                    for k, power in monomial:
+                        term *= moments[k][power]
+                    total += term
+            for k, order in powers.items():  # one feature at a time: there may be hundreds
+                own = moments[k] if k in moments else feature_moments(integrals, X, k, order, self.centre.get(k, 0.0))
+                for power in range(1, order + 1):
+                    value = self.terms.get(((k, power),), 0.0)
+                    if value != 0.0:
+                        total += value * own[power]
+            log_W = integrals.log_gram(X, X)
+            W = np.exp(log_W - log_unit)
+            return ObservableMatrix(np.where(W > 0.0, W * total, 0.0)).transformed(T)
+
+    def __add__(self, other: Any) -> Observable:
+        other = as_polynomial(other)
+        if not isinstance(other, Polynomial):
+            return super().__add__(other)
+        other = other._about(self._joint_centre(other))
+        mine = self._about(other.centre)
+        terms = dict(mine.terms)
+        for monomial, value in other.terms.items():
+            terms[monomial] = terms.get(monomial, 0.0) + value
+        return type(self)._of(terms, _joint_features(self, other), mine.centre)
+
+    def __mul__(self, other: Any) -> Observable:
+        other = as_polynomial(other)
+        if not isinstance(other, Polynomial):
+            return NotImplemented
+        other = other._about(self._joint_centre(other))
+        mine = self._about(other.centre)
+        terms: dict[Monomial, float] = {}
+        for left, a in mine.terms.items():
+            for right, b in other.terms.items():
+                powers = dict(left)
+                for k, power in right:
+                    powers[k] = powers.get(k, 0) + power
+                key = tuple(sorted(powers.items()))
+                terms[key] = terms.get(key, 0.0) + a * b
+        return type(self)._of(terms, _joint_features(self, other), mine.centre)
+
+    def __pow__(self, exponent: int) -> Observable:
+        out: Observable = type(self)._of({(): 1.0}, self.n_features, self.centre)
+        for _ in range(as_count(exponent, "the exponent of a polynomial", minimum=0)):
+            out = out * self
+        return out
+
+    def _joint_centre(self, other: Polynomial) -> dict[int, float]:
+        """My centre, and the other's for the features that I do not have."""
+        used = {k for monomial in self.terms for k, _ in monomial}
+        return {**{k: c for k, c in other.centre.items() if k not in used}, **{k: c for k, c in self.centre.items() if k in used}}
+
+    def _about(self, centre: dict[int, float]) -> Polynomial:
+        """The same polynomial in powers of x − centre."""
+        used = {k for monomial in self.terms for k, _ in monomial}
+        moved = {k: centre.get(k, 0.0) - self.centre.get(k, 0.0) for k in used if centre.get(k, 0.0) != self.centre.get(k, 0.0)}
+        if not moved:
+            return type(self)._of(self.terms, self.n_features, centre)
+        total: Observable = type(self)._of({}, self.n_features, centre)
+        for monomial, value in self.terms.items():
+            term: Observable = type(self)._of({(): value}, self.n_features, centre)
+            for k, power in monomial:
+                shifted = type(self)._of({((k, 1),): 1.0, (): moved.get(k, 0.0)}, self.n_features, centre)
+                term = term * shifted**power
+            total = total + term
+        assert isinstance(total, Polynomial)
+        return total
+
+    def __repr__(self) -> str:
+        shown = [self._term(monomial, value) for monomial, value in sorted(self.terms.items(), key=lambda item: _order(item[0]))]
+        more = [f"… ({len(shown)} terms)"] if len(shown) > _SHOWN_TERMS else []
+        text = " + ".join(shown[:_SHOWN_TERMS] + more).replace("+ -", "- ")
+        return f"Polynomial({text or '0'})"
+
+    def _term(self, monomial: Monomial, value: float) -> str:
+        names = []
+        for k, power in monomial:
+            centre = self.centre.get(k, 0.0)
+            base = f"x{k}" if centre == 0.0 else f"(x{k} - {centre:g})".replace("- -", "+ ")
+            names.append(base + "".join("⁰¹²³⁴⁵⁶⁷⁸⁹"[int(digit)] for digit in str(power) if power > 1))
+        if not names:
+            return f"{value:g}"
+        head = "" if value == 1.0 else "-" if value == -1.0 else f"{value:g}·"
+        return head + "·".join(names)
+
+
+def coordinate(feature: int, centre: float = 0.0) -> Polynomial:
+    """The function x ↦ x_k − centre, k = ``feature`` counting from 0: what polynomials of any number of features are made of.
+
+    >>> (coordinate(0, centre=1e8) ** 2)([[1e8 + 3.0]])
+    array([9.])
+    """
+    k, c = as_count(feature, "feature", minimum=0), float(as_vector(centre, "centre", length=1)[0])
+    return Polynomial._of({((k, 1),): 1.0}, None, {k: c} if c != 0.0 else {})
+
+
+def as_polynomial(other: Any) -> Any:
+    """A number as a constant polynomial; everything else as it is."""
+    number = isinstance(other, (int, float, np.integer, np.floating)) and not isinstance(other, bool) and np.isfinite(other)
+    return Polynomial.constant(float(other)) if number else other
+
+
+def _joint_features(a: Polynomial, b: Polynomial) -> int | None:
+    if a.n_features is not None and b.n_features is not None and a.n_features != b.n_features:
+        raise ValueError(f"polynomials of {a.n_features} and of {b.n_features} features cannot be combined")
+    return a.n_features if b.n_features is None else b.n_features
+
+
+def _order(monomial: Monomial) -> tuple[int, list[tuple[int, int]]]:
+    return sum(power for _, power in monomial), [(k, -power) for k, power in monomial]

@@ -1,0 +1,197 @@
+"""L-BFGS on a factor with few columns, in coordinates where the linear part of f is well conditioned: many cheap steps.
+
+A step costs a few products with the factor, O(nrk) for the likelihood of n samples, where Newton's method solves a system of rk unknowns.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.linalg import eigh
+
+from ksos._array import Array, eye, inner, is_numpy, like, namespace, norm, to_numpy
+from ksos.functionals.objective import Objective, Point
+from ksos.solvers.eigenvalues import lowest_bound, lowest_eigenpairs
+from ksos.solvers.loop import Stepper
+from ksos.solvers.spectraplex import centre
+
+__all__ = ["QuasiNewton", "Secants", "descend"]
+
+_COLUMNS = 10
+_PAIRS = 10
+_SUFFICIENT = 1e-4
+_MOST_BACKTRACKS = 25
+_NEW_COLUMNS = 1e-3
+_STATIONARY = 0.05
+_MOST_NEW = 4
+_SMALL, _DENSE = 50, 3000
+_NEGLIGIBLE = 1e-4
+
+ValueAndGradient = Callable[[Array], tuple[float, Array]]
+
+
+class Secants:
+    """The last few pairs (step, change of the gradient) of L-BFGS and the inverse Hessian that they imply (Nocedal's two loops)."""
+
+    def __init__(self) -> None:
+        self.pairs: deque[tuple[Array, Array, float]] = deque(maxlen=_PAIRS)
+
+    def add(self, step: Array, change: Array) -> None:
+        """Take in a pair; one without positive curvature says nothing and is left out."""
+        curvature = inner(step, change)
+        if curvature > 1e-12 * norm(step) * norm(change):
+            self.pairs.append((step, change, 1.0 / curvature))
+
+    def direction(self, gradient: Array) -> Array:
+        """−H·gradient; the first one, of which nothing is known, has length one."""
+        if not self.pairs:
+            return -gradient / max(norm(gradient), 1e-300)
+        q, shares = gradient, []
+        for step, change, rho in reversed(self.pairs):
+            shares.append(rho * inner(step, q))
+            q = q - shares[-1] * change
+        step, change, rho = self.pairs[-1]
+        q = q / (rho * inner(change, change))
+        for (step, change, rho), share in zip(self.pairs, reversed(shares), strict=True):
+            q = q + (share - rho * inner(change, q)) * step
+        return -q
+
+
+def descend(function: ValueAndGradient, Y: Array, value: float, gradient: Array, secants: Secants) -> tuple[Array, float, Array] | None:
+    """One step with backtracking: the new point, its value and gradient; None where rounding leaves nothing to gain."""
+    direction = secants.direction(gradient)
+    slope = inner(direction, gradient)
+    if not slope < 0.0:
+        secants.pairs.clear()
+        direction = secants.direction(gradient)
+        slope = inner(direction, gradient)
+    t = 1.0 if secants.pairs else 0.1 * norm(Y)
+    for _ in range(_MOST_BACKTRACKS):
+        new = Y + t * direction
+        new_value, new_gradient = function(new)
+        if new_value <= value + _SUFFICIENT * t * slope:
+            secants.add(new - Y, new_gradient - gradient)
+            return new, new_value, new_gradient
+        # the minimum of the parabola through what is known, within reason
+        t *= min(0.5, max(0.1, -0.5 * t * slope / (new_value - value - t * slope)))
+    return None
+
+
+@dataclass(frozen=True)
+class _State:
+    Y: Array
+    value: float
+    gradient: Array
+    secants: Secants
+    point: Point
+    """As of the last certificate."""
+    steps: int
+    gap: float = 1.0
+
+
+class QuasiNewton(Stepper):
+    """L-BFGS on C = FFᵀ/‖F‖², F = QSY, where QΛQᵀ is the linear part of f and S = (Λ + c)^{−1/2}; new columns when the gap wants them."""
+
+    default_max_iter = 10_000
+    check_every = 10
+
+    def init(self, objective: Objective, C: Array) -> _State:
+        """The leading columns of C and, with little mass, the lowest eigenvectors of ∇f there; at the centre these alone."""
+        self.check_every = 10 if objective.size <= _SMALL else 25 if objective.size <= _DENSE // 3 else 50  # certificates cost r³, steps r
+        G = objective.gradient(objective.point(C))
+        self.change = _preconditioner(objective, C, G)
+        columns = min(_COLUMNS, objective.size)
+        _, V = _lowest(G, columns)
+        xp = namespace(V)
+        if norm(C - centre(objective.size, C)) <= 1e-12:
+            F = V * like(np.sqrt(np.arange(columns, 0.0, -1.0)), V)
+        else:
+            values, vectors = xp.linalg.eigh(C)
+            leading = vectors[:, -columns:] * xp.sqrt(xp.clip(values[-columns:], 0.0, None))
+            F = xp.concat([leading, V * (_NEW_COLUMNS / columns) ** 0.5], axis=1)
+        return self._at(objective, F)
+
+    def _at(self, objective: Objective, F: Array, steps: int = 0) -> _State:
+        change, inverse = self.change
+        Y = inverse @ (F / norm(F))
+        value, gradient = _function(objective, change)(Y)
+        return _State(Y, value, gradient, Secants(), self._point(objective, F), steps)
+
+    def _point(self, objective: Objective, F: Array) -> Point:
+        F = F / norm(F)
+        return objective.point(F @ F.T)
+
+    def point(self, state: _State) -> Point:
+        """C = FFᵀ/‖F‖²."""
+        return state.point
+
+    def step(self, objective: Objective, state: _State) -> _State:
+        """An L-BFGS step; where a certificate is due, columns that have died go, and new ones come where there is nothing else to gain."""
+        change, _ = self.change
+        new = descend(_function(objective, change), state.Y, state.value, state.gradient, state.secants)
+        steps = state.steps + 1
+        if new is not None and steps % self.check_every:
+            return _State(*new, state.secants, state.point, steps, state.gap)
+        Y, value, gradient = (state.Y, state.value, state.gradient) if new is None else new
+        F = self._columns(change @ Y, state.gap)
+        point = self._point(objective, F)
+        G = objective.gradient(point)
+        values, V = _lowest(G, min(_MOST_NEW, objective.size))
+        level = inner(G, point.C)
+        gap = max(level - float(values[0]), 0.0)
+        point = replace(point, G=G, lowest=float(values[0]))
+        if new is not None and norm(2.0 * (G @ F) - 2.0 * level * F) > _STATIONARY * gap:
+            return _State(Y, value, gradient, state.secants, point, steps, gap)
+        xp = namespace(F)
+        share = min(0.1, max(gap, 1e-12))
+        F = xp.concat([F * (1.0 - share) ** 0.5, V * (share / V.shape[1]) ** 0.5], axis=1)
+        return replace(self._at(objective, F, steps), point=point, gap=gap)
+
+    def _columns(self, F: Array, gap: float) -> Array:
+        """F of norm one, without the columns whose mass is far below the gap: an optimum has fewer than an iterate on its way there."""
+        xp = namespace(F)
+        U, s, _ = xp.linalg.svd(F / norm(F), full_matrices=False)
+        last = max(1, int(np.count_nonzero(to_numpy(s) ** 2 > min(_NEGLIGIBLE, 1e-3 * gap))))
+        F = U[:, :last] * s[:last]
+        return F / norm(F)
+
+
+def _lowest(G: Array, n: int) -> tuple[np.ndarray, Array]:
+    """The ``n`` lowest eigenvalues, less the error that rounding may have made in them, and their vectors.
+
+    Near an optimum the lowest eigenvalues lie close together, where Lanczos iterations take long: up to a size, dense ones.
+    """
+    if not is_numpy(G) or G.shape[0] > _DENSE:
+        values, V = lowest_eigenpairs(G, n)
+        return np.array([lowest_bound(G, 1e-10), *to_numpy(values)[1:]]), V
+    values, V = eigh(G, subset_by_index=[0, n - 1], check_finite=False)
+    return values - np.finfo(np.float64).eps * np.abs(G).sum(axis=1).max(), V
+
+
+def _function(objective: Objective, change: Array) -> ValueAndGradient:
+    """Y ↦ f(FFᵀ/‖F‖²) with F = change·Y, and its gradient."""
+
+    def function(Y: Array) -> tuple[float, Array]:
+        F = change @ Y
+        size = norm(F)
+        value, GF = objective.factor_gradient(F / size)
+        level = inner(GF, F) / size
+        return value, (2.0 / size) * (change.T @ (GF - (level / size) * F))
+
+    return function
+
+
+def _preconditioner(objective: Objective, C: Array, G: Array) -> tuple[Array, Array]:
+    """QS and its inverse, the constant c being the size of what is not linear in f."""
+    D = objective.term.linear_part()
+    if D is None:
+        identity = eye(objective.size, C)
+        return identity, identity
+    xp = namespace(D)
+    level = abs(inner(G - D, C))
+    values, Q = xp.linalg.eigh(D)
+    weights = xp.clip(values - xp.min(values), 0.0, None) + max(level, 1e-12 * float(xp.max(xp.abs(values))), 1e-300)
+    return Q / xp.sqrt(weights), xp.sqrt(weights)[:, None] * Q.T

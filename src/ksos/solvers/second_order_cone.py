@@ -1,0 +1,82 @@
+"""A primal-dual pair of the second-order cone {(x₀, x₁) : ‖x₁‖ ≤ x₀} in its Nesterov–Todd scaling."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["ConePair", "cone_divide", "cone_product", "cone_step"]
+
+
+def cone_product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """x ∘ y = (⟨x, y⟩, x₀y₁ + y₀x₁)."""
+    return np.concatenate([[x @ y], x[0] * y[1:] + y[0] * x[1:]])
+
+
+def cone_divide(x: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """y with x ∘ y = z."""
+    first = (x[0] * z[0] - x[1:] @ z[1:]) / _determinant(x)
+    return np.concatenate([[first], (z[1:] - first * x[1:]) / x[0]])
+
+
+def cone_step(x: np.ndarray, direction: np.ndarray) -> float:
+    """The largest t with x + t·direction in the cone, possibly infinite, for x inside."""
+    a, b, c = _determinant(direction), x[0] * direction[0] - x[1:] @ direction[1:], _determinant(x)
+    inside = b * b - a * c
+    candidates = [-x[0] / direction[0]] if direction[0] < 0.0 else []
+    if inside >= 0.0:
+        root = math.sqrt(inside)
+        # the two zeros of a·t² + 2b·t + c, in the form that does not cancel
+        large = -(b + math.copysign(root, b))
+        candidates += [large / a] if a != 0.0 else []
+        candidates += [c / large] if large != 0.0 else []
+    ahead = [t for t in candidates if t > 0.0]
+    return min(ahead, default=math.inf)
+
+
+@dataclass(frozen=True)
+class ConePair:
+    """x and w inside the cone, with the symmetric W for which W⁻¹x = Ww = λ: W² = η²(2ṽṽᵀ − J), J = diag(1, −1, …, −1)."""
+
+    x: np.ndarray
+    w: np.ndarray
+
+    @property
+    def _scaling(self) -> tuple[float, np.ndarray]:
+        """η and ṽ, with ṽᵀJṽ = 1."""
+        dx, dw = _determinant(self.x), _determinant(self.w)
+        if not (dx > 0.0 and dw > 0.0):
+            raise np.linalg.LinAlgError("rounding has put a pair on the rim of its cone")
+        x, w = self.x / math.sqrt(dx), self.w / math.sqrt(dw)
+        mirrored = np.concatenate([w[:1], -w[1:]])
+        v = (x + mirrored) / (2.0 * math.sqrt(0.5 * (1.0 + x @ w)))
+        return (dx / dw) ** 0.25, v
+
+    def scale(self, y: np.ndarray, *, inverse: bool = False) -> np.ndarray:
+        """Wy, or W⁻¹y."""
+        eta, v = self._scaling
+        sign = -1.0 if inverse else 1.0
+        along = v[1:] @ y[1:]
+        first = v[0] * y[0] + sign * along
+        rest = y[1:] + (sign * y[0] + along / (1.0 + v[0])) * v[1:]
+        out = np.concatenate([[first], rest])
+        return np.asarray(out / eta if inverse else out * eta)
+
+    @property
+    def values(self) -> np.ndarray:
+        """λ = Ww."""
+        return self.scale(self.w)
+
+    @property
+    def curvature(self) -> tuple[float, np.ndarray]:
+        """(c, u) with c·I + uuᵀ the lower right block of W⁻²: what dw₁ falls by per dx₁ where x₀ is fixed."""
+        eta, v = self._scaling
+        return eta**-2.0, math.sqrt(2.0) / eta * v[1:]
+
+
+def _determinant(x: np.ndarray) -> float:
+    """x₀² − ‖x₁‖², as a product, which keeps its digits near the rim."""
+    length = float(np.linalg.norm(x[1:]))
+    return float((x[0] - length) * (x[0] + length))
