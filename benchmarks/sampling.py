@@ -1,0 +1,93 @@
+"""Sampling side by side with dyadic box bisection, in one run: python benchmarks/sampling.py [--quick] [--clock wall].
+
+Fits to two moons, d = 2, m = 100, 100 000 samples (at most 1/20 of the baseline's time), and to normal data, d = 5, m = 50, 50 000
+samples (at most 1/10). Both routes of the sampler are shown, and the choice of ``method="auto"``, whose time counts; 20 and 784 features
+are timed without a baseline. One BLAS thread; ``--quick`` draws a tenth of the samples.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+
+import numpy as np
+import sklearn.datasets
+from dyadic_bisection import dyadic_samples
+
+import ksos
+from ksos.density.sampling.choice import faster_envelope
+from ksos.density.sampling.envelopes import envelope
+
+_HOPELESS = 1e-3  # rejection is not timed where it accepts less than one proposal in a thousand
+
+
+def fitted(X: np.ndarray, bandwidth: float) -> ksos.SoSDensity:
+    functional = ksos.functionals.SquaredMMD(X) + 1e-3 * ksos.functionals.Trace(relative=True)
+    return ksos.minimize(functional, ksos.SoSSpace(ksos.kernels.Gaussian(bandwidth), X), tol=1e-6).distribution
+
+
+def models() -> list[tuple[str, ksos.SoSDensity, int, float | None]]:
+    """Name, density, number of samples, and the speed-up that is asked for (None: no baseline)."""
+    moons = sklearn.datasets.make_moons(100, noise=0.05, random_state=0)[0]
+    rng = np.random.default_rng(0)
+    five, twenty, images = rng.normal(size=(50, 5)), rng.normal(size=(50, 20)), rng.normal(size=(50, 784))
+    return [
+        ("moons, σ = 0.3", fitted(moons, 0.3), 100_000, 20.0),
+        ("moons, σ = 1", fitted(moons, 1.0), 100_000, 20.0),
+        ("normal, σ = 1", fitted(five, 1.0), 50_000, 10.0),
+        ("normal, σ = 2", fitted(five, 2.0), 50_000, 10.0),
+        ("normal, σ = 3", fitted(five, 3.0), 50_000, 10.0),
+        ("normal, σ = 5", fitted(twenty, 5.0), 10_000, None),
+        ("normal, σ = 28", fitted(images, 28.0), 500, None),
+    ]
+
+
+def contest(name: str, p: ksos.SoSDensity, n: int, asked: float | None, clock: Callable[[], float]) -> bool:
+    """Time one model and print its line; whether it is as fast as asked."""
+
+    def seconds(f: Callable[[], object]) -> float:
+        began = clock()
+        f()
+        return clock() - began
+
+    m, d = p.support_points.shape
+    p.rvs(10, rng=0)
+    inversion = seconds(lambda: p.rvs(n, rng=0, method="inversion"))
+    found = envelope(p)
+    if found is None:
+        raise TypeError(f"{p!r} has no envelope: give a model with one")
+    tried = found.acceptance > _HOPELESS
+    rejection = f"{seconds(lambda: p.rvs(n, rng=0, method='rejection')):9.3f}" if tried else "        –"
+    choice = "inversion" if faster_envelope(p, n) is None else "rejection"
+    ours = seconds(lambda: p.rvs(n, rng=0))
+    line = f"{name:15} {d:4d} {m:4d} {n:8d} {inversion:10.3f} {rejection} ({found.acceptance:8.2g})  {ours:6.3f} {choice:9}"
+    if asked is None:
+        print(line, flush=True)
+        return True
+    theirs = seconds(lambda: dyadic_samples(p, n, np.random.default_rng(0)))
+    met = theirs >= asked * ours
+    print(f"{line} {theirs:10.2f} {theirs / ours:8.0f}  {asked:g}: {'yes' if met else 'NO'}", flush=True)
+    return met
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the samples, for both contestants")
+    parser.add_argument("--clock", choices=["cpu", "wall"], default="cpu")
+    arguments = parser.parse_args()
+    clock = time.process_time if arguments.clock == "cpu" else time.perf_counter
+    print(f"seconds of the {arguments.clock} clock, one thread")
+    print("model              d    m  samples  inversion  rejection (accepts)  auto              bisection    ratio  asked")
+    met = [contest(name, p, size // 10 if arguments.quick else size, asked, clock) for name, p, size, asked in models()]
+    return int(not all(met))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
