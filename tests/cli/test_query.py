@@ -82,7 +82,7 @@ def test_probability_given_a_feature(ksos: Command, three: Path, p: library.SoSD
             "the box is empty: --low must be less than --high in every feature, but in x1 they are 1.0 and 0.0",
         ),
         (["--low", "0,0,2", "--high", "1,1,2"], "in x3 they are 2.0 and 2.0"),
-        (["--low", "0,0,nan"], "in x3 they are nan and inf"),
+        (["--low", "0,0,nan"], "--low and --high must be numbers, -inf and inf for none, but in x3 they are nan and inf"),
         (["--low", "0,0"], "--low has 2 numbers, but the density looked at has 3 features, x1, x2, x3; give one, or one for each"),
         (["--high", "0,0,0", "--given", "x2=0.1"], "--high has 3 numbers, but the density looked at has 2 features, x1, x3"),
         (["--low", "2,3", "--high", "3,2", "--given", "2=0"], "in x3 they are 3.0 and 2.0"),

@@ -44,6 +44,7 @@ def test_mean_and_covariance_agree_with_quadrature(pair: PairCase) -> None:
     mean = weights @ nodes
     np.testing.assert_allclose(p.mean(), mean, atol=1e-9)
     np.testing.assert_allclose(p.cov(), (weights[:, None] * (nodes - mean)).T @ (nodes - mean), atol=1e-8)
+    np.testing.assert_array_equal(p.cov(), p.cov().T)
 
 
 @pytest.fixture(scope="module")

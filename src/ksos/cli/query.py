@@ -103,6 +103,8 @@ def _box(view: View, arguments: argparse.Namespace) -> tuple[np.ndarray, np.ndar
     low, high = sides
     may_touch = view.density.measure.name == "discrete"  # elsewhere a point has no mass
     for name, a, b in zip(view.names, low.tolist(), high.tolist(), strict=True):
+        if a != a or b != b:
+            raise InputError(f"--low and --high must be numbers, -inf and inf for none, but in {name} they are {a!r} and {b!r}")
         if not (a < b or (may_touch and a == b)):
             raise InputError(f"the box is empty: --low must be less than --high in every feature, but in {name} they are {a!r} and {b!r}")
     return low, high

@@ -50,7 +50,8 @@ def mean_and_covariance(density: SoSDensity) -> tuple[np.ndarray, np.ndarray]:
         weights, points = node_masses(density), density.measure.points
         mean = weights @ points
         centred = points - mean
-        return mean, (weights[:, None] * centred).T @ centred
+        scaled = np.sqrt(weights)[:, None] * centred  # one matrix times itself is symmetric to the last digit
+        return mean, scaled.T @ scaled
     density = central_point_first(density)
     integrals, X, d = density.integrals, density.support_points, density.n_features
     P = component_weights(density).ravel()
@@ -69,5 +70,6 @@ def mean_and_covariance(density: SoSDensity) -> tuple[np.ndarray, np.ndarray]:
             right = left if columns == rows else np.stack([integrals.moments(X, k)[0].ravel() for k in columns])
             cross[np.ix_(rows, columns)] = (left * P) @ right.T
             cross[np.ix_(columns, rows)] = cross[np.ix_(rows, columns)].T
+    cross = 0.5 * (cross + cross.T)  # within a block the two orders of summation round differently
     np.fill_diagonal(cross, second)
     return X[0] + mean, cross - np.outer(mean, mean)
