@@ -11,7 +11,7 @@ from ksos.integrals import closed_form
 from ksos.kernels import Kernel
 from ksos.measures import Box, Discrete, Measure, Normal
 
-__all__ = ["brute_objective", "conic_optimum", "marginal_cdf", "quadrature_rule", "tolerance"]
+__all__ = ["brute_objective", "conic_optimum", "conic_worst_case", "marginal_cdf", "quadrature_rule", "tolerance"]
 
 
 def tolerance(dtype: Any = np.float64) -> float:
@@ -81,6 +81,23 @@ def conic_optimum(A: np.ndarray, z: np.ndarray, D: np.ndarray, *, squared: bool 
     distance = cp.sum_squares(residual) if squared else cp.norm(residual)
     problem = cp.Problem(cp.Minimize(distance + cp.sum(cp.multiply(D, C))), [cp.trace(C) == 1])
     problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11)
+    return float(problem.value)
+
+
+def conic_worst_case(A: np.ndarray, z: np.ndarray, M: np.ndarray, radius: float | None, penalty: float = 0.0) -> float:
+    """max ⟨M, C⟩ over the spectraplex with ‖A(C) − z‖ ≤ radius, or max ⟨M, C⟩ − penalty·‖A(C) − z‖², by CVXPY with Clarabel."""
+    import cvxpy as cp
+
+    r = M.shape[0]
+    C = cp.Variable((r, r), PSD=True)
+    residual = A.reshape(A.shape[0], -1) @ cp.vec(C, order="C") - z
+    objective, ball = cp.sum(cp.multiply(M, C)), []
+    if radius is None:
+        objective = objective - penalty * cp.sum_squares(residual)
+    else:
+        ball = [cp.norm(residual) <= radius]
+    problem = cp.Problem(cp.Maximize(objective), [cp.trace(C) == 1, *ball])
+    problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
     return float(problem.value)
 
 

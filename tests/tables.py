@@ -11,10 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ksos.exceptions import IntegralNotAvailableError
-from ksos.functionals import MMD, Frobenius, Functional, SquaredMMD, Trace
+from ksos.functionals import MMD, Expectation, Frobenius, Functional, NegativeLogLikelihood, SquaredL2, SquaredMMD, Trace
 from ksos.integrals import closed_form
 from ksos.kernels import KERNELS, Gaussian, Kernel, Laplace, Matern
 from ksos.measures import MEASURES, Box, Discrete, Lebesgue, Measure, Normal
+from ksos.observables import BoxIndicator, coordinate
 from ksos.solvers import SOLVERS
 from ksos.whitening import ROUTES
 
@@ -93,10 +94,14 @@ FUNCTIONAL_CASES: dict[str, Functional] = {
     "squared mmd + frobenius": SquaredMMD(points(12, 2, 1)) + 1e-2 * Frobenius(),
     "everything": 0.5 * SquaredMMD(points(12, 2, 1)) + 0.3 * MMD(points(5, 2, 2)) + 1e-2 * Trace() + 1e-3 * Frobenius(relative=True),
     "trace alone": Trace(),
+    "squared mmd + expectation": SquaredMMD(points(12, 2, 1)) + 0.1 * Expectation(coordinate(0) ** 2 + BoxIndicator([0, 0], [1, 2])),
+    "squared l2": SquaredL2(points(12, 2, 1)),
+    "likelihood": NegativeLogLikelihood(points(12, 2, 1)),
+    "likelihood + trace": NegativeLogLikelihood(points(12, 2, 1), np.arange(12)) + 0.1 * Trace(relative=True),
 }
 
 SOLVER_CASES: list[str] = ["auto", *SOLVERS]
-TAKES: dict[str, set[str]] = {"interior_point": {"squared mmd", "squared mmd + trace", "trace alone"}}
+TAKES: dict[str, set[str]] = {"interior_point": {"squared mmd", "squared mmd + trace", "trace alone", "squared mmd + expectation"}}
 """The functionals that a solver takes, for those that do not take all of them."""
 SOLVER_FUNCTIONAL_CASES: list[tuple[str, str]] = [
     (solver, functional) for solver in SOLVER_CASES for functional in FUNCTIONAL_CASES if functional in TAKES.get(solver, FUNCTIONAL_CASES)

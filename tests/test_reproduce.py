@@ -21,7 +21,7 @@ from ksos import reproduce
 from ksos.kernels import Gaussian, Laplace
 from ksos.reproduce import density_theorem, figure1, two_moons
 from ksos.reproduce.files import scientific, sheet
-from ksos.reproduce.mmd_ball import MMDBall
+from ksos.robust.atoms import MMDBall
 
 EXPERIMENTS = Path(__file__).resolve().parents[1] / "experiments"
 
@@ -53,6 +53,7 @@ def number(text: str) -> Any:
 
 def test_every_figure_is_there_in_three_forms(drawn: dict[str, Any]) -> None:
     expected = {drawn["folder"] / f"{name}.{kind}" for name in reproduce.FIGURES for kind in ("png", "pdf", "csv")}
+    expected.add(drawn["folder"] / "figure1_sos.csv")
     assert set(drawn["files"]) == expected
     assert len(drawn["files"]) == len(expected)
     for file in expected:
@@ -79,7 +80,7 @@ def test_lines_report_certificates_and_where_the_files_are(drawn: dict[str, Any]
 
 def test_some_figures_only_and_the_same_again(drawn: dict[str, Any], tmp_path: Path) -> None:
     files = reproduce.run(["figure1", "figure1"], tmp_path, True, lambda line: None)
-    assert [file.name for file in files] == ["figure1.png", "figure1.pdf", "figure1.csv"]
+    assert [file.name for file in files] == ["figure1.png", "figure1.pdf", "figure1.csv", "figure1_sos.csv"]
     for file in files:
         assert file.read_bytes() == (drawn["folder"] / file.name).read_bytes()
 
@@ -262,6 +263,23 @@ def test_counter_example_adversaries_are_what_they_claim(drawn: dict[str, Any]) 
         assert np.sqrt(squared) == pytest.approx(row["mmd_of_adversary"], abs=1e-9)
         assert row["mmd_of_adversary"] <= 1.2 + 1e-9
         assert -1e-10 <= row["true_value"] - row["true_value_lower_bound"] <= 1e-10
+
+
+def test_counter_example_against_densities(drawn: dict[str, Any]) -> None:
+    """The sum-of-squares adversary: a little weaker than atoms, the less so the finer it is, and the same θ*."""
+    rows, atoms = table(drawn, "figure1_sos"), {row["theta"]: row["true_value"] for row in table(drawn, "figure1")}
+    for eta, value in ((1.0, 0.0390), (0.5, 0.0361), (0.3, 0.0344)):
+        mine = [row for row in rows if row["eta"] == eta]
+        (best,) = (row for row in mine if row["best"])
+        assert best["value"] == pytest.approx(value, abs=2e-4)
+        assert abs(best["theta"] + 0.45) <= 0.05
+        grid = [row for row in mine if not row["best"]]
+        assert len(grid) == 17
+        assert max(row["value"] for row in grid) <= best["value"] + 2e-6
+        np.testing.assert_allclose([row["value"] for row in grid], [row["value"] for row in grid[::-1]], atol=5e-6)
+        for row in grid:
+            if row["theta"] in atoms:
+                assert row["value"] >= atoms[row["theta"]] - 2e-6
 
 
 def test_counter_example_against_a_conic_solver() -> None:

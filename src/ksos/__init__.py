@@ -6,31 +6,72 @@ of kernel mean embeddings (MMD); every fit carries a certificate of optimality.
 
 from __future__ import annotations
 
-from ksos import functionals, kernels, measures
+from typing import TYPE_CHECKING
+
+from ksos import functionals, kernels, measures, observables
+from ksos._lazy import later as _later
 from ksos._version import __version__ as __version__
-from ksos.density import SoSDensity
+from ksos.density import Compression, Estimate, SoSDensity, mixture
 from ksos.density.io import load
 from ksos.embedding import MeanEmbedding, mmd
 from ksos.estimators import KernelSoSDensity
-from ksos.exceptions import BandwidthWarning, IntegralNotAvailableError, KsosError, ModelFormatError
-from ksos.solvers import Progress, Solution, minimize
+from ksos.exceptions import BandwidthWarning, ConvexityError, FunctionalError, IntegralNotAvailableError, KsosError, ModelFormatError
+from ksos.solvers import Progress, Solution, minimize, regularization_path
 from ksos.space import SoSSpace
+
+if TYPE_CHECKING:  # imported on first use, see below
+    from ksos.estimators import KernelSoSConditional, KernelSoSDensityCV, RobustClassifier, RobustRegressor
+    from ksos.plotting import DensityDisplay, SolutionDisplay
+    from ksos.robust import RobustMode, RobustSolution, WorstCase, robust_minimize, robust_mode, robust_path, worst_case
 
 __all__ = [
     "BandwidthWarning",
+    "Compression",
+    "ConvexityError",
+    "DensityDisplay",
+    "Estimate",
+    "FunctionalError",
     "IntegralNotAvailableError",
+    "KernelSoSConditional",
     "KernelSoSDensity",
+    "KernelSoSDensityCV",
     "KsosError",
     "MeanEmbedding",
     "ModelFormatError",
     "Progress",
+    "RobustClassifier",
+    "RobustMode",
+    "RobustRegressor",
+    "RobustSolution",
     "SoSDensity",
     "SoSSpace",
     "Solution",
+    "SolutionDisplay",
+    "WorstCase",
     "functionals",
     "kernels",
     "load",
     "measures",
     "minimize",
+    "mixture",
     "mmd",
+    "observables",
+    "regularization_path",
+    "robust_minimize",
+    "robust_mode",
+    "robust_path",
+    "worst_case",
 ]
+
+_estimators = ("KernelSoSConditional", "KernelSoSDensityCV", "RobustClassifier", "RobustRegressor")
+_plotting = ("DensityDisplay", "SolutionDisplay")
+_robust = ("RobustMode", "RobustSolution", "WorstCase", "robust_minimize", "robust_mode", "robust_path", "worst_case")
+__getattr__, __dir__ = _later(
+    globals(),
+    {
+        **dict.fromkeys(_estimators, "ksos.estimators"),
+        **dict.fromkeys(_plotting, "ksos.plotting"),
+        **dict.fromkeys(_robust, "ksos.robust"),
+        **dict.fromkeys(("plotting", "robust"), ""),
+    },
+)

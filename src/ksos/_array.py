@@ -24,6 +24,7 @@ Array = Any
 __all__ = [
     "Array",
     "cholesky_solver",
+    "derivatives",
     "eye",
     "flat",
     "free_device_memory",
@@ -183,6 +184,34 @@ def cholesky_solver(H: Array) -> Callable[[Array], Array]:
         return xp.reshape(xp.linalg.solve(L.T, xp.linalg.solve(L, matrix)), right.shape)
 
     return solve
+
+
+def derivatives(
+    function: Callable[..., Any], inputs: tuple[np.ndarray, ...], *, second: bool
+) -> tuple[float, list[np.ndarray], np.ndarray]:
+    """Value, gradients and (where asked for; else empty) the matrix of second derivatives of a torch function of several vectors."""
+    try:
+        import torch
+    except ImportError:
+        raise ValueError("a torch function needs PyTorch: pip install 'ksos[torch]'") from None
+    tensors = [torch.tensor(x, dtype=torch.float64, requires_grad=True) for x in inputs]
+    value = function(*tensors)
+    if not isinstance(value, torch.Tensor) or value.numel() != 1:
+        raise TypeError(f"a torch function must return a scalar tensor; got {value!r}")
+    value = value.reshape(())
+    if not value.requires_grad:  # a constant
+        n = sum(map(len, inputs)) if second else 0
+        return float(value.detach()), [np.zeros_like(x) for x in inputs], np.zeros((n, n))
+    found = torch.autograd.grad(value, tensors, create_graph=second, allow_unused=True)
+    grads = [torch.zeros_like(x) if g is None else g for g, x in zip(found, tensors, strict=True)]
+    first = [g.detach().numpy() for g in grads]
+    if not second:
+        return float(value.detach()), first, np.zeros((0, 0))
+    rows = []
+    for entry in torch.cat(grads):
+        parts = torch.autograd.grad(entry, tensors, retain_graph=True, allow_unused=True) if entry.requires_grad else [None] * len(tensors)
+        rows.append(torch.cat([torch.zeros_like(x) if g is None else g for g, x in zip(parts, tensors, strict=True)]))
+    return float(value.detach()), first, torch.stack(rows).detach().numpy()
 
 
 def linalg_errors() -> tuple[type[Exception], ...]:

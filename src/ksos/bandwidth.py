@@ -7,13 +7,16 @@ import warnings
 from collections.abc import Callable
 
 import numpy as np
-from scipy.spatial.distance import pdist
+from scipy.spatial.distance import pdist, squareform
 
 from ksos._validation import as_bandwidth
 
 __all__ = ["RULES", "bandwidth_rule"]
 
 _MOST_POINTS = 3000  # 4.5 million pairs
+_UNLIKE = 10.0
+_LEFT_OUT_POINTS, _FEW_POINTS, _OUTLYING = 1000, 20, 10.0
+_WIDER = 1.4
 
 
 def bandwidth_rule(name: str, points: np.ndarray, weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -35,8 +38,18 @@ def bandwidth_rule(name: str, points: np.ndarray, weights: np.ndarray, rng: np.r
 def _median(points: np.ndarray, weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Weighted median of the distances between distinct points, the pair (i, j) weighing a_i a_j.
 
-    Beyond 3000 distinct points: of a random subset of them.
+    Where spreads of features differ by more than a factor of ten, distances are taken in units of them and there is one bandwidth per
+    feature: a scalar would not see the features of small spread. Beyond 3000 distinct points: of a random subset of them.
     """
+    spreads = _spreads(points, weights)
+    known = spreads[spreads > 0.0]
+    if known.size and known.max() > _UNLIKE * known.min():
+        units = np.where(spreads > 0.0, spreads, np.median(known))
+        return np.asarray(_median_distance((points - np.median(points, axis=0)) / units, weights, rng) * units)
+    return _median_distance(points, weights, rng)
+
+
+def _median_distance(points: np.ndarray, weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     if points.shape[0] > _MOST_POINTS:
         chosen = np.sort(rng.choice(points.shape[0], _MOST_POINTS, replace=False))
         points, weights = points[chosen], weights[chosen]
@@ -75,17 +88,79 @@ def _normal_reference(constant: Callable[[int], float]) -> Callable[[np.ndarray,
     def rule(points: np.ndarray, weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         d = points.shape[1]
         n = 1.0 / float(weights @ weights)  # the effective sample size
-        scale = np.ptp(points, axis=0)  # features of 1e±150 are squared in units of this; 0 for a constant one
-        unit = (points - points[0]) / np.where(scale > 0.0, scale, 1.0)
-        deviation = scale * np.sqrt(weights @ (unit - weights @ unit) ** 2)
-        return np.asarray(2.0 * constant(d) * n ** (-1.0 / (d + 4)) * deviation)
+        return np.asarray(2.0 * constant(d) * n ** (-1.0 / (d + 4)) * _deviations(points, weights))
 
     return rule
 
 
+def _deviations(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The standard deviation of each feature."""
+    scale = np.ptp(points, axis=0)  # features of 1e±150 are squared in units of this; 0 for a constant one
+    unit = (points - points[0]) / np.where(scale > 0.0, scale, 1.0)
+    return np.asarray(scale * np.sqrt(weights @ (unit - weights @ unit) ** 2))
+
+
+_silverman = _normal_reference(lambda d: ((d + 2) / 4.0) ** (-1.0 / (d + 4)))
+
+
+def _left_out(points: np.ndarray, weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """1.4 times the η per feature for which each sample is best predicted by Gaussians of deviation η/2 around all the others.
+
+    The features share one multiple of their own spreads in Silverman's rule; samples far from all others count for a bounded amount, so
+    that a few outliers do not widen it. Beyond 1000 distinct points: on a random subset, corrected for its size. A sum of squares is
+    sharper than that kernel density estimate and takes a wider kernel: hence the 1.4. Fewer than 20 points: Silverman's rule itself.
+    """
+    n, d = points.shape
+    unit = _robust_silverman(points, weights)
+    if n < _FEW_POINTS:
+        return unit
+    wanted, unit = unit, np.where(unit > 0.0, unit, 1.0)
+    correction = 1.0
+    if n > _LEFT_OUT_POINTS:
+        chosen = np.sort(rng.choice(n, _LEFT_OUT_POINTS, replace=False))
+        points, weights, correction = points[chosen], weights[chosen], (_LEFT_OUT_POINTS / n) ** (1.0 / (d + 4))
+    with np.errstate(over="ignore"):
+        squared = pdist(np.clip((points - np.median(points, axis=0)) / unit, -1e150, 1e150), "sqeuclidean")
+    D = squareform(np.minimum(squared, 1e300))
+    np.fill_diagonal(D, np.inf)  # leave each out
+    scores: dict[float, float] = {}
+    for step in (2.0**0.5, 2.0**0.125):
+        best = max(scores, key=scores.__getitem__, default=1.0)
+        for k in range(-7, 3) if step > 1.4 else (-2, -1, 1, 2):
+            scores[best * step**k] = _bounded_score(D, weights, best * step**k, d)
+    return np.asarray(_WIDER * correction * max(scores, key=scores.__getitem__) * wanted)
+
+
+def _bounded_score(D: np.ndarray, weights: np.ndarray, multiple: float, d: int) -> float:
+    """The mean log-density of the samples under all the others, η = multiple in units of D; none counts as less than the median − 10."""
+    peak = D.min(axis=1)
+    values = np.log(np.exp((peak[:, None] - D) * (2.0 / multiple**2)) @ weights) - peak * (2.0 / multiple**2) - d * math.log(multiple)
+    order = np.argsort(values, kind="stable")
+    middle = values[order][np.searchsorted(np.cumsum(weights[order]), 0.5 * weights.sum())]
+    return float(weights @ np.maximum(values, middle - _OUTLYING))
+
+
+def _robust_silverman(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Silverman's rule with spreads that do not see outliers."""
+    d, n = points.shape[1], 1.0 / float(weights @ weights)
+    return 2.0 * ((d + 2) / 4.0 * n) ** (-1.0 / (d + 4)) * _spreads(points, weights)
+
+
+def _spreads(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Per feature the lesser of standard deviation and (interquartile range)/1.349, where the latter is not zero."""
+    deviation = _deviations(points, weights)
+    order = np.argsort(points, axis=0, kind="stable")
+    x, w = np.take_along_axis(points, order, axis=0), weights[order]
+    x = x - x[x.shape[0] // 2]  # a middle one: an outlier would take the digits of all others
+    cumulative = np.cumsum(w, axis=0) - 0.5 * w
+    low, high = (np.array([np.interp(level, cumulative[:, k], x[:, k]) for k in range(points.shape[1])]) for level in (0.25, 0.75))
+    return np.where(high > low, np.minimum((high - low) / 1.349, deviation), deviation)
+
+
 RULES: dict[str, Callable[[np.ndarray, np.ndarray, np.random.Generator], np.ndarray]] = {
+    "auto": _left_out,
     "median": _median,
     "scott": _normal_reference(lambda d: 1.0),
-    "silverman": _normal_reference(lambda d: ((d + 2) / 4.0) ** (-1.0 / (d + 4))),
+    "silverman": _silverman,
 }
 """Every rule by name."""

@@ -25,7 +25,7 @@ BASE: dict[str, Any] = {"tol": 1e-5, "random_state": 0}
 # what changes the density, with parameters that it needs beside it; the names must be the constructor's
 VISIBLE: dict[str, list[dict[str, Any]]] = {
     "kernel": [{"kernel": "laplace"}, {"kernel": "matern"}, {"kernel": Gaussian(0.6)}],
-    "bandwidth": [{"bandwidth": 0.8}, {"bandwidth": [0.6, 1.3]}, {"bandwidth": "scott"}, {"bandwidth": "silverman"}],
+    "bandwidth": [{"bandwidth": 0.8}, {"bandwidth": [0.6, 1.3]}, {"bandwidth": "scott"}, {"bandwidth": "auto"}],
     "embedding_bandwidth": [{"embedding_bandwidth": 0.5}, {"embedding_bandwidth": [0.5, 2.0]}],
     "regularization": [{"regularization": 0.0}, {"regularization": 0.2}],
     "penalty": [{"penalty": "frobenius"}],
@@ -33,9 +33,10 @@ VISIBLE: dict[str, list[dict[str, Any]]] = {
     "support": [{"support": "random", "n_support": 9}, {"support": "kmeans", "n_support": 9}, {"support": X[:9]}],
     "landmarks": [{"landmarks": 6}, {"landmarks": X[:6]}],
     "measure": [{"measure": Box([-1.5, -1], [2.5, 1.5])}, {"measure": Normal(0.5, 1.0)}],
-    "objective": [{"objective": "mmd"}, {"objective": SquaredMMD(X[:3])}],
+    "objective": [{"objective": "mmd"}, {"objective": "likelihood"}, {"objective": SquaredMMD(X[:3])}],
     "solver": [{"solver": "fista", "tol": 1e-3}, {"solver": "projected_gradient", "tol": 1e-3}],
     "tol": [{"tol": 1.0}],
+    "regularization_unit": [{"regularization_unit": "w0", "regularization": 0.2}],
     "random_state": [{"support": "random", "n_support": 9, "random_state": 1}],
 }
 APART = {"max_iter", "time_limit", "callback", "verbose"}
@@ -56,7 +57,7 @@ def test_every_option_has_a_test_and_the_documented_default() -> None:
     assert {name: parameter.default for name, parameter in signature.parameters.items()} == {
         **{"kernel": "gaussian", "bandwidth": "median", "embedding_bandwidth": None, "regularization": "auto", "penalty": "trace"},
         **{"n_support": None, "support": "pivoted", "landmarks": None, "measure": None, "objective": "squared_mmd", "solver": "auto"},
-        **{"tol": 1e-8, "max_iter": None, "time_limit": None, "callback": None, "random_state": None, "verbose": 0},
+        **{"tol": 1e-8, "max_iter": None, "time_limit": None, "callback": None, "random_state": None, "verbose": 0, "regularization_unit": "note"},
     }
 
 

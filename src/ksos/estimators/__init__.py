@@ -2,6 +2,25 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from ksos._lazy import later as _later
 from ksos.estimators.density import KernelSoSDensity
 
-__all__ = ["KernelSoSDensity"]
+if TYPE_CHECKING:  # imported on first use, see below
+    from ksos.estimators.conditional import KernelSoSConditional
+    from ksos.estimators.cross_validation import KernelSoSDensityCV
+    from ksos.estimators.robust_classifier import RobustClassifier
+    from ksos.estimators.robust_regressor import RobustRegressor
+
+__all__ = ["KernelSoSConditional", "KernelSoSDensity", "KernelSoSDensityCV", "RobustClassifier", "RobustRegressor"]
+
+__getattr__, __dir__ = _later(
+    globals(),
+    {
+        "KernelSoSConditional": "ksos.estimators.conditional",
+        "KernelSoSDensityCV": "ksos.estimators.cross_validation",
+        "RobustClassifier": "ksos.estimators.robust_classifier",
+        "RobustRegressor": "ksos.estimators.robust_regressor",
+    },
+)

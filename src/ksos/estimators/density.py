@@ -17,8 +17,9 @@ from ksos._array import Array, eye, inner, is_other_array, like, namespace, to_n
 from ksos._validation import as_bandwidth, as_callback, as_choice, as_count, as_masses, as_nonnegative, as_points, as_weights
 from ksos.bandwidth import RULES, bandwidth_rule
 from ksos.embedding import MeanEmbedding
+from ksos.estimators._warm_start import quick_mmd_fit
 from ksos.exceptions import BandwidthWarning
-from ksos.functionals import MMD, Frobenius, Functional, SquaredMMD, Trace
+from ksos.functionals import MMD, Frobenius, Functional, NegativeLogLikelihood, SquaredMMD, Trace
 from ksos.integrals import closed_form
 from ksos.kernels import KERNELS, Kernel
 from ksos.measures import Lebesgue, Measure
@@ -35,7 +36,15 @@ MOST_SUPPORT_POINTS = 200
 AUTO_REGULARIZATION = 1e-3
 """``regularization="auto"``, in units of w₀."""
 
-OBJECTIVES: dict[str, type[SquaredMMD]] = {"squared_mmd": SquaredMMD, "mmd": MMD}
+AUTO_LIKELIHOOD_REGULARIZATION = {"auto": 0.3}
+"""That of the likelihood, by bandwidth rule: narrower kernels need more; 1e-2 for all others."""
+
+OBJECTIVES: dict[str, Callable[[MeanEmbedding], Functional]] = {
+    "squared_mmd": SquaredMMD,
+    "mmd": MMD,
+    "likelihood": lambda data: NegativeLogLikelihood(data.points, data.weights),
+}
+UNITS = ("note", "w0")
 PENALTIES: dict[str, type[Trace] | type[Frobenius]] = {"trace": Trace, "frobenius": Frobenius}
 _NEARLY_ONE, _NEARLY_ZERO = 0.95, 1e-3
 _UNSEEN = 1e-14  # squared norm of the projected embedding of the data, of the order of 1 otherwise
@@ -51,12 +60,15 @@ class KernelSoSDensity(DensityMixin, BaseEstimator):
     kernel : {"gaussian", "laplace", "matern"} or Kernel
         The model kernel. A name takes its bandwidth from ``bandwidth`` (and for "laplace" and "matern", ν = 3/2, the product form, which is
         the one with closed-form integrals); of a kernel object its own sigma rules.
-    bandwidth : float, array of d floats, or {"median", "scott", "silverman"}
-        "median": the median distance between samples. "scott", "silverman": 2h per feature, with h the rule's standard deviation.
+    bandwidth : float, array of d floats, or {"auto", "median", "scott", "silverman"}
+        "median": the median distance between samples; of features whose spreads differ more than tenfold, in units of these. "auto": 1.4
+        times what suits a kernel density estimate of left-out samples, in units of each feature's spread: the one to take for samples in
+        several clusters. "scott", "silverman": 2h per feature, with h the rule's standard deviation.
     embedding_bandwidth : float or array, optional
         Bandwidth of the kernel in which MMD is measured. Default: the model's, as in the note.
     regularization : float or "auto"
-        The note's λ. "auto" is 1e-3 in units of w₀ = ∫k(x,0)²dx, which does not depend on the scale of the data.
+        The note's λ. "auto" is 1e-3 in units of w₀ = ∫k(x,0)²dx, which does not depend on the scale of the data; for the likelihood 1e-2,
+        and 0.3 with ``bandwidth="auto"``, whose kernels are narrower.
     penalty : {"trace", "frobenius"}
         λ tr A or λ‖A‖²_HS; with "auto" the latter in units of w₀².
     n_support : int, optional
@@ -67,15 +79,18 @@ class KernelSoSDensity(DensityMixin, BaseEstimator):
         Points on which embeddings are projected: an array, or how many random samples. Default: the support points, as in the note.
     measure : Measure, optional
         ρ. Default: Lebesgue on R^d. Densities are with respect to it.
-    objective : {"squared_mmd", "mmd"} or Functional
-        A functional of your own replaces the distance to the data; the penalty is added to it.
-    solver : {"auto", "low_rank", "interior_point", "fista", "projected_gradient", "frank_wolfe"}
+    objective : {"squared_mmd", "mmd", "likelihood"} or Functional
+        The MMD is robust to outliers and takes any target; the likelihood, −Σ a_i log p(x_i), predicts best. A functional of your own
+        replaces the distance to the data. The penalty is added to it.
+    solver : {"auto", "low_rank", "interior_point", "lbfgs", "fista", "projected_gradient", "frank_wolfe"}
     tol : float
         Absolute gap, in the objective's units.
     max_iter, time_limit, callback, verbose
         See :func:`ksos.minimize`.
     random_state : int, RandomState or None
         For the random choices above.
+    regularization_unit : {"note", "w0"}
+        The unit of a ``regularization`` that is a number: the note's, or w₀ (w₀² for the Frobenius penalty).
 
     Attributes
     ----------
@@ -117,6 +132,7 @@ class KernelSoSDensity(DensityMixin, BaseEstimator):
         callback: Callable[..., Any] | None = None,
         random_state: Any = None,
         verbose: int = 0,
+        regularization_unit: str = "note",
     ) -> None:
         self.kernel = kernel
         self.bandwidth = bandwidth
@@ -135,6 +151,7 @@ class KernelSoSDensity(DensityMixin, BaseEstimator):
         self.callback = callback
         self.random_state = random_state
         self.verbose = verbose
+        self.regularization_unit = regularization_unit
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit the density to samples ``X`` (n, d), weighted by ``sample_weight``.
@@ -160,6 +177,7 @@ class KernelSoSDensity(DensityMixin, BaseEstimator):
         self.solution_ = minimize(
             functional,
             space,
+            start=quick_mmd_fit(space, data) if self._by_likelihood else None,
             solver=self.solver,
             tol=self.tol,
             max_iter=self.max_iter,
@@ -209,6 +227,7 @@ class KernelSoSDensity(DensityMixin, BaseEstimator):
         if not (isinstance(self.regularization, str) and self.regularization == "auto"):
             as_nonnegative(self.regularization, 'regularization (or "auto")')
         as_choice(self.penalty, "penalty", PENALTIES)
+        as_choice(self.regularization_unit, "regularization_unit", UNITS)
         if self.n_support is not None:
             as_count(self.n_support, "n_support")
         if isinstance(self.support, str):
@@ -261,16 +280,27 @@ class KernelSoSDensity(DensityMixin, BaseEstimator):
             return xp.take(points, xp.asarray(chosen, device=points.device), axis=0)
         return as_points(self.landmarks, "landmarks", n_features=points.shape[1])
 
+    def _automatic_regularization(self) -> float:
+        if not self._by_likelihood:
+            return AUTO_REGULARIZATION
+        return AUTO_LIKELIHOOD_REGULARIZATION.get(self.bandwidth if isinstance(self.bandwidth, str) else "", 1e-2)
+
+    @property
+    def _by_likelihood(self) -> bool:
+        return isinstance(self.objective, str) and self.objective == "likelihood"  # a functional has an == of its own
+
     def _functional(self, data: MeanEmbedding, space: SoSSpace) -> tuple[Functional, float]:
         """The objective plus the penalty, and λ."""
         distance = self.objective if isinstance(self.objective, Functional) else OBJECTIVES[self.objective](data)
         penalty = PENALTIES[self.penalty]
-        if self.regularization == "auto":
-            power = 1.0 if self.penalty == "trace" else 2.0
-            exponent = math.log(AUTO_REGULARIZATION) + power * space.log_unit
-            return distance + AUTO_REGULARIZATION * penalty(relative=True), math.exp(exponent) if exponent < 700.0 else math.inf
-        regularization = float(self.regularization)
-        return distance + regularization * penalty() if regularization > 0.0 else distance, regularization
+        automatic = isinstance(self.regularization, str)
+        given = self._automatic_regularization() if automatic else float(self.regularization)
+        if given == 0.0:
+            return distance, 0.0
+        if automatic or self.regularization_unit == "w0":
+            exponent = math.log(given) + (1.0 if self.penalty == "trace" else 2.0) * space.log_unit
+            return distance + given * penalty(relative=True), math.exp(exponent) if exponent < 700.0 else math.inf
+        return distance + given * penalty(), given
 
 
 def _distinct(X: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -50,7 +50,7 @@ class Approximation:
     @property
     def lower_bound(self) -> float:
         """No density of the space is closer to the target than this in MMD."""
-        return float(np.sqrt(max(self.solution.objective - self.solution.gap, 0.0)))
+        return float(np.sqrt(max(self.solution.dual_bound or 0.0, 0.0)))
 
     def line(self) -> str:
         """The certificate as one line for people."""

@@ -1,8 +1,9 @@
 """Figure 1 of the paper (its section 2.1): a player against an adversary in an MMD ball, relaxed to the RKHS and unrelaxed.
 
 The player picks θ to maximise the return (K ∗ μ)(θ); the adversary picks μ within ε of the observed μ̂ = δ_0. Over all vectors of the RKHS
-the worst return is (K ∗ μ̂)(θ) − ε√K(θ,θ) (:func:`relaxed_value`), and the best θ does not depend on ε. Over distributions, here on a fine
-grid of [−2, 2], the worst return (:func:`true_value`) has two symmetric maxima away from 0.
+the worst return is (K ∗ μ̂)(θ) − ε√K(θ,θ) (:func:`relaxed_value`), and the best θ does not depend on ε. Over distributions, on a fine grid
+of [−2, 2] (:func:`true_value`) or with a sum-of-squares density (:mod:`ksos.reproduce.sos_adversary`), the worst return has two symmetric
+maxima away from 0.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import numpy as np
 
 from ksos.embedding import MeanEmbedding
 from ksos.kernels import Gaussian
-from ksos.reproduce.files import BLUE, GREY, ORANGE, Report, save, sheet
-from ksos.reproduce.mmd_ball import MMDBall, WorstAtoms
+from ksos.reproduce.files import BLUE, GREEN, GREY, ORANGE, Report, save, sheet, write_csv
+from ksos.reproduce.sos_adversary import SoSGame, play_sos
+from ksos.robust.atoms import MMDBall, WorstAtoms
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["draw", "relaxed_value", "true_value"]
 
 HALF_WIDTH, SIGMA, RADIUS = 2.0, 1.0, 1.2
+SOS = ((1.0, 21), (0.5, 31), (0.3, 41))
+"""Bandwidth of the density and number of support points of the sum-of-squares adversaries."""
 
 
 def relaxed_value(theta: np.ndarray, reference: MeanEmbedding, radius: float) -> np.ndarray:
@@ -103,17 +107,26 @@ def draw(output: Path, quick: bool, report: Report) -> list[Path]:
         }
         for theta, relaxed, adversary in zip(game.theta, game.relaxed, game.adversaries, strict=True)
     ]
-    with sheet(7.0, 3.7) as figure:
-        _draw(figure, game)
-        return save(figure, rows, output, "figure1")
+    adversaries = [play_sos(eta, m, HALF_WIDTH, SIGMA, RADIUS, 17 if quick else 81) for eta, m in SOS]
+    for sos in adversaries:
+        report(
+            f"counter-example, sums of squares with η={sos.eta:g}, m={sos.m}: θ* = ±{abs(sos.mode):.2f}, value {sos.value:.4f}, "
+            f"gap {sos.gap:.1e}, exact MMD {sos.worst.mmd:.6f}"
+        )
+    with sheet(9.6, 3.9) as figure:
+        _draw(figure, game, adversaries)
+        files = save(figure, rows, output, "figure1")
+    write_csv(output / "figure1_sos.csv", [row for sos in adversaries for row in sos.rows()])
+    return [*files, output / "figure1_sos.csv"]
 
 
-def _draw(figure: Figure, game: Game) -> None:
-    grid = figure.add_gridspec(2, 2, left=0.085, right=0.985, bottom=0.115, top=0.935, wspace=0.2, hspace=0.16, height_ratios=[1.0, 1.15])
+def _draw(figure: Figure, game: Game, adversaries: list[SoSGame]) -> None:
+    grid = figure.add_gridspec(2, 3, left=0.06, right=0.955, bottom=0.11, top=0.94, wspace=0.18, hspace=0.16, height_ratios=[1.0, 1.15])
     best, zero = game.best, int(np.argmax(game.relaxed))
     values_relaxed, values_true = figure.add_subplot(grid[0, 0]), figure.add_subplot(grid[0, 1])
     adversary_relaxed = figure.add_subplot(grid[1, 0], sharex=values_relaxed)
     adversary_true = figure.add_subplot(grid[1, 1], sharex=values_true, sharey=adversary_relaxed)
+    _draw_sos(figure.add_subplot(grid[0, 2]), figure.add_subplot(grid[1, 2]), game, adversaries)
 
     values_relaxed.set_title("Relaxed: any vector of the RKHS in the ball")
     values_relaxed.plot(
@@ -127,7 +140,7 @@ def _draw(figure: Figure, game: Game) -> None:
     values_relaxed.set_ylim(-1.4, 2.6)
     values_relaxed.legend(loc="upper left", frameon=False, ncols=1)
 
-    values_true.set_title("Unrelaxed: distributions in the MMD ball")
+    values_true.set_title("Discretised: atoms in the MMD ball")
     values_true.plot(game.theta, game.true, color=BLUE, label=r"worst return $\min_\mu (K\ast\mu)(\theta)$")
     mirror = game.theta.shape[0] - 1 - best
     for side in (best, mirror):
@@ -169,6 +182,42 @@ def _draw(figure: Figure, game: Game) -> None:
         axes.tick_params(labelbottom=False)
     for axes in (adversary_relaxed, adversary_true):
         axes.set_xlabel(r"$\theta$, $x$")
+        axes.set_xlim(-HALF_WIDTH - 0.1, HALF_WIDTH + 0.1)
+
+
+def _draw_sos(values: Axes, below: Axes, game: Game, adversaries: list[SoSGame]) -> None:
+    """Values of the densities beside those of the atoms, and below the finest of the worst densities."""
+    values.set_title("Sums of squares: densities in the MMD ball")
+    values.plot(game.theta, game.true, color=GREY, linestyle="--", label="atoms")
+    for sos, alpha in zip(adversaries, (0.35, 0.65, 1.0), strict=True):
+        values.plot(sos.theta, sos.values, color=GREEN, alpha=alpha, label=rf"$\eta = {sos.eta:g}$")
+    finest = adversaries[-1]
+    for side in (-1.0, 1.0):
+        values.plot(side * abs(finest.mode), finest.value, "o", color=GREEN, markersize=4.0)
+    words = rf"$\theta^* = \pm {abs(finest.mode):.2f}$" + "\n" + f"value ${finest.value:.4f}$"
+    _mark(values, 0.0, 0.007, words, GREEN, (0, 0), marker="")
+    values.set_ylim(-0.002, 0.049)
+    values.tick_params(labelbottom=False)
+    values.legend(loc="upper left", frameon=False, ncols=4, columnspacing=0.9, handlelength=1.5, handletextpad=0.5)
+    x, low, high = np.linspace(-HALF_WIDTH, HALF_WIDTH, 801)[:, None], -0.6, 2.1
+    below.axhline(0.0, color="black", linewidth=0.5)
+    below.plot(x, game.reference(x), color=GREY, linestyle="--", label=r"observed $w_{\hat\mu}$, $\hat\mu=\delta_0$")
+    below.plot(x, finest.embedding(x), color=GREEN, label=r"adversary $w_p$")
+    density = finest.density(x)
+    scale = 1.2 * float(density.max()) / high  # both axes have their 0 at the same height
+    beside = below.twinx()
+    beside.fill_between(x[:, 0], 0.0, density, color="black", alpha=0.25, linewidth=0.0)
+    beside.plot(x, density, color="black", linewidth=0.8)
+    beside.set_ylim(low * scale, high * scale)
+    beside.set_ylabel("density", labelpad=2.0)
+    beside.set_yticks([tick for tick in beside.get_yticks() if 0.0 <= tick <= high * scale])
+    below.plot([], [], color="black", linewidth=0.8, label=rf"its density $p$, $\eta = {finest.eta:g}$ (right axis)")
+    below.set_ylim(low, high)
+    below.vlines(finest.mode, low, 1.0, color=GREEN, linewidth=0.8, linestyle=":")
+    below.annotate(r"$\theta^*$", (finest.mode, -0.45), xytext=(3, 0), textcoords="offset points", color=GREEN, va="center")
+    below.legend(loc="upper left", frameon=False)
+    below.set_xlabel(r"$\theta$, $x$")
+    for axes in (values, below):
         axes.set_xlim(-HALF_WIDTH - 0.1, HALF_WIDTH + 0.1)
 
 

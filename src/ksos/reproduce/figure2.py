@@ -131,7 +131,7 @@ def _certificate(axes: Axes, fitted: MoonsFit) -> None:
     axes.set_axis_off()
     entries = [
         ("objective", scientific(solution.objective, 3)),
-        (f"gap ({solution.status})", scientific(solution.gap, 1)),
+        (f"gap ({solution.status})", scientific(solution.gap or 0.0, 1)),
         ("MMD, exact", f"{fitted.mmd_exact:.4f}"),
         ("MMD, projected", f"{fitted.mmd_projected:.4f}"),
         ("rank", f"{solution.rank}"),

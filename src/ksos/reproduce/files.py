@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ksos.plotting.canvas import require_matplotlib
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -36,18 +38,8 @@ STYLE = {
     "savefig.dpi": 200.0,
 }
 
-BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#666666"
+BLUE, GREEN, ORANGE, GREY = "#0072B2", "#007A5A", "#D55E00", "#666666"
 """Colours that people with any kind of colour vision tell apart (from the palette of Okabe and Ito)."""
-
-
-def require_matplotlib() -> None:
-    """Raise, with the remedy, where matplotlib is not installed."""
-    try:
-        import matplotlib  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "figures are drawn with matplotlib, which is not installed; run: pip install 'ksos[plot]'", name=error.name
-        ) from None
 
 
 @contextmanager

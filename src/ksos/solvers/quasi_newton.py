@@ -68,6 +68,8 @@ def descend(function: ValueAndGradient, Y: Array, value: float, gradient: Array,
         secants.pairs.clear()
         direction = secants.direction(gradient)
         slope = inner(direction, gradient)
+        if not slope < 0.0:
+            return None
     t = 1.0 if secants.pairs else 0.1 * norm(Y)
     for _ in range(_MOST_BACKTRACKS):
         new = Y + t * direction

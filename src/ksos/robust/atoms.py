@@ -1,4 +1,4 @@
-"""The worst distribution of an MMD ball, exactly, when its atoms may lie on a fixed grid.
+"""The worst distribution of an MMD ball, exactly, when its atoms may lie on a fixed set of points.
 
 Atoms x_1 … x_N, a reference distribution μ̂ = Σ ν_i δ_{x_i}, a radius ε and a return point θ = x_j. Over weights μ ∈ R^N,
 
@@ -17,6 +17,10 @@ function; if the minimisers of k_θᵀμ alone reach into the ball, it is τ = 0
 
 Whatever weights come out, the bound L(μ, τ) + min_i g_i − gᵀμ with g = ∇_μ L(μ, τ) is below the optimal value: L is convex in μ, and a
 linear function on the simplex is least at a corner.
+
+For any other loss ℓ, which need not be a function of the RKHS, the same projection with one coordinate more does it
+(:func:`worst_atoms`): the minimiser of ‖Φμ − z‖² + δ²(ℓᵀμ − c)², with c above every ℓ_i, is a maximiser of ℓᵀμ − (u/2)‖Φμ − z‖² for
+1/u = δ²(c − ℓᵀμ).
 """
 
 from __future__ import annotations
@@ -29,10 +33,12 @@ from scipy.optimize import brentq, nnls
 from ksos._validation import as_points, as_positive, as_weights
 from ksos.kernels import Kernel
 
-__all__ = ["MMDBall", "WorstAtoms"]
+__all__ = ["AtomicDual", "MMDBall", "WorstAtoms", "worst_atoms"]
 
 _TIE = 1e-12  # kernel values this close are the same number up to rounding
 _SMALLEST_MULTIPLIER = 1e-12
+_ABOVE = 1.5  # c, for a loss that lies between −½ and ½
+_DELTAS, _FIRST_DELTA, _STRIDE = (1e-5, 1e3), 0.3, 1.5
 
 
 @dataclass(frozen=True)
@@ -80,12 +86,19 @@ class MMDBall:
         self.K = kernel(self.atoms)
         values, Q = np.linalg.eigh(self.K)
         keep = values > np.finfo(float).eps * values[-1]
-        self._Phi = (Q[:, keep] * np.sqrt(values[keep])).T
+        self._Phi, self._inverse = (Q[:, keep] * np.sqrt(values[keep])).T, (Q[:, keep] / np.sqrt(values[keep])).T
         self._centre = self._Phi @ self.reference
 
     def worst(self, theta: int) -> WorstAtoms:
         """The distribution of the ball with the least (K ∗ μ)(θ), for θ the atom number ``theta``."""
-        k, phi = self.K[theta], self._Phi[:, theta]
+        return self._worst(self.K[theta], self._Phi[:, theta], self.K[theta, theta])
+
+    def worst_at(self, theta: np.ndarray) -> WorstAtoms:
+        """The same for any point θ (d,): φ_θ is replaced by its projection on the atoms' span, which has the same values at the atoms."""
+        k = self.kernel(self.atoms, as_points(theta[None, :], "theta"))[:, 0]
+        return self._worst(k, self._inverse @ k, 1.0)
+
+    def _worst(self, k: np.ndarray, phi: np.ndarray, size: float) -> WorstAtoms:
         lowest = np.flatnonzero(k <= k.min() + _TIE)
         weights = np.zeros(k.shape[0])
         weights[lowest] = _project(self._Phi[:, lowest], self._centre)
@@ -96,7 +109,7 @@ class MMDBall:
             return self.mmd(self._penalised(phi, np.exp(log_tau))) - self.radius
 
         # Projections are non-expansive and the centre is its own projection: MMD(μ(τ), μ̂) ≤ ‖φ_θ‖/(2τ), which is ε at this τ.
-        high = low = float(np.log(np.sqrt(k[theta]) / (2.0 * self.radius)))
+        high = low = float(np.log(np.sqrt(size) / (2.0 * self.radius)))
         while excess(low) <= 0.0 and low > np.log(_SMALLEST_MULTIPLIER):
             high, low = low, low - 1.0
         log_tau = brentq(excess, low, high, xtol=1e-14, rtol=1e-14) if high > low else low
@@ -116,6 +129,67 @@ class MMDBall:
         g = k + 2.0 * tau * (self.K @ (weights - self.reference))
         bound = value + tau * (mmd**2 - self.radius**2) + float(g.min() - g @ weights)
         return WorstAtoms(weights, value, bound, mmd, tau)
+
+
+@dataclass(frozen=True)
+class AtomicDual:
+    """The worst weights for a loss in a ball, and the dual point that goes with them."""
+
+    weights: np.ndarray
+    value: float
+    """ℓᵀμ."""
+    y: np.ndarray
+    """u(Φμ − z)."""
+    distance: float
+    """‖Φμ − z‖."""
+    multiplier: float
+    """u."""
+
+
+def worst_atoms(
+    Phi: np.ndarray, z: np.ndarray, loss: np.ndarray, radius: float | None, penalty: float | None = None, digits: float = 1e-6
+) -> AtomicDual:
+    """max ℓᵀμ over the simplex such that ‖Φμ − z‖ ≤ ε, or max ℓᵀμ − γ‖Φμ − z‖², the multiplier to a relative error of ``digits``.
+
+    Φ (q, N) holds the coordinates of the atoms' features. Where no weights are in the ball, those that are nearest to z come back. Raises
+    RuntimeError where a projection does not converge.
+
+    >>> Phi, z = np.eye(2), np.array([1.0, 0.0])
+    >>> found = worst_atoms(Phi, z, np.array([0.0, 1.0]), 0.5 * np.sqrt(2.0))
+    >>> found.weights.round(4).tolist(), round(float(np.linalg.norm(found.y)), 4)  # ∂value/∂radius = 1/√2
+    ([0.5, 0.5], 0.7071)
+    """
+    low, high = float(loss.min()), float(loss.max())
+    spread = high - low if high > low else 1.0
+    unit = (loss - 0.5 * (low + high)) / spread
+
+    def at(log_delta: float) -> AtomicDual:
+        delta = np.exp(log_delta)
+        mu = _project(np.vstack([Phi, delta * unit]), np.append(z, delta * _ABOVE))
+        residual = Phi @ mu - z
+        u = 1.0 / (delta**2 * (_ABOVE - float(unit @ mu)))
+        return AtomicDual(mu, float(loss @ mu), spread * u * residual, float(np.linalg.norm(residual)), spread * u)
+
+    def excess(log_delta: float) -> float:
+        found = at(log_delta)
+        if radius is None:
+            return float(np.log(2.0 * float(penalty or 1.0)) - np.log(found.multiplier))
+        return float(np.log(max(found.distance, 1e-300)) - np.log(radius))
+
+    # walk to the root from the middle: the ends, where nothing but one of the two terms counts, are the hardest projections
+    least, most = (float(np.log(delta)) for delta in _DELTAS)
+    low = high = float(np.log(_FIRST_DELTA))
+    if excess(low) >= 0.0:
+        while excess(low) >= 0.0:
+            if low <= least:
+                return at(low)
+            low, high = max(low - _STRIDE, least), low
+    else:
+        while excess(high) <= 0.0:
+            if high >= most:
+                return at(high)
+            low, high = high, min(high + _STRIDE, most)
+    return at(brentq(excess, low, high, xtol=digits, rtol=1e-12))
 
 
 def _project(points: np.ndarray, target: np.ndarray) -> np.ndarray:

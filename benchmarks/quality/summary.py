@@ -1,0 +1,111 @@
+"""Averages over seeds with standard errors, paired differences, and shares of cells."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from quality.datasets import DATASETS, DataSet
+from quality.records import Record
+
+__all__ = ["Cell", "Estimate", "Share", "better_peer", "cells", "share_ahead"]
+
+OURS, KDE, GMM = "ksos_likelihood", "kde", "gmm"
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over seeds and its standard error."""
+
+    mean: float
+    error: float
+    count: int
+
+
+@dataclass(frozen=True)
+class Cell:
+    """All records of one data set at one size."""
+
+    data: DataSet
+    n: int
+    records: dict[str, dict[int, Record]]
+    """Contestant → seed → record."""
+
+    @property
+    def label(self) -> str:
+        sizes = {record["n_train"] for by_seed in self.records.values() for record in by_seed.values()}
+        return f"{self.data.name}, n = {'/'.join(map(str, sorted(sizes)))}"
+
+    def values(self, contestant: str, field: str) -> dict[int, float]:
+        """Seed → value, where it was measured."""
+        found = self.records.get(contestant, {})
+        return {seed: record[field] for seed, record in found.items() if field in record and not math.isnan(record[field])}
+
+    def estimate(self, contestant: str, field: str) -> Estimate | None:
+        return _estimate(list(self.values(contestant, field).values()))
+
+    def difference(self, contestant: str, other: str, field: str = "log_likelihood") -> Estimate | None:
+        """Mean of contestant − other over the seeds that both have: the samples are the same, so most of their noise cancels."""
+        mine, theirs = self.values(contestant, field), self.values(other, field)
+        return _estimate([mine[seed] - theirs[seed] for seed in sorted(mine.keys() & theirs.keys())])
+
+    def errors(self) -> list[str]:
+        return [
+            f"{self.label}, seed {seed}, {name}: {record['error']}"
+            for name, by_seed in self.records.items()
+            for seed, record in by_seed.items()
+            if "error" in record
+        ]
+
+
+def _estimate(values: Sequence[float]) -> Estimate | None:
+    if not values:
+        return None
+    x = np.array(values)
+    if not np.all(np.isfinite(x)):
+        return Estimate(float(x.sum()), math.nan, x.size)
+    return Estimate(float(x.mean()), float(x.std(ddof=1) / math.sqrt(x.size)) if x.size > 1 else math.nan, x.size)
+
+
+def cells(records: Sequence[Record]) -> list[Cell]:
+    """The records by data set and size, in the order of the table of data sets."""
+    gathered: dict[tuple[str, int], dict[str, dict[int, Record]]] = {}
+    for record in records:
+        gathered.setdefault((record["dataset"], record["n"]), {}).setdefault(record["contestant"], {})[record["seed"]] = record
+    return [Cell(data, n, gathered[data.name, n]) for data in DATASETS.values() for n in data.sizes if (data.name, n) in gathered]
+
+
+def better_peer(cell: Cell) -> str | None:
+    """KDE or GMM, whoever predicts better in this cell."""
+    means = {name: found.mean for name in (KDE, GMM) if (found := cell.estimate(name, "log_likelihood")) is not None}
+    return max(means, key=lambda name: means[name]) if len(means) == 2 else None
+
+
+@dataclass(frozen=True)
+class Share:
+    """In how many of the cells the difference is positive, and where it is not."""
+
+    ahead: int
+    total: int
+    behind: list[tuple[Cell, Estimate]]
+    """Worst first."""
+
+    @property
+    def worst(self) -> float:
+        return self.behind[0][1].mean if self.behind else 0.0
+
+    def __str__(self) -> str:
+        percent = 100.0 * self.ahead / self.total if self.total else math.nan
+        return f"{self.ahead} of {self.total} ({percent:.0f} %)"
+
+
+def share_ahead(among: Sequence[Cell], contestant: str, other: Callable[[Cell], str | None]) -> Share:
+    """The share of cells in which ``contestant`` has the higher held-out log-likelihood, by the mean paired difference."""
+    differences = [
+        (cell, found) for cell in among if (name := other(cell)) is not None and (found := cell.difference(contestant, name)) is not None
+    ]
+    behind = sorted(((cell, found) for cell, found in differences if not found.mean > 0.0), key=lambda pair: pair[1].mean)
+    return Share(len(differences) - len(behind), len(differences), behind)

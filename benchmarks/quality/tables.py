@@ -1,0 +1,55 @@
+"""Markdown tables of what was measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from quality.contestants import CONTESTANTS
+from quality.summary import Cell, Estimate
+
+__all__ = ["difference_cell", "field_table", "markdown", "number"]
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    return ["| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows]]
+
+
+def number(value: float, digits: int) -> str:
+    """A number for a table, with a true minus sign; exponents for what would otherwise vanish."""
+    if not math.isfinite(value):
+        return "−∞" if value < 0 else "∞"
+    text = f"{value:.{digits}f}" if value == 0.0 or abs(value) >= 10.0 ** (1 - digits) else f"{value:.1e}"
+    return text.replace("-", "−")
+
+
+def difference_cell(found: Estimate | None, digits: int = 3) -> str:
+    """Mean ± standard error, bold where it is positive."""
+    if found is None:
+        return "–"
+    text = f"{found.mean:+.{digits}f}".replace("-", "−") if math.isfinite(found.mean) else number(found.mean, digits)
+    error = "" if math.isnan(found.error) else f" ± {found.error:.{digits}f}"
+    return f"**{text}**{error}" if found.mean > 0.0 else f"{text}{error}"
+
+
+def field_table(
+    cells: Sequence[Cell], field: str, digits: int, *, best: Callable[[Sequence[float]], float], scale: float = 1.0
+) -> list[str]:
+    """One row per cell, one column per contestant that took part anywhere in them; the best of each row is bold."""
+    names = [name for name in CONTESTANTS if any(cell.estimate(name, field) for cell in cells)]
+    rows = []
+    for cell in cells:
+        estimates = {name: cell.estimate(name, field) for name in names}
+        known = [found.mean for found in estimates.values() if found is not None]
+        if not known:
+            continue
+        row = [cell.label]
+        for found in estimates.values():
+            if found is None:
+                row.append("–")
+                continue
+            text = number(found.mean * scale, digits)
+            text = f"**{text}**" if found.mean == best(known) else text
+            row.append(text if math.isnan(found.error) else f"{text} ± {number(found.error * scale, digits)}")
+        rows.append(row)
+    return markdown(["", *(CONTESTANTS[name].title for name in names)], rows)

@@ -1,0 +1,71 @@
+"""The words of docs/quality.md that do not depend on the numbers."""
+
+from __future__ import annotations
+
+__all__ = ["HEADER", "METHOD", "WALLS", "WHY"]
+
+HEADER = """\
+# Quality
+
+How well do densities fitted without tuning by hand predict data they have not seen? This page sets `ksos` beside the estimators that
+people use, on densities that are known and on real data. It is written by `python benchmarks/quality report` from the records of `python
+benchmarks/quality run`.
+"""
+
+METHOD = """\
+## Method
+
+| contestant | what runs |
+|---|---|
+| KDE, CV | scikit-learn's `KernelDensity` on standardised data, the bandwidth by 5-fold cross-validation over 40 values from 0.01 to 2 |
+| SciPy KDE | `gaussian_kde` as it comes: Scott's rule times the full covariance |
+| GMM, BIC | scikit-learn's `GaussianMixture`, full covariances, 1 to 12 components chosen by BIC, three starts each |
+| ksos, no CV | `KernelSoSDensity()` |
+| ksos, MMD | `KernelSoSDensityCV(objective="squared_mmd")` with 4 bandwidths × 3 λ, 3 folds, 100 support points |
+| ksos, likelihood | `KernelSoSDensityCV()`, no arguments |
+| …, box | the same with `measure=Box(...)`, on the data sets that end at walls |
+
+Nobody is told anything about a data set but its samples (the box apart).
+
+**Data.** The fifteen normal mixtures of Marron and Wand (Annals of Statistics 20, 1992) from their published table; in the plane two
+moons, three rings, a pinwheel, two spirals, and beta marginals tied by a Clayton copula; mixtures of five elongated normal laws in 3, 5
+and 10 dimensions: n = 100, 400, 1600. Iris, wine, breast cancer (5 principal components), diabetes (without its two-valued column) and
+digits (10 principal components): two thirds to fit, one third to predict. Ten seeds each in a full run;
+a sample is a function of data set, n and seed.
+
+**Scores.** *Held-out log-likelihood*: mean log-density at 4000 new samples (real data: at the last third). *Integrated squared error*:
+∫(p̂ − p)², by quadrature for d ≤ 2, otherwise by importance sampling with the same draws for everyone. *Squared MMD*: between p̂ and the
+truth, in a Gaussian kernel whose bandwidth per feature is √(2d) standard deviations; by quadrature for d ≤ 2, otherwise in closed form
+against the held-out samples, without bias (so it may be slightly negative). *Time*: processor seconds on one thread. "Ahead" means a
+positive mean of the paired differences in held-out log-likelihood; a *cell* is a data set at one n. Real splits overlap, so their
+standard errors are too small.
+
+```sh
+python benchmarks/quality run --minutes 9 --jobs 16             # measures; run again until it says that nothing is missing
+python benchmarks/quality run --cells 'mw*/400' --seeds 0-2     # a part, to a file of its own with --output
+python benchmarks/quality report                                # this page (several files of records may be given)
+```
+"""
+
+WHY = """\
+*Gaussian mixtures are the GMM's home ground.* On the Marron–Wand set, on the blobs and on real data made of a few normal-looking classes
+(iris, wine) it estimates a few dozen numbers where we estimate a function, and wins by what that costs; the more so where components are
+turned against each other: one bandwidth per feature cannot follow them, while every component of a GMM has a covariance of its own. Where
+it has too few samples for its covariances (ten features, n = 100) it collapses: differences of tens or hundreds of nats are its failures,
+not our merit.
+
+*One bandwidth for the whole space.* Spikes of width 0.01 beside bumps of width 0.7 (the claws and combs) ask for two resolutions at once;
+a sum of squares with one kernel, like a KDE, must choose one.
+
+*Small samples.* With n = 100 a bandwidth, a λ and the shares of a mixture are chosen by folds of ten samples; what that choice costs is of
+the order of what the better model gains, and the differences to KDE are within their errors in either direction.
+
+*The fit in MMD* does not look at the likelihood at all: its density may be low where held-out samples are rare. It is for outliers
+([what 20 % of them do](outliers.md)), signed targets and distances; not for this table.
+"""
+
+WALLS = """\
+## Walls
+
+Estimators on the whole line lose mass beyond a wall and bend down in front of it. A box as measure leaves nothing outside: the mass there
+is zero by construction, and the density is free to be as high at the wall as the samples say. """

@@ -1,0 +1,135 @@
+"""Find the worst distribution for a loss within a distance of the rows of a table, and what it does there.
+
+The distance is the maximum mean discrepancy (MMD) to the rows. The loss is a formula in x1, x2, ... or the names of the columns, with
++ - * / **, comparisons (1 where they hold, else 0), abs, sqrt, exp, log, log1p, sin, cos, tan, tanh, min, max, pi and e; it is parsed,
+never run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from typing import TYPE_CHECKING, Any
+
+from ksos.cli import values
+from ksos.cli.console import Console
+from ksos.cli.describe import described
+from ksos.cli.errors import DONE, NOT_CONVERGED, UsageError
+from ksos.cli.fit_options import box_measure
+from ksos.cli.output import require_writable
+from ksos.cli.table import read_table
+from ksos.cli.table_arguments import add_table_arguments, table_options
+
+if TYPE_CHECKING:
+    from ksos import WorstCase
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what ``ksos worst-case`` understands."""
+    add_table_arguments(parser)
+    parser.add_argument("--loss", required=True, metavar="FORMULA", help="what to maximise the expectation of, such as 'x1**2 + abs(x2)'")
+    parser.add_argument("--radius", type=values.number_or(["bootstrap"]), metavar="R", help="of the ball, in MMD: a number, or bootstrap")
+    parser.add_argument("--penalty", type=float, metavar="GAMMA", help="instead of a radius: maximise loss - GAMMA * MMD squared")
+    parser.add_argument("-o", "--output", metavar="MODEL", help="save the worst density; ksos query, sample and plot read it")
+    parser.add_argument("--json", action="store_true", help="one JSON object on the standard output; an infinite bound is null")
+    group = parser.add_argument_group("the distributions")
+    for flag, side in (("--low", "lower"), ("--high", "upper")):
+        group.add_argument(
+            flag,
+            type=values.numbers,
+            metavar="LIST",
+            help=f"{side} bounds of the box they live on: one number, or one per feature separated by commas; inf for none",
+        )
+    for flag, text in (
+        ("--bandwidth", "of the densities (default: as fine as the support points allow)"),
+        ("--embedding-bandwidth", "of the kernel that measures MMD (default: --bandwidth, or else the median distance of the rows)"),
+    ):
+        group.add_argument(flag, type=values.numbers, metavar="SIGMA", help=text)
+    group.add_argument("--n-support", type=values.count, metavar="M", help="the most support points")
+    group = parser.add_argument_group("the radius by the bootstrap")
+    group.add_argument("--confidence", type=float, default=0.95, metavar="P", help="the level (default: 0.95)")
+    group.add_argument("--seed", type=values.seed, metavar="SEED", help="of the resamples (default: a new one each time)")
+    group = parser.add_argument_group("the solver")
+    group.add_argument("--tol", type=float, default=1e-8, metavar="GAP", help="in units of the spread of the loss (default: 1e-8)")
+    group.add_argument("--time-limit", type=float, metavar="SECONDS", help="the most seconds in the solver (default: no limit)")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Carry out ``ksos worst-case``."""
+    if (arguments.radius is None) == (arguments.penalty is None):
+        raise UsageError("give either --radius or --penalty")
+    from ksos import worst_case
+    from ksos.robust.loss_expression import parse_loss
+
+    if arguments.output is not None:
+        require_writable(arguments.output)
+    table = read_table(arguments.data, table_options(arguments))
+    n, d = table.points.shape
+    loss = parse_loss(arguments.loss, d, table.names)
+    worst = worst_case(
+        loss,
+        table.points,
+        arguments.radius,
+        penalty=arguments.penalty,
+        weights=table.weights,
+        bandwidth=arguments.bandwidth,
+        embedding_bandwidth=arguments.embedding_bandwidth,
+        measure=box_measure(arguments, d),
+        n_support=arguments.n_support,
+        confidence=arguments.confidence,
+        rng=arguments.seed,
+        tol=arguments.tol,
+        time_limit=arguments.time_limit,
+    )
+    written = arguments.output if worst.distribution is not None and worst.value is not None else None
+    if written is not None and worst.distribution is not None:
+        worst.distribution.save(written)
+    if arguments.json:
+        console.json({"loss": arguments.loss, "n_samples": n, "n_features": d, **_summary(worst, d), "output": written})
+    else:
+        console.result(_report(worst, written))
+    if worst.status == "solved":
+        if arguments.output is not None and written is None:
+            console.note(f"{worst.note}; {arguments.output} is not written")
+        return DONE
+    console.note(f"not converged: {worst.message}")
+    return NOT_CONVERGED
+
+
+def _summary(worst: WorstCase, d: int) -> dict[str, Any]:
+    """What a program may want to know of the answer."""
+    shown = {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in worst.summary().items()}
+    density = worst.distribution
+    more: dict[str, Any] = {"embedding_kernel": described(worst.embedding_kernel, d), "note": worst.note, "time": worst.time}
+    if density is not None:
+        more |= {
+            "kernel": described(density.kernel, d),
+            "measure": described(density.measure, d),
+            "n_support": density.support_points.shape[0],
+            "rank": density.rank,
+        }
+    return {**shown, **more}
+
+
+def _report(worst: WorstCase, written: str | None) -> list[str]:
+    """The same for a reader."""
+    if worst.value is None:
+        return [f"{worst.status}: no density within radius {worst.radius:g}" + (f"; {worst.note}" if worst.note else "")]
+    what = (
+        f"within MMD {worst.radius:g} of the rows"
+        if worst.penalty is None
+        else f"at penalty {worst.penalty:g} (objective {worst.objective:.6g})"
+    )
+    lines = [f"worst expected loss {worst.value:.6g} {what}, at MMD {worst.mmd:.6g}"]
+    if worst.empirical_value is not None:
+        lines[0] += f"; the rows themselves: {worst.empirical_value:.6g}"
+    lines.append(f"gap {worst.gap:.1e} among the densities of this space; no distribution exceeds {_bound(worst)}")
+    return [*lines, *([f"{written}: the worst density"] if written else [])]
+
+
+def _bound(worst: WorstCase) -> str:
+    if worst.upper_bound_kind == "infinite":
+        return "infinity (the loss is unbounded; --low and --high say where distributions may go)"
+    return f"{worst.upper_bound:.6g}" + (" (an estimate)" if worst.upper_bound_kind == "estimate" else "")

@@ -1,0 +1,168 @@
+"""What the robust estimators share: scales, the domain, the radius, the functions a prediction is made of."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy.spatial.distance import pdist
+from sklearn.exceptions import ConvergenceWarning
+
+from ksos._array import to_numpy
+from ksos._validation import as_bandwidth, as_count, as_nonnegative
+from ksos.kernels import Gaussian, Kernel
+from ksos.measures import Box, Lebesgue, Measure
+from ksos.robust.landmarks import pivots
+from ksos.robust.learning import RobustProblem, RobustSolution
+from ksos.robust.radius import bootstrap_radius
+from ksos.robust.reference import Reference
+from ksos.robust.setting import Setting, as_setting
+from ksos.space import SoSSpace
+
+__all__ = [
+    "AGREEMENT",
+    "EXACT_FEATURES",
+    "Basis",
+    "EstimatorProblem",
+    "centre_and_scale",
+    "check_radius",
+    "distinct_radius",
+    "domain_of",
+    "relative_bandwidth",
+    "report",
+    "setting_of",
+]
+
+EXACT_FEATURES = 3
+"""Up to so many features the domain is a box by default, and losses can be integrated by quadrature."""
+MOST_SUPPORT_POINTS = {1: 40, 2: 81, 3: 64}
+"""Of the densities, by default and by the number of features; in more features 60."""
+_COSTLY_FEATURES = 3
+_OTHERWISE, _MOST_LANDMARKS = 60, 200
+AGREEMENT = 1e-4
+"""To which exact and projected MMD of the worst density are to agree before it is made exactly feasible."""
+_PAD = 1.0
+_MOST_POINTS = 2000
+
+
+def centre_and_scale(X: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Weighted means and standard deviations; 1 for a feature without spread."""
+    unit = np.maximum(np.max(np.abs(X), axis=0), 1e-300)
+    scaled = X / unit  # so that nothing overflows
+    mean = weights @ scaled
+    scale = np.sqrt(weights @ (scaled - mean) ** 2)
+    flat = scale <= 1e-12
+    return mean * unit, np.where(flat, 1.0, scale * unit)
+
+
+def relative_bandwidth(X: np.ndarray, centre: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """The median distance of the standardised samples, back in the units of every feature."""
+    standard = np.unique((X - centre) / scale, axis=0)
+    if standard.shape[0] > _MOST_POINTS:
+        standard = standard[np.linspace(0, standard.shape[0] - 1, _MOST_POINTS).astype(int)]
+    distances = pdist(standard) if standard.shape[0] > 1 else np.ones(1)
+    return np.asarray(max(float(np.median(distances)), 1e-3) * scale)
+
+
+def domain_of(measure: Any, points: np.ndarray, scale: np.ndarray) -> Measure:
+    """The box given; else the data and one standard deviation more, up to three features; else all of R^d."""
+    d = points.shape[1]
+    if measure is not None:
+        if not isinstance(measure, (Box, Lebesgue)):
+            raise TypeError(f"measure must be a ksos.measures.Box, Lebesgue or None; got {measure!r}")
+        measure.check_features(d)
+        return measure
+    if d > EXACT_FEATURES:
+        return Lebesgue()
+    return Box(points.min(axis=0) - _PAD * scale, points.max(axis=0) + _PAD * scale)
+
+
+def setting_of(
+    points: np.ndarray, weights: np.ndarray, scale: np.ndarray, sigma: np.ndarray, bandwidth: Any, measure: Any, n_support: int | None
+) -> Setting:
+    """The space of the adversary: densities that cover a box, up to three features; beyond, densities around the data, seen from there."""
+    d = points.shape[1]
+    eta = None if bandwidth is None else as_bandwidth(bandwidth, n_features=d)
+    domain = domain_of(measure, points, scale)
+    most = MOST_SUPPORT_POINTS.get(d, _OTHERWISE) if n_support is None else as_count(n_support, "n_support", minimum=2)
+    if d <= EXACT_FEATURES:
+        return as_setting(points, weights=weights, bandwidth=eta, embedding_bandwidth=sigma, measure=domain, n_support=most)
+    model, distance = Gaussian(scale if eta is None else eta), Gaussian(sigma)
+    distinct = np.unique(points, axis=0)
+    support = distinct[pivots(model, distinct, 1e-8, most)]
+    landmarks = distinct[pivots(distance, distinct, 1e-8, _MOST_LANDMARKS)]
+    return as_setting(points, weights=weights, space=SoSSpace(model, support, domain, distance, landmarks))
+
+
+def check_radius(radius: Any) -> None:
+    """Raise on a radius that is neither a number nor one of the words."""
+    if isinstance(radius, str):
+        if radius not in ("auto", "bootstrap"):
+            raise ValueError(f'radius must be a non-negative number, "auto" or "bootstrap"; got {radius!r}')
+    else:
+        as_nonnegative(radius, 'radius (or "auto", "bootstrap")')
+
+
+def distinct_radius(reference: Reference, kernel: Kernel, random_state: Any) -> float:
+    """The bootstrap's radius for as many samples as there are distinct ones, so that weights count like repetitions; 0 for a single one."""
+    n = reference.points.shape[0]
+    return bootstrap_radius(replace(reference, n_samples=n), kernel, n_resamples=200, rng=random_state) if n > 1 else 0.0
+
+
+def report(solution: RobustSolution, name: str) -> None:
+    """Raise where there is no density in the ball, warn where the gap is not what was asked for."""
+    if solution.status in ("infeasible", "undecided"):
+        raise ValueError(
+            f"{name}: no density of the space lies within radius={solution.radius:.6g} of the data; {solution.note or solution.message}"
+        )
+    if solution.status != "solved":
+        warnings.warn(f"{name}: {solution.message}", ConvergenceWarning, stacklevel=3)
+
+
+class EstimatorProblem(RobustProblem):
+    """A robust problem whose ball is the exact one where the exact MMD of its densities is cheap: on boxes of up to two features."""
+
+    agreement = AGREEMENT
+
+    def exact_distance(self, density: Any) -> float:
+        """The exact MMD to the data; on a box of three features, where it would take very many nodes, that which the landmarks see."""
+        if isinstance(self.setting.measure, Box) and self.setting.reference.n_features >= _COSTLY_FEATURES:
+            return self.projected_distance(density)
+        return self.true_distance(density)
+
+    def true_distance(self, density: Any) -> float:
+        """The exact MMD."""
+        return super().exact_distance(density)
+
+    def projected_distance(self, density: Any) -> float:
+        """The MMD after projection on the landmarks."""
+        space = self.setting.space
+        return float(np.linalg.norm(to_numpy(space.coordinates(density)) - to_numpy(space.coordinates(self.setting.embedding))))
+
+
+class Basis:
+    """u(x) = (1, standardised features), or (1, k(x, c_1), …) with centres among the samples."""
+
+    def __init__(self, model: str, X: np.ndarray, centre: np.ndarray, scale: np.ndarray, n_centers: Any, bandwidth: Any) -> None:
+        self.model, self.centre, self.scale = model, centre, scale
+        self.kernel: Gaussian | None = None
+        if model == "kernel":
+            d = X.shape[1]
+            sigma = relative_bandwidth(X, centre, scale) if bandwidth is None else as_bandwidth(bandwidth, "model_bandwidth", n_features=d)
+            self.kernel = Gaussian(sigma)
+            distinct = np.unique(X, axis=0)
+            self.centers = distinct[pivots(self.kernel, distinct, 1e-6, as_count(n_centers, "n_centers"))]
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        """u at the rows of X, shape (n, P)."""
+        ones = np.ones((X.shape[0], 1))
+        if self.kernel is None:
+            return np.concatenate([ones, (X - self.centre) / self.scale], axis=1)
+        return np.concatenate([ones, self.kernel(X, self.centers)], axis=1)
+
+    @property
+    def size(self) -> int:
+        """P."""
+        return 1 + (self.centre.shape[0] if self.kernel is None else self.centers.shape[0])

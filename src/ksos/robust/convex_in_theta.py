@@ -1,0 +1,122 @@
+"""Convex functions of a parameter θ ∈ R^p: Newton's method, and a lower bound of the minimum that tangents prove."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+
+__all__ = ["NewtonOverTheta", "ThetaMinimum", "proven_minimum"]
+
+Value = Callable[[np.ndarray], tuple[float, np.ndarray]]
+
+_MOST_STEPS = 300
+_SLOW = 0.05
+_SMALL_DECREMENT = 1e-16
+_ROUNDING = 1e-14
+
+
+class ThetaMinimum:
+    """A minimiser as far as floating point goes, with the gradient there; the second derivative is computed when it is asked for."""
+
+    def __init__(self, theta: np.ndarray, value: float, gradient: np.ndarray, curvature: Callable[[], np.ndarray]) -> None:
+        self.theta, self.value, self.gradient = theta, value, gradient
+        self._curvature = curvature
+
+    @cached_property
+    def curvature(self) -> np.ndarray:
+        """∂²/∂θ² at the minimiser, shape (p, p)."""
+        return self._curvature()
+
+
+class NewtonOverTheta:
+    """Newton's method that keeps the second derivative of the last problem for as long as its steps still win digits.
+
+    Neighbouring problems are solved one after the other, and gradients are much cheaper than second derivatives.
+    """
+
+    def __init__(self, curvature: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> None:
+        self.curvature = curvature
+        """(θ, masses) → second derivative."""
+        self._eigen: tuple[np.ndarray, np.ndarray] | None = None
+
+    def minimise(self, f: Value, masses: np.ndarray, theta: np.ndarray) -> ThetaMinimum:
+        """Down to a decrement that is rounding; damped like Levenberg's method where a full step does not help."""
+        value, gradient = f(theta)
+        damping, fresh = 0.0, False
+        if self._eigen is None:
+            self._refresh(theta, masses)
+            fresh = True
+        for _ in range(_MOST_STEPS):
+            assert self._eigen is not None
+            values, V = self._eigen
+            top = max(float(np.abs(values).max()), 1e-150)
+            step = -V @ ((V.T @ gradient) / (np.maximum(values, 1e-14 * top) + damping * top))
+            decrement = -float(gradient @ step)
+            if decrement <= _SMALL_DECREMENT * max(abs(value), 1e-300):
+                break
+            new_value, new_gradient = f(theta + step)
+            left = abs(float(new_gradient @ (V @ ((V.T @ new_gradient) / np.maximum(values, 1e-14 * top)))))
+            good = new_value <= value - 0.1 * decrement + _ROUNDING * abs(value)
+            if good:
+                theta, value, gradient = theta + step, new_value, new_gradient
+                if left >= 0.999 * decrement and fresh and damping == 0.0 and decrement <= 1e-12 * abs(value):
+                    break
+                damping *= 0.2 if damping > 1e-10 else 0.0
+            if good and left <= _SLOW * decrement:
+                fresh = False
+                continue
+            if not fresh:
+                self._refresh(theta, masses)
+                fresh, damping = True, 0.0
+            elif not good:
+                if damping > 1e12:
+                    break
+                damping = max(8.0 * damping, 1e-6)
+            else:
+                self._refresh(theta, masses)
+        return ThetaMinimum(theta, value, gradient, lambda: self.curvature(theta, masses))
+
+    def _refresh(self, theta: np.ndarray, masses: np.ndarray) -> None:
+        H = self.curvature(theta, masses)
+        values, V = np.linalg.eigh(0.5 * (H + H.T))
+        self._eigen = values, V
+
+
+def proven_minimum(f: Value, found: ThetaMinimum, ridge: np.ndarray, tol: float) -> float:
+    """A lower bound of min f, from convexity alone; −∞ where nothing is proven.
+
+    Where every parameter has a ridge, f(θ) ≥ f(θ̂) + ⟨g, θ − θ̂⟩ + Σ ρ_j(θ_j − θ̂_j)² ≥ f(θ̂) − Σ g_j²/4ρ_j. Otherwise 2p tangents around
+    θ̂, taken where f has risen by about ``tol``, are all below f, and the minimum of their maximum is a small linear programme.
+    """
+    strong = -math.inf
+    if np.all(ridge > 0.0):
+        strong = found.value - float(np.sum(found.gradient**2 / (4.0 * ridge)))
+        if found.value - strong <= tol:
+            return strong
+    return max(strong, _by_tangents(f, found, tol))
+
+
+def _by_tangents(f: Value, found: ThetaMinimum, tol: float) -> float:
+    from scipy.optimize import linprog  # heavy to import, and needed only here
+
+    p = found.theta.shape[0]
+    rise = 0.1 * tol / p
+    values, V = np.linalg.eigh(0.5 * (found.curvature + found.curvature.T))
+    if values[0] <= 1e-13 * max(values[-1], 1e-300):
+        return -math.inf  # flat in some direction: nothing bounds f from below there
+    reach = np.sqrt(2.0 * rise / values)
+    directions = V * reach  # columns; in these coordinates f rises by about ``rise`` per unit
+    heights, slopes = [], []
+    for j in range(p):
+        for sign in (-1.0, 1.0):
+            value, gradient = f(found.theta + sign * directions[:, j])
+            slope = directions.T @ gradient / rise
+            heights.append((value - found.value) / rise - sign * slope[j])
+            slopes.append(slope)
+    # max Σ α_i height_i over weights α of the simplex with Σ α_i slope_i = 0
+    A, b = np.vstack([np.array(slopes).T, np.ones(2 * p)]), np.r_[np.zeros(p), 1.0]
+    answer = linprog(-np.array(heights), A_eq=A, b_eq=b, bounds=(0.0, None), method="highs")
+    return found.value - rise * float(answer.fun) * (1.0 if answer.fun < 0 else 1.0 + 1e-9) if answer.status == 0 else -math.inf

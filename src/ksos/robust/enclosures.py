@@ -1,0 +1,195 @@
+"""Bounds of a function on the cells of a box: from above, proven, and the closer the smaller the cells.
+
+On a cell with centre c and half-widths h a function is bounded in two ways,
+
+    f(x) ≤ f(c) + flat                    and            f(x) ≤ f(c) + ⟨slope, x − c⟩ + bend,
+
+both of which add up over the terms of a sum. For an element of an RKHS they follow from ‖f‖: |f(x) − f(c)| ≤ ‖f‖·‖φ(x) − φ(c)‖, and for the
+Gaussian kernel |f(x) − f(c) − ⟨∇f(c), x − c⟩| ≤ ‖f‖·√3·‖(x − c)/σ‖².
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ksos.kernels import Gaussian
+from ksos.kernels._distances import row_blocks
+from ksos.observables import BoxIndicator, KernelFunction, NumericFunction, Observable, Polynomial
+
+__all__ = ["CellBound", "Enclosure", "enclosure"]
+
+_BLOCK_ELEMENTS = 1 << 21
+_ROUNDING = 4.0 * float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True)
+class CellBound:
+    """What is known of a function on n cells."""
+
+    value: np.ndarray
+    """f(c), shape (n,)."""
+    flat: np.ndarray
+    slope: np.ndarray
+    """(n, d)."""
+    bend: np.ndarray
+
+    def __add__(self, other: CellBound) -> CellBound:
+        return CellBound(self.value + other.value, self.flat + other.flat, self.slope + other.slope, self.bend + other.bend)
+
+    def upper(self, half: np.ndarray) -> np.ndarray:
+        """The better of the two bounds, per cell."""
+        return self.value + np.minimum(self.flat, np.sum(np.abs(self.slope) * half, axis=1) + self.bend)
+
+
+Enclosure = Callable[[np.ndarray, np.ndarray], CellBound]
+"""From centres (n, d) and half-widths (n, d) to bounds."""
+
+
+def enclosure(f: Observable, lipschitz: float | None = None) -> Enclosure | None:
+    """The bounds of a function that is made of polynomials, kernel functions and indicators of boxes; None where some part is unknown.
+
+    ``lipschitz`` is a constant for the parts that are code: |f(x) − f(x')| ≤ L‖x − x'‖.
+    """
+    parts: list[Enclosure] = []
+    kernel_parts: list[tuple[float, KernelFunction]] = []
+    for scale, part in _parts(f):
+        if isinstance(part, KernelFunction):
+            kernel_parts.append((scale, part))
+        elif isinstance(part, Polynomial):
+            parts.append(_of_polynomial(scale, part))
+        elif isinstance(part, BoxIndicator):
+            parts.append(_of_indicator(scale, part))
+        elif lipschitz is not None:
+            parts.append(_of_lipschitz(scale, part, lipschitz))
+        else:
+            return None
+    parts.extend(_of_kernel_function(merged) for merged in _merged(kernel_parts))
+    return lambda centres, half: _total([part(centres, half) for part in parts], centres)
+
+
+def _parts(f: Observable) -> list[tuple[float, Observable]]:
+    """f as Σ scale·part, looking through functions that are only wrapped to be integrated by quadrature."""
+    out: list[tuple[float, Observable]] = []
+    for scale, part in f.parts():
+        if isinstance(part, NumericFunction) and isinstance(part.function, Observable):
+            out += [(scale * factor, inner) for factor, inner in _parts(part.function)]
+        else:
+            out.append((scale, part))
+    return out
+
+
+def _total(bounds: Sequence[CellBound], centres: np.ndarray) -> CellBound:
+    zero = np.zeros(centres.shape[0])
+    total = CellBound(zero, zero, np.zeros_like(centres), zero)
+    for bound in bounds:
+        total = total + bound
+    return total
+
+
+def _merged(parts: Sequence[tuple[float, KernelFunction]]) -> list[KernelFunction]:
+    """Functions of one RKHS added up: the norm of a sum is less than the sum of the norms."""
+    by_kernel: dict[object, list[tuple[float, KernelFunction]]] = {}
+    for scale, part in parts:
+        by_kernel.setdefault(part.kernel, []).append((scale, part))
+    return [
+        KernelFunction(
+            np.concatenate([part.points for _, part in group]),
+            np.concatenate([scale * part.weights for scale, part in group]),
+            kernel=group[0][1].kernel,
+        )
+        for group in by_kernel.values()
+    ]
+
+
+def _of_kernel_function(f: KernelFunction) -> Enclosure:
+    kernel, Z, w, d = f.kernel, f.points, f.weights, f.points.shape[1]
+    sigma = kernel.sigma_vector(d)
+    noise = _ROUNDING * w.shape[0] * float(np.sum(np.abs(w)))  # of a sum of terms that cancel
+    size = math.sqrt(max(float(w @ kernel(Z) @ w), 0.0)) + math.sqrt(noise * float(np.sum(np.abs(w))))
+    highest = min(size, float(np.sum(np.maximum(w, 0.0)))) + noise  # f(x) = ⟨f, φ(x)⟩, and k is at most 1
+    gaussian = isinstance(kernel, Gaussian)
+
+    def bounds(centres: np.ndarray, half: np.ndarray) -> CellBound:
+        n = centres.shape[0]
+        value, slope = np.empty(n), np.zeros((n, d))
+        for rows in row_blocks(n, Z.shape[0], _BLOCK_ELEMENTS):
+            K = kernel(centres[rows], Z) * w
+            value[rows] = K.sum(axis=1)
+            if gaussian:
+                shifted = (Z - Z[0]) / sigma
+                slope[rows] = 2.0 * (K @ shifted - value[rows, None] * ((centres[rows] - Z[0]) / sigma)) / sigma
+        reach = half / sigma
+        # κ falls with the distance, so ‖φ(x) − φ(c)‖² = 2 − 2k(x, c) is largest at the corners of the cell
+        flat = size * np.sqrt(np.maximum(-2.0 * np.expm1(_log_kernel_at(f, reach)), 0.0)) + noise
+        flat = np.minimum(flat, np.maximum(highest - value, 0.0))
+        bend = size * math.sqrt(3.0) * np.sum(reach**2, axis=1) + noise * (1.0 + np.sum(reach, axis=1)) if gaussian else flat
+        return CellBound(value, flat, slope, bend)
+
+    return bounds
+
+
+def _log_kernel_at(f: KernelFunction, reach: np.ndarray) -> np.ndarray:
+    """log k at scaled differences (n, d)."""
+    kernel = f.kernel
+    if kernel.product:
+        return np.asarray(np.sum(kernel.log_profile(reach**2), axis=1))
+    return np.asarray(kernel.log_profile(np.sum(reach**2, axis=1)))
+
+
+def _of_polynomial(scale: float, f: Polynomial) -> Enclosure:
+    """Taylor's expansion at the centre, complete: even powers are not negative, all others are at most |coefficient|·h^α."""
+
+    def bounds(centres: np.ndarray, half: np.ndarray) -> CellBound:
+        n = centres.shape[0]
+        value, slope, bend = np.zeros(n), np.zeros_like(centres), np.zeros(n)
+        coefficients: dict[tuple[tuple[int, int], ...], np.ndarray] = {}
+        for monomial, c in f.terms.items():
+            choices = [range(power + 1) for _, power in monomial]
+            for powers in itertools.product(*choices):
+                term = np.full(n, scale * c)
+                for (k, power), j in zip(monomial, powers, strict=True):
+                    term = term * math.comb(power, j) * (centres[:, k] - f.centre.get(k, 0.0)) ** (power - j)
+                key = tuple((k, j) for (k, _), j in zip(monomial, powers, strict=True) if j)
+                coefficients[key] = coefficients[key] + term if key in coefficients else term
+        size = np.zeros(n)
+        for key, coefficient in coefficients.items():
+            if not key:
+                value = value + coefficient
+            elif len(key) == 1 and key[0][1] == 1:
+                slope[:, key[0][0]] += coefficient
+            else:
+                reach = np.prod([half[:, k] ** j for k, j in key], axis=0)
+                bend += np.where(all(j % 2 == 0 for _, j in key), np.maximum(coefficient, 0.0), np.abs(coefficient)) * reach
+            size += np.abs(coefficient) * np.prod([half[:, k] ** j for k, j in key], axis=0)
+        noise = _ROUNDING * (len(coefficients) + 4) * size
+        flat = np.sum(np.abs(slope) * half, axis=1) + bend + noise
+        return CellBound(value, flat, slope, bend + noise)
+
+    return bounds
+
+
+def _of_indicator(scale: float, f: BoxIndicator) -> Enclosure:
+    """1 on a cell that meets the box where the sign is +, 0 on a cell that is not inside it where the sign is −."""
+    low, high = f.box.low, f.box.high
+
+    def bounds(centres: np.ndarray, half: np.ndarray) -> CellBound:
+        meets = np.all((centres + half >= low) & (centres - half <= high), axis=1)
+        inside = np.all((centres - half >= low) & (centres + half <= high), axis=1)
+        value = scale * f(centres)
+        rest = (scale * meets if scale > 0.0 else scale * inside) - value
+        return CellBound(value, rest, np.zeros_like(centres), rest)
+
+    return bounds
+
+
+def _of_lipschitz(scale: float, f: Observable, constant: float) -> Enclosure:
+    def bounds(centres: np.ndarray, half: np.ndarray) -> CellBound:
+        rest = abs(scale) * constant * np.sqrt(np.sum(half**2, axis=1))
+        return CellBound(scale * f(centres), rest, np.zeros_like(centres), rest)
+
+    return bounds

@@ -1,0 +1,111 @@
+"""From the projected ball to the exact one: the exact MMD of an answer, and the small step that makes it feasible."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ksos.density import SoSDensity
+from ksos.embedding import MeanEmbedding, mmd
+from ksos.exceptions import IntegralNotAvailableError
+from ksos.kernels import Gaussian, Kernel
+from ksos.measures import Box, Discrete, Measure
+from ksos.robust.ball import BallPoint, BallProblem
+from ksos.robust.tensor_mmd import MOST_NODES, rule_sizes, tensor_mmd
+from ksos.solvers.spectraplex import factor
+
+__all__ = ["ExactPoint", "exact_mmd", "exactly", "made_feasible", "require_exact_mmd"]
+
+_QUADRATURE_FEATURES = 3
+_DEEPER, _MOST_DEEPENINGS = 4.0, 12
+
+
+@dataclass(frozen=True)
+class ExactPoint:
+    """A density with its exact distance to the data."""
+
+    point: BallPoint
+    density: SoSDensity
+    mmd: float
+
+
+def require_exact_mmd(kernel: Kernel, embedding_kernel: Kernel, measure: Measure, d: int) -> None:
+    """Raise before any work where the exact MMD of a density has no formula."""
+    if isinstance(measure, Discrete):
+        return
+    remedy = "put the density on nodes, as measure=Discrete.quadrature(box, n_nodes) or Discrete.qmc(box, n_points)"
+    if not (kernel.smooth and embedding_kernel.smooth):
+        raise IntegralNotAvailableError(
+            f"the exact MMD of densities with {kernel!r} in the RKHS of {embedding_kernel!r} has no formula on {measure!r}; use Gaussian "
+            f"kernels, or {remedy}"
+        )
+    if isinstance(measure, Box) and d > _QUADRATURE_FEATURES:
+        raise IntegralNotAvailableError(
+            f"the exact MMD of densities on a box is known in up to {_QUADRATURE_FEATURES} features; got {d}; use a Lebesgue or Normal "
+            f"measure, or {remedy}"
+        )
+
+
+def exact_mmd(p: SoSDensity, data: MeanEmbedding) -> float:
+    """MMD(p, data), exactly."""
+    if isinstance(p.measure, Discrete) or not (isinstance(p.kernel, Gaussian) and isinstance(data.kernel, Gaussian)):
+        return mmd(p, data, data.kernel)
+    if p.n_features <= _QUADRATURE_FEATURES:
+        counts = rule_sizes(p, data)[1]
+        if math.prod(counts) <= MOST_NODES:
+            return tensor_mmd(p, data)
+        if isinstance(p.measure, Box):
+            raise IntegralNotAvailableError(
+                f"the exact MMD of a density with {p.kernel!r} on {p.measure!r} would need a rule with {'×'.join(map(str, counts))} nodes; "
+                "take larger bandwidths, or put the density on nodes, as measure=Discrete.quadrature(box, n_nodes)"
+            )
+    return mmd(p, data, data.kernel)
+
+
+def exactly(problem: BallProblem, point: BallPoint, measure: Callable[[SoSDensity], float]) -> ExactPoint:
+    """The density of a point and its exact distance."""
+    density = problem.space.density(factor(point.C))
+    return ExactPoint(point, density, measure(density))
+
+
+def made_feasible(
+    problem: BallProblem,
+    found: ExactPoint,
+    multiplier: float,
+    radius: float,
+    measure: Callable[[SoSDensity], float],
+    tol: float = 1e-4,
+) -> ExactPoint | None:
+    """The point itself where its exact MMD is at most the radius, else its mixture with one deeper in the ball; None where none is in it.
+
+    Squared distances of mixtures are quadratic in the weight: three of them give the weight that is needed. The deeper point need not be
+    the best of its kind, so that ``tol`` may be rough.
+    """
+    if found.mmd <= radius:
+        return found
+    u = max(multiplier, 1e-6)
+    for _ in range(_MOST_DEEPENINGS):
+        u *= _DEEPER
+        point, _ = problem.penalised(u, found.point.C, tol)
+        deeper = exactly(problem, point, measure)
+        if deeper.mmd < radius:
+            break
+    else:
+        return None
+    middle = exactly(problem, problem.mixed(found.point, deeper.point, 0.5), measure)
+    t = _first_root(found.mmd**2, middle.mmd**2, deeper.mmd**2, radius**2)
+    for digits in range(9, 0, -1):
+        mixed = exactly(problem, problem.mixed(found.point, deeper.point, t), measure)
+        if mixed.mmd <= radius:
+            return mixed
+        t = min(t * (1.0 + 10.0**-digits) + 10.0 ** -(digits + 5), 1.0)  # rounding: a little more
+    return deeper
+
+
+def _first_root(start: float, middle: float, end: float, goal: float) -> float:
+    """The smaller t with q(t) = goal, for the parabola q through (0, start), (½, middle), (1, end), where start > goal > end."""
+    curvature, slope = 2.0 * (start + end) - 4.0 * middle, 4.0 * middle - 3.0 * start - end
+    excess = start - goal
+    root = -slope + math.sqrt(max(slope * slope - 4.0 * curvature * excess, 0.0))
+    return min(max(2.0 * excess / root if root > 0.0 else 1.0, 0.0), 1.0)

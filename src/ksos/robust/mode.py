@@ -1,0 +1,323 @@
+"""ksos.robust_mode: the mode that an adversary in an MMD ball can harm least (the note's section 2.1).
+
+A player picks θ to maximise the return (K ∗ μ)(θ) = E_μ k(x, θ), an adversary picks μ within ε of the data. With a sum-of-squares density
+as adversary the inner problem is a worst case for the loss −k(·, θ); its value as a function of θ is smooth almost everywhere, with
+gradient E_p ∇_θ k(x, θ) at the adversary's answer p.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ksos._array import inner, to_numpy
+from ksos._validation import as_choice, as_count, as_positive
+from ksos.embedding import MeanEmbedding
+from ksos.kernels import Kernel
+from ksos.measures import Box, Discrete, Measure
+from ksos.observables import KernelFunction
+from ksos.robust.atoms import MMDBall, WorstAtoms
+from ksos.robust.ball import BallProblem
+from ksos.robust.cover import grid, region, scattered
+from ksos.robust.exact import exact_mmd, exactly
+from ksos.robust.result import ROBUST_STATUSES, WorstCase
+from ksos.robust.setting import Setting, as_setting
+from ksos.robust.worst_case import AGREEMENT, as_radius, worst_case_in
+from ksos.space import SoSSpace
+
+__all__ = ["ADVERSARIES", "ModePath", "RobustMode", "robust_mode"]
+
+ADVERSARIES = ("sos", "atoms")
+_GRID = {1: 41, 2: 9}
+_MANY, _STARTS = 16, 3
+_ATOMS = {1: 401, 2: 25}
+_STEP = 1e-4  # of a bandwidth, for differences of closed forms
+_ROUGH = 1e-5
+_CLIMB = {"maxiter": 20, "ftol": 1e-8}
+
+
+@dataclass(frozen=True)
+class ModePath:
+    """Every θ that was tried, in turn, with its worst return."""
+
+    theta: np.ndarray
+    """(n, d)."""
+    value: np.ndarray
+    """(n,)."""
+
+
+@dataclass(frozen=True)
+class RobustMode:
+    """The result of :func:`ksos.robust_mode`."""
+
+    mode: np.ndarray | None
+    """θ*, shape (d,); None where the ball holds no density."""
+    value: float | None
+    """The worst return at θ*: what the player gets at least."""
+    worst_case: WorstCase | WorstAtoms | MeanEmbedding | None
+    """The adversary at θ*: with densities the worst case of the loss −k(·, θ*), whose ``value`` is minus this one; with atoms their
+    weights; relaxed, the element w − εφ(θ*) of the RKHS. None at radius 0."""
+    path: ModePath = field(repr=False)
+    status: str = "solved"
+    radius: float = 0.0
+    least_radius: float | None = None
+    """Where the ball holds no density: the certified radius below which it does not."""
+    time: float = 0.0
+    """Seconds."""
+
+    @property
+    def message(self) -> str:
+        """The status in a sentence."""
+        least = (
+            ""
+            if self.least_radius is None
+            else f"; the least radius that holds a density of this space is {self.least_radius:.6g} (certified)"
+        )
+        return f"{self.status}: {ROBUST_STATUSES[self.status]}{least}"
+
+
+Value = Callable[[np.ndarray], tuple[float, np.ndarray]]
+"""From θ (d,) to the worst return and its gradient."""
+
+
+def robust_mode(
+    data: Any,
+    radius: Any,
+    *,
+    measure: Measure | None = None,
+    weights: Any = None,
+    kernel: str | Kernel = "gaussian",
+    bandwidth: Any = None,
+    embedding_bandwidth: Any = None,
+    space: SoSSpace | None = None,
+    n_support: int | None = None,
+    relaxation: bool = False,
+    adversary: str = "sos",
+    n_grid: int | None = None,
+    n_atoms: int | None = None,
+    confidence: float = 0.95,
+    n_resamples: int = 1000,
+    rng: Any = None,
+    tol: float = 1e-8,
+) -> RobustMode:
+    r"""max_θ min_μ E_μ k(x, θ) over the distributions μ whose MMD to the data is at most the radius, k being the kernel that measures MMD.
+
+    Parameters
+    ----------
+    data, radius, measure, weights, kernel, bandwidth, embedding_bandwidth, space, n_support, confidence, n_resamples, rng
+        As in :func:`ksos.worst_case`; θ ranges over the box that the measure lives on, or around the data.
+    relaxation : bool
+        The note's relaxed problem: the adversary may be any element of the RKHS in the ball. Its answer does not depend on the radius.
+    adversary : {"sos", "atoms"}
+        Sum-of-squares densities, or the discretised reference: distributions on a grid of the box and the data (one or two features).
+    n_grid : int, optional
+        θ per feature with which the search begins (one or two features); default 41, or 9 each. In more features: 16 points and as many
+        of the data.
+    n_atoms : int, optional
+        Atoms per feature; default 401, or 25 each.
+    tol : float
+        Of each inner problem, in units of the spread of the return.
+
+    Examples
+    --------
+    >>> from ksos.measures import Box
+    >>> relaxed = robust_mode([[0.0]], 1.2, measure=Box([-2.0], [2.0]), embedding_bandwidth=1.0, relaxation=True)
+    >>> abs(relaxed.mode).round(4).tolist(), round(relaxed.value, 4)
+    ([0.0], -0.2)
+    """
+    began = time.perf_counter()
+    as_positive(tol, "tol")
+    as_choice(adversary, "adversary", ADVERSARIES)
+    if relaxation and adversary != "sos":
+        raise ValueError('relaxation=True has its adversary in the RKHS: leave adversary="sos" out')
+    setting = as_setting(
+        data,
+        weights=weights,
+        kernel=kernel,
+        bandwidth=bandwidth,
+        embedding_bandwidth=embedding_bandwidth,
+        measure=measure,
+        space=space,
+        n_support=n_support,
+        rng=0,
+    )
+    epsilon = as_radius(radius, setting, confidence, n_resamples, rng)
+    search = _Search(setting, None if n_grid is None else as_count(n_grid, "n_grid", minimum=2))
+    if relaxation or epsilon == 0.0:
+        theta, value = search.run(_relaxed(setting.embedding, epsilon))
+        v = MeanEmbedding(
+            np.vstack([to_numpy(setting.embedding.points), theta]),
+            np.append(setting.embedding.weights, -epsilon),
+            kernel=setting.embedding.kernel,
+        )
+        return RobustMode(theta, value, v if epsilon > 0.0 else None, search.path, radius=epsilon, time=time.perf_counter() - began)
+    if adversary == "atoms":
+        ball = _atomic(setting, epsilon, n_atoms)
+        theta, value = search.run(_against_atoms(ball))
+        return RobustMode(theta, value, ball.worst_at(theta), search.path, radius=epsilon, time=time.perf_counter() - began)
+    if n_atoms is not None:
+        raise ValueError('n_atoms is for adversary="atoms"')
+    return _against_densities(setting, search, epsilon, tol, began)
+
+
+class _Search:
+    """Starts all over the box, then the best of them uphill."""
+
+    def __init__(self, setting: Setting, n_grid: int | None) -> None:
+        d = setting.reference.n_features
+        domain = setting.measure
+        box = (
+            domain
+            if isinstance(domain, Box) and domain.bounded
+            else region(domain, setting.reference.points, 1e-3 * setting.embedding.kernel.sigma_vector(d))
+        )
+        if d in _GRID:
+            starts = grid(box, [_GRID[d] if n_grid is None else n_grid] * d)
+        elif n_grid is not None:
+            raise ValueError(f"n_grid is for one or two features; got {d}")
+        else:
+            heaviest = np.argsort(-np.abs(setting.reference.weights), kind="stable")[:_MANY]
+            starts = np.concatenate([scattered(box, _MANY), np.clip(setting.reference.points[heaviest], box.low, box.high)])
+        self.box, self.starts = box, starts
+        self._theta: list[np.ndarray] = []
+        self._value: list[float] = []
+
+    @property
+    def path(self) -> ModePath:
+        """What has been tried."""
+        return ModePath(np.array(self._theta).reshape(len(self._theta), self.box.low.shape[0]), np.array(self._value))
+
+    def run(self, f: Value) -> tuple[np.ndarray, float]:
+        """The best θ and its value."""
+        from scipy.optimize import minimize
+
+        low, width = self.box.low, self.box.high - self.box.low
+
+        def ask(t: np.ndarray) -> tuple[float, np.ndarray]:
+            theta = np.clip(low + width * t, low, self.box.high)
+            value, slope = f(theta)
+            self._theta.append(theta)
+            self._value.append(value)
+            return -value, -slope * width
+
+        for start in self.starts:
+            ask((start - low) / width)
+        order = np.argsort(-np.array(self._value), kind="stable")
+        chosen: list[np.ndarray] = []
+        for i in order:  # starts next to each other climb the same hill
+            if all(np.max(np.abs(self.starts[i] - other) / width) > 1.5 * self._spacing() for other in chosen):
+                chosen.append(self.starts[i])
+            if len(chosen) == _STARTS:
+                break
+        for start in chosen:
+            minimize(ask, (start - low) / width, jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * width.shape[0], options=_CLIMB)
+        best = int(np.argmax(self._value))
+        return self._theta[best], self._value[best]
+
+    def _spacing(self) -> float:
+        d = self.box.low.shape[0]
+        return 1.0 / (round(self.starts.shape[0] ** (1.0 / d)) - 1) if d in _GRID else 0.1
+
+
+def _relaxed(embedding: MeanEmbedding, epsilon: float) -> Value:
+    """(K ∗ μ̂)(θ) − ε√K(θ,θ), with k(θ, θ) = 1."""
+    sigma = embedding.kernel.sigma_vector(embedding.n_features)
+    return _with_differences(lambda thetas: np.asarray(embedding(thetas)) - epsilon, sigma)
+
+
+def _with_differences(f: Callable[[np.ndarray], np.ndarray], sigma: np.ndarray) -> Value:
+    """A function of many θ as one of a single θ with central differences."""
+
+    def value(theta: np.ndarray) -> tuple[float, np.ndarray]:
+        steps = np.diag(_STEP * sigma)
+        values = f(np.concatenate([theta[None, :], theta + steps, theta - steps]))
+        d = theta.shape[0]
+        return float(values[0]), (values[1 : d + 1] - values[d + 1 :]) / (2.0 * _STEP * sigma)
+
+    return value
+
+
+def _atomic(setting: Setting, epsilon: float, n_atoms: int | None) -> MMDBall:
+    """The ball of distributions on a grid of the box and the data."""
+    reference, d = setting.reference, setting.reference.n_features
+    if not reference.is_distribution:
+        raise ValueError('adversary="atoms" needs data whose weights are those of a distribution')
+    if isinstance(setting.measure, Discrete):
+        points = setting.measure.points
+    elif d in _ATOMS:
+        points = grid(setting.box, [_ATOMS[d] if n_atoms is None else as_count(n_atoms, "n_atoms", minimum=2)] * d)
+    else:
+        raise ValueError(f'adversary="atoms" needs a grid, in one or two features, or a Discrete measure; got {d} features')
+    atoms = np.unique(np.concatenate([points, reference.points]), axis=0)
+    places = {tuple(row): i for i, row in enumerate(atoms.tolist())}
+    nu = np.zeros(atoms.shape[0])
+    for row, weight in zip(reference.points.tolist(), reference.weights.tolist(), strict=True):
+        nu[places[tuple(row)]] += weight
+    return MMDBall(setting.embedding.kernel, atoms, nu, epsilon)
+
+
+def _against_atoms(ball: MMDBall) -> Value:
+    def value(theta: np.ndarray) -> tuple[float, np.ndarray]:
+        worst = ball.worst_at(theta)
+        sigma = ball.kernel.sigma_vector(theta.shape[0])
+        seen = _with_differences(lambda thetas: ball.kernel(thetas, ball.atoms) @ worst.weights, sigma)
+        return worst.value, seen(theta)[1]
+
+    return value
+
+
+def _against_densities(setting: Setting, search: _Search, epsilon: float, tol: float, began: float) -> RobustMode:
+    kernel = setting.embedding.kernel
+    player = _Player(setting, epsilon)
+    first = player.settle(to_numpy(setting.reference.points[int(np.argmax(np.abs(setting.reference.weights)))]))
+    if first.status in ("infeasible", "undecided"):
+        return RobustMode(None, None, None, search.path, first.status, epsilon, first.least_radius, time.perf_counter() - began)
+    theta, _ = search.run(player)
+    loss = KernelFunction(theta[None, :], [-1.0], kernel=kernel)
+    worst = worst_case_in(player.setting, loss, epsilon, tol=tol)
+    value = None if worst.value is None else -worst.value
+    return RobustMode(theta, value, worst, search.path, worst.status, epsilon, worst.least_radius, time.perf_counter() - began)
+
+
+class _Player:
+    """The worst return at θ over densities, each problem started from the last."""
+
+    def __init__(self, setting: Setting, epsilon: float) -> None:
+        self.setting, self.epsilon = setting, epsilon
+        self._start: Any = None
+        self._multiplier = 0.0
+
+    def matrix(self, theta: np.ndarray) -> np.ndarray:
+        """∫ k(x, θ) ψψᵀ dρ."""
+        space = self.setting.space
+        f = KernelFunction(theta[None, :], [1.0], kernel=space.embedding_kernel)
+        return f.matrix(space.kernel, to_numpy(space.support_points), space.measure, space.log_unit, to_numpy(space.T)).values
+
+    def settle(self, theta: np.ndarray) -> Any:
+        """Solve at a first θ, with more landmarks until exact and projected MMD agree."""
+        while True:
+            problem = BallProblem(self.setting.space, -self.matrix(theta), self.setting.embedding)
+            solution = problem.solve(self.epsilon, _ROUGH, start=self._start)
+            self._start, self._multiplier = solution.point.C, solution.multiplier
+            if solution.status in ("infeasible", "undecided"):
+                return solution
+            found = exactly(problem, solution.point, lambda p: exact_mmd(p, self.setting.embedding))
+            finer = self.setting.finer(found.density) if found.mmd - solution.point.distance > AGREEMENT else None
+            if finer is None:
+                return solution
+            self.setting = finer
+
+    def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
+        problem = BallProblem(self.setting.space, -self.matrix(theta), self.setting.embedding)
+        solution = problem.solve(self.epsilon, 1e-6, start=self._start, multiplier=self._multiplier)
+        self._start, self._multiplier = solution.point.C, solution.multiplier
+        step = _STEP * self.setting.embedding.kernel.sigma_vector(theta.shape[0])
+        slope = [
+            inner(self.matrix(theta + e) - self.matrix(theta - e), solution.point.C) / (2.0 * size)
+            for e, size in zip(np.diag(step), step, strict=True)
+        ]
+        return -solution.value, np.array(slope)

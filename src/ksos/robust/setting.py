@@ -1,0 +1,127 @@
+"""The setting of a robust problem: the data, the domain, the space of densities that covers it, and landmarks that can grow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ksos._array import to_numpy
+from ksos._validation import as_count
+from ksos.density import SoSDensity
+from ksos.embedding import MeanEmbedding
+from ksos.kernels import Kernel
+from ksos.measures import Box, Lebesgue, Measure
+from ksos.robust.cover import finest_bandwidth, most_support_points, region, support_cover
+from ksos.robust.exact import require_exact_mmd
+from ksos.robust.landmarks import LEVELS, landmark_candidates, midpoints, pivots
+from ksos.robust.reference import Reference, as_reference, choose_kernels
+from ksos.space import SoSSpace
+
+__all__ = ["Setting", "as_setting"]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Everything but the loss and the radius."""
+
+    reference: Reference
+    embedding: MeanEmbedding
+    """w_μ̂ in the RKHS in which distances are measured."""
+    space: SoSSpace
+    box: Box
+    """Where support points and landmarks lie: the domain, where it is bounded."""
+    candidates: np.ndarray | None
+    """Where landmarks are taken from; None for a space of the user's, whose landmarks stay."""
+    level: int = 0
+
+    @property
+    def measure(self) -> Measure:
+        """ρ."""
+        return self.space.measure
+
+    def finer(self, p: SoSDensity) -> Setting | None:
+        """The same with more landmarks, chosen with an eye on p; None where there are no more."""
+        if self.candidates is None or self.level + 1 >= len(LEVELS):
+            return None
+        candidates = np.unique(np.concatenate([self.candidates, midpoints(p)]), axis=0)
+        old = self.space
+        landmarks = candidates[pivots(old.embedding_kernel, candidates, *LEVELS[self.level + 1])]
+        if landmarks.shape[0] <= old.landmarks.shape[0]:
+            return replace(self, candidates=candidates, level=self.level + 1).finer(p)
+        space = SoSSpace(
+            old.kernel, old.support_points, old.measure, old.embedding_kernel, landmarks, old.tol_model, old.tol_embedding, old.whitening
+        )
+        return replace(self, space=space, candidates=candidates, level=self.level + 1)
+
+
+def as_setting(
+    data: Any,
+    *,
+    weights: Any = None,
+    kernel: str | Kernel = "gaussian",
+    bandwidth: Any = None,
+    embedding_bandwidth: Any = None,
+    measure: Measure | None = None,
+    space: SoSSpace | None = None,
+    n_support: int | None = None,
+    rng: Any = None,
+) -> Setting:
+    """Check what the user said and choose the rest: kernels, support points over the domain and its rim, landmarks."""
+    reference = as_reference(data, weights)
+    d = reference.n_features
+    if space is not None:
+        return _given(reference, space, kernel, bandwidth, embedding_bandwidth, measure, n_support)
+    if measure is not None and not isinstance(measure, Measure):
+        raise TypeError(f"measure must be a measure such as ksos.measures.Box(low, high), or None; got {measure!r}")
+    measure = Lebesgue() if measure is None else measure
+    measure.check_features(d)
+    most = most_support_points(d, None if n_support is None else as_count(n_support, "n_support", minimum=2))
+    model, embedding_kernel = choose_kernels(reference, kernel, bandwidth, embedding_bandwidth, np.random.default_rng(rng))
+    sigma = embedding_kernel.sigma_vector(d)
+    box = region(measure, reference.points, sigma)
+    if model is None:
+        eta = finest_bandwidth(box, sigma, most)
+        family = (
+            embedding_kernel
+            if kernel == embedding_kernel.name
+            else choose_kernels(reference, kernel, 1.0, None, np.random.default_rng(0))[0]
+        )
+        assert family is not None
+        model = family.with_sigma(float(eta[0]) if np.all(eta == eta[0]) else eta)
+    require_exact_mmd(model, embedding_kernel, measure, d)
+    support = support_cover(model, measure, box, reference.points, most)
+    candidates = landmark_candidates(embedding_kernel, model, measure, box, reference.points, reference.weights, support)
+    landmarks = candidates[pivots(embedding_kernel, candidates, *LEVELS[0])]
+    return Setting(
+        reference,
+        reference.embedding(embedding_kernel),
+        SoSSpace(model, support, measure, embedding_kernel, landmarks),
+        box,
+        candidates,
+    )
+
+
+def _given(
+    reference: Reference, space: Any, kernel: Any, bandwidth: Any, embedding_bandwidth: Any, measure: Any, n_support: Any
+) -> Setting:
+    """The setting of a space that the user has made."""
+    if not isinstance(space, SoSSpace):
+        raise TypeError(f"space must be a ksos.SoSSpace; got {space!r}")
+    also = {"bandwidth": bandwidth, "embedding_bandwidth": embedding_bandwidth, "measure": measure, "n_support": n_support}
+    named = [name for name, value in also.items() if value is not None] + (["kernel"] if kernel not in ("gaussian", space.kernel) else [])
+    if named:
+        raise ValueError(f"the space has its own kernels, measure and support points: pass either space or {', '.join(named)}")
+    d = reference.n_features
+    if space.n_features != d:
+        raise ValueError(f"data has {d} features, but the space has {space.n_features}")
+    if reference.kernel is not None and reference.kernel != space.embedding_kernel:
+        raise ValueError(
+            f"data is an embedding in the RKHS of {reference.kernel!r}, but the space measures distances in that of "
+            f"{space.embedding_kernel!r}"
+        )
+    require_exact_mmd(space.kernel, space.embedding_kernel, space.measure, d)
+    cloud = np.concatenate([reference.points, to_numpy(space.support_points)])
+    box = region(space.measure, cloud, space.embedding_kernel.sigma_vector(d))
+    return Setting(reference, reference.embedding(space.embedding_kernel), space, box, None)

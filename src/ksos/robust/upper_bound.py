@@ -1,0 +1,190 @@
+"""What no distribution at all can exceed: sup_x(ℓ − g) + ⟨g, w_μ̂⟩ + ε‖g‖ for a function g of the RKHS, whatever g is.
+
+For μ with MMD(μ, μ̂) ≤ ε: E_μ ℓ = E_μ(ℓ − g) + ⟨g, w_μ − w_μ̂⟩ + ⟨g, w_μ̂⟩ ≤ sup(ℓ − g) + ε‖g‖ + ⟨g, w_μ̂⟩. The dual function of the worst
+case over a space of densities is a good g.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ksos._array import to_numpy
+from ksos.measures import Box, Discrete, Measure
+from ksos.observables import BoxIndicator, KernelFunction, Observable, Polynomial
+from ksos.robust.atoms import worst_atoms
+from ksos.robust.cover import scattered
+from ksos.robust.enclosures import Enclosure, enclosure
+from ksos.robust.reference import Reference
+from ksos.robust.supremum import Supremum, proven_supremum, searched_supremum
+from ksos.space import SoSSpace
+
+__all__ = ["UpperBound", "supremum_on", "upper_bound"]
+
+_DIGITS = 1e-5  # of the spread of the loss, to which the supremum is enclosed
+_TAIL = -30.0  # log of what a kernel's tail may add beyond the box that is searched
+_CLOSE, _ROUNDS, _MOST_ATOMS = 1e-3, 4, 600
+_MOST_ENTRIES, _MOST_CELLS, _FEW_CELLS, _CUT_FEATURES = 6e7, 600_000, 30_000, 3
+_LOOSE = 0.1  # a supremum that is not enclosed better than this is not worth a better g
+
+
+@dataclass(frozen=True)
+class UpperBound:
+    """A bound of E_μ ℓ over all distributions μ of the domain in the ball (or of E_μ ℓ − γ·MMD²)."""
+
+    value: float
+    kind: str
+    """"rigorous": proven; "estimate": the supremum was searched for, not enclosed; "infinite": the loss has no bound on the domain."""
+    at: np.ndarray | None
+    """Where ℓ − g is largest: a place that the worst of all distributions is likely to use."""
+    slack: float = 0.0
+    """By how much the proven supremum exceeds what ℓ − g attains there: large where there were too few cells for so many features."""
+
+
+def upper_bound(
+    loss: Observable,
+    g: KernelFunction,
+    size: float,
+    reference: Reference,
+    measure: Measure,
+    box: Box,
+    *,
+    spread: float,
+    radius: float | None,
+    penalty: float | None,
+    lipschitz: float | None = None,
+    space: SoSSpace | None = None,
+    target: float = math.inf,
+) -> UpperBound:
+    """The bound that g, of norm ``size``, gives; ``box`` is searched where nothing can be proven.
+
+    With a ``space``, other functions on its landmarks are tried as well while the bound is farther from ``target`` than a thousandth of the
+    spread: those that are best against atoms, among them the places where the last one was worst.
+    """
+
+    def bound(g: KernelFunction, size: float) -> UpperBound:
+        found = supremum_on(loss, g, measure, box, reference.points, _DIGITS * max(spread, 1e-300), lipschitz)
+        if found is None:
+            return UpperBound(math.inf, "infinite", None)
+        size = max(size, math.sqrt(max(float(g.weights @ g.kernel(g.points) @ g.weights), 0.0)))
+        rest = size * radius if radius is not None else size**2 / (4.0 * float(penalty or 1.0))
+        total = found.bound + float(reference.weights @ g(reference.points)) + rest
+        return UpperBound(total, "rigorous" if found.proven else "estimate", found.at, found.bound - found.attained)
+
+    best = bound(g, size)
+    if best.at is None or best.value - target <= _CLOSE * spread:
+        return best
+    nothing = bound(KernelFunction(g.points[:1], [0.0], kernel=g.kernel), 0.0)  # sup ℓ itself
+    if nothing.value < best.value:
+        best = nothing
+    if space is None or best.slack > _LOOSE * spread:
+        return best
+    game = _Atoms(loss, space, reference, measure, box, radius, penalty)
+    latest = best
+    for _ in range(_ROUNDS):
+        game.add(latest.at)
+        try:
+            g, size, value = game.answer()
+        except RuntimeError:  # a projection that does not converge: what has been proven stays
+            break
+        latest = bound(g, size)
+        if latest.value < best.value:
+            best = latest
+        if best.value - value <= _CLOSE * spread:
+            break
+    return best
+
+
+class _Atoms:
+    """The dual function that is best against the distributions on a growing set of atoms."""
+
+    def __init__(
+        self,
+        loss: Observable,
+        space: SoSSpace,
+        reference: Reference,
+        measure: Measure,
+        box: Box,
+        radius: float | None,
+        penalty: float | None,
+    ) -> None:
+        self.loss, self.radius, self.penalty = loss, radius, penalty
+        self.kernel, self.Z, self.S = space.embedding_kernel, to_numpy(space.landmarks), to_numpy(space.projection.S)
+        self.z = self.S @ (self.kernel(self.Z, reference.points) @ reference.weights)
+        if isinstance(measure, Discrete):
+            atoms = measure.points[:: max(1, measure.points.shape[0] // _MOST_ATOMS)]
+        else:
+            atoms = np.concatenate([scattered(box, _MOST_ATOMS // 2), reference.points[: _MOST_ATOMS // 4], self.Z])
+            atoms = atoms[measure.contains(atoms)]
+        tail = None if isinstance(measure, Discrete) or (isinstance(measure, Box) and measure.bounded) else _tail(loss, measure, box)
+        self.far = [] if tail is None else [tail[1]]
+        """Losses of atoms that are too far away for the landmarks to see."""
+        self.atoms, self.values = atoms, loss(atoms)
+
+    def add(self, x: np.ndarray | None) -> None:
+        """One more atom."""
+        if x is not None:
+            self.atoms, self.values = np.vstack([self.atoms, x]), np.append(self.values, self.loss(x[None, :]))
+
+    def answer(self) -> tuple[KernelFunction, float, float]:
+        """(g, its norm, the atoms' value): how badly the atoms do in the ball, and the function that proves it."""
+        Phi = self.S @ self.kernel(self.Z, self.atoms)
+        Phi = np.hstack([Phi, np.zeros((Phi.shape[0], len(self.far)))])
+        found = worst_atoms(Phi, self.z, np.append(self.values, self.far), self.radius, self.penalty, digits=1e-3)
+        value = found.value if self.penalty is None else found.value - self.penalty * found.distance**2
+        return KernelFunction(self.Z, self.S.T @ found.y, kernel=self.kernel), float(np.linalg.norm(found.y)), value
+
+
+def supremum_on(
+    loss: Observable, g: KernelFunction, measure: Measure, box: Box, candidates: np.ndarray, tol: float, lipschitz: float | None
+) -> Supremum | None:
+    """sup(ℓ − g) on the support of a measure; None where ℓ is unbounded on it."""
+    difference = loss - g
+    if isinstance(measure, Discrete):
+        values = difference(measure.points)
+        first = int(np.argmax(values))
+        return Supremum(float(values[first]), float(values[first]), measure.points[first], True)
+    bounds = enclosure(difference, lipschitz)
+    most = _MOST_CELLS if g.points.shape[1] <= _CUT_FEATURES else _FEW_CELLS
+    cells = int(min(most, _MOST_ENTRIES / max(g.points.shape[0], 1)))
+    if isinstance(measure, Box) and measure.bounded:
+        if bounds is None:
+            return searched_supremum(difference, measure, candidates)
+        return proven_supremum(bounds, measure, tol, cells)
+    if loss.bounded is False:
+        return None
+    tail = _tail(difference, measure, box)
+    if bounds is None or tail is None:
+        return searched_supremum(difference, box, candidates)
+    return _with_tail(bounds, tail, tol, cells)
+
+
+def _with_tail(bounds: Enclosure, tail: tuple[Box, float], tol: float, cells: int) -> Supremum:
+    """The supremum on a box and the bound outside of it."""
+    found = proven_supremum(bounds, tail[0], tol, cells)
+    return Supremum(max(found.bound, tail[1]), found.attained, found.at, True)
+
+
+def _tail(difference: Observable, measure: Measure, box: Box) -> tuple[Box, float] | None:
+    """A box outside of which every part is nearly constant, and the bound of the sum there; None where a part is unknown."""
+    low, high, bound = box.low.copy(), box.high.copy(), 0.0
+    for scale, part in difference.parts():
+        if isinstance(part, KernelFunction):
+            total = abs(scale) * float(np.sum(np.abs(part.weights)))
+            level = _TAIL - math.log(max(total, 1e-300)) if total > 1.0 else _TAIL
+            reach = part.kernel.reach(level) * part.kernel.sigma_vector(part.points.shape[1])
+            low, high = np.minimum(low, part.points.min(axis=0) - reach), np.maximum(high, part.points.max(axis=0) + reach)
+            bound += total * math.exp(level)
+        elif isinstance(part, BoxIndicator):
+            sides = part.box.low, part.box.high
+            low = np.minimum(low, np.where(np.isfinite(sides[0]), sides[0], low))
+            high = np.maximum(high, np.where(np.isfinite(sides[1]), sides[1], high))
+            bound += max(scale, 0.0)
+        elif isinstance(part, Polynomial) and part.degree == 0:
+            bound += scale * part.terms.get((), 0.0)
+        else:
+            return None
+    walls = np.array([measure.walls(k) for k in range(low.shape[0])])
+    return Box(np.maximum(low, walls[:, 0]), np.minimum(high, walls[:, 1])), bound

@@ -1,0 +1,156 @@
+"""``worst-case``: the library's numbers, as lines and as JSON; exit codes; formulas and options that are refused in one line."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ksos as library
+from ksos.cli import worst_case
+from ksos.measures import Box
+from ksos.observables import coordinate
+
+Command = Callable[..., Any]
+
+OPTIONS = {
+    "--columns",
+    "--weights",
+    "--header",
+    "--no-header",
+    "--delimiter",
+    "--loss",
+    "--radius",
+    "--penalty",
+    "-o",
+    "--output",
+    "--json",
+    "--low",
+    "--high",
+    "--bandwidth",
+    "--embedding-bandwidth",
+    "--n-support",
+    "--confidence",
+    "--seed",
+    "--tol",
+    "--time-limit",
+}
+X = np.random.default_rng(0).normal(scale=0.5, size=(30, 1))
+BOX = ["--low=-2", "--high", "2", "--embedding-bandwidth", "1", "--n-support", "16"]
+
+
+@pytest.fixture(scope="module")
+def line(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("line") / "line.csv"
+    path.write_text("\n".join(["height", *map(repr, X[:, 0].tolist())]) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def expected() -> library.WorstCase:
+    return library.worst_case(coordinate(0) ** 2, X, 0.2, measure=Box([-2.0], [2.0]), embedding_bandwidth=1.0, n_support=16)
+
+
+def test_every_option_is_listed_here_and_tested_below() -> None:
+    parser = argparse.ArgumentParser(add_help=False)
+    worst_case.add_arguments(parser)
+    assert {flag for action in parser._actions for flag in action.option_strings} == OPTIONS
+
+
+def test_json(ksos: Command, line: Path, expected: library.WorstCase, tmp_path: Path) -> None:
+    done = ksos("worst-case", line, "--loss", "x1**2", "--radius", "0.2", "--json", "-o", tmp_path / "worst.ksos", *BOX)
+    assert (done.code, done.err) == (0, "") and done.out.count("\n") == 1
+    found = json.loads(done.out)
+    assert found["value"] == pytest.approx(expected.value, rel=1e-9)
+    assert found["status"] == "solved" and found["mmd"] <= 0.2 and found["gap"] <= 1e-6
+    assert found["upper_bound"] == pytest.approx(expected.upper_bound, rel=1e-6) and found["upper_bound_kind"] == "rigorous"
+    assert (found["loss"], found["n_samples"], found["n_features"]) == ("x1**2", 30, 1)
+    assert found["embedding_kernel"] == {"name": "gaussian", "sigma": 1.0}
+    density = library.load(tmp_path / "worst.ksos")
+    assert found["output"] == str(tmp_path / "worst.ksos")
+    assert library.mmd(density, X, library.kernels.Gaussian(1.0)) == pytest.approx(found["mmd"], abs=1e-9)
+    assert density.expectation(coordinate(0) ** 2) == pytest.approx(found["value"], rel=1e-6)
+
+
+def test_lines(ksos: Command, line: Path, expected: library.WorstCase) -> None:
+    done = ksos("worst-case", line, "--loss", "height**2", "--radius", "0.2", *BOX)
+    assert (done.code, done.err) == (0, "")
+    first, second = done.out.splitlines()
+    assert (
+        first
+        == f"worst expected loss {expected.value:.6g} within MMD 0.2 of the rows, at MMD 0.2; the rows themselves: {np.mean(X**2):.6g}"
+    )
+    assert second.startswith("gap ") and f"no distribution exceeds {expected.upper_bound:.6g}" in second
+
+
+def test_a_penalty_instead(ksos: Command, line: Path) -> None:
+    done = ksos("worst-case", line, "--loss", "x1**2", "--penalty", "4", "--tol", "1e-7", "--time-limit", "60", *BOX)
+    assert done.code == 0 and "at penalty 4 (objective " in done.out
+
+
+def test_bootstrap_is_seeded(ksos: Command, line: Path) -> None:
+    words = ["worst-case", line, "--loss", "x1", "--radius", "bootstrap", "--json", *BOX]
+    first, again, wide = (
+        json.loads(ksos(*words, *more).out) for more in (["--seed", 1], ["--seed", 1], ["--seed", 1, "--confidence", 0.999])
+    )
+    assert first["radius"] == again["radius"] < wide["radius"]
+
+
+def test_code_is_estimated_and_an_unbounded_loss_warns(ksos: Command, line: Path) -> None:
+    estimated = ksos("worst-case", line, "--loss", "abs(x1) > 1", "--radius", "0.2", *BOX)
+    assert estimated.code == 0 and estimated.out.rstrip().endswith("(an estimate)")
+    done = ksos("worst-case", line, "--loss", "x1**2", "--radius", "0.2", "--bandwidth", "1", "--n-support", "12", "--json")
+    assert done.code == 0 and json.loads(done.out)["upper_bound"] is None
+    assert "warning: the loss Polynomial(x0²) is unbounded on Lebesgue()" in done.err and "in the box from" in done.err
+    words = ksos("worst-case", line, "--loss", "x1**2", "--radius", "0.2", "--bandwidth", "1", "--n-support", "12")
+    assert "no distribution exceeds infinity (the loss is unbounded; --low and --high say where distributions may go)" in words.out
+
+
+def test_weights_and_columns(ksos: Command, data: Path, points: np.ndarray, weights: np.ndarray) -> None:
+    words = ["--columns", "x", "--weights", "mass", "--low=-3", "--high", "3", "--bandwidth", "1", "--n-support", "12", "--json"]
+    done = ksos("worst-case", data, "--loss", "x", "--radius", "0", *words)
+    assert json.loads(done.out)["value"] == pytest.approx(float(np.average(points[:, 0], weights=weights)))
+    assert json.loads(done.out)["output"] is None
+
+
+def test_radius_zero_writes_no_density(ksos: Command, line: Path, tmp_path: Path) -> None:
+    done = ksos("worst-case", line, "--loss", "x1", "--radius", "0", "-o", tmp_path / "w.ksos", *BOX)
+    assert done.code == 0 and not (tmp_path / "w.ksos").exists()
+    assert "radius 0 leaves the data themselves" in done.err and "is not written" in done.err
+
+
+def test_an_empty_ball_is_not_converged(ksos: Command, line: Path, tmp_path: Path) -> None:
+    done = ksos("worst-case", line, "--loss", "x1", "--radius", "0.001", "--bandwidth", "2", "-o", tmp_path / "w.ksos", *BOX)
+    assert done.code == 3 and "infeasible: no density within radius 0.001; the least radius that holds a density" in done.out
+    assert "not converged: infeasible" in done.err and not (tmp_path / "w.ksos").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["--loss", "y1", "--radius", "0.2"], "there is no 'y1' (there are x1, height, pi, e), at character 1 of the formula 'y1'"),
+        (["--loss", "__import__('os').system('ls')", "--radius", "0.2"], "there is no function"),
+        (["--loss", "log(x1)", "--radius", "0.2"], "'log(x1)' must return finite numbers; got nan at x = ["),
+        (["--loss", "x1", "--radius", "-1"], "must be non-negative and finite; got -1.0"),
+        (["--loss", "x1", "--penalty", "0"], "penalty must be positive and finite"),
+        (["--loss", "x1", "--radius", "bootstrap", "--confidence", "2"], "confidence must lie strictly between 0 and 1; got 2.0"),
+        (["--loss", "x1", "--radius", "0.2", "-o", "/nowhere/w.ksos"], "there is no folder /nowhere"),
+    ],
+)
+def test_bad_input_is_one_line(ksos: Command, line: Path, words: list[str], what: str) -> None:
+    done = ksos("worst-case", line, *words, *BOX)
+    assert (done.code, done.out) == (1, "") and done.err.count("\n") == 1
+    assert done.err.startswith("ksos worst-case: error: ") and what in done.err
+
+
+def test_wrong_usage(ksos: Command, line: Path) -> None:
+    both = ksos("worst-case", line, "--loss", "x1", "--radius", "1", "--penalty", "1")
+    neither = ksos("worst-case", line, "--loss", "x1")
+    assert both.code == neither.code == 2
+    assert "give either --radius or --penalty" in both.err and "give either --radius or --penalty" in neither.err
+    assert ksos("worst-case", line, "--radius", "1").code == 2

@@ -1,0 +1,408 @@
+"""KernelSoSDensityCV: the choices it makes, the work it shares, the density it returns, and its manners."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from sklearn.base import clone
+from sklearn.datasets import make_blobs, make_moons
+from sklearn.model_selection import KFold, ShuffleSplit
+from sklearn.neighbors import KernelDensity
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from strategies import clouds
+
+import ksos
+from ksos import KernelSoSDensity, KernelSoSDensityCV, SoSDensity
+from ksos.bandwidth import bandwidth_rule
+from ksos.kernels import Gaussian, Laplace
+from ksos.measures import Box, Lebesgue
+
+MOONS = make_moons(120, noise=0.1, random_state=0)[0]
+FRESH = make_moons(2000, noise=0.1, random_state=1)[0]
+SMALL: dict[str, Any] = {"bandwidths": [0.4, 0.8], "regularizations": [1.0, 0.1, 0.01], "cv": 3}
+
+
+@pytest.fixture(scope="module")
+def plain() -> KernelSoSDensityCV:
+    """No arguments."""
+    return KernelSoSDensityCV().fit(MOONS)
+
+
+@pytest.fixture(scope="module")
+def small() -> KernelSoSDensityCV:
+    return KernelSoSDensityCV(**SMALL).fit(MOONS)
+
+
+@parametrize_with_checks(
+    [
+        KernelSoSDensityCV(**SMALL),
+        KernelSoSDensityCV(**{**SMALL, "cv": 2}, objective="squared_mmd", criterion="mmd", n_support=8, tol=1e-4),
+    ]
+)
+def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+# --- what it finds ---
+
+
+def test_no_arguments_beat_the_kernel_density_estimate(plain: KernelSoSDensityCV) -> None:
+    def kernel_density(h: float) -> float:
+        scale = MOONS.std(axis=0)
+        return KernelDensity(bandwidth=h).fit(MOONS / scale).score(FRESH / scale) / len(FRESH) - np.log(scale).sum()
+
+    best = max(kernel_density(h) for h in np.geomspace(0.05, 0.5, 12))  # chosen with hindsight
+    assert plain.score(FRESH) > best
+    assert abs(plain.best_score_ - plain.score(FRESH)) < 0.15
+    assert plain.distribution_.mass() == pytest.approx(1.0, abs=1e-7)
+    assert type(plain.distribution_) is SoSDensity
+
+
+def test_a_bimodal_line_is_close_to_the_truth() -> None:
+    """A reduced form of benchmarks/one_dimension.py: ½N(−1, 0.3²) + ½N(1, 0.3²), 80 samples."""
+    losses, leads = [], []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        train, test = (rng.choice([-1.0, 1.0], n)[:, None] + 0.3 * rng.standard_normal((n, 1)) for n in (80, 2000))
+        truth = np.mean(np.log(sum(np.exp(-0.5 * ((test - m) / 0.3) ** 2) for m in (-1, 1)) / (2 * 0.3 * np.sqrt(2 * np.pi))))
+        score = KernelSoSDensityCV().fit(train).score(test)
+        grid = [KernelDensity(bandwidth=h).fit(train[::2]).score(train[1::2]) for h in np.geomspace(0.05, 1, 12)]
+        losses.append(truth - score)
+        leads.append(score - KernelDensity(bandwidth=np.geomspace(0.05, 1, 12)[int(np.argmax(grid))]).fit(train).score(test) / 2000)
+    assert np.mean(losses) <= 0.05
+    assert np.mean(leads) > 0.0
+
+
+def test_the_stack_is_the_mixture_it_says(small: KernelSoSDensityCV) -> None:
+    shares = dict(small.weights_)
+    assert sum(shares.values()) == pytest.approx(1.0) and set(shares) <= {1.0, 0.1, 0.01, "kernel_density"}
+    points = np.unique(MOONS, axis=0)
+    bumps = SoSDensity(Gaussian(small.bandwidth_), points, np.eye(len(points)), normalize=True)
+    expected = shares.pop("kernel_density") * bumps.pdf(FRESH)
+    for regularization, share in shares.items():
+        fit = KernelSoSDensity(
+            kernel=Gaussian(small.bandwidth_),
+            regularization=regularization,
+            regularization_unit="w0",
+            support=points,
+            objective="likelihood",
+            tol=1e-6,
+        ).fit(MOONS)
+        expected += share * fit.distribution_.pdf(FRESH)
+    # but for the best one, the parts are fitted to the accuracy of the search
+    assert np.mean(np.abs(np.log(small.distribution_.pdf(FRESH)) - np.log(expected))) < 0.02
+
+
+def test_best_is_the_refitted_pair() -> None:
+    est = KernelSoSDensityCV(**SMALL, combine="best").fit(MOONS)
+    i, j = np.unravel_index(np.argmax(est.scores_), est.scores_.shape)
+    assert est.relative_regularization_ == est.relative_regularizations_[j] and est.weights_ == {est.relative_regularization_: 1.0}
+    rule = bandwidth_rule("silverman", MOONS, np.full(120, 1 / 120), np.random.default_rng(0))
+    np.testing.assert_allclose(est.bandwidth_, est.bandwidth_multiples_[i] * rule)
+    assert est.distribution_ is est.best_estimator_.distribution_
+    assert est.best_estimator_.solution_.status == "solved" and est.best_estimator_.solution_.gap <= 1e-6
+    w0 = np.prod(np.sqrt(np.pi * est.bandwidth_**2 / 2))
+    assert est.regularization_ == pytest.approx(est.relative_regularization_ * w0)
+
+
+def test_scores_are_those_of_separate_fits() -> None:
+    est = KernelSoSDensityCV([0.8], [1.0, 0.1], cv=3, combine="best").fit(MOONS)
+    points = np.unique(MOONS, axis=0)
+    parts = np.array_split(ksos.estimators.density._generator(0).permutation(len(points)), 3)
+    for j, regularization in enumerate([1.0, 0.1]):
+        scores = []
+        for part in parts:
+            train = np.delete(points, part, axis=0)
+            fit = KernelSoSDensity(
+                kernel=Gaussian(est.bandwidth_), regularization=regularization, regularization_unit="w0", support=train, objective="likelihood"
+            )
+            scores.append(fit.fit(train).score(points[part]))
+        np.testing.assert_allclose([est.cv_results_[f"split{k}_test_score"][j] for k in range(3)], scores, atol=0.02)
+        assert est.scores_[0, j] == pytest.approx(np.mean(scores), abs=0.01)
+
+
+def test_results_are_a_table(small: KernelSoSDensityCV) -> None:
+    results = small.cv_results_
+    assert {len(np.asarray(column)) for column in results.values()} == {6}
+    np.testing.assert_array_equal(results["mean_test_score"].reshape(2, 3), small.scores_)
+    splits = np.stack([results[f"split{k}_test_score"] for k in range(3)])
+    np.testing.assert_allclose(results["mean_test_score"], splits.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(results["std_test_score"], splits.std(axis=0), rtol=1e-9)
+    assert sorted(results["rank_test_score"]) == [1, 2, 3, 4, 5, 6]
+    assert results["rank_test_score"][np.argmax(results["mean_test_score"])] == 1
+    assert small.n_splits_ == 3 and np.all(np.isfinite(small.scores_))
+
+
+def test_grids_grow_until_the_winner_is_inside() -> None:
+    est = KernelSoSDensityCV([1.6, 2.0], [1e-5, 1e-6], cv=3, extend=True, combine="best").fit(MOONS)
+    assert est.bandwidth_multiples_.min() < 1.6 and len(est.bandwidth_multiples_) <= 10
+    assert est.relative_regularizations_.max() > 1e-5
+    assert np.all(np.diff(est.bandwidth_multiples_) > 0) and np.all(np.diff(est.relative_regularizations_) < 0)
+    fixed = KernelSoSDensityCV([1.6, 2.0], [1e-5, 1e-6], cv=3, combine="best").fit(MOONS)
+    assert fixed.scores_.shape == (2, 2), "a grid that is given is kept"
+    assert est.best_score_ > fixed.best_score_
+    same = np.isin(est.bandwidth_multiples_, [1.6, 2.0])
+    np.testing.assert_allclose(est.scores_[same][:, np.isin(est.relative_regularizations_, [1e-5, 1e-6])], fixed.scores_, atol=0.05)
+
+
+def test_automatic_grids_are_multiples_of_the_kernel_density_bandwidth(plain: KernelSoSDensityCV) -> None:
+    ratios = plain.bandwidth_multiples_ / plain.bandwidth_multiples_[0]
+    np.testing.assert_allclose(ratios[:5], [1.0, 1.25, 1.6, 2.0, 2.5])
+    rule = bandwidth_rule("silverman", MOONS, np.full(120, 1 / 120), np.random.default_rng(0))
+
+    def held_out(multiple: float) -> float:
+        scores = []
+        for train, test in KFold(5, shuffle=True, random_state=0).split(MOONS):
+            model = KernelDensity(bandwidth=1.0).fit(MOONS[train] / (0.5 * multiple * rule))
+            scores.append(model.score(MOONS[test] / (0.5 * multiple * rule)) / len(test) - np.log(0.5 * multiple * rule).sum())
+        return float(np.mean(scores))
+
+    best = max(held_out(multiple) for multiple in np.geomspace(0.1, 2, 30))
+    assert held_out(plain.bandwidth_multiples_[0]) > best - 0.02
+
+
+# --- objectives and criteria ---
+
+
+@pytest.mark.parametrize("objective", ["likelihood", "squared_mmd"])
+@pytest.mark.parametrize("criterion", ["log_likelihood", "l2", "mmd"])
+def test_objectives_and_criteria(objective: str, criterion: str) -> None:
+    est = KernelSoSDensityCV([0.4, 0.9, 4.0], [0.1, 1e-3], cv=3, objective=objective, criterion=criterion, combine="best", tol=1e-4).fit(MOONS)
+    assert np.all(np.isfinite(est.scores_)) and np.ptp(est.scores_) > 0.0
+    assert est.bandwidth_multiples_[np.argmax(est.scores_.max(axis=1))] < 4.0, "moons are narrower than that"
+    assert est.score(FRESH) > -1.7
+
+
+def test_the_l2_criterion_is_the_integral() -> None:
+    X = np.linspace(-1, 1, 30)[:, None] ** 3
+    est = KernelSoSDensityCV([1.0], [0.1], cv=[(np.arange(0, 30, 2), np.arange(1, 30, 2))], criterion="l2", combine="best").fit(X)
+    points = np.unique(X, axis=0)
+    p = KernelSoSDensity(
+        kernel=Gaussian(est.bandwidth_), regularization=0.1, regularization_unit="w0", support=points[::2], objective="likelihood", tol=1e-9
+    )
+    p = p.fit(points[::2]).distribution_
+    grid = np.linspace(-6, 6, 20001)[:, None]
+    expected = 2.0 * p.pdf(points[1::2]).mean() - np.trapezoid(p.pdf(grid) ** 2, grid[:, 0])
+    unit = np.sqrt(np.pi * est.bandwidth_[0] ** 2 / 2)
+    assert est.scores_[0, 0] == pytest.approx(expected * unit, rel=1e-2)
+
+
+def test_l2_in_many_features_names_the_way_out() -> None:
+    with pytest.raises(ksos.IntegralNotAvailableError, match="discrete measure"):
+        KernelSoSDensityCV(**SMALL, criterion="l2").fit(np.random.default_rng(0).normal(size=(30, 5)))
+
+
+@pytest.mark.parametrize("kernel", ["laplace", Laplace(3.0, product=True), "matern"])
+def test_other_kernels(kernel: Any) -> None:
+    est = KernelSoSDensityCV(**SMALL, kernel=kernel, n_support=40, tol=1e-4).fit(MOONS)
+    assert est.distribution_.kernel.product and est.score(FRESH) > -1.6
+    assert est.distribution_.mass() == pytest.approx(1.0, abs=1e-7)
+
+
+def test_a_box_holds_all_the_mass() -> None:
+    X = np.random.default_rng(0).beta(1, 3, size=(100, 1))
+    est = KernelSoSDensityCV(cv=3, measure=Box([0.0], [1.0])).fit(X)
+    assert est.score_samples([[1.5]])[0] == -np.inf
+    assert est.distribution_.mass() == pytest.approx(1.0, abs=1e-7)
+    grid = np.linspace(0, 1, 2001)
+    assert np.trapezoid((est.distribution_.pdf(grid[:, None]) - 3 * (1 - grid) ** 2) ** 2, grid) < 0.1
+
+
+# --- whitening ---
+
+
+def correlated(n: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(n, 3)) @ np.array([[1.0, 0.99, 0.0], [0.0, 0.05, 1.0], [0.0, 0.0, 0.3]]) * [1.0, 50.0, 0.01] + 3.0
+
+
+def test_whitening_helps_correlated_data_and_is_invisible_outside() -> None:
+    X, fresh = correlated(150, 0), correlated(2000, 1)
+    grids = {"bandwidths": [0.8, 1.2], "regularizations": [1.0, 0.1], "cv": 3}
+    plain, turned = (KernelSoSDensityCV(**grids, whiten=whiten).fit(X) for whiten in (False, True))
+    assert turned.score(fresh) > plain.score(fresh) + 0.3
+    assert turned.best_score_ == pytest.approx(turned.score(fresh), abs=0.3)
+    assert KernelSoSDensityCV(**grids, whiten="auto").fit(X).score(fresh) == turned.score(fresh)
+    samples = turned.sample(3000, random_state=0)
+    np.testing.assert_allclose(samples.mean(axis=0), X.mean(axis=0), atol=5 * np.max(X.std(axis=0)) / np.sqrt(150))
+    np.testing.assert_allclose(np.corrcoef(samples.T), np.corrcoef(X.T), atol=0.15)
+    there = turned.whitening_.forward(X)
+    np.testing.assert_allclose(np.cov(there.T, bias=True), np.eye(3), atol=1e-9)
+    np.testing.assert_allclose(turned.whitening_.backward(there), X, rtol=1e-9)
+    step = 1e-4 * X.std(axis=0)
+    jacobian = np.stack([(turned.whitening_.forward(X[:1] + e) - there[:1])[0] for e in np.diag(step)]) / step[:, None]
+    assert turned.whitening_.log_determinant == pytest.approx(np.linalg.slogdet(jacobian)[1], rel=1e-6)
+
+
+def test_automatic_whitening_leaves_what_it_does_not_help(small: KernelSoSDensityCV) -> None:
+    est = KernelSoSDensityCV(**SMALL, whiten="auto").fit(MOONS)
+    assert est.whitening_ is None
+    np.testing.assert_array_equal(est.score_samples(FRESH[:50]), small.score_samples(FRESH[:50]))
+    twins = MOONS[:, [0, 0]]
+    assert KernelSoSDensityCV(**SMALL, whiten="auto").fit(twins).whitening_ is None
+
+
+# --- invariances ---
+
+
+def test_order_weights_and_duplicates(small: KernelSoSDensityCV) -> None:
+    rng = np.random.default_rng(0)
+    expected = small.score_samples(FRESH[:100])
+    shuffled = KernelSoSDensityCV(**SMALL).fit(MOONS[rng.permutation(120)])
+    np.testing.assert_array_equal(shuffled.score_samples(FRESH[:100]), expected)
+    zero = KernelSoSDensityCV(**SMALL).fit(np.r_[MOONS, [[50.0, 50.0]]], sample_weight=np.r_[np.ones(120), 0.0])
+    np.testing.assert_array_equal(zero.score_samples(FRESH[:100]), expected)
+    counts = rng.integers(1, 4, 120)
+    repeated, weighted = KernelSoSDensityCV(**SMALL).fit(np.repeat(MOONS, counts, axis=0)), KernelSoSDensityCV(**SMALL)
+    weighted.fit(MOONS, sample_weight=counts)
+    np.testing.assert_allclose(weighted.score_samples(FRESH[:100]), repeated.score_samples(FRESH[:100]), atol=1e-7)
+    assert not np.allclose(weighted.score_samples(FRESH[:100]), expected, atol=1e-3)
+
+
+def test_scale_and_shift(small: KernelSoSDensityCV) -> None:
+    expected = small.score_samples(FRESH[:100])
+    scales = np.array([1e6, 1e-3])
+    scaled = KernelSoSDensityCV(**SMALL).fit(MOONS * scales)
+    np.testing.assert_allclose(scaled.score_samples(FRESH[:100] * scales) + np.log(scales).sum(), expected, atol=1e-3)
+    for scale in (1e-150, 1e150):
+        extreme = KernelSoSDensityCV(**SMALL).fit(MOONS * scale)
+        np.testing.assert_allclose(extreme.score_samples(FRESH[:100] * scale) + 2 * np.log(scale), expected, atol=1e-2)
+    far = MOONS + 1e8
+    there, here = (KernelSoSDensityCV(**SMALL).fit(X) for X in (far, far - 1e8))
+    np.testing.assert_allclose(there.score_samples(far), here.score_samples(far - 1e8), atol=1e-3)
+
+
+def test_jobs_and_random_state(small: KernelSoSDensityCV) -> None:
+    parallel = KernelSoSDensityCV(**SMALL, n_jobs=2).fit(MOONS)
+    np.testing.assert_allclose(parallel.scores_, small.scores_, rtol=1e-9)
+    other = KernelSoSDensityCV(**SMALL, random_state=1).fit(MOONS)
+    assert not np.array_equal(other.scores_, small.scores_)
+
+
+def test_splitters_and_explicit_folds(small: KernelSoSDensityCV) -> None:
+    grid = {"bandwidths": [0.5], "regularizations": [0.1]}
+    points = np.unique(MOONS, axis=0)
+    splitter = KFold(4, shuffle=True, random_state=3)
+    by_splitter = KernelSoSDensityCV(**grid, cv=splitter).fit(MOONS)
+    by_list = KernelSoSDensityCV(**grid, cv=list(splitter.split(points))).fit(MOONS)
+    np.testing.assert_array_equal(by_splitter.scores_, by_list.scores_)
+    assert by_splitter.n_splits_ == 4
+    masks = [(np.isin(np.arange(120), train), np.isin(np.arange(120), test)) for train, test in splitter.split(points)]
+    np.testing.assert_array_equal(KernelSoSDensityCV(**grid, cv=masks).fit(MOONS).scores_, by_list.scores_)
+    repeated = KernelSoSDensityCV(**grid, cv=ShuffleSplit(3, test_size=0.3, random_state=0)).fit(MOONS)
+    assert np.isfinite(repeated.best_score_)
+
+
+def test_pickle_clone_pipeline(small: KernelSoSDensityCV, capsys: pytest.CaptureFixture[str]) -> None:
+    again = pickle.loads(pickle.dumps(small))
+    np.testing.assert_array_equal(again.score_samples(FRESH[:20]), small.score_samples(FRESH[:20]))
+    assert clone(small).get_params() == small.get_params()
+    pipeline = make_pipeline(StandardScaler(), KernelSoSDensityCV(**SMALL, verbose=1)).fit(MOONS)
+    assert np.isfinite(pipeline.score(MOONS))
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 2 and printed[0].startswith("[cv] bandwidth 0.4 × silverman, 3 λ, 3 folds: best λ ")
+
+
+# --- hard data ---
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(X=clouds(3, 8))
+def test_small_clouds_give_a_density_or_a_word(X: np.ndarray) -> None:
+    est = KernelSoSDensityCV([0.5, 1.0], [1.0, 0.1], cv=2, tol=1e-4)
+    if len(np.unique(X, axis=0)) < 2:
+        with pytest.raises(ValueError, match="2 folds need at least 2 distinct samples"):
+            est.fit(X)
+        return
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # features without spread
+        est.fit(X)
+    assert est.distribution_.mass() == pytest.approx(1.0, abs=1e-7)
+    assert np.all(np.isfinite(est.score_samples(X)))
+
+
+def test_far_samples_keep_a_density() -> None:
+    X = np.r_[MOONS, [[30.0, 30.0]]]
+    est = KernelSoSDensityCV(**SMALL).fit(X)
+    assert est.score_samples([[30.0, 30.0]])[0] > -15.0
+    assert np.all(np.isfinite(est.scores_))
+    queries = np.array([[100.0, 100.0], [1e100, 0.0]])
+    assert np.all(est.score_samples(queries) < -1000.0) and not np.any(np.isnan(est.score_samples(queries)))
+
+
+def test_many_features_and_more_of_them_than_samples() -> None:
+    X = np.random.default_rng(0).normal(size=(30, 200))
+    est = KernelSoSDensityCV(**SMALL).fit(X)
+    assert np.all(np.isfinite(est.score_samples(X))) and np.isfinite(est.best_score_)
+
+
+def test_more_samples_than_support_points() -> None:
+    X = make_blobs(200, 6, centers=3, random_state=0)[0]
+    capped, full = (KernelSoSDensityCV([0.8], [1.0], cv=2, n_support=m, tol=1e-4).fit(X) for m in (60, 300))
+    assert capped.best_estimator_.support_points_.shape == (60, 6)
+    assert capped.distribution_.support_points.shape[0] == 200, "the kernel density estimate stands on all samples"
+    assert capped.score(X) > full.score(X) - 1.5
+
+
+# --- bad input ---
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "message"),
+    [
+        ({"bandwidths": []}, ValueError, "bandwidths must hold at least one number"),
+        ({"bandwidths": [1.0, 0.0]}, ValueError, "bandwidths must be positive; entry 1 is 0"),
+        ({"bandwidths": [1.0, np.nan]}, ValueError, "bandwidths contains NaN"),
+        ({"bandwidths": [[1.0]]}, ValueError, "bandwidths must be one-dimensional"),
+        ({"bandwidths": [1e200]}, ValueError, "bandwidths times the rule must lie in"),
+        ({"regularizations": [0.1, -1.0]}, ValueError, "regularizations must be non-negative; entry 1 is -1"),
+        ({"regularizations": [np.inf]}, ValueError, "regularizations contains infinity"),
+        ({"regularizations": "many"}, ValueError, "regularizations"),
+        ({"cv": 1}, ValueError, "cv must be at least 2"),
+        ({"cv": 500}, ValueError, "500 folds need at least 500 distinct samples of positive weight; got 120 samples; pass a smaller cv"),
+        ({"cv": "five"}, ValueError, "cv must be None, a number of folds, a splitter"),
+        ({"cv": []}, ValueError, "cv gives no folds"),
+        ({"cv": [([0, 1], [])]}, ValueError, "fold 0 of cv: the test part must be a vector of row numbers|fold 0 of cv has no test samples"),
+        ({"cv": [(np.arange(100), np.array([120]))]}, ValueError, "fold 0 of cv names row 120, but there are 120 distinct"),
+        ({"cv": [np.arange(3)]}, ValueError, "fold 0 of cv must be a pair"),
+        ({"objective": "mmd"}, ValueError, "objective must be one of 'likelihood', 'squared_mmd'; got 'mmd'"),
+        ({"criterion": "bic"}, ValueError, "criterion must be one of"),
+        ({"combine": "all"}, ValueError, "combine must be one of"),
+        ({"combine": "stacking", "criterion": "l2"}, ValueError, "criterion='l2' needs combine='best'"),
+        ({"rule": "thumb"}, ValueError, "rule must be one of"),
+        ({"kernel": "box"}, ValueError, "kernel must be one of"),
+        ({"whiten": "yes"}, ValueError, "whiten must be True, False or 'auto'"),
+        ({"whiten": True, "measure": Box([-9, -9], [9, 9])}, ValueError, "whiten=True turns the axes"),
+        ({"measure": "box"}, TypeError, "measure must be a measure"),
+        ({"measure": Box([0, 0], [1, 1])}, ValueError, r"of 120 samples lie outside Box.*the first is row \d+"),
+        ({"n_support": 0}, ValueError, "n_support must be at least 1"),
+        ({"tol": 0.0}, ValueError, "tol must be positive"),
+        ({"verbose": -1}, ValueError, "verbose must be at least 0"),
+    ],
+    ids=lambda value: repr(value) if isinstance(value, dict) else None,
+)
+def test_parameters(parameters: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        KernelSoSDensityCV(**{**SMALL, **parameters}).fit(MOONS)
+
+
+def test_data() -> None:
+    est = KernelSoSDensityCV(**SMALL)
+    with pytest.raises(ValueError, match="3 folds need at least 3 distinct samples of positive weight; got 1 sample; pass"):
+        est.fit(np.ones((5, 2)))
+    with pytest.raises(ValueError, match="NaN"):
+        est.fit([[np.nan, 0.0]])
+    with pytest.raises(ValueError, match="sample_weight must have length 120"):
+        est.fit(MOONS, sample_weight=[1.0])
+    with pytest.raises(ValueError, match=r"whiten=True needs linearly independent features; feature \d is a combination of \[\d\]"):
+        KernelSoSDensityCV(**SMALL, whiten=True).fit(MOONS[:, [0, 1, 0]])
+    with pytest.raises(ValueError, match=r"whiten=True needs features that vary; feature\(s\) \[1\] are constant"), pytest.warns(UserWarning):
+        KernelSoSDensityCV(**SMALL, whiten=True).fit(np.c_[MOONS[:, 0], np.ones(120)])
+    assert KernelSoSDensityCV(**SMALL, measure=Lebesgue(), whiten=True).fit(MOONS).whitening_ is not None

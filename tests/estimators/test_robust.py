@@ -1,0 +1,190 @@
+"""RobustRegressor and RobustClassifier: scikit-learn's rules, the certificate, the worst density, bad input."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import Ridge
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import ksos
+from ksos.kernels import Gaussian
+from ksos.measures import Box, Normal
+from ksos.robust import LabelledDensity
+
+SMALL = {"n_support": 12, "tol": 1e-2}
+
+
+@parametrize_with_checks([ksos.RobustRegressor(**SMALL), ksos.RobustClassifier(**SMALL)])
+def test_scikit_learn_rules(estimator, check):
+    check(estimator)
+
+
+def regression(n=25, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1.0, 1.0, (n, 1))
+    return X, 2.0 * X[:, 0] + 0.3 * rng.normal(size=n) + 5.0
+
+
+def classes(seed=0, n=12):
+    rng = np.random.default_rng(seed)
+    return np.concatenate([rng.normal(-1.0, 0.5, (n, 1)), rng.normal(1.0, 0.5, (n, 1))]), np.array(["no"] * n + ["yes"] * n)
+
+
+class TestRegressor:
+    def test_radius_zero_is_ridge_regression(self):
+        X, y = regression()
+        est = ksos.RobustRegressor(radius=0.0, alpha=0.3).fit(X, y)
+        scale = X.std(axis=0)
+        other = Ridge(alpha=0.3 * X.shape[0]).fit((X - X.mean(axis=0)) / scale, y)
+        assert est.predict(X) == pytest.approx(other.predict((X - X.mean(axis=0)) / scale))
+        assert est.worst_case_ is None
+        assert est.intercept_ + X @ est.coef_ == pytest.approx(est.predict(X))
+
+    @pytest.mark.parametrize(
+        "params",
+        [{}, {"loss": "huber"}, {"loss": "absolute"}, {"model": "kernel", "n_centers": 4}],
+        ids=lambda p: "-".join(map(str, p.values())),
+    )
+    def test_the_fit_is_certified_and_the_worst_density_has_its_value(self, params):
+        X, y = regression()
+        est = ksos.RobustRegressor(radius=0.2, n_support=49, **params).fit(X, y)
+        solution, worst = est.solution_, est.worst_case_
+        assert solution.status == "solved"
+        assert solution.gap_relative <= 2e-4
+        assert worst.mmd <= 0.2
+        assert ksos.mmd(worst.distribution, np.column_stack([X, y]), worst.embedding_kernel) == pytest.approx(worst.mmd, abs=1e-9)
+        assert worst.value <= solution.value
+        assert worst.value > worst.empirical_value
+        expected = worst.distribution.expectation(lambda Z: worst.loss(Z))
+        assert worst.value == pytest.approx(getattr(expected, "value", expected), rel=5e-3)
+
+    def test_a_path_is_the_fits_one_by_one(self):
+        X, y = regression()
+        est = ksos.RobustRegressor(n_support=36)
+        radii = [0.0, 0.15, 0.3]
+        fitted = est.path(X, y, radii)
+        values = [one.solution_.value for one in fitted]
+        assert values == sorted(values)
+        alone = clone(est).set_params(radius=0.3).fit(X, y)
+        assert alone.solution_.value == pytest.approx(values[-1], rel=3e-4)
+        assert [one.radius_ for one in fitted] == radii
+
+    def test_scales_and_shifts_change_nothing_but_units(self):
+        X, y = regression()
+        one = ksos.RobustRegressor(radius=0.2, n_support=25).fit(X, y)
+        other = ksos.RobustRegressor(radius=0.2, n_support=25).fit(1e3 * X + 7.0, 1e-2 * y - 3.0)
+        assert other.predict(1e3 * X + 7.0) == pytest.approx(1e-2 * one.predict(X) - 3.0, abs=1e-5)
+
+    def test_the_worst_density_survives_pickling(self):
+        X, y = regression()
+        est = ksos.RobustRegressor(radius=0.2, n_support=25, model="kernel", n_centers=3).fit(X, y)
+        again = pickle.loads(pickle.dumps(est))
+        assert again.worst_case_.distribution.pdf([[0.0, 5.0]]) == pytest.approx(est.worst_case_.distribution.pdf([[0.0, 5.0]]))
+
+    def test_many_features(self):
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(40, 6))
+        est = ksos.RobustRegressor(n_support=20).fit(X, X[:, 0])
+        assert est.solution_.status == "solved"
+        assert est.worst_case_.projected_mmd <= est.radius_
+        assert est.score(X, X[:, 0]) > 0.8
+
+    @pytest.mark.parametrize(
+        ("params", "error", "message"),
+        [
+            ({"radius": 1e-4}, ValueError, "least radius"),
+            ({"radius": -1.0}, ValueError, "radius"),
+            ({"radius": "some"}, ValueError, "bootstrap"),
+            ({"alpha": -1.0}, ValueError, "alpha"),
+            ({"loss": "cubic"}, ValueError, "loss"),
+            ({"model": "tree"}, ValueError, "model"),
+            ({"tol": 0.0}, ValueError, "tol"),
+            ({"measure": Normal(0.0, 1.0)}, TypeError, "Box"),
+            ({"measure": Box([0.0], [1.0])}, ValueError, "feature"),
+        ],
+    )
+    def test_bad_parameters(self, params, error, message):
+        with pytest.raises(error, match=message):
+            ksos.RobustRegressor(n_support=16, **{"radius": 0.2, **params}).fit(*regression())
+
+    def test_quadrature_needs_few_features(self):
+        with pytest.raises(ValueError, match="square"):
+            ksos.RobustRegressor(loss="huber").fit(np.random.default_rng(0).normal(size=(20, 4)), np.arange(20.0))
+
+
+class TestClassifier:
+    @pytest.mark.parametrize(
+        "params", [{}, {"loss": "logistic"}, {"model": "kernel", "n_centers": 3}], ids=lambda p: "-".join(map(str, p.values()))
+    )
+    def test_the_fit_is_certified(self, params):
+        X, y = classes()
+        est = ksos.RobustClassifier(radius=0.15, n_support=16, **params).fit(X, y)
+        assert est.solution_.status == "solved"
+        assert est.solution_.gap_relative <= 2e-4
+        assert est.score(X, y) > 0.9
+        worst = est.worst_case_
+        assert isinstance(worst.distribution, LabelledDensity)
+        assert worst.mmd <= 0.15
+        assert worst.empirical_value < worst.value <= est.solution_.value
+
+    def test_radius_zero_is_least_squares_on_signs(self):
+        X, y = classes()
+        est = ksos.RobustClassifier(radius=0.0, alpha=0.1).fit(X, y)
+        other = Ridge(alpha=0.1 * X.shape[0]).fit((X - X.mean(axis=0)) / X.std(axis=0), np.where(y == "yes", 1.0, -1.0))
+        assert est.decision_function(X) == pytest.approx(other.predict((X - X.mean(axis=0)) / X.std(axis=0)))
+        assert est.worst_case_ is None
+
+    def test_the_value_is_the_expectation_of_the_loss(self):
+        X, y = classes()
+        est = ksos.RobustClassifier(radius=0.15, n_support=16).fit(X, y)
+        worst, grid = est.worst_case_, np.linspace(-4.0, 4.0, 4001)[:, None]
+        total = mass = 0.0
+        for label, sign in (("no", -1.0), ("yes", 1.0)):
+            p = worst.distribution.pdf(grid, label) * (grid[1, 0] - grid[0, 0])
+            mass += p.sum()
+            total += p @ (est.decision_function(grid) - sign) ** 2
+        assert mass == pytest.approx(1.0, abs=5e-3)
+        assert total == pytest.approx(worst.value, rel=1e-2)
+
+    def test_the_exact_distance_counts_each_label_alone(self):
+        """MMD for k(x,x')·1[y=y'] as that of points with labels far apart, the density by its samples."""
+        X, y = classes()
+        est = ksos.RobustClassifier(radius=0.15, n_support=16).fit(X, y)
+        worst = est.worst_case_
+        Z, labels = worst.distribution.rvs(4000, rng=0)
+        sigma = worst.embedding_kernel.sigma_vector(1)[0]
+        joint = Gaussian([sigma, 1.0])
+        data, drawn = (np.column_stack([P, np.where(q == "yes", 100.0, 0.0)]) for P, q in ((X, y), (Z, labels)))
+        assert ksos.mmd(data, drawn, joint) == pytest.approx(worst.mmd, abs=0.03)
+
+    def test_three_labels_of_any_kind(self):
+        rng = np.random.default_rng(0)
+        X = np.concatenate([rng.normal(c, 0.2, (8, 1)) for c in (-1.0, 0.0, 1.0)])
+        for loss in ("square", "logistic"):
+            est = ksos.RobustClassifier(radius=0.12, n_support=14, loss=loss, model="kernel", n_centers=4, tol=1e-3).fit(
+                X, np.repeat([7, -2, 30], 8)
+            )
+            assert est.classes_.tolist() == [-2, 7, 30]
+            assert est.score(X, np.repeat([7, -2, 30], 8)) > 0.9
+            assert est.decision_function(X).shape == (24, 3)
+
+    def test_one_class_is_an_error(self):
+        with pytest.raises(ValueError, match="class"):
+            ksos.RobustClassifier().fit([[0.0], [1.0]], [1, 1])
+
+    def test_an_empty_ball_names_the_least_radius(self):
+        with pytest.raises(ValueError, match="least radius"):
+            ksos.RobustClassifier(radius=1e-4, n_support=8).fit(*classes())
+
+    def test_unknown_label(self):
+        est = ksos.RobustClassifier(radius=0.2, n_support=10, tol=1e-2).fit(*classes())
+        with pytest.raises(ValueError, match="labels are"):
+            est.worst_case_.distribution.given("maybe")
+
+    def test_it_survives_pickling(self):
+        est = ksos.RobustClassifier(radius=0.2, n_support=10, tol=1e-2).fit(*classes())
+        assert pickle.loads(pickle.dumps(est)).predict([[1.0]]).tolist() == ["yes"]

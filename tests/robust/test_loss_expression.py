@@ -1,0 +1,160 @@
+"""Formulas: what they mean, what they become, and that nothing else is ever read, let alone run."""
+
+from __future__ import annotations
+
+import ast
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ksos.observables import NumericFunction, Polynomial
+from ksos.robust.loss_expression import CONSTANTS, FUNCTIONS, LossExpressionError, parse_loss
+
+X = np.random.default_rng(0).uniform(0.2, 2.0, (20, 3))
+x1, x2, x3 = X.T
+
+FORMULAS = {
+    "x1**2": (x1**2, True),
+    "x1 * x2 - x3 / 4 + 1": (x1 * x2 - x3 / 4 + 1, True),
+    "-(x1 - 2*x2)**3": (-((x1 - 2 * x2) ** 3), True),
+    "+x1 + 2**3": (x1 + 8, True),
+    "pi*x1 + e": (math.pi * x1 + math.e, True),
+    "3": (np.full(20, 3.0), True),
+    "x1**0.5": (np.sqrt(x1), False),
+    "x1/x2": (x1 / x2, False),
+    "2**x1": (2**x1, False),
+    "x1**-1": (1 / x1, False),
+    "abs(x1 - 1)": (np.abs(x1 - 1), False),
+    "max(x1, x2, 1)": (np.maximum(np.maximum(x1, x2), 1), False),
+    "min(x1, x2) * exp(-x3)": (np.minimum(x1, x2) * np.exp(-x3), False),
+    "sqrt(x1) + log(x2) + log1p(x3)": (np.sqrt(x1) + np.log(x2) + np.log1p(x3), False),
+    "sin(x1) * cos(x2) + tan(x3) + tanh(x1)": (np.sin(x1) * np.cos(x2) + np.tan(x3) + np.tanh(x1), False),
+    "x1 > 1": ((x1 > 1).astype(float), False),
+    "0.5 <= x1 < x2": (((x1 >= 0.5) & (x1 < x2)).astype(float), False),
+    "(x1 >= 1) * x2": ((x1 >= 1) * x2, False),
+    "  x1 + 1  ": (x1 + 1, True),
+}
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_formulas_mean_what_they_say(text: str) -> None:
+    values, is_polynomial = FORMULAS[text]
+    loss = parse_loss(text, 3)
+    assert isinstance(loss, Polynomial if is_polynomial else NumericFunction)
+    np.testing.assert_allclose(loss(X), values, rtol=1e-12, atol=1e-13)
+
+
+def test_columns_have_names() -> None:
+    assert parse_loss("speed**2 + x2", 2, ["speed", "x1"])([[3.0, 1.0]])[0] == 10.0
+    assert parse_loss("x1", 2, ["speed", "x1"])([[3.0, 1.0]])[0] == 3.0, "x1 is the first feature, whatever columns are called"
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("y", r"there is no 'y' \(there are x1, x2, x3, pi, e\), at character 1 of the formula 'y'"),
+        ("x4 + 1", r"there is no 'x4'"),
+        ("x0", r"there is no 'x0'"),
+        ("1 + f(x1)", r"there is no function 'f' \(there are abs, .*\), at character 5"),
+        ("abs", "abs is a function and needs parentheses"),
+        ("abs()", r"abs takes 1 argument\(s\), got 0"),
+        ("abs(x1, x2)", r"abs takes 1 argument\(s\), got 2"),
+        ("max(x1)", r"max takes at least 2 argument\(s\), got 1"),
+        ("max(x1, x2, key=abs)", "max takes at least 2"),
+        ("max(*x1, x2)", "starred is not part of a formula"),
+        ("x1 ^ 2", r"powers are written \*\*"),
+        ("x1 // 2", r"only the operators \+ - \* / \*\* are known"),
+        ("x1 @ x2", "only the operators"),
+        ("not x1", "unaryop is not part of a formula"),
+        ("~x1", "unaryop is not part"),
+        ("x1 == 1", "only the comparisons < <= > >= are known"),
+        ("x1 in x2", "only the comparisons"),
+        ("x1 and x2", "boolop is not part"),
+        ("x1 if x2 else x3", "ifexp is not part"),
+        ("x1.real", "attribute is not part"),
+        ("x1[0]", "subscript is not part"),
+        ("[x1]", "list is not part"),
+        ("'a'", "is not a number that can be used"),
+        ("True", "'True' is not a number"),
+        ("2j", "'2j' is not a number"),
+        ("1e999", "'inf' is not a number"),
+        ("None", "is not a number"),
+        ("...", "is not a number"),
+        ("f'{x1}'", "joinedstr is not part"),
+        ("lambda: 1", "lambda is not part"),
+        ("(x1 := 2)", "namedexpr is not part"),
+        ("[x for x in (1,)]", "listcomp is not part"),
+        ("__import__('os').system('true')", r"there is no function \"__import__\('os'\)\.system\""),
+        ("().__class__", "attribute is not part"),
+        ("", "is not a formula: it cannot be read"),
+        ("x1 +", "is not a formula: it cannot be read"),
+        ("x1 = 2", "cannot be read at character"),
+        ("x1; x2", "cannot be read"),
+        ("import os", "cannot be read"),
+        ("x1\0", "cannot be read"),
+        ("(" * 400 + "x1" + ")" * 400, "cannot be read"),
+        ("-" * 200 + "x1", "is nested more than 60 levels deep"),
+        ("x1" + "+1" * 600, "the formula has 1202 characters; at most 1000 are read"),
+    ],
+)
+def test_everything_else_is_refused_in_words(text: str, what: str) -> None:
+    with pytest.raises(LossExpressionError, match=what) as caught:
+        parse_loss(text, 3)
+    assert len(str(caught.value)) < 400 and "\n" not in str(caught.value)
+
+
+def test_formulas_are_text() -> None:
+    with pytest.raises(TypeError, match="a formula is text; got 3"):
+        parse_loss(3, 1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", ["9**9**9 * x1", "x1**99999999", "(x1+x2+x3)**24", "1/0 + x1", "((x1+x2+x3+1)**4)**4"])
+def test_large_powers_take_no_time(text: str) -> None:
+    loss = parse_loss(text, 3)
+    try:
+        assert np.all(np.isfinite(loss(np.full((1, 3), 0.1))))
+    except ValueError as error:
+        assert "must return finite numbers" in str(error)
+
+
+def test_values_that_are_not_finite_are_named() -> None:
+    with pytest.raises(ValueError, match=r"'log\(x1\)' must return finite numbers; got nan at x = \[-1.0\]"):
+        parse_loss("log(x1)", 1)([[-1.0]])
+
+
+NAMES = st.sampled_from(["x1", "x2", "2", "0.5", *CONSTANTS])
+TREES = st.recursive(
+    NAMES,
+    lambda inner: st.one_of(
+        st.tuples(inner, st.sampled_from(["+", "-", "*"]), inner).map(lambda t: f"({t[0]} {t[1]} {t[2]})"),
+        st.tuples(inner, st.sampled_from(["<", ">="]), inner).map(lambda t: f"(1.0 * ({t[0]} {t[1]} {t[2]}))"),
+        inner.map(lambda t: f"(-{t})"),
+        st.tuples(st.sampled_from(["abs", "tanh", "cos"]), inner).map(lambda t: f"{t[0]}({t[1]})"),
+        inner.map(lambda t: f"({t})**2"),
+    ),
+    max_leaves=8,
+)
+
+
+@given(TREES)
+def test_trees_agree_with_the_interpreter(text: str) -> None:
+    """The one place where a formula is run as code, and only because the test wrote it."""
+    Z = X[:5, :2]
+    names = {"x1": Z[:, 0], "x2": Z[:, 1], "abs": np.abs, "tanh": np.tanh, "cos": np.cos, **CONSTANTS}
+    expected = np.broadcast_to(np.asarray(eval(compile(ast.parse(text, mode="eval"), "", "eval"), {}, names), dtype=float), (5,))
+    np.testing.assert_allclose(parse_loss(text, 2)(Z), expected, rtol=1e-9, atol=1e-9)
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_a_formula_or_an_error_in_words(text: str) -> None:
+    try:
+        parse_loss(text, 2)
+    except LossExpressionError as error:
+        assert str(error)
+
+
+def test_every_function_is_used_above() -> None:
+    assert all(any(f"{name}(" in text for text in FORMULAS) for name in FUNCTIONS)

@@ -1,0 +1,336 @@
+"""Robust learning: saddle points with certificates, checked against a conic solver, against weak duality, and against bad input."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ksos
+from ksos.exceptions import ConvexityError
+from ksos.functionals import Expectation
+from ksos.kernels import Gaussian
+from ksos.measures import Box
+from ksos.observables import coordinate
+from ksos.robust.convex_in_theta import ThetaMinimum, proven_minimum
+from ksos.robust.node_risk import NodeBasis, NodeRisk, UserLoss
+from ksos.robust.nodes import nodes_of
+from ksos.robust.residual_losses import AbsoluteRisk, HuberLoss, LogisticLoss
+from ksos.robust.risk import LeastRisk
+from ksos.robust.saddle import SaddleProblem
+from ksos.robust.square_features import affine_moments, kernel_moments
+from ksos.robust.square_risk import SquareRisk
+
+BOX = Box([-2.0], [2.0])
+
+
+def squared_distance(theta, X):
+    away = theta - X
+    return np.sum(away**2, axis=1), 2.0 * away
+
+
+def samples(seed=0, n=12, d=1):
+    return np.random.default_rng(seed).uniform(-0.5, 0.5, (n, d)) - 0.3
+
+
+def small_space(X, box=BOX):
+    grid = np.linspace(-2.0, 2.0, 9)[:, None]
+    return ksos.SoSSpace(Gaussian(0.8), grid, box, Gaussian(1.0), np.linspace(-2.0, 2.0, 9)[:, None], tol_model=1e-8, tol_embedding=1e-8)
+
+
+@pytest.fixture(scope="module")
+def path():
+    return ksos.robust_path(squared_distance, 0.0, samples(), [0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 3.0], embedding_bandwidth=1.0, measure=BOX)
+
+
+class TestSolutions:
+    def test_every_radius_is_solved_with_a_certificate(self, path):
+        for solution in path:
+            assert solution.status == "solved"
+            assert solution.gap_relative <= 2e-6
+
+    def test_radius_zero_is_the_empirical_solution(self, path):
+        assert path[0].theta == pytest.approx(samples().mean(axis=0), abs=1e-10)
+        assert path[0].value == pytest.approx(samples().var(), rel=1e-10)
+        assert path[0].worst_case is None
+
+    def test_values_grow_with_the_radius_and_are_concave(self, path):
+        radii, values = np.array([s.radius for s in path[1:]]), np.array([s.value for s in path[1:]])
+        slopes = np.diff(values) / np.diff(radii)
+        assert np.all(slopes >= -1e-5)
+        assert np.all(np.diff(slopes) <= 1e-4)
+
+    def test_the_largest_ball_is_the_least_largest_eigenvalue(self, path):
+        """radius → ∞: min over θ of λ_max(M_θ), here by a fine search over the one parameter."""
+        space = path[-1].worst_case.space
+        x = coordinate(0)
+        matrices = [Expectation(f).bind(space).D for f in (x**2, x, x * 0 + 1.0)]
+        grid = np.linspace(-0.3, 0.3, 601)
+        least = min(np.linalg.eigvalsh(matrices[0] - 2 * t * matrices[1] + t * t * matrices[2])[-1] for t in grid)
+        assert path[-1].value == pytest.approx(least, rel=1e-5)
+
+    def test_the_worst_density_is_in_the_ball_and_has_the_value(self, path):
+        for solution in path[1:]:
+            worst = solution.worst_case
+            assert ksos.mmd(worst.distribution, samples(), Gaussian(1.0)) <= solution.radius + 1e-12
+            theta = float(solution.theta[0])
+            mean, var = float(worst.distribution.mean()[0]), float(worst.distribution.cov()[0, 0])
+            assert worst.value == pytest.approx(var + (mean - theta) ** 2, rel=1e-6)
+            assert worst.value <= solution.value + 1e-9
+            assert worst.upper_bound >= worst.value
+
+    def test_the_saddle_is_the_worst_case_of_its_theta(self, path):
+        """No density of the same space does worse to θ than the certificate says."""
+        solution = path[3]
+        theta = float(solution.theta[0])
+        loss = (coordinate(0) - theta) ** 2
+        alone = ksos.worst_case(loss, samples(), solution.radius, space=solution.worst_case.space)
+        assert alone.value == pytest.approx(solution.worst_case.value, rel=1e-4)
+        assert alone.value <= solution.value * (1 + 1e-6)
+
+    def test_warm_and_cold_starts_agree(self, path):
+        cold = ksos.robust_minimize(squared_distance, 0.0, samples(), 0.2, embedding_bandwidth=1.0, measure=BOX)
+        assert cold.value == pytest.approx(path[3].value, rel=5e-6)
+        assert cold.theta == pytest.approx(path[3].theta, abs=1e-3)
+
+    def test_a_small_radius_is_infeasible_and_the_least_one_is_named(self):
+        space = small_space(samples())
+        tiny = ksos.robust_minimize(squared_distance, 0.0, samples(), 1e-3, space=space)
+        assert tiny.status == "infeasible"
+        assert tiny.gap is None
+        assert tiny.value is None
+        assert f"{tiny.least_radius:.6g}" in tiny.message
+        above = ksos.robust_minimize(squared_distance, 0.0, samples(), 1.2 * tiny.least_radius, space=space)
+        assert above.status == "solved"
+
+    def test_two_parameters_with_a_ridge(self):
+        X = samples(n=8, d=2)
+        kwargs = {"embedding_bandwidth": 1.0, "measure": Box([-1.5] * 2, [1.5] * 2), "n_support": 36}
+        plain = ksos.robust_minimize(squared_distance, np.zeros(2), X, 0.4, **kwargs)
+        shrunk = ksos.robust_minimize(squared_distance, np.zeros(2), X, 0.4, ridge=5.0, **kwargs)
+        assert plain.status == shrunk.status == "solved"
+        assert np.linalg.norm(shrunk.theta) < np.linalg.norm(plain.theta)
+        assert shrunk.value > plain.value
+
+
+class TestAgainstCvxpy:
+    def test_the_joint_problem_has_the_same_value(self):
+        """min over (θ, y, t) of t + ⟨y, z⟩ + ε‖y‖ such that tI ⪰ M_θ − A*(y), as a semidefinite programme with θ² lifted."""
+        cvxpy = pytest.importorskip("cvxpy")
+        X, radius = samples(), 0.3
+        space = small_space(X)
+        z, A, r = space.coordinates(X), space.compressed_map.tensor, space.rank
+        M2, M1, M0 = (Expectation(f).bind(space).D for f in (coordinate(0) ** 2, coordinate(0), coordinate(0) * 0 + 1.0))
+        C = cvxpy.Variable((r, r), PSD=True)
+        # max over C of min over θ = max ⟨M2,C⟩ − ⟨M1,C⟩²/⟨M0,C⟩, with ⟨M0,C⟩ = 1
+        embedding = cvxpy.hstack([cvxpy.trace(A[k] @ C) for k in range(A.shape[0])])
+        value = cvxpy.trace(M2 @ C) - cvxpy.square(cvxpy.trace(M1 @ C))
+        problem = cvxpy.Problem(cvxpy.Maximize(value), [cvxpy.trace(C) == 1, cvxpy.norm(embedding - z) <= radius])
+        problem.solve(solver="CLARABEL")
+        assert np.allclose(M0, np.eye(r), atol=1e-6)
+        ours = ksos.robust_minimize(squared_distance, 0.0, X, radius, space=space, tol=1e-7)
+        assert ours.status == "solved"
+        assert ours.value == pytest.approx(problem.value, rel=1e-6)
+
+
+def square_risk(space):
+    V = affine_moments(space, np.zeros(1), np.ones(1))
+    return SquareRisk(V, np.array([[[1.0], [0.0]]]), np.array([[[0.0, -1.0]]]), np.zeros(1))
+
+
+class TestRisks:
+    def test_square_risk_is_the_loss_by_quadrature(self):
+        space = small_space(samples())
+        square = square_risk(space)
+        nodes = nodes_of(space)
+        by_nodes = NodeRisk(NodeBasis(nodes.psi), UserLoss(squared_distance, nodes.points, 1), np.zeros(1), np.zeros(1))
+        rng = np.random.default_rng(0)
+        G = rng.normal(size=(space.rank, 3))
+        C = G @ G.T / np.sum(G * G)
+        theta = np.array([0.3])
+        assert square.matrix(theta) == pytest.approx(by_nodes.matrix(theta), abs=1e-7)
+        assert square.least(C).theta == pytest.approx(by_nodes.least(C).theta, abs=1e-6)
+        assert square.least(C).value == pytest.approx(by_nodes.least(C).value, rel=1e-6)
+        assert square.slopes(theta, G) == pytest.approx(by_nodes.slopes(theta, G), abs=1e-6)
+        assert square.slope_products(theta, C) == pytest.approx(by_nodes.slope_products(theta, C), abs=1e-7)
+        assert square.slope_sum(theta, np.ones(1)) == pytest.approx(by_nodes.slope_sum(theta, np.ones(1)), abs=1e-7)
+        assert square.proven_least(C, 1e-8) == pytest.approx(by_nodes.proven_least(C, 1e-8), abs=1e-7)
+
+    @pytest.mark.parametrize("kind", ["square", "nodes", "huber", "logistic"])
+    def test_derivatives_of_the_least_risk(self, kind):
+        space = small_space(samples())
+        nodes = nodes_of(space)
+        U = np.column_stack([np.ones(nodes.points.shape[0]), nodes.points])
+        risk = {
+            "square": lambda: square_risk(space),
+            "nodes": lambda: NodeRisk(NodeBasis(nodes.psi), UserLoss(squared_distance, nodes.points, 1), np.full(1, 0.1), np.zeros(1)),
+            "huber": lambda: NodeRisk(
+                NodeBasis(nodes.psi), HuberLoss(U, np.sin(3 * nodes.points[:, 0]), 0.3), np.full(2, 0.1), np.zeros(2)
+            ),
+            "logistic": lambda: NodeRisk(NodeBasis(nodes.psi, 2), LogisticLoss(U, 2), np.full(2, 0.1), np.zeros(2)),
+        }[kind]()
+        term = LeastRisk(risk, 1.7)
+        r = space.rank * (2 if kind == "logistic" else 1)
+        rng = np.random.default_rng(1)
+        F, E = rng.normal(size=(r, 2)), rng.normal(size=(r, 2))
+        F /= np.linalg.norm(F)
+
+        def value(t):
+            G = F + t * E
+            return term.value(None, G @ G.T)
+
+        h = 1e-4
+        gradient = term.gradient(None, F @ F.T)[1]
+        first = (value(h) - value(-h)) / (2 * h)
+        assert 2 * np.vdot(gradient @ F, E) == pytest.approx(first, rel=1e-4)
+        second = (value(h) - 2 * value(0.0) + value(-h)) / h**2
+        form = np.einsum("ab,abcd,cd->", E, term.factor_hessian(F), E) + 2 * np.vdot(gradient @ E, E)
+        assert form == pytest.approx(second, rel=1e-2)
+        along = F @ E.T + E @ F.T
+        assert np.vdot(term.hessian(None, F @ F.T, None, along)[1], along) == pytest.approx(
+            np.einsum("ab,abcd,cd->", E, term.factor_hessian(F), E), rel=1e-8
+        )
+
+    def test_kernel_moments_are_those_of_quadrature(self):
+        box = Box([-1.0, -1.5], [1.0, 1.5])
+        support = np.random.default_rng(0).uniform(-1, 1, (8, 2))
+        space = ksos.SoSSpace(Gaussian([0.9, 1.1]), support, box)
+        centres, kernel = np.array([[-0.4], [0.5]]), Gaussian(0.7)
+        V = kernel_moments(space, centres, kernel, 0.2)
+        nodes = nodes_of(space, finer=True)
+        U = np.column_stack([np.ones(nodes.points.shape[0]), kernel(nodes.points[:, :1], centres), nodes.points[:, 1] - 0.2])
+        expected = np.einsum("na,nb,nr,ns->abrs", U, U, nodes.psi, nodes.psi, optimize=True)
+        assert pytest.approx(expected, abs=1e-6) == V
+        assert pytest.approx(V.transpose(1, 0, 3, 2)) == V
+
+    def test_the_absolute_loss_is_bounded_from_below(self):
+        """Against the linear programme: Σ m|y − uθ| has the proven minimum below it, and not far."""
+        from scipy.optimize import linprog
+
+        space = small_space(samples())
+        nodes = nodes_of(space)
+        U, y = np.column_stack([np.ones(nodes.points.shape[0]), nodes.points]), np.sin(2 * nodes.points[:, 0])
+        risk = AbsoluteRisk(NodeBasis(nodes.psi), HuberLoss(U, y, 0.01, absolute=True), np.zeros(2), np.zeros(2))
+        C = np.eye(space.rank) / space.rank
+        m = np.maximum(risk.basis.masses(C), 0.0)
+        n = m.shape[0]
+        answer = linprog(
+            np.r_[np.zeros(2), m],
+            A_ub=np.block([[U, -np.eye(n)], [-U, -np.eye(n)]]),
+            b_ub=np.r_[y, -y],
+            bounds=[(None, None)] * 2 + [(0, None)] * n,
+        )
+        proven = risk.proven_least(C, 1e-6)
+        assert proven <= answer.fun + 1e-9
+        assert proven >= answer.fun - 1e-4
+        assert risk.least(C).value >= answer.fun - 1e-9
+
+
+class TestProvenMinimum:
+    @settings(max_examples=30, deadline=None)
+    @given(st.integers(0, 10_000), st.integers(1, 4))
+    def test_it_is_below_the_minimum_and_near(self, seed, p):
+        rng = np.random.default_rng(seed)
+        R = rng.normal(size=(p + 3, p))
+        b = rng.normal(size=p + 3)
+
+        def f(theta):
+            r = R @ theta - b
+            return float(np.sum(np.logaddexp(r, -r))), R.T @ np.tanh(r)
+
+        theta = np.zeros(p)
+        for _ in range(100):
+            r = R @ theta - b
+            H = R.T @ ((1 - np.tanh(r) ** 2)[:, None] * R)
+            theta = theta - 0.7 * np.linalg.solve(H + 1e-12 * np.eye(p), f(theta)[1])
+        value, gradient = f(theta)
+        if np.linalg.norm(gradient) > 1e-9:
+            return
+        H = R.T @ ((1 - np.tanh(R @ theta - b) ** 2)[:, None] * R)
+        bound = proven_minimum(f, ThetaMinimum(theta, value, gradient, lambda: H), np.zeros(p), 1e-6)
+        assert value - 1e-6 <= bound <= value + 1e-12
+
+    def test_nothing_is_proven_where_the_function_is_flat(self):
+        def f(theta):
+            return float(theta[0] ** 2), np.array([2 * theta[0], 0.0])
+
+        found = ThetaMinimum(np.zeros(2), 0.0, np.zeros(2), lambda: np.diag([2.0, 0.0]))
+        assert proven_minimum(f, found, np.zeros(2), 1e-6) == -math.inf
+        assert proven_minimum(f, found, np.ones(2), 1e-6) == 0.0
+
+    def test_a_flat_direction_leaves_the_solution_without_a_gap(self):
+        def flat(theta, X):
+            away = theta[0] - X[:, 0]
+            return away**2, np.column_stack([2 * away, 0 * away])
+
+        found = ksos.robust_minimize(flat, np.zeros(2), samples(), 0.3, space=small_space(samples()))
+        assert found.gap is None
+        assert found.status != "solved"
+        assert "ridge" in found.note
+        fixed = ksos.robust_minimize(flat, np.zeros(2), samples(), 0.3, space=small_space(samples()), ridge=1e-3)
+        assert fixed.status == "solved"
+
+
+class TestBadInput:
+    def call(self, loss=squared_distance, theta0=0.0, data=None, radius=0.2, **kwargs):
+        kwargs = {"embedding_bandwidth": 1.0, "measure": BOX, **kwargs}
+        return ksos.robust_minimize(loss, theta0, samples() if data is None else data, radius, **kwargs)
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"radius": -0.1}, "radius"),
+            ({"radius": np.nan}, "radius"),
+            ({"radius": "often"}, "bootstrap"),
+            ({"theta0": [np.nan]}, "theta0"),
+            ({"ridge": -1.0}, "ridge"),
+            ({"ridge": [1.0, 2.0]}, "ridge"),
+            ({"tol": 0.0}, "tol"),
+            ({"loss": lambda theta, X: X[:, 0]}, "tuple"),
+            ({"loss": lambda theta, X: (X[:, 0], X[:, 0])}, "shape"),
+            ({"loss": lambda theta, X: (X[:, 0] * np.nan, X)}, "finite"),
+            ({"loss": lambda theta, X: 1 / 0}, "ZeroDivisionError"),
+            ({"loss": lambda theta, X: ("a", "b")}, "numbers"),
+            ({"data": np.zeros((0, 1))}, "sample|row|empty"),
+        ],
+    )
+    def test_a_value_error_says_what_is_wrong(self, change, message):
+        with pytest.raises(ValueError, match=message):
+            self.call(**change)
+
+    def test_a_loss_that_is_no_function(self):
+        with pytest.raises(TypeError, match="loss"):
+            self.call(loss=3.0)
+
+    def test_a_loss_that_is_not_convex_is_found_out(self):
+        def waves(theta, X):
+            return np.cos(3 * (theta - X[:, 0])), -3 * np.sin(3 * (theta - X))
+
+        with pytest.raises(ConvexityError, match="not convex"):
+            self.call(loss=waves, theta0=0.2)
+
+    def test_a_wrong_gradient_is_found_out(self):
+        with pytest.raises(ConvexityError, match="gradient"):
+            self.call(loss=lambda theta, X: (np.sum((theta - X) ** 2, axis=1), -2.0 * (theta - X)), theta0=0.5)
+
+    def test_an_unbounded_domain_warns_and_names_the_box(self):
+        with pytest.warns(UserWarning, match="Box"):
+            found = self.call(measure=None, n_support=20)
+        assert found.status == "solved"
+
+
+def test_saddle_bounds_never_cross():
+    """Weak duality at points that are not optimal: every (θ, y) is above every C in the ball."""
+    X = samples()
+    space = small_space(X)
+    problem = SaddleProblem(space, square_risk(space), np.asarray(space.coordinates(X)), np.zeros(1))
+    rng = np.random.default_rng(0)
+    C = problem.nearest[0]
+    for _ in range(20):
+        g = rng.normal(size=(space.rank, 2))
+        point = problem.point(0.9 * C + 0.1 * g @ g.T / np.sum(g * g))
+        y, theta = rng.normal(size=problem.z.shape[0]), rng.normal(size=1)
+        assert problem.upper(theta, y, point.distance)[0] >= point.risk - 1e-12

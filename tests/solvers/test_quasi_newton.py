@@ -1,0 +1,102 @@
+"""L-BFGS on the factor: its secants, its steps, and that it needs no matrix where the functional needs none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tables import points
+
+import ksos
+from ksos.functionals import NegativeLogLikelihood, SquaredMMD, Trace
+from ksos.functionals.objective import Objective
+from ksos.kernels import Gaussian
+from ksos.solvers.quasi_newton import QuasiNewton, Secants, _lowest, descend
+
+
+def quadratic(H: np.ndarray):
+    return lambda Y: (0.5 * float(np.vdot(Y, H @ Y)), H @ Y)
+
+
+def test_secants_recover_the_inverse_of_a_quadratic() -> None:
+    rng = np.random.default_rng(0)
+    M = rng.normal(size=(5, 5))
+    H, secants = M @ M.T + np.eye(5), Secants()
+    basis = np.linalg.eigh(H)[1]
+    for step in basis.T:  # conjugate steps: the two loops are then exact
+        secants.add(step, H @ step)
+    gradient = rng.normal(size=5)
+    np.testing.assert_allclose(secants.direction(gradient), -np.linalg.solve(H, gradient), rtol=1e-9)
+    secants.add(basis[:, 0], -basis[:, 0])
+    assert len(secants.pairs) == 5, "a pair of negative curvature says nothing"
+
+
+def test_descent_minimises_and_stops_where_nothing_is_to_gain() -> None:
+    H, secants = np.diag([1.0, 10.0, 1000.0]), Secants()
+    function, Y = quadratic(H), np.ones((3, 1))
+    value, gradient = function(Y)
+    for _ in range(40):
+        new = descend(function, Y, value, gradient, secants)
+        if new is None:
+            break
+        assert new[1] < value
+        Y, value, gradient = new
+    assert value < 1e-12
+    assert descend(quadratic(np.zeros((3, 3))), np.ones((3, 1)), 0.0, np.zeros((3, 1)), Secants()) is None
+
+
+@pytest.mark.parametrize("regularization", [0.0, 1e-3, 1.0])
+def test_it_agrees_with_newton_on_few_columns(regularization: float) -> None:
+    X = points(60, 2)
+    space = ksos.SoSSpace(Gaussian(0.8), X)
+    functional = NegativeLogLikelihood(X) + regularization * Trace(relative=True)
+    quasi, newton = (ksos.minimize(functional, space, solver=solver, tol=1e-7) for solver in ("lbfgs", "low_rank"))
+    assert quasi.status == newton.status == "solved"
+    assert quasi.objective == pytest.approx(newton.objective, abs=2e-7)
+    assert quasi.rank <= 12, "columns that have died are gone"
+
+
+def test_it_starts_where_it_is_told() -> None:
+    X = points(40, 2)
+    space = ksos.SoSSpace(Gaussian(0.8), X)
+    functional = NegativeLogLikelihood(X) + 0.1 * Trace(relative=True)
+    best = ksos.minimize(functional, space, tol=1e-7)
+    again = ksos.minimize(functional, space, solver="lbfgs", tol=1e-6, start=best.parameter)
+    assert again.n_iter == 0 and again.status == "solved"
+    near = 0.999 * best.parameter + 0.001 * np.eye(space.rank) / space.rank
+    assert ksos.minimize(functional, space, solver="lbfgs", tol=1e-6, start=near).status == "solved"
+
+
+def test_no_matrix_is_formed_between_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
+    X = points(50, 2)
+    objective = Objective(NegativeLogLikelihood(X) + 0.1 * Trace(relative=True), ksos.SoSSpace(Gaussian(0.8), X))
+    stepper = QuasiNewton()
+    state = stepper.init(objective, np.eye(objective.size) / objective.size)
+    calls = []
+    monkeypatch.setattr(Objective, "gradient", lambda *_: calls.append(1) or (_ for _ in ()).throw(AssertionError("a gradient matrix")))
+    for _ in range(stepper.check_every - 1):
+        state = stepper.step(objective, state)
+    assert not calls
+
+
+def test_embeddings_work_too_by_way_of_the_matrix() -> None:
+    X = points(30, 2)
+    space = ksos.SoSSpace(Gaussian(1.0), X)
+    functional = SquaredMMD(X) + 1e-3 * Trace(relative=True)
+    assert Objective(functional, space).term.factor_gradient(np.ones((space.rank, 1))) is None
+    quasi, auto = ksos.minimize(functional, space, solver="lbfgs", tol=1e-8), ksos.minimize(functional, space, tol=1e-8)
+    assert quasi.status == "solved" and quasi.objective == pytest.approx(auto.objective, abs=2e-8)
+
+
+def test_the_lowest_eigenvalue_is_a_bound() -> None:
+    rng = np.random.default_rng(0)
+    Q = np.linalg.qr(rng.normal(size=(40, 40)))[0]
+    G = (Q * np.r_[-3.0, -3.0 + 1e-13, np.linspace(-2, 5, 38)]) @ Q.T
+    values, V = _lowest(0.5 * (G + G.T), 3)
+    assert -3.0 - 1e-12 <= values[0] <= -3.0 + 1e-15
+    np.testing.assert_allclose(G @ V[:, 2], -2.0 * V[:, 2], atol=1e-10)
+
+
+def test_auto_takes_it_for_the_likelihood() -> None:
+    X = points(30, 2)
+    solution = ksos.minimize(NegativeLogLikelihood(X), ksos.SoSSpace(Gaussian(1.0), X))
+    assert solution.solver == "lbfgs" and "few columns" in solution.solver_reason
