@@ -1,8 +1,9 @@
 """Two moons with up to 20 % outliers: what a fit keeps depends on its objective a little, and on what chooses its bandwidth a lot.
 
 Usage: python experiments/contamination.py [folder] [--quick]. Writes contamination.png, .pdf and .csv. Two objectives (MMD, likelihood)
-times two criteria for held-out samples (L² distance, log-likelihood), on one grid of bandwidths; a KDE beside them. The criterion is varied apart
-from the objective because one sample far from all others can outweigh hundreds in a held-out likelihood, whatever was minimised.
+times two criteria for held-out samples (L² distance, log-likelihood), on one grid of bandwidths; a KDE beside them. The criterion is
+varied apart from the objective because one sample far from all others can outweigh hundreds in a held-out likelihood,
+whatever was minimised.
 """
 
 from __future__ import annotations
@@ -145,7 +146,6 @@ def draw(rows: list[dict[str, Any]], picture: dict[str, Any], output: Path) -> l
                 percent = [100.0 * share for share in shares]
                 look = {"color": colour, "linestyle": line, "marker": "o", "markersize": 3, "label": name}
                 ax.errorbar(percent, [np.mean(some) for some in values], yerr=spread, **look)
-                )
             ax.set(xlabel="outliers, %", title=label)
             ax.grid(True, linewidth=0.3, alpha=0.6)
         handles, labels = figure.axes[-1].get_legend_handles_labels()

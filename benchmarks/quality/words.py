@@ -60,8 +60,8 @@ a sum of squares with one kernel, like a KDE, must choose one.
 *Small samples.* With n = 100 a bandwidth, a λ and the shares of a mixture are chosen by folds of ten samples; what that choice costs is of
 the order of what the better model gains, and the differences to KDE are within their errors in either direction.
 
-*The fit in MMD* does not look at the likelihood at all: its density may be low where held-out samples are rare. It is for outliers
-([what 20 % of them do](outliers.md)), signed targets and distances; not for this table.
+*The fit in MMD* does not look at the likelihood at all: its density may be low where held-out samples are rare. It is for signed
+targets and distances; against outliers, the criterion that chooses the bandwidth matters more ([what 20 % of them do](outliers.md)).
 """
 
 WALLS = """\

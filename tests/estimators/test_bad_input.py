@@ -254,7 +254,11 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"bandwidth": True}, ValueError, "bandwidth must be a positive number or one per feature; got True"),
     ({"bandwidth": 1j}, ValueError, "bandwidth must be a positive number or one per feature; got 1j"),
     ({"bandwidth": []}, ValueError, r"bandwidth must be a positive number or one per feature; got shape \(0,\)"),
-    ({"bandwidth": "wide"}, ValueError, "bandwidth must be one of 'auto', 'median', 'scott', 'silverman', a positive number or one per feature"),
+    (
+        {"bandwidth": "wide"},
+        ValueError,
+        "bandwidth must be one of 'auto', 'median', 'scott', 'silverman', a positive number or one per feature",
+    ),
     ({"bandwidth": -1.0, "kernel": ksos.kernels.Gaussian(1.0)}, ValueError, "bandwidth must be positive and finite; got -1.0"),
     ({"embedding_bandwidth": 0.0}, ValueError, "embedding_bandwidth must be positive and finite; got 0.0"),
     ({"embedding_bandwidth": "median"}, ValueError, "embedding_bandwidth must be a positive number or one per feature; got 'median'"),

@@ -136,11 +136,17 @@ def test_one_sample_and_one_support_point() -> None:
 
 
 def test_samples_out_of_reach_are_refused_before_any_work() -> None:
-    with pytest.raises(ValueError, match=r"1 of 2 samples have likelihood zero .* too far from every support point; the first is \[1e\+20\]"):
+    with pytest.raises(
+        ValueError, match=r"1 of 2 samples have likelihood zero .* too far from every support point; the first is \[1e\+20\]"
+    ):
         ksos.minimize(NegativeLogLikelihood([[0.0], [1e20]]), ksos.SoSSpace(Gaussian(1.0), [[0.0]]))
     with pytest.raises(ValueError, match=r"they lie outside Box"):
         ksos.minimize(NegativeLogLikelihood([[0.5], [2.0]]), ksos.SoSSpace(Gaussian(1.0), [[0.5]], Box([0], [1])))
-    for wrong, message in (([1.0, -1.0], "weights must not be negative"), ([1.0], "weights must have length 2"), ([0, 0], "zero everywhere")):
+    for wrong, message in (
+        ([1.0, -1.0], "weights must not be negative"),
+        ([1.0], "weights must have length 2"),
+        ([0, 0], "zero everywhere"),
+    ):
         with pytest.raises(ValueError, match=message):
             NegativeLogLikelihood([[0.0], [1.0]], wrong)
     with pytest.raises(ValueError, match="NaN"):

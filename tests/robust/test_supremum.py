@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from tables import KERNEL_CASES, points
 
 from ksos.kernels import Gaussian, Laplace
-from ksos.measures import Box
-from ksos.observables import BoxIndicator, KernelFunction, NumericFunction, Observable, Polynomial
+from ksos.measures import Box, Lebesgue, Measure, Normal
+from ksos.observables import BoxIndicator, KernelFunction, NumericFunction, Observable, Polynomial, coordinate
 from ksos.robust.enclosures import enclosure
 from ksos.robust.supremum import proven_supremum, searched_supremum
+from ksos.robust.upper_bound import supremum_on
 
 FUNCTIONS: dict[str, Observable] = {
     **{f"kernel function, {name}": KernelFunction(points(5, 2), [2.0, -3.0, 1.0, 0.5, -0.2], kernel=k) for name, k in KERNEL_CASES.items()},
@@ -103,6 +104,16 @@ def test_shifted_far_away() -> None:
     assert bounds is not None
     found = proven_supremum(bounds, Box([1e8 - 1.0], [1e8 + 1.0]), 1e-5)
     assert 1.0 <= found.bound <= 1.0 + 1e-4
+
+
+@pytest.mark.parametrize("loss", [Polynomial([1.0]), BoxIndicator([-np.inf], [np.inf])], ids=["constant", "indicator"])
+@pytest.mark.parametrize("measure", [Lebesgue(), Normal(0.0, 1.0), Box([-np.inf], [3.0])], ids=["lebesgue", "normal", "half box"])
+def test_a_supremum_that_is_only_approached_at_infinity(loss: Observable, measure: Measure) -> None:
+    g = KernelFunction([[0.0], [1.0]], [0.7, 0.4], kernel=Gaussian(1.0))
+    found = supremum_on(loss, g, measure, Box([-1.0], [2.0]), np.zeros((1, 1)), 1e-6, None)
+    assert found is not None and found.proven
+    assert 1.0 <= found.bound <= 1.0 + 1e-5
+    assert supremum_on(coordinate(0), g, measure, Box([-1.0], [2.0]), np.zeros((1, 1)), 1e-6, None) is None
 
 
 def test_search_finds_a_narrow_peak_near_a_candidate_and_says_that_it_is_not_proven() -> None:

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
 from oracles import conic_worst_case
+from strategies import degenerate_data
 from tables import points
 
 import ksos
@@ -233,6 +235,9 @@ def test_bootstrap_radius_is_the_quantile_of_resamples() -> None:
     rng = np.random.default_rng(1)
     draws = [ksos.mmd(X[rng.integers(40, size=40)], X, kernel) for _ in range(800)]
     assert bootstrap_radius(reference, kernel, confidence=0.9, n_resamples=1500, rng=0) == pytest.approx(np.quantile(draws, 0.9), rel=0.05)
+    counts = np.random.default_rng(0).multinomial(40, reference.weights, size=20)
+    same = sorted(ksos.mmd(reference.points, ksos.MeanEmbedding(reference.points, c / 40, kernel=kernel), kernel) for c in counts)
+    assert bootstrap_radius(reference, kernel, confidence=0.5, n_resamples=20, rng=0) == pytest.approx(same[10], rel=1e-9)
 
 
 def test_bootstrap_balls_hold_the_population() -> None:
@@ -434,3 +439,24 @@ def test_defaults_are_scale_free() -> None:
         warnings.simplefilter("ignore")
         one, other = (ksos.worst_case(SQUARE * scale**-2, X[:20] * scale, 0.2, n_support=16) for scale in (1.0, 1e5))
     assert one.value == pytest.approx(other.value, rel=1e-6)
+
+
+@given(degenerate_data())
+@settings(max_examples=12)
+def test_any_data_give_an_answer_in_order_or_a_status(data: np.ndarray) -> None:
+    """No NaN, no warning from arithmetic: the value is in the exact ball and below the bound, or there is none and the status says why."""
+    data = np.asarray(data, dtype=float)
+    loss = BoxIndicator(data.mean(axis=0), np.full(data.shape[1], np.inf))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*no spread; the bandwidth is set to 1")
+        try:
+            worst = ksos.worst_case(loss, data, 0.5, n_support=6)
+        except ValueError as error:
+            assert "rescale the data" in str(error)
+            return
+    if worst.value is None:
+        assert worst.status in ("infeasible", "undecided")
+        assert worst.status == "undecided" or (worst.least_radius is not None and worst.least_radius > 0.5)
+    else:
+        assert worst.upper_bound is not None
+        assert worst.mmd <= 0.5 and 0.0 <= worst.value <= worst.upper_bound + 1e-9 <= 1.0 + 1e-6

@@ -49,7 +49,7 @@ def as_folds(cv: Any, X: np.ndarray, masses: np.ndarray, rows: np.ndarray, weigh
     return [_given_fold(pair, number, masses, rows) for number, pair in enumerate(pairs)]
 
 
-def random_folds(weights: np.ndarray, count: int | None, rng: np.random.Generator) -> list[Fold]:
+def random_folds(weights: np.ndarray, count: Any, rng: np.random.Generator) -> list[Fold]:
     """Folds of nearly equal numbers of samples; None: as many as suit the number of samples."""
     n = weights.shape[0]
     k = min(10 if n <= FEW_SAMPLES else 5, max(n, 2)) if count is None else int(count)

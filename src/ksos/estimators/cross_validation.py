@@ -59,7 +59,7 @@ class KernelSoSDensityCV(DensityMixin, BaseEstimator):
     kernel : {"gaussian", "laplace", "matern"} or Kernel
         A kernel object lends its form; its sigma is replaced.
     objective : {"likelihood", "squared_mmd"}
-        What the fits minimise: the likelihood predicts best; the MMD is robust to outliers.
+        What the fits minimise: the likelihood predicts best; against outliers see ``criterion``.
     criterion : {"log_likelihood", "l2", "mmd"}
         What held-out samples judge by: log p; ∫p² − 2 mean p (up to three features); the MMD in a kernel of median bandwidth.
     combine : {"auto", "stacking", "best"}

@@ -80,7 +80,7 @@ class KernelSoSDensity(DensityMixin, BaseEstimator):
     measure : Measure, optional
         ρ. Default: Lebesgue on R^d. Densities are with respect to it.
     objective : {"squared_mmd", "mmd", "likelihood"} or Functional
-        The MMD is robust to outliers and takes any target; the likelihood, −Σ a_i log p(x_i), predicts best. A functional of your own
+        The MMD is bounded and takes any target; the likelihood, −Σ a_i log p(x_i), predicts best. A functional of your own
         replaces the distance to the data. The penalty is added to it.
     solver : {"auto", "low_rank", "interior_point", "lbfgs", "fista", "projected_gradient", "frank_wolfe"}
     tol : float

@@ -107,7 +107,7 @@ def draw(output: Path, quick: bool, report: Report) -> list[Path]:
         }
         for theta, relaxed, adversary in zip(game.theta, game.relaxed, game.adversaries, strict=True)
     ]
-    adversaries = [play_sos(eta, m, HALF_WIDTH, SIGMA, RADIUS, 17 if quick else 81) for eta, m in SOS]
+    adversaries = [play_sos(eta, m, HALF_WIDTH, SIGMA, RADIUS, 9 if quick else 81) for eta, m in SOS]
     for sos in adversaries:
         report(
             f"counter-example, sums of squares with η={sos.eta:g}, m={sos.m}: θ* = ±{abs(sos.mode):.2f}, value {sos.value:.4f}, "

@@ -168,7 +168,11 @@ def _plan(objective: Objective) -> list[Stage]:
     if term.as_quadratic() is not None and space.tensor_size <= SMALL_TENSOR:
         entries = f"{space.embedding_rank}×{space.rank}×{space.rank}"
         return [
-            Stage("low_rank", 80, f"the functional is quadratic and its tensor of {entries} entries fits, so Newton steps on few columns are cheap"),
+            Stage(
+                "low_rank",
+                80,
+                f"the functional is quadratic and its tensor of {entries} entries fits, so Newton steps on few columns are cheap",
+            ),
             Stage("interior_point", None, "80 steps on few columns did not close the gap, and it does not need a low rank"),
         ]
     if not term.quadratic and term.factor_gradient(zeros((space.rank, 1), space.T)) is not None:
