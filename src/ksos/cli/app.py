@@ -27,7 +27,7 @@ COMMANDS = {
     "reproduce": "draw the figures of the paper",
     "bench": "time the solvers against the paper's algorithm and CVXPY",
 }
-"""Every command with its one-line help; ``ksos.cli.NAME`` (with _ for -) holds its ``add_arguments(parser)`` and ``run(arguments, console)``."""
+"""Every command with its one-line help; ``ksos.cli.NAME`` (_ for -) holds its ``add_arguments(parser)`` and ``run(arguments, console)``."""
 
 _EPILOG = """exit codes: 0 done, 1 bad input, 2 wrong usage, 3 not converged (the model is written all the same).
 ksos COMMAND --help describes a command."""

@@ -146,10 +146,10 @@ def best_kernel_density_multiple(problem: Problem, sigma: np.ndarray, rng: np.ra
 
 
 def widest_good(logs: np.ndarray, weights: np.ndarray) -> int:
-    """The last row of ``logs`` (bandwidths in ascending order, held-out samples) whose mean is within a fifth of a standard error of the best.
+    """The last row of ``logs`` (bandwidths in ascending order, held-out samples) whose mean is nearly the best.
 
-    A bandwidth that is too narrow costs far more on fresh samples, in its tails, than one that is too wide; the held-out samples, being few, may
-    not know. The standard error is that of the difference to the best.
+    Nearly: within a fifth of a standard error of the difference. A bandwidth that is too narrow costs far more on fresh samples, in its
+    tails, than one that is too wide; the held-out samples, being few, may not know.
     """
     scores = logs @ weights
     behind = logs[int(np.argmax(scores))] - logs

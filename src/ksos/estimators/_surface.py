@@ -68,7 +68,7 @@ class BandwidthScores:
     scores: np.ndarray
     """(folds, λ), higher is better; −inf where the path was not followed to its end."""
     held_out: np.ndarray
-    """(all held-out samples, fold by fold; λ + 1) their log-densities, those of the kernel density estimate last; empty for other criteria."""
+    """(held-out samples, fold by fold; λ + 1) log-densities, those of the kernel density estimate last; empty for other criteria."""
     rank: int
 
 
