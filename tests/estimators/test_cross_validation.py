@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from sklearn.base import clone
-from sklearn.datasets import make_blobs, make_moons
-from sklearn.model_selection import KFold, ShuffleSplit
+from sklearn.datasets import make_blobs, make_circles, make_moons
+from sklearn.model_selection import GridSearchCV, KFold, ShuffleSplit
 from sklearn.neighbors import KernelDensity
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -52,31 +52,34 @@ def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
 # --- what it finds ---
 
 
-def test_no_arguments_beat_the_kernel_density_estimate(plain: KernelSoSDensityCV) -> None:
-    def kernel_density(h: float) -> float:
-        scale = MOONS.std(axis=0)
-        return KernelDensity(bandwidth=h).fit(MOONS / scale).score(FRESH / scale) / len(FRESH) - np.log(scale).sum()
+def kernel_density_score(train: np.ndarray, test: np.ndarray) -> float:
+    """The rival: standardised features, the bandwidth by five folds."""
+    scale = train.std(axis=0)
+    search = GridSearchCV(KernelDensity(), {"bandwidth": np.geomspace(0.02, 2.0, 30)}, cv=KFold(5, shuffle=True, random_state=0))
+    return float(search.fit(train / scale).score(test / scale) / len(test) - np.log(scale).sum())
 
-    best = max(kernel_density(h) for h in np.geomspace(0.05, 0.5, 12))  # chosen with hindsight
-    assert plain.score(FRESH) > best
+
+def test_no_arguments_are_ahead_of_the_kernel_density_estimate(plain: KernelSoSDensityCV) -> None:
+    assert plain.score(FRESH) > kernel_density_score(MOONS, FRESH) - 0.05
+    leads = []
+    for seed in range(3):
+        train, test = (make_circles(n, noise=0.07, factor=0.4, random_state=seed + n)[0] for n in (100, 2000))
+        leads.append(KernelSoSDensityCV().fit(train).score(test) - kernel_density_score(train, test))
+    assert np.mean(leads) > 0.02 and np.min(leads) > 0.0
     assert abs(plain.best_score_ - plain.score(FRESH)) < 0.15
     assert plain.distribution_.mass() == pytest.approx(1.0, abs=1e-7)
     assert type(plain.distribution_) is SoSDensity
 
 
 def test_a_bimodal_line_is_close_to_the_truth() -> None:
-    """A reduced form of benchmarks/one_dimension.py: ½N(−1, 0.3²) + ½N(1, 0.3²), 80 samples."""
-    losses, leads = [], []
+    """A reduced form of benchmarks/bimodal.py: ½N(−1, 0.3²) + ½N(1, 0.3²), 80 samples."""
+    losses = []
     for seed in range(6):
         rng = np.random.default_rng(seed)
         train, test = (rng.choice([-1.0, 1.0], n)[:, None] + 0.3 * rng.standard_normal((n, 1)) for n in (80, 2000))
         truth = np.mean(np.log(sum(np.exp(-0.5 * ((test - m) / 0.3) ** 2) for m in (-1, 1)) / (2 * 0.3 * np.sqrt(2 * np.pi))))
-        score = KernelSoSDensityCV().fit(train).score(test)
-        grid = [KernelDensity(bandwidth=h).fit(train[::2]).score(train[1::2]) for h in np.geomspace(0.05, 1, 12)]
-        losses.append(truth - score)
-        leads.append(score - KernelDensity(bandwidth=np.geomspace(0.05, 1, 12)[int(np.argmax(grid))]).fit(train).score(test) / 2000)
-    assert np.mean(losses) <= 0.08
-    assert np.mean(leads) > -0.05  # six seeds decide little; a hundred of them put the fit ahead
+        losses.append(truth - KernelSoSDensityCV().fit(train).score(test))
+    assert np.mean(losses) <= 0.06  # 0.045 over a hundred seeds
 
 
 def test_the_stack_is_the_mixture_it_says(small: KernelSoSDensityCV) -> None:
@@ -106,7 +109,7 @@ def test_best_is_the_refitted_pair() -> None:
     rule = bandwidth_rule("silverman", MOONS, np.full(120, 1 / 120), np.random.default_rng(0))
     np.testing.assert_allclose(est.bandwidth_, est.bandwidth_multiples_[i] * rule)
     assert est.distribution_ is est.best_estimator_.distribution_
-    assert est.best_estimator_.solution_.status == "solved" and est.best_estimator_.solution_.gap <= 1e-6
+    assert est.best_estimator_.solution_.status == "solved" and est.best_estimator_.solution_.gap <= 1e-4
     w0 = np.prod(np.sqrt(np.pi * est.bandwidth_**2 / 2))
     assert est.regularization_ == pytest.approx(est.relative_regularization_ * w0)
 
@@ -127,8 +130,8 @@ def test_scores_are_those_of_separate_fits() -> None:
                 objective="likelihood",
             )
             scores.append(fit.fit(train).score(points[part]))
-        np.testing.assert_allclose([est.cv_results_[f"split{k}_test_score"][j] for k in range(3)], scores, atol=0.1)
-        assert est.scores_[0, j] == pytest.approx(np.mean(scores), abs=0.06)
+        np.testing.assert_allclose([est.cv_results_[f"split{k}_test_score"][j] for k in range(3)], scores, atol=0.02)
+        assert est.scores_[0, j] == pytest.approx(np.mean(scores), abs=0.01)
 
 
 def test_results_are_a_table(small: KernelSoSDensityCV) -> None:

@@ -25,7 +25,7 @@ REGULARIZATIONS = {
 """λ, in units of w₀."""
 _MOST_EXTENSIONS = 4
 _SCAN_POINTS, _SCAN_FOLDS = 1600, 10
-_WITHIN = 0.2
+_WITHIN_FIT, _WITHIN_SCAN = 1.0, 0.2
 _COARSE, _FINE = 2.0**0.5, 2.0**0.125
 
 Evaluate = Callable[[Sequence[float], Sequence[float]], list[BandwidthScores]]
@@ -70,17 +70,24 @@ class Surface:
 
     @property
     def winner(self) -> tuple[int, int]:
-        """The best bandwidth (of a stack: the widest that is as good, up to noise), and its best λ."""
-        scores = self.bandwidth_scores
-        i = widest_good(self._stacked_logs(), self.problem.held_out_weights) if self.stacking else int(np.argmax(scores))
+        """The best bandwidth (of a stack: the widest that is within one standard error of it), and its best λ."""
+        if self.stacking:
+            i = widest_good(self._stacked_logs(), self.problem.held_out_weights, _WITHIN_FIT)
+        else:
+            i = self.best_bandwidth
         return i, int(np.argmax(self.scores[i]))
+
+    @property
+    def best_bandwidth(self) -> int:
+        """The one of highest score, which decides whether a grid has to grow."""
+        return int(np.argmax(self.bandwidth_scores))
 
 
 def grow(surface: Surface, evaluate: Evaluate, *, wider: bool, narrower: bool, regularizations: bool) -> None:
-    """Add a value beyond each edge that the winner touches, four times at most per edge; λ = 0 has nothing beyond it."""
+    """Add a value beyond each edge that the best touches, four times at most per edge; λ = 0 has nothing beyond it."""
     left = {"wider": _MOST_EXTENSIONS, "narrower": _MOST_EXTENSIONS, "stronger": _MOST_EXTENSIONS, "weaker": _MOST_EXTENSIONS}
     while True:
-        i, j = surface.winner
+        i, j = surface.best_bandwidth, surface.winner[1]
         m, r = surface.multiples, surface.regularizations
         if wider and len(m) > 1 and i == len(m) - 1 and left["wider"]:
             left["wider"] -= 1
@@ -142,17 +149,17 @@ def best_kernel_density_multiple(problem: Problem, sigma: np.ndarray, rng: np.ra
     for k in range(-2, 5):
         known[best * _FINE**k] = logs(best * _FINE**k)
     multiples = sorted(known)
-    return multiples[widest_good(np.stack([known[multiple] for multiple in multiples]), weights)] * correction
+    return multiples[widest_good(np.stack([known[multiple] for multiple in multiples]), weights, _WITHIN_SCAN)] * correction
 
 
-def widest_good(logs: np.ndarray, weights: np.ndarray) -> int:
+def widest_good(logs: np.ndarray, weights: np.ndarray, within: float) -> int:
     """The last row of ``logs`` (bandwidths in ascending order, held-out samples) whose mean is nearly the best.
 
-    Nearly: within a fifth of a standard error of the difference. A bandwidth that is too narrow costs far more on fresh samples, in its
-    tails, than one that is too wide; the held-out samples, being few, may not know.
+    Nearly: behind by at most ``within`` standard errors of the difference. A bandwidth that is too narrow costs far more on fresh samples,
+    in its tails, than one that is too wide; the held-out samples, being few, may not know.
     """
     scores = logs @ weights
     behind = logs[int(np.argmax(scores))] - logs
     loss = behind @ weights
     error = np.sqrt(np.maximum((behind - loss[:, None]) ** 2 @ weights, 0.0) * float(weights @ weights))
-    return int(np.flatnonzero(loss <= _WITHIN * error)[-1])
+    return int(np.flatnonzero(loss <= within * error)[-1])

@@ -14,8 +14,9 @@ __all__ = ["COLUMNS", "LikelihoodPath"]
 
 COLUMNS = 10
 """How many squares a fit has: optima have fewer."""
-_STEPS = 40
-_TOLERANCE = 1e-4
+_STEPS = 80
+_TOLERANCE = 2e-5
+_REVIVED = 0.1
 _LOOK_BACK = 4
 _TINY = 1e-290
 _LARGE = 1e5  # entries of ψ: from here on, single precision saves more than half the time, and errs far less than the tolerance
@@ -43,7 +44,8 @@ class LikelihoodPath:
         """Per λ (in units of w₀, best given in descending order) the rows of T·F, shape (m, columns), with ‖F‖ = 1."""
         F = self.start
         for regularization in regularizations:
-            F = self._fit(regularization, F, steps, tol)
+            # directions that a strong λ has put out are stationary points of the factor; a weaker λ may need them again
+            F = self._fit(regularization, F + _REVIVED * self.start, steps, tol)
             yield self.basis @ F
 
     def _fit(self, regularization: float, F: np.ndarray, steps: int, tol: float) -> np.ndarray:

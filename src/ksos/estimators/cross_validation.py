@@ -76,7 +76,7 @@ class KernelSoSDensityCV(DensityMixin, BaseEstimator):
     measure : Measure, optional
         ρ. Default: Lebesgue on R^d.
     tol : float
-        The certified gap of ``best_estimator_``.
+        The certified gap of ``best_estimator_``, in units of the objective: 1e-4 nats per sample are far below what samples can tell.
     n_jobs : int, optional
         Bandwidths evaluated in parallel (joblib).
     random_state : int, RandomState or None
@@ -129,7 +129,7 @@ class KernelSoSDensityCV(DensityMixin, BaseEstimator):
         extend: bool | None = None,
         n_support: int | None = None,
         measure: Measure | None = None,
-        tol: float = 1e-6,
+        tol: float = 1e-4,
         n_jobs: int | None = None,
         random_state: Any = 0,
         verbose: int = 0,

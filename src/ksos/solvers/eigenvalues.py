@@ -35,11 +35,12 @@ def lowest_eigenpairs(G: Array, n: int) -> tuple[np.ndarray, Array]:
 
 
 def _by_arpack(G: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray] | None:
-    """None where eigenvalues are so clustered that the dense route is quicker: it always works."""
+    """None where eigenvalues are so clustered that the dense route is quicker: it always works, and costs about r products with G."""
     r = G.shape[0]
-    start = np.random.default_rng(0).standard_normal(r)
+    start, vectors_kept = np.random.default_rng(0).standard_normal(r), min(r, 4 * n + 40)
+    restarts = max(4, r // (vectors_kept - n))
     try:
-        values, vectors = eigsh(G, k=n, which="SA", v0=start, tol=_LANCZOS_TOLERANCE, maxiter=20 * r, ncv=min(r, 4 * n + 40))
+        values, vectors = eigsh(G, k=n, which="SA", v0=start, tol=_LANCZOS_TOLERANCE, maxiter=restarts, ncv=vectors_kept)
     except ArpackNoConvergence:
         return None
     order = np.argsort(values)
