@@ -15,12 +15,11 @@ from ksos.embedding import MeanEmbedding, Projection
 from ksos.estimators._bumps import bump_logpdf
 from ksos.estimators._folds import Fold
 from ksos.estimators._likelihood_path import LikelihoodPath
-from ksos.functionals import SquaredMMD, Trace
+from ksos.estimators._mmd_path import MMDPath
 from ksos.functionals._l2_rule import l2_rule
 from ksos.integrals import closed_form
 from ksos.kernels import Kernel
 from ksos.measures import Measure
-from ksos.solvers import minimize
 from ksos.space import SoSSpace
 from ksos.support import pivoted_cholesky
 
@@ -30,10 +29,10 @@ MOST_SUPPORT_POINTS = 2000
 """``n_support=None`` means all distinct samples, up to this many."""
 
 CRITERIA = ("log_likelihood", "l2", "mmd")
-_EXPENSIVE = 2e5  # entries of ψ: from here on the path ends where it leads away from the best for good
+_EXPENSIVE = {"likelihood": 2e5, "squared_mmd": 5e3}
+"""Entries of ψ: from here on the path ends where it leads away from the best for good."""
 _HOPELESS, _PATIENCE = 0.05, 2
 _SHARES = np.array([0.0, 0.03, 0.1, 0.3, 0.6])
-_MMD_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -86,11 +85,7 @@ def fit_path(
     if objective == "likelihood":
         yield from LikelihoodPath(space, points, weights).fits(regularizations, **accuracy)
         return
-    data, start = SquaredMMD(MeanEmbedding(points, weights, kernel=space.embedding_kernel)), None
-    for regularization in regularizations:
-        solution = minimize(data + regularization * Trace(relative=True), space, tol=_MMD_TOLERANCE, start=start)
-        start = solution.parameter
-        yield space.T @ solution.parameter_factor
+    yield from MMDPath(space, points, weights).fits(regularizations)
 
 
 def scores_of_bandwidth(problem: Problem, sigma: np.ndarray, regularizations: Sequence[float]) -> BandwidthScores:
@@ -116,7 +111,7 @@ def _scores(problem: Problem, kernel: Kernel, regularizations: Sequence[float]) 
         for part, fold in zip(rows, folds, strict=True):
             points = problem.points[fold.train]
             held_out[part, -1] = bump_logpdf(kernel, problem.measure, points, fold.train_weights, problem.points[fold.test])
-    expensive = max(space.rank for space in spaces) * problem.points.shape[0] > _EXPENSIVE and by_likelihood
+    expensive = max(space.rank for space in spaces) * problem.points.shape[0] > _EXPENSIVE[problem.objective] and by_likelihood
     best, behind, weights = -np.inf, 0, problem.held_out_weights
     for j in range(count):
         for i, (part, path, judge) in enumerate(zip(rows, paths, judges, strict=True)):
@@ -124,20 +119,21 @@ def _scores(problem: Problem, kernel: Kernel, regularizations: Sequence[float]) 
             if by_likelihood:
                 held_out[part, j] = values
         if expensive:
-            gained = _best_blend(held_out[:, j], held_out[:, -1], weights)
+            shares = _SHARES if problem.objective == "likelihood" else _SHARES[:1]  # other fits are not blended with anything
+            gained = _best_blend(held_out[:, j], held_out[:, -1], weights, shares)
             best, behind = (gained, 0) if gained > best else (best, behind + (gained < best - _HOPELESS))
             if behind >= _PATIENCE:
                 break
     return BandwidthScores(scores, held_out, max(space.rank for space in spaces))
 
 
-def _best_blend(log_p: np.ndarray, log_q: np.ndarray, weights: np.ndarray) -> float:
+def _best_blend(log_p: np.ndarray, log_q: np.ndarray, weights: np.ndarray, shares: np.ndarray) -> float:
     """The best held-out log-likelihood of (1 − t)p + tq over a few shares t."""
     peak = np.maximum(np.maximum(log_p, log_q), -1e300)
     p, q = np.exp(log_p - peak), np.exp(log_q - peak)
     with np.errstate(divide="ignore"):
-        blends = np.log((1.0 - _SHARES)[:, None] * p + _SHARES[:, None] * q) + peak
-    return float(np.max(blends @ weights))
+        blends = np.log((1.0 - shares)[:, None] * p + shares[:, None] * q) + peak
+    return float(np.max(np.maximum(blends, -1e300) @ weights))
 
 
 Judge = Callable[[np.ndarray], tuple[float, np.ndarray]]
