@@ -89,6 +89,8 @@ class KernelSoSDensityCV(DensityMixin, BaseEstimator):
     best_estimator_ : KernelSoSDensity
         Refitted to all samples with the best bandwidth and λ, with its certificate.
     bandwidth_ : ndarray
+    bandwidth_multiple_ : float
+        The same as a multiple of ``rule``.
     regularization_, relative_regularization_ : float
         λ in the note's units, and in units of w₀.
     best_score_ : float
@@ -332,7 +334,7 @@ class KernelSoSDensityCV(DensityMixin, BaseEstimator):
         i, j = surface.winner
         scores, folds = surface.scores, surface.fold_scores
         self.bandwidth_, self.regularization_ = self.best_estimator_.bandwidth_, self.best_estimator_.regularization_
-        self.relative_regularization_ = surface.regularizations[j]
+        self.bandwidth_multiple_, self.relative_regularization_ = surface.multiples[i], surface.regularizations[j]
         offset = 0.0 if self.whitening_ is None or self.criterion != "log_likelihood" else self.whitening_.log_determinant
         self.best_score_ = float(surface.bandwidth_scores[i]) + offset
         self.bandwidth_multiples_ = np.array(surface.multiples)
