@@ -199,9 +199,26 @@ def test_the_l2_criterion_is_the_integral() -> None:
     assert est.scores_[0, 0] == pytest.approx(expected * unit, rel=1e-2)
 
 
+def test_the_l2_criterion_in_many_features() -> None:
+    rng = np.random.default_rng(0)
+    X, sigma = np.unique(rng.normal(size=(50, 5)), axis=0), np.array([1.4, 1.5, 1.3, 1.6, 1.2])
+    folds = [(np.arange(0, 50, 2), np.arange(1, 50, 2))]
+    est = KernelSoSDensityCV([0.6, 1.0, 3.0], [0.1, 0.01], cv=folds, objective="squared_mmd", criterion="l2", tol=1e-5).fit(X)
+    assert est.bandwidth_multiple_ < 3.0
+    sigma = est.cv_results_["bandwidth"].reshape(3, 2, 5)[1, 0]
+    p = KernelSoSDensity(kernel=Gaussian(sigma), regularization=0.1, regularization_unit="w0", support=X[::2], tol=1e-8)
+    p = p.fit(X[::2]).distribution_
+    samples = p.rvs(200_000, rng=rng)
+    values = p.pdf(samples)
+    unit = np.prod(np.sqrt(np.pi / 2) * est.cv_results_["bandwidth"][2] / est.bandwidth_multiples_[1])  # of the rule's bandwidth
+    expected, error = 2.0 * p.pdf(X[1::2]).mean() - values.mean(), 5.0 * values.std() / 200_000**0.5
+    assert abs(est.scores_[1, 0] / unit - expected) < error + 1e-3 * abs(expected)
+
+
 def test_l2_in_many_features_names_the_way_out() -> None:
+    X = np.random.default_rng(0).normal(size=(30, 5))
     with pytest.raises(ksos.IntegralNotAvailableError, match="discrete measure"):
-        KernelSoSDensityCV(**SMALL, criterion="l2").fit(np.random.default_rng(0).normal(size=(30, 5)))
+        KernelSoSDensityCV(**SMALL, criterion="l2", kernel="laplace").fit(X)
 
 
 @pytest.mark.parametrize("kernel", ["laplace", Laplace(3.0, product=True), "matern"])

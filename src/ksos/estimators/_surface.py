@@ -16,8 +16,11 @@ from ksos.estimators._bumps import bump_logpdf
 from ksos.estimators._folds import Fold
 from ksos.estimators._likelihood_path import LikelihoodPath
 from ksos.estimators._mmd_path import MMDPath
+from ksos.exceptions import IntegralNotAvailableError
 from ksos.functionals._l2_rule import l2_rule
 from ksos.integrals import closed_form
+from ksos.integrals.gaussian import GaussianLebesgue
+from ksos.integrals.square import SquareIntegral
 from ksos.kernels import Kernel
 from ksos.measures import Measure
 from ksos.space import SoSSpace
@@ -157,16 +160,26 @@ def _log_likelihood(problem: Problem, space: SoSSpace, fold: Fold) -> Judge:
 
 def _l2(problem: Problem, space: SoSSpace, fold: Fold) -> Judge:
     """2·mean p(held out) − ∫p²dρ: minus the squared L² distance to the truth, up to a constant."""
-    nodes, log_weights, _ = l2_rule(space, None)
-    K, at = space.kernel(nodes, space.support_points), space.kernel(problem.points[fold.test], space.support_points)
-    roots, weights = np.exp(log_weights - space.log_unit), fold.test_weights
-    unit = math.exp(problem.log_unit - space.log_unit)
+    square, at = _square_of(space), space.kernel(problem.points[fold.test], space.support_points)
+    weights, unit = fold.test_weights, math.exp(problem.log_unit - space.log_unit)
 
     def judge(unit_factor: np.ndarray) -> tuple[float, np.ndarray]:
-        square = float(roots @ np.sum((K @ unit_factor) ** 2, axis=1) ** 2)
-        return unit * (2.0 * float(weights @ np.sum((at @ unit_factor) ** 2, axis=1)) - square), weights
+        return unit * (2.0 * float(weights @ np.sum((at @ unit_factor) ** 2, axis=1)) - square(unit_factor)), weights
 
     return judge
+
+
+def _square_of(space: SoSSpace) -> Callable[[np.ndarray], float]:
+    """T·F ↦ ∫p²dρ in natural units: over the nodes of a rule, or where that would need too many, in closed form."""
+    try:
+        nodes, log_weights, _ = l2_rule(space, None)
+    except IntegralNotAvailableError:
+        if not isinstance(space._integrals, GaussianLebesgue):
+            raise
+        closed = SquareIntegral(space._integrals, space.support_points, space.log_unit)
+        return lambda unit_factor: closed(unit_factor @ unit_factor.T)
+    K, masses = space.kernel(nodes, space.support_points), np.exp(log_weights - space.log_unit)
+    return lambda unit_factor: float(masses @ np.sum((K @ unit_factor) ** 2, axis=1) ** 2)
 
 
 def _mmd(problem: Problem, space: SoSSpace, fold: Fold) -> Judge:

@@ -61,7 +61,8 @@ class KernelSoSDensityCV(DensityMixin, BaseEstimator):
     objective : {"likelihood", "squared_mmd"}
         What the fits minimise: the likelihood predicts best; against outliers see ``criterion``.
     criterion : {"log_likelihood", "l2", "mmd"}
-        What held-out samples judge by: log p; ∫p² − 2 mean p (up to three features); the MMD in a kernel of median bandwidth.
+        What held-out samples judge by: log p; ∫p² − 2 mean p (in more than three features a Gaussian kernel on R^d, or a discrete
+        measure); the MMD in a kernel of median bandwidth.
     combine : {"auto", "stacking", "best"}
         "best": the density of the best pair. "stacking" needs criterion "log_likelihood". "auto": stacking for the likelihood, else best.
     rule : {"silverman", "scott", "median"}
