@@ -108,7 +108,13 @@ def test_the_path_ends_where_it_leads_away_for_good() -> None:
     everything = KernelSoSDensityCV([0.5], [0.1, 0.03, 0.01, 3e-3, 1e-3], cv=3, objective="squared_mmd", criterion="mmd", tol=1e-4).fit(
         IRIS
     )
-    assert np.all(np.isfinite(everything.scores_)), "other criteria have other units"
+    assert np.all(np.isfinite(everything.scores_)), "held-out MMDs differ too little for that"
+    by_l2 = KernelSoSDensityCV([0.46], [0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4], cv=3, objective="squared_mmd", criterion="l2", tol=1e-4).fit(
+        IRIS
+    )
+    seen = np.isfinite(by_l2.scores_[0])
+    best, last = by_l2.scores_[0].max(), int(np.flatnonzero(seen).max())
+    assert seen[: last + 1].all() and (seen.all() or by_l2.scores_[0, last] < 0.95 * best)
 
 
 def test_a_path_costs_a_fraction_of_certified_fits() -> None:

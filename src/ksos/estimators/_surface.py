@@ -34,7 +34,7 @@ MOST_SUPPORT_POINTS = 2000
 CRITERIA = ("log_likelihood", "l2", "mmd")
 _EXPENSIVE = {"likelihood": 2e5, "squared_mmd": 5e3}
 """Entries of ψ: from here on the path ends where it leads away from the best for good."""
-_HOPELESS, _PATIENCE = 0.05, 2
+_HOPELESS, _PATIENCE = 0.05, 2  # nats, or of the best L² score
 _SHARES = np.array([0.0, 0.03, 0.1, 0.3, 0.6])
 
 
@@ -114,29 +114,40 @@ def _scores(problem: Problem, kernel: Kernel, regularizations: Sequence[float]) 
         for part, fold in zip(rows, folds, strict=True):
             points = problem.points[fold.train]
             held_out[part, -1] = bump_logpdf(kernel, problem.measure, points, fold.train_weights, problem.points[fold.test])
-    expensive = max(space.rank for space in spaces) * problem.points.shape[0] > _EXPENSIVE[problem.objective] and by_likelihood
+    expensive = max(space.rank for space in spaces) * problem.points.shape[0] > _EXPENSIVE[problem.objective]
     best, behind, weights = -np.inf, 0, problem.held_out_weights
     for j in range(count):
         for i, (part, path, judge) in enumerate(zip(rows, paths, judges, strict=True)):
             scores[i, j], values = judge(next(path))
             if by_likelihood:
                 held_out[part, j] = values
-        if expensive:
-            shares = _SHARES if problem.objective == "likelihood" else _SHARES[:1]  # other fits are not blended with anything
-            gained = _best_blend(held_out[:, j], held_out[:, -1], weights, shares)
-            best, behind = (gained, 0) if gained > best else (best, behind + (gained < best - _HOPELESS))
+        if expensive and (gained := _worth(problem, scores[:, j], held_out, j, weights)) is not None:
+            hopeless = best - _HOPELESS * (1.0 if by_likelihood else abs(best))
+            best, behind = (gained, 0) if gained > best else (best, behind + (gained < hopeless))
             if behind >= _PATIENCE:
                 break
     return BandwidthScores(scores, held_out, max(space.rank for space in spaces))
 
 
-def _best_blend(log_p: np.ndarray, log_q: np.ndarray, weights: np.ndarray, shares: np.ndarray) -> float:
+def _worth(problem: Problem, scores: np.ndarray, held_out: np.ndarray, j: int, weights: np.ndarray) -> float | None:
+    """What is known of λ number j, for the decision to go on: a likelihood fit counts with what a stack would make of it.
+
+    None where every λ is visited: held-out MMDs hardly differ, and likelihood fits cost little.
+    """
+    if problem.criterion == "mmd" or (problem.objective == "likelihood" and problem.criterion != "log_likelihood"):
+        return None
+    if problem.objective == "likelihood":
+        return _best_blend(held_out[:, j], held_out[:, -1], weights)
+    return float(np.maximum(scores, -1e300) @ np.array([fold.mass for fold in problem.folds])) / sum(fold.mass for fold in problem.folds)
+
+
+def _best_blend(log_p: np.ndarray, log_q: np.ndarray, weights: np.ndarray) -> float:
     """The best held-out log-likelihood of (1 − t)p + tq over a few shares t."""
     peak = np.maximum(np.maximum(log_p, log_q), -1e300)
     p, q = np.exp(log_p - peak), np.exp(log_q - peak)
     with np.errstate(divide="ignore"):
-        blends = np.log((1.0 - shares)[:, None] * p + shares[:, None] * q) + peak
-    return float(np.max(np.maximum(blends, -1e300) @ weights))
+        blends = np.log((1.0 - _SHARES)[:, None] * p + _SHARES[:, None] * q) + peak
+    return float(np.max(blends @ weights))
 
 
 Judge = Callable[[np.ndarray], tuple[float, np.ndarray]]
