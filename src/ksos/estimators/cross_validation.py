@@ -156,11 +156,16 @@ class KernelSoSDensityCV(DensityMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Choose bandwidth and λ for the samples ``X`` (n, d), weighted by ``sample_weight``, and refit to all of them."""
+        return self._fit(X, sample_weight)
+
+    def _fit(self, X: Any, sample_weight: Any, features: slice = slice(None)) -> Self:
+        """The same, where only some ``features`` must differ: a target that repeats a feature is no mistake of the data."""
         self._check_parameters()
         X = validate_data(self, X, dtype=np.float64, order="C")
         masses = as_masses(sample_weight, X.shape[0])
         measure = Lebesgue() if self.measure is None else self.measure
         _require_inside(measure, X, masses)
+        _require_different_features(X[masses > 0.0, features], getattr(self, "feature_names_in_", None))
         points, weights = _distinct(X, masses)
         rng = _generator(self.random_state)
         folds = as_folds(self.cv, X, masses, _rows(X, masses), weights, rng)
@@ -363,6 +368,19 @@ def _rows(X: np.ndarray, masses: np.ndarray) -> np.ndarray:
     rows = np.full(X.shape[0], -1)
     rows[masses > 0.0] = np.unique(X[masses > 0.0] + 0.0, axis=0, return_inverse=True)[1].ravel()
     return rows
+
+
+def _require_different_features(X: np.ndarray, names: Any) -> None:
+    """Raise where two features that vary are one and the same: all samples then lie on a plane, and held-out likelihoods have no bound."""
+    seen: dict[bytes, int] = {}
+    for k in range(X.shape[1] if X.shape[0] > 1 else 0):
+        first = seen.setdefault((X[:, k] + 0.0).tobytes(), k)
+        if first != k and np.ptp(X[:, k]) > 0.0:
+            words = f"{first} and {k}" if names is None else f"{names[first]!r} and {names[k]!r}"
+            raise ValueError(
+                f"features {words} are identical in all {X.shape[0]} samples: they have no joint density, and the narrower a bandwidth, "
+                "the better it would seem; leave one of them out, or fix the bandwidth with KernelSoSDensity"
+            )
 
 
 class _KernelOf:
