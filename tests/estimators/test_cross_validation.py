@@ -20,6 +20,7 @@ from strategies import clouds
 import ksos
 from ksos import KernelSoSDensity, KernelSoSDensityCV, SoSDensity
 from ksos.bandwidth import bandwidth_rule
+from ksos.estimators import cross_validation
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Lebesgue
 
@@ -334,6 +335,19 @@ def test_pickle_clone_pipeline(small: KernelSoSDensityCV, capsys: pytest.Capture
     assert np.isfinite(pipeline.score(MOONS))
     printed = capsys.readouterr().out.splitlines()
     assert len(printed) == 2 and printed[0].startswith("[cv] bandwidth 0.4 × silverman, 3 λ, 3 folds: best λ ")
+
+
+def test_progress_is_printed_as_bandwidths_finish(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    printed: list[str] = []
+    evaluate = cross_validation.scores_of_bandwidth
+
+    def watched(*arguments: Any) -> Any:
+        printed.append(capsys.readouterr().out)
+        return evaluate(*arguments)
+
+    monkeypatch.setattr(cross_validation, "scores_of_bandwidth", watched)
+    KernelSoSDensityCV(**SMALL, verbose=1).fit(MOONS)
+    assert printed[0] == "" and printed[1].startswith("[cv] bandwidth 0.4 × silverman"), "the first is known before the second begins"
 
 
 # --- hard data ---

@@ -281,14 +281,18 @@ class KernelSoSDensityCV(DensityMixin, BaseEstimator):
             as_bandwidth(multiple * sigma, "bandwidths times the rule")
 
         def evaluate(multiples: Sequence[float], regularizations: Sequence[float]) -> list[BandwidthScores]:
-            found: list[BandwidthScores] = Parallel(n_jobs=self.n_jobs)(
-                delayed(scores_of_bandwidth)(problem, multiple * sigma, regularizations) for multiple in multiples
-            )
-            if self.verbose:
-                for multiple, scores in zip(multiples, found, strict=True):
-                    j = int(np.argmax(scores.scores.mean(axis=0)))
-                    best = f"best λ {regularizations[j]:.3g} w₀, held-out score {scores.scores.mean(axis=0)[j]:.4f}"
-                    print(f"[cv] bandwidth {multiple:.4g} × {self.rule}, {len(regularizations)} λ, {len(problem.folds)} folds: {best}")
+            jobs = (delayed(scores_of_bandwidth)(problem, multiple * sigma, regularizations) for multiple in multiples)
+            found: list[BandwidthScores] = []
+            for multiple, scores in zip(multiples, Parallel(n_jobs=self.n_jobs, return_as="generator")(jobs), strict=True):
+                found.append(scores)
+                if self.verbose:  # as they come, not when all of them are there
+                    mean = scores.scores.mean(axis=0)
+                    j = int(np.argmax(mean))
+                    best = f"best λ {regularizations[j]:.3g} w₀, held-out score {mean[j]:.4f}"
+                    print(
+                        f"[cv] bandwidth {multiple:.4g} × {self.rule}, {len(regularizations)} λ, {len(problem.folds)} folds: {best}",
+                        flush=True,
+                    )
             return found
 
         surface = Surface(problem, multiples, regularizations, evaluate(multiples, regularizations), self._stacking)
