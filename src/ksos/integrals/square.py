@@ -14,15 +14,13 @@ __all__ = ["SquareIntegral"]
 
 _BLOCK_ELEMENTS = 1 << 18  # what a processor's cache holds
 _MOST_OPERATIONS = 3e11
-_NEGLIGIBLE = 1e-9
 
 
 class SquareIntegral:
     r"""B ↦ ∫(k(x)ᵀBk(x))²dρ(x) for support points X, in units of exp(``log_unit``): what does not depend on B is formed once.
 
     With one bandwidth all six pairs of a product of four kernels have the same factor E, so that the integral is
-    c·Σ_ijkl B_ij B_kl E_ij E_kl E_ik E_il E_jk E_jl: O(m⁴) operations, as products of matrices. Pairs (i, j) that cannot matter to nine
-    digits of the unit are left out: with narrow kernels, nearly all of them.
+    c·Σ_ijkl B_ij B_kl E_ij E_kl E_ik E_il E_jk E_jl: m⁴ operations, as products of matrices (a tenth of a second for 250 points).
     """
 
     def __init__(self, integrals: GaussianLebesgue, X: np.ndarray, log_unit: float) -> None:
@@ -38,17 +36,13 @@ class SquareIntegral:
         self.weights = self.E * away[:, None] * away
         self.c = math.exp(product.log_volume + integrals.log_constant - log_unit)
         self.i, self.j = np.triu_indices(m)
-        self.twice = np.where(self.i == self.j, 1.0, 2.0)
+        self.twice = np.where(self.i == self.j, 1.0, 2.0)  # (i, j) stands for (j, i) too
 
     def __call__(self, B: np.ndarray) -> float:
         """The integral for a symmetric ``B``."""
         Q = B * self.weights
-        shares = self.twice * Q[self.i, self.j]
-        order = np.argsort(np.abs(shares))
-        smallest = np.cumsum(np.abs(shares[order])) * (self.c * float(np.abs(Q).sum()))
-        kept = np.sort(order[np.searchsorted(smallest, _NEGLIGIBLE) :])
-        i, j, total = self.i[kept], self.j[kept], 0.0
-        for rows in row_blocks(kept.shape[0], Q.shape[0], _BLOCK_ELEMENTS):
-            M = self.E[i[rows]] * self.E[j[rows]]
-            total += float(shares[kept[rows]] @ np.einsum("nk,nk->n", M @ Q, M))
+        shares, total = self.twice * Q[self.i, self.j], 0.0
+        for rows in row_blocks(shares.shape[0], Q.shape[0], _BLOCK_ELEMENTS):
+            M = self.E[self.i[rows]] * self.E[self.j[rows]]
+            total += float(shares[rows] @ np.einsum("nk,nk->n", M @ Q, M))
         return self.c * total
