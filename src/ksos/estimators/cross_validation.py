@@ -102,7 +102,8 @@ class KernelSoSDensityCV(DensityMixin, BaseEstimator):
         One entry per pair: "bandwidth_multiple", "regularization", "mean_test_score", "std_test_score", "split0_test_score", …,
         "rank_test_score".
     bandwidth_multiples_, relative_regularizations_, scores_ : ndarray
-        The same as a grid: scores_[i, j] for multiple i and λ j.
+        The same as a grid: scores_[i, j] for multiple i and λ j; −inf where the path of λ ended early, having led away from the best.
+        :class:`~ksos.CrossValidationDisplay` draws it.
     whitening_ : Coordinates or None
     n_features_in_, feature_names_in_
 
