@@ -1,4 +1,4 @@
-"""Three pictures of densities: one feature, two features, and all pairs of four."""
+"""Three pictures of densities (one feature, two features, all pairs of four), and one of the search for bandwidth and λ."""
 
 import matplotlib.pyplot as plt
 from sklearn.datasets import load_iris, make_moons
@@ -22,5 +22,10 @@ print("levels of the regions:", {mass: round(level, 3) for mass, level in displa
 # Four features: every panel is an exact marginal.
 four = ksos.KernelSoSDensity(bandwidth="scott").fit(iris)
 ksos.DensityDisplay.from_estimator(four, iris)
+
+# The held-out scores of a search: the pair that won has a ring, and dots show how much each λ contributes to the answer.
+search = ksos.KernelSoSDensityCV(cv=3).fit(moons)
+ksos.CrossValidationDisplay.from_estimator(search, depth=0.2)
+print("chosen:", round(search.bandwidth_multiple_, 2), "times the rule, λ =", search.relative_regularization_, "w₀")
 
 plt.show()

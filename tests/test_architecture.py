@@ -51,6 +51,7 @@ HEAVY = ["matplotlib", "torch", "cvxpy", "scipy.stats", "pandas", "sklearn.clust
 PUBLIC = {
     "ksos": [
         "Compression",
+        "CrossValidationDisplay",
         "DensityDisplay",
         "KernelSoSDensity",
         "MeanEmbedding",

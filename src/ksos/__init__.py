@@ -21,13 +21,14 @@ from ksos.space import SoSSpace
 
 if TYPE_CHECKING:  # imported on first use, see below
     from ksos.estimators import KernelSoSConditional, KernelSoSDensityCV, RobustClassifier, RobustRegressor
-    from ksos.plotting import DensityDisplay, SolutionDisplay
+    from ksos.plotting import CrossValidationDisplay, DensityDisplay, SolutionDisplay
     from ksos.robust import RobustMode, RobustSolution, WorstCase, robust_minimize, robust_mode, robust_path, worst_case
 
 __all__ = [
     "BandwidthWarning",
     "Compression",
     "ConvexityError",
+    "CrossValidationDisplay",
     "DensityDisplay",
     "Estimate",
     "FunctionalError",
@@ -64,7 +65,7 @@ __all__ = [
 ]
 
 _estimators = ("KernelSoSConditional", "KernelSoSDensityCV", "RobustClassifier", "RobustRegressor")
-_plotting = ("DensityDisplay", "SolutionDisplay")
+_plotting = ("CrossValidationDisplay", "DensityDisplay", "SolutionDisplay")
 _robust = ("RobustMode", "RobustSolution", "WorstCase", "robust_minimize", "robust_mode", "robust_path", "worst_case")
 __getattr__, __dir__ = _later(
     globals(),

@@ -45,7 +45,8 @@ def replace_whole(path: str | bytes | os.PathLike[str], parts: Iterable[bytes | 
             raise
         _sync_folder(target.parent)
     except OSError as error:
-        error.filename, error.filename2 = os.fsdecode(path), None  # the user's name for it, not the temporary one
+        error.filename = os.fsdecode(path)  # the user's name for it, not the temporary one
+        del error.filename2  # None would be printed as a second name
         raise
 
 

@@ -239,6 +239,21 @@ def test_paths_relative_to_the_folder(old: Path, monkeypatch: pytest.MonkeyPatch
     assert isinstance(load("x" * 255).kernel, Laplace)
 
 
+def test_errors_name_the_file_and_nothing_else(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = old.parent / "nowhere" / "model.ksos"
+    with pytest.raises(FileNotFoundError) as caught:
+        save(make(Gaussian(1.0)), missing)
+    assert str(caught.value).endswith(f"No such file or directory: {str(missing)!r}")
+
+    def refuse(source: Any, target: Any) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(source), None, str(target))
+
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(PermissionError) as denied:
+        save(make(Gaussian(1.0)), old)
+    assert str(denied.value).endswith(f"Permission denied: {str(old)!r}")
+
+
 def test_permissions(old: Path) -> None:
     previous = os.umask(0o027)
     try:

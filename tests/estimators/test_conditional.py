@@ -41,7 +41,12 @@ def two_outputs() -> KernelSoSConditional:
     return KernelSoSConditional(joint(bandwidth=[1.0, 0.8, 0.8], n_support=50)).fit(X, np.column_stack([y, second]))
 
 
-@parametrize_with_checks([KernelSoSConditional(KernelSoSDensity(tol=1e-4, n_support=15))])
+@parametrize_with_checks(
+    [
+        KernelSoSConditional(KernelSoSDensity(tol=1e-4, n_support=15)),
+        KernelSoSConditional(KernelSoSDensityCV([0.8], [1.0, 0.1], cv=2, n_support=30, tol=1e-4)),
+    ]
+)
 def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
     check(estimator)
 

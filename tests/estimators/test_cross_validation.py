@@ -20,6 +20,7 @@ from strategies import clouds
 import ksos
 from ksos import KernelSoSDensity, KernelSoSDensityCV, SoSDensity
 from ksos.bandwidth import bandwidth_rule
+from ksos.estimators import cross_validation
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Lebesgue
 
@@ -202,9 +203,26 @@ def test_the_l2_criterion_is_the_integral() -> None:
     assert est.scores_[0, 0] == pytest.approx(expected * unit, rel=1e-2)
 
 
+def test_the_l2_criterion_in_many_features() -> None:
+    rng = np.random.default_rng(0)
+    X, sigma = np.unique(rng.normal(size=(50, 5)), axis=0), np.array([1.4, 1.5, 1.3, 1.6, 1.2])
+    folds = [(np.arange(0, 50, 2), np.arange(1, 50, 2))]
+    est = KernelSoSDensityCV([0.6, 1.0, 3.0], [0.1, 0.01], cv=folds, objective="squared_mmd", criterion="l2", tol=1e-5).fit(X)
+    assert est.bandwidth_multiple_ < 3.0
+    sigma = est.cv_results_["bandwidth"].reshape(3, 2, 5)[1, 0]
+    p = KernelSoSDensity(kernel=Gaussian(sigma), regularization=0.1, regularization_unit="w0", support=X[::2], tol=1e-8)
+    p = p.fit(X[::2]).distribution_
+    samples = p.rvs(200_000, rng=rng)
+    values = p.pdf(samples)
+    unit = np.prod(np.sqrt(np.pi / 2) * est.cv_results_["bandwidth"][2] / est.bandwidth_multiples_[1])  # of the rule's bandwidth
+    expected, error = 2.0 * p.pdf(X[1::2]).mean() - values.mean(), 5.0 * values.std() / 200_000**0.5
+    assert abs(est.scores_[1, 0] / unit - expected) < error + 1e-3 * abs(expected)
+
+
 def test_l2_in_many_features_names_the_way_out() -> None:
+    X = np.random.default_rng(0).normal(size=(30, 5))
     with pytest.raises(ksos.IntegralNotAvailableError, match="discrete measure"):
-        KernelSoSDensityCV(**SMALL, criterion="l2").fit(np.random.default_rng(0).normal(size=(30, 5)))
+        KernelSoSDensityCV(**SMALL, criterion="l2", kernel="laplace").fit(X)
 
 
 @pytest.mark.parametrize("kernel", ["laplace", Laplace(3.0, product=True), "matern"])
@@ -257,7 +275,7 @@ def test_automatic_whitening_leaves_what_it_does_not_help(small: KernelSoSDensit
     est = KernelSoSDensityCV(**SMALL, whiten="auto").fit(MOONS)
     assert est.whitening_ is None
     np.testing.assert_array_equal(est.score_samples(FRESH[:50]), small.score_samples(FRESH[:50]))
-    twins = MOONS[:, [0, 0]]
+    twins = MOONS[:, [0, 0]] * [1.0, -2.0]
     assert KernelSoSDensityCV(**SMALL, whiten="auto").fit(twins).whitening_ is None
 
 
@@ -322,6 +340,19 @@ def test_pickle_clone_pipeline(small: KernelSoSDensityCV, capsys: pytest.Capture
     assert len(printed) == 2 and printed[0].startswith("[cv] bandwidth 0.4 × silverman, 3 λ, 3 folds: best λ ")
 
 
+def test_progress_is_printed_as_bandwidths_finish(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    printed: list[str] = []
+    evaluate = cross_validation.scores_of_bandwidth
+
+    def watched(*arguments: Any) -> Any:
+        printed.append(capsys.readouterr().out)
+        return evaluate(*arguments)
+
+    monkeypatch.setattr(cross_validation, "scores_of_bandwidth", watched)
+    KernelSoSDensityCV(**SMALL, verbose=1).fit(MOONS)
+    assert printed[0] == "" and printed[1].startswith("[cv] bandwidth 0.4 × silverman"), "the first is known before the second begins"
+
+
 # --- hard data ---
 
 
@@ -331,6 +362,10 @@ def test_small_clouds_give_a_density_or_a_word(X: np.ndarray) -> None:
     est = KernelSoSDensityCV([0.5, 1.0], [1.0, 0.1], cv=2, tol=1e-4)
     if len(np.unique(X, axis=0)) < 2:
         with pytest.raises(ValueError, match="2 folds need at least 2 distinct samples"):
+            est.fit(X)
+        return
+    if any(np.ptp(X[:, k]) > 0.0 and np.array_equal(X[:, j], X[:, k]) for k in range(X.shape[1]) for j in range(k)):
+        with pytest.raises(ValueError, match="are identical in all"):
             est.fit(X)
         return
     import warnings
@@ -420,7 +455,7 @@ def test_data() -> None:
     with pytest.raises(ValueError, match="sample_weight must have length 120"):
         est.fit(MOONS, sample_weight=[1.0])
     with pytest.raises(ValueError, match=r"whiten=True needs linearly independent features; feature \d is a combination of \[\d\]"):
-        KernelSoSDensityCV(**SMALL, whiten=True).fit(MOONS[:, [0, 1, 0]])
+        KernelSoSDensityCV(**SMALL, whiten=True).fit(MOONS[:, [0, 1, 0]] * [1.0, 1.0, -3.0])
     with (
         pytest.raises(ValueError, match=r"whiten=True needs features that vary; feature\(s\) \[1\] are constant"),
         pytest.warns(UserWarning),

@@ -15,12 +15,14 @@ from ksos.embedding import MeanEmbedding, Projection
 from ksos.estimators._bumps import bump_logpdf
 from ksos.estimators._folds import Fold
 from ksos.estimators._likelihood_path import LikelihoodPath
-from ksos.functionals import SquaredMMD, Trace
+from ksos.estimators._mmd_path import MMDPath
+from ksos.exceptions import IntegralNotAvailableError
 from ksos.functionals._l2_rule import l2_rule
 from ksos.integrals import closed_form
+from ksos.integrals.gaussian import GaussianLebesgue
+from ksos.integrals.square import SquareIntegral
 from ksos.kernels import Kernel
 from ksos.measures import Measure
-from ksos.solvers import minimize
 from ksos.space import SoSSpace
 from ksos.support import pivoted_cholesky
 
@@ -30,10 +32,10 @@ MOST_SUPPORT_POINTS = 2000
 """``n_support=None`` means all distinct samples, up to this many."""
 
 CRITERIA = ("log_likelihood", "l2", "mmd")
-_EXPENSIVE = 2e5  # entries of ψ: from here on the path ends where it leads away from the best for good
-_HOPELESS, _PATIENCE = 0.05, 2
+_EXPENSIVE = {"likelihood": 2e5, "squared_mmd": 5e3}
+"""Entries of ψ: from here on the path ends where it leads away from the best for good."""
+_HOPELESS, _PATIENCE = 0.05, 2  # nats, or of the best L² score
 _SHARES = np.array([0.0, 0.03, 0.1, 0.3, 0.6])
-_MMD_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -86,11 +88,7 @@ def fit_path(
     if objective == "likelihood":
         yield from LikelihoodPath(space, points, weights).fits(regularizations, **accuracy)
         return
-    data, start = SquaredMMD(MeanEmbedding(points, weights, kernel=space.embedding_kernel)), None
-    for regularization in regularizations:
-        solution = minimize(data + regularization * Trace(relative=True), space, tol=_MMD_TOLERANCE, start=start)
-        start = solution.parameter
-        yield space.T @ solution.parameter_factor
+    yield from MMDPath(space, points, weights).fits(regularizations)
 
 
 def scores_of_bandwidth(problem: Problem, sigma: np.ndarray, regularizations: Sequence[float]) -> BandwidthScores:
@@ -116,19 +114,31 @@ def _scores(problem: Problem, kernel: Kernel, regularizations: Sequence[float]) 
         for part, fold in zip(rows, folds, strict=True):
             points = problem.points[fold.train]
             held_out[part, -1] = bump_logpdf(kernel, problem.measure, points, fold.train_weights, problem.points[fold.test])
-    expensive = max(space.rank for space in spaces) * problem.points.shape[0] > _EXPENSIVE and by_likelihood
+    expensive = max(space.rank for space in spaces) * problem.points.shape[0] > _EXPENSIVE[problem.objective]
     best, behind, weights = -np.inf, 0, problem.held_out_weights
     for j in range(count):
         for i, (part, path, judge) in enumerate(zip(rows, paths, judges, strict=True)):
             scores[i, j], values = judge(next(path))
             if by_likelihood:
                 held_out[part, j] = values
-        if expensive:
-            gained = _best_blend(held_out[:, j], held_out[:, -1], weights)
-            best, behind = (gained, 0) if gained > best else (best, behind + (gained < best - _HOPELESS))
+        if expensive and (gained := _worth(problem, scores[:, j], held_out, j, weights)) is not None:
+            hopeless = best - _HOPELESS * (1.0 if by_likelihood else abs(best))
+            best, behind = (gained, 0) if gained > best else (best, behind + (gained < hopeless))
             if behind >= _PATIENCE:
                 break
     return BandwidthScores(scores, held_out, max(space.rank for space in spaces))
+
+
+def _worth(problem: Problem, scores: np.ndarray, held_out: np.ndarray, j: int, weights: np.ndarray) -> float | None:
+    """What is known of λ number j, for the decision to go on: a likelihood fit counts with what a stack would make of it.
+
+    None where every λ is visited: held-out MMDs hardly differ, and likelihood fits cost little.
+    """
+    if problem.criterion == "mmd" or (problem.objective == "likelihood" and problem.criterion != "log_likelihood"):
+        return None
+    if problem.objective == "likelihood":
+        return _best_blend(held_out[:, j], held_out[:, -1], weights)
+    return float(np.maximum(scores, -1e300) @ np.array([fold.mass for fold in problem.folds])) / sum(fold.mass for fold in problem.folds)
 
 
 def _best_blend(log_p: np.ndarray, log_q: np.ndarray, weights: np.ndarray) -> float:
@@ -161,16 +171,26 @@ def _log_likelihood(problem: Problem, space: SoSSpace, fold: Fold) -> Judge:
 
 def _l2(problem: Problem, space: SoSSpace, fold: Fold) -> Judge:
     """2·mean p(held out) − ∫p²dρ: minus the squared L² distance to the truth, up to a constant."""
-    nodes, log_weights, _ = l2_rule(space, None)
-    K, at = space.kernel(nodes, space.support_points), space.kernel(problem.points[fold.test], space.support_points)
-    roots, weights = np.exp(log_weights - space.log_unit), fold.test_weights
-    unit = math.exp(problem.log_unit - space.log_unit)
+    square, at = _square_of(space), space.kernel(problem.points[fold.test], space.support_points)
+    weights, unit = fold.test_weights, math.exp(problem.log_unit - space.log_unit)
 
     def judge(unit_factor: np.ndarray) -> tuple[float, np.ndarray]:
-        square = float(roots @ np.sum((K @ unit_factor) ** 2, axis=1) ** 2)
-        return unit * (2.0 * float(weights @ np.sum((at @ unit_factor) ** 2, axis=1)) - square), weights
+        return unit * (2.0 * float(weights @ np.sum((at @ unit_factor) ** 2, axis=1)) - square(unit_factor)), weights
 
     return judge
+
+
+def _square_of(space: SoSSpace) -> Callable[[np.ndarray], float]:
+    """T·F ↦ ∫p²dρ in natural units: over the nodes of a rule, or where that would need too many, in closed form."""
+    try:
+        nodes, log_weights, _ = l2_rule(space, None)
+    except IntegralNotAvailableError:
+        if not isinstance(space._integrals, GaussianLebesgue):
+            raise
+        closed = SquareIntegral(space._integrals, space.support_points, space.log_unit)
+        return lambda unit_factor: closed(unit_factor @ unit_factor.T)
+    K, masses = space.kernel(nodes, space.support_points), np.exp(log_weights - space.log_unit)
+    return lambda unit_factor: float(masses @ np.sum((K @ unit_factor) ** 2, axis=1) ** 2)
 
 
 def _mmd(problem: Problem, space: SoSSpace, fold: Fold) -> Judge:

@@ -88,7 +88,11 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         targets = as_points(y[:, None] if y.ndim == 1 else y, "y")
         if getattr(joint, "whiten", False):
             raise ValueError(f"whiten={joint.whiten!r} mixes x and y, and conditionals need them apart; use whiten=False")
-        self.estimator_ = joint.fit(np.concatenate([X, targets], axis=1), sample_weight=sample_weight)
+        rows = np.concatenate([X, targets], axis=1)
+        if isinstance(joint, KernelSoSDensityCV):
+            self.estimator_ = joint._fit(rows, sample_weight, slice(X.shape[1]))
+        else:
+            self.estimator_ = joint.fit(rows, sample_weight=sample_weight)
         self.distribution_: SoSDensity = self.estimator_.distribution_
         self.n_outputs_ = targets.shape[1]
         self._flat = y.ndim == 1

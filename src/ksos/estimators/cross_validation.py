@@ -61,7 +61,8 @@ class KernelSoSDensityCV(DensityMixin, BaseEstimator):
     objective : {"likelihood", "squared_mmd"}
         What the fits minimise: the likelihood predicts best; against outliers see ``criterion``.
     criterion : {"log_likelihood", "l2", "mmd"}
-        What held-out samples judge by: log p; ∫p² − 2 mean p (up to three features); the MMD in a kernel of median bandwidth.
+        What held-out samples judge by: log p; ∫p² − 2 mean p (in more than three features a Gaussian kernel on R^d, or a discrete
+        measure); the MMD in a kernel of median bandwidth.
     combine : {"auto", "stacking", "best"}
         "best": the density of the best pair. "stacking" needs criterion "log_likelihood". "auto": stacking for the likelihood, else best.
     rule : {"silverman", "scott", "median"}
@@ -89,6 +90,8 @@ class KernelSoSDensityCV(DensityMixin, BaseEstimator):
     best_estimator_ : KernelSoSDensity
         Refitted to all samples with the best bandwidth and λ, with its certificate.
     bandwidth_ : ndarray
+    bandwidth_multiple_ : float
+        The same as a multiple of ``rule``.
     regularization_, relative_regularization_ : float
         λ in the note's units, and in units of w₀.
     best_score_ : float
@@ -99,7 +102,8 @@ class KernelSoSDensityCV(DensityMixin, BaseEstimator):
         One entry per pair: "bandwidth_multiple", "regularization", "mean_test_score", "std_test_score", "split0_test_score", …,
         "rank_test_score".
     bandwidth_multiples_, relative_regularizations_, scores_ : ndarray
-        The same as a grid: scores_[i, j] for multiple i and λ j.
+        The same as a grid: scores_[i, j] for multiple i and λ j; −inf where the path of λ ended early, having led away from the best.
+        :class:`~ksos.CrossValidationDisplay` draws it.
     whitening_ : Coordinates or None
     n_features_in_, feature_names_in_
 
@@ -153,11 +157,16 @@ class KernelSoSDensityCV(DensityMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Choose bandwidth and λ for the samples ``X`` (n, d), weighted by ``sample_weight``, and refit to all of them."""
+        return self._fit(X, sample_weight)
+
+    def _fit(self, X: Any, sample_weight: Any, features: slice = slice(None)) -> Self:
+        """The same, where only some ``features`` must differ: a target that repeats a feature is no mistake of the data."""
         self._check_parameters()
         X = validate_data(self, X, dtype=np.float64, order="C")
         masses = as_masses(sample_weight, X.shape[0])
         measure = Lebesgue() if self.measure is None else self.measure
         _require_inside(measure, X, masses)
+        _require_different_features(X[masses > 0.0, features], getattr(self, "feature_names_in_", None))
         points, weights = _distinct(X, masses)
         rng = _generator(self.random_state)
         folds = as_folds(self.cv, X, masses, _rows(X, masses), weights, rng)
@@ -273,14 +282,18 @@ class KernelSoSDensityCV(DensityMixin, BaseEstimator):
             as_bandwidth(multiple * sigma, "bandwidths times the rule")
 
         def evaluate(multiples: Sequence[float], regularizations: Sequence[float]) -> list[BandwidthScores]:
-            found: list[BandwidthScores] = Parallel(n_jobs=self.n_jobs)(
-                delayed(scores_of_bandwidth)(problem, multiple * sigma, regularizations) for multiple in multiples
-            )
-            if self.verbose:
-                for multiple, scores in zip(multiples, found, strict=True):
-                    j = int(np.argmax(scores.scores.mean(axis=0)))
-                    best = f"best λ {regularizations[j]:.3g} w₀, held-out score {scores.scores.mean(axis=0)[j]:.4f}"
-                    print(f"[cv] bandwidth {multiple:.4g} × {self.rule}, {len(regularizations)} λ, {len(problem.folds)} folds: {best}")
+            jobs = (delayed(scores_of_bandwidth)(problem, multiple * sigma, regularizations) for multiple in multiples)
+            found: list[BandwidthScores] = []
+            for multiple, scores in zip(multiples, Parallel(n_jobs=self.n_jobs, return_as="generator")(jobs), strict=True):
+                found.append(scores)
+                if self.verbose:  # as they come, not when all of them are there
+                    mean = scores.scores.mean(axis=0)
+                    j = int(np.argmax(mean))
+                    best = f"best λ {regularizations[j]:.3g} w₀, held-out score {mean[j]:.4f}"
+                    print(
+                        f"[cv] bandwidth {multiple:.4g} × {self.rule}, {len(regularizations)} λ, {len(problem.folds)} folds: {best}",
+                        flush=True,
+                    )
             return found
 
         surface = Surface(problem, multiples, regularizations, evaluate(multiples, regularizations), self._stacking)
@@ -332,7 +345,7 @@ class KernelSoSDensityCV(DensityMixin, BaseEstimator):
         i, j = surface.winner
         scores, folds = surface.scores, surface.fold_scores
         self.bandwidth_, self.regularization_ = self.best_estimator_.bandwidth_, self.best_estimator_.regularization_
-        self.relative_regularization_ = surface.regularizations[j]
+        self.bandwidth_multiple_, self.relative_regularization_ = surface.multiples[i], surface.regularizations[j]
         offset = 0.0 if self.whitening_ is None or self.criterion != "log_likelihood" else self.whitening_.log_determinant
         self.best_score_ = float(surface.bandwidth_scores[i]) + offset
         self.bandwidth_multiples_ = np.array(surface.multiples)
@@ -360,6 +373,19 @@ def _rows(X: np.ndarray, masses: np.ndarray) -> np.ndarray:
     rows = np.full(X.shape[0], -1)
     rows[masses > 0.0] = np.unique(X[masses > 0.0] + 0.0, axis=0, return_inverse=True)[1].ravel()
     return rows
+
+
+def _require_different_features(X: np.ndarray, names: Any) -> None:
+    """Raise where two features that vary are one and the same: all samples then lie on a plane, and held-out likelihoods have no bound."""
+    seen: dict[bytes, int] = {}
+    for k in range(X.shape[1] if X.shape[0] > 1 else 0):
+        first = seen.setdefault((X[:, k] + 0.0).tobytes(), k)
+        if first != k and np.ptp(X[:, k]) > 0.0:
+            words = f"{first} and {k}" if names is None else f"{names[first]!r} and {names[k]!r}"
+            raise ValueError(
+                f"features {words} are identical in all {X.shape[0]} samples: they have no joint density, and the narrower a bandwidth, "
+                "the better it would seem; leave one of them out, or fix the bandwidth with KernelSoSDensity"
+            )
 
 
 class _KernelOf:

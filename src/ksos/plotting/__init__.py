@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from ksos.plotting.cv_surface import CrossValidationDisplay
 from ksos.plotting.density import DensityDisplay
 from ksos.plotting.solution import SolutionDisplay
 
-__all__ = ["DensityDisplay", "SolutionDisplay"]
+__all__ = ["CrossValidationDisplay", "DensityDisplay", "SolutionDisplay"]
