@@ -71,10 +71,7 @@ class Surface:
     @property
     def winner(self) -> tuple[int, int]:
         """The best bandwidth (of a stack: the widest that is within one standard error of it), and its best λ."""
-        if self.stacking:
-            i = widest_good(self._stacked_logs(), self.problem.held_out_weights, _WITHIN_FIT)
-        else:
-            i = self.best_bandwidth
+        i = widest_good(self._stacked_logs(), self.problem.held_out_weights, _WITHIN_FIT) if self.stacking else self.best_bandwidth
         return i, int(np.argmax(self.scores[i]))
 
     @property
