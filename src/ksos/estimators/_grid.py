@@ -26,6 +26,7 @@ REGULARIZATIONS = {
 _MOST_EXTENSIONS = 4
 _SCAN_POINTS, _SCAN_FOLDS = 1600, 10
 _WITHIN_FIT, _WITHIN_SCAN = 1.0, 0.2
+_MOST_NATS = 4.0
 _COARSE, _FINE = 2.0**0.5, 2.0**0.125
 
 Evaluate = Callable[[Sequence[float], Sequence[float]], list[BandwidthScores]]
@@ -152,11 +153,13 @@ def best_kernel_density_multiple(problem: Problem, sigma: np.ndarray, rng: np.ra
 def widest_good(logs: np.ndarray, weights: np.ndarray, within: float) -> int:
     """The last row of ``logs`` (bandwidths in ascending order, held-out samples) whose mean is nearly the best.
 
-    Nearly: behind by at most ``within`` standard errors of the difference. A bandwidth that is too narrow costs far more on fresh samples,
-    in its tails, than one that is too wide; the held-out samples, being few, may not know.
+    Nearly: behind by at most ``within`` standard errors of the difference, and by at most four nats over all samples, for a standard error
+    may be large because of a few samples. A bandwidth that is too narrow costs far more on fresh samples, in its tails, than one that is
+    too wide; the held-out samples, being few, may not know.
     """
     scores = logs @ weights
     behind = logs[int(np.argmax(scores))] - logs
     loss = behind @ weights
-    error = np.sqrt(np.maximum((behind - loss[:, None]) ** 2 @ weights, 0.0) * float(weights @ weights))
-    return int(np.flatnonzero(loss <= within * error)[-1])
+    one_sample = float(weights @ weights)  # 1/n for equal weights
+    error = np.sqrt(np.maximum((behind - loss[:, None]) ** 2 @ weights, 0.0) * one_sample)
+    return int(np.flatnonzero(loss <= np.minimum(within * error, _MOST_NATS * one_sample))[-1])
