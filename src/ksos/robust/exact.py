@@ -15,7 +15,7 @@ from ksos.robust.ball import BallPoint, BallProblem
 from ksos.robust.tensor_mmd import MOST_NODES, rule_sizes, tensor_mmd
 from ksos.solvers.spectraplex import factor
 
-__all__ = ["ExactPoint", "exact_mmd", "exactly", "made_feasible", "require_exact_mmd"]
+__all__ = ["ExactPoint", "exact_mmd", "exactly", "first_root", "made_feasible", "require_exact_mmd"]
 
 _QUADRATURE_FEATURES = 3
 _DEEPER, _MOST_DEEPENINGS = 4.0, 12
@@ -94,7 +94,7 @@ def made_feasible(
     else:
         return None
     middle = exactly(problem, problem.mixed(found.point, deeper.point, 0.5), measure)
-    t = _first_root(found.mmd**2, middle.mmd**2, deeper.mmd**2, radius**2)
+    t = first_root(found.mmd**2, middle.mmd**2, deeper.mmd**2, radius**2)
     for digits in range(9, 0, -1):
         mixed = exactly(problem, problem.mixed(found.point, deeper.point, t), measure)
         if mixed.mmd <= radius:
@@ -103,7 +103,7 @@ def made_feasible(
     return deeper
 
 
-def _first_root(start: float, middle: float, end: float, goal: float) -> float:
+def first_root(start: float, middle: float, end: float, goal: float) -> float:
     """The smaller t with q(t) = goal, for the parabola q through (0, start), (½, middle), (1, end), where start > goal > end."""
     curvature, slope = 2.0 * (start + end) - 4.0 * middle, 4.0 * middle - 3.0 * start - end
     excess = start - goal

@@ -15,7 +15,7 @@ from ksos._validation import as_nonnegative, as_positive, as_vector
 from ksos.kernels import Kernel
 from ksos.measures import Measure
 from ksos.observables import KernelFunction, NumericFunction, Observable
-from ksos.robust.exact import _first_root, exact_mmd
+from ksos.robust.exact import exact_mmd, first_root
 from ksos.robust.node_risk import NodeBasis, NodeRisk, UserLoss, least_expected
 from ksos.robust.nodes import nodes_of
 from ksos.robust.result import ROBUST_STATUSES, WorstCase
@@ -23,7 +23,7 @@ from ksos.robust.risk import Risk
 from ksos.robust.saddle import Saddle, SaddlePoint, SaddleProblem
 from ksos.robust.setting import Setting, as_setting
 from ksos.robust.upper_bound import upper_bound
-from ksos.robust.worst_case import AGREEMENT, _warn_if_unbounded, as_radius
+from ksos.robust.worst_case import AGREEMENT, as_radius, warn_if_unbounded
 from ksos.solvers.spectraplex import factor
 from ksos.space import SoSSpace
 
@@ -312,7 +312,7 @@ class RobustProblem:
         else:
             return point, density, distance, False
         middle = at(problem.mixed(point, deeper, 0.5))[1]
-        t = _first_root(distance**2, middle**2, end[1] ** 2, radius**2)
+        t = first_root(distance**2, middle**2, end[1] ** 2, radius**2)
         for _ in range(60):
             mixed = problem.mixed(point, deeper, t)
             p, d = at(mixed)
@@ -364,7 +364,7 @@ class RobustProblem:
     def bound(self, loss: Observable, g: Any, saddle: Saddle, radius: float, spread: float) -> Any:
         """What no distribution in the ball can exceed."""
         setting, size = self.setting, float(np.linalg.norm(saddle.y))
-        _warn_if_unbounded(setting, loss)
+        warn_if_unbounded(setting, loss)
         return upper_bound(loss, g, size, setting.reference, setting.measure, setting.box, spread=spread, radius=radius, penalty=None)
 
 

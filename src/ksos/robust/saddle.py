@@ -17,12 +17,12 @@ import numpy as np
 
 from ksos._threads import one_blas_thread
 from ksos.functionals.base import BoundTerm, Functional
-from ksos.functionals.mmd import _BoundSquaredMMD
+from ksos.functionals.mmd import BoundSquaredMMD
 from ksos.functionals.objective import Objective
 from ksos.robust.risk import LeastRisk, Risk
-from ksos.solvers.constrained_minimize import _Inner
 from ksos.solvers.eigenvalues import lowest_bound
 from ksos.solvers.loop import Limits, Outcome, run
+from ksos.solvers.low_rank import LowRankToTolerance
 from ksos.solvers.spectraplex import centre, factor
 from ksos.space import SoSSpace
 
@@ -84,7 +84,7 @@ class SaddleProblem:
         size = max(abs(float(ends[0])), abs(float(ends[-1])))
         self.unit = max(float(ends[-1] - ends[0]), 1e-6 * size, 1e-300)
         self.least_risk = LeastRisk(risk, self.unit)
-        self._distance = _Fixed(_BoundSquaredMMD(z))
+        self._distance = _Fixed(BoundSquaredMMD(z))
 
     def point(self, C: np.ndarray) -> SaddlePoint:
         """C with everything that is asked of it."""
@@ -115,7 +115,7 @@ class SaddleProblem:
     def _minimised(self, functional: Functional, start: np.ndarray, tol: float, time_limit: float | None) -> tuple[SaddlePoint, Outcome]:
         objective = Objective(functional, self.space, compressed=True)
         with one_blas_thread(self.space.rank):
-            outcome = run(_Inner(), objective, start, Limits(tol, _MOST_STEPS, time_limit), None, None)
+            outcome = run(LowRankToTolerance(), objective, start, Limits(tol, _MOST_STEPS, time_limit), None, None)
         G = factor(outcome.point.C)
         return self.point(G @ G.T), outcome
 
@@ -126,7 +126,7 @@ class SaddleProblem:
 
     def _nearest(self, C: np.ndarray, tol: float, steps: int) -> tuple[np.ndarray, float, float]:
         objective = Objective(_Fixed(_Plain(self.z)), self.space, compressed=True)
-        C = run(_Inner(), objective, C, Limits(tol, steps, None), None, None).point.C
+        C = run(LowRankToTolerance(), objective, C, Limits(tol, steps, None), None, None).point.C
         a = self.map.apply(C)
         return C, float(np.linalg.norm(a - self.z)), self.nearest_bound(a)
 
@@ -295,7 +295,7 @@ class _Fixed(Functional):
         return self.term
 
 
-class _Plain(_BoundSquaredMMD):
+class _Plain(BoundSquaredMMD):
     """‖a − z‖² on all directions at once: those of a labelled space are not in the order of their mass."""
 
     def restrict(self, columns: slice) -> BoundTerm | None:

@@ -25,7 +25,7 @@ from ksos.robust.setting import Setting, as_setting
 from ksos.robust.upper_bound import upper_bound
 from ksos.space import SoSSpace
 
-__all__ = ["AGREEMENT", "as_loss", "as_radius", "worst_case", "worst_case_in"]
+__all__ = ["AGREEMENT", "as_loss", "as_radius", "warn_if_unbounded", "worst_case", "worst_case_in"]
 
 AGREEMENT = 1e-6
 """Landmarks grow until exact and projected MMD of the answer agree to this."""
@@ -167,7 +167,7 @@ def worst_case_in(
     began = time.perf_counter()
     if radius == 0.0:
         return _data_alone(setting, loss)
-    _warn_if_unbounded(setting, loss)
+    warn_if_unbounded(setting, loss)
     term = Expectation(loss).bind(setting.space)
     assert isinstance(term, BoundLinear)
     setting, problem, solution, found, note = _solved(setting, term.D, radius, penalty, tol, time_limit)
@@ -346,7 +346,8 @@ def _empirical_value(setting: Setting, loss: Observable) -> float | None:
     return float(reference.weights @ loss(reference.points)) if inside else None
 
 
-def _warn_if_unbounded(setting: Setting, loss: Observable) -> None:
+def warn_if_unbounded(setting: Setting, loss: Observable) -> None:
+    """Say so where the worst case over all distributions may be infinite, and which box the value depends on."""
     measure = setting.measure
     if isinstance(measure, Discrete) or (isinstance(measure, Box) and measure.bounded) or loss.bounded is True:
         return
