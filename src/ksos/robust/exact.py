@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ksos._array import to_numpy
 from ksos.density import SoSDensity
 from ksos.embedding import MeanEmbedding, mmd
 from ksos.exceptions import IntegralNotAvailableError
@@ -52,7 +53,7 @@ def exact_mmd(p: SoSDensity, data: MeanEmbedding) -> float:
     if isinstance(p.measure, Discrete) or not (isinstance(p.kernel, Gaussian) and isinstance(data.kernel, Gaussian)):
         return mmd(p, data, data.kernel)
     if p.n_features <= _QUADRATURE_FEATURES:
-        counts = rule_sizes(p, data)[1]
+        counts = rule_sizes(p.kernel, to_numpy(p.support_points), p.measure, data.kernel)[1]
         if math.prod(counts) <= MOST_NODES:
             return tensor_mmd(p, data)
         if isinstance(p.measure, Box):

@@ -23,7 +23,7 @@ from ksos.solvers.restoration import restored
 from ksos.solvers.solution import Progress
 from ksos.solvers.spectraplex import centre, factor
 
-__all__ = ["FEASIBLE", "ConstrainedOutcome", "solve_constrained"]
+__all__ = ["FEASIBLE", "ConstrainedOutcome", "follow_central_path", "solve_constrained"]
 
 FEASIBLE = 1e-11
 """A violation, in units of a constraint's size, that is rounding."""
@@ -205,6 +205,20 @@ def solve_constrained(
         if rounds.best is None:
             rounds.record(problem.point(C), Prices(np.zeros(len(problem.bounds))))
         return rounds.ended("interrupted", keyboard=True)
+
+
+def follow_central_path(problem: ConstrainedProblem, program: ConicProgram, limits: Limits) -> ConstrainedOutcome | None:
+    """The interior point alone: its best point, whether or not that closes the gap; None where it finds nothing that is feasible."""
+    rounds = _Rounds(problem, [], limits, None, None)
+    try:
+        found = _along_the_path(rounds, program)
+    except KeyboardInterrupt:
+        found = None if rounds.best is None else rounds.ended("interrupted", keyboard=True)
+        if found is None:
+            raise
+    if found is None and rounds.best is not None:
+        found = rounds.ended("solved_inaccurate")
+    return found if found is not None and found.violation <= FEASIBLE else None
 
 
 def _play(rounds: _Rounds, C: Array, program: ConicProgram | None, *, path_first: bool) -> ConstrainedOutcome:
