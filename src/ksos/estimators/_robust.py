@@ -42,6 +42,7 @@ _OTHERWISE, _MOST_LANDMARKS = 60, 200
 AGREEMENT = 1e-4
 """To which exact and projected MMD of the worst density are to agree before it is made exactly feasible."""
 _PAD = 1.0
+_MOST_LOOKS, _CLOSE_ENOUGH = 8, 1.02
 _MOST_POINTS = 2000
 
 
@@ -123,6 +124,18 @@ class EstimatorProblem(RobustProblem):
     """A robust problem whose worst density is made exactly feasible from a rougher agreement of exact and projected MMD."""
 
     agreement = AGREEMENT
+
+    def nearest_distance(self) -> float:
+        """The exact distance to the data of about the nearest density; the directions that it takes to see it stay in the setting."""
+        for _ in range(_MOST_LOOKS):
+            C, projected, _ = self.problem_on(self.setting).nearest
+            density = self.density(C)
+            distance = self.exact_distance(density)
+            sharper = self.sharper(C, density, distance) if distance > _CLOSE_ENOUGH * projected + self.agreement else None
+            if sharper is None:
+                break
+            self.setting = sharper
+        return distance
 
 
 class Basis:

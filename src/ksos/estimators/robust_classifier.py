@@ -224,11 +224,9 @@ class _ClassificationProblem(EstimatorProblem):
     def _labelled(self, space: SoSSpace) -> LabelledSpace:
         return LabelledSpace(space, self.labels)
 
-    def problem_on(self, setting: Any) -> SaddleProblem:
-        if self._latest is None or self._latest[0] is not setting:
-            space = self._labelled(setting.space)
-            self._latest = setting, SaddleProblem(space, self.risk, space.labelled_coordinates(self.parts), self.typical_theta)
-        return self._latest[1]
+    def new_problem(self, setting: Setting, near: np.ndarray | None) -> SaddleProblem:
+        space = self._labelled(setting.space)
+        return SaddleProblem(space, self.risk, space.labelled_coordinates(self.parts), self.typical_theta, near)
 
     def density(self, C: np.ndarray) -> Any:
         r = self.setting.space.rank
@@ -302,7 +300,7 @@ class _ClassificationProblem(EstimatorProblem):
         if radius == "bootstrap":
             return bootstrap_radius(joint, kernel, rng=random_state)
         found = distinct_radius(joint, kernel, random_state)
-        return max(found, _FEASIBLE * self.problem_on(self.setting).nearest[1], 1e-3)
+        return max(found, _FEASIBLE * self.nearest_distance(), 1e-3)
 
     def empirical(self) -> tuple[np.ndarray, float]:
         U, L = self.basis(self.X), self.labels.shape[0]

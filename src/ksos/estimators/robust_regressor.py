@@ -230,7 +230,7 @@ class _RegressionProblem(EstimatorProblem):
         if radius == "bootstrap":
             return bootstrap_radius(reference, kernel, rng=random_state)
         found = distinct_radius(reference, kernel, random_state)
-        return max(found, _FEASIBLE * self.problem_on(self.setting).nearest[1], 1e-3)
+        return max(found, _FEASIBLE * self.nearest_distance(), 1e-3)
 
     def empirical(self) -> tuple[np.ndarray, float]:
         if self.loss == "square":

@@ -87,6 +87,8 @@ class NumericFunction(Observable):
                 f"{X.shape[0]} numbers"
             ) from error
         try:
+            if np.iscomplexobj(values):
+                raise TypeError
             values = np.asarray(values, dtype=np.float64)
         except (TypeError, ValueError):
             raise ValueError(f"{name} must return {X.shape[0]} numbers for an array of shape {X.shape}; got {values!r}") from None

@@ -29,6 +29,8 @@ class ExactPoint:
     point: BallPoint
     density: SoSDensity
     mmd: float
+    mass: float
+    """∫ψᵀCψ dρ: what rounding makes of one, and what the density has been divided by."""
 
 
 def require_exact_mmd(kernel: Kernel, embedding_kernel: Kernel, measure: Measure, d: int) -> None:
@@ -66,8 +68,10 @@ def exact_mmd(p: SoSDensity, data: MeanEmbedding) -> float:
 
 def exactly(problem: BallProblem, point: BallPoint, measure: Callable[[SoSDensity], float]) -> ExactPoint:
     """The density of a point and its exact distance."""
-    density = problem.space.density(factor(point.C))
-    return ExactPoint(point, density, measure(density))
+    G, space = factor(point.C), problem.space
+    density = space.density(G)
+    unit = SoSDensity.from_units(space.kernel, space.support_points, space.T @ G, space.log_unit, space.measure)
+    return ExactPoint(point, density, measure(density), unit.mass())
 
 
 def made_feasible(

@@ -250,9 +250,14 @@ class RobustProblem:
     def problem_on(self, setting: Setting) -> SaddleProblem:
         """The saddle problem with what a setting sees; one object for as long as the setting stays."""
         if self._latest is None or self._latest[0] is not setting:
-            z = to_numpy(setting.space.coordinates(setting.embedding))
-            self._latest = setting, SaddleProblem(setting.space, self.risk, z, self.typical_theta)
+            near = None if self._latest is None else self._latest[1].nearest[0]
+            self._latest = setting, self.new_problem(setting, near)
         return self._latest[1]
+
+    def new_problem(self, setting: Setting, near: np.ndarray | None) -> SaddleProblem:
+        """The same, afresh; ``near`` is a C that is near the data."""
+        z = to_numpy(setting.space.coordinates(setting.embedding))
+        return SaddleProblem(setting.space, self.risk, z, self.typical_theta, near)
 
     def density(self, C: np.ndarray) -> Any:
         """The density of a parameter."""

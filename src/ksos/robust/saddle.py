@@ -33,6 +33,7 @@ _SAFE = 1e-6
 _INWARD = 0.05  # of the last point's distance to the ball: aiming a little inside brackets the multiplier from both sides
 _INNER_DIGITS, _OF_THE_GAP, _ROUGH = 0.1, 0.1, 1e-2
 _MOST_STEPS = 300
+_NEAR_DIGITS, _NEAR_ENOUGH = (1e-2, 1e-3, 1e-4, 1e-5), 0.95
 
 
 @dataclass(frozen=True)
@@ -76,9 +77,9 @@ class Saddle:
 class SaddleProblem:
     """One risk on one space around one target, for any number of radii."""
 
-    def __init__(self, space: SoSSpace, risk: Risk, z: np.ndarray, theta: np.ndarray) -> None:
-        """``theta`` is a parameter that suits the data: the spread of its loss is the unit of everything."""
-        self.space, self.risk, self.z = space, risk, z
+    def __init__(self, space: SoSSpace, risk: Risk, z: np.ndarray, theta: np.ndarray, near: np.ndarray | None = None) -> None:
+        """``theta`` is a parameter that suits the data: the spread of its loss is the unit of everything. ``near`` is a C near the data."""
+        self.space, self.risk, self.z, self._near = space, risk, z, near
         self.map = space.compressed_map
         ends = np.linalg.eigvalsh(risk.matrix(theta))
         size = max(abs(float(ends[0])), abs(float(ends[-1])))
@@ -122,7 +123,12 @@ class SaddleProblem:
     @cached_property
     def nearest(self) -> tuple[np.ndarray, float, float]:
         """(C, distance, certified least distance) of about the nearest density to the data: where to start, and what is empty."""
-        return self._nearest(centre(self.space.rank, np.zeros((1, 1))), 1e-5, 80)
+        C = centre(self.space.rank, np.zeros((1, 1))) if self._near is None else self._near
+        for tol in _NEAR_DIGITS:
+            C, distance, least = self._nearest(C, tol, 80)
+            if least >= _NEAR_ENOUGH * distance:
+                break
+        return C, distance, least
 
     def _nearest(self, C: np.ndarray, tol: float, steps: int) -> tuple[np.ndarray, float, float]:
         objective = Objective(_Fixed(_Plain(self.z)), self.space, compressed=True)

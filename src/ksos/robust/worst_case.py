@@ -189,7 +189,7 @@ def worst_case_in(
         status = solution.status if solution.status in ("infeasible", "time_limit", "interrupted") else "undecided"
         return _no_density(problem, setting, solution, status, note, time.perf_counter() - began, common)
     g, near, size = dual_function(space, to_numpy(solution.y))
-    value = problem.value(found.point)
+    value = problem.value(found.point) / found.mass
     objective = value if penalty is None else value - penalty * found.mmd**2
     top: Any = None
     if bound:
