@@ -127,3 +127,13 @@ def test_the_estimators_keep_to_the_exact_ball_in_any_number_of_features(d: int)
     if d <= 3:
         assert worst.upper_bound_kind == "rigorous"
     assert worst.value <= worst.upper_bound + 1e-9
+    codes = (labels == classifier.classes_[1]).astype(float)
+    loss, low, high = worst.loss, X.min(axis=0), X.max(axis=0)
+    for corner in (low, high, 0.5 * (low + high)):  # the data mixed with one labelled atom, up to the rim of the ball
+        for code in (0.0, 1.0):
+            kernel = worst.embedding_kernel(np.vstack([X, corner]))
+            same = np.equal.outer(np.append(codes, code), np.append(codes, code))
+            a = np.append(np.full(30, -1.0 / 30.0), 1.0)
+            t = min(0.25 / np.sqrt(a @ (kernel * same) @ a), 1.0)
+            mean = np.mean(loss(np.column_stack([X, codes])))
+            assert (1.0 - t) * mean + t * loss(np.append(corner, code)[None, :])[0] <= worst.upper_bound + 1e-9
