@@ -104,7 +104,7 @@ def test_many_features_and_an_exact_ball(d: int, loss: str) -> None:
     assert np.linalg.eigvalsh(slack.values)[0] >= -1e-8
 
 
-@pytest.mark.parametrize("d", [2, 3, 5])
+@pytest.mark.parametrize("d", [1, 2, 3, 5])
 def test_the_estimators_keep_to_the_exact_ball_in_any_number_of_features(d: int) -> None:
     X = points(30, d, 6)
     y = X @ np.arange(1.0, d + 1.0) + 0.2 * points(30, 1, 7)[:, 0]
