@@ -137,3 +137,20 @@ def test_the_estimators_keep_to_the_exact_ball_in_any_number_of_features(d: int)
             t = min(0.25 / np.sqrt(a @ (kernel * same) @ a), 1.0)
             mean = np.mean(loss(np.column_stack([X, codes])))
             assert (1.0 - t) * mean + t * loss(np.append(corner, code)[None, :])[0] <= worst.upper_bound + 1e-9
+
+
+@pytest.mark.parametrize("d", [2, 3])
+def test_a_loss_of_ones_own_in_the_exact_ball(d: int) -> None:
+    X = 0.5 * np.random.default_rng(0).normal(size=(30, d))
+
+    def loss(theta: np.ndarray, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        away = theta - Z
+        return np.sum(away**2, axis=1), 2.0 * away
+
+    found = ksos.robust_minimize(loss, np.zeros(d), X, 0.3, embedding_bandwidth=1.0, measure=Box([-2.0] * d, [2.0] * d), n_support=30)
+    worst = found.worst_case
+    assert found.status == "solved", found.message
+    assert worst is not None and worst.gap is not None and worst.value is not None
+    assert worst.mmd <= 0.3
+    assert worst.mmd - worst.projected_mmd <= 1e-6
+    assert worst.gap <= 1e-5 * worst.value

@@ -30,6 +30,7 @@ __all__ = ["Saddle", "SaddlePoint", "SaddleProblem"]
 
 _MOST_SOLVES, _GROWTH, _LARGEST_MULTIPLIER = 60, 6.0, 1e10
 _SAFE = 1e-6
+_CLOSED, _REOPENED = 1e-4, 1.01  # the relative width of a bracket in which nothing is left, and the first step out of it
 _INWARD = 0.05  # of the last point's distance to the ball: aiming a little inside brackets the multiplier from both sides
 _INNER_DIGITS, _OF_THE_GAP, _ROUGH = 0.1, 0.1, 1e-2
 _MOST_STEPS = 300
@@ -201,6 +202,8 @@ class _Search:
             last_gap = min(last_gap, self._gap())
             if stuck > 5 or (self.inside is None and u >= _LARGEST_MULTIPLIER):
                 break
+            if stuck > 1:
+                self._reopen(point)
             u = self._next()
         return self._ended(status if self.best is not None else "undecided" if status == "solved_inaccurate" else status)
 
@@ -241,6 +244,16 @@ class _Search:
                 return self.problem.mixed(outside, inside, min(t, 1.0))
             t = t + 2.0 * (distance - self.radius) / max(outside.distance - inside.distance, 1e-300) + 1e-15
         return inside
+
+    def _reopen(self, latest: SaddlePoint) -> None:
+        """Forget the end of a bracket that has closed without closing the gap: it was found with few digits, on the wrong side."""
+        if self.inside is None or self.outside is None or self.inside[0] - self.outside[0] > _CLOSED * self.inside[0]:
+            return
+        if latest.distance <= self.radius:
+            self.outside = None
+        else:
+            self.inside = None
+        self._growth = _REOPENED
 
     def _gap(self) -> float:
         return math.inf if self.best is None else max(self.best_upper - self.best.risk, 0.0)
