@@ -37,7 +37,7 @@ _GROWTH, _LARGEST_MULTIPLIER = 4.0, 1e10
 _NARROWEST = 1e-14  # a bracket in which no multiplier is left
 _SAFE = 1e-3  # the next multiplier keeps at least this fraction of the bracket away from its ends
 _INNER_DIGITS = 0.02  # of the tolerance, for each penalised problem
-_CHEAP_STEP, _DEAR_STEP = 2e8, 4e9  # floating-point operations of one step of the interior point
+_CHEAP_STEP, _DEAR_STEP = 2e8, 1.2e10  # floating-point operations of one step of the interior point
 _MOST_PATH_STEPS = 100
 _FLAT = 1e-13  # a loss that varies by less than this fraction of its size is constant
 
