@@ -18,7 +18,7 @@ from ksos.kernels import Kernel
 from ksos.kernels._distances import row_blocks
 from ksos.whitening import whiten_columns
 
-__all__ = ["MeanEmbedding", "Projection", "as_target", "mmd"]
+__all__ = ["MeanEmbedding", "Projection", "as_target", "evaluate", "exact_inner", "mmd"]
 
 _BLOCK_ELEMENTS = 1 << 20
 _DEVICE_ELEMENTS = 1 << 27

@@ -118,7 +118,7 @@ def test_best_is_the_refitted_pair() -> None:
 def test_scores_are_those_of_separate_fits() -> None:
     est = KernelSoSDensityCV([0.8], [1.0, 0.1], cv=3, combine="best").fit(MOONS)
     points = np.unique(MOONS, axis=0)
-    parts = np.array_split(ksos.estimators.density._generator(0).permutation(len(points)), 3)
+    parts = np.array_split(ksos.estimators._samples.as_generator(0).permutation(len(points)), 3)
     for j, regularization in enumerate([1.0, 0.1]):
         scores = []
         for part in parts:

@@ -90,7 +90,7 @@ class TestRegressor:
         X = rng.normal(size=(40, 6))
         est = ksos.RobustRegressor(n_support=20).fit(X, X[:, 0])
         assert est.solution_.status == "solved"
-        assert est.worst_case_.projected_mmd <= est.radius_
+        assert est.worst_case_.mmd <= est.radius_
         assert est.score(X, X[:, 0]) > 0.8
 
     @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tables import points
 
 import ksos
 from ksos.functionals import Expectation
-from ksos.kernels import Gaussian, Laplace
+from ksos.kernels import KERNELS, Gaussian, Laplace
 from ksos.measures import Box, Discrete, Lebesgue, Normal
 from ksos.observables import BoxIndicator, KernelFunction, Observable, Polynomial, coordinate
 from ksos.robust.ball import BallProblem, BallSolution
@@ -64,6 +64,29 @@ def test_on_every_measure(measure: Any) -> None:
     found = pb.solve(0.2)
     assert found.status == "solved"
     assert found.value == pytest.approx(conic(pb, 0.2), rel=1e-6)
+
+
+@pytest.mark.parametrize("measure", MEASURES.values(), ids=MEASURES)
+@pytest.mark.parametrize("kernel", ["gaussian", "laplace", "matern"])
+def test_laws_of_the_value_in_the_radius(kernel: str, measure: Any) -> None:
+    """Nondecreasing, concave, between every feasible density and every dual point, on every kernel and measure."""
+    if kernel != "gaussian" and not isinstance(measure, Discrete):
+        pytest.skip("no closed form")
+    make = KERNELS[kernel]
+    space = ksos.SoSSpace(make(0.6), np.linspace(-2.0, 2.0, 9)[:, None], measure, make(1.0), np.linspace(-2.0, 2.0, 11)[:, None])
+    pb = problem(coordinate(0) ** 2, space)
+    least = pb.penalised(1e8, None, 1e-6)[0].distance
+    radii = np.linspace(1.05 * least + 1e-3, 0.7, 5)
+    found = [pb.solve(float(radius), 1e-8) for radius in radii]
+    values = np.array([one.value for one in found])
+    assert all(one.status == "solved" for one in found)
+    assert all(one.value <= one.dual_value + 1e-12 for one in found)
+    assert np.all(np.diff(values) >= -1e-8 * pb.spread)
+    assert np.all(np.diff(values, 2) <= 3e-8 * pb.spread)
+    for one in found:  # weak duality: no density in a ball exceeds the dual value of that ball
+        for radius, other in zip(radii, found, strict=True):
+            dual, _ = pb.dual(one.y / pb.spread, float(radius))
+            assert other.value <= pb.middle + pb.spread * dual + 1e-9 * pb.spread
 
 
 def test_kernels_that_are_not_smooth_live_on_nodes() -> None:

@@ -155,6 +155,7 @@ def test_a_lipschitz_constant_makes_the_bound_rigorous() -> None:
         (lambda Z: Z, r"must return shape \(\d+,\) for an array of shape \(\d+, 1\); got shape"),
         (lambda Z: 1.0 / 0, r"raised ZeroDivisionError: .*it was called with an array of shape"),
         (lambda Z: "no", r"must return \d+ numbers"),
+        (lambda Z: Z[:, 0] + 1j, r"must return \d+ numbers"),
         (coordinate(3), "needs feature 3"),
         (Polynomial({(2, 0): 1.0}), "is a function of 2 features, but"),
     ],
@@ -162,6 +163,13 @@ def test_a_lipschitz_constant_makes_the_bound_rigorous() -> None:
 def test_losses_that_are_none(loss: Any, what: str) -> None:
     with pytest.raises(ValueError, match=what):
         ksos.worst_case(loss, X, 0.2, **OPTIONS)
+
+
+def test_a_constant_loss_is_its_value_whatever_the_rounding_of_masses() -> None:
+    worst = ksos.worst_case(Polynomial([2.0]), X, 0.3, **OPTIONS)
+    assert worst.value == pytest.approx(2.0, abs=1e-8)
+    assert worst.upper_bound is not None
+    assert worst.value <= worst.upper_bound + 1e-8
 
 
 def test_a_loss_that_is_no_function() -> None:

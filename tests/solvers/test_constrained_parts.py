@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from tables import points
 
 import ksos
-from ksos.functionals import MMD, Constraint, Expectation, Frobenius, Functional, SquaredMMD, Trace, within
+from ksos.functionals import MMD, Constraint, Expectation, Frobenius, Functional, SquaredL2, SquaredMMD, Trace, within
 from ksos.functionals.objective import Objective
 from ksos.kernels import Gaussian
 from ksos.observables import BoxIndicator, coordinate
 from ksos.solvers.conic import ConicProgram, central_path
-from ksos.solvers.constrained_problem import ConstrainedProblem
+from ksos.solvers.constrained_problem import ConstrainedProblem, Prices
 from ksos.solvers.feasibility import nearest
 from ksos.solvers.loop import Limits
 from ksos.solvers.low_rank import LowRank, _Hessian
@@ -90,10 +90,15 @@ def test_any_multipliers_bound_the_optimum_from_below(seed: int, weights: list[f
     optimum = ksos.minimize(SquaredMMD(X), SPACE, ALL, tol=1e-9) if not _OPTIMA else _OPTIMA[0]
     _OPTIMA[:] = [optimum]
     point = problem.point(random_point(seed))
-    assert problem.lower_bound(w, point) <= optimum.objective + 1e-9
-    best = problem.best_multipliers(w, point, factor(point.C))
-    assert best[0] >= 0.0
-    assert problem.lower_bound(w, point) <= problem.lower_bound(best, point) <= optimum.objective + 1e-9
+    given_bound = problem.lower_bound(Prices(w), point)
+    assert given_bound <= optimum.objective + 1e-9
+    best, bound = problem.best_prices([Prices(w)], point, factor(point.C))
+    assert best.weights[0] >= 0.0
+    assert given_bound <= bound == problem.lower_bound(best, point) <= optimum.objective + 1e-9
+    ball = next(i for i, constraint in enumerate(ALL) if isinstance(constraint.functional, MMD))
+    v = np.random.default_rng(seed).normal(size=SPACE.embedding_rank)  # any vector of a ball is as valid
+    w[ball] = np.linalg.norm(v)
+    assert problem.lower_bound(Prices(w, {ball: v}), point) <= optimum.objective + 1e-9
 
 
 _OPTIMA: list[ksos.Solution] = []
@@ -108,7 +113,13 @@ def test_a_least_radius_is_a_bound_however_few_steps_were_taken(steps: int) -> N
 
 
 @pytest.mark.parametrize(
-    "functional", [-Expectation(coordinate(0) ** 2 + coordinate(1)), SquaredMMD(X) + 1e-3 * Trace()], ids=["linear", "quadratic"]
+    "functional",
+    [
+        -Expectation(coordinate(0) ** 2 + coordinate(1)),
+        SquaredMMD(X) + 1e-3 * Trace(),
+        SquaredMMD(X) + 0.2 * Frobenius() + 0.3 * Frobenius(relative=True),
+    ],
+    ids=["linear", "quadratic", "frobenius"],
 )
 def test_the_central_path_is_short_and_ends_at_the_optimum(functional: Functional) -> None:
     problem = problem_of(functional, ALL)
@@ -116,17 +127,18 @@ def test_the_central_path_is_short_and_ends_at_the_optimum(functional: Functiona
     assert program is not None
     best = ksos.minimize(functional, SPACE, ALL, tol=1e-10)
     path = list(itertools.takewhile(lambda iterate: iterate[2] > 1e-12, central_path(program)))
-    C, w, mu = path[-1]
+    C, prices, mu = path[-1]
     assert mu <= 1e-10
     assert len(path) <= 20
     point = problem.point(C)
     assert problem.violation(point) <= 1e-7
     assert problem.value(point) == pytest.approx(best.objective, abs=1e-7)
-    np.testing.assert_allclose(w, best.multipliers, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(prices.weights, best.multipliers, rtol=1e-3, atol=1e-4)
 
 
 def test_what_has_no_conic_form() -> None:
-    assert ConicProgram.of(problem_of(SquaredMMD(X) + Frobenius(), ALL)) is None
+    assert ConicProgram.of(problem_of(SquaredMMD(X) + SquaredL2(X), ALL)) is None
+    assert ConicProgram.of(problem_of(SquaredMMD(X), [Frobenius() <= 100.0])) is None
     assert ConicProgram.of(problem_of(SquaredMMD(X), [SquaredMMD(X) <= 0.1])) is None
     assert ConicProgram.of(problem_of(3.0 * MMD(X), ALL)) is not None
 

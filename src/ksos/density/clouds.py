@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ksos.observables._importance import importance_rules
+from ksos.observables.importance import importance_rules
 
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity

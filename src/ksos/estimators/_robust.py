@@ -10,7 +10,6 @@ import numpy as np
 from scipy.spatial.distance import pdist
 from sklearn.exceptions import ConvergenceWarning
 
-from ksos._array import to_numpy
 from ksos._validation import as_bandwidth, as_count, as_nonnegative
 from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Box, Lebesgue, Measure
@@ -39,11 +38,11 @@ EXACT_FEATURES = 3
 """Up to so many features the domain is a box by default, and losses can be integrated by quadrature."""
 MOST_SUPPORT_POINTS = {1: 40, 2: 81, 3: 64}
 """Of the densities, by default and by the number of features; in more features 60."""
-_COSTLY_FEATURES = 3
 _OTHERWISE, _MOST_LANDMARKS = 60, 200
 AGREEMENT = 1e-4
 """To which exact and projected MMD of the worst density are to agree before it is made exactly feasible."""
 _PAD = 1.0
+_MOST_LOOKS, _CLOSE_ENOUGH = 8, 1.02
 _MOST_POINTS = 2000
 
 
@@ -93,7 +92,7 @@ def setting_of(
     distinct = np.unique(points, axis=0)
     support = distinct[pivots(model, distinct, 1e-8, most)]
     landmarks = distinct[pivots(distance, distinct, 1e-8, _MOST_LANDMARKS)]
-    return as_setting(points, weights=weights, space=SoSSpace(model, support, domain, distance, landmarks))
+    return replace(as_setting(points, weights=weights, space=SoSSpace(model, support, domain, distance, landmarks)), grows=True)
 
 
 def check_radius(radius: Any) -> None:
@@ -122,24 +121,21 @@ def report(solution: RobustSolution, name: str) -> None:
 
 
 class EstimatorProblem(RobustProblem):
-    """A robust problem whose ball is the exact one where the exact MMD of its densities is cheap: on boxes of up to two features."""
+    """A robust problem whose worst density is made exactly feasible from a rougher agreement of exact and projected MMD."""
 
     agreement = AGREEMENT
 
-    def exact_distance(self, density: Any) -> float:
-        """The exact MMD to the data; on a box of three features, where it would take very many nodes, that which the landmarks see."""
-        if isinstance(self.setting.measure, Box) and self.setting.reference.n_features >= _COSTLY_FEATURES:
-            return self.projected_distance(density)
-        return self.true_distance(density)
-
-    def true_distance(self, density: Any) -> float:
-        """The exact MMD."""
-        return super().exact_distance(density)
-
-    def projected_distance(self, density: Any) -> float:
-        """The MMD after projection on the landmarks."""
-        space = self.setting.space
-        return float(np.linalg.norm(to_numpy(space.coordinates(density)) - to_numpy(space.coordinates(self.setting.embedding))))
+    def nearest_distance(self) -> float:
+        """The exact distance to the data of about the nearest density; the directions that it takes to see it stay in the setting."""
+        for _ in range(_MOST_LOOKS):
+            C, projected, _ = self.problem_on(self.setting).nearest
+            density = self.density(C)
+            distance = self.exact_distance(density)
+            sharper = self.sharper(C, density, distance) if distance > _CLOSE_ENOUGH * projected + self.agreement else None
+            if sharper is None:
+                break
+            self.setting = sharper
+        return distance
 
 
 class Basis:

@@ -12,8 +12,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ksos._validation import as_count, as_levels, as_points, as_vector, as_weights
 from ksos.density import SoSDensity
 from ksos.density.conditional_line import ConditionalLine
+from ksos.estimators._samples import as_generator, require_inside
 from ksos.estimators.cross_validation import KernelSoSDensityCV
-from ksos.estimators.density import _generator, _require_inside
 from ksos.measures import Measure
 
 __all__ = ["KernelSoSConditional"]
@@ -139,7 +139,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         """``n_samples`` independent draws of y for every row of ``X``, shape (n, n_samples) or (n, n_samples, outputs)."""
         X = self._conditions(X)
         count = as_count(n_samples, "n_samples", minimum=0)
-        uniforms = _generator(random_state).random((X.shape[0], count, self.n_outputs_))
+        uniforms = as_generator(random_state).random((X.shape[0], count, self.n_outputs_))
         known = np.repeat(X, count, axis=0)
         for k in range(self.n_outputs_):  # output after output, each given x and the outputs before it
             line = self._line(list(range(X.shape[1] + k + 1)))
@@ -179,7 +179,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
     def _conditions(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, order="C", reset=False)
-        _require_inside(self.distribution_.measure.restrict(list(range(X.shape[1]))), X, np.ones(X.shape[0]))
+        require_inside(self.distribution_.measure.restrict(list(range(X.shape[1]))), X, np.ones(X.shape[0]))
         return np.asarray(X)
 
     def _targets(self, y: Any) -> np.ndarray:

@@ -17,9 +17,12 @@ from ksos.density import SoSDensity
 from ksos.estimators._folds import Fold, as_folds, check_folds
 from ksos.estimators._grid import FEW_MULTIPLES, MULTIPLES, REGULARIZATIONS, Surface, best_kernel_density_multiple, grow
 from ksos.estimators._refit import blend
+from ksos.estimators._samples import as_generator as _generator
+from ksos.estimators._samples import distinct_samples as _distinct
+from ksos.estimators._samples import require_inside as _require_inside
 from ksos.estimators._surface import CRITERIA, MOST_SUPPORT_POINTS, BandwidthScores, Problem, fit_path, scores_of_bandwidth, support_of
 from ksos.estimators._whitening import Coordinates, whitened
-from ksos.estimators.density import KernelSoSDensity, _distinct, _generator, _require_inside
+from ksos.estimators.density import KernelSoSDensity
 from ksos.exceptions import BandwidthWarning
 from ksos.integrals import closed_form
 from ksos.kernels import KERNELS, Kernel

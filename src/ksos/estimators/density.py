@@ -10,13 +10,13 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ksos._array import Array, eye, inner, is_other_array, like, namespace, to_numpy
 from ksos._validation import as_bandwidth, as_callback, as_choice, as_count, as_masses, as_nonnegative, as_points, as_weights
 from ksos.bandwidth import RULES, bandwidth_rule
 from ksos.embedding import MeanEmbedding
+from ksos.estimators._samples import as_generator, distinct_samples, require_inside
 from ksos.estimators._warm_start import quick_mmd_fit
 from ksos.exceptions import BandwidthWarning
 from ksos.functionals import MMD, Frobenius, Functional, NegativeLogLikelihood, SquaredMMD, Trace
@@ -162,11 +162,11 @@ class KernelSoSDensity(DensityMixin, BaseEstimator):
         reference = X if is_other_array(X) else None  # a tensor: the fit runs where it lies, and decisions about it on the host
         X = validate_data(self, X if reference is None else to_numpy(X), dtype=np.float64, order="C")
         masses = as_masses(sample_weight, X.shape[0])
-        points, weights = _distinct(X, masses)
-        rng = _generator(self.random_state)
+        points, weights = distinct_samples(X, masses)
+        rng = as_generator(self.random_state)
         kernel, embedding_kernel = self._kernels(points, weights, rng)
         measure = Lebesgue() if self.measure is None else self.measure
-        _require_inside(measure, X, masses)
+        require_inside(measure, X, masses)
         points = points if reference is None else like(points, reference)
         support = self._support(points, weights, kernel, measure, rng)
         space = SoSSpace(kernel, support, measure, embedding_kernel, self._landmarks(points, rng))
@@ -212,7 +212,7 @@ class KernelSoSDensity(DensityMixin, BaseEstimator):
     def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Independent samples of the fitted density, shape (n_samples, d)."""
         check_is_fitted(self, "distribution_")
-        return self.distribution_.rvs(as_count(n_samples, "n_samples"), rng=_generator(random_state))
+        return self.distribution_.rvs(as_count(n_samples, "n_samples"), rng=as_generator(random_state))
 
     def _check_parameters(self) -> None:
         """Everything that can be refused before the data are looked at."""
@@ -301,33 +301,6 @@ class KernelSoSDensity(DensityMixin, BaseEstimator):
             exponent = math.log(given) + (1.0 if self.penalty == "trace" else 2.0) * space.log_unit
             return distance + given * penalty(relative=True), math.exp(exponent) if exponent < 700.0 else math.inf
         return distance + given * penalty(), given
-
-
-def _distinct(X: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct samples of positive mass, in lexicographic order, with their shares of the total mass.
-
-    A sample given twice and a sample of mass two are then the same thing, and the order of the samples does not matter.
-    """
-    X, masses = X[masses > 0.0], masses[masses > 0.0]
-    points, inverse = np.unique(X + 0.0, axis=0, return_inverse=True)  # + 0.0: one sign of zero
-    gathered = np.bincount(inverse.ravel(), weights=masses)
-    return points, gathered / gathered.sum()
-
-
-def _require_inside(measure: Measure, X: np.ndarray, masses: np.ndarray) -> None:
-    """Raise when a sample that counts lies where no density can be."""
-    measure.check_features(X.shape[1])
-    rows = np.flatnonzero(~measure.contains(X) & (masses > 0.0))
-    if rows.size:
-        first = f"the first is row {rows[0]}: {X[rows[0]].tolist()}"
-        raise ValueError(f"{rows.size} of {X.shape[0]} samples lie outside {measure!r}; {first}; widen it or leave them out")
-
-
-def _generator(random_state: Any) -> np.random.Generator:
-    """A NumPy Generator from whatever scikit-learn accepts as ``random_state``."""
-    if isinstance(random_state, np.random.Generator):
-        return random_state
-    return np.random.default_rng(check_random_state(random_state).randint(0, 2**31, size=4))
 
 
 def _warn_if_unseen(data: MeanEmbedding, space: SoSSpace) -> None:

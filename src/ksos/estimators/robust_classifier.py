@@ -27,7 +27,9 @@ from ksos.estimators._robust import (
 )
 from ksos.estimators.robust_regressor import MODELS
 from ksos.kernels import Gaussian
-from ksos.observables import KernelFunction, NumericFunction, Observable
+from ksos.observables import KernelFunction, NumericFunction, Observable, coordinate
+from ksos.robust.exact import exact_mmd
+from ksos.robust.extended import dual_function
 from ksos.robust.labelled import LabelledSpace
 from ksos.robust.learning import RobustSolution
 from ksos.robust.node_risk import NodeBasis, NodeRisk, least_expected
@@ -36,8 +38,10 @@ from ksos.robust.radius import bootstrap_radius
 from ksos.robust.reference import as_reference
 from ksos.robust.residual_losses import LogisticLoss
 from ksos.robust.saddle import SaddleProblem
+from ksos.robust.setting import Setting
 from ksos.robust.square_features import affine_moments, kernel_moments
 from ksos.robust.square_risk import SquareRisk, least_squares
+from ksos.robust.upper_bound import UpperBound, supremum_on
 from ksos.space import SoSSpace
 
 __all__ = ["RobustClassifier"]
@@ -69,7 +73,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
     classes_ : ndarray
     theta_ : ndarray (scores, functions)
     worst_case_ : WorstCase or None
-        Its ``distribution`` is a :class:`~ksos.robust.LabelledDensity`; None at radius 0.
+        Its ``distribution`` is a :class:`~ksos.robust.LabelledDensity`, its ``dual_function`` a list with one function per label; None at
+        radius 0. Its ``upper_bound`` is proven for square losses of linear scores on a box, else the supremum over x is searched for.
     solution_ : RobustSolution
     radius_ : float
     n_features_in_, feature_names_in_
@@ -186,7 +191,6 @@ class _ClassificationProblem(EstimatorProblem):
         if params.embedding_bandwidth is not None:
             sigma = np.broadcast_to(as_bandwidth(params.embedding_bandwidth, "embedding_bandwidth", n_features=d), (d,))
         self.setting = setting_of(self.X, self.weights, scale, sigma, params.bandwidth, params.measure, params.n_support)
-        self.exact_ball = d <= EXACT_FEATURES
         self.sigma = sigma
         self.parts = [self._part(label) for label in range(L)]
         P = self.basis.size
@@ -220,9 +224,9 @@ class _ClassificationProblem(EstimatorProblem):
     def _labelled(self, space: SoSSpace) -> LabelledSpace:
         return LabelledSpace(space, self.labels)
 
-    def problem_on(self, setting: Any) -> SaddleProblem:
+    def new_problem(self, setting: Setting, near: np.ndarray | None) -> SaddleProblem:
         space = self._labelled(setting.space)
-        return SaddleProblem(space, self.risk, space.labelled_coordinates(self.parts), self.typical_theta)
+        return SaddleProblem(space, self.risk, space.labelled_coordinates(self.parts), self.typical_theta, near)
 
     def density(self, C: np.ndarray) -> Any:
         r = self.setting.space.rank
@@ -235,25 +239,55 @@ class _ClassificationProblem(EstimatorProblem):
             G = np.concatenate([G, part], axis=1)
         return self._labelled(self.setting.space).density(G)
 
-    def true_distance(self, density: Any) -> float:
+    def exact_distance(self, density: Any) -> float:
         return float(density.distance(self.parts, self.setting.space.embedding_kernel))
 
-    def projected_distance(self, density: Any) -> float:
-        z = self._labelled(self.setting.space).labelled_coordinates(self.parts)
-        return float(np.linalg.norm(density.coordinates(self.setting.space) - z))
+    def sharper(self, C: np.ndarray, density: Any, distance: float) -> Setting | None:
+        """One more direction per label: that in which the density given the label is away from the data of the label."""
+        setting, r, kernel = self.setting, self.setting.space.rank, self.setting.space.embedding_kernel
+        for label, part in enumerate(density.densities):
+            if part is not None:
+                block = C[label * r : (label + 1) * r, label * r : (label + 1) * r]
+                data = density.relative_to(label, self.parts[label], kernel)
+                setting = setting.sharper(block / np.trace(block), part, exact_mmd(part, data), data) or setting
+        return None if setting is self.setting else setting
 
-    def finer(self, density: Any) -> Any:
-        return self.setting.finer(density.marginal())
-
-    def dual_function(self, y: np.ndarray) -> Any:
+    def dual_function(self, y: np.ndarray) -> tuple[list[Observable], list[KernelFunction], float]:
         """One function per label."""
-        space, q = self.setting.space, self.setting.space.embedding_rank
-        weights = [to_numpy(space.projection.S).T @ y[label * q : (label + 1) * q] for label in range(self.labels.shape[0])]
-        return [KernelFunction(to_numpy(space.landmarks), w, kernel=space.embedding_kernel) for w in weights]
+        space, q, L = self.setting.space, self.setting.space.embedding_rank, self.labels.shape[0]
+        found = [dual_function(space, y[label * q : (label + 1) * q]) for label in range(L)]
+        return [g for g, _, _ in found], [near for _, near, _ in found], float(np.linalg.norm([size for _, _, size in found]))
 
-    def bound(self, loss: Observable, g: Any, saddle: Any, radius: float, spread: float) -> Any:
-        """None: bounds over all distributions are for losses of x alone."""
-        return None
+    def bound(self, theta: np.ndarray, loss: Observable, g: Any, size: float, radius: float, spread: float) -> UpperBound | None:
+        """max over labels of sup_x(ℓ(x, label) − g_label(x)), plus ⟨g, data⟩ + radius·‖g‖: for E f = Σ_label E[f(x, label)]."""
+        setting = self.setting
+        tops = []
+        for label, near in enumerate(g):
+            at_label = self._loss_given(label, theta)
+            top = supremum_on(at_label, near, setting.measure, setting.box, self.X, 1e-5 * spread, None)
+            if top is None:
+                return UpperBound(np.inf, "infinite", None)
+            tops.append(top)
+        seen = sum(
+            float(to_numpy(part.weights) @ near(to_numpy(part.points)))
+            for part, near in zip(self.parts, g, strict=True)
+            if part is not None
+        )
+        highest = max(tops, key=lambda top: top.bound)
+        proven = all(top.proven for top in tops)
+        return UpperBound(highest.bound + seen + radius * size, "rigorous" if proven else "estimate", highest.at)
+
+    def _loss_given(self, label: int, theta: np.ndarray) -> Observable:
+        """x ↦ ℓ(θ, (x, label)); for square losses of linear scores a polynomial."""
+        if self.loss == "square" and self.basis.kernel is None:
+            parts: list[Any] = []
+            for t in (self.E @ theta + self.s)[label]:
+                linear: list[Any] = [
+                    float(t[k + 1] / self.basis.scale[k]) * coordinate(k, centre=float(self.basis.centre[k])) for k in range(t.shape[0] - 1)
+                ]
+                parts.append((sum(linear[1:], linear[0]) + float(t[0])) ** 2)
+            return sum(parts[1:], parts[0])
+        return NumericFunction(_GivenLabel(self._labelled_loss(theta), label))
 
     # --- the loss ---
 
@@ -266,7 +300,7 @@ class _ClassificationProblem(EstimatorProblem):
         if radius == "bootstrap":
             return bootstrap_radius(joint, kernel, rng=random_state)
         found = distinct_radius(joint, kernel, random_state)
-        return max(found, _FEASIBLE * self.problem_on(self.setting).nearest[1], 1e-3)
+        return max(found, _FEASIBLE * self.nearest_distance(), 1e-3)
 
     def empirical(self) -> tuple[np.ndarray, float]:
         U, L = self.basis(self.X), self.labels.shape[0]
@@ -280,7 +314,10 @@ class _ClassificationProblem(EstimatorProblem):
 
     def loss_at(self, theta: np.ndarray) -> Observable:
         """Of (x, code of the label), the code being the last feature."""
-        return NumericFunction(_LabelledLoss(self.loss, self.basis, self.s if self.loss == "logistic" else self.E @ theta + self.s, theta))
+        return NumericFunction(self._labelled_loss(theta))
+
+    def _labelled_loss(self, theta: np.ndarray) -> _LabelledLoss:
+        return _LabelledLoss(self.loss, self.basis, self.s if self.loss == "logistic" else self.E @ theta + self.s, theta)
 
     def empirical_value(self, theta: np.ndarray) -> float | None:
         return float(self.weights @ self.loss_at(theta)(np.column_stack([self.X, self.codes])))
@@ -309,3 +346,14 @@ class _LabelledLoss:
         if self.loss == "logistic":
             return np.asarray(LogisticLoss(U, L).values(self.theta)[0].reshape(L, -1)[codes, np.arange(Z.shape[0])])
         return np.asarray(np.sum(np.einsum("nop,np->no", self.residuals[codes], U) ** 2, axis=1))
+
+
+@dataclass(frozen=True)
+class _GivenLabel:
+    """x ↦ loss of (x, code), as a function that can be pickled."""
+
+    loss: _LabelledLoss
+    code: int
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        return self.loss(np.column_stack([X, np.full(X.shape[0], float(self.code))]))

@@ -22,7 +22,7 @@ from ksos.estimators._robust import (
     report,
     setting_of,
 )
-from ksos.observables import KernelFunction, NumericFunction, Observable, coordinate
+from ksos.observables import NumericFunction, Observable, coordinate
 from ksos.robust.learning import RobustSolution
 from ksos.robust.node_risk import NodeBasis, NodeRisk, least_expected
 from ksos.robust.nodes import nodes_of
@@ -30,6 +30,7 @@ from ksos.robust.radius import bootstrap_radius
 from ksos.robust.residual_losses import AbsoluteRisk, HuberLoss
 from ksos.robust.square_features import affine_moments, kernel_moments
 from ksos.robust.square_risk import SquareRisk, least_squares
+from ksos.robust.upper_bound import UpperBound
 
 __all__ = ["RobustRegressor"]
 
@@ -65,9 +66,8 @@ class RobustRegressor(RegressorMixin, BaseEstimator):
         Of the kernel of the MMD. Default: the median distance of the standardised samples, per feature in its own unit.
     measure : Box or Lebesgue, optional
         Where (x, y) may go. Default, up to two features of x: the box around the data and one standard deviation more; beyond: R^d, where
-        the worst case over all distributions is infinite, and the value is that of densities around the data, in the ball as the landmarks
-        see it from the data (``worst_case_.projected_mmd``): no manageable number of them makes that the exact one. With two
-        features of x, too, the ball is the one that the landmarks see: the exact MMD on a box of three features is too costly.
+        the worst case over all distributions is infinite, and the value is that of densities around the data. In either case the ball is
+        the exact one: ``worst_case_.mmd`` is at most the radius.
     n_support : int, optional
         The most support points of the densities.
     tol : float
@@ -200,7 +200,6 @@ class _RegressionProblem(EstimatorProblem):
         sigma = relative_bandwidth(Z, centre, scale) if params.embedding_bandwidth is None else as_bandwidth(
             params.embedding_bandwidth, "embedding_bandwidth", n_features=d)  # fmt: skip
         self.setting = setting_of(Z, weights, scale, sigma, params.bandwidth, params.measure, params.n_support)
-        self.exact_ball = d <= EXACT_FEATURES
         P = self.basis.size
         self.ridge = np.r_[0.0, np.full(P - 1, float(params.alpha))] / (self.spread_y if params.loss == "absolute" else 1.0)
         self.E = np.concatenate([np.eye(P), np.zeros((1, P))])[None]
@@ -231,7 +230,7 @@ class _RegressionProblem(EstimatorProblem):
         if radius == "bootstrap":
             return bootstrap_radius(reference, kernel, rng=random_state)
         found = distinct_radius(reference, kernel, random_state)
-        return max(found, _FEASIBLE * self.problem_on(self.setting).nearest[1], 1e-3)
+        return max(found, _FEASIBLE * self.nearest_distance(), 1e-3)
 
     def empirical(self) -> tuple[np.ndarray, float]:
         if self.loss == "square":
@@ -258,12 +257,12 @@ class _RegressionProblem(EstimatorProblem):
         M = NodeBasis(finer.psi).matrix(self._loss_on(finer.points).values(theta)[0])
         return float(np.linalg.norm(M - self.risk.matrix(theta), 2))
 
-    def bound(self, loss: Observable, g: KernelFunction, saddle: Any, radius: float, spread: float) -> Any:
+    def bound(self, theta: np.ndarray, loss: Observable, g: Any, size: float, radius: float, spread: float) -> UpperBound | None:
         import warnings
 
         with warnings.catch_warnings():  # that R^d has no bound is in the docstring, and in upper_bound_kind
             warnings.simplefilter("ignore", UserWarning)
-            return super().bound(loss, g, saddle, radius, spread)
+            return super().bound(theta, loss, g, size, radius, spread)
 
 
 @dataclass(frozen=True)

@@ -72,9 +72,13 @@ class BoundTerm(ABC):
         """The term as a squared distance of embeddings plus a linear function of C; None where it is not of this form."""
         return None
 
+    def conic_form(self) -> EmbeddingQuadratic | None:
+        """The same with a quadratic form tr(CNCN) besides; None where it is not of this form."""
+        return self.as_quadratic()
+
     def with_same_minima(self) -> EmbeddingQuadratic | None:
         """A function of that form which has its minima where the term has them, on any convex set; None where there is none."""
-        return self.as_quadratic()
+        return self.conic_form()
 
     @property
     def embedding_convexity(self) -> float:
@@ -207,16 +211,13 @@ class _BoundSum(BoundTerm):
         return _weighted_sum([(scale, (term.linear_part(), None)) for scale, term in self.parts])[0]
 
     def as_quadratic(self) -> EmbeddingQuadratic | None:
-        total = EmbeddingQuadratic()
-        for scale, term in self.parts:
-            part = term.as_quadratic()
-            if part is None:
-                return None
-            total = total + scale * part
-        return total
+        return _summed([(scale, term.as_quadratic()) for scale, term in self.parts])
+
+    def conic_form(self) -> EmbeddingQuadratic | None:
+        return _summed([(scale, term.conic_form()) for scale, term in self.parts])
 
     def with_same_minima(self) -> EmbeddingQuadratic | None:
-        return self.parts[0][1].with_same_minima() if len(self.parts) == 1 else self.as_quadratic()
+        return self.parts[0][1].with_same_minima() if len(self.parts) == 1 else self.conic_form()
 
     @property
     def embedding_convexity(self) -> float:
@@ -236,6 +237,15 @@ class _Excess(_BoundSum):
     def restrict(self, columns: slice) -> BoundTerm | None:
         term = self.parts[0][1].restrict(columns)
         return None if term is None else _Excess(term, self.bound)
+
+
+def _summed(forms: Sequence[tuple[float, EmbeddingQuadratic | None]]) -> EmbeddingQuadratic | None:
+    total = EmbeddingQuadratic()
+    for scale, form in forms:
+        if form is None:
+            return None
+        total = total + scale * form
+    return total
 
 
 def _weighted_sum(pairs: Sequence[tuple[float, Pair]]) -> Pair:

@@ -12,7 +12,7 @@ from ksos.functionals.base import BoundTerm, Constraint, Functional, Pair
 from ksos.functionals.quadratic import EmbeddingQuadratic
 from ksos.space import SoSSpace
 
-__all__ = ["MMD", "BoundBall", "SquaredMMD", "within"]
+__all__ = ["MMD", "BoundBall", "BoundSquaredMMD", "SquaredMMD", "within"]
 
 
 class SquaredMMD(Functional):
@@ -25,7 +25,7 @@ class SquaredMMD(Functional):
         self.target = target if isinstance(target, (MeanEmbedding, SoSDensity)) else as_points(target, "target")
 
     def bind(self, space: SoSSpace) -> BoundTerm:
-        return _BoundSquaredMMD(space.coordinates(self.target))
+        return BoundSquaredMMD(space.coordinates(self.target))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({_short(self.target)})"
@@ -52,7 +52,9 @@ def within(distance: MMD, radius: Any) -> Constraint:
     return Constraint(distance, "<=", as_positive(radius, "radius"))
 
 
-class _BoundSquaredMMD(BoundTerm):
+class BoundSquaredMMD(BoundTerm):
+    """‖a − z‖²."""
+
     uses_embedding = quadratic = twice_differentiable = True
     embedding_convexity = 1.0
 
@@ -108,7 +110,7 @@ class _BoundMMD(BoundTerm):
         return EmbeddingQuadratic(1.0, self.z)
 
 
-class BoundBall(_BoundSquaredMMD):
+class BoundBall(BoundSquaredMMD):
     """(‖a − z‖² − ε²)/(2ε): smooth at the centre of the ball too, and at its rim as steep as the distance itself."""
 
     def __init__(self, z: Array, radius: float) -> None:

@@ -95,6 +95,9 @@ class _BoundFrobenius(BoundTerm):
     def hessian(self, a: Array | None, C: Array, da: Array | None, dC: Array) -> Pair | None:
         return self.gradient(da, dC)
 
+    def conic_form(self) -> EmbeddingQuadratic | None:
+        return EmbeddingQuadratic(N=self.N)
+
     def factor_hessian(self, F: Array) -> Array | None:
         M = self.N @ F
         crossed = M[:, None, None, :] * M.T[None, :, :, None]

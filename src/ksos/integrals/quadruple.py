@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,9 @@ from ksos.integrals import closed_form
 from ksos.integrals.gaussian import GaussianLebesgue
 from ksos.kernels import Kernel
 from ksos.kernels._distances import squared_distances
-from ksos.measures import Box, Discrete, Lebesgue
+from ksos.measures import Box, Discrete, Lebesgue, Measure
 
-__all__ = ["density_inner", "predicted_operations", "quadrature_atoms"]
+__all__ = ["density_inner", "density_inner_matrix", "predicted_operations", "quadrature_atoms"]
 
 _BLOCK_ROWS = 4096
 _NODES_PER_BANDWIDTH = 8
@@ -53,29 +54,60 @@ def density_inner(p: Any, q: Any, kernel: Kernel, max_operations: float) -> floa
     Q = B_q * np.exp(log_W_q + squared_distances(xi_q, xi_q, scale))
     origin = xi_q[:1]
     E = np.exp(-squared_distances(xi - origin, xi_q - origin, scale))
-    step, total = max(1, _BLOCK_ROWS // m), 0.0
+    total = 0.0
     weights = 2.0 * np.triu(P, 1) + np.diag(np.diagonal(P))  # P is symmetric: j ≥ i is enough
-    for start in range(0, m, step):
-        rows = range(start, min(start + step, m))
-        M = (E[rows, None, :] * E[None, start:, :]).reshape(-1, E.shape[1])
-        total += float(weights[rows, start:].ravel() @ np.einsum("jk,jk->j", M @ Q, M))
+    for rows, values in _upper_rows(E, Q):
+        total += float(weights[rows, rows.start :].ravel() @ values)
     return total * float(np.exp(np.sum(np.log(sigma / tau))))
+
+
+def density_inner_matrix(q: Any, kernel: Kernel, model: Kernel, measure: Measure, X: np.ndarray, log_unit: float) -> np.ndarray:
+    """V with ⟨w_p, w_q⟩ = ⟨B, V⟩ for every density p = Σ B_ij k(·, x_i)k(·, x_j) of the model, B in units of exp(log_unit): O(m⁴)."""
+    log_W, xi, width = _pair_bumps(model, measure, X, log_unit, kernel)
+    B_q, log_W_q, xi_q, width_q = _signed_mixture(q, kernel)
+    sigma = kernel.sigma_vector(X.shape[1])
+    tau = np.sqrt((width / sigma) ** 2 + (width_q / sigma) ** 2 + 1.0) * sigma
+    scale, origin = 2.0 * tau, xi_q[:1]
+    Q = B_q * np.exp(log_W_q + squared_distances(xi_q, xi_q, scale))
+    E = np.exp(-squared_distances(xi - origin, xi_q - origin, scale))
+    V = np.zeros_like(log_W)
+    for rows, values in _upper_rows(E, Q):
+        V[rows, rows.start :] = values.reshape(rows.stop - rows.start, -1)
+    V = np.triu(V) + np.triu(V, 1).T
+    return V * np.exp(log_W + squared_distances(xi, xi, scale)) * float(np.exp(np.sum(np.log(sigma / tau))))
+
+
+def _upper_rows(E: np.ndarray, Q: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+    """Σ_kl E_ik E_jk Q_kl E_il E_jl for the rows i of a block and all j from its first row on."""
+    m = E.shape[0]
+    step = max(1, _BLOCK_ROWS // m)
+    for start in range(0, m, step):
+        rows = slice(start, min(start + step, m))
+        M = (E[rows, None, :] * E[None, start:, :]).reshape(-1, E.shape[1])
+        yield rows, np.einsum("jk,jk->j", M @ Q, M)
 
 
 def _signed_mixture(p: Any, kernel: Kernel) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """(B, log W, ξ, A^{−1/2}) in natural units: p dρ = Σ_ij B_ij W_ij N(½(ξ_i + ξ_j), ½A^{−1})."""
-    integrals = closed_form(p.kernel, p.measure, p.n_features, kernel)
+    F = p.unit_factor
+    return F @ F.T, *_pair_bumps(p.kernel, p.measure, p.support_points, p.log_unit, kernel)
+
+
+def _pair_bumps(
+    model: Kernel, measure: Measure, X: np.ndarray, log_unit: float, kernel: Kernel
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(log W, ξ, A^{−1/2}) in natural units: k(·, x_i)k(·, x_j)dρ = W_ij N(½(ξ_i + ξ_j), ½A^{−1})."""
+    integrals = closed_form(model, measure, X.shape[1], kernel)
     if not isinstance(integrals, GaussianLebesgue):
         raise IntegralNotAvailableError(
-            f"the exact MMD of a density with {p.kernel!r} on {p.measure!r} has no closed form; pass landmarks= for the projected MMD, or "
+            f"the exact MMD of a density with {model!r} on {measure!r} has no closed form; pass landmarks= for the projected MMD, or "
             "use a discrete measure"
         )
-    product = integrals._product(p.kernel, p.kernel)
-    X, F = p.support_points, p.unit_factor
+    product = integrals._product(model, model)
     xi = 2.0 * product.weight(0) * X
     if integrals.centre is not None:
         xi = xi + product.weight(2) * integrals.centre
-    return F @ F.T, integrals.log_gram(X, X) - p.log_unit, xi, product.width
+    return integrals.log_gram(X, X) - log_unit, xi, product.width
 
 
 def quadrature_atoms(p: Any, kernel: Kernel) -> tuple[np.ndarray, np.ndarray] | None:

@@ -11,8 +11,8 @@ from ksos.integrals._erf import log_gauss_mass
 from ksos.integrals.gaussian import GaussianNormal
 from ksos.kernels import Kernel
 from ksos.measures import Box, Discrete, Measure
-from ksos.observables._nodes import sum_over_nodes
 from ksos.observables.base import Observable, ObservableMatrix
+from ksos.observables.nodes import sum_over_nodes
 
 __all__ = ["BoxIndicator"]
 

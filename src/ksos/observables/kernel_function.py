@@ -13,8 +13,8 @@ from ksos.integrals.triple import PairFactors, triple_blocks
 from ksos.kernels import Kernel
 from ksos.kernels._distances import row_blocks
 from ksos.measures import Discrete, Measure
-from ksos.observables._nodes import sum_over_nodes
 from ksos.observables.base import Observable, ObservableMatrix
+from ksos.observables.nodes import sum_over_nodes
 
 __all__ = ["KernelFunction"]
 

@@ -12,10 +12,10 @@ from ksos.integrals import Integrals, closed_form
 from ksos.kernels import Kernel
 from ksos.kernels._distances import row_blocks
 from ksos.measures import Discrete, Measure
-from ksos.observables._importance import importance_rules
-from ksos.observables._nodes import sum_over_nodes
 from ksos.observables._panels import panel_rules
 from ksos.observables.base import Observable, ObservableMatrix
+from ksos.observables.importance import importance_rules
+from ksos.observables.nodes import sum_over_nodes
 
 __all__ = ["NumericFunction"]
 
@@ -87,6 +87,8 @@ class NumericFunction(Observable):
                 f"{X.shape[0]} numbers"
             ) from error
         try:
+            if np.iscomplexobj(values):
+                raise TypeError
             values = np.asarray(values, dtype=np.float64)
         except (TypeError, ValueError):
             raise ValueError(f"{name} must return {X.shape[0]} numbers for an array of shape {X.shape}; got {values!r}") from None

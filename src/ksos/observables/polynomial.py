@@ -12,9 +12,9 @@ from ksos._validation import as_count, as_vector
 from ksos.integrals import closed_form
 from ksos.kernels import Kernel
 from ksos.measures import Discrete, Measure
-from ksos.observables._feature_moments import feature_moments
-from ksos.observables._nodes import sum_over_nodes
 from ksos.observables.base import Observable, ObservableMatrix
+from ksos.observables.feature_moments import feature_moments
+from ksos.observables.nodes import sum_over_nodes
 
 __all__ = ["Polynomial", "as_polynomial", "coordinate"]
 

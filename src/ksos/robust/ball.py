@@ -6,7 +6,8 @@ For a loss ℓ with M = ∫ ℓ ψψᵀ dρ,
 
 For a multiplier u the penalised problem max ⟨M, C⟩ − (u/2)‖A(C) − z‖² is one that the solvers of the spectraplex take to many digits, and
 y = u(A(C) − z) is then a dual point. Its distance d(u) = ‖A(C_u) − z‖ falls as u grows; 1/d is nearly linear in u, as in trust-region
-methods, so that the root d(u) = ε is found in a few solves, each started from the last.
+methods, so that the root d(u) = ε is found in a few solves, each started from the last. Where its steps are cheap, the interior point that
+knows the ball comes first, once: it needs no search, and takes no starts.
 """
 
 from __future__ import annotations
@@ -17,11 +18,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from ksos._array import Array, eye, inner, namespace, norm, to_numpy
-from ksos.functionals import SquaredMMD
-from ksos.functionals.base import BoundTerm, Functional
+from ksos.functionals.base import BoundTerm, Constraint, Functional
+from ksos.functionals.mmd import BoundBall, BoundSquaredMMD
+from ksos.functionals.objective import Objective
 from ksos.functionals.penalties import BoundLinear
 from ksos.solvers import minimize
+from ksos.solvers.conic import ConicProgram
+from ksos.solvers.constrained import follow_central_path
+from ksos.solvers.constrained_problem import ConstrainedProblem
 from ksos.solvers.eigenvalues import lowest_bound, lowest_eigenpairs
+from ksos.solvers.loop import Limits
 from ksos.space import SoSSpace
 
 __all__ = ["BallPoint", "BallProblem", "BallSolution"]
@@ -31,7 +37,8 @@ _GROWTH, _LARGEST_MULTIPLIER = 4.0, 1e10
 _NARROWEST = 1e-14  # a bracket in which no multiplier is left
 _SAFE = 1e-3  # the next multiplier keeps at least this fraction of the bracket away from its ends
 _INNER_DIGITS = 0.02  # of the tolerance, for each penalised problem
-_CHEAP_STEP, _DEAR_STEP = 2e8, 4e9  # floating-point operations of one step of the interior point
+_CHEAP_STEP, _DEAR_STEP = 2e8, 1.2e10  # floating-point operations of one step of the interior point
+_MOST_PATH_STEPS = 100
 _FLAT = 1e-13  # a loss that varies by less than this fraction of its size is constant
 
 
@@ -88,11 +95,12 @@ class BallProblem:
             self.spread = 0.0
         unit = self.spread if self.spread > 0.0 else 1.0
         self._M = (M - self.middle * eye(M.shape[0], M)) / unit if self.spread > 0.0 else 0.0 * M
-        self._distance = SquaredMMD(target).bind(space)
         self.z = space.coordinates(target)
+        self._distance = BoundSquaredMMD(self.z)
         self._loss = BoundLinear(-self._M)
         r, q = space.rank, space.embedding_rank
         self._step = q * r**2 * (4 * r + 2 * q)
+        self._followed = False
         self.solver = "interior_point" if self._step <= _CHEAP_STEP else "auto"
         """Of the penalised problems: a dozen steps of the interior point where they are cheap, else Newton on a factor first."""
 
@@ -145,6 +153,27 @@ class BallProblem:
         """
         return _Search(self, radius, tol, time_limit).run(start, multiplier)
 
+    @property
+    def has_short_path(self) -> bool:
+        """Whether the steps of the interior point are so cheap that the whole path, to any number of digits, comes first."""
+        return self._step <= _DEAR_STEP
+
+    def followed(self, radius: float, tol: float, time_limit: float | None) -> tuple[BallPoint, Array, int, str] | None:
+        """(point, y, steps, status) at the end of the central path of the problem with its ball; None where its steps are dear, or it has
+        been followed to no avail: a path takes no starts, so that it is for the first problem of several."""
+        if not self.has_short_path or self._followed:
+            return None
+        self._followed = True
+        objective = Objective(_Bound(self._loss), self.space, compressed=True)
+        problem = ConstrainedProblem(objective, [_Ball(self.z, radius)])
+        program = ConicProgram.of(problem)
+        if program is None:
+            return None
+        found = follow_central_path(problem, program, Limits(0.5 * tol, _MOST_PATH_STEPS, time_limit))
+        if found is None or 0 not in found.prices.vectors:
+            return None
+        return self.point(found.G @ found.G.T), found.prices.vectors[0], found.n_iter, found.status
+
     def top(self) -> BallPoint:
         """The density with the largest expected loss, wherever it is."""
         _, vectors = lowest_eigenpairs(-self._M, 1)
@@ -177,9 +206,18 @@ class _Search:
             return self._ended("solved")
         u = multiplier if multiplier > 0.0 else 1.0 / (max(top.distance, self.radius) * self.radius)
         C, status = start, "solved_inaccurate"
+        if start is None and (found := problem.followed(self.radius, self.tol, self._rest)) is not None:
+            point, y, n_iter, ending = found
+            self.n_iter, self.n_solves, C, u = n_iter, 1, point.C, norm(y) / self.radius
+            self._try(u, y)
+            if point.distance <= self.radius and (self.best is None or point.value > self.best.value):
+                self.best = point
+            if ending == "interrupted":
+                return self._ended("interrupted", keyboard=True)
+            if self._gap() <= self.tol:
+                return self._ended("solved")
         for _ in range(_MOST_SOLVES):
-            rest = None if self.ends is None else max(self.ends - time.perf_counter(), 1e-3)
-            point, solution = problem.penalised(u, C, _INNER_DIGITS * self.tol, rest)
+            point, solution = problem.penalised(u, C, _INNER_DIGITS * self.tol, self._rest)
             self.n_iter, self.n_solves, C = self.n_iter + solution.n_iter, self.n_solves + 1, point.C
             self._bound(u, point)
             self._take(u, point)
@@ -197,9 +235,15 @@ class _Search:
             u = self._next()
         return self._ended(status if self.best is not None else "undecided" if status == "solved_inaccurate" else status)
 
+    @property
+    def _rest(self) -> float | None:
+        return None if self.ends is None else max(self.ends - time.perf_counter(), 1e-3)
+
     def _bound(self, u: float, point: BallPoint) -> None:
         """Try the dual point of a penalised optimum."""
-        y = u * (point.a - self.problem.z)
+        self._try(u, u * (point.a - self.problem.z))
+
+    def _try(self, u: float, y: Array) -> None:
         dual, constant = self.problem.dual(y, self.radius)
         if dual < self.dual:
             self.dual, self.constant, self.multiplier, self.y = dual, constant, u, y
@@ -285,6 +329,16 @@ class _Search:
             least_radius=least_radius,
             keyboard_interrupt=keyboard,
         )
+
+
+class _Ball(Constraint):
+    """‖a − z‖ ≤ radius, for coordinates z that are known already."""
+
+    def __init__(self, z: Array, radius: float) -> None:
+        self.z, self.sense, self.bound = z, "<=", radius
+
+    def bind(self, space: SoSSpace) -> BoundTerm:
+        return BoundBall(self.z, self.bound)
 
 
 class _Bound(Functional):

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ksos._array import to_numpy
 from ksos.density import SoSDensity
 from ksos.embedding import MeanEmbedding, mmd
 from ksos.exceptions import IntegralNotAvailableError
@@ -15,7 +16,7 @@ from ksos.robust.ball import BallPoint, BallProblem
 from ksos.robust.tensor_mmd import MOST_NODES, rule_sizes, tensor_mmd
 from ksos.solvers.spectraplex import factor
 
-__all__ = ["ExactPoint", "exact_mmd", "exactly", "made_feasible", "require_exact_mmd"]
+__all__ = ["ExactPoint", "exact_mmd", "exactly", "first_root", "made_feasible", "require_exact_mmd"]
 
 _QUADRATURE_FEATURES = 3
 _DEEPER, _MOST_DEEPENINGS = 4.0, 12
@@ -28,6 +29,8 @@ class ExactPoint:
     point: BallPoint
     density: SoSDensity
     mmd: float
+    mass: float
+    """∫ψᵀCψ dρ: what rounding makes of one, and what the density has been divided by."""
 
 
 def require_exact_mmd(kernel: Kernel, embedding_kernel: Kernel, measure: Measure, d: int) -> None:
@@ -52,7 +55,7 @@ def exact_mmd(p: SoSDensity, data: MeanEmbedding) -> float:
     if isinstance(p.measure, Discrete) or not (isinstance(p.kernel, Gaussian) and isinstance(data.kernel, Gaussian)):
         return mmd(p, data, data.kernel)
     if p.n_features <= _QUADRATURE_FEATURES:
-        counts = rule_sizes(p, data)[1]
+        counts = rule_sizes(p.kernel, to_numpy(p.support_points), p.measure, data.kernel)[1]
         if math.prod(counts) <= MOST_NODES:
             return tensor_mmd(p, data)
         if isinstance(p.measure, Box):
@@ -65,8 +68,10 @@ def exact_mmd(p: SoSDensity, data: MeanEmbedding) -> float:
 
 def exactly(problem: BallProblem, point: BallPoint, measure: Callable[[SoSDensity], float]) -> ExactPoint:
     """The density of a point and its exact distance."""
-    density = problem.space.density(factor(point.C))
-    return ExactPoint(point, density, measure(density))
+    G, space = factor(point.C), problem.space
+    density = space.density(G)
+    unit = SoSDensity.from_units(space.kernel, space.support_points, space.T @ G, space.log_unit, space.measure)
+    return ExactPoint(point, density, measure(density), unit.mass())
 
 
 def made_feasible(
@@ -94,7 +99,7 @@ def made_feasible(
     else:
         return None
     middle = exactly(problem, problem.mixed(found.point, deeper.point, 0.5), measure)
-    t = _first_root(found.mmd**2, middle.mmd**2, deeper.mmd**2, radius**2)
+    t = first_root(found.mmd**2, middle.mmd**2, deeper.mmd**2, radius**2)
     for digits in range(9, 0, -1):
         mixed = exactly(problem, problem.mixed(found.point, deeper.point, t), measure)
         if mixed.mmd <= radius:
@@ -103,7 +108,7 @@ def made_feasible(
     return deeper
 
 
-def _first_root(start: float, middle: float, end: float, goal: float) -> float:
+def first_root(start: float, middle: float, end: float, goal: float) -> float:
     """The smaller t with q(t) = goal, for the parabola q through (0, start), (½, middle), (1, end), where start > goal > end."""
     curvature, slope = 2.0 * (start + end) - 4.0 * middle, 4.0 * middle - 3.0 * start - end
     excess = start - goal

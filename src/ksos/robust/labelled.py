@@ -8,8 +8,9 @@ import numpy as np
 
 from ksos._array import Array, to_numpy
 from ksos.density import SoSDensity, mixture
-from ksos.embedding import MeanEmbedding, mmd
+from ksos.embedding import MeanEmbedding
 from ksos.operators import CompressedMap, EmbeddingMap
+from ksos.robust.exact import exact_mmd
 from ksos.space import SoSSpace
 
 __all__ = ["LabelledDensity", "LabelledSpace"]
@@ -61,23 +62,21 @@ class LabelledDensity:
             X[rows] = drawn
         return (np.empty((0, 0)) if X is None else X), self.labels[which]
 
+    def relative_to(self, label: int, part: MeanEmbedding | None, kernel: Any) -> MeanEmbedding:
+        """The data of a label, in units of the label's probability."""
+        if part is None:
+            return MeanEmbedding(to_numpy(self._nonempty(label).support_points)[:1], np.zeros(1), kernel=kernel)
+        return MeanEmbedding(part.points, part.weights / self.probabilities[label], kernel=kernel)
+
     def distance(self, parts: list[MeanEmbedding | None], kernel: Any) -> float:
         """The exact MMD to labelled data, whose parts (one embedding per label, weights summing to the label's share) are given."""
         total = 0.0
-        for weight, density, part in zip(self.probabilities, self.densities, parts, strict=True):
+        for label, (weight, density, part) in enumerate(zip(self.probabilities, self.densities, parts, strict=True)):
             if density is None:
                 total += 0.0 if part is None else part.norm() ** 2
             else:  # weight·‖w_p − w_part/weight‖
-                points = to_numpy(density.support_points)[:1] if part is None else part.points
-                weights = np.zeros(1) if part is None else part.weights / weight
-                total += (weight * mmd(density, MeanEmbedding(points, weights, kernel=kernel), kernel)) ** 2
+                total += (weight * exact_mmd(density, self.relative_to(label, part, kernel))) ** 2
         return float(np.sqrt(total))
-
-    def coordinates(self, space: SoSSpace) -> np.ndarray:
-        """The projected embedding of every label, one after the other."""
-        q = space.embedding_rank
-        pairs = zip(self.probabilities, self.densities, strict=True)
-        return np.concatenate([np.zeros(q) if p is None else weight * to_numpy(space.coordinates(p)) for weight, p in pairs])
 
     def __repr__(self) -> str:
         shares = ", ".join(f"{label}: {share:.3g}" for label, share in zip(self.labels.tolist(), self.probabilities, strict=True))

@@ -1,4 +1,4 @@
-"""Landmarks rich enough that the projected MMD of an answer is its exact MMD: chosen greedily, more and more of them where it is not."""
+"""Landmarks that see most of an embedding: chosen greedily among points that cover the domain."""
 
 from __future__ import annotations
 
@@ -6,20 +6,17 @@ import math
 
 import numpy as np
 
-from ksos._array import to_numpy
-from ksos.density import SoSDensity
 from ksos.kernels import Kernel
 from ksos.measures import Box, Discrete, Measure
 from ksos.robust.cover import grid, scattered
 
-__all__ = ["LEVELS", "landmark_candidates", "midpoints", "pivots"]
+__all__ = ["MOST_LANDMARKS", "SPAN_TOL", "landmark_candidates", "pivots"]
 
-LEVELS: tuple[tuple[float, int], ...] = ((1e-7, 160), (1e-8, 220), (1e-9, 300), (1e-10, 400), (1e-12, 500))
-"""Per round: the squared distance of a feature φ(x) to the span of the landmarks that is left, and the most landmarks."""
+SPAN_TOL, MOST_LANDMARKS = 1e-7, 160
+"""The squared distance of a feature φ(x) to the span of the landmarks at which they are enough, and the most that are taken."""
 
 _GRID_SPACING, _MOST_GRID, _MOST_DATA, _SCATTERED = 0.35, 4000, 2000, 2048
 _COVERED_FEATURES = 3
-_MOST_MIDPOINTS, _STARS, _ARM = 1000, 60, 0.6
 _REACH = 2.0  # bandwidths of the model beyond its support points
 
 
@@ -40,22 +37,6 @@ def landmark_candidates(
     if d > _COVERED_FEATURES:  # nothing covers a box of many features: landmarks go where the data and the densities are
         covering = covering[:0]
     return np.unique(np.concatenate([covering, support, data[np.sort(heaviest)]]), axis=0)
-
-
-def midpoints(p: SoSDensity) -> np.ndarray:
-    """(x̃_i + x̃_j)/2 for the pairs that carry most of the weight of p: there its embedding lives; and around the heaviest, a star.
-
-    The embedding of a normal law is a wider bump than k, which the same bump half a bandwidth away on either side helps to make.
-    """
-    X, F = to_numpy(p.support_points), to_numpy(p.unit_factor)
-    i, j = np.triu_indices(X.shape[0])
-    # the overlap of k_i and k_j is at most k at half their distance, squared
-    weight = np.abs((F @ F.T)[i, j]) * np.exp(2.0 * p.kernel.log(0.5 * (X - X[:1]), 0.5 * (X - X[:1]))[i, j])
-    heaviest = np.argsort(-weight, kind="stable")[:_MOST_MIDPOINTS]
-    middle = X[i[heaviest]] + 0.5 * (X[j[heaviest]] - X[i[heaviest]])
-    arms = np.diag(_ARM * p.kernel.sigma_vector(X.shape[1]))
-    stars = (middle[:_STARS, None, :] + np.concatenate([arms, -arms])).reshape(-1, X.shape[1])
-    return np.concatenate([middle, stars])
 
 
 def pivots(kernel: Kernel, candidates: np.ndarray, tol: float, most: int) -> np.ndarray:

@@ -14,20 +14,21 @@ from ksos._array import to_numpy
 from ksos._validation import as_nonnegative, as_positive, as_vector
 from ksos.kernels import Kernel
 from ksos.measures import Measure
-from ksos.observables import KernelFunction, NumericFunction, Observable
-from ksos.robust.exact import _first_root, exact_mmd
+from ksos.observables import NumericFunction, Observable
+from ksos.robust.exact import exact_mmd, first_root
+from ksos.robust.extended import dual_function
 from ksos.robust.node_risk import NodeBasis, NodeRisk, UserLoss, least_expected
 from ksos.robust.nodes import nodes_of
 from ksos.robust.result import ROBUST_STATUSES, WorstCase
 from ksos.robust.risk import Risk
 from ksos.robust.saddle import Saddle, SaddlePoint, SaddleProblem
 from ksos.robust.setting import Setting, as_setting
-from ksos.robust.upper_bound import upper_bound
-from ksos.robust.worst_case import AGREEMENT, _warn_if_unbounded, as_radius
+from ksos.robust.upper_bound import UpperBound, upper_bound
+from ksos.robust.worst_case import AGREEMENT, as_radius, warn_if_unbounded
 from ksos.solvers.spectraplex import factor
 from ksos.space import SoSSpace
 
-_DEEPER, _MOST_DEEPENINGS, _ROUGH = 4.0, 12, 1e-6
+_DEEPER, _MOST_DEEPENINGS, _ROUGH = 4.0, 12, 1e-4
 
 __all__ = ["RobustProblem", "RobustSolution", "robust_minimize", "robust_path"]
 
@@ -191,11 +192,8 @@ class RobustProblem:
 
     setting: Setting
     risk: Risk
-    exact_ball = True
-    """Whether the worst density is to lie in the exact ball; else in the one that the landmarks see."""
-
     agreement = AGREEMENT
-    """Landmarks grow until exact and projected MMD of the answer agree to this."""
+    """Directions are added to what the landmarks see until exact and projected MMD of the answer agree to this."""
 
     def empirical(self) -> tuple[np.ndarray, float]:
         """(θ, risk) of the regularised empirical problem: radius 0."""
@@ -247,9 +245,19 @@ class RobustProblem:
 
     # --- the space: what a density is, and how far from the data ---
 
-    def problem_on(self, setting: Any) -> SaddleProblem:
-        """The saddle problem with the landmarks of a setting."""
-        return SaddleProblem(setting.space, self.risk, to_numpy(setting.space.coordinates(setting.embedding)), self.typical_theta)
+    _latest: tuple[Setting, SaddleProblem] | None = None
+
+    def problem_on(self, setting: Setting) -> SaddleProblem:
+        """The saddle problem with what a setting sees; one object for as long as the setting stays."""
+        if self._latest is None or self._latest[0] is not setting:
+            near = None if self._latest is None else self._latest[1].nearest[0]
+            self._latest = setting, self.new_problem(setting, near)
+        return self._latest[1]
+
+    def new_problem(self, setting: Setting, near: np.ndarray | None) -> SaddleProblem:
+        """The same, afresh; ``near`` is a C that is near the data."""
+        z = to_numpy(setting.space.coordinates(setting.embedding))
+        return SaddleProblem(setting.space, self.risk, z, self.typical_theta, near)
 
     def density(self, C: np.ndarray) -> Any:
         """The density of a parameter."""
@@ -259,19 +267,18 @@ class RobustProblem:
         """Its exact MMD to the data."""
         return exact_mmd(density, self.setting.embedding)
 
-    def finer(self, density: Any) -> Any:
-        """The setting with more landmarks; None where there are no more."""
-        return self.setting.finer(density)
+    def sharper(self, C: np.ndarray, density: Any, distance: float) -> Setting | None:
+        """The setting that sees the density of C, at this exact distance, as far from the data as it is; None where it sees no better."""
+        return self.setting.sharper(C, density, distance)
 
-    def dual_function(self, y: np.ndarray) -> Any:
-        """g, whose coordinates are y."""
-        space = self.setting.space
-        return KernelFunction(to_numpy(space.landmarks), to_numpy(space.projection.S).T @ y, kernel=space.embedding_kernel)
+    def dual_function(self, y: np.ndarray) -> tuple[Any, Any, float]:
+        """g, whose coordinates are y; the part of it in the span of the landmarks; the norm of that part."""
+        return dual_function(self.setting.space, y)
 
     # --- one radius ---
 
     def _saddle(self, radius: float, tol: float, time_limit: float | None, start: Saddle | None) -> tuple[SaddleProblem, Saddle, str]:
-        """Solve, compare exact and projected MMD of the density, take more landmarks, again."""
+        """Solve, compare exact and projected MMD of the density, add the direction in which they differ, again."""
         ends = None if time_limit is None else time.perf_counter() + time_limit
         while True:
             rest = None if ends is None else max(ends - time.perf_counter(), 1e-3)
@@ -280,12 +287,13 @@ class RobustProblem:
             if saddle.status not in ("solved", "solved_inaccurate"):
                 return problem, saddle, ""
             density = self.density(saddle.point.C)
-            apart = self.exact_distance(density) - saddle.point.distance
-            finer = self.finer(density) if apart > self.agreement and self.exact_ball else None
-            if finer is None:
+            distance = self.exact_distance(density)
+            apart = distance - saddle.point.distance
+            sharper = self.sharper(saddle.point.C, density, distance) if apart > self.agreement else None
+            if sharper is None:
                 break
-            self.setting, start = finer, saddle
-        note = f"exact and projected MMD differ by {apart:.1e}; take more landmarks or a larger bandwidth"
+            self.setting, start = sharper, saddle
+        note = f"exact and projected MMD differ by {apart:.1e}: the gap of the worst case counts the difference"
         return problem, saddle, note if apart > self.agreement else ""
 
     def _in_the_ball(self, problem: SaddleProblem, saddle: Saddle, radius: float) -> tuple[SaddlePoint, Any, float, bool]:
@@ -295,24 +303,25 @@ class RobustProblem:
         distance = self.exact_distance(density)
         if saddle.status in ("infeasible", "undecided"):
             return point, density, distance, False
-        if distance <= radius or not self.exact_ball:
+        if distance <= radius:
             return point, density, distance, point.distance <= radius
 
         def at(other: SaddlePoint) -> tuple[Any, float]:
             p = self.density(other.C)
             return p, self.exact_distance(p)
 
-        u = max(saddle.multiplier, 1e-3)
+        deeper = problem.point(problem.nearest[0])  # known already; the risk is concave, so that little is lost on the way there
+        end, u = at(deeper), max(saddle.multiplier, 1e-3)
         for _ in range(_MOST_DEEPENINGS):
+            if end[1] < radius:
+                break
             u *= _DEEPER
             deeper, _ = problem.penalised(u, point.C, _ROUGH)
             end = at(deeper)
-            if end[1] < radius:
-                break
         else:
             return point, density, distance, False
         middle = at(problem.mixed(point, deeper, 0.5))[1]
-        t = _first_root(distance**2, middle**2, end[1] ** 2, radius**2)
+        t = first_root(distance**2, middle**2, end[1] ** 2, radius**2)
         for _ in range(60):
             mixed = problem.mixed(point, deeper, t)
             p, d = at(mixed)
@@ -327,8 +336,8 @@ class RobustProblem:
         loss, M = self.loss_at(theta), problem.true_matrix(theta)
         point, density, distance, feasible = self._in_the_ball(problem, saddle, radius)
         value = float(np.vdot(M, point.C)) if feasible else None
-        g = self.dual_function(saddle.y) if feasible else None
-        top = self.bound(loss, g, saddle, radius, float(np.ptp(np.linalg.eigvalsh(M)))) if feasible else None
+        g, near, size = self.dual_function(saddle.y) if feasible else (None, None, 0.0)
+        top = self.bound(theta, loss, near, size, radius, float(np.ptp(np.linalg.eigvalsh(M)))) if feasible else None
         dual = saddle.upper - self.risk.penalty(theta)
         return WorstCase(
             value=value,
@@ -361,10 +370,10 @@ class RobustProblem:
         inside = bool(np.all(to_numpy(setting.measure.contains(setting.reference.points))))
         return float(setting.reference.weights @ self.loss_at(theta)(setting.reference.points)) if inside else None
 
-    def bound(self, loss: Observable, g: Any, saddle: Saddle, radius: float, spread: float) -> Any:
-        """What no distribution in the ball can exceed."""
-        setting, size = self.setting, float(np.linalg.norm(saddle.y))
-        _warn_if_unbounded(setting, loss)
+    def bound(self, theta: np.ndarray, loss: Observable, g: Any, size: float, radius: float, spread: float) -> UpperBound | None:
+        """What no distribution in the ball can exceed, by a function g of the RKHS with this norm."""
+        setting = self.setting
+        warn_if_unbounded(setting, loss)
         return upper_bound(loss, g, size, setting.reference, setting.measure, setting.box, spread=spread, radius=radius, penalty=None)
 
 

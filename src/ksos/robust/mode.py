@@ -297,24 +297,23 @@ class _Player:
         f = KernelFunction(theta[None, :], [1.0], kernel=space.embedding_kernel)
         return f.matrix(space.kernel, to_numpy(space.support_points), space.measure, space.log_unit, to_numpy(space.T)).values
 
-    def settle(self, theta: np.ndarray) -> Any:
-        """Solve at a first θ, with more landmarks until exact and projected MMD agree."""
+    def settle(self, theta: np.ndarray, digits: float = _ROUGH) -> Any:
+        """Solve at θ, with the directions added in which exact and projected MMD of the answer differ."""
         while True:
             problem = BallProblem(self.setting.space, -self.matrix(theta), self.setting.embedding)
-            solution = problem.solve(self.epsilon, _ROUGH, start=self._start)
+            solution = problem.solve(self.epsilon, digits, start=self._start, multiplier=self._multiplier)
             self._start, self._multiplier = solution.point.C, solution.multiplier
-            if solution.status in ("infeasible", "undecided"):
+            if solution.status in ("infeasible", "undecided") or not self.setting.grows:
                 return solution
             found = exactly(problem, solution.point, lambda p: exact_mmd(p, self.setting.embedding))
-            finer = self.setting.finer(found.density) if found.mmd - solution.point.distance > AGREEMENT else None
-            if finer is None:
+            differ = found.mmd - solution.point.distance > AGREEMENT
+            sharper = self.setting.sharper(to_numpy(solution.point.C), found.density, found.mmd) if differ else None
+            if sharper is None:
                 return solution
-            self.setting = finer
+            self.setting = sharper
 
     def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
-        problem = BallProblem(self.setting.space, -self.matrix(theta), self.setting.embedding)
-        solution = problem.solve(self.epsilon, 1e-6, start=self._start, multiplier=self._multiplier)
-        self._start, self._multiplier = solution.point.C, solution.multiplier
+        solution = self.settle(theta, 1e-6)
         step = _STEP * self.setting.embedding.kernel.sigma_vector(theta.shape[0])
         slope = [
             inner(self.matrix(theta + e) - self.matrix(theta - e), solution.point.C) / (2.0 * size)

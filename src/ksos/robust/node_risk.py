@@ -78,6 +78,8 @@ class UserLoss(ParametricLoss):
         if not isinstance(answer, tuple) or len(answer) != 2:
             raise ValueError(f"the loss must return a tuple {wanted}; got {type(answer).__name__}")
         try:
+            if any(np.iscomplexobj(part) for part in answer):
+                raise TypeError
             values, gradients = (np.asarray(part, dtype=np.float64) for part in answer)
         except (TypeError, ValueError):
             raise ValueError(f"the loss must return numbers, {wanted}; got {answer!r}") from None

@@ -10,7 +10,7 @@ from ksos._array import to_numpy
 from ksos.integrals import closed_form
 from ksos.measures import Discrete
 from ksos.observables import node_rules
-from ksos.observables._importance import importance_rules
+from ksos.observables.importance import importance_rules
 from ksos.space import SoSSpace
 
 __all__ = ["Nodes", "nodes_of"]

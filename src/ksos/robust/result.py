@@ -9,7 +9,7 @@ import numpy as np
 
 from ksos.density import SoSDensity
 from ksos.kernels import Kernel
-from ksos.observables import KernelFunction, Observable
+from ksos.observables import Observable
 from ksos.solvers import STATUSES
 from ksos.space import SoSSpace
 
@@ -47,8 +47,8 @@ class WorstCase:
     gap: float | None
     """dual_value − value (for the penalised problem: − objective)."""
     dual_value: float | None
-    dual_function: KernelFunction | None
-    """g: dual_constant + g majorises the loss in the order of sums of squares of the space."""
+    dual_function: Observable | None
+    """g, of the RKHS: dual_constant + g majorises the loss in the order of sums of squares of the space."""
     dual_constant: float | None
     status: str
     """One of :data:`ROBUST_STATUSES`."""

@@ -65,6 +65,7 @@ class LeastRisk(Functional, BoundTerm):
     def __init__(self, risk: Risk, unit: float) -> None:
         self.risk, self.unit = risk, unit
         self._seen: tuple[np.ndarray, ThetaMinimum] | None = None
+        self._root: tuple[ThetaMinimum, np.ndarray] | None = None
 
     def bind(self, space: SoSSpace) -> BoundTerm:
         return self
@@ -83,9 +84,11 @@ class LeastRisk(Functional, BoundTerm):
 
     def _inverse_root(self, found: ThetaMinimum) -> np.ndarray:
         """R with RRᵀ = H⁻¹; directions without curvature are left out."""
-        values, V = np.linalg.eigh(found.curvature)
-        kept = values > 1e-13 * max(float(values[-1]), 1e-300)
-        return np.asarray(V[:, kept] / np.sqrt(values[kept]))
+        if self._root is None or self._root[0] is not found:
+            values, V = np.linalg.eigh(found.curvature)
+            kept = values > 1e-13 * max(float(values[-1]), 1e-300)
+            self._root = found, np.asarray(V[:, kept] / np.sqrt(values[kept]))
+        return self._root[1]
 
     def hessian(self, a: Array | None, C: Array, da: Array | None, dC: Array) -> Pair | None:
         if da is not None and da.ndim == 2:

@@ -17,12 +17,12 @@ import numpy as np
 
 from ksos._threads import one_blas_thread
 from ksos.functionals.base import BoundTerm, Functional
-from ksos.functionals.mmd import _BoundSquaredMMD
+from ksos.functionals.mmd import BoundSquaredMMD
 from ksos.functionals.objective import Objective
 from ksos.robust.risk import LeastRisk, Risk
-from ksos.solvers.constrained_minimize import _Inner
 from ksos.solvers.eigenvalues import lowest_bound
 from ksos.solvers.loop import Limits, Outcome, run
+from ksos.solvers.low_rank import LowRankToTolerance
 from ksos.solvers.spectraplex import centre, factor
 from ksos.space import SoSSpace
 
@@ -30,9 +30,11 @@ __all__ = ["Saddle", "SaddlePoint", "SaddleProblem"]
 
 _MOST_SOLVES, _GROWTH, _LARGEST_MULTIPLIER = 60, 6.0, 1e10
 _SAFE = 1e-6
+_CLOSED, _REOPENED = 1e-4, 1.01  # the relative width of a bracket in which nothing is left, and the first step out of it
 _INWARD = 0.05  # of the last point's distance to the ball: aiming a little inside brackets the multiplier from both sides
 _INNER_DIGITS, _OF_THE_GAP, _ROUGH = 0.1, 0.1, 1e-2
 _MOST_STEPS = 300
+_NEAR_DIGITS, _NEAR_ENOUGH = (1e-2, 1e-3, 1e-4, 1e-5), 0.95
 
 
 @dataclass(frozen=True)
@@ -76,15 +78,15 @@ class Saddle:
 class SaddleProblem:
     """One risk on one space around one target, for any number of radii."""
 
-    def __init__(self, space: SoSSpace, risk: Risk, z: np.ndarray, theta: np.ndarray) -> None:
-        """``theta`` is a parameter that suits the data: the spread of its loss is the unit of everything."""
-        self.space, self.risk, self.z = space, risk, z
+    def __init__(self, space: SoSSpace, risk: Risk, z: np.ndarray, theta: np.ndarray, near: np.ndarray | None = None) -> None:
+        """``theta`` is a parameter that suits the data: the spread of its loss is the unit of everything. ``near`` is a C near the data."""
+        self.space, self.risk, self.z, self._near = space, risk, z, near
         self.map = space.compressed_map
         ends = np.linalg.eigvalsh(risk.matrix(theta))
         size = max(abs(float(ends[0])), abs(float(ends[-1])))
         self.unit = max(float(ends[-1] - ends[0]), 1e-6 * size, 1e-300)
         self.least_risk = LeastRisk(risk, self.unit)
-        self._distance = _Fixed(_BoundSquaredMMD(z))
+        self._distance = _Fixed(BoundSquaredMMD(z))
 
     def point(self, C: np.ndarray) -> SaddlePoint:
         """C with everything that is asked of it."""
@@ -115,18 +117,23 @@ class SaddleProblem:
     def _minimised(self, functional: Functional, start: np.ndarray, tol: float, time_limit: float | None) -> tuple[SaddlePoint, Outcome]:
         objective = Objective(functional, self.space, compressed=True)
         with one_blas_thread(self.space.rank):
-            outcome = run(_Inner(), objective, start, Limits(tol, _MOST_STEPS, time_limit), None, None)
+            outcome = run(LowRankToTolerance(), objective, start, Limits(tol, _MOST_STEPS, time_limit), None, None)
         G = factor(outcome.point.C)
         return self.point(G @ G.T), outcome
 
     @cached_property
     def nearest(self) -> tuple[np.ndarray, float, float]:
         """(C, distance, certified least distance) of about the nearest density to the data: where to start, and what is empty."""
-        return self._nearest(centre(self.space.rank, np.zeros((1, 1))), 1e-5, 80)
+        C = centre(self.space.rank, np.zeros((1, 1))) if self._near is None else self._near
+        for tol in _NEAR_DIGITS:
+            C, distance, least = self._nearest(C, tol, 80)
+            if least >= _NEAR_ENOUGH * distance:
+                break
+        return C, distance, least
 
     def _nearest(self, C: np.ndarray, tol: float, steps: int) -> tuple[np.ndarray, float, float]:
         objective = Objective(_Fixed(_Plain(self.z)), self.space, compressed=True)
-        C = run(_Inner(), objective, C, Limits(tol, steps, None), None, None).point.C
+        C = run(LowRankToTolerance(), objective, C, Limits(tol, steps, None), None, None).point.C
         a = self.map.apply(C)
         return C, float(np.linalg.norm(a - self.z)), self.nearest_bound(a)
 
@@ -195,6 +202,8 @@ class _Search:
             last_gap = min(last_gap, self._gap())
             if stuck > 5 or (self.inside is None and u >= _LARGEST_MULTIPLIER):
                 break
+            if stuck > 1:
+                self._reopen(point)
             u = self._next()
         return self._ended(status if self.best is not None else "undecided" if status == "solved_inaccurate" else status)
 
@@ -235,6 +244,16 @@ class _Search:
                 return self.problem.mixed(outside, inside, min(t, 1.0))
             t = t + 2.0 * (distance - self.radius) / max(outside.distance - inside.distance, 1e-300) + 1e-15
         return inside
+
+    def _reopen(self, latest: SaddlePoint) -> None:
+        """Forget the end of a bracket that has closed without closing the gap: it was found with few digits, on the wrong side."""
+        if self.inside is None or self.outside is None or self.inside[0] - self.outside[0] > _CLOSED * self.inside[0]:
+            return
+        if latest.distance <= self.radius:
+            self.outside = None
+        else:
+            self.inside = None
+        self._growth = _REOPENED
 
     def _gap(self) -> float:
         return math.inf if self.best is None else max(self.best_upper - self.best.risk, 0.0)
@@ -295,7 +314,7 @@ class _Fixed(Functional):
         return self.term
 
 
-class _Plain(_BoundSquaredMMD):
+class _Plain(BoundSquaredMMD):
     """‖a − z‖² on all directions at once: those of a labelled space are not in the order of their mass."""
 
     def restrict(self, columns: slice) -> BoundTerm | None:

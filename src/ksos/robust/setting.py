@@ -1,4 +1,4 @@
-"""The setting of a robust problem: the data, the domain, the space of densities that covers it, and landmarks that can grow."""
+"""The setting of a robust problem: the data, the domain, the space of densities that covers it, and what sees their embeddings."""
 
 from __future__ import annotations
 
@@ -15,11 +15,15 @@ from ksos.kernels import Kernel
 from ksos.measures import Box, Lebesgue, Measure
 from ksos.robust.cover import finest_bandwidth, most_support_points, region, support_cover
 from ksos.robust.exact import require_exact_mmd
-from ksos.robust.landmarks import LEVELS, landmark_candidates, midpoints, pivots
+from ksos.robust.extended import ExtendedSpace, seeing
+from ksos.robust.landmarks import MOST_LANDMARKS, SPAN_TOL, landmark_candidates, pivots
 from ksos.robust.reference import Reference, as_reference, choose_kernels
+from ksos.robust.witness import Witness
 from ksos.space import SoSSpace
 
 __all__ = ["Setting", "as_setting"]
+
+_MOST_DIRECTIONS = 60
 
 
 @dataclass(frozen=True)
@@ -32,28 +36,24 @@ class Setting:
     space: SoSSpace
     box: Box
     """Where support points and landmarks lie: the domain, where it is bounded."""
-    candidates: np.ndarray | None
-    """Where landmarks are taken from; None for a space of the user's, whose landmarks stay."""
-    level: int = 0
+    grows: bool
+    """Whether directions may be added to what the landmarks see: not to a space of the user's."""
 
     @property
     def measure(self) -> Measure:
         """ρ."""
         return self.space.measure
 
-    def finer(self, p: SoSDensity) -> Setting | None:
-        """The same with more landmarks, chosen with an eye on p; None where there are no more."""
-        if self.candidates is None or self.level + 1 >= len(LEVELS):
+    def sharper(self, C: np.ndarray, p: SoSDensity, distance: float, data: MeanEmbedding | None = None) -> Setting | None:
+        """The same with one more direction: that in which p, the density of C, is away from the data by exactly ``distance``.
+
+        None for a space of the user's, where enough of them have been taken, or where only rounding is left to see.
+        """
+        taken = len(self.space.directions) if isinstance(self.space, ExtendedSpace) else 0
+        if not self.grows or taken >= _MOST_DIRECTIONS:
             return None
-        candidates = np.unique(np.concatenate([self.candidates, midpoints(p)]), axis=0)
-        old = self.space
-        landmarks = candidates[pivots(old.embedding_kernel, candidates, *LEVELS[self.level + 1])]
-        if landmarks.shape[0] <= old.landmarks.shape[0]:
-            return replace(self, candidates=candidates, level=self.level + 1).finer(p)
-        space = SoSSpace(
-            old.kernel, old.support_points, old.measure, old.embedding_kernel, landmarks, old.tol_model, old.tol_embedding, old.whitening
-        )
-        return replace(self, space=space, candidates=candidates, level=self.level + 1)
+        space = seeing(self.space, C, Witness(p, self.embedding if data is None else data), distance)
+        return None if space is None else replace(self, space=space)
 
 
 def as_setting(
@@ -93,13 +93,13 @@ def as_setting(
     require_exact_mmd(model, embedding_kernel, measure, d)
     support = support_cover(model, measure, box, reference.points, most)
     candidates = landmark_candidates(embedding_kernel, model, measure, box, reference.points, reference.weights, support)
-    landmarks = candidates[pivots(embedding_kernel, candidates, *LEVELS[0])]
+    landmarks = candidates[pivots(embedding_kernel, candidates, SPAN_TOL, MOST_LANDMARKS)]
     return Setting(
         reference,
         reference.embedding(embedding_kernel),
         SoSSpace(model, support, measure, embedding_kernel, landmarks),
         box,
-        candidates,
+        grows=True,
     )
 
 
@@ -124,4 +124,4 @@ def _given(
     require_exact_mmd(space.kernel, space.embedding_kernel, space.measure, d)
     cloud = np.concatenate([reference.points, to_numpy(space.support_points)])
     box = region(space.measure, cloud, space.embedding_kernel.sigma_vector(d))
-    return Setting(reference, reference.embedding(space.embedding_kernel), space, box, None)
+    return Setting(reference, reference.embedding(space.embedding_kernel), space, box, grows=False)

@@ -10,7 +10,7 @@ from ksos.integrals import closed_form
 from ksos.kernels import Gaussian
 from ksos.measures import Box, Measure
 from ksos.observables import KernelFunction
-from ksos.observables._feature_moments import feature_moments
+from ksos.observables.feature_moments import feature_moments
 from ksos.space import SoSSpace
 
 __all__ = ["affine_moments", "kernel_moments"]

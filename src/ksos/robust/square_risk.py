@@ -77,7 +77,9 @@ class SquareRisk(Risk):
         return out
 
     def slope_products(self, theta: np.ndarray, C: np.ndarray) -> np.ndarray:
-        return 2.0 * np.einsum("caj,lab,lcb->j", self.E, self.second_moments(C), self._coefficients(theta), optimize=True)
+        t = self._coefficients(theta)
+        moved = np.matmul(t, self.second_moments(C)).sum(axis=0)  # Σ_labels t_c Q, shape (outputs, P)
+        return np.asarray(2.0 * np.tensordot(moved, self.E, axes=2))
 
     def slope_sum(self, theta: np.ndarray, v: np.ndarray) -> np.ndarray:
         weights = 2.0 * np.einsum("ca,lcb->lab", self.E @ v, self._coefficients(theta))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ksos._array import inner, norm, to_numpy
+from ksos._array import inner, to_numpy
 from ksos._validation import as_nonnegative, as_positive
 from ksos.embedding import MeanEmbedding
 from ksos.functionals import Expectation
@@ -19,17 +19,18 @@ from ksos.measures import Box, Discrete, Measure
 from ksos.observables import KernelFunction, Observable, as_observable
 from ksos.robust.ball import BallProblem, BallSolution
 from ksos.robust.exact import ExactPoint, exact_mmd, exactly, made_feasible
+from ksos.robust.extended import dual_function
 from ksos.robust.radius import bootstrap_radius
 from ksos.robust.result import WorstCase
 from ksos.robust.setting import Setting, as_setting
 from ksos.robust.upper_bound import upper_bound
 from ksos.space import SoSSpace
 
-__all__ = ["AGREEMENT", "as_loss", "as_radius", "worst_case", "worst_case_in"]
+__all__ = ["AGREEMENT", "as_loss", "as_radius", "warn_if_unbounded", "worst_case", "worst_case_in"]
 
 AGREEMENT = 1e-6
-"""Landmarks grow until exact and projected MMD of the answer agree to this."""
-_ROUGH = 1e-4  # the gap to which problems are solved while landmarks grow
+"""Directions are added to what the landmarks see until exact and projected MMD of the answer agree to this."""
+_ROUGH = 1e-4  # the gap to which problems are solved while they are added
 
 
 def worst_case(
@@ -167,7 +168,7 @@ def worst_case_in(
     began = time.perf_counter()
     if radius == 0.0:
         return _data_alone(setting, loss)
-    _warn_if_unbounded(setting, loss)
+    warn_if_unbounded(setting, loss)
     term = Expectation(loss).bind(setting.space)
     assert isinstance(term, BoundLinear)
     setting, problem, solution, found, note = _solved(setting, term.D, radius, penalty, tol, time_limit)
@@ -187,15 +188,15 @@ def worst_case_in(
     if solution.status in ("infeasible", "undecided") or found is None:
         status = solution.status if solution.status in ("infeasible", "time_limit", "interrupted") else "undecided"
         return _no_density(problem, setting, solution, status, note, time.perf_counter() - began, common)
-    g = KernelFunction(to_numpy(space.landmarks), to_numpy(space.projection.S).T @ to_numpy(solution.y), kernel=space.embedding_kernel)
-    value = problem.value(found.point)
+    g, near, size = dual_function(space, to_numpy(solution.y))
+    value = problem.value(found.point) / found.mass
     objective = value if penalty is None else value - penalty * found.mmd**2
     top: Any = None
     if bound:
         top = upper_bound(
             loss,
-            g,
-            norm(solution.y),
+            near,  # any function of the RKHS will do
+            size,
             setting.reference,
             space.measure,
             setting.box,
@@ -229,30 +230,34 @@ def worst_case_in(
 def _solved(
     setting: Setting, M: Any, radius: float | None, penalty: float | None, tol: float, time_limit: float | None
 ) -> tuple[Setting, BallProblem, BallSolution, ExactPoint | None, str]:
-    """Solve, compare exact and projected MMD, take more landmarks, again; in the end make the answer exactly feasible."""
+    """Solve, compare exact and projected MMD, add the direction in which they differ, again; then make the answer exactly feasible."""
     ends = None if time_limit is None else time.perf_counter() + time_limit
     start, u, problem = None, 0.0, None
-    digits = tol if setting.candidates is None else max(tol, _ROUGH)
+    rough = max(tol, _ROUGH) if setting.grows else tol
+    digits = rough
     while True:
         rest = None if ends is None else max(ends - time.perf_counter(), 1e-3)
         if problem is None or problem.space is not setting.space:
             problem = BallProblem(setting.space, M, setting.embedding)
+            digits = tol if start is None and problem.has_short_path else rough
         solution = _penalised(problem, penalty, digits, rest, start) if radius is None else problem.solve(radius, digits, rest, start, u)
         if solution.status in ("infeasible", "undecided"):
             return setting, problem, solution, None, ""
         found: ExactPoint | None = exactly(problem, solution.point, partial(exact_mmd, data=setting.embedding))
         assert found is not None
         start, u, apart = solution.point.C, solution.multiplier, found.mmd - found.point.distance
-        finer = setting.finer(found.density) if apart > AGREEMENT and solution.status in ("solved", "solved_inaccurate") else None
-        if finer is not None:
-            setting = finer
+        differ = apart > AGREEMENT and solution.status in ("solved", "solved_inaccurate")
+        sharper = setting.sharper(to_numpy(solution.point.C), found.density, found.mmd) if differ else None
+        if sharper is not None:
+            setting = sharper
         elif digits <= tol:
             break
         else:
             digits = tol
     note = ""
     if apart > AGREEMENT:
-        note = f"exact and projected MMD differ by {apart:.1e}: the gap counts the difference; take more landmarks or a larger bandwidth"
+        note = f"exact and projected MMD differ by {apart:.1e}: the gap counts the difference"
+        note += "" if setting.grows else "; give the space more landmarks, or leave the space out"
     if radius is not None:
         found = made_feasible(problem, found, solution.multiplier, radius, partial(exact_mmd, data=setting.embedding))
     return setting, problem, solution, found, note
@@ -346,7 +351,8 @@ def _empirical_value(setting: Setting, loss: Observable) -> float | None:
     return float(reference.weights @ loss(reference.points)) if inside else None
 
 
-def _warn_if_unbounded(setting: Setting, loss: Observable) -> None:
+def warn_if_unbounded(setting: Setting, loss: Observable) -> None:
+    """Say so where the worst case over all distributions may be infinite, and which box the value depends on."""
     measure = setting.measure
     if isinstance(measure, Discrete) or (isinstance(measure, Box) and measure.bounded) or loss.bounded is True:
         return

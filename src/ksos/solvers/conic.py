@@ -1,14 +1,16 @@
-"""Primal-dual interior point with constraints: min s‖a‖² − 2⟨b, a⟩ + ⟨D, C⟩ with a = A(C), linear constraints on C and balls for a.
+"""Primal-dual interior point with constraints: min s‖a‖² − 2⟨b, a⟩ + ⟨D, C⟩ + tr(CNCN), a = A(C), linear constraints on C, balls for a.
 
 For tr C = 1, ⟨M_i, C⟩ + u_i = c_i (u_i ≥ 0, or 0 for an equality) and ‖a − z_j‖ ≤ ε_j the optimum has multipliers with
 
-    M = D + A*(y) + Σ ν_i M_i − tI ⪰ 0,   2s·a − 2b − y − Σ_j w_j = 0,   CM = 0,   u_i ν_i = 0,   (ε_j, a − z_j) ∘ (w_j⁰, w_j) = 0.
+    M = D + 2NCN + A*(y) + Σ ν_i M_i − tI ⪰ 0,   2s·a − 2b − y − Σ_j w_j = 0,   CM = 0,   u_i ν_i = 0,   (ε_j, a − z_j) ∘ (w_j⁰, w_j) = 0.
 
-A step eliminates all but (y, ν, t): one Schur system, that of the unconstrained problem with one more row per linear constraint.
+A step eliminates all but (y, ν, t): one Schur system, that of the unconstrained problem with one more row per linear constraint. In the
+coordinates in which RᵀNR = diag(δ), the quadratic form multiplies the entries of dC by 2δ_iδ_j: it only damps the rows of that system.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,8 +18,9 @@ import numpy as np
 
 from ksos._array import to_numpy
 from ksos.functionals.mmd import BoundBall
+from ksos.functionals.objective import Point
 from ksos.operators import SMALL_TENSOR
-from ksos.solvers.constrained_problem import ConstrainedProblem
+from ksos.solvers.constrained_problem import ConstrainedProblem, Prices
 from ksos.solvers.scaled_pair import ScaledPair, longest_step
 from ksos.solvers.schur import SchurSystem
 from ksos.solvers.second_order_cone import ConePair, cone_divide, cone_product, cone_step
@@ -41,6 +44,7 @@ class ConicProgram:
     scale: float
     b: np.ndarray
     D: np.ndarray
+    N: np.ndarray | None
     c: np.ndarray
     """The c_i."""
     slack: np.ndarray
@@ -51,6 +55,8 @@ class ConicProgram:
     """Which constraint each multiplier (the ν_i, then one per ball) belongs to."""
     units: np.ndarray
     """What turns these multipliers into those of the problem."""
+    steepness: float | None
+    """‖∂f/∂a‖ where f is a multiple of a distance, and this the problem of the squared one; else None."""
 
     @classmethod
     def of(cls, problem: ConstrainedProblem) -> ConicProgram | None:
@@ -79,19 +85,42 @@ class ConicProgram:
             scale=form.scale / unit,
             b=np.zeros(q) if form.b is None else to_numpy(form.b) / unit,
             D=np.zeros((r, r)) if form.D is None else to_numpy(form.D) / unit,
+            N=None if form.N is None else to_numpy(form.N) / math.sqrt(unit),
             c=np.array([level - excesses[i] / size for level, i, size in zip(levels, linear, sizes, strict=True)]),
             slack=np.array([not problem.bounds[i].equality for i in linear], dtype=bool),
             balls=[(to_numpy(term.z), term.radius) for _, term in round_ones],
             order=[*linear, *(i for i, _ in round_ones)],
             units=unit * np.concatenate([1.0 / sizes, np.ones(len(round_ones))]),
+            steepness=None if problem.base.term.conic_form() is not None else _steepness(problem, middle) / unit,
         )
 
-    def multipliers(self, state: _State) -> np.ndarray:
-        """Those of the problem, in its own order."""
-        own = np.concatenate([state.nu, [pair.w[0] for pair in state.cones]]) * self.units
-        out = np.empty(own.shape[0])
+    def prices(self, state: _State) -> Prices:
+        """The multipliers of the problem, in its own order, and the vectors of its balls."""
+        pulls = [-pair.w[1:] for pair in state.cones]
+        if pulls:  # M knows y, to many digits; what the steepest ball has lost of it is given back
+            steepest = int(np.argmax([pair.w[0] for pair in state.cones]))
+            pulls[steepest] = pulls[steepest] + state.y + 2.0 * self.b - 2.0 * self.scale * state.a - sum(pulls)
+        own = np.concatenate([state.nu, [float(np.linalg.norm(pull)) for pull in pulls]]) * self.units
+        out, first = np.empty(own.shape[0]), state.nu.shape[0]
         out[self.order] = own
-        return out
+        vectors = {i: unit * pull for i, unit, pull in zip(self.order[first:], self.units[first:], pulls, strict=True)}
+        if self.steepness is None:
+            return Prices(out, vectors)
+        # ∇f = (∇f²)/2f, and everything else in the optimality conditions is multiplied alike
+        slope = 2.0 * float(np.linalg.norm(self.scale * state.a - self.b))
+        factor = self.steepness / max(slope, 1e-300)
+        return Prices(factor * out, {i: factor * pull for i, pull in vectors.items()})
+
+    @property
+    def cost(self) -> float:
+        """Floating-point operations of one step."""
+        n, r = self.rows.shape[0], self.D.shape[0]
+        return float(n * r**2 * (4 * r + 2 * n))
+
+
+def _steepness(problem: ConstrainedProblem, point: Point) -> float:
+    in_embedding, _ = problem.base.term.gradient(point.a, point.C)
+    return float(np.linalg.norm(to_numpy(in_embedding)))
 
 
 @dataclass(frozen=True)
@@ -118,8 +147,8 @@ class _Direction:
     """(dx, dw) of each."""
 
 
-def central_path(program: ConicProgram) -> Iterator[tuple[np.ndarray, np.ndarray, float]]:
-    """(C/tr C, multipliers, μ) along Mehrotra's predictor-corrector steps, until rounding leads the way."""
+def central_path(program: ConicProgram) -> Iterator[tuple[np.ndarray, Prices, float]]:
+    """(C/tr C, prices, μ) along Mehrotra's predictor-corrector steps, until rounding leads the way."""
     state = _start(program)
     for _ in range(_MOST_STEPS):
         try:
@@ -130,7 +159,7 @@ def central_path(program: ConicProgram) -> Iterator[tuple[np.ndarray, np.ndarray
             return
         C = state.pair.C
         mu = _System.mean_product(program, state)
-        yield C / float(np.trace(C)), program.multipliers(state), mu
+        yield C / float(np.trace(C)), program.prices(state), mu
         if mu <= _FLOOR:
             return
 
@@ -175,9 +204,15 @@ class _System:
         ridge = np.zeros((q + p + 1, q + p + 1))
         ridge[:q, :q] = self.inverse
         ridge[range(q, q + p), range(q, q + p)] = self.weights**2
-        self.schur = SchurSystem(program.rows, R, ridge)
+        self.axes: np.ndarray | None = None
+        self.damping: np.ndarray | None = None
         x = np.concatenate([state.y, state.nu])
         dual = program.D + np.tensordot(x, program.rows, axes=1) - state.t * np.eye(r) - state.pair.M
+        if program.N is not None:
+            delta, self.axes = np.linalg.eigh(R.T @ program.N @ R)
+            self.damping = 1.0 / np.sqrt(1.0 + 2.0 * np.multiply.outer(np.maximum(delta, 0.0), np.maximum(delta, 0.0)))
+            dual = dual + 2.0 * program.N @ C @ program.N
+        self.schur = SchurSystem(program.rows, R if self.axes is None else R @ self.axes, ridge, self.damping)
         self.scaled = R.T @ (0.5 * (dual + dual.T)) @ R
         images = np.tensordot(program.rows, C, axes=2)
         self.off_embedding, self.off_linear = images[:q] - state.a, images[q:] + state.u - program.c
@@ -199,20 +234,29 @@ class _System:
             c, v = pair.curvature
             pulls.append(pair.scale(goal, inverse=True)[1:] - (c * away + (v @ away) * v))
         known = sum(pulls) - self.off_slope  # Q·da = dy + known
-        right = self.schur.apply(K - self.scaled)
+        goal_C = self._damped(K - self.scaled)
+        right = self.schur.apply(goal_C)
         right[:q] += self.off_embedding - self.inverse @ known
         right[q:-1] += self.off_linear + self.weights * k
         right[-1] -= self.off_trace
         x = self.schur.solve(right)
         dy, dnu, dt = x[:q], x[q:-1], float(x[-1])
-        dM = self.scaled + self.schur.adjoint(x)
-        dM = 0.5 * (dM + dM.T)
+        dC = self._undamped(goal_C - self.schur.adjoint(x))
+        dC = 0.5 * (dC + dC.T)
         da = self.inverse @ (dy + known)
         moves = []
         for goal, pair, away in zip(cones, state.cones, self.off_centres, strict=True):
             dx = np.append(0.0, da + away)
             moves.append((dx, pair.scale(goal - pair.scale(dx, inverse=True), inverse=True)))
-        return _Direction(K - dM, dM, da, dy, dt, dnu, self.weights * (k - self.weights * dnu), moves)
+        return _Direction(dC, K - dC, da, dy, dt, dnu, self.weights * (k - self.weights * dnu), moves)
+
+    def _damped(self, X: np.ndarray) -> np.ndarray:
+        """To the coordinates of the Schur system."""
+        return X if self.axes is None else self.damping * (self.axes.T @ X @ self.axes)
+
+    def _undamped(self, X: np.ndarray) -> np.ndarray:
+        """The adjoint of that: together they solve dC + 2(RᵀNR)dC(RᵀNR) = X."""
+        return X if self.axes is None else self.axes @ (self.damping * X) @ self.axes.T
 
     def corrected(self, predictor: _Direction, goal: float) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
         """The right-hand sides that lead to μ = goal, with the predictor's second-order terms."""

@@ -14,24 +14,19 @@ from ksos.functionals.objective import Objective
 from ksos.operators import SMALL_TENSOR
 from ksos.solvers.conic import ConicProgram
 from ksos.solvers.constrained import FEASIBLE, ConstrainedOutcome, solve_constrained
-from ksos.solvers.constrained_problem import ConstrainedProblem
+from ksos.solvers.constrained_problem import ConstrainedProblem, Prices
 from ksos.solvers.feasibility import balls, least_radius, nearest, unattainable
 from ksos.solvers.interior_point import InteriorPoint
 from ksos.solvers.loop import Limits, Stepper
-from ksos.solvers.low_rank import LowRank
+from ksos.solvers.low_rank import LowRank, LowRankToTolerance
 from ksos.solvers.solution import Progress, Solution
 from ksos.solvers.spectraplex import factor
 
 __all__ = ["as_constraints", "minimize_constrained"]
 
 
+_CHEAP_STEP = 2e8  # floating-point operations: where a step costs no more, the interior point comes first
 _MOST_STEPS = 50  # of Newton's method in one round: more are taken only where there is no low rank
-
-
-class _Inner(LowRank):
-    """Without digits beyond the tolerance: the next round asks for them where they matter."""
-
-    extra_steps = 0
 
 
 def as_constraints(constraints: Any) -> tuple[Constraint, ...]:
@@ -55,6 +50,7 @@ def minimize_constrained(
     functional: Functional,
     objective: Objective,
     constraints: Sequence[Constraint],
+    asked: str,
     name: str,
     steppers: Sequence[Stepper],
     C: Array,
@@ -63,20 +59,24 @@ def minimize_constrained(
     callback: Callable[[Progress], Any] | None,
     report: Callable[[Progress], Any] | None,
 ) -> Solution:
-    """min F over the densities of the space that meet the constraints; ``warm`` says that C is a start of the user's."""
-    space = objective.space
-    steppers = [_Inner() if isinstance(stepper, LowRank) else stepper for stepper in steppers]
+    """min F over the densities of the space that meet the constraints.
+
+    ``asked`` is the solver that the user named, "auto" included, ``name`` that of the first stepper; ``warm`` says that C is a start of the
+    user's.
+    """
+    space, user_start = objective.space, warm
+    steppers = [LowRankToTolerance() if isinstance(stepper, LowRank) else stepper for stepper in steppers]
     if isinstance(steppers[0], (LowRank, InteriorPoint)):  # Newton steps feel rounding that changes from point to point
         objective.compressed = space.tensor_size <= SMALL_TENSOR
     problem = ConstrainedProblem(objective, constraints)
-    program = ConicProgram.of(problem) if isinstance(steppers[0], (LowRank, InteriorPoint)) else None
+    program = ConicProgram.of(problem) if asked in ("auto", "interior_point") else None
     if isinstance(steppers[0], InteriorPoint):
         if program is None:
             raise ValueError(
-                f"solver={name!r} cannot take {functional!r} with these constraints: it takes squared MMDs and linear terms, MMD balls and "
-                "expectations; use solver='low_rank' or 'fista'"
+                f"solver={name!r} cannot take {functional!r} with these constraints: it takes squared MMDs, Frobenius penalties and linear "
+                "terms, MMD balls and expectations; use solver='low_rank' or 'fista'"
             )
-        steppers = [_Inner()]
+        steppers = [LowRankToTolerance()]
     elif reason := steppers[0].refusal(problem.augmented(np.zeros(len(constraints)), np.ones(len(constraints))).term):
         raise ValueError(f"solver={name!r} cannot take {functional!r} with constraints: it {reason}")
     if (note := unattainable(problem, constraints)) is not None:
@@ -90,20 +90,21 @@ def minimize_constrained(
             note = f"the least radius of {ball!r} that holds a density of this space is {found.lower:.6g} (certified)"
             return _solution(problem, _violating(problem, found.outcome.point.C), name, limits.tol, note, found.lower)
         C, warm = (C, warm) if warm else (found.outcome.point.C, True)
+    path_first = asked == "interior_point" or (program is not None and program.cost <= _CHEAP_STEP and not user_start)
     stages = [(stepper, None if stepper is steppers[-1] else _MOST_STEPS) for stepper in steppers]
-    outcome = solve_constrained(problem, stages, C, limits, callback, report, program, path_first=name == "interior_point")
+    outcome = solve_constrained(problem, stages, C, limits, callback, report, program, path_first=path_first)
     note, radius = "", None
     if outcome.status == "infeasible":
         note, radius = _why(problem, constraints, outcome, limits)
-    return _solution(problem, outcome, name, limits.tol, note, radius)
+    return _solution(problem, outcome, "interior_point" if outcome.along_the_path else name, limits.tol, note, radius)
 
 
 def _violating(problem: ConstrainedProblem, C: Array) -> ConstrainedOutcome:
     """A point of an infeasible problem."""
     G = factor(C)
     point = problem.point(G @ G.T)
-    w = np.zeros(len(problem.bounds))
-    return ConstrainedOutcome(G, w, problem.value(point), np.inf, problem.violation(point), "infeasible", 0, [])
+    prices = Prices(np.zeros(len(problem.bounds)))
+    return ConstrainedOutcome(G, prices, problem.value(point), np.inf, problem.violation(point), "infeasible", 0, [])
 
 
 def _why(
@@ -134,7 +135,7 @@ def _solution(
     value, violation, status = problem.value(point), problem.violation(point), outcome.status
     gap: float | None = None
     if status != "infeasible" and violation <= FEASIBLE and all(part.convex for part in (term, *(bound.term for bound in problem.bounds))):
-        gap = max(value - problem.lower_bound(outcome.multipliers, point), 0.0)
+        gap = max(value - problem.lower_bound(outcome.prices, point), 0.0)
         status = "solved_inaccurate" if status == "solved" and gap > tol else status
     elif status == "solved":
         status = "stationary"
@@ -152,7 +153,8 @@ def _solution(
         parameter_factor=outcome.G,
         time=outcome.history[-1].time if outcome.history else 0.0,
         keyboard_interrupt=outcome.keyboard,
-        multipliers=tuple(outcome.multipliers.tolist()),
+        multipliers=tuple(outcome.prices.weights.tolist()),
+        ball_vectors=dict(outcome.prices.vectors),
         violation=violation,
         least_radius=radius,
         integration_error=term.integration_error,

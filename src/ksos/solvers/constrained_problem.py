@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from ksos._array import Array, flat, inner, namespace, to_numpy, zeros
+from ksos._array import Array, flat, inner, like, namespace, norm, to_numpy, zeros
 from ksos.functionals.base import BoundTerm, Constraint
+from ksos.functionals.mmd import BoundBall
 from ksos.functionals.objective import Objective, Point
 from ksos.functionals.penalties import BoundLinear
 from ksos.solvers.augmented import Augmented, Bound
 from ksos.solvers.eigenvalues import lowest_bound
 from ksos.solvers.spectraplex import centre
 
-__all__ = ["ConstrainedProblem"]
+__all__ = ["ConstrainedProblem", "Prices"]
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What bounds the optimum from below: a multiplier per constraint and, where there is one, the vector that it has for an MMD ball.
+
+    On the ball ‖a − z‖ ≤ ε, ⟨v, a − z⟩ − ε‖v‖ ≤ 0 for any v of R^q. At the optimum v = w(a − z)/ε; near the rim of a small ball the point
+    knows its direction to far fewer digits than a solver that carries v itself.
+    """
+
+    weights: np.ndarray
+    """w_i, not negative for inequalities."""
+    vectors: Mapping[int, np.ndarray] = field(default_factory=dict)
+    """v by the position of its constraint; |v| = w."""
 
 
 class ConstrainedProblem:
@@ -86,24 +102,39 @@ class ConstrainedProblem:
         """The largest violation, in units of each constraint's size."""
         return max(bound.excess(value) for bound, value in zip(self.bounds, self.excesses(point), strict=True))
 
-    def lower_bound(self, multipliers: np.ndarray, point: Point) -> float:
-        """L(C) − ⟨∇L(C), C⟩ + λ_min(∇L(C)) with L = f + Σ w_i g_i: at most the optimum, for any C and any multipliers of the right sign."""
+    def lower_bound(self, prices: Prices, point: Point) -> float:
+        """L(C) − ⟨∇L(C), C⟩ + λ_min(∇L(C)) with L = f + Σ w_i g_i: at most the optimum, for any C and any multipliers of the right sign.
+
+        A ball that has a vector v counts as the linear constraint ⟨v, A(C) − z⟩ ≤ ε‖v‖.
+        """
         G = self.frame.pull_back(self.base.term.gradient(point.a, point.C))
         total = self.value(point)
-        for i, (weight, excess) in enumerate(zip(multipliers.tolist(), self.excesses(point).tolist(), strict=True)):
-            if weight != 0.0:
+        for i, (weight, excess) in enumerate(zip(prices.weights.tolist(), self.excesses(point).tolist(), strict=True)):
+            if i in prices.vectors:
+                v, ball = like(prices.vectors[i], self.space.T), self.bounds[i].term
+                assert isinstance(ball, BoundBall)
+                G = G + self.frame.pull_back((v, None))
+                total += inner(v, point.a - ball.z) - ball.radius * norm(v)
+            elif weight != 0.0:
                 G = G + weight * self.slope(i, point)
                 total += weight * excess
         return float(total - inner(G, point.C) + lowest_bound(G, 1e-10))
 
-    def best_multipliers(self, multipliers: np.ndarray, point: Point, G: Array) -> np.ndarray:
-        """Of the given multipliers and those that make ∇L·G = λG hold best at C = GGᵀ, the ones that give the higher bound.
+    def best_prices(self, known: Sequence[Prices], point: Point, G: Array) -> tuple[Prices, float]:
+        """Of the known prices and the multipliers that make ∇L·G = λG hold best at C = GGᵀ, those with the highest bound, and the bound.
 
         Near the optimum the latter are off by the square of what the point is off by, whatever the former have lost to rounding.
         """
+        fitted = self._fitted_multipliers(known[0].weights, point, G)
+        candidates = [*known, *([] if fitted is None else [Prices(fitted)])]
+        bounds = [self.lower_bound(candidate, point) for candidate in candidates]
+        best = int(np.argmax(bounds))
+        return candidates[best], bounds[best]
+
+    def _fitted_multipliers(self, multipliers: np.ndarray, point: Point, G: Array) -> np.ndarray | None:
         felt = [i for i, bound in enumerate(self.bounds) if bound.equality or multipliers[i] > 0.0]
         if not felt:
-            return multipliers
+            return None
         columns = [flat(self.slope(i, point) @ G) * (1.0 / self.bounds[i].size) for i in felt] + [-flat(G)]
         target = -flat(self.frame.pull_back(self.base.term.gradient(point.a, point.C)) @ G)
         gram = np.array([[inner(one, other) for other in columns] for one in columns])
@@ -111,7 +142,7 @@ class ConstrainedProblem:
         other = np.zeros_like(multipliers)
         for i, weight in zip(felt, fitted[:-1].tolist(), strict=True):
             other[i] = weight / self.bounds[i].size if self.bounds[i].equality else max(weight / self.bounds[i].size, 0.0)
-        return max((multipliers, other), key=lambda w: self.lower_bound(w, point))
+        return other
 
     def certified_violation(self, multipliers: np.ndarray, point: Point) -> float:
         """The same for f = 0: where it is positive, no point meets the constraints (a proof by Farkas' lemma)."""

@@ -18,7 +18,7 @@ from ksos.solvers.eigenvalues import DENSE, lowest_eigenpairs
 from ksos.solvers.loop import Stepper
 from ksos.solvers.spectraplex import centre
 
-__all__ = ["LowRank"]
+__all__ = ["LowRank", "LowRankToTolerance"]
 
 _FIRST_COLUMNS = 3
 _LEVELS, _COARSE, _COARSE_STEPS = (8, 16), 0.1, 15
@@ -156,6 +156,12 @@ class LowRank(Stepper):
         last = int(np.count_nonzero(to_numpy(s) ** 2 > _DROPPED))
         F = U[:, :last] * s[:last]
         return self._at(objective, F / norm(F), state.damping)
+
+
+class LowRankToTolerance(LowRank):
+    """Without digits beyond the tolerance, for problems that are one round of many: the next round asks for them where they matter."""
+
+    extra_steps = 0
 
 
 def _padded(F: Array, r: int) -> Array:

@@ -72,9 +72,11 @@ def minimize(
         and its gap is that of the Lagrangian.
     solver : {"auto", "low_rank", "interior_point", "fista", "projected_gradient", "frank_wolfe"}
         "low_rank": Newton's method on a factor of C with few columns, for functionals with second derivatives. "interior_point": for
-        squared MMDs plus linear terms, a dozen steps of O(qr³ + q²r²) on any of them (r = space.rank, q = space.embedding_rank). "fista"
+        squared MMDs plus linear terms, a dozen steps of O(qr³ + q²r²) on any of them (r = space.rank, q = space.embedding_rank); with
+        constraints, which may then be MMD balls and expectations, also with Frobenius penalties. "fista"
         and "projected_gradient": the note's. "frank_wolfe": the least memory, and the most patience. "auto" begins with "low_rank" and
-        hands over to "interior_point" when a low rank does not come; it takes FISTA where neither fits.
+        hands over to "interior_point" when a low rank does not come (with constraints, "interior_point" comes first where its steps are
+        cheap); it takes FISTA where neither fits.
     tol : float
         The absolute gap f(C) − f* at which the problem counts as solved, in units of the objective.
     max_iter : int, optional
@@ -129,7 +131,7 @@ def _minimize(
         most = max(LowRank.default_max_iter, SOLVERS[names[-1]].default_max_iter)
         limits = Limits(tol, most if max_iter is None else max_iter, time_limit)
         steppers, report, warm = [SOLVERS[name]() for name in names], _printer(names[0], verbose), start is not None
-        return minimize_constrained(functional, objective, constraints, names[0], steppers, C, warm, limits, callback, report)
+        return minimize_constrained(functional, objective, constraints, solver, names[0], steppers, C, warm, limits, callback, report)
     stages = _plan(objective) if solver == "auto" else [Stage(solver, None, "asked for")]
     if max_iter is not None:
         stages = [stages[0]._replace(steps=max_iter)]

@@ -17,14 +17,17 @@ _JITTERS = (0.0, 1e-15, 1e-13, 1e-11)
 
 
 class SchurSystem:
-    """VVᵀ + ridge, where the rows of V are the scaled matrices RᵀA_kR (k = 1..q) and −RᵀR, each as a vector.
+    """VVᵀ + ridge, where the rows of V are the scaled matrices P∘RᵀA_kR (k = 1..q) and −P∘RᵀR, each as a vector.
 
     A symmetric matrix becomes a vector of its lower triangle, off-diagonal entries times √2, so that inner products stay what they are
     and cost half.
     """
 
-    def __init__(self, tensor: Array, R: Array, ridge: Any) -> None:
-        """``ridge``: a number, which is added on the first q entries of the diagonal, or a (q+1) × (q+1) matrix."""
+    def __init__(self, tensor: Array, R: Array, ridge: Any, damping: Array | None = None) -> None:
+        """``ridge``: a number, which is added on the first q entries of the diagonal, or a (q+1) × (q+1) matrix.
+
+        ``damping``: P, symmetric, r × r; by default all ones.
+        """
         xp, (q, r, _) = namespace(tensor), tensor.shape
         self.size = r
         rows, columns = np.tril_indices(r)
@@ -41,6 +44,8 @@ class SchurSystem:
             self.V[start : start + part.shape[0], :] = self._triangles(xp.reshape(xp.matmul(R.T, half), (part.shape[0], r * r)))
         self.V[q, :] = -flat(self._triangles(xp.reshape(R.T @ R, (1, r * r))))
         self.V *= self._weights
+        if damping is not None:
+            self.V *= flat(self._triangles(xp.reshape(damping, (1, r * r))))
         H = self.V @ self.V.T
         H += ridge * like(np.diag(np.append(np.ones(q), 0.0)), H) if isinstance(ridge, float) else ridge
         self._scale = 1.0 / xp.sqrt(xp.linalg.diagonal(H))
@@ -53,11 +58,11 @@ class SchurSystem:
         return namespace(rows).take(rows, self._positions, axis=1)
 
     def apply(self, K: Array) -> Array:
-        """(⟨RᵀA_kR, K⟩)_k and −⟨RᵀR, K⟩ for a symmetric K."""
+        """(⟨P∘RᵀA_kR, K⟩)_k and −⟨P∘RᵀR, K⟩ for a symmetric K."""
         return self.V @ (flat(self._triangles(namespace(K).reshape(K, (1, -1)))) * self._weights)
 
     def adjoint(self, x: Array) -> Array:
-        """Σ_k x_k RᵀA_kR − x_{q+1} RᵀR."""
+        """P∘(Σ_k x_k RᵀA_kR − x_{q+1} RᵀR)."""
         xp = namespace(x)
         return xp.reshape(xp.take((x @ self.V) / self._weights, self._lower), (self.size, self.size))
 

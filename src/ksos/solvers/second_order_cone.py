@@ -17,7 +17,10 @@ def cone_product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 def cone_divide(x: np.ndarray, z: np.ndarray) -> np.ndarray:
     """y with x ∘ y = z."""
-    first = (x[0] * z[0] - x[1:] @ z[1:]) / _determinant(x)
+    determinant = _determinant(x)
+    if not (determinant > 0.0 and x[0] > 0.0):
+        raise np.linalg.LinAlgError("rounding has put a pair on the rim of its cone")
+    first = (x[0] * z[0] - x[1:] @ z[1:]) / determinant
     return np.concatenate([[first], (z[1:] - first * x[1:]) / x[0]])
 
 
