@@ -28,6 +28,7 @@ from ksos.solvers.spectraplex import factor
 from ksos.space import SoSSpace
 
 _DEEPER, _MOST_DEEPENINGS, _ROUGH = 4.0, 12, 1e-6
+_LITTLE = 1e-5
 
 __all__ = ["RobustProblem", "RobustSolution", "robust_minimize", "robust_path"]
 
@@ -194,6 +195,8 @@ class RobustProblem:
     exact_ball = True
     """Whether the worst density is to lie in the exact ball; else in the one that the landmarks see."""
 
+    _cached: tuple[Any, SaddleProblem] | None = None
+
     agreement = AGREEMENT
     """Landmarks grow until exact and projected MMD of the answer agree to this."""
 
@@ -251,6 +254,12 @@ class RobustProblem:
         """The saddle problem with the landmarks of a setting."""
         return SaddleProblem(setting.space, self.risk, to_numpy(setting.space.coordinates(setting.embedding)), self.typical_theta)
 
+    def _problem_here(self) -> SaddleProblem:
+        """That of the present setting, once for all radii."""
+        if self._cached is None or self._cached[0] is not self.setting:
+            self._cached = (self.setting, self.problem_on(self.setting))
+        return self._cached[1]
+
     def density(self, C: np.ndarray) -> Any:
         """The density of a parameter."""
         return self.setting.space.density(factor(C))
@@ -275,7 +284,7 @@ class RobustProblem:
         ends = None if time_limit is None else time.perf_counter() + time_limit
         while True:
             rest = None if ends is None else max(ends - time.perf_counter(), 1e-3)
-            problem = self.problem_on(self.setting)
+            problem = self._problem_here()
             saddle = problem.solve(radius, tol, rest, start)
             if saddle.status not in ("solved", "solved_inaccurate"):
                 return problem, saddle, ""
@@ -303,14 +312,18 @@ class RobustProblem:
             return p, self.exact_distance(p)
 
         u = max(saddle.multiplier, 1e-3)
-        for _ in range(_MOST_DEEPENINGS):
-            u *= _DEEPER
-            deeper, _ = problem.penalised(u, point.C, _ROUGH)
-            end = at(deeper)
-            if end[1] < radius:
-                break
-        else:
-            return point, density, distance, False
+        deeper = problem.point(problem.nearest[0])
+        end = at(deeper)
+        # a little of the nearest density costs next to nothing; where more is needed, one that is nearly as bad is worth a solve
+        if distance - radius > _LITTLE * (radius - end[1]):
+            for _ in range(_MOST_DEEPENINGS):
+                u *= _DEEPER
+                deeper, _ = problem.penalised(u, point.C, _ROUGH)
+                end = at(deeper)
+                if end[1] < radius:
+                    break
+            else:
+                return point, density, distance, False
         middle = at(problem.mixed(point, deeper, 0.5))[1]
         t = _first_root(distance**2, middle**2, end[1] ** 2, radius**2)
         for _ in range(60):

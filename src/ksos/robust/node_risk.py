@@ -173,6 +173,9 @@ class NodeRisk(Risk):
     def slopes(self, theta: np.ndarray, F: np.ndarray) -> np.ndarray:
         return self.basis.products(self.loss.smooth_values(theta)[1], F)
 
+    def curvature(self, theta: np.ndarray, C: np.ndarray) -> np.ndarray:
+        return self.loss.curvature(theta, np.maximum(self.basis.masses(C), 0.0))
+
     def slope_products(self, theta: np.ndarray, C: np.ndarray) -> np.ndarray:
         return np.asarray(self.basis.masses(C) @ self.loss.smooth_values(theta)[1])
 
