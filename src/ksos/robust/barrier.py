@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BarrierPoint", "JointBarrier"]
 
-_SHRINK, _NEAR, _CENTRED = 0.2, 0.5, 1e-6
+_SHRINK, _NEAR, _CENTRED = 0.2, 0.5, 1e-13
 _MOST_STEPS, _MOST_HALVINGS = 200, 40
 _ARMIJO = 0.01
 

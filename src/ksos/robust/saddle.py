@@ -181,7 +181,7 @@ class _Search:
         if start is not None and start.multiplier > 0.0:
             C, u = start.point.C, start.multiplier * (start.radius / self.radius) ** 2  # as multipliers of balls go
             self._growth = 1.5
-        if problem.barrier is not None and distance < self.radius:
+        if problem.barrier is not None:
             digits = _OF_THE_TARGET * self.tol * max(abs(problem.point(problem.nearest[0]).risk), 1e-3 * problem.unit)
             found = problem.barrier.solve(self.radius, digits, problem.typical_theta if start is None else start.theta, self.ends)
             if found is not None:
@@ -218,7 +218,8 @@ class _Search:
         """Take a point near the central path, pulled into the ball where rounding has left it outside; its multiplier."""
         problem, self.n_iter = self.problem, found.n_iter
         point, inside = problem.point(found.C), problem.point(problem.nearest[0])
-        self.best = point if point.distance <= self.radius else self._on_the_sphere(point, inside)
+        point = point if point.distance <= self.radius else self._on_the_sphere(point, inside)
+        self.best = point if point.distance <= self.radius else None
         u = float(np.linalg.norm(found.y)) / (problem.unit * self.radius)
         self.best_upper, self.constant = problem.upper(found.theta, found.y, self.radius)
         self.multiplier, self.y, self.theta = u, found.y, found.theta
