@@ -8,8 +8,9 @@ import numpy as np
 
 from ksos._array import Array, to_numpy
 from ksos.density import SoSDensity, mixture
-from ksos.embedding import MeanEmbedding, mmd
+from ksos.embedding import MeanEmbedding
 from ksos.operators import CompressedMap, EmbeddingMap
+from ksos.robust.exact import exact_mmd
 from ksos.space import SoSSpace
 
 __all__ = ["LabelledDensity", "LabelledSpace"]
@@ -70,7 +71,7 @@ class LabelledDensity:
             else:  # weight·‖w_p − w_part/weight‖
                 points = to_numpy(density.support_points)[:1] if part is None else part.points
                 weights = np.zeros(1) if part is None else part.weights / weight
-                total += (weight * mmd(density, MeanEmbedding(points, weights, kernel=kernel), kernel)) ** 2
+                total += (weight * exact_mmd(density, MeanEmbedding(points, weights, kernel=kernel))) ** 2
         return float(np.sqrt(total))
 
     def coordinates(self, space: SoSSpace) -> np.ndarray:
