@@ -23,6 +23,7 @@ __all__ = ["BarrierPoint", "JointBarrier"]
 _SHRINK, _NEAR, _CENTRED = 0.2, 0.5, 1e-13
 _MOST_STEPS, _MOST_HALVINGS = 200, 40
 _ARMIJO = 0.01
+_MIDWAY = 3e-3
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ class JointBarrier:
         first = problem.map.jacobian(np.eye(space.rank)[:, :r])
         self.tensor = np.ascontiguousarray(first[:q, :r])  # the same for every label
         self.p, self.r = problem.risk.n_parameters, r
+        self._midway: tuple[_Point, float] | None = None
 
     def cost(self) -> float:
         """Floating-point operations of one Newton step, about."""
@@ -69,22 +71,36 @@ class JointBarrier:
 
     def solve(self, radius: float, gap: float, theta: np.ndarray, ends: float | None = None) -> BarrierPoint | None:
         """A point whose gap is about ``gap`` in the units of the loss; None where Newton's method has not got there (before ``ends``)."""
+        last = 0.5 * gap / self.unit / (len(self.blocks) * self.r + 2)
+        if self._midway is not None and last < self._midway[1]:
+            old, mu = self._midway
+            found = self._followed(self._at(old.theta, old.y, old.t, old.s, radius), mu, radius, last, ends)
+            if found is not None:
+                return found
         matrix = self.problem.risk.matrix(theta) / self.unit
-        x = self._at(theta, 0.0 * self.problem.z, float(np.linalg.eigvalsh(matrix)[-1]) + 1.0, 1.0, radius)
-        assert x is not None
-        mu, last = 1.0, 0.5 * gap / self.unit / (len(self.blocks) * self.r + 2)
+        start = self._at(theta, 0.0 * self.problem.z, float(np.linalg.eigvalsh(matrix)[-1]) + 1.0, 1.0, radius)
+        return self._followed(start, 1.0, radius, last, ends)
+
+    def _followed(self, start: _Point | None, mu: float, radius: float, last: float, ends: float | None) -> BarrierPoint | None:
+        """The path from μ to ``last``. On the way a point is kept from which the next radius starts: there only εs is another."""
+        assert start is not None
+        x, longest = start, 1.0
         for step in range(_MOST_STEPS):
             if ends is not None and time.perf_counter() > ends:
                 return None
             direction, decrement = self._newton(x, mu, radius)
             if mu <= last and decrement <= _CENTRED:
                 return self._found(x, mu, step)
-            moved = self._searched(x, mu, radius, direction, decrement)
+            moved = self._searched(x, mu, radius, direction, decrement, longest)
             if moved is None:
                 return self._found(x, mu, step) if mu <= last and decrement <= _NEAR else None
-            x = moved
+            x, longest = moved, 1.0
             if decrement <= _NEAR and mu > last:
-                mu = max(_SHRINK * mu, last)
+                if mu <= _MIDWAY and (self._midway is None or mu > _SHRINK * _MIDWAY):
+                    self._midway = (x, mu)
+                # points of the path are nearly linear in μ: along its tangent, the next one is so much of a Newton step away
+                longest = max(_SHRINK, last / mu)
+                mu *= longest
         return None
 
     def _found(self, x: _Point, mu: float, n_iter: int) -> BarrierPoint:
@@ -146,9 +162,9 @@ class JointBarrier:
             return np.zeros(n), 0.0
         return direction, float(-g @ direction)
 
-    def _searched(self, x: _Point, mu: float, radius: float, step: np.ndarray, decrement: float) -> _Point | None:
-        """The first of the steps 1, ½, ¼, … that stays inside and descends; None where there is none."""
-        p, q, length = self.p, self.problem.z.shape[0], 1.0
+    def _searched(self, x: _Point, mu: float, radius: float, step: np.ndarray, decrement: float, longest: float) -> _Point | None:
+        """The first of the steps ``longest`` times 1, ½, ¼, … that stays inside and descends; None where there is none."""
+        p, q, length = self.p, self.problem.z.shape[0], longest
         before = x.linear / mu + x.barrier
         for _ in range(_MOST_HALVINGS):
             d = length * step
