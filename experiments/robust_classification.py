@@ -29,12 +29,12 @@ from ksos.kernels import Gaussian
 from ksos.measures import Box
 
 SHIFTS = (0.0, 0.5, 1.0, 1.5)
-GRID = (0.003, 0.01, 0.03, 0.1)
+GRID = (0.001, 0.003, 0.01, 0.03)
 RIDGES = (1e-4, 1e-3, 1e-2, 1e-1)
-FIXED = (0.01, 0.03, 0.1)
+FIXED = (0.003, 0.01, 0.03)
 SAMPLES, NOISE, FOLDS, TESTS = 40, (1.0, 0.5), 5, 4000
-BOX, SIGMA = Box([-4.0, -4.0], [4.0, 4.0]), 2.0
-ALPHA, BANDWIDTH, SUPPORT, TOL = 1e-3, 0.5, 56, 1e-3
+BOX, SIGMA = Box([-4.0, -4.0], [4.0, 4.0]), 4.0
+ALPHA, BANDWIDTH, SUPPORT, TOL = 1e-3, 0.4, 48, 1e-3
 ZETAS = 100
 METHODS = ("erm", "logistic", "rkhs_norm", "semi_infinite", "ours")
 PLAIN = ("erm", "logistic")

@@ -29,13 +29,13 @@ from ksos.kernels import Gaussian
 from ksos.measures import Box
 
 SHIFTS = (0.0, 0.5, 1.0, 1.5)
-GRID = (0.005, 0.02, 0.05, 0.1)
+GRID = (0.001, 0.003, 0.01, 0.03)
 RIDGES = (1e-4, 1e-3, 1e-2, 1e-1)
-FIXED = (0.02, 0.05, 0.1)
+FIXED = (0.003, 0.01, 0.03)
 SAMPLES, SPREAD, NOISE, FOLDS = 30, 0.5, 0.2, 5
 BOX = Box([-2.5, -2.0], [2.5, 2.0])
-KERNEL = Gaussian([1.0, 1.0])
-ALPHA, CENTERS, MODEL_BANDWIDTH, BANDWIDTH, SUPPORT, TOL = 1e-3, 10, 1.0, 0.2, 64, 1e-3
+KERNEL = Gaussian([2.0, 2.0])
+ALPHA, CENTERS, MODEL_BANDWIDTH, BANDWIDTH, SUPPORT, TOL = 1e-3, 10, 1.0, 0.2, 56, 1e-3
 ZETAS = 100
 METHODS = ("erm", "rkhs_norm", "semi_infinite", "ours")
 KINDS = ("chosen", *(f"radius {radius:g}" for radius in FIXED))

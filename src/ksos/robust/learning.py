@@ -28,7 +28,7 @@ from ksos.solvers.spectraplex import factor
 from ksos.space import SoSSpace
 
 _DEEPER, _MOST_DEEPENINGS, _ROUGH = 4.0, 12, 1e-6
-_LITTLE = 1e-5
+_LITTLE = 1e-4
 
 __all__ = ["RobustProblem", "RobustSolution", "robust_minimize", "robust_path"]
 
@@ -314,8 +314,15 @@ class RobustProblem:
         u = max(saddle.multiplier, 1e-3)
         deeper = problem.point(problem.nearest[0])
         end = at(deeper)
+        excess = distance - radius
         # a little of the nearest density costs next to nothing; where more is needed, one that is nearly as bad is worth a solve
-        if distance - radius > _LITTLE * (radius - end[1]):
+        inner = None
+        if excess > _LITTLE * (radius - end[1]) and problem.barrier is not None and radius - 3.0 * excess > end[1]:
+            inner = problem.barrier.solve(radius - 3.0 * excess, _LITTLE * problem.unit, saddle.theta)
+            if inner is not None:
+                deeper = problem.point(inner.C)
+                end = at(deeper)
+        if excess > _LITTLE * (radius - problem.nearest[1]) and (inner is None or end[1] >= radius):
             for _ in range(_MOST_DEEPENINGS):
                 u *= _DEEPER
                 deeper, _ = problem.penalised(u, point.C, _ROUGH)
