@@ -1,9 +1,9 @@
 """Kernel regression under covariate shift: test error against the shift, for kernel ridge regression and three robust methods.
 
-Thirty samples x ~ N(0, ½²), y = sin(2x) + noise of standard deviation 0.2; tests with x ~ N(Δ, ½²), Δ = 0, ½, 1, 3/2. All methods fit the same
-functions, θ_0 + Σ θ_j k(x, c_j) with a small ridge; the robust ones know that x lies in [−2.5, 2.5] and y in [−2, 2] and measure MMD of (x, y)
-with the same kernel. The radius comes from one grid by 5 folds of the unshifted samples (kernel ridge regression: its ridge, likewise), or is
-given. Run again to go on where a run has stopped. Settings were fixed on seeds from 1000 on.
+Thirty samples x ~ N(0, ½²), y = sin(2x) + noise of standard deviation 0.2; tests with x ~ N(Δ, ½²), Δ = 0, ½, 1, 3/2. All methods fit the
+same functions, θ_0 + Σ θ_j k(x, c_j) with a small ridge; the robust ones know that x lies in [−2.5, 2.5], y in [−2, 2], and measure MMD of
+(x, y) with the same kernel. The radius comes from one grid by 5 folds of the unshifted samples (kernel ridge regression: its ridge,
+likewise), or is given. Run again to go on where a run has stopped. Settings were fixed on seeds from 1000 on.
 
     PYTHONPATH=src:. python experiments/robust_kernel_regression.py --seeds 40 --jobs 4 --out results/robust_kernel_regression
 """

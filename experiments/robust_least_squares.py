@@ -67,9 +67,7 @@ def robust_fits(problem: UncertainLeastSquares, xi: np.ndarray, radii: list[floa
         return problem.values(theta, X), problem.gradients(theta, X)
 
     order = np.argsort(radii)[::-1]
-    found = ksos.robust_path(
-        loss, erm(problem, xi), xi, [radii[k] for k in order], hessian=problem.curvature, space=adversary(xi), tol=TOL
-    )
+    found = ksos.robust_path(loss, erm(problem, xi), xi, [radii[k] for k in order], hessian=problem.curvature, space=adversary(xi), tol=TOL)
     return [found[int(np.flatnonzero(order == k)[0])] for k in range(len(radii))]
 
 

@@ -1,4 +1,4 @@
-"""Losses ℓ(θ, z), convex in θ, in the three forms that the rivals need: numbers, derivatives, and an expression for a modelling language."""
+"""Losses ℓ(θ, z), convex in θ, in the forms that the rivals need: numbers, derivatives, and an expression for a modelling language."""
 
 from __future__ import annotations
 

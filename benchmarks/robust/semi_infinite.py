@@ -1,4 +1,4 @@
-"""The dual with its constraint at sampled points, after Zhu, Jitkrittum, Diehl & Schölkopf (2021), "Kernel distributionally robust optimization".
+"""The dual with its constraint at sampled points, after Zhu, Jitkrittum, Diehl & Schölkopf, "Kernel distributionally robust optimization".
 
     min over θ, f_0 and f in the RKHS of  f_0 + mean f(z_i) + ε‖f‖ + Σ ρ_j θ_j²   such that   ℓ(θ, ζ_j) ≤ f_0 + f(ζ_j)  at all ζ_j,
 

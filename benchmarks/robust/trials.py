@@ -46,7 +46,7 @@ def chosen_radius(
     folds: int,
     rng: np.random.Generator,
 ) -> float:
-    """The radius with the least held-out loss. ``path(rows, radii)`` fits, None standing for an empty ball; ``score(fit, rows)`` sums losses."""
+    """The radius with the least held-out loss. ``path(rows, radii)`` fits, None being an empty ball; ``score(fit, rows)`` sums losses."""
     order, scores = rng.permutation(n_samples), np.zeros(len(radii))
     for held_out in np.array_split(order, folds):
         fits = path(np.setdiff1d(order, held_out), list(radii))
