@@ -8,6 +8,7 @@ where the ζ_j are the samples and points drawn uniformly in the domain, and f i
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -30,24 +31,27 @@ def semi_infinite(
     """θ for every radius; the programme is compiled once."""
     points = np.concatenate([Z, zeta])
     values, V = np.linalg.eigh(kernel(points, points))
-    programmes: dict[float, Callable[[float], np.ndarray | None]] = {}
+    programmes: dict[float, Callable[[float], tuple[str, np.ndarray | None]]] = {}
     out = []
     for radius in radii:
+        rough: np.ndarray | None = None
         for rank in _RANKS:
             if rank not in programmes:
                 kept = values > rank * values[-1]
                 programmes[rank] = _programme(loss, points, Z.shape[0], V[:, kept] * np.sqrt(values[kept]))
-            theta = programmes[rank](radius)
-            if theta is not None:
-                out.append(theta)
+            status, theta = programmes[rank](radius)
+            rough = theta if rough is None else rough
+            if status == "optimal":
+                rough = theta
                 break
-        else:
+        if rough is None:
             raise RuntimeError(f"CLARABEL has no answer at radius {radius:g}")
+        out.append(rough)
     return out
 
 
-def _programme(loss: ParametricLoss, points: np.ndarray, n_samples: int, root: np.ndarray) -> Callable[[float], np.ndarray | None]:
-    """radius ↦ θ, None where the solver gives up; f at the points is root·c with ‖f‖ = ‖c‖."""
+def _programme(loss: ParametricLoss, points: np.ndarray, n_samples: int, root: np.ndarray) -> Callable[[float], tuple[str, Any]]:
+    """radius ↦ (the solver's status, θ or None); f at the points is root·c with ‖f‖ = ‖c‖."""
     import cvxpy
 
     theta, c, f0 = cvxpy.Variable(loss.ridge.shape[0]), cvxpy.Variable(root.shape[1]), cvxpy.Variable()
@@ -57,12 +61,12 @@ def _programme(loss: ParametricLoss, points: np.ndarray, n_samples: int, root: n
         objective += cvxpy.sum_squares(cvxpy.multiply(np.sqrt(loss.ridge), theta))
     problem = cvxpy.Problem(cvxpy.Minimize(objective), [loss.expression(theta, points) <= f0 + root @ c])
 
-    def solve(value: float) -> np.ndarray | None:
+    def solve(value: float) -> tuple[str, Any]:
         radius.value = value
         try:
             problem.solve(solver="CLARABEL")
         except cvxpy.error.SolverError:
-            return None
-        return np.array(theta.value) if problem.status == "optimal" else None
+            return "failed", None
+        return problem.status, None if theta.value is None else np.array(theta.value)
 
     return solve
