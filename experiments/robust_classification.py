@@ -163,7 +163,10 @@ def draw(result: dict[str, Any], out: Path, seed: int) -> None:
             if method == "logistic" and not kind.startswith("errors"):
                 continue
             mean, width = (np.array(result[kind][method][name]) for name in ("mean", "interval"))
-            axis.errorbar(SHIFTS, mean, width, linestyle=styles[method], marker="o", markersize=4, capsize=3, label=NAMES[method])
+            colour = f"C{METHODS.index(method)}"
+            axis.errorbar(
+                SHIFTS, mean, width, color=colour, linestyle=styles[method], marker="o", markersize=4, capsize=3, label=NAMES[method]
+            )
         axis.set(xlabel="shift Δ", ylabel="test error rate" if kind.startswith("errors") else "mean test loss", xticks=SHIFTS)
         axis.set(title="radius by 5 folds" if kind == "chosen" else kind.removeprefix("errors, "))
         axis.legend(fontsize=8)
