@@ -115,7 +115,7 @@ def test_seeds_are_run_once_and_paired(tmp_path: Path) -> None:
     assert result["ours"]["interval"] == [pytest.approx(1.96 / np.sqrt(3.0)), 0.0]
     assert result["ours − erm"] == {"mean": [-1.0, -3.0], "interval": [0.0, 0.0]}
     text = table({"chosen": result}, "chosen", ("0", "1"))
-    assert "| radius by 5 folds (3 seeds) | Δ = 0 | Δ = 1 |" in text and "| sum of squares (ksos) | 1 ± 1.1 | 2 ± 0 |" in text
+    assert "| radius by cross-validation (3 seeds) | Δ = 0 | Δ = 1 |" in text and "| sum of squares (ksos) | 1 ± 1.1 | 2 ± 0 |" in text
     page = "a\n<!-- x -->\nold\n<!-- end of x -->\nb"
     assert filled(page, "x", "new") == "a\n<!-- x -->\n\nnew\n\n<!-- end of x -->\nb"
     with pytest.raises(ValueError, match="no marks"):

@@ -33,7 +33,7 @@ NAMES = {
 
 def table(result: dict[str, Any], kind: str, shifts: tuple[str, ...]) -> str:
     """One kind of radius: a row per method, a column per shift, means with 95 % intervals."""
-    title = "radius by 5 folds" if kind.endswith("chosen") else kind.removeprefix("errors, ")
+    title = "radius by cross-validation" if kind.endswith("chosen") else kind.removeprefix("errors, ")
     title = f"error rates, {title}" if kind.startswith("errors") else title
     lines = [f"| {title} ({result[kind]['seeds']} seeds) | " + " | ".join(f"Δ = {shift}" for shift in shifts) + " |"]
     lines.append("|---|" + "---|" * len(shifts))
