@@ -126,11 +126,10 @@ def draw(result: dict[str, Any], out: Path) -> None:
         axis.set(xticks=SHIFTS, yscale="log")
         axis.legend(fontsize=8)
     problem, xi = problem_of(0)
-    grid = np.linspace(-END, END, 4001)
+    grid = np.linspace(-END, END, 2001)
     for found in robust_fits(problem, xi, [0.03, 0.1, 0.3]):
         if found.worst_case is not None and found.worst_case.distribution is not None:
-            mass = np.cumsum(found.worst_case.distribution.pdf(grid[:, None])) * (grid[1] - grid[0])
-            axes[2].plot(grid, mass, label=f"radius {found.radius:g}")
+            axes[2].plot(grid, found.worst_case.distribution.cdf(grid[:, None]), label=f"radius {found.radius:g}")
     axes[2].step(np.sort(xi[:, 0]), np.arange(1, SAMPLES + 1) / SAMPLES, "k", where="post", linewidth=0.8, label="samples")
     axes[2].set(xlabel="ξ", ylabel="probability up to ξ", title="the worst distribution (seed 0)")
     axes[2].legend(fontsize=8)
