@@ -49,8 +49,9 @@ python benchmarks/quality report                                # this page (sev
 
 WHY = """\
 *Gaussian mixtures are the GMM's home ground.* On the Marron–Wand set, on the blobs and on real data made of a few normal-looking classes
-(iris, breast cancer) it estimates a few dozen numbers where we estimate a function, and wins by what that costs; the more so where components are
-turned against each other: one bandwidth per feature cannot follow them, while every component of a GMM has a covariance of its own. Where
+(iris, breast cancer) it estimates a few dozen numbers where we estimate a function, and wins by what that costs; the more so where
+components are turned against each other, or features are tied to each other (diabetes): one bandwidth per feature cannot follow them,
+while every component of a GMM has a covariance of its own. Where
 it has too few samples for its covariances (ten features, n = 100) it collapses: differences of tens or hundreds of nats are its failures,
 not our merit.
 

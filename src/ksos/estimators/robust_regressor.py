@@ -80,6 +80,7 @@ class RobustRegressor(RegressorMixin, BaseEstimator):
     Attributes
     ----------
     coef_, intercept_ : of the linear model, in the units of X and y
+    centers_ : of the kernel model, ndarray (centres, d)
     theta_ : ndarray
     worst_case_ : WorstCase or None
         The worst density of (x, y) for the fitted f, with its value; None at radius 0.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
@@ -54,7 +55,7 @@ class Discrete(Measure):
         require_memory(total * (d + 1) * FLOAT_BYTES, f"a rule with {total:.3g} nodes", "take fewer nodes per feature")
         axes, axis_weights = [], []
         for low, high, n in zip(box.low, box.high, counts, strict=True):
-            nodes, weights = np.polynomial.legendre.leggauss(n)
+            nodes, weights = _legendre(n)
             axes.append(low + (high - low) * 0.5 * (nodes + 1.0))
             axis_weights.append(0.5 * (high - low) * weights)
         points = np.stack([g.ravel() for g in np.meshgrid(*axes, indexing="ij")], axis=1)
@@ -96,3 +97,9 @@ def _bounded_features(box: Box) -> int:
     if not isinstance(box, Box) or not box.bounded:
         raise ValueError(f"a bounded Box is needed; got {box!r}")
     return int(box.low.shape[0])
+
+
+@lru_cache(maxsize=64)
+def _legendre(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights on [−1, 1]: an eigenvalue problem, which one density after another would ask for."""
+    return np.polynomial.legendre.leggauss(n)

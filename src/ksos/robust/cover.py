@@ -59,7 +59,11 @@ def finest_bandwidth(box: Box, sigma: np.ndarray, most: int) -> np.ndarray:
 
 
 def support_cover(kernel: Kernel, measure: Measure, box: Box, data: np.ndarray, most: int) -> np.ndarray:
-    """Support points across the box, rim included: a grid where one fits, else the best of many scattered points and the data."""
+    """Support points across the box, rim included: a grid where one fits.
+
+    Where none does, the bandwidth is narrower than so few points can carry across the box. Up to three features, half of them then go to
+    the data, which the densities near the centre of the ball must resemble, and the others make a wider grid; beyond, they are scattered.
+    """
     d = data.shape[1]
     integrals = closed_form(kernel, measure, d)
     if isinstance(measure, Discrete):
@@ -69,13 +73,9 @@ def support_cover(kernel: Kernel, measure: Measure, box: Box, data: np.ndarray, 
     if d <= _GRID_FEATURES and math.prod(counts) <= most:
         return grid(box, counts)
     inside = np.unique(data[measure.contains(data)], axis=0)
-    if d <= _GRID_FEATURES:
-        per_side = max(math.floor(most ** (1.0 / d) + 1e-9), 2)
-        candidates = np.concatenate([grid(box, [min(n, 2 * per_side) for n in counts]), scattered(box, 8 * most), inside])
-        candidates = np.unique(candidates, axis=0)
-        return candidates[pivoted_cholesky(candidates, most, integrals, _TAKEN)]
-    # a box of many features is mostly corners: half of the support points stay with the data
     near = inside[pivoted_cholesky(inside, (most + 1) // 2, integrals, _TAKEN)] if inside.shape[0] else inside
+    if d <= _GRID_FEATURES and (wide := _widest_counts(box, kernel.sigma_vector(d), most - near.shape[0])):
+        return np.unique(np.concatenate([near, grid(box, wide)]), axis=0)
     far = scattered(box, 8 * most)
     return np.concatenate([near, far[pivoted_cholesky(far, max(most - near.shape[0], 1), integrals, _TAKEN)]])
 
@@ -84,6 +84,20 @@ def _counts(box: Box, spacing: np.ndarray) -> list[int]:
     """How many equidistant points, walls included, are at most ``spacing`` apart in each feature."""
     ratio = np.minimum((box.high - box.low) / spacing, 1e6)
     return [max(2, math.ceil(r * (1.0 - 1e-12)) + 1) for r in ratio]
+
+
+def _widest_counts(box: Box, sigma: np.ndarray, most: int) -> list[int] | None:
+    """The counts of the finest grid of at most ``most`` points whose spacing is about the same in bandwidths; None where none has a rim."""
+    counts = [2] * sigma.shape[0]
+    if math.prod(counts) > most:
+        return None
+    sides = (box.high - box.low) / sigma
+    while True:
+        k = int(np.argmax(sides / (np.array(counts) - 1)))
+        finer = [n + (j == k) for j, n in enumerate(counts)]
+        if math.prod(finer) > most:
+            return counts
+        counts = finer
 
 
 def grid(box: Box, counts: list[int]) -> np.ndarray:

@@ -29,6 +29,7 @@ from ksos.solvers.spectraplex import factor
 from ksos.space import SoSSpace
 
 _DEEPER, _MOST_DEEPENINGS, _ROUGH = 4.0, 12, 1e-4
+_LITTLE = 1e-4
 
 __all__ = ["RobustProblem", "RobustSolution", "robust_minimize", "robust_path"]
 
@@ -311,7 +312,14 @@ class RobustProblem:
             return p, self.exact_distance(p)
 
         deeper = problem.point(problem.nearest[0])  # known already; the risk is concave, so that little is lost on the way there
-        end, u = at(deeper), max(saddle.multiplier, 1e-3)
+        end, excess = at(deeper), distance - radius
+        # a little of the nearest density costs next to nothing; where more is needed, one that is nearly as bad is worth a solve
+        if excess > _LITTLE * (radius - end[1]) and problem.barrier is not None and radius - 3.0 * excess > end[1]:
+            inner = problem.barrier.solve(radius - 3.0 * excess, _LITTLE * problem.unit, saddle.theta)
+            if inner is not None and at(problem.point(inner.C))[1] < radius:
+                deeper = problem.point(inner.C)
+                end = at(deeper)
+        u = max(saddle.multiplier, 1e-3)
         for _ in range(_MOST_DEEPENINGS):
             if end[1] < radius:
                 break

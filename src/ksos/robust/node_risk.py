@@ -173,7 +173,14 @@ class NodeRisk(Risk):
         return self.basis.matrix(self.loss.values(theta)[0])
 
     def slopes(self, theta: np.ndarray, F: np.ndarray) -> np.ndarray:
-        return self.basis.products(self.loss.smooth_values(theta)[1], F)
+        # p functions of x, but often of a space of fewer dimensions: only its basis is integrated
+        Q, sizes, R = np.linalg.svd(self.loss.smooth_values(theta)[1], full_matrices=False)
+        kept = sizes > 1e-15 * max(float(sizes[0]), 1e-300) if sizes.size else sizes > 0.0
+        products = self.basis.products(Q[:, kept] * sizes[kept], F)
+        return np.asarray(np.tensordot(R[kept].T, products, axes=1))
+
+    def curvature(self, theta: np.ndarray, C: np.ndarray) -> np.ndarray:
+        return self.loss.curvature(theta, np.maximum(self.basis.masses(C), 0.0))
 
     def slope_products(self, theta: np.ndarray, C: np.ndarray) -> np.ndarray:
         return np.asarray(self.basis.masses(C) @ self.loss.smooth_values(theta)[1])

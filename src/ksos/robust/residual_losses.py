@@ -47,6 +47,8 @@ class AbsoluteRisk(NodeRisk):
     slopes are the signs of the residuals, but for those near 0, of which a small linear programme takes the best.
     """
 
+    differentiable = False
+
     def __init__(self, basis: NodeBasis, loss: HuberLoss, ridge: np.ndarray, theta: np.ndarray) -> None:
         super().__init__(basis, loss, ridge, theta)
         self.smooth = loss

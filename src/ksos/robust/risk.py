@@ -18,6 +18,8 @@ class Risk(ABC):
     """θ ↦ E_p[ℓ(θ, x)] + Σ_j ρ_j θ_j², convex, for every density of one space."""
 
     n_parameters: int
+    differentiable = True
+    """Whether ``matrix`` is that of the loss itself, and not of a smoother one."""
     ridge: np.ndarray
     """ρ, shape (p,)."""
 
@@ -44,6 +46,10 @@ class Risk(ABC):
     @abstractmethod
     def slopes(self, theta: np.ndarray, F: np.ndarray) -> np.ndarray:
         """(∂M_θ/∂θ_j)·F, shape (p, r, k)."""
+
+    @abstractmethod
+    def curvature(self, theta: np.ndarray, C: np.ndarray) -> np.ndarray:
+        """Σ_n m_n ∂²ℓ/∂θ² under C, shape (p, p), without that of the penalty."""
 
     @abstractmethod
     def slope_products(self, theta: np.ndarray, C: np.ndarray) -> np.ndarray:

@@ -19,6 +19,7 @@ from ksos._threads import one_blas_thread
 from ksos.functionals.base import BoundTerm, Functional
 from ksos.functionals.mmd import BoundSquaredMMD
 from ksos.functionals.objective import Objective
+from ksos.robust.barrier import BarrierPoint, JointBarrier
 from ksos.robust.risk import LeastRisk, Risk
 from ksos.solvers.eigenvalues import lowest_bound
 from ksos.solvers.loop import Limits, Outcome, run
@@ -35,6 +36,8 @@ _INWARD = 0.05  # of the last point's distance to the ball: aiming a little insi
 _INNER_DIGITS, _OF_THE_GAP, _ROUGH = 0.1, 0.1, 1e-2
 _MOST_STEPS = 300
 _NEAR_DIGITS, _NEAR_ENOUGH = (1e-2, 1e-3, 1e-4, 1e-5), 0.95
+_OF_THE_TARGET = 0.5
+_CHEAP_STEP = 4e9  # floating-point operations of one step of the barrier method
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ class SaddleProblem:
 
     def __init__(self, space: SoSSpace, risk: Risk, z: np.ndarray, theta: np.ndarray, near: np.ndarray | None = None) -> None:
         """``theta`` is a parameter that suits the data: the spread of its loss is the unit of everything. ``near`` is a C near the data."""
-        self.space, self.risk, self.z, self._near = space, risk, z, near
+        self.space, self.risk, self.z, self.typical_theta, self._near = space, risk, z, theta, near
         self.map = space.compressed_map
         ends = np.linalg.eigvalsh(risk.matrix(theta))
         size = max(abs(float(ends[0])), abs(float(ends[-1])))
@@ -137,6 +140,12 @@ class SaddleProblem:
         a = self.map.apply(C)
         return C, float(np.linalg.norm(a - self.z)), self.nearest_bound(a)
 
+    @cached_property
+    def barrier(self) -> JointBarrier | None:
+        """The barrier method for all of it at once, where its steps are cheap and the smooth loss is the loss itself."""
+        barrier = JointBarrier(self)
+        return barrier if self.risk.differentiable and barrier.cost() <= _CHEAP_STEP else None
+
     def least_radius(self) -> float:
         """The certified radius below which the ball holds no density of the space, to about four digits."""
         C, distance, least = self.nearest
@@ -179,6 +188,13 @@ class _Search:
         if start is not None and start.multiplier > 0.0:
             C, u = start.point.C, start.multiplier * (start.radius / self.radius) ** 2  # as multipliers of balls go
             self._growth = 1.5
+        if problem.barrier is not None:
+            digits = _OF_THE_TARGET * self.tol * max(abs(problem.point(problem.nearest[0]).risk), 1e-3 * problem.unit)
+            found = problem.barrier.solve(self.radius, digits, problem.typical_theta if start is None else start.theta, self.ends)
+            if found is not None:
+                C, u = found.C, self._offer(found)
+                if self._gap() <= self._target():
+                    return self._ended("solved")
         status, last_gap, stuck = "solved_inaccurate", math.inf, 0
         for _ in range(_MOST_SOLVES):
             rest = None if self.ends is None else max(self.ends - time.perf_counter(), 1e-3)
@@ -206,6 +222,17 @@ class _Search:
                 self._reopen(point)
             u = self._next()
         return self._ended(status if self.best is not None else "undecided" if status == "solved_inaccurate" else status)
+
+    def _offer(self, found: BarrierPoint) -> float:
+        """Take a point near the central path, pulled into the ball where rounding has left it outside; its multiplier."""
+        problem, self.n_iter = self.problem, found.n_iter
+        point, inside = problem.point(found.C), problem.point(problem.nearest[0])
+        point = point if point.distance <= self.radius else self._on_the_sphere(point, inside)
+        self.best = point if point.distance <= self.radius else None
+        u = float(np.linalg.norm(found.y)) / (problem.unit * self.radius)
+        self.best_upper, self.constant = problem.upper(found.theta, found.y, self.radius)
+        self.multiplier, self.y, self.theta = u, found.y, found.theta
+        return u
 
     def _target(self) -> float:
         """The gap that is asked for: relative to the risk, and for risks near zero to the spread of the loss."""
@@ -281,9 +308,10 @@ class _Search:
         return 0.5 * (low + high)
 
     def _ended(self, status: str, least_radius: float | None = None, keyboard: bool = False) -> Saddle:
-        problem, nearest = self.problem, self.inside or self.outside
-        assert nearest is not None
-        point = nearest[1] if self.best is None else self.best
+        problem, nearest, point = self.problem, self.inside or self.outside, self.best
+        if point is None:
+            assert nearest is not None
+            point = nearest[1]
         lower = -math.inf if self.best is None else problem.risk.proven_least(point.C, 0.3 * self._target())
         found = Saddle(
             theta=self.theta,

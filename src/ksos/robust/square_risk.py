@@ -76,6 +76,10 @@ class SquareRisk(Risk):
             out[:, block] = (weights.reshape(self.n_parameters, -1) @ image.reshape(P * P, -1)).reshape(self.n_parameters, r, -1)
         return out
 
+    def curvature(self, theta: np.ndarray, C: np.ndarray) -> np.ndarray:
+        Q = self.second_moments(C).sum(axis=0)
+        return np.asarray(2.0 * np.einsum("cai,ab,cbj->ij", self.E, Q, self.E, optimize=True))
+
     def slope_products(self, theta: np.ndarray, C: np.ndarray) -> np.ndarray:
         t = self._coefficients(theta)
         moved = np.matmul(t, self.second_moments(C)).sum(axis=0)  # Σ_labels t_c Q, shape (outputs, P)
