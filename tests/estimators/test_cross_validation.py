@@ -353,7 +353,22 @@ def test_progress_is_printed_as_bandwidths_finish(capsys: pytest.CaptureFixture[
     assert printed[0] == "" and printed[1].startswith("[cv] bandwidth 0.4 × silverman"), "the first is known before the second begins"
 
 
+@pytest.mark.parametrize("whiten", [False, True])
+def test_what_is_printed_are_the_scores_of_the_table(capsys: pytest.CaptureFixture[str], whiten: bool) -> None:
+    est = KernelSoSDensityCV(**{**SMALL, "cv": 7}, whiten=whiten, verbose=1).fit(MOONS * [10.0, 1.0])  # 120 samples: folds of 17 and 18
+    printed = [float(line.rsplit(" ", 1)[1]) for line in capsys.readouterr().out.splitlines()]
+    np.testing.assert_allclose(printed, est.scores_.max(axis=1), atol=6e-5)
+
+
 # --- hard data ---
+
+
+def test_bandwidths_so_narrow_that_nothing_is_seen() -> None:
+    est = KernelSoSDensityCV(bandwidths=[1e-6, 0.5], regularizations=[0.1], cv=3, objective="squared_mmd").fit(MOONS)
+    assert est.bandwidth_multiple_ == 0.5 and np.all(est.scores_[0] < -1e6), "the others may be as bad as they like"
+    folds = np.array([est.cv_results_[f"split{k}_test_score"] for k in range(3)])
+    assert np.all(np.isfinite(est.cv_results_["std_test_score"]))
+    assert est.cv_results_["std_test_score"][1] == pytest.approx(folds[:, 1].std(), rel=1e-12)
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -437,6 +452,15 @@ def test_more_samples_than_support_points() -> None:
         ({"measure": Box([0, 0], [1, 1])}, ValueError, r"of 120 samples lie outside Box.*the first is row \d+"),
         ({"n_support": 0}, ValueError, "n_support must be at least 1"),
         ({"tol": 0.0}, ValueError, "tol must be positive"),
+        (
+            {"bandwidths": [1.0, 1e308]},
+            ValueError,
+            "bandwidths times the rule must (be|lie)",
+        ),
+        ({"extend": "yes"}, ValueError, "extend must be True, False or None"),
+        ({"extend": 1}, ValueError, "extend must be True, False or None"),
+        ({"n_jobs": 0}, ValueError, "n_jobs must be None, a positive number"),
+        ({"n_jobs": 1.5}, ValueError, "n_jobs must be None, a positive number"),
         ({"verbose": -1}, ValueError, "verbose must be at least 0"),
     ],
     ids=lambda value: repr(value) if isinstance(value, dict) else None,
