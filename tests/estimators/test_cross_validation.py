@@ -20,7 +20,7 @@ from strategies import clouds
 import ksos
 from ksos import KernelSoSDensity, KernelSoSDensityCV, SoSDensity
 from ksos.bandwidth import bandwidth_rule
-from ksos.estimators import cross_validation
+from ksos.estimators import _surface, cross_validation
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Lebesgue
 
@@ -201,6 +201,16 @@ def test_the_l2_criterion_is_the_integral() -> None:
     expected = 2.0 * p.pdf(points[1::2]).mean() - np.trapezoid(p.pdf(grid) ** 2, grid[:, 0])
     unit = np.sqrt(np.pi * est.bandwidth_[0] ** 2 / 2)
     assert est.scores_[0, 0] == pytest.approx(expected * unit, rel=1e-2)
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "matern"])
+def test_held_out_mmds_on_a_box_share_their_integrals(monkeypatch: pytest.MonkeyPatch, kernel: str) -> None:
+    X = np.random.default_rng(5).beta(1.0, 3.0, size=(40, 1))
+    grids = {"bandwidths": [0.5, 1.0], "regularizations": [1.0, 0.01], "cv": 3}
+    est = KernelSoSDensityCV(**grids, kernel=kernel, criterion="mmd", measure=Box([0.0], [np.inf]))
+    shared = est.fit(X).scores_
+    monkeypatch.setattr(_surface, "_MOST_TENSOR", 0)
+    np.testing.assert_allclose(shared, est.fit(X).scores_, atol=1e-9)
 
 
 def test_the_l2_criterion_in_many_features() -> None:

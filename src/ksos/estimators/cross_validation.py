@@ -63,8 +63,8 @@ class KernelSoSDensityCV(DensityMixin, BaseEstimator):
     objective : {"likelihood", "squared_mmd"}
         What the fits minimise: the likelihood predicts best; against outliers see ``criterion``.
     criterion : {"log_likelihood", "l2", "mmd"}
-        What held-out samples judge by: log p; ∫p² − 2 mean p (in more than three features a Gaussian kernel on R^d, or a discrete
-        measure); the MMD in a kernel of median bandwidth.
+        What held-out samples judge by: log p; 2 mean p − ∫p² (in units that do not depend on the scale of the data; in more than three
+        features a Gaussian kernel on R^d, or a discrete measure); minus the squared MMD in a kernel of median bandwidth.
     combine : {"auto", "stacking", "best"}
         "best": the density of the best pair. "stacking" needs criterion "log_likelihood". "auto": stacking for the likelihood, else best.
     rule : {"silverman", "scott", "median"}
