@@ -318,6 +318,8 @@ def test_options() -> None:
     assert app._seeds("0-3,7") == [0, 1, 2, 3, 7]
     with pytest.raises(SystemExit, match="--seeds"):
         app._seeds("a-b")
+    with pytest.raises(SystemExit, match="--seeds: a list such as 0-9 or 0,3,5 was expected; got '5-2'"):
+        app._seeds("5-2")
     matches = app._cell_filter(["mw*/400", "rings"])
     assert matches("mw10_claw", 400) and matches("rings", 100) and not matches("mw10_claw", 100) and not matches("iris", 0)
     with pytest.raises(SystemExit, match="no cell matches nothing"):

@@ -77,7 +77,10 @@ def _seeds(text: str) -> list[int]:
     for part in text.split(","):
         first, _, last = part.partition("-")
         try:
-            out.extend(range(int(first), int(last or first) + 1))
+            seeds = range(int(first), int(last or first) + 1)
+            if not seeds:
+                raise ValueError(part)
+            out.extend(seeds)
         except ValueError:
             raise SystemExit(f"--seeds: a list such as 0-9 or 0,3,5 was expected; got {text!r}") from None
     return out

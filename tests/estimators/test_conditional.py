@@ -10,6 +10,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.neighbors import KernelDensity
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from statistics_checks import FALSE_ALARM, dkw_passes_at
 
@@ -102,6 +103,9 @@ def test_quantile_and_cdf_are_inverse(fitted: KernelSoSConditional) -> None:
     for j, level in enumerate(levels):
         np.testing.assert_allclose(fitted.cdf(X, values[:, j]), level, atol=1e-10)
     np.testing.assert_allclose(fitted.quantile(X, 0.3), values[:, 1], atol=1e-12)
+    ends = fitted.quantile(X[:1], [1.0, 0.5, 0.0])
+    np.testing.assert_array_equal(ends[0, [0, 2]], [np.inf, -np.inf])
+    np.testing.assert_allclose(ends[0], fitted.conditional(X[0]).ppf([1.0, 0.5, 0.0]), rtol=1e-8)
 
 
 def test_samples_follow_the_law(fitted: KernelSoSConditional) -> None:
@@ -165,8 +169,8 @@ def test_target_on_a_box() -> None:
     y = rng.beta(1.0, 1.0 + 4.0 * X[:, 0])
     est = KernelSoSConditional(joint(bandwidth=[0.6, 0.4], measure=Box([-np.inf, 0.0], [np.inf, 1.0]))).fit(X, y)
     low, high = est.quantile(X, 0.0), est.quantile(X, 1.0)
-    np.testing.assert_allclose(low, 0.0, atol=1e-12)
-    assert np.all(high <= 1.0) and np.all(est.sample(X, 50, random_state=0) >= 0.0)
+    assert np.all(low == 0.0) and np.all(high == 1.0), "the walls, exactly"
+    assert np.all(est.sample(X, 50, random_state=0) >= 0.0)
     assert np.all(np.isneginf(est.logpdf(X[:2], [-0.01, 1.01])))
     assert est.score(X[:2], [0.5, 1.01]) == -np.inf
     assert est.score(X[:2], [0.5, 1.01], sample_weight=[1.0, 0.0]) == pytest.approx(est.logpdf(X[:1], [0.5])[0]), "a row without weight"
@@ -244,6 +248,8 @@ def test_targets_of_the_wrong_length(fitted: KernelSoSConditional) -> None:
             act(X, y[:-1])
     with pytest.raises(ValueError, match="the target y is None"):
         KernelSoSConditional(joint()).fit(X, None)
+    with pytest.raises(ValueError, match="y must be given, of 1 output for each row of X; got None"):
+        fitted.score(X, None)
     with pytest.raises(ValueError, match="y has 2 outputs, but 1 were fitted"):
         fitted.logpdf(X, np.column_stack([y, y]))
 
@@ -268,6 +274,8 @@ def test_options_that_would_be_ignored() -> None:
             KernelSoSConditional(joint(), **option).fit(X, y)
     with pytest.raises(TypeError, match=r"such as ksos\.KernelSoSDensity"):
         KernelSoSConditional("likelihood").fit(X, y)
+    with pytest.raises(TypeError, match=r"must fit a kernel sum of squares.*got KernelDensity\(\), which has no distribution_"):
+        KernelSoSConditional(KernelDensity()).fit(X, y)
 
 
 def test_whitened_coordinates_are_refused() -> None:

@@ -20,7 +20,7 @@ from strategies import clouds
 import ksos
 from ksos import KernelSoSDensity, KernelSoSDensityCV, SoSDensity
 from ksos.bandwidth import bandwidth_rule
-from ksos.estimators import cross_validation
+from ksos.estimators import _surface, cross_validation
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Lebesgue
 
@@ -203,6 +203,16 @@ def test_the_l2_criterion_is_the_integral() -> None:
     assert est.scores_[0, 0] == pytest.approx(expected * unit, rel=1e-2)
 
 
+@pytest.mark.parametrize("kernel", ["gaussian", "matern"])
+def test_held_out_mmds_on_a_box_share_their_integrals(monkeypatch: pytest.MonkeyPatch, kernel: str) -> None:
+    X = np.random.default_rng(5).beta(1.0, 3.0, size=(40, 1))
+    grids = {"bandwidths": [0.5, 1.0], "regularizations": [1.0, 0.01], "cv": 3}
+    est = KernelSoSDensityCV(**grids, kernel=kernel, criterion="mmd", measure=Box([0.0], [np.inf]))
+    shared = est.fit(X).scores_
+    monkeypatch.setattr(_surface, "_MOST_TENSOR", 0)
+    np.testing.assert_allclose(shared, est.fit(X).scores_, atol=1e-9)
+
+
 def test_the_l2_criterion_in_many_features() -> None:
     rng = np.random.default_rng(0)
     X, sigma = np.unique(rng.normal(size=(50, 5)), axis=0), np.array([1.4, 1.5, 1.3, 1.6, 1.2])
@@ -353,7 +363,22 @@ def test_progress_is_printed_as_bandwidths_finish(capsys: pytest.CaptureFixture[
     assert printed[0] == "" and printed[1].startswith("[cv] bandwidth 0.4 × silverman"), "the first is known before the second begins"
 
 
+@pytest.mark.parametrize("whiten", [False, True])
+def test_what_is_printed_are_the_scores_of_the_table(capsys: pytest.CaptureFixture[str], whiten: bool) -> None:
+    est = KernelSoSDensityCV(**{**SMALL, "cv": 7}, whiten=whiten, verbose=1).fit(MOONS * [10.0, 1.0])  # 120 samples: folds of 17 and 18
+    printed = [float(line.rsplit(" ", 1)[1]) for line in capsys.readouterr().out.splitlines()]
+    np.testing.assert_allclose(printed, est.scores_.max(axis=1), atol=6e-5)
+
+
 # --- hard data ---
+
+
+def test_bandwidths_so_narrow_that_nothing_is_seen() -> None:
+    est = KernelSoSDensityCV(bandwidths=[1e-6, 0.5], regularizations=[0.1], cv=3, objective="squared_mmd").fit(MOONS)
+    assert est.bandwidth_multiple_ == 0.5 and np.all(est.scores_[0] < -1e6), "the others may be as bad as they like"
+    folds = np.array([est.cv_results_[f"split{k}_test_score"] for k in range(3)])
+    assert np.all(np.isfinite(est.cv_results_["std_test_score"]))
+    assert est.cv_results_["std_test_score"][1] == pytest.approx(folds[:, 1].std(), rel=1e-12)
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -437,6 +462,15 @@ def test_more_samples_than_support_points() -> None:
         ({"measure": Box([0, 0], [1, 1])}, ValueError, r"of 120 samples lie outside Box.*the first is row \d+"),
         ({"n_support": 0}, ValueError, "n_support must be at least 1"),
         ({"tol": 0.0}, ValueError, "tol must be positive"),
+        (
+            {"bandwidths": [1.0, 1e308]},
+            ValueError,
+            "bandwidths times the rule must (be|lie)",
+        ),
+        ({"extend": "yes"}, ValueError, "extend must be True, False or None"),
+        ({"extend": 1}, ValueError, "extend must be True, False or None"),
+        ({"n_jobs": 0}, ValueError, "n_jobs must be None, a positive number"),
+        ({"n_jobs": 1.5}, ValueError, "n_jobs must be None, a positive number"),
         ({"verbose": -1}, ValueError, "verbose must be at least 0"),
     ],
     ids=lambda value: repr(value) if isinstance(value, dict) else None,

@@ -45,7 +45,7 @@ def as_folds(cv: Any, X: np.ndarray, masses: np.ndarray, rows: np.ndarray, weigh
         return random_folds(weights, cv, rng)
     pairs = list(cv.split(X) if hasattr(cv, "split") else cv)
     if not pairs:
-        raise ValueError("cv gives no folds")
+        raise ValueError("cv gives no folds; pass a number of folds, or at least one pair (train, test)")
     return [_given_fold(pair, number, masses, rows) for number, pair in enumerate(pairs)]
 
 

@@ -23,6 +23,7 @@ from ksos.integrals.gaussian import GaussianLebesgue
 from ksos.integrals.square import SquareIntegral
 from ksos.kernels import Kernel
 from ksos.measures import Measure
+from ksos.operators import embedding_map
 from ksos.space import SoSSpace
 from ksos.support import pivoted_cholesky
 
@@ -35,6 +36,7 @@ CRITERIA = ("log_likelihood", "l2", "mmd")
 _EXPENSIVE = {"likelihood": 2e5, "squared_mmd": 5e3}
 """Entries of ψ: from here on the path ends where it leads away from the best for good."""
 _HOPELESS, _PATIENCE = 0.05, 2  # nats, or of the best L² score
+_MOST_TENSOR = 4e6  # entries: per fold, and all folds are held at once
 _SHARES = np.array([0.0, 0.03, 0.1, 0.3, 0.6])
 
 
@@ -196,15 +198,32 @@ def _square_of(space: SoSSpace) -> Callable[[np.ndarray], float]:
 def _mmd(problem: Problem, space: SoSSpace, fold: Fold) -> Judge:
     """Minus the squared MMD to the held-out samples, projected on landmarks, in one kernel for all bandwidths."""
     projection = Projection(problem.yardstick, problem.landmarks)
-    weights = fold.test_weights
+    weights, embed = fold.test_weights, _embedding_of(space, projection)
     target = projection.coordinates(MeanEmbedding(problem.points[fold.test], weights, kernel=problem.yardstick))
 
     def judge(unit_factor: np.ndarray) -> tuple[float, np.ndarray]:
-        p = SoSDensity.from_units(space.kernel, space.support_points, unit_factor, space.log_unit, space.measure)
-        residual = projection.coordinates(p) - target
+        residual = embed(unit_factor) - target
         return -float(residual @ residual), weights
 
     return judge
+
+
+def _embedding_of(space: SoSSpace, projection: Projection) -> Callable[[np.ndarray], np.ndarray]:
+    """T·F ↦ the projected embedding of p; triple integrals that are no products of pairs are dear, and taken once for all λ."""
+    X, kernel = space.support_points, projection.kernel
+    integrals = closed_form(space.kernel, space.measure, space.n_features, kernel)
+    if integrals.pairwise or projection.rank * space.rank**2 > _MOST_TENSOR:
+        return lambda unit_factor: projection.coordinates(
+            SoSDensity.from_units(space.kernel, X, unit_factor, space.log_unit, space.measure)
+        )
+    embedding = embedding_map(integrals, X, projection.landmarks, kernel, space.T, projection.S, space.log_unit)
+    back = space.T.T @ np.exp(integrals.log_gram(X, X) - space.log_unit)  # TᵀW, for TᵀWT = I
+
+    def embed(unit_factor: np.ndarray) -> np.ndarray:
+        F = back @ unit_factor
+        return np.asarray(embedding.apply(F @ F.T))
+
+    return embed
 
 
 _JUDGES: dict[str, Callable[[Problem, SoSSpace, Fold], Judge]] = {

@@ -93,6 +93,11 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
             self.estimator_ = joint._fit(rows, sample_weight, slice(X.shape[1]))
         else:
             self.estimator_ = joint.fit(rows, sample_weight=sample_weight)
+        if not isinstance(getattr(self.estimator_, "distribution_", None), SoSDensity):
+            raise TypeError(
+                "estimator must fit a kernel sum of squares, as ksos.KernelSoSDensity and ksos.KernelSoSDensityCV do; "
+                f"got {self.estimator!r}, which has no distribution_ after its fit"
+            )
         self.distribution_: SoSDensity = self.estimator_.distribution_
         self.n_outputs_ = targets.shape[1]
         self._flat = y.ndim == 1
@@ -124,10 +129,15 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         return (mean, deviation) if return_std else mean
 
     def quantile(self, X: Any, q: Any) -> np.ndarray:
-        """y with P(y' ≤ y | x) = q, for a single output: shape (n,) for one level ``q``, (n, levels) for several."""
+        """y with P(y' ≤ y | x) = q, for a single output: shape (n,) for one level ``q``, (n, levels) for several.
+
+        Levels 0 and 1 give the walls of the measure, −inf and +inf where there are none.
+        """
         X = self._conditions(X)
         levels = as_levels(q)
         values = self._single_output("quantile").quantile(X, np.broadcast_to(np.atleast_1d(levels), (X.shape[0], levels.size)))
+        low, high = self.distribution_.measure.walls(self.n_features_in_)
+        values = np.where(np.atleast_1d(levels) == 0.0, low, np.where(np.atleast_1d(levels) == 1.0, high, values))
         return values[:, 0] if levels.ndim == 0 else values
 
     def cdf(self, X: Any, y: Any) -> np.ndarray:
@@ -183,6 +193,8 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         return np.asarray(X)
 
     def _targets(self, y: Any) -> np.ndarray:
+        if y is None:
+            raise ValueError(f"y must be given, of {self.n_outputs_} output{'s' * (self.n_outputs_ > 1)} for each row of X; got None")
         values = as_vector(y, "y")[:, None] if self._flat and np.ndim(y) < 2 else as_points(y, "y")
         if values.shape[1] != self.n_outputs_:
             raise ValueError(f"y has {values.shape[1]} outputs, but {self.n_outputs_} were fitted")

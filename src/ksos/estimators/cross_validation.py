@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -47,9 +48,10 @@ class KernelSoSDensityCV(DensityMixin, BaseEstimator):
     w₀ = ∫k(x,0)²dx. For each bandwidth and fold the space is whitened and the kernel sums are taken once; fits follow the path of λ, each
     starting at the one before. A grid that is not given grows when its winner lies on an edge.
 
-    With ``combine="stacking"`` the answer is the mixture, over the path of λ at the best bandwidth, that predicts the held-out samples
-    best. The kernel density estimate, Σ_i k(x,x_i)² (the sum of squares whose B is diagonal), takes part in it: the answer is never much
-    behind that estimate, and samples far from all others keep a density. The mixture is a sum of squares over the same kernel.
+    With ``combine="stacking"`` the answer is a mixture over the path of λ, with the shares that (nearly) predict the held-out samples best,
+    at the widest bandwidth whose held-out score is within a standard error of the best. The kernel density estimate, Σ_i k(x,x_i)² (the
+    sum of squares whose B is diagonal), takes part in it: the answer is never much behind that estimate, and samples far from all others
+    keep a density. The mixture is a sum of squares over the same kernel.
 
     Parameters
     ----------
@@ -64,8 +66,8 @@ class KernelSoSDensityCV(DensityMixin, BaseEstimator):
     objective : {"likelihood", "squared_mmd"}
         What the fits minimise: the likelihood predicts best; against outliers see ``criterion``.
     criterion : {"log_likelihood", "l2", "mmd"}
-        What held-out samples judge by: log p; ∫p² − 2 mean p (in more than three features a Gaussian kernel on R^d, or a discrete
-        measure); the MMD in a kernel of median bandwidth.
+        What held-out samples judge by: log p; 2 mean p − ∫p² (in units that do not depend on the scale of the data; in more than three
+        features a Gaussian kernel on R^d, or a discrete measure); minus the squared MMD in a kernel of median bandwidth.
     combine : {"auto", "stacking", "best"}
         "best": the density of the best pair. "stacking" needs criterion "log_likelihood". "auto": stacking for the likelihood, else best.
     rule : {"silverman", "scott", "median"}
@@ -98,12 +100,12 @@ class KernelSoSDensityCV(DensityMixin, BaseEstimator):
     regularization_, relative_regularization_ : float
         λ in the note's units, and in units of w₀.
     best_score_ : float
-        Of the answer, on the held-out samples.
+        Of the answer, on the held-out samples: of a stack, that of the mixture, which may lie below the best single pair in ``scores_``.
     weights_ : dict
         Of a stack: the share of each λ (in units of w₀), and that of the kernel density estimate under "kernel_density".
     cv_results_ : dict of arrays
-        One entry per pair: "bandwidth_multiple", "regularization", "mean_test_score", "std_test_score", "split0_test_score", …,
-        "rank_test_score".
+        One entry per pair: "bandwidth_multiple", "bandwidth" (per feature), "regularization", "mean_test_score" (folds weighted by the mass
+        they hold out), "std_test_score" (NaN where a fold has −inf), "split0_test_score", …, "rank_test_score".
     bandwidth_multiples_, relative_regularizations_, scores_ : ndarray
         The same as a grid: scores_[i, j] for multiple i and λ j; −inf where the path of λ ended early, having led away from the best.
         :class:`~ksos.CrossValidationDisplay` draws it.
@@ -217,6 +219,10 @@ class KernelSoSDensityCV(DensityMixin, BaseEstimator):
         if self.regularizations is not None:
             as_grid(self.regularizations, "regularizations", positive=False)
         check_folds(self.cv)
+        if self.extend is not None and not isinstance(self.extend, (bool, np.bool_)):
+            raise ValueError(f"extend must be True, False or None (only grids that are not given grow); got {self.extend!r}")
+        if self.n_jobs is not None and (isinstance(self.n_jobs, bool) or not isinstance(self.n_jobs, Integral) or self.n_jobs == 0):
+            raise ValueError(f"n_jobs must be None, a positive number of processes, or -1 for all processors; got {self.n_jobs!r}")
         if not isinstance(self.whiten, bool) and self.whiten != "auto":
             raise ValueError(f"whiten must be True, False or 'auto'; got {self.whiten!r}")
         if self.whiten is True and self.measure is not None and not isinstance(self.measure, Lebesgue):
@@ -282,7 +288,9 @@ class KernelSoSDensityCV(DensityMixin, BaseEstimator):
         else:
             multiples = sorted(set(as_grid(self.bandwidths, "bandwidths", positive=True).tolist()))
         for multiple in (multiples[0], multiples[-1]):
-            as_bandwidth(multiple * sigma, "bandwidths times the rule")
+            with np.errstate(over="ignore", under="ignore"):
+                as_bandwidth(multiple * sigma, "bandwidths times the rule")
+        masses = np.array([fold.mass for fold in problem.folds])
 
         def evaluate(multiples: Sequence[float], regularizations: Sequence[float]) -> list[BandwidthScores]:
             jobs = (delayed(scores_of_bandwidth)(problem, multiple * sigma, regularizations) for multiple in multiples)
@@ -290,7 +298,8 @@ class KernelSoSDensityCV(DensityMixin, BaseEstimator):
             for multiple, scores in zip(multiples, Parallel(n_jobs=self.n_jobs, return_as="generator")(jobs), strict=True):
                 found.append(scores)
                 if self.verbose:  # as they come, not when all of them are there
-                    mean = scores.scores.mean(axis=0)
+                    with np.errstate(invalid="ignore"):
+                        mean = masses / masses.sum() @ scores.scores + self._score_offset
                     j = int(np.argmax(mean))
                     best = f"best λ {regularizations[j]:.3g} w₀, held-out score {mean[j]:.4f}"
                     print(
@@ -343,13 +352,18 @@ class KernelSoSDensityCV(DensityMixin, BaseEstimator):
         self.distribution_ = blend(kernel, problem.measure, points, weights, parts, shares[[*used, -1]], space.rank)
         self.weights_ = {surface.regularizations[k]: float(shares[k]) for k in used} | {"kernel_density": float(shares[-1])}
 
+    @property
+    def _score_offset(self) -> float:
+        """What a score in whitened coordinates lacks to be one in those of the data."""
+        return 0.0 if self.whitening_ is None or self.criterion != "log_likelihood" else self.whitening_.log_determinant
+
     def _report(self, surface: Surface, sigma: np.ndarray) -> None:
         """The fitted attributes."""
         i, j = surface.winner
         scores, folds = surface.scores, surface.fold_scores
         self.bandwidth_, self.regularization_ = self.best_estimator_.bandwidth_, self.best_estimator_.regularization_
         self.bandwidth_multiple_, self.relative_regularization_ = surface.multiples[i], surface.regularizations[j]
-        offset = 0.0 if self.whitening_ is None or self.criterion != "log_likelihood" else self.whitening_.log_determinant
+        offset = self._score_offset
         self.best_score_ = float(surface.bandwidth_scores[i]) + offset
         self.bandwidth_multiples_ = np.array(surface.multiples)
         self.relative_regularizations_ = np.array(surface.regularizations)
@@ -359,7 +373,8 @@ class KernelSoSDensityCV(DensityMixin, BaseEstimator):
         flat = folds.reshape(-1, folds.shape[2]) + offset
         finite = np.all(np.isfinite(flat), axis=1)
         deviation = np.full(flat.shape[0], np.nan)
-        deviation[finite] = flat[finite].std(axis=1)
+        scale = np.maximum(np.abs(flat[finite]).max(axis=1), 1.0)  # scores of −1e300, of samples that a fit cannot see, have squares too
+        deviation[finite] = (flat[finite] / scale[:, None]).std(axis=1) * scale
         self.cv_results_ = {
             "bandwidth_multiple": multiple,
             "bandwidth": multiple[:, None] * sigma,
