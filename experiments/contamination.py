@@ -108,7 +108,7 @@ def run(quick: bool) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     shown: dict[str, Any] = {}
     for share in (0.0, SHARES[-1]) if quick else SHARES:
-        for seed in range(1 if quick else 3):
+        for seed in range(1 if quick else 5):
             data, test = samples(share, seed)
             for name, (fit, _, _) in CONTESTANTS.items():
                 with warnings.catch_warnings():
