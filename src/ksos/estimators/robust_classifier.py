@@ -19,11 +19,13 @@ from ksos.estimators._robust import (
     Basis,
     EstimatorProblem,
     centre_and_scale,
+    check_radii,
     check_radius,
     distinct_radius,
     relative_bandwidth,
     report,
     setting_of,
+    solutions_along,
 )
 from ksos.estimators.robust_regressor import MODELS
 from ksos.kernels import Gaussian
@@ -124,13 +126,15 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         return self._take(problem, problem.solve(problem.radius_of(self.radius, self.random_state), self.tol, self.time_limit))
 
     def path(self, X: Any, y: Any, radii: Sequence[Any], sample_weight: Any = None) -> list[Self]:
-        """One fitted clone per radius, in the order given, each started from the one before."""
+        """One fitted clone per radius, in the order given, each started from the one before.
+
+        A radius whose ball holds no density is an error that names the least radius, before anything is fitted.
+        """
+        check_radii(radii)
         problem = self._problem(X, y, sample_weight)
         out: list[Self] = []
-        for radius in radii:
-            check_radius(radius)
-            start = out[-1].solution_ if out else None
-            solution = problem.solve(problem.radius_of(radius, self.random_state), self.tol, self.time_limit, start)
+        solutions = solutions_along(problem, radii, type(self).__name__, self.random_state, self.tol, self.time_limit)
+        for radius, solution in zip(radii, solutions, strict=True):
             fitted = clone(self).set_params(radius=radius)
             for name in ("n_features_in_", "feature_names_in_"):
                 if hasattr(self, name):
@@ -160,6 +164,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         as_choice(self.loss, "loss", LOSSES)
         as_nonnegative(self.alpha, "alpha")
         as_positive(self.tol, "tol")
+        if self.time_limit is not None:
+            as_positive(self.time_limit, "time_limit")
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)

@@ -24,7 +24,7 @@ from ksos.robust.risk import Risk
 from ksos.robust.saddle import Saddle, SaddlePoint, SaddleProblem
 from ksos.robust.setting import Setting, as_setting
 from ksos.robust.upper_bound import UpperBound, upper_bound
-from ksos.robust.worst_case import AGREEMENT, as_radius, warn_if_unbounded
+from ksos.robust.worst_case import AGREEMENT, as_radius, not_below, warn_if_unbounded
 from ksos.solvers.spectraplex import factor
 from ksos.space import SoSSpace
 
@@ -319,14 +319,12 @@ class RobustProblem:
             if inner is not None and at(problem.point(inner.C))[1] < radius:
                 deeper = problem.point(inner.C)
                 end = at(deeper)
-        u = max(saddle.multiplier, 1e-3)
-        for _ in range(_MOST_DEEPENINGS):
-            if end[1] < radius:
-                break
+        u, most = max(saddle.multiplier, 1e-3), max(saddle.multiplier, 1e-3) * _DEEPER**_MOST_DEEPENINGS
+        while end[1] >= radius and u < most:
             u *= _DEEPER
             deeper, _ = problem.penalised(u, point.C, _ROUGH)
             end = at(deeper)
-        else:
+        if end[1] >= radius:
             return point, density, distance, False
         middle = at(problem.mixed(point, deeper, 0.5))[1]
         t = first_root(distance**2, middle**2, end[1] ** 2, radius**2)
@@ -345,11 +343,13 @@ class RobustProblem:
         point, density, distance, feasible = self._in_the_ball(problem, saddle, radius)
         value = float(np.vdot(M, point.C)) if feasible else None
         g, near, size = self.dual_function(saddle.y) if feasible else (None, None, 0.0)
-        top = self.bound(theta, loss, near, size, radius, float(np.ptp(np.linalg.eigvalsh(M)))) if feasible else None
+        spread = float(np.ptp(np.linalg.eigvalsh(M)))
+        top = self.bound(theta, loss, near, size, radius, spread) if feasible else None
         dual = saddle.upper - self.risk.penalty(theta)
+        dual = dual if value is None else not_below(dual, value, spread)
         return WorstCase(
             value=value,
-            upper_bound=None if top is None else top.value,
+            upper_bound=None if top is None or value is None else not_below(top.value, value, spread),
             upper_bound_kind="none" if top is None else top.kind,
             upper_bound_at=None if top is None else top.at,
             distribution=density,
