@@ -261,8 +261,8 @@ class _RegressionProblem(EstimatorProblem):
         if self.loss == "square":
             return 0.0
         finer = nodes_of(self.setting.space, finer=True)
-        M = NodeBasis(finer.psi).matrix(self._loss_on(finer.points).values(theta)[0])
-        return float(np.linalg.norm(M - self.risk.matrix(theta), 2))
+        M = NodeBasis(finer.psi).matrix(self.loss_at(theta)(finer.points))
+        return float(np.linalg.norm(M - self.risk.true_matrix(theta), 2))
 
     def bound(self, theta: np.ndarray, loss: Observable, g: Any, size: float, radius: float, spread: float) -> UpperBound | None:
         import warnings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from ksos.measures import Measure
 from ksos.observables import NumericFunction, Observable
 from ksos.robust.exact import exact_mmd, first_root
 from ksos.robust.extended import dual_function
-from ksos.robust.node_risk import NodeBasis, NodeRisk, UserLoss, least_expected
+from ksos.robust.node_risk import NodeBasis, NodeRisk, UserLoss, least_expected, proven_expected
 from ksos.robust.nodes import nodes_of
 from ksos.robust.result import ROBUST_STATUSES, WorstCase
 from ksos.robust.risk import Risk
@@ -30,6 +31,7 @@ from ksos.space import SoSSpace
 
 _DEEPER, _MOST_DEEPENINGS, _ROUGH = 4.0, 12, 1e-4
 _LITTLE = 1e-4
+_FLAT = "; nothing bounds the risk from below in some direction of theta, so that nothing is certified; pass ridge > 0"
 
 __all__ = ["RobustProblem", "RobustSolution", "robust_minimize", "robust_path"]
 
@@ -200,6 +202,10 @@ class RobustProblem:
         """(θ, risk) of the regularised empirical problem: radius 0."""
         raise NotImplementedError
 
+    def empirical_bound(self, theta: np.ndarray, value: float, tol: float) -> float:
+        """A certified lower bound of the empirical risk, about whose minimum is ``value`` at ``theta``: itself for closed forms."""
+        return value
+
     @cached_property
     def typical_theta(self) -> np.ndarray:
         """A parameter that suits the data."""
@@ -217,9 +223,7 @@ class RobustProblem:
         """The robust solution for one radius."""
         began = time.perf_counter()
         if radius == 0.0:
-            theta, value = self.empirical()
-            note = "radius 0 leaves the data themselves: this is the regularised empirical solution"
-            return RobustSolution(theta, value, 0.0, "solved", None, 0.0, time=time.perf_counter() - began, note=note)
+            return self._data_alone(tol, began)
         problem, saddle, note = self._saddle(radius, tol, time_limit, None if start is None else start.saddle)
         if saddle.keyboard_interrupt and saddle.gap is None:
             raise KeyboardInterrupt("robust_minimize was interrupted before a density in the ball was found")
@@ -228,7 +232,7 @@ class RobustProblem:
         if saddle.least_radius is not None:
             note = f"the least radius that holds a density of this space is {saddle.least_radius:.6g} (certified)"
         elif found and saddle.gap is None:
-            note = "the risk has no curvature in some direction of theta, so that nothing is certified; pass ridge > 0"
+            note = _FLAT.removeprefix("; ")
         return RobustSolution(
             theta=theta,
             value=saddle.upper if found else None,
@@ -243,6 +247,16 @@ class RobustProblem:
             note=note,
             saddle=saddle,
         )
+
+    def _data_alone(self, tol: float, began: float) -> RobustSolution:
+        """Radius 0."""
+        theta, value = self.empirical()
+        lower = self.empirical_bound(theta, value, 0.3 * tol * abs(value))
+        gap = max(value - lower, 0.0) if math.isfinite(lower) else None
+        note = "radius 0 leaves the data themselves: this is the regularised empirical solution"
+        note += _FLAT if gap is None else ""
+        status = "solved" if gap is not None and gap <= max(tol * abs(value), 1e-12) else "solved_inaccurate"
+        return RobustSolution(theta, value, gap, status, None, 0.0, time=time.perf_counter() - began, note=note)
 
     # --- the space: what a density is, and how far from the data ---
 
@@ -400,10 +414,15 @@ class _LossProblem(RobustProblem):
         reference = self.setting.reference
         if not reference.is_distribution:
             raise ValueError("radius 0 leaves only the data, but their weights are not those of a distribution; pass a positive radius")
-        found = least_expected(
-            UserLoss(self.loss, reference.points, self.theta.shape[0], self.hessian), reference.weights, self.ridge, self.theta
-        )
+        found = least_expected(self._loss_of_the_data, reference.weights, self.ridge, self.theta)
         return found.theta, found.value
+
+    def empirical_bound(self, theta: np.ndarray, value: float, tol: float) -> float:
+        return proven_expected(self._loss_of_the_data, self.setting.reference.weights, self.ridge, theta, tol)
+
+    @property
+    def _loss_of_the_data(self) -> UserLoss:
+        return UserLoss(self.loss, self.setting.reference.points, self.theta.shape[0], self.hessian)
 
     @cached_property
     def typical_theta(self) -> np.ndarray:
