@@ -298,6 +298,14 @@ def hinge(theta, X):
 class TestKinks:
     """Losses that are convex, but have no second derivative."""
 
+    def test_the_matrix_of_an_absolute_loss_is_not_that_of_the_smooth_one(self):
+        psi, U = np.random.default_rng(0).normal(size=(6, 3)), np.ones((6, 1))
+        y = np.linspace(-1.0, 1.0, 6)
+        risk = AbsoluteRisk(NodeBasis(psi), HuberLoss(U, y, 0.5, absolute=True), np.zeros(1), np.zeros(1))
+        theta = np.array([0.1])
+        assert risk.true_matrix(theta) == pytest.approx((psi.T * np.abs(y - 0.1)) @ psi)
+        assert np.linalg.eigvalsh(risk.matrix(theta) - risk.true_matrix(theta))[-1] > 0.1
+
     def test_radius_zero_is_the_median(self):
         X = samples(n=11)
         found = ksos.robust_minimize(absolute_distance, 0.9, X, 0.0, space=small_space(X))

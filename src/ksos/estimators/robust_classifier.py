@@ -34,7 +34,7 @@ from ksos.robust.exact import exact_mmd
 from ksos.robust.extended import dual_function
 from ksos.robust.labelled import LabelledSpace
 from ksos.robust.learning import RobustSolution
-from ksos.robust.node_risk import NodeBasis, NodeRisk, least_expected
+from ksos.robust.node_risk import NodeBasis, NodeRisk, least_expected, proven_expected
 from ksos.robust.nodes import nodes_of
 from ksos.robust.radius import bootstrap_radius
 from ksos.robust.reference import as_reference
@@ -314,9 +314,17 @@ class _ClassificationProblem(EstimatorProblem):
             Q = np.stack([(U * (self.weights * (self.codes == label))[:, None]).T @ U for label in range(L)])
             found = least_squares(Q, self.E, self.s, self.ridge)
         else:
-            masses = np.concatenate([self.weights * (self.codes == label) for label in range(L)])
-            found = least_expected(LogisticLoss(U, L), masses, self.ridge, np.zeros(self.ridge.shape[0]))
+            found = least_expected(LogisticLoss(U, L), self._masses, self.ridge, np.zeros(self.ridge.shape[0]))
         return found.theta, found.value
+
+    @property
+    def _masses(self) -> np.ndarray:
+        return np.concatenate([self.weights * (self.codes == label) for label in range(self.labels.shape[0])])
+
+    def empirical_bound(self, theta: np.ndarray, value: float, tol: float) -> float:
+        if self.loss == "square":
+            return value
+        return max(proven_expected(LogisticLoss(self.basis(self.X), self.labels.shape[0]), self._masses, self.ridge, theta, tol), 0.0)
 
     def loss_at(self, theta: np.ndarray) -> Observable:
         """Of (x, code of the label), the code being the last feature."""

@@ -26,7 +26,7 @@ from ksos.estimators._robust import (
 )
 from ksos.observables import NumericFunction, Observable, coordinate
 from ksos.robust.learning import RobustSolution
-from ksos.robust.node_risk import NodeBasis, NodeRisk, least_expected
+from ksos.robust.node_risk import NodeBasis, NodeRisk, least_expected, proven_expected
 from ksos.robust.nodes import nodes_of
 from ksos.robust.radius import bootstrap_radius
 from ksos.robust.residual_losses import AbsoluteRisk, HuberLoss
@@ -246,6 +246,11 @@ class _RegressionProblem(EstimatorProblem):
         else:
             found = least_expected(self._loss_on(np.column_stack([self.X, self.y])), self.weights, self.ridge, np.zeros(self.basis.size))
         return found.theta, found.value
+
+    def empirical_bound(self, theta: np.ndarray, value: float, tol: float) -> float:
+        if self.loss != "huber":  # the absolute loss is that of its rounded-off self
+            return value
+        return max(proven_expected(self._loss_on(np.column_stack([self.X, self.y])), self.weights, self.ridge, theta, tol), 0.0)
 
     def loss_at(self, theta: np.ndarray) -> Observable:
         if self.loss == "square" and self.basis.kernel is None:

@@ -107,6 +107,7 @@ def robust_minimize(
     loss : callable
         ``loss(theta, X) -> (values, gradients)``: n numbers convex in θ, and their gradients in θ, shape (n, p). Convexity is checked at
         every pair of parameters that follow each other, and :class:`~ksos.exceptions.ConvexityError` raised with the proof where it fails.
+        It may have kinks, as an absolute value or a hinge: the gradients are then any of the subgradients, and a small ridge helps.
     theta0 : float or array of p floats
         Where to start; it fixes p.
     data, radius, weights, kernel, bandwidth, embedding_bandwidth, measure, space, n_support, confidence, n_resamples, rng
