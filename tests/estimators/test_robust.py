@@ -73,6 +73,22 @@ class TestRegressor:
         assert alone.solution_.value == pytest.approx(values[-1], rel=3e-4)
         assert [one.radius_ for one in fitted] == radii
 
+    def test_a_path_with_an_empty_ball_says_so_before_any_fit(self, monkeypatch):
+        X, y = regression()
+        est, solved = ksos.RobustRegressor(n_support=16), []
+        monkeypatch.setattr(ksos.RobustRegressor, "_take", lambda self, problem, solution: solved.append(solution) or self)
+        with pytest.raises(
+            ValueError, match=r"within radius 0\.001, 0\.01 of the data, so that nothing was fitted; the least radius .* is 0\.\d+"
+        ):
+            est.path(X, y, [0.4, 0.001, 0.0, 0.01])
+        assert not solved
+        with pytest.raises(TypeError, match="radii must be a sequence"):
+            est.path(X, y, 0.3)
+        with pytest.raises(ValueError, match="non-negative"):
+            est.path(X, y, [0.4, -1.0])
+        with pytest.raises(ValueError, match="time_limit"):
+            ksos.RobustRegressor(time_limit=-1.0).fit(X, y)
+
     def test_scales_and_shifts_change_nothing_but_units(self):
         X, y = regression()
         one = ksos.RobustRegressor(radius=0.2, n_support=25).fit(X, y)

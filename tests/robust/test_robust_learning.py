@@ -254,25 +254,83 @@ class TestProvenMinimum:
         bound = proven_minimum(f, ThetaMinimum(theta, value, gradient, lambda: H), np.zeros(p), 1e-6)
         assert value - 1e-6 <= bound <= value + 1e-12
 
-    def test_nothing_is_proven_where_the_function_is_flat(self):
+    def test_nothing_is_proven_where_the_function_falls_for_ever(self):
         def f(theta):
-            return float(theta[0] ** 2), np.array([2 * theta[0], 0.0])
+            return float(theta[0] ** 2 - 1e-3 * theta[1]), np.array([2 * theta[0], -1e-3])
 
-        found = ThetaMinimum(np.zeros(2), 0.0, np.zeros(2), lambda: np.diag([2.0, 0.0]))
+        found = ThetaMinimum(np.zeros(2), *f(np.zeros(2)), lambda: np.diag([2.0, 0.0]))
         assert proven_minimum(f, found, np.zeros(2), 1e-6) == -math.inf
-        assert proven_minimum(f, found, np.ones(2), 1e-6) == 0.0
+        assert proven_minimum(f, found, np.ones(2), 1e-6) == pytest.approx(-0.25e-6, rel=1e-9)
 
-    def test_a_flat_direction_leaves_the_solution_without_a_gap(self):
+    @pytest.mark.parametrize("at", [0.0, 0.25, 1.0])
+    def test_kinks_are_proven_without_curvature(self, at):
+        points = np.array([-1.0, 0.0, 0.5, 2.0])  # the minimum is flat between the two in the middle
+
+        def f(theta):
+            return float(np.abs(theta[0] - points).sum()), np.array([np.sign(theta[0] - points).sum()])
+
+        found = ThetaMinimum(np.array([at]), *f(np.array([at])), lambda: np.zeros((1, 1)))
+        bound = proven_minimum(f, found, np.zeros(1), 1e-6)
+        assert bound <= 3.5 + 1e-12
+        assert at == 1.0 or bound >= 3.5 - 1e-6
+
+    def test_a_parameter_that_does_nothing_does_no_harm(self):
         def flat(theta, X):
             away = theta[0] - X[:, 0]
             return away**2, np.column_stack([2 * away, 0 * away])
 
         found = ksos.robust_minimize(flat, np.zeros(2), samples(), 0.3, space=small_space(samples()))
-        assert found.gap is None
-        assert found.status != "solved"
-        assert "ridge" in found.note
-        fixed = ksos.robust_minimize(flat, np.zeros(2), samples(), 0.3, space=small_space(samples()), ridge=1e-3)
-        assert fixed.status == "solved"
+        alone = ksos.robust_minimize(squared_distance, 0.0, samples(), 0.3, space=small_space(samples()))
+        assert found.status == "solved"
+        assert found.value == pytest.approx(alone.value, rel=1e-5)
+
+
+def absolute_distance(theta, X):
+    away = theta[0] - X[:, 0]
+    return np.abs(away), np.sign(away)[:, None]
+
+
+def hinge(theta, X):
+    margin = 1.0 - theta[0] * X[:, 0] - theta[1]
+    return np.maximum(margin, 0.0), -(margin > 0.0).astype(float)[:, None] * np.column_stack([X[:, 0], np.ones(len(X))])
+
+
+class TestKinks:
+    """Losses that are convex, but have no second derivative."""
+
+    def test_the_matrix_of_an_absolute_loss_is_not_that_of_the_smooth_one(self):
+        psi, U = np.random.default_rng(0).normal(size=(6, 3)), np.ones((6, 1))
+        y = np.linspace(-1.0, 1.0, 6)
+        risk = AbsoluteRisk(NodeBasis(psi), HuberLoss(U, y, 0.5, absolute=True), np.zeros(1), np.zeros(1))
+        theta = np.array([0.1])
+        assert risk.true_matrix(theta) == pytest.approx((psi.T * np.abs(y - 0.1)) @ psi)
+        assert np.linalg.eigvalsh(risk.matrix(theta) - risk.true_matrix(theta))[-1] > 0.1
+
+    def test_radius_zero_is_the_median(self):
+        X = samples(n=11)
+        found = ksos.robust_minimize(absolute_distance, 0.9, X, 0.0, space=small_space(X))
+        assert found.theta[0] == pytest.approx(np.median(X), abs=1e-6)
+        assert found.status == "solved"
+        assert found.value == pytest.approx(np.mean(np.abs(X - np.median(X))), rel=1e-6)
+
+    def test_what_radius_zero_certifies_is_true(self):
+        X = samples(n=10)
+        for ridge in (0.0, 1e-3, 0.1):
+            found = ksos.robust_minimize(hinge, [0.1, 0.1], X, 0.0, ridge=ridge, space=small_space(X))
+            tried = [np.array([a, b]) for a in np.linspace(-1.0, 1.0, 21) for b in np.linspace(0.0, 1.5, 151)]
+            least = min(float(hinge(theta, X)[0].mean() + ridge * theta @ theta) for theta in tried)
+            assert found.lower_bound is None or found.lower_bound <= least + 1e-12
+            assert found.status != "solved" or found.value <= least + 1e-6
+
+    def test_the_worst_case_of_an_absolute_loss(self):
+        X = samples()
+        found = ksos.robust_minimize(absolute_distance, 0.9, X, 0.2, ridge=1e-3, space=small_space(X))
+        assert found.status == "solved"
+        thetas = np.linspace(found.theta[0] - 0.3, found.theta[0] + 0.3, 7)
+        space = small_space(X)
+        worst = [ksos.worst_case(lambda Z, t=t: np.abs(t - Z[:, 0]), X, 0.2, space=space).dual_value + 1e-3 * t * t for t in thetas]
+        assert found.lower_bound <= min(worst) + 1e-3  # of quadrature across the kink
+        assert found.value == pytest.approx(worst[3], rel=1e-3)
 
 
 class TestBadInput:

@@ -188,6 +188,24 @@ def test_radius_zero_is_the_data() -> None:
         ksos.worst_case(SQUARE, ksos.MeanEmbedding(X, np.linspace(-1.0, 1.0, 40), kernel=Gaussian(1.0)), 0, measure=LINE)
 
 
+def test_the_least_radius_is_one_that_holds_a_density() -> None:
+    far = ksos.worst_case(SQUARE, [[6.0], [6.5]], 0.1, **OPTIONS)
+    assert far.status == "infeasible" and far.least_radius is not None
+    assert far.least_radius <= far.mmd <= 1.001 * far.least_radius
+    assert ksos.worst_case(SQUARE, [[6.0], [6.5]], 1.002 * far.least_radius, **OPTIONS).status == "solved"
+
+
+def test_rounding_does_not_put_bounds_below_the_value() -> None:
+    X = np.random.default_rng(1).normal(scale=0.5, size=(30, 1))
+    with pytest.warns(UserWarning, match="unbounded"):
+        everywhere = ksos.worst_case(SQUARE, X, 0.3)
+    constant = ksos.worst_case(0.0 * SQUARE + 3.0, X, 0.3, **OPTIONS)
+    for worst in (everywhere, constant):
+        assert worst.value <= worst.dual_value
+        assert worst.value <= worst.upper_bound
+    assert constant.upper_bound == pytest.approx(3.0, abs=1e-6)
+
+
 def test_an_empty_ball_names_the_least_radius() -> None:
     worst = ksos.worst_case(SQUARE, [[0.3]], 0.01, bandwidth=1.0, **OPTIONS)
     assert worst.status == "infeasible"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,12 +27,14 @@ __all__ = [
     "Basis",
     "EstimatorProblem",
     "centre_and_scale",
+    "check_radii",
     "check_radius",
     "distinct_radius",
     "domain_of",
     "relative_bandwidth",
     "report",
     "setting_of",
+    "solutions_along",
 ]
 
 EXACT_FEATURES = 3
@@ -95,6 +98,14 @@ def setting_of(
     return replace(as_setting(points, weights=weights, space=SoSSpace(model, support, domain, distance, landmarks)), grows=True)
 
 
+def check_radii(radii: Any) -> None:
+    """Raise on anything but a sequence of radii."""
+    if isinstance(radii, str) or not hasattr(radii, "__iter__"):
+        raise TypeError(f"radii must be a sequence of radii; got {radii!r}")
+    for radius in radii:
+        check_radius(radius)
+
+
 def check_radius(radius: Any) -> None:
     """Raise on a radius that is neither a number nor one of the words."""
     if isinstance(radius, str):
@@ -112,10 +123,10 @@ def distinct_radius(reference: Reference, kernel: Kernel, random_state: Any) -> 
 
 def report(solution: RobustSolution, name: str) -> None:
     """Raise where there is no density in the ball, warn where the gap is not what was asked for."""
-    if solution.status in ("infeasible", "undecided"):
-        raise ValueError(
-            f"{name}: no density of the space lies within radius={solution.radius:.6g} of the data; {solution.note or solution.message}"
-        )
+    if solution.status == "infeasible":
+        raise ValueError(f"{name}: no density of the space lies within radius={solution.radius:.6g} of the data; {solution.note}")
+    if solution.status == "undecided":
+        raise ValueError(f"{name}: radius={solution.radius:.6g} is about the least one; {solution.message}")
     if solution.status != "solved":
         warnings.warn(f"{name}: {solution.message}", ConvergenceWarning, stacklevel=3)
 
@@ -124,6 +135,10 @@ class EstimatorProblem(RobustProblem):
     """A robust problem whose worst density is made exactly feasible from a rougher agreement of exact and projected MMD."""
 
     agreement = AGREEMENT
+
+    def radius_of(self, radius: Any, random_state: Any) -> float:
+        """A number as it is; a word from the data."""
+        raise NotImplementedError
 
     def nearest_distance(self) -> float:
         """The exact distance to the data of about the nearest density; the directions that it takes to see it stay in the setting."""
@@ -136,6 +151,30 @@ class EstimatorProblem(RobustProblem):
                 break
             self.setting = sharper
         return distance
+
+
+def solutions_along(
+    problem: EstimatorProblem, radii: Sequence[Any], name: str, random_state: Any, tol: float, time_limit: float | None
+) -> Iterator[RobustSolution]:
+    """The solution of each radius, in the order given, each started from the one before.
+
+    Whether every ball holds a density is found out first, so that no fit is lost to a radius further down.
+    """
+    numbers = [problem.radius_of(radius, random_state) for radius in radii]
+    positive = [radius for radius in numbers if radius > 0.0]
+    if positive and min(positive) <= problem.nearest_distance():
+        smallest = problem.solve(min(positive), tol, time_limit)
+        if smallest.status == "infeasible":
+            least = smallest.least_radius
+            empty = ", ".join(f"{radius:.6g}" for radius in numbers if least is not None and 0.0 < radius < least)
+            raise ValueError(
+                f"{name}: no density of the space lies within radius {empty} of the data, so that nothing was fitted; {smallest.note}"
+            )
+        report(smallest, name)
+    solution: RobustSolution | None = None
+    for radius in numbers:
+        solution = problem.solve(radius, tol, time_limit, solution)
+        yield solution
 
 
 class Basis:

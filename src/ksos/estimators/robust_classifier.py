@@ -19,11 +19,13 @@ from ksos.estimators._robust import (
     Basis,
     EstimatorProblem,
     centre_and_scale,
+    check_radii,
     check_radius,
     distinct_radius,
     relative_bandwidth,
     report,
     setting_of,
+    solutions_along,
 )
 from ksos.estimators.robust_regressor import MODELS
 from ksos.kernels import Gaussian
@@ -32,7 +34,7 @@ from ksos.robust.exact import exact_mmd
 from ksos.robust.extended import dual_function
 from ksos.robust.labelled import LabelledSpace
 from ksos.robust.learning import RobustSolution
-from ksos.robust.node_risk import NodeBasis, NodeRisk, least_expected
+from ksos.robust.node_risk import NodeBasis, NodeRisk, least_expected, proven_expected
 from ksos.robust.nodes import nodes_of
 from ksos.robust.radius import bootstrap_radius
 from ksos.robust.reference import as_reference
@@ -124,13 +126,15 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         return self._take(problem, problem.solve(problem.radius_of(self.radius, self.random_state), self.tol, self.time_limit))
 
     def path(self, X: Any, y: Any, radii: Sequence[Any], sample_weight: Any = None) -> list[Self]:
-        """One fitted clone per radius, in the order given, each started from the one before."""
+        """One fitted clone per radius, in the order given, each started from the one before.
+
+        A radius whose ball holds no density is an error that names the least radius, before anything is fitted.
+        """
+        check_radii(radii)
         problem = self._problem(X, y, sample_weight)
         out: list[Self] = []
-        for radius in radii:
-            check_radius(radius)
-            start = out[-1].solution_ if out else None
-            solution = problem.solve(problem.radius_of(radius, self.random_state), self.tol, self.time_limit, start)
+        solutions = solutions_along(problem, radii, type(self).__name__, self.random_state, self.tol, self.time_limit)
+        for radius, solution in zip(radii, solutions, strict=True):
             fitted = clone(self).set_params(radius=radius)
             for name in ("n_features_in_", "feature_names_in_"):
                 if hasattr(self, name):
@@ -160,6 +164,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         as_choice(self.loss, "loss", LOSSES)
         as_nonnegative(self.alpha, "alpha")
         as_positive(self.tol, "tol")
+        if self.time_limit is not None:
+            as_positive(self.time_limit, "time_limit")
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
@@ -308,9 +314,17 @@ class _ClassificationProblem(EstimatorProblem):
             Q = np.stack([(U * (self.weights * (self.codes == label))[:, None]).T @ U for label in range(L)])
             found = least_squares(Q, self.E, self.s, self.ridge)
         else:
-            masses = np.concatenate([self.weights * (self.codes == label) for label in range(L)])
-            found = least_expected(LogisticLoss(U, L), masses, self.ridge, np.zeros(self.ridge.shape[0]))
+            found = least_expected(LogisticLoss(U, L), self._masses, self.ridge, np.zeros(self.ridge.shape[0]))
         return found.theta, found.value
+
+    @property
+    def _masses(self) -> np.ndarray:
+        return np.concatenate([self.weights * (self.codes == label) for label in range(self.labels.shape[0])])
+
+    def empirical_bound(self, theta: np.ndarray, value: float, tol: float) -> float:
+        if self.loss == "square":
+            return value
+        return max(proven_expected(LogisticLoss(self.basis(self.X), self.labels.shape[0]), self._masses, self.ridge, theta, tol), 0.0)
 
     def loss_at(self, theta: np.ndarray) -> Observable:
         """Of (x, code of the label), the code being the last feature."""

@@ -16,15 +16,17 @@ from ksos.estimators._robust import (
     Basis,
     EstimatorProblem,
     centre_and_scale,
+    check_radii,
     check_radius,
     distinct_radius,
     relative_bandwidth,
     report,
     setting_of,
+    solutions_along,
 )
 from ksos.observables import NumericFunction, Observable, coordinate
 from ksos.robust.learning import RobustSolution
-from ksos.robust.node_risk import NodeBasis, NodeRisk, least_expected
+from ksos.robust.node_risk import NodeBasis, NodeRisk, least_expected, proven_expected
 from ksos.robust.nodes import nodes_of
 from ksos.robust.radius import bootstrap_radius
 from ksos.robust.residual_losses import AbsoluteRisk, HuberLoss
@@ -136,15 +138,17 @@ class RobustRegressor(RegressorMixin, BaseEstimator):
         return self._take(problem, problem.solve(problem.radius_of(self.radius, self.random_state), self.tol, self.time_limit))
 
     def path(self, X: Any, y: Any, radii: Sequence[Any], sample_weight: Any = None) -> list[Self]:
-        """One fitted clone per radius, in the order given, each started from the one before: ε against what it costs and buys."""
+        """One fitted clone per radius, in the order given, each started from the one before: ε against what it costs and buys.
+
+        A radius whose ball holds no density is an error that names the least radius, before anything is fitted.
+        """
         from sklearn.base import clone
 
+        check_radii(radii)
         problem = self._problem(X, y, sample_weight)
         out: list[Self] = []
-        for radius in radii:
-            check_radius(radius)
-            start = out[-1].solution_ if out else None
-            solution = problem.solve(problem.radius_of(radius, self.random_state), self.tol, self.time_limit, start)
+        solutions = solutions_along(problem, radii, type(self).__name__, self.random_state, self.tol, self.time_limit)
+        for radius, solution in zip(radii, solutions, strict=True):
             fitted = clone(self).set_params(radius=radius)
             for name in ("n_features_in_", "feature_names_in_"):
                 if hasattr(self, name):
@@ -164,6 +168,8 @@ class RobustRegressor(RegressorMixin, BaseEstimator):
         as_choice(self.loss, "loss", LOSSES)
         as_nonnegative(self.alpha, "alpha")
         as_positive(self.tol, "tol")
+        if self.time_limit is not None:
+            as_positive(self.time_limit, "time_limit")
         as_positive(self.huber_delta, "huber_delta")
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         return _RegressionProblem(self, X, np.asarray(y, dtype=np.float64), as_weights(sample_weight, X.shape[0]))
@@ -241,6 +247,11 @@ class _RegressionProblem(EstimatorProblem):
             found = least_expected(self._loss_on(np.column_stack([self.X, self.y])), self.weights, self.ridge, np.zeros(self.basis.size))
         return found.theta, found.value
 
+    def empirical_bound(self, theta: np.ndarray, value: float, tol: float) -> float:
+        if self.loss != "huber":  # the absolute loss is that of its rounded-off self
+            return value
+        return max(proven_expected(self._loss_on(np.column_stack([self.X, self.y])), self.weights, self.ridge, theta, tol), 0.0)
+
     def loss_at(self, theta: np.ndarray) -> Observable:
         if self.loss == "square" and self.basis.kernel is None:
             d = self.basis.centre.shape[0]
@@ -255,8 +266,8 @@ class _RegressionProblem(EstimatorProblem):
         if self.loss == "square":
             return 0.0
         finer = nodes_of(self.setting.space, finer=True)
-        M = NodeBasis(finer.psi).matrix(self._loss_on(finer.points).values(theta)[0])
-        return float(np.linalg.norm(M - self.risk.matrix(theta), 2))
+        M = NodeBasis(finer.psi).matrix(self.loss_at(theta)(finer.points))
+        return float(np.linalg.norm(M - self.risk.true_matrix(theta), 2))
 
     def bound(self, theta: np.ndarray, loss: Observable, g: Any, size: float, radius: float, spread: float) -> UpperBound | None:
         import warnings

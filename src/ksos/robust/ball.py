@@ -131,6 +131,14 @@ class BallProblem:
         v = (a - self.z) / max(norm(a - self.z), 1e-300)
         return lowest_bound(self.space.compressed_map.adjoint(v), 1e-14) - inner(v, self.z)
 
+    def nearest(self, start: BallPoint, time_limit: float | None) -> tuple[BallPoint, float]:
+        """About the nearest density to the target, and the certified distance, to about four digits, that none is closer than."""
+        tol = max(1e-4 * self.distance_bound(start.a) ** 2, 1e-14)
+        solution = minimize(_Bound(self._distance), self.space, solver=self.solver, start=start.C, tol=tol, time_limit=time_limit)
+        found = self.point(solution.parameter)
+        found = found if found.distance < start.distance else start
+        return found, self.distance_bound(found.a)
+
     # --- the penalised problem ---
 
     def penalised(self, u: float, start: Array | None, tol: float, time_limit: float | None = None) -> tuple[BallPoint, Any]:
@@ -226,7 +234,9 @@ class _Search:
             if self._gap() <= self.tol:
                 return self._ended("solved")
             if self.inside is None and (least := problem.distance_bound(point.a)) > self.radius:
-                return self._ended("infeasible", least_radius=least)
+                nearest, bound = problem.nearest(point, self._rest)
+                self.outside = (u, nearest)
+                return self._ended("infeasible", least_radius=max(least, bound))
             if self.ends is not None and time.perf_counter() > self.ends:
                 status = "time_limit"
                 break

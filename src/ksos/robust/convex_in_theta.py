@@ -14,6 +14,8 @@ Value = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 _MOST_STEPS = 300
 _SLOW = 0.05
+_FARTHEST = 1e4
+_MOST_DOUBLINGS = 60
 _SMALL_DECREMENT = 1e-16
 _ROUNDING = 1e-14
 
@@ -52,8 +54,11 @@ class NewtonOverTheta:
         for _ in range(_MOST_STEPS):
             assert self._eigen is not None
             values, V = self._eigen
-            top = max(float(np.abs(values).max()), 1e-150)
+            # a loss without curvature has no Newton step: then the farthest one that is allowed is the unit of damping
+            farthest = _FARTHEST * max(float(np.abs(theta).max()), 1.0)
+            top = max(float(np.abs(values).max()), float(np.abs(gradient).max()) / farthest, 1e-150)
             step = -V @ ((V.T @ gradient) / (np.maximum(values, 1e-14 * top) + damping * top))
+            step *= min(1.0, farthest / max(float(np.abs(step).max()), 1e-300))
             decrement = -float(gradient @ step)
             if decrement <= _SMALL_DECREMENT * max(abs(value), 1e-300):
                 break
@@ -88,9 +93,11 @@ class NewtonOverTheta:
 def proven_minimum(f: Value, found: ThetaMinimum, ridge: np.ndarray, tol: float) -> float:
     """A lower bound of min f, from convexity alone; −∞ where nothing is proven.
 
-    Where every parameter has a ridge, f(θ) ≥ f(θ̂) + ⟨g, θ − θ̂⟩ + Σ ρ_j(θ_j − θ̂_j)² ≥ f(θ̂) − Σ g_j²/4ρ_j. Otherwise 2p tangents around
-    θ̂, taken where f has risen by about ``tol``, are all below f, and the minimum of their maximum is a small linear programme.
+    Where every parameter has a ridge, f(θ) ≥ f(θ̂) + ⟨g, θ − θ̂⟩ + Σ ρ_j(θ_j − θ̂_j)² ≥ f(θ̂) − Σ g_j²/4ρ_j. Otherwise the tangent at θ̂ and
+    some around it, up to where f has risen by about ``tol``, are all below f, and the minimum of their maximum is a small linear programme.
     """
+    if not np.any(found.gradient):
+        return found.value
     strong = -math.inf
     if np.all(ridge > 0.0):
         strong = found.value - float(np.sum(found.gradient**2 / (4.0 * ridge)))
@@ -103,20 +110,25 @@ def _by_tangents(f: Value, found: ThetaMinimum, tol: float) -> float:
     from scipy.optimize import linprog  # heavy to import, and needed only here
 
     p = found.theta.shape[0]
-    rise = 0.1 * tol / p
+    rise = max(0.1 * tol / p, 1e-200)
     values, V = np.linalg.eigh(0.5 * (found.curvature + found.curvature.T))
-    if values[0] <= 1e-13 * max(values[-1], 1e-300):
-        return -math.inf  # flat in some direction: nothing bounds f from below there
-    reach = np.sqrt(2.0 * rise / values)
-    directions = V * reach  # columns; in these coordinates f rises by about ``rise`` per unit
-    heights, slopes = [], []
+    flat = values <= 1e-13 * max(float(values[-1]), 1e-300)
+    least = 1e-12 * max(float(np.abs(found.theta).max()), 1e-3)
+    directions = V * np.where(flat, least, np.sqrt(2.0 * rise / np.where(flat, 1.0, values)))  # f rises by about ``rise`` per unit
+    points = [(0.0, 0, found.value, found.gradient)]
     for j in range(p):
         for sign in (-1.0, 1.0):
-            value, gradient = f(found.theta + sign * directions[:, j])
-            slope = directions.T @ gradient / rise
-            heights.append((value - found.value) / rise - sign * slope[j])
-            slopes.append(slope)
+            far = sign
+            for _ in range(_MOST_DOUBLINGS if flat[j] else 1):  # no curvature is a kink, or nothing that bounds f from below there
+                value, gradient = f(found.theta + far * directions[:, j])
+                points.append((far, j, value, gradient))
+                if value - found.value >= rise:
+                    break
+                far *= 2.0
+    slopes = np.array([directions.T @ gradient / rise for _, _, _, gradient in points])
+    heights = np.array([(value - found.value) / rise - far * slope[j] for (far, j, value, _), slope in zip(points, slopes, strict=True)])
     # max Σ α_i height_i over weights α of the simplex with Σ α_i slope_i = 0
-    A, b = np.vstack([np.array(slopes).T, np.ones(2 * p)]), np.r_[np.zeros(p), 1.0]
-    answer = linprog(-np.array(heights), A_eq=A, b_eq=b, bounds=(0.0, None), method="highs")
+    A, b = np.vstack([slopes.T, np.ones(len(points))]), np.r_[np.zeros(p), 1.0]
+    A[:-1] /= np.maximum(np.abs(A[:-1]).max(axis=1, keepdims=True), 1e-300)
+    answer = linprog(-heights, A_eq=A, b_eq=b, bounds=(0.0, None), method="highs")
     return found.value - rise * float(answer.fun) * (1.0 if answer.fun < 0 else 1.0 + 1e-9) if answer.status == 0 else -math.inf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,19 +18,20 @@ from ksos.measures import Measure
 from ksos.observables import NumericFunction, Observable
 from ksos.robust.exact import exact_mmd, first_root
 from ksos.robust.extended import dual_function
-from ksos.robust.node_risk import NodeBasis, NodeRisk, UserLoss, least_expected
+from ksos.robust.node_risk import NodeBasis, NodeRisk, UserLoss, least_expected, proven_expected
 from ksos.robust.nodes import nodes_of
 from ksos.robust.result import ROBUST_STATUSES, WorstCase
 from ksos.robust.risk import Risk
 from ksos.robust.saddle import Saddle, SaddlePoint, SaddleProblem
 from ksos.robust.setting import Setting, as_setting
 from ksos.robust.upper_bound import UpperBound, upper_bound
-from ksos.robust.worst_case import AGREEMENT, as_radius, warn_if_unbounded
+from ksos.robust.worst_case import AGREEMENT, as_radius, not_below, warn_if_unbounded
 from ksos.solvers.spectraplex import factor
 from ksos.space import SoSSpace
 
 _DEEPER, _MOST_DEEPENINGS, _ROUGH = 4.0, 12, 1e-4
 _LITTLE = 1e-4
+_FLAT = "; nothing bounds the risk from below in some direction of theta, so that nothing is certified; pass ridge > 0"
 
 __all__ = ["RobustProblem", "RobustSolution", "robust_minimize", "robust_path"]
 
@@ -105,6 +107,7 @@ def robust_minimize(
     loss : callable
         ``loss(theta, X) -> (values, gradients)``: n numbers convex in θ, and their gradients in θ, shape (n, p). Convexity is checked at
         every pair of parameters that follow each other, and :class:`~ksos.exceptions.ConvexityError` raised with the proof where it fails.
+        It may have kinks, as an absolute value or a hinge: the gradients are then any of the subgradients, and a small ridge helps.
     theta0 : float or array of p floats
         Where to start; it fixes p.
     data, radius, weights, kernel, bandwidth, embedding_bandwidth, measure, space, n_support, confidence, n_resamples, rng
@@ -200,6 +203,10 @@ class RobustProblem:
         """(θ, risk) of the regularised empirical problem: radius 0."""
         raise NotImplementedError
 
+    def empirical_bound(self, theta: np.ndarray, value: float, tol: float) -> float:
+        """A certified lower bound of the empirical risk, about whose minimum is ``value`` at ``theta``: itself for closed forms."""
+        return value
+
     @cached_property
     def typical_theta(self) -> np.ndarray:
         """A parameter that suits the data."""
@@ -217,9 +224,7 @@ class RobustProblem:
         """The robust solution for one radius."""
         began = time.perf_counter()
         if radius == 0.0:
-            theta, value = self.empirical()
-            note = "radius 0 leaves the data themselves: this is the regularised empirical solution"
-            return RobustSolution(theta, value, 0.0, "solved", None, 0.0, time=time.perf_counter() - began, note=note)
+            return self._data_alone(tol, began)
         problem, saddle, note = self._saddle(radius, tol, time_limit, None if start is None else start.saddle)
         if saddle.keyboard_interrupt and saddle.gap is None:
             raise KeyboardInterrupt("robust_minimize was interrupted before a density in the ball was found")
@@ -228,7 +233,7 @@ class RobustProblem:
         if saddle.least_radius is not None:
             note = f"the least radius that holds a density of this space is {saddle.least_radius:.6g} (certified)"
         elif found and saddle.gap is None:
-            note = "the risk has no curvature in some direction of theta, so that nothing is certified; pass ridge > 0"
+            note = _FLAT.removeprefix("; ")
         return RobustSolution(
             theta=theta,
             value=saddle.upper if found else None,
@@ -243,6 +248,16 @@ class RobustProblem:
             note=note,
             saddle=saddle,
         )
+
+    def _data_alone(self, tol: float, began: float) -> RobustSolution:
+        """Radius 0."""
+        theta, value = self.empirical()
+        lower = self.empirical_bound(theta, value, 0.3 * tol * abs(value))
+        gap = max(value - lower, 0.0) if math.isfinite(lower) else None
+        note = "radius 0 leaves the data themselves: this is the regularised empirical solution"
+        note += _FLAT if gap is None else ""
+        status = "solved" if gap is not None and gap <= max(tol * abs(value), 1e-12) else "solved_inaccurate"
+        return RobustSolution(theta, value, gap, status, None, 0.0, time=time.perf_counter() - began, note=note)
 
     # --- the space: what a density is, and how far from the data ---
 
@@ -319,14 +334,12 @@ class RobustProblem:
             if inner is not None and at(problem.point(inner.C))[1] < radius:
                 deeper = problem.point(inner.C)
                 end = at(deeper)
-        u = max(saddle.multiplier, 1e-3)
-        for _ in range(_MOST_DEEPENINGS):
-            if end[1] < radius:
-                break
+        u, most = max(saddle.multiplier, 1e-3), max(saddle.multiplier, 1e-3) * _DEEPER**_MOST_DEEPENINGS
+        while end[1] >= radius and u < most:
             u *= _DEEPER
             deeper, _ = problem.penalised(u, point.C, _ROUGH)
             end = at(deeper)
-        else:
+        if end[1] >= radius:
             return point, density, distance, False
         middle = at(problem.mixed(point, deeper, 0.5))[1]
         t = first_root(distance**2, middle**2, end[1] ** 2, radius**2)
@@ -345,11 +358,13 @@ class RobustProblem:
         point, density, distance, feasible = self._in_the_ball(problem, saddle, radius)
         value = float(np.vdot(M, point.C)) if feasible else None
         g, near, size = self.dual_function(saddle.y) if feasible else (None, None, 0.0)
-        top = self.bound(theta, loss, near, size, radius, float(np.ptp(np.linalg.eigvalsh(M)))) if feasible else None
+        spread = float(np.ptp(np.linalg.eigvalsh(M)))
+        top = self.bound(theta, loss, near, size, radius, spread) if feasible else None
         dual = saddle.upper - self.risk.penalty(theta)
+        dual = dual if value is None else not_below(dual, value, spread)
         return WorstCase(
             value=value,
-            upper_bound=None if top is None else top.value,
+            upper_bound=None if top is None or value is None else not_below(top.value, value, spread),
             upper_bound_kind="none" if top is None else top.kind,
             upper_bound_at=None if top is None else top.at,
             distribution=density,
@@ -400,10 +415,15 @@ class _LossProblem(RobustProblem):
         reference = self.setting.reference
         if not reference.is_distribution:
             raise ValueError("radius 0 leaves only the data, but their weights are not those of a distribution; pass a positive radius")
-        found = least_expected(
-            UserLoss(self.loss, reference.points, self.theta.shape[0], self.hessian), reference.weights, self.ridge, self.theta
-        )
+        found = least_expected(self._loss_of_the_data, reference.weights, self.ridge, self.theta)
         return found.theta, found.value
+
+    def empirical_bound(self, theta: np.ndarray, value: float, tol: float) -> float:
+        return proven_expected(self._loss_of_the_data, self.setting.reference.weights, self.ridge, theta, tol)
+
+    @property
+    def _loss_of_the_data(self) -> UserLoss:
+        return UserLoss(self.loss, self.setting.reference.points, self.theta.shape[0], self.hessian)
 
     @cached_property
     def typical_theta(self) -> np.ndarray:

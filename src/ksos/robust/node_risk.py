@@ -11,9 +11,9 @@ from ksos.exceptions import ConvexityError
 from ksos.robust.convex_in_theta import NewtonOverTheta, ThetaMinimum, proven_minimum
 from ksos.robust.risk import Risk
 
-__all__ = ["NodeBasis", "NodeRisk", "ParametricLoss", "UserLoss"]
+__all__ = ["NodeBasis", "NodeRisk", "ParametricLoss", "UserLoss", "least_expected", "proven_expected"]
 
-_ROUNDING = 1e-8
+_ROUNDING, _CANCELLED = 1e-8, 1e-14
 
 
 class ParametricLoss:
@@ -25,19 +25,15 @@ class ParametricLoss:
         """(ℓ_n, ∂ℓ_n/∂θ), shapes (N,) and (N, p)."""
         raise NotImplementedError
 
-    def smooth_values(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The same of a differentiable loss that is nowhere above it; itself where it is differentiable."""
-        return self.values(theta)
-
     def curvature(self, theta: np.ndarray, masses: np.ndarray) -> np.ndarray:
-        """Σ_n m_n ∂²ℓ_n/∂θ², shape (p, p): of the differentiable one, by differences of gradients unless a loss knows better."""
+        """Σ_n m_n ∂²ℓ_n/∂θ², shape (p, p): by differences of gradients unless a loss knows better."""
         p = theta.shape[0]
         scale = float(np.max(np.abs(theta))) if p else 0.0
         H, step = np.empty((p, p)), 1e-5 * max(scale, 1e-2)
         for j in range(p):
             move = np.zeros(p)
             move[j] = step
-            rise = masses @ self.smooth_values(theta + move)[1] - masses @ self.smooth_values(theta - move)[1]
+            rise = masses @ self.values(theta + move)[1] - masses @ self.values(theta - move)[1]
             H[j] = rise / (2.0 * step)
         return 0.5 * (H + H.T)
 
@@ -98,11 +94,14 @@ class UserLoss(ParametricLoss):
         assert self._last is not None
         old, old_values, old_gradients = self._last
         move = theta - old
+        # a hinge near its kink is a small difference of terms whose size only its slope tells
+        terms = np.abs(values) + np.abs(gradients) @ np.abs(theta), np.abs(old_values) + np.abs(old_gradients) @ np.abs(old)
+        least = _CANCELLED * float(max(part.max() for part in terms))
         for here, there, rise in ((old_values, values, old_gradients @ move), (values, old_values, -(gradients @ move))):
             missing = here + rise - there
             size = np.abs(here) + np.abs(there) + np.abs(rise)
             at = int(np.argmax(missing - _ROUNDING * size))
-            if missing[at] > _ROUNDING * size[at] + 1e-300:
+            if missing[at] > _ROUNDING * size[at] + least + 1e-300:
                 raise ConvexityError(
                     f"the loss is not convex in theta, or its gradient wrong: at x = {self.X[at].tolist()}, between theta = {old.tolist()} "
                     f"and {theta.tolist()}, it lies below its tangent by {missing[at]:.3g}"
@@ -161,20 +160,14 @@ class NodeRisk(Risk):
         return found
 
     def proven_least(self, C: np.ndarray, tol: float) -> float:
-        masses = np.maximum(self.basis.masses(C), 0.0)
-        found = least_expected(self.loss, masses, self.ridge, self._theta)
-        return proven_minimum(lambda theta: _expected(self.loss, masses, self.ridge, theta), found, self.ridge, tol)
+        return proven_expected(self.loss, np.maximum(self.basis.masses(C), 0.0), self.ridge, self._theta, tol)
 
     def matrix(self, theta: np.ndarray) -> np.ndarray:
-        return self.basis.matrix(self.loss.smooth_values(theta)[0])
-
-    def true_matrix(self, theta: np.ndarray) -> np.ndarray:
-        """M_θ of the loss itself, where the risk is that of a smoother one."""
         return self.basis.matrix(self.loss.values(theta)[0])
 
     def slopes(self, theta: np.ndarray, F: np.ndarray) -> np.ndarray:
         # p functions of x, but often of a space of fewer dimensions: only its basis is integrated
-        Q, sizes, R = np.linalg.svd(self.loss.smooth_values(theta)[1], full_matrices=False)
+        Q, sizes, R = np.linalg.svd(self.loss.values(theta)[1], full_matrices=False)
         kept = sizes > 1e-15 * max(float(sizes[0]), 1e-300) if sizes.size else sizes > 0.0
         products = self.basis.products(Q[:, kept] * sizes[kept], F)
         return np.asarray(np.tensordot(R[kept].T, products, axes=1))
@@ -183,10 +176,10 @@ class NodeRisk(Risk):
         return self.loss.curvature(theta, np.maximum(self.basis.masses(C), 0.0))
 
     def slope_products(self, theta: np.ndarray, C: np.ndarray) -> np.ndarray:
-        return np.asarray(self.basis.masses(C) @ self.loss.smooth_values(theta)[1])
+        return np.asarray(self.basis.masses(C) @ self.loss.values(theta)[1])
 
     def slope_sum(self, theta: np.ndarray, v: np.ndarray) -> np.ndarray:
-        return self.basis.matrix(self.loss.smooth_values(theta)[1] @ v)
+        return self.basis.matrix(self.loss.values(theta)[1] @ v)
 
 
 def newton_for(loss: ParametricLoss, ridge: np.ndarray) -> NewtonOverTheta:
@@ -199,6 +192,12 @@ def least_expected(loss: ParametricLoss, masses: np.ndarray, ridge: np.ndarray, 
     return newton_for(loss, ridge).minimise(lambda at: _expected(loss, masses, ridge, at), masses, theta)
 
 
+def proven_expected(loss: ParametricLoss, masses: np.ndarray, ridge: np.ndarray, theta: np.ndarray, tol: float) -> float:
+    """A certified lower bound of that minimum, to about ``tol``; −∞ where there is none. ``theta`` is about the minimiser."""
+    found = least_expected(loss, masses, ridge, theta)
+    return proven_minimum(lambda at: _expected(loss, masses, ridge, at), found, ridge, tol)
+
+
 def _expected(loss: ParametricLoss, masses: np.ndarray, ridge: np.ndarray, theta: np.ndarray) -> tuple[float, np.ndarray]:
-    values, gradients = loss.smooth_values(theta)
+    values, gradients = loss.values(theta)
     return float(masses @ values + ridge @ theta**2), masses @ gradients + 2.0 * ridge * theta

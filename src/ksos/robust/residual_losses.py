@@ -41,7 +41,7 @@ class HuberLoss(ParametricLoss):
 
 
 class AbsoluteRisk(NodeRisk):
-    """The risk of |r|, solved as that of the smooth loss above it; the lower bound is that of |r| itself.
+    """The risk of |r|, solved as that of the smooth loss above it; both bounds are those of |r| itself.
 
     For any slopes s_n ∈ [−1, 1], Σ m_n|r_n(θ)| + Σ ρ_jθ_j² ≥ Σ m_n s_n r_n(θ) + Σ ρ_jθ_j², least at θ̂ where Σ m_n s_n u_n = 2ρθ̂. Such
     slopes are the signs of the residuals, but for those near 0, of which a small linear programme takes the best.
@@ -52,6 +52,9 @@ class AbsoluteRisk(NodeRisk):
     def __init__(self, basis: NodeBasis, loss: HuberLoss, ridge: np.ndarray, theta: np.ndarray) -> None:
         super().__init__(basis, loss, ridge, theta)
         self.smooth = loss
+
+    def true_matrix(self, theta: np.ndarray) -> np.ndarray:
+        return self.basis.matrix(np.abs(self.smooth.residuals(theta)))
 
     def proven_least(self, C: np.ndarray, tol: float) -> float:
         from scipy.optimize import linprog  # heavy to import, and needed only here

@@ -40,7 +40,7 @@ class Risk(ABC):
         """M_θ = ∫ ℓ(θ, x) ψψᵀ dρ, shape (r, r)."""
 
     def true_matrix(self, theta: np.ndarray) -> np.ndarray:
-        """M_θ of the loss itself, where ``matrix`` is that of a differentiable one below it."""
+        """M_θ of the loss itself, where ``matrix`` is that of a smoother one."""
         return self.matrix(theta)
 
     @abstractmethod

@@ -26,10 +26,11 @@ from ksos.robust.setting import Setting, as_setting
 from ksos.robust.upper_bound import upper_bound
 from ksos.space import SoSSpace
 
-__all__ = ["AGREEMENT", "as_loss", "as_radius", "warn_if_unbounded", "worst_case", "worst_case_in"]
+__all__ = ["AGREEMENT", "as_loss", "as_radius", "not_below", "warn_if_unbounded", "worst_case", "worst_case_in"]
 
 AGREEMENT = 1e-6
 """Directions are added to what the landmarks see until exact and projected MMD of the answer agree to this."""
+_ROUNDING = 1e-7  # of a loss, what dividing a density by its mass may move its value by
 _ROUGH = 1e-4  # the gap to which problems are solved while they are added
 
 
@@ -191,6 +192,7 @@ def worst_case_in(
     g, near, size = dual_function(space, to_numpy(solution.y))
     value = problem.value(found.point) / found.mass
     objective = value if penalty is None else value - penalty * found.mmd**2
+    dual = not_below(solution.dual_value, objective, problem.spread)
     top: Any = None
     if bound:
         top = upper_bound(
@@ -209,14 +211,14 @@ def worst_case_in(
         )
     return WorstCase(
         value=value,
-        upper_bound=None if top is None else top.value,
+        upper_bound=None if top is None else not_below(top.value, objective, problem.spread),
         upper_bound_kind="none" if top is None else top.kind,
         upper_bound_at=None if top is None else top.at,
         distribution=found.density,
         mmd=found.mmd,
         projected_mmd=found.point.distance,
-        gap=max(solution.dual_value - objective, 0.0),
-        dual_value=solution.dual_value,
+        gap=max(dual - objective, 0.0),
+        dual_value=dual,
         dual_function=g,
         dual_constant=solution.dual_constant,
         status=solution.status,
@@ -287,6 +289,11 @@ def _penalised(problem: BallProblem, penalty: float | None, tol: float, time_lim
         n_solves=1,
         keyboard_interrupt=solution.keyboard_interrupt,
     )
+
+
+def not_below(bound: float, value: float, spread: float) -> float:
+    """An upper bound of what a density has reached; where only rounding puts it below the density's value, that value."""
+    return value if 0.0 < value - bound <= _ROUNDING * max(abs(value), spread) else bound
 
 
 def _data_alone(setting: Setting, loss: Observable) -> WorstCase:

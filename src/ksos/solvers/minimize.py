@@ -70,10 +70,11 @@ def minimize(
     constraints : Constraint or sequence of them, optional
         ``within(MMD(target), radius)``, ``Expectation(f) == c``, ``F <= c``, ``Expectation(f) >= c``. The solution then has multipliers,
         and its gap is that of the Lagrangian.
-    solver : {"auto", "low_rank", "interior_point", "fista", "projected_gradient", "frank_wolfe"}
+    solver : {"auto", "low_rank", "interior_point", "lbfgs", "fista", "projected_gradient", "frank_wolfe"}
         "low_rank": Newton's method on a factor of C with few columns, for functionals with second derivatives. "interior_point": for
         squared MMDs plus linear terms, a dozen steps of O(qr³ + q²r²) on any of them (r = space.rank, q = space.embedding_rank); with
-        constraints, which may then be MMD balls and expectations, also with Frobenius penalties. "fista"
+        constraints, which may then be MMD balls and expectations, also with Frobenius penalties. "lbfgs": on a factor, by
+        gradients alone. "fista"
         and "projected_gradient": the note's. "frank_wolfe": the least memory, and the most patience. "auto" begins with "low_rank" and
         hands over to "interior_point" when a low rank does not come (with constraints, "interior_point" comes first where its steps are
         cheap); it takes FISTA where neither fits.
