@@ -7,7 +7,7 @@ features lie in [−4, 4]² and measure MMD of (x, label) with the same kernel. 
 samples (of the plain classifiers: the ridge, likewise), or is given. Run again to go on where a run has stopped. Settings were fixed on
 seeds from 1000 on.
 
-    PYTHONPATH=src:. python experiments/robust_classification.py --seeds 40 --jobs 4 --out results/robust_classification
+    PYTHONPATH=src:. python experiments/robust_classification.py --seeds 30 --jobs 4 --out results/robust_classification
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def draw(result: dict[str, Any], out: Path, seed: int) -> None:
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
     """Run what is missing, then sum up and draw."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("--seeds", type=int, default=40)
+    parser.add_argument("--seeds", type=int, default=30)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("results/robust_classification"))

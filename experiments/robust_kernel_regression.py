@@ -5,7 +5,7 @@ same functions, θ_0 + Σ θ_j k(x, c_j) with a small ridge; the robust ones kno
 (x, y) with the same kernel. The radius comes from one grid by 3 folds of the unshifted samples (kernel ridge regression: its ridge,
 likewise), or is given. Run again to go on where a run has stopped. Settings were fixed on seeds from 1000 on.
 
-    PYTHONPATH=src:. python experiments/robust_kernel_regression.py --seeds 40 --jobs 4 --out results/robust_kernel_regression
+    PYTHONPATH=src:. python experiments/robust_kernel_regression.py --seeds 30 --jobs 4 --out results/robust_kernel_regression
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def draw(result: dict[str, Any], out: Path, seed: int) -> None:
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
     """Run what is missing, then sum up and draw."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("--seeds", type=int, default=40)
+    parser.add_argument("--seeds", type=int, default=30)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("results/robust_kernel_regression"))

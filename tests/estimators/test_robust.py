@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+from scipy.optimize import linprog
 from sklearn.base import clone
 from sklearn.linear_model import Ridge
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -43,6 +44,21 @@ class TestRegressor:
         assert est.predict(X) == pytest.approx(other.predict((X - X.mean(axis=0)) / scale))
         assert est.worst_case_ is None
         assert est.intercept_ + X @ est.coef_ == pytest.approx(est.predict(X))
+
+    def test_radius_zero_of_the_absolute_loss_is_least_absolute_deviations(self):
+        X, y = regression()
+        n = X.shape[0]
+        est = ksos.RobustRegressor(radius=0.0, loss="absolute", alpha=1e-9).fit(X, y)
+        A, one = np.column_stack([np.ones(n), X]), np.eye(n)
+        deviations = linprog(
+            np.r_[np.zeros(2), np.full(n, 1.0 / n)],
+            A_ub=np.block([[A, -one], [-A, -one]]),
+            b_ub=np.r_[y, -y],
+            bounds=[(None, None)] * 2 + [(0.0, None)] * n,
+        )
+        assert est.solution_.status == "solved" and 0.0 < est.solution_.gap < 1e-4 * est.solution_.value
+        assert est.solution_.value - est.solution_.gap <= deviations.fun <= est.solution_.value + 1e-12
+        assert np.abs(y - est.predict(X)).mean() == pytest.approx(deviations.fun, rel=1e-5)
 
     @pytest.mark.parametrize(
         "params",

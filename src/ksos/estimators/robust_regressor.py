@@ -39,6 +39,7 @@ __all__ = ["RobustRegressor"]
 LOSSES = ("square", "huber", "absolute")
 MODELS = ("linear", "kernel")
 _SMOOTHED = 0.01  # of a standard deviation of y, within which the absolute loss is rounded off
+_SHARPER = (1.0, 0.1, 1e-2, 1e-3, 1e-4)  # roundings of |r|, in units of that of the robust problem
 _FEASIBLE = 1.2
 
 
@@ -221,8 +222,11 @@ class _RegressionProblem(EstimatorProblem):
             V = kernel_moments(space, self.basis.centers, self.basis.kernel, self.offset)
         return SquareRisk(V, self.E, self.s, self.ridge)
 
-    def _loss_on(self, points: np.ndarray) -> HuberLoss:
-        return HuberLoss(self.basis(points[:, :-1]), points[:, -1] - self.offset, self.delta, absolute=self.loss == "absolute")
+    def _loss_on(self, points: np.ndarray, sharper: float = 1.0) -> HuberLoss:
+        return HuberLoss(self.basis(points[:, :-1]), points[:, -1] - self.offset, self.delta * sharper, absolute=self.loss == "absolute")
+
+    def _loss_of_the_data(self, sharper: float = 1.0) -> HuberLoss:
+        return self._loss_on(np.column_stack([self.X, self.y]), sharper)
 
     def _node_risk(self) -> NodeRisk:
         nodes = nodes_of(self.setting.space)
@@ -243,14 +247,22 @@ class _RegressionProblem(EstimatorProblem):
         if self.loss == "square":
             U = np.column_stack([self.basis(self.X), self.y - self.offset])
             found = least_squares((U.T @ (self.weights[:, None] * U))[None], self.E, self.s, self.ridge)
-        else:
-            found = least_expected(self._loss_on(np.column_stack([self.X, self.y])), self.weights, self.ridge, np.zeros(self.basis.size))
-        return found.theta, found.value
+            return found.theta, found.value
+        theta, value = np.zeros(self.basis.size), 0.0
+        for sharper in _SHARPER if self.loss == "absolute" else (1.0,):  # each rounding starts where a softer one ended
+            found = least_expected(self._loss_of_the_data(sharper), self.weights, self.ridge, theta)
+            theta, value = found.theta, found.value
+        if self.loss == "absolute":
+            value = float(self.weights @ np.abs(self._loss_of_the_data().residuals(theta)) + self.ridge @ theta**2)
+        return theta, value
 
     def empirical_bound(self, theta: np.ndarray, value: float, tol: float) -> float:
-        if self.loss != "huber":  # the absolute loss is that of its rounded-off self
+        if self.loss == "square":
             return value
-        return max(proven_expected(self._loss_on(np.column_stack([self.X, self.y])), self.weights, self.ridge, theta, tol), 0.0)
+        sharper = _SHARPER[-1] if self.loss == "absolute" else 1.0
+        lower = proven_expected(self._loss_of_the_data(sharper), self.weights, self.ridge, theta, tol)
+        rounded = 0.5 * self.delta * sharper if self.loss == "absolute" else 0.0  # how far the rounded-off loss may lie above |r|
+        return max(lower - rounded, 0.0)
 
     def loss_at(self, theta: np.ndarray) -> Observable:
         if self.loss == "square" and self.basis.kernel is None:
