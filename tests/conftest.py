@@ -1,8 +1,9 @@
-"""What holds for every test: hypothesis repeats itself exactly, and matplotlib never opens a window."""
+"""What holds for every test: hypothesis repeats itself exactly, matplotlib never opens a window, and interrupts are heard."""
 
 from __future__ import annotations
 
 import os
+import signal
 
 os.environ["MPLBACKEND"] = "Agg"  # before anything imports matplotlib, and inherited by the processes that tests start
 
@@ -18,3 +19,8 @@ settings.register_profile(
     print_blob=True,
 )
 settings.load_profile("ksos")
+
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):  # so it is in the background of a shell, and the processes that tests start would inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
