@@ -40,8 +40,8 @@ against the held-out samples, without bias (so it may be slightly negative). *Ti
 positive mean of the paired differences in held-out log-likelihood; a *cell* is a data set at one n. Real splits overlap, so their
 standard errors are too small.
 
-**These records** were made on two machines (the fits at n = 1600 beyond one dimension, and some others, on the slower one), so that times of
-different contestants there are rough. Those of `ksos, likelihood` for blobs_d10 at n = 1600 were made before the choice of bandwidth was
+**These records** were made on two machines (the fits at n = 1600 beyond one dimension, and some others, on the slower one), so that times
+of different contestants there are rough. Those of `ksos, likelihood` for blobs_d10 at n = 1600 were made before the choice of bandwidth was
 bounded by four nats over all samples, which changed 34 of the 786 records made both before and after.
 
 ```sh
