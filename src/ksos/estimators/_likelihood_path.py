@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ksos.solvers.quasi_newton import Secants, descend
+from ksos.solvers.quasi_newton import settle
 from ksos.space import SoSSpace
 
 __all__ = ["COLUMNS", "LikelihoodPath"]
@@ -17,7 +17,6 @@ COLUMNS = 10
 _STEPS = 80
 _TOLERANCE = 2e-5
 _REVIVED = 0.1
-_LOOK_BACK = 4
 _TINY = 1e-290
 _LARGE = 1e5  # entries of ψ: from here on, single precision saves more than half the time, and errs far less than the tolerance
 
@@ -67,17 +66,7 @@ class LikelihoodPath:
             return float(-(a @ np.log(p))) + math.log(total) + penalised / total, gradient
 
         tiny = _TINY if precision is np.float64 else 1e-30
-        Y, secants, values = F / s[:, None], Secants(), [math.inf] * _LOOK_BACK
-        value, gradient = function(Y)
-        for _ in range(steps):
-            values.append(value)
-            if values[-1 - _LOOK_BACK] - value < tol:
-                break
-            new = descend(function, Y, value, gradient, secants)
-            if new is None:
-                break
-            Y, value, gradient = new
-        F = Y * s[:, None]
+        F = settle(function, F / s[:, None], steps, tol) * s[:, None]
         return np.asarray(F / np.linalg.norm(F))
 
 

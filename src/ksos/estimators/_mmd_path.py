@@ -12,14 +12,14 @@ from ksos.embedding import MeanEmbedding
 from ksos.integrals.triple import PairFactors
 from ksos.operators import EmbeddingMap, PairwiseMap
 from ksos.solvers.eigenvalues import lowest_eigenpairs
-from ksos.solvers.quasi_newton import Secants, descend
+from ksos.solvers.quasi_newton import settle
 from ksos.space import SoSSpace
 
 __all__ = ["MMDPath"]
 
 _FIRST_COLUMNS = 4
 _STEPS = 300
-_TOLERANCE, _LOOK_BACK = 1e-9, 4
+_TOLERANCE = 1e-9
 _GAP, _ROUNDS, _NEW_COLUMNS = 3e-7, 6, 3
 _SCALE = 1e-2  # of the second derivatives that are not the penalty's: what the residual of a fit, times its kernel, amounts to
 _DEAD = 1e-9
@@ -86,17 +86,7 @@ class MMDPath:
             GF -= float(np.vdot(GF, F)) * F
             return value + float(np.vdot(F, PF)), (2.0 / size) * (s * GF)
 
-        Y, secants, values = F / s, Secants(), [math.inf] * _LOOK_BACK
-        value, gradient = function(Y)
-        for _ in range(_STEPS):
-            values.append(value)
-            if values[-1 - _LOOK_BACK] - value < tol:
-                break
-            new = descend(function, Y, value, gradient, secants)
-            if new is None:
-                break
-            Y, value, gradient = new
-        F = s * Y
+        F = s * settle(function, F / s, _STEPS, tol)
         return np.asarray(F / np.linalg.norm(F))
 
     def _with_missing_columns(self, penalty: np.ndarray, F: np.ndarray) -> np.ndarray | None:

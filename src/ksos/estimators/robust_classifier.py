@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -19,14 +18,13 @@ from ksos.estimators._robust import (
     Basis,
     EstimatorProblem,
     centre_and_scale,
-    check_radii,
     check_radius,
     distinct_radius,
     relative_bandwidth,
     report,
     setting_of,
-    solutions_along,
 )
+from ksos.estimators._robust_fits import RobustFits
 from ksos.estimators.robust_regressor import MODELS
 from ksos.kernels import Gaussian
 from ksos.observables import KernelFunction, NumericFunction, Observable, coordinate
@@ -53,7 +51,7 @@ _APART = 100.0  # bandwidths between the codes of two labels: the kernel between
 _FEASIBLE = 1.2
 
 
-class RobustClassifier(ClassifierMixin, BaseEstimator):
+class RobustClassifier(RobustFits, ClassifierMixin, BaseEstimator):
     r"""min over scores of max over p of E_p[loss(scores(x), label)] + α‖θ‖², p a density of (x, label) with MMD to the data ≤ radius.
 
     Labels are a counting measure: the kernel is k(x, x')·1[label = label'], and p(x, label) has one sum of squares per label.
@@ -119,28 +117,6 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         self.tol = tol
         self.time_limit = time_limit
         self.random_state = random_state
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit the scores, and find the worst density."""
-        problem = self._problem(X, y, sample_weight)
-        return self._take(problem, problem.solve(problem.radius_of(self.radius, self.random_state), self.tol, self.time_limit))
-
-    def path(self, X: Any, y: Any, radii: Sequence[Any], sample_weight: Any = None) -> list[Self]:
-        """One fitted clone per radius, in the order given, each started from the one before.
-
-        A radius whose ball holds no density is an error that names the least radius, before anything is fitted.
-        """
-        check_radii(radii)
-        problem = self._problem(X, y, sample_weight)
-        out: list[Self] = []
-        solutions = solutions_along(problem, radii, type(self).__name__, self.random_state, self.tol, self.time_limit)
-        for radius, solution in zip(radii, solutions, strict=True):
-            fitted = clone(self).set_params(radius=radius)
-            for name in ("n_features_in_", "feature_names_in_"):
-                if hasattr(self, name):
-                    setattr(fitted, name, getattr(self, name))
-            out.append(fitted._take(problem, solution))
-        return out
 
     def decision_function(self, X: Any) -> np.ndarray:
         """The scores, shape (n, labels); for two labels that of the second alone, shape (n,)."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -16,14 +15,13 @@ from ksos.estimators._robust import (
     Basis,
     EstimatorProblem,
     centre_and_scale,
-    check_radii,
     check_radius,
     distinct_radius,
     relative_bandwidth,
     report,
     setting_of,
-    solutions_along,
 )
+from ksos.estimators._robust_fits import RobustFits
 from ksos.observables import NumericFunction, Observable, coordinate
 from ksos.robust.learning import RobustSolution
 from ksos.robust.node_risk import NodeBasis, NodeRisk, least_expected, proven_expected
@@ -43,7 +41,7 @@ _SHARPER = (1.0, 0.1, 1e-2, 1e-3, 1e-4)  # roundings of |r|, in units of that of
 _FEASIBLE = 1.2
 
 
-class RobustRegressor(RegressorMixin, BaseEstimator):
+class RobustRegressor(RobustFits, RegressorMixin, BaseEstimator):
     r"""min over f of max over p of E_p[loss(y − f(x))] + α‖θ‖², p a density of (x, y) with MMD to the data at most the radius.
 
     Parameters
@@ -132,30 +130,6 @@ class RobustRegressor(RegressorMixin, BaseEstimator):
         self.tol = tol
         self.time_limit = time_limit
         self.random_state = random_state
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit f, and find the worst density."""
-        problem = self._problem(X, y, sample_weight)
-        return self._take(problem, problem.solve(problem.radius_of(self.radius, self.random_state), self.tol, self.time_limit))
-
-    def path(self, X: Any, y: Any, radii: Sequence[Any], sample_weight: Any = None) -> list[Self]:
-        """One fitted clone per radius, in the order given, each started from the one before: ε against what it costs and buys.
-
-        A radius whose ball holds no density is an error that names the least radius, before anything is fitted.
-        """
-        from sklearn.base import clone
-
-        check_radii(radii)
-        problem = self._problem(X, y, sample_weight)
-        out: list[Self] = []
-        solutions = solutions_along(problem, radii, type(self).__name__, self.random_state, self.tol, self.time_limit)
-        for radius, solution in zip(radii, solutions, strict=True):
-            fitted = clone(self).set_params(radius=radius)
-            for name in ("n_features_in_", "feature_names_in_"):
-                if hasattr(self, name):
-                    setattr(fitted, name, getattr(self, name))
-            out.append(fitted._take(problem, solution))
-        return out
 
     def predict(self, X: Any) -> np.ndarray:
         """f at the rows of X."""

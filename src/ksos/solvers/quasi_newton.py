@@ -5,6 +5,7 @@ A step costs a few products with the factor, O(nrk) for the likelihood of n samp
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from ksos.solvers.eigenvalues import lowest_bound, lowest_eigenpairs
 from ksos.solvers.loop import Stepper
 from ksos.solvers.spectraplex import centre
 
-__all__ = ["QuasiNewton", "Secants", "descend"]
+__all__ = ["QuasiNewton", "Secants", "descend", "settle"]
 
 _COLUMNS = 10
 _PAIRS = 10
@@ -29,6 +30,7 @@ _STATIONARY = 0.05
 _MOST_NEW = 4
 _SMALL, _DENSE = 50, 3000
 _NEGLIGIBLE = 1e-4
+_LOOK_BACK = 4
 
 ValueAndGradient = Callable[[Array], tuple[float, Array]]
 
@@ -80,6 +82,21 @@ def descend(function: ValueAndGradient, Y: Array, value: float, gradient: Array,
         # the minimum of the parabola through what is known, within reason
         t *= min(0.5, max(0.1, -0.5 * t * slope / (new_value - value - t * slope)))
     return None
+
+
+def settle(function: ValueAndGradient, Y: Array, steps: int, tol: float) -> Array:
+    """L-BFGS from ``Y`` until the function has changed by less than ``tol`` over the last four steps, or for ``steps`` of them."""
+    secants, values = Secants(), [math.inf] * _LOOK_BACK
+    value, gradient = function(Y)
+    for _ in range(steps):
+        values.append(value)
+        if values[-1 - _LOOK_BACK] - value < tol:
+            break
+        new = descend(function, Y, value, gradient, secants)
+        if new is None:
+            break
+        Y, value, gradient = new
+    return Y
 
 
 @dataclass(frozen=True)
