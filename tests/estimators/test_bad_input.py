@@ -114,7 +114,7 @@ def check_normal(est: KernelSoSDensity, mean: np.ndarray, eta: float) -> None:
 def test_one_point(d: int) -> None:
     x = np.arange(3.0, 3.0 + d)
     check_normal(KernelSoSDensity(bandwidth=1.7).fit([x]), x, 1.7)
-    with pytest.warns(UserWarning, match="bandwidth='median': the points have no spread; the bandwidth is set to 1 there"):
+    with pytest.warns(UserWarning, match=r"bandwidth='auto': feature\(s\) \[0.*\] have no spread; the bandwidth is set to 1 there"):
         check_normal(KernelSoSDensity().fit([x]), x, 1.0)
 
 

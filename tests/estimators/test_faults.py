@@ -19,6 +19,7 @@ from sklearn.model_selection import GridSearchCV
 
 import ksos
 from ksos import BandwidthWarning, KernelSoSDensity, Progress
+from ksos.bandwidth import RULES
 from ksos.functionals import SquaredMMD, Trace
 from ksos.measures import Box, Discrete
 from ksos.solvers import SOLVERS
@@ -57,15 +58,17 @@ def test_warning_of_many_bandwidths_is_short() -> None:
         KernelSoSDensity(bandwidth=np.linspace(1e-3, 3e-2, 30)).fit(np.random.default_rng(0).normal(size=(8, 30)))
 
 
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("scale", [1e200, 1e-200, 1e-310])
-def test_scales_beyond_the_floats_say_what_to_do(scale: float) -> None:
-    with pytest.raises(ValueError, match="bandwidth='median': rescale the data: their bandwidth must lie in"):
-        KernelSoSDensity().fit(scale * X)
+def test_scales_beyond_the_floats_say_what_to_do(scale: float, rule: str) -> None:
+    with pytest.raises(ValueError, match=f"bandwidth='{rule}': rescale the data: their bandwidth must lie in"):
+        KernelSoSDensity(bandwidth=rule).fit(scale * X)
 
 
-def test_differences_that_overflow() -> None:
-    with pytest.raises(ValueError, match="bandwidth='median': differences between the samples overflow; rescale the data"):
-        KernelSoSDensity().fit([[1.7e308], [-1.7e308]])
+@pytest.mark.parametrize("rule", RULES)
+def test_differences_that_overflow(rule: str) -> None:
+    with pytest.raises(ValueError, match=f"bandwidth='{rule}': differences between the samples overflow; rescale the data"):
+        KernelSoSDensity(bandwidth=rule).fit([[1.7e308], [-1.7e308]])
 
 
 # --- many features, far queries ---
@@ -137,7 +140,7 @@ def test_fit_stores_the_best_density_and_raises() -> None:
     assert est.solution_.gap == pytest.approx(min(progress.gap for progress in est.solution_.history), rel=1e-6)
     assert est.distribution_.mass() == pytest.approx(1.0, abs=1e-9)
     assert np.all(np.isfinite(est.score_samples(X))) and est.sample(3, random_state=0).shape == (3, 2)
-    assert est.bandwidth_ > 0.0 and est.regularization_ > 0.0
+    assert np.all(est.bandwidth_ > 0.0) and est.regularization_ > 0.0
 
 
 @pytest.mark.parametrize("solver", SOLVERS)

@@ -12,7 +12,6 @@ from scipy.spatial.distance import pdist
 from sklearn.datasets import make_moons
 from sklearn.exceptions import ConvergenceWarning
 
-import ksos.bandwidth
 from ksos import KernelSoSDensity, Progress
 from ksos.functionals import SquaredMMD
 from ksos.kernels import Gaussian, Laplace, Matern
@@ -25,7 +24,7 @@ BASE: dict[str, Any] = {"tol": 1e-5, "random_state": 0}
 # what changes the density, with parameters that it needs beside it; the names must be the constructor's
 VISIBLE: dict[str, list[dict[str, Any]]] = {
     "kernel": [{"kernel": "laplace"}, {"kernel": "matern"}, {"kernel": Gaussian(0.6)}],
-    "bandwidth": [{"bandwidth": 0.8}, {"bandwidth": [0.6, 1.3]}, {"bandwidth": "scott"}, {"bandwidth": "auto"}],
+    "bandwidth": [{"bandwidth": 0.8}, {"bandwidth": [0.6, 1.3]}, {"bandwidth": "scott"}, {"bandwidth": "median"}],
     "embedding_bandwidth": [{"embedding_bandwidth": 0.5}, {"embedding_bandwidth": [0.5, 2.0]}],
     "regularization": [{"regularization": 0.0}, {"regularization": 0.2}],
     "penalty": [{"penalty": "frobenius"}],
@@ -55,7 +54,7 @@ def test_every_option_has_a_test_and_the_documented_default() -> None:
     signature = inspect.signature(KernelSoSDensity)
     assert set(signature.parameters) == set(VISIBLE) | APART
     assert {name: parameter.default for name, parameter in signature.parameters.items()} == {
-        **{"kernel": "gaussian", "bandwidth": "median", "embedding_bandwidth": None, "regularization": "auto", "penalty": "trace"},
+        **{"kernel": "gaussian", "bandwidth": "auto", "embedding_bandwidth": None, "regularization": "auto", "penalty": "trace"},
         **{"n_support": None, "support": "pivoted", "landmarks": None, "measure": None, "objective": "squared_mmd", "solver": "auto"},
         **{
             "tol": 1e-8,
@@ -81,10 +80,9 @@ def test_an_option_changes_the_density(default: KernelSoSDensity, name: str, whi
 
 
 def test_kernel(default: KernelSoSDensity) -> None:
-    eta = default.bandwidth_
-    assert default.distribution_.kernel == Gaussian(eta)
-    assert fit(kernel="laplace").distribution_.kernel == Laplace(eta, product=True)
-    assert fit(kernel="matern").distribution_.kernel == Matern(1.5, eta, product=True)
+    assert default.distribution_.kernel == Gaussian(default.bandwidth_)
+    assert fit(kernel="laplace", bandwidth=0.7).distribution_.kernel == Laplace(0.7, product=True)
+    assert fit(kernel="matern", bandwidth=[0.7, 0.4]).distribution_.kernel == Matern(1.5, [0.7, 0.4], product=True)
     own = fit(kernel=Matern(2.5, 0.9, product=True), bandwidth=5.0)
     assert own.distribution_.kernel == Matern(2.5, 0.9, product=True) and own.bandwidth_ == 0.9  # its own sigma rules
     embedded = fit(kernel=Matern(2.5, 0.9, product=True), embedding_bandwidth=0.5)
@@ -94,7 +92,7 @@ def test_kernel(default: KernelSoSDensity) -> None:
 @pytest.mark.parametrize("d", [1, 2, 5])
 def test_bandwidth_rules_are_their_formulas(d: int) -> None:
     data = np.random.default_rng(d).normal(size=(37, d)) * np.arange(1, d + 1)
-    assert fit(data, tol=1e-2).bandwidth_ == pytest.approx(np.median(pdist(data)), rel=1e-12)
+    assert fit(data, bandwidth="median", tol=1e-2).bandwidth_ == pytest.approx(np.median(pdist(data)), rel=1e-12)
     h = 37 ** (-1 / (d + 4)) * data.std(axis=0)
     np.testing.assert_allclose(fit(data, bandwidth="scott", tol=1e-2).bandwidth_, 2 * h, rtol=1e-12)
     np.testing.assert_allclose(fit(data, bandwidth="silverman", tol=1e-2).bandwidth_, 2 * h * (4 / (d + 2)) ** (1 / (d + 4)), rtol=1e-12)
@@ -108,15 +106,15 @@ def test_the_median_counts_weights_as_repetitions() -> None:
     )  # half of the weight is reached exactly: the middle of two values
     for data, counts in cases:
         distances = pdist(np.repeat(data, counts, axis=0))
-        est = KernelSoSDensity(tol=1e-2).fit(data, sample_weight=counts)
+        est = KernelSoSDensity(bandwidth="median", tol=1e-2).fit(data, sample_weight=counts)
         assert est.bandwidth_ == pytest.approx(np.median(distances[distances > 0]), rel=1e-12)
 
 
 def test_the_median_of_many_points_is_that_of_a_subset(monkeypatch: pytest.MonkeyPatch) -> None:
     data = np.random.default_rng(0).normal(size=(400, 2))
-    few = {"n_support": 5, "tol": 1e-2}
+    few = {"bandwidth": "median", "n_support": 5, "tol": 1e-2}
     exact = np.median(pdist(data))
-    monkeypatch.setattr(ksos.bandwidth, "_MOST_POINTS", 200)
+    monkeypatch.setattr("ksos.bandwidth.median_distance._MOST_POINTS", 200)
     estimates = [fit(data, random_state=seed, **few).bandwidth_ for seed in (0, 0, 1)]
     assert estimates[0] == estimates[1] != estimates[2]
     np.testing.assert_allclose(estimates, exact, rtol=0.1)
@@ -139,7 +137,7 @@ def test_a_constant_feature_has_no_spread_whatever_rounding_says(constant: float
 
 def test_bandwidth_rules_survive_outliers_and_unlike_scales() -> None:
     data = np.r_[X, [[-1e100, 1e300]]]
-    assert fit(data, n_support=5, tol=1e-2).bandwidth_ == pytest.approx(np.median(pdist(X)), rel=0.1)
+    assert fit(data, bandwidth="median", n_support=5, tol=1e-2).bandwidth_ == pytest.approx(np.median(pdist(X)), rel=0.1)
     scales = np.array([1e-150, 1e150])
     np.testing.assert_allclose(
         fit(X * scales, bandwidth="scott", tol=1e-2).bandwidth_, scales * fit(X, bandwidth="scott", tol=1e-2).bandwidth_, rtol=1e-12
@@ -152,13 +150,13 @@ def test_bandwidth_rules_survive_outliers_and_unlike_scales() -> None:
 def test_embedding_bandwidth(default: KernelSoSDensity) -> None:
     est = fit(embedding_bandwidth=[0.5, 2.0])
     assert est.solution_.space.embedding_kernel == Gaussian([0.5, 2.0])
-    assert est.embedding_bandwidth_.tolist() == [0.5, 2.0] and est.bandwidth_ == default.bandwidth_
+    assert est.embedding_bandwidth_.tolist() == [0.5, 2.0] and np.array_equal(est.bandwidth_, default.bandwidth_)
 
 
 @pytest.mark.parametrize("penalty", ["trace", "frobenius"])
 def test_regularization_auto_is_a_thousandth_of_the_natural_unit(penalty: str) -> None:
     auto = fit(penalty=penalty)
-    w0 = (np.pi * auto.bandwidth_**2 / 2) ** (2 / 2)
+    w0 = np.pi / 2 * np.prod(auto.bandwidth_)
     assert auto.regularization_ == pytest.approx(1e-3 * w0 ** (1 if penalty == "trace" else 2), rel=1e-12)
     same = fit(penalty=penalty, regularization=auto.regularization_)
     assert same.solution_.objective == pytest.approx(auto.solution_.objective, rel=1e-12)

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ksos.bandwidth import widest_good
 from ksos.estimators._bumps import bump_logpdf
 from ksos.estimators._folds import random_folds
 from ksos.estimators._stacking import stack, stacked_logs
 from ksos.estimators._surface import BandwidthScores, Problem
 
-__all__ = ["FEW_MULTIPLES", "MULTIPLES", "REGULARIZATIONS", "Surface", "best_kernel_density_multiple", "grow", "widest_good"]
+__all__ = ["FEW_MULTIPLES", "MULTIPLES", "REGULARIZATIONS", "Surface", "best_kernel_density_multiple", "grow"]
 
 MULTIPLES = (1.0, 1.25, 1.6, 2.0, 2.5)
 """Bandwidths, as multiples of the one that suits the kernel density estimate: a sum of squares is sharper, and takes wider kernels."""
@@ -26,7 +27,6 @@ REGULARIZATIONS = {
 _MOST_EXTENSIONS = 4
 _SCAN_POINTS, _SCAN_FOLDS = 1600, 10
 _WITHIN_FIT, _WITHIN_SCAN = 1.0, 0.2
-_MOST_NATS = 4.0
 _COARSE, _FINE = 2.0**0.5, 2.0**0.125
 
 Evaluate = Callable[[Sequence[float], Sequence[float]], list[BandwidthScores]]
@@ -148,18 +148,3 @@ def best_kernel_density_multiple(problem: Problem, sigma: np.ndarray, rng: np.ra
         known[best * _FINE**k] = logs(best * _FINE**k)
     multiples = sorted(known)
     return multiples[widest_good(np.stack([known[multiple] for multiple in multiples]), weights, _WITHIN_SCAN)] * correction
-
-
-def widest_good(logs: np.ndarray, weights: np.ndarray, within: float) -> int:
-    """The last row of ``logs`` (bandwidths in ascending order, held-out samples) whose mean is nearly the best.
-
-    Nearly: behind by at most ``within`` standard errors of the difference, and by at most four nats over all samples, for a standard error
-    may be large because of a few samples. A bandwidth that is too narrow costs far more on fresh samples, in its tails, than one that is
-    too wide; the held-out samples, being few, may not know.
-    """
-    scores = logs @ weights
-    behind = logs[int(np.argmax(scores))] - logs
-    loss = behind @ weights
-    one_sample = float(weights @ weights)  # 1/n for equal weights
-    error = np.sqrt(np.maximum((behind - loss[:, None]) ** 2 @ weights, 0.0) * one_sample)
-    return int(np.flatnonzero(loss <= np.minimum(within * error, _MOST_NATS * one_sample))[-1])

@@ -61,9 +61,10 @@ class KernelSoSDensity(DensityMixin, BaseEstimator):
         The model kernel. A name takes its bandwidth from ``bandwidth`` (and for "laplace" and "matern", ν = 3/2, the product form, which is
         the one with closed-form integrals); of a kernel object its own sigma rules.
     bandwidth : float, array of d floats, or {"auto", "median", "scott", "silverman"}
-        "median": the median distance between samples; of features whose spreads differ more than tenfold, in units of these. "auto": 1.4
-        times what suits a kernel density estimate of left-out samples, in units of each feature's spread: the one to take for samples in
-        several clusters. "scott", "silverman": 2h per feature, with h the rule's standard deviation.
+        "auto": 1.4 times what suits a kernel density estimate of left-out samples, in units of each feature's spread; sees clusters, walls
+        of the measure, and no outliers. "median": the median distance between samples; of features whose spreads differ more than tenfold,
+        in units of these: smooth, of low rank and so the fastest. "scott", "silverman": 2h per feature, with h the rule's standard
+        deviation.
     embedding_bandwidth : float or array, optional
         Bandwidth of the kernel in which MMD is measured. Default: the model's, as in the note.
     regularization : float or "auto"
@@ -116,7 +117,7 @@ class KernelSoSDensity(DensityMixin, BaseEstimator):
     def __init__(
         self,
         kernel: str | Kernel = "gaussian",
-        bandwidth: Any = "median",
+        bandwidth: Any = "auto",
         embedding_bandwidth: Any = None,
         regularization: float | str = "auto",
         penalty: str = "trace",
@@ -164,9 +165,9 @@ class KernelSoSDensity(DensityMixin, BaseEstimator):
         masses = as_masses(sample_weight, X.shape[0])
         points, weights = distinct_samples(X, masses)
         rng = as_generator(self.random_state)
-        kernel, embedding_kernel = self._kernels(points, weights, rng)
         measure = Lebesgue() if self.measure is None else self.measure
         require_inside(measure, X, masses)
+        kernel, embedding_kernel = self._kernels(points, weights, measure, rng)
         points = points if reference is None else like(points, reference)
         support = self._support(points, weights, kernel, measure, rng)
         space = SoSSpace(kernel, support, measure, embedding_kernel, self._landmarks(points, rng))
@@ -249,16 +250,18 @@ class KernelSoSDensity(DensityMixin, BaseEstimator):
         if not isinstance(self.verbose, bool):
             as_count(self.verbose, "verbose", minimum=0)
 
-    def _kernels(self, points: np.ndarray, weights: np.ndarray, rng: np.random.Generator) -> tuple[Kernel, Kernel]:
+    def _kernels(self, points: np.ndarray, weights: np.ndarray, measure: Measure, rng: np.random.Generator) -> tuple[Kernel, Kernel]:
         """The model kernel and the embedding kernel."""
         d = points.shape[1]
         if isinstance(self.kernel, Kernel):
             kernel = self.kernel
         else:
-            rule = isinstance(self.bandwidth, str)
-            sigma = bandwidth_rule(self.bandwidth, points, weights, rng) if rule else as_bandwidth(self.bandwidth, n_features=d)
-            options = {} if self.kernel == "gaussian" else {"product": True}
-            kernel = KERNELS[self.kernel](sigma=sigma, **options)
+            family = KERNELS[self.kernel](sigma=1.0, **({} if self.kernel == "gaussian" else {"product": True}))
+            if isinstance(self.bandwidth, str):
+                sigma = bandwidth_rule(self.bandwidth, points, weights, rng, kernel=family, measure=measure)
+            else:
+                sigma = as_bandwidth(self.bandwidth, n_features=d)
+            kernel = family.with_sigma(sigma)
         kernel.sigma_vector(d)
         if self.embedding_bandwidth is None:
             return kernel, kernel

@@ -1,0 +1,69 @@
+"""KernelSoSDensity() with no argument at all: unscaled, correlated, multimodal samples, by held-out log-density against gaussian_kde."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy.stats import gaussian_kde
+from sklearn.datasets import make_moons
+
+from ksos import KernelSoSDensity
+
+Draw = Callable[[int, np.random.Generator], np.ndarray]
+
+
+def moons(n: int, rng: np.random.Generator) -> np.ndarray:
+    return np.asarray(make_moons(n, noise=0.1, random_state=int(rng.integers(2**31)))[0])
+
+
+def unscaled_correlated_blobs(n: int, rng: np.random.Generator) -> np.ndarray:
+    centres = np.array([[0.0, 0.0], [6.0, 6.0], [0.0, 8.0]])
+    blobs = centres[rng.integers(3, size=n)] + rng.normal(size=(n, 2)) @ np.array([[1.0, 0.9], [0.0, 0.3]])
+    return np.asarray(blobs * [1000.0, 0.01] + [1e5, -3.0])
+
+
+def separated_clusters(n: int, rng: np.random.Generator) -> np.ndarray:
+    return (np.array([-20.0, 0.0, 30.0])[rng.integers(3, size=n)] + 0.5 * rng.normal(size=n))[:, None]
+
+
+def ridge(n: int, rng: np.random.Generator) -> np.ndarray:
+    return rng.normal(size=(n, 2)) @ np.array([[1.0, 0.95], [0.0, 0.31]])
+
+
+def normal(d: int) -> Draw:
+    return lambda n, rng: rng.normal(size=(n, d))
+
+
+def heavy_tails(n: int, rng: np.random.Generator) -> np.ndarray:
+    return rng.standard_t(3, size=(n, 1))
+
+
+# what held-out samples gain on gaussian_kde, in nats; the negative ones are what may be lost
+AHEAD: dict[str, tuple[Draw, float]] = {
+    "moons": (moons, 0.2),
+    "unscaled, correlated blobs": (unscaled_correlated_blobs, 0.6),
+    "separated clusters": (separated_clusters, 1.5),
+    "heavy tails": (heavy_tails, -0.05),
+    "a normal distribution": (normal(1), -0.03),
+    "a normal distribution of the plane": (normal(2), -0.05),
+    "a normal distribution in five dimensions": (normal(5), 0.1),
+    "a narrow ridge": (ridge, -0.2),
+}
+
+
+@pytest.mark.parametrize("n", [50, 150])
+@pytest.mark.parametrize(("draw", "margin"), AHEAD.values(), ids=AHEAD)
+def test_no_arguments_are_needed(draw: Draw, margin: float, n: int) -> None:
+    ahead = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X, fresh = draw(n, rng), draw(1000, rng)
+        ahead.append(KernelSoSDensity().fit(X).score(fresh) - gaussian_kde(X.T).logpdf(fresh.T).mean())
+    assert np.mean(ahead) >= margin, ahead
+
+
+def test_the_fit_does_not_depend_on_chance() -> None:
+    X = moons(120, np.random.default_rng(0))
+    np.testing.assert_array_equal(KernelSoSDensity().fit(X).score_samples(X), KernelSoSDensity().fit(X).score_samples(X))

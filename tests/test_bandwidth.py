@@ -1,0 +1,118 @@
+"""Laws of every bandwidth rule, and the rule "auto" against brute force."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_moons
+
+import ksos
+from ksos.bandwidth import RULES, bandwidth_rule
+from ksos.bandwidth.leave_one_out import left_out
+from ksos.bandwidth.normal_reference import robust_silverman
+from ksos.kernels import Gaussian, Kernel, Laplace, Matern
+from ksos.measures import Box, Lebesgue, Measure, Normal
+
+MOONS = make_moons(60, noise=0.1, random_state=0)[0]
+COUNTS = np.random.default_rng(3).integers(1, 4, len(MOONS))
+WEIGHTS = COUNTS / COUNTS.sum()
+BOX = Box([-1.5, -1.0], [2.5, np.inf])
+KERNELS = [Gaussian(1.0), Laplace(1.0, product=True), Matern(1.5, 1.0, product=True)]
+PAIRS = [(kernel, measure) for kernel in KERNELS for measure in (Lebesgue(), BOX)] + [(Gaussian(1.0), Normal([0.0, 0.3], [1.0, 0.7]))]
+every_rule = pytest.mark.parametrize("rule", RULES)
+
+
+def bandwidth(rule: str, points: np.ndarray, weights: np.ndarray = WEIGHTS, seed: int = 0, **options: object) -> np.ndarray:
+    return bandwidth_rule(rule, points, weights, np.random.default_rng(seed), **options)  # type: ignore[arg-type]
+
+
+@every_rule
+@pytest.mark.parametrize("scale", [2.0**-40, 0.3, 1e9])
+def test_a_unit_of_the_data_is_a_unit_of_the_bandwidth(rule: str, scale: float) -> None:
+    np.testing.assert_allclose(bandwidth(rule, scale * MOONS), scale * bandwidth(rule, MOONS), rtol=1e-9)
+
+
+@every_rule
+def test_a_shift_is_not_seen(rule: str) -> None:
+    np.testing.assert_allclose(bandwidth(rule, MOONS + 100.0), bandwidth(rule, MOONS), rtol=1e-9)
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES if rule != "median"])
+def test_every_feature_has_a_unit_of_its_own(rule: str) -> None:
+    units = np.array([1e-6, 1e7])
+    np.testing.assert_allclose(bandwidth(rule, units * MOONS), units * bandwidth(rule, MOONS), rtol=1e-9)
+
+
+@every_rule
+def test_weights_count_samples_as_repeated(rule: str) -> None:
+    weighted = ksos.KernelSoSDensity(bandwidth=rule, tol=1e-2).fit(MOONS, sample_weight=COUNTS)
+    repeated = ksos.KernelSoSDensity(bandwidth=rule, tol=1e-2).fit(np.repeat(MOONS, COUNTS, axis=0))
+    np.testing.assert_allclose(weighted.bandwidth_, repeated.bandwidth_, rtol=1e-12)
+
+
+@every_rule
+def test_more_points_than_are_looked_at(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A subset of them, by the generator; its size is corrected for."""
+    X = np.random.default_rng(1).normal(size=(900, 2))
+    equal = np.full(900, 1.0 / 900)
+    monkeypatch.setattr("ksos.bandwidth.leave_one_out._MOST_POINTS", 1000)
+    whole = bandwidth(rule, X, equal)
+    for module in ("leave_one_out", "median_distance"):
+        monkeypatch.setattr(f"ksos.bandwidth.{module}._MOST_POINTS", 500)
+    parts = [bandwidth(rule, X, equal, seed) for seed in (0, 0, 1)]
+    np.testing.assert_array_equal(parts[0], parts[1])
+    np.testing.assert_allclose(parts[0], whole, rtol=0.25)
+
+
+# --- "auto" ---
+
+
+def brute_force(multiple: float, kernel: Kernel, measure: Measure) -> np.ndarray:
+    """The log-density of every sample under bumps around all the others, each a density of the class by itself."""
+    k = kernel.with_sigma(multiple * robust_silverman(MOONS, WEIGHTS))
+    bumps = [ksos.SoSDensity(k, x[None], [[1.0]], measure, normalize=True).pdf(MOONS) for x in MOONS]
+    values = np.array(bumps) * WEIGHTS[:, None]
+    np.fill_diagonal(values, 0.0)
+    return np.log(values.sum(axis=0))
+
+
+@pytest.mark.parametrize(("kernel", "measure"), PAIRS, ids=repr)
+def test_auto_is_the_widest_that_predicts_left_out_samples_nearly_as_well_as_the_best(kernel: Kernel, measure: Measure) -> None:
+    chosen = bandwidth("auto", MOONS, kernel=kernel, measure=measure) / 1.4 / robust_silverman(MOONS, WEIGHTS)
+    assert chosen[0] == pytest.approx(chosen[1], rel=1e-12)
+    best = max((brute_force(2.0 ** (k / 8), kernel, measure) for k in range(-16, 5)), key=lambda logs: float(logs @ WEIGHTS))
+
+    def too_far(logs: np.ndarray) -> float:
+        behind = best - logs
+        loss = float(behind @ WEIGHTS)
+        return loss - min(np.sqrt((behind - loss) ** 2 @ WEIGHTS * (WEIGHTS @ WEIGHTS)), 4.0 * (WEIGHTS @ WEIGHTS))
+
+    assert too_far(brute_force(chosen[0], kernel, measure)) < 1e-6
+    assert too_far(brute_force(1.5 * chosen[0], kernel, measure)) > 0.0
+
+
+@pytest.mark.parametrize("share", [0.02, 0.1])
+@pytest.mark.parametrize("distance", [30.0, 1e6, 1e150])
+def test_auto_does_not_widen_for_outliers(distance: float, share: float) -> None:
+    rng = np.random.default_rng(0)
+    X = np.r_[rng.normal(-3.0, 0.4, 100), rng.normal(3.0, 0.4, 100)][:, None]
+    far = distance * 2.0 ** np.arange(int(200 * share))[:, None]
+    clean, dirty = (bandwidth("auto", data, np.full(len(data), 1.0 / len(data))) for data in (X, np.r_[X, far]))
+    np.testing.assert_allclose(dirty, clean, rtol=0.25)
+
+
+def test_a_wall_is_no_reason_to_narrow_auto() -> None:
+    X = np.random.default_rng(0).random((300, 1))
+    equal = np.full(300, 1.0 / 300)
+    assert bandwidth("auto", X, equal, measure=Box([0.0], [1.0])) > 1.5 * bandwidth("auto", X, equal)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_auto_of_few_points(n: int) -> None:
+    X = np.array([[0.0, 5.0], [2.0, 4.0], [3.0, 9.0]])[:n]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        got = left_out(X, np.full(n, 1.0 / n), np.random.default_rng(0), Gaussian(1.0), Lebesgue())
+    assert got.shape == (2,) and np.all(got == 0.0 if n == 1 else (got > 0.5) & (got < 50.0))
