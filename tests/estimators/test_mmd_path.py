@@ -9,12 +9,13 @@ import pytest
 from sklearn.datasets import load_iris, make_moons
 
 from ksos import KernelSoSDensity, KernelSoSDensityCV, MeanEmbedding, SoSSpace, minimize
-from ksos.estimators import _mmd_path
+from ksos.estimators import _factor_maps
+from ksos.estimators._factor_maps import ByNodes, ByPairs, ByTensor, cheapest_map
 from ksos.estimators._mmd_path import MMDPath
 from ksos.functionals import SquaredMMD, Trace
 from ksos.kernels import Gaussian, Kernel, Laplace
 from ksos.measures import Box, Measure
-from ksos.operators import CompressedMap, PairwiseMap
+from ksos.operators import PairwiseMap
 
 IRIS = np.unique(load_iris().data, axis=0)[::2]
 MOONS = make_moons(90, noise=0.1, random_state=0)[0]
@@ -28,13 +29,47 @@ def log_density(space: SoSSpace, unit_factor: np.ndarray, X: np.ndarray) -> np.n
 
 
 CASES: dict[str, tuple[np.ndarray, Kernel, Measure | None, type]] = {
-    "iris": (IRIS, Gaussian([0.43, 0.21, 0.89, 0.38]), None, PairwiseMap),
-    "iris, wide": (IRIS, Gaussian([0.84, 0.42, 1.75, 0.74]), None, PairwiseMap),
-    "moons": (MOONS, Gaussian([0.39, 0.22]), None, PairwiseMap),
-    "line": (LINE, Gaussian(0.7), None, CompressedMap),
-    "laplace": (LINE, Laplace(0.7, product=True), None, CompressedMap),
-    "box": (LINE, Gaussian(0.4), Box([-1.0], [1.0]), CompressedMap),
+    "iris": (IRIS, Gaussian([0.43, 0.21, 0.89, 0.38]), None, ByPairs),
+    "iris, wide": (IRIS, Gaussian([0.84, 0.42, 1.75, 0.74]), None, ByPairs),
+    "moons": (MOONS, Gaussian([0.39, 0.22]), None, ByPairs),
+    "line": (LINE, Gaussian(0.7), None, ByNodes),
+    "laplace": (LINE, Laplace(0.7, product=True), None, ByTensor),
+    "box": (LINE, Gaussian(0.4), Box([-1.0], [1.0]), ByNodes),
 }
+
+
+MAPS: list[tuple[str, np.ndarray, Kernel, Measure | None]] = [
+    ("a line", LINE, Gaussian(0.3), None),
+    ("far clusters", np.r_[LINE, LINE + 1e4], Gaussian(0.4), None),
+    ("the plane", make_moons(150, noise=0.1, random_state=1)[0], Gaussian([0.9, 0.5]), None),
+    ("a box", LINE, Gaussian(0.3), Box([-1.0], [1.0])),
+    ("half a plane", MOONS[:40], Gaussian([0.9, 0.6]), Box([-2.0, -np.inf], [3.0, np.inf])),
+]
+
+
+@pytest.mark.parametrize(("name", "X", "kernel", "measure"), MAPS, ids=[case[0] for case in MAPS])
+def test_nodes_see_what_the_closed_forms_see(name: str, X: np.ndarray, kernel: Kernel, measure: Measure | None) -> None:
+    space = SoSSpace(kernel, X, measure, embedding_kernel=kernel.with_sigma(1.3 * kernel.sigma))
+    nodes = _factor_maps._by_nodes(space, 100_000)
+    assert nodes is not None and nodes.error < 1e-6
+    rng = np.random.default_rng(0)
+    F, z = rng.normal(size=(space.rank, 3)), rng.normal(size=space.embedding_rank)
+    F /= np.linalg.norm(F)
+    np.testing.assert_allclose(nodes.embed(F), space.map.apply(F @ F.T), atol=1e-6)
+    np.testing.assert_allclose(nodes.adjoint(z), space.map.adjoint(z), atol=1e-4)  # in directions that kernels hardly span
+    others = [ByTensor(space.compressed_map)] + ([ByPairs(space.map)] if isinstance(space.map, PairwiseMap) else [])
+    value, slope = nodes.squared_distance(F, z)
+    for other in others:
+        theirs = other.squared_distance(F, z)
+        assert value == pytest.approx(theirs[0], abs=1e-6)
+        np.testing.assert_allclose(slope, theirs[1], atol=1e-4)
+
+
+def test_too_many_nodes_are_not_taken() -> None:
+    scattered = SoSSpace(Gaussian(0.01), np.random.default_rng(0).random((30, 2)))
+    assert _factor_maps._by_nodes(scattered, 100) is None
+    assert _factor_maps._by_nodes(SoSSpace(Gaussian(1e-4), np.array([[0.0], [1e300]])), 10) is None
+    assert not isinstance(cheapest_map(scattered), ByNodes)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -70,10 +105,11 @@ def test_single_precision_where_it_is_enough(monkeypatch: pytest.MonkeyPatch) ->
     quick = MMDPath(space, X, weights)
     F = np.random.default_rng(1).normal(size=(space.rank, 3))
 
-    monkeypatch.setattr(_mmd_path, "_MANY", 1000)
+    monkeypatch.setattr(_factor_maps, "_MANY", 1000)
     exact = MMDPath(space, X, weights)
-    np.testing.assert_allclose(quick.distance(F)[0], exact.distance(F)[0], rtol=1e-5)
-    assert quick.distance(F)[0] != exact.distance(F)[0], "single precision differs in the last digits"
+    single, double = (path.map.squared_distance(F, path.z)[0] for path in (quick, exact))
+    np.testing.assert_allclose(single, double, rtol=1e-5)
+    assert single != double, "single precision differs in the last digits"
     for a, b in zip(quick.fits([0.1, 0.01, 1e-3]), exact.fits([0.1, 0.01, 1e-3]), strict=True):
         np.testing.assert_allclose(log_density(space, a, X).mean(), log_density(space, b, X).mean(), atol=0.01)
 

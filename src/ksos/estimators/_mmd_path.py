@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ksos._memory import FLOAT_BYTES, require_memory
 from ksos.embedding import MeanEmbedding
-from ksos.integrals.triple import PairFactors
-from ksos.operators import EmbeddingMap, PairwiseMap
+from ksos.estimators._factor_maps import cheapest_map
 from ksos.solvers.eigenvalues import lowest_eigenpairs
 from ksos.solvers.quasi_newton import settle
 from ksos.space import SoSSpace
@@ -23,10 +21,6 @@ _TOLERANCE = 1e-9
 _GAP, _ROUNDS, _NEW_COLUMNS = 3e-7, 6, 3
 _SCALE = 1e-2  # of the second derivatives that are not the penalty's: what the residual of a fit, times its kernel, amounts to
 _DEAD = 1e-9
-_TENSOR_PAYS = 0.1  # a pass over the tensor waits for memory, products with pairs of points do not
-_MANY, _WELL_CONDITIONED = 150, 30.0
-
-ValueAndSlope = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 
 class MMDPath:
@@ -39,10 +33,9 @@ class MMDPath:
     """
 
     def __init__(self, space: SoSSpace, points: np.ndarray, weights: np.ndarray) -> None:
-        self.space, self.map = space, _cheapest_map(space)
+        self.space, self.map = space, cheapest_map(space)
         self.z = space.coordinates(MeanEmbedding(points, weights, kernel=space.embedding_kernel))
         self.nu, self.Q = np.linalg.eigh(space.trace_matrix)
-        self.distance = _squared_distance(self.map, self.z)
 
     def fits(self, regularizations: Sequence[float], tol: float = _TOLERANCE) -> Iterator[np.ndarray]:
         """Per λ (in units of w₀, best given in descending order) the rows of T·F, shape (m, columns), with ‖F‖ = 1."""
@@ -79,7 +72,7 @@ class MMDPath:
             F = s * Y
             size = np.linalg.norm(F)
             F /= size
-            value, slope = self.distance(self.Q @ F)
+            value, slope = self.map.squared_distance(self.Q @ F, self.z)
             GF = self.Q.T @ slope
             PF = penalty[:, None] * F
             GF += PF
@@ -91,7 +84,7 @@ class MMDPath:
 
     def _with_missing_columns(self, penalty: np.ndarray, F: np.ndarray) -> np.ndarray | None:
         """C ← (1−t)C + t·VVᵀ with the best t, V the lowest eigenvectors of ∇f; None where the gap is small enough."""
-        residual = self.map.apply(self.Q @ (F @ F.T) @ self.Q.T) - self.z
+        residual = self.map.embed(self.Q @ F) - self.z
         G = self._gradient(penalty, residual)
         level = float(np.vdot(F, G @ F))
         values, V = lowest_eigenpairs(G, min(_NEW_COLUMNS, G.shape[0]))
@@ -100,53 +93,8 @@ class MMDPath:
             return None
         share = below / below.sum()
         V = V * np.sqrt(share)
-        toward = self.map.apply(self.Q @ (V @ V.T) @ self.Q.T) - self.z - residual
+        toward = self.map.embed(self.Q @ V) - self.z - residual
         t = min(1.0, 0.5 * float(share @ below) / max(float(toward @ toward), 1e-300))
         U, s, _ = np.linalg.svd(np.concatenate([math.sqrt(1.0 - t) * F, math.sqrt(t) * V], axis=1), full_matrices=False)
         kept = s**2 > _DEAD
         return np.asarray(U[:, kept] * s[kept])
-
-
-def _cheapest_map(space: SoSSpace) -> EmbeddingMap:
-    """A as pairs of points, unless the stored tensor is so small that a pass over it costs less."""
-    (m, r), q, ell = space.T.shape, space.embedding_rank, space.landmarks.shape[0]
-    if not space._integrals.pairwise or q * r * r <= _TENSOR_PAYS * m * m * ell:
-        return space.map
-    require_memory(FLOAT_BYTES * (4 * m * m + 3 * m * ell), f"the pair matrices of {m} support points", "use fewer (n_support)")
-    pairs = PairFactors(space._integrals, space.support_points, space.landmarks, space.embedding_kernel, space.log_unit)
-    return PairwiseMap(pairs, space.T, space.projection.S)
-
-
-def _squared_distance(embedding: EmbeddingMap, z: np.ndarray) -> ValueAndSlope:
-    """F ↦ ‖A(FFᵀ) − z‖² and A*(2(A(FFᵀ) − z))·F."""
-    if isinstance(embedding, PairwiseMap):
-        return _by_pairs(embedding, z, np.float32 if _is_well_conditioned(embedding.T) else np.float64)
-
-    def function(F: np.ndarray) -> tuple[float, np.ndarray]:
-        residual = embedding.apply(F @ F.T) - z
-        return float(residual @ residual), embedding.adjoint(2.0 * residual) @ F
-
-    return function
-
-
-def _by_pairs(embedding: PairwiseMap, z: np.ndarray, precision: type[np.floating]) -> ValueAndSlope:
-    """The same, with the large products in the given precision: they are nearly all of the work."""
-    G, H, T = (np.asarray(part, dtype=precision) for part in (embedding.pairs.G, embedding.pairs.H, embedding.T))
-    transposed, scaled = np.ascontiguousarray(H.T), embedding.pairs.c * embedding.S
-
-    def function(F: np.ndarray) -> tuple[float, np.ndarray]:
-        X = T @ F.astype(precision)
-        M = X @ X.T
-        M *= G
-        residual = scaled @ np.einsum("ij,ij->j", H, M @ H).astype(np.float64) - z
-        M = (H * (2.0 * (residual @ scaled)).astype(precision)) @ transposed
-        M *= G
-        return float(residual @ residual), (T.T @ (M @ X)).astype(np.float64)
-
-    return function
-
-
-def _is_well_conditioned(T: np.ndarray) -> bool:
-    """Whether single precision, which halves the time of large products, errs less than the tolerance."""
-    sizes = np.linalg.norm(T, axis=0)
-    return T.shape[0] >= _MANY and bool(sizes.max() <= _WELL_CONDITIONED * sizes.min())
