@@ -21,7 +21,7 @@ METHOD = """\
 | SciPy KDE | `gaussian_kde` as it comes: Scott's rule times the full covariance |
 | GMM, BIC | scikit-learn's `GaussianMixture`, full covariances, 1 to 12 components chosen by BIC, three starts each |
 | ksos, no CV | `KernelSoSDensity()` |
-| ksos, MMD | `KernelSoSDensityCV(objective="squared_mmd")` with 4 bandwidths × 3 λ, 3 folds, 100 support points |
+| ksos, MMD | `KernelSoSDensityCV(objective="squared_mmd")` with 4 bandwidths × 3 λ, 3 folds, 200 support points |
 | ksos, likelihood | `KernelSoSDensityCV()`, no arguments |
 | …, box | the same with `measure=Box(...)`, on the data sets that end at walls |
 
