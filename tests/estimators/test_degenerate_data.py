@@ -51,6 +51,7 @@ def recomputed(est: KernelSoSDensity, X: np.ndarray, sample_weight: np.ndarray |
     centre = (j + s * r) / (2.0 + s)
     u = np.exp(-np.sum(centre**2 + (j - centre) ** 2 + s * (r - centre) ** 2, axis=-1)) * np.sqrt(np.prod(2.0 / (2.0 + s)))
     T, S, C = space.T, space.projection.S, est.solution_.parameter
+    strength = 3e-3 if isinstance(est.bandwidth, str) and est.bandwidth == "auto" else 1e-3
     K_landmarks = np.exp(-np.sum(s * apart(z, z) ** 2, axis=-1))
     np.testing.assert_allclose(T.T @ W @ T, np.eye(T.shape[1]), atol=1e-4)
     np.testing.assert_allclose(S @ K_landmarks @ S.T, np.eye(S.shape[0]), atol=1e-4)
@@ -58,7 +59,7 @@ def recomputed(est: KernelSoSDensity, X: np.ndarray, sample_weight: np.ndarray |
     embedding = np.exp(-np.sum(s * apart(z, X) ** 2, axis=-1)) @ (a / a.sum())
     target = S @ disturbed(embedding)
     A = np.einsum("kr,ijr,ip,jq->kpq", S, disturbed(u), T, T, optimize=True)
-    D = 1e-3 * T.T @ disturbed(K) @ T
+    D = strength * T.T @ disturbed(K) @ T
     residual = np.einsum("kpq,pq->k", A, C) - target
     G = 2.0 * np.einsum("k,kpq->pq", residual, A) + D
     return np.array([residual @ residual + np.vdot(D, C), np.vdot(G, C) - np.linalg.eigvalsh(0.5 * (G + G.T))[0]])

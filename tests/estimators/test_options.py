@@ -153,11 +153,29 @@ def test_embedding_bandwidth(default: KernelSoSDensity) -> None:
     assert est.embedding_bandwidth_.tolist() == [0.5, 2.0] and np.array_equal(est.bandwidth_, default.bandwidth_)
 
 
+@pytest.mark.parametrize(
+    ("strength", "options"),
+    [
+        (1e-3, {"bandwidth": 0.8}),
+        (1e-3, {"bandwidth": "median"}),
+        (1e-3, {"kernel": Gaussian(0.8)}),
+        (3e-3, {}),
+        (1e-2, {"bandwidth": "median", "objective": "likelihood"}),
+        (1e-2, {"kernel": Gaussian(0.8), "objective": "likelihood"}),
+        (0.3, {"objective": "likelihood"}),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("penalty", ["trace", "frobenius"])
-def test_regularization_auto_is_a_thousandth_of_the_natural_unit(penalty: str) -> None:
+def test_regularization_auto_is_in_the_natural_unit(penalty: str, strength: float, options: dict[str, Any]) -> None:
+    auto = fit(penalty=penalty, **options)
+    w0 = np.pi / 2 * np.prod(np.broadcast_to(auto.bandwidth_, 2))
+    assert auto.regularization_ == pytest.approx(strength * w0 ** (1 if penalty == "trace" else 2), rel=1e-12)
+
+
+@pytest.mark.parametrize("penalty", ["trace", "frobenius"])
+def test_regularization_auto_is_that_number(penalty: str) -> None:
     auto = fit(penalty=penalty)
-    w0 = np.pi / 2 * np.prod(auto.bandwidth_)
-    assert auto.regularization_ == pytest.approx(1e-3 * w0 ** (1 if penalty == "trace" else 2), rel=1e-12)
     same = fit(penalty=penalty, regularization=auto.regularization_)
     assert same.solution_.objective == pytest.approx(auto.solution_.objective, rel=1e-12)
     np.testing.assert_allclose(same.score_samples(X), auto.score_samples(X), atol=1e-8)
@@ -237,7 +255,10 @@ def test_random_support(support: str) -> None:
 
 def test_kmeans_support_spreads_where_random_support_does_not() -> None:
     far = np.r_[X, X[:2] + 50.0]
-    hits = [np.sum(fit(far, support="kmeans", n_support=4, random_state=seed, tol=1e-2).support_points_[:, 0] > 40) for seed in range(5)]
+    hits = [
+        np.sum(fit(far, bandwidth=1.0, support="kmeans", n_support=4, random_state=seed, tol=1e-2).support_points_[:, 0] > 40)
+        for seed in range(5)
+    ]
     assert min(hits) >= 1
 
 

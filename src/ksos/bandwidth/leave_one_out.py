@@ -16,16 +16,16 @@ _MOST_POINTS = 600
 _FARTHEST = 1e100  # nats: its square is a float
 _MULTIPLES = tuple(2.0 ** (0.5 * k) for k in range(-16, 3))
 _OUTLYING, _WITHIN, _MOST_NATS = 10.0, 1.0, 4.0
-_WIDER = 1.4
+_WIDER = 0.4
 
 
 def left_out(points: np.ndarray, weights: np.ndarray, rng: np.random.Generator, kernel: Kernel, measure: Measure) -> np.ndarray:
-    """1.4 times the η per feature for which the bumps k_η(·,x_j)²/∫k_η(x,x_j)²dρ around all other samples predict each sample well.
+    """(1 + 0.4/d) times the η per feature for which the bumps k_η(·,x_j)²/∫k_η(x,x_j)²dρ around all other samples predict each sample well.
 
     The features share one multiple of their own spreads in Silverman's rule: the widest that is nearly the best (:func:`widest_good`).
     Samples that even the widest of all leaves far from the others do not count, so that a few outliers do not widen it. Beyond 600
     distinct points: on a random subset, corrected for its size. A sum of squares is sharper than that kernel density estimate and takes a
-    wider kernel: hence the 1.4.
+    wider kernel, the less so the more features there are.
     """
     n, d = points.shape
     unit = robust_silverman(points, weights)
@@ -47,7 +47,7 @@ def left_out(points: np.ndarray, weights: np.ndarray, rng: np.random.Generator, 
         known[best * 2.0 ** (k / 8.0)] = logs(best * 2.0 ** (k / 8.0))
     multiples = sorted(known)
     multiple = multiples[widest_good(np.stack([known[multiple] for multiple in multiples]), counted, _WITHIN)]
-    return np.asarray(_WIDER * correction * multiple * unit)
+    return np.asarray((1.0 + _WIDER / d) * correction * multiple * unit)
 
 
 def _predictions(points: np.ndarray, weights: np.ndarray, kernel: Kernel, measure: Measure) -> np.ndarray:

@@ -36,8 +36,11 @@ MOST_SUPPORT_POINTS = 200
 AUTO_REGULARIZATION = 1e-3
 """``regularization="auto"``, in units of w₀."""
 
-AUTO_LIKELIHOOD_REGULARIZATION = {"auto": 0.3}
-"""That of the likelihood, by bandwidth rule: narrower kernels need more; 1e-2 for all others."""
+AUTO_LIKELIHOOD_REGULARIZATION = 1e-2
+"""That of the likelihood."""
+
+NARROW_REGULARIZATIONS = {"mmd": 3e-3, "likelihood": 0.3}
+"""Those with ``bandwidth="auto"``, whose narrower kernels need more."""
 
 OBJECTIVES: dict[str, Callable[[MeanEmbedding], Functional]] = {
     "squared_mmd": SquaredMMD,
@@ -61,15 +64,15 @@ class KernelSoSDensity(DensityMixin, BaseEstimator):
         The model kernel. A name takes its bandwidth from ``bandwidth`` (and for "laplace" and "matern", ν = 3/2, the product form, which is
         the one with closed-form integrals); of a kernel object its own sigma rules.
     bandwidth : float, array of d floats, or {"auto", "median", "scott", "silverman"}
-        "auto": 1.4 times what suits a kernel density estimate of left-out samples, in units of each feature's spread; sees clusters, walls
-        of the measure, and no outliers. "median": the median distance between samples; of features whose spreads differ more than tenfold,
-        in units of these: smooth, of low rank and so the fastest. "scott", "silverman": 2h per feature, with h the rule's standard
-        deviation.
+        "auto": slightly more than what suits a kernel density estimate of left-out samples, in units of each feature's spread; sees
+        clusters and walls of the measure, but no outliers. "median": the median distance between samples (of features whose spreads differ
+        more than tenfold, in units of these); smooth, of low rank, and so the fastest. "scott", "silverman": 2h per feature, with h the
+        rule's standard deviation.
     embedding_bandwidth : float or array, optional
         Bandwidth of the kernel in which MMD is measured. Default: the model's, as in the note.
     regularization : float or "auto"
-        The note's λ. "auto" is 1e-3 in units of w₀ = ∫k(x,0)²dx, which does not depend on the scale of the data; for the likelihood 1e-2,
-        and 0.3 with ``bandwidth="auto"``, whose kernels are narrower.
+        The note's λ. "auto" is 1e-3 in units of w₀ = ∫k(x,0)²dx, which does not depend on the scale of the data; for the likelihood 1e-2.
+        With ``bandwidth="auto"``, whose kernels are narrower, 3e-3 and 0.3.
     penalty : {"trace", "frobenius"}
         λ tr A or λ‖A‖²_HS; with "auto" the latter in units of w₀².
     n_support : int, optional
@@ -284,9 +287,10 @@ class KernelSoSDensity(DensityMixin, BaseEstimator):
         return as_points(self.landmarks, "landmarks", n_features=points.shape[1])
 
     def _automatic_regularization(self) -> float:
-        if not self._by_likelihood:
-            return AUTO_REGULARIZATION
-        return AUTO_LIKELIHOOD_REGULARIZATION.get(self.bandwidth if isinstance(self.bandwidth, str) else "", 1e-2)
+        narrow = isinstance(self.bandwidth, str) and self.bandwidth == "auto" and not isinstance(self.kernel, Kernel)
+        if narrow:
+            return NARROW_REGULARIZATIONS["likelihood" if self._by_likelihood else "mmd"]
+        return AUTO_LIKELIHOOD_REGULARIZATION if self._by_likelihood else AUTO_REGULARIZATION
 
     @property
     def _by_likelihood(self) -> bool:

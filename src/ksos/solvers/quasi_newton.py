@@ -29,7 +29,7 @@ _NEW_COLUMNS = 1e-3
 _STATIONARY = 0.05
 _MOST_NEW = 4
 _SMALL, _DENSE = 50, 3000
-_NEGLIGIBLE = 1e-4
+_NEGLIGIBLE = 1e-8  # of the mass: a sample far from all others may live on a column of so little
 _LOOK_BACK = 4
 
 ValueAndGradient = Callable[[Array], tuple[float, Array]]
