@@ -71,6 +71,11 @@ def _headline(main: Sequence[Cell], walls: Sequence[Cell]) -> list[str]:
             [f"{title}: ahead of the better of KDE and GMM, truth not a Gaussian mixture", str(share_ahead(foreign, name, better_peer))]
         )
         rows.append([f"{title}: ahead of GMM, all cells", str(share_ahead(main, name, lambda cell: GMM))])
+    quick = share_ahead(main, "ksos_plain", lambda cell: "scipy_kde")
+    if quick.total:
+        title, peer = CONTESTANTS["ksos_plain"].title, CONTESTANTS["scipy_kde"].title
+        rows.append([f"{title}: cells ahead of {peer}, which does not search either", str(quick)])
+        rows.append([f"{title}: farthest behind {peer}, nats per sample", _worst(quick)])
     for cell in walls:
         ratios = _ise_ratio(cell, "ksos_likelihood_box")
         if cell.data.group == "walls" and ratios is not None:

@@ -11,7 +11,7 @@ from ksos._array import Array, namespace, to_numpy, zeros
 from ksos._memory import FLOAT_BYTES, require_memory
 from ksos.integrals import Integrals
 
-__all__ = ["SELECTIONS", "pivoted_cholesky", "select_support"]
+__all__ = ["SELECTIONS", "pivoted_cholesky", "select_support", "unexplained"]
 
 Selection = Callable[[Array, np.ndarray, int, Integrals, float, np.random.Generator], np.ndarray]
 
@@ -51,13 +51,24 @@ def pivoted_cholesky(points: Array, m: int, integrals: Integrals, tol: float) ->
     This is the Cholesky factorisation of W = ∫kk dρ with complete pivoting; it stops when the largest squared residual is at most ``tol``
     times the largest W_ii: what is left out then lies below the truncation of the space.
     """
+    return _pivots(points, m, integrals, tol)[0]
+
+
+def unexplained(points: Array, weights: np.ndarray, m: int, integrals: Integrals) -> float:
+    """The share of ∫k(x, x_i)²dρ that ``m`` pivots leave open, averaged over the points with their ``weights``."""
+    return float(weights @ to_numpy(_pivots(points, min(m, points.shape[0]), integrals, 0.0)[1]))
+
+
+def _pivots(points: Array, m: int, integrals: Integrals, tol: float) -> tuple[np.ndarray, Array]:
+    """The indices, and the residual of every point relative to its own W_ii."""
     n = points.shape[0]
     remedy = 'use support="random" or "kmeans", or fewer n_support'
     require_memory(n * m * FLOAT_BYTES, f"pivoted Cholesky of {n} points with {m} pivots", remedy, beside=points)
     xp = namespace(points)
     log_diagonal = integrals.log_diagonal(points)
     log_unit = float(xp.max(log_diagonal))
-    residual = xp.exp(log_diagonal - log_unit)
+    diagonal = xp.exp(log_diagonal - log_unit)
+    residual = diagonal
     L = zeros((m, n), points)
     pivots: list[int] = []
     for k in range(m):
@@ -71,7 +82,7 @@ def pivoted_cholesky(points: Array, m: int, integrals: Integrals, tol: float) ->
         residual = xp.clip(residual - L[k, :] ** 2, 0.0, None)
         residual[pivot] = 0.0
         pivots.append(pivot)
-    return np.sort(np.array(pivots, dtype=int))
+    return np.sort(np.array(pivots, dtype=int)), residual / xp.clip(diagonal, 1e-300, None)
 
 
 SELECTIONS: dict[str, Selection] = {"pivoted": _pivoted, "random": _random, "kmeans": _kmeans}

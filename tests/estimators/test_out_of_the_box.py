@@ -67,3 +67,15 @@ def test_no_arguments_are_needed(draw: Draw, margin: float, n: int) -> None:
 def test_the_fit_does_not_depend_on_chance() -> None:
     X = moons(120, np.random.default_rng(0))
     np.testing.assert_array_equal(KernelSoSDensity().fit(X).score_samples(X), KernelSoSDensity().fit(X).score_samples(X))
+
+
+def test_few_support_points_get_wider_kernels() -> None:
+    rng = np.random.default_rng(0)
+    X, fresh = moons(600, rng), moons(1000, rng)
+    many, few, fewest = (KernelSoSDensity(n_support=m, tol=1e-6).fit(X) for m in (150, 40, 25))
+    assert np.all(many.bandwidth_ < few.bandwidth_) and np.all(few.bandwidth_ < fewest.bandwidth_)
+    assert np.all(fewest.bandwidth_ <= many.bandwidth_ * (600 / 25) ** (1 / 6) * (1.0 + 1e-12))
+    narrow = KernelSoSDensity(bandwidth=many.bandwidth_, n_support=40, regularization=3e-3, regularization_unit="w0", tol=1e-6).fit(X)
+    assert few.score(fresh) > max(narrow.score(fresh) + 0.05, -1.5), (few.score(fresh), narrow.score(fresh))
+    at_support = KernelSoSDensity(support=few.support_points_, tol=1e-6).fit(X)
+    np.testing.assert_allclose(at_support.bandwidth_, few.bandwidth_, rtol=1e-12)

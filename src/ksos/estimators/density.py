@@ -16,6 +16,7 @@ from ksos._array import Array, eye, inner, is_other_array, like, namespace, to_n
 from ksos._validation import as_bandwidth, as_callback, as_choice, as_count, as_masses, as_nonnegative, as_points, as_weights
 from ksos.bandwidth import RULES, bandwidth_rule
 from ksos.embedding import MeanEmbedding
+from ksos.estimators._coverage import wide_enough
 from ksos.estimators._samples import as_generator, distinct_samples, require_inside
 from ksos.estimators._warm_start import quick_mmd_fit
 from ksos.exceptions import BandwidthWarning
@@ -65,9 +66,9 @@ class KernelSoSDensity(DensityMixin, BaseEstimator):
         the one with closed-form integrals); of a kernel object its own sigma rules.
     bandwidth : float, array of d floats, or {"auto", "median", "scott", "silverman"}
         "auto": slightly more than what suits a kernel density estimate of left-out samples, in units of each feature's spread; sees
-        clusters and walls of the measure, but no outliers. "median": the median distance between samples (of features whose spreads differ
-        more than tenfold, in units of these); smooth, of low rank, and so the fastest. "scott", "silverman": 2h per feature, with h the
-        rule's standard deviation.
+        clusters and walls of the measure, but no outliers; wider where there are few support points. "median": the median distance between
+        samples (of features whose spreads differ more than tenfold, in units of these); smooth, of low rank, and so the fastest. "scott",
+        "silverman": 2h per feature, with h the rule's standard deviation.
     embedding_bandwidth : float or array, optional
         Bandwidth of the kernel in which MMD is measured. Default: the model's, as in the note.
     regularization : float or "auto"
@@ -265,6 +266,8 @@ class KernelSoSDensity(DensityMixin, BaseEstimator):
             else:
                 sigma = as_bandwidth(self.bandwidth, n_features=d)
             kernel = family.with_sigma(sigma)
+            if self._is_automatic:
+                kernel = wide_enough(kernel, points, weights, measure, self._most_support_points())
         kernel.sigma_vector(d)
         if self.embedding_bandwidth is None:
             return kernel, kernel
@@ -273,9 +276,14 @@ class KernelSoSDensity(DensityMixin, BaseEstimator):
     def _support(self, points: Array, weights: np.ndarray, kernel: Kernel, measure: Measure, rng: np.random.Generator) -> Array:
         if not isinstance(self.support, str):
             return like(as_points(self.support, "support", n_features=points.shape[1]), points)
-        m = MOST_SUPPORT_POINTS if self.n_support is None else self.n_support
+        m = self._most_support_points()
         integrals = closed_form(kernel, measure, points.shape[1])
         return select_support(self.support, points, weights, m, integrals, 1e-10, rng)
+
+    def _most_support_points(self) -> int:
+        if not isinstance(self.support, str):
+            return len(self.support)
+        return MOST_SUPPORT_POINTS if self.n_support is None else self.n_support
 
     def _landmarks(self, points: Array, rng: np.random.Generator) -> Array | None:
         if self.landmarks is None:
@@ -287,10 +295,14 @@ class KernelSoSDensity(DensityMixin, BaseEstimator):
         return as_points(self.landmarks, "landmarks", n_features=points.shape[1])
 
     def _automatic_regularization(self) -> float:
-        narrow = isinstance(self.bandwidth, str) and self.bandwidth == "auto" and not isinstance(self.kernel, Kernel)
-        if narrow:
+        if self._is_automatic:
             return NARROW_REGULARIZATIONS["likelihood" if self._by_likelihood else "mmd"]
         return AUTO_LIKELIHOOD_REGULARIZATION if self._by_likelihood else AUTO_REGULARIZATION
+
+    @property
+    def _is_automatic(self) -> bool:
+        """Whether the bandwidth is that of the rule "auto"."""
+        return isinstance(self.bandwidth, str) and self.bandwidth == "auto" and not isinstance(self.kernel, Kernel)
 
     @property
     def _by_likelihood(self) -> bool:
