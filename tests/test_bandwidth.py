@@ -13,14 +13,17 @@ from ksos.bandwidth import RULES, bandwidth_rule
 from ksos.bandwidth.leave_one_out import left_out
 from ksos.bandwidth.normal_reference import robust_silverman
 from ksos.kernels import Gaussian, Kernel, Laplace, Matern
-from ksos.measures import Box, Lebesgue, Measure, Normal
+from ksos.measures import Box, Discrete, Lebesgue, Measure, Normal
 
 MOONS = make_moons(60, noise=0.1, random_state=0)[0]
 COUNTS = np.random.default_rng(3).integers(1, 4, len(MOONS))
 WEIGHTS = COUNTS / COUNTS.sum()
 BOX = Box([-1.5, -1.0], [2.5, np.inf])
 KERNELS = [Gaussian(1.0), Laplace(1.0, product=True), Matern(1.5, 1.0, product=True)]
-PAIRS = [(kernel, measure) for kernel in KERNELS for measure in (Lebesgue(), BOX)] + [(Gaussian(1.0), Normal([0.0, 0.3], [1.0, 0.7]))]
+PAIRS = [(kernel, measure) for kernel in KERNELS for measure in (Lebesgue(), BOX)]
+PAIRS += [(Gaussian(1.0), Normal([0.0, 0.3], [1.0, 0.7]))]
+GRID = np.stack(np.meshgrid(np.linspace(-1.5, 2.5, 9), np.linspace(-1.0, 1.5, 6)), axis=-1).reshape(-1, 2)
+PAIRS += [(Gaussian(1.0), Discrete(np.r_[GRID, MOONS], np.r_[np.ones(len(GRID)), np.full(60, 0.02)]))]
 every_rule = pytest.mark.parametrize("rule", RULES)
 
 
@@ -107,6 +110,39 @@ def test_a_wall_is_no_reason_to_narrow_auto() -> None:
     X = np.random.default_rng(0).random((300, 1))
     equal = np.full(300, 1.0 / 300)
     assert bandwidth("auto", X, equal, measure=Box([0.0], [1.0])) > 1.5 * bandwidth("auto", X, equal)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_auto_sees_the_nodes_of_a_rule_as_what_they_stand_for(kernel: Kernel) -> None:
+    X = np.random.default_rng(0).random((100, 1))
+    equal, box = np.full(100, 0.01), Box([0.0], [1.0])
+    whole = bandwidth("auto", X, equal, kernel=kernel, measure=box)
+    np.testing.assert_allclose(bandwidth("auto", X, equal, kernel=kernel, measure=Discrete.quadrature(box, 300)), whole, rtol=1e-12)
+
+
+@pytest.mark.parametrize("n_nodes", [1, 5, 10])
+def test_auto_is_no_narrower_than_nodes_can_tell(n_nodes: int) -> None:
+    """Between coarse nodes nothing bounds a density: bumps would gain by hiding there."""
+    X = np.random.default_rng(0).random((100, 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        got = bandwidth("auto", X, np.full(100, 0.01), measure=Discrete.quadrature(Box([0.0], [1.0]), n_nodes))
+    assert got > 1.0 / n_nodes if n_nodes > 1 else got > 0.0
+
+
+@pytest.mark.parametrize("shift", [1e3, 1e6, 1e160])
+def test_auto_of_samples_that_no_node_sees(shift: float) -> None:
+    nodes = np.linspace(-1.0, 1.0, 9)[:, None] + shift
+    with pytest.raises(ValueError, match="the kernel vanishes on Discrete"):
+        ksos.KernelSoSDensity(measure=Discrete(nodes)).fit(MOONS[:, :1])
+
+
+def test_auto_looks_at_fewer_points_where_nodes_are_many() -> None:
+    rng = np.random.default_rng(0)
+    X, measure = rng.normal(size=(400, 1)), Discrete.quadrature(Box([-6.0], [6.0]), 60)
+    many = Discrete(np.repeat(measure.points, 200, axis=0) + 1e-9 * rng.normal(size=(12000, 1)), np.repeat(measure.weights / 200, 200))
+    few, whole = (bandwidth("auto", X, np.full(400, 1.0 / 400), measure=rho) for rho in (many, measure))
+    np.testing.assert_allclose(few, whole, rtol=0.25)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])

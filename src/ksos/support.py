@@ -57,6 +57,8 @@ def pivoted_cholesky(points: Array, m: int, integrals: Integrals, tol: float) ->
     xp = namespace(points)
     log_diagonal = integrals.log_diagonal(points)
     log_unit = float(xp.max(log_diagonal))
+    if not math.isfinite(log_unit):
+        raise ValueError(f"the kernel vanishes on {integrals.measure!r} at every sample: no density can be made of them")
     residual = xp.exp(log_diagonal - log_unit)
     L = zeros((m, n), points)
     pivots: list[int] = []

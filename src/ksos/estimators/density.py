@@ -65,9 +65,9 @@ class KernelSoSDensity(DensityMixin, BaseEstimator):
         the one with closed-form integrals); of a kernel object its own sigma rules.
     bandwidth : float, array of d floats, or {"auto", "median", "scott", "silverman"}
         "auto": slightly more than what suits a kernel density estimate of left-out samples, in units of each feature's spread; sees
-        clusters and walls of the measure, but no outliers. "median": the median distance between samples (of features whose spreads differ
-        more than tenfold, in units of these); smooth, of low rank, and so the fastest. "scott", "silverman": 2h per feature, with h the
-        rule's standard deviation.
+        clusters and walls of the measure, but no outliers; of more than 600 distinct samples, on a random subset. "median": the median
+        distance between samples (of features whose spreads differ more than tenfold, in units of these); smooth, of low rank, and so the
+        fastest. "scott", "silverman": 2h per feature, with h the rule's standard deviation.
     embedding_bandwidth : float or array, optional
         Bandwidth of the kernel in which MMD is measured. Default: the model's, as in the note.
     regularization : float or "auto"
