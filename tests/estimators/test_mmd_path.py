@@ -35,6 +35,7 @@ CASES: dict[str, tuple[np.ndarray, Kernel, Measure | None, type]] = {
     "line": (LINE, Gaussian(0.7), None, ByNodes),
     "laplace": (LINE, Laplace(0.7, product=True), None, ByTensor),
     "box": (LINE, Gaussian(0.4), Box([-1.0], [1.0]), ByNodes),
+    "box, few directions": (LINE, Gaussian(8.0), Box([-1.0], [1.0]), ByNodes),
 }
 
 
