@@ -9,8 +9,8 @@ import pytest
 from sklearn.datasets import make_moons
 
 import ksos
-from ksos.bandwidth import RULES, bandwidth_rule
-from ksos.bandwidth.leave_one_out import left_out
+from ksos.bandwidth import RULES, bandwidth_rule, widest_good
+from ksos.bandwidth.leave_one_out import _without_outliers, left_out
 from ksos.bandwidth.normal_reference import robust_silverman
 from ksos.kernels import Gaussian, Kernel, Laplace, Matern
 from ksos.measures import Box, Discrete, Lebesgue, Measure, Normal
@@ -70,6 +70,35 @@ def test_more_points_than_are_looked_at(rule: str, monkeypatch: pytest.MonkeyPat
 
 
 # --- "auto" ---
+
+
+def test_the_size_of_a_subset_is_corrected_for_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ksos.bandwidth.leave_one_out._MOST_POINTS", 20)
+    monkeypatch.setattr("ksos.bandwidth.leave_one_out.robust_silverman", lambda points, weights: np.ones(2))
+    chosen = np.sort(np.random.default_rng(0).choice(60, 20, replace=False))
+    subset = left_out(MOONS[chosen], WEIGHTS[chosen] / WEIGHTS[chosen].sum(), np.random.default_rng(0), Gaussian(1.0), Lebesgue())
+    whole = left_out(MOONS, WEIGHTS, np.random.default_rng(0), Gaussian(1.0), Lebesgue())
+    np.testing.assert_allclose(whole, subset * (20 / 60) ** (1 / 6), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("behind", "chosen"),
+    [
+        ([20.0, -17.0, 0.0], 1),  # three nats in all, far less than the standard error
+        ([20.0, -9.0, 0.0], 0),  # within the standard error, which two samples make large, but eleven nats
+        ([0.02, 0.02, 0.02], 0),  # two nats, on which all samples agree
+        ([-1.0, -1.0, -1.0], 1),  # the best itself
+    ],
+)
+def test_the_widest_good_one_is_behind_by_little_in_both_senses(behind: list[float], chosen: int) -> None:
+    logs = np.zeros((2, 100))
+    logs[1] = -np.r_[behind[:2], np.full(98, behind[2])]
+    assert widest_good(logs, np.full(100, 0.01), 1.0) == chosen
+
+
+def test_outliers_are_far_from_the_weighted_median() -> None:
+    logs, weights = np.array([0.0, 0.0, 0.0, -15.0, -30.0]), np.array([0.1, 0.1, 0.1, 0.6, 0.1])
+    np.testing.assert_allclose(_without_outliers(logs, weights), np.array([1.0, 1.0, 1.0, 6.0, 0.0]) / 9.0)
 
 
 def brute_force(multiple: float, kernel: Kernel, measure: Measure) -> np.ndarray:

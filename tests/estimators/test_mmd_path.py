@@ -73,6 +73,13 @@ def test_too_many_nodes_are_not_taken() -> None:
     assert not isinstance(cheapest_map(scattered), ByNodes)
 
 
+def test_nodes_that_do_not_integrate_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    space = SoSSpace(Gaussian(0.3), LINE)
+    assert _factor_maps._by_nodes(space, 1000) is not None
+    monkeypatch.setattr(_factor_maps, "_SPACING", 2.5)
+    assert _factor_maps._by_nodes(space, 1000) is None
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_fits_are_as_low_as_certified_ones_and_score_the_same(name: str) -> None:
     X, kernel, measure, form = CASES[name]
