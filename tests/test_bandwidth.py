@@ -9,18 +9,21 @@ import pytest
 from sklearn.datasets import make_moons
 
 import ksos
-from ksos.bandwidth import RULES, bandwidth_rule
-from ksos.bandwidth.leave_one_out import left_out
+from ksos.bandwidth import RULES, bandwidth_rule, widest_good
+from ksos.bandwidth.leave_one_out import _without_outliers, left_out
 from ksos.bandwidth.normal_reference import robust_silverman
 from ksos.kernels import Gaussian, Kernel, Laplace, Matern
-from ksos.measures import Box, Lebesgue, Measure, Normal
+from ksos.measures import Box, Discrete, Lebesgue, Measure, Normal
 
 MOONS = make_moons(60, noise=0.1, random_state=0)[0]
 COUNTS = np.random.default_rng(3).integers(1, 4, len(MOONS))
 WEIGHTS = COUNTS / COUNTS.sum()
 BOX = Box([-1.5, -1.0], [2.5, np.inf])
 KERNELS = [Gaussian(1.0), Laplace(1.0, product=True), Matern(1.5, 1.0, product=True)]
-PAIRS = [(kernel, measure) for kernel in KERNELS for measure in (Lebesgue(), BOX)] + [(Gaussian(1.0), Normal([0.0, 0.3], [1.0, 0.7]))]
+PAIRS = [(kernel, measure) for kernel in KERNELS for measure in (Lebesgue(), BOX)]
+PAIRS += [(Gaussian(1.0), Normal([0.0, 0.3], [1.0, 0.7]))]
+GRID = np.stack(np.meshgrid(np.linspace(-1.5, 2.5, 9), np.linspace(-1.0, 1.5, 6)), axis=-1).reshape(-1, 2)
+PAIRS += [(Gaussian(1.0), Discrete(np.r_[GRID, MOONS], np.r_[np.ones(len(GRID)), np.full(60, 0.02)]))]
 every_rule = pytest.mark.parametrize("rule", RULES)
 
 
@@ -69,6 +72,35 @@ def test_more_points_than_are_looked_at(rule: str, monkeypatch: pytest.MonkeyPat
 # --- "auto" ---
 
 
+def test_the_size_of_a_subset_is_corrected_for_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ksos.bandwidth.leave_one_out._MOST_POINTS", 20)
+    monkeypatch.setattr("ksos.bandwidth.leave_one_out.robust_silverman", lambda points, weights: np.ones(2))
+    chosen = np.sort(np.random.default_rng(0).choice(60, 20, replace=False))
+    subset = left_out(MOONS[chosen], WEIGHTS[chosen] / WEIGHTS[chosen].sum(), np.random.default_rng(0), Gaussian(1.0), Lebesgue())
+    whole = left_out(MOONS, WEIGHTS, np.random.default_rng(0), Gaussian(1.0), Lebesgue())
+    np.testing.assert_allclose(whole, subset * (20 / 60) ** (1 / 6), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("behind", "chosen"),
+    [
+        ([20.0, -17.0, 0.0], 1),  # three nats in all, far less than the standard error
+        ([20.0, -9.0, 0.0], 0),  # within the standard error, which two samples make large, but eleven nats
+        ([0.02, 0.02, 0.02], 0),  # two nats, on which all samples agree
+        ([-1.0, -1.0, -1.0], 1),  # the best itself
+    ],
+)
+def test_the_widest_good_one_is_behind_by_little_in_both_senses(behind: list[float], chosen: int) -> None:
+    logs = np.zeros((2, 100))
+    logs[1] = -np.r_[behind[:2], np.full(98, behind[2])]
+    assert widest_good(logs, np.full(100, 0.01), 1.0) == chosen
+
+
+def test_outliers_are_far_from_the_weighted_median() -> None:
+    logs, weights = np.array([0.0, 0.0, 0.0, -15.0, -30.0]), np.array([0.1, 0.1, 0.1, 0.6, 0.1])
+    np.testing.assert_allclose(_without_outliers(logs, weights), np.array([1.0, 1.0, 1.0, 6.0, 0.0]) / 9.0)
+
+
 def brute_force(multiple: float, kernel: Kernel, measure: Measure) -> np.ndarray:
     """The log-density of every sample under bumps around all the others, each a density of the class by itself."""
     k = kernel.with_sigma(multiple * robust_silverman(MOONS, WEIGHTS))
@@ -107,6 +139,39 @@ def test_a_wall_is_no_reason_to_narrow_auto() -> None:
     X = np.random.default_rng(0).random((300, 1))
     equal = np.full(300, 1.0 / 300)
     assert bandwidth("auto", X, equal, measure=Box([0.0], [1.0])) > 1.5 * bandwidth("auto", X, equal)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_auto_sees_the_nodes_of_a_rule_as_what_they_stand_for(kernel: Kernel) -> None:
+    X = np.random.default_rng(0).random((100, 1))
+    equal, box = np.full(100, 0.01), Box([0.0], [1.0])
+    whole = bandwidth("auto", X, equal, kernel=kernel, measure=box)
+    np.testing.assert_allclose(bandwidth("auto", X, equal, kernel=kernel, measure=Discrete.quadrature(box, 300)), whole, rtol=1e-12)
+
+
+@pytest.mark.parametrize("n_nodes", [1, 5, 10])
+def test_auto_is_no_narrower_than_nodes_can_tell(n_nodes: int) -> None:
+    """Between coarse nodes nothing bounds a density: bumps would gain by hiding there."""
+    X = np.random.default_rng(0).random((100, 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        got = bandwidth("auto", X, np.full(100, 0.01), measure=Discrete.quadrature(Box([0.0], [1.0]), n_nodes))
+    assert got > 1.0 / n_nodes if n_nodes > 1 else got > 0.0
+
+
+@pytest.mark.parametrize("shift", [1e3, 1e6, 1e160])
+def test_auto_of_samples_that_no_node_sees(shift: float) -> None:
+    nodes = np.linspace(-1.0, 1.0, 9)[:, None] + shift
+    with pytest.raises(ValueError, match="the kernel vanishes on Discrete"):
+        ksos.KernelSoSDensity(measure=Discrete(nodes)).fit(MOONS[:, :1])
+
+
+def test_auto_looks_at_fewer_points_where_nodes_are_many() -> None:
+    rng = np.random.default_rng(0)
+    X, measure = rng.normal(size=(400, 1)), Discrete.quadrature(Box([-6.0], [6.0]), 60)
+    many = Discrete(np.repeat(measure.points, 200, axis=0) + 1e-9 * rng.normal(size=(12000, 1)), np.repeat(measure.weights / 200, 200))
+    few, whole = (bandwidth("auto", X, np.full(400, 1.0 / 400), measure=rho) for rho in (many, measure))
+    np.testing.assert_allclose(few, whole, rtol=0.25)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])

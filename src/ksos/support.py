@@ -67,6 +67,8 @@ def _pivots(points: Array, m: int, integrals: Integrals, tol: float) -> tuple[np
     xp = namespace(points)
     log_diagonal = integrals.log_diagonal(points)
     log_unit = float(xp.max(log_diagonal))
+    if not math.isfinite(log_unit):
+        raise ValueError(f"the kernel vanishes on {integrals.measure!r} at every sample: no density can be made of them")
     diagonal = xp.exp(log_diagonal - log_unit)
     residual = diagonal
     L = zeros((m, n), points)

@@ -35,6 +35,7 @@ CASES: dict[str, tuple[np.ndarray, Kernel, Measure | None, type]] = {
     "line": (LINE, Gaussian(0.7), None, ByNodes),
     "laplace": (LINE, Laplace(0.7, product=True), None, ByTensor),
     "box": (LINE, Gaussian(0.4), Box([-1.0], [1.0]), ByNodes),
+    "box, few directions": (LINE, Gaussian(8.0), Box([-1.0], [1.0]), ByNodes),
 }
 
 
@@ -70,6 +71,13 @@ def test_too_many_nodes_are_not_taken() -> None:
     assert _factor_maps._by_nodes(scattered, 100) is None
     assert _factor_maps._by_nodes(SoSSpace(Gaussian(1e-4), np.array([[0.0], [1e300]])), 10) is None
     assert not isinstance(cheapest_map(scattered), ByNodes)
+
+
+def test_nodes_that_do_not_integrate_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    space = SoSSpace(Gaussian(0.3), LINE)
+    assert _factor_maps._by_nodes(space, 1000) is not None
+    monkeypatch.setattr(_factor_maps, "_SPACING", 2.5)
+    assert _factor_maps._by_nodes(space, 1000) is None
 
 
 @pytest.mark.parametrize("name", CASES)

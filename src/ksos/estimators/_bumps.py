@@ -25,7 +25,8 @@ def bump_density(kernel: Kernel, measure: Measure, points: np.ndarray, weights: 
 
 def bump_logpdf(kernel: Kernel, measure: Measure, points: np.ndarray, weights: np.ndarray, X: np.ndarray) -> np.ndarray:
     """Its log-density at the rows of ``X``, without any matrix of the size of B."""
-    heights = np.log(weights) - closed_form(kernel, measure, points.shape[1]).log_diagonal(points)
+    log_masses = closed_form(kernel, measure, points.shape[1]).log_diagonal(points)
+    heights = np.where(np.isfinite(log_masses), np.log(weights) - log_masses, -np.inf)  # a discrete measure may not see a narrow bump
     out = np.empty(X.shape[0])
     for rows in row_blocks(X.shape[0], points.shape[0], _BLOCK_ELEMENTS):
         out[rows] = logsumexp(2.0 * kernel.log(X[rows], points) + heights, axis=1)

@@ -21,6 +21,7 @@ __all__ = ["ByNodes", "ByPairs", "ByTensor", "FactorMap", "cheapest_map"]
 
 _TENSOR_PAYS = 0.1  # a pass over the tensor waits for memory, products with pairs of points do not
 _NODES_PAY = 0.07  # likewise
+_FORMING = 0.1  # passes over the m×m×ℓ integrals that forming a tensor without factors over pairs costs, shared by the steps of a path
 _MANY, _WELL_CONDITIONED = 150, 30.0
 _MOST_FEATURES = 2
 _SPACING = 0.7  # in deviations of a product of three kernels: the trapezoidal sum of a Gaussian is then off by exp(−2π²/0.7²) = 3e-18
@@ -124,6 +125,8 @@ def cheapest_map(space: SoSSpace) -> FactorMap:
     (m, r), q, ell = space.T.shape, space.embedding_rank, space.landmarks.shape[0]
     tensor_pays = not space._integrals.pairwise or q * r * r <= _TENSOR_PAYS * m * m * ell
     budget = q * r * r if tensor_pays else int(_NODES_PAY * m * m * ell)
+    if not space._integrals.pairwise:
+        budget += int(_FORMING * m * m * ell)
     by_nodes = _by_nodes(space, budget // (q + r)) if space.n_features <= _MOST_FEATURES else None
     if by_nodes is not None:
         return by_nodes

@@ -35,7 +35,8 @@ class LikelihoodPath:
         self.basis = space.T @ Q
         self.psi = space.kernel(points, space.support_points) @ self.basis
         integrals = space._integrals
-        scale = np.exp(0.5 * (space.log_unit - integrals.log_diagonal(points))) * np.sqrt(weights)
+        log_masses = integrals.log_diagonal(points)  # −inf where a discrete measure does not see the bump
+        scale = np.exp(0.5 * np.where(np.isfinite(log_masses), space.log_unit - log_masses, -np.inf)) * np.sqrt(weights)
         bumps = scale[:, None] * (np.exp(integrals.log_gram(points, space.support_points) - space.log_unit) @ self.basis)
         self.start = _leading_columns(bumps, min(columns, space.rank))
 
