@@ -44,6 +44,16 @@ def test_descent_minimises_and_stops_where_nothing_is_to_gain() -> None:
     assert descend(quadratic(np.zeros((3, 3))), np.ones((3, 1)), 0.0, np.zeros((3, 1)), Secants()) is None
 
 
+@pytest.mark.parametrize("weight", [1e-4, 1e-8, 1e-12])
+def test_samples_of_little_weight_far_from_all_others_keep_their_columns(weight: float) -> None:
+    """What they need is a column of as little mass; without it their likelihood is zero, and the gap without bound."""
+    far = np.array([[10.0, 0.0], [0.0, 10.0], [-10.0, 0.0], [0.0, -10.0], [12.0, 12.0], [-12.0, -12.0]])
+    X, a = np.r_[points(60, 2), far], np.r_[np.ones(60), np.full(6, 60 * weight)]
+    functional = NegativeLogLikelihood(X, a / a.sum()) + 0.1 * Trace(relative=True)
+    solution = ksos.minimize(functional, ksos.SoSSpace(Gaussian(1.5), X), solver="lbfgs", tol=1e-5)
+    assert solution.status == "solved" and solution.n_iter <= 300
+
+
 @pytest.mark.parametrize("regularization", [0.0, 1e-3, 1.0])
 def test_it_agrees_with_newton_on_few_columns(regularization: float) -> None:
     X = points(60, 2)

@@ -29,7 +29,7 @@ _NEW_COLUMNS = 1e-3
 _STATIONARY = 0.05
 _MOST_NEW = 4
 _SMALL, _DENSE = 50, 3000
-_NEGLIGIBLE = 1e-8  # of the mass: a sample far from all others may live on a column of so little
+_NEGLIGIBLE = 1e-16  # of the mass: a sample of little weight far from all others lives on a column of as little
 _LOOK_BACK = 4
 
 ValueAndGradient = Callable[[Array], tuple[float, Array]]
@@ -155,7 +155,7 @@ class QuasiNewton(Stepper):
         if new is not None and steps % self.check_every:
             return _State(*new, state.secants, state.point, steps, state.gap)
         Y, value, gradient = (state.Y, state.value, state.gradient) if new is None else new
-        F = self._columns(change @ Y, state.gap)
+        F = self._columns(change @ Y)
         point = self._point(objective, F)
         G = objective.gradient(point)
         values, V = _lowest(G, min(_MOST_NEW, objective.size))
@@ -169,11 +169,11 @@ class QuasiNewton(Stepper):
         F = xp.concat([F * (1.0 - share) ** 0.5, V * (share / V.shape[1]) ** 0.5], axis=1)
         return replace(self._at(objective, F, steps), point=point, gap=gap)
 
-    def _columns(self, F: Array, gap: float) -> Array:
-        """F of norm one, without the columns whose mass is far below the gap: an optimum has fewer than an iterate on its way there."""
+    def _columns(self, F: Array) -> Array:
+        """F of norm one, without the columns that are rounding: an optimum has fewer than an iterate on its way there."""
         xp = namespace(F)
         U, s, _ = xp.linalg.svd(F / norm(F), full_matrices=False)
-        last = max(1, int(np.count_nonzero(to_numpy(s) ** 2 > min(_NEGLIGIBLE, 1e-3 * gap))))
+        last = max(1, int(np.count_nonzero(to_numpy(s) ** 2 > _NEGLIGIBLE)))
         F = U[:, :last] * s[:last]
         return F / norm(F)
 
