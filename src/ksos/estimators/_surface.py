@@ -186,9 +186,9 @@ def _square_of(space: SoSSpace) -> Callable[[np.ndarray], float]:
     """T·F ↦ ∫p²dρ in natural units: over the nodes of a rule, or where that would need too many, in closed form."""
     try:
         nodes, log_weights, _ = l2_rule(space, None)
-    except IntegralNotAvailableError:
+    except IntegralNotAvailableError as error:
         if not isinstance(space._integrals, GaussianLebesgue):
-            raise
+            raise IntegralNotAvailableError(f"{error}; or choose by criterion='log_likelihood' or 'mmd'") from None
         closed = SquareIntegral(space._integrals, space.support_points, space.log_unit)
         return lambda unit_factor: closed(unit_factor @ unit_factor.T)
     K, masses = space.kernel(nodes, space.support_points), np.exp(log_weights - space.log_unit)
