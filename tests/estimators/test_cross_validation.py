@@ -231,7 +231,7 @@ def test_the_l2_criterion_in_many_features() -> None:
 
 def test_l2_in_many_features_names_the_way_out() -> None:
     X = np.random.default_rng(0).normal(size=(30, 5))
-    with pytest.raises(ksos.IntegralNotAvailableError, match="discrete measure.*; or choose by criterion='log_likelihood' or 'mmd'"):
+    with pytest.raises(ksos.IntegralNotAvailableError, match=r"discrete measure.*; or choose by criterion='log_likelihood' or 'mmd'"):
         KernelSoSDensityCV(**SMALL, criterion="l2", kernel="laplace").fit(X)
 
 
