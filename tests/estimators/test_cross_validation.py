@@ -22,7 +22,7 @@ from ksos import KernelSoSDensity, KernelSoSDensityCV, SoSDensity
 from ksos.bandwidth import bandwidth_rule
 from ksos.estimators import _surface, cross_validation
 from ksos.kernels import Gaussian, Laplace
-from ksos.measures import Box, Discrete, Lebesgue
+from ksos.measures import Box, Lebesgue
 
 MOONS = make_moons(120, noise=0.1, random_state=0)[0]
 FRESH = make_moons(2000, noise=0.1, random_state=1)[0]
@@ -496,13 +496,3 @@ def test_data() -> None:
     ):
         KernelSoSDensityCV(**SMALL, whiten=True).fit(np.c_[MOONS[:, 0], np.ones(120)])
     assert KernelSoSDensityCV(**SMALL, measure=Lebesgue(), whiten=True).fit(MOONS).whitening_ is not None
-
-
-def test_a_discrete_measure_with_nodes_far_apart() -> None:
-    """Narrow bumps between the nodes have no mass: they count as nothing, not as NaN, and a likelihood that must be zero says so."""
-    X = np.random.default_rng(0).normal(size=(40, 1))
-    nodes = Discrete.quadrature(Box([-5.0], [5.0]), 8)
-    est = KernelSoSDensityCV(objective="squared_mmd", measure=nodes, cv=3).fit(X)
-    assert np.isfinite(est.score(X)) and est.distribution_.mass() == pytest.approx(1.0, abs=1e-9)
-    with pytest.raises(ValueError, match="have likelihood zero under every density of the space"):
-        KernelSoSDensityCV(measure=nodes, cv=3).fit(X)

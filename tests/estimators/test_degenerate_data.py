@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 from strategies import DEGENERATE, degenerate_data
 
-from ksos import BandwidthWarning, KernelSoSDensity
+from ksos import BandwidthWarning, KernelSoSDensity, KernelSoSDensityCV
+from ksos.measures import Box, Discrete
 from ksos.solvers import STATUSES
 
 QUICK: dict[str, Any] = {"max_iter": 200, "random_state": 0}
@@ -127,3 +128,13 @@ def test_samples_of_any_fit_are_finite_and_likely(X: np.ndarray) -> None:
     samples = est.sample(20, random_state=0)
     assert samples.shape == (20, X.shape[1]) and np.all(np.isfinite(samples))
     assert np.all(est.score_samples(samples) > -np.inf)
+
+
+def test_a_discrete_measure_with_nodes_far_apart() -> None:
+    """Narrow bumps between the nodes have no mass: they count as nothing, not as NaN, and a likelihood that must be zero says so."""
+    X = np.random.default_rng(0).normal(size=(40, 1))
+    nodes = Discrete.quadrature(Box([-5.0], [5.0]), 8)
+    est = KernelSoSDensityCV(objective="squared_mmd", measure=nodes, cv=3).fit(X)
+    assert np.isfinite(est.score(X)) and est.distribution_.mass() == pytest.approx(1.0, abs=1e-9)
+    with pytest.raises(ValueError, match="have likelihood zero under every density of the space"):
+        KernelSoSDensityCV(measure=nodes, cv=3).fit(X)
