@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from scipy.stats import gaussian_kde
 from sklearn.datasets import make_moons
 
 from ksos import KernelSoSDensity
+from ksos.estimators import _coverage
 
 Draw = Callable[[int, np.random.Generator], np.ndarray]
 
@@ -64,9 +66,30 @@ def test_no_arguments_are_needed(draw: Draw, margin: float, n: int) -> None:
     assert np.mean(ahead) >= margin, ahead
 
 
-def test_the_fit_does_not_depend_on_chance() -> None:
-    X = moons(120, np.random.default_rng(0))
-    np.testing.assert_array_equal(KernelSoSDensity().fit(X).score_samples(X), KernelSoSDensity().fit(X).score_samples(X))
+@pytest.mark.parametrize(("n", "few"), [(120, {}), (700, {"n_support": 10, "tol": 1e-2})], ids=["all", "subsets"])
+def test_the_fit_does_not_depend_on_chance(n: int, few: dict[str, Any]) -> None:
+    X = moons(n, np.random.default_rng(0))
+    one, other = (KernelSoSDensity(**few).fit(X) for _ in range(2))
+    np.testing.assert_array_equal(one.bandwidth_, other.bandwidth_)
+    np.testing.assert_array_equal(one.score_samples(X), other.score_samples(X))
+
+
+def test_many_samples_ask_for_the_memory_of_the_support_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever chooses the support points: the choice of the bandwidth looks at no more than ten samples for each of them."""
+    seen: list[int] = []
+    original = _coverage.unexplained
+
+    def spy(points: np.ndarray, *arguments: Any) -> float:
+        seen.append(len(points))
+        return original(points, *arguments)
+
+    monkeypatch.setattr(_coverage, "unexplained", spy)
+    X = moons(900, np.random.default_rng(0))
+    KernelSoSDensity(support="random", n_support=20, tol=1e-2, random_state=0).fit(X)
+    assert seen and set(seen) == {200}
+    seen.clear()
+    KernelSoSDensity(n_support=900, tol=1e-2).fit(X[:40])
+    assert not seen, "as many support points as samples leave nothing open"
 
 
 def test_few_support_points_get_wider_kernels() -> None:
