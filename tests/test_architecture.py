@@ -21,10 +21,11 @@ PACKAGE = Path(ksos.__file__).parent
 LAYERS: list[set[str]] = [
     {"_array", "_files", "_lazy", "_threads", "_version", "exceptions"},
     {"_memory", "_validation", "thin"},
+    {"_deadline"},
     {"kernels", "measures"},
     {"integrals"},
     {"observables"},
-    {"bandwidth", "density", "operators", "support", "whitening"},
+    {"bandwidth", "density", "embedding_map", "support", "whitening"},
     {"embedding"},
     {"space"},
     {"functionals"},

@@ -9,12 +9,12 @@ from tables import PAIR_CASES, WHITENING_CASES, PairCase, points
 
 import ksos
 from ksos import _memory
+from ksos.embedding_map import CompressedMap, PairwiseMap, _pairwise_tensor
 from ksos.functionals import SquaredMMD, Trace
 from ksos.functionals.objective import Objective
 from ksos.integrals.triple import PairFactors
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Discrete
-from ksos.operators import CompressedMap, PairwiseMap, _pairwise_tensor
 from ksos.solvers.spectraplex import factor, project
 
 every_pair = pytest.mark.parametrize("pair", PAIR_CASES.values(), ids=PAIR_CASES)

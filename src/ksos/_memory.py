@@ -1,21 +1,47 @@
-"""Predict the memory of a step and refuse it in words before the allocation fails."""
+"""Predict the memory of a step and refuse it in words before the allocation fails; cut large work into blocks."""
 
 from __future__ import annotations
 
 import math
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 from ksos._array import free_device_memory
 
-__all__ = ["FLOAT_BYTES", "available_memory", "require_memory"]
+__all__ = ["CACHE_ELEMENTS", "FLOAT_BYTES", "available_memory", "require_memory", "resources", "row_blocks"]
 
 FLOAT_BYTES = 8
+CACHE_ELEMENTS = 1 << 16
+"""Half a megabyte of float64: a block of this many entries stays in the cache while it is worked on."""
+
 _REMEMBERED_SECONDS = 0.02  # asking the system takes longer than a small problem; in this time no more than some 100 MB can be filled
 
 _remembered = -math.inf, 0.0  # when, and the answer
+_memory_limit: ContextVar[float] = ContextVar("memory_limit", default=math.inf)
+_largest_block: ContextVar[float] = ContextVar("largest_block", default=math.inf)
+
+
+@contextmanager
+def resources(*, memory: float = math.inf, block: float = math.inf) -> Iterator[None]:
+    """Work as on a smaller machine: with at most ``memory`` bytes, in blocks of at most ``block`` entries."""
+    tokens = _memory_limit.set(memory), _largest_block.set(block)
+    try:
+        yield
+    finally:
+        _memory_limit.reset(tokens[0])
+        _largest_block.reset(tokens[1])
+
+
+def row_blocks(n_rows: int, n_columns: int, elements: int = CACHE_ELEMENTS) -> Iterator[slice]:
+    """Slices that cut ``n_rows`` rows of an (n_rows × n_columns) array into blocks of about ``elements`` entries."""
+    step = max(1, int(min(elements, _largest_block.get())) // max(n_columns, 1))
+    for start in range(0, n_rows, step):
+        yield slice(start, min(start + step, n_rows))
 
 
 def available_memory() -> float:
@@ -27,7 +53,7 @@ def available_memory() -> float:
         candidates = [_machine_memory(), _group_memory()]
         answer = min(candidate for candidate in candidates if candidate is not None)
         _remembered = now, answer
-    return answer
+    return min(answer, _memory_limit.get())
 
 
 def require_memory(needed: float, what: str, remedy: str, *, beside: Any = None) -> None:

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 
 from ksos._array import Array, inner, is_numpy, like, namespace, norm, zeros
-from ksos._memory import FLOAT_BYTES, require_memory
+from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos._validation import as_points, as_vector
 from ksos.density import SoSDensity
 from ksos.integrals import closed_form
 from ksos.integrals.quadruple import density_inner, quadrature_atoms
 from ksos.integrals.triple import apply_triple
 from ksos.kernels import Kernel
-from ksos.kernels._distances import row_blocks
 from ksos.whitening import whiten_columns
 
 __all__ = ["MeanEmbedding", "Projection", "as_target", "evaluate", "exact_inner", "mmd"]

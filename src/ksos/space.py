@@ -9,15 +9,14 @@ from typing import Any
 import numpy as np
 
 from ksos._array import Array, is_numpy, like, namespace, zeros
-from ksos._memory import FLOAT_BYTES, require_memory
+from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos._validation import as_choice, as_points, as_positive
 from ksos.density import SoSDensity
 from ksos.embedding import Projection
+from ksos.embedding_map import CompressedMap, EmbeddingMap, embedding_map
 from ksos.integrals import closed_form
 from ksos.kernels import Kernel
-from ksos.kernels._distances import row_blocks
 from ksos.measures import Lebesgue, Measure
-from ksos.operators import CompressedMap, EmbeddingMap, embedding_map
 from ksos.thin import MANY_POINTS, thin_root
 from ksos.whitening import ROUTES, whiten_columns
 

@@ -9,13 +9,13 @@ import pytest
 from sklearn.datasets import load_iris, make_moons
 
 from ksos import KernelSoSDensity, KernelSoSDensityCV, MeanEmbedding, SoSSpace, minimize
+from ksos.embedding_map import PairwiseMap
 from ksos.estimators import _factor_maps
 from ksos.estimators._factor_maps import ByNodes, ByPairs, ByTensor, cheapest_map
 from ksos.estimators._mmd_path import MMDPath
 from ksos.functionals import SquaredMMD, Trace
 from ksos.kernels import Gaussian, Kernel, Laplace
 from ksos.measures import Box, Measure
-from ksos.operators import PairwiseMap
 
 IRIS = np.unique(load_iris().data, axis=0)[::2]
 MOONS = make_moons(90, noise=0.1, random_state=0)[0]

@@ -14,7 +14,7 @@ from tables import KERNEL_CASES, PAIR_CASES, PairCase, points
 
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.integrals import CLOSED_FORMS, closed_form
-from ksos.integrals._erf import log_gauss_mass, truncated_moments
+from ksos.integrals.erf import log_gauss_mass, truncated_moments
 from ksos.integrals.triple import apply_triple
 from ksos.kernels import Gaussian, Kernel, Laplace, Matern
 from ksos.measures import Box, Discrete, Lebesgue, Measure, Normal

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import KERNEL_CASES, points
 
-from ksos.kernels import KERNELS, Gaussian, Kernel, Laplace, Matern
-from ksos.kernels import _distances as distances
+from ksos._memory import resources
+from ksos.kernels import KERNELS, Gaussian, Kernel, Laplace, Matern, distances
 
 every_kernel = pytest.mark.parametrize("kernel", KERNEL_CASES.values(), ids=KERNEL_CASES)
 
@@ -96,14 +96,17 @@ def test_repr_and_pickle_give_the_kernel_back(kernel: Kernel) -> None:
 
 
 @every_kernel
-def test_many_rows_and_many_features_go_in_blocks_and_products(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    for d in (2, 12):
-        X, Y = points(50, d), points(30, d, 1)
-        whole = kernel(X, Y)
-        with monkeypatch.context() as patch:
-            patch.setattr(distances, "_DIRECT_FEATURES", 10**6)
-            patch.setattr(distances, "_BLOCK_ELEMENTS", 1)
-            np.testing.assert_allclose(kernel(X, Y), whole, rtol=1e-11)
+def test_many_rows_go_in_blocks(kernel: Kernel) -> None:
+    X, Y = points(50, 2), points(30, 2, 1)
+    whole = kernel(X, Y)
+    with resources(block=1):
+        np.testing.assert_allclose(kernel(X, Y), whole, rtol=1e-11)
+
+
+def test_many_features_go_through_a_product() -> None:
+    X, Y, sigma = points(50, 12), points(30, 12, 1), np.linspace(0.5, 2.0, 12)
+    one_by_one = np.sum(((X[:, None] - Y) / sigma) ** 2, axis=2)
+    np.testing.assert_allclose(distances.squared_distances(X, Y, sigma), one_by_one, rtol=1e-11)
 
 
 def test_distances_by_matrix_product_are_refused_where_they_would_lose_digits() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import logsumexp
 
+from ksos._memory import row_blocks
 from ksos._validation import as_bandwidth
 from ksos.bandwidth.normal_reference import robust_silverman
 from ksos.integrals import closed_form
 from ksos.kernels import Kernel
-from ksos.kernels._distances import row_blocks
 from ksos.measures import Discrete, Measure
 
 __all__ = ["left_out", "widest_good"]

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import erfc
 
+from ksos._memory import row_blocks
 from ksos.density.lines import LineLaw
 from ksos.density.moments import node_masses
 from ksos.density.standard import standardize
 from ksos.integrals.gaussian import GaussianLebesgue, GaussianNormal
 from ksos.kernels import Gaussian
-from ksos.kernels._distances import row_blocks
 from ksos.measures import Discrete, Lebesgue, Normal
 from ksos.observables import BoxIndicator
 

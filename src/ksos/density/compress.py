@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from ksos._memory import FLOAT_BYTES, require_memory
+from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos._validation import as_count
 from ksos.density._assemble import assemble
 from ksos.integrals import Integrals
-from ksos.kernels._distances import row_blocks
 
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity

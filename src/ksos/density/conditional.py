@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ksos._array import to_numpy
+from ksos._memory import row_blocks
 from ksos._validation import as_conditions, as_features, as_points
 from ksos.density._assemble import unit_rows
 from ksos.density._separable import hold_fixed
 from ksos.density.marginal import marginal
 from ksos.density.on_atoms import any_value_will_do, conditional_on_atoms, given_logpdf_on_atoms
-from ksos.kernels._distances import row_blocks
 from ksos.measures import Discrete
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ksos._memory import row_blocks
 from ksos.density._assemble import unit_rows
-from ksos.kernels._distances import feature_squares, row_blocks, squared_distances
+from ksos.kernels.distances import feature_squares, squared_distances
 from ksos.kernels.slopes import log_profile_slope
 
 if TYPE_CHECKING:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.polynomial import legendre
 
+from ksos._memory import row_blocks
 from ksos.density.lines import merged_windows
 from ksos.density.standard import standardize
 from ksos.integrals._gaussian_product import GaussianProduct
 from ksos.kernels import Gaussian
-from ksos.kernels._distances import row_blocks, squared_distances
+from ksos.kernels.distances import squared_distances
 from ksos.measures import Box, Discrete, Lebesgue, Normal
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.polynomial import legendre
 
-from ksos.kernels._distances import row_blocks
+from ksos._memory import row_blocks
 
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity

@@ -9,6 +9,7 @@ from typing import Any, Self, cast
 import numpy as np
 
 from ksos._array import Array, is_numpy, like, namespace, on_host, quiet, to_device, to_numpy, zeros
+from ksos._memory import row_blocks
 from ksos._validation import as_count, as_points
 from ksos.density._assemble import unit_rows
 from ksos.density.affine import affine
@@ -21,7 +22,6 @@ from ksos.density.sampling import draw
 from ksos.density.times_gaussian import times_gaussian
 from ksos.integrals import Integrals, closed_form
 from ksos.kernels import Kernel
-from ksos.kernels._distances import row_blocks
 from ksos.measures import Lebesgue, Measure
 
 __all__ = ["SoSDensity"]

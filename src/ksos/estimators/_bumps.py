@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import logsumexp
 
+from ksos._memory import row_blocks
 from ksos.density import SoSDensity
 from ksos.integrals import closed_form
 from ksos.kernels import Kernel
-from ksos.kernels._distances import row_blocks
 from ksos.measures import Measure
 
 __all__ = ["bump_density", "bump_logpdf"]

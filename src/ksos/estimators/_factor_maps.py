@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from ksos._memory import FLOAT_BYTES, require_memory
+from ksos.embedding_map import CompressedMap, PairwiseMap
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.functionals._l2_rule import l2_rule
 from ksos.integrals.gaussian import GaussianLebesgue
 from ksos.integrals.triple import PairFactors
 from ksos.observables import merged_intervals, tensor_rule
-from ksos.operators import CompressedMap, PairwiseMap
 from ksos.space import SoSSpace
 
 __all__ = ["ByNodes", "ByPairs", "ByTensor", "FactorMap", "cheapest_map"]

@@ -12,6 +12,7 @@ import numpy as np
 from ksos._threads import one_blas_thread
 from ksos.density import SoSDensity
 from ksos.embedding import MeanEmbedding, Projection
+from ksos.embedding_map import embedding_map
 from ksos.estimators._bumps import bump_logpdf
 from ksos.estimators._folds import Fold
 from ksos.estimators._likelihood_path import LikelihoodPath
@@ -23,7 +24,6 @@ from ksos.integrals.gaussian import GaussianLebesgue
 from ksos.integrals.square import SquareIntegral
 from ksos.kernels import Kernel
 from ksos.measures import Measure
-from ksos.operators import embedding_map
 from ksos.space import SoSSpace
 from ksos.support import pivoted_cholesky
 

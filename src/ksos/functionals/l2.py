@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from ksos._array import Array, inner, like, namespace, to_numpy, zeros
+from ksos._memory import row_blocks
 from ksos._validation import as_points
 from ksos.density import SoSDensity
 from ksos.embedding import MeanEmbedding
 from ksos.functionals._l2_rule import l2_rule
 from ksos.functionals.base import BoundTerm, Functional, Pair
-from ksos.kernels._distances import row_blocks
 from ksos.space import SoSSpace
 
 __all__ = ["SquaredL2"]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ksos._array import Array, inner, zeros
+from ksos.embedding_map import EmbeddingMap
 from ksos.functionals.base import Functional, Pair
-from ksos.operators import EmbeddingMap
 from ksos.space import SoSSpace
 
 __all__ = ["Objective", "Point"]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ksos._array import Array, like, namespace, quiet, zeros
+from ksos._memory import row_blocks
 from ksos.integrals.base import Integrals
 from ksos.kernels import Kernel
-from ksos.kernels._distances import row_blocks
 from ksos.measures import Discrete
 
 __all__ = ["AnyDiscrete"]

@@ -7,10 +7,10 @@ from typing import cast
 import numpy as np
 
 from ksos._array import on_host
+from ksos._memory import row_blocks
 from ksos.integrals._piecewise import LineIntegral
 from ksos.integrals.base import Integrals
 from ksos.kernels import Kernel, Laplace, Matern
-from ksos.kernels._distances import row_blocks
 
 __all__ = ["ExponentialBox", "ExponentialLebesgue"]
 

@@ -10,7 +10,7 @@ from ksos._array import Array, like, zeros
 from ksos.integrals._gaussian_product import GaussianProduct
 from ksos.integrals.base import Integrals
 from ksos.kernels import Gaussian, Kernel
-from ksos.kernels._distances import squared_distances
+from ksos.kernels.distances import squared_distances
 from ksos.measures import Normal
 
 __all__ = ["GaussianLebesgue", "GaussianNormal"]

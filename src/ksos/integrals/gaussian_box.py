@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from ksos._array import Array, zeros
-from ksos.integrals._erf import log_gauss_mass, truncated_moments
 from ksos.integrals._gaussian_product import GaussianProduct
 from ksos.integrals.base import Integrals
+from ksos.integrals.erf import log_gauss_mass, truncated_moments
 from ksos.kernels import Kernel
-from ksos.kernels._distances import squared_distances
+from ksos.kernels.distances import squared_distances
 from ksos.measures import Box
 
 __all__ = ["GaussianBox"]

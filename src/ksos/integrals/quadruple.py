@@ -13,7 +13,7 @@ from ksos.exceptions import IntegralNotAvailableError
 from ksos.integrals import closed_form
 from ksos.integrals.gaussian import GaussianLebesgue
 from ksos.kernels import Kernel
-from ksos.kernels._distances import squared_distances
+from ksos.kernels.distances import squared_distances
 from ksos.measures import Box, Discrete, Lebesgue, Measure
 
 __all__ = ["density_inner", "density_inner_matrix", "predicted_operations", "quadrature_atoms"]

@@ -6,9 +6,10 @@ import math
 
 import numpy as np
 
+from ksos._memory import row_blocks
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.integrals.gaussian import GaussianLebesgue
-from ksos.kernels._distances import row_blocks, squared_distances
+from ksos.kernels.distances import squared_distances
 
 __all__ = ["SquareIntegral"]
 

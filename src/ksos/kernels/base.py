@@ -8,8 +8,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from ksos._array import Array, like, namespace, quiet
+from ksos._memory import row_blocks
 from ksos._validation import as_bandwidth
-from ksos.kernels._distances import feature_squares, row_blocks, squared_distances
+from ksos.kernels.distances import feature_squares, squared_distances
 
 __all__ = ["Kernel"]
 

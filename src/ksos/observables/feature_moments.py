@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ksos._memory import row_blocks
 from ksos.integrals import Integrals
 from ksos.integrals.gaussian import GaussianLebesgue
 from ksos.integrals.gaussian_box import GaussianBox
-from ksos.kernels._distances import row_blocks
 
 __all__ = ["feature_moments"]
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.special import log_ndtr, logsumexp, ndtri_exp
 
+from ksos._memory import row_blocks
 from ksos.integrals import Integrals
 from ksos.integrals.gaussian import GaussianLebesgue
 from ksos.kernels import Gaussian
-from ksos.kernels._distances import row_blocks
 
 __all__ = ["importance_rules"]
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ksos.integrals import closed_form
-from ksos.integrals._erf import log_gauss_mass
+from ksos.integrals.erf import log_gauss_mass
 from ksos.integrals.gaussian import GaussianNormal
 from ksos.kernels import Kernel
 from ksos.measures import Box, Discrete, Measure

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from ksos._memory import row_blocks
 from ksos._validation import as_points, as_vector
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.integrals import Integrals, closed_form
 from ksos.integrals.triple import PairFactors, triple_blocks
 from ksos.kernels import Kernel
-from ksos.kernels._distances import row_blocks
 from ksos.measures import Discrete, Measure
 from ksos.observables.base import Observable, ObservableMatrix
 from ksos.observables.nodes import sum_over_nodes

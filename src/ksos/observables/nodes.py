@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ksos._memory import row_blocks
 from ksos.kernels import Kernel
-from ksos.kernels._distances import row_blocks
 
 __all__ = ["sum_over_nodes"]
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ksos._memory import row_blocks
 from ksos._validation import as_count, as_positive
 from ksos.integrals import Integrals, closed_form
 from ksos.kernels import Kernel
-from ksos.kernels._distances import row_blocks
 from ksos.measures import Discrete, Measure
 from ksos.observables._panels import panel_rules
 from ksos.observables.base import Observable, ObservableMatrix

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ksos._memory import row_blocks
 from ksos.kernels import Gaussian
-from ksos.kernels._distances import row_blocks
 from ksos.observables import BoxIndicator, KernelFunction, NumericFunction, Observable, Polynomial
 
 __all__ = ["CellBound", "Enclosure", "enclosure"]

@@ -16,8 +16,8 @@ import numpy as np
 from ksos._array import Array, to_numpy
 from ksos.density import SoSDensity
 from ksos.embedding import MeanEmbedding, as_target, exact_inner
+from ksos.embedding_map import CompressedMap, EmbeddingMap
 from ksos.observables import KernelFunction, Observable
-from ksos.operators import CompressedMap, EmbeddingMap
 from ksos.robust.witness import Witness
 from ksos.space import SoSSpace
 

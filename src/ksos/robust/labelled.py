@@ -9,7 +9,7 @@ import numpy as np
 from ksos._array import Array, to_numpy
 from ksos.density import SoSDensity, mixture
 from ksos.embedding import MeanEmbedding
-from ksos.operators import CompressedMap, EmbeddingMap
+from ksos.embedding_map import CompressedMap, EmbeddingMap
 from ksos.robust.exact import exact_mmd
 from ksos.space import SoSSpace
 

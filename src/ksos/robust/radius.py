@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from ksos._memory import row_blocks
 from ksos._validation import as_count
 from ksos.kernels import Kernel
-from ksos.kernels._distances import row_blocks
 from ksos.robust.reference import Reference
 
 __all__ = ["bootstrap_radius"]

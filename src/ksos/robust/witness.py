@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from ksos._array import to_numpy
+from ksos._memory import row_blocks
 from ksos.density import SoSDensity
 from ksos.embedding import MeanEmbedding, evaluate
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.integrals.quadruple import density_inner_matrix
 from ksos.kernels import Gaussian, Kernel
-from ksos.kernels._distances import row_blocks
 from ksos.measures import Box, Discrete, Measure
 from ksos.observables import KernelFunction
 from ksos.observables.base import Observable, ObservableMatrix

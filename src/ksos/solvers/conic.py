@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ksos._array import to_numpy
+from ksos.embedding_map import SMALL_TENSOR
 from ksos.functionals.mmd import BoundBall
 from ksos.functionals.objective import Point
-from ksos.operators import SMALL_TENSOR
 from ksos.solvers.constrained_problem import ConstrainedProblem, Prices
 from ksos.solvers.scaled_pair import ScaledPair, longest_step
 from ksos.solvers.schur import SchurSystem

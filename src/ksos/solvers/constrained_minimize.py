@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ksos._array import Array
+from ksos.embedding_map import SMALL_TENSOR
 from ksos.functionals.base import Constraint, Functional
 from ksos.functionals.objective import Objective
-from ksos.operators import SMALL_TENSOR
 from ksos.solvers.conic import ConicProgram
 from ksos.solvers.constrained import FEASIBLE, ConstrainedOutcome, solve_constrained
 from ksos.solvers.constrained_problem import ConstrainedProblem, Prices

@@ -13,9 +13,9 @@ import numpy as np
 
 from ksos._array import Array, eye, inner, like, namespace, norm, to_numpy, zeros
 from ksos._memory import FLOAT_BYTES, require_memory
+from ksos.embedding_map import CompressedMap
 from ksos.functionals.base import BoundTerm
 from ksos.functionals.objective import Objective, Point
-from ksos.operators import CompressedMap
 from ksos.solvers.face import minimum_on_face
 from ksos.solvers.loop import Stepper
 from ksos.solvers.scaled_pair import ScaledPair, diagonal, longest_step

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from ksos._array import Array, like, memory_errors, namespace, zeros
 from ksos._threads import one_blas_thread
 from ksos._validation import as_choice, as_count, as_positive
+from ksos.embedding_map import SMALL_TENSOR
 from ksos.functionals.base import Constraint, Functional
 from ksos.functionals.objective import Objective
-from ksos.operators import SMALL_TENSOR
 from ksos.solvers.certificate import certify
 from ksos.solvers.constrained_minimize import as_constraints, minimize_constrained
 from ksos.solvers.first_order import Fista, ProjectedGradient

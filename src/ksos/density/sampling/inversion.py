@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ksos._memory import FLOAT_BYTES, require_memory
+from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos._threads import one_blas_thread
 from ksos.density.moments import central_point_first
 from ksos.density.sampling.location import MassTree, scan, tree_pays
 from ksos.density.sampling.panels import NODES_PER_PANEL, Panels
 from ksos.density.sampling.rows import fewer_rows, hadamard_rows, row_sums_of_squares
-from ksos.kernels._distances import row_blocks
 
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ksos._memory import row_blocks
 from ksos.density.sampling.panels import NODES_PER_PANEL, Panels
 from ksos.density.sampling.rows import fewer_rows, row_sums_of_squares
-from ksos.kernels._distances import row_blocks
 
 __all__ = ["Location", "MassTree", "scan", "scan_flops", "tree_flops", "tree_pays"]
 

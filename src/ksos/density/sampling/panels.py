@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.polynomial import legendre
 
+from ksos._memory import row_blocks
 from ksos.integrals import closed_form
-from ksos.kernels._distances import row_blocks
 
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ksos._memory import row_blocks
 from ksos.density.sampling.envelopes import Envelope
-from ksos.kernels._distances import row_blocks
 
 __all__ = ["draw_by_rejection"]
 

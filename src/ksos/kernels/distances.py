@@ -5,20 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ksos._array import Array, is_numpy, like, namespace, quiet
+from ksos._memory import CACHE_ELEMENTS, row_blocks
 
-__all__ = ["feature_squares", "row_blocks", "squared_distances"]
+__all__ = ["feature_squares", "squared_distances"]
 
 _DIRECT_FEATURES = 8
-_BLOCK_ELEMENTS = 1 << 16  # half a megabyte of float64: a block of distances stays in the cache while it is worked on
 _DEVICE_ELEMENTS = 1 << 26  # a GPU wants few large operations instead
 _PRODUCT_ERROR = 1e-12
-
-
-def row_blocks(n_rows: int, n_columns: int, elements: int | None = None) -> Iterator[slice]:
-    """Slices that cut ``n_rows`` rows of an (n_rows × n_columns) array into blocks of about ``elements`` entries."""
-    step = max(1, (_BLOCK_ELEMENTS if elements is None else elements) // max(n_columns, 1))
-    for start in range(0, n_rows, step):
-        yield slice(start, min(start + step, n_rows))
 
 
 def feature_squares(X: Array, Y: Array, sigma: Array) -> Iterator[Array]:
@@ -52,11 +45,11 @@ def squared_distances(X: Array, Y: Array, sigma: Array) -> Array:
             if n and float(xp.max(x2) + xp.max(y2)) * 2.3e-16 <= _PRODUCT_ERROR:
                 D = x2[:, None] + y2[None, :] - 2.0 * (Xs @ Ys.T)
                 return xp.clip(D, 0.0, None)
-        elements = _BLOCK_ELEMENTS if is_numpy(X) else _DEVICE_ELEMENTS
-        if n * Y.shape[0] <= elements:
+        blocks = list(row_blocks(n, Y.shape[0], CACHE_ELEMENTS if is_numpy(X) else _DEVICE_ELEMENTS))
+        if len(blocks) <= 1:
             return _sum_of_squares(X, Y, sigma)
         D = xp.empty((n, Y.shape[0]), dtype=xp.float64, device=X.device)
-        for rows in row_blocks(n, Y.shape[0], elements):
+        for rows in blocks:
             D[rows, :] = _sum_of_squares(X[rows, :], Y, sigma)
         return D
 
