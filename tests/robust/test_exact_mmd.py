@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ksos.robust.tensor_mmd import tensor_mmd
 from oracles import quadrature_rule
 from tables import MEASURE_CASES, points
 
@@ -13,7 +14,6 @@ import ksos
 from ksos.kernels import Gaussian
 from ksos.measures import Box, Measure, Normal
 from ksos.robust.exact import exact_mmd
-from ksos.robust.tensor_mmd import tensor_mmd
 
 MEASURES = {name: by_dimension for name, by_dimension in MEASURE_CASES.items() if name != "discrete"}
 every_measure = pytest.mark.parametrize("name", MEASURES)

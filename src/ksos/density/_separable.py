@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ksos._memory import FLOAT_BYTES, require_memory
+from ksos._threads import one_blas_thread
 from ksos.density._assemble import assemble, unit_rows
-from ksos.density._hadamard import hadamard_factor
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.integrals import closed_form
 from ksos.measures import Measure
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
 
 __all__ = ["hold_fixed", "integrate_out"]
+
+_DROP = 1e-15
 
 
 def integrate_out(density: SoSDensity, keep: list[int], drop: list[int], measure: Measure) -> SoSDensity:
@@ -28,7 +31,7 @@ def integrate_out(density: SoSDensity, keep: list[int], drop: list[int], measure
     alive = np.isfinite(half)  # elsewhere k_R(·, x̃_i) vanishes on the measure, and the density with it
     rows, log_lengths = unit_rows(density.unit_factor[alive])
     correlations = np.exp(log_W[np.ix_(alive, alive)] - half[alive, None] - half[None, alive])
-    factor = hadamard_factor(rows, correlations)
+    factor = _hadamard_factor(rows, correlations)
     return assemble(density, density.kernel.restrict(keep), X[alive][:, keep], measure, factor, half[alive] + log_lengths)
 
 
@@ -50,3 +53,34 @@ def _require_product(density: SoSDensity) -> None:
             f"{kernel!r} is not a product over its {d} features: marginals and conditionals of its densities are no kernel sums of "
             "squares; pass product=True to the kernel, or use a discrete measure such as Discrete.quadrature(box, …)"
         )
+
+
+def _hadamard_factor(F: np.ndarray, R: np.ndarray) -> np.ndarray:
+    """L with LLᵀ = (FFᵀ) ∘ R, positive semi-definite by Schur's theorem, and as few columns as rounding allows.
+
+    With R = VΛVᵀ the columns f_a ∘ √λ_b v_b are such a factor. They are never squared: L keeps the digits that the entries of
+    (FFᵀ) ∘ R have lost where they cancel. Rows of F of length one and a unit diagonal of R make the error relative to each row.
+    """
+    m = F.shape[0]
+    require_memory(12 * m * m * FLOAT_BYTES, f"integrating features out of a density with {m} support points", "compress it first")
+    with one_blas_thread(m):
+        values, V = np.linalg.eigh(R)
+    keep = values > _DROP * values[-1]
+    roots = V[:, keep] * np.sqrt(values[keep])
+    at_once = max(1, 4 * m // roots.shape[1])
+    columns = np.zeros((m, 0))
+    for start in range(0, F.shape[1], at_once):
+        products = F[:, start : start + at_once, None] * roots[:, None, :]
+        columns = np.concatenate([columns, products.reshape(m, -1)], axis=1)
+        if columns.shape[1] > m and start + at_once < F.shape[1]:
+            columns = np.asarray(np.linalg.qr(columns.T, mode="r")).T
+    return _thin(columns)
+
+
+def _thin(columns: np.ndarray) -> np.ndarray:
+    """L with LLᵀ = columns·columnsᵀ to rounding, and as few columns as its rank."""
+    if columns.shape[1] > columns.shape[0]:
+        columns = np.asarray(np.linalg.qr(columns.T, mode="r")).T
+    U, s, _ = np.linalg.svd(columns, full_matrices=False)
+    keep = s > _DROP * s[0]
+    return np.asarray(U[:, keep] * s[keep])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ksos.measures import Box, Discrete, Lebesgue, Measure, Normal
+from ksos.measures import Measure
 
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
@@ -98,7 +98,7 @@ class Standard:
         """Another density in these coordinates, with the gaps that were shortened shortened."""
         log_unit = other.log_unit - _log_volume(other.measure, self.scale)
         kernel = other.kernel.with_sigma(other.kernel.sigma_vector(other.n_features) / self.scale)
-        measure = _image(other.measure, self)
+        measure = other.measure.image(self.coordinates, 1.0 / self.scale)
         return other.from_units(kernel, self.coordinates(other.support_points), other.unit_factor, log_unit, measure)
 
 
@@ -112,27 +112,16 @@ def standardize(p: SoSDensity, *others: SoSDensity, shorten: bool = True) -> Sta
         first = int(np.argmin(np.abs((X - middle) / scale).max(axis=1)))
     order = np.argsort(np.arange(X.shape[0]) != first, kind="stable")
     everywhere = np.concatenate([X, *(q.support_points for q in others)])
-    shorten = shorten and isinstance(p.measure, (Lebesgue, Box))  # the other measures are not the same everywhere
+    shorten = shorten and p.measure.by_volume  # the other measures are not the same everywhere
     folds = [Fold(x, float(origin), float(sigma), shorten=shorten) for x, origin, sigma in zip(everywhere.T, X[first], scale, strict=True)]
     log_volume = _log_volume(p.measure, scale)
     frame = Standard(p, folds, scale, log_volume)
     kernel, points = p.kernel.with_sigma(1.0), frame.coordinates(X[order])
-    return replace(frame, density=p.from_units(kernel, points, F[order], p.log_unit - log_volume, _image(p.measure, frame)))
-
-
-def _image(measure: Measure, frame: Standard) -> Measure:
-    if isinstance(measure, Box):
-        low, high = (frame.coordinates(side[None, :])[0] for side in (measure.low, measure.high))
-        return Box(low, high)
-    if isinstance(measure, Normal):
-        mean, spread = measure.vectors(frame.scale.shape[0])
-        with np.errstate(over="ignore", under="ignore"):
-            return Normal(frame.coordinates(mean[None, :])[0], spread / frame.scale)
-    if isinstance(measure, Discrete):
-        return Discrete(frame.coordinates(measure.points), measure.weights)
-    return measure
+    return replace(
+        frame, density=p.from_units(kernel, points, F[order], p.log_unit - log_volume, p.measure.image(frame.coordinates, 1.0 / scale))
+    )
 
 
 def _log_volume(measure: Measure, scale: np.ndarray) -> float:
     """log Π σ_k where densities are relative to volume; the other measures move along with their density."""
-    return float(np.sum(np.log(scale))) if isinstance(measure, (Lebesgue, Box)) else 0.0
+    return float(np.sum(np.log(scale))) if measure.by_volume else 0.0

@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from ksos._memory import row_blocks
 from ksos._validation import as_points
 from ksos.kernels import Kernel
-from ksos.measures import Measure
+from ksos.measures import Atoms, Measure
 
-__all__ = ["Observable", "ObservableMatrix", "SumObservable"]
+__all__ = ["Observable", "ObservableMatrix", "SumObservable", "sum_over_nodes"]
+
+_BLOCK_ELEMENTS = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ class Observable(ABC):
 
     @abstractmethod
     def _matrix(self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None) -> ObservableMatrix:
-        """:meth:`matrix` for input that has been checked."""
+        """:meth:`matrix` for input that has been checked, on a measure that is not discrete."""
 
     def matrix(self, kernel: Kernel, X: Any, measure: Measure, log_unit: float = 0.0, T: np.ndarray | None = None) -> ObservableMatrix:
         r"""M_ij = e^{−log_unit} ∫ f(x) k(x, X_i) k(x, X_j) dρ(x), shape (m, m); with ``T`` (m, r), the matrix TᵀMT.
@@ -85,10 +88,17 @@ class Observable(ABC):
         """
         X = as_points(X, "X")
         self.check_features(X.shape[1])
-        out = self._matrix(kernel, X, measure, float(log_unit), T)
+        out = (
+            self._on_atoms(kernel, X, measure.atoms, log_unit, T) if measure.atoms else self._matrix(kernel, X, measure, float(log_unit), T)
+        )
         if not np.all(np.isfinite(out.values)):
             raise ValueError(f"the integrals of {self!r} leave the range of floats on {measure!r}; measure the features in other units")
         return out
+
+    def _on_atoms(self, kernel: Kernel, X: np.ndarray, atoms: Atoms, log_unit: float, T: np.ndarray | None) -> ObservableMatrix:
+        f = self(atoms.points)
+        seen = f != 0.0
+        return ObservableMatrix(sum_over_nodes(kernel, X, atoms.points[seen], np.log(atoms.weights[seen]), f[seen], log_unit, T))
 
     def check_features(self, d: int) -> None:
         """Raise when f is not a function of ``d`` features."""
@@ -160,6 +170,21 @@ class SumObservable(Observable):
 
     def __repr__(self) -> str:
         return " + ".join(f"{scale:g} * {part!r}" for scale, part in self._parts)
+
+
+def sum_over_nodes(
+    kernel: Kernel, X: np.ndarray, nodes: np.ndarray, log_weights: np.ndarray, f: np.ndarray, log_unit: float, T: np.ndarray | None
+) -> np.ndarray:
+    """e^{−log_unit} Σ_n w_n f_n k(x_n) k(x_n)ᵀ with k(x) = k(x, X), or the same with Tᵀk(x) in its place."""
+    size = X.shape[0] if T is None else T.shape[1]
+    out = np.zeros((size, size))
+    half = 0.5 * (log_weights - log_unit)
+    for rows in row_blocks(nodes.shape[0], max(size, X.shape[0]), _BLOCK_ELEMENTS):
+        with np.errstate(under="ignore"):
+            values = np.exp(kernel.log(nodes[rows], X) + half[rows, None])  # weights and unit may be extreme; the product is not
+        basis = values if T is None else values @ T
+        out += (f[rows, None] * basis).T @ basis
+    return 0.5 * (out + out.T)
 
 
 def _symmetric(M: np.ndarray) -> np.ndarray:

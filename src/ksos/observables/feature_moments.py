@@ -9,13 +9,11 @@ import numpy as np
 
 from ksos._memory import row_blocks
 from ksos.integrals import Integrals
-from ksos.integrals.gaussian import GaussianLebesgue
-from ksos.integrals.gaussian_box import GaussianBox
+from ksos.quadrature import legendre
 
 __all__ = ["feature_moments"]
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(48)
-_NODES = 0.5 * (_NODES + 1.0)
+_ORDER = 48
 _BLOCK_ELEMENTS = 1 << 14
 _GONE = 45.0
 """e^{−45} is below rounding beside 1."""
@@ -23,8 +21,10 @@ _GONE = 45.0
 
 def feature_moments(integrals: Integrals, X: np.ndarray, feature: int, order: int, centre: float) -> list[np.ndarray]:
     """E[(x_k − centre)^n] for n = 0..order, k = ``feature``, each of shape (m, m)."""
-    if isinstance(integrals, GaussianLebesgue):
-        return _of_normal_laws(integrals, X, feature, order, centre)
+    if not np.any(np.isfinite(integrals.measure.boundary(feature))):
+        normals = integrals.pair_normals(X, np.full(X.shape[1], centre))
+        if normals is not None:
+            return _of_normal_laws(normals[0][:, feature], float(normals[1][feature]), order)
     m = X.shape[0]
     out = [np.ones((m, m)), *(np.empty((m, m)) for _ in range(order))]
     for rows in row_blocks(m, m, _BLOCK_ELEMENTS):
@@ -34,14 +34,9 @@ def feature_moments(integrals: Integrals, X: np.ndarray, feature: int, order: in
     return [0.5 * (moment + moment.T) for moment in out]
 
 
-def _of_normal_laws(integrals: GaussianLebesgue, X: np.ndarray, k: int, order: int, centre: float) -> list[np.ndarray]:
+def _of_normal_laws(xi: np.ndarray, width: float, order: int) -> list[np.ndarray]:
     """E[x^{n+1}] = E[x]·E[x^n] + n·Var·E[x^{n−1}], every law being normal with the same variance."""
-    product = integrals._product(integrals.kernel, integrals.kernel)
-    x = X[:, k] - centre
-    mean = product.weight(0)[k] * (x[:, None] + x[None, :])
-    if integrals.centre is not None:
-        mean += product.weight(2)[k] * (integrals.centre[k] - centre)
-    variance = 0.5 * float(product.width[k]) ** 2
+    mean, variance = 0.5 * (xi[:, None] + xi), 0.5 * width**2
     out = [np.ones_like(mean), mean]
     for n in range(1, order):
         out.append(mean * out[n] + n * variance * out[n - 1])
@@ -50,18 +45,20 @@ def _of_normal_laws(integrals: GaussianLebesgue, X: np.ndarray, k: int, order: i
 
 def _by_nodes(integrals: Integrals, x: np.ndarray, y: np.ndarray, k: int, order: int, centre: float) -> list[np.ndarray]:
     """Ratios of Gauss–Legendre sums over pieces without a kink, each cut where the integrand has vanished: positive terms, to rounding."""
+    nodes, weights = legendre(_ORDER)
+    nodes = 0.5 * (nodes + 1.0)
     kernel, sigma = integrals.kernel, float(integrals.kernel.sigma_vector(integrals.n_features)[k])
     sums: list[np.ndarray | float] = [0.0] * (order + 1)
     pieces = list(_pieces(integrals, x, y, k, sigma, order))
     logs = []
     for start, length in pieces:
-        t = start[..., None] + length[..., None] * _NODES  # in bandwidths, relative to x
+        t = start[..., None] + length[..., None] * nodes  # in bandwidths, relative to x
         other = t - ((y - x) / sigma)[..., None]
         logs.append(kernel.log_profile(t * t) + kernel.log_profile(other * other))
     peak = np.max([log.max(axis=-1) for log in logs], axis=0)
     for (start, length), log in zip(pieces, logs, strict=True):
-        weight = length[..., None] * _WEIGHTS * np.exp(log - peak[..., None])
-        position = (x - centre)[..., None] + sigma * (start[..., None] + length[..., None] * _NODES)
+        weight = length[..., None] * weights * np.exp(log - peak[..., None])
+        position = (x - centre)[..., None] + sigma * (start[..., None] + length[..., None] * nodes)
         for n in range(order + 1):
             sums[n] = sums[n] + weight.sum(axis=-1)
             weight = weight * position
@@ -73,11 +70,11 @@ def _pieces(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """(start, length) of the pieces of the law of x and y, in bandwidths and relative to x."""
     drop = _GONE + 4.0 * order
-    low, high = ((np.full_like(x, wall) - x) / sigma for wall in integrals.measure.walls(k))
+    low, high = ((np.full_like(x, end) - x) / sigma for end in integrals.measure.boundary(k))
     gap = (y - x) / sigma
     low, high = np.broadcast_arrays(low, high)[0] + 0.0 * gap, np.broadcast_arrays(low, high)[1] + 0.0 * gap
-    if isinstance(integrals, GaussianBox):
-        # e^{−t²−(t−gap)²}: a parabola of curvature 2 about gap/2, seen from its highest point between the walls
+    if integrals.kernel.smooth:
+        # e^{−t²−(t−gap)²}: a parabola of curvature 2 about gap/2, seen from its highest point within the boundary
         peak = np.clip(0.5 * gap, low, high)
         slope = 4.0 * np.abs(peak - 0.5 * gap)
         reach = (-slope + np.sqrt(slope**2 + 8.0 * drop)) / 4.0

@@ -10,12 +10,10 @@ import numpy as np
 from ksos._memory import row_blocks
 from ksos._validation import as_count, as_positive
 from ksos.integrals import Integrals, closed_form
+from ksos.integrals.regions import importance_rules, panel_rules
 from ksos.kernels import Kernel
-from ksos.measures import Discrete, Measure
-from ksos.observables._panels import panel_rules
-from ksos.observables.base import Observable, ObservableMatrix
-from ksos.observables.importance import importance_rules
-from ksos.observables.nodes import sum_over_nodes
+from ksos.measures import Measure
+from ksos.observables.base import Observable, ObservableMatrix, sum_over_nodes
 
 __all__ = ["NumericFunction"]
 
@@ -100,9 +98,6 @@ class NumericFunction(Observable):
         return values
 
     def _matrix(self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None) -> ObservableMatrix:
-        if isinstance(measure, Discrete):
-            nodes = measure.points
-            return ObservableMatrix(sum_over_nodes(kernel, X, nodes, np.log(measure.weights), self(nodes), log_unit, T))
         integrals = closed_form(kernel, measure, X.shape[1])
 
         def integrate(nodes: np.ndarray, log_weights: np.ndarray) -> np.ndarray:

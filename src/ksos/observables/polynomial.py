@@ -11,10 +11,9 @@ from ksos._memory import FLOAT_BYTES, require_memory
 from ksos._validation import as_count, as_vector
 from ksos.integrals import closed_form
 from ksos.kernels import Kernel
-from ksos.measures import Discrete, Measure
+from ksos.measures import Measure
 from ksos.observables.base import Observable, ObservableMatrix
 from ksos.observables.feature_moments import feature_moments
-from ksos.observables.nodes import sum_over_nodes
 
 __all__ = ["Polynomial", "as_polynomial", "coordinate"]
 
@@ -102,9 +101,6 @@ class Polynomial(Observable):
         return out
 
     def _matrix(self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None) -> ObservableMatrix:
-        if isinstance(measure, Discrete):
-            nodes = measure.points
-            return ObservableMatrix(sum_over_nodes(kernel, X, nodes, np.log(measure.weights), self(nodes), log_unit, T))
         m, d = X.shape
         integrals = closed_form(kernel, measure, d)
         powers: dict[int, int] = {}

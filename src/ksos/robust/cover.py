@@ -39,9 +39,9 @@ def region(measure: Measure, points: np.ndarray, sigma: np.ndarray) -> Box:
         pad = _PAD * sigma
     low, high = points.min(axis=0) - pad, points.max(axis=0) + pad
     if isinstance(measure, Normal):
-        mean, scale = measure.vectors(points.shape[1])
+        mean, scale = measure.normal_factor(points.shape[1])
         low, high = np.minimum(low, mean - _NORMAL_PAD * scale), np.maximum(high, mean + _NORMAL_PAD * scale)
-    walls = np.array([measure.walls(k) for k in range(points.shape[1])])
+    walls = np.array([measure.boundary(k) for k in range(points.shape[1])])
     low, high = (np.where(np.isfinite(wall), wall, side) for wall, side in ((walls[:, 0], low), (walls[:, 1], high)))
     flat = ~(low < high)  # nodes in a plane, or data beyond the only wall
     return Box(np.where(flat, np.minimum(low, high) - sigma, low), np.where(flat, np.maximum(low, high) + sigma, high))

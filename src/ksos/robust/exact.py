@@ -6,19 +6,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ksos._array import to_numpy
 from ksos.density import SoSDensity
 from ksos.embedding import MeanEmbedding, mmd
-from ksos.exceptions import IntegralNotAvailableError
-from ksos.kernels import Gaussian, Kernel
-from ksos.measures import Box, Discrete, Measure
 from ksos.robust.ball import BallPoint, BallProblem
-from ksos.robust.tensor_mmd import MOST_NODES, rule_sizes, tensor_mmd
 from ksos.solvers.spectraplex import factor
 
-__all__ = ["ExactPoint", "exact_mmd", "exactly", "first_root", "made_feasible", "require_exact_mmd"]
+__all__ = ["ExactPoint", "exact_mmd", "exactly", "first_root", "made_feasible"]
 
-_QUADRATURE_FEATURES = 3
 _DEEPER, _MOST_DEEPENINGS = 4.0, 12
 
 
@@ -33,36 +27,8 @@ class ExactPoint:
     """∫ψᵀCψ dρ: what rounding makes of one, and what the density has been divided by."""
 
 
-def require_exact_mmd(kernel: Kernel, embedding_kernel: Kernel, measure: Measure, d: int) -> None:
-    """Raise before any work where the exact MMD of a density has no formula."""
-    if isinstance(measure, Discrete):
-        return
-    remedy = "put the density on nodes, as measure=Discrete.quadrature(box, n_nodes) or Discrete.qmc(box, n_points)"
-    if not (kernel.smooth and embedding_kernel.smooth):
-        raise IntegralNotAvailableError(
-            f"the exact MMD of densities with {kernel!r} in the RKHS of {embedding_kernel!r} has no formula on {measure!r}; use Gaussian "
-            f"kernels, or {remedy}"
-        )
-    if isinstance(measure, Box) and d > _QUADRATURE_FEATURES:
-        raise IntegralNotAvailableError(
-            f"the exact MMD of densities on a box is known in up to {_QUADRATURE_FEATURES} features; got {d}; use a Lebesgue or Normal "
-            f"measure, or {remedy}"
-        )
-
-
 def exact_mmd(p: SoSDensity, data: MeanEmbedding) -> float:
     """MMD(p, data), exactly."""
-    if isinstance(p.measure, Discrete) or not (isinstance(p.kernel, Gaussian) and isinstance(data.kernel, Gaussian)):
-        return mmd(p, data, data.kernel)
-    if p.n_features <= _QUADRATURE_FEATURES:
-        counts = rule_sizes(p.kernel, to_numpy(p.support_points), p.measure, data.kernel)[1]
-        if math.prod(counts) <= MOST_NODES:
-            return tensor_mmd(p, data)
-        if isinstance(p.measure, Box):
-            raise IntegralNotAvailableError(
-                f"the exact MMD of a density with {p.kernel!r} on {p.measure!r} would need a rule with {'×'.join(map(str, counts))} nodes; "
-                "take larger bandwidths, or put the density on nodes, as measure=Discrete.quadrature(box, n_nodes)"
-            )
     return mmd(p, data, data.kernel)
 
 

@@ -27,7 +27,7 @@ def landmark_candidates(
     d = data.shape[1]
     if isinstance(measure, Discrete):
         return np.unique(np.concatenate([support, data, measure.points[:: max(1, measure.points.shape[0] // _MOST_GRID)]]), axis=0)
-    walls = np.array([measure.walls(k) for k in range(d)])
+    walls = np.array([measure.boundary(k) for k in range(d)])
     reach = _REACH * model.sigma_vector(d)
     box = Box(np.maximum(box.low - reach, walls[:, 0]), np.minimum(box.high + reach, walls[:, 1]))
     ratio = np.minimum((box.high - box.low) / (_GRID_SPACING * kernel.sigma_vector(d)), 1e6)

@@ -8,9 +8,8 @@ import numpy as np
 
 from ksos._array import to_numpy
 from ksos.integrals import closed_form
+from ksos.integrals.regions import importance_rules, panel_rules
 from ksos.measures import Discrete
-from ksos.observables import node_rules
-from ksos.observables.importance import importance_rules
 from ksos.space import SoSSpace
 
 __all__ = ["Nodes", "nodes_of"]
@@ -43,7 +42,7 @@ def nodes_of(space: SoSSpace, finer: bool = False) -> Nodes:
     previous: Nodes | None = None
     if X.shape[1] <= _TENSOR_FEATURES:
         for budget in _BUDGETS:
-            for points, log_weights in node_rules([(integrals, X)], budget):
+            for points, log_weights in panel_rules([(integrals, X)], budget):
                 if previous is not None and points.shape[0] <= previous.points.shape[0]:
                     continue
                 nodes = _at(space, points, log_weights)

@@ -10,11 +10,10 @@ import numpy as np
 from ksos._array import to_numpy
 from ksos._validation import as_count
 from ksos.density import SoSDensity
-from ksos.embedding import MeanEmbedding
+from ksos.embedding import MeanEmbedding, require_exact_mmd
 from ksos.kernels import Kernel
 from ksos.measures import Box, Lebesgue, Measure
 from ksos.robust.cover import finest_bandwidth, most_support_points, region, support_cover
-from ksos.robust.exact import require_exact_mmd
 from ksos.robust.extended import ExtendedSpace, seeing
 from ksos.robust.landmarks import MOST_LANDMARKS, SPAN_TOL, landmark_candidates, pivots
 from ksos.robust.reference import Reference, as_reference, choose_kernels

@@ -186,5 +186,5 @@ def _tail(difference: Observable, measure: Measure, box: Box) -> tuple[Box, floa
             bound += scale * part.terms.get((), 0.0)
         else:
             return None
-    walls = np.array([measure.walls(k) for k in range(low.shape[0])])
+    walls = np.array([measure.boundary(k) for k in range(low.shape[0])])
     return Box(np.maximum(low, walls[:, 0]), np.minimum(high, walls[:, 1])), bound

@@ -11,21 +11,15 @@ import numpy as np
 from ksos._array import to_numpy
 from ksos._memory import row_blocks
 from ksos.density import SoSDensity
-from ksos.embedding import MeanEmbedding, evaluate
+from ksos.embedding import MOST_NODES, TENSOR_FEATURES, MeanEmbedding, TensorRule, evaluate, rule_sizes
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.integrals.quadruple import density_inner_matrix
 from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Box, Discrete, Measure
 from ksos.observables import KernelFunction
-from ksos.observables.base import Observable, ObservableMatrix
-from ksos.observables.nodes import sum_over_nodes
-from ksos.robust.tensor_mmd import MOST_NODES, TensorRule, rule_sizes
+from ksos.observables.base import Observable, ObservableMatrix, sum_over_nodes
 
-__all__ = ["TENSOR_FEATURES", "Witness"]
-
-TENSOR_FEATURES = 3
-"""Up to so many features, integrals of densities with Gaussian kernels are taken with a tensor rule where it is not too large."""
-
+__all__ = ["Witness"]
 
 _BLOCK_ELEMENTS = 1 << 22
 
