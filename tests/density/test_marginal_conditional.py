@@ -255,25 +255,25 @@ def test_saved_marginals_are_densities_like_any_other(tmp_path: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dims", "message"),
+    ("features", "message"),
     [
-        ([2], "dims has feature 2, but the 2 features are numbered 0 to 1"),
-        ([-1], "dims has feature -1"),
-        ([0, 0], "dims must name each feature once"),
-        ([], "dims must name at least one feature"),
-        ([0.0], "dims must be a feature number or a list of them"),
-        ("01", "dims must be a feature number or a list of them"),
-        (None, "dims must be a feature number or a list of them"),
-        ([[0]], "dims must be a feature number or a list of them"),
-        ([True, False], "dims must be feature numbers, not a mask; .*flatnonzero"),
+        ([2], "features has feature 2, but the 2 features are numbered 0 to 1"),
+        ([-1], "features has feature -1"),
+        ([0, 0], "features must name each feature once"),
+        ([], "features must name at least one feature"),
+        ([0.0], "features must be a feature number or a list of them"),
+        ("01", "features must be a feature number or a list of them"),
+        (None, "features must be a feature number or a list of them"),
+        ([[0]], "features must be a feature number or a list of them"),
+        ([True, False], "features must be feature numbers, not a mask; .*flatnonzero"),
     ],
 )
-def test_marginal_refuses_what_are_not_features(dims: object, message: str) -> None:
+def test_marginal_refuses_what_are_not_features(features: object, message: str) -> None:
     p = ksos.SoSDensity(Gaussian(1.0), points(3, 2), np.ones((3, 1)), normalize=True)
     with pytest.raises(ValueError, match=message):
-        p.marginal(dims)
-    with pytest.raises(ValueError, match=message.replace("dims", "given")):
-        p.conditional_logpdf(points(2, 2), dims)
+        p.marginal(features)
+    with pytest.raises(ValueError, match=message.replace("features", "given", 1)):
+        p.conditional_logpdf(points(2, 2), features)
 
 
 @pytest.mark.parametrize(

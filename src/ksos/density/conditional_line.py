@@ -79,7 +79,10 @@ class ConditionalLine:
         """y with P(feature ≤ y | row) = level, for ``levels`` in [0, 1] of shape (n, any); 0 and 1 give the ends of where the mass is."""
         out = np.empty(levels.shape)
         for rows, law in self._laws(X):
-            out[rows] = law.ppf(levels[rows])
+            order = np.argsort(levels[rows], axis=1, kind="stable")
+            increasing = np.take_along_axis(law.ppf(levels[rows]), order, axis=1)
+            np.maximum.accumulate(increasing, axis=1, out=increasing)  # quantiles do not cross, not even by rounding
+            np.put_along_axis(out[rows], order, increasing, axis=1)
         return np.asarray(np.clip(self.origin + out, *self._boundary))  # rounding must not carry an answer out of its box
 
     def cdf(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
