@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 Rule = Callable[[np.ndarray, np.ndarray, np.random.Generator, Kernel, Measure], np.ndarray]
-"""Of distinct points, their weights, a generator for random subsets, the kernel's family and ρ: a scalar or one bandwidth per feature."""
+"""A function of distinct points, their weights, a generator for subsets, the kernel's family and ρ: one bandwidth, or one per feature."""
 
 _MOST_POINTS = 600
 _MOST_DISTANCES, _FEWEST_POINTS = 1 << 21, 100  # to the nodes of a discrete measure
@@ -133,7 +133,7 @@ def _median_distance(points: np.ndarray, weights: np.ndarray, rng: np.random.Gen
 
 
 def _exponent(scale: float) -> int:
-    """Of a power of two near ``scale``: dividing by it changes no digit of the points, nor of their differences."""
+    """The exponent of a power of two near ``scale``: dividing by it changes no digit of the points, nor of their differences."""
     return math.frexp(scale)[1]
 
 
@@ -179,7 +179,7 @@ def left_out(
     if (atoms := measure.atoms) is not None:
         most = min(most, max(_FEWEST_POINTS, _MOST_DISTANCES // atoms.points.shape[0]))
     if n > most:
-        chosen = np.sort(np.random.default_rng(0).choice(n, most, replace=False))  # what a default gives must not be a matter of chance
+        chosen = np.sort(np.random.default_rng(0).choice(n, most, replace=False))  # a default must not depend on chance
         points, weights, correction = points[chosen], weights[chosen] / weights[chosen].sum(), (most / n) ** (1.0 / (d + 4))
     scale = as_bandwidth(np.where(unit > 0.0, unit, 1.0), "bandwidth='auto': rescale the data: their bandwidth")
 
@@ -253,7 +253,7 @@ def _deviations(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def _spreads(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Per feature the lesser of standard deviation and (interquartile range)/1.349, where the latter is not zero."""
+    """Per feature the lesser of standard deviation and (interquartile range)/1.349, if the latter is not zero."""
     deviation = _deviations(points, weights)
     order = np.argsort(points, axis=0, kind="stable")
     x, w = np.take_along_axis(points, order, axis=0), weights[order]

@@ -43,7 +43,7 @@ __all__ = [
 TENSOR_FEATURES = 3
 """Up to so many features there are tensor rules."""
 MOST_NODES = 400_000
-"""Of a tensor rule: what the exact MMD of a density and the integrals of its witness may cost."""
+"""The largest tensor rule: it limits what the exact MMD of a density and the integrals of its witness cost."""
 
 _BLOCK_ELEMENTS = 1 << 20
 _DEVICE_ELEMENTS = 1 << 27

@@ -114,7 +114,7 @@ def _node_sums(p: SoSDensity, low: np.ndarray, high: np.ndarray) -> np.ndarray:
 
 
 def _one_mass(p: SoSDensity, low: np.ndarray, high: np.ndarray) -> float:
-    """⟨B, ∫_box k kᵀ dρ⟩ in logarithms: also where a box far out holds 1e-300."""
+    """⟨B, ∫_box k kᵀ dρ⟩ in logarithms, so that the mass of a box far away does not underflow."""
     if not np.all(low < high):  # sides that have come to coincide far outside
         return 0.0
     M = BoxIndicator(low, high).matrix(p.kernel, p.support_points, p.measure, p.log_unit).values
@@ -124,7 +124,7 @@ def _one_mass(p: SoSDensity, low: np.ndarray, high: np.ndarray) -> float:
 def _gaussian_masses(p: SoSDensity, low: np.ndarray, high: np.ndarray) -> np.ndarray | None:
     """Many boxes at once: Σ_ij P_ij Π_k ½[erf(high_k − x̄_ijk) − erf(low_k − x̄_ijk)] over the components that matter.
 
-    None where the measure's own box holds so little of the components that only logarithms can tell.
+    None if the measure's own box holds so little of the components that floats underflow.
     """
     X, F, d = p.support_points, p.unit_factor, p.n_features
     free = closed_form(p.kernel, p.measure.without_boundary, d)

@@ -9,8 +9,7 @@ import numpy as np
 from ksos._array import to_numpy
 from ksos._memory import row_blocks
 from ksos._validation import as_conditions, as_features, as_points
-from ksos.density._assemble import assemble, unit_rows
-from ksos.density._separable import hold_fixed, integrate_out
+from ksos.density._assemble import assemble, hold_fixed, integrate_out, unit_rows
 from ksos.density.discrete import any_value_will_do, conditional_on_atoms, given_logpdf_on_atoms, marginal_on_atoms
 
 if TYPE_CHECKING:

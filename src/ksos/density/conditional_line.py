@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ksos.density.standard import central_first
 from ksos.integrals.regions import intervals, kinks
 from ksos.quadrature import Panels, PiecewiseLaw, cut
 
@@ -44,10 +45,9 @@ class ConditionalLine:
         given = [j for j in range(density.n_features) if j != feature]
         self._given_kernel, self._given_points = density.kernel.restrict(given), density.support_points[:, given]
         y = density.support_points[:, feature]
-        middle = int(np.argpartition(y, y.shape[0] // 2)[y.shape[0] // 2])
-        self.origin = float(y[middle])  # positions are relative to it: exact for data far from zero
-        first = np.argsort(np.arange(y.shape[0]) != middle, kind="stable")
-        source = [(density.integrals, density.support_points[first])]
+        order = central_first(y[:, None], 1.0)
+        self.origin = float(y[order[0]])  # positions are relative to it: exact for data far from zero
+        source = [(density.integrals, density.support_points[order])]
         low, high, smooth_length = intervals(source, feature, _LOG_LEVEL)
         self._panels = Panels(*cut(low, high, _PANEL * smooth_length, kinks(source, feature)), _ORDER)
         self._boundary, self._log_unit = density.measure.boundary(feature), density.log_unit

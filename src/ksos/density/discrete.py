@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
-from ksos.density._assemble import assemble
-from ksos.density._separable import hold_fixed, integrate_out
+from ksos.density._assemble import assemble, hold_fixed, integrate_out
 from ksos.kernels import Kernel
 from ksos.measures import Atoms, Discrete
 

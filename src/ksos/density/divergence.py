@@ -128,7 +128,7 @@ class _Form:
 
 
 def _log_square(a: SoSDensity, b: SoSDensity, axes: list[tuple[np.ndarray, np.ndarray]], max_operations: float) -> float:
-    """log ∫(a − b)²: of the difference of the forms where they share their support, else of three terms."""
+    """log ∫(a − b)²: of the difference of the forms if they share their support, else of three terms."""
     A, B = (_Form(p, p.unit_factor @ p.unit_factor.T, p.log_unit) for p in (a, b))
     if a.kernel == b.kernel and a.measure == b.measure and np.array_equal(a.support_points, b.support_points):
         D = _Form(a, A.B - B.B * math.exp(min(A.log_unit - B.log_unit, 700.0)), A.log_unit)

@@ -72,7 +72,7 @@ class Estimate(float):
 
 
 def expectation(p: SoSDensity, f: Any, *, rtol: float, max_evaluations: int | None, rng: Any) -> Estimate:
-    """E_p[f]: ⟨B, ∫ f k kᵀ dρ⟩ in closed form where f has one, else by :func:`average`."""
+    """E_p[f]: ⟨B, ∫ f k kᵀ dρ⟩ in closed form if f has one, else by :func:`average`."""
     f = as_observable(f)
     f.check_features(p.n_features)
     if not any(isinstance(part, NumericFunction) for _, part in f.parts()):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ksos.density.standard import standardize
+from ksos.density.standard import central_first, standardize
 from ksos.observables import Polynomial
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def _component_weights(density: SoSDensity) -> np.ndarray:
 
 
 def node_masses(density: SoSDensity) -> np.ndarray:
-    """Of a density with respect to a discrete measure: the mass w_j p(x_j) of every node."""
+    """The mass w_j p(x_j) of every node, for a density on a discrete measure."""
     atoms = density.measure.atoms
     if atoms is None:
         raise TypeError(f"a density on a Discrete measure is needed; this one is on {density.measure!r}")
@@ -33,15 +33,9 @@ def node_masses(density: SoSDensity) -> np.ndarray:
 
 
 def central_point_first(density: SoSDensity) -> SoSDensity:
-    """The same density with a support point from the middle in front, from which coordinates are measured.
-
-    An outlier there would cost all the others their digits.
-    """
+    """The same density with a support point from the middle in front."""
     X = density.support_points
-    middle = np.partition(X, X.shape[0] // 2, axis=0)[X.shape[0] // 2]
-    with np.errstate(over="ignore"):
-        scaled = np.abs((X - middle) / density.kernel.sigma_vector(X.shape[1]))
-    order = np.argsort(np.arange(X.shape[0]) != int(np.argmin(scaled.max(axis=1))), kind="stable")
+    order = central_first(X, density.kernel.sigma_vector(X.shape[1]))
     return type(density).from_units(density.kernel, X[order], density.unit_factor[order], density.log_unit, density.measure)
 
 

@@ -178,14 +178,14 @@ class SoSDensity(Queries):
         return out
 
     def on_host(self) -> SoSDensity:
-        """The same density in NumPy arrays: itself, where it is made of them."""
+        """The same density in NumPy arrays; the density itself if it is made of them."""
         if is_numpy(self.support_points):
             return self
         points, factor = to_numpy(self.support_points), to_numpy(self.unit_factor)
         return self.from_units(self.kernel, points, factor, self.log_unit, self.measure)
 
     def to(self, device: Any) -> SoSDensity:
-        """The same density in torch tensors on a device such as ``"cuda"``; an error says why where there is no such device."""
+        """The same density in torch tensors on a device such as ``"cuda"``; if there is no such device, the error says why."""
         host = self.on_host()
         points, factor = (to_device(part, device) for part in (host.support_points, host.unit_factor))
         return self.from_units(self.kernel, points, factor, self.log_unit, self.measure)
@@ -291,7 +291,7 @@ class SoSDensity(Queries):
         kernel : Kernel, optional
             In which MMD is measured; default: the density's own.
         landmarks : array (ℓ, d), optional
-            Report the MMD projected on these, where the exact one has no closed form or takes too long (see :func:`ksos.mmd`).
+            Report the MMD projected on these: for a density whose exact MMD has no closed form or takes too long (see :func:`ksos.mmd`).
 
         >>> from ksos.kernels import Gaussian
         >>> p = SoSDensity(Gaussian(1.0), [[0.0], [0.5], [1.0]], [[1.0, 0.0], [1.0, 0.1], [1.0, 0.0]], normalize=True)

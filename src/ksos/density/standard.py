@@ -12,7 +12,7 @@ from ksos.measures import Measure
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
 
-__all__ = ["Standard", "standardize"]
+__all__ = ["Standard", "central_first", "standardize"]
 
 _FARTHEST = 1e300  # a point this many bandwidths away stays a number
 _GAP = 4096.0
@@ -102,18 +102,26 @@ class Standard:
         return other.from_units(kernel, self.coordinates(other.support_points), other.unit_factor, log_unit, measure)
 
 
+def central_first(X: np.ndarray, scale: np.ndarray | float) -> np.ndarray:
+    """The order of the points that puts one from the middle in front, from which coordinates are measured.
+
+    An outlier there would cost all the others their digits.
+    """
+    middle = np.partition(X, X.shape[0] // 2, axis=0)[X.shape[0] // 2]
+    with np.errstate(over="ignore"):
+        first = int(np.argmin(np.abs((X - middle) / scale).max(axis=1)))
+    return np.argsort(np.arange(X.shape[0]) != first, kind="stable")
+
+
 def standardize(p: SoSDensity, *others: SoSDensity, shorten: bool = True) -> Standard:
     """``p`` in standard coordinates around a support point from the middle; gaps are those that the ``others`` have as well."""
     scale = p.kernel.sigma_vector(p.n_features)
     used = np.any(p.unit_factor != 0.0, axis=1)
     X, F = p.support_points[used], p.unit_factor[used]
-    middle = np.partition(X, X.shape[0] // 2, axis=0)[X.shape[0] // 2]
-    with np.errstate(over="ignore"):
-        first = int(np.argmin(np.abs((X - middle) / scale).max(axis=1)))
-    order = np.argsort(np.arange(X.shape[0]) != first, kind="stable")
+    order = central_first(X, scale)
     everywhere = np.concatenate([X, *(q.support_points for q in others)])
     shorten = shorten and p.measure.by_volume  # the other measures are not the same everywhere
-    folds = [Fold(x, float(origin), float(sigma), shorten=shorten) for x, origin, sigma in zip(everywhere.T, X[first], scale, strict=True)]
+    folds = [Fold(x, float(zero), float(sigma), shorten=shorten) for x, zero, sigma in zip(everywhere.T, X[order[0]], scale, strict=True)]
     log_volume = _log_volume(p.measure, scale)
     frame = Standard(p, folds, scale, log_volume)
     kernel, points = p.kernel.with_sigma(1.0), frame.coordinates(X[order])

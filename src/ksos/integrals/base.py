@@ -69,7 +69,7 @@ class Integrals(ABC):
         return xp.concat([xp.linalg.diagonal(self.log_gram(block, block)) for block in blocks])
 
     def pair_kernels(self, embedding_kernel: Kernel) -> tuple[float, Kernel, Kernel] | None:
-        """(log c, k_G, k_H) where the factors of :meth:`log_pairwise` are kernel matrices themselves, G = k_G(X, X) and H = k_H(X, Z)."""
+        """(log c, k_G, k_H) if the factors of :meth:`log_pairwise` are kernel matrices, G = k_G(X, X) and H = k_H(X, Z); else None."""
         return None
 
     def log_pairwise(self, X: Array, Z: Array, embedding_kernel: Kernel) -> tuple[float, Array, Array]:

@@ -32,7 +32,7 @@ def intervals(
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """(starts, ends, length): disjoint intervals of a feature that hold the kernels of all sources, and a length on which they are smooth.
 
-    Ends are relative to ``origin`` (default: the first support point). An outlier does not make the space between a matter of quadrature.
+    Ends are relative to ``origin`` (default: the first support point). The space between an outlier and the others has no nodes.
     """
     zero = sources[0][1][0, feature] if origin is None else origin
     found = [integrals.windows(X, feature, log_level) for integrals, X in sources]  # relative to the first of each source's points
@@ -69,7 +69,7 @@ def _panels(sources: Sequence[Source], feature: int, most: int) -> tuple[np.ndar
     low, high, length = intervals(sources, feature)
     breaks = kinks(sources, feature)
     if breaks.shape[0] >= most // 2:
-        breaks = np.empty(0)  # too many to honour: the error estimate will tell
+        breaks = np.empty(0)  # too many to end panels at: the error estimate shows what this costs
     fewest = cut(low, high, np.inf, breaks)[0].shape[0]
     while True:
         start, stop = cut(low, high, length, breaks)

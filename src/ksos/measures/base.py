@@ -74,7 +74,7 @@ class Measure(ABC):
         return None
 
     def smooth_length(self, d: int) -> np.ndarray:
-        """Per feature the length on which dρ/dx is smooth, in the sense of a kernel's bandwidth; infinite where it is constant."""
+        """Per feature the length on which dρ/dx is smooth, in the sense of a kernel's bandwidth; infinite if it is constant."""
         return np.full(d, np.inf)
 
     @abstractmethod

@@ -48,7 +48,7 @@ class ObservableMatrix:
         return float(np.vdot(B, self.values)), float(np.linalg.norm([np.vdot(B, delta) for delta in self.deviations]))
 
     def worst_error(self) -> float:
-        """A bound of the error of ⟨C, M⟩ over all C ⪰ 0 with tr C = 1, estimated: what an answer found *with* M may be off by."""
+        """A bound of the error of ⟨C, M⟩ over all C ⪰ 0 with tr C = 1, estimated: how far off an answer found *with* M may be."""
         norms = [np.abs(np.linalg.eigvalsh(delta)).max() for delta in self.deviations]
         return float(np.linalg.norm(norms)) if norms else 0.0
 
@@ -68,9 +68,9 @@ class Observable(ABC):
     """A real function f on R^d. Sums, differences and multiples by numbers are observables again."""
 
     n_features: int | None = None
-    """d, or None where any d will do."""
+    """d, or None if any d will do."""
     bounded: bool | None = None
-    """Whether f is bounded on R^d; None where nobody can tell."""
+    """Whether f is bounded on R^d; None if this is not known."""
 
     @abstractmethod
     def __call__(self, X: Any) -> np.ndarray:
@@ -153,7 +153,7 @@ class SumObservable(Observable):
             raise ValueError(f"functions of {' and '.join(str(d) for d in sorted(sizes, key=str))} features cannot be added")
         self.n_features = sizes.pop() if sizes else None
         known = {part.bounded for scale, part in self._parts if scale != 0.0}
-        self.bounded = True if known <= {True} else None  # unbounded parts may cancel: nobody has looked
+        self.bounded = True if known <= {True} else None  # unbounded parts may cancel
 
     def parts(self) -> Sequence[tuple[float, Observable]]:
         return self._parts

@@ -28,7 +28,7 @@ class KernelFunction(Observable):
     points : array (ℓ, d)
         The centres z_r.
     weights : array of ℓ floats, optional
-        Of any sign; default 1/ℓ each.
+        They may be negative; default 1/ℓ each.
     kernel : Kernel
         Its own, which need not be that of the density.
 

@@ -26,7 +26,7 @@ class NumericFunction(Observable):
     r"""A function given as code. Its integrals are approximated, and how well is estimated and kept beside them.
 
     On a discrete measure they are exact sums. Otherwise, in up to three features, Gauss–Legendre panels over the region where the kernels
-    live are halved until two rules in a row agree; in more features (or where the region has too many parts), points are drawn by scrambled
+    live are halved until two rules in a row agree; in more features (or if the region has too many parts), points are drawn by scrambled
     Sobol' sequences from the mixture of the densities ∝ k(x, x̃_i)²dρ, and the spread of independent scramblings is the error.
 
     Parameters
@@ -38,9 +38,9 @@ class NumericFunction(Observable):
     max_nodes : int
         At most so many nodes in the finest rule (and in all scramblings together); what is left of the error is reported.
     bounded : bool, optional
-        Whether the function is bounded on R^d, where you know.
+        Whether the function is bounded on R^d, if you know.
     seed : int
-        Of the scramblings.
+        Seed of the scramblings.
 
     Examples
     --------
@@ -129,7 +129,7 @@ class NumericFunction(Observable):
         log_unit: float,
         T: np.ndarray | None,
     ) -> np.ndarray:
-        """One more deviation where the rule does not even give ∫kk dρ, which is known: it misses a part of the space, and f's there."""
+        """One more deviation if the rule misses a part of the space: if it does not even give ∫kk dρ, which is known."""
         nodes, log_weights = rule
         W = ObservableMatrix(np.exp(integrals.log_gram(X, X) - log_unit)).transformed(T).values
         missing = sum_over_nodes(kernel, X, nodes, log_weights, np.ones(nodes.shape[0]), log_unit, T) - W

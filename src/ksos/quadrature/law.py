@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -52,63 +52,57 @@ class PiecewiseLaw:
 
     def cdf(self, x: np.ndarray) -> np.ndarray:
         """P(X ≤ x) for the arguments of each law, shape (n, k)."""
-        return self._flat(self._mass, x, upper=False)
+        return self._in_blocks(self._mass, _rows(x), x.ravel()).reshape(x.shape)
 
     def sf(self, x: np.ndarray) -> np.ndarray:
         """P(X > x), with the relative digits that 1 − cdf has lost in the upper tail."""
-        return self._flat(self._mass, x, upper=True)
+        return self._mirrored.cdf(-x)
 
     def ppf(self, q: np.ndarray) -> np.ndarray:
         """The x with cdf(x) = q for the levels of each law, shape (n, k); 0 and 1 give the ends of where the mass is."""
-        if not self.exact:
-            return self._flat(self._quantile, q, upper=False)
-        out = np.empty(q.shape)
-        for upper in (False, True):  # 1 − q is exact above ½: quantiles near 1 are as good as those near 0
-            chosen = (q > 0.5) == upper
-            law = np.nonzero(chosen)[0]
-            out[chosen] = self._in_blocks(self._quantile, law, 1.0 - q[chosen] if upper else q[chosen], upper)
+        law, levels, out = _rows(q), q.ravel(), np.empty(q.size)
+        upper = (levels > 0.5) & self.exact  # 1 − q is exact there: quantiles near 1 are as good as those near 0
+        out[~upper] = self._in_blocks(self._quantile, law[~upper], levels[~upper])
+        if np.any(upper):
+            out[upper] = -self._mirrored._in_blocks(self._mirrored._quantile, law[upper], 1.0 - levels[upper])
+        return out.reshape(q.shape)
+
+    @cached_property
+    def _mirrored(self) -> PiecewiseLaw:
+        """The laws of −X."""
+        return PiecewiseLaw(self.panels.mirrored(), self.values[:, ::-1, ::-1], exact=self.exact)
+
+    @cached_property
+    def _before(self) -> np.ndarray:
+        """The mass on the panels to the left of panel j, for all panels and beyond the last one, (n, panels + 1)."""
+        return np.concatenate([np.zeros((self.masses.shape[0], 1)), np.cumsum(self.masses, axis=1)], axis=1)
+
+    def _in_blocks(self, f: Callable[..., np.ndarray], law: np.ndarray, arguments: np.ndarray) -> np.ndarray:
+        out, (n, columns) = np.empty(arguments.shape), self._before.shape
+        for rows in row_blocks(arguments.shape[0], max(_LEAST_COLUMNS, columns if n > 1 else 0), _BLOCK_ELEMENTS):
+            out[rows] = f(law[rows], arguments[rows])
         return out
 
-    def _flat(self, f: Callable[..., np.ndarray], arguments: np.ndarray, *, upper: bool) -> np.ndarray:
-        law = np.repeat(np.arange(arguments.shape[0]), arguments.shape[1])
-        return self._in_blocks(f, law, arguments.ravel(), upper).reshape(arguments.shape)
-
-    def _in_blocks(self, f: Callable[..., np.ndarray], law: np.ndarray, arguments: np.ndarray, upper: bool) -> np.ndarray:
-        out, before = np.empty(arguments.shape), self._before(upper)
-        for rows in row_blocks(arguments.shape[0], max(_LEAST_COLUMNS, before.shape[1] if before.shape[0] > 1 else 0), _BLOCK_ELEMENTS):
-            out[rows] = f(law[rows], arguments[rows], before, upper)
-        return out
-
-    def _before(self, upper: bool) -> np.ndarray:
-        """The mass on the panels to the left of panel j (right, if ``upper``), for all panels and beyond the last one, (n, panels + 1)."""
-        masses = self.masses[:, ::-1] if upper else self.masses
-        sums = np.concatenate([np.zeros((masses.shape[0], 1)), np.cumsum(masses, axis=1)], axis=1)
-        return sums[:, ::-1] if upper else sums
-
-    def _mass(self, law: np.ndarray, x: np.ndarray, before: np.ndarray, upper: bool) -> np.ndarray:
+    def _mass(self, law: np.ndarray, x: np.ndarray) -> np.ndarray:
         panels = self.panels
         j = np.clip(np.searchsorted(panels.start, x, side="right") - 1, 0, len(panels) - 1)
         s = np.clip((x - panels.start[j]) / panels.half[j] - 1.0, -1.0, 1.0)
-        values = self.values[law, j]
-        s, values, outside = (-s, values[:, ::-1], before[law, j + 1]) if upper else (s, values, before[law, j])
-        part = panels.half[j] * _up_to(_basis(panels.order).to_series @ values.T, s)
-        whole = self.masses[law, j]
+        part, whole = panels.half[j] * _up_to(_basis(panels.order).to_series @ self.values[law, j].T, s), self.masses[law, j]
         part = np.where(s == 1.0, whole, np.clip(part, 0.0, whole))
-        return np.minimum((outside + part) / (before[law, 0] if upper else before[law, -1]), 1.0)
+        return np.minimum((self._before[law, j] + part) / self._before[law, -1], 1.0)
 
-    def _quantile(self, law: np.ndarray, share: np.ndarray, before: np.ndarray, upper: bool) -> np.ndarray:
-        panels, n = self.panels, len(self.panels)
-        total = before[law, 0] if upper else before[law, -1]
+    def _quantile(self, law: np.ndarray, share: np.ndarray) -> np.ndarray:
+        sums, total = self._before, self._before[law, -1]
         target = share * total
-        sums = before[:, ::-1] if upper else before
         one = sums.shape[0] == 1
-        place = np.searchsorted(sums[0, 1:], target, side="left") if one else np.sum(sums[law, 1:] < target[:, None], axis=1)
-        place = np.minimum(place, n - 1)
-        rest, j = target - sums[law, place], n - 1 - place if upper else place
-        if not upper:
-            return panels.positions(j, self.values[law, j], rest, total, exact=self.exact)
-        s = invert_on_panel(self.values[law, j][:, ::-1], rest / panels.half[j], total / panels.half[j], exact=self.exact)
-        return np.asarray(panels.start[j] + panels.half[j] * (1.0 - s))
+        j = np.searchsorted(sums[0, 1:], target, side="left") if one else np.sum(sums[law, 1:] < target[:, None], axis=1)
+        j = np.minimum(j, len(self.panels) - 1)
+        return self.panels.positions(j, self.values[law, j], target - sums[law, j], total, exact=self.exact)
+
+
+def _rows(arguments: np.ndarray) -> np.ndarray:
+    """The row of every entry, as it stands in the flattened array."""
+    return np.repeat(np.arange(arguments.shape[0]), arguments.shape[1])
 
 
 def increasing_root(

@@ -71,6 +71,10 @@ class Panels:
     def __len__(self) -> int:
         return int(self.start.shape[0])
 
+    def mirrored(self) -> Panels:
+        """The panels of −x."""
+        return Panels(-(self.start + 2.0 * self.half)[::-1], -self.start[::-1], self.order)
+
     def masses(self, values: np.ndarray) -> np.ndarray:
         """The integral over every panel of what has ``values`` (…, panels, order) at the nodes, shape (…, panels)."""
         return (values @ legendre(self.order)[1]) * self.half

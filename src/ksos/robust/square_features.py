@@ -9,7 +9,7 @@ from ksos._memory import FLOAT_BYTES, require_memory
 from ksos.integrals import closed_form
 from ksos.kernels import Gaussian
 from ksos.observables import KernelFunction
-from ksos.observables.feature_moments import feature_moments
+from ksos.observables.polynomial import feature_moments
 from ksos.space import SoSSpace
 
 __all__ = ["affine_moments", "kernel_moments"]

@@ -71,13 +71,13 @@ def inversion_seconds(density: SoSDensity, size: int) -> float:
 
 
 def rejection_setup_seconds(density: SoSDensity) -> float:
-    """Of the envelope, which must be there before its acceptance is known."""
+    """Predicted seconds of making the envelope; its acceptance is known only after that."""
     m, d = density.support_points.shape
     return m * m * (2.0 * _KERNEL_VALUE + d * _COORDINATE + 2.0 * density.rank * _FLOP)
 
 
 def rejection_seconds(envelope: Envelope, size: int) -> float:
-    """Of ``size`` samples by rejection from an envelope that is there."""
+    """Predicted seconds of ``size`` samples by rejection from an envelope."""
     if envelope.acceptance <= 0.0:
         return float("inf")
     m, d = envelope.density.support_points.shape

@@ -1,6 +1,6 @@
 """The law of one feature given the earlier ones: which panel holds a sample, by a scan of all panels or by descent in a tree of masses.
 
-Matrices are known by their rows R through RᵀR, and are given as few rows as any sample can tell from all of them.
+Only RᵀR matters of a matrix R, so that its rows are replaced by fewer ones as far as samples cannot show the difference.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class MassTree:
         return fewer_rows(np.concatenate([left, right]), self.lost)
 
     def draw(self, delta: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
-        """Samples: go down from the root: left where the mass of the left half reaches the target, right with what remains otherwise."""
+        """Samples, by going down from the root: left if the mass of the left half reaches the target, right with what remains otherwise."""
         n = delta.shape[0]
         total = row_sums_of_squares(delta @ self.root.T)
         panel, values, target = np.empty(n, dtype=int), np.empty((n, NODES_PER_PANEL)), uniforms * total

@@ -134,7 +134,7 @@ class PointEnvelope(Envelope):
 
 
 def envelope(density: SoSDensity) -> Envelope | None:
-    """The envelope of ``density``; None where there is none, as on a discrete measure."""
+    """The envelope of ``density``; None if there is none, as on a discrete measure."""
     if density.measure.atoms is None and density.integrals.pair_normals(density.support_points[:1]) is not None:
         return PairEnvelope(density)
     if density.measure.by_volume and isinstance(density.kernel, (Laplace, Matern)):
