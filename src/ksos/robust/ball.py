@@ -18,16 +18,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from ksos._array import Array, eye, inner, namespace, norm, to_numpy
+from ksos._deadline import Deadline
 from ksos.functionals.base import BoundTerm, Constraint, Functional
 from ksos.functionals.mmd import BoundBall, BoundSquaredMMD
 from ksos.functionals.objective import Objective
 from ksos.functionals.penalties import BoundLinear
 from ksos.solvers import minimize
-from ksos.solvers.conic import ConicProgram
-from ksos.solvers.constrained import follow_central_path
+from ksos.solvers.augmented_lagrangian import follow_central_path
 from ksos.solvers.constrained_problem import ConstrainedProblem
 from ksos.solvers.eigenvalues import lowest_bound, lowest_eigenpairs
-from ksos.solvers.loop import Limits
+from ksos.solvers.interior_point import ConicProgram
 from ksos.space import SoSSpace
 
 __all__ = ["BallPoint", "BallProblem", "BallSolution"]
@@ -172,15 +172,15 @@ class BallProblem:
         if not self.has_short_path or self._followed:
             return None
         self._followed = True
-        objective = Objective(_Bound(self._loss), self.space, compressed=True)
+        objective = Objective(self._loss, self.space, stored=True, deadline=Deadline(time_limit))
         problem = ConstrainedProblem(objective, [_Ball(self.z, radius)])
         program = ConicProgram.of(problem)
         if program is None:
             return None
-        found = follow_central_path(problem, program, Limits(0.5 * tol, _MOST_PATH_STEPS, time_limit))
-        if found is None or 0 not in found.prices.vectors:
+        found = follow_central_path(problem, program, 0.5 * tol, _MOST_PATH_STEPS)
+        if found is None or 0 not in found.multipliers.vectors:
             return None
-        return self.point(found.G @ found.G.T), found.prices.vectors[0], found.n_iter, found.status
+        return self.point(found.G @ found.G.T), found.multipliers.vectors[0], found.n_iter, found.status
 
     def top(self) -> BallPoint:
         """The density with the largest expected loss, wherever it is."""

@@ -15,6 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ksos._deadline import Deadline
 from ksos._threads import one_blas_thread
 from ksos.functionals.base import BoundTerm, Functional
 from ksos.functionals.mmd import BoundSquaredMMD
@@ -22,8 +23,8 @@ from ksos.functionals.objective import Objective
 from ksos.robust.barrier import BarrierPoint, JointBarrier
 from ksos.robust.risk import LeastRisk, Risk
 from ksos.solvers.eigenvalues import lowest_bound
-from ksos.solvers.loop import Limits, Outcome, run
-from ksos.solvers.low_rank import LowRankToTolerance
+from ksos.solvers.loop import Outcome, run
+from ksos.solvers.low_rank import LowRank
 from ksos.solvers.spectraplex import centre, factor
 from ksos.space import SoSSpace
 
@@ -118,9 +119,9 @@ class SaddleProblem:
         return self._minimised(scale * self.least_risk + 0.5 * u * scale * self._distance, start, max(scale * tol, 1e-14), time_limit)
 
     def _minimised(self, functional: Functional, start: np.ndarray, tol: float, time_limit: float | None) -> tuple[SaddlePoint, Outcome]:
-        objective = Objective(functional, self.space, compressed=True)
+        objective = Objective.of(functional, self.space, stored=True, deadline=Deadline(time_limit))
         with one_blas_thread(self.space.rank):
-            outcome = run(LowRankToTolerance(), objective, start, Limits(tol, _MOST_STEPS, time_limit), None, None)
+            outcome = run(LowRank(extra_steps=0), objective, start, tol, _MOST_STEPS)
         G = factor(outcome.point.C)
         return self.point(G @ G.T), outcome
 
@@ -135,8 +136,8 @@ class SaddleProblem:
         return C, distance, least
 
     def _nearest(self, C: np.ndarray, tol: float, steps: int) -> tuple[np.ndarray, float, float]:
-        objective = Objective(_Fixed(_Plain(self.z)), self.space, compressed=True)
-        C = run(LowRankToTolerance(), objective, C, Limits(tol, steps, None), None, None).point.C
+        objective = Objective(_Plain(self.z), self.space, stored=True)
+        C = run(LowRank(extra_steps=0), objective, C, tol, steps).point.C
         a = self.map.apply(C)
         return C, float(np.linalg.norm(a - self.z)), self.nearest_bound(a)
 
