@@ -34,7 +34,7 @@ def main() -> None:
     multiples, strengths = np.geomspace(0.2, 1.5, options.grid), np.geomspace(1.0, 1e-4, options.grid)
 
     began = time.process_time()
-    search = ksos.KernelSoSDensityCV(bandwidths=multiples, regularizations=strengths, cv=options.folds).fit(X)
+    search = ksos.KernelSoSDensityCV(bandwidths=multiples, relative_regularizations=strengths, cv=options.folds).fit(X)
     together = time.process_time() - began
 
     unit = bandwidth_rule("silverman", X, np.full(len(X), 1.0 / len(X)), np.random.default_rng(0))
@@ -45,10 +45,7 @@ def main() -> None:
     for multiple, strength, fold in chosen:
         train, test = folds[fold]
         bandwidth = multiple * unit
-        natural_unit = float(np.prod(bandwidth * np.sqrt(np.pi / 2.0)))  # w₀ of the Gaussian kernel
-        estimator = ksos.KernelSoSDensity(
-            bandwidth=bandwidth, regularization=strength * natural_unit, objective="likelihood", tol=options.tol
-        )
+        estimator = ksos.KernelSoSDensity(bandwidth=bandwidth, relative_regularization=strength, objective="likelihood", tol=options.tol)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             estimator.fit(X[train]).score(X[test])

@@ -64,7 +64,7 @@ REGULARIZATIONS = {"squared_mmd": (1e-2, 1e-3), "likelihood": (1.0, 1e-1, 1e-2)}
 
 def ours(objective: str, criterion: str) -> Callable[[np.ndarray], Any]:
     def fit(X: np.ndarray) -> Any:
-        grids = {"bandwidths": (0.2, 0.3, 0.5, 0.8, 1.3), "regularizations": REGULARIZATIONS[objective], "rule": "median", "cv": 3}
+        grids = {"bandwidths": (0.2, 0.3, 0.5, 0.8, 1.3), "relative_regularizations": REGULARIZATIONS[objective], "rule": "median", "cv": 3}
         choice = {"objective": objective, "criterion": criterion, "combine": "best"}
         return ksos.KernelSoSDensityCV(**grids, **choice, n_support=100, tol=1e-5).fit(X)
 

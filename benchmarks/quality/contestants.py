@@ -147,7 +147,7 @@ class Contestant:
 _MMD: dict[str, Any] = {
     "objective": "squared_mmd",
     "bandwidths": (0.3, 0.45, 0.7, 1.0),
-    "regularizations": (1e-2, 1e-3, 1e-4),
+    "relative_regularizations": (1e-2, 1e-3, 1e-4),
     "cv": 3,
     "n_support": 200,
 }

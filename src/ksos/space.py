@@ -17,7 +17,7 @@ from ksos.embedding_map import CompressedMap, EmbeddingMap, embedding_map
 from ksos.integrals import closed_form
 from ksos.kernels import Kernel
 from ksos.measures import Lebesgue, Measure
-from ksos.thin import MANY_POINTS, thin_root
+from ksos.pivoted_cholesky import MANY_POINTS, thin_root
 from ksos.whitening import ROUTES, whiten_columns
 
 __all__ = ["SoSSpace"]

@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ksos._array import Array, namespace, to_numpy, zeros
+from ksos._array import Array, namespace, to_numpy
 from ksos._memory import FLOAT_BYTES, require_memory
 from ksos.integrals import Integrals
+from ksos.pivoted_cholesky import choose_pivots
 
 __all__ = ["SELECTIONS", "pivoted_cholesky", "select_support", "unexplained"]
 
@@ -70,22 +71,9 @@ def _pivots(points: Array, m: int, integrals: Integrals, tol: float) -> tuple[np
     if not math.isfinite(log_unit):
         raise ValueError(f"the kernel vanishes on {integrals.measure!r} at every sample: no density can be made of them")
     diagonal = xp.exp(log_diagonal - log_unit)
-    residual = diagonal
-    L = zeros((m, n), points)
-    pivots: list[int] = []
-    for k in range(m):
-        pivot = int(xp.argmax(residual))
-        largest = float(residual[pivot])
-        if largest <= tol:
-            break
-        column = xp.exp(integrals.log_gram(points[pivot : pivot + 1, :], points)[0, :] - log_unit)
-        column -= L[:k, pivot] @ L[:k, :]
-        L[k, :] = column / math.sqrt(largest)
-        residual = xp.clip(residual - L[k, :] ** 2, 0.0, None)
-        residual[pivot] = 0.0
-        pivots.append(pivot)
-    return np.sort(np.array(pivots, dtype=int)), residual / xp.clip(diagonal, 1e-300, None)
+    found = choose_pivots(lambda i: xp.exp(integrals.log_gram(points[i : i + 1, :], points)[0, :] - log_unit), diagonal, tol, m)
+    return np.sort(np.array(found.chosen, dtype=int)), found.residual / xp.clip(diagonal, 1e-300, None)
 
 
-SELECTIONS: dict[str, Selection] = {"pivoted": _pivoted, "random": _random, "kmeans": _kmeans}
+SELECTIONS: dict[str, Selection] = {"auto": _pivoted, "pivoted": _pivoted, "random": _random, "kmeans": _kmeans}
 """Every rule by name."""

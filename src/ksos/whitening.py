@@ -10,7 +10,7 @@ import numpy as np
 from ksos._array import Array, eye, is_numpy, linalg_errors, namespace
 from ksos._threads import one_blas_thread
 from ksos._validation import as_choice
-from ksos.thin import MANY_POINTS, thin_root
+from ksos.pivoted_cholesky import MANY_POINTS, thin_root
 
 __all__ = ["ROUTES", "Whitening", "whiten", "whiten_columns"]
 

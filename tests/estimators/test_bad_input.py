@@ -268,7 +268,11 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"penalty": "l1"}, ValueError, "penalty must be one of 'trace', 'frobenius'; got 'l1'"),
     ({"n_support": 0}, ValueError, "n_support must be at least 1; got 0"),
     ({"n_support": 2.5}, ValueError, "n_support must be a whole number; got 2.5"),
-    ({"support": "grid"}, ValueError, "support must be one of 'pivoted', 'random', 'kmeans' or an array of support points; got 'grid'"),
+    (
+        {"support": "grid"},
+        ValueError,
+        "support must be one of 'auto', 'pivoted', 'random', 'kmeans' or an array of support points; got 'grid'",
+    ),
     ({"support": None}, ValueError, "support: Expected 2D array"),
     ({"support": [[np.nan]]}, ValueError, "Input support contains NaN"),
     ({"landmarks": 0}, ValueError, "landmarks must be at least 1; got 0"),

@@ -278,12 +278,6 @@ def test_options_that_would_be_ignored() -> None:
         KernelSoSConditional(KernelDensity()).fit(X, y)
 
 
-def test_whitened_coordinates_are_refused() -> None:
-    for whiten in (True, "auto"):
-        with pytest.raises(ValueError, match=r"mixes x and y.*whiten=False"):
-            KernelSoSConditional(KernelSoSDensityCV(whiten=whiten)).fit(*wave(20))
-
-
 def test_use_before_fit() -> None:
     est = KernelSoSConditional(joint())
     for act in (

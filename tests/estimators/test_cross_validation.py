@@ -18,15 +18,18 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from strategies import clouds
 
 import ksos
-from ksos import KernelSoSDensity, KernelSoSDensityCV, SoSDensity
+from ksos import KernelSoSDensity, KernelSoSDensityCV, SoSDensity, SoSSpace
+from ksos._deadline import Deadline
 from ksos.bandwidth import bandwidth_rule
-from ksos.estimators import _surface, cross_validation
-from ksos.kernels import Gaussian, Laplace
-from ksos.measures import Box, Lebesgue
+from ksos.embedding import Projection
+from ksos.estimators import cross_validation
+from ksos.estimators._held_out import fit_path, projected_embedding
+from ksos.kernels import Gaussian, Kernel, Laplace, Matern
+from ksos.measures import Box
 
 MOONS = make_moons(120, noise=0.1, random_state=0)[0]
 FRESH = make_moons(2000, noise=0.1, random_state=1)[0]
-SMALL: dict[str, Any] = {"bandwidths": [0.4, 0.8], "regularizations": [1.0, 0.1, 0.01], "cv": 3}
+SMALL: dict[str, Any] = {"bandwidths": [0.4, 0.8], "relative_regularizations": [1.0, 0.1, 0.01], "cv": 3}
 
 
 @pytest.fixture(scope="module")
@@ -92,8 +95,7 @@ def test_the_stack_is_the_mixture_it_says(small: KernelSoSDensityCV) -> None:
     for regularization, share in shares.items():
         fit = KernelSoSDensity(
             kernel=Gaussian(small.bandwidth_),
-            regularization=regularization,
-            regularization_unit="w0",
+            relative_regularization=regularization,
             support=points,
             objective="likelihood",
             tol=1e-6,
@@ -125,8 +127,7 @@ def test_scores_are_those_of_separate_fits() -> None:
             train = np.delete(points, part, axis=0)
             fit = KernelSoSDensity(
                 kernel=Gaussian(est.bandwidth_),
-                regularization=regularization,
-                regularization_unit="w0",
+                relative_regularization=regularization,
                 support=train,
                 objective="likelihood",
             )
@@ -194,7 +195,7 @@ def test_the_l2_criterion_is_the_integral() -> None:
     est = KernelSoSDensityCV([1.0], [0.1], cv=[(np.arange(0, 30, 2), np.arange(1, 30, 2))], criterion="l2", combine="best").fit(X)
     points = np.unique(X, axis=0)
     p = KernelSoSDensity(
-        kernel=Gaussian(est.bandwidth_), regularization=0.1, regularization_unit="w0", support=points[::2], objective="likelihood", tol=1e-9
+        kernel=Gaussian(est.bandwidth_), relative_regularization=0.1, support=points[::2], objective="likelihood", tol=1e-9
     )
     p = p.fit(points[::2]).distribution_
     grid = np.linspace(-6, 6, 20001)[:, None]
@@ -203,14 +204,14 @@ def test_the_l2_criterion_is_the_integral() -> None:
     assert est.scores_[0, 0] == pytest.approx(expected * unit, rel=1e-2)
 
 
-@pytest.mark.parametrize("kernel", ["gaussian", "matern"])
-def test_held_out_mmds_on_a_box_share_their_integrals(monkeypatch: pytest.MonkeyPatch, kernel: str) -> None:
+@pytest.mark.parametrize("kernel", [Gaussian(0.4), Matern(1.5, 0.4, product=True)], ids=str)
+def test_held_out_mmds_on_a_box_share_their_integrals(kernel: Kernel) -> None:
     X = np.random.default_rng(5).beta(1.0, 3.0, size=(40, 1))
-    grids = {"bandwidths": [0.5, 1.0], "regularizations": [1.0, 0.01], "cv": 3}
-    est = KernelSoSDensityCV(**grids, kernel=kernel, criterion="mmd", measure=Box([0.0], [np.inf]))
-    shared = est.fit(X).scores_
-    monkeypatch.setattr(_surface, "_MOST_TENSOR", 0)
-    np.testing.assert_allclose(shared, est.fit(X).scores_, atol=1e-9)
+    space, projection = SoSSpace(kernel, X, Box([0.0], [np.inf])), Projection(kernel.with_sigma(0.7), X[::2])
+    (F,) = fit_path("likelihood", space, X, np.full(40, 1 / 40), [0.1], Deadline())
+    shared, separate = (projected_embedding(space, projection, most_tensor=most)(F) for most in (np.inf, 0.0))
+    np.testing.assert_allclose(shared, separate, atol=1e-9)
+    np.testing.assert_allclose(shared, projection.coordinates(space.density(F)), atol=1e-9)
 
 
 def test_the_l2_criterion_in_many_features() -> None:
@@ -220,7 +221,7 @@ def test_the_l2_criterion_in_many_features() -> None:
     est = KernelSoSDensityCV([0.6, 1.0, 3.0], [0.1, 0.01], cv=folds, objective="squared_mmd", criterion="l2", tol=1e-5).fit(X)
     assert est.bandwidth_multiple_ < 3.0
     sigma = est.cv_results_["bandwidth"].reshape(3, 2, 5)[1, 0]
-    p = KernelSoSDensity(kernel=Gaussian(sigma), regularization=0.1, regularization_unit="w0", support=X[::2], tol=1e-8)
+    p = KernelSoSDensity(kernel=Gaussian(sigma), relative_regularization=0.1, support=X[::2], tol=1e-8)
     p = p.fit(X[::2]).distribution_
     samples = p.rvs(200_000, rng=rng)
     values = p.pdf(samples)
@@ -249,44 +250,6 @@ def test_a_box_holds_all_the_mass() -> None:
     assert est.distribution_.mass() == pytest.approx(1.0, abs=1e-7)
     grid = np.linspace(0, 1, 2001)
     assert np.trapezoid((est.distribution_.pdf(grid[:, None]) - 3 * (1 - grid) ** 2) ** 2, grid) < 0.1
-
-
-# --- whitening ---
-
-
-def correlated(n: int, seed: int) -> np.ndarray:
-    return (
-        np.random.default_rng(seed).normal(size=(n, 3))
-        @ np.array([[1.0, 0.99, 0.0], [0.0, 0.05, 1.0], [0.0, 0.0, 0.3]])
-        * [1.0, 50.0, 0.01]
-        + 3.0
-    )
-
-
-def test_whitening_helps_correlated_data_and_is_invisible_outside() -> None:
-    X, fresh = correlated(150, 0), correlated(2000, 1)
-    grids = {"bandwidths": [0.8, 1.2], "regularizations": [1.0, 0.1], "cv": 3}
-    plain, turned = (KernelSoSDensityCV(**grids, whiten=whiten).fit(X) for whiten in (False, True))
-    assert turned.score(fresh) > plain.score(fresh) + 0.3
-    assert turned.best_score_ == pytest.approx(turned.score(fresh), abs=0.3)
-    assert KernelSoSDensityCV(**grids, whiten="auto").fit(X).score(fresh) == turned.score(fresh)
-    samples = turned.sample(3000, random_state=0)
-    np.testing.assert_allclose(samples.mean(axis=0), X.mean(axis=0), atol=5 * np.max(X.std(axis=0)) / np.sqrt(150))
-    np.testing.assert_allclose(np.corrcoef(samples.T), np.corrcoef(X.T), atol=0.15)
-    there = turned.whitening_.forward(X)
-    np.testing.assert_allclose(np.cov(there.T, bias=True), np.eye(3), atol=1e-9)
-    np.testing.assert_allclose(turned.whitening_.backward(there), X, rtol=1e-9)
-    step = 1e-4 * X.std(axis=0)
-    jacobian = np.stack([(turned.whitening_.forward(X[:1] + e) - there[:1])[0] for e in np.diag(step)]) / step[:, None]
-    assert turned.whitening_.log_determinant == pytest.approx(np.linalg.slogdet(jacobian)[1], rel=1e-6)
-
-
-def test_automatic_whitening_leaves_what_it_does_not_help(small: KernelSoSDensityCV) -> None:
-    est = KernelSoSDensityCV(**SMALL, whiten="auto").fit(MOONS)
-    assert est.whitening_ is None
-    np.testing.assert_array_equal(est.score_samples(FRESH[:50]), small.score_samples(FRESH[:50]))
-    twins = MOONS[:, [0, 0]] * [1.0, -2.0]
-    assert KernelSoSDensityCV(**SMALL, whiten="auto").fit(twins).whitening_ is None
 
 
 # --- invariances ---
@@ -327,7 +290,7 @@ def test_jobs_and_random_state(small: KernelSoSDensityCV) -> None:
 
 
 def test_splitters_and_explicit_folds(small: KernelSoSDensityCV) -> None:
-    grid = {"bandwidths": [0.5], "regularizations": [0.1]}
+    grid = {"bandwidths": [0.5], "relative_regularizations": [0.1]}
     points = np.unique(MOONS, axis=0)
     splitter = KFold(4, shuffle=True, random_state=3)
     by_splitter = KernelSoSDensityCV(**grid, cv=splitter).fit(MOONS)
@@ -363,9 +326,8 @@ def test_progress_is_printed_as_bandwidths_finish(capsys: pytest.CaptureFixture[
     assert printed[0] == "" and printed[1].startswith("[cv] bandwidth 0.4 × silverman"), "the first is known before the second begins"
 
 
-@pytest.mark.parametrize("whiten", [False, True])
-def test_what_is_printed_are_the_scores_of_the_table(capsys: pytest.CaptureFixture[str], whiten: bool) -> None:
-    est = KernelSoSDensityCV(**{**SMALL, "cv": 7}, whiten=whiten, verbose=1).fit(MOONS * [10.0, 1.0])  # 120 samples: folds of 17 and 18
+def test_what_is_printed_are_the_scores_of_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    est = KernelSoSDensityCV(**{**SMALL, "cv": 7}, verbose=1).fit(MOONS * [10.0, 1.0])  # 120 samples: folds of 17 and 18
     printed = [float(line.rsplit(" ", 1)[1]) for line in capsys.readouterr().out.splitlines()]
     np.testing.assert_allclose(printed, est.scores_.max(axis=1), atol=6e-5)
 
@@ -374,7 +336,7 @@ def test_what_is_printed_are_the_scores_of_the_table(capsys: pytest.CaptureFixtu
 
 
 def test_bandwidths_so_narrow_that_nothing_is_seen() -> None:
-    est = KernelSoSDensityCV(bandwidths=[1e-6, 0.5], regularizations=[0.1], cv=3, objective="squared_mmd").fit(MOONS)
+    est = KernelSoSDensityCV(bandwidths=[1e-6, 0.5], relative_regularizations=[0.1], cv=3, objective="squared_mmd").fit(MOONS)
     assert est.bandwidth_multiple_ == 0.5 and np.all(est.scores_[0] < -1e6), "the others may be as bad as they like"
     folds = np.array([est.cv_results_[f"split{k}_test_score"] for k in range(3)])
     assert np.all(np.isfinite(est.cv_results_["std_test_score"]))
@@ -436,9 +398,9 @@ def test_more_samples_than_support_points() -> None:
         ({"bandwidths": [1.0, np.nan]}, ValueError, "bandwidths contains NaN"),
         ({"bandwidths": [[1.0]]}, ValueError, "bandwidths must be one-dimensional"),
         ({"bandwidths": [1e200]}, ValueError, "bandwidths times the rule must lie in"),
-        ({"regularizations": [0.1, -1.0]}, ValueError, "regularizations must be non-negative; entry 1 is -1"),
-        ({"regularizations": [np.inf]}, ValueError, "regularizations contains infinity"),
-        ({"regularizations": "many"}, ValueError, "regularizations"),
+        ({"relative_regularizations": [0.1, -1.0]}, ValueError, "relative_regularizations must be non-negative; entry 1 is -1"),
+        ({"relative_regularizations": [np.inf]}, ValueError, "relative_regularizations contains infinity"),
+        ({"relative_regularizations": "many"}, ValueError, "relative_regularizations"),
         ({"cv": 1}, ValueError, "cv must be at least 2"),
         ({"cv": 500}, ValueError, "500 folds need at least 500 distinct samples of positive weight; got 120 samples; pass a smaller cv"),
         ({"cv": "five"}, ValueError, "cv must be None, a number of folds, a splitter"),
@@ -456,8 +418,6 @@ def test_more_samples_than_support_points() -> None:
         ({"combine": "stacking", "criterion": "l2"}, ValueError, "criterion='l2' needs combine='best'"),
         ({"rule": "thumb"}, ValueError, "rule must be one of"),
         ({"kernel": "box"}, ValueError, "kernel must be one of"),
-        ({"whiten": "yes"}, ValueError, "whiten must be True, False or 'auto'"),
-        ({"whiten": True, "measure": Box([-9, -9], [9, 9])}, ValueError, "whiten=True turns the axes"),
         ({"measure": "box"}, TypeError, "measure must be a measure"),
         ({"measure": Box([0, 0], [1, 1])}, ValueError, r"of 120 samples lie outside Box.*the first is row \d+"),
         ({"n_support": 0}, ValueError, "n_support must be at least 1"),
@@ -488,11 +448,3 @@ def test_data() -> None:
         est.fit([[np.nan, 0.0]])
     with pytest.raises(ValueError, match="sample_weight must have length 120"):
         est.fit(MOONS, sample_weight=[1.0])
-    with pytest.raises(ValueError, match=r"whiten=True needs linearly independent features; feature \d is a combination of \[\d\]"):
-        KernelSoSDensityCV(**SMALL, whiten=True).fit(MOONS[:, [0, 1, 0]] * [1.0, 1.0, -3.0])
-    with (
-        pytest.raises(ValueError, match=r"whiten=True needs features that vary; feature\(s\) \[1\] are constant"),
-        pytest.warns(UserWarning),
-    ):
-        KernelSoSDensityCV(**SMALL, whiten=True).fit(np.c_[MOONS[:, 0], np.ones(120)])
-    assert KernelSoSDensityCV(**SMALL, measure=Lebesgue(), whiten=True).fit(MOONS).whitening_ is not None

@@ -11,7 +11,8 @@ from scipy.stats import gaussian_kde
 from sklearn.datasets import make_moons
 
 from ksos import KernelSoSDensity
-from ksos.estimators import _coverage
+from ksos._memory import resources
+from ksos.bandwidth import bandwidth_rule
 
 Draw = Callable[[int, np.random.Generator], np.ndarray]
 
@@ -74,22 +75,17 @@ def test_the_fit_does_not_depend_on_chance(n: int, few: dict[str, Any]) -> None:
     np.testing.assert_array_equal(one.score_samples(X), other.score_samples(X))
 
 
-def test_many_samples_ask_for_the_memory_of_the_support_points(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_samples_ask_for_the_memory_of_the_support_points() -> None:
     """Whatever chooses the support points: the choice of the bandwidth looks at no more than ten samples for each of them."""
-    seen: list[int] = []
-    original = _coverage.unexplained
-
-    def spy(points: np.ndarray, *arguments: Any) -> float:
-        seen.append(len(points))
-        return original(points, *arguments)
-
-    monkeypatch.setattr(_coverage, "unexplained", spy)
-    X = moons(900, np.random.default_rng(0))
-    KernelSoSDensity(support="random", n_support=20, tol=1e-2, random_state=0).fit(X)
-    assert seen and set(seen) == {200}
-    seen.clear()
-    KernelSoSDensity(n_support=900, tol=1e-2).fit(X[:40])
-    assert not seen, "as many support points as samples leave nothing open"
+    X, options = moons(900, np.random.default_rng(0)), {"support": "random", "n_support": 20, "tol": 1e-2, "random_state": 0}
+    with resources(memory=8 * 850 * 20):  # 20 columns of 200 samples, but not of 900
+        few = KernelSoSDensity(**options).fit(X)
+    points = np.unique(X, axis=0)
+    rule = bandwidth_rule("auto", points, np.full(900, 1 / 900), np.random.default_rng(0))
+    assert np.all(few.bandwidth_ > 1.01 * rule), "it looked"
+    every = KernelSoSDensity(n_support=900, tol=1e-2).fit(X[:40])
+    rule = bandwidth_rule("auto", np.unique(X[:40], axis=0), np.full(40, 1 / 40), np.random.default_rng(0))
+    np.testing.assert_allclose(every.bandwidth_, rule, rtol=1e-12, err_msg="as many support points as samples leave nothing open")
 
 
 def test_few_support_points_get_wider_kernels() -> None:
@@ -98,7 +94,7 @@ def test_few_support_points_get_wider_kernels() -> None:
     many, few, fewest = (KernelSoSDensity(n_support=m, tol=1e-6).fit(X) for m in (150, 40, 25))
     assert np.all(many.bandwidth_ < few.bandwidth_) and np.all(few.bandwidth_ < fewest.bandwidth_)
     assert np.all(fewest.bandwidth_ <= many.bandwidth_ * (600 / 25) ** (1 / 6) * (1.0 + 1e-12))
-    narrow = KernelSoSDensity(bandwidth=many.bandwidth_, n_support=40, regularization=3e-3, regularization_unit="w0", tol=1e-6).fit(X)
+    narrow = KernelSoSDensity(bandwidth=many.bandwidth_, n_support=40, relative_regularization=3e-3, tol=1e-6).fit(X)
     assert few.score(fresh) > max(narrow.score(fresh) + 0.05, -1.5), (few.score(fresh), narrow.score(fresh))
     at_support = KernelSoSDensity(support=few.support_points_, tol=1e-6).fit(X)
     np.testing.assert_allclose(at_support.bandwidth_, few.bandwidth_, rtol=1e-12)

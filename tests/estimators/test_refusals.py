@@ -115,7 +115,7 @@ def test_a_single_sample_has_no_folds() -> None:
         KernelSoSConditional().fit(X[:1], Y[:1])
 
 
-@pytest.mark.parametrize("name", ["bandwidths", "regularizations"])
+@pytest.mark.parametrize("name", ["bandwidths", "relative_regularizations"])
 @pytest.mark.parametrize("grid", [[], [1.0, -1.0], [np.nan], [np.inf], [[1.0, 2.0]], ["a"], "wide", object()])
 def test_grids(name: str, grid: Any) -> None:
     for fit in (lambda est: est.fit(X), lambda est: KernelSoSConditional(est).fit(X, Y)):

@@ -15,7 +15,7 @@ X = np.random.default_rng(0).normal(size=(40, 1))
 
 @pytest.fixture(scope="module")
 def search() -> KernelSoSDensityCV:
-    return KernelSoSDensityCV(bandwidths=[0.5, 0.8, 1.5], regularizations=[1.0, 0.1, 0.01, 0.0], cv=3).fit(X)
+    return KernelSoSDensityCV(bandwidths=[0.5, 0.8, 1.5], relative_regularizations=[1.0, 0.1, 0.01, 0.0], cv=3).fit(X)
 
 
 def test_cells_are_the_scores_and_the_ring_is_the_choice(search: KernelSoSDensityCV) -> None:
@@ -96,7 +96,7 @@ def test_what_it_refuses(search: KernelSoSDensityCV) -> None:
         CrossValidationDisplay([1.0, 2.0], [3.0, 2.0, 1.0], np.ones((3, 2)))
     with pytest.raises(ValueError, match=r"multiples must ascend.* entry 1 does not"):
         CrossValidationDisplay([1.0, 1.0], [1.0], np.ones((2, 1)))
-    with pytest.raises(ValueError, match=r"regularizations must descend.* entry 2 does not"):
+    with pytest.raises(ValueError, match=r"relative_regularizations must descend.* entry 2 does not"):
         CrossValidationDisplay([1.0], [1.0, 0.1, 0.5], np.ones((1, 3)))
     with pytest.raises(ValueError, match="shares are those of the λ of one bandwidth"):
         CrossValidationDisplay([1.0], [1.0], np.ones((1, 1)), shares=[1.0])

@@ -1,15 +1,20 @@
-"""Samples as the estimators take them: distinct ones with masses, inside the domain; and random generators."""
+"""Samples as the estimators take them: distinct ones with masses, inside the domain, in folds; and random generators."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils import check_random_state
 
+from ksos._validation import as_count
 from ksos.measures import Measure
 
-__all__ = ["as_generator", "distinct_samples", "require_inside"]
+__all__ = ["Fold", "as_folds", "as_generator", "check_folds", "distinct_samples", "random_folds", "require_inside"]
+
+FEW_SAMPLES = 200
+"""Up to this many samples there are ten folds, beyond five."""
 
 
 def distinct_samples(X: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -37,3 +42,78 @@ def as_generator(random_state: Any) -> np.random.Generator:
     if isinstance(random_state, np.random.Generator):
         return random_state
     return np.random.default_rng(check_random_state(random_state).randint(0, 2**31, size=4))
+
+
+class Fold(NamedTuple):
+    """Rows of the distinct samples with their shares of the mass: to train on, and held out."""
+
+    train: np.ndarray
+    train_weights: np.ndarray
+    test: np.ndarray
+    test_weights: np.ndarray
+    mass: float
+    """What is held out, of the mass of all samples."""
+
+
+def check_folds(cv: Any) -> None:
+    """Raise on a ``cv`` that cannot be one, before the data are looked at."""
+    if cv is None or (hasattr(cv, "split") and not isinstance(cv, (str, bytes))):
+        return
+    if isinstance(cv, (int, np.integer)) and not isinstance(cv, bool):
+        as_count(cv, "cv", minimum=2)
+    elif not isinstance(cv, Iterable) or isinstance(cv, (str, bytes)):
+        raise ValueError(f"cv must be None, a number of folds, a splitter such as KFold(5), or a list of (train, test) pairs; got {cv!r}")
+
+
+def as_folds(cv: Any, X: np.ndarray, masses: np.ndarray, rows: np.ndarray, weights: np.ndarray, rng: np.random.Generator) -> list[Fold]:
+    """The folds of samples ``X`` with ``masses``; ``rows`` says which distinct sample each is (−1: none, its mass is zero).
+
+    A number of folds is over the distinct samples, so that a sample and its double are never on both sides.
+    """
+    if cv is None or isinstance(cv, (int, np.integer)):
+        return random_folds(weights, cv, rng)
+    pairs = list(cv.split(X) if hasattr(cv, "split") else cv)
+    if not pairs:
+        raise ValueError("cv gives no folds; pass a number of folds, or at least one pair (train, test)")
+    return [_given_fold(pair, number, masses, rows) for number, pair in enumerate(pairs)]
+
+
+def random_folds(weights: np.ndarray, count: Any, rng: np.random.Generator) -> list[Fold]:
+    """Folds of nearly equal numbers of samples; None: as many as suit the number of samples."""
+    n = weights.shape[0]
+    k = min(10 if n <= FEW_SAMPLES else 5, max(n, 2)) if count is None else int(count)
+    if n < k:
+        raise ValueError(
+            f"{k} folds need at least {k} distinct samples of positive weight; got {n} sample{'s' * (n != 1)}; pass a smaller cv, or use "
+            "KernelSoSDensity, which needs no folds"
+        )
+    parts = np.array_split(rng.permutation(n), k)
+    return [_fold(np.sort(np.concatenate(parts[:i] + parts[i + 1 :])), np.sort(part), weights) for i, part in enumerate(parts)]
+
+
+def _fold(train: np.ndarray, test: np.ndarray, weights: np.ndarray) -> Fold:
+    inside, outside = weights[train], weights[test]
+    return Fold(train, inside / inside.sum(), test, outside / outside.sum(), float(outside.sum()))
+
+
+def _given_fold(pair: Any, number: int, masses: np.ndarray, rows: np.ndarray) -> Fold:
+    n = masses.shape[0]
+    try:
+        train, test = (np.asarray(part) for part in pair)
+    except (TypeError, ValueError):
+        raise ValueError(f"fold {number} of cv must be a pair (train, test) of row numbers; got {pair!r}") from None
+    sides = []
+    for name, part in (("training", train), ("test", test)):
+        chosen = np.flatnonzero(part) if part.dtype == bool and part.shape == (n,) else part
+        if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
+            raise ValueError(f"fold {number} of cv: the {name} part must be a vector of row numbers; got {part!r}")
+        if chosen.size and (chosen.min() < 0 or chosen.max() >= n):
+            worst = int(chosen.max()) if chosen.max() >= n else int(chosen.min())
+            raise ValueError(f"fold {number} of cv names row {worst}, but the {n} samples are numbered 0 to {n - 1}")
+        chosen = chosen[masses[chosen] > 0.0] if chosen.size else chosen.astype(int)
+        if chosen.size == 0:
+            raise ValueError(f"fold {number} of cv has no {name} samples of positive weight; use fewer folds")
+        gathered = np.bincount(rows[chosen], weights=masses[chosen])
+        sides.append((np.flatnonzero(gathered), gathered[gathered > 0.0]))
+    (train, inside), (test, outside) = sides
+    return Fold(train, inside / inside.sum(), test, outside / outside.sum(), float(outside.sum() / masses.sum()))

@@ -34,8 +34,8 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         Of the default estimator; default "likelihood".
     measure : Measure, optional
         Of the default estimator, over the features of X followed by those of Y: ``Box([-inf, 0], [inf, 1])`` keeps y in [0, 1].
-    random_state : int, RandomState or None
-        Handed on to the estimator, given or default.
+    time_limit, random_state
+        Those of the estimator, given or default, unless they are None.
 
     Attributes
     ----------
@@ -65,11 +65,13 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         estimator: Any = None,
         objective: str | None = None,
         measure: Measure | None = None,
+        time_limit: float | None = None,
         random_state: Any = None,
     ) -> None:
         self.estimator = estimator
         self.objective = objective
         self.measure = measure
+        self.time_limit = time_limit
         self.random_state = random_state
 
     def __sklearn_tags__(self) -> Tags:
@@ -79,28 +81,31 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         return tags
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit the joint density to the rows of ``X`` (n, d) and ``y`` (n,) or (n, outputs), weighted by ``sample_weight``."""
+        """Fit the joint density to the rows of ``X`` (n, d) and ``y`` (n,) or (n, outputs), weighted by ``sample_weight``.
+
+        Ctrl-C stores the best density so far and is raised again.
+        """
         joint = self._joint_estimator()
         if y is None:
             raise ValueError("fit requires y to be passed, but the target y is None; give an array of shape (n,) or (n, outputs)")
         _require_length(X, y)
         X, y = validate_data(self, X, y, dtype=np.float64, order="C", multi_output=True, y_numeric=True)
         targets = as_points(y[:, None] if y.ndim == 1 else y, "y")
-        if getattr(joint, "whiten", False):
-            raise ValueError(f"whiten={joint.whiten!r} mixes x and y, and conditionals need them apart; use whiten=False")
-        rows = np.concatenate([X, targets], axis=1)
-        if isinstance(joint, KernelSoSDensityCV):
-            self.estimator_ = joint._fit(rows, sample_weight, slice(X.shape[1]))
-        else:
-            self.estimator_ = joint.fit(rows, sample_weight=sample_weight)
-        if not isinstance(getattr(self.estimator_, "distribution_", None), SoSDensity):
+        rows, self._flat, self.n_outputs_ = np.concatenate([X, targets], axis=1), y.ndim == 1, targets.shape[1]
+        try:
+            if isinstance(joint, KernelSoSDensityCV):
+                joint._fit(rows, sample_weight, slice(X.shape[1]))
+            else:
+                joint.fit(rows, sample_weight=sample_weight)
+        finally:  # Ctrl-C is raised with the best density so far in place
+            fitted = vars(joint).get("distribution_")
+            if isinstance(fitted, SoSDensity):
+                self.estimator_, self.distribution_ = joint, fitted
+        if not isinstance(fitted, SoSDensity):
             raise TypeError(
                 "estimator must fit a kernel sum of squares, as ksos.KernelSoSDensity and ksos.KernelSoSDensityCV do; "
                 f"got {self.estimator!r}, which has no distribution_ after its fit"
             )
-        self.distribution_: SoSDensity = self.estimator_.distribution_
-        self.n_outputs_ = targets.shape[1]
-        self._flat = y.ndim == 1
         return self
 
     def logpdf(self, X: Any, y: Any) -> np.ndarray:
@@ -131,7 +136,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
     def quantile(self, X: Any, q: Any) -> np.ndarray:
         """y with P(y' ≤ y | x) = q, for a single output: shape (n,) for one level ``q``, (n, levels) for several.
 
-        Levels 0 and 1 give the walls of the measure, −inf and +inf where there are none.
+        Levels 0 and 1 give the boundary of the measure, −inf and +inf if there is none.
         """
         X = self._conditions(X)
         levels = as_levels(q)
@@ -174,17 +179,17 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         return self.distribution_.conditional(dict(enumerate(row)))
 
     def _joint_estimator(self) -> Any:
+        handed_on = {"time_limit": self.time_limit, "random_state": self.random_state}
+        handed_on = {name: value for name, value in handed_on.items() if value is not None}
         if self.estimator is None:
             objective = "likelihood" if self.objective is None else self.objective
-            seed = {} if self.random_state is None else {"random_state": self.random_state}
-            return KernelSoSDensityCV(objective=objective, measure=self.measure, **seed)
-        for name in ("objective", "measure"):
-            if getattr(self, name) is not None:
-                raise ValueError(f"{name} is for the default estimator; with an estimator of your own, set it there")
+            return KernelSoSDensityCV(objective=objective, measure=self.measure, **handed_on)
+        if self.objective is not None or self.measure is not None:
+            name = "measure" if self.objective is None else "objective"
+            raise ValueError(f"{name} is for the default estimator; with an estimator of your own, set it there")
         if not hasattr(self.estimator, "fit"):
             raise TypeError(f"estimator must be a density estimator such as ksos.KernelSoSDensity(), or None; got {self.estimator!r}")
-        joint = clone(self.estimator)
-        return joint if self.random_state is None else joint.set_params(random_state=self.random_state)
+        return clone(self.estimator).set_params(**handed_on)
 
     def _conditions(self, X: Any) -> np.ndarray:
         check_is_fitted(self)

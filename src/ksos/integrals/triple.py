@@ -12,7 +12,7 @@ from ksos._array import Array, flat, is_numpy, namespace, zeros
 from ksos._memory import FLOAT_BYTES, require_memory
 from ksos.integrals.base import Integrals
 from ksos.kernels import Kernel
-from ksos.thin import MANY_POINTS, thin_root
+from ksos.pivoted_cholesky import MANY_POINTS, thin_root
 
 __all__ = ["PairFactors", "ThinPairs", "apply_triple", "thin_pairs", "triple_blocks"]
 

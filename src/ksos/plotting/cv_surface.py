@@ -36,7 +36,7 @@ class CrossValidationDisplay:
     ----------
     multiples : array (b,)
         Bandwidths, in units of the rule, ascending.
-    regularizations : array (l,)
+    relative_regularizations : array (l,)
         λ, in units of w₀, descending; the last may be 0.
     scores : array (b, l)
         Higher is better; −inf where there is none.
@@ -60,7 +60,7 @@ class CrossValidationDisplay:
     --------
     >>> import ksos
     >>> X = np.random.default_rng(0).normal(size=(30, 1))
-    >>> est = ksos.KernelSoSDensityCV(bandwidths=[0.5, 1.0], regularizations=[1.0, 0.1], cv=2).fit(X)
+    >>> est = ksos.KernelSoSDensityCV(bandwidths=[0.5, 1.0], relative_regularizations=[1.0, 0.1], cv=2).fit(X)
     >>> from matplotlib.figure import Figure  # or leave ax out: pyplot then makes a figure, and shows it
     >>> display = ksos.CrossValidationDisplay.from_estimator(est, ax=Figure().add_subplot())
     >>> display.ax_.get_ylabel()
@@ -74,7 +74,7 @@ class CrossValidationDisplay:
     def __init__(
         self,
         multiples: Any,
-        regularizations: Any,
+        relative_regularizations: Any,
         scores: Any,
         chosen: tuple[int, int] | None = None,
         *,
@@ -83,16 +83,16 @@ class CrossValidationDisplay:
         unit: str = "",
     ) -> None:
         self.multiples = as_grid(multiples, "multiples", positive=True)
-        self.regularizations = as_grid(regularizations, "regularizations", positive=False)
+        self.relative_regularizations = as_grid(relative_regularizations, "relative_regularizations", positive=False)
         for name, steps in (
             ("multiples must ascend", np.diff(self.multiples)),
-            ("regularizations must descend", -np.diff(self.regularizations)),
+            ("relative_regularizations must descend", -np.diff(self.relative_regularizations)),
         ):
             if np.any(steps <= 0.0):
                 raise ValueError(
                     f"{name}, without doubles, as those of a fitted search do; entry {int(np.argmax(steps <= 0.0)) + 1} does not"
                 )
-        self.scores, shape = np.asarray(scores, dtype=float), (self.multiples.size, self.regularizations.size)
+        self.scores, shape = np.asarray(scores, dtype=float), (self.multiples.size, self.relative_regularizations.size)
         if self.scores.shape != shape:
             raise ValueError(f"scores must have a row for each bandwidth and a column for each λ, shape {shape}; got {self.scores.shape}")
         if chosen is None and shares is not None:
@@ -106,16 +106,16 @@ class CrossValidationDisplay:
         check_is_fitted(estimator)
         if not hasattr(estimator, "bandwidth_multiples_"):
             raise TypeError(f"{type(estimator).__name__} has no surface of scores; a fitted KernelSoSDensityCV is needed")
-        multiples, regularizations = estimator.bandwidth_multiples_, estimator.relative_regularizations_
+        multiples, relative_regularizations = estimator.bandwidth_multiples_, estimator.relative_regularizations_
         chosen = (
             int(np.argmin(np.abs(multiples - estimator.bandwidth_multiple_))),
-            int(np.argmin(np.abs(regularizations - estimator.relative_regularization_))),
+            int(np.argmin(np.abs(relative_regularizations - estimator.relative_regularization_))),
         )
         shares = None
         if "kernel_density" in estimator.weights_:
-            shares = np.array([estimator.weights_.get(value, 0.0) for value in regularizations.tolist()])
+            shares = np.array([estimator.weights_.get(value, 0.0) for value in relative_regularizations.tolist()])
         label = _LABELS[estimator.criterion]
-        display = cls(multiples, regularizations, estimator.scores_, chosen, shares=shares, label=label, unit=estimator.rule)
+        display = cls(multiples, relative_regularizations, estimator.scores_, chosen, shares=shares, label=label, unit=estimator.rule)
         return display.plot(ax, **options)
 
     def plot(self, ax: Any = None, *, depth: float | None = None, cmap: Any = None) -> Self:
@@ -138,7 +138,7 @@ class CrossValidationDisplay:
         span = float(best - np.quantile(known, 0.25)) if depth is None else as_positive(depth, "depth")
         self.figure_, self.ax_ = single_axes(ax, _SIZE)
         self.artists_ = {}
-        x, y = _borders(self.multiples), _borders(self.regularizations)
+        x, y = _borders(self.multiples), _borders(self.relative_regularizations)
         self.ax_.set_xscale("log")
         self.ax_.set_yscale("log")
         self._draw_cells(x, y, best, max(span, _LEAST_SPAN * max(1.0, abs(best))), cmap)
@@ -182,7 +182,7 @@ class CrossValidationDisplay:
 
         self.ax_.set_xlabel(f"bandwidth, in units of the rule {self.unit!r}" if self.unit else "bandwidth")
         self.ax_.set_ylabel("λ, in units of w₀")
-        for axis, values, borders in ((self.ax_.xaxis, self.multiples, x), (self.ax_.yaxis, self.regularizations, y)):
+        for axis, values, borders in ((self.ax_.xaxis, self.multiples, x), (self.ax_.yaxis, self.relative_regularizations, y)):
             some = slice(None, None, -(-values.size // _MOST_TICKS))
             axis.set_major_locator(FixedLocator(_middles(borders)[some].tolist()))
             axis.set_minor_locator(NullLocator())

@@ -8,6 +8,7 @@ import numpy as np
 
 from ksos.kernels import Kernel
 from ksos.measures import Box, Discrete, Measure
+from ksos.pivoted_cholesky import choose_pivots
 from ksos.robust.cover import grid, scattered
 
 __all__ = ["MOST_LANDMARKS", "SPAN_TOL", "landmark_candidates", "pivots"]
@@ -49,15 +50,5 @@ def pivots(kernel: Kernel, candidates: np.ndarray, tol: float, most: int) -> np.
     [0, 2]
     """
     n = candidates.shape[0]
-    residual, L = np.ones(n), np.zeros((min(most, n), n))
-    chosen: list[int] = []
-    for k in range(L.shape[0]):
-        pivot = int(np.argmax(residual))
-        if residual[pivot] <= tol:
-            break
-        column = kernel(candidates[pivot : pivot + 1], candidates)[0] - L[:k, pivot] @ L[:k]
-        L[k] = column / math.sqrt(residual[pivot])
-        residual = np.clip(residual - L[k] ** 2, 0.0, None)
-        residual[pivot] = 0.0
-        chosen.append(pivot)
-    return np.array(chosen, dtype=int)
+    found = choose_pivots(lambda i: kernel(candidates[i : i + 1], candidates)[0], np.ones(n), tol, min(most, n))
+    return np.array(found.chosen, dtype=int)

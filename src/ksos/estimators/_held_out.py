@@ -4,40 +4,44 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
+from ksos._deadline import Deadline
 from ksos._threads import one_blas_thread
 from ksos.density import SoSDensity
 from ksos.embedding import MeanEmbedding, Projection
 from ksos.embedding_map import embedding_map
-from ksos.estimators._bumps import bump_logpdf
-from ksos.estimators._folds import Fold
-from ksos.estimators._likelihood_path import LikelihoodPath
-from ksos.estimators._mmd_path import MMDPath
+from ksos.estimators._kernel_density import bump_logpdf
+from ksos.estimators._quick_likelihood import quick_likelihood_path
+from ksos.estimators._samples import Fold
+from ksos.estimators.density import seconds_left
 from ksos.exceptions import IntegralNotAvailableError
-from ksos.functionals.l2 import l2_rule
+from ksos.functionals import SquaredL2, SquaredMMD, Trace
 from ksos.integrals import closed_form
 from ksos.integrals.gaussian import GaussianLebesgue
 from ksos.integrals.quadruple import SquareIntegral
 from ksos.kernels import Kernel
 from ksos.measures import Measure
+from ksos.solvers import regularization_path
 from ksos.space import SoSSpace
 from ksos.support import pivoted_cholesky
 
-__all__ = ["CRITERIA", "MOST_SUPPORT_POINTS", "BandwidthScores", "Problem", "fit_path", "scores_of_bandwidth", "support_of"]
+__all__ = [
+    *("CRITERIA", "MOST_SUPPORT_POINTS", "BandwidthScores", "Problem"),
+    *("fit_path", "projected_embedding", "scores_of_bandwidth", "support_of"),
+]
 
 MOST_SUPPORT_POINTS = 2000
 """``n_support=None`` means all distinct samples, up to this many."""
 
-CRITERIA = ("log_likelihood", "l2", "mmd")
 _EXPENSIVE = {"likelihood": 2e5, "squared_mmd": 5e3}
 """Entries of ψ: from here on the path ends where it leads away from the best for good."""
 _HOPELESS, _PATIENCE = 0.05, 2  # nats, or of the best L² score
 _MOST_TENSOR = 4e6  # entries: per fold, and all folds are held at once
 _SHARES = np.array([0.0, 0.03, 0.1, 0.3, 0.6])
+_STRONG, _GAPS = 0.01, (1e-6, 3e-6)  # of MMD fits with λ from 0.01 w₀ on, and below: far less than what changes a held-out score
 
 
 @dataclass(frozen=True)
@@ -47,15 +51,15 @@ class Problem:
     points: np.ndarray
     weights: np.ndarray
     measure: Measure
-    make_kernel: Callable[[np.ndarray], Kernel]
+    kernel: Kernel
+    """The form of the kernel; every bandwidth replaces its sigma."""
     folds: Sequence[Fold]
     objective: str
     criterion: str
-    n_support: int = MOST_SUPPORT_POINTS
-    landmarks: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
-    yardstick: Any = None
-    """The kernel of the held-out MMD: the same for every bandwidth, so that scores compare."""
-    log_unit: float = 0.0
+    n_support: int
+    projection: Projection | None
+    """Of the held-out MMD, if that is the criterion: the same for every bandwidth, so that scores compare."""
+    log_unit: float
     """The unit 1/exp(log_unit) of squared densities, the same for every bandwidth."""
 
     @property
@@ -73,7 +77,6 @@ class BandwidthScores:
     """(folds, λ), higher is better; −inf where the path was not followed to its end."""
     held_out: np.ndarray
     """(held-out samples, fold by fold; λ + 1) log-densities, those of the kernel density estimate last; empty for other criteria."""
-    rank: int
 
 
 def support_of(problem: Problem, kernel: Kernel, points: np.ndarray) -> np.ndarray:
@@ -84,42 +87,56 @@ def support_of(problem: Problem, kernel: Kernel, points: np.ndarray) -> np.ndarr
 
 
 def fit_path(
-    objective: str, space: SoSSpace, points: np.ndarray, weights: np.ndarray, regularizations: Sequence[float], **accuracy: Any
+    objective: str, space: SoSSpace, points: np.ndarray, weights: np.ndarray, strengths: Sequence[float], deadline: Deadline
 ) -> Iterator[np.ndarray]:
-    """Unit factors of the fits to samples, for one λ (in units of w₀) after the other."""
+    """Factors F of C = FFᵀ for the fits to samples, one λ (in units of w₀, descending) after the other, each started at the one before."""
     if objective == "likelihood":
-        yield from LikelihoodPath(space, points, weights).fits(regularizations, **accuracy)
+        yield from quick_likelihood_path(space, points, weights, strengths)
         return
-    yield from MMDPath(space, points, weights).fits(regularizations)
+    distance, penalty, start = SquaredMMD(MeanEmbedding(points, weights, kernel=space.embedding_kernel)), Trace(relative=True), None
+    solver, steps = ("low_rank", 80) if space.rank < space.support_points.shape[0] else ("lbfgs", 1500)
+    for strength in strengths:  # one by one: the search may end the path at any λ
+        limits = {"tol": _GAPS[strength < _STRONG], "max_iter": steps, "time_limit": seconds_left(deadline)}
+        (solution,) = regularization_path(distance, penalty, [strength], space, solver=solver, start=start, **limits)
+        if solution.keyboard_interrupt:
+            raise KeyboardInterrupt(solution.message)
+        start = solution.parameter
+        yield np.asarray(solution.parameter_factor)
 
 
-def scores_of_bandwidth(problem: Problem, sigma: np.ndarray, regularizations: Sequence[float]) -> BandwidthScores:
-    """Fit every fold along the path of λ, side by side, and score each fit on the samples that it has not seen."""
-    kernel = problem.make_kernel(sigma)
+def scores_of_bandwidth(problem: Problem, sigma: np.ndarray, strengths: Sequence[float], deadline: Deadline) -> BandwidthScores:
+    """Fit every fold along the path of λ, side by side, and score each fit on the samples that it has not seen.
+
+    After the deadline nothing more is fitted: what is missing has a score of −inf.
+    """
     with one_blas_thread(0):
-        return _scores(problem, kernel, regularizations)
+        return _scores(problem, problem.kernel.with_sigma(sigma), strengths, deadline)
 
 
-def _scores(problem: Problem, kernel: Kernel, regularizations: Sequence[float]) -> BandwidthScores:
-    folds, count, by_likelihood = problem.folds, len(regularizations), problem.criterion == "log_likelihood"
-    spaces = [SoSSpace(kernel, support_of(problem, kernel, problem.points[fold.train]), problem.measure) for fold in folds]
-    paths = [
-        fit_path(problem.objective, space, problem.points[fold.train], fold.train_weights, regularizations)
-        for space, fold in zip(spaces, folds, strict=True)
-    ]
-    judges = [_JUDGES[problem.criterion](problem, space, fold) for space, fold in zip(spaces, folds, strict=True)]
+def _scores(problem: Problem, kernel: Kernel, strengths: Sequence[float], deadline: Deadline) -> BandwidthScores:
+    folds, count, by_likelihood = problem.folds, len(strengths), problem.criterion == "log_likelihood"
     ends = np.cumsum([fold.test.size for fold in folds])
     rows = [slice(end - fold.test.size, end) for end, fold in zip(ends, folds, strict=True)]
     scores = np.full((len(folds), count), -np.inf)
     held_out = np.full((int(ends[-1]), count + 1) if by_likelihood else (0, 0), -np.inf)
-    if by_likelihood:
-        for part, fold in zip(rows, folds, strict=True):
-            points = problem.points[fold.train]
+    paths, judges, rank = [], [], 0
+    for part, fold in zip(rows, folds, strict=True):
+        if deadline.passed:
+            return BandwidthScores(scores, held_out)
+        points = problem.points[fold.train]
+        space = SoSSpace(kernel, support_of(problem, kernel, points), problem.measure)
+        paths.append(fit_path(problem.objective, space, points, fold.train_weights, strengths, deadline))
+        judges.append(CRITERIA[problem.criterion](problem, space, fold))
+        rank = max(rank, space.rank)
+        if by_likelihood:
             held_out[part, -1] = bump_logpdf(kernel, problem.measure, points, fold.train_weights, problem.points[fold.test])
-    expensive = max(space.rank for space in spaces) * problem.points.shape[0] > _EXPENSIVE[problem.objective]
+    expensive = rank * problem.points.shape[0] > _EXPENSIVE[problem.objective]
     best, behind, weights = -np.inf, 0, problem.held_out_weights
     for j in range(count):
         for i, (part, path, judge) in enumerate(zip(rows, paths, judges, strict=True)):
+            if deadline.passed:  # a λ counts only if all folds have been scored
+                scores[:, j], held_out[:, j : j + 1] = -np.inf, -np.inf
+                return BandwidthScores(scores, held_out)
             scores[i, j], values = judge(next(path))
             if by_likelihood:
                 held_out[part, j] = values
@@ -128,7 +145,7 @@ def _scores(problem: Problem, kernel: Kernel, regularizations: Sequence[float]) 
             best, behind = (gained, 0) if gained > best else (best, behind + (gained < hopeless))
             if behind >= _PATIENCE:
                 break
-    return BandwidthScores(scores, held_out, max(space.rank for space in spaces))
+    return BandwidthScores(scores, held_out)
 
 
 def _worth(problem: Problem, scores: np.ndarray, held_out: np.ndarray, j: int, weights: np.ndarray) -> float | None:
@@ -153,6 +170,7 @@ def _best_blend(log_p: np.ndarray, log_q: np.ndarray, weights: np.ndarray) -> fl
 
 
 Judge = Callable[[np.ndarray], tuple[float, np.ndarray]]
+"""From a factor F of a fit to its score, and to its log-densities at the held-out samples (of the likelihood)."""
 
 
 def _log_likelihood(problem: Problem, space: SoSSpace, fold: Fold) -> Judge:
@@ -160,10 +178,10 @@ def _log_likelihood(problem: Problem, space: SoSSpace, fold: Fold) -> Judge:
     log_k = space.kernel.log(problem.points[fold.test], space.support_points)
     peak = log_k.max(axis=1)
     shift = np.where(np.isfinite(peak), peak, 0.0)
-    K, weights = np.exp(log_k - shift[:, None]), fold.test_weights
+    basis, weights = np.exp(log_k - shift[:, None]) @ space.T, fold.test_weights
 
-    def judge(unit_factor: np.ndarray) -> tuple[float, np.ndarray]:
-        V = K @ unit_factor
+    def judge(F: np.ndarray) -> tuple[float, np.ndarray]:
+        V = basis @ F
         with np.errstate(divide="ignore"):
             values = np.log(np.einsum("ij,ij->i", V, V)) + (2.0 * shift - space.log_unit)
         return float(weights @ np.maximum(values, -1e300)), values
@@ -173,61 +191,45 @@ def _log_likelihood(problem: Problem, space: SoSSpace, fold: Fold) -> Judge:
 
 def _l2(problem: Problem, space: SoSSpace, fold: Fold) -> Judge:
     """2·mean p(held out) − ∫p²dρ: minus the squared L² distance to the truth, up to a constant."""
-    square, at = _square_of(space), space.kernel(problem.points[fold.test], space.support_points)
-    weights, unit = fold.test_weights, math.exp(problem.log_unit - space.log_unit)
-
-    def judge(unit_factor: np.ndarray) -> tuple[float, np.ndarray]:
-        return unit * (2.0 * float(weights @ np.sum((at @ unit_factor) ** 2, axis=1)) - square(unit_factor)), weights
-
-    return judge
-
-
-def _square_of(space: SoSSpace) -> Callable[[np.ndarray], float]:
-    """T·F ↦ ∫p²dρ in natural units: over the nodes of a rule, or where that would need too many, in closed form."""
+    unit = math.exp(problem.log_unit - space.log_unit)
+    held_out = MeanEmbedding(problem.points[fold.test], fold.test_weights, kernel=space.kernel)
     try:
-        nodes, log_weights, _ = l2_rule(space, None)
-    except IntegralNotAvailableError as error:
+        term = SquaredL2(held_out, relative=True).bind(space)
+    except IntegralNotAvailableError as error:  # a rule would need too many nodes
         if not isinstance(space._integrals, GaussianLebesgue):
             raise IntegralNotAvailableError(f"{error}; or choose by criterion='log_likelihood' or 'mmd'") from None
-        closed = SquareIntegral(space._integrals, space.support_points, space.log_unit)
-        return lambda unit_factor: closed(unit_factor @ unit_factor.T)
-    K, masses = space.kernel(nodes, space.support_points), np.exp(log_weights - space.log_unit)
-    return lambda unit_factor: float(masses @ np.sum((K @ unit_factor) ** 2, axis=1) ** 2)
+        square, at = SquareIntegral(space._integrals, space.support_points, space.log_unit), space.basis(held_out.points)
+
+        def judge_in_closed_form(F: np.ndarray) -> tuple[float, np.ndarray]:
+            B = space.T @ F
+            return unit * (2.0 * float(fold.test_weights @ np.sum((at @ F) ** 2, axis=1)) - square(B @ B.T)), fold.test_weights
+
+        return judge_in_closed_form
+    return lambda F: (-unit * term.value(None, F @ F.T), fold.test_weights)
 
 
 def _mmd(problem: Problem, space: SoSSpace, fold: Fold) -> Judge:
     """Minus the squared MMD to the held-out samples, projected on landmarks, in one kernel for all bandwidths."""
-    projection = Projection(problem.yardstick, problem.landmarks)
-    weights, embed = fold.test_weights, _embedding_of(space, projection)
-    target = projection.coordinates(MeanEmbedding(problem.points[fold.test], weights, kernel=problem.yardstick))
+    projection = problem.projection
+    assert projection is not None
+    weights, embed = fold.test_weights, projected_embedding(space, projection)
+    target = projection.coordinates(MeanEmbedding(problem.points[fold.test], weights, kernel=projection.kernel))
 
-    def judge(unit_factor: np.ndarray) -> tuple[float, np.ndarray]:
-        residual = embed(unit_factor) - target
+    def judge(F: np.ndarray) -> tuple[float, np.ndarray]:
+        residual = embed(F) - target
         return -float(residual @ residual), weights
 
     return judge
 
 
-def _embedding_of(space: SoSSpace, projection: Projection) -> Callable[[np.ndarray], np.ndarray]:
-    """T·F ↦ the projected embedding of p; triple integrals that are no products of pairs are dear, and taken once for all λ."""
+def projected_embedding(space: SoSSpace, projection: Projection, most_tensor: float = _MOST_TENSOR) -> Callable[[np.ndarray], np.ndarray]:
+    """F ↦ the projected embedding of p; triple integrals that are no products of pairs are dear, and taken once for all λ."""
     X, kernel = space.support_points, projection.kernel
     integrals = closed_form(space.kernel, space.measure, space.n_features, kernel)
-    if integrals.pairwise or projection.rank * space.rank**2 > _MOST_TENSOR:
-        return lambda unit_factor: projection.coordinates(
-            SoSDensity.from_units(space.kernel, X, unit_factor, space.log_unit, space.measure)
-        )
+    if integrals.pairwise or projection.rank * space.rank**2 > most_tensor:
+        return lambda F: projection.coordinates(SoSDensity.from_units(space.kernel, X, space.T @ F, space.log_unit, space.measure))
     embedding = embedding_map(integrals, X, projection.landmarks, kernel, space.T, projection.S, space.log_unit)
-    back = space.T.T @ np.exp(integrals.log_gram(X, X) - space.log_unit)  # TᵀW, for TᵀWT = I
-
-    def embed(unit_factor: np.ndarray) -> np.ndarray:
-        F = back @ unit_factor
-        return np.asarray(embedding.apply(F @ F.T))
-
-    return embed
+    return lambda F: np.asarray(embedding.apply(F @ F.T))
 
 
-_JUDGES: dict[str, Callable[[Problem, SoSSpace, Fold], Judge]] = {
-    "log_likelihood": _log_likelihood,
-    "l2": _l2,
-    "mmd": _mmd,
-}
+CRITERIA: dict[str, Callable[[Problem, SoSSpace, Fold], Judge]] = {"log_likelihood": _log_likelihood, "l2": _l2, "mmd": _mmd}

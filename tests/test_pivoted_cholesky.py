@@ -7,11 +7,13 @@ import pytest
 from sklearn.datasets import make_moons
 
 import ksos
-from ksos import thin, whitening
+from ksos import whitening
+from ksos._memory import resources
 from ksos.functionals import SquaredMMD, Trace
 from ksos.integrals import triple
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Normal
+from ksos.pivoted_cholesky import choose_pivots, thin_root
 
 
 def moons(n: int) -> np.ndarray:
@@ -26,14 +28,25 @@ def test_root_of_a_kernel_matrix() -> None:
         columns.append(i)
         return kernel(X[i : i + 1], X)[0]
 
-    L = thin.thin_root(column, np.ones(200))
+    L = thin_root(column, np.ones(200))
     assert L is not None and L.shape[1] == len(columns) < 66
     np.testing.assert_allclose(L @ L.T, kernel(X), atol=1e-13)
 
 
 def test_no_root_without_low_rank() -> None:
     X = np.arange(100.0)[:, None]
-    assert thin.thin_root(lambda i: Gaussian(0.1)(X[i : i + 1], X)[0], np.ones(100)) is None
+    assert thin_root(lambda i: Gaussian(0.1)(X[i : i + 1], X)[0], np.ones(100)) is None
+
+
+@pytest.mark.parametrize("first_look", [None, 4])
+def test_pivots_leave_the_residual_that_they_report(first_look: int | None) -> None:
+    X, kernel = moons(40), Gaussian(2.0)
+    chosen, rows, residual = choose_pivots(lambda i: kernel(X[i : i + 1], X)[0], np.ones(40), 1e-3, 30, first_look)
+    assert len(set(chosen)) == len(chosen) == rows.shape[0] < 30 and residual.max() <= 1e-3
+    np.testing.assert_allclose(residual, np.diag(kernel(X) - rows.T @ rows), atol=1e-12)
+    assert np.all(residual[chosen] == 0.0)
+    few = choose_pivots(lambda i: kernel(X[i : i + 1], X)[0], np.ones(40), 1e-3, 3, first_look)
+    assert few.chosen == chosen[:3], "each pivot is the one that those before it represent worst"
 
 
 @pytest.mark.parametrize("landmarks", [None, 510])
@@ -72,8 +85,8 @@ def test_full_rank_goes_the_dense_way() -> None:
     assert space.rank == 500
 
 
-def test_memory_of_many_points_of_low_rank_is_not_that_of_their_square(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ksos._memory.available_memory", lambda: 8.0 * 3000 * 3000)
-    space = ksos.SoSSpace(Gaussian(4.0), moons(3000))
-    assert space.rank < 40
-    assert ksos.minimize(SquaredMMD(moons(50)) + 1e-3 * Trace(), space).status == "solved"
+def test_memory_of_many_points_of_low_rank_is_not_that_of_their_square() -> None:
+    with resources(memory=8.0 * 3000 * 3000):
+        space = ksos.SoSSpace(Gaussian(4.0), moons(3000))
+        assert space.rank < 40
+        assert ksos.minimize(SquaredMMD(moons(50)) + 1e-3 * Trace(), space).status == "solved"

@@ -1,0 +1,69 @@
+"""Pivoted Cholesky: M ≈ LLᵀ from few columns of M [Harbrecht2012]. It chooses points, and gives kernel matrices of low rank thin roots."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from ksos._array import Array, namespace, zeros
+
+__all__ = ["MANY_POINTS", "Pivots", "choose_pivots", "thin_root"]
+
+MANY_POINTS = 500
+"""With fewer points than this a thin root does not pay."""
+
+_NEGLIGIBLE = 1e-15  # of the largest diagonal entry: what is left out is the rounding of M itself
+_SMALL_SHARE = 3
+_MOST_COLUMNS = 1000
+_FIRST_LOOK = 32
+
+
+class Pivots(NamedTuple):
+    """What :func:`choose_pivots` returns."""
+
+    chosen: list[int]
+    """The pivots, in the order in which they were chosen."""
+    rows: Array
+    """Lᵀ, one row per pivot."""
+    residual: Array
+    """The diagonal of M − LLᵀ."""
+
+
+def choose_pivots(column: Callable[[int], Array], diagonal: Array, tol: float, most: int, first_look: int | None = None) -> Pivots:
+    """At most ``most`` pivots of M, each the largest entry on the diagonal of M − LLᵀ, until none exceeds ``tol``: O(n·most²).
+
+    ``column`` gives a column of M, whose ``diagonal`` is known. With ``first_look`` the factorisation stops after that many columns if they
+    leave more than half of the trace: M then has no low rank.
+    """
+    xp, n = namespace(diagonal), diagonal.shape[0]
+    rows, residual, chosen = zeros((most if first_look is None else min(first_look, most), n), diagonal), diagonal, []
+    for k in range(most):
+        pivot = int(xp.argmax(residual))
+        if float(residual[pivot]) <= tol:
+            break
+        if k == rows.shape[0]:
+            if k == first_look and float(xp.sum(residual)) > 0.5 * float(xp.sum(diagonal)):
+                break
+            rows = xp.concat([rows, zeros((min(k, most - k), n), diagonal)])
+        new = column(pivot) - rows[:k, pivot] @ rows[:k, :]
+        size = float(new[pivot])  # the running residual drifts from it; where nothing is left, the row stays zero
+        if size > tol:
+            rows[k, :] = new / math.sqrt(size)
+        residual = xp.clip(residual - rows[k, :] ** 2, 0.0, None)
+        residual[pivot] = 0.0
+        chosen.append(pivot)
+    return Pivots(chosen, rows[: len(chosen), :], residual)
+
+
+def thin_root(column: Callable[[int], np.ndarray], diagonal: np.ndarray) -> np.ndarray | None:
+    """L (m, h) with M = LLᵀ to rounding, from h columns of M: O(mh²), and M itself is never formed.
+
+    The rank of a kernel matrix is what the kernel can tell apart, not the number of points. None if h would exceed a third of m, or 1000:
+    then M has no low rank worth using. That shows early, after 32 columns.
+    """
+    tol = _NEGLIGIBLE * float(diagonal.max())
+    found = choose_pivots(column, diagonal, tol, min(diagonal.shape[0] // _SMALL_SHARE, _MOST_COLUMNS), _FIRST_LOOK)
+    return None if float(found.residual.max()) > tol else np.ascontiguousarray(found.rows.T)
