@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ksos.solvers.quasi_newton import settle
+from ksos.solvers.lbfgs import descend_until
 from ksos.space import SoSSpace
 
 __all__ = ["quick_likelihood_path"]
@@ -63,7 +63,7 @@ def _fit(psi: np.ndarray, a: np.ndarray, penalty: np.ndarray, F: np.ndarray) -> 
         gradient += (2.0 / total) * PY
         return float(-(a @ np.log(p))) + math.log(total) + penalised / total, gradient
 
-    F = settle(function, F / s[:, None], _STEPS, _TOLERANCE) * s[:, None]
+    F = descend_until(function, F / s[:, None], _STEPS, _TOLERANCE) * s[:, None]
     return np.asarray(F / np.linalg.norm(F))
 
 
