@@ -169,7 +169,7 @@ def test_without_cvxpy_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> N
         return real(name, *arguments, **options)
 
     monkeypatch.setattr(builtins, "__import__", block)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'ksos\[cvx\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'kernel-sos\[cvx\]'"):
         conic.require_cvxpy()
 
 

@@ -1,13 +1,11 @@
-"""Tell what is in a saved density: its size, its kernel and measure, its mass recomputed, and the file that holds it."""
+"""Show what is in a saved density: its size, its kernel and measure, its mass recomputed, and the file that holds it."""
 
 from __future__ import annotations
 
 import argparse
 import os
 
-from ksos.cli.console import Console
-from ksos.cli.describe import described
-from ksos.cli.errors import DONE
+from ksos.cli.console import DONE, Console, described
 
 __all__ = ["add_arguments", "run"]
 

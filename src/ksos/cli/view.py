@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ksos.cli import values
-from ksos.cli.columns import named_by_position
-from ksos.cli.errors import InputError, excerpt
+from ksos.cli.console import InputError, excerpt
+from ksos.cli.tables import named_by_position
 
 if TYPE_CHECKING:
     from ksos import SoSDensity
@@ -43,24 +43,14 @@ def feature_name(feature: int) -> str:
 def add_view_options(parser: argparse.ArgumentParser) -> None:
     """Add ``--given`` and ``--features``."""
     group = parser.add_argument_group("which part of the density", "Features are counted from 1: 2 or x2 is the second one of the model.")
-    group.add_argument(
-        "--given",
-        action="append",
-        type=values.conditions,
-        default=[],
-        metavar="FEATURE=VALUE",
-        help="the conditional density, given these values; several are separated by commas",
-    )
-    group.add_argument(
-        "--features",
-        type=values.columns,
-        metavar="LIST",
-        help="the marginal density of these features, separated by commas, in this order (default: all that are not given)",
-    )
+    text = "the conditional density, given these values; several are separated by commas"
+    group.add_argument("--given", action="append", type=values.conditions, default=[], metavar="FEATURE=VALUE", help=text)
+    text = "the marginal density of these features, separated by commas, in this order (default: all that are not given)"
+    group.add_argument("--features", type=values.columns, metavar="LIST", help=text)
 
 
 def take_view(density: SoSDensity, arguments: argparse.Namespace) -> View:
-    """What :func:`add_view_options` was told, done to ``density``: first the condition, then the marginal."""
+    """The part of ``density`` that the options ask for: first the condition, then the marginal."""
     d = density.n_features
     words = [word for part in arguments.given for word in part]
     places = find_features([name for name, _ in words], d, "--given")

@@ -1,7 +1,7 @@
-"""Find the worst distribution for a loss within a distance of the rows of a table, and what it does there.
+"""Find the worst distribution for a loss within a distance of the rows of a table, and the expected loss there.
 
 The distance is the maximum mean discrepancy (MMD) to the rows. The loss is a formula in x1, x2, ... or the names of the columns, with
-+ - * / **, comparisons (1 where they hold, else 0), abs, sqrt, exp, log, log1p, sin, cos, tan, tanh, min, max, pi and e; it is parsed,
++ - * / **, comparisons (1 if they hold, else 0), abs, sqrt, exp, log, log1p, sin, cos, tan, tanh, min, max, pi and e; it is parsed,
 never run.
 """
 
@@ -12,13 +12,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ksos.cli import values
-from ksos.cli.console import Console
-from ksos.cli.describe import described
-from ksos.cli.errors import DONE, NOT_CONVERGED, UsageError
-from ksos.cli.fit_options import box_measure
-from ksos.cli.output import require_writable
-from ksos.cli.table import read_table
-from ksos.cli.table_arguments import add_table_arguments, table_options
+from ksos.cli.console import DONE, NOT_CONVERGED, Console, UsageError, described, require_writable
+from ksos.cli.tables import add_table_arguments, read_table, table_options
 
 if TYPE_CHECKING:
     from ksos import WorstCase
@@ -30,18 +25,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what ``ksos worst-case`` understands."""
     add_table_arguments(parser)
     parser.add_argument("--loss", required=True, metavar="FORMULA", help="what to maximise the expectation of, such as 'x1**2 + abs(x2)'")
-    parser.add_argument("--radius", type=values.number_or(["bootstrap"]), metavar="R", help="of the ball, in MMD: a number, or bootstrap")
+    parser.add_argument(
+        "--radius", type=values.word_or(["bootstrap"], values.number), metavar="R", help="of the ball, in MMD: a number, or bootstrap"
+    )
     parser.add_argument("--penalty", type=float, metavar="GAMMA", help="instead of a radius: maximise loss - GAMMA * MMD squared")
     parser.add_argument("-o", "--output", metavar="MODEL", help="save the worst density; ksos query, sample and plot read it")
     parser.add_argument("--json", action="store_true", help="one JSON object on the standard output; an infinite bound is null")
     group = parser.add_argument_group("the distributions")
-    for flag, side in (("--low", "lower"), ("--high", "upper")):
-        group.add_argument(
-            flag,
-            type=values.numbers,
-            metavar="LIST",
-            help=f"{side} bounds of the box they live on: one number, or one per feature separated by commas; inf for none",
-        )
+    values.add_box(group, "the box on which they live")
     for flag, text in (
         ("--bandwidth", "of the densities (default: as fine as the support points allow)"),
         ("--embedding-bandwidth", "of the kernel that measures MMD (default: --bandwidth, or else the median distance of the rows)"),
@@ -61,13 +52,13 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if (arguments.radius is None) == (arguments.penalty is None):
         raise UsageError("give either --radius or --penalty")
     from ksos import worst_case
-    from ksos.robust.loss_expression import parse_loss
+    from ksos.cli.formula import parse_formula
 
     if arguments.output is not None:
         require_writable(arguments.output)
     table = read_table(arguments.data, table_options(arguments))
     n, d = table.points.shape
-    loss = parse_loss(arguments.loss, d, table.names)
+    loss = parse_formula(arguments.loss, d, table.names)
     worst = worst_case(
         loss,
         table.points,
@@ -76,7 +67,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         weights=table.weights,
         bandwidth=arguments.bandwidth,
         embedding_bandwidth=arguments.embedding_bandwidth,
-        measure=box_measure(arguments, d),
+        measure=values.box_measure(arguments, d),
         n_support=arguments.n_support,
         confidence=arguments.confidence,
         rng=arguments.seed,

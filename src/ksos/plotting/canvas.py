@@ -22,7 +22,7 @@ def require_matplotlib() -> None:
         import matplotlib  # noqa: F401
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "figures are drawn with matplotlib, which is not installed; run: pip install 'ksos[plot]'", name=error.name
+            "figures are drawn with matplotlib, which is not installed; run: pip install 'kernel-sos[plot]'", name=error.name
         ) from None
 
 
