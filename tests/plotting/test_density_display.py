@@ -109,11 +109,11 @@ def test_the_curve_falls_to_zero_at_walls_and_the_outside_is_grey() -> None:
     display = DensityDisplay.from_density(p, ax=axes())
     x, y = display.artists_[(0,)]["density"].get_data()
     assert (x[0], y[0], x[-1], y[-1]) == (0.0, 0.0, 1.0, 0.0) and y[1] > 0.5
-    assert sorted(a.get_xdata()[0] for a in display.ax_.lines if a.get_gid() == "wall") == [0.0, 1.0]
+    assert sorted(a.get_xdata()[0] for a in display.ax_.lines if a.get_gid() == "boundary") == [0.0, 1.0]
     view = display.ax_.get_xlim()
     assert view[0] < 0.0 and view[1] > 1.0
     unbounded = DensityDisplay.from_density(ksos.SoSDensity(Gaussian(1.0), [[0.2]], [[1.0]], normalize=True), ax=axes())
-    assert not [a for a in unbounded.ax_.get_children() if a.get_gid() in ("wall", "outside")]
+    assert not [a for a in unbounded.ax_.get_children() if a.get_gid() in ("boundary", "outside")]
     x, y = unbounded.artists_[(0,)]["density"].get_data()
     assert np.isnan(x[[0, -1]]).all(), "no vertical line where there is no wall"
 

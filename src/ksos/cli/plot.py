@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     """Carry out ``ksos plot``."""
     from ksos import load
     from ksos.plotting.canvas import require_matplotlib
-    from ksos.plotting.panels import MOST_PAIRED
+    from ksos.plotting.density import MOST_PAIRED
 
     kind = os.path.splitext(arguments.output)[1].lower().removeprefix(".")
     if kind not in _KINDS:
