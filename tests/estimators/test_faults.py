@@ -19,6 +19,7 @@ from sklearn.model_selection import GridSearchCV
 
 import ksos
 from ksos import BandwidthWarning, KernelSoSDensity, Progress
+from ksos._memory import resources
 from ksos.bandwidth import RULES
 from ksos.functionals import SquaredMMD, Trace
 from ksos.measures import Box, Discrete
@@ -223,10 +224,10 @@ PREDICTED: dict[str, tuple[dict[str, Any], float, str, str]] = {
 
 
 @pytest.mark.parametrize("name", PREDICTED)
-def test_predicted_before_allocating(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_predicted_before_allocating(name: str) -> None:
     parameters, available, needed, remedy = PREDICTED[name]
-    monkeypatch.setattr("ksos._memory.available_memory", lambda: available)
-    with pytest.raises(MemoryError, match=f"{needed}, but only {re.escape(f'{available / 1e9:.3g}')} GB are available; {remedy}"):
+    message = f"{needed}, but only {re.escape(f'{available / 1e9:.3g}')} GB are available; {remedy}"
+    with resources(memory=available), pytest.raises(MemoryError, match=message):
         KernelSoSDensity(**parameters).fit(X)
 
 
