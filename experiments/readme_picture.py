@@ -2,9 +2,8 @@
 
 import sys
 
-from ksos.reproduce.figure2 import draw_density, peak
+from ksos.reproduce.figure2 import TOL, Setting, draw_density, fit, peak
 from ksos.reproduce.files import scientific, sheet
-from ksos.reproduce.two_moons import TOL, Setting, fit
 
 fitted = fit(Setting(m=100, sigma=0.5, lam=1e-4))
 print(fitted.line())

@@ -19,7 +19,7 @@ from scipy.linalg import eigh
 
 from ksos import reproduce
 from ksos.kernels import Gaussian, Laplace
-from ksos.reproduce import density_theorem, figure1, two_moons
+from ksos.reproduce import density_theorem, figure1, figure2
 from ksos.reproduce.files import scientific, sheet
 from ksos.robust.atoms import MMDBall
 
@@ -33,7 +33,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     folder, lines = tmp_path_factory.mktemp("figures") / "not" / "there", []
     files = reproduce.run(None, folder, True, lines.append)
     yield {"folder": folder, "files": files, "lines": lines}
-    two_moons.fit.cache_clear()
+    figure2.fit.cache_clear()
 
 
 def table(drawn: dict[str, Any], name: str) -> list[dict[str, Any]]:
@@ -101,7 +101,7 @@ def test_missing_matplotlib_is_said_before_any_work(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(builtins, "__import__", without)
     lines: list[str] = []
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'ksos\[plot\]'") as caught:
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'kernel-sos\[plot\]'") as caught:
         reproduce.run(None, tmp_path, True, lines.append)
     assert caught.value.name == "matplotlib"
     assert lines == []
@@ -130,8 +130,8 @@ def test_experiment_scripts_draw_their_figure(name: str, monkeypatch: pytest.Mon
 
 
 def test_readme_picture_is_small(drawn: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    picture, middle = tmp_path / "picture.png", two_moons.fit(two_moons.MIDDLE)
-    monkeypatch.setattr(two_moons, "fit", lambda setting: middle)  # in place of a fit that takes longer
+    picture, middle = tmp_path / "picture.png", figure2.fit(figure2.MIDDLE)
+    monkeypatch.setattr(figure2, "fit", lambda setting: middle)  # in place of a fit that takes longer
     monkeypatch.setattr(sys, "argv", ["readme_picture.py", str(picture)])
     runpy.run_path(str(EXPERIMENTS / "readme_picture.py"))
     for file in (picture, EXPERIMENTS.parent / "docs" / "figures" / "two_moons.png"):
@@ -174,9 +174,9 @@ def test_two_moons_vary_one_thing(drawn: dict[str, Any], name: str, column: str,
 
 def moons(row: dict[str, Any]) -> tuple[np.ndarray, Any, np.ndarray]:
     """The data, the fitted density and B of a row; only the support points and the factor are taken from the fit."""
-    fitted = two_moons.fit(two_moons.Setting(int(row["m"]), row["sigma"], row["lam"]))
+    fitted = figure2.fit(figure2.Setting(int(row["m"]), row["sigma"], row["lam"]))
     p = fitted.solution.distribution
-    return two_moons.sample(), p, p.factor @ p.factor.T
+    return figure2.sample(), p, p.factor @ p.factor.T
 
 
 @pytest.mark.parametrize("name", ["figure2a", "figure2b", "figure2c"])

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import ksos as library
-from ksos.cli.app import COMMANDS
-from ksos.cli.parser import _join_negative_numbers
+from ksos.cli import COMMANDS, Parser
+from ksos.cli.console import UsageError
 
 Command = Callable[..., Any]
 
@@ -126,9 +126,17 @@ def test_words_that_the_terminal_cannot_show_are_escaped(model: Path, tmp_path: 
 
 
 def test_negative_numbers_are_values() -> None:
-    assert _join_negative_numbers(["--low", "-1,-2", "--high", "-.5", "--low", "-inf,0"]) == ["--low=-1,-2", "--high=-.5", "--low=-inf,0"]
-    kept = ["fit", "-", "-o", "-x", "--json", "--low=-1", "-3", "-n", "-5"]
-    assert _join_negative_numbers(kept) == kept
+    parser = Parser()
+    for flag in ("--low", "--high", "--middle"):
+        parser.add_argument(flag)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("-o", "--output")
+    parser.add_argument("data")
+    found = parser.parse(["-", "--low", "-1,-2", "--high", "-.5", "--middle", "-inf,0", "--json", "-o", "-5"])
+    assert vars(found) == {"low": "-1,-2", "high": "-.5", "middle": "-inf,0", "json": True, "output": "-5", "data": "-"}
+    assert parser.parse(["-3", "--low=-1", "-o", "x"]).data == "-3"  # no option stands before it
+    with pytest.raises(UsageError, match="expected one argument"):
+        parser.parse(["d", "--low", "-x"])
 
 
 LIGHT = """

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import ksos as library
-from ksos.cli.table import read_table
+from ksos.cli.tables import read_table
 from ksos.kernels import Gaussian
 from ksos.measures import Box, Discrete
 
@@ -314,5 +314,5 @@ def test_reproduce_without_matplotlib(ksos: Command, monkeypatch: pytest.MonkeyP
     done = ksos("reproduce", "--output", tmp_path / "figures")
     assert done.code == 1
     (line,) = done.err.splitlines()
-    assert "matplotlib" in line and "pip install 'ksos[plot]'" in line
+    assert "matplotlib" in line and "pip install 'kernel-sos[plot]'" in line
     assert list(tmp_path.iterdir()) == []

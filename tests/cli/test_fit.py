@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import ksos as library
+from ksos._memory import resources
 from ksos.cli.fit import add_arguments
 from ksos.measures import Box
 
@@ -30,6 +31,7 @@ OPTIONS: dict[str, tuple[list[str], dict[str, Any]]] = {
     "--embedding-bandwidth": (["--embedding-bandwidth", "0.5"], {"embedding_bandwidth": 0.5}),
     "--embedding-bandwidth, per feature": (["--embedding-bandwidth", "0.5,2"], {"embedding_bandwidth": [0.5, 2.0]}),
     "--regularization": (["--regularization", "0.05"], {"regularization": 0.05}),
+    "--relative-regularization": (["--relative-regularization", "0.05"], {"relative_regularization": 0.05}),
     "--penalty": (["--penalty", "frobenius"], {"penalty": "frobenius"}),
     "--n-support": (["--n-support", "7"], {"n_support": 7}),
     "--support": (["--support", "random", "--n-support", "7", "--seed", "3"], {"support": "random", "n_support": 7, "random_state": 3}),
@@ -243,7 +245,7 @@ def test_bad_values(ksos: Command, plain: Path, tmp_path: Path, words: list[str]
         (["--support", "grid"], "invalid choice"),
         (["--penalty", "l1"], "invalid choice"),
         (["--objective", "kl"], "invalid choice"),
-        (["--bandwidth", "wide"], "median, scott, silverman, a number, or several separated by commas, was expected; got 'wide'"),
+        (["--bandwidth", "wide"], "median, scott, silverman or a number, or several separated by commas, was expected; got 'wide'"),
         (["--embedding-bandwidth", "median"], "a number, or several"),
         (["--regularization", "1,2"], "auto or a number was expected"),
         (["--low", "a,b"], "a number, or several"),
@@ -283,9 +285,9 @@ def test_the_output_is_required_and_checked_before_the_data_are_read(ksos: Comma
         assert done.code == 1 and what in done.err
 
 
-def test_memory_is_refused_in_words(ksos: Command, plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ksos._memory.available_memory", lambda: 1.0)
-    done = ksos("fit", plain, "-o", tmp_path / "m.ksos")
+def test_memory_is_refused_in_words(ksos: Command, plain: Path, tmp_path: Path) -> None:
+    with resources(memory=1.0):
+        done = ksos("fit", plain, "-o", tmp_path / "m.ksos")
     assert done.code == 1
     (line,) = done.err.splitlines()
     assert "needs" in line and "available" in line

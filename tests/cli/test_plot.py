@@ -122,8 +122,8 @@ def test_data_of_chosen_features(ksos: Command, three: Path, tmp_path: Path, sho
         (["-o", "o.png", "--dpi", "1000000"], 1, "--dpi must be from 20 to 1200"),
         (["-o", "o.png", "--regions", "2"], 2, "argument --regions: numbers from 0 to 1"),
         (["-o", "o.png", "--regions", "0,0.5"], 1, "regions must be probabilities between 0 and 1"),
-        (["-o", "o.png", "--columns", "1,2"], 2, "--columns tells how to read a table, and there is none; name it with --data"),
-        (["-o", "o.png", "--no-header"], 2, "--header tells how to read a table"),
+        (["-o", "o.png", "--columns", "1,2"], 2, "--columns says how to read a table, and there is none; name it with --data"),
+        (["-o", "o.png", "--no-header"], 2, "--header says how to read a table"),
         (["-o", "o.png", "--data", "DATA", "--given", "1=0"], 2, "--data are samples of the whole density, not of a conditional one"),
         (["-o", "o.png", "--data", "DATA"], 1, "gives 2 columns, but the density in"),
         (["-o", "o.png", "--data", "none.csv"], 1, "none.csv: No such file or directory"),
@@ -154,7 +154,7 @@ def test_nodes(ksos: Command, tmp_path: Path, shown: list[Any]) -> None:
 def test_without_matplotlib(ksos: Command, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     done = ksos("plot", model, "-o", tmp_path / "o.png")
-    assert done.code == 1 and "pip install 'ksos[plot]'" in done.err and done.err.count("\n") == 1
+    assert done.code == 1 and "pip install 'kernel-sos[plot]'" in done.err and done.err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import ksos as library
 from ksos.cli import query, values
-from ksos.cli.table import read_table
+from ksos.cli.tables import read_table
 from ksos.kernels import Gaussian, Matern
 from ksos.measures import Box, Discrete
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import bz2
 import csv
+import gzip
 import io
+import lzma
 import sys
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from ksos.cli.console import InputError, UsageError
 from ksos.cli.csv_lines import MAX_LINE_BYTES
-from ksos.cli.csv_table import read_csv
-from ksos.cli.errors import InputError, UsageError
-from ksos.cli.table import read_table
-from ksos.cli.table_types import Table, TableOptions
+from ksos.cli.tables import Table, TableOptions, read_csv, read_table
 
 
 def read(text: str | bytes, **options: object) -> Table:
@@ -140,12 +142,10 @@ def test_a_comma_is_no_delimiter_once_another_is_given() -> None:
         ("x,y\n", "row 2, column 1", "no row of numbers follows it"),
         ("x,y", "row 2, column 1", "--no-header"),
         (",x\n0,1\n", "row 1, column 1", "choose the columns with --columns"),
-        (b"\xef\xbb\xbfx,y\n1,2\n", "row 1, column 1", "byte-order mark; save it as UTF-8 without BOM"),
         ("x,y\n1,2\n".encode("utf-16"), "row 1, column 1", "UTF-16; save it as UTF-8"),
         (b"\xfe\xff\x00x", "row 1, column 1", "UTF-16"),
         (b"\x93NUMPY\x01\x00", "row 1, column 1", "is NPY, which cannot be read from the standard input"),
         (b"PK\x03\x04", "row 1, column 1", "archive"),
-        (b"\x1f\x8b\x08", "row 1, column 1", "compressed"),
         (b"1,2\n3,\x00\n", "row 2, column 2", "NUL byte"),
         ("x,température\n1,2\n".encode("latin-1"), "row 1, column 2", "byte 0xe9 is not UTF-8 text; save the file as UTF-8"),
         (b'1,2\n"a,b",\xff\n', "row 2, column 2", "byte 0xff"),
@@ -353,6 +353,24 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(InputError, match="no standard input"):
         read_table("-")
+
+
+def test_a_byte_order_mark_is_read() -> None:
+    table = read(b"\xef\xbb\xbfx,y\n1,2\n")
+    assert table.names == ("x", "y") and table.points.tolist() == [[1.0, 2.0]]
+    assert read(b"\xef\xbb\xbf1,2\n").points.tolist() == [[1.0, 2.0]]
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
+def test_compressed_text_is_read(compress: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    packed = compress(b"x,y\n1,2\n3,4\n")
+    np.testing.assert_array_equal(read(packed).points, [[1.0, 2.0], [3.0, 4.0]])
+    (tmp_path / "d.csv.z").write_bytes(packed)
+    assert read_table(str(tmp_path / "d.csv.z")).names == ("x", "y")
+    assert "data.csv, row 2, column 2 ('y'): 'z' is not a number" in refusal(compress(b"x,y\n1,z\n"))
+    for end in range(8, len(packed)):
+        assert "data.csv is compressed, but cannot be decompressed" in refusal(packed[:end])
+    assert "is compressed" in refusal(packed[:12] + bytes(len(packed) - 12))
 
 
 def test_a_folder_and_a_missing_file(tmp_path: Path) -> None:

@@ -227,10 +227,8 @@ PREDICTED: dict[str, tuple[dict[str, Any], float, str, str]] = {
 @pytest.mark.parametrize("name", PREDICTED)
 def test_predicted_before_allocating(name: str) -> None:
     parameters, available, needed, remedy = PREDICTED[name]
-    with (
-        resources(memory=available),
-        pytest.raises(MemoryError, match=f"{needed}, but only {re.escape(f'{available / 1e9:.3g}')} GB are available; {remedy}"),
-    ):
+    message = f"{needed}, but only {re.escape(f'{available / 1e9:.3g}')} GB are available; {remedy}"
+    with resources(memory=available), pytest.raises(MemoryError, match=message):
         KernelSoSDensity(**parameters).fit(X)
 
 

@@ -10,6 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from densities import make_density
 from matplotlib.figure import Figure
 from matplotlib.path import Path
 from sklearn.exceptions import NotFittedError
@@ -33,16 +34,12 @@ def usual(p: ksos.SoSDensity, x: np.ndarray) -> np.ndarray:
     return np.exp(p.logpdf(x) + p.measure.log_density(x))
 
 
-def random_density(case: Any) -> ksos.SoSDensity:
-    return ksos.SoSDensity(case.kernel, points(6, case.d), np.random.default_rng(1).normal(size=(6, 2)), case.measure, normalize=True)
-
-
 # --- every kernel and measure ---
 
 
 @pytest.mark.parametrize("name", PAIR_CASES)
 def test_every_pair_is_drawn_as_it_is(name: str) -> None:
-    p = random_density(PAIR_CASES[name])
+    p = make_density(PAIR_CASES[name], m=6)
     d, X = p.n_features, points(9, p.n_features, 3)
     regions = () if isinstance(p.measure, Discrete) else (0.5,)
     display = DensityDisplay.from_density(p, X, ax=axes(), regions=regions, resolution=60 if d == 2 else None)
@@ -109,11 +106,11 @@ def test_the_curve_falls_to_zero_at_walls_and_the_outside_is_grey() -> None:
     display = DensityDisplay.from_density(p, ax=axes())
     x, y = display.artists_[(0,)]["density"].get_data()
     assert (x[0], y[0], x[-1], y[-1]) == (0.0, 0.0, 1.0, 0.0) and y[1] > 0.5
-    assert sorted(a.get_xdata()[0] for a in display.ax_.lines if a.get_gid() == "wall") == [0.0, 1.0]
+    assert sorted(a.get_xdata()[0] for a in display.ax_.lines if a.get_gid() == "boundary") == [0.0, 1.0]
     view = display.ax_.get_xlim()
     assert view[0] < 0.0 and view[1] > 1.0
     unbounded = DensityDisplay.from_density(ksos.SoSDensity(Gaussian(1.0), [[0.2]], [[1.0]], normalize=True), ax=axes())
-    assert not [a for a in unbounded.ax_.get_children() if a.get_gid() in ("wall", "outside")]
+    assert not [a for a in unbounded.ax_.get_children() if a.get_gid() in ("boundary", "outside")]
     x, y = unbounded.artists_[(0,)]["density"].get_data()
     assert np.isnan(x[[0, -1]]).all(), "no vertical line where there is no wall"
 
@@ -396,7 +393,7 @@ def test_no_regions(line: ksos.SoSDensity, plane: ksos.SoSDensity) -> None:
 
 def test_without_matplotlib(line: ksos.SoSDensity, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'ksos\[plot\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'kernel-sos\[plot\]'"):
         DensityDisplay.from_density(line)
 
 

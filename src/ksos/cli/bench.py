@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ksos.cli.console import Console
-from ksos.cli.errors import DONE, InputError
+from ksos.cli import values
+from ksos.cli.console import DONE, Console, require_folder
 
 if TYPE_CHECKING:
     from ksos.bench import Row
@@ -24,26 +22,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     sizes, quick = (" ".join(map(str, numbers)) for numbers in (SIZES, QUICK_SIZES))
     bandwidths = ", ".join(f"{' '.join(f'{sigma:g}' for sigma in BANDWIDTHS[d])} for d={d}" for d in BANDWIDTHS)
-    parser.add_argument("--sizes", nargs="+", type=_at_least(2), metavar="M", help=f"numbers of support points (default: {sizes})")
+    parser.add_argument("--sizes", nargs="+", type=values.whole(2), metavar="M", help=f"numbers of support points (default: {sizes})")
+    text = f"2: two moons; others: normal points (default: {' '.join(map(str, DIMENSIONS))})"
+    parser.add_argument("--dimensions", nargs="+", type=values.whole(1), metavar="D", help=text)
+    parser.add_argument("--bandwidths", nargs="+", type=values.positive, metavar="SIGMA", help=f"default: {bandwidths}")
+    text = f"default: all of {', '.join(CONTESTANTS)}"
+    parser.add_argument("--contestants", nargs="+", choices=list(CONTESTANTS), metavar="NAME", help=text)
     parser.add_argument(
-        "--dimensions",
-        nargs="+",
-        type=_at_least(1),
-        metavar="D",
-        help=f"2: two moons; others: normal points (default: {' '.join(map(str, DIMENSIONS))})",
+        "--limit", type=values.positive, metavar="SECONDS", help="the most one run may take (default: 120; with --quick, 3)"
     )
-    parser.add_argument("--bandwidths", nargs="+", type=_positive, metavar="SIGMA", help=f"default: {bandwidths}")
-    parser.add_argument(
-        "--contestants", nargs="+", choices=list(CONTESTANTS), metavar="NAME", help=f"default: all of {', '.join(CONTESTANTS)}"
-    )
-    parser.add_argument("--limit", type=_positive, metavar="SECONDS", help="the most one run may take (default: 120; with --quick, 3)")
     parser.add_argument("--clock", choices=["wall", "cpu"], default="wall", help="cpu: for a busy machine (default: %(default)s)")
-    parser.add_argument(
-        "--quick", action="store_true", help=f"a preview within a minute: sizes {quick}, d=2, sigma=1, and of CVXPY the whitened form only"
-    )
-    parser.add_argument(
-        "--output", default="benchmark", metavar="DIR", help="the folder for the files, created if needed (default: %(default)s)"
-    )
+    text = f"a preview within a minute: sizes {quick}, d=2, sigma=1, and of CVXPY the whitened form only"
+    parser.add_argument("--quick", action="store_true", help=text)
+    text = "the folder for the files, created if needed (default: %(default)s)"
+    parser.add_argument("--output", default="benchmark", metavar="DIR", help=text)
     parser.add_argument("--json", action="store_true", help="one JSON object on the standard output instead of the tables")
 
 
@@ -53,9 +45,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     from ksos.bench import plot, problem, report
     from ksos.reproduce.files import require_matplotlib
 
-    output = Path(arguments.output)
-    if output.exists() and not output.is_dir():
-        raise InputError(f"{output} is a file; --output expects a folder")
+    output = require_folder(arguments.output)
     require_matplotlib()  # before hours of work, not after
     quick = arguments.quick
     sizes = arguments.sizes or (problem.QUICK_SIZES if quick else problem.SIZES)
@@ -82,26 +72,3 @@ def _progress(console: Console, total: int) -> Callable[[Row, float | None], Non
         console.status(f"{done} of {total}: {row.setting.name}: {row.contestant}: {row.status}")
 
     return report
-
-
-def _at_least(least: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            value = least - 1
-        if value < least:
-            raise argparse.ArgumentTypeError(f"a whole number of at least {least} was expected; got {text!r}")
-        return value
-
-    return parse
-
-
-def _positive(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not (0.0 < value < math.inf):
-        raise argparse.ArgumentTypeError(f"a positive number was expected; got {text!r}")
-    return value

@@ -1,4 +1,8 @@
-"""What a command says: results on stdout, one line per warning or error on stderr, progress only where somebody watches."""
+"""What a command says and how it ends.
+
+Results go to stdout, one line per warning or error to stderr, and progress to a terminal only. Here are also the exit codes, the two errors
+that the command line itself raises, and the check of a file that will be written.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +15,54 @@ import sys
 import time
 import warnings
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any, TextIO
 
-from ksos.cli.errors import InputError
+__all__ = [
+    "BAD_INPUT",
+    "DONE",
+    "INTERRUPTED",
+    "NOT_CONVERGED",
+    "USAGE",
+    "Console",
+    "InputError",
+    "UsageError",
+    "cell_error",
+    "described",
+    "excerpt",
+    "require_folder",
+    "require_writable",
+    "strict_json",
+]
 
-__all__ = ["Console", "strict_json"]
+DONE = 0
+BAD_INPUT = 1
+USAGE = 2
+NOT_CONVERGED = 3
+INTERRUPTED = 130  # what a shell reports for a process ended by Ctrl-C
+
+
+class InputError(ValueError):
+    """Something is wrong with a file that the command reads or writes."""
+
+
+class UsageError(Exception):
+    """Something is wrong with the command line itself."""
+
+
+def cell_error(source: str, row: int, column: int, what: str, name: str | None = None) -> InputError:
+    """An error at a row and a column, both counted from 1; ``name`` is the column's name where there is one.
+
+    >>> print(cell_error("data.csv", 3, 2, "the cell is empty", "height"))
+    data.csv, row 3, column 2 ('height'): the cell is empty
+    """
+    named = "" if name is None else f" ({excerpt(name)})"
+    return InputError(f"{source}, row {row}, column {column}{named}: {what}")
+
+
+def excerpt(text: str, length: int = 40) -> str:
+    """``text`` as a short quotation on one line, whatever is in it."""
+    return repr(text if len(text) <= length else text[: length - 1] + "…")
 
 
 class Console:
@@ -49,17 +96,18 @@ class Console:
 
     def error(self, message: str) -> None:
         """One line on stderr that says what went wrong."""
-        self._line(f"error: {message}")
+        self.note(f"error: {message}")
 
     def warning(self, message: str) -> None:
         """One line on stderr, once for each message."""
         if message not in self._warned:
             self._warned.add(message)
-            self._line(f"warning: {message}")
+            self.note(f"warning: {message}")
 
     def note(self, message: str) -> None:
         """One line on stderr that is neither."""
-        self._line(message)
+        self.clear_status()
+        self._write_error(f"{self.program}: {_one_line(message)}\n")
 
     @property
     def watched(self) -> bool:
@@ -105,10 +153,6 @@ class Console:
             except OSError:
                 _silence(sys.stdout)
 
-    def _line(self, message: str) -> None:
-        self.clear_status()
-        self._write_error(f"{self.program}: {_one_line(message)}\n")
-
     def _write_error(self, text: str) -> None:
         if sys.stderr is None:
             return
@@ -153,3 +197,44 @@ def _silence(stream: TextIO) -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
+
+
+def described(part: Any, d: int) -> dict[str, Any]:
+    """The name and the parameters of a kernel or a measure; of an array larger than one number per feature only the shape.
+
+    >>> from ksos.measures import Box, Discrete
+    >>> described(Box([0.0], [1.0]), 1)
+    {'name': 'box', 'low': [0.0], 'high': [1.0]}
+    >>> described(Discrete([[0.0], [1.0]]), 1)
+    {'name': 'discrete', 'points': {'shape': [2, 1]}, 'weights': {'shape': [2]}}
+    """
+    import numpy as np
+
+    shown: dict[str, Any] = {"name": part.name}
+    for name, value in part.parameters().items():
+        shape = np.shape(value)
+        shown[name] = np.asarray(value).tolist() if np.prod(shape) <= d else {"shape": list(shape)}
+    return shown
+
+
+def require_writable(path: str) -> None:
+    """Raise when ``path`` cannot become a file, or is something that must not be replaced by one."""
+    folder = os.path.dirname(path) or "."
+    if os.path.isdir(path) or path.endswith(os.sep):
+        raise InputError(f"{path} is a folder; the name of a file was expected")
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise InputError(f"{path} is not a regular file; name one to write")
+    if not os.path.isdir(folder):
+        raise InputError(f"cannot write {path}: there is no folder {folder}; create it first")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InputError(f"cannot write {path}: no permission to create files in {folder}")
+    if os.path.exists(path) and not os.access(path, os.W_OK):
+        raise InputError(f"cannot write {path}: the file is protected; change its permissions or name another")
+
+
+def require_folder(path: str) -> Path:
+    """The folder ``path`` of the option ``--output``, which may not exist yet."""
+    folder = Path(path)
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; --output expects a folder")
+    return folder

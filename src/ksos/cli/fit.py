@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ksos.cli.console import Console
-from ksos.cli.describe import described
-from ksos.cli.errors import DONE, NOT_CONVERGED, InputError, excerpt
-from ksos.cli.fit_options import add_fit_options, box_measure, estimator_parameters
-from ksos.cli.output import require_writable
-from ksos.cli.table import read_table
-from ksos.cli.table_arguments import add_table_arguments, table_options
+from ksos.cli import values
+from ksos.cli.console import DONE, NOT_CONVERGED, Console, InputError, described, excerpt, require_writable
+from ksos.cli.tables import add_table_arguments, read_table, table_options
 
 if TYPE_CHECKING:
     from ksos import KernelSoSDensity, Progress
-    from ksos.cli.table_types import Table
+    from ksos.cli.tables import Table
     from ksos.measures import Box
 
 __all__ = ["add_arguments", "run"]
@@ -26,16 +23,49 @@ _SECONDS_BETWEEN_UPDATES = 0.1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what ``ksos fit`` understands."""
+    """Add what ``ksos fit`` understands: one option per parameter of :class:`ksos.KernelSoSDensity` that words can express."""
+    from ksos.bandwidth import RULES
+    from ksos.estimators.density import MOST_SUPPORT_POINTS, OBJECTIVES, PENALTIES
+    from ksos.kernels import KERNELS
+    from ksos.solvers import SOLVERS
+    from ksos.support import SELECTIONS
+
     add_table_arguments(parser)
-    parser.add_argument(
-        "-o", "--output", required=True, metavar="MODEL", help="the file for the density; ksos score, sample and inspect read it"
-    )
+    text = "the file for the density; ksos score, sample and inspect read it"
+    parser.add_argument("-o", "--output", required=True, metavar="MODEL", help=text)
     parser.add_argument("--json", action="store_true", help="one JSON object on the standard output")
-    parser.add_argument(
-        "--verbose", action="store_true", help="a line on stderr whenever the gap has halved (a terminal shows progress anyway)"
-    )
-    add_fit_options(parser)
+    text = "a line on stderr whenever the gap has halved (a terminal shows progress anyway)"
+    parser.add_argument("--verbose", action="store_true", help=text)
+    model, objective, solver = (parser.add_argument_group(f"the {name}") for name in ("density", "objective", "solver"))
+    defaults = _defaults()
+
+    def option(group: Any, flag: str, metavar: str, text: str, parse: Any = None, *, choices: Any = None, parameter: str = "") -> None:
+        parameter = parameter or flag.removeprefix("--").replace("-", "_")
+        listed = "" if choices is None else f": {', '.join(choices)}"
+        default = "" if defaults[parameter] is None else f" (default: {defaults[parameter]})"
+        settings: dict[str, Any] = {"type": parse} if choices is None else {"choices": list(choices)}
+        group.add_argument(flag, dest=parameter, default=argparse.SUPPRESS, metavar=metavar, help=f"{text}{listed}{default}", **settings)
+
+    per_feature = "a number, or one per feature separated by commas"
+    option(model, "--kernel", "NAME", "the model kernel", choices=KERNELS)
+    option(model, "--bandwidth", "SIGMA", f"{', '.join(RULES)}, {per_feature}", values.word_or(list(RULES), values.numbers))
+    option(model, "--support", "NAME", "how to choose the support points among the rows", choices=SELECTIONS)
+    text = f"the most support points to use (default: all distinct rows, up to {MOST_SUPPORT_POINTS})"
+    option(model, "--n-support", "M", text, values.count)
+    values.add_box(model, "the box on which the density lives")
+    option(objective, "--objective", "NAME", "the distance to the data", choices=OBJECTIVES)
+    text = f"bandwidth of the kernel that measures MMD, {per_feature} (default: the model's)"
+    option(objective, "--embedding-bandwidth", "SIGMA", text, values.numbers)
+    text = "project embeddings on this many random rows (default: on the support points)"
+    option(objective, "--landmarks", "L", text, values.count)
+    option(objective, "--penalty", "NAME", "what is regularized", choices=PENALTIES)
+    option(objective, "--regularization", "LAMBDA", "its weight, a number or auto", values.word_or(["auto"], values.number))
+    option(objective, "--relative-regularization", "LAMBDA", "instead of it: its weight in units of w0, as in a search", values.number)
+    option(solver, "--solver", "NAME", "the algorithm", choices=["auto", *SOLVERS])
+    option(solver, "--tol", "GAP", "the gap to the optimum at which to stop", float)
+    option(solver, "--max-iter", "N", "the most iterations (default: the solver's own limit)", values.count)
+    option(solver, "--time-limit", "SECONDS", "the most seconds in the solver (default: no limit)", float)
+    option(solver, "--seed", "SEED", "of every random choice (default: a new one each time)", values.seed, parameter="random_state")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
@@ -47,10 +77,11 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     require_writable(arguments.output)
     table = read_table(arguments.data, table_options(arguments))
     n, d = table.points.shape
-    measure = box_measure(arguments, d)
+    measure = values.box_measure(arguments, d)
     if measure is not None:
         _require_inside(measure, table)
-    estimator = KernelSoSDensity(measure=measure, callback=_watcher(console, arguments.verbose), **estimator_parameters(arguments))
+    given = {name: value for name, value in vars(arguments).items() if name in _defaults() and name != "verbose"}
+    estimator = KernelSoSDensity(measure=measure, callback=_watcher(console, arguments.verbose), **given)
     warnings.simplefilter("ignore", ConvergenceWarning)  # said below, with what became of the model
     estimator.fit(table.points, sample_weight=table.weights)
     estimator.distribution_.save(arguments.output)
@@ -63,6 +94,12 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         return DONE
     console.note(f"not converged: {solution.message}; {arguments.output} holds the best density found")
     return NOT_CONVERGED
+
+
+def _defaults() -> dict[str, Any]:
+    from ksos import KernelSoSDensity
+
+    return {name: parameter.default for name, parameter in inspect.signature(KernelSoSDensity).parameters.items()}
 
 
 def _require_inside(box: Box, table: Table) -> None:
@@ -111,22 +148,19 @@ def _report(estimator: KernelSoSDensity, output: str, n: int) -> list[str]:
 
 
 def _watcher(console: Console, verbose: bool) -> Callable[[Progress], None] | None:
-    """What shows the progress of the solver: a line that is overwritten on a terminal, lasting lines where they were asked for."""
-    if verbose:
-        return _lasting_lines(console)
-    return (lambda progress: console.status(_progress_line(progress), at_most_every=_SECONDS_BETWEEN_UPDATES)) if console.watched else None
-
-
-def _lasting_lines(console: Console) -> Callable[[Progress], None]:
+    """What shows the progress of the solver: lines that stay if they were asked for, else one that is overwritten on a terminal."""
     least = float("inf")
 
-    def show(progress: Progress) -> None:
+    def lasting(progress: Progress) -> None:
         nonlocal least
         if progress.gap <= 0.5 * least:
             least = progress.gap
             console.note(_progress_line(progress))
 
-    return show
+    def passing(progress: Progress) -> None:
+        console.status(_progress_line(progress), at_most_every=_SECONDS_BETWEEN_UPDATES)
+
+    return lasting if verbose else passing if console.watched else None
 
 
 def _progress_line(progress: Progress) -> str:

@@ -1,13 +1,11 @@
-"""Tell what is in a saved density: its size, its kernel and measure, its mass recomputed, and the file that holds it."""
+"""Show what is in a saved density: its size, its kernel and measure, its mass recomputed, and the file that holds it."""
 
 from __future__ import annotations
 
 import argparse
 import os
 
-from ksos.cli.console import Console
-from ksos.cli.describe import described
-from ksos.cli.errors import DONE
+from ksos.cli.console import DONE, Console, described
 
 __all__ = ["add_arguments", "run"]
 
@@ -27,19 +25,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     m, d = density.support_points.shape
     mass, size = density.mass(), os.path.getsize(arguments.model)
     if arguments.json:
-        console.json(
-            {
-                "n_features": d,
-                "n_support": m,
-                "rank": density.rank,
-                "kernel": described(density.kernel, d),
-                "measure": described(density.measure, d),
-                "mass": mass,
-                "format_version": header["format_version"],
-                "library_version": header["library_version"],
-                "file_size": size,
-            }
-        )
+        parts = {"kernel": described(density.kernel, d), "measure": described(density.measure, d), "mass": mass}
+        versions = {name: header[name] for name in ("format_version", "library_version")}
+        console.json({"n_features": d, "n_support": m, "rank": density.rank, **parts, **versions, "file_size": size})
         return DONE
     rows = {
         "features d": d,

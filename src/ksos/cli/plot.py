@@ -9,17 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from ksos._files import replace_whole
 from ksos.cli import values
-from ksos.cli.console import Console
-from ksos.cli.errors import DONE, InputError, UsageError
-from ksos.cli.output import require_writable
-from ksos.cli.table import read_table
-from ksos.cli.table_arguments import add_reading_options, table_options
+from ksos.cli.console import DONE, Console, InputError, UsageError, require_writable
+from ksos.cli.tables import add_reading_options, read_table_for
 from ksos.cli.view import View, add_view_options, take_view
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from ksos import SoSDensity
 
 __all__ = ["add_arguments", "run"]
 
@@ -32,17 +27,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what ``ksos plot`` understands."""
     parser.add_argument("model", metavar="MODEL", help="a file written by ksos fit")
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help=f"the picture, ending in {', '.join(_KINDS)}")
-    parser.add_argument(
-        "--data",
-        metavar="DATA",
-        help="a CSV or NPY file of samples to show, with one column for each feature of the model; - is CSV from the standard input",
-    )
-    parser.add_argument(
-        "--regions",
-        type=_regions,
-        metavar="LIST",
-        help="draw the smallest regions with these probabilities, separated by commas, or none (default: 0.5,0.9)",
-    )
+    text = "a CSV or NPY file of samples to show, with one column for each feature of the model; - is CSV from the standard input"
+    parser.add_argument("--data", metavar="DATA", help=text)
+    text = "draw the smallest regions with these probabilities, separated by commas, or none (default: 0.5,0.9)"
+    parser.add_argument("--regions", type=_regions, metavar="LIST", help=text)
     parser.add_argument("--no-cdf", action="store_true", help="leave the distribution function out (it is drawn for one feature)")
     parser.add_argument("--no-support", action="store_true", help="leave the support points out (they are drawn for one and two features)")
     parser.add_argument("--dpi", type=values.count, default=150, help="pixels per inch of a png (default: %(default)s)")
@@ -55,7 +43,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     """Carry out ``ksos plot``."""
     from ksos import load
     from ksos.plotting.canvas import require_matplotlib
-    from ksos.plotting.panels import MOST_PAIRED
+    from ksos.plotting.density import MOST_PAIRED
 
     kind = os.path.splitext(arguments.output)[1].lower().removeprefix(".")
     if kind not in _KINDS:
@@ -66,12 +54,13 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if not _DPI[0] <= arguments.dpi <= _DPI[1]:
         raise InputError(f"--dpi must be from {_DPI[0]} to {_DPI[1]}; got {arguments.dpi}")
     density = load(arguments.model)
-    X, names = (None, None) if arguments.data is None else _samples(density, arguments)
+    X, names = None, None
+    if arguments.data is not None:
+        table = read_table_for(density, arguments)
+        X, names = (table.points if table.weights is None else table.points[table.weights > 0.0]), table.names
     view = take_view(density, arguments)
-    if len(view.features) > MOST_PAIRED:
-        raise InputError(
-            f"the density has {len(view.features)} features, of which a picture shows at most {MOST_PAIRED}; choose some with --features"
-        )
+    if (k := len(view.features)) > MOST_PAIRED:
+        raise InputError(f"the density has {k} features, of which a picture shows at most {MOST_PAIRED}; choose some with --features")
     console.status("drawing ...")
     replace_whole(arguments.output, [_picture(view, X, names, arguments, kind)])
     if arguments.json:
@@ -85,18 +74,7 @@ def _check_table_options(arguments: argparse.Namespace) -> None:
         raise UsageError("--data are samples of the whole density, not of a conditional one; leave out --data or --given")
     asked = [name for name in ("columns", "weights", "header", "delimiter") if getattr(arguments, name) is not None]
     if arguments.data is None and asked:
-        raise UsageError(f"--{asked[0]} tells how to read a table, and there is none; name it with --data")
-
-
-def _samples(density: SoSDensity, arguments: argparse.Namespace) -> tuple[np.ndarray, tuple[str, ...] | None]:
-    """The rows of the table, all but those of weight 0, and the names of its columns."""
-    table, d = read_table(arguments.data, table_options(arguments)), density.n_features
-    if table.points.shape[1] != d:
-        raise InputError(
-            f"{table.source} gives {table.points.shape[1]} columns, but the density in {arguments.model} has {d} features; "
-            "choose the columns with --columns"
-        )
-    return (table.points if table.weights is None else table.points[table.weights > 0.0]), table.names
+        raise UsageError(f"--{asked[0]} says how to read a table, and there is none; name it with --data")
 
 
 def _picture(view: View, X: np.ndarray | None, names: tuple[str, ...] | None, arguments: argparse.Namespace, kind: str) -> bytes:
@@ -114,12 +92,9 @@ def _picture(view: View, X: np.ndarray | None, names: tuple[str, ...] | None, ar
     stream = io.BytesIO()
     with sheet(width, height) as figure, matplotlib.rc_context({"svg.hashsalt": "ksos"}):
         figure.set_layout_engine("constrained")
-        options: dict[str, Any] = {"cdf": not arguments.no_cdf, "colorbar": len(features) == 2}
-        if arguments.no_support:
-            options["support"] = False
-        DensityDisplay.from_density(
-            view.density, samples, feature_names=labels, regions=arguments.regions, ax=figure.add_subplot(), **options
-        )
+        options: dict[str, Any] = {"cdf": not arguments.no_cdf, "colorbar": len(features) == 2, "regions": arguments.regions}
+        options["support"] = False if arguments.no_support else None
+        DensityDisplay.from_density(view.density, samples, feature_names=labels, ax=figure.add_subplot(), **options)
         figure.savefig(stream, format=kind, dpi=arguments.dpi, metadata=_METADATA[kind])
     return stream.getvalue()
 

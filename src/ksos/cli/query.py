@@ -9,9 +9,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from ksos.cli import values
-from ksos.cli.console import Console
-from ksos.cli.errors import DONE, InputError
-from ksos.cli.output import require_writable
+from ksos.cli.console import DONE, Console, InputError, require_writable
 from ksos.cli.view import View, add_view_options, feature_name, take_view
 
 if TYPE_CHECKING:
@@ -27,20 +25,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="a file written by ksos fit, or by this command")
     parser.add_argument("--json", action="store_true", help="one JSON object on the standard output; an infinite bound is null")
     add_view_options(parser)
-    group = parser.add_argument_group("what to tell of it")
-    for flag, side, none in (("--low", "lower", "-inf"), ("--high", "upper", "inf")):
-        group.add_argument(
-            flag,
-            type=values.numbers,
-            metavar="LIST",
-            help=f"the probability of a box with these {side} bounds: one number, or one per feature of the part looked at, separated by "
-            f"commas; {none} for none (default: {none})",
-        )
+    group = parser.add_argument_group("what to ask of it")
+    values.add_box(group, "a box whose probability is wanted")
     group.add_argument("--mean", action="store_true", help="the mean of every feature")
     group.add_argument("--cov", action="store_true", help="the covariance matrix")
-    group.add_argument(
-        "--quantile", type=values.probabilities, metavar="LIST", help="quantiles of every feature: numbers from 0 to 1 separated by commas"
-    )
+    text = "quantiles of every feature: numbers from 0 to 1 separated by commas"
+    group.add_argument("--quantile", type=values.probabilities, metavar="LIST", help=text)
     group.add_argument("--mode", action="store_true", help="the point where the density is highest")
     group.add_argument("-o", "--output", metavar="FILE", help="save the marginal or conditional density as a model of its own")
 
@@ -95,13 +85,11 @@ def _box(view: View, arguments: argparse.Namespace) -> tuple[np.ndarray, np.ndar
         given = getattr(arguments, side)
         bounds = np.atleast_1d(np.asarray(none if given is None else given, dtype=float))
         if bounds.size not in (1, k):
-            listed = ", ".join(view.names)
-            raise InputError(
-                f"--{side} has {bounds.size} numbers, but the density looked at has {k} features, {listed}; give one, or one for each"
-            )
+            what = f"--{side} has {bounds.size} numbers, but the density looked at has {k} features, {', '.join(view.names)}"
+            raise InputError(f"{what}; give one, or one for each")
         sides.append(np.broadcast_to(bounds, (k,)))
     low, high = sides
-    may_touch = view.density.measure.name == "discrete"  # elsewhere a point has no mass
+    may_touch = view.density.measure.atoms is not None  # elsewhere a point has no mass
     for name, a, b in zip(view.names, low.tolist(), high.tolist(), strict=True):
         if a != a or b != b:
             raise InputError(f"--low and --high must be numbers, -inf and inf for none, but in {name} they are {a!r} and {b!r}")
@@ -128,10 +116,8 @@ def _report(view: View, found: dict[str, Any]) -> list[str]:
         lines.append(repr(found["probability"]) if not per_feature else f"probability {found['probability']!r}")
     if per_feature:
         given = "".join(f", {feature_name(feature)} = {value!r}" for feature, value in view.given.items())
-        rows = [
-            ["feature", *per_feature],
-            *([name, *(repr(column[i]) for column in per_feature.values())] for i, name in enumerate(view.names)),
-        ]
+        rows = [["feature", *per_feature]]
+        rows += [[name, *(repr(column[i]) for column in per_feature.values())] for i, name in enumerate(view.names)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines += [f"given {given[2:]}"] if given else []
         lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

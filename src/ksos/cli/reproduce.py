@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from pathlib import Path
 
-from ksos.cli.console import Console
-from ksos.cli.errors import DONE, InputError
+from ksos.cli.console import DONE, Console, require_folder
 
 __all__ = ["add_arguments", "run"]
 
@@ -16,13 +14,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what ``ksos reproduce`` understands."""
     from ksos.reproduce import FIGURES
 
-    figures = list(FIGURES)
-    parser.add_argument(
-        "--figure", action="append", choices=figures, metavar="NAME", help=f"{', '.join(figures)}; may be repeated (default: all)"
-    )
-    parser.add_argument(
-        "--output", default="figures", metavar="DIR", help="the folder for the files, created if needed (default: %(default)s)"
-    )
+    text = f"{', '.join(FIGURES)}; may be repeated (default: all)"
+    parser.add_argument("--figure", action="append", choices=list(FIGURES), metavar="NAME", help=text)
+    text = "the folder for the files, created if needed (default: %(default)s)"
+    parser.add_argument("--output", default="figures", metavar="DIR", help=text)
     parser.add_argument("--quick", action="store_true", help="smaller problems: a preview in seconds instead of the paper's sizes")
     parser.add_argument("--json", action="store_true", help="one JSON object on the standard output")
 
@@ -31,9 +26,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     """Carry out ``ksos reproduce``: a line with the certificate of every fit as it ends, then the files; as JSON, the files alone."""
     from ksos import reproduce
 
-    output = Path(arguments.output)
-    if output.exists() and not output.is_dir():
-        raise InputError(f"{output} is a file; --output expects a folder")
+    output = require_folder(arguments.output)
     files = [str(file) for file in reproduce.run(arguments.figure, output, arguments.quick, _reporter(console, arguments.json))]
     if arguments.json:
         console.json({"files": files})
@@ -43,7 +36,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _reporter(console: Console, json: bool) -> Callable[[str], None]:
-    """Where the lines of the figures go: to stdout, or out of the way of the JSON object there, to whoever watches."""
+    """Where the lines of the figures go: to stdout; with ``--json``, to stderr if that is a terminal."""
     if not json:
         return lambda line: console.result([line])
     return console.note if console.watched else lambda line: None

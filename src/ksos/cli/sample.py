@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 
 from ksos._files import replace_whole
 from ksos.cli import values
-from ksos.cli.console import Console
-from ksos.cli.errors import DONE
-from ksos.cli.output import require_writable
+from ksos.cli.console import DONE, Console, require_writable
 from ksos.cli.view import add_view_options, take_view
 
 if TYPE_CHECKING:
@@ -24,15 +22,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what ``ksos sample`` understands."""
     parser.add_argument("model", metavar="MODEL", help="a file written by ksos fit")
     parser.add_argument("-n", "--n-samples", type=values.count, default=1000, metavar="N", help="how many (default: %(default)s)")
-    parser.add_argument(
-        "--seed", type=values.seed, metavar="SEED", help="the same seed gives the same samples (default: new ones each time)"
-    )
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", help="a file ending in .npy gets NPY, any other CSV (default: CSV on the standard output)"
-    )
-    parser.add_argument(
-        "--json", action="store_true", help="one JSON object on the standard output, which holds the samples where no file does"
-    )
+    parser.add_argument("--seed", type=values.seed, metavar="SEED", help="of the samples (default: a new one each time)")
+    text = "a file ending in .npy gets NPY, any other CSV (default: CSV on the standard output)"
+    parser.add_argument("-o", "--output", metavar="FILE", help=text)
+    parser.add_argument("--json", action="store_true", help="one JSON object on the standard output, with the samples if no file has them")
     add_view_options(parser)
 
 
@@ -48,7 +41,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     console.status(f"drawing {n} samples ...")
     samples = view.density.rvs(n, rng=arguments.seed)
     if output is not None:
-        replace_whole(output, _npy_parts(samples) if output.lower().endswith(".npy") else _csv_parts(samples, view.names))
+        lines = (f"{line}\n".encode() for line in _csv_lines(samples, view.names))
+        replace_whole(output, _npy_parts(samples) if output.lower().endswith(".npy") else lines)
     if arguments.json:
         shown = {"samples": samples.tolist()} if output is None else {}
         console.json({"n_samples": n, "n_features": len(view.features), "seed": arguments.seed, "output": output, **shown})
@@ -64,10 +58,6 @@ def _npy_parts(samples: np.ndarray) -> Iterable[bytes | memoryview]:
     samples, header = np.ascontiguousarray(samples), io.BytesIO()
     np.lib.format.write_array_header_1_0(header, np.lib.format.header_data_from_array_1_0(samples))
     return header.getvalue(), samples.data
-
-
-def _csv_parts(samples: np.ndarray, names: Sequence[str]) -> Iterable[bytes]:
-    return (f"{line}\n".encode() for line in _csv_lines(samples, names))
 
 
 def _csv_lines(samples: np.ndarray, names: Sequence[str]) -> Iterator[str]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from ksos.cli.console import Console
-from ksos.cli.errors import DONE, InputError
-from ksos.cli.table import read_table
-from ksos.cli.table_arguments import add_table_arguments, table_options
+from ksos.cli.console import DONE, Console
+from ksos.cli.tables import add_table_arguments, read_table_for
 
 __all__ = ["add_arguments", "run"]
 
@@ -28,13 +26,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     from ksos._validation import as_weights
 
     density = load(arguments.model)
-    table = read_table(arguments.data, table_options(arguments))
-    n, d = table.points.shape
-    if d != density.n_features:
-        raise InputError(
-            f"{table.source} gives {d} columns, but the density in {arguments.model} has {density.n_features} features; "
-            "choose the columns with --columns"
-        )
+    table = read_table_for(density, arguments)
+    n = table.points.shape[0]
     weights = as_weights(table.weights, n, "weights")
     log_density = density.logpdf(table.points)
     counted = weights > 0.0  # 0 times −inf is no number

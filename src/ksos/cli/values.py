@@ -1,4 +1,4 @@
-"""What the words on the command line mean: numbers, lists of them, columns, delimiters, seeds."""
+"""What the words on the command line mean: numbers, lists of them, columns, delimiters, seeds, boxes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,42 @@ import argparse
 import csv
 import math
 from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["columns", "conditions", "count", "delimiter", "number_or", "numbers", "numbers_or", "probabilities", "seed"]
+if TYPE_CHECKING:
+    from ksos.measures import Box
+
+__all__ = [
+    "add_box",
+    "box_measure",
+    "columns",
+    "conditions",
+    "count",
+    "delimiter",
+    "number",
+    "numbers",
+    "positive",
+    "probabilities",
+    "seed",
+    "whole",
+    "word_or",
+]
+
+
+def number(text: str) -> float:
+    """One number."""
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"a number was expected; got {text!r}") from None
+
+
+def positive(text: str) -> float:
+    """One positive number."""
+    value = number(text)
+    if not (0.0 < value < math.inf):
+        raise argparse.ArgumentTypeError(f"a positive number was expected; got {text!r}")
+    return value
 
 
 def numbers(text: str) -> float | list[float]:
@@ -23,49 +57,48 @@ def numbers(text: str) -> float | list[float]:
     return values if len(values) > 1 else values[0]
 
 
-def numbers_or(words: Collection[str]) -> Callable[[str], str | float | list[float]]:
-    """The parser of one of ``words`` or of :func:`numbers`."""
+def word_or(words: Collection[str], parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """The parser of one of ``words`` or of what ``parse`` reads.
 
-    def parse(text: str) -> str | float | list[float]:
+    >>> word_or(["auto"], number)("auto"), word_or(["auto"], number)("2")
+    ('auto', 2.0)
+    """
+
+    def parse_word(text: str) -> Any:
         if text in words:
             return text
         try:
-            return numbers(text)
-        except argparse.ArgumentTypeError:
-            listed = ", ".join(words)
-            raise argparse.ArgumentTypeError(f"{listed}, a number, or several separated by commas, was expected; got {text!r}") from None
+            return parse(text)
+        except argparse.ArgumentTypeError as error:
+            raise argparse.ArgumentTypeError(f"{', '.join(words)} or {error}") from None
 
-    return parse
+    return parse_word
 
 
-def number_or(words: Collection[str]) -> Callable[[str], str | float]:
-    """The parser of one of ``words`` or of one number."""
+def whole(least: float = -math.inf, most: float = math.inf) -> Callable[[str], int]:
+    """The parser of a whole number between two bounds.
 
-    def parse(text: str) -> str | float:
-        if text in words:
-            return text
+    >>> whole(1)("3")
+    3
+    """
+    where = f" from {least} to {most}" if most < math.inf else f" of at least {least}" if least > -math.inf else ""
+
+    def parse(text: str) -> int:
         try:
-            return float(text)
+            value = int(text)
         except ValueError:
-            raise argparse.ArgumentTypeError(f"{', '.join(words)} or a number was expected; got {text!r}") from None
+            value = None
+        if value is None or not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"a whole number{where} was expected; got {text!r}")
+        return value
 
     return parse
 
 
-def count(text: str) -> int:
-    """A whole number."""
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"a whole number was expected; got {text!r}") from None
-
-
-def seed(text: str) -> int:
-    """A seed: a whole number that is not negative."""
-    value = count(text)
-    if not 0 <= value < 2**32:
-        raise argparse.ArgumentTypeError(f"a whole number from 0 to 4294967295 was expected; got {text!r}")
-    return value
+count = whole()
+"""A whole number; the library says what it must be."""
+seed = whole(0, 2**32 - 1)
+"""The seed of every random choice."""
 
 
 def columns(text: str) -> list[str]:
@@ -124,3 +157,22 @@ def delimiter(text: str) -> str:
     if len(character) != 1 or character in '"\r\n\0' or character.isalnum() or character in "+-.":
         raise argparse.ArgumentTypeError(f"one character that no number contains (',', ';', '|', ' ' or tab) was expected; got {text!r}")
     return character
+
+
+def add_box(group: Any, what: str) -> None:
+    """Add ``--low`` and ``--high``; ``what`` they bound goes into the help."""
+    for flag, side, none in (("--low", "lower", "-inf"), ("--high", "upper", "inf")):
+        text = f"{side} bounds of {what}: one number, or one per feature separated by commas (default: {none}, no bound)"
+        group.add_argument(flag, type=numbers, metavar="LIST", help=text)
+
+
+def box_measure(arguments: argparse.Namespace, d: int) -> Box | None:
+    """The box measure that ``--low`` and ``--high`` describe, or None if neither is given."""
+    import numpy as np
+
+    from ksos.measures import Box
+
+    if arguments.low is None and arguments.high is None:
+        return None
+    sides = (-np.inf if arguments.low is None else arguments.low, np.inf if arguments.high is None else arguments.high)
+    return Box(*(np.full(d, side) if np.ndim(side) == 0 else side for side in sides))

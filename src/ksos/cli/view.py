@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ksos.cli import values
-from ksos.cli.columns import named_by_position
-from ksos.cli.errors import InputError, excerpt
+from ksos.cli.console import InputError, excerpt
+from ksos.cli.tables import named_by_position
 
 if TYPE_CHECKING:
     from ksos import SoSDensity
@@ -43,32 +43,20 @@ def feature_name(feature: int) -> str:
 def add_view_options(parser: argparse.ArgumentParser) -> None:
     """Add ``--given`` and ``--features``."""
     group = parser.add_argument_group("which part of the density", "Features are counted from 1: 2 or x2 is the second one of the model.")
-    group.add_argument(
-        "--given",
-        action="append",
-        type=values.conditions,
-        default=[],
-        metavar="FEATURE=VALUE",
-        help="the conditional density, given these values; several are separated by commas",
-    )
-    group.add_argument(
-        "--features",
-        type=values.columns,
-        metavar="LIST",
-        help="the marginal density of these features, separated by commas, in this order (default: all that are not given)",
-    )
+    text = "the conditional density, given these values; several are separated by commas"
+    group.add_argument("--given", action="append", type=values.conditions, default=[], metavar="FEATURE=VALUE", help=text)
+    text = "the marginal density of these features, separated by commas, in this order (default: all that are not given)"
+    group.add_argument("--features", type=values.columns, metavar="LIST", help=text)
 
 
 def take_view(density: SoSDensity, arguments: argparse.Namespace) -> View:
-    """What :func:`add_view_options` was told, done to ``density``: first the condition, then the marginal."""
+    """The part of ``density`` that the options ask for: first the condition, then the marginal."""
     d = density.n_features
     words = [word for part in arguments.given for word in part]
     places = find_features([name for name, _ in words], d, "--given")
     given = dict(zip(places, (value for _, value in words), strict=True))
     if len(given) == d:
-        raise InputError(
-            f"--given names all {d} features of the model: none is left to have a density; use ksos score for the density of a row"
-        )
+        raise InputError(f"--given names all {d} features of the model: none is left to have a density; ksos score gives that of a row")
     rest = [feature for feature in range(d) if feature not in given]
     chosen = rest if arguments.features is None else find_features(arguments.features, d, "--features")
     both = [feature_name(feature) for feature in chosen if feature in given]
@@ -90,7 +78,7 @@ def _conditional(density: SoSDensity, given: dict[int, float]) -> SoSDensity:
         raise
     except ValueError:  # its words count features from 0
         shown = ", ".join(f"{feature_name(feature)}={value!r}" for feature, value in given.items())
-        at_nodes = "; on a discrete measure, give values of its nodes" if density.measure.name == "discrete" else ""
+        at_nodes = "; on a discrete measure, give values of its nodes" if density.measure.atoms is not None else ""
         raise InputError(f"--given {shown}: the density vanishes there, so there is no conditional density{at_nodes}") from None
 
 

@@ -1,7 +1,7 @@
-"""Find the worst distribution for a loss within a distance of the rows of a table, and what it does there.
+"""Find the worst distribution for a loss within a distance of the rows of a table, and the expected loss there.
 
 The distance is the maximum mean discrepancy (MMD) to the rows. The loss is a formula in x1, x2, ... or the names of the columns, with
-+ - * / **, comparisons (1 where they hold, else 0), abs, sqrt, exp, log, log1p, sin, cos, tan, tanh, min, max, pi and e; it is parsed,
++ - * / **, comparisons (1 if they hold, else 0), abs, sqrt, exp, log, log1p, sin, cos, tan, tanh, min, max, pi and e; it is parsed,
 never run.
 """
 
@@ -12,13 +12,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ksos.cli import values
-from ksos.cli.console import Console
-from ksos.cli.describe import described
-from ksos.cli.errors import DONE, NOT_CONVERGED, UsageError
-from ksos.cli.fit_options import box_measure
-from ksos.cli.output import require_writable
-from ksos.cli.table import read_table
-from ksos.cli.table_arguments import add_table_arguments, table_options
+from ksos.cli.console import DONE, NOT_CONVERGED, Console, UsageError, described, require_writable
+from ksos.cli.tables import add_table_arguments, read_table, table_options
 
 if TYPE_CHECKING:
     from ksos import WorstCase
@@ -30,29 +25,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what ``ksos worst-case`` understands."""
     add_table_arguments(parser)
     parser.add_argument("--loss", required=True, metavar="FORMULA", help="what to maximise the expectation of, such as 'x1**2 + abs(x2)'")
-    parser.add_argument("--radius", type=values.number_or(["bootstrap"]), metavar="R", help="of the ball, in MMD: a number, or bootstrap")
+    parser.add_argument(
+        "--radius", type=values.word_or(["bootstrap"], values.number), metavar="R", help="of the ball, in MMD: a number, or bootstrap"
+    )
     parser.add_argument("--penalty", type=float, metavar="GAMMA", help="instead of a radius: maximise loss - GAMMA * MMD squared")
     parser.add_argument("-o", "--output", metavar="MODEL", help="save the worst density; ksos query, sample and plot read it")
     parser.add_argument("--json", action="store_true", help="one JSON object on the standard output; an infinite bound is null")
     group = parser.add_argument_group("the distributions")
-    for flag, side in (("--low", "lower"), ("--high", "upper")):
-        group.add_argument(
-            flag,
-            type=values.numbers,
-            metavar="LIST",
-            help=f"{side} bounds of the box they live on: one number, or one per feature separated by commas; inf for none",
-        )
-    for flag, text in (
-        ("--bandwidth", "of the densities (default: as fine as the support points allow)"),
-        ("--embedding-bandwidth", "of the kernel that measures MMD (default: --bandwidth, or else the median distance of the rows)"),
-    ):
-        group.add_argument(flag, type=values.numbers, metavar="SIGMA", help=text)
+    values.add_box(group, "the box on which they live")
+    group.add_argument("--bandwidth", type=values.numbers, metavar="SIGMA", help="of the densities (default: as the support points allow)")
+    text = "of the kernel that measures MMD (default: --bandwidth, or else the median distance of the rows)"
+    group.add_argument("--embedding-bandwidth", type=values.numbers, metavar="SIGMA", help=text)
     group.add_argument("--n-support", type=values.count, metavar="M", help="the most support points")
     group = parser.add_argument_group("the radius by the bootstrap")
     group.add_argument("--confidence", type=float, default=0.95, metavar="P", help="the level (default: 0.95)")
     group.add_argument("--seed", type=values.seed, metavar="SEED", help="of the resamples (default: a new one each time)")
     group = parser.add_argument_group("the solver")
-    group.add_argument("--tol", type=float, default=1e-8, metavar="GAP", help="in units of the spread of the loss (default: 1e-8)")
+    group.add_argument("--tol", type=float, metavar="GAP", help="the gap at which to stop, in units of the loss (default: by --rtol only)")
+    group.add_argument("--rtol", type=float, default=1e-8, metavar="GAP", help="the same in units of its spread (default: 1e-8)")
     group.add_argument("--time-limit", type=float, metavar="SECONDS", help="the most seconds in the solver (default: no limit)")
 
 
@@ -61,13 +51,13 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if (arguments.radius is None) == (arguments.penalty is None):
         raise UsageError("give either --radius or --penalty")
     from ksos import worst_case
-    from ksos.robust.loss_expression import parse_loss
+    from ksos.cli.formula import parse_formula
 
     if arguments.output is not None:
         require_writable(arguments.output)
     table = read_table(arguments.data, table_options(arguments))
     n, d = table.points.shape
-    loss = parse_loss(arguments.loss, d, table.names)
+    loss = parse_formula(arguments.loss, d, table.names)
     worst = worst_case(
         loss,
         table.points,
@@ -76,11 +66,12 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         weights=table.weights,
         bandwidth=arguments.bandwidth,
         embedding_bandwidth=arguments.embedding_bandwidth,
-        measure=box_measure(arguments, d),
+        measure=values.box_measure(arguments, d),
         n_support=arguments.n_support,
         confidence=arguments.confidence,
         rng=arguments.seed,
         tol=arguments.tol,
+        rtol=arguments.rtol,
         time_limit=arguments.time_limit,
     )
     written = arguments.output if worst.distribution is not None and worst.value is not None else None
@@ -104,12 +95,8 @@ def _summary(worst: WorstCase, d: int) -> dict[str, Any]:
     density = worst.distribution
     more: dict[str, Any] = {"embedding_kernel": described(worst.embedding_kernel, d), "note": worst.note, "time": worst.time}
     if density is not None:
-        more |= {
-            "kernel": described(density.kernel, d),
-            "measure": described(density.measure, d),
-            "n_support": density.support_points.shape[0],
-            "rank": density.rank,
-        }
+        more |= {"kernel": described(density.kernel, d), "measure": described(density.measure, d)}
+        more |= {"n_support": density.support_points.shape[0], "rank": density.rank}
     return {**shown, **more}
 
 
@@ -117,11 +104,10 @@ def _report(worst: WorstCase, written: str | None) -> list[str]:
     """The same for a reader."""
     if worst.value is None:
         return [f"{worst.status}: no density within radius {worst.radius:g}" + (f"; {worst.note}" if worst.note else "")]
-    what = (
-        f"within MMD {worst.radius:g} of the rows"
-        if worst.penalty is None
-        else f"at penalty {worst.penalty:g} (objective {worst.objective:.6g})"
-    )
+    if worst.penalty is None:
+        what = f"within MMD {worst.radius:g} of the rows"
+    else:
+        what = f"at penalty {worst.penalty:g} (objective {worst.objective:.6g})"
     lines = [f"worst expected loss {worst.value:.6g} {what}, at MMD {worst.mmd:.6g}"]
     if worst.empirical_value is not None:
         lines[0] += f"; the rows themselves: {worst.empirical_value:.6g}"

@@ -10,9 +10,7 @@ import numpy as np
 
 from ksos.density import SoSDensity
 from ksos.density.moments import node_masses
-from ksos.plotting.panel import DENSITY, Look, draw_distribution
-from ksos.plotting.samples import draw_rug, draw_scatter
-from ksos.plotting.window import Window, window_around
+from ksos.plotting.panel import DENSITY, Look, Window, draw_distribution, draw_rug, draw_scatter, window_around
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,4 +1,4 @@
-"""The one place that asks matplotlib for axes: new ones, a user's own, or a grid inside either. No global setting is touched."""
+"""The only place that asks matplotlib for axes: new ones, a user's own, or a grid inside either. No global setting is changed."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _RAMP = ["#ffffff", "#d7e9f5", "#afd0e8", "#8bb4d7", "#6a98c3", "#4e7baf", "#375
 
 
 def require_matplotlib() -> None:
-    """Raise, with the remedy, where matplotlib is not installed."""
+    """Raise an error with the remedy if matplotlib is not installed."""
     try:
         import matplotlib  # noqa: F401
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "figures are drawn with matplotlib, which is not installed; run: pip install 'ksos[plot]'", name=error.name
+            "figures are drawn with matplotlib, which is not installed; run: pip install 'kernel-sos[plot]'", name=error.name
         ) from None
 
 
@@ -47,7 +47,7 @@ def single_axes(ax: Any, size: tuple[float, float]) -> tuple[Figure | SubFigure,
 
 
 def axes_grid(ax: Any, rows: int, columns: int, size: tuple[float, float], **grid: Any) -> tuple[Figure | SubFigure, np.ndarray]:
-    """A grid of axes: in a new figure (None), in the place of one Axes, which then only holds the place, or those in an array."""
+    """A grid of axes: in a new figure (None), in the place of one Axes, or the axes in an array."""
     from matplotlib.axes import Axes
 
     if ax is None:

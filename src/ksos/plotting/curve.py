@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ksos.density import SoSDensity
-from ksos.plotting.levels import Heights, evaluate
-from ksos.plotting.panel import DENSITY, SUPPORT, Look, draw_distribution, region_name, shade_outside
-from ksos.plotting.samples import STRIP, draw_rug
-from ksos.plotting.window import Window
+from ksos.plotting.heights import Heights, evaluate
+from ksos.plotting.panel import DENSITY, STRIP, SUPPORT, Look, Window, draw_distribution, draw_rug, region_name, shade_outside
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,20 +49,13 @@ class Curve:
         x, y = self.x, self.heights.values
         shade_outside(ax, self.window)
         ordered = sorted(self.heights.levels.items(), reverse=True)  # the widest region first, the others on top of it
-        artists["regions"] = {
-            mass: ax.fill_between(
-                x,
-                0.0,
-                y,
-                where=(y >= level).tolist(),
-                color=look.cmap(0.12 + 0.36 * i / len(ordered)),
-                linewidth=0.0,
-                label=region_name(mass),
-            )
-            for i, (mass, level) in enumerate(ordered)
-        }
-        walls = [wall if wall == end else np.nan for wall, end in zip(self.window.walls, (x[0], x[-1]), strict=True)]
-        closed = np.r_[walls[0], x, walls[1]], np.r_[0.0, y, 0.0]  # at a wall the curve comes down to zero
+        artists["regions"] = {}
+        for i, (mass, level) in enumerate(ordered):
+            colour = look.cmap(0.12 + 0.36 * i / len(ordered))
+            region = ax.fill_between(x, 0.0, y, where=(y >= level).tolist(), color=colour, linewidth=0.0, label=region_name(mass))
+            artists["regions"][mass] = region
+        ends = [bound if bound == end else np.nan for bound, end in zip(self.window.boundary, (x[0], x[-1]), strict=True)]
+        closed = np.r_[ends[0], x, ends[1]], np.r_[0.0, y, 0.0]  # at the boundary the curve comes down to zero
         (artists["density"],) = ax.plot(*closed, color=DENSITY, linewidth=1.1 if look.small else 1.6, label="density", zorder=2.5)
         ax.set_xlim(*self.window.view)
         top = float(y.max())
@@ -72,10 +63,8 @@ class Curve:
         if samples is not None:
             artists["data"] = draw_rug(ax, samples[:, 0], self.window)
         if look.support:
-            foot = np.zeros(self.support.shape)
-            (artists["support"],) = ax.plot(
-                self.support, foot, "+", color=SUPPORT, markersize=3.0 if look.small else 5.0, label="support points", zorder=2.6
-            )
+            style: dict[str, Any] = {"color": SUPPORT, "markersize": 3.0 if look.small else 5.0, "label": "support points", "zorder": 2.6}
+            (artists["support"],) = ax.plot(self.support, np.zeros(self.support.shape), "+", **style)
         if look.small:
             ax.set_yticks([])
             return artists

@@ -9,18 +9,26 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ksos._array import is_other_array, to_numpy
-from ksos._validation import as_count, as_points
+from ksos._validation import as_count, as_features, as_points, as_vector
 from ksos.density import SoSDensity
+from ksos.plotting.atoms import Atoms
 from ksos.plotting.canvas import axes_grid, colour_map, require_matplotlib, single_axes
-from ksos.plotting.panel import Look, Panel
-from ksos.plotting.panels import as_drawn, as_regions, make_panels
+from ksos.plotting.curve import Curve
+from ksos.plotting.heights import with_respect_to_lebesgue
+from ksos.plotting.panel import Look, Panel, window_of
+from ksos.plotting.surface import Surface
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
     from matplotlib.legend import Legend
 
-__all__ = ["DensityDisplay", "figure_size"]
+__all__ = ["MOST_PAIRED", "DensityDisplay", "figure_size"]
+
+MOST_PAIRED = 8
+"""The most features of a pair plot."""
+REGIONS = (0.5, 0.9)
+"""The probabilities of the regions that are drawn unless others are asked for."""
 
 
 def figure_size(k: int) -> tuple[float, float]:
@@ -96,9 +104,9 @@ class DensityDisplay:
         ----------
         density : SoSDensity
         X : array (n, d), optional
-            Data to show with it. Those far outside the mass and those too many to see are left out; the legend counts them.
+            Data to show with it. Samples far outside the mass, or too many to see, are left out; the legend counts those shown.
         features : sequence of int, optional
-            Which features to show, counted from 0; the others are integrated out. Default: all, of which there may be 8.
+            Which features to show, counted from 0, at most 8; the others are integrated out. Default: all.
         feature_names : sequence of d str, optional
         regions : sequence of float, optional
             The probabilities of the highest-density regions. Default (0.5, 0.9); () for none. Not for a discrete measure.
@@ -112,18 +120,18 @@ class DensityDisplay:
         require_matplotlib()
         density = density.on_host()
         d = density.n_features
-        chosen = as_drawn(features, d)
+        chosen = _as_drawn(features, d)
         X = None if X is None else as_points(to_numpy(X) if is_other_array(X) else X, "X", n_features=d)
         if feature_names is not None and len(feature_names) != d:
             raise ValueError(f"feature_names must have one name for each of the {d} features of the density; got {len(feature_names)}")
         if resolution is not None:
             resolution = as_count(resolution, "resolution", minimum=8)
-        panels = make_panels(density, chosen, X, as_regions(regions, density), resolution)
+        panels = _make_panels(density, chosen, X, _as_regions(regions, density), resolution)
         return cls(panels, chosen, X, feature_names).plot(ax, **options)
 
     @classmethod
     def from_estimator(cls, estimator: Any, X: Any = None, *, feature_names: Sequence[str] | None = None, **options: Any) -> Self:
-        """The same for a fitted estimator with a ``distribution_``, whose feature names are used where it knows them."""
+        """The same for a fitted estimator with a ``distribution_``; its feature names are used if it has any."""
         check_is_fitted(estimator)
         if not isinstance(getattr(estimator, "distribution_", None), SoSDensity):
             raise TypeError(
@@ -157,9 +165,9 @@ class DensityDisplay:
         cdf : bool
             The distribution function, in a picture of one feature.
         support : bool, optional
-            The support points. Default: with one or two features, where they do not crowd the picture.
+            The support points. Default: only with one or two features.
         colorbar : bool, optional
-            For two features. Default: in a new figure, but not beside axes of your own.
+            For two features. Default: only in a new figure, not beside axes of your own.
         legend : bool
         """
         require_matplotlib()
@@ -173,9 +181,8 @@ class DensityDisplay:
         self._draw(self.ax_, self.features, look)
         self._label(self.ax_, self.features)
         if len(self.features) == 2 and (ax is None if colorbar is None else colorbar):
-            self.figure_.colorbar(
-                self.artists_[self.features]["filled"], ax=self.ax_, label=self.panels[self.features].height_label, pad=0.02, aspect=30
-            )
+            label = self.panels[self.features].height_label
+            self.figure_.colorbar(self.artists_[self.features]["filled"], ax=self.ax_, label=label, pad=0.02, aspect=30)
         if legend:
             _legend_above(self.ax_, self.artists_[self.features].get("cdf_axes"))
         return self
@@ -220,22 +227,63 @@ def _legend_above(ax: Axes, twin: Axes | None) -> None:
     if twin is not None:
         more = twin.get_legend_handles_labels()
         handles, labels = handles + more[0], labels + more[1]
-    legend = ax.legend(
-        handles,
-        labels,
-        loc="lower right",
-        bbox_to_anchor=(1.0, 1.0),
-        ncols=3,
-        frameon=False,
-        fontsize="small",
-        borderaxespad=0.2,
-        columnspacing=1.4,
-    )
-    _opaque(legend)
+    place: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "borderaxespad": 0.2, "columnspacing": 1.4}
+    _opaque(ax.legend(handles, labels, ncols=3, frameon=False, fontsize="small", **place))
 
 
 def _opaque(legend: Legend) -> None:
-    """Show what the dots and ticks of many data are, which are pale in the picture."""
+    """Draw the handles of the legend opaque, also those of data that are pale in the picture."""
     for handle in legend.legend_handles:
         if handle is not None:
             handle.set_alpha(1.0)
+
+
+def _as_drawn(features: Sequence[int] | None, d: int) -> tuple[int, ...]:
+    """The features to draw, counted from 0; None is all of them."""
+    chosen = tuple(range(d) if features is None else as_features(features, d, "features"))
+    if len(chosen) > MOST_PAIRED:
+        raise ValueError(
+            f"a pair plot shows at most {MOST_PAIRED} features, and these would be {len(chosen)}; choose some with features=[0, 1, ...]"
+        )
+    return chosen
+
+
+def _as_regions(regions: Sequence[float] | None, density: SoSDensity) -> tuple[float, ...]:
+    """The probabilities of the highest-density regions to draw."""
+    discrete = density.measure.atoms is not None
+    if regions is None:
+        return () if discrete else REGIONS
+    masses = as_vector(regions, "regions")
+    if not np.all((masses > 0.0) & (masses < 1.0)):
+        raise ValueError(f"regions must be probabilities between 0 and 1, such as {REGIONS}; got {masses.tolist()}")
+    if discrete and masses.size:
+        raise ValueError("highest-density regions are drawn for densities on a continuous measure; on a discrete one pass regions=()")
+    return tuple(sorted(set(masses.tolist())))
+
+
+def _make_panels(
+    density: SoSDensity, features: tuple[int, ...], X: np.ndarray | None, regions: tuple[float, ...], resolution: int | None
+) -> dict[tuple[int, ...], Panel]:
+    """Every panel that a picture of ``features`` needs."""
+    k = len(features)
+    singles = [(feature,) for feature in features] if k != 2 else []
+    pairs = [(features[j], features[i]) for i in range(k) for j in range(i)]
+
+    def samples(chosen: tuple[int, ...]) -> np.ndarray | None:
+        return None if X is None else X[:, list(chosen)]
+
+    if density.measure.atoms is not None:
+        return {chosen: Atoms.of(density, chosen, samples(chosen)) for chosen in [*singles, *pairs]}
+    d, support = density.n_features, density.support_points
+    density = with_respect_to_lebesgue(density)
+    panels: dict[tuple[int, ...], Panel] = {}
+    windows = {}
+    for feature in features:
+        marginal = density if d == 1 else density.marginal([feature])
+        windows[feature] = window_of(marginal, None if X is None else X[:, feature])
+        if k != 2:
+            panels[(feature,)] = Curve.of(marginal, support[:, feature], windows[feature], regions, resolution)
+    for a, b in pairs:
+        marginal = density if (a, b) == tuple(range(d)) else density.marginal([a, b])
+        panels[(a, b)] = Surface.of(marginal, support[:, [a, b]], (windows[a], windows[b]), regions, resolution, k > 2)
+    return panels

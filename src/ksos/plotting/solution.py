@@ -27,14 +27,14 @@ class SolutionDisplay:
     r"""The run of a solver: above, the objective with the interval that is proven to hold its minimum; below, the gap.
 
     Every certificate says f* ≥ f(C) − gap(C). The shaded band reaches from the best of these lower bounds so far to the least objective so
-    far: f* lies in it at every iteration. Where constraints are not met yet there is no gap, and no band.
+    far: f* lies in it at every iteration. While constraints are not met yet there is no gap, and no band.
 
     Parameters
     ----------
     history : sequence of Progress
     title : str, optional
     certified : bool
-        Whether the gaps bound f(C) − f*. Of a functional that is not convex they do not, and no band is drawn.
+        Whether the gaps bound f(C) − f*. They do not if the functional is not convex; then no band is drawn.
 
     Attributes
     ----------
@@ -119,22 +119,15 @@ class SolutionDisplay:
             lower = np.maximum.accumulate(np.where(proven, objective - gap, -np.inf))
             upper = np.minimum.accumulate(np.where(proven, objective, np.inf))
             seen = np.isfinite(upper)
-            self.artists_["bounds"] = ax.fill_between(
-                x[seen],
-                np.maximum(lower[seen], bottom),
-                upper[seen],
-                color=_BOUND,
-                linewidth=0.0,
-                label="where the minimum is proven to lie",
-                zorder=1.5,
-            )
+            band: dict[str, Any] = {"color": _BOUND, "linewidth": 0.0, "label": "where the minimum is proven to lie", "zorder": 1.5}
+            self.artists_["bounds"] = ax.fill_between(x[seen], np.maximum(lower[seen], bottom), upper[seen], **band)
         ax.set_ylim(bottom, top)
         ax.set_ylabel("objective")
         ax.grid(True, linewidth=0.4, alpha=0.5)
         ax.legend(loc="upper right", frameon=False, fontsize="small")
 
     def _draw_gap(self, ax: Axes, x: np.ndarray, gap: np.ndarray, marker: dict[str, Any]) -> None:
-        """The gap on a logarithmic scale; one that is 0 to rounding is a triangle at the foot, one that is not known yet is left out."""
+        """The gap on a logarithmic scale; a gap of 0 is a triangle at the foot, an unknown gap is left out."""
         positive, zero = (gap > 0.0) & np.isfinite(gap), gap == 0.0
         foot = float(gap[positive].min()) if positive.any() else 1e-16
         ax.set_yscale("log")

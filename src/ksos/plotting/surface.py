@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ksos.density import SoSDensity
-from ksos.plotting.levels import Heights, evaluate
-from ksos.plotting.panel import SUPPORT, Look, region_name, shade_outside
-from ksos.plotting.samples import draw_scatter
-from ksos.plotting.window import Window
+from ksos.plotting.heights import Heights, evaluate
+from ksos.plotting.panel import SUPPORT, Look, Window, draw_scatter, region_name, shade_outside
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,20 +35,13 @@ class Surface:
 
     @classmethod
     def of(
-        cls,
-        p: SoSDensity,
-        support: np.ndarray,
-        windows: tuple[Window, Window],
-        regions: Sequence[float],
-        resolution: int | None,
-        *,
-        small: bool = False,
+        cls, p: SoSDensity, support: np.ndarray, windows: tuple[Window, Window], regions: Sequence[float], n: int | None, small: bool
     ) -> Surface:
-        """Of a density ``p`` of two features on the windows of its features."""
+        """Of a density ``p`` of two features on the windows of its features, on a grid of ``n`` points along each (None: fine enough)."""
         axes = []
         for window, sigma in zip(windows, p.kernel.sigma_vector(2), strict=True):
             fine = _POINTS_PER_BANDWIDTH * (window.high - window.low) / float(sigma)
-            axes.append(window.grid(resolution or int(np.clip(fine, _FEWEST, _MOST_SMALL if small else _MOST))))
+            axes.append(window.grid(n or int(np.clip(fine, _FEWEST, _MOST_SMALL if small else _MOST))))
         x, y = axes
         cell = float(x[1] - x[0]) * float(y[1] - y[0]) if small else None
         heights = evaluate(p, np.stack([g.ravel() for g in np.meshgrid(x, y)], axis=1), regions, cell)
@@ -79,10 +70,8 @@ class Surface:
         if samples is not None:
             artists["data"] = draw_scatter(ax, samples, self.windows, small=look.small)
         if look.support:
-            size: dict[str, Any] = {"markersize": 3.0 if look.small else 6.0, "markeredgewidth": 0.8 * width}
-            (artists["support"],) = ax.plot(
-                *self.support.T, "o", color=SUPPORT, markerfacecolor="none", label="support points", zorder=2.1, **size
-            )
+            size: dict[str, Any] = {"markersize": 3.0 if look.small else 6.0, "markeredgewidth": 0.8 * width, "markerfacecolor": "none"}
+            (artists["support"],) = ax.plot(*self.support.T, "o", color=SUPPORT, label="support points", zorder=2.1, **size)
         ax.set_xlim(*self.windows[0].view)
         ax.set_ylim(*self.windows[1].view)
         return artists

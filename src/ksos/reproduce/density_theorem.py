@@ -1,4 +1,4 @@
-"""The density theorem, seen: kernel sums of squares come as close as one likes to a Dirac and to a uniform distribution, in MMD.
+"""The density theorem in pictures: kernel sums of squares come arbitrarily close to a Dirac and to a uniform distribution, in MMD.
 
 On the compact interval [−1, 1] with Lebesgue measure, the kernel in which MMD is measured stays fixed (Gaussian, σ = 0.1), while the
 bandwidth η of the model is halved again and again, with support points at distance η. For each η the best density is found by minimising
@@ -20,8 +20,7 @@ from scipy.integrate import cumulative_trapezoid
 from ksos.embedding import MeanEmbedding, mmd
 from ksos.functionals import SquaredMMD
 from ksos.kernels import Gaussian
-from ksos.measures import Box
-from ksos.quadrature import legendre
+from ksos.measures import Box, Discrete
 from ksos.reproduce.files import BLUE, GREY, ORANGE, Report, save, sheet
 from ksos.solvers import Solution, minimize
 from ksos.space import SoSSpace
@@ -68,11 +67,7 @@ class Approximation:
             "eta": self.eta,
             "m": self.m,
             "sigma": SIGMA,
-            "status": solution.status,
-            "solver": solution.solver,
-            "n_iter": solution.n_iter,
-            "objective": solution.objective,
-            "gap": solution.gap,
+            **{name: getattr(solution, name) for name in ("status", "solver", "n_iter", "objective", "gap")},
             "mmd_exact": self.mmd_exact,
             "mmd_projected": self.mmd_projected,
             "mmd_lower_bound": self.lower_bound,
@@ -84,11 +79,8 @@ class Approximation:
 
 def targets() -> dict[str, MeanEmbedding]:
     """δ_0, and the uniform distribution on [−1/2, 1/2] as the nodes of a Gauss–Legendre rule exact to rounding for this kernel."""
-    nodes, weights = legendre(100)
-    return {
-        "dirac": MeanEmbedding([[0.0]], kernel=Gaussian(SIGMA)),
-        "uniform": MeanEmbedding(HALF_WIDTH * nodes[:, None], 0.5 * weights, kernel=Gaussian(SIGMA)),
-    }
+    kernel, rule = Gaussian(SIGMA), Discrete.quadrature(Box([-HALF_WIDTH], [HALF_WIDTH]), 100)
+    return {"dirac": MeanEmbedding([[0.0]], kernel=kernel), "uniform": MeanEmbedding(rule.points, rule.weights, kernel=kernel)}
 
 
 def approximate(target: str, eta: float, tol: float) -> Approximation:
@@ -122,7 +114,7 @@ def _draw(figure: Figure, found: Sequence[Approximation]) -> None:
 
 
 def _draw_rates(axes: Axes, found: Sequence[Approximation]) -> None:
-    """Exact MMD against η, both logarithmic; bars reach down to what the certificate proves impossible, arrows where that is zero."""
+    """Exact MMD against η, both logarithmic; bars reach down to the lower bound of the certificate, arrows mark a bound of zero."""
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     for target, colour in COLOURS.items():
@@ -131,15 +123,12 @@ def _draw_rates(axes: Axes, found: Sequence[Approximation]) -> None:
         open_ended = lower <= 0.0
         axes.plot(eta, exact, "o-", color=colour, markersize=3.5, label=NAMES[target])
         bars = np.where(open_ended, 0.6 * exact, np.maximum(exact - lower, 0.0))
-        axes.errorbar(
-            eta, exact, yerr=[bars, np.zeros_like(bars)], uplims=open_ended, fmt="none", ecolor=colour, elinewidth=0.8, capsize=2.0
-        )
+        style: dict[str, Any] = {"fmt": "none", "ecolor": colour, "elinewidth": 0.8, "capsize": 2.0}
+        axes.errorbar(eta, exact, yerr=[bars, np.zeros_like(bars)], uplims=open_ended, **style)
     dirac = [a for a in found if a.target == "dirac"]
     eta = np.array([a.eta for a in dirac])
-    guide = eta[-3:]
-    axes.plot(
-        guide, 2.0 * dirac[-1].mmd_exact * (guide / guide[-1]) ** 2, color=GREY, linestyle="--", linewidth=0.9, label=r"$\propto \eta^2$"
-    )
+    guide, rate = eta[-3:], 2.0 * dirac[-1].mmd_exact * (eta[-3:] / eta[-1]) ** 2
+    axes.plot(guide, rate, color=GREY, linestyle="--", linewidth=0.9, label=r"$\propto \eta^2$")
     axes.invert_xaxis()
     axes.set_xticks(eta, [f"{_fraction(a.eta)}\n{a.m}" for a in dirac])
     axes.minorticks_off()
@@ -149,7 +138,7 @@ def _draw_rates(axes: Axes, found: Sequence[Approximation]) -> None:
 
 
 def _draw_functions(axes: Axes, mine: Sequence[Approximation]) -> None:
-    """Distribution functions, in which weak convergence shows (densities need not settle), darker as η falls."""
+    """Distribution functions, which show weak convergence (densities need not converge), darker as η falls."""
     import matplotlib
 
     target, x = mine[0].target, np.linspace(-1.0, 1.0, 2001)

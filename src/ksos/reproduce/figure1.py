@@ -2,7 +2,7 @@
 
 The player picks θ to maximise the return (K ∗ μ)(θ); the adversary picks μ within ε of the observed μ̂ = δ_0. Over all vectors of the RKHS
 the worst return is (K ∗ μ̂)(θ) − ε√K(θ,θ) (:func:`relaxed_value`), and the best θ does not depend on ε. Over distributions, on a fine grid
-of [−2, 2] (:func:`true_value`) or with a sum-of-squares density (:mod:`ksos.reproduce.sos_adversary`), the worst return has two symmetric
+of [−2, 2] (:func:`true_value`) or with a sum-of-squares density (:func:`play_sos`), the worst return has two symmetric
 maxima away from 0.
 """
 
@@ -10,25 +10,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ksos.embedding import MeanEmbedding
+from ksos.embedding import MeanEmbedding, evaluate
 from ksos.kernels import Gaussian
+from ksos.measures import Box
+from ksos.observables import KernelFunction
 from ksos.reproduce.files import BLUE, GREEN, GREY, ORANGE, Report, save, sheet, write_csv
-from ksos.reproduce.sos_adversary import SoSGame, play_sos
+from ksos.robust import RobustMode, WorstCase, robust_mode, worst_case
 from ksos.robust.atoms import MMDBall, WorstAtoms
+from ksos.space import SoSSpace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw", "relaxed_value", "true_value"]
+__all__ = ["draw", "play", "play_sos", "relaxed_value", "true_value"]
 
 HALF_WIDTH, SIGMA, RADIUS = 2.0, 1.0, 1.2
 SOS = ((1.0, 21), (0.5, 31), (0.3, 41))
 """Bandwidth of the density and number of support points of the sum-of-squares adversaries."""
+_LANDMARKS, _TOL_MODEL, _TOL_EMBEDDING = 41, 1e-8, 1e-9
 
 
 def relaxed_value(theta: np.ndarray, reference: MeanEmbedding, radius: float) -> np.ndarray:
@@ -79,10 +83,67 @@ def play(n_atoms: int, every: int) -> Game:
     atoms[middle] = 0.0
     ball = MMDBall(kernel, atoms[:, None], np.eye(n_atoms)[middle], RADIUS)
     reference = MeanEmbedding([[0.0]], kernel=kernel)
-    theta = atoms[::every]
-    return Game(
-        ball, reference, theta, relaxed_value(theta[:, None], reference, RADIUS), [true_value(i, ball) for i in range(0, n_atoms, every)]
-    )
+    theta, adversaries = atoms[::every], [true_value(i, ball) for i in range(0, n_atoms, every)]
+    return Game(ball, reference, theta, relaxed_value(theta[:, None], reference, RADIUS), adversaries)
+
+
+@dataclass(frozen=True)
+class SoSGame:
+    """The game against the densities with one bandwidth: values on a grid of θ, the best θ, and the adversary there."""
+
+    eta: float
+    m: int
+    theta: np.ndarray
+    values: np.ndarray
+    best: RobustMode
+    worst: WorstCase
+    """The adversary at the best θ; of the two symmetric places the left one, as in the paper."""
+
+    @property
+    def mode(self) -> float:
+        """θ*, to the left of 0."""
+        assert self.best.mode is not None
+        return -abs(float(self.best.mode[0]))
+
+    @property
+    def value(self) -> float:
+        """The worst return at θ*."""
+        assert self.best.value is not None
+        return self.best.value
+
+    @property
+    def gap(self) -> float:
+        """Of the inner problem at θ*."""
+        assert self.worst.gap is not None
+        return self.worst.gap
+
+    def density(self, x: np.ndarray) -> np.ndarray:
+        """The adversary's density."""
+        assert self.worst.distribution is not None
+        return np.asarray(self.worst.distribution.pdf(x))
+
+    def embedding(self, x: np.ndarray) -> np.ndarray:
+        """Its mean embedding."""
+        assert self.worst.distribution is not None
+        return np.asarray(evaluate(self.worst.distribution, self.worst.embedding_kernel, x))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One line per θ of the grid, and one for θ*."""
+        common = {"eta": self.eta, "m": self.m}
+        grid = [{**common, "theta": t, "value": v, "best": 0} for t, v in zip(self.theta.tolist(), self.values.tolist(), strict=True)]
+        return [*grid, {**common, "theta": self.mode, "value": self.value, "best": 1}]
+
+
+def play_sos(eta: float, m: int, half_width: float, sigma: float, radius: float, n_theta: int) -> SoSGame:
+    """Solve the game on ``n_theta`` places and from the best of them uphill; m equidistant support points, 41 landmarks."""
+    kernel = Gaussian(sigma)
+    support, landmarks = (np.linspace(-half_width, half_width, n)[:, None] for n in (m, _LANDMARKS))
+    space = SoSSpace(Gaussian(eta), support, Box([-half_width], [half_width]), kernel, landmarks, _TOL_MODEL, _TOL_EMBEDDING)
+    data = MeanEmbedding([[0.0]], kernel=kernel)
+    best = robust_mode(data, radius, space=space, n_grid=n_theta)
+    assert best.mode is not None
+    left = KernelFunction(-np.abs(best.mode)[None, :], [-1.0], kernel=kernel)
+    return SoSGame(eta, m, best.path.theta[:n_theta, 0], best.path.value[:n_theta], best, worst_case(left, data, radius, space=space))
 
 
 def draw(output: Path, quick: bool, report: Report) -> list[Path]:
@@ -129,12 +190,10 @@ def _draw(figure: Figure, game: Game, adversaries: list[SoSGame]) -> None:
     _draw_sos(figure.add_subplot(grid[0, 2]), figure.add_subplot(grid[1, 2]), game, adversaries)
 
     values_relaxed.set_title("Relaxed: any vector of the RKHS in the ball")
-    values_relaxed.plot(
-        game.theta, game.reference(game.theta[:, None]), color=GREY, linestyle="--", label=r"observed return $(K\ast\hat\mu)(\theta)$"
-    )
-    values_relaxed.plot(
-        game.theta, game.relaxed, color=ORANGE, label=r"worst return $(K\ast\hat\mu)(\theta)-\varepsilon\sqrt{K(\theta,\theta)}$"
-    )
+    name = r"observed return $(K\ast\hat\mu)(\theta)$"
+    values_relaxed.plot(game.theta, game.reference(game.theta[:, None]), color=GREY, linestyle="--", label=name)
+    name = r"worst return $(K\ast\hat\mu)(\theta)-\varepsilon\sqrt{K(\theta,\theta)}$"
+    values_relaxed.plot(game.theta, game.relaxed, color=ORANGE, label=name)
     _mark(values_relaxed, game.theta[zero], game.relaxed[zero], rf"$\theta^* = 0$, value ${game.relaxed[zero]:.1f}$", ORANGE, (0, 5))
     values_relaxed.set_ylabel(r"return at $\theta$")
     values_relaxed.set_ylim(-1.4, 2.6)
@@ -145,31 +204,16 @@ def _draw(figure: Figure, game: Game, adversaries: list[SoSGame]) -> None:
     mirror = game.theta.shape[0] - 1 - best
     for side in (best, mirror):
         values_true.plot(game.theta[side], game.true[side], "o", color=BLUE, markersize=4.0)
-    _mark(
-        values_true,
-        0.0,
-        game.true[best],
-        rf"$\theta^* = \pm {abs(game.theta[best]):.2f}$, value ${game.true[best]:.4f}$",
-        BLUE,
-        (0, 6),
-        marker="",
-    )
+    words = rf"$\theta^* = \pm {abs(game.theta[best]):.2f}$, value ${game.true[best]:.4f}$"
+    _mark(values_true, 0.0, game.true[best], words, BLUE, (0, 6), marker="")
     _mark(values_true, 0.0, game.true[zero], f"${game.true[zero]:.4f}$", BLUE, (0, -11))
     values_true.set_ylim(-0.002, 0.049)
     values_true.legend(loc="upper left", frameon=False)
 
     x = np.linspace(-HALF_WIDTH, HALF_WIDTH, 401)
     relaxed = MeanEmbedding([[0.0], [game.theta[zero]]], [1.0, -RADIUS], kernel=game.reference.kernel)
-    _adversary(
-        adversary_relaxed,
-        x,
-        game,
-        relaxed,
-        [(0.0, 1.0 - RADIUS)],
-        ORANGE,
-        r"adversary $v^*$",
-        rf"its atom $\delta_0$, mass ${1.0 - RADIUS:.1f}$",
-    )
+    what = rf"its atom $\delta_0$, mass ${1.0 - RADIUS:.1f}$"
+    _adversary(adversary_relaxed, x, game, relaxed, [(0.0, 1.0 - RADIUS)], ORANGE, r"adversary $v^*$", what)
     worst = game.adversaries[best]
     true = MeanEmbedding(game.ball.atoms, worst.weights, kernel=game.reference.kernel)
     _adversary(adversary_true, x, game, true, _atoms(game, worst), BLUE, r"adversary $w_{\mu^*}$", r"atoms of $\mu^*$, mass 1 in all")

@@ -1,4 +1,4 @@
-"""The density as it is drawn: with respect to Lebesgue measure, in a unit that floats can hold, with the levels of its regions."""
+"""The density as it is drawn: with respect to Lebesgue measure, in a unit that floats can hold, with its regions [Hyndman1996]."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def with_respect_to_lebesgue(density: SoSDensity) -> SoSDensity:
 def evaluate(density: SoSDensity, points: np.ndarray, regions: Sequence[float], cell: float | None = None) -> Heights:
     """p at the rows of ``points``, and the levels of its highest-density regions.
 
-    Where the points are a grid with cells of volume ``cell``, the levels are read off them: enough for a small panel, and sooner done.
+    If the points are a grid with cells of volume ``cell``, the levels are computed from it: accurate enough for a small panel, and quicker.
     """
     log_values = density.logpdf(points)
     peak = float(log_values.max()) / math.log(10.0)

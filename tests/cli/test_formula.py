@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ksos.cli.formula import CONSTANTS, FUNCTIONS, FormulaError, parse_formula
 from ksos.observables import NumericFunction, Polynomial
-from ksos.robust.loss_expression import CONSTANTS, FUNCTIONS, LossExpressionError, parse_loss
 
 X = np.random.default_rng(0).uniform(0.2, 2.0, (20, 3))
 x1, x2, x3 = X.T
@@ -42,14 +42,14 @@ FORMULAS = {
 @pytest.mark.parametrize("text", FORMULAS)
 def test_formulas_mean_what_they_say(text: str) -> None:
     values, is_polynomial = FORMULAS[text]
-    loss = parse_loss(text, 3)
+    loss = parse_formula(text, 3)
     assert isinstance(loss, Polynomial if is_polynomial else NumericFunction)
     np.testing.assert_allclose(loss(X), values, rtol=1e-12, atol=1e-13)
 
 
 def test_columns_have_names() -> None:
-    assert parse_loss("speed**2 + x2", 2, ["speed", "x1"])([[3.0, 1.0]])[0] == 10.0
-    assert parse_loss("x1", 2, ["speed", "x1"])([[3.0, 1.0]])[0] == 3.0, "x1 is the first feature, whatever columns are called"
+    assert parse_formula("speed**2 + x2", 2, ["speed", "x1"])([[3.0, 1.0]])[0] == 10.0
+    assert parse_formula("x1", 2, ["speed", "x1"])([[3.0, 1.0]])[0] == 3.0, "x1 is the first feature, whatever columns are called"
 
 
 @pytest.mark.parametrize(
@@ -101,19 +101,19 @@ def test_columns_have_names() -> None:
     ],
 )
 def test_everything_else_is_refused_in_words(text: str, what: str) -> None:
-    with pytest.raises(LossExpressionError, match=what) as caught:
-        parse_loss(text, 3)
+    with pytest.raises(FormulaError, match=what) as caught:
+        parse_formula(text, 3)
     assert len(str(caught.value)) < 400 and "\n" not in str(caught.value)
 
 
 def test_formulas_are_text() -> None:
     with pytest.raises(TypeError, match="a formula is text; got 3"):
-        parse_loss(3, 1)  # type: ignore[arg-type]
+        parse_formula(3, 1)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("text", ["9**9**9 * x1", "x1**99999999", "(x1+x2+x3)**24", "1/0 + x1", "((x1+x2+x3+1)**4)**4"])
 def test_large_powers_take_no_time(text: str) -> None:
-    loss = parse_loss(text, 3)
+    loss = parse_formula(text, 3)
     try:
         assert np.all(np.isfinite(loss(np.full((1, 3), 0.1))))
     except ValueError as error:
@@ -122,7 +122,7 @@ def test_large_powers_take_no_time(text: str) -> None:
 
 def test_values_that_are_not_finite_are_named() -> None:
     with pytest.raises(ValueError, match=r"'log\(x1\)' must return finite numbers; got nan at x = \[-1.0\]"):
-        parse_loss("log(x1)", 1)([[-1.0]])
+        parse_formula("log(x1)", 1)([[-1.0]])
 
 
 NAMES = st.sampled_from(["x1", "x2", "2", "0.5", *CONSTANTS])
@@ -145,14 +145,14 @@ def test_trees_agree_with_the_interpreter(text: str) -> None:
     Z = X[:5, :2]
     names = {"x1": Z[:, 0], "x2": Z[:, 1], "abs": np.abs, "tanh": np.tanh, "cos": np.cos, **CONSTANTS}
     expected = np.broadcast_to(np.asarray(eval(compile(ast.parse(text, mode="eval"), "", "eval"), {}, names), dtype=float), (5,))
-    np.testing.assert_allclose(parse_loss(text, 2)(Z), expected, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(parse_formula(text, 2)(Z), expected, rtol=1e-9, atol=1e-9)
 
 
 @given(st.text(max_size=40))
 def test_any_text_is_a_formula_or_an_error_in_words(text: str) -> None:
     try:
-        parse_loss(text, 2)
-    except LossExpressionError as error:
+        parse_formula(text, 2)
+    except FormulaError as error:
         assert str(error)
 
 

@@ -1,4 +1,4 @@
-"""A loss written as a formula, such as "abs(x1 - 2*x2)**1.5": parsed into a tree and walked, never run as code."""
+"""A loss written as a formula, such as "abs(x1 - 2*x2)**1.5": it is parsed into a tree and evaluated node by node, never run as code."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ import math
 import operator
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from ksos.cli.console import excerpt
 from ksos.observables import NumericFunction, Observable, Polynomial, coordinate
 
-__all__ = ["CONSTANTS", "FUNCTIONS", "LossExpressionError", "parse_loss"]
+__all__ = ["CONSTANTS", "FUNCTIONS", "FormulaError", "parse_formula"]
 
 FUNCTIONS: dict[str, tuple[int, int | None, Callable[..., Any]]] = {
     "abs": (1, 1, np.abs),
@@ -25,50 +28,36 @@ FUNCTIONS: dict[str, tuple[int, int | None, Callable[..., Any]]] = {
     "cos": (1, 1, np.cos),
     "tan": (1, 1, np.tan),
     "tanh": (1, 1, np.tanh),
-    "min": (2, None, lambda *parts: _reduced(np.minimum, parts)),
-    "max": (2, None, lambda *parts: _reduced(np.maximum, parts)),
+    "min": (2, None, lambda *parts: reduce(np.minimum, parts)),
+    "max": (2, None, lambda *parts: reduce(np.maximum, parts)),
 }
-"""Every function by name: the least and the largest number of arguments, and what it is."""
+"""Every function by name: the least and the largest number of arguments, and the function."""
 CONSTANTS = {"pi": math.pi, "e": math.e}
 
-_BINARY: dict[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {
-    ast.Add: ("+", operator.add),
-    ast.Sub: ("-", operator.sub),
-    ast.Mult: ("*", operator.mul),
-    ast.Div: ("/", operator.truediv),
-    ast.Pow: ("**", operator.pow),
-}
-_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-}
+_BINARY = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv, ast.Pow: operator.pow}
+_COMPARISONS = {ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge}
 _LONGEST, _DEEPEST, _HIGHEST_POWER, _MOST_TERMS = 1000, 60, 24, 400
 
-Node = Callable[[np.ndarray], Any]
-"""A part of the formula, as a function of the points (n, d)."""
 
-
-class LossExpressionError(ValueError):
+class FormulaError(ValueError):
     """A formula that is not one: the message shows where."""
 
 
-def parse_loss(text: str, n_features: int, names: Sequence[str] | None = None) -> Observable:
-    """The loss that a formula describes: a :class:`~ksos.observables.Polynomial` where it is one, else a function.
+def parse_formula(text: str, n_features: int, names: Sequence[str] | None = None) -> Observable:
+    """The loss that a formula describes: a :class:`~ksos.observables.Polynomial` if it is one, else a numeric function.
 
-    Features are x1, x2, …, and by the names of their columns where those are given. There are numbers, ``+ - * / **``, comparisons (1 where
-    they hold, else 0), the functions of :data:`FUNCTIONS` and the constants pi and e; nothing else.
+    Features are called x1, x2, …, or by the names of their columns if those are given. A formula has numbers, ``+ - * / **``, comparisons
+    (1 if they hold, else 0), the functions of :data:`FUNCTIONS` and the constants pi and e; nothing else.
 
-    >>> parse_loss("(x1 - 2*x2)**2", 2)
+    >>> parse_formula("(x1 - 2*x2)**2", 2)
     Polynomial(x0² - 4·x0·x1 + 4·x1²)
-    >>> parse_loss("max(abs(x1), 1 < x2)", 2)([[0.5, 3.0], [-2.0, 0.0]])
+    >>> parse_formula("max(abs(x1), 1 < x2)", 2)([[0.5, 3.0], [-2.0, 0.0]])
     array([1., 2.])
     """
     if not isinstance(text, str):
         raise TypeError(f"a formula is text; got {text!r}")
     if len(text) > _LONGEST:
-        raise LossExpressionError(f"the formula has {len(text)} characters; at most {_LONGEST} are read")
+        raise FormulaError(f"the formula has {len(text)} characters; at most {_LONGEST} are read")
     variables = {f"x{k + 1}": k for k in range(n_features)}
     for k, name in enumerate(names or ()):
         variables.setdefault(name, k)
@@ -78,58 +67,72 @@ def parse_loss(text: str, n_features: int, names: Sequence[str] | None = None) -
             tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         where = f" at character {error.offset}" if isinstance(error, SyntaxError) and error.offset else ""
-        raise LossExpressionError(
-            f"{_shown(text)} is not a formula: it cannot be read{where}; write for example 'x1**2 + abs(x2)'"
-        ) from None
+        raise FormulaError(f"{excerpt(text)} is not a formula: it cannot be read{where}; write for example 'x1**2 + abs(x2)'") from None
     reader = _Reader(text, variables)
     reader.check(tree, 0)
     polynomial = reader.polynomial(tree)
-    if polynomial is not None:
-        return polynomial
-    return NumericFunction(_Formula(text, reader.function(tree)))
+    return NumericFunction(_Formula(text, tree, variables)) if polynomial is None else polynomial
 
 
 class _Formula:
     """The function of a formula, with the formula as its name."""
 
-    def __init__(self, text: str, node: Node) -> None:
-        self.node = node
-        self.__qualname__ = _shown(text)
+    def __init__(self, text: str, tree: ast.expr, variables: Mapping[str, int]) -> None:
+        self.tree, self.variables = tree, variables
+        self.__qualname__ = excerpt(text)
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):
-            values = np.asarray(self.node(X), dtype=np.float64)
+            values = np.asarray(self._value(self.tree, X), dtype=np.float64)
         return np.array(np.broadcast_to(values, (X.shape[0],)))
+
+    def _value(self, node: ast.AST, X: np.ndarray) -> Any:
+        """A part of the formula at the points ``X`` (n, d); the tree holds nothing else, see :meth:`_Reader.check`."""
+        if isinstance(node, ast.Constant):
+            return _number(node)
+        if isinstance(node, ast.Name):
+            return X[:, self.variables[node.id]] if node.id in self.variables else CONSTANTS[node.id]
+        if isinstance(node, ast.UnaryOp):
+            return (-1.0 if isinstance(node.op, ast.USub) else 1.0) * self._value(node.operand, X)
+        if isinstance(node, ast.BinOp):
+            left, right = (np.asarray(self._value(side, X), dtype=np.float64) for side in (node.left, node.right))
+            return _BINARY[type(node.op)](left, right)
+        if isinstance(node, ast.Compare):
+            sides = [self._value(side, X) for side in (node.left, *node.comparators)]
+            holds = [_COMPARISONS[type(op)](*pair) for op, pair in zip(node.ops, pairwise(sides), strict=True)]
+            return np.asarray(reduce(np.logical_and, holds), dtype=np.float64)
+        assert isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        return FUNCTIONS[node.func.id][2](*(self._value(argument, X) for argument in node.args))
 
 
 class _Reader:
-    """Walks the tree of a formula; what is not listed is refused."""
+    """Checks the tree of a formula: anything that is not part of the language is refused."""
 
     def __init__(self, text: str, variables: Mapping[str, int]) -> None:
         self.text, self.variables = text, variables
 
-    def refuse(self, node: ast.AST, what: str) -> LossExpressionError:
+    def refuse(self, node: ast.AST, what: str) -> FormulaError:
         at = getattr(node, "col_offset", None)
         where = "" if at is None else f" at character {at + 1}"
-        return LossExpressionError(f"{what}{where} of the formula {_shown(self.text)}")
+        return FormulaError(f"{what}{where} of the formula {excerpt(self.text)}")
 
     def check(self, node: ast.AST, depth: int) -> None:
         """Raise on everything that is not part of the language."""
         if depth > _DEEPEST:
-            raise LossExpressionError(f"the formula {_shown(self.text)} is nested more than {_DEEPEST} levels deep")
+            raise FormulaError(f"the formula {excerpt(self.text)} is nested more than {_DEEPEST} levels deep")
         for part in self._parts(node):
             self.check(part, depth + 1)
 
     def _parts(self, node: ast.AST) -> list[ast.expr]:
         if isinstance(node, ast.Constant):
             if isinstance(node.value, bool) or not isinstance(node.value, (int, float)) or not abs(node.value) <= 1e300:
-                raise self.refuse(node, f"{_shown(repr(node.value))} is not a number that can be used,")
+                raise self.refuse(node, f"{excerpt(repr(node.value))} is not a number that can be used,")
             return []
         if isinstance(node, ast.Name):
             if node.id not in self.variables and node.id not in CONSTANTS:
                 known = ", ".join([*list(self.variables)[:12], *(["…"] if len(self.variables) > 12 else []), *CONSTANTS])
                 functions = f"; {node.id} is a function and needs parentheses" if node.id in FUNCTIONS else ""
-                raise self.refuse(node, f"there is no {_shown(node.id)} (there are {known}{functions}),")
+                raise self.refuse(node, f"there is no {excerpt(node.id)} (there are {known}{functions}),")
             return []
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.UAdd, ast.USub)):
             return [node.operand]
@@ -145,7 +148,7 @@ class _Reader:
         if isinstance(node, ast.Call):
             if not isinstance(node.func, ast.Name) or node.func.id not in FUNCTIONS:
                 name = node.func.id if isinstance(node.func, ast.Name) else ast.unparse(node.func)
-                raise self.refuse(node, f"there is no function {_shown(name)} (there are {', '.join(FUNCTIONS)}),")
+                raise self.refuse(node, f"there is no function {excerpt(name)} (there are {', '.join(FUNCTIONS)}),")
             least, most, _ = FUNCTIONS[node.func.id]
             if node.keywords or not least <= len(node.args) <= (most or len(node.args)):
                 wanted = f"{least}" if most == least else f"at least {least}"
@@ -154,7 +157,7 @@ class _Reader:
         raise self.refuse(node, f"{type(node).__name__.lower()} is not part of a formula,")
 
     def polynomial(self, node: ast.AST) -> Polynomial | None:
-        """The part as a polynomial; None where it is none."""
+        """The part as a polynomial, or None if it is not one (or too large a one)."""
         if isinstance(node, ast.Constant):
             return Polynomial.constant(_number(node))
         if isinstance(node, ast.Name):
@@ -182,57 +185,12 @@ class _Reader:
             return None
         return out
 
-    def function(self, node: ast.AST) -> Node:
-        """The part as a function of arrays."""
-        if isinstance(node, ast.Constant):
-            number = _number(node)
-            return lambda X: number
-        if isinstance(node, ast.Name):
-            if node.id not in self.variables:
-                constant = CONSTANTS[node.id]
-                return lambda X: constant
-            k = self.variables[node.id]
-            return lambda X: X[:, k]
-        if isinstance(node, ast.UnaryOp):
-            operand, sign = self.function(node.operand), -1.0 if isinstance(node.op, ast.USub) else 1.0
-            return lambda X: sign * operand(X)
-        if isinstance(node, ast.BinOp):
-            left, right, combine = self.function(node.left), self.function(node.right), _BINARY[type(node.op)][1]
-            return lambda X: combine(np.asarray(left(X), dtype=np.float64), np.asarray(right(X), dtype=np.float64))
-        if isinstance(node, ast.Compare):
-            sides = [self.function(side) for side in (node.left, *node.comparators)]
-            tests = [_COMPARISONS[type(op)] for op in node.ops]
-            return lambda X: _holds([side(X) for side in sides], tests)
-        assert isinstance(node, ast.Call)
-        assert isinstance(node.func, ast.Name)
-        arguments, apply = [self.function(argument) for argument in node.args], FUNCTIONS[node.func.id][2]
-        return lambda X: apply(*(argument(X) for argument in arguments))
-
 
 def _number(node: ast.Constant) -> float:
     assert isinstance(node.value, (int, float))
     return float(node.value)
 
 
-def _holds(sides: Sequence[Any], tests: Sequence[Callable[[Any, Any], Any]]) -> np.ndarray:
-    """1 where every comparison of a chain holds, else 0."""
-    out = np.ones(())
-    for test, left, right in zip(tests, sides[:-1], sides[1:], strict=True):
-        out = out * np.asarray(test(left, right), dtype=np.float64)
-    return np.asarray(out)
-
-
-def _reduced(combine: Any, parts: Sequence[Any]) -> Any:
-    out = parts[0]
-    for part in parts[1:]:
-        out = combine(out, part)
-    return out
-
-
 def _as(f: Observable) -> Polynomial:
     assert isinstance(f, Polynomial)
     return f
-
-
-def _shown(text: str, length: int = 60) -> str:
-    return repr(text if len(text) <= length else text[: length - 1] + "…")
