@@ -13,6 +13,7 @@ from sklearn.datasets import make_moons
 from sklearn.exceptions import ConvergenceWarning
 
 from ksos import KernelSoSDensity, Progress
+from ksos.bandwidth import median
 from ksos.functionals import SquaredMMD
 from ksos.kernels import Gaussian, Laplace, Matern
 from ksos.measures import Box, Discrete, Lebesgue, Normal
@@ -103,12 +104,11 @@ def test_the_median_counts_weights_as_repetitions() -> None:
         assert est.bandwidth_ == pytest.approx(np.median(distances[distances > 0]), rel=1e-12)
 
 
-def test_the_median_of_many_points_is_that_of_a_subset(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_median_of_many_points_is_that_of_a_subset() -> None:
     data = np.random.default_rng(0).normal(size=(400, 2))
-    few = {"bandwidth": "median", "n_support": 5, "tol": 1e-2}
     exact = np.median(pdist(data))
-    monkeypatch.setattr("ksos.bandwidth.median_distance._MOST_POINTS", 200)
-    estimates = [fit(data, random_state=seed, **few).bandwidth_ for seed in (0, 0, 1)]
+    equal = np.full(400, 1.0 / 400)
+    estimates = [float(median(data, equal, np.random.default_rng(seed), Gaussian(1.0), Lebesgue(), most_points=200)) for seed in (0, 0, 1)]
     assert estimates[0] == estimates[1] != estimates[2]
     np.testing.assert_allclose(estimates, exact, rtol=0.1)
     assert exact not in estimates

@@ -37,7 +37,7 @@ def band(display: SolutionDisplay, x: float) -> tuple[float, float]:
 
 def test_the_lines_are_the_history(solution: ksos.Solution) -> None:
     display = SolutionDisplay.from_solution(solution, ax=axes())
-    n, objective, gap, _ = np.transpose(solution.history)
+    n, objective, gap = np.transpose([(line.n_iter, line.objective, line.gap) for line in solution.history])
     np.testing.assert_array_equal(display.artists_["objective"].get_data(), [n, objective])
     np.testing.assert_array_equal(display.artists_["gap"].get_data(), [n, gap])
     assert display.ax_[1].get_yscale() == "log" and display.ax_[1].get_xlabel() == "iteration"
