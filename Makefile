@@ -7,11 +7,14 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # The matrices of demo and tests are small: more BLAS threads only wait for each other, and one thread adds in one order, so runs repeat exactly.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
+# Files of tests run side by side, one file in one process, so that what a file computes once is shared by its tests. One at a time: make test JOBS=0
+JOBS ?= $(shell $(PYTHON) -c 'import os; print(min(max(os.cpu_count() or 2, 2), 8))')
+
 .PHONY: help demo test lint build clean
 
 help:
 	@echo "make demo    draw the paper's figures, quick version, into demo/, with the certificate of every fit"
-	@echo "make test    run the tests; ARGS='-k kernels' passes arguments on to pytest"
+	@echo "make test    run the tests, files side by side; ARGS='-k kernels' passes arguments on to pytest, JOBS=0 runs one at a time"
 	@echo "make lint    style and types"
 	@echo "make build   wheel and source archive in dist/"
 	@echo "make clean   remove what the commands above made, .venv included"
@@ -20,7 +23,7 @@ demo: $(VENV)/.installed-plot
 	$(ONE_THREAD) $(BIN)/ksos reproduce --quick --output demo
 
 test: $(VENV)/.installed-test
-	$(ONE_THREAD) $(BIN)/python -m pytest $(ARGS)
+	$(ONE_THREAD) $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 lint: $(VENV)/.installed-lint
 	$(BIN)/ruff check .

@@ -19,7 +19,8 @@ import ksos
 
 __all__ = ["dyadic_samples"]
 
-_BOXES_AT_ONCE = 1 << 17  # entries (boxes × pairs) of one array: it stays in the cache
+BLOCK = 1 << 17
+"""Entries (boxes × pairs) of one array: it stays in the cache."""
 
 
 @dataclass
@@ -39,7 +40,9 @@ class _Boxes:
         return _Boxes(self.low[index], self.side.copy(), self.count[index], self.mass[index], *ends, self.turn)
 
 
-def dyadic_samples(p: ksos.SoSDensity, size: int, rng: np.random.Generator, resolution: float = 1e-3, reach: float = 4.0) -> np.ndarray:
+def dyadic_samples(
+    p: ksos.SoSDensity, size: int, rng: np.random.Generator, resolution: float = 1e-3, reach: float = 4.0, block: int = BLOCK
+) -> np.ndarray:
     """``size`` samples of a density with a Gaussian kernel on R^d, each coordinate up to ``resolution``."""
     X, d = p.support_points, p.n_features
     sigma = p.kernel.sigma_vector(d)
@@ -54,7 +57,7 @@ def dyadic_samples(p: ksos.SoSDensity, size: int, rng: np.random.Generator, reso
     low, high = X.min(axis=0) - reach * sigma, X.max(axis=0) + reach * sigma
     ends = ([half_erf(end[[k]], k) for k in range(d)] for end in (low, high))
     start = _Boxes(low[None], high - low, np.array([size]), np.ones(1), *ends, 0)
-    at_once = max(1, _BOXES_AT_ONCE // weights.shape[0])
+    at_once = max(1, block // weights.shape[0])
     pending, out = [start], []
     while pending:
         boxes = pending.pop()

@@ -134,7 +134,7 @@ def test_readme_picture_is_small(drawn: dict[str, Any], tmp_path: Path, monkeypa
     monkeypatch.setattr(figure2, "fit", lambda setting: middle)  # in place of a fit that takes longer
     monkeypatch.setattr(sys, "argv", ["readme_picture.py", str(picture)])
     runpy.run_path(str(EXPERIMENTS / "readme_picture.py"))
-    for file in (picture, EXPERIMENTS.parent / "docs" / "figures" / "figure2.png"):
+    for file in (picture, EXPERIMENTS.parent / "docs" / "figures" / "two_moons.png"):
         assert 10_000 < file.stat().st_size < 150_000
 
 

@@ -17,13 +17,12 @@ from ksos.kernels import Gaussian
 FOLDER = Path(__file__).resolve().parents[1] / "benchmarks"
 
 
-@pytest.mark.parametrize("boxes_at_once", [1 << 5, 1 << 17])
-def test_bisection_follows_the_density(boxes_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("block", [1 << 5, 1 << 17])
+def test_bisection_follows_the_density(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(FOLDER)
     bisection = importlib.import_module("dyadic_bisection")
-    monkeypatch.setattr(bisection, "_BOXES_AT_ONCE", boxes_at_once)
     p = ksos.SoSDensity(Gaussian([0.8, 0.5]), points(4, 2), np.random.default_rng(2).normal(size=(4, 2)), normalize=True)
-    samples = bisection.dyadic_samples(p, 3000, np.random.default_rng(0))
+    samples = bisection.dyadic_samples(p, 3000, np.random.default_rng(0), block=block)
     assert samples.shape == (3000, 2)
     for k in range(2):
         assert dkw_passes_at(samples[:, k], lambda t, k=k: marginal_cdf(p, k, t), 30)
