@@ -26,8 +26,8 @@ for name, solution in (("without constraints", free), ("with constraints   ", in
         f"mean {p.mean()[0]:6.3f}, mean square {p.cov()[0, 0] + p.mean()[0] ** 2:.3f}, P(x > 0.25) = {p.probability(0.25, np.inf):.3f}"
     )
     print(f"{name}: {numbers}; {solution.status}, gap {solution.gap:.0e}")
-for constraint, price in zip(knowledge, informed.multipliers, strict=True):
-    print(f"    {constraint!r} costs {price:.4f} per unit")
+for constraint, multiplier in zip(knowledge, informed.multipliers, strict=True):
+    print(f"    {constraint!r} costs {multiplier:.4f} per unit")
 
 grid = np.linspace(-3.5, 3.5, 400)[:, None]
 _, ax = plt.subplots(figsize=(8, 4), layout="constrained")

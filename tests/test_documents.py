@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import re
+import subprocess
 import textwrap
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -135,3 +137,60 @@ def test_citation_names_the_paper() -> None:
     text = read("CITATION.cff")
     for words in ("Muzellec", "Bach", "Rudi", "A Note on Optimizing Distributions using Kernel Mean Embeddings", "2106.09994"):
         assert words in text
+
+
+# --- names ---
+
+
+def tracked() -> list[Path]:
+    """The text files of the project, those that git tracks if this is a checkout."""
+    done = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, check=False
+    )
+    if done.returncode == 0 and done.stdout:
+        found = [ROOT / name for name in done.stdout.decode().split("\0") if name]
+    else:
+        found = [file for name in ("src", "tests", "docs", "examples", "experiments", "benchmarks") for file in (ROOT / name).rglob("*")]
+        found += [file for file in ROOT.iterdir() if file.suffix in (".md", ".toml", ".cff")]
+    return [file for file in found if file.is_file() and file.suffix not in (".png", ".pdf", ".pyc", ".npz", ".jsonl", ".csv")]
+
+
+def test_the_distribution_is_kernel_sos() -> None:
+    forbidden = re.compile(r"pip3? install [^\n]{0,30}?(?<![\w/.-])['\"]?" + r"ksos\b(?!/)")  # the name belongs to another product
+    texts = {file: file.read_text(encoding="utf-8", errors="replace") for file in tracked()}
+    assert len(texts) > 200
+    assert not [str(file.relative_to(ROOT)) for file, text in texts.items() if forbidden.search(text)]
+    project = tomllib.loads(read("pyproject.toml"))["project"]
+    assert project["name"] == "kernel-sos" and list(project["scripts"]) == ["ksos"]
+    assert {"plot", "torch", "cvx", "arrow", "dask", "test", "lint", "all"} <= set(project["optional-dependencies"])
+    asked = {extra for text in texts.values() for extra in re.findall(r"kernel-sos\[([a-z]+)\]", text)}
+    assert asked <= set(project["optional-dependencies"])
+
+
+# --- references ---
+
+# a key in brackets, or one of several: [Muzellec2021], [Hestenes1969, Powell1969]
+KEY = re.compile(r"(?<=[\[ ])[A-Z][A-Za-z]+(?:19|20)\d\d[a-z]?(?=[\],])")
+
+
+def test_every_source_that_is_cited_is_listed_and_every_one_listed_is_cited() -> None:
+    listed = re.findall(r"^@\w+\{(\w+),", read("docs/references.bib"), re.MULTILINE)
+    cited = {key for file in (ROOT / "src").rglob("*.py") for key in KEY.findall(file.read_text(encoding="utf-8"))}
+    assert len(listed) == len(set(listed))
+    assert cited - set(listed) == set(), "cited, but not in docs/references.bib"
+    assert set(listed) - cited == set(), "in docs/references.bib, but not cited in src"
+
+
+def test_every_reference_is_whole() -> None:
+    for entry in re.split(r"^@", read("docs/references.bib"), flags=re.MULTILINE)[1:]:
+        for field in ("author", "title", "year"):
+            assert re.search(rf"\b{field}\s*=", entry), entry.splitlines()[0]
+
+
+# --- the floor plan ---
+
+
+def test_the_walks_lead_through_files_that_exist() -> None:
+    named = set(re.findall(r"`((?!src/|tests/)[a-z_]+(?:/[a-z_]+)*(?:\.py|/))`", read("docs/architecture.md")))
+    assert len(named) > 20
+    assert not [name for name in sorted(named) if not (ROOT / "src" / "ksos" / name).exists()]

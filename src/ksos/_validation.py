@@ -194,7 +194,7 @@ def as_levels(levels: Any, name: str = "q") -> np.ndarray:
     return np.asarray(values[0]) if np.ndim(levels) == 0 else values
 
 
-def as_features(features: Any, d: int, name: str = "dims") -> list[int]:
+def as_features(features: Any, d: int, name: str = "features") -> list[int]:
     """One or more different features, by their numbers 0 … d − 1 and in the order given; a single number stands for itself.
 
     Negative numbers are refused: with them one feature would have two names.
@@ -239,7 +239,7 @@ def as_conditions(conditions: Any, d: int) -> tuple[list[int], np.ndarray]:
 
 
 def as_box(low: Any, high: Any, d: int, *, closed: bool = False) -> tuple[np.ndarray, np.ndarray, bool]:
-    """The walls of boxes as two arrays (n, d), possibly infinite, and whether several were given; ``closed`` lets walls coincide."""
+    """The bounds of boxes as two arrays (n, d), possibly infinite, and whether several were given; ``closed`` lets the two be equal."""
     sides = []
     for side, name in ((low, "low"), (high, "high")):
         given = to_numpy(side)
@@ -248,7 +248,7 @@ def as_box(low: Any, high: Any, d: int, *, closed: bool = False) -> tuple[np.nda
         if given.ndim > 2 or (given.ndim and given.shape[-1] != d):
             raise ValueError(f"{name} must have one entry for each of the {d} features; got shape {given.shape}")
         if np.any(np.isnan(given)):
-            raise ValueError(f"{name} contains NaN; the walls of a box are numbers, infinity included")
+            raise ValueError(f"{name} contains NaN; the bounds of a box are numbers, infinity included")
         sides.append(given.astype(np.float64))
     several = max(side.ndim for side in sides) == 2
     rows = {side.shape[0] for side in sides if side.ndim == 2}

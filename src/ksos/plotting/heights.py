@@ -1,4 +1,4 @@
-"""The density as it is drawn: with respect to Lebesgue measure, in a unit that floats can hold, with the levels of its regions."""
+"""The density as it is drawn: with respect to Lebesgue measure, in a unit that floats can hold, with its regions [Hyndman1996]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The paper's figures, computed again: each function writes a PNG, a PDF and a CSV of the numbers."""
+"""The figures of [Muzellec2021], computed again: each function writes a PNG, a PDF and a CSV of the numbers."""
 
 from __future__ import annotations
 

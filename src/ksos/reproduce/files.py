@@ -39,7 +39,7 @@ STYLE = {
 }
 
 BLUE, GREEN, ORANGE, GREY = "#0072B2", "#007A5A", "#D55E00", "#666666"
-"""Colours that people with any kind of colour vision tell apart (from the palette of Okabe and Ito)."""
+"""Colours that people with any kind of colour vision tell apart, from the palette of [Okabe2008]."""
 
 
 @contextmanager
