@@ -25,19 +25,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     m, d = density.support_points.shape
     mass, size = density.mass(), os.path.getsize(arguments.model)
     if arguments.json:
-        console.json(
-            {
-                "n_features": d,
-                "n_support": m,
-                "rank": density.rank,
-                "kernel": described(density.kernel, d),
-                "measure": described(density.measure, d),
-                "mass": mass,
-                "format_version": header["format_version"],
-                "library_version": header["library_version"],
-                "file_size": size,
-            }
-        )
+        parts = {"kernel": described(density.kernel, d), "measure": described(density.measure, d), "mass": mass}
+        versions = {name: header[name] for name in ("format_version", "library_version")}
+        console.json({"n_features": d, "n_support": m, "rank": density.rank, **parts, **versions, "file_size": size})
         return DONE
     rows = {
         "features d": d,

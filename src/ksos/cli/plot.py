@@ -59,10 +59,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         table = read_table_for(density, arguments)
         X, names = (table.points if table.weights is None else table.points[table.weights > 0.0]), table.names
     view = take_view(density, arguments)
-    if len(view.features) > MOST_PAIRED:
-        raise InputError(
-            f"the density has {len(view.features)} features, of which a picture shows at most {MOST_PAIRED}; choose some with --features"
-        )
+    if (k := len(view.features)) > MOST_PAIRED:
+        raise InputError(f"the density has {k} features, of which a picture shows at most {MOST_PAIRED}; choose some with --features")
     console.status("drawing ...")
     replace_whole(arguments.output, [_picture(view, X, names, arguments, kind)])
     if arguments.json:
@@ -94,12 +92,9 @@ def _picture(view: View, X: np.ndarray | None, names: tuple[str, ...] | None, ar
     stream = io.BytesIO()
     with sheet(width, height) as figure, matplotlib.rc_context({"svg.hashsalt": "ksos"}):
         figure.set_layout_engine("constrained")
-        options: dict[str, Any] = {"cdf": not arguments.no_cdf, "colorbar": len(features) == 2}
-        if arguments.no_support:
-            options["support"] = False
-        DensityDisplay.from_density(
-            view.density, samples, feature_names=labels, regions=arguments.regions, ax=figure.add_subplot(), **options
-        )
+        options: dict[str, Any] = {"cdf": not arguments.no_cdf, "colorbar": len(features) == 2, "regions": arguments.regions}
+        options["support"] = False if arguments.no_support else None
+        DensityDisplay.from_density(view.density, samples, feature_names=labels, ax=figure.add_subplot(), **options)
         figure.savefig(stream, format=kind, dpi=arguments.dpi, metadata=_METADATA[kind])
     return stream.getvalue()
 

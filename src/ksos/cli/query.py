@@ -85,10 +85,8 @@ def _box(view: View, arguments: argparse.Namespace) -> tuple[np.ndarray, np.ndar
         given = getattr(arguments, side)
         bounds = np.atleast_1d(np.asarray(none if given is None else given, dtype=float))
         if bounds.size not in (1, k):
-            listed = ", ".join(view.names)
-            raise InputError(
-                f"--{side} has {bounds.size} numbers, but the density looked at has {k} features, {listed}; give one, or one for each"
-            )
+            what = f"--{side} has {bounds.size} numbers, but the density looked at has {k} features, {', '.join(view.names)}"
+            raise InputError(f"{what}; give one, or one for each")
         sides.append(np.broadcast_to(bounds, (k,)))
     low, high = sides
     may_touch = view.density.measure.name == "discrete"  # elsewhere a point has no mass
@@ -118,10 +116,8 @@ def _report(view: View, found: dict[str, Any]) -> list[str]:
         lines.append(repr(found["probability"]) if not per_feature else f"probability {found['probability']!r}")
     if per_feature:
         given = "".join(f", {feature_name(feature)} = {value!r}" for feature, value in view.given.items())
-        rows = [
-            ["feature", *per_feature],
-            *([name, *(repr(column[i]) for column in per_feature.values())] for i, name in enumerate(view.names)),
-        ]
+        rows = [["feature", *per_feature]]
+        rows += [[name, *(repr(column[i]) for column in per_feature.values())] for i, name in enumerate(view.names)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines += [f"given {given[2:]}"] if given else []
         lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

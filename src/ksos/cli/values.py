@@ -38,10 +38,7 @@ def number(text: str) -> float:
 
 def positive(text: str) -> float:
     """One positive number."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
+    value = number(text)
     if not (0.0 < value < math.inf):
         raise argparse.ArgumentTypeError(f"a positive number was expected; got {text!r}")
     return value

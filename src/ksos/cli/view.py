@@ -56,9 +56,7 @@ def take_view(density: SoSDensity, arguments: argparse.Namespace) -> View:
     places = find_features([name for name, _ in words], d, "--given")
     given = dict(zip(places, (value for _, value in words), strict=True))
     if len(given) == d:
-        raise InputError(
-            f"--given names all {d} features of the model: none is left to have a density; use ksos score for the density of a row"
-        )
+        raise InputError(f"--given names all {d} features of the model: none is left to have a density; ksos score gives that of a row")
     rest = [feature for feature in range(d) if feature not in given]
     chosen = rest if arguments.features is None else find_features(arguments.features, d, "--features")
     both = [feature_name(feature) for feature in chosen if feature in given]

@@ -33,11 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object on the standard output; an infinite bound is null")
     group = parser.add_argument_group("the distributions")
     values.add_box(group, "the box on which they live")
-    for flag, text in (
-        ("--bandwidth", "of the densities (default: as fine as the support points allow)"),
-        ("--embedding-bandwidth", "of the kernel that measures MMD (default: --bandwidth, or else the median distance of the rows)"),
-    ):
-        group.add_argument(flag, type=values.numbers, metavar="SIGMA", help=text)
+    text = "of the densities (default: as fine as the support points allow)"
+    group.add_argument("--bandwidth", type=values.numbers, metavar="SIGMA", help=text)
+    text = "of the kernel that measures MMD (default: --bandwidth, or else the median distance of the rows)"
+    group.add_argument("--embedding-bandwidth", type=values.numbers, metavar="SIGMA", help=text)
     group.add_argument("--n-support", type=values.count, metavar="M", help="the most support points")
     group = parser.add_argument_group("the radius by the bootstrap")
     group.add_argument("--confidence", type=float, default=0.95, metavar="P", help="the level (default: 0.95)")
@@ -95,12 +94,8 @@ def _summary(worst: WorstCase, d: int) -> dict[str, Any]:
     density = worst.distribution
     more: dict[str, Any] = {"embedding_kernel": described(worst.embedding_kernel, d), "note": worst.note, "time": worst.time}
     if density is not None:
-        more |= {
-            "kernel": described(density.kernel, d),
-            "measure": described(density.measure, d),
-            "n_support": density.support_points.shape[0],
-            "rank": density.rank,
-        }
+        more |= {"kernel": described(density.kernel, d), "measure": described(density.measure, d)}
+        more |= {"n_support": density.support_points.shape[0], "rank": density.rank}
     return {**shown, **more}
 
 
@@ -108,11 +103,10 @@ def _report(worst: WorstCase, written: str | None) -> list[str]:
     """The same for a reader."""
     if worst.value is None:
         return [f"{worst.status}: no density within radius {worst.radius:g}" + (f"; {worst.note}" if worst.note else "")]
-    what = (
-        f"within MMD {worst.radius:g} of the rows"
-        if worst.penalty is None
-        else f"at penalty {worst.penalty:g} (objective {worst.objective:.6g})"
-    )
+    if worst.penalty is None:
+        what = f"within MMD {worst.radius:g} of the rows"
+    else:
+        what = f"at penalty {worst.penalty:g} (objective {worst.objective:.6g})"
     lines = [f"worst expected loss {worst.value:.6g} {what}, at MMD {worst.mmd:.6g}"]
     if worst.empirical_value is not None:
         lines[0] += f"; the rows themselves: {worst.empirical_value:.6g}"
