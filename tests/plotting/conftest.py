@@ -8,17 +8,10 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from tables import points
+from densities import random_density
 
 import ksos
-from ksos.kernels import Gaussian, Kernel
-from ksos.measures import Measure
-
-
-def density(kernel: Kernel, measure: Measure | None, d: int, m: int = 6, rank: int = 2, seed: int = 0) -> ksos.SoSDensity:
-    """A density with support points in a small cloud and a random factor."""
-    factor = np.random.default_rng(seed + 1).normal(size=(m, rank))
-    return ksos.SoSDensity(kernel, points(m, d, seed), factor, measure, normalize=True)
+from ksos.kernels import Gaussian
 
 
 @pytest.fixture(autouse=True)
@@ -32,14 +25,14 @@ def nothing_global_changes() -> Iterator[None]:
 
 @pytest.fixture
 def line() -> ksos.SoSDensity:
-    return density(Gaussian(0.8), None, 1)
+    return random_density(Gaussian(0.8), None, 1, m=6)
 
 
 @pytest.fixture
 def plane() -> ksos.SoSDensity:
-    return density(Gaussian([0.8, 0.5]), None, 2)
+    return random_density(Gaussian([0.8, 0.5]), None, 2, m=6)
 
 
 @pytest.fixture
 def four() -> ksos.SoSDensity:
-    return density(Gaussian(1.0), None, 4)
+    return random_density(Gaussian(1.0), None, 4, m=6)

@@ -10,6 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from densities import make_density
 from matplotlib.figure import Figure
 from matplotlib.path import Path
 from sklearn.exceptions import NotFittedError
@@ -33,16 +34,12 @@ def usual(p: ksos.SoSDensity, x: np.ndarray) -> np.ndarray:
     return np.exp(p.logpdf(x) + p.measure.log_density(x))
 
 
-def random_density(case: Any) -> ksos.SoSDensity:
-    return ksos.SoSDensity(case.kernel, points(6, case.d), np.random.default_rng(1).normal(size=(6, 2)), case.measure, normalize=True)
-
-
 # --- every kernel and measure ---
 
 
 @pytest.mark.parametrize("name", PAIR_CASES)
 def test_every_pair_is_drawn_as_it_is(name: str) -> None:
-    p = random_density(PAIR_CASES[name])
+    p = make_density(PAIR_CASES[name], m=6)
     d, X = p.n_features, points(9, p.n_features, 3)
     regions = () if isinstance(p.measure, Discrete) else (0.5,)
     display = DensityDisplay.from_density(p, X, ax=axes(), regions=regions, resolution=60 if d == 2 else None)
@@ -64,7 +61,7 @@ def test_every_pair_is_drawn_as_it_is(name: str) -> None:
         grid = np.stack([g.ravel() for g in np.meshgrid(panel.x, panel.y)], axis=1)
         np.testing.assert_allclose(panel.heights.values.ravel(), usual(p, grid), rtol=1e-8, atol=1e-12)
     for window, k in zip(panel.windows if d == 2 else [panel.window], range(d), strict=True):
-        low, high = p.measure.walls(k)
+        low, high = p.measure.boundary(k)
         assert low <= window.low < window.high <= high
         assert window.view[0] <= window.low and window.high <= window.view[1]
 

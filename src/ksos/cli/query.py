@@ -89,7 +89,7 @@ def _box(view: View, arguments: argparse.Namespace) -> tuple[np.ndarray, np.ndar
             raise InputError(f"{what}; give one, or one for each")
         sides.append(np.broadcast_to(bounds, (k,)))
     low, high = sides
-    may_touch = view.density.measure.name == "discrete"  # elsewhere a point has no mass
+    may_touch = view.density.measure.atoms is not None  # elsewhere a point has no mass
     for name, a, b in zip(view.names, low.tolist(), high.tolist(), strict=True):
         if a != a or b != b:
             raise InputError(f"--low and --high must be numbers, -inf and inf for none, but in {name} they are {a!r} and {b!r}")

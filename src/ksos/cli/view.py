@@ -78,7 +78,7 @@ def _conditional(density: SoSDensity, given: dict[int, float]) -> SoSDensity:
         raise
     except ValueError:  # its words count features from 0
         shown = ", ".join(f"{feature_name(feature)}={value!r}" for feature, value in given.items())
-        at_nodes = "; on a discrete measure, give values of its nodes" if density.measure.name == "discrete" else ""
+        at_nodes = "; on a discrete measure, give values of its nodes" if density.measure.atoms is not None else ""
         raise InputError(f"--given {shown}: the density vanishes there, so there is no conditional density{at_nodes}") from None
 
 

@@ -11,7 +11,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ksos._array import is_other_array, to_numpy
 from ksos._validation import as_count, as_features, as_points, as_vector
 from ksos.density import SoSDensity
-from ksos.measures import Discrete
 from ksos.plotting.atoms import Atoms
 from ksos.plotting.canvas import axes_grid, colour_map, require_matplotlib, single_axes
 from ksos.plotting.curve import Curve
@@ -251,7 +250,7 @@ def _as_drawn(features: Sequence[int] | None, d: int) -> tuple[int, ...]:
 
 def _as_regions(regions: Sequence[float] | None, density: SoSDensity) -> tuple[float, ...]:
     """The probabilities of the highest-density regions to draw."""
-    discrete = isinstance(density.measure, Discrete)
+    discrete = density.measure.atoms is not None
     if regions is None:
         return () if discrete else REGIONS
     masses = as_vector(regions, "regions")
@@ -273,7 +272,7 @@ def _make_panels(
     def samples(chosen: tuple[int, ...]) -> np.ndarray | None:
         return None if X is None else X[:, list(chosen)]
 
-    if isinstance(density.measure, Discrete):
+    if density.measure.atoms is not None:
         return {chosen: Atoms.of(density, chosen, samples(chosen)) for chosen in [*singles, *pairs]}
     d, support = density.n_features, density.support_points
     density = with_respect_to_lebesgue(density)
