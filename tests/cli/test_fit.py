@@ -31,6 +31,7 @@ OPTIONS: dict[str, tuple[list[str], dict[str, Any]]] = {
     "--embedding-bandwidth": (["--embedding-bandwidth", "0.5"], {"embedding_bandwidth": 0.5}),
     "--embedding-bandwidth, per feature": (["--embedding-bandwidth", "0.5,2"], {"embedding_bandwidth": [0.5, 2.0]}),
     "--regularization": (["--regularization", "0.05"], {"regularization": 0.05}),
+    "--relative-regularization": (["--relative-regularization", "0.05"], {"relative_regularization": 0.05}),
     "--penalty": (["--penalty", "frobenius"], {"penalty": "frobenius"}),
     "--n-support": (["--n-support", "7"], {"n_support": 7}),
     "--support": (["--support", "random", "--n-support", "7", "--seed", "3"], {"support": "random", "n_support": 7, "random_state": 3}),

@@ -38,6 +38,7 @@ OPTIONS = {
     "--confidence",
     "--seed",
     "--tol",
+    "--rtol",
     "--time-limit",
 }
 X = np.random.default_rng(0).normal(scale=0.5, size=(30, 1))
@@ -89,7 +90,7 @@ def test_lines(ksos: Command, line: Path, expected: library.WorstCase) -> None:
 
 
 def test_a_penalty_instead(ksos: Command, line: Path) -> None:
-    done = ksos("worst-case", line, "--loss", "x1**2", "--penalty", "4", "--tol", "1e-7", "--time-limit", "60", *BOX)
+    done = ksos("worst-case", line, "--loss", "x1**2", "--penalty", "4", "--rtol", "1e-7", "--time-limit", "60", *BOX)
     assert done.code == 0 and "at penalty 4 (objective " in done.out
 
 

@@ -60,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     option(objective, "--landmarks", "L", text, values.count)
     option(objective, "--penalty", "NAME", "what is regularized", choices=PENALTIES)
     option(objective, "--regularization", "LAMBDA", "its weight, a number or auto", values.word_or(["auto"], values.number))
+    option(objective, "--relative-regularization", "LAMBDA", "instead of it: its weight in units of w0, as in a search", values.number)
     option(solver, "--solver", "NAME", "the algorithm", choices=["auto", *SOLVERS])
     option(solver, "--tol", "GAP", "the gap to the optimum at which to stop", float)
     option(solver, "--max-iter", "N", "the most iterations (default: the solver's own limit)", values.count)

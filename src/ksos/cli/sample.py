@@ -22,12 +22,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what ``ksos sample`` understands."""
     parser.add_argument("model", metavar="MODEL", help="a file written by ksos fit")
     parser.add_argument("-n", "--n-samples", type=values.count, default=1000, metavar="N", help="how many (default: %(default)s)")
-    text = "the same seed gives the same samples (default: new ones each time)"
-    parser.add_argument("--seed", type=values.seed, metavar="SEED", help=text)
+    parser.add_argument("--seed", type=values.seed, metavar="SEED", help="of the samples (default: a new one each time)")
     text = "a file ending in .npy gets NPY, any other CSV (default: CSV on the standard output)"
     parser.add_argument("-o", "--output", metavar="FILE", help=text)
-    text = "one JSON object on the standard output, with the samples if no file holds them"
-    parser.add_argument("--json", action="store_true", help=text)
+    parser.add_argument("--json", action="store_true", help="one JSON object on the standard output, with the samples if no file has them")
     add_view_options(parser)
 
 

@@ -33,8 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object on the standard output; an infinite bound is null")
     group = parser.add_argument_group("the distributions")
     values.add_box(group, "the box on which they live")
-    text = "of the densities (default: as fine as the support points allow)"
-    group.add_argument("--bandwidth", type=values.numbers, metavar="SIGMA", help=text)
+    group.add_argument("--bandwidth", type=values.numbers, metavar="SIGMA", help="of the densities (default: as the support points allow)")
     text = "of the kernel that measures MMD (default: --bandwidth, or else the median distance of the rows)"
     group.add_argument("--embedding-bandwidth", type=values.numbers, metavar="SIGMA", help=text)
     group.add_argument("--n-support", type=values.count, metavar="M", help="the most support points")
@@ -42,7 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--confidence", type=float, default=0.95, metavar="P", help="the level (default: 0.95)")
     group.add_argument("--seed", type=values.seed, metavar="SEED", help="of the resamples (default: a new one each time)")
     group = parser.add_argument_group("the solver")
-    group.add_argument("--tol", type=float, default=1e-8, metavar="GAP", help="in units of the spread of the loss (default: 1e-8)")
+    group.add_argument("--tol", type=float, metavar="GAP", help="the gap at which to stop, in units of the loss (default: by --rtol only)")
+    group.add_argument("--rtol", type=float, default=1e-8, metavar="GAP", help="the same in units of its spread (default: 1e-8)")
     group.add_argument("--time-limit", type=float, metavar="SECONDS", help="the most seconds in the solver (default: no limit)")
 
 
@@ -71,6 +71,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         confidence=arguments.confidence,
         rng=arguments.seed,
         tol=arguments.tol,
+        rtol=arguments.rtol,
         time_limit=arguments.time_limit,
     )
     written = arguments.output if worst.distribution is not None and worst.value is not None else None
