@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import house
 import pytest
 
 import ksos
@@ -189,12 +190,50 @@ def test_heavy_packages_are_imported_where_they_are_used() -> None:
 
 def test_files_stay_short() -> None:
     folders = [ROOT / name for name in ("src", "tests", "experiments", "examples", "benchmarks")]
-    long = {str(file.relative_to(ROOT)): n for folder in folders for file in folder.rglob("*.py") if (n := count_lines(file)) > 500}
-    assert not long, "one idea per file, 500 lines at most"
+    lengths = {file: house.count_lines(file) for folder in folders for file in house.files(folder)}
+    none(
+        [f"{file.relative_to(ROOT)}: {n} lines" for file, n in lengths.items() if n > house.LIMITS["lines of a file"]], "one idea per file"
+    )
 
 
-def count_lines(file: Path) -> int:
-    return len(file.read_text(encoding="utf-8").splitlines())
+def none(found: list[str], remedy: str) -> None:
+    """Fail with everything that was found, one in a line, and with what to do."""
+    assert not found, "\n".join([remedy, *found])
+
+
+def test_the_house_stays_small() -> None:
+    sizes = house.sizes()
+    found = {"files": sum(n for n, _ in sizes.values()), "lines": sum(lines for _, lines in sizes.values())}
+    found |= dict(zip(("files of robust", "lines of robust"), sizes["robust"], strict=True))
+    assert not {name: n for name, n in found.items() if n > house.LIMITS[name]}
+
+
+def test_private_modules_are_imported_within_their_package() -> None:
+    none(house.private_imports(), "make it public, or move the code to where it is needed")
+
+
+def test_nobody_asks_for_the_class_of_a_measure() -> None:
+    none(house.measure_checks(), "ask the measure: give Measure a method or a property, and each measure its answer")
+
+
+def test_objects_are_made_by_their_constructors() -> None:
+    none(house.shortcuts(), "composition instead of a subclass of SoSSpace, a constructor instead of __new__ and __dict__")
+
+
+def test_rules_live_in_quadrature() -> None:
+    none(house.rules(), "use ksos.quadrature")
+
+
+def test_nothing_patches_a_private_name() -> None:
+    none(house.private_patches(), "inject the limit: an argument, an option, ksos._memory.resources")
+
+
+def test_nothing_is_written_twice() -> None:
+    none(house.shared_lines(), "one place per idea")
+
+
+def test_the_numbers_can_be_printed() -> None:
+    assert any("files of at most 40 lines" in line for line in house.report())
 
 
 @pytest.mark.parametrize("module", PUBLIC)
