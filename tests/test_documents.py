@@ -169,7 +169,8 @@ def test_the_distribution_is_kernel_sos() -> None:
 
 # --- references ---
 
-KEY = re.compile(r"\[([A-Z][A-Za-z]+(?:19|20)\d\d[a-z]?)\]")
+# a key in brackets, or one of several: [Muzellec2021], [Hestenes1969, Powell1969]
+KEY = re.compile(r"(?<=[\[ ])[A-Z][A-Za-z]+(?:19|20)\d\d[a-z]?(?=[\],])")
 
 
 def test_every_source_that_is_cited_is_listed_and_every_one_listed_is_cited() -> None:

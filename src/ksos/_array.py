@@ -80,7 +80,7 @@ def like(value: Any, reference: Array) -> Array:
 
 
 def to_numpy(value: Any) -> np.ndarray:
-    """``value`` as a NumPy array on the host, without a copy where that is possible."""
+    """``value`` as a NumPy array on the host, without a copy if possible."""
     if isinstance(value, np.ndarray):
         return value
     if hasattr(value, "detach"):
@@ -244,5 +244,5 @@ def memory_errors(remedy: str) -> Iterator[None]:
 
 
 def quiet() -> Any:
-    """A context in which overflow to infinity and log(0) are silent: used where both are the right answer."""
+    """A context in which overflow to infinity and log(0) are silent: used if both are the right answer."""
     return np.errstate(over="ignore", divide="ignore", invalid="ignore", under="ignore")

@@ -51,7 +51,7 @@ def replace_whole(path: str | bytes | os.PathLike[str], parts: Iterable[bytes | 
 
 
 def _existing_mode(target: Path) -> int | None:
-    """The permissions of the file to be replaced, None where there is none; OSError where it must not be replaced."""
+    """The permissions of the file to be replaced, or None if there is no such file; OSError if it must not be replaced."""
     try:
         found = target.stat()
     except FileNotFoundError:

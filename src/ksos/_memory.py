@@ -45,7 +45,7 @@ def row_blocks(n_rows: int, n_columns: int, elements: int = CACHE_ELEMENTS) -> I
 
 
 def available_memory() -> float:
-    """Bytes that this process may still allocate: the machine's, or its control group's where that is less."""
+    """Bytes that this process may still allocate: the machine's, or its control group's if that is less."""
     global _remembered
     asked, answer = _remembered
     now = time.monotonic()
@@ -59,7 +59,7 @@ def available_memory() -> float:
 def require_memory(needed: float, what: str, remedy: str, *, beside: Any = None) -> None:
     """Raise :class:`MemoryError` when ``needed`` bytes for ``what`` do not fit; the message ends with ``remedy``.
 
-    With ``beside`` the memory of that array's device counts: a GPU's, where it lies on one.
+    With ``beside``, the memory of the device of that array counts, which may be a GPU.
     """
     available = available_memory() if (free := free_device_memory(beside)) is None else free
     if needed > available:

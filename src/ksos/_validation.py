@@ -295,7 +295,7 @@ def _as_matrix(X: Array, name: str, allow_empty: bool) -> Array:
 
 @contextmanager
 def _naming(name: str) -> Iterator[None]:
-    """Say which argument an error is about, where its words do not."""
+    """Name the argument in an error that does not name it."""
     try:
         yield
     except (TypeError, ValueError) as error:

@@ -51,7 +51,7 @@ class UsageError(Exception):
 
 
 def cell_error(source: str, row: int, column: int, what: str, name: str | None = None) -> InputError:
-    """An error at a row and a column, both counted from 1; ``name`` is the column's name where there is one.
+    """An error at a row and a column, both counted from 1; ``name`` is the column's name, if it has one.
 
     >>> print(cell_error("data.csv", 3, 2, "the cell is empty", "height"))
     data.csv, row 3, column 2 ('height'): the cell is empty

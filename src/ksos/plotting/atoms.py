@@ -44,7 +44,7 @@ class Atoms:
         return "probability of each node"
 
     def draw(self, ax: Axes, samples: np.ndarray | None, look: Look) -> dict[str, Any]:
-        """See :class:`~ksos.plotting.panel.Panel`: a stem for each node where there is one feature, a dot where there are two."""
+        """See :class:`~ksos.plotting.panel.Panel`: a stem for each node if there is one feature, a dot if there are two."""
         artists: dict[str, Any] = {}
         ax.set_xlim(*self.windows[0].view)
         top, n = float(self.masses.max()), self.masses.size

@@ -222,7 +222,7 @@ class DensityDisplay:
 
 
 def _legend_above(ax: Axes, twin: Axes | None) -> None:
-    """A legend over the axes, where it hides no data, away from where an axis writes its power of ten."""
+    """A legend above the axes at the right: it hides no data, and no power of ten of an axis."""
     handles, labels = ax.get_legend_handles_labels()
     if twin is not None:
         more = twin.get_legend_handles_labels()
