@@ -132,7 +132,7 @@ class Projection:
 
 
 def mmd(a: Target, b: Target, kernel: Kernel | None = None, landmarks: Any = None, *, max_operations: float = 1e13) -> float:
-    """The maximum mean discrepancy ‖w_a − w_b‖ (the root, not the square) between samples, embeddings and densities.
+    """The maximum mean discrepancy ‖w_a − w_b‖ [Gretton2012], the root, not the square, between samples, embeddings and densities.
 
     Parameters
     ----------
