@@ -327,10 +327,10 @@ def _exact_form(target: MeanEmbedding | SoSDensity, kernel: Kernel, max_operatio
     m, d = p.support_points.shape
     by_sums = closed_form(p.kernel, p.measure, d, kernel).pairwise
     counts = rule_sizes(p.kernel, p.support_points, p.measure, kernel)[1]
-    nodes = math.prod(counts)
+    nodes = math.prod(counts) if d <= TENSOR_FEATURES else math.inf
     grid_cost = nodes * ((_KERNEL_VALUE + 2.0 * p.rank) * m + 2.0 * sum(counts))
     error = _cancellation(p) if by_sums else math.inf
-    affordable = d <= TENSOR_FEATURES and nodes <= MOST_NODES and grid_cost <= max_operations
+    affordable = nodes <= MOST_NODES and grid_cost <= max_operations
     if affordable and (error > _LOST_DIGITS or grid_cost < float(m) ** 4):
         rule = TensorRule.of(p.kernel, p.support_points, p.measure, kernel)
         return _OnGrid(rule, rule.masses(p))
