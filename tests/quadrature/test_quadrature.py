@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+import ksos
 from ksos._memory import resources
 from ksos.quadrature import (
     MixtureRule,
@@ -238,3 +240,13 @@ def test_cubature_of_random_polynomials_and_bumps(seed: int, d: int) -> None:
     exact = math.prod(e + q for e, q in zip(erf_parts, power_parts, strict=True))
     assert abs(found.value - exact) <= found.error + 1e-12
     assert found.evaluations <= 200_000
+
+
+# --- one place ---
+
+
+def test_nobody_else_makes_rules() -> None:
+    package = Path(ksos.__file__).parent
+    words = ("leggauss", "laggauss", "legvander", "hermgauss", "roots_legendre")
+    makers = {file.relative_to(package).parts[0] for file in package.rglob("*.py") if any(word in file.read_text() for word in words)}
+    assert makers == {"quadrature"}
