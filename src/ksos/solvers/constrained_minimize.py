@@ -69,22 +69,27 @@ def minimize_constrained(
     name, space, C = steppers[0].name, objective.space, start.C
     if isinstance(steppers[0], (LowRank, InteriorPoint)) and space.tensor_size <= SMALL_TENSOR:
         objective = objective.on_tensor()  # Newton steps feel rounding that changes from point to point
-    problem = ConstrainedProblem(objective, constraints)
-    asked_for_path, fraction = isinstance(solver, InteriorPoint), InteriorPoint.step_fraction
-    program = ConicProgram.of(problem) if asked_for_path or solver.name == "auto" else None
-    if isinstance(solver, InteriorPoint):
-        if program is None:
-            raise ValueError(
-                f"solver={name!r} cannot take {functional!r} with these constraints: it takes squared MMDs, Frobenius penalties and linear "
-                "terms, MMD balls and expectations; use solver='low_rank' or 'fista'"
-            )
-        steppers, fraction = [_ROUND], solver.step_fraction
-    elif reason := steppers[0].refusal(problem.augmented(np.zeros(len(constraints)), np.ones(len(constraints))).term):
-        raise ValueError(f"solver={name!r} cannot take {functional!r} with constraints: it {reason}")
-    steppers = [replace(stepper, extra_steps=0) if isinstance(stepper, LowRank) else stepper for stepper in steppers]
-    limit = max(_ROUND.max_iter, steppers[-1].max_iter) if max_iter is None else max_iter
-    path_first = asked_for_path or (program is not None and program.cost <= _CHEAP_STEP and not warm)
     try:
+        problem, interrupted = ConstrainedProblem(objective, constraints), False
+    except KeyboardInterrupt:
+        problem, interrupted = ConstrainedProblem(objective, constraints), True
+    try:
+        if interrupted:
+            raise KeyboardInterrupt
+        fraction = solver.step_fraction if isinstance(solver, InteriorPoint) else InteriorPoint.step_fraction
+        program = ConicProgram.of(problem) if isinstance(solver, InteriorPoint) or solver.name == "auto" else None
+        if isinstance(solver, InteriorPoint):
+            if program is None:
+                raise ValueError(
+                    f"solver={name!r} cannot take {functional!r} with these constraints: it takes squared MMDs, Frobenius penalties and "
+                    "linear terms, MMD balls and expectations; use solver='low_rank' or 'fista'"
+                )
+            steppers = [_ROUND]
+        elif reason := steppers[0].refusal(problem.augmented(np.zeros(len(constraints)), np.ones(len(constraints))).term):
+            raise ValueError(f"solver={name!r} cannot take {functional!r} with constraints: it {reason}")
+        steppers = [replace(stepper, extra_steps=0) if isinstance(stepper, LowRank) else stepper for stepper in steppers]
+        limit = max(_ROUND.max_iter, steppers[-1].max_iter) if max_iter is None else max_iter
+        path_first = isinstance(solver, InteriorPoint) or (program is not None and program.cost <= _CHEAP_STEP and not warm)
         if (note := _unattainable(problem, constraints)) is not None:
             return _solution(problem, _violating(problem, C), name, tol, note)
         for ball in _balls(constraints):

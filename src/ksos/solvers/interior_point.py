@@ -212,7 +212,16 @@ class InteriorPoint(Stepper):
     max_iter: int = 100
     step_fraction: float = 0.98
     face_columns: int = 12
-    patience = 25  # more than a run takes: a warm start may beat everything but its last iterates
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.0 < self.step_fraction < 1.0:
+            raise ValueError(f"step_fraction of InteriorPoint must lie between 0 and 1; got {self.step_fraction!r}")
+
+    @property
+    def patience(self) -> int:
+        """More than a run takes: a warm start may beat everything but its last iterates."""
+        return 25
 
     def refusal(self, term: BoundTerm) -> str | None:
         """The dual is known for this class of functionals only."""

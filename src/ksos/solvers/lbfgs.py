@@ -136,6 +136,11 @@ class LBFGS(Stepper):
     memory: int = _PAIRS
     check_every: int | None = None
 
+    @property
+    def patience(self) -> int:
+        """With a limit on the columns the gap may stay open."""
+        return 400 if self.max_columns is None else 20
+
     def interval(self, objective: Objective) -> int:
         return self.check_every or (10 if objective.size <= _SMALL else 25 if objective.size <= _DENSE // 3 else 50)
 

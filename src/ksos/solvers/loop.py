@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from ksos._array import Array, linalg_errors, namespace
+from ksos._validation import as_count
 from ksos.functionals.base import BoundTerm
 from ksos.functionals.objective import Objective, Point
 from ksos.solvers.certificate import certify
@@ -21,6 +22,7 @@ Watch = Callable[[Progress], Any]
 """Called with every certificate; a true answer stops the run."""
 
 _ROUNDING = 1e-14
+_MAY_BE_ZERO = {"extra_steps", "face_columns", "dense_unknowns"}
 _EXTRA_DIGITS, _EXTRA_SIZE = 1e-4, 400  # more digits where they cost next to nothing
 
 
@@ -28,6 +30,12 @@ class Solver(ABC):
     """How to minimise. Solvers are frozen dataclasses: those with the same options are equal."""
 
     name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for option in fields(self):  # type: ignore[arg-type]
+            value = vars(self)[option.name]
+            if option.type == "int" or (option.type == "int | None" and value is not None):
+                as_count(value, f"{option.name} of {type(self).__name__}", minimum=0 if option.name in _MAY_BE_ZERO else 1)
 
     @abstractmethod
     def plan(self, objective: Objective) -> Sequence[Stage]:
@@ -53,8 +61,11 @@ class Stepper(Solver):
     """How many steps it takes where the user does not say."""
     extra_steps: int = 0
     """How many more steps to take, once the gap is at most tol, for four more digits: worth it where each one brings some."""
-    patience: ClassVar[int] = 400
-    """Certificates in a row without a better gap or objective after which no more can be gained in floating point."""
+
+    @property
+    def patience(self) -> int:
+        """After how many certificates in a row without a better gap or objective no more can be gained."""
+        return 400
 
     def plan(self, objective: Objective) -> Sequence[Stage]:
         """Itself."""

@@ -76,6 +76,11 @@ class LowRank(Stepper):
     extra_steps: int = 12
     dense_unknowns: int | None = None
 
+    @property
+    def patience(self) -> int:
+        """With a limit on the columns the gap may stay open."""
+        return 400 if self.max_columns is None else 20
+
     def refusal(self, term: BoundTerm) -> str | None:
         """Newton's method needs second derivatives."""
         return None if term.twice_differentiable else "needs second derivatives; use solver='fista'"

@@ -84,6 +84,8 @@ class Auto(Solver):
 
 def check_options(solver: str | Solver, tol: float, max_iter: int | None, time_limit: float | Deadline | None, rtol: float = 0.0) -> None:
     """Raise on options that no solver can take, before any work is done."""
+    if isinstance(solver, type):
+        raise TypeError(f"solver must be a name or an object such as {solver.__name__}(); got the class itself")
     if not isinstance(solver, Solver):
         as_choice(solver, "solver", ["auto", *SOLVERS])
     as_positive(tol, "tol")
