@@ -22,6 +22,7 @@ from ksos import BandwidthWarning, KernelSoSDensity, Progress
 from ksos._memory import resources
 from ksos.bandwidth import RULES
 from ksos.functionals import SquaredMMD, Trace
+from ksos.functionals.mmd import BoundSquaredMMD
 from ksos.measures import Box, Discrete
 from ksos.solvers import SOLVERS
 
@@ -153,12 +154,19 @@ def test_minimize_returns(solver: str) -> None:
     assert solution.distribution.mass() == pytest.approx(1.0, abs=1e-8)
 
 
-def test_before_the_first_iteration(monkeypatch: pytest.MonkeyPatch) -> None:
-    def power_iteration(*_: Any) -> float:
-        raise KeyboardInterrupt
+class InterruptedMMD(SquaredMMD):
+    """Ctrl-C when a solver asks for second derivatives, as FISTA does before its first step."""
 
-    monkeypatch.setattr(SOLVERS["fista"], "init", power_iteration)
-    est = KernelSoSDensity(solver="fista")
+    def bind(self, space: ksos.SoSSpace) -> BoundSquaredMMD:
+        class Interrupted(BoundSquaredMMD):
+            def hessian(self, *arguments: Any) -> Any:
+                raise KeyboardInterrupt
+
+        return Interrupted(space.coordinates(self.target))
+
+
+def test_before_the_first_iteration() -> None:
+    est = KernelSoSDensity(objective=InterruptedMMD(X), solver="fista")
     with pytest.raises(KeyboardInterrupt):
         est.fit(X)
     assert (est.solution_.status, est.n_iter_) == ("interrupted", 0)

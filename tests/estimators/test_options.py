@@ -103,11 +103,10 @@ def test_the_median_counts_weights_as_repetitions() -> None:
         assert est.bandwidth_ == pytest.approx(np.median(distances[distances > 0]), rel=1e-12)
 
 
-def test_the_median_of_many_points_is_that_of_a_subset(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = np.random.default_rng(0).normal(size=(400, 2))
-    few = {"bandwidth": "median", "n_support": 5, "tol": 1e-2}
+def test_the_median_of_many_points_is_that_of_a_subset() -> None:
+    data = np.random.default_rng(0).normal(size=(3500, 2))  # more than 3000
     exact = np.median(pdist(data))
-    monkeypatch.setattr("ksos.bandwidth.median_distance._MOST_POINTS", 200)
+    few = {"bandwidth": "median", "n_support": 5, "support": "random", "tol": 1e-2}
     estimates = [fit(data, random_state=seed, **few).bandwidth_ for seed in (0, 0, 1)]
     assert estimates[0] == estimates[1] != estimates[2]
     np.testing.assert_allclose(estimates, exact, rtol=0.1)
@@ -164,6 +163,19 @@ def test_regularization_auto_is_in_the_natural_unit(penalty: str, strength: floa
     auto = fit(penalty=penalty, **options)
     w0 = np.pi / 2 * np.prod(np.broadcast_to(auto.bandwidth_, 2))
     assert auto.regularization_ == pytest.approx(strength * w0 ** (1 if penalty == "trace" else 2), rel=1e-12)
+
+
+@pytest.mark.parametrize("penalty", ["trace", "frobenius"])
+def test_relative_regularization_is_lambda_in_units_of_w0(penalty: str) -> None:
+    relative = fit(penalty=penalty, bandwidth=0.8, relative_regularization=0.05)
+    w0 = np.pi * 0.8**2 / 2
+    unit = w0 if penalty == "trace" else w0**2
+    absolute = fit(penalty=penalty, bandwidth=0.8, regularization=0.05 * unit)
+    np.testing.assert_allclose(relative.score_samples(X), absolute.score_samples(X), atol=1e-6)
+    for est in (relative, absolute):
+        assert (est.regularization_, est.relative_regularization_) == pytest.approx((0.05 * unit, 0.05), rel=1e-12)
+    none = fit(relative_regularization=0.0)
+    assert (none.regularization_, none.relative_regularization_) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize("penalty", ["trace", "frobenius"])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
-from ksos import KernelSoSConditional, KernelSoSDensity, KernelSoSDensityCV, SoSSpace
+from ksos import KernelSoSConditional, KernelSoSDensity, KernelSoSDensityCV
+from ksos._memory import resources
 from ksos.estimators import cross_validation
 from ksos.measures import Box
 
@@ -19,16 +21,18 @@ PAIRED = KernelSoSConditional(KernelSoSDensity(bandwidth=1.0)), KernelSoSConditi
 
 
 @pytest.fixture(autouse=True)
-def _no_work(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """Whitening a space, or scanning bandwidths, is work."""
+def _no_work(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[None]:
+    """Forming a space, for which there is no memory here, or scanning bandwidths, is work."""
     if "works" in request.node.name:
+        yield
         return
 
     def work(*arguments: Any, **options: Any) -> None:
         raise AssertionError("work was done before the input was refused")
 
-    monkeypatch.setattr(SoSSpace, "__init__", work)
     monkeypatch.setattr(cross_validation, "bandwidth_rule", work)
+    with resources(memory=0.0):
+        yield
 
 
 @pytest.mark.parametrize("est", PAIRED)
