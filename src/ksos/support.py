@@ -26,10 +26,6 @@ def select_support(
     return xp.take(points, xp.asarray(chosen, device=points.device), axis=0)
 
 
-def _random(points: Array, weights: np.ndarray, m: int, integrals: Integrals, tol: float, rng: np.random.Generator) -> np.ndarray:
-    return np.sort(rng.choice(points.shape[0], m, replace=False))
-
-
 def _kmeans(points: Array, weights: np.ndarray, m: int, integrals: Integrals, tol: float, rng: np.random.Generator) -> np.ndarray:
     from sklearn.cluster import kmeans_plusplus  # heavy to import, and needed only here
 
@@ -40,10 +36,6 @@ def _kmeans(points: Array, weights: np.ndarray, m: int, integrals: Integrals, to
     seed = np.random.RandomState(int(rng.integers(2**31)))
     _, chosen = kmeans_plusplus(scaled, m, sample_weight=weights, random_state=seed)
     return np.unique(chosen)
-
-
-def _pivoted(points: Array, weights: np.ndarray, m: int, integrals: Integrals, tol: float, rng: np.random.Generator) -> np.ndarray:
-    return pivoted_cholesky(points, m, integrals, tol)
 
 
 def pivoted_cholesky(points: Array, m: int, integrals: Integrals, tol: float) -> np.ndarray:
@@ -75,5 +67,10 @@ def _pivots(points: Array, m: int, integrals: Integrals, tol: float) -> tuple[np
     return np.sort(np.array(found.chosen, dtype=int)), found.residual / xp.clip(diagonal, 1e-300, None)
 
 
-SELECTIONS: dict[str, Selection] = {"auto": _pivoted, "pivoted": _pivoted, "random": _random, "kmeans": _kmeans}
+SELECTIONS: dict[str, Selection] = {
+    "auto": lambda points, weights, m, integrals, tol, rng: pivoted_cholesky(points, m, integrals, tol),
+    "pivoted": lambda points, weights, m, integrals, tol, rng: pivoted_cholesky(points, m, integrals, tol),
+    "random": lambda points, weights, m, integrals, tol, rng: np.sort(rng.choice(points.shape[0], m, replace=False)),
+    "kmeans": _kmeans,
+}
 """Every rule by name."""

@@ -265,6 +265,12 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"regularization": -1e-3}, ValueError, r'regularization \(or "auto"\) must be non-negative and finite; got -0.001'),
     ({"regularization": np.nan}, ValueError, "must be non-negative and finite; got nan"),
     ({"regularization": "none"}, ValueError, "must be a number; got 'none'"),
+    ({"relative_regularization": -1.0}, ValueError, "relative_regularization must be non-negative and finite; got -1"),
+    ({"relative_regularization": "auto"}, ValueError, "relative_regularization must be a number; got 'auto'"),
+    (
+        {"regularization": 0.1, "relative_regularization": 0.2},
+        *(ValueError, "regularization=0.1 and relative_regularization=0.2 say the same in two units: .*; give one of them"),
+    ),
     ({"penalty": "l1"}, ValueError, "penalty must be one of 'trace', 'frobenius'; got 'l1'"),
     ({"n_support": 0}, ValueError, "n_support must be at least 1; got 0"),
     ({"n_support": 2.5}, ValueError, "n_support must be a whole number; got 2.5"),

@@ -167,6 +167,19 @@ def test_regularization_auto_is_in_the_natural_unit(penalty: str, strength: floa
 
 
 @pytest.mark.parametrize("penalty", ["trace", "frobenius"])
+def test_relative_regularization_is_lambda_in_units_of_w0(penalty: str) -> None:
+    relative = fit(penalty=penalty, bandwidth=0.8, relative_regularization=0.05)
+    w0 = np.pi * 0.8**2 / 2
+    unit = w0 if penalty == "trace" else w0**2
+    absolute = fit(penalty=penalty, bandwidth=0.8, regularization=0.05 * unit)
+    np.testing.assert_allclose(relative.score_samples(X), absolute.score_samples(X), atol=1e-6)
+    for est in (relative, absolute):
+        assert (est.regularization_, est.relative_regularization_) == pytest.approx((0.05 * unit, 0.05), rel=1e-12)
+    none = fit(relative_regularization=0.0)
+    assert (none.regularization_, none.relative_regularization_) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("penalty", ["trace", "frobenius"])
 def test_regularization_auto_is_that_number(penalty: str) -> None:
     auto = fit(penalty=penalty)
     same = fit(penalty=penalty, regularization=auto.regularization_)

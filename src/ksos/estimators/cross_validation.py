@@ -146,22 +146,11 @@ class KernelSoSDensityCV(DensityEstimator):
         random_state: Any = 0,
         verbose: int = 0,
     ) -> None:
-        self.bandwidths = bandwidths
-        self.relative_regularizations = relative_regularizations
-        self.cv = cv
-        self.kernel = kernel
-        self.objective = objective
-        self.criterion = criterion
-        self.combine = combine
-        self.rule = rule
-        self.extend = extend
-        self.n_support = n_support
-        self.measure = measure
-        self.tol = tol
-        self.time_limit = time_limit
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+        self.bandwidths, self.relative_regularizations, self.cv = bandwidths, relative_regularizations, cv
+        self.kernel, self.objective, self.measure, self.n_support = kernel, objective, measure, n_support
+        self.criterion, self.combine, self.rule, self.extend = criterion, combine, rule, extend
+        self.tol, self.time_limit, self.n_jobs = tol, time_limit, n_jobs
+        self.random_state, self.verbose = random_state, verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Choose bandwidth and λ for the samples ``X`` (n, d), weighted by ``sample_weight``, and refit to all of them.

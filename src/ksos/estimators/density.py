@@ -189,24 +189,12 @@ class KernelSoSDensity(DensityEstimator):
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.kernel = kernel
-        self.bandwidth = bandwidth
-        self.embedding_bandwidth = embedding_bandwidth
-        self.regularization = regularization
-        self.relative_regularization = relative_regularization
-        self.penalty = penalty
-        self.n_support = n_support
-        self.support = support
-        self.landmarks = landmarks
-        self.measure = measure
-        self.objective = objective
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.callback = callback
-        self.random_state = random_state
-        self.verbose = verbose
+        self.kernel, self.bandwidth, self.embedding_bandwidth = kernel, bandwidth, embedding_bandwidth
+        self.regularization, self.relative_regularization, self.penalty = regularization, relative_regularization, penalty
+        self.n_support, self.support, self.landmarks, self.measure = n_support, support, landmarks, measure
+        self.objective, self.solver, self.tol = objective, solver, tol
+        self.max_iter, self.time_limit, self.callback = max_iter, time_limit, callback
+        self.random_state, self.verbose = random_state, verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit the density to samples ``X`` (n, d), weighted by ``sample_weight``.

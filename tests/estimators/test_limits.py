@@ -1,0 +1,133 @@
+"""Limits of a whole fit: the time, Ctrl-C and callbacks that raise, in the density, the search and the conditional density."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_moons
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+
+from ksos import KernelSoSConditional, KernelSoSDensity, KernelSoSDensityCV, Progress
+from ksos.solvers.solution import STATUSES
+
+X = np.random.default_rng(0).normal(size=(300, 3)) + np.array([[0.0], [3.0]])[np.arange(300) % 2]
+MOONS = make_moons(80, noise=0.1, random_state=0)[0]
+ONE_STEP = 3.0  # seconds that building a space and one step of a solver may take on a busy machine
+
+
+def check_density(est: Any, data: np.ndarray) -> None:
+    assert est.distribution_.mass() == pytest.approx(1.0, abs=1e-7)
+    assert np.all(np.isfinite(est.score_samples(data))) and est.sample(3, random_state=0).shape == (3, data.shape[1])
+
+
+@pytest.mark.parametrize("objective", ["likelihood", "squared_mmd"])
+@pytest.mark.parametrize("limit", [1e-6, 0.3])
+def test_the_time_limit_of_a_density_counts_the_whole_fit(objective: str, limit: float) -> None:
+    est, began = KernelSoSDensity(objective=objective, tol=1e-15, time_limit=limit), time.perf_counter()
+    with pytest.warns(ConvergenceWarning, match="time_limit"):
+        est.fit(X)
+    assert time.perf_counter() - began < limit + ONE_STEP
+    assert est.solution_.status == "time_limit" and est.solution_.gap > 1e-15
+    check_density(est, X)
+
+
+@pytest.mark.parametrize("objective", ["likelihood", "squared_mmd"])
+@pytest.mark.parametrize("limit", [1e-6, 0.3, 1.0])
+def test_the_time_limit_of_a_search_counts_the_whole_fit(objective: str, limit: float) -> None:
+    est, began = KernelSoSDensityCV(objective=objective, tol=1e-12, time_limit=limit), time.perf_counter()
+    with pytest.warns(ConvergenceWarning, match="time") as caught:
+        est.fit(X)
+    assert time.perf_counter() - began < limit + ONE_STEP
+    assert est.status_ == "time_limit" and est.best_estimator_.solution_.status in STATUSES
+    assert any("raise time_limit" in str(warning.message) for warning in caught)
+    check_density(est, X)
+    assert est.scores_.shape == (len(est.bandwidth_multiples_), len(est.relative_regularizations_))
+    assert sum(est.weights_.values()) == pytest.approx(1.0)
+    unscored = ~np.isfinite(est.scores_)
+    assert unscored.any() and (est.best_score_ == -np.inf) == bool(unscored.all())
+    assert est.relative_regularization_ in est.relative_regularizations_
+
+
+def test_a_search_with_time_enough_is_the_search_without_a_limit() -> None:
+    grids: dict[str, Any] = {"bandwidths": [0.4, 0.8], "relative_regularizations": [1.0, 0.1], "cv": 3}
+    free, limited = (KernelSoSDensityCV(**grids, time_limit=limit).fit(MOONS) for limit in (None, 600.0))
+    np.testing.assert_array_equal(free.scores_, limited.scores_)
+    np.testing.assert_array_equal(free.score_samples(MOONS), limited.score_samples(MOONS))
+    assert free.status_ == limited.status_ == "solved"
+
+
+def test_the_time_limit_of_a_conditional_density_is_that_of_its_estimator() -> None:
+    began = time.perf_counter()
+    with pytest.warns(ConvergenceWarning, match="time"):
+        est = KernelSoSConditional(time_limit=0.3).fit(X[:, :2], X[:, 2])
+    assert time.perf_counter() - began < 0.3 + ONE_STEP
+    assert est.estimator_.status_ == "time_limit" and np.all(np.isfinite(est.predict(X[:5, :2])))
+    with pytest.warns(ConvergenceWarning, match="time_limit"):
+        est = KernelSoSConditional(KernelSoSDensity(tol=1e-15), time_limit=1e-6).fit(X[:, :2], X[:, 2])
+    assert est.estimator_.solution_.status == "time_limit" and np.isfinite(est.score(X[:, :2], X[:, 2]))
+
+
+@pytest.mark.parametrize("limit", [0.0, -1.0, np.nan, "soon"])
+def test_limits_that_are_none(limit: Any) -> None:
+    for est in (KernelSoSDensity(time_limit=limit), KernelSoSDensityCV(time_limit=limit)):
+        with pytest.raises((TypeError, ValueError), match="time_limit"):
+            est.fit(MOONS)
+    with pytest.raises((TypeError, ValueError), match="time_limit"):
+        KernelSoSConditional(time_limit=limit).fit(MOONS[:, :1], MOONS[:, 1])
+
+
+class Interrupting(io.StringIO):
+    """Ctrl-C when the search prints its n-th line."""
+
+    def __init__(self, line: int) -> None:
+        super().__init__()
+        self.left = line
+
+    def write(self, text: str) -> int:
+        self.left -= text.startswith("[cv]")
+        if self.left == 0:
+            raise KeyboardInterrupt
+        return super().write(text)
+
+
+@pytest.mark.parametrize("objective", ["likelihood", "squared_mmd"])
+def test_ctrl_c_in_a_search_stores_the_best_so_far(objective: str) -> None:
+    grids: dict[str, Any] = {"bandwidths": [0.4, 0.8, 1.2], "relative_regularizations": [1.0, 0.1], "cv": 3}
+    est = KernelSoSDensityCV(**grids, objective=objective, verbose=1)
+    with pytest.raises(KeyboardInterrupt), contextlib.redirect_stdout(Interrupting(3)):
+        est.fit(MOONS)
+    assert est.status_ == "interrupted" and est.bandwidth_multiples_.tolist() == [0.4, 0.8]
+    assert np.all(np.isfinite(est.scores_)) and np.isfinite(est.best_score_)
+    check_density(est, MOONS)
+    with pytest.raises(KeyboardInterrupt), contextlib.redirect_stdout(Interrupting(1)):
+        (other := KernelSoSDensityCV(**grids, verbose=1)).fit(MOONS)
+    with pytest.raises(NotFittedError):
+        other.score(MOONS)
+
+
+def raises(error: type[BaseException], iteration: int) -> Any:
+    def callback(progress: Progress) -> None:
+        if progress.n_iter >= iteration:
+            raise error("enough")
+
+    return callback
+
+
+def test_ctrl_c_in_a_conditional_density_stores_the_best_so_far() -> None:
+    est = KernelSoSConditional(KernelSoSDensity(solver="fista", callback=raises(KeyboardInterrupt, 20)))
+    with pytest.raises(KeyboardInterrupt):
+        est.fit(MOONS[:, :1], MOONS[:, 1])
+    assert est.estimator_.solution_.status == "interrupted" and np.isfinite(est.score(MOONS[:, :1], MOONS[:, 1]))
+
+
+@pytest.mark.parametrize("error", [RuntimeError, ZeroDivisionError, SystemExit])
+def test_what_a_callback_raises_passes_through(error: type[BaseException]) -> None:
+    with pytest.raises(error, match="enough"):
+        KernelSoSDensity(callback=raises(error, 1)).fit(MOONS)
+    with pytest.raises(error, match="enough"):
+        KernelSoSConditional(KernelSoSDensity(callback=raises(error, 1))).fit(MOONS[:, :1], MOONS[:, 1])
