@@ -225,14 +225,14 @@ def test_the_value_is_monotone_and_concave_in_the_radius(space: ksos.SoSSpace) -
     assert np.all(np.diff(values) >= -1e-8)
     assert np.all(np.diff(values, 2) <= 1e-8)
     slopes = [solution.multipliers[0] for solution in solutions]
-    for i in range(len(radii) - 1):  # the multiplier is the price of the radius: it lies between the slopes of the chords
+    for i in range(len(radii) - 1):  # the multiplier is the derivative in the radius: it lies between the slopes of the chords
         chord = (values[i + 1] - values[i]) / (radii[i + 1] - radii[i])
         assert slopes[i] >= chord - 1e-6
         assert slopes[i + 1] <= chord + 1e-6
 
 
 @pytest.mark.parametrize("sense", ["==", "<=", ">="])
-def test_multipliers_are_the_prices_of_the_bounds(sense: str, space: ksos.SoSSpace) -> None:
+def test_multipliers_are_the_derivatives_of_the_optimum(sense: str, space: ksos.SoSSpace) -> None:
     functional, f, h = SquaredMMD(X) + 1e-2 * Trace(), coordinate(0), 1e-4
 
     def solve(c: float) -> ksos.Solution:
@@ -285,7 +285,7 @@ SMALL_BALLS = {
 @pytest.mark.parametrize("moment", [False, True], ids=["", "mean"])
 @pytest.mark.parametrize("objective", SMALL_BALLS)
 def test_balls_barely_larger_than_empty_are_solved_to_the_tolerance(objective: str, moment: bool, ratio: float) -> None:
-    """Their prices are high, so that the direction in which the point leaves the ball is known to too few digits to certify anything."""
+    """Their multipliers are large, so the direction in which the point leaves the ball is known to too few digits to certify anything."""
     data, functional = points(12, 1, 3), SMALL_BALLS[objective]
     space = ksos.SoSSpace(Gaussian(0.5), np.linspace(-2.5, 2.5, 20)[:, None])
     nearest = ksos.minimize(SquaredMMD(data), space, tol=1e-13)

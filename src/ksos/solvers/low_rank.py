@@ -91,7 +91,7 @@ class LowRank(Stepper):
         return objective.on_tensor() if small and not objective.stored else objective
 
     def init(self, objective: Objective, start: Point) -> _State:
-        """A warm start keeps its own columns; the centre, which has all of them, gives way to the solution of a small problem."""
+        """A warm start keeps its own columns; the centre, which has all of them, is replaced by the solution of a small problem."""
         F = factor(start.C, _FAINT) if start.F is None else pruned(start.F, _FAINT)
         largest = float(namespace(F).max(namespace(F).sum(F * F, axis=0)))
         if F.shape[1] > max(2 * self.first_columns, objective.size // 4) or largest <= 1.5 / objective.size:
