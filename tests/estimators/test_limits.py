@@ -17,7 +17,7 @@ from ksos.solvers.solution import STATUSES
 
 X = np.random.default_rng(0).normal(size=(300, 3)) + np.array([[0.0], [3.0]])[np.arange(300) % 2]
 MOONS = make_moons(80, noise=0.1, random_state=0)[0]
-ONE_STEP = 3.0  # seconds that building a space and one step of a solver may take on a busy machine
+ONE_STEP = 3.0  # seconds of the processor that building a space and one step of a solver may take
 
 
 def check_density(est: Any, data: np.ndarray) -> None:
@@ -28,10 +28,10 @@ def check_density(est: Any, data: np.ndarray) -> None:
 @pytest.mark.parametrize("objective", ["likelihood", "squared_mmd"])
 @pytest.mark.parametrize("limit", [1e-6, 0.3])
 def test_the_time_limit_of_a_density_counts_the_whole_fit(objective: str, limit: float) -> None:
-    est, began = KernelSoSDensity(objective=objective, tol=1e-15, time_limit=limit), time.perf_counter()
+    est, began = KernelSoSDensity(objective=objective, tol=1e-15, time_limit=limit), time.process_time()
     with pytest.warns(ConvergenceWarning, match="time_limit"):
         est.fit(X)
-    assert time.perf_counter() - began < limit + ONE_STEP
+    assert time.process_time() - began < limit + ONE_STEP
     assert est.solution_.status == "time_limit" and est.solution_.gap > 1e-15
     check_density(est, X)
 
@@ -39,10 +39,10 @@ def test_the_time_limit_of_a_density_counts_the_whole_fit(objective: str, limit:
 @pytest.mark.parametrize("objective", ["likelihood", "squared_mmd"])
 @pytest.mark.parametrize("limit", [1e-6, 0.3, 1.0])
 def test_the_time_limit_of_a_search_counts_the_whole_fit(objective: str, limit: float) -> None:
-    est, began = KernelSoSDensityCV(objective=objective, tol=1e-12, time_limit=limit), time.perf_counter()
+    est, began = KernelSoSDensityCV(objective=objective, tol=1e-12, time_limit=limit), time.process_time()
     with pytest.warns(ConvergenceWarning, match="time") as caught:
         est.fit(X)
-    assert time.perf_counter() - began < limit + ONE_STEP
+    assert time.process_time() - began < limit + ONE_STEP
     assert est.status_ == "time_limit" and est.best_estimator_.solution_.status in STATUSES
     assert any("raise time_limit" in str(warning.message) for warning in caught)
     check_density(est, X)
@@ -62,10 +62,10 @@ def test_a_search_with_time_enough_is_the_search_without_a_limit() -> None:
 
 
 def test_the_time_limit_of_a_conditional_density_is_that_of_its_estimator() -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.warns(ConvergenceWarning, match="time"):
         est = KernelSoSConditional(time_limit=0.3).fit(X[:, :2], X[:, 2])
-    assert time.perf_counter() - began < 0.3 + ONE_STEP
+    assert time.process_time() - began < 0.3 + ONE_STEP
     assert est.estimator_.status_ == "time_limit" and np.all(np.isfinite(est.predict(X[:5, :2])))
     with pytest.warns(ConvergenceWarning, match="time_limit"):
         est = KernelSoSConditional(KernelSoSDensity(tol=1e-15), time_limit=1e-6).fit(X[:, :2], X[:, 2])

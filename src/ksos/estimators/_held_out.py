@@ -39,6 +39,7 @@ MOST_SUPPORT_POINTS = 2000
 _EXPENSIVE = {"likelihood": 2e5, "squared_mmd": 5e3}
 """Entries of ψ: from here on the path ends where it leads away from the best for good."""
 _HOPELESS, _PATIENCE = 0.05, 2  # nats, or of the best L² score
+_SMALL_TENSOR = 4e6  # entries: Newton's method is worth its tensor
 _MOST_TENSOR = 4e6  # entries: per fold, and all folds are held at once
 _SHARES = np.array([0.0, 0.03, 0.1, 0.3, 0.6])
 _STRONG, _GAPS = 0.01, (1e-6, 3e-6)  # of MMD fits with λ from 0.01 w₀ on, and below: far less than what changes a held-out score
@@ -94,7 +95,9 @@ def fit_path(
         yield from quick_likelihood_path(space, points, weights, strengths)
         return
     distance, penalty, start = SquaredMMD(MeanEmbedding(points, weights, kernel=space.embedding_kernel)), Trace(relative=True), None
-    solver, steps = ("low_rank", 80) if space.rank < space.support_points.shape[0] else ("lbfgs", 1500)
+    small = space.tensor_size <= _SMALL_TENSOR
+    solver = "low_rank" if small and space.rank < space.support_points.shape[0] else "lbfgs"
+    steps = 80 if solver == "low_rank" else 1500 if small else 300  # a fit that would take longer serves the search as it is
     for strength in strengths:  # one by one: the search may end the path at any λ
         limits = {"tol": _GAPS[strength < _STRONG], "max_iter": steps, "time_limit": seconds_left(deadline)}
         (solution,) = regularization_path(distance, penalty, [strength], space, solver=solver, start=start, **limits)
