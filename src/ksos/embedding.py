@@ -50,7 +50,7 @@ _DEVICE_ELEMENTS = 1 << 27
 _NODES_PER_BANDWIDTH, _LEAST_NODES = 8, 16
 _TAIL = 6.5  # bandwidths beyond the support points at which the density is cut: exp(−2·6.5²) is below rounding
 _BLOCK_ROWS = 20_000
-_LOST_DIGITS, _DUBIOUS = 1e-15, 1e-4  # of the squared MMD: then a rule is preferred; then the user is warned
+_LOST_DIGITS, _DUBIOUS = 1e-12, 1e-4  # of the squared MMD: then a rule is preferred; then the user is warned
 _KERNEL_VALUE = 20.0  # an exponential costs this many operations
 
 Target = Any

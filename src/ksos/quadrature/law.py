@@ -61,7 +61,9 @@ class PiecewiseLaw:
     def ppf(self, q: np.ndarray) -> np.ndarray:
         """The x with cdf(x) = q for the levels of each law, shape (n, k); 0 and 1 give the ends of where the mass is."""
         law, levels, out = _rows(q), q.ravel(), np.empty(q.size)
-        upper = (levels > 0.5) & self.exact  # 1 − q is exact there: quantiles near 1 are as good as those near 0
+        if not self.exact:
+            return self._in_blocks(self._quantile, law, levels).reshape(q.shape)
+        upper = levels > 0.5  # 1 − q is exact there: quantiles near 1 are as good as those near 0
         out[~upper] = self._in_blocks(self._quantile, law[~upper], levels[~upper])
         if np.any(upper):
             out[upper] = -self._mirrored._in_blocks(self._mirrored._quantile, law[upper], 1.0 - levels[upper])
@@ -154,18 +156,20 @@ def invert_on_panel(values: np.ndarray, share: np.ndarray, scale: np.ndarray, *,
             return _up_to(chosen, s) - share[i], _sum(chosen, s), np.zeros(i.shape)
 
         return increasing_root(exactly, -ones, ones, 0.0 * ones, step=_EXACT_STEP)
-    both = np.zeros((series.shape[0] + 1, 2, share.shape[0]))
-    both[:, 0], both[:-1, 1] = basis.integral @ series, series
-    reached = np.concatenate([np.zeros((1, share.shape[0])), basis.up_to_nodes @ values, (basis.weights @ values)[None]])
-    below = np.clip(np.sum(reached[1:-1] < share, axis=0), 0, values.shape[0])
+    integral, n = basis.integral @ series, share.shape[0]
+    sums = np.concatenate([np.zeros((1, n)), basis.up_to_nodes @ values, (basis.weights @ values)[None]])
+    below = np.clip(np.sum(sums[1:-1] < share, axis=0), 0, values.shape[0])
     low, high = basis.brackets[below], basis.brackets[below + 1]
-    left, right = (np.take_along_axis(reached, index[None], axis=0)[0] for index in (below, below + 1))
+    left, right = (np.take_along_axis(sums, index[None], axis=0)[0] for index in (below, below + 1))
     rise = right - left
     part = np.divide(share - left, rise, out=np.full(share.shape, 0.5), where=rise > 0.0)
 
     def quickly(i: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        integral, density = _sum(both[:, :, i], s)
-        return integral - share[i], density, _ROUNDING * scale[i]
+        if i.shape[0] < n:
+            reached, density = _sum_pair(integral[:, i], series[:, i], s)
+            return reached - share[i], density, _ROUNDING * scale[i]
+        reached, density = _sum_pair(integral, series, s)
+        return reached - share, density, _ROUNDING * scale
 
     return increasing_root(quickly, low, high, low + (high - low) * np.clip(part, 0.0, 1.0), step=_STEP)
 
@@ -200,6 +204,18 @@ def _sum(series: np.ndarray, s: np.ndarray) -> np.ndarray:
         previous, current = current, ((2 * j + 1) / (j + 1)) * s * current - (j / (j + 1)) * previous
         total += series[j + 1] * current
     return np.asarray(total)
+
+
+def _sum_pair(first: np.ndarray, second: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """:func:`_sum` of two series at once, of which the first has one term more: twice as fast where millions are asked for."""
+    previous, current = np.ones_like(s), s
+    one, two = first[0] + first[1] * s, second[0] + second[1] * s
+    for j in range(1, second.shape[0] - 1):
+        previous, current = current, ((2 * j + 1) / (j + 1)) * s * current - (j / (j + 1)) * previous
+        one += first[j + 1] * current
+        two += second[j + 1] * current
+    j = second.shape[0] - 1
+    return one + first[j + 1] * (((2 * j + 1) / (j + 1)) * s * current - (j / (j + 1)) * previous), two
 
 
 def _up_to(series: np.ndarray, s: np.ndarray) -> np.ndarray:
