@@ -27,6 +27,8 @@ LAYERS: list[set[str]] = [
     {"observables"},
     {"bandwidth", "density", "embedding_map", "support", "whitening"},
     {"embedding"},
+    {"labelled"},
+    {"coordinates"},
     {"space"},
     {"functionals"},
     {"solvers"},
