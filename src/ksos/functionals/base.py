@@ -15,7 +15,7 @@ from ksos._validation import as_finite, as_nonnegative
 from ksos.functionals.quadratic import EmbeddingQuadratic
 from ksos.space import SoSSpace
 
-__all__ = ["BoundTerm", "Constraint", "Functional", "ScaledSum"]
+__all__ = ["BoundTerm", "Constraint", "Functional", "Given", "ScaledSum"]
 
 Pair = tuple[Array | None, Array | None]
 """Something in the embedding (a vector of R^q) and something in the parameter (an r × r matrix); None stands for zero."""
@@ -119,6 +119,19 @@ class Functional(ABC):
     def bind_excess(self, space: SoSSpace, bound: float) -> BoundTerm:
         """A convex g with g ≤ 0 where F ≤ ``bound``, and near the boundary g = F − ``bound`` to first order."""
         return _Excess(self.bind(space), bound)
+
+
+class Given(Functional):
+    """A functional that is bound to its space already, so that its sums over the data are not taken again; ``origin`` is what it shows."""
+
+    def __init__(self, term: BoundTerm, origin: Any = None) -> None:
+        self.term, self.origin = term, origin
+
+    def bind(self, space: SoSSpace) -> BoundTerm:
+        return self.term
+
+    def __repr__(self) -> str:
+        return repr(self.term if self.origin is None else self.origin)
 
 
 class Constraint:

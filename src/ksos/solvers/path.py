@@ -6,25 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ksos._validation import as_nonnegative
-from ksos.functionals.base import BoundTerm, Functional
+from ksos.functionals.base import Functional, Given
 from ksos.solvers.minimize import minimize
 from ksos.solvers.solution import Solution
 from ksos.space import SoSSpace
 
 __all__ = ["regularization_path"]
-
-
-class _AlreadyBound(Functional):
-    """A functional whose sums over the data have been taken: they do not depend on λ."""
-
-    def __init__(self, functional: Functional, space: SoSSpace) -> None:
-        self.functional, self.term = functional, functional.bind(space)
-
-    def bind(self, space: SoSSpace) -> BoundTerm:
-        return self.term
-
-    def __repr__(self) -> str:
-        return repr(self.functional)
 
 
 def regularization_path(
@@ -47,7 +34,7 @@ def regularization_path(
     (['solved', 'solved', 'solved'], True)
     """
     values = [as_nonnegative(strength, "every strength of the penalty") for strength in strengths]
-    fixed, weighted = _AlreadyBound(functional, space), _AlreadyBound(penalty, space)
+    fixed, weighted = (Given(term.bind(space), term) for term in (functional, penalty))
     found: dict[int, Solution] = {}
     for i in sorted(range(len(values)), key=lambda i: -values[i]):
         total = fixed + values[i] * weighted if values[i] > 0.0 else fixed

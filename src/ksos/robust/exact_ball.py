@@ -1,0 +1,333 @@
+"""From the projected ball to the exact one.
+
+Solve, compare the exact and the projected MMD of the answer, add the direction in which they differ to what the space sees, solve again;
+then mix the answer with a density deeper in the ball until its exact MMD is at most the radius. Worst cases, modes and learning all end
+here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ksos._array import to_numpy
+from ksos._deadline import Deadline
+from ksos._memory import row_blocks
+from ksos.density import SoSDensity
+from ksos.embedding import MeanEmbedding, evaluate, mmd
+from ksos.exceptions import IntegralNotAvailableError
+from ksos.integrals.quadruple import density_inner_matrix
+from ksos.kernels import Gaussian, Kernel
+from ksos.labelled import LabelledDensity, LabelledEmbedding
+from ksos.measures import Box, Discrete, Measure
+from ksos.observables import KernelFunction
+from ksos.observables.base import Observable, ObservableMatrix
+from ksos.observables.nodes import sum_over_nodes
+from ksos.robust.problem import Goal, Nearest, Point, Problem, Saddle
+from ksos.robust.search import solve
+from ksos.robust.tensor_mmd import MOST_NODES, TensorRule, rule_sizes, tensor_mmd
+from ksos.solvers.spectraplex import factor
+from ksos.space import SoSSpace
+
+__all__ = ["Answer", "Exact", "Witness", "exact_mmd", "in_the_exact_ball", "nearest_exactly", "require_exact_mmd", "settled"]
+
+_TENSOR_FEATURES = 3  # up to so many features, integrals with Gaussian kernels are taken with a tensor rule if it is not too large
+_BLOCK_ELEMENTS = 1 << 22
+_MOST_DIRECTIONS = 60
+_ROUGH = 1e-4  # the relative gap to which problems are solved while directions are added, and points deeper in the ball
+_DEEPER, _MOST_DEEPENINGS = 4.0, 12
+_LITTLE = 1e-4
+_MOST_LOOKS, _CLOSE_ENOUGH = 8, 1.02
+
+
+@dataclass(frozen=True)
+class Exact:
+    """A density with its exact distance to the data."""
+
+    point: Point
+    density: SoSDensity | LabelledDensity
+    mmd: float
+    mass: float
+    """∫ψᵀCψ dρ: what rounding makes of one, and what the density has been divided by."""
+
+    @property
+    def apart(self) -> float:
+        """By how much the projected MMD is too short."""
+        return self.mmd - self.point.distance
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The saddle with its density, and the problem with all the directions that it took to see it."""
+
+    problem: Problem
+    saddle: Saddle
+    exact: Exact
+    feasible: bool
+    """Whether the exact MMD of the density is at most the radius."""
+    note: str = ""
+
+
+def in_the_exact_ball(
+    problem: Problem, radius: float | None, goal: Goal, deadline: Deadline, start: Saddle | None = None, gamma: float | None = None
+) -> Answer:
+    """The answer in the exact ball of this radius; without a radius, that of the problem with the multiplier γ of MMD²."""
+    answer = settled(problem, radius, goal, deadline, start, gamma)
+    problem, saddle, note = answer.problem, answer.saddle, ""
+    if saddle.empty:
+        return answer
+    if answer.exact.apart > problem.agreement and saddle.status != "interrupted":
+        note = f"exact and projected MMD differ by {answer.exact.apart:.1e}: the gap of the worst case counts the difference"
+        note += "" if problem.grows else "; give the space more landmarks, or leave the space out"
+    found = answer.exact if radius is None else _mixed_in(answer, radius, deadline)
+    if found is None:
+        return replace(answer, note=note)
+    return replace(answer, exact=found, feasible=True, note=note)
+
+
+def settled(
+    problem: Problem, radius: float | None, goal: Goal, deadline: Deadline, start: Saddle | None = None, gamma: float | None = None
+) -> Answer:
+    """Solve, compare, add a direction, until exact and projected MMD agree; few digits until then, unless all of them cost the same."""
+    digits = goal if start is not None or problem.has_interior(start) or not problem.grows else goal.rougher(_ROUGH)
+    if start is not None and start.space is not problem.space:
+        problem = replace(problem, space=start.space)
+    while True:
+        if gamma is not None:
+            saddle = problem.solve_penalised(gamma, digits, deadline, start)
+        else:
+            assert radius is not None
+            saddle = solve(problem, radius, digits, deadline, start)
+        exact = exactly(problem, saddle.point)
+        if saddle.empty or saddle.status not in ("solved", "solved_inaccurate"):
+            return Answer(problem, saddle, exact, False)
+        sharper = _sharper(problem, exact) if exact.apart > problem.agreement else None
+        if sharper is None and digits == goal:
+            return Answer(problem, saddle, exact, False)
+        if deadline.passed:
+            return Answer(problem, replace(saddle, status="time_limit"), exact, False)
+        start = saddle
+        if sharper is not None:
+            problem = replace(problem, space=sharper)
+            digits = goal if problem.has_interior(start) else goal.rougher(_ROUGH)
+        else:
+            digits = goal
+
+
+def exactly(problem: Problem, point: Point) -> Exact:
+    """The density of a point and its exact distance."""
+    G, space = factor(point.C), problem.space
+    density = space.density(G)
+    mass = 1.0
+    if isinstance(density, SoSDensity):
+        mass = (float(np.linalg.norm(to_numpy(space.T @ G))) / float(np.linalg.norm(to_numpy(density.unit_factor)))) ** 2
+    return Exact(point, density, distance(density, problem.data), mass)
+
+
+def distance(density: SoSDensity | LabelledDensity, data: MeanEmbedding | LabelledEmbedding) -> float:
+    """The exact MMD of a density, with labels or without, to the data."""
+    if isinstance(density, LabelledDensity):
+        assert isinstance(data, LabelledEmbedding)
+        return density.mmd(data, exact_mmd)
+    assert isinstance(data, MeanEmbedding)
+    return exact_mmd(density, data)
+
+
+def nearest_exactly(problem: Problem, deadline: Deadline) -> tuple[float, Problem, Nearest]:
+    """The exact distance to the data of about the nearest density, and the problem with the directions that it takes to see it."""
+    near: Nearest | None = None
+    for _ in range(_MOST_LOOKS):
+        near = problem.nearest(deadline, near)
+        exact = exactly(problem, problem.point(near.C))
+        seen = exact.mmd <= _CLOSE_ENOUGH * near.distance + problem.agreement
+        sharper = None if seen or deadline.passed else _sharper(problem, exact)
+        if sharper is None:
+            break
+        problem = replace(problem, space=sharper)
+    return exact.mmd, problem, near
+
+
+def _sharper(problem: Problem, exact: Exact) -> SoSSpace | None:
+    """The space that also sees the direction in which the density is away from the data; with labels, one direction for each.
+
+    None for a space of the user's, if enough of them have been taken, or if only rounding is left to see.
+    """
+    space, C, data = problem.space, to_numpy(exact.point.C), problem.data
+    if not problem.grows:
+        return None
+    if isinstance(exact.density, SoSDensity):
+        assert isinstance(data, MeanEmbedding)
+        return _seeing(space, C, exact.density, data, exact.mmd)
+    assert isinstance(data, LabelledEmbedding)
+    plain, r = space.with_labels(None), space.rank // space.n_blocks
+    for label, part in enumerate(exact.density.densities):
+        if part is not None:
+            block, own = C[label * r : (label + 1) * r, label * r : (label + 1) * r], exact.density.relative_to(label, data)
+            plain = _seeing(plain, block / np.trace(block), part, own, exact_mmd(part, own)) or plain
+    return plain.with_labels(space.labels) if len(plain.directions) > len(space.directions) else None
+
+
+def _seeing(space: SoSSpace, C: np.ndarray, p: SoSDensity, data: MeanEmbedding, exact: float) -> SoSSpace | None:
+    """The space that sees p, the density of C, as far from the data as it is."""
+    if len(space.directions) >= _MOST_DIRECTIONS:
+        return None
+    along = to_numpy(space.compressed_map.apply(C)) - to_numpy(space.coordinates(data))
+    return space.with_direction(Witness(p, data), along, exact, data)
+
+
+def _mixed_in(answer: Answer, radius: float, deadline: Deadline) -> Exact | None:
+    """The density itself if its exact MMD is at most the radius, else its mixture with one deeper in the ball; None if none is in it.
+
+    Squared distances of mixtures are quadratic in the weight: three of them give the weight that is needed.
+    """
+    problem, found, term = answer.problem, answer.exact, answer.problem.term()
+    if found.mmd <= radius:
+        return found
+    for point in _deeper(answer, radius, deadline):
+        deeper = exactly(problem, point)
+        if deeper.mmd < radius:
+            break
+    else:
+        return None
+    middle = exactly(problem, problem.mixed(found.point, deeper.point, 0.5, term))
+    t = _first_root(found.mmd**2, middle.mmd**2, deeper.mmd**2, radius**2)
+    for digits in range(9, 0, -1):
+        mixed = exactly(problem, problem.mixed(found.point, deeper.point, t, term))
+        if mixed.mmd <= radius:
+            return mixed
+        t = min(t * (1.0 + 10.0**-digits) + 10.0 ** -(digits + 5), 1.0)  # rounding: a little more
+    return deeper
+
+
+def _deeper(answer: Answer, radius: float, deadline: Deadline) -> Iterator[Point]:
+    """Points nearer to the data that are nearly as bad: they need not be the best of their kind, so that few digits will do."""
+    problem, saddle, found, term = answer.problem, answer.saddle, answer.exact, answer.problem.term()
+    excess = found.mmd - radius
+    near = None if saddle.nearest is None else problem.point(saddle.nearest.C, term)
+    if near is not None:  # a little of the nearest density costs next to nothing
+        room = radius - near.distance
+        if excess > _LITTLE * room and problem.barrier is not None and room > 3.0 * excess:
+            inner = problem.barrier.solve(radius - 3.0 * excess, _LITTLE, saddle.theta, deadline, saddle.midway)
+            if inner is not None:
+                yield problem.point(inner.C, term)
+        if not problem.fixed or deadline.passed:
+            yield near
+    u = max(saddle.multiplier, 1e-6 if problem.fixed else 1e-3)
+    for _ in range(_MOST_DEEPENINGS):
+        if deadline.passed:
+            break
+        u *= _DEEPER
+        inner_problem = problem.penalised(u, found.point.C, _ROUGH, deadline, term, saddle.solver if problem.fixed else None)
+        if inner_problem.keyboard:
+            raise KeyboardInterrupt("interrupted before the density was moved into the ball")
+        yield inner_problem.point
+    yield problem.point(problem.nearest(deadline, saddle.nearest).C, term)
+
+
+def _first_root(start: float, middle: float, end: float, goal: float) -> float:
+    """The smaller t with q(t) = goal, for the parabola q through (0, start), (½, middle), (1, end), where start > goal > end."""
+    curvature, slope = 2.0 * (start + end) - 4.0 * middle, 4.0 * middle - 3.0 * start - end
+    excess = start - goal
+    root = -slope + math.sqrt(max(slope * slope - 4.0 * curvature * excess, 0.0))
+    return min(max(2.0 * excess / root if root > 0.0 else 1.0, 0.0), 1.0)
+
+
+# --- the exact MMD and its witness ---
+
+
+def require_exact_mmd(kernel: Kernel, embedding_kernel: Kernel, measure: Measure, d: int) -> None:
+    """Raise before any work if the exact MMD of a density has no formula."""
+    if isinstance(measure, Discrete):
+        return
+    remedy = "put the density on nodes, as measure=Discrete.quadrature(box, n_nodes) or Discrete.qmc(box, n_points)"
+    if not (kernel.smooth and embedding_kernel.smooth):
+        raise IntegralNotAvailableError(
+            f"the exact MMD of densities with {kernel!r} in the RKHS of {embedding_kernel!r} has no formula on {measure!r}; use Gaussian "
+            f"kernels, or {remedy}"
+        )
+    if isinstance(measure, Box) and d > _TENSOR_FEATURES:
+        raise IntegralNotAvailableError(
+            f"the exact MMD of densities on a box is known in up to {_TENSOR_FEATURES} features; got {d}; use a Lebesgue or Normal "
+            f"measure, or {remedy}"
+        )
+
+
+def exact_mmd(p: SoSDensity, data: MeanEmbedding) -> float:
+    """MMD(p, data), exactly."""
+    if isinstance(p.measure, Discrete) or not (isinstance(p.kernel, Gaussian) and isinstance(data.kernel, Gaussian)):
+        return mmd(p, data, data.kernel)
+    if p.n_features <= _TENSOR_FEATURES:
+        counts = rule_sizes(p.kernel, to_numpy(p.support_points), p.measure, data.kernel)[1]
+        if math.prod(counts) <= MOST_NODES:
+            return tensor_mmd(p, data)
+        if isinstance(p.measure, Box):
+            raise IntegralNotAvailableError(
+                f"the exact MMD of a density with {p.kernel!r} on {p.measure!r} would need a rule with {'×'.join(map(str, counts))} nodes; "
+                "take larger bandwidths, or put the density on nodes, as measure=Discrete.quadrature(box, n_nodes)"
+            )
+    return mmd(p, data, data.kernel)
+
+
+class Witness(Observable):
+    r"""f(x) = ∫ k(x, y) p(y) dρ(y) − Σ_i a_i k(x, x_i).
+
+    E_q f = ⟨w_q, w_p − w_μ̂⟩ for any density q: the coordinate of q along the direction in which p is away from the data.
+    """
+
+    bounded = True
+
+    def __init__(self, p: SoSDensity, data: MeanEmbedding) -> None:
+        self.p, self.data, self.n_features = p, data, data.n_features
+
+    def __call__(self, X: Any) -> np.ndarray:
+        X, kernel = self._points(X), self.data.kernel
+        if isinstance(self.p.measure, Discrete):
+            nodes = self.p.measure.points
+            smoothed = KernelFunction(nodes, self.p.measure.weights * to_numpy(self.p.pdf(nodes)), kernel=kernel)(X)
+        elif (own := self._own) is not None:
+            rule, masses = own
+            smoothed = np.concatenate([rule.seen_from(X[rows], masses) for rows in row_blocks(X.shape[0], masses[0].size, _BLOCK_ELEMENTS)])
+        else:
+            smoothed = to_numpy(evaluate(self.p, kernel, X))
+        return np.asarray(smoothed - to_numpy(self.data(X)))
+
+    @cached_property
+    def _own(self) -> tuple[TensorRule, np.ndarray] | None:
+        """The rule of p with its masses, where there is one: no large weights, none of them negative."""
+        model, X, measure = self.p.kernel, to_numpy(self.p.support_points), self.p.measure
+        if not self._has_rule(model, X, measure):
+            return None
+        rule = TensorRule.of(model, X, measure, self.data.kernel)
+        return rule, rule.masses(self.p)
+
+    def _matrix(self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None) -> ObservableMatrix:
+        if isinstance(measure, Discrete):
+            nodes = measure.points
+            return ObservableMatrix(sum_over_nodes(kernel, X, nodes, np.log(measure.weights), self(nodes), log_unit, T))
+        if self._has_rule(kernel, X, measure):
+            same = kernel == self.p.kernel and measure == self.p.measure and np.array_equal(X, to_numpy(self.p.support_points))
+            if same and self._own is not None:
+                rule, masses = self._own
+                f = rule.smoothed(masses) - rule.atoms_at_nodes(to_numpy(self.data.points), to_numpy(self.data.weights))
+            else:
+                rule = TensorRule.of(kernel, X, measure, self.data.kernel)
+                f = self(rule.nodes)
+            return ObservableMatrix(sum_over_nodes(kernel, X, rule.nodes, rule.log_weights, f.ravel(), log_unit, T))
+        if isinstance(measure, Box):
+            raise IntegralNotAvailableError(f"the integrals of {self!r} on {measure!r} would need too many nodes; take larger bandwidths")
+        V = density_inner_matrix(self.p.on_host(), self.data.kernel, kernel, measure, X, log_unit)
+        atoms = KernelFunction(to_numpy(self.data.points), to_numpy(self.data.weights), kernel=self.data.kernel)
+        return ObservableMatrix(V - atoms.matrix(kernel, X, measure, log_unit).values).transformed(T)
+
+    def _has_rule(self, kernel: Kernel, X: np.ndarray, measure: Measure) -> bool:
+        if X.shape[1] > _TENSOR_FEATURES or not (isinstance(kernel, Gaussian) and isinstance(self.data.kernel, Gaussian)):
+            return False
+        return math.prod(rule_sizes(kernel, X, measure, self.data.kernel)[1]) <= MOST_NODES
+
+    def __repr__(self) -> str:
+        return f"Witness({self.p!r}, {self.data!r})"
