@@ -28,7 +28,7 @@ from ksos.measures import Box, Discrete, Measure
 from ksos.observables import KernelFunction
 from ksos.observables.base import Observable, ObservableMatrix
 from ksos.observables.nodes import sum_over_nodes
-from ksos.robust.problem import Goal, Nearest, Point, Problem, Saddle
+from ksos.robust.problem import Goal, Point, Problem, Saddle
 from ksos.robust.search import solve
 from ksos.robust.tensor_mmd import MOST_NODES, TensorRule, rule_sizes, tensor_mmd
 from ksos.solvers.spectraplex import factor
@@ -138,18 +138,18 @@ def distance(density: SoSDensity | LabelledDensity, data: MeanEmbedding | Labell
     return exact_mmd(density, data)
 
 
-def nearest_exactly(problem: Problem, deadline: Deadline) -> tuple[float, Problem, Nearest]:
+def nearest_exactly(problem: Problem, deadline: Deadline) -> tuple[float, Problem]:
     """The exact distance to the data of about the nearest density, and the problem with the directions that it takes to see it."""
-    near: Nearest | None = None
     for _ in range(_MOST_LOOKS):
-        near = problem.nearest(deadline, near)
+        near = problem.nearest(deadline)
+        problem = replace(problem, near=near)
         exact = exactly(problem, problem.point(near.C))
         seen = exact.mmd <= _CLOSE_ENOUGH * near.distance + problem.agreement
         sharper = None if seen or deadline.passed else _sharper(problem, exact)
         if sharper is None:
             break
         problem = replace(problem, space=sharper)
-    return exact.mmd, problem, near
+    return exact.mmd, problem
 
 
 def _sharper(problem: Problem, exact: Exact) -> SoSSpace | None:
@@ -196,7 +196,7 @@ def _mixed_in(answer: Answer, radius: float, deadline: Deadline) -> Exact | None
         return None
     middle = exactly(problem, problem.mixed(found.point, deeper.point, 0.5, term))
     t = _first_root(found.mmd**2, middle.mmd**2, deeper.mmd**2, radius**2)
-    for digits in range(9, 0, -1):
+    for digits in (9, 6, 4, 2, 1):
         mixed = exactly(problem, problem.mixed(found.point, deeper.point, t, term))
         if mixed.mmd <= radius:
             return mixed

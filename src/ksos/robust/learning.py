@@ -17,7 +17,7 @@ from ksos.kernels import Kernel
 from ksos.measures import Measure
 from ksos.observables import NumericFunction, Observable
 from ksos.robust.node_risk import NodeBasis, NodeRisk, UserLoss, least_expected, nodes_of, proven_expected
-from ksos.robust.problem import Goal, Saddle
+from ksos.robust.problem import Goal, Problem, Saddle
 from ksos.robust.setting import Setting, as_radius, as_setting, check_radius
 from ksos.robust.worst_case import ROBUST_STATUSES, Family, WorstCase, as_goal, attack, warn_if_unbounded
 from ksos.space import SoSSpace
@@ -199,12 +199,12 @@ class ParametricFamily(Family):
 
 
 def solved_robustly(
-    family: ParametricFamily, radius: float, goal: Goal, deadline: Deadline, start: Saddle | None = None
+    family: ParametricFamily, radius: float, goal: Goal, deadline: Deadline, start: Saddle | None = None, problem: Problem | None = None
 ) -> RobustSolution:
-    """The robust solution for one radius."""
+    """The robust solution for one radius; ``problem`` is the family's, with directions added to it."""
     if radius == 0.0:
         return _data_alone(family, goal, deadline)
-    answer, worst = attack(family, radius, goal, deadline, start)
+    answer, worst = attack(family, radius, goal, deadline, start, problem=problem)
     problem, saddle = answer.problem, answer.saddle
     gap = None if saddle.gap is None or worst.value is None else problem.units[1] * saddle.gap
     return RobustSolution(

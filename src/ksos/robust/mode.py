@@ -36,7 +36,7 @@ _MANY, _STARTS = 16, 3
 _ATOMS = {1: 401, 2: 25}
 _STEP = 1e-4  # of a bandwidth, for differences of closed forms
 _FIRST, _SEARCHED = Goal(rtol=1e-5), Goal(rtol=1e-6)
-_CLIMB = {"maxiter": 20, "ftol": 1e-7}  # values are found to about six digits
+_CLIMB = {"maxiter": 20, "ftol": 1e-8}
 
 
 @dataclass(frozen=True)

@@ -148,6 +148,8 @@ class Problem:
     """Whether directions may be added to what the landmarks see: not to a space of the user's."""
     agreement: float = 1e-6
     """Directions are added until the exact and the projected MMD of the answer agree to this."""
+    near: Nearest | None = None
+    """What is known of the nearest density, here or with what a space with fewer directions sees."""
 
     @property
     def fixed(self) -> bool:
@@ -236,6 +238,7 @@ class Problem:
 
     def nearest(self, deadline: Deadline, near: Nearest | None = None, start: Array | None = None) -> Nearest:
         """About the nearest density to the data: what is empty, and where to start. ``near`` is that of a space that sees less."""
+        near = self.near if near is None else near
         if near is not None and near.space is self.space:
             return near
         C = start if near is None else near.C

@@ -302,10 +302,10 @@ def attack(
     start: Saddle | None = None,
     *,
     gamma: float | None = None,
-    bound: bool = True,
+    problem: Problem | None = None,
 ) -> tuple[Answer, WorstCase]:
-    """The answer in the exact ball, and the worst case that it is; ``bound=False`` leaves the bound over all distributions out."""
-    answer = in_the_exact_ball(family.problem, radius, goal, deadline, start, gamma)
+    """The answer in the exact ball, and the worst case that it is; ``problem`` is the family's, with directions added to it."""
+    answer = in_the_exact_ball(family.problem if problem is None else problem, radius, goal, deadline, start, gamma)
     problem, saddle, exact, theta = answer.problem, answer.saddle, answer.exact, answer.saddle.theta
     if saddle.keyboard_interrupt and not answer.feasible:
         raise KeyboardInterrupt("interrupted before a density in the ball was found")
@@ -320,7 +320,7 @@ def attack(
         dual = _not_below(problem.in_units_of_the_loss(saddle.upper) - family.risk.penalty(theta), objective, spread)
         functions, near, size = problem.space.coordinates.functions(unit * to_numpy(saddle.y))
         g = functions if problem.space.labels is not None else functions[0]
-        top = _bound(family, answer, near, size, radius, gamma, spread, objective, deadline) if bound else None
+        top = _bound(family, answer, near, size, radius, gamma, spread, objective, deadline)
     elif status in ("solved", "solved_inaccurate"):
         status = "undecided"
     if saddle.least_radius is not None:
