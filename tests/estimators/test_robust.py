@@ -16,7 +16,7 @@ from ksos.kernels import Gaussian
 from ksos.measures import Box, Normal
 from ksos.robust import LabelledDensity
 
-SMALL = {"n_support": 12, "tol": 1e-2}
+SMALL = {"n_support": 12, "rtol": 1e-2}
 
 
 @parametrize_with_checks([ksos.RobustRegressor(**SMALL), ksos.RobustClassifier(**SMALL)])
@@ -135,6 +135,7 @@ class TestRegressor:
             ({"loss": "cubic"}, ValueError, "loss"),
             ({"model": "tree"}, ValueError, "model"),
             ({"tol": 0.0}, ValueError, "tol"),
+            ({"rtol": 0.0}, ValueError, "rtol"),
             ({"measure": Normal(0.0, 1.0)}, TypeError, "Box"),
             ({"measure": Box([0.0], [1.0])}, ValueError, "feature"),
         ],
@@ -197,7 +198,7 @@ class TestClassifier:
         rng = np.random.default_rng(0)
         X = np.concatenate([rng.normal(c, 0.2, (8, 1)) for c in (-1.0, 0.0, 1.0)])
         for loss in ("square", "logistic"):
-            est = ksos.RobustClassifier(radius=0.12, n_support=14, loss=loss, model="kernel", n_centers=4, tol=1e-3).fit(
+            est = ksos.RobustClassifier(radius=0.12, n_support=14, loss=loss, model="kernel", n_centers=4, rtol=1e-3).fit(
                 X, np.repeat([7, -2, 30], 8)
             )
             assert est.classes_.tolist() == [-2, 7, 30]
@@ -213,10 +214,10 @@ class TestClassifier:
             ksos.RobustClassifier(radius=1e-4, n_support=8).fit(*classes())
 
     def test_unknown_label(self):
-        est = ksos.RobustClassifier(radius=0.2, n_support=10, tol=1e-2).fit(*classes())
+        est = ksos.RobustClassifier(radius=0.2, n_support=10, rtol=1e-2).fit(*classes())
         with pytest.raises(ValueError, match="labels are"):
             est.worst_case_.distribution.given("maybe")
 
     def test_it_survives_pickling(self):
-        est = ksos.RobustClassifier(radius=0.2, n_support=10, tol=1e-2).fit(*classes())
+        est = ksos.RobustClassifier(radius=0.2, n_support=10, rtol=1e-2).fit(*classes())
         assert pickle.loads(pickle.dumps(est)).predict([[1.0]]).tolist() == ["yes"]

@@ -12,7 +12,7 @@ from tables import MEASURE_CASES, points
 import ksos
 from ksos.kernels import Gaussian
 from ksos.measures import Box, Measure, Normal
-from ksos.robust.exact import exact_mmd
+from ksos.robust.exact_ball import exact_mmd
 from ksos.robust.tensor_mmd import tensor_mmd
 
 MEASURES = {name: by_dimension for name, by_dimension in MEASURE_CASES.items() if name != "discrete"}

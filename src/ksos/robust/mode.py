@@ -28,7 +28,7 @@ from ksos.robust.setting import Setting, as_radius, as_setting, grid, region, sc
 from ksos.robust.worst_case import AGREEMENT, ROBUST_STATUSES, FixedLoss, WorstCase, as_goal, attack
 from ksos.space import SoSSpace
 
-__all__ = ["ADVERSARIES", "ModePath", "RobustMode", "robust_mode"]
+__all__ = ["ADVERSARIES", "ModePath", "Player", "RobustMode", "robust_mode"]
 
 ADVERSARIES = ("sos", "atoms")
 _GRID = {1: 41, 2: 9}
@@ -267,7 +267,7 @@ def _against_atoms(ball: MMDBall) -> Value:
 
 
 def _against_densities(setting: Setting, search: _Search, epsilon: float, goal: Goal, deadline: Deadline) -> RobustMode:
-    player = _Player(setting, epsilon, deadline)
+    player = Player(setting, epsilon, deadline)
     first = player.settle(to_numpy(setting.reference.points[int(np.argmax(np.abs(setting.reference.weights)))]), _FIRST).saddle
     if first.empty:
         return RobustMode(None, None, None, search.path, first.status, epsilon, first.least_radius, deadline.elapsed)
@@ -279,7 +279,7 @@ def _against_densities(setting: Setting, search: _Search, epsilon: float, goal: 
     return RobustMode(theta, value, worst, search.path, status, epsilon, worst.least_radius, deadline.elapsed)
 
 
-class _Player:
+class Player:
     """The worst return at θ over densities, each problem started from the last."""
 
     def __init__(self, setting: Setting, epsilon: float, deadline: Deadline) -> None:

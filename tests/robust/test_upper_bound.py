@@ -11,9 +11,7 @@ from tables import KERNEL_CASES, points
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Lebesgue, Measure, Normal
 from ksos.observables import BoxIndicator, KernelFunction, NumericFunction, Observable, Polynomial, coordinate
-from ksos.robust.enclosures import enclosure
-from ksos.robust.supremum import proven_supremum, searched_supremum
-from ksos.robust.upper_bound import supremum_on
+from ksos.robust.upper_bound import enclosure, proven_supremum, searched_supremum, supremum_on
 
 FUNCTIONS: dict[str, Observable] = {
     **{f"kernel function, {name}": KernelFunction(points(5, 2), [2.0, -3.0, 1.0, 0.5, -0.2], kernel=k) for name, k in KERNEL_CASES.items()},
@@ -83,7 +81,7 @@ def test_supremum_on_a_box(name: str) -> None:
     assert box.contains(found.at[None, :])[0]
 
 
-def test_the_rim_is_part_of_the_box() -> None:
+def test_the_boundary_is_part_of_the_box() -> None:
     bounds = enclosure(Polynomial([0.0, 1.0]))
     assert bounds is not None
     found = proven_supremum(bounds, Box([-1.0], [2.0]), 1e-6)
