@@ -20,12 +20,13 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
+from ksos.robust.ball import BallProblem
+
 import ksos
 from ksos.functionals import Expectation
 from ksos.kernels import Gaussian
 from ksos.measures import Box
 from ksos.observables import Polynomial
-from ksos.robust.ball import BallProblem
 
 LOSS = Polynomial({(2, 0): 1.0, (0, 2): 1.0})
 DOMAIN = Box([-2.0, -2.0], [2.0, 2.0])

@@ -67,7 +67,7 @@ class Coordinates:
         if self.labels is None:
             return self._plain(target)
         if isinstance(target, LabelledDensity):
-            parts = [(float(share), p) for share, p in zip(target.probabilities, target.densities, strict=True)]
+            parts: list[tuple[float, Any]] = [(float(share), p) for share, p in zip(target.probabilities, target.densities, strict=True)]
         elif isinstance(target, LabelledEmbedding):
             parts = [(1.0, part) for part in target.parts]
         else:

@@ -121,7 +121,7 @@ class LabelledMap(CompressedMap):
         return [(slice(y * q, (y + 1) * q), slice(y * r, (y + 1) * r)) for y in range(self.n_labels)]
 
     @cached_property
-    def tensor(self) -> Array:  # type: ignore[override]
+    def tensor(self) -> Array:
         """All of it, with the zeros between the blocks: for solvers that do not know of blocks."""
         base, L = self.block.tensor, self.n_labels
         q, r, _ = base.shape

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import ksos
+from ksos._deadline import Deadline
 from ksos.kernels import Gaussian
 from ksos.measures import Box
-from ksos._deadline import Deadline
 from ksos.robust.barrier import JointBarrier
 from ksos.robust.node_risk import NodeBasis, NodeRisk, UserLoss, nodes_of
 from ksos.robust.problem import Goal, Problem

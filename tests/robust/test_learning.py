@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ksos
+from ksos._deadline import Deadline
 from ksos.exceptions import ConvexityError
 from ksos.functionals import Expectation
 from ksos.kernels import Gaussian
 from ksos.measures import Box
 from ksos.observables import coordinate
-from ksos._deadline import Deadline
 from ksos.robust.losses import AbsoluteLoss, AbsoluteRisk, HuberLoss, LogisticScores, Residuals
 from ksos.robust.node_risk import NodeBasis, NodeRisk, UserLoss, nodes_of, proven_minimum
 from ksos.robust.problem import Problem

@@ -14,11 +14,11 @@ from oracles import conic_worst_case
 from tables import points
 
 import ksos
+from ksos._deadline import Deadline
 from ksos.functionals import Expectation
 from ksos.kernels import KERNELS, Gaussian, Laplace
 from ksos.measures import Box, Discrete, Lebesgue, Normal
 from ksos.observables import BoxIndicator, KernelFunction, Observable, Polynomial, coordinate
-from ksos._deadline import Deadline
 from ksos.robust.problem import Goal, Problem, Saddle
 from ksos.robust.risk import FixedRisk
 from ksos.robust.search import solve

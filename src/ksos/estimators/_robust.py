@@ -92,7 +92,7 @@ class RobustEstimator(BaseEstimator):
         if isinstance(radii, str) or not np.iterable(radii):
             raise TypeError(f"radii must be a sequence of radii; got {radii!r}")
 
-        def copy(radius: Any) -> Self:
+        def copy(radius: Any) -> Any:
             fitted = clone(self).set_params(radius=radius)
             for name in {"n_features_in_", "feature_names_in_", "classes_"} & vars(self).keys():
                 setattr(fitted, name, getattr(self, name))
@@ -100,7 +100,7 @@ class RobustEstimator(BaseEstimator):
 
         return self._fit(X, y, radii, sample_weight, copy)
 
-    def _fit(self, X: Any, y: Any, radii: Sequence[Any], sample_weight: Any, target: Callable[[Any], Self]) -> list[Self]:
+    def _fit(self, X: Any, y: Any, radii: Sequence[Any], sample_weight: Any, target: Callable[[Any], Any]) -> list[Self]:
         deadline, name = Deadline(self.time_limit), type(self).__name__
         for radius in (self.radius, *radii):
             check_radius(radius, _WORDS)
@@ -300,7 +300,9 @@ class EstimatorFamily(ParametricFamily):
         if radius == "bootstrap":
             return bootstrap_radius(self.reference, self.joint_kernel, rng=random_state), problem
         n = self.reference.points.shape[0]  # as many samples as there are distinct ones, so that weights count like repetitions
-        wide = bootstrap_radius(replace(self.reference, n_samples=n), self.joint_kernel, n_resamples=200, rng=random_state) if n > 1 else 0.0
+        wide = (
+            bootstrap_radius(replace(self.reference, n_samples=n), self.joint_kernel, n_resamples=200, rng=random_state) if n > 1 else 0.0
+        )
         distance, problem = nearest_exactly(problem, deadline)
         return max(wide, _FEASIBLE * distance, 1e-3), problem
 

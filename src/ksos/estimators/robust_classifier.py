@@ -13,7 +13,15 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ksos._validation import as_bandwidth, as_weights
-from ksos.estimators._robust import EXACT_FEATURES, Basis, EstimatorFamily, RobustEstimator, centre_and_scale, relative_bandwidth, setting_of
+from ksos.estimators._robust import (
+    EXACT_FEATURES,
+    Basis,
+    EstimatorFamily,
+    RobustEstimator,
+    centre_and_scale,
+    relative_bandwidth,
+    setting_of,
+)
 from ksos.kernels import Gaussian
 from ksos.labelled import LabelledEmbedding
 from ksos.observables import NumericFunction, Observable
@@ -88,7 +96,7 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):
         scores = self.decision_function(X)
         return self.classes_[(scores > 0.0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)]
 
-    @available_if(_has_probabilities)
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> np.ndarray:
         """The softmax of the scores, shape (n, labels); for the logistic loss only."""
         scores = self.decision_function(X)

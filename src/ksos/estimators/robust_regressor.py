@@ -10,7 +10,15 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ksos._validation import as_bandwidth, as_weights
-from ksos.estimators._robust import EXACT_FEATURES, Basis, EstimatorFamily, RobustEstimator, centre_and_scale, relative_bandwidth, setting_of
+from ksos.estimators._robust import (
+    EXACT_FEATURES,
+    Basis,
+    EstimatorFamily,
+    RobustEstimator,
+    centre_and_scale,
+    relative_bandwidth,
+    setting_of,
+)
 from ksos.observables import NumericFunction, Observable, coordinate
 from ksos.robust.losses import RegressionLoss, ResidualLoss, Residuals
 from ksos.robust.node_risk import NodeBasis, NodeRisk, ParametricLoss
@@ -31,8 +39,8 @@ class RobustRegressor(RegressorMixin, RobustEstimator):
         f(x) = θ_0 + ⟨θ, (x − mean)/scale⟩, or θ_0 + Σ θ_j k(x, c_j) with Gaussian centres c_j among the samples.
     loss : {"square", "huber", "absolute"} or RegressionLoss
         "square" in closed form; the others by quadrature over (x, y), which takes at most two features of x. A name stands for a loss
-        object with its default, as ``ksos.robust.HuberLoss(delta=1.35)``; δ is in standard deviations of y. The absolute loss is rounded off
-        within 1 % of one; the gap counts that. Your own: a subclass of ``ksos.robust.ResidualLoss``.
+        object with its default, as ``ksos.robust.HuberLoss(delta=1.35)``; δ is in standard deviations of y. The absolute loss is rounded
+        off within 1 % of one; the gap counts that. Your own: a subclass of ``ksos.robust.ResidualLoss``.
     alpha : float
         Ridge on θ without θ_0.
     n_centers, model_bandwidth
@@ -139,8 +147,8 @@ class _RegressionFamily(EstimatorFamily):
 
     def loss_at(self, theta: np.ndarray) -> Observable:
         if self.loss.closed_form and self.basis.kernel is None:
-            residual: Observable = coordinate(self.basis.centre.shape[0], centre=self.outcome_centre) - self.basis.affine(theta)
-            return residual**2  # type: ignore[operator, no-any-return]
+            residual: Any = coordinate(self.basis.centre.shape[0], centre=self.outcome_centre) - self.basis.affine(theta)
+            return residual**2
         return NumericFunction(_ResidualLoss(self.loss, self.basis, self.outcome_centre, theta))
 
 

@@ -163,7 +163,9 @@ def robust_path(
     if not callable(loss):
         raise TypeError(f"loss must be a function loss(theta, X) -> (values, gradients); got {loss!r}")
     theta = as_vector(np.atleast_1d(theta0), "theta0")
-    ridge = np.full(theta.shape, as_nonnegative(alpha, "alpha")) if np.ndim(alpha) == 0 else as_vector(alpha, "alpha", length=theta.shape[0])
+    ridge = (
+        np.full(theta.shape, as_nonnegative(alpha, "alpha")) if np.ndim(alpha) == 0 else as_vector(alpha, "alpha", length=theta.shape[0])
+    )
     if hessian is not None and not callable(hessian):
         raise TypeError(f"hessian must be a function hessian(theta, X, weights) -> (p, p); got {hessian!r}")
     if np.any(ridge < 0.0):

@@ -1,7 +1,7 @@
 """The losses of the robust estimators, as objects with a name as shorthand: "square", "huber", "absolute", "logistic".
 
-Models are linear in θ: residuals y − ⟨u(x), θ⟩, or scores ⟨u(x), θ_c⟩ of the labels. "square" is in closed form; the others are integrated at
-nodes. A regression loss of your own is a subclass of :class:`ResidualLoss`.
+Models are linear in θ: residuals y − ⟨u(x), θ⟩, or scores ⟨u(x), θ_c⟩ of the labels. "square" is in closed form; the others are
+integrated at nodes. A regression loss of your own is a subclass of :class:`ResidualLoss`.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ class AbsoluteRisk(NodeRisk):
     def proven_least(self, C: np.ndarray, tol: float, near: np.ndarray) -> float:
         from scipy.optimize import linprog  # heavy to import, and needed only here
 
-        delta = self.loss.phi.delta
+        delta = 2.0 * self.loss.phi.excess
         masses = np.maximum(self.basis.masses(C), 0.0)
         theta = least_expected(self.loss, masses, self.alpha, near).theta
         U, r = self.loss.U, self.loss.residuals(theta)

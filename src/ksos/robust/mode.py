@@ -166,16 +166,16 @@ class _Search:
 
     def __init__(self, setting: Setting, n_grid: int | None, deadline: Deadline) -> None:
         d, domain = setting.reference.n_features, setting.measure
-        bounded = isinstance(domain, Box) and domain.bounded
-        self.box = domain if bounded else region(domain, setting.reference.points, 1e-3 * setting.embedding.kernel.sigma_vector(d))
+        near = region(domain, setting.reference.points, 1e-3 * setting.embedding.kernel.sigma_vector(d))
+        self.box = domain if isinstance(domain, Box) and domain.bounded else near
         if d in _GRID:
             self.starts = grid(self.box, [_GRID[d] if n_grid is None else n_grid] * d)
         elif n_grid is not None:
             raise ValueError(f"n_grid is for one or two features; got {d}")
         else:
             heaviest = np.argsort(-np.abs(setting.reference.weights), kind="stable")[:_MANY]
-            near = np.clip(setting.reference.points[heaviest], self.box.low, self.box.high)
-            self.starts = np.concatenate([scattered(self.box, _MANY), near])
+            own = np.clip(setting.reference.points[heaviest], self.box.low, self.box.high)
+            self.starts = np.concatenate([scattered(self.box, _MANY), own])
         self.spacing = 1.0 / (round(self.starts.shape[0] ** (1.0 / d)) - 1) if d in _GRID else 0.1
         self.deadline, self.late = deadline, False
         self.tried: list[tuple[np.ndarray, float]] = []

@@ -22,7 +22,17 @@ from ksos.observables.importance import importance_rules
 from ksos.robust.risk import Risk, ThetaMinimum, blocks_of
 from ksos.space import SoSSpace
 
-__all__ = ["NodeBasis", "NodeRisk", "Nodes", "ParametricLoss", "UserLoss", "least_expected", "nodes_of", "proven_expected", "proven_minimum"]
+__all__ = [
+    "NodeBasis",
+    "NodeRisk",
+    "Nodes",
+    "ParametricLoss",
+    "UserLoss",
+    "least_expected",
+    "nodes_of",
+    "proven_expected",
+    "proven_minimum",
+]
 
 Value = Callable[[np.ndarray], tuple[float, np.ndarray]]
 

@@ -132,7 +132,7 @@ class Saddle:
     @property
     def empty(self) -> bool:
         """Whether no density was found in the ball."""
-        return self.status in ("infeasible", "undecided") or not math.isfinite(self.lower) and self.point.distance > self.radius
+        return self.status in ("infeasible", "undecided") or (not math.isfinite(self.lower) and self.point.distance > self.radius)
 
 
 @dataclass(frozen=True)
@@ -291,7 +291,7 @@ class Problem:
 
     @property
     def first_solver(self) -> str:
-        """Of the penalised problems of a fixed loss: a dozen steps of the interior point if they are cheap, else Newton on a factor first."""
+        """Of the penalised problems of a fixed loss: a dozen steps of the interior point if cheap, else Newton on a factor first."""
         return "interior_point" if self._conic_step <= _CHEAP_STEP else "auto"
 
     @property

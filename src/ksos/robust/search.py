@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from ksos._array import Array, norm
 from ksos._deadline import Deadline
+from ksos.robust.barrier import Iterate
 from ksos.robust.problem import Goal, Inner, Nearest, Point, Problem, Saddle
 from ksos.solvers.spectraplex import centre
 
@@ -47,7 +48,8 @@ class _Search:
         self.y, self.theta, self.multiplier = 0.0 * problem.z, problem.theta, 0.0
         self.n_iter = self.n_solves = 0
         self.nearest: Nearest | None = None
-        self.midway, self.solver = None, problem.first_solver if problem.fixed else "low_rank"
+        self.midway: tuple[Iterate, float] | None = None
+        self.solver = problem.first_solver if problem.fixed else "low_rank"
         self.growth = _GROWTH
         self.recent: list[tuple[float, float]] = []
         """(multiplier, distance) of the points so far."""
@@ -114,10 +116,10 @@ class _Search:
             risk = 1.0 if self.nearest is None else problem.point(self.nearest.C, self.term).risk
             found = problem.interior(radius, _INTERIOR_DIGITS * problem.target(self.goal, risk), self.deadline, start)
             if found is not None:
-                point, status = found
-                self.n_iter, self.n_solves, self.midway = point.n_iter, 1, point.midway
-                C, u = point.C, norm(point.y) / radius
-                self._try(u, point.y, point.theta)
+                end, status = found
+                self.n_iter, self.n_solves, self.midway = end.n_iter, 1, end.midway
+                C, u = end.C, norm(end.y) / radius
+                self._try(u, end.y, end.theta)
                 self._offer(problem.point(C, self.term))
                 if status == "interrupted":
                     return self._ended("interrupted", keyboard=True)

@@ -261,6 +261,7 @@ def _choose_kernels(
         return model, model
     return None, family.with_sigma(bandwidth_rule("median", reference.points, reference.weights, rng))
 
+
 def _family(name: Any) -> Kernel:
     name = as_choice(name, "kernel", KERNELS, otherwise=" or a kernel object")
     return KERNELS[name](1.0, **({} if name == "gaussian" else {"product": True}))
@@ -325,7 +326,7 @@ def _counts(box: Box, spacing: np.ndarray) -> list[int]:
 
 
 def _widest_counts(box: Box, sigma: np.ndarray, most: int) -> list[int] | None:
-    """The counts of the finest grid of at most ``most`` points whose spacing is about the same in bandwidths; None if none has a boundary."""
+    """The counts of the finest grid of at most ``most`` points whose spacing is about the same in bandwidths; None if there is none."""
     counts = [2] * sigma.shape[0]
     if math.prod(counts) > most:
         return None

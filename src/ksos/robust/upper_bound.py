@@ -32,7 +32,17 @@ from ksos.robust.atoms import worst_atoms
 from ksos.robust.setting import scattered
 from ksos.space import SoSSpace
 
-__all__ = ["CellBound", "Enclosure", "Supremum", "UpperBound", "enclosure", "proven_supremum", "searched_supremum", "supremum_on", "upper_bound"]
+__all__ = [
+    "CellBound",
+    "Enclosure",
+    "Supremum",
+    "UpperBound",
+    "enclosure",
+    "proven_supremum",
+    "searched_supremum",
+    "supremum_on",
+    "upper_bound",
+]
 
 _DIGITS = 1e-5  # of the spread of the loss, to which the supremum is enclosed
 _TAIL = -30.0  # log of what a kernel's tail may add beyond the box that is searched
@@ -74,7 +84,7 @@ def upper_bound(
     space: SoSSpace | None = None,
     target: float = math.inf,
 ) -> UpperBound:
-    """The bound that g, of norm ``size``, gives: one loss and one g per label, or one of each; ``box`` is searched if nothing can be proven.
+    """The bound that g, of norm ``size``, gives: one loss and one g per label; ``box`` is searched if nothing can be proven.
 
     With a ``space``, other functions on its landmarks are tried as well while the bound is farther from ``target`` than a thousandth of the
     spread: those that are best against atoms, among them the places where the last one was worst.

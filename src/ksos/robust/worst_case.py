@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
@@ -58,8 +59,8 @@ class WorstCase:
     upper_bound_kind: str
     """"rigorous", "estimate" (the supremum was searched for, not proven) or "infinite"; "none" if the ball holds no density."""
     distribution: Any
-    """The worst density, an :class:`~ksos.SoSDensity`, or with labels a :class:`~ksos.labelled.LabelledDensity`; of an infeasible problem the
-    one that is nearest to the data; None at radius 0, which leaves the data alone."""
+    """The worst density, an :class:`~ksos.SoSDensity` or with labels a :class:`~ksos.labelled.LabelledDensity`; of an infeasible problem
+    the one that is nearest to the data; None at radius 0, which leaves the data alone."""
     mmd: float
     """The exact MMD between :attr:`distribution` and the data."""
     projected_mmd: float
@@ -108,8 +109,8 @@ class WorstCase:
 
     def summary(self) -> dict[str, Any]:
         """What is certified, as plain numbers and words."""
-        names = ("status", "value", "gap", "dual_value", "upper_bound", "upper_bound_kind", "mmd", "projected_mmd", "radius", "penalty")
-        names += ("least_radius", "empirical_value", "integration_error")
+        names = "status value gap dual_value upper_bound upper_bound_kind mmd projected_mmd radius penalty least_radius".split()
+        names += ["empirical_value", "integration_error"]
         return {name: getattr(self, name) for name in names}
 
 
@@ -144,8 +145,8 @@ def worst_case(
     data : array (n, d) or MeanEmbedding
         The centre of the ball. Weights of a MeanEmbedding may be signed.
     radius : float or "bootstrap"
-        Of the ball, in MMD (not squared). "bootstrap": the ``confidence``-quantile of the MMD between resamples of the data and the data (:func:`ksos.bootstrap_radius`). 0 leaves only
-        the data themselves: the value is their mean loss, and there is no density.
+        Of the ball, in MMD (not squared). "bootstrap": that of :func:`ksos.bootstrap_radius`, with ``confidence``, ``n_resamples`` and
+        ``rng``. 0 leaves only the data themselves: the value is their mean loss, and there is no density.
     penalty : float, optional
         γ, a multiplier of MMD²: maximise E_p[loss] − γ·MMD(p, data)² over all densities of the space instead. Give this or the radius.
     weights : array of n floats, optional
@@ -365,10 +366,10 @@ def _bound(
 ) -> UpperBound:
     """What no distribution in the ball can exceed. Any function of the RKHS proves a bound: here, those on the landmarks."""
     setting, problem = family.setting, answer.problem
-    better = {"space": problem.space, "target": objective} if problem.fixed else {}
+    space, target = (problem.space, objective) if problem.fixed else (None, math.inf)
     return upper_bound(
         family.losses_at(answer.saddle.theta), near, size, family.data, setting.measure, setting.box, deadline,
-        spread=spread, radius=radius, gamma=gamma, lipschitz=family.lipschitz, **better,
+        spread=spread, radius=radius, gamma=gamma, lipschitz=family.lipschitz, space=space, target=target,
     )  # fmt: skip
 
 
