@@ -22,8 +22,8 @@ import sklearn.datasets
 from dyadic_bisection import dyadic_samples
 
 import ksos
-from ksos.density.sampling.choice import faster_envelope
-from ksos.density.sampling.envelopes import envelope
+from ksos.density.sampling import faster_envelope
+from ksos.density.sampling.rejection import envelope
 
 _HOPELESS = 1e-3  # rejection is not timed where it accepts less than one proposal in a thousand
 

@@ -45,7 +45,7 @@ def quadrature_rule(
         t = (edges[:-1, None] + half + half * nodes).ravel()
         w = (half * weights).ravel()
         if isinstance(measure, Normal):
-            mean, scale = (v[k] for v in measure.vectors(d))
+            mean, scale = (v[k] for v in measure.normal_factor(d))
             w = w * np.exp(-0.5 * ((t - mean) / scale) ** 2) / (scale * np.sqrt(2.0 * np.pi))
         axes.append((t, w))
     if d == 1:
@@ -121,7 +121,7 @@ def marginal_cdf(p: Any, k: int, thresholds: np.ndarray) -> np.ndarray:
         if low < high:
             nodes, w = quadrature_rule(kernel, Box([low], [high]), centres, per_panel=16)
             if isinstance(measure, Normal):
-                mean, scale = (v[0] for v in measure.vectors(1))
+                mean, scale = (v[0] for v in measure.normal_factor(1))
                 w = w * np.exp(-0.5 * ((nodes[:, 0] - mean) / scale) ** 2)
             values = kernel(nodes, centres)
             total += float(w @ np.einsum("ni,ij,nj->n", values, weights, values))

@@ -22,6 +22,7 @@ LAYERS: list[set[str]] = [
     {"_array", "_files", "_lazy", "_threads", "_version", "exceptions"},
     {"_memory", "_validation", "thin"},
     {"_deadline"},
+    {"quadrature"},
     {"kernels", "measures"},
     {"integrals"},
     {"observables"},

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from sklearn.datasets import make_moons
 
 import ksos
-from ksos.bandwidth import RULES, bandwidth_rule, widest_good
-from ksos.bandwidth.leave_one_out import _without_outliers, left_out
-from ksos.bandwidth.normal_reference import robust_silverman
+from ksos.bandwidth import RULES, bandwidth_rule, left_out, median, robust_silverman, widest_good, without_outliers
 from ksos.kernels import Gaussian, Kernel, Laplace, Matern
 from ksos.measures import Box, Discrete, Lebesgue, Measure, Normal
 
@@ -55,16 +54,15 @@ def test_weights_count_samples_as_repeated(rule: str) -> None:
     np.testing.assert_allclose(weighted.bandwidth_, repeated.bandwidth_, rtol=1e-12)
 
 
-@every_rule
-def test_more_points_than_are_looked_at(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("rule", [left_out, median])
+def test_more_points_than_are_looked_at(rule: Callable[..., np.ndarray]) -> None:
     """A subset of them, by the generator; its size is corrected for."""
     X = np.random.default_rng(1).normal(size=(900, 2))
     equal = np.full(900, 1.0 / 900)
-    monkeypatch.setattr("ksos.bandwidth.leave_one_out._MOST_POINTS", 1000)
-    whole = bandwidth(rule, X, equal)
-    for module in ("leave_one_out", "median_distance"):
-        monkeypatch.setattr(f"ksos.bandwidth.{module}._MOST_POINTS", 500)
-    parts = [bandwidth(rule, X, equal, seed) for seed in (0, 0, 1)]
+    whole, *parts = (
+        rule(X, equal, np.random.default_rng(seed), Gaussian(1.0), Lebesgue(), most_points=most)
+        for seed, most in ((0, 1000), (0, 500), (0, 500), (1, 500))
+    )
     np.testing.assert_array_equal(parts[0], parts[1])
     np.testing.assert_allclose(parts[0], whole, rtol=0.25)
 
@@ -72,12 +70,11 @@ def test_more_points_than_are_looked_at(rule: str, monkeypatch: pytest.MonkeyPat
 # --- "auto" ---
 
 
-def test_the_size_of_a_subset_is_corrected_for_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ksos.bandwidth.leave_one_out._MOST_POINTS", 20)
-    monkeypatch.setattr("ksos.bandwidth.leave_one_out.robust_silverman", lambda points, weights: np.ones(2))
+def test_the_size_of_a_subset_is_corrected_for_exactly() -> None:
     chosen = np.sort(np.random.default_rng(0).choice(60, 20, replace=False))
-    subset = left_out(MOONS[chosen], WEIGHTS[chosen] / WEIGHTS[chosen].sum(), np.random.default_rng(0), Gaussian(1.0), Lebesgue())
-    whole = left_out(MOONS, WEIGHTS, np.random.default_rng(0), Gaussian(1.0), Lebesgue())
+    rest, options = (np.random.default_rng(0), Gaussian(1.0), Lebesgue()), {"most_points": 20, "unit": np.ones(2)}
+    subset = left_out(MOONS[chosen], WEIGHTS[chosen] / WEIGHTS[chosen].sum(), *rest, **options)
+    whole = left_out(MOONS, WEIGHTS, *rest, **options)
     np.testing.assert_allclose(whole, subset * (20 / 60) ** (1 / 6), rtol=1e-12)
 
 
@@ -98,7 +95,7 @@ def test_the_widest_good_one_is_behind_by_little_in_both_senses(behind: list[flo
 
 def test_outliers_are_far_from_the_weighted_median() -> None:
     logs, weights = np.array([0.0, 0.0, 0.0, -15.0, -30.0]), np.array([0.1, 0.1, 0.1, 0.6, 0.1])
-    np.testing.assert_allclose(_without_outliers(logs, weights), np.array([1.0, 1.0, 1.0, 6.0, 0.0]) / 9.0)
+    np.testing.assert_allclose(without_outliers(logs, weights), np.array([1.0, 1.0, 1.0, 6.0, 0.0]) / 9.0)
 
 
 def brute_force(multiple: float, kernel: Kernel, measure: Measure) -> np.ndarray:

@@ -1,26 +1,57 @@
-"""Kernel mean embeddings w_μ = ∫ k(·, x) dμ(x), their projection on landmarks, and the maximum mean discrepancy."""
+"""Kernel mean embeddings w_μ = ∫ k(·, x) dμ(x), their projection on landmarks, and the maximum mean discrepancy.
+
+The exact MMD of a density takes the cheapest accurate route: sums over the atoms of a discrete measure; a tensor rule in up to three
+features, which sees only nonnegative values of the density; or the order-4 integrals of the note's lemma, whose terms may cancel.
+"""
 
 from __future__ import annotations
 
 import math
+import warnings
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ksos._array import Array, inner, is_numpy, like, namespace, norm, zeros
+from ksos._array import Array, inner, is_numpy, like, namespace, norm, to_numpy, zeros
 from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos._validation import as_points, as_vector
 from ksos.density import SoSDensity
+from ksos.exceptions import IntegralNotAvailableError
 from ksos.integrals import closed_form
-from ksos.integrals.quadruple import density_inner, quadrature_atoms
+from ksos.integrals.quadruple import density_inner
 from ksos.integrals.triple import apply_triple
 from ksos.kernels import Kernel
+from ksos.measures import Box, Measure
+from ksos.quadrature import composite, log_outer, tensor_grid
 from ksos.whitening import whiten_columns
 
-__all__ = ["MeanEmbedding", "Projection", "as_target", "evaluate", "exact_inner", "mmd"]
+__all__ = [
+    "MOST_NODES",
+    "TENSOR_FEATURES",
+    "MeanEmbedding",
+    "Projection",
+    "TensorRule",
+    "as_target",
+    "evaluate",
+    "exact_inner",
+    "mmd",
+    "require_exact_mmd",
+    "rule_sizes",
+]
+
+TENSOR_FEATURES = 3
+"""Up to so many features there are tensor rules."""
+MOST_NODES = 400_000
+"""The largest tensor rule: it limits what the exact MMD of a density and the integrals of its witness cost."""
 
 _BLOCK_ELEMENTS = 1 << 20
 _DEVICE_ELEMENTS = 1 << 27
+_NODES_PER_BANDWIDTH, _LEAST_NODES = 8, 16
+_TAIL = 6.5  # bandwidths beyond the support points at which the density is cut: exp(−2·6.5²) is below rounding
+_BLOCK_ROWS = 20_000
+_LOST_DIGITS, _DUBIOUS = 1e-12, 1e-4  # of the squared MMD: then a rule is preferred; then the user is warned
+_KERNEL_VALUE = 20.0  # an exponential costs this many operations
 
 Target = Any
 """Samples (n, d), a :class:`MeanEmbedding`, or an :class:`~ksos.SoSDensity`."""
@@ -109,8 +140,8 @@ def mmd(a: Target, b: Target, kernel: Kernel | None = None, landmarks: Any = Non
     kernel : Kernel, optional
         Default: that of an embedding among ``a`` and ``b``, else that of a density.
     landmarks : array (ℓ, d), optional
-        Project on these first: cheap, and a lower bound of the exact value. Without them the value is exact: for a density this sums the
-        order-4 integrals of the note's lemma, O(m⁴) operations, streamed.
+        Project on these first: cheap, and a lower bound of the exact value. Without them the value is exact: for a density by a tensor
+        rule in up to three features, or from the order-4 integrals of the note's lemma, O(m⁴) operations.
     max_operations : float
         Refuse an exact computation predicted to take more floating-point operations than this.
 
@@ -131,11 +162,14 @@ def mmd(a: Target, b: Target, kernel: Kernel | None = None, landmarks: Any = Non
     if landmarks is not None:
         projection = Projection(kernel, as_points(landmarks, "landmarks", n_features=a.n_features))
         return norm(projection.coordinates(a) - projection.coordinates(b))
-    if isinstance(a, MeanEmbedding) and isinstance(b, MeanEmbedding):
-        xp, both = namespace(a.points), [like(part, a.points) for part in (b.points, -b.weights)]
-        a, b = MeanEmbedding(xp.concat([a.points, both[0]]), xp.concat([a.weights, both[1]]), kernel=kernel), None
-        return math.sqrt(max(exact_inner(a, a, kernel, max_operations), 0.0))
-    square = sum(factor * exact_inner(left, right, kernel, max_operations) for factor, left, right in ((1, a, a), (1, b, b), (-2, a, b)))
+    left, right = (_exact_form(target, kernel, max_operations) for target in (a, b))
+    if isinstance(left, MeanEmbedding) and isinstance(right, MeanEmbedding):
+        xp, points = namespace(left.points), left.points
+        weights = xp.concat([left.weights, -like(right.weights, points)])
+        both = MeanEmbedding(xp.concat([points, like(right.points, points)]), weights, kernel=kernel)
+        square = _inner(both, both, kernel, max_operations)
+    else:
+        square = sum(c * _inner(f, g, kernel, max_operations) for c, f, g in ((1, left, left), (1, right, right), (-2, left, right)))
     return math.sqrt(max(square, 0.0))
 
 
@@ -161,24 +195,183 @@ def evaluate(target: MeanEmbedding | SoSDensity, kernel: Kernel, Z: Array) -> Ar
     return apply_triple(integrals, like(target.support_points, Z), F @ F.T, target.log_unit, Z, kernel)
 
 
-def exact_inner(a: MeanEmbedding | SoSDensity, b: MeanEmbedding | SoSDensity, kernel: Kernel, max_operations: float = 1e13) -> float:
-    """⟨w_a, w_b⟩ in the RKHS of ``kernel``."""
-    a, b = (_with_atoms(t, kernel) for t in (a, b))
-    if isinstance(a, MeanEmbedding):
-        return inner(a.weights, evaluate(b, kernel, a.points))
-    if isinstance(b, MeanEmbedding):
-        return exact_inner(b, a, kernel, max_operations)
-    return density_inner(a.on_host(), b.on_host(), kernel, max_operations)
-
-
-def _with_atoms(target: MeanEmbedding | SoSDensity, kernel: Kernel) -> MeanEmbedding | SoSDensity:
-    """A density on a discrete measure, or on a box where quadrature is exact to rounding, as the atoms that it amounts to."""
-    atoms = quadrature_atoms(target.on_host(), kernel) if isinstance(target, SoSDensity) else None
-    return target if atoms is None else MeanEmbedding(*atoms, kernel=kernel)
-
-
 def _atoms_at(target: MeanEmbedding, kernel: Kernel, Z: Array) -> Array:
     out, points, weights = zeros((Z.shape[0],), Z), like(target.points, Z), like(target.weights, Z)
     for rows in row_blocks(points.shape[0], Z.shape[0], _BLOCK_ELEMENTS if is_numpy(Z) else _DEVICE_ELEMENTS):
         out += weights[rows] @ kernel(points[rows, :], Z)
     return out
+
+
+# --- exact inner products ---
+
+
+def exact_inner(a: MeanEmbedding | SoSDensity, b: MeanEmbedding | SoSDensity, kernel: Kernel, max_operations: float = 1e13) -> float:
+    """⟨w_a, w_b⟩ in the RKHS of ``kernel``."""
+    left = _exact_form(a, kernel, max_operations)
+    return _inner(left, left if b is a else _exact_form(b, kernel, max_operations), kernel, max_operations)
+
+
+def require_exact_mmd(kernel: Kernel, embedding_kernel: Kernel, measure: Measure, d: int) -> None:
+    """Raise before any work if the exact MMD of densities on ``measure`` has no formula."""
+    if measure.atoms is not None:
+        return
+    remedy = "put the density on nodes, as measure=Discrete.quadrature(box, n_nodes) or Discrete.qmc(box, n_points)"
+    if not (kernel.smooth and embedding_kernel.smooth):
+        raise IntegralNotAvailableError(
+            f"the exact MMD of densities with {kernel!r} in the RKHS of {embedding_kernel!r} has no formula on {measure!r}; use Gaussian "
+            f"kernels, or {remedy}"
+        )
+    if d > TENSOR_FEATURES and not closed_form(kernel, measure, d, embedding_kernel).pairwise:
+        raise IntegralNotAvailableError(
+            f"the exact MMD of densities on a box is known in up to {TENSOR_FEATURES} features; got {d}; use a Lebesgue or Normal "
+            f"measure, or {remedy}"
+        )
+
+
+def rule_sizes(model: Kernel, X: np.ndarray, measure: Measure, kernel: Kernel) -> tuple[Box, list[int]]:
+    """The box that holds the mass of the densities on X, and how many nodes per feature integrate them and the kernel to rounding."""
+    d = X.shape[1]
+    eta, sigma = model.sigma_vector(d), kernel.sigma_vector(d)
+    lowest, highest = measure.boundaries(d)
+    low = np.maximum(lowest, np.clip(X.min(axis=0), None, highest) - _TAIL * eta)
+    high = np.minimum(highest, np.clip(X.max(axis=0), lowest, None) + _TAIL * eta)
+    finest = np.minimum(np.minimum(eta, sigma), measure.smooth_length(d))
+    counts = np.ceil(_LEAST_NODES + _NODES_PER_BANDWIDTH * np.minimum((high - low) / finest, 1e6)).astype(int)
+    return Box(low, high), counts.tolist()
+
+
+@dataclass(frozen=True)
+class TensorRule:
+    """A Gauss–Legendre rule for Gaussian kernels, with so many nodes per bandwidth that it is exact to rounding.
+
+    Since the kernel is a product over the features, its N × N matrix is applied as one small matrix per feature.
+    """
+
+    kernel: Kernel
+    """That of the MMD."""
+    axes: list[np.ndarray]
+    nodes: np.ndarray
+    """(N, d)."""
+    log_weights: np.ndarray
+    """Those of the rule with respect to ρ, (N,)."""
+
+    @classmethod
+    def of(cls, model: Kernel, X: np.ndarray, measure: Measure, kernel: Kernel) -> TensorRule:
+        """The rule for the densities of a model."""
+        box, counts = rule_sizes(model, X, measure, kernel)
+        d, total = X.shape[1], math.prod(counts)
+        require_memory(FLOAT_BYTES * total * (d + 4), f"a rule with {total} nodes", "take larger bandwidths")
+        rules = [composite(box.low[k : k + 1], box.high[k : k + 1], counts[k]) for k in range(d)]
+        nodes = tensor_grid([axis for axis, _ in rules])
+        return cls(kernel, [axis for axis, _ in rules], nodes, log_outer([w for _, w in rules]) + measure.log_density(nodes))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Nodes per feature."""
+        return tuple(axis.shape[0] for axis in self.axes)
+
+    def masses(self, p: SoSDensity) -> np.ndarray:
+        """What p puts on the nodes, shaped as the tensor that they are. None is negative: nothing cancels."""
+        blocks = (slice(start, start + _BLOCK_ROWS) for start in range(0, self.nodes.shape[0], _BLOCK_ROWS))
+        with np.errstate(under="ignore"):
+            found = np.concatenate([np.exp(to_numpy(p.logpdf(self.nodes[rows])) + self.log_weights[rows]) for rows in blocks])
+        return found.reshape(self.shape)
+
+    def smoothed(self, masses: np.ndarray, at: TensorRule | None = None) -> np.ndarray:
+        """Σ_n m_n k(x, x_n) at the nodes x of this rule, or of another one."""
+        for k, (axis, there) in enumerate(zip(self.axes, (self if at is None else at).axes, strict=True)):
+            masses = np.moveaxis(np.tensordot(self.kernel.restrict([k])(there[:, None], axis[:, None]), masses, axes=(1, k)), 0, k)
+        return masses
+
+    def _factors(self, points: np.ndarray) -> list[np.ndarray]:
+        return [self.kernel.restrict([k])(axis[:, None], points[:, k : k + 1]) for k, axis in enumerate(self.axes)]
+
+    def seen_from(self, points: np.ndarray, masses: np.ndarray) -> np.ndarray:
+        """Σ_n m_n k(z, x_n) at other points z."""
+        factors = self._factors(points)
+        seen = np.moveaxis(np.tensordot(factors[0], masses, axes=(0, 0)), 0, -1)  # (…, points): one feature after the other is summed
+        for factor in factors[1:]:
+            seen = np.einsum("a...i,ai->...i", seen, factor)
+        return seen
+
+    def atoms_at_nodes(self, points: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Σ_i a_i k(x, z_i) at the nodes x, shaped as they are."""
+        factors = self._factors(points)
+        rest = factors[-1].T  # (points, nodes of the last feature)
+        for factor in factors[-2:0:-1]:
+            rest = np.einsum("ai,i...->ia...", factor, rest).reshape(points.shape[0], -1)
+        last = (factors[0] * weights) @ rest if len(factors) > 1 else factors[0] @ weights
+        return last.reshape(self.shape)
+
+
+@dataclass(frozen=True)
+class _OnGrid:
+    """A density as its masses at the nodes of a rule."""
+
+    rule: TensorRule
+    masses: np.ndarray
+
+
+_Form = MeanEmbedding | _OnGrid | SoSDensity
+
+
+def _exact_form(target: MeanEmbedding | SoSDensity, kernel: Kernel, max_operations: float) -> _Form:
+    """The form of a target in which its exact inner products are taken: atoms, masses on a grid, or the density for order-4 integrals."""
+    if isinstance(target, MeanEmbedding):
+        return target
+    p = target.on_host()
+    if (atoms := p.measure.atoms) is not None:
+        return MeanEmbedding(atoms.points, atoms.weights * p.pdf(atoms.points), kernel=kernel)
+    if not (p.kernel.smooth and kernel.smooth):
+        return p  # the order-4 integrals say what is missing
+    m, d = p.support_points.shape
+    by_sums = closed_form(p.kernel, p.measure, d, kernel).pairwise
+    counts = rule_sizes(p.kernel, p.support_points, p.measure, kernel)[1]
+    nodes = math.prod(counts)
+    grid_cost = nodes * ((_KERNEL_VALUE + 2.0 * p.rank) * m + 2.0 * sum(counts))
+    error = _cancellation(p) if by_sums else math.inf
+    affordable = d <= TENSOR_FEATURES and nodes <= MOST_NODES and grid_cost <= max_operations
+    if affordable and (error > _LOST_DIGITS or grid_cost < float(m) ** 4):
+        rule = TensorRule.of(p.kernel, p.support_points, p.measure, kernel)
+        return _OnGrid(rule, rule.masses(p))
+    if not by_sums:
+        raise IntegralNotAvailableError(
+            f"the exact MMD of a density with {p.kernel!r} on {p.measure!r} would need a quadrature rule with {'×'.join(map(str, counts))} "
+            "nodes; pass landmarks= for the projected MMD, take larger bandwidths, or put the density on nodes, as "
+            "measure=Discrete.quadrature(box, n_nodes)"
+        )
+    if error > _DUBIOUS:
+        warnings.warn(
+            f"the weights of this density cancel: its exact squared MMD may be off by {error:.0e}; pass landmarks= for the projected MMD",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+    return p
+
+
+def _cancellation(p: SoSDensity) -> float:
+    """(Σ|B_ij W_ij|)²ε: the rounding error to expect of the order-4 integrals."""
+    X, F = p.support_points, p.unit_factor
+    W = np.exp(p.integrals.log_gram(X, X) - p.log_unit)
+    return float(np.sum(np.abs(F @ F.T) * W)) ** 2 * float(np.finfo(np.float64).eps)
+
+
+def _inner(a: _Form, b: _Form, kernel: Kernel, max_operations: float) -> float:
+    if isinstance(a, SoSDensity) and isinstance(b, SoSDensity):
+        m, m_b = a.support_points.shape[0], b.support_points.shape[0]
+        cost = float(m) ** 2 * float(m_b) ** 2
+        if cost > max_operations:
+            raise ValueError(
+                f"the exact MMD of densities with {m} and {m_b} support points is predicted to take {cost:.2g} operations, more than "
+                f"max_operations={max_operations:.2g}; pass landmarks= for the projected MMD, or raise max_operations"
+            )
+        return density_inner(a, b, kernel)
+    if isinstance(a, _OnGrid) and isinstance(b, _OnGrid):
+        return float(np.vdot(b.masses, a.rule.smoothed(a.masses, b.rule)))
+    if isinstance(a, _OnGrid):
+        if isinstance(b, MeanEmbedding):
+            return float(a.rule.seen_from(to_numpy(b.points), a.masses) @ to_numpy(b.weights))
+        return _inner(MeanEmbedding(a.rule.nodes, a.masses.ravel(), kernel=kernel), b, kernel, max_operations)
+    if isinstance(a, MeanEmbedding) and not isinstance(b, _OnGrid):
+        return inner(a.weights, evaluate(b, kernel, a.points))
+    return _inner(b, a, kernel, max_operations)

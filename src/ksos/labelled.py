@@ -146,14 +146,14 @@ class LabelledDensity:
             return MeanEmbedding(to_numpy(density.support_points)[:1], np.zeros(1), kernel=data.kernel)
         return MeanEmbedding(part.points, part.weights / self.probabilities[position], kernel=data.kernel)
 
-    def mmd(self, data: LabelledEmbedding, distance: Callable[[SoSDensity, MeanEmbedding], float] = mmd) -> float:
-        """The exact MMD to labelled data; ``distance`` is that of one density and one embedding."""
+    def mmd(self, data: LabelledEmbedding) -> float:
+        """The exact MMD to labelled data."""
         total = 0.0
         for position, (share, density, part) in enumerate(zip(self.probabilities, self.densities, data.parts, strict=True)):
             if density is None:
                 total += 0.0 if part is None else part.norm() ** 2
             else:  # P·‖w_p − w_part/P‖
-                total += (share * distance(density, self.relative_to(position, data))) ** 2
+                total += (share * mmd(density, self.relative_to(position, data))) ** 2
         return float(np.sqrt(total))
 
     def __repr__(self) -> str:

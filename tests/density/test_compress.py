@@ -18,7 +18,8 @@ CASES = {name: pair for name, pair in PAIR_CASES.items() if pair.d == 1 or "× b
 every_pair = pytest.mark.parametrize("pair", CASES.values(), ids=CASES)
 
 
-def make_density(pair: PairCase, m: int = 8, rank: int = 4) -> ksos.SoSDensity:
+def decaying(pair: PairCase, m: int = 8, rank: int = 4) -> ksos.SoSDensity:
+    """Squares of which each is a quarter of the one before."""
     factor = np.random.default_rng(2).normal(size=(m, rank)) * 0.5 ** np.arange(rank)
     return ksos.SoSDensity(pair.kernel, points(m, pair.d), factor, pair.measure, normalize=True)
 
@@ -30,7 +31,7 @@ def smaller(p: ksos.SoSDensity, pair: PairCase, **sizes: int) -> ksos.Compressio
 
 @every_pair
 def test_the_rank_is_cut_where_the_least_mass_is_lost(pair: PairCase) -> None:
-    p = make_density(pair)
+    p = decaying(pair)
     nodes, w = quadrature_rule(pair.kernel, pair.measure, p.support_points)
     columns = np.sqrt(w)[:, None] * (pair.kernel(nodes, p.support_points) @ p.factor)
     columns[~pair.measure.contains(nodes)] = 0.0
@@ -46,7 +47,7 @@ def test_the_rank_is_cut_where_the_least_mass_is_lost(pair: PairCase) -> None:
 
 @every_pair
 def test_fewer_points_project_every_column(pair: PairCase) -> None:
-    p = make_density(pair)
+    p = decaying(pair)
     nodes, w = quadrature_rule(pair.kernel, pair.measure, p.support_points)
     root = np.sqrt(w)[:, None]
     columns = root * (pair.kernel(nodes, p.support_points) @ p.factor)
@@ -95,7 +96,7 @@ def test_the_distance_reported_is_the_mmd_by_quadrature(measure: object, sizes: 
 
 
 def test_distances_shrink_with_size_and_vanish_at_full_size() -> None:
-    p = make_density(PairCase(Gaussian(0.8), Lebesgue(), 2), 12, 5)
+    p = decaying(PairCase(Gaussian(0.8), Lebesgue(), 2), 12, 5)
     by_rank = [p.compress(rank=rank).mmd for rank in range(1, 6)]
     assert by_rank[0] > by_rank[2] > by_rank[4] == 0.0
     by_points = [p.compress(m=m).mmd for m in (2, 6, 10, 12)]

@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from densities import make_density
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import quadrature_rule
@@ -24,11 +25,6 @@ ROWS = np.array([[-0.2], [0.1], [0.3]])
 every_pair = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 
-def joint(case: PairCase, seed: int = 3) -> SoSDensity:
-    factor = np.random.default_rng(seed).normal(size=(7, 3))
-    return SoSDensity(case.kernel, points(7, 2, seed), factor, case.measure, normalize=True)
-
-
 def law_by_quadrature(p: SoSDensity, x: float) -> tuple[np.ndarray, np.ndarray]:
     """Nodes y and masses p(y | x)dy from the density's own pdf."""
     nodes, w = quadrature_rule(p.kernel.restrict([1]), p.measure.restrict([1]), p.support_points[:, [1]])
@@ -38,7 +34,7 @@ def law_by_quadrature(p: SoSDensity, x: float) -> tuple[np.ndarray, np.ndarray]:
 
 @every_pair
 def test_moments_against_quadrature(case: PairCase) -> None:
-    p = joint(case)
+    p = make_density(case, 7, 3, seed=3)
     mean, deviation = ConditionalLine(p, 1).moments(ROWS)
     for i, x in enumerate(ROWS[:, 0]):
         y, masses = law_by_quadrature(p, x)
@@ -49,7 +45,7 @@ def test_moments_against_quadrature(case: PairCase) -> None:
 
 @every_pair
 def test_mass_is_the_marginal_density(case: PairCase) -> None:
-    p = joint(case)
+    p = make_density(case, 7, 3, seed=3)
     expected = p.marginal([0]).logpdf(ROWS)
     np.testing.assert_allclose(ConditionalLine(p, 1).log_mass(ROWS), expected, atol=1e-9)
     far = np.array([[300.0]]) if isinstance(p.measure, Lebesgue) and p.kernel.smooth else ROWS[:1]
@@ -58,11 +54,11 @@ def test_mass_is_the_marginal_density(case: PairCase) -> None:
 
 @every_pair
 def test_cdf_against_the_conditional_density(case: PairCase) -> None:
-    p = joint(case)
+    p = make_density(case, 7, 3, seed=3)
     thresholds = np.array([-0.25, 0.05, 0.3])
     got = ConditionalLine(p, 1).cdf(ROWS, thresholds)
     for i, (x, t) in enumerate(zip(ROWS[:2, 0], thresholds[:2], strict=True)):
-        low, high = p.measure.walls(1)
+        low, high = p.measure.boundary(1)
         reach = 9.0 if p.kernel.smooth else 60.0
         a, b = max(low, -reach), min(high, reach)
         kinks = np.unique(np.clip(p.support_points[:, 1], a, b))
@@ -85,7 +81,7 @@ def integrate(p: SoSDensity, x: float, edges: np.ndarray) -> float:
 
 @every_pair
 def test_quantile_undoes_cdf(case: PairCase) -> None:
-    line = ConditionalLine(joint(case), 1)
+    line = ConditionalLine(make_density(case, 7, 3, seed=3), 1)
     levels = np.tile([0.001, 0.2, 0.5, 0.9, 0.999], (ROWS.shape[0], 1))
     values = line.quantile(ROWS, levels)
     assert np.all(np.diff(values, axis=1) > 0.0)
@@ -97,17 +93,17 @@ def test_quantile_undoes_cdf(case: PairCase) -> None:
 @given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=6), st.integers(0, 3))
 def test_quantiles_are_monotone_and_inside(levels: list[float], which: int) -> None:
     case = list(CASES.values())[which * len(CASES) // 4]
-    p = joint(case)
+    p = make_density(case, 7, 3, seed=3)
     q = np.sort(np.array(levels))
     values = ConditionalLine(p, 1).quantile(ROWS, np.tile(q, (ROWS.shape[0], 1)))
     assert np.all(np.isfinite(values)) and np.all(np.diff(values, axis=1) >= 0.0)
-    low, high = p.measure.walls(1)
+    low, high = p.measure.boundary(1)
     assert np.all((values >= low) & (values <= high))
 
 
 def test_first_feature_given_the_second() -> None:
     """The feature need not be the last: exchanging the columns exchanges the roles."""
-    p = joint(CASES["gaussian, per feature × lebesgue, d=2"])
+    p = make_density(CASES["gaussian, per feature × lebesgue, d=2"], 7, 3, seed=3)
     swapped = SoSDensity(p.kernel.restrict([1, 0]), p.support_points[:, ::-1], p.factor, Lebesgue())
     for one, other in zip(ConditionalLine(p, 0).moments(ROWS), ConditionalLine(swapped, 1).moments(ROWS), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)

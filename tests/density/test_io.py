@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from densities import random_density
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ksos import __version__
+from ksos._memory import resources
 from ksos.density import SoSDensity
 from ksos.density.io import load, read_header, save
 from ksos.exceptions import ModelFormatError
@@ -38,11 +40,6 @@ MODELS: dict[str, tuple[Kernel, Measure | None, int]] = {
     "many features": (Gaussian(40.0), None, 784),
     "many features, small": (Gaussian(1e-3), None, 784),
 }
-
-
-def make(kernel: Kernel, measure: Measure | None = None, d: int = 1, m: int = 5, k: int = 2, seed: int = 0) -> SoSDensity:
-    rng = np.random.default_rng(seed)
-    return SoSDensity(kernel, rng.normal(size=(m, d)), rng.normal(size=(m, k)), measure, normalize=True)
 
 
 def assert_identical(q: SoSDensity, p: SoSDensity) -> None:
@@ -68,7 +65,7 @@ def assert_identical(q: SoSDensity, p: SoSDensity) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_load_is_exact(name: str, tmp_path: Path) -> None:
     kernel, measure, d = MODELS[name]
-    p = make(kernel, measure, d)
+    p = random_density(kernel, measure, d)
     save(p, tmp_path / "model.ksos")
     q = load(tmp_path / "model.ksos")
     assert_identical(q, p)
@@ -94,7 +91,7 @@ def test_load_is_exact_on_any_scale(tmp_path_factory: Any, m: int, d: int, k: in
 
 
 def test_signed_zeros_and_subnormal_numbers_survive(tmp_path: Path) -> None:
-    base = make(Gaussian(1.0), m=4, k=3)
+    base = random_density(Gaussian(1.0), m=4, rank=3)
     F = base.unit_factor.copy()
     F[0], F[1, 0] = -0.0, 5e-324
     F /= np.sqrt(SoSDensity.from_units(base.kernel, base.support_points, F, base.log_unit, base.measure).mass())
@@ -104,7 +101,7 @@ def test_signed_zeros_and_subnormal_numbers_survive(tmp_path: Path) -> None:
 
 
 def test_infinite_sides_of_a_box_survive(tmp_path: Path) -> None:
-    p = make(Gaussian(0.7), d=2)
+    p = random_density(Gaussian(0.7), d=2)
     low, high = np.full(2, -np.inf), np.full(2, np.inf)
     p = SoSDensity.from_units(p.kernel, p.support_points, p.unit_factor, p.log_unit, Box(low, high))
     save(p, tmp_path / "model.ksos")
@@ -116,7 +113,7 @@ def test_infinite_sides_of_a_box_survive(tmp_path: Path) -> None:
 
 
 def test_memory_layout_of_the_saved_arrays_does_not_matter(tmp_path: Path) -> None:
-    base = make(Gaussian(0.7), d=2, m=50, k=3)
+    base = random_density(Gaussian(0.7), d=2, m=50, rank=3)
     wide = np.repeat(base.unit_factor, 2, axis=1)
     for F in (np.asfortranarray(base.unit_factor), wide[:, ::2]):
         p = SoSDensity.from_units(base.kernel, np.asfortranarray(base.support_points), F, base.log_unit, base.measure)
@@ -139,7 +136,7 @@ class Tuned(Gaussian):
 
 def test_new_kernel_needs_its_table_entry_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = Tuned(0.1, np.arange(6.0).reshape(2, 3), 3, "läuft", True, np.inf)
-    p = make(kernel, Discrete([[-1.0], [0.5]]))
+    p = random_density(kernel, Discrete([[-1.0], [0.5]]))
     with pytest.raises(ValueError, match=r"cannot be saved: its kernel Tuned\((?s:.*) none of those that a file can name: gaussian"):
         save(p, tmp_path / "model.ksos")
     assert list(tmp_path.iterdir()) == []
@@ -154,7 +151,7 @@ def test_new_kernel_needs_its_table_entry_only(tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.parametrize(("entry", "match"), [(2.0, "mass 2"), (0.0, "mass 0"), (np.nan, "NaN"), (np.inf, "infinity")])
 def test_save_refuses_what_load_would_refuse(entry: float, match: str, tmp_path: Path) -> None:
-    p = make(Gaussian(1.0))
+    p = random_density(Gaussian(1.0))
     F = p.unit_factor * np.sqrt(entry) if np.isfinite(entry) else np.full_like(p.unit_factor, entry)
     save(p, tmp_path / "model.ksos")
     before = (tmp_path / "model.ksos").read_bytes()
@@ -165,7 +162,7 @@ def test_save_refuses_what_load_would_refuse(entry: float, match: str, tmp_path:
 
 def test_the_header_alone(tmp_path: Path) -> None:
     file = tmp_path / "model.ksos"
-    save(make(Matern(1.5, [0.5, 2.0], product=True), Box([-3.0, -3.0], [3.0, np.inf]), d=2, m=5, k=3), file)
+    save(random_density(Matern(1.5, [0.5, 2.0], product=True), Box([-3.0, -3.0], [3.0, np.inf]), d=2, m=5, rank=3), file)
     content = file.read_bytes()
     start = 48 + int.from_bytes(content[8:16], "little")
     header = read_header(str(file))
@@ -187,7 +184,7 @@ def test_the_header_alone(tmp_path: Path) -> None:
 
 def test_the_header_of_what_is_no_model(tmp_path: Path) -> None:
     file = tmp_path / "model.ksos"
-    save(make(Gaussian(1.0)), file)
+    save(random_density(Gaussian(1.0)), file)
     content = file.read_bytes()
     flipped = bytearray(content)
     flipped[60] ^= 1
@@ -217,7 +214,7 @@ def test_loading_takes_the_memory_of_the_file_and_a_constant(name: str, tmp_path
     m, d, k, nodes = LARGE[name]
     rng = np.random.default_rng(0)
     measure = Discrete(rng.normal(size=(nodes, d)), np.ones(nodes)) if nodes else Lebesgue()
-    p = make(Gaussian(np.sqrt(d)), d=d, m=m, k=k)
+    p = random_density(Gaussian(np.sqrt(d)), d=d, m=m, rank=k)
     p = SoSDensity(p.kernel, p.support_points, p.unit_factor, measure, normalize=True)
     save(p, tmp_path / "model.ksos")
     size = (tmp_path / "model.ksos").stat().st_size
@@ -238,7 +235,7 @@ def traced(work: Callable[[], Any]) -> tuple[Any, int]:
 def test_refusing_takes_a_constant(tmp_path: Path) -> None:
     """A sparse file of a terabyte that announces just that many numbers, and forged ones that announce more."""
     file = tmp_path / "model.ksos"
-    save(make(Gaussian(1.0), m=2), file)
+    save(random_density(Gaussian(1.0), m=2), file)
     content = file.read_bytes()
     start = 48 + int.from_bytes(content[8:16], "little")
     for n in (1 << 37, 1 << 60):
@@ -257,10 +254,9 @@ def test_refusing_takes_a_constant(tmp_path: Path) -> None:
         assert traced(refuse)[1] < 1e6
 
 
-def test_a_model_larger_than_memory_is_refused_before_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    save(make(Gaussian(1.0)), tmp_path / "model.ksos")
-    monkeypatch.setattr("ksos._memory.available_memory", lambda: 100.0)
-    with pytest.raises(MemoryError, match=r"the model needs .* GB, but only .* GB are available; load it where"):
+def test_a_model_larger_than_memory_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    save(random_density(Gaussian(1.0)), tmp_path / "model.ksos")
+    with resources(memory=100.0), pytest.raises(MemoryError, match=r"the model needs .* GB, but only .* GB are available; load it where"):
         load(tmp_path / "model.ksos")
 
 
@@ -274,7 +270,7 @@ def test_the_page_reads_a_model_with_numpy_alone(tmp_path: Path, monkeypatch: py
     assert len([line for line in snippet.splitlines() if line.strip()]) <= 12
     monkeypatch.chdir(tmp_path)
     for kernel, d in ((Gaussian(0.7), 2), (Gaussian([0.7, 1.5, 2.0]), 3)):
-        p = make(kernel, d=d)
+        p = random_density(kernel, d=d)
         save(p, "model.ksos")
         page: dict[str, Any] = {}
         exec(snippet, page)

@@ -14,21 +14,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from densities import random_density
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ksos.density import SoSDensity
 from ksos.density.io import load, save
 from ksos.exceptions import ModelFormatError
-from ksos.kernels import Gaussian, Kernel, Laplace
-from ksos.measures import Box, Discrete, Measure, Normal
+from ksos.kernels import Gaussian, Laplace
+from ksos.measures import Box, Discrete, Normal
 
 MAGIC = b"\x89KSOS\r\n\x1a"
-
-
-def make(kernel: Kernel, measure: Measure | None = None, d: int = 1, m: int = 5, k: int = 2) -> SoSDensity:
-    rng = np.random.default_rng(0)
-    return SoSDensity(kernel, rng.normal(size=(m, d)), rng.normal(size=(m, k)), measure, normalize=True)
 
 
 # --- files made by hand, with right checksums ---
@@ -68,7 +63,7 @@ def arrays_of(content: bytes) -> dict[str, np.ndarray]:
 @pytest.fixture
 def content(tmp_path: Path) -> bytes:
     """The file of a small model whose kernel has a flag and a number, and whose measure has arrays."""
-    save(make(Laplace([0.5], product=True), Box([-2.0], [np.inf]), m=2, k=1), tmp_path / "small.ksos")
+    save(random_density(Laplace([0.5], product=True), Box([-2.0], [np.inf]), m=2, rank=1), tmp_path / "small.ksos")
     return (tmp_path / "small.ksos").read_bytes()
 
 
@@ -357,14 +352,14 @@ def test_mass_within_tolerance_is_accepted(tmp_path: Path, content: bytes) -> No
     ids=repr,
 )
 def test_forged_nodes(change: dict[str, Any], tmp_path: Path) -> None:
-    save(make(Gaussian(1.0), Discrete([[0.0], [1.0]], [0.5, 0.5]), m=2), tmp_path / "nodes.ksos")
+    save(random_density(Gaussian(1.0), Discrete([[0.0], [1.0]], [0.5, 0.5]), m=2), tmp_path / "nodes.ksos")
     content = (tmp_path / "nodes.ksos").read_bytes()
     arrays: dict[str, Any] = arrays_of(content) | {f"measure.{name}": value for name, value in change.items()}
     refuse(tmp_path, forge_arrays(take_apart(content)[0], arrays))
 
 
 def test_defaults_are_not_filled_in(tmp_path: Path) -> None:
-    save(make(Gaussian(1.0), Normal(0.0, 1.0)), tmp_path / "model.ksos")
+    save(random_density(Gaussian(1.0), Normal(0.0, 1.0)), tmp_path / "model.ksos")
     content = (tmp_path / "model.ksos").read_bytes()
     for name in ("kernel.sigma", "measure.mean", "measure.scale"):
         arrays = arrays_of(content)
@@ -374,7 +369,7 @@ def test_defaults_are_not_filled_in(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sigma", [1, True, "1.0", None, HUGE], ids=lambda sigma: repr(sigma)[:9])
 def test_real_parameters_belong_in_the_arrays(sigma: Any, tmp_path: Path) -> None:
-    save(make(Gaussian(1.0)), tmp_path / "model.ksos")
+    save(random_density(Gaussian(1.0)), tmp_path / "model.ksos")
     header, _ = take_apart((tmp_path / "model.ksos").read_bytes())
     header["kernel"]["parameters"]["sigma"] = sigma
     arrays = arrays_of((tmp_path / "model.ksos").read_bytes())
@@ -383,7 +378,7 @@ def test_real_parameters_belong_in_the_arrays(sigma: Any, tmp_path: Path) -> Non
 
 
 def test_kernel_without_closed_form(tmp_path: Path) -> None:
-    save(make(Laplace(0.5, product=True), d=2), tmp_path / "model.ksos")
+    save(random_density(Laplace(0.5, product=True), d=2), tmp_path / "model.ksos")
     header, data = take_apart((tmp_path / "model.ksos").read_bytes())
     header["kernel"]["parameters"]["product"] = False
     refuse(tmp_path, forge(header, data), "product=True")
@@ -400,7 +395,7 @@ JSON = st.recursive(
 def test_any_other_header_is_refused(tmp_path_factory: Any, value: Any, place: int, drop: bool) -> None:
     """Any one node of the header's tree, replaced or dropped."""
     folder = tmp_path_factory.mktemp("any")
-    save(make(Laplace([0.5, 0.6], product=True), Box([-2.0, -2.0], [2.0, 2.0]), d=2, m=3, k=1), folder / "model.ksos")
+    save(random_density(Laplace([0.5, 0.6], product=True), Box([-2.0, -2.0], [2.0, 2.0]), d=2, m=3, rank=1), folder / "model.ksos")
     header, data = take_apart((folder / "model.ksos").read_bytes())
     nodes: list[tuple[Any, Any]] = []
     pending: list[Any] = [header]

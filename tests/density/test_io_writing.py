@@ -14,18 +14,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from densities import random_density
 
 import ksos.density.io
-from ksos.density import SoSDensity
 from ksos.density.io import load, save
-from ksos.kernels import Gaussian, Kernel, Laplace
+from ksos.kernels import Gaussian, Laplace
 
 SOURCE = Path(ksos.density.io.__file__).parents[2]
-
-
-def make(kernel: Kernel) -> SoSDensity:
-    rng = np.random.default_rng(0)
-    return SoSDensity(kernel, rng.normal(size=(5, 1)), rng.normal(size=(5, 2)), normalize=True)
 
 
 @pytest.fixture
@@ -33,12 +28,12 @@ def old(tmp_path: Path) -> Path:
     """A folder that holds nothing but one model."""
     folder = tmp_path / "models"
     folder.mkdir()
-    save(make(Gaussian(1.0)), folder / "model.ksos")
+    save(random_density(Gaussian(1.0)), folder / "model.ksos")
     return folder / "model.ksos"
 
 
 def assert_untouched(old: Path) -> None:
-    assert np.array_equal(load(old).unit_factor, make(Gaussian(1.0)).unit_factor)
+    assert np.array_equal(load(old).unit_factor, random_density(Gaussian(1.0)).unit_factor)
     assert [file.name for file in old.parent.iterdir()] == [old.name]
 
 
@@ -64,7 +59,7 @@ def test_failure_leaves_the_old_file_and_nothing_else(
     with monkeypatch.context() as patch:
         patch.setattr(os, *(("fdopen", open_full) if step == "write" else (step, fail)))
         with pytest.raises(type(failure)) as caught:
-            save(make(Laplace(1.0)), old)
+            save(random_density(Laplace(1.0)), old)
     assert caught.value is failure
     if isinstance(failure, OSError):
         assert failure.errno == errno.ENOSPC
@@ -88,7 +83,7 @@ def test_data_reach_the_disk_before_the_name_does(old: Path, monkeypatch: pytest
 
     monkeypatch.setattr(os, "fsync", spy_fsync)
     monkeypatch.setattr(os, "replace", spy_replace)
-    save(make(Laplace(1.0)), old)
+    save(random_density(Laplace(1.0)), old)
     assert calls == [f"sync {old.stat().st_size} bytes", "replace", "sync folder"]
 
 
@@ -103,10 +98,10 @@ def test_folders_that_cannot_be_synchronised(number: int, old: Path, monkeypatch
 
     monkeypatch.setattr(os, "fsync", no_folders)
     if number == errno.EINVAL:
-        save(make(Laplace(1.0)), old)
+        save(random_density(Laplace(1.0)), old)
     else:
         with pytest.raises(OSError, match="Input/output"):
-            save(make(Laplace(1.0)), old)
+            save(random_density(Laplace(1.0)), old)
     assert isinstance(load(old).kernel, Laplace)
 
 
@@ -224,25 +219,25 @@ def test_kill_and_full_disk_in_real_processes(old: Path) -> None:
 @pytest.mark.parametrize("kind", [str, Path, os.fsencode, PurePosixPath], ids=["str", "Path", "bytes", "PurePath"])
 def test_every_kind_of_path(kind: Any, old: Path) -> None:
     path = kind(old)
-    save(make(Laplace(1.0)), path)
+    save(random_density(Laplace(1.0)), path)
     assert isinstance(load(path).kernel, Laplace)
     for other in (3, None):
         with pytest.raises(TypeError):
             load(other)  # type: ignore[arg-type]
         with pytest.raises(TypeError):
-            save(make(Laplace(1.0)), other)  # type: ignore[arg-type]
+            save(random_density(Laplace(1.0)), other)  # type: ignore[arg-type]
 
 
 def test_paths_relative_to_the_folder(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(old.parent)
-    save(make(Laplace(1.0)), "x" * 255)
+    save(random_density(Laplace(1.0)), "x" * 255)
     assert isinstance(load("x" * 255).kernel, Laplace)
 
 
 def test_errors_name_the_file_and_nothing_else(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     missing = old.parent / "nowhere" / "model.ksos"
     with pytest.raises(FileNotFoundError) as caught:
-        save(make(Gaussian(1.0)), missing)
+        save(random_density(Gaussian(1.0)), missing)
     assert str(caught.value).endswith(f"No such file or directory: {str(missing)!r}")
 
     def refuse(source: Any, target: Any) -> None:
@@ -250,7 +245,7 @@ def test_errors_name_the_file_and_nothing_else(old: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(os, "replace", refuse)
     with pytest.raises(PermissionError) as denied:
-        save(make(Gaussian(1.0)), old)
+        save(random_density(Gaussian(1.0)), old)
     assert str(denied.value).endswith(f"Permission denied: {str(old)!r}")
 
 
@@ -258,11 +253,11 @@ def test_permissions(old: Path) -> None:
     previous = os.umask(0o027)
     try:
         new = old.with_name("new.ksos")
-        save(make(Laplace(1.0)), new)
+        save(random_density(Laplace(1.0)), new)
         assert stat.S_IMODE(new.stat().st_mode) == 0o640
         for mode in (0o600, 0o666, 0o755):
             old.chmod(mode)
-            save(make(Laplace(1.0)), old)
+            save(random_density(Laplace(1.0)), old)
             assert stat.S_IMODE(old.stat().st_mode) == mode
     finally:
         os.umask(previous)
@@ -271,13 +266,13 @@ def test_permissions(old: Path) -> None:
 def test_links_stay(old: Path) -> None:
     link = old.with_name("link.ksos")
     link.symlink_to(old.name)
-    save(make(Laplace(1.0)), link)
+    save(random_density(Laplace(1.0)), link)
     assert link.is_symlink()
     assert isinstance(load(old).kernel, Laplace)
 
 
 def test_what_is_no_file_stays_what_it_is(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    p, pipe, missing = make(Laplace(1.0)), old.with_name("pipe"), old.parent / "missing" / "model.ksos"
+    p, pipe, missing = random_density(Laplace(1.0)), old.with_name("pipe"), old.parent / "missing" / "model.ksos"
     for action in (load, lambda path: save(p, path)):
         for path, kind in ((missing, FileNotFoundError), (old.parent, IsADirectoryError), (old / "below", NotADirectoryError)):
             with pytest.raises(kind) as caught:

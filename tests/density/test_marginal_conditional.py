@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from densities import make_density
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import marginal_cdf, quadrature_rule
@@ -20,11 +21,6 @@ from ksos.measures import Box, Discrete, Lebesgue, Measure, Normal
 
 CONTINUOUS = {name: pair for name, pair in PAIR_CASES.items() if pair.d == 2 and not isinstance(pair.measure, Discrete)}
 every_pair = pytest.mark.parametrize("pair", CONTINUOUS.values(), ids=CONTINUOUS)
-
-
-def make_density(pair: PairCase, m: int = 6, rank: int = 2) -> ksos.SoSDensity:
-    factor = np.random.default_rng(2).normal(size=(m, rank))
-    return ksos.SoSDensity(pair.kernel, points(m, pair.d), factor, pair.measure, normalize=True)
 
 
 def three_features(measure: Measure | None = None) -> ksos.SoSDensity:
@@ -42,7 +38,7 @@ def with_features(d: int, parts: dict[int, np.ndarray | float], n: int) -> np.nd
 @every_pair
 @pytest.mark.parametrize("keep", [0, 1])
 def test_marginal_and_conditional_agree_with_quadrature(pair: PairCase, keep: int) -> None:
-    p, drop = make_density(pair), 1 - keep
+    p, drop = make_density(pair, 6), 1 - keep
     q = p.marginal([keep])
     nodes, w = rest_rule(p, [drop])
     x = np.linspace(-0.55, 0.35, 7)
@@ -62,7 +58,7 @@ def test_marginal_and_conditional_agree_with_quadrature(pair: PairCase, keep: in
 
 @every_pair
 def test_conditional_times_marginal_is_the_joint_density(pair: PairCase) -> None:
-    p = make_density(pair)
+    p = make_density(pair, 6)
     X = np.clip(points(30, 2, 8), [-0.6, -0.3], [0.4, 0.5])
     for k in (0, 1):
         chained = p.conditional_logpdf(X, given=[k]) + p.marginal([k]).logpdf(X[:, [k]])
@@ -259,25 +255,25 @@ def test_saved_marginals_are_densities_like_any_other(tmp_path: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dims", "message"),
+    ("features", "message"),
     [
-        ([2], "dims has feature 2, but the 2 features are numbered 0 to 1"),
-        ([-1], "dims has feature -1"),
-        ([0, 0], "dims must name each feature once"),
-        ([], "dims must name at least one feature"),
-        ([0.0], "dims must be a feature number or a list of them"),
-        ("01", "dims must be a feature number or a list of them"),
-        (None, "dims must be a feature number or a list of them"),
-        ([[0]], "dims must be a feature number or a list of them"),
-        ([True, False], "dims must be feature numbers, not a mask; .*flatnonzero"),
+        ([2], "features has feature 2, but the 2 features are numbered 0 to 1"),
+        ([-1], "features has feature -1"),
+        ([0, 0], "features must name each feature once"),
+        ([], "features must name at least one feature"),
+        ([0.0], "features must be a feature number or a list of them"),
+        ("01", "features must be a feature number or a list of them"),
+        (None, "features must be a feature number or a list of them"),
+        ([[0]], "features must be a feature number or a list of them"),
+        ([True, False], "features must be feature numbers, not a mask; .*flatnonzero"),
     ],
 )
-def test_marginal_refuses_what_are_not_features(dims: object, message: str) -> None:
+def test_marginal_refuses_what_are_not_features(features: object, message: str) -> None:
     p = ksos.SoSDensity(Gaussian(1.0), points(3, 2), np.ones((3, 1)), normalize=True)
     with pytest.raises(ValueError, match=message):
-        p.marginal(dims)
-    with pytest.raises(ValueError, match=message.replace("dims", "given")):
-        p.conditional_logpdf(points(2, 2), dims)
+        p.marginal(features)
+    with pytest.raises(ValueError, match=message.replace("features", "given", 1)):
+        p.conditional_logpdf(points(2, 2), features)
 
 
 @pytest.mark.parametrize(

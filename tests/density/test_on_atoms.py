@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from densities import random_density
 from tables import KERNEL_CASES, points
 
 import ksos
@@ -16,10 +17,6 @@ SCATTERED = Discrete(np.round(points(30, 2, 5), 1), np.linspace(0.5, 1.5, 30))  
 assert np.unique(SCATTERED.points[:, 0]).size < 30
 LOADED = Discrete(GRID.points, GRID.weights * np.linspace(0.5, 2.0, 35))  # a grid, but not a product of measures
 every_measure = pytest.mark.parametrize("measure", [GRID, SCATTERED, LOADED], ids=["grid", "scattered", "loaded"])
-
-
-def make_density(kernel: Kernel, measure: Discrete) -> ksos.SoSDensity:
-    return ksos.SoSDensity(kernel, points(6, 2, 1), points(6, 2, 2), measure, normalize=True)
 
 
 def law(p: ksos.SoSDensity) -> dict[tuple[float, ...], float]:
@@ -47,7 +44,7 @@ def assert_same_law(got: dict, expected: dict) -> None:
 @every_measure
 @pytest.mark.parametrize("keep", [0, 1])
 def test_a_marginal_has_the_masses_of_merged_atoms(kernel: Kernel, measure: Discrete, keep: int) -> None:
-    p = make_density(kernel, measure)
+    p = random_density(kernel, measure, d=2, m=6)
     q = p.marginal([keep])
     assert_same_law(law(q), project(law(p), keep))
     assert q.mean()[0] == pytest.approx(p.mean()[keep])
@@ -58,7 +55,7 @@ def test_a_marginal_has_the_masses_of_merged_atoms(kernel: Kernel, measure: Disc
 @every_kernel
 @every_measure
 def test_a_conditional_has_the_masses_of_the_atoms_that_fulfil_it(kernel: Kernel, measure: Discrete) -> None:
-    p = make_density(kernel, measure)
+    p = random_density(kernel, measure, d=2, m=6)
     joint = law(p)
     for value in np.unique(measure.points[:, 1])[::3]:
         c = p.conditional({1: value})
@@ -71,7 +68,7 @@ def test_a_conditional_has_the_masses_of_the_atoms_that_fulfil_it(kernel: Kernel
 @every_measure
 def test_many_conditions_on_atoms(kernel: Kernel, measure: Discrete) -> None:
     """exp(log p(x | x_S)), weighted by ρ given x_S, has mass one for every condition."""
-    p = make_density(kernel, measure)
+    p = random_density(kernel, measure, d=2, m=6)
     log_density = p.conditional_logpdf(measure.points, given=[1])
     for value in np.unique(measure.points[:, 1]):
         hit = measure.points[:, 1] == value
@@ -85,7 +82,7 @@ SEPARABLE = {name: kernel for name, kernel in KERNEL_CASES.items() if kernel.sep
 
 @pytest.mark.parametrize("kernel", SEPARABLE.values(), ids=SEPARABLE)
 def test_on_a_grid_the_density_is_a_function_that_any_value_may_condition(kernel: Kernel) -> None:
-    p = make_density(kernel, GRID)
+    p = random_density(kernel, GRID, d=2, m=6)
     q, c = p.marginal([1]), p.conditional({1: 0.123})
     np.testing.assert_allclose(q.measure.weights.sum(), GRID.weights.sum())  # the marginal of the measure itself
     X = np.stack([np.linspace(-1.0, 1.0, 9), np.full(9, 0.123)], axis=1)
@@ -96,7 +93,7 @@ def test_on_a_grid_the_density_is_a_function_that_any_value_may_condition(kernel
 @pytest.mark.parametrize("kernel", [Laplace(0.8), Matern(1.5, 0.8), Matern(0.8, 0.8)], ids=repr)
 def test_between_the_nodes_of_a_rule_an_interpolated_marginal_is_close_to_the_integral(kernel: Kernel) -> None:
     rule = Discrete.quadrature(Box([-2.0, -2.0], [2.0, 2.0]), 40)
-    p = make_density(kernel, rule)
+    p = random_density(kernel, rule, d=2, m=6)
     q = p.marginal([0])
     x, (nodes, w) = np.linspace(-1.5, 1.5, 11), np.polynomial.legendre.leggauss(40)
     expected = [2.0 * w @ p.pdf(np.stack([np.full(40, v), 2.0 * nodes], axis=1)) for v in x]
@@ -106,7 +103,7 @@ def test_between_the_nodes_of_a_rule_an_interpolated_marginal_is_close_to_the_in
 
 
 def test_on_a_grid_any_value_may_condition_kernels_that_are_no_products_too() -> None:
-    p = make_density(Matern(1.5, 0.8), GRID)
+    p = random_density(Matern(1.5, 0.8), GRID, d=2, m=6)
     c = p.conditional({1: 0.123})
     at = np.unique(GRID.points[:, 0])
     _, w = np.polynomial.legendre.leggauss(7)
@@ -126,7 +123,7 @@ def test_a_marginal_of_a_conditional_and_a_conditional_of_a_marginal() -> None:
 
 
 def test_a_million_conditions_on_atoms() -> None:
-    p = make_density(Matern(1.5, 0.8), SCATTERED)
+    p = random_density(Matern(1.5, 0.8), SCATTERED, d=2, m=6)
     X = np.tile(SCATTERED.points, (33_334, 1))[:1_000_000]
     out = p.conditional_logpdf(X, given=[0])
     np.testing.assert_array_equal(out[:30], p.conditional_logpdf(SCATTERED.points, given=[0]))
@@ -134,7 +131,7 @@ def test_a_million_conditions_on_atoms() -> None:
 
 
 def test_conditions_that_no_atom_fulfils() -> None:
-    p = make_density(Gaussian(0.8), SCATTERED)
+    p = random_density(Gaussian(0.8), SCATTERED, d=2, m=6)
     with pytest.raises(ValueError, match=r"no atom of Discrete\(30 nodes in 2 features\) has \{0: 0\.123\}.* the nearest is \{0: 0\.1\}"):
         p.conditional({0: 0.123})
     with pytest.raises(ValueError, match=r"of 1 of 2 rows of X, first of row 1, \{0: 7\.0\}: condition on values of atoms"):
@@ -164,7 +161,7 @@ def test_conditions_where_the_density_vanishes() -> None:
 @every_measure
 def test_times_gaussian_and_affine_move_masses(measure: Discrete) -> None:
     for kernel in (Gaussian(0.8), Matern(1.5, 0.8)):
-        p = make_density(kernel, measure)
+        p = random_density(kernel, measure, d=2, m=6)
         posterior = law(p.times_gaussian([0.2, 0.0], [0.5, np.inf]))
         expected = {x: mass * np.exp(-0.5 * ((x[0] - 0.2) / 0.5) ** 2) for x, mass in law(p).items()}
         total = sum(expected.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from densities import make_density, normal
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles import quadrature_rule
@@ -11,7 +12,7 @@ from scipy.stats import laplace, norm
 from tables import PAIR_CASES, PairCase, points
 
 import ksos
-from ksos.density import boxes
+from ksos._memory import resources
 from ksos.kernels import Gaussian, Laplace, Matern
 from ksos.measures import Box, Discrete, Lebesgue, Normal
 
@@ -22,22 +23,13 @@ LINE_CASES = {name: pair for name, pair in CASES.items() if pair.d == 1 and not 
 every_line = pytest.mark.parametrize("pair", LINE_CASES.values(), ids=LINE_CASES)
 
 
-def make_density(pair: PairCase, m: int = 5, rank: int = 2, seed: int = 2) -> ksos.SoSDensity:
-    factor = np.random.default_rng(seed).normal(size=(m, rank))
-    return ksos.SoSDensity(pair.kernel, points(m, pair.d), factor, pair.measure, normalize=True)
-
-
-def standard_normal(d: int = 1) -> ksos.SoSDensity:
-    return ksos.SoSDensity(Gaussian(2.0), np.zeros((1, d)), [[1.0]], normalize=True)
-
-
 def quadrature_probability(p: ksos.SoSDensity, low: np.ndarray, high: np.ndarray) -> float:
     """The box cut with the measure's own walls, by composite Gauss–Legendre."""
     if isinstance(p.measure, Discrete):
         nodes = p.measure.points
         inside = np.all((nodes >= low) & (nodes <= high), axis=1)
         return float(np.sum((p.measure.weights * p.pdf(nodes))[inside]))
-    walls = np.array([p.measure.walls(k) for k in range(p.n_features)])
+    walls = np.array([p.measure.boundary(k) for k in range(p.n_features)])
     low, high = np.maximum(low, walls[:, 0]), np.minimum(high, walls[:, 1])
     nodes, w = quadrature_rule(p.kernel, Box(low, high), p.support_points, per_panel=12, reach=5.0)
     return float(w @ (p.pdf(nodes) * np.exp(p.measure.log_density(nodes))))
@@ -88,20 +80,18 @@ def test_quantiles_undo_the_distribution_function(pair: PairCase) -> None:
     np.testing.assert_allclose(p.cdf(x[:, None]), q, rtol=1e-9, atol=1e-14)
     inside = np.linspace(x[3], x[-2], 17)
     np.testing.assert_allclose(p.ppf(p.cdf(inside[:, None])), inside, atol=1e-9)
-    np.testing.assert_array_equal(p.ppf([0.0, 1.0]), pair.measure.walls(0))
+    np.testing.assert_array_equal(p.ppf([0.0, 1.0]), pair.measure.boundary(0))
     assert isinstance(p.ppf(0.3), float)
 
 
 def test_the_normal_distribution_in_both_tails() -> None:
-    p = standard_normal()
+    p = normal()
     x = np.array([-25.0, -8.0, -1.0, 0.0, 2.0, 7.0])
     np.testing.assert_allclose(p.cdf(x[:, None]), norm.cdf(x), rtol=1e-11)
     q = np.array([1e-250, 1e-100, 1e-20, 0.1, 0.5, 0.9, 1.0 - 1e-15])
     np.testing.assert_allclose(p.ppf(q), norm.ppf(q), rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose([p.probability(20.0, 21.0), p.probability(-30.0, -29.0)], norm.sf([20.0, 29.0]), rtol=1e-8)
-    assert standard_normal(3).probability([-1.0, 0.0, -np.inf], [1.0, np.inf, 8.0]) == pytest.approx(
-        0.5 * (1 - 2 * norm.cdf(-1)), abs=1e-14
-    )
+    assert normal([0.0] * 3).probability([-1.0, 0.0, -np.inf], [1.0, np.inf, 8.0]) == pytest.approx(0.5 * (1 - 2 * norm.cdf(-1)), abs=1e-14)
 
 
 def test_the_laplace_distribution() -> None:
@@ -227,15 +217,19 @@ def test_a_box_far_from_every_support_point() -> None:
     assert parts[0] == pytest.approx(float(rule.weights @ p.pdf(rule.points)), rel=1e-8)
 
 
-def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_change_nothing() -> None:
     p = make_density(PAIR_CASES["gaussian × box, d=2"])
     discrete = make_density(PAIR_CASES["gaussian × discrete, d=2"])
     line = make_density(PAIR_CASES["gaussian × lebesgue, d=1"])
     X = points(40, 2, 9)
-    whole = p.cdf(X), discrete.cdf(X), line.cdf(X[:, :1]), line.ppf(np.linspace(0.1, 0.9, 30))
-    monkeypatch.setattr(boxes, "_BLOCK_ELEMENTS", 7)
-    monkeypatch.setattr("ksos.density.lines._BLOCK_ELEMENTS", 7)
-    for got, expected in zip((p.cdf(X), discrete.cdf(X), line.cdf(X[:, :1]), line.ppf(np.linspace(0.1, 0.9, 30))), whole, strict=True):
+
+    def answers() -> tuple[np.ndarray, ...]:
+        return p.cdf(X), discrete.cdf(X), line.cdf(X[:, :1]), line.ppf(np.linspace(0.1, 0.9, 30))
+
+    whole = answers()
+    with resources(block=7):
+        parts = answers()
+    for got, expected in zip(parts, whole, strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-12)
 
 
@@ -255,7 +249,7 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_refuses_what_is_not_a_box(low: object, high: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        standard_normal(2).probability(low, high)
+        normal([0.0] * 2).probability(low, high)
 
 
 @pytest.mark.parametrize(
@@ -271,7 +265,7 @@ def test_refuses_what_is_not_a_box(low: object, high: object, message: str) -> N
 )
 def test_refuses_what_has_no_quantile_or_distribution_function(ask: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        ask(standard_normal(2))
+        ask(normal([0.0] * 2))
 
 
 def test_the_components_that_do_not_matter_are_left_out_and_the_normal_measure_counts() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from densities import make_density, normal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import quadrature_rule
@@ -20,21 +21,12 @@ every_pair = pytest.mark.parametrize("pair", PAIR_CASES.values(), ids=PAIR_CASES
 CONJUGATE = {name: pair for name, pair in PAIR_CASES.items() if isinstance(pair.kernel, Gaussian) or isinstance(pair.measure, Discrete)}
 
 
-def make_density(pair: PairCase, m: int = 6, seed: int = 0) -> ksos.SoSDensity:
-    factor = np.random.default_rng(2 + seed).normal(size=(m, 2))
-    return ksos.SoSDensity(pair.kernel, points(m, pair.d, seed), factor, pair.measure, normalize=True)
-
-
-def standard_normal() -> ksos.SoSDensity:
-    return ksos.SoSDensity(Gaussian(2.0), [[0.0]], [[1.0]], normalize=True)
-
-
 # --- times a Gaussian ---
 
 
 @pytest.mark.parametrize("pair", CONJUGATE.values(), ids=CONJUGATE)
 def test_times_a_gaussian_is_the_product_scaled_to_mass_one(pair: PairCase) -> None:
-    p = make_density(pair)
+    p = make_density(pair, 6)
     mean, scale = np.array([0.3, -0.4])[: pair.d], np.array([0.6, 1.5])[: pair.d]
     q = p.times_gaussian(mean, scale)
     nodes, w = quadrature_rule(pair.kernel, pair.measure, p.support_points, per_panel=24)
@@ -48,7 +40,7 @@ def test_times_a_gaussian_is_the_product_scaled_to_mass_one(pair: PairCase) -> N
 
 
 def test_conjugate_normals() -> None:
-    q = standard_normal().times_gaussian(3.0, 0.5)
+    q = normal().times_gaussian(3.0, 0.5)
     assert q.mean()[0] == pytest.approx(3.0 / 1.25)
     assert q.cov()[0, 0] == pytest.approx(0.25 / 1.25)
 
@@ -76,7 +68,7 @@ def test_a_sharp_measurement_is_a_condition() -> None:
 
 @pytest.mark.parametrize("mean", [1e3, 1e8, 1e14])
 def test_a_measurement_far_away(mean: float) -> None:
-    q = standard_normal().times_gaussian(mean, 1.0)
+    q = normal().times_gaussian(mean, 1.0)
     assert q.mean()[0] == pytest.approx(mean / 2.0)
     pair = ksos.SoSDensity(Gaussian(2.0), [[0.0], [0.25]], [[1.0], [1.0]], normalize=True).times_gaussian(mean, 1e3 * mean)
     x = np.array([[0.1]])
@@ -87,9 +79,9 @@ def test_a_measurement_far_away(mean: float) -> None:
 
 @pytest.mark.parametrize("mean", [1e160, 1e300])
 def test_a_measurement_beyond_all_digits_is_no_nan(mean: float) -> None:
-    q = standard_normal().times_gaussian(mean, 1.0)
+    q = normal().times_gaussian(mean, 1.0)
     assert q.mean()[0] == pytest.approx(0.5 * mean)
-    assert standard_normal().times_gaussian(mean, 1e5).mass() == pytest.approx(1.0)
+    assert normal().times_gaussian(mean, 1e5).mass() == pytest.approx(1.0)
 
 
 def test_only_gaussian_kernels_are_closed_under_products_off_the_atoms() -> None:
@@ -155,7 +147,7 @@ def test_degenerate_data_make_no_nan(X: np.ndarray, kind: type[Gaussian] | type[
 
 @every_pair
 def test_a_mixture_is_linear(pair: PairCase) -> None:
-    parts = [make_density(pair, 4, seed) for seed in (0, 0, 7)]  # two over the same points, one over others
+    parts = [make_density(pair, 4, seed=seed) for seed in (0, 0, 7)]  # two over the same points, one over others
     parts[1] = ksos.SoSDensity(pair.kernel, points(4, pair.d), points(4, 3, 9), pair.measure, normalize=True)
     mixed = ksos.mixture(parts, [2.0, 1.0, 5.0])
     x = np.clip(points(20, pair.d, 3), -0.25, 0.35)
@@ -168,7 +160,7 @@ def test_a_mixture_is_linear(pair: PairCase) -> None:
 
 
 def test_a_mixture_of_one_and_weights_of_zero() -> None:
-    p, q = (make_density(PairCase(Gaussian(0.8), Lebesgue(), 2), 5, seed) for seed in (0, 1))
+    p, q = (make_density(PairCase(Gaussian(0.8), Lebesgue(), 2), 5, seed=seed) for seed in (0, 1))
     x = points(6, 2, 3)
     np.testing.assert_allclose(ksos.mixture([p]).pdf(x), p.pdf(x), rtol=1e-12)
     np.testing.assert_allclose(ksos.mixture([p, q], [1.0, 0.0]).pdf(x), p.pdf(x), rtol=1e-12)
@@ -197,7 +189,7 @@ def test_a_mixture_in_hundreds_of_dimensions_and_with_tiny_weights() -> None:
 )
 def test_mixture_refuses_weights(weights: list, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        ksos.mixture([standard_normal(), standard_normal()], weights)
+        ksos.mixture([normal(), normal()], weights)
 
 
 @pytest.mark.parametrize(
@@ -214,14 +206,14 @@ def test_mixture_refuses_weights(weights: list, message: str) -> None:
 )
 def test_mixture_refuses_unlike_densities(other: Callable[[], ksos.SoSDensity], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        ksos.mixture([standard_normal(), other()])
+        ksos.mixture([normal(), other()])
 
 
 def test_mixture_refuses_what_are_not_densities() -> None:
     with pytest.raises(ValueError, match="at least one density"):
         ksos.mixture([])
     with pytest.raises(TypeError, match="densities must be a list of SoSDensity"):
-        ksos.mixture([standard_normal(), 3])
+        ksos.mixture([normal(), 3])
     with pytest.raises(TypeError, match="densities must be a list of SoSDensity"):
         ksos.mixture(3)
 
@@ -233,7 +225,7 @@ SCALE, SHIFT = np.array([-2.0, 0.5]), np.array([0.75, -3.0])
 
 @every_pair
 def test_the_affine_image_obeys_the_change_of_variables(pair: PairCase) -> None:
-    p, scale, shift = make_density(pair), SCALE[: pair.d], SHIFT[: pair.d]
+    p, scale, shift = make_density(pair, 6), SCALE[: pair.d], SHIFT[: pair.d]
     q = p.affine(scale, shift)
     x = points(20, pair.d, 3)
     jacobian = np.sum(np.log(np.abs(scale))) if isinstance(pair.measure, Lebesgue | Box) else 0.0  # the others are moved with their mass

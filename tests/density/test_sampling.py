@@ -6,6 +6,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from densities import make_density
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import marginal_cdf, quadrature_rule
@@ -15,11 +16,11 @@ from strategies import degenerate_data
 from tables import PAIR_CASES, PairCase, points
 
 import ksos
-from ksos.density.sampling import choice, inversion, location
-from ksos.density.sampling.cost import inversion_seconds, rejection_seconds
-from ksos.density.sampling.envelopes import PairEnvelope, PointEnvelope, envelope, envelope_bytes
-from ksos.density.sampling.panels import NODES_PER_PANEL, Panels, invert_on_panel
-from ksos.density.sampling.rows import fewer_rows, hadamard_rows
+from ksos._memory import resources
+from ksos.density.sampling import faster_envelope, inversion_seconds, rejection_seconds, rejection_setup_seconds
+from ksos.density.sampling.feature_law import NODES_PER_PANEL, Axis, fewer_rows, hadamard_rows, scan_flops, tree_flops
+from ksos.density.sampling.inversion import draw_by_inversion
+from ksos.density.sampling.rejection import PairEnvelope, PointEnvelope, envelope, envelope_bytes
 from ksos.kernels import Gaussian, Laplace, Matern
 from ksos.measures import Box, Discrete, Lebesgue, Measure, Normal
 
@@ -32,11 +33,6 @@ both_searches = pytest.mark.parametrize("tree", [False, True], ids=["scan", "tre
 CDF_TOLERANCE = 1e-9
 
 
-def make_density(pair: PairCase, m: int = 5, rank: int = 2) -> ksos.SoSDensity:
-    factor = np.random.default_rng(2).normal(size=(m, rank))
-    return ksos.SoSDensity(pair.kernel, points(m, pair.d), factor, pair.measure, normalize=True)
-
-
 def cancelling() -> ksos.SoSDensity:
     """The least certain function of a space of wide kernels: the weights of its square are enormous, and of both signs."""
     space = ksos.SoSSpace(Gaussian(2.0), points(40, 2, 3))
@@ -46,7 +42,7 @@ def cancelling() -> ksos.SoSDensity:
 def conditional_cdf(p: ksos.SoSDensity, x: np.ndarray) -> float:
     """F(x_d | x_1 … x_{d−1}) of one sample: the joint density, integrated along the last feature by panels that end at kinks and at x_d."""
     kernel, measure, centres = p.kernel.restrict([p.n_features - 1]), p.measure.restrict([p.n_features - 1]), p.support_points[:, -1:]
-    low, high = p.measure.walls(p.n_features - 1)
+    low, high = p.measure.boundary(p.n_features - 1)
     reach = (9.0 if kernel.smooth else 45.0) * float(kernel.sigma_vector(1)[0])
     low, high = max(low, min(centres.min(), x[-1]) - reach), min(high, max(centres.max(), x[-1]) + reach)
     mass = []
@@ -62,10 +58,9 @@ def conditional_cdf(p: ksos.SoSDensity, x: np.ndarray) -> float:
 
 @every_continuous_pair
 @both_searches
-def test_inversion_solves_for_its_uniforms(pair: PairCase, tree: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inversion, "tree_pays", lambda *_: tree)
+def test_inversion_solves_for_its_uniforms(pair: PairCase, tree: bool) -> None:
     p, n = make_density(pair), 12
-    uniforms, samples = np.random.default_rng(3).random((n, pair.d)), p.rvs(n, rng=3, method="inversion")
+    uniforms, samples = np.random.default_rng(3).random((n, pair.d)), draw_by_inversion(p, n, np.random.default_rng(3), tree=tree)
     order = np.argsort(samples[:, 0])
     np.testing.assert_allclose(marginal_cdf(p, 0, samples[order, 0]), uniforms[order, 0], atol=CDF_TOLERANCE)
     if pair.d > 1:
@@ -73,11 +68,10 @@ def test_inversion_solves_for_its_uniforms(pair: PairCase, tree: bool, monkeypat
 
 
 @both_searches
-def test_inversion_keeps_its_digits_where_weights_cancel(tree: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inversion, "tree_pays", lambda *_: tree)
+def test_inversion_keeps_its_digits_where_weights_cancel(tree: bool) -> None:
     p = cancelling()
     assert np.abs(p.factor).max() > 1e4 * np.sqrt(p.pdf(p.support_points).max())  # hundreds of millions cancel in Σ B_ij k_i k_j
-    uniforms, samples = np.random.default_rng(0).random((40, 2)), p.rvs(40, rng=0, method="inversion")
+    uniforms, samples = np.random.default_rng(0).random((40, 2)), draw_by_inversion(p, 40, np.random.default_rng(0), tree=tree)
     np.testing.assert_allclose([conditional_cdf(p, x) for x in samples], uniforms[:, 1], atol=CDF_TOLERANCE)
 
 
@@ -152,26 +146,21 @@ def test_seeds_reproduce_samples(signed: ksos.SoSDensity, method: str) -> None:
     assert signed.rvs(1, rng=0, method=method).shape == (1, 2)
 
 
-def test_chunks_do_not_change_inversion(signed: ksos.SoSDensity, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_do_not_change_inversion(signed: ksos.SoSDensity) -> None:
     samples = signed.rvs(500, rng=3, method="inversion")
-    monkeypatch.setattr(inversion, "_CHUNK_BYTES", 3000)
-    monkeypatch.setattr(inversion, "_CACHE_ELEMENTS", 40)
-    monkeypatch.setattr(location, "_CACHE_ELEMENTS", 50)
-    np.testing.assert_allclose(signed.rvs(500, rng=3, method="inversion"), samples, atol=1e-9)
+    with resources(block=40):
+        np.testing.assert_allclose(signed.rvs(500, rng=3, method="inversion"), samples, atol=1e-9)
 
 
-def test_chunks_do_not_change_rejection(signed: ksos.SoSDensity, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_do_not_change_rejection(signed: ksos.SoSDensity) -> None:
     samples = signed.rvs(500, rng=3, method="rejection")
-    monkeypatch.setattr("ksos.density.sampling.rejection._CACHE_ELEMENTS", 50)
-    np.testing.assert_array_equal(signed.rvs(500, rng=3, method="rejection"), samples)
+    with resources(block=50):
+        np.testing.assert_array_equal(signed.rvs(500, rng=3, method="rejection"), samples)
 
 
-def test_scan_and_tree_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scan_and_tree_agree() -> None:
     p = ksos.SoSDensity(Gaussian(0.5), points(15, 3, 3), np.random.default_rng(1).normal(size=(15, 4)), normalize=True)
-    found = []
-    for tree in (False, True):
-        monkeypatch.setattr(inversion, "tree_pays", lambda *_, tree=tree: tree)
-        found.append(p.rvs(300, rng=0, method="inversion"))
+    found = [draw_by_inversion(p, 300, np.random.default_rng(0), tree=tree) for tree in (False, True)]
     np.testing.assert_allclose(found[0], found[1], atol=1e-8)
 
 
@@ -196,9 +185,9 @@ def narrow(d: int = 3, m: int = 30) -> ksos.SoSDensity:
 
 def test_auto_takes_the_route_that_is_faster() -> None:
     assert envelope(narrow()).acceptance > 0.5
-    assert choice.faster_envelope(narrow(), 10_000) is not None
+    assert faster_envelope(narrow(), 10_000) is not None
     assert envelope(cancelling()).acceptance < 1e-3
-    assert choice.faster_envelope(cancelling(), 10_000) is None
+    assert faster_envelope(cancelling(), 10_000) is None
     for p, method in ((narrow(), "rejection"), (cancelling(), "inversion")):
         np.testing.assert_array_equal(p.rvs(50, rng=0), p.rvs(50, rng=0, method=method))
 
@@ -209,11 +198,11 @@ def test_auto_compares_predicted_costs(sigma: float, size: int, d: int) -> None:
     p = ksos.SoSDensity(Gaussian(sigma), points(8, d, 3), np.random.default_rng(1).normal(size=(8, 2)), normalize=True)
     found = envelope(p)
     assert 0.0 < rejection_seconds(found, size) < np.inf
-    chosen = choice.faster_envelope(p, size)
+    chosen = faster_envelope(p, size)
     if rejection_seconds(found, size) >= inversion_seconds(p, size):
         assert chosen is None
     elif chosen is None:  # then making the envelope alone would have taken longer
-        assert choice.rejection_setup_seconds(p) > inversion_seconds(p, size)
+        assert rejection_setup_seconds(p) > inversion_seconds(p, size)
 
 
 def test_costs_grow_with_what_they_depend_on() -> None:
@@ -221,18 +210,20 @@ def test_costs_grow_with_what_they_depend_on() -> None:
     assert inversion_seconds(few, 1000) < inversion_seconds(few, 100_000) < inversion_seconds(many, 100_000)
     assert inversion_seconds(narrow(d=2), 1000) < inversion_seconds(narrow(d=6), 1000)
     assert rejection_seconds(envelope(few), 1000) < rejection_seconds(envelope(few), 2000) < rejection_seconds(envelope(many), 2000)
-    assert not location.tree_pays(1, 30, 50, 50)
-    assert location.tree_pays(100_000, 30, 50, 50)
+    assert tree_flops(1, 30, 50, 50) > scan_flops(1, 30, 50, 50)
+    assert tree_flops(100_000, 30, 50, 50) < scan_flops(100_000, 30, 50, 50)
 
 
-def test_an_envelope_that_does_not_fit_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_envelope_that_does_not_fit_is_left_out() -> None:
     p = narrow(m=20)
-    monkeypatch.setattr(choice, "available_memory", lambda: 5.0 * envelope_bytes(20))
-    assert choice.faster_envelope(p, 1000) is not None
-    monkeypatch.setattr(choice, "available_memory", lambda: 3.0 * envelope_bytes(20))
-    assert choice.faster_envelope(p, 1000) is None
-    monkeypatch.setattr("ksos._memory.available_memory", lambda: 0.5 * envelope_bytes(20))
-    with pytest.raises(MemoryError, match=r"the envelope of a density with 20 support points.*method='inversion'"):
+    with resources(memory=5.0 * envelope_bytes(20)):
+        assert faster_envelope(p, 1000) is not None
+    with resources(memory=3.0 * envelope_bytes(20)):
+        assert faster_envelope(p, 1000) is None
+    with (
+        resources(memory=0.5 * envelope_bytes(20)),
+        pytest.raises(MemoryError, match=r"the envelope of a density with 20 support points.*method='inversion'"),
+    ):
         p.rvs(5, method="rejection")
 
 
@@ -296,10 +287,9 @@ def test_refusals_name_the_remedy(signed: ksos.SoSDensity) -> None:
         outside.rvs(5, method="rejection")
 
 
-def test_inversion_says_when_its_factors_do_not_fit(signed: ksos.SoSDensity, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inversion_says_when_its_factors_do_not_fit() -> None:
     p = ksos.SoSDensity(Gaussian(1.0), points(6, 3), np.ones((6, 1)), normalize=True)
-    monkeypatch.setattr("ksos._memory.available_memory", lambda: 100.0)
-    with pytest.raises(MemoryError, match="compress the density first"):
+    with resources(memory=100.0), pytest.raises(MemoryError, match="compress the density first"):
         p.rvs(5, method="inversion")
 
 
@@ -363,28 +353,13 @@ def test_points_without_mass_change_nothing() -> None:
 # --- the pieces ---
 
 
-@given(seed=st.integers(0, 100))
-def test_a_polynomial_is_inverted_on_its_panel(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    nodes, weights = np.polynomial.legendre.leggauss(NODES_PER_PANEL)
-    roots = rng.uniform(-1.5, 1.5, size=(50, 5))
-    values = np.prod((nodes[None, :, None] - roots[:, None, :]) ** 2, axis=2)  # squares: flat where a root lies inside
-    total = values @ weights
-    share = total * np.r_[0.0, 1.0, rng.random(48)]
-    s = invert_on_panel(values, share, total)
-    assert np.all((s >= -1.0) & (s <= 1.0))
-    for i in range(50):
-        series = np.polynomial.legendre.legint(np.polynomial.legendre.legfit(nodes, values[i], NODES_PER_PANEL - 1), lbnd=-1)
-        assert np.polynomial.legendre.legval(s[i], series) == pytest.approx(share[i], abs=1e-12 * total[i])
-
-
-def test_the_end_of_the_last_panel_is_not_beyond_the_wall() -> None:
+def test_the_end_of_the_last_panel_is_not_beyond_the_boundary() -> None:
     rng = np.random.default_rng(0)
     for low, high, x in rng.uniform(-1.0, 1.0, size=(200, 3)) * [1.0, 1e-3, 0.7]:
         p = ksos.SoSDensity(Gaussian(0.8), [[x], [0.0]], [[1.0], [0.5]], Box([low - 1.0], [high + 1.0]), normalize=True)
-        axis = Panels(p, 0)
+        axis = Axis(p, 0)
         values, one = np.ones((1, NODES_PER_PANEL)), np.ones(1)
-        last = axis.positions(np.array([len(axis) - 1]), values, 2.0 * axis.scaled_half[-1:], one)
+        last = axis.points(axis.panels.positions(np.array([len(axis) - 1]), values, 2.0 * axis.panels.half[-1:], one))
         assert high + 1.0 - 1e-12 < last[0] <= high + 1.0
 
 

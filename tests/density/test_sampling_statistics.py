@@ -11,7 +11,7 @@ from statistics_checks import chi_square_passes, dkw_passes_at
 from tables import points
 
 import ksos
-from ksos.density.sampling.envelopes import PairEnvelope
+from ksos.density.sampling.rejection import PairEnvelope
 from ksos.kernels import Gaussian
 
 N = 300_000

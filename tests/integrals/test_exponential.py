@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from scipy.integrate import nquad
 
 from ksos.integrals import closed_form
-from ksos.integrals._piecewise import LineIntegral
-from ksos.integrals.exponential import ExponentialBox, ExponentialLebesgue
+from ksos.integrals.exponential import ExponentialBox, ExponentialLebesgue, LineIntegral
 from ksos.kernels import Kernel, Laplace, Matern
 from ksos.measures import Box, Lebesgue
 

@@ -9,7 +9,7 @@ import ksos
 from ksos import SoSDensity
 from ksos.integrals import closed_form
 from ksos.integrals.gaussian import GaussianLebesgue
-from ksos.integrals.square import SquareIntegral
+from ksos.integrals.quadruple import SquareIntegral
 from ksos.kernels import Gaussian
 from ksos.measures import Lebesgue, Measure, Normal
 

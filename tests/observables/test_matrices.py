@@ -25,7 +25,7 @@ def unit(case: PairCase, X: np.ndarray) -> float:
 
 def inside(measure: Measure, d: int) -> Measure:
     """The measure of the box of the tests, where it is a box of Lebesgue measure."""
-    walls = np.array([measure.walls(k) for k in range(d)])
+    walls = np.array([measure.boundary(k) for k in range(d)])
     return Box(np.maximum(walls[:, 0], LOW), np.minimum(walls[:, 1], HIGH))
 
 

@@ -64,7 +64,7 @@ def test_every_pair_is_drawn_as_it_is(name: str) -> None:
         grid = np.stack([g.ravel() for g in np.meshgrid(panel.x, panel.y)], axis=1)
         np.testing.assert_allclose(panel.heights.values.ravel(), usual(p, grid), rtol=1e-8, atol=1e-12)
     for window, k in zip(panel.windows if d == 2 else [panel.window], range(d), strict=True):
-        low, high = p.measure.walls(k)
+        low, high = p.measure.boundary(k)
         assert low <= window.low < window.high <= high
         assert window.view[0] <= window.low and window.high <= window.view[1]
 

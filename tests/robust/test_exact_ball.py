@@ -14,7 +14,7 @@ from ksos.embedding import MeanEmbedding, exact_inner
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Discrete, Lebesgue, Normal
 from ksos.observables import BoxIndicator, coordinate
-from ksos.robust.exact_ball import Witness, exact_mmd
+from ksos.robust.exact_ball import Witness
 from ksos.solvers.spectraplex import factor, project
 
 SPACES: dict[str, tuple[int, Any, Any]] = {
@@ -64,7 +64,7 @@ def test_a_space_that_sees_a_witness_measures_that_density_exactly(name: str) ->
         C = random_parameter(space, seed)
         p = space.density(factor(C))
         before = np.linalg.norm(seen.compressed_map.apply(C) - seen.coordinates(data))
-        exact = exact_mmd(p, data)
+        exact = ksos.mmd(p, data)
         assert before < exact
         seen = seeing(seen, C, p, data, exact)
         assert np.linalg.norm(seen.compressed_map.apply(C) - seen.coordinates(data)) == pytest.approx(exact, abs=1e-9)
@@ -73,7 +73,7 @@ def test_a_space_that_sees_a_witness_measures_that_density_exactly(name: str) ->
     assert seen.embedding_rank == space.embedding_rank + 3
     for seed in (3, 4):  # a projection still: no distance is too long
         C = random_parameter(space, seed)
-        assert np.linalg.norm(seen.compressed_map.apply(C) - seen.coordinates(data)) <= exact_mmd(space.density(factor(C)), data) + 1e-10
+        assert np.linalg.norm(seen.compressed_map.apply(C) - seen.coordinates(data)) <= ksos.mmd(space.density(factor(C)), data) + 1e-10
     other = MeanEmbedding(points(5, space.n_features, 9), kernel=data.kernel)
     assert np.linalg.norm(seen.coordinates(other) - seen.coordinates(data)) <= ksos.mmd(other, data) + 1e-10
     y = np.random.default_rng(0).normal(size=seen.embedding_rank)
@@ -114,7 +114,7 @@ def test_the_estimators_keep_to_the_exact_ball_in_any_number_of_features(d: int)
     regressor = ksos.RobustRegressor(radius=0.25, n_support=25).fit(X, y)
     worst = regressor.worst_case_
     assert worst.mmd <= 0.25
-    assert worst.mmd == pytest.approx(exact_mmd(worst.distribution, MeanEmbedding(np.column_stack([X, y]), kernel=worst.embedding_kernel)))
+    assert worst.mmd == pytest.approx(ksos.mmd(worst.distribution, MeanEmbedding(np.column_stack([X, y]), kernel=worst.embedding_kernel)))
     labels = np.where(y > 0.0, "up", "down")
     classifier = ksos.RobustClassifier(radius=0.25, n_support=25).fit(X, labels)
     worst = classifier.worst_case_
@@ -123,7 +123,7 @@ def test_the_estimators_keep_to_the_exact_ball_in_any_number_of_features(d: int)
     for label in ("up", "down"):
         share, p = worst.distribution.probabilities[classifier.classes_ == label][0], worst.distribution.given(label)
         part = MeanEmbedding(X[labels == label], np.full(np.sum(labels == label), 1.0 / 30.0 / share), kernel=worst.embedding_kernel)
-        square += (share * exact_mmd(p, part)) ** 2
+        square += (share * ksos.mmd(p, part)) ** 2
     assert np.sqrt(square) == pytest.approx(worst.mmd, abs=1e-9)
     assert worst.upper_bound is not None
     assert worst.value <= worst.dual_value + 1e-12

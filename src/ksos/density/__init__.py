@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ksos.density.compress import Compression
-from ksos.density.estimate import Estimate
+from ksos.density.expectation import Estimate
 from ksos.density.mixture import mixture
 from ksos.density.sos import SoSDensity
 

@@ -1,4 +1,4 @@
-"""The law of some features when the others are known, for one condition or for a million of them."""
+"""Marginals, and the law of some features given the others, for one condition or for a million of them."""
 
 from __future__ import annotations
 
@@ -9,26 +9,35 @@ import numpy as np
 from ksos._array import to_numpy
 from ksos._memory import row_blocks
 from ksos._validation import as_conditions, as_features, as_points
-from ksos.density._assemble import unit_rows
-from ksos.density._separable import hold_fixed
-from ksos.density.marginal import marginal
-from ksos.density.on_atoms import any_value_will_do, conditional_on_atoms, given_logpdf_on_atoms
-from ksos.measures import Discrete
+from ksos.density._assemble import assemble, hold_fixed, integrate_out, unit_rows
+from ksos.density.discrete import any_value_will_do, conditional_on_atoms, given_logpdf_on_atoms, marginal_on_atoms
 
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
 
-__all__ = ["conditional", "conditional_logpdf"]
+__all__ = ["conditional", "conditional_logpdf", "marginal"]
 
 _BLOCK_ELEMENTS = 1 << 17
 _FAR = -1e3  # below, the difference of two logarithms loses digits that matter
+
+
+def marginal(density: SoSDensity, features: Any) -> SoSDensity:
+    r"""p_S(x_S) = ∫ p(x) dρ_R(x_R) = k_S(x_S)ᵀ (B ∘ W_R) k_S(x_S), for the features S = ``features`` and the others R."""
+    keep = as_features(features, density.n_features, "features")
+    drop = [k for k in range(density.n_features) if k not in keep]
+    measure = density.measure.restrict(keep)
+    if not drop:  # another order of the features
+        return assemble(density, density.kernel.restrict(keep), density.support_points[:, keep], measure, density.unit_factor)
+    if density.measure.atoms is not None:
+        return marginal_on_atoms(density, keep, drop)
+    return integrate_out(density, keep, drop, measure)
 
 
 def conditional(density: SoSDensity, conditions: Any) -> SoSDensity:
     r"""p(x_R | x_S = v) ∝ k_R(x_R)ᵀ ΔBΔ k_R(x_R) with Δ = diag(k_S(v, x̃_i)), for ``conditions`` {feature: value}."""
     given, values = as_conditions(conditions, density.n_features)
     rest = [k for k in range(density.n_features) if k not in given]
-    if isinstance(density.measure, Discrete):
+    if density.measure.atoms is not None:
         return conditional_on_atoms(density, given, values, rest)
     if not density.measure.restrict(given).contains(values[None, :])[0]:
         listed = dict(zip(given, values.tolist(), strict=True))
@@ -47,7 +56,7 @@ def conditional_logpdf(density: SoSDensity, X: Any, given: Any) -> np.ndarray:
     if len(features) == d:
         raise ValueError(f"given names all {d} features: none is left to have a density; use logpdf for the density of a row")
     rest = [k for k in range(d) if k not in features]
-    if isinstance(density.measure, Discrete) and not any_value_will_do(density, features, rest):
+    if density.measure.atoms is not None and not any_value_will_do(density, features, rest):
         log_given = given_logpdf_on_atoms(density, features, X[:, features])
         _require_possible(log_given, features, X)
         return density.logpdf(X) - log_given

@@ -9,7 +9,6 @@ import numpy as np
 from ksos._memory import row_blocks
 from ksos.density._assemble import unit_rows
 from ksos.kernels.distances import feature_squares, squared_distances
-from ksos.kernels.slopes import log_profile_slope
 
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
@@ -40,11 +39,11 @@ def log_and_gradient(p: SoSDensity, X: np.ndarray) -> tuple[np.ndarray, np.ndarr
             psi = k @ F
             square = np.einsum("ij,ij->i", psi, psi)
             weight = k * (psi @ F.T)
-            whole = None if kernel.product or d == 1 else log_profile_slope(kernel, squared_distances(x, points, sigma))
+            whole = None if kernel.product or d == 1 else kernel.slope(squared_distances(x, points, sigma))
             seen = inside[rows] & (square > 0.0)
             log_p[rows] = np.where(seen, np.log(square) + 2.0 * peak - p.log_unit, -np.inf)
             for j, squares in enumerate(feature_squares(x, points, sigma)):
-                slope = log_profile_slope(kernel, squares) if whole is None else whole
+                slope = kernel.slope(squares) if whole is None else whole
                 # ∂_j log k = 2·slope·(x_j − x̃_ij)/σ_j²; a weight of 0 silences distances whose square is infinite
                 away = (x[:, j][:, None] - points[:, j]) / sigma[j]
                 total = np.sum(np.where(weight != 0.0, weight * slope * away, 0.0), axis=1)

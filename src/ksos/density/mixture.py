@@ -11,7 +11,6 @@ from ksos._validation import as_weights
 from ksos.density._assemble import assemble
 from ksos.density.sos import SoSDensity
 from ksos.kernels import Kernel
-from ksos.measures import Measure, Normal
 
 __all__ = ["mixture"]
 
@@ -65,7 +64,7 @@ def _check_same(first: SoSDensity, other: SoSDensity, number: int) -> None:
         what = f"{first.n_features} features", f"{other.n_features}"
     elif not _same_kernel(first.kernel, other.kernel, first.n_features):
         what = first.kernel, other.kernel
-    elif not _same_measure(first.measure, other.measure, first.n_features):
+    elif first.measure.for_features(first.n_features) != other.measure.for_features(first.n_features):
         what = first.measure, other.measure
     if what is not None:
         raise ValueError(f"a mixture needs one kernel and one measure: density 0 has {what[0]}, but density {number} has {what[1]}")
@@ -73,9 +72,3 @@ def _check_same(first: SoSDensity, other: SoSDensity, number: int) -> None:
 
 def _same_kernel(a: Kernel, b: Kernel, d: int) -> bool:
     return type(a) is type(b) and a.with_sigma(a.sigma_vector(d)) == b.with_sigma(b.sigma_vector(d))
-
-
-def _same_measure(a: Measure, b: Measure, d: int) -> bool:
-    if isinstance(a, Normal) and isinstance(b, Normal):  # one number for all features, or one for each
-        return all(np.array_equal(x, y) for x, y in zip(a.vectors(d), b.vectors(d), strict=True))
-    return a == b

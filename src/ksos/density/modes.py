@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.optimize import minimize
 
-from ksos.density.cells import cells
 from ksos.density.gradient import log_and_gradient
 from ksos.density.standard import standardize
+from ksos.integrals.regions import cells
 from ksos.kernels import Kernel
-from ksos.measures import Discrete
 
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
@@ -30,29 +29,28 @@ _TINY = 1e-7
 
 def modes(p: SoSDensity, n_starts: int, *, every: bool) -> np.ndarray:
     """The largest maximum of p, shape (1, d), or ``every`` local one that was found, the largest first."""
-    if isinstance(p.measure, Discrete):
+    if (atoms := p.measure.atoms) is not None:
         if every:
             raise ValueError("a discrete measure has no neighbourhoods, hence no local modes; call mode() for the best of its nodes")
-        return p.measure.points[[int(np.argmax(p.logpdf(p.measure.points)))]]
+        return atoms.points[[int(np.argmax(p.logpdf(atoms.points)))]]
     standard = standardize(p)
     density = standard.density
-    walls = np.array([density.measure.walls(k) for k in range(density.n_features)])
+    limits = np.stack(density.measure.boundaries(density.n_features), axis=1)
     if _has_tip(density.kernel):
         most = min(n_starts, max(2, _KINK_WORK // density.n_features))
-        found = [_from_kink_to_kink(density, y, walls, every) for y in _starts(density, most, walls)]
+        found = [_from_kink_to_kink(density, y, limits, every) for y in _starts(density, most, limits)]
     else:
-        found = [_climb(density, y, walls) for y in _starts(density, n_starts, walls)]
+        found = [_climb(density, y, limits) for y in _starts(density, n_starts, limits)]
         best = max(log_p for log_p, _, _ in found)
         chosen = found if every else [one for one in found if one[0] >= best - _FLAT]
-        found = [_polish(density, y, walls) for _, y, _ in chosen]
+        found = [_polish(density, y, limits) for _, y, _ in chosen]
     found.sort(key=lambda one: -one[0])
     kept = [found[0][1]]
     for _, y, is_maximum in found[1:] if every else []:
         if is_maximum and all(np.abs(y - other).max() > _APART for other in kept):
             kept.append(y)
     back = standard.points(np.stack(kept))
-    limits = np.array([p.measure.walls(k) for k in range(p.n_features)])
-    return np.clip(back, limits[:, 0], limits[:, 1])
+    return np.clip(back, *p.measure.boundaries(p.n_features))
 
 
 Found = tuple[float, np.ndarray, bool]
@@ -64,11 +62,11 @@ def _has_tip(kernel: Kernel) -> bool:
     return float(kernel.log_profile(np.array([1e-12]))[0]) < -1e-8
 
 
-def _starts(p: SoSDensity, most: int, walls: np.ndarray) -> np.ndarray:
+def _starts(p: SoSDensity, most: int, limits: np.ndarray) -> np.ndarray:
     """The support points of largest density, and in few features the maxima on a grid."""
-    X = np.unique(np.clip(p.support_points, walls[:, 0], walls[:, 1]), axis=0)
+    X = np.unique(np.clip(p.support_points, limits[:, 0], limits[:, 1]), axis=0)
     if p.n_features <= _GRID_FEATURES:
-        found = cells(p, _GRID_LENGTH, _GRID_CELLS, split_kinks=False)
+        found = cells(p.integrals, p.support_points, _GRID_LENGTH, _GRID_CELLS, split_kinks=False)
         if found is not None:
             X = np.concatenate([X, _grid_maxima(p, 0.5 * (found[0] + found[1]))])
     return X[np.argsort(-p.logpdf(X), kind="stable")[:most]]
@@ -86,57 +84,57 @@ def _grid_maxima(p: SoSDensity, middle: np.ndarray) -> np.ndarray:
     return middle[highest & np.isfinite(log_p)]
 
 
-def _climb(p: SoSDensity, y: np.ndarray, walls: np.ndarray) -> Found:
+def _climb(p: SoSDensity, y: np.ndarray, limits: np.ndarray) -> Found:
     def downhill(x: np.ndarray) -> tuple[float, np.ndarray]:
-        log_p, gradient = log_and_gradient(p, np.clip(x, walls[:, 0], walls[:, 1])[None, :])
+        log_p, gradient = log_and_gradient(p, np.clip(x, limits[:, 0], limits[:, 1])[None, :])
         return (-float(log_p[0]) if np.isfinite(log_p[0]) else 1e300), -gradient[0]
 
-    found = minimize(downhill, y, jac=True, method="L-BFGS-B", bounds=walls, options={"ftol": 1e-14, "gtol": 1e-8, "maxiter": 500})
-    return -float(found.fun), np.clip(found.x, walls[:, 0], walls[:, 1]), True
+    found = minimize(downhill, y, jac=True, method="L-BFGS-B", bounds=limits, options={"ftol": 1e-14, "gtol": 1e-8, "maxiter": 500})
+    return -float(found.fun), np.clip(found.x, limits[:, 0], limits[:, 1]), True
 
 
-def _polish(p: SoSDensity, y: np.ndarray, walls: np.ndarray) -> Found:
-    """Newton's method on the coordinates that no wall holds, its Hessian from differences of gradients."""
+def _polish(p: SoSDensity, y: np.ndarray, limits: np.ndarray) -> Found:
+    """Newton's method on the coordinates that no boundary holds, its Hessian from differences of gradients."""
     if y.shape[0] > _NEWTON_FEATURES:
         return float(log_and_gradient(p, y[None, :])[0][0]), y, True
     is_maximum = False
     for _ in range(_NEWTON_STEPS):
         (log_p,), (gradient,) = log_and_gradient(p, y[None, :])
-        held = ((y <= walls[:, 0]) & (gradient < 0.0)) | ((y >= walls[:, 1]) & (gradient > 0.0))
+        held = ((y <= limits[:, 0]) & (gradient < 0.0)) | ((y >= limits[:, 1]) & (gradient > 0.0))
         free = np.flatnonzero(~held)
         if free.size == 0:
             return float(log_p), y, True
-        values, vectors = np.linalg.eigh(_hessian(p, y, free, walls))
+        values, vectors = np.linalg.eigh(_hessian(p, y, free, limits))
         is_maximum = bool(values[-1] < _FLAT) and bool(np.abs(gradient[free]).max() < _FLAT)
         step = vectors @ ((vectors.T @ gradient[free]) / np.maximum(np.abs(values), 1e-8))
         new = y.copy()
-        new[free] = np.clip(y[free] + step, walls[free, 0], walls[free, 1])
+        new[free] = np.clip(y[free] + step, limits[free, 0], limits[free, 1])
         if float(log_and_gradient(p, new[None, :])[0][0]) < log_p - 1e-13 or np.abs(new - y).max() < 1e-15:
             break
         y = new
     return float(log_and_gradient(p, y[None, :])[0][0]), y, is_maximum
 
 
-def _hessian(p: SoSDensity, y: np.ndarray, free: np.ndarray, walls: np.ndarray) -> np.ndarray:
+def _hessian(p: SoSDensity, y: np.ndarray, free: np.ndarray, limits: np.ndarray) -> np.ndarray:
     n = free.shape[0]
     moved = np.tile(y, (2 * n, 1))
     moved[np.arange(n), free] += _DIFFERENCE
     moved[n + np.arange(n), free] -= _DIFFERENCE
-    moved = np.clip(moved, walls[:, 0], walls[:, 1])
+    moved = np.clip(moved, limits[:, 0], limits[:, 1])
     _, gradients = log_and_gradient(p, moved)
     way = moved[np.arange(n), free] - moved[n + np.arange(n), free]
     H = (gradients[:n, free] - gradients[n:, free]) / way[:, None]
     return 0.5 * (H + H.T)
 
 
-def _from_kink_to_kink(p: SoSDensity, y: np.ndarray, walls: np.ndarray, every: bool) -> Found:
-    """Along a feature, between kinks, p is convex: its maxima have their coordinates among those of the support points and the walls.
+def _from_kink_to_kink(p: SoSDensity, y: np.ndarray, limits: np.ndarray, every: bool) -> Found:
+    """Along a feature, between kinks, p is convex: its maxima have their coordinates among those of the support points and the boundary.
 
     Features are searched in turn: for the largest maximum the whole axis, for a local one a small step to either side, which if it leads
     up leads up to the next kink. A kink that is best along every axis is a maximum: p is differentiable in each of the cells around it.
     """
     X, F = p.support_points, p.unit_factor
-    axes = [np.unique(np.clip(np.r_[X[:, k], walls[k][np.isfinite(walls[k])]], *walls[k])) for k in range(y.shape[0])]
+    axes = [np.unique(np.clip(np.r_[X[:, k], limits[k][np.isfinite(limits[k])]], *limits[k])) for k in range(y.shape[0])]
     y = np.array([axis[np.argmin(np.abs(axis - value))] for axis, value in zip(axes, y, strict=True)])
 
     def log_factor(k: int, values: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Mean and covariance of a kernel sum of squares, from the moments of its components k(x,x̃_i)k(x,x̃_j)dρ."""
+"""Mean, covariance and moments of any order, from the moments of the components k(x,x̃_i)k(x,x̃_j)dρ."""
 
 from __future__ import annotations
 
@@ -6,55 +6,50 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ksos.measures import Discrete
+from ksos.density.standard import central_first, standardize
+from ksos.observables import Polynomial
 
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
 
-__all__ = ["central_point_first", "component_weights", "mean_and_covariance", "node_masses"]
+__all__ = ["central_point_first", "mean_and_covariance", "moment", "node_masses"]
 
 _BLOCK_BYTES = 128e6
 
 
-def component_weights(density: SoSDensity) -> np.ndarray:
+def _component_weights(density: SoSDensity) -> np.ndarray:
     """B_ij W_ij, the signed weight of each component, shape (m, m); they sum to one."""
     points, F = density.support_points, density.unit_factor
     return (F @ F.T) * np.exp(density.integrals.log_gram(points, points) - density.log_unit)
 
 
 def node_masses(density: SoSDensity) -> np.ndarray:
-    """Of a density with respect to a discrete measure: the mass w_j p(x_j) of every node."""
-    measure = density.measure
-    if not isinstance(measure, Discrete):
-        raise TypeError(f"a density on a Discrete measure is needed; this one is on {measure!r}")
-    mass = measure.weights * density.pdf(measure.points)
+    """The mass w_j p(x_j) of every node, for a density on a discrete measure."""
+    atoms = density.measure.atoms
+    if atoms is None:
+        raise TypeError(f"a density on a Discrete measure is needed; this one is on {density.measure!r}")
+    mass = atoms.weights * density.pdf(atoms.points)
     return mass / mass.sum()
 
 
 def central_point_first(density: SoSDensity) -> SoSDensity:
-    """The same density with a support point from the middle in front, from which coordinates are measured.
-
-    An outlier there would cost all the others their digits.
-    """
+    """The same density with a support point from the middle in front."""
     X = density.support_points
-    middle = np.partition(X, X.shape[0] // 2, axis=0)[X.shape[0] // 2]
-    with np.errstate(over="ignore"):
-        scaled = np.abs((X - middle) / density.kernel.sigma_vector(X.shape[1]))
-    order = np.argsort(np.arange(X.shape[0]) != int(np.argmin(scaled.max(axis=1))), kind="stable")
+    order = central_first(X, density.kernel.sigma_vector(X.shape[1]))
     return type(density).from_units(density.kernel, X[order], density.unit_factor[order], density.log_unit, density.measure)
 
 
 def mean_and_covariance(density: SoSDensity) -> tuple[np.ndarray, np.ndarray]:
     """E[x] and Cov[x]; exact up to the cancellation in Σ|B_ij W_ij|."""
-    if isinstance(density.measure, Discrete):
-        weights, points = node_masses(density), density.measure.points
+    if (atoms := density.measure.atoms) is not None:
+        weights, points = node_masses(density), atoms.points
         mean = weights @ points
         centred = points - mean
         scaled = np.sqrt(weights)[:, None] * centred  # one matrix times itself is symmetric to the last digit
         return mean, scaled.T @ scaled
     density = central_point_first(density)
     integrals, X, d = density.integrals, density.support_points, density.n_features
-    P = component_weights(density).ravel()
+    P = _component_weights(density).ravel()
     mean, second = np.empty(d), np.empty(d)
     for k in range(d):
         first_k, second_k = integrals.moments(X, k)
@@ -73,3 +68,20 @@ def mean_and_covariance(density: SoSDensity) -> tuple[np.ndarray, np.ndarray]:
     cross = 0.5 * (cross + cross.T)  # within a block the two orders of summation round differently
     np.fill_diagonal(cross, second)
     return X[0] + mean, cross - np.outer(mean, mean)
+
+
+def moment(p: SoSDensity, powers: tuple[int, ...], about: np.ndarray) -> float:
+    """E[Π_k (x_k − about_k)^{powers_k}], in closed form, computed in standard coordinates: powers overflow only where the answer does."""
+    standard = standardize(p, shorten=False)
+    density, a = standard.density, np.array(powers)
+    centre = standard.coordinates(about[None, :])[0]
+    if (atoms := density.measure.atoms) is not None:
+        with np.errstate(over="ignore", under="ignore"):
+            values = np.prod((atoms.points - centre) ** a, axis=1)
+        value = float(node_masses(density) @ values)
+    else:
+        M = Polynomial({powers: 1.0}, centre).matrix(density.kernel, density.support_points, density.measure, density.log_unit)
+        value = M.expectation(density.unit_factor @ density.unit_factor.T)[0]
+    with np.errstate(over="ignore", under="ignore", divide="ignore"):
+        log_unit = float(a @ np.log(standard.scale))
+        return float(np.sign(value) * np.exp(np.log(abs(value)) + log_unit)) if value != 0.0 else 0.0

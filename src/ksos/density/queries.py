@@ -9,15 +9,13 @@ import numpy as np
 
 from ksos._array import like, to_numpy
 from ksos._validation import as_box, as_count, as_levels, as_points, as_positive, as_powers
-from ksos.density.averages import expectation
-from ksos.density.boxes import box_masses, cumulative, quantiles
-from ksos.density.estimate import Estimate
+from ksos.density.cdf import box_masses, cumulative, quantiles
+from ksos.density.divergence import entropy, kl_divergence, l2_distance
+from ksos.density.expectation import Estimate, expectation
 from ksos.density.gradient import log_and_gradient
-from ksos.density.higher_moments import moment
-from ksos.density.information import entropy, kl_divergence
-from ksos.density.l2 import l2_distance
-from ksos.density.levels import highest_density_level
+from ksos.density.hdr import highest_density_level
 from ksos.density.modes import modes
+from ksos.density.moments import moment
 
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
@@ -45,7 +43,7 @@ class Queries:
         Parameters
         ----------
         low, high : float, array of d floats, or array (n, d)
-            The walls of a box, one number standing for all features; with rows, of n boxes, and the answer has shape (n,).
+            The sides of a box, one number standing for all features; with rows, of n boxes, and the answer has shape (n,).
 
         Examples
         --------
@@ -55,9 +53,9 @@ class Queries:
         >>> round(p.probability([-1.0, -np.inf], [1.0, np.inf]), 6)
         0.682689
         """
-        walls = as_box(low, high, self._density.n_features, closed=self._density.measure.name == "discrete")
-        found = box_masses(self._density, *walls[:2])
-        return self._back(found) if walls[2] else float(found[0])
+        low, high, many = as_box(low, high, self._density.n_features, closed=self._density.measure.atoms is not None)
+        found = box_masses(self._density, low, high)
+        return self._back(found) if many else float(found[0])
 
     def cdf(self, X: Any) -> np.ndarray:
         """P(x_k ≤ X_ik for all k), shape (n,)."""
@@ -66,7 +64,7 @@ class Queries:
     def ppf(self, q: Any) -> Any:
         """The quantiles of a density of one feature: the x with cdf(x) = q, a number or an array like ``q``.
 
-        At 0 and 1 it is the end of the measure (±inf, or the wall of a box); on a discrete measure, the first node whose distribution
+        At 0 and 1 it is the end of the measure (±inf, or the boundary of a box); on a discrete measure, the first node whose distribution
         function reaches q.
 
         Examples

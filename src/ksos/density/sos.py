@@ -12,14 +12,12 @@ from ksos._array import Array, is_numpy, like, namespace, on_host, quiet, to_dev
 from ksos._memory import row_blocks
 from ksos._validation import as_count, as_points
 from ksos.density._assemble import unit_rows
-from ksos.density.affine import affine
 from ksos.density.compress import Compression, compress
-from ksos.density.conditional import conditional, conditional_logpdf
-from ksos.density.marginal import marginal
+from ksos.density.conditional import conditional, conditional_logpdf, marginal
 from ksos.density.moments import mean_and_covariance
 from ksos.density.queries import Queries
 from ksos.density.sampling import draw
-from ksos.density.times_gaussian import times_gaussian
+from ksos.density.transform import affine, times_gaussian
 from ksos.integrals import Integrals, closed_form
 from ksos.kernels import Kernel
 from ksos.measures import Lebesgue, Measure
@@ -180,14 +178,14 @@ class SoSDensity(Queries):
         return out
 
     def on_host(self) -> SoSDensity:
-        """The same density in NumPy arrays: itself, where it is made of them."""
+        """The same density in NumPy arrays; the density itself if it is made of them."""
         if is_numpy(self.support_points):
             return self
         points, factor = to_numpy(self.support_points), to_numpy(self.unit_factor)
         return self.from_units(self.kernel, points, factor, self.log_unit, self.measure)
 
     def to(self, device: Any) -> SoSDensity:
-        """The same density in torch tensors on a device such as ``"cuda"``; an error says why where there is no such device."""
+        """The same density in torch tensors on a device such as ``"cuda"``; if there is no such device, the error says why."""
         host = self.on_host()
         points, factor = (to_device(part, device) for part in (host.support_points, host.unit_factor))
         return self.from_units(self.kernel, points, factor, self.log_unit, self.measure)
@@ -214,8 +212,8 @@ class SoSDensity(Queries):
         samples = draw(self.on_host(), as_count(size, "size", minimum=0), np.random.default_rng(rng), method)
         return like(samples, self.support_points)
 
-    def marginal(self, dims: Any) -> Self:
-        r"""The density of the features S = ``dims``, in that order: p_S(x_S) = ∫ p dρ_R = k_Sᵀ(B ∘ W_R)k_S, for any separable kernel.
+    def marginal(self, features: Any) -> Self:
+        r"""The density of the features S = ``features``, in that order: p_S(x_S) = ∫ p dρ_R = k_Sᵀ(B ∘ W_R)k_S, for any separable kernel.
 
         Features are numbered from 0; negative numbers are refused. On a :class:`~ksos.measures.Discrete` measure, atoms that agree in S
         become one, with any kernel. The result carries exactly their masses. Its measure is the marginal of ρ if ρ is a product of
@@ -226,7 +224,7 @@ class SoSDensity(Queries):
         >>> bool(abs(p.marginal([1]).mean()[0] - p.mean()[1]) < 1e-12)
         True
         """
-        return cast("Self", marginal(self.on_host(), dims).on_device_of(self))
+        return cast("Self", marginal(self.on_host(), features).on_device_of(self))
 
     def conditional(self, conditions: Any) -> Self:
         r"""The density of the other features given x_S = v, ``conditions`` = {feature: value}: ∝ k_Rᵀ ΔBΔ k_R with Δ = diag(k_S(v, x̃_i)).
@@ -269,7 +267,7 @@ class SoSDensity(Queries):
     def affine(self, scale: Any = 1.0, shift: Any = 0.0) -> Self:
         """The density of scale·x + shift, feature by feature; ``scale`` may be negative.
 
-        The measure moves along: walls of a box, mean and scale of a normal measure, the points of a discrete one (with their weights).
+        The measure moves along: sides of a box, mean and scale of a normal measure, the points of a discrete one (with their weights).
 
         >>> from ksos.kernels import Gaussian
         >>> SoSDensity(Gaussian(1.0), [[1.0]], [[1.0]], normalize=True).affine(-2.0, 5.0)
@@ -293,7 +291,7 @@ class SoSDensity(Queries):
         kernel : Kernel, optional
             In which MMD is measured; default: the density's own.
         landmarks : array (ℓ, d), optional
-            Report the MMD projected on these, where the exact one has no closed form or takes too long (see :func:`ksos.mmd`).
+            Report the MMD projected on these: for a density whose exact MMD has no closed form or takes too long (see :func:`ksos.mmd`).
 
         >>> from ksos.kernels import Gaussian
         >>> p = SoSDensity(Gaussian(1.0), [[0.0], [0.5], [1.0]], [[1.0, 0.0], [1.0, 0.1], [1.0, 0.0]], normalize=True)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ksos.measures import Box, Discrete, Lebesgue, Measure, Normal
+from ksos.measures import Measure
 
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
 
-__all__ = ["Standard", "standardize"]
+__all__ = ["Standard", "central_first", "standardize"]
 
 _FARTHEST = 1e300  # a point this many bandwidths away stays a number
 _GAP = 4096.0
@@ -98,8 +98,19 @@ class Standard:
         """Another density in these coordinates, with the gaps that were shortened shortened."""
         log_unit = other.log_unit - _log_volume(other.measure, self.scale)
         kernel = other.kernel.with_sigma(other.kernel.sigma_vector(other.n_features) / self.scale)
-        measure = _image(other.measure, self)
+        measure = other.measure.image(self.coordinates, 1.0 / self.scale)
         return other.from_units(kernel, self.coordinates(other.support_points), other.unit_factor, log_unit, measure)
+
+
+def central_first(X: np.ndarray, scale: np.ndarray | float) -> np.ndarray:
+    """The order of the points that puts one from the middle in front, from which coordinates are measured.
+
+    An outlier there would cost all the others their digits.
+    """
+    middle = np.partition(X, X.shape[0] // 2, axis=0)[X.shape[0] // 2]
+    with np.errstate(over="ignore"):
+        first = int(np.argmin(np.abs((X - middle) / scale).max(axis=1)))
+    return np.argsort(np.arange(X.shape[0]) != first, kind="stable")
 
 
 def standardize(p: SoSDensity, *others: SoSDensity, shorten: bool = True) -> Standard:
@@ -107,32 +118,18 @@ def standardize(p: SoSDensity, *others: SoSDensity, shorten: bool = True) -> Sta
     scale = p.kernel.sigma_vector(p.n_features)
     used = np.any(p.unit_factor != 0.0, axis=1)
     X, F = p.support_points[used], p.unit_factor[used]
-    middle = np.partition(X, X.shape[0] // 2, axis=0)[X.shape[0] // 2]
-    with np.errstate(over="ignore"):
-        first = int(np.argmin(np.abs((X - middle) / scale).max(axis=1)))
-    order = np.argsort(np.arange(X.shape[0]) != first, kind="stable")
+    order = central_first(X, scale)
     everywhere = np.concatenate([X, *(q.support_points for q in others)])
-    shorten = shorten and isinstance(p.measure, (Lebesgue, Box))  # the other measures are not the same everywhere
-    folds = [Fold(x, float(origin), float(sigma), shorten=shorten) for x, origin, sigma in zip(everywhere.T, X[first], scale, strict=True)]
+    shorten = shorten and p.measure.by_volume  # the other measures are not the same everywhere
+    folds = [Fold(x, float(zero), float(sigma), shorten=shorten) for x, zero, sigma in zip(everywhere.T, X[order[0]], scale, strict=True)]
     log_volume = _log_volume(p.measure, scale)
     frame = Standard(p, folds, scale, log_volume)
     kernel, points = p.kernel.with_sigma(1.0), frame.coordinates(X[order])
-    return replace(frame, density=p.from_units(kernel, points, F[order], p.log_unit - log_volume, _image(p.measure, frame)))
-
-
-def _image(measure: Measure, frame: Standard) -> Measure:
-    if isinstance(measure, Box):
-        low, high = (frame.coordinates(side[None, :])[0] for side in (measure.low, measure.high))
-        return Box(low, high)
-    if isinstance(measure, Normal):
-        mean, spread = measure.vectors(frame.scale.shape[0])
-        with np.errstate(over="ignore", under="ignore"):
-            return Normal(frame.coordinates(mean[None, :])[0], spread / frame.scale)
-    if isinstance(measure, Discrete):
-        return Discrete(frame.coordinates(measure.points), measure.weights)
-    return measure
+    return replace(
+        frame, density=p.from_units(kernel, points, F[order], p.log_unit - log_volume, p.measure.image(frame.coordinates, 1.0 / scale))
+    )
 
 
 def _log_volume(measure: Measure, scale: np.ndarray) -> float:
     """log Π σ_k where densities are relative to volume; the other measures move along with their density."""
-    return float(np.sum(np.log(scale))) if isinstance(measure, (Lebesgue, Box)) else 0.0
+    return float(np.sum(np.log(scale))) if measure.by_volume else 0.0

@@ -11,10 +11,11 @@ import numpy as np
 from ksos._memory import FLOAT_BYTES, require_memory
 from ksos.embedding_map import CompressedMap, PairwiseMap
 from ksos.exceptions import IntegralNotAvailableError
-from ksos.functionals._l2_rule import l2_rule
+from ksos.functionals.l2 import l2_rule
 from ksos.integrals.gaussian import GaussianLebesgue
+from ksos.integrals.regions import intervals, tensor_rule
 from ksos.integrals.triple import PairFactors
-from ksos.observables import merged_intervals, tensor_rule
+from ksos.quadrature import midpoints
 from ksos.space import SoSSpace
 
 __all__ = ["ByNodes", "ByPairs", "ByTensor", "FactorMap", "cheapest_map"]
@@ -151,14 +152,11 @@ def _trapezoids(space: SoSSpace, most: int) -> tuple[np.ndarray, np.ndarray] | N
     d, X, axes = space.n_features, space.support_points, []
     eta, sigma = space.kernel.sigma_vector(d), space.embedding_kernel.sigma_vector(d)
     for k in range(d):
-        stretches, _ = merged_intervals([(space._integrals, X)], k, _LOG_LEVEL)
-        step = _SPACING / math.sqrt(4.0 / eta[k] ** 2 + 2.0 / sigma[k] ** 2)
-        counts = [max(1, math.ceil(min((b - a) / step, most + 1.0))) for a, b in stretches]
-        if sum(counts) > most:
+        low, high, _ = intervals([(space._integrals, X)], k, _LOG_LEVEL)
+        rule = midpoints(low, high, _SPACING / math.sqrt(4.0 / eta[k] ** 2 + 2.0 / sigma[k] ** 2), most)
+        if rule is None:
             return None
-        steps = [(b - a) / count for (a, b), count in zip(stretches, counts, strict=True)]
-        nodes = [a + h * (0.5 + np.arange(count)) for (a, _), h, count in zip(stretches, steps, counts, strict=True)]
-        axes.append((np.concatenate(nodes), np.repeat(steps, counts)))
+        axes.append(rule)
     if math.prod(axis[0].shape[0] for axis in axes) > _CORNERS * most:
         return None
     return _where_densities_are(space, *tensor_rule(space.measure, X[0], axes), most)

@@ -188,7 +188,7 @@ def domain_of(measure: Any, points: np.ndarray, scale: np.ndarray) -> Measure:
     """The box given; else the data and one standard deviation more, up to three features; else all of R^d."""
     d = points.shape[1]
     if measure is not None:
-        if not isinstance(measure, (Box, Lebesgue)):
+        if not (isinstance(measure, Measure) and measure.by_volume):
             raise TypeError(f"measure must be a ksos.measures.Box, Lebesgue or None; got {measure!r}")
         measure.check_features(d)
         return measure

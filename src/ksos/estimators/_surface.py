@@ -18,10 +18,10 @@ from ksos.estimators._folds import Fold
 from ksos.estimators._likelihood_path import LikelihoodPath
 from ksos.estimators._mmd_path import MMDPath
 from ksos.exceptions import IntegralNotAvailableError
-from ksos.functionals._l2_rule import l2_rule
+from ksos.functionals.l2 import l2_rule
 from ksos.integrals import closed_form
 from ksos.integrals.gaussian import GaussianLebesgue
-from ksos.integrals.square import SquareIntegral
+from ksos.integrals.quadruple import SquareIntegral
 from ksos.kernels import Kernel
 from ksos.measures import Measure
 from ksos.space import SoSSpace

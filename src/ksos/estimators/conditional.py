@@ -136,7 +136,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         X = self._conditions(X)
         levels = as_levels(q)
         values = self._single_output("quantile").quantile(X, np.broadcast_to(np.atleast_1d(levels), (X.shape[0], levels.size)))
-        low, high = self.distribution_.measure.walls(self.n_features_in_)
+        low, high = self.distribution_.measure.boundary(self.n_features_in_)
         values = np.where(np.atleast_1d(levels) == 0.0, low, np.where(np.atleast_1d(levels) == 1.0, high, values))
         return values[:, 0] if levels.ndim == 0 else values
 

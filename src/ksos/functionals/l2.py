@@ -12,13 +12,19 @@ from ksos._memory import row_blocks
 from ksos._validation import as_points
 from ksos.density import SoSDensity
 from ksos.embedding import MeanEmbedding
-from ksos.functionals._l2_rule import l2_rule
+from ksos.exceptions import IntegralNotAvailableError
 from ksos.functionals.base import BoundTerm, Functional, Pair
+from ksos.integrals import closed_form
+from ksos.integrals.regions import panel_rules, smooth_rules
 from ksos.space import SoSSpace
 
-__all__ = ["SquaredL2"]
+__all__ = ["SquaredL2", "l2_rule"]
 
 _BLOCK_ELEMENTS = 1 << 22
+_AGREEMENT = 1e-11
+_MOST_NODES = 1 << 16
+_MOST_FEATURES = 3
+_NEGLIGIBLE = 1e-17
 
 
 class SquaredL2(Functional):
@@ -66,6 +72,37 @@ class SquaredL2(Functional):
     def __repr__(self) -> str:
         shown = f"{self.target.shape[0]} samples" if isinstance(self.target, np.ndarray) else repr(self.target)
         return f"SquaredL2({shown}{', relative=True' if self.relative else ''})"
+
+
+def l2_rule(space: SoSSpace, target: SoSDensity | None) -> tuple[np.ndarray, np.ndarray, float]:
+    """Nodes, log weights, and how far ∫p²dρ may be off with them, estimated, in units of exp(−log_unit).
+
+    There are as few nodes as possible: every evaluation of the functional visits all of them.
+    """
+    if (atoms := space.measure.atoms) is not None:
+        return to_numpy(atoms.points), np.log(to_numpy(atoms.weights)), 0.0
+    d = space.n_features
+    sources = [(closed_form(space.kernel, space.measure, d), to_numpy(space.support_points))]
+    if target is not None:
+        sources.append((target.integrals, to_numpy(target.support_points)))
+    smooth = all(integrals.kernel.smooth for integrals, _ in sources)
+    found, previous, error = None, math.nan, math.inf
+    for nodes, log_weights in () if d > _MOST_FEATURES else (smooth_rules if smooth else panel_rules)(sources, _MOST_NODES):
+        squares = np.sum(to_numpy(space.basis(nodes)) ** 2, axis=1)  # p ≤ ‖ψ‖² for every density of the space
+        if target is not None:
+            squares = np.maximum(squares, to_numpy(target.pdf(nodes)) * math.exp(space.log_unit))
+        parts = np.exp(log_weights - space.log_unit) * squares**2
+        total = float(parts.sum())
+        keep = parts > _NEGLIGIBLE * total
+        found, error, previous = (nodes[keep], log_weights[keep]), abs(total - previous), total
+        if error <= _AGREEMENT * total:
+            break
+    if found is None:
+        raise IntegralNotAvailableError(
+            f"the L² distance on {space.measure!r} with {d} features would need more than {_MOST_NODES} nodes; use a discrete measure "
+            "for the space, such as Discrete.qmc(box, …)"
+        )
+    return *found, error
 
 
 class _BoundL2(BoundTerm):

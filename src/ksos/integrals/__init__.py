@@ -10,8 +10,7 @@ from ksos.exceptions import IntegralNotAvailableError
 from ksos.integrals.base import Integrals
 from ksos.integrals.discrete import AnyDiscrete
 from ksos.integrals.exponential import ExponentialBox, ExponentialLebesgue
-from ksos.integrals.gaussian import GaussianLebesgue, GaussianNormal
-from ksos.integrals.gaussian_box import GaussianBox
+from ksos.integrals.gaussian import GaussianBox, GaussianLebesgue, GaussianNormal
 from ksos.kernels import Gaussian, Kernel, Laplace, Matern
 from ksos.measures import Box, Discrete, Lebesgue, Measure, Normal
 

@@ -43,13 +43,20 @@ class Integrals(ABC):
         """
         raise NotImplementedError(f"the components of {type(self).__name__} are not products over the features")
 
+    def pair_normals(self, X: np.ndarray, origin: np.ndarray | float = 0.0) -> tuple[np.ndarray, np.ndarray] | None:
+        """(ξ, w) with k(x, X_i) k(x, X_j) dρ ∝ N(½(ξ_i + ξ_j), ½ diag(w²)) within the boundary, ξ (m, d) relative to ``origin``.
+
+        None for kernels that are not Gaussian.
+        """
+        return None
+
     def windows(self, X: np.ndarray, feature: int, log_level: float) -> tuple[np.ndarray, np.ndarray, float]:
         """Per support point the interval of the feature outside of which k(x, X_i)²ρ is negligible, and a length on which it is smooth.
 
-        ``log_level`` is the logarithm of what counts as negligible for k; ends are relative to X_0k. A point beyond a wall counts from the
-        wall: inside, k² falls faster still.
+        ``log_level`` is the logarithm of what counts as negligible for k; ends are relative to X_0k. A point beyond the boundary counts
+        from the boundary: inside, k² falls faster still.
         """
-        low, high = (wall - X[0, feature] for wall in self.measure.walls(feature))
+        low, high = (end - X[0, feature] for end in self.measure.boundary(feature))
         x = np.clip(X[:, feature] - X[0, feature], low, high)
         sigma = float(self.kernel.sigma_vector(self.n_features)[feature])
         reach = self.kernel.reach(log_level) * sigma
@@ -62,7 +69,7 @@ class Integrals(ABC):
         return xp.concat([xp.linalg.diagonal(self.log_gram(block, block)) for block in blocks])
 
     def pair_kernels(self, embedding_kernel: Kernel) -> tuple[float, Kernel, Kernel] | None:
-        """(log c, k_G, k_H) where the factors of :meth:`log_pairwise` are kernel matrices themselves, G = k_G(X, X) and H = k_H(X, Z)."""
+        """(log c, k_G, k_H) if the factors of :meth:`log_pairwise` are kernel matrices, G = k_G(X, X) and H = k_H(X, Z); else None."""
         return None
 
     def log_pairwise(self, X: Array, Z: Array, embedding_kernel: Kernel) -> tuple[float, Array, Array]:

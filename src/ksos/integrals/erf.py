@@ -8,10 +8,11 @@ import numpy as np
 from scipy.special import erf, erfcx
 
 from ksos._array import on_host
+from ksos.quadrature import legendre
 
 __all__ = ["log_gauss_mass", "truncated_moments"]
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
+_NARROW_NODES = 12
 
 
 @on_host
@@ -72,6 +73,6 @@ def _narrow(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def _narrow_rule(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Nodes t in [0, b − a] and weights that hold e^{−(a+t)²}, divided by e^{−a²}."""
-    width = (b - a)[..., None]
-    t = 0.5 * (_NODES + 1.0) * width
-    return t, 0.5 * width * _WEIGHTS * np.exp(-t * (2.0 * a[..., None] + t))
+    width, (nodes, weights) = (b - a)[..., None], legendre(_NARROW_NODES)
+    t = 0.5 * (nodes + 1.0) * width
+    return t, 0.5 * width * weights * np.exp(-t * (2.0 * a[..., None] + t))

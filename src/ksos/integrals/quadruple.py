@@ -1,168 +1,126 @@
-"""The order-4 integrals of the note's lemma on RKHS norms: ⟨w_p, w_q⟩ = ∬ p(x) q(y) k_σ(x, y) dρ(x) dρ(y), exactly."""
+"""Order-4 integrals of Gaussian kernels: sums over four support points, as products of matrices, never as arrays of four indices.
+
+A product of four Gaussians factorises over pairs of points. So do ∫ p q dρ and ⟨w_p, w_q⟩ = ∬ p(x) q(y) k_σ(x, y) dρ(x) dρ(y), the note's
+lemma on RKHS norms, and each is a sum Σ_ijkl P_ij Q_kl E_ik E_il E_jk E_jl.
+"""
 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from ksos._memory import row_blocks
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.integrals import closed_form
+from ksos.integrals.base import Integrals
 from ksos.integrals.gaussian import GaussianLebesgue
 from ksos.kernels import Kernel
 from ksos.kernels.distances import squared_distances
-from ksos.measures import Box, Discrete, Lebesgue, Measure
+from ksos.measures import Measure
 
-__all__ = ["density_inner", "density_inner_matrix", "predicted_operations", "quadrature_atoms"]
+__all__ = ["ProductIntegral", "SquareIntegral", "density_inner", "density_inner_matrix"]
 
-_BLOCK_ROWS = 4096
-_NODES_PER_BANDWIDTH = 8
-_TAIL = 6.5  # bandwidths beyond the support points at which an infinite side of a box is cut: exp(−2·6.5²) is below rounding
-_MOST_NODES = 40_000
-_GRID_PER_BANDWIDTH, _GRID_TAIL = 3.5, 5.5
-_LOST_DIGITS, _DUBIOUS = 1e-12, 1e-4
+_BLOCK_ELEMENTS = 1 << 18  # what a processor's cache holds
+_MOST_OPERATIONS = 3e11
 
 
-def predicted_operations(m: int, m_other: int) -> float:
-    """Floating-point operations of :func:`density_inner`."""
-    return float(m) ** 2 * float(m_other) ** 2
+def _pair_sums(E: np.ndarray, Q: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """(i, j, Σ_kl E_ik E_jk Q_kl E_il E_jl) for blocks of the pairs i ≤ j."""
+    first, second = np.triu_indices(E.shape[0])
+    for rows in row_blocks(first.shape[0], Q.shape[0], _BLOCK_ELEMENTS):
+        i, j = first[rows], second[rows]
+        M = E[i] * E[j]
+        yield i, j, np.einsum("nk,nk->n", M @ Q, M)
 
 
-def density_inner(p: Any, q: Any, kernel: Kernel, max_operations: float) -> float:
-    """⟨w_p, w_q⟩ of two densities whose kernel × measure are Gaussian × {Lebesgue, Normal}.
+def _four_fold(P: np.ndarray, E: np.ndarray, Q: np.ndarray) -> float:
+    """Σ_ijkl P_ij Q_kl E_ik E_il E_jk E_jl for symmetric P and Q: half of the pairs (i, j) is enough."""
+    return sum(float((np.where(i == j, 1.0, 2.0) * P[i, j]) @ values) for i, j, values in _pair_sums(E, Q))
+
+
+class ProductIntegral:
+    r"""(A, B) ↦ ∫ (k(x)ᵀAk(x)) (k'(x)ᵀBk'(x)) dρ(x) / e^{log_scale}, for Gaussian kernels k at X and k' at Y on R^d.
+
+    What does not depend on A and B is formed once.
+    """
+
+    def __init__(self, integrals: GaussianLebesgue, X: np.ndarray, other: Kernel, Y: np.ndarray) -> None:
+        product = integrals.product(integrals.kernel, integrals.kernel, other, other)
+        self.E = np.exp(-squared_distances(X, Y, product.pair_bandwidth(0, 2)))
+        weights = []
+        for i, Z in ((0, X), (2, Y)):
+            away = integrals.log_to_centre(product, i, Z)
+            weights.append(np.exp(-squared_distances(Z, Z, product.pair_bandwidth(i, i + 1)) + away[:, None] + away))
+        self.left, self.right = weights
+        self.log_scale = product.log_volume + integrals.log_constant
+
+    def __call__(self, A: np.ndarray, B: np.ndarray) -> float:
+        return _four_fold(A * self.left, self.E, B * self.right)
+
+
+class SquareIntegral:
+    r"""B ↦ ∫(k(x)ᵀBk(x))²dρ(x) for support points X, in units of exp(``log_unit``): m⁴ operations (a tenth of a second for 250 points)."""
+
+    def __init__(self, integrals: GaussianLebesgue, X: np.ndarray, log_unit: float) -> None:
+        m = X.shape[0]
+        if float(m) ** 4 > _MOST_OPERATIONS:
+            raise IntegralNotAvailableError(
+                f"∫p² over {m} support points in {X.shape[1]} features would take {float(m) ** 4:.1e} operations per fit; use fewer "
+                f"support points, such as n_support={int(0.8 * _MOST_OPERATIONS**0.25) // 100 * 100}, or another criterion"
+            )
+        self.product = ProductIntegral(integrals, X, integrals.kernel, X)
+        self.c = math.exp(self.product.log_scale - log_unit)
+
+    def __call__(self, B: np.ndarray) -> float:
+        """The integral for a symmetric ``B``."""
+        return self.c * self.product(B, B)
+
+
+def density_inner(p: Any, q: Any, kernel: Kernel) -> float:
+    """⟨w_p, w_q⟩ of two densities whose kernel × measure are Gaussian × {Lebesgue, Normal}: m²m'² operations.
 
     Each is a signed mixture with weights P_ij, means ½(ξ_i + ξ_j) and one width. The squared distance of two means is a signed sum of the
-    six distances between ξ_i, ξ_j, ξ'_k, ξ'_l, so the four-fold sum is a sequence of matrix products, Σ_i Σ_j P_ij (M Q Mᵀ)_jj with
-    M_jk = E_ik E_jk: no four-index array, no exponential in the loop.
+    six distances between ξ_i, ξ_j, ξ'_k, ξ'_l, so the exponentials are those of pairs.
     """
-    m, m_q = p.support_points.shape[0], q.support_points.shape[0]
-    cost = predicted_operations(m, m_q)
-    if cost > max_operations:
-        raise ValueError(
-            f"the exact MMD of densities with {m} and {m_q} support points is predicted to take {cost:.2g} operations, more than "
-            f"max_operations={max_operations:.2g}; pass landmarks= for the projected MMD, or raise max_operations"
-        )
-    B, log_W, xi, width = _signed_mixture(p, kernel)
-    B_q, log_W_q, xi_q, width_q = _signed_mixture(q, kernel)
-    sigma = kernel.sigma_vector(p.n_features)
-    tau = np.sqrt((width / sigma) ** 2 + (width_q / sigma) ** 2 + 1.0) * sigma
-    scale = 2.0 * tau
-    P = B * np.exp(log_W + squared_distances(xi, xi, scale))
-    Q = B_q * np.exp(log_W_q + squared_distances(xi_q, xi_q, scale))
-    origin = xi_q[:1]
-    E = np.exp(-squared_distances(xi - origin, xi_q - origin, scale))
-    total = 0.0
-    weights = 2.0 * np.triu(P, 1) + np.diag(np.diagonal(P))  # P is symmetric: j ≥ i is enough
-    for rows, values in _upper_rows(E, Q):
-        total += float(weights[rows, rows.start :].ravel() @ values)
-    return total * float(np.exp(np.sum(np.log(sigma / tau))))
+    (log_W, xi, width), F = _pair_bumps(p.kernel, p.measure, p.support_points, p.log_unit, kernel), p.unit_factor
+    E, Q, tau, log_c = _against(q, kernel, xi, width)
+    P = (F @ F.T) * np.exp(log_W + squared_distances(xi, xi, tau))
+    return _four_fold(P, E, Q) * math.exp(log_c)
 
 
 def density_inner_matrix(q: Any, kernel: Kernel, model: Kernel, measure: Measure, X: np.ndarray, log_unit: float) -> np.ndarray:
     """V with ⟨w_p, w_q⟩ = ⟨B, V⟩ for every density p = Σ B_ij k(·, x_i)k(·, x_j) of the model, B in units of exp(log_unit): O(m⁴)."""
     log_W, xi, width = _pair_bumps(model, measure, X, log_unit, kernel)
-    B_q, log_W_q, xi_q, width_q = _signed_mixture(q, kernel)
-    sigma = kernel.sigma_vector(X.shape[1])
-    tau = np.sqrt((width / sigma) ** 2 + (width_q / sigma) ** 2 + 1.0) * sigma
-    scale, origin = 2.0 * tau, xi_q[:1]
-    Q = B_q * np.exp(log_W_q + squared_distances(xi_q, xi_q, scale))
-    E = np.exp(-squared_distances(xi - origin, xi_q - origin, scale))
+    E, Q, tau, log_c = _against(q, kernel, xi, width)
     V = np.zeros_like(log_W)
-    for rows, values in _upper_rows(E, Q):
-        V[rows, rows.start :] = values.reshape(rows.stop - rows.start, -1)
-    V = np.triu(V) + np.triu(V, 1).T
-    return V * np.exp(log_W + squared_distances(xi, xi, scale)) * float(np.exp(np.sum(np.log(sigma / tau))))
+    for i, j, values in _pair_sums(E, Q):
+        V[i, j] = V[j, i] = values
+    return V * np.exp(log_W + squared_distances(xi, xi, tau) + log_c)
 
 
-def _upper_rows(E: np.ndarray, Q: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-    """Σ_kl E_ik E_jk Q_kl E_il E_jl for the rows i of a block and all j from its first row on."""
-    m = E.shape[0]
-    step = max(1, _BLOCK_ROWS // m)
-    for start in range(0, m, step):
-        rows = slice(start, min(start + step, m))
-        M = (E[rows, None, :] * E[None, start:, :]).reshape(-1, E.shape[1])
-        yield rows, np.einsum("jk,jk->j", M @ Q, M)
-
-
-def _signed_mixture(p: Any, kernel: Kernel) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(B, log W, ξ, A^{−1/2}) in natural units: p dρ = Σ_ij B_ij W_ij N(½(ξ_i + ξ_j), ½A^{−1})."""
-    F = p.unit_factor
-    return F @ F.T, *_pair_bumps(p.kernel, p.measure, p.support_points, p.log_unit, kernel)
+def _against(q: Any, kernel: Kernel, xi: np.ndarray, width: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """(E, Q, τ, log c) for the inner product of bumps at ``xi`` with a density q."""
+    log_W, xi_q, width_q = _pair_bumps(q.kernel, q.measure, q.support_points, q.log_unit, kernel)
+    sigma = kernel.sigma_vector(xi.shape[1])
+    tau = np.sqrt((width / sigma) ** 2 + (width_q / sigma) ** 2 + 1.0) * sigma
+    origin = xi_q[:1]
+    E = np.exp(-squared_distances(xi - origin, xi_q - origin, 2.0 * tau))
+    Q = (q.unit_factor @ q.unit_factor.T) * np.exp(log_W + squared_distances(xi_q, xi_q, 2.0 * tau))
+    return E, Q, 2.0 * tau, float(np.sum(np.log(sigma / tau)))
 
 
 def _pair_bumps(
     model: Kernel, measure: Measure, X: np.ndarray, log_unit: float, kernel: Kernel
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(log W, ξ, A^{−1/2}) in natural units: k(·, x_i)k(·, x_j)dρ = W_ij N(½(ξ_i + ξ_j), ½A^{−1})."""
-    integrals = closed_form(model, measure, X.shape[1], kernel)
-    if not isinstance(integrals, GaussianLebesgue):
+    integrals: Integrals = closed_form(model, measure, X.shape[1], kernel)
+    normals = integrals.pair_normals(X)
+    if normals is None or not integrals.pairwise:
         raise IntegralNotAvailableError(
             f"the exact MMD of a density with {model!r} on {measure!r} has no closed form; pass landmarks= for the projected MMD, or "
             "use a discrete measure"
         )
-    product = integrals._product(model, model)
-    xi = 2.0 * product.weight(0) * X
-    if integrals.centre is not None:
-        xi = xi + product.weight(2) * integrals.centre
-    return integrals.log_gram(X, X) - log_unit, xi, product.width
-
-
-def quadrature_atoms(p: Any, kernel: Kernel) -> tuple[np.ndarray, np.ndarray] | None:
-    """Points and weights that integrate as p dρ does, to rounding: a discrete measure's nodes, or a rule fine enough for analytic kernels.
-
-    On R^d the closed form is the first choice. Its terms cancel like (Σ|B_ij W_ij|)²; where that costs digits and a grid is affordable, the
-    trapezoidal rule, which converges like exp(−1/step²) for a Gaussian mixture and sees only positive values of p, takes its place.
-    """
-    if isinstance(p.measure, Discrete):
-        return p.measure.points, p.measure.weights * p.pdf(p.measure.points)
-    if not (p.kernel.smooth and kernel.smooth):
-        return None
-    if isinstance(p.measure, Box):
-        return _box_atoms(p, kernel)
-    error = _cancellation(p)
-    atoms = _grid_atoms(p, kernel) if isinstance(p.measure, Lebesgue) and error > _LOST_DIGITS else None
-    if atoms is None and error > _DUBIOUS:
-        warnings.warn(
-            f"the weights of this density cancel: its exact squared MMD may be off by {error:.0e}; pass landmarks= for the projected MMD",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-    return atoms
-
-
-def _cancellation(p: Any) -> float:
-    """(Σ|B_ij W_ij|)²ε: the rounding error to expect of the closed form."""
-    X, F = p.support_points, p.unit_factor
-    W = np.exp(closed_form(p.kernel, p.measure, p.n_features).log_gram(X, X) - p.log_unit)
-    return float(np.sum(np.abs(F @ F.T) * W)) ** 2 * float(np.finfo(np.float64).eps)
-
-
-def _grid_atoms(p: Any, kernel: Kernel) -> tuple[np.ndarray, np.ndarray] | None:
-    """A uniform grid around the support points; None where it would have too many nodes."""
-    eta, sigma = (k.sigma_vector(p.n_features) for k in (p.kernel, kernel))
-    step = np.minimum(eta, sigma) / _GRID_PER_BANDWIDTH
-    low, high = p.support_points.min(axis=0) - _GRID_TAIL * eta, p.support_points.max(axis=0) + _GRID_TAIL * eta
-    counts = np.ceil((high - low) / step) + 1.0
-    if float(np.prod(counts)) > _MOST_NODES:
-        return None
-    axes = [start + size * np.arange(int(n)) for start, size, n in zip(low, step, counts, strict=True)]
-    points = np.stack([g.ravel() for g in np.meshgrid(*axes, indexing="ij")], axis=1)
-    return points, float(np.prod(step)) * p.pdf(points)
-
-
-def _box_atoms(p: Any, kernel: Kernel) -> tuple[np.ndarray, np.ndarray]:
-    """A Gauss–Legendre rule on the part of a box that holds mass (d ≤ 3)."""
-    eta, sigma = (k.sigma_vector(p.n_features) for k in (p.kernel, kernel))
-    low = np.maximum(p.measure.low, np.clip(p.support_points.min(axis=0), None, p.measure.high) - _TAIL * eta)
-    high = np.minimum(p.measure.high, np.clip(p.support_points.max(axis=0), p.measure.low, None) + _TAIL * eta)
-    counts = np.ceil(16 + _NODES_PER_BANDWIDTH * (high - low) / np.minimum(eta, sigma)).astype(int)
-    if p.n_features > 3 or math.prod(int(n) for n in counts) > _MOST_NODES:
-        raise IntegralNotAvailableError(
-            f"the exact MMD of a density on {p.measure!r} would need a quadrature rule with {'×'.join(map(str, counts))} nodes; pass "
-            "landmarks= for the projected MMD"
-        )
-    rule = Discrete.quadrature(Box(low, high), counts)
-    return rule.points, rule.weights * p.pdf(rule.points)
+    return integrals.log_gram(X, X) - log_unit, *normals

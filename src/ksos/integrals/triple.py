@@ -42,7 +42,7 @@ class ThinPairs:
 
 
 def thin_pairs(integrals: Integrals, X: Array, Z: Array, embedding_kernel: Kernel, log_unit: float) -> ThinPairs | None:
-    """:class:`ThinPairs` where there are many points on the host, with factors that are kernel matrices of low rank; else None."""
+    """:class:`ThinPairs` if there are many points on the host and the factors are kernel matrices of low rank; else None."""
     if not is_numpy(X) or X.shape[0] < MANY_POINTS or (kernels := integrals.pair_kernels(embedding_kernel)) is None:
         return None
     log_c, of_G, of_H = kernels

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, Self
 
+import numpy as np
+
 from ksos._array import Array
 from ksos.kernels.base import Kernel
 
@@ -27,6 +29,9 @@ class Gaussian(Kernel):
 
     def log_profile(self, t: Array) -> Array:
         return -t
+
+    def slope(self, t: np.ndarray) -> np.ndarray:
+        return np.full(t.shape, -1.0)
 
     def reach(self, log_level: float) -> float:
         return math.sqrt(-log_level)

@@ -29,5 +29,9 @@ class Laplace(Kernel):
     def log_profile(self, t: Array) -> Array:
         return -namespace(t).sqrt(t)
 
+    def slope(self, t: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            return np.where(t > 0.0, -0.5 / np.sqrt(t), 0.0)
+
     def reach(self, log_level: float) -> float:
         return -log_level

@@ -6,12 +6,15 @@ import math
 from typing import Any, Self
 
 import numpy as np
+from scipy.special import kve
 
 from ksos._array import Array, namespace, quiet, special
 from ksos._validation import as_positive
 from ksos.kernels.base import Kernel
 
 __all__ = ["Matern"]
+
+_FAR = 1e9  # K_{ν−1}/K_ν = 1 − O(1/r); the library function gives up much farther out
 
 
 class Matern(Kernel):
@@ -75,6 +78,16 @@ class Matern(Kernel):
         small = xp.isinf(bessel) | (r == 0.0)
         out = xp.where(small, series, xp.minimum(direct, xp.zeros_like(r)))
         return xp.where(xp.isinf(r), -r, out)
+
+    def slope(self, t: np.ndarray) -> np.ndarray:
+        """−K_{ν−1}(r)/(2r K_ν(r)), from (r^ν K_ν)' = −r^ν K_{ν−1}."""
+        nu, r = self.nu, np.sqrt(t)
+        # K_ν overflows at small r; there the slope is that of κ = 1 − r²/(4(ν−1)) + …, or at ν ≤ 1 infinite, hence a kink
+        at_zero = -0.25 / (nu - 1.0) if nu > 1.0 else 0.0
+        with np.errstate(all="ignore"):
+            above = kve(nu, r)
+            ratio = np.where(r > _FAR, 1.0, kve(nu - 1.0, r) / above)
+            return np.where((r == 0.0) | np.isinf(above), at_zero, -0.5 * ratio / np.minimum(r, 1e300))
 
     def reach(self, log_level: float) -> float:
         low, high = 0.0, 1.0

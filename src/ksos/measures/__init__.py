@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ksos.measures.base import Measure
+from ksos.measures.base import Atoms, Measure
 from ksos.measures.box import Box
 from ksos.measures.discrete import Discrete
 from ksos.measures.lebesgue import Lebesgue
 from ksos.measures.normal import Normal
 
-__all__ = ["MEASURES", "Box", "Discrete", "Lebesgue", "Measure", "Normal"]
+__all__ = ["MEASURES", "Atoms", "Box", "Discrete", "Lebesgue", "Measure", "Normal"]
 
 MEASURES: dict[str, type[Measure]] = {measure.name: measure for measure in (Lebesgue, Box, Normal, Discrete)}
 """Every measure by the name that the model file uses."""

@@ -1,15 +1,19 @@
-"""What ρ is: the reference measure that a density is a density of."""
+"""What ρ is: the reference measure that a density is a density of, and the questions that the rest of the library asks it."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Self
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from ksos._array import Array, namespace, zeros
 
-__all__ = ["Measure", "everywhere"]
+if TYPE_CHECKING:
+    from ksos.measures.box import Box
+
+__all__ = ["Atoms", "Measure", "everywhere"]
 
 
 def everywhere(X: Array) -> Array:
@@ -18,19 +22,64 @@ def everywhere(X: Array) -> Array:
     return xp.ones((X.shape[0],), dtype=xp.bool, device=X.device)
 
 
+class Atoms(NamedTuple):
+    """The points (N, d) of a discrete measure and their weights (N,)."""
+
+    points: np.ndarray
+    weights: np.ndarray
+
+
 class Measure(ABC):
-    """A reference measure ρ on R^d; :attr:`n_features` is d, or None where any d will do."""
+    """A reference measure ρ on R^d; :attr:`n_features` is d, or None if any d will do.
+
+    The rest of the library never asks which class a measure is of: a new measure answers these questions in one file.
+    """
 
     name: ClassVar[str]
     n_features: int | None = None
+    by_volume: ClassVar[bool] = False
+    """Whether ρ is volume, on all of R^d or a part of it. If not, a change of coordinates carries ρ along, and densities stay."""
+
+    @property
+    def atoms(self) -> Atoms | None:
+        """The nodes of a discrete measure, over which integrals are sums; None if ρ has a density."""
+        return None
+
+    @property
+    def region(self) -> Box | None:
+        """The bounded box that ρ fills; None if ρ is unbounded or discrete."""
+        return None
+
+    @property
+    def bounded(self) -> bool:
+        """Whether ρ lives on a bounded set."""
+        return self.atoms is not None or self.region is not None
+
+    @property
+    def without_boundary(self) -> Measure:
+        """The measure on all of R^d of which this one is the part within the boundary."""
+        return self
+
+    def boundary(self, feature: int) -> tuple[float, float]:
+        """The interval of a feature that ρ lives on; its ends may be infinite."""
+        return -np.inf, np.inf
+
+    def boundaries(self, d: int) -> tuple[np.ndarray, np.ndarray]:
+        """The lower and the upper ends of :meth:`boundary`, each of shape (d,)."""
+        low, high = np.array([self.boundary(k) for k in range(d)]).T
+        return low, high
+
+    def normal_factor(self, d: int) -> tuple[np.ndarray, np.ndarray] | None:
+        """Mean and standard deviation, per feature, of the normal law that ρ multiplies volume with; None if there is no such factor."""
+        return None
+
+    def smooth_length(self, d: int) -> np.ndarray:
+        """Per feature the length on which dρ/dx is smooth, in the sense of a kernel's bandwidth; infinite if it is constant."""
+        return np.full(d, np.inf)
 
     @abstractmethod
     def contains(self, X: Array) -> Array:
         """Whether each row of ``X`` lies in the support of ρ; a density is 0 elsewhere."""
-
-    def walls(self, feature: int) -> tuple[float, float]:
-        """The interval of a feature that the measure lives on."""
-        return -np.inf, np.inf
 
     def log_density(self, X: Array) -> Array:
         """log dρ/dx at the rows of ``X``, for a measure with a density with respect to Lebesgue measure."""
@@ -42,12 +91,23 @@ class Measure(ABC):
     def restrict(self, features: Any) -> Self:
         """The measure of some of the features."""
 
+    def image(self, transform: Callable[[np.ndarray], np.ndarray], scale: np.ndarray) -> Measure:
+        """Where densities live after a change of coordinates: volume stays volume, every other measure is carried along.
+
+        ``transform`` maps points (n, d) feature by feature, with slope ``scale`` (d,).
+        """
+        return self
+
+    def for_features(self, d: int) -> Measure:
+        """The same measure with one entry of each parameter per feature, so that equal measures of ``d`` features compare equal."""
+        return self
+
     @abstractmethod
     def parameters(self) -> dict[str, Any]:
         """The constructor arguments, as numbers and arrays."""
 
     def check_features(self, d: int) -> None:
-        """Raise when points with ``d`` features cannot live here."""
+        """Raise an error if points with ``d`` features cannot live here."""
         if self.n_features is not None and self.n_features != d:
             raise ValueError(
                 f"{type(self).__name__} measure has {self.n_features} features, but the points have {d}; give it one entry per feature"

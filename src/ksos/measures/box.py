@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
 
 from ksos._array import Array, like, namespace
 from ksos.measures.base import Measure
+from ksos.measures.lebesgue import Lebesgue
 
 __all__ = ["Box"]
 
@@ -20,6 +22,7 @@ class Box(Measure):
     """
 
     name = "box"
+    by_volume = True
 
     def __init__(self, low: Any, high: Any) -> None:
         low, high = (np.atleast_1d(np.asarray(side, dtype=np.float64)) for side in (low, high))
@@ -31,19 +34,26 @@ class Box(Measure):
         self.n_features = low.shape[0]
 
     @property
-    def bounded(self) -> bool:
-        """Whether every side is finite."""
-        return bool(np.all(np.isfinite(self.low)) and np.all(np.isfinite(self.high)))
+    def region(self) -> Box | None:
+        return self if bool(np.all(np.isfinite(self.low)) and np.all(np.isfinite(self.high))) else None
+
+    @property
+    def without_boundary(self) -> Measure:
+        return Lebesgue()
 
     def contains(self, X: Array) -> Array:
         return namespace(X).all((like(self.low, X) <= X) & (like(self.high, X) >= X), axis=1)
 
-    def walls(self, feature: int) -> tuple[float, float]:
+    def boundary(self, feature: int) -> tuple[float, float]:
         return float(self.low[feature]), float(self.high[feature])
 
     def restrict(self, features: Any) -> Self:
         index = np.asarray(features)
         return type(self)(self.low[index], self.high[index])
+
+    def image(self, transform: Callable[[np.ndarray], np.ndarray], scale: np.ndarray) -> Measure:
+        a, b = transform(np.stack([self.low, self.high]))
+        return type(self)(np.minimum(a, b), np.maximum(a, b))
 
     def parameters(self) -> dict[str, Any]:
         return {"low": self.low, "high": self.high}

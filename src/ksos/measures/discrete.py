@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from functools import lru_cache
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -11,8 +12,9 @@ import numpy as np
 from ksos._array import Array
 from ksos._memory import FLOAT_BYTES, require_memory
 from ksos._validation import as_count, as_points, as_vector
-from ksos.measures.base import Measure, everywhere
+from ksos.measures.base import Atoms, Measure, everywhere
 from ksos.measures.box import Box
+from ksos.quadrature import composite, sobol, tensor_grid
 
 __all__ = ["Discrete"]
 
@@ -53,28 +55,21 @@ class Discrete(Measure):
         counts = [as_count(int(n), "n_nodes") for n in np.broadcast_to(n_nodes, (d,))]
         total = math.prod(counts)
         require_memory(total * (d + 1) * FLOAT_BYTES, f"a rule with {total:.3g} nodes", "take fewer nodes per feature")
-        axes, axis_weights = [], []
-        for low, high, n in zip(box.low, box.high, counts, strict=True):
-            nodes, weights = _legendre(n)
-            axes.append(low + (high - low) * 0.5 * (nodes + 1.0))
-            axis_weights.append(0.5 * (high - low) * weights)
-        points = np.stack([g.ravel() for g in np.meshgrid(*axes, indexing="ij")], axis=1)
-        weights = np.ones(1)
-        for w in axis_weights:
-            weights = np.multiply.outer(weights, w).ravel()
-        return cls(points, weights)
+        rules = [composite(box.low[k : k + 1], box.high[k : k + 1], counts[k]) for k in range(d)]
+        return cls(tensor_grid([nodes for nodes, _ in rules]), functools.reduce(np.multiply.outer, [w for _, w in rules]).ravel())
 
     @classmethod
     def qmc(cls, box: Box, n_points: int = 1024, rng: Any = None) -> Self:
         """``n_points`` scrambled Sobol' points on a bounded ``box``, any d; ``rng`` is a seed or a Generator."""
-        from scipy.stats import qmc  # heavy to import, and needed only here
-
         d = _bounded_features(box)
         n_points = as_count(n_points, "n_points")
-        sampler = qmc.Sobol(d, rng=np.random.default_rng(rng))
-        unit = sampler.random_base2(max(1, math.ceil(math.log2(n_points))))[:n_points]
+        unit = sobol(n_points, d, np.random.default_rng(rng))
         volume = float(np.prod(box.high - box.low))
         return cls(box.low + (box.high - box.low) * unit, np.full(n_points, volume / n_points))
+
+    @property
+    def atoms(self) -> Atoms:
+        return Atoms(self.points, self.weights)
 
     def contains(self, X: Array) -> Array:
         """True: off its nodes the density is read as the function that it is, with which the nodes were weighted."""
@@ -86,6 +81,9 @@ class Discrete(Measure):
     def restrict(self, features: Any) -> Self:
         return type(self)(self.points[:, np.asarray(features)], self.weights)
 
+    def image(self, transform: Callable[[np.ndarray], np.ndarray], scale: np.ndarray) -> Measure:
+        return type(self)(transform(self.points), self.weights)
+
     def parameters(self) -> dict[str, Any]:
         return {"points": self.points, "weights": self.weights}
 
@@ -94,12 +92,6 @@ class Discrete(Measure):
 
 
 def _bounded_features(box: Box) -> int:
-    if not isinstance(box, Box) or not box.bounded:
+    if not isinstance(box, Box) or box.region is None:
         raise ValueError(f"a bounded Box is needed; got {box!r}")
     return int(box.low.shape[0])
-
-
-@lru_cache(maxsize=64)
-def _legendre(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights on [−1, 1]: an eigenvalue problem, which one density after another would ask for."""
-    return np.polynomial.legendre.leggauss(n)

@@ -14,6 +14,7 @@ class Lebesgue(Measure):
     """Lebesgue measure on all of R^d: densities in the usual sense."""
 
     name = "lebesgue"
+    by_volume = True
 
     def contains(self, X: Array) -> Array:
         return everywhere(X)

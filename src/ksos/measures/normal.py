@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -37,21 +38,31 @@ class Normal(Measure):
             raise ValueError(f"mean has {self.mean.shape[0]} features but scale has {self.scale.shape[0]}")
         self.n_features = lengths.pop() if lengths else None
 
-    def vectors(self, d: int) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and standard deviation of each of ``d`` features."""
+    def normal_factor(self, d: int) -> tuple[np.ndarray, np.ndarray]:
         self.check_features(d)
         return np.broadcast_to(self.mean, (d,)), np.broadcast_to(self.scale, (d,))
+
+    def smooth_length(self, d: int) -> np.ndarray:
+        return np.sqrt(2.0) * self.normal_factor(d)[1]
 
     def contains(self, X: Array) -> Array:
         return everywhere(X)
 
     def log_density(self, X: Array) -> Array:
-        xp, (mean, scale) = namespace(X), (like(v, X) for v in self.vectors(X.shape[1]))
+        xp, (mean, scale) = namespace(X), (like(v, X) for v in self.normal_factor(X.shape[1]))
         return xp.sum(-0.5 * ((X - mean) / scale) ** 2 - xp.log(scale) - 0.5 * float(np.log(2.0 * np.pi)), axis=1)
 
     def restrict(self, features: Any) -> Self:
         index = np.asarray(features)
         return type(self)(*(a[index] if a.ndim else a for a in (self.mean, self.scale)))
+
+    def image(self, transform: Callable[[np.ndarray], np.ndarray], scale: np.ndarray) -> Measure:
+        mean, deviation = self.normal_factor(scale.shape[0])
+        with np.errstate(over="ignore", under="ignore"):
+            return type(self)(transform(mean[None, :])[0], np.abs(scale) * deviation)
+
+    def for_features(self, d: int) -> Measure:
+        return type(self)(*self.normal_factor(d))
 
     def parameters(self) -> dict[str, Any]:
         return {"mean": self.mean, "scale": self.scale}

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ksos.observables._panels import merged_intervals, tensor_rule
-from ksos.observables._panels import panel_rules as node_rules
-from ksos.observables.base import Observable, ObservableMatrix
+from ksos.observables.base import Observable, ObservableMatrix, sum_over_nodes
 from ksos.observables.indicator import BoxIndicator
 from ksos.observables.kernel_function import KernelFunction
 from ksos.observables.numeric import NumericFunction
@@ -21,9 +19,7 @@ __all__ = [
     "Polynomial",
     "as_observable",
     "coordinate",
-    "merged_intervals",
-    "node_rules",
-    "tensor_rule",
+    "sum_over_nodes",
 ]
 
 

@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from ksos._memory import row_blocks
 from ksos._validation import as_points
 from ksos.kernels import Kernel
-from ksos.measures import Measure
+from ksos.measures import Atoms, Measure
 
-__all__ = ["Observable", "ObservableMatrix", "SumObservable"]
+__all__ = ["Observable", "ObservableMatrix", "SumObservable", "sum_over_nodes"]
+
+_BLOCK_ELEMENTS = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class ObservableMatrix:
         return float(np.vdot(B, self.values)), float(np.linalg.norm([np.vdot(B, delta) for delta in self.deviations]))
 
     def worst_error(self) -> float:
-        """A bound of the error of ⟨C, M⟩ over all C ⪰ 0 with tr C = 1, estimated: what an answer found *with* M may be off by."""
+        """A bound of the error of ⟨C, M⟩ over all C ⪰ 0 with tr C = 1, estimated: how far off an answer found *with* M may be."""
         norms = [np.abs(np.linalg.eigvalsh(delta)).max() for delta in self.deviations]
         return float(np.linalg.norm(norms)) if norms else 0.0
 
@@ -65,9 +68,9 @@ class Observable(ABC):
     """A real function f on R^d. Sums, differences and multiples by numbers are observables again."""
 
     n_features: int | None = None
-    """d, or None where any d will do."""
+    """d, or None if any d will do."""
     bounded: bool | None = None
-    """Whether f is bounded on R^d; None where nobody can tell."""
+    """Whether f is bounded on R^d; None if this is not known."""
 
     @abstractmethod
     def __call__(self, X: Any) -> np.ndarray:
@@ -75,7 +78,7 @@ class Observable(ABC):
 
     @abstractmethod
     def _matrix(self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None) -> ObservableMatrix:
-        """:meth:`matrix` for input that has been checked."""
+        """:meth:`matrix` for input that has been checked, on a measure that is not discrete."""
 
     def matrix(self, kernel: Kernel, X: Any, measure: Measure, log_unit: float = 0.0, T: np.ndarray | None = None) -> ObservableMatrix:
         r"""M_ij = e^{−log_unit} ∫ f(x) k(x, X_i) k(x, X_j) dρ(x), shape (m, m); with ``T`` (m, r), the matrix TᵀMT.
@@ -85,10 +88,17 @@ class Observable(ABC):
         """
         X = as_points(X, "X")
         self.check_features(X.shape[1])
-        out = self._matrix(kernel, X, measure, float(log_unit), T)
+        out = (
+            self._on_atoms(kernel, X, measure.atoms, log_unit, T) if measure.atoms else self._matrix(kernel, X, measure, float(log_unit), T)
+        )
         if not np.all(np.isfinite(out.values)):
             raise ValueError(f"the integrals of {self!r} leave the range of floats on {measure!r}; measure the features in other units")
         return out
+
+    def _on_atoms(self, kernel: Kernel, X: np.ndarray, atoms: Atoms, log_unit: float, T: np.ndarray | None) -> ObservableMatrix:
+        f = self(atoms.points)
+        seen = f != 0.0
+        return ObservableMatrix(sum_over_nodes(kernel, X, atoms.points[seen], np.log(atoms.weights[seen]), f[seen], log_unit, T))
 
     def check_features(self, d: int) -> None:
         """Raise when f is not a function of ``d`` features."""
@@ -143,7 +153,7 @@ class SumObservable(Observable):
             raise ValueError(f"functions of {' and '.join(str(d) for d in sorted(sizes, key=str))} features cannot be added")
         self.n_features = sizes.pop() if sizes else None
         known = {part.bounded for scale, part in self._parts if scale != 0.0}
-        self.bounded = True if known <= {True} else None  # unbounded parts may cancel: nobody has looked
+        self.bounded = True if known <= {True} else None  # unbounded parts may cancel
 
     def parts(self) -> Sequence[tuple[float, Observable]]:
         return self._parts
@@ -160,6 +170,21 @@ class SumObservable(Observable):
 
     def __repr__(self) -> str:
         return " + ".join(f"{scale:g} * {part!r}" for scale, part in self._parts)
+
+
+def sum_over_nodes(
+    kernel: Kernel, X: np.ndarray, nodes: np.ndarray, log_weights: np.ndarray, f: np.ndarray, log_unit: float, T: np.ndarray | None
+) -> np.ndarray:
+    """e^{−log_unit} Σ_n w_n f_n k(x_n) k(x_n)ᵀ with k(x) = k(x, X), or the same with Tᵀk(x) in its place."""
+    size = X.shape[0] if T is None else T.shape[1]
+    out = np.zeros((size, size))
+    half = 0.5 * (log_weights - log_unit)
+    for rows in row_blocks(nodes.shape[0], max(size, X.shape[0]), _BLOCK_ELEMENTS):
+        with np.errstate(under="ignore"):
+            values = np.exp(kernel.log(nodes[rows], X) + half[rows, None])  # weights and unit may be extreme; the product is not
+        basis = values if T is None else values @ T
+        out += (f[rows, None] * basis).T @ basis
+    return 0.5 * (out + out.T)
 
 
 def _symmetric(M: np.ndarray) -> np.ndarray:

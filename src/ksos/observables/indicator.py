@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ksos.integrals import closed_form
+from ksos.exceptions import IntegralNotAvailableError
+from ksos.integrals import Integrals, closed_form
 from ksos.integrals.erf import log_gauss_mass
-from ksos.integrals.gaussian import GaussianNormal
 from ksos.kernels import Kernel
-from ksos.measures import Box, Discrete, Measure
+from ksos.measures import Box, Measure
 from ksos.observables.base import Observable, ObservableMatrix
-from ksos.observables.nodes import sum_over_nodes
 
 __all__ = ["BoxIndicator"]
 
@@ -41,32 +40,27 @@ class BoxIndicator(Observable):
 
     def _matrix(self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None) -> ObservableMatrix:
         m, d = X.shape
-        if isinstance(measure, Discrete):
-            inside = self.box.contains(measure.points)
-            log_weights = np.log(measure.weights[inside])
-            return ObservableMatrix(sum_over_nodes(kernel, X, measure.points[inside], log_weights, np.ones(inside.sum()), log_unit, T))
         integrals = closed_form(kernel, measure, d)
-        if isinstance(integrals, GaussianNormal):
+        if not measure.by_volume:
             return ObservableMatrix(np.exp(self._log_gram_normal(integrals, X) - log_unit)).transformed(T)
-        walls = [measure.walls(k) for k in range(d)]
-        low = np.maximum(self.box.low, [wall[0] for wall in walls])
-        high = np.minimum(self.box.high, [wall[1] for wall in walls])
+        low, high = measure.boundaries(d)
+        low, high = np.maximum(self.box.low, low), np.minimum(self.box.high, high)
         if np.any(low >= high):
             return ObservableMatrix(np.zeros((m, m))).transformed(T)
         return ObservableMatrix(np.exp(closed_form(kernel, Box(low, high), d).log_gram(X, X) - log_unit)).transformed(T)
 
-    def _log_gram_normal(self, integrals: GaussianNormal, X: np.ndarray) -> np.ndarray:
-        """The integral on R^d times, per feature, the mass between the walls of the normal law that k_i k_j ρ is proportional to."""
-        out = integrals.log_gram(X, X)
-        product = integrals._product(integrals.kernel, integrals.kernel)
-        assert integrals.centre is not None
-        for k in range(X.shape[1]):
-            width, own, common = product.width[k], product.weight(0)[k], product.weight(2)[k]
-            ends = []
-            for wall in self.box.walls(k):
-                away = own * ((wall - X[:, k]) / width)
-                ends.append(away[:, None] + away[None, :] + common * ((wall - integrals.centre[k]) / width))
-            out += log_gauss_mass(ends[0], ends[1])
+    def _log_gram_normal(self, integrals: Integrals, X: np.ndarray) -> np.ndarray:
+        """The integral on R^d times, per feature, the mass between the sides of the normal law that k_i k_j ρ is proportional to."""
+        out, ends = integrals.log_gram(X, X), []
+        for side in (self.box.low, self.box.high):
+            normals = integrals.pair_normals(X, side)
+            if normals is None:
+                raise IntegralNotAvailableError(
+                    f"the integrals of {integrals.kernel!r} on {integrals.measure!r} over a box have no closed form"
+                )
+            ends.append(-0.5 * normals[0] / normals[1])
+        for low, high in zip(ends[0].T, ends[1].T, strict=True):
+            out += log_gauss_mass(low[:, None] + low, high[:, None] + high)
         return out
 
     def __repr__(self) -> str:

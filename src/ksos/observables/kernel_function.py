@@ -12,9 +12,8 @@ from ksos.exceptions import IntegralNotAvailableError
 from ksos.integrals import Integrals, closed_form
 from ksos.integrals.triple import PairFactors, triple_blocks
 from ksos.kernels import Kernel
-from ksos.measures import Discrete, Measure
+from ksos.measures import Measure
 from ksos.observables.base import Observable, ObservableMatrix
-from ksos.observables.nodes import sum_over_nodes
 
 __all__ = ["KernelFunction"]
 
@@ -29,7 +28,7 @@ class KernelFunction(Observable):
     points : array (ℓ, d)
         The centres z_r.
     weights : array of ℓ floats, optional
-        Of any sign; default 1/ℓ each.
+        They may be negative; default 1/ℓ each.
     kernel : Kernel
         Its own, which need not be that of the density.
 
@@ -59,9 +58,6 @@ class KernelFunction(Observable):
         return out
 
     def _matrix(self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None) -> ObservableMatrix:
-        if isinstance(measure, Discrete):
-            nodes = measure.points
-            return ObservableMatrix(sum_over_nodes(kernel, X, nodes, np.log(measure.weights), self(nodes), log_unit, T))
         integrals = self._integrals(kernel, measure)
         if integrals.pairwise:
             pairs = PairFactors(integrals, X, self.points, self.kernel, log_unit)

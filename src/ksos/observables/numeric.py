@@ -10,12 +10,10 @@ import numpy as np
 from ksos._memory import row_blocks
 from ksos._validation import as_count, as_positive
 from ksos.integrals import Integrals, closed_form
+from ksos.integrals.regions import importance_rules, panel_rules
 from ksos.kernels import Kernel
-from ksos.measures import Discrete, Measure
-from ksos.observables._panels import panel_rules
-from ksos.observables.base import Observable, ObservableMatrix
-from ksos.observables.importance import importance_rules
-from ksos.observables.nodes import sum_over_nodes
+from ksos.measures import Measure
+from ksos.observables.base import Observable, ObservableMatrix, sum_over_nodes
 
 __all__ = ["NumericFunction"]
 
@@ -28,7 +26,7 @@ class NumericFunction(Observable):
     r"""A function given as code. Its integrals are approximated, and how well is estimated and kept beside them.
 
     On a discrete measure they are exact sums. Otherwise, in up to three features, Gauss–Legendre panels over the region where the kernels
-    live are halved until two rules in a row agree; in more features (or where the region has too many parts), points are drawn by scrambled
+    live are halved until two rules in a row agree; in more features (or if the region has too many parts), points are drawn by scrambled
     Sobol' sequences from the mixture of the densities ∝ k(x, x̃_i)²dρ, and the spread of independent scramblings is the error.
 
     Parameters
@@ -40,9 +38,9 @@ class NumericFunction(Observable):
     max_nodes : int
         At most so many nodes in the finest rule (and in all scramblings together); what is left of the error is reported.
     bounded : bool, optional
-        Whether the function is bounded on R^d, where you know.
+        Whether the function is bounded on R^d, if you know.
     seed : int
-        Of the scramblings.
+        Seed of the scramblings.
 
     Examples
     --------
@@ -100,9 +98,6 @@ class NumericFunction(Observable):
         return values
 
     def _matrix(self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None) -> ObservableMatrix:
-        if isinstance(measure, Discrete):
-            nodes = measure.points
-            return ObservableMatrix(sum_over_nodes(kernel, X, nodes, np.log(measure.weights), self(nodes), log_unit, T))
         integrals = closed_form(kernel, measure, X.shape[1])
 
         def integrate(nodes: np.ndarray, log_weights: np.ndarray) -> np.ndarray:
@@ -134,7 +129,7 @@ class NumericFunction(Observable):
         log_unit: float,
         T: np.ndarray | None,
     ) -> np.ndarray:
-        """One more deviation where the rule does not even give ∫kk dρ, which is known: it misses a part of the space, and f's there."""
+        """One more deviation if the rule misses a part of the space: if it does not even give ∫kk dρ, which is known."""
         nodes, log_weights = rule
         W = ObservableMatrix(np.exp(integrals.log_gram(X, X) - log_unit)).transformed(T).values
         missing = sum_over_nodes(kernel, X, nodes, log_weights, np.ones(nodes.shape[0]), log_unit, T) - W

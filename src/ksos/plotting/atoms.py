@@ -10,7 +10,6 @@ import numpy as np
 
 from ksos.density import SoSDensity
 from ksos.density.moments import node_masses
-from ksos.measures import Discrete
 from ksos.plotting.panel import DENSITY, Look, draw_distribution
 from ksos.plotting.samples import draw_rug, draw_scatter
 from ksos.plotting.window import Window, window_around
@@ -34,7 +33,7 @@ class Atoms:
     @classmethod
     def of(cls, p: SoSDensity, features: Sequence[int], samples: np.ndarray | None) -> Atoms:
         """Of the ``features`` of a density ``p`` on a discrete measure, wide enough for the ``samples`` (n, 1 or 2) near its nodes."""
-        nodes = p.measure.points if isinstance(p.measure, Discrete) else p.support_points
+        nodes = p.support_points if p.measure.atoms is None else p.measure.atoms.points
         points, place = np.unique(nodes[:, list(features)], axis=0, return_inverse=True)
         masses = np.bincount(place.ravel(), weights=node_masses(p))
         columns = [None] * len(features) if samples is None else list(samples.T)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ksos.density import SoSDensity
-from ksos.measures import Lebesgue, Normal
+from ksos.measures import Lebesgue
 
 __all__ = ["Heights", "evaluate", "with_respect_to_lebesgue"]
 
@@ -32,12 +32,11 @@ class Heights:
 
 def with_respect_to_lebesgue(density: SoSDensity) -> SoSDensity:
     """The same distribution with a density in the usual sense, p·dρ/dx: what a picture shows, and whose regions are the smallest."""
-    measure = density.measure
-    if not isinstance(measure, Normal):
+    factor = density.measure.normal_factor(density.n_features)
+    if factor is None:
         return density
-    mean, scale = measure.vectors(density.n_features)
     relative = density.from_units(density.kernel, density.support_points, density.unit_factor, density.log_unit, Lebesgue())
-    return relative.times_gaussian(mean, scale)
+    return relative.times_gaussian(*factor)
 
 
 def evaluate(density: SoSDensity, points: np.ndarray, regions: Sequence[float], cell: float | None = None) -> Heights:

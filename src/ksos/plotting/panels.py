@@ -8,7 +8,6 @@ import numpy as np
 
 from ksos._validation import as_features, as_vector
 from ksos.density import SoSDensity
-from ksos.measures import Discrete
 from ksos.plotting.atoms import Atoms
 from ksos.plotting.curve import Curve
 from ksos.plotting.levels import with_respect_to_lebesgue
@@ -36,7 +35,7 @@ def as_drawn(features: Sequence[int] | None, d: int) -> tuple[int, ...]:
 
 def as_regions(regions: Sequence[float] | None, density: SoSDensity) -> tuple[float, ...]:
     """The probabilities of the highest-density regions to draw."""
-    discrete = isinstance(density.measure, Discrete)
+    discrete = density.measure.atoms is not None
     if regions is None:
         return () if discrete else REGIONS
     masses = as_vector(regions, "regions")
@@ -58,7 +57,7 @@ def make_panels(
     def samples(chosen: tuple[int, ...]) -> np.ndarray | None:
         return None if X is None else X[:, list(chosen)]
 
-    if isinstance(density.measure, Discrete):
+    if density.measure.atoms is not None:
         return {chosen: Atoms.of(density, chosen, samples(chosen)) for chosen in [*singles, *pairs]}
     d, support = density.n_features, density.support_points
     density = with_respect_to_lebesgue(density)

@@ -32,7 +32,7 @@ class Window:
 def window_of(marginal: SoSDensity, samples: np.ndarray | None) -> Window:
     """The window of a density of one feature and of its ``samples`` (n,)."""
     low, high = (float(x) for x in marginal.ppf(np.array([_TAIL, 1.0 - _TAIL])))
-    return window_around(low, high, samples, marginal.measure.walls(0))
+    return window_around(low, high, samples, marginal.measure.boundary(0))
 
 
 def window_around(low: float, high: float, samples: np.ndarray | None, walls: tuple[float, float] = (-np.inf, np.inf)) -> Window:

@@ -21,6 +21,7 @@ from ksos.embedding import MeanEmbedding, mmd
 from ksos.functionals import SquaredMMD
 from ksos.kernels import Gaussian
 from ksos.measures import Box
+from ksos.quadrature import legendre
 from ksos.reproduce.files import BLUE, GREY, ORANGE, Report, save, sheet
 from ksos.solvers import Solution, minimize
 from ksos.space import SoSSpace
@@ -83,7 +84,7 @@ class Approximation:
 
 def targets() -> dict[str, MeanEmbedding]:
     """δ_0, and the uniform distribution on [−1/2, 1/2] as the nodes of a Gauss–Legendre rule exact to rounding for this kernel."""
-    nodes, weights = np.polynomial.legendre.leggauss(100)
+    nodes, weights = legendre(100)
     return {
         "dirac": MeanEmbedding([[0.0]], kernel=Gaussian(SIGMA)),
         "uniform": MeanEmbedding(HALF_WIDTH * nodes[:, None], 0.5 * weights, kernel=Gaussian(SIGMA)),

@@ -19,24 +19,22 @@ from ksos._array import to_numpy
 from ksos._deadline import Deadline
 from ksos._memory import row_blocks
 from ksos.density import SoSDensity
-from ksos.embedding import MeanEmbedding, evaluate, mmd
+from ksos.embedding import MOST_NODES, TENSOR_FEATURES, MeanEmbedding, TensorRule, evaluate, mmd, rule_sizes
 from ksos.exceptions import IntegralNotAvailableError
+from ksos.integrals import closed_form
 from ksos.integrals.quadruple import density_inner_matrix
 from ksos.kernels import Gaussian, Kernel
 from ksos.labelled import LabelledDensity, LabelledEmbedding
-from ksos.measures import Box, Discrete, Measure
+from ksos.measures import Measure
 from ksos.observables import KernelFunction
-from ksos.observables.base import Observable, ObservableMatrix
-from ksos.observables.nodes import sum_over_nodes
+from ksos.observables.base import Observable, ObservableMatrix, sum_over_nodes
 from ksos.robust.problem import Goal, Point, Problem, Saddle
 from ksos.robust.search import solve
-from ksos.robust.tensor_mmd import MOST_NODES, TensorRule, rule_sizes, tensor_mmd
 from ksos.solvers.spectraplex import factor
 from ksos.space import SoSSpace
 
-__all__ = ["Answer", "Exact", "Witness", "exact_mmd", "in_the_exact_ball", "nearest_exactly", "require_exact_mmd", "settled"]
+__all__ = ["Answer", "Exact", "Witness", "in_the_exact_ball", "nearest_exactly", "settled"]
 
-_TENSOR_FEATURES = 3  # up to so many features, integrals with Gaussian kernels are taken with a tensor rule if it is not too large
 _BLOCK_ELEMENTS = 1 << 22
 _MOST_DIRECTIONS = 60
 _ROUGH = 1e-4  # the relative gap to which problems are solved while directions are added, and points deeper in the ball
@@ -126,16 +124,7 @@ def exactly(problem: Problem, point: Point) -> Exact:
     mass = 1.0
     if isinstance(density, SoSDensity):
         mass = (float(np.linalg.norm(to_numpy(space.T @ G))) / float(np.linalg.norm(to_numpy(density.unit_factor)))) ** 2
-    return Exact(point, density, distance(density, problem.data), mass)
-
-
-def distance(density: SoSDensity | LabelledDensity, data: MeanEmbedding | LabelledEmbedding) -> float:
-    """The exact MMD of a density, with labels or without, to the data."""
-    if isinstance(density, LabelledDensity):
-        assert isinstance(data, LabelledEmbedding)
-        return density.mmd(data, exact_mmd)
-    assert isinstance(data, MeanEmbedding)
-    return exact_mmd(density, data)
+    return Exact(point, density, density.mmd(problem.data), mass)
 
 
 def nearest_exactly(problem: Problem, deadline: Deadline) -> tuple[float, Problem]:
@@ -168,7 +157,7 @@ def _sharper(problem: Problem, exact: Exact) -> SoSSpace | None:
     for label, part in enumerate(exact.density.densities):
         if part is not None:
             block, own = C[label * r : (label + 1) * r, label * r : (label + 1) * r], exact.density.relative_to(label, data)
-            plain = _seeing(plain, block / np.trace(block), part, own, exact_mmd(part, own)) or plain
+            plain = _seeing(plain, block / np.trace(block), part, own, mmd(part, own)) or plain
     return plain.with_labels(space.labels) if len(plain.directions) > len(space.directions) else None
 
 
@@ -237,40 +226,7 @@ def _first_root(start: float, middle: float, end: float, goal: float) -> float:
     return min(max(2.0 * excess / root if root > 0.0 else 1.0, 0.0), 1.0)
 
 
-# --- the exact MMD and its witness ---
-
-
-def require_exact_mmd(kernel: Kernel, embedding_kernel: Kernel, measure: Measure, d: int) -> None:
-    """Raise before any work if the exact MMD of a density has no formula."""
-    if isinstance(measure, Discrete):
-        return
-    remedy = "put the density on nodes, as measure=Discrete.quadrature(box, n_nodes) or Discrete.qmc(box, n_points)"
-    if not (kernel.smooth and embedding_kernel.smooth):
-        raise IntegralNotAvailableError(
-            f"the exact MMD of densities with {kernel!r} in the RKHS of {embedding_kernel!r} has no formula on {measure!r}; use Gaussian "
-            f"kernels, or {remedy}"
-        )
-    if isinstance(measure, Box) and d > _TENSOR_FEATURES:
-        raise IntegralNotAvailableError(
-            f"the exact MMD of densities on a box is known in up to {_TENSOR_FEATURES} features; got {d}; use a Lebesgue or Normal "
-            f"measure, or {remedy}"
-        )
-
-
-def exact_mmd(p: SoSDensity, data: MeanEmbedding) -> float:
-    """MMD(p, data), exactly."""
-    if isinstance(p.measure, Discrete) or not (isinstance(p.kernel, Gaussian) and isinstance(data.kernel, Gaussian)):
-        return mmd(p, data, data.kernel)
-    if p.n_features <= _TENSOR_FEATURES:
-        counts = rule_sizes(p.kernel, to_numpy(p.support_points), p.measure, data.kernel)[1]
-        if math.prod(counts) <= MOST_NODES:
-            return tensor_mmd(p, data)
-        if isinstance(p.measure, Box):
-            raise IntegralNotAvailableError(
-                f"the exact MMD of a density with {p.kernel!r} on {p.measure!r} would need a rule with {'×'.join(map(str, counts))} nodes; "
-                "take larger bandwidths, or put the density on nodes, as measure=Discrete.quadrature(box, n_nodes)"
-            )
-    return mmd(p, data, data.kernel)
+# --- the witness of an MMD ---
 
 
 class Witness(Observable):
@@ -286,9 +242,8 @@ class Witness(Observable):
 
     def __call__(self, X: Any) -> np.ndarray:
         X, kernel = self._points(X), self.data.kernel
-        if isinstance(self.p.measure, Discrete):
-            nodes = self.p.measure.points
-            smoothed = KernelFunction(nodes, self.p.measure.weights * to_numpy(self.p.pdf(nodes)), kernel=kernel)(X)
+        if (atoms := self.p.measure.atoms) is not None:
+            smoothed = KernelFunction(atoms.points, atoms.weights * to_numpy(self.p.pdf(atoms.points)), kernel=kernel)(X)
         elif (own := self._own) is not None:
             rule, masses = own
             smoothed = np.concatenate([rule.seen_from(X[rows], masses) for rows in row_blocks(X.shape[0], masses[0].size, _BLOCK_ELEMENTS)])
@@ -306,9 +261,8 @@ class Witness(Observable):
         return rule, rule.masses(self.p)
 
     def _matrix(self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None) -> ObservableMatrix:
-        if isinstance(measure, Discrete):
-            nodes = measure.points
-            return ObservableMatrix(sum_over_nodes(kernel, X, nodes, np.log(measure.weights), self(nodes), log_unit, T))
+        if (nodes := measure.atoms) is not None:
+            return ObservableMatrix(sum_over_nodes(kernel, X, nodes.points, np.log(nodes.weights), self(nodes.points), log_unit, T))
         if self._has_rule(kernel, X, measure):
             same = kernel == self.p.kernel and measure == self.p.measure and np.array_equal(X, to_numpy(self.p.support_points))
             if same and self._own is not None:
@@ -318,14 +272,14 @@ class Witness(Observable):
                 rule = TensorRule.of(kernel, X, measure, self.data.kernel)
                 f = self(rule.nodes)
             return ObservableMatrix(sum_over_nodes(kernel, X, rule.nodes, rule.log_weights, f.ravel(), log_unit, T))
-        if isinstance(measure, Box):
+        if not closed_form(kernel, measure, X.shape[1]).pairwise:
             raise IntegralNotAvailableError(f"the integrals of {self!r} on {measure!r} would need too many nodes; take larger bandwidths")
         V = density_inner_matrix(self.p.on_host(), self.data.kernel, kernel, measure, X, log_unit)
         atoms = KernelFunction(to_numpy(self.data.points), to_numpy(self.data.weights), kernel=self.data.kernel)
         return ObservableMatrix(V - atoms.matrix(kernel, X, measure, log_unit).values).transformed(T)
 
     def _has_rule(self, kernel: Kernel, X: np.ndarray, measure: Measure) -> bool:
-        if X.shape[1] > _TENSOR_FEATURES or not (isinstance(kernel, Gaussian) and isinstance(self.data.kernel, Gaussian)):
+        if X.shape[1] > TENSOR_FEATURES or not (isinstance(kernel, Gaussian) and isinstance(self.data.kernel, Gaussian)):
             return False
         return math.prod(rule_sizes(kernel, X, measure, self.data.kernel)[1]) <= MOST_NODES
 

@@ -18,7 +18,7 @@ from ksos._deadline import Deadline
 from ksos._validation import as_choice, as_count
 from ksos.embedding import MeanEmbedding
 from ksos.kernels import Kernel
-from ksos.measures import Box, Discrete, Measure
+from ksos.measures import Measure
 from ksos.observables import KernelFunction
 from ksos.robust.atoms import MMDBall, WorstAtoms
 from ksos.robust.exact_ball import Answer, settled
@@ -167,7 +167,7 @@ class _Search:
     def __init__(self, setting: Setting, n_grid: int | None, deadline: Deadline) -> None:
         d, domain = setting.reference.n_features, setting.measure
         near = region(domain, setting.reference.points, 1e-3 * setting.embedding.kernel.sigma_vector(d))
-        self.box = domain if isinstance(domain, Box) and domain.bounded else near
+        self.box = near if domain.region is None else domain.region
         if d in _GRID:
             self.starts = grid(self.box, [_GRID[d] if n_grid is None else n_grid] * d)
         elif n_grid is not None:
@@ -242,8 +242,8 @@ def _atomic(setting: Setting, epsilon: float, n_atoms: int | None) -> MMDBall:
     reference, d = setting.reference, setting.reference.n_features
     if not reference.is_distribution:
         raise ValueError('adversary="atoms" needs data whose weights are those of a distribution')
-    if isinstance(setting.measure, Discrete):
-        points = setting.measure.points
+    if setting.measure.atoms is not None:
+        points = setting.measure.atoms.points
     elif d in _ATOMS:
         points = grid(setting.box, [_ATOMS[d] if n_atoms is None else as_count(n_atoms, "n_atoms", minimum=2)] * d)
     else:

@@ -16,9 +16,7 @@ import numpy as np
 from ksos._array import to_numpy
 from ksos.exceptions import ConvexityError
 from ksos.integrals import closed_form
-from ksos.measures import Discrete
-from ksos.observables import node_rules
-from ksos.observables.importance import importance_rules
+from ksos.integrals.regions import importance_rules, panel_rules
 from ksos.robust.risk import Risk, ThetaMinimum, blocks_of
 from ksos.space import SoSSpace
 
@@ -62,13 +60,13 @@ def nodes_of(space: SoSSpace, finer: bool = False) -> Nodes:
     Up to three features: Gauss–Legendre panels. Beyond: scrambled Sobol' points, of which ``finer`` takes another scrambling.
     """
     measure, X = space.measure, to_numpy(space.support_points)
-    if isinstance(measure, Discrete):
-        return _at(space, to_numpy(measure.points), np.log(to_numpy(measure.weights)))
+    if (atoms := measure.atoms) is not None:
+        return _at(space, atoms.points, np.log(atoms.weights))
     integrals = closed_form(space.kernel, measure, X.shape[1])
     previous: Nodes | None = None
     if X.shape[1] <= _TENSOR_FEATURES:
         for budget in _BUDGETS:
-            for points, log_weights in node_rules([(integrals, X)], budget):
+            for points, log_weights in panel_rules([(integrals, X)], budget):
                 if previous is not None and points.shape[0] <= previous.points.shape[0]:
                     continue
                 nodes = _at(space, points, log_weights)

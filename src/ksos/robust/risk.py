@@ -22,9 +22,8 @@ from ksos.functionals.base import BoundTerm, Functional, Pair
 from ksos.functionals.penalties import BoundLinear
 from ksos.integrals import closed_form
 from ksos.kernels import Gaussian
-from ksos.measures import Box, Measure
 from ksos.observables import KernelFunction
-from ksos.observables.feature_moments import feature_moments
+from ksos.observables.polynomial import feature_moments
 from ksos.space import SoSSpace
 
 __all__ = ["FixedRisk", "LeastRisk", "Risk", "SquareRisk", "ThetaMinimum", "affine_moments", "blocks_of", "kernel_moments", "least_squares"]
@@ -323,13 +322,13 @@ def kernel_moments(space: SoSSpace, centres: np.ndarray, kernel: Gaussian, centr
     _require(space, P)
     dx = d - (centre is not None)
     eta = space.kernel.sigma_vector(d)
-    model_x, measure_x = Gaussian(eta[:dx]), _features(space.measure, slice(0, dx))
+    model_x, measure_x = Gaussian(eta[:dx]), space.measure.restrict(range(dx))
     log_x = closed_form(model_x, measure_x, dx).log_gram(X[:, :dx], X[:, :dx])
     unit_x = float(np.diag(log_x).max())
     W_x = np.exp(log_x - unit_x)
     W_y = [np.full_like(W_x, np.exp(unit_x - space.log_unit))]
     if centre is not None:
-        Y, integrals_y = X[:, dx:], closed_form(Gaussian(eta[dx:]), _features(space.measure, slice(dx, d)), 1)
+        Y, integrals_y = X[:, dx:], closed_form(Gaussian(eta[dx:]), space.measure.restrict(range(dx, d)), 1)
         base = np.exp(integrals_y.log_gram(Y, Y) + (unit_x - space.log_unit))
         W_y = [base * moment for moment in feature_moments(integrals_y, Y, 0, 2, centre)]
     sigma = kernel.sigma_vector(dx)
@@ -356,8 +355,3 @@ def _assembled(T: np.ndarray, P: int, entry) -> np.ndarray:  # type: ignore[no-u
             M = T.T @ entry(a, b) @ T
             V[a, b] = V[b, a] = 0.5 * (M + M.T)
     return V
-
-
-def _features(measure: Measure, which: slice) -> Measure:
-    """The measure of some of the features."""
-    return Box(measure.low[which], measure.high[which]) if isinstance(measure, Box) else measure

@@ -14,11 +14,10 @@ from ksos._memory import row_blocks
 from ksos._validation import as_bandwidth, as_choice, as_count, as_nonnegative, as_points, as_weights
 from ksos.bandwidth import bandwidth_rule
 from ksos.density import SoSDensity
-from ksos.embedding import MeanEmbedding
+from ksos.embedding import MeanEmbedding, require_exact_mmd
 from ksos.integrals import closed_form
 from ksos.kernels import KERNELS, Kernel
-from ksos.measures import Box, Discrete, Lebesgue, Measure, Normal
-from ksos.robust.exact_ball import require_exact_mmd
+from ksos.measures import Box, Lebesgue, Measure
 from ksos.space import SoSSpace
 from ksos.support import pivoted_cholesky
 
@@ -272,16 +271,13 @@ def _family(name: Any) -> Kernel:
 
 def region(measure: Measure, points: np.ndarray, sigma: np.ndarray) -> Box:
     """The box in which support points and landmarks lie: the domain's own boundary, and where it has none the data and a bandwidth more."""
-    if isinstance(measure, Discrete):
-        points, pad = measure.points, np.zeros_like(sigma)
-    else:
-        pad = _PAD * sigma
+    points, pad = (points, _PAD * sigma) if measure.atoms is None else (measure.atoms.points, np.zeros_like(sigma))
     low, high = points.min(axis=0) - pad, points.max(axis=0) + pad
-    if isinstance(measure, Normal):
-        mean, scale = measure.vectors(points.shape[1])
+    if (factor := measure.normal_factor(points.shape[1])) is not None:
+        mean, scale = factor
         low, high = np.minimum(low, mean - _NORMAL_PAD * scale), np.maximum(high, mean + _NORMAL_PAD * scale)
-    walls = np.array([measure.walls(k) for k in range(points.shape[1])])
-    low, high = (np.where(np.isfinite(wall), wall, side) for wall, side in ((walls[:, 0], low), (walls[:, 1], high)))
+    ends = zip(measure.boundaries(points.shape[1]), (low, high), strict=True)
+    low, high = (np.where(np.isfinite(end), end, side) for end, side in ends)
     flat = ~(low < high)  # nodes in a plane, or data beyond the only boundary
     return Box(np.where(flat, np.minimum(low, high) - sigma, low), np.where(flat, np.maximum(low, high) + sigma, high))
 
@@ -305,8 +301,8 @@ def _support_cover(kernel: Kernel, measure: Measure, box: Box, data: np.ndarray,
     """
     d = data.shape[1]
     integrals = closed_form(kernel, measure, d)
-    if isinstance(measure, Discrete):
-        nodes = np.unique(measure.points, axis=0)
+    if measure.atoms is not None:
+        nodes = np.unique(measure.atoms.points, axis=0)
         return nodes if nodes.shape[0] <= most else nodes[pivoted_cholesky(nodes, most, integrals, _TAKEN)]
     counts = _counts(box, _SPACING * kernel.sigma_vector(d))
     if d <= _GRID_FEATURES and math.prod(counts) <= most:
@@ -369,11 +365,11 @@ def _landmark_candidates(
 ) -> np.ndarray:
     """Points across the box and its boundary, and as far beyond as densities reach; the support points; the data (the heaviest of many)."""
     d = data.shape[1]
-    if isinstance(measure, Discrete):
-        return np.unique(np.concatenate([support, data, measure.points[:: max(1, measure.points.shape[0] // _MOST_GRID)]]), axis=0)
-    walls = np.array([measure.walls(k) for k in range(d)])
-    reach = _REACH * model.sigma_vector(d)
-    box = Box(np.maximum(box.low - reach, walls[:, 0]), np.minimum(box.high + reach, walls[:, 1]))
+    if measure.atoms is not None:
+        nodes = measure.atoms.points
+        return np.unique(np.concatenate([support, data, nodes[:: max(1, nodes.shape[0] // _MOST_GRID)]]), axis=0)
+    (lowest, highest), reach = measure.boundaries(d), _REACH * model.sigma_vector(d)
+    box = Box(np.maximum(box.low - reach, lowest), np.minimum(box.high + reach, highest))
     ratio = np.minimum((box.high - box.low) / (_GRID_SPACING * kernel.sigma_vector(d)), 1e6)
     counts = [max(2, math.ceil(r) + 1) for r in ratio]
     covering = grid(box, counts) if d <= _GRID_FEATURES and math.prod(counts) <= _MOST_GRID else scattered(box, _SCATTERED)

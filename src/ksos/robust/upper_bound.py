@@ -26,7 +26,7 @@ from ksos._memory import row_blocks
 from ksos.embedding import MeanEmbedding
 from ksos.kernels import Gaussian
 from ksos.labelled import LabelledEmbedding
-from ksos.measures import Box, Discrete, Measure
+from ksos.measures import Box, Measure
 from ksos.observables import BoxIndicator, KernelFunction, NumericFunction, Observable, Polynomial
 from ksos.robust.atoms import worst_atoms
 from ksos.robust.setting import scattered
@@ -150,12 +150,12 @@ class _Atoms:
         self.loss, self.radius, self.gamma, points = loss, radius, gamma, to_numpy(data.points)
         self.kernel, self.Z, self.S = space.embedding_kernel, to_numpy(space.landmarks), to_numpy(space.projection.S)
         self.z = self.S @ (self.kernel(self.Z, points) @ to_numpy(data.weights))
-        if isinstance(measure, Discrete):
-            atoms = measure.points[:: max(1, measure.points.shape[0] // _MOST_ATOMS)]
+        if measure.atoms is not None:
+            atoms = measure.atoms.points[:: max(1, measure.atoms.points.shape[0] // _MOST_ATOMS)]
         else:
             atoms = np.concatenate([scattered(box, _MOST_ATOMS // 2), points[: _MOST_ATOMS // 4], self.Z])
             atoms = atoms[measure.contains(atoms)]
-        tail = None if isinstance(measure, Discrete) or (isinstance(measure, Box) and measure.bounded) else _tail(loss, measure, box)
+        tail = None if measure.bounded else _tail(loss, measure, box)
         self.far = [] if tail is None else [tail[1]]
         """Losses of atoms that are too far away for the landmarks to see."""
         self.atoms, self.values = atoms, loss(atoms)
@@ -181,17 +181,17 @@ def supremum_on(
     """sup(ℓ − g) on the support of a measure; None if ℓ is unbounded on it."""
     deadline = Deadline() if deadline is None else deadline
     difference = loss - g
-    if isinstance(measure, Discrete):
-        values = difference(measure.points)
+    if measure.atoms is not None:
+        values = difference(measure.atoms.points)
         first = int(np.argmax(values))
-        return Supremum(float(values[first]), float(values[first]), measure.points[first], True)
+        return Supremum(float(values[first]), float(values[first]), measure.atoms.points[first], True)
     bounds = enclosure(difference, lipschitz)
     most = _MOST_CELLS if g.points.shape[1] <= _CUT_FEATURES else _FEW_CELLS
     cells = int(min(most, _MOST_ENTRIES / max(g.points.shape[0], 1)))
-    if isinstance(measure, Box) and measure.bounded:
+    if measure.region is not None:
         if bounds is None:
-            return searched_supremum(difference, measure, candidates, deadline)
-        return proven_supremum(bounds, measure, tol, cells, deadline)
+            return searched_supremum(difference, measure.region, candidates, deadline)
+        return proven_supremum(bounds, measure.region, tol, cells, deadline)
     if loss.bounded is False:
         return None
     tail = _tail(difference, measure, box)
@@ -220,8 +220,8 @@ def _tail(difference: Observable, measure: Measure, box: Box) -> tuple[Box, floa
             bound += scale * part.terms.get((), 0.0)
         else:
             return None
-    walls = np.array([measure.walls(k) for k in range(low.shape[0])])
-    return Box(np.maximum(low, walls[:, 0]), np.minimum(high, walls[:, 1])), bound
+    lowest, highest = measure.boundaries(low.shape[0])
+    return Box(np.maximum(low, lowest), np.minimum(high, highest)), bound
 
 
 # --- the supremum of a function on a box ---

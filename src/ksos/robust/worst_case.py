@@ -19,7 +19,7 @@ from ksos.functionals import Expectation
 from ksos.functionals.penalties import BoundLinear
 from ksos.kernels import Kernel
 from ksos.labelled import LabelledEmbedding
-from ksos.measures import Box, Discrete, Measure
+from ksos.measures import Measure
 from ksos.observables import KernelFunction, Observable, as_observable
 from ksos.robust.exact_ball import Answer, in_the_exact_ball
 from ksos.robust.problem import Goal, Problem, Saddle
@@ -109,7 +109,19 @@ class WorstCase:
 
     def summary(self) -> dict[str, Any]:
         """What is certified, as plain numbers and words."""
-        names = "status value gap dual_value upper_bound upper_bound_kind mmd projected_mmd radius penalty least_radius".split()
+        names = [
+            "status",
+            "value",
+            "gap",
+            "dual_value",
+            "upper_bound",
+            "upper_bound_kind",
+            "mmd",
+            "projected_mmd",
+            "radius",
+            "penalty",
+            "least_radius",
+        ]
         names += ["empirical_value", "integration_error"]
         return {name: getattr(self, name) for name in names}
 
@@ -393,7 +405,7 @@ def _data_alone(setting: Setting, loss: Observable, deadline: Deadline) -> Worst
 def warn_if_unbounded(setting: Setting, loss: Observable, stacklevel: int = 3) -> None:
     """Say so if the worst case over all distributions may be infinite, and name the box the value depends on."""
     measure = setting.measure
-    if isinstance(measure, Discrete) or (isinstance(measure, Box) and measure.bounded) or loss.bounded is True:
+    if measure.bounded or loss.bounded is True:
         return
     what = "is unbounded" if loss.bounded is False else "is not known to be bounded"
     low, high = (np.round(side, 6).tolist() for side in (setting.box.low, setting.box.high))

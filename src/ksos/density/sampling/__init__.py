@@ -1,5 +1,85 @@
 """Exact sampling: by inversion of conditional distribution functions or by rejection, whichever is predicted to be faster."""
 
-from ksos.density.sampling.choice import draw
+from __future__ import annotations
 
-__all__ = ["draw"]
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ksos._memory import available_memory, require_memory
+from ksos._validation import as_choice
+from ksos.density.moments import node_masses
+from ksos.density.sampling.feature_law import axis_panels, scan_flops, tree_flops
+from ksos.density.sampling.inversion import draw_by_inversion
+from ksos.density.sampling.rejection import Envelope, draw_by_rejection, envelope, envelope_bytes
+
+if TYPE_CHECKING:
+    from ksos.density.sos import SoSDensity
+
+__all__ = ["METHODS", "draw", "faster_envelope", "inversion_seconds", "rejection_seconds", "rejection_setup_seconds"]
+
+METHODS = ("auto", "inversion", "rejection")
+_MEMORY_SHARE = 0.25  # of the available memory: "auto" takes no more for an envelope
+# seconds, on one core of an ordinary machine; only their ratios matter
+_FLOP = 5e-11
+_KERNEL_VALUE = 3e-9
+_COORDINATE = 1.5e-9
+_NEWTON = 6e-7
+_PROPOSAL = 3e-7
+_NORMAL = 3e-8
+_GRAM_ROWS = 40
+
+
+def draw(density: SoSDensity, size: int, rng: np.random.Generator, method: str = "auto") -> np.ndarray:
+    """``size`` independent samples of ``density``, shape (size, d); ``method`` is one of :data:`METHODS`."""
+    method = as_choice(method, "method", METHODS)
+    m = density.support_points.shape[0]
+    if method == "rejection":
+        require_memory(envelope_bytes(m), f"the envelope of a density with {m} support points", "compress it, or use method='inversion'")
+        given = envelope(density)
+        if given is None:
+            raise ValueError(f"no envelope of a density on {density.measure!r} is known: method='rejection' needs one; use 'inversion'")
+        return draw_by_rejection(given, size, rng)
+    if (atoms := density.measure.atoms) is not None:  # the distribution function of the nodes' numbers is inverted
+        return atoms.points[rng.choice(atoms.points.shape[0], size=size, p=node_masses(density))]
+    faster = faster_envelope(density, size) if method == "auto" else None
+    return draw_by_inversion(density, size, rng) if faster is None else draw_by_rejection(faster, size, rng)
+
+
+def faster_envelope(density: SoSDensity, size: int) -> Envelope | None:
+    """The envelope, if ``size`` samples are predicted to come faster by rejection from it than by inversion; None otherwise."""
+    inversion = inversion_seconds(density, size)
+    if rejection_setup_seconds(density) > inversion or envelope_bytes(density.support_points.shape[0]) > _MEMORY_SHARE * available_memory():
+        return None
+    candidate = envelope(density)
+    return candidate if candidate is not None and rejection_seconds(candidate, size) < inversion else None
+
+
+def inversion_seconds(density: SoSDensity, size: int) -> float:
+    """Predicted seconds of ``size`` samples by inversion, to a factor of about two.
+
+    They are spent on the factors of the conditional laws, then for each later feature on a scan or a tree.
+    """
+    m, d = density.support_points.shape
+    n_panels = [len(axis_panels(density, k)[0]) for k in range(d)]
+    total = size * _NEWTON + (d - 1) * 2.0 * _FLOP * m * m * (_GRAM_ROWS * m + 12 * m)
+    for k in range(1, d):
+        sizes = n_panels[k], (density.rank if k == d - 1 else m), m
+        per_sample = size * (_NEWTON + m * (_KERNEL_VALUE + _COORDINATE))
+        total += per_sample + _FLOP * min(scan_flops(size, *sizes), tree_flops(size, *sizes))
+    return total
+
+
+def rejection_setup_seconds(density: SoSDensity) -> float:
+    """Predicted seconds of making the envelope; its acceptance is known only after that."""
+    m, d = density.support_points.shape
+    return m * m * (2.0 * _KERNEL_VALUE + d * _COORDINATE + 2.0 * density.rank * _FLOP)
+
+
+def rejection_seconds(envelope: Envelope, size: int) -> float:
+    """Predicted seconds of ``size`` samples by rejection from an envelope."""
+    if envelope.acceptance <= 0.0:
+        return float("inf")
+    m, d = envelope.density.support_points.shape
+    value = m * (_KERNEL_VALUE + d * _COORDINATE) + 2.0 * _FLOP * m * (m + envelope.density.rank)
+    return size / envelope.acceptance * (value + _PROPOSAL + d * _NORMAL)

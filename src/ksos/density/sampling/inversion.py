@@ -18,9 +18,17 @@ import numpy as np
 from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos._threads import one_blas_thread
 from ksos.density.moments import central_point_first
-from ksos.density.sampling.location import MassTree, scan, tree_pays
-from ksos.density.sampling.panels import NODES_PER_PANEL, Panels
-from ksos.density.sampling.rows import fewer_rows, hadamard_rows, row_sums_of_squares
+from ksos.density.sampling.feature_law import (
+    Axis,
+    MassTree,
+    fewer_rows,
+    hadamard_rows,
+    row_sums_of_squares,
+    scan,
+    scan_flops,
+    tree_flops,
+)
+from ksos.quadrature import PiecewiseLaw
 
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
@@ -32,22 +40,22 @@ _CHUNK_BYTES = 64e6
 _CACHE_ELEMENTS = 1 << 19
 
 
-def draw_by_inversion(density: SoSDensity, size: int, rng: np.random.Generator) -> np.ndarray:
-    """``size`` independent samples of ``density``, shape (size, d)."""
+def draw_by_inversion(density: SoSDensity, size: int, rng: np.random.Generator, *, tree: bool | None = None) -> np.ndarray:
+    """``size`` independent samples of ``density``, shape (size, d); ``tree`` says whether to build a tree, if not by predicted cost."""
     out = rng.random((size, density.n_features))  # all at once: the result does not depend on the chunks
     with one_blas_thread(density.support_points.shape[0]):
-        _invert(density, out)
+        _invert(density, out, tree)
     return out
 
 
-def _invert(density: SoSDensity, out: np.ndarray) -> None:
+def _invert(density: SoSDensity, out: np.ndarray, tree: bool | None) -> None:
     """Replace uniform numbers by samples."""
     size, axes, factors = out.shape[0], *conditional_laws(density)
     m = axes[0].centres.shape[0]
     for rows in row_blocks(size, m, int(_CHUNK_BYTES / FLOAT_BYTES)):
         log_delta = np.zeros((rows.stop - rows.start, m))  # log Π_{j<k} k̂_j(x_j, x̃_ij), per sample and support point
         for k, (axis, L) in enumerate(zip(axes, factors, strict=True)):
-            out[rows, k] = _first_feature(axis, L, out[rows, k]) if k == 0 else _later_feature(axis, L, log_delta, out[rows, k])
+            out[rows, k] = _first_feature(axis, L, out[rows, k]) if k == 0 else _later_feature(axis, L, log_delta, out[rows, k], tree)
             if k + 1 < len(axes):
                 _condition(log_delta, axis, out[rows, k])
 
@@ -65,12 +73,12 @@ def without_silent_points(density: SoSDensity) -> tuple[SoSDensity, np.ndarray]:
         return density, density.unit_factor * np.exp(log_norms)[:, None]
 
 
-def conditional_laws(density: SoSDensity) -> tuple[list[Panels], list[np.ndarray]]:
+def conditional_laws(density: SoSDensity) -> tuple[list[Axis], list[np.ndarray]]:
     """Per feature its axis and L_k with L_kᵀL_k = B ∘ W_{k+1} ∘ … ∘ W_d: the marginal law of the features 1 … k."""
     density, factor = without_silent_points(density)
     m, d = density.support_points.shape
     lost = LOST_MASS / m  # E‖δ̂‖²/p = m: each k̂ has norm one
-    axes = [Panels(density, k) for k in range(d)]
+    axes = [Axis(density, k) for k in range(d)]
     L = fewer_rows(factor.T, lost)
     factors = [L]
     for k in range(d - 1, 0, -1):
@@ -84,31 +92,23 @@ def conditional_laws(density: SoSDensity) -> tuple[list[Panels], list[np.ndarray
     return axes, factors[::-1]
 
 
-def _condition(log_delta: np.ndarray, axis: Panels, x: np.ndarray) -> None:
+def _condition(log_delta: np.ndarray, axis: Axis, x: np.ndarray) -> None:
     """Multiply δ̂ by k̂(x, x̃_i) of a feature that has been drawn, in place."""
     for rows in row_blocks(log_delta.shape[0], log_delta.shape[1], _CACHE_ELEMENTS):
         log_delta[rows] += axis.log_factor(x[rows])
 
 
-def _first_feature(axis: Panels, L: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
+def _first_feature(axis: Axis, L: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
     """There is nothing to condition on: one law serves all samples."""
-    values = row_sums_of_squares(axis.values.reshape(-1, L.shape[1]) @ L.T).reshape(len(axis), NODES_PER_PANEL)
-    cumulative = np.cumsum(axis.masses(values))
-    out = np.empty(uniforms.shape)
-    for rows in row_blocks(uniforms.shape[0], NODES_PER_PANEL, _CACHE_ELEMENTS):
-        target = uniforms[rows] * cumulative[-1]
-        panel = np.minimum(np.searchsorted(cumulative, target, side="left"), len(axis) - 1)
-        target -= np.r_[0.0, cumulative][panel]
-        out[rows] = axis.positions(panel, values[panel], target, np.broadcast_to(cumulative[-1], target.shape))
-    return out
+    values = row_sums_of_squares(axis.values.reshape(-1, L.shape[1]) @ L.T).reshape(1, *axis.panels.nodes.shape)
+    return axis.points(PiecewiseLaw(axis.panels, values).ppf(uniforms[None, :])[0])
 
 
-def _later_feature(axis: Panels, L: np.ndarray, log_delta: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
+def _later_feature(axis: Axis, L: np.ndarray, log_delta: np.ndarray, uniforms: np.ndarray, tree: bool | None) -> np.ndarray:
     """Each sample has a law of its own, given by its row of ``log_delta``."""
-    out = np.empty(uniforms.shape)
-    tree = MassTree(axis, L, LOST_MASS / L.shape[1]) if tree_pays(uniforms.shape[0], len(axis), *L.shape) else None
+    out, sizes = np.empty(uniforms.shape), (uniforms.shape[0], len(axis), *L.shape)
+    grown = MassTree(axis, L, LOST_MASS / L.shape[1]) if (tree_flops(*sizes) < scan_flops(*sizes) if tree is None else tree) else None
     for rows in row_blocks(uniforms.shape[0], L.shape[1], _CACHE_ELEMENTS):
         delta = np.exp(log_delta[rows] - log_delta[rows].max(axis=1, keepdims=True))
-        panel, values, target, total = scan(axis, L, delta, uniforms[rows]) if tree is None else tree.locate(delta, uniforms[rows])
-        out[rows] = axis.positions(panel, values, target, total)
+        out[rows] = scan(axis, L, delta, uniforms[rows]) if grown is None else grown.draw(delta, uniforms[rows])
     return out

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
-from ksos.density._assemble import assemble
-from ksos.density._separable import hold_fixed, integrate_out
+from ksos.density._assemble import assemble, hold_fixed, integrate_out
 from ksos.kernels import Kernel
-from ksos.measures import Discrete
+from ksos.measures import Atoms, Discrete
 
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
@@ -38,7 +37,7 @@ def marginal_on_atoms(density: SoSDensity, keep: list[int], drop: list[int]) -> 
     if not density.kernel.separable(density.n_features):
         return _interpolant(density, density.kernel.restrict(keep), projected, log_density)
     out = integrate_out(density, keep, drop, projected)
-    return out if _is_product(_nodes(density), keep, drop) else _with_law(out, projected, log_density)
+    return out if _is_product(_atoms(density), keep, drop) else _with_law(out, projected, log_density)
 
 
 def conditional_on_atoms(density: SoSDensity, given: list[int], values: np.ndarray, rest: list[int]) -> SoSDensity:
@@ -46,14 +45,14 @@ def conditional_on_atoms(density: SoSDensity, given: list[int], values: np.ndarr
 
     A product of measures gives the same law of ``rest`` to all values, so that any value will do, not only those of its atoms.
     """
-    nodes = _nodes(density)
+    nodes = _atoms(density)
     hit = np.all(nodes.points[:, given] == values, axis=1)
     if not np.any(hit):
         if not _is_product(nodes, given, rest):
             nearest = nodes.points[int(np.argmin(np.sum(np.abs(nodes.points[:, given] - values), axis=1)))][given]
             raise ValueError(
-                f"no atom of {nodes!r} has {_listed(given, values)}, and the measure is not a product: condition on the value of an atom; "
-                f"the nearest is {_listed(given, nearest)}"
+                f"no atom of {density.measure!r} has {_listed(given, values)}, and the measure is not a product: condition on the value of "
+                f"an atom; the nearest is {_listed(given, nearest)}"
             )
         hit[:] = True
     atoms, group = _distinct(nodes.points[np.ix_(hit, rest)])
@@ -71,27 +70,27 @@ def conditional_on_atoms(density: SoSDensity, given: list[int], values: np.ndarr
 
 def any_value_will_do(density: SoSDensity, given: list[int], rest: list[int]) -> bool:
     """Whether conditions need not be values of atoms."""
-    return density.kernel.separable(density.n_features) and _is_product(_nodes(density), given, rest)
+    return density.kernel.separable(density.n_features) and _is_product(_atoms(density), given, rest)
 
 
 def given_logpdf_on_atoms(density: SoSDensity, given: list[int], values: np.ndarray) -> np.ndarray:
     """The log-density of the ``given`` features, relative to the marginal of the measure, at rows ``values`` that belong to atoms."""
-    nodes = _nodes(density)
     projected, log_density = _projected(density, given)
     found = _find(projected.points, values)
     missing = np.flatnonzero(found < 0)
     if missing.size:
         row = int(missing[0])
         raise ValueError(
-            f"no atom of {nodes!r} has the given features of {missing.size} of {values.shape[0]} rows of X, first of row {row}, "
+            f"no atom of {density.measure!r} has the given features of {missing.size} of {values.shape[0]} rows of X, first of row {row}, "
             f"{_listed(given, values[row])}: condition on values of atoms"
         )
     return log_density[found]
 
 
-def _nodes(density: SoSDensity) -> Discrete:
-    assert isinstance(density.measure, Discrete)
-    return density.measure
+def _atoms(density: SoSDensity) -> Atoms:
+    atoms = density.measure.atoms
+    assert atoms is not None
+    return atoms
 
 
 def _listed(features: list[int], values: np.ndarray) -> str:
@@ -117,7 +116,7 @@ def _find(atoms: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 def _projected(density: SoSDensity, features: list[int]) -> tuple[Discrete, np.ndarray]:
     """The marginal of the measure, and at its atoms the logarithm of the density of the marginal law relative to it."""
-    nodes = _nodes(density)
+    nodes = _atoms(density)
     atoms, group = _distinct(nodes.points[:, features])
     weights = np.bincount(group, nodes.weights)
     log_mass = density.logpdf(nodes.points) + np.log(nodes.weights)
@@ -127,7 +126,7 @@ def _projected(density: SoSDensity, features: list[int]) -> tuple[Discrete, np.n
     return Discrete(atoms, weights), log_density
 
 
-def _is_product(measure: Discrete, first: list[int], second: list[int]) -> bool:
+def _is_product(measure: Atoms, first: list[int], second: list[int]) -> bool:
     """Whether ρ is the product of its marginals on two groups of features."""
     (a, i), (b, j) = (_distinct(measure.points[:, features]) for features in (first, second))
     if a.shape[0] * b.shape[0] > measure.points.shape[0]:

@@ -1,4 +1,4 @@
-"""Rules for many features: scrambled Sobol' points of the mixture of the laws around the support points, weighted by its density."""
+"""Rules for many features: scrambled Sobol' points of a mixture of product laws, weighted by its density."""
 
 from __future__ import annotations
 
@@ -9,52 +9,42 @@ import numpy as np
 from scipy.special import log_ndtr, logsumexp, ndtri_exp
 
 from ksos._memory import row_blocks
-from ksos.integrals import Integrals
-from ksos.integrals.gaussian import GaussianLebesgue
-from ksos.kernels import Gaussian
 
-__all__ = ["importance_rules"]
+__all__ = ["MixtureRule", "sobol"]
 
 _SCRAMBLINGS = 8
 _BLOCK_ELEMENTS = 1 << 20
 
 
-def importance_rules(integrals: Integrals, X: np.ndarray, max_nodes: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """(nodes, log weights) against the measure, once per scrambling.
-
-    The mixture Σ_i q_i/m, q_i ∝ k(x, x̃_i)²ρ or a law with heavier tails, has at least the mass of every product k_i k_j ρ up to a
-    constant, so that the weights are bounded.
-    """
+def sobol(n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+    """``n`` scrambled Sobol' points of the unit cube, shape (n, d)."""
     from scipy.stats import qmc  # heavy to import, and needed only here
 
-    m, d = X.shape
-    law = _Law(integrals, X)
-    n = 1 << max(5, int(math.log2(max(max_nodes // _SCRAMBLINGS, 1))))
-    for child in np.random.SeedSequence(seed).spawn(_SCRAMBLINGS):
-        unit = qmc.Sobol(d + 1, rng=np.random.default_rng(child)).random(n)
-        component = np.minimum((m * unit[:, 0]).astype(int), m - 1)
-        tiny = 0.5 / n / 2**20
-        nodes = law.draw(component, np.clip(unit[:, 1:], tiny, 1.0 - tiny))
-        yield nodes, integrals.measure.log_density(nodes) - law.log_density(nodes) - math.log(n)
+    return np.asarray(qmc.Sobol(d, rng=rng).random_base2(max(1, math.ceil(math.log2(n))))[:n])
 
 
-class _Law:
-    """Per support point a product of normal laws (Gaussian kernel) or Laplace laws (the others), cut at the walls of the measure."""
+class MixtureRule:
+    """Per centre (m, d) a product of normal laws, or else of Laplace laws, of one ``scale`` (d,), cut off at ``low`` and ``high`` (d,).
 
-    def __init__(self, integrals: Integrals, X: np.ndarray) -> None:
-        d = X.shape[1]
-        sigma = integrals.kernel.sigma_vector(d)
-        self.normal = isinstance(integrals.kernel, Gaussian)
-        self.centres, self.scale = X, 0.5 * sigma if self.normal else sigma
-        if isinstance(integrals, GaussianLebesgue) and integrals.centre is not None:
-            product = integrals._product(integrals.kernel, integrals.kernel)
-            self.centres = 2.0 * product.weight(0) * X + product.weight(2) * integrals.centre
-            self.scale = product.width / math.sqrt(2.0)
-        walls = [integrals.measure.walls(k) for k in range(d)]
-        self.low, self.high = np.array([wall[0] for wall in walls]), np.array([wall[1] for wall in walls])
+    Integrands that are at most a multiple of the mixture have bounded weights, so that means over the points have a finite variance.
+    """
+
+    def __init__(self, centres: np.ndarray, scale: np.ndarray, low: np.ndarray, high: np.ndarray, *, normal: bool) -> None:
+        self.centres, self.scale, self.low, self.high, self.normal = centres, scale, low, high, normal
+
+    def rules(self, max_nodes: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """(nodes, log weights) against Lebesgue measure, once for each of eight independent scramblings."""
+        m, d = self.centres.shape
+        n = 1 << max(5, int(math.log2(max(max_nodes // _SCRAMBLINGS, 1))))
+        for child in np.random.SeedSequence(seed).spawn(_SCRAMBLINGS):
+            unit = sobol(n, d + 1, np.random.default_rng(child))
+            component = np.minimum((m * unit[:, 0]).astype(int), m - 1)
+            tiny = 0.5 / n / 2**20
+            nodes = self._draw(component, np.clip(unit[:, 1:], tiny, 1.0 - tiny))
+            yield nodes, -self.log_density(nodes) - math.log(n)
 
     def _ends(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Per support point and feature: the walls in units of the law, and whether the law is mirrored so that the mass lies below 0."""
+        """Per centre and feature: the boundary in units of the law, and whether the law is mirrored so that the mass lies below 0."""
         a, b = (self.low - self.centres) / self.scale, (self.high - self.centres) / self.scale
         flip = a > 0.0
         return np.where(flip, -b, a), np.where(flip, -a, b), flip
@@ -72,7 +62,7 @@ class _Law:
         with np.errstate(divide="ignore"):
             return np.where(below < 0.0, below, -np.log(-2.0 * np.expm1(np.minimum(log_p, -1e-300))))
 
-    def draw(self, component: np.ndarray, unit: np.ndarray) -> np.ndarray:
+    def _draw(self, component: np.ndarray, unit: np.ndarray) -> np.ndarray:
         """The points of the given components at the given levels of their distribution functions."""
         a, b, flip = (part[component] for part in self._ends())
         log_a, log_b = self._log_cdf(a), self._log_cdf(b)

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.optimize import brentq
 
-from ksos.density.cells import cells
-from ksos.density.clouds import clouds
-from ksos.density.estimate import Estimate
+from ksos.density.cdf import line_law
+from ksos.density.expectation import Estimate, clouds
 from ksos.density.gradient import log_and_gradient
-from ksos.density.lines import LineLaw
 from ksos.density.moments import node_masses
 from ksos.density.standard import standardize
-from ksos.measures import Discrete
+from ksos.integrals.regions import cells
+from ksos.quadrature import increasing_root, legendre, tensor_grid
 
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
@@ -24,21 +23,21 @@ __all__ = ["highest_density_level"]
 
 _POINTS_PER_PANEL = 8
 _ROUNDS, _PARTS, _UNREFINED = 6, 4, 0.1
-_GRID_FEATURES, _GRID_NODES = 3, 1 << 18
+_GRID_FEATURES = 3
 _CLOUD_POINTS = 65_536
 
 
-def highest_density_level(p: SoSDensity, mass: float, rng: Any) -> Estimate:
+def highest_density_level(p: SoSDensity, mass: float, rng: Any, *, most_nodes: int = 1 << 18) -> Estimate:
     """t with P(p(x) ≥ t) = mass; of a discrete law the largest t whose region holds at least that much."""
     standard = standardize(p)
     density = standard.density
-    if isinstance(density.measure, Discrete):
-        log_p = density.logpdf(density.measure.points)
+    if (atoms := density.measure.atoms) is not None:
+        log_p = density.logpdf(atoms.points)
         log_level, spread, method = _weighted_level(log_p, node_masses(density), mass), 0.0, "sum"
     elif density.n_features == 1:
         log_level, spread, method = _on_a_line(density, mass), 0.0, "quadrature"
     else:
-        log_level, spread, method = _by_points(density, mass, rng)
+        log_level, spread, method = _by_points(density, mass, rng, most_nodes)
     with np.errstate(over="ignore", under="ignore"):
         level = float(np.exp(log_level - standard.log_volume))
     return Estimate(level, level * spread, method)
@@ -53,18 +52,19 @@ def _weighted_level(log_p: np.ndarray, masses: np.ndarray, mass: float) -> float
 
 def _on_a_line(p: SoSDensity, mass: float) -> float:
     """By the ends of the intervals where p ≥ t, and the distribution function at them."""
-    law = LineLaw(p)
+    law = line_law(p)
+    panels = law.panels
     fractions = np.arange(_POINTS_PER_PANEL) / _POINTS_PER_PANEL
-    grid = np.r_[(law.start[:, None] + 2.0 * law.half[:, None] * fractions).ravel(), law.start[-1] + 2.0 * law.half[-1]]
-    grid = np.clip(grid, *law.walls)
+    grid = np.r_[(panels.start[:, None] + 2.0 * panels.half[:, None] * fractions).ravel(), panels.start[-1] + 2.0 * panels.half[-1]]
+    grid = np.clip(grid, *p.measure.boundary(0))
     log_p = p.logpdf(grid[:, None])
-    at_grid = law.cdf(grid)
+    at_grid = law.cdf(grid[None, :])[0]
 
     def excess(log_level: float) -> float:
         above = log_p >= log_level
         change = np.flatnonzero(above[1:] != above[:-1])
         rising = above[change + 1]
-        ends = law.cdf(_crossings(p, grid[change], grid[change + 1], rising, log_level))
+        ends = law.cdf(_crossings(p, grid[change], grid[change + 1], rising, log_level)[None, :])[0]
         total = float(np.sum(np.where(rising, -ends, ends)))
         return total + (at_grid[-1] if above[-1] else 0.0) - (at_grid[0] if above[0] else 0.0) - mass
 
@@ -77,42 +77,36 @@ def _on_a_line(p: SoSDensity, mass: float) -> float:
 
 
 def _crossings(p: SoSDensity, low: np.ndarray, high: np.ndarray, rising: np.ndarray, log_level: float) -> np.ndarray:
-    """Where log p = log_level between ``low`` and ``high``, entry by entry: Newton's method, safeguarded by bisection."""
-    y = 0.5 * (low + high)
-    for _ in range(60 if y.size else 0):
+    """Where log p = log_level between ``low`` and ``high``, entry by entry."""
+    sign = np.where(rising, 1.0, -1.0)
+
+    def excess(i: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         log_p, gradient = log_and_gradient(p, y[:, None])
-        excess = log_p - log_level
-        before = (excess >= 0.0) != rising
-        low, high = np.where(before, y, low), np.where(before, high, y)
-        with np.errstate(all="ignore"):
-            newton = y - excess / gradient[:, 0]
-        step = np.where((newton > low) & (newton < high), newton, 0.5 * (low + high))
-        if np.all(np.abs(step - y) <= 1e-13 * (1.0 + np.abs(y))):
-            return step
-        y = step
-    return y
+        return sign[i] * (log_p - log_level), sign[i] * gradient[:, 0], np.zeros(i.shape)
+
+    return increasing_root(excess, low, high, 0.5 * (low + high), step=1e-13 * (1.0 + np.abs(low)))
 
 
-def _by_points(p: SoSDensity, mass: float, rng: Any) -> tuple[float, float, str]:
+def _by_points(p: SoSDensity, mass: float, rng: Any, most_nodes: int) -> tuple[float, float, str]:
     """(log t, its error, method): a quantile of p over the midpoints of cells, or over clouds of points."""
     if p.n_features <= _GRID_FEATURES:
-        length = _fitting_length(p)
-        found = None if length is None else cells(p, length, _GRID_NODES >> p.n_features, split_kinks=False)
+        length = _fitting_length(p, most_nodes)
+        found = None if length is None else cells(p.integrals, p.support_points, length, most_nodes >> p.n_features, split_kinks=False)
         if found is not None:
-            return *_on_cells(p, mass, *found), "quadrature"
+            return *_on_cells(p, mass, *found, most_nodes), "quadrature"
     found_clouds, method = clouds(p, _CLOUD_POINTS, rng)
     parts = [_smooth_level(log_p, masses, mass) for _, log_p, masses in found_clouds]
     return float(np.mean(parts)), float(np.std(parts, ddof=1)) / math.sqrt(len(parts)), method
 
 
-def _on_cells(p: SoSDensity, mass: float, start: np.ndarray, stop: np.ndarray) -> tuple[float, float]:
+def _on_cells(p: SoSDensity, mass: float, start: np.ndarray, stop: np.ndarray, most_nodes: int) -> tuple[float, float]:
     """(log t, its error): cells that the boundary {p = t} may cross are cut finer, and cut again; the last change is the error.
 
     A cell is two Gauss nodes per axis with their masses: that of a cell which lies inside is exact to fourth order.
     """
     d, level, error = p.n_features, -np.inf, np.inf
     log_p, masses = np.empty(0), np.empty(0)
-    signs = np.stack([g.ravel() for g in np.meshgrid(*[[-0.5, 0.5]] * d, indexing="ij")], axis=1) / math.sqrt(3.0)
+    signs = tensor_grid([0.5 * legendre(2)[0]] * d)
     for _ in range(_ROUNDS):
         middle, side = 0.5 * (start + stop), stop - start
         nodes = (middle[:, None, :] + side[:, None, :] * signs).reshape(-1, d)
@@ -122,7 +116,7 @@ def _on_cells(p: SoSDensity, mass: float, start: np.ndarray, stop: np.ndarray) -
         level, error = new, abs(new - level)
         at_middle, gradient = log_and_gradient(p, middle)
         crossed = np.abs(at_middle - level) <= 0.5 * np.sum(np.abs(gradient) * side, axis=1) + 2.0 * np.max(side, axis=1) ** 2
-        parts = int((_GRID_NODES / max(1, 2**d * int(crossed.sum()))) ** (1.0 / d))
+        parts = int((most_nodes / max(1, 2**d * int(crossed.sum()))) ** (1.0 / d))
         if parts < 2:
             break
         done = np.repeat(~crossed, 2**d)
@@ -134,7 +128,7 @@ def _on_cells(p: SoSDensity, mass: float, start: np.ndarray, stop: np.ndarray) -
 def _cut(start: np.ndarray, side: np.ndarray, parts: int) -> tuple[np.ndarray, np.ndarray]:
     """Every cell cut into ``parts`` along each axis."""
     d = start.shape[1]
-    places = np.stack([g.ravel() for g in np.meshgrid(*[np.arange(parts)] * d, indexing="ij")], axis=1)
+    places = tensor_grid([np.arange(parts)] * d)
     fine = side / parts
     corner = (start[:, None, :] + places * fine[:, None, :]).reshape(-1, d)
     return corner, corner + np.repeat(fine, places.shape[0], axis=0)
@@ -147,8 +141,8 @@ def _smooth_level(log_p: np.ndarray, masses: np.ndarray, mass: float) -> float:
     return float(np.interp(mass * masses.sum(), cumulated, log_p[order]))
 
 
-def _fitting_length(p: SoSDensity) -> float | None:
+def _fitting_length(p: SoSDensity, most_nodes: int) -> float | None:
     """The side of cells, in smooth lengths, that makes about as many as allowed."""
-    length, most = 0.5, _GRID_NODES >> p.n_features
-    coarse = cells(p, length, most, split_kinks=False)
+    length, most = 0.5, most_nodes >> p.n_features
+    coarse = cells(p.integrals, p.support_points, length, most, split_kinks=False)
     return None if coarse is None else length * (coarse[0].shape[0] / (0.4 * most)) ** (1.0 / p.n_features)

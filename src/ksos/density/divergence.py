@@ -1,65 +1,96 @@
-"""The L² distance of two densities: order-4 integrals ∫ k_i k_j k'_k k'_l dρ, and no third kernel."""
+"""Entropy, Kullback–Leibler divergence, and the L² distance of two densities."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from numpy.polynomial import legendre
 
 from ksos._memory import row_blocks
-from ksos.density.lines import merged_windows
+from ksos.density.expectation import Estimate, average
 from ksos.density.standard import standardize
-from ksos.integrals._gaussian_product import GaussianProduct
-from ksos.kernels import Gaussian
-from ksos.kernels.distances import squared_distances
-from ksos.measures import Box, Discrete, Lebesgue, Normal
+from ksos.integrals.gaussian import GaussianLebesgue
+from ksos.integrals.quadruple import ProductIntegral
+from ksos.integrals.regions import intervals, kinks
+from ksos.quadrature import composite, cut
 
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
 
-__all__ = ["l2_distance"]
+__all__ = ["entropy", "kl_divergence", "l2_distance"]
 
-_NODES, _WEIGHTS = legendre.leggauss(12)
+_ROUNDING = 1e-13  # of logarithms: a divergence of 0 has no relative error
+_ORDER = 12
 _LOG_LEVEL = -22.0
 _PANELS_PER_LENGTH = 1.5
-_MOST_NODES = 1_000_000
 _BLOCK_ELEMENTS = 1 << 20
 
 
-def l2_distance(p: SoSDensity, q: SoSDensity, max_operations: float) -> float:
+def entropy(p: SoSDensity, *, rtol: float, max_evaluations: int | None, rng: Any) -> Estimate:
+    """−∫ p log p dρ."""
+    standard = standardize(p)
+    found = average(standard, lambda _, log_p: -log_p, rtol=rtol, atol=_ROUNDING, max_evaluations=max_evaluations, rng=rng)
+    return found.shifted(standard.log_volume)
+
+
+def kl_divergence(p: SoSDensity, q: SoSDensity, *, rtol: float, max_evaluations: int | None, rng: Any) -> Estimate:
+    """∫ log(dP/dQ) dP ≥ 0; infinite where P has mass and Q cannot have any."""
+    _check_features(p, q)
+    same = p.measure == q.measure
+    if not same and (p.measure.atoms is not None or q.measure.atoms is not None):
+        raise ValueError(
+            f"a density on {p.measure!r} and one on {q.measure!r} have no common reference measure; give both the same Discrete measure"
+        )
+    (low, high), (other_low, other_high) = (measure.boundaries(p.n_features) for measure in (p.measure, q.measure))
+    if np.any(low < other_low) or np.any(high > other_high):
+        return Estimate(math.inf)
+    standard = standardize(p)
+    if standard.plain:
+        own, other = standard.density.measure, standard.same_coordinates(q)
+    else:  # log q far away depends on the true distance, which the folded coordinates have shortened
+        own, other = p.measure, q
+
+    def log_ratio(y: np.ndarray, log_p: np.ndarray) -> np.ndarray:
+        if not standard.plain:
+            y, log_p = standard.points(y), log_p - standard.log_volume
+        out = log_p - other.logpdf(y)
+        return out if same else out + own.log_density(y) - other.measure.log_density(y)
+
+    found = average(standard, log_ratio, rtol=rtol, atol=_ROUNDING, max_evaluations=max_evaluations, rng=rng)
+    return Estimate(max(float(found), 0.0), found.error, found.method)
+
+
+def _check_features(p: SoSDensity, q: SoSDensity) -> None:
+    if p.n_features != q.n_features:
+        raise ValueError(f"the other density has {q.n_features} features, but this one has {p.n_features}")
+
+
+def l2_distance(p: SoSDensity, q: SoSDensity, max_operations: float, *, most_nodes: int = 1_000_000) -> float:
     """(∫ (p − q)² dρ)^{1/2}.
 
     In few features the square is summed over a Gauss–Legendre grid that is exact to rounding: all terms are positive, and densities that
-    nearly agree keep their digits. Where the grid would be too large, ∫p² − 2∫pq + ∫q² from the order-4 integrals takes its place.
+    nearly agree keep their digits. If the grid would have more than ``most_nodes`` nodes, ∫p² − 2∫pq + ∫q² from the order-4 integrals
+    takes its place.
     """
-    _check(p, q)
-    if isinstance(p.measure, Discrete):
-        nodes = p.measure.points
-        return math.sqrt(float(p.measure.weights @ (p.pdf(nodes) - q.pdf(nodes)) ** 2))
+    _check_features(p, q)
+    if p.measure != q.measure and not (p.measure.by_volume and q.measure.by_volume):
+        raise ValueError(
+            f"∫(p − q)²dρ needs one reference measure; this density is on {p.measure!r}, the other on {q.measure!r}; make both on the same"
+        )
+    if (atoms := p.measure.atoms) is not None:
+        return math.sqrt(float(atoms.weights @ (p.pdf(atoms.points) - q.pdf(atoms.points)) ** 2))
     standard = standardize(p, q)
     a, b = standard.same_coordinates(p), standard.same_coordinates(q)
     axes = [_axis(a, b, k) for k in range(p.n_features)]
-    if math.prod(x.shape[0] for x, _ in axes) <= _MOST_NODES:
+    if math.prod(x.shape[0] for x, _ in axes) <= most_nodes:
         square = _on_grid(a, b, axes)
         log_square = math.log(square) if square > 0.0 else -math.inf
     else:
         log_square = _log_square(a, b, axes, max_operations)
     with np.errstate(over="ignore", under="ignore"):
         return float(np.exp(0.5 * (log_square - standard.log_volume)))
-
-
-def _check(p: SoSDensity, q: SoSDensity) -> None:
-    if p.n_features != q.n_features:
-        raise ValueError(f"the other density has {q.n_features} features, but this one has {p.n_features}")
-    by_volume = all(isinstance(r.measure, (Lebesgue, Box)) for r in (p, q))
-    if p.measure != q.measure and not by_volume:
-        raise ValueError(
-            f"∫(p − q)²dρ needs one reference measure; this density is on {p.measure!r}, the other on {q.measure!r}; make both on the same"
-        )
 
 
 def _on_grid(a: SoSDensity, b: SoSDensity, axes: list[tuple[np.ndarray, np.ndarray]]) -> float:
@@ -76,22 +107,15 @@ def _on_grid(a: SoSDensity, b: SoSDensity, axes: list[tuple[np.ndarray, np.ndarr
 
 def _log_density(a: SoSDensity, y: np.ndarray) -> np.ndarray:
     """log dρ/dx; two densities by volume are both 0 where they are not defined, so that there is nothing to cut off."""
-    return a.measure.log_density(y) if isinstance(a.measure, Normal) else np.zeros(y.shape[0])
+    return np.zeros(y.shape[0]) if a.measure.by_volume else a.measure.log_density(y)
 
 
 def _axis(a: SoSDensity, b: SoSDensity, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights of one feature for products of both kernels: panels end at kinks and at walls."""
-    windows = [merged_windows(p, k, _LOG_LEVEL) for p in (a, b)]
-    first, last = (np.concatenate([window[side] for window in windows]) for side in (0, 1))
-    step = min(window[2] for window in windows) / _PANELS_PER_LENGTH
-    breaks = np.concatenate([first, last, *(p.support_points[:, k] for p in (a, b) if not p.kernel.smooth)])
-    pieces = []
-    for u, v in itertools.pairwise(np.unique(breaks)):
-        if np.any((first <= u) & (v <= last)):
-            edges = np.linspace(u, v, 1 + max(1, int(np.ceil((v - u) / step))))
-            pieces.append((edges[:-1], 0.5 * np.diff(edges)))
-    start, half = (np.concatenate([piece[side] for piece in pieces])[:, None] for side in (0, 1))
-    return (start + half * (1.0 + _NODES)).ravel(), (half * _WEIGHTS).ravel()
+    """Nodes and weights of one feature for products of both kernels: panels end at kinks and where either density ends."""
+    sources = [(p.integrals, p.support_points) for p in (a, b)]
+    low, high, smooth = intervals(sources, k, _LOG_LEVEL, origin=0.0)
+    ends = [end for source in sources for end in intervals([source], k, _LOG_LEVEL, origin=0.0)[:2]]
+    return composite(*cut(low, high, smooth / _PANELS_PER_LENGTH, np.concatenate([kinks(sources, k, origin=0.0), *ends])), _ORDER)
 
 
 @dataclass(frozen=True)
@@ -104,14 +128,14 @@ class _Form:
 
 
 def _log_square(a: SoSDensity, b: SoSDensity, axes: list[tuple[np.ndarray, np.ndarray]], max_operations: float) -> float:
-    """log ∫(a − b)²: of the difference of the forms where they share their support, else of three terms."""
+    """log ∫(a − b)²: of the difference of the forms if they share their support, else of three terms."""
     A, B = (_Form(p, p.unit_factor @ p.unit_factor.T, p.log_unit) for p in (a, b))
     if a.kernel == b.kernel and a.measure == b.measure and np.array_equal(a.support_points, b.support_points):
         D = _Form(a, A.B - B.B * math.exp(min(A.log_unit - B.log_unit, 700.0)), A.log_unit)
         terms = [(1.0, D, D)]
     else:
         terms = [(1.0, A, A), (1.0, B, B), (-2.0, A, B)]
-    pairwise = a.measure == b.measure and not isinstance(a.measure, Box) and all(isinstance(p.kernel, Gaussian) for p in (a, b))
+    pairwise = a.measure == b.measure and a.integrals.pairwise and b.integrals.pairwise
     cost = sum(float(f.B.size) * g.B.size for _, f, g in terms) * (1.0 if pairwise else sum(x.shape[0] for x, _ in axes) / 2.0)
     if cost > max_operations:
         raise ValueError(
@@ -126,29 +150,9 @@ def _log_square(a: SoSDensity, b: SoSDensity, axes: list[tuple[np.ndarray, np.nd
 
 def _pairwise(f: _Form, g: _Form) -> tuple[float, float]:
     """∫fg dρ = value·e^{log_scale} for Gaussian kernels on R^d: every factor belongs to a pair of points."""
-    p, q, d = f.density, g.density, f.density.n_features
-    sigma, tau = p.kernel.sigma_vector(d), q.kernel.sigma_vector(d)
-    factors, log_scale = [sigma, sigma, tau, tau], -f.log_unit - g.log_unit
-    to_centre = [np.zeros(p.support_points.shape[0]), np.zeros(q.support_points.shape[0])]
-    if isinstance(p.measure, Normal):
-        mean, spread = p.measure.vectors(d)
-        factors.append(math.sqrt(2.0) * spread)
-        log_scale -= float(np.sum(0.5 * math.log(2.0 * math.pi) + np.log(spread)))
-        product = GaussianProduct(factors)
-        to_centre = [squared_distances(r.support_points, mean[None, :], product.pair_bandwidth(i, 4))[:, 0] for r, i in ((p, 0), (q, 2))]
-    product = GaussianProduct(factors)
-    P, Q = (
-        form.B * np.exp(-squared_distances(x, x, product.pair_bandwidth(i, i + 1)) - away[:, None] - away)
-        for form, x, i, away in ((f, p.support_points, 0, to_centre[0]), (g, q.support_points, 2, to_centre[1]))
-    )
-    E = np.exp(-squared_distances(p.support_points, q.support_points, product.pair_bandwidth(0, 2)))
-    i, j = np.triu_indices(P.shape[0])
-    weights = np.where(i == j, 1.0, 2.0) * P[i, j]
-    total = 0.0
-    for rows in row_blocks(i.shape[0], Q.shape[0], _BLOCK_ELEMENTS):
-        M = E[i[rows]] * E[j[rows]]
-        total += float(weights[rows] @ np.einsum("nk,nk->n", M @ Q, M))
-    return total, log_scale + product.log_volume
+    p, q = f.density, g.density
+    integral = ProductIntegral(cast("GaussianLebesgue", p.integrals), p.support_points, q.kernel, q.support_points)
+    return integral(f.B, g.B), integral.log_scale - f.log_unit - g.log_unit
 
 
 def _by_lines(f: _Form, g: _Form, axes: list[tuple[np.ndarray, np.ndarray]]) -> tuple[float, float]:

@@ -1,0 +1,158 @@
+"""Probabilities of boxes, the distribution function and its inverse: masses of the components between two sides, feature by feature."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import erfc
+
+from ksos._memory import row_blocks
+from ksos.density.moments import node_masses
+from ksos.density.standard import standardize
+from ksos.integrals import closed_form
+from ksos.integrals.regions import intervals, kinks
+from ksos.kernels import Gaussian
+from ksos.observables import BoxIndicator
+from ksos.quadrature import Panels, PiecewiseLaw, cut
+
+if TYPE_CHECKING:
+    from ksos.density.sos import SoSDensity
+
+__all__ = ["box_masses", "cumulative", "line_law", "quantiles"]
+
+_BLOCK_ELEMENTS = 1 << 17
+_NEGLIGIBLE = 1e-17
+_LOG_RANGE = 200.0
+_ORDER = 16
+_LOG_LEVEL = -32.0  # inside all panels are equally long; outside k falls by e per panel, down to the last level
+_LAST_LEVEL = -330.0  # its square is about the smallest number there is
+_PANELS_PER_LENGTH = 4
+
+
+def box_masses(p: SoSDensity, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """P(low_b ≤ x ≤ high_b) of every box b, the sides given as rows, shape (n,)."""
+    if p.measure.atoms is not None:
+        return _node_sums(p, low, high)
+    standard = standardize(p)
+    low, high = standard.coordinates(low), standard.coordinates(high)
+    if low.shape[0] > 1 and isinstance(p.kernel, Gaussian):
+        found = _gaussian_masses(standard.density, low, high)
+        if found is not None:
+            return found
+    return np.array([_one_mass(standard.density, a, b) for a, b in zip(low, high, strict=True)])
+
+
+def cumulative(p: SoSDensity, X: np.ndarray) -> np.ndarray:
+    """P(x ≤ X_i in every feature), shape (n,)."""
+    if p.n_features == 1 and p.measure.atoms is None:
+        standard = standardize(p)
+        return line_law(standard.density).cdf(standard.coordinates(X).T)[0]
+    return box_masses(p, np.full(X.shape, -np.inf), X)
+
+
+def quantiles(p: SoSDensity, q: np.ndarray) -> np.ndarray:
+    """The smallest x with P(x' ≤ x) ≥ q, entry by entry, of a density of one feature."""
+    if (atoms := p.measure.atoms) is not None:
+        mass = node_masses(p)
+        seen = np.flatnonzero(mass > 0.0)
+        order = seen[np.argsort(atoms.points[seen, 0], kind="stable")]
+        cumulated = np.cumsum(mass[order])
+        at = np.searchsorted(cumulated / cumulated[-1], q * (1.0 - 1e-15), side="left")
+        return np.asarray(atoms.points[order[np.minimum(at, order.shape[0] - 1)], 0])
+    standard = standardize(p)
+    x = standard.points(line_law(standard.density).ppf(q[None, :]).T)[:, 0]
+    x[q == 0.0], x[q == 1.0] = p.measure.boundary(0)
+    return np.clip(x, *p.measure.boundary(0))
+
+
+def line_law(p: SoSDensity) -> PiecewiseLaw:
+    """The law of a density of one feature, in standard coordinates, to rounding in both tails.
+
+    Panels are so short that the density is, to rounding, the polynomial through 16 nodes. All terms are positive: nothing of the
+    cancellation in Σ B_ij W_ij is left.
+    """
+    source = [(p.integrals, p.support_points)]
+    low, high, smooth = intervals(source, 0, _LOG_LEVEL, origin=0.0)
+    step = smooth / _PANELS_PER_LENGTH
+    (left, right), inside = _tails(p, step), cut(low, high, step, kinks(source, 0, origin=0.0))
+    start, stop = (
+        np.concatenate([left[side], part, right[side]]) for side, part in zip((slice(None, -1), slice(1, None)), inside, strict=True)
+    )
+    panels = Panels(start[stop > start], stop[stop > start], _ORDER)
+    x = panels.nodes.reshape(-1, 1)
+    return PiecewiseLaw(panels, np.exp(p.logpdf(x) + p.measure.log_density(x)).reshape(1, *panels.nodes.shape), exact=True)
+
+
+def _tails(p: SoSDensity, step: float) -> tuple[np.ndarray, np.ndarray]:
+    """The ends of the panels of both tails, in increasing order, each panel so short that k falls by a factor e at most."""
+    smooth = p.kernel.smooth
+    levels = np.linspace(_LOG_LEVEL, _LAST_LEVEL, 76 if smooth else 2)
+    step = step if smooth else _PANELS_PER_LENGTH * step  # e^{−r}: one bandwidth is as far as any other
+    ends = []
+    for level in levels:
+        start, end, _ = p.integrals.windows(p.support_points, 0, float(level))
+        ends.append((start.min() + p.support_points[0, 0], end.max() + p.support_points[0, 0]))
+    sides = []
+    for side in zip(*ends, strict=True):
+        pieces = [np.linspace(u, v, 1 + max(4 if smooth else 1, int(np.ceil(abs(v - u) / step)))) for u, v in itertools.pairwise(side)]
+        sides.append(np.unique(np.concatenate(pieces)))
+    return sides[0], sides[1]
+
+
+def _node_sums(p: SoSDensity, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    masses = node_masses(p)
+    nodes = p.measure.atoms.points  # type: ignore[union-attr]
+    out = np.empty(low.shape[0])
+    for rows in row_blocks(low.shape[0], nodes.shape[0], _BLOCK_ELEMENTS):
+        inside = np.ones((out[rows].shape[0], nodes.shape[0]), dtype=bool)
+        for k in range(nodes.shape[1]):
+            inside &= (low[rows, k, None] <= nodes[:, k]) & (nodes[:, k] <= high[rows, k, None])
+        out[rows] = inside @ masses
+    return np.clip(out, 0.0, 1.0)
+
+
+def _one_mass(p: SoSDensity, low: np.ndarray, high: np.ndarray) -> float:
+    """⟨B, ∫_box k kᵀ dρ⟩ in logarithms, so that the mass of a box far away does not underflow."""
+    if not np.all(low < high):  # sides that have come to coincide far outside
+        return 0.0
+    M = BoxIndicator(low, high).matrix(p.kernel, p.support_points, p.measure, p.log_unit).values
+    return float(np.clip(np.vdot(p.unit_factor @ p.unit_factor.T, M), 0.0, 1.0))
+
+
+def _gaussian_masses(p: SoSDensity, low: np.ndarray, high: np.ndarray) -> np.ndarray | None:
+    """Many boxes at once: Σ_ij P_ij Π_k ½[erf(high_k − x̄_ijk) − erf(low_k − x̄_ijk)] over the components that matter.
+
+    None if the measure's own box holds so little of the components that floats underflow.
+    """
+    X, F, d = p.support_points, p.unit_factor, p.n_features
+    free = closed_form(p.kernel, p.measure.without_boundary, d)
+    normals, log_W = free.pair_normals(X), free.log_gram(X, X) - p.log_unit
+    if normals is None or float(log_W.max()) > _LOG_RANGE:
+        return None
+    i, j = np.triu_indices(X.shape[0])
+    P = np.where(i == j, 1.0, 2.0) * np.einsum("nr,nr->n", F[i], F[j]) * np.exp(log_W[i, j])
+    order = np.argsort(np.abs(P))
+    kept = order[np.cumsum(np.abs(P[order])) > _NEGLIGIBLE]
+    P, centres, width = P[kept], 0.5 * (normals[0][i[kept]] + normals[0][j[kept]]), normals[1]
+    inner, outer = p.measure.boundaries(d)
+    low, high = np.maximum(low, inner), np.minimum(high, outer)
+    out = np.empty(low.shape[0])
+    for rows in row_blocks(low.shape[0], P.shape[0], _BLOCK_ELEMENTS):
+        terms = np.broadcast_to(P, (out[rows].shape[0], P.shape[0]))
+        for k in range(d):
+            terms = terms * _between(*((side[rows, k, None] - centres[:, k]) / width[k] for side in (low, high)))
+        out[rows] = terms.sum(axis=1)
+    return np.where(np.all(low < high, axis=1), np.clip(out, 0.0, 1.0), 0.0)
+
+
+def _between(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """½[erf(b) − erf(a)] from complementary functions, mirrored so that the end nearer to 0 comes first: tails keep their digits."""
+    if np.all(np.isneginf(a)):
+        return 0.5 * erfc(-b)
+    if np.all(np.isposinf(b)):
+        return 0.5 * erfc(a)
+    with np.errstate(invalid="ignore"):
+        flip = a + b < 0.0
+    return 0.5 * (erfc(np.where(flip, -b, a)) - erfc(np.where(flip, -a, b)))

@@ -1,0 +1,116 @@
+"""Intervals of a line, cut into panels; boxes, cut into cells."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from ksos._memory import row_blocks
+from ksos.quadrature.law import invert_on_panel
+from ksos.quadrature.rules import legendre
+
+__all__ = ["Panels", "cells", "cut", "halved", "merged"]
+
+Intervals = tuple[np.ndarray, np.ndarray]
+"""Starts and ends."""
+
+_MASK_ELEMENTS = 1 << 24
+_AT_ONCE = 1 << 13  # entries whose polynomials stay in the cache
+
+
+def merged(low: np.ndarray, high: np.ndarray) -> Intervals:
+    """The union of the intervals [low_i, high_i] as disjoint ones in increasing order.
+
+    >>> [ends.tolist() for ends in merged(np.array([4.0, 0.0, 1.0]), np.array([5.0, 2.0, 3.0]))]
+    [[0.0, 4.0], [3.0, 5.0]]
+    """
+    order = np.argsort(low, kind="stable")
+    low, high = low[order], np.maximum.accumulate(high[order])
+    gaps = low[1:] > high[:-1]
+    return low[np.r_[True, gaps]], high[np.r_[gaps, True]]
+
+
+def cut(low: np.ndarray, high: np.ndarray, length: float, kinks: np.ndarray | None = None) -> Intervals:
+    """Disjoint intervals cut into panels at most ``length`` long; a panel ends wherever there is a kink.
+
+    >>> [ends.tolist() for ends in cut(np.array([0.0]), np.array([3.0]), 1.0, np.array([0.5, 7.0]))]
+    [[0.0, 0.5, 1.3333333333333335, 2.166666666666667], [0.5, 1.3333333333333335, 2.166666666666667, 3.0]]
+    """
+    at = np.empty(0) if kinks is None else np.unique(kinks)
+    ends = [np.r_[a, at[(at > a) & (at < b)], b] for a, b in zip(low, high, strict=True)]
+    left, right = (np.concatenate([part[side] for part in ends]) for side in (slice(None, -1), slice(1, None)))
+    counts = np.maximum(1, np.ceil((right - left) / length)).astype(int)
+    step, n = np.repeat((right - left) / counts, counts), np.repeat(counts, counts)
+    place = np.arange(n.shape[0]) - np.repeat(np.cumsum(counts) - counts, counts)
+    left, right = np.repeat(left, counts), np.repeat(right, counts)
+    start, stop = left + place * step, np.where(place + 1 == n, right, left + (place + 1) * step)
+    longer_than_nothing = stop > start
+    return start[longer_than_nothing], stop[longer_than_nothing]
+
+
+def halved(start: np.ndarray, stop: np.ndarray, times: int) -> Intervals:
+    """Every panel cut into 2^times of the same length."""
+    pieces = 2**times
+    step = (stop - start) / pieces
+    left = (start[:, None] + step[:, None] * np.arange(pieces)).ravel()
+    return left, left + np.repeat(step, pieces)
+
+
+class Panels:
+    """Panels [start_j, stop_j] of a line with ``order`` Gauss–Legendre nodes each."""
+
+    def __init__(self, start: np.ndarray, stop: np.ndarray, order: int) -> None:
+        self.start, self.half, self.order = start, 0.5 * (stop - start), order
+        t, w = legendre(order)
+        self.nodes = (self.start + self.half)[:, None] + self.half[:, None] * t
+        """(panels, order)."""
+        self.weights = self.half[:, None] * w
+
+    def __len__(self) -> int:
+        return int(self.start.shape[0])
+
+    def mirrored(self) -> Panels:
+        """The panels of −x."""
+        return Panels(-(self.start + 2.0 * self.half)[::-1], -self.start[::-1], self.order)
+
+    def masses(self, values: np.ndarray) -> np.ndarray:
+        """The integral over every panel of what has ``values`` (…, panels, order) at the nodes, shape (…, panels)."""
+        return (values @ legendre(self.order)[1]) * self.half
+
+    def positions(self, panel: np.ndarray, values: np.ndarray, target: np.ndarray, total: np.ndarray, *, exact: bool = False) -> np.ndarray:
+        """x with mass ``target`` between the start of its ``panel`` and itself; values of the density at that panel's nodes, (n, order).
+
+        The error of the mass is small beside ``total``, or, if ``exact``, beside the target itself.
+        """
+        out = np.empty(target.shape)
+        for rows in row_blocks(target.shape[0], 1, _AT_ONCE):
+            half = self.half[panel[rows]]
+            s = invert_on_panel(values[rows], target[rows] / half, total[rows] / half, exact=exact)
+            out[rows] = self.start[panel[rows]] + half * (s + 1.0)
+        return out
+
+
+def cells(axes: Sequence[Intervals], low: np.ndarray, high: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """(start, stop), each of shape (c, d), of the cells of a grid that at least one of the boxes [low_i, high_i] meets.
+
+    ``axes`` holds the panels of each feature, ``low`` and ``high`` have shape (m, d). None if there would be more than ``most`` cells.
+    """
+    shape = tuple(start.shape[0] for start, _ in axes)
+    if math.prod(shape) > 16 * most:
+        return None
+    meets = [(low[:, k, None] < stop) & (start < high[:, k, None]) for k, (start, stop) in enumerate(axes)]
+    mask = np.zeros(shape, dtype=bool)
+    step = max(1, _MASK_ELEMENTS // math.prod(shape))
+    for first in range(0, low.shape[0], step):
+        rows = slice(first, first + step)
+        block = meets[0][rows]
+        for other in meets[1:]:
+            block = block[..., None] & other[rows].reshape(other[rows].shape[0], *[1] * (block.ndim - 1), -1)
+        mask |= block.any(axis=0)
+    index = np.nonzero(mask)
+    if index[0].shape[0] > most:
+        return None
+    start, stop = (np.stack([axis[side][i] for axis, i in zip(axes, index, strict=True)], axis=1) for side in (0, 1))
+    return start, stop

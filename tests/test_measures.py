@@ -1,0 +1,78 @@
+"""Laws of every measure: the questions that the library asks it have answers that fit together."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tables import MEASURE_CASES, points
+
+from ksos.measures import Box, Discrete, Lebesgue, Measure, Normal
+
+CASES = {f"{name}, d={d}": (measure, d) for name, by_dimension in MEASURE_CASES.items() for d, measure in by_dimension.items()}
+every_measure = pytest.mark.parametrize(("measure", "d"), CASES.values(), ids=CASES)
+
+
+@every_measure
+def test_a_measure_has_atoms_or_a_density(measure: Measure, d: int) -> None:
+    X = points(30, d, 3)
+    if (atoms := measure.atoms) is None:
+        log_density = measure.log_density(X)
+        np.testing.assert_array_equal(np.isfinite(log_density), measure.contains(X))
+        if measure.by_volume:
+            np.testing.assert_array_equal(log_density[measure.contains(X)], 0.0)
+    else:
+        assert atoms.points.shape == (atoms.weights.shape[0], d)
+        assert measure.bounded and not measure.by_volume
+        with pytest.raises(TypeError, match="no density"):
+            measure.log_density(X)
+
+
+@every_measure
+def test_boundary_region_and_support_agree(measure: Measure, d: int) -> None:
+    low, high = measure.boundaries(d)
+    assert [(a, b) for a, b in zip(low, high, strict=True)] == [measure.boundary(k) for k in range(d)]
+    X = 3.0 * points(50, d, 3)
+    np.testing.assert_array_equal(measure.contains(X), np.all((low <= X) & (high >= X), axis=1))
+    finite = bool(np.all(np.isfinite(low)) and np.all(np.isfinite(high)))
+    assert (measure.region is not None) == finite
+    assert measure.bounded == (finite or measure.atoms is not None)
+    if measure.region is not None:
+        assert measure.region == Box(low, high)
+    assert np.all(np.isinf(measure.without_boundary.boundaries(d)))
+    for k in range(d):
+        assert measure.restrict([k]).boundary(0) == measure.boundary(k)
+
+
+@every_measure
+def test_the_image_under_an_affine_map_is_that_of_its_points(measure: Measure, d: int) -> None:
+    scale, shift = np.array([-2.0, 0.5])[:d], np.array([0.3, -4.0])[:d]
+    X = points(40, d, 5)
+    image = measure.image(lambda x: scale * x + shift, scale)
+    back = image.image(lambda y: (y - shift) / scale, 1.0 / scale)
+    if measure.atoms is not None:
+        np.testing.assert_allclose(image.atoms.points, scale * measure.atoms.points + shift)
+        np.testing.assert_array_equal(image.atoms.weights, measure.atoms.weights)
+        np.testing.assert_allclose(back.atoms.points, measure.atoms.points)
+        return
+    volume = 0.0 if measure.by_volume else float(np.sum(np.log(np.abs(scale))))
+    np.testing.assert_allclose(image.log_density(scale * X + shift), measure.log_density(X) - volume)
+    np.testing.assert_allclose(back.log_density(X), measure.log_density(X))
+
+
+@every_measure
+def test_the_normal_factor_is_the_density(measure: Measure, d: int) -> None:
+    factor, X = measure.normal_factor(d), points(20, d, 1)
+    if factor is None:
+        np.testing.assert_array_equal(measure.smooth_length(d), np.inf)
+        return
+    mean, deviation = factor
+    expected = -0.5 * ((X - mean) / deviation) ** 2 - np.log(deviation * np.sqrt(2.0 * np.pi))
+    np.testing.assert_allclose(measure.log_density(X), expected.sum(axis=1))
+    np.testing.assert_allclose(measure.smooth_length(d), np.sqrt(2.0) * deviation)  # exp(−x²/2s²) is a kernel of bandwidth √2·s
+
+
+def test_one_number_for_all_features_is_one_for_each() -> None:
+    assert Normal(0.5, 2.0).for_features(2) == Normal([0.5, 0.5], [2.0, 2.0])
+    assert Normal(0.5, 2.0) != Normal([0.5, 0.5], [2.0, 2.0])
+    for measure in (Lebesgue(), Box([0.0], [1.0]), Discrete([[0.0]])):
+        assert measure.for_features(1) == measure
