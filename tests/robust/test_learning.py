@@ -391,3 +391,48 @@ def test_saddle_bounds_never_cross():
         point = problem.point(0.9 * C + 0.1 * g @ g.T / np.sum(g * g))
         y, theta = rng.normal(size=problem.z.shape[0]), rng.normal(size=1)
         assert problem.upper(theta, y, point.distance)[0] >= point.risk - 1e-12
+
+
+class TestLimits:
+    """Time, Ctrl-C, and problems that stay as they are."""
+
+    @pytest.mark.parametrize("seconds", [1e-3, 0.05, 0.3])
+    @pytest.mark.parametrize("loss", [squared_distance, absolute_distance])
+    def test_a_time_limit_is_for_all_radii_together(self, loss, seconds):
+        options = {"embedding_bandwidth": 1.0, "measure": BOX, "rtol": 1e-12, "alpha": 1e-3}
+        path = ksos.robust_path(loss, 0.1, samples(), [0.1, 0.2, 0.3], time_limit=seconds, **options)
+        assert path[-1].time <= seconds + 1.5
+        for solution in path:
+            assert solution.status in ("time_limit", "solved", "solved_inaccurate")
+            assert np.all(np.isfinite(solution.theta))
+            assert solution.value is not None or solution.status == "time_limit"
+            assert solution.worst_case.value is None or solution.worst_case.mmd <= solution.radius
+
+    @pytest.mark.parametrize("calls", [3, 10, 40])
+    def test_ctrl_c_is_raised_again_or_a_status(self, calls):
+        left = calls
+
+        def loss(theta, X):
+            nonlocal left
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+            return absolute_distance(theta, X)
+
+        try:
+            found = ksos.robust_minimize(loss, 0.1, samples(), 0.2, alpha=1e-3, space=small_space(samples()))
+        except KeyboardInterrupt:
+            assert left <= 0
+        else:
+            assert left > 0 or found.status == "interrupted"
+
+    def test_order_does_not_matter(self):
+        """Each radius alone, whatever was solved before with the same data."""
+        options = {"embedding_bandwidth": 1.0, "measure": BOX, "n_support": 20}
+        alone = {radius: ksos.robust_minimize(squared_distance, 0.0, samples(), radius, **options) for radius in (0.1, 0.4)}
+        for radius in (0.4, 0.1):
+            again = ksos.robust_minimize(squared_distance, 0.0, samples(), radius, **options)
+            assert again.value == alone[radius].value and again.theta.tolist() == alone[radius].theta.tolist()
+        for radii in ([0.1, 0.4], [0.4, 0.1]):
+            for solution in ksos.robust_path(squared_distance, 0.0, samples(), radii, **options):
+                assert solution.value == pytest.approx(alone[solution.radius].value, rel=2e-6)

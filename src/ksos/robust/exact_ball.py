@@ -185,7 +185,7 @@ def _mixed_in(answer: Answer, radius: float, deadline: Deadline) -> Exact | None
         return None
     middle = exactly(problem, problem.mixed(found.point, deeper.point, 0.5, term))
     t = _first_root(found.mmd**2, middle.mmd**2, deeper.mmd**2, radius**2)
-    for digits in (9, 6, 4, 2, 1):
+    for digits in (9, 8, 7, 6, 4, 2):
         mixed = exactly(problem, problem.mixed(found.point, deeper.point, t, term))
         if mixed.mmd <= radius:
             return mixed
