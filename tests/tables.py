@@ -16,7 +16,7 @@ from ksos.integrals import closed_form
 from ksos.kernels import KERNELS, Gaussian, Kernel, Laplace, Matern
 from ksos.measures import MEASURES, Box, Discrete, Lebesgue, Measure, Normal
 from ksos.observables import BoxIndicator, coordinate
-from ksos.solvers import SOLVERS
+from ksos.solvers import LBFGS, SOLVERS, Auto, Fista, FrankWolfe, InteriorPoint, LowRank, ProjectedGradient, Solver
 from ksos.whitening import ROUTES
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "REACH",
     "SOLVER_CASES",
     "SOLVER_FUNCTIONAL_CASES",
+    "SOLVER_OPTIONS",
     "TAKES",
     "WHITENING_CASES",
     "PairCase",
@@ -108,4 +109,14 @@ SOLVER_FUNCTIONAL_CASES: list[tuple[str, str]] = [
 ]
 REACH: dict[str, float] = {"frank_wolfe": 1e-4}
 """The gap that a slow solver reaches within the time of a test, where that is not the one that all others reach."""
+SOLVER_OPTIONS: dict[type[Solver], dict[str, object]] = {
+    Auto: {"newton_steps": 1, "gradient_steps": 10},
+    LowRank: {"max_iter": 3, "first_columns": 1, "max_columns": 1, "extra_steps": 0, "dense_unknowns": 0},
+    InteriorPoint: {"max_iter": 3, "step_fraction": 0.5, "face_columns": 0},
+    LBFGS: {"max_iter": 20, "columns": 2, "max_columns": 1, "memory": 1, "check_every": 3},
+    Fista: {"max_iter": 20, "check_every": 3, "restart": False},
+    ProjectedGradient: {"max_iter": 20, "check_every": 3},
+    FrankWolfe: {"max_iter": 20, "check_every": 3},
+}
+"""Every option of every solver, with a value that is not its default."""
 WHITENING_CASES: list[str] = list(ROUTES)

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from scipy.linalg import eigh
 
 from ksos import bench
-from ksos.bench import conic, contest, ours, published, report
-from ksos.bench.results import Row, Run, optimum, ranked
-from ksos.bench.score import Referee
-from ksos.bench.watch import OutOfTimeError, Watch
+from ksos.bench import contest, report, rivals
+from ksos.bench.contestants import solve_ours
+from ksos.bench.referee import OutOfTimeError, Referee, Watch
+from ksos.bench.report import Row, Run, optimum, ranked
 from ksos.cli import main
 from ksos.functionals import SquaredMMD, Trace
 from ksos.functionals.objective import Objective
@@ -71,7 +71,7 @@ def test_referee_agrees_with_the_library(setting: bench.Setting) -> None:
     X = setting.points()
     referee, space = Referee(setting, X), SoSSpace(Gaussian(setting.sigma), X)
     assert (referee.T.shape[1], referee.S.shape[0]) == (space.rank, space.embedding_rank)
-    objective = Objective(SquaredMMD(X) + setting.lam * Trace(), space)
+    objective = Objective.of(SquaredMMD(X) + setting.lam * Trace(), space)
     rng = np.random.default_rng(0)
     for _ in range(3):
         F = rng.standard_normal((space.rank, 2))
@@ -116,48 +116,35 @@ def test_contestants_find_the_same_optimum(name: str, solved: tuple[float, float
     assert [t for t, _ in looks] == sorted(t for t, _ in looks)
 
 
-def test_every_solver_takes_part_and_is_put_back() -> None:
+def test_every_solver_takes_part_and_its_iterates_are_seen() -> None:
     assert set(SOLVERS) <= set(bench.CONTESTANTS)
-    before = dict(SOLVERS)
     _, _, looks = judged(bench.CONTESTANTS["fista"].solve, SMALL, 1e-6)
     assert len(looks) > 3, "iterates are seen, not only the answer"
-    assert before == SOLVERS
     watch = Watch(Referee(SMALL, SMALL.points()), 0.0, lambda t, f: None)
-    assert ours.solve("fista", SMALL, SMALL.points(), 1e-9, watch) == "time_limit"
-    assert before == SOLVERS
+    assert solve_ours("fista", SMALL, SMALL.points(), 1e-9, watch) == "time_limit"
 
 
 def test_the_kronecker_step_is_valid() -> None:
     """The Frobenius norm of the Hessian is at least its largest eigenvalue, seen here through the referee's own map."""
     X = SMALL.points()
-    seen: list[float] = []
-    original = published._lipschitz
-
-    def keep(*arguments: Any) -> float:
-        seen.append(original(*arguments))
-        return seen[-1]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(published, "_lipschitz", keep)
-        judged(published.solve, SMALL, 1e-3)
-    referee = Referee(SMALL, X)
+    bound, referee = rivals.kronecker_lipschitz(SMALL, X), Referee(SMALL, X)
     columns = []
     for i in range(10):
         for j in range(10):
             B = referee.T[:, [i]] @ referee.T[:, [j]].T
             columns.append(referee.S @ (referee.c * np.einsum("pr,pr->r", referee.H, (B * referee.H) @ referee.H)))
     singular = np.linalg.svd(np.array(columns), compute_uv=False)
-    assert seen[0] == pytest.approx(2.0 * np.linalg.norm(singular**2), rel=1e-4)  # a rotation of C changes no norm; the jitter is 1e-10
-    assert seen[0] >= 2.0 * singular[0] ** 2
+    assert bound == pytest.approx(2.0 * np.linalg.norm(singular**2), rel=1e-4)  # a rotation of C changes no norm; the jitter is 1e-10
+    assert bound >= 2.0 * singular[0] ** 2
 
 
 def test_published_algorithm_stops_by_its_rule_and_says_when_memory_is_short() -> None:
-    _, status, looks = judged(published.solve, SMALL, 1e-4)
+    _, status, looks = judged(rivals.solve_published, SMALL, 1e-4)
     assert status == "stopped by its rule"
-    _, _, longer = judged(published.solve, SMALL, 1e-8)
+    _, _, longer = judged(rivals.solve_published, SMALL, 1e-8)
     assert longer[-1][1] < looks[-1][1]
     with pytest.raises(MemoryError, match="Kronecker matrix with m = 2000"):
-        published.solve(SMALL, np.zeros((2000, 2)), 1e-4, Watch(Referee(SMALL, SMALL.points()), 1.0, lambda t, f: None))
+        rivals.solve_published(SMALL, np.zeros((2000, 2)), 1e-4, Watch(Referee(SMALL, SMALL.points()), 1.0, lambda t, f: None))
 
 
 def test_without_cvxpy_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,8 +156,8 @@ def test_without_cvxpy_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> N
         return real(name, *arguments, **options)
 
     monkeypatch.setattr(builtins, "__import__", block)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'ksos\[cvx\]'"):
-        conic.require_cvxpy()
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'kernel-sos\[cvx\]'"):
+        rivals.require_cvxpy()
 
 
 # --- the watch ---
@@ -238,7 +225,7 @@ def test_times_ratios_and_the_lower_bound() -> None:
     assert "nobody finished" in report.tables([killed])[1]
 
 
-def test_the_reference_goes_first_and_losers_are_not_tried_at_larger_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reference_goes_first_and_losers_are_not_tried_at_larger_sizes() -> None:
     asked: list[tuple[str, int, float | None]] = []
 
     def run_one(name: str, setting: bench.Setting, limit: float, f_star: float | None, clock: str) -> Row:
@@ -247,9 +234,10 @@ def test_the_reference_goes_first_and_losers_are_not_tried_at_larger_sizes(monke
             return Row(name, setting, status="out of memory", limit=limit)
         return Row(name, setting, [Run(1e-8, [(0.1, 2.0)], 0.1, "solved", 0.5)], "solved", limit=limit)
 
-    monkeypatch.setattr(contest, "run_one", run_one)
     told: list[float | None] = []
-    rows = bench.race(bench.grid([9, 5], [2], [1.0, 2.0]), ["published", "low_rank", "published"], 1.0, lambda row, f: told.append(f))
+    rows = bench.race(
+        bench.grid([9, 5], [2], [1.0, 2.0]), ["published", "low_rank", "published"], 1.0, lambda row, f: told.append(f), run=run_one
+    )
     assert asked == [call for _ in range(2) for call in [("low_rank", 5, None), ("published", 5, 1.5), ("low_rank", 9, None)]]
     assert [row.status for row in rows[:4]] == ["solved", "out of memory", "solved", "not tried: failed at m=5"]
     assert told == [1.5] * 8
@@ -267,15 +255,14 @@ def test_grid_has_three_bandwidths_for_each_dimension() -> None:
 # --- processes ---
 
 
-def test_a_process_that_is_too_slow_short_of_memory_or_broken_becomes_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_is_too_slow_short_of_memory_or_broken_becomes_a_row() -> None:
     short = contest.run_one("published", bench.Setting(500, 2, 1.0), 5.0, None)
     assert short.status.startswith("out of memory: the m² × m² Kronecker matrix with m = 500 needs")
     assert len(short.runs) == 1 and short.time_spent() is None, "it began, but how long it would take is not known"
     broken = contest.run_one("nobody", SMALL, 5.0, None)
     assert broken.status == "crashed: KeyError: 'nobody'" and not broken.runs
     pytest.importorskip("cvxpy")
-    monkeypatch.setattr(contest, "_GRACE", 0.0)
-    slow = contest.run_one("clarabel_natural", bench.Setting(60, 2, 1.0), 0.01, None)
+    slow = contest.run_one("clarabel_natural", bench.Setting(60, 2, 1.0), 0.01, None, grace=0.0)
     assert slow.status == "killed at the limit"
     assert slow.time_spent() == 0.01
 

@@ -73,10 +73,10 @@ def test_a_parameter_and_its_density_have_one_embedding(pair: PairCase) -> None:
     assert p.mass() == pytest.approx(1.0, abs=1e-7)
     np.testing.assert_allclose(space.coordinates(p), space.embed(G @ G.T), atol=1e-6)
     X = points(9, pair.d, 4)
-    objective = Objective(SquaredMMD(X), space)
+    objective = Objective.of(SquaredMMD(X), space)
     projected = ksos.mmd(X, p, space.embedding_kernel, landmarks=space.landmarks)
     assert objective.value(objective.point(G @ G.T)) == pytest.approx(projected**2, rel=1e-5, abs=1e-9)
-    trace = Objective(Trace(), space)
+    trace = Objective.of(Trace(), space)
     B = p.factor @ p.factor.T
     assert trace.value(trace.point(G @ G.T)) == pytest.approx(np.vdot(B, space.kernel(space.support_points)), rel=1e-6)
 
@@ -175,7 +175,7 @@ def test_refuses_words_for_objects(arguments: dict, message: str) -> None:
 
 
 def test_an_objective_changes_its_map_when_a_solver_asks_for_the_tensor() -> None:
-    objective = Objective(SquaredMMD(points(9, 2)), ksos.SoSSpace(Gaussian(0.3), points(20, 2)))
+    objective = Objective.of(SquaredMMD(points(9, 2)), ksos.SoSSpace(Gaussian(0.3), points(20, 2)))
     assert isinstance(objective.map, PairwiseMap)
-    objective.compressed = True
+    objective = objective.on_tensor()
     assert isinstance(objective.map, CompressedMap)

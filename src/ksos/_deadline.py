@@ -30,6 +30,12 @@ class Deadline:
         """The deadline of a ``time_limit`` argument: a number of seconds from now, None for no limit, or a deadline that is running."""
         return time_limit if isinstance(time_limit, Deadline) else cls(time_limit)
 
+    def stage(self) -> Deadline:
+        """The same end, with the time counted from now: for a call that is a stage of another one."""
+        out = Deadline(clock=self._clock)
+        out._seconds = self.remaining
+        return out
+
     @property
     def elapsed(self) -> float:
         """Seconds since the deadline was made."""

@@ -31,6 +31,14 @@ class EmbeddingMap(ABC):
     def adjoint(self, y: Array) -> Array:
         """A*(y), symmetric, shape (r, r): ⟨A*(y), C⟩ = ⟨y, A(C)⟩."""
 
+    def apply_factor(self, F: Array) -> Array:
+        """A(FFᵀ)."""
+        return self.apply(F @ F.T)
+
+    def adjoint_times(self, y: Array, F: Array) -> Array:
+        """A*(y)·F."""
+        return self.adjoint(y) @ F
+
     @abstractmethod
     def jacobian(self, F: Array) -> Array:
         """The matrices A_k F, shape (q, r, columns): half the derivative of F ↦ A(FFᵀ)."""
@@ -52,17 +60,30 @@ class PairwiseMap(EmbeddingMap):
 
     def apply(self, C: Array) -> Array:
         """Two products with T, one with H: O(m²(r + ℓ))."""
-        B = self.T @ C @ self.T.T
+        return self._embed(self.T @ C @ self.T.T)
+
+    def apply_factor(self, F: Array) -> Array:
+        """O(m²(k + ℓ)) for k columns."""
+        X = self.T @ F
+        return self._embed(X @ X.T)
+
+    def _embed(self, B: Array) -> Array:
         B *= self.pairs.G
         U = namespace(B).sum(self.pairs.H * (B @ self.pairs.H), axis=0)
         return self.S @ (self.pairs.c * U)
 
     def adjoint(self, y: Array) -> Array:
         """The same cost."""
+        out = self.T.T @ self._pull(y) @ self.T
+        return 0.5 * (out + out.T)
+
+    def adjoint_times(self, y: Array, F: Array) -> Array:
+        return self.T.T @ (self._pull(y) @ (self.T @ F))
+
+    def _pull(self, y: Array) -> Array:
         M = (self.pairs.H * (self.pairs.c * (y @ self.S))) @ self.pairs.H.T
         M *= self.pairs.G
-        out = self.T.T @ M @ self.T
-        return 0.5 * (out + out.T)
+        return M
 
     def jacobian(self, F: Array) -> Array:
         """Per column four products of the size of G·H, whatever q is: O(m²ℓ)."""

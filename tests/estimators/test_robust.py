@@ -149,7 +149,6 @@ class TestRegressor:
         with pytest.raises(ValueError, match="square"):
             ksos.RobustRegressor(loss="huber").fit(np.random.default_rng(0).normal(size=(20, 4)), np.arange(20.0))
 
-
     def test_losses_are_objects_with_names(self):
         X, y = regression()
         named, default, other = (

@@ -16,7 +16,7 @@ from ksos.functionals.objective import Objective
 from ksos.kernels import Gaussian
 from ksos.measures import Box, Discrete
 from ksos.observables import BoxIndicator, KernelFunction, coordinate
-from ksos.solvers.low_rank import LowRank, _Hessian
+from ksos.solvers.low_rank import FactorHessian, LowRank
 from ksos.solvers.spectraplex import factor, project
 
 torch = pytest.importorskip("torch")
@@ -33,7 +33,7 @@ def some_point(r: int, seed: int = 0) -> np.ndarray:
 
 
 def value(functional: Any, space: ksos.SoSSpace, C: np.ndarray) -> float:
-    objective = Objective(functional, space)
+    objective = Objective.of(functional, space)
     return objective.value(objective.point(C))
 
 
@@ -57,7 +57,7 @@ def test_expectations_are_linear_and_take_what_they_should(space: ksos.SoSSpace)
     as_function = KernelFunction(embedding.points, embedding.weights, kernel=embedding.kernel)
     assert value(Expectation(embedding), space, C) == pytest.approx(value(Expectation(as_function), space, C))
     assert value(Expectation(3.0), space, C) == pytest.approx(3.0)
-    code = Objective(Expectation(lambda X: X[:, 0]), space)
+    code = Objective.of(Expectation(lambda X: X[:, 0]), space)
     assert code.value(code.point(C)) == pytest.approx(value(Expectation(f), space, C), abs=1e-8)
     assert 0.0 < code.term.integration_error < 1e-6
     assert ksos.minimize(Expectation(lambda X: X[:, 0]), space).integration_error == code.term.integration_error
@@ -170,13 +170,13 @@ def test_custom_functionals_have_right_derivatives_and_are_certified(name: str, 
 
 def assert_newton_hessian_is_right(functional: Any, space: ksos.SoSSpace) -> None:
     """The second derivative along curves on the sphere of factors, which is what Newton's method uses."""
-    objective, rng = Objective(functional, space), np.random.default_rng(0)
+    objective, rng = Objective.of(functional, space), np.random.default_rng(0)
     F = rng.normal(size=(space.rank, 2))
     F /= np.linalg.norm(F)
-    state = LowRank()._at(objective, F, 1e-3)
+    state = LowRank().at(objective, F, 1e-3)
     E = rng.normal(size=F.shape)
     E -= np.vdot(E, F) * F
-    hessian = _Hessian(objective, state, float(np.vdot(2.0 * state.point.G @ F, F)))
+    hessian = FactorHessian(objective, state, float(np.vdot(2.0 * state.point.G @ F, F)))
 
     def along(t: float) -> float:
         G = (F + t * E) / np.linalg.norm(F + t * E)

@@ -28,7 +28,7 @@ def some_point(r: int, seed: int = 0) -> np.ndarray:
 
 
 def value(functional: Any, space: ksos.SoSSpace, C: np.ndarray) -> float:
-    objective = Objective(functional, space)
+    objective = Objective.of(functional, space)
     return objective.value(objective.point(C))
 
 
@@ -50,7 +50,7 @@ def test_derivatives() -> None:
     functional = NegativeLogLikelihood(X, np.linspace(0.2, 1.0, 12))
     check = check_gradient(functional, SPACE)
     assert check.gradient < 1e-5 and check.hessian < 1e-4
-    objective = Objective(functional, SPACE)
+    objective = Objective.of(functional, SPACE)
     C, E = some_point(8), some_point(8, 1) - some_point(8, 2)
     ahead, behind = (objective.term.gradient(None, C + t * E)[1] for t in (1e-5, -1e-5))
     _, product = objective.term.hessian(None, C, None, E)
@@ -66,7 +66,7 @@ def test_derivatives() -> None:
 
 
 def test_restriction_is_the_same_function_on_fewer_directions() -> None:
-    objective = Objective(NegativeLogLikelihood(X) + 0.1 * Trace(relative=True), SPACE)
+    objective = Objective.of(NegativeLogLikelihood(X) + 0.1 * Trace(relative=True), SPACE)
     block = objective.restricted(slice(-3, None))
     small = some_point(3)
     padded = np.zeros((8, 8))
@@ -82,7 +82,7 @@ def test_it_is_convex_everywhere_and_below_the_logarithm(seed: int, t: float) ->
     A, B = (M + M.T for M in rng.normal(size=(2, 8, 8)))
     at_a, at_b, between = (value(NegativeLogLikelihood(X), SPACE, C) for C in (A, B, (1 - t) * A + t * B))
     assert between <= ((1 - t) * at_a + t * at_b) * (1 + 1e-12) + 1e-9
-    objective = Objective(NegativeLogLikelihood(X), SPACE)
+    objective = Objective.of(NegativeLogLikelihood(X), SPACE)
     assert at_b >= at_a + np.vdot(objective.gradient(objective.point(A)), B - A) - 1e-9 * (abs(at_a) + abs(at_b))
     C = some_point(8, seed)
     p = np.einsum("ij,jk,ik->i", SPACE.basis(X), C, SPACE.basis(X))

@@ -15,12 +15,10 @@ from ksos.functionals import MMD, Constraint, Expectation, Frobenius, Functional
 from ksos.functionals.objective import Objective
 from ksos.kernels import Gaussian
 from ksos.observables import BoxIndicator, coordinate
-from ksos.solvers.conic import ConicProgram, central_path
-from ksos.solvers.constrained_problem import ConstrainedProblem, Prices
-from ksos.solvers.feasibility import nearest
-from ksos.solvers.loop import Limits
-from ksos.solvers.low_rank import LowRank, _Hessian
-from ksos.solvers.restoration import restored
+from ksos.solvers.constrained_minimize import nearest
+from ksos.solvers.constrained_problem import ConstrainedProblem, Multipliers, restored
+from ksos.solvers.interior_point import ConicProgram, central_path
+from ksos.solvers.low_rank import FactorHessian, LowRank
 from ksos.solvers.spectraplex import centre, factor, project
 
 X = points(12, 2, 1)
@@ -34,7 +32,7 @@ ALL: list[Constraint] = [
 
 
 def problem_of(functional: Functional, constraints: list[Constraint]) -> ConstrainedProblem:
-    return ConstrainedProblem(Objective(functional, SPACE, compressed=True), constraints)
+    return ConstrainedProblem(Objective.of(functional, SPACE, stored=True), constraints)
 
 
 def random_point(seed: int) -> np.ndarray:
@@ -62,8 +60,8 @@ def test_the_augmented_lagrangian_has_right_derivatives(functional: Functional, 
     F /= np.linalg.norm(F)
     E = rng.normal(size=F.shape)
     E -= np.vdot(E, F) * F
-    state = LowRank()._at(objective, F, 1e-3)
-    hessian = _Hessian(objective, state, float(np.vdot(2.0 * state.point.G @ F, F)))
+    state = LowRank().at(objective, F, 1e-3)
+    hessian = FactorHessian(objective, state, float(np.vdot(2.0 * state.point.G @ F, F)))
 
     def along(t: float) -> float:
         moved = (F + t * E) / np.linalg.norm(F + t * E)
@@ -90,15 +88,15 @@ def test_any_multipliers_bound_the_optimum_from_below(seed: int, weights: list[f
     optimum = ksos.minimize(SquaredMMD(X), SPACE, ALL, tol=1e-9) if not _OPTIMA else _OPTIMA[0]
     _OPTIMA[:] = [optimum]
     point = problem.point(random_point(seed))
-    given_bound = problem.lower_bound(Prices(w), point)
+    given_bound = problem.lower_bound(Multipliers(w), point)
     assert given_bound <= optimum.objective + 1e-9
-    best, bound = problem.best_prices([Prices(w)], point, factor(point.C))
+    best, bound = problem.best_multipliers([Multipliers(w)], point, factor(point.C))
     assert best.weights[0] >= 0.0
     assert given_bound <= bound == problem.lower_bound(best, point) <= optimum.objective + 1e-9
     ball = next(i for i, constraint in enumerate(ALL) if isinstance(constraint.functional, MMD))
     v = np.random.default_rng(seed).normal(size=SPACE.embedding_rank)  # any vector of a ball is as valid
     w[ball] = np.linalg.norm(v)
-    assert problem.lower_bound(Prices(w, {ball: v}), point) <= optimum.objective + 1e-9
+    assert problem.lower_bound(Multipliers(w, {ball: v}), point) <= optimum.objective + 1e-9
 
 
 _OPTIMA: list[ksos.Solution] = []
@@ -108,7 +106,7 @@ _OPTIMA: list[ksos.Solution] = []
 def test_a_least_radius_is_a_bound_however_few_steps_were_taken(steps: int) -> None:
     least = np.sqrt(ksos.minimize(SquaredMMD(X), SPACE, tol=1e-14).objective)
     for radius in (0.2 * least, 0.9 * least, 1.5 * least):
-        found = nearest(within(MMD(X), radius), SPACE, centre(SPACE.rank), Limits(1e-8, steps))
+        found = nearest(within(MMD(X), radius), SPACE, centre(SPACE.rank), steps)
         assert found.lower <= least + 1e-12 <= found.upper + 2e-12
 
 
@@ -127,13 +125,13 @@ def test_the_central_path_is_short_and_ends_at_the_optimum(functional: Functiona
     assert program is not None
     best = ksos.minimize(functional, SPACE, ALL, tol=1e-10)
     path = list(itertools.takewhile(lambda iterate: iterate[2] > 1e-12, central_path(program)))
-    C, prices, mu = path[-1]
+    C, multipliers, mu = path[-1]
     assert mu <= 1e-10
     assert len(path) <= 20
     point = problem.point(C)
     assert problem.violation(point) <= 1e-7
     assert problem.value(point) == pytest.approx(best.objective, abs=1e-7)
-    np.testing.assert_allclose(prices.weights, best.multipliers, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(multipliers.weights, best.multipliers, rtol=1e-3, atol=1e-4)
 
 
 def test_what_has_no_conic_form() -> None:

@@ -10,7 +10,7 @@ import ksos
 from ksos.functionals import SquaredMMD, Trace
 from ksos.functionals.objective import Objective
 from ksos.kernels import Gaussian
-from ksos.solvers.frank_wolfe import FrankWolfe
+from ksos.solvers import FrankWolfe
 from ksos.solvers.spectraplex import centre
 
 
@@ -21,10 +21,10 @@ def space() -> ksos.SoSSpace:
 
 @pytest.mark.parametrize("name", FUNCTIONAL_CASES)
 def test_every_step_adds_one_rank_stays_feasible_and_descends(name: str, space: ksos.SoSSpace) -> None:
-    objective, stepper = Objective(FUNCTIONAL_CASES[name], space), FrankWolfe()
+    objective, stepper = Objective.of(FUNCTIONAL_CASES[name], space), FrankWolfe()
     first = np.zeros((space.rank, space.rank))
     first[0, 0] = 1.0
-    state = stepper.init(objective, first)
+    state = stepper.init(objective, objective.point(first))
     value = objective.value(state.point)
     for n in range(1, 9):
         state = stepper.step(objective, state)
@@ -40,8 +40,8 @@ def test_every_step_adds_one_rank_stays_feasible_and_descends(name: str, space: 
 
 
 def test_the_step_is_the_best_on_its_segment(space: ksos.SoSSpace) -> None:
-    objective, stepper = Objective(SquaredMMD(points(12, 2, 1)) + 1e-3 * Trace(), space), FrankWolfe()
-    state = stepper.init(objective, centre(space.rank))
+    objective, stepper = Objective.of(SquaredMMD(points(12, 2, 1)) + 1e-3 * Trace(), space), FrankWolfe()
+    state = stepper.init(objective, objective.point(centre(space.rank)))
     moved = stepper.step(objective, state)
     toward = moved.point - state.point
     assert np.linalg.norm(toward.C) > 0.0
@@ -56,8 +56,8 @@ def test_a_linear_functional_takes_one_step_and_the_optimum_none(space: ksos.SoS
     lowest = np.linalg.eigvalsh(space.trace_matrix)[0] * np.exp(-space.log_unit)
     assert solution.objective == pytest.approx(lowest, rel=1e-9)
     one_point = ksos.SoSSpace(Gaussian(1.0), [[0.0]])
-    objective, stepper = Objective(SquaredMMD([[0.3]]), one_point), FrankWolfe()
-    state = stepper.init(objective, centre(1))
+    objective, stepper = Objective.of(SquaredMMD([[0.3]]), one_point), FrankWolfe()
+    state = stepper.init(objective, objective.point(centre(1)))
     assert stepper.step(objective, state) is state
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import array_api_compat.numpy
 import numpy as np
@@ -13,13 +14,13 @@ from sklearn.datasets import make_moons
 from tables import FUNCTIONAL_CASES, points
 
 import ksos
+from ksos._memory import resources
 from ksos.functionals import MMD, Frobenius, SquaredMMD, Trace
 from ksos.functionals.objective import Objective
 from ksos.kernels import Gaussian
-from ksos.solvers import schur
-from ksos.solvers.face import minimum_on_face
-from ksos.solvers.interior_point import InteriorPoint
-from ksos.solvers.scaled_pair import ScaledPair, longest_step
+from ksos.solvers import InteriorPoint
+from ksos.solvers.cones import ScaledPair, longest_step
+from ksos.solvers.interior_point import ConicProgram, minimum_on_face
 from ksos.solvers.schur import SchurSystem
 from ksos.solvers.spectraplex import centre, project
 
@@ -78,9 +79,8 @@ def test_the_longest_step_ends_on_the_boundary(r: int, seed: int) -> None:
 def test_the_schur_system_is_that_of_the_definition(block_bytes: float, q: int, r: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     A, R, K, ridge = symmetric(rng, q, r, r), rng.normal(size=(r, r)), symmetric(rng, r, r), 0.3
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(schur, "_BLOCK_BYTES", block_bytes)
-        system = SchurSystem(A, R, ridge)
+    system = SchurSystem(A, R, np.append(np.full(q, ridge), 0.0), block_bytes=block_bytes)
+    full = SchurSystem(A, R, np.diag(np.append(np.full(q, ridge), 0.0)))
     matrices, W = [*A, -np.eye(r)], R @ R.T
     H = np.array([[np.trace(X @ W @ Y @ W) for X in matrices] for Y in matrices])
     H[:q, :q] += ridge * np.eye(q)
@@ -88,6 +88,7 @@ def test_the_schur_system_is_that_of_the_definition(block_bytes: float, q: int, 
     assert system.apply(K) == pytest.approx([np.trace(R.T @ X @ R @ K) for X in matrices], abs=1e-9)
     np.testing.assert_allclose(system.adjoint(x), R.T @ sum(c * X for c, X in zip(x, matrices, strict=True)) @ R, atol=1e-9)
     solved = system.solve(H @ x)
+    np.testing.assert_allclose(full.solve(H @ x), solved, rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(H @ solved, H @ x, atol=1e-7 * (1.0 + np.abs(H).max()))
 
 
@@ -95,12 +96,12 @@ def test_a_singular_schur_matrix_is_regularised_and_nan_is_an_error() -> None:
     rng = np.random.default_rng(0)
     A = symmetric(rng, 3, 4, 4)
     twice = np.concatenate([A, A])  # dependent rows
-    system = SchurSystem(twice, np.eye(4), 0.0)
+    system = SchurSystem(twice, np.eye(4), np.zeros(7))
     right = system.apply(symmetric(rng, 4, 4))  # in the range
     x = system.solve(right)
     np.testing.assert_allclose(system.V @ (x @ system.V), right, atol=1e-5)
     with pytest.raises(np.linalg.LinAlgError):
-        SchurSystem(np.full((2, 3, 3), np.nan), np.eye(3), 1.0)
+        SchurSystem(np.full((2, 3, 3), np.nan), np.eye(3), np.ones(3))
 
 
 @given(st.integers(1, 4), st.integers(0, 10**6))
@@ -111,7 +112,7 @@ def test_the_minimum_on_a_face_is_stationary_on_it(k: int, seed: int) -> None:
     F /= np.linalg.norm(F)
     b = scale * np.einsum("kij,ij->k", A, F @ F.T) + 0.01 * rng.normal(size=q)
     D *= 0.01
-    found = minimum_on_face(A, scale, b, D, F)
+    found = minimum_on_face(ConicProgram(A, q, scale, b, D), F)
     if found is None:
         return
     C = found @ found.T
@@ -126,16 +127,16 @@ def test_the_minimum_on_a_face_is_stationary_on_it(k: int, seed: int) -> None:
 def test_the_minimum_on_a_face_is_refused_where_it_is_not_positive() -> None:
     A = np.array([np.diag([1.0, 0.0])])
     F = np.eye(2) / np.sqrt(2.0)
-    inside = minimum_on_face(A, 1.0, np.array([0.3]), np.zeros((2, 2)), F)
+    inside = minimum_on_face(ConicProgram(A, 1, 1.0, np.array([0.3]), np.zeros((2, 2))), F)
     assert inside is not None
     assert (inside @ inside.T)[0, 0] == pytest.approx(0.3)
-    assert minimum_on_face(A, 1.0, np.array([1.4]), np.zeros((2, 2)), F) is None
+    assert minimum_on_face(ConicProgram(A, 1, 1.0, np.array([1.4]), np.zeros((2, 2))), F) is None
 
 
 @pytest.mark.parametrize("name", FUNCTIONAL_CASES)
 def test_functionals_know_their_quadratic_form(name: str) -> None:
     space = ksos.SoSSpace(Gaussian(1.0), points(8, 2))
-    objective = Objective(FUNCTIONAL_CASES[name], space)
+    objective = Objective.of(FUNCTIONAL_CASES[name], space)
     form = objective.term.as_quadratic()
     if "frobenius" in name or "likelihood" in name or name in ("mmd + trace", "everything", "squared l2"):
         assert form is None
@@ -209,13 +210,14 @@ def test_the_dual_value_meets_the_primal_one() -> None:
     X = moons(25)
     space = ksos.SoSSpace(Gaussian(0.5), X)
     z = space.coordinates(X)
-    objective, stepper = Objective(SquaredMMD(X) + 1e-3 * Trace(), space, compressed=True), InteriorPoint()
+    objective, stepper = Objective.of(SquaredMMD(X) + 1e-3 * Trace(), space, stored=True), InteriorPoint()
     D = objective.term.as_quadratic().D
-    state = stepper.init(objective, centre(space.rank))
+    state = stepper.init(objective, objective.point(centre(space.rank)))
     for _ in range(12):
         state = stepper.step(objective, state)
-        dual = -0.25 * state.y @ state.y - state.y @ z + state.t
-        M = D + space.embed_adjoint(state.y) - state.t * np.eye(space.rank)
+        y, t = state.iterate.y, state.iterate.t
+        dual = -0.25 * y @ y - y @ z + t
+        M = D + space.embed_adjoint(y) - t * np.eye(space.rank)
         assert np.linalg.eigvalsh(M)[0] > -1e-14
         assert dual <= objective.value(state.point) + 1e-14
     assert objective.value(state.point) - dual < 1e-9
@@ -224,25 +226,27 @@ def test_the_dual_value_meets_the_primal_one() -> None:
 def test_residuals_of_a_pair_that_is_off_are_worked_off() -> None:
     X = moons(25)
     space = ksos.SoSSpace(Gaussian(0.5), X)
-    objective, stepper = Objective(SquaredMMD(X) + 1e-3 * Trace(), space, compressed=True), InteriorPoint()
-    state = stepper.init(objective, centre(space.rank))
-    off = replace(state.pair, R=1.3 * state.pair.R, inverse=state.pair.inverse / 1.3)
-    state = replace(state, pair=off)  # neither is tr C = 1 nor is M what y and t make it
+    objective, stepper = Objective.of(SquaredMMD(X) + 1e-3 * Trace(), space, stored=True), InteriorPoint()
+    state = stepper.init(objective, objective.point(centre(space.rank)))
+    pair = state.iterate.pair
+    off = replace(pair, R=1.3 * pair.R, inverse=pair.inverse / 1.3)
+    state = replace(state, iterate=replace(state.iterate, pair=off))  # neither is tr C = 1 nor is M what y and t make it
     for _ in range(14):
         state = stepper.step(objective, state)
-    assert np.trace(state.pair.C) == pytest.approx(1.0, abs=1e-7)
-    M = objective.term.as_quadratic().D + space.embed_adjoint(state.y) - state.t * np.eye(space.rank)
-    np.testing.assert_allclose(state.pair.M, M, atol=1e-8)
+    iterate = state.iterate
+    assert np.trace(iterate.pair.C) == pytest.approx(1.0, abs=1e-7)
+    M = objective.term.as_quadratic().D + space.embed_adjoint(iterate.y) - iterate.t * np.eye(space.rank)
+    np.testing.assert_allclose(iterate.pair.M, M, atol=1e-8)
     solved = ksos.minimize(SquaredMMD(X) + 1e-3 * Trace(), space, tol=1e-10)
     assert objective.value(state.point) == pytest.approx(solved.objective, abs=1e-9)
 
 
 def test_below_its_floor_a_run_takes_no_more_steps() -> None:
     X = moons(25)
-    objective, stepper = Objective(SquaredMMD(X), ksos.SoSSpace(Gaussian(1.0), X), compressed=True), InteriorPoint()
-    state = stepper.init(objective, centre(objective.size))
+    objective, stepper = Objective.of(SquaredMMD(X), ksos.SoSSpace(Gaussian(1.0), X), stored=True), InteriorPoint()
+    state = stepper.init(objective, objective.point(centre(objective.size)))
     assert stepper.step(objective, state) is not state
-    state = replace(state, floor=2.0 * state.pair.mu)
+    state = replace(state, floor=2.0 * state.iterate.pair.mu)
     assert stepper.step(objective, state) is state
 
 
@@ -285,36 +289,37 @@ def test_functionals_with_nothing_to_see(functional: SquaredMMD) -> None:
 # --- faults and refusals --------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, kw_only=True)
+class Breaking(InteriorPoint):
+    """From the seventh step on, a matrix routine fails inside each step."""
+
+    routine: str = "svd"
+    failure: str = "raise"
+    steps: list[int] = field(default_factory=list)
+
+    def step(self, objective: Objective, state: Any) -> Any:
+        self.steps.append(1)
+        if len(self.steps) <= 6:
+            return super().step(objective, state)
+        original = getattr(np.linalg, self.routine)
+
+        def failing(M: np.ndarray, *args: object, **kwargs: object) -> object:
+            if self.failure == "raise":
+                raise np.linalg.LinAlgError("no convergence")
+            return original(M * np.nan, *args, **kwargs) if self.routine == "cholesky" else _nans(original(M, *args, **kwargs))
+
+        with pytest.MonkeyPatch.context() as patch:
+            for module in (np.linalg, array_api_compat.numpy.linalg):  # the second has some of the routines under its own name
+                patch.setattr(module, self.routine, failing)
+            return super().step(objective, state)
+
+
 @pytest.mark.parametrize("routine", ["cholesky", "svd", "eigvalsh"])
 @pytest.mark.parametrize("failure", ["raise", "nan"])
-def test_a_routine_that_fails_in_mid_solve_leaves_the_last_certified_point(
-    routine: str, failure: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_routine_that_fails_in_mid_solve_leaves_the_last_certified_point(routine: str, failure: str) -> None:
     X = moons(25)
     functional, space = SquaredMMD(X) + 1e-3 * Trace(), ksos.SoSSpace(Gaussian(0.5), X)
-    original, broken = getattr(np.linalg, routine), False
-
-    def failing(M: np.ndarray, *args: object, **kwargs: object) -> object:
-        if not broken:
-            return original(M, *args, **kwargs)
-        if failure == "raise":
-            raise np.linalg.LinAlgError("no convergence")
-        return original(M * np.nan, *args, **kwargs) if routine == "cholesky" else _nans(original(M, *args, **kwargs))
-
-    def breaking(self: InteriorPoint, objective: Objective, state: object) -> object:
-        nonlocal broken, steps
-        steps += 1
-        broken = steps > 6
-        try:
-            return step(self, objective, state)
-        finally:
-            broken = False
-
-    step, steps = InteriorPoint.step, 0
-    for module in (np.linalg, array_api_compat.numpy.linalg):  # the second has some of the routines under its own name
-        monkeypatch.setattr(module, routine, failing)
-    monkeypatch.setattr(InteriorPoint, "step", breaking)
-    solution = ksos.minimize(functional, space, solver="interior_point", tol=1e-10)
+    solution = ksos.minimize(functional, space, solver=Breaking(routine=routine, failure=failure), tol=1e-10)
     assert solution.status == "numerical_error"
     assert solution.gap == pytest.approx(min(progress.gap for progress in solution.history), rel=1e-6)
     assert 0.0 < solution.gap < 0.1
@@ -325,12 +330,12 @@ def _nans(result: object) -> object:
     return tuple(part * np.nan for part in result) if isinstance(result, tuple) else result * np.nan
 
 
-def test_refuses_what_does_not_fit_in_memory_and_names_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refuses_what_does_not_fit_in_memory_and_names_a_way_out() -> None:
     X = moons(25)
     space = ksos.SoSSpace(Gaussian(0.5), X)
     assert space.map is not None  # formed while there is room
-    monkeypatch.setattr("ksos._memory.available_memory", lambda: 2.55e5)  # room for the tensor alone
-    with pytest.raises(MemoryError, match=r"the interior-point method with 25 coordinates and rank 25 needs .* GB.*use solver='low_rank'"):
+    needed = r"the interior-point method with 25 coordinates and rank 25 needs .* GB.*use solver='low_rank'"
+    with resources(memory=2.55e5), pytest.raises(MemoryError, match=needed):  # room for the tensor alone
         ksos.minimize(SquaredMMD(X), space, solver="interior_point")
 
 

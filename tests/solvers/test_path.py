@@ -1,15 +1,16 @@
 from __future__ import annotations
 
-import sys
+import itertools
 
 import numpy as np
 import pytest
 from tables import points
 
 import ksos
-from ksos.embedding import MeanEmbedding
-from ksos.functionals import SquaredMMD, Trace
+from ksos._deadline import Deadline
+from ksos.functionals import Bound, BoundTerm, SquaredMMD, Trace
 from ksos.kernels import Gaussian
+from ksos.solvers import Auto
 
 
 def problem(m: int = 40) -> tuple[SquaredMMD, ksos.SoSSpace]:
@@ -27,22 +28,51 @@ def test_every_point_of_the_path_is_the_optimum_of_its_own_problem() -> None:
         assert abs(solution.objective - alone.objective) <= solution.gap + alone.gap
 
 
-def test_warm_starts_save_steps_and_sums_over_the_data_are_taken_once(monkeypatch: pytest.MonkeyPatch) -> None:
+class Counted(SquaredMMD):
+    """Counts how often its sums over the data are taken."""
+
+    bindings = 0
+
+    def bind(self, space: ksos.SoSSpace) -> BoundTerm:
+        self.bindings += 1
+        return super().bind(space)
+
+
+def test_warm_starts_save_steps_and_sums_over_the_data_are_taken_once() -> None:
     functional, space = problem()
     strengths = list(np.geomspace(1e-1, 1e-4, 8))
     cold = sum(ksos.minimize(functional + strength * Trace(), space).n_iter for strength in strengths)
-    sums = 0
-    original = ksos.embedding.evaluate
-
-    def counted(*args: object) -> object:
-        nonlocal sums
-        sums += isinstance(args[0], MeanEmbedding)
-        return original(*args)
-
-    monkeypatch.setattr(ksos.embedding, "evaluate", counted)
-    path = ksos.regularization_path(functional, Trace(), strengths, space)
-    assert sums == 1
+    counted = Counted(points(40, 2))
+    path = ksos.regularization_path(counted, Trace(), strengths, space)
+    assert counted.bindings == 1
     assert sum(solution.n_iter for solution in path) < cold
+    bound = ksos.regularization_path(Bound(functional.bind(space)), Bound(Trace().bind(space)), strengths, space)
+    assert [solution.objective for solution in bound] == [solution.objective for solution in path]
+
+
+def test_tolerances_may_differ_along_the_path_and_a_factor_is_a_start() -> None:
+    functional, space = problem()
+    strengths = [1e-3, 1e-1, 1e-2]
+    tols = [1e-9, 1e-3, 1e-6]
+    path = ksos.regularization_path(functional, Trace(), strengths, space, tol=tols)
+    assert all(solution.gap <= tol for solution, tol in zip(path, tols, strict=True))
+    assert path[1].gap > 1e-9, "no more digits than asked for"
+    relative = ksos.regularization_path(functional, Trace(), strengths, space, tol=1e-300, rtol=1e-3, solver="fista")
+    assert all(solution.status == "solved" and solution.gap <= 1e-3 * solution.objective for solution in relative)
+    again = ksos.minimize(functional + 1e-3 * Trace(), space, tol=2e-9, start=path[0].parameter_factor)
+    assert (again.status, again.n_iter) == ("solved", 0)
+    with pytest.raises(ValueError, match="tol must be one number or one per strength; got 2 for 3 strengths"):
+        ksos.regularization_path(functional, Trace(), strengths, space, tol=[1e-3, 1e-4])
+
+
+def test_one_deadline_for_the_whole_path() -> None:
+    functional, space = problem()
+    ticks = itertools.count()
+    deadline = Deadline(40.0, clock=lambda: next(ticks))
+    path = ksos.regularization_path(functional, Trace(), [1e-2, 1e-3, 1e-4], space, solver="fista", tol=1e-300, time_limit=deadline)
+    assert [solution.status for solution in path] == ["time_limit"] * 3
+    assert path[2].n_iter <= 1, "nothing is left for the last one, which is solved from the one before"
+    assert all(solution.distribution.mass() == pytest.approx(1.0) for solution in path)
 
 
 def test_strengths_are_checked() -> None:
@@ -60,11 +90,8 @@ def test_a_solution_says_why_its_solver_ran(solver: str, expected: str) -> None:
     assert solution.summary()["solver_reason"] == solution.solver_reason
 
 
-def test_a_hand_over_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hand_over_is_told() -> None:
     functional, space = problem(12)
-    solving = sys.modules["ksos.solvers.minimize"]  # the function of this name hides the module
-    plan = solving._plan
-    monkeypatch.setattr(solving, "_plan", lambda objective: [plan(objective)[0]._replace(steps=1), *plan(objective)[1:]])
-    solution = ksos.minimize(functional + 1e-3 * Trace(), space, tol=1e-12)
+    solution = ksos.minimize(functional + 1e-3 * Trace(), space, tol=1e-12, solver=Auto(newton_steps=1))
     assert solution.solver == "interior_point"
     assert "low_rank: " in solution.solver_reason and "; then interior_point: " in solution.solver_reason

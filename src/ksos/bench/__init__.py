@@ -5,6 +5,6 @@ from __future__ import annotations
 from ksos.bench.contest import race
 from ksos.bench.contestants import CONTESTANTS, QUICK
 from ksos.bench.problem import Setting, grid
-from ksos.bench.results import TARGETS, Row
+from ksos.bench.report import TARGETS, Row
 
 __all__ = ["CONTESTANTS", "QUICK", "TARGETS", "Row", "Setting", "grid", "race"]

@@ -16,8 +16,8 @@ import ksos
 from ksos._validation import as_choice
 from ksos.bench.contestants import CONTESTANTS
 from ksos.bench.problem import Setting
-from ksos.bench.results import Row, Run, optimum
-from ksos.bench.watch import CLOCKS
+from ksos.bench.referee import CLOCKS
+from ksos.bench.report import Row, Run, optimum
 
 __all__ = ["ONE_THREAD", "race", "run_one"]
 
@@ -27,15 +27,19 @@ ONE_THREAD = dict.fromkeys(
 """The environment of every process: all linear algebra on one thread."""
 
 _START = 60.0  # seconds for imports, warm-up and the referee's own matrices
-_GRACE = 3.0  # seconds beyond the limit in which a contestant may end by itself
 REFERENCE = "low_rank"
 """Runs first, so that the others know when the last target is reached and need no further tolerance."""
 
 
 def race(
-    settings: Sequence[Setting], names: Sequence[str], limit: float, report: Callable[[Row, float | None], None], clock: str = "wall"
+    settings: Sequence[Setting],
+    names: Sequence[str],
+    limit: float,
+    report: Callable[[Row, float | None], None],
+    clock: str = "wall",
+    run: Callable[[str, Setting, float, float | None, str], Row] | None = None,
 ) -> list[Row]:
-    """Run the contestants ``names`` on every problem; ``report(row, f_star)`` is called as each ends.
+    """Run the contestants ``names`` on every problem; ``report(row, f_star)`` is called as each ends. ``run``: by default :func:`run_one`.
 
     Within one dimension and bandwidth, a contestant that ran out of time or memory at one size is not tried at the larger ones.
     """
@@ -52,7 +56,7 @@ def race(
             if key in beaten:
                 row = Row(name, setting, status=f"not tried: failed at m={beaten[key]}", limit=limit)
             else:
-                row = run_one(name, setting, limit, f_star, clock)
+                row = (run or run_one)(name, setting, limit, f_star, clock)
                 if _failed(row):
                     beaten[key] = setting.m
             here.append(row)
@@ -65,8 +69,11 @@ def _failed(row: Row) -> bool:
     return row.status.startswith(("out of memory", "crashed", "killed", "time_limit")) or (row.time_spent() or 0.0) >= row.limit
 
 
-def run_one(name: str, setting: Setting, limit: float, f_star: float | None, clock: str = "wall") -> Row:
-    """One contestant on one problem: a crash, a memory blow-up or an endless run becomes a row like any other."""
+def run_one(name: str, setting: Setting, limit: float, f_star: float | None, clock: str = "wall", grace: float = 3.0) -> Row:
+    """One contestant on one problem: a crash, a memory blow-up or an endless run becomes a row like any other.
+
+    ``grace``: seconds beyond the limit in which a contestant may end by itself.
+    """
     order = {"contestant": name, "setting": vars(setting), "limit": limit, "f_star": f_star, "clock": clock}
     source = str(Path(ksos.__file__).parents[1])
     environment = {**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])}
@@ -74,7 +81,7 @@ def run_one(name: str, setting: Setting, limit: float, f_star: float | None, clo
     row = Row(name, setting, limit=limit)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
         try:
-            _listen(process, row, limit)
+            _listen(process, row, limit, grace)
         finally:
             process.kill()  # no effect on one that has ended
         errors = process.stderr.read() if process.stderr is not None else ""
@@ -85,7 +92,7 @@ def run_one(name: str, setting: Setting, limit: float, f_star: float | None, clo
     return row
 
 
-def _listen(process: subprocess.Popen[str], row: Row, limit: float) -> None:
+def _listen(process: subprocess.Popen[str], row: Row, limit: float, grace: float) -> None:
     """Fill the row with what the process says, until it ends or has been silent about a run for longer than the limit."""
     assert process.stdout is not None
     events: queue.Queue[dict[str, Any] | None] = queue.Queue()
@@ -99,10 +106,10 @@ def _listen(process: subprocess.Popen[str], row: Row, limit: float) -> None:
             return
         if event is None:
             return
-        patience = _receive(event, row, limit)
+        patience = _receive(event, row, limit, grace)
 
 
-def _receive(event: dict[str, Any], row: Row, limit: float) -> float:
+def _receive(event: dict[str, Any], row: Row, limit: float, grace: float) -> float:
     """Take one event in; returns how many seconds the next may take to come."""
     kind = event.pop("event")
     if kind == "start":
@@ -115,7 +122,7 @@ def _receive(event: dict[str, Any], row: Row, limit: float) -> float:
         run.seconds, run.status, run.gap = event["seconds"], event["status"], event["gap"]
     elif kind == "end":
         row.status, row.peak = event["status"], event["peak"]
-    return limit + _GRACE if kind == "start" else _START
+    return limit + grace if kind == "start" else _START
 
 
 def _read(stream: IO[str], events: queue.Queue[dict[str, Any] | None]) -> None:

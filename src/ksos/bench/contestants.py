@@ -1,4 +1,4 @@
-"""Who takes part: every solver of this package, the paper's algorithm, and CVXPY in four guises."""
+"""Who takes part: every solver of this package, the paper's algorithm, and CVXPY in four forms."""
 
 from __future__ import annotations
 
@@ -8,12 +8,35 @@ from functools import partial
 
 import numpy as np
 
-from ksos.bench import conic, ours, published
-from ksos.bench.problem import Setting
-from ksos.bench.watch import Watch
-from ksos.solvers import SOLVERS
+from ksos.bench import rivals
+from ksos.bench.problem import TOLERANCE, Setting
+from ksos.bench.referee import OutOfTimeError, Watch
+from ksos.functionals import SquaredMMD, Trace
+from ksos.kernels import Gaussian
+from ksos.solvers import SOLVERS, Progress, minimize
+from ksos.space import SoSSpace
 
-__all__ = ["CONTESTANTS", "QUICK", "Contestant"]
+__all__ = ["CONTESTANTS", "QUICK", "Contestant", "solve_ours"]
+
+_TOLERANCES = (1e-8, 1e-9)
+_NO_LIMIT = 10_000_000  # iterations: only the clock counts
+
+
+def solve_ours(name: str, setting: Setting, X: np.ndarray, tol: float, watch: Watch) -> str:
+    """One fit with the solver ``name``, from points to the density, whitening and tensor included; returns its status."""
+    space = SoSSpace(Gaussian(setting.sigma), X, tol_model=TOLERANCE, tol_embedding=TOLERANCE)
+    L = space.T / np.sqrt(setting.unit)
+
+    def look(progress: Progress) -> None:
+        watch.look(L, np.asarray(progress.parameter))
+
+    try:
+        functional = SquaredMMD(X) + setting.lam * Trace()
+        solution = minimize(functional, space, solver=name, tol=tol, max_iter=_NO_LIMIT, callback=look)
+    except OutOfTimeError:
+        return "time_limit"
+    watch.look(solution.distribution.factor, np.eye(solution.rank), last=True)
+    return solution.status
 
 
 @dataclass(frozen=True)
@@ -32,17 +55,17 @@ class Contestant:
 
 
 CONTESTANTS: dict[str, Contestant] = {
-    **{name: Contestant(partial(ours.solve, name), ours.TOLERANCES, f"ksos, {name}") for name in SOLVERS},
-    "published": Contestant(published.solve, (published.STOPPING,), "the paper's algorithm"),
+    **{name: Contestant(partial(solve_ours, name), _TOLERANCES, f"ksos, {name}") for name in SOLVERS},
+    "published": Contestant(rivals.solve_published, (rivals.STOPPING,), "the paper's algorithm"),
     **{
         f"{solver}_{formulation}": Contestant(
-            partial(conic.solve, solver, formulation),
-            conic.TOLERANCES[solver],
+            partial(rivals.solve_conic, solver, formulation),
+            rivals.TOLERANCES[solver],
             f"CVXPY {'SCS' if solver == 'scs' else solver.capitalize()}, {formulation}",
-            conic.require_cvxpy,
+            rivals.require_cvxpy,
         )
-        for formulation in conic.FORMULATIONS
-        for solver in conic.TOLERANCES
+        for formulation in rivals.FORMULATIONS
+        for solver in rivals.TOLERANCES
     },
 }
 """Every contestant by name."""

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from ksos.bench.contestants import CONTESTANTS
 from ksos.bench.problem import Setting
-from ksos.bench.report import by_setting
-from ksos.bench.results import TARGETS, Row, optimum
+from ksos.bench.report import TARGETS, Row, by_setting, optimum
 from ksos.reproduce.files import sheet
 
 if TYPE_CHECKING:

@@ -16,9 +16,8 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, unus
 from ksos._memory import available_memory
 from ksos.bench.contestants import CONTESTANTS, Contestant
 from ksos.bench.problem import Setting
-from ksos.bench.results import TARGETS
-from ksos.bench.score import Referee
-from ksos.bench.watch import CLOCKS, Watch
+from ksos.bench.referee import CLOCKS, Referee, Watch
+from ksos.bench.report import TARGETS
 
 __all__ = ["main"]
 

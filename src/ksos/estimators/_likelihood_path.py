@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ksos.solvers.quasi_newton import settle
+from ksos.solvers.lbfgs import descend_until
 from ksos.space import SoSSpace
 
 __all__ = ["COLUMNS", "LikelihoodPath"]
@@ -67,7 +67,7 @@ class LikelihoodPath:
             return float(-(a @ np.log(p))) + math.log(total) + penalised / total, gradient
 
         tiny = _TINY if precision is np.float64 else 1e-30
-        F = settle(function, F / s[:, None], steps, tol) * s[:, None]
+        F = descend_until(function, F / s[:, None], steps, tol) * s[:, None]
         return np.asarray(F / np.linalg.norm(F))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from ksos.embedding import MeanEmbedding
 from ksos.estimators._factor_maps import cheapest_map
 from ksos.solvers.eigenvalues import lowest_eigenpairs
-from ksos.solvers.quasi_newton import settle
+from ksos.solvers.lbfgs import descend_until
 from ksos.space import SoSSpace
 
 __all__ = ["MMDPath"]
@@ -79,7 +79,7 @@ class MMDPath:
             GF -= float(np.vdot(GF, F)) * F
             return value + float(np.vdot(F, PF)), (2.0 / size) * (s * GF)
 
-        F = s * settle(function, F / s, _STEPS, tol)
+        F = s * descend_until(function, F / s, _STEPS, tol)
         return np.asarray(F / np.linalg.norm(F))
 
     def _with_missing_columns(self, penalty: np.ndarray, F: np.ndarray) -> np.ndarray | None:

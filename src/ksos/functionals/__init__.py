@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ksos.functionals.base import BoundTerm, Constraint, Functional
+from ksos.functionals.base import Bound, BoundTerm, Constraint, Functional
 from ksos.functionals.checks import GradientCheck, check_gradient
 from ksos.functionals.custom import CustomFunctional
 from ksos.functionals.expectation import Expectation
@@ -13,6 +13,7 @@ from ksos.functionals.penalties import Frobenius, Trace
 
 __all__ = [
     "MMD",
+    "Bound",
     "BoundTerm",
     "Constraint",
     "CustomFunctional",

@@ -8,17 +8,48 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from ksos._array import Array, zeros
+from ksos._array import Array, inner, namespace
 from ksos._validation import as_finite, as_nonnegative
-from ksos.functionals.quadratic import EmbeddingQuadratic
 from ksos.space import SoSSpace
 
-__all__ = ["BoundTerm", "Constraint", "Functional", "Given", "ScaledSum"]
+__all__ = ["Bound", "BoundTerm", "Constraint", "EmbeddingQuadratic", "Functional", "Pair", "ScaledSum", "plus"]
 
 Pair = tuple[Array | None, Array | None]
 """Something in the embedding (a vector of R^q) and something in the parameter (an r × r matrix); None stands for zero."""
+
+
+@dataclass(frozen=True)
+class EmbeddingQuadratic:
+    """s‖a‖² − 2⟨b, a⟩ + ⟨D, C⟩ + tr(CNCN) up to a constant: the form of f that has a small conic dual. Sums and multiples keep it.
+
+    >>> import numpy as np
+    >>> total = EmbeddingQuadratic(1.0, np.ones(2)) + 3.0 * EmbeddingQuadratic(0.5, np.ones(2), np.eye(1))
+    >>> total.scale, total.b.tolist(), total.D.tolist()
+    (2.5, [4.0, 4.0], [[3.0]])
+    """
+
+    scale: float = 0.0
+    """s ≥ 0."""
+    b: Array | None = None
+    """In R^q: s·z for the squared distance s‖a − z‖². None stands for zero, here and below."""
+    D: Array | None = None
+    """Symmetric, r × r."""
+    N: Array | None = None
+    """Symmetric, r × r; on one space always a multiple of the same matrix."""
+
+    def __add__(self, other: EmbeddingQuadratic) -> EmbeddingQuadratic:
+        N = other.N if self.N is None else self.N
+        if self.N is not None and other.N is not None:  # tr(CMCM) + tr(CNCN) with N a multiple of M
+            N = (1.0 + (inner(self.N, other.N) / inner(self.N, self.N)) ** 2) ** 0.5 * self.N
+        return EmbeddingQuadratic(self.scale + other.scale, plus(self.b, 1.0, other.b), plus(self.D, 1.0, other.D), N)
+
+    def __rmul__(self, factor: float) -> EmbeddingQuadratic:
+        return EmbeddingQuadratic(
+            factor * self.scale, plus(None, factor, self.b), plus(None, factor, self.D), plus(None, factor**0.5, self.N)
+        )
 
 
 class BoundTerm(ABC):
@@ -34,6 +65,8 @@ class BoundTerm(ABC):
     """Whether it is linear in C, up to a constant."""
     convex = True
     """Whether the term is convex, so that gradients certify minima; a term that is not says so here."""
+    matrix_free = False
+    """Whether :meth:`factor_gradient` forms no r × r matrix."""
     integration_error = 0.0
     """How far the term may be off on the spectraplex because of a quadrature rule, estimated; 0 for closed forms."""
 
@@ -56,13 +89,20 @@ class BoundTerm(ABC):
         """∂²/∂C² seen through C = FFᵀ: the form E ↦ ⟨E, 2·∂²F(FEᵀ + EFᵀ)·F⟩ as an array (r, k, r, k); None stands for zero."""
         return None
 
-    def factor_gradient(self, F: Array) -> tuple[float, Array] | None:
-        """(F(FFᵀ), ∂F(FFᵀ)·F), where that is cheaper than by way of the matrix C = FFᵀ; else None."""
-        return None
+    def factor_gradient(self, a: Array | None, F: Array) -> tuple[float, Array | None, Array | None]:
+        """The value, ∂F/∂a and the product ∂F/∂C·F at C = FFᵀ, a = A(C); None stands for zero."""
+        C = F @ F.T
+        in_embedding, in_parameter = self.gradient(a, C)
+        return self.value(a, C), in_embedding, None if in_parameter is None else in_parameter @ F
 
     def linear_part(self) -> Array | None:
         """D, where the term is ⟨D, C⟩ plus something else; None stands for zero."""
         return None
+
+    def linear_spectrum(self) -> tuple[Array, Array] | None:
+        """The eigenvalues and eigenvectors of D."""
+        D = self.linear_part()
+        return None if D is None else namespace(D).linalg.eigh(D)
 
     def restrict(self, columns: slice) -> BoundTerm | None:
         """The term on the matrices C that live on some of the directions of the space; None where it cannot tell."""
@@ -121,17 +161,17 @@ class Functional(ABC):
         return _Excess(self.bind(space), bound)
 
 
-class Given(Functional):
-    """A functional that is bound to its space already, so that its sums over the data are not taken again; ``origin`` is what it shows."""
+class Bound(Functional):
+    """A term that is bound already, as a functional: its sums over the data are taken once, however often it is minimised."""
 
-    def __init__(self, term: BoundTerm, origin: Any = None) -> None:
-        self.term, self.origin = term, origin
+    def __init__(self, term: BoundTerm, name: str = "") -> None:
+        self.term, self.name = term, name or type(term).__name__.lstrip("_")
 
     def bind(self, space: SoSSpace) -> BoundTerm:
         return self.term
 
     def __repr__(self) -> str:
-        return repr(self.term if self.origin is None else self.origin)
+        return self.name
 
 
 class Constraint:
@@ -189,6 +229,7 @@ class _BoundSum(BoundTerm):
         self.twice_differentiable = all(term.twice_differentiable for _, term in self.parts)
         self.linear = all(term.linear for _, term in self.parts)
         self.convex = all(term.convex for _, term in self.parts)
+        self.matrix_free = all(term.matrix_free for _, term in self.parts)
         self.integration_error = sum(scale * term.integration_error for scale, term in self.parts)
 
     def value(self, a: Array | None, C: Array) -> float:
@@ -211,17 +252,22 @@ class _BoundSum(BoundTerm):
         forms = [(scale, term.factor_hessian(F)) for scale, term in self.parts]
         return _weighted_sum([(scale, (form, None)) for scale, form in forms])[0]
 
-    def factor_gradient(self, F: Array) -> tuple[float, Array] | None:
-        value, product = 0.0, zeros(F.shape, F)
+    def factor_gradient(self, a: Array | None, F: Array) -> tuple[float, Array | None, Array | None]:
+        value, in_embedding, product = 0.0, None, None
         for scale, term in self.parts:
-            part = term.factor_gradient(F)
-            if part is None:
-                return None
-            value, product = value + scale * part[0], product + scale * part[1]
-        return value, product
+            own, slope, image = term.factor_gradient(a, F)
+            value, in_embedding, product = value + scale * own, plus(in_embedding, scale, slope), plus(product, scale, image)
+        return value, in_embedding, product
 
     def linear_part(self) -> Array | None:
         return _weighted_sum([(scale, (term.linear_part(), None)) for scale, term in self.parts])[0]
+
+    def linear_spectrum(self) -> tuple[Array, Array] | None:
+        linear = [(scale, term) for scale, term in self.parts if term.linear_part() is not None]
+        if len(linear) != 1:
+            return super().linear_spectrum()
+        found = linear[0][1].linear_spectrum()  # a single part remembers its own, whatever its scale
+        return None if found is None else (linear[0][0] * found[0], found[1])
 
     def as_quadratic(self) -> EmbeddingQuadratic | None:
         return _summed([(scale, term.as_quadratic()) for scale, term in self.parts])
@@ -262,10 +308,14 @@ def _summed(forms: Sequence[tuple[float, EmbeddingQuadratic | None]]) -> Embeddi
 
 
 def _weighted_sum(pairs: Sequence[tuple[float, Pair]]) -> Pair:
-    sums: list[Array | None] = [None, None]
-    for scale, pair in pairs:
-        for position, part in enumerate(pair):
-            if part is not None:
-                previous = sums[position]
-                sums[position] = scale * part if previous is None else previous + scale * part
-    return sums[0], sums[1]
+    in_embedding, in_parameter = None, None
+    for scale, (first, second) in pairs:
+        in_embedding, in_parameter = plus(in_embedding, scale, first), plus(in_parameter, scale, second)
+    return in_embedding, in_parameter
+
+
+def plus(total: Array | None, scale: float, part: Array | None) -> Array | None:
+    """total + scale·part, where None stands for zero."""
+    if part is None:
+        return total
+    return scale * part if total is None else total + scale * part

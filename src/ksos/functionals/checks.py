@@ -35,7 +35,7 @@ def check_gradient(functional: Functional, space: SoSSpace, *, n_points: int = 4
     >>> check.gradient < 1e-6, check.hessian < 1e-6
     (True, True)
     """
-    objective, r = Objective(functional, space), space.rank
+    objective, r = Objective.of(functional, space), space.rank
     rng = np.random.default_rng(seed)
     worst: list[float] = []
     worst_second: list[float] = []
@@ -69,6 +69,6 @@ def _second_error(objective: Objective, point: Point, D: Array, product: Pair) -
 
 
 def _random_point(rng: np.random.Generator, r: int) -> np.ndarray:
-    """Half the centre, half a random point of low rank: away from the rim, so that a step in any direction stays inside."""
+    """Half the centre, half a random point of low rank: away from the boundary, so that a step in any direction stays inside."""
     g = rng.standard_normal((r, 2))
     return np.asarray(0.5 * np.eye(r) / r + 0.5 * (g @ g.T) / np.sum(g * g))

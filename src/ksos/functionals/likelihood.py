@@ -74,7 +74,7 @@ class _BoundLikelihood(BoundTerm):
     above the floor by orders of magnitude; and the parabola lies below −log, so that every certificate holds for −log itself.
     """
 
-    twice_differentiable = True
+    twice_differentiable = matrix_free = True
 
     def __init__(self, psi: Array, a: Array, floor: Array, log_unit: float) -> None:
         self.psi, self.a, self.floor, self.log_unit = psi, a, floor, log_unit
@@ -120,9 +120,9 @@ class _BoundLikelihood(BoundTerm):
         J = xp.reshape((2.0 * xp.sqrt(curvature))[:, None, None] * self.psi[:, :, None] * V[:, None, :], (-1, r * k))
         return xp.reshape(J.T @ J, (r, k, r, k))
 
-    def factor_gradient(self, F: Array) -> tuple[float, Array] | None:
+    def factor_gradient(self, a: Array | None, F: Array) -> tuple[float, Array | None, Array | None]:
         xp = namespace(F)
         V = self.psi @ F
         p = xp.sum(V * V, axis=1)
         slope, _ = self._slopes(p)
-        return self._value_at(p), -(self.psi.T @ (slope[:, None] * V))
+        return self._value_at(p), None, -(self.psi.T @ (slope[:, None] * V))

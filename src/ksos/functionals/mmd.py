@@ -8,21 +8,24 @@ from ksos._array import Array, inner, norm
 from ksos._validation import as_points, as_positive
 from ksos.density import SoSDensity
 from ksos.embedding import MeanEmbedding
-from ksos.functionals.base import BoundTerm, Constraint, Functional, Pair
-from ksos.functionals.quadratic import EmbeddingQuadratic
+from ksos.functionals.base import BoundTerm, Constraint, EmbeddingQuadratic, Functional, Pair
+from ksos.labelled import LabelledDensity, LabelledEmbedding
 from ksos.space import SoSSpace
 
 __all__ = ["MMD", "BoundBall", "BoundSquaredMMD", "SquaredMMD", "within"]
+
+_TARGETS = (MeanEmbedding, SoSDensity, LabelledEmbedding, LabelledDensity)
 
 
 class SquaredMMD(Functional):
     """‖P(w_p − w_target)‖² = ‖A(C) − z‖², projected on the landmarks of the space (the note's low-rank problem).
 
-    ``target``: samples (n, d), a :class:`~ksos.MeanEmbedding` (weights, signed ones included), or an :class:`~ksos.SoSDensity`.
+    ``target``: samples (n, d), a :class:`~ksos.MeanEmbedding` (weights, signed ones included), or an :class:`~ksos.SoSDensity`;
+    for a space with labels, a labelled embedding or density.
     """
 
     def __init__(self, target: Any) -> None:
-        self.target = target if isinstance(target, (MeanEmbedding, SoSDensity)) else as_points(target, "target")
+        self.target = target if isinstance(target, _TARGETS) else as_points(target, "target")
 
     def bind(self, space: SoSSpace) -> BoundTerm:
         return BoundSquaredMMD(space.coordinates(self.target))
@@ -52,17 +55,26 @@ def within(distance: MMD, radius: Any) -> Constraint:
     return Constraint(distance, "<=", as_positive(radius, "radius"))
 
 
-class BoundSquaredMMD(BoundTerm):
-    """‖a − z‖²."""
+class _EmbeddingTerm(BoundTerm):
+    """A function of a − z alone."""
 
-    uses_embedding = quadratic = twice_differentiable = True
-    embedding_convexity = 1.0
+    uses_embedding = twice_differentiable = True
 
     def __init__(self, z: Array) -> None:
         self.z = z
 
     def restrict(self, columns: slice) -> BoundTerm | None:
         return self
+
+    def factor_gradient(self, a: Array | None, F: Array) -> tuple[float, Array | None, Array | None]:
+        return self.value(a, F), self.gradient(a, F)[0], None
+
+
+class BoundSquaredMMD(_EmbeddingTerm):
+    """‖a − z‖²."""
+
+    quadratic = True
+    embedding_convexity = 1.0
 
     def value(self, a: Array | None, C: Array) -> float:
         residual = a - self.z
@@ -79,15 +91,7 @@ class BoundSquaredMMD(BoundTerm):
         return EmbeddingQuadratic(1.0, self.z)
 
 
-class _BoundMMD(BoundTerm):
-    uses_embedding = twice_differentiable = True
-
-    def __init__(self, z: Array) -> None:
-        self.z = z
-
-    def restrict(self, columns: slice) -> BoundTerm | None:
-        return self
-
+class _BoundMMD(_EmbeddingTerm):
     def value(self, a: Array | None, C: Array) -> float:
         return norm(a - self.z)
 
@@ -111,7 +115,7 @@ class _BoundMMD(BoundTerm):
 
 
 class BoundBall(BoundSquaredMMD):
-    """(‖a − z‖² − ε²)/(2ε): smooth at the centre of the ball too, and at its rim as steep as the distance itself."""
+    """(‖a − z‖² − ε²)/(2ε): smooth at the centre of the ball too, and at its boundary as steep as the distance itself."""
 
     def __init__(self, z: Array, radius: float) -> None:
         super().__init__(z)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ksos._array import Array, inner, zeros
+from ksos._deadline import Deadline
 from ksos.embedding_map import EmbeddingMap
-from ksos.functionals.base import Functional, Pair
+from ksos.functionals.base import BoundTerm, Functional, Pair, plus
 from ksos.space import SoSSpace
 
 __all__ = ["Objective", "Point"]
@@ -24,6 +25,8 @@ class Point:
     """∇f there, where a solver has computed it already."""
     lowest: float | None = None
     """Its lowest eigenvalue, likewise."""
+    F: Array | None = None
+    """C = FFᵀ, where a solver works with a factor of few columns."""
 
     def __add__(self, other: Point) -> Point:
         return Point(self.C + other.C, None if self.a is None or other.a is None else self.a + other.a)
@@ -36,43 +39,52 @@ class Point:
 
 
 class Objective:
-    """f(C) = F(p_C) with its gradient, and where F is quadratic its Hessian."""
+    """f(C) = F(p_C) with its gradient, and where F is quadratic its Hessian: all that a solver sees of a problem.
 
-    def __init__(self, functional: Functional, space: SoSSpace, *, compressed: bool = False) -> None:
+    ``stored``: whether A is used as a stored tensor. ``columns``: the directions of the space on which C lives, all of them by default.
+    ``deadline``: that of the call, which long steps look at.
+    """
+
+    def __init__(
+        self, term: BoundTerm, space: SoSSpace, *, stored: bool = False, columns: slice | None = None, deadline: Deadline | None = None
+    ) -> None:
+        self.term, self.space, self.stored, self.columns = term, space, stored, columns
+        self.deadline = Deadline() if deadline is None else deadline
+
+    @classmethod
+    def of(cls, functional: Functional, space: SoSSpace, *, stored: bool = False, deadline: Deadline | None = None) -> Objective:
+        """The objective of a functional on a space."""
         if not isinstance(functional, Functional):
             raise TypeError(f"a functional such as ksos.functionals.SquaredMMD(X) is needed; got {functional!r}")
-        self.space = space
-        self.term = functional.bind(space)
-        self.compressed = compressed
-        """Whether A is used as a stored tensor; solvers may set it."""
-        self._block_map: EmbeddingMap | None = None
+        return cls(functional.bind(space), space, stored=stored, deadline=deadline)
 
-    @property
+    @cached_property
     def map(self) -> EmbeddingMap:
-        """A: as the space has it, or as a stored tensor (``compressed=True``); of a restricted objective, its block."""
-        if self._block_map is not None:
-            return self._block_map
-        return self.space.compressed_map if self.compressed else self.space.map
+        """A: as the space has it, or as a stored tensor."""
+        whole = self.space.compressed_map if self.stored else self.space.map
+        return whole if self.columns is None else whole.restrict(self.columns)
 
     @cached_property
     def size(self) -> int:
         """r: C is r × r."""
-        return self.space.rank
+        return self.space.rank if self.columns is None else len(range(self.space.rank)[self.columns])
+
+    def with_term(self, term: BoundTerm) -> Objective:
+        """Another function on the same space, with the same map and deadline."""
+        return Objective(term, self.space, stored=self.stored, columns=self.columns, deadline=self.deadline)
+
+    def on_tensor(self) -> Objective:
+        """The same function, with A as a stored tensor."""
+        return Objective(self.term, self.space, stored=True, deadline=self.deadline)
 
     def restricted(self, columns: slice) -> Objective | None:
         """f on the matrices C that live on some of the directions of the space: a small problem beside the large one."""
         term = self.term.restrict(columns)
-        if term is None:
-            return None
-        block = object.__new__(Objective)
-        block.space, block.term, block.compressed = self.space, term, self.compressed
-        block.size = len(range(self.size)[columns])
-        block._block_map = self.map.restrict(columns) if term.uses_embedding else None
-        return block
+        return None if term is None else Objective(term, self.space, stored=self.stored, columns=columns, deadline=self.deadline)
 
-    def point(self, C: Array) -> Point:
-        """C with its embedding, which costs one application of A (none where no term looks at it)."""
-        return Point(C, self.map.apply(C) if self.term.uses_embedding else None)
+    def point(self, C: Array, F: Array | None = None) -> Point:
+        """C, with its factor if that is known, and its embedding, which costs one application of A (none if no term looks at it)."""
+        return Point(C, self.map.apply(C) if self.term.uses_embedding else None, F=F)
 
     def value(self, point: Point) -> float:
         """f at a point."""
@@ -85,12 +97,12 @@ class Objective:
         return self.pull_back(self.term.gradient(point.a, point.C))
 
     def factor_gradient(self, F: Array) -> tuple[float, Array]:
-        """f(FFᵀ) and ∇f(FFᵀ)·F, without any r × r matrix where the functional can do without."""
-        found = self.term.factor_gradient(F)
-        if found is not None:
-            return found
-        point = self.point(F @ F.T)
-        return self.value(point), self.gradient(point) @ F
+        """f(FFᵀ) and ∇f(FFᵀ)·F, without any r × r matrix where the functional and the map can do without."""
+        a = self.map.apply_factor(F) if self.term.uses_embedding else None
+        value, in_embedding, product = self.term.factor_gradient(a, F)
+        if in_embedding is not None:
+            product = plus(product, 1.0, self.map.adjoint_times(in_embedding, F))
+        return value, zeros(F.shape, F) if product is None else product
 
     def hessian(self, direction: Point) -> Array | None:
         """∇²f applied to a direction, for a quadratic f; else None."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 
-from ksos._array import Array, inner
-from ksos.functionals.base import BoundTerm, Functional, Pair
-from ksos.functionals.quadratic import EmbeddingQuadratic
+from ksos._array import Array, inner, namespace
+from ksos.functionals.base import BoundTerm, EmbeddingQuadratic, Functional, Pair
 from ksos.space import SoSSpace
 
 __all__ = ["BoundLinear", "Frobenius", "Trace"]
@@ -47,7 +47,7 @@ class Frobenius(_Penalty):
 class BoundLinear(BoundTerm):
     """⟨D, C⟩."""
 
-    quadratic = twice_differentiable = linear = True
+    quadratic = twice_differentiable = linear = matrix_free = True
 
     def __init__(self, D: Array, integration_error: float = 0.0) -> None:
         self.D, self.integration_error = D, integration_error
@@ -67,12 +67,20 @@ class BoundLinear(BoundTerm):
     def as_quadratic(self) -> EmbeddingQuadratic | None:
         return EmbeddingQuadratic(D=self.D)
 
-    def factor_gradient(self, F: Array) -> tuple[float, Array] | None:
+    def factor_gradient(self, a: Array | None, F: Array) -> tuple[float, Array | None, Array | None]:
         product = self.D @ F
-        return inner(F, product), product
+        return inner(F, product), None, product
 
     def linear_part(self) -> Array | None:
         return self.D
+
+    @cached_property
+    def _spectrum(self) -> tuple[Array, Array]:
+        values, Q = namespace(self.D).linalg.eigh(self.D)
+        return values, Q
+
+    def linear_spectrum(self) -> tuple[Array, Array] | None:
+        return self._spectrum
 
 
 class _BoundFrobenius(BoundTerm):

@@ -185,11 +185,12 @@ def _mixed_in(answer: Answer, radius: float, deadline: Deadline) -> Exact | None
         return None
     middle = exactly(problem, problem.mixed(found.point, deeper.point, 0.5, term))
     t = _first_root(found.mmd**2, middle.mmd**2, deeper.mmd**2, radius**2)
-    for digits in (9, 8, 7, 6, 4, 2):
+    more = max(1e-9 * t, 1e-14)
+    while t < 1.0:
         mixed = exactly(problem, problem.mixed(found.point, deeper.point, t, term))
         if mixed.mmd <= radius:
             return mixed
-        t = min(t * (1.0 + 10.0**-digits) + 10.0 ** -(digits + 5), 1.0)  # rounding: a little more
+        t, more = t + more, 10.0 * more  # rounding: a little more
     return deeper
 
 
@@ -261,8 +262,6 @@ class Witness(Observable):
         return rule, rule.masses(self.p)
 
     def _matrix(self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None) -> ObservableMatrix:
-        if (nodes := measure.atoms) is not None:
-            return ObservableMatrix(sum_over_nodes(kernel, X, nodes.points, np.log(nodes.weights), self(nodes.points), log_unit, T))
         if self._has_rule(kernel, X, measure):
             same = kernel == self.p.kernel and measure == self.p.measure and np.array_equal(X, to_numpy(self.p.support_points))
             if same and self._own is not None:

@@ -21,33 +21,28 @@ from ksos._deadline import Deadline
 from ksos._threads import one_blas_thread
 from ksos.embedding import MeanEmbedding
 from ksos.functionals import MMD, within
-from ksos.functionals.base import BoundTerm, Functional, Given
+from ksos.functionals.base import Bound, BoundTerm, Functional
 from ksos.functionals.mmd import BoundSquaredMMD
 from ksos.functionals.objective import Objective
 from ksos.labelled import LabelledEmbedding
 from ksos.robust.barrier import BarrierPoint, Iterate, JointBarrier
 from ksos.robust.risk import LeastRisk, Risk
 from ksos.solvers import minimize
-from ksos.solvers.conic import ConicProgram
-from ksos.solvers.constrained import follow_central_path
+from ksos.solvers.augmented_lagrangian import follow_central_path
 from ksos.solvers.constrained_problem import ConstrainedProblem
 from ksos.solvers.eigenvalues import lowest_bound, lowest_eigenpairs
-from ksos.solvers.loop import Limits, Outcome, run
-from ksos.solvers.low_rank import LowRankToTolerance
+from ksos.solvers.interior_point import ConicProgram
+from ksos.solvers.loop import Outcome, run
+from ksos.solvers.low_rank import LowRank
 from ksos.solvers.spectraplex import centre, factor
 from ksos.space import SoSSpace
 
-__all__ = ["Goal", "Inner", "Nearest", "Point", "Problem", "Saddle", "seconds"]
+__all__ = ["Goal", "Inner", "Nearest", "Point", "Problem", "Saddle"]
 
 _CHEAP_STEP, _DEAR_STEP = 2e8, 1.2e10  # floating-point operations of one step of the interior point for a fixed loss
 _CHEAP_JOINT_STEP = 4e9  # and of the barrier method, which has θ besides
 _MOST_STEPS, _MOST_PATH_STEPS = 300, 100
 _NEAR_DIGITS, _NEAR_ENOUGH = (1e-2, 1e-3, 1e-4, 1e-5), 0.95
-
-
-def seconds(deadline: Deadline) -> float | None:
-    """What is left of a deadline, as a ``time_limit``."""
-    return None if math.isinf(deadline.remaining) else max(deadline.remaining, 1e-3)
 
 
 @dataclass(frozen=True)
@@ -257,15 +252,15 @@ class Problem:
         return replace(again, least=max(again.least, found.least))
 
     def _nearest(self, C: Array, tol: float, steps: int, deadline: Deadline) -> Nearest:
-        C = self._minimised(Given(_WholeDistance(self.z)), C, tol, steps, deadline).point.C
+        C = self._minimised(Bound(_WholeDistance(self.z)), C, tol, steps, deadline).point.C
         a = self.space.compressed_map.apply(C)
         return Nearest(C, norm(a - self.z), self.distance_bound(a), self.space)
 
     def _minimised(self, functional: Functional, C: Array, tol: float, steps: int, deadline: Deadline) -> Outcome:
-        objective = Objective(functional, self.space, compressed=True)
+        objective = Objective.of(functional, self.space, stored=True, deadline=deadline)
         with one_blas_thread(self.space.rank):
-            outcome = run(LowRankToTolerance(), objective, C, Limits(tol, steps, seconds(deadline)), None, None)
-        if outcome.keyboard and isinstance(functional, Given):
+            outcome = run(LowRank(extra_steps=0), objective, C, tol, steps)
+        if outcome.keyboard and isinstance(functional, Bound):
             raise KeyboardInterrupt("interrupted before a density in the ball was found")
         return outcome
 
@@ -277,14 +272,14 @@ class Problem:
         A fixed loss makes it quadratic, for ``solver``; otherwise Newton's method on a factor takes it.
         """
         scale = 1.0 / (1.0 + u)
-        functional = scale * Given(term) + 0.5 * u * scale * Given(BoundSquaredMMD(self.z))
+        functional = scale * Bound(term) + 0.5 * u * scale * Bound(BoundSquaredMMD(self.z))
         tol = max(scale * tol, 1e-14)
         if not self.fixed:
             outcome = self._minimised(functional, start, tol, _MOST_STEPS, deadline)
             G = factor(outcome.point.C)
             return Inner(self.point(G @ G.T, term), outcome.status, outcome.n_iter, outcome.keyboard, "low_rank")
         name = self.first_solver if solver is None else solver
-        found = minimize(functional, self.space, solver=name, start=start, tol=tol, time_limit=seconds(deadline))
+        found = minimize(functional, self.space, solver=name, start=start, tol=tol, time_limit=deadline)
         if found.solver == "interior_point" and self._conic_step <= _DEAR_STEP:
             name = found.solver  # where a low rank has not come once, it will not come for the next multiplier either
         return Inner(self.point(found.parameter, term), found.status, found.n_iter, found.keyboard_interrupt, name)
@@ -317,13 +312,13 @@ class Problem:
             theta, midway = (self.theta, None) if start is None else (start.theta, start.midway)
             joint = self.barrier.solve(radius, tol, theta, deadline, midway)
             return None if joint is None else (joint, "solved")
-        objective = Objective(Given(self.term()), self.space, compressed=True)
+        objective = Objective(self.term(), self.space, stored=True, deadline=deadline)
         problem = ConstrainedProblem(objective, [within(MMD(self.data), radius)])
         program = ConicProgram.of(problem)
-        found = None if program is None else follow_central_path(problem, program, Limits(tol, _MOST_PATH_STEPS, seconds(deadline)))
-        if found is None or 0 not in found.prices.vectors:
+        found = None if program is None else follow_central_path(problem, program, tol, _MOST_PATH_STEPS)
+        if found is None or 0 not in found.multipliers.vectors:
             return None
-        return BarrierPoint(self.theta, found.prices.vectors[0], found.G @ found.G.T, found.n_iter, None), found.status
+        return BarrierPoint(self.theta, found.multipliers.vectors[0], found.G @ found.G.T, found.n_iter, None), found.status
 
     def solve_penalised(self, gamma: float, goal: Goal, deadline: Deadline, start: Saddle | None = None) -> Saddle:
         """max ⟨M, C⟩ − γ‖A(C) − z‖² for a fixed loss, with its dual min_y λ_max(M − A*(y)) + ⟨y, z⟩ + ‖y‖²/(4γ)."""

@@ -2,8 +2,28 @@
 
 from __future__ import annotations
 
-from ksos.solvers.minimize import SOLVERS, minimize
+from ksos.solvers.first_order import Fista, FrankWolfe, ProjectedGradient
+from ksos.solvers.interior_point import InteriorPoint
+from ksos.solvers.lbfgs import LBFGS
+from ksos.solvers.loop import Solver
+from ksos.solvers.low_rank import LowRank
+from ksos.solvers.minimize import SOLVERS, Auto, minimize
 from ksos.solvers.path import regularization_path
 from ksos.solvers.solution import STATUSES, Progress, Solution
 
-__all__ = ["SOLVERS", "STATUSES", "Progress", "Solution", "minimize", "regularization_path"]
+__all__ = [
+    "LBFGS",
+    "SOLVERS",
+    "STATUSES",
+    "Auto",
+    "Fista",
+    "FrankWolfe",
+    "InteriorPoint",
+    "LowRank",
+    "Progress",
+    "ProjectedGradient",
+    "Solution",
+    "Solver",
+    "minimize",
+    "regularization_path",
+]

@@ -18,11 +18,6 @@ class Certificate:
     objective: float
     gap: float
 
-    @property
-    def gap_relative(self) -> float:
-        """The gap in units of |f|."""
-        return self.gap / abs(self.objective) if self.objective != 0.0 else (0.0 if self.gap == 0.0 else float("inf"))
-
 
 def certify(objective: Objective, point: Point, slack: float = 1e-10) -> Certificate:
     """Objective and gap at a feasible point: one gradient, one extreme eigenvalue (bounded to ``slack`` when r is large)."""

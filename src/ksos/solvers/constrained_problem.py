@@ -1,30 +1,41 @@
-"""min f(C) subject to g_i(C) ≤ 0 or = 0 over the spectraplex: its points, its Lagrangian, and the bound that any multipliers give."""
+"""min f(C) subject to g_i(C) ≤ 0 or = 0 over the spectraplex: the bound that any multipliers give, the augmented Lagrangian, and the way
+back to the constraints from a point that nearly meets them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from ksos._array import Array, flat, inner, like, namespace, norm, to_numpy, zeros
-from ksos.functionals.base import BoundTerm, Constraint
+from ksos.functionals.base import BoundTerm, Constraint, Pair, plus
 from ksos.functionals.mmd import BoundBall
 from ksos.functionals.objective import Objective, Point
 from ksos.functionals.penalties import BoundLinear
-from ksos.solvers.augmented import Augmented, Bound
 from ksos.solvers.eigenvalues import lowest_bound
 from ksos.solvers.spectraplex import centre
 
-__all__ = ["ConstrainedProblem", "Prices"]
+__all__ = ["FEASIBLE", "Augmented", "BoundConstraint", "ConstrainedProblem", "Multipliers", "restored"]
+
+FEASIBLE = 1e-11
+"""A violation, in units of a constraint's size, that is rounding."""
+
+_RESTORATION_STEPS, _LONGEST = 25, 0.5
+_NEGLIGIBLE = 1e-15  # eigenvalues of the constraints' Gram matrix below it belong to constraints that repeat each other
+_INSIDE = 1e-13  # inequalities are aimed at a little inside, so that rounding does not carry the point out again
+_BALL_INSIDE = 1e-15  # the same for MMD balls, in units of distances, which are known to rounding: multipliers of small balls are large
+_KNOWN, _BALL_KNOWN = 1e-15, 2e-13  # to what constraints are known, in units of their sizes and of distances
+_MET, _BALL_MET = 1e-12, 1e-14  # violations that count as none, in the same units
 
 
 @dataclass(frozen=True)
-class Prices:
-    """What bounds the optimum from below: a multiplier per constraint and, where there is one, the vector that it has for an MMD ball.
+class Multipliers:
+    """What bounds the optimum from below: a multiplier per constraint and, if there is one, the vector that it has for an MMD ball.
 
-    On the ball ‖a − z‖ ≤ ε, ⟨v, a − z⟩ − ε‖v‖ ≤ 0 for any v of R^q. At the optimum v = w(a − z)/ε; near the rim of a small ball the point
-    knows its direction to far fewer digits than a solver that carries v itself.
+    On the ball ‖a − z‖ ≤ ε, ⟨v, a − z⟩ − ε‖v‖ ≤ 0 for any v of R^q. At the optimum v = w(a − z)/ε; near the boundary of a small ball the
+    point knows its direction to far fewer digits than a solver that carries v itself.
     """
 
     weights: np.ndarray
@@ -33,43 +44,52 @@ class Prices:
     """v by the position of its constraint; |v| = w."""
 
 
+@dataclass(frozen=True)
+class BoundConstraint:
+    """g ≤ 0 (or g = 0) on the spectraplex."""
+
+    term: BoundTerm
+    equality: bool
+    size: float
+    """What counts as one unit of g."""
+
+    def excess(self, value: float) -> float:
+        """By how much the constraint is violated if g has this value, in units of g's size."""
+        return (abs(value) if self.equality else max(value, 0.0)) / self.size
+
+    @property
+    def margins(self) -> tuple[float, float]:
+        """How far inside to aim, and what violation counts as none, in units of the constraint's size."""
+        if isinstance(self.term, BoundBall):
+            return min(_INSIDE, _BALL_INSIDE / self.size), min(_MET, _BALL_MET / self.size)
+        return 0.0 if self.equality else _INSIDE, _MET
+
+
 class ConstrainedProblem:
     """An objective with constraints, each with its size: by how much it varies over the spectraplex, judged by the slope at the centre."""
 
     def __init__(self, objective: Objective, constraints: Sequence[Constraint]) -> None:
         self.base, self.space = objective, objective.space
-        self.bounds: list[Bound] = []
+        self.constraints: list[BoundConstraint] = []
         terms = [constraint.bind(self.space) for constraint in constraints]
-        self.frame = self._objective(_Everything([objective.term, *terms]))
+        self.frame = objective.with_term(_Everything([objective.term, *terms]))
         middle = self.frame.point(centre(self.space.rank, self.space.T))
         for constraint, term in zip(constraints, terms, strict=True):
             low, high = _range(self.frame.pull_back(term.gradient(middle.a, middle.C)))
-            self.bounds.append(Bound(term, constraint.equality, max(high - low, 1e-200)))
+            self.constraints.append(BoundConstraint(term, constraint.equality, max(high - low, 1e-200)))
         low, high = _range(self.frame.pull_back(objective.term.gradient(middle.a, middle.C)))
         self.size = high - low
         """By how much f varies, likewise."""
 
-    def _objective(self, term: BoundTerm) -> Objective:
-        out = object.__new__(Objective)
-        out.space, out.compressed, out._block_map, out.term = self.space, self.base.compressed, None, term
-        return out
-
     def augmented(self, multipliers: np.ndarray, penalties: np.ndarray) -> Objective:
         """The augmented Lagrangian."""
-        return self._objective(Augmented(self.base.term, self.bounds, multipliers, penalties, self._embed, self.frame.pull_back))
+        return self.base.with_term(Augmented(self.base.term, self.constraints, multipliers, penalties, self.frame))
 
     def infeasibility(self) -> Objective:
         """Σ_i (g_i/size_i)²/2 over the violated constraints: 0 exactly where all of them are met."""
-        nothing, n = BoundLinear(zeros((self.space.rank, self.space.rank), self.space.T)), len(self.bounds)
-        penalties = np.array([bound.size for bound in self.bounds]) ** -2.0
-        return self._objective(Augmented(nothing, self.bounds, np.zeros(n), penalties, self._embed, self.frame.pull_back))
-
-    def _embed(self, C: Array) -> Array | None:
-        return self.point(C).a
-
-    def compress(self, compressed: bool) -> None:
-        """Whether A is used as a stored tensor."""
-        self.frame.compressed = self.base.compressed = compressed
+        nothing, n = BoundLinear(zeros((self.space.rank, self.space.rank), self.space.T)), len(self.constraints)
+        penalties = np.array([constraint.size for constraint in self.constraints]) ** -2.0
+        return self.base.with_term(Augmented(nothing, self.constraints, np.zeros(n), penalties, self.frame))
 
     def point(self, C: Array) -> Point:
         """C with its embedding, where f or a constraint looks at it."""
@@ -81,15 +101,15 @@ class ConstrainedProblem:
 
     def excesses(self, point: Point) -> np.ndarray:
         """g_i."""
-        return np.array([bound.term.value(point.a, point.C) for bound in self.bounds])
+        return np.array([constraint.term.value(point.a, point.C) for constraint in self.constraints])
 
     def slope(self, i: int, point: Point) -> Array:
         """∇g_i, r × r."""
-        return self.frame.pull_back(self.bounds[i].term.gradient(point.a, point.C))
+        return self.frame.pull_back(self.constraints[i].term.gradient(point.a, point.C))
 
     def attainable(self, i: int) -> tuple[float, float] | None:
-        """The least and the largest value of g_i where it is linear in C."""
-        if not self.bounds[i].term.linear:
+        """The least and the largest value of g_i if it is linear in C."""
+        if not self.constraints[i].term.linear:
             return None
         middle = self.point(centre(self.space.rank, self.space.T))
         at_middle = self.excesses(middle)[i]
@@ -100,56 +120,60 @@ class ConstrainedProblem:
 
     def violation(self, point: Point) -> float:
         """The largest violation, in units of each constraint's size."""
-        return max(bound.excess(value) for bound, value in zip(self.bounds, self.excesses(point), strict=True))
+        return max(constraint.excess(value) for constraint, value in zip(self.constraints, self.excesses(point), strict=True))
 
-    def lower_bound(self, prices: Prices, point: Point) -> float:
+    def lower_bound(self, multipliers: Multipliers, point: Point) -> float:
         """L(C) − ⟨∇L(C), C⟩ + λ_min(∇L(C)) with L = f + Σ w_i g_i: at most the optimum, for any C and any multipliers of the right sign.
 
         A ball that has a vector v counts as the linear constraint ⟨v, A(C) − z⟩ ≤ ε‖v‖.
         """
-        G = self.frame.pull_back(self.base.term.gradient(point.a, point.C))
-        total = self.value(point)
-        for i, (weight, excess) in enumerate(zip(prices.weights.tolist(), self.excesses(point).tolist(), strict=True)):
-            if i in prices.vectors:
-                v, ball = like(prices.vectors[i], self.space.T), self.bounds[i].term
+        slope = self.frame.pull_back(self.base.term.gradient(point.a, point.C))
+        return self._bound(self.value(point), slope, multipliers, point, 1e-10)
+
+    def certified_violation(self, multipliers: np.ndarray, point: Point) -> float:
+        """The same for f = 0: if it is positive, no point meets the constraints (a proof by Farkas' lemma)."""
+        return self._bound(0.0, 0.0 * point.C, Multipliers(multipliers), point, 1e-14)
+
+    def _bound(self, total: float, G: Array, multipliers: Multipliers, point: Point, slack: float) -> float:
+        for i, (weight, excess) in enumerate(zip(multipliers.weights.tolist(), self.excesses(point).tolist(), strict=True)):
+            if i in multipliers.vectors:
+                v, ball = like(multipliers.vectors[i], self.space.T), self.constraints[i].term
                 assert isinstance(ball, BoundBall)
                 G = G + self.frame.pull_back((v, None))
                 total += inner(v, point.a - ball.z) - ball.radius * norm(v)
             elif weight != 0.0:
                 G = G + weight * self.slope(i, point)
                 total += weight * excess
-        return float(total - inner(G, point.C) + lowest_bound(G, 1e-10))
+        return float(total - inner(G, point.C) + lowest_bound(G, slack))
 
-    def best_prices(self, known: Sequence[Prices], point: Point, G: Array) -> tuple[Prices, float]:
-        """Of the known prices and the multipliers that make ∇L·G = λG hold best at C = GGᵀ, those with the highest bound, and the bound.
+    def rounding(self, multipliers: Multipliers) -> float:
+        """What rounding in the constraints may change the Lagrangian by: no gap below it means anything."""
+        known = [_BALL_KNOWN if isinstance(constraint.term, BoundBall) else _KNOWN * constraint.size for constraint in self.constraints]
+        return float(np.abs(multipliers.weights) @ np.array(known))
+
+    def best_multipliers(self, known: Sequence[Multipliers], point: Point, G: Array) -> tuple[Multipliers, float]:
+        """Of the known multipliers and those that make ∇L·G = λG hold best at C = GGᵀ, those with the highest bound, and the bound.
 
         Near the optimum the latter are off by the square of what the point is off by, whatever the former have lost to rounding.
         """
         fitted = self._fitted_multipliers(known[0].weights, point, G)
-        candidates = [*known, *([] if fitted is None else [Prices(fitted)])]
+        candidates = [*known, *([] if fitted is None else [Multipliers(fitted)])]
         bounds = [self.lower_bound(candidate, point) for candidate in candidates]
         best = int(np.argmax(bounds))
         return candidates[best], bounds[best]
 
     def _fitted_multipliers(self, multipliers: np.ndarray, point: Point, G: Array) -> np.ndarray | None:
-        felt = [i for i, bound in enumerate(self.bounds) if bound.equality or multipliers[i] > 0.0]
-        if not felt:
+        active = [i for i, constraint in enumerate(self.constraints) if constraint.equality or multipliers[i] > 0.0]
+        if not active:
             return None
-        columns = [flat(self.slope(i, point) @ G) * (1.0 / self.bounds[i].size) for i in felt] + [-flat(G)]
+        sizes = [self.constraints[i].size for i in active]
+        columns = [flat(self.slope(i, point) @ G) * (1.0 / size) for i, size in zip(active, sizes, strict=True)] + [-flat(G)]
         target = -flat(self.frame.pull_back(self.base.term.gradient(point.a, point.C)) @ G)
-        gram = np.array([[inner(one, other) for other in columns] for one in columns])
-        fitted = np.linalg.lstsq(gram, [inner(column, target) for column in columns], rcond=1e-14)[0]
+        fitted = np.linalg.lstsq(_gram(columns), [inner(column, target) for column in columns], rcond=1e-14)[0]
         other = np.zeros_like(multipliers)
-        for i, weight in zip(felt, fitted[:-1].tolist(), strict=True):
-            other[i] = weight / self.bounds[i].size if self.bounds[i].equality else max(weight / self.bounds[i].size, 0.0)
+        for i, weight, size in zip(active, fitted[:-1].tolist(), sizes, strict=True):
+            other[i] = (weight if self.constraints[i].equality else max(weight, 0.0)) / size
         return other
-
-    def certified_violation(self, multipliers: np.ndarray, point: Point) -> float:
-        """The same for f = 0: where it is positive, no point meets the constraints (a proof by Farkas' lemma)."""
-        G, total = 0.0 * point.C, 0.0
-        for i, (weight, excess) in enumerate(zip(multipliers.tolist(), self.excesses(point).tolist(), strict=True)):
-            G, total = G + weight * self.slope(i, point), total + weight * excess
-        return float(total - inner(G, point.C) + lowest_bound(G, 1e-14))
 
 
 class _Everything(BoundTerm):
@@ -169,3 +193,128 @@ def _range(M: Array) -> tuple[float, float]:
     """The extreme eigenvalues of M: the least and the largest ⟨M, C⟩ on the spectraplex."""
     values = to_numpy(namespace(M).linalg.eigvalsh(M))
     return float(values[0]), float(values[-1])
+
+
+class Augmented(BoundTerm):
+    r"""f + Σ_i ψ_i(g_i), ψ(g) = νg + βg²/2 for an equality and (max(0, ν + βg)² − ν²)/(2β) for an inequality.
+
+    Convex wherever f and the g_i are. Its gradient at C is that of the Lagrangian f + Σ w_i g_i with the multipliers w = ψ'(g(C)): what
+    certifies the one certifies the other.
+    """
+
+    def __init__(
+        self,
+        term: BoundTerm,
+        constraints: Sequence[BoundConstraint],
+        multipliers: np.ndarray,
+        penalties: np.ndarray,
+        frame: Objective,
+    ) -> None:
+        self.term, self.constraints, self.multipliers, self.penalties = term, constraints, multipliers, penalties
+        self.frame, self.free = frame, np.array([constraint.equality for constraint in constraints])
+        parts = [term, *(constraint.term for constraint in constraints)]
+        self.uses_embedding = any(part.uses_embedding for part in parts)
+        self.twice_differentiable = all(part.twice_differentiable for part in parts)
+        self.convex = all(part.convex for part in parts)
+
+    def updated(self, a: Array | None, C: Array) -> np.ndarray:
+        """w = ψ'(g(C)): the multipliers that the point stands for."""
+        w = self.multipliers + self.penalties * np.array([constraint.term.value(a, C) for constraint in self.constraints])
+        return np.where(self.free, w, np.maximum(w, 0.0))
+
+    def _active(self, w: np.ndarray) -> np.ndarray:
+        """ψ'': the penalty, or 0 where the constraint is not active."""
+        return np.where((w > 0.0) | self.free, self.penalties, 0.0)
+
+    def value(self, a: Array | None, C: Array) -> float:
+        w = self.updated(a, C)
+        return self.term.value(a, C) + float(np.sum((w - self.multipliers) * (w + self.multipliers) / (2.0 * self.penalties)))
+
+    def gradient(self, a: Array | None, C: Array) -> Pair:
+        others = [constraint.term.gradient(a, C) for constraint in self.constraints]
+        return self._lagrangian(self.term.gradient(a, C), self.updated(a, C), others)
+
+    def _lagrangian(self, own: Pair, w: np.ndarray, others: Sequence[Pair]) -> Pair:
+        total = own
+        for weight, other in zip(w.tolist(), others, strict=True):
+            if weight != 0.0:
+                total = (plus(total[0], weight, other[0]), plus(total[1], weight, other[1]))
+        return total
+
+    def hessian(self, a: Array | None, C: Array, da: Array | None, dC: Array) -> Pair | None:
+        """Σ w_i g_i'' + f'' and, along one direction, the rank-one parts βg'g'ᵀ; for several they are in :meth:`factor_hessian`."""
+        w = self.updated(a, C)
+        own = self.term.hessian(a, C, da, dC)
+        if own is None:
+            return None
+        others = [
+            constraint.term.hessian(a, C, da, dC) if weight != 0.0 else (None, None)
+            for weight, constraint in zip(w.tolist(), self.constraints, strict=True)
+        ]
+        known = [other for other in others if other is not None]
+        if len(known) < len(others):
+            return None
+        total = self._lagrangian(own, w, known)
+        if da is None or da.ndim == 1:
+            for penalty, constraint in zip(self._active(w).tolist(), self.constraints, strict=True):
+                if penalty > 0.0:
+                    in_embedding, in_parameter = constraint.term.gradient(a, C)
+                    slope = 0.0 if in_embedding is None or da is None else inner(in_embedding, da)
+                    slope += 0.0 if in_parameter is None else inner(in_parameter, dC)
+                    total = (plus(total[0], penalty * slope, in_embedding), plus(total[1], penalty * slope, in_parameter))
+        return total
+
+    def factor_hessian(self, F: Array) -> Array | None:
+        """Those of f and the g_i, and the rank-one parts 4β(∇g·F)(∇g·F)ᵀ."""
+        C = F @ F.T
+        a = self.frame.point(C).a
+        w = self.updated(a, C)
+        total = self.term.factor_hessian(F)
+        for weight, penalty, constraint in zip(w.tolist(), self._active(w).tolist(), self.constraints, strict=True):
+            if weight != 0.0:
+                total = plus(total, weight, constraint.term.factor_hessian(F))
+            if penalty > 0.0:
+                N = self.frame.pull_back(constraint.term.gradient(a, C)) @ F
+                total = plus(total, 4.0 * penalty, N[:, :, None, None] * N[None, None, :, :])
+        return total
+
+
+def _gram(rows: Sequence[Array]) -> np.ndarray:
+    return np.array([[inner(one, other) for other in rows] for one in rows])
+
+
+def restored(problem: ConstrainedProblem, F: Array, active: Collection[int] = ()) -> Array | None:
+    """A factor near F with tr FFᵀ = 1 that meets the constraints to 1e-12 of their sizes; None if Newton's method finds none.
+
+    C = FFᵀ stays positive semi-definite whatever the step. Each step is the shortest E with ⟨2∇g_i F, E⟩ = −g_i for the constraints that
+    are, or have been, violated, and ⟨F, E⟩ = 0. Inequalities that are ``active`` are brought to their boundary from inside too: near an
+    optimum that gains what they cost, since ∇f·F and −Σ w_i ∇g_i·F are then the same but for a multiple of F.
+    """
+    constraints = problem.constraints
+    held: set[int] = {i for i, constraint in enumerate(constraints) if constraint.equality} | set(active)
+    best: tuple[float, Array] | None = None
+    for _ in range(_RESTORATION_STEPS):
+        F = F / norm(F)
+        point = problem.point(F @ F.T)
+        values = problem.excesses(point)
+        violated = [constraint.excess(value) for constraint, value in zip(constraints, values, strict=True)]
+        if all(amount <= constraint.margins[1] for amount, constraint in zip(violated, constraints, strict=True)):
+            off = max([abs(values[i]) / constraints[i].size for i in active], default=0.0)
+            if best is not None and off > 0.5 * best[0]:
+                return best[1]
+            best = (off, F)
+            if off == 0.0:
+                return F
+        elif best is not None:
+            return best[1]
+        held |= {i for i, amount in enumerate(violated) if amount > 0.0}
+        rows, goals = [flat(F)], [0.0]
+        for i in sorted(held):
+            rows.append(flat(problem.slope(i, point) @ F) * (2.0 / constraints[i].size))
+            goals.append(-values[i] / constraints[i].size - constraints[i].margins[0])
+        weights = np.linalg.lstsq(_gram(rows), goals, rcond=_NEGLIGIBLE)[0].tolist()
+        step = sum(weight * row for weight, row in zip(weights, rows, strict=True))
+        if not norm(step) <= _LONGEST:
+            break
+        F = F + namespace(F).reshape(step, F.shape)
+    return None if best is None else best[1]

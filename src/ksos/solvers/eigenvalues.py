@@ -17,10 +17,9 @@ _LANCZOS_TOLERANCE = 1e-9
 _KRYLOV_BLOCKS, _MOST_RESTARTS = 12, 40
 
 
-def lowest_eigenpairs(G: Array, n: int) -> tuple[np.ndarray, Array]:
-    """The ``n`` lowest eigenvalues, ascending, and their vectors as columns: by Lanczos iterations when the matrix is large."""
-    r = G.shape[0]
-    if r > DENSE:
+def lowest_eigenpairs(G: Array, n: int, dense: int = DENSE) -> tuple[np.ndarray, Array]:
+    """The ``n`` lowest eigenvalues, ascending, and their vectors as columns: by Lanczos iterations if there are more than ``dense``."""
+    if G.shape[0] > dense:
         found = _by_arpack(G, n) if is_numpy(G) else _by_block_lanczos(G, n)
         if found is not None:
             return found
@@ -35,7 +34,7 @@ def lowest_eigenpairs(G: Array, n: int) -> tuple[np.ndarray, Array]:
 
 
 def _by_arpack(G: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray] | None:
-    """None where eigenvalues are so clustered that the dense route is quicker: it always works, and costs about r products with G."""
+    """None if eigenvalues are so clustered that the dense route is quicker: it always works, and costs about r products with G."""
     r = G.shape[0]
     start, vectors_kept = np.random.default_rng(0).standard_normal(r), min(r, 4 * n + 40)
     restarts = max(4, r // (vectors_kept - n))
@@ -50,7 +49,7 @@ def _by_arpack(G: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray] | None:
 def _by_block_lanczos(G: Array, n: int) -> tuple[np.ndarray, Array] | None:
     """Rayleigh–Ritz on span{V, GV, …}, fully orthogonalised and restarted from its best vectors: few large products, as a GPU likes them.
 
-    None where it has not converged after the restarts there is patience for.
+    None if it has not converged after the most restarts.
     """
     xp, r = namespace(G), G.shape[0]
     block = min(n + 4, r // (_KRYLOV_BLOCKS + 1))
@@ -77,17 +76,17 @@ def _by_block_lanczos(G: Array, n: int) -> tuple[np.ndarray, Array] | None:
     return None
 
 
-def lowest_bound(G: Array, slack: float) -> float:
+def lowest_bound(G: Array, slack: float, dense: int = DENSE, estimate: float | None = None) -> float:
     """A lower bound of λ_min(G), proven in floating point.
 
     Small matrices: the dense eigenvalue, whose rounding is of order ε‖G‖. Large ones: a Lanczos value θ only bounds λ_min from above; but
     if G − (θ − δ)I has a Cholesky factor then λ_min ≥ θ − δ up to the rounding of that factor, r·ε·‖G‖, which is subtracted too. δ starts
-    at ``slack`` and grows until the factor exists.
+    at ``slack`` and grows until the factor exists. ``estimate``: θ, if it is known.
     """
     xp, r = namespace(G), G.shape[0]
-    if r <= DENSE:
+    if r <= dense:
         return float(xp.linalg.eigvalsh(G)[0])
-    theta = float(lowest_eigenpairs(G, 1)[0][0])
+    theta = float(lowest_eigenpairs(G, 1, dense)[0][0]) if estimate is None else estimate
     size = float(xp.max(xp.sum(xp.abs(G), axis=1)))
     rounding = 2.0 * r * np.finfo(np.float64).eps * size
     delta, identity = max(slack, rounding), eye(r, G)

@@ -1,4 +1,4 @@
-"""Projected gradient and FISTA on the spectraplex: one step, with and without momentum."""
+"""First-order methods on the spectraplex: projected gradient, FISTA and Frank–Wolfe. They need gradients only."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ksos._array import Array, inner, like, norm
+from ksos._array import inner, like, norm
 from ksos.functionals.objective import Objective, Point
+from ksos.solvers.eigenvalues import lowest_eigenpairs
 from ksos.solvers.loop import Stepper
 from ksos.solvers.spectraplex import project
 
-__all__ = ["Fista", "ProjectedGradient", "lipschitz"]
+__all__ = ["Fista", "FrankWolfe", "ProjectedGradient", "lipschitz"]
 
 _POWER_ITERATIONS = 100
 _MARGIN = 1.02  # power iteration approaches the largest eigenvalue from below
-_GROW, _SHRINK = 2.0, 0.95
+_GROW, _SHRINK, _FRANK_WOLFE_SHRINK = 2.0, 0.95, 0.9
 _MOST_BACKTRACKS = 60
 _ROUNDING = 1e-13  # what a comparison of nearly equal numbers may be off by
 
@@ -31,24 +32,35 @@ class _State:
     L: float
 
 
+@dataclass(frozen=True, kw_only=True)
 class ProjectedGradient(Stepper):
-    """C ← proj(C − ∇f(C)/L) (the note's projected gradient descent)."""
+    """C ← proj(C − ∇f(C)/L) (the note's projected gradient descent).
 
-    accelerated = False
-    default_max_iter = 100_000
-    check_every = 10
+    Parameters
+    ----------
+    max_iter : int
+        The most steps where ``minimize`` is given no ``max_iter``.
+    check_every : int
+        How many steps to take from one certificate to the next.
+    """
 
-    def init(self, objective: Objective, C: Array) -> _State:
-        """Start at C, with L from power iteration on the Hessian (quadratic f) or from two gradients."""
-        point = objective.point(C)
-        return _State(point, point, 1.0, lipschitz(objective, point))
+    name = "projected_gradient"
+    max_iter: int = 100_000
+    check_every: int = 10
+
+    def interval(self, objective: Objective) -> int:
+        return self.check_every
+
+    def init(self, objective: Objective, start: Point) -> _State:
+        """L from power iteration on the Hessian (quadratic f) or from two gradients."""
+        return _State(start, start, 1.0, lipschitz(objective, start))
 
     def point(self, state: _State) -> Point:
         """The current iterate."""
         return state.point
 
     def step(self, objective: Objective, state: _State) -> _State:
-        """One projected gradient step from the extrapolated point, backtracking on L, then the momentum and its adaptive restart."""
+        """One projected gradient step from the extrapolated point, backtracking on L, then the momentum."""
         Y, L = state.extrapolated, state.L
         G = objective.gradient(Y)
         for _ in range(_MOST_BACKTRACKS):
@@ -59,7 +71,7 @@ class ProjectedGradient(Stepper):
             quadratic = curvature is not None
             if curvature is None:
                 curvature = 2.0 * (objective.value(new) - objective.value(Y) - inner(G, move.C))
-            if curvature <= L * squared + _ROUNDING * (1e-16 if quadratic else abs(objective.value(Y))):
+            if curvature <= L * squared + _ROUNDING * (1e-16 if quadratic else abs(objective.value(Y))) or objective.deadline.passed:
                 break
             if not quadratic:  # near the optimum values differ by rounding alone, which gradients feel less
                 curvature = min(curvature, inner(objective.gradient(new) - G, move.C))
@@ -67,20 +79,77 @@ class ProjectedGradient(Stepper):
                     break
             L = max(_GROW * L if not quadratic else L, _MARGIN * curvature / squared)
         L = L if quadratic else L * _SHRINK  # away from a quadratic the curvature varies: try longer steps again
-        if not self.accelerated:
-            return _State(new, new, 1.0, L)
+        return self._next(state, new, move, L)
+
+    def _next(self, state: _State, new: Point, move: Point, L: float) -> _State:
+        return _State(new, new, 1.0, L)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fista(ProjectedGradient):
+    """Projected gradient with Nesterov's momentum [Beck2009], restarted when it points uphill [ODonoghue2015].
+
+    Parameters
+    ----------
+    max_iter, check_every
+        As for :class:`ProjectedGradient`.
+    restart : bool
+        Whether to restart the momentum when it points uphill.
+    """
+
+    name = "fista"
+    max_iter: int = 20_000
+    restart: bool = True
+
+    def _next(self, state: _State, new: Point, move: Point, L: float) -> _State:
         progress = new - state.point
-        if inner(move.C, progress.C) < 0.0:  # the momentum points uphill: start it afresh (gradient restart)
+        if self.restart and inner(move.C, progress.C) < 0.0:
             return _State(new, new, 1.0, L)
         momentum = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * state.momentum**2))
         return _State(new, new + ((state.momentum - 1.0) / momentum) * progress, momentum, L)
 
 
-class Fista(ProjectedGradient):
-    """Projected gradient with Nesterov's momentum (Beck and Teboulle), restarted when it points uphill."""
+@dataclass(frozen=True, kw_only=True)
+class FrankWolfe(ProjectedGradient):
+    """C ← (1−t)C + t·vvᵀ, v the lowest eigenvector of ∇f(C): where the linear model of f is least [Frank1956, Jaggi2013].
 
-    accelerated = True
-    default_max_iter = 20_000
+    It keeps a few r × r matrices and needs no projections. Its gap falls like 1/n only: a cross-check of other solvers, and a way out
+    if nothing else fits in memory.
+
+    Parameters
+    ----------
+    max_iter, check_every
+        As for :class:`ProjectedGradient`.
+    """
+
+    name = "frank_wolfe"
+    max_iter: int = 20_000
+
+    def init(self, objective: Objective, start: Point) -> _State:
+        """L is the curvature along the last move, the first guess for the next one: unused if f is quadratic."""
+        return _State(start, start, 1.0, 1e-6)
+
+    def step(self, objective: Objective, state: _State) -> _State:
+        """The exact minimum along the segment if f is quadratic; else that of a parabola, steep enough to lie above f there."""
+        C = state.point
+        G = objective.gradient(C)
+        values, vectors = lowest_eigenpairs(G, 1)
+        toward = objective.point(vectors[:, :1] @ vectors[:, :1].T) - C
+        slope = inner(G, C.C) - float(values[0])
+        if slope <= 0.0:
+            return state  # optimal, up to rounding
+        curvature, L = objective.curvature(toward), state.L
+        if curvature is not None:
+            new = C + min(1.0, slope / curvature if curvature > 0.0 else 1.0) * toward
+            return _State(new, new, 1.0, L)
+        squared, value, L = inner(toward.C, toward.C), objective.value(C), _FRANK_WOLFE_SHRINK * L
+        for _ in range(_MOST_BACKTRACKS):
+            t = min(1.0, slope / (L * squared))
+            new = C + t * toward
+            if objective.value(new) <= value - t * slope + 0.5 * L * squared * t * t:
+                break
+            L *= _GROW
+        return _State(new, new, 1.0, L)
 
 
 def lipschitz(objective: Objective, point: Point) -> float:
@@ -100,7 +169,7 @@ def lipschitz(objective: Objective, point: Point) -> float:
         size = norm(image)
         if size <= 1e-300:
             return 1.0  # f is linear: any step length will do
-        if abs(size - estimate) <= 1e-3 * size:
+        if abs(size - estimate) <= 1e-3 * size or objective.deadline.passed:
             break
         estimate = size
         image = objective.hessian(objective.point(image / size))

@@ -1,150 +1,280 @@
-"""Primal-dual interior point for min s‖A(C) − z‖² + ⟨D, C⟩ over the spectraplex: a dozen steps, each with one (q+1) × (q+1) system.
+"""One primal-dual interior point, with any number of constraints, none included.
 
-The dual is max −‖y‖²/(4s) − yᵀz + t subject to M = D + A*(y) − tI ⪰ 0. At the optimum y = 2s(A(C) − z), tr C = 1 and CM = 0; the
-central path has CM = μI, and Mehrotra's predictor-corrector follows it to μ = 0 in the Nesterov–Todd scaling.
+    min s‖a‖² − 2⟨b, a⟩ + ⟨D, C⟩ + tr(CNCN)  over  a = A(C), C ⪰ 0, tr C = 1, ⟨M_i, C⟩ + u_i = c_i, ‖a − z_j‖ ≤ ε_j
+
+with u_i ≥ 0, or 0 for an equality. At the optimum there are multipliers with
+
+    M = D + 2NCN + A*(y) + Σ ν_i M_i − tI ⪰ 0,   2s·a − 2b − y − Σ_j w_j = 0,   CM = 0,   u_i ν_i = 0,   (ε_j, a − z_j) ∘ (w_j⁰, w_j) = 0.
+
+Mehrotra's predictor-corrector [Mehrotra1992] follows the central path, on which these products are μ, in the Nesterov–Todd scaling. A step
+eliminates all but (y, ν, t): one Schur system. In the coordinates in which RᵀNR = diag(δ), the quadratic form multiplies the entries of dC
+by 2δ_iδ_j: it only damps the rows of that system. Matrices stay on their device; vectors are on the host.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ksos._array import Array, eye, inner, like, namespace, norm, to_numpy, zeros
+from ksos._array import Array, eye, flat, inner, like, linalg_errors, namespace, norm, to_numpy, zeros
 from ksos._memory import FLOAT_BYTES, require_memory
-from ksos.embedding_map import CompressedMap
+from ksos.embedding_map import SMALL_TENSOR, CompressedMap
 from ksos.functionals.base import BoundTerm
+from ksos.functionals.mmd import BoundBall
 from ksos.functionals.objective import Objective, Point
-from ksos.solvers.face import minimum_on_face
+from ksos.solvers.cones import ConePair, ScaledPair, cone_divide, cone_product, cone_step, diagonal, longest_step
+from ksos.solvers.constrained_problem import ConstrainedProblem, Multipliers
 from ksos.solvers.loop import Stepper
-from ksos.solvers.scaled_pair import ScaledPair, diagonal, longest_step
 from ksos.solvers.schur import SchurSystem
+from ksos.solvers.spectraplex import centre
 
-__all__ = ["InteriorPoint"]
+__all__ = ["ConicProgram", "InteriorPoint", "central_path", "minimum_on_face"]
 
-_TO_THE_BOUNDARY = 0.98
-_SHORTEST_STEP = 1e-4
-_MOST_COLUMNS = 12
-_ROUNDING = 1e-17
+_SHORTEST_STEP = 1e-6
+_FLOOR, _ROUNDING = 1e-16, 1e-17
+_MOST_STEPS = 80
+_NEGLIGIBLE = 1e-13
 
 
 @dataclass(frozen=True)
-class _Problem:
-    """s, b = s·z and D of the objective, with the matrices A_k."""
+class ConicProgram:
+    """The data; with constraints, in units in which f and the linear constraints vary by about one."""
 
-    tensor: Array
+    rows: Array
+    """(q + p, r, r): the tensor of A and the matrices M_i."""
+    q: int
     scale: float
-    b: Array
+    b: np.ndarray
     D: Array
+    N: Array | None = None
+    c: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    """The c_i."""
+    slack: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    """Which of the linear constraints are inequalities."""
+    balls: list[tuple[np.ndarray, float]] = field(default_factory=list)
+    """(z_j, ε_j)."""
+    order: list[int] = field(default_factory=list)
+    """Which constraint each multiplier (the ν_i, then one per ball) belongs to."""
+    units: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    """What turns these multipliers into those of the problem."""
+    steepness: float | None = None
+    """‖∂f/∂a‖ if f is a multiple of a distance, and this the problem of the squared one; else None."""
+
+    @classmethod
+    def unconstrained(cls, objective: Objective) -> ConicProgram:
+        """The problem without constraints; the tensor is formed here if it is not stored already."""
+        quadratic, r, T = objective.term.as_quadratic(), objective.size, objective.space.T
+        assert quadratic is not None
+        D = zeros((r, r), T) if quadratic.D is None else quadratic.D
+        if quadratic.b is None:
+            return cls(zeros((0, r, r), T), 0, 0.0, np.zeros(0), D)
+        q = quadratic.b.shape[0]
+        stored = 0 if isinstance(objective.space.map, CompressedMap) else q * r * r
+        require_memory(
+            FLOAT_BYTES * (stored + 0.5 * q * r * r + 3.0 * q * q + 12.0 * r * r),
+            f"the interior-point method with {q} coordinates and rank {r}",
+            "use solver='low_rank', or fewer support points or landmarks (n_support)",
+            beside=T,
+        )
+        return cls(objective.space.compressed_map.tensor, q, quadratic.scale, to_numpy(quadratic.b), D)
+
+    @classmethod
+    def of(cls, problem: ConstrainedProblem) -> ConicProgram | None:
+        """A constrained problem in this form; None if f or a constraint has another one, or the tensor is large.
+
+        For a distance that is not squared it is the problem of the squared one, which has the same solutions (and other multipliers).
+        """
+        form, space, r = problem.base.term.with_same_minima(), problem.space, problem.space.rank
+        terms, T = [constraint.term for constraint in problem.constraints], problem.space.T
+        if form is None or not all(term.linear or isinstance(term, BoundBall) for term in terms):
+            return None
+        embedded = form.b is not None or any(not term.linear for term in terms)
+        if embedded and space.tensor_size > SMALL_TENSOR:
+            return None
+        tensor = space.compressed_map.tensor if embedded else zeros((0, r, r), T)
+        unit, q, middle, xp = max(problem.size, 1e-200), tensor.shape[0], problem.point(centre(r, T)), namespace(T)
+        linear = [i for i, term in enumerate(terms) if term.linear]
+        sizes = np.array([problem.constraints[i].size for i in linear])
+        slopes = [problem.slope(i, middle) / size for i, size in zip(linear, sizes.tolist(), strict=True)]
+        offsets = np.array([float(xp.linalg.trace(slope)) / r for slope in slopes]) - problem.excesses(middle)[linear] / sizes
+        balls = [(i, term) for i, term in enumerate(terms) if isinstance(term, BoundBall)]
+        steepness = None
+        if problem.base.term.conic_form() is None:
+            steepness = norm(problem.base.term.gradient(middle.a, middle.C)[0]) / unit
+        return cls(
+            rows=xp.concat([tensor, xp.stack(slopes)]) if slopes else tensor,
+            q=q,
+            scale=form.scale / unit,
+            b=np.zeros(q) if form.b is None else to_numpy(form.b) / unit,
+            D=zeros((r, r), T) if form.D is None else form.D / unit,
+            N=None if form.N is None else form.N / math.sqrt(unit),
+            c=offsets,
+            slack=np.array([not problem.constraints[i].equality for i in linear], dtype=bool),
+            balls=[(to_numpy(term.z), term.radius) for _, term in balls],
+            order=[*linear, *(i for i, _ in balls)],
+            units=unit * np.concatenate([1.0 / sizes, np.ones(len(balls))]),
+            steepness=steepness,
+        )
+
+    def combined(self, x: np.ndarray) -> Array:
+        """Σ_k x_k A_k over the rows."""
+        xp, (n, r, _) = namespace(self.rows), self.rows.shape
+        return xp.reshape(like(x, self.rows) @ xp.reshape(self.rows, (n, r * r)), (r, r))
+
+    def images(self, C: Array) -> np.ndarray:
+        """⟨A_k, C⟩ over the rows."""
+        n, r, _ = self.rows.shape
+        return to_numpy(namespace(C).reshape(self.rows, (n, r * r)) @ flat(C))
+
+    def multipliers(self, state: _Iterate) -> Multipliers:
+        """The multipliers of the problem, in its own order, and the vectors of its balls."""
+        pulls = [-pair.w[1:] for pair in state.cones]
+        if pulls:  # M knows y, to many digits; what the steepest ball has lost of it is given back
+            steepest = int(np.argmax([pair.w[0] for pair in state.cones]))
+            pulls[steepest] = pulls[steepest] + state.y + 2.0 * self.b - 2.0 * self.scale * state.a - sum(pulls)
+        own = np.concatenate([state.nu, [float(np.linalg.norm(pull)) for pull in pulls]]) * self.units
+        out, first = np.empty(own.shape[0]), state.nu.shape[0]
+        out[self.order] = own
+        vectors = {i: unit * pull for i, unit, pull in zip(self.order[first:], self.units[first:], pulls, strict=True)}
+        if self.steepness is None:
+            return Multipliers(out, vectors)
+        # ∇f = (∇f²)/2f, and everything else in the optimality conditions is multiplied alike
+        factor = self.steepness / max(2.0 * float(np.linalg.norm(self.scale * state.a - self.b)), 1e-300)
+        return Multipliers(factor * out, {i: factor * pull for i, pull in vectors.items()})
 
     @property
-    def unit(self) -> float:
-        """The size of f, so that eigenvalues of M can be compared with those of C."""
-        return self.scale if self.scale > 0.0 else float(namespace(self.D).max(namespace(self.D).abs(self.D)))
+    def cost(self) -> float:
+        """Floating-point operations of one step."""
+        n, r = self.rows.shape[0], self.D.shape[0]
+        return float(n * r**2 * (4 * r + 2 * n))
 
-    @property
-    def ridge(self) -> float:
-        """1/(2s): ∂²/∂y² of −‖y‖²/(4s)."""
-        return 0.5 / self.scale if self.scale > 0.0 else 0.0
+
+@dataclass(frozen=True)
+class _Iterate:
+    """An interior point: everything strictly inside its cone."""
+
+    pair: ScaledPair
+    """(C, M)."""
+    a: np.ndarray
+    y: np.ndarray
+    t: float
+    nu: np.ndarray
+    u: np.ndarray
+    cones: list[ConePair]
+
+    def mu(self, program: ConicProgram) -> float:
+        """The mean of the products that vanish at the optimum."""
+        total = inner(self.pair.values, self.pair.values) + float(self.u @ self.nu) + sum(pair.x @ pair.w for pair in self.cones)
+        return float(total / (self.pair.values.shape[0] + int(program.slack.sum()) + len(self.cones)))
+
+
+@dataclass(frozen=True)
+class _Direction:
+    dC: Array
+    dM: Array
+    da: np.ndarray
+    dy: np.ndarray
+    dt: float
+    dnu: np.ndarray
+    du: np.ndarray
+    cones: list[tuple[np.ndarray, np.ndarray]]
+    """(dx, dw) of each."""
 
 
 @dataclass(frozen=True)
 class _State:
-    problem: _Problem
+    program: ConicProgram
     point: Point
     """C/tr C, feasible (at the start: the start itself, which need not be interior)."""
-    pair: ScaledPair
-    """(C, M), both positive definite."""
-    y: Array
-    t: float
+    iterate: _Iterate
     floor: float
     """The μ below which rounding leads the way."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class InteriorPoint(Stepper):
-    """For squared MMDs plus linear terms: the gap falls by a factor of about ten per step, whatever the conditioning."""
+    """For squared MMDs plus linear terms: the gap falls by a factor of about ten per step, whatever the conditioning.
 
-    default_max_iter = 100
-    check_every = 1
-    patience = 25  # more than a run takes: a warm start may beat everything but its last iterates
+    Parameters
+    ----------
+    max_iter : int
+        The most steps where ``minimize`` is given no ``max_iter``.
+    step_fraction : float
+        How much of the way to the boundary of the cones a step goes, below 1.
+    face_columns : int
+        On faces of at most so many dimensions the exact minimum is tried after each step. 0: never.
+    """
+
+    name = "interior_point"
+    max_iter: int = 100
+    step_fraction: float = 0.98
+    face_columns: int = 12
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.0 < self.step_fraction < 1.0:
+            raise ValueError(f"step_fraction of InteriorPoint must lie between 0 and 1; got {self.step_fraction!r}")
+
+    @property
+    def patience(self) -> int:
+        """More than a run takes: a warm start may beat everything but its last iterates."""
+        return 25
 
     def refusal(self, term: BoundTerm) -> str | None:
         """The dual is known for this class of functionals only."""
         return None if term.as_quadratic() is not None else "takes squared MMDs and linear terms only; use solver='low_rank' or 'fista'"
 
-    def init(self, objective: Objective, C: Array) -> _State:
+    def prepared(self, objective: Objective) -> Objective:
+        """On the stored tensor, which the steps need anyway."""
+        return objective.on_tensor() if objective.term.uses_embedding and not objective.stored else objective
+
+    def init(self, objective: Objective, start: Point) -> _State:
         """y from C, t as far below λ_min(∇f) as the gap is wide, and then the pair on the central path: C ∝ M⁻¹.
 
         So a good start gives a small μ, and its y, which is all that M needs, is kept.
         """
-        problem, point = _problem(objective), objective.point(C)
-        G = objective.gradient(point)
+        program, G = ConicProgram.unconstrained(objective), objective.gradient(start)
         all_values, Q = namespace(G).linalg.eigh(G)
-        values = to_numpy(all_values)
-        a = zeros((0,), C) if point.a is None else point.a
-        y = 2.0 * (problem.scale * a - problem.b)
-        size, gap = float(np.abs(values).max()), inner(G, C) - float(values[0])
-        embedded = problem.scale * norm(a) + norm(problem.b)  # what the first term of f can change by
+        values, a = to_numpy(all_values), np.zeros(0) if start.a is None else to_numpy(start.a)
+        y = 2.0 * (program.scale * a - program.b)
+        size, gap = float(np.abs(values).max()), inner(G, start.C) - float(values[0])
+        embedded = float(program.scale * np.linalg.norm(a) + np.linalg.norm(program.b))  # what the first term of f can change by
         depth = max(min(gap, embedded) if embedded > 0.0 else gap, 1e-12 * size, 1e-200)
-        t = float(values[0]) - depth
-        return _State(problem, replace(point, G=G), ScaledPair.central(Q, values - t), y, t, _ROUNDING * size)
+        t, nothing = float(values[0]) - depth, np.zeros(0)
+        iterate = _Iterate(ScaledPair.central(Q, values - t), a, y, t, nothing, nothing, [])
+        return _State(program, replace(start, G=G), iterate, _ROUNDING * size)
 
     def point(self, state: _State) -> Point:
         """The interior iterate, scaled to tr C = 1."""
         return state.point
 
     def step(self, objective: Objective, state: _State) -> _State:
-        """Predictor (towards μ = 0), corrector (towards the μ the predictor could reach, with its second-order term), step."""
-        problem, pair = state.problem, state.pair
-        if pair.mu <= state.floor:
+        """A step along the central path, and the feasible point there."""
+        if state.iterate.mu(state.program) <= state.floor:
             return state
-        r, q, values, xp = pair.values.shape[0], state.y.shape[0], pair.values, namespace(pair.values)
-        C = objective.point(pair.C)
-        a = zeros((0,), C.C) if C.a is None else C.a
-        pulled = objective.map.adjoint(state.y) if q else 0.0
-        dual_residual = problem.D + pulled - state.t * eye(r, pair.R) - pair.M
-        schur = SchurSystem(problem.tensor, pair.R, problem.ridge)
-        excess = xp.reshape(xp.linalg.trace(C.C) - 1.0, (1,))
-        primal_residual = xp.concat([problem.ridge * (2.0 * problem.b + state.y) - a, excess])
-        scaled_residual = pair.R.T @ dual_residual @ pair.R
-
-        def direction(K: Array) -> tuple[Array, Array, Array]:
-            """(dC, dM, (dy, dt)) with dC + dM = K in scaled coordinates and both residuals gone."""
-            x = schur.solve(schur.apply(K - scaled_residual) - primal_residual)
-            dM = scaled_residual + schur.adjoint(x)
-            dM = 0.5 * (dM + dM.T)
-            return K - dM, dM, x
-
-        dC, dM, _ = direction(-diagonal(values))
-        reach = min(1.0, longest_step(values, dC), longest_step(values, dM))
-        second_order = dC @ dM
-        target = diagonal((1.0 - reach) ** 3 * pair.mu - values**2) - 0.5 * (second_order + second_order.T)
-        dC, dM, x = direction(2.0 * target / (values[:, None] + values[None, :]))
-        step = min(1.0, _TO_THE_BOUNDARY * longest_step(values, dC), _TO_THE_BOUNDARY * longest_step(values, dM))
+        moved, step = _advanced(state.program, state.iterate, self.step_fraction)
         if step < _SHORTEST_STEP:
             return replace(state, floor=math.inf)
-        moved = pair.moved(step, dC, dM)
-        return _State(
-            problem, _feasible(objective, problem, moved), moved, state.y + step * x[:q], state.t + step * float(x[q]), state.floor
-        )
+        return replace(state, point=self._feasible(objective, state.program, moved), iterate=moved)
 
-
-def _feasible(objective: Objective, problem: _Problem, pair: ScaledPair) -> Point:
-    """C/tr C; or, where it has the smaller gap, the minimum of f on the face of the eigenvalues that will not vanish with μ."""
-    C = pair.C
-    point, gap = _with_gap(objective, C / float(namespace(C).linalg.trace(C)))
-    values, Q = namespace(C).linalg.eigh(C)
-    host = to_numpy(values)
-    # Matching eigenvalues of C and M have the product μ; those of C stay which are the larger ones of their two.
-    columns = int(np.count_nonzero((host > 0.0) & (problem.unit * host**2 > pair.mu)))
-    if 0 < columns <= _MOST_COLUMNS:
-        F = minimum_on_face(problem.tensor, problem.scale, problem.b, problem.D, Q[:, -columns:] * like(np.sqrt(host[-columns:]), Q))
-        if F is not None:
-            polished, polished_gap = _with_gap(objective, F @ F.T / inner(F, F))
-            if polished_gap < gap:
-                return polished
-    return point
+    def _feasible(self, objective: Objective, program: ConicProgram, iterate: _Iterate) -> Point:
+        """C/tr C; or, if it has the smaller gap, the minimum of f on the face of the eigenvalues that will not vanish with μ."""
+        C, xp = iterate.pair.C, namespace(iterate.pair.R)
+        point, gap = _with_gap(objective, C / float(xp.linalg.trace(C)))
+        values, Q = xp.linalg.eigh(C)
+        host, unit = to_numpy(values), program.scale if program.scale > 0.0 else float(xp.max(xp.abs(program.D)))
+        # Matching eigenvalues of C and M have the product μ; those of C stay which are the larger ones of their two.
+        columns = int(np.count_nonzero((host > 0.0) & (unit * host**2 > iterate.mu(program))))
+        if 0 < columns <= self.face_columns:
+            F = minimum_on_face(program, Q[:, -columns:] * like(np.sqrt(host[-columns:]), Q))
+            if F is not None:
+                polished, polished_gap = _with_gap(objective, F @ F.T / inner(F, F))
+                if polished_gap < gap:
+                    return polished
+        return point
 
 
 def _with_gap(objective: Objective, C: Array) -> tuple[Point, float]:
@@ -153,20 +283,173 @@ def _with_gap(objective: Objective, C: Array) -> tuple[Point, float]:
     return replace(point, G=G), inner(G, C) - float(namespace(G).linalg.eigvalsh(G)[0])
 
 
-def _problem(objective: Objective) -> _Problem:
-    """The data of the conic problem; the tensor is formed here, where it is not stored already."""
-    quadratic, r = objective.term.as_quadratic(), objective.size
-    assert quadratic is not None
-    T = objective.space.T
-    D = zeros((r, r), T) if quadratic.D is None else quadratic.D
-    if quadratic.b is None:
-        return _Problem(zeros((0, r, r), T), 0.0, zeros((0,), T), D)
-    q = quadratic.b.shape[0]
-    stored = 0 if isinstance(objective.space.map, CompressedMap) else q * r * r
-    require_memory(
-        FLOAT_BYTES * (stored + 0.5 * q * r * r + 3.0 * q * q + 12.0 * r * r),
-        f"the interior-point method with {q} coordinates and rank {r}",
-        "use solver='low_rank', or fewer support points or landmarks (n_support)",
-        beside=T,
+def minimum_on_face(program: ConicProgram, F: Array) -> Array | None:
+    """The factor of the minimiser of s‖A(C)‖² − 2⟨b, A(C)⟩ + ⟨D, C⟩ over C = VXVᵀ with tr X = 1, V spanning the columns of ``F``.
+
+    X ⪰ 0 is not imposed: None if the minimiser does not have it. If it has, the point is optimal as soon as the span is that of the
+    optimum: an interior iterate whose eigenvectors are off by ε is thereby corrected to a gap of order ε². One small system, on the host.
+    """
+    xp = namespace(F)
+    V, _ = xp.linalg.qr(F)
+    r, k = V.shape
+    first, second = np.tril_indices(k)
+    JV = to_numpy(xp.matmul(V.T, xp.reshape(xp.reshape(program.rows[: program.q, :, :], (-1, r)) @ V, (-1, r, k))))
+    J = JV[:, first, second]
+    d, trace, start = (to_numpy(V.T @ M @ V)[first, second] for M in (program.D, eye(r, F), F @ F.T))
+    twice = np.where(first == second, 1.0, np.sqrt(2.0))  # an orthonormal basis of the symmetric matrices
+    J, d, trace, start = J * twice, d * twice, trace * twice, start * twice
+    start = start / (trace @ start)
+    N = np.linalg.svd(trace[None])[2][1:]  # the directions that keep the trace
+    JN = J @ N.T
+    gradient = N @ (2.0 * (J.T @ (program.scale * (J @ start) - program.b)) + d)
+    step = np.linalg.lstsq(2.0 * program.scale * (JN.T @ JN), -gradient, rcond=_NEGLIGIBLE)[0]
+    X = np.zeros((k, k))
+    X[first, second] = (start + step @ N) / twice
+    values, Q = np.linalg.eigh(X)  # which reads the lower triangle
+    return (V @ like(Q, V)) * like(np.sqrt(values), V) if values[0] > 0.0 else None
+
+
+def central_path(program: ConicProgram, fraction: float = InteriorPoint.step_fraction) -> Iterator[tuple[Array, Multipliers, float]]:
+    """(C/tr C, multipliers, μ) along the central path of a constrained problem, until rounding leads the way."""
+    iterate = _start(program)
+    for _ in range(_MOST_STEPS):
+        try:
+            iterate, step = _advanced(program, iterate, fraction)
+        except linalg_errors():
+            return
+        if step < _SHORTEST_STEP:
+            return
+        C, mu = iterate.pair.C, iterate.mu(program)
+        yield C / float(namespace(C).linalg.trace(C)), program.multipliers(iterate), mu
+        if mu <= _FLOOR:
+            return
+
+
+def _start(program: ConicProgram) -> _Iterate:
+    """Everything well inside its cone: C = I/r, M about as large as f varies, slacks and multipliers of one unit."""
+    r, q = program.D.shape[0], program.q
+    one = np.where(program.slack, 1.0, 0.0)
+    values, Q = namespace(program.D).linalg.eigh(program.D + program.combined(np.concatenate([np.zeros(q), one])))
+    host = to_numpy(values)
+    t = float(host[0]) - 1.0
+    cones = [ConePair(np.append(radius, np.zeros(q)), np.append(1.0, np.zeros(q))) for _, radius in program.balls]
+    a = program.images(centre(r, program.D))[:q]
+    return _Iterate(ScaledPair.central(Q, host - t), a, np.zeros(q), t, one, one, cones)
+
+
+def _advanced(program: ConicProgram, state: _Iterate, fraction: float) -> tuple[_Iterate, float]:
+    """Predictor (towards μ = 0), corrector (towards the μ the predictor could reach, with its second-order terms), step."""
+    system = _System(program, state)
+    predictor = system.direction(-diagonal(state.pair.values), -np.sqrt(state.u * state.nu), [-pair.values for pair in state.cones])
+    reach = min(1.0, _longest(program, state, predictor))
+    move = system.direction(*system.corrected(predictor, (1.0 - reach) ** 3 * state.mu(program)))
+    step = min(1.0, fraction * _longest(program, state, move))
+    if step < _SHORTEST_STEP:
+        return state, step
+    moved = _Iterate(
+        state.pair.moved(step, move.dC, move.dM),
+        state.a + step * move.da,
+        state.y + step * move.dy,
+        state.t + step * move.dt,
+        state.nu + step * move.dnu,
+        state.u + step * move.du,
+        [ConePair(pair.x + step * dx, pair.w + step * dw) for pair, (dx, dw) in zip(state.cones, move.cones, strict=True)],
     )
-    return _Problem(objective.space.compressed_map.tensor, quadratic.scale, quadratic.b, D)
+    return moved, step
+
+
+class _System:
+    """The Schur system at an iterate, and the directions that it gives."""
+
+    def __init__(self, program: ConicProgram, state: _Iterate) -> None:
+        self.program, self.state, q = program, state, program.q
+        p, R, C, xp = program.c.shape[0], state.pair.R, state.pair.C, namespace(state.pair.R)
+        self.weights = np.where(program.slack, np.sqrt(state.u / np.where(program.slack, state.nu, 1.0)), 0.0)  # W of the orthant
+        ridge = np.concatenate([np.zeros(q), self.weights**2, [0.0]])
+        self.inverse = np.full(q, 0.5 / program.scale if program.scale > 0.0 else 0.0)
+        """Of Q, ∂²/∂a² of f and the balls: its diagonal if there are none of them."""
+        if state.cones:
+            Q = 2.0 * program.scale * np.eye(q)
+            for pair in state.cones:
+                c, v = pair.curvature
+                Q += c * np.eye(q) + np.multiply.outer(v, v)
+            self.inverse, ridge = np.linalg.inv(Q), np.diag(ridge)
+            ridge[:q, :q] = self.inverse
+        else:
+            ridge[:q] = self.inverse
+        self.axes: Array | None = None
+        dual = program.D + program.combined(np.concatenate([state.y, state.nu])) - state.t * eye(C.shape[0], C) - state.pair.M
+        if program.N is not None:
+            delta, self.axes = xp.linalg.eigh(R.T @ program.N @ R)
+            delta = xp.clip(delta, 0.0, None)
+            self.damping = 1.0 / xp.sqrt(1.0 + 2.0 * delta[:, None] * delta[None, :])
+            dual = dual + 2.0 * program.N @ C @ program.N
+            self.schur = SchurSystem(program.rows, R @ self.axes, ridge, self.damping)
+        else:
+            self.schur = SchurSystem(program.rows, R, ridge)
+        self.scaled = R.T @ (0.5 * (dual + dual.T)) @ R
+        images = program.images(C)
+        self.off = np.concatenate([images[:q] - state.a, images[q:] + state.u - program.c, [1.0 - float(xp.linalg.trace(C))]])
+        """By how much a, the linear constraints and the trace are off."""
+        self.off_slope = 2.0 * program.scale * state.a - 2.0 * program.b - state.y - sum(pair.w[1:] for pair in state.cones)
+        self.off_centres = [state.a - z - pair.x[1:] for (z, _), pair in zip(program.balls, state.cones, strict=True)]
+        assert self.off.shape == (q + p + 1,)
+
+    def direction(self, K: Array, k: np.ndarray, cones: list[np.ndarray]) -> _Direction:
+        """The step with dC + dM = K, du + dν = k and dx + dw = (each of ``cones``) in scaled coordinates, and all residuals gone."""
+        state, q = self.state, self.program.q
+        known = np.zeros(q)  # Q·da = dy + known
+        for goal, pair, away in zip(cones, state.cones, self.off_centres, strict=True):
+            c, v = pair.curvature
+            known = known + (pair.scale(goal, inverse=True)[1:] - (c * away + (v @ away) * v))
+        known = known - self.off_slope
+        goal_C = self._damped(K - self.scaled)
+        off = self.off - np.concatenate([self._solved(known), -self.weights * k, [0.0]])
+        right = to_numpy(self.schur.apply(goal_C)) + off
+        x = self.schur.solve(like(right, K))
+        dC = self._undamped(goal_C - self.schur.adjoint(x))
+        dC, host = 0.5 * (dC + dC.T), to_numpy(x)
+        dy, dnu, dt = host[:q], host[q:-1], float(host[-1])
+        da, moves = self._solved(dy + known), []
+        for goal, pair, away in zip(cones, state.cones, self.off_centres, strict=True):
+            dx = np.append(0.0, da + away)
+            moves.append((dx, pair.scale(goal - pair.scale(dx, inverse=True), inverse=True)))
+        return _Direction(dC, K - dC, da, dy, dt, dnu, self.weights * (k - self.weights * dnu), moves)
+
+    def _solved(self, v: np.ndarray) -> np.ndarray:
+        """Q⁻¹v."""
+        return np.asarray(self.inverse @ v if self.inverse.ndim == 2 else self.inverse * v)
+
+    def _damped(self, X: Array) -> Array:
+        """To the coordinates of the Schur system."""
+        return X if self.axes is None else self.damping * (self.axes.T @ X @ self.axes)
+
+    def _undamped(self, X: Array) -> Array:
+        """The adjoint of that: together they solve dC + 2(RᵀNR)dC(RᵀNR) = X."""
+        return X if self.axes is None else self.axes @ (self.damping * X) @ self.axes.T
+
+    def corrected(self, predictor: _Direction, goal: float) -> tuple[Array, np.ndarray, list[np.ndarray]]:
+        """The right-hand sides that lead to μ = goal, with the predictor's second-order terms."""
+        state, values, slack = self.state, self.state.pair.values, self.program.slack
+        second = predictor.dC @ predictor.dM
+        K = 2.0 * (diagonal(goal - values**2) - 0.5 * (second + second.T)) / (values[:, None] + values[None, :])
+        root = np.sqrt(state.u * state.nu)
+        k = np.where(slack, (goal - root**2 - predictor.du * predictor.dnu) / np.where(slack, root, 1.0), 0.0)
+        cones = []
+        for (dx, dw), pair in zip(predictor.cones, state.cones, strict=True):
+            value = pair.values
+            unit = np.append(goal, np.zeros(value.shape[0] - 1))
+            both = cone_product(pair.scale(dx, inverse=True), pair.scale(dw))
+            cones.append(cone_divide(value, unit - cone_product(value, value) - both))
+        return K, k, cones
+
+
+def _longest(program: ConicProgram, state: _Iterate, move: _Direction) -> float:
+    """The longest step along which everything stays in its cone."""
+    steps = [longest_step(state.pair.values, move.dC), longest_step(state.pair.values, move.dM)]
+    for now, change in ((state.u, move.du), (state.nu, move.dnu)):
+        falling = program.slack & (change < 0.0)
+        steps += (-now[falling] / change[falling]).tolist()
+    for pair, (dx, dw) in zip(state.cones, move.cones, strict=True):
+        steps += [cone_step(pair.x, dx), cone_step(pair.w, dw)]
+    return float(min(steps))

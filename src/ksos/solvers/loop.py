@@ -1,43 +1,90 @@
-"""The loop, written once: a solver only says how to start and how to step."""
+"""The loop, written once: a solver is an immutable object with options that only says how to start and how to step."""
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from ksos._array import Array, linalg_errors, namespace
+from ksos._validation import as_count
 from ksos.functionals.base import BoundTerm
 from ksos.functionals.objective import Objective, Point
-from ksos.solvers.certificate import Certificate, certify
+from ksos.solvers.certificate import certify
 from ksos.solvers.solution import Progress
 
-__all__ = ["Limits", "Outcome", "Stepper", "run"]
+__all__ = ["Outcome", "Solver", "Stage", "Stepper", "Watch", "run"]
+
+Watch = Callable[[Progress], Any]
+"""Called with every certificate; a true answer stops the run."""
 
 _ROUNDING = 1e-14
+_MAY_BE_ZERO = {"extra_steps", "face_columns", "dense_unknowns"}
 _EXTRA_DIGITS, _EXTRA_SIZE = 1e-4, 400  # more digits where they cost next to nothing
 
 
-class Stepper(ABC):
-    """An iterative algorithm on the spectraplex."""
+class Solver(ABC):
+    """How to minimise. Solvers are frozen dataclasses: those with the same options are equal."""
 
-    default_max_iter: ClassVar[int]
-    check_every: int
-    extra_steps: ClassVar[int] = 0
-    """How many more steps to take, once the gap is at most tol, for four more digits: worth it where each one brings some."""
-    patience: ClassVar[int] = 400
-    """Certificates in a row without a better gap or objective after which rounding has the last word."""
+    name: ClassVar[str]
 
-    def refusal(self, term: BoundTerm) -> str | None:
-        """What the functional lacks and which solver to take instead; None where this one can take it: for most, a gradient is enough."""
-        return None
+    def __post_init__(self) -> None:
+        for option in fields(self):  # type: ignore[arg-type]
+            value = vars(self)[option.name]
+            if option.type == "int" or (option.type == "int | None" and value is not None):
+                as_count(value, f"{option.name} of {type(self).__name__}", minimum=0 if option.name in _MAY_BE_ZERO else 1)
 
     @abstractmethod
-    def init(self, objective: Objective, C: Array) -> Any:
+    def plan(self, objective: Objective) -> Sequence[Stage]:
+        """The algorithms to run in turn, each from where the one before has stopped."""
+
+    def inner_solvers(self, objective: Objective) -> Sequence[Stepper]:
+        """Those that minimise the augmented Lagrangian of a constrained problem."""
+        return [stage.solver for stage in self.plan(objective)]
+
+
+class Stage(NamedTuple):
+    """An algorithm, how many steps it is given (None: its own limit), and why it was chosen."""
+
+    solver: Stepper
+    steps: int | None
+    why: str
+
+
+class Stepper(Solver):
+    """An iterative algorithm on the spectraplex."""
+
+    max_iter: int
+    """How many steps it takes where the user does not say."""
+    extra_steps: int = 0
+    """How many more steps to take, once the gap is at most tol, for four more digits: worth it where each one brings some."""
+
+    @property
+    def patience(self) -> int:
+        """After how many certificates in a row without a better gap or objective no more can be gained."""
+        return 400
+
+    def plan(self, objective: Objective) -> Sequence[Stage]:
+        """Itself."""
+        return [Stage(self, None, "asked for")]
+
+    def refusal(self, term: BoundTerm) -> str | None:
+        """What the functional lacks and which solver to take instead; None if this one can take it: for most, a gradient is enough."""
+        return None
+
+    def prepared(self, objective: Objective) -> Objective:
+        """The objective in the form that suits the algorithm."""
+        return objective
+
+    def interval(self, objective: Objective) -> int:
+        """How many steps to take from one certificate to the next."""
+        return 1
+
+    @abstractmethod
+    def init(self, objective: Objective, start: Point) -> Any:
         """The state at a feasible start."""
 
     @abstractmethod
@@ -50,15 +97,6 @@ class Stepper(ABC):
 
 
 @dataclass(frozen=True)
-class Limits:
-    """When to stop."""
-
-    tol: float
-    max_iter: int
-    time_limit: float | None = None
-
-
-@dataclass(frozen=True)
 class Outcome:
     """The best point of a run and why it ended."""
 
@@ -67,7 +105,7 @@ class Outcome:
     n_iter: int
     history: list[Progress]
     keyboard: bool = False
-    """Whether it was Ctrl-C that ended it."""
+    """Whether Ctrl-C ended it."""
 
 
 class _StopRequested(Exception):
@@ -75,55 +113,63 @@ class _StopRequested(Exception):
 
 
 def run(
-    stepper: Stepper,
+    solver: Stepper,
     objective: Objective,
-    C: Array,
-    limits: Limits,
-    callback: Callable[[Progress], Any] | None,
-    report: Callable[[Progress], Any] | None,
+    start: Array | Point,
+    tol: float,
+    max_iter: int | None = None,
+    *,
+    rtol: float = 0.0,
+    watch: Watch | None = None,
 ) -> Outcome:
-    """Iterate until the certified gap is at most ``limits.tol`` or a limit comes first; always return the point with the least gap.
+    """Iterate until the certified gap is at most ``tol`` or ``rtol``·|f|, or a limit comes first; always return the point of least gap.
 
-    ``callback`` gets every :class:`Progress`; a true return value stops the run, as Ctrl-C does: both give status "interrupted".
+    The time limit is the objective's deadline. A true answer of ``watch`` stops the run, as Ctrl-C does: both give status "interrupted".
     """
-    began = time.perf_counter()
-    best_point, best_gap, least, since_best = Point(C, None), np.inf, np.inf, 0
+    limit, every, deadline = solver.max_iter if max_iter is None else max_iter, solver.interval(objective), objective.deadline
+    best_point, best_gap, goal, least, since_best = start if isinstance(start, Point) else Point(start, None), np.inf, tol, np.inf, 0
     history: list[Progress] = []
-    n_iter, status = 0, "max_iter"
+    n_iter, status, watching = 0, "max_iter", False
 
     def check(n_iter: int, point: Point) -> bool:
         """Certify a point; whether the run may end with it."""
-        nonlocal best_point, best_gap, least, since_best
-        certificate: Certificate = certify(objective, point)
+        nonlocal best_point, best_gap, goal, least, since_best, watching
+        certificate = certify(objective, point)
         since_best += 1
         if certificate.objective < least - _ROUNDING * abs(certificate.objective):
             least, since_best = certificate.objective, 0
         if certificate.gap < best_gap:
             best_point, best_gap, since_best = point, certificate.gap, 0
-        history.append(Progress(n_iter, certificate.objective, certificate.gap, time.perf_counter() - began))
-        if report is not None:
-            report(history[-1])
-        if callback is not None and callback(history[-1]):
-            raise _StopRequested
-        return certificate.gap <= limits.tol
+        goal = max(tol, rtol * abs(certificate.objective))
+        history.append(Progress(n_iter, certificate.objective, certificate.gap, deadline.elapsed))
+        if watch is not None:
+            watching = True
+            if watch(replace(history[-1], parameter=point.C, space=objective.space)):
+                raise _StopRequested
+            watching = False
+        return certificate.gap <= goal
 
     try:
-        if check(0, objective.point(C)):
+        first = objective.point(best_point.C, best_point.F)
+        first = replace(first, G=objective.gradient(first))
+        if check(0, first):
             return Outcome(best_point, "solved", 0, history)
-        state = stepper.init(objective, C)
-        solved, extra = False, stepper.extra_steps if objective.size <= _EXTRA_SIZE else 0
-        while n_iter < limits.max_iter and not (solved and (extra == 0 or best_gap <= _EXTRA_DIGITS * limits.tol)):
-            state = stepper.step(objective, state)
+        if deadline.passed:
+            return Outcome(best_point, "time_limit", 0, history)
+        state = solver.init(objective, first)
+        solved, extra = False, solver.extra_steps if objective.size <= _EXTRA_SIZE else 0
+        while n_iter < limit and not (solved and (extra == 0 or best_gap <= _EXTRA_DIGITS * goal)):
+            state = solver.step(objective, state)
             n_iter += 1
             extra -= solved
-            late = limits.time_limit is not None and time.perf_counter() - began > limits.time_limit
-            if n_iter % stepper.check_every == 0 or late or n_iter == limits.max_iter:
-                point = stepper.point(state)
+            late = deadline.passed
+            if n_iter % every == 0 or late or n_iter == limit:
+                point = solver.point(state)
                 if not _finite(point.C):
                     status = "numerical_error"
                     break
                 solved = check(n_iter, point) or solved
-                if since_best > stepper.patience:
+                if since_best > solver.patience:
                     status = "solved_inaccurate"
                     break
             if late:
@@ -132,8 +178,10 @@ def run(
     except (KeyboardInterrupt, _StopRequested) as stop:
         return Outcome(best_point, "interrupted", n_iter, history, keyboard=isinstance(stop, KeyboardInterrupt))
     except linalg_errors():
+        if watching:  # the callback's own error
+            raise
         status = "numerical_error"
-    if best_gap <= limits.tol:
+    if best_gap <= goal:
         status = "solved"
     return Outcome(best_point, status, n_iter, history)
 

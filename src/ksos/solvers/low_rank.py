@@ -11,21 +11,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ksos._array import Array, cholesky_solver, eye, flat, inner, is_numpy, like, linalg_errors, namespace, norm, to_numpy, zeros
+from ksos._array import Array, cholesky_solver, eye, flat, inner, is_numpy, like, linalg_errors, namespace, norm, zeros
+from ksos.embedding_map import SMALL_TENSOR
 from ksos.functionals.base import BoundTerm
 from ksos.functionals.objective import Objective, Point
 from ksos.solvers.eigenvalues import DENSE, lowest_eigenpairs
 from ksos.solvers.loop import Stepper
-from ksos.solvers.spectraplex import centre
+from ksos.solvers.spectraplex import centre, factor, grown, pruned
 
-__all__ = ["LowRank", "LowRankToTolerance"]
+__all__ = ["FactorHessian", "LowRank"]
 
-_FIRST_COLUMNS = 3
 _LEVELS, _COARSE, _COARSE_STEPS = (8, 16), 0.1, 15
 _DENSE_UNKNOWNS, _DENSE_UNKNOWNS_ON_DEVICE = 1200, 6000
 _STATIONARY = 0.05  # a gradient this much smaller than the gap: the columns there are have given what they can
 _MOST_NEW_COLUMNS = 16
 _WORTH_A_COLUMN = 0.3
+_FAINT = 1e-10  # columns of a start with less of the mass do not count
 _DROPPED = 1e-14  # columns with less of the mass than this are rounding
 _MOST_DAMPINGS, _LEAST_DAMPING = 40, 0.7
 _CG_ITERATIONS = 400
@@ -50,26 +51,52 @@ class _State:
         return self.level - float(self.values[0])
 
 
+@dataclass(frozen=True, kw_only=True)
 class LowRank(Stepper):
-    """Damped Newton steps on the sphere ‖F‖ = 1, and a new column whenever they have run dry before the gap has closed."""
+    """Damped Newton steps on the sphere ‖F‖ = 1, and a new column whenever they have run dry before the gap has closed [Burer2003].
 
-    default_max_iter = 1000
-    check_every = 1
-    extra_steps = 12
+    Parameters
+    ----------
+    max_iter : int
+        The most steps where ``minimize`` is given no ``max_iter``.
+    first_columns : int
+        How many columns a cold start has.
+    max_columns : int, optional
+        The most columns of the factor, and so the most squares of the density. Below the rank of the optimum the gap stays open.
+    extra_steps : int
+        The most steps for four more digits once the tolerance is reached. 0: for problems that are one round of many.
+    dense_unknowns : int, optional
+        The most unknowns (r times columns) for which the Hessian is formed; beyond, conjugate gradients. Default: 1200, on a GPU 6000.
+    """
+
+    name = "low_rank"
+    max_iter: int = 1000
+    first_columns: int = 3
+    max_columns: int | None = None
+    extra_steps: int = 12
+    dense_unknowns: int | None = None
+
+    @property
+    def patience(self) -> int:
+        """With a limit on the columns the gap may stay open."""
+        return 400 if self.max_columns is None else 20
 
     def refusal(self, term: BoundTerm) -> str | None:
         """Newton's method needs second derivatives."""
         return None if term.twice_differentiable else "needs second derivatives; use solver='fista'"
 
-    def init(self, objective: Objective, C: Array) -> _State:
+    def prepared(self, objective: Objective) -> Objective:
+        """On the stored tensor if that is small: Newton steps feel rounding that changes from point to point."""
+        small = objective.term.uses_embedding and objective.space.tensor_size <= SMALL_TENSOR
+        return objective.on_tensor() if small and not objective.stored else objective
+
+    def init(self, objective: Objective, start: Point) -> _State:
         """A warm start keeps its own columns; the centre, which has all of them, gives way to the solution of a small problem."""
-        all_values, vectors = namespace(C).linalg.eigh(C)
-        values = to_numpy(all_values)
-        first = int(np.count_nonzero(values <= 1e-10))
-        if objective.size - first > max(2 * _FIRST_COLUMNS, objective.size // 4) or values[-1] <= 1.5 / objective.size:
+        F = factor(start.C, _FAINT) if start.F is None else pruned(start.F, _FAINT)
+        largest = float(namespace(F).max(namespace(F).sum(F * F, axis=0)))
+        if F.shape[1] > max(2 * self.first_columns, objective.size // 4) or largest <= 1.5 / objective.size:
             return self._from_leading_directions(objective)
-        F = vectors[:, first:] * like(np.sqrt(values[first:]), C)
-        return self._at(objective, F / norm(F))
+        return self.at(objective, F if self.max_columns is None else pruned(F, _FAINT, self.max_columns))
 
     def _from_leading_directions(self, objective: Objective) -> _State:
         """Solve roughly on the 8, then 16 directions of most mass (eigenvalues ascend, so they come last): most of f is decided there."""
@@ -78,27 +105,28 @@ class LowRank(Stepper):
             block = objective.restricted(slice(-k, None)) if 2 * k <= objective.size else None
             if block is None:
                 break
-            state = self._from_gradient(block) if F is None else self._at(block, _padded(F, k))
+            state = self._from_gradient(block) if F is None else self.at(block, _padded(F, k))
             for _ in range(_COARSE_STEPS):
                 state = self.step(block, state)
-                if state.gap <= _COARSE * abs(state.value):
+                if state.gap <= _COARSE * abs(state.value) or objective.deadline.passed:
                     break
             F = state.F
-        return self._from_gradient(objective) if F is None else self._at(objective, _padded(F, objective.size))
+        return self._from_gradient(objective) if F is None else self.at(objective, _padded(F, objective.size))
 
     def _from_gradient(self, objective: Objective) -> _State:
         """Start at the lowest eigenvectors of ∇f at the centre."""
-        columns = min(_FIRST_COLUMNS, objective.size)
+        columns = min(self.first_columns, objective.size if self.max_columns is None else self.max_columns, objective.size)
         _, vectors = lowest_eigenpairs(objective.gradient(objective.point(centre(objective.size, objective.space.T))), columns)
         F = vectors * like(np.sqrt(np.arange(columns, 0, -1.0)), vectors)
-        return self._at(objective, F / norm(F))
+        return self.at(objective, F / norm(F))
 
     def point(self, state: _State) -> Point:
         """C = FFᵀ."""
         return state.point
 
-    def _at(self, objective: Objective, F: Array, damping: float = 1.0, point: Point | None = None) -> _State:
-        point = objective.point(F @ F.T) if point is None else point
+    def at(self, objective: Objective, F: Array, damping: float = 1.0, point: Point | None = None) -> _State:
+        """The state at a factor of norm one."""
+        point = objective.point(F @ F.T, F) if point is None else point
         G = objective.gradient(point)
         values, vectors = lowest_eigenpairs(G, min(*F.shape, _MOST_NEW_COLUMNS))
         return _State(
@@ -121,19 +149,19 @@ class LowRank(Stepper):
         slope = norm(gradient)
         if slope <= _STATIONARY * state.gap:
             return self._with_new_columns(objective, state)
-        hessian = _Hessian(objective, state, multiplier)
+        hessian = FactorHessian(objective, state, multiplier, self.dense_unknowns)
         damping = state.damping
         for _ in range(_MOST_DAMPINGS):
             E = hessian.solve(-gradient, damping * slope)
             if E is not None:
                 new = F + E
                 new /= norm(new)
-                point = objective.point(new @ new.T)
+                point = objective.point(new @ new.T, new)
                 predicted = -inner(gradient, E) - 0.5 * inner(E, hessian.apply(E))
                 gained = state.value - objective.value(point)
                 rounding = 1e-15 * abs(state.value)
                 if gained > 0.1 * predicted or predicted <= rounding:
-                    return self._at(objective, new, damping if gained < 0.7 * predicted else max(0.3 * damping, _LEAST_DAMPING), point)
+                    return self.at(objective, new, damping if gained < 0.7 * predicted else max(0.3 * damping, _LEAST_DAMPING), point)
             damping *= 4.0
         return self._with_new_columns(objective, state)
 
@@ -150,18 +178,8 @@ class LowRank(Stepper):
         if curvature is None:
             while t > 1e-12 and objective.value(state.point + t * toward) > state.value - 0.3 * t * slope:
                 t *= 0.5
-        xp = namespace(V)
-        F = xp.concat([math.sqrt(1.0 - t) * state.F, math.sqrt(t) * V], axis=1)
-        U, s, _ = xp.linalg.svd(F, full_matrices=False)  # the same FFᵀ with at most r columns, and none that is rounding
-        last = int(np.count_nonzero(to_numpy(s) ** 2 > _DROPPED))
-        F = U[:, :last] * s[:last]
-        return self._at(objective, F / norm(F), state.damping)
-
-
-class LowRankToTolerance(LowRank):
-    """Without digits beyond the tolerance, for problems that are one round of many: the next round asks for them where they matter."""
-
-    extra_steps = 0
+        F = pruned(grown(state.F, V, t), _DROPPED, self.max_columns)
+        return self.at(objective, F, state.damping)
 
 
 def _padded(F: Array, r: int) -> Array:
@@ -169,16 +187,17 @@ def _padded(F: Array, r: int) -> Array:
     return namespace(F).concat([zeros((r - F.shape[0], F.shape[1]), F), F])
 
 
-class _Hessian:
+class FactorHessian:
     """The Riemannian Hessian of F ↦ f(FFᵀ) on the sphere: E ↦ P(Jᵀφ''(JE) + 2·∂²f(FEᵀ+EFᵀ)F + 2GE) − multiplier·E."""
 
-    def __init__(self, objective: Objective, state: _State, multiplier: float) -> None:
+    def __init__(self, objective: Objective, state: _State, multiplier: float, dense_unknowns: int | None = None) -> None:
         self.objective, self.point, self.F, self.multiplier = objective, state.point, state.F, multiplier
         r, k = state.F.shape
         self.J = zeros((0, r * k), state.F)
         if objective.term.uses_embedding:
             self.J = 2.0 * namespace(state.F).reshape(objective.map.jacobian(state.F), (-1, r * k))
-        self.dense = self._form() if r * k <= (_DENSE_UNKNOWNS if is_numpy(state.F) else _DENSE_UNKNOWNS_ON_DEVICE) else None
+        most = (_DENSE_UNKNOWNS if is_numpy(state.F) else _DENSE_UNKNOWNS_ON_DEVICE) if dense_unknowns is None else dense_unknowns
+        self.dense = self._form() if r * k <= most else None
         self.lowest = float(state.values[0])
 
     def _form(self) -> Array:
@@ -251,7 +270,7 @@ class _Hessian:
                 return E if moved else None
             step = energy / curvature
             E, R, moved = E + step * P, R - step * HP, True
-            if norm(R) <= min(0.1, math.sqrt(start)) * start:
+            if norm(R) <= min(0.1, math.sqrt(start)) * start or self.objective.deadline.passed:
                 break
             Z = precondition(R)
             energy, previous = inner(R, Z), energy

@@ -3,48 +3,96 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
 
-from ksos._array import Array, like, memory_errors, namespace, zeros
+from ksos._array import Array, like, memory_errors, namespace, norm, zeros
+from ksos._deadline import Deadline
 from ksos._threads import one_blas_thread
-from ksos._validation import as_choice, as_count, as_positive
+from ksos._validation import as_choice, as_count, as_nonnegative, as_positive
 from ksos.embedding_map import SMALL_TENSOR
-from ksos.functionals.base import Constraint, Functional
-from ksos.functionals.objective import Objective
+from ksos.functionals.base import Functional
+from ksos.functionals.objective import Objective, Point
 from ksos.solvers.certificate import certify
 from ksos.solvers.constrained_minimize import as_constraints, minimize_constrained
-from ksos.solvers.first_order import Fista, ProjectedGradient
-from ksos.solvers.frank_wolfe import FrankWolfe
+from ksos.solvers.first_order import Fista, FrankWolfe, ProjectedGradient
 from ksos.solvers.interior_point import InteriorPoint
-from ksos.solvers.loop import Limits, Outcome, Stepper, run
+from ksos.solvers.lbfgs import LBFGS
+from ksos.solvers.loop import Outcome, Solver, Stage, Stepper, Watch, run
 from ksos.solvers.low_rank import LowRank
-from ksos.solvers.quasi_newton import QuasiNewton
 from ksos.solvers.solution import Progress, Solution
-from ksos.solvers.spectraplex import centre, factor, project
+from ksos.solvers.spectraplex import centre, factor, project, pruned
 from ksos.space import SoSSpace
 
-__all__ = ["SOLVERS", "check_options", "minimize"]
+__all__ = ["SOLVERS", "Auto", "check_options", "minimize"]
 
-SOLVERS: dict[str, type[Stepper]] = {
-    "low_rank": LowRank,
-    "interior_point": InteriorPoint,
-    "lbfgs": QuasiNewton,
-    "frank_wolfe": FrankWolfe,
-    "fista": Fista,
-    "projected_gradient": ProjectedGradient,
-}
-"""Every solver by name. To add one: a class with ``init``, ``step`` and ``point`` (see loop.py), and its line here."""
+SOLVERS: Mapping[str, Stepper] = MappingProxyType(
+    {solver.name: solver for solver in (LowRank(), InteriorPoint(), LBFGS(), FrankWolfe(), Fista(), ProjectedGradient())}
+)
+"""Every solver by name, with its default options. To add one: a class with ``init``, ``step`` and ``point`` (see loop.py), listed here."""
 
 
-def check_options(solver: str, tol: float, max_iter: int | None, time_limit: float | None) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Auto(Solver):
+    """Choose the solvers by the functional and the space, and hand over from one to the next when the first does not get there.
+
+    Newton on a factor comes first. When its steps become many, columns come and go: there is no low rank, and the interior point does not
+    need one. A Frobenius penalty on an untruncated space spreads the optimum over all directions; FISTA soon tells how well conditioned
+    that is.
+
+    Parameters
+    ----------
+    newton_steps : int
+        How many steps "low_rank" takes before "interior_point" takes over.
+    gradient_steps : int
+        How many steps "lbfgs" or "fista" take before "low_rank" takes over.
+    """
+
+    name = "auto"
+    newton_steps: int = 80
+    gradient_steps: int = 1500
+
+    def plan(self, objective: Objective) -> Sequence[Stage]:
+        """The solvers that are tried in turn."""
+        term, space, low_rank = objective.term, objective.space, SOLVERS["low_rank"]
+        if not term.twice_differentiable:
+            return [Stage(SOLVERS["fista"], None, "the functional has no second derivatives")]
+        if term.as_quadratic() is not None and space.tensor_size <= SMALL_TENSOR:
+            entries = f"{space.embedding_rank}×{space.rank}×{space.rank}"
+            first = f"the functional is quadratic and its tensor of {entries} entries fits, so Newton steps on few columns are cheap"
+            then = f"{self.newton_steps} steps on few columns did not close the gap, and it does not need a low rank"
+            return [Stage(low_rank, self.newton_steps, first), Stage(SOLVERS["interior_point"], None, then)]
+        if not term.quadratic and term.matrix_free:
+            return [
+                Stage(SOLVERS["lbfgs"], self.gradient_steps, "steps on few columns need no matrix, and cost next to nothing"),
+                Stage(low_rank, None, f"{self.gradient_steps} steps did not close the gap, and second derivatives do"),
+            ]
+        if space.rank == space.support_points.shape[0] and term.factor_hessian(zeros((space.rank, 1), space.T)) is not None:
+            first = "a Frobenius penalty on an untruncated space spreads the optimum over all directions"
+            then = f"{self.gradient_steps} gradient steps did not close the gap"
+            return [Stage(SOLVERS["fista"], self.gradient_steps, first), Stage(low_rank, None, then)]
+        if term.as_quadratic() is not None:
+            return [Stage(low_rank, None, f"rank {space.rank} with {space.embedding_rank} coordinates is too large for a stored tensor")]
+        return [Stage(low_rank, None, "the functional has second derivatives and is not quadratic in the embedding")]
+
+    def inner_solvers(self, objective: Objective) -> Sequence[Stepper]:
+        """Newton on a factor if there are second derivatives, and FISTA."""
+        return [SOLVERS[name] for name in (["low_rank", "fista"] if objective.term.twice_differentiable else ["fista"])]
+
+
+def check_options(solver: str | Solver, tol: float, max_iter: int | None, time_limit: float | Deadline | None, rtol: float = 0.0) -> None:
     """Raise on options that no solver can take, before any work is done."""
-    as_choice(solver, "solver", ["auto", *SOLVERS])
+    if isinstance(solver, type):
+        raise TypeError(f"solver must be a name or an object such as {solver.__name__}(); got the class itself")
+    if not isinstance(solver, Solver):
+        as_choice(solver, "solver", ["auto", *SOLVERS])
     as_positive(tol, "tol")
+    as_nonnegative(rtol, "rtol")
     if max_iter is not None:
         as_count(max_iter, "max_iter")
-    if time_limit is not None:
-        as_positive(time_limit, "time_limit")
+    Deadline.of(time_limit)
 
 
 def minimize(
@@ -52,11 +100,12 @@ def minimize(
     space: SoSSpace,
     constraints: Any = (),
     *,
-    solver: str = "auto",
+    solver: str | Solver = "auto",
     tol: float = 1e-8,
+    rtol: float = 0.0,
     max_iter: int | None = None,
-    time_limit: float | None = None,
-    callback: Callable[[Progress], Any] | None = None,
+    time_limit: float | Deadline | None = None,
+    callback: Watch | None = None,
     verbose: int = 0,
     start: Array | None = None,
 ) -> Solution:
@@ -70,26 +119,30 @@ def minimize(
     constraints : Constraint or sequence of them, optional
         ``within(MMD(target), radius)``, ``Expectation(f) == c``, ``F <= c``, ``Expectation(f) >= c``. The solution then has multipliers,
         and its gap is that of the Lagrangian.
-    solver : {"auto", "low_rank", "interior_point", "lbfgs", "fista", "projected_gradient", "frank_wolfe"}
+    solver : {"auto", "low_rank", "interior_point", "lbfgs", "fista", "projected_gradient", "frank_wolfe"} or a solver object
         "low_rank": Newton's method on a factor of C with few columns, for functionals with second derivatives. "interior_point": for
         squared MMDs plus linear terms, a dozen steps of O(qr³ + q²r²) on any of them (r = space.rank, q = space.embedding_rank); with
-        constraints, which may then be MMD balls and expectations, also with Frobenius penalties. "lbfgs": on a factor, by
-        gradients alone. "fista"
-        and "projected_gradient": the note's. "frank_wolfe": the least memory, and the most patience. "auto" begins with "low_rank" and
-        hands over to "interior_point" when a low rank does not come (with constraints, "interior_point" comes first where its steps are
-        cheap); it takes FISTA where neither fits.
+        constraints, which may then be MMD balls and expectations, also with Frobenius penalties. "lbfgs": on a factor, by gradients alone.
+        "fista" and "projected_gradient": the note's. "frank_wolfe": needs the least memory, and the most steps. "auto" begins with
+        "low_rank" and hands over to "interior_point" if a low rank does not come (with constraints, "interior_point" comes first if its
+        steps are cheap); it takes FISTA if neither fits. A name is short for an object of :mod:`ksos.solvers` with default options:
+        ``solver=LowRank(max_columns=40)``.
     tol : float
         The absolute gap f(C) − f* at which the problem counts as solved, in units of the objective.
+    rtol : float
+        The same relative to |f|: the problem counts as solved when the gap is at most ``max(tol, rtol * abs(f))``.
     max_iter : int, optional
         Default: the solver's own.
     time_limit : float, optional
-        Seconds.
+        Seconds for the whole call, the binding of the functional included; it may take one step of the solver longer. Or a running
+        :class:`~ksos._deadline.Deadline`.
     callback : callable, optional
-        Called with a :class:`~ksos.solvers.Progress` at every certificate; a true return value stops the run.
+        Called with a :class:`~ksos.solvers.Progress` at every certificate; a true return value stops the run. What it raises passes
+        through. ``progress.distribution`` is the density at that moment.
     verbose : int
         1: print progress with the gap now and then; 2: at every certificate.
-    start : array (r, r), optional
-        Where to start; projected on the spectraplex. Default: its centre.
+    start : array (r, r) or (r, k) with k < r, optional
+        Where to start: C, which is projected on the spectraplex, or a factor G with C = GGᵀ. Default: the centre of the spectraplex.
 
     Returns
     -------
@@ -106,131 +159,56 @@ def minimize(
     >>> solution.status, bool(solution.gap <= 1e-8)
     ('solved', True)
     """
+    deadline = Deadline.of(time_limit).stage()
     if not isinstance(space, SoSSpace):
         raise TypeError(f"a ksos.SoSSpace is needed as the space; got {space!r}")
-    check_options(solver, tol, max_iter, time_limit)
+    check_options(solver, tol, max_iter, time_limit, rtol)
+    if not isinstance(solver, Solver):
+        solver = Auto() if solver == "auto" else SOLVERS[solver]
     with one_blas_thread(space.rank), memory_errors("use fewer support points or landmarks (n_support), or solver='fista'"):
-        return _minimize(functional, space, as_constraints(constraints), solver, tol, max_iter, time_limit, callback, verbose, start)
-
-
-def _minimize(
-    functional: Functional,
-    space: SoSSpace,
-    constraints: tuple[Constraint, ...],
-    solver: str,
-    tol: float,
-    max_iter: int | None,
-    time_limit: float | None,
-    callback: Callable[[Progress], Any] | None,
-    verbose: int,
-    start: Array | None,
-) -> Solution:
-    objective = Objective(functional, space)
-    C = centre(space.rank, space.T) if start is None else project(_as_start(start, space.T))
-    if constraints:
-        names = [solver] if solver != "auto" else ["low_rank", "fista"] if objective.term.twice_differentiable else ["fista"]
-        most = max(LowRank.default_max_iter, SOLVERS[names[-1]].default_max_iter)
-        limits = Limits(tol, most if max_iter is None else max_iter, time_limit)
-        steppers, report, warm = [SOLVERS[name]() for name in names], _printer(names[0], verbose), start is not None
-        return minimize_constrained(functional, objective, constraints, solver, names[0], steppers, C, warm, limits, callback, report)
-    stages = _plan(objective) if solver == "auto" else [Stage(solver, None, "asked for")]
-    if max_iter is not None:
-        stages = [stages[0]._replace(steps=max_iter)]
-    outcome, spent, ran = None, 0.0, []
-    for name, steps, why in stages:
-        ran.append(f"{name}: {why}")
-        rest = None if time_limit is None else max(time_limit - spent, 1e-3)
-        limits = Limits(tol, SOLVERS[name].default_max_iter if steps is None else steps, rest)
-        latest = _run(functional, objective, name, C, limits, callback, verbose)
-        outcome = latest if outcome is None else _joined(outcome, latest)
-        if outcome.status != "max_iter":
-            break
-        C, spent = outcome.point.C, outcome.history[-1].time
-    assert outcome is not None
-    return _solution(objective, outcome, tol, name, "; then ".join(ran))
-
-
-class Stage(NamedTuple):
-    """A solver, how many steps it is given (None: its own limit), and why it was chosen."""
-
-    solver: str
-    steps: int | None
-    why: str
-
-
-def _plan(objective: Objective) -> list[Stage]:
-    """The solvers that "auto" tries in turn, each from where the one before has stopped after so many steps.
-
-    Newton on a factor comes first. When its steps become many, columns come and go: there is no low rank, and the interior point does not
-    mind. A Frobenius penalty on an untruncated space spreads the optimum over all directions; that is well conditioned, or it is not: FISTA
-    soon tells.
-    """
-    term, space = objective.term, objective.space
-    if not term.twice_differentiable:
-        return [Stage("fista", None, "the functional has no second derivatives")]
-    if term.as_quadratic() is not None and space.tensor_size <= SMALL_TENSOR:
-        entries = f"{space.embedding_rank}×{space.rank}×{space.rank}"
-        return [
-            Stage(
-                "low_rank",
-                80,
-                f"the functional is quadratic and its tensor of {entries} entries fits, so Newton steps on few columns are cheap",
-            ),
-            Stage("interior_point", None, "80 steps on few columns did not close the gap, and it does not need a low rank"),
-        ]
-    if not term.quadratic and term.factor_gradient(zeros((space.rank, 1), space.T)) is not None:
-        return [
-            Stage("lbfgs", 1500, "steps on few columns need no matrix, and cost next to nothing"),
-            Stage("low_rank", None, "1500 steps did not close the gap, and second derivatives do"),
-        ]
-    if space.rank == space.support_points.shape[0] and term.factor_hessian(zeros((space.rank, 1), space.T)) is not None:
-        return [
-            Stage("fista", 1500, "a Frobenius penalty on an untruncated space spreads the optimum over all directions"),
-            Stage("low_rank", None, "1500 gradient steps did not close the gap"),
-        ]
-    if term.as_quadratic() is not None:
-        return [Stage("low_rank", None, f"rank {space.rank} with {space.embedding_rank} coordinates is too large for a stored tensor")]
-    return [Stage("low_rank", None, "the functional has second derivatives and is not quadratic in the embedding")]
-
-
-def _run(
-    functional: Functional,
-    objective: Objective,
-    name: str,
-    C: Array,
-    limits: Limits,
-    callback: Callable[[Progress], Any] | None,
-    verbose: int,
-) -> Outcome:
-    stepper = SOLVERS[name]()
-    if reason := stepper.refusal(objective.term):
-        raise ValueError(f"solver={name!r} cannot take {functional!r}: it {reason}")
-    if name in ("low_rank", "interior_point") and objective.term.uses_embedding:
-        # Newton steps feel rounding that changes from point to point; the interior point needs the tensor anyway.
-        objective.compressed = name == "interior_point" or objective.space.tensor_size <= SMALL_TENSOR
-    return run(stepper, objective, C, limits, callback, _printer(name, verbose))
+        objective = Objective.of(functional, space, deadline=deadline)
+        first = Point(centre(space.rank, space.T), None) if start is None else _as_start(start, space.T)
+        if limits := as_constraints(constraints):
+            watch = _watcher(solver.inner_solvers(objective)[0].name, verbose, callback)
+            return minimize_constrained(functional, objective, limits, solver, first, start is not None, tol, rtol, max_iter, watch)
+        stages, outcome, ran = list(solver.plan(objective)), Outcome(first, "max_iter", 0, []), []
+        if max_iter is not None:
+            stages = [stages[0]._replace(steps=max_iter)]
+        for stage in stages:
+            if reason := stage.solver.refusal(objective.term):
+                raise ValueError(f"solver={stage.solver.name!r} cannot take {functional!r}: it {reason}")
+            ran.append(f"{stage.solver.name}: {stage.why}")
+            watch = _watcher(stage.solver.name, verbose, callback, outcome.n_iter)
+            objective = stage.solver.prepared(objective)
+            latest = run(stage.solver, objective, outcome.point, tol, stage.steps, rtol=rtol, watch=watch)
+            outcome = _joined(outcome, latest)
+            if outcome.status != "max_iter":
+                break
+        goal = max(tol, rtol * abs(outcome.history[-1].objective)) if outcome.history else tol
+        try:
+            return _solution(objective, outcome, goal, stage.solver.name, "; then ".join(ran))
+        except KeyboardInterrupt:  # only the certificate is missing
+            return _solution(objective, replace(outcome, status="interrupted", keyboard=True), goal, stage.solver.name, "; then ".join(ran))
 
 
 def _joined(first: Outcome, second: Outcome) -> Outcome:
     """One outcome of two runs, the second having begun where the first ended."""
-    n_iter, seconds = first.n_iter, first.history[-1].time
-    later = [progress._replace(n_iter=progress.n_iter + n_iter, time=progress.time + seconds) for progress in second.history]
-    return Outcome(second.point, second.status, n_iter + second.n_iter, [*first.history, *later], second.keyboard)
+    later = [replace(progress, n_iter=progress.n_iter + first.n_iter) for progress in second.history]
+    return replace(second, n_iter=first.n_iter + second.n_iter, history=[*first.history, *later])
 
 
 def _solution(objective: Objective, outcome: Outcome, tol: float, name: str, reason: str) -> Solution:
     """Certify C afresh, as the factor that is returned, and put the solution together."""
-    G, status = factor(outcome.point.C), outcome.status
+    known, status = outcome.point.F, outcome.status
+    G = factor(outcome.point.C) if known is None else pruned(known, 1e-14)
     certificate, certified = certify(objective, objective.point(G @ G.T)), objective.term.convex
     if status == "solved" and certificate.gap > tol:
         status = "solved_inaccurate"
     elif status == "solved" and not certified:
         status = "stationary"
     return Solution(
-        distribution=objective.space.density(G),
         objective=certificate.objective,
         gap=certificate.gap if certified else None,
-        gap_relative=certificate.gap_relative if certified else None,
         projected_mmd_bound=objective.projected_mmd_bound(certificate.gap) if certified else None,
         status=status,
         solver=name,
@@ -239,30 +217,37 @@ def _solution(objective: Objective, outcome: Outcome, tol: float, name: str, rea
         history=outcome.history,
         space=objective.space,
         parameter_factor=G,
-        time=outcome.history[-1].time if outcome.history else 0.0,
+        time=objective.deadline.elapsed,
         keyboard_interrupt=outcome.keyboard,
         integration_error=objective.term.integration_error,
     )
 
 
-def _as_start(start: Any, T: Array) -> Array:
+def _as_start(start: Any, T: Array) -> Point:
     start, r, xp = like(start, T), T.shape[1], namespace(T)
-    if tuple(start.shape) != (r, r) or not bool(xp.all(xp.isfinite(start))):
-        raise ValueError(f"start must be a finite {r}×{r} matrix; got shape {tuple(start.shape)}")
-    return 0.5 * (start + start.T)
+    if start.ndim != 2 or start.shape[0] != r or start.shape[1] > r or start.shape[1] == 0 or not bool(xp.all(xp.isfinite(start))):
+        raise ValueError(f"start must be a finite {r}×{r} matrix, or a factor of it with {r} rows; got shape {tuple(start.shape)}")
+    if start.shape[1] == r:
+        return Point(project(0.5 * (start + start.T)), None)
+    if not (size := norm(start)) > 0.0:
+        raise ValueError("start must not be a factor of zeros: give it mass, or leave start out")
+    F = start / size
+    return Point(F @ F.T, None, F=F)
 
 
-def _printer(name: str, verbose: int) -> Callable[[Progress], None] | None:
-    """Progress lines with the gap: whenever it has fallen by a factor of two (verbose=1), or always (verbose=2)."""
-    if not verbose:
-        return None
+def _watcher(name: str, verbose: int, callback: Watch | None, n_before: int = 0) -> Watch | None:
+    """Progress lines with the gap, whenever it has fallen by a factor of two (verbose=1) or always (verbose=2), and then the callback."""
+    if not verbose and (callback is None or n_before == 0):
+        return callback
     last = math.inf
 
-    def report(progress: Progress) -> None:
+    def watch(progress: Progress) -> Any:
         nonlocal last
-        if verbose >= 2 or progress.gap <= 0.5 * last:
+        progress = replace(progress, n_iter=progress.n_iter + n_before)
+        if verbose >= 2 or (verbose and progress.gap <= 0.5 * last):
             last = progress.gap
-            n, f, gap, seconds = progress
+            n, f, gap, seconds = progress.n_iter, progress.objective, progress.gap, progress.time
             print(f"[{name}] iteration {n:6d}  objective {f:.9e}  gap {gap:.2e}  {seconds:.2f} s")
+        return callback is not None and callback(progress)
 
-    return report
+    return watch

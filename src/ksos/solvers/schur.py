@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -23,10 +22,10 @@ class SchurSystem:
     and cost half.
     """
 
-    def __init__(self, tensor: Array, R: Array, ridge: Any, damping: Array | None = None) -> None:
-        """``ridge``: a number, which is added on the first q entries of the diagonal, or a (q+1) × (q+1) matrix.
+    def __init__(self, tensor: Array, R: Array, ridge: np.ndarray, damping: Array | None = None, block_bytes: float | None = None) -> None:
+        """``ridge``: a (q+1) × (q+1) matrix, or its diagonal. ``damping``: P, symmetric, r × r; by default all ones.
 
-        ``damping``: P, symmetric, r × r; by default all ones.
+        ``block_bytes``: how much of the tensor is worked on at a time; by default what suits the device.
         """
         xp, (q, r, _) = namespace(tensor), tensor.shape
         self.size = r
@@ -37,7 +36,7 @@ class SchurSystem:
         self._lower = xp.asarray(lower.ravel(), device=tensor.device)  # which entry of the triangle stands at each place of the matrix
         self._weights = like(np.where(rows == columns, 1.0, np.sqrt(2.0)), tensor)
         self.V = zeros((q + 1, rows.shape[0]), tensor)
-        block = max(1, int((_BLOCK_BYTES if is_numpy(tensor) else _DEVICE_BLOCK_BYTES) / (8 * r * r)))
+        block = max(1, int((block_bytes or (_BLOCK_BYTES if is_numpy(tensor) else _DEVICE_BLOCK_BYTES)) / (8 * r * r)))
         for start in range(0, q, block):
             part = tensor[start : min(start + block, q), :, :]
             half = xp.reshape(xp.reshape(part, (-1, r)) @ R, part.shape)
@@ -47,7 +46,7 @@ class SchurSystem:
         if damping is not None:
             self.V *= flat(self._triangles(xp.reshape(damping, (1, r * r))))
         H = self.V @ self.V.T
-        H += ridge * like(np.diag(np.append(np.ones(q), 0.0)), H) if isinstance(ridge, float) else ridge
+        H += like(np.diag(ridge) if ridge.ndim == 1 else ridge, H)
         self._scale = 1.0 / xp.sqrt(xp.linalg.diagonal(H))
         self._solve = _cholesky(H * (self._scale[:, None] * self._scale[None, :]))
 

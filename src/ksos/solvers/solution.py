@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any
 
 from ksos._array import Array
 from ksos.density import SoSDensity
+from ksos.solvers.spectraplex import factor
 from ksos.space import SoSSpace
 
 __all__ = ["STATUSES", "Progress", "Solution"]
@@ -24,28 +27,36 @@ STATUSES = {
 }
 
 
-class Progress(NamedTuple):
+@dataclass(frozen=True)
+class Progress:
     """One line of the history, and what a callback receives."""
 
     n_iter: int
     objective: float
     gap: float
     time: float
+    """Seconds since the call began."""
+    parameter: Array | None = field(default=None, compare=False, repr=False)
+    """C at this certificate. Only a callback sees it: the history does not keep it."""
+    space: SoSSpace | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def distribution(self) -> SoSDensity:
+        """The density at this certificate, computed when a callback asks for it."""
+        if self.parameter is None or self.space is None:
+            raise ValueError("the history keeps no densities; ask for progress.distribution inside a callback")
+        return self.space.density(factor(self.parameter))
 
 
 @dataclass(frozen=True)
 class Solution:
     """The result of :func:`ksos.minimize`."""
 
-    distribution: SoSDensity
-    """The density found: always valid, whatever the status."""
     objective: float
     """f at the point found."""
     gap: float | None
-    """f(C) − f* ≤ gap, recomputed from scratch at the point returned: of the Lagrangian, where there are constraints. None where nothing is
+    """f(C) − f* ≤ gap, recomputed from scratch at the point returned: of the Lagrangian, where there are constraints. None if nothing is
     certified, because the functional is not declared convex or no feasible point was found."""
-    gap_relative: float | None
-    """gap / |objective|."""
     projected_mmd_bound: float | None
     """With a squared MMD in f: the projected MMD between this density and the optimal one is at most this."""
     status: str
@@ -58,7 +69,7 @@ class Solution:
     parameter_factor: Array = field(repr=False)
     """G with C = GGᵀ: the point in the whitened parameters of the space."""
     time: float = 0.0
-    """Seconds in the solver."""
+    """Seconds of the whole call, the binding of the functional and the certificate at the end included."""
     solver_reason: str = ""
     """Every solver that ran, in turn, and why it was chosen."""
     keyboard_interrupt: bool = False
@@ -77,10 +88,22 @@ class Solution:
     note: str = ""
     """What else there is to say about the status."""
 
+    @cached_property
+    def distribution(self) -> SoSDensity:
+        """The density found: always valid, whatever the status."""
+        return self.space.density(self.parameter_factor)
+
     @property
     def rank(self) -> int:
         """The number of squares of the density."""
-        return self.distribution.rank
+        return int(self.parameter_factor.shape[1])
+
+    @property
+    def gap_relative(self) -> float | None:
+        """gap / |objective|."""
+        if self.gap is None or self.objective == 0.0:
+            return None if self.gap is None else 0.0 if self.gap == 0.0 else math.inf
+        return self.gap / abs(self.objective)
 
     @property
     def message(self) -> str:

@@ -1,4 +1,4 @@
-"""The spectraplex {C ⪰ 0, tr C = 1}: projection (the note's Algorithm 1), centre, factors."""
+"""The spectraplex {C ⪰ 0, tr C = 1}: projection (the note's Algorithm 1), centre, and factors C = FFᵀ whose columns come and go."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from ksos._array import Array, eye, like, namespace, norm, to_numpy
 
-__all__ = ["centre", "factor", "project", "project_simplex"]
+__all__ = ["centre", "factor", "grown", "project", "project_simplex", "pruned"]
 
 _ON_THE_HOST = np.zeros(0)
 
@@ -38,10 +38,24 @@ def project_simplex(values: np.ndarray) -> np.ndarray:
     return np.maximum(values - thresholds[last], 0.0)
 
 
-def factor(C: Array) -> Array:
-    """G with C = GGᵀ and ‖G‖² = 1, one column per eigenvalue that is not rounding."""
+def factor(C: Array, negligible: float = 1e-14) -> Array:
+    """G with C = GGᵀ and ‖G‖² = 1: one column per eigenvalue, in ascending order, without those below ``negligible`` of the largest."""
     values, U = namespace(C).linalg.eigh(C)
     host = to_numpy(values)
-    first = int(np.count_nonzero(host <= 1e-14 * host[-1]))
+    first = int(np.count_nonzero(host <= negligible * host[-1]))
     G = U[:, first:] * like(np.sqrt(host[first:]), U)
     return G / norm(G)
+
+
+def pruned(F: Array, negligible: float, most: int | None = None) -> Array:
+    """The same FFᵀ, scaled to ‖F‖ = 1, with orthogonal columns: those of more mass than ``negligible``, at most the ``most`` largest."""
+    U, s, _ = namespace(F).linalg.svd(F / norm(F), full_matrices=False)
+    kept = max(1, int(np.count_nonzero(to_numpy(s) ** 2 > negligible)))
+    kept = kept if most is None else min(kept, most)
+    F = U[:, :kept] * s[:kept]
+    return F / norm(F)
+
+
+def grown(F: Array, V: Array, t: float) -> Array:
+    """The factor of (1 − t)FFᵀ + t·VVᵀ: new columns beside the old ones."""
+    return namespace(F).concat([(1.0 - t) ** 0.5 * F, t**0.5 * V], axis=1)

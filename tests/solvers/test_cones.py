@@ -1,4 +1,4 @@
-"""The second-order cone: its product, its scaling, its steps."""
+"""The cones of the interior point: products, scalings, steps."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ksos.solvers.second_order_cone import ConePair, cone_divide, cone_product, cone_step
+from ksos.solvers.cones import ConePair, cone_divide, cone_product, cone_step
 
 
 def inside(rng: np.random.Generator, n: int, depth: float) -> np.ndarray:
@@ -42,7 +42,7 @@ def test_division_undoes_the_product(seed: int, n: int) -> None:
 
 
 @given(st.integers(0, 10**6), st.integers(1, 6), st.floats(-3.0, 3.0))
-def test_the_longest_step_ends_on_the_rim(seed: int, n: int, first: float) -> None:
+def test_the_longest_step_ends_on_the_boundary(seed: int, n: int, first: float) -> None:
     rng = np.random.default_rng(seed)
     x, direction = inside(rng, n + 1, 0.5), rng.normal(size=n + 1)
     direction[0] = first
@@ -60,6 +60,6 @@ def test_the_longest_step_ends_on_the_rim(seed: int, n: int, first: float) -> No
         assert depth(1.001 * t) < 1e-9
 
 
-def test_a_pair_on_the_rim_is_refused() -> None:
-    with pytest.raises(np.linalg.LinAlgError, match="rim"):
+def test_a_pair_on_the_boundary_is_refused() -> None:
+    with pytest.raises(np.linalg.LinAlgError, match="boundary"):
         _ = ConePair(np.array([1.0, 1.0]), np.array([1.0, 0.0])).values

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from tables import points
 
 import ksos
 from ksos.functionals import NegativeLogLikelihood, SquaredMMD, Trace
+from ksos.functionals.base import BoundTerm
 from ksos.functionals.objective import Objective
 from ksos.kernels import Gaussian
-from ksos.solvers.quasi_newton import QuasiNewton, Secants, _lowest, descend
+from ksos.solvers import LBFGS
+from ksos.solvers.lbfgs import Secants, descend, lowest
 
 
 def quadratic(H: np.ndarray):
@@ -76,23 +80,51 @@ def test_it_starts_where_it_is_told() -> None:
     assert ksos.minimize(functional, space, solver="lbfgs", tol=1e-6, start=near).status == "solved"
 
 
-def test_no_matrix_is_formed_between_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
+class Counted(BoundTerm):
+    """A term that counts how often its matrices are asked for."""
+
+    def __init__(self, term: BoundTerm) -> None:
+        self.term, self.matrices = term, 0
+
+    def value(self, a: Any, C: np.ndarray) -> float:
+        self.matrices += 1
+        return self.term.value(a, C)
+
+    def gradient(self, a: Any, C: np.ndarray) -> Any:
+        self.matrices += 1
+        return self.term.gradient(a, C)
+
+    def factor_gradient(self, a: Any, F: np.ndarray) -> Any:
+        return self.term.factor_gradient(a, F)
+
+    def linear_part(self) -> Any:
+        return self.term.linear_part()
+
+
+def test_no_matrix_is_formed_between_certificates() -> None:
     X = points(50, 2)
-    objective = Objective(NegativeLogLikelihood(X) + 0.1 * Trace(relative=True), ksos.SoSSpace(Gaussian(0.8), X))
-    stepper = QuasiNewton()
-    state = stepper.init(objective, np.eye(objective.size) / objective.size)
-    calls = []
-    monkeypatch.setattr(Objective, "gradient", lambda *_: calls.append(1) or (_ for _ in ()).throw(AssertionError("a gradient matrix")))
-    for _ in range(stepper.check_every - 1):
-        state = stepper.step(objective, state)
-    assert not calls
+    space = ksos.SoSSpace(Gaussian(0.8), X)
+    term = Counted((NegativeLogLikelihood(X) + 0.1 * Trace(relative=True)).bind(space))
+    objective, solver = Objective(term, space), LBFGS()
+    state = solver.init(objective, objective.point(np.eye(space.rank) / space.rank))
+    before = term.matrices
+    for _ in range(solver.interval(objective) - 1):
+        state = solver.step(objective, state)
+    assert before > 0 and term.matrices == before
+    solver.step(objective, state)
+    assert term.matrices > before
 
 
 def test_embeddings_work_too_by_way_of_the_matrix() -> None:
     X = points(30, 2)
     space = ksos.SoSSpace(Gaussian(1.0), X)
     functional = SquaredMMD(X) + 1e-3 * Trace(relative=True)
-    assert Objective(functional, space).term.factor_gradient(np.ones((space.rank, 1))) is None
+    objective, F = Objective.of(functional, space), np.random.default_rng(0).normal(size=(space.rank, 2)) / space.rank
+    assert not objective.term.matrix_free
+    value, product = objective.factor_gradient(F)
+    point = objective.point(F @ F.T)
+    assert value == pytest.approx(objective.value(point), rel=1e-10)
+    np.testing.assert_allclose(product, objective.gradient(point) @ F, rtol=1e-7, atol=1e-10)
     quasi, auto = ksos.minimize(functional, space, solver="lbfgs", tol=1e-8), ksos.minimize(functional, space, tol=1e-8)
     assert quasi.status == "solved" and quasi.objective == pytest.approx(auto.objective, abs=2e-8)
 
@@ -101,7 +133,7 @@ def test_the_lowest_eigenvalue_is_a_bound() -> None:
     rng = np.random.default_rng(0)
     Q = np.linalg.qr(rng.normal(size=(40, 40)))[0]
     G = (Q * np.r_[-3.0, -3.0 + 1e-13, np.linspace(-2, 5, 38)]) @ Q.T
-    values, V = _lowest(0.5 * (G + G.T), 3)
+    values, V = lowest(0.5 * (G + G.T), 3)
     assert -3.0 - 1e-12 <= values[0] <= -3.0 + 1e-15
     np.testing.assert_allclose(G @ V[:, 2], -2.0 * V[:, 2], atol=1e-10)
 

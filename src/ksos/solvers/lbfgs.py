@@ -17,11 +17,10 @@ from ksos._array import Array, eye, inner, is_numpy, like, namespace, norm, to_n
 from ksos.functionals.objective import Objective, Point
 from ksos.solvers.eigenvalues import lowest_bound, lowest_eigenpairs
 from ksos.solvers.loop import Stepper
-from ksos.solvers.spectraplex import centre
+from ksos.solvers.spectraplex import centre, grown, pruned
 
-__all__ = ["QuasiNewton", "Secants", "descend", "settle"]
+__all__ = ["LBFGS", "Secants", "descend", "descend_until", "lowest"]
 
-_COLUMNS = 10
 _PAIRS = 10
 _SUFFICIENT = 1e-4
 _MOST_BACKTRACKS = 25
@@ -36,10 +35,10 @@ ValueAndGradient = Callable[[Array], tuple[float, Array]]
 
 
 class Secants:
-    """The last few pairs (step, change of the gradient) of L-BFGS and the inverse Hessian that they imply (Nocedal's two loops)."""
+    """The last few pairs (step, change of the gradient) and the inverse Hessian that they imply: the two loops of [Nocedal1980]."""
 
-    def __init__(self) -> None:
-        self.pairs: deque[tuple[Array, Array, float]] = deque(maxlen=_PAIRS)
+    def __init__(self, memory: int = _PAIRS) -> None:
+        self.pairs: deque[tuple[Array, Array, float]] = deque(maxlen=memory)
 
     def add(self, step: Array, change: Array) -> None:
         """Take in a pair; one without positive curvature says nothing and is left out."""
@@ -63,7 +62,7 @@ class Secants:
 
 
 def descend(function: ValueAndGradient, Y: Array, value: float, gradient: Array, secants: Secants) -> tuple[Array, float, Array] | None:
-    """One step with backtracking: the new point, its value and gradient; None where rounding leaves nothing to gain."""
+    """One step with backtracking: the new point, its value and gradient; None if rounding leaves nothing to gain."""
     direction = secants.direction(gradient)
     slope = inner(direction, gradient)
     if not slope < 0.0:
@@ -84,7 +83,7 @@ def descend(function: ValueAndGradient, Y: Array, value: float, gradient: Array,
     return None
 
 
-def settle(function: ValueAndGradient, Y: Array, steps: int, tol: float) -> Array:
+def descend_until(function: ValueAndGradient, Y: Array, steps: int, tol: float) -> Array:
     """L-BFGS from ``Y`` until the function has changed by less than ``tol`` over the last four steps, or for ``steps`` of them."""
     secants, values = Secants(), [math.inf] * _LOOK_BACK
     value, gradient = function(Y)
@@ -101,84 +100,95 @@ def settle(function: ValueAndGradient, Y: Array, steps: int, tol: float) -> Arra
 
 @dataclass(frozen=True)
 class _State:
+    change: tuple[Array, Array]
+    """QS and its inverse: F = QSY."""
     Y: Array
     value: float
     gradient: Array
     secants: Secants
     point: Point
     """As of the last certificate."""
-    steps: int
-    gap: float = 1.0
+    steps: int = 0
 
 
-class QuasiNewton(Stepper):
-    """L-BFGS on C = FFᵀ/‖F‖², F = QSY, where QΛQᵀ is the linear part of f and S = (Λ + c)^{−1/2}; new columns when the gap wants them."""
+@dataclass(frozen=True, kw_only=True)
+class LBFGS(Stepper):
+    """L-BFGS on C = FFᵀ/‖F‖², F = QSY, where QΛQᵀ is the linear part of f and S = (Λ + c)^{−1/2}; new columns when the gap wants them.
 
-    default_max_iter = 10_000
-    check_every = 10
+    Parameters
+    ----------
+    max_iter : int
+        The most steps where ``minimize`` is given no ``max_iter``.
+    columns : int
+        How many columns a start has.
+    max_columns : int, optional
+        The most columns of the factor, and so the most squares of the density. Below the rank of the optimum the gap stays open.
+    memory : int
+        How many pairs (step, change of the gradient) are kept.
+    check_every : int, optional
+        How many steps to take from one certificate to the next. Default: 10, and 25 or 50 for large r, since a certificate costs r³.
+    """
 
-    def init(self, objective: Objective, C: Array) -> _State:
+    name = "lbfgs"
+    max_iter: int = 10_000
+    columns: int = 10
+    max_columns: int | None = None
+    memory: int = _PAIRS
+    check_every: int | None = None
+
+    @property
+    def patience(self) -> int:
+        """With a limit on the columns the gap may stay open."""
+        return 400 if self.max_columns is None else 20
+
+    def interval(self, objective: Objective) -> int:
+        return self.check_every or (10 if objective.size <= _SMALL else 25 if objective.size <= _DENSE // 3 else 50)
+
+    def init(self, objective: Objective, start: Point) -> _State:
         """The leading columns of C and, with little mass, the lowest eigenvectors of ∇f there; at the centre these alone."""
-        self.check_every = 10 if objective.size <= _SMALL else 25 if objective.size <= _DENSE // 3 else 50  # certificates cost r³, steps r
-        G = objective.gradient(objective.point(C))
-        self.change = _preconditioner(objective, C, G)
-        columns = min(_COLUMNS, objective.size)
-        _, V = _lowest(G, columns)
-        xp = namespace(V)
+        C, G = start.C, objective.gradient(start)
+        change, columns = _preconditioner(objective, C, G), min(self.columns, objective.size)
+        _, V = lowest(G, columns)
         if norm(C - centre(objective.size, C)) <= 1e-12:
             F = V * like(np.sqrt(np.arange(columns, 0.0, -1.0)), V)
         else:
-            values, vectors = xp.linalg.eigh(C)
-            leading = vectors[:, -columns:] * xp.sqrt(xp.clip(values[-columns:], 0.0, None))
-            F = xp.concat([leading, V * (_NEW_COLUMNS / columns) ** 0.5], axis=1)
-        return self._at(objective, F)
+            leading = start.F
+            if leading is None:
+                values, vectors = namespace(C).linalg.eigh(C)
+                leading = vectors[:, -columns:] * namespace(C).sqrt(namespace(C).clip(values[-columns:], 0.0, None))
+            F = grown(leading, V / columns**0.5, _NEW_COLUMNS)
+        return self._at(objective, change, pruned(F, 0.0, self.max_columns), start)
 
-    def _at(self, objective: Objective, F: Array, steps: int = 0) -> _State:
-        change, inverse = self.change
-        Y = inverse @ (F / norm(F))
-        value, gradient = _function(objective, change)(Y)
-        return _State(Y, value, gradient, Secants(), self._point(objective, F), steps)
-
-    def _point(self, objective: Objective, F: Array) -> Point:
-        F = F / norm(F)
-        return objective.point(F @ F.T)
+    def _at(self, objective: Objective, change: tuple[Array, Array], F: Array, point: Point, steps: int = 0) -> _State:
+        Y = change[1] @ F
+        value, gradient = _function(objective, change[0])(Y)
+        return _State(change, Y, value, gradient, Secants(self.memory), point, steps)
 
     def point(self, state: _State) -> Point:
         """C = FFᵀ/‖F‖²."""
         return state.point
 
     def step(self, objective: Objective, state: _State) -> _State:
-        """An L-BFGS step; where a certificate is due, columns that have died go, and new ones come where there is nothing else to gain."""
-        change, _ = self.change
+        """An L-BFGS step; where a certificate is due, columns that have died go, and new ones come if there is nothing else to gain."""
+        change, steps = state.change[0], state.steps + 1
         new = descend(_function(objective, change), state.Y, state.value, state.gradient, state.secants)
-        steps = state.steps + 1
-        if new is not None and steps % self.check_every:
-            return _State(*new, state.secants, state.point, steps, state.gap)
+        if new is not None and steps % self.interval(objective) and not objective.deadline.passed:
+            return _State(state.change, *new, state.secants, state.point, steps)
         Y, value, gradient = (state.Y, state.value, state.gradient) if new is None else new
-        F = self._columns(change @ Y)
-        point = self._point(objective, F)
+        F = pruned(change @ Y, _NEGLIGIBLE)  # an optimum has fewer columns than an iterate on its way there
+        point = objective.point(F @ F.T, F)
         G = objective.gradient(point)
-        values, V = _lowest(G, min(_MOST_NEW, objective.size))
+        values, V = lowest(G, min(_MOST_NEW, objective.size))
         level = inner(G, point.C)
         gap = max(level - float(values[0]), 0.0)
         point = replace(point, G=G, lowest=float(values[0]))
         if new is not None and norm(2.0 * (G @ F) - 2.0 * level * F) > _STATIONARY * gap:
-            return _State(Y, value, gradient, state.secants, point, steps, gap)
-        xp = namespace(F)
-        share = min(0.1, max(gap, 1e-12))
-        F = xp.concat([F * (1.0 - share) ** 0.5, V * (share / V.shape[1]) ** 0.5], axis=1)
-        return replace(self._at(objective, F, steps), point=point, gap=gap)
-
-    def _columns(self, F: Array) -> Array:
-        """F of norm one, without the columns that are rounding: an optimum has fewer than an iterate on its way there."""
-        xp = namespace(F)
-        U, s, _ = xp.linalg.svd(F / norm(F), full_matrices=False)
-        last = max(1, int(np.count_nonzero(to_numpy(s) ** 2 > _NEGLIGIBLE)))
-        F = U[:, :last] * s[:last]
-        return F / norm(F)
+            return _State(state.change, Y, value, gradient, state.secants, point, steps)
+        F = pruned(grown(F, V / V.shape[1] ** 0.5, min(0.1, max(gap, 1e-12))), 0.0, self.max_columns)
+        return self._at(objective, state.change, F, point, steps)
 
 
-def _lowest(G: Array, n: int) -> tuple[np.ndarray, Array]:
+def lowest(G: Array, n: int) -> tuple[np.ndarray, Array]:
     """The ``n`` lowest eigenvalues, less the error that rounding may have made in them, and their vectors.
 
     Near an optimum the lowest eigenvalues lie close together, where Lanczos iterations take long: up to a size, dense ones.
@@ -205,12 +215,11 @@ def _function(objective: Objective, change: Array) -> ValueAndGradient:
 
 def _preconditioner(objective: Objective, C: Array, G: Array) -> tuple[Array, Array]:
     """QS and its inverse, the constant c being the size of what is not linear in f."""
-    D = objective.term.linear_part()
-    if D is None:
+    D, spectrum = objective.term.linear_part(), objective.term.linear_spectrum()
+    if D is None or spectrum is None:
         identity = eye(objective.size, C)
         return identity, identity
-    xp = namespace(D)
+    (values, Q), xp = spectrum, namespace(D)
     level = abs(inner(G - D, C))
-    values, Q = xp.linalg.eigh(D)
     weights = xp.clip(values - xp.min(values), 0.0, None) + max(level, 1e-12 * float(xp.max(xp.abs(values))), 1e-300)
     return Q / xp.sqrt(weights), xp.sqrt(weights)[:, None] * Q.T

@@ -1,0 +1,257 @@
+"""Laws of every solver, with and without constraints: options, the deadline, Ctrl-C, callbacks that raise."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import pickle
+import time
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from tables import SOLVER_CASES, SOLVER_OPTIONS, points
+
+import ksos
+from ksos import solvers
+from ksos._deadline import Deadline
+from ksos.functionals import MMD, BoundTerm, Constraint, Expectation, Functional, NegativeLogLikelihood, SquaredMMD, Trace, within
+from ksos.kernels import Gaussian
+from ksos.observables import coordinate
+from ksos.solvers import SOLVERS, Auto, InteriorPoint, LowRank, Progress, Solver
+
+X = points(14, 2, 1)
+SPACE = ksos.SoSSpace(Gaussian(0.8), points(14, 2))
+PROBLEM = SquaredMMD(X) + 1e-3 * Trace()
+CONSTRAINTS: dict[str, list[Constraint]] = {
+    "free": [],
+    "linear": [Expectation(coordinate(0)) == 0.1],
+    "ball": [within(MMD(X), 0.3), Expectation(coordinate(0)) <= 0.05],
+}
+every_solver = pytest.mark.parametrize("solver", SOLVER_CASES)
+every_problem = pytest.mark.parametrize("constraints", CONSTRAINTS.values(), ids=CONSTRAINTS)
+
+
+def assert_valid(solution: ksos.Solution) -> None:
+    assert np.trace(solution.parameter) == pytest.approx(1.0, abs=1e-12)
+    assert np.all(np.isfinite(solution.parameter_factor)) and np.isfinite(solution.objective)
+    assert solution.distribution.mass() == pytest.approx(1.0, abs=1e-9)
+    assert solution.gap is None or solution.gap >= 0.0
+
+
+# --- options ---
+
+
+def test_every_option_of_every_solver_is_listed() -> None:
+    assert {type(solver) for solver in SOLVERS.values()} | {Auto} == set(SOLVER_OPTIONS)
+    for kind, options in SOLVER_OPTIONS.items():
+        assert set(options) == {option.name for option in fields(kind)}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("kind", "option"), [(kind, option) for kind, options in SOLVER_OPTIONS.items() for option in options])
+def test_every_option_changes_something_observable(kind: type[Solver], option: str) -> None:
+    default = kind()
+    other = replace(default, **{option: SOLVER_OPTIONS[kind][option]})  # type: ignore[type-var]
+    seen = []
+    for solver in (default, other):
+        story: list[Any] = []
+        for functional in (PROBLEM, NegativeLogLikelihood(X) + 0.05 * Trace(relative=True)):
+            if kind is InteriorPoint and functional is not PROBLEM:
+                continue
+            solution = ksos.minimize(functional, SPACE, solver=solver, tol=1e-3 if kind in _SLOW else 1e-9)
+            story.append((solution.status, solution.n_iter, len(solution.history), solution.rank, solution.objective))
+        seen.append(story)
+    assert seen[0] != seen[1]
+    if option == "max_columns":
+        assert all(story[3] <= 1 for story in seen[1])
+
+
+_SLOW = (solvers.ProjectedGradient, solvers.FrankWolfe, solvers.Fista)
+
+
+@pytest.mark.parametrize("kind", SOLVER_OPTIONS)
+def test_solvers_are_values(kind: type[Solver]) -> None:
+    for solver in (kind(), kind(**SOLVER_OPTIONS[kind])):
+        assert solver == pickle.loads(pickle.dumps(solver)) == copy.deepcopy(solver) and hash(solver) == hash(copy.deepcopy(solver))
+        assert eval(repr(solver), vars(solvers)) == solver
+        est = clone(ksos.KernelSoSDensity(solver=solver, n_support=10, tol=1e-3))
+        assert est.get_params()["solver"] == solver
+    assert kind() != kind(**SOLVER_OPTIONS[kind])
+    assert kind().name == "auto" or SOLVERS[kind().name] == kind()
+
+
+def test_a_name_is_short_for_the_default_object_and_the_table_cannot_be_changed() -> None:
+    for name, solver in SOLVERS.items():
+        by_name, by_object = (ksos.minimize(PROBLEM, SPACE, solver=which, tol=1e-3) for which in (name, solver))
+        assert by_name.history[-1].objective == by_object.history[-1].objective and by_name.solver == by_object.solver == name
+    with pytest.raises(TypeError):
+        SOLVERS["fista"] = LowRank()  # type: ignore[index]
+    est = ksos.KernelSoSDensity(solver=LowRank(max_columns=1), bandwidth=0.5, tol=3e-2).fit(X)
+    assert est.solution_.rank == 1
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: LowRank(max_columns=0), "max_columns of LowRank must be at least 1; got 0"),
+        (lambda: LowRank(extra_steps=-1), "extra_steps of LowRank must be at least 0"),
+        (lambda: solvers.Fista(check_every=2.5), "check_every of Fista must be a whole number; got 2.5"),
+        (lambda: InteriorPoint(step_fraction=1.0), "step_fraction of InteriorPoint must lie between 0 and 1; got 1.0"),
+        (lambda: ksos.minimize(PROBLEM, SPACE, rtol=-1.0), "rtol must be non-negative"),
+        (lambda: ksos.minimize(PROBLEM, SPACE, time_limit=0.0), "time_limit must be positive"),
+        (lambda: ksos.minimize(PROBLEM, SPACE, start=np.zeros((SPACE.rank, 2))), "start must not be a factor of zeros"),
+    ],
+)
+def test_refuses_options_without_a_meaning(make: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_a_class_is_not_a_solver() -> None:
+    with pytest.raises(TypeError, match=r"such as LowRank\(\); got the class itself"):
+        ksos.minimize(PROBLEM, SPACE, solver=LowRank)  # type: ignore[arg-type]
+
+
+# --- time ---
+
+
+@every_problem
+@every_solver
+@pytest.mark.parametrize("ticks", [1, 30])
+def test_one_deadline_ends_every_stage(solver: str, constraints: list[Constraint], ticks: int) -> None:
+    """A clock that ticks whenever somebody looks at it: nobody goes on for more than a step after the time is up."""
+    clock = itertools.count()
+    solution = ksos.minimize(PROBLEM, SPACE, constraints, solver=solver, tol=1e-13, time_limit=Deadline(ticks, lambda: next(clock)))
+    assert solution.status in ("time_limit", "solved")
+    assert solution.time <= ticks + 25
+    assert [progress.time for progress in solution.history] == sorted(progress.time for progress in solution.history)
+    assert all(progress.time < solution.time for progress in solution.history)
+    assert_valid(solution)
+
+
+@every_problem
+@every_solver
+def test_a_tiny_time_limit_gives_a_valid_density(solver: str, constraints: list[Constraint]) -> None:
+    began = time.perf_counter()
+    solution = ksos.minimize(PROBLEM, SPACE, constraints, solver=solver, tol=1e-13, time_limit=1e-6)
+    assert solution.status == "time_limit" and solution.n_iter <= 1
+    assert 1e-6 < solution.time <= time.perf_counter() - began
+    assert_valid(solution)
+
+
+class Slow(SquaredMMD):
+    """Whose binding takes a second by the clock that it is given."""
+
+    def __init__(self, target: Any, now: list[float]) -> None:
+        super().__init__(target)
+        self.now = now
+
+    def bind(self, space: ksos.SoSSpace) -> BoundTerm:
+        self.now[0] += 1.0
+        return super().bind(space)
+
+
+def test_the_binding_of_the_functional_counts() -> None:
+    now = [0.0]
+    solution = ksos.minimize(Slow(X, now), SPACE, tol=1e-13, time_limit=Deadline(0.5, lambda: now[0]))
+    assert (solution.status, solution.n_iter, solution.time) == ("time_limit", 0, 1.0)
+    assert solution.history[0].time == 1.0
+
+
+# --- Ctrl-C and callbacks ---
+
+
+class Interrupting(Functional):
+    """Ctrl-C at the n-th evaluation."""
+
+    def __init__(self, functional: Functional, n: int) -> None:
+        self.functional, self.n, self.calls = functional, n, 0
+
+    def bind(self, space: ksos.SoSSpace) -> BoundTerm:
+        return InterruptingTerm(self, self.functional.bind(space))
+
+    def count(self) -> None:
+        self.calls += 1
+        if self.calls == self.n:
+            raise KeyboardInterrupt
+
+
+class InterruptingTerm(BoundTerm):
+    quadratic = twice_differentiable = uses_embedding = True
+
+    def __init__(self, owner: Interrupting, term: BoundTerm) -> None:
+        self.owner, self.term = owner, term
+
+    def value(self, a: Any, C: Any) -> float:
+        self.owner.count()
+        return self.term.value(a, C)
+
+    def gradient(self, a: Any, C: Any) -> Any:
+        self.owner.count()
+        return self.term.gradient(a, C)
+
+    def hessian(self, a: Any, C: Any, da: Any, dC: Any) -> Any:
+        return self.term.hessian(a, C, da, dC)
+
+    def restrict(self, columns: slice) -> BoundTerm | None:
+        inner = self.term.restrict(columns)
+        return None if inner is None else InterruptingTerm(self.owner, inner)
+
+    def as_quadratic(self) -> Any:
+        return self.term.as_quadratic()
+
+
+@every_problem
+@every_solver
+def test_ctrl_c_anywhere_gives_the_best_point_so_far(solver: str, constraints: list[Constraint]) -> None:
+    """At the start, in a solver's first step, in phase 1, in the rounds, in the certificate at the end: after n evaluations, for many n."""
+    options = {"tol": 3e-3, "max_iter": 60}
+    counter = Interrupting(PROBLEM, -1)
+    ksos.minimize(counter, SPACE, constraints, solver=solver, **options)
+    assert counter.calls > 3
+    for n in {1, 2, 3, 5, 9, counter.calls // 2, counter.calls - 1, counter.calls}:
+        functional = Interrupting(PROBLEM, n)
+        solution = ksos.minimize(functional, SPACE, constraints, solver=solver, **options)
+        assert functional.calls >= n
+        assert solution.status == "interrupted" and solution.keyboard_interrupt, n
+        assert_valid(solution)
+
+
+@every_problem
+@every_solver
+@pytest.mark.parametrize("error", [RuntimeError("mine"), np.linalg.LinAlgError("mine")], ids=repr)
+def test_what_a_callback_raises_passes_through(solver: str, constraints: list[Constraint], error: Exception) -> None:
+    def raising(progress: Progress) -> None:
+        raise error
+
+    with pytest.raises(type(error)) as raised:
+        ksos.minimize(PROBLEM, SPACE, constraints, solver=solver, callback=raising)
+    assert raised.value is error
+
+
+@every_problem
+def test_after_a_callback_that_raised_nothing_is_broken(constraints: list[Constraint]) -> None:
+    before = ksos.minimize(PROBLEM, SPACE, constraints, tol=1e-7)
+    with pytest.raises(ZeroDivisionError):
+        ksos.minimize(PROBLEM, SPACE, constraints, callback=lambda progress: 1 // 0)
+    after = ksos.minimize(PROBLEM, SPACE, constraints, tol=1e-7)
+    assert (before.objective, before.gap, before.n_iter) == (after.objective, after.gap, after.n_iter)
+
+
+@every_problem
+@every_solver
+def test_a_callback_sees_the_density(solver: str, constraints: list[Constraint]) -> None:
+    masses = []
+
+    def look(progress: Progress) -> bool:
+        assert np.trace(progress.parameter) == pytest.approx(1.0)
+        masses.append(progress.distribution.mass())
+        return len(masses) == 3
+
+    solution = ksos.minimize(PROBLEM, SPACE, constraints, solver=solver, tol=1e-300, max_iter=100, callback=look)
+    assert masses == pytest.approx([1.0] * len(masses)) and masses
+    assert all(progress.parameter is None for progress in solution.history), "the history keeps no matrices"
+    with pytest.raises(ValueError, match="inside a callback"):
+        _ = solution.history[0].distribution
