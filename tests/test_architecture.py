@@ -27,6 +27,7 @@ LAYERS: list[set[str]] = [
     {"integrals"},
     {"observables"},
     {"bandwidth", "density", "embedding_map", "support", "whitening"},
+    {"cover"},
     {"embedding"},
     {"labelled"},
     {"coordinates"},

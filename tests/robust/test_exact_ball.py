@@ -10,11 +10,11 @@ import pytest
 from tables import points
 
 import ksos
+from ksos.coordinates import Witness
 from ksos.embedding import MeanEmbedding, exact_inner
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Discrete, Lebesgue, Normal
 from ksos.observables import BoxIndicator, coordinate
-from ksos.robust.exact_ball import Witness
 from ksos.solvers.spectraplex import factor, project
 
 SPACES: dict[str, tuple[int, Any, Any]] = {

@@ -15,16 +15,17 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ksos._deadline import Deadline
 from ksos._validation import as_bandwidth, as_choice, as_count, as_nonnegative
+from ksos.cover import pivots
 from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Box, Lebesgue, Measure
-from ksos.observables import Observable, coordinate
+from ksos.observables import coordinate
 from ksos.robust.exact_ball import nearest_exactly
 from ksos.robust.learning import ParametricFamily, RobustSolution, solved_robustly
 from ksos.robust.losses import as_loss_object
 from ksos.robust.node_risk import NodeBasis, NodeRisk, ParametricLoss, least_expected, nodes_of, proven_expected
 from ksos.robust.problem import Problem
 from ksos.robust.risk import SquareRisk, affine_moments, kernel_moments, least_squares
-from ksos.robust.setting import Reference, Setting, as_setting, bootstrap_radius, check_radius, pivots
+from ksos.robust.setting import Reference, Setting, as_setting, bootstrap_radius, check_radius
 from ksos.robust.worst_case import as_goal
 from ksos.space import SoSSpace
 
@@ -330,6 +331,3 @@ class EstimatorFamily(ParametricFamily):
         values = np.concatenate([loss(finer.points) for loss in self.losses_at(theta)])
         M = NodeBasis(finer.psi, self.s.shape[0]).matrix(values)
         return float(np.linalg.norm(M - self.risk.true_matrix(theta), 2))
-
-    def losses_at(self, theta: np.ndarray) -> list[Observable]:
-        return [self.loss_at(theta)]

@@ -15,7 +15,7 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from ksos._array import to_numpy
 from ksos._deadline import Deadline
-from ksos.robust.risk import Risk, blocks_of
+from ksos.robust.risk import ParametricRisk, blocks_of
 from ksos.space import SoSSpace
 
 __all__ = ["BarrierPoint", "Iterate", "JointBarrier"]
@@ -55,7 +55,7 @@ class BarrierPoint:
 class JointBarrier:
     """The barrier method for one risk on one space around one target z, for any number of radii; values in units of ``unit``."""
 
-    def __init__(self, space: SoSSpace, risk: Risk, z: np.ndarray, unit: float) -> None:
+    def __init__(self, space: SoSSpace, risk: ParametricRisk, z: np.ndarray, unit: float) -> None:
         self.risk, self.z, self.unit, self.map = risk, z, unit, space.compressed_map
         self.rank, labels = space.rank, space.n_blocks
         r, q = space.rank // labels, z.shape[0] // labels

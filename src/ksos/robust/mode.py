@@ -16,6 +16,7 @@ import numpy as np
 from ksos._array import inner, to_numpy
 from ksos._deadline import Deadline
 from ksos._validation import as_choice, as_count
+from ksos.cover import grid, region, scattered
 from ksos.embedding import MeanEmbedding
 from ksos.kernels import Kernel
 from ksos.measures import Measure
@@ -24,7 +25,7 @@ from ksos.robust.atoms import MMDBall, WorstAtoms
 from ksos.robust.exact_ball import Answer, settled
 from ksos.robust.problem import Goal, Problem
 from ksos.robust.risk import FixedRisk
-from ksos.robust.setting import Setting, as_radius, as_setting, grid, region, scattered
+from ksos.robust.setting import Setting, as_radius, as_setting
 from ksos.robust.worst_case import AGREEMENT, ROBUST_STATUSES, FixedLoss, WorstCase, as_goal, attack
 from ksos.space import SoSSpace
 

@@ -17,7 +17,7 @@ from ksos._array import to_numpy
 from ksos.exceptions import ConvexityError
 from ksos.integrals import closed_form
 from ksos.integrals.regions import importance_rules, panel_rules
-from ksos.robust.risk import Risk, ThetaMinimum, blocks_of
+from ksos.robust.risk import ParametricRisk, ThetaMinimum, blocks_of
 from ksos.space import SoSSpace
 
 __all__ = [
@@ -214,7 +214,7 @@ class NodeBasis:
         return out
 
 
-class NodeRisk(Risk):
+class NodeRisk(ParametricRisk):
     """Σ_n m_n(C) ℓ(θ, x_n) + Σ α_j θ_j²."""
 
     def __init__(self, basis: NodeBasis, loss: ParametricLoss, alpha: np.ndarray, theta: np.ndarray) -> None:

@@ -26,7 +26,7 @@ from ksos.functionals.mmd import BoundSquaredMMD
 from ksos.functionals.objective import Objective
 from ksos.labelled import LabelledEmbedding
 from ksos.robust.barrier import BarrierPoint, Iterate, JointBarrier
-from ksos.robust.risk import LeastRisk, Risk
+from ksos.robust.risk import LeastRisk, ParametricRisk, Risk
 from ksos.solvers import minimize
 from ksos.solvers.augmented_lagrangian import follow_central_path
 from ksos.solvers.constrained_problem import ConstrainedProblem
@@ -297,7 +297,7 @@ class Problem:
     @cached_property
     def barrier(self) -> JointBarrier | None:
         """The barrier method for (θ, y) at once, if its steps are cheap and the smooth loss is the loss itself."""
-        if self.fixed or not self.risk.differentiable:
+        if not (isinstance(self.risk, ParametricRisk) and self.risk.differentiable):
             return None
         barrier = JointBarrier(self.space, self.risk, self.z, self.units[1])
         return barrier if barrier.cost() <= _CHEAP_JOINT_STEP else None

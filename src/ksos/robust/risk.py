@@ -26,7 +26,8 @@ from ksos.observables import KernelFunction
 from ksos.observables.polynomial import feature_moments
 from ksos.space import SoSSpace
 
-__all__ = ["FixedRisk", "LeastRisk", "Risk", "SquareRisk", "ThetaMinimum", "affine_moments", "blocks_of", "kernel_moments", "least_squares"]
+__all__ = ["FixedRisk", "LeastRisk", "ParametricRisk", "Risk", "SquareRisk", "ThetaMinimum", "affine_moments", "blocks_of"]
+__all__ += ["kernel_moments", "least_squares"]
 
 _FLAT = 1e-13  # a loss that varies by less than this fraction of its size is constant
 
@@ -71,13 +72,9 @@ class Risk(ABC):
         size = max(abs(float(ends[0])), abs(float(ends[-1])))
         return 0.0, max(float(ends[-1] - ends[0]), 1e-6 * size, 1e-300)
 
+    @abstractmethod
     def term(self, middle: float, unit: float) -> BoundTerm:
         """−(h(C) − middle)/unit, to be minimised."""
-        return LeastRisk(self, unit)
-
-    @abstractmethod
-    def least(self, C: np.ndarray, near: ThetaMinimum | None = None) -> ThetaMinimum:
-        """The minimum over θ at C; ``near`` is that of a neighbouring C."""
 
     @abstractmethod
     def proven_least(self, C: np.ndarray, tol: float, near: np.ndarray) -> float:
@@ -90,22 +87,6 @@ class Risk(ABC):
     def true_matrix(self, theta: np.ndarray) -> np.ndarray:
         """M_θ of the loss itself, where ``matrix`` is that of a smoother one."""
         return self.matrix(theta)
-
-    @abstractmethod
-    def slopes(self, theta: np.ndarray, F: np.ndarray) -> np.ndarray:
-        """(∂M_θ/∂θ_j)·F, shape (p, r, k)."""
-
-    @abstractmethod
-    def curvature(self, theta: np.ndarray, C: np.ndarray) -> np.ndarray:
-        """Σ_n m_n ∂²ℓ/∂θ² under C, shape (p, p), without that of the penalty."""
-
-    @abstractmethod
-    def slope_products(self, theta: np.ndarray, C: np.ndarray) -> np.ndarray:
-        """⟨∂M_θ/∂θ_j, C⟩, shape (p,)."""
-
-    @abstractmethod
-    def slope_sum(self, theta: np.ndarray, v: np.ndarray) -> np.ndarray:
-        """Σ_j v_j ∂M_θ/∂θ_j, shape (r, r)."""
 
 
 class FixedRisk(Risk):
@@ -128,26 +109,38 @@ class FixedRisk(Risk):
     def term(self, middle: float, unit: float) -> BoundTerm:
         return BoundLinear((middle * eye(self.M.shape[0], self.M) - self.M) / unit)
 
-    def least(self, C: Array, near: ThetaMinimum | None = None) -> ThetaMinimum:
-        return ThetaMinimum(np.zeros(0), inner(self.M, C), np.zeros(0), lambda: np.zeros((0, 0)))
-
     def proven_least(self, C: Array, tol: float, near: np.ndarray) -> float:
         return inner(self.M, C)
 
     def matrix(self, theta: np.ndarray) -> Array:
         return self.M
 
+
+class ParametricRisk(Risk):
+    """A risk with a parameter, and its derivatives in θ."""
+
+    def term(self, middle: float, unit: float) -> BoundTerm:
+        return LeastRisk(self, unit)
+
+    @abstractmethod
+    def least(self, C: np.ndarray, near: ThetaMinimum | None = None) -> ThetaMinimum:
+        """The minimum over θ at C; ``near`` is that of a neighbouring C."""
+
+    @abstractmethod
     def slopes(self, theta: np.ndarray, F: np.ndarray) -> np.ndarray:
-        return np.zeros((0, *F.shape))
+        """(∂M_θ/∂θ_j)·F, shape (p, r, k)."""
 
+    @abstractmethod
     def curvature(self, theta: np.ndarray, C: np.ndarray) -> np.ndarray:
-        return np.zeros((0, 0))
+        """Σ_n m_n ∂²ℓ/∂θ² under C, shape (p, p), without that of the penalty."""
 
+    @abstractmethod
     def slope_products(self, theta: np.ndarray, C: np.ndarray) -> np.ndarray:
-        return np.zeros(0)
+        """⟨∂M_θ/∂θ_j, C⟩, shape (p,)."""
 
+    @abstractmethod
     def slope_sum(self, theta: np.ndarray, v: np.ndarray) -> np.ndarray:
-        return np.zeros(self.M.shape)
+        """Σ_j v_j ∂M_θ/∂θ_j, shape (r, r)."""
 
 
 class LeastRisk(Functional, BoundTerm):
@@ -159,7 +152,7 @@ class LeastRisk(Functional, BoundTerm):
 
     twice_differentiable = True
 
-    def __init__(self, risk: Risk, unit: float) -> None:
+    def __init__(self, risk: ParametricRisk, unit: float) -> None:
         self.risk, self.unit = risk, unit
         self._seen: tuple[np.ndarray, ThetaMinimum] | None = None
         self._root: tuple[ThetaMinimum, np.ndarray] | None = None
@@ -202,7 +195,7 @@ class LeastRisk(Functional, BoundTerm):
         return np.asarray((4.0 / self.unit) * (half.T @ half)).reshape(r, k, r, k)
 
 
-class SquareRisk(Risk):
+class SquareRisk(ParametricRisk):
     """The risk from the matrices V_ab = ∫ u_a u_b ψψᵀ dρ.
 
     ``V``: (P, P, r, r); ``E``: (outputs, P, p); ``s``: (labels, outputs, P). With several labels C has one block of r directions each.

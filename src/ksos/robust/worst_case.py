@@ -25,7 +25,7 @@ from ksos.robust.exact_ball import Answer, in_the_exact_ball
 from ksos.robust.problem import Goal, Problem, Saddle
 from ksos.robust.risk import FixedRisk, Risk
 from ksos.robust.setting import Setting, as_radius, as_setting, check_radius
-from ksos.robust.upper_bound import UpperBound, upper_bound
+from ksos.robust.upper_bound import upper_bound
 from ksos.solvers import STATUSES
 from ksos.space import SoSSpace
 
@@ -333,7 +333,11 @@ def attack(
         dual = _not_below(problem.in_units_of_the_loss(saddle.upper) - family.risk.penalty(theta), objective, spread)
         functions, near, size = problem.space.coordinates.functions(unit * to_numpy(saddle.y))
         g = functions if problem.space.labels is not None else functions[0]
-        top = _bound(family, answer, near, size, radius, gamma, spread, objective, deadline)
+        space, target = (problem.space, objective) if problem.fixed else (None, math.inf)
+        top = upper_bound(  # any function of the RKHS proves a bound: here, those on the landmarks
+            family.losses_at(theta), near, size, family.data, family.setting.measure, family.setting.box, deadline,
+            spread=spread, radius=radius, gamma=gamma, lipschitz=family.lipschitz, space=space, target=target,
+        )  # fmt: skip
     elif status in ("solved", "solved_inaccurate"):
         status = "undecided"
     if saddle.least_radius is not None:
@@ -363,26 +367,6 @@ def attack(
         time=deadline.elapsed,
         note=note,
     )
-
-
-def _bound(
-    family: Family,
-    answer: Answer,
-    near: list[KernelFunction],
-    size: float,
-    radius: float | None,
-    gamma: float | None,
-    spread: float,
-    objective: float,
-    deadline: Deadline,
-) -> UpperBound:
-    """What no distribution in the ball can exceed. Any function of the RKHS proves a bound: here, those on the landmarks."""
-    setting, problem = family.setting, answer.problem
-    space, target = (problem.space, objective) if problem.fixed else (None, math.inf)
-    return upper_bound(
-        family.losses_at(answer.saddle.theta), near, size, family.data, setting.measure, setting.box, deadline,
-        spread=spread, radius=radius, gamma=gamma, lipschitz=family.lipschitz, space=space, target=target,
-    )  # fmt: skip
 
 
 def _not_below(bound: float, value: float, spread: float) -> float:
