@@ -339,7 +339,7 @@ def attack(
             spread=spread, radius=radius, gamma=gamma, lipschitz=family.lipschitz, space=space, target=target,
         )  # fmt: skip
     elif status in ("solved", "solved_inaccurate"):
-        status = "undecided"
+        status = "time_limit" if deadline.passed else "undecided"
     if saddle.least_radius is not None:
         note = f"the least radius that holds a density of this space is {saddle.least_radius:.6g} (certified)"
     return answer, WorstCase(
