@@ -32,7 +32,7 @@ LAYERS: list[set[str]] = [
     {"labelled"},
     {"coordinates"},
     {"space"},
-    {"functionals"},
+    {"functionals", "nodes"},
     {"solvers"},
     {"robust"},
     {"estimators"},

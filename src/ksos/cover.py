@@ -99,8 +99,8 @@ def grid(box: Box, counts: list[int]) -> np.ndarray:
     return tensor_grid([np.linspace(low, high, n) for low, high, n in zip(box.low, box.high, counts, strict=True)])
 
 
-def scattered(box: Box, n: int) -> np.ndarray:
-    """Sobol' points of the box, some of them moved to a side, and its corners as long as they are few: the same on every call."""
+def scattered(box: Box, n: int, more: np.ndarray | None = None) -> np.ndarray:
+    """Sobol' points of the box, some moved to a side, and its corners as long as they are few; always the same. Then ``more``."""
     from scipy.stats import qmc  # heavy to import, and needed only here
 
     d = box.low.shape[0]
@@ -111,7 +111,8 @@ def scattered(box: Box, n: int) -> np.ndarray:
     inner[rows, which[rows]] = (how[rows] < 0.25).astype(float)
     if 2**d <= n // 4:
         inner = np.concatenate([np.array(list(itertools.product((0.0, 1.0), repeat=d))), inner])
-    return np.clip(box.low + (box.high - box.low) * inner, box.low, box.high)
+    points = np.clip(box.low + (box.high - box.low) * inner, box.low, box.high)
+    return points if more is None else np.concatenate([points, more])
 
 
 def landmark_candidates(

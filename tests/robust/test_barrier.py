@@ -11,8 +11,9 @@ import ksos
 from ksos._deadline import Deadline
 from ksos.kernels import Gaussian
 from ksos.measures import Box
+from ksos.nodes import NodeBasis, nodes_of
 from ksos.robust.barrier import JointBarrier
-from ksos.robust.node_risk import NodeBasis, NodeRisk, UserLoss, nodes_of
+from ksos.robust.node_risk import NodeRisk, UserLoss
 from ksos.robust.problem import Goal, Problem
 from ksos.robust.search import solve
 

@@ -15,11 +15,13 @@ from ksos.exceptions import ConvexityError
 from ksos.functionals import Expectation
 from ksos.kernels import Gaussian
 from ksos.measures import Box
+from ksos.nodes import NodeBasis, nodes_of
 from ksos.observables import coordinate
 from ksos.robust.losses import AbsoluteLoss, AbsoluteRisk, HuberLoss, LogisticScores, Residuals
-from ksos.robust.node_risk import NodeBasis, NodeRisk, UserLoss, nodes_of, proven_minimum
+from ksos.robust.node_risk import NodeRisk, UserLoss
 from ksos.robust.problem import Problem
-from ksos.robust.risk import LeastRisk, SquareRisk, ThetaMinimum, affine_moments, kernel_moments
+from ksos.robust.risk import LeastRisk, SquareRisk, affine_moments, kernel_moments
+from ksos.solvers.newton import Minimum, proven_minimum
 
 BOX = Box([-2.0], [2.0])
 
@@ -248,14 +250,14 @@ class TestProvenMinimum:
         if np.linalg.norm(gradient) > 1e-9:
             return
         H = R.T @ ((1 - np.tanh(R @ theta - b) ** 2)[:, None] * R)
-        bound = proven_minimum(f, ThetaMinimum(theta, value, gradient, lambda: H), np.zeros(p), 1e-6)
+        bound = proven_minimum(f, Minimum(theta, value, gradient, lambda: H), np.zeros(p), 1e-6)
         assert value - 1e-6 <= bound <= value + 1e-12
 
     def test_nothing_is_proven_where_the_function_falls_for_ever(self):
         def f(theta):
             return float(theta[0] ** 2 - 1e-3 * theta[1]), np.array([2 * theta[0], -1e-3])
 
-        found = ThetaMinimum(np.zeros(2), *f(np.zeros(2)), lambda: np.diag([2.0, 0.0]))
+        found = Minimum(np.zeros(2), *f(np.zeros(2)), lambda: np.diag([2.0, 0.0]))
         assert proven_minimum(f, found, np.zeros(2), 1e-6) == -math.inf
         assert proven_minimum(f, found, np.ones(2), 1e-6) == pytest.approx(-0.25e-6, rel=1e-9)
 
@@ -266,7 +268,7 @@ class TestProvenMinimum:
         def f(theta):
             return float(np.abs(theta[0] - points).sum()), np.array([np.sign(theta[0] - points).sum()])
 
-        found = ThetaMinimum(np.array([at]), *f(np.array([at])), lambda: np.zeros((1, 1)))
+        found = Minimum(np.array([at]), *f(np.array([at])), lambda: np.zeros((1, 1)))
         bound = proven_minimum(f, found, np.zeros(1), 1e-6)
         assert bound <= 3.5 + 1e-12
         assert at == 1.0 or bound >= 3.5 - 1e-6

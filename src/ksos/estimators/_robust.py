@@ -18,11 +18,12 @@ from ksos._validation import as_bandwidth, as_choice, as_count, as_nonnegative
 from ksos.cover import pivots
 from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Box, Lebesgue, Measure
+from ksos.nodes import NodeBasis, nodes_of
 from ksos.observables import coordinate
 from ksos.robust.exact_ball import nearest_exactly
 from ksos.robust.learning import ParametricFamily, RobustSolution, solved_robustly
 from ksos.robust.losses import as_loss_object
-from ksos.robust.node_risk import NodeBasis, NodeRisk, ParametricLoss, least_expected, nodes_of, proven_expected
+from ksos.robust.node_risk import NodeRisk, ParametricLoss, least_expected, proven_expected
 from ksos.robust.problem import Problem
 from ksos.robust.risk import SquareRisk, affine_moments, kernel_moments, least_squares
 from ksos.robust.setting import Reference, Setting, as_setting, bootstrap_radius, check_radius
@@ -34,7 +35,6 @@ __all__ = ["EXACT_FEATURES", "Basis", "EstimatorFamily", "RobustEstimator", "cen
 EXACT_FEATURES = 3
 """Up to so many features the domain is a box by default, and losses can be integrated by quadrature."""
 MODELS = ("linear", "kernel")
-_WORDS = ("auto", "bootstrap")
 _MOST_SUPPORT_POINTS, _OTHERWISE = {1: 40, 2: 81, 3: 64}, 60  # of the densities, by the number of features
 _MOST_LANDMARKS, _MOST_POINTS = 200, 2000
 _PAD = 1.0
@@ -46,6 +46,8 @@ class RobustEstimator(BaseEstimator):
 
     _kind: type
     """Of its losses."""
+    _family: Callable[..., EstimatorFamily]
+    _take: Callable[..., None]
 
     def __init__(
         self,
@@ -104,7 +106,7 @@ class RobustEstimator(BaseEstimator):
     def _fit(self, X: Any, y: Any, radii: Sequence[Any], sample_weight: Any, target: Callable[[Any], Any]) -> list[Self]:
         deadline, name = Deadline(self.time_limit), type(self).__name__
         for radius in (self.radius, *radii):
-            check_radius(radius, _WORDS)
+            check_radius(radius, ("auto", "bootstrap"))
         as_choice(self.model, "model", MODELS)
         as_nonnegative(self.alpha, "alpha")
         goal = as_goal(self.tol, self.rtol)
@@ -127,12 +129,6 @@ class RobustEstimator(BaseEstimator):
             if solution.saddle is not None and solution.saddle.keyboard_interrupt:
                 raise KeyboardInterrupt(f"{name}: {solution.message}")
         return out
-
-    def _family(self, loss: Any, X: Any, y: Any, sample_weight: Any) -> EstimatorFamily:
-        raise NotImplementedError
-
-    def _take(self, family: Any, theta: np.ndarray) -> None:
-        raise NotImplementedError
 
 
 def _checked(family: EstimatorFamily, problem: Problem, radii: list[float], goal: Any, deadline: Deadline, name: str) -> Problem:
@@ -268,8 +264,6 @@ class EstimatorFamily(ParametricFamily):
             nodes = nodes_of(space)
             self.risk = self.node_risk(NodeBasis(nodes.psi, s.shape[0]), nodes.points)
 
-    # what a subclass says
-
     outcome_centre: float | None = None
     """Of the outcome, if it is the last feature."""
     moments: tuple[np.ndarray, np.ndarray]
@@ -291,8 +285,6 @@ class EstimatorFamily(ParametricFamily):
     @abstractmethod
     def data_losses(self) -> list[tuple[ParametricLoss, float]]:
         """The loss at the samples, in ever closer smooth versions, each with how far it may lie above the loss itself."""
-
-    # what follows from it
 
     def radius_of(self, radius: Any, random_state: Any, problem: Problem, deadline: Deadline) -> tuple[float, Problem]:
         """A number, or a rule that computes it from the data; the problem with the directions that this took."""

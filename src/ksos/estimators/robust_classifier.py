@@ -24,9 +24,10 @@ from ksos.estimators._robust import (
 )
 from ksos.kernels import Gaussian
 from ksos.labelled import LabelledEmbedding
+from ksos.nodes import NodeBasis
 from ksos.observables import NumericFunction, Observable
 from ksos.robust.losses import ClassificationLoss, LogisticLoss, LogisticScores, as_loss_object
-from ksos.robust.node_risk import NodeBasis, NodeRisk, ParametricLoss
+from ksos.robust.node_risk import NodeRisk, ParametricLoss
 from ksos.robust.setting import as_reference
 from ksos.space import SoSSpace
 

@@ -19,9 +19,10 @@ from ksos.estimators._robust import (
     relative_bandwidth,
     setting_of,
 )
+from ksos.nodes import NodeBasis
 from ksos.observables import NumericFunction, Observable, coordinate
 from ksos.robust.losses import RegressionLoss, ResidualLoss, Residuals
-from ksos.robust.node_risk import NodeBasis, NodeRisk, ParametricLoss
+from ksos.robust.node_risk import NodeRisk, ParametricLoss
 
 __all__ = ["RobustRegressor"]
 

@@ -15,7 +15,8 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from ksos._array import to_numpy
 from ksos._deadline import Deadline
-from ksos.robust.risk import ParametricRisk, blocks_of
+from ksos.nodes import blocks_of
+from ksos.robust.risk import ParametricRisk
 from ksos.space import SoSSpace
 
 __all__ = ["BarrierPoint", "Iterate", "JointBarrier"]

@@ -83,7 +83,8 @@ def settled(
     problem: Problem, radius: float | None, goal: Goal, deadline: Deadline, start: Saddle | None = None, gamma: float | None = None
 ) -> Answer:
     """Solve, compare, add a direction, until exact and projected MMD agree; few digits until then, unless all of them cost the same."""
-    digits = goal if start is not None or problem.has_interior(start) or not problem.grows else goal.rougher(_ROUGH)
+    rough = replace(goal, rtol=max(goal.rtol, _ROUGH))
+    digits = goal if start is not None or problem.has_interior(start) or not problem.grows else rough
     if start is not None and start.space is not problem.space:
         problem = replace(problem, space=start.space)
     while True:
@@ -103,7 +104,7 @@ def settled(
         start = saddle
         if sharper is not None:
             problem = replace(problem, space=sharper)
-            digits = goal if problem.has_interior(start) else goal.rougher(_ROUGH)
+            digits = goal if problem.has_interior(start) else rough
         else:
             digits = goal
 

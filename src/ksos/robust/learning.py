@@ -15,11 +15,12 @@ from ksos._deadline import Deadline
 from ksos._validation import as_nonnegative, as_vector
 from ksos.kernels import Kernel
 from ksos.measures import Measure
+from ksos.nodes import NodeBasis, nodes_of
 from ksos.observables import NumericFunction, Observable
-from ksos.robust.node_risk import NodeBasis, NodeRisk, UserLoss, least_expected, nodes_of, proven_expected
+from ksos.robust.node_risk import NodeRisk, UserLoss, least_expected, proven_expected
 from ksos.robust.problem import Goal, Problem, Saddle
 from ksos.robust.setting import Setting, as_radius, as_setting, check_radius
-from ksos.robust.worst_case import ROBUST_STATUSES, Family, WorstCase, as_goal, attack, warn_if_unbounded
+from ksos.robust.worst_case import Family, WorstCase, as_goal, attack, in_a_sentence, warn_if_unbounded
 from ksos.space import SoSSpace
 
 __all__ = ["ParametricFamily", "RobustSolution", "robust_minimize", "robust_path", "solved_robustly"]
@@ -67,8 +68,7 @@ class RobustSolution:
     @property
     def message(self) -> str:
         """The status in a sentence."""
-        gap = "no gap" if self.gap is None else f"gap {self.gap:.2e}"
-        return f"{self.status}, {gap}: {ROBUST_STATUSES[self.status]}" + (f"; {self.note}" if self.note else "")
+        return in_a_sentence(self.status, self.gap, self.note)
 
 
 def robust_minimize(

@@ -15,27 +15,35 @@ import numpy as np
 from scipy.special import logsumexp
 
 from ksos._validation import as_choice, as_positive
-from ksos.robust.node_risk import NodeBasis, NodeRisk, ParametricLoss, least_expected
+from ksos.nodes import NodeBasis
+from ksos.robust.node_risk import NodeRisk, ParametricLoss, least_expected
 
-__all__ = ["AbsoluteLoss", "AbsoluteRisk", "ClassificationLoss", "HuberLoss", "LogisticLoss", "LogisticScores", "RegressionLoss"]
-__all__ += ["ResidualLoss", "Residuals", "SquareLoss", "as_loss_object"]
+__all__ = [
+    "AbsoluteLoss",
+    "ClassificationLoss",
+    "HuberLoss",
+    "LogisticLoss",
+    "RegressionLoss",
+    "ResidualLoss",
+    "SquareLoss",
+    "as_loss_object",
+]
 
 _SHARPER = (1.0, 0.1, 1e-2, 1e-3, 1e-4)  # roundings of |r| for the data themselves, in units of that of the robust problem
 
 
-class RegressionLoss:
-    """A loss that :class:`~ksos.RobustRegressor` takes."""
-
+class _Loss:
     name: ClassVar[str]
     closed_form: ClassVar[bool] = False
     """Whether expectations are closed forms; else they go through quadrature."""
 
 
-class ClassificationLoss:
-    """A loss that :class:`~ksos.RobustClassifier` takes."""
+class RegressionLoss(_Loss):
+    """A loss that :class:`~ksos.RobustRegressor` takes."""
 
-    name: ClassVar[str]
-    closed_form: ClassVar[bool] = False
+
+class ClassificationLoss(_Loss):
+    """A loss that :class:`~ksos.RobustClassifier` takes."""
 
 
 @dataclass(frozen=True)
@@ -129,9 +137,7 @@ class LogisticLoss(ClassificationLoss):
     name = "logistic"
 
 
-LOSSES: dict[str, type[RegressionLoss] | type[ClassificationLoss]] = {
-    loss.name: loss for loss in (SquareLoss, HuberLoss, AbsoluteLoss, LogisticLoss)
-}
+LOSSES: dict[str, type[_Loss]] = {loss.name: loss for loss in (SquareLoss, HuberLoss, AbsoluteLoss, LogisticLoss)}
 """Every loss by name."""
 
 

@@ -27,6 +27,7 @@ from ksos.robust.problem import Goal, Problem
 from ksos.robust.risk import FixedRisk
 from ksos.robust.setting import Setting, as_radius, as_setting
 from ksos.robust.worst_case import AGREEMENT, ROBUST_STATUSES, FixedLoss, WorstCase, as_goal, attack
+from ksos.solvers.newton import Value
 from ksos.space import SoSSpace
 
 __all__ = ["ADVERSARIES", "ModePath", "Player", "RobustMode", "robust_mode"]
@@ -74,10 +75,6 @@ class RobustMode:
         """The status in a sentence."""
         least = f"; the least radius that holds a density of this space is {self.least_radius:.6g} (certified)"
         return f"{self.status}: {ROBUST_STATUSES[self.status]}{'' if self.least_radius is None else least}"
-
-
-Value = Callable[[np.ndarray], tuple[float, np.ndarray]]
-"""From θ (d,) to the worst return and its gradient."""
 
 
 def robust_mode(

@@ -53,10 +53,6 @@ class Goal:
     """In the units of the loss."""
     rtol: float = 1e-8
 
-    def rougher(self, rtol: float) -> Goal:
-        """The goal while there is more to find out than the value."""
-        return replace(self, rtol=max(self.rtol, rtol))
-
 
 @dataclass(frozen=True)
 class Point:

@@ -10,47 +10,25 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from ksos._array import Array, eye, inner, namespace, to_numpy
 from ksos._memory import FLOAT_BYTES, require_memory
-from ksos.functionals.base import BoundTerm, Functional, Pair
+from ksos.functionals.base import BoundTerm, Pair
 from ksos.functionals.penalties import BoundLinear
 from ksos.integrals import closed_form
 from ksos.kernels import Gaussian
+from ksos.nodes import blocks_of
 from ksos.observables import KernelFunction
 from ksos.observables.polynomial import feature_moments
+from ksos.solvers.newton import Minimum
 from ksos.space import SoSSpace
 
-__all__ = ["FixedRisk", "LeastRisk", "ParametricRisk", "Risk", "SquareRisk", "ThetaMinimum", "affine_moments", "blocks_of"]
+__all__ = ["FixedRisk", "LeastRisk", "ParametricRisk", "Risk", "SquareRisk", "affine_moments"]
 __all__ += ["kernel_moments", "least_squares"]
 
 _FLAT = 1e-13  # a loss that varies by less than this fraction of its size is constant
-
-
-class ThetaMinimum:
-    """A minimiser as far as floating point goes, with the gradient there; the second derivative is computed when it is asked for."""
-
-    def __init__(
-        self, theta: np.ndarray, value: float, gradient: np.ndarray, curvature: Callable[[], np.ndarray], eigen: Any = None
-    ) -> None:
-        self.theta, self.value, self.gradient, self._curvature = theta, value, gradient, curvature
-        self.eigen: tuple[np.ndarray, np.ndarray] | None = eigen
-        """Eigenvalues and eigenvectors of a second derivative nearby, for a neighbouring problem that starts here."""
-
-    @cached_property
-    def curvature(self) -> np.ndarray:
-        """∂²/∂θ² at the minimiser, shape (p, p)."""
-        return self._curvature()
-
-
-def blocks_of(size: int, labels: int) -> list[slice]:
-    """One block of ``size`` rows per label."""
-    return [slice(y * size, (y + 1) * size) for y in range(labels)]
 
 
 class Risk(ABC):
@@ -123,7 +101,7 @@ class ParametricRisk(Risk):
         return LeastRisk(self, unit)
 
     @abstractmethod
-    def least(self, C: np.ndarray, near: ThetaMinimum | None = None) -> ThetaMinimum:
+    def least(self, C: np.ndarray, near: Minimum | None = None) -> Minimum:
         """The minimum over θ at C; ``near`` is that of a neighbouring C."""
 
     @abstractmethod
@@ -143,7 +121,7 @@ class ParametricRisk(Risk):
         """Σ_j v_j ∂M_θ/∂θ_j, shape (r, r)."""
 
 
-class LeastRisk(Functional, BoundTerm):
+class LeastRisk(BoundTerm):
     """−h(C)/unit with h(C) = min_θ ⟨M_θ, C⟩ + Σ α_j θ_j²: convex, with gradient −M_θ/unit at the minimiser θ(C).
 
     Its second derivative is dC ↦ Σ_jk (∂_jM)(H⁻¹)_jk⟨∂_kM, dC⟩, H being that of the risk in θ. One object serves one solve: it keeps the
@@ -154,13 +132,10 @@ class LeastRisk(Functional, BoundTerm):
 
     def __init__(self, risk: ParametricRisk, unit: float) -> None:
         self.risk, self.unit = risk, unit
-        self._seen: tuple[np.ndarray, ThetaMinimum] | None = None
-        self._root: tuple[ThetaMinimum, np.ndarray] | None = None
+        self._seen: tuple[np.ndarray, Minimum] | None = None
+        self._root: tuple[Minimum, np.ndarray] | None = None
 
-    def bind(self, space: SoSSpace) -> BoundTerm:
-        return self
-
-    def at(self, C: np.ndarray) -> ThetaMinimum:
+    def at(self, C: np.ndarray) -> Minimum:
         """θ(C) and h(C)."""
         if self._seen is None or not np.array_equal(self._seen[0], C):
             self._seen = (C.copy(), self.risk.least(C, None if self._seen is None else self._seen[1]))
@@ -172,7 +147,7 @@ class LeastRisk(Functional, BoundTerm):
     def gradient(self, a: Array | None, C: Array) -> Pair:
         return None, -self.risk.matrix(self.at(C).theta) / self.unit
 
-    def _inverse_root(self, found: ThetaMinimum) -> np.ndarray:
+    def _inverse_root(self, found: Minimum) -> np.ndarray:
         """R with RRᵀ = H⁻¹; directions without curvature are left out."""
         if self._root is None or self._root[0] is not found:
             values, V = np.linalg.eigh(found.curvature)
@@ -215,7 +190,7 @@ class SquareRisk(ParametricRisk):
         Q = np.stack([(self._rows @ C[block, block].ravel()).reshape(P, P) for block in self._blocks()])
         return 0.5 * (Q + Q.transpose(0, 2, 1))
 
-    def least(self, C: np.ndarray, near: ThetaMinimum | None = None) -> ThetaMinimum:
+    def least(self, C: np.ndarray, near: Minimum | None = None) -> Minimum:
         return least_squares(self.second_moments(C), self.E, self.s, self.alpha)
 
     def proven_least(self, C: np.ndarray, tol: float, near: np.ndarray) -> float:
@@ -269,7 +244,7 @@ class SquareRisk(ParametricRisk):
         return self._assembled(0.5 * (weights + weights.transpose(0, 2, 1)))
 
 
-def least_squares(Q: np.ndarray, E: np.ndarray, s: np.ndarray, alpha: np.ndarray) -> ThetaMinimum:
+def least_squares(Q: np.ndarray, E: np.ndarray, s: np.ndarray, alpha: np.ndarray) -> Minimum:
     """min over θ of Σ_{label,c} (E_cθ + s)ᵀQ(E_cθ + s) + Σ α_j θ_j², Q (labels, P, P)."""
     QE = np.einsum("ab,cbj->caj", Q.sum(axis=0), E)
     H = 2.0 * np.einsum("cai,caj->ij", E, QE) + 2.0 * np.diag(alpha)
@@ -282,7 +257,7 @@ def least_squares(Q: np.ndarray, E: np.ndarray, s: np.ndarray, alpha: np.ndarray
         theta = theta - V[:, kept] @ ((V[:, kept].T @ (H @ theta + b)) / values[kept])
     t = E @ theta + s
     value = float(np.einsum("lca,lab,lcb->", t, Q, t, optimize=True) + alpha @ theta**2)
-    return ThetaMinimum(theta, value, H @ theta + b, lambda: H)
+    return Minimum(theta, value, H @ theta + b, lambda: H)
 
 
 def _require(space: SoSSpace, P: int) -> None:

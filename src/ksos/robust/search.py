@@ -13,7 +13,7 @@ from dataclasses import replace
 from ksos._array import Array, norm
 from ksos._deadline import Deadline
 from ksos.robust.barrier import Iterate
-from ksos.robust.problem import Goal, Inner, Nearest, Point, Problem, Saddle
+from ksos.robust.problem import Goal, Nearest, Point, Problem, Saddle
 from ksos.solvers.spectraplex import centre
 
 __all__ = ["solve"]
@@ -66,7 +66,7 @@ class _Search:
         for _ in range(_MOST_SOLVES):
             found = problem.penalised(u, C, self._inner_tol(stuck), self.deadline, self.term, self.solver)
             C = found.point.C
-            self._count(found)
+            self.n_iter, self.n_solves, self.solver = self.n_iter + found.n_iter, self.n_solves + 1, found.solver
             self._bound(u, found.point)
             self._take(u, found.point)
             if found.status == "interrupted":
@@ -133,9 +133,6 @@ class _Search:
         if self.problem.fixed:
             return _DIGITS * target
         return float(_FEW_DIGITS * 0.1**stuck * min(max(target, _OF_THE_GAP * self._gap), _ROUGH))
-
-    def _count(self, found: Inner) -> None:
-        self.n_iter, self.n_solves, self.solver = self.n_iter + found.n_iter, self.n_solves + 1, found.solver
 
     # --- bounds ---
 

@@ -25,9 +25,6 @@ _SPAN_TOL, _MOST_LANDMARKS = 1e-7, 160  # the squared distance of a feature φ(x
 _BLOCK_ELEMENTS = 1 << 22
 
 
-# --- the data ---
-
-
 @dataclass(frozen=True)
 class Reference:
     """μ̂ = Σ a_i δ_{x_i}; signed weights make it an element of the RKHS, not a distribution."""
@@ -132,9 +129,6 @@ def check_radius(radius: Any, words: tuple[str, ...] = ("bootstrap",)) -> None:
         as_nonnegative(radius, f"radius (or {named})")
     elif radius not in words:
         raise ValueError(f"radius must be a non-negative number or {named}; got {radius!r}")
-
-
-# --- the setting ---
 
 
 @dataclass(frozen=True)

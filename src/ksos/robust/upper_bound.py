@@ -168,19 +168,15 @@ def supremum_on(
     cells = int(min(most, _MOST_ENTRIES / max(g.points.shape[0], 1)))
     if measure.region is not None:
         if bounds is None:
-            return searched_supremum(difference, measure.region, _many(measure.region, candidates), deadline)
+            return searched_supremum(difference, measure.region, scattered(measure.region, _SEARCHED, candidates), deadline)
         return proven_supremum(bounds, measure.region, tol, cells, deadline)
     if loss.bounded is False:
         return None
     tail = _tail(difference, measure, box)
     if bounds is None or tail is None:
-        return searched_supremum(difference, box, _many(box, candidates), deadline)
+        return searched_supremum(difference, box, scattered(box, _SEARCHED, candidates), deadline)
     found = proven_supremum(bounds, tail[0], tol, cells, deadline)  # on a box, and the bound outside of it
     return Supremum(max(found.bound, tail[1]), found.attained, found.at, True)
-
-
-def _many(box: Box, candidates: np.ndarray) -> np.ndarray:
-    return np.concatenate([scattered(box, _SEARCHED), candidates])
 
 
 def _tail(difference: Observable, measure: Measure, box: Box) -> tuple[Box, float] | None:

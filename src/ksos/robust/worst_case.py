@@ -29,7 +29,7 @@ from ksos.robust.upper_bound import upper_bound
 from ksos.solvers import STATUSES
 from ksos.space import SoSSpace
 
-__all__ = ["AGREEMENT", "ROBUST_STATUSES", "Family", "FixedLoss", "WorstCase", "as_goal", "attack", "warn_if_unbounded", "worst_case"]
+__all__ = ["AGREEMENT", "ROBUST_STATUSES", "Family", "FixedLoss", "WorstCase", "as_goal", "attack", "in_a_sentence", "worst_case"]
 
 AGREEMENT = 1e-6
 """Directions are added to what the landmarks see until exact and projected MMD of the answer agree to this."""
@@ -40,6 +40,12 @@ ROBUST_STATUSES = {
     "infeasible": "the ball holds no density of the space, which is proven; take a larger radius, or a smaller bandwidth",
     "undecided": "no density of the space was found in the ball, nor a proof that there is none; take a slightly larger radius",
 }
+
+
+def in_a_sentence(status: str, gap: float | None, note: str) -> str:
+    """A status, its gap and what else there is to say."""
+    certified = "no gap" if gap is None else f"gap {gap:.2e}"
+    return f"{status}, {certified}: {ROBUST_STATUSES[status]}" + (f"; {note}" if note else "")
 
 
 @dataclass(frozen=True)
@@ -104,8 +110,7 @@ class WorstCase:
     @property
     def message(self) -> str:
         """The status in a sentence."""
-        gap = "no gap" if self.gap is None else f"gap {self.gap:.2e}"
-        return f"{self.status}, {gap}: {ROBUST_STATUSES[self.status]}" + (f"; {self.note}" if self.note else "")
+        return in_a_sentence(self.status, self.gap, self.note)
 
     def summary(self) -> dict[str, Any]:
         """What is certified, as plain numbers and words."""
