@@ -30,7 +30,7 @@ from ksos.robust.setting import Reference, Setting, as_setting, bootstrap_radius
 from ksos.robust.worst_case import as_goal
 from ksos.space import SoSSpace
 
-__all__ = ["EXACT_FEATURES", "Basis", "EstimatorFamily", "RobustEstimator", "centre_and_scale", "relative_bandwidth", "setting_of"]
+__all__ = ["EXACT_FEATURES", "Basis", "EstimatorFamily", "RobustEstimator", "centre_and_scale", "setting_of"]
 
 EXACT_FEATURES = 3
 """Up to so many features the domain is a box by default, and losses can be integrated by quadrature."""
@@ -194,13 +194,12 @@ def domain_of(measure: Any, points: np.ndarray, scale: np.ndarray) -> Measure:
     return Box(points.min(axis=0) - _PAD * scale, points.max(axis=0) + _PAD * scale)
 
 
-def setting_of(
-    points: np.ndarray, weights: np.ndarray, scale: np.ndarray, sigma: np.ndarray, bandwidth: Any, measure: Any, n_support: int | None
-) -> Setting:
+def setting_of(points: np.ndarray, weights: np.ndarray, centre: np.ndarray, scale: np.ndarray, params: RobustEstimator) -> Setting:
     """The space of the adversary: densities that cover a box, up to three features; beyond, densities around the data, seen from there."""
-    d = points.shape[1]
-    eta = None if bandwidth is None else as_bandwidth(bandwidth, n_features=d)
-    domain = domain_of(measure, points, scale)
+    d, sigma = points.shape[1], params.embedding_bandwidth
+    sigma = relative_bandwidth(points, centre, scale) if sigma is None else as_bandwidth(sigma, "embedding_bandwidth", n_features=d)
+    eta, n_support = None if params.bandwidth is None else as_bandwidth(params.bandwidth, n_features=d), params.n_support
+    domain = domain_of(params.measure, points, scale)
     most = _MOST_SUPPORT_POINTS.get(d, _OTHERWISE) if n_support is None else as_count(n_support, "n_support", minimum=2)
     if d <= EXACT_FEATURES:
         return as_setting(points, weights=weights, bandwidth=eta, embedding_bandwidth=sigma, measure=domain, n_support=most)

@@ -12,16 +12,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ksos._validation import as_bandwidth, as_weights
-from ksos.estimators._robust import (
-    EXACT_FEATURES,
-    Basis,
-    EstimatorFamily,
-    RobustEstimator,
-    centre_and_scale,
-    relative_bandwidth,
-    setting_of,
-)
+from ksos._validation import as_weights
+from ksos.estimators._robust import EXACT_FEATURES, Basis, EstimatorFamily, RobustEstimator, centre_and_scale, setting_of
 from ksos.kernels import Gaussian
 from ksos.labelled import LabelledEmbedding
 from ksos.nodes import NodeBasis
@@ -128,11 +120,9 @@ class _ClassificationFamily(EstimatorFamily):
             raise ValueError(f"loss={loss!r} goes through quadrature, for at most {EXACT_FEATURES} features; got {d}; use loss='square'")
         centre, scale = self.moments = centre_and_scale(self.X, self.weights)
         basis = Basis(params.model, self.X, centre, scale, params.n_centers, params.model_bandwidth)
-        sigma = params.embedding_bandwidth
-        sigma = relative_bandwidth(self.X, centre, scale) if sigma is None else as_bandwidth(sigma, "embedding_bandwidth", n_features=d)
-        setting = setting_of(self.X, self.weights, scale, sigma, params.bandwidth, params.measure, params.n_support)
+        setting = setting_of(self.X, self.weights, centre, scale, params)
         self.reference = as_reference(np.column_stack([self.X, _APART * self.codes]), self.weights)
-        self.joint_kernel = Gaussian(np.r_[np.broadcast_to(sigma, (d,)), 1.0])
+        self.joint_kernel = Gaussian(np.r_[setting.embedding.kernel.sigma_vector(d), 1.0])
         self._data = LabelledEmbedding.of(self.X, self.codes, np.arange(L), self.weights, kernel=setting.space.embedding_kernel)
         self.masses = np.concatenate([self.weights * (self.codes == label) for label in range(L)])
         P = basis.size

@@ -9,16 +9,8 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ksos._validation import as_bandwidth, as_weights
-from ksos.estimators._robust import (
-    EXACT_FEATURES,
-    Basis,
-    EstimatorFamily,
-    RobustEstimator,
-    centre_and_scale,
-    relative_bandwidth,
-    setting_of,
-)
+from ksos._validation import as_weights
+from ksos.estimators._robust import EXACT_FEATURES, Basis, EstimatorFamily, RobustEstimator, centre_and_scale, setting_of
 from ksos.nodes import NodeBasis
 from ksos.observables import NumericFunction, Observable, coordinate
 from ksos.robust.losses import RegressionLoss, ResidualLoss, Residuals
@@ -122,9 +114,7 @@ class _RegressionFamily(EstimatorFamily):
             )
         self.outcome_centre, self.moments = float(centre[-1]), (centre, np.r_[scale[:-1], 1.0])
         basis = Basis(params.model, self.X, centre[:-1], scale[:-1], params.n_centers, params.model_bandwidth)
-        sigma = params.embedding_bandwidth
-        sigma = relative_bandwidth(Z, centre, scale) if sigma is None else as_bandwidth(sigma, "embedding_bandwidth", n_features=d)
-        setting = setting_of(Z, self.masses, scale, sigma, params.bandwidth, params.measure, params.n_support)
+        setting = setting_of(Z, self.masses, centre, scale, params)
         self.reference, self.joint_kernel, P = setting.reference, setting.embedding.kernel, basis.size
         alpha = np.r_[0.0, np.full(P - 1, float(params.alpha))]
         if isinstance(loss, ResidualLoss):

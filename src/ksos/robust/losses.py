@@ -18,16 +18,7 @@ from ksos._validation import as_choice, as_positive
 from ksos.nodes import NodeBasis
 from ksos.robust.node_risk import NodeRisk, ParametricLoss, least_expected
 
-__all__ = [
-    "AbsoluteLoss",
-    "ClassificationLoss",
-    "HuberLoss",
-    "LogisticLoss",
-    "RegressionLoss",
-    "ResidualLoss",
-    "SquareLoss",
-    "as_loss_object",
-]
+__all__ = ["AbsoluteLoss", "ClassificationLoss", "HuberLoss", "LogisticLoss", "RegressionLoss", "ResidualLoss", "SquareLoss"]
 
 _SHARPER = (1.0, 0.1, 1e-2, 1e-3, 1e-4)  # roundings of |r| for the data themselves, in units of that of the robust problem
 
