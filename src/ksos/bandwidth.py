@@ -83,7 +83,9 @@ def _normal_reference(constant: Callable[[int], float]) -> Rule:
 
 
 scott = _normal_reference(lambda d: 1.0)
+"""Scott's rule [Scott1992]."""
 silverman = _normal_reference(lambda d: ((d + 2) / 4.0) ** (-1.0 / (d + 4)))
+"""Silverman's rule [Silverman1986]."""
 
 
 def robust_silverman(points: np.ndarray, weights: np.ndarray) -> np.ndarray:

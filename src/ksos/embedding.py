@@ -50,7 +50,7 @@ _DEVICE_ELEMENTS = 1 << 27
 _NODES_PER_BANDWIDTH, _LEAST_NODES = 8, 16
 _TAIL = 6.5  # bandwidths beyond the support points at which the density is cut: exp(−2·6.5²) is below rounding
 _BLOCK_ROWS = 20_000
-_LOST_DIGITS, _DUBIOUS = 1e-12, 1e-4  # of the squared MMD: then a rule is preferred; then the user is warned
+_LOST_DIGITS, _DUBIOUS = 1e-15, 1e-4  # of the squared MMD: then a rule is preferred; then the user is warned
 _KERNEL_VALUE = 20.0  # an exponential costs this many operations
 
 Target = Any
@@ -132,7 +132,7 @@ class Projection:
 
 
 def mmd(a: Target, b: Target, kernel: Kernel | None = None, landmarks: Any = None, *, max_operations: float = 1e13) -> float:
-    """The maximum mean discrepancy ‖w_a − w_b‖ (the root, not the square) between samples, embeddings and densities.
+    """The maximum mean discrepancy ‖w_a − w_b‖ [Gretton2012], the root, not the square, between samples, embeddings and densities.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ def mmd(a: Target, b: Target, kernel: Kernel | None = None, landmarks: Any = Non
         both = MeanEmbedding(xp.concat([points, like(right.points, points)]), weights, kernel=kernel)
         square = _inner(both, both, kernel, max_operations)
     else:
-        square = sum(c * _inner(f, g, kernel, max_operations) for c, f, g in ((1, left, left), (1, right, right), (-2, left, right)))
+        square = sum(c * _inner(f, g, kernel, max_operations) for c, f, g in ((1, left, left), (-2, left, right), (1, right, right)))
     return math.sqrt(max(square, 0.0))
 
 
@@ -327,10 +327,10 @@ def _exact_form(target: MeanEmbedding | SoSDensity, kernel: Kernel, max_operatio
     m, d = p.support_points.shape
     by_sums = closed_form(p.kernel, p.measure, d, kernel).pairwise
     counts = rule_sizes(p.kernel, p.support_points, p.measure, kernel)[1]
-    nodes = math.prod(counts)
+    nodes = math.prod(counts) if d <= TENSOR_FEATURES else math.inf
     grid_cost = nodes * ((_KERNEL_VALUE + 2.0 * p.rank) * m + 2.0 * sum(counts))
     error = _cancellation(p) if by_sums else math.inf
-    affordable = d <= TENSOR_FEATURES and nodes <= MOST_NODES and grid_cost <= max_operations
+    affordable = nodes <= MOST_NODES and grid_cost <= max_operations
     if affordable and (error > _LOST_DIGITS or grid_cost < float(m) ** 4):
         rule = TensorRule.of(p.kernel, p.support_points, p.measure, kernel)
         return _OnGrid(rule, rule.masses(p))

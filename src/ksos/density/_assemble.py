@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ksos._array import Array, namespace, quiet
 from ksos._memory import FLOAT_BYTES, require_memory
 from ksos._threads import one_blas_thread
 from ksos.exceptions import IntegralNotAvailableError
@@ -19,7 +20,7 @@ from ksos.measures import Measure
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
 
-__all__ = ["assemble", "hold_fixed", "integrate_out", "unit_rows"]
+__all__ = ["assemble", "hold_fixed", "integrate_out", "log_squares", "unit_rows"]
 
 _EPSILON = float(np.finfo(np.float64).eps)
 _LARGEST_LOG_ROW = 300.0  # squares of such rows, times kernel values, are still floats
@@ -38,6 +39,16 @@ def unit_rows(factor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     with np.errstate(divide="ignore"):
         log_lengths = np.log(lengths) + np.log(scale)
     return rows / np.where(lengths > 0.0, lengths, 1.0)[:, None], log_lengths
+
+
+def log_squares(log_terms: Array, rows: Array) -> Array:
+    """log ‖Σ_i e^{log_terms_ni} rows_i‖², shape (n,), with the largest term of each sum taken out before it can underflow."""
+    xp = namespace(log_terms)
+    peak = xp.max(log_terms, axis=1)
+    shift = xp.where(xp.isfinite(peak), peak, 0.0)
+    with quiet():
+        values = xp.exp(log_terms - shift[:, None]) @ rows
+        return xp.log(xp.vecdot(values, values)) + 2.0 * shift
 
 
 def assemble(

@@ -65,7 +65,7 @@ def _fewer_points(density: SoSDensity, m: int) -> SoSDensity:
 
 
 def _pursue(points: np.ndarray, WF: np.ndarray, integrals: Integrals, log_unit: float, m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Orthogonal matching pursuit: take the point that brings the projection of all ψ_k closest, ``m`` times.
+    """Orthogonal matching pursuit [Pati1993]: take the point that brings the projection of all ψ_k closest, ``m`` times.
 
     This is the Cholesky factorisation of W whose pivot maximises Σ_k ⟨e_j, ψ_k⟩²/‖e_j‖², where e_j is what k(·, x̃_j) adds to the functions
     already chosen. Returns the points, L with LLᵀ = W among them, and the coordinates Y = L⁻¹WF of the ψ_k.

@@ -9,7 +9,7 @@ import numpy as np
 from ksos._array import to_numpy
 from ksos._memory import row_blocks
 from ksos._validation import as_conditions, as_features, as_points
-from ksos.density._assemble import assemble, hold_fixed, integrate_out, unit_rows
+from ksos.density._assemble import assemble, hold_fixed, integrate_out, log_squares, unit_rows
 from ksos.density.discrete import any_value_will_do, conditional_on_atoms, given_logpdf_on_atoms, marginal_on_atoms
 
 if TYPE_CHECKING:
@@ -82,19 +82,10 @@ def _shifted_logarithms(
         terms = kernel_given.log(X[rows][:, given], of_given.support_points)
         top = terms.max(axis=1, keepdims=True)
         top = np.where(np.isfinite(top), top, 0.0)
-        log_given[rows] = _log_square(terms - top + alone_lengths, alone)  # in this order: the lengths are small numbers
+        log_given[rows] = log_squares(terms - top + alone_lengths, alone)  # in this order: the lengths are small numbers
         terms = kernel_given.log(X[rows][:, given], density.support_points[:, given]) - top + joint_lengths
-        log_joint[rows] = _log_square(terms + kernel_rest.log(X[rows][:, rest], density.support_points[:, rest]), joint)
+        log_joint[rows] = log_squares(terms + kernel_rest.log(X[rows][:, rest], density.support_points[:, rest]), joint)
     return log_given - of_given.log_unit, log_joint - density.log_unit
-
-
-def _log_square(log_terms: np.ndarray, factor: np.ndarray) -> np.ndarray:
-    """log ‖Σ_i e^{log_terms_i} factor_i‖², row by row."""
-    peak = log_terms.max(axis=1)
-    shift = np.where(np.isfinite(peak), peak, 0.0)
-    values = np.exp(log_terms - shift[:, None]) @ factor
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.log(np.einsum("ij,ij->i", values, values)) + 2.0 * shift)
 
 
 def _require_possible(log_given: np.ndarray, given: list[int], X: np.ndarray) -> None:

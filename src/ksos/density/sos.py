@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from typing import Any, Self, cast
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from ksos._array import Array, is_numpy, like, namespace, on_host, quiet, to_device, to_numpy, zeros
 from ksos._memory import row_blocks
 from ksos._validation import as_count, as_points
-from ksos.density._assemble import unit_rows
+from ksos.density._assemble import log_squares, unit_rows
 from ksos.density.compress import Compression, compress
 from ksos.density.conditional import conditional, conditional_logpdf, marginal
 from ksos.density.moments import mean_and_covariance
@@ -165,35 +166,27 @@ class SoSDensity(Queries):
         return out
 
     def _log_squares(self, X: Array) -> Array:
-        """log ‖F̃ᵀ k(x)‖² with the largest term of each sum Σ_i F̃_i k(x, x̃_i) taken out before it can underflow."""
-        xp, out = namespace(X), zeros((X.shape[0],), X)
+        """log ‖F̃ᵀ k(x)‖², also where kernel values underflow."""
+        out = zeros((X.shape[0],), X)
         unit, log_lengths = on_host(unit_rows)(self.unit_factor)
-        with quiet():
-            for rows in row_blocks(X.shape[0], max(self.unit_factor.shape), _BLOCK_ELEMENTS if is_numpy(X) else _DEVICE_ELEMENTS):
-                log_terms = self.kernel.log(X[rows, :], self.support_points) + log_lengths
-                peak = xp.max(log_terms, axis=1)
-                shift = xp.where(xp.isfinite(peak), peak, 0.0)
-                values = xp.exp(log_terms - shift[:, None]) @ unit
-                out[rows] = xp.log(xp.vecdot(values, values)) + 2.0 * shift
+        for rows in row_blocks(X.shape[0], max(self.unit_factor.shape), _BLOCK_ELEMENTS if is_numpy(X) else _DEVICE_ELEMENTS):
+            out[rows] = log_squares(self.kernel.log(X[rows, :], self.support_points) + log_lengths, unit)
         return out
 
     def on_host(self) -> SoSDensity:
         """The same density in NumPy arrays; the density itself if it is made of them."""
-        if is_numpy(self.support_points):
-            return self
-        points, factor = to_numpy(self.support_points), to_numpy(self.unit_factor)
-        return self.from_units(self.kernel, points, factor, self.log_unit, self.measure)
+        return self if is_numpy(self.support_points) else self._moved(to_numpy)
 
     def to(self, device: Any) -> SoSDensity:
         """The same density in torch tensors on a device such as ``"cuda"``; if there is no such device, the error says why."""
-        host = self.on_host()
-        points, factor = (to_device(part, device) for part in (host.support_points, host.unit_factor))
-        return self.from_units(self.kernel, points, factor, self.log_unit, self.measure)
+        return self.on_host()._moved(lambda part: to_device(part, device))
 
     def on_device_of(self, other: SoSDensity) -> SoSDensity:
         """The same density in arrays of the backend and on the device of ``other``'s."""
-        points, factor = (like(part, other.support_points) for part in (self.support_points, self.unit_factor))
-        return self.from_units(self.kernel, points, factor, self.log_unit, self.measure)
+        return self._moved(lambda part: like(part, other.support_points))
+
+    def _moved(self, move: Callable[[Any], Any]) -> SoSDensity:
+        return self.from_units(self.kernel, move(self.support_points), move(self.unit_factor), self.log_unit, self.measure)
 
     def mean(self) -> np.ndarray:
         """E[x], shape (d,)."""

@@ -1,4 +1,4 @@
-"""Adaptive cubature: many cells at once, each judged by two nested rules per axis and halved along the axis that needs it."""
+"""Adaptive cubature: many cells at once, each judged by nested Clenshaw–Curtis rules per axis [ClenshawCurtis1960], then halved."""
 
 from __future__ import annotations
 

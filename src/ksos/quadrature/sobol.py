@@ -17,7 +17,7 @@ _BLOCK_ELEMENTS = 1 << 20
 
 
 def sobol(n: int, d: int, rng: np.random.Generator) -> np.ndarray:
-    """``n`` scrambled Sobol' points of the unit cube, shape (n, d)."""
+    """``n`` scrambled Sobol' points of the unit cube [Owen1995], shape (n, d)."""
     from scipy.stats import qmc  # heavy to import, and needed only here
 
     return np.asarray(qmc.Sobol(d, rng=rng).random_base2(max(1, math.ceil(math.log2(n))))[:n])

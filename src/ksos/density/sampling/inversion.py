@@ -1,4 +1,4 @@
-"""Exact sampling by inversion, feature by feature: x_k solves F(x_k | x_1 … x_{k−1}) = u_k.
+"""Exact sampling by inversion, feature by feature: x_k solves F(x_k | x_1 … x_{k−1}) = u_k [Rosenblatt1952].
 
 Integrating the later features out of p_B is a Hadamard product with their Gram matrices, B ∘ W_{k+1} ∘ … ∘ W_d, which stays positive
 semi-definite; conditioning on the earlier ones is a diagonal scaling. With kernels k̂ of norm one, the law of x_k given the earlier features
