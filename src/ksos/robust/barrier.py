@@ -1,4 +1,4 @@
-"""The joint convex problem in (θ, dual function) by a barrier: a few dozen Newton steps, whatever the radius, with the density for free.
+"""The joint convex problem in (θ, dual function) by a barrier [Boyd2004]: a few dozen Newton steps, whatever the radius, density included.
 
     min  t + ⟨y, z⟩ + εs + Σ_j α_jθ_j²   such that   S = tI + A*(y) − M_θ ⪰ 0,  ‖y‖ ≤ s.
 
