@@ -25,7 +25,9 @@ from ksos.functionals import Expectation
 from ksos.kernels import Gaussian
 from ksos.measures import Box
 from ksos.observables import Polynomial
-from ksos.robust.ball import BallProblem
+from ksos.robust.problem import Goal, Problem
+from ksos.robust.risk import FixedRisk
+from ksos.robust.search import solve
 
 LOSS = Polynomial({(2, 0): 1.0, (0, 2): 1.0})
 DOMAIN = Box([-2.0, -2.0], [2.0, 2.0])
@@ -69,10 +71,12 @@ def main() -> None:
     options = parser.parse_args()
     space, M, data = problem(options.m, options.eta, options.sigma)
     for radius in options.radius:
-        ball, ball_seconds = timed(lambda radius=radius: BallProblem(space, M, data).solve(radius))
+        bare = Problem(space, FixedRisk(M), ksos.MeanEmbedding(data, kernel=space.embedding_kernel), np.zeros(0))
+        ball, ball_seconds = timed(lambda bare=bare, radius=radius: solve(bare, radius, Goal()))
         whole, whole_seconds = timed(lambda radius=radius: ksos.worst_case(LOSS, data, radius, space=space))
         row: dict[str, Any] = {"m": options.m, "r": space.rank, "q": space.embedding_rank, "radius": radius}
-        row |= {"ball": ball.value, "ball_gap": ball.gap, "ball_seconds": ball_seconds}
+        value, gap = bare.in_units_of_the_loss(ball.point.risk), bare.units[1] * (ball.gap or 0.0)
+        row |= {"ball": value, "ball_gap": gap, "ball_seconds": ball_seconds}
         row |= {"worst_case": whole.value, "gap": whole.gap, "upper_bound": whole.upper_bound, "worst_case_seconds": whole_seconds}
         if not options.without_cvxpy:
             (status, value), seconds = timed(lambda radius=radius: through_cvxpy(space, M, data, radius))

@@ -64,7 +64,7 @@ def kernel(Z: np.ndarray, W: np.ndarray) -> np.ndarray:
 def classifier(radius: float) -> RobustClassifier:
     """Ours."""
     return RobustClassifier(
-        radius=radius, alpha=ALPHA, bandwidth=BANDWIDTH, embedding_bandwidth=SIGMA, measure=BOX, n_support=SUPPORT, tol=TOL
+        radius=radius, alpha=ALPHA, bandwidth=BANDWIDTH, embedding_bandwidth=SIGMA, measure=BOX, n_support=SUPPORT, rtol=TOL
     )
 
 
@@ -90,7 +90,7 @@ class LinearFit:
 
 
 def path(method: str, x: np.ndarray, y: np.ndarray, seed: int, radii: list[float]) -> list[Any]:
-    """Something with ``decision_function`` for every radius (of the plain methods: for every ridge); None where the ball is empty."""
+    """Something with ``decision_function`` for every radius (of the plain methods: for every ridge); None if the ball is empty."""
     if method == "ours":
         return robust_path(x, y, radii)
     Z, features = np.column_stack([x, y]), Features(x)

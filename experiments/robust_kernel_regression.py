@@ -63,7 +63,7 @@ def regressor(radius: float) -> RobustRegressor:
     """Ours."""
     return RobustRegressor(
         radius=radius, model="kernel", alpha=ALPHA, n_centers=CENTERS, model_bandwidth=MODEL_BANDWIDTH,
-        bandwidth=BANDWIDTH, embedding_bandwidth=KERNEL.sigma, measure=BOX, n_support=SUPPORT, tol=TOL,
+        bandwidth=BANDWIDTH, embedding_bandwidth=KERNEL.sigma, measure=BOX, n_support=SUPPORT, rtol=TOL,
     )  # fmt: skip
 
 
@@ -89,7 +89,7 @@ class LinearFit:
 
 
 def path(method: str, x: np.ndarray, y: np.ndarray, seed: int, radii: list[float]) -> list[Any]:
-    """Something with ``predict`` for every radius (of ERM: for every ridge); None where the ball is empty."""
+    """Something with ``predict`` for every radius (of ERM: for every ridge); None if the ball is empty."""
     if method == "ours":
         return robust_path(x, y, radii)
     Z, features = np.column_stack([x, y]), Features(x, y)

@@ -53,7 +53,7 @@ def problem_of(seed: int) -> tuple[UncertainLeastSquares, np.ndarray]:
 
 
 def adversary(xi: np.ndarray) -> ksos.SoSSpace:
-    """Narrow bumps at the samples, across the domain, and close together at its rim, where the worst case goes."""
+    """Narrow bumps at the samples, across the domain, and close together at its boundary, where the worst case goes."""
     rim = END - BANDWIDTH * np.array(RIM)
     support = np.unique(np.concatenate([xi[:, 0], np.linspace(-END, END, COARSE), -rim, rim]))
     landmarks = np.linspace(-END, END, LANDMARKS)[:, None]
@@ -67,12 +67,14 @@ def robust_fits(problem: UncertainLeastSquares, xi: np.ndarray, radii: list[floa
         return problem.values(theta, X), problem.gradients(theta, X)
 
     order = np.argsort(radii)[::-1]
-    found = ksos.robust_path(loss, erm(problem, xi), xi, [radii[k] for k in order], hessian=problem.curvature, space=adversary(xi), tol=TOL)
+    found = ksos.robust_path(
+        loss, erm(problem, xi), xi, [radii[k] for k in order], hessian=problem.curvature, space=adversary(xi), rtol=TOL
+    )
     return [found[int(np.flatnonzero(order == k)[0])] for k in range(len(radii))]
 
 
 def path(method: str, problem: UncertainLeastSquares, xi: np.ndarray, seed: int, radii: list[float]) -> list[np.ndarray | None]:
-    """θ for every radius; None where the ball is empty."""
+    """θ for every radius; None if the ball is empty."""
     if method == "erm":
         return [erm(problem, xi)] * len(radii)
     if method == "rkhs_norm":

@@ -75,7 +75,7 @@ def test_same_optimum_as_the_dense_route(measure: object, landmarks: int | None,
 def test_the_mass_of_every_direction_is_one() -> None:
     X = moons(700)
     space = ksos.SoSSpace(Gaussian(1.0), X)
-    W = np.exp(space._integrals.log_gram(X, X) - space.log_unit)
+    W = np.exp(space.integrals.log_gram(X, X) - space.log_unit)
     np.testing.assert_allclose(space.T.T @ W @ space.T, np.eye(space.rank), atol=1e-6)
 
 

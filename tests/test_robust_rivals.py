@@ -37,7 +37,7 @@ every_loss = pytest.mark.parametrize("case", CASES)
 def test_derivatives_and_expressions(case: str) -> None:
     cvxpy = pytest.importorskip("cvxpy")
     loss, points = CASES[case]
-    p = loss.ridge.shape[0]
+    p = loss.alpha.shape[0]
     theta, weights, step = RNG.normal(size=p), RNG.uniform(size=points.shape[0]), 1e-5
     for j in range(p):
         move = step * np.eye(p)[j]
@@ -54,7 +54,7 @@ def test_without_a_radius_all_are_erm(case: str) -> None:
     pytest.importorskip("cvxpy")
     loss, points = CASES[case]
     plain = erm(loss, points)
-    gradient = loss.gradients(plain, points).mean(axis=0) + 2.0 * loss.ridge * plain
+    gradient = loss.gradients(plain, points).mean(axis=0) + 2.0 * loss.alpha * plain
     np.testing.assert_allclose(gradient, 0.0, atol=1e-6)
     np.testing.assert_allclose(rkhs_norm(loss, points, [0.0], KERNEL)[0], plain, atol=1e-4)
     zeta = RNG.uniform(-2.0, 2.0, (10, points.shape[1]))

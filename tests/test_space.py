@@ -85,7 +85,7 @@ def test_a_parameter_and_its_density_have_one_embedding(pair: PairCase) -> None:
 def test_the_stored_tensor_and_the_pair_factors_are_the_same_map(sigma: float) -> None:
     X = points(20, 2)
     space = ksos.SoSSpace(Gaussian(sigma), X)
-    pairs = PairFactors(space._integrals, X, X, Gaussian(sigma), space.log_unit)
+    pairs = PairFactors(space.integrals, X, X, Gaussian(sigma), space.log_unit)
     S = space.projection.S
     stored, factored = CompressedMap(_pairwise_tensor(pairs, space.T, S)), PairwiseMap(pairs, space.T, S)
     C, y = random_parameter(space.rank), np.random.default_rng(1).normal(size=space.embedding_rank)

@@ -11,15 +11,15 @@ __all__ = ["erm"]
 
 def erm(loss: ParametricLoss, Z: np.ndarray) -> np.ndarray:
     """argmin over θ of mean ℓ(θ, z_i) + Σ ρ_j θ_j²."""
-    n, rho = Z.shape[0], loss.ridge
-    theta, weights = np.zeros(rho.shape[0]), np.full(Z.shape[0], 1.0 / n)
+    n, alpha = Z.shape[0], loss.alpha
+    theta, weights = np.zeros(alpha.shape[0]), np.full(Z.shape[0], 1.0 / n)
 
     def value(at: np.ndarray) -> float:
-        return float(loss.values(at, Z).mean() + rho @ at**2)
+        return float(loss.values(at, Z).mean() + alpha @ at**2)
 
     for _ in range(100):
-        gradient = loss.gradients(theta, Z).mean(axis=0) + 2.0 * rho * theta
-        step = np.linalg.lstsq(loss.curvature(theta, Z, weights) + 2.0 * np.diag(rho), -gradient, rcond=1e-12)[0]
+        gradient = loss.gradients(theta, Z).mean(axis=0) + 2.0 * alpha * theta
+        step = np.linalg.lstsq(loss.curvature(theta, Z, weights) + 2.0 * np.diag(alpha), -gradient, rcond=1e-12)[0]
         descent, length = float(-gradient @ step), 1.0
         if descent <= 1e-14 * (1.0 + abs(value(theta))):
             break

@@ -13,9 +13,9 @@ __all__ = ["LinearLogistic", "LinearSquare", "ParametricLoss", "UncertainLeastSq
 
 
 class ParametricLoss(ABC):
-    """ℓ(θ, z_i) at the rows z_i of an array, and a ridge Σ ρ_j θ_j² that every method adds to its risk."""
+    """ℓ(θ, z_i) at the rows z_i of an array, and a ridge Σ α_j θ_j² that every method adds to its risk."""
 
-    ridge: np.ndarray
+    alpha: np.ndarray
 
     @abstractmethod
     def values(self, theta: np.ndarray, Z: np.ndarray) -> np.ndarray:
@@ -43,7 +43,7 @@ class UncertainLeastSquares(ParametricLoss):
     b: np.ndarray
 
     @property
-    def ridge(self) -> np.ndarray:  # type: ignore[override]
+    def alpha(self) -> np.ndarray:  # type: ignore[override]
         """None."""
         return np.zeros(self.A0.shape[1])
 
@@ -74,7 +74,7 @@ class LinearSquare(ParametricLoss):
 
     features: Any
     """x ↦ u(x), rows to rows."""
-    ridge: np.ndarray
+    alpha: np.ndarray
 
     def _residuals(self, theta: np.ndarray, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         U = self.features(Z[:, :-1])
@@ -102,7 +102,7 @@ class LinearLogistic(ParametricLoss):
     """log(1 + exp(−y⟨u(x), θ⟩)) for z = (x, y), y = ±1."""
 
     features: Any
-    ridge: np.ndarray
+    alpha: np.ndarray
 
     def _margins(self, theta: np.ndarray, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         U = Z[:, -1:] * self.features(Z[:, :-1])

@@ -54,11 +54,11 @@ def _programme(loss: ParametricLoss, points: np.ndarray, n_samples: int, root: n
     """radius ↦ (the solver's status, θ or None); f at the points is root·c with ‖f‖ = ‖c‖."""
     import cvxpy
 
-    theta, c, f0 = cvxpy.Variable(loss.ridge.shape[0]), cvxpy.Variable(root.shape[1]), cvxpy.Variable()
+    theta, c, f0 = cvxpy.Variable(loss.alpha.shape[0]), cvxpy.Variable(root.shape[1]), cvxpy.Variable()
     radius = cvxpy.Parameter(nonneg=True)
     objective = f0 + cvxpy.sum(root[:n_samples] @ c) / n_samples + radius * cvxpy.norm(c)
-    if np.any(loss.ridge > 0.0):
-        objective += cvxpy.sum_squares(cvxpy.multiply(np.sqrt(loss.ridge), theta))
+    if np.any(loss.alpha > 0.0):
+        objective += cvxpy.sum_squares(cvxpy.multiply(np.sqrt(loss.alpha), theta))
     problem = cvxpy.Problem(cvxpy.Minimize(objective), [loss.expression(theta, points) <= f0 + root @ c])
 
     def solve(value: float) -> tuple[str, Any]:

@@ -23,7 +23,7 @@ from ksos.space import SoSSpace
 if TYPE_CHECKING:  # imported on first use, see below
     from ksos.estimators import KernelSoSConditional, KernelSoSDensityCV, RobustClassifier, RobustRegressor
     from ksos.plotting import CrossValidationDisplay, DensityDisplay, SolutionDisplay
-    from ksos.robust import RobustMode, RobustSolution, WorstCase, robust_minimize, robust_mode, robust_path, worst_case
+    from ksos.robust import RobustMode, RobustSolution, WorstCase, bootstrap_radius, robust_minimize, robust_mode, robust_path, worst_case
 
 __all__ = [
     "BandwidthWarning",
@@ -50,6 +50,7 @@ __all__ = [
     "Solution",
     "SolutionDisplay",
     "WorstCase",
+    "bootstrap_radius",
     "functionals",
     "kernels",
     "load",
@@ -67,7 +68,7 @@ __all__ = [
 
 _estimators = ("KernelSoSConditional", "KernelSoSDensityCV", "RobustClassifier", "RobustRegressor")
 _plotting = ("CrossValidationDisplay", "DensityDisplay", "SolutionDisplay")
-_robust = ("RobustMode", "RobustSolution", "WorstCase", "robust_minimize", "robust_mode", "robust_path", "worst_case")
+_robust = ("RobustMode", "RobustSolution", "WorstCase", "bootstrap_radius", "robust_minimize", "robust_mode", "robust_path", "worst_case")
 __getattr__, __dir__ = _later(
     globals(),
     {

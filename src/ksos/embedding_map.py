@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from ksos.integrals import Integrals
 from ksos.integrals.triple import PairFactors, ThinPairs, thin_pairs, triple_blocks
 from ksos.kernels import Kernel
 
-__all__ = ["SMALL_TENSOR", "CompressedMap", "EmbeddingMap", "PairwiseMap", "embedding_map"]
+__all__ = ["SMALL_TENSOR", "CompressedMap", "EmbeddingMap", "LabelledMap", "PairwiseMap", "embedding_map"]
 
 SMALL_TENSOR = 1 << 24  # entries: 134 MB
 _BLOCK_BYTES = 16e6  # what a processor's cache holds
@@ -127,6 +128,45 @@ class CompressedMap(EmbeddingMap):
 
     def compressed(self) -> CompressedMap:
         return self
+
+
+class LabelledMap(CompressedMap):
+    """One map on every diagonal block of C, one block per label; the entries of C off the blocks do not matter."""
+
+    def __init__(self, block: CompressedMap, n_labels: int) -> None:
+        self.block, self.n_labels = block, n_labels
+
+    def _blocks(self) -> list[tuple[slice, slice]]:
+        """(the coordinates, the directions) of each label."""
+        q, r, _ = self.block.tensor.shape
+        return [(slice(y * q, (y + 1) * q), slice(y * r, (y + 1) * r)) for y in range(self.n_labels)]
+
+    @cached_property
+    def tensor(self) -> Array:
+        """All of it, with the zeros between the blocks: for solvers that do not know of blocks."""
+        base, L = self.block.tensor, self.n_labels
+        q, r, _ = base.shape
+        _require_tensor(zeros((1, L * r), base), L * q)
+        out = zeros((L * q, L * r, L * r), base)
+        for coordinates, directions in self._blocks():
+            out[coordinates, directions, directions] = base
+        return out
+
+    def apply(self, C: Array) -> Array:
+        return namespace(C).concat([self.block.apply(C[directions, directions]) for _, directions in self._blocks()])
+
+    def adjoint(self, y: Array) -> Array:
+        r = self.n_labels * self.block.tensor.shape[1]
+        out = zeros((r, r), y)
+        for coordinates, directions in self._blocks():
+            out[directions, directions] = self.block.adjoint(y[coordinates])
+        return out
+
+    def jacobian(self, F: Array) -> Array:
+        out = zeros((self.n_labels * self.block.tensor.shape[0], *F.shape), F)
+        for coordinates, directions in self._blocks():
+            out[coordinates, directions] = self.block.jacobian(F[directions])
+        return out
 
 
 def embedding_map(integrals: Integrals, X: Array, Z: Array, embedding_kernel: Kernel, T: Array, S: Array, log_unit: float) -> EmbeddingMap:

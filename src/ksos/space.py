@@ -3,26 +3,108 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from ksos._array import Array, is_numpy, like, namespace, zeros
+from ksos._array import Array, is_numpy, like, namespace, to_numpy, zeros
 from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos._validation import as_choice, as_points, as_positive
+from ksos.coordinates import Coordinates, Direction
 from ksos.density import SoSDensity
-from ksos.embedding import Projection
-from ksos.embedding_map import CompressedMap, EmbeddingMap, embedding_map
-from ksos.integrals import closed_form
+from ksos.embedding import MeanEmbedding, Projection
+from ksos.embedding_map import CompressedMap, EmbeddingMap, LabelledMap, embedding_map
+from ksos.integrals import Integrals, closed_form
 from ksos.kernels import Kernel
+from ksos.labelled import LabelledDensity
 from ksos.measures import Lebesgue, Measure
+from ksos.observables import Observable
 from ksos.pivoted_cholesky import MANY_POINTS, thin_root
 from ksos.whitening import ROUTES, whiten_columns
 
 __all__ = ["SoSSpace"]
 
 _BLOCK_ELEMENTS = 1 << 22
+_ROUNDING = 1e-8  # of a squared distance
+_NO_MASS = 1e-12  # a label with less has no density
+
+
+class _Model:
+    """What spaces with more directions, or with labels, share: the basis of densities of x, and the map to the landmarks."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        support_points: Any,
+        measure: Measure | None,
+        embedding_kernel: Kernel | None,
+        landmarks: Any,
+        tol_model: float,
+        tol_embedding: float,
+        whitening: str,
+    ) -> None:
+        X = self.support_points = as_points(support_points, "support_points")
+        self.kernel, self.measure = kernel, Lebesgue() if measure is None else measure
+        self.embedding_kernel = kernel if embedding_kernel is None else embedding_kernel
+        self.landmarks = X if landmarks is None else like(as_points(landmarks, "landmarks", n_features=X.shape[1]), X)
+        self.tol_model, self.tol_embedding = as_positive(tol_model, "tol_model"), as_positive(tol_embedding, "tol_embedding")
+        self.route = as_choice(whitening, "whitening", ROUTES)
+        self.integrals = closed_form(kernel, self.measure, X.shape[1], self.embedding_kernel)
+        xp, log_diagonal = namespace(X), self.integrals.log_diagonal(X)
+        self.log_unit = float(xp.max(log_diagonal))
+        if not math.isfinite(self.log_unit):
+            raise ValueError(f"the kernel vanishes on {self.measure!r} at every support point: no density can be made of them")
+        unit_diagonal = xp.exp(log_diagonal - self.log_unit)
+        self.whitening = whiten_columns(
+            lambda i: self._mass_columns(X[i : i + 1, :])[0, :], unit_diagonal, self._mass_matrix, self.tol_model, self.route
+        )
+
+    def _mass_columns(self, points: Array) -> Array:
+        """∫ k(x, points_i) k(x, x̃_j) dρ, in units of exp(log_unit)."""
+        return namespace(points).exp(self.integrals.log_gram(points, self.support_points) - self.log_unit)
+
+    def _mass_matrix(self) -> Array:
+        m = self.support_points.shape[0]
+        remedy = "use fewer support points (n_support)"
+        require_memory(5 * m * m * FLOAT_BYTES, f"the mass matrix of {m} support points", remedy, beside=self.support_points)
+        return self._mass_columns(self.support_points)
+
+    @cached_property
+    def projection(self) -> Projection:
+        return Projection(self.embedding_kernel, self.landmarks, self.tol_embedding, self.route)
+
+    @cached_property
+    def map(self) -> EmbeddingMap:
+        T, S = self.whitening.T, self.projection.S
+        return embedding_map(self.integrals, self.support_points, self.landmarks, self.embedding_kernel, T, S, self.log_unit)
+
+    @cached_property
+    def compressed_map(self) -> CompressedMap:
+        return self.map.compressed()
+
+    @cached_property
+    def trace_matrix(self) -> Array:
+        X, T = self.support_points, self.whitening.T
+        if is_numpy(X) and X.shape[0] >= MANY_POINTS:
+            root = thin_root(lambda i: self.kernel(X[i : i + 1], X)[0], np.ones(X.shape[0]))
+            if root is not None:
+                half = root.T @ T
+                return half.T @ half
+        N = zeros((T.shape[1], T.shape[1]), X)
+        for rows in row_blocks(X.shape[0], X.shape[0], _BLOCK_ELEMENTS):
+            N += T[rows, :].T @ (self.kernel(X[rows, :], X) @ T)
+        return 0.5 * (N + N.T)
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What a space is made of."""
+
+    model: _Model
+    directions: tuple[Direction, ...] = ()
+    labels: np.ndarray | None = None
 
 
 class SoSSpace:
@@ -53,7 +135,10 @@ class SoSSpace:
     Attributes
     ----------
     rank, embedding_rank : int
-        r and q: what the tolerances kept.
+        r and q: what the tolerances kept, plus the directions added with :meth:`with_direction`; times the number of labels, if any.
+    labels : array or None
+        The labels of :meth:`with_labels`: p(x, label) = ψ(x)ᵀC_label ψ(x), and C has one diagonal block per label. Pinching a matrix to its
+        diagonal blocks keeps it positive and keeps its trace, so the entries off the blocks may be anything.
     log_unit : float
         log of the natural unit max_i W_ii of the mass matrix (the w₀ of a Gaussian kernel on R^d).
 
@@ -75,100 +160,159 @@ class SoSSpace:
         tol_model: float = 1e-10,
         tol_embedding: float = 1e-10,
         whitening: str = "eigh",
+        *,
+        _parts: _Parts | None = None,
     ) -> None:
-        self.support_points = as_points(support_points, "support_points")
-        d = self.support_points.shape[1]
-        self.kernel = kernel
-        self.measure = Lebesgue() if measure is None else measure
-        self.embedding_kernel = kernel if embedding_kernel is None else embedding_kernel
-        self.landmarks = self.support_points
-        if landmarks is not None:
-            self.landmarks = like(as_points(landmarks, "landmarks", n_features=d), self.support_points)
-        self.tol_model, self.tol_embedding = as_positive(tol_model, "tol_model"), as_positive(tol_embedding, "tol_embedding")
-        self.whitening = as_choice(whitening, "whitening", ROUTES)
-        self._integrals = closed_form(kernel, self.measure, d, self.embedding_kernel)
-        X, xp = self.support_points, namespace(self.support_points)
-        log_diagonal = self._integrals.log_diagonal(X)
-        self.log_unit = float(xp.max(log_diagonal))
-        if not math.isfinite(self.log_unit):
-            raise ValueError(f"the kernel vanishes on {self.measure!r} at every support point: no density can be made of them")
-        self._model = whiten_columns(
-            lambda i: self._mass_columns(X[i : i + 1, :])[0, :],
-            xp.exp(log_diagonal - self.log_unit),
-            self._mass_matrix,
-            self.tol_model,
-            self.whitening,
-        )
+        if _parts is None:
+            model = _Model(kernel, support_points, measure, embedding_kernel, landmarks, tol_model, tol_embedding, whitening)
+            _parts = _Parts(model)
+        model = self._model = _parts.model
+        self.kernel, self.support_points, self.measure = model.kernel, model.support_points, model.measure
+        self.embedding_kernel, self.landmarks = model.embedding_kernel, model.landmarks
+        self.tol_model, self.tol_embedding, self.whitening = model.tol_model, model.tol_embedding, model.route
+        self.log_unit, self.directions, self.labels = model.log_unit, _parts.directions, _parts.labels
 
-    def _mass_columns(self, points: Array) -> Array:
-        """∫ k(x, points_i) k(x, x̃_j) dρ, in units of exp(log_unit)."""
-        return namespace(points).exp(self._integrals.log_gram(points, self.support_points) - self.log_unit)
+    # --- the same model with more to it ---
 
-    def _mass_matrix(self) -> Array:
-        m = self.support_points.shape[0]
-        remedy = "use fewer support points (n_support)"
-        require_memory(5 * m * m * FLOAT_BYTES, f"the mass matrix of {m} support points", remedy, beside=self.support_points)
-        return self._mass_columns(self.support_points)
+    def with_labels(self, labels: Any) -> SoSSpace:
+        """The densities of (x, label) on ρ ⊗ counting; with None, those of x alone. Everything computed already is shared."""
+        labels = None if labels is None else np.asarray(labels)
+        return SoSSpace(self.kernel, self.support_points, _parts=_Parts(self._model, self.directions, labels))
+
+    def with_direction(self, f: Observable, along: np.ndarray, norm: float, data: MeanEmbedding) -> SoSSpace | None:
+        """The space that also sees embeddings along f, a function of the RKHS of this norm whose coordinates here are ``along``.
+
+        ``data`` is an embedding that will be asked for often. None if only rounding is left of f beyond what is seen already.
+        """
+        square = norm**2 - float(along @ along)
+        if square <= _ROUNDING * max(norm**2, 1e-6):
+            return None
+        length, plain = math.sqrt(square), self.with_labels(None)
+        M = f.matrix(self.kernel, to_numpy(self.support_points), self.measure, self.log_unit, to_numpy(plain.T)).values
+        row = (M - to_numpy(plain.compressed_map.adjoint(along))) / length
+        direction = plain.coordinates.direction(f, along, length, row, data)
+        return SoSSpace(self.kernel, self.support_points, _parts=_Parts(self._model, (*self.directions, direction), self.labels))
+
+    # --- sizes ---
 
     @property
-    def T(self) -> Array:
-        """(m, r) with TᵀWT = I, W in units of exp(log_unit)."""
-        return self._model.T
+    def n_blocks(self) -> int:
+        """How many diagonal blocks C has: one per label, or one."""
+        return 1 if self.labels is None else int(self.labels.shape[0])
 
     @property
     def rank(self) -> int:
-        """r: how many directions of the model the tolerance kept."""
-        return self._model.rank
+        """r: how many directions of the model the tolerance kept, for every label."""
+        return self.n_blocks * self._model.whitening.rank
 
     @property
-    def jitter(self) -> float:
-        """What the Cholesky route added to the diagonal of W, in its natural unit; 0 for the eigendecomposition."""
-        return self._model.jitter
+    def embedding_rank(self) -> int:
+        """q: how many coordinates of the embedding there are, over all labels."""
+        return self.coordinates.rank
+
+    @property
+    def tensor_size(self) -> int:
+        """The entries of the compressed tensor: q·r², without the zeros between labels."""
+        return self.embedding_rank * self._model.whitening.rank**2
 
     @property
     def n_features(self) -> int:
         """The dimension d."""
         return int(self.support_points.shape[1])
 
-    @cached_property
-    def projection(self) -> Projection:
-        """The projection of embeddings on the landmarks."""
-        return Projection(self.embedding_kernel, self.landmarks, self.tol_embedding, self.whitening)
+    @property
+    def jitter(self) -> float:
+        """What the Cholesky route added to the diagonal of W, in its natural unit; 0 for the eigendecomposition."""
+        return self._model.whitening.jitter
 
     @property
-    def embedding_rank(self) -> int:
-        """q: how many coordinates of the embedding the tolerance kept."""
-        return self.projection.rank
+    def integrals(self) -> Integrals:
+        """The integrals of the two kernels against the measure."""
+        return self._model.integrals
+
+    # --- densities ---
+
+    @property
+    def T(self) -> Array:
+        """(m, r) with TᵀWT = I, W in units of exp(log_unit); one such block per label."""
+        return self._blockwise(self._model.whitening.T)
+
+    @property
+    def trace_matrix(self) -> Array:
+        """N = TᵀKT: exp(log_unit)·tr A = ⟨N, C⟩, where tr A = tr(BK) is the note's penalty."""
+        return self._blockwise(self._model.trace_matrix)
+
+    def _blockwise(self, block: Array) -> Array:
+        return block if self.labels is None else np.kron(np.eye(self.n_blocks), to_numpy(block))
+
+    def basis(self, X: Any, labels: Any = None) -> Array:
+        """ψ(X), shape (n, r), in natural units: p(x) = ψ(x)ᵀCψ(x)·exp(−log_unit); with labels, that of the rows' labels (one, or n)."""
+        X = like(as_points(X, "X", n_features=self.n_features), self.support_points)
+        psi = self.kernel(X, self.support_points) @ self._model.whitening.T
+        if (self.labels is None) != (labels is None):
+            raise ValueError(f"the labels of the rows are needed for a space with labels, and only there; got labels={labels!r}")
+        if self.labels is None:
+            return psi
+        own = np.equal.outer(np.broadcast_to(np.asarray(labels), (psi.shape[0],)), self.labels)
+        if not np.all(own.any(axis=1)):
+            raise ValueError(f"unknown label among {labels!r}; the labels are {self.labels.tolist()}")
+        return (own[:, :, None] * to_numpy(psi)[:, None, :]).reshape(psi.shape[0], -1)
+
+    def density(self, factor: Array) -> Any:
+        """The density of C = GGᵀ for a factor G of shape (r, k) with ‖G‖² = 1, scaled to mass one: an :class:`~ksos.SoSDensity`, or with
+        labels a :class:`~ksos.labelled.LabelledDensity`.
+
+        On the Cholesky route tr C = 1 means tr(B(W + jitter·I)) = 1, and the scaling is the Remark's B ← B/(1 − jitter·tr B); otherwise it
+        corrects rounding.
+        """
+        if self.labels is not None:
+            return self._labelled_density(to_numpy(factor))
+        T = self._model.whitening.T
+        p = SoSDensity.from_units(self.kernel, self.support_points, T @ factor, self.log_unit, self.measure)
+        p.unit_factor = p.unit_factor / math.sqrt(p.mass())
+        return p
+
+    def _labelled_density(self, G: np.ndarray) -> LabelledDensity:
+        r, plain = self._model.whitening.rank, self.with_labels(None)
+        blocks = [G[y * r : (y + 1) * r] for y in range(self.n_blocks)]
+        masses = np.array([np.sum(block**2) for block in blocks])
+        masses = np.where(masses > _NO_MASS * masses.sum(), masses, 0.0)
+        densities: list[SoSDensity | None] = []
+        for block, mass in zip(blocks, masses, strict=True):
+            if block.shape[1] > r:  # no more columns than a block has
+                U, sizes, _ = np.linalg.svd(block, full_matrices=False)
+                block = U * sizes
+            densities.append(plain.density(block / math.sqrt(mass)) if mass > 0.0 else None)
+        return LabelledDensity(self.labels, masses / masses.sum(), densities)
+
+    # --- embeddings ---
+
+    @property
+    def projection(self) -> Projection:
+        """The projection of embeddings on the landmarks."""
+        return self._model.projection
+
+    @cached_property
+    def coordinates(self) -> Coordinates:
+        """What is seen of an embedding: ``space.coordinates(target)`` is z, shape (q,), of samples, a :class:`~ksos.MeanEmbedding` or an
+        :class:`~ksos.SoSDensity`; with labels, of a labelled embedding or density."""
+        return Coordinates(self.projection, self.directions, self.labels)
 
     @cached_property
     def map(self) -> EmbeddingMap:
         """A, and its adjoint."""
-        S = self.projection.S
-        return embedding_map(self._integrals, self.support_points, self.landmarks, self.embedding_kernel, self.T, S, self.log_unit)
+        return self._model.map if self.labels is None and not self.directions else self.compressed_map
 
     @cached_property
     def compressed_map(self) -> CompressedMap:
         """A as a stored tensor (q, r, r), which second-order solvers work on: its rounding is the same at every point."""
-        return self.map.compressed()
-
-    @cached_property
-    def trace_matrix(self) -> Array:
-        """N = TᵀKT: exp(log_unit)·tr A = ⟨N, C⟩, where tr A = tr(BK) is the note's penalty."""
-        X = self.support_points
-        if is_numpy(X) and X.shape[0] >= MANY_POINTS:
-            root = thin_root(lambda i: self.kernel(X[i : i + 1], X)[0], np.ones(X.shape[0]))
-            if root is not None:
-                half = root.T @ self.T
-                return half.T @ half
-        N = zeros((self.rank, self.rank), X)
-        for rows in row_blocks(X.shape[0], X.shape[0], _BLOCK_ELEMENTS):
-            N += self.T[rows, :].T @ (self.kernel(X[rows, :], X) @ self.T)
-        return 0.5 * (N + N.T)
-
-    @property
-    def tensor_size(self) -> int:
-        """q·r²: the entries of the compressed tensor."""
-        return self.embedding_rank * self.rank**2
+        if self.labels is not None:
+            return LabelledMap(self.with_labels(None).compressed_map, self.n_blocks)
+        stored = self._model.compressed_map
+        if not self.directions:
+            return stored
+        rows = np.stack([direction.row for direction in self.directions])
+        return CompressedMap(np.concatenate([to_numpy(stored.tensor), rows]))
 
     def embed(self, C: Array) -> Array:
         """A(C): the coordinates of the embedding of p, shape (q,)."""
@@ -178,27 +322,11 @@ class SoSSpace:
         """A*(y), shape (r, r)."""
         return self.map.adjoint(y)
 
-    def coordinates(self, target: Any) -> Array:
-        """z: the coordinates of a target's embedding (samples, MeanEmbedding or SoSDensity), shape (q,)."""
-        return self.projection.coordinates(target)
-
-    def basis(self, X: Any) -> Array:
-        """ψ(X), shape (n, r), in natural units: p(x) = ψ(x)ᵀCψ(x)·exp(−log_unit)."""
-        return self.kernel(like(as_points(X, "X", n_features=self.n_features), self.support_points), self.support_points) @ self.T
-
-    def density(self, factor: Array) -> SoSDensity:
-        """The density of C = GGᵀ for a factor G of shape (r, k) with ‖G‖² = 1, scaled to mass one.
-
-        On the Cholesky route tr C = 1 means tr(B(W + jitter·I)) = 1, and the scaling is the Remark's B ← B/(1 − jitter·tr B); otherwise it
-        corrects rounding.
-        """
-        p = SoSDensity.from_units(self.kernel, self.support_points, self.T @ factor, self.log_unit, self.measure)
-        p.unit_factor = p.unit_factor / math.sqrt(p.mass())
-        return p
-
     def __repr__(self) -> str:
         m, ell = self.support_points.shape[0], self.landmarks.shape[0]
+        more = f", directions={len(self.directions)}" if self.directions else ""
+        more += "" if self.labels is None else f", labels={self.labels.tolist()}"
         return (
             f"SoSSpace(d={self.n_features}, m={m}, rank={self.rank}, landmarks={ell}, embedding_rank={self.embedding_rank}, "
-            f"kernel={self.kernel!r}, measure={self.measure!r})"
+            f"kernel={self.kernel!r}, measure={self.measure!r}{more})"
         )

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
 from scipy.optimize import linprog
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Ridge
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import ksos
 from ksos.kernels import Gaussian
 from ksos.measures import Box, Normal
-from ksos.robust import LabelledDensity
+from ksos.robust import HuberLoss, LabelledDensity, LabelledEmbedding, ResidualLoss
 
-SMALL = {"n_support": 12, "tol": 1e-2}
+SMALL = {"n_support": 12, "rtol": 1e-2}
 
 
 @parametrize_with_checks([ksos.RobustRegressor(**SMALL), ksos.RobustClassifier(**SMALL)])
@@ -89,15 +91,14 @@ class TestRegressor:
         assert alone.solution_.value == pytest.approx(values[-1], rel=3e-4)
         assert [one.radius_ for one in fitted] == radii
 
-    def test_a_path_with_an_empty_ball_says_so_before_any_fit(self, monkeypatch):
+    def test_a_path_with_an_empty_ball_says_so_before_any_fit(self):
         X, y = regression()
-        est, solved = ksos.RobustRegressor(n_support=16), []
-        monkeypatch.setattr(ksos.RobustRegressor, "_take", lambda self, problem, solution: solved.append(solution) or self)
+        est = ksos.RobustRegressor(n_support=16)
         with pytest.raises(
             ValueError, match=r"within radius 0\.001, 0\.01 of the data, so that nothing was fitted; the least radius .* is 0\.\d+"
         ):
             est.path(X, y, [0.4, 0.001, 0.0, 0.01])
-        assert not solved
+        assert not hasattr(est, "solution_")
         with pytest.raises(TypeError, match="radii must be a sequence"):
             est.path(X, y, 0.3)
         with pytest.raises(ValueError, match="non-negative"):
@@ -135,6 +136,7 @@ class TestRegressor:
             ({"loss": "cubic"}, ValueError, "loss"),
             ({"model": "tree"}, ValueError, "model"),
             ({"tol": 0.0}, ValueError, "tol"),
+            ({"rtol": 0.0}, ValueError, "rtol"),
             ({"measure": Normal(0.0, 1.0)}, TypeError, "Box"),
             ({"measure": Box([0.0], [1.0])}, ValueError, "feature"),
         ],
@@ -146,6 +148,46 @@ class TestRegressor:
     def test_quadrature_needs_few_features(self):
         with pytest.raises(ValueError, match="square"):
             ksos.RobustRegressor(loss="huber").fit(np.random.default_rng(0).normal(size=(20, 4)), np.arange(20.0))
+
+    def test_losses_are_objects_with_names(self):
+        X, y = regression()
+        named, default, other = (
+            ksos.RobustRegressor(radius=0.2, n_support=16, rtol=1e-3, loss=loss).fit(X, y)
+            for loss in ("huber", HuberLoss(), HuberLoss(delta=0.2))
+        )
+        assert named.theta_.tolist() == default.theta_.tolist() != other.theta_.tolist()
+        assert clone(default).loss == HuberLoss()
+        with pytest.raises(ValueError, match="delta must be positive"):
+            HuberLoss(delta=0.0)
+        with pytest.raises(ValueError, match="loss must be one of 'square', 'huber', 'absolute'"):
+            ksos.RobustRegressor(radius=0.2, loss="logistic").fit(X, y)
+
+    def test_a_loss_of_ones_own(self):
+        """The square, written as a residual loss: what the closed form gives, by quadrature."""
+        X, y = regression()
+        ours, closed = (ksos.RobustRegressor(radius=0.2, n_support=25, loss=loss).fit(X, y) for loss in (OwnSquare(), "square"))
+        assert ours.solution_.status == "solved"
+        assert ours.solution_.value == pytest.approx(closed.solution_.value, rel=1e-3)
+        assert ours.predict(X) == pytest.approx(closed.predict(X), abs=1e-2)
+
+    @pytest.mark.parametrize("seconds", [1e-3, 0.1])
+    def test_a_time_limit_is_for_the_whole_fit(self, seconds):
+        X, y = regression()
+        for est in (ksos.RobustRegressor(radius=0.2, rtol=1e-12), ksos.RobustRegressor(radius=0.2, rtol=1e-12, loss="absolute")):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                est.set_params(time_limit=seconds).fit(X, y)
+            assert est.solution_.status in ("time_limit", "solved_inaccurate", "solved")
+            assert est.solution_.time <= seconds + 3.0
+            assert np.all(np.isfinite(est.predict(X)))
+
+
+class OwnSquare(ResidualLoss):
+    def __call__(self, r):
+        return r**2
+
+    def derivatives(self, r):
+        return r**2, 2.0 * r, np.full_like(r, 2.0)
 
 
 class TestClassifier:
@@ -197,7 +239,7 @@ class TestClassifier:
         rng = np.random.default_rng(0)
         X = np.concatenate([rng.normal(c, 0.2, (8, 1)) for c in (-1.0, 0.0, 1.0)])
         for loss in ("square", "logistic"):
-            est = ksos.RobustClassifier(radius=0.12, n_support=14, loss=loss, model="kernel", n_centers=4, tol=1e-3).fit(
+            est = ksos.RobustClassifier(radius=0.12, n_support=14, loss=loss, model="kernel", n_centers=4, rtol=1e-3).fit(
                 X, np.repeat([7, -2, 30], 8)
             )
             assert est.classes_.tolist() == [-2, 7, 30]
@@ -213,10 +255,41 @@ class TestClassifier:
             ksos.RobustClassifier(radius=1e-4, n_support=8).fit(*classes())
 
     def test_unknown_label(self):
-        est = ksos.RobustClassifier(radius=0.2, n_support=10, tol=1e-2).fit(*classes())
+        est = ksos.RobustClassifier(radius=0.2, n_support=10, rtol=1e-2).fit(*classes())
         with pytest.raises(ValueError, match="labels are"):
             est.worst_case_.distribution.given("maybe")
 
     def test_it_survives_pickling(self):
-        est = ksos.RobustClassifier(radius=0.2, n_support=10, tol=1e-2).fit(*classes())
+        est = ksos.RobustClassifier(radius=0.2, n_support=10, rtol=1e-2).fit(*classes())
         assert pickle.loads(pickle.dumps(est)).predict([[1.0]]).tolist() == ["yes"]
+
+    def test_probabilities_come_with_the_logistic_loss(self):
+        X, y = classes()
+        est = ksos.RobustClassifier(radius=0.15, n_support=10, rtol=1e-3, loss="logistic").fit(X, y)
+        proba = est.predict_proba(X)
+        assert proba.shape == (24, 2) and np.allclose(proba.sum(axis=1), 1.0)
+        assert proba[:, 1] == pytest.approx(1.0 / (1.0 + np.exp(-est.decision_function(X))))
+        assert est.classes_[np.argmax(proba, axis=1)].tolist() == est.predict(X).tolist()
+        rows = np.searchsorted(est.classes_, y)
+        data = np.column_stack([X, rows])
+        assert -np.log(proba[np.arange(24), rows]) == pytest.approx(est.worst_case_.loss(data))
+        square = ksos.RobustClassifier(radius=0.15, n_support=10, rtol=1e-2).fit(X, y)
+        assert not hasattr(square, "predict_proba")
+        with pytest.raises(AttributeError, match="predict_proba"):
+            square.predict_proba(X)
+
+    def test_three_labels_have_probabilities_too(self):
+        rng = np.random.default_rng(0)
+        X, y = np.concatenate([rng.normal(c, 0.2, (8, 1)) for c in (-1.0, 0.0, 1.0)]), np.repeat([7, -2, 30], 8)
+        est = ksos.RobustClassifier(radius=0.12, n_support=14, loss="logistic", rtol=1e-3).fit(X, y)
+        proba = est.predict_proba(X)
+        assert proba.shape == (24, 3) and np.allclose(proba.sum(axis=1), 1.0)
+        assert est.classes_[np.argmax(proba, axis=1)].tolist() == est.predict(X).tolist()
+
+    def test_the_worst_distribution_has_the_methods_of_one(self):
+        X, y = classes()
+        est = ksos.RobustClassifier(radius=0.15, n_support=16).fit(X, y)
+        p = est.worst_case_.distribution
+        assert p.mmd(LabelledEmbedding.of(X, y, kernel=est.worst_case_.embedding_kernel)) == pytest.approx(est.worst_case_.mmd, abs=1e-9)
+        assert p.probability(-10.0, 10.0) == pytest.approx(1.0, abs=1e-6)
+        np.testing.assert_allclose(p.marginal().pdf(X), p.pdf(X, "no") + p.pdf(X, "yes"), rtol=1e-7)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import ksos
+from ksos._deadline import Deadline
 from ksos.kernels import Gaussian
 from ksos.measures import Box
+from ksos.nodes import NodeBasis, nodes_of
 from ksos.robust.barrier import JointBarrier
-from ksos.robust.learning import _LossProblem
-from ksos.robust.saddle import SaddleProblem
-from ksos.robust.setting import as_setting
+from ksos.robust.node_risk import NodeRisk, UserLoss
+from ksos.robust.problem import Goal, Problem
+from ksos.robust.search import solve
 
 X = np.array([[-0.5], [-0.4], [-0.1], [0.0], [0.3]])
 RIDGE = np.array([0.1, 0.05])
@@ -31,40 +33,68 @@ def loss(theta: np.ndarray, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def problem() -> SaddleProblem:
+def problem() -> Problem:
     space = ksos.SoSSpace(
         Gaussian(0.4), np.linspace(-1.0, 1.0, 11)[:, None], Box([-1.0], [1.0]), Gaussian(1.0), np.linspace(-1.0, 1.0, 9)[:, None]
     )
-    setting = as_setting(X, space=space, rng=0)
-    return _LossProblem(loss, np.zeros(2), RIDGE, setting).problem_on(setting)
+    nodes = nodes_of(space)
+    risk = NodeRisk(NodeBasis(nodes.psi), UserLoss(loss, nodes.points, 2), RIDGE, np.zeros(2))
+    return Problem(space, risk, ksos.MeanEmbedding(X, kernel=Gaussian(1.0)), np.zeros(2))
+
+
+def barrier(problem: Problem) -> JointBarrier:
+    return JointBarrier(problem.space, problem.risk, problem.z, problem.units[1])
+
+
+class WithoutBarrier(NodeRisk):
+    differentiable = False
 
 
 @pytest.mark.parametrize("radius", [0.05, 0.3, 1.2])
-def test_both_sides_meet(problem: SaddleProblem, radius: float) -> None:
-    found = JointBarrier(problem).solve(radius, 1e-7, np.zeros(2))
+def test_both_sides_meet(problem: Problem, radius: float) -> None:
+    found = barrier(problem).solve(radius, 1e-7 / problem.units[1], np.zeros(2), Deadline())
     assert found is not None
     point = problem.point(found.C)
     upper = problem.upper(found.theta, found.y, radius)[0]
     assert point.distance <= radius * (1.0 + 1e-6)
-    assert -1e-9 <= upper - point.risk <= 2e-7  # any density bounds from below, any (θ, y) from above
+    assert -1e-9 <= problem.units[1] * (upper - point.risk) <= 2e-7  # any density bounds from below, any (θ, y) from above
     np.testing.assert_allclose(point.theta, found.theta, atol=2e-3)
 
 
-def test_the_search_agrees(problem: SaddleProblem) -> None:
-    with_barrier = problem.solve(0.3, 1e-7)
+def test_the_search_agrees(problem: Problem) -> None:
+    with_barrier, risk = solve(problem, 0.3, Goal(rtol=1e-7)), problem.risk
     assert problem.barrier is not None
-    problem.barrier = None
-    try:
-        without = problem.solve(0.3, 1e-7)
-    finally:
-        del problem.barrier
+    assert isinstance(risk, NodeRisk)
+    other = replace(problem, risk=WithoutBarrier(risk.basis, risk.loss, risk.alpha, risk.theta))
+    assert other.barrier is None
+    without = solve(other, 0.3, Goal(rtol=1e-7))
     assert with_barrier.status == without.status == "solved"
     assert with_barrier.upper == pytest.approx(without.upper, rel=3e-7)
     np.testing.assert_allclose(with_barrier.theta, without.theta, atol=2e-3)
 
 
-def test_time_is_kept(problem: SaddleProblem) -> None:
-    assert JointBarrier(problem).solve(0.3, 1e-7, np.zeros(2), ends=time.perf_counter() - 1.0) is None
+def test_time_is_kept(problem: Problem) -> None:
+    late = Deadline(1e-9)
+    assert barrier(problem).solve(0.3, 1e-7, np.zeros(2), late) is None
+
+
+def test_a_point_midway_is_a_start_for_the_next_radius(problem: Problem) -> None:
+    first = barrier(problem).solve(0.2, 1e-7, np.zeros(2), Deadline())
+    assert first is not None and first.midway is not None
+    warm, cold = (barrier(problem).solve(0.4, 1e-7, np.zeros(2), Deadline(), start) for start in (first.midway, None))
+    assert warm is not None and cold is not None and warm.n_iter < cold.n_iter
+    assert problem.upper(warm.theta, warm.y, 0.4)[0] == pytest.approx(problem.upper(cold.theta, cold.y, 0.4)[0], abs=2e-7)
+
+
+@pytest.mark.parametrize("radii", [(0.1, 0.4), (0.4, 0.1)])
+def test_solving_a_problem_does_not_change_it(problem: Problem, radii: tuple[float, float]) -> None:
+    nodes = nodes_of(problem.space)
+    for _ in range(2):
+        for radius in radii:
+            risk = NodeRisk(NodeBasis(nodes.psi), UserLoss(loss, nodes.points, 2), RIDGE, np.zeros(2))
+            alone, again = (solve(one, radius, Goal(rtol=1e-7)) for one in (replace(problem, risk=risk), problem))
+            assert again.upper == pytest.approx(alone.upper, rel=1e-9) and again.lower == pytest.approx(alone.lower, rel=1e-9)
+            np.testing.assert_allclose(again.theta, alone.theta, rtol=1e-9)
 
 
 def test_one_block_per_label() -> None:
@@ -73,6 +103,6 @@ def test_one_block_per_label() -> None:
     data = np.concatenate([rng.normal(-1.0, 0.6, (12, 1)), rng.normal(1.0, 0.6, (12, 1))])
     labels = np.repeat([0, 1], 12)
     for kind in ("square", "logistic"):
-        fitted = ksos.RobustClassifier(radius=0.2, loss=kind, n_support=15, tol=1e-6).fit(data, labels)
+        fitted = ksos.RobustClassifier(radius=0.2, loss=kind, n_support=15, rtol=1e-6).fit(data, labels)
         assert fitted.solution_.status == "solved"
         assert 0.0 <= fitted.solution_.gap_relative <= 1.5e-6

@@ -10,10 +10,12 @@ import pytest
 from tables import points
 
 import ksos
+from ksos._deadline import Deadline
 from ksos.kernels import Gaussian
 from ksos.measures import Box, Discrete
+from ksos.observables import KernelFunction
 from ksos.robust.atoms import MMDBall, WorstAtoms, worst_atoms
-from ksos.robust.mode import _Player
+from ksos.robust.mode import Player
 from ksos.robust.setting import as_setting
 
 LINE, ZERO = Box([-2.0], [2.0]), np.zeros((1, 1))
@@ -96,11 +98,29 @@ def test_worst_atoms_of_any_loss_against_a_conic_solver() -> None:
 
 
 def test_the_gradient_is_that_of_the_value() -> None:
-    player = _Player(as_setting(ZERO, space=figure_space(0.5, 31)), 1.2)
+    player = Player(as_setting(ZERO, space=figure_space(0.5, 31)), 1.2, Deadline())
     for theta in (-0.7, 0.3):
         slope = player(np.array([theta]))[1][0]
         low, high = (player(np.array([theta + step]))[0] for step in (-0.02, 0.02))
         assert slope == pytest.approx((high - low) / 0.04, abs=3e-3)
+
+
+def test_the_mode_is_a_maximum_of_the_value() -> None:
+    """No θ that was tried, nor any near the mode, does better."""
+    found, space = figure_mode(0.5, 31), figure_space(0.5, 31)
+    assert found.mode is not None and found.value is not None
+    assert found.value >= found.path.value.max() - 1e-5
+    for step in (-0.02, 0.02):
+        theta = found.mode + step
+        near = ksos.worst_case(KernelFunction(theta[None, :], [-1.0], kernel=Gaussian(1.0)), ZERO, 1.2, space=space)
+        assert near.value is not None and -near.value <= found.value + 1e-6
+
+
+def test_a_time_limit_is_a_status() -> None:
+    for options in ({}, {"relaxation": True}, {"adversary": "atoms"}):
+        found = ksos.robust_mode(ZERO, 1.2, measure=LINE, bandwidth=0.3, embedding_bandwidth=1.0, time_limit=0.05, **options)
+        assert found.status == "time_limit" or found.time < 0.05
+        assert found.time < 3.0 and found.mode is not None
 
 
 def test_values_are_symmetric_and_lie_between_the_relaxation_and_the_observed_return() -> None:
@@ -127,7 +147,7 @@ def test_two_features() -> None:
 
 
 def test_four_features() -> None:
-    found = ksos.robust_mode(points(3, 4), 0.4, bandwidth=1.0, embedding_bandwidth=3.0, n_support=4, tol=1e-6)
+    found = ksos.robust_mode(points(3, 4), 0.4, bandwidth=1.0, embedding_bandwidth=3.0, n_support=4, rtol=1e-6)
     assert found.mode is not None and found.mode.shape == (4,) and found.status == "solved"
     with pytest.raises(ValueError, match="n_grid is for one or two features; got 4"):
         ksos.robust_mode(points(5, 4), 0.4, bandwidth=1.0, n_grid=3)

@@ -18,9 +18,7 @@ from ksos.exceptions import IntegralNotAvailableError
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Discrete, Lebesgue, Normal
 from ksos.observables import BoxIndicator, KernelFunction, NumericFunction, Polynomial, coordinate
-from ksos.robust.radius import bootstrap_radius
-from ksos.robust.reference import as_reference
-from ksos.robust.setting import as_setting
+from ksos.robust.setting import as_reference, as_setting
 from ksos.robust.worst_case import AGREEMENT
 
 LINE = Box([-2.0], [2.0])
@@ -96,7 +94,7 @@ def test_the_dual_function_majorises_the_loss_on_the_space(worst: ksos.WorstCase
 
 
 def test_no_distribution_in_the_ball_exceeds_the_upper_bound() -> None:
-    """Mixtures of the data with one far atom, scaled to the rim of the ball."""
+    """Mixtures of the data with one far atom, scaled to the boundary of the ball."""
     for radius in (0.05, 0.3):
         worst = ksos.worst_case(SQUARE, X, radius, **OPTIONS)
         assert worst.upper_bound is not None
@@ -110,7 +108,7 @@ def test_on_the_line_default_support_comes_close_to_atoms() -> None:
     assert worst.value is not None and worst.space is not None
     assert worst.value >= 0.97 * atoms_optimum(SQUARE, X, 0.3)
     support = np.sort(worst.space.support_points[:, 0])
-    assert (support[0], support[-1]) == (-2.0, 2.0), "the rim belongs to the domain"
+    assert (support[0], support[-1]) == (-2.0, 2.0), "the boundary belongs to the domain"
     assert {-2.0, 2.0} <= set(worst.space.landmarks[:, 0])
 
 
@@ -260,10 +258,10 @@ def test_bootstrap_radius_is_the_quantile_of_resamples() -> None:
     kernel, reference = Gaussian(1.0), as_reference(X)
     rng = np.random.default_rng(1)
     draws = [ksos.mmd(X[rng.integers(40, size=40)], X, kernel) for _ in range(800)]
-    assert bootstrap_radius(reference, kernel, confidence=0.9, n_resamples=1500, rng=0) == pytest.approx(np.quantile(draws, 0.9), rel=0.05)
+    assert ksos.bootstrap_radius(X, kernel, confidence=0.9, n_resamples=1500, rng=0) == pytest.approx(np.quantile(draws, 0.9), rel=0.05)
     counts = np.random.default_rng(0).multinomial(40, reference.weights, size=20)
     same = sorted(ksos.mmd(reference.points, ksos.MeanEmbedding(reference.points, c / 40, kernel=kernel), kernel) for c in counts)
-    assert bootstrap_radius(reference, kernel, confidence=0.5, n_resamples=20, rng=0) == pytest.approx(same[10], rel=1e-9)
+    assert ksos.bootstrap_radius(X, kernel, confidence=0.5, n_resamples=20, rng=0) == pytest.approx(same[10], rel=1e-9)
 
 
 def test_bootstrap_balls_hold_the_population() -> None:
@@ -271,7 +269,7 @@ def test_bootstrap_balls_hold_the_population() -> None:
     inside = 0
     for seed in range(25):
         sample = np.random.default_rng(seed).normal(size=(30, 1))
-        inside += ksos.mmd(sample, population, kernel) <= bootstrap_radius(as_reference(sample), kernel, n_resamples=300, rng=seed)
+        inside += ksos.mmd(sample, population, kernel) <= ksos.bootstrap_radius(sample, kernel, n_resamples=300, rng=seed)
     assert inside >= 20  # 24 expected
 
 
@@ -437,6 +435,7 @@ def test_units_and_origin_do_not_matter(scale: float, shift: float) -> None:
         (X, {"measure": Box([0.0, 0.0], [1.0, 1.0])}, ValueError, "Box measure has 2 features, but the points have 1"),
         (X, {"n_support": 0}, ValueError, "n_support must be at least 2; got 0"),
         (X, {"tol": 0.0}, ValueError, "tol must be positive"),
+        (X, {"rtol": 0.0}, ValueError, "rtol must be positive"),
         (X, {"time_limit": -1.0}, ValueError, "time_limit must be positive"),
         (X, {"lipschitz": -1.0}, ValueError, "lipschitz must be non-negative"),
         (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -16,15 +17,14 @@ from ksos.embedding_map import embedding_map
 from ksos.estimators._kernel_density import bump_logpdf
 from ksos.estimators._quick_likelihood import quick_likelihood_path
 from ksos.estimators._samples import Fold
-from ksos.estimators.density import seconds_left
 from ksos.exceptions import IntegralNotAvailableError
-from ksos.functionals import SquaredL2, SquaredMMD, Trace
+from ksos.functionals import Bound, SquaredL2, SquaredMMD, Trace
 from ksos.integrals import closed_form
 from ksos.integrals.gaussian import GaussianLebesgue
 from ksos.integrals.quadruple import SquareIntegral
 from ksos.kernels import Kernel
 from ksos.measures import Measure
-from ksos.solvers import regularization_path
+from ksos.solvers import LBFGS, LowRank, regularization_path
 from ksos.space import SoSSpace
 from ksos.support import pivoted_cholesky
 
@@ -94,17 +94,18 @@ def fit_path(
     if objective == "likelihood":
         yield from quick_likelihood_path(space, points, weights, strengths)
         return
-    distance, penalty, start = SquaredMMD(MeanEmbedding(points, weights, kernel=space.embedding_kernel)), Trace(relative=True), None
-    small = space.tensor_size <= _SMALL_TENSOR
-    solver = "low_rank" if small and space.rank < space.support_points.shape[0] else "lbfgs"
-    steps = 80 if solver == "low_rank" else 1500 if small else 300  # a fit that would take longer serves the search as it is
+    distance = Bound(SquaredMMD(MeanEmbedding(points, weights, kernel=space.embedding_kernel)).bind(space))
+    penalty, small, start = Bound(Trace(relative=True).bind(space)), space.tensor_size <= _SMALL_TENSOR, None
+    newton = small and space.rank < space.support_points.shape[0]
+    # a fit that would take more steps serves the search as it is
+    solver = LowRank(extra_steps=0, max_iter=80) if newton else LBFGS(max_iter=1500 if small else 300)
     for strength in strengths:  # one by one: the search may end the path at any λ
-        limits = {"tol": _GAPS[strength < _STRONG], "max_iter": steps, "time_limit": seconds_left(deadline)}
-        (solution,) = regularization_path(distance, penalty, [strength], space, solver=solver, start=start, **limits)
+        tol = _GAPS[strength < _STRONG]
+        (solution,) = regularization_path(distance, penalty, [strength], space, solver=solver, start=start, tol=tol, time_limit=deadline)
         if solution.keyboard_interrupt:
             raise KeyboardInterrupt(solution.message)
-        start = solution.parameter
-        yield np.asarray(solution.parameter_factor)
+        start = solution.parameter_factor
+        yield np.asarray(start)
 
 
 def scores_of_bandwidth(problem: Problem, sigma: np.ndarray, strengths: Sequence[float], deadline: Deadline) -> BandwidthScores:
@@ -199,9 +200,10 @@ def _l2(problem: Problem, space: SoSSpace, fold: Fold) -> Judge:
     try:
         term = SquaredL2(held_out, relative=True).bind(space)
     except IntegralNotAvailableError as error:  # a rule would need too many nodes
-        if not isinstance(space._integrals, GaussianLebesgue):
+        if not space.integrals.pairwise:
             raise IntegralNotAvailableError(f"{error}; or choose by criterion='log_likelihood' or 'mmd'") from None
-        square, at = SquareIntegral(space._integrals, space.support_points, space.log_unit), space.basis(held_out.points)
+        integrals = cast("GaussianLebesgue", space.integrals)
+        square, at = SquareIntegral(integrals, space.support_points, space.log_unit), space.basis(held_out.points)
 
         def judge_in_closed_form(F: np.ndarray) -> tuple[float, np.ndarray]:
             B = space.T @ F

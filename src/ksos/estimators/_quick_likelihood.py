@@ -69,9 +69,9 @@ def _fit(psi: np.ndarray, a: np.ndarray, penalty: np.ndarray, F: np.ndarray) -> 
 
 def _leading_squares(space: SoSSpace, points: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """The columns of most mass of the kernel density estimate, by one pass over random combinations of its squares [Halko2011]."""
-    log_masses = space._integrals.log_diagonal(points)  # −inf where a discrete measure does not see the bump
+    log_masses = space.integrals.log_diagonal(points)  # −inf where a discrete measure does not see the bump
     scale = np.exp(0.5 * np.where(np.isfinite(log_masses), space.log_unit - log_masses, -np.inf)) * np.sqrt(weights)
-    bumps = scale[:, None] * (np.exp(space._integrals.log_gram(points, space.support_points) - space.log_unit) @ space.T)
+    bumps = scale[:, None] * (np.exp(space.integrals.log_gram(points, space.support_points) - space.log_unit) @ space.T)
     columns = min(_COLUMNS, space.rank)
     if bumps.shape[0] > 3 * columns + 10:
         rng = np.random.default_rng(0)  # fixed: a fit must not depend on the state of a global generator

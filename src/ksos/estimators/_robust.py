@@ -1,52 +1,165 @@
-"""What the robust estimators share: scales, the domain, the radius, the functions a prediction is made of."""
+"""What the robust estimators share: parameters, ``fit`` and ``path``, the setting of the samples, models that are linear in θ."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.spatial.distance import pdist
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 
-from ksos._validation import as_bandwidth, as_count, as_nonnegative
+from ksos._deadline import Deadline
+from ksos._validation import as_bandwidth, as_choice, as_count, as_nonnegative
+from ksos.cover import pivots
 from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Box, Lebesgue, Measure
-from ksos.robust.landmarks import pivots
-from ksos.robust.learning import RobustProblem, RobustSolution
-from ksos.robust.radius import bootstrap_radius
-from ksos.robust.reference import Reference
-from ksos.robust.setting import Setting, as_setting
+from ksos.nodes import NodeBasis, nodes_of
+from ksos.observables import coordinate
+from ksos.robust.exact_ball import nearest_exactly
+from ksos.robust.learning import ParametricFamily, RobustSolution, solved_robustly
+from ksos.robust.losses import as_loss_object
+from ksos.robust.node_risk import NodeRisk, ParametricLoss, least_expected, proven_expected
+from ksos.robust.problem import Problem
+from ksos.robust.risk import SquareRisk, affine_moments, kernel_moments, least_squares
+from ksos.robust.setting import Reference, Setting, as_setting, bootstrap_radius, check_radius
+from ksos.robust.worst_case import as_goal
 from ksos.space import SoSSpace
 
-__all__ = [
-    "AGREEMENT",
-    "EXACT_FEATURES",
-    "Basis",
-    "EstimatorProblem",
-    "centre_and_scale",
-    "check_radii",
-    "check_radius",
-    "distinct_radius",
-    "domain_of",
-    "relative_bandwidth",
-    "report",
-    "setting_of",
-    "solutions_along",
-]
+__all__ = ["EXACT_FEATURES", "Basis", "EstimatorFamily", "RobustEstimator", "centre_and_scale", "setting_of"]
 
 EXACT_FEATURES = 3
 """Up to so many features the domain is a box by default, and losses can be integrated by quadrature."""
-MOST_SUPPORT_POINTS = {1: 40, 2: 81, 3: 64}
-"""Of the densities, by default and by the number of features; in more features 60."""
-_OTHERWISE, _MOST_LANDMARKS = 60, 200
-AGREEMENT = 1e-4
-"""To which exact and projected MMD of the worst density are to agree before it is made exactly feasible."""
+MODELS = ("linear", "kernel")
+_MOST_SUPPORT_POINTS, _OTHERWISE = {1: 40, 2: 81, 3: 64}, 60  # of the densities, by the number of features
+_MOST_LANDMARKS, _MOST_POINTS = 200, 2000
 _PAD = 1.0
-_MOST_LOOKS, _CLOSE_ENOUGH = 8, 1.02
-_MOST_POINTS = 2000
+_FEASIBLE = 1.2
+
+
+class RobustEstimator(BaseEstimator):
+    """``fit`` and ``path`` of an estimator that says what its losses are (``_family``) and takes a solution (``_take``)."""
+
+    _kind: type
+    """Of its losses."""
+    _family: Callable[..., EstimatorFamily]
+    _take: Callable[..., None]
+
+    def __init__(
+        self,
+        radius: Any = "auto",
+        model: str = "linear",
+        loss: Any = "square",
+        alpha: float = 1e-3,
+        n_centers: int = 20,
+        model_bandwidth: Any = None,
+        bandwidth: Any = None,
+        embedding_bandwidth: Any = None,
+        measure: Any = None,
+        n_support: int | None = None,
+        tol: float | None = None,
+        rtol: float = 1e-4,
+        time_limit: float | None = None,
+        random_state: int | None = 0,
+    ) -> None:
+        self.radius = radius
+        self.model = model
+        self.loss = loss
+        self.alpha = alpha
+        self.n_centers = n_centers
+        self.model_bandwidth = model_bandwidth
+        self.bandwidth = bandwidth
+        self.embedding_bandwidth = embedding_bandwidth
+        self.measure = measure
+        self.n_support = n_support
+        self.tol = tol
+        self.rtol = rtol
+        self.time_limit = time_limit
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the model, and find the worst density. Ctrl-C stores the best solution so far, if there is one, and is raised again."""
+        self._fit(X, y, [self.radius], sample_weight, lambda radius: self)
+        return self
+
+    def path(self, X: Any, y: Any, radii: Sequence[Any], sample_weight: Any = None) -> list[Self]:
+        """One fitted clone per radius, in the order given, each started from the one before: ε against what it costs and buys.
+
+        A radius whose ball holds no density is an error that names the least radius, before anything is fitted. ``time_limit`` is for all
+        radii together.
+        """
+        if isinstance(radii, str) or not np.iterable(radii):
+            raise TypeError(f"radii must be a sequence of radii; got {radii!r}")
+
+        def copy(radius: Any) -> Any:
+            fitted = clone(self).set_params(radius=radius)
+            for name in {"n_features_in_", "feature_names_in_", "classes_"} & vars(self).keys():
+                setattr(fitted, name, getattr(self, name))
+            return fitted
+
+        return self._fit(X, y, radii, sample_weight, copy)
+
+    def _fit(self, X: Any, y: Any, radii: Sequence[Any], sample_weight: Any, target: Callable[[Any], Any]) -> list[Self]:
+        deadline, name = Deadline(self.time_limit), type(self).__name__
+        for radius in (self.radius, *radii):
+            check_radius(radius, ("auto", "bootstrap"))
+        as_choice(self.model, "model", MODELS)
+        as_nonnegative(self.alpha, "alpha")
+        goal = as_goal(self.tol, self.rtol)
+        family = self._family(as_loss_object(self.loss, self._kind), X, y, sample_weight)
+        problem, numbers = family.problem, []
+        for radius in radii:
+            number, problem = family.radius_of(radius, self.random_state, problem, deadline)
+            numbers.append(number)
+        if len(numbers) > 1:
+            problem = _checked(family, problem, numbers, goal, deadline, name)
+        solution: RobustSolution | None = None
+        out = []
+        for radius, number in zip(radii, numbers, strict=True):
+            solution = solved_robustly(family, number, goal, deadline, None if solution is None else solution.saddle, problem)
+            _report(solution, name)
+            fitted = target(radius)
+            fitted.solution_, fitted.worst_case_, fitted.radius_ = solution, solution.worst_case, solution.radius
+            fitted._take(family, solution.theta)
+            out.append(fitted)
+            if solution.saddle is not None and solution.saddle.keyboard_interrupt:
+                raise KeyboardInterrupt(f"{name}: {solution.message}")
+        return out
+
+
+def _checked(family: EstimatorFamily, problem: Problem, radii: list[float], goal: Any, deadline: Deadline, name: str) -> Problem:
+    """The problem, if every ball holds a density: found out first, so that no fit is lost to a radius further down."""
+    positive = [radius for radius in radii if radius > 0.0]
+    if not positive:
+        return problem
+    distance, problem = nearest_exactly(problem, deadline)
+    if min(positive) <= distance:
+        smallest = solved_robustly(family, min(positive), goal, deadline, None, problem)
+        if smallest.status == "infeasible":
+            least = smallest.least_radius
+            empty = ", ".join(f"{radius:.6g}" for radius in radii if least is not None and 0.0 < radius < least)
+            raise ValueError(
+                f"{name}: no density of the space lies within radius {empty} of the data, so that nothing was fitted; {smallest.note}"
+            )
+        _report(smallest, name)
+    return problem
+
+
+def _report(solution: RobustSolution, name: str) -> None:
+    """Raise if there is no density in the ball, warn if the gap is not what was asked for."""
+    if solution.status == "infeasible":
+        raise ValueError(f"{name}: no density of the space lies within radius={solution.radius:.6g} of the data; {solution.note}")
+    if solution.status == "undecided":
+        raise ValueError(f"{name}: radius={solution.radius:.6g} is about the least one; {solution.message}")
+    if solution.status != "solved":
+        warnings.warn(f"{name}: {solution.message}", ConvergenceWarning, stacklevel=4)
+
+
+# --- the samples ---
 
 
 def centre_and_scale(X: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -72,7 +185,7 @@ def domain_of(measure: Any, points: np.ndarray, scale: np.ndarray) -> Measure:
     """The box given; else the data and one standard deviation more, up to three features; else all of R^d."""
     d = points.shape[1]
     if measure is not None:
-        if not isinstance(measure, (Box, Lebesgue)):
+        if not (isinstance(measure, Measure) and measure.by_volume):
             raise TypeError(f"measure must be a ksos.measures.Box, Lebesgue or None; got {measure!r}")
         measure.check_features(d)
         return measure
@@ -81,14 +194,13 @@ def domain_of(measure: Any, points: np.ndarray, scale: np.ndarray) -> Measure:
     return Box(points.min(axis=0) - _PAD * scale, points.max(axis=0) + _PAD * scale)
 
 
-def setting_of(
-    points: np.ndarray, weights: np.ndarray, scale: np.ndarray, sigma: np.ndarray, bandwidth: Any, measure: Any, n_support: int | None
-) -> Setting:
+def setting_of(points: np.ndarray, weights: np.ndarray, centre: np.ndarray, scale: np.ndarray, params: RobustEstimator) -> Setting:
     """The space of the adversary: densities that cover a box, up to three features; beyond, densities around the data, seen from there."""
-    d = points.shape[1]
-    eta = None if bandwidth is None else as_bandwidth(bandwidth, n_features=d)
-    domain = domain_of(measure, points, scale)
-    most = MOST_SUPPORT_POINTS.get(d, _OTHERWISE) if n_support is None else as_count(n_support, "n_support", minimum=2)
+    d, sigma = points.shape[1], params.embedding_bandwidth
+    sigma = relative_bandwidth(points, centre, scale) if sigma is None else as_bandwidth(sigma, "embedding_bandwidth", n_features=d)
+    eta, n_support = None if params.bandwidth is None else as_bandwidth(params.bandwidth, n_features=d), params.n_support
+    domain = domain_of(params.measure, points, scale)
+    most = _MOST_SUPPORT_POINTS.get(d, _OTHERWISE) if n_support is None else as_count(n_support, "n_support", minimum=2)
     if d <= EXACT_FEATURES:
         return as_setting(points, weights=weights, bandwidth=eta, embedding_bandwidth=sigma, measure=domain, n_support=most)
     model, distance = Gaussian(scale if eta is None else eta), Gaussian(sigma)
@@ -98,83 +210,7 @@ def setting_of(
     return replace(as_setting(points, weights=weights, space=SoSSpace(model, support, domain, distance, landmarks)), grows=True)
 
 
-def check_radii(radii: Any) -> None:
-    """Raise on anything but a sequence of radii."""
-    if isinstance(radii, str) or not hasattr(radii, "__iter__"):
-        raise TypeError(f"radii must be a sequence of radii; got {radii!r}")
-    for radius in radii:
-        check_radius(radius)
-
-
-def check_radius(radius: Any) -> None:
-    """Raise on a radius that is neither a number nor one of the words."""
-    if isinstance(radius, str):
-        if radius not in ("auto", "bootstrap"):
-            raise ValueError(f'radius must be a non-negative number, "auto" or "bootstrap"; got {radius!r}')
-    else:
-        as_nonnegative(radius, 'radius (or "auto", "bootstrap")')
-
-
-def distinct_radius(reference: Reference, kernel: Kernel, random_state: Any) -> float:
-    """The bootstrap's radius for as many samples as there are distinct ones, so that weights count like repetitions; 0 for a single one."""
-    n = reference.points.shape[0]
-    return bootstrap_radius(replace(reference, n_samples=n), kernel, n_resamples=200, rng=random_state) if n > 1 else 0.0
-
-
-def report(solution: RobustSolution, name: str) -> None:
-    """Raise where there is no density in the ball, warn where the gap is not what was asked for."""
-    if solution.status == "infeasible":
-        raise ValueError(f"{name}: no density of the space lies within radius={solution.radius:.6g} of the data; {solution.note}")
-    if solution.status == "undecided":
-        raise ValueError(f"{name}: radius={solution.radius:.6g} is about the least one; {solution.message}")
-    if solution.status != "solved":
-        warnings.warn(f"{name}: {solution.message}", ConvergenceWarning, stacklevel=3)
-
-
-class EstimatorProblem(RobustProblem):
-    """A robust problem whose worst density is made exactly feasible from a rougher agreement of exact and projected MMD."""
-
-    agreement = AGREEMENT
-
-    def radius_of(self, radius: Any, random_state: Any) -> float:
-        """A number as it is; a word from the data."""
-        raise NotImplementedError
-
-    def nearest_distance(self) -> float:
-        """The exact distance to the data of about the nearest density; the directions that it takes to see it stay in the setting."""
-        for _ in range(_MOST_LOOKS):
-            C, projected, _ = self.problem_on(self.setting).nearest
-            density = self.density(C)
-            distance = self.exact_distance(density)
-            sharper = self.sharper(C, density, distance) if distance > _CLOSE_ENOUGH * projected + self.agreement else None
-            if sharper is None:
-                break
-            self.setting = sharper
-        return distance
-
-
-def solutions_along(
-    problem: EstimatorProblem, radii: Sequence[Any], name: str, random_state: Any, tol: float, time_limit: float | None
-) -> Iterator[RobustSolution]:
-    """The solution of each radius, in the order given, each started from the one before.
-
-    Whether every ball holds a density is found out first, so that no fit is lost to a radius further down.
-    """
-    numbers = [problem.radius_of(radius, random_state) for radius in radii]
-    positive = [radius for radius in numbers if radius > 0.0]
-    if positive and min(positive) <= problem.nearest_distance():
-        smallest = problem.solve(min(positive), tol, time_limit)
-        if smallest.status == "infeasible":
-            least = smallest.least_radius
-            empty = ", ".join(f"{radius:.6g}" for radius in numbers if least is not None and 0.0 < radius < least)
-            raise ValueError(
-                f"{name}: no density of the space lies within radius {empty} of the data, so that nothing was fitted; {smallest.note}"
-            )
-        report(smallest, name)
-    solution: RobustSolution | None = None
-    for radius in numbers:
-        solution = problem.solve(radius, tol, time_limit, solution)
-        yield solution
+# --- models that are linear in θ ---
 
 
 class Basis:
@@ -201,3 +237,88 @@ class Basis:
     def size(self) -> int:
         """P."""
         return 1 + (self.centre.shape[0] if self.kernel is None else self.centers.shape[0])
+
+    def affine(self, t: np.ndarray) -> Any:
+        """⟨t, u(x)⟩ of the linear model, as a polynomial."""
+        features = [float(t[k + 1] / self.scale[k]) * coordinate(k, centre=float(self.centre[k])) for k in range(self.scale.shape[0])]
+        return sum(features[1:], features[0]) + float(t[0])
+
+
+class EstimatorFamily(ParametricFamily):
+    """The losses of a model that is linear in θ: squares in closed form, or any other loss at nodes.
+
+    Squares are those of ⟨t, u⟩ with t = E θ + s (see risk.py). Subclasses say what u is, and what a loss is at points.
+    """
+
+    agreement = 1e-4
+
+    def __init__(self, loss: Any, basis: Basis, setting: Setting, E: np.ndarray, s: np.ndarray, alpha: np.ndarray) -> None:
+        self.loss, self.basis, self.setting, self.E, self.s, self.alpha = loss, basis, setting, E, s, alpha
+        space = setting.space
+        if loss.closed_form:
+            kernel, outcome = basis.kernel, self.outcome_centre
+            V = affine_moments(space, *self.moments) if kernel is None else kernel_moments(space, basis.centers, kernel, outcome)
+            self.risk = SquareRisk(V, E, s, alpha)
+        else:
+            nodes = nodes_of(space)
+            self.risk = self.node_risk(NodeBasis(nodes.psi, s.shape[0]), nodes.points)
+
+    outcome_centre: float | None = None
+    """Of the outcome, if it is the last feature."""
+    moments: tuple[np.ndarray, np.ndarray]
+    """Centre and scale of the features of the linear model."""
+    masses: np.ndarray
+    """Of the samples, over all labels."""
+    reference: Reference
+    """The samples for the bootstrap."""
+    joint_kernel: Kernel
+
+    @abstractmethod
+    def node_risk(self, basis: NodeBasis, points: np.ndarray) -> NodeRisk:
+        """The risk of a loss at nodes."""
+
+    @abstractmethod
+    def data_moments(self) -> np.ndarray:
+        """Σ_i w_i u_iu_iᵀ of the samples, (labels, P, P)."""
+
+    @abstractmethod
+    def data_losses(self) -> list[tuple[ParametricLoss, float]]:
+        """The loss at the samples, in ever closer smooth versions, each with how far it may lie above the loss itself."""
+
+    def radius_of(self, radius: Any, random_state: Any, problem: Problem, deadline: Deadline) -> tuple[float, Problem]:
+        """A number, or a rule that computes it from the data; the problem with the directions that this took."""
+        if not isinstance(radius, str):
+            return float(radius), problem
+        if radius == "bootstrap":
+            return bootstrap_radius(self.reference, self.joint_kernel, rng=random_state), problem
+        n = self.reference.points.shape[0]  # as many samples as there are distinct ones, so that weights count like repetitions
+        wide = (
+            bootstrap_radius(replace(self.reference, n_samples=n), self.joint_kernel, n_resamples=200, rng=random_state) if n > 1 else 0.0
+        )
+        distance, problem = nearest_exactly(problem, deadline)
+        return max(wide, _FEASIBLE * distance, 1e-3), problem
+
+    def empirical(self) -> tuple[np.ndarray, float]:
+        if self.loss.closed_form:
+            found = least_squares(self.data_moments(), self.E, self.s, self.alpha)
+            return found.theta, found.value
+        theta = np.zeros(self.alpha.shape[0])
+        for at, _ in self.data_losses():  # each starts where a softer one has ended
+            found = least_expected(at, self.masses, self.alpha, theta)
+            theta = found.theta
+        value = self.empirical_value(theta)
+        return theta, found.value if value is None else value + float(self.alpha @ theta**2)
+
+    def empirical_bound(self, theta: np.ndarray, value: float, tol: float) -> float:
+        if self.loss.closed_form:
+            return value
+        at, excess = self.data_losses()[-1]
+        return max(proven_expected(at, self.masses, self.alpha, theta, tol) - excess, 0.0)
+
+    def integration_error(self, theta: np.ndarray) -> float:
+        if self.loss.closed_form:
+            return 0.0
+        finer = nodes_of(self.setting.space, finer=True)
+        values = np.concatenate([loss(finer.points) for loss in self.losses_at(theta)])
+        M = NodeBasis(finer.psi, self.s.shape[0]).matrix(values)
+        return float(np.linalg.norm(M - self.risk.true_matrix(theta), 2))

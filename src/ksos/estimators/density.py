@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable
 from typing import Any, Self
@@ -29,7 +28,7 @@ from ksos.solvers.minimize import check_options
 from ksos.space import SoSSpace
 from ksos.support import SELECTIONS, pivoted_cholesky, select_support, unexplained
 
-__all__ = ["DensityEstimator", "KernelSoSDensity", "kernel_form", "seconds_left"]
+__all__ = ["DensityEstimator", "KernelSoSDensity", "kernel_form"]
 
 MOST_SUPPORT_POINTS = 200
 """``n_support=None`` means all distinct samples, up to this many."""
@@ -228,7 +227,7 @@ class KernelSoSDensity(DensityEstimator):
             solver=self.solver,
             tol=self.tol,
             max_iter=self.max_iter,
-            time_limit=seconds_left(deadline),
+            time_limit=deadline,
             callback=self.callback,
             verbose=self.verbose,
         )
@@ -360,11 +359,6 @@ def kernel_form(kernel: str | Kernel) -> Kernel:
     return KERNELS[kernel](sigma=1.0, **({} if kernel == "gaussian" else {"product": True}))
 
 
-def seconds_left(deadline: Deadline) -> float | None:
-    """The deadline as the time limit of what comes next."""
-    return None if math.isinf(deadline.remaining) else max(deadline.remaining, 1e-9)
-
-
 def _wide_enough(kernel: Kernel, points: np.ndarray, weights: np.ndarray, measure: Measure, m: int) -> Kernel:
     """The kernel, widened until ``m`` of the n points represent at least 70 % of the others, or by (n/m)^{1/(d+4)}.
 
@@ -389,12 +383,10 @@ def _quick_mmd_fit(space: SoSSpace, data: MeanEmbedding, deadline: Deadline) -> 
 
     It takes 0.02 s, whatever the size of the space.
     """
-    integrals, support = space._integrals, to_numpy(space.support_points)
+    integrals, support = space.integrals, to_numpy(space.support_points)
     chosen = pivoted_cholesky(support, min(_START_POINTS, support.shape[0]), integrals, space.tol_model)
     small = SoSSpace(space.kernel, support[chosen], space.measure, space.embedding_kernel)
-    found = minimize(
-        SquaredMMD(data) + AUTO_REGULARIZATION * Trace(relative=True), small, tol=_START_TOLERANCE, time_limit=seconds_left(deadline)
-    )
+    found = minimize(SquaredMMD(data) + AUTO_REGULARIZATION * Trace(relative=True), small, tol=_START_TOLERANCE, time_limit=deadline)
     if found.keyboard_interrupt:
         raise KeyboardInterrupt(found.message)
     p = found.distribution

@@ -9,19 +9,23 @@ from ksos._validation import as_points, as_positive
 from ksos.density import SoSDensity
 from ksos.embedding import MeanEmbedding
 from ksos.functionals.base import BoundTerm, Constraint, EmbeddingQuadratic, Functional, Pair
+from ksos.labelled import LabelledDensity, LabelledEmbedding
 from ksos.space import SoSSpace
 
 __all__ = ["MMD", "BoundBall", "BoundSquaredMMD", "SquaredMMD", "within"]
+
+_TARGETS = (MeanEmbedding, SoSDensity, LabelledEmbedding, LabelledDensity)
 
 
 class SquaredMMD(Functional):
     """‖P(w_p − w_target)‖² = ‖A(C) − z‖², projected on the landmarks of the space (the note's low-rank problem).
 
-    ``target``: samples (n, d), a :class:`~ksos.MeanEmbedding` (weights, signed ones included), or an :class:`~ksos.SoSDensity`.
+    ``target``: samples (n, d), a :class:`~ksos.MeanEmbedding` (weights, signed ones included), or an :class:`~ksos.SoSDensity`;
+    for a space with labels, a labelled embedding or density.
     """
 
     def __init__(self, target: Any) -> None:
-        self.target = target if isinstance(target, (MeanEmbedding, SoSDensity)) else as_points(target, "target")
+        self.target = target if isinstance(target, _TARGETS) else as_points(target, "target")
 
     def bind(self, space: SoSSpace) -> BoundTerm:
         return BoundSquaredMMD(space.coordinates(self.target))

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from ksos.robust.labelled import LabelledDensity, LabelledSpace
+from ksos.labelled import LabelledDensity, LabelledEmbedding
 from ksos.robust.learning import RobustSolution, robust_minimize, robust_path
+from ksos.robust.losses import AbsoluteLoss, HuberLoss, LogisticLoss, ResidualLoss, SquareLoss
 from ksos.robust.mode import ModePath, RobustMode, robust_mode
-from ksos.robust.result import WorstCase
-from ksos.robust.worst_case import worst_case
+from ksos.robust.setting import bootstrap_radius
+from ksos.robust.worst_case import WorstCase, worst_case
 
 __all__ = [
+    "AbsoluteLoss",
+    "HuberLoss",
     "LabelledDensity",
-    "LabelledSpace",
+    "LabelledEmbedding",
+    "LogisticLoss",
     "ModePath",
+    "ResidualLoss",
     "RobustMode",
     "RobustSolution",
+    "SquareLoss",
     "WorstCase",
+    "bootstrap_radius",
     "robust_minimize",
     "robust_mode",
     "robust_path",

@@ -7,36 +7,37 @@ gradient E_p ∇_θ k(x, θ) at the adversary's answer p.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from ksos._array import inner, to_numpy
-from ksos._validation import as_choice, as_count, as_positive
+from ksos._deadline import Deadline
+from ksos._validation import as_choice, as_count
+from ksos.cover import grid, region, scattered
 from ksos.embedding import MeanEmbedding
 from ksos.kernels import Kernel
-from ksos.measures import Box, Discrete, Measure
+from ksos.measures import Measure
 from ksos.observables import KernelFunction
 from ksos.robust.atoms import MMDBall, WorstAtoms
-from ksos.robust.ball import BallProblem
-from ksos.robust.cover import grid, region, scattered
-from ksos.robust.exact import exact_mmd, exactly
-from ksos.robust.result import ROBUST_STATUSES, WorstCase
-from ksos.robust.setting import Setting, as_setting
-from ksos.robust.worst_case import AGREEMENT, as_radius, worst_case_in
+from ksos.robust.exact_ball import Answer, settled
+from ksos.robust.problem import Goal, Problem
+from ksos.robust.risk import FixedRisk
+from ksos.robust.setting import Setting, as_radius, as_setting
+from ksos.robust.worst_case import AGREEMENT, ROBUST_STATUSES, FixedLoss, WorstCase, as_goal, attack
+from ksos.solvers.newton import Value
 from ksos.space import SoSSpace
 
-__all__ = ["ADVERSARIES", "ModePath", "RobustMode", "robust_mode"]
+__all__ = ["ADVERSARIES", "ModePath", "Player", "RobustMode", "robust_mode"]
 
 ADVERSARIES = ("sos", "atoms")
 _GRID = {1: 41, 2: 9}
 _MANY, _STARTS = 16, 3
 _ATOMS = {1: 401, 2: 25}
 _STEP = 1e-4  # of a bandwidth, for differences of closed forms
-_ROUGH = 1e-5
+_FIRST, _SEARCHED = Goal(rtol=1e-5), Goal(rtol=1e-6)
 _CLIMB = {"maxiter": 20, "ftol": 1e-8}
 
 
@@ -55,7 +56,7 @@ class RobustMode:
     """The result of :func:`ksos.robust_mode`."""
 
     mode: np.ndarray | None
-    """θ*, shape (d,); None where the ball holds no density."""
+    """θ*, shape (d,); None if the ball holds no density."""
     value: float | None
     """The worst return at θ*: what the player gets at least."""
     worst_case: WorstCase | WorstAtoms | MeanEmbedding | None
@@ -65,23 +66,15 @@ class RobustMode:
     status: str = "solved"
     radius: float = 0.0
     least_radius: float | None = None
-    """Where the ball holds no density: the certified radius below which it does not."""
+    """If the ball holds no density: the certified radius below which it does not."""
     time: float = 0.0
-    """Seconds."""
+    """Seconds of the whole call."""
 
     @property
     def message(self) -> str:
         """The status in a sentence."""
-        least = (
-            ""
-            if self.least_radius is None
-            else f"; the least radius that holds a density of this space is {self.least_radius:.6g} (certified)"
-        )
-        return f"{self.status}: {ROBUST_STATUSES[self.status]}{least}"
-
-
-Value = Callable[[np.ndarray], tuple[float, np.ndarray]]
-"""From θ (d,) to the worst return and its gradient."""
+        least = f"; the least radius that holds a density of this space is {self.least_radius:.6g} (certified)"
+        return f"{self.status}: {ROBUST_STATUSES[self.status]}{'' if self.least_radius is None else least}"
 
 
 def robust_mode(
@@ -102,7 +95,9 @@ def robust_mode(
     confidence: float = 0.95,
     n_resamples: int = 1000,
     rng: Any = None,
-    tol: float = 1e-8,
+    tol: float | None = None,
+    rtol: float = 1e-8,
+    time_limit: float | None = None,
 ) -> RobustMode:
     r"""max_θ min_μ E_μ k(x, θ) over the distributions μ whose MMD to the data is at most the radius, k being the kernel that measures MMD.
 
@@ -119,8 +114,10 @@ def robust_mode(
         of the data.
     n_atoms : int, optional
         Atoms per feature; default 401, or 25 each.
-    tol : float
-        Of each inner problem, in units of the spread of the return.
+    tol, rtol : float
+        Of the worst case at the mode, as in :func:`ksos.worst_case`.
+    time_limit : float, optional
+        Seconds for all of the call, which ends at most one step of a solver later.
 
     Examples
     --------
@@ -129,98 +126,95 @@ def robust_mode(
     >>> abs(relaxed.mode).round(4).tolist(), round(relaxed.value, 4)
     ([0.0], -0.2)
     """
-    began = time.perf_counter()
-    as_positive(tol, "tol")
+    deadline = Deadline(time_limit)
+    goal = as_goal(tol, rtol)
     as_choice(adversary, "adversary", ADVERSARIES)
     if relaxation and adversary != "sos":
         raise ValueError('relaxation=True has its adversary in the RKHS: leave adversary="sos" out')
     setting = as_setting(
-        data,
-        weights=weights,
-        kernel=kernel,
-        bandwidth=bandwidth,
-        embedding_bandwidth=embedding_bandwidth,
-        measure=measure,
-        space=space,
+        data, weights=weights, kernel=kernel, bandwidth=bandwidth, embedding_bandwidth=embedding_bandwidth, measure=measure, space=space,
         n_support=n_support,
-        rng=0,
-    )
+    )  # fmt: skip
     epsilon = as_radius(radius, setting, confidence, n_resamples, rng)
-    search = _Search(setting, None if n_grid is None else as_count(n_grid, "n_grid", minimum=2))
+    search = _Search(setting, None if n_grid is None else as_count(n_grid, "n_grid", minimum=2), deadline)
+    worst: WorstAtoms | MeanEmbedding | None = None
     if relaxation or epsilon == 0.0:
         theta, value = search.run(_relaxed(setting.embedding, epsilon))
-        v = MeanEmbedding(
-            np.vstack([to_numpy(setting.embedding.points), theta]),
-            np.append(setting.embedding.weights, -epsilon),
-            kernel=setting.embedding.kernel,
-        )
-        return RobustMode(theta, value, v if epsilon > 0.0 else None, search.path, radius=epsilon, time=time.perf_counter() - began)
-    if adversary == "atoms":
+        if epsilon > 0.0:
+            points, a = to_numpy(setting.embedding.points), to_numpy(setting.embedding.weights)
+            worst = MeanEmbedding(np.vstack([points, theta]), np.append(a, -epsilon), kernel=setting.embedding.kernel)
+    elif adversary == "atoms":
         ball = _atomic(setting, epsilon, n_atoms)
         theta, value = search.run(_against_atoms(ball))
-        return RobustMode(theta, value, ball.worst_at(theta), search.path, radius=epsilon, time=time.perf_counter() - began)
-    if n_atoms is not None:
+        worst = ball.worst_at(theta)
+    elif n_atoms is not None:
         raise ValueError('n_atoms is for adversary="atoms"')
-    return _against_densities(setting, search, epsilon, tol, began)
+    else:
+        return _against_densities(setting, search, epsilon, goal, deadline)
+    status = "time_limit" if search.late else "solved"
+    return RobustMode(theta, value, worst, search.path, status, epsilon, time=deadline.elapsed)
+
+
+class _Late(Exception):
+    """The time is up."""
 
 
 class _Search:
     """Starts all over the box, then the best of them uphill."""
 
-    def __init__(self, setting: Setting, n_grid: int | None) -> None:
-        d = setting.reference.n_features
-        domain = setting.measure
-        box = (
-            domain
-            if isinstance(domain, Box) and domain.bounded
-            else region(domain, setting.reference.points, 1e-3 * setting.embedding.kernel.sigma_vector(d))
-        )
+    def __init__(self, setting: Setting, n_grid: int | None, deadline: Deadline) -> None:
+        d, domain = setting.reference.n_features, setting.measure
+        near = region(domain, setting.reference.points, 1e-3 * setting.embedding.kernel.sigma_vector(d))
+        self.box = near if domain.region is None else domain.region
         if d in _GRID:
-            starts = grid(box, [_GRID[d] if n_grid is None else n_grid] * d)
+            self.starts = grid(self.box, [_GRID[d] if n_grid is None else n_grid] * d)
         elif n_grid is not None:
             raise ValueError(f"n_grid is for one or two features; got {d}")
         else:
             heaviest = np.argsort(-np.abs(setting.reference.weights), kind="stable")[:_MANY]
-            starts = np.concatenate([scattered(box, _MANY), np.clip(setting.reference.points[heaviest], box.low, box.high)])
-        self.box, self.starts = box, starts
-        self._theta: list[np.ndarray] = []
-        self._value: list[float] = []
+            own = np.clip(setting.reference.points[heaviest], self.box.low, self.box.high)
+            self.starts = np.concatenate([scattered(self.box, _MANY), own])
+        self.spacing = 1.0 / (round(self.starts.shape[0] ** (1.0 / d)) - 1) if d in _GRID else 0.1
+        self.deadline, self.late = deadline, False
+        self.tried: list[tuple[np.ndarray, float]] = []
 
     @property
     def path(self) -> ModePath:
         """What has been tried."""
-        return ModePath(np.array(self._theta).reshape(len(self._theta), self.box.low.shape[0]), np.array(self._value))
+        d = self.box.low.shape[0]
+        return ModePath(np.array([theta for theta, _ in self.tried]).reshape(len(self.tried), d), np.array([v for _, v in self.tried]))
 
     def run(self, f: Value) -> tuple[np.ndarray, float]:
         """The best θ and its value."""
+        try:
+            self._climb(f)
+        except _Late:
+            self.late = True
+        return max(self.tried, key=lambda tried: tried[1])
+
+    def _climb(self, f: Value) -> None:
         from scipy.optimize import minimize
 
         low, width = self.box.low, self.box.high - self.box.low
 
         def ask(t: np.ndarray) -> tuple[float, np.ndarray]:
+            if self.tried and self.deadline.passed:
+                raise _Late
             theta = np.clip(low + width * t, low, self.box.high)
             value, slope = f(theta)
-            self._theta.append(theta)
-            self._value.append(value)
+            self.tried.append((theta, value))
             return -value, -slope * width
 
         for start in self.starts:
             ask((start - low) / width)
-        order = np.argsort(-np.array(self._value), kind="stable")
         chosen: list[np.ndarray] = []
-        for i in order:  # starts next to each other climb the same hill
-            if all(np.max(np.abs(self.starts[i] - other) / width) > 1.5 * self._spacing() for other in chosen):
+        for i in np.argsort([-value for _, value in self.tried], kind="stable"):  # starts next to each other climb the same hill
+            if all(np.max(np.abs(self.starts[i] - other) / width) > 1.5 * self.spacing for other in chosen):
                 chosen.append(self.starts[i])
             if len(chosen) == _STARTS:
                 break
         for start in chosen:
             minimize(ask, (start - low) / width, jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * width.shape[0], options=_CLIMB)
-        best = int(np.argmax(self._value))
-        return self._theta[best], self._value[best]
-
-    def _spacing(self) -> float:
-        d = self.box.low.shape[0]
-        return 1.0 / (round(self.starts.shape[0] ** (1.0 / d)) - 1) if d in _GRID else 0.1
 
 
 def _relaxed(embedding: MeanEmbedding, epsilon: float) -> Value:
@@ -246,8 +240,8 @@ def _atomic(setting: Setting, epsilon: float, n_atoms: int | None) -> MMDBall:
     reference, d = setting.reference, setting.reference.n_features
     if not reference.is_distribution:
         raise ValueError('adversary="atoms" needs data whose weights are those of a distribution')
-    if isinstance(setting.measure, Discrete):
-        points = setting.measure.points
+    if setting.measure.atoms is not None:
+        points = setting.measure.atoms.points
     elif d in _ATOMS:
         points = grid(setting.box, [_ATOMS[d] if n_atoms is None else as_count(n_atoms, "n_atoms", minimum=2)] * d)
     else:
@@ -270,26 +264,25 @@ def _against_atoms(ball: MMDBall) -> Value:
     return value
 
 
-def _against_densities(setting: Setting, search: _Search, epsilon: float, tol: float, began: float) -> RobustMode:
-    kernel = setting.embedding.kernel
-    player = _Player(setting, epsilon)
-    first = player.settle(to_numpy(setting.reference.points[int(np.argmax(np.abs(setting.reference.weights)))]))
-    if first.status in ("infeasible", "undecided"):
-        return RobustMode(None, None, None, search.path, first.status, epsilon, first.least_radius, time.perf_counter() - began)
+def _against_densities(setting: Setting, search: _Search, epsilon: float, goal: Goal, deadline: Deadline) -> RobustMode:
+    player = Player(setting, epsilon, deadline)
+    first = player.settle(to_numpy(setting.reference.points[int(np.argmax(np.abs(setting.reference.weights)))]), _FIRST).saddle
+    if first.empty:
+        return RobustMode(None, None, None, search.path, first.status, epsilon, first.least_radius, deadline.elapsed)
     theta, _ = search.run(player)
-    loss = KernelFunction(theta[None, :], [-1.0], kernel=kernel)
-    worst = worst_case_in(player.setting, loss, epsilon, tol=tol)
-    value = None if worst.value is None else -worst.value
-    return RobustMode(theta, value, worst, search.path, worst.status, epsilon, worst.least_radius, time.perf_counter() - began)
+    space = setting.space if player.last is None else player.last.saddle.space
+    loss = KernelFunction(theta[None, :], [-1.0], kernel=setting.embedding.kernel)
+    _, worst = attack(FixedLoss(replace(setting, space=space), loss), epsilon, goal, deadline)
+    value, status = None if worst.value is None else -worst.value, "time_limit" if search.late else worst.status
+    return RobustMode(theta, value, worst, search.path, status, epsilon, worst.least_radius, deadline.elapsed)
 
 
-class _Player:
+class Player:
     """The worst return at θ over densities, each problem started from the last."""
 
-    def __init__(self, setting: Setting, epsilon: float) -> None:
-        self.setting, self.epsilon = setting, epsilon
-        self._start: Any = None
-        self._multiplier = 0.0
+    def __init__(self, setting: Setting, epsilon: float, deadline: Deadline) -> None:
+        self.setting, self.epsilon, self.deadline = setting, epsilon, deadline
+        self.last: Answer | None = None
 
     def matrix(self, theta: np.ndarray) -> np.ndarray:
         """∫ k(x, θ) ψψᵀ dρ."""
@@ -297,26 +290,20 @@ class _Player:
         f = KernelFunction(theta[None, :], [1.0], kernel=space.embedding_kernel)
         return f.matrix(space.kernel, to_numpy(space.support_points), space.measure, space.log_unit, to_numpy(space.T)).values
 
-    def settle(self, theta: np.ndarray, digits: float = _ROUGH) -> Any:
+    def settle(self, theta: np.ndarray, goal: Goal) -> Answer:
         """Solve at θ, with the directions added in which exact and projected MMD of the answer differ."""
-        while True:
-            problem = BallProblem(self.setting.space, -self.matrix(theta), self.setting.embedding)
-            solution = problem.solve(self.epsilon, digits, start=self._start, multiplier=self._multiplier)
-            self._start, self._multiplier = solution.point.C, solution.multiplier
-            if solution.status in ("infeasible", "undecided") or not self.setting.grows:
-                return solution
-            found = exactly(problem, solution.point, lambda p: exact_mmd(p, self.setting.embedding))
-            differ = found.mmd - solution.point.distance > AGREEMENT
-            sharper = self.setting.sharper(to_numpy(solution.point.C), found.density, found.mmd) if differ else None
-            if sharper is None:
-                return solution
-            self.setting = sharper
+        setting, start = self.setting, None if self.last is None else self.last.saddle
+        problem = Problem(setting.space, FixedRisk(-self.matrix(theta)), setting.embedding, np.zeros(0), setting.grows, AGREEMENT)
+        self.last = settled(problem, self.epsilon, goal, self.deadline, start)
+        if self.last.saddle.keyboard_interrupt:
+            raise KeyboardInterrupt("robust_mode was interrupted")
+        return self.last
 
     def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
-        solution = self.settle(theta, 1e-6)
+        answer = self.settle(theta, _SEARCHED)
         step = _STEP * self.setting.embedding.kernel.sigma_vector(theta.shape[0])
         slope = [
-            inner(self.matrix(theta + e) - self.matrix(theta - e), solution.point.C) / (2.0 * size)
+            inner(self.matrix(theta + e) - self.matrix(theta - e), answer.saddle.point.C) / (2.0 * size)
             for e, size in zip(np.diag(step), step, strict=True)
         ]
-        return -solution.value, np.array(slope)
+        return -answer.problem.in_units_of_the_loss(answer.saddle.point.risk), np.array(slope)

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ksos.exceptions import ConvexityError
-from ksos.robust.convex_in_theta import NewtonOverTheta, ThetaMinimum, proven_minimum
-from ksos.robust.risk import Risk
+from ksos.nodes import NodeBasis
+from ksos.robust.risk import ParametricRisk
+from ksos.solvers.newton import Minimum, Value, newton, proven_minimum
 
-__all__ = ["NodeBasis", "NodeRisk", "ParametricLoss", "UserLoss", "least_expected", "proven_expected"]
+__all__ = ["NodeRisk", "ParametricLoss", "UserLoss", "least_expected", "proven_expected"]
 
-_ROUNDING, _CANCELLED = 1e-8, 1e-14
+_ROUNDING, _CANCELLED = 1e-8, 1e-14  # of a loss, where its convexity is checked
 
 
-class ParametricLoss:
+class ParametricLoss(ABC):
     """ℓ(θ, x_n) at fixed points x_n: values, gradients in θ, and the weighted sum of second derivatives."""
 
     n_parameters: int
 
+    @abstractmethod
     def values(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(ℓ_n, ∂ℓ_n/∂θ), shapes (N,) and (N, p)."""
-        raise NotImplementedError
 
     def curvature(self, theta: np.ndarray, masses: np.ndarray) -> np.ndarray:
         """Σ_n m_n ∂²ℓ_n/∂θ², shape (p, p): by differences of gradients unless a loss knows better."""
@@ -43,7 +45,7 @@ class UserLoss(ParametricLoss):
 
     def __init__(self, loss: Callable[..., Any], X: np.ndarray, n_parameters: int, hessian: Callable[..., Any] | None = None) -> None:
         self.loss, self.X, self.n_parameters, self.hessian = loss, X, n_parameters, hessian
-        self._last: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+        self._last: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None  # values are not computed twice; none depends on it
 
     def values(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self._last is not None and np.array_equal(self._last[0], theta):
@@ -108,59 +110,23 @@ class UserLoss(ParametricLoss):
                 )
 
 
-class NodeBasis:
-    """ψ at the nodes, with the roots of their weights: the masses of C are the squared rows seen through C.
+class NodeRisk(ParametricRisk):
+    """Σ_n m_n(C) ℓ(θ, x_n) + Σ α_j θ_j²."""
 
-    With ``labels`` the space has one block of directions per label, and the nodes repeat for each of them.
-    """
-
-    def __init__(self, psi: np.ndarray, labels: int = 1) -> None:
-        self.psi, self.labels = psi, labels
-
-    def _blocks(self) -> list[tuple[slice, slice]]:
-        n, r = self.psi.shape
-        return [(slice(y * n, (y + 1) * n), slice(y * r, (y + 1) * r)) for y in range(self.labels)]
-
-    def masses(self, C: np.ndarray) -> np.ndarray:
-        """w_n ψ_nᵀCψ_n, shape (labels·N,)."""
-        return np.concatenate([np.einsum("nr,nr->n", self.psi @ C[block, block], self.psi) for _, block in self._blocks()])
-
-    def matrix(self, f: np.ndarray) -> np.ndarray:
-        """Σ_n f_n w_n ψ_nψ_nᵀ."""
-        r = self.labels * self.psi.shape[1]
-        out = np.zeros((r, r))
-        for rows, block in self._blocks():
-            M = self.psi.T @ (f[rows, None] * self.psi)
-            out[block, block] = 0.5 * (M + M.T)
-        return out
-
-    def products(self, g: np.ndarray, F: np.ndarray) -> np.ndarray:
-        """Σ_n g_nj w_n ψ_nψ_nᵀF, shape (p, r, k)."""
-        out = np.empty((g.shape[1], *F.shape))
-        for rows, block in self._blocks():
-            image = self.psi @ F[block]
-            for j in range(g.shape[1]):
-                out[j, block] = self.psi.T @ (g[rows, j, None] * image)
-        return out
-
-
-class NodeRisk(Risk):
-    """Σ_n m_n(C) ℓ(θ, x_n) + Σ ρ_j θ_j²."""
-
-    def __init__(self, basis: NodeBasis, loss: ParametricLoss, ridge: np.ndarray, theta: np.ndarray) -> None:
-        self.basis, self.loss, self.ridge = basis, loss, ridge
+    def __init__(self, basis: NodeBasis, loss: ParametricLoss, alpha: np.ndarray, theta: np.ndarray) -> None:
+        """``theta`` is where the first minimisation starts."""
+        self.basis, self.loss, self.alpha, self.theta = basis, loss, alpha, theta
         self.n_parameters = theta.shape[0]
-        self._theta = theta
-        self._newton = newton_for(loss, ridge)
 
-    def least(self, C: np.ndarray) -> ThetaMinimum:
-        masses = np.maximum(self.basis.masses(C), 0.0)
-        found = self._newton.minimise(lambda theta: _expected(self.loss, masses, self.ridge, theta), masses, self._theta)
-        self._theta = found.theta  # the next C is near this one
-        return found
+    def least(self, C: np.ndarray, near: Minimum | None = None) -> Minimum:
+        theta, eigen = (self.theta, None) if near is None else (near.theta, near.eigen)
+        return least_expected(self.loss, self._masses(C), self.alpha, theta, eigen)
 
-    def proven_least(self, C: np.ndarray, tol: float) -> float:
-        return proven_expected(self.loss, np.maximum(self.basis.masses(C), 0.0), self.ridge, self._theta, tol)
+    def proven_least(self, C: np.ndarray, tol: float, near: np.ndarray) -> float:
+        return proven_expected(self.loss, self._masses(C), self.alpha, near, tol)
+
+    def _masses(self, C: np.ndarray) -> np.ndarray:
+        return np.maximum(self.basis.masses(C), 0.0)
 
     def matrix(self, theta: np.ndarray) -> np.ndarray:
         return self.basis.matrix(self.loss.values(theta)[0])
@@ -173,7 +139,7 @@ class NodeRisk(Risk):
         return np.asarray(np.tensordot(R[kept].T, products, axes=1))
 
     def curvature(self, theta: np.ndarray, C: np.ndarray) -> np.ndarray:
-        return self.loss.curvature(theta, np.maximum(self.basis.masses(C), 0.0))
+        return self.loss.curvature(theta, self._masses(C))
 
     def slope_products(self, theta: np.ndarray, C: np.ndarray) -> np.ndarray:
         return np.asarray(self.basis.masses(C) @ self.loss.values(theta)[1])
@@ -182,22 +148,21 @@ class NodeRisk(Risk):
         return self.basis.matrix(self.loss.values(theta)[1] @ v)
 
 
-def newton_for(loss: ParametricLoss, ridge: np.ndarray) -> NewtonOverTheta:
-    """Newton's method for the risks of one loss."""
-    return NewtonOverTheta(lambda theta, masses: loss.curvature(theta, masses) + 2.0 * np.diag(ridge))
+def least_expected(
+    loss: ParametricLoss, masses: np.ndarray, alpha: np.ndarray, theta: np.ndarray, eigen: tuple[np.ndarray, np.ndarray] | None = None
+) -> Minimum:
+    """min over θ of Σ_n m_n ℓ(θ, x_n) + Σ α_j θ_j²; ``eigen`` is the eigendecomposition of the second derivative of a neighbour."""
+    return newton(_expected(loss, masses, alpha), lambda at: loss.curvature(at, masses) + 2.0 * np.diag(alpha), theta, eigen)
 
 
-def least_expected(loss: ParametricLoss, masses: np.ndarray, ridge: np.ndarray, theta: np.ndarray) -> ThetaMinimum:
-    """min over θ of Σ_n m_n ℓ(θ, x_n) + Σ ρ_j θ_j²."""
-    return newton_for(loss, ridge).minimise(lambda at: _expected(loss, masses, ridge, at), masses, theta)
+def proven_expected(loss: ParametricLoss, masses: np.ndarray, alpha: np.ndarray, theta: np.ndarray, tol: float) -> float:
+    """A certified lower bound of that minimum, to about ``tol``; −∞ if there is none. ``theta`` is about the minimiser."""
+    return proven_minimum(_expected(loss, masses, alpha), least_expected(loss, masses, alpha, theta), alpha, tol)
 
 
-def proven_expected(loss: ParametricLoss, masses: np.ndarray, ridge: np.ndarray, theta: np.ndarray, tol: float) -> float:
-    """A certified lower bound of that minimum, to about ``tol``; −∞ where there is none. ``theta`` is about the minimiser."""
-    found = least_expected(loss, masses, ridge, theta)
-    return proven_minimum(lambda at: _expected(loss, masses, ridge, at), found, ridge, tol)
+def _expected(loss: ParametricLoss, masses: np.ndarray, alpha: np.ndarray) -> Value:
+    def f(theta: np.ndarray) -> tuple[float, np.ndarray]:
+        values, gradients = loss.values(theta)
+        return float(masses @ values + alpha @ theta**2), masses @ gradients + 2.0 * alpha * theta
 
-
-def _expected(loss: ParametricLoss, masses: np.ndarray, ridge: np.ndarray, theta: np.ndarray) -> tuple[float, np.ndarray]:
-    values, gradients = loss.values(theta)
-    return float(masses @ values + ridge @ theta**2), masses @ gradients + 2.0 * ridge * theta
+    return f

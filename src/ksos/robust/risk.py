@@ -1,39 +1,62 @@
-"""The risk of a parameter θ under a density, ⟨M_θ, C⟩ + Σ_j ρ_j θ_j², and its minimum over θ as a concave function of C."""
+"""The risk of a parameter θ under a density, ⟨M_θ, C⟩ + Σ_j α_j θ_j², and its minimum over θ as a concave function of C.
+
+:class:`FixedRisk` has no parameter: the loss of a worst case. :class:`SquareRisk` is in closed form, from the second moments of some
+functions u(x):
+
+    ℓ(θ, (x, label)) = Σ_c ⟨t_c, u(x)⟩²,   t_c = E_c θ + s_{label,c},        E_p ℓ = Σ_labels Σ_c t_cᵀ Q t_c,   Q_ab = ∫ u_a u_b dp.
+"""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 
 import numpy as np
 
-from ksos._array import Array
-from ksos.functionals.base import BoundTerm, Functional, Pair
-from ksos.robust.convex_in_theta import ThetaMinimum
+from ksos._array import Array, eye, inner, namespace, to_numpy
+from ksos._memory import FLOAT_BYTES, require_memory
+from ksos.functionals.base import BoundTerm, Pair
+from ksos.functionals.penalties import BoundLinear
+from ksos.integrals import closed_form
+from ksos.kernels import Gaussian
+from ksos.nodes import blocks_of
+from ksos.observables import KernelFunction
+from ksos.observables.polynomial import feature_moments
+from ksos.solvers.newton import Minimum
 from ksos.space import SoSSpace
 
-__all__ = ["LeastRisk", "Risk"]
+__all__ = ["FixedRisk", "LeastRisk", "ParametricRisk", "Risk", "SquareRisk", "affine_moments"]
+__all__ += ["kernel_moments", "least_squares"]
+
+_FLAT = 1e-13  # a loss that varies by less than this fraction of its size is constant
 
 
 class Risk(ABC):
-    """θ ↦ E_p[ℓ(θ, x)] + Σ_j ρ_j θ_j², convex, for every density of one space."""
+    """θ ↦ E_p[ℓ(θ, x)] + Σ_j α_j θ_j², convex, for every density of one space."""
 
     n_parameters: int
     differentiable = True
     """Whether ``matrix`` is that of the loss itself, and not of a smoother one."""
-    ridge: np.ndarray
-    """ρ, shape (p,)."""
+    alpha: np.ndarray
+    """The ridge, shape (p,)."""
 
     def penalty(self, theta: np.ndarray) -> float:
-        """Σ_j ρ_j θ_j²."""
-        return float(self.ridge @ theta**2)
+        """Σ_j α_j θ_j²."""
+        return float(self.alpha @ theta**2)
+
+    def units(self, theta: np.ndarray) -> tuple[float, float]:
+        """(middle, unit): values are counted as middle + unit·value. The unit is the spread of the loss of a typical θ."""
+        ends = np.linalg.eigvalsh(self.matrix(theta))
+        size = max(abs(float(ends[0])), abs(float(ends[-1])))
+        return 0.0, max(float(ends[-1] - ends[0]), 1e-6 * size, 1e-300)
 
     @abstractmethod
-    def least(self, C: np.ndarray) -> ThetaMinimum:
-        """The minimum over θ at C."""
+    def term(self, middle: float, unit: float) -> BoundTerm:
+        """−(h(C) − middle)/unit, to be minimised."""
 
     @abstractmethod
-    def proven_least(self, C: np.ndarray, tol: float) -> float:
-        """A certified lower bound of that minimum, to about ``tol``; −∞ where there is none."""
+    def proven_least(self, C: np.ndarray, tol: float, near: np.ndarray) -> float:
+        """A certified lower bound of that minimum, to about ``tol``; −∞ if there is none. ``near`` is about the minimiser."""
 
     @abstractmethod
     def matrix(self, theta: np.ndarray) -> np.ndarray:
@@ -42,6 +65,44 @@ class Risk(ABC):
     def true_matrix(self, theta: np.ndarray) -> np.ndarray:
         """M_θ of the loss itself, where ``matrix`` is that of a smoother one."""
         return self.matrix(theta)
+
+
+class FixedRisk(Risk):
+    """⟨M, C⟩ of one loss: no parameter, so that the saddle problem is a worst case."""
+
+    n_parameters, alpha = 0, np.zeros(0)
+
+    def __init__(self, M: Array) -> None:
+        ends = to_numpy(namespace(M).linalg.eigvalsh(M))
+        low, high = float(ends[0]), float(ends[-1])
+        self.middle, self.spread = 0.5 * low + 0.5 * high, high - low
+        if self.spread <= _FLAT * max(abs(low), abs(high)):
+            M, self.spread = self.middle * eye(M.shape[0], M), 0.0
+        self.M = M
+
+    def units(self, theta: np.ndarray) -> tuple[float, float]:
+        """The eigenvalues of (M − middle·I)/unit lie between −½ and ½; those of a constant loss are 0."""
+        return self.middle, self.spread if self.spread > 0.0 else 1.0
+
+    def term(self, middle: float, unit: float) -> BoundTerm:
+        return BoundLinear((middle * eye(self.M.shape[0], self.M) - self.M) / unit)
+
+    def proven_least(self, C: Array, tol: float, near: np.ndarray) -> float:
+        return inner(self.M, C)
+
+    def matrix(self, theta: np.ndarray) -> Array:
+        return self.M
+
+
+class ParametricRisk(Risk):
+    """A risk with a parameter, and its derivatives in θ."""
+
+    def term(self, middle: float, unit: float) -> BoundTerm:
+        return LeastRisk(self, unit)
+
+    @abstractmethod
+    def least(self, C: np.ndarray, near: Minimum | None = None) -> Minimum:
+        """The minimum over θ at C; ``near`` is that of a neighbouring C."""
 
     @abstractmethod
     def slopes(self, theta: np.ndarray, F: np.ndarray) -> np.ndarray:
@@ -60,26 +121,24 @@ class Risk(ABC):
         """Σ_j v_j ∂M_θ/∂θ_j, shape (r, r)."""
 
 
-class LeastRisk(Functional, BoundTerm):
-    """−h(C)/unit with h(C) = min_θ ⟨M_θ, C⟩ + Σ ρ_j θ_j²: convex, with gradient −M_θ/unit at the minimiser θ(C).
+class LeastRisk(BoundTerm):
+    """−h(C)/unit with h(C) = min_θ ⟨M_θ, C⟩ + Σ α_j θ_j²: convex, with gradient −M_θ/unit at the minimiser θ(C).
 
-    Its second derivative is dC ↦ Σ_jk (∂_jM)(H⁻¹)_jk⟨∂_kM, dC⟩, H being that of the risk in θ.
+    Its second derivative is dC ↦ Σ_jk (∂_jM)(H⁻¹)_jk⟨∂_kM, dC⟩, H being that of the risk in θ. One object serves one solve: it keeps the
+    last minimiser, from which the next one starts.
     """
 
     twice_differentiable = True
 
-    def __init__(self, risk: Risk, unit: float) -> None:
+    def __init__(self, risk: ParametricRisk, unit: float) -> None:
         self.risk, self.unit = risk, unit
-        self._seen: tuple[np.ndarray, ThetaMinimum] | None = None
-        self._root: tuple[ThetaMinimum, np.ndarray] | None = None
+        self._seen: tuple[np.ndarray, Minimum] | None = None
+        self._root: tuple[Minimum, np.ndarray] | None = None
 
-    def bind(self, space: SoSSpace) -> BoundTerm:
-        return self
-
-    def at(self, C: np.ndarray) -> ThetaMinimum:
+    def at(self, C: np.ndarray) -> Minimum:
         """θ(C) and h(C)."""
         if self._seen is None or not np.array_equal(self._seen[0], C):
-            self._seen = (C.copy(), self.risk.least(C))
+            self._seen = (C.copy(), self.risk.least(C, None if self._seen is None else self._seen[1]))
         return self._seen[1]
 
     def value(self, a: Array | None, C: Array) -> float:
@@ -88,7 +147,7 @@ class LeastRisk(Functional, BoundTerm):
     def gradient(self, a: Array | None, C: Array) -> Pair:
         return None, -self.risk.matrix(self.at(C).theta) / self.unit
 
-    def _inverse_root(self, found: ThetaMinimum) -> np.ndarray:
+    def _inverse_root(self, found: Minimum) -> np.ndarray:
         """R with RRᵀ = H⁻¹; directions without curvature are left out."""
         if self._root is None or self._root[0] is not found:
             values, V = np.linalg.eigh(found.curvature)
@@ -109,3 +168,158 @@ class LeastRisk(Functional, BoundTerm):
         N = self.risk.slopes(found.theta, F).reshape(-1, r * k)
         half = self._inverse_root(found).T @ N
         return np.asarray((4.0 / self.unit) * (half.T @ half)).reshape(r, k, r, k)
+
+
+class SquareRisk(ParametricRisk):
+    """The risk from the matrices V_ab = ∫ u_a u_b ψψᵀ dρ.
+
+    ``V``: (P, P, r, r); ``E``: (outputs, P, p); ``s``: (labels, outputs, P). With several labels C has one block of r directions each.
+    """
+
+    def __init__(self, V: np.ndarray, E: np.ndarray, s: np.ndarray, alpha: np.ndarray) -> None:
+        self.V, self.E, self.s, self.alpha = V, E, s, alpha
+        self.n_parameters = E.shape[2]
+        self._rows = V.reshape(V.shape[0] ** 2, -1)
+
+    def _blocks(self) -> list[slice]:
+        return blocks_of(self.V.shape[2], self.s.shape[0])
+
+    def second_moments(self, C: np.ndarray) -> np.ndarray:
+        """Q per label, shape (labels, P, P)."""
+        P = self.V.shape[0]
+        Q = np.stack([(self._rows @ C[block, block].ravel()).reshape(P, P) for block in self._blocks()])
+        return 0.5 * (Q + Q.transpose(0, 2, 1))
+
+    def least(self, C: np.ndarray, near: Minimum | None = None) -> Minimum:
+        return least_squares(self.second_moments(C), self.E, self.s, self.alpha)
+
+    def proven_least(self, C: np.ndarray, tol: float, near: np.ndarray) -> float:
+        found = self.least(C)
+        # a quadratic: at θ̂ its minimum is ¼gᵀH⁺g·2 below, and there is one because Q ⪰ 0; g is rounding
+        values, V = np.linalg.eigh(found.curvature)
+        kept = values > 1e-13 * max(float(values[-1]), 1e-300)
+        if values[0] < -1e-9 * max(float(values[-1]), 1e-300):
+            return -math.inf  # moments that no distribution has: rounding has taken over
+        along = V[:, kept].T @ found.gradient
+        return found.value - 0.5 * float(np.sum(along**2 / values[kept]))
+
+    def _coefficients(self, theta: np.ndarray) -> np.ndarray:
+        """t, shape (labels, outputs, P)."""
+        return np.asarray(self.E @ theta + self.s)
+
+    def _assembled(self, weights: np.ndarray) -> np.ndarray:
+        """blockdiag Σ_ab weights_ab V_ab, weights (labels, P, P)."""
+        r = self.V.shape[2]
+        out = np.zeros((weights.shape[0] * r,) * 2)
+        for block, w in zip(self._blocks(), weights, strict=True):
+            M = (w.ravel() @ self._rows).reshape(r, r)
+            out[block, block] = 0.5 * (M + M.T)
+        return out
+
+    def matrix(self, theta: np.ndarray) -> np.ndarray:
+        t = self._coefficients(theta)
+        return self._assembled(np.einsum("lca,lcb->lab", t, t))
+
+    def slopes(self, theta: np.ndarray, F: np.ndarray) -> np.ndarray:
+        t, (P, r) = self._coefficients(theta), (self.V.shape[0], self.V.shape[2])
+        out = np.empty((self.n_parameters, *F.shape))
+        for label, block in enumerate(self._blocks()):
+            image = (self.V.reshape(P * P * r, r) @ F[block]).reshape(P, P, -1)
+            # Σ_c Σ_ab 2 E_caj t_cb V_ab F
+            weights = 2.0 * np.einsum("caj,cb->jab", self.E, t[label])
+            out[:, block] = (weights.reshape(self.n_parameters, -1) @ image.reshape(P * P, -1)).reshape(self.n_parameters, r, -1)
+        return out
+
+    def curvature(self, theta: np.ndarray, C: np.ndarray) -> np.ndarray:
+        Q = self.second_moments(C).sum(axis=0)
+        return np.asarray(2.0 * np.einsum("cai,ab,cbj->ij", self.E, Q, self.E, optimize=True))
+
+    def slope_products(self, theta: np.ndarray, C: np.ndarray) -> np.ndarray:
+        t = self._coefficients(theta)
+        moved = np.matmul(t, self.second_moments(C)).sum(axis=0)  # Σ_labels t_c Q, shape (outputs, P)
+        return np.asarray(2.0 * np.tensordot(moved, self.E, axes=2))
+
+    def slope_sum(self, theta: np.ndarray, v: np.ndarray) -> np.ndarray:
+        weights = 2.0 * np.einsum("ca,lcb->lab", self.E @ v, self._coefficients(theta))
+        return self._assembled(0.5 * (weights + weights.transpose(0, 2, 1)))
+
+
+def least_squares(Q: np.ndarray, E: np.ndarray, s: np.ndarray, alpha: np.ndarray) -> Minimum:
+    """min over θ of Σ_{label,c} (E_cθ + s)ᵀQ(E_cθ + s) + Σ α_j θ_j², Q (labels, P, P)."""
+    QE = np.einsum("ab,cbj->caj", Q.sum(axis=0), E)
+    H = 2.0 * np.einsum("cai,caj->ij", E, QE) + 2.0 * np.diag(alpha)
+    H = 0.5 * (H + H.T)
+    b = 2.0 * np.einsum("caj,lab,lcb->j", E, Q, s, optimize=True)
+    values, V = np.linalg.eigh(H)
+    kept = values > 1e-14 * max(float(values[-1]), 1e-300)
+    theta = np.zeros(H.shape[0])
+    for _ in range(2):  # the second pass corrects the rounding of the first
+        theta = theta - V[:, kept] @ ((V[:, kept].T @ (H @ theta + b)) / values[kept])
+    t = E @ theta + s
+    value = float(np.einsum("lca,lab,lcb->", t, Q, t, optimize=True) + alpha @ theta**2)
+    return Minimum(theta, value, H @ theta + b, lambda: H)
+
+
+def _require(space: SoSSpace, P: int) -> None:
+    r = space.rank
+    require_memory(2 * FLOAT_BYTES * P * P * r * r, f"the second moments of {P} functions", "use fewer support points or kernel centres")
+
+
+def affine_moments(space: SoSSpace, centre: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """V for u = (1, (x_1 − centre_1)/scale_1, …), shape (d + 1, d + 1, r, r)."""
+    X, T, d = to_numpy(space.support_points), to_numpy(space.T), space.n_features
+    _require(space, d + 1)
+    integrals = closed_form(space.kernel, space.measure, d)
+    W = np.exp(integrals.log_gram(X, X) - space.log_unit)
+    first, second = [np.ones_like(W)], [np.ones_like(W)]
+    for k in range(d):
+        _, one, two = feature_moments(integrals, X, k, 2, float(centre[k]))
+        first.append(one / scale[k])
+        second.append(two / scale[k] ** 2)
+    return _assembled(T, d + 1, lambda a, b: W * (second[a] if a == b else first[a] * first[b]))
+
+
+def kernel_moments(space: SoSSpace, centres: np.ndarray, kernel: Gaussian, centre: float | None) -> np.ndarray:
+    """V for u = (1, k(·, c_1), …, k(·, c_n)) of x and, with ``centre``, a last function y − centre, y being the last feature of the space.
+
+    k(x, c)k(x, c') is a Gaussian about (c + c')/2 of bandwidth σ/√2: integrals of order 3 in x, times moments in y.
+    """
+    X, T, d = to_numpy(space.support_points), to_numpy(space.T), space.n_features
+    n = centres.shape[0]
+    P = 1 + n + (centre is not None)
+    _require(space, P)
+    dx = d - (centre is not None)
+    eta = space.kernel.sigma_vector(d)
+    model_x, measure_x = Gaussian(eta[:dx]), space.measure.restrict(range(dx))
+    log_x = closed_form(model_x, measure_x, dx).log_gram(X[:, :dx], X[:, :dx])
+    unit_x = float(np.diag(log_x).max())
+    W_x = np.exp(log_x - unit_x)
+    W_y = [np.full_like(W_x, np.exp(unit_x - space.log_unit))]
+    if centre is not None:
+        Y, integrals_y = X[:, dx:], closed_form(Gaussian(eta[dx:]), space.measure.restrict(range(dx, d)), 1)
+        base = np.exp(integrals_y.log_gram(Y, Y) + (unit_x - space.log_unit))
+        W_y = [base * moment for moment in feature_moments(integrals_y, Y, 0, 2, centre)]
+    sigma = kernel.sigma_vector(dx)
+    half = Gaussian(sigma / np.sqrt(2.0))
+
+    def in_x(a: int, b: int) -> np.ndarray:
+        """∫ u_a u_b k_i k_j over x."""
+        own = [j for j in (a, b) if 1 <= j <= n]
+        if not own:
+            return W_x
+        if len(own) == 1:
+            return KernelFunction(centres[own[0] - 1 : own[0]], [1.0], kernel=kernel).matrix(model_x, X[:, :dx], measure_x, unit_x).values
+        c, e = centres[own[0] - 1], centres[own[1] - 1]
+        weight = float(np.exp(-0.5 * np.sum(((c - e) / sigma) ** 2)))
+        return KernelFunction((c + 0.5 * (e - c))[None], [weight], kernel=half).matrix(model_x, X[:, :dx], measure_x, unit_x).values
+
+    return _assembled(T, P, lambda a, b: in_x(a, b) * W_y[(a > n) + (b > n)])
+
+
+def _assembled(T: np.ndarray, P: int, entry) -> np.ndarray:  # type: ignore[no-untyped-def]
+    V = np.empty((P, P, T.shape[1], T.shape[1]))
+    for a in range(P):
+        for b in range(a, P):
+            M = T.T @ entry(a, b) @ T
+            V[a, b] = V[b, a] = 0.5 * (M + M.T)
+    return V

@@ -1,28 +1,134 @@
-"""The setting of a robust problem: the data, the domain, the space of densities that covers it, and what sees their embeddings."""
+"""The setting of a robust problem: the data at the centre of the ball, the domain, kernels, and the space of densities that covers it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ksos._array import to_numpy
-from ksos._validation import as_count
+from ksos._memory import row_blocks
+from ksos._validation import as_bandwidth, as_choice, as_count, as_nonnegative, as_points, as_weights
+from ksos.bandwidth import bandwidth_rule
+from ksos.cover import finest_bandwidth, landmark_candidates, pivots, region, support_cover
 from ksos.density import SoSDensity
 from ksos.embedding import MeanEmbedding, require_exact_mmd
-from ksos.kernels import Kernel
+from ksos.kernels import KERNELS, Kernel
 from ksos.measures import Box, Lebesgue, Measure
-from ksos.robust.cover import finest_bandwidth, most_support_points, region, support_cover
-from ksos.robust.extended import ExtendedSpace, seeing
-from ksos.robust.landmarks import MOST_LANDMARKS, SPAN_TOL, landmark_candidates, pivots
-from ksos.robust.reference import Reference, as_reference, choose_kernels
-from ksos.robust.witness import Witness
 from ksos.space import SoSSpace
 
-__all__ = ["Setting", "as_setting"]
+__all__ = ["Reference", "Setting", "as_radius", "as_reference", "as_setting", "bootstrap_radius", "check_radius"]
 
-_MOST_DIRECTIONS = 60
+_MOST_SUPPORT_POINTS, _MOST_OTHERWISE = {1: 64, 2: 144, 3: 125}, 200  # of the default support, by the number of features
+_SPAN_TOL, _MOST_LANDMARKS = 1e-7, 160  # the squared distance of a feature φ(x) to the landmarks' span at which they are enough
+_BLOCK_ELEMENTS = 1 << 22
+
+
+@dataclass(frozen=True)
+class Reference:
+    """μ̂ = Σ a_i δ_{x_i}; signed weights make it an element of the RKHS, not a distribution."""
+
+    points: np.ndarray
+    weights: np.ndarray
+    n_samples: int
+    """How many samples it stands for: 1/Σa² of the weights as they were given, n if they are equal."""
+    kernel: Kernel | None = None
+    """The RKHS that it was given in, if any."""
+
+    @property
+    def is_distribution(self) -> bool:
+        """Whether the weights are those of a distribution."""
+        return bool(np.all(self.weights >= 0.0)) and abs(float(self.weights.sum()) - 1.0) <= 1e-9
+
+    @property
+    def n_features(self) -> int:
+        """The dimension d."""
+        return int(self.points.shape[1])
+
+    def embedding(self, kernel: Kernel) -> MeanEmbedding:
+        """w_μ̂ in the RKHS of ``kernel``."""
+        return MeanEmbedding(self.points, self.weights, kernel=kernel)
+
+
+def as_reference(data: Any, weights: Any = None) -> Reference:
+    """Samples (n, d), with weights or without, or a :class:`~ksos.MeanEmbedding`, as distinct points with weights."""
+    if isinstance(data, Reference):
+        return data
+    if isinstance(data, MeanEmbedding):
+        if weights is not None:
+            raise ValueError("weights are those of samples; a MeanEmbedding has its own")
+        own = to_numpy(data.weights)
+        return Reference(to_numpy(data.points), own, _effective(own), data.kernel)
+    if isinstance(data, SoSDensity):
+        raise TypeError(f"data must be samples (n, d) or a MeanEmbedding; got {data!r}; draw samples from it with rvs")
+    points = to_numpy(as_points(data, "data"))
+    given = as_weights(weights, points.shape[0], "weights")
+    points, given = points[given > 0.0], given[given > 0.0]
+    distinct, inverse = np.unique(points + 0.0, axis=0, return_inverse=True)
+    return Reference(distinct, np.bincount(inverse.ravel(), weights=given), _effective(given))
+
+
+def _effective(weights: np.ndarray) -> int:
+    return max(1, round(1.0 / max(float(weights @ weights), 1e-15)))
+
+
+def bootstrap_radius(data: Any, kernel: Kernel, confidence: float = 0.95, n_resamples: int = 1000, rng: Any = None) -> float:
+    r"""The ``confidence``-quantile of MMD(μ̂*, μ̂) over resamples μ̂* of μ̂, of as many points as μ̂ was made of.
+
+    MMD(μ̂, μ) of a sample to its population has the same limit law, so the ball of this radius holds the population with about this
+    probability. ``radius="bootstrap"`` calls it.
+
+    Parameters
+    ----------
+    data : array (n, d) or MeanEmbedding
+    kernel : Kernel
+        Of the MMD.
+    confidence : float
+        Strictly between 0 and 1.
+    n_resamples : int
+    rng : seed or Generator, optional
+
+    Examples
+    --------
+    >>> from ksos.kernels import Gaussian
+    >>> X = np.random.default_rng(0).normal(size=(50, 1))
+    >>> round(bootstrap_radius(X, Gaussian(1.0), rng=0), 2)
+    0.17
+    """
+    reference = as_reference(data)
+    if isinstance(confidence, bool) or not isinstance(confidence, (int, float, np.floating)) or not 0.0 < confidence < 1.0:
+        raise ValueError(f"confidence must lie strictly between 0 and 1; got {confidence!r}")
+    n_resamples = as_count(n_resamples, "n_resamples", minimum=10)
+    if not reference.is_distribution:
+        raise ValueError('radius="bootstrap" resamples the data, whose weights must not be negative and must sum to 1; pass a number')
+    if reference.points.shape[0] < 2:
+        raise ValueError('radius="bootstrap" needs at least two distinct samples: resamples of one do not differ; pass a number')
+    X, a, n = reference.points, reference.weights, reference.n_samples
+    generator = np.random.default_rng(rng)
+    probabilities = a / a.sum()
+    D = generator.multinomial(n, probabilities, size=n_resamples) / n - probabilities
+    squares = np.zeros(n_resamples)
+    for rows in row_blocks(X.shape[0], X.shape[0], _BLOCK_ELEMENTS):
+        squares += np.einsum("bi,bi->b", D[:, rows], D @ kernel(X[rows], X).T)
+    return float(np.quantile(np.sqrt(np.maximum(squares, 0.0)), confidence, method="higher"))
+
+
+def as_radius(radius: Any, setting: Setting, confidence: float = 0.95, n_resamples: int = 1000, rng: Any = None) -> float:
+    """A radius: a number, or "bootstrap", which computes it from the data."""
+    check_radius(radius)
+    if isinstance(radius, str):
+        return bootstrap_radius(setting.reference, setting.embedding.kernel, confidence, n_resamples, rng)
+    return float(radius)
+
+
+def check_radius(radius: Any, words: tuple[str, ...] = ("bootstrap",)) -> None:
+    """Raise unless it is a non-negative number or one of the words."""
+    named = " or ".join(f'"{word}"' for word in words)
+    if not isinstance(radius, str):
+        as_nonnegative(radius, f"radius (or {named})")
+    elif radius not in words:
+        raise ValueError(f"radius must be a non-negative number or {named}; got {radius!r}")
 
 
 @dataclass(frozen=True)
@@ -43,17 +149,6 @@ class Setting:
         """ρ."""
         return self.space.measure
 
-    def sharper(self, C: np.ndarray, p: SoSDensity, distance: float, data: MeanEmbedding | None = None) -> Setting | None:
-        """The same with one more direction: that in which p, the density of C, is away from the data by exactly ``distance``.
-
-        None for a space of the user's, where enough of them have been taken, or where only rounding is left to see.
-        """
-        taken = len(self.space.directions) if isinstance(self.space, ExtendedSpace) else 0
-        if not self.grows or taken >= _MOST_DIRECTIONS:
-            return None
-        space = seeing(self.space, C, Witness(p, self.embedding if data is None else data), distance)
-        return None if space is None else replace(self, space=space)
-
 
 def as_setting(
     data: Any,
@@ -67,7 +162,7 @@ def as_setting(
     n_support: int | None = None,
     rng: Any = None,
 ) -> Setting:
-    """Check what the user said and choose the rest: kernels, support points over the domain and its rim, landmarks."""
+    """Check what the user said and choose the rest: kernels, support points over the domain and its boundary, landmarks."""
     reference = as_reference(data, weights)
     d = reference.n_features
     if space is not None:
@@ -76,23 +171,18 @@ def as_setting(
         raise TypeError(f"measure must be a measure such as ksos.measures.Box(low, high), or None; got {measure!r}")
     measure = Lebesgue() if measure is None else measure
     measure.check_features(d)
-    most = most_support_points(d, None if n_support is None else as_count(n_support, "n_support", minimum=2))
-    model, embedding_kernel = choose_kernels(reference, kernel, bandwidth, embedding_bandwidth, np.random.default_rng(rng))
+    most = _MOST_SUPPORT_POINTS.get(d, _MOST_OTHERWISE) if n_support is None else as_count(n_support, "n_support", minimum=2)
+    model, embedding_kernel = _choose_kernels(reference, kernel, bandwidth, embedding_bandwidth, np.random.default_rng(rng))
     sigma = embedding_kernel.sigma_vector(d)
     box = region(measure, reference.points, sigma)
     if model is None:
         eta = finest_bandwidth(box, sigma, most)
-        family = (
-            embedding_kernel
-            if kernel == embedding_kernel.name
-            else choose_kernels(reference, kernel, 1.0, None, np.random.default_rng(0))[0]
-        )
-        assert family is not None
+        family = embedding_kernel if kernel == embedding_kernel.name else _family(kernel)
         model = family.with_sigma(float(eta[0]) if np.all(eta == eta[0]) else eta)
     require_exact_mmd(model, embedding_kernel, measure, d)
     support = support_cover(model, measure, box, reference.points, most)
     candidates = landmark_candidates(embedding_kernel, model, measure, box, reference.points, reference.weights, support)
-    landmarks = candidates[pivots(embedding_kernel, candidates, SPAN_TOL, MOST_LANDMARKS)]
+    landmarks = candidates[pivots(embedding_kernel, candidates, _SPAN_TOL, _MOST_LANDMARKS)]
     return Setting(
         reference,
         reference.embedding(embedding_kernel),
@@ -124,3 +214,37 @@ def _given(
     cloud = np.concatenate([reference.points, to_numpy(space.support_points)])
     box = region(space.measure, cloud, space.embedding_kernel.sigma_vector(d))
     return Setting(reference, reference.embedding(space.embedding_kernel), space, box, grows=False)
+
+
+def _choose_kernels(
+    reference: Reference, kernel: str | Kernel, bandwidth: Any, embedding_bandwidth: Any, rng: np.random.Generator
+) -> tuple[Kernel | None, Kernel]:
+    """The model kernel (None: to be chosen as fine as the domain allows) and the embedding kernel.
+
+    The distance is measured in the RKHS of a MeanEmbedding, with ``embedding_bandwidth``, with the model's own bandwidth as in the note,
+    or, where none is given, with the median distance between the samples.
+    """
+    d = reference.n_features
+    model: Kernel | None
+    if isinstance(kernel, Kernel):
+        if bandwidth is not None:
+            raise ValueError(f"the kernel object {kernel!r} has its own bandwidth; pass bandwidth=None, or kernel={kernel.name!r}")
+        model, family = kernel, kernel
+        kernel.sigma_vector(d)
+    else:
+        family = _family(kernel)
+        model = None if bandwidth is None else family.with_sigma(as_bandwidth(bandwidth, n_features=d))
+    if reference.kernel is not None:
+        if embedding_bandwidth is not None:
+            raise ValueError(f"data is an embedding in the RKHS of {reference.kernel!r}: embedding_bandwidth must be None")
+        return model, reference.kernel
+    if embedding_bandwidth is not None:
+        return model, family.with_sigma(as_bandwidth(embedding_bandwidth, "embedding_bandwidth", n_features=d))
+    if model is not None:
+        return model, model
+    return None, family.with_sigma(bandwidth_rule("median", reference.points, reference.weights, rng))
+
+
+def _family(name: Any) -> Kernel:
+    name = as_choice(name, "kernel", KERNELS, otherwise=" or a kernel object")
+    return KERNELS[name](1.0, **({} if name == "gaussian" else {"product": True}))

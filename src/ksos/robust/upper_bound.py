@@ -1,24 +1,26 @@
 """What no distribution at all can exceed: sup_x(ℓ − g) + ⟨g, w_μ̂⟩ + ε‖g‖ for a function g of the RKHS, whatever g is.
 
 For μ with MMD(μ, μ̂) ≤ ε: E_μ ℓ = E_μ(ℓ − g) + ⟨g, w_μ − w_μ̂⟩ + ⟨g, w_μ̂⟩ ≤ sup(ℓ − g) + ε‖g‖ + ⟨g, w_μ̂⟩. The dual function of the worst
-case over a space of densities is a good g.
+case over a space of densities is a good g. With labels there is one g for each, and the supremum is over the labels too.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ksos._array import to_numpy
-from ksos.measures import Box, Discrete, Measure
+from ksos._deadline import Deadline
+from ksos.cover import scattered
+from ksos.embedding import MeanEmbedding
+from ksos.labelled import LabelledEmbedding
+from ksos.measures import Box, Measure
 from ksos.observables import BoxIndicator, KernelFunction, Observable, Polynomial
+from ksos.observables.supremum import Supremum, enclosure, proven_supremum, searched_supremum
 from ksos.robust.atoms import worst_atoms
-from ksos.robust.cover import scattered
-from ksos.robust.enclosures import Enclosure, enclosure
-from ksos.robust.reference import Reference
-from ksos.robust.supremum import Supremum, proven_supremum, searched_supremum
 from ksos.space import SoSSpace
 
 __all__ = ["UpperBound", "supremum_on", "upper_bound"]
@@ -28,6 +30,7 @@ _TAIL = -30.0  # log of what a kernel's tail may add beyond the box that is sear
 _CLOSE, _ROUNDS, _MOST_ATOMS = 1e-3, 4, 600
 _MOST_ENTRIES, _MOST_CELLS, _FEW_CELLS, _CUT_FEATURES = 6e7, 600_000, 30_000, 3
 _LOOSE = 0.1  # a supremum that is not enclosed better than this is not worth a better g
+_SEARCHED = 8192
 
 
 @dataclass(frozen=True)
@@ -44,52 +47,64 @@ class UpperBound:
 
 
 def upper_bound(
-    loss: Observable,
-    g: KernelFunction,
+    losses: Sequence[Observable],
+    gs: Sequence[KernelFunction],
     size: float,
-    reference: Reference,
+    data: MeanEmbedding | LabelledEmbedding,
     measure: Measure,
     box: Box,
+    deadline: Deadline,
     *,
     spread: float,
     radius: float | None,
-    penalty: float | None,
+    gamma: float | None = None,
     lipschitz: float | None = None,
     space: SoSSpace | None = None,
     target: float = math.inf,
 ) -> UpperBound:
-    """The bound that g, of norm ``size``, gives; ``box`` is searched where nothing can be proven.
+    """The bound that g, of norm ``size``, gives: one loss and one g per label; ``box`` is searched if nothing can be proven.
 
     With a ``space``, other functions on its landmarks are tried as well while the bound is farther from ``target`` than a thousandth of the
     spread: those that are best against atoms, among them the places where the last one was worst.
     """
+    parts = data.parts if isinstance(data, LabelledEmbedding) else (data,)
+    points = np.concatenate([to_numpy(part.points) for part in parts if part is not None])
 
-    def bound(g: KernelFunction, size: float) -> UpperBound:
-        found = supremum_on(loss, g, measure, box, reference.points, _DIGITS * max(spread, 1e-300), lipschitz)
-        if found is None:
-            return UpperBound(math.inf, "infinite", None)
-        size = max(size, math.sqrt(max(float(g.weights @ g.kernel(g.points) @ g.weights), 0.0)))
-        rest = size * radius if radius is not None else size**2 / (4.0 * float(penalty or 1.0))
-        total = found.bound + float(reference.weights @ g(reference.points)) + rest
-        return UpperBound(total, "rigorous" if found.proven else "estimate", found.at, found.bound - found.attained)
+    def bound(gs: Sequence[KernelFunction], size: float) -> UpperBound:
+        tops, tol = [], _DIGITS * max(spread, 1e-300)
+        for loss, g in zip(losses, gs, strict=True):
+            found = supremum_on(loss, g, measure, box, points, tol, lipschitz, deadline)
+            if found is None:
+                return UpperBound(math.inf, "infinite", None)
+            tops.append(found)
+        highest = max(tops, key=lambda top: top.bound)
+        norms = [float(g.weights @ g.kernel(g.points) @ g.weights) for g in gs]
+        size = max(size, math.sqrt(max(sum(norms), 0.0)))
+        rest = size * radius if radius is not None else size**2 / (4.0 * float(gamma or 1.0))
+        seen = sum(float(to_numpy(p.weights) @ g(to_numpy(p.points))) for p, g in zip(parts, gs, strict=True) if p is not None)
+        kind = "rigorous" if all(top.proven for top in tops) else "estimate"
+        return UpperBound(highest.bound + seen + rest, kind, highest.at, highest.bound - highest.attained)
 
-    best = bound(g, size)
-    if best.at is None or best.value - target <= _CLOSE * spread:
+    best = bound(gs, size)
+    if best.at is None or best.value - target <= _CLOSE * spread or deadline.passed:
         return best
-    nothing = bound(KernelFunction(g.points[:1], [0.0], kernel=g.kernel), 0.0)  # sup ℓ itself
+    nothing = bound([KernelFunction(g.points[:1], [0.0], kernel=g.kernel) for g in gs], 0.0)  # sup ℓ itself
     if nothing.value < best.value:
         best = nothing
     if space is None or best.slack > _LOOSE * spread:
         return best
-    game = _Atoms(loss, space, reference, measure, box, radius, penalty)
+    assert isinstance(data, MeanEmbedding)
+    game = _Atoms(losses[0], space, data, measure, box, radius, gamma)
     latest = best
     for _ in range(_ROUNDS):
+        if deadline.passed:
+            break
         game.add(latest.at)
         try:
             g, size, value = game.answer()
         except RuntimeError:  # a projection that does not converge: what has been proven stays
             break
-        latest = bound(g, size)
+        latest = bound([g], size)
         if latest.value < best.value:
             best = latest
         if best.value - value <= _CLOSE * spread:
@@ -104,21 +119,21 @@ class _Atoms:
         self,
         loss: Observable,
         space: SoSSpace,
-        reference: Reference,
+        data: MeanEmbedding,
         measure: Measure,
         box: Box,
         radius: float | None,
-        penalty: float | None,
+        gamma: float | None,
     ) -> None:
-        self.loss, self.radius, self.penalty = loss, radius, penalty
+        self.loss, self.radius, self.gamma, points = loss, radius, gamma, to_numpy(data.points)
         self.kernel, self.Z, self.S = space.embedding_kernel, to_numpy(space.landmarks), to_numpy(space.projection.S)
-        self.z = self.S @ (self.kernel(self.Z, reference.points) @ reference.weights)
-        if isinstance(measure, Discrete):
-            atoms = measure.points[:: max(1, measure.points.shape[0] // _MOST_ATOMS)]
+        self.z = self.S @ (self.kernel(self.Z, points) @ to_numpy(data.weights))
+        if measure.atoms is not None:
+            atoms = measure.atoms.points[:: max(1, measure.atoms.points.shape[0] // _MOST_ATOMS)]
         else:
-            atoms = np.concatenate([scattered(box, _MOST_ATOMS // 2), reference.points[: _MOST_ATOMS // 4], self.Z])
+            atoms = np.concatenate([scattered(box, _MOST_ATOMS // 2), points[: _MOST_ATOMS // 4], self.Z])
             atoms = atoms[measure.contains(atoms)]
-        tail = None if isinstance(measure, Discrete) or (isinstance(measure, Box) and measure.bounded) else _tail(loss, measure, box)
+        tail = None if measure.bounded else _tail(loss, measure, box)
         self.far = [] if tail is None else [tail[1]]
         """Losses of atoms that are too far away for the landmarks to see."""
         self.atoms, self.values = atoms, loss(atoms)
@@ -132,43 +147,40 @@ class _Atoms:
         """(g, its norm, the atoms' value): how badly the atoms do in the ball, and the function that proves it."""
         Phi = self.S @ self.kernel(self.Z, self.atoms)
         Phi = np.hstack([Phi, np.zeros((Phi.shape[0], len(self.far)))])
-        found = worst_atoms(Phi, self.z, np.append(self.values, self.far), self.radius, self.penalty, digits=1e-3)
-        value = found.value if self.penalty is None else found.value - self.penalty * found.distance**2
+        found = worst_atoms(Phi, self.z, np.append(self.values, self.far), self.radius, self.gamma, digits=1e-3)
+        value = found.value if self.gamma is None else found.value - self.gamma * found.distance**2
         return KernelFunction(self.Z, self.S.T @ found.y, kernel=self.kernel), float(np.linalg.norm(found.y)), value
 
 
 def supremum_on(
-    loss: Observable, g: KernelFunction, measure: Measure, box: Box, candidates: np.ndarray, tol: float, lipschitz: float | None
-) -> Supremum | None:
-    """sup(ℓ − g) on the support of a measure; None where ℓ is unbounded on it."""
+    loss: Observable, g: KernelFunction, measure: Measure, box: Box, candidates: np.ndarray, tol: float, lipschitz: float | None,
+    deadline: Deadline | None = None,
+) -> Supremum | None:  # fmt: skip
+    """sup(ℓ − g) on the support of a measure; None if ℓ is unbounded on it."""
+    deadline = Deadline() if deadline is None else deadline
     difference = loss - g
-    if isinstance(measure, Discrete):
-        values = difference(measure.points)
+    if measure.atoms is not None:
+        values = difference(measure.atoms.points)
         first = int(np.argmax(values))
-        return Supremum(float(values[first]), float(values[first]), measure.points[first], True)
+        return Supremum(float(values[first]), float(values[first]), measure.atoms.points[first], True)
     bounds = enclosure(difference, lipschitz)
     most = _MOST_CELLS if g.points.shape[1] <= _CUT_FEATURES else _FEW_CELLS
     cells = int(min(most, _MOST_ENTRIES / max(g.points.shape[0], 1)))
-    if isinstance(measure, Box) and measure.bounded:
+    if measure.region is not None:
         if bounds is None:
-            return searched_supremum(difference, measure, candidates)
-        return proven_supremum(bounds, measure, tol, cells)
+            return searched_supremum(difference, measure.region, scattered(measure.region, _SEARCHED, candidates), deadline)
+        return proven_supremum(bounds, measure.region, tol, cells, deadline)
     if loss.bounded is False:
         return None
     tail = _tail(difference, measure, box)
     if bounds is None or tail is None:
-        return searched_supremum(difference, box, candidates)
-    return _with_tail(bounds, tail, tol, cells)
-
-
-def _with_tail(bounds: Enclosure, tail: tuple[Box, float], tol: float, cells: int) -> Supremum:
-    """The supremum on a box and the bound outside of it."""
-    found = proven_supremum(bounds, tail[0], tol, cells)
+        return searched_supremum(difference, box, scattered(box, _SEARCHED, candidates), deadline)
+    found = proven_supremum(bounds, tail[0], tol, cells, deadline)  # on a box, and the bound outside of it
     return Supremum(max(found.bound, tail[1]), found.attained, found.at, True)
 
 
 def _tail(difference: Observable, measure: Measure, box: Box) -> tuple[Box, float] | None:
-    """A box outside of which every part is nearly constant, and the bound of the sum there; None where a part is unknown."""
+    """A box outside of which every part is nearly constant, and the bound of the sum there; None if a part is unknown."""
     low, high, bound = box.low.copy(), box.high.copy(), 0.0
     for scale, part in difference.parts():
         if isinstance(part, KernelFunction):
@@ -186,5 +198,5 @@ def _tail(difference: Observable, measure: Measure, box: Box) -> tuple[Box, floa
             bound += scale * part.terms.get((), 0.0)
         else:
             return None
-    walls = np.array([measure.boundary(k) for k in range(low.shape[0])])
-    return Box(np.maximum(low, walls[:, 0]), np.minimum(high, walls[:, 1])), bound
+    lowest, highest = measure.boundaries(low.shape[0])
+    return Box(np.maximum(low, lowest), np.minimum(high, highest)), bound

@@ -1,37 +1,134 @@
-"""ksos.worst_case: the worst distribution for a loss within an MMD ball around the data."""
+"""ksos.worst_case: the worst distribution for a loss within an MMD ball around the data; and how any answer becomes a WorstCase."""
 
 from __future__ import annotations
 
-import time
+import math
 import warnings
-from functools import partial
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from ksos._array import inner, to_numpy
+from ksos._array import inner, namespace, to_numpy
+from ksos._deadline import Deadline
 from ksos._validation import as_nonnegative, as_positive
 from ksos.embedding import MeanEmbedding
 from ksos.functionals import Expectation
 from ksos.functionals.penalties import BoundLinear
 from ksos.kernels import Kernel
-from ksos.measures import Box, Discrete, Measure
+from ksos.labelled import LabelledEmbedding
+from ksos.measures import Measure
 from ksos.observables import KernelFunction, Observable, as_observable
-from ksos.robust.ball import BallProblem, BallSolution
-from ksos.robust.exact import ExactPoint, exact_mmd, exactly, made_feasible
-from ksos.robust.extended import dual_function
-from ksos.robust.radius import bootstrap_radius
-from ksos.robust.result import WorstCase
-from ksos.robust.setting import Setting, as_setting
+from ksos.robust.exact_ball import Answer, in_the_exact_ball
+from ksos.robust.problem import Goal, Problem, Saddle
+from ksos.robust.risk import FixedRisk, Risk
+from ksos.robust.setting import Setting, as_radius, as_setting, check_radius
 from ksos.robust.upper_bound import upper_bound
+from ksos.solvers import STATUSES
 from ksos.space import SoSSpace
 
-__all__ = ["AGREEMENT", "as_loss", "as_radius", "not_below", "warn_if_unbounded", "worst_case", "worst_case_in"]
+__all__ = ["AGREEMENT", "ROBUST_STATUSES", "Family", "FixedLoss", "WorstCase", "as_goal", "attack", "in_a_sentence", "worst_case"]
 
 AGREEMENT = 1e-6
 """Directions are added to what the landmarks see until exact and projected MMD of the answer agree to this."""
 _ROUNDING = 1e-7  # of a loss, what dividing a density by its mass may move its value by
-_ROUGH = 1e-4  # the gap to which problems are solved while they are added
+
+ROBUST_STATUSES = {
+    **STATUSES,
+    "infeasible": "the ball holds no density of the space, which is proven; take a larger radius, or a smaller bandwidth",
+    "undecided": "no density of the space was found in the ball, nor a proof that there is none; take a slightly larger radius",
+}
+
+
+def in_a_sentence(status: str, gap: float | None, note: str) -> str:
+    """A status, its gap and what else there is to say."""
+    certified = "no gap" if gap is None else f"gap {gap:.2e}"
+    return f"{status}, {certified}: {ROBUST_STATUSES[status]}" + (f"; {note}" if note else "")
+
+
+@dataclass(frozen=True)
+class WorstCase:
+    """The result of :func:`ksos.worst_case`. Three numbers bound the worst case from three sides:
+
+    * ``value`` belongs to a density whose exact MMD to the data is at most the radius: a *lower* bound of the worst case over all
+      distributions, and what the density can be asked for;
+    * ``dual_value`` is at least the optimum over the densities of the space in the projected ball; ``gap`` = ``dual_value`` − ``value``;
+    * ``upper_bound`` bounds the worst case over all distributions of the domain.
+    """
+
+    value: float | None
+    """E_p[loss] of :attr:`distribution`; None if the ball holds no density."""
+    upper_bound: float | None
+    """sup(loss − g) + ⟨g, data⟩ + radius·‖g‖ for the dual function g: no distribution in the ball does worse."""
+    upper_bound_kind: str
+    """"rigorous", "estimate" (the supremum was searched for, not proven) or "infinite"; "none" if the ball holds no density."""
+    distribution: Any
+    """The worst density, an :class:`~ksos.SoSDensity` or with labels a :class:`~ksos.labelled.LabelledDensity`; of an infeasible problem
+    the one that is nearest to the data; None at radius 0, which leaves the data alone."""
+    mmd: float
+    """The exact MMD between :attr:`distribution` and the data."""
+    projected_mmd: float
+    """The same as the landmarks see it."""
+    gap: float | None
+    """dual_value − value (for the penalised problem: − objective)."""
+    dual_value: float | None
+    dual_function: Any
+    """g, an observable of the RKHS, or with labels a list of one per label: dual_constant + g majorises the loss in the order of sums of
+    squares of the space."""
+    dual_constant: float | None
+    status: str
+    """One of :data:`ROBUST_STATUSES`."""
+    radius: float | None
+    penalty: float | None
+    """γ, if value − γ·MMD² was maximised instead."""
+    least_radius: float | None
+    """Of an infeasible problem: the certified radius below which the ball holds no density of the space."""
+    empirical_value: float | None
+    """The expectation of the loss under the data themselves; None if they do not all lie in the domain."""
+    integration_error: float
+    """How far ``value`` may be off because the loss was integrated by quadrature, estimated; 0 for closed forms."""
+    loss: Observable = field(repr=False)
+    embedding_kernel: Kernel = field(repr=False)
+    space: SoSSpace | None = field(repr=False)
+    upper_bound_at: np.ndarray | None = field(repr=False, default=None)
+    """Where loss − g is largest."""
+    n_iter: int = 0
+    time: float = 0.0
+    """Seconds of the whole call."""
+    note: str = ""
+    """What else there is to say about the status."""
+
+    @property
+    def objective(self) -> float | None:
+        """What was maximised: the value, or value − penalty·MMD²."""
+        if self.value is None or self.penalty is None:
+            return self.value
+        return self.value - self.penalty * self.mmd**2
+
+    @property
+    def message(self) -> str:
+        """The status in a sentence."""
+        return in_a_sentence(self.status, self.gap, self.note)
+
+    def summary(self) -> dict[str, Any]:
+        """What is certified, as plain numbers and words."""
+        names = [
+            "status",
+            "value",
+            "gap",
+            "dual_value",
+            "upper_bound",
+            "upper_bound_kind",
+            "mmd",
+            "projected_mmd",
+            "radius",
+            "penalty",
+            "least_radius",
+        ]
+        names += ["empirical_value", "integration_error"]
+        return {name: getattr(self, name) for name in names}
 
 
 def worst_case(
@@ -51,7 +148,8 @@ def worst_case(
     n_resamples: int = 1000,
     rng: Any = None,
     lipschitz: float | None = None,
-    tol: float = 1e-8,
+    tol: float | None = None,
+    rtol: float = 1e-8,
     time_limit: float | None = None,
 ) -> WorstCase:
     r"""max E_p[loss] over the sum-of-squares densities p whose MMD to the data is at most the radius.
@@ -60,14 +158,14 @@ def worst_case(
     ----------
     loss : callable, Polynomial, KernelFunction, BoxIndicator or any other observable
         A function of an array (n, d) that returns n numbers; expectations of those named are closed forms, others are integrated by
-        quadrature with an estimate of the error.
+        quadrature, with an estimate of the error.
     data : array (n, d) or MeanEmbedding
         The centre of the ball. Weights of a MeanEmbedding may be signed.
     radius : float or "bootstrap"
-        Of the ball, in MMD (not squared). "bootstrap": the ``confidence``-quantile of how far resamples of the data wander. 0 leaves only
-        the data themselves: the value is their mean loss, and there is no density.
+        Of the ball, in MMD (not squared). "bootstrap": that of :func:`ksos.bootstrap_radius`, with ``confidence``, ``n_resamples`` and
+        ``rng``. 0 leaves only the data themselves: the value is their mean loss, and there is no density.
     penalty : float, optional
-        γ: maximise E_p[loss] − γ·MMD(p, data)² over all densities of the space instead. Give this or the radius.
+        γ, a multiplier of MMD²: maximise E_p[loss] − γ·MMD(p, data)² over all densities of the space instead. Give this or the radius.
     weights : array of n floats, optional
         Of the samples.
     kernel : {"gaussian", "laplace", "matern"} or Kernel
@@ -86,10 +184,11 @@ def worst_case(
         Of ``radius="bootstrap"``; ``rng`` is a seed or a Generator.
     lipschitz : float, optional
         A Lipschitz constant of a loss that is code: with it the upper bound is rigorous on a box.
-    tol : float
-        The gap at which the problem counts as solved, in units of the spread of the loss over the space.
+    tol, rtol : float
+        The problem counts as solved when the gap is at most max(tol, rtol·spread): ``tol`` is in the units of the loss (default: none), the
+        spread is that of the loss over the densities of the space.
     time_limit : float, optional
-        Seconds for the solver.
+        Seconds for all of the call, which ends at most one step of a solver later.
 
     Returns
     -------
@@ -98,7 +197,7 @@ def worst_case(
     Warns
     -----
     UserWarning
-        Where the loss is not known to be bounded on an unbounded domain: the worst case over all distributions may then be infinite, and
+        If the loss is not known to be bounded on an unbounded domain: the worst case over all distributions may then be infinite, and
         the value depends on the box that the support points cover, which the warning names.
 
     Examples
@@ -110,32 +209,30 @@ def worst_case(
     >>> worst.status, worst.mmd <= 0.3, worst.upper_bound_kind, bool(worst.empirical_value < worst.value <= worst.upper_bound)
     ('solved', True, 'rigorous', True)
     """
-    loss = as_loss(loss)
-    as_positive(tol, "tol")
-    if time_limit is not None:
-        as_positive(time_limit, "time_limit")
-    if lipschitz is not None:
-        lipschitz = as_nonnegative(lipschitz, "lipschitz")
+    deadline = Deadline(time_limit)
+    loss, goal = as_loss(loss), as_goal(tol, rtol)
+    lipschitz = None if lipschitz is None else as_nonnegative(lipschitz, "lipschitz")
     if (radius is None) == (penalty is None):
         raise ValueError(f"pass either a radius or a penalty; got radius={radius!r}, penalty={penalty!r}")
     penalty = None if penalty is None else as_positive(penalty, "penalty")
-    if radius is not None and not isinstance(radius, str):
-        radius = as_nonnegative(radius, 'radius (or "bootstrap")')
+    if radius is not None:
+        check_radius(radius)
     setting = as_setting(
-        data,
-        weights=weights,
-        kernel=kernel,
-        bandwidth=bandwidth,
-        embedding_bandwidth=embedding_bandwidth,
-        measure=measure,
-        space=space,
+        data, weights=weights, kernel=kernel, bandwidth=bandwidth, embedding_bandwidth=embedding_bandwidth, measure=measure, space=space,
         n_support=n_support,
-        rng=0,
-    )
+    )  # fmt: skip
     if radius is not None:
         radius = as_radius(radius, setting, confidence, n_resamples, rng)
     loss.check_features(setting.reference.n_features)
-    return worst_case_in(setting, loss, radius, penalty, tol=tol, time_limit=time_limit, lipschitz=lipschitz)
+    if radius == 0.0:
+        return _data_alone(setting, loss, deadline)
+    warn_if_unbounded(setting, loss)
+    return attack(FixedLoss(setting, loss, lipschitz), radius, goal, deadline, gamma=penalty)[1]
+
+
+def as_goal(tol: Any, rtol: Any) -> Goal:
+    """The gap that is asked for, checked."""
+    return Goal(0.0 if tol is None else as_positive(tol, "tol"), as_positive(rtol, "rtol"))
 
 
 def as_loss(loss: Any) -> Observable:
@@ -145,223 +242,159 @@ def as_loss(loss: Any) -> Observable:
     return as_observable(loss, "loss")
 
 
-def as_radius(radius: Any, setting: Setting, confidence: float = 0.95, n_resamples: int = 1000, rng: Any = None) -> float:
-    """A radius, computed from the data where it is "bootstrap"."""
-    if isinstance(radius, str):
-        if radius != "bootstrap":
-            raise ValueError(f'radius must be a non-negative number or "bootstrap"; got {radius!r}')
-        return bootstrap_radius(setting.reference, setting.embedding.kernel, confidence=confidence, n_resamples=n_resamples, rng=rng)
-    return as_nonnegative(radius, 'radius (or "bootstrap")')
+# --- losses in a setting ---
 
 
-def worst_case_in(
-    setting: Setting,
-    loss: Observable,
+class Family(ABC):
+    """Losses ℓ(θ, ·) in a setting: what a robust problem is about. Subclasses say what the risk is."""
+
+    setting: Setting
+    risk: Risk
+    agreement = AGREEMENT
+    lipschitz: float | None = None
+
+    @property
+    def space(self) -> SoSSpace:
+        """The densities."""
+        return self.setting.space
+
+    @property
+    def data(self) -> MeanEmbedding | LabelledEmbedding:
+        """The centre of the ball."""
+        return self.setting.embedding
+
+    @property
+    @abstractmethod
+    def typical_theta(self) -> np.ndarray:
+        """A parameter that suits the data."""
+
+    @cached_property
+    def problem(self) -> Problem:
+        """The problem for any radius, with what the landmarks see."""
+        return Problem(self.space, self.risk, self.data, self.typical_theta, self.setting.grows, self.agreement)
+
+    @abstractmethod
+    def loss_at(self, theta: np.ndarray) -> Observable:
+        """x ↦ ℓ(θ, x)."""
+
+    def losses_at(self, theta: np.ndarray) -> list[Observable]:
+        """The same, one function of x per label."""
+        return [self.loss_at(theta)]
+
+    @abstractmethod
+    def integration_error(self, theta: np.ndarray) -> float:
+        """How far expectations of ℓ(θ, ·) may be off; 0 for closed forms."""
+
+    def empirical_value(self, theta: np.ndarray) -> float | None:
+        """The mean loss of the data; None if they do not all lie in the domain."""
+        reference = self.setting.reference
+        inside = bool(np.all(to_numpy(self.setting.measure.contains(reference.points))))
+        return float(reference.weights @ self.loss_at(theta)(reference.points)) if inside else None
+
+
+class FixedLoss(Family):
+    """One loss: no parameter."""
+
+    def __init__(self, setting: Setting, loss: Observable, lipschitz: float | None = None) -> None:
+        self.setting, self.loss, self.lipschitz = setting, loss, lipschitz
+        term = Expectation(loss).bind(setting.space)
+        assert isinstance(term, BoundLinear)
+        self.risk, self._error = FixedRisk(term.D), term.integration_error
+
+    @property
+    def typical_theta(self) -> np.ndarray:
+        return np.zeros(0)
+
+    def loss_at(self, theta: np.ndarray) -> Observable:
+        return self.loss
+
+    def integration_error(self, theta: np.ndarray) -> float:
+        return self._error
+
+
+def attack(
+    family: Family,
     radius: float | None,
-    penalty: float | None = None,
+    goal: Goal,
+    deadline: Deadline,
+    start: Saddle | None = None,
     *,
-    tol: float = 1e-8,
-    time_limit: float | None = None,
-    lipschitz: float | None = None,
-    bound: bool = True,
-) -> WorstCase:
-    """:func:`worst_case` in a setting that exists; ``bound=False`` leaves the upper bound over all distributions out."""
-    began = time.perf_counter()
-    if radius == 0.0:
-        return _data_alone(setting, loss)
-    warn_if_unbounded(setting, loss)
-    term = Expectation(loss).bind(setting.space)
-    assert isinstance(term, BoundLinear)
-    setting, problem, solution, found, note = _solved(setting, term.D, radius, penalty, tol, time_limit)
-    space = setting.space
-    if solution.keyboard_interrupt and solution.status == "interrupted" and found is None:
-        raise KeyboardInterrupt("worst_case was interrupted before a density in the ball was found")
-    common: dict[str, Any] = {
-        "radius": radius,
-        "penalty": penalty,
-        "empirical_value": _empirical_value(setting, loss),
-        "integration_error": term.integration_error,
-        "loss": loss,
-        "embedding_kernel": space.embedding_kernel,
-        "space": space,
-        "n_iter": solution.n_iter,
-    }
-    if solution.status in ("infeasible", "undecided") or found is None:
-        status = solution.status if solution.status in ("infeasible", "time_limit", "interrupted") else "undecided"
-        return _no_density(problem, setting, solution, status, note, time.perf_counter() - began, common)
-    g, near, size = dual_function(space, to_numpy(solution.y))
-    value = problem.value(found.point) / found.mass
-    objective = value if penalty is None else value - penalty * found.mmd**2
-    dual = not_below(solution.dual_value, objective, problem.spread)
-    top: Any = None
-    if bound:
-        top = upper_bound(
-            loss,
-            near,  # any function of the RKHS will do
-            size,
-            setting.reference,
-            space.measure,
-            setting.box,
-            spread=problem.spread,
-            radius=radius,
-            penalty=penalty,
-            lipschitz=lipschitz,
-            space=space,
-            target=objective,
-        )
-    return WorstCase(
+    gamma: float | None = None,
+    problem: Problem | None = None,
+) -> tuple[Answer, WorstCase]:
+    """The answer in the exact ball, and the worst case that it is; ``problem`` is the family's, with directions added to it."""
+    answer = in_the_exact_ball(family.problem if problem is None else problem, radius, goal, deadline, start, gamma)
+    problem, saddle, exact, theta = answer.problem, answer.saddle, answer.exact, answer.saddle.theta
+    if saddle.keyboard_interrupt and not answer.feasible:
+        raise KeyboardInterrupt("interrupted before a density in the ball was found")
+    value = objective = dual = g = top = None
+    status, note = saddle.status, answer.note
+    if answer.feasible:
+        M, unit = family.risk.true_matrix(theta), problem.units[1]
+        ends = to_numpy(namespace(M).linalg.eigvalsh(M))
+        spread = float(ends[-1] - ends[0])
+        value = inner(M, exact.point.C) / exact.mass
+        objective = value if gamma is None else value - gamma * exact.mmd**2
+        dual = _not_below(problem.in_units_of_the_loss(saddle.upper) - family.risk.penalty(theta), objective, spread)
+        functions, near, size = problem.space.coordinates.functions(unit * to_numpy(saddle.y))
+        g = functions if problem.space.labels is not None else functions[0]
+        space, target = (problem.space, objective) if problem.fixed else (None, math.inf)
+        top = upper_bound(  # any function of the RKHS proves a bound: here, those on the landmarks
+            family.losses_at(theta), near, size, family.data, family.setting.measure, family.setting.box, deadline,
+            spread=spread, radius=radius, gamma=gamma, lipschitz=family.lipschitz, space=space, target=target,
+        )  # fmt: skip
+    elif status in ("solved", "solved_inaccurate"):
+        status = "time_limit" if deadline.passed else "undecided"
+    if saddle.least_radius is not None:
+        note = f"the least radius that holds a density of this space is {saddle.least_radius:.6g} (certified)"
+    return answer, WorstCase(
         value=value,
-        upper_bound=None if top is None else not_below(top.value, objective, problem.spread),
+        upper_bound=None if top is None or objective is None else _not_below(top.value, objective, spread),
         upper_bound_kind="none" if top is None else top.kind,
         upper_bound_at=None if top is None else top.at,
-        distribution=found.density,
-        mmd=found.mmd,
-        projected_mmd=found.point.distance,
-        gap=max(dual - objective, 0.0),
+        distribution=exact.density,
+        mmd=exact.mmd,
+        projected_mmd=exact.point.distance,
+        gap=None if dual is None or objective is None else max(dual - objective, 0.0),
         dual_value=dual,
         dual_function=g,
-        dual_constant=solution.dual_constant,
-        status=solution.status,
-        least_radius=None,
-        time=time.perf_counter() - began,
-        note=note,
-        **common,
-    )
-
-
-def _solved(
-    setting: Setting, M: Any, radius: float | None, penalty: float | None, tol: float, time_limit: float | None
-) -> tuple[Setting, BallProblem, BallSolution, ExactPoint | None, str]:
-    """Solve, compare exact and projected MMD, add the direction in which they differ, again; then make the answer exactly feasible."""
-    ends = None if time_limit is None else time.perf_counter() + time_limit
-    start, u, problem = None, 0.0, None
-    rough = max(tol, _ROUGH) if setting.grows else tol
-    digits = rough
-    while True:
-        rest = None if ends is None else max(ends - time.perf_counter(), 1e-3)
-        if problem is None or problem.space is not setting.space:
-            problem = BallProblem(setting.space, M, setting.embedding)
-            digits = tol if start is None and problem.has_short_path else rough
-        solution = _penalised(problem, penalty, digits, rest, start) if radius is None else problem.solve(radius, digits, rest, start, u)
-        if solution.status in ("infeasible", "undecided"):
-            return setting, problem, solution, None, ""
-        found: ExactPoint | None = exactly(problem, solution.point, partial(exact_mmd, data=setting.embedding))
-        assert found is not None
-        start, u, apart = solution.point.C, solution.multiplier, found.mmd - found.point.distance
-        differ = apart > AGREEMENT and solution.status in ("solved", "solved_inaccurate")
-        sharper = setting.sharper(to_numpy(solution.point.C), found.density, found.mmd) if differ else None
-        if sharper is not None:
-            setting = sharper
-        elif digits <= tol:
-            break
-        else:
-            digits = tol
-    note = ""
-    if apart > AGREEMENT:
-        note = f"exact and projected MMD differ by {apart:.1e}: the gap counts the difference"
-        note += "" if setting.grows else "; give the space more landmarks, or leave the space out"
-    if radius is not None:
-        found = made_feasible(problem, found, solution.multiplier, radius, partial(exact_mmd, data=setting.embedding))
-    return setting, problem, solution, found, note
-
-
-def _penalised(problem: BallProblem, penalty: float | None, tol: float, time_limit: float | None, start: Any) -> BallSolution:
-    """max ⟨M, C⟩ − γ‖A(C) − z‖², with its dual min_y λ_max(M − A*(y)) + ⟨y, z⟩ + ‖y‖²/(4γ)."""
-    assert penalty is not None
-    unit = problem.spread if problem.spread > 0.0 else 1.0
-    u = 2.0 * penalty / unit
-    point, solution = problem.penalised(u, start, 0.5 * tol, time_limit)
-    y = u * (point.a - problem.z)
-    _, constant = problem.dual(y, 0.0)
-    dual = constant + inner(y, problem.z) + inner(y, y) / (2.0 * u)
-    status = solution.status
-    if status == "solved" and dual - (point.value - 0.5 * u * point.distance**2) > tol * max(1.0, u):
-        status = "solved_inaccurate"
-    return BallSolution(
-        point=point,
-        multiplier=u,
-        value=problem.value(point),
-        dual_value=problem.middle + unit * dual,
-        dual_constant=problem.middle + unit * constant,
-        y=unit * y,
+        dual_constant=problem.in_units_of_the_loss(saddle.dual_constant) if answer.feasible else None,
         status=status,
-        n_iter=solution.n_iter,
-        n_solves=1,
-        keyboard_interrupt=solution.keyboard_interrupt,
+        radius=radius,
+        penalty=gamma,
+        least_radius=saddle.least_radius,
+        empirical_value=family.empirical_value(theta),
+        integration_error=family.integration_error(theta),
+        loss=family.loss_at(theta),
+        embedding_kernel=problem.space.embedding_kernel,
+        space=problem.space,
+        n_iter=saddle.n_iter,
+        time=deadline.elapsed,
+        note=note,
     )
 
 
-def not_below(bound: float, value: float, spread: float) -> float:
-    """An upper bound of what a density has reached; where only rounding puts it below the density's value, that value."""
+def _not_below(bound: float, value: float, spread: float) -> float:
+    """An upper bound of what a density has reached; if only rounding puts it below the density's value, that value."""
     return value if 0.0 < value - bound <= _ROUNDING * max(abs(value), spread) else bound
 
 
-def _data_alone(setting: Setting, loss: Observable) -> WorstCase:
+def _data_alone(setting: Setting, loss: Observable, deadline: Deadline) -> WorstCase:
     """Radius 0: the data are the only distribution in the ball."""
     if not setting.reference.is_distribution:
         raise ValueError("radius 0 leaves only the data, but their weights are not those of a distribution; pass a positive radius")
     value = float(setting.reference.weights @ loss(setting.reference.points))
     return WorstCase(
-        value=value,
-        upper_bound=value,
-        upper_bound_kind="rigorous",
-        distribution=None,
-        mmd=0.0,
-        projected_mmd=0.0,
-        gap=0.0,
-        dual_value=value,
-        dual_function=None,
-        dual_constant=None,
-        status="solved",
-        radius=0.0,
-        penalty=None,
-        least_radius=None,
-        empirical_value=value,
-        integration_error=0.0,
-        loss=loss,
-        embedding_kernel=setting.embedding.kernel,
-        space=None,
+        value, value, "rigorous", None, 0.0, 0.0, 0.0, value, None, None, "solved", 0.0, None, None, value, 0.0, loss,
+        setting.embedding.kernel, None, time=deadline.elapsed,
         note="radius 0 leaves the data themselves: the value is their mean loss",
-    )
+    )  # fmt: skip
 
 
-def _no_density(
-    problem: BallProblem, setting: Setting, solution: BallSolution, status: str, note: str, seconds: float, common: dict[str, Any]
-) -> WorstCase:
-    """The result where no density was found in the ball."""
-    nearest = exactly(problem, solution.point, partial(exact_mmd, data=setting.embedding))
-    if solution.least_radius is not None:
-        note = f"the least radius that holds a density of this space is {solution.least_radius:.6g} (certified)"
-    return WorstCase(
-        value=None,
-        upper_bound=None,
-        upper_bound_kind="none",
-        distribution=nearest.density,
-        mmd=nearest.mmd,
-        projected_mmd=nearest.point.distance,
-        gap=None,
-        dual_value=None,
-        dual_function=None,
-        dual_constant=None,
-        status=status,
-        least_radius=solution.least_radius,
-        time=seconds,
-        note=note,
-        **common,
-    )
-
-
-def _empirical_value(setting: Setting, loss: Observable) -> float | None:
-    """Σ a_i ℓ(x_i); None where the loss is not defined at all of the data, which need not lie in the domain."""
-    reference = setting.reference
-    inside = np.all(to_numpy(setting.measure.contains(reference.points)))
-    return float(reference.weights @ loss(reference.points)) if inside else None
-
-
-def warn_if_unbounded(setting: Setting, loss: Observable) -> None:
-    """Say so where the worst case over all distributions may be infinite, and which box the value depends on."""
+def warn_if_unbounded(setting: Setting, loss: Observable, stacklevel: int = 3) -> None:
+    """Say so if the worst case over all distributions may be infinite, and name the box the value depends on."""
     measure = setting.measure
-    if isinstance(measure, Discrete) or (isinstance(measure, Box) and measure.bounded) or loss.bounded is True:
+    if measure.bounded or loss.bounded is True:
         return
     what = "is unbounded" if loss.bounded is False else "is not known to be bounded"
     low, high = (np.round(side, 6).tolist() for side in (setting.box.low, setting.box.high))
@@ -369,5 +402,5 @@ def warn_if_unbounded(setting: Setting, loss: Observable) -> None:
         f"the loss {loss!r} {what} on {measure!r}, so that its worst case over all distributions may be infinite; the value is that of "
         f"densities with support points in the box from {low} to {high}; pass measure=Box(low, high) to say where distributions may go",
         UserWarning,
-        stacklevel=4,
+        stacklevel=stacklevel,
     )

@@ -11,8 +11,7 @@ from tables import KERNEL_CASES, points
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Lebesgue, Measure, Normal
 from ksos.observables import BoxIndicator, KernelFunction, NumericFunction, Observable, Polynomial, coordinate
-from ksos.robust.enclosures import enclosure
-from ksos.robust.supremum import proven_supremum, searched_supremum
+from ksos.observables.supremum import enclosure, proven_supremum, searched_supremum
 from ksos.robust.upper_bound import supremum_on
 
 FUNCTIONS: dict[str, Observable] = {
@@ -83,7 +82,7 @@ def test_supremum_on_a_box(name: str) -> None:
     assert box.contains(found.at[None, :])[0]
 
 
-def test_the_rim_is_part_of_the_box() -> None:
+def test_the_boundary_is_part_of_the_box() -> None:
     bounds = enclosure(Polynomial([0.0, 1.0]))
     assert bounds is not None
     found = proven_supremum(bounds, Box([-1.0], [2.0]), 1e-6)
@@ -118,6 +117,6 @@ def test_a_supremum_that_is_only_approached_at_infinity(loss: Observable, measur
 
 def test_search_finds_a_narrow_peak_near_a_candidate_and_says_that_it_is_not_proven() -> None:
     f = NumericFunction(lambda X: np.exp(-np.sum((X - 0.3) ** 2, axis=1) / 1e-4))
-    found = searched_supremum(f, Box([-1.0, -1.0], [1.0, 1.0]), np.array([[0.301, 0.299], [5.0, 5.0]]))
+    found = searched_supremum(f, Box([-1.0, -1.0], [1.0, 1.0]), np.concatenate([points(50, 2), [[0.301, 0.299], [5.0, 5.0]]]))
     assert not found.proven
     assert found.bound == found.attained == pytest.approx(1.0, abs=1e-3)

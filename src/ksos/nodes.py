@@ -1,4 +1,4 @@
-"""Nodes for losses that are code: a rule fine enough for the densities of a space, and a finer one that tells how good it is."""
+"""A space at nodes: a quadrature rule fine enough for its densities, and the masses that they put on its nodes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import numpy as np
 from ksos._array import to_numpy
 from ksos.integrals import closed_form
 from ksos.integrals.regions import importance_rules, panel_rules
-from ksos.measures import Discrete
 from ksos.space import SoSSpace
 
-__all__ = ["Nodes", "nodes_of"]
+__all__ = ["NodeBasis", "Nodes", "blocks_of", "nodes_of"]
 
 _TENSOR_FEATURES = 3
 _BUDGETS = (1 << 8, 1 << 10, 1 << 12, 1 << 14, 1 << 16)
@@ -36,8 +35,8 @@ def nodes_of(space: SoSSpace, finer: bool = False) -> Nodes:
     Up to three features: Gauss–Legendre panels. Beyond: scrambled Sobol' points, of which ``finer`` takes another scrambling.
     """
     measure, X = space.measure, to_numpy(space.support_points)
-    if isinstance(measure, Discrete):
-        return _at(space, to_numpy(measure.points), np.log(to_numpy(measure.weights)))
+    if (atoms := measure.atoms) is not None:
+        return _at(space, atoms.points, np.log(atoms.weights))
     integrals = closed_form(space.kernel, measure, X.shape[1])
     previous: Nodes | None = None
     if X.shape[1] <= _TENSOR_FEATURES:
@@ -60,3 +59,44 @@ def _at(space: SoSSpace, points: np.ndarray, log_weights: np.ndarray) -> Nodes:
     with np.errstate(under="ignore"):
         psi = np.exp(space.kernel.log(points, to_numpy(space.support_points)) + half[:, None]) @ to_numpy(space.T)
     return Nodes(points, psi, psi.T @ psi)
+
+
+def blocks_of(size: int, labels: int) -> list[slice]:
+    """One block of ``size`` rows per label."""
+    return [slice(y * size, (y + 1) * size) for y in range(labels)]
+
+
+class NodeBasis:
+    """ψ at the nodes, with the roots of their weights: the masses of C are the squared rows seen through C.
+
+    With ``labels`` the space has one block of directions per label, and the nodes repeat for each of them.
+    """
+
+    def __init__(self, psi: np.ndarray, labels: int = 1) -> None:
+        self.psi, self.labels = psi, labels
+
+    def _blocks(self) -> list[tuple[slice, slice]]:
+        n, r = self.psi.shape
+        return list(zip(blocks_of(n, self.labels), blocks_of(r, self.labels), strict=True))
+
+    def masses(self, C: np.ndarray) -> np.ndarray:
+        """w_n ψ_nᵀCψ_n, shape (labels·N,)."""
+        return np.concatenate([np.einsum("nr,nr->n", self.psi @ C[block, block], self.psi) for _, block in self._blocks()])
+
+    def matrix(self, f: np.ndarray) -> np.ndarray:
+        """Σ_n f_n w_n ψ_nψ_nᵀ."""
+        r = self.labels * self.psi.shape[1]
+        out = np.zeros((r, r))
+        for rows, block in self._blocks():
+            M = self.psi.T @ (f[rows, None] * self.psi)
+            out[block, block] = 0.5 * (M + M.T)
+        return out
+
+    def products(self, g: np.ndarray, F: np.ndarray) -> np.ndarray:
+        """Σ_n g_nj w_n ψ_nψ_nᵀF, shape (p, r, k)."""
+        out = np.empty((g.shape[1], *F.shape))
+        for rows, block in self._blocks():
+            image = self.psi @ F[block]
+            for j in range(g.shape[1]):
+                out[j, block] = self.psi.T @ (g[rows, j, None] * image)
+        return out

@@ -10,19 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ksos
+from ksos._deadline import Deadline
 from ksos.exceptions import ConvexityError
 from ksos.functionals import Expectation
 from ksos.kernels import Gaussian
 from ksos.measures import Box
+from ksos.nodes import NodeBasis, nodes_of
 from ksos.observables import coordinate
-from ksos.robust.convex_in_theta import ThetaMinimum, proven_minimum
-from ksos.robust.node_risk import NodeBasis, NodeRisk, UserLoss
-from ksos.robust.nodes import nodes_of
-from ksos.robust.residual_losses import AbsoluteRisk, HuberLoss, LogisticLoss
-from ksos.robust.risk import LeastRisk
-from ksos.robust.saddle import SaddleProblem
-from ksos.robust.square_features import affine_moments, kernel_moments
-from ksos.robust.square_risk import SquareRisk
+from ksos.robust.losses import AbsoluteLoss, AbsoluteRisk, HuberLoss, LogisticScores, Residuals
+from ksos.robust.node_risk import NodeRisk, UserLoss
+from ksos.robust.problem import Problem
+from ksos.robust.risk import LeastRisk, SquareRisk, affine_moments, kernel_moments
+from ksos.solvers.newton import Minimum, proven_minimum
 
 BOX = Box([-2.0], [2.0])
 
@@ -110,7 +109,7 @@ class TestSolutions:
         X = samples(n=8, d=2)
         kwargs = {"embedding_bandwidth": 1.0, "measure": Box([-1.5] * 2, [1.5] * 2), "n_support": 36}
         plain = ksos.robust_minimize(squared_distance, np.zeros(2), X, 0.4, **kwargs)
-        shrunk = ksos.robust_minimize(squared_distance, np.zeros(2), X, 0.4, ridge=5.0, **kwargs)
+        shrunk = ksos.robust_minimize(squared_distance, np.zeros(2), X, 0.4, alpha=5.0, **kwargs)
         assert plain.status == shrunk.status == "solved"
         assert np.linalg.norm(shrunk.theta) < np.linalg.norm(plain.theta)
         assert shrunk.value > plain.value
@@ -131,7 +130,7 @@ class TestAgainstCvxpy:
         problem = cvxpy.Problem(cvxpy.Maximize(value), [cvxpy.trace(C) == 1, cvxpy.norm(embedding - z) <= radius])
         problem.solve(solver="CLARABEL")
         assert np.allclose(M0, np.eye(r), atol=1e-6)
-        ours = ksos.robust_minimize(squared_distance, 0.0, X, radius, space=space, tol=1e-7)
+        ours = ksos.robust_minimize(squared_distance, 0.0, X, radius, space=space, rtol=1e-7)
         assert ours.status == "solved"
         assert ours.value == pytest.approx(problem.value, rel=1e-6)
 
@@ -157,7 +156,7 @@ class TestRisks:
         assert square.slopes(theta, G) == pytest.approx(by_nodes.slopes(theta, G), abs=1e-6)
         assert square.slope_products(theta, C) == pytest.approx(by_nodes.slope_products(theta, C), abs=1e-7)
         assert square.slope_sum(theta, np.ones(1)) == pytest.approx(by_nodes.slope_sum(theta, np.ones(1)), abs=1e-7)
-        assert square.proven_least(C, 1e-8) == pytest.approx(by_nodes.proven_least(C, 1e-8), abs=1e-7)
+        assert square.proven_least(C, 1e-8, theta) == pytest.approx(by_nodes.proven_least(C, 1e-8, theta), abs=1e-7)
 
     @pytest.mark.parametrize("kind", ["square", "nodes", "huber", "logistic"])
     def test_derivatives_of_the_least_risk(self, kind):
@@ -168,9 +167,9 @@ class TestRisks:
             "square": lambda: square_risk(space),
             "nodes": lambda: NodeRisk(NodeBasis(nodes.psi), UserLoss(squared_distance, nodes.points, 1), np.full(1, 0.1), np.zeros(1)),
             "huber": lambda: NodeRisk(
-                NodeBasis(nodes.psi), HuberLoss(U, np.sin(3 * nodes.points[:, 0]), 0.3), np.full(2, 0.1), np.zeros(2)
+                NodeBasis(nodes.psi), Residuals(HuberLoss(0.3), U, np.sin(3 * nodes.points[:, 0])), np.full(2, 0.1), np.zeros(2)
             ),
-            "logistic": lambda: NodeRisk(NodeBasis(nodes.psi, 2), LogisticLoss(U, 2), np.full(2, 0.1), np.zeros(2)),
+            "logistic": lambda: NodeRisk(NodeBasis(nodes.psi, 2), LogisticScores(U, 2), np.full(2, 0.1), np.zeros(2)),
         }[kind]()
         term = LeastRisk(risk, 1.7)
         r = space.rank * (2 if kind == "logistic" else 1)
@@ -214,7 +213,7 @@ class TestRisks:
         space = small_space(samples())
         nodes = nodes_of(space)
         U, y = np.column_stack([np.ones(nodes.points.shape[0]), nodes.points]), np.sin(2 * nodes.points[:, 0])
-        risk = AbsoluteRisk(NodeBasis(nodes.psi), HuberLoss(U, y, delta, absolute=True), np.zeros(2), np.zeros(2))
+        risk = AbsoluteRisk(NodeBasis(nodes.psi), Residuals(AbsoluteLoss(delta), U, y), np.zeros(2), np.zeros(2))
         C = np.eye(space.rank) / space.rank
         m = np.maximum(risk.basis.masses(C), 0.0)
         n = m.shape[0]
@@ -224,7 +223,7 @@ class TestRisks:
             b_ub=np.r_[y, -y],
             bounds=[(None, None)] * 2 + [(0, None)] * n,
         )
-        proven = risk.proven_least(C, 1e-6)
+        proven = risk.proven_least(C, 1e-6, np.zeros(2))
         assert proven <= answer.fun + 1e-9
         assert proven >= answer.fun - near
         assert risk.least(C).value >= answer.fun - 1e-9
@@ -251,14 +250,14 @@ class TestProvenMinimum:
         if np.linalg.norm(gradient) > 1e-9:
             return
         H = R.T @ ((1 - np.tanh(R @ theta - b) ** 2)[:, None] * R)
-        bound = proven_minimum(f, ThetaMinimum(theta, value, gradient, lambda: H), np.zeros(p), 1e-6)
+        bound = proven_minimum(f, Minimum(theta, value, gradient, lambda: H), np.zeros(p), 1e-6)
         assert value - 1e-6 <= bound <= value + 1e-12
 
     def test_nothing_is_proven_where_the_function_falls_for_ever(self):
         def f(theta):
             return float(theta[0] ** 2 - 1e-3 * theta[1]), np.array([2 * theta[0], -1e-3])
 
-        found = ThetaMinimum(np.zeros(2), *f(np.zeros(2)), lambda: np.diag([2.0, 0.0]))
+        found = Minimum(np.zeros(2), *f(np.zeros(2)), lambda: np.diag([2.0, 0.0]))
         assert proven_minimum(f, found, np.zeros(2), 1e-6) == -math.inf
         assert proven_minimum(f, found, np.ones(2), 1e-6) == pytest.approx(-0.25e-6, rel=1e-9)
 
@@ -269,7 +268,7 @@ class TestProvenMinimum:
         def f(theta):
             return float(np.abs(theta[0] - points).sum()), np.array([np.sign(theta[0] - points).sum()])
 
-        found = ThetaMinimum(np.array([at]), *f(np.array([at])), lambda: np.zeros((1, 1)))
+        found = Minimum(np.array([at]), *f(np.array([at])), lambda: np.zeros((1, 1)))
         bound = proven_minimum(f, found, np.zeros(1), 1e-6)
         assert bound <= 3.5 + 1e-12
         assert at == 1.0 or bound >= 3.5 - 1e-6
@@ -301,7 +300,7 @@ class TestKinks:
     def test_the_matrix_of_an_absolute_loss_is_not_that_of_the_smooth_one(self):
         psi, U = np.random.default_rng(0).normal(size=(6, 3)), np.ones((6, 1))
         y = np.linspace(-1.0, 1.0, 6)
-        risk = AbsoluteRisk(NodeBasis(psi), HuberLoss(U, y, 0.5, absolute=True), np.zeros(1), np.zeros(1))
+        risk = AbsoluteRisk(NodeBasis(psi), Residuals(AbsoluteLoss(0.5), U, y), np.zeros(1), np.zeros(1))
         theta = np.array([0.1])
         assert risk.true_matrix(theta) == pytest.approx((psi.T * np.abs(y - 0.1)) @ psi)
         assert np.linalg.eigvalsh(risk.matrix(theta) - risk.true_matrix(theta))[-1] > 0.1
@@ -315,16 +314,16 @@ class TestKinks:
 
     def test_what_radius_zero_certifies_is_true(self):
         X = samples(n=10)
-        for ridge in (0.0, 1e-3, 0.1):
-            found = ksos.robust_minimize(hinge, [0.1, 0.1], X, 0.0, ridge=ridge, space=small_space(X))
+        for alpha in (0.0, 1e-3, 0.1):
+            found = ksos.robust_minimize(hinge, [0.1, 0.1], X, 0.0, alpha=alpha, space=small_space(X))
             tried = [np.array([a, b]) for a in np.linspace(-1.0, 1.0, 21) for b in np.linspace(0.0, 1.5, 151)]
-            least = min(float(hinge(theta, X)[0].mean() + ridge * theta @ theta) for theta in tried)
+            least = min(float(hinge(theta, X)[0].mean() + alpha * theta @ theta) for theta in tried)
             assert found.lower_bound is None or found.lower_bound <= least + 1e-12
             assert found.status != "solved" or found.value <= least + 1e-6
 
     def test_the_worst_case_of_an_absolute_loss(self):
         X = samples()
-        found = ksos.robust_minimize(absolute_distance, 0.9, X, 0.2, ridge=1e-3, space=small_space(X))
+        found = ksos.robust_minimize(absolute_distance, 0.9, X, 0.2, alpha=1e-3, space=small_space(X))
         assert found.status == "solved"
         thetas = np.linspace(found.theta[0] - 0.3, found.theta[0] + 0.3, 7)
         space = small_space(X)
@@ -345,9 +344,10 @@ class TestBadInput:
             ({"radius": np.nan}, "radius"),
             ({"radius": "often"}, "bootstrap"),
             ({"theta0": [np.nan]}, "theta0"),
-            ({"ridge": -1.0}, "ridge"),
-            ({"ridge": [1.0, 2.0]}, "ridge"),
+            ({"alpha": -1.0}, "alpha"),
+            ({"alpha": [1.0, 2.0]}, "alpha"),
             ({"tol": 0.0}, "tol"),
+            ({"rtol": 0.0}, "rtol"),
             ({"loss": lambda theta, X: X[:, 0]}, "tuple"),
             ({"loss": lambda theta, X: (X[:, 0], X[:, 0])}, "shape"),
             ({"loss": lambda theta, X: (X[:, 0] * np.nan, X)}, "finite"),
@@ -385,11 +385,56 @@ def test_saddle_bounds_never_cross():
     """Weak duality at points that are not optimal: every (θ, y) is above every C in the ball."""
     X = samples()
     space = small_space(X)
-    problem = SaddleProblem(space, square_risk(space), np.asarray(space.coordinates(X)), np.zeros(1))
+    problem = Problem(space, square_risk(space), ksos.MeanEmbedding(X, kernel=Gaussian(1.0)), np.zeros(1))
     rng = np.random.default_rng(0)
-    C = problem.nearest[0]
+    C = problem.nearest(Deadline()).C
     for _ in range(20):
         g = rng.normal(size=(space.rank, 2))
         point = problem.point(0.9 * C + 0.1 * g @ g.T / np.sum(g * g))
         y, theta = rng.normal(size=problem.z.shape[0]), rng.normal(size=1)
         assert problem.upper(theta, y, point.distance)[0] >= point.risk - 1e-12
+
+
+class TestLimits:
+    """Time, Ctrl-C, and problems that stay as they are."""
+
+    @pytest.mark.parametrize("seconds", [1e-3, 0.05, 0.3])
+    @pytest.mark.parametrize("loss", [squared_distance, absolute_distance])
+    def test_a_time_limit_is_for_all_radii_together(self, loss, seconds):
+        options = {"embedding_bandwidth": 1.0, "measure": BOX, "rtol": 1e-12, "alpha": 1e-3}
+        path = ksos.robust_path(loss, 0.1, samples(), [0.1, 0.2, 0.3], time_limit=seconds, **options)
+        assert path[-1].time <= seconds + 1.5
+        for solution in path:
+            assert solution.status in ("time_limit", "solved", "solved_inaccurate")
+            assert np.all(np.isfinite(solution.theta))
+            assert solution.value is not None or solution.status == "time_limit"
+            assert solution.worst_case.value is None or solution.worst_case.mmd <= solution.radius
+
+    @pytest.mark.parametrize("calls", [3, 10, 40])
+    def test_ctrl_c_is_raised_again_or_a_status(self, calls):
+        left = calls
+
+        def loss(theta, X):
+            nonlocal left
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+            return absolute_distance(theta, X)
+
+        try:
+            found = ksos.robust_minimize(loss, 0.1, samples(), 0.2, alpha=1e-3, space=small_space(samples()))
+        except KeyboardInterrupt:
+            assert left <= 0
+        else:
+            assert left > 0 or found.status == "interrupted"
+
+    def test_order_does_not_matter(self):
+        """Each radius alone, whatever was solved before with the same data."""
+        options = {"embedding_bandwidth": 1.0, "measure": BOX, "n_support": 20}
+        alone = {radius: ksos.robust_minimize(squared_distance, 0.0, samples(), radius, **options) for radius in (0.1, 0.4)}
+        for radius in (0.4, 0.1):
+            again = ksos.robust_minimize(squared_distance, 0.0, samples(), radius, **options)
+            assert again.value == alone[radius].value and again.theta.tolist() == alone[radius].theta.tolist()
+        for radii in ([0.1, 0.4], [0.4, 0.1]):
+            for solution in ksos.robust_path(squared_distance, 0.0, samples(), radii, **options):
+                assert solution.value == pytest.approx(alone[solution.radius].value, rel=2e-6)

@@ -1,0 +1,183 @@
+"""What a space sees of an embedding: its projection on the landmarks, and its coordinates along directions that were added later.
+
+Landmarks are points, and with many features no manageable number of them sees every embedding. But only one embedding must be seen
+exactly, that of the answer p: projecting on span{k(·, z_1), …, k(·, z_ℓ), w_p − w_μ̂} makes the projected MMD of this p its exact one.
+Whatever is added, the projected ball still contains the exact one, so that dual values stay bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ksos._array import Array, to_numpy
+from ksos._memory import row_blocks
+from ksos.density import SoSDensity
+from ksos.embedding import MOST_NODES, TENSOR_FEATURES, MeanEmbedding, Projection, TensorRule, as_target, evaluate, rule_sizes
+from ksos.exceptions import IntegralNotAvailableError
+from ksos.integrals import closed_form
+from ksos.integrals.quadruple import density_inner_matrix
+from ksos.kernels import Gaussian, Kernel
+from ksos.labelled import LabelledDensity, LabelledEmbedding
+from ksos.measures import Measure
+from ksos.observables import KernelFunction, Observable
+from ksos.observables.base import ObservableMatrix, sum_over_nodes
+
+__all__ = ["Coordinates", "Direction", "Witness"]
+
+_BLOCK_ELEMENTS = 1 << 22
+
+
+@dataclass(frozen=True)
+class Direction:
+    """h = (f − Σ_k along_k e_k)/length for a function f of the RKHS, the e_k being the directions before it: a unit vector orthogonal to
+    them."""
+
+    function: Observable
+    """f."""
+    along: np.ndarray
+    length: float
+    row: np.ndarray
+    """∫ h ψψᵀ dρ, shape (r, r)."""
+    data: MeanEmbedding
+    """An embedding whose coordinate is known already: it is :attr:`of_data`."""
+    of_data: float
+
+    def coordinate(self, target: MeanEmbedding | SoSDensity, z: np.ndarray) -> float:
+        """⟨h, w_target⟩, z being the coordinates of the target before this one."""
+        return self.of_data if target is self.data else (_expected(self.function, target) - float(self.along @ z)) / self.length
+
+
+class Coordinates:
+    """Orthonormal coordinates of embeddings: those of a projection on landmarks, then one for each direction; with labels, one label after
+    the other."""
+
+    def __init__(self, projection: Projection, directions: Sequence[Direction] = (), labels: np.ndarray | None = None) -> None:
+        self.projection, self.directions, self.labels = projection, tuple(directions), labels
+
+    @property
+    def rank(self) -> int:
+        """q: how many there are."""
+        return len(self._blocks()) * self._per_block
+
+    @property
+    def _per_block(self) -> int:
+        return self.projection.rank + len(self.directions)
+
+    def _blocks(self) -> list[slice]:
+        q = self._per_block
+        return [slice(y * q, (y + 1) * q) for y in range(1 if self.labels is None else self.labels.shape[0])]
+
+    def __call__(self, target: Any) -> Array:
+        """z of samples, an embedding or a density, shape (q,); with labels, of a labelled embedding or a labelled density."""
+        if self.labels is None:
+            return self._plain(target)
+        if isinstance(target, LabelledDensity):
+            parts: list[tuple[float, Any]] = [(float(share), p) for share, p in zip(target.probabilities, target.densities, strict=True)]
+        elif isinstance(target, LabelledEmbedding):
+            parts = [(1.0, part) for part in target.parts]
+        else:
+            raise TypeError(f"a space with labels needs a LabelledEmbedding or a LabelledDensity; got {target!r}")
+        nothing = np.zeros(self._per_block)
+        return np.concatenate([nothing if part is None else share * to_numpy(self._plain(part)) for share, part in parts])
+
+    def _plain(self, target: Any) -> Array:
+        target = as_target(target, self.projection.kernel)
+        z = self.projection.coordinates(target)
+        if self.directions:
+            z = to_numpy(z)
+            for direction in self.directions:
+                z = np.append(z, direction.coordinate(target, z))
+        return z
+
+    def direction(self, f: Observable, along: np.ndarray, length: float, row: np.ndarray, data: MeanEmbedding) -> Direction:
+        """The next direction: that of f, whose coordinates are ``along`` and whose distance to what is seen already is ``length``."""
+        of_data = (_expected(f, data) - float(along @ to_numpy(self._plain(data)))) / length
+        return Direction(f, along, length, row, data, of_data)
+
+    def functions(self, y: np.ndarray) -> tuple[list[Observable], list[KernelFunction], float]:
+        """The g with coordinates y, one per label (without labels, one); their parts in the span of the landmarks; the norm of those."""
+        found = [self._function(y[block]) for block in self._blocks()]
+        return [g for g, _, _ in found], [near for _, near, _ in found], float(np.linalg.norm([size for _, _, size in found]))
+
+    def _function(self, y: np.ndarray) -> tuple[Observable, KernelFunction, float]:
+        S, q = to_numpy(self.projection.S), self.projection.rank
+        landmarks, kernel = to_numpy(self.projection.landmarks), self.projection.kernel
+        near = KernelFunction(landmarks, S.T @ y[:q], kernel=kernel)
+        rest, parts = y.copy(), []
+        for j in range(len(self.directions) - 1, -1, -1):  # from the last direction on: no other one depends on it
+            direction = self.directions[j]
+            scale = rest[q + j] / direction.length
+            rest[: q + j] -= scale * direction.along
+            parts.append(scale * direction.function)
+        g: Observable = KernelFunction(landmarks, S.T @ rest[:q], kernel=kernel)
+        return sum(parts, g), near, float(np.linalg.norm(y[:q]))
+
+
+def _expected(f: Observable, target: MeanEmbedding | SoSDensity) -> float:
+    """⟨f, w_target⟩ = ∫ f dtarget."""
+    if isinstance(target, MeanEmbedding):
+        return float(to_numpy(target.weights) @ f(to_numpy(target.points)))
+    F = to_numpy(target.unit_factor)
+    return float(np.trace(f.matrix(target.kernel, to_numpy(target.support_points), target.measure, target.log_unit, F).values))
+
+
+class Witness(Observable):
+    r"""f(x) = ∫ k(x, y) p(y) dρ(y) − Σ_i a_i k(x, x_i).
+
+    E_q f = ⟨w_q, w_p − w_μ̂⟩ for any density q: the coordinate of q along the direction in which p is away from the data.
+    """
+
+    bounded = True
+
+    def __init__(self, p: SoSDensity, data: MeanEmbedding) -> None:
+        self.p, self.data, self.n_features = p, data, data.n_features
+
+    def __call__(self, X: Any) -> np.ndarray:
+        X, kernel = self._points(X), self.data.kernel
+        if (atoms := self.p.measure.atoms) is not None:
+            smoothed = KernelFunction(atoms.points, atoms.weights * to_numpy(self.p.pdf(atoms.points)), kernel=kernel)(X)
+        elif (own := self._own) is not None:
+            rule, masses = own
+            smoothed = np.concatenate([rule.seen_from(X[rows], masses) for rows in row_blocks(X.shape[0], masses[0].size, _BLOCK_ELEMENTS)])
+        else:
+            smoothed = to_numpy(evaluate(self.p, kernel, X))
+        return np.asarray(smoothed - to_numpy(self.data(X)))
+
+    @cached_property
+    def _own(self) -> tuple[TensorRule, np.ndarray] | None:
+        """The rule of p with its masses, where there is one: no large weights, none of them negative."""
+        model, X, measure = self.p.kernel, to_numpy(self.p.support_points), self.p.measure
+        if not self._has_rule(model, X, measure):
+            return None
+        rule = TensorRule.of(model, X, measure, self.data.kernel)
+        return rule, rule.masses(self.p)
+
+    def _matrix(self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None) -> ObservableMatrix:
+        if self._has_rule(kernel, X, measure):
+            same = kernel == self.p.kernel and measure == self.p.measure and np.array_equal(X, to_numpy(self.p.support_points))
+            if same and self._own is not None:
+                rule, masses = self._own
+                f = rule.smoothed(masses) - rule.atoms_at_nodes(to_numpy(self.data.points), to_numpy(self.data.weights))
+            else:
+                rule = TensorRule.of(kernel, X, measure, self.data.kernel)
+                f = self(rule.nodes)
+            return ObservableMatrix(sum_over_nodes(kernel, X, rule.nodes, rule.log_weights, f.ravel(), log_unit, T))
+        if not closed_form(kernel, measure, X.shape[1]).pairwise:
+            raise IntegralNotAvailableError(f"the integrals of {self!r} on {measure!r} would need too many nodes; take larger bandwidths")
+        V = density_inner_matrix(self.p.on_host(), self.data.kernel, kernel, measure, X, log_unit)
+        atoms = KernelFunction(to_numpy(self.data.points), to_numpy(self.data.weights), kernel=self.data.kernel)
+        return ObservableMatrix(V - atoms.matrix(kernel, X, measure, log_unit).values).transformed(T)
+
+    def _has_rule(self, kernel: Kernel, X: np.ndarray, measure: Measure) -> bool:
+        if X.shape[1] > TENSOR_FEATURES or not (isinstance(kernel, Gaussian) and isinstance(self.data.kernel, Gaussian)):
+            return False
+        return math.prod(rule_sizes(kernel, X, measure, self.data.kernel)[1]) <= MOST_NODES
+
+    def __repr__(self) -> str:
+        return f"Witness({self.p!r}, {self.data!r})"

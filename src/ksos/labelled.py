@@ -1,0 +1,161 @@
+"""Labels as a counting measure: densities and embeddings on R^d × {labels}, with the kernel k(x, x')·1[label = label']."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ksos._array import to_numpy
+from ksos._validation import as_points, as_weights
+from ksos.density import SoSDensity, mixture
+from ksos.embedding import MeanEmbedding, mmd
+from ksos.kernels import Kernel
+
+__all__ = ["LabelledDensity", "LabelledEmbedding"]
+
+
+def _position(labels: np.ndarray, label: Any) -> int:
+    found = np.flatnonzero(labels == label)
+    if found.shape[0] != 1:
+        raise ValueError(f"unknown label {label!r}; the labels are {labels.tolist()}")
+    return int(found[0])
+
+
+class LabelledEmbedding:
+    """The embedding of labelled samples: one element of the RKHS per label, or None for a label without samples.
+
+    The weights of a part sum to the share of its label.
+    """
+
+    def __init__(self, labels: Any, parts: Sequence[MeanEmbedding | None], kernel: Kernel) -> None:
+        self.labels, self.parts, self.kernel = np.asarray(labels), tuple(parts), kernel
+
+    @classmethod
+    def of(cls, X: Any, y: Any, labels: Any = None, weights: Any = None, *, kernel: Kernel) -> LabelledEmbedding:
+        """Samples X (n, d) with labels y (n,); ``labels`` names all labels there are, by default those that occur."""
+        X, y = to_numpy(as_points(X)), np.asarray(y)
+        labels, shares = np.unique(y) if labels is None else np.asarray(labels), as_weights(weights, X.shape[0], "weights")
+        rows = [y == label for label in labels]
+        return cls(labels, [MeanEmbedding(X[r], shares[r], kernel=kernel) if np.any(r) else None for r in rows], kernel)
+
+    def norm(self) -> float:
+        """‖v‖ in the RKHS."""
+        return float(np.linalg.norm([0.0 if part is None else part.norm() for part in self.parts]))
+
+    def pairing(self, functions: Sequence[Callable[[np.ndarray], np.ndarray]]) -> float:
+        """Σ_label ⟨function_label, part_label⟩."""
+        pairs = zip(self.parts, functions, strict=True)
+        return sum(float(to_numpy(part.weights) @ f(to_numpy(part.points))) for part, f in pairs if part is not None)
+
+    def __repr__(self) -> str:
+        return f"LabelledEmbedding(labels={self.labels.tolist()}, kernel={self.kernel!r})"
+
+
+class LabelledDensity:
+    """p(x, label) = P(label)·p(x | label) with respect to ρ ⊗ counting.
+
+    ``densities`` has one density per label, or None for a label of probability 0.
+    """
+
+    def __init__(self, labels: Any, probabilities: np.ndarray, densities: Sequence[SoSDensity | None]) -> None:
+        self.labels, self.probabilities, self.densities = np.asarray(labels), probabilities, tuple(densities)
+
+    def given(self, label: Any) -> SoSDensity:
+        """p(x | label)."""
+        position = _position(self.labels, label)
+        density = self.densities[position]
+        if density is None:
+            raise ValueError(f"label {self.labels[position]!r} has probability 0: there is no density given it")
+        return density
+
+    def marginal(self) -> SoSDensity:
+        """p(x) = Σ_label P(label) p(x | label)."""
+        return mixture([density for _, density, _ in self._parts()], [share for _, _, share in self._parts()])
+
+    def _parts(self) -> list[tuple[Any, SoSDensity, float]]:
+        """(label, density, probability) of the labels that have one."""
+        found = zip(self.labels, self.densities, self.probabilities, strict=True)
+        return [(label, density, float(share)) for label, density, share in found if density is not None]
+
+    @property
+    def n_features(self) -> int:
+        """The dimension d of x."""
+        return self._parts()[0][1].n_features
+
+    @property
+    def rank(self) -> int:
+        """The number of squares, over all labels."""
+        return sum(density.rank for _, density, _ in self._parts())
+
+    def mass(self) -> float:
+        """Σ_label ∫ p(x, label) dρ."""
+        return sum(share * density.mass() for _, density, share in self._parts())
+
+    def pdf(self, X: Any, labels: Any) -> np.ndarray:
+        """p(x, label) at the rows of X; ``labels`` is one label, or one per row."""
+        return np.exp(self.logpdf(X, labels))
+
+    def logpdf(self, X: Any, labels: Any) -> np.ndarray:
+        """log p(x, label)."""
+        X = to_numpy(as_points(X, n_features=self.n_features))
+        y = np.broadcast_to(np.asarray(labels), (X.shape[0],))
+        out = np.full(X.shape[0], -np.inf)
+        for label in np.unique(y):
+            position = _position(self.labels, label)
+            density, rows = self.densities[position], y == label
+            if density is not None:
+                out[rows] = np.log(self.probabilities[position]) + to_numpy(density.logpdf(X[rows]))
+        return out
+
+    def rvs(self, size: int = 1, rng: Any = None) -> tuple[np.ndarray, np.ndarray]:
+        """Samples (X, labels)."""
+        generator = np.random.default_rng(rng)
+        which = generator.choice(self.labels.shape[0], size=size, p=self.probabilities / self.probabilities.sum())
+        X = np.empty((size, self.n_features))
+        for position in np.unique(which):
+            rows = np.flatnonzero(which == position)
+            X[rows] = np.asarray(self.given(self.labels[position]).rvs(rows.shape[0], rng=generator))
+        return X, self.labels[which]
+
+    def mean(self) -> np.ndarray:
+        """E x."""
+        return np.asarray(self.marginal().mean())
+
+    def cov(self) -> np.ndarray:
+        """The covariance of x."""
+        return np.asarray(self.marginal().cov())
+
+    def probability(self, low: Any, high: Any, label: Any = None) -> Any:
+        """P(low ≤ x ≤ high), and with a label P(low ≤ x ≤ high, label)."""
+        if label is None:
+            return self.marginal().probability(low, high)
+        position = _position(self.labels, label)
+        density = self.densities[position]
+        return 0.0 if density is None else self.probabilities[position] * density.probability(low, high)
+
+    def expectation(self, f: Callable[[np.ndarray, Any], np.ndarray], **options: Any) -> float:
+        """E f(x, label) for a function of an array (n, d) and one label; ``options`` are those of :meth:`ksos.SoSDensity.expectation`."""
+        return sum(share * density.expectation(lambda X, y=label: f(X, y), **options) for label, density, share in self._parts())
+
+    def relative_to(self, position: int, data: LabelledEmbedding) -> MeanEmbedding:
+        """The data of a label, in units of the label's probability."""
+        part, density = data.parts[position], self.given(self.labels[position])
+        if part is None:
+            return MeanEmbedding(to_numpy(density.support_points)[:1], np.zeros(1), kernel=data.kernel)
+        return MeanEmbedding(part.points, part.weights / self.probabilities[position], kernel=data.kernel)
+
+    def mmd(self, data: LabelledEmbedding) -> float:
+        """The exact MMD to labelled data."""
+        total = 0.0
+        for position, (share, density, part) in enumerate(zip(self.probabilities, self.densities, data.parts, strict=True)):
+            if density is None:
+                total += 0.0 if part is None else part.norm() ** 2
+            else:  # P·‖w_p − w_part/P‖
+                total += (share * mmd(density, self.relative_to(position, data))) ** 2
+        return float(np.sqrt(total))
+
+    def __repr__(self) -> str:
+        shares = ", ".join(f"{label}: {share:.3g}" for label, share in zip(self.labels.tolist(), self.probabilities, strict=True))
+        return f"LabelledDensity({{{shares}}})"

@@ -1,0 +1,128 @@
+"""Convex functions of few variables: Newton's method [Boyd2004], and a lower bound of the minimum that tangents prove."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Minimum", "Value", "newton", "proven_minimum"]
+
+Value = Callable[[np.ndarray], tuple[float, np.ndarray]]
+"""From θ to the value and the gradient."""
+
+_MOST_STEPS, _MOST_DOUBLINGS = 300, 60
+_SLOW, _FARTHEST = 0.05, 1e4
+_SMALL_DECREMENT, _SMALL_RISE = 1e-16, 1e-14
+
+
+class Minimum:
+    """A minimiser as far as floating point goes, with the gradient there; the second derivative is computed when it is asked for."""
+
+    def __init__(
+        self, theta: np.ndarray, value: float, gradient: np.ndarray, curvature: Callable[[], np.ndarray], eigen: Any = None
+    ) -> None:
+        self.theta, self.value, self.gradient, self._curvature = theta, value, gradient, curvature
+        self.eigen: tuple[np.ndarray, np.ndarray] | None = eigen
+        """Eigenvalues and eigenvectors of a second derivative nearby, for a neighbouring problem that starts here."""
+
+    @cached_property
+    def curvature(self) -> np.ndarray:
+        """∂²/∂θ² at the minimiser, shape (p, p)."""
+        return self._curvature()
+
+
+def newton(
+    f: Value, curvature: Callable[[np.ndarray], np.ndarray], theta: np.ndarray, eigen: tuple[np.ndarray, np.ndarray] | None
+) -> Minimum:
+    """Newton's method, damped like Levenberg's where a full step does not help, until the decrement is rounding.
+
+    A second derivative is kept for as long as its steps still win digits, that of a neighbouring problem too: gradients are much cheaper.
+    """
+
+    def fresh_eigen(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        H = curvature(at)
+        values, V = np.linalg.eigh(0.5 * (H + H.T))
+        return values, V
+
+    value, gradient = f(theta)
+    damping, fresh = 0.0, eigen is None
+    eigen = fresh_eigen(theta) if eigen is None else eigen
+    for _ in range(_MOST_STEPS):
+        values, V = eigen
+        # a loss without curvature has no Newton step: then the farthest one that is allowed is the unit of damping
+        farthest = _FARTHEST * max(float(np.abs(theta).max()), 1.0)
+        top = max(float(np.abs(values).max()), float(np.abs(gradient).max()) / farthest, 1e-150)
+        step = -V @ ((V.T @ gradient) / (np.maximum(values, 1e-14 * top) + damping * top))
+        step *= min(1.0, farthest / max(float(np.abs(step).max()), 1e-300))
+        decrement = -float(gradient @ step)
+        if decrement <= _SMALL_DECREMENT * max(abs(value), 1e-300):
+            break
+        new_value, new_gradient = f(theta + step)
+        left = abs(float(new_gradient @ (V @ ((V.T @ new_gradient) / np.maximum(values, 1e-14 * top)))))
+        good = new_value <= value - 0.1 * decrement + _SMALL_RISE * abs(value)
+        if good:
+            theta, value, gradient = theta + step, new_value, new_gradient
+            if left >= 0.999 * decrement and fresh and damping == 0.0 and decrement <= 1e-12 * abs(value):
+                break
+            damping *= 0.2 if damping > 1e-10 else 0.0
+        if good and left <= _SLOW * decrement:
+            fresh = False
+            continue
+        if not fresh:
+            eigen = fresh_eigen(theta)
+            fresh, damping = True, 0.0
+        elif not good:
+            if damping > 1e12:
+                break
+            damping = max(8.0 * damping, 1e-6)
+        else:
+            eigen = fresh_eigen(theta)
+    return Minimum(theta, value, gradient, lambda: curvature(theta), eigen)
+
+
+def proven_minimum(f: Value, found: Minimum, alpha: np.ndarray, tol: float) -> float:
+    """A lower bound of min f, from convexity alone; −∞ if nothing is proven.
+
+    If every parameter has a ridge, f(θ) ≥ f(θ̂) + ⟨g, θ − θ̂⟩ + Σ α_j(θ_j − θ̂_j)² ≥ f(θ̂) − Σ g_j²/4α_j. Otherwise the tangent at θ̂ and
+    some around it, up to where f has risen by about ``tol``, are all below f, and the minimum of their maximum is a small linear programme.
+    """
+    if not np.any(found.gradient):
+        return found.value
+    strong = -math.inf
+    if np.all(alpha > 0.0):
+        strong = found.value - float(np.sum(found.gradient**2 / (4.0 * alpha)))
+        if found.value - strong <= tol:
+            return strong
+    return max(strong, _by_tangents(f, found, tol))
+
+
+def _by_tangents(f: Value, found: Minimum, tol: float) -> float:
+    from scipy.optimize import linprog  # heavy to import, and needed only here
+
+    p = found.theta.shape[0]
+    rise = max(0.1 * tol / p, 1e-200)
+    values, V = np.linalg.eigh(0.5 * (found.curvature + found.curvature.T))
+    flat = values <= 1e-13 * max(float(values[-1]), 1e-300)
+    least = 1e-12 * max(float(np.abs(found.theta).max()), 1e-3)
+    directions = V * np.where(flat, least, np.sqrt(2.0 * rise / np.where(flat, 1.0, values)))  # f rises by about ``rise`` per unit
+    points = [(0.0, 0, found.value, found.gradient)]
+    for j in range(p):
+        for sign in (-1.0, 1.0):
+            far = sign
+            for _ in range(_MOST_DOUBLINGS if flat[j] else 1):  # no curvature is a kink, or nothing that bounds f from below there
+                value, gradient = f(found.theta + far * directions[:, j])
+                points.append((far, j, value, gradient))
+                if value - found.value >= rise:
+                    break
+                far *= 2.0
+    slopes = np.array([directions.T @ gradient / rise for _, _, _, gradient in points])
+    heights = np.array([(value - found.value) / rise - far * slope[j] for (far, j, value, _), slope in zip(points, slopes, strict=True)])
+    # max Σ α_i height_i over weights α of the simplex with Σ α_i slope_i = 0
+    A, b = np.vstack([slopes.T, np.ones(len(points))]), np.r_[np.zeros(p), 1.0]
+    A[:-1] /= np.maximum(np.abs(A[:-1]).max(axis=1, keepdims=True), 1e-300)
+    answer = linprog(-heights, A_eq=A, b_eq=b, bounds=(0.0, None), method="highs")
+    return found.value - rise * float(answer.fun) * (1.0 if answer.fun < 0 else 1.0 + 1e-9) if answer.status == 0 else -math.inf
