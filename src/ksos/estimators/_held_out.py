@@ -39,7 +39,7 @@ MOST_SUPPORT_POINTS = 2000
 _EXPENSIVE = {"likelihood": 2e5, "squared_mmd": 5e3}
 """Entries of ψ: from here on the path ends where it leads away from the best for good."""
 _HOPELESS, _PATIENCE = 0.05, 2  # nats, or of the best L² score
-_SMALL_TENSOR = 4e6  # entries: Newton's method is worth its tensor
+_SMALL_TENSOR = 1.6e7  # entries: Newton's method is worth its tensor
 _MOST_TENSOR = 4e6  # entries: per fold, and all folds are held at once
 _SHARES = np.array([0.0, 0.03, 0.1, 0.3, 0.6])
 _STRONG, _GAPS = 0.01, (1e-6, 3e-6)  # of MMD fits with λ from 0.01 w₀ on, and below: far less than what changes a held-out score
