@@ -8,7 +8,7 @@ from oracles import brute_objective, quadrature_rule
 from tables import PAIR_CASES, WHITENING_CASES, PairCase, points
 
 import ksos
-from ksos import _memory
+from ksos._memory import resources
 from ksos.embedding_map import CompressedMap, PairwiseMap, _pairwise_tensor
 from ksos.functionals import SquaredMMD, Trace
 from ksos.functionals.objective import Objective
@@ -154,12 +154,12 @@ def test_refuses_what_makes_no_space(arguments: dict, message: str) -> None:
     ("available", "what"),
     [(1e2, "mass matrix of 30 support points"), (4.2e4, "pair matrices of 30 support points and 30 landmarks")],
 )
-def test_predicts_its_memory(monkeypatch: pytest.MonkeyPatch, available: float, what: str) -> None:
-    monkeypatch.setattr(_memory, "available_memory", lambda: available)
-    with pytest.raises(MemoryError, match=rf"{what} needs .* GB, but only .* GB are available; use fewer"):
-        _ = ksos.SoSSpace(Gaussian(0.1), points(30, 2)).map
-    with pytest.raises(MemoryError, match=r"needs .* GB"):
-        _ = ksos.SoSSpace(Laplace(0.1, product=True), points(30, 2)).map
+def test_predicts_its_memory(available: float, what: str) -> None:
+    with resources(memory=available):
+        with pytest.raises(MemoryError, match=rf"{what} needs .* GB, but only .* GB are available; use fewer"):
+            _ = ksos.SoSSpace(Gaussian(0.1), points(30, 2)).map
+        with pytest.raises(MemoryError, match=r"needs .* GB"):
+            _ = ksos.SoSSpace(Laplace(0.1, product=True), points(30, 2)).map
 
 
 @pytest.mark.parametrize(
