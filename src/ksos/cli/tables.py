@@ -17,30 +17,17 @@ import zlib
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
+import numpy as np
+
+from ksos import SoSDensity
 from ksos.cli import values
 from ksos.cli.console import InputError, UsageError, cell_error, excerpt
 from ksos.cli.csv_lines import CsvLines, Row, is_number, not_a_number
 
-if TYPE_CHECKING:
-    import numpy as np
-
-    from ksos import SoSDensity
-
-__all__ = [
-    "Table",
-    "TableOptions",
-    "add_reading_options",
-    "add_table_arguments",
-    "named_by_position",
-    "read_csv",
-    "read_npy",
-    "read_table",
-    "read_table_for",
-    "select_columns",
-    "table_options",
-]
+__all__ = ["Table", "TableOptions", "add_reading_options", "add_table_arguments", "named_by_position", "read_csv", "read_npy"]
+__all__ += ["read_table", "read_table_for", "select_columns", "table_options"]
 
 _NPY_MAGIC = b"\x93NUMPY"
 _COMPRESSED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh9": bz2.open, b"\xfd7zXZ\x00": lzma.open}
@@ -158,8 +145,6 @@ def _read_lines(stream: BinaryIO, source: str, options: TableOptions) -> Table:
         numbers.extend(lines.numbers(row, chosen, names))
     if not numbers:
         raise cell_error(source, 2, 1, "only a header, no row of numbers follows it; pass --no-header if row 1 is data")
-    import numpy as np
-
     matrix = np.frombuffer(numbers, dtype=np.float64).reshape(-1, len(chosen))
     return _table(source, matrix, None if names is None else tuple(names[position] for position in features), bool(weights))
 
@@ -182,8 +167,6 @@ def _has_header(row: Row, lines: CsvLines, options: TableOptions) -> bool:
 
 def read_npy(path: str, options: TableOptions) -> Table:
     """The chosen columns of the matrix in the NPY file ``path``."""
-    import numpy as np
-
     try:
         # a mapped file has the size it claims, or mapping fails: the shape in the header is not trusted with an allocation
         stored = np.load(path, mmap_mode="r", allow_pickle=False)
