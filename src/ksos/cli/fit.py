@@ -107,19 +107,12 @@ def _require_inside(box: Box, table: Table) -> None:
 
 def _summary(estimator: KernelSoSDensity) -> dict[str, Any]:
     """What a program may want to know of the fit."""
-    solution = estimator.solution_
-    return {
-        "n_support": estimator.support_points_.shape[0],
-        "n_landmarks": estimator.landmarks_.shape[0],
-        "rank": solution.rank,
-        "kernel": described(estimator.distribution_.kernel, estimator.n_features_in_),
-        "measure": described(estimator.distribution_.measure, estimator.n_features_in_),
-        "bandwidth": estimator.bandwidth_.tolist(),
-        "embedding_bandwidth": estimator.embedding_bandwidth_.tolist(),
-        "regularization": estimator.regularization_,
-        **solution.summary(),
-        "time": solution.time,
-    }
+    density, solution, d = estimator.distribution_, estimator.solution_, estimator.n_features_in_
+    sizes = {"n_support": estimator.support_points_.shape[0], "n_landmarks": estimator.landmarks_.shape[0], "rank": solution.rank}
+    parts = {"kernel": described(density.kernel, d), "measure": described(density.measure, d)}
+    bandwidths = {"bandwidth": estimator.bandwidth_.tolist(), "embedding_bandwidth": estimator.embedding_bandwidth_.tolist()}
+    rest = {"regularization": estimator.regularization_, **solution.summary(), "time": solution.time}
+    return {**sizes, **parts, **bandwidths, **rest}
 
 
 def _report(estimator: KernelSoSDensity, output: str, n: int) -> list[str]:

@@ -23,14 +23,13 @@ from ksos.reproduce.files import sheet
 __all__ = ["add_arguments", "run"]
 
 _METADATA: dict[str, dict[str, Any]] = {"png": {}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
-_KINDS = tuple(_METADATA)
 _DPI = (20, 1200)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what ``ksos plot`` understands."""
     parser.add_argument("model", metavar="MODEL", help="a file written by ksos fit")
-    parser.add_argument("-o", "--output", required=True, metavar="FILE", help=f"the picture, ending in {', '.join(_KINDS)}")
+    parser.add_argument("-o", "--output", required=True, metavar="FILE", help=f"the picture, ending in {', '.join(_METADATA)}")
     text = "a CSV or NPY file of samples to show, with one column for each feature of the model; - is CSV from the standard input"
     parser.add_argument("--data", metavar="DATA", help=text)
     text = "draw the smallest regions with these probabilities, separated by commas, or none (default: 0.5,0.9)"
@@ -46,8 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Carry out ``ksos plot``."""
     kind = os.path.splitext(arguments.output)[1].lower().removeprefix(".")
-    if kind not in _KINDS:
-        raise UsageError(f"-o must name a file that ends in {', '.join(_KINDS)}; got {arguments.output!r}")
+    if kind not in _METADATA:
+        raise UsageError(f"-o must name a file that ends in {', '.join(_METADATA)}; got {arguments.output!r}")
     _check_table_options(arguments)
     require_matplotlib()
     require_writable(arguments.output)

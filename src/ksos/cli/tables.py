@@ -217,9 +217,7 @@ def select_columns(
         features = [position for position in range(width) if position not in weighing]
         for position in features:
             if names is not None and not names[position]:
-                raise InputError(
-                    f"{source}, row 1, column {position + 1}: the header gives it no name (an index?); choose the columns with --columns"
-                )
+                raise cell_error(source, 1, position + 1, "the header gives it no name (an index?); choose the columns with --columns")
     else:
         features = [_position(source, width, names, column) for column in columns]
     seen: set[int] = set()

@@ -6,6 +6,7 @@ import argparse
 import csv
 import math
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -72,13 +73,10 @@ def whole(least: float = -math.inf, most: float = math.inf) -> Callable[[str], i
     where = f" from {least} to {most}" if most < math.inf else f" of at least {least}" if least > -math.inf else ""
 
     def parse(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            value = None
-        if value is None or not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"a whole number{where} was expected; got {text!r}")
-        return value
+        with suppress(ValueError):
+            if least <= (value := int(text)) <= most:
+                return value
+        raise argparse.ArgumentTypeError(f"a whole number{where} was expected; got {text!r}")
 
     return parse
 

@@ -8,7 +8,6 @@ never run.
 from __future__ import annotations
 
 import argparse
-import math
 from typing import Any
 
 from ksos import WorstCase, worst_case
@@ -18,6 +17,9 @@ from ksos.cli.formula import parse_formula
 from ksos.cli.tables import add_table_arguments, read_table, table_options
 
 __all__ = ["add_arguments", "run"]
+
+_OPTIONS = ("penalty", "bandwidth", "embedding_bandwidth", "n_support", "confidence", "tol", "rtol", "time_limit")
+"""Those that :func:`ksos.worst_case` takes as they are."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,22 +54,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     table = read_table(arguments.data, table_options(arguments))
     n, d = table.points.shape
     loss = parse_formula(arguments.loss, d, table.names)
-    worst = worst_case(
-        loss,
-        table.points,
-        arguments.radius,
-        penalty=arguments.penalty,
-        weights=table.weights,
-        bandwidth=arguments.bandwidth,
-        embedding_bandwidth=arguments.embedding_bandwidth,
-        measure=values.box_measure(arguments, d),
-        n_support=arguments.n_support,
-        confidence=arguments.confidence,
-        rng=arguments.seed,
-        tol=arguments.tol,
-        rtol=arguments.rtol,
-        time_limit=arguments.time_limit,
-    )
+    given: dict[str, Any] = {name: vars(arguments)[name] for name in _OPTIONS}
+    given |= {"weights": table.weights, "measure": values.box_measure(arguments, d), "rng": arguments.seed}
+    worst = worst_case(loss, table.points, arguments.radius, **given)
     written = arguments.output if worst.distribution is not None and worst.value is not None else None
     if written is not None and worst.distribution is not None:
         worst.distribution.save(written)
@@ -83,13 +72,12 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 def _summary(worst: WorstCase, d: int) -> dict[str, Any]:
     """What a program may want to know of the answer."""
-    shown = {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in worst.summary().items()}
     density = worst.distribution
     more: dict[str, Any] = {"embedding_kernel": described(worst.embedding_kernel, d), "note": worst.note, "time": worst.time}
     if density is not None:
         more |= {"kernel": described(density.kernel, d), "measure": described(density.measure, d)}
         more |= {"n_support": density.support_points.shape[0], "rank": density.rank}
-    return {**shown, **more}
+    return {**worst.summary(), **more}
 
 
 def _report(worst: WorstCase, written: str | None) -> list[str]:
