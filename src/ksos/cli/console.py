@@ -115,15 +115,11 @@ class Console:
     @contextlib.contextmanager
     def warnings_as_lines(self) -> Iterator[None]:
         """Show the library's warnings as one line each and leave out those addressed to programmers; restores what was before."""
-
-        def show(message: Warning | str, *_: Any, **__: Any) -> None:
-            self.warning(str(message))
-
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             warnings.simplefilter("always", UserWarning)
             warnings.simplefilter("always", RuntimeWarning)
-            warnings.showwarning = show
+            warnings.showwarning = lambda message, *_, **__: self.warning(str(message))
             yield
 
     def close(self) -> None:

@@ -167,9 +167,7 @@ class _Formula:
                 out = None if number == 0.0 else _as(left * (1.0 / number)) if abs(number) > 1e-300 else None
             elif number == int(number) and 0 <= number * max(left.degree, 1) <= _HIGHEST_POWER:
                 out = _as(left ** int(number)) if len(left.terms) ** min(int(number), 4) <= _MOST_TERMS else None
-        if out is None or not all(math.isfinite(value) for value in out.terms.values()):
-            return None
-        return out
+        return out if out is not None and all(map(math.isfinite, out.terms.values())) else None
 
 
 def _number(node: ast.Constant) -> float:

@@ -35,7 +35,7 @@ _COMPRESSED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh9": bz2.open, b"\x
 
 @dataclass(frozen=True)
 class TableOptions:
-    """How to read a table: which columns, which one as weights, whether there is a header (None: detect), what separates the cells."""
+    """How to read a table: columns (None: all but the weights), the weights, whether there is a header (None: detect), the delimiter."""
 
     columns: Sequence[str] | None = None
     weights: str | None = None
@@ -131,7 +131,7 @@ def _read_lines(stream: BinaryIO, source: str, options: TableOptions) -> Table:
         raise cell_error(source, 1, 1, "the file is empty; rows of numbers were expected")
     width = len(first.cells)
     names = [cell.strip() for cell in first.cells] if _has_header(first, lines, options) else None
-    features, weights = select_columns(source, width, names, options.columns, options.weights)
+    features, weights = select_columns(source, width, names, options)
     chosen = [*features, *weights]
     numbers = array("d")
     if names is None:
@@ -180,7 +180,7 @@ def read_npy(path: str, options: TableOptions) -> Table:
         raise InputError(f"{path} holds an array of shape {stored.shape}, but rows and columns were expected; reshape it to (n, d)")
     if 0 in stored.shape:
         raise cell_error(path, 1, 1, f"the array of shape {stored.shape} is empty; rows of numbers were expected")
-    features, weights = select_columns(path, stored.shape[1], None, options.columns, options.weights)
+    features, weights = select_columns(path, stored.shape[1], None, options)
     chosen = [*features, *weights]
     matrix = np.array(stored[:, chosen], dtype=np.float64, order="C")
     finite = np.isfinite(matrix)
@@ -202,17 +202,15 @@ def named_by_position(column: str) -> bool:
     return column.isascii() and column.isdigit()
 
 
-def select_columns(
-    source: str, width: int, names: Sequence[str] | None, columns: Sequence[str] | None = None, weights: str | None = None
-) -> tuple[list[int], list[int]]:
-    """Positions, from 0, of ``columns`` (None: all but the weights) and of ``weights`` among ``width`` columns that may have ``names``.
+def select_columns(source: str, width: int, names: Sequence[str] | None, options: TableOptions) -> tuple[list[int], list[int]]:
+    """Positions, from 0, of the columns asked for and of the weights among ``width`` columns that may have ``names``.
 
-    >>> select_columns("data.csv", 3, ["x", "y", "w"], weights="w")
+    >>> select_columns("data.csv", 3, ["x", "y", "w"], TableOptions(weights="w"))
     ([0, 1], [2])
-    >>> select_columns("data.csv", 3, ["x", "y", "w"], ["y", "1"])
+    >>> select_columns("data.csv", 3, ["x", "y", "w"], TableOptions(["y", "1"]))
     ([1, 0], [])
     """
-    weighing = [] if weights is None else [_position(source, width, names, weights)]
+    columns, weighing = options.columns, [] if options.weights is None else [_position(source, width, names, options.weights)]
     if columns is None:
         features = [position for position in range(width) if position not in weighing]
         for position in features:

@@ -27,9 +27,8 @@ _LARGEST_EXPONENT = 90  # beyond it, densities are drawn in a power of ten of th
 _CURVE = 12.0, 401, 4001
 """Points of the grid per bandwidth, the fewest and the most of them along an axis."""
 _SURFACE, _SMALL_SURFACE = (8.0, 121, 301), (8.0, 121, 161)
-_BANDS = 18
+_BANDS, _LARGEST_AREA = 18, 150.0
 _BORDER, _LINES = "#10182b", ("-", "--", ":", "-.")
-_LARGEST_AREA = 150.0
 
 
 @dataclass(frozen=True)

@@ -130,18 +130,11 @@ def draw(output: Path, quick: bool, report: Report) -> list[Path]:
         f"over distributions θ* = ±{abs(game.theta[game.best]):.2f}, value {game.true[game.best]:.4f} "
         f"(at θ = 0: {game.true[zero]:.4f}), duality gap {game.gap:.1e}"
     )
-    rows = [
-        {
-            "theta": theta,
-            "relaxed_value": relaxed,
-            "true_value": adversary.value,
-            "true_value_lower_bound": adversary.lower_bound,
-            "mmd_of_adversary": adversary.mmd,
-            "multiplier": adversary.multiplier,
-            "atoms": " ".join(f"{game.ball.atoms[i, 0]:.6g}:{adversary.weights[i]:.15g}" for i in np.flatnonzero(adversary.weights)),
-        }
-        for theta, relaxed, adversary in zip(game.theta, game.relaxed, game.adversaries, strict=True)
-    ]
+    rows: list[dict[str, Any]] = []
+    for theta, relaxed, worst in zip(game.theta, game.relaxed, game.adversaries, strict=True):
+        found = {"theta": theta, "relaxed_value": relaxed, "true_value": worst.value, "true_value_lower_bound": worst.lower_bound}
+        atoms = " ".join(f"{game.ball.atoms[i, 0]:.6g}:{worst.weights[i]:.15g}" for i in np.flatnonzero(worst.weights))
+        rows.append({**found, "mmd_of_adversary": worst.mmd, "multiplier": worst.multiplier, "atoms": atoms})
     adversaries = [play_sos(eta, m, HALF_WIDTH, SIGMA, RADIUS, 9 if quick else 81) for eta, m in SOS]
     for sos in adversaries:
         report(
