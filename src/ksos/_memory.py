@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -71,16 +71,13 @@ def _gigabytes(amount: float) -> str:
 
 
 def _machine_memory() -> float:
-    try:
+    with suppress(OSError, ValueError, IndexError):
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
                 return float(line.split()[1]) * 1024.0
-    except (OSError, ValueError, IndexError):
-        pass
-    try:
+    with suppress(AttributeError, ValueError, OSError):
         return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    except (AttributeError, ValueError, OSError):
-        return float("inf")  # nothing is known: let the allocator speak
+    return math.inf  # nothing is known: let the allocator speak
 
 
 def _group_memory() -> float | None:
@@ -89,10 +86,8 @@ def _group_memory() -> float | None:
         (Path("/sys/fs/cgroup"), "memory.max", "memory.current", "inactive_file "),
         (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "),
     ):
-        try:
+        with suppress(OSError, ValueError, IndexError):  # no such file, or the word "max"
             free = float((folder / limit).read_text()) - float((folder / used).read_text())
             lines = (folder / "memory.stat").read_text().splitlines()
             return max(free + sum(float(line.split()[1]) for line in lines if line.startswith(cache)), 0.0)
-        except (OSError, ValueError, IndexError):  # no such file, or the word "max"
-            continue
     return None

@@ -56,6 +56,14 @@ class TestSolutions:
         assert path[0].value == pytest.approx(samples().var(), rel=1e-10)
         assert path[0].worst_case is None
 
+    @pytest.mark.parametrize("measure", [BOX, Box([-2.0], [3.0])])
+    def test_the_value_counts_the_ridge(self, measure):
+        found = ksos.robust_minimize(squared_distance, 0.0, samples(), 0.2, alpha=0.7, embedding_bandwidth=1.0, measure=measure)
+        ridge = 0.7 * float(found.theta @ found.theta)
+        assert ridge > 1e-3
+        assert found.value == pytest.approx(found.worst_case.value + ridge, rel=1e-5)
+        assert found.value >= found.worst_case.value + ridge - 1e-9
+
     def test_values_grow_with_the_radius_and_are_concave(self, path):
         radii, values = np.array([s.radius for s in path[1:]]), np.array([s.value for s in path[1:]])
         slopes = np.diff(values) / np.diff(radii)

@@ -21,9 +21,8 @@ from ksos.bench.report import Row, Run, optimum
 
 __all__ = ["ONE_THREAD", "race", "run_one"]
 
-ONE_THREAD = dict.fromkeys(
-    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "RAYON_NUM_THREADS"), "1"
-)
+_THREADED = ("OMP", "OPENBLAS", "MKL", "BLIS", "RAYON")
+ONE_THREAD = {**{f"{name}_NUM_THREADS": "1" for name in _THREADED}, "VECLIB_MAXIMUM_THREADS": "1"}
 """The environment of every process: all linear algebra on one thread."""
 
 _START = 60.0  # seconds for imports, warm-up and the referee's own matrices
@@ -31,13 +30,12 @@ REFERENCE = "low_rank"
 """Runs first, so that the others know when the last target is reached and need no further tolerance."""
 
 
+Report = Callable[[Row, float | None], None]
+Runner = Callable[[str, Setting, float, float | None, str], Row]
+
+
 def race(
-    settings: Sequence[Setting],
-    names: Sequence[str],
-    limit: float,
-    report: Callable[[Row, float | None], None],
-    clock: str = "wall",
-    run: Callable[[str, Setting, float, float | None, str], Row] | None = None,
+    settings: Sequence[Setting], names: Sequence[str], limit: float, report: Report, clock: str = "wall", run: Runner | None = None
 ) -> list[Row]:
     """Run the contestants ``names`` on every problem; ``report(row, f_star)`` is called as each ends. ``run``: by default :func:`run_one`.
 
@@ -52,11 +50,10 @@ def race(
         here: list[Row] = []
         for name in chosen:
             key = (name, setting.d, setting.sigma)
-            f_star = optimum(here)
             if key in beaten:
                 row = Row(name, setting, status=f"not tried: failed at m={beaten[key]}", limit=limit)
             else:
-                row = (run or run_one)(name, setting, limit, f_star, clock)
+                row = (run or run_one)(name, setting, limit, optimum(here), clock)
                 if _failed(row):
                     beaten[key] = setting.m
             here.append(row)
@@ -98,15 +95,11 @@ def _listen(process: subprocess.Popen[str], row: Row, limit: float, grace: float
     events: queue.Queue[dict[str, Any] | None] = queue.Queue()
     threading.Thread(target=_read, args=(process.stdout, events), daemon=True).start()
     patience = _START
-    while True:
-        try:
-            event = events.get(timeout=patience)
-        except queue.Empty:
-            row.status = "killed at the limit" if row.runs else "killed: no start within a minute"
-            return
-        if event is None:
-            return
-        patience = _receive(event, row, limit, grace)
+    try:
+        while (event := events.get(timeout=patience)) is not None:
+            patience = _receive(event, row, limit, grace)
+    except queue.Empty:
+        row.status = "killed at the limit" if row.runs else "killed: no start within a minute"
 
 
 def _receive(event: dict[str, Any], row: Row, limit: float, grace: float) -> float:

@@ -66,8 +66,7 @@ def _curve(ax: Axes, rows: list[Row], stars: dict[Setting, float | None], colour
     """One contestant: a line through the times that reached the target, hollow markers for the others."""
     reached, missed = [], []
     for row in sorted(rows, key=lambda row: row.setting.m):
-        f_star, spent = stars[row.setting], row.time_spent()
-        time = None if f_star is None else row.time_to(TARGETS[-1], f_star)
+        time, spent = row.time_to(TARGETS[-1], stars[row.setting]), row.time_spent()
         if time is not None:
             reached.append((row.setting.m, time))
         elif spent is not None:

@@ -18,7 +18,8 @@ from ksos.bench.problem import TOLERANCE, Setting
 
 __all__ = ["CLOCKS", "OutOfTimeError", "Referee", "Watch"]
 
-CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
+Clock = Callable[[], float]
+CLOCKS: dict[str, Clock] = {"wall": time.perf_counter, "cpu": time.process_time}
 """On one thread and an idle machine they agree; on a busy one the processor's time leaves out what others took."""
 
 _SPACING = 1.03  # iterates are judged at times that grow by this factor: the times reported are too long by at most 3 %
@@ -77,22 +78,12 @@ class OutOfTimeError(Exception):
 
 
 class Watch:
-    """The time of one run, and what the referee saw of it.
+    """The time of one run on a ``clock``, such as those of :data:`CLOCKS`, and what the referee saw of it.
 
-    Parameters
-    ----------
-    referee : Referee
-    limit : float
-        Seconds; :meth:`look` raises :class:`OutOfTimeError` after them.
-    tell : callable
-        Called with (seconds, objective) at every look.
-    clock : callable
-        One of :data:`CLOCKS`.
+    :meth:`look` calls ``tell(seconds, objective)``, and raises :class:`OutOfTimeError` after ``limit`` seconds.
     """
 
-    def __init__(
-        self, referee: Referee, limit: float, tell: Callable[[float, float], None], clock: Callable[[], float] = CLOCKS["wall"]
-    ) -> None:
+    def __init__(self, referee: Referee, limit: float, tell: Callable[[float, float], None], clock: Clock = time.perf_counter) -> None:
         self.referee, self.limit, self.tell, self.clock = referee, limit, tell, clock
         self.C: np.ndarray | None = None
         """The feasible point of the last look."""

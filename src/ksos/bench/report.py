@@ -7,6 +7,7 @@ import math
 import os
 import platform
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -56,14 +57,16 @@ class Row:
     """Bytes by which the process grew, at most, above what its imports took."""
     limit: float = 120.0
 
-    def time_to(self, target: float, f_star: float) -> float | None:
-        """Seconds until f − f* ≤ target, in the run that was fastest; None: never."""
+    def time_to(self, target: float, f_star: float | None) -> float | None:
+        """Seconds until f − f* ≤ target, in the run that was fastest; None: never, or f* is not known."""
+        if f_star is None:
+            return None
         times = [next((t for t, f in run.looks if f - f_star <= target), None) for run in self.runs]
         return min((t for t in times if t is not None), default=None)
 
-    def whole_call(self, target: float, f_star: float) -> float | None:
+    def whole_call(self, target: float, f_star: float | None) -> float | None:
         """Seconds of the fastest run whose answer is within the target, from the points to what the user gets, certificate and all."""
-        answered = [run.seconds for run in self.runs if run.looks and run.looks[-1][1] - f_star <= target]
+        answered = [run.seconds for run in self.runs if f_star is not None and run.looks and run.looks[-1][1] - f_star <= target]
         return min((s for s in answered if s is not None), default=None)
 
     def time_spent(self) -> float | None:
@@ -79,22 +82,11 @@ class Row:
     def as_dict(self, f_star: float | None) -> dict[str, Any]:
         """For JSON."""
         best = self.best()
-        return {
-            "contestant": self.contestant,
-            "m": self.setting.m,
-            "d": self.setting.d,
-            "sigma": self.setting.sigma,
-            "lambda": self.setting.lam,
-            "status": self.status,
-            "seconds_to": {f"{target:g}": None if f_star is None else self.time_to(target, f_star) for target in TARGETS},
-            "whole_call": None if f_star is None else self.whole_call(TARGETS[-1], f_star),
-            "seconds_spent": self.time_spent(),
-            "objective": best,
-            "excess": None if best is None or f_star is None else best - f_star,
-            "f_star": f_star,
-            "peak_bytes": self.peak,
-            "runs": [vars(run) for run in self.runs],
-        }
+        shown: dict[str, Any] = {"contestant": self.contestant, **vars(self.setting), "lambda": self.setting.lam, "status": self.status}
+        shown["seconds_to"] = {f"{target:g}": self.time_to(target, f_star) for target in TARGETS}
+        shown |= {"whole_call": self.whole_call(TARGETS[-1], f_star), "seconds_spent": self.time_spent(), "objective": best}
+        shown |= {"excess": None if best is None or f_star is None else best - f_star, "f_star": f_star, "peak_bytes": self.peak}
+        return {**shown, "runs": [vars(run) for run in self.runs]}
 
 
 def optimum(rows: Iterable[Row]) -> float | None:
@@ -111,26 +103,19 @@ def optimum(rows: Iterable[Row]) -> float | None:
 
 def ranked(rows: Sequence[Row], f_star: float | None) -> Row | None:
     """The row that reached the last target first."""
-    reached = [(t, i) for i, row in enumerate(rows) if f_star is not None and (t := row.time_to(TARGETS[-1], f_star)) is not None]
+    reached = [(t, i) for i, row in enumerate(rows) if (t := row.time_to(TARGETS[-1], f_star)) is not None]
     return rows[min(reached)[1]] if reached else None
 
 
 def headline(clock: str = "wall") -> list[str]:
     """What was measured and where."""
-    return [
-        HOW,
-        F_STAR,
-        CLOCK[clock],
-        f"{platform.machine()}, {os.cpu_count()} cores, " + ", ".join(f"{k} {v}" for k, v in _versions().items()),
-    ]
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, "
+    return [HOW, F_STAR, CLOCK[clock], machine + ", ".join(f"{name} {number}" for name, number in _versions().items())]
 
 
 def tables(rows: Sequence[Row]) -> list[str]:
     """The lines of all tables."""
-    lines: list[str] = []
-    for setting, here in by_setting(rows):
-        lines += ["", *_table(setting, here)]
-    return lines
+    return [line for setting, here in by_setting(rows) for line in ["", *_table(setting, here)]]
 
 
 def by_setting(rows: Iterable[Row]) -> list[tuple[Setting, list[Row]]]:
@@ -144,6 +129,7 @@ def by_setting(rows: Iterable[Row]) -> list[tuple[Setting, list[Row]]]:
 def _table(setting: Setting, rows: list[Row]) -> list[str]:
     f_star = optimum(rows)
     fastest = ranked(rows, f_star)
+    best_time = None if fastest is None else fastest.time_to(TARGETS[-1], f_star)
     known = "nobody finished" if f_star is None else f"f* = {f_star:.9e}, λ = {setting.lam:.3g}, τ = {TOLERANCE:g}"
     heads = "".join(f"{f's to {target:g}':>12}" for target in TARGETS)
     lines = [f"{setting.name}: {known}"]
@@ -152,35 +138,22 @@ def _table(setting: Setting, rows: list[Row]) -> list[str]:
         best = row.best()
         excess = "" if best is None or f_star is None else f"{best / f_star - 1.0:.1e}"
         memory = "" if row.peak is None else f"{row.peak / 1e6:.0f}"
-        times = "".join(f"{_time(row, target, f_star):>12}" for target in TARGETS)
-        call = None if f_star is None else row.whole_call(TARGETS[-1], f_star)
-        numbers = f"{_ratio(row, fastest, f_star):>10}{'' if call is None else seconds(call):>9}{excess:>11}{memory:>9}"
+        times = "".join(f"{_shown(row, target, f_star):>12}" for target in TARGETS)
+        call = row.whole_call(TARGETS[-1], f_star)
+        ratio = "–" if best_time is None else _shown(row, TARGETS[-1], f_star, best_time)
+        numbers = f"{ratio:>10}{'' if call is None else seconds(call):>9}{excess:>11}{memory:>9}"
         lines.append(f"{CONTESTANTS[row.contestant].title:28}{times}{numbers}  {row.status}")
     return lines
 
 
-def _time(row: Row, target: float, f_star: float | None) -> str:
-    reached = None if f_star is None else row.time_to(target, f_star)
-    if reached is not None:
-        return seconds(reached)
-    spent = row.time_spent()
-    return "–" if spent is None else f"≥{seconds(spent)}"
-
-
-def _ratio(row: Row, fastest: Row | None, f_star: float | None) -> str:
-    """Time to the last target in units of the fastest contestant's."""
-    if fastest is None or f_star is None:
+def _shown(row: Row, target: float, f_star: float | None, unit: float | None = None) -> str:
+    """The time to the target in seconds, or as a multiple of ``unit``."""
+    reached, spent = row.time_to(target, f_star), row.time_spent()
+    time = spent if reached is None else reached
+    if time is None:
         return "–"
-    best, mine = fastest.time_to(TARGETS[-1], f_star), row.time_to(TARGETS[-1], f_star)
-    assert best is not None
-    if mine is not None:
-        return f"{_three_digits(mine / best)}×"
-    spent = row.time_spent()
-    return "–" if spent is None else f"≥{_three_digits(spent / best)}×"
-
-
-def _three_digits(value: float) -> str:
-    return f"{value:.3g}" if value < 1000.0 else f"{value:.0f}"
+    shown = seconds(time) if unit is None else f"{time / unit:.3g}×" if time < 1000.0 * unit else f"{time / unit:.0f}×"
+    return shown if reached is not None else f"≥{shown}"
 
 
 def seconds(value: float) -> str:
@@ -189,22 +162,14 @@ def seconds(value: float) -> str:
     >>> seconds(0.012345), seconds(123.4)
     ('0.0123', '123')
     """
-    digits = max(0, 2 - math.floor(math.log10(max(value, 1e-9))))
-    return f"{value:.{digits}f}"
+    return f"{value:.{max(0, 2 - math.floor(math.log10(max(value, 1e-9))))}f}"
 
 
 def as_dict(rows: Sequence[Row], clock: str = "wall") -> dict[str, Any]:
     """Everything that was measured."""
     results = [row.as_dict(f_star) for _, here in by_setting(rows) for f_star in [optimum(here)] for row in here]
-    return {
-        "how": HOW,
-        "clock": clock,
-        "f_star": F_STAR,
-        "versions": _versions(),
-        "targets": TARGETS,
-        "tolerance": TOLERANCE,
-        "rows": results,
-    }
+    how: dict[str, Any] = {"how": HOW, "clock": clock, "f_star": F_STAR, "versions": _versions()}
+    return {**how, "targets": TARGETS, "tolerance": TOLERANCE, "rows": results}
 
 
 def write_json(rows: Sequence[Row], path: Path, clock: str = "wall") -> Path:
@@ -216,8 +181,6 @@ def write_json(rows: Sequence[Row], path: Path, clock: str = "wall") -> Path:
 def _versions() -> dict[str, str]:
     found = {"python": platform.python_version(), "numpy": np.__version__}
     for name in ("scipy", "cvxpy", "clarabel", "scs"):
-        try:
+        with suppress(PackageNotFoundError):
             found[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return found

@@ -29,7 +29,7 @@ def solve_published(setting: Setting, X: np.ndarray, tol: float, watch: Watch) -
     """FISTA on the note's eq. (12), C = RBRᵀ with W = RᵀR, from the centre until the loss has decreased by less than ``tol``."""
     m = X.shape[0]
     require_memory(2 * FLOAT_BYTES * m**4, f"the m² × m² Kronecker matrix with m = {m}", "take fewer points")
-    K, u, R_inverse, K_factor = _matrices(setting, X)
+    K, u, R_inverse, K_factor = _factors(setting, X)
     V = (u @ cho_solve(K_factor, K.mean(axis=1))).reshape(m, m)
     linear = R_inverse.T @ (setting.lam * K - 2.0 * V) @ R_inverse
 
@@ -64,15 +64,13 @@ def solve_published(setting: Setting, X: np.ndarray, tol: float, watch: Watch) -
 
 def kronecker_lipschitz(setting: Setting, X: np.ndarray) -> float:
     """The Frobenius norm of the Hessian, formed with the Kronecker product: the paper's bound on the curvature."""
-    return _lipschitz(*_matrices(setting, X)[1:])
+    return _lipschitz(*_factors(setting, X)[1:])
 
 
-def _matrices(setting: Setting, X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[np.ndarray, bool]]:
+def _factors(setting: Setting, X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[np.ndarray, bool]]:
     """K, the tensor u as (m², m), R⁻¹ and the factor of K."""
-    squares, s2 = _squares(X), setting.sigma**2
-    K = np.exp(-squares / s2)
-    R = _cholesky(setting.unit * np.exp(-squares / (2.0 * s2))).T
-    return K, _tensor(X, setting), solve_triangular(R, np.eye(X.shape[0]), lower=False), (_cholesky(K), True)
+    W, K, u = _integrals(setting, X)
+    return K, u.reshape(-1, X.shape[0]), solve_triangular(_cholesky(W).T, np.eye(X.shape[0]), lower=False), (_cholesky(K), True)
 
 
 def _project(M: np.ndarray) -> np.ndarray:
@@ -88,21 +86,6 @@ def _lipschitz(u: np.ndarray, R_inverse: np.ndarray, K_factor: tuple[np.ndarray,
     """‖2(R⁻¹⊗R⁻¹)ᵀ u K⁻¹ uᵀ (R⁻¹⊗R⁻¹)‖."""
     pulled = np.kron(R_inverse, R_inverse).T @ u
     return float(np.linalg.norm((2.0 * pulled) @ cho_solve(K_factor, pulled.T)))
-
-
-def _tensor(X: np.ndarray, setting: Setting) -> np.ndarray:
-    """u_pqr as a matrix of m² rows and m columns, in the appendix's own form."""
-    m, s2 = X.shape[0], setting.sigma**2
-    squares = np.einsum("ij,ij->i", X, X)
-    sums = (X[:, None, :] + X[None, :, :]).reshape(m * m, -1)
-    exponent = np.einsum("ij,ij->i", sums, sums)[:, None] + squares[None, :] + 2.0 * (sums @ X.T)  # ‖x_p + x_q + x_r‖²
-    exponent = (squares[:, None] + squares[None, :]).reshape(m * m, 1) + squares[None, :] - exponent / 3.0
-    return np.asarray((math.pi * s2 / 3.0) ** (0.5 * setting.d) * np.exp(-exponent / s2))
-
-
-def _squares(X: np.ndarray) -> np.ndarray:
-    squares = np.einsum("ij,ij->i", X, X)
-    return np.asarray(np.maximum(squares[:, None] + squares[None, :] - 2.0 * (X @ X.T), 0.0))
 
 
 def _cholesky(M: np.ndarray) -> np.ndarray:
@@ -155,38 +138,37 @@ def _options(solver: str, tol: float, seconds: float) -> dict[str, Any]:
     return {**dict.fromkeys(names, tol), "time_limit": seconds, "max_iter": 1000, "max_threads": 1}
 
 
-def _natural(setting: Setting, X: np.ndarray) -> tuple[np.ndarray | None, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+_Form = tuple[np.ndarray | None, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def _natural(setting: Setting, X: np.ndarray) -> _Form:
     """The unknown is B: the mass is tr(BW), and the embedding S·U(B) with one row of m² entries per coordinate."""
-    W, K, u, S = _integrals(setting, X)
+    W, K, u = _integrals(setting, X)
+    S = _inverse_root(K).T
     return None, S @ u, S @ K.mean(axis=1), setting.lam * K, W
 
 
-def _whitened(setting: Setting, X: np.ndarray) -> tuple[np.ndarray | None, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _whitened(setting: Setting, X: np.ndarray) -> _Form:
     """The unknown is C with B = TCTᵀ: the mass is tr C, and the tensor is compressed to q × r × r."""
-    W, K, u, S = _integrals(setting, X)
-    m = X.shape[0]
-    T = _inverse_root(W)
-    r = T.shape[1]
+    W, K, u = _integrals(setting, X)
+    S, T = _inverse_root(K).T, _inverse_root(W)
+    m, r = T.shape
     half = (S @ u).reshape(-1, m) @ T
     A = np.matmul(T.T, half.reshape(-1, m, r)).reshape(-1, r * r)
     return T, A, S @ K.mean(axis=1), setting.lam * (T.T @ K @ T), np.eye(r)
 
 
-FORMULATIONS: dict[str, Callable[[Setting, np.ndarray], tuple[np.ndarray | None, np.ndarray, np.ndarray, np.ndarray, np.ndarray]]] = {
-    "natural": _natural,
-    "whitened": _whitened,
-}
+FORMULATIONS: dict[str, Callable[[Setting, np.ndarray], _Form]] = {"natural": _natural, "whitened": _whitened}
 
 
-def _integrals(setting: Setting, X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """W, K, the tensor u as (m, m²), and S."""
+def _integrals(setting: Setting, X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """W, K, and the tensor u as (m, m²)."""
     m, s2 = X.shape[0], setting.sigma**2
     require_memory(4 * FLOAT_BYTES * m**3, f"the tensor u with m = {m}", "take fewer points")
     distances = ((X[:, None, :] - X[None, :, :]) ** 2).sum(axis=-1)
-    K = np.exp(-distances / s2)
     H = np.exp(-distances / (3.0 * s2))
     u = (math.pi * s2 / 3.0) ** (0.5 * setting.d) * (H[:, :, None] * H[:, None, :] * H[None, :, :]).reshape(m, m * m)
-    return setting.unit * np.exp(-distances / (2.0 * s2)), K, u, _inverse_root(K).T
+    return setting.unit * np.exp(-distances / (2.0 * s2)), np.exp(-distances / s2), u
 
 
 def _inverse_root(M: np.ndarray) -> np.ndarray:

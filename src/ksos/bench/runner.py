@@ -51,13 +51,10 @@ def _work(contestant: Contestant, setting: Setting, limit: float, f_star: float 
     _say(event="ready")
     for tol in contestant.tolerances:
         run = _run(contestant, setting, X, tol, referee, limit, clock)
-        repeats = min(_REPEATS, int(_REPEATED_BELOW / max(run["seconds"], 1e-3))) - 1
-        for _ in range(repeats):
+        for _ in range(min(_REPEATS, int(_REPEATED_BELOW / max(run["seconds"], 1e-3))) - 1):
             _run(contestant, setting, X, tol, referee, limit, clock)
-        if run["status"] == "time_limit" or run["seconds"] >= limit:
-            break
         reached = f_star is not None and run["objective"] is not None and run["objective"] - f_star <= TARGETS[-1]
-        if reached:
+        if reached or run["status"] == "time_limit" or run["seconds"] >= limit:
             break
     _say(event="end", status=run["status"], peak=max(_peak() - before, 0))
 

@@ -95,8 +95,7 @@ def _run(chosen: str | None, words: list[str], console: Console) -> int:
     command = import_module(f"ksos.cli.{str(chosen).replace('-', '_')}")
     parser = Parser(prog=console.program, description=command.__doc__)
     command.add_arguments(parser)
-    code: int = command.run(parser.parse(words[1:]), console)
-    return code
+    return int(command.run(parser.parse(words[1:]), console))
 
 
 def _top_level(words: list[str]) -> None:

@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from itertools import count
 
+from ksos import bench
+from ksos.bench import CONTESTANTS, Row, plot, problem, report
 from ksos.cli import values
 from ksos.cli.console import DONE, Console, require_folder
-
-if TYPE_CHECKING:
-    from ksos.bench import Row
+from ksos.plotting.canvas import require_matplotlib
 
 __all__ = ["add_arguments", "run"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what ``ksos bench`` understands."""
-    from ksos.bench import CONTESTANTS
-    from ksos.bench.problem import BANDWIDTHS, DIMENSIONS, QUICK_SIZES, SIZES
-
-    sizes, quick = (" ".join(map(str, numbers)) for numbers in (SIZES, QUICK_SIZES))
-    bandwidths = ", ".join(f"{' '.join(f'{sigma:g}' for sigma in BANDWIDTHS[d])} for d={d}" for d in BANDWIDTHS)
+    sizes, quick, dimensions = (" ".join(map(str, numbers)) for numbers in (problem.SIZES, problem.QUICK_SIZES, problem.DIMENSIONS))
+    bandwidths = ", ".join(f"{' '.join(f'{sigma:g}' for sigma in some)} for d={d}" for d, some in problem.BANDWIDTHS.items())
     parser.add_argument("--sizes", nargs="+", type=values.whole(2), metavar="M", help=f"numbers of support points (default: {sizes})")
-    text = f"2: two moons; others: normal points (default: {' '.join(map(str, DIMENSIONS))})"
+    text = f"2: two moons; others: normal points (default: {dimensions})"
     parser.add_argument("--dimensions", nargs="+", type=values.whole(1), metavar="D", help=text)
     parser.add_argument("--bandwidths", nargs="+", type=values.positive, metavar="SIGMA", help=f"default: {bandwidths}")
     text = f"default: all of {', '.join(CONTESTANTS)}"
     parser.add_argument("--contestants", nargs="+", choices=list(CONTESTANTS), metavar="NAME", help=text)
-    parser.add_argument(
-        "--limit", type=values.positive, metavar="SECONDS", help="the most one run may take (default: 120; with --quick, 3)"
-    )
+    text = "the most one run may take (default: 120; with --quick, 3)"
+    parser.add_argument("--limit", type=values.positive, metavar="SECONDS", help=text)
     parser.add_argument("--clock", choices=["wall", "cpu"], default="wall", help="cpu: for a busy machine (default: %(default)s)")
     text = f"a preview within a minute: sizes {quick}, d=2, sigma=1, and of CVXPY the whitened form only"
     parser.add_argument("--quick", action="store_true", help=text)
@@ -41,10 +36,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Carry out ``ksos bench``: a line as each contestant ends (on a terminal), then the tables, then the files."""
-    from ksos import bench
-    from ksos.bench import plot, problem, report
-    from ksos.reproduce.files import require_matplotlib
-
     output = require_folder(arguments.output)
     require_matplotlib()  # before hours of work, not after
     quick = arguments.quick
@@ -54,21 +45,13 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     names = arguments.contestants or (bench.QUICK if quick else list(bench.CONTESTANTS))
     limit = arguments.limit or (3.0 if quick else 120.0)
     output.mkdir(parents=True, exist_ok=True)
-    rows = bench.race(settings, names, limit, _progress(console, len(settings) * len(names)), arguments.clock)
+    total, done = len(settings) * len(names), count(1)
+
+    def progress(row: Row, f_star: float | None) -> None:
+        console.status(f"{next(done)} of {total}: {row.setting.name}: {row.contestant}: {row.status}")
+
+    rows = bench.race(settings, names, limit, progress, arguments.clock)
     files = [report.write_json(rows, output / "benchmark.json", arguments.clock), plot.draw(rows, output / "benchmark.png")]
-    if arguments.json:
-        console.json({**report.as_dict(rows, arguments.clock), "files": [str(file) for file in files]})
-    else:
-        console.result([*report.headline(arguments.clock), *report.tables(rows), "", *map(str, files)])
+    lines = [*report.headline(arguments.clock), *report.tables(rows), "", *map(str, files)]
+    console.answer(arguments.json, {**report.as_dict(rows, arguments.clock), "files": [str(file) for file in files]}, lines)
     return DONE
-
-
-def _progress(console: Console, total: int) -> Callable[[Row, float | None], None]:
-    done = 0
-
-    def report(row: Row, f_star: float | None) -> None:
-        nonlocal done
-        done += 1
-        console.status(f"{done} of {total}: {row.setting.name}: {row.contestant}: {row.status}")
-
-    return report

@@ -18,27 +18,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
-__all__ = [
-    "BAD_INPUT",
-    "DONE",
-    "INTERRUPTED",
-    "NOT_CONVERGED",
-    "USAGE",
-    "Console",
-    "InputError",
-    "UsageError",
-    "cell_error",
-    "described",
-    "excerpt",
-    "require_folder",
-    "require_writable",
-    "strict_json",
-]
+__all__ = ["BAD_INPUT", "DONE", "INTERRUPTED", "NOT_CONVERGED", "USAGE", "Console", "InputError", "UsageError"]
+__all__ += ["cell_error", "described", "excerpt", "require_folder", "require_writable", "strict_json"]
 
-DONE = 0
-BAD_INPUT = 1
-USAGE = 2
-NOT_CONVERGED = 3
+DONE, BAD_INPUT, USAGE, NOT_CONVERGED = range(4)
 INTERRUPTED = 130  # what a shell reports for a process ended by Ctrl-C
 
 
@@ -90,9 +73,9 @@ class Console:
             _silence(stream)
             raise InputError(f"cannot write to the standard output: {error.strerror or error}") from None
 
-    def json(self, value: dict[str, Any]) -> None:
-        """Write one JSON object to stdout."""
-        self.result([strict_json(value)])
+    def answer(self, as_json: bool, value: dict[str, Any], lines: Iterable[str]) -> None:
+        """Write one JSON object to stdout, or ``lines`` that say the same to a reader."""
+        self.result([strict_json(value)] if as_json else lines)
 
     def error(self, message: str) -> None:
         """One line on stderr that says what went wrong."""
@@ -120,8 +103,7 @@ class Console:
         if not self.watched or now - self._last_update < at_most_every:
             return
         self._last_update = now
-        shown = _one_line(text)[: shutil.get_terminal_size().columns - 1]
-        self._write_error(f"\r\x1b[K{shown}")
+        self._write_error(f"\r\x1b[K{_one_line(text)[: shutil.get_terminal_size().columns - 1]}")
         self._status_shown = True
 
     def clear_status(self) -> None:
@@ -133,15 +115,11 @@ class Console:
     @contextlib.contextmanager
     def warnings_as_lines(self) -> Iterator[None]:
         """Show the library's warnings as one line each and leave out those addressed to programmers; restores what was before."""
-
-        def show(message: Warning | str, *_: Any, **__: Any) -> None:
-            self.warning(str(message))
-
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             warnings.simplefilter("always", UserWarning)
             warnings.simplefilter("always", RuntimeWarning)
-            warnings.showwarning = show
+            warnings.showwarning = lambda message, *_, **__: self.warning(str(message))
             yield
 
     def close(self) -> None:
@@ -217,8 +195,10 @@ def described(part: Any, d: int) -> dict[str, Any]:
     return shown
 
 
-def require_writable(path: str) -> None:
-    """Raise when ``path`` cannot become a file, or is something that must not be replaced by one."""
+def require_writable(path: str | None) -> None:
+    """Raise when ``path`` cannot become a file, or is something that must not be replaced by one; None is no file at all."""
+    if path is None:
+        return
     folder = os.path.dirname(path) or "."
     if os.path.isdir(path) or path.endswith(os.sep):
         raise InputError(f"{path} is a folder; the name of a file was expected")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import BinaryIO, NamedTuple
 
 from ksos.cli.console import InputError, cell_error, excerpt
@@ -59,12 +60,10 @@ class CsvLines:
         cells = [row.cells[position] for position in positions]
         # float() would also read 1_000 and the digits of other scripts; a look at the whole line is quicker than one at each cell
         if (row.line.isascii() and "_" not in row.line) or all(map(is_number, cells)):
-            try:
+            with suppress(ValueError):
                 found = [float(cell) for cell in cells]
                 if all(map(math.isfinite, found)):
                     return found
-            except ValueError:
-                pass
         position = next(p for p in sorted(positions) if not (is_number(row.cells[p]) and math.isfinite(float(row.cells[p]))))
         cell = row.cells[position]
         if is_number(cell):

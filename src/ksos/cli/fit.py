@@ -6,30 +6,29 @@ import argparse
 import inspect
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sklearn.exceptions import ConvergenceWarning
+
+from ksos import KernelSoSDensity, Progress
+from ksos.bandwidth import RULES
 from ksos.cli import values
 from ksos.cli.console import DONE, NOT_CONVERGED, Console, InputError, described, excerpt, require_writable
-from ksos.cli.tables import add_table_arguments, read_table, table_options
-
-if TYPE_CHECKING:
-    from ksos import KernelSoSDensity, Progress
-    from ksos.cli.tables import Table
-    from ksos.measures import Box
+from ksos.cli.tables import Table, add_table_arguments, read_table, table_options
+from ksos.estimators.density import MOST_SUPPORT_POINTS, OBJECTIVES, PENALTIES
+from ksos.kernels import KERNELS
+from ksos.measures import Box
+from ksos.solvers import SOLVERS
+from ksos.support import SELECTIONS
 
 __all__ = ["add_arguments", "run"]
 
 _SECONDS_BETWEEN_UPDATES = 0.1
+_DEFAULTS = {name: parameter.default for name, parameter in inspect.signature(KernelSoSDensity).parameters.items()}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what ``ksos fit`` understands: one option per parameter of :class:`ksos.KernelSoSDensity` that words can express."""
-    from ksos.bandwidth import RULES
-    from ksos.estimators.density import MOST_SUPPORT_POINTS, OBJECTIVES, PENALTIES
-    from ksos.kernels import KERNELS
-    from ksos.solvers import SOLVERS
-    from ksos.support import SELECTIONS
-
     add_table_arguments(parser)
     text = "the file for the density; ksos score, sample and inspect read it"
     parser.add_argument("-o", "--output", required=True, metavar="MODEL", help=text)
@@ -37,12 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "a line on stderr whenever the gap has halved (a terminal shows progress anyway)"
     parser.add_argument("--verbose", action="store_true", help=text)
     model, objective, solver = (parser.add_argument_group(f"the {name}") for name in ("density", "objective", "solver"))
-    defaults = _defaults()
 
     def option(group: Any, flag: str, metavar: str, text: str, parse: Any = None, *, choices: Any = None, parameter: str = "") -> None:
         parameter = parameter or flag.removeprefix("--").replace("-", "_")
         listed = "" if choices is None else f": {', '.join(choices)}"
-        default = "" if defaults[parameter] is None else f" (default: {defaults[parameter]})"
+        default = "" if _DEFAULTS[parameter] is None else f" (default: {_DEFAULTS[parameter]})"
         settings: dict[str, Any] = {"type": parse} if choices is None else {"choices": list(choices)}
         group.add_argument(flag, dest=parameter, default=argparse.SUPPRESS, metavar=metavar, help=f"{text}{listed}{default}", **settings)
 
@@ -70,36 +68,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Carry out ``ksos fit``; the model is written whether or not the solver converged."""
-    from sklearn.exceptions import ConvergenceWarning
-
-    from ksos import KernelSoSDensity
-
     require_writable(arguments.output)
     table = read_table(arguments.data, table_options(arguments))
     n, d = table.points.shape
     measure = values.box_measure(arguments, d)
     if measure is not None:
         _require_inside(measure, table)
-    given = {name: value for name, value in vars(arguments).items() if name in _defaults() and name != "verbose"}
+    given = {name: value for name, value in vars(arguments).items() if name in _DEFAULTS and name != "verbose"}
     estimator = KernelSoSDensity(measure=measure, callback=_watcher(console, arguments.verbose), **given)
     warnings.simplefilter("ignore", ConvergenceWarning)  # said below, with what became of the model
     estimator.fit(table.points, sample_weight=table.weights)
     estimator.distribution_.save(arguments.output)
     solution = estimator.solution_
-    if arguments.json:
-        console.json({"output": arguments.output, "n_samples": n, "n_features": d, **_summary(estimator)})
-    else:
-        console.result(_report(estimator, arguments.output, n))
+    value = {"output": arguments.output, "n_samples": n, "n_features": d, **_summary(estimator)}
+    console.answer(arguments.json, value, _report(estimator, arguments.output, n))
     if solution.status == "solved":
         return DONE
     console.note(f"not converged: {solution.message}; {arguments.output} holds the best density found")
     return NOT_CONVERGED
-
-
-def _defaults() -> dict[str, Any]:
-    from ksos import KernelSoSDensity
-
-    return {name: parameter.default for name, parameter in inspect.signature(KernelSoSDensity).parameters.items()}
 
 
 def _require_inside(box: Box, table: Table) -> None:
@@ -121,19 +107,12 @@ def _require_inside(box: Box, table: Table) -> None:
 
 def _summary(estimator: KernelSoSDensity) -> dict[str, Any]:
     """What a program may want to know of the fit."""
-    solution = estimator.solution_
-    return {
-        "n_support": estimator.support_points_.shape[0],
-        "n_landmarks": estimator.landmarks_.shape[0],
-        "rank": solution.rank,
-        "kernel": described(estimator.distribution_.kernel, estimator.n_features_in_),
-        "measure": described(estimator.distribution_.measure, estimator.n_features_in_),
-        "bandwidth": estimator.bandwidth_.tolist(),
-        "embedding_bandwidth": estimator.embedding_bandwidth_.tolist(),
-        "regularization": estimator.regularization_,
-        **solution.summary(),
-        "time": solution.time,
-    }
+    density, solution, d = estimator.distribution_, estimator.solution_, estimator.n_features_in_
+    sizes = {"n_support": estimator.support_points_.shape[0], "n_landmarks": estimator.landmarks_.shape[0], "rank": solution.rank}
+    parts = {"kernel": described(density.kernel, d), "measure": described(density.measure, d)}
+    bandwidths = {"bandwidth": estimator.bandwidth_.tolist(), "embedding_bandwidth": estimator.embedding_bandwidth_.tolist()}
+    rest = {"regularization": estimator.regularization_, **solution.summary(), "time": solution.time}
+    return {**sizes, **parts, **bandwidths, **rest}
 
 
 def _report(estimator: KernelSoSDensity, output: str, n: int) -> list[str]:

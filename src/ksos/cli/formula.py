@@ -20,14 +20,7 @@ __all__ = ["CONSTANTS", "FUNCTIONS", "FormulaError", "parse_formula"]
 
 FUNCTIONS: dict[str, tuple[int, int | None, Callable[..., Any]]] = {
     "abs": (1, 1, np.abs),
-    "sqrt": (1, 1, np.sqrt),
-    "exp": (1, 1, np.exp),
-    "log": (1, 1, np.log),
-    "log1p": (1, 1, np.log1p),
-    "sin": (1, 1, np.sin),
-    "cos": (1, 1, np.cos),
-    "tan": (1, 1, np.tan),
-    "tanh": (1, 1, np.tanh),
+    **{f.__name__: (1, 1, f) for f in (np.sqrt, np.exp, np.log, np.log1p, np.sin, np.cos, np.tan, np.tanh)},
     "min": (2, None, lambda *parts: reduce(np.minimum, parts)),
     "max": (2, None, lambda *parts: reduce(np.maximum, parts)),
 }
@@ -68,14 +61,14 @@ def parse_formula(text: str, n_features: int, names: Sequence[str] | None = None
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         where = f" at character {error.offset}" if isinstance(error, SyntaxError) and error.offset else ""
         raise FormulaError(f"{excerpt(text)} is not a formula: it cannot be read{where}; write for example 'x1**2 + abs(x2)'") from None
-    reader = _Reader(text, variables)
-    reader.check(tree, 0)
-    polynomial = reader.polynomial(tree)
-    return NumericFunction(_Formula(text, tree, variables)) if polynomial is None else polynomial
+    formula = _Formula(text, tree, variables)
+    formula.check(tree, 0)
+    polynomial = formula.polynomial(tree)
+    return NumericFunction(formula) if polynomial is None else polynomial
 
 
 class _Formula:
-    """The function of a formula, with the formula as its name."""
+    """The function of a formula, with the formula as its name; anything that is not part of the language is refused."""
 
     def __init__(self, text: str, tree: ast.expr, variables: Mapping[str, int]) -> None:
         self.tree, self.variables = tree, variables
@@ -87,7 +80,7 @@ class _Formula:
         return np.array(np.broadcast_to(values, (X.shape[0],)))
 
     def _value(self, node: ast.AST, X: np.ndarray) -> Any:
-        """A part of the formula at the points ``X`` (n, d); the tree holds nothing else, see :meth:`_Reader.check`."""
+        """A part of the formula at the points ``X`` (n, d); the tree holds nothing else, see :meth:`check`."""
         if isinstance(node, ast.Constant):
             return _number(node)
         if isinstance(node, ast.Name):
@@ -104,22 +97,15 @@ class _Formula:
         assert isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
         return FUNCTIONS[node.func.id][2](*(self._value(argument, X) for argument in node.args))
 
-
-class _Reader:
-    """Checks the tree of a formula: anything that is not part of the language is refused."""
-
-    def __init__(self, text: str, variables: Mapping[str, int]) -> None:
-        self.text, self.variables = text, variables
-
     def refuse(self, node: ast.AST, what: str) -> FormulaError:
         at = getattr(node, "col_offset", None)
         where = "" if at is None else f" at character {at + 1}"
-        return FormulaError(f"{what}{where} of the formula {excerpt(self.text)}")
+        return FormulaError(f"{what}{where} of the formula {self.__qualname__}")
 
     def check(self, node: ast.AST, depth: int) -> None:
         """Raise on everything that is not part of the language."""
         if depth > _DEEPEST:
-            raise FormulaError(f"the formula {excerpt(self.text)} is nested more than {_DEEPEST} levels deep")
+            raise FormulaError(f"the formula {self.__qualname__} is nested more than {_DEEPEST} levels deep")
         for part in self._parts(node):
             self.check(part, depth + 1)
 
@@ -181,9 +167,7 @@ class _Reader:
                 out = None if number == 0.0 else _as(left * (1.0 / number)) if abs(number) > 1e-300 else None
             elif number == int(number) and 0 <= number * max(left.degree, 1) <= _HIGHEST_POWER:
                 out = _as(left ** int(number)) if len(left.terms) ** min(int(number), 4) <= _MOST_TERMS else None
-        if out is None or not all(math.isfinite(value) for value in out.terms.values()):
-            return None
-        return out
+        return out if out is not None and all(map(math.isfinite, out.terms.values())) else None
 
 
 def _number(node: ast.Constant) -> float:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 
+import ksos
 from ksos.cli.console import DONE, Console, described
+from ksos.density.io import read_header
 
 __all__ = ["add_arguments", "run"]
 
@@ -18,17 +20,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Carry out ``ksos inspect``."""
-    from ksos import load
-    from ksos.density.io import read_header
-
-    density, header = load(arguments.model), read_header(arguments.model)
+    density, header = ksos.load(arguments.model), read_header(arguments.model)
     m, d = density.support_points.shape
     mass, size = density.mass(), os.path.getsize(arguments.model)
-    if arguments.json:
-        parts = {"kernel": described(density.kernel, d), "measure": described(density.measure, d), "mass": mass}
-        versions = {name: header[name] for name in ("format_version", "library_version")}
-        console.json({"n_features": d, "n_support": m, "rank": density.rank, **parts, **versions, "file_size": size})
-        return DONE
+    parts = {"kernel": described(density.kernel, d), "measure": described(density.measure, d), "mass": mass}
+    versions = {name: header[name] for name in ("format_version", "library_version")}
+    value = {"n_features": d, "n_support": m, "rank": density.rank, **parts, **versions, "file_size": size}
     rows = {
         "features d": d,
         "support points m": m,
@@ -39,5 +36,5 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         "format version": f"{header['format_version']} (written by ksos {header['library_version']})",
         "file size": f"{size} bytes",
     }
-    console.result(f"{name:<18}{value}" for name, value in rows.items())
+    console.answer(arguments.json, value, (f"{name:<18}{shown}" for name, shown in rows.items()))
     return DONE

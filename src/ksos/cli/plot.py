@@ -5,28 +5,31 @@ from __future__ import annotations
 import argparse
 import io
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from ksos import load
 from ksos._files import replace_whole
 from ksos.cli import values
 from ksos.cli.console import DONE, Console, InputError, UsageError, require_writable
 from ksos.cli.tables import add_reading_options, read_table_for
 from ksos.cli.view import View, add_view_options, take_view
-
-if TYPE_CHECKING:
-    import numpy as np
+from ksos.plotting import DensityDisplay
+from ksos.plotting.canvas import require_matplotlib
+from ksos.plotting.density import MOST_PAIRED, figure_size
+from ksos.reproduce.files import sheet
 
 __all__ = ["add_arguments", "run"]
 
 _METADATA: dict[str, dict[str, Any]] = {"png": {}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
-_KINDS = tuple(_METADATA)
 _DPI = (20, 1200)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what ``ksos plot`` understands."""
     parser.add_argument("model", metavar="MODEL", help="a file written by ksos fit")
-    parser.add_argument("-o", "--output", required=True, metavar="FILE", help=f"the picture, ending in {', '.join(_KINDS)}")
+    parser.add_argument("-o", "--output", required=True, metavar="FILE", help=f"the picture, ending in {', '.join(_METADATA)}")
     text = "a CSV or NPY file of samples to show, with one column for each feature of the model; - is CSV from the standard input"
     parser.add_argument("--data", metavar="DATA", help=text)
     text = "draw the smallest regions with these probabilities, separated by commas, or none (default: 0.5,0.9)"
@@ -41,13 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Carry out ``ksos plot``."""
-    from ksos import load
-    from ksos.plotting.canvas import require_matplotlib
-    from ksos.plotting.density import MOST_PAIRED
-
     kind = os.path.splitext(arguments.output)[1].lower().removeprefix(".")
-    if kind not in _KINDS:
-        raise UsageError(f"-o must name a file that ends in {', '.join(_KINDS)}; got {arguments.output!r}")
+    if kind not in _METADATA:
+        raise UsageError(f"-o must name a file that ends in {', '.join(_METADATA)}; got {arguments.output!r}")
     _check_table_options(arguments)
     require_matplotlib()
     require_writable(arguments.output)
@@ -63,9 +62,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         raise InputError(f"the density has {k} features, of which a picture shows at most {MOST_PAIRED}; choose some with --features")
     console.status("drawing ...")
     replace_whole(arguments.output, [_picture(view, X, names, arguments, kind)])
-    if arguments.json:
-        shown = {"n_samples": None if X is None else X.shape[0], "features": [feature + 1 for feature in view.features]}
-        console.json({"output": arguments.output, **shown, "given": {str(feature + 1): value for feature, value in view.given.items()}})
+    value = {"output": arguments.output, "n_samples": None if X is None else X.shape[0], **view.described()}
+    console.answer(arguments.json, value, [])
     return DONE
 
 
@@ -80,10 +78,6 @@ def _check_table_options(arguments: argparse.Namespace) -> None:
 def _picture(view: View, X: np.ndarray | None, names: tuple[str, ...] | None, arguments: argparse.Namespace, kind: str) -> bytes:
     """The bytes of the picture: the same density gives the same ones on any day."""
     import matplotlib
-
-    from ksos.plotting import DensityDisplay
-    from ksos.plotting.density import figure_size
-    from ksos.reproduce.files import sheet
 
     features = list(view.features)
     samples = None if X is None else X[:, features]

@@ -6,14 +6,14 @@ Without a question: mean, standard deviation and quantiles of every feature.
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from ksos import load
 from ksos.cli import values
 from ksos.cli.console import DONE, Console, InputError, require_writable
 from ksos.cli.view import View, add_view_options, feature_name, take_view
-
-if TYPE_CHECKING:
-    import numpy as np
 
 __all__ = ["add_arguments", "run"]
 
@@ -37,19 +37,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Carry out ``ksos query``."""
-    from ksos import load
-
-    if arguments.output is not None:
-        require_writable(arguments.output)
+    require_writable(arguments.output)
     view = take_view(load(arguments.model), arguments)
     found = _answers(view, arguments)
     if arguments.output is not None:
         view.density.save(arguments.output)
-    if arguments.json:
-        given = {str(feature + 1): value for feature, value in view.given.items()}
-        console.json({"features": [feature + 1 for feature in view.features], "given": given, **found, "output": arguments.output})
-    else:
-        console.result(_report(view, found))
+    console.answer(arguments.json, {**view.described(), **found, "output": arguments.output}, _report(view, found))
     return DONE
 
 
@@ -78,8 +71,6 @@ def _answers(view: View, arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _box(view: View, arguments: argparse.Namespace) -> tuple[np.ndarray, np.ndarray]:
     """``--low`` and ``--high`` with one entry for each feature looked at."""
-    import numpy as np
-
     k, sides = len(view.features), []
     for side, none in (("low", -np.inf), ("high", np.inf)):
         given = getattr(arguments, side)
@@ -99,8 +90,6 @@ def _box(view: View, arguments: argparse.Namespace) -> tuple[np.ndarray, np.ndar
 
 
 def _quantiles(view: View, levels: list[float] | tuple[float, ...]) -> list[dict[str, Any]]:
-    import numpy as np
-
     density, k = view.density, len(view.features)
     columns = [(density if k == 1 else density.marginal([j])).ppf(np.array(levels)) for j in range(k)]
     return [{"level": level, "values": [float(column[i]) for column in columns]} for i, level in enumerate(levels)]

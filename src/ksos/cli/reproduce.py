@@ -28,10 +28,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
     output = require_folder(arguments.output)
     files = [str(file) for file in reproduce.run(arguments.figure, output, arguments.quick, _reporter(console, arguments.json))]
-    if arguments.json:
-        console.json({"files": files})
-    else:
-        console.result(files)
+    console.answer(arguments.json, {"files": files}, files)
     return DONE
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 import io
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
+import numpy as np
+
+from ksos import load
 from ksos._files import replace_whole
+from ksos._validation import as_count
 from ksos.cli import values
 from ksos.cli.console import DONE, Console, require_writable
 from ksos.cli.view import add_view_options, take_view
-
-if TYPE_CHECKING:
-    import numpy as np
 
 __all__ = ["add_arguments", "run"]
 
@@ -31,30 +31,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Carry out ``ksos sample``."""
-    from ksos import load
-    from ksos._validation import as_count
-
     n, output = as_count(arguments.n_samples, "--n-samples"), arguments.output
-    if output is not None:
-        require_writable(output)
+    require_writable(output)
     view = take_view(load(arguments.model), arguments)
     console.status(f"drawing {n} samples ...")
     samples = view.density.rvs(n, rng=arguments.seed)
     if output is not None:
         lines = (f"{line}\n".encode() for line in _csv_lines(samples, view.names))
         replace_whole(output, _npy_parts(samples) if output.lower().endswith(".npy") else lines)
-    if arguments.json:
-        shown = {"samples": samples.tolist()} if output is None else {}
-        console.json({"n_samples": n, "n_features": len(view.features), "seed": arguments.seed, "output": output, **shown})
-    elif output is None:
-        console.result(_csv_lines(samples, view.names))
+    value = {"n_samples": n, "n_features": len(view.features), "seed": arguments.seed, "output": output}
+    if output is None and arguments.json:
+        value["samples"] = samples.tolist()
+    console.answer(arguments.json, value, _csv_lines(samples, view.names) if output is None else [])
     return DONE
 
 
 def _npy_parts(samples: np.ndarray) -> Iterable[bytes | memoryview]:
     """The header and the numbers, not copied, of an NPY file."""
-    import numpy as np
-
     samples, header = np.ascontiguousarray(samples), io.BytesIO()
     np.lib.format.write_array_header_1_0(header, np.lib.format.header_data_from_array_1_0(samples))
     return header.getvalue(), samples.data

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import argparse
 
+import numpy as np
+
+from ksos import load
+from ksos._validation import as_weights
 from ksos.cli.console import DONE, Console
 from ksos.cli.tables import add_table_arguments, read_table_for
 
@@ -20,11 +24,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Carry out ``ksos score``."""
-    import numpy as np
-
-    from ksos import load
-    from ksos._validation import as_weights
-
     density = load(arguments.model)
     table = read_table_for(density, arguments)
     n = table.points.shape[0]
@@ -33,11 +32,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     counted = weights > 0.0  # 0 times −inf is no number
     mean = float(np.sum(weights[counted] * log_density[counted]))
     zeros = int(np.sum(np.isneginf(log_density)))
-    if arguments.json:
-        shown = {"log_density": log_density.tolist()} if arguments.per_row else {}
-        console.json({"mean_log_density": mean, "n_samples": n, "n_zero_density": zeros, **shown})
-        return DONE
-    if zeros:
+    if zeros and not arguments.json:
         console.warning(f"{zeros} of {n} rows have density 0 (logarithm -inf)")
-    console.result(map(repr, log_density.tolist()) if arguments.per_row else [repr(mean)])
+    value = {"mean_log_density": mean, "n_samples": n, "n_zero_density": zeros}
+    each = log_density.tolist() if arguments.per_row else None
+    console.answer(arguments.json, value if each is None else {**value, "log_density": each}, map(repr, each or [mean]))
     return DONE

@@ -17,30 +17,17 @@ import zlib
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
+import numpy as np
+
+from ksos import SoSDensity
 from ksos.cli import values
 from ksos.cli.console import InputError, UsageError, cell_error, excerpt
 from ksos.cli.csv_lines import CsvLines, Row, is_number, not_a_number
 
-if TYPE_CHECKING:
-    import numpy as np
-
-    from ksos import SoSDensity
-
-__all__ = [
-    "Table",
-    "TableOptions",
-    "add_reading_options",
-    "add_table_arguments",
-    "named_by_position",
-    "read_csv",
-    "read_npy",
-    "read_table",
-    "read_table_for",
-    "select_columns",
-    "table_options",
-]
+__all__ = ["Table", "TableOptions", "add_reading_options", "add_table_arguments", "named_by_position", "read_csv", "read_npy"]
+__all__ += ["read_table", "read_table_for", "select_columns", "table_options"]
 
 _NPY_MAGIC = b"\x93NUMPY"
 _COMPRESSED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh9": bz2.open, b"\xfd7zXZ\x00": lzma.open}
@@ -48,7 +35,7 @@ _COMPRESSED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh9": bz2.open, b"\x
 
 @dataclass(frozen=True)
 class TableOptions:
-    """How to read a table: which columns, which one as weights, whether there is a header (None: detect), what separates the cells."""
+    """How to read a table: columns (None: all but the weights), the weights, whether there is a header (None: detect), the delimiter."""
 
     columns: Sequence[str] | None = None
     weights: str | None = None
@@ -144,7 +131,7 @@ def _read_lines(stream: BinaryIO, source: str, options: TableOptions) -> Table:
         raise cell_error(source, 1, 1, "the file is empty; rows of numbers were expected")
     width = len(first.cells)
     names = [cell.strip() for cell in first.cells] if _has_header(first, lines, options) else None
-    features, weights = select_columns(source, width, names, options.columns, options.weights)
+    features, weights = select_columns(source, width, names, options)
     chosen = [*features, *weights]
     numbers = array("d")
     if names is None:
@@ -158,8 +145,6 @@ def _read_lines(stream: BinaryIO, source: str, options: TableOptions) -> Table:
         numbers.extend(lines.numbers(row, chosen, names))
     if not numbers:
         raise cell_error(source, 2, 1, "only a header, no row of numbers follows it; pass --no-header if row 1 is data")
-    import numpy as np
-
     matrix = np.frombuffer(numbers, dtype=np.float64).reshape(-1, len(chosen))
     return _table(source, matrix, None if names is None else tuple(names[position] for position in features), bool(weights))
 
@@ -182,8 +167,6 @@ def _has_header(row: Row, lines: CsvLines, options: TableOptions) -> bool:
 
 def read_npy(path: str, options: TableOptions) -> Table:
     """The chosen columns of the matrix in the NPY file ``path``."""
-    import numpy as np
-
     try:
         # a mapped file has the size it claims, or mapping fails: the shape in the header is not trusted with an allocation
         stored = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -197,7 +180,7 @@ def read_npy(path: str, options: TableOptions) -> Table:
         raise InputError(f"{path} holds an array of shape {stored.shape}, but rows and columns were expected; reshape it to (n, d)")
     if 0 in stored.shape:
         raise cell_error(path, 1, 1, f"the array of shape {stored.shape} is empty; rows of numbers were expected")
-    features, weights = select_columns(path, stored.shape[1], None, options.columns, options.weights)
+    features, weights = select_columns(path, stored.shape[1], None, options)
     chosen = [*features, *weights]
     matrix = np.array(stored[:, chosen], dtype=np.float64, order="C")
     finite = np.isfinite(matrix)
@@ -219,24 +202,20 @@ def named_by_position(column: str) -> bool:
     return column.isascii() and column.isdigit()
 
 
-def select_columns(
-    source: str, width: int, names: Sequence[str] | None, columns: Sequence[str] | None = None, weights: str | None = None
-) -> tuple[list[int], list[int]]:
-    """Positions, from 0, of ``columns`` (None: all but the weights) and of ``weights`` among ``width`` columns that may have ``names``.
+def select_columns(source: str, width: int, names: Sequence[str] | None, options: TableOptions) -> tuple[list[int], list[int]]:
+    """Positions, from 0, of the columns asked for and of the weights among ``width`` columns that may have ``names``.
 
-    >>> select_columns("data.csv", 3, ["x", "y", "w"], weights="w")
+    >>> select_columns("data.csv", 3, ["x", "y", "w"], TableOptions(weights="w"))
     ([0, 1], [2])
-    >>> select_columns("data.csv", 3, ["x", "y", "w"], ["y", "1"])
+    >>> select_columns("data.csv", 3, ["x", "y", "w"], TableOptions(["y", "1"]))
     ([1, 0], [])
     """
-    weighing = [] if weights is None else [_position(source, width, names, weights)]
+    columns, weighing = options.columns, [] if options.weights is None else [_position(source, width, names, options.weights)]
     if columns is None:
         features = [position for position in range(width) if position not in weighing]
         for position in features:
             if names is not None and not names[position]:
-                raise InputError(
-                    f"{source}, row 1, column {position + 1}: the header gives it no name (an index?); choose the columns with --columns"
-                )
+                raise cell_error(source, 1, position + 1, "the header gives it no name (an index?); choose the columns with --columns")
     else:
         features = [_position(source, width, names, column) for column in columns]
     seen: set[int] = set()

@@ -6,26 +6,15 @@ import argparse
 import csv
 import math
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import Any
 
-if TYPE_CHECKING:
-    from ksos.measures import Box
+import numpy as np
 
-__all__ = [
-    "add_box",
-    "box_measure",
-    "columns",
-    "conditions",
-    "count",
-    "delimiter",
-    "number",
-    "numbers",
-    "positive",
-    "probabilities",
-    "seed",
-    "whole",
-    "word_or",
-]
+from ksos.measures import Box
+
+__all__ = ["add_box", "box_measure", "columns", "conditions", "count", "delimiter", "number", "numbers", "positive", "probabilities"]
+__all__ += ["seed", "whole", "word_or"]
 
 
 def number(text: str) -> float:
@@ -84,13 +73,10 @@ def whole(least: float = -math.inf, most: float = math.inf) -> Callable[[str], i
     where = f" from {least} to {most}" if most < math.inf else f" of at least {least}" if least > -math.inf else ""
 
     def parse(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            value = None
-        if value is None or not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"a whole number{where} was expected; got {text!r}")
-        return value
+        with suppress(ValueError):
+            if least <= (value := int(text)) <= most:
+                return value
+        raise argparse.ArgumentTypeError(f"a whole number{where} was expected; got {text!r}")
 
     return parse
 
@@ -168,10 +154,6 @@ def add_box(group: Any, what: str) -> None:
 
 def box_measure(arguments: argparse.Namespace, d: int) -> Box | None:
     """The box measure that ``--low`` and ``--high`` describe, or None if neither is given."""
-    import numpy as np
-
-    from ksos.measures import Box
-
     if arguments.low is None and arguments.high is None:
         return None
     sides = (-np.inf if arguments.low is None else arguments.low, np.inf if arguments.high is None else arguments.high)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
+from ksos import IntegralNotAvailableError, SoSDensity
 from ksos.cli import values
 from ksos.cli.console import InputError, excerpt
 from ksos.cli.tables import named_by_position
-
-if TYPE_CHECKING:
-    from ksos import SoSDensity
 
 __all__ = ["View", "add_view_options", "feature_name", "find_features", "take_view"]
 
@@ -29,6 +27,11 @@ class View:
     def names(self) -> list[str]:
         """What the features are called."""
         return [feature_name(feature) for feature in self.features]
+
+    def described(self) -> dict[str, Any]:
+        """Which part it is, for JSON; features are counted from 1."""
+        given = {str(feature + 1): value for feature, value in self.given.items()}
+        return {"features": [feature + 1 for feature in self.features], "given": given}
 
 
 def feature_name(feature: int) -> str:
@@ -70,8 +73,6 @@ def take_view(density: SoSDensity, arguments: argparse.Namespace) -> View:
 
 
 def _conditional(density: SoSDensity, given: dict[int, float]) -> SoSDensity:
-    from ksos import IntegralNotAvailableError
-
     try:
         return density.conditional(given)
     except IntegralNotAvailableError:

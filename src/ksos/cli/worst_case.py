@@ -8,26 +8,26 @@ never run.
 from __future__ import annotations
 
 import argparse
-import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ksos import WorstCase, worst_case
 from ksos.cli import values
 from ksos.cli.console import DONE, NOT_CONVERGED, Console, UsageError, described, require_writable
+from ksos.cli.formula import parse_formula
 from ksos.cli.tables import add_table_arguments, read_table, table_options
 
-if TYPE_CHECKING:
-    from ksos import WorstCase
-
 __all__ = ["add_arguments", "run"]
+
+_OPTIONS = ("penalty", "bandwidth", "embedding_bandwidth", "n_support", "confidence", "tol", "rtol", "time_limit")
+"""Those that :func:`ksos.worst_case` takes as they are."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what ``ksos worst-case`` understands."""
     add_table_arguments(parser)
     parser.add_argument("--loss", required=True, metavar="FORMULA", help="what to maximise the expectation of, such as 'x1**2 + abs(x2)'")
-    parser.add_argument(
-        "--radius", type=values.word_or(["bootstrap"], values.number), metavar="R", help="of the ball, in MMD: a number, or bootstrap"
-    )
+    radius = values.word_or(["bootstrap"], values.number)
+    parser.add_argument("--radius", type=radius, metavar="R", help="of the ball, in MMD: a number, or bootstrap")
     parser.add_argument("--penalty", type=float, metavar="GAMMA", help="instead of a radius: maximise loss - GAMMA * MMD squared")
     parser.add_argument("-o", "--output", metavar="MODEL", help="save the worst density; ksos query, sample and plot read it")
     parser.add_argument("--json", action="store_true", help="one JSON object on the standard output; an infinite bound is null")
@@ -50,37 +50,18 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     """Carry out ``ksos worst-case``."""
     if (arguments.radius is None) == (arguments.penalty is None):
         raise UsageError("give either --radius or --penalty")
-    from ksos import worst_case
-    from ksos.cli.formula import parse_formula
-
-    if arguments.output is not None:
-        require_writable(arguments.output)
+    require_writable(arguments.output)
     table = read_table(arguments.data, table_options(arguments))
     n, d = table.points.shape
     loss = parse_formula(arguments.loss, d, table.names)
-    worst = worst_case(
-        loss,
-        table.points,
-        arguments.radius,
-        penalty=arguments.penalty,
-        weights=table.weights,
-        bandwidth=arguments.bandwidth,
-        embedding_bandwidth=arguments.embedding_bandwidth,
-        measure=values.box_measure(arguments, d),
-        n_support=arguments.n_support,
-        confidence=arguments.confidence,
-        rng=arguments.seed,
-        tol=arguments.tol,
-        rtol=arguments.rtol,
-        time_limit=arguments.time_limit,
-    )
+    given: dict[str, Any] = {name: vars(arguments)[name] for name in _OPTIONS}
+    given |= {"weights": table.weights, "measure": values.box_measure(arguments, d), "rng": arguments.seed}
+    worst = worst_case(loss, table.points, arguments.radius, **given)
     written = arguments.output if worst.distribution is not None and worst.value is not None else None
     if written is not None and worst.distribution is not None:
         worst.distribution.save(written)
-    if arguments.json:
-        console.json({"loss": arguments.loss, "n_samples": n, "n_features": d, **_summary(worst, d), "output": written})
-    else:
-        console.result(_report(worst, written))
+    value = {"loss": arguments.loss, "n_samples": n, "n_features": d, **_summary(worst, d), "output": written}
+    console.answer(arguments.json, value, _report(worst, written))
     if worst.status == "solved":
         if arguments.output is not None and written is None:
             console.note(f"{worst.note}; {arguments.output} is not written")
@@ -91,13 +72,12 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 def _summary(worst: WorstCase, d: int) -> dict[str, Any]:
     """What a program may want to know of the answer."""
-    shown = {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in worst.summary().items()}
     density = worst.distribution
     more: dict[str, Any] = {"embedding_kernel": described(worst.embedding_kernel, d), "note": worst.note, "time": worst.time}
     if density is not None:
         more |= {"kernel": described(density.kernel, d), "measure": described(density.measure, d)}
         more |= {"n_support": density.support_points.shape[0], "rank": density.rank}
-    return {**shown, **more}
+    return {**worst.summary(), **more}
 
 
 def _report(worst: WorstCase, written: str | None) -> list[str]:

@@ -21,9 +21,8 @@ def require_matplotlib() -> None:
     try:
         import matplotlib  # noqa: F401
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "figures are drawn with matplotlib, which is not installed; run: pip install 'kernel-sos[plot]'", name=error.name
-        ) from None
+        text = "figures are drawn with matplotlib, which is not installed; run: pip install 'kernel-sos[plot]'"
+        raise ModuleNotFoundError(text, name=error.name) from None
 
 
 def colour_map(cmap: Any) -> Colormap:
@@ -56,9 +55,8 @@ def axes_grid(ax: Any, rows: int, columns: int, size: tuple[float, float], **gri
     if isinstance(ax, Axes):
         place = ax.get_subplotspec()
         if place is None:
-            raise ValueError(
-                f"an Axes that is part of a grid (plt.subplots makes such) is needed to be divided into {rows}×{columns}; got {ax!r}"
-            )
+            what = "an Axes that is part of a grid (plt.subplots makes such) is needed to be divided into"
+            raise ValueError(f"{what} {rows}×{columns}; got {ax!r}")
         ax.set_axis_off()
         figure, inner = ax.figure, place.subgridspec(rows, columns, **grid)
         return figure, np.array([[figure.add_subplot(inner[i, j]) for j in range(columns)] for i in range(rows)], dtype=object)

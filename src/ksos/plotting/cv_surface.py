@@ -18,10 +18,7 @@ __all__ = ["CrossValidationDisplay"]
 
 _CHOSEN, _UNSEEN = "#B5480A", "#e6e6e6"
 _SIZE = (6.4, 4.4)
-_BANDS = 12
-_LARGEST_DOT = 90.0
-_MOST_TICKS = 9
-_LEAST_SPAN = 1e-3
+_BANDS, _LARGEST_DOT, _MOST_TICKS, _LEAST_SPAN = 12, 90.0, 9, 1e-3
 _LABELS = {"log_likelihood": "held-out log-likelihood, nats per sample", "l2": "held-out L² score", "mmd": "− held-out squared MMD"}
 
 
@@ -84,14 +81,11 @@ class CrossValidationDisplay:
     ) -> None:
         self.multiples = as_grid(multiples, "multiples", positive=True)
         self.relative_regularizations = as_grid(relative_regularizations, "relative_regularizations", positive=False)
-        for name, steps in (
-            ("multiples must ascend", np.diff(self.multiples)),
-            ("relative_regularizations must descend", -np.diff(self.relative_regularizations)),
-        ):
+        ascent, descent = np.diff(self.multiples), -np.diff(self.relative_regularizations)
+        for what, steps in (("multiples must ascend", ascent), ("relative_regularizations must descend", descent)):
             if np.any(steps <= 0.0):
-                raise ValueError(
-                    f"{name}, without doubles, as those of a fitted search do; entry {int(np.argmax(steps <= 0.0)) + 1} does not"
-                )
+                entry = int(np.argmax(steps <= 0.0)) + 1
+                raise ValueError(f"{what}, without doubles, as those of a fitted search do; entry {entry} does not")
         self.scores, shape = np.asarray(scores, dtype=float), (self.multiples.size, self.relative_regularizations.size)
         if self.scores.shape != shape:
             raise ValueError(f"scores must have a row for each bandwidth and a column for each λ, shape {shape}; got {self.scores.shape}")
@@ -107,15 +101,13 @@ class CrossValidationDisplay:
         if not hasattr(estimator, "bandwidth_multiples_"):
             raise TypeError(f"{type(estimator).__name__} has no surface of scores; a fitted KernelSoSDensityCV is needed")
         multiples, relative_regularizations = estimator.bandwidth_multiples_, estimator.relative_regularizations_
-        chosen = (
-            int(np.argmin(np.abs(multiples - estimator.bandwidth_multiple_))),
-            int(np.argmin(np.abs(relative_regularizations - estimator.relative_regularization_))),
-        )
+        i = int(np.argmin(np.abs(multiples - estimator.bandwidth_multiple_)))
+        j = int(np.argmin(np.abs(relative_regularizations - estimator.relative_regularization_)))
         shares = None
         if "kernel_density" in estimator.weights_:
             shares = np.array([estimator.weights_.get(value, 0.0) for value in relative_regularizations.tolist()])
         label = _LABELS[estimator.criterion]
-        display = cls(multiples, relative_regularizations, estimator.scores_, chosen, shares=shares, label=label, unit=estimator.rule)
+        display = cls(multiples, relative_regularizations, estimator.scores_, (i, j), shares=shares, label=label, unit=estimator.rule)
         return display.plot(ax, **options)
 
     def plot(self, ax: Any = None, *, depth: float | None = None, cmap: Any = None) -> Self:
@@ -136,11 +128,9 @@ class CrossValidationDisplay:
             raise ValueError("there is no finite score to draw")
         best = float(known.max())
         span = float(best - np.quantile(known, 0.25)) if depth is None else as_positive(depth, "depth")
-        self.figure_, self.ax_ = single_axes(ax, _SIZE)
-        self.artists_ = {}
+        (self.figure_, self.ax_), self.artists_ = single_axes(ax, _SIZE), {}
         x, y = _borders(self.multiples), _borders(self.relative_regularizations)
-        self.ax_.set_xscale("log")
-        self.ax_.set_yscale("log")
+        self.ax_.set(xscale="log", yscale="log")
         self._draw_cells(x, y, best, max(span, _LEAST_SPAN * max(1.0, abs(best))), cmap)
         self._draw_choice(x, y)
         self._ticks(x, y)
@@ -171,10 +161,8 @@ class CrossValidationDisplay:
             used = self.shares > 0.0
             rest = 1.0 - float(self.shares.sum())
             label = "shares of the stack" + (f", {rest:.1%} kernel density" if rest > 0.0 else "")
-            areas = _LARGEST_DOT * self.shares[used]
-            self.artists_["shares"] = self.ax_.scatter(
-                np.full(used.sum(), across), up[used], s=areas, color=_CHOSEN, linewidths=0.0, zorder=2.5, label=label
-            )
+            dots: dict[str, Any] = {"s": _LARGEST_DOT * self.shares[used], "color": _CHOSEN, "linewidths": 0.0, "zorder": 2.5}
+            self.artists_["shares"] = self.ax_.scatter(np.full(used.sum(), across), up[used], label=label, **dots)
         self.ax_.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False, fontsize="small", ncols=2)
 
     def _ticks(self, x: np.ndarray, y: np.ndarray) -> None:

@@ -11,12 +11,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ksos._array import is_other_array, to_numpy
 from ksos._validation import as_count, as_features, as_points, as_vector
 from ksos.density import SoSDensity
-from ksos.plotting.atoms import Atoms
 from ksos.plotting.canvas import axes_grid, colour_map, require_matplotlib, single_axes
-from ksos.plotting.curve import Curve
-from ksos.plotting.heights import with_respect_to_lebesgue
 from ksos.plotting.panel import Look, Panel, window_of
-from ksos.plotting.surface import Surface
+from ksos.plotting.panels import Atoms, Curve, Surface, with_respect_to_lebesgue
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,6 +26,7 @@ MOST_PAIRED = 8
 """The most features of a pair plot."""
 REGIONS = (0.5, 0.9)
 """The probabilities of the regions that are drawn unless others are asked for."""
+_Panels = dict[tuple[int, ...], Panel]
 
 
 def figure_size(k: int) -> tuple[float, float]:
@@ -77,11 +75,7 @@ class DensityDisplay:
     artists_: dict[tuple[int, ...], dict[str, Any]]
 
     def __init__(
-        self,
-        panels: dict[tuple[int, ...], Panel],
-        features: Sequence[int],
-        X: np.ndarray | None = None,
-        feature_names: Sequence[str] | None = None,
+        self, panels: _Panels, features: Sequence[int], X: np.ndarray | None = None, feature_names: Sequence[str] | None = None
     ) -> None:
         self.panels, self.features, self.X, self.feature_names = panels, tuple(features), X, feature_names
 
@@ -179,7 +173,6 @@ class DensityDisplay:
             return self
         self.figure_, self.ax_ = single_axes(ax, figure_size(len(self.features)))
         self._draw(self.ax_, self.features, look)
-        self._label(self.ax_, self.features)
         if len(self.features) == 2 and (ax is None if colorbar is None else colorbar):
             label = self.panels[self.features].height_label
             self.figure_.colorbar(self.artists_[self.features]["filled"], ax=self.ax_, label=label, pad=0.02, aspect=30)
@@ -198,7 +191,6 @@ class DensityDisplay:
                     continue
                 pair = (row,) if i == j else (column, row)
                 self._draw(here, pair, look)
-                self._label(here, pair)
                 here.label_outer(remove_inner_ticks=True)
                 if i == j:
                     here.set_ylabel(self._name(row) if i == 0 and k > 1 else "")
@@ -211,8 +203,6 @@ class DensityDisplay:
         samples = None if self.X is None else self.X[:, list(features)]
         self.artists_[features] = self.panels[features].draw(ax, samples, look)
         ax.locator_params(axis="x" if len(features) == 1 else "both", nbins=4 if look.small else 6)
-
-    def _label(self, ax: Axes, features: tuple[int, ...]) -> None:
         ax.set_xlabel(self._name(features[0]))
         if len(features) == 2:
             ax.set_ylabel(self._name(features[1]))
@@ -263,20 +253,15 @@ def _as_regions(regions: Sequence[float] | None, density: SoSDensity) -> tuple[f
 
 def _make_panels(
     density: SoSDensity, features: tuple[int, ...], X: np.ndarray | None, regions: tuple[float, ...], resolution: int | None
-) -> dict[tuple[int, ...], Panel]:
+) -> _Panels:
     """Every panel that a picture of ``features`` needs."""
-    k = len(features)
-    singles = [(feature,) for feature in features] if k != 2 else []
+    d, k, support = density.n_features, len(features), density.support_points
     pairs = [(features[j], features[i]) for i in range(k) for j in range(i)]
-
-    def samples(chosen: tuple[int, ...]) -> np.ndarray | None:
-        return None if X is None else X[:, list(chosen)]
-
     if density.measure.atoms is not None:
-        return {chosen: Atoms.of(density, chosen, samples(chosen)) for chosen in [*singles, *pairs]}
-    d, support = density.n_features, density.support_points
+        shown = [*([(feature,) for feature in features] if k != 2 else []), *pairs]
+        return {chosen: Atoms.of(density, chosen, None if X is None else X[:, list(chosen)]) for chosen in shown}
     density = with_respect_to_lebesgue(density)
-    panels: dict[tuple[int, ...], Panel] = {}
+    panels: _Panels = {}
     windows = {}
     for feature in features:
         marginal = density if d == 1 else density.marginal([feature])

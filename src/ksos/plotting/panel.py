@@ -13,21 +13,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
 
-__all__ = [
-    "DENSITY",
-    "STRIP",
-    "SUPPORT",
-    "Look",
-    "Panel",
-    "Window",
-    "draw_distribution",
-    "draw_rug",
-    "draw_scatter",
-    "region_name",
-    "shade_outside",
-    "window_around",
-    "window_of",
-]
+__all__ = ["DENSITY", "STRIP", "SUPPORT", "Look", "Panel", "Window"]
+__all__ += ["draw_one_feature", "draw_scatter", "region_name", "shade_outside", "window_around", "window_of"]
 
 DENSITY, DISTRIBUTION, SUPPORT, DATA = "#234484", "#B5480A", "#E8710A", "#262626"
 """Colours that people with any kind of colour vision tell apart."""
@@ -35,8 +22,7 @@ STRIP = 0.045
 """The share of the height that the rug takes."""
 _OUTSIDE, _BOUNDARY = "#ededed", "#9a9a9a"
 _MOST_DOTS, _MOST_TICKS = 4000, 1500
-_TAIL = 5e-4
-_MARGIN = 0.04
+_TAIL, _MARGIN = 5e-4, 0.04
 _REACH = 0.75  # data farther from the mass than this share of its width are left outside: one outlier would hide everything else
 
 
@@ -49,9 +35,9 @@ class Window:
     view: tuple[float, float]
     boundary: tuple[float, float]
 
-    def grid(self, n: int) -> np.ndarray:
-        """``n`` equidistant points, the ends among them."""
-        return np.linspace(self.low, self.high, n)
+    def grid(self, n: int | None, sigma: float, per_bandwidth: float, fewest: int, most: int) -> np.ndarray:
+        """``n`` equidistant points, the ends among them; None is as many as a bandwidth ``sigma`` needs, between two bounds."""
+        return np.linspace(self.low, self.high, n or int(np.clip(per_bandwidth * (self.high - self.low) / sigma, fewest, most)))
 
 
 def window_of(marginal: SoSDensity, samples: np.ndarray | None) -> Window:
@@ -99,7 +85,21 @@ class Panel(Protocol):
         ...
 
 
-def draw_distribution(ax: Axes, x: np.ndarray, values: np.ndarray, **style: Any) -> Axes:
+def draw_one_feature(
+    ax: Axes, samples: np.ndarray | None, window: Window, look: Look, label: str, x: np.ndarray, cdf: np.ndarray, **style: Any
+) -> dict[str, Any]:
+    """What every panel of one feature has beside the density: the rug of the data, the ``label``, the distribution function ``cdf``."""
+    artists = {} if samples is None else {"data": _draw_rug(ax, samples[:, 0], window)}
+    if look.small:
+        ax.set_yticks([])
+        return artists
+    ax.set_ylabel(label)
+    if look.cdf:
+        artists["cdf_axes"] = _draw_distribution(ax, x, cdf, **style)
+    return artists
+
+
+def _draw_distribution(ax: Axes, x: np.ndarray, values: np.ndarray, **style: Any) -> Axes:
     """The distribution function on a second axis to the right of ``ax``, both zeros at one height."""
     twin = ax.twinx()
     twin.plot(x, values, color=DISTRIBUTION, linewidth=1.2, linestyle="--", label="distribution function", gid="cdf", **style)
@@ -141,7 +141,7 @@ def _thinned(samples: np.ndarray, windows: tuple[Window, ...], most: int) -> tup
     return samples[rows], "data" if shown == n else f"data ({shown:,} of {n:,})".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
-def draw_rug(ax: Axes, samples: np.ndarray, window: Window) -> Any:
+def _draw_rug(ax: Axes, samples: np.ndarray, window: Window) -> Any:
     """A tick for each sample (n,) at the foot of the axes."""
     shown, label = _thinned(samples[:, None], (window,), _MOST_TICKS)
     style: dict[str, Any] = {"color": DATA, "linewidth": 0.7, "alpha": _alpha(shown.shape[0], 150), "label": label, "gid": "data"}

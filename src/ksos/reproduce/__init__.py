@@ -22,23 +22,10 @@ FIGURES: dict[str, Callable[[Path, bool, Report], list[Path]]] = {
 
 
 def run(figures: Sequence[str] | None, output: Path, quick: bool, report: Report) -> list[Path]:
-    """Draw figures into the folder ``output``.
+    """Draw ``figures``, names out of :data:`FIGURES` (None: all), into the folder ``output``; returns the files written.
 
-    Parameters
-    ----------
-    figures : sequence of names out of :data:`FIGURES`, optional
-        Default: all.
-    output : Path
-        Created if needed; files of the same names are replaced.
-    quick : bool
-        Coarser grids and fewer steps: seconds instead of a minute.
-    report : callable
-        Called with one line of text for each certificate, and at the end with where the files are.
-
-    Returns
-    -------
-    list of Path
-        The files written.
+    The folder is created if needed, and files of the same names are replaced. ``quick`` means coarser grids and fewer steps: seconds
+    instead of a minute. ``report`` is called with one line of text for each certificate, and at the end with where the files are.
     """
     names = list(FIGURES) if figures is None else [as_choice(name, "figures", FIGURES) for name in dict.fromkeys(figures)]
     require_matplotlib()  # before minutes of work, not after

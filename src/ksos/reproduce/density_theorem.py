@@ -27,7 +27,6 @@ from ksos.space import SoSSpace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 __all__ = ["Approximation", "approximate", "draw", "targets"]
 
@@ -61,20 +60,11 @@ class Approximation:
 
     def row(self) -> dict[str, Any]:
         """Everything known about the approximation, for the table of numbers."""
-        solution = self.solution
-        return {
-            "target": self.target,
-            "eta": self.eta,
-            "m": self.m,
-            "sigma": SIGMA,
-            **{name: getattr(solution, name) for name in ("status", "solver", "n_iter", "objective", "gap")},
-            "mmd_exact": self.mmd_exact,
-            "mmd_projected": self.mmd_projected,
-            "mmd_lower_bound": self.lower_bound,
-            "rank": solution.rank,
-            "space_rank": solution.space.rank,
-            "embedding_rank": solution.space.embedding_rank,
-        }
+        solution, space = self.solution, self.solution.space
+        certificate = {name: getattr(solution, name) for name in ("status", "solver", "n_iter", "objective", "gap")}
+        distances = {"mmd_exact": self.mmd_exact, "mmd_projected": self.mmd_projected, "mmd_lower_bound": self.lower_bound}
+        ranks = {"rank": solution.rank, "space_rank": space.rank, "embedding_rank": space.embedding_rank}
+        return {"target": self.target, "eta": self.eta, "m": self.m, "sigma": SIGMA, **certificate, **distances, **ranks}
 
 
 def targets() -> dict[str, MeanEmbedding]:
@@ -102,15 +92,11 @@ def draw(output: Path, quick: bool, report: Report) -> list[Path]:
             found.append(approximate(target, 0.5**halvings, tol=1e-6 if quick else 1e-8))
             report(found[-1].line())
     with sheet(7.0, 2.6) as figure:
-        _draw(figure, found)
+        grid = figure.add_gridspec(1, 3, left=0.08, right=0.98, bottom=0.21, top=0.9, wspace=0.26, width_ratios=[1.3, 1.0, 1.0])
+        _draw_rates(figure.add_subplot(grid[0]), found)
+        for column, target in enumerate(targets(), start=1):
+            _draw_functions(figure.add_subplot(grid[column]), [a for a in found if a.target == target])
         return save(figure, [approximation.row() for approximation in found], output, "density_theorem")
-
-
-def _draw(figure: Figure, found: Sequence[Approximation]) -> None:
-    grid = figure.add_gridspec(1, 3, left=0.08, right=0.98, bottom=0.21, top=0.9, wspace=0.26, width_ratios=[1.3, 1.0, 1.0])
-    _draw_rates(figure.add_subplot(grid[0]), found)
-    for column, target in enumerate(targets(), start=1):
-        _draw_functions(figure.add_subplot(grid[column]), [a for a in found if a.target == target])
 
 
 def _draw_rates(axes: Axes, found: Sequence[Approximation]) -> None:

@@ -19,7 +19,7 @@ from ksos.kernels import Gaussian
 from ksos.measures import Box
 from ksos.observables import KernelFunction
 from ksos.reproduce.files import BLUE, GREEN, GREY, ORANGE, Report, save, sheet, write_csv
-from ksos.robust import RobustMode, WorstCase, robust_mode, worst_case
+from ksos.robust import WorstCase, robust_mode, worst_case
 from ksos.robust.atoms import MMDBall, WorstAtoms
 from ksos.space import SoSSpace
 
@@ -33,6 +33,7 @@ HALF_WIDTH, SIGMA, RADIUS = 2.0, 1.0, 1.2
 SOS = ((1.0, 21), (0.5, 31), (0.3, 41))
 """Bandwidth of the density and number of support points of the sum-of-squares adversaries."""
 _LANDMARKS, _TOL_MODEL, _TOL_EMBEDDING = 41, 1e-8, 1e-9
+_VIEW, _HEIGHTS = (-HALF_WIDTH - 0.1, HALF_WIDTH + 0.1), (-0.6, 2.1)
 
 
 def relaxed_value(theta: np.ndarray, reference: MeanEmbedding, radius: float) -> np.ndarray:
@@ -95,37 +96,10 @@ class SoSGame:
     m: int
     theta: np.ndarray
     values: np.ndarray
-    best: RobustMode
+    mode: float
+    """The best θ; of the two symmetric places the left one, as in the paper."""
+    value: float
     worst: WorstCase
-    """The adversary at the best θ; of the two symmetric places the left one, as in the paper."""
-
-    @property
-    def mode(self) -> float:
-        """θ*, to the left of 0."""
-        assert self.best.mode is not None
-        return -abs(float(self.best.mode[0]))
-
-    @property
-    def value(self) -> float:
-        """The worst return at θ*."""
-        assert self.best.value is not None
-        return self.best.value
-
-    @property
-    def gap(self) -> float:
-        """Of the inner problem at θ*."""
-        assert self.worst.gap is not None
-        return self.worst.gap
-
-    def density(self, x: np.ndarray) -> np.ndarray:
-        """The adversary's density."""
-        assert self.worst.distribution is not None
-        return np.asarray(self.worst.distribution.pdf(x))
-
-    def embedding(self, x: np.ndarray) -> np.ndarray:
-        """Its mean embedding."""
-        assert self.worst.distribution is not None
-        return np.asarray(evaluate(self.worst.distribution, self.worst.embedding_kernel, x))
 
     def rows(self) -> list[dict[str, Any]]:
         """One line per θ of the grid, and one for θ*."""
@@ -141,38 +115,31 @@ def play_sos(eta: float, m: int, half_width: float, sigma: float, radius: float,
     space = SoSSpace(Gaussian(eta), support, Box([-half_width], [half_width]), kernel, landmarks, _TOL_MODEL, _TOL_EMBEDDING)
     data = MeanEmbedding([[0.0]], kernel=kernel)
     best = robust_mode(data, radius, space=space, n_grid=n_theta)
-    assert best.mode is not None
-    left = KernelFunction(-np.abs(best.mode)[None, :], [-1.0], kernel=kernel)
-    return SoSGame(eta, m, best.path.theta[:n_theta, 0], best.path.value[:n_theta], best, worst_case(left, data, radius, space=space))
+    assert best.mode is not None and best.value is not None
+    left = -np.abs(best.mode)
+    worst = worst_case(KernelFunction(left[None, :], [-1.0], kernel=kernel), data, radius, space=space)
+    return SoSGame(eta, m, best.path.theta[:n_theta, 0], best.path.value[:n_theta], float(left[0]), best.value, worst)
 
 
 def draw(output: Path, quick: bool, report: Report) -> list[Path]:
     """Figure 1: values as functions of θ, and the two adversaries at the best θ."""
     game = play(161, 2) if quick else play(801, 2)
-    zero = int(np.argmin(np.abs(game.theta)))
-    best_relaxed = int(np.argmax(game.relaxed))
+    zero, best_relaxed = int(np.argmin(np.abs(game.theta))), int(np.argmax(game.relaxed))
     report(
         f"counter-example, ε={RADIUS:g}: relaxed θ* = {game.theta[best_relaxed]:.2f}, value {game.relaxed[best_relaxed]:.4f}; "
         f"over distributions θ* = ±{abs(game.theta[game.best]):.2f}, value {game.true[game.best]:.4f} "
         f"(at θ = 0: {game.true[zero]:.4f}), duality gap {game.gap:.1e}"
     )
-    rows = [
-        {
-            "theta": theta,
-            "relaxed_value": relaxed,
-            "true_value": adversary.value,
-            "true_value_lower_bound": adversary.lower_bound,
-            "mmd_of_adversary": adversary.mmd,
-            "multiplier": adversary.multiplier,
-            "atoms": " ".join(f"{game.ball.atoms[i, 0]:.6g}:{adversary.weights[i]:.15g}" for i in np.flatnonzero(adversary.weights)),
-        }
-        for theta, relaxed, adversary in zip(game.theta, game.relaxed, game.adversaries, strict=True)
-    ]
+    rows: list[dict[str, Any]] = []
+    for theta, relaxed, worst in zip(game.theta, game.relaxed, game.adversaries, strict=True):
+        found = {"theta": theta, "relaxed_value": relaxed, "true_value": worst.value, "true_value_lower_bound": worst.lower_bound}
+        atoms = " ".join(f"{game.ball.atoms[i, 0]:.6g}:{worst.weights[i]:.15g}" for i in np.flatnonzero(worst.weights))
+        rows.append({**found, "mmd_of_adversary": worst.mmd, "multiplier": worst.multiplier, "atoms": atoms})
     adversaries = [play_sos(eta, m, HALF_WIDTH, SIGMA, RADIUS, 9 if quick else 81) for eta, m in SOS]
     for sos in adversaries:
         report(
             f"counter-example, sums of squares with η={sos.eta:g}, m={sos.m}: θ* = ±{abs(sos.mode):.2f}, value {sos.value:.4f}, "
-            f"gap {sos.gap:.1e}, exact MMD {sos.worst.mmd:.6f}"
+            f"gap {sos.worst.gap:.1e}, exact MMD {sos.worst.mmd:.6f}"
         )
     with sheet(9.6, 3.9) as figure:
         _draw(figure, game, adversaries)
@@ -210,23 +177,18 @@ def _draw(figure: Figure, game: Game, adversaries: list[SoSGame]) -> None:
     values_true.set_ylim(-0.002, 0.049)
     values_true.legend(loc="upper left", frameon=False)
 
-    x = np.linspace(-HALF_WIDTH, HALF_WIDTH, 401)
+    x = np.linspace(-HALF_WIDTH, HALF_WIDTH, 401)[:, None]
     relaxed = MeanEmbedding([[0.0], [game.theta[zero]]], [1.0, -RADIUS], kernel=game.reference.kernel)
     what = rf"its atom $\delta_0$, mass ${1.0 - RADIUS:.1f}$"
-    _adversary(adversary_relaxed, x, game, relaxed, [(0.0, 1.0 - RADIUS)], ORANGE, r"adversary $v^*$", what)
+    _embeddings(adversary_relaxed, x, game, relaxed(x), ORANGE, r"adversary $v^*$", game.theta[zero])
+    _draw_atoms(adversary_relaxed, [(0.0, 1.0 - RADIUS)], what)
     worst = game.adversaries[best]
     true = MeanEmbedding(game.ball.atoms, worst.weights, kernel=game.reference.kernel)
-    _adversary(adversary_true, x, game, true, _atoms(game, worst), BLUE, r"adversary $w_{\mu^*}$", r"atoms of $\mu^*$, mass 1 in all")
-    for axes, place, colour in ((adversary_relaxed, game.theta[zero], ORANGE), (adversary_true, game.theta[best], BLUE)):
-        axes.vlines(place, -0.6, 1.0, color=colour, linewidth=0.8, linestyle=":")
-        axes.annotate(r"$\theta^*$", (place, -0.45), xytext=(3, 0), textcoords="offset points", color=colour, va="center")
+    _embeddings(adversary_true, x, game, true(x), BLUE, r"adversary $w_{\mu^*}$", game.theta[best])
+    _draw_atoms(adversary_true, _atoms(game, worst), r"atoms of $\mu^*$, mass 1 in all")
     adversary_relaxed.set_ylabel("embedding, mass of atoms")
-    adversary_relaxed.set_ylim(-0.6, 2.1)
     for axes in (values_relaxed, values_true):
         axes.tick_params(labelbottom=False)
-    for axes in (adversary_relaxed, adversary_true):
-        axes.set_xlabel(r"$\theta$, $x$")
-        axes.set_xlim(-HALF_WIDTH - 0.1, HALF_WIDTH + 0.1)
 
 
 def _draw_sos(values: Axes, below: Axes, game: Game, adversaries: list[SoSGame]) -> None:
@@ -243,35 +205,36 @@ def _draw_sos(values: Axes, below: Axes, game: Game, adversaries: list[SoSGame])
     values.set_ylim(-0.002, 0.049)
     values.tick_params(labelbottom=False)
     values.legend(loc="upper left", frameon=False, ncols=4, columnspacing=0.9, handlelength=1.5, handletextpad=0.5)
-    x, low, high = np.linspace(-HALF_WIDTH, HALF_WIDTH, 801)[:, None], -0.6, 2.1
-    below.axhline(0.0, color="black", linewidth=0.5)
-    below.plot(x, game.reference(x), color=GREY, linestyle="--", label=r"observed $w_{\hat\mu}$, $\hat\mu=\delta_0$")
-    below.plot(x, finest.embedding(x), color=GREEN, label=r"adversary $w_p$")
-    density = finest.density(x)
-    scale = 1.2 * float(density.max()) / high  # both axes have their 0 at the same height
+    values.set_xlim(*_VIEW)
+    x, p = np.linspace(-HALF_WIDTH, HALF_WIDTH, 801)[:, None], finest.worst.distribution
+    assert p is not None
+    _embeddings(below, x, game, evaluate(p, finest.worst.embedding_kernel, x), GREEN, r"adversary $w_p$", finest.mode)
+    density = np.asarray(p.pdf(x))
+    scale = 1.2 * float(density.max()) / _HEIGHTS[1]  # both axes have their 0 at the same height
     beside = below.twinx()
     beside.fill_between(x[:, 0], 0.0, density, color="black", alpha=0.25, linewidth=0.0)
     beside.plot(x, density, color="black", linewidth=0.8)
-    beside.set_ylim(low * scale, high * scale)
+    beside.set_ylim(_HEIGHTS[0] * scale, _HEIGHTS[1] * scale)
     beside.set_ylabel("density", labelpad=2.0)
-    beside.set_yticks([tick for tick in beside.get_yticks() if 0.0 <= tick <= high * scale])
+    beside.set_yticks([tick for tick in beside.get_yticks() if 0.0 <= tick <= _HEIGHTS[1] * scale])
     below.plot([], [], color="black", linewidth=0.8, label=rf"its density $p$, $\eta = {finest.eta:g}$ (right axis)")
-    below.set_ylim(low, high)
-    below.vlines(finest.mode, low, 1.0, color=GREEN, linewidth=0.8, linestyle=":")
-    below.annotate(r"$\theta^*$", (finest.mode, -0.45), xytext=(3, 0), textcoords="offset points", color=GREEN, va="center")
     below.legend(loc="upper left", frameon=False)
-    below.set_xlabel(r"$\theta$, $x$")
-    for axes in (values, below):
-        axes.set_xlim(-HALF_WIDTH - 0.1, HALF_WIDTH + 0.1)
 
 
-def _adversary(
-    axes: Axes, x: np.ndarray, game: Game, embedding: MeanEmbedding, atoms: list[tuple[float, float]], colour: str, name: str, what: str
-) -> None:
-    """The observed embedding, the adversary's, and the atoms that it is made of."""
+def _embeddings(axes: Axes, x: np.ndarray, game: Game, adversary: np.ndarray, colour: str, name: str, best: float) -> None:
+    """The observed embedding and the adversary's, at the points ``x`` (n, 1), and a line at the ``best`` θ."""
     axes.axhline(0.0, color="black", linewidth=0.5)
-    axes.plot(x, game.reference(x[:, None]), color=GREY, linestyle="--", label=r"observed $w_{\hat\mu}$, $\hat\mu=\delta_0$")
-    axes.plot(x, embedding(x[:, None]), color=colour, label=name)
+    axes.plot(x, game.reference(x), color=GREY, linestyle="--", label=r"observed $w_{\hat\mu}$, $\hat\mu=\delta_0$")
+    axes.plot(x, adversary, color=colour, label=name)
+    axes.vlines(best, _HEIGHTS[0], 1.0, color=colour, linewidth=0.8, linestyle=":")
+    axes.annotate(r"$\theta^*$", (best, -0.45), xytext=(3, 0), textcoords="offset points", color=colour, va="center")
+    axes.set_xlabel(r"$\theta$, $x$")
+    axes.set_xlim(*_VIEW)
+    axes.set_ylim(*_HEIGHTS)
+
+
+def _draw_atoms(axes: Axes, atoms: list[tuple[float, float]], what: str) -> None:
+    """The atoms that an adversary is made of, and the legend."""
     positions, weights = np.array(atoms).T
     axes.vlines(positions, 0.0, weights, color="black", linewidth=1.2, zorder=3)
     axes.plot(positions, weights, "D", color="black", markersize=3.0, label=what, zorder=3)

@@ -18,24 +18,15 @@ __all__ = ["Report", "Row", "require_matplotlib", "save", "scientific", "sheet",
 
 Report = Callable[[str], None]
 """Where lines for people go."""
-
 Row = Mapping[str, Any]
 """One line of a table of numbers."""
 
 STYLE = {
-    "font.size": 8.0,
-    "axes.titlesize": 8.0,
-    "axes.labelsize": 8.0,
-    "xtick.labelsize": 7.0,
-    "ytick.labelsize": 7.0,
-    "legend.fontsize": 7.0,
-    "axes.linewidth": 0.6,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "lines.linewidth": 1.3,
-    "mathtext.fontset": "dejavusans",
+    **dict.fromkeys(("font.size", "axes.titlesize", "axes.labelsize"), 8.0),
+    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 7.0),
+    **dict.fromkeys(("axes.linewidth", "xtick.major.width", "ytick.major.width"), 0.6),
+    **{"lines.linewidth": 1.3, "savefig.dpi": 200.0, "mathtext.fontset": "dejavusans"},
     "pdf.fonttype": 42,  # fonts that publishers accept and readers can search
-    "savefig.dpi": 200.0,
 }
 
 BLUE, GREEN, ORANGE, GREY = "#0072B2", "#007A5A", "#D55E00", "#666666"
