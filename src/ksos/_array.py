@@ -21,28 +21,8 @@ from scipy.linalg import cho_factor, cho_solve
 
 Array = Any
 
-__all__ = [
-    "Array",
-    "cholesky_solver",
-    "derivatives",
-    "eye",
-    "flat",
-    "free_device_memory",
-    "inner",
-    "is_numpy",
-    "is_other_array",
-    "like",
-    "linalg_errors",
-    "memory_errors",
-    "namespace",
-    "norm",
-    "on_host",
-    "quiet",
-    "special",
-    "to_device",
-    "to_numpy",
-    "zeros",
-]
+__all__ = ["Array", "cholesky_solver", "derivatives", "eye", "flat", "free_device_memory", "inner", "is_numpy", "is_other_array", "like"]
+__all__ += ["linalg_errors", "memory_errors", "namespace", "norm", "on_host", "quiet", "special", "to_device", "to_numpy", "zeros"]
 
 
 def namespace(*arrays: Array) -> Any:

@@ -12,26 +12,8 @@ from sklearn.utils import check_array
 
 from ksos._array import Array, is_other_array, namespace, to_numpy
 
-__all__ = [
-    "as_bandwidth",
-    "as_box",
-    "as_callback",
-    "as_choice",
-    "as_conditions",
-    "as_count",
-    "as_features",
-    "as_finite",
-    "as_grid",
-    "as_levels",
-    "as_masses",
-    "as_nonnegative",
-    "as_points",
-    "as_positive",
-    "as_powers",
-    "as_scales",
-    "as_vector",
-    "as_weights",
-]
+__all__ = ["as_bandwidth", "as_box", "as_callback", "as_choice", "as_conditions", "as_count", "as_features", "as_finite", "as_grid"]
+__all__ += ["as_levels", "as_masses", "as_nonnegative", "as_points", "as_positive", "as_powers", "as_scales", "as_vector", "as_weights"]
 
 _SMALLEST_BANDWIDTH = 1.5e-154  # below, σ² is no longer a normal number
 _LARGEST_BANDWIDTH = 1.3e154  # above, σ² overflows

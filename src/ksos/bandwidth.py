@@ -16,18 +16,8 @@ from ksos.integrals import closed_form
 from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Lebesgue, Measure
 
-__all__ = [
-    "RULES",
-    "Rule",
-    "bandwidth_rule",
-    "left_out",
-    "median",
-    "robust_silverman",
-    "scott",
-    "silverman",
-    "widest_good",
-    "without_outliers",
-]
+__all__ = ["RULES", "Rule", "bandwidth_rule", "left_out", "median"]
+__all__ += ["robust_silverman", "scott", "silverman", "widest_good", "without_outliers"]
 
 Rule = Callable[[np.ndarray, np.ndarray, np.random.Generator, Kernel, Measure], np.ndarray]
 """A function of distinct points, their weights, a generator for subsets, the kernel's family and ρ: one bandwidth, or one per feature."""

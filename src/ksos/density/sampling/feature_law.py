@@ -19,18 +19,8 @@ from ksos.quadrature import Panels, PiecewiseLaw, cut
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
 
-__all__ = [
-    "NODES_PER_PANEL",
-    "Axis",
-    "MassTree",
-    "axis_panels",
-    "fewer_rows",
-    "hadamard_rows",
-    "row_sums_of_squares",
-    "scan",
-    "scan_flops",
-    "tree_flops",
-]
+__all__ = ["NODES_PER_PANEL", "Axis", "MassTree", "axis_panels", "fewer_rows"]
+__all__ += ["hadamard_rows", "row_sums_of_squares", "scan", "scan_flops", "tree_flops"]
 
 NODES_PER_PANEL = 12
 _LOG_LEVEL = -32.0  # where kernel values are negligible; squared, and with room for large signed weights
