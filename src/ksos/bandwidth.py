@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 
 import numpy as np
+from numpy.random import Generator
 from scipy.spatial.distance import pdist
 from scipy.special import logsumexp
 
@@ -19,7 +20,7 @@ from ksos.measures import Lebesgue, Measure
 __all__ = ["RULES", "Rule", "bandwidth_rule", "left_out", "median"]
 __all__ += ["robust_silverman", "scott", "silverman", "widest_good", "without_outliers"]
 
-Rule = Callable[[np.ndarray, np.ndarray, np.random.Generator, Kernel, Measure], np.ndarray]
+Rule = Callable[[np.ndarray, np.ndarray, Generator, Kernel, Measure], np.ndarray]
 """A function of distinct points, their weights, a generator for subsets, the kernel's family and ρ: one bandwidth, or one per feature."""
 
 _MOST_POINTS = 600
@@ -34,13 +35,7 @@ _UNLIKE = 10.0
 
 
 def bandwidth_rule(
-    name: str,
-    points: np.ndarray,
-    weights: np.ndarray,
-    rng: np.random.Generator,
-    *,
-    kernel: Kernel | None = None,
-    measure: Measure | None = None,
+    name: str, points: np.ndarray, weights: np.ndarray, rng: Generator, *, kernel: Kernel | None = None, measure: Measure | None = None
 ) -> np.ndarray:
     """The bandwidth that rule ``name`` gives for distinct ``points`` with ``weights`` (sum 1): a scalar or one entry per feature.
 
@@ -64,7 +59,7 @@ def bandwidth_rule(
 def _normal_reference(constant: Callable[[int], float]) -> Rule:
     """η = 2h with h = constant(d)·n^{−1/(d+4)}·(standard deviation), per feature: a squared Gaussian kernel then has deviation h."""
 
-    def rule(points: np.ndarray, weights: np.ndarray, rng: np.random.Generator, kernel: Kernel, measure: Measure) -> np.ndarray:
+    def rule(points: np.ndarray, weights: np.ndarray, rng: Generator, kernel: Kernel, measure: Measure) -> np.ndarray:
         d = points.shape[1]
         n = 1.0 / float(weights @ weights)  # the effective sample size
         return np.asarray(2.0 * constant(d) * n ** (-1.0 / (d + 4)) * _deviations(points, weights))
@@ -88,13 +83,7 @@ def robust_silverman(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def median(
-    points: np.ndarray,
-    weights: np.ndarray,
-    rng: np.random.Generator,
-    kernel: Kernel,
-    measure: Measure,
-    *,
-    most_points: int = _MOST_MEDIAN_POINTS,
+    points: np.ndarray, weights: np.ndarray, rng: Generator, kernel: Kernel, measure: Measure, *, most_points: int = _MOST_MEDIAN_POINTS
 ) -> np.ndarray:
     """Weighted median of the distances between distinct points, the pair (i, j) weighing a_i a_j.
 
@@ -109,7 +98,7 @@ def median(
     return _median_distance(points, weights, rng, most_points)
 
 
-def _median_distance(points: np.ndarray, weights: np.ndarray, rng: np.random.Generator, most_points: int) -> np.ndarray:
+def _median_distance(points: np.ndarray, weights: np.ndarray, rng: Generator, most_points: int) -> np.ndarray:
     if points.shape[0] > most_points:
         chosen = np.sort(rng.choice(points.shape[0], most_points, replace=False))
         points, weights = points[chosen], weights[chosen]
@@ -148,7 +137,7 @@ def _weighted_median(distances: np.ndarray, weights: np.ndarray) -> float:
 def left_out(
     points: np.ndarray,
     weights: np.ndarray,
-    rng: np.random.Generator,
+    rng: Generator,
     kernel: Kernel,
     measure: Measure,
     *,
@@ -255,10 +244,5 @@ def _spreads(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.where(high > low, np.minimum((high - low) / 1.349, deviation), deviation)
 
 
-RULES: dict[str, Rule] = {
-    "auto": left_out,
-    "median": median,
-    "scott": scott,
-    "silverman": silverman,
-}
+RULES: dict[str, Rule] = {"auto": left_out, "median": median, "scott": scott, "silverman": silverman}
 """Every rule by name."""

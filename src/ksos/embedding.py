@@ -57,8 +57,6 @@ class MeanEmbedding:
         The a_i; default 1/n each. They need neither be positive nor sum to one.
     kernel : Kernel
 
-    Examples
-    --------
     >>> from ksos.kernels import Gaussian
     >>> v = MeanEmbedding([[0.0], [1.0]], [0.5, 0.5], kernel=Gaussian(1.0))
     >>> v([[0.0]]).round(6)
@@ -134,8 +132,6 @@ def mmd(a: Target, b: Target, kernel: Kernel | None = None, landmarks: Any = Non
     max_operations : float
         Refuse an exact computation predicted to take more floating-point operations than this.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from ksos.kernels import Gaussian
     >>> round(mmd(np.array([[0.0]]), np.array([[1.0]]), Gaussian(1.0)), 6)  # √(2 − 2/e)

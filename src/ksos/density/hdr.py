@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 
 from ksos.density.cdf import line_law
 from ksos.density.expectation import Estimate, clouds
-from ksos.density.gradient import log_and_gradient
+from ksos.density.modes import log_and_gradient
 from ksos.density.moments import node_masses
 from ksos.density.standard import standardize
 from ksos.integrals.regions import cells

@@ -25,8 +25,6 @@ def mixture(densities: Iterable[SoSDensity], weights: Any = None) -> SoSDensity:
     weights : array of floats, optional
         Non-negative, scaled to sum one; default: equal ones.
 
-    Examples
-    --------
     >>> from ksos.kernels import Gaussian
     >>> left, right = (SoSDensity(Gaussian(2.0), [[x]], [[1.0]], normalize=True) for x in (-3.0, 3.0))
     >>> p = mixture([left, right], [1, 3])

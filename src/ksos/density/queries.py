@@ -12,9 +12,8 @@ from ksos._validation import as_box, as_count, as_levels, as_points, as_positive
 from ksos.density.cdf import box_masses, cumulative, quantiles
 from ksos.density.divergence import entropy, kl_divergence, l2_distance
 from ksos.density.expectation import Estimate, expectation
-from ksos.density.gradient import log_and_gradient
 from ksos.density.hdr import highest_density_level
-from ksos.density.modes import modes
+from ksos.density.modes import log_and_gradient, modes
 from ksos.density.moments import moment
 
 if TYPE_CHECKING:
@@ -45,8 +44,6 @@ class Queries:
         low, high : float, array of d floats, or array (n, d)
             The sides of a box, one number standing for all features; with rows, of n boxes, and the answer has shape (n,).
 
-        Examples
-        --------
         >>> from ksos import SoSDensity
         >>> from ksos.kernels import Gaussian
         >>> p = SoSDensity(Gaussian(2.0), [[0.0, 0.0]], [[1.0]], normalize=True)  # two standard normal features
@@ -67,8 +64,6 @@ class Queries:
         At 0 and 1 it is the end of the measure (±inf, or the boundary of a box); on a discrete measure, the first node whose distribution
         function reaches q.
 
-        Examples
-        --------
         >>> from ksos import SoSDensity
         >>> from ksos.kernels import Gaussian
         >>> SoSDensity(Gaussian(2.0), [[0.0]], [[1.0]], normalize=True).ppf([0.0, 0.25, 0.975]).round(6)
@@ -91,8 +86,6 @@ class Queries:
         central : bool
             Take powers of x − E[x].
 
-        Examples
-        --------
         >>> from ksos import SoSDensity
         >>> from ksos.kernels import Gaussian
         >>> p = SoSDensity(Gaussian(2.0), [[3.0, 0.0]], [[1.0]], normalize=True)  # normal with mean (3, 0) and unit variance
@@ -118,8 +111,6 @@ class Queries:
         rng : seed or Generator, optional
             For quasi-Monte Carlo.
 
-        Examples
-        --------
         >>> from ksos import SoSDensity
         >>> from ksos.kernels import Gaussian
         >>> p = SoSDensity(Gaussian(2.0), [[0.0]], [[1.0]], normalize=True)
@@ -165,8 +156,6 @@ class Queries:
         To rounding in one feature and on discrete measures (where it is the largest t with at least that mass); from a grid in two and
         three features, from quasi-Monte Carlo (``rng``) beyond, with the estimate of its error as ``.error``.
 
-        Examples
-        --------
         >>> from ksos import SoSDensity
         >>> from ksos.kernels import Gaussian
         >>> p = SoSDensity(Gaussian(2.0), [[0.0]], [[1.0]], normalize=True)
@@ -184,8 +173,6 @@ class Queries:
         Climbs start from the ``n_starts`` best support points and, in one and two features, maxima of a grid; on a discrete measure it is
         the best node. With ``all_local``, every local maximum that a climb reaches, the largest first, shape (k, d).
 
-        Examples
-        --------
         >>> from ksos import SoSDensity
         >>> from ksos.kernels import Gaussian
         >>> p = SoSDensity(Gaussian(1.0), [[0.0], [4.0]], [[1.0], [2.0]], normalize=True)

@@ -32,8 +32,6 @@ class KernelFunction(Observable):
     kernel : Kernel
         Its own, which need not be that of the density.
 
-    Examples
-    --------
     >>> from ksos.kernels import Gaussian
     >>> KernelFunction([[0.0], [1.0]], [1.0, -1.0], kernel=Gaussian(1.0))([[0.0]]).round(6)
     array([0.632121])

@@ -42,8 +42,6 @@ class NumericFunction(Observable):
     seed : int
         Seed of the scramblings.
 
-    Examples
-    --------
     >>> from ksos.kernels import Gaussian
     >>> from ksos.measures import Lebesgue
     >>> M = NumericFunction(lambda X: np.cos(X[:, 0])).matrix(Gaussian(1.0), np.zeros((1, 1)), Lebesgue())

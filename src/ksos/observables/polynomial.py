@@ -37,8 +37,6 @@ class Polynomial(Observable):
     centre : float or array of d floats
         Powers are taken of x − centre: for data far from the origin it keeps the digits that powers of x would lose.
 
-    Examples
-    --------
     >>> x, y = coordinate(0), coordinate(1)
     >>> f = (x - 2 * y) ** 2 + 1
     >>> f
