@@ -236,13 +236,9 @@ def as_box(low: Any, high: Any, d: int, *, closed: bool = False) -> tuple[np.nda
 def as_powers(powers: Any, d: int) -> tuple[int, ...]:
     """A whole number ≥ 0 for each of ``d`` features; a single number where d = 1."""
     given = [powers] if d == 1 and isinstance(powers, (int, np.integer)) else powers
-    try:
-        out = tuple(as_count(power, "every exponent of a moment", minimum=0) for power in given)
-    except TypeError:
-        raise ValueError(f"powers must hold one whole number for each of the {d} features; got {powers!r}") from None
-    if len(out) != d:
-        raise ValueError(f"powers must hold one whole number for each of the {d} features; got {len(out)}")
-    return out
+    if not isinstance(given, Iterable) or len(given := list(given)) != d:
+        raise ValueError(f"powers must hold one whole number for each of the {d} features; got {powers!r}")
+    return tuple(as_count(power, "every exponent of a moment", minimum=0) for power in given)
 
 
 def _as_matrix(X: Array, name: str, allow_empty: bool) -> Array:

@@ -104,18 +104,14 @@ def _median_distance(points: np.ndarray, weights: np.ndarray, rng: Generator, mo
         points, weights = points[chosen], weights[chosen]
     if points.shape[0] < 2:
         return np.zeros(())
-    exponent = _exponent(np.ptp(points, axis=0).max())  # distances of 1e±150 are squared in a unit near the largest
+    # distances of 1e±150 are squared in a unit near the largest, a power of two: no digit of the points or of their differences changes
+    exponent = math.frexp(np.ptp(points, axis=0).max())[1]
     middle = _weighted_median(pdist(np.ldexp(points, -exponent)), weights)
     if middle < 1e-150:  # there the squares have underflowed: take a unit near the median, found from distances that need no squares
-        exponent = _exponent(_weighted_median(pdist(points, "chebyshev"), weights))
+        exponent = math.frexp(_weighted_median(pdist(points, "chebyshev"), weights))[1]
         with np.errstate(over="ignore"):
             middle = _weighted_median(pdist(np.clip(np.ldexp(points, -exponent), -1e150, 1e150)), weights)
     return np.asarray(np.ldexp(middle, exponent))
-
-
-def _exponent(scale: float) -> int:
-    """The exponent of a power of two near ``scale``: dividing by it changes no digit of the points, nor of their differences."""
-    return math.frexp(scale)[1]
 
 
 def _weighted_median(distances: np.ndarray, weights: np.ndarray) -> float:

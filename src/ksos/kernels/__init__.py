@@ -1,4 +1,4 @@
-"""What k is. To add a kernel: one file with one subclass of :class:`Kernel`, and its line in :data:`KERNELS`."""
+"""What k is. To add a kernel: one subclass of :class:`Kernel`, and its line in :data:`KERNELS`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ρ is. To add a measure: one file with one subclass of :class:`Measure`, and its line in :data:`MEASURES`."""
+"""What ρ is. To add a measure: one subclass of :class:`Measure`, and its line in :data:`MEASURES`."""
 
 from __future__ import annotations
 

@@ -152,10 +152,6 @@ class Axis:
         """Rows whose squared products with δ̂ sum to the density at each of the panel's nodes: shape (nodes × rank, m), nodes first."""
         return np.asarray((self.values[panel][:, None, :] * L[None, :, :]).reshape(-1, L.shape[1]))
 
-    def mass_rows(self, panel: int, L: np.ndarray) -> np.ndarray:
-        """Rows whose squared products with δ̂ sum to the mass on the panel."""
-        return self.rows(panel, L) * np.repeat(self.root_weights[panel], L.shape[0])[:, None]
-
     @property
     def gram_rows(self) -> np.ndarray:
         """R with RᵀR = ∫k̂k̂ᵀ dt, the Gram matrix of the feature with ones on its diagonal."""
@@ -189,7 +185,8 @@ class MassTree:
 
     def _build(self, first: int, last: int) -> np.ndarray:
         if last - first == 1:
-            return fewer_rows(self.axis.mass_rows(first, self.L), self.lost)
+            roots = np.repeat(self.axis.root_weights[first], self.L.shape[0])
+            return fewer_rows(self.axis.rows(first, self.L) * roots[:, None], self.lost)
         middle = (first + last) // 2
         left, right = self._build(first, middle), self._build(middle, last)
         self.left[first, last] = left
