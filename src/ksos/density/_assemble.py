@@ -171,15 +171,8 @@ def _hadamard_factor(F: np.ndarray, R: np.ndarray) -> np.ndarray:
     for start in range(0, F.shape[1], at_once):
         products = F[:, start : start + at_once, None] * roots[:, None, :]
         columns = np.concatenate([columns, products.reshape(m, -1)], axis=1)
-        if columns.shape[1] > m and start + at_once < F.shape[1]:
+        if columns.shape[1] > m:
             columns = np.asarray(np.linalg.qr(columns.T, mode="r")).T
-    return _thin(columns)
-
-
-def _thin(columns: np.ndarray) -> np.ndarray:
-    """L with LLᵀ = columns·columnsᵀ to rounding, and as few columns as its rank."""
-    if columns.shape[1] > columns.shape[0]:
-        columns = np.asarray(np.linalg.qr(columns.T, mode="r")).T
     U, s, _ = np.linalg.svd(columns, full_matrices=False)
     keep = s > _DROP * s[0]
     return np.asarray(U[:, keep] * s[keep])

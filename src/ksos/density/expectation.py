@@ -124,8 +124,7 @@ def clouds(p: SoSDensity, n_points: int, rng: Any, *, least_efficiency: float = 
     """
     generator = np.random.default_rng(rng)
     seed = int(generator.integers(2**32))
-    found = []
-    efficiency = 0.0
+    found, efficiency = [], 0.0
     for y, log_weights in importance_rules(p.integrals, p.support_points, n_points, seed):
         log_p = p.logpdf(y)
         log_mass = log_p + log_weights

@@ -38,8 +38,7 @@ def mean_and_covariance(density: SoSDensity) -> tuple[np.ndarray, np.ndarray]:
     if (atoms := density.measure.atoms) is not None:
         weights, points = node_masses(density), atoms.points
         mean = weights @ points
-        centred = points - mean
-        scaled = np.sqrt(weights)[:, None] * centred  # one matrix times itself is symmetric to the last digit
+        scaled = np.sqrt(weights)[:, None] * (points - mean)  # one matrix times itself is symmetric to the last digit
         return mean, scaled.T @ scaled
     density = central_point_first(density)
     integrals, X, F, d = density.integrals, density.support_points, density.unit_factor, density.n_features

@@ -122,10 +122,8 @@ class Matern(Kernel):
             low, high = high, 2.0 * high
         for _ in range(30):
             middle = 0.5 * (low + high)
-            if float(self.log_profile(np.array([middle * middle]))[0]) > log_level:
-                low = middle
-            else:
-                high = middle
+            beyond = float(self.log_profile(np.array([middle * middle]))[0]) <= log_level
+            low, high = (low, middle) if beyond else (middle, high)
         return high
 
     def with_sigma(self, sigma: Any) -> Self:

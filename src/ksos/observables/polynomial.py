@@ -128,8 +128,7 @@ class Polynomial(Observable):
                     value = self.terms.get(((k, power),), 0.0)
                     if value != 0.0:
                         total += value * own[power]
-            log_W = integrals.log_gram(X, X)
-            W = np.exp(log_W - log_unit)
+            W = np.exp(integrals.log_gram(X, X) - log_unit)
             return ObservableMatrix(np.where(W > 0.0, W * total, 0.0)).transformed(T)
 
     def __add__(self, other: Any) -> Observable:

@@ -52,7 +52,7 @@ class PiecewiseLaw:
 
     def cdf(self, x: np.ndarray) -> np.ndarray:
         """P(X ≤ x) for the arguments of each law, shape (n, k)."""
-        return self._in_blocks(self._mass, np.indices(x.shape)[0].ravel(), x.ravel()).reshape(x.shape)
+        return self._in_blocks(self._mass, _rows(x), x.ravel()).reshape(x.shape)
 
     def sf(self, x: np.ndarray) -> np.ndarray:
         """P(X > x), with the relative digits that 1 − cdf has lost in the upper tail."""
@@ -60,7 +60,7 @@ class PiecewiseLaw:
 
     def ppf(self, q: np.ndarray) -> np.ndarray:
         """The x with cdf(x) = q for the levels of each law, shape (n, k); 0 and 1 give the ends of where the mass is."""
-        law, levels, out = np.indices(q.shape)[0].ravel(), q.ravel(), np.empty(q.size)
+        law, levels, out = _rows(q), q.ravel(), np.empty(q.size)
         upper = (levels > 0.5) & self.exact  # 1 − q is exact there: quantiles near 1 are as good as those near 0
         out[~upper] = self._in_blocks(self._quantile, law[~upper], levels[~upper])
         if np.any(upper):
@@ -98,6 +98,11 @@ class PiecewiseLaw:
         j = np.searchsorted(sums[0, 1:], target, side="left") if one else np.sum(sums[law, 1:] < target[:, None], axis=1)
         j = np.minimum(j, len(self.panels) - 1)
         return self.panels.positions(j, self.values[law, j], target - sums[law, j], total, exact=self.exact)
+
+
+def _rows(arguments: np.ndarray) -> np.ndarray:
+    """The row of every entry, as it stands in the flattened array."""
+    return np.repeat(np.arange(arguments.shape[0]), arguments.shape[1])
 
 
 def increasing_root(
