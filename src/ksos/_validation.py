@@ -236,9 +236,11 @@ def as_box(low: Any, high: Any, d: int, *, closed: bool = False) -> tuple[np.nda
 def as_powers(powers: Any, d: int) -> tuple[int, ...]:
     """A whole number ≥ 0 for each of ``d`` features; a single number where d = 1."""
     given = [powers] if d == 1 and isinstance(powers, (int, np.integer)) else powers
-    if not isinstance(given, Iterable) or len(given := list(given)) != d:
-        raise ValueError(f"powers must hold one whole number for each of the {d} features; got {powers!r}")
-    return tuple(as_count(power, "every exponent of a moment", minimum=0) for power in given)
+    listed = list(given) if isinstance(given, Iterable) else None
+    if listed is None or len(listed) != d:
+        got = repr(powers) if listed is None else len(listed)
+        raise ValueError(f"powers must hold one whole number for each of the {d} features; got {got}")
+    return tuple(as_count(power, "every exponent of a moment", minimum=0) for power in listed)
 
 
 def _as_matrix(X: Array, name: str, allow_empty: bool) -> Array:
