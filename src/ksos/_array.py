@@ -15,34 +15,13 @@ from typing import Any
 
 import array_api_compat.numpy as numpy_namespace
 import numpy as np
-import scipy.special
-from array_api_compat import array_namespace, is_cupy_array, is_numpy_namespace, is_torch_array, is_torch_namespace, is_writeable_array
+from array_api_compat import array_namespace, is_cupy_array, is_torch_array, is_torch_namespace, is_writeable_array
 from scipy.linalg import cho_factor, cho_solve
 
 Array = Any
 
-__all__ = [
-    "Array",
-    "cholesky_solver",
-    "derivatives",
-    "eye",
-    "flat",
-    "free_device_memory",
-    "inner",
-    "is_numpy",
-    "is_other_array",
-    "like",
-    "linalg_errors",
-    "memory_errors",
-    "namespace",
-    "norm",
-    "on_host",
-    "quiet",
-    "special",
-    "to_device",
-    "to_numpy",
-    "zeros",
-]
+__all__ = ["Array", "cholesky_solver", "derivatives", "eye", "flat", "free_device_memory", "inner", "is_numpy", "is_other_array", "like"]
+__all__ += ["linalg_errors", "memory_errors", "namespace", "norm", "on_host", "quiet", "to_device", "to_numpy", "zeros"]
 
 
 def namespace(*arrays: Array) -> Any:
@@ -119,16 +98,12 @@ def on_host(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def zeros(shape: tuple[int, ...], reference: Array) -> Array:
     """Zeros of the backend and device of ``reference``."""
-    if isinstance(reference, np.ndarray):
-        return np.zeros(shape)
     xp = namespace(reference)
     return xp.zeros(shape, dtype=xp.float64, device=reference.device)
 
 
 def eye(n: int, reference: Array) -> Array:
     """The identity matrix, likewise."""
-    if isinstance(reference, np.ndarray):
-        return np.eye(n)
     xp = namespace(reference)
     return xp.eye(n, dtype=xp.float64, device=reference.device)
 
@@ -148,19 +123,6 @@ def inner(A: Array, B: Array) -> float:
 def norm(A: Array) -> float:
     """‖A‖ = √⟨A, A⟩."""
     return float(np.linalg.norm(A)) if isinstance(A, np.ndarray) else inner(A, A) ** 0.5
-
-
-def special(name: str, *arguments: Array) -> Array:
-    """A special function that the array-API standard lacks, by its SciPy name (``erf``, ``erfc``, ``erfcx``, ``kve``, …)."""
-    xp = namespace(*[a for a in arguments if hasattr(a, "shape")])
-    if is_torch_namespace(xp):
-        import torch
-
-        native = getattr(torch.special, name, None)
-        if native is not None:
-            return native(*arguments)
-    on_host = getattr(scipy.special, name)(*[to_numpy(a) if hasattr(a, "shape") else a for a in arguments])
-    return on_host if is_numpy_namespace(xp) else like(on_host, arguments[-1])
 
 
 def cholesky_solver(H: Array) -> Callable[[Array], Array]:

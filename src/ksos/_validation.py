@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,26 +12,8 @@ from sklearn.utils import check_array
 
 from ksos._array import Array, is_other_array, namespace, to_numpy
 
-__all__ = [
-    "as_bandwidth",
-    "as_box",
-    "as_callback",
-    "as_choice",
-    "as_conditions",
-    "as_count",
-    "as_features",
-    "as_finite",
-    "as_grid",
-    "as_levels",
-    "as_masses",
-    "as_nonnegative",
-    "as_points",
-    "as_positive",
-    "as_powers",
-    "as_scales",
-    "as_vector",
-    "as_weights",
-]
+__all__ = ["as_bandwidth", "as_box", "as_callback", "as_choice", "as_conditions", "as_count", "as_features", "as_finite", "as_grid"]
+__all__ += ["as_levels", "as_masses", "as_nonnegative", "as_points", "as_positive", "as_powers", "as_scales", "as_vector", "as_weights"]
 
 _SMALLEST_BANDWIDTH = 1.5e-154  # below, σ² is no longer a normal number
 _LARGEST_BANDWIDTH = 1.3e154  # above, σ² overflows
@@ -123,26 +105,17 @@ def as_bandwidth(sigma: Any, name: str = "bandwidth", *, n_features: int | None 
 
 def as_positive(value: Any, name: str) -> float:
     """A positive finite number."""
-    number = _as_number(value, name)
-    if not (number > 0.0 and math.isfinite(number)):
-        raise ValueError(f"{name} must be positive and finite; got {value!r}")
-    return number
+    return _as_number(value, name, "positive and finite", lambda number: number > 0.0)
 
 
 def as_nonnegative(value: Any, name: str) -> float:
     """A non-negative finite number."""
-    number = _as_number(value, name)
-    if not (number >= 0.0 and math.isfinite(number)):
-        raise ValueError(f"{name} must be non-negative and finite; got {value!r}")
-    return number
+    return _as_number(value, name, "non-negative and finite", lambda number: number >= 0.0)
 
 
 def as_finite(value: Any, name: str) -> float:
     """A finite number."""
-    number = _as_number(value, name)
-    if not math.isfinite(number):
-        raise ValueError(f"{name} must be finite; got {value!r}")
-    return number
+    return _as_number(value, name, "finite", lambda _: True)
 
 
 def as_count(value: Any, name: str, *, minimum: int = 1) -> int:
@@ -231,11 +204,7 @@ def as_conditions(conditions: Any, d: int) -> tuple[list[int], np.ndarray]:
             raise ValueError(
                 f"the value of feature {feature} must be one number; got {conditions[feature]!r}; conditional_logpdf takes many conditions"
             )
-    values = np.array([_as_number(conditions[feature], f"the value of feature {feature}") for feature in features])
-    for feature, value in zip(features, values, strict=True):
-        if not math.isfinite(value):
-            raise ValueError(f"the value of feature {feature} must be finite; got {value}")
-    return features, values
+    return features, np.array([as_finite(conditions[feature], f"the value of feature {feature}") for feature in features])
 
 
 def as_box(low: Any, high: Any, d: int, *, closed: bool = False) -> tuple[np.ndarray, np.ndarray, bool]:
@@ -267,13 +236,11 @@ def as_box(low: Any, high: Any, d: int, *, closed: bool = False) -> tuple[np.nda
 def as_powers(powers: Any, d: int) -> tuple[int, ...]:
     """A whole number ≥ 0 for each of ``d`` features; a single number where d = 1."""
     given = [powers] if d == 1 and isinstance(powers, (int, np.integer)) else powers
-    try:
-        out = tuple(as_count(power, "every exponent of a moment", minimum=0) for power in given)
-    except TypeError:
-        raise ValueError(f"powers must hold one whole number for each of the {d} features; got {powers!r}") from None
-    if len(out) != d:
-        raise ValueError(f"powers must hold one whole number for each of the {d} features; got {len(out)}")
-    return out
+    listed = list(given) if isinstance(given, Iterable) else None
+    if listed is None or len(listed) != d:
+        got = repr(powers) if listed is None else len(listed)
+        raise ValueError(f"powers must hold one whole number for each of the {d} features; got {got}")
+    return tuple(as_count(power, "every exponent of a moment", minimum=0) for power in listed)
 
 
 def _as_matrix(X: Array, name: str, allow_empty: bool) -> Array:
@@ -305,10 +272,15 @@ def _naming(name: str) -> Iterator[None]:
         raise kind(f"{name}: {error}") from None
 
 
-def _as_number(value: Any, name: str) -> float:
+def _as_number(value: Any, name: str, wanted: str, holds: Callable[[float], bool]) -> float:
+    """A finite number for which ``holds``; ``wanted`` says both in words."""
+    wrong = ValueError(f"{name} must be a number; got {value!r}")
     if isinstance(value, (bool, str, bytes)):
-        raise ValueError(f"{name} must be a number; got {value!r}")
+        raise wrong
     try:
-        return float(value)
+        number = float(value)
     except (TypeError, ValueError):
-        raise ValueError(f"{name} must be a number; got {value!r}") from None
+        raise wrong from None
+    if not (math.isfinite(number) and holds(number)):
+        raise ValueError(f"{name} must be {wanted}; got {value!r}")
+    return number

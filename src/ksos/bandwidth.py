@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 
 import numpy as np
+from numpy.random import Generator
 from scipy.spatial.distance import pdist
 from scipy.special import logsumexp
 
@@ -16,20 +17,10 @@ from ksos.integrals import closed_form
 from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Lebesgue, Measure
 
-__all__ = [
-    "RULES",
-    "Rule",
-    "bandwidth_rule",
-    "left_out",
-    "median",
-    "robust_silverman",
-    "scott",
-    "silverman",
-    "widest_good",
-    "without_outliers",
-]
+__all__ = ["RULES", "Rule", "bandwidth_rule", "left_out", "median"]
+__all__ += ["robust_silverman", "scott", "silverman", "widest_good", "without_outliers"]
 
-Rule = Callable[[np.ndarray, np.ndarray, np.random.Generator, Kernel, Measure], np.ndarray]
+Rule = Callable[[np.ndarray, np.ndarray, Generator, Kernel, Measure], np.ndarray]
 """A function of distinct points, their weights, a generator for subsets, the kernel's family and ρ: one bandwidth, or one per feature."""
 
 _MOST_POINTS = 600
@@ -44,13 +35,7 @@ _UNLIKE = 10.0
 
 
 def bandwidth_rule(
-    name: str,
-    points: np.ndarray,
-    weights: np.ndarray,
-    rng: np.random.Generator,
-    *,
-    kernel: Kernel | None = None,
-    measure: Measure | None = None,
+    name: str, points: np.ndarray, weights: np.ndarray, rng: Generator, *, kernel: Kernel | None = None, measure: Measure | None = None
 ) -> np.ndarray:
     """The bandwidth that rule ``name`` gives for distinct ``points`` with ``weights`` (sum 1): a scalar or one entry per feature.
 
@@ -74,7 +59,7 @@ def bandwidth_rule(
 def _normal_reference(constant: Callable[[int], float]) -> Rule:
     """η = 2h with h = constant(d)·n^{−1/(d+4)}·(standard deviation), per feature: a squared Gaussian kernel then has deviation h."""
 
-    def rule(points: np.ndarray, weights: np.ndarray, rng: np.random.Generator, kernel: Kernel, measure: Measure) -> np.ndarray:
+    def rule(points: np.ndarray, weights: np.ndarray, rng: Generator, kernel: Kernel, measure: Measure) -> np.ndarray:
         d = points.shape[1]
         n = 1.0 / float(weights @ weights)  # the effective sample size
         return np.asarray(2.0 * constant(d) * n ** (-1.0 / (d + 4)) * _deviations(points, weights))
@@ -98,13 +83,7 @@ def robust_silverman(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def median(
-    points: np.ndarray,
-    weights: np.ndarray,
-    rng: np.random.Generator,
-    kernel: Kernel,
-    measure: Measure,
-    *,
-    most_points: int = _MOST_MEDIAN_POINTS,
+    points: np.ndarray, weights: np.ndarray, rng: Generator, kernel: Kernel, measure: Measure, *, most_points: int = _MOST_MEDIAN_POINTS
 ) -> np.ndarray:
     """Weighted median of the distances between distinct points, the pair (i, j) weighing a_i a_j.
 
@@ -119,24 +98,20 @@ def median(
     return _median_distance(points, weights, rng, most_points)
 
 
-def _median_distance(points: np.ndarray, weights: np.ndarray, rng: np.random.Generator, most_points: int) -> np.ndarray:
+def _median_distance(points: np.ndarray, weights: np.ndarray, rng: Generator, most_points: int) -> np.ndarray:
     if points.shape[0] > most_points:
         chosen = np.sort(rng.choice(points.shape[0], most_points, replace=False))
         points, weights = points[chosen], weights[chosen]
     if points.shape[0] < 2:
         return np.zeros(())
-    exponent = _exponent(np.ptp(points, axis=0).max())  # distances of 1e±150 are squared in a unit near the largest
+    # distances of 1e±150 are squared in a unit near the largest, a power of two: no digit of the points or of their differences changes
+    exponent = math.frexp(np.ptp(points, axis=0).max())[1]
     middle = _weighted_median(pdist(np.ldexp(points, -exponent)), weights)
     if middle < 1e-150:  # there the squares have underflowed: take a unit near the median, found from distances that need no squares
-        exponent = _exponent(_weighted_median(pdist(points, "chebyshev"), weights))
+        exponent = math.frexp(_weighted_median(pdist(points, "chebyshev"), weights))[1]
         with np.errstate(over="ignore"):
             middle = _weighted_median(pdist(np.clip(np.ldexp(points, -exponent), -1e150, 1e150)), weights)
     return np.asarray(np.ldexp(middle, exponent))
-
-
-def _exponent(scale: float) -> int:
-    """The exponent of a power of two near ``scale``: dividing by it changes no digit of the points, nor of their differences."""
-    return math.frexp(scale)[1]
 
 
 def _weighted_median(distances: np.ndarray, weights: np.ndarray) -> float:
@@ -158,7 +133,7 @@ def _weighted_median(distances: np.ndarray, weights: np.ndarray) -> float:
 def left_out(
     points: np.ndarray,
     weights: np.ndarray,
-    rng: np.random.Generator,
+    rng: Generator,
     kernel: Kernel,
     measure: Measure,
     *,
@@ -265,10 +240,5 @@ def _spreads(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.where(high > low, np.minimum((high - low) / 1.349, deviation), deviation)
 
 
-RULES: dict[str, Rule] = {
-    "auto": left_out,
-    "median": median,
-    "scott": scott,
-    "silverman": silverman,
-}
+RULES: dict[str, Rule] = {"auto": left_out, "median": median, "scott": scott, "silverman": silverman}
 """Every rule by name."""

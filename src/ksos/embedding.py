@@ -15,30 +15,20 @@ import numpy as np
 
 from ksos._array import Array, inner, is_numpy, like, namespace, norm, to_numpy, zeros
 from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
-from ksos._validation import as_points, as_vector
+from ksos._validation import as_points
 from ksos.density import SoSDensity
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.integrals import closed_form
 from ksos.integrals.quadruple import density_inner
 from ksos.integrals.triple import apply_triple
 from ksos.kernels import Kernel
+from ksos.kernels.base import KernelSum
 from ksos.measures import Box, Measure
 from ksos.quadrature import composite, log_outer, tensor_grid
 from ksos.whitening import whiten_columns
 
-__all__ = [
-    "MOST_NODES",
-    "TENSOR_FEATURES",
-    "MeanEmbedding",
-    "Projection",
-    "TensorRule",
-    "as_target",
-    "evaluate",
-    "exact_inner",
-    "mmd",
-    "require_exact_mmd",
-    "rule_sizes",
-]
+__all__ = ["MOST_NODES", "TENSOR_FEATURES", "MeanEmbedding", "Projection", "TensorRule", "as_target"]
+__all__ += ["evaluate", "exact_inner", "mmd", "require_exact_mmd", "rule_sizes"]
 
 TENSOR_FEATURES = 3
 """Up to so many features there are tensor rules."""
@@ -57,7 +47,7 @@ Target = Any
 """Samples (n, d), a :class:`MeanEmbedding`, or an :class:`~ksos.SoSDensity`."""
 
 
-class MeanEmbedding:
+class MeanEmbedding(KernelSum):
     """v = Σ_i a_i k(·, x_i): the embedding of samples, or with signed weights any finite element of the RKHS.
 
     Parameters
@@ -68,27 +58,11 @@ class MeanEmbedding:
         The a_i; default 1/n each. They need neither be positive nor sum to one.
     kernel : Kernel
 
-    Examples
-    --------
     >>> from ksos.kernels import Gaussian
     >>> v = MeanEmbedding([[0.0], [1.0]], [0.5, 0.5], kernel=Gaussian(1.0))
     >>> v([[0.0]]).round(6)
     array([0.68394])
     """
-
-    def __init__(self, points: Any, weights: Any = None, *, kernel: Kernel) -> None:
-        self.points = as_points(points, "points")
-        n = self.points.shape[0]
-        self.weights = like(np.full(n, 1.0 / n) if weights is None else as_vector(weights, "weights", length=n), self.points)
-        if not isinstance(kernel, Kernel):
-            raise TypeError(f"kernel must be a kernel object such as ksos.kernels.Gaussian(1.0); got {kernel!r}")
-        kernel.sigma_vector(self.points.shape[1])
-        self.kernel = kernel
-
-    @property
-    def n_features(self) -> int:
-        """The dimension d."""
-        return int(self.points.shape[1])
 
     def __call__(self, Z: Any) -> Array:
         """v(Z_r) = Σ_i a_i k(Z_r, x_i), shape (ℓ,)."""
@@ -145,8 +119,6 @@ def mmd(a: Target, b: Target, kernel: Kernel | None = None, landmarks: Any = Non
     max_operations : float
         Refuse an exact computation predicted to take more floating-point operations than this.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from ksos.kernels import Gaussian
     >>> round(mmd(np.array([[0.0]]), np.array([[1.0]]), Gaussian(1.0)), 6)  # √(2 − 2/e)
@@ -272,10 +244,10 @@ class TensorRule:
 
     def masses(self, p: SoSDensity) -> np.ndarray:
         """What p puts on the nodes, shaped as the tensor that they are. None is negative: nothing cancels."""
-        blocks = (slice(start, start + _BLOCK_ROWS) for start in range(0, self.nodes.shape[0], _BLOCK_ROWS))
+        blocks = row_blocks(self.nodes.shape[0], 1, _BLOCK_ROWS)
         with np.errstate(under="ignore"):
-            found = np.concatenate([np.exp(to_numpy(p.logpdf(self.nodes[rows])) + self.log_weights[rows]) for rows in blocks])
-        return found.reshape(self.shape)
+            found = [np.exp(to_numpy(p.logpdf(self.nodes[rows])) + self.log_weights[rows]) for rows in blocks]
+        return np.concatenate(found).reshape(self.shape)
 
     def smoothed(self, masses: np.ndarray, at: TensorRule | None = None) -> np.ndarray:
         """Σ_n m_n k(x, x_n) at the nodes x of this rule, or of another one."""
@@ -368,10 +340,11 @@ def _inner(a: _Form, b: _Form, kernel: Kernel, max_operations: float) -> float:
         return density_inner(a, b, kernel)
     if isinstance(a, _OnGrid) and isinstance(b, _OnGrid):
         return float(np.vdot(b.masses, a.rule.smoothed(a.masses, b.rule)))
-    if isinstance(a, _OnGrid):
-        if isinstance(b, MeanEmbedding):
-            return float(a.rule.seen_from(to_numpy(b.points), a.masses) @ to_numpy(b.weights))
-        return _inner(MeanEmbedding(a.rule.nodes, a.masses.ravel(), kernel=kernel), b, kernel, max_operations)
     if isinstance(a, MeanEmbedding) and not isinstance(b, _OnGrid):
         return inner(a.weights, evaluate(b, kernel, a.points))
+    if isinstance(a, _OnGrid) and isinstance(b, MeanEmbedding):
+        return float(a.rule.seen_from(to_numpy(b.points), a.masses) @ to_numpy(b.weights))
+    if isinstance(a, _OnGrid):
+        a = MeanEmbedding(a.rule.nodes, a.masses.ravel(), kernel=kernel)
+        return _inner(a, b, kernel, max_operations)
     return _inner(b, a, kernel, max_operations)

@@ -18,8 +18,7 @@ from tables import PAIR_CASES, PairCase, points
 import ksos
 from ksos._memory import resources
 from ksos.density.sampling import faster_envelope, inversion_seconds, rejection_seconds, rejection_setup_seconds
-from ksos.density.sampling.feature_law import NODES_PER_PANEL, Axis, fewer_rows, hadamard_rows, scan_flops, tree_flops
-from ksos.density.sampling.inversion import draw_by_inversion
+from ksos.density.sampling.inversion import NODES_PER_PANEL, Axis, draw_by_inversion, fewer_rows, hadamard_rows, scan_flops, tree_flops
 from ksos.density.sampling.rejection import PairEnvelope, PointEnvelope, envelope, envelope_bytes
 from ksos.kernels import Gaussian, Laplace, Matern
 from ksos.measures import Box, Discrete, Lebesgue, Measure, Normal

@@ -27,7 +27,6 @@ from ksos.quadrature import (
     legendre,
     log_outer,
     merged,
-    midpoints,
     sobol,
     tensor_grid,
 )
@@ -61,12 +60,6 @@ def test_composite_rules_integrate_polynomials_on_each_interval(counts: int | li
     start, stop = np.array([-1.0, 0.5, 3.0]), np.array([0.0, 2.0, 3.5])
     nodes, weights = composite(start, stop, counts)
     assert weights @ nodes**7 == pytest.approx(np.sum(stop**8 - start**8) / 8.0, rel=1e-12)
-
-
-def test_midpoints_integrate_a_gaussian_to_rounding_and_refuse_to_be_too_many() -> None:
-    nodes, weights = midpoints(np.array([-9.0]), np.array([9.0]), 0.7)
-    assert weights @ np.exp(-0.5 * nodes**2) == pytest.approx(math.sqrt(2.0 * math.pi), rel=1e-15)
-    assert midpoints(np.array([0.0, 5.0]), np.array([1.0, 6.0]), 0.1, most=19) is None
 
 
 def test_tensor_products() -> None:

@@ -20,7 +20,7 @@ from ksos.measures import Measure
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
 
-__all__ = ["assemble", "hold_fixed", "integrate_out", "log_squares", "unit_rows"]
+__all__ = ["assemble", "hold_fixed", "integrate_out", "listed", "log_squares", "unit_rows"]
 
 _EPSILON = float(np.finfo(np.float64).eps)
 _LARGEST_LOG_ROW = 300.0  # squares of such rows, times kernel values, are still floats
@@ -135,10 +135,14 @@ def hold_fixed(density: SoSDensity, given: list[int], values: np.ndarray, rest: 
     _require_product(density)
     X = density.support_points
     log_delta = density.kernel.restrict(given).log(values[None, :], X[:, given])[0]
-    conditions = dict(zip(given, values.tolist(), strict=True))
-    nothing_left = f"the density vanishes at {conditions}, at least to rounding: there is no conditional density"
+    nothing_left = f"the density vanishes at {listed(given, values)}, at least to rounding: there is no conditional density"
     kernel = density.kernel.restrict(rest)
     return assemble(density, kernel, X[:, rest], measure, density.unit_factor, log_delta, nothing_left=nothing_left)
+
+
+def listed(features: list[int], values: np.ndarray) -> str:
+    """{feature: value, …}, for messages."""
+    return str(dict(zip(features, values.tolist(), strict=True)))
 
 
 def _require_product(density: SoSDensity) -> None:
@@ -167,15 +171,8 @@ def _hadamard_factor(F: np.ndarray, R: np.ndarray) -> np.ndarray:
     for start in range(0, F.shape[1], at_once):
         products = F[:, start : start + at_once, None] * roots[:, None, :]
         columns = np.concatenate([columns, products.reshape(m, -1)], axis=1)
-        if columns.shape[1] > m and start + at_once < F.shape[1]:
+        if columns.shape[1] > m:
             columns = np.asarray(np.linalg.qr(columns.T, mode="r")).T
-    return _thin(columns)
-
-
-def _thin(columns: np.ndarray) -> np.ndarray:
-    """L with LLᵀ = columns·columnsᵀ to rounding, and as few columns as its rank."""
-    if columns.shape[1] > columns.shape[0]:
-        columns = np.asarray(np.linalg.qr(columns.T, mode="r")).T
     U, s, _ = np.linalg.svd(columns, full_matrices=False)
     keep = s > _DROP * s[0]
     return np.asarray(U[:, keep] * s[keep])

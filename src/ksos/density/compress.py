@@ -92,8 +92,7 @@ def _pursue(points: np.ndarray, WF: np.ndarray, integrals: Integrals, log_unit: 
         L[pivot, k] = root
         inner -= np.outer(L[:, k], Y[k])
         residual = np.maximum(residual - L[:, k] ** 2, 0.0)
-        residual[pivot] = 0.0
-        inner[pivot] = 0.0
+        residual[pivot], inner[pivot] = 0.0, 0.0
         chosen.append(pivot)
     k = len(chosen)
     return np.array(chosen), np.tril(L[chosen, :k]), Y[:k]

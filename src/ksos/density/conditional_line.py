@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ksos.density._assemble import unit_rows
 from ksos.density.standard import central_first
 from ksos.integrals.regions import intervals, kinks
 from ksos.quadrature import Panels, PiecewiseLaw, cut
@@ -55,10 +56,9 @@ class ConditionalLine:
         log_k = density.kernel.restrict([feature]).log((y - self.origin)[:, None], nodes)
         log_k += 0.5 * density.measure.restrict([feature]).log_density(nodes + self.origin)
         peaks = log_k.max(axis=1)
-        lengths = np.sqrt(np.einsum("ij,ij->i", density.unit_factor, density.unit_factor))
-        with np.errstate(divide="ignore"):
-            self._log_lengths = np.log(lengths) + peaks
-        self._factor, self._bumps = _split(density.unit_factor / np.where(lengths > 0.0, lengths, 1.0)[:, None])
+        unit, log_lengths = unit_rows(density.unit_factor)
+        self._log_lengths = log_lengths + peaks
+        self._factor, self._bumps = _split(unit)
         self._k = np.exp(log_k - np.where(np.isfinite(peaks), peaks, 0.0)[:, None])
 
     def moments(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -110,7 +110,10 @@ class ConditionalLine:
                 values[:, first : first + together] = np.einsum("iqa,iqa->iq", amplitudes, amplitudes)
             if squares is not None:
                 values += (delta**2 * self._bumps) @ squares
-            self._require_mass(values, X, rows)
+            empty = np.flatnonzero(~(values.max(axis=1) > 0.0))
+            if empty.size:
+                where = f"row {start + int(empty[0])}: {X[start + int(empty[0])].tolist()}"
+                raise ValueError(f"the density of the conditions vanishes at {where}; there is no conditional law there")
             yield rows, PiecewiseLaw(self._panels, values.reshape(-1, *self._panels.nodes.shape))
 
     def _log_delta(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -118,12 +121,6 @@ class ConditionalLine:
         log_delta = self._given_kernel.log(X, self._given_points) + self._log_lengths
         peak = log_delta.max(axis=1, keepdims=True)
         return log_delta, np.where(np.isfinite(peak), peak, 0.0)
-
-    def _require_mass(self, values: np.ndarray, X: np.ndarray, rows: slice) -> None:
-        empty = np.flatnonzero(~(values.max(axis=1) > 0.0))
-        if empty.size:
-            row = rows.start + int(empty[0])
-            raise ValueError(f"the density of the conditions vanishes at row {row}: {X[row].tolist()}; there is no conditional law there")
 
 
 def _split(factor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -27,12 +26,15 @@ _LOG_LEVEL = -22.0
 _PANELS_PER_LENGTH = 1.5
 _BLOCK_ELEMENTS = 1 << 20
 
+_Form = tuple["SoSDensity", np.ndarray]
+"""(p, B): the function k(x)ᵀ B k(x) e^{−log_unit} with the kernel, the points and the unit of p, and with B of any sign."""
+
 
 def entropy(p: SoSDensity, *, rtol: float, max_evaluations: int | None, rng: Any) -> Estimate:
     """−∫ p log p dρ."""
     standard = standardize(p)
     found = average(standard, lambda _, log_p: -log_p, rtol=rtol, atol=_ROUNDING, max_evaluations=max_evaluations, rng=rng)
-    return found.shifted(standard.log_volume)
+    return Estimate(found + standard.log_volume, found.error, found.method)
 
 
 def kl_divergence(p: SoSDensity, q: SoSDensity, *, rtol: float, max_evaluations: int | None, rng: Any) -> Estimate:
@@ -101,13 +103,10 @@ def _on_grid(a: SoSDensity, b: SoSDensity, axes: list[tuple[np.ndarray, np.ndarr
         y = np.stack([x[i] for (x, _), i in zip(axes, index, strict=True)], axis=1)
         w = math.prod(weights[i] for (_, weights), i in zip(axes, index, strict=True))
         difference = np.exp(a.logpdf(y)) - np.exp(b.logpdf(y))
-        total += float(np.sum(w * np.exp(_log_density(a, y)) * difference**2))
+        if not a.measure.by_volume:  # two densities by volume are both 0 where they are not defined: there is nothing to cut off
+            w = w * np.exp(a.measure.log_density(y))
+        total += float(np.sum(w * difference**2))
     return total
-
-
-def _log_density(a: SoSDensity, y: np.ndarray) -> np.ndarray:
-    """log dρ/dx; two densities by volume are both 0 where they are not defined, so that there is nothing to cut off."""
-    return np.zeros(y.shape[0]) if a.measure.by_volume else a.measure.log_density(y)
 
 
 def _axis(a: SoSDensity, b: SoSDensity, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -118,28 +117,18 @@ def _axis(a: SoSDensity, b: SoSDensity, k: int) -> tuple[np.ndarray, np.ndarray]
     return composite(*cut(low, high, smooth / _PANELS_PER_LENGTH, np.concatenate([kinks(sources, k, origin=0.0), *ends])), _ORDER)
 
 
-@dataclass(frozen=True)
-class _Form:
-    """k(x)ᵀ B k(x) e^{−log_unit}, with B of any sign."""
-
-    density: SoSDensity
-    B: np.ndarray
-    log_unit: float
-
-
 def _log_square(a: SoSDensity, b: SoSDensity, axes: list[tuple[np.ndarray, np.ndarray]], max_operations: float) -> float:
     """log ∫(a − b)²: of the difference of the forms if they share their support, else of three terms."""
-    A, B = (_Form(p, p.unit_factor @ p.unit_factor.T, p.log_unit) for p in (a, b))
+    A, B = (p.unit_factor @ p.unit_factor.T for p in (a, b))
+    terms: list[tuple[float, _Form, _Form]] = [(1.0, (a, A), (a, A)), (1.0, (b, B), (b, B)), (-2.0, (a, A), (b, B))]
     if a.kernel == b.kernel and a.measure == b.measure and np.array_equal(a.support_points, b.support_points):
-        D = _Form(a, A.B - B.B * math.exp(min(A.log_unit - B.log_unit, 700.0)), A.log_unit)
+        D = a, A - B * math.exp(min(a.log_unit - b.log_unit, 700.0))
         terms = [(1.0, D, D)]
-    else:
-        terms = [(1.0, A, A), (1.0, B, B), (-2.0, A, B)]
     pairwise = a.measure == b.measure and a.integrals.pairwise and b.integrals.pairwise
-    cost = sum(float(f.B.size) * g.B.size for _, f, g in terms) * (1.0 if pairwise else sum(x.shape[0] for x, _ in axes) / 2.0)
+    cost = sum(float(F.size) * G.size for _, (_, F), (_, G) in terms) * (1.0 if pairwise else sum(x.shape[0] for x, _ in axes) / 2.0)
     if cost > max_operations:
         raise ValueError(
-            f"the L² distance of densities with {A.B.shape[0]} and {B.B.shape[0]} support points is predicted to take {cost:.2g} "
+            f"the L² distance of densities with {A.shape[0]} and {B.shape[0]} support points is predicted to take {cost:.2g} "
             f"operations, more than max_operations={max_operations:.2g}; compress the densities first, or raise max_operations"
         )
     found = [(factor, *(_pairwise(f, g) if pairwise else _by_lines(f, g, axes))) for factor, f, g in terms]
@@ -150,19 +139,19 @@ def _log_square(a: SoSDensity, b: SoSDensity, axes: list[tuple[np.ndarray, np.nd
 
 def _pairwise(f: _Form, g: _Form) -> tuple[float, float]:
     """∫fg dρ = value·e^{log_scale} for Gaussian kernels on R^d: every factor belongs to a pair of points."""
-    p, q = f.density, g.density
+    (p, P), (q, Q) = f, g
     integral = ProductIntegral(cast("GaussianLebesgue", p.integrals), p.support_points, q.kernel, q.support_points)
-    return integral(f.B, g.B), integral.log_scale - f.log_unit - g.log_unit
+    return integral(P, Q), integral.log_scale - p.log_unit - q.log_unit
 
 
 def _by_lines(f: _Form, g: _Form, axes: list[tuple[np.ndarray, np.ndarray]]) -> tuple[float, float]:
     """The same for any product kernels on boxes and R^d: ∫ k_i k_j k'_k k'_l is a product of sums over the nodes of a line."""
-    (i, j), (s, t) = np.triu_indices(f.B.shape[0]), np.triu_indices(g.B.shape[0])
-    P, Q = np.where(i == j, 1.0, 2.0) * f.B[i, j], np.where(s == t, 1.0, 2.0) * g.B[s, t]
+    (i, j), (s, t) = (np.triu_indices(B.shape[0]) for _, B in (f, g))
+    P, Q = np.where(i == j, 1.0, 2.0) * f[1][i, j], np.where(s == t, 1.0, 2.0) * g[1][s, t]
     lines = []
     for feature, (x, w) in enumerate(axes):
         inside, values = np.ones(x.shape[0], dtype=bool), []
-        for p in (f.density, g.density):
+        for p, _ in (f, g):
             inside &= p.measure.restrict([feature]).contains(x[:, None])
             values.append(p.kernel.restrict([feature])(x[:, None], p.support_points[:, [feature]]))
         lines.append((*values, w * inside))
@@ -172,4 +161,4 @@ def _by_lines(f: _Form, g: _Form, axes: list[tuple[np.ndarray, np.ndarray]]) -> 
         for left, right, w in lines:
             terms = terms * ((left[:, i[rows]] * left[:, j[rows]] * w[:, None]).T @ (right[:, s] * right[:, t]))
         total += float(P[rows] @ terms.sum(axis=1))
-    return total, -f.log_unit - g.log_unit
+    return total, -f[0].log_unit - g[0].log_unit

@@ -63,10 +63,6 @@ class Estimate(float):
     def __format__(self, specification: str) -> str:
         return format(float(self), specification)
 
-    def shifted(self, constant: float) -> Self:
-        """This plus an exactly known number."""
-        return type(self)(float(self) + constant, self.error, self.method)
-
     def __reduce__(self) -> Any:
         return type(self), (float(self), self.error, self.method)
 
@@ -99,7 +95,9 @@ def average(standard: Standard, g: Integrand, *, rtol: float, atol: float = 1e-3
             if start_stop is not None:
                 found = integrate(_integrand(p, g), *start_stop, rtol=rtol, atol=atol, max_evaluations=most)
                 return Estimate(found.value, found.error, "quadrature")
-    return _over_clouds(p, g, _CLOUD_POINTS if max_evaluations is None else max_evaluations, rng)
+    found_clouds, method = clouds(p, _CLOUD_POINTS if max_evaluations is None else max_evaluations, rng)
+    means = np.array([masses @ g(y, log_p) for y, log_p, masses in found_clouds])
+    return Estimate(float(means.mean()), float(means.std(ddof=1)) / math.sqrt(means.shape[0]), method)
 
 
 def _integrand(p: SoSDensity, g: Integrand) -> Callable[[np.ndarray], np.ndarray]:
@@ -118,13 +116,6 @@ def _integrand(p: SoSDensity, g: Integrand) -> Callable[[np.ndarray], np.ndarray
     return f
 
 
-def _over_clouds(p: SoSDensity, g: Integrand, n_points: int, rng: Any) -> Estimate:
-    """The mean over independent clouds of points, with its standard error."""
-    found, method = clouds(p, n_points, rng)
-    means = np.array([masses @ g(y, log_p) for y, log_p, masses in found])
-    return Estimate(float(means.mean()), float(means.std(ddof=1)) / math.sqrt(means.shape[0]), method)
-
-
 def clouds(p: SoSDensity, n_points: int, rng: Any, *, least_efficiency: float = 0.01) -> tuple[list[Cloud], str]:
     """Independent clouds of about ``n_points`` together, whose spread tells the error of a mean, and the word for how they were made.
 
@@ -133,8 +124,7 @@ def clouds(p: SoSDensity, n_points: int, rng: Any, *, least_efficiency: float = 
     """
     generator = np.random.default_rng(rng)
     seed = int(generator.integers(2**32))
-    found = []
-    efficiency = 0.0
+    found, efficiency = [], 0.0
     for y, log_weights in importance_rules(p.integrals, p.support_points, n_points, seed):
         log_p = p.logpdf(y)
         log_mass = log_p + log_weights

@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 
 from ksos.density.cdf import line_law
 from ksos.density.expectation import Estimate, clouds
-from ksos.density.gradient import log_and_gradient
+from ksos.density.modes import log_and_gradient
 from ksos.density.moments import node_masses
 from ksos.density.standard import standardize
 from ksos.integrals.regions import cells
@@ -90,8 +90,11 @@ def _crossings(p: SoSDensity, low: np.ndarray, high: np.ndarray, rising: np.ndar
 def _by_points(p: SoSDensity, mass: float, rng: Any, most_nodes: int) -> tuple[float, float, str]:
     """(log t, its error, method): a quantile of p over the midpoints of cells, or over clouds of points."""
     if p.n_features <= _GRID_FEATURES:
-        length = _fitting_length(p, most_nodes)
-        found = None if length is None else cells(p.integrals, p.support_points, length, most_nodes >> p.n_features, split_kinks=False)
+        length, most, found = 0.5, most_nodes >> p.n_features, None
+        coarse = cells(p.integrals, p.support_points, length, most, split_kinks=False)
+        if coarse is not None:  # with a side of the cells that makes about as many as allowed
+            length *= (coarse[0].shape[0] / (0.4 * most)) ** (1.0 / p.n_features)
+            found = cells(p.integrals, p.support_points, length, most, split_kinks=False)
         if found is not None:
             return *_on_cells(p, mass, *found, most_nodes), "quadrature"
     found_clouds, method = clouds(p, _CLOUD_POINTS, rng)
@@ -139,10 +142,3 @@ def _smooth_level(log_p: np.ndarray, masses: np.ndarray, mass: float) -> float:
     order = np.argsort(-log_p, kind="stable")
     cumulated = np.cumsum(masses[order]) - 0.5 * masses[order]
     return float(np.interp(mass * masses.sum(), cumulated, log_p[order]))
-
-
-def _fitting_length(p: SoSDensity, most_nodes: int) -> float | None:
-    """The side of cells, in smooth lengths, that makes about as many as allowed."""
-    length, most = 0.5, most_nodes >> p.n_features
-    coarse = cells(p.integrals, p.support_points, length, most, split_kinks=False)
-    return None if coarse is None else length * (coarse[0].shape[0] / (0.4 * most)) ** (1.0 / p.n_features)

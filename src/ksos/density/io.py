@@ -31,6 +31,7 @@ _HEADER_LIMIT = 1 << 16  # bounds what parsing can cost before anything is known
 _FLOATS = np.dtype("<f8")
 _MOST_DIMENSIONS = 8
 _MASS_TOLERANCE = 1e-6
+_OWN_ARRAYS = ("log_unit", "support_points", "unit_factor")
 _HEADER_KEYS = {"format_version", "library_version", "kernel", "measure", "arrays", "sha256"}
 _TABLES: dict[str, Mapping[str, type[Any]]] = {"kernel": KERNELS, "measure": MEASURES}
 
@@ -41,12 +42,8 @@ Arrays = dict[str, np.ndarray]
 def save(density: SoSDensity, path: str | os.PathLike[str]) -> None:
     """Write ``density`` to the file ``path``; at every moment the old file or the new one is there, whole.
 
-    Raises
-    ------
-    ValueError
-        When :func:`load` would refuse the file: a kernel or measure of the user's own, or a density that is not one.
-    OSError
-        When the file cannot be written; then the old one is untouched and nothing else is left behind.
+    It raises ValueError if :func:`load` would refuse the file: a kernel or measure of the user's own, or a density that is not one; and
+    OSError if the file cannot be written; then the old one is untouched and nothing else is left behind.
     """
     header, arrays = _describe(density)
     text = json.dumps(header).encode()
@@ -62,14 +59,8 @@ def save(density: SoSDensity, path: str | os.PathLike[str]) -> None:
 def load(path: str | os.PathLike[str]) -> SoSDensity:
     """The density in the file ``path``, bit for bit as it was saved.
 
-    Nothing in the file is executed, and nothing is allocated that the file's own length does not cover.
-
-    Raises
-    ------
-    ModelFormatError
-        For every file that is not a whole, undamaged model of a known version.
-    OSError
-        When the file cannot be read.
+    Nothing in the file is executed, and nothing is allocated that the file's own length does not cover. It raises ModelFormatError for
+    every file that is not a whole, undamaged model of a known version, and OSError if the file cannot be read.
     """
     with _opened(path) as file:
         header, data_start = _header_and_its_end(file)
@@ -79,14 +70,8 @@ def load(path: str | os.PathLike[str]) -> SoSDensity:
 def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
     """What the file ``path`` says of itself before its numbers, in the fields that docs/model-file.md lists.
 
-    Only the header is read and its checksum verified: whether the arrays are there and make a density, :func:`load` finds out.
-
-    Raises
-    ------
-    ModelFormatError
-        For every file that does not begin as a model of a known version.
-    OSError
-        When the file cannot be read.
+    Only the header is read and its checksum verified: whether the arrays are there and make a density, :func:`load` finds out. It raises
+    ModelFormatError for every file that does not begin as a model of a known version, and OSError if the file cannot be read.
     """
     with _opened(path) as file:
         return _header_and_its_end(file)[0]
@@ -112,14 +97,8 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 def _describe(density: SoSDensity) -> tuple[dict[str, Any], Arrays]:
     """What the file says of ``density``: its header, and its arrays in their order."""
-    arrays: Arrays = {
-        name: _as_floats(value)
-        for name, value in (
-            ("log_unit", density.log_unit),
-            ("support_points", density.support_points),
-            ("unit_factor", density.unit_factor),
-        )
-    }
+    own = (density.log_unit, density.support_points, density.unit_factor)
+    arrays: Arrays = {name: _as_floats(value) for name, value in zip(_OWN_ARRAYS, own, strict=True)}
     header: dict[str, Any] = {"format_version": _FORMAT_VERSION, "library_version": __version__}
     for role, table in _TABLES.items():
         part: Any = getattr(density, role)
@@ -128,11 +107,8 @@ def _describe(density: SoSDensity) -> tuple[dict[str, Any], Arrays]:
         words, numbers = _split(part.parameters())
         header[role] = {"name": part.name, "parameters": words}
         arrays.update({f"{role}.{name}": value for name, value in numbers.items()})
-    digest = hashlib.sha256()
-    for array in arrays.values():
-        digest.update(_bytes_of(array))
     header["arrays"] = [{"name": name, "shape": list(array.shape)} for name, array in arrays.items()]
-    header["sha256"] = digest.hexdigest()
+    header["sha256"] = _checksum(arrays)
     return header, arrays
 
 
@@ -142,10 +118,10 @@ def _assemble(header: dict[str, Any], arrays: Arrays) -> SoSDensity:
         if np.isnan(array.min()):  # no temporary as large as the array, as isnan(array).any() would need
             raise ValueError(f"its array {name!r} has NaN inside")
     kernel, measure = (_rebuild(role, header[role], arrays) for role in _TABLES)
-    missing = {"log_unit", "support_points", "unit_factor"} - arrays.keys()
+    missing = set(_OWN_ARRAYS) - arrays.keys()
     if missing:
         raise ValueError(f"its arrays lack {', '.join(sorted(missing))}")
-    log_unit, points, F = (arrays.pop(name) for name in ("log_unit", "support_points", "unit_factor"))
+    log_unit, points, F = (arrays.pop(name) for name in _OWN_ARRAYS)
     if arrays:
         raise ValueError(f"it holds arrays that belong to nothing: {_shown(sorted(arrays))}")
     if log_unit.ndim != 0 or points.ndim != 2 or F.ndim != 2 or F.shape[0] != points.shape[0]:
@@ -153,7 +129,7 @@ def _assemble(header: dict[str, Any], arrays: Arrays) -> SoSDensity:
             "log_unit, support_points and unit_factor must have shapes (), (m, d) and (m, k); "
             f"got {log_unit.shape}, {points.shape} and {F.shape}"
         )
-    for name, array in (("log_unit", log_unit), ("support_points", points), ("unit_factor", F)):
+    for name, array in zip(_OWN_ARRAYS, (log_unit, points, F), strict=True):
         if not (np.isfinite(array.min()) and np.isfinite(array.max())):
             raise ValueError(f"its array {name!r} has an infinity inside")
     density = SoSDensity.from_units(kernel, points, F, float(log_unit), measure)
@@ -166,14 +142,8 @@ def _assemble(header: dict[str, Any], arrays: Arrays) -> SoSDensity:
 
 def _split(parameters: Mapping[str, Any]) -> tuple[Words, Arrays]:
     """Flags, whole numbers and words, which JSON keeps, apart from real numbers, which the arrays keep to the last bit."""
-    words: Words = {}
-    numbers: Arrays = {}
-    for name, value in parameters.items():
-        if value is None or isinstance(value, (bool, int, str)):
-            words[name] = value
-        else:
-            numbers[name] = _as_floats(value)
-    return words, numbers
+    words = {name: value for name, value in parameters.items() if value is None or isinstance(value, (bool, int, str))}
+    return words, {name: _as_floats(value) for name, value in parameters.items() if name not in words}
 
 
 def _rebuild(role: str, entry: Any, arrays: Arrays) -> Any:
@@ -189,21 +159,21 @@ def _rebuild(role: str, entry: Any, arrays: Arrays) -> Any:
     part = table[name](**words, **{key: value if value.ndim else float(value) for key, value in numbers.items()})
     # A constructor fills gaps and converts types: what it made must say of itself exactly what the file says of it.
     true_words, true_numbers = _split(part.parameters())
-    if not (_same_words(words, true_words) and _same_numbers(numbers, true_numbers)):
+    same_words = words == true_words and all(type(words[key]) is type(true_words[key]) for key in words)  # True == 1
+    if not same_words or numbers.keys() != true_numbers.keys() or not all(np.array_equal(numbers[k], true_numbers[k]) for k in numbers):
         raise ValueError(f"the parameters of its {role} are not those of a {name} {role}: {_shown(sorted({*words, *numbers}))}")
     return part
 
 
-def _same_words(a: Words, b: Words) -> bool:
-    return a == b and all(type(a[key]) is type(b[key]) for key in a)  # True == 1
-
-
-def _same_numbers(a: Arrays, b: Arrays) -> bool:
-    return a.keys() == b.keys() and all(np.array_equal(a[key], b[key]) for key in a)
-
-
 def _as_floats(value: Any) -> np.ndarray:
     return np.asarray(to_numpy(value), dtype=_FLOATS, order="C")
+
+
+def _checksum(arrays: Arrays) -> str:
+    digest = hashlib.sha256()
+    for array in arrays.values():
+        digest.update(_bytes_of(array))
+    return digest.hexdigest()
 
 
 def _bytes_of(array: np.ndarray) -> memoryview:
@@ -258,16 +228,13 @@ def _read_arrays(file: BinaryIO, header: dict[str, Any], data_start: int) -> Arr
     if size != expected:
         raise ValueError(f"it has {size} bytes, where its header announces {expected}")
     require_memory(expected - data_start, "the model", "load it where there is more memory")
-    arrays, digest = {}, hashlib.sha256()
-    for name, shape in shapes.items():
-        array = np.empty(shape, dtype=_FLOATS)
+    arrays = {name: np.empty(shape, dtype=_FLOATS) for name, shape in shapes.items()}
+    for array in arrays.values():
         if file.readinto(_bytes_of(array)) != array.nbytes:  # type: ignore[attr-defined]
             raise ValueError("it ended while it was read")
-        digest.update(_bytes_of(array))
-        arrays[name] = array.astype(np.float64, copy=False)
-    if digest.hexdigest() != header["sha256"]:
+    if _checksum(arrays) != header["sha256"]:
         raise ValueError("the checksum of its arrays does not match")
-    return arrays
+    return {name: array.astype(np.float64, copy=False) for name, array in arrays.items()}
 
 
 def _shapes(entries: Any, available: int) -> dict[str, tuple[int, ...]]:

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from ksos._validation import as_weights
 from ksos.density._assemble import assemble
 from ksos.density.sos import SoSDensity
-from ksos.kernels import Kernel
 
 __all__ = ["mixture"]
 
@@ -25,8 +25,6 @@ def mixture(densities: Iterable[SoSDensity], weights: Any = None) -> SoSDensity:
     weights : array of floats, optional
         Non-negative, scaled to sum one; default: equal ones.
 
-    Examples
-    --------
     >>> from ksos.kernels import Gaussian
     >>> left, right = (SoSDensity(Gaussian(2.0), [[x]], [[1.0]], normalize=True) for x in (-3.0, 3.0))
     >>> p = mixture([left, right], [1, 3])
@@ -49,26 +47,17 @@ def mixture(densities: Iterable[SoSDensity], weights: Any = None) -> SoSDensity:
     used = [(p, w) for p, w in zip(parts, shares, strict=True) if w > 0.0]
     points = np.concatenate([p.support_points for p, _ in used])
     log_rows = np.concatenate([np.full(p.support_points.shape[0], 0.5 * (np.log(w) - p.log_unit)) for p, w in used])
-    F = np.zeros((points.shape[0], sum(p.rank for p, _ in used)))
-    row = column = 0
-    for p, _ in used:
-        m, rank = p.unit_factor.shape
-        F[row : row + m, column : column + rank] = p.unit_factor
-        row, column = row + m, column + rank
+    F = block_diag(*(p.unit_factor for p, _ in used))
     return assemble(first, first.kernel, points, first.measure, F, log_rows).on_device_of(given)
 
 
 def _check_same(first: SoSDensity, other: SoSDensity, number: int) -> None:
-    what: tuple[object, object] | None = None
-    if other.n_features != first.n_features:
-        what = f"{first.n_features} features", f"{other.n_features}"
-    elif not _same_kernel(first.kernel, other.kernel, first.n_features):
-        what = first.kernel, other.kernel
-    elif first.measure.for_features(first.n_features) != other.measure.for_features(first.n_features):
-        what = first.measure, other.measure
+    d, what = first.n_features, None
+    if other.n_features != d:
+        what = f"{d} features", f"{other.n_features}"
+    elif first.kernel.with_sigma(first.kernel.sigma_vector(d)) != other.kernel.with_sigma(other.kernel.sigma_vector(d)):
+        what = f"{first.kernel!r}", f"{other.kernel!r}"
+    elif first.measure.for_features(d) != other.measure.for_features(d):
+        what = f"{first.measure!r}", f"{other.measure!r}"
     if what is not None:
         raise ValueError(f"a mixture needs one kernel and one measure: density 0 has {what[0]}, but density {number} has {what[1]}")
-
-
-def _same_kernel(a: Kernel, b: Kernel, d: int) -> bool:
-    return type(a) is type(b) and a.with_sigma(a.sigma_vector(d)) == b.with_sigma(b.sigma_vector(d))

@@ -17,12 +17,6 @@ __all__ = ["central_point_first", "mean_and_covariance", "moment", "node_masses"
 _BLOCK_BYTES = 128e6
 
 
-def _component_weights(density: SoSDensity) -> np.ndarray:
-    """B_ij W_ij, the signed weight of each component, shape (m, m); they sum to one."""
-    points, F = density.support_points, density.unit_factor
-    return (F @ F.T) * np.exp(density.integrals.log_gram(points, points) - density.log_unit)
-
-
 def node_masses(density: SoSDensity) -> np.ndarray:
     """The mass w_j p(x_j) of every node, for a density on a discrete measure."""
     atoms = density.measure.atoms
@@ -44,12 +38,11 @@ def mean_and_covariance(density: SoSDensity) -> tuple[np.ndarray, np.ndarray]:
     if (atoms := density.measure.atoms) is not None:
         weights, points = node_masses(density), atoms.points
         mean = weights @ points
-        centred = points - mean
-        scaled = np.sqrt(weights)[:, None] * centred  # one matrix times itself is symmetric to the last digit
+        scaled = np.sqrt(weights)[:, None] * (points - mean)  # one matrix times itself is symmetric to the last digit
         return mean, scaled.T @ scaled
     density = central_point_first(density)
-    integrals, X, d = density.integrals, density.support_points, density.n_features
-    P = _component_weights(density).ravel()
+    integrals, X, F, d = density.integrals, density.support_points, density.unit_factor, density.n_features
+    P = ((F @ F.T) * np.exp(integrals.log_gram(X, X) - density.log_unit)).ravel()  # B_ij W_ij: the components' weights, which sum to one
     mean, second = np.empty(d), np.empty(d)
     for k in range(d):
         first_k, second_k = integrals.moments(X, k)

@@ -12,9 +12,8 @@ from ksos._validation import as_box, as_count, as_levels, as_points, as_positive
 from ksos.density.cdf import box_masses, cumulative, quantiles
 from ksos.density.divergence import entropy, kl_divergence, l2_distance
 from ksos.density.expectation import Estimate, expectation
-from ksos.density.gradient import log_and_gradient
 from ksos.density.hdr import highest_density_level
-from ksos.density.modes import modes
+from ksos.density.modes import log_and_gradient, modes
 from ksos.density.moments import moment
 
 if TYPE_CHECKING:
@@ -45,11 +44,8 @@ class Queries:
         low, high : float, array of d floats, or array (n, d)
             The sides of a box, one number standing for all features; with rows, of n boxes, and the answer has shape (n,).
 
-        Examples
-        --------
-        >>> from ksos import SoSDensity
-        >>> from ksos.kernels import Gaussian
-        >>> p = SoSDensity(Gaussian(2.0), [[0.0, 0.0]], [[1.0]], normalize=True)  # two standard normal features
+        >>> from ksos import SoSDensity, kernels
+        >>> p = SoSDensity(kernels.Gaussian(2.0), [[0.0, 0.0]], [[1.0]], normalize=True)  # two standard normal features
         >>> round(p.probability([-1.0, -np.inf], [1.0, np.inf]), 6)
         0.682689
         """
@@ -67,11 +63,8 @@ class Queries:
         At 0 and 1 it is the end of the measure (±inf, or the boundary of a box); on a discrete measure, the first node whose distribution
         function reaches q.
 
-        Examples
-        --------
-        >>> from ksos import SoSDensity
-        >>> from ksos.kernels import Gaussian
-        >>> SoSDensity(Gaussian(2.0), [[0.0]], [[1.0]], normalize=True).ppf([0.0, 0.25, 0.975]).round(6)
+        >>> from ksos import SoSDensity, kernels
+        >>> SoSDensity(kernels.Gaussian(2.0), [[0.0]], [[1.0]], normalize=True).ppf([0.0, 0.25, 0.975]).round(6)
         array([     -inf, -0.67449 ,  1.959964])
         """
         d = self._density.n_features
@@ -91,11 +84,8 @@ class Queries:
         central : bool
             Take powers of x − E[x].
 
-        Examples
-        --------
-        >>> from ksos import SoSDensity
-        >>> from ksos.kernels import Gaussian
-        >>> p = SoSDensity(Gaussian(2.0), [[3.0, 0.0]], [[1.0]], normalize=True)  # normal with mean (3, 0) and unit variance
+        >>> from ksos import SoSDensity, kernels
+        >>> p = SoSDensity(kernels.Gaussian(2.0), [[3.0, 0.0]], [[1.0]], normalize=True)  # normal with mean (3, 0) and unit variance
         >>> round(p.moment([1, 2]), 9), round(p.moment([4, 0], central=True), 9)
         (3.0, 3.0)
         """
@@ -118,11 +108,8 @@ class Queries:
         rng : seed or Generator, optional
             For quasi-Monte Carlo.
 
-        Examples
-        --------
-        >>> from ksos import SoSDensity
-        >>> from ksos.kernels import Gaussian
-        >>> p = SoSDensity(Gaussian(2.0), [[0.0]], [[1.0]], normalize=True)
+        >>> from ksos import SoSDensity, kernels
+        >>> p = SoSDensity(kernels.Gaussian(2.0), [[0.0]], [[1.0]], normalize=True)
         >>> value = p.expectation(lambda X: np.exp(X[:, 0]))
         >>> round(value, 9), value.error < 1e-8  # e^{1/2}
         (1.648721271, True)
@@ -165,11 +152,8 @@ class Queries:
         To rounding in one feature and on discrete measures (where it is the largest t with at least that mass); from a grid in two and
         three features, from quasi-Monte Carlo (``rng``) beyond, with the estimate of its error as ``.error``.
 
-        Examples
-        --------
-        >>> from ksos import SoSDensity
-        >>> from ksos.kernels import Gaussian
-        >>> p = SoSDensity(Gaussian(2.0), [[0.0]], [[1.0]], normalize=True)
+        >>> from ksos import SoSDensity, kernels
+        >>> p = SoSDensity(kernels.Gaussian(2.0), [[0.0]], [[1.0]], normalize=True)
         >>> float(np.isclose(p.hdr_level(0.95), p.pdf([[1.959963984540054]])[0], rtol=1e-10))
         1.0
         """
@@ -184,11 +168,8 @@ class Queries:
         Climbs start from the ``n_starts`` best support points and, in one and two features, maxima of a grid; on a discrete measure it is
         the best node. With ``all_local``, every local maximum that a climb reaches, the largest first, shape (k, d).
 
-        Examples
-        --------
-        >>> from ksos import SoSDensity
-        >>> from ksos.kernels import Gaussian
-        >>> p = SoSDensity(Gaussian(1.0), [[0.0], [4.0]], [[1.0], [2.0]], normalize=True)
+        >>> from ksos import SoSDensity, kernels
+        >>> p = SoSDensity(kernels.Gaussian(1.0), [[0.0], [4.0]], [[1.0], [2.0]], normalize=True)
         >>> p.mode().round(6), p.mode(all_local=True).shape
         (array([4.]), (2, 1))
         """

@@ -51,8 +51,6 @@ class SoSDensity(Queries):
     normalize : bool
         Scale F to mass one. Otherwise a mass that differs from 1 by more than 1e-6 is an error.
 
-    Examples
-    --------
     >>> from ksos.kernels import Gaussian
     >>> p = SoSDensity(Gaussian(2.0), [[0.0]], [[1.0]], normalize=True)  # exp(−x²/2)/√(2π)
     >>> p.pdf([[0.0], [1.0]]).round(6)

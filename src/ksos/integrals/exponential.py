@@ -5,6 +5,8 @@ On the line, a product of factors κ(r) = e^{−r}·polynomial(r) keeps this for
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -41,11 +43,8 @@ class _Piece:
 
     def select(self, chosen: np.ndarray) -> Self:
         """The chosen entries, as flat arrays."""
-        near, side, height, length, decay, *rest = (
-            np.broadcast_to(field, chosen.shape)[chosen]
-            for field in (self.near, self.side, self.height, self.length, self.decay, *self.start, *self.change)
-        )
-        n = len(self.start)
+        fields, n = (self.near, self.side, self.height, self.length, self.decay, *self.start, *self.change), len(self.start)
+        near, side, height, length, decay, *rest = (np.broadcast_to(field, chosen.shape)[chosen] for field in fields)
         return type(self)(near, side, height, length, decay, rest[:n], rest[n:])
 
 
@@ -77,7 +76,7 @@ class LineIntegral:
         """The logarithm of the integral."""
         with np.errstate(all="ignore"):
             found = [self._mass(piece) for piece in self._pieces(centres)]
-            top = _largest([height for height, _ in found])
+            top = functools.reduce(np.maximum, [height for height, _ in found])
             total = sum(mass * np.exp(height - top) for height, mass in found)
             return np.asarray(top + (np.log(total) + math.log(self.unit)))
 
@@ -86,7 +85,7 @@ class LineIntegral:
         with np.errstate(all="ignore"):
             pieces = list(self._pieces(centres))
             found = [_integrate(piece, self._polynomials, moments=True) for piece in pieces]
-            top = _largest([height for height, _ in found])
+            top = functools.reduce(np.maximum, [height for height, _ in found])
             weights = [np.exp(height - top) * mass for height, (mass, _, _) in found]
             total = sum(weights)
             first, second = np.zeros(()), np.zeros(())
@@ -118,19 +117,14 @@ class LineIntegral:
             start = [distances[end][i] for i in self._curved]
             change = [length * (self.unit / self.bandwidths[i]) for i in self._curved]
             yield _Piece(points[end], side, heights[end], length, length, start, change)
-        for here, there in zip(range(len(points) - 1), range(1, len(points)), strict=True):
+        for here, there in itertools.pairwise(range(len(points))):
             rise = heights[there] - heights[here]
             rightwards = rise <= 0.0
-            gains = [distances[there][i] - distances[here][i] for i in self._curved]
-            yield _Piece(
-                near=np.where(rightwards, points[here], points[there]),
-                side=np.where(rightwards, 1.0, -1.0),
-                height=np.maximum(heights[here], heights[there]),
-                length=np.minimum((points[there] - points[here]) / self.unit, _FAR),
-                decay=np.abs(rise),
-                start=[np.where(rightwards, distances[here][i], distances[there][i]) for i in self._curved],
-                change=[np.where(rightwards, gain, -gain) for gain in gains],
-            )
+            sides, near = np.where(rightwards, 1.0, -1.0), np.where(rightwards, points[here], points[there])
+            height, length = np.maximum(heights[here], heights[there]), np.minimum((points[there] - points[here]) / self.unit, _FAR)
+            start = [np.where(rightwards, distances[here][i], distances[there][i]) for i in self._curved]
+            change = [sides * (distances[there][i] - distances[here][i]) for i in self._curved]
+            yield _Piece(near, sides, height, length, np.abs(rise), start, change)
 
 
 def _integrate(piece: _Piece, polynomials: Sequence[np.ndarray], moments: bool) -> tuple[np.ndarray, list[np.ndarray]]:
@@ -222,13 +216,6 @@ def _sorted(points: list[np.ndarray]) -> list[np.ndarray]:
         for i in range(last):
             points[i], points[i + 1] = np.minimum(points[i], points[i + 1]), np.maximum(points[i], points[i + 1])
     return points
-
-
-def _largest(heights: list[np.ndarray]) -> np.ndarray:
-    top = heights[0]
-    for height in heights[1:]:
-        top = np.maximum(top, height)
-    return top
 
 
 class ExponentialLebesgue(Integrals):

@@ -64,16 +64,6 @@ class _Gaussian(Integrals):
         xi = 2.0 * product.weight(0) * (X - origin)
         return (xi if self.centre is None else xi + product.weight(2) * (self.centre - origin)), product.width
 
-
-class GaussianLebesgue(_Gaussian):
-    """The note's appendix B, in pair distances and with model and embedding bandwidths of their own."""
-
-    pairwise = True
-
-    def log_diagonal(self, X: Array) -> Array:
-        product = self.product(self.kernel, self.kernel)
-        return 2.0 * self.log_to_centre(product, 0, X) + (product.log_volume + self.log_constant)
-
     def log_mean(self, X: Array) -> Array:
         product = self.product(self.kernel)
         return self.log_to_centre(product, 0, X) + (product.log_volume + self.log_constant)
@@ -85,13 +75,8 @@ class GaussianLebesgue(_Gaussian):
             out += self.log_to_centre(product, 0, X)[:, None] + self.log_to_centre(product, 1, Y)
         return out
 
-    def pair_kernels(self, embedding_kernel: Kernel) -> tuple[float, Kernel, Kernel] | None:
-        if self.centre is not None:
-            return None
-        product = self.product(self.kernel, self.kernel, embedding_kernel)
-        return product.log_volume, Gaussian(product.pair_bandwidth(0, 1)), Gaussian(product.pair_bandwidth(0, 2))
-
-    def log_pairwise(self, X: Array, Z: Array, embedding_kernel: Kernel) -> tuple[float, Array, Array]:
+    def _log_pairwise(self, X: Array, Z: Array, embedding_kernel: Kernel) -> tuple[float, Array, Array]:
+        """The factors of the triple integral on all of R^d."""
         product = self.product(self.kernel, self.kernel, embedding_kernel)
         log_G = -squared_distances(X, X, product.pair_bandwidth(0, 1))
         log_H = -squared_distances(X, Z, product.pair_bandwidth(0, 2))
@@ -101,8 +86,25 @@ class GaussianLebesgue(_Gaussian):
         return product.log_volume + self.log_constant, log_G, log_H
 
     def log_triple(self, X: Array, Z: Array, embedding_kernel: Kernel) -> Array:
-        log_c, log_G, log_H = self.log_pairwise(X, Z, embedding_kernel)
+        log_c, log_G, log_H = self._log_pairwise(X, Z, embedding_kernel)
         return log_c + log_G[:, :, None] + log_H[:, None, :] + log_H[None, :, :]
+
+
+class GaussianLebesgue(_Gaussian):
+    """The note's appendix B, in pair distances and with model and embedding bandwidths of their own."""
+
+    pairwise = True
+    log_pairwise = _Gaussian._log_pairwise
+
+    def log_diagonal(self, X: Array) -> Array:
+        product = self.product(self.kernel, self.kernel)
+        return 2.0 * self.log_to_centre(product, 0, X) + (product.log_volume + self.log_constant)
+
+    def pair_kernels(self, embedding_kernel: Kernel) -> tuple[float, Kernel, Kernel] | None:
+        if self.centre is not None:
+            return None
+        product = self.product(self.kernel, self.kernel, embedding_kernel)
+        return product.log_volume, Gaussian(product.pair_bandwidth(0, 1)), Gaussian(product.pair_bandwidth(0, 2))
 
     def moments(self, X: np.ndarray, feature: int) -> tuple[np.ndarray, np.ndarray]:
         xi, width = self.pair_normals(X, X[0])
@@ -146,28 +148,23 @@ class GaussianBox(_Gaussian):
         return at_low, at_high
 
     def log_mean(self, X: Array) -> Array:
-        product = self.product(self.kernel)
-        out = zeros((X.shape[0],), X) + product.log_volume
+        out, width = super().log_mean(X), self.product(self.kernel).width
         for k in range(self.n_features):
-            out += log_gauss_mass(*self._ends(k, product.width[k], (1.0, X[:, k])))
+            out += log_gauss_mass(*self._ends(k, width[k], (1.0, X[:, k])))
         return out
 
     def log_gram(self, X: Array, Y: Array) -> Array:
-        product = self.product(self.kernel, self.kernel)
-        out = product.log_volume - squared_distances(X, Y, product.pair_bandwidth(0, 1))
+        out, width = super().log_gram(X, Y), self.product(self.kernel, self.kernel).width
         for k in range(self.n_features):
-            out += log_gauss_mass(*self._ends(k, product.width[k], (0.5, X[:, k][:, None]), (0.5, Y[:, k][None, :])))
+            out += log_gauss_mass(*self._ends(k, width[k], (0.5, X[:, k][:, None]), (0.5, Y[:, k][None, :])))
         return out
 
     def log_triple(self, X: Array, Z: Array, embedding_kernel: Kernel) -> Array:
-        product = self.product(self.kernel, self.kernel, embedding_kernel)
-        log_G = -squared_distances(X, X, product.pair_bandwidth(0, 1))
-        log_H = -squared_distances(X, Z, product.pair_bandwidth(0, 2))
-        out = product.log_volume + log_G[:, :, None] + log_H[:, None, :] + log_H[None, :, :]
+        out, product = super().log_triple(X, Z, embedding_kernel), self.product(self.kernel, self.kernel, embedding_kernel)
         for k in range(self.n_features):
-            x, z = (product.weight(0)[k], X[:, k]), (product.weight(2)[k], Z[:, k])
-            first, second, third = (x[0], x[1][:, None, None]), (x[0], x[1][None, :, None]), (z[0], z[1][None, None, :])
-            out += log_gauss_mass(*self._ends(k, product.width[k], first, second, third))
+            x, z, a, b = X[:, k], Z[:, k], product.weight(0)[k], product.weight(2)[k]
+            centres = (a, x[:, None, None]), (a, x[None, :, None]), (b, z[None, None, :])
+            out += log_gauss_mass(*self._ends(k, product.width[k], *centres))
         return out
 
     def moments(self, X: np.ndarray, feature: int) -> tuple[np.ndarray, np.ndarray]:

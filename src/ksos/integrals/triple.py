@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from ksos._array import Array, flat, is_numpy, namespace, zeros
-from ksos._memory import FLOAT_BYTES, require_memory
+from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos.integrals.base import Integrals
 from ksos.kernels import Kernel
 from ksos.pivoted_cholesky import MANY_POINTS, thin_root
 
 __all__ = ["PairFactors", "ThinPairs", "apply_triple", "thin_pairs", "triple_blocks"]
 
-_BLOCK_BYTES = 64e6
+_BLOCK_ELEMENTS = 8_000_000
 _TEMPORARIES = 8
 
 
@@ -45,16 +45,10 @@ def thin_pairs(integrals: Integrals, X: Array, Z: Array, embedding_kernel: Kerne
     """:class:`ThinPairs` if there are many points on the host and the factors are kernel matrices of low rank; else None."""
     if not is_numpy(X) or X.shape[0] < MANY_POINTS or (kernels := integrals.pair_kernels(embedding_kernel)) is None:
         return None
-    log_c, of_G, of_H = kernels
+    (log_c, of_G, of_H), m = kernels, X.shape[0]
     Q = _kernel_root(of_G, X)
-    if Q is None:
-        return None
-    together = X if Z is X else np.concatenate([X, Z])
-    H = _kernel_root(of_H, together)
-    if H is None:
-        return None
-    m = X.shape[0]
-    return ThinPairs(math.exp(log_c - log_unit), Q, H[:m], H if Z is X else H[m:])
+    H = None if Q is None else _kernel_root(of_H, X if Z is X else np.concatenate([X, Z]))
+    return None if Q is None or H is None else ThinPairs(math.exp(log_c - log_unit), Q, H[:m], H if Z is X else H[m:])
 
 
 def _kernel_root(kernel: Kernel, points: np.ndarray) -> np.ndarray | None:
@@ -65,9 +59,7 @@ def apply_triple(integrals: Integrals, X: Array, B: Array, log_unit: float, Z: A
     """U(B) at the points Z, for a matrix B in units of exp(−log_unit): the embedding of p_B, evaluated at Z."""
     xp, out = namespace(X, Z), zeros((Z.shape[0],), X)
     if integrals.pairwise:
-        step = max(1, int(_BLOCK_BYTES / (FLOAT_BYTES * X.shape[0])))
-        for start in range(0, Z.shape[0], step):
-            rows = slice(start, min(start + step, Z.shape[0]))
+        for rows in row_blocks(Z.shape[0], X.shape[0], _BLOCK_ELEMENTS):
             pairs = PairFactors(integrals, X, Z[rows, :], embedding_kernel, log_unit)
             out[rows] = pairs.c * xp.sum(pairs.H * ((B * pairs.G) @ pairs.H), axis=0)
         return out
@@ -79,11 +71,7 @@ def apply_triple(integrals: Integrals, X: Array, B: Array, log_unit: float, Z: A
 def triple_blocks(integrals: Integrals, X: Array, Z: Array, embedding_kernel: Kernel, log_unit: float) -> Iterator[tuple[slice, Array]]:
     """The tensor u_ijr in units of exp(log_unit), streamed over blocks of landmarks r, each of shape (m, m, block)."""
     xp, m = namespace(X), X.shape[0]
-    per_landmark = FLOAT_BYTES * m * m * _TEMPORARIES
-    require_memory(
-        per_landmark, f"one slice of the triple integral with m = {m} support points", "use fewer support points (n_support)", beside=X
-    )
-    step = max(1, int(_BLOCK_BYTES / per_landmark))
-    for start in range(0, Z.shape[0], step):
-        rows = slice(start, min(start + step, Z.shape[0]))
+    what, remedy = f"one slice of the triple integral with m = {m} support points", "use fewer support points (n_support)"
+    require_memory(FLOAT_BYTES * m * m * _TEMPORARIES, what, remedy, beside=X)
+    for rows in row_blocks(Z.shape[0], m * m * _TEMPORARIES, _BLOCK_ELEMENTS):
         yield rows, xp.exp(integrals.log_triple(X, Z[rows, :], embedding_kernel) - log_unit)

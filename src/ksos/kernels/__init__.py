@@ -1,11 +1,10 @@
-"""What k is. To add a kernel: one file with one subclass of :class:`Kernel`, and its line in :data:`KERNELS`."""
+"""What k is. To add a kernel: one subclass of :class:`Kernel`, and its line in :data:`KERNELS`."""
 
 from __future__ import annotations
 
 from ksos.kernels.base import Kernel
 from ksos.kernels.gaussian import Gaussian
-from ksos.kernels.laplace import Laplace
-from ksos.kernels.matern import Matern
+from ksos.kernels.matern import Laplace, Matern
 
 __all__ = ["KERNELS", "Gaussian", "Kernel", "Laplace", "Matern"]
 

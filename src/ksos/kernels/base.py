@@ -7,12 +7,12 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from ksos._array import Array, like, namespace, quiet
+from ksos._array import Array, like, namespace, quiet, zeros
 from ksos._memory import row_blocks
-from ksos._validation import as_bandwidth
+from ksos._validation import as_bandwidth, as_points, as_vector
 from ksos.kernels.distances import feature_squares, squared_distances
 
-__all__ = ["Kernel"]
+__all__ = ["Kernel", "KernelSum"]
 
 _SHOWN_BANDWIDTHS = 6
 
@@ -54,8 +54,7 @@ class Kernel(ABC):
 
     def __call__(self, X: Array, Y: Array | None = None) -> Array:
         """The matrix k(X_i, Y_j); ``Y=None`` means ``Y = X``."""
-        xp = namespace(X)
-        return xp.exp(self.log(X, Y))
+        return namespace(X).exp(self.log(X, Y))
 
     def log(self, X: Array, Y: Array | None = None) -> Array:
         """The matrix log k(X_i, Y_j): finite where k itself underflows."""
@@ -63,8 +62,7 @@ class Kernel(ABC):
         sigma = like(self.sigma_vector(X.shape[1]), X)
         if not self.product or X.shape[1] == 1:
             return self.log_profile(squared_distances(X, Y, sigma))
-        xp = namespace(X, Y)
-        out = xp.zeros((X.shape[0], Y.shape[0]), dtype=xp.float64, device=X.device)
+        out = zeros((X.shape[0], Y.shape[0]), X)
         with quiet():
             for rows in row_blocks(X.shape[0], Y.shape[0]):
                 block = out[rows, :]
@@ -110,3 +108,16 @@ class Kernel(ABC):
             shown["sigma"] = f"[{first}, …, {last}] ({self.sigma.size} features)"
         listed = (f"{key}={value if isinstance(value, str) else repr(value)}" for key, value in shown.items())
         return f"{type(self).__name__}({', '.join(listed)})"
+
+
+class KernelSum:
+    """Σ_i w_i k(·, x_i): ``points`` (n, d), ``weights`` of any sign, by default 1/n each, and the ``kernel``."""
+
+    def __init__(self, points: Any, weights: Any = None, *, kernel: Kernel) -> None:
+        self.points = as_points(points, "points")
+        n, self.n_features = self.points.shape
+        self.weights = like(np.full(n, 1.0 / n) if weights is None else as_vector(weights, "weights", length=n), self.points)
+        if not isinstance(kernel, Kernel):
+            raise TypeError(f"kernel must be a kernel object such as ksos.kernels.Gaussian(1.0); got {kernel!r}")
+        kernel.sigma_vector(self.n_features)
+        self.kernel = kernel

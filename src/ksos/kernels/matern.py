@@ -1,4 +1,4 @@
-"""The Matérn (Sobolev) kernels: half-integers as exponential polynomials, every other order through the Bessel function."""
+"""The Laplace and Matérn (Sobolev) kernels: half-integers as exponential polynomials, every other order through the Bessel function."""
 
 from __future__ import annotations
 
@@ -8,13 +8,40 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import kve
 
-from ksos._array import Array, namespace, quiet, special
+from ksos._array import Array, namespace, on_host, quiet
 from ksos._validation import as_positive
 from ksos.kernels.base import Kernel
 
-__all__ = ["Matern"]
+__all__ = ["Laplace", "Matern"]
 
 _FAR = 1e9  # K_{ν−1}/K_ν = 1 − O(1/r); the library function gives up much farther out
+
+
+class Laplace(Kernel):
+    r"""k(x, y) = exp(−‖(x − y)/σ‖); with ``product=True``, exp(−Σ_k |x_k − y_k|/σ_k).
+
+    >>> import numpy as np
+    >>> x, y = np.zeros((1, 2)), np.ones((1, 2))
+    >>> float(Laplace(1.0, product=True).log(x, y)[0, 0])
+    -2.0
+    """
+
+    name = "laplace"
+
+    @property
+    def polynomial(self) -> np.ndarray:
+        """κ = e^{−r} Σ_k c_k r^k: the same form as the half-integer Matérn kernels, with one coefficient."""
+        return np.ones(1)
+
+    def log_profile(self, t: Array) -> Array:
+        return -namespace(t).sqrt(t)
+
+    def slope(self, t: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            return np.where(t > 0.0, -0.5 / np.sqrt(t), 0.0)
+
+    def reach(self, log_level: float) -> float:
+        return -log_level
 
 
 class Matern(Kernel):
@@ -68,7 +95,7 @@ class Matern(Kernel):
     def _log_bessel(self, r: Array) -> Array:
         xp, nu = namespace(r), self.nu
         with quiet():
-            bessel = special("kve", nu, r)
+            bessel = on_host(kve)(nu, r)
             # near 1e10 the routine gives up (NaN); there e^r K_ν(r) is √(π/2r), up to what vanishes beside r
             bessel = xp.where(r > 1e9, xp.sqrt(0.5 * math.pi / r), bessel)
             direct = (1.0 - nu) * math.log(2.0) - math.lgamma(nu) + nu * xp.log(r) + xp.log(bessel) - r
@@ -95,10 +122,8 @@ class Matern(Kernel):
             low, high = high, 2.0 * high
         for _ in range(30):
             middle = 0.5 * (low + high)
-            if float(self.log_profile(np.array([middle * middle]))[0]) > log_level:
-                low = middle
-            else:
-                high = middle
+            beyond = float(self.log_profile(np.array([middle * middle]))[0]) <= log_level
+            low, high = (low, middle) if beyond else (middle, high)
         return high
 
     def with_sigma(self, sigma: Any) -> Self:

@@ -1,11 +1,10 @@
-"""What ρ is. To add a measure: one file with one subclass of :class:`Measure`, and its line in :data:`MEASURES`."""
+"""What ρ is. To add a measure: one subclass of :class:`Measure`, and its line in :data:`MEASURES`."""
 
 from __future__ import annotations
 
 from ksos.measures.base import Atoms, Measure
-from ksos.measures.box import Box
+from ksos.measures.box import Box, Lebesgue
 from ksos.measures.discrete import Discrete
-from ksos.measures.lebesgue import Lebesgue
 from ksos.measures.normal import Normal
 
 __all__ = ["MEASURES", "Atoms", "Box", "Discrete", "Lebesgue", "Measure", "Normal"]

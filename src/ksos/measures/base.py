@@ -13,13 +13,7 @@ from ksos._array import Array, namespace, zeros
 if TYPE_CHECKING:
     from ksos.measures.box import Box
 
-__all__ = ["Atoms", "Measure", "everywhere"]
-
-
-def everywhere(X: Array) -> Array:
-    """True for each row of ``X``."""
-    xp = namespace(X)
-    return xp.ones((X.shape[0],), dtype=xp.bool, device=X.device)
+__all__ = ["Atoms", "Measure"]
 
 
 class Atoms(NamedTuple):
@@ -77,9 +71,13 @@ class Measure(ABC):
         """Per feature the length on which dρ/dx is smooth, in the sense of a kernel's bandwidth; infinite if it is constant."""
         return np.full(d, np.inf)
 
-    @abstractmethod
     def contains(self, X: Array) -> Array:
-        """Whether each row of ``X`` lies in the support of ρ; a density is 0 elsewhere."""
+        """Whether a density may be positive at each row of ``X``: true everywhere, unless ρ has a boundary.
+
+        Off its nodes, a density on a discrete measure is read as the function that it is.
+        """
+        xp = namespace(X)
+        return xp.ones((X.shape[0],), dtype=xp.bool, device=X.device)
 
     def log_density(self, X: Array) -> Array:
         """log dρ/dx at the rows of ``X``, for a measure with a density with respect to Lebesgue measure."""

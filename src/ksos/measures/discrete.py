@@ -12,7 +12,7 @@ import numpy as np
 from ksos._array import Array
 from ksos._memory import FLOAT_BYTES, require_memory
 from ksos._validation import as_count, as_points, as_vector
-from ksos.measures.base import Atoms, Measure, everywhere
+from ksos.measures.base import Atoms, Measure
 from ksos.measures.box import Box
 from ksos.quadrature import composite, sobol, tensor_grid
 
@@ -70,10 +70,6 @@ class Discrete(Measure):
     @property
     def atoms(self) -> Atoms:
         return Atoms(self.points, self.weights)
-
-    def contains(self, X: Array) -> Array:
-        """True: off its nodes the density is read as the function that it is, with which the nodes were weighted."""
-        return everywhere(X)
 
     def log_density(self, X: Array) -> Array:
         raise TypeError("a Discrete measure has no density")

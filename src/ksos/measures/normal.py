@@ -9,7 +9,7 @@ import numpy as np
 
 from ksos._array import Array, like, namespace
 from ksos._validation import as_bandwidth, as_vector
-from ksos.measures.base import Measure, everywhere
+from ksos.measures.base import Measure
 
 __all__ = ["Normal"]
 
@@ -44,9 +44,6 @@ class Normal(Measure):
 
     def smooth_length(self, d: int) -> np.ndarray:
         return np.sqrt(2.0) * self.normal_factor(d)[1]
-
-    def contains(self, X: Array) -> Array:
-        return everywhere(X)
 
     def log_density(self, X: Array) -> Array:
         xp, (mean, scale) = namespace(X), (like(v, X) for v in self.normal_factor(X.shape[1]))

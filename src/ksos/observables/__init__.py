@@ -10,17 +10,8 @@ from ksos.observables.kernel_function import KernelFunction
 from ksos.observables.numeric import NumericFunction
 from ksos.observables.polynomial import Polynomial, as_polynomial, coordinate
 
-__all__ = [
-    "BoxIndicator",
-    "KernelFunction",
-    "NumericFunction",
-    "Observable",
-    "ObservableMatrix",
-    "Polynomial",
-    "as_observable",
-    "coordinate",
-    "sum_over_nodes",
-]
+__all__ = ["BoxIndicator", "KernelFunction", "NumericFunction", "Observable", "ObservableMatrix"]
+__all__ += ["Polynomial", "as_observable", "coordinate", "sum_over_nodes"]
 
 
 def as_observable(f: Any, name: str = "f") -> Observable:

@@ -12,7 +12,7 @@ import numpy as np
 from ksos._memory import row_blocks
 from ksos._validation import as_points
 from ksos.kernels import Kernel
-from ksos.measures import Atoms, Measure
+from ksos.measures import Measure
 
 __all__ = ["Observable", "ObservableMatrix", "SumObservable", "sum_over_nodes"]
 
@@ -88,17 +88,16 @@ class Observable(ABC):
         """
         X = as_points(X, "X")
         self.check_features(X.shape[1])
-        out = (
-            self._on_atoms(kernel, X, measure.atoms, log_unit, T) if measure.atoms else self._matrix(kernel, X, measure, float(log_unit), T)
-        )
+        if (atoms := measure.atoms) is None:
+            out = self._matrix(kernel, X, measure, float(log_unit), T)
+        else:
+            f = self(atoms.points)
+            seen = f != 0.0
+            values = sum_over_nodes(kernel, X, atoms.points[seen], np.log(atoms.weights[seen]), f[seen], log_unit, T)
+            out = ObservableMatrix(values)
         if not np.all(np.isfinite(out.values)):
             raise ValueError(f"the integrals of {self!r} leave the range of floats on {measure!r}; measure the features in other units")
         return out
-
-    def _on_atoms(self, kernel: Kernel, X: np.ndarray, atoms: Atoms, log_unit: float, T: np.ndarray | None) -> ObservableMatrix:
-        f = self(atoms.points)
-        seen = f != 0.0
-        return ObservableMatrix(sum_over_nodes(kernel, X, atoms.points[seen], np.log(atoms.weights[seen]), f[seen], log_unit, T))
 
     def check_features(self, d: int) -> None:
         """Raise when f is not a function of ``d`` features."""

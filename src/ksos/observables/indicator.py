@@ -23,8 +23,6 @@ class BoxIndicator(Observable):
     ----------
     low, high : array of d floats
 
-    Examples
-    --------
     >>> BoxIndicator([0.0, -np.inf], [1.0, 0.0])([[0.5, -3.0], [0.5, 3.0]])
     array([1., 0.])
     """

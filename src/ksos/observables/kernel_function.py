@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from ksos._memory import row_blocks
-from ksos._validation import as_points, as_vector
 from ksos.exceptions import IntegralNotAvailableError
-from ksos.integrals import Integrals, closed_form
+from ksos.integrals import closed_form
 from ksos.integrals.triple import PairFactors, triple_blocks
 from ksos.kernels import Kernel
+from ksos.kernels.base import KernelSum
 from ksos.measures import Measure
 from ksos.observables.base import Observable, ObservableMatrix
 
@@ -20,7 +20,7 @@ __all__ = ["KernelFunction"]
 _BLOCK_ELEMENTS = 1 << 20
 
 
-class KernelFunction(Observable):
+class KernelFunction(KernelSum, Observable):
     r"""f(x) = Σ_r w_r k(x, z_r), an element of the RKHS of ``kernel``.
 
     Parameters
@@ -32,23 +32,12 @@ class KernelFunction(Observable):
     kernel : Kernel
         Its own, which need not be that of the density.
 
-    Examples
-    --------
     >>> from ksos.kernels import Gaussian
     >>> KernelFunction([[0.0], [1.0]], [1.0, -1.0], kernel=Gaussian(1.0))([[0.0]]).round(6)
     array([0.632121])
     """
 
     bounded = True
-
-    def __init__(self, points: Any, weights: Any = None, *, kernel: Kernel) -> None:
-        self.points = as_points(points, "points")
-        n, d = self.points.shape
-        self.weights = np.full(n, 1.0 / n) if weights is None else as_vector(weights, "weights", length=n)
-        if not isinstance(kernel, Kernel):
-            raise TypeError(f"kernel must be a kernel object such as ksos.kernels.Gaussian(1.0); got {kernel!r}")
-        kernel.sigma_vector(d)
-        self.kernel, self.n_features = kernel, d
 
     def __call__(self, X: Any) -> np.ndarray:
         X = self._points(X)
@@ -58,7 +47,11 @@ class KernelFunction(Observable):
         return out
 
     def _matrix(self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None) -> ObservableMatrix:
-        integrals = self._integrals(kernel, measure)
+        try:
+            integrals = closed_form(kernel, measure, self.points.shape[1], self.kernel)
+        except IntegralNotAvailableError as error:
+            remedy = f"or wrap the function, as NumericFunction({self!r}), to have it integrated by quadrature"
+            raise IntegralNotAvailableError(f"{error}; {remedy}") from None
         if integrals.pairwise:
             pairs = PairFactors(integrals, X, self.points, self.kernel, log_unit)
             M = pairs.c * (pairs.G * ((pairs.H * self.weights) @ pairs.H.T))
@@ -67,14 +60,6 @@ class KernelFunction(Observable):
             for rows, block in triple_blocks(integrals, X, self.points, self.kernel, log_unit):
                 M += block @ self.weights[rows]
         return ObservableMatrix(0.5 * (M + M.T)).transformed(T)
-
-    def _integrals(self, kernel: Kernel, measure: Measure) -> Integrals:
-        try:
-            return closed_form(kernel, measure, self.points.shape[1], self.kernel)
-        except IntegralNotAvailableError as error:
-            raise IntegralNotAvailableError(
-                f"{error}; or wrap the function, as NumericFunction({self!r}), to have it integrated by quadrature"
-            ) from None
 
     def __repr__(self) -> str:
         return f"KernelFunction({self.points.shape[0]} centres in {self.n_features} features, kernel={self.kernel!r})"

@@ -9,7 +9,7 @@ import numpy as np
 
 from ksos._memory import row_blocks
 from ksos._validation import as_count, as_positive
-from ksos.integrals import Integrals, closed_form
+from ksos.integrals import closed_form
 from ksos.integrals.regions import importance_rules, panel_rules
 from ksos.kernels import Kernel
 from ksos.measures import Measure
@@ -42,8 +42,6 @@ class NumericFunction(Observable):
     seed : int
         Seed of the scramblings.
 
-    Examples
-    --------
     >>> from ksos.kernels import Gaussian
     >>> from ksos.measures import Lebesgue
     >>> M = NumericFunction(lambda X: np.cos(X[:, 0])).matrix(Gaussian(1.0), np.zeros((1, 1)), Lebesgue())
@@ -52,13 +50,7 @@ class NumericFunction(Observable):
     """
 
     def __init__(
-        self,
-        function: Callable[[np.ndarray], Any],
-        *,
-        tol: float = 1e-10,
-        max_nodes: int = 1 << 18,
-        bounded: bool | None = None,
-        seed: int = 0,
+        self, function: Callable[..., Any], *, tol: float = 1e-10, max_nodes: int = 1 << 18, bounded: bool | None = None, seed: int = 0
     ) -> None:
         if not callable(function):
             raise TypeError(f"a function of an array (n, d) that returns n numbers is needed; got {function!r}")
@@ -100,8 +92,8 @@ class NumericFunction(Observable):
     def _matrix(self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None) -> ObservableMatrix:
         integrals = closed_form(kernel, measure, X.shape[1])
 
-        def integrate(nodes: np.ndarray, log_weights: np.ndarray) -> np.ndarray:
-            return sum_over_nodes(kernel, X, nodes, log_weights, self(nodes), log_unit, T)
+        def integrate(nodes: np.ndarray, log_weights: np.ndarray, f: Callable[[np.ndarray], np.ndarray] = self) -> np.ndarray:
+            return sum_over_nodes(kernel, X, nodes, log_weights, f(nodes), log_unit, T)
 
         previous = difference = None
         for rule in panel_rules([(integrals, X)], self.max_nodes) if X.shape[1] <= _TENSOR_FEATURES else ():
@@ -118,24 +110,12 @@ class NumericFunction(Observable):
             each = np.stack([integrate(*rule) for rule in rules])
             found, rule = each.mean(axis=0), rules[-1]
             deviations = (each - found) / np.sqrt(len(rules) * (len(rules) - 1.0))
-        return ObservableMatrix(found, np.concatenate([deviations, self._unseen(kernel, X, integrals, rule, log_unit, T)]))
-
-    def _unseen(
-        self,
-        kernel: Kernel,
-        X: np.ndarray,
-        integrals: Integrals,
-        rule: tuple[np.ndarray, np.ndarray],
-        log_unit: float,
-        T: np.ndarray | None,
-    ) -> np.ndarray:
-        """One more deviation if the rule misses a part of the space: if it does not even give ∫kk dρ, which is known."""
-        nodes, log_weights = rule
-        W = ObservableMatrix(np.exp(integrals.log_gram(X, X) - log_unit)).transformed(T).values
-        missing = sum_over_nodes(kernel, X, nodes, log_weights, np.ones(nodes.shape[0]), log_unit, T) - W
-        if np.abs(missing).max() <= _GROSS * np.abs(W).max() or nodes.shape[1] > _TENSOR_FEATURES:
-            return np.zeros((0, *missing.shape))
-        return np.abs(self(nodes)).max() * missing[None]
+        if X.shape[1] <= _TENSOR_FEATURES:  # one more if the rule misses a part of the space and does not even give ∫kk dρ, which is known
+            W = ObservableMatrix(np.exp(integrals.log_gram(X, X) - log_unit)).transformed(T).values
+            missing = integrate(*rule, lambda nodes: np.ones(nodes.shape[0])) - W
+            if np.abs(missing).max() > _GROSS * np.abs(W).max():
+                deviations = np.concatenate([deviations, np.abs(self(rule[0])).max() * missing[None]])
+        return ObservableMatrix(found, deviations)
 
     def __repr__(self) -> str:
         return f"NumericFunction({_name(self.function)})"

@@ -37,8 +37,6 @@ class Polynomial(Observable):
     centre : float or array of d floats
         Powers are taken of x − centre: for data far from the origin it keeps the digits that powers of x would lose.
 
-    Examples
-    --------
     >>> x, y = coordinate(0), coordinate(1)
     >>> f = (x - 2 * y) ** 2 + 1
     >>> f
@@ -90,7 +88,7 @@ class Polynomial(Observable):
 
     def check_features(self, d: int) -> None:
         super().check_features(d)
-        last = max((k for monomial in self.terms for k, _ in monomial), default=-1)
+        last = max(self._used(), default=-1)
         if last >= d:
             raise ValueError(f"{self!r} needs feature {last} (they count from 0), but the points have {d} features")
 
@@ -130,36 +128,33 @@ class Polynomial(Observable):
                     value = self.terms.get(((k, power),), 0.0)
                     if value != 0.0:
                         total += value * own[power]
-            log_W = integrals.log_gram(X, X)
-            W = np.exp(log_W - log_unit)
+            W = np.exp(integrals.log_gram(X, X) - log_unit)
             return ObservableMatrix(np.where(W > 0.0, W * total, 0.0)).transformed(T)
 
     def __add__(self, other: Any) -> Observable:
         other = as_polynomial(other)
         if not isinstance(other, Polynomial):
             return super().__add__(other)
-        other = other._about(self._joint_centre(other))
-        mine = self._about(other.centre)
+        mine, theirs, d = self._aligned(other)
         terms = dict(mine.terms)
-        for monomial, value in other.terms.items():
+        for monomial, value in theirs.terms.items():
             terms[monomial] = terms.get(monomial, 0.0) + value
-        return type(self)._of(terms, _joint_features(self, other), mine.centre)
+        return type(self)._of(terms, d, mine.centre)
 
     def __mul__(self, other: Any) -> Observable:
         other = as_polynomial(other)
         if not isinstance(other, Polynomial):
             return NotImplemented
-        other = other._about(self._joint_centre(other))
-        mine = self._about(other.centre)
+        mine, theirs, d = self._aligned(other)
         terms: dict[Monomial, float] = {}
         for left, a in mine.terms.items():
-            for right, b in other.terms.items():
+            for right, b in theirs.terms.items():
                 powers = dict(left)
                 for k, power in right:
                     powers[k] = powers.get(k, 0) + power
                 key = tuple(sorted(powers.items()))
                 terms[key] = terms.get(key, 0.0) + a * b
-        return type(self)._of(terms, _joint_features(self, other), mine.centre)
+        return type(self)._of(terms, d, mine.centre)
 
     def __pow__(self, exponent: int) -> Observable:
         out: Observable = type(self)._of({(): 1.0}, self.n_features, self.centre)
@@ -167,14 +162,21 @@ class Polynomial(Observable):
             out = out * self
         return out
 
-    def _joint_centre(self, other: Polynomial) -> dict[int, float]:
-        """My centre, and the other's for the features that I do not have."""
-        used = {k for monomial in self.terms for k, _ in monomial}
-        return {**{k: c for k, c in other.centre.items() if k not in used}, **{k: c for k, c in self.centre.items() if k in used}}
+    def _used(self) -> set[int]:
+        """The features that it depends on."""
+        return {k for monomial in self.terms for k, _ in monomial}
+
+    def _aligned(self, other: Polynomial) -> tuple[Polynomial, Polynomial, int | None]:
+        """Both about one centre, mine and the other's for the features that I do not have, and their number of features."""
+        d, used = self.n_features if other.n_features is None else other.n_features, self._used()
+        if self.n_features not in (None, d):
+            raise ValueError(f"polynomials of {self.n_features} and of {d} features cannot be combined")
+        centre = {k: c for k, c in other.centre.items() if k not in used} | {k: c for k, c in self.centre.items() if k in used}
+        return self._about(centre), other._about(centre), d
 
     def _about(self, centre: dict[int, float]) -> Polynomial:
         """The same polynomial in powers of x − centre."""
-        used = {k for monomial in self.terms for k, _ in monomial}
+        used = self._used()
         moved = {k: centre.get(k, 0.0) - self.centre.get(k, 0.0) for k in used if centre.get(k, 0.0) != self.centre.get(k, 0.0)}
         if not moved:
             return type(self)._of(self.terms, self.n_features, centre)
@@ -220,12 +222,6 @@ def as_polynomial(other: Any) -> Any:
     """A number as a constant polynomial; everything else as it is."""
     number = isinstance(other, (int, float, np.integer, np.floating)) and not isinstance(other, bool) and np.isfinite(other)
     return Polynomial.constant(float(other)) if number else other
-
-
-def _joint_features(a: Polynomial, b: Polynomial) -> int | None:
-    if a.n_features is not None and b.n_features is not None and a.n_features != b.n_features:
-        raise ValueError(f"polynomials of {a.n_features} and of {b.n_features} features cannot be combined")
-    return a.n_features if b.n_features is None else b.n_features
 
 
 def _order(monomial: Monomial) -> tuple[int, list[tuple[int, int]]]:
@@ -286,9 +282,8 @@ def _pieces(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """(start, length) of the pieces of the law of x and y, in bandwidths and relative to x."""
     drop = _GONE + 4.0 * order
-    low, high = ((np.full_like(x, end) - x) / sigma for end in integrals.measure.boundary(k))
     gap = (y - x) / sigma
-    low, high = np.broadcast_arrays(low, high)[0] + 0.0 * gap, np.broadcast_arrays(low, high)[1] + 0.0 * gap
+    low, high = ((end - x) / sigma + 0.0 * gap for end in integrals.measure.boundary(k))
     if integrals.kernel.smooth:
         # e^{−t²−(t−gap)²}: a parabola of curvature 2 about gap/2, seen from its highest point within the boundary
         peak = np.clip(0.5 * gap, low, high)

@@ -9,25 +9,8 @@ from __future__ import annotations
 from ksos.quadrature.cubature import NODES_PER_CELL, integrate
 from ksos.quadrature.law import PiecewiseLaw, increasing_root
 from ksos.quadrature.panels import Panels, cells, cut, halved, merged
-from ksos.quadrature.rules import composite, laguerre, legendre, log_outer, midpoints, tensor_grid
+from ksos.quadrature.rules import composite, laguerre, legendre, log_outer, tensor_grid
 from ksos.quadrature.sobol import MixtureRule, sobol
 
-__all__ = [
-    "NODES_PER_CELL",
-    "MixtureRule",
-    "Panels",
-    "PiecewiseLaw",
-    "cells",
-    "composite",
-    "cut",
-    "halved",
-    "increasing_root",
-    "integrate",
-    "laguerre",
-    "legendre",
-    "log_outer",
-    "merged",
-    "midpoints",
-    "sobol",
-    "tensor_grid",
-]
+__all__ = ["NODES_PER_CELL", "MixtureRule", "Panels", "PiecewiseLaw", "cells", "composite", "cut", "halved", "increasing_root"]
+__all__ += ["integrate", "laguerre", "legendre", "log_outer", "merged", "sobol", "tensor_grid"]

@@ -9,6 +9,9 @@ from functools import cache
 import numpy as np
 from numpy.polynomial import legendre
 
+from ksos._memory import row_blocks
+from ksos.quadrature.rules import tensor_grid
+
 __all__ = ["NODES_PER_CELL", "Integral", "integrate"]
 
 _INTERVALS = {1: 16, 2: 12, 3: 12}  # of the Clenshaw–Curtis rule per axis, by dimension
@@ -66,11 +69,9 @@ def _apply(f: Callable[[np.ndarray], np.ndarray], start: np.ndarray, stop: np.nd
     """Per cell ∫f and ∫|f|, shape (c,), and the error of the first along each axis, shape (c, d)."""
     n, d = start.shape
     t, fine, *coarse = _nested_rules(_INTERVALS[d])
-    grid = np.stack([g.ravel() for g in np.meshgrid(*[t] * d, indexing="ij")], axis=1)
+    grid = tensor_grid([t] * d)
     values, sizes, errors = np.empty(n), np.empty(n), np.empty((n, d))
-    step = max(1, _BLOCK_POINTS // grid.shape[0])
-    for first in range(0, n, step):
-        cells = slice(first, min(first + step, n))
+    for cells in row_blocks(n, grid.shape[0], _BLOCK_POINTS):
         low, length = start[cells], stop[cells] - start[cells]
         points = low[:, None, :] + length[:, None, :] * grid
         y = f(points.reshape(-1, d)).reshape(-1, *[t.shape[0]] * d)

@@ -102,9 +102,7 @@ def cells(axes: Sequence[Intervals], low: np.ndarray, high: np.ndarray, most: in
         return None
     meets = [(low[:, k, None] < stop) & (start < high[:, k, None]) for k, (start, stop) in enumerate(axes)]
     mask = np.zeros(shape, dtype=bool)
-    step = max(1, _MASK_ELEMENTS // math.prod(shape))
-    for first in range(0, low.shape[0], step):
-        rows = slice(first, first + step)
+    for rows in row_blocks(low.shape[0], math.prod(shape), _MASK_ELEMENTS):
         block = meets[0][rows]
         for other in meets[1:]:
             block = block[..., None] & other[rows].reshape(other[rows].shape[0], *[1] * (block.ndim - 1), -1)

@@ -9,7 +9,7 @@ from functools import cache
 
 import numpy as np
 
-__all__ = ["composite", "laguerre", "legendre", "log_outer", "midpoints", "tensor_grid"]
+__all__ = ["composite", "laguerre", "legendre", "log_outer", "tensor_grid"]
 
 Rule = tuple[np.ndarray, np.ndarray]
 """Nodes and weights."""
@@ -48,19 +48,6 @@ def composite(start: np.ndarray, stop: np.ndarray, counts: int | Sequence[int]) 
     rules = [legendre(n) for n in counts]
     nodes = [a + h * (1.0 + t) for a, h, (t, _) in zip(start, half, rules, strict=True)]
     return np.concatenate(nodes), np.concatenate([h * w for h, (_, w) in zip(half, rules, strict=True)])
-
-
-def midpoints(start: np.ndarray, stop: np.ndarray, step: float, most: float = 1e9) -> Rule | None:
-    """Equidistant nodes, at most ``step`` apart, inside each interval; None if there would be more than ``most``.
-
-    No rule takes fewer nodes for a Gaussian: its error falls like exp(−2π²(deviation/step)²) [TrefethenWeideman2014].
-    """
-    counts = np.maximum(1.0, np.ceil(np.minimum((stop - start) / step, most + 1.0))).astype(int)
-    if counts.sum() > most:
-        return None
-    steps = (stop - start) / counts
-    nodes = [a + h * (0.5 + np.arange(n)) for a, h, n in zip(start, steps, counts, strict=True)]
-    return np.concatenate(nodes), np.repeat(steps, counts)
 
 
 def tensor_grid(axes: Sequence[np.ndarray]) -> np.ndarray:

@@ -9,8 +9,7 @@ import numpy as np
 from ksos._memory import available_memory, require_memory
 from ksos._validation import as_choice
 from ksos.density.moments import node_masses
-from ksos.density.sampling.feature_law import axis_panels, scan_flops, tree_flops
-from ksos.density.sampling.inversion import draw_by_inversion
+from ksos.density.sampling.inversion import axis_panels, draw_by_inversion, scan_flops, tree_flops
 from ksos.density.sampling.rejection import Envelope, draw_by_rejection, envelope, envelope_bytes
 
 if TYPE_CHECKING:
