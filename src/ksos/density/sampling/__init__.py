@@ -27,6 +27,7 @@ _NEWTON = 6e-7
 _PROPOSAL = 3e-7
 _NORMAL = 3e-8
 _GRAM_ROWS = 40
+_MOST_LOOKED_AT = 20
 
 
 def draw(density: SoSDensity, size: int, rng: np.random.Generator, method: str = "auto") -> np.ndarray:
@@ -57,15 +58,16 @@ def faster_envelope(density: SoSDensity, size: int) -> Envelope | None:
 def inversion_seconds(density: SoSDensity, size: int) -> float:
     """Predicted seconds of ``size`` samples by inversion, to a factor of about two.
 
-    They are spent on the factors of the conditional laws, then for each later feature on a scan or a tree.
+    They are spent on the factors of the conditional laws, then for each later feature on a scan or a tree. Of many features some are
+    looked at: cutting all of them into panels would take longer than many a draw.
     """
     m, d = density.support_points.shape
-    n_panels = [len(axis_panels(density, k)[0]) for k in range(d)]
     total = size * _NEWTON + (d - 1) * 2.0 * _FLOP * m * m * (_GRAM_ROWS * m + 12 * m)
-    for k in range(1, d):
-        sizes = n_panels[k], (density.rank if k == d - 1 else m), m
+    later = np.unique(np.linspace(1, d - 1, min(d - 1, _MOST_LOOKED_AT)).astype(int))
+    for k in later:
+        sizes = len(axis_panels(density, k)[0]), (density.rank if k == d - 1 else m), m
         per_sample = size * (_NEWTON + m * (_KERNEL_VALUE + _COORDINATE))
-        total += per_sample + _FLOP * min(scan_flops(size, *sizes), tree_flops(size, *sizes))
+        total += (d - 1) / later.size * (per_sample + _FLOP * min(scan_flops(size, *sizes), tree_flops(size, *sizes)))
     return total
 
 
