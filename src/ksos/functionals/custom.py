@@ -11,7 +11,7 @@ import numpy as np
 from ksos._array import Array, derivatives, like, namespace, to_numpy, zeros
 from ksos._validation import as_points
 from ksos.exceptions import ConvexityError, FunctionalError
-from ksos.functionals.base import BoundTerm, Functional, Pair
+from ksos.functionals.base import BoundTerm, Functional, Pair, density_values, from_values, value_rows
 from ksos.space import SoSSpace
 
 __all__ = ["CustomFunctional"]
@@ -120,7 +120,7 @@ class _BoundCustom(BoundTerm):
             assert a is not None
             out.append(to_numpy(a if self.E is None else self.E @ a))
         if self.psi is not None:
-            out.append(to_numpy(namespace(C).sum((self.psi @ C) * self.psi, axis=1)))
+            out.append(to_numpy(density_values(self.psi, C)))
         return tuple(out)
 
     def _evaluate(self, a: Array | None, C: Array) -> tuple[float, list[np.ndarray]]:
@@ -158,12 +158,8 @@ class _BoundCustom(BoundTerm):
             g = like(gradients.pop(0), self._like)
             in_embedding = g if self.E is None else g @ self.E
         if self.psi is not None:
-            in_parameter = self._from_values(like(gradients.pop(0), self._like))
+            in_parameter = from_values(self.psi, like(gradients.pop(0), self._like))
         return in_embedding, in_parameter
-
-    def _from_values(self, g: Array) -> Array:
-        """Σ_i g_i ψ(x_i)ψ(x_i)ᵀ."""
-        return (self.psi * g[:, None]).T @ self.psi
 
     def _second(self, a: Array | None, C: Array) -> tuple[Array, int]:
         """The matrix of second derivatives, and how many of its rows belong to the embedding."""
@@ -193,10 +189,10 @@ class _BoundCustom(BoundTerm):
             return (product if self.E is None else self.E.T @ product), None
         parts = [] if not self.uses_embedding else [da if self.E is None else self.E @ da]
         if self.psi is not None:
-            parts.append(namespace(dC).sum((self.psi @ dC) * self.psi, axis=1))
+            parts.append(density_values(self.psi, dC))
         product = H @ namespace(dC).concat(parts)
         in_embedding = None if not self.uses_embedding else product[:split] if self.E is None else product[:split] @ self.E
-        return in_embedding, None if self.psi is None else self._from_values(product[split:])
+        return in_embedding, None if self.psi is None else from_values(self.psi, product[split:])
 
     def factor_hessian(self, F: Array) -> Array | None:
         """What density values contribute: with the rows R_i = 2ψ_i ⊗ Fᵀψ_i, RᵀH_pp R, and the parts that mix them with the embedding."""
@@ -207,7 +203,7 @@ class _BoundCustom(BoundTerm):
             return zeros((r, k, r, k), F)
         a = self._space.map.apply(C) if self.uses_embedding else None
         H, split = self._second(a, C)
-        R = 2.0 * xp.reshape(self.psi[:, :, None] * (self.psi @ F)[:, None, :], (-1, r * k))
+        R = 2.0 * value_rows(self.psi, self.psi @ F)
         out = R.T @ (H[split:, split:] @ R)
         if split:
             J = 2.0 * xp.reshape(self._space.map.jacobian(F), (-1, r * k))

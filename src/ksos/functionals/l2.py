@@ -7,20 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from ksos._array import Array, inner, like, namespace, to_numpy, zeros
-from ksos._memory import row_blocks
+from ksos._array import Array, inner, like, to_numpy
 from ksos._validation import as_points
 from ksos.density import SoSDensity
 from ksos.embedding import MeanEmbedding
 from ksos.exceptions import IntegralNotAvailableError
-from ksos.functionals.base import BoundTerm, Functional, Pair
+from ksos.functionals.base import Bound, BoundTerm, Functional, Pair, PointwiseTerm, density_values, from_values
+from ksos.functionals.penalties import BoundLinear
 from ksos.integrals import closed_form
 from ksos.integrals.regions import panel_rules, smooth_rules
 from ksos.space import SoSSpace
 
 __all__ = ["SquaredL2", "l2_rule"]
 
-_BLOCK_ELEMENTS = 1 << 22
 _AGREEMENT = 1e-11
 _MOST_NODES = 1 << 16
 _MOST_FEATURES = 3
@@ -62,12 +61,12 @@ class SquaredL2(Functional):
         if isinstance(target, SoSDensity):
             with np.errstate(divide="ignore"):
                 wanted = like(np.exp(to_numpy(target.logpdf(nodes)) + space.log_unit), space.T)
-            return _BoundL2(psi, roots, wanted, None, unit, error)
+            return (unit * Bound(_BoundL2(psi, roots, roots * wanted, error))).bind(space)
         points = target if isinstance(target, np.ndarray) else to_numpy(target.points)
         masses = np.full(points.shape[0], 1.0 / points.shape[0]) if isinstance(target, np.ndarray) else to_numpy(target.weights)
         at = space.basis(points)
         D = -2.0 * ((at * like(masses, space.T)[:, None]).T @ at)
-        return _BoundL2(psi, roots, zeros((psi.shape[0],), space.T), D, unit, error)
+        return (unit * (Bound(_BoundL2(psi, roots, 0.0 * roots, error)) + Bound(BoundLinear(D)))).bind(space)
 
     def __repr__(self) -> str:
         shown = f"{self.target.shape[0]} samples" if isinstance(self.target, np.ndarray) else repr(self.target)
@@ -105,44 +104,21 @@ def l2_rule(space: SoSSpace, target: SoSDensity | None) -> tuple[np.ndarray, np.
     return *found, error
 
 
-class _BoundL2(BoundTerm):
-    """unit·(Σ_n w_n (ψ_nᵀCψ_n − t_n)² + ⟨D, C⟩), w_n = root_n²."""
+class _BoundL2(PointwiseTerm):
+    """‖root·p − wanted‖² over the nodes, root_n² being their weights."""
 
-    quadratic = twice_differentiable = True
+    quadratic = True
 
-    def __init__(self, psi: Array, roots: Array, wanted: Array, D: Array | None, unit: float, error: float) -> None:
-        self.psi, self.roots, self.wanted, self.D, self.unit = psi, roots, wanted, D, unit
-        self.integration_error = unit * error
+    def __init__(self, psi: Array, roots: Array, wanted: Array, error: float) -> None:
+        self.psi, self.roots, self.wanted, self.integration_error = psi, roots, wanted, error
 
-    def restrict(self, columns: slice) -> BoundTerm | None:
-        D = None if self.D is None else self.D[columns, columns]
-        return _BoundL2(self.psi[:, columns], self.roots, self.wanted, D, self.unit, self.integration_error / self.unit)
+    def value_at(self, p: Array) -> float:
+        residual = self.roots * p - self.wanted
+        return inner(residual, residual)
 
-    def _densities(self, C: Array) -> Array:
-        """root_n·ψ_nᵀCψ_n."""
-        return namespace(C).sum((self.psi @ C) * self.psi, axis=1) * self.roots
-
-    def value(self, a: Array | None, C: Array) -> float:
-        residual = self._densities(C) - self.roots * self.wanted
-        return self.unit * (inner(residual, residual) + (0.0 if self.D is None else inner(self.D, C)))
-
-    def _slope(self, weighted: Array) -> Array:
-        return (2.0 * self.unit) * ((self.psi * (self.roots * weighted)[:, None]).T @ self.psi)
-
-    def gradient(self, a: Array | None, C: Array) -> Pair:
-        slope = self._slope(self._densities(C) - self.roots * self.wanted)
-        return None, slope if self.D is None else slope + self.unit * self.D
+    def slopes(self, p: Array) -> tuple[Array, Array]:
+        return 2.0 * self.roots * (self.roots * p - self.wanted), 2.0 * self.roots**2
 
     def hessian(self, a: Array | None, C: Array, da: Array | None, dC: Array) -> Pair | None:
-        return None, self._slope(self._densities(dC))
-
-    def factor_hessian(self, F: Array) -> Array | None:
-        """8 Σ_n w_n (ψ_n ⊗ Fᵀψ_n)(ψ_n ⊗ Fᵀψ_n)ᵀ, in blocks of nodes."""
-        r, k = F.shape
-        xp, out = namespace(F), zeros((r * k, r * k), F)
-        for part in row_blocks(self.psi.shape[0], r * k, _BLOCK_ELEMENTS):
-            psi = self.psi[part, :]
-            v = (psi @ F) * self.roots[part][:, None]
-            rows = xp.reshape(psi[:, :, None] * v[:, None, :], (-1, r * k))
-            out += rows.T @ rows
-        return xp.reshape(8.0 * self.unit * out, (r, k, r, k))
+        """The same everywhere."""
+        return None, from_values(self.psi, 2.0 * self.roots**2 * density_values(self.psi, dC))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from functools import cached_property
 
-from ksos._array import Array, inner, namespace
+from ksos._array import Array, inner
 from ksos.functionals.base import BoundTerm, EmbeddingQuadratic, Functional, Pair
 from ksos.space import SoSSpace
 
@@ -64,7 +64,7 @@ class BoundLinear(BoundTerm):
     def hessian(self, a: Array | None, C: Array, da: Array | None, dC: Array) -> Pair | None:
         return None, None
 
-    def as_quadratic(self) -> EmbeddingQuadratic | None:
+    def conic_form(self) -> EmbeddingQuadratic | None:
         return EmbeddingQuadratic(D=self.D)
 
     def factor_gradient(self, a: Array | None, F: Array) -> tuple[float, Array | None, Array | None]:
@@ -75,9 +75,8 @@ class BoundLinear(BoundTerm):
         return self.D
 
     @cached_property
-    def _spectrum(self) -> tuple[Array, Array]:
-        values, Q = namespace(self.D).linalg.eigh(self.D)
-        return values, Q
+    def _spectrum(self) -> tuple[Array, Array] | None:
+        return super().linear_spectrum()
 
     def linear_spectrum(self) -> tuple[Array, Array] | None:
         return self._spectrum

@@ -48,16 +48,9 @@ class ProjectedGradient(Stepper):
     max_iter: int = 100_000
     check_every: int = 10
 
-    def interval(self, objective: Objective) -> int:
-        return self.check_every
-
     def init(self, objective: Objective, start: Point) -> _State:
         """L from power iteration on the Hessian (quadratic f) or from two gradients."""
         return _State(start, start, 1.0, lipschitz(objective, start))
-
-    def point(self, state: _State) -> Point:
-        """The current iterate."""
-        return state.point
 
     def step(self, objective: Objective, state: _State) -> _State:
         """One projected gradient step from the extrapolated point, backtracking on L, then the momentum."""

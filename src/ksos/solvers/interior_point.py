@@ -95,15 +95,14 @@ class ConicProgram:
         if embedded and space.tensor_size > SMALL_TENSOR:
             return None
         tensor = space.compressed_map.tensor if embedded else zeros((0, r, r), T)
-        unit, q, middle, xp = max(problem.size, 1e-200), tensor.shape[0], problem.point(centre(r, T)), namespace(T)
+        unit, q, middle, xp = max(problem.size, 1e-200), tensor.shape[0], problem.middle, namespace(T)
         linear = [i for i, term in enumerate(terms) if term.linear]
-        sizes = np.array([problem.constraints[i].size for i in linear])
+        sizes = problem.sizes[linear]
         slopes = [problem.slope(i, middle) / size for i, size in zip(linear, sizes.tolist(), strict=True)]
         offsets = np.array([float(xp.linalg.trace(slope)) / r for slope in slopes]) - problem.excesses(middle)[linear] / sizes
         balls = [(i, term) for i, term in enumerate(terms) if isinstance(term, BoundBall)]
-        steepness = None
-        if problem.base.term.conic_form() is None:
-            steepness = norm(problem.base.term.gradient(middle.a, middle.C)[0]) / unit
+        own = problem.base.term
+        steepness = norm(own.gradient(middle.a, middle.C)[0]) / unit if own.conic_form() is None else None
         return cls(
             rows=xp.concat([tensor, xp.stack(slopes)]) if slopes else tensor,
             q=q,
@@ -212,16 +211,12 @@ class InteriorPoint(Stepper):
     max_iter: int = 100
     step_fraction: float = 0.98
     face_columns: int = 12
+    patience = 25  # more than a run takes: a warm start may beat everything but its last iterates
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0.0 < self.step_fraction < 1.0:
             raise ValueError(f"step_fraction of InteriorPoint must lie between 0 and 1; got {self.step_fraction!r}")
-
-    @property
-    def patience(self) -> int:
-        """More than a run takes: a warm start may beat everything but its last iterates."""
-        return 25
 
     def refusal(self, term: BoundTerm) -> str | None:
         """The dual is known for this class of functionals only."""
@@ -246,10 +241,6 @@ class InteriorPoint(Stepper):
         t, nothing = float(values[0]) - depth, np.zeros(0)
         iterate = _Iterate(ScaledPair.central(Q, values - t), a, y, t, nothing, nothing, [])
         return _State(program, replace(start, G=G), iterate, _ROUNDING * size)
-
-    def point(self, state: _State) -> Point:
-        """The interior iterate, scaled to tr C = 1."""
-        return state.point
 
     def step(self, objective: Objective, state: _State) -> _State:
         """A step along the central path, and the feasible point there."""

@@ -136,11 +136,6 @@ class LBFGS(Stepper):
     memory: int = _PAIRS
     check_every: int | None = None
 
-    @property
-    def patience(self) -> int:
-        """With a limit on the columns the gap may stay open."""
-        return 400 if self.max_columns is None else 20
-
     def interval(self, objective: Objective) -> int:
         return self.check_every or (10 if objective.size <= _SMALL else 25 if objective.size <= _DENSE // 3 else 50)
 
@@ -163,10 +158,6 @@ class LBFGS(Stepper):
         Y = change[1] @ F
         value, gradient = _function(objective, change[0])(Y)
         return _State(change, Y, value, gradient, Secants(self.memory), point, steps)
-
-    def point(self, state: _State) -> Point:
-        """C = FFᵀ/‖F‖²."""
-        return state.point
 
     def step(self, objective: Objective, state: _State) -> _State:
         """An L-BFGS step; where a certificate is due, columns that have died go, and new ones come if there is nothing else to gain."""

@@ -61,11 +61,14 @@ class Stepper(Solver):
     """How many steps it takes where the user does not say."""
     extra_steps: int = 0
     """How many more steps to take, once the gap is at most tol, for four more digits: worth it where each one brings some."""
+    max_columns: int | None = None
+    """The most columns of a factor: with such a limit the gap may stay open."""
+    check_every: int | None = None
 
     @property
     def patience(self) -> int:
         """After how many certificates in a row without a better gap or objective no more can be gained."""
-        return 400
+        return 400 if self.max_columns is None else 20
 
     def plan(self, objective: Objective) -> Sequence[Stage]:
         """Itself."""
@@ -81,7 +84,7 @@ class Stepper(Solver):
 
     def interval(self, objective: Objective) -> int:
         """How many steps to take from one certificate to the next."""
-        return 1
+        return self.check_every or 1
 
     @abstractmethod
     def init(self, objective: Objective, start: Point) -> Any:
@@ -91,9 +94,9 @@ class Stepper(Solver):
     def step(self, objective: Objective, state: Any) -> Any:
         """The next state."""
 
-    @abstractmethod
     def point(self, state: Any) -> Point:
         """The feasible point of a state."""
+        return state.point
 
 
 @dataclass(frozen=True)

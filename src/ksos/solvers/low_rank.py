@@ -76,11 +76,6 @@ class LowRank(Stepper):
     extra_steps: int = 12
     dense_unknowns: int | None = None
 
-    @property
-    def patience(self) -> int:
-        """With a limit on the columns the gap may stay open."""
-        return 400 if self.max_columns is None else 20
-
     def refusal(self, term: BoundTerm) -> str | None:
         """Newton's method needs second derivatives."""
         return None if term.twice_differentiable else "needs second derivatives; use solver='fista'"
@@ -120,30 +115,18 @@ class LowRank(Stepper):
         F = vectors * like(np.sqrt(np.arange(columns, 0, -1.0)), vectors)
         return self.at(objective, F / norm(F))
 
-    def point(self, state: _State) -> Point:
-        """C = FFᵀ."""
-        return state.point
-
     def at(self, objective: Objective, F: Array, damping: float = 1.0, point: Point | None = None) -> _State:
         """The state at a factor of norm one."""
         point = objective.point(F @ F.T, F) if point is None else point
         G = objective.gradient(point)
         values, vectors = lowest_eigenpairs(G, min(*F.shape, _MOST_NEW_COLUMNS))
-        return _State(
-            F,
-            replace(point, G=G, lowest=float(values[0]) if G.shape[0] <= DENSE else None),
-            objective.value(point),
-            damping,
-            inner(G, point.C),
-            values,
-            vectors,
-        )
+        known = replace(point, G=G, lowest=float(values[0]) if G.shape[0] <= DENSE else None)
+        return _State(F, known, objective.value(point), damping, inner(G, point.C), values, vectors)
 
     def step(self, objective: Objective, state: _State) -> _State:
         """A Newton step, or a new column."""
-        F, G = state.F, state.point.G
-        assert G is not None
-        gradient = 2.0 * (G @ F)
+        F = state.F
+        gradient = 2.0 * (objective.gradient(state.point) @ F)
         multiplier = inner(gradient, F)
         gradient -= multiplier * F
         slope = norm(gradient)
@@ -192,7 +175,7 @@ class FactorHessian:
 
     def __init__(self, objective: Objective, state: _State, multiplier: float, dense_unknowns: int | None = None) -> None:
         self.objective, self.point, self.F, self.multiplier = objective, state.point, state.F, multiplier
-        r, k = state.F.shape
+        self.G, (r, k) = objective.gradient(state.point), state.F.shape
         self.J = zeros((0, r * k), state.F)
         if objective.term.uses_embedding:
             self.J = 2.0 * namespace(state.F).reshape(objective.map.jacobian(state.F), (-1, r * k))
@@ -201,11 +184,10 @@ class FactorHessian:
         self.lowest = float(state.values[0])
 
     def _form(self) -> Array:
-        (r, k), G = self.F.shape, self.point.G
-        assert G is not None
+        r, k = self.F.shape
         H = zeros((r, k, r, k), self.F) if (own := self.objective.term.factor_hessian(self.F)) is None else own
         for j in range(k):
-            H[:, j, :, j] += 2.0 * G
+            H[:, j, :, j] += 2.0 * self.G
         H = namespace(H).reshape(H, (r * k, r * k))
         if self.objective.term.uses_embedding:
             pair = self.objective.term.hessian(self.point.a, self.point.C, self.J, self.point.C)
@@ -225,13 +207,12 @@ class FactorHessian:
         """The Hessian applied to a tangent vector E, shape (r, k)."""
         if self.dense is not None:
             return namespace(E).reshape(self.dense @ flat(E), E.shape)
-        F, G = self.F, self.point.G
-        assert G is not None
+        F = self.F
         da = self.J @ flat(E) if self.objective.term.uses_embedding else None
         dC = F @ E.T
         pair = self.objective.term.hessian(self.point.a, self.point.C, da, dC + dC.T)
         assert pair is not None
-        out = 2.0 * (G @ E) - self.multiplier * E
+        out = 2.0 * (self.G @ E) - self.multiplier * E
         if pair[0] is not None:
             out += namespace(E).reshape(pair[0] @ self.J, E.shape)
         if pair[1] is not None:
@@ -251,10 +232,8 @@ class FactorHessian:
 
     def _conjugate_gradients(self, right: Array, damping: float) -> Array | None:
         """Truncated, preconditioned with 2(G − λ_min) + damping, the part of the Hessian that is cheap to factorise."""
-        G = self.point.G
-        assert G is not None
         shift = damping + 1e-3 * norm(right) + 1e-12
-        solve = cholesky_solver(2.0 * G + (shift - 2.0 * self.lowest) * eye(G.shape[0], G))
+        solve = cholesky_solver(2.0 * self.G + (shift - 2.0 * self.lowest) * eye(self.G.shape[0], self.G))
 
         def precondition(R: Array) -> Array:
             Z = solve(R)
