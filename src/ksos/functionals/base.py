@@ -17,7 +17,8 @@ from ksos._memory import row_blocks
 from ksos._validation import as_finite, as_nonnegative
 from ksos.space import SoSSpace
 
-__all__ = ["Bound", "BoundTerm", "Constraint", "EmbeddingQuadratic", "Functional", "Pair", "ScaledSum", "plus", "weighted_sum"]
+__all__ = ["Bound", "BoundTerm", "Constraint", "EmbeddingQuadratic", "Functional", "Pair", "PointwiseTerm", "ScaledSum"]
+__all__ += ["density_values", "from_values", "paired", "plus", "value_rows", "weighted_sum"]
 
 _BLOCK_ELEMENTS = 1 << 22
 
@@ -35,14 +36,10 @@ class EmbeddingQuadratic:
     (2.5, [4.0, 4.0], [[3.0]])
     """
 
-    scale: float = 0.0
-    """s ≥ 0."""
-    b: Array | None = None
-    """In R^q: s·z for the squared distance s‖a − z‖². None stands for zero, here and below."""
-    D: Array | None = None
-    """Symmetric, r × r."""
-    N: Array | None = None
-    """Symmetric, r × r; on one space always a multiple of the same matrix."""
+    scale: float = 0.0  # s ≥ 0
+    b: Array | None = None  # In R^q: s·z for the squared distance s‖a − z‖². None stands for zero, here and below.
+    D: Array | None = None  # Symmetric, r × r
+    N: Array | None = None  # Symmetric, r × r; on one space always a multiple of the same matrix
 
     def __add__(self, other: EmbeddingQuadratic) -> EmbeddingQuadratic:
         N = other.N if self.N is None else self.N
@@ -51,7 +48,7 @@ class EmbeddingQuadratic:
         return EmbeddingQuadratic(self.scale + other.scale, plus(self.b, 1.0, other.b), plus(self.D, 1.0, other.D), N)
 
     def __rmul__(self, factor: float) -> EmbeddingQuadratic:
-        (b, D), (N, _) = weighted_sum([(factor, (self.b, self.D))]), weighted_sum([(factor**0.5, (self.N, None))])
+        b, D, N = plus(None, factor, self.b), plus(None, factor, self.D), plus(None, factor**0.5, self.N)
         return EmbeddingQuadratic(factor * self.scale, b, D, N)
 
 
@@ -70,6 +67,8 @@ class BoundTerm(ABC):
     """Whether the term is convex, so that gradients certify minima; a term that is not says so here."""
     matrix_free = False
     """Whether :meth:`factor_gradient` forms no r × r matrix."""
+    embedding_convexity = 0.0
+    """c such that F − c‖a‖² is still convex: what turns a gap into a bound on distances between embeddings."""
     integration_error = 0.0
     """How far the term may be off on the spectraplex because of a quadrature rule, estimated; 0 for closed forms."""
 
@@ -111,23 +110,17 @@ class BoundTerm(ABC):
         """The term on the matrices C that live on some of the directions of the space; None where it cannot tell."""
         return None
 
-    def conic_form(self) -> EmbeddingQuadratic | None:
-        """The term as a squared distance of embeddings plus a linear function of C and tr(CNCN); None where it is not of this form."""
+    def as_quadratic(self) -> EmbeddingQuadratic | None:
+        """The term as a squared distance of embeddings plus a linear function of C; None where it is not of this form."""
         return None
 
-    def as_quadratic(self) -> EmbeddingQuadratic | None:
-        """The same if there is no N; else None."""
-        form = self.conic_form()
-        return form if form is None or form.N is None else None
+    def conic_form(self) -> EmbeddingQuadratic | None:
+        """The same with a quadratic form tr(CNCN) besides; None where it is not of this form."""
+        return self.as_quadratic()
 
     def with_same_minima(self) -> EmbeddingQuadratic | None:
         """A function of that form which has its minima where the term has them, on any convex set; None where there is none."""
         return self.conic_form()
-
-    @property
-    def embedding_convexity(self) -> float:
-        """c such that F − c‖a‖² is still convex: what turns a gap into a bound on distances between embeddings."""
-        return 0.0
 
 
 class PointwiseTerm(BoundTerm):
@@ -288,12 +281,12 @@ class ScaledSum(Functional):
 class _BoundSum(BoundTerm):
     def __init__(self, terms: Sequence[tuple[float, BoundTerm]], constant: float = 0.0) -> None:
         self.parts, self.constant = [(scale, term) for scale, term in terms if scale > 0.0], constant
-        self.uses_embedding = any(term.uses_embedding for _, term in self.parts)
-        self.quadratic = all(term.quadratic for _, term in self.parts)
-        self.twice_differentiable = all(term.twice_differentiable for _, term in self.parts)
-        self.linear = all(term.linear for _, term in self.parts)
-        self.convex = all(term.convex for _, term in self.parts)
-        self.matrix_free = all(term.matrix_free for _, term in self.parts)
+        own = [term for _, term in self.parts]
+        self.uses_embedding, self.convex = any(term.uses_embedding for term in own), all(term.convex for term in own)
+        self.quadratic, self.linear = all(term.quadratic for term in own), all(term.linear for term in own)
+        self.twice_differentiable = all(term.twice_differentiable for term in own)
+        self.matrix_free = all(term.matrix_free for term in own)
+        self.embedding_convexity = sum(scale * term.embedding_convexity for scale, term in self.parts)
         self.integration_error = sum(scale * term.integration_error for scale, term in self.parts)
 
     def value(self, a: Array | None, C: Array) -> float:
@@ -332,6 +325,9 @@ class _BoundSum(BoundTerm):
         found = linear[0][1].linear_spectrum()  # a single part remembers its own, whatever its scale
         return None if found is None else (linear[0][0] * found[0], found[1])
 
+    def as_quadratic(self) -> EmbeddingQuadratic | None:
+        return self.conic_form() if all(term.as_quadratic() is not None for _, term in self.parts) else None
+
     def conic_form(self) -> EmbeddingQuadratic | None:
         total = EmbeddingQuadratic()
         for scale, term in self.parts:
@@ -343,10 +339,6 @@ class _BoundSum(BoundTerm):
     def with_same_minima(self) -> EmbeddingQuadratic | None:
         return self.parts[0][1].with_same_minima() if len(self.parts) == 1 else self.conic_form()
 
-    @property
-    def embedding_convexity(self) -> float:
-        return sum(scale * term.embedding_convexity for scale, term in self.parts)
-
 
 def weighted_sum(pairs: Iterable[tuple[float, Pair]], start: Pair = (None, None)) -> Pair:
     """start + Σ scale·pair; what has the scale 0 is not looked at."""
@@ -354,6 +346,12 @@ def weighted_sum(pairs: Iterable[tuple[float, Pair]], start: Pair = (None, None)
         if scale != 0.0:
             start = plus(start[0], scale, first), plus(start[1], scale, second)
     return start
+
+
+def paired(pair: Pair, a: Array | None, C: Array) -> float:
+    """The inner product of a pair with (a, C)."""
+    in_embedding = 0.0 if pair[0] is None or a is None else inner(pair[0], a)
+    return in_embedding + (0.0 if pair[1] is None else inner(pair[1], C))
 
 
 def plus(total: Array | None, scale: float, part: Array | None) -> Array | None:

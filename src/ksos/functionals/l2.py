@@ -12,8 +12,8 @@ from ksos._validation import as_points
 from ksos.density import SoSDensity
 from ksos.embedding import MeanEmbedding
 from ksos.exceptions import IntegralNotAvailableError
-from ksos.functionals.base import Bound, BoundTerm, Functional, Pair, PointwiseTerm, density_values, from_values
-from ksos.functionals.penalties import BoundLinear
+from ksos.functionals.base import Bound, BoundTerm, Pair, PointwiseTerm, density_values, from_values
+from ksos.functionals.penalties import BoundLinear, ScaledFunctional
 from ksos.integrals import closed_form
 from ksos.integrals.regions import panel_rules, smooth_rules
 from ksos.space import SoSSpace
@@ -26,7 +26,7 @@ _MOST_FEATURES = 3
 _NEGLIGIBLE = 1e-17
 
 
-class SquaredL2(Functional):
+class SquaredL2(ScaledFunctional):
     r"""∫ (p − p_target)² dρ for a density; for samples or an embedding Σ a_i δ_{x_i}, the least-squares criterion ∫ p² dρ − 2 Σ a_i p(x_i).
 
     The criterion is the distance up to a constant that does not depend on p (and is infinite for atoms). Integrals are sums over the nodes
@@ -43,7 +43,7 @@ class SquaredL2(Functional):
 
     def __init__(self, target: Any, *, relative: bool = False) -> None:
         self.target = target if isinstance(target, (MeanEmbedding, SoSDensity)) else to_numpy(as_points(target, "target"))
-        self.relative = bool(relative)
+        super().__init__(relative=relative)
 
     def bind(self, space: SoSSpace) -> BoundTerm:
         target = self.target
@@ -52,12 +52,9 @@ class SquaredL2(Functional):
             raise ValueError(f"the target has {d} features, but the space has {space.n_features}")
         if isinstance(target, SoSDensity) and target.measure != space.measure:
             raise ValueError(f"the target is a density with respect to {target.measure!r}, but the space's measure is {space.measure!r}")
-        exponent = 0.0 if self.relative else -space.log_unit
-        if exponent > 600.0:
-            raise ValueError(f"{self!r} overflows: the natural unit of the space is exp({space.log_unit:.4g}); use relative=True")
+        unit = self.unit(space)
         nodes, log_weights, error = l2_rule(space, target if isinstance(target, SoSDensity) else None)
         psi, roots = space.basis(nodes), like(np.exp(0.5 * (log_weights - space.log_unit)), space.T)
-        unit = math.exp(exponent)
         if isinstance(target, SoSDensity):
             with np.errstate(divide="ignore"):
                 wanted = like(np.exp(to_numpy(target.logpdf(nodes)) + space.log_unit), space.T)

@@ -70,12 +70,7 @@ class BoundSquaredMMD(_EmbeddingTerm):
     """‖a − z‖²."""
 
     quadratic = True
-    unit = 0.5
-    """The gradient is (a − z)/unit."""
-
-    @property
-    def embedding_convexity(self) -> float:
-        return 0.5 / self.unit
+    unit, embedding_convexity = 0.5, 1.0  # the gradient is (a − z)/unit
 
     def value(self, a: Array | None, C: Array) -> float:
         residual = a - self.z
@@ -88,7 +83,7 @@ class BoundSquaredMMD(_EmbeddingTerm):
         assert da is not None
         return da / self.unit, None
 
-    def conic_form(self) -> EmbeddingQuadratic | None:
+    def as_quadratic(self) -> EmbeddingQuadratic | None:
         return EmbeddingQuadratic(0.5 / self.unit, 0.5 / self.unit * self.z)
 
 
@@ -119,6 +114,7 @@ class BoundBall(BoundSquaredMMD):
     def __init__(self, z: Array, radius: float) -> None:
         super().__init__(z)
         self.radius = self.unit = radius
+        self.embedding_convexity = 0.5 / radius
 
     def value(self, a: Array | None, C: Array) -> float:
         distance = norm(a - self.z)

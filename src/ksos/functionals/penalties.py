@@ -9,39 +9,38 @@ from ksos._array import Array, inner
 from ksos.functionals.base import BoundTerm, EmbeddingQuadratic, Functional, Pair
 from ksos.space import SoSSpace
 
-__all__ = ["BoundLinear", "Frobenius", "Trace"]
+__all__ = ["BoundLinear", "Frobenius", "ScaledFunctional", "Trace"]
 
 
-class _Penalty(Functional):
-    """``relative=True`` counts A in units of 1/w₀ (w₀ = max_i ∫k(x,x̃_i)²dρ), which makes the penalty independent of the data's scale."""
+class ScaledFunctional(Functional):
+    """``relative=True`` counts in units of 1/w₀ (w₀ = max_i ∫k(x,x̃_i)²dρ), which makes the value independent of the data's scale."""
 
     def __init__(self, *, relative: bool = False) -> None:
         self.relative = bool(relative)
 
-    def _unit(self, space: SoSSpace, power: float) -> float:
-        exponent = 0.0 if self.relative else -power * space.log_unit
+    def unit(self, space: SoSSpace) -> float:
+        """What the value in relative units is multiplied by."""
+        exponent = 0.0 if self.relative else -space.log_unit
         if exponent > 600.0:
-            raise ValueError(
-                f"{self!r} overflows: the natural unit of the space is exp({space.log_unit:.4g}); use {type(self).__name__}(relative=True)"
-            )
+            raise ValueError(f"{self!r} overflows: the natural unit of the space is exp({space.log_unit:.4g}); use relative=True")
         return math.exp(exponent)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({'relative=True' if self.relative else ''})"
 
 
-class Trace(_Penalty):
+class Trace(ScaledFunctional):
     """tr A = tr(BK) (the note's λ tr A; the nuclear norm, which favours few squares)."""
 
     def bind(self, space: SoSSpace) -> BoundTerm:
-        return BoundLinear(self._unit(space, 1.0) * space.trace_matrix)
+        return BoundLinear(self.unit(space) * space.trace_matrix)
 
 
-class Frobenius(_Penalty):
+class Frobenius(ScaledFunctional):
     """‖A‖²_HS = tr(BKBK)."""
 
     def bind(self, space: SoSSpace) -> BoundTerm:
-        return _BoundFrobenius(self._unit(space, 1.0) * space.trace_matrix)
+        return _BoundFrobenius(self.unit(space) * space.trace_matrix)
 
 
 class BoundLinear(BoundTerm):
@@ -64,7 +63,7 @@ class BoundLinear(BoundTerm):
     def hessian(self, a: Array | None, C: Array, da: Array | None, dC: Array) -> Pair | None:
         return None, None
 
-    def conic_form(self) -> EmbeddingQuadratic | None:
+    def as_quadratic(self) -> EmbeddingQuadratic | None:
         return EmbeddingQuadratic(D=self.D)
 
     def factor_gradient(self, a: Array | None, F: Array) -> tuple[float, Array | None, Array | None]:

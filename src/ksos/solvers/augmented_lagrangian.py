@@ -36,19 +36,16 @@ _DOUBTFUL = 1e3  # a penalty from which on a violation that stays raises the que
 class ConstrainedOutcome:
     """The best point, the multipliers that bound the optimum from below, and why the rounds ended."""
 
-    G: Array
-    """A factor of the point; feasible unless ``violation`` says otherwise."""
+    G: Array  # A factor of the point; feasible unless ``violation`` says otherwise
     multipliers: Multipliers
     objective: float
-    bound: float
-    """The Lagrangian's lower bound at GGᵀ with these multipliers."""
+    bound: float  # The Lagrangian's lower bound at GGᵀ with these multipliers
     violation: float
     status: str = "max_iter"
     n_iter: int = 0
     history: list[Progress] = field(default_factory=list)
     keyboard: bool = False
-    along_the_path: bool = False
-    """Whether the interior point has found it."""
+    along_the_path: bool = False  # Whether the interior point has found it
 
     @property
     def gap(self) -> float:
@@ -70,23 +67,19 @@ class Rounds:
     """What is to be solved, how, and what the rounds have found so far."""
 
     problem: ConstrainedProblem
-    steppers: Sequence[tuple[Stepper, int | None]]
-    """With the number of steps that each may take in one round."""
+    steppers: Sequence[tuple[Stepper, int | None]]  # With the number of steps that each may take in one round
     tol: float
     max_iter: int
     rtol: float = 0.0
     watch: Watch | None = None
-    program: ConicProgram | None = None
-    """What the interior point follows the path of; None if it cannot, or has done so."""
+    program: ConicProgram | None = None  # What the interior point follows the path of; None if it cannot, or has done so
     fraction: float = InteriorPoint.step_fraction
     stage: int = 0
     n_iter: int = 0
     history: list[Progress] = field(default_factory=list)
     best: ConstrainedOutcome | None = None
-    latest: Array | None = None
-    """Where the latest unconstrained problem has ended."""
-    last_step: int | None = None
-    """After so many steps the rounds end for want of progress."""
+    latest: Array | None = None  # Where the latest unconstrained problem has ended
+    last_step: int | None = None  # After so many steps the rounds end for want of progress
 
     @property
     def exhausted(self) -> bool:
@@ -99,8 +92,7 @@ class Rounds:
         Its outcome, the point and the multipliers that this stands for.
         """
         assert isinstance(objective.term, Augmented)
-        going_on = True
-        while going_on:
+        while True:
             stepper, most = self.steppers[self.stage]
             left = max((self.max_iter if self.last_step is None else min(self.max_iter, self.last_step)) - self.n_iter, 1)
             outcome = run(stepper, objective, C, tol, left if most is None else min(left, most))
@@ -109,7 +101,9 @@ class Rounds:
                 raise KeyboardInterrupt
             if outcome.status != "max_iter" or self.n_iter >= self.max_iter or self.exhausted or self.stage + 1 == len(self.steppers):
                 break
-            self.stage, C, going_on = self.stage + 1, outcome.point.C, to_the_end
+            self.stage, C = self.stage + 1, outcome.point.C
+            if not to_the_end:
+                break
         point = self.problem.point(outcome.point.C)
         return outcome, point, objective.term.updated(point.a, point.C)
 
@@ -265,7 +259,7 @@ def _along_the_path(rounds: Rounds) -> ConstrainedOutcome | None:
             break
     if rounds.best is None:
         rounds.record(point, multipliers)
-    elif rounds.best.feasible:
+    if rounds.best is not None and rounds.best.feasible:
         known = rounds.best.gap <= problem.rounding(rounds.best.multipliers)
         rounds.last_step = rounds.n_iter + (0 if known else _AFTERWARDS)
     return None

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ksos._array import Array, flat, inner, like, namespace, norm, to_numpy, zeros
-from ksos.functionals.base import Bound, BoundTerm, Constraint, Pair, ScaledSum, plus, weighted_sum
+from ksos.functionals.base import Bound, BoundTerm, Constraint, Pair, ScaledSum, paired, plus, weighted_sum
 from ksos.functionals.mmd import BoundBall
 from ksos.functionals.objective import Objective, Point
 from ksos.functionals.penalties import BoundLinear
@@ -19,9 +19,7 @@ from ksos.solvers.spectraplex import centre
 
 __all__ = ["FEASIBLE", "Augmented", "BoundConstraint", "ConstrainedProblem", "Multipliers", "restored"]
 
-FEASIBLE = 1e-11
-"""A violation, in units of a constraint's size, that is rounding."""
-
+FEASIBLE = 1e-11  # a violation, in units of a constraint's size, that is rounding
 _RESTORATION_STEPS, _LONGEST = 25, 0.5
 _NEGLIGIBLE = 1e-15  # eigenvalues of the constraints' Gram matrix below it belong to constraints that repeat each other
 _INSIDE = 1e-13  # inequalities are aimed at a little inside, so that rounding does not carry the point out again
@@ -38,10 +36,8 @@ class Multipliers:
     point knows its direction to far fewer digits than a solver that carries v itself.
     """
 
-    weights: np.ndarray
-    """w_i, not negative for inequalities."""
-    vectors: Mapping[int, np.ndarray] = field(default_factory=dict)
-    """v by the position of its constraint; |v| = w."""
+    weights: np.ndarray  # w_i, not negative for inequalities
+    vectors: Mapping[int, np.ndarray] = field(default_factory=dict)  # v by the position of its constraint; |v| = w
 
 
 @dataclass(frozen=True)
@@ -50,8 +46,7 @@ class BoundConstraint:
 
     term: BoundTerm
     equality: bool
-    size: float
-    """What counts as one unit of g."""
+    size: float  # What counts as one unit of g
 
     def excess(self, value: float) -> float:
         """By how much the constraint is violated if g has this value, in units of g's size."""
@@ -106,10 +101,8 @@ class ConstrainedProblem:
         """∇g_i, r × r."""
         return self.frame.pull_back(self.constraints[i].term.gradient(point.a, point.C))
 
-    def attainable(self, i: int) -> tuple[float, float] | None:
-        """The least and the largest value of g_i if it is linear in C."""
-        if not self.constraints[i].term.linear:
-            return None
+    def attainable(self, i: int) -> tuple[float, float]:
+        """The least and the largest value of a linear g_i."""
         slope = self.slope(i, self.middle)
         low, high = _range(slope)
         offset = self.excesses(self.middle)[i] - inner(slope, self.middle.C)
@@ -219,10 +212,8 @@ class Augmented(BoundTerm):
                 return None
             total = weighted_sum([(weight, own)], total)
             if penalty > 0.0 and (da is None or da.ndim == 1):
-                in_embedding, in_parameter = constraint.term.gradient(a, C)
-                slope = 0.0 if in_embedding is None or da is None else inner(in_embedding, da)
-                slope += 0.0 if in_parameter is None else inner(in_parameter, dC)
-                total = weighted_sum([(penalty * slope, (in_embedding, in_parameter))], total)
+                gradient = constraint.term.gradient(a, C)
+                total = weighted_sum([(penalty * paired(gradient, da, dC), gradient)], total)
         return total
 
     def factor_hessian(self, F: Array) -> Array | None:

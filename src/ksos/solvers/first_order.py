@@ -24,10 +24,8 @@ _ROUNDING = 1e-13  # what a comparison of nearly equal numbers may be off by
 
 @dataclass(frozen=True)
 class _State:
-    point: Point
-    """The iterate, feasible."""
-    extrapolated: Point
-    """Where the next gradient is taken."""
+    point: Point  # The iterate, feasible
+    extrapolated: Point  # Where the next gradient is taken
     momentum: float
     L: float
 
@@ -36,12 +34,7 @@ class _State:
 class ProjectedGradient(Stepper):
     """C ← proj(C − ∇f(C)/L) (the note's projected gradient descent).
 
-    Parameters
-    ----------
-    max_iter : int
-        The most steps where ``minimize`` is given no ``max_iter``.
-    check_every : int
-        How many steps to take from one certificate to the next.
+    ``max_iter``: the most steps where ``minimize`` is given no ``max_iter``. ``check_every``: how many from one certificate to the next.
     """
 
     name = "projected_gradient"
@@ -70,7 +63,7 @@ class ProjectedGradient(Stepper):
                 curvature = min(curvature, inner(objective.gradient(new) - G, move.C))
                 if curvature <= L * squared:
                     break
-            L = max(_GROW * L if not quadratic else L, _MARGIN * curvature / squared)
+            L = max(L if quadratic else _GROW * L, _MARGIN * curvature / squared)
         L = L if quadratic else L * _SHRINK  # away from a quadratic the curvature varies: try longer steps again
         return self._next(state, new, move, L)
 
@@ -82,12 +75,7 @@ class ProjectedGradient(Stepper):
 class Fista(ProjectedGradient):
     """Projected gradient with Nesterov's momentum [Beck2009], restarted when it points uphill [ODonoghue2015].
 
-    Parameters
-    ----------
-    max_iter, check_every
-        As for :class:`ProjectedGradient`.
-    restart : bool
-        Whether to restart the momentum when it points uphill.
+    Its options are those of :class:`ProjectedGradient` and ``restart``: whether to restart the momentum.
     """
 
     name = "fista"
@@ -107,12 +95,7 @@ class FrankWolfe(ProjectedGradient):
     """C ← (1−t)C + t·vvᵀ, v the lowest eigenvector of ∇f(C): where the linear model of f is least [Frank1956, Jaggi2013].
 
     It keeps a few r × r matrices and needs no projections. Its gap falls like 1/n only: a cross-check of other solvers, and a way out
-    if nothing else fits in memory.
-
-    Parameters
-    ----------
-    max_iter, check_every
-        As for :class:`ProjectedGradient`.
+    if nothing else fits in memory. Its options are those of :class:`ProjectedGradient`.
     """
 
     name = "frank_wolfe"
@@ -147,15 +130,13 @@ class FrankWolfe(ProjectedGradient):
 
 def lipschitz(objective: Objective, point: Point) -> float:
     """A bound on the curvature of f: the largest eigenvalue of ∇²f by power iteration, or a first guess for backtracking."""
-    rng = np.random.default_rng(0)  # fixed: a fit must not depend on the state of a global generator
-    direction = rng.standard_normal((objective.size, objective.size))
-    direction = like(direction + direction.T, objective.space.T)
+    random = np.random.default_rng(0).standard_normal((objective.size, objective.size))  # a fit must not depend on a global generator
+    direction = like(random + random.T, objective.space.T)
     direction = direction / norm(direction)
     image = objective.hessian(objective.point(direction))
     if image is None:
         other = objective.point(project(point.C + direction / objective.size))
-        moved = norm(other.C - point.C)
-        change = norm(objective.gradient(other) - objective.gradient(point))
+        moved, change = norm(other.C - point.C), norm(objective.gradient(other) - objective.gradient(point))
         return max(change / moved if moved > 0.0 else 1.0, 1e-12)
     estimate = 0.0
     for _ in range(_POWER_ITERATIONS):

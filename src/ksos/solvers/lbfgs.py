@@ -64,12 +64,10 @@ class Secants:
 def descend(function: ValueAndGradient, Y: Array, value: float, gradient: Array, secants: Secants) -> tuple[Array, float, Array] | None:
     """One step with backtracking: the new point, its value and gradient; None if rounding leaves nothing to gain."""
     direction = secants.direction(gradient)
-    slope = inner(direction, gradient)
-    if not slope < 0.0:
+    if not (slope := inner(direction, gradient)) < 0.0:
         secants.pairs.clear()
         direction = secants.direction(gradient)
-        slope = inner(direction, gradient)
-        if not slope < 0.0:
+        if not (slope := inner(direction, gradient)) < 0.0:
             return None
     t = 1.0 if secants.pairs else 0.1 * norm(Y)
     for _ in range(_MOST_BACKTRACKS):
@@ -100,14 +98,12 @@ def descend_until(function: ValueAndGradient, Y: Array, steps: int, tol: float) 
 
 @dataclass(frozen=True)
 class _State:
-    change: tuple[Array, Array]
-    """QS and its inverse: F = QSY."""
+    change: tuple[Array, Array]  # QS and its inverse: F = QSY
     Y: Array
     value: float
     gradient: Array
     secants: Secants
-    point: Point
-    """As of the last certificate."""
+    point: Point  # As of the last certificate
     steps: int = 0
 
 
@@ -115,18 +111,9 @@ class _State:
 class LBFGS(Stepper):
     """L-BFGS on C = FFᵀ/‖F‖², F = QSY, where QΛQᵀ is the linear part of f and S = (Λ + c)^{−1/2}; new columns when the gap wants them.
 
-    Parameters
-    ----------
-    max_iter : int
-        The most steps where ``minimize`` is given no ``max_iter``.
-    columns : int
-        How many columns a start has.
-    max_columns : int, optional
-        The most columns of the factor, and so the most squares of the density. Below the rank of the optimum the gap stays open.
-    memory : int
-        How many pairs (step, change of the gradient) are kept.
-    check_every : int, optional
-        How many steps to take from one certificate to the next. Default: 10, and 25 or 50 for large r, since a certificate costs r³.
+    ``max_iter``: the most steps where ``minimize`` is given no ``max_iter``. ``columns``: how many columns a start has. ``max_columns``: as
+    for :class:`LowRank`. ``memory``: how many pairs (step, change of the gradient) are kept. ``check_every``: how many steps to take from
+    one certificate to the next; default 10, and 25 or 50 for large r, since a certificate costs r³.
     """
 
     name = "lbfgs"

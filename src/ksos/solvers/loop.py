@@ -107,8 +107,7 @@ class Outcome:
     status: str
     n_iter: int
     history: list[Progress]
-    keyboard: bool = False
-    """Whether Ctrl-C ended it."""
+    keyboard: bool = False  # Whether Ctrl-C ended it
 
 
 class _StopRequested(Exception):
@@ -132,7 +131,7 @@ def run(
     limit, every, deadline = solver.max_iter if max_iter is None else max_iter, solver.interval(objective), objective.deadline
     best_point, best_gap, goal, least, since_best = start if isinstance(start, Point) else Point(start, None), np.inf, tol, np.inf, 0
     history: list[Progress] = []
-    n_iter, status, watching = 0, "max_iter", False
+    n_iter, status, watching, xp = 0, "max_iter", False, namespace(best_point.C)
 
     def check(n_iter: int, point: Point) -> bool:
         """Certify a point; whether the run may end with it."""
@@ -168,16 +167,12 @@ def run(
             late = deadline.passed
             if n_iter % every == 0 or late or n_iter == limit:
                 point = solver.point(state)
-                if not _finite(point.C):
-                    status = "numerical_error"
+                if finite := bool(xp.all(xp.isfinite(point.C))):
+                    solved = check(n_iter, point) or solved
+                stalled = since_best > solver.patience
+                status = "numerical_error" if not finite else "solved_inaccurate" if stalled else "time_limit" if late else status
+                if status != "max_iter":
                     break
-                solved = check(n_iter, point) or solved
-                if since_best > solver.patience:
-                    status = "solved_inaccurate"
-                    break
-            if late:
-                status = "time_limit"
-                break
     except (KeyboardInterrupt, _StopRequested) as stop:
         return Outcome(best_point, "interrupted", n_iter, history, keyboard=isinstance(stop, KeyboardInterrupt))
     except linalg_errors():
@@ -187,8 +182,3 @@ def run(
     if best_gap <= goal:
         status = "solved"
     return Outcome(best_point, status, n_iter, history)
-
-
-def _finite(C: Array) -> bool:
-    xp = namespace(C)
-    return bool(xp.all(xp.isfinite(C)))

@@ -37,13 +37,10 @@ class _State:
     F: Array
     point: Point
     value: float
-    damping: float
-    """In units of ‖gradient‖: spare columns give the Hessian eigenvalues down to about −‖gradient‖, wherever the point is."""
-    level: float
-    """⟨∇f, C⟩: at the optimum, the lowest eigenvalue of ∇f."""
+    damping: float  # In units of ‖gradient‖: spare columns give the Hessian eigenvalues down to about −‖gradient‖, wherever the point is
+    level: float  # ⟨∇f, C⟩: at the optimum, the lowest eigenvalue of ∇f
     values: np.ndarray
-    vectors: Array
-    """The lowest eigenvalues of ∇f and their vectors."""
+    vectors: Array  # The lowest eigenvalues of ∇f and their vectors
 
     @property
     def gap(self) -> float:
@@ -55,18 +52,11 @@ class _State:
 class LowRank(Stepper):
     """Damped Newton steps on the sphere ‖F‖ = 1, and a new column whenever they have run dry before the gap has closed [Burer2003].
 
-    Parameters
-    ----------
-    max_iter : int
-        The most steps where ``minimize`` is given no ``max_iter``.
-    first_columns : int
-        How many columns a cold start has.
-    max_columns : int, optional
-        The most columns of the factor, and so the most squares of the density. Below the rank of the optimum the gap stays open.
-    extra_steps : int
-        The most steps for four more digits once the tolerance is reached. 0: for problems that are one round of many.
-    dense_unknowns : int, optional
-        The most unknowns (r times columns) for which the Hessian is formed; beyond, conjugate gradients. Default: 1200, on a GPU 6000.
+    ``max_iter``: the most steps where ``minimize`` is given no ``max_iter``. ``first_columns``: how many columns a cold start has.
+    ``max_columns``: the most columns of the factor, and so the most squares of the density; below the rank of the optimum the gap stays
+    open. ``extra_steps``: the most steps for four more digits once the tolerance is reached; 0 for problems that are one round of many.
+    ``dense_unknowns``: the most unknowns (r times columns) for which the Hessian is formed; beyond, conjugate gradients (default: 1200, on
+    a GPU 6000).
     """
 
     name = "low_rank"
@@ -220,7 +210,10 @@ class FactorHessian:
         return out - inner(out, F) * F
 
     def solve(self, right: Array, damping: float) -> Array | None:
-        """(Hessian + damping)⁻¹ right, tangent; None where the matrix is not positive definite."""
+        """(Hessian + damping)⁻¹ right, tangent; None where the matrix is not positive definite.
+
+        Without the matrix: truncated conjugate gradients, preconditioned with 2(G − λ_min) + damping, which is cheap to factorise.
+        """
         if self.dense is not None:
             try:
                 solve = cholesky_solver(self.dense + damping * eye(self.dense.shape[0], self.dense))
@@ -228,10 +221,6 @@ class FactorHessian:
                 return None
             E = namespace(right).reshape(solve(flat(right)), right.shape)
             return E - inner(E, self.F) * self.F
-        return self._conjugate_gradients(right, damping)
-
-    def _conjugate_gradients(self, right: Array, damping: float) -> Array | None:
-        """Truncated, preconditioned with 2(G − λ_min) + damping, the part of the Hessian that is cheap to factorise."""
         shift = damping + 1e-3 * norm(right) + 1e-12
         solve = cholesky_solver(2.0 * self.G + (shift - 2.0 * self.lowest) * eye(self.G.shape[0], self.G))
 
