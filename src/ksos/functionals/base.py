@@ -20,8 +20,6 @@ from ksos.space import SoSSpace
 __all__ = ["Bound", "BoundTerm", "Constraint", "EmbeddingQuadratic", "Functional", "Pair", "PointwiseTerm", "ScaledSum"]
 __all__ += ["density_values", "from_values", "paired", "plus", "value_rows", "weighted_sum"]
 
-_BLOCK_ELEMENTS = 1 << 22
-
 Pair = tuple[Array | None, Array | None]
 """Something in the embedding (a vector of R^q) and something in the parameter (an r × r matrix); None stands for zero."""
 
@@ -157,7 +155,7 @@ class PointwiseTerm(BoundTerm):
         xp, (r, k), V = namespace(F), F.shape, self.psi @ F
         out = zeros((r * k, r * k), F)
         roots = 2.0 * xp.sqrt(self.slopes(xp.sum(V * V, axis=1))[1])
-        for part in row_blocks(self.psi.shape[0], r * k, _BLOCK_ELEMENTS):
+        for part in row_blocks(self.psi.shape[0], r * k, 1 << 22):
             J = value_rows(roots[part][:, None] * self.psi[part, :], V[part, :])
             out += J.T @ J
         return xp.reshape(out, (r, k, r, k))

@@ -11,7 +11,7 @@ import numpy as np
 from ksos._array import Array, derivatives, like, namespace, to_numpy, zeros
 from ksos._validation import as_points
 from ksos.exceptions import ConvexityError, FunctionalError
-from ksos.functionals.base import BoundTerm, Functional, Pair, density_values, from_values, value_rows
+from ksos.functionals.base import BoundTerm, Functional, Pair, density_values, value_rows
 from ksos.space import SoSSpace
 
 __all__ = ["CustomFunctional"]
@@ -118,7 +118,7 @@ class _BoundCustom(BoundTerm):
     def _pulled_back(self, g: Array) -> Pair:
         """The adjoint of that."""
         embedding = None if not self.split else g[: self.split] if self.E is None else g[: self.split] @ self.E
-        return embedding, None if self.psi is None else from_values(self.psi, g[self.split :])
+        return embedding, None if self.psi is None else (self.psi * g[self.split :, None]).T @ self.psi
 
     def _evaluate(self, a: Array | None, C: Array) -> tuple[float, list[np.ndarray]]:
         inputs = tuple(to_numpy(x) for x in self._inputs(a, C))

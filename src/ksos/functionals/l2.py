@@ -63,7 +63,7 @@ class SquaredL2(ScaledFunctional):
         masses = np.full(points.shape[0], 1.0 / points.shape[0]) if isinstance(target, np.ndarray) else to_numpy(target.weights)
         at = space.basis(points)
         D = -2.0 * ((at * like(masses, space.T)[:, None]).T @ at)
-        return (unit * (Bound(_BoundL2(psi, roots, 0.0 * roots, error)) + Bound(BoundLinear(D)))).bind(space)
+        return (unit * (Bound(_BoundL2(psi, roots, 0.0 * roots, error)) + Bound(_SampleTerm(D)))).bind(space)
 
     def __repr__(self) -> str:
         shown = f"{self.target.shape[0]} samples" if isinstance(self.target, np.ndarray) else repr(self.target)
@@ -101,6 +101,13 @@ def l2_rule(space: SoSSpace, target: SoSDensity | None) -> tuple[np.ndarray, np.
     return *found, error
 
 
+class _SampleTerm(BoundLinear):
+    """⟨D, C⟩ for the samples. D ⪯ 0 says nothing of the curvature, so that no solver should precondition with it."""
+
+    def linear_part(self) -> Array | None:
+        return None
+
+
 class _BoundL2(PointwiseTerm):
     """‖root·p − wanted‖² over the nodes, root_n² being their weights."""
 
@@ -117,5 +124,4 @@ class _BoundL2(PointwiseTerm):
         return 2.0 * self.roots * (self.roots * p - self.wanted), 2.0 * self.roots**2
 
     def hessian(self, a: Array | None, C: Array, da: Array | None, dC: Array) -> Pair | None:
-        """The same everywhere."""
         return None, from_values(self.psi, 2.0 * self.roots**2 * density_values(self.psi, dC))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import cached_property
 
 from ksos._array import Array, inner
 from ksos.functionals.base import BoundTerm, EmbeddingQuadratic, Functional, Pair
@@ -47,6 +46,7 @@ class BoundLinear(BoundTerm):
     """⟨D, C⟩."""
 
     quadratic = twice_differentiable = linear = matrix_free = True
+    _spectrum: tuple[Array, Array] | None = None  # remembered, once asked for
 
     def __init__(self, D: Array, integration_error: float = 0.0) -> None:
         self.D, self.integration_error = D, integration_error
@@ -73,11 +73,8 @@ class BoundLinear(BoundTerm):
     def linear_part(self) -> Array | None:
         return self.D
 
-    @cached_property
-    def _spectrum(self) -> tuple[Array, Array] | None:
-        return super().linear_spectrum()
-
     def linear_spectrum(self) -> tuple[Array, Array] | None:
+        self._spectrum = super().linear_spectrum() if self._spectrum is None else self._spectrum
         return self._spectrum
 
 

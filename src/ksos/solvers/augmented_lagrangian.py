@@ -5,6 +5,7 @@ The bound of the gap from below is :meth:`ConstrainedProblem.lower_bound`: the u
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -79,27 +80,20 @@ class Rounds:
     history: list[Progress] = field(default_factory=list)
     best: ConstrainedOutcome | None = None
     latest: Array | None = None  # Where the latest unconstrained problem has ended
-    last_step: int | None = None  # After so many steps the rounds end for want of progress
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether the steps that were left after the interior point have been taken."""
-        return self.last_step is not None and self.n_iter >= self.last_step
+    last_step: int = sys.maxsize  # After so many steps the rounds end for want of progress
 
     def inner(self, objective: Objective, C: Array, tol: float, *, to_the_end: bool) -> tuple[Outcome, Point, np.ndarray]:
-        """One unconstrained problem, by the current solver; if that runs out of steps, the next one takes over, now or next time.
-
-        Its outcome, the point and the multipliers that this stands for.
-        """
+        """One unconstrained problem, by the current solver (the next one if its steps run out): outcome, point and its multipliers."""
         assert isinstance(objective.term, Augmented)
         while True:
             stepper, most = self.steppers[self.stage]
-            left = max((self.max_iter if self.last_step is None else min(self.max_iter, self.last_step)) - self.n_iter, 1)
+            most_in_all = min(self.max_iter, self.last_step)
+            left = max(most_in_all - self.n_iter, 1)
             outcome = run(stepper, objective, C, tol, left if most is None else min(left, most))
             self.n_iter, self.latest = self.n_iter + outcome.n_iter, outcome.point.C
             if outcome.keyboard:
                 raise KeyboardInterrupt
-            if outcome.status != "max_iter" or self.n_iter >= self.max_iter or self.exhausted or self.stage + 1 == len(self.steppers):
+            if outcome.status != "max_iter" or self.n_iter >= most_in_all or self.stage + 1 == len(self.steppers):
                 break
             self.stage, C = self.stage + 1, outcome.point.C
             if not to_the_end:
@@ -199,9 +193,9 @@ def _play(rounds: Rounds, C: Array, path_first: bool) -> ConstrainedOutcome:
     if path_first and rounds.program is not None:
         if (found := _along_the_path(rounds)) is not None:
             return found
-        if rounds.exhausted:
+        if rounds.n_iter >= rounds.last_step:
             return rounds.ended("solved_inaccurate")
-        if rounds.last_step is not None:
+        if rounds.last_step < sys.maxsize:
             C, w = rounds.resumed()
             penalty, inner_tol = _LATER_PENALTY, 10.0 * tol
     for _ in range(_MOST_ROUNDS):
@@ -227,7 +221,7 @@ def _play(rounds: Rounds, C: Array, path_first: bool) -> ConstrainedOutcome:
             if (found := _along_the_path(rounds)) is not None:
                 return found
             C, w, penalty, inner_tol, since_best = *rounds.resumed(), max(penalty, _LATER_PENALTY), 10.0 * tol, 0
-        if since_best > _PATIENCE or rounds.exhausted:
+        if since_best > _PATIENCE or rounds.n_iter >= rounds.last_step:
             break
         if violation > _ENOUGH * last_violation:
             penalty = min(penalty * _PENALTY_GROWTH, _LARGEST_PENALTY)
@@ -236,10 +230,7 @@ def _play(rounds: Rounds, C: Array, path_first: bool) -> ConstrainedOutcome:
 
 
 def _along_the_path(rounds: Rounds) -> ConstrainedOutcome | None:
-    """Follow the central path until the gap has closed; None if rounding ends it before.
-
-    Few more steps are then left if it has found a feasible point, and none if only rounding keeps its gap open.
-    """
+    """Follow the central path until the gap has closed; None if rounding ends it before."""
     problem, program, worse, size = rounds.problem, rounds.program, 0, max(rounds.problem.size, 1e-200)
     assert program is not None
     point, multipliers, rounds.program = problem.middle, Multipliers(0.0 * problem.sizes), None
@@ -259,7 +250,7 @@ def _along_the_path(rounds: Rounds) -> ConstrainedOutcome | None:
             break
     if rounds.best is None:
         rounds.record(point, multipliers)
-    if rounds.best is not None and rounds.best.feasible:
+    if rounds.best is not None and rounds.best.feasible:  # few more steps, and none if only rounding keeps the gap open
         known = rounds.best.gap <= problem.rounding(rounds.best.multipliers)
         rounds.last_step = rounds.n_iter + (0 if known else _AFTERWARDS)
     return None

@@ -96,8 +96,7 @@ def cone_step(x: np.ndarray, direction: np.ndarray) -> float:
         large = -(b + math.copysign(root, b))
         candidates += [large / a] if a != 0.0 else []
         candidates += [c / large] if large != 0.0 else []
-    ahead = [t for t in candidates if t > 0.0]
-    return min(ahead, default=math.inf)
+    return min((t for t in candidates if t > 0.0), default=math.inf)
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,7 @@ from ksos._array import Array, eye, is_numpy, like, linalg_errors, namespace, to
 
 __all__ = ["DENSE", "lowest_bound", "lowest_eigenpairs"]
 
-DENSE = 400
-"""Up to this size, dense eigenvalues: accurate to rounding, hence a bound by themselves."""
-
+DENSE = 400  # up to this size, dense eigenvalues: accurate to rounding, hence a bound by themselves
 _LANCZOS_TOLERANCE = 1e-9
 _KRYLOV_BLOCKS, _MOST_RESTARTS = 12, 40
 

@@ -114,11 +114,10 @@ class FrankWolfe(ProjectedGradient):
         slope = inner(G, C.C) - float(values[0])
         if slope <= 0.0:
             return state  # optimal, up to rounding
-        curvature, L = objective.curvature(toward), state.L
-        if curvature is not None:
+        if (curvature := objective.curvature(toward)) is not None:
             new = C + min(1.0, slope / curvature if curvature > 0.0 else 1.0) * toward
-            return _State(new, new, 1.0, L)
-        squared, value, L = inner(toward.C, toward.C), objective.value(C), _FRANK_WOLFE_SHRINK * L
+            return _State(new, new, 1.0, state.L)
+        squared, value, L = inner(toward.C, toward.C), objective.value(C), _FRANK_WOLFE_SHRINK * state.L
         for _ in range(_MOST_BACKTRACKS):
             t = min(1.0, slope / (L * squared))
             new = C + t * toward

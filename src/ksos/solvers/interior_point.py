@@ -236,13 +236,10 @@ class InteriorPoint(Stepper):
         host, unit = to_numpy(values), program.scale if program.scale > 0.0 else float(xp.max(xp.abs(program.D)))
         # Matching eigenvalues of C and M have the product μ; those of C stay which are the larger ones of their two.
         columns = int(np.count_nonzero((host > 0.0) & (unit * host**2 > iterate.mu(program))))
-        if 0 < columns <= self.face_columns:
-            F = minimum_on_face(program, Q[:, -columns:] * like(np.sqrt(host[-columns:]), Q))
-            if F is not None:
-                polished, polished_gap = _with_gap(objective, F @ F.T / inner(F, F))
-                if polished_gap < gap:
-                    return polished
-        return point
+        few = 0 < columns <= self.face_columns
+        F = minimum_on_face(program, Q[:, -columns:] * like(np.sqrt(host[-columns:]), Q)) if few else None
+        polished, polished_gap = (point, gap) if F is None else _with_gap(objective, F @ F.T / inner(F, F))
+        return polished if polished_gap < gap else point
 
 
 def _with_gap(objective: Objective, C: Array) -> tuple[Point, float]:
@@ -312,16 +309,9 @@ def _advanced(program: ConicProgram, state: _Iterate, fraction: float) -> tuple[
     step = min(1.0, fraction * _longest(program, state, move))
     if step < _SHORTEST_STEP:
         return state, step
-    moved = _Iterate(
-        state.pair.moved(step, move.dC, move.dM),
-        state.a + step * move.da,
-        state.y + step * move.dy,
-        state.t + step * move.dt,
-        state.nu + step * move.dnu,
-        state.u + step * move.du,
-        [ConePair(pair.x + step * dx, pair.w + step * dw) for pair, (dx, dw) in zip(state.cones, move.cones, strict=True)],
-    )
-    return moved, step
+    a, y, nu, u = state.a + step * move.da, state.y + step * move.dy, state.nu + step * move.dnu, state.u + step * move.du
+    cones = [ConePair(pair.x + step * dx, pair.w + step * dw) for pair, (dx, dw) in zip(state.cones, move.cones, strict=True)]
+    return _Iterate(state.pair.moved(step, move.dC, move.dM), a, y, state.t + step * move.dt, nu, u, cones), step
 
 
 class _System:

@@ -89,8 +89,7 @@ def descend_until(function: ValueAndGradient, Y: Array, steps: int, tol: float) 
         values.append(value)
         if values[-1 - _LOOK_BACK] - value < tol:
             break
-        new = descend(function, Y, value, gradient, secants)
-        if new is None:
+        if (new := descend(function, Y, value, gradient, secants)) is None:
             break
         Y, value, gradient = new
     return Y

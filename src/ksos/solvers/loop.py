@@ -57,12 +57,10 @@ class Stage(NamedTuple):
 class Stepper(Solver):
     """An iterative algorithm on the spectraplex."""
 
-    max_iter: int
-    """How many steps it takes where the user does not say."""
+    max_iter: int  # how many steps it takes where the user does not say
     extra_steps: int = 0
     """How many more steps to take, once the gap is at most tol, for four more digits: worth it where each one brings some."""
-    max_columns: int | None = None
-    """The most columns of a factor: with such a limit the gap may stay open."""
+    max_columns: int | None = None  # of a factor: with such a limit the gap may stay open
     check_every: int | None = None
 
     @property

@@ -210,10 +210,7 @@ class FactorHessian:
         return out - inner(out, F) * F
 
     def solve(self, right: Array, damping: float) -> Array | None:
-        """(Hessian + damping)⁻¹ right, tangent; None where the matrix is not positive definite.
-
-        Without the matrix: truncated conjugate gradients, preconditioned with 2(G − λ_min) + damping, which is cheap to factorise.
-        """
+        """(Hessian + damping)⁻¹ right, tangent; None where the matrix is not positive definite."""
         if self.dense is not None:
             try:
                 solve = cholesky_solver(self.dense + damping * eye(self.dense.shape[0], self.dense))
@@ -221,6 +218,7 @@ class FactorHessian:
                 return None
             E = namespace(right).reshape(solve(flat(right)), right.shape)
             return E - inner(E, self.F) * self.F
+        # truncated conjugate gradients, preconditioned with 2(G − λ_min) + damping, the part of the Hessian that is cheap to factorise
         shift = damping + 1e-3 * norm(right) + 1e-12
         solve = cholesky_solver(2.0 * self.G + (shift - 2.0 * self.lowest) * eye(self.G.shape[0], self.G))
 

@@ -220,8 +220,8 @@ def _watcher(name: str, verbose: int, callback: Watch | None, n_before: int = 0)
         progress = replace(progress, n_iter=progress.n_iter + n_before)
         if verbose >= 2 or (verbose and progress.gap <= 0.5 * last):
             last = progress.gap
-            n, f, gap, seconds = progress.n_iter, progress.objective, progress.gap, progress.time
-            print(f"[{name}] iteration {n:6d}  objective {f:.9e}  gap {gap:.2e}  {seconds:.2f} s")
+            where = f"[{name}] iteration {progress.n_iter:6d}"
+            print(f"{where}  objective {progress.objective:.9e}  gap {progress.gap:.2e}  {progress.time:.2f} s")
         return callback is not None and callback(progress)
 
     return watch
