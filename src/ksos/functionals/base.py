@@ -35,9 +35,9 @@ class EmbeddingQuadratic:
     """
 
     scale: float = 0.0  # s ≥ 0
-    b: Array | None = None  # In R^q: s·z for the squared distance s‖a − z‖². None stands for zero, here and below.
-    D: Array | None = None  # Symmetric, r × r
-    N: Array | None = None  # Symmetric, r × r; on one space always a multiple of the same matrix
+    b: Array | None = None  # in R^q: s·z for the squared distance s‖a − z‖². None stands for zero, here and below.
+    D: Array | None = None  # symmetric, r × r
+    N: Array | None = None  # symmetric, r × r; on one space always a multiple of the same matrix
 
     def __add__(self, other: EmbeddingQuadratic) -> EmbeddingQuadratic:
         N = other.N if self.N is None else self.N

@@ -22,7 +22,7 @@ class Point:
     C: Array
     a: Array | None
     G: Array | None = None  # ∇f there, where a solver has computed it already
-    lowest: float | None = None  # Its lowest eigenvalue, likewise
+    lowest: float | None = None  # its lowest eigenvalue, likewise
     F: Array | None = None  # C = FFᵀ, where a solver works with a factor of few columns
 
     def __add__(self, other: Point) -> Point:

@@ -37,16 +37,16 @@ _DOUBTFUL = 1e3  # a penalty from which on a violation that stays raises the que
 class ConstrainedOutcome:
     """The best point, the multipliers that bound the optimum from below, and why the rounds ended."""
 
-    G: Array  # A factor of the point; feasible unless ``violation`` says otherwise
+    G: Array  # a factor of the point; feasible unless ``violation`` says otherwise
     multipliers: Multipliers
     objective: float
-    bound: float  # The Lagrangian's lower bound at GGᵀ with these multipliers
+    bound: float  # the Lagrangian's lower bound at GGᵀ with these multipliers
     violation: float
     status: str = "max_iter"
     n_iter: int = 0
     history: list[Progress] = field(default_factory=list)
     keyboard: bool = False
-    along_the_path: bool = False  # Whether the interior point has found it
+    along_the_path: bool = False  # whether the interior point has found it
 
     @property
     def gap(self) -> float:
@@ -68,19 +68,19 @@ class Rounds:
     """What is to be solved, how, and what the rounds have found so far."""
 
     problem: ConstrainedProblem
-    steppers: Sequence[tuple[Stepper, int | None]]  # With the number of steps that each may take in one round
+    steppers: Sequence[tuple[Stepper, int | None]]  # with the number of steps that each may take in one round
     tol: float
     max_iter: int
     rtol: float = 0.0
     watch: Watch | None = None
-    program: ConicProgram | None = None  # What the interior point follows the path of; None if it cannot, or has done so
+    program: ConicProgram | None = None  # what the interior point follows the path of; None if it cannot, or has done so
     fraction: float = InteriorPoint.step_fraction
     stage: int = 0
     n_iter: int = 0
     history: list[Progress] = field(default_factory=list)
     best: ConstrainedOutcome | None = None
-    latest: Array | None = None  # Where the latest unconstrained problem has ended
-    last_step: int = sys.maxsize  # After so many steps the rounds end for want of progress
+    latest: Array | None = None  # where the latest unconstrained problem has ended
+    last_step: int = sys.maxsize  # after so many steps the rounds end for want of progress
 
     def inner(self, objective: Objective, C: Array, tol: float, *, to_the_end: bool) -> tuple[Outcome, Point, np.ndarray]:
         """One unconstrained problem, by the current solver (the next one if its steps run out): outcome, point and its multipliers."""

@@ -26,7 +26,7 @@ class ScaledPair:
 
     R: Array
     inverse: Array  # R⁻¹, updated alongside: R is too ill-conditioned to invert at the end
-    values: Array  # The diagonal of Λ
+    values: Array  # the diagonal of Λ
 
     @classmethod
     def central(cls, Q: Array, eigenvalues: np.ndarray) -> ScaledPair:

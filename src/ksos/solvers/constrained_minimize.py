@@ -110,7 +110,7 @@ class Nearest(NamedTuple):
     """The density of the space that is nearest to the centre of a ball, and what is proven of its distance."""
 
     outcome: Outcome
-    lower: float  # No density of the space is closer than this
+    lower: float  # no density of the space is closer than this
     upper: float
 
 

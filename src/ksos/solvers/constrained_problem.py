@@ -46,7 +46,7 @@ class BoundConstraint:
 
     term: BoundTerm
     equality: bool
-    size: float  # What counts as one unit of g
+    size: float  # what counts as one unit of g
 
     def excess(self, value: float) -> float:
         """By how much the constraint is violated if g has this value, in units of g's size."""

@@ -24,8 +24,8 @@ _ROUNDING = 1e-13  # what a comparison of nearly equal numbers may be off by
 
 @dataclass(frozen=True)
 class _State:
-    point: Point  # The iterate, feasible
-    extrapolated: Point  # Where the next gradient is taken
+    point: Point  # the iterate, feasible
+    extrapolated: Point  # where the next gradient is taken
     momentum: float
     L: float
 

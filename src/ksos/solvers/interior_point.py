@@ -49,11 +49,11 @@ class ConicProgram:
     b: np.ndarray
     D: Array
     N: Array | None = None
-    c: np.ndarray = field(default_factory=lambda: np.zeros(0))  # The c_i
-    slack: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=bool))  # Which of the linear constraints are inequalities
+    c: np.ndarray = field(default_factory=lambda: np.zeros(0))  # the c_i
+    slack: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=bool))  # which of the linear constraints are inequalities
     balls: list[tuple[np.ndarray, float]] = field(default_factory=list)  # (z_j, ε_j)
-    order: list[int] = field(default_factory=list)  # Which constraint each multiplier (the ν_i, then one per ball) belongs to
-    units: np.ndarray = field(default_factory=lambda: np.zeros(0))  # What turns these multipliers into those of the problem
+    order: list[int] = field(default_factory=list)  # which constraint each multiplier (the ν_i, then one per ball) belongs to
+    units: np.ndarray = field(default_factory=lambda: np.zeros(0))  # what turns these multipliers into those of the problem
     steepness: float | None = None  # ‖∂f/∂a‖ if f is a multiple of a distance, and this the problem of the squared one; else None
 
     @classmethod
@@ -173,7 +173,7 @@ class _State:
     program: ConicProgram
     point: Point  # C/tr C, feasible (at the start: the start itself, which need not be interior)
     iterate: _Iterate
-    floor: float  # The μ below which rounding leads the way
+    floor: float  # the μ below which rounding leads the way
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -102,7 +102,7 @@ class _State:
     value: float
     gradient: Array
     secants: Secants
-    point: Point  # As of the last certificate
+    point: Point  # as of the last certificate
     steps: int = 0
 
 

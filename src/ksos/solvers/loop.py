@@ -105,7 +105,7 @@ class Outcome:
     status: str
     n_iter: int
     history: list[Progress]
-    keyboard: bool = False  # Whether Ctrl-C ended it
+    keyboard: bool = False  # whether Ctrl-C ended it
 
 
 class _StopRequested(Exception):

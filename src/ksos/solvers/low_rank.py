@@ -37,10 +37,10 @@ class _State:
     F: Array
     point: Point
     value: float
-    damping: float  # In units of ‖gradient‖: spare columns give the Hessian eigenvalues down to about −‖gradient‖, wherever the point is
+    damping: float  # in units of ‖gradient‖: spare columns give the Hessian eigenvalues down to about −‖gradient‖, wherever the point is
     level: float  # ⟨∇f, C⟩: at the optimum, the lowest eigenvalue of ∇f
     values: np.ndarray
-    vectors: Array  # The lowest eigenvalues of ∇f and their vectors
+    vectors: Array  # the lowest eigenvalues of ∇f and their vectors
 
     @property
     def gap(self) -> float:
