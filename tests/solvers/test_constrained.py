@@ -75,11 +75,11 @@ def conic_answer(objective: str, constraints: list[Constraint], space: ksos.SoSS
             root = Q * np.sqrt(np.maximum(values, 0.0))
             return cp.sum_squares(root.T @ C @ root)
         if isinstance(functional, SquaredL2):
-            term: Any = functional.bind(space)
+            (unit, term), (_, samples) = functional.bind(space).parts  # type: ignore[attr-defined]
             rows = (term.psi[:, :, None] * term.psi[:, None, :]).reshape(-1, r * r) * term.roots[:, None]
             _, s, V = np.linalg.svd(rows, full_matrices=False)
             keep = s > 1e-13 * s[0]
-            return term.unit * (cp.sum_squares((s[keep, None] * V[keep]) @ cp.vec(C, order="C")) + cp.sum(cp.multiply(term.D, C)))
+            return unit * (cp.sum_squares((s[keep, None] * V[keep]) @ cp.vec(C, order="C")) + cp.sum(cp.multiply(samples.D, C)))
         return sum(scale * expression(term) for scale, term in functional.terms())
 
     conditions = [cp.trace(C) == 1]

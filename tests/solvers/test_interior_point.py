@@ -50,7 +50,7 @@ def test_a_pair_starts_central_and_moves_as_its_matrices_do(r: int, seed: int) -
     pair = ScaledPair.central(Q, values)
     assert np.trace(pair.C) == pytest.approx(1.0)
     np.testing.assert_allclose(pair.M, M, atol=1e-10 * values[-1])
-    np.testing.assert_allclose(pair.C @ M, pair.mu * np.eye(r), atol=1e-12 * values[-1] / values[0])
+    np.testing.assert_allclose(pair.C @ M, np.mean(pair.values**2) * np.eye(r), atol=1e-12 * values[-1] / values[0])
     for _ in range(3):
         dC, dM = symmetric(rng, 2, r, r)
         step = min(1.0, 0.7 * longest_step(pair.values, dC), 0.7 * longest_step(pair.values, dM))
@@ -58,7 +58,7 @@ def test_a_pair_starts_central_and_moves_as_its_matrices_do(r: int, seed: int) -
         np.testing.assert_allclose(moved.C, pair.C + step * pair.R @ dC @ pair.R.T, atol=1e-9)
         np.testing.assert_allclose(moved.M, pair.M + step * pair.inverse.T @ dM @ pair.inverse, atol=1e-9 * np.abs(pair.M).max())
         np.testing.assert_allclose(moved.R @ moved.inverse, np.eye(r), atol=1e-8)
-        assert moved.mu == pytest.approx(np.vdot(moved.C, moved.M) / r, rel=1e-8)
+        assert np.mean(moved.values**2) == pytest.approx(np.vdot(moved.C, moved.M) / r, rel=1e-8)
         pair = moved
 
 
@@ -246,7 +246,7 @@ def test_below_its_floor_a_run_takes_no_more_steps() -> None:
     objective, stepper = Objective.of(SquaredMMD(X), ksos.SoSSpace(Gaussian(1.0), X), stored=True), InteriorPoint()
     state = stepper.init(objective, objective.point(centre(objective.size)))
     assert stepper.step(objective, state) is not state
-    state = replace(state, floor=2.0 * state.iterate.pair.mu)
+    state = replace(state, floor=2.0 * state.iterate.mu(state.program))
     assert stepper.step(objective, state) is state
 
 

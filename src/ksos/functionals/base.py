@@ -7,15 +7,18 @@ gradient in whichever of the two it lives in: the costly maps A and A* are appli
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
-from ksos._array import Array, inner, namespace
+from ksos._array import Array, inner, namespace, zeros
+from ksos._memory import row_blocks
 from ksos._validation import as_finite, as_nonnegative
 from ksos.space import SoSSpace
 
-__all__ = ["Bound", "BoundTerm", "Constraint", "EmbeddingQuadratic", "Functional", "Pair", "ScaledSum", "plus"]
+__all__ = ["Bound", "BoundTerm", "Constraint", "EmbeddingQuadratic", "Functional", "Pair", "PointwiseTerm", "ScaledSum"]
+__all__ += ["density_values", "from_values", "paired", "plus", "value_rows", "weighted_sum"]
 
 Pair = tuple[Array | None, Array | None]
 """Something in the embedding (a vector of R^q) and something in the parameter (an r × r matrix); None stands for zero."""
@@ -31,14 +34,10 @@ class EmbeddingQuadratic:
     (2.5, [4.0, 4.0], [[3.0]])
     """
 
-    scale: float = 0.0
-    """s ≥ 0."""
-    b: Array | None = None
-    """In R^q: s·z for the squared distance s‖a − z‖². None stands for zero, here and below."""
-    D: Array | None = None
-    """Symmetric, r × r."""
-    N: Array | None = None
-    """Symmetric, r × r; on one space always a multiple of the same matrix."""
+    scale: float = 0.0  # s ≥ 0
+    b: Array | None = None  # in R^q: s·z for the squared distance s‖a − z‖². None stands for zero, here and below.
+    D: Array | None = None  # symmetric, r × r
+    N: Array | None = None  # symmetric, r × r; on one space always a multiple of the same matrix
 
     def __add__(self, other: EmbeddingQuadratic) -> EmbeddingQuadratic:
         N = other.N if self.N is None else self.N
@@ -47,9 +46,8 @@ class EmbeddingQuadratic:
         return EmbeddingQuadratic(self.scale + other.scale, plus(self.b, 1.0, other.b), plus(self.D, 1.0, other.D), N)
 
     def __rmul__(self, factor: float) -> EmbeddingQuadratic:
-        return EmbeddingQuadratic(
-            factor * self.scale, plus(None, factor, self.b), plus(None, factor, self.D), plus(None, factor**0.5, self.N)
-        )
+        b, D, N = plus(None, factor, self.b), plus(None, factor, self.D), plus(None, factor**0.5, self.N)
+        return EmbeddingQuadratic(factor * self.scale, b, D, N)
 
 
 class BoundTerm(ABC):
@@ -67,6 +65,8 @@ class BoundTerm(ABC):
     """Whether the term is convex, so that gradients certify minima; a term that is not says so here."""
     matrix_free = False
     """Whether :meth:`factor_gradient` forms no r × r matrix."""
+    embedding_convexity = 0.0
+    """c such that F − c‖a‖² is still convex: what turns a gap into a bound on distances between embeddings."""
     integration_error = 0.0
     """How far the term may be off on the spectraplex because of a quadrature rule, estimated; 0 for closed forms."""
 
@@ -120,10 +120,65 @@ class BoundTerm(ABC):
         """A function of that form which has its minima where the term has them, on any convex set; None where there is none."""
         return self.conic_form()
 
-    @property
-    def embedding_convexity(self) -> float:
-        """c such that F − c‖a‖² is still convex: what turns a gap into a bound on distances between embeddings."""
-        return 0.0
+
+class PointwiseTerm(BoundTerm):
+    """φ(p(x_1), …, p(x_n)), a sum of functions of one density value each: p(x_i) = ψ_iᵀCψ_i, ``psi`` having the rows ψ_i."""
+
+    twice_differentiable = True
+    psi: Array
+
+    @abstractmethod
+    def value_at(self, p: Array) -> float:
+        """φ."""
+
+    @abstractmethod
+    def slopes(self, p: Array) -> tuple[Array, Array]:
+        """∂φ/∂p_i and ∂²φ/∂p_i²."""
+
+    def restrict(self, columns: slice) -> BoundTerm | None:
+        out = copy(self)
+        out.psi = self.psi[:, columns]
+        return out
+
+    def value(self, a: Array | None, C: Array) -> float:
+        return self.value_at(density_values(self.psi, C))
+
+    def gradient(self, a: Array | None, C: Array) -> Pair:
+        return None, from_values(self.psi, self.slopes(density_values(self.psi, C))[0])
+
+    def hessian(self, a: Array | None, C: Array, da: Array | None, dC: Array) -> Pair | None:
+        curvature = self.slopes(density_values(self.psi, C))[1]
+        return None, from_values(self.psi, curvature * density_values(self.psi, dC))
+
+    def factor_hessian(self, F: Array) -> Array | None:
+        """E ↦ 4 Σ_i φ''_i (ψ_iᵀEv_i)², v_i = Fᵀψ_i, in blocks of points."""
+        xp, (r, k), V = namespace(F), F.shape, self.psi @ F
+        out = zeros((r * k, r * k), F)
+        roots = 2.0 * xp.sqrt(self.slopes(xp.sum(V * V, axis=1))[1])
+        for part in row_blocks(self.psi.shape[0], r * k, 1 << 22):
+            J = value_rows(roots[part][:, None] * self.psi[part, :], V[part, :])
+            out += J.T @ J
+        return xp.reshape(out, (r, k, r, k))
+
+    def factor_gradient(self, a: Array | None, F: Array) -> tuple[float, Array | None, Array | None]:
+        V = self.psi @ F
+        p = namespace(F).sum(V * V, axis=1)
+        return self.value_at(p), None, self.psi.T @ (self.slopes(p)[0][:, None] * V)
+
+
+def density_values(psi: Array, C: Array) -> Array:
+    """ψ_iᵀCψ_i for every row of ``psi``."""
+    return namespace(C).sum((psi @ C) * psi, axis=1)
+
+
+def from_values(psi: Array, g: Array) -> Array:
+    """Σ_i g_i ψ_iψ_iᵀ: the adjoint of :func:`density_values`."""
+    return psi.T @ (g[:, None] * psi)
+
+
+def value_rows(psi: Array, V: Array) -> Array:
+    """The rows ψ_i ⊗ v_i, of length rk."""
+    return namespace(V).reshape(psi[:, :, None] * V[:, None, :], (-1, psi.shape[1] * V.shape[1]))
 
 
 class Functional(ABC):
@@ -158,7 +213,7 @@ class Functional(ABC):
 
     def bind_excess(self, space: SoSSpace, bound: float) -> BoundTerm:
         """A convex g with g ≤ 0 where F ≤ ``bound``, and near the boundary g = F − ``bound`` to first order."""
-        return _Excess(self.bind(space), bound)
+        return _BoundSum([(1.0, self.bind(space))], -bound)
 
 
 class Bound(Functional):
@@ -222,35 +277,34 @@ class ScaledSum(Functional):
 
 
 class _BoundSum(BoundTerm):
-    def __init__(self, terms: Sequence[tuple[float, BoundTerm]]) -> None:
-        self.parts = [(scale, term) for scale, term in terms if scale > 0.0]
-        self.uses_embedding = any(term.uses_embedding for _, term in self.parts)
-        self.quadratic = all(term.quadratic for _, term in self.parts)
-        self.twice_differentiable = all(term.twice_differentiable for _, term in self.parts)
-        self.linear = all(term.linear for _, term in self.parts)
-        self.convex = all(term.convex for _, term in self.parts)
-        self.matrix_free = all(term.matrix_free for _, term in self.parts)
+    def __init__(self, terms: Sequence[tuple[float, BoundTerm]], constant: float = 0.0) -> None:
+        self.parts, self.constant = [(scale, term) for scale, term in terms if scale > 0.0], constant
+        own = [term for _, term in self.parts]
+        self.uses_embedding, self.convex = any(term.uses_embedding for term in own), all(term.convex for term in own)
+        self.quadratic, self.linear = all(term.quadratic for term in own), all(term.linear for term in own)
+        self.twice_differentiable = all(term.twice_differentiable for term in own)
+        self.matrix_free = all(term.matrix_free for term in own)
+        self.embedding_convexity = sum(scale * term.embedding_convexity for scale, term in self.parts)
         self.integration_error = sum(scale * term.integration_error for scale, term in self.parts)
 
     def value(self, a: Array | None, C: Array) -> float:
-        return sum(scale * term.value(a, C) for scale, term in self.parts)
+        return sum(scale * term.value(a, C) for scale, term in self.parts) + self.constant
 
     def gradient(self, a: Array | None, C: Array) -> Pair:
-        return _weighted_sum([(scale, term.gradient(a, C)) for scale, term in self.parts])
+        return weighted_sum((scale, term.gradient(a, C)) for scale, term in self.parts)
 
     def hessian(self, a: Array | None, C: Array, da: Array | None, dC: Array) -> Pair | None:
         products = [(scale, term.hessian(a, C, da, dC)) for scale, term in self.parts]
         known = [(scale, product) for scale, product in products if product is not None]
-        return _weighted_sum(known) if len(known) == len(products) else None
+        return weighted_sum(known) if len(known) == len(products) else None
 
     def restrict(self, columns: slice) -> BoundTerm | None:
         parts = [(scale, term.restrict(columns)) for scale, term in self.parts]
         known = [(scale, term) for scale, term in parts if term is not None]
-        return _BoundSum(known) if len(known) == len(parts) else None
+        return _BoundSum(known, self.constant) if len(known) == len(parts) else None
 
     def factor_hessian(self, F: Array) -> Array | None:
-        forms = [(scale, term.factor_hessian(F)) for scale, term in self.parts]
-        return _weighted_sum([(scale, (form, None)) for scale, form in forms])[0]
+        return weighted_sum((scale, (term.factor_hessian(F), None)) for scale, term in self.parts)[0]
 
     def factor_gradient(self, a: Array | None, F: Array) -> tuple[float, Array | None, Array | None]:
         value, in_embedding, product = 0.0, None, None
@@ -260,7 +314,7 @@ class _BoundSum(BoundTerm):
         return value, in_embedding, product
 
     def linear_part(self) -> Array | None:
-        return _weighted_sum([(scale, (term.linear_part(), None)) for scale, term in self.parts])[0]
+        return weighted_sum((scale, (term.linear_part(), None)) for scale, term in self.parts)[0]
 
     def linear_spectrum(self) -> tuple[Array, Array] | None:
         linear = [(scale, term) for scale, term in self.parts if term.linear_part() is not None]
@@ -270,48 +324,32 @@ class _BoundSum(BoundTerm):
         return None if found is None else (linear[0][0] * found[0], found[1])
 
     def as_quadratic(self) -> EmbeddingQuadratic | None:
-        return _summed([(scale, term.as_quadratic()) for scale, term in self.parts])
+        return self.conic_form() if all(term.as_quadratic() is not None for _, term in self.parts) else None
 
     def conic_form(self) -> EmbeddingQuadratic | None:
-        return _summed([(scale, term.conic_form()) for scale, term in self.parts])
+        total = EmbeddingQuadratic()
+        for scale, term in self.parts:
+            if (form := term.conic_form()) is None:
+                return None
+            total = total + scale * form
+        return total
 
     def with_same_minima(self) -> EmbeddingQuadratic | None:
         return self.parts[0][1].with_same_minima() if len(self.parts) == 1 else self.conic_form()
 
-    @property
-    def embedding_convexity(self) -> float:
-        return sum(scale * term.embedding_convexity for scale, term in self.parts)
 
-
-class _Excess(_BoundSum):
-    """F − c."""
-
-    def __init__(self, term: BoundTerm, bound: float) -> None:
-        super().__init__([(1.0, term)])
-        self.bound = bound
-
-    def value(self, a: Array | None, C: Array) -> float:
-        return super().value(a, C) - self.bound
-
-    def restrict(self, columns: slice) -> BoundTerm | None:
-        term = self.parts[0][1].restrict(columns)
-        return None if term is None else _Excess(term, self.bound)
-
-
-def _summed(forms: Sequence[tuple[float, EmbeddingQuadratic | None]]) -> EmbeddingQuadratic | None:
-    total = EmbeddingQuadratic()
-    for scale, form in forms:
-        if form is None:
-            return None
-        total = total + scale * form
-    return total
-
-
-def _weighted_sum(pairs: Sequence[tuple[float, Pair]]) -> Pair:
-    in_embedding, in_parameter = None, None
+def weighted_sum(pairs: Iterable[tuple[float, Pair]], start: Pair = (None, None)) -> Pair:
+    """start + Σ scale·pair; what has the scale 0 is not looked at."""
     for scale, (first, second) in pairs:
-        in_embedding, in_parameter = plus(in_embedding, scale, first), plus(in_parameter, scale, second)
-    return in_embedding, in_parameter
+        if scale != 0.0:
+            start = plus(start[0], scale, first), plus(start[1], scale, second)
+    return start
+
+
+def paired(pair: Pair, a: Array | None, C: Array) -> float:
+    """The inner product of a pair with (a, C)."""
+    in_embedding = 0.0 if pair[0] is None or a is None else inner(pair[0], a)
+    return in_embedding + (0.0 if pair[1] is None else inner(pair[1], C))
 
 
 def plus(total: Array | None, scale: float, part: Array | None) -> Array | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ksos._array import Array, inner, like, norm
+from ksos._array import inner, like, norm
 from ksos._validation import as_count
-from ksos.functionals.base import Functional, Pair
+from ksos.functionals.base import Functional
 from ksos.functionals.objective import Objective, Point
 from ksos.space import SoSSpace
 
@@ -35,37 +36,28 @@ def check_gradient(functional: Functional, space: SoSSpace, *, n_points: int = 4
     >>> check.gradient < 1e-6, check.hessian < 1e-6
     (True, True)
     """
-    objective, r = Objective.of(functional, space), space.rank
-    rng = np.random.default_rng(seed)
+    objective, rng = Objective.of(functional, space), np.random.default_rng(seed)
     worst: list[float] = []
     worst_second: list[float] = []
     for _ in range(as_count(n_points, "n_points")):
-        C = like(_random_point(rng, r), space.T)
-        D = like(_random_point(rng, r), space.T) - C
-        point = objective.point(C)
-        G = objective.gradient(point)
-        slope = inner(G, D)
-        size = max(abs(slope), 1e-3 * norm(G) * norm(D), 1e-300)
-        worst.append(min(abs(_difference(objective, C, D, h) - slope) / size for h in _STEPS))
-        product = objective.term.hessian(point.a, C, (objective.point(D)).a, D) if objective.term.twice_differentiable else None
-        if product is not None:
-            worst_second.append(_second_error(objective, point, D, product))
+        C, other = (objective.point(like(_random_point(rng, space.rank), space.T)) for _ in range(2))
+        D = objective.point(other.C - C.C)
+        G = objective.gradient(C)
+        slope = inner(G, D.C)
+        size = max(abs(slope), 1e-3 * norm(G) * norm(D.C), 1e-300)
+        worst.append(min(abs(change - slope) / size for change in _differences(objective, objective.value, C, D)))
+        product = objective.term.hessian(C.a, C.C, D.a, D.C) if objective.term.twice_differentiable else None
+        if product is not None:  # relative to the larger of the two
+            H, least = objective.pull_back(product), max(1e-8 * norm(G), 1e-300)
+            changes = _differences(objective, objective.gradient, C, D)
+            worst_second.append(min(norm(H - change) / max(norm(H), norm(change), least) for change in changes))
     return GradientCheck(max(worst), max(worst_second) if worst_second else None)
 
 
-def _difference(objective: Objective, C: Array, D: Array, h: float) -> float:
-    return (objective.value(objective.point(C + h * D)) - objective.value(objective.point(C - h * D))) / (2.0 * h)
-
-
-def _second_error(objective: Objective, point: Point, D: Array, product: Pair) -> float:
-    """‖∇²f·D − (∇f(C + hD) − ∇f(C − hD))/2h‖ relative to the larger of the two, for the best h."""
-    H = objective.pull_back(product)
-    errors = []
-    for h in _STEPS:
-        change = objective.gradient(objective.point(point.C + h * D)) - objective.gradient(objective.point(point.C - h * D))
-        size = max(norm(H), norm(change) / (2.0 * h), 1e-8 * norm(objective.gradient(point)), 1e-300)
-        errors.append(norm(H - change / (2.0 * h)) / size)
-    return float(min(errors))
+def _differences(objective: Objective, function: Callable[[Point], Any], C: Point, D: Point) -> list[Any]:
+    """(function(C + hD) − function(C − hD))/2h for every h."""
+    ends = [(h, function(objective.point(C.C + h * D.C)), function(objective.point(C.C - h * D.C))) for h in _STEPS]
+    return [(there - back) / (2.0 * h) for h, there, back in ends]
 
 
 def _random_point(rng: np.random.Generator, r: int) -> np.ndarray:

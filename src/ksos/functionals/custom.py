@@ -11,7 +11,7 @@ import numpy as np
 from ksos._array import Array, derivatives, like, namespace, to_numpy, zeros
 from ksos._validation import as_points
 from ksos.exceptions import ConvexityError, FunctionalError
-from ksos.functionals.base import BoundTerm, Functional, Pair
+from ksos.functionals.base import BoundTerm, Functional, Pair, density_values, value_rows
 from ksos.space import SoSSpace
 
 __all__ = ["CustomFunctional"]
@@ -94,37 +94,34 @@ class _BoundCustom(BoundTerm):
         self.twice_differentiable = functional.torch or functional.hessian is not None
         self._like, self._space = space.T, space
         self.E = self.psi = None
+        self.split = space.embedding_rank if self.uses_embedding else 0  # how many of the inputs belong to the embedding
         if isinstance(functional.embedding, np.ndarray):
             Z = as_points(functional.embedding, "embedding", n_features=space.n_features)
-            self.E = space.embedding_kernel(like(Z, space.T), space.landmarks) @ space.projection.S.T
+            self.E, self.split = space.embedding_kernel(like(Z, space.T), space.landmarks) @ space.projection.S.T, Z.shape[0]
         if functional.points is not None:
             if abs(space.log_unit) > 600.0:
                 raise ValueError(f"density values overflow: the space's natural unit is exp({space.log_unit:.4g}); rescale the features")
             self.psi = space.basis(functional.points) * math.exp(-0.5 * space.log_unit)
         self._seen: list[tuple[np.ndarray, float, np.ndarray]] = []
         self._last: tuple[tuple[np.ndarray, ...], float, list[np.ndarray]] | None = None
-        if self.convex:
-            self._probe(space)
-
-    def _probe(self, space: SoSSpace) -> None:
-        """Look at a few points of the spectraplex, so that a plain mistake shows before any work is done."""
         rng = np.random.default_rng(0)
-        for _ in range(_PROBES):
+        for _ in range(_PROBES if self.convex else 0):  # points of the spectraplex: a plain mistake shows before any work is done
             g = rng.standard_normal((space.rank, 1 + int(rng.integers(3))))
             C = like(g @ g.T / np.sum(g * g), space.T)
             self._evaluate(space.map.apply(C) if self.uses_embedding else None, C)
 
-    def _inputs(self, a: Array | None, C: Array) -> tuple[np.ndarray, ...]:
-        out = []
-        if self.uses_embedding:
-            assert a is not None
-            out.append(to_numpy(a if self.E is None else self.E @ a))
-        if self.psi is not None:
-            out.append(to_numpy(namespace(C).sum((self.psi @ C) * self.psi, axis=1)))
-        return tuple(out)
+    def _inputs(self, a: Array | None, C: Array) -> list[Array]:
+        """What φ sees of a point, or of a direction."""
+        embedding = [a if self.E is None else self.E @ a] if self.uses_embedding else []
+        return embedding if self.psi is None else [*embedding, density_values(self.psi, C)]
+
+    def _pulled_back(self, g: Array) -> Pair:
+        """The adjoint of that."""
+        embedding = None if not self.split else g[: self.split] if self.E is None else g[: self.split] @ self.E
+        return embedding, None if self.psi is None else (self.psi * g[self.split :, None]).T @ self.psi
 
     def _evaluate(self, a: Array | None, C: Array) -> tuple[float, list[np.ndarray]]:
-        inputs = self._inputs(a, C)
+        inputs = tuple(to_numpy(x) for x in self._inputs(a, C))
         if self._last is not None and all(np.array_equal(x, y) for x, y in zip(self._last[0], inputs, strict=True)):
             return self._last[1], self._last[2]
         value, gradients = _call(self.functional, inputs)
@@ -152,22 +149,11 @@ class _BoundCustom(BoundTerm):
         return self._evaluate(a, C)[0]
 
     def gradient(self, a: Array | None, C: Array) -> Pair:
-        gradients = list(self._evaluate(a, C)[1])
-        in_embedding = in_parameter = None
-        if self.uses_embedding:
-            g = like(gradients.pop(0), self._like)
-            in_embedding = g if self.E is None else g @ self.E
-        if self.psi is not None:
-            in_parameter = self._from_values(like(gradients.pop(0), self._like))
-        return in_embedding, in_parameter
+        return self._pulled_back(like(np.concatenate(self._evaluate(a, C)[1]), self._like))
 
-    def _from_values(self, g: Array) -> Array:
-        """Σ_i g_i ψ(x_i)ψ(x_i)ᵀ."""
-        return (self.psi * g[:, None]).T @ self.psi
-
-    def _second(self, a: Array | None, C: Array) -> tuple[Array, int]:
-        """The matrix of second derivatives, and how many of its rows belong to the embedding."""
-        inputs = self._inputs(a, C)
+    def _second(self, a: Array | None, C: Array) -> Array:
+        """The matrix of second derivatives."""
+        inputs = tuple(to_numpy(x) for x in self._inputs(a, C))
         n = sum(x.shape[0] for x in inputs)
         try:
             if self.functional.torch:
@@ -179,24 +165,19 @@ class _BoundCustom(BoundTerm):
             raise FunctionalError(f"the second derivatives of {self.functional!r} raised {type(error).__name__}: {error}") from error
         if H.shape != (n, n) or not np.all(np.isfinite(H)):
             raise FunctionalError(f"the second derivatives of {self.functional!r} must be a finite {n}×{n} matrix; got shape {H.shape}")
-        return like(0.5 * (H + H.T), self._like), inputs[0].shape[0] if self.uses_embedding else 0
+        return like(0.5 * (H + H.T), self._like)
 
     def hessian(self, a: Array | None, C: Array, da: Array | None, dC: Array) -> Pair | None:
         if not self.twice_differentiable:
             return None
-        H, split = self._second(a, C)
-        if da is not None and da.ndim == 2:  # several directions of the embedding: the rest is in factor_hessian
-            if not self.uses_embedding:
-                return None, None
-            inside = da if self.E is None else self.E @ da
-            product = H[:split, :split] @ inside
-            return (product if self.E is None else self.E.T @ product), None
-        parts = [] if not self.uses_embedding else [da if self.E is None else self.E @ da]
-        if self.psi is not None:
-            parts.append(namespace(dC).sum((self.psi @ dC) * self.psi, axis=1))
-        product = H @ namespace(dC).concat(parts)
-        in_embedding = None if not self.uses_embedding else product[:split] if self.E is None else product[:split] @ self.E
-        return in_embedding, None if self.psi is None else self._from_values(product[split:])
+        several = da is not None and da.ndim == 2  # directions of the embedding: the rest is in factor_hessian
+        if several and not self.uses_embedding:
+            return None, None
+        H = self._second(a, C)
+        if not several:
+            return self._pulled_back(H @ namespace(dC).concat(self._inputs(da, dC)))
+        product = H[: self.split, : self.split] @ (da if self.E is None else self.E @ da)
+        return (product if self.E is None else self.E.T @ product), None
 
     def factor_hessian(self, F: Array) -> Array | None:
         """What density values contribute: with the rows R_i = 2ψ_i ⊗ Fᵀψ_i, RᵀH_pp R, and the parts that mix them with the embedding."""
@@ -206,8 +187,8 @@ class _BoundCustom(BoundTerm):
         if not bool(xp.any(F != 0.0)):  # no density: a function of yours need not know what to do there
             return zeros((r, k, r, k), F)
         a = self._space.map.apply(C) if self.uses_embedding else None
-        H, split = self._second(a, C)
-        R = 2.0 * xp.reshape(self.psi[:, :, None] * (self.psi @ F)[:, None, :], (-1, r * k))
+        H, split = self._second(a, C), self.split
+        R = 2.0 * value_rows(self.psi, self.psi @ F)
         out = R.T @ (H[split:, split:] @ R)
         if split:
             J = 2.0 * xp.reshape(self._space.map.jacobian(F), (-1, r * k))

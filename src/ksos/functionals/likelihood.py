@@ -8,7 +8,7 @@ import numpy as np
 
 from ksos._array import Array, like, namespace
 from ksos._validation import as_points, as_weights
-from ksos.functionals.base import BoundTerm, Functional, Pair
+from ksos.functionals.base import BoundTerm, Functional, PointwiseTerm
 from ksos.space import SoSSpace
 
 __all__ = ["NegativeLogLikelihood"]
@@ -67,62 +67,27 @@ class NegativeLogLikelihood(Functional):
         return f"NegativeLogLikelihood({self.X.shape[0]} samples)"
 
 
-class _BoundLikelihood(BoundTerm):
+class _BoundLikelihood(PointwiseTerm):
     """−log is continued below ``floor`` by its parabola, so that a solver may look outside the spectraplex, where values are negative.
 
     This changes no answer: at the minimum a_i‖ψ_i‖² ≤ p_i·(1 + what the other terms of F may gain by a move towards ψ_iψ_iᵀ), which is
-    above the floor by orders of magnitude; and the parabola lies below −log, so that every certificate holds for −log itself.
+    above the floor by orders of magnitude; and the parabola lies below −log, so that every certificate holds for −log itself. On few
+    directions the floor stays that of the whole space: a sample may be out of their reach.
     """
 
-    twice_differentiable = matrix_free = True
+    matrix_free = True
 
     def __init__(self, psi: Array, a: Array, floor: Array, log_unit: float) -> None:
         self.psi, self.a, self.floor, self.log_unit = psi, a, floor, log_unit
 
-    def restrict(self, columns: slice) -> BoundTerm | None:
-        # the floor stays that of the whole space: on few directions a sample may be out of reach
-        return _BoundLikelihood(self.psi[:, columns], self.a, self.floor, self.log_unit)
-
-    def _values(self, C: Array) -> Array:
-        xp = namespace(C)
-        return xp.sum((self.psi @ C) * self.psi, axis=1)
-
-    def value(self, a: Array | None, C: Array) -> float:
-        return self._value_at(self._values(C))
-
-    def _value_at(self, p: Array) -> float:
+    def value_at(self, p: Array) -> float:
         xp = namespace(p)
         safe = xp.maximum(p, self.floor)
         t = (p - safe) / self.floor
         return float(self.log_unit * xp.sum(self.a) - xp.sum(self.a * (xp.log(safe) + t - 0.5 * t * t)))
 
-    def _slopes(self, p: Array) -> tuple[Array, Array]:
-        """−∂/∂p and ∂²/∂p² of the summands."""
+    def slopes(self, p: Array) -> tuple[Array, Array]:
         xp = namespace(p)
         safe = xp.maximum(p, self.floor)
         first = self.a / safe
-        return first * (2.0 - xp.minimum(p / safe, xp.ones_like(p))), first / safe
-
-    def gradient(self, a: Array | None, C: Array) -> Pair:
-        slope, _ = self._slopes(self._values(C))
-        return None, -(self.psi.T @ (slope[:, None] * self.psi))
-
-    def hessian(self, a: Array | None, C: Array, da: Array | None, dC: Array) -> Pair | None:
-        _, curvature = self._slopes(self._values(C))
-        return None, self.psi.T @ ((curvature * self._values(dC))[:, None] * self.psi)
-
-    def factor_hessian(self, F: Array) -> Array | None:
-        """E ↦ 4 Σ_i h_i (ψ_iᵀEv_i)², v_i = Fᵀψ_i: one product of the size n × rk."""
-        xp = namespace(F)
-        V = self.psi @ F
-        _, curvature = self._slopes(xp.sum(V * V, axis=1))
-        r, k = F.shape
-        J = xp.reshape((2.0 * xp.sqrt(curvature))[:, None, None] * self.psi[:, :, None] * V[:, None, :], (-1, r * k))
-        return xp.reshape(J.T @ J, (r, k, r, k))
-
-    def factor_gradient(self, a: Array | None, F: Array) -> tuple[float, Array | None, Array | None]:
-        xp = namespace(F)
-        V = self.psi @ F
-        p = xp.sum(V * V, axis=1)
-        slope, _ = self._slopes(p)
-        return self._value_at(p), None, -(self.psi.T @ (slope[:, None] * V))
+        return first * (xp.minimum(p / safe, xp.ones_like(p)) - 2.0), first / safe

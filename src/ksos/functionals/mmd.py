@@ -74,21 +74,21 @@ class BoundSquaredMMD(_EmbeddingTerm):
     """‖a − z‖²."""
 
     quadratic = True
-    embedding_convexity = 1.0
+    unit, embedding_convexity = 0.5, 1.0  # the gradient is (a − z)/unit
 
     def value(self, a: Array | None, C: Array) -> float:
         residual = a - self.z
         return inner(residual, residual)
 
     def gradient(self, a: Array | None, C: Array) -> Pair:
-        return 2.0 * (a - self.z), None
+        return (a - self.z) / self.unit, None
 
     def hessian(self, a: Array | None, C: Array, da: Array | None, dC: Array) -> Pair | None:
         assert da is not None
-        return 2.0 * da, None
+        return da / self.unit, None
 
     def as_quadratic(self) -> EmbeddingQuadratic | None:
-        return EmbeddingQuadratic(1.0, self.z)
+        return EmbeddingQuadratic(0.5 / self.unit, 0.5 / self.unit * self.z)
 
 
 class _BoundMMD(_EmbeddingTerm):
@@ -101,11 +101,9 @@ class _BoundMMD(_EmbeddingTerm):
         return (residual / length if length > 0.0 else residual), None  # 0 is a subgradient of the norm at 0
 
     def hessian(self, a: Array | None, C: Array, da: Array | None, dC: Array) -> Pair | None:
-        assert a is not None
         assert da is not None
-        residual = a - self.z
-        length = max(norm(residual), 1e-150)
-        u = residual / length
+        length = max(norm(a - self.z), 1e-150)
+        u = (a - self.z) / length
         along = u @ da
         return (da - (u[:, None] * along[None, :] if da.ndim == 2 else u * along)) / length, None
 
@@ -119,22 +117,12 @@ class BoundBall(BoundSquaredMMD):
 
     def __init__(self, z: Array, radius: float) -> None:
         super().__init__(z)
-        self.radius = radius
+        self.radius = self.unit = radius
         self.embedding_convexity = 0.5 / radius
 
     def value(self, a: Array | None, C: Array) -> float:
         distance = norm(a - self.z)
         return 0.5 * (distance - self.radius) * (1.0 + distance / self.radius)
-
-    def gradient(self, a: Array | None, C: Array) -> Pair:
-        return (a - self.z) / self.radius, None
-
-    def hessian(self, a: Array | None, C: Array, da: Array | None, dC: Array) -> Pair | None:
-        assert da is not None
-        return da / self.radius, None
-
-    def as_quadratic(self) -> EmbeddingQuadratic | None:
-        return EmbeddingQuadratic(0.5 / self.radius, 0.5 / self.radius * self.z)
 
 
 def _short(target: Any) -> str:

@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from ksos._array import Array, inner, zeros
+from ksos._array import Array, zeros
 from ksos._deadline import Deadline
 from ksos.embedding_map import EmbeddingMap
-from ksos.functionals.base import BoundTerm, Functional, Pair, plus
+from ksos.functionals.base import BoundTerm, Functional, Pair, paired, plus
 from ksos.space import SoSSpace
 
 __all__ = ["Objective", "Point"]
@@ -21,12 +21,9 @@ class Point:
 
     C: Array
     a: Array | None
-    G: Array | None = None
-    """∇f there, where a solver has computed it already."""
-    lowest: float | None = None
-    """Its lowest eigenvalue, likewise."""
-    F: Array | None = None
-    """C = FFᵀ, where a solver works with a factor of few columns."""
+    G: Array | None = None  # ∇f there, where a solver has computed it already
+    lowest: float | None = None  # its lowest eigenvalue, likewise
+    F: Array | None = None  # C = FFᵀ, where a solver works with a factor of few columns
 
     def __add__(self, other: Point) -> Point:
         return Point(self.C + other.C, None if self.a is None or other.a is None else self.a + other.a)
@@ -115,11 +112,7 @@ class Objective:
     def curvature(self, direction: Point) -> float | None:
         """⟨d, ∇²f d⟩ without applying A*, for a quadratic f; else None."""
         product = self._constant_hessian(direction)
-        if product is None:
-            return None
-        in_embedding, in_parameter = product
-        total = 0.0 if in_embedding is None else inner(in_embedding, direction.a)
-        return total + (0.0 if in_parameter is None else inner(in_parameter, direction.C))
+        return None if product is None else paired(product, direction.a, direction.C)
 
     def projected_mmd_bound(self, gap: float) -> float | None:
         """√(gap/c): how far, in projected MMD, a point with this gap can be from the optimum; None without a squared MMD in f."""

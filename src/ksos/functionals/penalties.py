@@ -3,51 +3,50 @@
 from __future__ import annotations
 
 import math
-from functools import cached_property
 
-from ksos._array import Array, inner, namespace
+from ksos._array import Array, inner
 from ksos.functionals.base import BoundTerm, EmbeddingQuadratic, Functional, Pair
 from ksos.space import SoSSpace
 
-__all__ = ["BoundLinear", "Frobenius", "Trace"]
+__all__ = ["BoundLinear", "Frobenius", "ScaledFunctional", "Trace"]
 
 
-class _Penalty(Functional):
-    """``relative=True`` counts A in units of 1/w₀ (w₀ = max_i ∫k(x,x̃_i)²dρ), which makes the penalty independent of the data's scale."""
+class ScaledFunctional(Functional):
+    """``relative=True`` counts in units of 1/w₀ (w₀ = max_i ∫k(x,x̃_i)²dρ), which makes the value independent of the data's scale."""
 
     def __init__(self, *, relative: bool = False) -> None:
         self.relative = bool(relative)
 
-    def _unit(self, space: SoSSpace, power: float) -> float:
-        exponent = 0.0 if self.relative else -power * space.log_unit
+    def unit(self, space: SoSSpace) -> float:
+        """What the value in relative units is multiplied by."""
+        exponent = 0.0 if self.relative else -space.log_unit
         if exponent > 600.0:
-            raise ValueError(
-                f"{self!r} overflows: the natural unit of the space is exp({space.log_unit:.4g}); use {type(self).__name__}(relative=True)"
-            )
+            raise ValueError(f"{self!r} overflows: the natural unit of the space is exp({space.log_unit:.4g}); use relative=True")
         return math.exp(exponent)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({'relative=True' if self.relative else ''})"
 
 
-class Trace(_Penalty):
+class Trace(ScaledFunctional):
     """tr A = tr(BK) (the note's λ tr A; the nuclear norm, which favours few squares)."""
 
     def bind(self, space: SoSSpace) -> BoundTerm:
-        return BoundLinear(self._unit(space, 1.0) * space.trace_matrix)
+        return BoundLinear(self.unit(space) * space.trace_matrix)
 
 
-class Frobenius(_Penalty):
+class Frobenius(ScaledFunctional):
     """‖A‖²_HS = tr(BKBK)."""
 
     def bind(self, space: SoSSpace) -> BoundTerm:
-        return _BoundFrobenius(self._unit(space, 1.0) * space.trace_matrix)
+        return _BoundFrobenius(self.unit(space) * space.trace_matrix)
 
 
 class BoundLinear(BoundTerm):
     """⟨D, C⟩."""
 
     quadratic = twice_differentiable = linear = matrix_free = True
+    _spectrum: tuple[Array, Array] | None = None  # remembered, once asked for
 
     def __init__(self, D: Array, integration_error: float = 0.0) -> None:
         self.D, self.integration_error = D, integration_error
@@ -74,12 +73,8 @@ class BoundLinear(BoundTerm):
     def linear_part(self) -> Array | None:
         return self.D
 
-    @cached_property
-    def _spectrum(self) -> tuple[Array, Array]:
-        values, Q = namespace(self.D).linalg.eigh(self.D)
-        return values, Q
-
     def linear_spectrum(self) -> tuple[Array, Array] | None:
+        self._spectrum = super().linear_spectrum() if self._spectrum is None else self._spectrum
         return self._spectrum
 
 

@@ -1,13 +1,13 @@
 """Constrained problems: the augmented Lagrangian [Hestenes1969, Powell1969] around the solvers of the spectraplex, certified by its gap.
 
-For multipliers w (w_i ≥ 0 on inequalities) and any C, the optimum is at least L(C) − [⟨∇L(C), C⟩ − λ_min(∇L(C))], L = f + Σ w_i g_i: the
-certificate of the unconstrained problem, applied to the Lagrangian. A feasible point gives the other side.
+The bound of the gap from below is :meth:`ConstrainedProblem.lower_bound`: the unconstrained certificate, applied to the Lagrangian.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -17,9 +17,9 @@ from ksos.solvers.constrained_problem import FEASIBLE, Augmented, ConstrainedPro
 from ksos.solvers.interior_point import ConicProgram, InteriorPoint, central_path
 from ksos.solvers.loop import Outcome, Stepper, Watch, run
 from ksos.solvers.solution import Progress
-from ksos.solvers.spectraplex import centre, factor
+from ksos.solvers.spectraplex import factor
 
-__all__ = ["ConstrainedOutcome", "follow_central_path", "solve_constrained"]
+__all__ = ["ConstrainedOutcome", "Rounds", "follow_central_path", "solve_constrained", "violating"]
 
 _MOST_ROUNDS = 60
 _FIRST_PENALTY, _LATER_PENALTY, _PENALTY_GROWTH, _LARGEST_PENALTY = 10.0, 100.0, 10.0, 1e10
@@ -37,76 +37,75 @@ _DOUBTFUL = 1e3  # a penalty from which on a violation that stays raises the que
 class ConstrainedOutcome:
     """The best point, the multipliers that bound the optimum from below, and why the rounds ended."""
 
-    G: Array
-    """A factor of the point; feasible unless ``violation`` says otherwise."""
+    G: Array  # a factor of the point; feasible unless ``violation`` says otherwise
     multipliers: Multipliers
     objective: float
-    bound: float
-    """The Lagrangian's lower bound at GGᵀ with these multipliers."""
+    bound: float  # the Lagrangian's lower bound at GGᵀ with these multipliers
     violation: float
-    status: str
-    n_iter: int
-    history: list[Progress]
+    status: str = "max_iter"
+    n_iter: int = 0
+    history: list[Progress] = field(default_factory=list)
     keyboard: bool = False
-    along_the_path: bool = False
-    """Whether the interior point has found it."""
+    along_the_path: bool = False  # whether the interior point has found it
 
     @property
     def gap(self) -> float:
         """f at the point minus the bound."""
         return max(self.objective - self.bound, 0.0)
 
-
-class _Rounds:
-    """What the rounds have found so far."""
-
-    def __init__(
-        self,
-        problem: ConstrainedProblem,
-        steppers: Sequence[tuple[Stepper, int | None]],
-        tol: float,
-        max_iter: int,
-        rtol: float = 0.0,
-        watch: Watch | None = None,
-    ) -> None:
-        self.problem, self.steppers, self.tol, self.max_iter, self.rtol, self.watch = problem, steppers, tol, max_iter, rtol, watch
-        self.deadline, self.stage, self.n_iter = problem.base.deadline, 0, 0
-        self.history: list[Progress] = []
-        self.best: ConstrainedOutcome | None = None
-        self.latest: Array | None = None
-        """Where the latest unconstrained problem has ended."""
-        self.last_step: int | None = None
-        """After so many steps the rounds end for want of progress."""
-
     @property
-    def exhausted(self) -> bool:
-        """Whether the steps that were left after the interior point have been taken."""
-        return self.last_step is not None and self.n_iter >= self.last_step
+    def feasible(self) -> bool:
+        """Whether only rounding violates the constraints."""
+        return self.violation <= FEASIBLE
 
-    def after_the_path(self) -> None:
-        """Few more steps if the interior point has found a feasible point, and none if only rounding keeps its gap open."""
-        if self.best is not None and self.best.violation <= FEASIBLE:
-            known = self.best.gap <= self.problem.rounding(self.best.multipliers)
-            self.last_step = self.n_iter + (0 if known else _AFTERWARDS)
+    def rank(self, feasible: bool) -> tuple[bool, float]:
+        """The better one of two outcomes has the lower rank."""
+        return (False, self.gap) if feasible else (True, self.violation)
 
-    def inner(self, objective: Objective, C: Array, tol: float, *, to_the_end: bool) -> Outcome:
-        """One unconstrained problem, by the current solver; if that runs out of steps, the next one takes over, now or next time."""
+
+@dataclass
+class Rounds:
+    """What is to be solved, how, and what the rounds have found so far."""
+
+    problem: ConstrainedProblem
+    steppers: Sequence[tuple[Stepper, int | None]]  # with the number of steps that each may take in one round
+    tol: float
+    max_iter: int
+    rtol: float = 0.0
+    watch: Watch | None = None
+    program: ConicProgram | None = None  # what the interior point follows the path of; None if it cannot, or has done so
+    fraction: float = InteriorPoint.step_fraction
+    stage: int = 0
+    n_iter: int = 0
+    history: list[Progress] = field(default_factory=list)
+    best: ConstrainedOutcome | None = None
+    latest: Array | None = None  # where the latest unconstrained problem has ended
+    last_step: int = sys.maxsize  # after so many steps the rounds end for want of progress
+
+    def inner(self, objective: Objective, C: Array, tol: float, *, to_the_end: bool) -> tuple[Outcome, Point, np.ndarray]:
+        """One unconstrained problem, by the current solver (the next one if its steps run out): outcome, point and its multipliers."""
+        assert isinstance(objective.term, Augmented)
         while True:
             stepper, most = self.steppers[self.stage]
-            left = max((self.max_iter if self.last_step is None else min(self.max_iter, self.last_step)) - self.n_iter, 1)
+            most_in_all = min(self.max_iter, self.last_step)
+            left = max(most_in_all - self.n_iter, 1)
             outcome = run(stepper, objective, C, tol, left if most is None else min(left, most))
             self.n_iter, self.latest = self.n_iter + outcome.n_iter, outcome.point.C
             if outcome.keyboard:
                 raise KeyboardInterrupt
-            if outcome.status != "max_iter" or self.n_iter >= self.max_iter or self.exhausted or self.stage + 1 == len(self.steppers):
-                return outcome
+            if outcome.status != "max_iter" or self.n_iter >= most_in_all or self.stage + 1 == len(self.steppers):
+                break
             self.stage, C = self.stage + 1, outcome.point.C
             if not to_the_end:
-                return outcome
+                break
+        point = self.problem.point(outcome.point.C)
+        return outcome, point, objective.term.updated(point.a, point.C)
 
-    def stopped(self, C: Array) -> bool:
-        """Show the latest progress to the callback; whether it wants to stop."""
-        return self.watch is not None and bool(self.watch(replace(self.history[-1], parameter=C, space=self.problem.space)))
+    def finished(self, C: Array) -> ConstrainedOutcome | None:
+        """Show the latest progress to the callback; the end, if it wants to stop or the problem is solved."""
+        if self.watch is not None and self.watch(replace(self.history[-1], parameter=C, space=self.problem.space)):
+            return self.ended("interrupted")
+        return self.ended("solved") if self.solved else None
 
     def resumed(self) -> tuple[Array, np.ndarray]:
         """Where the rounds go on after the interior point: its best point, without what will vanish with μ, and the multipliers."""
@@ -115,14 +114,13 @@ class _Rounds:
         weights = to_numpy(namespace(G).sum(G * G, axis=0))  # the columns of a factor are orthogonal: its eigenvalues
         kept = [j for j, weight in enumerate(weights.tolist()) if weight > _VANISHING]
         G = G[:, kept[0] :] if kept else G  # they ascend
-        feasible = self.best.violation <= FEASIBLE
-        return G @ G.T / inner(G, G), self.best.multipliers.weights if feasible else np.zeros(len(self.problem.constraints))
+        return G @ G.T / inner(G, G), self.best.multipliers.weights if self.best.feasible else 0.0 * self.problem.sizes
 
     @property
     def solved(self) -> bool:
         """Whether the best point is feasible and its gap small enough."""
         best = self.best
-        return best is not None and best.violation <= FEASIBLE and best.gap <= max(self.tol, self.rtol * abs(best.objective))
+        return best is not None and best.feasible and best.gap <= max(self.tol, self.rtol * abs(best.objective))
 
     def record(self, point: Point, multipliers: Multipliers, *, along_the_path: bool = False) -> bool:
         """Bring the point to the constraints and bound its gap; whether it is the best so far."""
@@ -134,13 +132,11 @@ class _Rounds:
             G, at = self._at_the_boundary(G, at, multipliers)
         known = [multipliers] if self.best is None else [multipliers, self.best.multipliers]  # rounding may have spoilt the latest ones
         multipliers, bound = self.problem.best_multipliers(known, at, G)
-        value = self.problem.value(at)
-        violation, history = self.problem.violation(at), self.history
-        found = ConstrainedOutcome(G, multipliers, value, bound, violation, "max_iter", self.n_iter, history, along_the_path=along_the_path)
-        history.append(Progress(self.n_iter, value, found.gap if feasible is not None else np.inf, self.deadline.elapsed))
-        better = self.best is None or _rank(found, feasible is not None) < _rank(self.best, self.best.violation <= FEASIBLE)
-        if better:
-            self.best = found
+        value, violation, elapsed = self.problem.value(at), self.problem.violation(at), self.problem.base.deadline.elapsed
+        found = ConstrainedOutcome(G, multipliers, value, bound, violation, along_the_path=along_the_path)
+        self.history.append(Progress(self.n_iter, value, found.gap if feasible is not None else np.inf, elapsed))
+        better = self.best is None or found.rank(feasible is not None) < self.best.rank(self.best.feasible)
+        self.best = found if better else self.best
         return better
 
     def _at_the_boundary(self, G: Array, at: Point, multipliers: Multipliers) -> tuple[Array, Point]:
@@ -160,101 +156,72 @@ class _Rounds:
         return replace(self.best, status=status, n_iter=self.n_iter, history=self.history, keyboard=keyboard)
 
 
-def _rank(outcome: ConstrainedOutcome, feasible: bool) -> tuple[bool, float]:
-    return (False, outcome.gap) if feasible else (True, outcome.violation)
-
-
-def solve_constrained(
-    problem: ConstrainedProblem,
-    steppers: Sequence[tuple[Stepper, int | None]],
-    C: Array,
-    tol: float,
-    max_iter: int,
-    *,
-    rtol: float = 0.0,
-    watch: Watch | None = None,
-    program: ConicProgram | None = None,
-    path_first: bool = False,
-    fraction: float = InteriorPoint.step_fraction,
-) -> ConstrainedOutcome:
+def solve_constrained(rounds: Rounds, C: Array, *, path_first: bool = False) -> ConstrainedOutcome:
     """Rounds of minimising the augmented Lagrangian, then moving the multipliers to those of the minimiser.
 
-    ``steppers`` come with the number of steps that each may take in one round. One that needs more is replaced for good: by the interior
-    point along the central path of ``program``, if there is one, and by the next stepper if that does not close the gap. With
-    ``path_first`` the path comes before the first round.
+    A stepper that needs more steps than it may take is replaced for good: by the interior point, if it has a program, and by the next
+    stepper if that does not close the gap. With ``path_first`` the interior point comes before the first round.
     """
-    rounds = _Rounds(problem, steppers, tol, max_iter, rtol, watch)
     try:
-        return _play(rounds, C, program, path_first, fraction)
+        return _play(rounds, C, path_first)
     except KeyboardInterrupt:
         if rounds.best is None or rounds.latest is not None:
             latest = C if rounds.latest is None else rounds.latest
-            rounds.record(problem.point(latest), Multipliers(np.zeros(len(problem.constraints))))
+            rounds.record(rounds.problem.point(latest), Multipliers(0.0 * rounds.problem.sizes))
         return rounds.ended("interrupted", keyboard=True)
 
 
 def follow_central_path(problem: ConstrainedProblem, program: ConicProgram, tol: float, max_iter: int) -> ConstrainedOutcome | None:
     """The interior point alone: its best point, whether or not that closes the gap; None if it finds nothing that is feasible."""
-    rounds = _Rounds(problem, [], tol, max_iter)
+    rounds = Rounds(problem, [], tol, max_iter, program=program)
     try:
-        found = _along_the_path(rounds, program)
+        found = _along_the_path(rounds)
     except KeyboardInterrupt:
         if rounds.best is None:
             raise
         found = rounds.ended("interrupted", keyboard=True)
     if found is None and rounds.best is not None:
         found = rounds.ended("solved_inaccurate")
-    return found if found is not None and found.violation <= FEASIBLE else None
+    return found if found is not None and found.feasible else None
 
 
-def _play(rounds: _Rounds, C: Array, program: ConicProgram | None, path_first: bool, fraction: float) -> ConstrainedOutcome:
-    problem, tol = rounds.problem, rounds.tol
-    sizes = np.array([constraint.size for constraint in problem.constraints])
-    unit = max(problem.size, 1e-12)
-    w, penalty = np.zeros(sizes.shape[0]), _FIRST_PENALTY
+def _play(rounds: Rounds, C: Array, path_first: bool) -> ConstrainedOutcome:
+    problem, tol, unit = rounds.problem, rounds.tol, max(rounds.problem.size, 1e-12)
+    w, penalty = 0.0 * problem.sizes, _FIRST_PENALTY
     last_violation, inner_tol, since_best, doubted = np.inf, 1e-2 * unit, 0, False
     least_gap = least_violation = np.inf
-    if path_first and program is not None:
-        if (found := _along_the_path(rounds, program, fraction)) is not None:
+    if path_first and rounds.program is not None:
+        if (found := _along_the_path(rounds)) is not None:
             return found
-        rounds.after_the_path()
-        program = None
-        if rounds.exhausted:
+        if rounds.n_iter >= rounds.last_step:
             return rounds.ended("solved_inaccurate")
-        if rounds.last_step is not None:
+        if rounds.last_step < sys.maxsize:
             C, w = rounds.resumed()
             penalty, inner_tol = _LATER_PENALTY, 10.0 * tol
     for _ in range(_MOST_ROUNDS):
-        objective, stage = problem.augmented(w, penalty * unit / sizes**2), rounds.stage
-        outcome = rounds.inner(objective, C, max(inner_tol, 0.1 * tol), to_the_end=program is None)
-        C, point = outcome.point.C, problem.point(outcome.point.C)
-        assert isinstance(objective.term, Augmented)
-        w = objective.term.updated(point.a, C)
-        violation = problem.violation(point)
+        augmented, stage = problem.augmented(w, penalty * unit / problem.sizes**2), rounds.stage
+        outcome, point, w = rounds.inner(augmented, C, max(inner_tol, 0.1 * tol), to_the_end=rounds.program is None)
+        C, violation = point.C, problem.violation(point)
         rounds.record(point, Multipliers(w))
         gap = rounds.history[-1].gap
         since_best = 0 if gap < least_gap or violation < 0.5 * least_violation else since_best + 1
         least_gap, least_violation = min(gap, least_gap), min(violation, least_violation)
         assert rounds.best is not None
-        feasible = rounds.best.violation <= FEASIBLE
-        if rounds.stopped(C):
-            return rounds.ended("interrupted")
-        if rounds.solved:
-            return rounds.ended("solved")
+        if (found := rounds.finished(C)) is not None:
+            return found
         if outcome.status in ("time_limit", "numerical_error"):
             return rounds.ended(outcome.status)
         if rounds.n_iter >= rounds.max_iter:
             return rounds.ended("max_iter")
-        if not feasible and not doubted and penalty >= _DOUBTFUL and violation > _ENOUGH * last_violation:
+        if not rounds.best.feasible and not doubted and penalty >= _DOUBTFUL and violation > _ENOUGH * last_violation:
             doubted = True
             if (empty := _proof_of_emptiness(rounds, C)) is not None:
                 return empty
-        if program is not None and (rounds.stage > stage or since_best > _PATIENCE):
-            if (found := _along_the_path(rounds, program, fraction)) is not None:
+        if rounds.program is not None and (rounds.stage > stage or since_best > _PATIENCE):
+            if (found := _along_the_path(rounds)) is not None:
                 return found
-            rounds.after_the_path()
-            C, w, program, penalty, inner_tol, since_best = *rounds.resumed(), None, max(penalty, _LATER_PENALTY), 10.0 * tol, 0
-        if since_best > _PATIENCE or rounds.exhausted:
+            C, w, penalty, inner_tol, since_best = *rounds.resumed(), max(penalty, _LATER_PENALTY), 10.0 * tol, 0
+        if since_best > _PATIENCE or rounds.n_iter >= rounds.last_step:
             break
         if violation > _ENOUGH * last_violation:
             penalty = min(penalty * _PENALTY_GROWTH, _LARGEST_PENALTY)
@@ -262,45 +229,44 @@ def _play(rounds: _Rounds, C: Array, program: ConicProgram | None, path_first: b
     return rounds.ended("solved_inaccurate")
 
 
-def _along_the_path(rounds: _Rounds, program: ConicProgram, fraction: float = InteriorPoint.step_fraction) -> ConstrainedOutcome | None:
+def _along_the_path(rounds: Rounds) -> ConstrainedOutcome | None:
     """Follow the central path until the gap has closed; None if rounding ends it before."""
-    problem, worse, sizes = rounds.problem, 0, np.array([constraint.size for constraint in rounds.problem.constraints])
-    worth_a_look = _LOOK * rounds.tol / max(problem.size, 1e-200)
-    point, multipliers = problem.point(centre(problem.space.rank, problem.space.T)), Multipliers(np.zeros(sizes.shape[0]))
-    for C, multipliers, mu in central_path(program, fraction):
+    problem, program, worse, size = rounds.problem, rounds.program, 0, max(rounds.problem.size, 1e-200)
+    assert program is not None
+    point, multipliers, rounds.program = problem.middle, Multipliers(0.0 * problem.sizes), None
+    for C, multipliers, mu in central_path(program, rounds.fraction):
         rounds.n_iter += 1
-        point, late, over = problem.point(C), rounds.deadline.passed, rounds.n_iter >= rounds.max_iter
-        if float(np.abs(multipliers.weights * sizes).max()) > _RUNAWAY * max(problem.size, 1e-200):  # as they do if nothing is feasible
+        point, late, over = problem.point(C), problem.base.deadline.passed, rounds.n_iter >= rounds.max_iter
+        if float(np.abs(multipliers.weights * problem.sizes).max()) > _RUNAWAY * size:  # as they do if nothing is feasible
             break
-        if mu * C.shape[0] > worth_a_look and not late and not over:
+        if mu * C.shape[0] > _LOOK * rounds.tol / size and not late and not over:
             continue
         worse = 0 if rounds.record(point, multipliers, along_the_path=True) else worse + 1
-        if rounds.stopped(C):
-            return rounds.ended("interrupted")
-        if rounds.solved:
-            return rounds.ended("solved")
+        if (found := rounds.finished(C)) is not None:
+            return found
         if late or over:
             return rounds.ended("time_limit" if late else "max_iter")
         if worse > _PATIENCE:
             break
     if rounds.best is None:
         rounds.record(point, multipliers)
+    if rounds.best is not None and rounds.best.feasible:  # few more steps, and none if only rounding keeps the gap open
+        known = rounds.best.gap <= problem.rounding(rounds.best.multipliers)
+        rounds.last_step = rounds.n_iter + (0 if known else _AFTERWARDS)
     return None
 
 
-def _proof_of_emptiness(rounds: _Rounds, C: Array) -> ConstrainedOutcome | None:
+def _proof_of_emptiness(rounds: Rounds, C: Array) -> ConstrainedOutcome | None:
     """Minimise the violation; if multipliers then prove that it is positive everywhere, say so."""
-    problem = rounds.problem
-    objective = problem.infeasibility()
-    least = objective.value(objective.point(C))
-    outcome = rounds.inner(objective, C, 1e-6 * least, to_the_end=True)
-    point = problem.point(outcome.point.C)
-    assert isinstance(objective.term, Augmented)
-    w = objective.term.updated(point.a, point.C)
+    problem, objective = rounds.problem, rounds.problem.infeasibility()
+    _, point, w = rounds.inner(objective, C, 1e-6 * objective.value(objective.point(C)), to_the_end=True)
     if problem.certified_violation(w, point) <= 0.0:
         return None
-    G = factor(point.C)
-    at = problem.point(G @ G.T)
-    return ConstrainedOutcome(
-        G, Multipliers(w), problem.value(at), np.inf, problem.violation(at), "infeasible", rounds.n_iter, rounds.history
-    )
+    return replace(violating(problem, point.C), multipliers=Multipliers(w), n_iter=rounds.n_iter, history=rounds.history)
+
+
+def violating(problem: ConstrainedProblem, C: Array) -> ConstrainedOutcome:
+    """A point of an infeasible problem."""
+    G = factor(C)
+    point = problem.point(G @ G.T)
+    return ConstrainedOutcome(G, Multipliers(0.0 * problem.sizes), problem.value(point), np.inf, problem.violation(point), "infeasible")

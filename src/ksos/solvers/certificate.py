@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ksos._array import inner
 from ksos.functionals.objective import Objective, Point
@@ -11,8 +11,7 @@ from ksos.solvers.eigenvalues import lowest_bound
 __all__ = ["Certificate", "certify"]
 
 
-@dataclass(frozen=True)
-class Certificate:
+class Certificate(NamedTuple):
     """What is known of a feasible point, whatever produced it."""
 
     objective: float

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ksos._array import Array, eye, inner, like, namespace
+from ksos._array import Array, eye, like, namespace
 
 __all__ = ["ConePair", "ScaledPair", "cone_divide", "cone_product", "cone_step", "diagonal", "longest_step"]
 
@@ -25,10 +25,8 @@ class ScaledPair:
     """
 
     R: Array
-    inverse: Array
-    """R⁻¹, updated alongside: R is too ill-conditioned to invert at the end."""
-    values: Array
-    """The diagonal of Λ."""
+    inverse: Array  # R⁻¹, updated alongside: R is too ill-conditioned to invert at the end
+    values: Array  # the diagonal of Λ
 
     @classmethod
     def central(cls, Q: Array, eigenvalues: np.ndarray) -> ScaledPair:
@@ -48,11 +46,6 @@ class ScaledPair:
         """R⁻ᵀΛR⁻¹."""
         F = self.inverse.T * namespace(self.R).sqrt(self.values)
         return F @ F.T
-
-    @property
-    def mu(self) -> float:
-        """⟨C, M⟩/r, the mean of the products of matching eigenvalues."""
-        return inner(self.values, self.values) / self.values.shape[0]
 
     def moved(self, step: float, dC: Array, dM: Array) -> ScaledPair:
         """The pair after (C̃, M̃) ← (Λ, Λ) + step·(dC, dM), both of which must stay positive definite."""
@@ -103,8 +96,7 @@ def cone_step(x: np.ndarray, direction: np.ndarray) -> float:
         large = -(b + math.copysign(root, b))
         candidates += [large / a] if a != 0.0 else []
         candidates += [c / large] if large != 0.0 else []
-    ahead = [t for t in candidates if t > 0.0]
-    return min(ahead, default=math.inf)
+    return min((t for t in candidates if t > 0.0), default=math.inf)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ksos._array import Array, flat, inner, like, namespace, norm, to_numpy, zeros
-from ksos.functionals.base import BoundTerm, Constraint, Pair, plus
+from ksos.functionals.base import Bound, BoundTerm, Constraint, Pair, ScaledSum, paired, plus, weighted_sum
 from ksos.functionals.mmd import BoundBall
 from ksos.functionals.objective import Objective, Point
 from ksos.functionals.penalties import BoundLinear
@@ -19,9 +19,7 @@ from ksos.solvers.spectraplex import centre
 
 __all__ = ["FEASIBLE", "Augmented", "BoundConstraint", "ConstrainedProblem", "Multipliers", "restored"]
 
-FEASIBLE = 1e-11
-"""A violation, in units of a constraint's size, that is rounding."""
-
+FEASIBLE = 1e-11  # a violation, in units of a constraint's size, that is rounding
 _RESTORATION_STEPS, _LONGEST = 25, 0.5
 _NEGLIGIBLE = 1e-15  # eigenvalues of the constraints' Gram matrix below it belong to constraints that repeat each other
 _INSIDE = 1e-13  # inequalities are aimed at a little inside, so that rounding does not carry the point out again
@@ -38,10 +36,8 @@ class Multipliers:
     point knows its direction to far fewer digits than a solver that carries v itself.
     """
 
-    weights: np.ndarray
-    """w_i, not negative for inequalities."""
-    vectors: Mapping[int, np.ndarray] = field(default_factory=dict)
-    """v by the position of its constraint; |v| = w."""
+    weights: np.ndarray  # w_i, not negative for inequalities
+    vectors: Mapping[int, np.ndarray] = field(default_factory=dict)  # v by the position of its constraint; |v| = w
 
 
 @dataclass(frozen=True)
@@ -50,8 +46,7 @@ class BoundConstraint:
 
     term: BoundTerm
     equality: bool
-    size: float
-    """What counts as one unit of g."""
+    size: float  # what counts as one unit of g
 
     def excess(self, value: float) -> float:
         """By how much the constraint is violated if g has this value, in units of g's size."""
@@ -70,26 +65,25 @@ class ConstrainedProblem:
 
     def __init__(self, objective: Objective, constraints: Sequence[Constraint]) -> None:
         self.base, self.space = objective, objective.space
-        self.constraints: list[BoundConstraint] = []
-        terms = [constraint.bind(self.space) for constraint in constraints]
-        self.frame = objective.with_term(_Everything([objective.term, *terms]))
-        middle = self.frame.point(centre(self.space.rank, self.space.T))
-        for constraint, term in zip(constraints, terms, strict=True):
-            low, high = _range(self.frame.pull_back(term.gradient(middle.a, middle.C)))
-            self.constraints.append(BoundConstraint(term, constraint.equality, max(high - low, 1e-200)))
-        low, high = _range(self.frame.pull_back(objective.term.gradient(middle.a, middle.C)))
-        self.size = high - low
+        terms = [objective.term, *(constraint.bind(self.space) for constraint in constraints)]
+        self.frame = objective.with_term(ScaledSum([(1.0, Bound(term)) for term in terms]).bind(self.space))
+        """Their sum: it says whether anything looks at the embedding, and whether everything is convex."""
+        self.middle = self.frame.point(centre(self.space.rank, self.space.T))
+        ranges = [_range(self.frame.pull_back(term.gradient(self.middle.a, self.middle.C))) for term in terms]
+        self.size, *sizes = (high - low for low, high in ranges)
         """By how much f varies, likewise."""
+        parts = zip(terms[1:], constraints, sizes, strict=True)
+        self.constraints = [BoundConstraint(term, constraint.equality, max(size, 1e-200)) for term, constraint, size in parts]
+        self.sizes = np.array([constraint.size for constraint in self.constraints])
 
     def augmented(self, multipliers: np.ndarray, penalties: np.ndarray) -> Objective:
         """The augmented Lagrangian."""
-        return self.base.with_term(Augmented(self.base.term, self.constraints, multipliers, penalties, self.frame))
+        return self.base.with_term(Augmented(self, self.base.term, multipliers, penalties))
 
     def infeasibility(self) -> Objective:
         """Σ_i (g_i/size_i)²/2 over the violated constraints: 0 exactly where all of them are met."""
-        nothing, n = BoundLinear(zeros((self.space.rank, self.space.rank), self.space.T)), len(self.constraints)
-        penalties = np.array([constraint.size for constraint in self.constraints]) ** -2.0
-        return self.base.with_term(Augmented(nothing, self.constraints, np.zeros(n), penalties, self.frame))
+        nothing = BoundLinear(zeros((self.space.rank, self.space.rank), self.space.T))
+        return self.base.with_term(Augmented(self, nothing, 0.0 * self.sizes, self.sizes**-2.0))
 
     def point(self, C: Array) -> Point:
         """C with its embedding, where f or a constraint looks at it."""
@@ -107,16 +101,12 @@ class ConstrainedProblem:
         """∇g_i, r × r."""
         return self.frame.pull_back(self.constraints[i].term.gradient(point.a, point.C))
 
-    def attainable(self, i: int) -> tuple[float, float] | None:
-        """The least and the largest value of g_i if it is linear in C."""
-        if not self.constraints[i].term.linear:
-            return None
-        middle = self.point(centre(self.space.rank, self.space.T))
-        at_middle = self.excesses(middle)[i]
-        slope = self.slope(i, middle)
+    def attainable(self, i: int) -> tuple[float, float]:
+        """The least and the largest value of a linear g_i."""
+        slope = self.slope(i, self.middle)
         low, high = _range(slope)
-        level = inner(slope, middle.C)
-        return at_middle - level + low, at_middle - level + high
+        offset = self.excesses(self.middle)[i] - inner(slope, self.middle.C)
+        return offset + low, offset + high
 
     def violation(self, point: Point) -> float:
         """The largest violation, in units of each constraint's size."""
@@ -166,7 +156,7 @@ class ConstrainedProblem:
         active = [i for i, constraint in enumerate(self.constraints) if constraint.equality or multipliers[i] > 0.0]
         if not active:
             return None
-        sizes = [self.constraints[i].size for i in active]
+        sizes = self.sizes[active].tolist()
         columns = [flat(self.slope(i, point) @ G) * (1.0 / size) for i, size in zip(active, sizes, strict=True)] + [-flat(G)]
         target = -flat(self.frame.pull_back(self.base.term.gradient(point.a, point.C)) @ G)
         fitted = np.linalg.lstsq(_gram(columns), [inner(column, target) for column in columns], rcond=1e-14)[0]
@@ -174,19 +164,6 @@ class ConstrainedProblem:
         for i, weight, size in zip(active, fitted[:-1].tolist(), sizes, strict=True):
             other[i] = (weight if self.constraints[i].equality else max(weight, 0.0)) / size
         return other
-
-
-class _Everything(BoundTerm):
-    """Only says whether anything in the problem looks at the embedding."""
-
-    def __init__(self, terms: Sequence[BoundTerm]) -> None:
-        self.uses_embedding = any(term.uses_embedding for term in terms)
-
-    def value(self, a: Array | None, C: Array) -> float:
-        return 0.0
-
-    def gradient(self, a: Array | None, C: Array) -> tuple[None, None]:
-        return None, None
 
 
 def _range(M: Array) -> tuple[float, float]:
@@ -202,20 +179,11 @@ class Augmented(BoundTerm):
     certifies the one certifies the other.
     """
 
-    def __init__(
-        self,
-        term: BoundTerm,
-        constraints: Sequence[BoundConstraint],
-        multipliers: np.ndarray,
-        penalties: np.ndarray,
-        frame: Objective,
-    ) -> None:
-        self.term, self.constraints, self.multipliers, self.penalties = term, constraints, multipliers, penalties
-        self.frame, self.free = frame, np.array([constraint.equality for constraint in constraints])
-        parts = [term, *(constraint.term for constraint in constraints)]
-        self.uses_embedding = any(part.uses_embedding for part in parts)
-        self.twice_differentiable = all(part.twice_differentiable for part in parts)
-        self.convex = all(part.convex for part in parts)
+    def __init__(self, problem: ConstrainedProblem, term: BoundTerm, multipliers: np.ndarray, penalties: np.ndarray) -> None:
+        self.term, self.constraints, self.multipliers, self.penalties = term, problem.constraints, multipliers, penalties
+        self.frame, self.free = problem.frame, np.array([constraint.equality for constraint in problem.constraints])
+        self.uses_embedding, self.convex = self.frame.term.uses_embedding, self.frame.term.convex
+        self.twice_differentiable = self.frame.term.twice_differentiable
 
     def updated(self, a: Array | None, C: Array) -> np.ndarray:
         """w = ψ'(g(C)): the multipliers that the point stands for."""
@@ -231,37 +199,21 @@ class Augmented(BoundTerm):
         return self.term.value(a, C) + float(np.sum((w - self.multipliers) * (w + self.multipliers) / (2.0 * self.penalties)))
 
     def gradient(self, a: Array | None, C: Array) -> Pair:
-        others = [constraint.term.gradient(a, C) for constraint in self.constraints]
-        return self._lagrangian(self.term.gradient(a, C), self.updated(a, C), others)
-
-    def _lagrangian(self, own: Pair, w: np.ndarray, others: Sequence[Pair]) -> Pair:
-        total = own
-        for weight, other in zip(w.tolist(), others, strict=True):
-            if weight != 0.0:
-                total = (plus(total[0], weight, other[0]), plus(total[1], weight, other[1]))
-        return total
+        others = (constraint.term.gradient(a, C) for constraint in self.constraints)
+        return weighted_sum(zip(self.updated(a, C).tolist(), others, strict=True), self.term.gradient(a, C))
 
     def hessian(self, a: Array | None, C: Array, da: Array | None, dC: Array) -> Pair | None:
         """Σ w_i g_i'' + f'' and, along one direction, the rank-one parts βg'g'ᵀ; for several they are in :meth:`factor_hessian`."""
         w = self.updated(a, C)
-        own = self.term.hessian(a, C, da, dC)
-        if own is None:
-            return None
-        others = [
-            constraint.term.hessian(a, C, da, dC) if weight != 0.0 else (None, None)
-            for weight, constraint in zip(w.tolist(), self.constraints, strict=True)
-        ]
-        known = [other for other in others if other is not None]
-        if len(known) < len(others):
-            return None
-        total = self._lagrangian(own, w, known)
-        if da is None or da.ndim == 1:
-            for penalty, constraint in zip(self._active(w).tolist(), self.constraints, strict=True):
-                if penalty > 0.0:
-                    in_embedding, in_parameter = constraint.term.gradient(a, C)
-                    slope = 0.0 if in_embedding is None or da is None else inner(in_embedding, da)
-                    slope += 0.0 if in_parameter is None else inner(in_parameter, dC)
-                    total = (plus(total[0], penalty * slope, in_embedding), plus(total[1], penalty * slope, in_parameter))
+        total = self.term.hessian(a, C, da, dC)
+        for weight, penalty, constraint in zip(w.tolist(), self._active(w).tolist(), self.constraints, strict=True):
+            own = constraint.term.hessian(a, C, da, dC) if weight != 0.0 else (None, None)
+            if total is None or own is None:
+                return None
+            total = weighted_sum([(weight, own)], total)
+            if penalty > 0.0 and (da is None or da.ndim == 1):
+                gradient = constraint.term.gradient(a, C)
+                total = weighted_sum([(penalty * paired(gradient, da, dC), gradient)], total)
         return total
 
     def factor_hessian(self, F: Array) -> Array | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 from scipy.linalg import eigh
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
@@ -10,9 +12,7 @@ from ksos._array import Array, eye, is_numpy, like, linalg_errors, namespace, to
 
 __all__ = ["DENSE", "lowest_bound", "lowest_eigenpairs"]
 
-DENSE = 400
-"""Up to this size, dense eigenvalues: accurate to rounding, hence a bound by themselves."""
-
+DENSE = 400  # up to this size, dense eigenvalues: accurate to rounding, hence a bound by themselves
 _LANCZOS_TOLERANCE = 1e-9
 _KRYLOV_BLOCKS, _MOST_RESTARTS = 12, 40
 
@@ -24,11 +24,8 @@ def lowest_eigenpairs(G: Array, n: int, dense: int = DENSE) -> tuple[np.ndarray,
         if found is not None:
             return found
     if is_numpy(G):
-        try:
+        with suppress(np.linalg.LinAlgError):  # clustered eigenvalues: a driver without shortcuts
             return eigh(G, subset_by_index=[0, n - 1], check_finite=False)
-        except np.linalg.LinAlgError:  # clustered eigenvalues: a driver without shortcuts
-            values, vectors = np.linalg.eigh(G)
-            return values[:n], vectors[:, :n]
     values, vectors = namespace(G).linalg.eigh(G)
     return to_numpy(values[:n]), vectors[:, :n]
 
@@ -91,11 +88,9 @@ def lowest_bound(G: Array, slack: float, dense: int = DENSE, estimate: float | N
     rounding = 2.0 * r * np.finfo(np.float64).eps * size
     delta, identity = max(slack, rounding), eye(r, G)
     while delta < size:
-        try:
+        with suppress(*linalg_errors()):
             L = xp.linalg.cholesky(G - (theta - delta) * identity)
             if bool(xp.all(xp.isfinite(xp.linalg.diagonal(L)))):
                 return theta - delta - rounding
-        except linalg_errors():
-            pass
         delta *= 10.0
     return float(xp.linalg.eigvalsh(G)[0])

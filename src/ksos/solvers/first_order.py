@@ -24,10 +24,8 @@ _ROUNDING = 1e-13  # what a comparison of nearly equal numbers may be off by
 
 @dataclass(frozen=True)
 class _State:
-    point: Point
-    """The iterate, feasible."""
-    extrapolated: Point
-    """Where the next gradient is taken."""
+    point: Point  # the iterate, feasible
+    extrapolated: Point  # where the next gradient is taken
     momentum: float
     L: float
 
@@ -36,28 +34,16 @@ class _State:
 class ProjectedGradient(Stepper):
     """C ← proj(C − ∇f(C)/L) (the note's projected gradient descent).
 
-    Parameters
-    ----------
-    max_iter : int
-        The most steps where ``minimize`` is given no ``max_iter``.
-    check_every : int
-        How many steps to take from one certificate to the next.
+    ``max_iter``: the most steps where ``minimize`` is given no ``max_iter``. ``check_every``: how many from one certificate to the next.
     """
 
     name = "projected_gradient"
     max_iter: int = 100_000
     check_every: int = 10
 
-    def interval(self, objective: Objective) -> int:
-        return self.check_every
-
     def init(self, objective: Objective, start: Point) -> _State:
         """L from power iteration on the Hessian (quadratic f) or from two gradients."""
         return _State(start, start, 1.0, lipschitz(objective, start))
-
-    def point(self, state: _State) -> Point:
-        """The current iterate."""
-        return state.point
 
     def step(self, objective: Objective, state: _State) -> _State:
         """One projected gradient step from the extrapolated point, backtracking on L, then the momentum."""
@@ -77,7 +63,7 @@ class ProjectedGradient(Stepper):
                 curvature = min(curvature, inner(objective.gradient(new) - G, move.C))
                 if curvature <= L * squared:
                     break
-            L = max(_GROW * L if not quadratic else L, _MARGIN * curvature / squared)
+            L = max(L if quadratic else _GROW * L, _MARGIN * curvature / squared)
         L = L if quadratic else L * _SHRINK  # away from a quadratic the curvature varies: try longer steps again
         return self._next(state, new, move, L)
 
@@ -89,12 +75,7 @@ class ProjectedGradient(Stepper):
 class Fista(ProjectedGradient):
     """Projected gradient with Nesterov's momentum [Beck2009], restarted when it points uphill [ODonoghue2015].
 
-    Parameters
-    ----------
-    max_iter, check_every
-        As for :class:`ProjectedGradient`.
-    restart : bool
-        Whether to restart the momentum when it points uphill.
+    Its options are those of :class:`ProjectedGradient` and ``restart``: whether to restart the momentum.
     """
 
     name = "fista"
@@ -114,12 +95,7 @@ class FrankWolfe(ProjectedGradient):
     """C ← (1−t)C + t·vvᵀ, v the lowest eigenvector of ∇f(C): where the linear model of f is least [Frank1956, Jaggi2013].
 
     It keeps a few r × r matrices and needs no projections. Its gap falls like 1/n only: a cross-check of other solvers, and a way out
-    if nothing else fits in memory.
-
-    Parameters
-    ----------
-    max_iter, check_every
-        As for :class:`ProjectedGradient`.
+    if nothing else fits in memory. Its options are those of :class:`ProjectedGradient`.
     """
 
     name = "frank_wolfe"
@@ -138,11 +114,10 @@ class FrankWolfe(ProjectedGradient):
         slope = inner(G, C.C) - float(values[0])
         if slope <= 0.0:
             return state  # optimal, up to rounding
-        curvature, L = objective.curvature(toward), state.L
-        if curvature is not None:
+        if (curvature := objective.curvature(toward)) is not None:
             new = C + min(1.0, slope / curvature if curvature > 0.0 else 1.0) * toward
-            return _State(new, new, 1.0, L)
-        squared, value, L = inner(toward.C, toward.C), objective.value(C), _FRANK_WOLFE_SHRINK * L
+            return _State(new, new, 1.0, state.L)
+        squared, value, L = inner(toward.C, toward.C), objective.value(C), _FRANK_WOLFE_SHRINK * state.L
         for _ in range(_MOST_BACKTRACKS):
             t = min(1.0, slope / (L * squared))
             new = C + t * toward
@@ -154,15 +129,13 @@ class FrankWolfe(ProjectedGradient):
 
 def lipschitz(objective: Objective, point: Point) -> float:
     """A bound on the curvature of f: the largest eigenvalue of ∇²f by power iteration, or a first guess for backtracking."""
-    rng = np.random.default_rng(0)  # fixed: a fit must not depend on the state of a global generator
-    direction = rng.standard_normal((objective.size, objective.size))
-    direction = like(direction + direction.T, objective.space.T)
+    random = np.random.default_rng(0).standard_normal((objective.size, objective.size))  # a fit must not depend on a global generator
+    direction = like(random + random.T, objective.space.T)
     direction = direction / norm(direction)
     image = objective.hessian(objective.point(direction))
     if image is None:
         other = objective.point(project(point.C + direction / objective.size))
-        moved = norm(other.C - point.C)
-        change = norm(objective.gradient(other) - objective.gradient(point))
+        moved, change = norm(other.C - point.C), norm(objective.gradient(other) - objective.gradient(point))
         return max(change / moved if moved > 0.0 else 1.0, 1e-12)
     estimate = 0.0
     for _ in range(_POWER_ITERATIONS):

@@ -43,25 +43,18 @@ _NEGLIGIBLE = 1e-13
 class ConicProgram:
     """The data; with constraints, in units in which f and the linear constraints vary by about one."""
 
-    rows: Array
-    """(q + p, r, r): the tensor of A and the matrices M_i."""
+    rows: Array  # (q + p, r, r): the tensor of A and the matrices M_i
     q: int
     scale: float
     b: np.ndarray
     D: Array
     N: Array | None = None
-    c: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    """The c_i."""
-    slack: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=bool))
-    """Which of the linear constraints are inequalities."""
-    balls: list[tuple[np.ndarray, float]] = field(default_factory=list)
-    """(z_j, ε_j)."""
-    order: list[int] = field(default_factory=list)
-    """Which constraint each multiplier (the ν_i, then one per ball) belongs to."""
-    units: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    """What turns these multipliers into those of the problem."""
-    steepness: float | None = None
-    """‖∂f/∂a‖ if f is a multiple of a distance, and this the problem of the squared one; else None."""
+    c: np.ndarray = field(default_factory=lambda: np.zeros(0))  # the c_i
+    slack: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=bool))  # which of the linear constraints are inequalities
+    balls: list[tuple[np.ndarray, float]] = field(default_factory=list)  # (z_j, ε_j)
+    order: list[int] = field(default_factory=list)  # which constraint each multiplier (the ν_i, then one per ball) belongs to
+    units: np.ndarray = field(default_factory=lambda: np.zeros(0))  # what turns these multipliers into those of the problem
+    steepness: float | None = None  # ‖∂f/∂a‖ if f is a multiple of a distance, and this the problem of the squared one; else None
 
     @classmethod
     def unconstrained(cls, objective: Objective) -> ConicProgram:
@@ -73,12 +66,9 @@ class ConicProgram:
             return cls(zeros((0, r, r), T), 0, 0.0, np.zeros(0), D)
         q = quadratic.b.shape[0]
         stored = 0 if isinstance(objective.space.map, CompressedMap) else q * r * r
-        require_memory(
-            FLOAT_BYTES * (stored + 0.5 * q * r * r + 3.0 * q * q + 12.0 * r * r),
-            f"the interior-point method with {q} coordinates and rank {r}",
-            "use solver='low_rank', or fewer support points or landmarks (n_support)",
-            beside=T,
-        )
+        needed, what = stored + 0.5 * q * r * r + 3.0 * q * q + 12.0 * r * r, f"the interior-point method with {q} coordinates and rank {r}"
+        remedy = "use solver='low_rank', or fewer support points or landmarks (n_support)"
+        require_memory(FLOAT_BYTES * needed, what, remedy, beside=T)
         return cls(objective.space.compressed_map.tensor, q, quadratic.scale, to_numpy(quadratic.b), D)
 
     @classmethod
@@ -87,23 +77,20 @@ class ConicProgram:
 
         For a distance that is not squared it is the problem of the squared one, which has the same solutions (and other multipliers).
         """
-        form, space, r = problem.base.term.with_same_minima(), problem.space, problem.space.rank
-        terms, T = [constraint.term for constraint in problem.constraints], problem.space.T
+        f, space, r, T = problem.base.term, problem.space, problem.space.rank, problem.space.T
+        form, terms = f.with_same_minima(), [constraint.term for constraint in problem.constraints]
         if form is None or not all(term.linear or isinstance(term, BoundBall) for term in terms):
             return None
         embedded = form.b is not None or any(not term.linear for term in terms)
         if embedded and space.tensor_size > SMALL_TENSOR:
             return None
         tensor = space.compressed_map.tensor if embedded else zeros((0, r, r), T)
-        unit, q, middle, xp = max(problem.size, 1e-200), tensor.shape[0], problem.point(centre(r, T)), namespace(T)
+        unit, q, middle, xp = max(problem.size, 1e-200), tensor.shape[0], problem.middle, namespace(T)
         linear = [i for i, term in enumerate(terms) if term.linear]
-        sizes = np.array([problem.constraints[i].size for i in linear])
+        sizes = problem.sizes[linear]
         slopes = [problem.slope(i, middle) / size for i, size in zip(linear, sizes.tolist(), strict=True)]
         offsets = np.array([float(xp.linalg.trace(slope)) / r for slope in slopes]) - problem.excesses(middle)[linear] / sizes
         balls = [(i, term) for i, term in enumerate(terms) if isinstance(term, BoundBall)]
-        steepness = None
-        if problem.base.term.conic_form() is None:
-            steepness = norm(problem.base.term.gradient(middle.a, middle.C)[0]) / unit
         return cls(
             rows=xp.concat([tensor, xp.stack(slopes)]) if slopes else tensor,
             q=q,
@@ -116,7 +103,7 @@ class ConicProgram:
             balls=[(to_numpy(term.z), term.radius) for _, term in balls],
             order=[*linear, *(i for i, _ in balls)],
             units=unit * np.concatenate([1.0 / sizes, np.ones(len(balls))]),
-            steepness=steepness,
+            steepness=norm(f.gradient(middle.a, middle.C)[0]) / unit if f.conic_form() is None else None,
         )
 
     def combined(self, x: np.ndarray) -> Array:
@@ -136,8 +123,7 @@ class ConicProgram:
             steepest = int(np.argmax([pair.w[0] for pair in state.cones]))
             pulls[steepest] = pulls[steepest] + state.y + 2.0 * self.b - 2.0 * self.scale * state.a - sum(pulls)
         own = np.concatenate([state.nu, [float(np.linalg.norm(pull)) for pull in pulls]]) * self.units
-        out, first = np.empty(own.shape[0]), state.nu.shape[0]
-        out[self.order] = own
+        out, first = own[np.argsort(self.order)], state.nu.shape[0]
         vectors = {i: unit * pull for i, unit, pull in zip(self.order[first:], self.units[first:], pulls, strict=True)}
         if self.steepness is None:
             return Multipliers(out, vectors)
@@ -156,8 +142,7 @@ class ConicProgram:
 class _Iterate:
     """An interior point: everything strictly inside its cone."""
 
-    pair: ScaledPair
-    """(C, M)."""
+    pair: ScaledPair  # (C, M)
     a: np.ndarray
     y: np.ndarray
     t: float
@@ -180,48 +165,35 @@ class _Direction:
     dt: float
     dnu: np.ndarray
     du: np.ndarray
-    cones: list[tuple[np.ndarray, np.ndarray]]
-    """(dx, dw) of each."""
+    cones: list[tuple[np.ndarray, np.ndarray]]  # (dx, dw) of each
 
 
 @dataclass(frozen=True)
 class _State:
     program: ConicProgram
-    point: Point
-    """C/tr C, feasible (at the start: the start itself, which need not be interior)."""
+    point: Point  # C/tr C, feasible (at the start: the start itself, which need not be interior)
     iterate: _Iterate
-    floor: float
-    """The μ below which rounding leads the way."""
+    floor: float  # the μ below which rounding leads the way
 
 
 @dataclass(frozen=True, kw_only=True)
 class InteriorPoint(Stepper):
     """For squared MMDs plus linear terms: the gap falls by a factor of about ten per step, whatever the conditioning.
 
-    Parameters
-    ----------
-    max_iter : int
-        The most steps where ``minimize`` is given no ``max_iter``.
-    step_fraction : float
-        How much of the way to the boundary of the cones a step goes, below 1.
-    face_columns : int
-        On faces of at most so many dimensions the exact minimum is tried after each step. 0: never.
+    ``max_iter``: the most steps where ``minimize`` is given no ``max_iter``. ``step_fraction``: how much of the way to the boundary of the
+    cones a step goes, below 1. ``face_columns``: on faces of at most so many dimensions (0: never) the exact minimum is tried.
     """
 
     name = "interior_point"
     max_iter: int = 100
     step_fraction: float = 0.98
     face_columns: int = 12
+    patience = 25  # more than a run takes: a warm start may beat everything but its last iterates
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0.0 < self.step_fraction < 1.0:
             raise ValueError(f"step_fraction of InteriorPoint must lie between 0 and 1; got {self.step_fraction!r}")
-
-    @property
-    def patience(self) -> int:
-        """More than a run takes: a warm start may beat everything but its last iterates."""
-        return 25
 
     def refusal(self, term: BoundTerm) -> str | None:
         """The dual is known for this class of functionals only."""
@@ -247,10 +219,6 @@ class InteriorPoint(Stepper):
         iterate = _Iterate(ScaledPair.central(Q, values - t), a, y, t, nothing, nothing, [])
         return _State(program, replace(start, G=G), iterate, _ROUNDING * size)
 
-    def point(self, state: _State) -> Point:
-        """The interior iterate, scaled to tr C = 1."""
-        return state.point
-
     def step(self, objective: Objective, state: _State) -> _State:
         """A step along the central path, and the feasible point there."""
         if state.iterate.mu(state.program) <= state.floor:
@@ -268,13 +236,10 @@ class InteriorPoint(Stepper):
         host, unit = to_numpy(values), program.scale if program.scale > 0.0 else float(xp.max(xp.abs(program.D)))
         # Matching eigenvalues of C and M have the product μ; those of C stay which are the larger ones of their two.
         columns = int(np.count_nonzero((host > 0.0) & (unit * host**2 > iterate.mu(program))))
-        if 0 < columns <= self.face_columns:
-            F = minimum_on_face(program, Q[:, -columns:] * like(np.sqrt(host[-columns:]), Q))
-            if F is not None:
-                polished, polished_gap = _with_gap(objective, F @ F.T / inner(F, F))
-                if polished_gap < gap:
-                    return polished
-        return point
+        few = 0 < columns <= self.face_columns
+        F = minimum_on_face(program, Q[:, -columns:] * like(np.sqrt(host[-columns:]), Q)) if few else None
+        polished, polished_gap = (point, gap) if F is None else _with_gap(objective, F @ F.T / inner(F, F))
+        return polished if polished_gap < gap else point
 
 
 def _with_gap(objective: Objective, C: Array) -> tuple[Point, float]:
@@ -293,8 +258,7 @@ def minimum_on_face(program: ConicProgram, F: Array) -> Array | None:
     V, _ = xp.linalg.qr(F)
     r, k = V.shape
     first, second = np.tril_indices(k)
-    JV = to_numpy(xp.matmul(V.T, xp.reshape(xp.reshape(program.rows[: program.q, :, :], (-1, r)) @ V, (-1, r, k))))
-    J = JV[:, first, second]
+    J = to_numpy(xp.matmul(V.T, xp.reshape(xp.reshape(program.rows[: program.q, :, :], (-1, r)) @ V, (-1, r, k))))[:, first, second]
     d, trace, start = (to_numpy(V.T @ M @ V)[first, second] for M in (program.D, eye(r, F), F @ F.T))
     twice = np.where(first == second, 1.0, np.sqrt(2.0))  # an orthonormal basis of the symmetric matrices
     J, d, trace, start = J * twice, d * twice, trace * twice, start * twice
@@ -330,8 +294,7 @@ def _start(program: ConicProgram) -> _Iterate:
     r, q = program.D.shape[0], program.q
     one = np.where(program.slack, 1.0, 0.0)
     values, Q = namespace(program.D).linalg.eigh(program.D + program.combined(np.concatenate([np.zeros(q), one])))
-    host = to_numpy(values)
-    t = float(host[0]) - 1.0
+    host, t = to_numpy(values), float(values[0]) - 1.0
     cones = [ConePair(np.append(radius, np.zeros(q)), np.append(1.0, np.zeros(q))) for _, radius in program.balls]
     a = program.images(centre(r, program.D))[:q]
     return _Iterate(ScaledPair.central(Q, host - t), a, np.zeros(q), t, one, one, cones)
@@ -346,16 +309,9 @@ def _advanced(program: ConicProgram, state: _Iterate, fraction: float) -> tuple[
     step = min(1.0, fraction * _longest(program, state, move))
     if step < _SHORTEST_STEP:
         return state, step
-    moved = _Iterate(
-        state.pair.moved(step, move.dC, move.dM),
-        state.a + step * move.da,
-        state.y + step * move.dy,
-        state.t + step * move.dt,
-        state.nu + step * move.dnu,
-        state.u + step * move.du,
-        [ConePair(pair.x + step * dx, pair.w + step * dw) for pair, (dx, dw) in zip(state.cones, move.cones, strict=True)],
-    )
-    return moved, step
+    a, y, nu, u = state.a + step * move.da, state.y + step * move.dy, state.nu + step * move.dnu, state.u + step * move.du
+    cones = [ConePair(pair.x + step * dx, pair.w + step * dw) for pair, (dx, dw) in zip(state.cones, move.cones, strict=True)]
+    return _Iterate(state.pair.moved(step, move.dC, move.dM), a, y, state.t + step * move.dt, nu, u, cones), step
 
 
 class _System:
@@ -363,11 +319,11 @@ class _System:
 
     def __init__(self, program: ConicProgram, state: _Iterate) -> None:
         self.program, self.state, q = program, state, program.q
-        p, R, C, xp = program.c.shape[0], state.pair.R, state.pair.C, namespace(state.pair.R)
+        R, C, xp = state.pair.R, state.pair.C, namespace(state.pair.R)
         self.weights = np.where(program.slack, np.sqrt(state.u / np.where(program.slack, state.nu, 1.0)), 0.0)  # W of the orthant
         ridge = np.concatenate([np.zeros(q), self.weights**2, [0.0]])
+        # of Q, ∂²/∂a² of f and the balls: its diagonal if there are none of them
         self.inverse = np.full(q, 0.5 / program.scale if program.scale > 0.0 else 0.0)
-        """Of Q, ∂²/∂a² of f and the balls: its diagonal if there are none of them."""
         if state.cones:
             Q = 2.0 * program.scale * np.eye(q)
             for pair in state.cones:
@@ -388,26 +344,28 @@ class _System:
         else:
             self.schur = SchurSystem(program.rows, R, ridge)
         self.scaled = R.T @ (0.5 * (dual + dual.T)) @ R
-        images = program.images(C)
+        images = program.images(C)  # by how much a, the linear constraints and the trace are off:
         self.off = np.concatenate([images[:q] - state.a, images[q:] + state.u - program.c, [1.0 - float(xp.linalg.trace(C))]])
-        """By how much a, the linear constraints and the trace are off."""
         self.off_slope = 2.0 * program.scale * state.a - 2.0 * program.b - state.y - sum(pair.w[1:] for pair in state.cones)
         self.off_centres = [state.a - z - pair.x[1:] for (z, _), pair in zip(program.balls, state.cones, strict=True)]
-        assert self.off.shape == (q + p + 1,)
 
     def direction(self, K: Array, k: np.ndarray, cones: list[np.ndarray]) -> _Direction:
         """The step with dC + dM = K, du + dν = k and dx + dw = (each of ``cones``) in scaled coordinates, and all residuals gone."""
-        state, q = self.state, self.program.q
+        state, q, axes = self.state, self.program.q, self.axes
         known = np.zeros(q)  # Q·da = dy + known
         for goal, pair, away in zip(cones, state.cones, self.off_centres, strict=True):
             c, v = pair.curvature
             known = known + (pair.scale(goal, inverse=True)[1:] - (c * away + (v @ away) * v))
         known = known - self.off_slope
-        goal_C = self._damped(K - self.scaled)
+        goal_C = K - self.scaled
+        if axes is not None:  # in the coordinates of the Schur system
+            goal_C = self.damping * (axes.T @ goal_C @ axes)
         off = self.off - np.concatenate([self._solved(known), -self.weights * k, [0.0]])
         right = to_numpy(self.schur.apply(goal_C)) + off
         x = self.schur.solve(like(right, K))
-        dC = self._undamped(goal_C - self.schur.adjoint(x))
+        dC = goal_C - self.schur.adjoint(x)
+        if axes is not None:  # and back, by the adjoint: together they solve dC + 2(RᵀNR)dC(RᵀNR) = K − scaled
+            dC = axes @ (self.damping * dC) @ axes.T
         dC, host = 0.5 * (dC + dC.T), to_numpy(x)
         dy, dnu, dt = host[:q], host[q:-1], float(host[-1])
         da, moves = self._solved(dy + known), []
@@ -419,14 +377,6 @@ class _System:
     def _solved(self, v: np.ndarray) -> np.ndarray:
         """Q⁻¹v."""
         return np.asarray(self.inverse @ v if self.inverse.ndim == 2 else self.inverse * v)
-
-    def _damped(self, X: Array) -> Array:
-        """To the coordinates of the Schur system."""
-        return X if self.axes is None else self.damping * (self.axes.T @ X @ self.axes)
-
-    def _undamped(self, X: Array) -> Array:
-        """The adjoint of that: together they solve dC + 2(RᵀNR)dC(RᵀNR) = X."""
-        return X if self.axes is None else self.axes @ (self.damping * X) @ self.axes.T
 
     def corrected(self, predictor: _Direction, goal: float) -> tuple[Array, np.ndarray, list[np.ndarray]]:
         """The right-hand sides that lead to μ = goal, with the predictor's second-order terms."""

@@ -64,12 +64,10 @@ class Secants:
 def descend(function: ValueAndGradient, Y: Array, value: float, gradient: Array, secants: Secants) -> tuple[Array, float, Array] | None:
     """One step with backtracking: the new point, its value and gradient; None if rounding leaves nothing to gain."""
     direction = secants.direction(gradient)
-    slope = inner(direction, gradient)
-    if not slope < 0.0:
+    if not (slope := inner(direction, gradient)) < 0.0:
         secants.pairs.clear()
         direction = secants.direction(gradient)
-        slope = inner(direction, gradient)
-        if not slope < 0.0:
+        if not (slope := inner(direction, gradient)) < 0.0:
             return None
     t = 1.0 if secants.pairs else 0.1 * norm(Y)
     for _ in range(_MOST_BACKTRACKS):
@@ -91,8 +89,7 @@ def descend_until(function: ValueAndGradient, Y: Array, steps: int, tol: float) 
         values.append(value)
         if values[-1 - _LOOK_BACK] - value < tol:
             break
-        new = descend(function, Y, value, gradient, secants)
-        if new is None:
+        if (new := descend(function, Y, value, gradient, secants)) is None:
             break
         Y, value, gradient = new
     return Y
@@ -100,14 +97,12 @@ def descend_until(function: ValueAndGradient, Y: Array, steps: int, tol: float) 
 
 @dataclass(frozen=True)
 class _State:
-    change: tuple[Array, Array]
-    """QS and its inverse: F = QSY."""
+    change: tuple[Array, Array]  # QS and its inverse: F = QSY
     Y: Array
     value: float
     gradient: Array
     secants: Secants
-    point: Point
-    """As of the last certificate."""
+    point: Point  # as of the last certificate
     steps: int = 0
 
 
@@ -115,18 +110,9 @@ class _State:
 class LBFGS(Stepper):
     """L-BFGS on C = FFᵀ/‖F‖², F = QSY, where QΛQᵀ is the linear part of f and S = (Λ + c)^{−1/2}; new columns when the gap wants them.
 
-    Parameters
-    ----------
-    max_iter : int
-        The most steps where ``minimize`` is given no ``max_iter``.
-    columns : int
-        How many columns a start has.
-    max_columns : int, optional
-        The most columns of the factor, and so the most squares of the density. Below the rank of the optimum the gap stays open.
-    memory : int
-        How many pairs (step, change of the gradient) are kept.
-    check_every : int, optional
-        How many steps to take from one certificate to the next. Default: 10, and 25 or 50 for large r, since a certificate costs r³.
+    ``max_iter``: the most steps where ``minimize`` is given no ``max_iter``. ``columns``: how many columns a start has. ``max_columns``: as
+    for :class:`LowRank`. ``memory``: how many pairs (step, change of the gradient) are kept. ``check_every``: how many steps to take from
+    one certificate to the next; default 10, and 25 or 50 for large r, since a certificate costs r³.
     """
 
     name = "lbfgs"
@@ -135,11 +121,6 @@ class LBFGS(Stepper):
     max_columns: int | None = None
     memory: int = _PAIRS
     check_every: int | None = None
-
-    @property
-    def patience(self) -> int:
-        """With a limit on the columns the gap may stay open."""
-        return 400 if self.max_columns is None else 20
 
     def interval(self, objective: Objective) -> int:
         return self.check_every or (10 if objective.size <= _SMALL else 25 if objective.size <= _DENSE // 3 else 50)
@@ -163,10 +144,6 @@ class LBFGS(Stepper):
         Y = change[1] @ F
         value, gradient = _function(objective, change[0])(Y)
         return _State(change, Y, value, gradient, Secants(self.memory), point, steps)
-
-    def point(self, state: _State) -> Point:
-        """C = FFᵀ/‖F‖²."""
-        return state.point
 
     def step(self, objective: Objective, state: _State) -> _State:
         """An L-BFGS step; where a certificate is due, columns that have died go, and new ones come if there is nothing else to gain."""

@@ -57,15 +57,16 @@ class Stage(NamedTuple):
 class Stepper(Solver):
     """An iterative algorithm on the spectraplex."""
 
-    max_iter: int
-    """How many steps it takes where the user does not say."""
+    max_iter: int  # how many steps it takes where the user does not say
     extra_steps: int = 0
     """How many more steps to take, once the gap is at most tol, for four more digits: worth it where each one brings some."""
+    max_columns: int | None = None  # of a factor: with such a limit the gap may stay open
+    check_every: int | None = None
 
     @property
     def patience(self) -> int:
         """After how many certificates in a row without a better gap or objective no more can be gained."""
-        return 400
+        return 400 if self.max_columns is None else 20
 
     def plan(self, objective: Objective) -> Sequence[Stage]:
         """Itself."""
@@ -81,7 +82,7 @@ class Stepper(Solver):
 
     def interval(self, objective: Objective) -> int:
         """How many steps to take from one certificate to the next."""
-        return 1
+        return self.check_every or 1
 
     @abstractmethod
     def init(self, objective: Objective, start: Point) -> Any:
@@ -91,9 +92,9 @@ class Stepper(Solver):
     def step(self, objective: Objective, state: Any) -> Any:
         """The next state."""
 
-    @abstractmethod
     def point(self, state: Any) -> Point:
         """The feasible point of a state."""
+        return state.point
 
 
 @dataclass(frozen=True)
@@ -104,8 +105,7 @@ class Outcome:
     status: str
     n_iter: int
     history: list[Progress]
-    keyboard: bool = False
-    """Whether Ctrl-C ended it."""
+    keyboard: bool = False  # whether Ctrl-C ended it
 
 
 class _StopRequested(Exception):
@@ -129,7 +129,7 @@ def run(
     limit, every, deadline = solver.max_iter if max_iter is None else max_iter, solver.interval(objective), objective.deadline
     best_point, best_gap, goal, least, since_best = start if isinstance(start, Point) else Point(start, None), np.inf, tol, np.inf, 0
     history: list[Progress] = []
-    n_iter, status, watching = 0, "max_iter", False
+    n_iter, status, watching, xp = 0, "max_iter", False, namespace(best_point.C)
 
     def check(n_iter: int, point: Point) -> bool:
         """Certify a point; whether the run may end with it."""
@@ -165,16 +165,12 @@ def run(
             late = deadline.passed
             if n_iter % every == 0 or late or n_iter == limit:
                 point = solver.point(state)
-                if not _finite(point.C):
-                    status = "numerical_error"
+                if finite := bool(xp.all(xp.isfinite(point.C))):
+                    solved = check(n_iter, point) or solved
+                stalled = since_best > solver.patience
+                status = "numerical_error" if not finite else "solved_inaccurate" if stalled else "time_limit" if late else status
+                if status != "max_iter":
                     break
-                solved = check(n_iter, point) or solved
-                if since_best > solver.patience:
-                    status = "solved_inaccurate"
-                    break
-            if late:
-                status = "time_limit"
-                break
     except (KeyboardInterrupt, _StopRequested) as stop:
         return Outcome(best_point, "interrupted", n_iter, history, keyboard=isinstance(stop, KeyboardInterrupt))
     except linalg_errors():
@@ -184,8 +180,3 @@ def run(
     if best_gap <= goal:
         status = "solved"
     return Outcome(best_point, status, n_iter, history)
-
-
-def _finite(C: Array) -> bool:
-    xp = namespace(C)
-    return bool(xp.all(xp.isfinite(C)))

@@ -37,13 +37,10 @@ class _State:
     F: Array
     point: Point
     value: float
-    damping: float
-    """In units of ‖gradient‖: spare columns give the Hessian eigenvalues down to about −‖gradient‖, wherever the point is."""
-    level: float
-    """⟨∇f, C⟩: at the optimum, the lowest eigenvalue of ∇f."""
+    damping: float  # in units of ‖gradient‖: spare columns give the Hessian eigenvalues down to about −‖gradient‖, wherever the point is
+    level: float  # ⟨∇f, C⟩: at the optimum, the lowest eigenvalue of ∇f
     values: np.ndarray
-    vectors: Array
-    """The lowest eigenvalues of ∇f and their vectors."""
+    vectors: Array  # the lowest eigenvalues of ∇f and their vectors
 
     @property
     def gap(self) -> float:
@@ -55,18 +52,11 @@ class _State:
 class LowRank(Stepper):
     """Damped Newton steps on the sphere ‖F‖ = 1, and a new column whenever they have run dry before the gap has closed [Burer2003].
 
-    Parameters
-    ----------
-    max_iter : int
-        The most steps where ``minimize`` is given no ``max_iter``.
-    first_columns : int
-        How many columns a cold start has.
-    max_columns : int, optional
-        The most columns of the factor, and so the most squares of the density. Below the rank of the optimum the gap stays open.
-    extra_steps : int
-        The most steps for four more digits once the tolerance is reached. 0: for problems that are one round of many.
-    dense_unknowns : int, optional
-        The most unknowns (r times columns) for which the Hessian is formed; beyond, conjugate gradients. Default: 1200, on a GPU 6000.
+    ``max_iter``: the most steps where ``minimize`` is given no ``max_iter``. ``first_columns``: how many columns a cold start has.
+    ``max_columns``: the most columns of the factor, and so the most squares of the density; below the rank of the optimum the gap stays
+    open. ``extra_steps``: the most steps for four more digits once the tolerance is reached; 0 for problems that are one round of many.
+    ``dense_unknowns``: the most unknowns (r times columns) for which the Hessian is formed; beyond, conjugate gradients (default: 1200, on
+    a GPU 6000).
     """
 
     name = "low_rank"
@@ -75,11 +65,6 @@ class LowRank(Stepper):
     max_columns: int | None = None
     extra_steps: int = 12
     dense_unknowns: int | None = None
-
-    @property
-    def patience(self) -> int:
-        """With a limit on the columns the gap may stay open."""
-        return 400 if self.max_columns is None else 20
 
     def refusal(self, term: BoundTerm) -> str | None:
         """Newton's method needs second derivatives."""
@@ -120,30 +105,18 @@ class LowRank(Stepper):
         F = vectors * like(np.sqrt(np.arange(columns, 0, -1.0)), vectors)
         return self.at(objective, F / norm(F))
 
-    def point(self, state: _State) -> Point:
-        """C = FFᵀ."""
-        return state.point
-
     def at(self, objective: Objective, F: Array, damping: float = 1.0, point: Point | None = None) -> _State:
         """The state at a factor of norm one."""
         point = objective.point(F @ F.T, F) if point is None else point
         G = objective.gradient(point)
         values, vectors = lowest_eigenpairs(G, min(*F.shape, _MOST_NEW_COLUMNS))
-        return _State(
-            F,
-            replace(point, G=G, lowest=float(values[0]) if G.shape[0] <= DENSE else None),
-            objective.value(point),
-            damping,
-            inner(G, point.C),
-            values,
-            vectors,
-        )
+        known = replace(point, G=G, lowest=float(values[0]) if G.shape[0] <= DENSE else None)
+        return _State(F, known, objective.value(point), damping, inner(G, point.C), values, vectors)
 
     def step(self, objective: Objective, state: _State) -> _State:
         """A Newton step, or a new column."""
-        F, G = state.F, state.point.G
-        assert G is not None
-        gradient = 2.0 * (G @ F)
+        F = state.F
+        gradient = 2.0 * (objective.gradient(state.point) @ F)
         multiplier = inner(gradient, F)
         gradient -= multiplier * F
         slope = norm(gradient)
@@ -192,7 +165,7 @@ class FactorHessian:
 
     def __init__(self, objective: Objective, state: _State, multiplier: float, dense_unknowns: int | None = None) -> None:
         self.objective, self.point, self.F, self.multiplier = objective, state.point, state.F, multiplier
-        r, k = state.F.shape
+        self.G, (r, k) = objective.gradient(state.point), state.F.shape
         self.J = zeros((0, r * k), state.F)
         if objective.term.uses_embedding:
             self.J = 2.0 * namespace(state.F).reshape(objective.map.jacobian(state.F), (-1, r * k))
@@ -201,11 +174,10 @@ class FactorHessian:
         self.lowest = float(state.values[0])
 
     def _form(self) -> Array:
-        (r, k), G = self.F.shape, self.point.G
-        assert G is not None
+        r, k = self.F.shape
         H = zeros((r, k, r, k), self.F) if (own := self.objective.term.factor_hessian(self.F)) is None else own
         for j in range(k):
-            H[:, j, :, j] += 2.0 * G
+            H[:, j, :, j] += 2.0 * self.G
         H = namespace(H).reshape(H, (r * k, r * k))
         if self.objective.term.uses_embedding:
             pair = self.objective.term.hessian(self.point.a, self.point.C, self.J, self.point.C)
@@ -225,13 +197,12 @@ class FactorHessian:
         """The Hessian applied to a tangent vector E, shape (r, k)."""
         if self.dense is not None:
             return namespace(E).reshape(self.dense @ flat(E), E.shape)
-        F, G = self.F, self.point.G
-        assert G is not None
+        F = self.F
         da = self.J @ flat(E) if self.objective.term.uses_embedding else None
         dC = F @ E.T
         pair = self.objective.term.hessian(self.point.a, self.point.C, da, dC + dC.T)
         assert pair is not None
-        out = 2.0 * (G @ E) - self.multiplier * E
+        out = 2.0 * (self.G @ E) - self.multiplier * E
         if pair[0] is not None:
             out += namespace(E).reshape(pair[0] @ self.J, E.shape)
         if pair[1] is not None:
@@ -247,14 +218,9 @@ class FactorHessian:
                 return None
             E = namespace(right).reshape(solve(flat(right)), right.shape)
             return E - inner(E, self.F) * self.F
-        return self._conjugate_gradients(right, damping)
-
-    def _conjugate_gradients(self, right: Array, damping: float) -> Array | None:
-        """Truncated, preconditioned with 2(G − λ_min) + damping, the part of the Hessian that is cheap to factorise."""
-        G = self.point.G
-        assert G is not None
+        # truncated conjugate gradients, preconditioned with 2(G − λ_min) + damping, the part of the Hessian that is cheap to factorise
         shift = damping + 1e-3 * norm(right) + 1e-12
-        solve = cholesky_solver(2.0 * G + (shift - 2.0 * self.lowest) * eye(G.shape[0], G))
+        solve = cholesky_solver(2.0 * self.G + (shift - 2.0 * self.lowest) * eye(self.G.shape[0], self.G))
 
         def precondition(R: Array) -> Array:
             Z = solve(R)

@@ -16,7 +16,7 @@ from ksos.embedding_map import SMALL_TENSOR
 from ksos.functionals.base import Functional
 from ksos.functionals.objective import Objective, Point
 from ksos.solvers.certificate import certify
-from ksos.solvers.constrained_minimize import as_constraints, minimize_constrained
+from ksos.solvers.constrained_minimize import Goal, as_constraints, assembled, minimize_constrained
 from ksos.solvers.first_order import Fista, FrankWolfe, ProjectedGradient
 from ksos.solvers.interior_point import InteriorPoint
 from ksos.solvers.lbfgs import LBFGS
@@ -40,14 +40,8 @@ class Auto(Solver):
 
     Newton on a factor comes first. When its steps become many, columns come and go: there is no low rank, and the interior point does not
     need one. A Frobenius penalty on an untruncated space spreads the optimum over all directions; FISTA soon tells how well conditioned
-    that is.
-
-    Parameters
-    ----------
-    newton_steps : int
-        How many steps "low_rank" takes before "interior_point" takes over.
-    gradient_steps : int
-        How many steps "lbfgs" or "fista" take before "low_rank" takes over.
+    that is. ``newton_steps``: how many steps "low_rank" takes before "interior_point" takes over. ``gradient_steps``: how many "lbfgs" or
+    "fista" take before "low_rank" takes over.
     """
 
     name = "auto"
@@ -56,26 +50,25 @@ class Auto(Solver):
 
     def plan(self, objective: Objective) -> Sequence[Stage]:
         """The solvers that are tried in turn."""
-        term, space, low_rank = objective.term, objective.space, SOLVERS["low_rank"]
+        term, space, low_rank, fista = objective.term, objective.space, SOLVERS["low_rank"], SOLVERS["fista"]
         if not term.twice_differentiable:
-            return [Stage(SOLVERS["fista"], None, "the functional has no second derivatives")]
+            return [Stage(fista, None, "the functional has no second derivatives")]
         if term.as_quadratic() is not None and space.tensor_size <= SMALL_TENSOR:
             entries = f"{space.embedding_rank}×{space.rank}×{space.rank}"
             first = f"the functional is quadratic and its tensor of {entries} entries fits, so Newton steps on few columns are cheap"
             then = f"{self.newton_steps} steps on few columns did not close the gap, and it does not need a low rank"
             return [Stage(low_rank, self.newton_steps, first), Stage(SOLVERS["interior_point"], None, then)]
         if not term.quadratic and term.matrix_free:
-            return [
-                Stage(SOLVERS["lbfgs"], self.gradient_steps, "steps on few columns need no matrix, and cost next to nothing"),
-                Stage(low_rank, None, f"{self.gradient_steps} steps did not close the gap, and second derivatives do"),
-            ]
+            first = "steps on few columns need no matrix, and cost next to nothing"
+            then = f"{self.gradient_steps} steps did not close the gap, and second derivatives do"
+            return [Stage(SOLVERS["lbfgs"], self.gradient_steps, first), Stage(low_rank, None, then)]
         if space.rank == space.support_points.shape[0] and term.factor_hessian(zeros((space.rank, 1), space.T)) is not None:
             first = "a Frobenius penalty on an untruncated space spreads the optimum over all directions"
             then = f"{self.gradient_steps} gradient steps did not close the gap"
-            return [Stage(SOLVERS["fista"], self.gradient_steps, first), Stage(low_rank, None, then)]
-        if term.as_quadratic() is not None:
-            return [Stage(low_rank, None, f"rank {space.rank} with {space.embedding_rank} coordinates is too large for a stored tensor")]
-        return [Stage(low_rank, None, "the functional has second derivatives and is not quadratic in the embedding")]
+            return [Stage(fista, self.gradient_steps, first), Stage(low_rank, None, then)]
+        large = f"rank {space.rank} with {space.embedding_rank} coordinates is too large for a stored tensor"
+        other = "the functional has second derivatives and is not quadratic in the embedding"
+        return [Stage(low_rank, None, other if term.as_quadratic() is None else large)]
 
     def inner_solvers(self, objective: Objective) -> Sequence[Stepper]:
         """Newton on a factor if there are second derivatives, and FISTA."""
@@ -167,11 +160,12 @@ def minimize(
         solver = Auto() if solver == "auto" else SOLVERS[solver]
     with one_blas_thread(space.rank), memory_errors("use fewer support points or landmarks (n_support), or solver='fista'"):
         objective = Objective.of(functional, space, deadline=deadline)
-        first = Point(centre(space.rank, space.T), None) if start is None else _as_start(start, space.T)
+        given = None if start is None else _as_start(start, space.T)
         if limits := as_constraints(constraints):
             watch = _watcher(solver.inner_solvers(objective)[0].name, verbose, callback)
-            return minimize_constrained(functional, objective, limits, solver, first, start is not None, tol, rtol, max_iter, watch)
-        stages, outcome, ran = list(solver.plan(objective)), Outcome(first, "max_iter", 0, []), []
+            return minimize_constrained(objective, limits, solver, given, Goal(tol, rtol, max_iter, watch), repr(functional))
+        stages, ran = list(solver.plan(objective)), []
+        outcome = Outcome(given or Point(centre(space.rank, space.T), None), "max_iter", 0, [])
         if max_iter is not None:
             stages = [stages[0]._replace(steps=max_iter)]
         for stage in stages:
@@ -181,7 +175,8 @@ def minimize(
             watch = _watcher(stage.solver.name, verbose, callback, outcome.n_iter)
             objective = stage.solver.prepared(objective)
             latest = run(stage.solver, objective, outcome.point, tol, stage.steps, rtol=rtol, watch=watch)
-            outcome = _joined(outcome, latest)
+            later = [replace(progress, n_iter=progress.n_iter + outcome.n_iter) for progress in latest.history]
+            outcome = replace(latest, n_iter=outcome.n_iter + latest.n_iter, history=[*outcome.history, *later])
             if outcome.status != "max_iter":
                 break
         goal = max(tol, rtol * abs(outcome.history[-1].objective)) if outcome.history else tol
@@ -191,36 +186,15 @@ def minimize(
             return _solution(objective, replace(outcome, status="interrupted", keyboard=True), goal, stage.solver.name, "; then ".join(ran))
 
 
-def _joined(first: Outcome, second: Outcome) -> Outcome:
-    """One outcome of two runs, the second having begun where the first ended."""
-    later = [replace(progress, n_iter=progress.n_iter + first.n_iter) for progress in second.history]
-    return replace(second, n_iter=first.n_iter + second.n_iter, history=[*first.history, *later])
-
-
 def _solution(objective: Objective, outcome: Outcome, tol: float, name: str, reason: str) -> Solution:
     """Certify C afresh, as the factor that is returned, and put the solution together."""
     known, status = outcome.point.F, outcome.status
     G = factor(outcome.point.C) if known is None else pruned(known, 1e-14)
-    certificate, certified = certify(objective, objective.point(G @ G.T)), objective.term.convex
-    if status == "solved" and certificate.gap > tol:
-        status = "solved_inaccurate"
-    elif status == "solved" and not certified:
-        status = "stationary"
-    return Solution(
-        objective=certificate.objective,
-        gap=certificate.gap if certified else None,
-        projected_mmd_bound=objective.projected_mmd_bound(certificate.gap) if certified else None,
-        status=status,
-        solver=name,
-        solver_reason=reason,
-        n_iter=outcome.n_iter,
-        history=outcome.history,
-        space=objective.space,
-        parameter_factor=G,
-        time=objective.deadline.elapsed,
-        keyboard_interrupt=outcome.keyboard,
-        integration_error=objective.term.integration_error,
-    )
+    found, certified = certify(objective, objective.point(G @ G.T)), objective.term.convex
+    if status == "solved" and (found.gap > tol or not certified):
+        status = "solved_inaccurate" if found.gap > tol else "stationary"
+    gap = found.gap if certified else None
+    return assembled(objective, outcome, G, found.objective, gap, status, name, solver_reason=reason)
 
 
 def _as_start(start: Any, T: Array) -> Point:
@@ -246,8 +220,8 @@ def _watcher(name: str, verbose: int, callback: Watch | None, n_before: int = 0)
         progress = replace(progress, n_iter=progress.n_iter + n_before)
         if verbose >= 2 or (verbose and progress.gap <= 0.5 * last):
             last = progress.gap
-            n, f, gap, seconds = progress.n_iter, progress.objective, progress.gap, progress.time
-            print(f"[{name}] iteration {n:6d}  objective {f:.9e}  gap {gap:.2e}  {seconds:.2f} s")
+            where = f"[{name}] iteration {progress.n_iter:6d}"
+            print(f"{where}  objective {progress.objective:.9e}  gap {progress.gap:.2e}  {progress.time:.2f} s")
         return callback is not None and callback(progress)
 
     return watch

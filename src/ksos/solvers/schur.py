@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 
@@ -73,8 +74,6 @@ class SchurSystem:
 def _cholesky(H: Array) -> Callable[[Array], Array]:
     """The inverse of a matrix with unit diagonal that rounding may have made indefinite: with the least jitter that works."""
     for jitter in _JITTERS:
-        try:
+        with suppress(*linalg_errors()):
             return cholesky_solver(H + jitter * eye(H.shape[0], H))
-        except linalg_errors():
-            continue
     raise np.linalg.LinAlgError("the Schur matrix is not positive definite")
