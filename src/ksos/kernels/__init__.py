@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ksos.kernels.base import Kernel
 from ksos.kernels.gaussian import Gaussian
-from ksos.kernels.matern import Laplace, Matern
+from ksos.kernels.laplace import Laplace
+from ksos.kernels.matern import Matern
 
 __all__ = ["KERNELS", "Gaussian", "Kernel", "Laplace", "Matern"]
 

@@ -1,4 +1,4 @@
-"""The Laplace and Matérn (Sobolev) kernels: half-integers as exponential polynomials, every other order through the Bessel function."""
+"""The Matérn (Sobolev) kernels: half-integers as exponential polynomials, every other order through the Bessel function."""
 
 from __future__ import annotations
 
@@ -12,36 +12,9 @@ from ksos._array import Array, namespace, on_host, quiet
 from ksos._validation import as_positive
 from ksos.kernels.base import Kernel
 
-__all__ = ["Laplace", "Matern"]
+__all__ = ["Matern"]
 
 _FAR = 1e9  # K_{ν−1}/K_ν = 1 − O(1/r); the library function gives up much farther out
-
-
-class Laplace(Kernel):
-    r"""k(x, y) = exp(−‖(x − y)/σ‖); with ``product=True``, exp(−Σ_k |x_k − y_k|/σ_k).
-
-    >>> import numpy as np
-    >>> x, y = np.zeros((1, 2)), np.ones((1, 2))
-    >>> float(Laplace(1.0, product=True).log(x, y)[0, 0])
-    -2.0
-    """
-
-    name = "laplace"
-
-    @property
-    def polynomial(self) -> np.ndarray:
-        """κ = e^{−r} Σ_k c_k r^k: the same form as the half-integer Matérn kernels, with one coefficient."""
-        return np.ones(1)
-
-    def log_profile(self, t: Array) -> Array:
-        return -namespace(t).sqrt(t)
-
-    def slope(self, t: np.ndarray) -> np.ndarray:
-        with np.errstate(all="ignore"):
-            return np.where(t > 0.0, -0.5 / np.sqrt(t), 0.0)
-
-    def reach(self, log_level: float) -> float:
-        return -log_level
 
 
 class Matern(Kernel):

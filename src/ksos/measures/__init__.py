@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ksos.measures.base import Atoms, Measure
-from ksos.measures.box import Box, Lebesgue
+from ksos.measures.box import Box
 from ksos.measures.discrete import Discrete
+from ksos.measures.lebesgue import Lebesgue
 from ksos.measures.normal import Normal
 
 __all__ = ["MEASURES", "Atoms", "Box", "Discrete", "Lebesgue", "Measure", "Normal"]

@@ -1,4 +1,4 @@
-"""Lebesgue measure, on all of R^d or on a box."""
+"""Lebesgue measure on a box."""
 
 from __future__ import annotations
 
@@ -9,21 +9,9 @@ import numpy as np
 
 from ksos._array import Array, like, namespace
 from ksos.measures.base import Measure
+from ksos.measures.lebesgue import Lebesgue
 
-__all__ = ["Box", "Lebesgue"]
-
-
-class Lebesgue(Measure):
-    """Lebesgue measure on all of R^d: densities in the usual sense."""
-
-    name = "lebesgue"
-    by_volume = True
-
-    def restrict(self, features: Any) -> Self:
-        return self
-
-    def parameters(self) -> dict[str, Any]:
-        return {}
+__all__ = ["Box"]
 
 
 class Box(Measure):

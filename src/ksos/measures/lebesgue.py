@@ -1,0 +1,22 @@
+"""Lebesgue measure on R^d."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from ksos.measures.base import Measure
+
+__all__ = ["Lebesgue"]
+
+
+class Lebesgue(Measure):
+    """Lebesgue measure on all of R^d: densities in the usual sense."""
+
+    name = "lebesgue"
+    by_volume = True
+
+    def restrict(self, features: Any) -> Self:
+        return self
+
+    def parameters(self) -> dict[str, Any]:
+        return {}
