@@ -23,7 +23,7 @@ METHOD = """\
 | ksos, no CV | `KernelSoSDensity()` |
 | ksos, MMD | `KernelSoSDensityCV(objective="squared_mmd")` with 4 bandwidths × 3 λ, 3 folds, 200 support points |
 | ksos, likelihood | `KernelSoSDensityCV()`, no arguments |
-| …, box | the same with `measure=Box(...)`, on the data sets that end at walls |
+| …, box | the same with `measure=Box(...)`, on the data sets that end at a boundary |
 
 Nobody is told anything about a data set but its samples (the box apart).
 
@@ -77,7 +77,7 @@ targets and distances; against outliers, the criterion that chooses the bandwidt
 """
 
 WALLS = """\
-## Walls
+## Boundaries
 
-Estimators on the whole line lose mass beyond a wall and bend down in front of it. A box as measure leaves nothing outside: the mass there
-is zero by construction, and the density is free to be as high at the wall as the samples say. """
+Estimators on the whole line lose mass beyond a boundary and bend down in front of it. A box as measure leaves nothing outside: the mass there
+is zero by construction, and the density is free to be as high at the boundary as the samples say. """
