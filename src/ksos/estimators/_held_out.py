@@ -95,10 +95,10 @@ def fit_path(
         yield from quick_likelihood_path(space, points, weights, strengths)
         return
     distance = Bound(SquaredMMD(MeanEmbedding(points, weights, kernel=space.embedding_kernel)).bind(space))
-    penalty, small, start = Bound(Trace(relative=True).bind(space)), space.tensor_size <= _SMALL_TENSOR, None
-    newton = small and space.rank < space.support_points.shape[0]
+    penalty, start = Bound(Trace(relative=True).bind(space)), None
+    newton = space.tensor_size <= _SMALL_TENSOR and space.rank < space.support_points.shape[0]
     # a fit that would take more steps serves the search as it is
-    solver = LowRank(extra_steps=0, max_iter=80) if newton else LBFGS(max_iter=1500 if small else 300)
+    solver = LowRank(extra_steps=0, max_iter=80) if newton else LBFGS(columns=4, settle=1e-9, max_iter=6)
     for strength in strengths:  # one by one: the search may end the path at any λ
         tol = _GAPS[strength < _STRONG]
         (solution,) = regularization_path(distance, penalty, [strength], space, solver=solver, start=start, tol=tol, time_limit=deadline)

@@ -63,6 +63,11 @@ class Stepper(Solver):
     """How many more steps to take, once the gap is at most tol, for four more digits: worth it where each one brings some."""
 
     @property
+    def certifies_start(self) -> bool:
+        """Whether a start is certified, which may be all there is to do, before the first step."""
+        return True
+
+    @property
     def patience(self) -> int:
         """After how many certificates in a row without a better gap or objective no more can be gained."""
         return 400
@@ -150,10 +155,12 @@ def run(
         return certificate.gap <= goal
 
     try:
-        first = objective.point(best_point.C, best_point.F)
-        first = replace(first, G=objective.gradient(first))
-        if check(0, first):
-            return Outcome(best_point, "solved", 0, history)
+        first = best_point
+        if solver.certifies_start:
+            first = objective.point(first.C, first.F)
+            first = replace(first, G=objective.gradient(first))
+            if check(0, first):
+                return Outcome(best_point, "solved", 0, history)
         if deadline.passed:
             return Outcome(best_point, "time_limit", 0, history)
         state = solver.init(objective, first)

@@ -198,10 +198,11 @@ def _joined(first: Outcome, second: Outcome) -> Outcome:
 
 
 def _solution(objective: Objective, outcome: Outcome, tol: float, name: str, reason: str) -> Solution:
-    """Certify C afresh, as the factor that is returned, and put the solution together."""
+    """Certify C as the factor that is returned, afresh unless its solver has just done so, and put the solution together."""
     known, status = outcome.point.F, outcome.status
     G = factor(outcome.point.C) if known is None else pruned(known, 1e-14)
-    certificate, certified = certify(objective, objective.point(G @ G.T)), objective.term.convex
+    afresh = known is None or outcome.point.lowest is None or G.shape != known.shape
+    certificate, certified = certify(objective, objective.point(G @ G.T) if afresh else outcome.point), objective.term.convex
     if status == "solved" and certificate.gap > tol:
         status = "solved_inaccurate"
     elif status == "solved" and not certified:
