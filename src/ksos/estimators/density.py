@@ -417,7 +417,5 @@ def _warn_if_degenerate(kernel: Kernel, space: SoSSpace, points: Array) -> None:
         return
     sizes = dict.fromkeys(f"{size:.4g}" for size in (kernel.sigma.min(), kernel.sigma.max()))
     warnings.warn(
-        f"the bandwidth {' to '.join(sizes)} is {problem}; rank {space.rank} of {m} was kept; try {remedy}",
-        BandwidthWarning,
-        stacklevel=4,
+        f"the bandwidth {' to '.join(sizes)} is {problem}; rank {space.rank} of {m} was kept; try {remedy}", BandwidthWarning, stacklevel=4
     )

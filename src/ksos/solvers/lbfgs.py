@@ -63,7 +63,7 @@ class Secants:
         self._YY[:, row] = self._YY[row, :] = products[n:]
         self._inverse[:, row] = self._inverse[row, :] = 0.0  # without its first row and column R⁻¹ is the inverse of the rest
         self._inverse[:, row] = self._inverse @ products[:n] / -curvature
-        self._inverse[row, row], self._D[row], self._gamma = 1.0 / curvature, curvature, curvature / products[n + row]
+        self._inverse[row, row], self._D[row], self._gamma = 1.0 / curvature, curvature, curvature / float(products[n + row])
 
     def direction(self, gradient: Array) -> Array:
         """−H·gradient; the first one, of which nothing is known, has length one."""
@@ -218,7 +218,7 @@ class LBFGS(Stepper):
         return state.point
 
     def step(self, objective: Objective, state: _State) -> _State:
-        """A step or a descent; where a certificate is due, columns that have died go, and new ones come if there is nothing else to gain."""
+        """A step or a descent; where a certificate is due, columns that have died go, and new ones come if nothing else is to gain."""
         if state.wider is not None:
             state = self._at(objective, state.change, pruned(state.wider, 0.0, self.max_columns), state.point, state.steps)
         change, steps, function, new = state.change[0], state.steps + 1, _function(objective, state.change[0]), None
