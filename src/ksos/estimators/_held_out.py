@@ -64,10 +64,19 @@ class Problem:
     """The unit 1/exp(log_unit) of squared densities, the same for every bandwidth."""
 
     @property
+    def _shares(self) -> np.ndarray:
+        masses = np.array([fold.mass for fold in self.folds])
+        return masses / masses.sum()
+
+    @property
     def held_out_weights(self) -> np.ndarray:
         """The shares of all held-out samples, fold by fold."""
-        masses = np.array([fold.mass for fold in self.folds])
-        return np.concatenate([share * fold.test_weights for share, fold in zip(masses / masses.sum(), self.folds, strict=True)])
+        return np.concatenate([share * fold.test_weights for share, fold in zip(self._shares, self.folds, strict=True)])
+
+    def mean(self, scores: np.ndarray) -> np.ndarray:
+        """Of scores (folds, …): over the folds, weighted by what they hold out."""
+        with np.errstate(invalid="ignore"):
+            return np.tensordot(self._shares, scores, axes=1)
 
 
 @dataclass(frozen=True)
@@ -161,7 +170,7 @@ def _worth(problem: Problem, scores: np.ndarray, held_out: np.ndarray, j: int, w
         return None
     if problem.objective == "likelihood":
         return _best_blend(held_out[:, j], held_out[:, -1], weights)
-    return float(np.maximum(scores, -1e300) @ np.array([fold.mass for fold in problem.folds])) / sum(fold.mass for fold in problem.folds)
+    return float(problem.mean(np.maximum(scores, -1e300)))
 
 
 def _best_blend(log_p: np.ndarray, log_q: np.ndarray, weights: np.ndarray) -> float:

@@ -278,9 +278,7 @@ class KernelSoSDensityCV(DensityEstimator):
 
     def _line(self, problem: Problem, multiple: float, strengths: Sequence[float], scores: BandwidthScores) -> str:
         """What is printed of a bandwidth."""
-        masses = np.array([fold.mass for fold in problem.folds])
-        with np.errstate(invalid="ignore"):
-            mean = masses / masses.sum() @ scores.scores
+        mean = problem.mean(scores.scores)
         j = int(np.argmax(mean))
         best = f"best λ {strengths[j]:.3g} w₀, held-out score {mean[j]:.4f}"
         return f"[cv] bandwidth {multiple:.4g} × {self.rule}, {len(strengths)} λ, {len(problem.folds)} folds: {best}"
@@ -312,9 +310,8 @@ class KernelSoSDensityCV(DensityEstimator):
     def _stack(self, surface: Surface, i: int, j: int, space: SoSSpace, deadline: Deadline) -> None:
         """Mix the fits along the path of λ and the kernel density estimate, with the shares that predict held-out samples best."""
         problem, strengths, shares = surface.problem, surface.regularizations, surface.shares(i)
-        n = problem.points.shape[0]
         shares[:-1][shares[:-1] < _SMALLEST_SHARE] = 0.0
-        shares[-1] = max(shares[-1], _FLOOR / n)
+        shares[-1] = max(shares[-1], _FLOOR / problem.points.shape[0])
         used = [int(k) for k in np.flatnonzero(shares[:-1])]
         parts: dict[int, SoSDensity] = {}
         path = fit_path(self.objective, space, problem.points, problem.weights, strengths[: max(used, default=-1) + 1], deadline)
@@ -326,8 +323,7 @@ class KernelSoSDensityCV(DensityEstimator):
         if j in used:
             parts[j] = self.distribution_
         kept = sorted(parts)
-        share = shares[[*kept, -1]] / shares[[*kept, -1]].sum()
-        densities = [parts[k] for k in kept]
+        share, densities = shares[[*kept, -1]] / shares[[*kept, -1]].sum(), [parts[k] for k in kept]
         self.distribution_ = blend(space.kernel, problem.measure, problem.points, problem.weights, densities, share, space.rank)
         self.weights_ = {strengths[k]: float(part) for k, part in zip(kept, share, strict=False)} | {"kernel_density": float(share[-1])}
 
@@ -338,10 +334,8 @@ class KernelSoSDensityCV(DensityEstimator):
         self.bandwidth_, self.regularization_ = self.best_estimator_.bandwidth_, self.best_estimator_.regularization_
         self.bandwidth_multiple_, self.relative_regularization_ = surface.multiples[i], surface.regularizations[j]
         self.best_score_ = float(surface.bandwidth_scores[i]) if np.isfinite(scores[i]).any() else -np.inf
-        self.bandwidth_multiples_ = np.array(surface.multiples)
-        self.relative_regularizations_ = np.array(surface.regularizations)
-        self.scores_ = scores
-        self.n_splits_ = folds.shape[2]
+        self.bandwidth_multiples_, self.relative_regularizations_ = np.array(surface.multiples), np.array(surface.regularizations)
+        self.scores_, self.n_splits_ = scores, folds.shape[2]
         multiple, regularization = (grid.ravel() for grid in np.meshgrid(surface.multiples, surface.regularizations, indexing="ij"))
         flat = folds.reshape(-1, folds.shape[2])
         finite = np.all(np.isfinite(flat), axis=1)

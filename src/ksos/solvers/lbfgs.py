@@ -98,24 +98,24 @@ def descend(function: ValueAndGradient, Y: Array, value: float, gradient: Array,
     return None
 
 
-def descend_until(
-    function: ValueAndGradient, Y: Array, steps: int, tol: float, known: tuple[float, Array] | None = None, deadline: Deadline | None = None
-) -> Array:
-    """L-BFGS from ``Y`` until the function has changed by less than ``tol`` over the last four steps, or for ``steps`` of them.
+def descend_until(function: ValueAndGradient, Y: Array, steps: int, tol: float) -> Array:
+    """L-BFGS from ``Y`` until the function has changed by less than ``tol`` over the last four steps, or for ``steps`` of them."""
+    return _descend_until(function, (Y, *function(Y)), Secants(), steps, tol, Deadline())
 
-    ``known``: the value and the gradient at ``Y``, if they are.
-    """
-    secants, values = Secants(), [math.inf] * _LOOK_BACK
-    value, gradient = function(Y) if known is None else known
+
+def _descend_until(
+    function: ValueAndGradient, at: tuple[Array, float, Array], secants: Secants, steps: int, tol: float, deadline: Deadline
+) -> Array:
+    values = [math.inf] * _LOOK_BACK
     for _ in range(steps):
-        values.append(value)
-        if values[-1 - _LOOK_BACK] - value < tol or (deadline is not None and deadline.passed):
+        values.append(at[1])
+        if values[-1 - _LOOK_BACK] - at[1] < tol or deadline.passed:
             break
-        new = descend(function, Y, value, gradient, secants)
+        new = descend(function, *at, secants)
         if new is None:
             break
-        Y, value, gradient = new
-    return Y
+        at = new
+    return at[0]
 
 
 @dataclass(frozen=True)
@@ -168,8 +168,8 @@ class LBFGS(Stepper):
         as_nonnegative(self.settle, "settle of LBFGS")
 
     @property
-    def certifies_start(self) -> bool:
-        """A descent from a good start is over sooner than the eigenvalues of its certificate are there."""
+    def certifies_ends(self) -> bool:
+        """A descent from a good start is over sooner than the eigenvalues of another certificate are there."""
         return self.settle == 0.0
 
     @property
@@ -224,7 +224,7 @@ class LBFGS(Stepper):
         change, steps, function, new = state.change[0], state.steps + 1, _function(objective, state.change[0]), None
         Y, value, gradient = state.Y, state.value, state.gradient
         if self.settle:
-            Y = descend_until(function, Y, _DESCENT, self.settle, (value, gradient), objective.deadline)
+            Y = _descend_until(function, (Y, value, gradient), state.secants, _DESCENT, self.settle, objective.deadline)
         elif (new := descend(function, Y, value, gradient, state.secants)) is not None:
             Y, value, gradient = new
             if steps % self.interval(objective) and not objective.deadline.passed:

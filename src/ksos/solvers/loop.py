@@ -63,8 +63,8 @@ class Stepper(Solver):
     """How many more steps to take, once the gap is at most tol, for four more digits: worth it where each one brings some."""
 
     @property
-    def certifies_start(self) -> bool:
-        """Whether a start is certified, which may be all there is to do, before the first step."""
+    def certifies_ends(self) -> bool:
+        """Whether the start is certified, which may be all there is to do, and the end once more."""
         return True
 
     @property
@@ -156,7 +156,7 @@ def run(
 
     try:
         first = best_point
-        if solver.certifies_start:
+        if solver.certifies_ends:
             first = objective.point(first.C, first.F)
             first = replace(first, G=objective.gradient(first))
             if check(0, first):

@@ -186,9 +186,9 @@ def minimize(
                 break
         goal = max(tol, rtol * abs(outcome.history[-1].objective)) if outcome.history else tol
         try:
-            return _solution(objective, outcome, goal, stage.solver.name, "; then ".join(ran))
+            return _solution(objective, outcome, goal, stage.solver, "; then ".join(ran))
         except KeyboardInterrupt:  # only the certificate is missing
-            return _solution(objective, replace(outcome, status="interrupted", keyboard=True), goal, stage.solver.name, "; then ".join(ran))
+            return _solution(objective, replace(outcome, status="interrupted", keyboard=True), goal, stage.solver, "; then ".join(ran))
 
 
 def _joined(first: Outcome, second: Outcome) -> Outcome:
@@ -197,11 +197,11 @@ def _joined(first: Outcome, second: Outcome) -> Outcome:
     return replace(second, n_iter=first.n_iter + second.n_iter, history=[*first.history, *later])
 
 
-def _solution(objective: Objective, outcome: Outcome, tol: float, name: str, reason: str) -> Solution:
-    """Certify C as the factor that is returned, afresh unless its solver has just done so, and put the solution together."""
+def _solution(objective: Objective, outcome: Outcome, tol: float, solver: Stepper, reason: str) -> Solution:
+    """Certify C as the factor that is returned, afresh unless its solver does without, and put the solution together."""
     known, status = outcome.point.F, outcome.status
     G = factor(outcome.point.C) if known is None else pruned(known, 1e-14)
-    afresh = known is None or outcome.point.lowest is None or G.shape != known.shape
+    afresh = solver.certifies_ends or known is None or outcome.point.lowest is None or G.shape != known.shape
     certificate, certified = certify(objective, objective.point(G @ G.T) if afresh else outcome.point), objective.term.convex
     if status == "solved" and certificate.gap > tol:
         status = "solved_inaccurate"
@@ -212,7 +212,7 @@ def _solution(objective: Objective, outcome: Outcome, tol: float, name: str, rea
         gap=certificate.gap if certified else None,
         projected_mmd_bound=objective.projected_mmd_bound(certificate.gap) if certified else None,
         status=status,
-        solver=name,
+        solver=solver.name,
         solver_reason=reason,
         n_iter=outcome.n_iter,
         history=outcome.history,
