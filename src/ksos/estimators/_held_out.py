@@ -28,10 +28,7 @@ from ksos.solvers import LBFGS, LowRank, regularization_path
 from ksos.space import SoSSpace
 from ksos.support import pivoted_cholesky
 
-__all__ = [
-    *("CRITERIA", "MOST_SUPPORT_POINTS", "BandwidthScores", "Problem"),
-    *("fit_path", "projected_embedding", "scores_of_bandwidth", "support_of"),
-]
+__all__ = ["CRITERIA", "BandwidthScores", "Problem", "fit_path", "projected_embedding", "scores_of_bandwidth", "support_of"]
 
 MOST_SUPPORT_POINTS = 2000
 """``n_support=None`` means all distinct samples, up to this many."""
@@ -117,17 +114,14 @@ def fit_path(
         yield np.asarray(start)
 
 
+@one_blas_thread(0)
 def scores_of_bandwidth(problem: Problem, sigma: np.ndarray, strengths: Sequence[float], deadline: Deadline) -> BandwidthScores:
     """Fit every fold along the path of λ, side by side, and score each fit on the samples that it has not seen.
 
     After the deadline nothing more is fitted: what is missing has a score of −inf.
     """
-    with one_blas_thread(0):
-        return _scores(problem, problem.kernel.with_sigma(sigma), strengths, deadline)
-
-
-def _scores(problem: Problem, kernel: Kernel, strengths: Sequence[float], deadline: Deadline) -> BandwidthScores:
-    folds, count, by_likelihood = problem.folds, len(strengths), problem.criterion == "log_likelihood"
+    kernel, folds, count = problem.kernel.with_sigma(sigma), problem.folds, len(strengths)
+    by_likelihood = problem.criterion == "log_likelihood"
     ends = np.cumsum([fold.test.size for fold in folds])
     rows = [slice(end - fold.test.size, end) for end, fold in zip(ends, folds, strict=True)]
     scores = np.full((len(folds), count), -np.inf)

@@ -71,8 +71,8 @@ def check_folds(cv: Any) -> None:
         raise ValueError(f"cv must be None, a number of folds, a splitter such as KFold(5), or a list of (train, test) pairs; got {cv!r}")
 
 
-def as_folds(cv: Any, X: np.ndarray, masses: np.ndarray, rows: np.ndarray, weights: np.ndarray, rng: np.random.Generator) -> list[Fold]:
-    """The folds of samples ``X`` with ``masses``; ``rows`` says which distinct sample each is (−1: none, its mass is zero).
+def as_folds(cv: Any, X: np.ndarray, masses: np.ndarray, weights: np.ndarray, rng: np.random.Generator) -> list[Fold]:
+    """The folds of samples ``X`` with ``masses``, ``weights`` being those of the distinct samples.
 
     A number of folds is over the distinct samples, so that a sample and its double are never on both sides.
     """
@@ -81,6 +81,8 @@ def as_folds(cv: Any, X: np.ndarray, masses: np.ndarray, rows: np.ndarray, weigh
     pairs = list(cv.split(X) if hasattr(cv, "split") else cv)
     if not pairs:
         raise ValueError("cv gives no folds; pass a number of folds, or at least one pair (train, test)")
+    rows = np.full(X.shape[0], -1)  # which of the distinct samples each row is; none if its mass is zero
+    rows[masses > 0.0] = np.unique(X[masses > 0.0] + 0.0, axis=0, return_inverse=True)[1].ravel()
     return [_given_fold(pair, number, masses, rows) for number, pair in enumerate(pairs)]
 
 

@@ -170,7 +170,7 @@ class KernelSoSDensityCV(DensityEstimator):
         _require_different_features(X[masses > 0.0, features], getattr(self, "feature_names_in_", None))
         points, weights = distinct_samples(X, masses)
         rng = as_generator(self.random_state)
-        folds = as_folds(self.cv, X, masses, _rows(X, masses), weights, rng)
+        folds = as_folds(self.cv, X, masses, weights, rng)
         problem, sigma = self._problem(points, weights, measure, folds, rng)
         surface, interrupt = Surface(problem, self._stacking, self._strengths()), None
         search = Deadline() if self.time_limit is None else Deadline(max(_SEARCH_SHARE * deadline.remaining, 1e-9))
@@ -241,7 +241,7 @@ class KernelSoSDensityCV(DensityEstimator):
     def _multiples(self, problem: Problem, sigma: np.ndarray, rng: np.random.Generator, deadline: Deadline) -> list[float]:
         """The grid of bandwidths, as multiples of the rule's, ascending."""
         if self.bandwidths is None:
-            centre = best_multiple(problem.points, problem.weights, problem.kernel, sigma, problem.measure, rng, deadline)
+            centre = best_multiple(problem.points, problem.weights, problem.kernel.with_sigma(sigma), problem.measure, rng, deadline)
             multiples = [centre * multiple for multiple in (MULTIPLES if problem.points.shape[0] <= _MANY_SAMPLES else FEW_MULTIPLES)]
         else:
             multiples = sorted(set(as_grid(self.bandwidths, "bandwidths", positive=True).tolist()))
@@ -351,13 +351,6 @@ class KernelSoSDensityCV(DensityEstimator):
             "rank_test_score": 1 + np.argsort(np.argsort(-self.scores_.ravel(), kind="stable"), kind="stable"),
             **{f"split{k}_test_score": flat[:, k] for k in range(flat.shape[1])},
         }
-
-
-def _rows(X: np.ndarray, masses: np.ndarray) -> np.ndarray:
-    """Which of the distinct samples each row is; −1 for those of mass zero."""
-    rows = np.full(X.shape[0], -1)
-    rows[masses > 0.0] = np.unique(X[masses > 0.0] + 0.0, axis=0, return_inverse=True)[1].ravel()
-    return rows
 
 
 def _require_different_features(X: np.ndarray, names: Any) -> None:
