@@ -113,7 +113,7 @@ SOLVER_OPTIONS: dict[type[Solver], dict[str, object]] = {
     Auto: {"newton_steps": 1, "gradient_steps": 10},
     LowRank: {"max_iter": 3, "first_columns": 1, "max_columns": 1, "extra_steps": 0, "dense_unknowns": 0},
     InteriorPoint: {"max_iter": 3, "step_fraction": 0.5, "face_columns": 0},
-    LBFGS: {"max_iter": 20, "columns": 2, "max_columns": 1, "memory": 1, "check_every": 3},
+    LBFGS: {"max_iter": 20, "columns": 2, "max_columns": 1, "memory": 1, "check_every": 3, "stall": 1e-6},
     Fista: {"max_iter": 20, "check_every": 3, "restart": False},
     ProjectedGradient: {"max_iter": 20, "check_every": 3},
     FrankWolfe: {"max_iter": 20, "check_every": 3},

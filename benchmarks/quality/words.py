@@ -79,5 +79,5 @@ targets and distances; against outliers, the criterion that chooses the bandwidt
 WALLS = """\
 ## Boundaries
 
-Estimators on the whole line lose mass beyond a boundary and bend down in front of it. A box as measure leaves nothing outside: the mass there
-is zero by construction, and the density is free to be as high at the boundary as the samples say. """
+Estimators on the whole line lose mass beyond a boundary and bend down in front of it. A box as measure leaves nothing outside: the mass
+there is zero by construction, and the density is free to be as high at the boundary as the samples say. """

@@ -69,7 +69,7 @@ class PairwiseMap(EmbeddingMap):
 
     def _embed(self, B: Array) -> Array:
         B *= self.pairs.G
-        U = namespace(B).sum(self.pairs.H * (B @ self.pairs.H), axis=0)
+        U = namespace(B).vecdot(self.pairs.H, B @ self.pairs.H, axis=-2)
         return self.S @ (self.pairs.c * U)
 
     def adjoint(self, y: Array) -> Array:

@@ -28,10 +28,7 @@ from ksos.solvers import LBFGS, LowRank, regularization_path
 from ksos.space import SoSSpace
 from ksos.support import pivoted_cholesky
 
-__all__ = [
-    *("CRITERIA", "MOST_SUPPORT_POINTS", "BandwidthScores", "Problem"),
-    *("fit_path", "projected_embedding", "scores_of_bandwidth", "support_of"),
-]
+__all__ = ["CRITERIA", "BandwidthScores", "Problem", "fit_path", "projected_embedding", "scores_of_bandwidth", "support_of"]
 
 MOST_SUPPORT_POINTS = 2000
 """``n_support=None`` means all distinct samples, up to this many."""
@@ -64,10 +61,19 @@ class Problem:
     """The unit 1/exp(log_unit) of squared densities, the same for every bandwidth."""
 
     @property
+    def _shares(self) -> np.ndarray:
+        masses = np.array([fold.mass for fold in self.folds])
+        return masses / masses.sum()
+
+    @property
     def held_out_weights(self) -> np.ndarray:
         """The shares of all held-out samples, fold by fold."""
-        masses = np.array([fold.mass for fold in self.folds])
-        return np.concatenate([share * fold.test_weights for share, fold in zip(masses / masses.sum(), self.folds, strict=True)])
+        return np.concatenate([share * fold.test_weights for share, fold in zip(self._shares, self.folds, strict=True)])
+
+    def mean(self, scores: np.ndarray) -> np.ndarray:
+        """Of scores (folds, …): over the folds, weighted by what they hold out."""
+        with np.errstate(invalid="ignore"):
+            return np.tensordot(self._shares, scores, axes=1)
 
 
 @dataclass(frozen=True)
@@ -95,10 +101,10 @@ def fit_path(
         yield from quick_likelihood_path(space, points, weights, strengths)
         return
     distance = Bound(SquaredMMD(MeanEmbedding(points, weights, kernel=space.embedding_kernel)).bind(space))
-    penalty, small, start = Bound(Trace(relative=True).bind(space)), space.tensor_size <= _SMALL_TENSOR, None
-    newton = small and space.rank < space.support_points.shape[0]
+    penalty, start = Bound(Trace(relative=True).bind(space)), None
+    newton = space.tensor_size <= _SMALL_TENSOR and space.rank < space.support_points.shape[0]
     # a fit that would take more steps serves the search as it is
-    solver = LowRank(extra_steps=0, max_iter=80) if newton else LBFGS(max_iter=1500 if small else 300)
+    solver = LowRank(extra_steps=0, max_iter=80) if newton else LBFGS(columns=4, stall=1e-9, max_iter=6)
     for strength in strengths:  # one by one: the search may end the path at any λ
         tol = _GAPS[strength < _STRONG]
         (solution,) = regularization_path(distance, penalty, [strength], space, solver=solver, start=start, tol=tol, time_limit=deadline)
@@ -108,17 +114,14 @@ def fit_path(
         yield np.asarray(start)
 
 
+@one_blas_thread(0)
 def scores_of_bandwidth(problem: Problem, sigma: np.ndarray, strengths: Sequence[float], deadline: Deadline) -> BandwidthScores:
     """Fit every fold along the path of λ, side by side, and score each fit on the samples that it has not seen.
 
     After the deadline nothing more is fitted: what is missing has a score of −inf.
     """
-    with one_blas_thread(0):
-        return _scores(problem, problem.kernel.with_sigma(sigma), strengths, deadline)
-
-
-def _scores(problem: Problem, kernel: Kernel, strengths: Sequence[float], deadline: Deadline) -> BandwidthScores:
-    folds, count, by_likelihood = problem.folds, len(strengths), problem.criterion == "log_likelihood"
+    kernel, folds, count = problem.kernel.with_sigma(sigma), problem.folds, len(strengths)
+    by_likelihood = problem.criterion == "log_likelihood"
     ends = np.cumsum([fold.test.size for fold in folds])
     rows = [slice(end - fold.test.size, end) for end, fold in zip(ends, folds, strict=True)]
     scores = np.full((len(folds), count), -np.inf)
@@ -161,7 +164,7 @@ def _worth(problem: Problem, scores: np.ndarray, held_out: np.ndarray, j: int, w
         return None
     if problem.objective == "likelihood":
         return _best_blend(held_out[:, j], held_out[:, -1], weights)
-    return float(np.maximum(scores, -1e300) @ np.array([fold.mass for fold in problem.folds])) / sum(fold.mass for fold in problem.folds)
+    return float(problem.mean(np.maximum(scores, -1e300)))
 
 
 def _best_blend(log_p: np.ndarray, log_q: np.ndarray, weights: np.ndarray) -> float:

@@ -40,15 +40,9 @@ def bump_logpdf(kernel: Kernel, measure: Measure, points: np.ndarray, weights: n
 
 
 def best_multiple(
-    points: np.ndarray,
-    weights: np.ndarray,
-    kernel: Kernel,
-    sigma: np.ndarray,
-    measure: Measure,
-    rng: np.random.Generator,
-    deadline: Deadline,
+    points: np.ndarray, weights: np.ndarray, kernel: Kernel, measure: Measure, rng: np.random.Generator, deadline: Deadline
 ) -> float:
-    """The multiple of the bandwidth ``sigma`` with which the kernel density estimate predicts held-out samples best.
+    """The multiple of the kernel's bandwidth with which the kernel density estimate predicts held-out samples best.
 
     A coarse scan over three powers of two and a fine one around its winner; beyond 1600 samples on a random subset, corrected for its size.
     After the deadline the best so far counts.
@@ -64,7 +58,7 @@ def best_multiple(
     def look(multiple: float) -> None:
         if known and deadline.passed:
             return
-        scaled, out = kernel.with_sigma(multiple * sigma), np.empty(points.shape[0])
+        scaled, out = kernel.with_sigma(multiple * kernel.sigma), np.empty(points.shape[0])
         for fold in folds:
             out[fold.test] = bump_logpdf(scaled, measure, points[fold.train], fold.train_weights, points[fold.test])
         known[multiple] = np.maximum(out, -1e300)

@@ -66,20 +66,10 @@ class RobustEstimator(BaseEstimator):
         time_limit: float | None = None,
         random_state: int | None = 0,
     ) -> None:
-        self.radius = radius
-        self.model = model
-        self.loss = loss
-        self.alpha = alpha
-        self.n_centers = n_centers
-        self.model_bandwidth = model_bandwidth
-        self.bandwidth = bandwidth
-        self.embedding_bandwidth = embedding_bandwidth
-        self.measure = measure
-        self.n_support = n_support
-        self.tol = tol
-        self.rtol = rtol
-        self.time_limit = time_limit
-        self.random_state = random_state
+        self.radius, self.model, self.loss, self.alpha = radius, model, loss, alpha
+        self.n_centers, self.model_bandwidth = n_centers, model_bandwidth
+        self.bandwidth, self.embedding_bandwidth, self.measure, self.n_support = bandwidth, embedding_bandwidth, measure, n_support
+        self.tol, self.rtol, self.time_limit, self.random_state = tol, rtol, time_limit, random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the model, and find the worst density. Ctrl-C stores the best solution so far, if there is one, and is raised again."""
@@ -142,9 +132,8 @@ def _checked(family: EstimatorFamily, problem: Problem, radii: list[float], goal
         if smallest.status == "infeasible":
             least = smallest.least_radius
             empty = ", ".join(f"{radius:.6g}" for radius in radii if least is not None and 0.0 < radius < least)
-            raise ValueError(
-                f"{name}: no density of the space lies within radius {empty} of the data, so that nothing was fitted; {smallest.note}"
-            )
+            problem_with = f"no density of the space lies within radius {empty} of the data, so that nothing was fitted"
+            raise ValueError(f"{name}: {problem_with}; {smallest.note}")
         _report(smallest, name)
     return problem
 
@@ -168,8 +157,7 @@ def centre_and_scale(X: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np
     scaled = X / unit  # so that nothing overflows
     mean = weights @ scaled
     scale = np.sqrt(weights @ (scaled - mean) ** 2)
-    flat = scale <= 1e-12
-    return mean * unit, np.where(flat, 1.0, scale * unit)
+    return mean * unit, np.where(scale <= 1e-12, 1.0, scale * unit)
 
 
 def relative_bandwidth(X: np.ndarray, centre: np.ndarray, scale: np.ndarray) -> np.ndarray:
@@ -228,10 +216,8 @@ class Basis:
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
         """u at the rows of X, shape (n, P)."""
-        ones = np.ones((X.shape[0], 1))
-        if self.kernel is None:
-            return np.concatenate([ones, (X - self.centre) / self.scale], axis=1)
-        return np.concatenate([ones, self.kernel(X, self.centers)], axis=1)
+        functions = (X - self.centre) / self.scale if self.kernel is None else self.kernel(X, self.centers)
+        return np.concatenate([np.ones((X.shape[0], 1)), functions], axis=1)
 
     @property
     def size(self) -> int:
@@ -292,9 +278,8 @@ class EstimatorFamily(ParametricFamily):
         if radius == "bootstrap":
             return bootstrap_radius(self.reference, self.joint_kernel, rng=random_state), problem
         n = self.reference.points.shape[0]  # as many samples as there are distinct ones, so that weights count like repetitions
-        wide = (
-            bootstrap_radius(replace(self.reference, n_samples=n), self.joint_kernel, n_resamples=200, rng=random_state) if n > 1 else 0.0
-        )
+        reference = replace(self.reference, n_samples=n)
+        wide = bootstrap_radius(reference, self.joint_kernel, n_resamples=200, rng=random_state) if n > 1 else 0.0
         distance, problem = nearest_exactly(problem, deadline)
         return max(wide, _FEASIBLE * distance, 1e-3), problem
 

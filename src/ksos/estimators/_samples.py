@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import check_random_state
 
-from ksos._validation import as_count
+from ksos._validation import as_count, as_weights
 from ksos.measures import Measure
 
-__all__ = ["Fold", "as_folds", "as_generator", "check_folds", "distinct_samples", "random_folds", "require_inside"]
+__all__ = ["Fold", "as_folds", "as_generator", "check_folds", "distinct_samples", "mean_score", "random_folds", "require_inside"]
 
 FEW_SAMPLES = 200
 """Up to this many samples there are ten folds, beyond five."""
@@ -26,6 +26,12 @@ def distinct_samples(X: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.
     points, inverse = np.unique(X + 0.0, axis=0, return_inverse=True)  # + 0.0: one sign of zero
     gathered = np.bincount(inverse.ravel(), weights=masses)
     return points, gathered / gathered.sum()
+
+
+def mean_score(scores: np.ndarray, sample_weight: Any) -> float:
+    """Their weighted mean; a sample of weight 0 does not count, even where its score is −inf."""
+    weights = as_weights(sample_weight, scores.shape[0])
+    return float(weights[weights > 0.0] @ scores[weights > 0.0])
 
 
 def require_inside(measure: Measure, X: np.ndarray, masses: np.ndarray) -> None:
@@ -65,8 +71,8 @@ def check_folds(cv: Any) -> None:
         raise ValueError(f"cv must be None, a number of folds, a splitter such as KFold(5), or a list of (train, test) pairs; got {cv!r}")
 
 
-def as_folds(cv: Any, X: np.ndarray, masses: np.ndarray, rows: np.ndarray, weights: np.ndarray, rng: np.random.Generator) -> list[Fold]:
-    """The folds of samples ``X`` with ``masses``; ``rows`` says which distinct sample each is (−1: none, its mass is zero).
+def as_folds(cv: Any, X: np.ndarray, masses: np.ndarray, weights: np.ndarray, rng: np.random.Generator) -> list[Fold]:
+    """The folds of samples ``X`` with ``masses``, ``weights`` being those of the distinct samples.
 
     A number of folds is over the distinct samples, so that a sample and its double are never on both sides.
     """
@@ -75,6 +81,8 @@ def as_folds(cv: Any, X: np.ndarray, masses: np.ndarray, rows: np.ndarray, weigh
     pairs = list(cv.split(X) if hasattr(cv, "split") else cv)
     if not pairs:
         raise ValueError("cv gives no folds; pass a number of folds, or at least one pair (train, test)")
+    rows = np.full(X.shape[0], -1)  # which of the distinct samples each row is; none if its mass is zero
+    rows[masses > 0.0] = np.unique(X[masses > 0.0] + 0.0, axis=0, return_inverse=True)[1].ravel()
     return [_given_fold(pair, number, masses, rows) for number, pair in enumerate(pairs)]
 
 
@@ -87,13 +95,14 @@ def random_folds(weights: np.ndarray, count: Any, rng: np.random.Generator) -> l
             f"{k} folds need at least {k} distinct samples of positive weight; got {n} sample{'s' * (n != 1)}; pass a smaller cv, or use "
             "KernelSoSDensity, which needs no folds"
         )
-    parts = np.array_split(rng.permutation(n), k)
-    return [_fold(np.sort(np.concatenate(parts[:i] + parts[i + 1 :])), np.sort(part), weights) for i, part in enumerate(parts)]
+    parts = [np.sort(part) for part in np.array_split(rng.permutation(n), k)]
+    rests = [np.sort(np.concatenate(parts[:i] + parts[i + 1 :])) for i in range(k)]
+    return [_fold(rest, weights[rest], part, weights[part], 1.0) for rest, part in zip(rests, parts, strict=True)]
 
 
-def _fold(train: np.ndarray, test: np.ndarray, weights: np.ndarray) -> Fold:
-    inside, outside = weights[train], weights[test]
-    return Fold(train, inside / inside.sum(), test, outside / outside.sum(), float(outside.sum()))
+def _fold(train: np.ndarray, inside: np.ndarray, test: np.ndarray, outside: np.ndarray, total: float) -> Fold:
+    """From the masses inside and outside, and that of all samples."""
+    return Fold(train, inside / inside.sum(), test, outside / outside.sum(), float(outside.sum() / total))
 
 
 def _given_fold(pair: Any, number: int, masses: np.ndarray, rows: np.ndarray) -> Fold:
@@ -115,5 +124,4 @@ def _given_fold(pair: Any, number: int, masses: np.ndarray, rows: np.ndarray) ->
             raise ValueError(f"fold {number} of cv has no {name} samples of positive weight; use fewer folds")
         gathered = np.bincount(rows[chosen], weights=masses[chosen])
         sides.append((np.flatnonzero(gathered), gathered[gathered > 0.0]))
-    (train, inside), (test, outside) = sides
-    return Fold(train, inside / inside.sum(), test, outside / outside.sum(), float(outside.sum() / masses.sum()))
+    return _fold(*sides[0], *sides[1], masses.sum())

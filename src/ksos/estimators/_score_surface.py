@@ -51,9 +51,7 @@ class Surface:
     @property
     def scores(self) -> np.ndarray:
         """(bandwidths, λ): means over the folds, weighted by what they hold out."""
-        masses = np.array([fold.mass for fold in self.problem.folds])
-        with np.errstate(invalid="ignore"):
-            return np.asarray(self.fold_scores @ (masses / masses.sum()))
+        return np.stack([self.problem.mean(found.scores) for found in self.found])
 
     def shares(self, i: int) -> np.ndarray:
         """The stacking weights of bandwidth i: of the fits along the path, and last of the kernel density estimate."""

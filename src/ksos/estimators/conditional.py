@@ -9,10 +9,10 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ksos._validation import as_count, as_levels, as_points, as_vector, as_weights
+from ksos._validation import as_count, as_levels, as_points, as_vector
 from ksos.density import SoSDensity
 from ksos.density.conditional_line import ConditionalLine
-from ksos.estimators._samples import as_generator, require_inside
+from ksos.estimators._samples import as_generator, mean_score, require_inside
 from ksos.estimators.cross_validation import KernelSoSDensityCV
 from ksos.measures import Measure
 
@@ -68,11 +68,8 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         time_limit: float | None = None,
         random_state: Any = None,
     ) -> None:
-        self.estimator = estimator
-        self.objective = objective
-        self.measure = measure
-        self.time_limit = time_limit
-        self.random_state = random_state
+        self.estimator, self.objective, self.measure = estimator, objective, measure
+        self.time_limit, self.random_state = time_limit, random_state
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -110,8 +107,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
 
     def logpdf(self, X: Any, y: Any) -> np.ndarray:
         """log p(y_i | x_i) for every row, shape (n,); −inf where the density vanishes."""
-        X, targets = self._rows(X, y)
-        return self._conditional_logpdf(X, targets)
+        return self._conditional_logpdf(*self._rows(X, y))
 
     def pdf(self, X: Any, y: Any) -> np.ndarray:
         """p(y_i | x_i) for every row, shape (n,)."""
@@ -138,12 +134,12 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
 
         Levels 0 and 1 give the boundary of the measure, −inf and +inf if there is none.
         """
-        X = self._conditions(X)
-        levels = as_levels(q)
-        values = self._single_output("quantile").quantile(X, np.broadcast_to(np.atleast_1d(levels), (X.shape[0], levels.size)))
+        X, given = self._conditions(X), as_levels(q)
+        levels = np.atleast_1d(given)
+        values = self._single_output("quantile").quantile(X, np.broadcast_to(levels, (X.shape[0], levels.size)))
         low, high = self.distribution_.measure.boundary(self.n_features_in_)
-        values = np.where(np.atleast_1d(levels) == 0.0, low, np.where(np.atleast_1d(levels) == 1.0, high, values))
-        return values[:, 0] if levels.ndim == 0 else values
+        values = np.where(levels == 0.0, low, np.where(levels == 1.0, high, values))
+        return values[:, 0] if given.ndim == 0 else values
 
     def cdf(self, X: Any, y: Any) -> np.ndarray:
         """P(y' ≤ y_i | x_i), for a single output, shape (n,): uniform on [0, 1] for data that follow the model."""
@@ -168,10 +164,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The mean conditional log-density log p(y_i | x_i), weighted by ``sample_weight``."""
-        values = self.logpdf(X, y)
-        weights = as_weights(sample_weight, values.shape[0])
-        counted = weights > 0.0  # a row of weight 0 counts for nothing, even where the density vanishes
-        return float(weights[counted] @ values[counted])
+        return mean_score(self.logpdf(X, y), sample_weight)
 
     def conditional(self, x: Any) -> SoSDensity:
         """The density of y given one row ``x``, as an :class:`~ksos.SoSDensity` of its own."""

@@ -170,7 +170,7 @@ class KernelSoSDensityCV(DensityEstimator):
         _require_different_features(X[masses > 0.0, features], getattr(self, "feature_names_in_", None))
         points, weights = distinct_samples(X, masses)
         rng = as_generator(self.random_state)
-        folds = as_folds(self.cv, X, masses, _rows(X, masses), weights, rng)
+        folds = as_folds(self.cv, X, masses, weights, rng)
         problem, sigma = self._problem(points, weights, measure, folds, rng)
         surface, interrupt = Surface(problem, self._stacking, self._strengths()), None
         search = Deadline() if self.time_limit is None else Deadline(max(_SEARCH_SHARE * deadline.remaining, 1e-9))
@@ -241,7 +241,7 @@ class KernelSoSDensityCV(DensityEstimator):
     def _multiples(self, problem: Problem, sigma: np.ndarray, rng: np.random.Generator, deadline: Deadline) -> list[float]:
         """The grid of bandwidths, as multiples of the rule's, ascending."""
         if self.bandwidths is None:
-            centre = best_multiple(problem.points, problem.weights, problem.kernel, sigma, problem.measure, rng, deadline)
+            centre = best_multiple(problem.points, problem.weights, problem.kernel.with_sigma(sigma), problem.measure, rng, deadline)
             multiples = [centre * multiple for multiple in (MULTIPLES if problem.points.shape[0] <= _MANY_SAMPLES else FEW_MULTIPLES)]
         else:
             multiples = sorted(set(as_grid(self.bandwidths, "bandwidths", positive=True).tolist()))
@@ -278,9 +278,7 @@ class KernelSoSDensityCV(DensityEstimator):
 
     def _line(self, problem: Problem, multiple: float, strengths: Sequence[float], scores: BandwidthScores) -> str:
         """What is printed of a bandwidth."""
-        masses = np.array([fold.mass for fold in problem.folds])
-        with np.errstate(invalid="ignore"):
-            mean = masses / masses.sum() @ scores.scores
+        mean = problem.mean(scores.scores)
         j = int(np.argmax(mean))
         best = f"best λ {strengths[j]:.3g} w₀, held-out score {mean[j]:.4f}"
         return f"[cv] bandwidth {multiple:.4g} × {self.rule}, {len(strengths)} λ, {len(problem.folds)} folds: {best}"
@@ -312,9 +310,8 @@ class KernelSoSDensityCV(DensityEstimator):
     def _stack(self, surface: Surface, i: int, j: int, space: SoSSpace, deadline: Deadline) -> None:
         """Mix the fits along the path of λ and the kernel density estimate, with the shares that predict held-out samples best."""
         problem, strengths, shares = surface.problem, surface.regularizations, surface.shares(i)
-        n = problem.points.shape[0]
         shares[:-1][shares[:-1] < _SMALLEST_SHARE] = 0.0
-        shares[-1] = max(shares[-1], _FLOOR / n)
+        shares[-1] = max(shares[-1], _FLOOR / problem.points.shape[0])
         used = [int(k) for k in np.flatnonzero(shares[:-1])]
         parts: dict[int, SoSDensity] = {}
         path = fit_path(self.objective, space, problem.points, problem.weights, strengths[: max(used, default=-1) + 1], deadline)
@@ -326,8 +323,7 @@ class KernelSoSDensityCV(DensityEstimator):
         if j in used:
             parts[j] = self.distribution_
         kept = sorted(parts)
-        share = shares[[*kept, -1]] / shares[[*kept, -1]].sum()
-        densities = [parts[k] for k in kept]
+        share, densities = shares[[*kept, -1]] / shares[[*kept, -1]].sum(), [parts[k] for k in kept]
         self.distribution_ = blend(space.kernel, problem.measure, problem.points, problem.weights, densities, share, space.rank)
         self.weights_ = {strengths[k]: float(part) for k, part in zip(kept, share, strict=False)} | {"kernel_density": float(share[-1])}
 
@@ -338,10 +334,8 @@ class KernelSoSDensityCV(DensityEstimator):
         self.bandwidth_, self.regularization_ = self.best_estimator_.bandwidth_, self.best_estimator_.regularization_
         self.bandwidth_multiple_, self.relative_regularization_ = surface.multiples[i], surface.regularizations[j]
         self.best_score_ = float(surface.bandwidth_scores[i]) if np.isfinite(scores[i]).any() else -np.inf
-        self.bandwidth_multiples_ = np.array(surface.multiples)
-        self.relative_regularizations_ = np.array(surface.regularizations)
-        self.scores_ = scores
-        self.n_splits_ = folds.shape[2]
+        self.bandwidth_multiples_, self.relative_regularizations_ = np.array(surface.multiples), np.array(surface.regularizations)
+        self.scores_, self.n_splits_ = scores, folds.shape[2]
         multiple, regularization = (grid.ravel() for grid in np.meshgrid(surface.multiples, surface.regularizations, indexing="ij"))
         flat = folds.reshape(-1, folds.shape[2])
         finite = np.all(np.isfinite(flat), axis=1)
@@ -357,13 +351,6 @@ class KernelSoSDensityCV(DensityEstimator):
             "rank_test_score": 1 + np.argsort(np.argsort(-self.scores_.ravel(), kind="stable"), kind="stable"),
             **{f"split{k}_test_score": flat[:, k] for k in range(flat.shape[1])},
         }
-
-
-def _rows(X: np.ndarray, masses: np.ndarray) -> np.ndarray:
-    """Which of the distinct samples each row is; −1 for those of mass zero."""
-    rows = np.full(X.shape[0], -1)
-    rows[masses > 0.0] = np.unique(X[masses > 0.0] + 0.0, axis=0, return_inverse=True)[1].ravel()
-    return rows
 
 
 def _require_different_features(X: np.ndarray, names: Any) -> None:

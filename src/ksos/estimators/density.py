@@ -13,11 +13,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ksos._array import Array, eye, inner, is_other_array, like, namespace, to_numpy
 from ksos._deadline import Deadline
-from ksos._validation import as_bandwidth, as_callback, as_choice, as_count, as_masses, as_nonnegative, as_points, as_positive, as_weights
+from ksos._validation import as_bandwidth, as_callback, as_choice, as_count, as_masses, as_nonnegative, as_points, as_positive
 from ksos.bandwidth import RULES, bandwidth_rule
 from ksos.density import SoSDensity
 from ksos.embedding import MeanEmbedding
-from ksos.estimators._samples import as_generator, distinct_samples, require_inside
+from ksos.estimators._samples import as_generator, distinct_samples, mean_score, require_inside
 from ksos.exceptions import BandwidthWarning
 from ksos.functionals import MMD, Frobenius, Functional, NegativeLogLikelihood, SquaredMMD, Trace
 from ksos.integrals import closed_form
@@ -33,14 +33,8 @@ __all__ = ["DensityEstimator", "KernelSoSDensity", "kernel_form"]
 MOST_SUPPORT_POINTS = 200
 """``n_support=None`` means all distinct samples, up to this many."""
 
-AUTO_REGULARIZATION = 1e-3
-"""``regularization="auto"`` of the MMD, in units of w₀."""
-
-AUTO_LIKELIHOOD_REGULARIZATION = 1e-2
-"""That of the likelihood."""
-
-NARROW_REGULARIZATIONS = {"mmd": 3e-3, "likelihood": 0.3}
-"""Those with ``bandwidth="auto"``, whose narrower kernels need more."""
+AUTO_REGULARIZATIONS = {"mmd": (1e-3, 3e-3), "likelihood": (1e-2, 0.3)}
+"""``regularization="auto"`` in units of w₀; the second with ``bandwidth="auto"``, whose narrower kernels need more."""
 
 OBJECTIVES: dict[str, Callable[[MeanEmbedding], Functional]] = {
     "squared_mmd": SquaredMMD,
@@ -75,10 +69,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """The mean log-density of the samples, weighted by ``sample_weight``."""
-        scores = self.score_samples(X)
-        weights = as_weights(sample_weight, scores.shape[0])
-        scores = to_numpy(scores)
-        return float(weights[weights > 0.0] @ scores[weights > 0.0])  # a sample of weight 0 does not count, even where its score is −inf
+        return mean_score(to_numpy(self.score_samples(X)), sample_weight)
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Independent samples of the fitted density, shape (n_samples, d)."""
@@ -219,23 +210,13 @@ class KernelSoSDensity(DensityEstimator):
         data = MeanEmbedding(points, weights, kernel=embedding_kernel)
         _warn_if_degenerate(kernel, space, points)
         _warn_if_unseen(data, space)
-        functional = self._functional(data, space)
-        self.solution_ = minimize(
-            functional,
-            space,
-            start=_quick_mmd_fit(space, data, deadline) if self._by_likelihood else None,
-            solver=self.solver,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            time_limit=deadline,
-            callback=self.callback,
-            verbose=self.verbose,
-        )
+        start = _quick_mmd_fit(space, data, deadline) if self._by_likelihood else None
+        told: dict[str, Any] = {"tol": self.tol, "max_iter": self.max_iter, "callback": self.callback, "verbose": self.verbose}
+        self.solution_ = minimize(self._functional(data), space, solver=self.solver, time_limit=deadline, start=start, **told)
         self.bandwidth_, self.embedding_bandwidth_ = kernel.sigma, embedding_kernel.sigma
         self.regularization_, self.relative_regularization_ = self._strengths(space)
         self.support_points_, self.landmarks_ = space.support_points, space.landmarks
-        self.distribution_ = self.solution_.distribution
-        self.n_iter_ = self.solution_.n_iter
+        self.distribution_, self.n_iter_ = self.solution_.distribution, self.solution_.n_iter
         if self.solution_.keyboard_interrupt:
             raise KeyboardInterrupt(self.solution_.message)
         if self.solution_.status not in ("solved", "interrupted"):  # a callback that stops the fit knows that it does
@@ -297,9 +278,8 @@ class KernelSoSDensity(DensityEstimator):
     def _support(self, points: Array, weights: np.ndarray, kernel: Kernel, measure: Measure, rng: np.random.Generator) -> Array:
         if not isinstance(self.support, str):
             return like(as_points(self.support, "support", n_features=points.shape[1]), points)
-        m = self._most_support_points()
         integrals = closed_form(kernel, measure, points.shape[1])
-        return select_support(self.support, points, weights, m, integrals, 1e-10, rng)
+        return select_support(self.support, points, weights, self._most_support_points(), integrals, 1e-10, rng)
 
     def _most_support_points(self) -> int:
         if not isinstance(self.support, str):
@@ -315,11 +295,6 @@ class KernelSoSDensity(DensityEstimator):
             return xp.take(points, xp.asarray(chosen, device=points.device), axis=0)
         return as_points(self.landmarks, "landmarks", n_features=points.shape[1])
 
-    def _automatic_regularization(self) -> float:
-        if self._is_automatic:
-            return NARROW_REGULARIZATIONS["likelihood" if self._by_likelihood else "mmd"]
-        return AUTO_LIKELIHOOD_REGULARIZATION if self._by_likelihood else AUTO_REGULARIZATION
-
     @property
     def _is_automatic(self) -> bool:
         """Whether the bandwidth is that of the rule "auto"."""
@@ -329,7 +304,7 @@ class KernelSoSDensity(DensityEstimator):
     def _by_likelihood(self) -> bool:
         return isinstance(self.objective, str) and self.objective == "likelihood"  # a functional has an == of its own
 
-    def _functional(self, data: MeanEmbedding, space: SoSSpace) -> Functional:
+    def _functional(self, data: MeanEmbedding) -> Functional:
         """The objective plus the penalty."""
         distance = self.objective if isinstance(self.objective, Functional) else OBJECTIVES[self.objective](data)
         given, relative = self._given_strength()
@@ -340,7 +315,7 @@ class KernelSoSDensity(DensityEstimator):
         if self.relative_regularization is not None:
             return float(self.relative_regularization), True
         if isinstance(self.regularization, str):
-            return self._automatic_regularization(), True
+            return AUTO_REGULARIZATIONS["likelihood" if self._by_likelihood else "mmd"][self._is_automatic], True
         return float(self.regularization), False
 
     def _strengths(self, space: SoSSpace) -> tuple[float, float]:
@@ -386,7 +361,9 @@ def _quick_mmd_fit(space: SoSSpace, data: MeanEmbedding, deadline: Deadline) -> 
     integrals, support = space.integrals, to_numpy(space.support_points)
     chosen = pivoted_cholesky(support, min(_START_POINTS, support.shape[0]), integrals, space.tol_model)
     small = SoSSpace(space.kernel, support[chosen], space.measure, space.embedding_kernel)
-    found = minimize(SquaredMMD(data) + AUTO_REGULARIZATION * Trace(relative=True), small, tol=_START_TOLERANCE, time_limit=deadline)
+    found = minimize(
+        SquaredMMD(data) + AUTO_REGULARIZATIONS["mmd"][0] * Trace(relative=True), small, tol=_START_TOLERANCE, time_limit=deadline
+    )
     if found.keyboard_interrupt:
         raise KeyboardInterrupt(found.message)
     p = found.distribution
@@ -417,7 +394,5 @@ def _warn_if_degenerate(kernel: Kernel, space: SoSSpace, points: Array) -> None:
         return
     sizes = dict.fromkeys(f"{size:.4g}" for size in (kernel.sigma.min(), kernel.sigma.max()))
     warnings.warn(
-        f"the bandwidth {' to '.join(sizes)} is {problem}; rank {space.rank} of {m} was kept; try {remedy}",
-        BandwidthWarning,
-        stacklevel=4,
+        f"the bandwidth {' to '.join(sizes)} is {problem}; rank {space.rank} of {m} was kept; try {remedy}", BandwidthWarning, stacklevel=4
     )

@@ -109,9 +109,8 @@ class _RegressionFamily(EstimatorFamily):
         centre, scale = centre_and_scale(Z, self.masses)
         d, spread = Z.shape[1], float(scale[-1])
         if not loss.closed_form and d > EXACT_FEATURES:
-            raise ValueError(
-                f"loss={loss!r} goes through quadrature over (x, y), for at most two features of x; got {d - 1}; use loss='square'"
-            )
+            reason = f"goes through quadrature over (x, y), for at most two features of x; got {d - 1}"
+            raise ValueError(f"loss={loss!r} {reason}; use loss='square'")
         self.outcome_centre, self.moments = float(centre[-1]), (centre, np.r_[scale[:-1], 1.0])
         basis = Basis(params.model, self.X, centre[:-1], scale[:-1], params.n_centers, params.model_bandwidth)
         setting = setting_of(Z, self.masses, centre, scale, params)

@@ -6,14 +6,15 @@ A step costs a few products with the factor, O(nrk) for the likelihood of n samp
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import eigh
 
-from ksos._array import Array, eye, inner, is_numpy, like, namespace, norm, to_numpy
+from ksos._array import Array, eye, flat, inner, is_numpy, like, namespace, norm, to_numpy, zeros
+from ksos._deadline import Deadline
+from ksos._validation import as_nonnegative
 from ksos.functionals.objective import Objective, Point
 from ksos.solvers.eigenvalues import lowest_bound, lowest_eigenpairs
 from ksos.solvers.loop import Stepper
@@ -30,35 +31,49 @@ _MOST_NEW = 4
 _SMALL, _DENSE = 50, 3000
 _NEGLIGIBLE = 1e-16  # of the mass: a sample of little weight far from all others lives on a column of as little
 _LOOK_BACK = 4
+_DESCENT = 300  # steps
 
 ValueAndGradient = Callable[[Array], tuple[float, Array]]
 
 
 class Secants:
-    """The last few pairs (step, change of the gradient) and the inverse Hessian that they imply: the two loops of [Nocedal1980]."""
+    """The last few pairs (step s, change of the gradient y) and the inverse Hessian H that they imply, in the compact form of [Byrd1994].
+
+    With R the upper triangle of SᵀY, D its diagonal, u = R⁻¹Sᵀg and v = R⁻ᵀ(Du + γ(YᵀYu − Yᵀg)): Hg = γg + Sv − γYu. These are two
+    products with all pairs at once, where the two loops of [Nocedal1980] take one after the other.
+    """
 
     def __init__(self, memory: int = _PAIRS) -> None:
-        self.pairs: deque[tuple[Array, Array, float]] = deque(maxlen=memory)
+        self.memory = memory
+        self.pairs: list[int] = []
+        """Where the pairs are, the oldest first."""
 
     def add(self, step: Array, change: Array) -> None:
         """Take in a pair; one without positive curvature says nothing and is left out."""
-        curvature = inner(step, change)
-        if curvature > 1e-12 * norm(step) * norm(change):
-            self.pairs.append((step, change, 1.0 / curvature))
+        curvature, n = inner(step, change), self.memory
+        if not curvature > 1e-12 * norm(step) * norm(change):
+            return
+        if not self.pairs:
+            self._rows, self._D = zeros((2 * n, flat(step).shape[0]), step), np.zeros(n)
+            self._YY, self._inverse = np.zeros((n, n)), np.zeros((n, n))
+        row = len(self.pairs) if len(self.pairs) < n else self.pairs.pop(0)
+        self.pairs.append(row)
+        self._rows[row, :], self._rows[n + row, :] = flat(step), flat(change)
+        products = to_numpy(self._rows @ flat(change))
+        self._YY[:, row] = self._YY[row, :] = products[n:]
+        self._inverse[:, row] = self._inverse[row, :] = 0.0  # without its first row and column R⁻¹ is the inverse of the rest
+        self._inverse[:, row] = self._inverse @ products[:n] / -curvature
+        self._inverse[row, row], self._D[row], self._gamma = 1.0 / curvature, curvature, curvature / float(products[n + row])
 
     def direction(self, gradient: Array) -> Array:
         """−H·gradient; the first one, of which nothing is known, has length one."""
         if not self.pairs:
             return -gradient / max(norm(gradient), 1e-300)
-        q, shares = gradient, []
-        for step, change, rho in reversed(self.pairs):
-            shares.append(rho * inner(step, q))
-            q = q - shares[-1] * change
-        step, change, rho = self.pairs[-1]
-        q = q / (rho * inner(change, change))
-        for (step, change, rho), share in zip(self.pairs, reversed(shares), strict=True):
-            q = q + (share - rho * inner(change, q)) * step
-        return -q
+        products, gamma = to_numpy(self._rows @ flat(gradient)), self._gamma
+        u = self._inverse @ products[: self.memory]
+        v = self._inverse.T @ (self._D * u + gamma * (self._YY @ u - products[self.memory :]))
+        shares = like(np.concatenate([-v, gamma * u]), gradient)
+        return namespace(gradient).reshape(shares @ self._rows, gradient.shape) - gamma * gradient
 
 
 def descend(function: ValueAndGradient, Y: Array, value: float, gradient: Array, secants: Secants) -> tuple[Array, float, Array] | None:
@@ -83,16 +98,21 @@ def descend(function: ValueAndGradient, Y: Array, value: float, gradient: Array,
 
 def descend_until(function: ValueAndGradient, Y: Array, steps: int, tol: float) -> Array:
     """L-BFGS from ``Y`` until the function has changed by less than ``tol`` over the last four steps, or for ``steps`` of them."""
-    secants, values = Secants(), [math.inf] * _LOOK_BACK
-    value, gradient = function(Y)
+    return _descend_until(function, (Y, *function(Y)), Secants(), steps, tol, Deadline())
+
+
+def _descend_until(
+    function: ValueAndGradient, at: tuple[Array, float, Array], secants: Secants, steps: int, tol: float, deadline: Deadline
+) -> Array:
+    values = [math.inf] * _LOOK_BACK
     for _ in range(steps):
-        values.append(value)
-        if values[-1 - _LOOK_BACK] - value < tol:
+        values.append(at[1])
+        if values[-1 - _LOOK_BACK] - at[1] < tol or deadline.passed:
             break
-        if (new := descend(function, Y, value, gradient, secants)) is None:
+        if (new := descend(function, *at, secants)) is None:
             break
-        Y, value, gradient = new
-    return Y
+        at = new
+    return at[0]
 
 
 @dataclass(frozen=True)
@@ -104,6 +124,7 @@ class _State:
     secants: Secants
     point: Point  # as of the last certificate
     steps: int = 0
+    wider: Array | None = None  # the factor with new columns, where the next step has to begin with them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +133,9 @@ class LBFGS(Stepper):
 
     ``max_iter``: the most steps where ``minimize`` is given no ``max_iter``. ``columns``: how many columns a start has. ``max_columns``: as
     for :class:`LowRank`. ``memory``: how many pairs (step, change of the gradient) are kept. ``check_every``: how many steps to take from
-    one certificate to the next; default 10, and 25 or 50 for large r, since a certificate costs r³.
+    one certificate to the next; default 10, and 25 or 50 for large r, since a certificate costs r³. ``stall``: if positive, steps come in
+    descents, which end when f has changed by less than this over four of them, and only then is there a certificate: ``max_iter`` counts
+    descents, columns of less mass than this go, and a start that is a factor is taken as it is. For long paths that need few digits.
     """
 
     name = "lbfgs"
@@ -121,12 +144,27 @@ class LBFGS(Stepper):
     max_columns: int | None = None
     memory: int = _PAIRS
     check_every: int | None = None
+    stall: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        as_nonnegative(self.stall, "stall of LBFGS")
+
+    @property
+    def certifies_ends(self) -> bool:
+        """A descent from a good start is over sooner than the eigenvalues of another certificate are there."""
+        return self.stall == 0.0
 
     def interval(self, objective: Objective) -> int:
-        return self.check_every or (10 if objective.size <= _SMALL else 25 if objective.size <= _DENSE // 3 else 50)
+        return 1 if self.stall else self.check_every or (10 if objective.size <= _SMALL else 25 if objective.size <= _DENSE // 3 else 50)
 
     def init(self, objective: Objective, start: Point) -> _State:
         """The leading columns of C and, with little mass, the lowest eigenvectors of ∇f there; at the centre these alone."""
+        if self.stall and start.F is not None:
+            F = pruned(start.F, 0.0, self.max_columns)
+            known = objective.factor_gradient(F)
+            return self._at(objective, _preconditioner(objective, F, known[1]), F, start, known=known)
+        start = objective.point(start.C, start.F) if start.G is None else start
         C, G = start.C, objective.gradient(start)
         change, columns = _preconditioner(objective, C, G), min(self.columns, objective.size)
         _, V = lowest(G, columns)
@@ -140,29 +178,41 @@ class LBFGS(Stepper):
             F = grown(leading, V / columns**0.5, _NEW_COLUMNS)
         return self._at(objective, change, pruned(F, 0.0, self.max_columns), start)
 
-    def _at(self, objective: Objective, change: tuple[Array, Array], F: Array, point: Point, steps: int = 0) -> _State:
-        Y = change[1] @ F
-        value, gradient = _function(objective, change[0])(Y)
-        return _State(change, Y, value, gradient, Secants(self.memory), point, steps)
+    def _at(
+        self,
+        objective: Objective,
+        change: tuple[Array, Array],
+        F: Array,
+        point: Point,
+        steps: int = 0,
+        known: tuple[float, Array] | None = None,
+    ) -> _State:
+        """The state at a factor of norm one, whose value and ∇f·F may be known."""
+        value, gradient = _pulled_back(change[0], F, 1.0, *(objective.factor_gradient(F) if known is None else known))
+        return _State(change, change[1] @ F, value, gradient, Secants(self.memory), point, steps)
 
     def step(self, objective: Objective, state: _State) -> _State:
-        """An L-BFGS step; where a certificate is due, columns that have died go, and new ones come if there is nothing else to gain."""
-        change, steps = state.change[0], state.steps + 1
-        new = descend(_function(objective, change), state.Y, state.value, state.gradient, state.secants)
-        if new is not None and steps % self.interval(objective) and not objective.deadline.passed:
-            return _State(state.change, *new, state.secants, state.point, steps)
-        Y, value, gradient = (state.Y, state.value, state.gradient) if new is None else new
-        F = pruned(change @ Y, _NEGLIGIBLE)  # an optimum has fewer columns than an iterate on its way there
+        """A step or a descent; where a certificate is due, columns that have died go, and new ones come if nothing else is to gain."""
+        if state.wider is not None:
+            state = self._at(objective, state.change, pruned(state.wider, 0.0, self.max_columns), state.point, state.steps)
+        change, steps, function, new = state.change[0], state.steps + 1, _function(objective, state.change[0]), None
+        Y, value, gradient = state.Y, state.value, state.gradient
+        if self.stall:
+            Y = _descend_until(function, (Y, value, gradient), state.secants, _DESCENT, self.stall, objective.deadline)
+        elif (new := descend(function, Y, value, gradient, state.secants)) is not None:
+            Y, value, gradient = new
+            if steps % self.interval(objective) and not objective.deadline.passed:
+                return _State(state.change, Y, value, gradient, state.secants, state.point, steps)
+        F = pruned(change @ Y, max(_NEGLIGIBLE, self.stall))  # an optimum has fewer columns than an iterate on its way there
         point = objective.point(F @ F.T, F)
         G = objective.gradient(point)
         values, V = lowest(G, min(_MOST_NEW, objective.size))
         level = inner(G, point.C)
         gap = max(level - float(values[0]), 0.0)
-        point = replace(point, G=G, lowest=float(values[0]))
-        if new is not None and norm(2.0 * (G @ F) - 2.0 * level * F) > _STATIONARY * gap:
-            return _State(state.change, Y, value, gradient, state.secants, point, steps)
-        F = pruned(grown(F, V / V.shape[1] ** 0.5, min(0.1, max(gap, 1e-12))), 0.0, self.max_columns)
-        return self._at(objective, state.change, F, point, steps)
+        point, wider = replace(point, G=G, lowest=float(values[0])), None
+        if new is None or norm(2.0 * (G @ F) - 2.0 * level * F) <= _STATIONARY * gap:
+            wider = grown(F, V / V.shape[1] ** 0.5, min(0.1, max(gap, 1e-12)))
+        return _State(state.change, Y, value, gradient, state.secants, point, steps, wider)
 
 
 def lowest(G: Array, n: int) -> tuple[np.ndarray, Array]:
@@ -183,20 +233,23 @@ def _function(objective: Objective, change: Array) -> ValueAndGradient:
     def function(Y: Array) -> tuple[float, Array]:
         F = change @ Y
         size = norm(F)
-        value, GF = objective.factor_gradient(F / size)
-        level = inner(GF, F) / size
-        return value, (2.0 / size) * (change.T @ (GF - (level / size) * F))
+        return _pulled_back(change, F / size, size, *objective.factor_gradient(F / size))
 
     return function
 
 
+def _pulled_back(change: Array, F: Array, size: float, value: float, GF: Array) -> tuple[float, Array]:
+    """The value and the gradient in Y, from ∇f·F at the factor F = change·Y/``size`` of norm one."""
+    return value, (2.0 / size) * (change.T @ (GF - inner(GF, F) * F))
+
+
 def _preconditioner(objective: Objective, C: Array, G: Array) -> tuple[Array, Array]:
-    """QS and its inverse, the constant c being the size of what is not linear in f."""
+    """QS and its inverse, the constant c = |⟨∇f − D, C⟩| being the size of what is not linear in f; from C and ∇f, or from F and ∇f·F."""
     D, spectrum = objective.term.linear_part(), objective.term.linear_spectrum()
     if D is None or spectrum is None:
         identity = eye(objective.size, C)
         return identity, identity
     (values, Q), xp = spectrum, namespace(D)
-    level = abs(inner(G - D, C))
+    level = abs(inner(G, C) - inner(D, C) if C.shape == D.shape else inner(G - D @ C, C))
     weights = xp.clip(values - xp.min(values), 0.0, None) + max(level, 1e-12 * float(xp.max(xp.abs(values))), 1e-300)
     return Q / xp.sqrt(weights), xp.sqrt(weights)[:, None] * Q.T

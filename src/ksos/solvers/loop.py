@@ -64,6 +64,11 @@ class Stepper(Solver):
     check_every: int | None = None
 
     @property
+    def certifies_ends(self) -> bool:
+        """Whether the start is certified, which may be all there is to do, and the end once more."""
+        return True
+
+    @property
     def patience(self) -> int:
         """After how many certificates in a row without a better gap or objective no more can be gained."""
         return 400 if self.max_columns is None else 20
@@ -150,10 +155,12 @@ def run(
         return certificate.gap <= goal
 
     try:
-        first = objective.point(best_point.C, best_point.F)
-        first = replace(first, G=objective.gradient(first))
-        if check(0, first):
-            return Outcome(best_point, "solved", 0, history)
+        first = best_point
+        if solver.certifies_ends:
+            first = objective.point(first.C, first.F)
+            first = replace(first, G=objective.gradient(first))
+            if check(0, first):
+                return Outcome(best_point, "solved", 0, history)
         if deadline.passed:
             return Outcome(best_point, "time_limit", 0, history)
         state = solver.init(objective, first)

@@ -181,20 +181,21 @@ def minimize(
                 break
         goal = max(tol, rtol * abs(outcome.history[-1].objective)) if outcome.history else tol
         try:
-            return _solution(objective, outcome, goal, stage.solver.name, "; then ".join(ran))
+            return _solution(objective, outcome, goal, stage.solver, "; then ".join(ran))
         except KeyboardInterrupt:  # only the certificate is missing
-            return _solution(objective, replace(outcome, status="interrupted", keyboard=True), goal, stage.solver.name, "; then ".join(ran))
+            return _solution(objective, replace(outcome, status="interrupted", keyboard=True), goal, stage.solver, "; then ".join(ran))
 
 
-def _solution(objective: Objective, outcome: Outcome, tol: float, name: str, reason: str) -> Solution:
-    """Certify C afresh, as the factor that is returned, and put the solution together."""
+def _solution(objective: Objective, outcome: Outcome, tol: float, solver: Stepper, reason: str) -> Solution:
+    """Certify C as the factor that is returned, afresh unless its solver does without, and put the solution together."""
     known, status = outcome.point.F, outcome.status
     G = factor(outcome.point.C) if known is None else pruned(known, 1e-14)
-    found, certified = certify(objective, objective.point(G @ G.T)), objective.term.convex
+    afresh = solver.certifies_ends or known is None or outcome.point.lowest is None or G.shape != known.shape
+    found, certified = certify(objective, objective.point(G @ G.T) if afresh else outcome.point), objective.term.convex
     if status == "solved" and (found.gap > tol or not certified):
         status = "solved_inaccurate" if found.gap > tol else "stationary"
     gap = found.gap if certified else None
-    return assembled(objective, outcome, G, found.objective, gap, status, name, solver_reason=reason)
+    return assembled(objective, outcome, G, found.objective, gap, status, solver.name, solver_reason=reason)
 
 
 def _as_start(start: Any, T: Array) -> Point:
