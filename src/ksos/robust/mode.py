@@ -38,7 +38,7 @@ _MANY, _STARTS = 16, 3
 _ATOMS = {1: 401, 2: 25}
 _STEP = 1e-4  # of a bandwidth, for differences of closed forms
 _FIRST, _SEARCHED = Goal(rtol=1e-5), Goal(rtol=1e-6)
-_CLIMB = {"maxiter": 20, "ftol": 1e-8}
+_CLIMB = {"maxiter": 20, "ftol": 1e-8, "maxls": 5}  # a longer line search is lost in the digits of the values
 
 
 @dataclass(frozen=True)
