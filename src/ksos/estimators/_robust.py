@@ -23,7 +23,7 @@ from ksos.observables import coordinate
 from ksos.robust.exact_ball import nearest_exactly
 from ksos.robust.learning import ParametricFamily, RobustSolution, solved_robustly
 from ksos.robust.losses import as_loss_object
-from ksos.robust.node_risk import NodeRisk, ParametricLoss, least_expected, proven_expected
+from ksos.robust.node_risk import NodeRisk, least_expected
 from ksos.robust.problem import Problem
 from ksos.robust.risk import SquareRisk, affine_moments, kernel_moments, least_squares
 from ksos.robust.setting import Reference, Setting, as_setting, bootstrap_radius, check_radius
@@ -66,20 +66,10 @@ class RobustEstimator(BaseEstimator):
         time_limit: float | None = None,
         random_state: int | None = 0,
     ) -> None:
-        self.radius = radius
-        self.model = model
-        self.loss = loss
-        self.alpha = alpha
-        self.n_centers = n_centers
-        self.model_bandwidth = model_bandwidth
-        self.bandwidth = bandwidth
-        self.embedding_bandwidth = embedding_bandwidth
-        self.measure = measure
-        self.n_support = n_support
-        self.tol = tol
-        self.rtol = rtol
-        self.time_limit = time_limit
-        self.random_state = random_state
+        self.radius, self.model, self.loss, self.alpha = radius, model, loss, alpha
+        self.n_centers, self.model_bandwidth = n_centers, model_bandwidth
+        self.bandwidth, self.embedding_bandwidth, self.measure, self.n_support = bandwidth, embedding_bandwidth, measure, n_support
+        self.tol, self.rtol, self.time_limit, self.random_state = tol, rtol, time_limit, random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the model, and find the worst density. Ctrl-C stores the best solution so far, if there is one, and is raised again."""
@@ -267,8 +257,6 @@ class EstimatorFamily(ParametricFamily):
     """Of the outcome, if it is the last feature."""
     moments: tuple[np.ndarray, np.ndarray]
     """Centre and scale of the features of the linear model."""
-    masses: np.ndarray
-    """Of the samples, over all labels."""
     reference: Reference
     """The samples for the bootstrap."""
     joint_kernel: Kernel
@@ -280,10 +268,6 @@ class EstimatorFamily(ParametricFamily):
     @abstractmethod
     def data_moments(self) -> np.ndarray:
         """Σ_i w_i u_iu_iᵀ of the samples, (labels, P, P)."""
-
-    @abstractmethod
-    def data_losses(self) -> list[tuple[ParametricLoss, float]]:
-        """The loss at the samples, in ever closer smooth versions, each with how far it may lie above the loss itself."""
 
     def radius_of(self, radius: Any, random_state: Any, problem: Problem, deadline: Deadline) -> tuple[float, Problem]:
         """A number, or a rule that computes it from the data; the problem with the directions that this took."""
@@ -310,15 +294,7 @@ class EstimatorFamily(ParametricFamily):
         return theta, found.value if value is None else value + float(self.alpha @ theta**2)
 
     def empirical_bound(self, theta: np.ndarray, value: float, tol: float) -> float:
-        if self.loss.closed_form:
-            return value
-        at, excess = self.data_losses()[-1]
-        return max(proven_expected(at, self.masses, self.alpha, theta, tol) - excess, 0.0)
+        return value if self.loss.closed_form else max(super().empirical_bound(theta, value, tol), 0.0)
 
     def integration_error(self, theta: np.ndarray) -> float:
-        if self.loss.closed_form:
-            return 0.0
-        finer = nodes_of(self.setting.space, finer=True)
-        values = np.concatenate([loss(finer.points) for loss in self.losses_at(theta)])
-        M = NodeBasis(finer.psi, self.s.shape[0]).matrix(values)
-        return float(np.linalg.norm(M - self.risk.true_matrix(theta), 2))
+        return 0.0 if self.loss.closed_form else super().integration_error(theta)

@@ -26,7 +26,6 @@ from ksos.space import SoSSpace
 
 __all__ = ["Answer", "Exact", "in_the_exact_ball", "nearest_exactly", "settled"]
 
-_BLOCK_ELEMENTS = 1 << 22
 _MOST_DIRECTIONS = 60
 _ROUGH = 1e-4  # the relative gap to which problems are solved while directions are added, and points deeper in the ball
 _DEEPER, _MOST_DEEPENINGS = 4.0, 12

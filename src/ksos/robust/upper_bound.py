@@ -116,14 +116,7 @@ class _Atoms:
     """The dual function that is best against the distributions on a growing set of atoms."""
 
     def __init__(
-        self,
-        loss: Observable,
-        space: SoSSpace,
-        data: MeanEmbedding,
-        measure: Measure,
-        box: Box,
-        radius: float | None,
-        gamma: float | None,
+        self, loss: Observable, space: SoSSpace, data: MeanEmbedding, measure: Measure, box: Box, radius: float | None, gamma: float | None
     ) -> None:
         self.loss, self.radius, self.gamma, points = loss, radius, gamma, to_numpy(data.points)
         self.kernel, self.Z, self.S = space.embedding_kernel, to_numpy(space.landmarks), to_numpy(space.projection.S)

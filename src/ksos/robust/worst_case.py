@@ -33,6 +33,7 @@ __all__ = ["AGREEMENT", "ROBUST_STATUSES", "Family", "FixedLoss", "WorstCase", "
 
 AGREEMENT = 1e-6
 """Directions are added to what the landmarks see until exact and projected MMD of the answer agree to this."""
+DATA_ALONE = "radius 0 leaves only the data, but their weights are not those of a distribution; pass a positive radius"
 _ROUNDING = 1e-7  # of a loss, what dividing a density by its mass may move its value by
 
 ROBUST_STATUSES = {
@@ -114,20 +115,8 @@ class WorstCase:
 
     def summary(self) -> dict[str, Any]:
         """What is certified, as plain numbers and words."""
-        names = [
-            "status",
-            "value",
-            "gap",
-            "dual_value",
-            "upper_bound",
-            "upper_bound_kind",
-            "mmd",
-            "projected_mmd",
-            "radius",
-            "penalty",
-            "least_radius",
-        ]
-        names += ["empirical_value", "integration_error"]
+        names = ["status", "value", "gap", "dual_value", "upper_bound", "upper_bound_kind", "mmd", "projected_mmd", "radius", "penalty"]
+        names += ["least_radius", "empirical_value", "integration_error"]
         return {name: getattr(self, name) for name in names}
 
 
@@ -347,31 +336,13 @@ def attack(
         status = "time_limit" if deadline.passed else "undecided"
     if saddle.least_radius is not None:
         note = f"the least radius that holds a density of this space is {saddle.least_radius:.6g} (certified)"
+    bound = None if top is None or objective is None else _not_below(top.value, objective, spread)
+    gap, constant = (None, None) if dual is None else (max(dual - objective, 0.0), problem.in_units_of_the_loss(saddle.dual_constant))
     return answer, WorstCase(
-        value=value,
-        upper_bound=None if top is None or objective is None else _not_below(top.value, objective, spread),
-        upper_bound_kind="none" if top is None else top.kind,
-        upper_bound_at=None if top is None else top.at,
-        distribution=exact.density,
-        mmd=exact.mmd,
-        projected_mmd=exact.point.distance,
-        gap=None if dual is None or objective is None else max(dual - objective, 0.0),
-        dual_value=dual,
-        dual_function=g,
-        dual_constant=problem.in_units_of_the_loss(saddle.dual_constant) if answer.feasible else None,
-        status=status,
-        radius=radius,
-        penalty=gamma,
-        least_radius=saddle.least_radius,
-        empirical_value=family.empirical_value(theta),
-        integration_error=family.integration_error(theta),
-        loss=family.loss_at(theta),
-        embedding_kernel=problem.space.embedding_kernel,
-        space=problem.space,
-        n_iter=saddle.n_iter,
-        time=deadline.elapsed,
-        note=note,
-    )
+        value, bound, "none" if top is None else top.kind, exact.density, exact.mmd, exact.point.distance, gap, dual, g, constant, status,
+        radius, gamma, saddle.least_radius, family.empirical_value(theta), family.integration_error(theta), family.loss_at(theta),
+        problem.space.embedding_kernel, problem.space, None if top is None else top.at, saddle.n_iter, deadline.elapsed, note,
+    )  # fmt: skip
 
 
 def _not_below(bound: float, value: float, spread: float) -> float:
@@ -382,7 +353,7 @@ def _not_below(bound: float, value: float, spread: float) -> float:
 def _data_alone(setting: Setting, loss: Observable, deadline: Deadline) -> WorstCase:
     """Radius 0: the data are the only distribution in the ball."""
     if not setting.reference.is_distribution:
-        raise ValueError("radius 0 leaves only the data, but their weights are not those of a distribution; pass a positive radius")
+        raise ValueError(DATA_ALONE)
     value = float(setting.reference.weights @ loss(setting.reference.points))
     return WorstCase(
         value, value, "rigorous", None, 0.0, 0.0, 0.0, value, None, None, "solved", 0.0, None, None, value, 0.0, loss,
