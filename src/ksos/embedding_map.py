@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
@@ -13,7 +14,7 @@ from ksos.integrals import Integrals
 from ksos.integrals.triple import PairFactors, ThinPairs, thin_pairs, triple_blocks
 from ksos.kernels import Kernel
 
-__all__ = ["SMALL_TENSOR", "CompressedMap", "EmbeddingMap", "LabelledMap", "PairwiseMap", "embedding_map"]
+__all__ = ["SMALL_TENSOR", "CompressedMap", "EmbeddingMap", "LabelledMap", "PairwiseMap", "blocks_of", "embedding_map"]
 
 SMALL_TENSOR = 1 << 24  # entries: 134 MB
 _BLOCK_BYTES = 16e6  # what a processor's cache holds
@@ -136,10 +137,9 @@ class LabelledMap(CompressedMap):
     def __init__(self, block: CompressedMap, n_labels: int) -> None:
         self.block, self.n_labels = block, n_labels
 
-    def _blocks(self) -> list[tuple[slice, slice]]:
+    def _blocks(self) -> Iterator[tuple[slice, slice]]:
         """(the coordinates, the directions) of each label."""
-        q, r, _ = self.block.tensor.shape
-        return [(slice(y * q, (y + 1) * q), slice(y * r, (y + 1) * r)) for y in range(self.n_labels)]
+        return zip(*(blocks_of(size, self.n_labels) for size in self.block.tensor.shape[:2]), strict=True)
 
     @cached_property
     def tensor(self) -> Array:
@@ -167,6 +167,11 @@ class LabelledMap(CompressedMap):
         for coordinates, directions in self._blocks():
             out[coordinates, directions] = self.block.jacobian(F[directions])
         return out
+
+
+def blocks_of(size: int, labels: int) -> list[slice]:
+    """One block of ``size`` rows per label."""
+    return [slice(y * size, (y + 1) * size) for y in range(labels)]
 
 
 def embedding_map(integrals: Integrals, X: Array, Z: Array, embedding_kernel: Kernel, T: Array, S: Array, log_unit: float) -> EmbeddingMap:

@@ -242,9 +242,9 @@ class EstimatorFamily(ParametricFamily):
 
     agreement = 1e-4
 
-    def __init__(self, loss: Any, basis: Basis, setting: Setting, E: np.ndarray, s: np.ndarray, alpha: np.ndarray) -> None:
-        self.loss, self.basis, self.setting, self.E, self.s, self.alpha = loss, basis, setting, E, s, alpha
-        space = setting.space
+    def __init__(self, loss: Any, basis: Basis, setting: Setting, E: np.ndarray, s: np.ndarray, alpha: np.ndarray, **labelled: Any) -> None:
+        super().__init__(setting, **labelled)
+        self.loss, self.basis, self.E, self.s, self.alpha, space = loss, basis, E, s, alpha, setting.space
         if loss.closed_form:
             kernel, outcome = basis.kernel, self.outcome_centre
             V = affine_moments(space, *self.moments) if kernel is None else kernel_moments(space, basis.centers, kernel, outcome)

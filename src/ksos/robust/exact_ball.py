@@ -18,6 +18,7 @@ from ksos._deadline import Deadline
 from ksos.coordinates import Witness
 from ksos.density import SoSDensity
 from ksos.embedding import MeanEmbedding, mmd
+from ksos.embedding_map import blocks_of
 from ksos.labelled import LabelledDensity, LabelledEmbedding
 from ksos.robust.problem import Goal, Point, Problem, Saddle
 from ksos.robust.search import solve
@@ -144,10 +145,10 @@ def _sharper(problem: Problem, exact: Exact) -> SoSSpace | None:
         assert isinstance(data, MeanEmbedding)
         return _seeing(space, C, exact.density, data, exact.mmd)
     assert isinstance(data, LabelledEmbedding)
-    plain, r = space.with_labels(None), space.rank // space.n_blocks
+    plain, blocks = space.with_labels(None), blocks_of(space.rank // space.n_blocks, space.n_blocks)
     for label, part in enumerate(exact.density.densities):
         if part is not None:
-            block, own = C[label * r : (label + 1) * r, label * r : (label + 1) * r], exact.density.relative_to(label, data)
+            block, own = C[blocks[label], blocks[label]], exact.density.relative_to(label, data)
             plain = _seeing(plain, block / np.trace(block), part, own, mmd(part, own)) or plain
     return plain.with_labels(space.labels) if len(plain.directions) > len(space.directions) else None
 

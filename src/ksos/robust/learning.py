@@ -6,7 +6,6 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -211,7 +210,6 @@ class ParametricFamily(Family):
         M = NodeBasis(finer.psi, self.space.n_blocks).matrix(values)
         return float(np.linalg.norm(M - self.risk.true_matrix(theta), 2))
 
-    @cached_property
     def typical_theta(self) -> np.ndarray:
         return self.empirical()[0]
 
@@ -251,8 +249,8 @@ class _UserFamily(ParametricFamily):
     def __init__(
         self, loss: Callable[..., Any], theta: np.ndarray, alpha: np.ndarray, setting: Setting, hessian: Callable[..., Any] | None = None
     ) -> None:
-        self.loss, self.theta, self.alpha, self.setting, self.hessian = loss, theta, alpha, setting, hessian
-        self.masses = setting.reference.weights
+        super().__init__(setting)
+        self.loss, self.theta, self.alpha, self.hessian, self.masses = loss, theta, alpha, hessian, setting.reference.weights
         self._loss_on(setting.reference.points).values(theta)  # a plain mistake shows before any work
         nodes = nodes_of(setting.space)
         self.risk = NodeRisk(NodeBasis(nodes.psi), self._loss_on(nodes.points), alpha, theta)
@@ -269,7 +267,6 @@ class _UserFamily(ParametricFamily):
     def data_losses(self) -> Sequence[tuple[ParametricLoss, float]]:
         return [(self._loss_on(self.setting.reference.points), 0.0)]
 
-    @cached_property
     def typical_theta(self) -> np.ndarray:
         """For data with signed weights, the parameter that the user starts from."""
         return self.empirical()[0] if self.setting.reference.is_distribution else self.theta

@@ -23,10 +23,9 @@ from ksos.measures import Measure
 from ksos.observables import KernelFunction
 from ksos.robust.atoms import MMDBall, WorstAtoms
 from ksos.robust.exact_ball import Answer, settled
-from ksos.robust.problem import Goal, Problem
-from ksos.robust.risk import FixedRisk
+from ksos.robust.problem import Goal
 from ksos.robust.setting import Setting, as_radius, as_setting
-from ksos.robust.worst_case import AGREEMENT, ROBUST_STATUSES, FixedLoss, WorstCase, as_goal, attack
+from ksos.robust.worst_case import ROBUST_STATUSES, FixedLoss, WorstCase, as_goal, attack
 from ksos.solvers.newton import Value
 from ksos.space import SoSSpace
 
@@ -284,26 +283,20 @@ class Player:
         self.setting, self.epsilon, self.deadline = setting, epsilon, deadline
         self.last: Answer | None = None
 
-    def matrix(self, theta: np.ndarray) -> np.ndarray:
-        """∫ k(x, θ) ψψᵀ dρ."""
-        space = self.setting.space
-        f = KernelFunction(theta[None, :], [1.0], kernel=space.embedding_kernel)
-        return f.matrix(space.kernel, to_numpy(space.support_points), space.measure, space.log_unit, to_numpy(space.T)).values
+    def family(self, theta: np.ndarray) -> FixedLoss:
+        """The loss −k(·, θ)."""
+        return FixedLoss(self.setting, KernelFunction(theta[None, :], [-1.0], kernel=self.setting.embedding.kernel))
 
     def settle(self, theta: np.ndarray, goal: Goal) -> Answer:
         """Solve at θ, with the directions added in which exact and projected MMD of the answer differ."""
-        setting, start = self.setting, None if self.last is None else self.last.saddle
-        problem = Problem(setting.space, FixedRisk(-self.matrix(theta)), setting.embedding, np.zeros(0), setting.grows, AGREEMENT)
-        self.last = settled(problem, self.epsilon, goal, self.deadline, start)
+        start = None if self.last is None else self.last.saddle
+        self.last = settled(self.family(theta).problem, self.epsilon, goal, self.deadline, start)
         if self.last.saddle.keyboard_interrupt:
             raise KeyboardInterrupt("robust_mode was interrupted")
         return self.last
 
     def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         answer = self.settle(theta, _SEARCHED)
-        step = _STEP * self.setting.embedding.kernel.sigma_vector(theta.shape[0])
-        slope = [
-            inner(self.matrix(theta + e) - self.matrix(theta - e), answer.saddle.point.C) / (2.0 * size)
-            for e, size in zip(np.diag(step), step, strict=True)
-        ]
-        return -answer.problem.in_units_of_the_loss(answer.saddle.point.risk), np.array(slope)
+        C, sigma = answer.saddle.point.C, self.setting.embedding.kernel.sigma_vector(theta.shape[0])
+        seen = _with_differences(lambda thetas: np.array([-inner(self.family(at).risk.M, C) for at in thetas]), sigma)
+        return -answer.problem.in_units_of_the_loss(answer.saddle.point.risk), seen(theta)[1]

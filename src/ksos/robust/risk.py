@@ -15,11 +15,11 @@ import numpy as np
 
 from ksos._array import Array, eye, inner, namespace, to_numpy
 from ksos._memory import FLOAT_BYTES, require_memory
+from ksos.embedding_map import blocks_of
 from ksos.functionals.base import BoundTerm, Pair
 from ksos.functionals.penalties import BoundLinear
 from ksos.integrals import closed_form
 from ksos.kernels import Gaussian
-from ksos.nodes import blocks_of
 from ksos.observables import KernelFunction
 from ksos.observables.polynomial import feature_moments
 from ksos.solvers.newton import Minimum

@@ -237,30 +237,23 @@ def as_loss(loss: Any) -> Observable:
 class Family(ABC):
     """Losses ℓ(θ, ·) in a setting: what a robust problem is about. Subclasses say what the risk is."""
 
-    setting: Setting
     risk: Risk
     agreement = AGREEMENT
     lipschitz: float | None = None
 
-    @property
-    def space(self) -> SoSSpace:
-        """The densities."""
-        return self.setting.space
+    def __init__(self, setting: Setting, labels: np.ndarray | None = None, data: LabelledEmbedding | None = None) -> None:
+        """With labels, ``data`` is the centre of the ball."""
+        self.setting, self.space = setting, setting.space if labels is None else setting.space.with_labels(labels)
+        self.data: MeanEmbedding | LabelledEmbedding = setting.embedding if data is None else data
 
-    @property
-    def data(self) -> MeanEmbedding | LabelledEmbedding:
-        """The centre of the ball."""
-        return self.setting.embedding
-
-    @property
-    @abstractmethod
     def typical_theta(self) -> np.ndarray:
         """A parameter that suits the data."""
+        return np.zeros(0)
 
     @cached_property
     def problem(self) -> Problem:
         """The problem for any radius, with what the landmarks see."""
-        return Problem(self.space, self.risk, self.data, self.typical_theta, self.setting.grows, self.agreement)
+        return Problem(self.space, self.risk, self.data, self.typical_theta(), self.setting.grows, self.agreement)
 
     @abstractmethod
     def loss_at(self, theta: np.ndarray) -> Observable:
@@ -284,15 +277,14 @@ class Family(ABC):
 class FixedLoss(Family):
     """One loss: no parameter."""
 
+    risk: FixedRisk
+
     def __init__(self, setting: Setting, loss: Observable, lipschitz: float | None = None) -> None:
-        self.setting, self.loss, self.lipschitz = setting, loss, lipschitz
+        super().__init__(setting)
+        self.loss, self.lipschitz = loss, lipschitz
         term = Expectation(loss).bind(setting.space)
         assert isinstance(term, BoundLinear)
         self.risk, self._error = FixedRisk(term.D), term.integration_error
-
-    @property
-    def typical_theta(self) -> np.ndarray:
-        return np.zeros(0)
 
     def loss_at(self, theta: np.ndarray) -> Observable:
         return self.loss
@@ -302,15 +294,9 @@ class FixedLoss(Family):
 
 
 def attack(
-    family: Family,
-    radius: float | None,
-    goal: Goal,
-    deadline: Deadline,
-    start: Saddle | None = None,
-    *,
-    gamma: float | None = None,
+    family: Family, radius: float | None, goal: Goal, deadline: Deadline, start: Saddle | None = None, *, gamma: float | None = None,
     problem: Problem | None = None,
-) -> tuple[Answer, WorstCase]:
+) -> tuple[Answer, WorstCase]:  # fmt: skip
     """The answer in the exact ball, and the worst case that it is; ``problem`` is the family's, with directions added to it."""
     answer = in_the_exact_ball(family.problem if problem is None else problem, radius, goal, deadline, start, gamma)
     problem, saddle, exact, theta = answer.problem, answer.saddle, answer.exact, answer.saddle.theta
@@ -329,15 +315,16 @@ def attack(
         g = functions if problem.space.labels is not None else functions[0]
         space, target = (problem.space, objective) if problem.fixed else (None, math.inf)
         top = upper_bound(  # any function of the RKHS proves a bound: here, those on the landmarks
-            family.losses_at(theta), near, size, family.data, family.setting.measure, family.setting.box, deadline,
-            spread=spread, radius=radius, gamma=gamma, lipschitz=family.lipschitz, space=space, target=target,
+            family.losses_at(theta), near, size, family.data, family.setting, deadline, spread=spread, radius=radius, gamma=gamma,
+            lipschitz=family.lipschitz, space=space, target=target,
         )  # fmt: skip
     elif status in ("solved", "solved_inaccurate"):
         status = "time_limit" if deadline.passed else "undecided"
     if saddle.least_radius is not None:
         note = f"the least radius that holds a density of this space is {saddle.least_radius:.6g} (certified)"
     bound = None if top is None or objective is None else _not_below(top.value, objective, spread)
-    gap, constant = (None, None) if dual is None else (max(dual - objective, 0.0), problem.in_units_of_the_loss(saddle.dual_constant))
+    gap = None if dual is None or objective is None else max(dual - objective, 0.0)
+    constant = None if gap is None else problem.in_units_of_the_loss(saddle.dual_constant)
     return answer, WorstCase(
         value, bound, "none" if top is None else top.kind, exact.density, exact.mmd, exact.point.distance, gap, dual, g, constant, status,
         radius, gamma, saddle.least_radius, family.empirical_value(theta), family.integration_error(theta), family.loss_at(theta),
