@@ -194,9 +194,7 @@ def embedding_map(integrals: Integrals, X: Array, Z: Array, embedding_kernel: Ke
         beside=T,
     )
     pairs = PairFactors(integrals, X, Z, embedding_kernel, log_unit)
-    if tensor_pays:
-        return CompressedMap(_pairwise_tensor(pairs, T, S))
-    return PairwiseMap(pairs, T, S)
+    return CompressedMap(_pairwise_tensor(pairs, T, S)) if tensor_pays else PairwiseMap(pairs, T, S)
 
 
 def _require_tensor(T: Array, q: int, remedy: str = "use fewer support points or landmarks (n_support)") -> None:

@@ -179,9 +179,7 @@ def domain_of(measure: Any, points: np.ndarray, scale: np.ndarray) -> Measure:
             raise TypeError(f"measure must be a ksos.measures.Box, Lebesgue or None; got {measure!r}")
         measure.check_features(d)
         return measure
-    if d > EXACT_FEATURES:
-        return Lebesgue()
-    return Box(points.min(axis=0) - _PAD * scale, points.max(axis=0) + _PAD * scale)
+    return Lebesgue() if d > EXACT_FEATURES else Box(points.min(axis=0) - _PAD * scale, points.max(axis=0) + _PAD * scale)
 
 
 def setting_of(points: np.ndarray, weights: np.ndarray, centre: np.ndarray, scale: np.ndarray, params: RobustEstimator) -> Setting:

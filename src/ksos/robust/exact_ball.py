@@ -74,9 +74,7 @@ def in_the_exact_ball(
         note = f"exact and projected MMD differ by {answer.exact.apart:.1e}: the gap of the worst case counts the difference"
         note += "" if problem.grows else "; give the space more landmarks, or leave the space out"
     found = answer.exact if radius is None else _mixed_in(answer, radius, deadline)
-    if found is None:
-        return replace(answer, note=note)
-    return replace(answer, exact=found, feasible=True, note=note)
+    return replace(answer, note=note) if found is None else replace(answer, exact=found, feasible=True, note=note)
 
 
 def settled(
@@ -204,10 +202,10 @@ def _deeper(answer: Answer, radius: float, deadline: Deadline) -> Iterator[Point
         if deadline.passed:
             break
         u *= _DEEPER
-        inner_problem = problem.penalised(u, found.point.C, _ROUGH, deadline, term, saddle.solver if problem.fixed else None)
-        if inner_problem.keyboard:
+        point, solution, _ = problem.penalised(u, found.point.C, _ROUGH, deadline, term, saddle.solver)
+        if solution.keyboard_interrupt:
             raise KeyboardInterrupt("interrupted before the density was moved into the ball")
-        yield inner_problem.point
+        yield point
     yield problem.point(problem.nearest(deadline, saddle.nearest).C, term)
 
 

@@ -49,7 +49,7 @@ class _Search:
         self.n_iter = self.n_solves = 0
         self.nearest: Nearest | None = None
         self.midway: tuple[Iterate, float] | None = None
-        self.solver = problem.first_solver if problem.fixed else "low_rank"
+        self.solver = problem.first_solver
         self.growth = _GROWTH
         self.recent: list[tuple[float, float]] = []
         """(multiplier, distance) of the points so far."""
@@ -64,17 +64,16 @@ class _Search:
         C, u = opened
         status, last_gap, stuck = "solved_inaccurate", math.inf, 0
         for _ in range(_MOST_SOLVES):
-            found = problem.penalised(u, C, self._inner_tol(stuck), self.deadline, self.term, self.solver)
-            C = found.point.C
-            self.n_iter, self.n_solves, self.solver = self.n_iter + found.n_iter, self.n_solves + 1, found.solver
-            self._bound(u, found.point)
-            self._take(u, found.point)
+            point, found, self.solver = problem.penalised(u, C, self._inner_tol(stuck), self.deadline, self.term, self.solver)
+            C, self.n_iter, self.n_solves = point.C, self.n_iter + found.n_iter, self.n_solves + 1
+            self._bound(u, point)
+            self._take(u, point)
             if found.status == "interrupted":
-                return self._ended("interrupted", keyboard=found.keyboard)
+                return self._ended("interrupted", keyboard=found.keyboard_interrupt)
             if self._solved:
                 return self._ended("solved")
-            if self.inside is None and problem.distance_bound(found.point.a) > self.radius:
-                return self._infeasible(found.point)
+            if self.inside is None and problem.distance_bound(point.a) > self.radius:
+                return self._infeasible(point)
             if self.deadline.passed:
                 status = "time_limit"
                 break
@@ -87,7 +86,7 @@ class _Search:
                 if stuck > _MOST_STUCK:
                     break
                 if stuck > 1:
-                    self._reopen(found.point)
+                    self._reopen(point)
             u = self._next()
         return self._ended(status if self.best is not None else "undecided" if status == "solved_inaccurate" else status)
 
