@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from ksos._array import inner, to_numpy
+from ksos._array import to_numpy
 from ksos._deadline import Deadline
 from ksos._validation import as_choice, as_count
 from ksos.cover import grid, region, scattered
-from ksos.embedding import MeanEmbedding
+from ksos.embedding import MeanEmbedding, evaluate
 from ksos.kernels import Kernel
 from ksos.measures import Measure
 from ksos.observables import KernelFunction
@@ -270,10 +270,14 @@ def _against_densities(setting: Setting, search: _Search, epsilon: float, goal: 
         return RobustMode(None, None, None, search.path, first.status, epsilon, first.least_radius, deadline.elapsed)
     theta, _ = search.run(player)
     space = setting.space if player.last is None else player.last.saddle.space
-    loss = KernelFunction(theta[None, :], [-1.0], kernel=setting.embedding.kernel)
-    _, worst = attack(FixedLoss(replace(setting, space=space), loss), epsilon, goal, deadline)
+    _, worst = attack(_loss_at(replace(setting, space=space), theta), epsilon, goal, deadline)
     value, status = None if worst.value is None else -worst.value, "time_limit" if search.late else worst.status
     return RobustMode(theta, value, worst, search.path, status, epsilon, worst.least_radius, deadline.elapsed)
+
+
+def _loss_at(setting: Setting, theta: np.ndarray) -> FixedLoss:
+    """−k(·, θ)."""
+    return FixedLoss(setting, KernelFunction(theta[None, :], [-1.0], kernel=setting.embedding.kernel))
 
 
 class Player:
@@ -283,20 +287,16 @@ class Player:
         self.setting, self.epsilon, self.deadline = setting, epsilon, deadline
         self.last: Answer | None = None
 
-    def family(self, theta: np.ndarray) -> FixedLoss:
-        """The loss −k(·, θ)."""
-        return FixedLoss(self.setting, KernelFunction(theta[None, :], [-1.0], kernel=self.setting.embedding.kernel))
-
     def settle(self, theta: np.ndarray, goal: Goal) -> Answer:
         """Solve at θ, with the directions added in which exact and projected MMD of the answer differ."""
         start = None if self.last is None else self.last.saddle
-        self.last = settled(self.family(theta).problem, self.epsilon, goal, self.deadline, start)
+        self.last = settled(_loss_at(self.setting, theta).problem, self.epsilon, goal, self.deadline, start)
         if self.last.saddle.keyboard_interrupt:
             raise KeyboardInterrupt("robust_mode was interrupted")
         return self.last
 
     def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         answer = self.settle(theta, _SEARCHED)
-        C, sigma = answer.saddle.point.C, self.setting.embedding.kernel.sigma_vector(theta.shape[0])
-        seen = _with_differences(lambda thetas: np.array([-inner(self.family(at).risk.M, C) for at in thetas]), sigma)
+        p, kernel = answer.exact.density, self.setting.embedding.kernel
+        seen = _with_differences(lambda thetas: to_numpy(evaluate(p, kernel, thetas)), kernel.sigma_vector(theta.shape[0]))
         return -answer.problem.in_units_of_the_loss(answer.saddle.point.risk), seen(theta)[1]
