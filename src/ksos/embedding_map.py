@@ -187,12 +187,8 @@ def embedding_map(integrals: Integrals, X: Array, Z: Array, embedding_kernel: Ke
     tensor_pays = q * r * r <= m * (m + ell) or (q * r * r < ell * m * m and q * r * r <= SMALL_TENSOR)
     if tensor_pays and (thin := thin_pairs(integrals, X, Z, embedding_kernel, log_unit)) is not None:
         return CompressedMap(_thin_tensor(thin, T, S))
-    require_memory(
-        FLOAT_BYTES * (4 * m * m + 3 * m * ell),
-        f"the pair matrices of {m} support points and {ell} landmarks",
-        "use fewer of them (n_support)",
-        beside=T,
-    )
+    what = f"the pair matrices of {m} support points and {ell} landmarks"
+    require_memory(FLOAT_BYTES * (4 * m * m + 3 * m * ell), what, "use fewer of them (n_support)", beside=T)
     pairs = PairFactors(integrals, X, Z, embedding_kernel, log_unit)
     return CompressedMap(_pairwise_tensor(pairs, T, S)) if tensor_pays else PairwiseMap(pairs, T, S)
 

@@ -274,9 +274,8 @@ class EstimatorFamily(ParametricFamily):
         if radius == "bootstrap":
             return bootstrap_radius(self.reference, self.joint_kernel, rng=random_state), problem
         n = self.reference.points.shape[0]  # as many samples as there are distinct ones, so that weights count like repetitions
-        wide = (
-            bootstrap_radius(replace(self.reference, n_samples=n), self.joint_kernel, n_resamples=200, rng=random_state) if n > 1 else 0.0
-        )
+        resampled = replace(self.reference, n_samples=n)
+        wide = bootstrap_radius(resampled, self.joint_kernel, n_resamples=200, rng=random_state) if n > 1 else 0.0
         distance, problem = nearest_exactly(problem, deadline)
         return max(wide, _FEASIBLE * distance, 1e-3), problem
 

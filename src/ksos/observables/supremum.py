@@ -61,7 +61,6 @@ def proven_supremum(bounds: Enclosure, box: Box, tol: float, max_cells: int = _M
     corner = tensor_grid([np.arange(per_side) / per_side] * d)
     half = np.full_like(corner, 0.5 / per_side)
     centre, best, at, dropped, seen = corner + half, -math.inf, box.low, -math.inf, 0
-    ceiling = math.inf
     while True:
         x = np.clip(box.low + width * centre, box.low, box.high)
         # a centre is rounded: its cell is widened by as much
@@ -75,10 +74,9 @@ def proven_supremum(bounds: Enclosure, box: Box, tol: float, max_cells: int = _M
         dropped = max(dropped, float(upper[~keep].max(initial=-math.inf)))
         if not np.any(keep):
             return Supremum(max(dropped, best), best, at, True)
-        ceiling = max(dropped, float(upper[keep].max()))
         pieces = 2 ** min(d, 2)
         if seen + pieces * int(keep.sum()) > max_cells or keep.sum() > _MOST_PENDING or (deadline is not None and deadline.passed):
-            return Supremum(max(ceiling, best), best, at, True)
+            return Supremum(max(dropped, float(upper[keep].max()), best), best, at, True)
         centre, half = _split(centre[keep], half[keep], found.slope[keep] * width)
 
 

@@ -99,12 +99,8 @@ def settled(
             return Answer(problem, saddle, exact, False)
         if deadline.passed:
             return Answer(problem, replace(saddle, status="time_limit"), exact, False)
-        start = saddle
-        if sharper is not None:
-            problem = replace(problem, space=sharper)
-            digits = goal if problem.has_interior(start) else rough
-        else:
-            digits = goal
+        start, problem = saddle, problem if sharper is None else replace(problem, space=sharper)
+        digits = goal if sharper is None or problem.has_interior(start) else rough
 
 
 def exactly(problem: Problem, point: Point) -> Exact:

@@ -17,6 +17,7 @@ from ksos._array import to_numpy
 from ksos._deadline import Deadline
 from ksos._validation import as_choice, as_count
 from ksos.cover import grid, region, scattered
+from ksos.density import SoSDensity
 from ksos.embedding import MeanEmbedding, evaluate
 from ksos.kernels import Kernel
 from ksos.measures import Measure
@@ -298,5 +299,6 @@ class Player:
     def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         answer = self.settle(theta, _SEARCHED)
         p, kernel = answer.exact.density, self.setting.embedding.kernel
+        assert isinstance(p, SoSDensity)
         seen = _with_differences(lambda thetas: to_numpy(evaluate(p, kernel, thetas)), kernel.sigma_vector(theta.shape[0]))
         return -answer.problem.in_units_of_the_loss(answer.saddle.point.risk), seen(theta)[1]

@@ -200,7 +200,7 @@ class Problem:
 
     def lower(self, point: Point, tol: float) -> float:
         """A certified lower bound of h at a point."""
-        if self.fixed:
+        if not isinstance(self.risk, ParametricRisk):
             return point.risk
         return (self.risk.proven_least(point.C, tol * self.units[1], point.theta) - self.units[0]) / self.units[1]
 

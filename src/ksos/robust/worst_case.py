@@ -326,9 +326,11 @@ def attack(
     gap = None if dual is None or objective is None else max(dual - objective, 0.0)
     constant = None if gap is None else problem.in_units_of_the_loss(saddle.dual_constant)
     return answer, WorstCase(
-        value, bound, "none" if top is None else top.kind, exact.density, exact.mmd, exact.point.distance, gap, dual, g, constant, status,
-        radius, gamma, saddle.least_radius, family.empirical_value(theta), family.integration_error(theta), family.loss_at(theta),
-        problem.space.embedding_kernel, problem.space, None if top is None else top.at, saddle.n_iter, deadline.elapsed, note,
+        value=value, upper_bound=bound, upper_bound_kind="none" if top is None else top.kind, distribution=exact.density, mmd=exact.mmd,
+        projected_mmd=exact.point.distance, gap=gap, dual_value=dual, dual_function=g, dual_constant=constant, status=status, radius=radius,
+        penalty=gamma, least_radius=saddle.least_radius, empirical_value=family.empirical_value(theta),
+        integration_error=family.integration_error(theta), loss=family.loss_at(theta), embedding_kernel=problem.space.embedding_kernel,
+        space=problem.space, upper_bound_at=None if top is None else top.at, n_iter=saddle.n_iter, time=deadline.elapsed, note=note,
     )  # fmt: skip
 
 
