@@ -19,6 +19,7 @@ from ksos._array import Array, to_numpy
 from ksos._memory import row_blocks
 from ksos.density import SoSDensity
 from ksos.embedding import MOST_NODES, TENSOR_FEATURES, MeanEmbedding, Projection, TensorRule, as_target, evaluate, rule_sizes
+from ksos.embedding_map import blocks_of
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.integrals import closed_form
 from ksos.integrals.quadruple import density_inner_matrix
@@ -63,15 +64,10 @@ class Coordinates:
     @property
     def rank(self) -> int:
         """q: how many there are."""
-        return len(self._blocks()) * self._per_block
-
-    @property
-    def _per_block(self) -> int:
-        return self.projection.rank + len(self.directions)
+        return self._blocks()[-1].stop
 
     def _blocks(self) -> list[slice]:
-        q = self._per_block
-        return [slice(y * q, (y + 1) * q) for y in range(1 if self.labels is None else self.labels.shape[0])]
+        return blocks_of(self.projection.rank + len(self.directions), 1 if self.labels is None else self.labels.shape[0])
 
     def __call__(self, target: Any) -> Array:
         """z of samples, an embedding or a density, shape (q,); with labels, of a labelled embedding or a labelled density."""
@@ -83,7 +79,7 @@ class Coordinates:
             parts = [(1.0, part) for part in target.parts]
         else:
             raise TypeError(f"a space with labels needs a LabelledEmbedding or a LabelledDensity; got {target!r}")
-        nothing = np.zeros(self._per_block)
+        nothing = np.zeros(self._blocks()[0].stop)
         return np.concatenate([nothing if part is None else share * to_numpy(self._plain(part)) for share, part in parts])
 
     def _plain(self, target: Any) -> Array:

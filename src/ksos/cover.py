@@ -126,8 +126,7 @@ def landmark_candidates(
         return np.unique(np.concatenate([support, data, nodes[:: max(1, nodes.shape[0] // _MOST_GRID)]]), axis=0)
     (lowest, highest), reach = measure.boundaries(d), _REACH * model.sigma_vector(d)
     box = Box(np.maximum(box.low - reach, lowest), np.minimum(box.high + reach, highest))
-    ratio = np.minimum((box.high - box.low) / (_GRID_SPACING * kernel.sigma_vector(d)), 1e6)
-    counts = [max(2, math.ceil(r) + 1) for r in ratio]
+    counts = _counts(box, _GRID_SPACING * kernel.sigma_vector(d))
     covering = grid(box, counts) if d <= _GRID_FEATURES and math.prod(counts) <= _MOST_GRID else scattered(box, _SCATTERED)
     heaviest = np.argsort(-np.abs(weights), kind="stable")[:_MOST_DATA]
     if d > _GRID_FEATURES:  # nothing covers a box of many features: landmarks go where the data and the densities are

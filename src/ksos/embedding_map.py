@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
@@ -13,7 +14,7 @@ from ksos.integrals import Integrals
 from ksos.integrals.triple import PairFactors, ThinPairs, thin_pairs, triple_blocks
 from ksos.kernels import Kernel
 
-__all__ = ["SMALL_TENSOR", "CompressedMap", "EmbeddingMap", "LabelledMap", "PairwiseMap", "embedding_map"]
+__all__ = ["SMALL_TENSOR", "CompressedMap", "EmbeddingMap", "LabelledMap", "PairwiseMap", "blocks_of", "embedding_map"]
 
 SMALL_TENSOR = 1 << 24  # entries: 134 MB
 _BLOCK_BYTES = 16e6  # what a processor's cache holds
@@ -136,10 +137,9 @@ class LabelledMap(CompressedMap):
     def __init__(self, block: CompressedMap, n_labels: int) -> None:
         self.block, self.n_labels = block, n_labels
 
-    def _blocks(self) -> list[tuple[slice, slice]]:
+    def _blocks(self) -> Iterator[tuple[slice, slice]]:
         """(the coordinates, the directions) of each label."""
-        q, r, _ = self.block.tensor.shape
-        return [(slice(y * q, (y + 1) * q), slice(y * r, (y + 1) * r)) for y in range(self.n_labels)]
+        return zip(*(blocks_of(size, self.n_labels) for size in self.block.tensor.shape[:2]), strict=True)
 
     @cached_property
     def tensor(self) -> Array:
@@ -169,6 +169,11 @@ class LabelledMap(CompressedMap):
         return out
 
 
+def blocks_of(size: int, labels: int) -> list[slice]:
+    """One block of ``size`` rows per label."""
+    return [slice(y * size, (y + 1) * size) for y in range(labels)]
+
+
 def embedding_map(integrals: Integrals, X: Array, Z: Array, embedding_kernel: Kernel, T: Array, S: Array, log_unit: float) -> EmbeddingMap:
     """Choose the form of A.
 
@@ -182,16 +187,10 @@ def embedding_map(integrals: Integrals, X: Array, Z: Array, embedding_kernel: Ke
     tensor_pays = q * r * r <= m * (m + ell) or (q * r * r < ell * m * m and q * r * r <= SMALL_TENSOR)
     if tensor_pays and (thin := thin_pairs(integrals, X, Z, embedding_kernel, log_unit)) is not None:
         return CompressedMap(_thin_tensor(thin, T, S))
-    require_memory(
-        FLOAT_BYTES * (4 * m * m + 3 * m * ell),
-        f"the pair matrices of {m} support points and {ell} landmarks",
-        "use fewer of them (n_support)",
-        beside=T,
-    )
+    what = f"the pair matrices of {m} support points and {ell} landmarks"
+    require_memory(FLOAT_BYTES * (4 * m * m + 3 * m * ell), what, "use fewer of them (n_support)", beside=T)
     pairs = PairFactors(integrals, X, Z, embedding_kernel, log_unit)
-    if tensor_pays:
-        return CompressedMap(_pairwise_tensor(pairs, T, S))
-    return PairwiseMap(pairs, T, S)
+    return CompressedMap(_pairwise_tensor(pairs, T, S)) if tensor_pays else PairwiseMap(pairs, T, S)
 
 
 def _require_tensor(T: Array, q: int, remedy: str = "use fewer support points or landmarks (n_support)") -> None:

@@ -44,11 +44,6 @@ class LabelledEmbedding:
         """‖v‖ in the RKHS."""
         return float(np.linalg.norm([0.0 if part is None else part.norm() for part in self.parts]))
 
-    def pairing(self, functions: Sequence[Callable[[np.ndarray], np.ndarray]]) -> float:
-        """Σ_label ⟨function_label, part_label⟩."""
-        pairs = zip(self.parts, functions, strict=True)
-        return sum(float(to_numpy(part.weights) @ f(to_numpy(part.points))) for part, f in pairs if part is not None)
-
     def __repr__(self) -> str:
         return f"LabelledEmbedding(labels={self.labels.tolist()}, kernel={self.kernel!r})"
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from ksos._array import to_numpy
+from ksos.embedding_map import blocks_of
 from ksos.integrals import closed_form
 from ksos.integrals.regions import importance_rules, panel_rules
 from ksos.space import SoSSpace
 
-__all__ = ["NodeBasis", "Nodes", "blocks_of", "nodes_of"]
+__all__ = ["NodeBasis", "Nodes", "nodes_of"]
 
 _TENSOR_FEATURES = 3
 _BUDGETS = (1 << 8, 1 << 10, 1 << 12, 1 << 14, 1 << 16)
@@ -61,11 +63,6 @@ def _at(space: SoSSpace, points: np.ndarray, log_weights: np.ndarray) -> Nodes:
     return Nodes(points, psi, psi.T @ psi)
 
 
-def blocks_of(size: int, labels: int) -> list[slice]:
-    """One block of ``size`` rows per label."""
-    return [slice(y * size, (y + 1) * size) for y in range(labels)]
-
-
 class NodeBasis:
     """ψ at the nodes, with the roots of their weights: the masses of C are the squared rows seen through C.
 
@@ -75,9 +72,8 @@ class NodeBasis:
     def __init__(self, psi: np.ndarray, labels: int = 1) -> None:
         self.psi, self.labels = psi, labels
 
-    def _blocks(self) -> list[tuple[slice, slice]]:
-        n, r = self.psi.shape
-        return list(zip(blocks_of(n, self.labels), blocks_of(r, self.labels), strict=True))
+    def _blocks(self) -> Iterator[tuple[slice, slice]]:
+        return zip(*(blocks_of(size, self.labels) for size in self.psi.shape), strict=True)
 
     def masses(self, C: np.ndarray) -> np.ndarray:
         """w_n ψ_nᵀCψ_n, shape (labels·N,)."""

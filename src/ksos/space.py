@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +14,7 @@ from ksos._validation import as_choice, as_points, as_positive
 from ksos.coordinates import Coordinates, Direction
 from ksos.density import SoSDensity
 from ksos.embedding import MeanEmbedding, Projection
-from ksos.embedding_map import CompressedMap, EmbeddingMap, LabelledMap, embedding_map
+from ksos.embedding_map import CompressedMap, EmbeddingMap, LabelledMap, blocks_of, embedding_map
 from ksos.integrals import Integrals, closed_form
 from ksos.kernels import Kernel
 from ksos.labelled import LabelledDensity
@@ -35,16 +34,9 @@ class _Model:
     """What spaces with more directions, or with labels, share: the basis of densities of x, and the map to the landmarks."""
 
     def __init__(
-        self,
-        kernel: Kernel,
-        support_points: Any,
-        measure: Measure | None,
-        embedding_kernel: Kernel | None,
-        landmarks: Any,
-        tol_model: float,
-        tol_embedding: float,
-        whitening: str,
-    ) -> None:
+        self, kernel: Kernel, support_points: Any, measure: Measure | None, embedding_kernel: Kernel | None, landmarks: Any,
+        tol_model: float, tol_embedding: float, whitening: str,
+    ) -> None:  # fmt: skip
         X = self.support_points = as_points(support_points, "support_points")
         self.kernel, self.measure = kernel, Lebesgue() if measure is None else measure
         self.embedding_kernel = kernel if embedding_kernel is None else embedding_kernel
@@ -96,15 +88,6 @@ class _Model:
         for rows in row_blocks(X.shape[0], X.shape[0], _BLOCK_ELEMENTS):
             N += T[rows, :].T @ (self.kernel(X[rows, :], X) @ T)
         return 0.5 * (N + N.T)
-
-
-@dataclass(frozen=True)
-class _Parts:
-    """What a space is made of."""
-
-    model: _Model
-    directions: tuple[Direction, ...] = ()
-    labels: np.ndarray | None = None
 
 
 class SoSSpace:
@@ -161,23 +144,23 @@ class SoSSpace:
         tol_embedding: float = 1e-10,
         whitening: str = "eigh",
         *,
-        _parts: _Parts | None = None,
+        _parts: tuple[_Model, tuple[Direction, ...], np.ndarray | None] | None = None,
     ) -> None:
         if _parts is None:
-            model = _Model(kernel, support_points, measure, embedding_kernel, landmarks, tol_model, tol_embedding, whitening)
-            _parts = _Parts(model)
-        model = self._model = _parts.model
+            own = _Model(kernel, support_points, measure, embedding_kernel, landmarks, tol_model, tol_embedding, whitening)
+            _parts = own, (), None
+        model, self.directions, self.labels = _parts
+        self._model, self.log_unit = model, model.log_unit
         self.kernel, self.support_points, self.measure = model.kernel, model.support_points, model.measure
         self.embedding_kernel, self.landmarks = model.embedding_kernel, model.landmarks
         self.tol_model, self.tol_embedding, self.whitening = model.tol_model, model.tol_embedding, model.route
-        self.log_unit, self.directions, self.labels = model.log_unit, _parts.directions, _parts.labels
 
     # --- the same model with more to it ---
 
     def with_labels(self, labels: Any) -> SoSSpace:
         """The densities of (x, label) on ρ ⊗ counting; with None, those of x alone. Everything computed already is shared."""
         labels = None if labels is None else np.asarray(labels)
-        return SoSSpace(self.kernel, self.support_points, _parts=_Parts(self._model, self.directions, labels))
+        return SoSSpace(self.kernel, self.support_points, _parts=(self._model, self.directions, labels))
 
     def with_direction(self, f: Observable, along: np.ndarray, norm: float, data: MeanEmbedding) -> SoSSpace | None:
         """The space that also sees embeddings along f, a function of the RKHS of this norm whose coordinates here are ``along``.
@@ -191,7 +174,7 @@ class SoSSpace:
         M = f.matrix(self.kernel, to_numpy(self.support_points), self.measure, self.log_unit, to_numpy(plain.T)).values
         row = (M - to_numpy(plain.compressed_map.adjoint(along))) / length
         direction = plain.coordinates.direction(f, along, length, row, data)
-        return SoSSpace(self.kernel, self.support_points, _parts=_Parts(self._model, (*self.directions, direction), self.labels))
+        return SoSSpace(self.kernel, self.support_points, _parts=(self._model, (*self.directions, direction), self.labels))
 
     # --- sizes ---
 
@@ -274,7 +257,7 @@ class SoSSpace:
 
     def _labelled_density(self, G: np.ndarray) -> LabelledDensity:
         r, plain = self._model.whitening.rank, self.with_labels(None)
-        blocks = [G[y * r : (y + 1) * r] for y in range(self.n_blocks)]
+        blocks = [G[rows] for rows in blocks_of(r, self.n_blocks)]
         masses = np.array([np.sum(block**2) for block in blocks])
         masses = np.where(masses > _NO_MASS * masses.sum(), masses, 0.0)
         densities: list[SoSDensity | None] = []

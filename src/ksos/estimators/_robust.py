@@ -23,7 +23,7 @@ from ksos.observables import coordinate
 from ksos.robust.exact_ball import nearest_exactly
 from ksos.robust.learning import ParametricFamily, RobustSolution, solved_robustly
 from ksos.robust.losses import as_loss_object
-from ksos.robust.node_risk import NodeRisk, ParametricLoss, least_expected, proven_expected
+from ksos.robust.node_risk import NodeRisk, least_expected
 from ksos.robust.problem import Problem
 from ksos.robust.risk import SquareRisk, affine_moments, kernel_moments, least_squares
 from ksos.robust.setting import Reference, Setting, as_setting, bootstrap_radius, check_radius
@@ -177,9 +177,7 @@ def domain_of(measure: Any, points: np.ndarray, scale: np.ndarray) -> Measure:
             raise TypeError(f"measure must be a ksos.measures.Box, Lebesgue or None; got {measure!r}")
         measure.check_features(d)
         return measure
-    if d > EXACT_FEATURES:
-        return Lebesgue()
-    return Box(points.min(axis=0) - _PAD * scale, points.max(axis=0) + _PAD * scale)
+    return Lebesgue() if d > EXACT_FEATURES else Box(points.min(axis=0) - _PAD * scale, points.max(axis=0) + _PAD * scale)
 
 
 def setting_of(points: np.ndarray, weights: np.ndarray, centre: np.ndarray, scale: np.ndarray, params: RobustEstimator) -> Setting:
@@ -238,9 +236,9 @@ class EstimatorFamily(ParametricFamily):
 
     agreement = 1e-4
 
-    def __init__(self, loss: Any, basis: Basis, setting: Setting, E: np.ndarray, s: np.ndarray, alpha: np.ndarray) -> None:
-        self.loss, self.basis, self.setting, self.E, self.s, self.alpha = loss, basis, setting, E, s, alpha
-        space = setting.space
+    def __init__(self, loss: Any, basis: Basis, setting: Setting, E: np.ndarray, s: np.ndarray, alpha: np.ndarray, **labelled: Any) -> None:
+        super().__init__(setting, **labelled)
+        self.loss, self.basis, self.E, self.s, self.alpha, space = loss, basis, E, s, alpha, setting.space
         if loss.closed_form:
             kernel, outcome = basis.kernel, self.outcome_centre
             V = affine_moments(space, *self.moments) if kernel is None else kernel_moments(space, basis.centers, kernel, outcome)
@@ -253,8 +251,6 @@ class EstimatorFamily(ParametricFamily):
     """Of the outcome, if it is the last feature."""
     moments: tuple[np.ndarray, np.ndarray]
     """Centre and scale of the features of the linear model."""
-    masses: np.ndarray
-    """Of the samples, over all labels."""
     reference: Reference
     """The samples for the bootstrap."""
     joint_kernel: Kernel
@@ -267,10 +263,6 @@ class EstimatorFamily(ParametricFamily):
     def data_moments(self) -> np.ndarray:
         """Σ_i w_i u_iu_iᵀ of the samples, (labels, P, P)."""
 
-    @abstractmethod
-    def data_losses(self) -> list[tuple[ParametricLoss, float]]:
-        """The loss at the samples, in ever closer smooth versions, each with how far it may lie above the loss itself."""
-
     def radius_of(self, radius: Any, random_state: Any, problem: Problem, deadline: Deadline) -> tuple[float, Problem]:
         """A number, or a rule that computes it from the data; the problem with the directions that this took."""
         if not isinstance(radius, str):
@@ -278,8 +270,8 @@ class EstimatorFamily(ParametricFamily):
         if radius == "bootstrap":
             return bootstrap_radius(self.reference, self.joint_kernel, rng=random_state), problem
         n = self.reference.points.shape[0]  # as many samples as there are distinct ones, so that weights count like repetitions
-        reference = replace(self.reference, n_samples=n)
-        wide = bootstrap_radius(reference, self.joint_kernel, n_resamples=200, rng=random_state) if n > 1 else 0.0
+        resampled = replace(self.reference, n_samples=n)
+        wide = bootstrap_radius(resampled, self.joint_kernel, n_resamples=200, rng=random_state) if n > 1 else 0.0
         distance, problem = nearest_exactly(problem, deadline)
         return max(wide, _FEASIBLE * distance, 1e-3), problem
 
@@ -295,15 +287,7 @@ class EstimatorFamily(ParametricFamily):
         return theta, found.value if value is None else value + float(self.alpha @ theta**2)
 
     def empirical_bound(self, theta: np.ndarray, value: float, tol: float) -> float:
-        if self.loss.closed_form:
-            return value
-        at, excess = self.data_losses()[-1]
-        return max(proven_expected(at, self.masses, self.alpha, theta, tol) - excess, 0.0)
+        return value if self.loss.closed_form else max(super().empirical_bound(theta, value, tol), 0.0)
 
     def integration_error(self, theta: np.ndarray) -> float:
-        if self.loss.closed_form:
-            return 0.0
-        finer = nodes_of(self.setting.space, finer=True)
-        values = np.concatenate([loss(finer.points) for loss in self.losses_at(theta)])
-        M = NodeBasis(finer.psi, self.s.shape[0]).matrix(values)
-        return float(np.linalg.norm(M - self.risk.true_matrix(theta), 2))
+        return 0.0 if self.loss.closed_form else super().integration_error(theta)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,6 @@ from ksos.observables import NumericFunction, Observable
 from ksos.robust.losses import ClassificationLoss, LogisticLoss, LogisticScores, as_loss_object
 from ksos.robust.node_risk import NodeRisk, ParametricLoss
 from ksos.robust.setting import as_reference
-from ksos.space import SoSSpace
 
 __all__ = ["RobustClassifier"]
 
@@ -123,7 +123,7 @@ class _ClassificationFamily(EstimatorFamily):
         setting = setting_of(self.X, self.weights, centre, scale, params)
         self.reference = as_reference(np.column_stack([self.X, _APART * self.codes]), self.weights)
         self.joint_kernel = Gaussian(np.r_[setting.embedding.kernel.sigma_vector(d), 1.0])
-        self._data = LabelledEmbedding.of(self.X, self.codes, np.arange(L), self.weights, kernel=setting.space.embedding_kernel)
+        data = LabelledEmbedding.of(self.X, self.codes, np.arange(L), self.weights, kernel=setting.space.embedding_kernel)
         self.masses = np.concatenate([self.weights * (self.codes == label) for label in range(L)])
         P = basis.size
         outputs = 1 if L == 2 else L if loss.closed_form else L - 1
@@ -134,15 +134,8 @@ class _ClassificationFamily(EstimatorFamily):
             E[c, :, c * P : (c + 1) * P] = np.eye(P)
         s = np.zeros((L, targets.shape[1], P))
         s[:, :, 0] = -targets
-        super().__init__(loss, basis, setting, E, s, np.tile(np.r_[0.0, np.full(P - 1, float(params.alpha))], outputs))
-
-    @property
-    def space(self) -> SoSSpace:
-        return self.setting.space.with_labels(self.labels)
-
-    @property
-    def data(self) -> LabelledEmbedding:
-        return self._data
+        alpha = np.tile(np.r_[0.0, np.full(P - 1, float(params.alpha))], outputs)
+        super().__init__(loss, basis, setting, E, s, alpha, labels=self.labels, data=data)
 
     def node_risk(self, basis: NodeBasis, points: np.ndarray) -> NodeRisk:
         at = LogisticScores(self.basis(points), self.labels.shape[0])
@@ -162,41 +155,27 @@ class _ClassificationFamily(EstimatorFamily):
     def losses_at(self, theta: np.ndarray) -> list[Observable]:
         """x ↦ ℓ(θ, (x, label)) for every label; for square losses of linear scores polynomials."""
         if not self.loss.closed_form or self.basis.kernel is not None:
-            return [NumericFunction(_GivenLabel(self._labelled_loss(theta), label)) for label in range(self.labels.shape[0])]
+            return [NumericFunction(partial(_given_label, self._labelled_loss(theta), label)) for label in range(self.labels.shape[0])]
         squares = [[self.basis.affine(t) ** 2 for t in label] for label in self.E @ theta + self.s]
         return [sum(parts[1:], parts[0]) for parts in squares]
 
-    def _labelled_loss(self, theta: np.ndarray) -> _LabelledLoss:
-        return _LabelledLoss(self.loss.closed_form, self.basis, self.E @ theta + self.s if self.loss.closed_form else self.s, theta)
+    def _labelled_loss(self, theta: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        """A function that can be pickled."""
+        square = self.loss.closed_form
+        return partial(_labelled_loss, square, self.basis, self.E @ theta + self.s if square else self.s, theta)
 
     def empirical_value(self, theta: np.ndarray) -> float | None:
         return float(self.weights @ self.loss_at(theta)(np.column_stack([self.X, self.codes])))
 
 
-@dataclass(frozen=True)
-class _LabelledLoss:
-    """(x, code of the label) ↦ loss, as a function that can be pickled."""
-
-    square: bool
-    basis: Basis
-    residuals: np.ndarray
-    """(labels, outputs, P): what is squared; of the logistic loss only the number of labels counts."""
-    theta: np.ndarray
-
-    def __call__(self, Z: np.ndarray) -> np.ndarray:
-        U, L = self.basis(Z[:, :-1]), self.residuals.shape[0]
-        codes = Z[:, -1].astype(int)
-        if not self.square:
-            return np.asarray(LogisticScores(U, L).values(self.theta)[0].reshape(L, -1)[codes, np.arange(Z.shape[0])])
-        return np.asarray(np.sum(np.einsum("nop,np->no", self.residuals[codes], U) ** 2, axis=1))
+def _labelled_loss(square: bool, basis: Basis, residuals: np.ndarray, theta: np.ndarray, Z: np.ndarray) -> np.ndarray:
+    """(x, code of the label) ↦ loss; ``residuals`` (labels, outputs, P) are squared, or only tell the number of labels."""
+    U, L, codes = basis(Z[:, :-1]), residuals.shape[0], Z[:, -1].astype(int)
+    if not square:
+        return np.asarray(LogisticScores(U, L).values(theta)[0].reshape(L, -1)[codes, np.arange(Z.shape[0])])
+    return np.asarray(np.sum(np.einsum("nop,np->no", residuals[codes], U) ** 2, axis=1))
 
 
-@dataclass(frozen=True)
-class _GivenLabel:
-    """x ↦ loss of (x, code), as a function that can be pickled."""
-
-    loss: _LabelledLoss
-    code: int
-
-    def __call__(self, X: np.ndarray) -> np.ndarray:
-        return self.loss(np.column_stack([X, np.full(X.shape[0], float(self.code))]))
+def _given_label(loss: Callable[[np.ndarray], np.ndarray], code: int, X: np.ndarray) -> np.ndarray:
+    """x ↦ loss of (x, code)."""
+    return loss(np.column_stack([X, np.full(X.shape[0], float(code))]))

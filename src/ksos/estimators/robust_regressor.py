@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -139,18 +139,10 @@ class _RegressionFamily(EstimatorFamily):
         if self.loss.closed_form and self.basis.kernel is None:
             residual: Any = coordinate(self.basis.centre.shape[0], centre=self.outcome_centre) - self.basis.affine(theta)
             return residual**2
-        return NumericFunction(_ResidualLoss(self.loss, self.basis, self.outcome_centre, theta))
+        return NumericFunction(partial(_residual_loss, self.loss, self.basis, self.outcome_centre, theta))  # can be pickled
 
 
-@dataclass(frozen=True)
-class _ResidualLoss:
-    """(x, y) ↦ loss(y − f(x)), as a function that can be pickled."""
-
-    loss: Any
-    basis: Basis
-    offset: float
-    theta: np.ndarray
-
-    def __call__(self, Z: np.ndarray) -> np.ndarray:
-        r = Z[:, -1] - self.offset - self.basis(Z[:, :-1]) @ self.theta
-        return np.asarray(r**2 if self.loss.closed_form else self.loss(r))
+def _residual_loss(loss: Any, basis: Basis, offset: float, theta: np.ndarray, Z: np.ndarray) -> np.ndarray:
+    """(x, y) ↦ loss(y − f(x))."""
+    r = Z[:, -1] - offset - basis(Z[:, :-1]) @ theta
+    return np.asarray(r**2 if loss.closed_form else loss(r))

@@ -19,13 +19,14 @@ import numpy as np
 
 from ksos._deadline import Deadline
 from ksos._memory import row_blocks
-from ksos.kernels import Gaussian
+from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Box
 from ksos.observables.base import Observable
 from ksos.observables.indicator import BoxIndicator
 from ksos.observables.kernel_function import KernelFunction
 from ksos.observables.numeric import NumericFunction
 from ksos.observables.polynomial import Polynomial
+from ksos.quadrature import tensor_grid
 
 __all__ = ["CellBound", "Enclosure", "Supremum", "enclosure", "proven_supremum", "searched_supremum"]
 
@@ -57,11 +58,9 @@ def proven_supremum(bounds: Enclosure, box: Box, tol: float, max_cells: int = _M
     """
     d, width = box.low.shape[0], box.high - box.low
     per_side = max(1, int(_FIRST_CELLS ** (1.0 / d)))
-    edges = [np.arange(per_side) / per_side for _ in range(d)]
-    corner = np.stack([axis.ravel() for axis in np.meshgrid(*edges, indexing="ij")], axis=1)
+    corner = tensor_grid([np.arange(per_side) / per_side] * d)
     half = np.full_like(corner, 0.5 / per_side)
     centre, best, at, dropped, seen = corner + half, -math.inf, box.low, -math.inf, 0
-    ceiling = math.inf
     while True:
         x = np.clip(box.low + width * centre, box.low, box.high)
         # a centre is rounded: its cell is widened by as much
@@ -75,10 +74,9 @@ def proven_supremum(bounds: Enclosure, box: Box, tol: float, max_cells: int = _M
         dropped = max(dropped, float(upper[~keep].max(initial=-math.inf)))
         if not np.any(keep):
             return Supremum(max(dropped, best), best, at, True)
-        ceiling = max(dropped, float(upper[keep].max()))
         pieces = 2 ** min(d, 2)
         if seen + pieces * int(keep.sum()) > max_cells or keep.sum() > _MOST_PENDING or (deadline is not None and deadline.passed):
-            return Supremum(max(ceiling, best), best, at, True)
+            return Supremum(max(dropped, float(upper[keep].max()), best), best, at, True)
         centre, half = _split(centre[keep], half[keep], found.slope[keep] * width)
 
 
@@ -103,20 +101,18 @@ def searched_supremum(f: Observable, box: Box, candidates: np.ndarray, deadline:
     from scipy.optimize import minimize
 
     X = candidates[np.all((candidates >= box.low) & (candidates <= box.high), axis=1)]
-    values = f(X)
-    width = box.high - box.low
+    values, width = f(X), box.high - box.low
+
+    def at_unit(t: np.ndarray) -> tuple[float, np.ndarray]:
+        x = np.clip(box.low + width * t, box.low, box.high)
+        return float(f(x[None, :])[0]), x
+
     best, at, scale = float(values.max()), X[int(np.argmax(values))], max(float(np.ptp(values)), 1e-300)
     for i in np.argsort(-values)[:_STARTS]:
         if deadline is not None and deadline.passed:
             break
-        found = minimize(
-            lambda t: -float(f(np.clip(box.low + width * t, box.low, box.high)[None, :])[0]) / scale,
-            (X[i] - box.low) / width,
-            method="L-BFGS-B",
-            bounds=[(0.0, 1.0)] * width.shape[0],
-        )
-        x = np.clip(box.low + width * found.x, box.low, box.high)
-        value = float(f(x[None, :])[0])
+        found = minimize(lambda t: -at_unit(t)[0] / scale, (X[i] - box.low) / width, method="L-BFGS-B", bounds=[(0.0, 1.0)] * X.shape[1])
+        value, x = at_unit(found.x)
         if value > best:
             best, at = value, x
     return Supremum(best, best, at, False)
@@ -135,6 +131,12 @@ class CellBound:
     slope: np.ndarray
     """(n, d)."""
     bend: np.ndarray
+
+    @classmethod
+    def zero(cls, centres: np.ndarray) -> CellBound:
+        """That of the function 0."""
+        zero = np.zeros(centres.shape[0])
+        return cls(zero, zero, np.zeros_like(centres), zero)
 
     def __add__(self, other: CellBound) -> CellBound:
         return CellBound(self.value + other.value, self.flat + other.flat, self.slope + other.slope, self.bend + other.bend)
@@ -167,7 +169,7 @@ def enclosure(f: Observable, lipschitz: float | None = None) -> Enclosure | None
         else:
             return None
     parts.extend(_of_kernel_function(merged) for merged in _merged(kernel_parts))
-    return lambda centres, half: _total([part(centres, half) for part in parts], centres)
+    return lambda centres, half: sum((part(centres, half) for part in parts), CellBound.zero(centres))
 
 
 def _parts(f: Observable) -> list[tuple[float, Observable]]:
@@ -181,26 +183,14 @@ def _parts(f: Observable) -> list[tuple[float, Observable]]:
     return out
 
 
-def _total(bounds: Sequence[CellBound], centres: np.ndarray) -> CellBound:
-    zero = np.zeros(centres.shape[0])
-    total = CellBound(zero, zero, np.zeros_like(centres), zero)
-    for bound in bounds:
-        total = total + bound
-    return total
-
-
 def _merged(parts: Sequence[tuple[float, KernelFunction]]) -> list[KernelFunction]:
     """Functions of one RKHS added up: the norm of a sum is less than the sum of the norms."""
-    by_kernel: dict[object, list[tuple[float, KernelFunction]]] = {}
+    by_kernel: dict[Kernel, list[tuple[float, KernelFunction]]] = {}
     for scale, part in parts:
         by_kernel.setdefault(part.kernel, []).append((scale, part))
     return [
-        KernelFunction(
-            np.concatenate([part.points for _, part in group]),
-            np.concatenate([scale * part.weights for scale, part in group]),
-            kernel=group[0][1].kernel,
-        )
-        for group in by_kernel.values()
+        KernelFunction(np.concatenate([p.points for _, p in group]), np.concatenate([c * p.weights for c, p in group]), kernel=kernel)
+        for kernel, group in by_kernel.items()
     ]
 
 
@@ -223,20 +213,13 @@ def _of_kernel_function(f: KernelFunction) -> Enclosure:
                 slope[rows] = 2.0 * (K @ shifted - value[rows, None] * ((centres[rows] - Z[0]) / sigma)) / sigma
         reach = half / sigma
         # κ falls with the distance, so ‖φ(x) − φ(c)‖² = 2 − 2k(x, c) is largest at the corners of the cell
-        flat = size * np.sqrt(np.maximum(-2.0 * np.expm1(_log_kernel_at(f, reach)), 0.0)) + noise
+        log = np.sum(kernel.log_profile(reach**2), axis=1) if kernel.product else kernel.log_profile(np.sum(reach**2, axis=1))
+        flat = size * np.sqrt(np.maximum(-2.0 * np.expm1(log), 0.0)) + noise
         flat = np.minimum(flat, np.maximum(highest - value, 0.0))
         bend = size * math.sqrt(3.0) * np.sum(reach**2, axis=1) + noise * (1.0 + np.sum(reach, axis=1)) if gaussian else flat
         return CellBound(value, flat, slope, bend)
 
     return bounds
-
-
-def _log_kernel_at(f: KernelFunction, reach: np.ndarray) -> np.ndarray:
-    """log k at scaled differences (n, d)."""
-    kernel = f.kernel
-    if kernel.product:
-        return np.asarray(np.sum(kernel.log_profile(reach**2), axis=1))
-    return np.asarray(kernel.log_profile(np.sum(reach**2, axis=1)))
 
 
 def _of_polynomial(scale: float, f: Polynomial) -> Enclosure:
@@ -247,8 +230,7 @@ def _of_polynomial(scale: float, f: Polynomial) -> Enclosure:
         value, slope, bend = np.zeros(n), np.zeros_like(centres), np.zeros(n)
         coefficients: dict[tuple[tuple[int, int], ...], np.ndarray] = {}
         for monomial, c in f.terms.items():
-            choices = [range(power + 1) for _, power in monomial]
-            for powers in itertools.product(*choices):
+            for powers in itertools.product(*(range(power + 1) for _, power in monomial)):
                 term = np.full(n, scale * c)
                 for (k, power), j in zip(monomial, powers, strict=True):
                     term = term * math.comb(power, j) * (centres[:, k] - f.centre.get(k, 0.0)) ** (power - j)

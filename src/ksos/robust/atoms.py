@@ -1,26 +1,16 @@
 """The worst distribution of an MMD ball, exactly, when its atoms may lie on a fixed set of points.
 
-Atoms x_1 … x_N, a reference distribution μ̂ = Σ ν_i δ_{x_i}, a radius ε and a return point θ = x_j. Over weights μ ∈ R^N,
+Atoms x_1 … x_N with features Φ = (φ(x_1), …), a point z of the RKHS, a radius ε and a loss ℓ ∈ R^N. Over weights μ ∈ R^N,
 
-    min  k_θᵀμ   such that   μ ≥ 0,  1ᵀμ = 1,  ‖Φμ − Φν‖ ≤ ε,         k_θ = (k(x_i, θ))_i,  ΦᵀΦ = K = (k(x_i, x_l))_il.
+    max  ℓᵀμ   such that   μ ≥ 0,  1ᵀμ = 1,  ‖Φμ − z‖ ≤ ε.
 
-With a multiplier τ ≥ 0 for the ball the Lagrangian is a squared distance, since k_θ = Φᵀφ_θ with φ_θ = Φe_j:
+With a multiplier u ≥ 0 for the ball, ℓᵀμ − (u/2)‖Φμ − z‖² is to be maximised over the simplex. That is a projection with one coordinate
+more: the minimiser of ‖Φμ − z‖² + δ²(ℓᵀμ − c)², with c above every ℓ_i, is such a maximiser for 1/u = δ²(c − ℓᵀμ). ‖Φμ − z‖ grows with δ,
+so that one scalar function has the root that is wanted; if maximisers of ℓᵀμ alone reach into the ball, u = 0.
 
-    L(μ, τ) = k_θᵀμ + τ(‖Φμ − Φν‖² − ε²) = τ‖Φμ − t(τ)‖² + const,     t(τ) = Φν − φ_θ/(2τ),
-
-so that its minimiser over the simplex is the projection of t(τ) on the convex hull of the columns of Φ. The dual is
-
-    max_{τ ≥ 0}  min_{μ ≥ 0, 1ᵀμ = 1}  L(μ, τ),
-
-without a gap because ν lies strictly inside the ball. ‖Φμ(τ) − Φν‖ falls as τ grows, so the dual optimum is the root of one scalar
-function; if the minimisers of k_θᵀμ alone reach into the ball, it is τ = 0.
-
-Whatever weights come out, the bound L(μ, τ) + min_i g_i − gᵀμ with g = ∇_μ L(μ, τ) is below the optimal value: L is convex in μ, and a
-linear function on the simplex is least at a corner.
-
-For any other loss ℓ, which need not be a function of the RKHS, the same projection with one coordinate more does it
-(:func:`worst_atoms`): the minimiser of ‖Φμ − z‖² + δ²(ℓᵀμ − c)², with c above every ℓ_i, is a maximiser of ℓᵀμ − (u/2)‖Φμ − z‖² for
-1/u = δ²(c − ℓᵀμ).
+The robust mode is the case ℓ = −k_θ = −(k(x_i, θ))_i, z = Φν of a reference ν on the atoms. Whatever weights come out, with τ = u/2 and
+L(μ, τ) = k_θᵀμ + τ(‖Φμ − Φν‖² − ε²) the bound L(μ, τ) + min_i g_i − gᵀμ with g = ∇_μ L(μ, τ) is below the optimal value: L is convex in
+μ, and a linear function on the simplex is least at a corner.
 """
 
 from __future__ import annotations
@@ -36,7 +26,6 @@ from ksos.kernels import Kernel
 __all__ = ["AtomicDual", "MMDBall", "WorstAtoms", "worst_atoms"]
 
 _TIE = 1e-12  # kernel values this close are the same number up to rounding
-_SMALLEST_MULTIPLIER = 1e-12
 _ABOVE = 1.5  # c, for a loss that lies between −½ and ½
 _DELTAS, _FIRST_DELTA, _STRIDE = (1e-5, 1e3), 0.3, 1.5
 
@@ -86,43 +75,29 @@ class MMDBall:
         self.K = kernel(self.atoms)
         values, Q = np.linalg.eigh(self.K)
         keep = values > np.finfo(float).eps * values[-1]
-        self._Phi, self._inverse = (Q[:, keep] * np.sqrt(values[keep])).T, (Q[:, keep] / np.sqrt(values[keep])).T
+        self._Phi = (Q[:, keep] * np.sqrt(values[keep])).T
         self._centre = self._Phi @ self.reference
 
     def worst(self, theta: int) -> WorstAtoms:
         """The distribution of the ball with the least (K ∗ μ)(θ), for θ the atom number ``theta``."""
-        return self._worst(self.K[theta], self._Phi[:, theta], self.K[theta, theta])
+        return self._worst(self.K[theta])
 
     def worst_at(self, theta: np.ndarray) -> WorstAtoms:
-        """The same for any point θ (d,): φ_θ is replaced by its projection on the atoms' span, which has the same values at the atoms."""
-        k = self.kernel(self.atoms, as_points(theta[None, :], "theta"))[:, 0]
-        return self._worst(k, self._inverse @ k, 1.0)
+        """The same for any point θ (d,)."""
+        return self._worst(self.kernel(self.atoms, as_points(theta[None, :], "theta"))[:, 0])
 
-    def _worst(self, k: np.ndarray, phi: np.ndarray, size: float) -> WorstAtoms:
+    def _worst(self, k: np.ndarray) -> WorstAtoms:
         lowest = np.flatnonzero(k <= k.min() + _TIE)
         weights = np.zeros(k.shape[0])
         weights[lowest] = _project(self._Phi[:, lowest], self._centre)
         if self.mmd(weights) <= self.radius:
             return self._certified(weights, 0.0, k)
-
-        def excess(log_tau: float) -> float:
-            return self.mmd(self._penalised(phi, np.exp(log_tau))) - self.radius
-
-        # Projections are non-expansive and the centre is its own projection: MMD(μ(τ), μ̂) ≤ ‖φ_θ‖/(2τ), which is ε at this τ.
-        high = low = float(np.log(np.sqrt(size) / (2.0 * self.radius)))
-        while excess(low) <= 0.0 and low > np.log(_SMALLEST_MULTIPLIER):
-            high, low = low, low - 1.0
-        log_tau = brentq(excess, low, high, xtol=1e-14, rtol=1e-14) if high > low else low
-        tau = float(np.exp(log_tau))
-        return self._certified(self._penalised(phi, tau), tau, k)
+        found = worst_atoms(self._Phi, self._centre, -k, self.radius, digits=1e-14)
+        return self._certified(found.weights, 0.5 * found.multiplier, k)
 
     def mmd(self, weights: np.ndarray) -> float:
         """MMD between weights of the atoms and the reference."""
         return float(np.linalg.norm(self._Phi @ weights - self._centre))
-
-    def _penalised(self, phi: np.ndarray, tau: float) -> np.ndarray:
-        """μ(τ): the minimiser of L(·, τ) over the simplex."""
-        return _project(self._Phi, self._centre - phi / (2.0 * tau))
 
     def _certified(self, weights: np.ndarray, tau: float, k: np.ndarray) -> WorstAtoms:
         value, mmd = float(k @ weights), self.mmd(weights)

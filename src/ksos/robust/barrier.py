@@ -15,7 +15,7 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from ksos._array import to_numpy
 from ksos._deadline import Deadline
-from ksos.nodes import blocks_of
+from ksos.embedding_map import blocks_of
 from ksos.robust.risk import ParametricRisk
 from ksos.space import SoSSpace
 

@@ -18,6 +18,7 @@ from ksos._deadline import Deadline
 from ksos.coordinates import Witness
 from ksos.density import SoSDensity
 from ksos.embedding import MeanEmbedding, mmd
+from ksos.embedding_map import blocks_of
 from ksos.labelled import LabelledDensity, LabelledEmbedding
 from ksos.robust.problem import Goal, Point, Problem, Saddle
 from ksos.robust.search import solve
@@ -26,7 +27,6 @@ from ksos.space import SoSSpace
 
 __all__ = ["Answer", "Exact", "in_the_exact_ball", "nearest_exactly", "settled"]
 
-_BLOCK_ELEMENTS = 1 << 22
 _MOST_DIRECTIONS = 60
 _ROUGH = 1e-4  # the relative gap to which problems are solved while directions are added, and points deeper in the ball
 _DEEPER, _MOST_DEEPENINGS = 4.0, 12
@@ -74,9 +74,7 @@ def in_the_exact_ball(
         note = f"exact and projected MMD differ by {answer.exact.apart:.1e}: the gap of the worst case counts the difference"
         note += "" if problem.grows else "; give the space more landmarks, or leave the space out"
     found = answer.exact if radius is None else _mixed_in(answer, radius, deadline)
-    if found is None:
-        return replace(answer, note=note)
-    return replace(answer, exact=found, feasible=True, note=note)
+    return replace(answer, note=note) if found is None else replace(answer, exact=found, feasible=True, note=note)
 
 
 def settled(
@@ -101,12 +99,8 @@ def settled(
             return Answer(problem, saddle, exact, False)
         if deadline.passed:
             return Answer(problem, replace(saddle, status="time_limit"), exact, False)
-        start = saddle
-        if sharper is not None:
-            problem = replace(problem, space=sharper)
-            digits = goal if problem.has_interior(start) else rough
-        else:
-            digits = goal
+        start, problem = saddle, problem if sharper is None else replace(problem, space=sharper)
+        digits = goal if sharper is None or problem.has_interior(start) else rough
 
 
 def exactly(problem: Problem, point: Point) -> Exact:
@@ -145,10 +139,10 @@ def _sharper(problem: Problem, exact: Exact) -> SoSSpace | None:
         assert isinstance(data, MeanEmbedding)
         return _seeing(space, C, exact.density, data, exact.mmd)
     assert isinstance(data, LabelledEmbedding)
-    plain, r = space.with_labels(None), space.rank // space.n_blocks
+    plain, blocks = space.with_labels(None), blocks_of(space.rank // space.n_blocks, space.n_blocks)
     for label, part in enumerate(exact.density.densities):
         if part is not None:
-            block, own = C[label * r : (label + 1) * r, label * r : (label + 1) * r], exact.density.relative_to(label, data)
+            block, own = C[blocks[label], blocks[label]], exact.density.relative_to(label, data)
             plain = _seeing(plain, block / np.trace(block), part, own, mmd(part, own)) or plain
     return plain.with_labels(space.labels) if len(plain.directions) > len(space.directions) else None
 
@@ -204,10 +198,10 @@ def _deeper(answer: Answer, radius: float, deadline: Deadline) -> Iterator[Point
         if deadline.passed:
             break
         u *= _DEEPER
-        inner_problem = problem.penalised(u, found.point.C, _ROUGH, deadline, term, saddle.solver if problem.fixed else None)
-        if inner_problem.keyboard:
+        point, solution, _ = problem.penalised(u, found.point.C, _ROUGH, deadline, term, saddle.solver)
+        if solution.keyboard_interrupt:
             raise KeyboardInterrupt("interrupted before the density was moved into the ball")
-        yield inner_problem.point
+        yield point
     yield problem.point(problem.nearest(deadline, saddle.nearest).C, term)
 
 

@@ -6,7 +6,6 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,10 +16,10 @@ from ksos.kernels import Kernel
 from ksos.measures import Measure
 from ksos.nodes import NodeBasis, nodes_of
 from ksos.observables import NumericFunction, Observable
-from ksos.robust.node_risk import NodeRisk, UserLoss, least_expected, proven_expected
+from ksos.robust.node_risk import NodeRisk, ParametricLoss, UserLoss, least_expected, proven_expected
 from ksos.robust.problem import Goal, Problem, Saddle
 from ksos.robust.setting import Setting, as_radius, as_setting, check_radius
-from ksos.robust.worst_case import Family, WorstCase, as_goal, attack, in_a_sentence, warn_if_unbounded
+from ksos.robust.worst_case import DATA_ALONE, Family, WorstCase, as_goal, attack, in_a_sentence, warn_if_unbounded
 from ksos.space import SoSSpace
 
 __all__ = ["ParametricFamily", "RobustSolution", "robust_minimize", "robust_path", "solved_robustly"]
@@ -187,15 +186,30 @@ def robust_path(
 class ParametricFamily(Family):
     """A family of losses that are convex in θ, with its empirical problem."""
 
+    alpha: np.ndarray
+    """The ridge."""
+    masses: np.ndarray
+    """Of the samples, over all labels."""
+
+    @abstractmethod
+    def data_losses(self) -> Sequence[tuple[ParametricLoss, float]]:
+        """The loss at the samples, in ever closer smooth versions, each with how far it may lie above the loss itself."""
+
     @abstractmethod
     def empirical(self) -> tuple[np.ndarray, float]:
         """(θ, risk) of the regularised empirical problem: radius 0."""
 
-    @abstractmethod
     def empirical_bound(self, theta: np.ndarray, value: float, tol: float) -> float:
         """A certified lower bound of the empirical risk, whose minimum is about ``value`` at ``theta``: itself for closed forms."""
+        at, excess = self.data_losses()[-1]
+        return proven_expected(at, self.masses, self.alpha, theta, tol) - excess
 
-    @cached_property
+    def integration_error(self, theta: np.ndarray) -> float:
+        finer = nodes_of(self.setting.space, finer=True)
+        values = np.concatenate([loss(finer.points) for loss in self.losses_at(theta)])
+        M = NodeBasis(finer.psi, self.space.n_blocks).matrix(values)
+        return float(np.linalg.norm(M - self.risk.true_matrix(theta), 2))
+
     def typical_theta(self) -> np.ndarray:
         return self.empirical()[0]
 
@@ -209,20 +223,12 @@ def solved_robustly(
     answer, worst = attack(family, radius, goal, deadline, start, problem=problem)
     problem, saddle = answer.problem, answer.saddle
     gap = None if saddle.gap is None or worst.value is None else problem.units[1] * saddle.gap
+    value = None if worst.value is None else problem.in_units_of_the_loss(saddle.upper)
+    note = _FLAT if value is not None and gap is None else worst.note
     return RobustSolution(
-        theta=saddle.theta,
-        value=None if worst.value is None else problem.in_units_of_the_loss(saddle.upper),
-        gap=gap,
-        status=worst.status,
-        worst_case=worst,
-        radius=radius,
-        least_radius=saddle.least_radius,
-        integration_error=worst.integration_error,
-        n_iter=saddle.n_iter,
-        time=deadline.elapsed,
-        note=_FLAT if worst.value is not None and gap is None else worst.note,
-        saddle=saddle,
-    )
+        saddle.theta, value, gap, worst.status, worst, radius, saddle.least_radius, worst.integration_error, saddle.n_iter,
+        deadline.elapsed, note, saddle,
+    )  # fmt: skip
 
 
 def _data_alone(family: ParametricFamily, goal: Goal, deadline: Deadline) -> RobustSolution:
@@ -243,7 +249,8 @@ class _UserFamily(ParametricFamily):
     def __init__(
         self, loss: Callable[..., Any], theta: np.ndarray, alpha: np.ndarray, setting: Setting, hessian: Callable[..., Any] | None = None
     ) -> None:
-        self.loss, self.theta, self.alpha, self.setting, self.hessian = loss, theta, alpha, setting, hessian
+        super().__init__(setting)
+        self.loss, self.theta, self.alpha, self.hessian, self.masses = loss, theta, alpha, hessian, setting.reference.weights
         self._loss_on(setting.reference.points).values(theta)  # a plain mistake shows before any work
         nodes = nodes_of(setting.space)
         self.risk = NodeRisk(NodeBasis(nodes.psi), self._loss_on(nodes.points), alpha, theta)
@@ -252,25 +259,17 @@ class _UserFamily(ParametricFamily):
         return UserLoss(self.loss, points, self.theta.shape[0], self.hessian)
 
     def empirical(self) -> tuple[np.ndarray, float]:
-        reference = self.setting.reference
-        if not reference.is_distribution:
-            raise ValueError("radius 0 leaves only the data, but their weights are not those of a distribution; pass a positive radius")
-        found = least_expected(self._loss_on(reference.points), reference.weights, self.alpha, self.theta)
+        if not self.setting.reference.is_distribution:
+            raise ValueError(DATA_ALONE)
+        found = least_expected(self.data_losses()[0][0], self.masses, self.alpha, self.theta)
         return found.theta, found.value
 
-    def empirical_bound(self, theta: np.ndarray, value: float, tol: float) -> float:
-        reference = self.setting.reference
-        return proven_expected(self._loss_on(reference.points), reference.weights, self.alpha, theta, tol)
+    def data_losses(self) -> Sequence[tuple[ParametricLoss, float]]:
+        return [(self._loss_on(self.setting.reference.points), 0.0)]
 
-    @cached_property
     def typical_theta(self) -> np.ndarray:
         """For data with signed weights, the parameter that the user starts from."""
         return self.empirical()[0] if self.setting.reference.is_distribution else self.theta
 
     def loss_at(self, theta: np.ndarray) -> Observable:
         return NumericFunction(lambda X: self._loss_on(X).values(theta)[0])
-
-    def integration_error(self, theta: np.ndarray) -> float:
-        finer = nodes_of(self.setting.space, finer=True)
-        values = self._loss_on(finer.points).values(theta)[0]
-        return float(np.linalg.norm(NodeBasis(finer.psi).matrix(values) - self.risk.matrix(theta), 2))

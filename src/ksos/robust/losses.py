@@ -213,14 +213,8 @@ class LogisticScores(ParametricLoss):
 
     def values(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         log, probabilities = self._scores(theta)
-        values, gradients = [], []
-        for label in range(self.labels):
-            values.append(-log[:, label])
-            residual = probabilities[:, 1:].copy()
-            if label > 0:
-                residual[:, label - 1] -= 1.0
-            gradients.append((residual[:, :, None] * self.U[:, None, :]).reshape(self.U.shape[0], -1))
-        return np.concatenate(values), np.concatenate(gradients)
+        residuals = probabilities[:, 1:] - np.eye(self.labels)[:, None, 1:]  # (labels, N, labels − 1)
+        return -log.T.ravel(), (residuals[..., None] * self.U[:, None, :]).reshape(-1, self.n_parameters)
 
     def curvature(self, theta: np.ndarray, masses: np.ndarray) -> np.ndarray:
         probabilities = self._scores(theta)[1][:, 1:]

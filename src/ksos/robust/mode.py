@@ -13,20 +13,20 @@ from typing import Any
 
 import numpy as np
 
-from ksos._array import inner, to_numpy
+from ksos._array import to_numpy
 from ksos._deadline import Deadline
 from ksos._validation import as_choice, as_count
 from ksos.cover import grid, region, scattered
-from ksos.embedding import MeanEmbedding
+from ksos.density import SoSDensity
+from ksos.embedding import MeanEmbedding, evaluate
 from ksos.kernels import Kernel
 from ksos.measures import Measure
 from ksos.observables import KernelFunction
 from ksos.robust.atoms import MMDBall, WorstAtoms
 from ksos.robust.exact_ball import Answer, settled
-from ksos.robust.problem import Goal, Problem
-from ksos.robust.risk import FixedRisk
+from ksos.robust.problem import Goal
 from ksos.robust.setting import Setting, as_radius, as_setting
-from ksos.robust.worst_case import AGREEMENT, ROBUST_STATUSES, FixedLoss, WorstCase, as_goal, attack
+from ksos.robust.worst_case import ROBUST_STATUSES, FixedLoss, WorstCase, as_goal, attack
 from ksos.solvers.newton import Value
 from ksos.space import SoSSpace
 
@@ -38,7 +38,7 @@ _MANY, _STARTS = 16, 3
 _ATOMS = {1: 401, 2: 25}
 _STEP = 1e-4  # of a bandwidth, for differences of closed forms
 _FIRST, _SEARCHED = Goal(rtol=1e-5), Goal(rtol=1e-6)
-_CLIMB = {"maxiter": 20, "ftol": 1e-8}
+_CLIMB = {"maxiter": 20, "ftol": 1e-8, "maxls": 5}  # a longer line search is lost in the digits of the values
 
 
 @dataclass(frozen=True)
@@ -271,10 +271,14 @@ def _against_densities(setting: Setting, search: _Search, epsilon: float, goal: 
         return RobustMode(None, None, None, search.path, first.status, epsilon, first.least_radius, deadline.elapsed)
     theta, _ = search.run(player)
     space = setting.space if player.last is None else player.last.saddle.space
-    loss = KernelFunction(theta[None, :], [-1.0], kernel=setting.embedding.kernel)
-    _, worst = attack(FixedLoss(replace(setting, space=space), loss), epsilon, goal, deadline)
+    _, worst = attack(_loss_at(replace(setting, space=space), theta), epsilon, goal, deadline)
     value, status = None if worst.value is None else -worst.value, "time_limit" if search.late else worst.status
     return RobustMode(theta, value, worst, search.path, status, epsilon, worst.least_radius, deadline.elapsed)
+
+
+def _loss_at(setting: Setting, theta: np.ndarray) -> FixedLoss:
+    """−k(·, θ)."""
+    return FixedLoss(setting, KernelFunction(theta[None, :], [-1.0], kernel=setting.embedding.kernel))
 
 
 class Player:
@@ -284,26 +288,17 @@ class Player:
         self.setting, self.epsilon, self.deadline = setting, epsilon, deadline
         self.last: Answer | None = None
 
-    def matrix(self, theta: np.ndarray) -> np.ndarray:
-        """∫ k(x, θ) ψψᵀ dρ."""
-        space = self.setting.space
-        f = KernelFunction(theta[None, :], [1.0], kernel=space.embedding_kernel)
-        return f.matrix(space.kernel, to_numpy(space.support_points), space.measure, space.log_unit, to_numpy(space.T)).values
-
     def settle(self, theta: np.ndarray, goal: Goal) -> Answer:
         """Solve at θ, with the directions added in which exact and projected MMD of the answer differ."""
-        setting, start = self.setting, None if self.last is None else self.last.saddle
-        problem = Problem(setting.space, FixedRisk(-self.matrix(theta)), setting.embedding, np.zeros(0), setting.grows, AGREEMENT)
-        self.last = settled(problem, self.epsilon, goal, self.deadline, start)
+        start = None if self.last is None else self.last.saddle
+        self.last = settled(_loss_at(self.setting, theta).problem, self.epsilon, goal, self.deadline, start)
         if self.last.saddle.keyboard_interrupt:
             raise KeyboardInterrupt("robust_mode was interrupted")
         return self.last
 
     def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         answer = self.settle(theta, _SEARCHED)
-        step = _STEP * self.setting.embedding.kernel.sigma_vector(theta.shape[0])
-        slope = [
-            inner(self.matrix(theta + e) - self.matrix(theta - e), answer.saddle.point.C) / (2.0 * size)
-            for e, size in zip(np.diag(step), step, strict=True)
-        ]
-        return -answer.problem.in_units_of_the_loss(answer.saddle.point.risk), np.array(slope)
+        p, kernel = answer.exact.density, self.setting.embedding.kernel
+        assert isinstance(p, SoSDensity)
+        seen = _with_differences(lambda thetas: to_numpy(evaluate(p, kernel, thetas)), kernel.sigma_vector(theta.shape[0]))
+        return -answer.problem.in_units_of_the_loss(answer.saddle.point.risk), seen(theta)[1]

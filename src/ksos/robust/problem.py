@@ -12,36 +12,35 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ksos._array import Array, eye, inner, norm
 from ksos._deadline import Deadline
-from ksos._threads import one_blas_thread
 from ksos.embedding import MeanEmbedding
 from ksos.functionals import MMD, within
-from ksos.functionals.base import Bound, BoundTerm, Functional
+from ksos.functionals.base import Bound, BoundTerm
 from ksos.functionals.mmd import BoundSquaredMMD
 from ksos.functionals.objective import Objective
 from ksos.labelled import LabelledEmbedding
 from ksos.robust.barrier import BarrierPoint, Iterate, JointBarrier
 from ksos.robust.risk import LeastRisk, ParametricRisk, Risk
-from ksos.solvers import minimize
+from ksos.solvers import Solution, Solver, minimize
 from ksos.solvers.augmented_lagrangian import follow_central_path
 from ksos.solvers.constrained_problem import ConstrainedProblem
 from ksos.solvers.eigenvalues import lowest_bound, lowest_eigenpairs
 from ksos.solvers.interior_point import ConicProgram
-from ksos.solvers.loop import Outcome, run
 from ksos.solvers.low_rank import LowRank
-from ksos.solvers.spectraplex import centre, factor
+from ksos.solvers.spectraplex import centre
 from ksos.space import SoSSpace
 
-__all__ = ["Goal", "Inner", "Nearest", "Point", "Problem", "Saddle"]
+__all__ = ["Goal", "Nearest", "Point", "Problem", "Saddle"]
 
 _CHEAP_STEP, _DEAR_STEP = 2e8, 1.2e10  # floating-point operations of one step of the interior point for a fixed loss
 _CHEAP_JOINT_STEP = 4e9  # and of the barrier method, which has θ besides
 _MOST_STEPS, _MOST_PATH_STEPS = 300, 100
+_NEWTON = LowRank(extra_steps=0)  # on a factor
 _NEAR_DIGITS, _NEAR_ENOUGH = (1e-2, 1e-3, 1e-4, 1e-5), 0.95
 
 
@@ -75,16 +74,6 @@ class Nearest:
     space: SoSSpace
 
 
-class Inner(NamedTuple):
-    """A penalised problem, solved: the point, and what the solver says of it."""
-
-    point: Point
-    status: str
-    n_iter: int
-    keyboard: bool
-    solver: str
-
-
 @dataclass(frozen=True)
 class Saddle:
     """Both sides of the saddle, and what they prove, in the problem's units; also where a similar problem may start."""
@@ -112,7 +101,7 @@ class Saddle:
     keyboard_interrupt: bool = False
     nearest: Nearest | None = None
     midway: tuple[Iterate, float] | None = None
-    solver: str = "auto"
+    solver: str | Solver = "auto"
     """Of the penalised problems at the end."""
 
     @property
@@ -211,7 +200,7 @@ class Problem:
 
     def lower(self, point: Point, tol: float) -> float:
         """A certified lower bound of h at a point."""
-        if self.fixed:
+        if not isinstance(self.risk, ParametricRisk):
             return point.risk
         return (self.risk.proven_least(point.C, tol * self.units[1], point.theta) - self.units[0]) / self.units[1]
 
@@ -248,42 +237,31 @@ class Problem:
         return replace(again, least=max(again.least, found.least))
 
     def _nearest(self, C: Array, tol: float, steps: int, deadline: Deadline) -> Nearest:
-        C = self._minimised(Bound(_WholeDistance(self.z)), C, tol, steps, deadline).point.C
-        a = self.space.compressed_map.apply(C)
-        return Nearest(C, norm(a - self.z), self.distance_bound(a), self.space)
-
-    def _minimised(self, functional: Functional, C: Array, tol: float, steps: int, deadline: Deadline) -> Outcome:
-        objective = Objective.of(functional, self.space, stored=True, deadline=deadline)
-        with one_blas_thread(self.space.rank):
-            outcome = run(LowRank(extra_steps=0), objective, C, tol, steps)
-        if outcome.keyboard and isinstance(functional, Bound):
+        functional = Bound(_WholeDistance(self.z))
+        found = minimize(functional, self.space, solver=_NEWTON, start=C, tol=tol, max_iter=steps, time_limit=deadline)
+        if found.keyboard_interrupt:
             raise KeyboardInterrupt("interrupted before a density in the ball was found")
-        return outcome
+        a = self.space.compressed_map.apply(found.parameter)
+        return Nearest(found.parameter, norm(a - self.z), self.distance_bound(a), self.space)
 
     # --- the penalised problem, and the ball at once ---
 
-    def penalised(self, u: float, start: Array, tol: float, deadline: Deadline, term: BoundTerm, solver: str | None = None) -> Inner:
-        """argmax h(C) − (u/2)‖A(C) − z‖², from ``start``.
-
-        A fixed loss makes it quadratic, for ``solver``; otherwise Newton's method on a factor takes it.
-        """
+    def penalised(
+        self, u: float, start: Array, tol: float, deadline: Deadline, term: BoundTerm, solver: str | Solver
+    ) -> tuple[Point, Solution, str | Solver]:
+        """argmax h(C) − (u/2)‖A(C) − z‖², from ``start``; the solver for the next multiplier comes back."""
         scale = 1.0 / (1.0 + u)
-        functional = scale * Bound(term) + 0.5 * u * scale * Bound(BoundSquaredMMD(self.z))
-        tol = max(scale * tol, 1e-14)
-        if not self.fixed:
-            outcome = self._minimised(functional, start, tol, _MOST_STEPS, deadline)
-            G = factor(outcome.point.C)
-            return Inner(self.point(G @ G.T, term), outcome.status, outcome.n_iter, outcome.keyboard, "low_rank")
-        name = self.first_solver if solver is None else solver
-        found = minimize(functional, self.space, solver=name, start=start, tol=tol, time_limit=deadline)
+        functional, tol = scale * Bound(term) + 0.5 * u * scale * Bound(BoundSquaredMMD(self.z)), max(scale * tol, 1e-14)
+        steps = None if self.fixed else _MOST_STEPS
+        found = minimize(functional, self.space, solver=solver, start=start, tol=tol, max_iter=steps, time_limit=deadline)
         if found.solver == "interior_point" and self._conic_step <= _DEAR_STEP:
-            name = found.solver  # where a low rank has not come once, it will not come for the next multiplier either
-        return Inner(self.point(found.parameter, term), found.status, found.n_iter, found.keyboard_interrupt, name)
+            solver = found.solver  # where a low rank has not come once, it will not come for the next multiplier either
+        return self.point(found.parameter, term), found, solver
 
     @property
-    def first_solver(self) -> str:
-        """Of the penalised problems of a fixed loss: a dozen steps of the interior point if cheap, else Newton on a factor first."""
-        return "interior_point" if self._conic_step <= _CHEAP_STEP else "auto"
+    def first_solver(self) -> str | Solver:
+        """Of the penalised problems: for a fixed loss, which makes them quadratic, a dozen steps of the interior point if cheap."""
+        return _NEWTON if not self.fixed else "interior_point" if self._conic_step <= _CHEAP_STEP else "auto"
 
     @property
     def _conic_step(self) -> float:
@@ -320,14 +298,13 @@ class Problem:
         """max ⟨M, C⟩ − γ‖A(C) − z‖² for a fixed loss, with its dual min_y λ_max(M − A*(y)) + ⟨y, z⟩ + ‖y‖²/(4γ)."""
         u, tol, term = 2.0 * gamma / self.units[1], self.target(goal, 0.0), self.term()
         C = centre(self.space.rank, self.z[:, None]) if start is None else start.point.C
-        found = self.penalised(u, C, 0.5 * tol, deadline, term, None if start is None else start.solver)
-        point = found.point
+        point, found, solver = self.penalised(u, C, 0.5 * tol, deadline, term, self.first_solver if start is None else start.solver)
         y = u * (point.a - self.z)
         _, constant = self.upper(self.theta, y, 0.0)
         upper, lower = constant + inner(y, self.z) + inner(y, y) / (2.0 * u), point.risk - 0.5 * u * point.distance**2
         status = "solved_inaccurate" if found.status == "solved" and upper - lower > tol * max(1.0, u) else found.status
         return Saddle(self.space, self.theta, point, lower, upper, y, u, constant, math.inf, status, found.n_iter, 1,
-                      keyboard_interrupt=found.keyboard, solver=found.solver)  # fmt: skip
+                      keyboard_interrupt=found.keyboard_interrupt, solver=solver)  # fmt: skip
 
 
 class _WholeDistance(BoundSquaredMMD):

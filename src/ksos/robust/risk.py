@@ -13,20 +13,19 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from ksos._array import Array, eye, inner, namespace, to_numpy
+from ksos._array import Array, eye, namespace, to_numpy
 from ksos._memory import FLOAT_BYTES, require_memory
+from ksos.embedding_map import blocks_of
 from ksos.functionals.base import BoundTerm, Pair
 from ksos.functionals.penalties import BoundLinear
 from ksos.integrals import closed_form
 from ksos.kernels import Gaussian
-from ksos.nodes import blocks_of
 from ksos.observables import KernelFunction
 from ksos.observables.polynomial import feature_moments
 from ksos.solvers.newton import Minimum
 from ksos.space import SoSSpace
 
-__all__ = ["FixedRisk", "LeastRisk", "ParametricRisk", "Risk", "SquareRisk", "affine_moments"]
-__all__ += ["kernel_moments", "least_squares"]
+__all__ = ["FixedRisk", "LeastRisk", "ParametricRisk", "Risk", "SquareRisk", "affine_moments", "kernel_moments", "least_squares"]
 
 _FLAT = 1e-13  # a loss that varies by less than this fraction of its size is constant
 
@@ -53,10 +52,6 @@ class Risk(ABC):
     @abstractmethod
     def term(self, middle: float, unit: float) -> BoundTerm:
         """−(h(C) − middle)/unit, to be minimised."""
-
-    @abstractmethod
-    def proven_least(self, C: np.ndarray, tol: float, near: np.ndarray) -> float:
-        """A certified lower bound of that minimum, to about ``tol``; −∞ if there is none. ``near`` is about the minimiser."""
 
     @abstractmethod
     def matrix(self, theta: np.ndarray) -> np.ndarray:
@@ -87,9 +82,6 @@ class FixedRisk(Risk):
     def term(self, middle: float, unit: float) -> BoundTerm:
         return BoundLinear((middle * eye(self.M.shape[0], self.M) - self.M) / unit)
 
-    def proven_least(self, C: Array, tol: float, near: np.ndarray) -> float:
-        return inner(self.M, C)
-
     def matrix(self, theta: np.ndarray) -> Array:
         return self.M
 
@@ -103,6 +95,10 @@ class ParametricRisk(Risk):
     @abstractmethod
     def least(self, C: np.ndarray, near: Minimum | None = None) -> Minimum:
         """The minimum over θ at C; ``near`` is that of a neighbouring C."""
+
+    @abstractmethod
+    def proven_least(self, C: np.ndarray, tol: float, near: np.ndarray) -> float:
+        """A certified lower bound of that minimum, to about ``tol``; −∞ if there is none. ``near`` is about the minimiser."""
 
     @abstractmethod
     def slopes(self, theta: np.ndarray, F: np.ndarray) -> np.ndarray:
@@ -148,11 +144,8 @@ class LeastRisk(BoundTerm):
         return None, -self.risk.matrix(self.at(C).theta) / self.unit
 
     def _inverse_root(self, found: Minimum) -> np.ndarray:
-        """R with RRᵀ = H⁻¹; directions without curvature are left out."""
         if self._root is None or self._root[0] is not found:
-            values, V = np.linalg.eigh(found.curvature)
-            kept = values > 1e-13 * max(float(values[-1]), 1e-300)
-            self._root = found, np.asarray(V[:, kept] / np.sqrt(values[kept]))
+            self._root = found, _inverse_root(found.curvature)[0]
         return self._root[1]
 
     def hessian(self, a: Array | None, C: Array, da: Array | None, dC: Array) -> Pair | None:
@@ -168,6 +161,13 @@ class LeastRisk(BoundTerm):
         N = self.risk.slopes(found.theta, F).reshape(-1, r * k)
         half = self._inverse_root(found).T @ N
         return np.asarray((4.0 / self.unit) * (half.T @ half)).reshape(r, k, r, k)
+
+
+def _inverse_root(H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(R with RRᵀ = H⁻¹, the eigenvalues of H); directions without curvature are left out of R."""
+    values, V = np.linalg.eigh(H)
+    kept = values > 1e-13 * max(float(values[-1]), 1e-300)
+    return np.asarray(V[:, kept] / np.sqrt(values[kept])), values
 
 
 class SquareRisk(ParametricRisk):
@@ -196,12 +196,10 @@ class SquareRisk(ParametricRisk):
     def proven_least(self, C: np.ndarray, tol: float, near: np.ndarray) -> float:
         found = self.least(C)
         # a quadratic: at θ̂ its minimum is ¼gᵀH⁺g·2 below, and there is one because Q ⪰ 0; g is rounding
-        values, V = np.linalg.eigh(found.curvature)
-        kept = values > 1e-13 * max(float(values[-1]), 1e-300)
+        R, values = _inverse_root(found.curvature)
         if values[0] < -1e-9 * max(float(values[-1]), 1e-300):
             return -math.inf  # moments that no distribution has: rounding has taken over
-        along = V[:, kept].T @ found.gradient
-        return found.value - 0.5 * float(np.sum(along**2 / values[kept]))
+        return found.value - 0.5 * float(np.sum((R.T @ found.gradient) ** 2))
 
     def _coefficients(self, theta: np.ndarray) -> np.ndarray:
         """t, shape (labels, outputs, P)."""

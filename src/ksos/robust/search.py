@@ -19,7 +19,7 @@ from ksos.solvers.spectraplex import centre
 __all__ = ["solve"]
 
 _MOST_SOLVES, _LARGEST_MULTIPLIER = 60, 1e10
-_GROWTH, _WARM_GROWTH = 4.0, 2.0
+_GROWTH, _WARM_GROWTH, _LEAP = 4.0, 1.5, 1e4
 _NARROWEST = 1e-14  # the relative width of a bracket in which no multiplier is left
 _CLOSED, _REOPENED = 1e-4, 1.01  # that of one in which nothing is left to few digits, and the first step out of it
 _SAFE = 1e-6  # the next multiplier keeps at least this fraction of the bracket away from its ends
@@ -49,7 +49,7 @@ class _Search:
         self.n_iter = self.n_solves = 0
         self.nearest: Nearest | None = None
         self.midway: tuple[Iterate, float] | None = None
-        self.solver = problem.first_solver if problem.fixed else "low_rank"
+        self.solver = problem.first_solver
         self.growth = _GROWTH
         self.recent: list[tuple[float, float]] = []
         """(multiplier, distance) of the points so far."""
@@ -64,17 +64,16 @@ class _Search:
         C, u = opened
         status, last_gap, stuck = "solved_inaccurate", math.inf, 0
         for _ in range(_MOST_SOLVES):
-            found = problem.penalised(u, C, self._inner_tol(stuck), self.deadline, self.term, self.solver)
-            C = found.point.C
-            self.n_iter, self.n_solves, self.solver = self.n_iter + found.n_iter, self.n_solves + 1, found.solver
-            self._bound(u, found.point)
-            self._take(u, found.point)
+            point, found, self.solver = problem.penalised(u, C, self._inner_tol(stuck), self.deadline, self.term, self.solver)
+            C, self.n_iter, self.n_solves = point.C, self.n_iter + found.n_iter, self.n_solves + 1
+            self._bound(u, point)
+            self._take(u, point)
             if found.status == "interrupted":
-                return self._ended("interrupted", keyboard=found.keyboard)
+                return self._ended("interrupted", keyboard=found.keyboard_interrupt)
             if self._solved:
                 return self._ended("solved")
-            if self.inside is None and problem.distance_bound(found.point.a) > self.radius:
-                return self._infeasible(found.point)
+            if self.inside is None and problem.distance_bound(point.a) > self.radius:
+                return self._infeasible(point)
             if self.deadline.passed:
                 status = "time_limit"
                 break
@@ -87,7 +86,7 @@ class _Search:
                 if stuck > _MOST_STUCK:
                     break
                 if stuck > 1:
-                    self._reopen(found.point)
+                    self._reopen(point)
             u = self._next()
         return self._ended(status if self.best is not None else "undecided" if status == "solved_inaccurate" else status)
 
@@ -111,7 +110,7 @@ class _Search:
             C, u = self.nearest.C, 1.0 / (radius * max(radius, 0.3))
         if start is not None and start.multiplier > 0.0:
             C, u = start.point.C, start.multiplier * (start.radius / radius) ** 2  # as multipliers of balls go
-            self.theta, self.growth, self.solver = start.theta, _WARM_GROWTH, start.solver
+            self.theta, self.growth, self.solver = start.theta, _GROWTH if problem.fixed else _WARM_GROWTH, start.solver
         if problem.has_interior(start):
             risk = 1.0 if self.nearest is None else problem.point(self.nearest.C, self.term).risk
             found = problem.interior(radius, _INTERIOR_DIGITS * problem.target(self.goal, risk), self.deadline, start)
@@ -204,11 +203,13 @@ class _Search:
 
     def _next(self) -> float:
         """Where the secant of 1/distance through the last two points meets 1/radius, or that through the ends of the bracket; the middle
-        of the bracket if three steps have not halved it."""
+        of the bracket if three steps have not halved it. Without a bracket the secant leads out of the last point, or else a factor."""
         growth, self.growth = self.growth, max(2.0 * self.growth, _GROWTH)
         if self.inside is None:
             assert self.outside is not None
-            return min(max(self.outside[0], 1e-12) * growth, _LARGEST_MULTIPLIER)
+            u = max(self.outside[0], 1e-12)
+            ahead = self._secant(self.recent) if len(self.recent) > 1 and self.recent[0][0] > 0.0 else math.nan
+            return min(min(ahead, _LEAP * u) if ahead > _REOPENED * u else growth * u, _LARGEST_MULTIPLIER)
         if self.inside[0] == 0.0:
             return 0.0  # the ball does not bind: only digits are missing
         if self.outside is None:
@@ -218,14 +219,17 @@ class _Search:
         if len(self.widths) > 3 and self.widths[-1] > 0.5 * self.widths[-4]:
             self.widths.clear()
         else:
-            ends = [(low, low_point.distance), (high, high_point.distance)]
-            for (u, distance), (v, other) in (self.recent, ends):
-                left, right = 1.0 / max(distance, 1e-300), 1.0 / max(other, 1e-300)
-                goal = 1.0 / (self.radius - min(_INWARD * max(other - self.radius, 0.0), 0.5 * self.radius))
-                new = u + (goal - left) * (v - u) / (right - left) if left != right else math.nan
+            for points in (self.recent, [(low, low_point.distance), (high, high_point.distance)]):
+                new = self._secant(points)
                 if low + _SAFE * (high - low) <= new <= high - _SAFE * (high - low):
                     return new
         return math.sqrt(low * high) if low > 0.0 and high > _GROWTH * low else 0.5 * (low + high)
+
+    def _secant(self, points: list[tuple[float, float]]) -> float:
+        (u, distance), (v, other) = points
+        left, right = 1.0 / max(distance, 1e-300), 1.0 / max(other, 1e-300)
+        goal = 1.0 / (self.radius - min(_INWARD * max(other - self.radius, 0.0), 0.5 * self.radius))
+        return u + (goal - left) * (v - u) / (right - left) if left != right else math.nan
 
     # --- the end ---
 

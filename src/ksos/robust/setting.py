@@ -184,11 +184,7 @@ def as_setting(
     candidates = landmark_candidates(embedding_kernel, model, measure, box, reference.points, reference.weights, support)
     landmarks = candidates[pivots(embedding_kernel, candidates, _SPAN_TOL, _MOST_LANDMARKS)]
     return Setting(
-        reference,
-        reference.embedding(embedding_kernel),
-        SoSSpace(model, support, measure, embedding_kernel, landmarks),
-        box,
-        grows=True,
+        reference, reference.embedding(embedding_kernel), SoSSpace(model, support, measure, embedding_kernel, landmarks), box, grows=True
     )
 
 

@@ -21,6 +21,7 @@ from ksos.measures import Box, Measure
 from ksos.observables import BoxIndicator, KernelFunction, Observable, Polynomial
 from ksos.observables.supremum import Supremum, enclosure, proven_supremum, searched_supremum
 from ksos.robust.atoms import worst_atoms
+from ksos.robust.setting import Setting
 from ksos.space import SoSSpace
 
 __all__ = ["UpperBound", "supremum_on", "upper_bound"]
@@ -47,22 +48,11 @@ class UpperBound:
 
 
 def upper_bound(
-    losses: Sequence[Observable],
-    gs: Sequence[KernelFunction],
-    size: float,
-    data: MeanEmbedding | LabelledEmbedding,
-    measure: Measure,
-    box: Box,
-    deadline: Deadline,
-    *,
-    spread: float,
-    radius: float | None,
-    gamma: float | None = None,
-    lipschitz: float | None = None,
-    space: SoSSpace | None = None,
-    target: float = math.inf,
-) -> UpperBound:
-    """The bound that g, of norm ``size``, gives: one loss and one g per label; ``box`` is searched if nothing can be proven.
+    losses: Sequence[Observable], gs: Sequence[KernelFunction], size: float, data: MeanEmbedding | LabelledEmbedding, setting: Setting,
+    deadline: Deadline, *, spread: float, radius: float | None, gamma: float | None = None, lipschitz: float | None = None,
+    space: SoSSpace | None = None, target: float = math.inf,
+) -> UpperBound:  # fmt: skip
+    """The bound that g, of norm ``size``, gives: one loss and one g per label; the box of the setting is searched if nothing can be proven.
 
     With a ``space``, other functions on its landmarks are tried as well while the bound is farther from ``target`` than a thousandth of the
     spread: those that are best against atoms, among them the places where the last one was worst.
@@ -73,7 +63,7 @@ def upper_bound(
     def bound(gs: Sequence[KernelFunction], size: float) -> UpperBound:
         tops, tol = [], _DIGITS * max(spread, 1e-300)
         for loss, g in zip(losses, gs, strict=True):
-            found = supremum_on(loss, g, measure, box, points, tol, lipschitz, deadline)
+            found = supremum_on(loss, g, setting.measure, setting.box, points, tol, lipschitz, deadline)
             if found is None:
                 return UpperBound(math.inf, "infinite", None)
             tops.append(found)
@@ -94,7 +84,7 @@ def upper_bound(
     if space is None or best.slack > _LOOSE * spread:
         return best
     assert isinstance(data, MeanEmbedding)
-    game = _Atoms(losses[0], space, data, measure, box, radius, gamma)
+    game = _Atoms(losses[0], space, data, setting.box, radius, gamma)
     latest = best
     for _ in range(_ROUNDS):
         if deadline.passed:
@@ -115,17 +105,8 @@ def upper_bound(
 class _Atoms:
     """The dual function that is best against the distributions on a growing set of atoms."""
 
-    def __init__(
-        self,
-        loss: Observable,
-        space: SoSSpace,
-        data: MeanEmbedding,
-        measure: Measure,
-        box: Box,
-        radius: float | None,
-        gamma: float | None,
-    ) -> None:
-        self.loss, self.radius, self.gamma, points = loss, radius, gamma, to_numpy(data.points)
+    def __init__(self, loss: Observable, space: SoSSpace, data: MeanEmbedding, box: Box, radius: float | None, gamma: float | None) -> None:
+        self.loss, self.radius, self.gamma, points, measure = loss, radius, gamma, to_numpy(data.points), space.measure
         self.kernel, self.Z, self.S = space.embedding_kernel, to_numpy(space.landmarks), to_numpy(space.projection.S)
         self.z = self.S @ (self.kernel(self.Z, points) @ to_numpy(data.weights))
         if measure.atoms is not None:

@@ -33,6 +33,7 @@ __all__ = ["AGREEMENT", "ROBUST_STATUSES", "Family", "FixedLoss", "WorstCase", "
 
 AGREEMENT = 1e-6
 """Directions are added to what the landmarks see until exact and projected MMD of the answer agree to this."""
+DATA_ALONE = "radius 0 leaves only the data, but their weights are not those of a distribution; pass a positive radius"
 _ROUNDING = 1e-7  # of a loss, what dividing a density by its mass may move its value by
 
 ROBUST_STATUSES = {
@@ -114,20 +115,8 @@ class WorstCase:
 
     def summary(self) -> dict[str, Any]:
         """What is certified, as plain numbers and words."""
-        names = [
-            "status",
-            "value",
-            "gap",
-            "dual_value",
-            "upper_bound",
-            "upper_bound_kind",
-            "mmd",
-            "projected_mmd",
-            "radius",
-            "penalty",
-            "least_radius",
-        ]
-        names += ["empirical_value", "integration_error"]
+        names = ["status", "value", "gap", "dual_value", "upper_bound", "upper_bound_kind", "mmd", "projected_mmd", "radius", "penalty"]
+        names += ["least_radius", "empirical_value", "integration_error"]
         return {name: getattr(self, name) for name in names}
 
 
@@ -248,30 +237,23 @@ def as_loss(loss: Any) -> Observable:
 class Family(ABC):
     """Losses ℓ(θ, ·) in a setting: what a robust problem is about. Subclasses say what the risk is."""
 
-    setting: Setting
     risk: Risk
     agreement = AGREEMENT
     lipschitz: float | None = None
 
-    @property
-    def space(self) -> SoSSpace:
-        """The densities."""
-        return self.setting.space
+    def __init__(self, setting: Setting, labels: np.ndarray | None = None, data: LabelledEmbedding | None = None) -> None:
+        """With labels, ``data`` is the centre of the ball."""
+        self.setting, self.space = setting, setting.space if labels is None else setting.space.with_labels(labels)
+        self.data: MeanEmbedding | LabelledEmbedding = setting.embedding if data is None else data
 
-    @property
-    def data(self) -> MeanEmbedding | LabelledEmbedding:
-        """The centre of the ball."""
-        return self.setting.embedding
-
-    @property
-    @abstractmethod
     def typical_theta(self) -> np.ndarray:
         """A parameter that suits the data."""
+        return np.zeros(0)
 
     @cached_property
     def problem(self) -> Problem:
         """The problem for any radius, with what the landmarks see."""
-        return Problem(self.space, self.risk, self.data, self.typical_theta, self.setting.grows, self.agreement)
+        return Problem(self.space, self.risk, self.data, self.typical_theta(), self.setting.grows, self.agreement)
 
     @abstractmethod
     def loss_at(self, theta: np.ndarray) -> Observable:
@@ -295,15 +277,14 @@ class Family(ABC):
 class FixedLoss(Family):
     """One loss: no parameter."""
 
+    risk: FixedRisk
+
     def __init__(self, setting: Setting, loss: Observable, lipschitz: float | None = None) -> None:
-        self.setting, self.loss, self.lipschitz = setting, loss, lipschitz
+        super().__init__(setting)
+        self.loss, self.lipschitz = loss, lipschitz
         term = Expectation(loss).bind(setting.space)
         assert isinstance(term, BoundLinear)
         self.risk, self._error = FixedRisk(term.D), term.integration_error
-
-    @property
-    def typical_theta(self) -> np.ndarray:
-        return np.zeros(0)
 
     def loss_at(self, theta: np.ndarray) -> Observable:
         return self.loss
@@ -313,15 +294,9 @@ class FixedLoss(Family):
 
 
 def attack(
-    family: Family,
-    radius: float | None,
-    goal: Goal,
-    deadline: Deadline,
-    start: Saddle | None = None,
-    *,
-    gamma: float | None = None,
+    family: Family, radius: float | None, goal: Goal, deadline: Deadline, start: Saddle | None = None, *, gamma: float | None = None,
     problem: Problem | None = None,
-) -> tuple[Answer, WorstCase]:
+) -> tuple[Answer, WorstCase]:  # fmt: skip
     """The answer in the exact ball, and the worst case that it is; ``problem`` is the family's, with directions added to it."""
     answer = in_the_exact_ball(family.problem if problem is None else problem, radius, goal, deadline, start, gamma)
     problem, saddle, exact, theta = answer.problem, answer.saddle, answer.exact, answer.saddle.theta
@@ -340,38 +315,23 @@ def attack(
         g = functions if problem.space.labels is not None else functions[0]
         space, target = (problem.space, objective) if problem.fixed else (None, math.inf)
         top = upper_bound(  # any function of the RKHS proves a bound: here, those on the landmarks
-            family.losses_at(theta), near, size, family.data, family.setting.measure, family.setting.box, deadline,
-            spread=spread, radius=radius, gamma=gamma, lipschitz=family.lipschitz, space=space, target=target,
+            family.losses_at(theta), near, size, family.data, family.setting, deadline, spread=spread, radius=radius, gamma=gamma,
+            lipschitz=family.lipschitz, space=space, target=target,
         )  # fmt: skip
     elif status in ("solved", "solved_inaccurate"):
         status = "time_limit" if deadline.passed else "undecided"
     if saddle.least_radius is not None:
         note = f"the least radius that holds a density of this space is {saddle.least_radius:.6g} (certified)"
+    bound = None if top is None or objective is None else _not_below(top.value, objective, spread)
+    gap = None if dual is None or objective is None else max(dual - objective, 0.0)
+    constant = None if gap is None else problem.in_units_of_the_loss(saddle.dual_constant)
     return answer, WorstCase(
-        value=value,
-        upper_bound=None if top is None or objective is None else _not_below(top.value, objective, spread),
-        upper_bound_kind="none" if top is None else top.kind,
-        upper_bound_at=None if top is None else top.at,
-        distribution=exact.density,
-        mmd=exact.mmd,
-        projected_mmd=exact.point.distance,
-        gap=None if dual is None or objective is None else max(dual - objective, 0.0),
-        dual_value=dual,
-        dual_function=g,
-        dual_constant=problem.in_units_of_the_loss(saddle.dual_constant) if answer.feasible else None,
-        status=status,
-        radius=radius,
-        penalty=gamma,
-        least_radius=saddle.least_radius,
-        empirical_value=family.empirical_value(theta),
-        integration_error=family.integration_error(theta),
-        loss=family.loss_at(theta),
-        embedding_kernel=problem.space.embedding_kernel,
-        space=problem.space,
-        n_iter=saddle.n_iter,
-        time=deadline.elapsed,
-        note=note,
-    )
+        value=value, upper_bound=bound, upper_bound_kind="none" if top is None else top.kind, distribution=exact.density, mmd=exact.mmd,
+        projected_mmd=exact.point.distance, gap=gap, dual_value=dual, dual_function=g, dual_constant=constant, status=status, radius=radius,
+        penalty=gamma, least_radius=saddle.least_radius, empirical_value=family.empirical_value(theta),
+        integration_error=family.integration_error(theta), loss=family.loss_at(theta), embedding_kernel=problem.space.embedding_kernel,
+        space=problem.space, upper_bound_at=None if top is None else top.at, n_iter=saddle.n_iter, time=deadline.elapsed, note=note,
+    )  # fmt: skip
 
 
 def _not_below(bound: float, value: float, spread: float) -> float:
@@ -382,7 +342,7 @@ def _not_below(bound: float, value: float, spread: float) -> float:
 def _data_alone(setting: Setting, loss: Observable, deadline: Deadline) -> WorstCase:
     """Radius 0: the data are the only distribution in the ball."""
     if not setting.reference.is_distribution:
-        raise ValueError("radius 0 leaves only the data, but their weights are not those of a distribution; pass a positive radius")
+        raise ValueError(DATA_ALONE)
     value = float(setting.reference.weights @ loss(setting.reference.points))
     return WorstCase(
         value, value, "rigorous", None, 0.0, 0.0, 0.0, value, None, None, "solved", 0.0, None, None, value, 0.0, loss,
