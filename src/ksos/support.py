@@ -21,8 +21,7 @@ def select_support(
     name: str, points: Array, weights: np.ndarray, m: int, integrals: Integrals, tol: float, rng: np.random.Generator
 ) -> Array:
     """At most ``m`` of the distinct ``points``, chosen by the rule ``name``."""
-    chosen = SELECTIONS[name](points, weights, min(m, points.shape[0]), integrals, tol, rng)
-    xp = namespace(points)
+    xp, chosen = namespace(points), SELECTIONS[name](points, weights, min(m, points.shape[0]), integrals, tol, rng)
     return xp.take(points, xp.asarray(chosen, device=points.device), axis=0)
 
 
@@ -57,8 +56,7 @@ def _pivots(points: Array, m: int, integrals: Integrals, tol: float) -> tuple[np
     n = points.shape[0]
     remedy = 'use support="random" or "kmeans", or fewer n_support'
     require_memory(n * m * FLOAT_BYTES, f"pivoted Cholesky of {n} points with {m} pivots", remedy, beside=points)
-    xp = namespace(points)
-    log_diagonal = integrals.log_diagonal(points)
+    xp, log_diagonal = namespace(points), integrals.log_diagonal(points)
     log_unit = float(xp.max(log_diagonal))
     if not math.isfinite(log_unit):
         raise ValueError(f"the kernel vanishes on {integrals.measure!r} at every sample: no density can be made of them")

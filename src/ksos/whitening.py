@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from ksos._array import Array, eye, is_numpy, linalg_errors, namespace
 from ksos._threads import one_blas_thread
@@ -73,15 +74,9 @@ def _by_cholesky(M: Array, tol: float) -> Whitening:
             break
         except linalg_errors():
             jitter *= 10.0
-    return Whitening(_inverse_of_triangle(lower).T, jitter)
-
-
-def _inverse_of_triangle(lower: Array) -> Array:
-    if is_numpy(lower):
-        from scipy.linalg import solve_triangular  # keeps the zeros and half the work, which the standard's solve does not
-
-        return solve_triangular(lower, eye(lower.shape[0], lower), lower=True)
-    return namespace(lower).linalg.solve(lower, eye(lower.shape[0], lower))
+    # solve_triangular keeps the zeros and half the work, which the standard's solve does not
+    inverse = solve_triangular(lower, identity, lower=True) if is_numpy(lower) else xp.linalg.solve(lower, identity)
+    return Whitening(inverse.T, jitter)
 
 
 ROUTES = {"eigh": _by_eigenvectors, "cholesky": _by_cholesky}

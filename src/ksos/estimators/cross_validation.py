@@ -168,8 +168,7 @@ class KernelSoSDensityCV(DensityEstimator):
         measure = Lebesgue() if self.measure is None else self.measure
         require_inside(measure, X, masses)
         _require_different_features(X[masses > 0.0, features], getattr(self, "feature_names_in_", None))
-        points, weights = distinct_samples(X, masses)
-        rng = as_generator(self.random_state)
+        (points, weights), rng = distinct_samples(X, masses), as_generator(self.random_state)
         folds = as_folds(self.cv, X, masses, weights, rng)
         problem, sigma = self._problem(points, weights, measure, folds, rng)
         surface, interrupt = Surface(problem, self._stacking, self._strengths()), None

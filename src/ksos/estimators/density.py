@@ -200,8 +200,7 @@ class KernelSoSDensity(DensityEstimator):
         X = validate_data(self, X if reference is None else to_numpy(X), dtype=np.float64, order="C")
         masses = as_masses(sample_weight, X.shape[0])
         points, weights = distinct_samples(X, masses)
-        rng = as_generator(self.random_state)
-        measure = Lebesgue() if self.measure is None else self.measure
+        rng, measure = as_generator(self.random_state), Lebesgue() if self.measure is None else self.measure
         require_inside(measure, X, masses)
         kernel, embedding_kernel = self._kernels(points, weights, measure, rng)
         points = points if reference is None else like(points, reference)
