@@ -134,18 +134,10 @@ class SoSSpace:
     """
 
     def __init__(
-        self,
-        kernel: Kernel,
-        support_points: Any,
-        measure: Measure | None = None,
-        embedding_kernel: Kernel | None = None,
-        landmarks: Any = None,
-        tol_model: float = 1e-10,
-        tol_embedding: float = 1e-10,
-        whitening: str = "eigh",
-        *,
+        self, kernel: Kernel, support_points: Any, measure: Measure | None = None, embedding_kernel: Kernel | None = None,
+        landmarks: Any = None, tol_model: float = 1e-10, tol_embedding: float = 1e-10, whitening: str = "eigh", *,
         _parts: tuple[_Model, tuple[Direction, ...], np.ndarray | None] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         if _parts is None:
             own = _Model(kernel, support_points, measure, embedding_kernel, landmarks, tol_model, tol_embedding, whitening)
             _parts = own, (), None

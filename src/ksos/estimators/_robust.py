@@ -50,22 +50,11 @@ class RobustEstimator(BaseEstimator):
     _take: Callable[..., None]
 
     def __init__(
-        self,
-        radius: Any = "auto",
-        model: str = "linear",
-        loss: Any = "square",
-        alpha: float = 1e-3,
-        n_centers: int = 20,
-        model_bandwidth: Any = None,
-        bandwidth: Any = None,
-        embedding_bandwidth: Any = None,
-        measure: Any = None,
-        n_support: int | None = None,
-        tol: float | None = None,
-        rtol: float = 1e-4,
-        time_limit: float | None = None,
+        self, radius: Any = "auto", model: str = "linear", loss: Any = "square", alpha: float = 1e-3, n_centers: int = 20,
+        model_bandwidth: Any = None, bandwidth: Any = None, embedding_bandwidth: Any = None, measure: Any = None,
+        n_support: int | None = None, tol: float | None = None, rtol: float = 1e-4, time_limit: float | None = None,
         random_state: int | None = 0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.radius, self.model, self.loss, self.alpha = radius, model, loss, alpha
         self.n_centers, self.model_bandwidth = n_centers, model_bandwidth
         self.bandwidth, self.embedding_bandwidth, self.measure, self.n_support = bandwidth, embedding_bandwidth, measure, n_support

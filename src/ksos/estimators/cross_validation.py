@@ -127,25 +127,11 @@ class KernelSoSDensityCV(DensityEstimator):
     """
 
     def __init__(
-        self,
-        bandwidths: Any = None,
-        relative_regularizations: Any = None,
-        cv: Any = None,
-        *,
-        kernel: str | Kernel = "gaussian",
-        objective: str = "likelihood",
-        criterion: str = "log_likelihood",
-        combine: str = "auto",
-        rule: str = "silverman",
-        extend: bool | None = None,
-        n_support: int | None = None,
-        measure: Measure | None = None,
-        tol: float = 1e-4,
-        time_limit: float | None = None,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-    ) -> None:
+        self, bandwidths: Any = None, relative_regularizations: Any = None, cv: Any = None, *, kernel: str | Kernel = "gaussian",
+        objective: str = "likelihood", criterion: str = "log_likelihood", combine: str = "auto", rule: str = "silverman",
+        extend: bool | None = None, n_support: int | None = None, measure: Measure | None = None, tol: float = 1e-4,
+        time_limit: float | None = None, n_jobs: int | None = None, random_state: Any = 0, verbose: int = 0,
+    ) -> None:  # fmt: skip
         self.bandwidths, self.relative_regularizations, self.cv = bandwidths, relative_regularizations, cv
         self.kernel, self.objective, self.measure, self.n_support = kernel, objective, measure, n_support
         self.criterion, self.combine, self.rule, self.extend = criterion, combine, rule, extend

@@ -159,26 +159,12 @@ class KernelSoSDensity(DensityEstimator):
     """
 
     def __init__(
-        self,
-        kernel: str | Kernel = "gaussian",
-        bandwidth: Any = "auto",
-        embedding_bandwidth: Any = None,
-        regularization: float | str = "auto",
-        relative_regularization: float | None = None,
-        penalty: str = "trace",
-        n_support: int | None = None,
-        support: Any = "auto",
-        landmarks: Any = None,
-        measure: Measure | None = None,
-        objective: str | Functional = "squared_mmd",
-        solver: str = "auto",
-        tol: float = 1e-8,
-        max_iter: int | None = None,
-        time_limit: float | None = None,
-        callback: Callable[..., Any] | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
+        self, kernel: str | Kernel = "gaussian", bandwidth: Any = "auto", embedding_bandwidth: Any = None,
+        regularization: float | str = "auto", relative_regularization: float | None = None, penalty: str = "trace",
+        n_support: int | None = None, support: Any = "auto", landmarks: Any = None, measure: Measure | None = None,
+        objective: str | Functional = "squared_mmd", solver: str = "auto", tol: float = 1e-8, max_iter: int | None = None,
+        time_limit: float | None = None, callback: Callable[..., Any] | None = None, random_state: Any = None, verbose: int = 0,
+    ) -> None:  # fmt: skip
         self.kernel, self.bandwidth, self.embedding_bandwidth = kernel, bandwidth, embedding_bandwidth
         self.regularization, self.relative_regularization, self.penalty = regularization, relative_regularization, penalty
         self.n_support, self.support, self.landmarks, self.measure = n_support, support, landmarks, measure

@@ -71,27 +71,11 @@ class RobustSolution:
 
 
 def robust_minimize(
-    loss: Callable[..., Any],
-    theta0: Any,
-    data: Any,
-    radius: Any,
-    *,
-    alpha: Any = 0.0,
-    hessian: Callable[..., Any] | None = None,
-    weights: Any = None,
-    kernel: str | Kernel = "gaussian",
-    bandwidth: Any = None,
-    embedding_bandwidth: Any = None,
-    measure: Measure | None = None,
-    space: SoSSpace | None = None,
-    n_support: int | None = None,
-    confidence: float = 0.95,
-    n_resamples: int = 1000,
-    rng: Any = None,
-    tol: float | None = None,
-    rtol: float = 1e-6,
-    time_limit: float | None = None,
-) -> RobustSolution:
+    loss: Callable[..., Any], theta0: Any, data: Any, radius: Any, *, alpha: Any = 0.0, hessian: Callable[..., Any] | None = None,
+    weights: Any = None, kernel: str | Kernel = "gaussian", bandwidth: Any = None, embedding_bandwidth: Any = None,
+    measure: Measure | None = None, space: SoSSpace | None = None, n_support: int | None = None, confidence: float = 0.95,
+    n_resamples: int = 1000, rng: Any = None, tol: float | None = None, rtol: float = 1e-6, time_limit: float | None = None,
+) -> RobustSolution:  # fmt: skip
     r"""min over θ of the worst case of E_p[loss(θ, x)] + Σ_j α_j θ_j², p a density of the space with MMD to the data at most the radius.
 
     Parameters
@@ -139,21 +123,10 @@ def robust_minimize(
 
 
 def robust_path(
-    loss: Callable[..., Any],
-    theta0: Any,
-    data: Any,
-    radii: Sequence[Any],
-    *,
-    alpha: Any = 0.0,
-    hessian: Callable[..., Any] | None = None,
-    confidence: float = 0.95,
-    n_resamples: int = 1000,
-    rng: Any = None,
-    tol: float | None = None,
-    rtol: float = 1e-6,
-    time_limit: float | None = None,
-    **where: Any,
-) -> list[RobustSolution]:
+    loss: Callable[..., Any], theta0: Any, data: Any, radii: Sequence[Any], *, alpha: Any = 0.0,
+    hessian: Callable[..., Any] | None = None, confidence: float = 0.95, n_resamples: int = 1000, rng: Any = None,
+    tol: float | None = None, rtol: float = 1e-6, time_limit: float | None = None, **where: Any,
+) -> list[RobustSolution]:  # fmt: skip
     """:func:`robust_minimize` for several radii, in the order given; each starts from the solution before.
 
     The arguments are those of :func:`robust_minimize`; ``time_limit`` is for all radii together.

@@ -151,17 +151,9 @@ class Setting:
 
 
 def as_setting(
-    data: Any,
-    *,
-    weights: Any = None,
-    kernel: str | Kernel = "gaussian",
-    bandwidth: Any = None,
-    embedding_bandwidth: Any = None,
-    measure: Measure | None = None,
-    space: SoSSpace | None = None,
-    n_support: int | None = None,
-    rng: Any = None,
-) -> Setting:
+    data: Any, *, weights: Any = None, kernel: str | Kernel = "gaussian", bandwidth: Any = None, embedding_bandwidth: Any = None,
+    measure: Measure | None = None, space: SoSSpace | None = None, n_support: int | None = None, rng: Any = None,
+) -> Setting:  # fmt: skip
     """Check what the user said and choose the rest: kernels, support points over the domain and its boundary, landmarks."""
     reference = as_reference(data, weights)
     d = reference.n_features

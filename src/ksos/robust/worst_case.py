@@ -121,26 +121,11 @@ class WorstCase:
 
 
 def worst_case(
-    loss: Any,
-    data: Any,
-    radius: Any = None,
-    *,
-    penalty: float | None = None,
-    weights: Any = None,
-    kernel: str | Kernel = "gaussian",
-    bandwidth: Any = None,
-    embedding_bandwidth: Any = None,
-    measure: Measure | None = None,
-    space: SoSSpace | None = None,
-    n_support: int | None = None,
-    confidence: float = 0.95,
-    n_resamples: int = 1000,
-    rng: Any = None,
-    lipschitz: float | None = None,
-    tol: float | None = None,
-    rtol: float = 1e-8,
-    time_limit: float | None = None,
-) -> WorstCase:
+    loss: Any, data: Any, radius: Any = None, *, penalty: float | None = None, weights: Any = None, kernel: str | Kernel = "gaussian",
+    bandwidth: Any = None, embedding_bandwidth: Any = None, measure: Measure | None = None, space: SoSSpace | None = None,
+    n_support: int | None = None, confidence: float = 0.95, n_resamples: int = 1000, rng: Any = None, lipschitz: float | None = None,
+    tol: float | None = None, rtol: float = 1e-8, time_limit: float | None = None,
+) -> WorstCase:  # fmt: skip
     r"""max E_p[loss] over the sum-of-squares densities p whose MMD to the data is at most the radius.
 
     Parameters
