@@ -18,7 +18,7 @@ from ksos._validation import as_bandwidth, as_choice, as_count, as_nonnegative
 from ksos.cover import pivots
 from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Box, Lebesgue, Measure
-from ksos.nodes import NodeBasis, nodes_of
+from ksos.nodes import Nodes, nodes_of
 from ksos.observables import coordinate
 from ksos.robust.exact_ball import nearest_exactly
 from ksos.robust.learning import ParametricFamily, RobustSolution, solved_robustly
@@ -233,8 +233,7 @@ class EstimatorFamily(ParametricFamily):
             V = affine_moments(space, *self.moments) if kernel is None else kernel_moments(space, basis.centers, kernel, outcome)
             self.risk = SquareRisk(V, E, s, alpha)
         else:
-            nodes = nodes_of(space)
-            self.risk = self.node_risk(NodeBasis(nodes.psi, s.shape[0]), nodes.points)
+            self.risk = self.node_risk(nodes_of(self.space))
 
     outcome_centre: float | None = None
     """Of the outcome, if it is the last feature."""
@@ -245,7 +244,7 @@ class EstimatorFamily(ParametricFamily):
     joint_kernel: Kernel
 
     @abstractmethod
-    def node_risk(self, basis: NodeBasis, points: np.ndarray) -> NodeRisk:
+    def node_risk(self, nodes: Nodes) -> NodeRisk:
         """The risk of a loss at nodes."""
 
     @abstractmethod
