@@ -73,8 +73,8 @@ class RobustMode:
     @property
     def message(self) -> str:
         """The status in a sentence."""
-        least = f"; the least radius that holds a density of this space is {self.least_radius:.6g} (certified)"
-        return f"{self.status}: {ROBUST_STATUSES[self.status]}{'' if self.least_radius is None else least}"
+        sentence, least = f"{self.status}: {ROBUST_STATUSES[self.status]}", self.least_radius
+        return sentence if least is None else f"{sentence}; the least radius that holds a density of this space is {least:.6g} (certified)"
 
 
 def robust_mode(
