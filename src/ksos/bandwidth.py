@@ -131,15 +131,9 @@ def _weighted_median(distances: np.ndarray, weights: np.ndarray) -> float:
 
 
 def left_out(
-    points: np.ndarray,
-    weights: np.ndarray,
-    rng: Generator,
-    kernel: Kernel,
-    measure: Measure,
-    *,
-    most_points: int = _MOST_POINTS,
+    points: np.ndarray, weights: np.ndarray, rng: Generator, kernel: Kernel, measure: Measure, *, most_points: int = _MOST_POINTS,
     unit: np.ndarray | None = None,
-) -> np.ndarray:
+) -> np.ndarray:  # fmt: skip
     """(1 + 0.4/d) times the η per feature for which the bumps k_η(·,x_j)²/∫k_η(x,x_j)²dρ around all other samples predict each sample well.
 
     The features share one multiple of a ``unit``, by default their own spreads in Silverman's rule: the widest multiple that is nearly the

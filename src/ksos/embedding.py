@@ -313,11 +313,8 @@ def _exact_form(target: MeanEmbedding | SoSDensity, kernel: Kernel, max_operatio
             "measure=Discrete.quadrature(box, n_nodes)"
         )
     if error > _DUBIOUS:
-        warnings.warn(
-            f"the weights of this density cancel: its exact squared MMD may be off by {error:.0e}; pass landmarks= for the projected MMD",
-            RuntimeWarning,
-            stacklevel=4,
-        )
+        message = f"the weights of this density cancel: its exact squared MMD may be off by {error:.0e}"
+        warnings.warn(f"{message}; pass landmarks= for the projected MMD", RuntimeWarning, stacklevel=4)
     return p
 
 

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from ksos._array import Array, flat, is_numpy, namespace, zeros
-from ksos._memory import FLOAT_BYTES, require_memory
+from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos.integrals import Integrals
 from ksos.integrals.triple import PairFactors, ThinPairs, thin_pairs, triple_blocks
 from ksos.kernels import Kernel
@@ -17,8 +17,8 @@ from ksos.kernels import Kernel
 __all__ = ["SMALL_TENSOR", "CompressedMap", "EmbeddingMap", "LabelledMap", "PairwiseMap", "blocks_of", "embedding_map"]
 
 SMALL_TENSOR = 1 << 24  # entries: 134 MB
-_BLOCK_BYTES = 16e6  # what a processor's cache holds
-_DEVICE_BLOCK_BYTES = 1e9  # a GPU wants few large products instead
+_BLOCK_ELEMENTS = 2_000_000  # 16 MB: what a processor's cache holds
+_DEVICE_ELEMENTS = 125_000_000  # a GPU wants few large products instead
 
 
 class EmbeddingMap(ABC):
@@ -207,9 +207,7 @@ def _pairwise_tensor(pairs: PairFactors, T: Array, S: Array) -> Array:
     xp, (m, r), ell = namespace(T), T.shape, pairs.H.shape[1]
     Q = _thin_root(pairs.G)
     out = zeros((S.shape[0], r * r), T)
-    step = max(1, int((_BLOCK_BYTES if is_numpy(T) else _DEVICE_BLOCK_BYTES) / (FLOAT_BYTES * r * max(m, r))))
-    for start in range(0, ell, step):
-        columns = slice(start, min(start + step, ell))
+    for columns in row_blocks(ell, r * max(m, r), _BLOCK_ELEMENTS if is_numpy(T) else _DEVICE_ELEMENTS):
         n = columns.stop - columns.start
         scaled = xp.reshape(pairs.H[:, columns][:, :, None] * T[:, None, :], (m, n * r))
         M = xp.permute_dims(xp.reshape(Q.T @ scaled, (Q.shape[1], n, r)), (1, 0, 2))
@@ -222,16 +220,12 @@ def _thin_tensor(pairs: ThinPairs, T: np.ndarray, S: np.ndarray) -> np.ndarray:
     (m, r), (ell, h), g = T.shape, pairs.right.shape, pairs.Q.shape[1]
     _require_tensor(T, S.shape[0])
     N = np.empty((h, g * r))
-    step = max(1, int(_BLOCK_BYTES / (FLOAT_BYTES * r * m)))
-    for start in range(0, h, step):
-        columns = slice(start, min(start + step, h))
+    for columns in row_blocks(h, r * m, _BLOCK_ELEMENTS):
         n = columns.stop - columns.start
         scaled = (pairs.left[:, columns, None] * T[:, None, :]).reshape(m, n * r)
         N[columns] = (pairs.Q.T @ scaled).reshape(g, n, r).transpose(1, 0, 2).reshape(n, g * r)
     out = np.zeros((S.shape[0], r * r))
-    step = max(1, int(_BLOCK_BYTES / (FLOAT_BYTES * r * max(g, r))))
-    for start in range(0, ell, step):
-        rows = slice(start, min(start + step, ell))
+    for rows in row_blocks(ell, r * max(g, r), _BLOCK_ELEMENTS):
         M = (pairs.right[rows] @ N).reshape(-1, g, r)
         out += S[:, rows] @ (pairs.c * np.matmul(M.transpose(0, 2, 1), M)).reshape(M.shape[0], r * r)
     return np.asarray(_symmetric(out.reshape(-1, r, r)))

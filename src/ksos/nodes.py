@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from ksos.integrals import closed_form
 from ksos.integrals.regions import importance_rules, panel_rules
 from ksos.space import SoSSpace
 
-__all__ = ["NodeBasis", "Nodes", "nodes_of"]
+__all__ = ["Nodes", "nodes_of"]
 
 _TENSOR_FEATURES = 3
 _BUDGETS = (1 << 8, 1 << 10, 1 << 12, 1 << 14, 1 << 16)
@@ -23,54 +24,19 @@ _SCATTERED = 1 << 16
 
 @dataclass(frozen=True)
 class Nodes:
-    """Points x_n, and ψ(x_n)√w_n in natural units, so that masses are quadratic in the rows."""
-
-    points: np.ndarray
-    psi: np.ndarray
-    mass: np.ndarray
-    """Σ w_n ψψᵀ: the identity for an exact rule."""
-
-
-def nodes_of(space: SoSSpace, finer: bool = False) -> Nodes:
-    """The coarsest rule on whose Σ w_nψψᵀ the next one agrees to 1e-8; with ``finer``, that next one.
-
-    Up to three features: Gauss–Legendre panels. Beyond: scrambled Sobol' points, of which ``finer`` takes another scrambling.
-    """
-    measure, X = space.measure, to_numpy(space.support_points)
-    if (atoms := measure.atoms) is not None:
-        return _at(space, atoms.points, np.log(atoms.weights))
-    integrals = closed_form(space.kernel, measure, X.shape[1])
-    previous: Nodes | None = None
-    if X.shape[1] <= _TENSOR_FEATURES:
-        for budget in _BUDGETS:
-            for points, log_weights in panel_rules([(integrals, X)], budget):
-                if previous is not None and points.shape[0] <= previous.points.shape[0]:
-                    continue
-                nodes = _at(space, points, log_weights)
-                if previous is not None and np.abs(nodes.mass - previous.mass).max() <= _AGREE:
-                    return nodes if finer else previous
-                previous = nodes
-    if previous is not None:
-        return previous
-    rules = importance_rules(integrals, X, _SCATTERED, 1 if finer else 0)
-    return _at(space, *next(rules))
-
-
-def _at(space: SoSSpace, points: np.ndarray, log_weights: np.ndarray) -> Nodes:
-    half = 0.5 * (log_weights - space.log_unit)
-    with np.errstate(under="ignore"):
-        psi = np.exp(space.kernel.log(points, to_numpy(space.support_points)) + half[:, None]) @ to_numpy(space.T)
-    return Nodes(points, psi, psi.T @ psi)
-
-
-class NodeBasis:
-    """ψ at the nodes, with the roots of their weights: the masses of C are the squared rows seen through C.
+    """Points x_n, and ψ(x_n)√w_n in natural units: the masses of C are the squared rows seen through C.
 
     With ``labels`` the space has one block of directions per label, and the nodes repeat for each of them.
     """
 
-    def __init__(self, psi: np.ndarray, labels: int = 1) -> None:
-        self.psi, self.labels = psi, labels
+    points: np.ndarray
+    psi: np.ndarray
+    labels: int = 1
+
+    @cached_property
+    def mass(self) -> np.ndarray:
+        """Σ w_n ψψᵀ: the identity for an exact rule."""
+        return self.psi.T @ self.psi
 
     def _blocks(self) -> Iterator[tuple[slice, slice]]:
         return zip(*(blocks_of(size, self.labels) for size in self.psi.shape), strict=True)
@@ -96,3 +62,34 @@ class NodeBasis:
             for j in range(g.shape[1]):
                 out[j, block] = self.psi.T @ (g[rows, j, None] * image)
         return out
+
+
+def nodes_of(space: SoSSpace, finer: bool = False) -> Nodes:
+    """The coarsest rule on whose Σ w_nψψᵀ the next one agrees to 1e-8; with ``finer``, that next one.
+
+    Up to three features: Gauss–Legendre panels. Beyond: scrambled Sobol' points, of which ``finer`` takes another scrambling.
+    """
+    measure, X = space.measure, to_numpy(space.support_points)
+    if (atoms := measure.atoms) is not None:
+        return _at(space, atoms.points, np.log(atoms.weights))
+    integrals = closed_form(space.kernel, measure, X.shape[1])
+    previous: Nodes | None = None
+    if X.shape[1] <= _TENSOR_FEATURES:
+        for budget in _BUDGETS:
+            for points, log_weights in panel_rules([(integrals, X)], budget):
+                if previous is not None and points.shape[0] <= previous.points.shape[0]:
+                    continue
+                nodes = _at(space, points, log_weights)
+                if previous is not None and np.abs(nodes.mass - previous.mass).max() <= _AGREE:
+                    return nodes if finer else previous
+                previous = nodes
+    if previous is not None:
+        return previous
+    return _at(space, *next(importance_rules(integrals, X, _SCATTERED, 1 if finer else 0)))
+
+
+def _at(space: SoSSpace, points: np.ndarray, log_weights: np.ndarray) -> Nodes:
+    half = 0.5 * (log_weights - space.log_unit)
+    with np.errstate(under="ignore"):
+        psi = np.exp(space.kernel.log(points, to_numpy(space.support_points)) + half[:, None]) @ to_numpy(space.with_labels(None).T)
+    return Nodes(points, psi, space.n_blocks)

@@ -15,7 +15,7 @@ from ksos.coordinates import Coordinates, Direction
 from ksos.density import SoSDensity
 from ksos.embedding import MeanEmbedding, Projection
 from ksos.embedding_map import CompressedMap, EmbeddingMap, LabelledMap, blocks_of, embedding_map
-from ksos.integrals import Integrals, closed_form
+from ksos.integrals import closed_form
 from ksos.kernels import Kernel
 from ksos.labelled import LabelledDensity
 from ksos.measures import Lebesgue, Measure
@@ -122,8 +122,14 @@ class SoSSpace:
     labels : array or None
         The labels of :meth:`with_labels`: p(x, label) = ψ(x)ᵀC_label ψ(x), and C has one diagonal block per label. Pinching a matrix to its
         diagonal blocks keeps it positive and keeps its trace, so the entries off the blocks may be anything.
+    n_features, n_blocks : int
+        The dimension d, and how many diagonal blocks C has: one per label, or one.
     log_unit : float
         log of the natural unit max_i W_ii of the mass matrix (the w₀ of a Gaussian kernel on R^d).
+    jitter : float
+        What the Cholesky route added to the diagonal of W, in its natural unit; 0 for the eigendecomposition.
+    integrals : Integrals
+        Of the two kernels against the measure.
 
     Examples
     --------
@@ -133,24 +139,21 @@ class SoSSpace:
     SoSSpace(d=1, m=3, rank=2, landmarks=3, embedding_rank=2, kernel=Gaussian(sigma=1.0), measure=Lebesgue())
     """
 
+    rank: int
+    jitter: float
+
     def __init__(
-        self,
-        kernel: Kernel,
-        support_points: Any,
-        measure: Measure | None = None,
-        embedding_kernel: Kernel | None = None,
-        landmarks: Any = None,
-        tol_model: float = 1e-10,
-        tol_embedding: float = 1e-10,
-        whitening: str = "eigh",
-        *,
+        self, kernel: Kernel, support_points: Any, measure: Measure | None = None, embedding_kernel: Kernel | None = None,
+        landmarks: Any = None, tol_model: float = 1e-10, tol_embedding: float = 1e-10, whitening: str = "eigh", *,
         _parts: tuple[_Model, tuple[Direction, ...], np.ndarray | None] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         if _parts is None:
             own = _Model(kernel, support_points, measure, embedding_kernel, landmarks, tol_model, tol_embedding, whitening)
             _parts = own, (), None
         model, self.directions, self.labels = _parts
-        self._model, self.log_unit = model, model.log_unit
+        self._model, self.log_unit, self.integrals, self.jitter = model, model.log_unit, model.integrals, model.whitening.jitter
+        self.n_features, self.n_blocks = int(model.support_points.shape[1]), 1 if self.labels is None else int(self.labels.shape[0])
+        self.rank = self.n_blocks * model.whitening.rank
         self.kernel, self.support_points, self.measure = model.kernel, model.support_points, model.measure
         self.embedding_kernel, self.landmarks = model.embedding_kernel, model.landmarks
         self.tol_model, self.tol_embedding, self.whitening = model.tol_model, model.tol_embedding, model.route
@@ -179,16 +182,6 @@ class SoSSpace:
     # --- sizes ---
 
     @property
-    def n_blocks(self) -> int:
-        """How many diagonal blocks C has: one per label, or one."""
-        return 1 if self.labels is None else int(self.labels.shape[0])
-
-    @property
-    def rank(self) -> int:
-        """r: how many directions of the model the tolerance kept, for every label."""
-        return self.n_blocks * self._model.whitening.rank
-
-    @property
     def embedding_rank(self) -> int:
         """q: how many coordinates of the embedding there are, over all labels."""
         return self.coordinates.rank
@@ -197,21 +190,6 @@ class SoSSpace:
     def tensor_size(self) -> int:
         """The entries of the compressed tensor: q·r², without the zeros between labels."""
         return self.embedding_rank * self._model.whitening.rank**2
-
-    @property
-    def n_features(self) -> int:
-        """The dimension d."""
-        return int(self.support_points.shape[1])
-
-    @property
-    def jitter(self) -> float:
-        """What the Cholesky route added to the diagonal of W, in its natural unit; 0 for the eigendecomposition."""
-        return self._model.whitening.jitter
-
-    @property
-    def integrals(self) -> Integrals:
-        """The integrals of the two kernels against the measure."""
-        return self._model.integrals
 
     # --- densities ---
 

@@ -11,7 +11,7 @@ import ksos
 from ksos._deadline import Deadline
 from ksos.kernels import Gaussian
 from ksos.measures import Box
-from ksos.nodes import NodeBasis, nodes_of
+from ksos.nodes import nodes_of
 from ksos.robust.barrier import JointBarrier
 from ksos.robust.node_risk import NodeRisk, UserLoss
 from ksos.robust.problem import Goal, Problem
@@ -38,7 +38,7 @@ def problem() -> Problem:
         Gaussian(0.4), np.linspace(-1.0, 1.0, 11)[:, None], Box([-1.0], [1.0]), Gaussian(1.0), np.linspace(-1.0, 1.0, 9)[:, None]
     )
     nodes = nodes_of(space)
-    risk = NodeRisk(NodeBasis(nodes.psi), UserLoss(loss, nodes.points, 2), RIDGE, np.zeros(2))
+    risk = NodeRisk(nodes, UserLoss(loss, nodes.points, 2), RIDGE, np.zeros(2))
     return Problem(space, risk, ksos.MeanEmbedding(X, kernel=Gaussian(1.0)), np.zeros(2))
 
 
@@ -65,7 +65,7 @@ def test_the_search_agrees(problem: Problem) -> None:
     with_barrier, risk = solve(problem, 0.3, Goal(rtol=1e-7)), problem.risk
     assert problem.barrier is not None
     assert isinstance(risk, NodeRisk)
-    other = replace(problem, risk=WithoutBarrier(risk.basis, risk.loss, risk.alpha, risk.theta))
+    other = replace(problem, risk=WithoutBarrier(risk.nodes, risk.loss, risk.alpha, risk.theta))
     assert other.barrier is None
     without = solve(other, 0.3, Goal(rtol=1e-7))
     assert with_barrier.status == without.status == "solved"
@@ -91,7 +91,7 @@ def test_solving_a_problem_does_not_change_it(problem: Problem, radii: tuple[flo
     nodes = nodes_of(problem.space)
     for _ in range(2):
         for radius in radii:
-            risk = NodeRisk(NodeBasis(nodes.psi), UserLoss(loss, nodes.points, 2), RIDGE, np.zeros(2))
+            risk = NodeRisk(nodes, UserLoss(loss, nodes.points, 2), RIDGE, np.zeros(2))
             alone, again = (solve(one, radius, Goal(rtol=1e-7)) for one in (replace(problem, risk=risk), problem))
             assert again.upper == pytest.approx(alone.upper, rel=1e-9) and again.lower == pytest.approx(alone.lower, rel=1e-9)
             np.testing.assert_allclose(again.theta, alone.theta, rtol=1e-9)

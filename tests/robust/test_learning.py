@@ -15,7 +15,7 @@ from ksos.exceptions import ConvexityError
 from ksos.functionals import Expectation
 from ksos.kernels import Gaussian
 from ksos.measures import Box
-from ksos.nodes import NodeBasis, nodes_of
+from ksos.nodes import Nodes, nodes_of
 from ksos.observables import coordinate
 from ksos.robust.losses import AbsoluteLoss, AbsoluteRisk, HuberLoss, LogisticScores, Residuals
 from ksos.robust.node_risk import NodeRisk, UserLoss
@@ -153,7 +153,7 @@ class TestRisks:
         space = small_space(samples())
         square = square_risk(space)
         nodes = nodes_of(space)
-        by_nodes = NodeRisk(NodeBasis(nodes.psi), UserLoss(squared_distance, nodes.points, 1), np.zeros(1), np.zeros(1))
+        by_nodes = NodeRisk(nodes, UserLoss(squared_distance, nodes.points, 1), np.zeros(1), np.zeros(1))
         rng = np.random.default_rng(0)
         G = rng.normal(size=(space.rank, 3))
         C = G @ G.T / np.sum(G * G)
@@ -173,11 +173,9 @@ class TestRisks:
         U = np.column_stack([np.ones(nodes.points.shape[0]), nodes.points])
         risk = {
             "square": lambda: square_risk(space),
-            "nodes": lambda: NodeRisk(NodeBasis(nodes.psi), UserLoss(squared_distance, nodes.points, 1), np.full(1, 0.1), np.zeros(1)),
-            "huber": lambda: NodeRisk(
-                NodeBasis(nodes.psi), Residuals(HuberLoss(0.3), U, np.sin(3 * nodes.points[:, 0])), np.full(2, 0.1), np.zeros(2)
-            ),
-            "logistic": lambda: NodeRisk(NodeBasis(nodes.psi, 2), LogisticScores(U, 2), np.full(2, 0.1), np.zeros(2)),
+            "nodes": lambda: NodeRisk(nodes, UserLoss(squared_distance, nodes.points, 1), np.full(1, 0.1), np.zeros(1)),
+            "huber": lambda: NodeRisk(nodes, Residuals(HuberLoss(0.3), U, np.sin(3 * nodes.points[:, 0])), np.full(2, 0.1), np.zeros(2)),
+            "logistic": lambda: NodeRisk(Nodes(nodes.points, nodes.psi, 2), LogisticScores(U, 2), np.full(2, 0.1), np.zeros(2)),
         }[kind]()
         term = LeastRisk(risk, 1.7)
         r = space.rank * (2 if kind == "logistic" else 1)
@@ -221,9 +219,9 @@ class TestRisks:
         space = small_space(samples())
         nodes = nodes_of(space)
         U, y = np.column_stack([np.ones(nodes.points.shape[0]), nodes.points]), np.sin(2 * nodes.points[:, 0])
-        risk = AbsoluteRisk(NodeBasis(nodes.psi), Residuals(AbsoluteLoss(delta), U, y), np.zeros(2), np.zeros(2))
+        risk = AbsoluteRisk(nodes, Residuals(AbsoluteLoss(delta), U, y), np.zeros(2), np.zeros(2))
         C = np.eye(space.rank) / space.rank
-        m = np.maximum(risk.basis.masses(C), 0.0)
+        m = np.maximum(risk.nodes.masses(C), 0.0)
         n = m.shape[0]
         answer = linprog(
             np.r_[np.zeros(2), m],
@@ -308,7 +306,7 @@ class TestKinks:
     def test_the_matrix_of_an_absolute_loss_is_not_that_of_the_smooth_one(self):
         psi, U = np.random.default_rng(0).normal(size=(6, 3)), np.ones((6, 1))
         y = np.linspace(-1.0, 1.0, 6)
-        risk = AbsoluteRisk(NodeBasis(psi), Residuals(AbsoluteLoss(0.5), U, y), np.zeros(1), np.zeros(1))
+        risk = AbsoluteRisk(Nodes(U, psi), Residuals(AbsoluteLoss(0.5), U, y), np.zeros(1), np.zeros(1))
         theta = np.array([0.1])
         assert risk.true_matrix(theta) == pytest.approx((psi.T * np.abs(y - 0.1)) @ psi)
         assert np.linalg.eigvalsh(risk.matrix(theta) - risk.true_matrix(theta))[-1] > 0.1

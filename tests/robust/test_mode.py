@@ -136,6 +136,7 @@ def test_two_features() -> None:
     data, box = points(6, 2), Box([-1.5, -1.5], [1.5, 1.5])
     found = ksos.robust_mode(data, 0.3, measure=box, bandwidth=1.2, embedding_bandwidth=1.2, n_support=9, n_grid=3)
     assert found.status == "solved" and found.mode is not None and found.mode.shape == (2,)
+    assert found.message.startswith("solved: ") and "least radius" not in found.message
     assert box.contains(found.mode[None, :])[0]
     worst = found.worst_case
     assert isinstance(worst, ksos.WorstCase) and worst.mmd <= 0.3

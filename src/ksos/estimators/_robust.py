@@ -18,7 +18,7 @@ from ksos._validation import as_bandwidth, as_choice, as_count, as_nonnegative
 from ksos.cover import pivots
 from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Box, Lebesgue, Measure
-from ksos.nodes import NodeBasis, nodes_of
+from ksos.nodes import Nodes, nodes_of
 from ksos.observables import coordinate
 from ksos.robust.exact_ball import nearest_exactly
 from ksos.robust.learning import ParametricFamily, RobustSolution, solved_robustly
@@ -50,22 +50,11 @@ class RobustEstimator(BaseEstimator):
     _take: Callable[..., None]
 
     def __init__(
-        self,
-        radius: Any = "auto",
-        model: str = "linear",
-        loss: Any = "square",
-        alpha: float = 1e-3,
-        n_centers: int = 20,
-        model_bandwidth: Any = None,
-        bandwidth: Any = None,
-        embedding_bandwidth: Any = None,
-        measure: Any = None,
-        n_support: int | None = None,
-        tol: float | None = None,
-        rtol: float = 1e-4,
-        time_limit: float | None = None,
+        self, radius: Any = "auto", model: str = "linear", loss: Any = "square", alpha: float = 1e-3, n_centers: int = 20,
+        model_bandwidth: Any = None, bandwidth: Any = None, embedding_bandwidth: Any = None, measure: Any = None,
+        n_support: int | None = None, tol: float | None = None, rtol: float = 1e-4, time_limit: float | None = None,
         random_state: int | None = 0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.radius, self.model, self.loss, self.alpha = radius, model, loss, alpha
         self.n_centers, self.model_bandwidth = n_centers, model_bandwidth
         self.bandwidth, self.embedding_bandwidth, self.measure, self.n_support = bandwidth, embedding_bandwidth, measure, n_support
@@ -244,8 +233,7 @@ class EstimatorFamily(ParametricFamily):
             V = affine_moments(space, *self.moments) if kernel is None else kernel_moments(space, basis.centers, kernel, outcome)
             self.risk = SquareRisk(V, E, s, alpha)
         else:
-            nodes = nodes_of(space)
-            self.risk = self.node_risk(NodeBasis(nodes.psi, s.shape[0]), nodes.points)
+            self.risk = self.node_risk(nodes_of(self.space))
 
     outcome_centre: float | None = None
     """Of the outcome, if it is the last feature."""
@@ -256,7 +244,7 @@ class EstimatorFamily(ParametricFamily):
     joint_kernel: Kernel
 
     @abstractmethod
-    def node_risk(self, basis: NodeBasis, points: np.ndarray) -> NodeRisk:
+    def node_risk(self, nodes: Nodes) -> NodeRisk:
         """The risk of a loss at nodes."""
 
     @abstractmethod

@@ -61,13 +61,9 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
     """
 
     def __init__(
-        self,
-        estimator: Any = None,
-        objective: str | None = None,
-        measure: Measure | None = None,
-        time_limit: float | None = None,
+        self, estimator: Any = None, objective: str | None = None, measure: Measure | None = None, time_limit: float | None = None,
         random_state: Any = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.estimator, self.objective, self.measure = estimator, objective, measure
         self.time_limit, self.random_state = time_limit, random_state
 

@@ -22,10 +22,10 @@ from ksos.estimators._kernel_density import best_multiple
 from ksos.estimators._samples import Fold, as_folds, as_generator, check_folds, distinct_samples, require_inside
 from ksos.estimators._score_surface import FEW_MULTIPLES, MULTIPLES, REGULARIZATIONS, Surface, grow
 from ksos.estimators._stacking import blend
-from ksos.estimators.density import DensityEstimator, KernelSoSDensity, kernel_form
+from ksos.estimators.density import DensityEstimator, KernelSoSDensity
 from ksos.exceptions import BandwidthWarning
 from ksos.integrals import closed_form
-from ksos.kernels import Kernel
+from ksos.kernels import Kernel, kernel_form
 from ksos.measures import Lebesgue, Measure
 from ksos.space import SoSSpace
 from ksos.support import pivoted_cholesky
@@ -127,25 +127,11 @@ class KernelSoSDensityCV(DensityEstimator):
     """
 
     def __init__(
-        self,
-        bandwidths: Any = None,
-        relative_regularizations: Any = None,
-        cv: Any = None,
-        *,
-        kernel: str | Kernel = "gaussian",
-        objective: str = "likelihood",
-        criterion: str = "log_likelihood",
-        combine: str = "auto",
-        rule: str = "silverman",
-        extend: bool | None = None,
-        n_support: int | None = None,
-        measure: Measure | None = None,
-        tol: float = 1e-4,
-        time_limit: float | None = None,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-    ) -> None:
+        self, bandwidths: Any = None, relative_regularizations: Any = None, cv: Any = None, *, kernel: str | Kernel = "gaussian",
+        objective: str = "likelihood", criterion: str = "log_likelihood", combine: str = "auto", rule: str = "silverman",
+        extend: bool | None = None, n_support: int | None = None, measure: Measure | None = None, tol: float = 1e-4,
+        time_limit: float | None = None, n_jobs: int | None = None, random_state: Any = 0, verbose: int = 0,
+    ) -> None:  # fmt: skip
         self.bandwidths, self.relative_regularizations, self.cv = bandwidths, relative_regularizations, cv
         self.kernel, self.objective, self.measure, self.n_support = kernel, objective, measure, n_support
         self.criterion, self.combine, self.rule, self.extend = criterion, combine, rule, extend
@@ -288,9 +274,8 @@ class KernelSoSDensityCV(DensityEstimator):
         points, weights, best = problem.points, problem.weights, surface.regularizations[j]
         kernel = problem.kernel.with_sigma(surface.multiples[i] * sigma)
         support = support_of(problem, kernel, points)
-        estimator = KernelSoSDensity(
-            kernel, relative_regularization=best, support=support, measure=self.measure, objective=self.objective, tol=self.tol
-        )
+        same: dict[str, Any] = {"measure": self.measure, "objective": self.objective, "tol": self.tol}
+        estimator = KernelSoSDensity(kernel, relative_regularization=best, support=support, **same)
         interrupt = None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", BandwidthWarning)  # what the held-out samples have chosen needs no warning

@@ -21,14 +21,14 @@ from ksos.estimators._samples import as_generator, distinct_samples, mean_score,
 from ksos.exceptions import BandwidthWarning
 from ksos.functionals import MMD, Frobenius, Functional, NegativeLogLikelihood, SquaredMMD, Trace
 from ksos.integrals import closed_form
-from ksos.kernels import KERNELS, Kernel
+from ksos.kernels import Kernel, kernel_form
 from ksos.measures import Lebesgue, Measure
 from ksos.solvers import minimize
 from ksos.solvers.minimize import check_options
 from ksos.space import SoSSpace
 from ksos.support import SELECTIONS, pivoted_cholesky, select_support, unexplained
 
-__all__ = ["DensityEstimator", "KernelSoSDensity", "kernel_form"]
+__all__ = ["DensityEstimator", "KernelSoSDensity"]
 
 MOST_SUPPORT_POINTS = 200
 """``n_support=None`` means all distinct samples, up to this many."""
@@ -78,8 +78,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
 
     def _check_common(self) -> None:
         """Refuse what can be refused before the data are looked at."""
-        if not isinstance(self.kernel, Kernel):
-            as_choice(self.kernel, "kernel", KERNELS, otherwise=" or a kernel object")
+        kernel_form(self.kernel)
         if self.n_support is not None:
             as_count(self.n_support, "n_support")
         if self.measure is not None and not isinstance(self.measure, Measure):
@@ -159,26 +158,12 @@ class KernelSoSDensity(DensityEstimator):
     """
 
     def __init__(
-        self,
-        kernel: str | Kernel = "gaussian",
-        bandwidth: Any = "auto",
-        embedding_bandwidth: Any = None,
-        regularization: float | str = "auto",
-        relative_regularization: float | None = None,
-        penalty: str = "trace",
-        n_support: int | None = None,
-        support: Any = "auto",
-        landmarks: Any = None,
-        measure: Measure | None = None,
-        objective: str | Functional = "squared_mmd",
-        solver: str = "auto",
-        tol: float = 1e-8,
-        max_iter: int | None = None,
-        time_limit: float | None = None,
-        callback: Callable[..., Any] | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
+        self, kernel: str | Kernel = "gaussian", bandwidth: Any = "auto", embedding_bandwidth: Any = None,
+        regularization: float | str = "auto", relative_regularization: float | None = None, penalty: str = "trace",
+        n_support: int | None = None, support: Any = "auto", landmarks: Any = None, measure: Measure | None = None,
+        objective: str | Functional = "squared_mmd", solver: str = "auto", tol: float = 1e-8, max_iter: int | None = None,
+        time_limit: float | None = None, callback: Callable[..., Any] | None = None, random_state: Any = None, verbose: int = 0,
+    ) -> None:  # fmt: skip
         self.kernel, self.bandwidth, self.embedding_bandwidth = kernel, bandwidth, embedding_bandwidth
         self.regularization, self.relative_regularization, self.penalty = regularization, relative_regularization, penalty
         self.n_support, self.support, self.landmarks, self.measure = n_support, support, landmarks, measure
@@ -233,10 +218,8 @@ class KernelSoSDensity(DensityEstimator):
         if not (isinstance(self.regularization, str) and self.regularization == "auto"):
             as_nonnegative(self.regularization, 'regularization (or "auto")')
             if self.relative_regularization is not None:
-                raise ValueError(
-                    f"regularization={self.regularization!r} and relative_regularization={self.relative_regularization!r} say the same in "
-                    "two units: the note's λ, and λ in units of w₀; give one of them"
-                )
+                both = f"regularization={self.regularization!r} and relative_regularization={self.relative_regularization!r}"
+                raise ValueError(f"{both} say the same in two units: the note's λ, and λ in units of w₀; give one of them")
         if self.relative_regularization is not None:
             as_nonnegative(self.relative_regularization, "relative_regularization")
         as_choice(self.penalty, "penalty", PENALTIES)
@@ -326,13 +309,6 @@ class KernelSoSDensity(DensityEstimator):
         return (other, given) if relative else (given, other)
 
 
-def kernel_form(kernel: str | Kernel) -> Kernel:
-    """The kernel of that name, of which some bandwidth will be asked: the product form, which has closed-form integrals."""
-    if isinstance(kernel, Kernel):
-        return kernel
-    return KERNELS[kernel](sigma=1.0, **({} if kernel == "gaussian" else {"product": True}))
-
-
 def _wide_enough(kernel: Kernel, points: np.ndarray, weights: np.ndarray, measure: Measure, m: int) -> Kernel:
     """The kernel, widened until ``m`` of the n points represent at least 70 % of the others, or by (n/m)^{1/(d+4)}.
 
@@ -360,9 +336,8 @@ def _quick_mmd_fit(space: SoSSpace, data: MeanEmbedding, deadline: Deadline) -> 
     integrals, support = space.integrals, to_numpy(space.support_points)
     chosen = pivoted_cholesky(support, min(_START_POINTS, support.shape[0]), integrals, space.tol_model)
     small = SoSSpace(space.kernel, support[chosen], space.measure, space.embedding_kernel)
-    found = minimize(
-        SquaredMMD(data) + AUTO_REGULARIZATIONS["mmd"][0] * Trace(relative=True), small, tol=_START_TOLERANCE, time_limit=deadline
-    )
+    functional = SquaredMMD(data) + AUTO_REGULARIZATIONS["mmd"][0] * Trace(relative=True)
+    found = minimize(functional, small, tol=_START_TOLERANCE, time_limit=deadline)
     if found.keyboard_interrupt:
         raise KeyboardInterrupt(found.message)
     p = found.distribution

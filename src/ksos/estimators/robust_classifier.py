@@ -17,7 +17,7 @@ from ksos._validation import as_weights
 from ksos.estimators._robust import EXACT_FEATURES, Basis, EstimatorFamily, RobustEstimator, centre_and_scale, setting_of
 from ksos.kernels import Gaussian
 from ksos.labelled import LabelledEmbedding
-from ksos.nodes import NodeBasis
+from ksos.nodes import Nodes
 from ksos.observables import NumericFunction, Observable
 from ksos.robust.losses import ClassificationLoss, LogisticLoss, LogisticScores, as_loss_object
 from ksos.robust.node_risk import NodeRisk, ParametricLoss
@@ -137,16 +137,18 @@ class _ClassificationFamily(EstimatorFamily):
         alpha = np.tile(np.r_[0.0, np.full(P - 1, float(params.alpha))], outputs)
         super().__init__(loss, basis, setting, E, s, alpha, labels=self.labels, data=data)
 
-    def node_risk(self, basis: NodeBasis, points: np.ndarray) -> NodeRisk:
-        at = LogisticScores(self.basis(points), self.labels.shape[0])
-        return NodeRisk(basis, at, self.alpha, np.zeros(at.n_parameters))
+    def node_risk(self, nodes: Nodes) -> NodeRisk:
+        return NodeRisk(nodes, self._scores(nodes.points), self.alpha)
+
+    def _scores(self, X: np.ndarray) -> LogisticScores:
+        return LogisticScores(self.basis(X), self.labels.shape[0])
 
     def data_moments(self) -> np.ndarray:
         U, masses = self.basis(self.X), self.masses.reshape(self.labels.shape[0], -1)
         return np.stack([(U * own[:, None]).T @ U for own in masses])
 
     def data_losses(self) -> list[tuple[ParametricLoss, float]]:
-        return [(LogisticScores(self.basis(self.X), self.labels.shape[0]), 0.0)]
+        return [(self._scores(self.X), 0.0)]
 
     def loss_at(self, theta: np.ndarray) -> Observable:
         """Of (x, code of the label), the code being the last feature."""

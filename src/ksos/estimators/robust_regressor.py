@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ksos._validation import as_weights
 from ksos.estimators._robust import EXACT_FEATURES, Basis, EstimatorFamily, RobustEstimator, centre_and_scale, setting_of
-from ksos.nodes import NodeBasis
+from ksos.nodes import Nodes
 from ksos.observables import NumericFunction, Observable, coordinate
 from ksos.robust.losses import RegressionLoss, ResidualLoss, Residuals
 from ksos.robust.node_risk import NodeRisk, ParametricLoss
@@ -124,8 +124,8 @@ class _RegressionFamily(EstimatorFamily):
     def _residuals(self, X: np.ndarray, y: np.ndarray, loss: ResidualLoss) -> Residuals:
         return Residuals(loss, self.basis(X), y - self.outcome_centre)
 
-    def node_risk(self, basis: NodeBasis, points: np.ndarray) -> NodeRisk:
-        risk: NodeRisk = self.loss.risk(basis, self._residuals(points[:, :-1], points[:, -1], self.loss), self.alpha)
+    def node_risk(self, nodes: Nodes) -> NodeRisk:
+        risk: NodeRisk = self.loss.risk(nodes, self._residuals(nodes.points[:, :-1], nodes.points[:, -1], self.loss), self.alpha)
         return risk
 
     def data_moments(self) -> np.ndarray:

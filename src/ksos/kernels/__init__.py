@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from ksos._validation import as_choice
 from ksos.kernels.base import Kernel
 from ksos.kernels.gaussian import Gaussian
 from ksos.kernels.laplace import Laplace
 from ksos.kernels.matern import Matern
 
-__all__ = ["KERNELS", "Gaussian", "Kernel", "Laplace", "Matern"]
+__all__ = ["KERNELS", "Gaussian", "Kernel", "Laplace", "Matern", "kernel_form"]
 
 KERNELS: dict[str, type[Kernel]] = {kernel.name: kernel for kernel in (Gaussian, Laplace, Matern)}
 """Every kernel by the name that the estimator, the command line and the model file use."""
+
+
+def kernel_form(kernel: Any) -> Kernel:
+    """The kernel of that name, of which some bandwidth will be asked: the product form, which has closed-form integrals."""
+    if isinstance(kernel, Kernel):
+        return kernel
+    name = as_choice(kernel, "kernel", KERNELS, otherwise=" or a kernel object")
+    return KERNELS[name](sigma=1.0, **({} if name == "gaussian" else {"product": True}))

@@ -14,12 +14,12 @@ from ksos._deadline import Deadline
 from ksos._validation import as_nonnegative, as_vector
 from ksos.kernels import Kernel
 from ksos.measures import Measure
-from ksos.nodes import NodeBasis, nodes_of
+from ksos.nodes import nodes_of
 from ksos.observables import NumericFunction, Observable
 from ksos.robust.node_risk import NodeRisk, ParametricLoss, UserLoss, least_expected, proven_expected
 from ksos.robust.problem import Goal, Problem, Saddle
 from ksos.robust.setting import Setting, as_radius, as_setting, check_radius
-from ksos.robust.worst_case import DATA_ALONE, Family, WorstCase, as_goal, attack, in_a_sentence, warn_if_unbounded
+from ksos.robust.worst_case import DATA_ALONE, Certified, Family, WorstCase, as_goal, attack, warn_if_unbounded
 from ksos.space import SoSSpace
 
 __all__ = ["ParametricFamily", "RobustSolution", "robust_minimize", "robust_path", "solved_robustly"]
@@ -28,7 +28,7 @@ _FLAT = "nothing bounds the risk from below in some direction of theta, so that 
 
 
 @dataclass(frozen=True)
-class RobustSolution:
+class RobustSolution(Certified):
     """The result of :func:`ksos.robust_minimize`."""
 
     theta: np.ndarray
@@ -64,34 +64,13 @@ class RobustSolution:
         """value − gap."""
         return None if self.gap is None or self.value is None else self.value - self.gap
 
-    @property
-    def message(self) -> str:
-        """The status in a sentence."""
-        return in_a_sentence(self.status, self.gap, self.note)
-
 
 def robust_minimize(
-    loss: Callable[..., Any],
-    theta0: Any,
-    data: Any,
-    radius: Any,
-    *,
-    alpha: Any = 0.0,
-    hessian: Callable[..., Any] | None = None,
-    weights: Any = None,
-    kernel: str | Kernel = "gaussian",
-    bandwidth: Any = None,
-    embedding_bandwidth: Any = None,
-    measure: Measure | None = None,
-    space: SoSSpace | None = None,
-    n_support: int | None = None,
-    confidence: float = 0.95,
-    n_resamples: int = 1000,
-    rng: Any = None,
-    tol: float | None = None,
-    rtol: float = 1e-6,
-    time_limit: float | None = None,
-) -> RobustSolution:
+    loss: Callable[..., Any], theta0: Any, data: Any, radius: Any, *, alpha: Any = 0.0, hessian: Callable[..., Any] | None = None,
+    weights: Any = None, kernel: str | Kernel = "gaussian", bandwidth: Any = None, embedding_bandwidth: Any = None,
+    measure: Measure | None = None, space: SoSSpace | None = None, n_support: int | None = None, confidence: float = 0.95,
+    n_resamples: int = 1000, rng: Any = None, tol: float | None = None, rtol: float = 1e-6, time_limit: float | None = None,
+) -> RobustSolution:  # fmt: skip
     r"""min over θ of the worst case of E_p[loss(θ, x)] + Σ_j α_j θ_j², p a density of the space with MMD to the data at most the radius.
 
     Parameters
@@ -139,21 +118,10 @@ def robust_minimize(
 
 
 def robust_path(
-    loss: Callable[..., Any],
-    theta0: Any,
-    data: Any,
-    radii: Sequence[Any],
-    *,
-    alpha: Any = 0.0,
-    hessian: Callable[..., Any] | None = None,
-    confidence: float = 0.95,
-    n_resamples: int = 1000,
-    rng: Any = None,
-    tol: float | None = None,
-    rtol: float = 1e-6,
-    time_limit: float | None = None,
-    **where: Any,
-) -> list[RobustSolution]:
+    loss: Callable[..., Any], theta0: Any, data: Any, radii: Sequence[Any], *, alpha: Any = 0.0,
+    hessian: Callable[..., Any] | None = None, confidence: float = 0.95, n_resamples: int = 1000, rng: Any = None,
+    tol: float | None = None, rtol: float = 1e-6, time_limit: float | None = None, **where: Any,
+) -> list[RobustSolution]:  # fmt: skip
     """:func:`robust_minimize` for several radii, in the order given; each starts from the solution before.
 
     The arguments are those of :func:`robust_minimize`; ``time_limit`` is for all radii together.
@@ -205,10 +173,9 @@ class ParametricFamily(Family):
         return proven_expected(at, self.masses, self.alpha, theta, tol) - excess
 
     def integration_error(self, theta: np.ndarray) -> float:
-        finer = nodes_of(self.setting.space, finer=True)
+        finer = nodes_of(self.space, finer=True)
         values = np.concatenate([loss(finer.points) for loss in self.losses_at(theta)])
-        M = NodeBasis(finer.psi, self.space.n_blocks).matrix(values)
-        return float(np.linalg.norm(M - self.risk.true_matrix(theta), 2))
+        return float(np.linalg.norm(finer.matrix(values) - self.risk.true_matrix(theta), 2))
 
     def typical_theta(self) -> np.ndarray:
         return self.empirical()[0]
@@ -253,7 +220,7 @@ class _UserFamily(ParametricFamily):
         self.loss, self.theta, self.alpha, self.hessian, self.masses = loss, theta, alpha, hessian, setting.reference.weights
         self._loss_on(setting.reference.points).values(theta)  # a plain mistake shows before any work
         nodes = nodes_of(setting.space)
-        self.risk = NodeRisk(NodeBasis(nodes.psi), self._loss_on(nodes.points), alpha, theta)
+        self.risk = NodeRisk(nodes, self._loss_on(nodes.points), alpha, theta)
 
     def _loss_on(self, points: np.ndarray) -> UserLoss:
         return UserLoss(self.loss, points, self.theta.shape[0], self.hessian)

@@ -15,129 +15,11 @@ import numpy as np
 from scipy.special import logsumexp
 
 from ksos._validation import as_choice, as_positive
-from ksos.nodes import NodeBasis
 from ksos.robust.node_risk import NodeRisk, ParametricLoss, least_expected
 
 __all__ = ["AbsoluteLoss", "ClassificationLoss", "HuberLoss", "LogisticLoss", "RegressionLoss", "ResidualLoss", "SquareLoss"]
 
 _SHARPER = (1.0, 0.1, 1e-2, 1e-3, 1e-4)  # roundings of |r| for the data themselves, in units of that of the robust problem
-
-
-class _Loss:
-    name: ClassVar[str]
-    closed_form: ClassVar[bool] = False
-    """Whether expectations are closed forms; else they go through quadrature."""
-
-
-class RegressionLoss(_Loss):
-    """A loss that :class:`~ksos.RobustRegressor` takes."""
-
-
-class ClassificationLoss(_Loss):
-    """A loss that :class:`~ksos.RobustClassifier` takes."""
-
-
-@dataclass(frozen=True)
-class SquareLoss(RegressionLoss, ClassificationLoss):
-    """r²; of scores (score ∓ 1)² for two labels, and the squared distance to the label's unit vector for more."""
-
-    name = "square"
-    closed_form = True
-
-
-class ResidualLoss(RegressionLoss, ABC):
-    """φ(r) of a residual r, convex. Say what φ is, and the derivatives of φ or of a smooth function a little above it."""
-
-    degree: ClassVar[int] = 2
-    """φ(cr) ≈ c^degree φ(r): the ridge has the same unit."""
-    excess = 0.0
-    """How far the smooth function may lie above φ."""
-
-    @abstractmethod
-    def __call__(self, r: np.ndarray) -> np.ndarray:
-        """φ at residuals (n,)."""
-
-    @abstractmethod
-    def derivatives(self, r: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(value, first, second derivative) of the smooth function."""
-
-    def scaled(self, unit: float) -> ResidualLoss:
-        """The loss for outcomes of this standard deviation."""
-        return self
-
-    def ladder(self) -> Sequence[ResidualLoss]:
-        """Smooth functions ever closer to φ, each solved from where the one before has ended."""
-        return [self]
-
-    def risk(self, basis: NodeBasis, at: Residuals, alpha: np.ndarray) -> NodeRisk:
-        """The risk over densities, ``at`` being the residuals at the nodes."""
-        return NodeRisk(basis, at, alpha, np.zeros(at.n_parameters))
-
-
-@dataclass(frozen=True)
-class HuberLoss(ResidualLoss):
-    """r²/2 for |r| ≤ δ and δ(|r| − δ/2) beyond; δ is in standard deviations of the outcome [Huber1964]."""
-
-    delta: float = 1.35
-    name = "huber"
-
-    def __post_init__(self) -> None:
-        as_positive(self.delta, "delta")
-
-    def scaled(self, unit: float) -> ResidualLoss:
-        return replace(self, delta=self.delta * unit)
-
-    def __call__(self, r: np.ndarray) -> np.ndarray:
-        return self.derivatives(r)[0]
-
-    def derivatives(self, r: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        clipped = np.clip(r, -self.delta, self.delta)
-        return clipped * (r - 0.5 * clipped), clipped, (np.abs(r) <= self.delta).astype(float)
-
-
-@dataclass(frozen=True)
-class AbsoluteLoss(HuberLoss):
-    """|r|, solved as φ/δ + δ/2 with Huber's φ, which is above it by at most δ/2; the gap counts that."""
-
-    delta: float = 0.01
-    name = "absolute"
-    degree = 1
-
-    @property
-    def excess(self) -> float:  # type: ignore[override]
-        return 0.5 * self.delta
-
-    def __call__(self, r: np.ndarray) -> np.ndarray:
-        return np.abs(r)
-
-    def derivatives(self, r: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        value, first, second = super().derivatives(r)
-        return value / self.delta + 0.5 * self.delta, first / self.delta, second / self.delta
-
-    def ladder(self) -> Sequence[ResidualLoss]:
-        return [replace(self, delta=self.delta * sharper) for sharper in _SHARPER]
-
-    def risk(self, basis: NodeBasis, at: Residuals, alpha: np.ndarray) -> NodeRisk:
-        return AbsoluteRisk(basis, at, alpha, np.zeros(at.n_parameters))
-
-
-@dataclass(frozen=True)
-class LogisticLoss(ClassificationLoss):
-    """−log softmax of the label's score."""
-
-    name = "logistic"
-
-
-LOSSES: dict[str, type[_Loss]] = {loss.name: loss for loss in (SquareLoss, HuberLoss, AbsoluteLoss, LogisticLoss)}
-"""Every loss by name."""
-
-
-def as_loss_object(loss: Any, kind: type) -> Any:
-    """A loss of this kind: an object, or the name of one."""
-    if isinstance(loss, kind):
-        return loss
-    names = [name for name, known in LOSSES.items() if issubclass(known, kind)]
-    return LOSSES[as_choice(loss, "loss", names, otherwise=f" or a {kind.__name__} object")]()
 
 
 # --- at points ---
@@ -174,13 +56,13 @@ class AbsoluteRisk(NodeRisk):
     loss: Residuals
 
     def true_matrix(self, theta: np.ndarray) -> np.ndarray:
-        return self.basis.matrix(np.abs(self.loss.residuals(theta)))
+        return self.nodes.matrix(np.abs(self.loss.residuals(theta)))
 
     def proven_least(self, C: np.ndarray, tol: float, near: np.ndarray) -> float:
         from scipy.optimize import linprog  # heavy to import, and needed only here
 
         delta = 2.0 * self.loss.phi.excess
-        masses = np.maximum(self.basis.masses(C), 0.0)
+        masses = self._masses(C)
         theta = least_expected(self.loss, masses, self.alpha, near).theta
         U, r = self.loss.U, self.loss.residuals(theta)
         for width in (3.0, 30.0):
@@ -227,3 +109,117 @@ class LogisticScores(ParametricLoss):
                 H[a, :, b] = self.U.T @ (w[:, None] * self.U)
                 H[b, :, a] = H[a, :, b].T
         return H.reshape(k * P, k * P)
+
+
+# --- losses ---
+
+
+class _Loss:
+    name: ClassVar[str]
+    closed_form: ClassVar[bool] = False
+    """Whether expectations are closed forms; else they go through quadrature."""
+
+
+class RegressionLoss(_Loss):
+    """A loss that :class:`~ksos.RobustRegressor` takes."""
+
+
+class ClassificationLoss(_Loss):
+    """A loss that :class:`~ksos.RobustClassifier` takes."""
+
+
+@dataclass(frozen=True)
+class SquareLoss(RegressionLoss, ClassificationLoss):
+    """r²; of scores (score ∓ 1)² for two labels, and the squared distance to the label's unit vector for more."""
+
+    name = "square"
+    closed_form = True
+
+
+class ResidualLoss(RegressionLoss, ABC):
+    """φ(r) of a residual r, convex. Say what φ is, and the derivatives of φ or of a smooth function a little above it."""
+
+    degree: ClassVar[int] = 2
+    """φ(cr) ≈ c^degree φ(r): the ridge has the same unit."""
+    risk: ClassVar[type[NodeRisk]] = NodeRisk
+    """The risk over densities that its residuals at the nodes make."""
+    excess = 0.0
+    """How far the smooth function may lie above φ."""
+
+    @abstractmethod
+    def __call__(self, r: np.ndarray) -> np.ndarray:
+        """φ at residuals (n,)."""
+
+    @abstractmethod
+    def derivatives(self, r: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(value, first, second derivative) of the smooth function."""
+
+    def scaled(self, unit: float) -> ResidualLoss:
+        """The loss for outcomes of this standard deviation."""
+        return self
+
+    def ladder(self) -> Sequence[ResidualLoss]:
+        """Smooth functions ever closer to φ, each solved from where the one before has ended."""
+        return [self]
+
+
+@dataclass(frozen=True)
+class HuberLoss(ResidualLoss):
+    """r²/2 for |r| ≤ δ and δ(|r| − δ/2) beyond; δ is in standard deviations of the outcome [Huber1964]."""
+
+    delta: float = 1.35
+    name = "huber"
+
+    def __post_init__(self) -> None:
+        as_positive(self.delta, "delta")
+
+    def scaled(self, unit: float) -> ResidualLoss:
+        return replace(self, delta=self.delta * unit)
+
+    def __call__(self, r: np.ndarray) -> np.ndarray:
+        return self.derivatives(r)[0]
+
+    def derivatives(self, r: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        clipped = np.clip(r, -self.delta, self.delta)
+        return clipped * (r - 0.5 * clipped), clipped, (np.abs(r) <= self.delta).astype(float)
+
+
+@dataclass(frozen=True)
+class AbsoluteLoss(HuberLoss):
+    """|r|, solved as φ/δ + δ/2 with Huber's φ, which is above it by at most δ/2; the gap counts that."""
+
+    delta: float = 0.01
+    name, degree, risk = "absolute", 1, AbsoluteRisk
+
+    @property
+    def excess(self) -> float:  # type: ignore[override]
+        return 0.5 * self.delta
+
+    def __call__(self, r: np.ndarray) -> np.ndarray:
+        return np.abs(r)
+
+    def derivatives(self, r: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        value, first, second = super().derivatives(r)
+        return value / self.delta + 0.5 * self.delta, first / self.delta, second / self.delta
+
+    def ladder(self) -> Sequence[ResidualLoss]:
+        return [replace(self, delta=self.delta * sharper) for sharper in _SHARPER]
+
+
+@dataclass(frozen=True)
+class LogisticLoss(ClassificationLoss):
+    """−log softmax of the label's score."""
+
+    name = "logistic"
+
+
+LOSSES: dict[str, type[_Loss]] = {loss.name: loss for loss in (SquareLoss, HuberLoss, AbsoluteLoss, LogisticLoss)}
+"""Every loss by name."""
+
+
+def as_loss_object(loss: Any, kind: type) -> Any:
+    """A loss of this kind: an object, or the name of one."""
+    if isinstance(loss, kind):
+        return loss
+    names = [name for name, known in LOSSES.items() if issubclass(known, kind)]
+    return LOSSES[as_choice(loss, "loss", names, otherwise=f" or a {kind.__name__} object")]()

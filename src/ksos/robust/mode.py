@@ -73,32 +73,16 @@ class RobustMode:
     @property
     def message(self) -> str:
         """The status in a sentence."""
-        least = f"; the least radius that holds a density of this space is {self.least_radius:.6g} (certified)"
-        return f"{self.status}: {ROBUST_STATUSES[self.status]}{'' if self.least_radius is None else least}"
+        sentence, least = f"{self.status}: {ROBUST_STATUSES[self.status]}", self.least_radius
+        return sentence if least is None else f"{sentence}; the least radius that holds a density of this space is {least:.6g} (certified)"
 
 
 def robust_mode(
-    data: Any,
-    radius: Any,
-    *,
-    measure: Measure | None = None,
-    weights: Any = None,
-    kernel: str | Kernel = "gaussian",
-    bandwidth: Any = None,
-    embedding_bandwidth: Any = None,
-    space: SoSSpace | None = None,
-    n_support: int | None = None,
-    relaxation: bool = False,
-    adversary: str = "sos",
-    n_grid: int | None = None,
-    n_atoms: int | None = None,
-    confidence: float = 0.95,
-    n_resamples: int = 1000,
-    rng: Any = None,
-    tol: float | None = None,
-    rtol: float = 1e-8,
-    time_limit: float | None = None,
-) -> RobustMode:
+    data: Any, radius: Any, *, measure: Measure | None = None, weights: Any = None, kernel: str | Kernel = "gaussian",
+    bandwidth: Any = None, embedding_bandwidth: Any = None, space: SoSSpace | None = None, n_support: int | None = None,
+    relaxation: bool = False, adversary: str = "sos", n_grid: int | None = None, n_atoms: int | None = None, confidence: float = 0.95,
+    n_resamples: int = 1000, rng: Any = None, tol: float | None = None, rtol: float = 1e-8, time_limit: float | None = None,
+) -> RobustMode:  # fmt: skip
     r"""max_θ min_μ E_μ k(x, θ) over the distributions μ whose MMD to the data is at most the radius, k being the kernel that measures MMD.
 
     Parameters

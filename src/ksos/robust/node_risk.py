@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ksos.exceptions import ConvexityError
-from ksos.nodes import NodeBasis
+from ksos.nodes import Nodes
 from ksos.robust.risk import ParametricRisk
 from ksos.solvers.newton import Minimum, Value, newton, proven_minimum
 
@@ -61,9 +61,8 @@ class UserLoss(ParametricLoss):
             return super().curvature(theta, masses)
         H, p = np.asarray(self.hessian(theta.copy(), self.X.copy(), masses.copy()), dtype=np.float64), self.n_parameters
         if H.shape != (p, p) or not np.all(np.isfinite(H)):
-            raise ValueError(
-                f"hessian must return a finite array of shape ({p}, {p}), the sum over n of weights_n ∂²loss_n; got shape {H.shape}"
-            )
+            wanted = f"a finite array of shape ({p}, {p}), the sum over n of weights_n ∂²loss_n"
+            raise ValueError(f"hessian must return {wanted}; got shape {H.shape}")
         return 0.5 * (H + H.T)
 
     def _call(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -86,9 +85,8 @@ class UserLoss(ParametricLoss):
         for name, part in (("values", values), ("gradients", gradients.sum(axis=1))):
             if not np.all(np.isfinite(part)):
                 at = int(np.argmin(np.isfinite(part)))
-                raise ValueError(
-                    f"the loss must return finite {name}; got {part[at]} at x = {self.X[at].tolist()}, theta = {theta.tolist()}"
-                )
+                where = f"x = {self.X[at].tolist()}, theta = {theta.tolist()}"
+                raise ValueError(f"the loss must return finite {name}; got {part[at]} at {where}")
         return values, gradients
 
     def _check_convexity(self, theta: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> None:
@@ -104,19 +102,18 @@ class UserLoss(ParametricLoss):
             size = np.abs(here) + np.abs(there) + np.abs(rise)
             at = int(np.argmax(missing - _ROUNDING * size))
             if missing[at] > _ROUNDING * size[at] + least + 1e-300:
-                raise ConvexityError(
-                    f"the loss is not convex in theta, or its gradient wrong: at x = {self.X[at].tolist()}, between theta = {old.tolist()} "
-                    f"and {theta.tolist()}, it lies below its tangent by {missing[at]:.3g}"
-                )
+                where = f"at x = {self.X[at].tolist()}, between theta = {old.tolist()} and {theta.tolist()}"
+                below = f"{where}, it lies below its tangent by {missing[at]:.3g}"
+                raise ConvexityError(f"the loss is not convex in theta, or its gradient wrong: {below}")
 
 
 class NodeRisk(ParametricRisk):
     """Σ_n m_n(C) ℓ(θ, x_n) + Σ α_j θ_j²."""
 
-    def __init__(self, basis: NodeBasis, loss: ParametricLoss, alpha: np.ndarray, theta: np.ndarray) -> None:
-        """``theta`` is where the first minimisation starts."""
-        self.basis, self.loss, self.alpha, self.theta = basis, loss, alpha, theta
-        self.n_parameters = theta.shape[0]
+    def __init__(self, nodes: Nodes, loss: ParametricLoss, alpha: np.ndarray, theta: np.ndarray | None = None) -> None:
+        """``theta`` is where the first minimisation starts, by default at 0."""
+        self.nodes, self.loss, self.alpha, self.n_parameters = nodes, loss, alpha, loss.n_parameters
+        self.theta = np.zeros(loss.n_parameters) if theta is None else theta
 
     def least(self, C: np.ndarray, near: Minimum | None = None) -> Minimum:
         theta, eigen = (self.theta, None) if near is None else (near.theta, near.eigen)
@@ -126,26 +123,26 @@ class NodeRisk(ParametricRisk):
         return proven_expected(self.loss, self._masses(C), self.alpha, near, tol)
 
     def _masses(self, C: np.ndarray) -> np.ndarray:
-        return np.maximum(self.basis.masses(C), 0.0)
+        return np.maximum(self.nodes.masses(C), 0.0)
 
     def matrix(self, theta: np.ndarray) -> np.ndarray:
-        return self.basis.matrix(self.loss.values(theta)[0])
+        return self.nodes.matrix(self.loss.values(theta)[0])
 
     def slopes(self, theta: np.ndarray, F: np.ndarray) -> np.ndarray:
         # p functions of x, but often of a space of fewer dimensions: only its basis is integrated
         Q, sizes, R = np.linalg.svd(self.loss.values(theta)[1], full_matrices=False)
         kept = sizes > 1e-15 * max(float(sizes[0]), 1e-300) if sizes.size else sizes > 0.0
-        products = self.basis.products(Q[:, kept] * sizes[kept], F)
+        products = self.nodes.products(Q[:, kept] * sizes[kept], F)
         return np.asarray(np.tensordot(R[kept].T, products, axes=1))
 
     def curvature(self, theta: np.ndarray, C: np.ndarray) -> np.ndarray:
         return self.loss.curvature(theta, self._masses(C))
 
     def slope_products(self, theta: np.ndarray, C: np.ndarray) -> np.ndarray:
-        return np.asarray(self.basis.masses(C) @ self.loss.values(theta)[1])
+        return np.asarray(self.nodes.masses(C) @ self.loss.values(theta)[1])
 
     def slope_sum(self, theta: np.ndarray, v: np.ndarray) -> np.ndarray:
-        return self.basis.matrix(self.loss.values(theta)[1] @ v)
+        return self.nodes.matrix(self.loss.values(theta)[1] @ v)
 
 
 def least_expected(

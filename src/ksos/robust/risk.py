@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import numpy as np
 
@@ -258,15 +259,9 @@ def least_squares(Q: np.ndarray, E: np.ndarray, s: np.ndarray, alpha: np.ndarray
     return Minimum(theta, value, H @ theta + b, lambda: H)
 
 
-def _require(space: SoSSpace, P: int) -> None:
-    r = space.rank
-    require_memory(2 * FLOAT_BYTES * P * P * r * r, f"the second moments of {P} functions", "use fewer support points or kernel centres")
-
-
 def affine_moments(space: SoSSpace, centre: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """V for u = (1, (x_1 − centre_1)/scale_1, …), shape (d + 1, d + 1, r, r)."""
-    X, T, d = to_numpy(space.support_points), to_numpy(space.T), space.n_features
-    _require(space, d + 1)
+    X, d = to_numpy(space.support_points), space.n_features
     integrals = closed_form(space.kernel, space.measure, d)
     W = np.exp(integrals.log_gram(X, X) - space.log_unit)
     first, second = [np.ones_like(W)], [np.ones_like(W)]
@@ -274,7 +269,7 @@ def affine_moments(space: SoSSpace, centre: np.ndarray, scale: np.ndarray) -> np
         _, one, two = feature_moments(integrals, X, k, 2, float(centre[k]))
         first.append(one / scale[k])
         second.append(two / scale[k] ** 2)
-    return _assembled(T, d + 1, lambda a, b: W * (second[a] if a == b else first[a] * first[b]))
+    return _assembled(space, d + 1, lambda a, b: W * (second[a] if a == b else first[a] * first[b]))
 
 
 def kernel_moments(space: SoSSpace, centres: np.ndarray, kernel: Gaussian, centre: float | None) -> np.ndarray:
@@ -282,10 +277,7 @@ def kernel_moments(space: SoSSpace, centres: np.ndarray, kernel: Gaussian, centr
 
     k(x, c)k(x, c') is a Gaussian about (c + c')/2 of bandwidth σ/√2: integrals of order 3 in x, times moments in y.
     """
-    X, T, d = to_numpy(space.support_points), to_numpy(space.T), space.n_features
-    n = centres.shape[0]
-    P = 1 + n + (centre is not None)
-    _require(space, P)
+    X, d, n = to_numpy(space.support_points), space.n_features, centres.shape[0]
     dx = d - (centre is not None)
     eta = space.kernel.sigma_vector(d)
     model_x, measure_x = Gaussian(eta[:dx]), space.measure.restrict(range(dx))
@@ -311,11 +303,13 @@ def kernel_moments(space: SoSSpace, centres: np.ndarray, kernel: Gaussian, centr
         weight = float(np.exp(-0.5 * np.sum(((c - e) / sigma) ** 2)))
         return KernelFunction((c + 0.5 * (e - c))[None], [weight], kernel=half).matrix(model_x, X[:, :dx], measure_x, unit_x).values
 
-    return _assembled(T, P, lambda a, b: in_x(a, b) * W_y[(a > n) + (b > n)])
+    return _assembled(space, 1 + n + (centre is not None), lambda a, b: in_x(a, b) * W_y[(a > n) + (b > n)])
 
 
-def _assembled(T: np.ndarray, P: int, entry) -> np.ndarray:  # type: ignore[no-untyped-def]
-    V = np.empty((P, P, T.shape[1], T.shape[1]))
+def _assembled(space: SoSSpace, P: int, entry: Callable[[int, int], np.ndarray]) -> np.ndarray:
+    T, r = to_numpy(space.T), space.rank
+    require_memory(2 * FLOAT_BYTES * P * P * r * r, f"the second moments of {P} functions", "use fewer support points or kernel centres")
+    V = np.empty((P, P, r, r))
     for a in range(P):
         for b in range(a, P):
             M = T.T @ entry(a, b) @ T

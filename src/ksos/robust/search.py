@@ -66,7 +66,6 @@ class _Search:
         for _ in range(_MOST_SOLVES):
             point, found, self.solver = problem.penalised(u, C, self._inner_tol(stuck), self.deadline, self.term, self.solver)
             C, self.n_iter, self.n_solves = point.C, self.n_iter + found.n_iter, self.n_solves + 1
-            self._bound(u, point)
             self._take(u, point)
             if found.status == "interrupted":
                 return self._ended("interrupted", keyboard=found.keyboard_interrupt)
@@ -95,7 +94,6 @@ class _Search:
         problem, radius = self.problem, self.radius
         if problem.fixed:
             top = problem.top()
-            self._bound(0.0, top)
             self._take(0.0, top)
             if self._solved:
                 return self._ended("solved")
@@ -104,7 +102,6 @@ class _Search:
             self.nearest = problem.nearest(self.deadline, None if start is None else start.nearest)
             if self.nearest.distance > radius and self.nearest.least > radius:
                 point = problem.point(self.nearest.C, self.term)
-                self._bound(0.0, point)
                 self._take(0.0, point)
                 return self._infeasible(point)
             C, u = self.nearest.C, 1.0 / (radius * max(radius, 0.3))
@@ -147,17 +144,14 @@ class _Search:
     def _solved(self) -> bool:
         return self._gap <= self._target
 
-    def _bound(self, u: float, point: Point) -> None:
-        """Try the dual point of a penalised optimum."""
-        self._try(u, u * (point.a - self.problem.z), point.theta)
-
     def _try(self, u: float, y: Array, theta: Array) -> None:
         upper, constant = self.problem.upper(theta, y, self.radius, self.M)
         if upper < self.upper:
             self.upper, self.constant, self.multiplier, self.y, self.theta = upper, constant, u, y, theta
 
     def _take(self, u: float, point: Point) -> None:
-        """Sort a penalised optimum in; the best feasible point lies on the sphere, between the nearest ones on both sides of it."""
+        """Try the dual point of a penalised optimum, and sort it in; the best feasible point is on the sphere, between its neighbours."""
+        self._try(u, u * (point.a - self.problem.z), point.theta)
         self.recent = [*self.recent[-1:], (u, point.distance)]
         if point.distance <= self.radius:
             if self.inside is None or u <= self.inside[0]:

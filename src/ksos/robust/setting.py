@@ -9,12 +9,12 @@ import numpy as np
 
 from ksos._array import to_numpy
 from ksos._memory import row_blocks
-from ksos._validation import as_bandwidth, as_choice, as_count, as_nonnegative, as_points, as_weights
+from ksos._validation import as_bandwidth, as_count, as_nonnegative, as_points, as_weights
 from ksos.bandwidth import bandwidth_rule
 from ksos.cover import finest_bandwidth, landmark_candidates, pivots, region, support_cover
 from ksos.density import SoSDensity
 from ksos.embedding import MeanEmbedding, require_exact_mmd
-from ksos.kernels import KERNELS, Kernel
+from ksos.kernels import Kernel, kernel_form
 from ksos.measures import Box, Lebesgue, Measure
 from ksos.space import SoSSpace
 
@@ -151,17 +151,9 @@ class Setting:
 
 
 def as_setting(
-    data: Any,
-    *,
-    weights: Any = None,
-    kernel: str | Kernel = "gaussian",
-    bandwidth: Any = None,
-    embedding_bandwidth: Any = None,
-    measure: Measure | None = None,
-    space: SoSSpace | None = None,
-    n_support: int | None = None,
-    rng: Any = None,
-) -> Setting:
+    data: Any, *, weights: Any = None, kernel: str | Kernel = "gaussian", bandwidth: Any = None, embedding_bandwidth: Any = None,
+    measure: Measure | None = None, space: SoSSpace | None = None, n_support: int | None = None, rng: Any = None,
+) -> Setting:  # fmt: skip
     """Check what the user said and choose the rest: kernels, support points over the domain and its boundary, landmarks."""
     reference = as_reference(data, weights)
     d = reference.n_features
@@ -177,15 +169,14 @@ def as_setting(
     box = region(measure, reference.points, sigma)
     if model is None:
         eta = finest_bandwidth(box, sigma, most)
-        family = embedding_kernel if kernel == embedding_kernel.name else _family(kernel)
+        family = embedding_kernel if kernel == embedding_kernel.name else kernel_form(kernel)
         model = family.with_sigma(float(eta[0]) if np.all(eta == eta[0]) else eta)
     require_exact_mmd(model, embedding_kernel, measure, d)
     support = support_cover(model, measure, box, reference.points, most)
     candidates = landmark_candidates(embedding_kernel, model, measure, box, reference.points, reference.weights, support)
     landmarks = candidates[pivots(embedding_kernel, candidates, _SPAN_TOL, _MOST_LANDMARKS)]
-    return Setting(
-        reference, reference.embedding(embedding_kernel), SoSSpace(model, support, measure, embedding_kernel, landmarks), box, grows=True
-    )
+    space = SoSSpace(model, support, measure, embedding_kernel, landmarks)
+    return Setting(reference, reference.embedding(embedding_kernel), space, box, grows=True)
 
 
 def _given(
@@ -202,10 +193,8 @@ def _given(
     if space.n_features != d:
         raise ValueError(f"data has {d} features, but the space has {space.n_features}")
     if reference.kernel is not None and reference.kernel != space.embedding_kernel:
-        raise ValueError(
-            f"data is an embedding in the RKHS of {reference.kernel!r}, but the space measures distances in that of "
-            f"{space.embedding_kernel!r}"
-        )
+        own, other = reference.kernel, space.embedding_kernel
+        raise ValueError(f"data is an embedding in the RKHS of {own!r}, but the space measures distances in that of {other!r}")
     require_exact_mmd(space.kernel, space.embedding_kernel, space.measure, d)
     cloud = np.concatenate([reference.points, to_numpy(space.support_points)])
     box = region(space.measure, cloud, space.embedding_kernel.sigma_vector(d))
@@ -220,16 +209,15 @@ def _choose_kernels(
     The distance is measured in the RKHS of a MeanEmbedding, with ``embedding_bandwidth``, with the model's own bandwidth as in the note,
     or, where none is given, with the median distance between the samples.
     """
-    d = reference.n_features
-    model: Kernel | None
+    d, family = reference.n_features, kernel_form(kernel)
+    model: Kernel | None = None
     if isinstance(kernel, Kernel):
         if bandwidth is not None:
             raise ValueError(f"the kernel object {kernel!r} has its own bandwidth; pass bandwidth=None, or kernel={kernel.name!r}")
-        model, family = kernel, kernel
+        model = kernel
         kernel.sigma_vector(d)
-    else:
-        family = _family(kernel)
-        model = None if bandwidth is None else family.with_sigma(as_bandwidth(bandwidth, n_features=d))
+    elif bandwidth is not None:
+        model = family.with_sigma(as_bandwidth(bandwidth, n_features=d))
     if reference.kernel is not None:
         if embedding_bandwidth is not None:
             raise ValueError(f"data is an embedding in the RKHS of {reference.kernel!r}: embedding_bandwidth must be None")
@@ -239,8 +227,3 @@ def _choose_kernels(
     if model is not None:
         return model, model
     return None, family.with_sigma(bandwidth_rule("median", reference.points, reference.weights, rng))
-
-
-def _family(name: Any) -> Kernel:
-    name = as_choice(name, "kernel", KERNELS, otherwise=" or a kernel object")
-    return KERNELS[name](1.0, **({} if name == "gaussian" else {"product": True}))

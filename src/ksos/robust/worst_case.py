@@ -29,7 +29,7 @@ from ksos.robust.upper_bound import upper_bound
 from ksos.solvers import STATUSES
 from ksos.space import SoSSpace
 
-__all__ = ["AGREEMENT", "ROBUST_STATUSES", "Family", "FixedLoss", "WorstCase", "as_goal", "attack", "in_a_sentence", "worst_case"]
+__all__ = ["AGREEMENT", "ROBUST_STATUSES", "Certified", "Family", "FixedLoss", "WorstCase", "as_goal", "attack", "worst_case"]
 
 AGREEMENT = 1e-6
 """Directions are added to what the landmarks see until exact and projected MMD of the answer agree to this."""
@@ -43,14 +43,22 @@ ROBUST_STATUSES = {
 }
 
 
-def in_a_sentence(status: str, gap: float | None, note: str) -> str:
-    """A status, its gap and what else there is to say."""
-    certified = "no gap" if gap is None else f"gap {gap:.2e}"
-    return f"{status}, {certified}: {ROBUST_STATUSES[status]}" + (f"; {note}" if note else "")
+class Certified:
+    """A result with a status, a gap where one is proven, and a note on what else there is to say."""
+
+    status: str
+    gap: float | None
+    note: str
+
+    @property
+    def message(self) -> str:
+        """The status in a sentence."""
+        certified = "no gap" if self.gap is None else f"gap {self.gap:.2e}"
+        return f"{self.status}, {certified}: {ROBUST_STATUSES[self.status]}" + (f"; {self.note}" if self.note else "")
 
 
 @dataclass(frozen=True)
-class WorstCase:
+class WorstCase(Certified):
     """The result of :func:`ksos.worst_case`. Three numbers bound the worst case from three sides:
 
     * ``value`` belongs to a density whose exact MMD to the data is at most the radius: a *lower* bound of the worst case over all
@@ -108,11 +116,6 @@ class WorstCase:
             return self.value
         return self.value - self.penalty * self.mmd**2
 
-    @property
-    def message(self) -> str:
-        """The status in a sentence."""
-        return in_a_sentence(self.status, self.gap, self.note)
-
     def summary(self) -> dict[str, Any]:
         """What is certified, as plain numbers and words."""
         names = ["status", "value", "gap", "dual_value", "upper_bound", "upper_bound_kind", "mmd", "projected_mmd", "radius", "penalty"]
@@ -121,26 +124,11 @@ class WorstCase:
 
 
 def worst_case(
-    loss: Any,
-    data: Any,
-    radius: Any = None,
-    *,
-    penalty: float | None = None,
-    weights: Any = None,
-    kernel: str | Kernel = "gaussian",
-    bandwidth: Any = None,
-    embedding_bandwidth: Any = None,
-    measure: Measure | None = None,
-    space: SoSSpace | None = None,
-    n_support: int | None = None,
-    confidence: float = 0.95,
-    n_resamples: int = 1000,
-    rng: Any = None,
-    lipschitz: float | None = None,
-    tol: float | None = None,
-    rtol: float = 1e-8,
-    time_limit: float | None = None,
-) -> WorstCase:
+    loss: Any, data: Any, radius: Any = None, *, penalty: float | None = None, weights: Any = None, kernel: str | Kernel = "gaussian",
+    bandwidth: Any = None, embedding_bandwidth: Any = None, measure: Measure | None = None, space: SoSSpace | None = None,
+    n_support: int | None = None, confidence: float = 0.95, n_resamples: int = 1000, rng: Any = None, lipschitz: float | None = None,
+    tol: float | None = None, rtol: float = 1e-8, time_limit: float | None = None,
+) -> WorstCase:  # fmt: skip
     r"""max E_p[loss] over the sum-of-squares densities p whose MMD to the data is at most the radius.
 
     Parameters
@@ -358,9 +346,6 @@ def warn_if_unbounded(setting: Setting, loss: Observable, stacklevel: int = 3) -
         return
     what = "is unbounded" if loss.bounded is False else "is not known to be bounded"
     low, high = (np.round(side, 6).tolist() for side in (setting.box.low, setting.box.high))
-    warnings.warn(
-        f"the loss {loss!r} {what} on {measure!r}, so that its worst case over all distributions may be infinite; the value is that of "
-        f"densities with support points in the box from {low} to {high}; pass measure=Box(low, high) to say where distributions may go",
-        UserWarning,
-        stacklevel=stacklevel,
-    )
+    where = f"in the box from {low} to {high}; pass measure=Box(low, high) to say where distributions may go"
+    message = f"the loss {loss!r} {what} on {measure!r}, so that its worst case over all distributions may be infinite"
+    warnings.warn(f"{message}; the value is that of densities with support points {where}", UserWarning, stacklevel=stacklevel)
