@@ -12,7 +12,7 @@ import numpy as np
 from ksos import load
 from ksos._files import replace_whole
 from ksos.cli import values
-from ksos.cli.console import DONE, Console, InputError, UsageError, require_writable
+from ksos.cli.console import Console, InputError, UsageError, require_writable
 from ksos.cli.tables import add_reading_options, read_table_for
 from ksos.cli.view import View, add_view_options, take_view
 from ksos.plotting import DensityDisplay
@@ -28,16 +28,17 @@ _DPI = (20, 1200)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what ``ksos plot`` understands."""
-    parser.add_argument("model", metavar="MODEL", help="a file written by ksos fit")
-    parser.add_argument("-o", "--output", required=True, metavar="FILE", help=f"the picture, ending in {', '.join(_METADATA)}")
+    add = parser.add_argument
+    add("model", metavar="MODEL", help="a file written by ksos fit")
+    add("-o", "--output", required=True, metavar="FILE", help=f"the picture, ending in {', '.join(_METADATA)}")
     text = "a CSV or NPY file of samples to show, with one column for each feature of the model; - is CSV from the standard input"
-    parser.add_argument("--data", metavar="DATA", help=text)
+    add("--data", metavar="DATA", help=text)
     text = "draw the smallest regions with these probabilities, separated by commas, or none (default: 0.5,0.9)"
-    parser.add_argument("--regions", type=_regions, metavar="LIST", help=text)
-    parser.add_argument("--no-cdf", action="store_true", help="leave the distribution function out (it is drawn for one feature)")
-    parser.add_argument("--no-support", action="store_true", help="leave the support points out (they are drawn for one and two features)")
-    parser.add_argument("--dpi", type=values.count, default=150, help="pixels per inch of a png (default: %(default)s)")
-    parser.add_argument("--json", action="store_true", help="one JSON object on the standard output")
+    add("--regions", type=_regions, metavar="LIST", help=text)
+    add("--no-cdf", action="store_true", help="leave the distribution function out (it is drawn for one feature)")
+    add("--no-support", action="store_true", help="leave the support points out (they are drawn for one and two features)")
+    add("--dpi", type=values.count, default=150, help="pixels per inch of a png (default: %(default)s)")
+    add("--json", action="store_true", help="one JSON object on the standard output")
     add_view_options(parser)
     add_reading_options(parser)
 
@@ -63,8 +64,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     console.status("drawing ...")
     replace_whole(arguments.output, [_picture(view, X, names, arguments, kind)])
     value = {"output": arguments.output, "n_samples": None if X is None else X.shape[0], **view.described()}
-    console.answer(arguments.json, value, [])
-    return DONE
+    return console.answer(arguments.json, value, [])
 
 
 def _check_table_options(arguments: argparse.Namespace) -> None:

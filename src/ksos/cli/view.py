@@ -62,8 +62,7 @@ def take_view(density: SoSDensity, arguments: argparse.Namespace) -> View:
         raise InputError(f"--given names all {d} features of the model: none is left to have a density; ksos score gives that of a row")
     rest = [feature for feature in range(d) if feature not in given]
     chosen = rest if arguments.features is None else find_features(arguments.features, d, "--features")
-    both = [feature_name(feature) for feature in chosen if feature in given]
-    if both:
+    if both := [feature_name(feature) for feature in chosen if feature in given]:
         raise InputError(f"{both[0]} is both given a value by --given and asked for by --features; leave it out of one of them")
     if given:
         density = _conditional(density, given)
