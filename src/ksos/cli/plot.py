@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "a CSV or NPY file of samples to show, with one column for each feature of the model; - is CSV from the standard input"
     add("--data", metavar="DATA", help=text)
     text = "draw the smallest regions with these probabilities, separated by commas, or none (default: 0.5,0.9)"
-    add("--regions", type=_regions, metavar="LIST", help=text)
+    add("--regions", type=lambda word: [] if word == "none" else values.probabilities(word), metavar="LIST", help=text)
     add("--no-cdf", action="store_true", help="leave the distribution function out (it is drawn for one feature)")
     add("--no-support", action="store_true", help="leave the support points out (they are drawn for one and two features)")
     add("--dpi", type=values.count, default=150, help="pixels per inch of a png (default: %(default)s)")
@@ -48,7 +48,11 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     kind = os.path.splitext(arguments.output)[1].lower().removeprefix(".")
     if kind not in _METADATA:
         raise UsageError(f"-o must name a file that ends in {', '.join(_METADATA)}; got {arguments.output!r}")
-    _check_table_options(arguments)
+    if arguments.data is not None and arguments.given:
+        raise UsageError("--data are samples of the whole density, not of a conditional one; leave out --data or --given")
+    asked = [name for name in ("columns", "weights", "header", "delimiter") if getattr(arguments, name) is not None]
+    if arguments.data is None and asked:
+        raise UsageError(f"--{asked[0]} says how to read a table, and there is none; name it with --data")
     require_matplotlib()
     require_writable(arguments.output)
     if not _DPI[0] <= arguments.dpi <= _DPI[1]:
@@ -67,14 +71,6 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     return console.answer(arguments.json, value, [])
 
 
-def _check_table_options(arguments: argparse.Namespace) -> None:
-    if arguments.data is not None and arguments.given:
-        raise UsageError("--data are samples of the whole density, not of a conditional one; leave out --data or --given")
-    asked = [name for name in ("columns", "weights", "header", "delimiter") if getattr(arguments, name) is not None]
-    if arguments.data is None and asked:
-        raise UsageError(f"--{asked[0]} says how to read a table, and there is none; name it with --data")
-
-
 def _picture(view: View, X: np.ndarray | None, names: tuple[str, ...] | None, arguments: argparse.Namespace, kind: str) -> bytes:
     """The bytes of the picture: the same density gives the same ones on any day."""
     import matplotlib
@@ -91,7 +87,3 @@ def _picture(view: View, X: np.ndarray | None, names: tuple[str, ...] | None, ar
         DensityDisplay.from_density(view.density, samples, feature_names=labels, ax=figure.add_subplot(), **options)
         figure.savefig(stream, format=kind, dpi=arguments.dpi, metadata=_METADATA[kind])
     return stream.getvalue()
-
-
-def _regions(text: str) -> list[float]:
-    return [] if text == "none" else values.probabilities(text)

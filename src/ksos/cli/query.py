@@ -61,7 +61,9 @@ def _answers(view: View, arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.cov:
         found["covariance"] = density.cov().tolist()
     if levels := arguments.quantile or (_SUMMARY if summary else ()):
-        found["quantiles"] = _quantiles(view, levels)
+        marginals = [density if len(view.features) == 1 else density.marginal([j]) for j in range(len(view.features))]
+        columns = [marginal.ppf(np.array(levels)).tolist() for marginal in marginals]
+        found["quantiles"] = [{"level": level, "values": list(row)} for level, row in zip(levels, zip(*columns, strict=True), strict=True)]
     if arguments.mode:
         found["mode"] = density.mode().tolist()
     return found
@@ -85,12 +87,6 @@ def _box(view: View, arguments: argparse.Namespace) -> tuple[np.ndarray, np.ndar
         if not (a < b or (may_touch and a == b)):
             raise InputError(f"the box is empty: --low must be less than --high in every feature, but in {name} they are {a!r} and {b!r}")
     return low, high
-
-
-def _quantiles(view: View, levels: list[float] | tuple[float, ...]) -> list[dict[str, Any]]:
-    density, k = view.density, len(view.features)
-    columns = [(density if k == 1 else density.marginal([j])).ppf(np.array(levels)) for j in range(k)]
-    return [{"level": level, "values": [float(column[i]) for column in columns]} for i, level in enumerate(levels)]
 
 
 def _report(view: View, found: dict[str, Any]) -> list[str]:

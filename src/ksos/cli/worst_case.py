@@ -92,11 +92,8 @@ def _report(worst: WorstCase, written: str | None) -> list[str]:
     lines = [f"worst expected loss {worst.value:.6g} {what}, at MMD {worst.mmd:.6g}"]
     if worst.empirical_value is not None:
         lines[0] += f"; the rows themselves: {worst.empirical_value:.6g}"
-    lines.append(f"gap {worst.gap:.1e} among the densities of this space; no distribution exceeds {_bound(worst)}")
+    bound = "infinity (the loss is unbounded; --low and --high say where distributions may go)"
+    if worst.upper_bound_kind != "infinite":
+        bound = f"{worst.upper_bound:.6g}" + (" (an estimate)" if worst.upper_bound_kind == "estimate" else "")
+    lines.append(f"gap {worst.gap:.1e} among the densities of this space; no distribution exceeds {bound}")
     return [*lines, *([f"{written}: the worst density"] if written else [])]
-
-
-def _bound(worst: WorstCase) -> str:
-    if worst.upper_bound_kind == "infinite":
-        return "infinity (the loss is unbounded; --low and --high say where distributions may go)"
-    return f"{worst.upper_bound:.6g}" + (" (an estimate)" if worst.upper_bound_kind == "estimate" else "")

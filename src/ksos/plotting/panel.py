@@ -75,7 +75,7 @@ class Look:
 def draw_one_feature(
     ax: Axes, samples: np.ndarray | None, window: Window, look: Look, label: str, x: np.ndarray, cdf: np.ndarray, **style: Any
 ) -> dict[str, Any]:
-    """What every panel of one feature has beside the density: the rug of the data, the ``label``, the distribution function ``cdf``."""
+    """What every panel of one feature has beside the density: the rug of the data, the ``label``, and to the right ``cdf``."""
     artists: dict[str, Any] = {}
     if samples is not None:
         shown, name = _thinned(samples, (window,), _MOST_TICKS)
@@ -86,20 +86,13 @@ def draw_one_feature(
         return artists
     ax.set_ylabel(label)
     if look.cdf:
-        artists["cdf_axes"] = _draw_distribution(ax, x, cdf, **style)
+        artists["cdf_axes"] = twin = ax.twinx()
+        twin.plot(x, cdf, color=DISTRIBUTION, linewidth=1.2, linestyle="--", label="distribution function", gid="cdf", **style)
+        low, high = ax.get_ylim()
+        twin.set(ylim=(1.04 * low / high, 1.04), yticks=[0.0, 0.25, 0.5, 0.75, 1.0])  # both zeros are at one height
+        twin.set_ylabel("distribution function", color=DISTRIBUTION)
+        twin.tick_params(axis="y", colors=DISTRIBUTION)
     return artists
-
-
-def _draw_distribution(ax: Axes, x: np.ndarray, values: np.ndarray, **style: Any) -> Axes:
-    """The distribution function on a second axis to the right of ``ax``, both zeros at one height."""
-    twin = ax.twinx()
-    twin.plot(x, values, color=DISTRIBUTION, linewidth=1.2, linestyle="--", label="distribution function", gid="cdf", **style)
-    low, high = ax.get_ylim()
-    twin.set_ylim(1.04 * low / high, 1.04)
-    twin.set_yticks([0.0, 0.25, 0.5, 0.75, 1.0])
-    twin.set_ylabel("distribution function", color=DISTRIBUTION)
-    twin.tick_params(axis="y", colors=DISTRIBUTION)
-    return twin
 
 
 def shade_outside(ax: Axes, horizontal: Window, vertical: Window | None = None) -> None:
