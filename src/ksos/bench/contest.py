@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import ksos
 from ksos._validation import as_choice
@@ -28,7 +28,6 @@ ONE_THREAD = {**{f"{name}_NUM_THREADS": "1" for name in _THREADED}, "VECLIB_MAXI
 _START = 60.0  # seconds for imports, warm-up and the referee's own matrices
 REFERENCE = "low_rank"
 """Runs first, so that the others know when the last target is reached and need no further tolerance."""
-
 
 Report = Callable[[Row, float | None], None]
 Runner = Callable[[str, Setting, float, float | None, str], Row]
@@ -54,16 +53,13 @@ def race(
                 row = Row(name, setting, status=f"not tried: failed at m={beaten[key]}", limit=limit)
             else:
                 row = (run or run_one)(name, setting, limit, optimum(here), clock)
-                if _failed(row):
+                failed = row.status.startswith(("out of memory", "crashed", "killed", "time_limit"))
+                if failed or (row.time_spent() or 0.0) >= row.limit:
                     beaten[key] = setting.m
             here.append(row)
             report(row, optimum(here))
         rows += here
     return rows
-
-
-def _failed(row: Row) -> bool:
-    return row.status.startswith(("out of memory", "crashed", "killed", "time_limit")) or (row.time_spent() or 0.0) >= row.limit
 
 
 def run_one(name: str, setting: Setting, limit: float, f_star: float | None, clock: str = "wall", grace: float = 3.0) -> Row:
@@ -84,16 +80,21 @@ def run_one(name: str, setting: Setting, limit: float, f_star: float | None, clo
         errors = process.stderr.read() if process.stderr is not None else ""
     if not row.status:
         code = process.returncode
-        words = errors.strip().splitlines()[-1][:100] if errors.strip() else "no message"
+        words = (errors.strip() or "no message").splitlines()[-1][:100]
         row.status = f"crashed: signal {-code}, {words}" if code < 0 else f"crashed: {words}"
     return row
 
 
 def _listen(process: subprocess.Popen[str], row: Row, limit: float, grace: float) -> None:
     """Fill the row with what the process says, until it ends or has been silent about a run for longer than the limit."""
-    assert process.stdout is not None
     events: queue.Queue[dict[str, Any] | None] = queue.Queue()
-    threading.Thread(target=_read, args=(process.stdout, events), daemon=True).start()
+
+    def read() -> None:
+        for line in process.stdout or ():
+            events.put(json.loads(line))
+        events.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
     patience = _START
     try:
         while (event := events.get(timeout=patience)) is not None:
@@ -116,9 +117,3 @@ def _receive(event: dict[str, Any], row: Row, limit: float, grace: float) -> flo
     elif kind == "end":
         row.status, row.peak = event["status"], event["peak"]
     return limit + grace if kind == "start" else _START
-
-
-def _read(stream: IO[str], events: queue.Queue[dict[str, Any] | None]) -> None:
-    for line in stream:
-        events.put(json.loads(line))
-    events.put(None)

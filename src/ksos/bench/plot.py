@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ksos.bench.contestants import CONTESTANTS
 from ksos.bench.problem import Setting
@@ -25,8 +25,7 @@ def draw(rows: Sequence[Row], path: Path) -> Path:
     stars = {setting: optimum(here) for setting, here in by_setting(rows)}
     panels = list(dict.fromkeys((row.setting.d, row.setting.sigma) for row in rows))
     names = [name for name in CONTESTANTS if any(row.contestant == name for row in rows)]
-    across = min(3, len(panels))
-    down = -(-len(panels) // across)
+    across, down = min(3, len(panels)), -(-len(panels) // 3)
     with sheet(3.2 * across + 2.2, 2.9 * down + 0.2) as figure:
         axes = figure.subplots(down, across, squeeze=False, sharey=True).ravel()
         for unused in axes[len(panels) :]:
@@ -34,7 +33,7 @@ def draw(rows: Sequence[Row], path: Path) -> Path:
         for ax, (d, sigma) in zip(axes, panels, strict=False):
             here = [row for row in rows if (row.setting.d, row.setting.sigma) == (d, sigma)]
             for name in names:
-                _curve(ax, [row for row in here if row.contestant == name], stars, *_look(name))
+                _curve(ax, [row for row in here if row.contestant == name], stars, _look(name))
             ax.set(xscale="log", yscale="log", xlabel="support points m", title=f"d = {d}, σ = {sigma:g}")
             sizes = sorted({row.setting.m for row in here})
             ax.set_xticks(sizes, [str(m) for m in sizes])
@@ -43,10 +42,7 @@ def draw(rows: Sequence[Row], path: Path) -> Path:
             ax.grid(True, which="major", linewidth=0.3, alpha=0.6)
         for row_start in range(0, len(panels), across):
             axes[row_start].set_ylabel(f"seconds until f − f* ≤ {TARGETS[-1]:g}")
-        handles = []
-        for name in names:
-            colour, marker = _look(name)
-            handles += axes[0].plot([], [], color=colour, marker=marker, markersize=4, label=CONTESTANTS[name].title)
+        handles = [axes[0].plot([], [], **_look(name), markersize=4, label=CONTESTANTS[name].title)[0] for name in names]
         hollow = {"color": "#666666", "marker": "o", "markerfacecolor": "none", "linestyle": "none"}
         handles += axes[0].plot([], [], **hollow, label="not reached by then")
         figure.legend(handles=handles, loc="center right", frameon=False)
@@ -56,13 +52,13 @@ def draw(rows: Sequence[Row], path: Path) -> Path:
     return path
 
 
-def _look(name: str) -> tuple[str, str]:
+def _look(name: str) -> dict[str, Any]:
     """Colour and marker: the same in every picture, whoever else takes part."""
     place = list(CONTESTANTS).index(name) % len(_COLOURS)
-    return _COLOURS[place], _MARKERS[place]
+    return {"color": _COLOURS[place], "marker": _MARKERS[place]}
 
 
-def _curve(ax: Axes, rows: list[Row], stars: dict[Setting, float | None], colour: str, marker: str) -> None:
+def _curve(ax: Axes, rows: list[Row], stars: dict[Setting, float | None], look: dict[str, Any]) -> None:
     """One contestant: a line through the times that reached the target, hollow markers for the others."""
     reached, missed = [], []
     for row in sorted(rows, key=lambda row: row.setting.m):
@@ -72,6 +68,6 @@ def _curve(ax: Axes, rows: list[Row], stars: dict[Setting, float | None], colour
         elif spent is not None:
             missed.append((row.setting.m, spent))
     if reached:
-        ax.plot(*zip(*reached, strict=True), color=colour, marker=marker, markersize=4)
+        ax.plot(*zip(*reached, strict=True), **look, markersize=4)
     if missed:
-        ax.plot(*zip(*missed, strict=True), color=colour, marker=marker, markersize=5, markerfacecolor="none", linestyle="none")
+        ax.plot(*zip(*missed, strict=True), **look, markersize=5, markerfacecolor="none", linestyle="none")

@@ -58,9 +58,5 @@ class Setting:
 
 def grid(sizes: Sequence[int], dimensions: Sequence[int], bandwidths: Sequence[float] | None) -> list[Setting]:
     """Every combination, small sizes first; ``bandwidths=None``: the three of each dimension."""
-    return [
-        Setting(m, d, sigma)
-        for d in dimensions
-        for sigma in (bandwidths if bandwidths is not None else BANDWIDTHS.get(d, BANDWIDTHS[10]))
-        for m in sorted(sizes)
-    ]
+    tried = {d: BANDWIDTHS.get(d, BANDWIDTHS[10]) if bandwidths is None else bandwidths for d in dimensions}
+    return [Setting(m, d, sigma) for d in dimensions for sigma in tried[d] for m in sorted(sizes)]

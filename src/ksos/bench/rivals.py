@@ -124,9 +124,8 @@ def solve_conic(solver: str, formulation: str, setting: Setting, X: np.ndarray, 
             problem.solve(solver=solver.upper(), warm_start=False, **_options(solver, tol, watch.left))
         except cp.SolverError as error:
             return f"failed: {error}".split("\n")[0][:80]
-    if M.value is None:
-        return str(problem.status)
-    watch.look(L, M.value, last=True)
+    if M.value is not None:
+        watch.look(L, M.value, last=True)
     return str(problem.status)
 
 

@@ -57,7 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MemoryError as error:
         console.error(str(error) or "not enough memory; take fewer rows or a smaller --n-support")
     except OSError as error:
-        console.error(_in_words(error))
+        named = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, (str, bytes)) else ""
+        console.error(named + (error.strerror or str(error)))
     except (ValueError, ImportError) as error:
         console.error(str(error))
     except Exception as error:
@@ -119,8 +120,3 @@ def _top_level(words: list[str]) -> None:
     if arguments.command in COMMANDS:
         parser.error(f"options of a command follow it: ksos {arguments.command} ...")
     parser.error(f"there is no command {arguments.command!r}; there are {', '.join(COMMANDS)}")
-
-
-def _in_words(error: OSError) -> str:
-    reason = error.strerror or str(error)
-    return f"{os.fsdecode(error.filename)}: {reason}" if isinstance(error.filename, (str, bytes)) else reason

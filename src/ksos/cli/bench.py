@@ -8,7 +8,7 @@ from itertools import count
 from ksos import bench
 from ksos.bench import CONTESTANTS, Row, plot, problem, report
 from ksos.cli import values
-from ksos.cli.console import DONE, Console, require_folder
+from ksos.cli.console import Console, require_folder
 from ksos.plotting.canvas import require_matplotlib
 
 __all__ = ["add_arguments", "run"]
@@ -18,20 +18,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what ``ksos bench`` understands."""
     sizes, quick, dimensions = (" ".join(map(str, numbers)) for numbers in (problem.SIZES, problem.QUICK_SIZES, problem.DIMENSIONS))
     bandwidths = ", ".join(f"{' '.join(f'{sigma:g}' for sigma in some)} for d={d}" for d, some in problem.BANDWIDTHS.items())
-    parser.add_argument("--sizes", nargs="+", type=values.whole(2), metavar="M", help=f"numbers of support points (default: {sizes})")
-    text = f"2: two moons; others: normal points (default: {dimensions})"
-    parser.add_argument("--dimensions", nargs="+", type=values.whole(1), metavar="D", help=text)
-    parser.add_argument("--bandwidths", nargs="+", type=values.positive, metavar="SIGMA", help=f"default: {bandwidths}")
-    text = f"default: all of {', '.join(CONTESTANTS)}"
-    parser.add_argument("--contestants", nargs="+", choices=list(CONTESTANTS), metavar="NAME", help=text)
-    text = "the most one run may take (default: 120; with --quick, 3)"
-    parser.add_argument("--limit", type=values.positive, metavar="SECONDS", help=text)
-    parser.add_argument("--clock", choices=["wall", "cpu"], default="wall", help="cpu: for a busy machine (default: %(default)s)")
-    text = f"a preview within a minute: sizes {quick}, d=2, sigma=1, and of CVXPY the whitened form only"
-    parser.add_argument("--quick", action="store_true", help=text)
-    text = "the folder for the files, created if needed (default: %(default)s)"
-    parser.add_argument("--output", default="benchmark", metavar="DIR", help=text)
-    parser.add_argument("--json", action="store_true", help="one JSON object on the standard output instead of the tables")
+    add = parser.add_argument
+    add("--sizes", nargs="+", type=values.whole(2), metavar="M", help=f"numbers of support points (default: {sizes})")
+    add("--dimensions", nargs="+", type=values.whole(1), metavar="D", help=f"2: two moons; others: normal points (default: {dimensions})")
+    add("--bandwidths", nargs="+", type=values.positive, metavar="SIGMA", help=f"default: {bandwidths}")
+    add("--contestants", nargs="+", choices=list(CONTESTANTS), metavar="NAME", help=f"default: all of {', '.join(CONTESTANTS)}")
+    add("--limit", type=values.positive, metavar="SECONDS", help="the most one run may take (default: 120; with --quick, 3)")
+    add("--clock", choices=["wall", "cpu"], default="wall", help="cpu: for a busy machine (default: %(default)s)")
+    add("--quick", action="store_true", help=f"a preview within a minute: sizes {quick}, d=2, sigma=1, and of CVXPY the whitened form only")
+    add("--output", default="benchmark", metavar="DIR", help="the folder for the files, created if needed (default: %(default)s)")
+    add("--json", action="store_true", help="one JSON object on the standard output instead of the tables")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
@@ -53,5 +49,4 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     rows = bench.race(settings, names, limit, progress, arguments.clock)
     files = [report.write_json(rows, output / "benchmark.json", arguments.clock), plot.draw(rows, output / "benchmark.png")]
     lines = [*report.headline(arguments.clock), *report.tables(rows), "", *map(str, files)]
-    console.answer(arguments.json, {**report.as_dict(rows, arguments.clock), "files": [str(file) for file in files]}, lines)
-    return DONE
+    return console.answer(arguments.json, {**report.as_dict(rows, arguments.clock), "files": [str(file) for file in files]}, lines)

@@ -73,9 +73,10 @@ class Console:
             _silence(stream)
             raise InputError(f"cannot write to the standard output: {error.strerror or error}") from None
 
-    def answer(self, as_json: bool, value: dict[str, Any], lines: Iterable[str]) -> None:
-        """Write one JSON object to stdout, or ``lines`` that say the same to a reader."""
+    def answer(self, as_json: bool, value: dict[str, Any], lines: Iterable[str]) -> int:
+        """Write one JSON object to stdout, or ``lines`` that say the same to a reader; returns the exit code of a command that is done."""
         self.result([strict_json(value)] if as_json else lines)
+        return DONE
 
     def error(self, message: str) -> None:
         """One line on stderr that says what went wrong."""

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--verbose", action="store_true", help=text)
     model, objective, solver = (parser.add_argument_group(f"the {name}") for name in ("density", "objective", "solver"))
 
-    def option(group: Any, flag: str, metavar: str, text: str, parse: Any = None, *, choices: Any = None, parameter: str = "") -> None:
+    def add(group: Any, flag: str, metavar: str, text: str, parse: Any = None, *, choices: Any = None, parameter: str = "") -> None:
         parameter = parameter or flag.removeprefix("--").replace("-", "_")
         listed = "" if choices is None else f": {', '.join(choices)}"
         default = "" if _DEFAULTS[parameter] is None else f" (default: {_DEFAULTS[parameter]})"
@@ -45,25 +45,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         group.add_argument(flag, dest=parameter, default=argparse.SUPPRESS, metavar=metavar, help=f"{text}{listed}{default}", **settings)
 
     per_feature = "a number, or one per feature separated by commas"
-    option(model, "--kernel", "NAME", "the model kernel", choices=KERNELS)
-    option(model, "--bandwidth", "SIGMA", f"{', '.join(RULES)}, {per_feature}", values.word_or(list(RULES), values.numbers))
-    option(model, "--support", "NAME", "how to choose the support points among the rows", choices=SELECTIONS)
+    add(model, "--kernel", "NAME", "the model kernel", choices=KERNELS)
+    add(model, "--bandwidth", "SIGMA", f"{', '.join(RULES)}, {per_feature}", values.word_or(list(RULES), values.numbers))
+    add(model, "--support", "NAME", "how to choose the support points among the rows", choices=SELECTIONS)
     text = f"the most support points to use (default: all distinct rows, up to {MOST_SUPPORT_POINTS})"
-    option(model, "--n-support", "M", text, values.count)
-    values.add_box(model, "the box on which the density lives")
-    option(objective, "--objective", "NAME", "the distance to the data", choices=OBJECTIVES)
+    add(model, "--n-support", "M", text, values.count)
+    values.add_box(model.add_argument, "the box on which the density lives")
+    add(objective, "--objective", "NAME", "the distance to the data", choices=OBJECTIVES)
     text = f"bandwidth of the kernel that measures MMD, {per_feature} (default: the model's)"
-    option(objective, "--embedding-bandwidth", "SIGMA", text, values.numbers)
-    text = "project embeddings on this many random rows (default: on the support points)"
-    option(objective, "--landmarks", "L", text, values.count)
-    option(objective, "--penalty", "NAME", "what is regularized", choices=PENALTIES)
-    option(objective, "--regularization", "LAMBDA", "its weight, a number or auto", values.word_or(["auto"], values.number))
-    option(objective, "--relative-regularization", "LAMBDA", "instead of it: its weight in units of w0, as in a search", values.number)
-    option(solver, "--solver", "NAME", "the algorithm", choices=["auto", *SOLVERS])
-    option(solver, "--tol", "GAP", "the gap to the optimum at which to stop", float)
-    option(solver, "--max-iter", "N", "the most iterations (default: the solver's own limit)", values.count)
-    option(solver, "--time-limit", "SECONDS", "the most seconds in the solver (default: no limit)", float)
-    option(solver, "--seed", "SEED", "of every random choice (default: a new one each time)", values.seed, parameter="random_state")
+    add(objective, "--embedding-bandwidth", "SIGMA", text, values.numbers)
+    add(objective, "--landmarks", "L", "project embeddings on this many random rows (default: on the support points)", values.count)
+    add(objective, "--penalty", "NAME", "what is regularized", choices=PENALTIES)
+    add(objective, "--regularization", "LAMBDA", "its weight, a number or auto", values.word_or(["auto"], values.number))
+    add(objective, "--relative-regularization", "LAMBDA", "instead of it: its weight in units of w0, as in a search", values.number)
+    add(solver, "--solver", "NAME", "the algorithm", choices=["auto", *SOLVERS])
+    add(solver, "--tol", "GAP", "the gap to the optimum at which to stop", float)
+    add(solver, "--max-iter", "N", "the most iterations (default: the solver's own limit)", values.count)
+    add(solver, "--time-limit", "SECONDS", "the most seconds in the solver (default: no limit)", float)
+    add(solver, "--seed", "SEED", "of every random choice (default: a new one each time)", values.seed, parameter="random_state")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
@@ -79,12 +78,11 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     warnings.simplefilter("ignore", ConvergenceWarning)  # said below, with what became of the model
     estimator.fit(table.points, sample_weight=table.weights)
     estimator.distribution_.save(arguments.output)
-    solution = estimator.solution_
     value = {"output": arguments.output, "n_samples": n, "n_features": d, **_summary(estimator)}
     console.answer(arguments.json, value, _report(estimator, arguments.output, n))
-    if solution.status == "solved":
+    if estimator.solution_.status == "solved":
         return DONE
-    console.note(f"not converged: {solution.message}; {arguments.output} holds the best density found")
+    console.note(f"not converged: {estimator.solution_.message}; {arguments.output} holds the best density found")
     return NOT_CONVERGED
 
 

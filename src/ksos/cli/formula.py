@@ -79,7 +79,7 @@ class _Formula:
             values = np.asarray(self._value(self.tree, X), dtype=np.float64)
         return np.array(np.broadcast_to(values, (X.shape[0],)))
 
-    def _value(self, node: ast.AST, X: np.ndarray) -> Any:
+    def _value(self, node: ast.expr, X: np.ndarray) -> Any:
         """A part of the formula at the points ``X`` (n, d); the tree holds nothing else, see :meth:`check`."""
         if isinstance(node, ast.Constant):
             return _number(node)
@@ -97,19 +97,17 @@ class _Formula:
         assert isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
         return FUNCTIONS[node.func.id][2](*(self._value(argument, X) for argument in node.args))
 
-    def refuse(self, node: ast.AST, what: str) -> FormulaError:
-        at = getattr(node, "col_offset", None)
-        where = "" if at is None else f" at character {at + 1}"
-        return FormulaError(f"{what}{where} of the formula {self.__qualname__}")
+    def refuse(self, node: ast.expr, what: str) -> FormulaError:
+        return FormulaError(f"{what} at character {node.col_offset + 1} of the formula {self.__qualname__}")
 
-    def check(self, node: ast.AST, depth: int) -> None:
+    def check(self, node: ast.expr, depth: int) -> None:
         """Raise on everything that is not part of the language."""
         if depth > _DEEPEST:
             raise FormulaError(f"the formula {self.__qualname__} is nested more than {_DEEPEST} levels deep")
         for part in self._parts(node):
             self.check(part, depth + 1)
 
-    def _parts(self, node: ast.AST) -> list[ast.expr]:
+    def _parts(self, node: ast.expr) -> list[ast.expr]:
         if isinstance(node, ast.Constant):
             if isinstance(node.value, bool) or not isinstance(node.value, (int, float)) or not abs(node.value) <= 1e300:
                 raise self.refuse(node, f"{excerpt(repr(node.value))} is not a number that can be used,")
@@ -142,39 +140,34 @@ class _Formula:
             return list(node.args)
         raise self.refuse(node, f"{type(node).__name__.lower()} is not part of a formula,")
 
-    def polynomial(self, node: ast.AST) -> Polynomial | None:
+    def polynomial(self, node: ast.expr) -> Polynomial | None:
         """The part as a polynomial, or None if it is not one (or too large a one)."""
         if isinstance(node, ast.Constant):
             return Polynomial.constant(_number(node))
         if isinstance(node, ast.Name):
             return Polynomial.constant(CONSTANTS[node.id]) if node.id not in self.variables else coordinate(self.variables[node.id])
-        if isinstance(node, ast.UnaryOp):
-            operand = self.polynomial(node.operand)
-            return operand if operand is None or isinstance(node.op, ast.UAdd) else _as(-1.0 * operand)
-        if not isinstance(node, ast.BinOp):
+        if not isinstance(node, (ast.UnaryOp, ast.BinOp)):
             return None
-        left, right = self.polynomial(node.left), self.polynomial(node.right)
+        sides = (ast.Constant(0.0), node.operand) if isinstance(node, ast.UnaryOp) else (node.left, node.right)  # -x is 0 - x
+        left, right = map(self.polynomial, sides)
         if left is None or right is None:
             return None
-        out: Polynomial | None = None
-        if isinstance(node.op, (ast.Add, ast.Sub)):
-            out = _as(left + (right if isinstance(node.op, ast.Add) else _as(-1.0 * right)))
+        out: Observable | None = None
+        if isinstance(node.op, (ast.Add, ast.UAdd)):
+            out = left + right
+        elif isinstance(node.op, (ast.Sub, ast.USub)):
+            out = left + -1.0 * right
         elif isinstance(node.op, ast.Mult):
-            out = _as(left * right) if len(left.terms) * len(right.terms) <= _MOST_TERMS else None
+            out = left * right if len(left.terms) * len(right.terms) <= _MOST_TERMS else None
         elif right.degree == 0:
             number = right.terms.get((), 0.0)
             if isinstance(node.op, ast.Div):
-                out = None if number == 0.0 else _as(left * (1.0 / number)) if abs(number) > 1e-300 else None
+                out = left * (1.0 / number) if abs(number) > 1e-300 else None
             elif number == int(number) and 0 <= number * max(left.degree, 1) <= _HIGHEST_POWER:
-                out = _as(left ** int(number)) if len(left.terms) ** min(int(number), 4) <= _MOST_TERMS else None
-        return out if out is not None and all(map(math.isfinite, out.terms.values())) else None
+                out = left ** int(number) if len(left.terms) ** min(int(number), 4) <= _MOST_TERMS else None
+        return out if isinstance(out, Polynomial) and all(map(math.isfinite, out.terms.values())) else None
 
 
 def _number(node: ast.Constant) -> float:
     assert isinstance(node.value, (int, float))
     return float(node.value)
-
-
-def _as(f: Observable) -> Polynomial:
-    assert isinstance(f, Polynomial)
-    return f

@@ -6,7 +6,7 @@ import argparse
 import os
 
 import ksos
-from ksos.cli.console import DONE, Console, described
+from ksos.cli.console import Console, described
 from ksos.density.io import read_header
 
 __all__ = ["add_arguments", "run"]
@@ -26,15 +26,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     parts = {"kernel": described(density.kernel, d), "measure": described(density.measure, d), "mass": mass}
     versions = {name: header[name] for name in ("format_version", "library_version")}
     value = {"n_features": d, "n_support": m, "rank": density.rank, **parts, **versions, "file_size": size}
-    rows = {
-        "features d": d,
-        "support points m": m,
-        "rank": density.rank,
-        "kernel": repr(density.kernel),
-        "measure": repr(density.measure),
-        "mass": f"{mass:.12g} (1 {mass - 1.0:+.1e})",
-        "format version": f"{header['format_version']} (written by ksos {header['library_version']})",
-        "file size": f"{size} bytes",
-    }
-    console.answer(arguments.json, value, (f"{name:<18}{shown}" for name, shown in rows.items()))
-    return DONE
+    rows = {"features d": d, "support points m": m, "rank": density.rank, "kernel": density.kernel, "measure": density.measure}
+    written = f"{header['format_version']} (written by ksos {header['library_version']})"
+    rows |= {"mass": f"{mass:.12g} (1 {mass - 1.0:+.1e})", "format version": written, "file size": f"{size} bytes"}
+    return console.answer(arguments.json, value, (f"{name:<18}{shown}" for name, shown in rows.items()))

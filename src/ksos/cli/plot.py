@@ -12,7 +12,7 @@ import numpy as np
 from ksos import load
 from ksos._files import replace_whole
 from ksos.cli import values
-from ksos.cli.console import DONE, Console, InputError, UsageError, require_writable
+from ksos.cli.console import Console, InputError, UsageError, require_writable
 from ksos.cli.tables import add_reading_options, read_table_for
 from ksos.cli.view import View, add_view_options, take_view
 from ksos.plotting import DensityDisplay
@@ -28,16 +28,17 @@ _DPI = (20, 1200)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what ``ksos plot`` understands."""
-    parser.add_argument("model", metavar="MODEL", help="a file written by ksos fit")
-    parser.add_argument("-o", "--output", required=True, metavar="FILE", help=f"the picture, ending in {', '.join(_METADATA)}")
+    add = parser.add_argument
+    add("model", metavar="MODEL", help="a file written by ksos fit")
+    add("-o", "--output", required=True, metavar="FILE", help=f"the picture, ending in {', '.join(_METADATA)}")
     text = "a CSV or NPY file of samples to show, with one column for each feature of the model; - is CSV from the standard input"
-    parser.add_argument("--data", metavar="DATA", help=text)
+    add("--data", metavar="DATA", help=text)
     text = "draw the smallest regions with these probabilities, separated by commas, or none (default: 0.5,0.9)"
-    parser.add_argument("--regions", type=_regions, metavar="LIST", help=text)
-    parser.add_argument("--no-cdf", action="store_true", help="leave the distribution function out (it is drawn for one feature)")
-    parser.add_argument("--no-support", action="store_true", help="leave the support points out (they are drawn for one and two features)")
-    parser.add_argument("--dpi", type=values.count, default=150, help="pixels per inch of a png (default: %(default)s)")
-    parser.add_argument("--json", action="store_true", help="one JSON object on the standard output")
+    add("--regions", type=lambda word: [] if word == "none" else values.probabilities(word), metavar="LIST", help=text)
+    add("--no-cdf", action="store_true", help="leave the distribution function out (it is drawn for one feature)")
+    add("--no-support", action="store_true", help="leave the support points out (they are drawn for one and two features)")
+    add("--dpi", type=values.count, default=150, help="pixels per inch of a png (default: %(default)s)")
+    add("--json", action="store_true", help="one JSON object on the standard output")
     add_view_options(parser)
     add_reading_options(parser)
 
@@ -47,7 +48,11 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     kind = os.path.splitext(arguments.output)[1].lower().removeprefix(".")
     if kind not in _METADATA:
         raise UsageError(f"-o must name a file that ends in {', '.join(_METADATA)}; got {arguments.output!r}")
-    _check_table_options(arguments)
+    if arguments.data is not None and arguments.given:
+        raise UsageError("--data are samples of the whole density, not of a conditional one; leave out --data or --given")
+    asked = [name for name in ("columns", "weights", "header", "delimiter") if getattr(arguments, name) is not None]
+    if arguments.data is None and asked:
+        raise UsageError(f"--{asked[0]} says how to read a table, and there is none; name it with --data")
     require_matplotlib()
     require_writable(arguments.output)
     if not _DPI[0] <= arguments.dpi <= _DPI[1]:
@@ -63,16 +68,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     console.status("drawing ...")
     replace_whole(arguments.output, [_picture(view, X, names, arguments, kind)])
     value = {"output": arguments.output, "n_samples": None if X is None else X.shape[0], **view.described()}
-    console.answer(arguments.json, value, [])
-    return DONE
-
-
-def _check_table_options(arguments: argparse.Namespace) -> None:
-    if arguments.data is not None and arguments.given:
-        raise UsageError("--data are samples of the whole density, not of a conditional one; leave out --data or --given")
-    asked = [name for name in ("columns", "weights", "header", "delimiter") if getattr(arguments, name) is not None]
-    if arguments.data is None and asked:
-        raise UsageError(f"--{asked[0]} says how to read a table, and there is none; name it with --data")
+    return console.answer(arguments.json, value, [])
 
 
 def _picture(view: View, X: np.ndarray | None, names: tuple[str, ...] | None, arguments: argparse.Namespace, kind: str) -> bytes:
@@ -91,7 +87,3 @@ def _picture(view: View, X: np.ndarray | None, names: tuple[str, ...] | None, ar
         DensityDisplay.from_density(view.density, samples, feature_names=labels, ax=figure.add_subplot(), **options)
         figure.savefig(stream, format=kind, dpi=arguments.dpi, metadata=_METADATA[kind])
     return stream.getvalue()
-
-
-def _regions(text: str) -> list[float]:
-    return [] if text == "none" else values.probabilities(text)

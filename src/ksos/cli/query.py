@@ -12,7 +12,7 @@ import numpy as np
 
 from ksos import load
 from ksos.cli import values
-from ksos.cli.console import DONE, Console, InputError, require_writable
+from ksos.cli.console import Console, InputError, require_writable
 from ksos.cli.view import View, add_view_options, feature_name, take_view
 
 __all__ = ["add_arguments", "run"]
@@ -25,14 +25,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="a file written by ksos fit, or by this command")
     parser.add_argument("--json", action="store_true", help="one JSON object on the standard output; an infinite bound is null")
     add_view_options(parser)
-    group = parser.add_argument_group("what to ask of it")
-    values.add_box(group, "a box whose probability is wanted")
-    group.add_argument("--mean", action="store_true", help="the mean of every feature")
-    group.add_argument("--cov", action="store_true", help="the covariance matrix")
-    text = "quantiles of every feature: numbers from 0 to 1 separated by commas"
-    group.add_argument("--quantile", type=values.probabilities, metavar="LIST", help=text)
-    group.add_argument("--mode", action="store_true", help="the point where the density is highest")
-    group.add_argument("-o", "--output", metavar="FILE", help="save the marginal or conditional density as a model of its own")
+    add = parser.add_argument_group("what to ask of it").add_argument
+    values.add_box(add, "a box whose probability is wanted")
+    add("--mean", action="store_true", help="the mean of every feature")
+    add("--cov", action="store_true", help="the covariance matrix")
+    add("--quantile", type=values.probabilities, metavar="LIST", help="quantiles of every feature: numbers from 0 to 1 separated by commas")
+    add("--mode", action="store_true", help="the point where the density is highest")
+    add("-o", "--output", metavar="FILE", help="save the marginal or conditional density as a model of its own")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
@@ -42,8 +41,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     found = _answers(view, arguments)
     if arguments.output is not None:
         view.density.save(arguments.output)
-    console.answer(arguments.json, {**view.described(), **found, "output": arguments.output}, _report(view, found))
-    return DONE
+    return console.answer(arguments.json, {**view.described(), **found, "output": arguments.output}, _report(view, found))
 
 
 def _answers(view: View, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -63,7 +61,9 @@ def _answers(view: View, arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.cov:
         found["covariance"] = density.cov().tolist()
     if levels := arguments.quantile or (_SUMMARY if summary else ()):
-        found["quantiles"] = _quantiles(view, levels)
+        marginals = [density if len(view.features) == 1 else density.marginal([j]) for j in range(len(view.features))]
+        columns = [marginal.ppf(np.array(levels)).tolist() for marginal in marginals]
+        found["quantiles"] = [{"level": level, "values": list(row)} for level, row in zip(levels, zip(*columns, strict=True), strict=True)]
     if arguments.mode:
         found["mode"] = density.mode().tolist()
     return found
@@ -87,12 +87,6 @@ def _box(view: View, arguments: argparse.Namespace) -> tuple[np.ndarray, np.ndar
         if not (a < b or (may_touch and a == b)):
             raise InputError(f"the box is empty: --low must be less than --high in every feature, but in {name} they are {a!r} and {b!r}")
     return low, high
-
-
-def _quantiles(view: View, levels: list[float] | tuple[float, ...]) -> list[dict[str, Any]]:
-    density, k = view.density, len(view.features)
-    columns = [(density if k == 1 else density.marginal([j])).ppf(np.array(levels)) for j in range(k)]
-    return [{"level": level, "values": [float(column[i]) for column in columns]} for i, level in enumerate(levels)]
 
 
 def _report(view: View, found: dict[str, Any]) -> list[str]:

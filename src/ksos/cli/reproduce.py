@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from ksos.cli.console import DONE, Console, require_folder
+from ksos.cli.console import Console, require_folder
 
 __all__ = ["add_arguments", "run"]
 
@@ -14,12 +14,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what ``ksos reproduce`` understands."""
     from ksos.reproduce import FIGURES
 
-    text = f"{', '.join(FIGURES)}; may be repeated (default: all)"
-    parser.add_argument("--figure", action="append", choices=list(FIGURES), metavar="NAME", help=text)
-    text = "the folder for the files, created if needed (default: %(default)s)"
-    parser.add_argument("--output", default="figures", metavar="DIR", help=text)
-    parser.add_argument("--quick", action="store_true", help="smaller problems: a preview in seconds instead of the paper's sizes")
-    parser.add_argument("--json", action="store_true", help="one JSON object on the standard output")
+    add = parser.add_argument
+    add("--figure", action="append", choices=list(FIGURES), metavar="NAME", help=f"{', '.join(FIGURES)}; may be repeated (default: all)")
+    add("--output", default="figures", metavar="DIR", help="the folder for the files, created if needed (default: %(default)s)")
+    add("--quick", action="store_true", help="smaller problems: a preview in seconds instead of the paper's sizes")
+    add("--json", action="store_true", help="one JSON object on the standard output")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
@@ -28,8 +27,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
     output = require_folder(arguments.output)
     files = [str(file) for file in reproduce.run(arguments.figure, output, arguments.quick, _reporter(console, arguments.json))]
-    console.answer(arguments.json, {"files": files}, files)
-    return DONE
+    return console.answer(arguments.json, {"files": files}, files)
 
 
 def _reporter(console: Console, json: bool) -> Callable[[str], None]:

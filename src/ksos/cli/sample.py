@@ -12,7 +12,7 @@ from ksos import load
 from ksos._files import replace_whole
 from ksos._validation import as_count
 from ksos.cli import values
-from ksos.cli.console import DONE, Console, require_writable
+from ksos.cli.console import Console, require_writable
 from ksos.cli.view import add_view_options, take_view
 
 __all__ = ["add_arguments", "run"]
@@ -20,12 +20,12 @@ __all__ = ["add_arguments", "run"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what ``ksos sample`` understands."""
-    parser.add_argument("model", metavar="MODEL", help="a file written by ksos fit")
-    parser.add_argument("-n", "--n-samples", type=values.count, default=1000, metavar="N", help="how many (default: %(default)s)")
-    parser.add_argument("--seed", type=values.seed, metavar="SEED", help="of the samples (default: a new one each time)")
-    text = "a file ending in .npy gets NPY, any other CSV (default: CSV on the standard output)"
-    parser.add_argument("-o", "--output", metavar="FILE", help=text)
-    parser.add_argument("--json", action="store_true", help="one JSON object on the standard output, with the samples if no file has them")
+    add = parser.add_argument
+    add("model", metavar="MODEL", help="a file written by ksos fit")
+    add("-n", "--n-samples", type=values.count, default=1000, metavar="N", help="how many (default: %(default)s)")
+    add("--seed", type=values.seed, metavar="SEED", help="of the samples (default: a new one each time)")
+    add("-o", "--output", metavar="FILE", help="a file ending in .npy gets NPY, any other CSV (default: CSV on the standard output)")
+    add("--json", action="store_true", help="one JSON object on the standard output, with the samples if no file has them")
     add_view_options(parser)
 
 
@@ -42,8 +42,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     value = {"n_samples": n, "n_features": len(view.features), "seed": arguments.seed, "output": output}
     if output is None and arguments.json:
         value["samples"] = samples.tolist()
-    console.answer(arguments.json, value, _csv_lines(samples, view.names) if output is None else [])
-    return DONE
+    return console.answer(arguments.json, value, _csv_lines(samples, view.names) if output is None else [])
 
 
 def _npy_parts(samples: np.ndarray) -> Iterable[bytes | memoryview]:

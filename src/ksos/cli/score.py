@@ -8,7 +8,7 @@ import numpy as np
 
 from ksos import load
 from ksos._validation import as_weights
-from ksos.cli.console import DONE, Console
+from ksos.cli.console import Console
 from ksos.cli.tables import add_table_arguments, read_table_for
 
 __all__ = ["add_arguments", "run"]
@@ -36,5 +36,4 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         console.warning(f"{zeros} of {n} rows have density 0 (logarithm -inf)")
     value = {"mean_log_density": mean, "n_samples": n, "n_zero_density": zeros}
     each = log_density.tolist() if arguments.per_row else None
-    console.answer(arguments.json, value if each is None else {**value, "log_density": each}, map(repr, each or [mean]))
-    return DONE
+    return console.answer(arguments.json, value if each is None else {**value, "log_density": each}, map(repr, each or [mean]))

@@ -66,14 +66,14 @@ def add_table_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_reading_options(parser: argparse.ArgumentParser) -> None:
     """Add how to read it."""
-    group = parser.add_argument_group("reading the table")
+    add = parser.add_argument_group("reading the table").add_argument
     text = "names or 1-based numbers of the columns to use, separated by commas (default: all but the weights)"
-    group.add_argument("--columns", type=values.columns, metavar="LIST", help=text)
-    group.add_argument("--weights", metavar="COLUMN", help="name or 1-based number of the column that holds the weights of the rows")
+    add("--columns", type=values.columns, metavar="LIST", help=text)
+    add("--weights", metavar="COLUMN", help="name or 1-based number of the column that holds the weights of the rows")
     text = "whether row 1 of a CSV file holds names (default: it does if it holds no number)"
-    group.add_argument("--header", action=argparse.BooleanOptionalAction, default=None, help=text)
+    add("--header", action=argparse.BooleanOptionalAction, default=None, help=text)
     text = "what separates the cells of a CSV file; 'tab' for tabulators (default: ',')"
-    group.add_argument("--delimiter", type=values.delimiter, metavar="CHARACTER", help=text)
+    add("--delimiter", type=values.delimiter, metavar="CHARACTER", help=text)
 
 
 def table_options(arguments: argparse.Namespace) -> TableOptions:

@@ -145,11 +145,11 @@ def delimiter(text: str) -> str:
     return character
 
 
-def add_box(group: Any, what: str) -> None:
-    """Add ``--low`` and ``--high``; ``what`` they bound goes into the help."""
+def add_box(add: Callable[..., Any], what: str) -> None:
+    """Add ``--low`` and ``--high`` with the ``add_argument`` of a parser or a group; ``what`` they bound goes into the help."""
     for flag, side, none in (("--low", "lower", "-inf"), ("--high", "upper", "inf")):
         text = f"{side} bounds of {what}: one number, or one per feature separated by commas (default: {none}, no bound)"
-        group.add_argument(flag, type=numbers, metavar="LIST", help=text)
+        add(flag, type=numbers, metavar="LIST", help=text)
 
 
 def box_measure(arguments: argparse.Namespace, d: int) -> Box | None:

@@ -62,25 +62,19 @@ def take_view(density: SoSDensity, arguments: argparse.Namespace) -> View:
         raise InputError(f"--given names all {d} features of the model: none is left to have a density; ksos score gives that of a row")
     rest = [feature for feature in range(d) if feature not in given]
     chosen = rest if arguments.features is None else find_features(arguments.features, d, "--features")
-    both = [feature_name(feature) for feature in chosen if feature in given]
-    if both:
+    if both := [feature_name(feature) for feature in chosen if feature in given]:
         raise InputError(f"{both[0]} is both given a value by --given and asked for by --features; leave it out of one of them")
-    if given:
-        density = _conditional(density, given)
-    if chosen != rest:
-        density = density.marginal([rest.index(feature) for feature in chosen])
-    return View(density, tuple(chosen), given)
-
-
-def _conditional(density: SoSDensity, given: dict[int, float]) -> SoSDensity:
     try:
-        return density.conditional(given)
+        density = density.conditional(given) if given else density
     except IntegralNotAvailableError:
         raise
     except ValueError:  # its words count features from 0
         shown = ", ".join(f"{feature_name(feature)}={value!r}" for feature, value in given.items())
         at_nodes = "; on a discrete measure, give values of its nodes" if density.measure.atoms is not None else ""
         raise InputError(f"--given {shown}: the density vanishes there, so there is no conditional density{at_nodes}") from None
+    if chosen != rest:
+        density = density.marginal([rest.index(feature) for feature in chosen])
+    return View(density, tuple(chosen), given)
 
 
 def find_features(words: Sequence[str], d: int, option: str) -> list[int]:

@@ -25,25 +25,26 @@ _OPTIONS = ("penalty", "bandwidth", "embedding_bandwidth", "n_support", "confide
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what ``ksos worst-case`` understands."""
     add_table_arguments(parser)
-    parser.add_argument("--loss", required=True, metavar="FORMULA", help="what to maximise the expectation of, such as 'x1**2 + abs(x2)'")
+    add = parser.add_argument
+    add("--loss", required=True, metavar="FORMULA", help="what to maximise the expectation of, such as 'x1**2 + abs(x2)'")
     radius = values.word_or(["bootstrap"], values.number)
-    parser.add_argument("--radius", type=radius, metavar="R", help="of the ball, in MMD: a number, or bootstrap")
-    parser.add_argument("--penalty", type=float, metavar="GAMMA", help="instead of a radius: maximise loss - GAMMA * MMD squared")
-    parser.add_argument("-o", "--output", metavar="MODEL", help="save the worst density; ksos query, sample and plot read it")
-    parser.add_argument("--json", action="store_true", help="one JSON object on the standard output; an infinite bound is null")
-    group = parser.add_argument_group("the distributions")
-    values.add_box(group, "the box on which they live")
-    group.add_argument("--bandwidth", type=values.numbers, metavar="SIGMA", help="of the densities (default: as the support points allow)")
+    add("--radius", type=radius, metavar="R", help="of the ball, in MMD: a number, or bootstrap")
+    add("--penalty", type=float, metavar="GAMMA", help="instead of a radius: maximise loss - GAMMA * MMD squared")
+    add("-o", "--output", metavar="MODEL", help="save the worst density; ksos query, sample and plot read it")
+    add("--json", action="store_true", help="one JSON object on the standard output; an infinite bound is null")
+    add = parser.add_argument_group("the distributions").add_argument
+    values.add_box(add, "the box on which they live")
+    add("--bandwidth", type=values.numbers, metavar="SIGMA", help="of the densities (default: as the support points allow)")
     text = "of the kernel that measures MMD (default: --bandwidth, or else the median distance of the rows)"
-    group.add_argument("--embedding-bandwidth", type=values.numbers, metavar="SIGMA", help=text)
-    group.add_argument("--n-support", type=values.count, metavar="M", help="the most support points")
-    group = parser.add_argument_group("the radius by the bootstrap")
-    group.add_argument("--confidence", type=float, default=0.95, metavar="P", help="the level (default: 0.95)")
-    group.add_argument("--seed", type=values.seed, metavar="SEED", help="of the resamples (default: a new one each time)")
-    group = parser.add_argument_group("the solver")
-    group.add_argument("--tol", type=float, metavar="GAP", help="the gap at which to stop, in units of the loss (default: by --rtol only)")
-    group.add_argument("--rtol", type=float, default=1e-8, metavar="GAP", help="the same in units of its spread (default: 1e-8)")
-    group.add_argument("--time-limit", type=float, metavar="SECONDS", help="the most seconds in the solver (default: no limit)")
+    add("--embedding-bandwidth", type=values.numbers, metavar="SIGMA", help=text)
+    add("--n-support", type=values.count, metavar="M", help="the most support points")
+    add = parser.add_argument_group("the radius by the bootstrap").add_argument
+    add("--confidence", type=float, default=0.95, metavar="P", help="the level (default: 0.95)")
+    add("--seed", type=values.seed, metavar="SEED", help="of the resamples (default: a new one each time)")
+    add = parser.add_argument_group("the solver").add_argument
+    add("--tol", type=float, metavar="GAP", help="the gap at which to stop, in units of the loss (default: by --rtol only)")
+    add("--rtol", type=float, default=1e-8, metavar="GAP", help="the same in units of its spread (default: 1e-8)")
+    add("--time-limit", type=float, metavar="SECONDS", help="the most seconds in the solver (default: no limit)")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
@@ -91,11 +92,8 @@ def _report(worst: WorstCase, written: str | None) -> list[str]:
     lines = [f"worst expected loss {worst.value:.6g} {what}, at MMD {worst.mmd:.6g}"]
     if worst.empirical_value is not None:
         lines[0] += f"; the rows themselves: {worst.empirical_value:.6g}"
-    lines.append(f"gap {worst.gap:.1e} among the densities of this space; no distribution exceeds {_bound(worst)}")
+    bound = "infinity (the loss is unbounded; --low and --high say where distributions may go)"
+    if worst.upper_bound_kind != "infinite":
+        bound = f"{worst.upper_bound:.6g}" + (" (an estimate)" if worst.upper_bound_kind == "estimate" else "")
+    lines.append(f"gap {worst.gap:.1e} among the densities of this space; no distribution exceeds {bound}")
     return [*lines, *([f"{written}: the worst density"] if written else [])]
-
-
-def _bound(worst: WorstCase) -> str:
-    if worst.upper_bound_kind == "infinite":
-        return "infinity (the loss is unbounded; --low and --high say where distributions may go)"
-    return f"{worst.upper_bound:.6g}" + (" (an estimate)" if worst.upper_bound_kind == "estimate" else "")

@@ -11,9 +11,17 @@ if TYPE_CHECKING:
     from matplotlib.colors import Colormap
     from matplotlib.figure import Figure, SubFigure
 
-__all__ = ["axes_grid", "colour_map", "require_matplotlib", "single_axes"]
+__all__ = ["Display", "axes_grid", "colour_map", "require_matplotlib", "single_axes"]
 
 _RAMP = ["#ffffff", "#d7e9f5", "#afd0e8", "#8bb4d7", "#6a98c3", "#4e7baf", "#375f99", "#234484"]  # equal steps in CIELAB
+
+
+class Display:
+    """What every display has once it is drawn: the figure, its axes, and by name what is on them."""
+
+    figure_: Figure | SubFigure
+    ax_: Any
+    artists_: dict[Any, Any]
 
 
 def require_matplotlib() -> None:

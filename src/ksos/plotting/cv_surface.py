@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ksos._validation import as_grid, as_positive, as_vector
-from ksos.plotting.canvas import colour_map, require_matplotlib, single_axes
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure, SubFigure
+from ksos.plotting.canvas import Display, colour_map, require_matplotlib, single_axes
 
 __all__ = ["CrossValidationDisplay"]
 
@@ -22,7 +18,7 @@ _BANDS, _LARGEST_DOT, _MOST_TICKS, _LEAST_SPAN = 12, 90.0, 9, 1e-3
 _LABELS = {"log_likelihood": "held-out log-likelihood, nats per sample", "l2": "held-out L² score", "mmd": "− held-out squared MMD"}
 
 
-class CrossValidationDisplay:
+class CrossValidationDisplay(Display):
     r"""The surface of a :class:`~ksos.KernelSoSDensityCV`: a cell per pair of bandwidth and λ, darker where held-out samples fare better.
 
     Scores far below the best would leave no colours to the cells that matter: those more than ``depth`` below it have the lightest. Cells
@@ -63,10 +59,6 @@ class CrossValidationDisplay:
     >>> display.ax_.get_ylabel()
     'λ, in units of w₀'
     """
-
-    figure_: Figure | SubFigure
-    ax_: Axes
-    artists_: dict[str, Any]
 
     def __init__(
         self,
@@ -144,8 +136,8 @@ class CrossValidationDisplay:
         seen = np.isfinite(self.scores)
         shown = np.ma.masked_array(np.where(seen, np.clip(self.scores, edges[0], best), edges[0]), ~seen).T
         cells = self.ax_.pcolormesh(x, y, shown, cmap=colours, norm=BoundaryNorm(edges, colours.N), rasterized=True)
-        bar = self.figure_.colorbar(cells, ax=self.ax_, format=f"%.{_decimals(span)}f")
-        bar.set_label(self.label)
+        decimals = int(np.clip(np.ceil(-np.log10(span / _BANDS)), 0, 12))  # so many tell the bands of the colour bar apart
+        bar = self.figure_.colorbar(cells, ax=self.ax_, format=f"%.{decimals}f", label=self.label)
         self.artists_ |= {"cells": cells, "colorbar": bar}
 
     def _draw_choice(self, x: np.ndarray, y: np.ndarray) -> None:
@@ -168,8 +160,8 @@ class CrossValidationDisplay:
     def _ticks(self, x: np.ndarray, y: np.ndarray) -> None:
         from matplotlib.ticker import FixedLocator, NullLocator
 
-        self.ax_.set_xlabel(f"bandwidth, in units of the rule {self.unit!r}" if self.unit else "bandwidth")
-        self.ax_.set_ylabel("λ, in units of w₀")
+        across = f"bandwidth, in units of the rule {self.unit!r}" if self.unit else "bandwidth"
+        self.ax_.set(xlabel=across, ylabel="λ, in units of w₀")
         for axis, values, borders in ((self.ax_.xaxis, self.multiples, x), (self.ax_.yaxis, self.relative_regularizations, y)):
             some = slice(None, None, -(-values.size // _MOST_TICKS))
             axis.set_major_locator(FixedLocator(_middles(borders)[some].tolist()))
@@ -191,8 +183,3 @@ def _borders(values: np.ndarray) -> np.ndarray:
 
 def _middles(borders: np.ndarray) -> np.ndarray:
     return np.sqrt(borders[:-1] * borders[1:])
-
-
-def _decimals(span: float) -> int:
-    """How many decimals tell the bands of the colour bar apart."""
-    return int(np.clip(np.ceil(-np.log10(span / _BANDS)), 0, 12))

@@ -11,13 +11,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ksos._array import is_other_array, to_numpy
 from ksos._validation import as_count, as_features, as_points, as_vector
 from ksos.density import SoSDensity
-from ksos.plotting.canvas import axes_grid, colour_map, require_matplotlib, single_axes
-from ksos.plotting.panel import Look, Panel, window_of
+from ksos.plotting.canvas import Display, axes_grid, colour_map, require_matplotlib, single_axes
+from ksos.plotting.panel import Look, window_of
 from ksos.plotting.panels import Atoms, Curve, Surface, with_respect_to_lebesgue
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure, SubFigure
     from matplotlib.legend import Legend
 
 __all__ = ["MOST_PAIRED", "DensityDisplay", "figure_size"]
@@ -26,7 +25,7 @@ MOST_PAIRED = 8
 """The most features of a pair plot."""
 REGIONS = (0.5, 0.9)
 """The probabilities of the regions that are drawn unless others are asked for."""
-_Panels = dict[tuple[int, ...], Panel]
+_Panels = dict[tuple[int, ...], Curve | Surface | Atoms]
 
 
 def figure_size(k: int) -> tuple[float, float]:
@@ -34,7 +33,7 @@ def figure_size(k: int) -> tuple[float, float]:
     return (6.0, 4.2) if k <= 2 else (1.75 * k + 0.4, 1.75 * k)
 
 
-class DensityDisplay:
+class DensityDisplay(Display):
     r"""A picture of a density; make it with :meth:`from_density` or :meth:`from_estimator`.
 
     One feature: the curve over the rug of the data, its highest-density regions shaded, the distribution function on a second axis. Two:
@@ -69,10 +68,6 @@ class DensityDisplay:
     >>> display.ax_.get_ylabel(), sorted(display.artists_[(0,)])
     ('density', ['cdf_axes', 'data', 'density', 'regions', 'support'])
     """
-
-    figure_: Figure | SubFigure
-    ax_: Any
-    artists_: dict[tuple[int, ...], dict[str, Any]]
 
     def __init__(
         self, panels: _Panels, features: Sequence[int], X: np.ndarray | None = None, feature_names: Sequence[str] | None = None
@@ -114,12 +109,15 @@ class DensityDisplay:
         require_matplotlib()
         density = density.on_host()
         d = density.n_features
-        chosen = _as_drawn(features, d)
+        chosen = tuple(range(d) if features is None else as_features(features, d, "features"))
+        if (k := len(chosen)) > MOST_PAIRED:
+            raise ValueError(
+                f"a pair plot shows at most {MOST_PAIRED} features, and these would be {k}; choose some with features=[0, 1, ...]"
+            )
         X = None if X is None else as_points(to_numpy(X) if is_other_array(X) else X, "X", n_features=d)
         if feature_names is not None and len(feature_names) != d:
             raise ValueError(f"feature_names must have one name for each of the {d} features of the density; got {len(feature_names)}")
-        if resolution is not None:
-            resolution = as_count(resolution, "resolution", minimum=8)
+        resolution = None if resolution is None else as_count(resolution, "resolution", minimum=8)
         panels = _make_panels(density, chosen, X, _as_regions(regions, density), resolution)
         return cls(panels, chosen, X, feature_names).plot(ax, **options)
 
@@ -228,16 +226,6 @@ def _opaque(legend: Legend) -> None:
             handle.set_alpha(1.0)
 
 
-def _as_drawn(features: Sequence[int] | None, d: int) -> tuple[int, ...]:
-    """The features to draw, counted from 0; None is all of them."""
-    chosen = tuple(range(d) if features is None else as_features(features, d, "features"))
-    if len(chosen) > MOST_PAIRED:
-        raise ValueError(
-            f"a pair plot shows at most {MOST_PAIRED} features, and these would be {len(chosen)}; choose some with features=[0, 1, ...]"
-        )
-    return chosen
-
-
 def _as_regions(regions: Sequence[float] | None, density: SoSDensity) -> tuple[float, ...]:
     """The probabilities of the highest-density regions to draw."""
     discrete = density.measure.atoms is not None
@@ -261,8 +249,7 @@ def _make_panels(
         shown = [*([(feature,) for feature in features] if k != 2 else []), *pairs]
         return {chosen: Atoms.of(density, chosen, None if X is None else X[:, list(chosen)]) for chosen in shown}
     density = with_respect_to_lebesgue(density)
-    panels: _Panels = {}
-    windows = {}
+    panels, windows = _Panels(), {}
     for feature in features:
         marginal = density if d == 1 else density.marginal([feature])
         windows[feature] = window_of(marginal, None if X is None else X[:, feature])

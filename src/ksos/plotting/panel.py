@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
 
-__all__ = ["DENSITY", "STRIP", "SUPPORT", "Look", "Panel", "Window"]
+__all__ = ["DENSITY", "STRIP", "SUPPORT", "Look", "Window"]
 __all__ += ["draw_one_feature", "draw_scatter", "region_name", "shade_outside", "window_around", "window_of"]
 
 DENSITY, DISTRIBUTION, SUPPORT, DATA = "#234484", "#B5480A", "#E8710A", "#262626"
@@ -72,43 +72,27 @@ class Look:
     small: bool = False
 
 
-class Panel(Protocol):
-    """The numbers of one or two features, and how they are drawn."""
-
-    @property
-    def height_label(self) -> str:
-        """What the height, or the colour, stands for."""
-        ...
-
-    def draw(self, ax: Axes, samples: np.ndarray | None, look: Look) -> dict[str, Any]:
-        """Draw on ``ax`` with the data ``samples`` (n, 1 or 2); returns the artists by name."""
-        ...
-
-
 def draw_one_feature(
     ax: Axes, samples: np.ndarray | None, window: Window, look: Look, label: str, x: np.ndarray, cdf: np.ndarray, **style: Any
 ) -> dict[str, Any]:
-    """What every panel of one feature has beside the density: the rug of the data, the ``label``, the distribution function ``cdf``."""
-    artists = {} if samples is None else {"data": _draw_rug(ax, samples[:, 0], window)}
+    """What every panel of one feature has beside the density: the rug of the data, the ``label``, and to the right ``cdf``."""
+    artists: dict[str, Any] = {}
+    if samples is not None:
+        shown, name = _thinned(samples, (window,), _MOST_TICKS)
+        tick: dict[str, Any] = {"color": DATA, "linewidth": 0.7, "alpha": _alpha(shown.shape[0], 150), "label": name, "gid": "data"}
+        artists["data"] = ax.vlines(shown[:, 0], 0.0, 0.8 * STRIP, transform=ax.get_xaxis_transform(), **tick)
     if look.small:
         ax.set_yticks([])
         return artists
     ax.set_ylabel(label)
     if look.cdf:
-        artists["cdf_axes"] = _draw_distribution(ax, x, cdf, **style)
+        artists["cdf_axes"] = twin = ax.twinx()
+        twin.plot(x, cdf, color=DISTRIBUTION, linewidth=1.2, linestyle="--", label="distribution function", gid="cdf", **style)
+        low, high = ax.get_ylim()
+        twin.set(ylim=(1.04 * low / high, 1.04), yticks=[0.0, 0.25, 0.5, 0.75, 1.0])  # both zeros are at one height
+        twin.set_ylabel("distribution function", color=DISTRIBUTION)
+        twin.tick_params(axis="y", colors=DISTRIBUTION)
     return artists
-
-
-def _draw_distribution(ax: Axes, x: np.ndarray, values: np.ndarray, **style: Any) -> Axes:
-    """The distribution function on a second axis to the right of ``ax``, both zeros at one height."""
-    twin = ax.twinx()
-    twin.plot(x, values, color=DISTRIBUTION, linewidth=1.2, linestyle="--", label="distribution function", gid="cdf", **style)
-    low, high = ax.get_ylim()
-    twin.set_ylim(1.04 * low / high, 1.04)
-    twin.set_yticks([0.0, 0.25, 0.5, 0.75, 1.0])
-    twin.set_ylabel("distribution function", color=DISTRIBUTION)
-    twin.tick_params(axis="y", colors=DISTRIBUTION)
-    return twin
 
 
 def shade_outside(ax: Axes, horizontal: Window, vertical: Window | None = None) -> None:
@@ -133,19 +117,11 @@ def region_name(mass: float) -> str:
 
 def _thinned(samples: np.ndarray, windows: tuple[Window, ...], most: int) -> tuple[np.ndarray, str]:
     """The samples (n, d) inside the windows, at most ``most`` of them evenly taken, and their label in the legend."""
-    inside = np.all([(w.view[0] <= x) & (x <= w.view[1]) for w, x in zip(windows, samples.T, strict=True)], axis=0)
-    rows = np.flatnonzero(inside)
+    rows = np.flatnonzero(np.all([(w.view[0] <= x) & (x <= w.view[1]) for w, x in zip(windows, samples.T, strict=True)], axis=0))
     if rows.size > most:
         rows = rows[np.linspace(0, rows.size - 1, most).round().astype(int)]
     n, shown = samples.shape[0], rows.size
     return samples[rows], "data" if shown == n else f"data ({shown:,} of {n:,})".replace(",", "\N{NARROW NO-BREAK SPACE}")
-
-
-def _draw_rug(ax: Axes, samples: np.ndarray, window: Window) -> Any:
-    """A tick for each sample (n,) at the foot of the axes."""
-    shown, label = _thinned(samples[:, None], (window,), _MOST_TICKS)
-    style: dict[str, Any] = {"color": DATA, "linewidth": 0.7, "alpha": _alpha(shown.shape[0], 150), "label": label, "gid": "data"}
-    return ax.vlines(shown[:, 0], 0.0, 0.8 * STRIP, transform=ax.get_xaxis_transform(), **style)
 
 
 def draw_scatter(ax: Axes, samples: np.ndarray, windows: tuple[Window, Window], *, small: bool = False) -> Any:

@@ -102,7 +102,7 @@ class Curve(_OnGrid):
         return cls(evaluate(p, x[:, None], regions), support, x, p.cdf(x[:, None]), window)
 
     def draw(self, ax: Axes, samples: np.ndarray | None, look: Look) -> dict[str, Any]:
-        """See :class:`~ksos.plotting.panel.Panel`; on a small panel the height of the curve is without scale."""
+        """Draw on ``ax`` with the data ``samples`` (n, 1); returns the artists by name. On a small panel the height is without scale."""
         artists: dict[str, Any] = {"regions": {}}
         x, y = self.x, self.heights.values
         panel.shade_outside(ax, self.window)
@@ -114,9 +114,8 @@ class Curve(_OnGrid):
         ends = [bound if bound == end else np.nan for bound, end in zip(self.window.boundary, (x[0], x[-1]), strict=True)]
         closed = np.r_[ends[0], x, ends[1]], np.r_[0.0, y, 0.0]  # at the boundary the curve comes down to zero
         (artists["density"],) = ax.plot(*closed, color=DENSITY, linewidth=1.1 if look.small else 1.6, label="density", zorder=2.5)
-        ax.set_xlim(*self.window.view)
         top = float(y.max())
-        ax.set_ylim(-1.5 * STRIP * top if samples is not None or look.support else 0.0, 1.07 * top)
+        ax.set(xlim=self.window.view, ylim=(-1.5 * STRIP * top if samples is not None or look.support else 0.0, 1.07 * top))
         artists |= panel.draw_one_feature(ax, samples, self.window, look, self.height_label, x, self.cdf)
         if look.support:
             style = {"color": SUPPORT, "markersize": 3.0 if look.small else 5.0, "label": "support points", "zorder": 2.6}
@@ -144,7 +143,7 @@ class Surface(_OnGrid):
         return cls(replace(heights, values=heights.values.reshape(y.size, x.size)), support, x, y, windows)
 
     def draw(self, ax: Axes, samples: np.ndarray | None, look: Look) -> dict[str, Any]:
-        """See :class:`~ksos.plotting.panel.Panel`."""
+        """Draw on ``ax`` with the data ``samples`` (n, 2); returns the artists by name."""
         from matplotlib.ticker import MaxNLocator
 
         x, y, z = self.x, self.y, self.heights.values
@@ -163,8 +162,7 @@ class Surface(_OnGrid):
         if look.support:
             size: dict[str, Any] = {"markersize": 3.0 if look.small else 6.0, "markeredgewidth": 0.8 * width, "markerfacecolor": "none"}
             (artists["support"],) = ax.plot(*self.support.T, "o", color=SUPPORT, label="support points", zorder=2.1, **size)
-        ax.set_xlim(*self.windows[0].view)
-        ax.set_ylim(*self.windows[1].view)
+        ax.set(xlim=self.windows[0].view, ylim=self.windows[1].view)
         return artists
 
 
@@ -188,7 +186,7 @@ class Atoms:
         return cls(points, masses, windows)
 
     def draw(self, ax: Axes, samples: np.ndarray | None, look: Look) -> dict[str, Any]:
-        """See :class:`~ksos.plotting.panel.Panel`: a stem for each node if there is one feature, a dot if there are two."""
+        """The same with data (n, 1 or 2): a stem for each node if there is one feature, a dot if there are two."""
         artists: dict[str, Any] = {}
         ax.set_xlim(*self.windows[0].view)
         top, n = float(self.masses.max()), self.masses.size

@@ -9,12 +9,11 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ksos._validation import as_choice
-from ksos.plotting.canvas import axes_grid, require_matplotlib
+from ksos.plotting.canvas import Display, axes_grid, require_matplotlib
 from ksos.solvers import Progress, Solution
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure, SubFigure
 
 __all__ = ["SolutionDisplay"]
 
@@ -23,7 +22,7 @@ _SIZE = (6.0, 5.0)
 _LOGARITHMIC = 5.0  # objectives that fall by more than this factor are drawn on a logarithmic scale
 
 
-class SolutionDisplay:
+class SolutionDisplay(Display):
     r"""The run of a solver: above, the objective with the interval that is proven to hold its minimum; below, the gap.
 
     Every certificate says f* ≥ f(C) − gap(C). The shaded band reaches from the best of these lower bounds so far to the least objective so
@@ -53,10 +52,6 @@ class SolutionDisplay:
     >>> [ax.get_ylabel() for ax in display.ax_]
     ['objective', 'gap']
     """
-
-    figure_: Figure | SubFigure
-    ax_: Any
-    artists_: dict[str, Any]
 
     def __init__(self, history: Sequence[Progress], title: str | None = None, *, certified: bool = True) -> None:
         self.history, self.title, self.certified = list(history), title, certified
@@ -98,6 +93,8 @@ class SolutionDisplay:
         marker = {"marker": "o", "markersize": 3.0} if x.size <= 40 else {}
         self._draw_objective(self.ax_[0], x, objective, gap, marker)
         self._draw_gap(self.ax_[1], x, gap, marker)
+        for one in self.ax_:
+            one.grid(True, linewidth=0.4, alpha=0.5)
         self.ax_[1].set_xlabel("iteration" if against == "iteration" else "seconds")
         self.ax_[0].sharex(self.ax_[1])
         self.ax_[0].tick_params(labelbottom=False)
@@ -121,9 +118,7 @@ class SolutionDisplay:
             seen = np.isfinite(upper)
             band: dict[str, Any] = {"color": _BOUND, "linewidth": 0.0, "label": "where the minimum is proven to lie", "zorder": 1.5}
             self.artists_["bounds"] = ax.fill_between(x[seen], np.maximum(lower[seen], bottom), upper[seen], **band)
-        ax.set_ylim(bottom, top)
-        ax.set_ylabel("objective")
-        ax.grid(True, linewidth=0.4, alpha=0.5)
+        ax.set(ylim=(bottom, top), ylabel="objective")
         ax.legend(loc="upper right", frameon=False, fontsize="small")
 
     def _draw_gap(self, ax: Axes, x: np.ndarray, gap: np.ndarray, marker: dict[str, Any]) -> None:
@@ -136,4 +131,3 @@ class SolutionDisplay:
             (self.artists_["zero_gap"],) = ax.plot(x[zero], np.full(zero.sum(), foot / 3.0), "v", color=_GAP, label="gap 0")
             ax.legend(loc="upper right", frameon=False, fontsize="small")
         ax.set_ylabel("gap" if self.certified else "gap, not certified")
-        ax.grid(True, linewidth=0.4, alpha=0.5)

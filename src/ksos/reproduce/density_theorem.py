@@ -80,8 +80,8 @@ def approximate(target: str, eta: float, tol: float) -> Approximation:
     space = SoSSpace(Gaussian(eta), np.linspace(-1.0, 1.0, m)[:, None], Box([-1.0], [1.0]), Gaussian(SIGMA), landmarks)
     goal = targets()[target]
     solution = minimize(SquaredMMD(goal), space, tol=tol)
-    p = solution.distribution
-    return Approximation(target, eta, m, solution, mmd(p, goal, goal.kernel), mmd(p, goal, goal.kernel, landmarks=landmarks))
+    exact, projected = (mmd(solution.distribution, goal, goal.kernel, landmarks=some) for some in (None, landmarks))
+    return Approximation(target, eta, m, solution, exact, projected)
 
 
 def draw(output: Path, quick: bool, report: Report) -> list[Path]:
@@ -113,13 +113,12 @@ def _draw_rates(axes: Axes, found: Sequence[Approximation]) -> None:
         axes.errorbar(eta, exact, yerr=[bars, np.zeros_like(bars)], uplims=open_ended, **style)
     dirac = [a for a in found if a.target == "dirac"]
     eta = np.array([a.eta for a in dirac])
-    guide, rate = eta[-3:], 2.0 * dirac[-1].mmd_exact * (eta[-3:] / eta[-1]) ** 2
-    axes.plot(guide, rate, color=GREY, linestyle="--", linewidth=0.9, label=r"$\propto \eta^2$")
+    rate = 2.0 * dirac[-1].mmd_exact * (eta[-3:] / eta[-1]) ** 2
+    axes.plot(eta[-3:], rate, color=GREY, linestyle="--", linewidth=0.9, label=r"$\propto \eta^2$")
     axes.invert_xaxis()
     axes.set_xticks(eta, [f"{_fraction(a.eta)}\n{a.m}" for a in dirac])
     axes.minorticks_off()
-    axes.set_xlabel(r"bandwidth $\eta$ / support points $m$")
-    axes.set_ylabel("exact MMD to the target")
+    axes.set(xlabel=r"bandwidth $\eta$ / support points $m$", ylabel="exact MMD to the target")
     axes.legend(loc="lower left", frameon=False)
 
 
@@ -130,14 +129,11 @@ def _draw_functions(axes: Axes, mine: Sequence[Approximation]) -> None:
     target, x = mine[0].target, np.linspace(-1.0, 1.0, 2001)
     ramp = np.clip((x + HALF_WIDTH) / (2.0 * HALF_WIDTH), 0.0, 1.0)
     axes.plot(x, ramp if target == "uniform" else x >= 0.0, color=GREY, linestyle="--", linewidth=1.0, label="target")
-    shown = mine[:5]
-    colours = matplotlib.colormaps["viridis_r"](np.linspace(0.1, 1.0, len(shown)))
-    for approximation, colour in zip(shown, colours, strict=True):
+    colours = matplotlib.colormaps["viridis_r"](np.linspace(0.1, 1.0, len(mine[:5])))
+    for approximation, colour in zip(mine[:5], colours, strict=True):
         P = cumulative_trapezoid(approximation.solution.distribution.pdf(x[:, None]), x, initial=0.0)
         axes.plot(x, P, color=colour, linewidth=1.1, label=rf"$\eta$ = {_fraction(approximation.eta)}")
-    axes.set_title(NAMES[target].capitalize())
-    axes.set_xlabel("$x$")
-    axes.set_xlim(-1.0, 1.0)
+    axes.set(title=NAMES[target].capitalize(), xlabel="$x$", xlim=(-1.0, 1.0))
     axes.set_xticks([-1.0, -0.5, 0.0, 0.5, 1.0], ["−1", "−0.5", "0", "0.5", "1"])
     if target == "dirac":
         axes.set_ylabel("distribution function")

@@ -71,11 +71,6 @@ class Game:
         """Where the worst return is largest: of the two symmetric places the left one, as in the paper."""
         return int(np.argmax(np.where(self.theta <= 0.0, self.true, -np.inf)))
 
-    @property
-    def gap(self) -> float:
-        """The largest difference between a value and its dual bound."""
-        return max(adversary.value - adversary.lower_bound for adversary in self.adversaries)
-
 
 def play(n_atoms: int, every: int) -> Game:
     """Solve both problems for θ at every ``every``-th of ``n_atoms`` equidistant atoms, of which the middle one is 0."""
@@ -108,34 +103,35 @@ class SoSGame:
         return [*grid, {**common, "theta": self.mode, "value": self.value, "best": 1}]
 
 
-def play_sos(eta: float, m: int, half_width: float, sigma: float, radius: float, n_theta: int) -> SoSGame:
+def play_sos(eta: float, m: int, n_theta: int) -> SoSGame:
     """Solve the game on ``n_theta`` places and from the best of them uphill; m equidistant support points, 41 landmarks."""
-    kernel = Gaussian(sigma)
-    support, landmarks = (np.linspace(-half_width, half_width, n)[:, None] for n in (m, _LANDMARKS))
-    space = SoSSpace(Gaussian(eta), support, Box([-half_width], [half_width]), kernel, landmarks, _TOL_MODEL, _TOL_EMBEDDING)
+    kernel = Gaussian(SIGMA)
+    support, landmarks = (np.linspace(-HALF_WIDTH, HALF_WIDTH, n)[:, None] for n in (m, _LANDMARKS))
+    space = SoSSpace(Gaussian(eta), support, Box([-HALF_WIDTH], [HALF_WIDTH]), kernel, landmarks, _TOL_MODEL, _TOL_EMBEDDING)
     data = MeanEmbedding([[0.0]], kernel=kernel)
-    best = robust_mode(data, radius, space=space, n_grid=n_theta)
+    best = robust_mode(data, RADIUS, space=space, n_grid=n_theta)
     assert best.mode is not None and best.value is not None
     left = -np.abs(best.mode)
-    worst = worst_case(KernelFunction(left[None, :], [-1.0], kernel=kernel), data, radius, space=space)
+    worst = worst_case(KernelFunction(left[None, :], [-1.0], kernel=kernel), data, RADIUS, space=space)
     return SoSGame(eta, m, best.path.theta[:n_theta, 0], best.path.value[:n_theta], float(left[0]), best.value, worst)
 
 
 def draw(output: Path, quick: bool, report: Report) -> list[Path]:
     """Figure 1: values as functions of θ, and the two adversaries at the best θ."""
     game = play(161, 2) if quick else play(801, 2)
+    gap = max(adversary.value - adversary.lower_bound for adversary in game.adversaries)
     zero, best_relaxed = int(np.argmin(np.abs(game.theta))), int(np.argmax(game.relaxed))
     report(
         f"counter-example, ε={RADIUS:g}: relaxed θ* = {game.theta[best_relaxed]:.2f}, value {game.relaxed[best_relaxed]:.4f}; "
         f"over distributions θ* = ±{abs(game.theta[game.best]):.2f}, value {game.true[game.best]:.4f} "
-        f"(at θ = 0: {game.true[zero]:.4f}), duality gap {game.gap:.1e}"
+        f"(at θ = 0: {game.true[zero]:.4f}), duality gap {gap:.1e}"
     )
     rows: list[dict[str, Any]] = []
     for theta, relaxed, worst in zip(game.theta, game.relaxed, game.adversaries, strict=True):
         found = {"theta": theta, "relaxed_value": relaxed, "true_value": worst.value, "true_value_lower_bound": worst.lower_bound}
         atoms = " ".join(f"{game.ball.atoms[i, 0]:.6g}:{worst.weights[i]:.15g}" for i in np.flatnonzero(worst.weights))
         rows.append({**found, "mmd_of_adversary": worst.mmd, "multiplier": worst.multiplier, "atoms": atoms})
-    adversaries = [play_sos(eta, m, HALF_WIDTH, SIGMA, RADIUS, 9 if quick else 81) for eta, m in SOS]
+    adversaries = [play_sos(eta, m, 9 if quick else 81) for eta, m in SOS]
     for sos in adversaries:
         report(
             f"counter-example, sums of squares with η={sos.eta:g}, m={sos.m}: θ* = ±{abs(sos.mode):.2f}, value {sos.value:.4f}, "
@@ -156,32 +152,27 @@ def _draw(figure: Figure, game: Game, adversaries: list[SoSGame]) -> None:
     adversary_true = figure.add_subplot(grid[1, 1], sharex=values_true, sharey=adversary_relaxed)
     _draw_sos(figure.add_subplot(grid[0, 2]), figure.add_subplot(grid[1, 2]), game, adversaries)
 
-    values_relaxed.set_title("Relaxed: any vector of the RKHS in the ball")
     name = r"observed return $(K\ast\hat\mu)(\theta)$"
     values_relaxed.plot(game.theta, game.reference(game.theta[:, None]), color=GREY, linestyle="--", label=name)
     name = r"worst return $(K\ast\hat\mu)(\theta)-\varepsilon\sqrt{K(\theta,\theta)}$"
     values_relaxed.plot(game.theta, game.relaxed, color=ORANGE, label=name)
     _mark(values_relaxed, game.theta[zero], game.relaxed[zero], rf"$\theta^* = 0$, value ${game.relaxed[zero]:.1f}$", ORANGE, (0, 5))
-    values_relaxed.set_ylabel(r"return at $\theta$")
-    values_relaxed.set_ylim(-1.4, 2.6)
+    values_relaxed.set(title="Relaxed: any vector of the RKHS in the ball", ylabel=r"return at $\theta$", ylim=(-1.4, 2.6))
     values_relaxed.legend(loc="upper left", frameon=False, ncols=1)
 
-    values_true.set_title("Discretised: atoms in the MMD ball")
     values_true.plot(game.theta, game.true, color=BLUE, label=r"worst return $\min_\mu (K\ast\mu)(\theta)$")
-    mirror = game.theta.shape[0] - 1 - best
-    for side in (best, mirror):
+    for side in (best, game.theta.shape[0] - 1 - best):
         values_true.plot(game.theta[side], game.true[side], "o", color=BLUE, markersize=4.0)
     words = rf"$\theta^* = \pm {abs(game.theta[best]):.2f}$, value ${game.true[best]:.4f}$"
     _mark(values_true, 0.0, game.true[best], words, BLUE, (0, 6), marker="")
     _mark(values_true, 0.0, game.true[zero], f"${game.true[zero]:.4f}$", BLUE, (0, -11))
-    values_true.set_ylim(-0.002, 0.049)
+    values_true.set(title="Discretised: atoms in the MMD ball", ylim=(-0.002, 0.049))
     values_true.legend(loc="upper left", frameon=False)
 
     x = np.linspace(-HALF_WIDTH, HALF_WIDTH, 401)[:, None]
     relaxed = MeanEmbedding([[0.0], [game.theta[zero]]], [1.0, -RADIUS], kernel=game.reference.kernel)
-    what = rf"its atom $\delta_0$, mass ${1.0 - RADIUS:.1f}$"
     _embeddings(adversary_relaxed, x, game, relaxed(x), ORANGE, r"adversary $v^*$", game.theta[zero])
-    _draw_atoms(adversary_relaxed, [(0.0, 1.0 - RADIUS)], what)
+    _draw_atoms(adversary_relaxed, [(0.0, 1.0 - RADIUS)], rf"its atom $\delta_0$, mass ${1.0 - RADIUS:.1f}$")
     worst = game.adversaries[best]
     true = MeanEmbedding(game.ball.atoms, worst.weights, kernel=game.reference.kernel)
     _embeddings(adversary_true, x, game, true(x), BLUE, r"adversary $w_{\mu^*}$", game.theta[best])
@@ -193,7 +184,6 @@ def _draw(figure: Figure, game: Game, adversaries: list[SoSGame]) -> None:
 
 def _draw_sos(values: Axes, below: Axes, game: Game, adversaries: list[SoSGame]) -> None:
     """Values of the densities beside those of the atoms, and below the finest of the worst densities."""
-    values.set_title("Sums of squares: densities in the MMD ball")
     values.plot(game.theta, game.true, color=GREY, linestyle="--", label="atoms")
     for sos, alpha in zip(adversaries, (0.35, 0.65, 1.0), strict=True):
         values.plot(sos.theta, sos.values, color=GREEN, alpha=alpha, label=rf"$\eta = {sos.eta:g}$")
@@ -202,10 +192,9 @@ def _draw_sos(values: Axes, below: Axes, game: Game, adversaries: list[SoSGame])
         values.plot(side * abs(finest.mode), finest.value, "o", color=GREEN, markersize=4.0)
     words = rf"$\theta^* = \pm {abs(finest.mode):.2f}$" + "\n" + f"value ${finest.value:.4f}$"
     _mark(values, 0.0, 0.007, words, GREEN, (0, 0), marker="")
-    values.set_ylim(-0.002, 0.049)
+    values.set(title="Sums of squares: densities in the MMD ball", xlim=_VIEW, ylim=(-0.002, 0.049))
     values.tick_params(labelbottom=False)
     values.legend(loc="upper left", frameon=False, ncols=4, columnspacing=0.9, handlelength=1.5, handletextpad=0.5)
-    values.set_xlim(*_VIEW)
     x, p = np.linspace(-HALF_WIDTH, HALF_WIDTH, 801)[:, None], finest.worst.distribution
     assert p is not None
     _embeddings(below, x, game, evaluate(p, finest.worst.embedding_kernel, x), GREEN, r"adversary $w_p$", finest.mode)
@@ -228,9 +217,7 @@ def _embeddings(axes: Axes, x: np.ndarray, game: Game, adversary: np.ndarray, co
     axes.plot(x, adversary, color=colour, label=name)
     axes.vlines(best, _HEIGHTS[0], 1.0, color=colour, linewidth=0.8, linestyle=":")
     axes.annotate(r"$\theta^*$", (best, -0.45), xytext=(3, 0), textcoords="offset points", color=colour, va="center")
-    axes.set_xlabel(r"$\theta$, $x$")
-    axes.set_xlim(*_VIEW)
-    axes.set_ylim(*_HEIGHTS)
+    axes.set(xlabel=r"$\theta$, $x$", xlim=_VIEW, ylim=_HEIGHTS)
 
 
 def _draw_atoms(axes: Axes, atoms: list[tuple[float, float]], what: str) -> None:

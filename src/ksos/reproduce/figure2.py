@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,34 +79,14 @@ def sample() -> np.ndarray:
     return np.asarray(make_moons(N_SAMPLES, noise=NOISE, random_state=SEED)[0])
 
 
-def support(m: int) -> np.ndarray:
-    """m random points of the sample; a smaller choice is part of a larger one."""
-    X = sample()
-    return X[np.random.default_rng(SEED).permutation(X.shape[0])[:m]]
-
-
 @cache
 def fit(setting: Setting = MIDDLE) -> MoonsFit:
     """Fit one panel; as in the paper, the landmarks of the projection are the support points."""
     X = sample()
-    estimator = KernelSoSDensity(bandwidth=setting.sigma, regularization=setting.lam, support=support(setting.m), tol=TOL).fit(X)
+    support = X[np.random.default_rng(SEED).permutation(N_SAMPLES)[: setting.m]]  # a smaller choice is part of a larger one
+    estimator = KernelSoSDensity(bandwidth=setting.sigma, regularization=setting.lam, support=support, tol=TOL).fit(X)
     p, kernel = estimator.distribution_, estimator.distribution_.kernel
     return MoonsFit(setting, estimator.solution_, mmd(X, p, kernel), mmd(X, p, kernel, landmarks=estimator.landmarks_))
-
-
-def regularizations(output: Path, quick: bool, report: Report) -> list[Path]:
-    """(a) The effect of λ."""
-    return _figure("figure2a", "lam", (1e-5, 1e-3, 1e-1), output, quick, report)
-
-
-def bandwidths(output: Path, quick: bool, report: Report) -> list[Path]:
-    """(b) The effect of σ."""
-    return _figure("figure2b", "sigma", (0.5, 1.0, 2.0), output, quick, report)
-
-
-def support_sizes(output: Path, quick: bool, report: Report) -> list[Path]:
-    """(c) The effect of m."""
-    return _figure("figure2c", "m", (25, 50, 100), output, quick, report)
 
 
 def _figure(name: str, parameter: str, values: Sequence[float], output: Path, quick: bool, report: Report) -> list[Path]:
@@ -118,6 +98,14 @@ def _figure(name: str, parameter: str, values: Sequence[float], output: Path, qu
     with sheet(WIDTH, HEIGHT) as figure:
         _draw(figure, fits, parameter, steps=80 if quick else 240)
         return save(figure, [fitted.row() for fitted in fits], output, name)
+
+
+regularizations = partial(_figure, "figure2a", "lam", (1e-5, 1e-3, 1e-1))
+"""(a) The effect of λ."""
+bandwidths = partial(_figure, "figure2b", "sigma", (0.5, 1.0, 2.0))
+"""(b) The effect of σ."""
+support_sizes = partial(_figure, "figure2c", "m", (25, 50, 100))
+"""(c) The effect of m."""
 
 
 def _words(setting: Setting) -> dict[str, str]:
@@ -137,8 +125,8 @@ def _draw(figure: Figure, fits: Sequence[MoonsFit], parameter: str, steps: int) 
         left = 0.5 + column * (PANEL + 0.1)
         axes = place(left, 1.18, PANEL, PANEL * (HIGH[1] - LOW[1]) / (HIGH[0] - LOW[0]), sharex=first, sharey=first)
         contours = draw_density(axes, fitted.solution.distribution, steps, top)
-        chosen = fitted.solution.space.support_points
-        axes.scatter(chosen[:, 0], chosen[:, 1], s=14.0, facecolors="none", edgecolors=ORANGE, linewidths=0.7, label="support points")
+        ring: dict[str, Any] = {"s": 14.0, "facecolors": "none", "edgecolors": ORANGE, "linewidths": 0.7}
+        axes.scatter(*fitted.solution.space.support_points.T, label="support points", **ring)
         axes.set_title(_words(fitted.setting)[parameter], pad=4.0)
         if first is None:
             first = axes
@@ -163,9 +151,7 @@ def draw_density(axes: Axes, p: SoSDensity, steps: int, top: float) -> ContourSe
     contours = axes.contourf(x, y, values, levels=MaxNLocator(nbins=12).tick_values(0.0, top), cmap="viridis")
     X = sample()
     axes.scatter(X[:, 0], X[:, 1], s=5.0, facecolors="white", edgecolors="black", linewidths=0.3, label="sample")
-    axes.set_aspect("equal")
-    axes.set_xlim(LOW[0], HIGH[0])
-    axes.set_ylim(LOW[1], HIGH[1])
+    axes.set(aspect="equal", xlim=(LOW[0], HIGH[0]), ylim=(LOW[1], HIGH[1]))
     axes.set_xlabel("$x_1$", labelpad=1.0)
     return contours
 
@@ -185,13 +171,8 @@ def _grid(p: SoSDensity, steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray
 def _certificate(axes: Axes, fitted: MoonsFit) -> None:
     solution = fitted.solution
     axes.set_axis_off()
-    entries = [
-        ("objective", scientific(solution.objective, 3)),
-        (f"gap ({solution.status})", scientific(solution.gap or 0.0, 1)),
-        ("MMD, exact", f"{fitted.mmd_exact:.4f}"),
-        ("MMD, projected", f"{fitted.mmd_projected:.4f}"),
-        ("rank", f"{solution.rank}"),
-    ]
+    entries = [("objective", scientific(solution.objective, 3)), (f"gap ({solution.status})", scientific(solution.gap or 0.0, 1))]
+    entries += [("MMD, exact", f"{fitted.mmd_exact:.4f}"), ("MMD, projected", f"{fitted.mmd_projected:.4f}"), ("rank", f"{solution.rank}")]
     for i, words in enumerate(entries):
         for x, side, text in zip((0.02, 0.98), ("left", "right"), words, strict=True):
             axes.text(x, 1.0 - (i + 0.7) / len(entries), text, transform=axes.transAxes, ha=side, fontsize=7.0)
