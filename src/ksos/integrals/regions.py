@@ -35,12 +35,10 @@ def intervals(
     Ends are relative to ``origin`` (default: the first support point). The space between an outlier and the others has no nodes.
     """
     zero = sources[0][1][0, feature] if origin is None else origin
-    found = [integrals.windows(X, feature, log_level) for integrals, X in sources]  # relative to the first of each source's points
-    low, high = (
-        np.concatenate([to_numpy(w[s]) + (X[0, feature] - zero) for w, (_, X) in zip(found, sources, strict=True)]) for s in (0, 1)
-    )
-    low, high = merged(low, high)
-    return low[high > low], high[high > low], min(length for *_, length in found)
+    ends = [integrals.windows(X, feature, log_level) for integrals, X in sources]  # relative to the first of each source's points
+    shifts = [X[0, feature] - zero for _, X in sources]
+    low, high = merged(*(np.concatenate([to_numpy(w[s]) + by for w, by in zip(ends, shifts, strict=True)]) for s in (0, 1)))
+    return low[high > low], high[high > low], min(length for *_, length in ends)
 
 
 def kinks(sources: Sequence[Source], feature: int, origin: float | None = None) -> np.ndarray:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PiecewiseLaw", "increasing_root", "invert_on_panel"]
 
+Excess = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
+
 _STEP, _EXACT_STEP = 1e-13, 1e-14
 _ROUNDING = 1e-16
 _MOST_STEPS = 60
@@ -107,14 +109,7 @@ def _rows(arguments: np.ndarray) -> np.ndarray:
     return np.repeat(np.arange(arguments.shape[0]), arguments.shape[1])
 
 
-def increasing_root(
-    f: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]],
-    low: np.ndarray,
-    high: np.ndarray,
-    start: np.ndarray,
-    *,
-    step: float | np.ndarray,
-) -> np.ndarray:
+def increasing_root(f: Excess, low: np.ndarray, high: np.ndarray, start: np.ndarray, *, step: float | np.ndarray) -> np.ndarray:
     """Where increasing functions have their roots, entry by entry: Newton's method, safeguarded by bisection between ``low`` and ``high``.
 
     ``f(i, x)`` gives, for the entries i that are still open, value and slope at x, and what counts as a value of zero. An entry is done
