@@ -115,10 +115,8 @@ def importance_rules(integrals: Integrals, X: np.ndarray, max_nodes: int, seed: 
         yield nodes, log_weights + integrals.measure.log_density(nodes)
 
 
-def cells(
-    integrals: Integrals, X: np.ndarray, length: float, most: int, *, split_kinks: bool = True
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """(start, stop), each of shape (c, d), of cells that hold all of a density, with sides of at most ``length`` smooth lengths.
+def cells(integrals: Integrals, X: np.ndarray, side: float, most: int, *, split_kinks: bool = True) -> tuple[np.ndarray, np.ndarray] | None:
+    """(start, stop), each of shape (c, d), of cells that hold all of a density, with sides of at most ``side`` smooth lengths.
 
     Cells that no support point reaches are left out; with ``split_kinks``, a cell ends where the kernel has a kink. None if there would
     be more than ``most``.
@@ -126,7 +124,7 @@ def cells(
     source, axes, windows = [(integrals, X)], [], []
     for k in range(X.shape[1]):
         low, high, smooth = intervals(source, k, _CELL_LOG_LEVEL, origin=0.0)
-        axes.append(cut(low, high, length * smooth, kinks(source, k, origin=0.0) if split_kinks else None))
+        axes.append(cut(low, high, side * smooth, kinks(source, k, origin=0.0) if split_kinks else None))
         windows.append(np.stack(integrals.windows(X, k, _CELL_LOG_LEVEL)[:2]) + X[0, k])
     low, high = np.stack(windows, axis=2)
     return cells_of(axes, low, high, most)

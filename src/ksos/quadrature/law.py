@@ -19,9 +19,8 @@ __all__ = ["PiecewiseLaw", "increasing_root", "invert_on_panel"]
 
 Excess = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
-_STEP, _EXACT_STEP = 1e-13, 1e-14
+_STEP, _EXACT_STEP, _MOST_STEPS = 1e-13, 1e-14, 60
 _ROUNDING = 1e-16
-_MOST_STEPS = 60
 _BLOCK_ELEMENTS, _LEAST_COLUMNS = 1 << 20, 1 << 7  # at most 8192 entries at a time, whose polynomials stay in the cache
 
 
