@@ -8,7 +8,7 @@ single numbers and short lists of them are taken on the host.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any
@@ -148,9 +148,7 @@ def cholesky_solver(H: Array) -> Callable[[Array], Array]:
     return solve
 
 
-def derivatives(
-    function: Callable[..., Any], inputs: tuple[np.ndarray, ...], *, second: bool
-) -> tuple[float, list[np.ndarray], np.ndarray]:
+def derivatives(function: Callable[..., Any], inputs: Sequence[np.ndarray], *, second: bool) -> tuple[float, list[np.ndarray], np.ndarray]:
     """Value, gradients and (where asked for; else empty) the matrix of second derivatives of a torch function of several vectors."""
     try:
         import torch
@@ -166,14 +164,11 @@ def derivatives(
         return float(value.detach()), [np.zeros_like(x) for x in inputs], np.zeros((n, n))
     found = torch.autograd.grad(value, tensors, create_graph=second, allow_unused=True)
     grads = [torch.zeros_like(x) if g is None else g for g, x in zip(found, tensors, strict=True)]
-    first = [g.detach().numpy() for g in grads]
-    if not second:
-        return float(value.detach()), first, np.zeros((0, 0))
     rows = []
-    for entry in torch.cat(grads):
+    for entry in torch.cat(grads) if second else ():
         parts = torch.autograd.grad(entry, tensors, retain_graph=True, allow_unused=True) if entry.requires_grad else [None] * len(tensors)
         rows.append(torch.cat([torch.zeros_like(x) if g is None else g for g, x in zip(parts, tensors, strict=True)]))
-    return float(value.detach()), first, torch.stack(rows).detach().numpy()
+    return float(value.detach()), [g.detach().numpy() for g in grads], torch.stack(rows).detach().numpy() if rows else np.zeros((0, 0))
 
 
 def linalg_errors() -> tuple[type[Exception], ...]:

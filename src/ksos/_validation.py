@@ -15,8 +15,8 @@ from ksos._array import Array, is_other_array, namespace, to_numpy
 __all__ = ["as_bandwidth", "as_box", "as_callback", "as_choice", "as_conditions", "as_count", "as_features", "as_finite", "as_grid"]
 __all__ += ["as_levels", "as_masses", "as_nonnegative", "as_points", "as_positive", "as_powers", "as_scales", "as_vector", "as_weights"]
 
-_SMALLEST_BANDWIDTH = 1.5e-154  # below, σ² is no longer a normal number
-_LARGEST_BANDWIDTH = 1.3e154  # above, σ² overflows
+_SMALLEST_SIGMA = 1.5e-154  # below, σ² is no longer a normal number
+_LARGEST_SIGMA = 1.3e154  # above, σ² overflows
 
 
 def as_points(X: Any, name: str = "X", *, n_features: int | None = None, allow_empty: bool = False) -> Array:
@@ -95,10 +95,8 @@ def as_bandwidth(sigma: Any, name: str = "bandwidth", *, n_features: int | None 
         raise ValueError(f"{name} gives {out.shape[0]} bandwidths but the points have {n_features} features; give one, or one for each")
     if not np.all(np.isfinite(out)) or np.any(out <= 0.0):
         raise ValueError(f"{name} must be positive and finite; got {sigma!r}")
-    if np.any(out < _SMALLEST_BANDWIDTH) or np.any(out > _LARGEST_BANDWIDTH):
-        raise ValueError(
-            f"{name} must lie in [{_SMALLEST_BANDWIDTH:g}, {_LARGEST_BANDWIDTH:g}], where its square is representable; got {sigma!r}"
-        )
+    if np.any(out < _SMALLEST_SIGMA) or np.any(out > _LARGEST_SIGMA):
+        raise ValueError(f"{name} must lie in [{_SMALLEST_SIGMA:g}, {_LARGEST_SIGMA:g}], where its square is representable; got {sigma!r}")
     out.setflags(write=False)
     return out
 
@@ -199,12 +197,11 @@ def as_conditions(conditions: Any, d: int) -> tuple[list[int], np.ndarray]:
     features = sorted(as_features(list(conditions), d, "conditions"))
     if len(features) == d:
         raise ValueError(f"conditions give all {d} features: none is left to have a density; use pdf for the density at a point")
-    for feature in features:
-        if np.ndim(conditions[feature]):
-            raise ValueError(
-                f"the value of feature {feature} must be one number; got {conditions[feature]!r}; conditional_logpdf takes many conditions"
-            )
-    return features, np.array([as_finite(conditions[feature], f"the value of feature {feature}") for feature in features])
+    given = [(f"the value of feature {feature}", conditions[feature]) for feature in features]
+    for name, value in given:
+        if np.ndim(value):
+            raise ValueError(f"{name} must be one number; got {value!r}; conditional_logpdf takes many conditions")
+    return features, np.array([as_finite(value, name) for name, value in given])
 
 
 def as_box(low: Any, high: Any, d: int, *, closed: bool = False) -> tuple[np.ndarray, np.ndarray, bool]:
@@ -226,10 +223,9 @@ def as_box(low: Any, high: Any, d: int, *, closed: bool = False) -> tuple[np.nda
     a, b = (np.array(np.broadcast_to(side, (max(rows, default=1), d))) for side in sides)
     wrong = (a > b) | ((a == b) & (np.isinf(a) | (not closed)))
     if np.any(wrong):
-        row, k = (int(i) for i in np.argwhere(wrong)[0])
-        raise ValueError(
-            f"the box is empty: low must be less than high in every feature; in feature {k} low is {a[row, k]} and high is {b[row, k]}"
-        )
+        row, k = np.argwhere(wrong)[0]
+        x, y = a[row, k], b[row, k]
+        raise ValueError(f"the box is empty: low must be less than high in every feature; in feature {k} low is {x} and high is {y}")
     return a, b, several
 
 

@@ -26,8 +26,7 @@ _EPSILON = float(np.finfo(np.float64).eps)
 _LARGEST_LOG_ROW = 300.0  # squares of such rows, times kernel values, are still floats
 _LARGEST_LOG_GRAM = 690.0
 _CANCELLED = (8.0 * _EPSILON) ** 2  # the square of an amplitude that is rounding and nothing else
-_DOUBTFUL = 1e-8
-_DROP = 1e-15
+_DOUBTFUL, _DROP = 1e-8, 1e-15
 
 
 def unit_rows(factor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -12,6 +12,7 @@ from ksos._memory import row_blocks
 from ksos.density.moments import node_masses
 from ksos.density.standard import standardize
 from ksos.integrals import closed_form
+from ksos.integrals.erf import mirrored
 from ksos.integrals.regions import intervals, kinks
 from ksos.kernels import Gaussian
 from ksos.observables import BoxIndicator
@@ -23,12 +24,10 @@ if TYPE_CHECKING:
 __all__ = ["box_masses", "cumulative", "line_law", "quantiles"]
 
 _BLOCK_ELEMENTS = 1 << 17
-_NEGLIGIBLE = 1e-17
-_LOG_RANGE = 200.0
-_ORDER = 16
+_NEGLIGIBLE, _LOG_RANGE = 1e-17, 200.0
+_ORDER, _PANELS_PER_LENGTH = 16, 4
 _LOG_LEVEL = -32.0  # inside all panels are equally long; outside k falls by e per panel, down to the last level
 _LAST_LEVEL = -330.0  # its square is about the smallest number there is
-_PANELS_PER_LENGTH = 4
 
 
 def box_masses(p: SoSDensity, low: np.ndarray, high: np.ndarray) -> np.ndarray:
@@ -77,9 +76,7 @@ def line_law(p: SoSDensity) -> PiecewiseLaw:
     low, high, smooth = intervals(source, 0, _LOG_LEVEL, origin=0.0)
     step = smooth / _PANELS_PER_LENGTH
     (left, right), inside = _tails(p, step), cut(low, high, step, kinks(source, 0, origin=0.0))
-    start, stop = (
-        np.concatenate([left[side], part, right[side]]) for side, part in zip((slice(None, -1), slice(1, None)), inside, strict=True)
-    )
+    start, stop = np.concatenate([left[:-1], inside[0], right[:-1]]), np.concatenate([left[1:], inside[1], right[1:]])
     panels = Panels(start[stop > start], stop[stop > start], _ORDER)
     x = panels.nodes.reshape(-1, 1)
     return PiecewiseLaw(panels, np.exp(p.logpdf(x) + p.measure.log_density(x)).reshape(1, *panels.nodes.shape), exact=True)
@@ -90,12 +87,10 @@ def _tails(p: SoSDensity, step: float) -> tuple[np.ndarray, np.ndarray]:
     smooth = p.kernel.smooth
     levels = np.linspace(_LOG_LEVEL, _LAST_LEVEL, 76 if smooth else 2)
     step = step if smooth else _PANELS_PER_LENGTH * step  # e^{−r}: one bandwidth is as far as any other
-    ends = []
-    for level in levels:
-        start, end, _ = p.integrals.windows(p.support_points, 0, float(level))
-        ends.append((start.min() + p.support_points[0, 0], end.max() + p.support_points[0, 0]))
+    ends = [p.integrals.windows(p.support_points, 0, float(level)) for level in levels]
     sides = []
-    for side in zip(*ends, strict=True):
+    for side in ([low.min() for low, _, _ in ends], [high.max() for _, high, _ in ends]):
+        side = [end + p.support_points[0, 0] for end in side]
         pieces = [np.linspace(u, v, 1 + max(4 if smooth else 1, int(np.ceil(abs(v - u) / step)))) for u, v in itertools.pairwise(side)]
         sides.append(np.unique(np.concatenate(pieces)))
     return sides[0], sides[1]
@@ -153,6 +148,5 @@ def _between(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return 0.5 * erfc(-b)
     if np.all(np.isposinf(b)):
         return 0.5 * erfc(a)
-    with np.errstate(invalid="ignore"):
-        flip = a + b < 0.0
-    return 0.5 * (erfc(np.where(flip, -b, a)) - erfc(np.where(flip, -a, b)))
+    near, far, _ = mirrored(a, b)
+    return 0.5 * (erfc(near) - erfc(far))

@@ -101,7 +101,5 @@ def _pursue(points: np.ndarray, WF: np.ndarray, integrals: Integrals, log_unit: 
 def _times_gram(density: SoSDensity, F: np.ndarray) -> np.ndarray:
     """WF in natural units, in blocks of rows of W."""
     X, integrals = density.support_points, density.integrals
-    out = np.empty((X.shape[0], F.shape[1]))
-    for rows in row_blocks(X.shape[0], X.shape[0], _BLOCK_ELEMENTS):
-        out[rows] = np.exp(integrals.log_gram(X[rows], X) - density.log_unit) @ F
-    return out
+    blocks = row_blocks(X.shape[0], X.shape[0], _BLOCK_ELEMENTS)
+    return np.concatenate([np.exp(integrals.log_gram(X[rows], X) - density.log_unit) @ F for rows in blocks])

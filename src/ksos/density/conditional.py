@@ -42,14 +42,12 @@ def marginal(density: SoSDensity, features: Any) -> SoSDensity:
 def conditional(density: SoSDensity, conditions: Any) -> SoSDensity:
     r"""p(x_R | x_S = v) ∝ k_R(x_R)ᵀ ΔBΔ k_R(x_R) with Δ = diag(k_S(v, x̃_i)), for ``conditions`` {feature: value}."""
     given, values = as_conditions(conditions, density.n_features)
-    rest = [k for k in range(density.n_features) if k not in given]
-    if density.measure.atoms is not None:
+    rest, measure = [k for k in range(density.n_features) if k not in given], density.measure
+    if measure.atoms is not None:
         return _conditional_on_atoms(density, given, values, rest)
-    if not density.measure.restrict(given).contains(values[None, :])[0]:
-        raise ValueError(
-            f"the density vanishes at {listed(given, values)}, outside of {density.measure!r}: there is no conditional density"
-        )
-    return hold_fixed(density, given, values, rest, density.measure.restrict(rest))
+    if not measure.restrict(given).contains(values[None, :])[0]:
+        raise ValueError(f"the density vanishes at {listed(given, values)}, outside of {measure!r}: there is no conditional density")
+    return hold_fixed(density, given, values, rest, measure.restrict(rest))
 
 
 def conditional_logpdf(density: SoSDensity, X: Any, given: Any) -> np.ndarray:

@@ -70,10 +70,8 @@ class ConditionalLine:
 
     def log_mass(self, X: np.ndarray) -> np.ndarray:
         """log ∫ p(x, y) dρ(y) for every row x: what turns the joint density into the conditional one."""
-        out = np.empty(X.shape[0])
-        for rows, law in self._laws(X):
-            out[rows] = np.log(law.total) + 2.0 * self._log_delta(X[rows])[1][:, 0]
-        return out - self._log_unit
+        found = (np.log(law.total) + 2.0 * self._log_delta(X[rows])[1][:, 0] for rows, law in self._laws(X))
+        return np.concatenate([np.empty(0), *found]) - self._log_unit
 
     def quantile(self, X: np.ndarray, levels: np.ndarray) -> np.ndarray:
         """y with P(feature ≤ y | row) = level, for ``levels`` in [0, 1] of shape (n, any); 0 and 1 give the ends of where the mass is."""
@@ -87,10 +85,7 @@ class ConditionalLine:
 
     def cdf(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
         """P(feature ≤ y_i | row i), shape (n,)."""
-        out = np.empty(X.shape[0])
-        for rows, law in self._laws(X):
-            out[rows] = law.cdf((y[rows] - self.origin)[:, None])[:, 0]
-        return out
+        return np.concatenate([np.empty(0), *(law.cdf((y[rows] - self.origin)[:, None])[:, 0] for rows, law in self._laws(X))])
 
     def _laws(self, X: np.ndarray) -> Iterator[tuple[slice, PiecewiseLaw]]:
         """Blocks of rows with their laws; the masses are in a unit of each row's own."""

@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["entropy", "kl_divergence", "l2_distance"]
 
 _ROUNDING = 1e-13  # of logarithms: a divergence of 0 has no relative error
-_ORDER = 12
-_LOG_LEVEL = -22.0
-_PANELS_PER_LENGTH = 1.5
+_ORDER, _LOG_LEVEL, _PANELS_PER_LENGTH = 12, -22.0, 1.5
 _BLOCK_ELEMENTS = 1 << 20
 
 _Form = tuple["SoSDensity", np.ndarray]

@@ -25,10 +25,9 @@ Integrand = Callable[[np.ndarray, np.ndarray], np.ndarray]
 Cloud = tuple[np.ndarray, np.ndarray, np.ndarray]
 """(points, log p at them, masses that sum to one)."""
 
-_CUBATURE_FEATURES = 3
+_CUBATURE_FEATURES, _GROUPS = 3, 8
 _CELL_LENGTHS = {1: (1.0, 4.0), 2: (1.5, 4.0), 3: (2.5, 5.0)}
 _CUBATURE_EVALUATIONS, _CLOUD_POINTS = 2_000_000, 65_536
-_GROUPS = 8
 
 
 class Estimate(float):

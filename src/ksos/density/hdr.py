@@ -23,8 +23,7 @@ __all__ = ["highest_density_level"]
 
 _POINTS_PER_PANEL = 8
 _ROUNDS, _PARTS, _UNREFINED = 6, 4, 0.1
-_GRID_FEATURES = 3
-_CLOUD_POINTS = 65_536
+_GRID_FEATURES, _CLOUD_POINTS = 3, 65_536
 
 
 def highest_density_level(p: SoSDensity, mass: float, rng: Any, *, most_nodes: int = 1 << 18) -> Estimate:

@@ -27,7 +27,6 @@ _APART = 1e-3  # bandwidths: maxima closer than this are one
 _FLAT = 1e-4
 _SWEEPS, _KINK_WORK = 100, 4000
 _TINY = 1e-7
-_BLOCK_ELEMENTS = 1 << 16
 
 
 def log_and_gradient(p: SoSDensity, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -42,7 +41,7 @@ def log_and_gradient(p: SoSDensity, X: np.ndarray) -> tuple[np.ndarray, np.ndarr
     log_p, gradient = np.full(n, -np.inf), np.zeros((n, d))
     inside = p.measure.contains(X)
     with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
-        for rows in row_blocks(n, max(points.shape[0], F.shape[1]), _BLOCK_ELEMENTS):
+        for rows in row_blocks(n, max(points.shape[0], F.shape[1])):
             x = X[rows]
             log_terms = kernel.log(x, points) + log_lengths
             peak = log_terms.max(axis=1)

@@ -10,7 +10,7 @@ from typing import Any, Self, cast
 import numpy as np
 
 from ksos._array import Array, is_numpy, like, namespace, on_host, quiet, to_device, to_numpy, zeros
-from ksos._memory import row_blocks
+from ksos._memory import CACHE_ELEMENTS, row_blocks
 from ksos._validation import as_count, as_points
 from ksos.density._assemble import log_squares, unit_rows
 from ksos.density.compress import Compression, compress
@@ -27,7 +27,6 @@ __all__ = ["SoSDensity"]
 
 _BLOCK_ELEMENTS = 1 << 18
 _DEVICE_ELEMENTS = 1 << 26  # a GPU wants few large operations
-_CACHE_ELEMENTS = 1 << 16  # half a megabyte of kernel values: worked on while it is in the cache, and never handed back to the system
 _MASS_BLOCK = 1 << 9
 _UNDERFLOW = 1e-250  # below it, kernel values have begun to underflow and the logarithm is recomputed with the row's peak taken out
 _MASS_TOLERANCE = 1e-6
@@ -157,7 +156,7 @@ class SoSDensity(Queries):
     def _squares(self, X: Array) -> Array:
         """‖F̃ᵀ k(x)‖² in natural units, in blocks of rows."""
         xp, out = namespace(X), zeros((X.shape[0],), X)
-        for rows in row_blocks(X.shape[0], max(self.unit_factor.shape), _CACHE_ELEMENTS if is_numpy(X) else _DEVICE_ELEMENTS):
+        for rows in row_blocks(X.shape[0], max(self.unit_factor.shape), CACHE_ELEMENTS if is_numpy(X) else _DEVICE_ELEMENTS):
             log_k = self.kernel.log(X[rows, :], self.support_points)
             values = (np.exp(log_k, out=log_k) if is_numpy(X) else xp.exp(log_k)) @ self.unit_factor
             out[rows] = xp.vecdot(values, values)

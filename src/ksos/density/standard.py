@@ -124,10 +124,8 @@ def standardize(p: SoSDensity, *others: SoSDensity, shorten: bool = True) -> Sta
     folds = [Fold(x, float(zero), float(sigma), shorten=shorten) for x, zero, sigma in zip(everywhere.T, X[order[0]], scale, strict=True)]
     log_volume = _log_volume(p.measure, scale)
     frame = Standard(p, folds, scale, log_volume)
-    kernel, points = p.kernel.with_sigma(1.0), frame.coordinates(X[order])
-    return replace(
-        frame, density=p.from_units(kernel, points, F[order], p.log_unit - log_volume, p.measure.image(frame.coordinates, 1.0 / scale))
-    )
+    kernel, measure, points = p.kernel.with_sigma(1.0), p.measure.image(frame.coordinates, 1.0 / scale), frame.coordinates(X[order])
+    return replace(frame, density=p.from_units(kernel, points, F[order], p.log_unit - log_volume, measure))
 
 
 def _log_volume(measure: Measure, scale: np.ndarray) -> float:

@@ -16,8 +16,7 @@ from ksos.space import SoSSpace
 
 __all__ = ["CustomFunctional"]
 
-_REMEMBERED = 24
-_PROBES = 6
+_REMEMBERED, _PROBES = 24, 6
 _ROUNDING = 1e-9
 
 

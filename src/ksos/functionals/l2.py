@@ -20,10 +20,8 @@ from ksos.space import SoSSpace
 
 __all__ = ["SquaredL2", "l2_rule"]
 
-_AGREEMENT = 1e-11
-_MOST_NODES = 1 << 16
-_MOST_FEATURES = 3
-_NEGLIGIBLE = 1e-17
+_AGREEMENT, _NEGLIGIBLE = 1e-11, 1e-17
+_MOST_NODES, _MOST_FEATURES = 1 << 16, 3
 
 
 class SquaredL2(ScaledFunctional):

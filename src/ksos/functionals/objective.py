@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ksos._array import Array, zeros
@@ -35,6 +35,7 @@ class Point:
         return Point(scale * self.C, None if self.a is None else scale * self.a)
 
 
+@dataclass(eq=False)
 class Objective:
     """f(C) = F(p_C) with its gradient, and where F is quadratic its Hessian: all that a solver sees of a problem.
 
@@ -42,18 +43,18 @@ class Objective:
     ``deadline``: that of the call, which long steps look at.
     """
 
-    def __init__(
-        self, term: BoundTerm, space: SoSSpace, *, stored: bool = False, columns: slice | None = None, deadline: Deadline | None = None
-    ) -> None:
-        self.term, self.space, self.stored, self.columns = term, space, stored, columns
-        self.deadline = Deadline() if deadline is None else deadline
+    term: BoundTerm
+    space: SoSSpace
+    stored: bool = False
+    columns: slice | None = None
+    deadline: Deadline = field(default_factory=Deadline)
 
     @classmethod
     def of(cls, functional: Functional, space: SoSSpace, *, stored: bool = False, deadline: Deadline | None = None) -> Objective:
         """The objective of a functional on a space."""
         if not isinstance(functional, Functional):
             raise TypeError(f"a functional such as ksos.functionals.SquaredMMD(X) is needed; got {functional!r}")
-        return cls(functional.bind(space), space, stored=stored, deadline=deadline)
+        return cls(functional.bind(space), space, stored, deadline=Deadline() if deadline is None else deadline)
 
     @cached_property
     def map(self) -> EmbeddingMap:
@@ -68,16 +69,16 @@ class Objective:
 
     def with_term(self, term: BoundTerm) -> Objective:
         """Another function on the same space, with the same map and deadline."""
-        return Objective(term, self.space, stored=self.stored, columns=self.columns, deadline=self.deadline)
+        return replace(self, term=term)
 
     def on_tensor(self) -> Objective:
         """The same function, with A as a stored tensor."""
-        return Objective(self.term, self.space, stored=True, deadline=self.deadline)
+        return replace(self, stored=True, columns=None)
 
     def restricted(self, columns: slice) -> Objective | None:
         """f on the matrices C that live on some of the directions of the space: a small problem beside the large one."""
         term = self.term.restrict(columns)
-        return None if term is None else Objective(term, self.space, stored=self.stored, columns=columns, deadline=self.deadline)
+        return None if term is None else replace(self, term=term, columns=columns)
 
     def point(self, C: Array, F: Array | None = None) -> Point:
         """C, with its factor if that is known, and its embedding, which costs one application of A (none if no term looks at it)."""

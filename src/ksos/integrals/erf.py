@@ -10,7 +10,7 @@ from scipy.special import erf, erfcx
 from ksos._array import on_host
 from ksos.quadrature import legendre
 
-__all__ = ["log_gauss_mass", "truncated_moments"]
+__all__ = ["log_gauss_mass", "mirrored", "truncated_moments"]
 
 _NARROW_NODES = 12
 
@@ -25,7 +25,7 @@ def log_gauss_mass(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     >>> float(log_gauss_mass(-5.0 * 3**0.5, -4.0 * 3**0.5).round(6))  # the box [0, 1] seen from 5, with A = 3: log 5.7e-23
     -51.211271
     """
-    a, b, _ = _mirrored(low, high)
+    a, b, _ = mirrored(low, high)
     with np.errstate(all="ignore"):
         central = np.log(0.5 * (erf(b) - erf(a)))
         tail_a = np.maximum(a, 0.0)
@@ -41,12 +41,11 @@ def log_gauss_mass(low: np.ndarray, high: np.ndarray) -> np.ndarray:
 
 def truncated_moments(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """E[t] and E[t²] under the law ∝ e^{−t²} on [low, high]."""
-    a, b, flip = _mirrored(low, high)
+    a, b, flip = mirrored(low, high)
     root = 1.0 / (2.0 * math.sqrt(math.pi))
     with np.errstate(all="ignore"):
         log_mass = log_gauss_mass(a, b)
-        at_a = np.where(np.isinf(a), 0.0, root * np.exp(-(a**2) - log_mass))
-        at_b = np.where(np.isinf(b), 0.0, root * np.exp(-(b**2) - log_mass))
+        at_a, at_b = (np.where(np.isinf(end), 0.0, root * np.exp(-(end**2) - log_mass)) for end in (a, b))
         first = np.array(at_a - at_b)
         second = np.array(0.5 + np.where(np.isinf(a), 0.0, a * at_a) - np.where(np.isinf(b), 0.0, b * at_b))
         narrow = _narrow(a, b)
@@ -58,7 +57,7 @@ def truncated_moments(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np
     return np.where(flip, -first, first), second
 
 
-def _mirrored(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def mirrored(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(a, b, mirrored?): the interval, mirrored where needed so that the end a is the one nearer to the origin, |a| ≤ b."""
     low, high = np.broadcast_arrays(np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64))
     with np.errstate(invalid="ignore"):

@@ -51,13 +51,8 @@ class _Piece:
 class LineIntegral:
     r"""∫_low^high Π_i κ_i(|x − c_i|/σ_i) dx with κ_i(r) = e^{−r} Σ_k q_ik r^k, for arrays of centres c_i that broadcast together.
 
-    Only differences of coordinates enter, so a common shift of centres and ends costs no digits, and no sum here cancels.
-
-    Parameters
-    ----------
-    factors : sequence of (bandwidth σ_i, coefficients q_i)
-    low, high : float
-        The ends, possibly infinite.
+    ``factors`` are pairs (σ_i, q_i); the ends may be infinite. Only differences of coordinates enter, so a common shift of centres and ends
+    costs no digits, and no sum here cancels.
 
     >>> line = LineIntegral([(1.0, np.ones(1))])  # ∫ e^{−|x|} dx
     >>> np.exp(line.log(np.zeros(1)))
@@ -127,7 +122,7 @@ class LineIntegral:
             yield _Piece(near, sides, height, length, np.abs(rise), start, change)
 
 
-def _integrate(piece: _Piece, polynomials: Sequence[np.ndarray], moments: bool) -> tuple[np.ndarray, list[np.ndarray]]:
+def _integrate(piece: _Piece, polynomials: list[np.ndarray], moments: bool) -> tuple[np.ndarray, list[np.ndarray]]:
     """The piece as e^{height}·mass and, with ``moments``, mean and root mean square of the way walked: (height, [mass, …])."""
     degree = sum(len(polynomial) - 1 for polynomial in polynomials) + 2 * moments
     fast = np.asarray(piece.decay > degree + 4.0)
@@ -143,9 +138,7 @@ def _integrate(piece: _Piece, polynomials: Sequence[np.ndarray], moments: bool) 
     return height, answers
 
 
-def _by_nodes(
-    piece: _Piece, polynomials: Sequence[np.ndarray], moments: bool, degree: int, fast: bool
-) -> tuple[np.ndarray, list[np.ndarray]]:
+def _by_nodes(piece: _Piece, polynomials: list[np.ndarray], moments: bool, degree: int, fast: bool) -> tuple[np.ndarray, list[np.ndarray]]:
     """:func:`_integrate` for pieces that all decay fast, or all slowly.
 
     Evaluating the factors at nodes, rather than multiplying their polynomials out, never cancels, whatever the degree: for slow decay

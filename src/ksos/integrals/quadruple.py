@@ -112,15 +112,13 @@ def _against(q: Any, kernel: Kernel, xi: np.ndarray, width: np.ndarray) -> tuple
     return E, Q, 2.0 * tau, float(np.sum(np.log(sigma / tau)))
 
 
-def _pair_bumps(
-    model: Kernel, measure: Measure, X: np.ndarray, log_unit: float, kernel: Kernel
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _pair_bumps(model: Kernel, rho: Measure, X: np.ndarray, log_unit: float, kernel: Kernel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(log W, ξ, A^{−1/2}) in natural units: k(·, x_i)k(·, x_j)dρ = W_ij N(½(ξ_i + ξ_j), ½A^{−1})."""
-    integrals: Integrals = closed_form(model, measure, X.shape[1], kernel)
+    integrals: Integrals = closed_form(model, rho, X.shape[1], kernel)
     normals = integrals.pair_normals(X)
     if normals is None or not integrals.pairwise:
         raise IntegralNotAvailableError(
-            f"the exact MMD of a density with {model!r} on {measure!r} has no closed form; pass landmarks= for the projected MMD, or "
+            f"the exact MMD of a density with {model!r} on {rho!r} has no closed form; pass landmarks= for the projected MMD, or "
             "use a discrete measure"
         )
     return integrals.log_gram(X, X) - log_unit, *normals

@@ -35,12 +35,10 @@ def intervals(
     Ends are relative to ``origin`` (default: the first support point). The space between an outlier and the others has no nodes.
     """
     zero = sources[0][1][0, feature] if origin is None else origin
-    found = [integrals.windows(X, feature, log_level) for integrals, X in sources]  # relative to the first of each source's points
-    low, high = (
-        np.concatenate([to_numpy(w[s]) + (X[0, feature] - zero) for w, (_, X) in zip(found, sources, strict=True)]) for s in (0, 1)
-    )
-    low, high = merged(low, high)
-    return low[high > low], high[high > low], min(length for *_, length in found)
+    ends = [integrals.windows(X, feature, log_level) for integrals, X in sources]  # relative to the first of each source's points
+    shifts = [X[0, feature] - zero for _, X in sources]
+    low, high = merged(*(np.concatenate([to_numpy(w[s]) + by for w, by in zip(ends, shifts, strict=True)]) for s in (0, 1)))
+    return low[high > low], high[high > low], min(length for *_, length in ends)
 
 
 def kinks(sources: Sequence[Source], feature: int, origin: float | None = None) -> np.ndarray:
@@ -117,10 +115,8 @@ def importance_rules(integrals: Integrals, X: np.ndarray, max_nodes: int, seed: 
         yield nodes, log_weights + integrals.measure.log_density(nodes)
 
 
-def cells(
-    integrals: Integrals, X: np.ndarray, length: float, most: int, *, split_kinks: bool = True
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """(start, stop), each of shape (c, d), of cells that hold all of a density, with sides of at most ``length`` smooth lengths.
+def cells(integrals: Integrals, X: np.ndarray, side: float, most: int, *, split_kinks: bool = True) -> tuple[np.ndarray, np.ndarray] | None:
+    """(start, stop), each of shape (c, d), of cells that hold all of a density, with sides of at most ``side`` smooth lengths.
 
     Cells that no support point reaches are left out; with ``split_kinks``, a cell ends where the kernel has a kink. None if there would
     be more than ``most``.
@@ -128,7 +124,7 @@ def cells(
     source, axes, windows = [(integrals, X)], [], []
     for k in range(X.shape[1]):
         low, high, smooth = intervals(source, k, _CELL_LOG_LEVEL, origin=0.0)
-        axes.append(cut(low, high, length * smooth, kinks(source, k, origin=0.0) if split_kinks else None))
+        axes.append(cut(low, high, side * smooth, kinks(source, k, origin=0.0) if split_kinks else None))
         windows.append(np.stack(integrals.windows(X, k, _CELL_LOG_LEVEL)[:2]) + X[0, k])
     low, high = np.stack(windows, axis=2)
     return cells_of(axes, low, high, most)

@@ -16,8 +16,7 @@ from ksos.pivoted_cholesky import MANY_POINTS, thin_root
 
 __all__ = ["PairFactors", "ThinPairs", "apply_triple", "thin_pairs", "triple_blocks"]
 
-_BLOCK_ELEMENTS = 8_000_000
-_TEMPORARIES = 8
+_BLOCK_ELEMENTS, _TEMPORARIES = 8_000_000, 8
 
 
 class PairFactors:

@@ -93,8 +93,7 @@ class Observable(ABC):
         else:
             f = self(atoms.points)
             seen = f != 0.0
-            values = sum_over_nodes(kernel, X, atoms.points[seen], np.log(atoms.weights[seen]), f[seen], log_unit, T)
-            out = ObservableMatrix(values)
+            out = ObservableMatrix(sum_over_nodes(kernel, X, atoms.points[seen], np.log(atoms.weights[seen]), f[seen], log_unit, T))
         if not np.all(np.isfinite(out.values)):
             raise ValueError(f"the integrals of {self!r} leave the range of floats on {measure!r}; measure the features in other units")
         return out

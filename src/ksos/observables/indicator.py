@@ -17,11 +17,7 @@ __all__ = ["BoxIndicator"]
 
 
 class BoxIndicator(Observable):
-    r"""f(x) = 1 where low ≤ x ≤ high in every feature, else 0; sides may be infinite. E_p f is the probability of the box.
-
-    Parameters
-    ----------
-    low, high : array of d floats
+    r"""f(x) = 1 where low ≤ x ≤ high (arrays of d floats) in every feature, else 0; sides may be infinite. E_p f is the box's probability.
 
     >>> BoxIndicator([0.0, -np.inf], [1.0, 0.0])([[0.5, -3.0], [0.5, 3.0]])
     array([1., 0.])
@@ -38,14 +34,13 @@ class BoxIndicator(Observable):
 
     def _matrix(self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None) -> ObservableMatrix:
         m, d = X.shape
-        integrals = closed_form(kernel, measure, d)
-        if not measure.by_volume:
-            return ObservableMatrix(np.exp(self._log_gram_normal(integrals, X) - log_unit)).transformed(T)
-        low, high = measure.boundaries(d)
+        integrals, (low, high) = closed_form(kernel, measure, d), measure.boundaries(d)
         low, high = np.maximum(self.box.low, low), np.minimum(self.box.high, high)
-        if np.any(low >= high):
-            return ObservableMatrix(np.zeros((m, m))).transformed(T)
-        return ObservableMatrix(np.exp(closed_form(kernel, Box(low, high), d).log_gram(X, X) - log_unit)).transformed(T)
+        if not measure.by_volume:
+            log_gram = self._log_gram_normal(integrals, X)
+        else:
+            log_gram = np.full((m, m), -np.inf) if np.any(low >= high) else closed_form(kernel, Box(low, high), d).log_gram(X, X)
+        return ObservableMatrix(np.exp(log_gram - log_unit)).transformed(T)
 
     def _log_gram_normal(self, integrals: Integrals, X: np.ndarray) -> np.ndarray:
         """The integral on R^d times, per feature, the mass between the sides of the normal law that k_i k_j ρ is proportional to."""

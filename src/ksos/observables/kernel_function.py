@@ -41,10 +41,8 @@ class KernelFunction(KernelSum, Observable):
 
     def __call__(self, X: Any) -> np.ndarray:
         X = self._points(X)
-        out = np.empty(X.shape[0])
-        for rows in row_blocks(X.shape[0], self.points.shape[0], _BLOCK_ELEMENTS):
-            out[rows] = self.kernel(X[rows], self.points) @ self.weights
-        return out
+        blocks = row_blocks(X.shape[0], self.points.shape[0], _BLOCK_ELEMENTS)
+        return np.concatenate([np.empty(0), *(self.kernel(X[rows], self.points) @ self.weights for rows in blocks)])
 
     def _matrix(self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None) -> ObservableMatrix:
         try:

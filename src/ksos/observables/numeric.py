@@ -17,9 +17,7 @@ from ksos.observables.base import Observable, ObservableMatrix, sum_over_nodes
 
 __all__ = ["NumericFunction"]
 
-_BLOCK_ROWS = 1 << 16
-_TENSOR_FEATURES = 3
-_GROSS = 1e-4
+_TENSOR_FEATURES, _GROSS = 3, 1e-4
 
 
 class NumericFunction(Observable):
@@ -61,10 +59,7 @@ class NumericFunction(Observable):
 
     def __call__(self, X: Any) -> np.ndarray:
         X = self._points(X)
-        out = np.empty(X.shape[0])
-        for rows in row_blocks(X.shape[0], 1, _BLOCK_ROWS):
-            out[rows] = self._values(X[rows])
-        return out
+        return np.concatenate([np.empty(0), *(self._values(X[rows]) for rows in row_blocks(X.shape[0], 1))])
 
     def _values(self, X: np.ndarray) -> np.ndarray:
         """f at some rows; whatever it does wrong becomes a ValueError in words."""

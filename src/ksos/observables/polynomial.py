@@ -20,9 +20,7 @@ __all__ = ["Polynomial", "as_polynomial", "coordinate", "feature_moments"]
 
 Monomial = tuple[tuple[int, int], ...]
 """((feature, power), …), features ascending, powers positive; () is the constant 1."""
-_SHOWN_TERMS = 6
-_ORDER = 48
-_BLOCK_ELEMENTS = 1 << 14
+_SHOWN_TERMS, _ORDER, _BLOCK_ELEMENTS = 6, 48, 1 << 14
 _GONE = 45.0
 """e^{−45} is below rounding beside 1."""
 
@@ -277,11 +275,9 @@ def _by_nodes(integrals: Integrals, x: np.ndarray, y: np.ndarray, k: int, order:
     return [np.asarray(total / sums[0]) for total in sums]
 
 
-def _pieces(
-    integrals: Integrals, x: np.ndarray, y: np.ndarray, k: int, sigma: float, order: int
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """(start, length) of the pieces of the law of x and y, in bandwidths and relative to x."""
-    drop = _GONE + 4.0 * order
+def _pieces(integrals: Integrals, x: np.ndarray, y: np.ndarray, k: int, sigma: float, n: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """(start, length) of the pieces of the law of x and y, in bandwidths and relative to x, for moments of order n."""
+    drop = _GONE + 4.0 * n
     gap = (y - x) / sigma
     low, high = ((end - x) / sigma + 0.0 * gap for end in integrals.measure.boundary(k))
     if integrals.kernel.smooth:

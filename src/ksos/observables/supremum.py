@@ -31,8 +31,7 @@ from ksos.quadrature import tensor_grid
 __all__ = ["CellBound", "Enclosure", "Supremum", "enclosure", "proven_supremum", "searched_supremum"]
 
 _FIRST_CELLS, _MOST_CELLS, _MOST_PENDING = 4096, 600_000, 200_000
-_STARTS = 8
-_BLOCK_ELEMENTS = 1 << 21
+_STARTS, _BLOCK_ELEMENTS = 8, 1 << 21
 _ROUNDING = 4.0 * float(np.finfo(np.float64).eps)
 
 
@@ -238,14 +237,14 @@ def _of_polynomial(scale: float, f: Polynomial) -> Enclosure:
                 coefficients[key] = coefficients[key] + term if key in coefficients else term
         size = np.zeros(n)
         for key, coefficient in coefficients.items():
+            reach = np.prod([half[:, k] ** j for k, j in key], axis=0)
             if not key:
                 value = value + coefficient
             elif len(key) == 1 and key[0][1] == 1:
                 slope[:, key[0][0]] += coefficient
             else:
-                reach = np.prod([half[:, k] ** j for k, j in key], axis=0)
                 bend += np.where(all(j % 2 == 0 for _, j in key), np.maximum(coefficient, 0.0), np.abs(coefficient)) * reach
-            size += np.abs(coefficient) * np.prod([half[:, k] ** j for k, j in key], axis=0)
+            size += np.abs(coefficient) * reach
         noise = _ROUNDING * (len(coefficients) + 4) * size
         flat = np.sum(np.abs(slope) * half, axis=1) + bend + noise
         return CellBound(value, flat, slope, bend + noise)

@@ -14,6 +14,7 @@ from ksos.quadrature.rules import tensor_grid
 
 __all__ = ["NODES_PER_CELL", "Integral", "integrate"]
 
+Integrand = Callable[[np.ndarray], np.ndarray]
 _INTERVALS = {1: 16, 2: 12, 3: 12}  # of the Clenshaw–Curtis rule per axis, by dimension
 NODES_PER_CELL = {d: (intervals + 1) ** d for d, intervals in _INTERVALS.items()}
 _BLOCK_POINTS = 1 << 15
@@ -29,9 +30,7 @@ class Integral:
     evaluations: int
 
 
-def integrate(
-    f: Callable[[np.ndarray], np.ndarray], start: np.ndarray, stop: np.ndarray, *, rtol: float, atol: float, max_evaluations: int
-) -> Integral:
+def integrate(f: Integrand, start: np.ndarray, stop: np.ndarray, *, rtol: float, atol: float, max_evaluations: int) -> Integral:
     """∫ f over the union of the cells Π_k [start_ck, stop_ck], d ≤ 3, until the error is at most max(atol, rtol·∫|f|) or the work is done.
 
     >>> cell = np.zeros((1, 2)), np.ones((1, 2))
@@ -65,7 +64,7 @@ def integrate(
         values, sizes, errors = (np.concatenate([old[keep], new]) for old, new in zip((values, sizes, errors), found, strict=True))
 
 
-def _apply(f: Callable[[np.ndarray], np.ndarray], start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _apply(f: Integrand, start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Per cell ∫f and ∫|f|, shape (c,), and the error of the first along each axis, shape (c, d)."""
     n, d = start.shape
     t, fine, *coarse = _nested_rules(_INTERVALS[d])

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = ["PiecewiseLaw", "increasing_root", "invert_on_panel"]
 
-_STEP, _EXACT_STEP = 1e-13, 1e-14
+Excess = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
+
+_STEP, _EXACT_STEP, _MOST_STEPS = 1e-13, 1e-14, 60
 _ROUNDING = 1e-16
-_MOST_STEPS = 60
 _BLOCK_ELEMENTS, _LEAST_COLUMNS = 1 << 20, 1 << 7  # at most 8192 entries at a time, whose polynomials stay in the cache
 
 
@@ -107,14 +108,7 @@ def _rows(arguments: np.ndarray) -> np.ndarray:
     return np.repeat(np.arange(arguments.shape[0]), arguments.shape[1])
 
 
-def increasing_root(
-    f: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]],
-    low: np.ndarray,
-    high: np.ndarray,
-    start: np.ndarray,
-    *,
-    step: float | np.ndarray,
-) -> np.ndarray:
+def increasing_root(f: Excess, low: np.ndarray, high: np.ndarray, start: np.ndarray, *, step: float | np.ndarray) -> np.ndarray:
     """Where increasing functions have their roots, entry by entry: Newton's method, safeguarded by bisection between ``low`` and ``high``.
 
     ``f(i, x)`` gives, for the entries i that are still open, value and slope at x, and what counts as a value of zero. An entry is done

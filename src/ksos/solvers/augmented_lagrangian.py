@@ -28,8 +28,7 @@ _PATIENCE = 4  # rounds in a row without a smaller gap after which rounding has 
 _LOOK = 1e3  # the interior point's iterates are certified from a mean product of this many times the tolerance on
 _AFTERWARDS = 500  # steps that the rounds may take after the interior point has found a feasible point: what it leaves is rounding
 _NEAR_THE_BOUNDARY = 1e-4  # in units of a constraint's size
-_VANISHING = 1e-7
-_RUNAWAY = 1e12
+_VANISHING, _RUNAWAY = 1e-7, 1e12
 _DOUBTFUL = 1e3  # a penalty from which on a violation that stays raises the question whether anything is feasible
 
 

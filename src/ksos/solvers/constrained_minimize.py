@@ -27,8 +27,8 @@ __all__ = ["Goal", "Nearest", "as_constraints", "assembled", "minimize_constrain
 
 _CHEAP_STEP = 2e8  # floating-point operations: if a step costs no more, the interior point comes first
 _MOST_STEPS = 50  # of Newton's method in one round: more are taken only if there is no low rank
-_DIGITS = (1e-3, 1e-6, 1e-9, 1e-12)
-_WORDED = 1e-5
+_DIGITS, _WORDED = (1e-3, 1e-6, 1e-9, 1e-12), 1e-5
+Why = tuple[str, float | None]  # a note, and the least radius of a ball
 _ROUND = LowRank(extra_steps=0)  # Newton's method for one round of many
 
 
@@ -72,15 +72,15 @@ def minimize_constrained(
         steppers = [replace(stepper, extra_steps=0) if isinstance(stepper, LowRank) else stepper for stepper in steppers]
         limit = max(_ROUND.max_iter, steppers[-1].max_iter) if goal.max_iter is None else goal.max_iter
         path_first = isinstance(solver, InteriorPoint) or (program is not None and program.cost <= _CHEAP_STEP and not warm)
-        if (note := _unattainable(problem, constraints)) is not None:
-            return _solution(problem, violating(problem, C), name, tol, note)
+        if (note := _unattainable(problem)) is not None:
+            return _solution(problem, violating(problem, C), name, tol, (note, None))
         for ball in _balls(constraints):
             found = nearest(ball, space, C, limit, objective.deadline)
             if found.outcome.keyboard:
                 raise KeyboardInterrupt
             if found.lower > ball.bound:
                 note = f"the least radius of {ball!r} that holds a density of this space is {found.lower:.6g} (certified)"
-                return _solution(problem, violating(problem, found.outcome.point.C), name, tol, note, found.lower)
+                return _solution(problem, violating(problem, found.outcome.point.C), name, tol, (note, found.lower))
             C, warm = (C, warm) if warm else (found.outcome.point.C, True)
     except KeyboardInterrupt:
         return _solution(problem, replace(violating(problem, C), status="interrupted", keyboard=True), name, tol)
@@ -90,8 +90,8 @@ def minimize_constrained(
     outcome = solve_constrained(rounds, C, path_first=path_first)
     name = "interior_point" if outcome.along_the_path else name
     try:
-        note, radius = _why(problem, constraints, outcome, tol, limit) if outcome.status == "infeasible" else ("", None)
-        return _solution(problem, outcome, name, max(tol, goal.rtol * abs(outcome.objective)), note, radius)
+        why = _why(problem, outcome, tol, limit) if outcome.status == "infeasible" else ("", None)
+        return _solution(problem, outcome, name, max(tol, goal.rtol * abs(outcome.objective)), why)
     except KeyboardInterrupt:  # the point is there; only its certificate or the least radius is missing
         status = outcome.status if outcome.status == "infeasible" else "interrupted"
         return _solution(problem, replace(outcome, status=status, keyboard=True), name, tol)
@@ -138,9 +138,9 @@ def _squared_distance(ball: Constraint, space: SoSSpace, deadline: Deadline | No
     return Objective.of(SquaredMMD(ball.functional.target), space, stored=True, deadline=deadline)
 
 
-def _unattainable(problem: ConstrainedProblem, constraints: Sequence[Constraint]) -> str | None:
+def _unattainable(problem: ConstrainedProblem) -> str | None:
     """In words, the first constraint on an expectation that no density of the space meets by itself; None if each one can be met."""
-    for i, constraint in enumerate(constraints):
+    for i, constraint in enumerate(problem.given):
         if not problem.constraints[i].term.linear:
             continue
         (low, high), slack = problem.attainable(i), 1e-12 * problem.constraints[i].size
@@ -151,13 +151,11 @@ def _unattainable(problem: ConstrainedProblem, constraints: Sequence[Constraint]
     return None
 
 
-def _why(
-    problem: ConstrainedProblem, constraints: Sequence[Constraint], outcome: ConstrainedOutcome, tol: float, max_iter: int
-) -> tuple[str, float | None]:
+def _why(problem: ConstrainedProblem, outcome: ConstrainedOutcome, tol: float, max_iter: int) -> Why:
     """What to say of constraints that can be met one by one but not together, and the least radius of a ball among them."""
-    if len(balls := _balls(constraints)) == 1 and len(constraints) > 1:
+    if len(balls := _balls(problem.given)) == 1 and len(problem.given) > 1:
         distance = _squared_distance(balls[0], problem.space, problem.base.deadline)
-        others = ConstrainedProblem(distance, [constraint for constraint in constraints if constraint is not balls[0]])
+        others = ConstrainedProblem(distance, [constraint for constraint in problem.given if constraint is not balls[0]])
         least = solve_constrained(Rounds(others, [(LowRank(), None)], tol, max_iter), problem.middle.C)
         if least.status != "infeasible":
             radius = math.sqrt(max(least.bound, 0.0))
@@ -165,9 +163,7 @@ def _why(
     return f"they can be met one by one, but not together: at best one is violated by {outcome.violation:.3g} of its range", None
 
 
-def _solution(
-    problem: ConstrainedProblem, outcome: ConstrainedOutcome, name: str, tol: float, note: str = "", radius: float | None = None
-) -> Solution:
+def _solution(problem: ConstrainedProblem, outcome: ConstrainedOutcome, name: str, tol: float, why: Why = ("", None)) -> Solution:
     """Certify afresh at the factor that is returned."""
     point = problem.point(outcome.G @ outcome.G.T)
     value, violation, status, gap = problem.value(point), problem.violation(point), outcome.status, None
@@ -177,7 +173,7 @@ def _solution(
     elif status == "solved":
         status = "stationary"
     weights, vectors = tuple(outcome.multipliers.weights.tolist()), dict(outcome.multipliers.vectors)
-    more = {"multipliers": weights, "ball_vectors": vectors, "violation": violation, "least_radius": radius, "note": note}
+    more = {"multipliers": weights, "ball_vectors": vectors, "violation": violation, "least_radius": why[1], "note": why[0]}
     return assembled(problem.base, outcome, outcome.G, value, gap, status, name, **more)
 
 

@@ -64,7 +64,7 @@ class ConstrainedProblem:
     """An objective with constraints, each with its size: by how much it varies over the spectraplex, judged by the slope at the centre."""
 
     def __init__(self, objective: Objective, constraints: Sequence[Constraint]) -> None:
-        self.base, self.space = objective, objective.space
+        self.base, self.space, self.given = objective, objective.space, constraints
         terms = [objective.term, *(constraint.bind(self.space) for constraint in constraints)]
         self.frame = objective.with_term(ScaledSum([(1.0, Bound(term)) for term in terms]).bind(self.space))
         """Their sum: it says whether anything looks at the embedding, and whether everything is convex."""

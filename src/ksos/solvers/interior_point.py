@@ -33,10 +33,8 @@ from ksos.solvers.spectraplex import centre
 
 __all__ = ["ConicProgram", "InteriorPoint", "central_path", "minimum_on_face"]
 
-_SHORTEST_STEP = 1e-6
-_FLOOR, _ROUNDING = 1e-16, 1e-17
-_MOST_STEPS = 80
-_NEGLIGIBLE = 1e-13
+_SHORTEST_STEP, _MOST_STEPS = 1e-6, 80
+_FLOOR, _ROUNDING, _NEGLIGIBLE = 1e-16, 1e-17, 1e-13
 
 
 @dataclass(frozen=True)
@@ -91,20 +89,14 @@ class ConicProgram:
         slopes = [problem.slope(i, middle) / size for i, size in zip(linear, sizes.tolist(), strict=True)]
         offsets = np.array([float(xp.linalg.trace(slope)) / r for slope in slopes]) - problem.excesses(middle)[linear] / sizes
         balls = [(i, term) for i, term in enumerate(terms) if isinstance(term, BoundBall)]
-        return cls(
-            rows=xp.concat([tensor, xp.stack(slopes)]) if slopes else tensor,
-            q=q,
-            scale=form.scale / unit,
-            b=np.zeros(q) if form.b is None else to_numpy(form.b) / unit,
-            D=zeros((r, r), T) if form.D is None else form.D / unit,
-            N=None if form.N is None else form.N / math.sqrt(unit),
-            c=offsets,
-            slack=np.array([not problem.constraints[i].equality for i in linear], dtype=bool),
-            balls=[(to_numpy(term.z), term.radius) for _, term in balls],
-            order=[*linear, *(i for i, _ in balls)],
-            units=unit * np.concatenate([1.0 / sizes, np.ones(len(balls))]),
-            steepness=norm(f.gradient(middle.a, middle.C)[0]) / unit if f.conic_form() is None else None,
-        )
+        rows, b = xp.concat([tensor, xp.stack(slopes)]) if slopes else tensor, np.zeros(q) if form.b is None else to_numpy(form.b) / unit
+        D = zeros((r, r), T) if form.D is None else form.D / unit
+        N = None if form.N is None else form.N / math.sqrt(unit)
+        slack = np.array([not problem.constraints[i].equality for i in linear], dtype=bool)
+        centres, order = [(to_numpy(term.z), term.radius) for _, term in balls], [*linear, *(i for i, _ in balls)]
+        units = unit * np.concatenate([1.0 / sizes, np.ones(len(balls))])
+        steepness = norm(f.gradient(middle.a, middle.C)[0]) / unit if f.conic_form() is None else None
+        return cls(rows, q, form.scale / unit, b, D, N, offsets, slack, centres, order, units, steepness)
 
     def combined(self, x: np.ndarray) -> Array:
         """Σ_k x_k A_k over the rows."""

@@ -22,18 +22,17 @@ from ksos.solvers.spectraplex import centre, grown, pruned
 
 __all__ = ["LBFGS", "Secants", "descend", "descend_until", "lowest"]
 
-_PAIRS = 10
-_SUFFICIENT = 1e-4
-_MOST_BACKTRACKS = 25
-_NEW_COLUMNS = 1e-3
-_STATIONARY = 0.05
-_MOST_NEW = 4
+_PAIRS, _LOOK_BACK = 10, 4
+_SUFFICIENT, _MOST_BACKTRACKS = 1e-4, 25
+_NEW_COLUMNS, _MOST_NEW, _STATIONARY = 1e-3, 4, 0.05
 _SMALL, _DENSE = 50, 3000
 _NEGLIGIBLE = 1e-16  # of the mass: a sample of little weight far from all others lives on a column of as little
-_LOOK_BACK = 4
 _DESCENT = 300  # steps
 
-ValueAndGradient = Callable[[Array], tuple[float, Array]]
+Valued = tuple[float, Array]
+"""A value and a gradient."""
+ValueAndGradient = Callable[[Array], Valued]
+Iterate = tuple[Array, float, Array]
 
 
 class Secants:
@@ -76,7 +75,7 @@ class Secants:
         return namespace(gradient).reshape(shares @ self._rows, gradient.shape) - gamma * gradient
 
 
-def descend(function: ValueAndGradient, Y: Array, value: float, gradient: Array, secants: Secants) -> tuple[Array, float, Array] | None:
+def descend(function: ValueAndGradient, Y: Array, value: float, gradient: Array, secants: Secants) -> Iterate | None:
     """One step with backtracking: the new point, its value and gradient; None if rounding leaves nothing to gain."""
     direction = secants.direction(gradient)
     if not (slope := inner(direction, gradient)) < 0.0:
@@ -101,9 +100,7 @@ def descend_until(function: ValueAndGradient, Y: Array, steps: int, tol: float) 
     return _descend_until(function, (Y, *function(Y)), Secants(), steps, tol, Deadline())
 
 
-def _descend_until(
-    function: ValueAndGradient, at: tuple[Array, float, Array], secants: Secants, steps: int, tol: float, deadline: Deadline
-) -> Array:
+def _descend_until(function: ValueAndGradient, at: Iterate, secants: Secants, steps: int, tol: float, deadline: Deadline) -> Array:
     values = [math.inf] * _LOOK_BACK
     for _ in range(steps):
         values.append(at[1])
@@ -179,13 +176,7 @@ class LBFGS(Stepper):
         return self._at(objective, change, pruned(F, 0.0, self.max_columns), start)
 
     def _at(
-        self,
-        objective: Objective,
-        change: tuple[Array, Array],
-        F: Array,
-        point: Point,
-        steps: int = 0,
-        known: tuple[float, Array] | None = None,
+        self, objective: Objective, change: tuple[Array, Array], F: Array, point: Point, steps: int = 0, known: Valued | None = None
     ) -> _State:
         """The state at a factor of norm one, whose value and ∇f·F may be known."""
         value, gradient = _pulled_back(change[0], F, 1.0, *(objective.factor_gradient(F) if known is None else known))

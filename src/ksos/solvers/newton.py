@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import cast
 
 import numpy as np
 
@@ -13,40 +14,39 @@ __all__ = ["Minimum", "Value", "newton", "proven_minimum"]
 
 Value = Callable[[np.ndarray], tuple[float, np.ndarray]]
 """From θ to the value and the gradient."""
+Eigen = tuple[np.ndarray, np.ndarray]
+"""Eigenvalues and eigenvectors."""
 
 _MOST_STEPS, _MOST_DOUBLINGS = 300, 60
 _SLOW, _FARTHEST = 0.05, 1e4
 _SMALL_DECREMENT, _SMALL_RISE = 1e-16, 1e-14
 
 
+@dataclass
 class Minimum:
     """A minimiser as far as floating point goes, with the gradient there; the second derivative is computed when it is asked for."""
 
-    def __init__(
-        self, theta: np.ndarray, value: float, gradient: np.ndarray, curvature: Callable[[], np.ndarray], eigen: Any = None
-    ) -> None:
-        self.theta, self.value, self.gradient, self._curvature = theta, value, gradient, curvature
-        self.eigen: tuple[np.ndarray, np.ndarray] | None = eigen
-        """Eigenvalues and eigenvectors of a second derivative nearby, for a neighbouring problem that starts here."""
+    theta: np.ndarray
+    value: float
+    gradient: np.ndarray
+    second: Callable[[], np.ndarray]
+    eigen: Eigen | None = None  # of a second derivative nearby, for a neighbouring problem that starts here
 
     @cached_property
     def curvature(self) -> np.ndarray:
         """∂²/∂θ² at the minimiser, shape (p, p)."""
-        return self._curvature()
+        return self.second()
 
 
-def newton(
-    f: Value, curvature: Callable[[np.ndarray], np.ndarray], theta: np.ndarray, eigen: tuple[np.ndarray, np.ndarray] | None
-) -> Minimum:
+def newton(f: Value, curvature: Callable[[np.ndarray], np.ndarray], theta: np.ndarray, eigen: Eigen | None) -> Minimum:
     """Newton's method, damped like Levenberg's where a full step does not help, until the decrement is rounding.
 
     A second derivative is kept for as long as its steps still win digits, that of a neighbouring problem too: gradients are much cheaper.
     """
 
-    def fresh_eigen(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def fresh_eigen(at: np.ndarray) -> Eigen:
         H = curvature(at)
-        values, V = np.linalg.eigh(0.5 * (H + H.T))
-        return values, V
+        return cast("Eigen", np.linalg.eigh(0.5 * (H + H.T)))
 
     value, gradient = f(theta)
     damping, fresh = 0.0, eigen is None

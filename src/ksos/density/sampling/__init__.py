@@ -20,14 +20,9 @@ __all__ = ["METHODS", "draw", "faster_envelope", "inversion_seconds", "rejection
 METHODS = ("auto", "inversion", "rejection")
 _MEMORY_SHARE = 0.25  # of the available memory: "auto" takes no more for an envelope
 # seconds, on one core of an ordinary machine; only their ratios matter
-_FLOP = 5e-11
-_KERNEL_VALUE = 3e-9
-_COORDINATE = 1.5e-9
-_NEWTON = 6e-7
-_PROPOSAL = 3e-7
-_NORMAL = 3e-8
-_GRAM_ROWS = 40
-_MOST_LOOKED_AT = 20
+_FLOP, _KERNEL_VALUE, _COORDINATE = 5e-11, 3e-9, 1.5e-9
+_NEWTON, _PROPOSAL, _NORMAL = 6e-7, 3e-7, 3e-8
+_GRAM_ROWS, _MOST_LOOKED_AT = 40, 20
 
 
 def draw(density: SoSDensity, size: int, rng: np.random.Generator, method: str = "auto") -> np.ndarray:

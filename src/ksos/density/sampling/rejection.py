@@ -21,10 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Envelope", "PairEnvelope", "PointEnvelope", "draw_by_rejection", "envelope", "envelope_bytes"]
 
-_LARGEST_LOG = 300.0
-_PROPOSALS = 1 << 14
-_CACHE_ELEMENTS = 1 << 18
-_LEAST_ACCEPTANCE = 1e-6
+_LARGEST_LOG, _LEAST_ACCEPTANCE = 300.0, 1e-6
+_PROPOSALS, _CACHE_ELEMENTS = 1 << 14, 1 << 18
 
 
 def draw_by_rejection(envelope: Envelope, size: int, rng: np.random.Generator) -> np.ndarray:
