@@ -15,6 +15,7 @@ import numpy as np
 
 from ksos._array import to_numpy
 from ksos._deadline import Deadline
+from ksos._threads import one_blas_thread
 from ksos.coordinates import Witness
 from ksos.density import SoSDensity
 from ksos.embedding import MeanEmbedding, mmd
@@ -77,6 +78,7 @@ def in_the_exact_ball(
     return replace(answer, note=note) if found is None else replace(answer, exact=found, feasible=True, note=note)
 
 
+@one_blas_thread(0)
 def settled(
     problem: Problem, radius: float | None, goal: Goal, deadline: Deadline, start: Saddle | None = None, gamma: float | None = None
 ) -> Answer:
@@ -113,6 +115,7 @@ def exactly(problem: Problem, point: Point) -> Exact:
     return Exact(point, density, density.mmd(problem.data), mass)
 
 
+@one_blas_thread(0)
 def nearest_exactly(problem: Problem, deadline: Deadline) -> tuple[float, Problem]:
     """The exact distance to the data of about the nearest density, and the problem with the directions that it takes to see it."""
     for _ in range(_MOST_LOOKS):

@@ -13,6 +13,7 @@ import numpy as np
 
 from ksos._array import inner, namespace, to_numpy
 from ksos._deadline import Deadline
+from ksos._threads import one_blas_thread
 from ksos._validation import as_nonnegative, as_positive
 from ksos.embedding import MeanEmbedding
 from ksos.functionals import Expectation
@@ -281,6 +282,7 @@ class FixedLoss(Family):
         return self._error
 
 
+@one_blas_thread(0)
 def attack(
     family: Family, radius: float | None, goal: Goal, deadline: Deadline, start: Saddle | None = None, *, gamma: float | None = None,
     problem: Problem | None = None,
