@@ -33,6 +33,7 @@ Valued = tuple[float, Array]
 """A value and a gradient."""
 ValueAndGradient = Callable[[Array], Valued]
 Iterate = tuple[Array, float, Array]
+Change = tuple[Array, Array]  # QS and its inverse: F = QSY
 
 
 class Secants:
@@ -114,7 +115,7 @@ def _descend_until(function: ValueAndGradient, at: Iterate, secants: Secants, st
 
 @dataclass(frozen=True)
 class _State:
-    change: tuple[Array, Array]  # QS and its inverse: F = QSY
+    change: Change
     Y: Array
     value: float
     gradient: Array
@@ -175,9 +176,7 @@ class LBFGS(Stepper):
             F = grown(leading, V / columns**0.5, _NEW_COLUMNS)
         return self._at(objective, change, pruned(F, 0.0, self.max_columns), start)
 
-    def _at(
-        self, objective: Objective, change: tuple[Array, Array], F: Array, point: Point, steps: int = 0, known: Valued | None = None
-    ) -> _State:
+    def _at(self, objective: Objective, change: Change, F: Array, point: Point, steps: int = 0, known: Valued | None = None) -> _State:
         """The state at a factor of norm one, whose value and ∇f·F may be known."""
         value, gradient = _pulled_back(change[0], F, 1.0, *(objective.factor_gradient(F) if known is None else known))
         return _State(change, change[1] @ F, value, gradient, Secants(self.memory), point, steps)

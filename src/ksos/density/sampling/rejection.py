@@ -32,14 +32,13 @@ def draw_by_rejection(envelope: Envelope, size: int, rng: np.random.Generator) -
             f"method='rejection' would accept one proposal in {1.0 / max(envelope.acceptance, 1e-300):.3g}: "
             "the negative weights of this density are too large for it; use method='inversion'"
         )
-    density, centres = envelope.density, envelope.centres
-    out, filled = np.empty((size, density.n_features)), 0
+    density, filled = envelope.density, 0
+    out = np.empty((size, density.n_features))
     while filled < size:
         n = min(_PROPOSALS, int(1.1 * (size - filled) / envelope.acceptance) + 32)
         proposals, uniforms = envelope.propose(n, rng), rng.random(n)
-        keep = np.empty(n, dtype=bool)
-        for rows in row_blocks(n, centres.shape[0], _CACHE_ELEMENTS):
-            keep[rows] = envelope.accepted(proposals[rows], uniforms[rows])
+        blocks = row_blocks(n, envelope.centres.shape[0], _CACHE_ELEMENTS)
+        keep = np.concatenate([envelope.accepted(proposals[rows], uniforms[rows]) for rows in blocks])
         samples = density.support_points[0] + proposals[keep]
         samples = samples[density.measure.contains(samples)][: size - filled]
         out[filled : filled + samples.shape[0]] = samples
