@@ -23,7 +23,7 @@ from ksos.functionals import MMD, Frobenius, Functional, NegativeLogLikelihood, 
 from ksos.integrals import closed_form
 from ksos.kernels import Kernel, kernel_form
 from ksos.measures import Lebesgue, Measure
-from ksos.solvers import minimize
+from ksos.solvers import Solver, minimize
 from ksos.solvers.minimize import check_options
 from ksos.space import SoSSpace
 from ksos.support import SELECTIONS, pivoted_cholesky, select_support, unexplained
@@ -126,7 +126,7 @@ class KernelSoSDensity(DensityEstimator):
     objective : {"squared_mmd", "mmd", "likelihood"} or Functional
         The MMD is bounded and takes any target; the likelihood, −Σ a_i log p(x_i), predicts best. A functional of your own
         replaces the distance to the data. The penalty is added to it.
-    solver : {"auto", "low_rank", "interior_point", "lbfgs", "fista", "projected_gradient", "frank_wolfe"}
+    solver : {"auto", "low_rank", "interior_point", "lbfgs", "fista", "projected_gradient", "frank_wolfe"} or a solver object
     tol : float
         Absolute gap, in the objective's units.
     max_iter, callback, verbose
@@ -161,7 +161,7 @@ class KernelSoSDensity(DensityEstimator):
         self, kernel: str | Kernel = "gaussian", bandwidth: Any = "auto", embedding_bandwidth: Any = None,
         regularization: float | str = "auto", relative_regularization: float | None = None, penalty: str = "trace",
         n_support: int | None = None, support: Any = "auto", landmarks: Any = None, measure: Measure | None = None,
-        objective: str | Functional = "squared_mmd", solver: str = "auto", tol: float = 1e-8, max_iter: int | None = None,
+        objective: str | Functional = "squared_mmd", solver: str | Solver = "auto", tol: float = 1e-8, max_iter: int | None = None,
         time_limit: float | None = None, callback: Callable[..., Any] | None = None, random_state: Any = None, verbose: int = 0,
     ) -> None:  # fmt: skip
         self.kernel, self.bandwidth, self.embedding_bandwidth = kernel, bandwidth, embedding_bandwidth
