@@ -120,7 +120,9 @@ def as_metric(S: Any, name: str) -> np.ndarray | None:
         raise ValueError(f"{name} as a matrix must have diagonal entries in [{low:g}, {high:g}]; got {np.diagonal(out).tolist()}")
     unit = out / size[:, None] / size
     if np.max(np.abs(unit - unit.T)) > _ASYMMETRY:
-        raise ValueError(f"{name} as a matrix must be symmetric; entries differ from their mirror images by up to {np.abs(out - out.T).max():.3g}")
+        raise ValueError(
+            f"{name} as a matrix must be symmetric; entries differ from their mirror images by up to {np.abs(out - out.T).max():.3g}"
+        )
     out = 0.5 * (out + out.T)
     lowest = float(np.linalg.eigvalsh(0.5 * (unit + unit.T))[0])
     if not lowest > _SINGULAR:
