@@ -59,7 +59,7 @@ def page(records: Sequence[Record], *, pictures: bool) -> str:
 
 def _headline(main: Sequence[Cell], walls: Sequence[Cell]) -> list[str]:
     rows = []
-    for name in ("ksos_likelihood", "ksos_mmd"):
+    for name in ("ksos_search", "ksos_mmd"):
         against_kde = share_ahead(main, name, lambda cell: KDE)
         if not against_kde.total:
             continue
@@ -77,7 +77,7 @@ def _headline(main: Sequence[Cell], walls: Sequence[Cell]) -> list[str]:
         rows.append([f"{title}: cells ahead of {peer}, which does not search either", str(quick)])
         rows.append([f"{title}: farthest behind {peer}, nats per sample", _worst(quick)])
     for cell in walls:
-        ratios = _ise_ratio(cell, "ksos_likelihood_box")
+        ratios = _ise_ratio(cell, "ksos_search_box")
         if cell.data.group == "walls" and ratios is not None:
             rows.append([f"{cell.label}, box told: ISE / ISE of KDE", number(ratios, 2)])
     seeds = sorted({found.count for cell in main if (found := cell.difference(OURS, KDE)) is not None})

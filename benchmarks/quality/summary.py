@@ -13,7 +13,7 @@ from quality.records import Record
 
 __all__ = ["Cell", "Estimate", "Share", "better_peer", "cells", "share_ahead"]
 
-OURS, KDE, GMM = "ksos_likelihood", "kde", "gmm"
+OURS, KDE, GMM = "ksos_search", "kde", "gmm"
 
 
 @dataclass(frozen=True)
