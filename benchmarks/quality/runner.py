@@ -56,10 +56,8 @@ def run(keys: Sequence[Key], output: Path, jobs: int, minutes: float, report: Ca
     seconds = expected_seconds((key for key in keys if key not in done), measured)
     waiting = sorted(seconds, key=lambda key: -seconds[key])
     total, whole = len(waiting), 60.0 * minutes
-    hours = sum(seconds.values()) / 3600.0
-    report(
-        f"{total} of {len(keys)} pieces to measure, {jobs} at a time, for at most {minutes:g} minutes; about {hours:.1f} processor hours"
-    )
+    report(f"{total} of {len(keys)} pieces to measure, {jobs} at a time, for at most {minutes:g} minutes")
+    report(f"about {sum(seconds.values()) / 60.0:.0f} minutes of one processor")
     end = time.monotonic() + whole
     pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"))
     running: dict[Future[Record], Key] = {}
