@@ -29,9 +29,9 @@ class Candidate(NamedTuple):
     floor: float
 
 
-def best(U: np.ndarray) -> tuple[GaussianMixtureLaw, dict[str, float]]:
+def best(U: np.ndarray, *, sizes: Sequence[int] = SIZES) -> tuple[GaussianMixtureLaw, dict[str, float]]:
     """The candidate of the highest held-out likelihood, fitted again to all samples; one that fails there gives way to the next."""
-    candidates, logs = held_out(U)
+    candidates, logs = held_out(U, sizes=sizes)
     for c in np.argsort(-logs.mean(axis=0), kind="stable"):
         law = _fit(U, candidates[c])
         if law is not None:
@@ -39,9 +39,9 @@ def best(U: np.ndarray) -> tuple[GaussianMixtureLaw, dict[str, float]]:
     raise ValueError("no Gaussian mixture of the grid could be fitted")
 
 
-def stack(U: np.ndarray) -> tuple[GaussianMixtureLaw, list[list[float]]]:
+def stack(U: np.ndarray, *, sizes: Sequence[int] = SIZES) -> tuple[GaussianMixtureLaw, list[list[float]]]:
     """Σ_c w_c p_c, the shares w by likelihood on held-out samples, every p_c fitted again to all samples; and (components, floor, w_c)."""
-    candidates, logs = held_out(U)
+    candidates, logs = held_out(U, sizes=sizes)
     fits = [(candidate, share, _fit(U, candidate)) for candidate, share in zip(candidates, shares_by_em(logs), strict=True)]
     laws = [(candidate, share, law) for candidate, share, law in fits if law is not None]
     if not laws:
