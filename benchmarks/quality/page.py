@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 
 from quality.contestants import CONTESTANTS
 from quality.datasets import DATASETS
+from quality.goals import PLAIN, SEARCH, goal_table, rivals
 from quality.records import Record
-from quality.summary import GMM, KDE, OURS, Cell, Share, better_peer, cells, share_ahead
-from quality.tables import difference_cell, field_table, markdown, number
-from quality.words import HEADER, METHOD, WALLS, WHY
+from quality.summary import Cell, cells, share_ahead
+from quality.tables import difference_cell, every_cell, field_table, markdown, number
+from quality.words import CELLS, HEADER, METHOD, WALLS, WHY
 
 __all__ = ["page", "write_page"]
 
 _PICTURES = ("quality_log_likelihood.png", "quality_ise.png")
+CONTEST = ("Marron–Wand", "plane", "blobs", "real")
+"""The groups of data sets whose cells count."""
+PEERS = ("kde", "scipy_kde", "gmm", "gmm_cv", "gmm_stack")
 
 
 def write_page(records: Sequence[Record], path: Path, *, pictures: bool = True) -> list[Path]:
@@ -24,7 +27,7 @@ def write_page(records: Sequence[Record], path: Path, *, pictures: bool = True) 
     if pictures:
         from quality.pictures import draw_ise, draw_log_likelihood  # matplotlib
 
-        main = [cell for cell in cells(records) if cell.data.group != "walls"]
+        main = [cell for cell in cells(records) if cell.data.group in CONTEST]
         folder = path.parent / "figures"
         files += [draw(main, folder / name) for draw, name in zip((draw_log_likelihood, draw_ise), _PICTURES, strict=True)]
     path.write_text(page(records, pictures=all((path.parent / "figures" / name).exists() for name in _PICTURES)), encoding="utf-8")
@@ -34,92 +37,60 @@ def write_page(records: Sequence[Record], path: Path, *, pictures: bool = True) 
 def page(records: Sequence[Record], *, pictures: bool) -> str:
     """The text of the page."""
     everything = cells(records)
-    main = [cell for cell in everything if cell.data.group != "walls"]
+    main = [cell for cell in everything if cell.data.group in CONTEST]
     walls = [cell for cell in everything if cell.data.box is not None]
-    lines = [HEADER, *_headline(main, walls), METHOD]
+    lines = [HEADER, "## In one table", "", *goal_table(main, records), "", _extent(main), "", METHOD, *_machines(records)]
     if pictures:
         lines += [f"![Differences in held-out log-likelihood](figures/{_PICTURES[0]})", ""]
-    lines += _losses(main)
-    lines += ["## Held-out log-likelihood", "", "Nats per sample, mean over the seeds ± standard error; larger is better.", ""]
+    lines += [*_losses(main), WHY, CELLS]
     for group in dict.fromkeys(cell.data.group for cell in main):
         here = [cell for cell in main if cell.data.group == group]
-        lines += [f"### {group}", "", *field_table(here, "log_likelihood", 3, best=max), "", *_differences(here), ""]
+        lines += [f"### {group}", "", *every_cell(here, SEARCH, PEERS, PLAIN, "scipy_kde"), ""]
     known = [cell for cell in main if cell.data.law is not None]
     lines += ["## Integrated squared error", "", "×1000; smaller is better.", "", *field_table(known, "ise", 2, best=min, scale=1e3), ""]
     if pictures:
         lines += [f"![Ratios of integrated squared errors](figures/{_PICTURES[1]})", ""]
-    lines += ["## Squared MMD to the truth", "", "×1000; smaller is better; –: not computed.", ""]
-    lines += [*field_table(main, "mmd2", 3, best=min, scale=1e3), ""]
-    if walls:
-        lines += [WALLS, *_walls(walls), ""]
-    lines += ["## Time", "", "Seconds of one processor per fit, the choice of all parameters included.", ""]
-    lines += [*field_table(main, "seconds", 2, best=min), "", *_failures(everything)]
-    return "\n".join(lines).rstrip() + "\n"
+    lines += ["## Squared MMD to the truth", "", "×1000; smaller is better.", ""]
+    lines += [*field_table(main, "mmd2", 3, best=min, scale=1e3), "", WALLS, *_walls(walls), ""]
+    return "\n".join([*lines, *_failures(everything)]).rstrip() + "\n"
 
 
-def _headline(main: Sequence[Cell], walls: Sequence[Cell]) -> list[str]:
-    rows = []
-    for name in ("ksos_likelihood", "ksos_mmd"):
-        against_kde = share_ahead(main, name, lambda cell: KDE)
-        if not against_kde.total:
-            continue
-        foreign = [cell for cell in main if not cell.data.mixture]
-        title = CONTESTANTS[name].title
-        rows.append([f"{title}: cells ahead of KDE", str(against_kde)])
-        rows.append([f"{title}: farthest behind KDE, nats per sample", _worst(against_kde)])
-        rows.append(
-            [f"{title}: ahead of the better of KDE and GMM, truth not a Gaussian mixture", str(share_ahead(foreign, name, better_peer))]
-        )
-        rows.append([f"{title}: ahead of GMM, all cells", str(share_ahead(main, name, lambda cell: GMM))])
-    quick = share_ahead(main, "ksos_plain", lambda cell: "scipy_kde")
-    if quick.total:
-        title, peer = CONTESTANTS["ksos_plain"].title, CONTESTANTS["scipy_kde"].title
-        rows.append([f"{title}: cells ahead of {peer}, which does not search either", str(quick)])
-        rows.append([f"{title}: farthest behind {peer}, nats per sample", _worst(quick)])
-    for cell in walls:
-        ratios = _ise_ratio(cell, "ksos_likelihood_box")
-        if cell.data.group == "walls" and ratios is not None:
-            rows.append([f"{cell.label}, box told: ISE / ISE of KDE", number(ratios, 2)])
-    seeds = sorted({found.count for cell in main if (found := cell.difference(OURS, KDE)) is not None})
+def _extent(main: Sequence[Cell]) -> str:
+    seeds = sorted({found.count for cell in main if (found := cell.difference(SEARCH, "gmm_stack")) is not None})
     counted = f"{seeds[0]} seeds" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds" if seeds else "no seed"
-    whole = sum(len(data.sizes) for data in DATASETS.values() if data.group != "walls")
-    return ["## In one table", "", *markdown(["", "measured"], rows), "", f"{len(main)} of {whole} cells, {counted} per cell.", ""]
+    whole = sum(len(data.sizes) for data in DATASETS.values() if data.group in CONTEST)
+    return f"{len(main)} of {whole} cells, {counted} per cell."
 
 
-def _worst(share: Share) -> str:
-    return "nowhere behind" if not share.behind else f"{number(-share.worst, 3)} ({share.behind[0][0].label})"
+def _machines(records: Sequence[Record]) -> list[str]:
+    """Where the records were made: times compare within one machine."""
+    made: dict[str, set[str]] = {}
+    for record in records:
+        if "machine" in record:
+            made.setdefault(record["machine"], set()).add(record["contestant"])
+    lines = []
+    for name, contestants in made.items():
+        who = "" if len(made) == 1 else f" ({'; '.join(CONTESTANTS[key].title for key in CONTESTANTS if key in contestants)})"
+        lines.append(f"{name}{who}")
+    return [f"**These records** were made on: {'; '.join(lines)}.", ""] if lines else []
 
 
 def _ise_ratio(cell: Cell, name: str) -> float | None:
-    mine, kde = cell.estimate(name, "ise"), cell.estimate(KDE, "ise")
+    mine, kde = cell.estimate(name, "ise"), cell.estimate("kde", "ise")
     return None if mine is None or kde is None else mine.mean / kde.mean
-
-
-def _differences(here: Sequence[Cell]) -> list[str]:
-    rows = [
-        [cell.label, difference_cell(cell.difference(OURS, KDE)), difference_cell(cell.difference(OURS, GMM)), _to_truth(cell)]
-        for cell in here
-    ]
-    head = ["paired differences", "ksos likelihood − KDE", "ksos likelihood − GMM", "truth − ksos likelihood"]
-    return markdown(head, rows)
-
-
-def _to_truth(cell: Cell) -> str:
-    truth, mine = cell.values(OURS, "true_log_likelihood"), cell.values(OURS, "log_likelihood")
-    gaps = [truth[seed] - mine[seed] for seed in truth.keys() & mine.keys()]
-    return "–" if not gaps else number(math.fsum(gaps) / len(gaps), 3)
 
 
 def _losses(main: Sequence[Cell]) -> list[str]:
     """Every cell in which a peer predicts better, by name."""
     lines = ["## Where we lose, and why", ""]
-    for title, other in (("KDE", KDE), ("GMM", GMM)):
-        share = share_ahead(main, OURS, lambda cell, other=other: other)  # type: ignore[misc]
+    for title, (mine, other) in rivals().items():
+        share = share_ahead(main, mine, other)
         if not share.total:
             continue
         listed = "; ".join(f"{cell.label} ({difference_cell(found)})" for cell, found in share.behind)
-        lines += [f"**Behind {title}** in {len(share.behind)} of {share.total} cells{': ' if listed else ''}{listed}.", ""]
-    return [*lines, WHY]
+        sure = f", by more than two standard errors in {share.clearly}: {listed}" if listed else ""
+        lines += [f"**{CONTESTANTS[mine].title} behind {title}** in {len(share.behind)} of {share.total} cells{sure}.", ""]
+    return lines
 
 
 def _walls(walls: Sequence[Cell]) -> list[str]:

@@ -9,33 +9,37 @@ from pathlib import Path
 import numpy as np
 
 from ksos.reproduce.files import sheet
-from quality.summary import GMM, KDE, OURS, Cell
+from quality.contestants import CONTESTANTS
+from quality.goals import PLAIN, SEARCH
+from quality.summary import Cell
 
 __all__ = ["draw_ise", "draw_log_likelihood"]
 
+_LINEAR = 0.1
+_TICKS = (-100, -10, -1, -0.1, 0, 0.1, 1, 10, 100)
 _COLOURS = {100: "#E69F00", 400: "#0072B2", 1600: "#009E73", 0: "#666666"}
 
 
 def draw_log_likelihood(cells: Sequence[Cell], path: Path) -> Path:
-    """ksos − KDE and ksos − GMM in nats per sample, ± 2 standard errors."""
-    return _dots(cells, path, {"ksos likelihood − KDE": KDE, "ksos likelihood − GMM": GMM}, "nats per held-out sample")
+    """Ours − a peer's, in nats per sample, ± 2 standard errors."""
+    return _dots(cells, path, [(SEARCH, "kde"), (SEARCH, "gmm"), (SEARCH, "gmm_stack"), (PLAIN, "scipy_kde")])
 
 
 def draw_ise(cells: Sequence[Cell], path: Path) -> Path:
     """The ratio of the mean integrated squared errors."""
     from matplotlib.ticker import LogLocator
 
-    known = [cell for cell in cells if cell.estimate(OURS, "ise") is not None]
+    known = [cell for cell in cells if cell.estimate(SEARCH, "ise") is not None]
     names = list(dict.fromkeys(cell.data.name for cell in known))
     with sheet(7.0, 1.3 + 0.17 * len(names)) as figure:
         axes = figure.subplots(1, 2, sharey=True)
-        for ax, other in zip(axes, (KDE, GMM), strict=True):
+        for ax, other in zip(axes, ("kde", "gmm_stack"), strict=True):
             for cell in known:
-                mine, theirs = cell.estimate(OURS, "ise"), cell.estimate(other, "ise")
+                mine, theirs = cell.estimate(SEARCH, "ise"), cell.estimate(other, "ise")
                 if mine is not None and theirs is not None:
                     ax.plot(mine.mean / theirs.mean, _height(names, cell), "o", color=_COLOURS[cell.n], markersize=3.5)
             ax.axvline(1.0, color="black", linewidth=0.6)
-            ax.set(xscale="log", title=f"ksos likelihood / {other.upper()}", xlabel="ratio of ISE (left is better)")
+            ax.set(xscale="log", title=f"search / {CONTESTANTS[other].title}", xlabel="ratio of ISE (left is better)")
             ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
             ax.xaxis.set_major_formatter("{x:g}")
             ax.xaxis.set_minor_formatter("")
@@ -45,21 +49,24 @@ def draw_ise(cells: Sequence[Cell], path: Path) -> Path:
     return path
 
 
-def _dots(cells: Sequence[Cell], path: Path, panels: dict[str, str], label: str) -> Path:
+def _dots(cells: Sequence[Cell], path: Path, panels: Sequence[tuple[str, str]]) -> Path:
     names = list(dict.fromkeys(cell.data.name for cell in cells))
-    with sheet(7.0, 1.3 + 0.17 * len(names)) as figure:
+    with sheet(10.0, 1.3 + 0.17 * len(names)) as figure:
         axes = figure.subplots(1, len(panels), sharey=True)
-        for ax, (title, other) in zip(axes, panels.items(), strict=True):
+        for ax, (mine, other) in zip(axes, panels, strict=True):
             for cell in cells:
-                found = cell.difference(OURS, other)
+                found = cell.difference(mine, other)
                 if found is not None and math.isfinite(found.mean):
                     error = 0.0 if math.isnan(found.error) else 2.0 * found.error
                     ax.errorbar(
                         found.mean, _height(names, cell), xerr=error, fmt="o", color=_COLOURS[cell.n], markersize=3.5, elinewidth=0.8
                     )
             ax.axvline(0.0, color="black", linewidth=0.6)
-            ax.set_xscale("symlog", linthresh=0.1)
-            ax.set(title=title, xlabel=f"{label} (right is better)")
+            low, high = ax.get_xlim()
+            ax.set_xscale("symlog", linthresh=_LINEAR)
+            ax.set_xticks(_TICKS, [f"{tick:g}" for tick in _TICKS])
+            ax.set_xlim(min(1.6 * low, -1.5 * _LINEAR), max(1.6 * high, 1.5 * _LINEAR))
+            ax.set(title=f"{CONTESTANTS[mine].title} − {CONTESTANTS[other].title}", xlabel="nats (right is better)")
         _finish(figure, axes, names, cells)
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path)

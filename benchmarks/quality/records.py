@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["Key", "Record", "append", "key_of", "read", "read_all"]
+__all__ = ["Key", "Record", "append", "key_of", "mend", "read", "read_all"]
 
 Record = dict[str, Any]
 
@@ -34,6 +34,13 @@ def append(path: Path, record: Record) -> None:
         stream.write(json.dumps(plain, allow_nan=False) + "\n")
 
 
+def mend(path: Path) -> None:
+    """Drop a last line that was cut short, so that the next record begins a line of its own."""
+    if path.exists():
+        whole = path.read_bytes()
+        path.write_bytes(whole[: whole.rfind(b"\n") + 1])
+
+
 def read(path: Path) -> Iterator[Record]:
     """The records of one file; a last line that was cut short is left out, any other broken line is an error."""
     lines = path.read_text(encoding="utf-8").split("\n")
@@ -50,6 +57,7 @@ def read(path: Path) -> Iterator[Record]:
 
 
 def read_all(paths: Iterable[Path]) -> list[Record]:
-    """Several files merged; of records about the same thing the last one counts."""
-    merged = {key_of(record): record for path in paths if path.exists() for record in read(path)}
+    """Several files merged; of records about the same thing the last one counts, and a failure only where there is nothing else."""
+    found = [record for path in paths if path.exists() for record in read(path)]
+    merged = {key_of(record): record for record in sorted(found, key=lambda record: "error" not in record)}
     return [merged[key] for key in sorted(merged)]

@@ -11,9 +11,7 @@ import numpy as np
 from quality.datasets import DATASETS, DataSet
 from quality.records import Record
 
-__all__ = ["Cell", "Estimate", "Share", "better_peer", "cells", "share_ahead"]
-
-OURS, KDE, GMM = "ksos_likelihood", "kde", "gmm"
+__all__ = ["Cell", "Estimate", "Share", "best_of", "cells", "share_ahead"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +36,11 @@ class Cell:
     def label(self) -> str:
         sizes = {record["n_train"] for by_seed in self.records.values() for record in by_seed.values()}
         return f"{self.data.name}, n = {'/'.join(map(str, sorted(sizes)))}"
+
+    @property
+    def n_train(self) -> int:
+        """Of the smallest sample."""
+        return min(record["n_train"] for by_seed in self.records.values() for record in by_seed.values())
 
     def values(self, contestant: str, field: str) -> dict[int, float]:
         """Seed → value, where it was measured."""
@@ -78,10 +81,10 @@ def cells(records: Sequence[Record]) -> list[Cell]:
     return [Cell(data, n, gathered[data.name, n]) for data in DATASETS.values() for n in data.sizes if (data.name, n) in gathered]
 
 
-def better_peer(cell: Cell) -> str | None:
-    """KDE or GMM, whoever predicts better in this cell."""
-    means = {name: found.mean for name in (KDE, GMM) if (found := cell.estimate(name, "log_likelihood")) is not None}
-    return max(means, key=lambda name: means[name]) if len(means) == 2 else None
+def best_of(cell: Cell, names: Sequence[str]) -> str | None:
+    """Whoever of these predicts best in this cell; None where one of them was not measured."""
+    means = {name: found.mean for name in names if (found := cell.estimate(name, "log_likelihood")) is not None}
+    return max(means, key=lambda name: means[name]) if len(means) == len(names) else None
 
 
 @dataclass(frozen=True)
@@ -97,9 +100,13 @@ class Share:
     def worst(self) -> float:
         return self.behind[0][1].mean if self.behind else 0.0
 
+    @property
+    def clearly(self) -> int:
+        """Behind by more than two standard errors."""
+        return sum(not -found.mean <= 2.0 * found.error for _, found in self.behind)
+
     def __str__(self) -> str:
-        percent = 100.0 * self.ahead / self.total if self.total else math.nan
-        return f"{self.ahead} of {self.total} ({percent:.0f} %)"
+        return f"{self.ahead} of {self.total}" if self.total else "not measured"
 
 
 def share_ahead(among: Sequence[Cell], contestant: str, other: Callable[[Cell], str | None]) -> Share:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from quality.contestants import CONTESTANTS
 from quality.summary import Cell, Estimate
 
-__all__ = ["difference_cell", "field_table", "markdown", "number"]
+__all__ = ["difference_cell", "every_cell", "field_table", "markdown", "number", "plain"]
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -23,11 +23,16 @@ def number(value: float, digits: int) -> str:
     return text.replace("-", "−")
 
 
+def plain(value: float, digits: int = 3) -> str:
+    """A number in a column of scores: never an exponent."""
+    return f"{value:.{digits}f}".replace("-", "−") if math.isfinite(value) else number(value, digits)
+
+
 def difference_cell(found: Estimate | None, digits: int = 3) -> str:
     """Mean ± standard error, bold where it is positive."""
     if found is None:
         return "–"
-    text = f"{found.mean:+.{digits}f}".replace("-", "−") if math.isfinite(found.mean) else number(found.mean, digits)
+    text = ("+" if 0.0 < found.mean < math.inf else "") + plain(found.mean, digits)
     error = "" if math.isnan(found.error) else f" ± {found.error:.{digits}f}"
     return f"**{text}**{error}" if found.mean > 0.0 else f"{text}{error}"
 
@@ -53,3 +58,35 @@ def field_table(
             row.append(text if math.isnan(found.error) else f"{text} ± {number(found.error * scale, digits)}")
         rows.append(row)
     return markdown(["", *(CONTESTANTS[name].title for name in names)], rows)
+
+
+def every_cell(cells: Sequence[Cell], mine: str, peers: Sequence[str], quick: str, quick_peer: str) -> list[str]:
+    """One row per cell: our score, ours − each peer's, the truth's − ours, the fit without a search, and everybody's seconds."""
+    titles = {name: contestant.title for name, contestant in CONTESTANTS.items()}
+    timed = [mine, *peers, quick]
+    head = ["", titles[mine], *(f"− {titles[name]}" for name in peers), "truth − it", titles[quick], f"− {titles[quick_peer]}"]
+    rows = []
+    for cell in cells:
+        seconds = [cell.estimate(name, "seconds") for name in timed]
+        rows.append(
+            [
+                cell.label,
+                _mean(cell.estimate(mine, "log_likelihood")),
+                *(difference_cell(cell.difference(mine, name)) for name in peers),
+                _to_truth(cell, mine),
+                _mean(cell.estimate(quick, "log_likelihood")),
+                difference_cell(cell.difference(quick, quick_peer)),
+                " / ".join("–" if found is None else f"{found.mean:.2g}" for found in seconds),
+            ]
+        )
+    return markdown([*head, "seconds: " + " / ".join(titles[name] for name in timed)], rows)
+
+
+def _mean(found: Estimate | None) -> str:
+    return "–" if found is None else plain(found.mean)
+
+
+def _to_truth(cell: Cell, mine: str) -> str:
+    truth, ours = cell.values(mine, "true_log_likelihood"), cell.values(mine, "log_likelihood")
+    gaps = [truth[seed] - ours[seed] for seed in truth.keys() & ours.keys()]
+    return "–" if not gaps else plain(math.fsum(gaps) / len(gaps))

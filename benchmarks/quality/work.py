@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import time
 import warnings
+from functools import cache
 
 from quality.contestants import CONTESTANTS
 from quality.datasets import DATASETS
 from quality.records import Key, Record
 from quality.scores import scores
 
-__all__ = ["measure"]
+__all__ = ["machine", "measure"]
 
 
 def measure(key: Key) -> Record:
     """The record of one contestant on one sample; ``seconds`` is the processor's time of the fit alone, choice of parameters included."""
     data, contestant = DATASETS[key.dataset], CONTESTANTS[key.contestant]
-    record: Record = {**key._asdict(), "d": data.d}
+    record: Record = {**key._asdict(), "d": data.d, "machine": machine()}
     split = data.split(key.n, key.seed)
     record |= {"n_train": int(split.train.shape[0]), "n_test": int(split.test.shape[0])}
     try:
@@ -32,3 +35,14 @@ def measure(key: Key) -> Record:
     except Exception as error:  # one failure must not stop hours of work, nor be forgotten
         record["error"] = f"{type(error).__name__}: {error}"
     return record
+
+
+@cache
+def machine() -> str:
+    """Where and with what a record was made, so that the page can say whether times compare."""
+    import numpy
+    import scipy
+    import sklearn
+
+    versions = ", ".join(f"{library.__name__} {library.__version__}" for library in (numpy, scipy, sklearn))
+    return f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {versions}"
