@@ -21,7 +21,7 @@ METHOD = """\
 | SciPy KDE | `gaussian_kde` as it comes: Scott's rule times the full covariance |
 | GMM, BIC | scikit-learn's `GaussianMixture`, full covariances, 1 to 12 components chosen by BIC, three starts each |
 | GMM, CV | the best of 24 such mixtures (below) by 5-fold held-out likelihood, fitted again to all samples |
-| GMM stack | all of the 24, their shares by 5-fold held-out likelihood (EM until 1e-6 nats are left to gain), each fitted again to all samples |
+| GMM stack | all of the 24, shares by 5-fold held-out likelihood (EM until 1e-6 nats are left to gain), each fitted again to all samples |
 | ksos, no CV | `KernelSoSDensity()` |
 | ksos, search | `KernelSoSDensityCV()`, no arguments |
 | ksos, MMD | `KernelSoSDensityCV(objective="squared_mmd")` with 4 bandwidths × 3 λ, 3 folds, 200 support points |
