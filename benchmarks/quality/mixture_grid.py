@@ -89,7 +89,7 @@ def shares_by_em(logs: np.ndarray) -> np.ndarray:
     w = np.full(logs.shape[1], 1.0 / logs.shape[1])
     for _ in range(_MOST_STEPS):
         g = (1.0 / (densities @ w)) @ densities / logs.shape[0]
-        w = np.where(w < _DEAD, 0.0, w * g)  # subnormal numbers would take most of the time
+        w = np.where(w < _DEAD, 0.0, w * g)  # subnormal numbers are slow on some processors
         if g.max() <= 1.0 + _GAP:
             break
     return w / w.sum()
