@@ -105,7 +105,8 @@ def test_a_sample_is_a_function_of_name_size_and_seed(name: str) -> None:
     np.testing.assert_array_equal(first.test, again.test)
     assert not np.array_equal(first.train, other.train)
     assert first.train.shape[1] == first.test.shape[1] == data.d
-    assert data.law is None or first.train.shape[0] == n
+    assert n == 0 or first.train.shape[0] == n
+    assert np.all(np.isfinite(first.train)) and np.all(first.train.std(axis=0) > 0.0)
 
 
 # --- the scores ---
@@ -387,6 +388,9 @@ def test_options() -> None:
         app._seeds("5-2")
     matches = app._cell_filter(["mw*/400", "rings"])
     assert matches("mw10_claw", 400) and matches("rings", 100) and not matches("mw10_claw", 100) and not matches("iris", 0)
+    assert not app._cell_filter(["*"])("shells", 200), "other data are measured when asked for"
+    other = app._cell_filter(["*"], other=True)
+    assert other("shells", 200) and other("linnerud", 0) and not other("rings", 100)
     with pytest.raises(SystemExit, match="no cell matches nothing"):
         app.main(["run", "--cells", "nothing"])
 

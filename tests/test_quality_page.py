@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from quality import goals, million, summary
-from quality.datasets import DATASETS
-from quality.page import page
+from quality.datasets import CONTEST, DATASETS
+from quality.page import page, write_page
 from quality.records import Key
 
 PEERS = {"kde": 0.0, "scipy_kde": -0.1, "gmm": 0.1, "gmm_cv": 0.05, "gmm_stack": 0.15, "ksos_plain": -0.12}
@@ -43,7 +44,7 @@ def test_paired_differences_and_shares() -> None:
 
 def rows_of(records: list[dict[str, Any]]) -> dict[str, list[str]]:
     """The first table of the page: what → goal, measured, reached."""
-    lines = goals.goal_table([cell for cell in summary.cells(records) if cell.data.group != "walls"], records)
+    lines = goals.goal_table([cell for cell in summary.cells(records) if cell.data.group in CONTEST], records)
     cut = [[entry.strip() for entry in line.strip("|").split(" | ")] for line in lines]
     return {row[0]: row[1:] for row in cut[2:]}
 
@@ -99,6 +100,22 @@ def test_the_page_says_where_we_lose() -> None:
         {"dataset": "iris", "n": 0, "seed": 9, "contestant": "kde", "n_train": 100, "error": "ValueError: no"},
     ]
     assert "iris, n = 100/200, seed 9, kde: ValueError: no" in page(failed, pictures=False)
+
+
+def test_other_data_have_a_section_of_their_own_and_count_for_no_goal() -> None:
+    text = page([*made_up({"rings": 0.2}), *made_up({"shells": -0.3, "linnerud": 0.3})], pictures=False)
+    assert "| search ahead of KDE, CV | ≥ 72 of 74 cells | 1 of 1 | **no** |" in text
+    before, _, after = text.partition("## Other data")
+    assert "| ksos, search ahead of KDE, CV | 1 of 2 |" in after and "| shells, n = 200 | 0.165 | −0.285 ± 0.006 |" in after
+    assert "shells" not in before and "## Other data" not in page(made_up({"rings": 0.2}), pictures=False)
+
+
+def test_the_page_shows_its_pictures(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    records = made_up({"two_moons": 0.2, "rings": -0.3, "iris": 20.0}, seeds=2)
+    written = write_page(records, tmp_path / "quality.md")
+    shown = [line[line.index("(") + 1 : -1] for line in written[0].read_text(encoding="utf-8").splitlines() if line.startswith("![")]
+    assert [tmp_path / name for name in shown] == written[1:] and all(file.stat().st_size > 1000 for file in written)
 
 
 def test_the_page_says_where_its_records_were_made() -> None:

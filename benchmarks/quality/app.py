@@ -27,7 +27,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    keys = plan(_cell_filter(options.cells), _seeds(options.seeds), options.contestants or list(CONTESTANTS))
+    keys = plan(_cell_filter(options.cells, options.other), _seeds(options.seeds), options.contestants or list(CONTESTANTS))
     if not keys:
         raise SystemExit(f"no cell matches {' '.join(options.cells)}; data sets: {' '.join(DATASETS)}")
     missing = run(keys, options.output, options.jobs, options.minutes, lambda line: print(line, flush=True), options.also)
@@ -63,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     measure.add_argument("--minutes", type=float, default=60.0, help="stop after this time (default: %(default)g)")
     measure.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes, one BLAS thread each (default: all cores)")
     measure.add_argument("--cells", nargs="*", default=["*"], metavar="SET[/N]", help="patterns such as two_moons, 'mw*/400', '*/100'")
+    measure.add_argument("--other", action="store_true", help="the data sets of the section “Other data”, and only those")
     measure.add_argument("--seeds", default="0-9", help="such as 0-9 or 0,3,5 (default: %(default)s)")
     measure.add_argument("--contestants", nargs="*", choices=list(CONTESTANTS), metavar="NAME", help=f"default: {' '.join(CONTESTANTS)}")
     large = commands.add_parser("million", help="a million samples in ten features: the fit without a search beside the bare kernel sums")
@@ -75,9 +76,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _cell_filter(patterns: Sequence[str]) -> Callable[[str, int], bool]:
+def _cell_filter(patterns: Sequence[str], other: bool = False) -> Callable[[str, int], bool]:
     def matches(name: str, n: int) -> bool:
-        return any(fnmatch.fnmatch(f"{name}/{n}", pattern if "/" in pattern else f"{pattern}/*") for pattern in patterns)
+        return (DATASETS[name].group == "other") == other and any(
+            fnmatch.fnmatch(f"{name}/{n}", pattern if "/" in pattern else f"{pattern}/*") for pattern in patterns
+        )
 
     return matches
 

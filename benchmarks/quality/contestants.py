@@ -140,7 +140,7 @@ def _ours(**options: Any) -> Callable[[np.ndarray, Any], Fitted]:
         given = {key: value for key, value in options.items() if key not in ("walls", "plain")}
         kind = ksos.KernelSoSDensity if options.get("plain") else ksos.KernelSoSDensityCV
         estimator = kind(**given, **with_box).fit(X)
-        return SoSFit(estimator, {"distribution": repr(estimator.distribution_)})
+        return SoSFit(estimator, {"distribution": repr(estimator.distribution_)[:300]})
 
     return fit
 

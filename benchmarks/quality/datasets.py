@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,11 +13,14 @@ from quality import real
 from quality.blobs import blobs
 from quality.bounded import ClaytonCopula, beta_1_3, half_normal_like
 from quality.marron_wand import MARRON_WAND
+from quality.other import OTHER
 from quality.planar import Pinwheel, Rings, spirals, two_moons
 
-__all__ = ["DATASETS", "SIZES", "DataSet", "Law", "Split"]
+__all__ = ["CONTEST", "DATASETS", "SIZES", "DataSet", "Law", "Split"]
 
 SIZES = (100, 400, 1600)
+CONTEST = ("Marron–Wand", "plane", "blobs", "real")
+"""The groups whose cells count."""
 N_TEST = 4000
 
 
@@ -48,14 +52,17 @@ class DataSet:
     mixture: bool = False
     """Whether the truth is a Gaussian mixture: the home ground of one contestant."""
     box: tuple[list[float], list[float]] | None = None
+    sampler: Callable[[int, np.random.Generator], np.ndarray] | None = None
+    """Of a law whose density is not known in closed form."""
 
     def split(self, n: int, seed: int) -> Split:
         """The samples of one run: a function of the name, n and the seed, the same on every machine."""
         rng = np.random.default_rng([zlib.crc32(self.name.encode()), n, seed])
-        if self.law is None:
+        sample = self.sampler if self.law is None else self.law.sample
+        if sample is None:
             return Split(*real.split(self.name, rng))
-        train = self.law.sample(n, rng)
-        return Split(train, self.law.sample(N_TEST, rng))
+        train = sample(n, rng)
+        return Split(train, sample(N_TEST, rng))
 
     def window(self) -> tuple[np.ndarray, np.ndarray]:
         """A box around the truth, for quadrature; d ≤ 2."""
@@ -75,6 +82,8 @@ def _table() -> dict[str, DataSet]:
     sets += [DataSet(name, "real", d, (0,)) for name, (_, d, _) in real.REAL.items()]
     sets += [DataSet("beta_1_3", "walls", 1, (400,), beta_1_3(), box=([0.0], [1.0]))]
     sets += [DataSet("truncated_normal", "walls", 1, (400,), half_normal_like(), box=([-0.5], [np.inf]))]
+    sets += [DataSet(name, "other", d, (200, 1000), sampler=sampler) for name, (sampler, d) in OTHER.items()]
+    sets += [DataSet(name, "other", d, (0,)) for name, (_, d, _) in real.FURTHER.items()]
     return {entry.name: entry for entry in sets}
 
 

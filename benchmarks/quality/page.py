@@ -6,18 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from quality.contestants import CONTESTANTS
-from quality.datasets import DATASETS
+from quality.datasets import CONTEST, DATASETS
 from quality.goals import PLAIN, SEARCH, goal_table, rivals
 from quality.records import Record
 from quality.summary import Cell, cells, share_ahead
 from quality.tables import difference_cell, every_cell, field_table, markdown, number
-from quality.words import CELLS, HEADER, METHOD, WALLS, WHY
+from quality.words import CELLS, HEADER, METHOD, OTHER_WORDS, WALLS, WHY
 
 __all__ = ["page", "write_page"]
 
 _PICTURES = ("quality_log_likelihood.png", "quality_ise.png")
-CONTEST = ("Marron–Wand", "plane", "blobs", "real")
-"""The groups of data sets whose cells count."""
 PEERS = ("kde", "scipy_kde", "gmm", "gmm_cv", "gmm_stack")
 
 
@@ -52,6 +50,7 @@ def page(records: Sequence[Record], *, pictures: bool) -> str:
         lines += [f"![Ratios of integrated squared errors](figures/{_PICTURES[1]})", ""]
     lines += ["## Squared MMD to the truth", "", "×1000; smaller is better.", ""]
     lines += [*field_table(main, "mmd2", 3, best=min, scale=1e3), "", WALLS, *_walls(walls), ""]
+    lines += _other([cell for cell in everything if cell.data.group == "other"])
     return "\n".join([*lines, *_failures(everything)]).rstrip() + "\n"
 
 
@@ -73,6 +72,16 @@ def _machines(records: Sequence[Record]) -> list[str]:
         who = "" if len(made) == 1 else f" ({'; '.join(CONTESTANTS[key].title for key in CONTESTANTS if key in contestants)})"
         lines.append(f"{name}{who}")
     return [f"**These records** were made on: {'; '.join(lines)}.", ""] if lines else []
+
+
+def _other(here: Sequence[Cell]) -> list[str]:
+    """The contest on data that nobody tuned on."""
+    if not here:
+        return []
+    counts = [
+        [f"{CONTESTANTS[mine].title} ahead of {title}", str(share_ahead(here, mine, other))] for title, (mine, other) in rivals().items()
+    ]
+    return [OTHER_WORDS, *markdown(["", "measured"], counts), "", *every_cell(here, SEARCH, PEERS, PLAIN, "scipy_kde"), ""]
 
 
 def _ise_ratio(cell: Cell, name: str) -> float | None:

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["REAL", "split"]
+__all__ = ["FURTHER", "REAL", "split"]
+
+Preparation = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 @cache
@@ -22,7 +24,7 @@ def _as_it_is(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return train, test
 
 
-def _principal(k: int) -> Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+def _principal(k: int) -> Preparation:
     """Standardised, then the first k principal components; both learnt from the part that is fitted."""
 
     def reduce(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -41,7 +43,12 @@ def _without_sex(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.nd
     return np.delete(train, 1, axis=1), np.delete(test, 1, axis=1)
 
 
-REAL: dict[str, tuple[str, int, Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]]] = {
+def _first(k: int) -> Preparation:
+    """The first k features."""
+    return lambda train, test: (train[:, :k], test[:, :k])
+
+
+REAL: dict[str, tuple[str, int, Preparation]] = {
     "iris": ("iris", 4, _as_it_is),
     "wine": ("wine", 13, _as_it_is),
     "breast_cancer_pca5": ("breast_cancer", 5, _principal(5)),
@@ -50,10 +57,17 @@ REAL: dict[str, tuple[str, int, Callable[[np.ndarray, np.ndarray], tuple[np.ndar
 }
 """Name: scikit-learn's name, number of features, preparation."""
 
+FURTHER: dict[str, tuple[str, int, Preparation]] = {
+    "linnerud": ("linnerud", 3, _as_it_is),
+    "breast_cancer_means": ("breast_cancer", 10, _first(10)),
+    "digits_pca4": ("digits", 4, _principal(4)),
+}
+"""The same for the contest on other data: twenty samples; radius, perimeter and area side by side; digits seen from farther off."""
+
 
 def split(name: str, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Two thirds and one third of the samples."""
-    source, _, prepare = REAL[name]
+    source, _, prepare = (REAL | FURTHER)[name]
     X = _load(source)
     order = rng.permutation(X.shape[0])
     cut = 2 * X.shape[0] // 3
