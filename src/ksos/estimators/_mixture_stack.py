@@ -5,6 +5,7 @@ They are the reference ρ that a sum of squares corrects, and parts of the answe
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -60,6 +61,10 @@ class Units:
         """log |det| of the way back to the data."""
         return float(np.sum(np.log(self.scale)))
 
+    def of_law(self, law: GaussianMixture) -> GaussianMixture:
+        """A law of the data, in these coordinates."""
+        return GaussianMixture(law.weights, self.of_points(law.means), law.covariances / self.scale[:, None] / self.scale)
+
     def measure(self, law: GaussianMixture) -> GaussianMixture:
         """A law of the coordinates, in those of the data."""
         return GaussianMixture(law.weights, self.shift + law.means * self.scale, law.covariances * (self.scale[:, None] * self.scale))
@@ -76,7 +81,11 @@ class MixtureStack:
     ``points`` (n, d) are in :class:`Units`. The last of the mixtures is wide: samples far from all others are never impossible.
     """
 
-    def __init__(self, points: np.ndarray, weights: np.ndarray, folds: Sequence[Fold], still: np.ndarray, sizes: Sequence[int]) -> None:
+    def __init__(
+        self, points: np.ndarray, weights: np.ndarray, folds: Sequence[Fold], still: np.ndarray, sizes: Sequence[int],
+        given: GaussianMixture | None = None,
+    ) -> None:  # fmt: skip
+        self.given = given
         self.points, self.folds, self.sizes = points, folds, [c for c in sizes if c <= max(1, points.shape[0] // _SAMPLES_PER_COMPONENT)]
         self.masses = np.zeros((len(folds) + 1, points.shape[0]))
         for row, fold in zip(self.masses, folds, strict=False):
@@ -87,7 +96,7 @@ class MixtureStack:
         """Components, floor and start of each mixture."""
         self.fits: list[Mixtures] = []
         ends = np.cumsum([0, *(fold.test.size for fold in folds)])
-        self.rows = [slice(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        self.rows = [slice(a, b) for a, b in itertools.pairwise(ends)]
         self.held_out = np.empty((int(ends[-1]), 0))
         """(held-out samples, fold by fold; mixtures)."""
         shares = np.array([fold.mass for fold in folds])
@@ -97,7 +106,7 @@ class MixtureStack:
     def fit(self, deadline: Deadline) -> Iterator[int]:
         """Fit size after size, telling how many mixtures there are; after the deadline nothing but the smallest."""
         samples = Samples.of(np.clip(self.points, -_FARTHEST, _FARTHEST))
-        columns = []
+        columns: list[np.ndarray] = []
         for start in range(_STARTS):
             centres = seeds(samples.points, self.masses, max(self.sizes), start)
             for c in self.sizes:
@@ -109,9 +118,17 @@ class MixtureStack:
                 if c == 1:
                     self.fits.append(found[0].widened(_WIDE))
                     self.labels.append((1, np.inf, 0))
+                    self._add_given()
                 columns += [self._unseen(mixture, samples) for mixture in self.fits[len(columns) :]]
                 self.held_out = np.stack(columns, axis=1)
                 yield len(self.fits)
+
+    def _add_given(self) -> None:
+        """A law that is given takes part as it is, the same in all folds."""
+        if self.given is not None:
+            times = self.masses.shape[0]
+            self.fits.append(Mixtures(*(np.repeat(part[None], times, axis=0) for part in self.given.normals(self.points.shape[1]))))
+            self.labels.append((self.given.weights.shape[0], np.nan, 0))
 
     def _unseen(self, mixtures: Mixtures, samples: Samples) -> np.ndarray:
         logs = mixtures.log_densities(samples)
@@ -128,10 +145,12 @@ class MixtureStack:
         return stack(self.held_out[keep], weights / weights.sum(), share_rounds(int(keep.sum())))
 
     def reference(self, fold: int | None = None) -> GaussianMixture:
-        """ρ of all samples, or of those that a fold trains on: its held-out samples have a part neither in the mixtures nor in their shares.
+        """ρ of all samples, or of those that a fold trains on: neither the mixtures nor their shares know the others.
 
         Small shares and components are left out, the wide one stays.
         """
+        if self.given is not None:
+            return self.given
         row = -1 if fold is None else fold
         return self._law(self.shares(fold), [row], _SMALLEST_COMPONENT)
 
