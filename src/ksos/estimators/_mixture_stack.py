@@ -30,6 +30,7 @@ _WIDE = 9.0  # of the covariance of all samples: what keeps samples far from all
 _FAR, _FARTHEST = 20.0, 1e3  # standard deviations that outliers have made, and outliers themselves, in units of the spread of the others
 _SMALLEST_SHARE, _SMALLEST_COMPONENT = 0.01, 3e-4
 _MOST_BAGS, _MOST_COMPONENTS = 6, 1000
+_MOST_OF_A_REFERENCE, _MOST_REFERENCE_COMPONENTS = 0.9, 120
 _MOST_OF_A_SAMPLE = 0.75  # of the mass: a fold that trains on less is not worth a vote
 
 
@@ -72,7 +73,7 @@ class Units:
 
 def share_rounds(n: int) -> int:
     """How many rounds the shares of a stack get: the fewer samples, the less their scores may decide."""
-    return int(np.clip(n, 60, 500))
+    return int(np.clip(n // 2, 50, 400))
 
 
 class MixtureStack:
@@ -142,7 +143,17 @@ class MixtureStack:
         if not keep.any():
             return np.full(len(self.fits), 1.0 / len(self.fits))
         weights = self.held_out_weights[keep]
-        return stack(self.held_out[keep], weights / weights.sum(), share_rounds(int(keep.sum())))
+        return stack(self.held_out[keep], weights / weights.sum(), share_rounds(int(keep.sum())), self.start)
+
+    @property
+    def least(self) -> float:
+        """The share that the wide mixture always has: a tenth of a sample."""
+        return 0.1 / self.points.shape[0]
+
+    @property
+    def start(self) -> np.ndarray:
+        """Shares before anything is known: the fewer components, the more."""
+        return 1.0 / np.array([label[0] for label in self.labels])
 
     def reference(self, fold: int | None = None) -> GaussianMixture:
         """ρ of all samples, or of those that a fold trains on: neither the mixtures nor their shares know the others.
@@ -151,8 +162,14 @@ class MixtureStack:
         """
         if self.given is not None:
             return self.given
-        row = -1 if fold is None else fold
-        return self._law(self.shares(fold), [row], _SMALLEST_COMPONENT)
+        shares = self.shares(fold)
+        order, total, components = np.argsort(-shares, kind="stable"), 0.0, 0
+        for j in order:  # the rest adds little to what is corrected, and is in the answer itself
+            components += self.fits[j].shares.shape[1]
+            if total >= _MOST_OF_A_REFERENCE or (total > 0.0 and components > _MOST_REFERENCE_COMPONENTS):
+                shares[j] = 0.0
+            total += shares[j]
+        return self._law(shares / shares.sum(), [-1 if fold is None else fold], _SMALLEST_COMPONENT)
 
     def law(self, shares: np.ndarray) -> GaussianMixture:
         """The mixture of all mixtures with these shares: each the mean of the fits to all samples and to the folds [Breiman1996].
@@ -168,7 +185,7 @@ class MixtureStack:
     def _law(self, shares: np.ndarray, rows: Sequence[int], smallest: float) -> GaussianMixture:
         wide = self.labels.index((1, np.inf, 0))
         kept = np.where(shares >= _SMALLEST_SHARE, shares, 0.0)
-        kept[wide] = max(shares[wide], 0.1 / self.points.shape[0])
+        kept[wide] = max(shares[wide], self.least)
         used = np.flatnonzero(kept)
         parts = [
             (kept[j] * self.fits[j].shares[k], self.fits[j].means[k], self.fits[j].covariances[k], j == wide) for j in used for k in rows

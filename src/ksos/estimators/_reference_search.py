@@ -39,6 +39,7 @@ _SUPPORT, _PLAIN_SUPPORT = 100, 150
 _MOST_BUMPS = 2000  # samples: with more of them a kernel density estimate adds nothing to what is there, and costs
 _SINGULAR = 1e-6  # of the largest variance: the least that the metric may have
 _SCAN = 800  # samples
+_START = 0.2  # the share of a sum of squares before anything is known, that of one normal law being 1
 
 
 def strength_unit(space: SoSSpace, support: np.ndarray) -> float:
@@ -185,15 +186,17 @@ class ReferenceSearch:
 
     def stacked(self, i: int | None) -> tuple[np.ndarray, float]:
         """The shares of mixtures, then λ of bandwidth i (none without one), then the parts over Lebesgue; and the score of all together."""
-        columns = [self.mixtures.held_out]
+        columns, start = [self.mixtures.held_out], [self.mixtures.start]
         if i is not None:
             columns.append(self.found[i].held_out)
+            start.append(np.full(len(self.strengths), _START))
         if self.others.size:
             columns.append(self.others)
+            start.append(np.full(self.others.shape[1], _START))
         logs, weights = np.concatenate(columns, axis=1), self.mixtures.held_out_weights
         if not weights.size:
             return np.full(logs.shape[1], 1.0 / logs.shape[1]), -np.inf
-        shares = stack(logs, weights, share_rounds(logs.shape[0]))
+        shares = stack(logs, weights, share_rounds(logs.shape[0]), np.concatenate(start))
         return shares, float(weights @ stacked_logs(logs, shares))
 
     def best(self) -> tuple[int | None, np.ndarray, float]:

@@ -48,7 +48,7 @@ def answer(search: ReferenceSearch, units: Units, points: np.ndarray, tol: float
     bandwidth = len(search.multiples) - 1 if i is None else i
     strength = min(_MIDDLE, count - 1) if i is None else int(np.argmax(search.scores[i]))
     bumps, plain = others[: len(search.bumps)], others[len(search.bumps) :]
-    found = [(_reference_part(search, units, mixed, bumps), float(mixed.sum() + bumps.sum()))]
+    found = [(_reference_part(search, units, mixed, bumps), max(float(mixed.sum() + bumps.sum()), search.mixtures.least))]
 
     kernel, support = _kernel(search.metric.kernel(search.multiples[bandwidth]), units), points[search.support(None)]
     space = SoSSpace(kernel, support, units.measure(search.mixtures.reference()), constant=True)
@@ -66,8 +66,8 @@ def answer(search: ReferenceSearch, units: Units, points: np.ndarray, tol: float
         found.append((_plain_part(search, units, points, plain), float(plain.sum())))
     total = sum(share for _, share in found)
     weights: dict[float | str, float] = {search.strengths[k]: float(kept[k] / total) for k in np.flatnonzero(kept)}
-    weights["mixtures"] = float(mixed.sum() / total)
     weights["kernel_density"] = float(bumps.sum() / total)
+    weights["mixtures"] = found[0][1] / total - weights["kernel_density"]
     if search.plain:
         weights["lebesgue"] = max(1.0 - sum(weights.values()), 0.0)
     regularization = unit * search.strengths[strength]
@@ -83,14 +83,14 @@ def _kernel(kernel: Gaussian, units: Units) -> Gaussian:
 
 def _reference_part(search: ReferenceSearch, units: Units, mixed: np.ndarray, bumps: np.ndarray) -> SoSDensity:
     """The mixtures and the kernel density estimates, which are mixtures too: the density 1 relative to the mixture of them all."""
-    law, d = search.mixtures.law(mixed / mixed.sum()), units.scale.shape[0]
-    parts = [(law.weights * mixed.sum(), law.means, law.covariances)]
+    law, d = search.mixtures.law(mixed), units.scale.shape[0]
+    parts = [(law.weights * max(float(mixed.sum()), search.mixtures.least), law.means, law.covariances)]
     for multiple, share in zip(search.bumps, bumps, strict=False):
         if share >= _SMALLEST_SHARE:  # k² is a normal law of covariance S/4
             covariance = 0.25 * search.metric.kernel(multiple).matrix(d)
             parts.append((share * search.weights, search.points, np.repeat(covariance[None], search.points.shape[0], axis=0)))
     measure = units.measure(GaussianMixture(*(np.concatenate([part[k] for part in parts]) for k in range(3))))
-    return SoSDensity(Gaussian(units.scale), measure.means[:1], [[0.0]], measure, constant=[1.0])
+    return SoSDensity.from_units(Gaussian(units.scale), measure.means[:1], np.zeros((1, 1)), 0.0, measure, np.ones(1))
 
 
 def _plain_part(search: ReferenceSearch, units: Units, points: np.ndarray, shares: np.ndarray) -> SoSDensity:

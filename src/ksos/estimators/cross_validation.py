@@ -425,10 +425,12 @@ class KernelSoSDensityCV(DensityEstimator):
         self.bandwidth_multiples_, self.relative_regularizations_ = np.array(multiples), np.array(regularizations)
         self.scores_, self.n_splits_ = scores, folds.shape[2]
         multiple, regularization = (grid.ravel() for grid in np.meshgrid(multiples, regularizations, indexing="ij"))
-        flat = folds.reshape(-1, folds.shape[2])
-        finite = np.all(np.isfinite(flat), axis=1)
+        flat = folds.reshape(scores.size, folds.shape[2])
+        finite = np.all(np.isfinite(flat), axis=1) & (folds.shape[2] > 0)
         deviation = np.full(flat.shape[0], np.nan)
-        scale = np.maximum(np.abs(flat[finite]).max(axis=1), 1.0)  # scores of −1e300, of samples that a fit cannot see, have squares too
+        scale = np.maximum(
+            np.abs(flat[finite]).max(axis=1, initial=0.0), 1.0
+        )  # scores of −1e300, of samples that a fit cannot see, have squares too
         deviation[finite] = (flat[finite] / scale[:, None]).std(axis=1) * scale
         self.cv_results_ = {
             "bandwidth_multiple": multiple,
