@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 from scipy.linalg import block_diag
 
-from ksos._validation import as_points, as_weights
+from ksos._validation import as_weights
 from ksos.density._assemble import assemble
 from ksos.density.sos import SoSDensity
-from ksos.measures import Lebesgue
 
-__all__ = ["SoSMixture", "mixture"]
+__all__ = ["mixture"]
 
 
 def mixture(densities: Iterable[SoSDensity], weights: Any = None) -> SoSDensity:
@@ -62,25 +61,3 @@ def _check_same(first: SoSDensity, other: SoSDensity, number: int) -> None:
         what = f"{first.measure!r}", f"{other.measure!r}"
     if what is not None:
         raise ValueError(f"a mixture needs one kernel and one measure: density 0 has {what[0]}, but density {number} has {what[1]}")
-
-
-class SoSMixture:
-    """Σ_a w_a p_a of densities, each with a kernel, points and a measure of its own, as a density by volume."""
-
-    def __init__(self, densities: Iterable[SoSDensity], weights: Any = None, measure: Any = None) -> None:
-        parts = list(densities)
-        shares = as_weights(weights, len(parts), "weights")
-        self.components = [(float(w), p) for w, p in zip(shares, parts, strict=True) if w > 0.0]
-        self.measure = Lebesgue()
-        self.n_features = parts[0].n_features
-
-    def mass(self) -> float:
-        return sum(w * p.mass() for w, p in self.components)
-
-    def logpdf(self, X: Any) -> np.ndarray:
-        X = as_points(X, "X", n_features=self.n_features)
-        logs = np.stack([np.log(w) + p.logpdf(X) + p.measure.log_density(X) for w, p in self.components])
-        return np.asarray(np.logaddexp.reduce(logs, axis=0))
-
-    def pdf(self, X: Any) -> np.ndarray:
-        return np.exp(self.logpdf(X))

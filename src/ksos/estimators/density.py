@@ -160,13 +160,13 @@ class KernelSoSDensity(DensityEstimator):
     def __init__(
         self, kernel: str | Kernel = "gaussian", bandwidth: Any = "auto", embedding_bandwidth: Any = None,
         regularization: float | str = "auto", relative_regularization: float | None = None, penalty: str = "trace",
-        n_support: int | None = None, support: Any = "auto", landmarks: Any = None, measure: Measure | None = None, reference: Any = None,
+        n_support: int | None = None, support: Any = "auto", landmarks: Any = None, measure: Measure | None = None,
         objective: str | Functional = "squared_mmd", solver: str | Solver = "auto", tol: float = 1e-8, max_iter: int | None = None,
         time_limit: float | None = None, callback: Callable[..., Any] | None = None, random_state: Any = None, verbose: int = 0,
     ) -> None:  # fmt: skip
         self.kernel, self.bandwidth, self.embedding_bandwidth = kernel, bandwidth, embedding_bandwidth
         self.regularization, self.relative_regularization, self.penalty = regularization, relative_regularization, penalty
-        self.n_support, self.support, self.landmarks, self.measure, self.reference = n_support, support, landmarks, measure, reference
+        self.n_support, self.support, self.landmarks, self.measure = n_support, support, landmarks, measure
         self.objective, self.solver, self.tol = objective, solver, tol
         self.max_iter, self.time_limit, self.callback = max_iter, time_limit, callback
         self.random_state, self.verbose = random_state, verbose
