@@ -164,6 +164,8 @@ def evaluate(target: MeanEmbedding | SoSDensity, kernel: Kernel, Z: Array) -> Ar
         return _atoms_at(target, kernel, Z)
     integrals = closed_form(target.kernel, target.measure, target.n_features, kernel)
     F = like(target.unit_factor, Z)
+    if target.unit_constant is not None:
+        F = namespace(F).concat([like(target.unit_constant, Z)[None, :], F], axis=0)
     return apply_triple(integrals, like(target.support_points, Z), F @ F.T, target.log_unit, Z, kernel)
 
 
