@@ -112,22 +112,22 @@ def as_metric(S: Any, name: str) -> np.ndarray | None:
     if given.ndim != 2:
         return None
     if given.dtype.kind not in "iuf" or given.shape[0] != given.shape[1] or given.size == 0 or not np.all(np.isfinite(given)):
-        raise ValueError(f"{name} as a matrix must be square, with finite entries; got shape {given.shape} of {given.dtype}")
+        raise ValueError(f"{name} must be a square matrix with finite entries, or bandwidths; got shape {given.shape} of {given.dtype}")
     out = given.astype(np.float64)
     size = np.sqrt(np.abs(np.diagonal(out)))
     if np.any(size < _SMALLEST_SIGMA) or np.any(size > _LARGEST_SIGMA):
         low, high = _SMALLEST_SIGMA**2, _LARGEST_SIGMA**2
-        raise ValueError(f"{name} as a matrix must have diagonal entries in [{low:g}, {high:g}]; got {np.diagonal(out).tolist()}")
+        raise ValueError(f"{name} must have, as a matrix, diagonal entries in [{low:g}, {high:g}]; got {np.diagonal(out).tolist()}")
     unit = out / size[:, None] / size
     if np.max(np.abs(unit - unit.T)) > _ASYMMETRY:
         raise ValueError(
-            f"{name} as a matrix must be symmetric; entries differ from their mirror images by up to {np.abs(out - out.T).max():.3g}"
+            f"{name} must be symmetric as a matrix; entries differ from their mirror images by up to {np.abs(out - out.T).max():.3g}"
         )
     out = 0.5 * (out + out.T)
     lowest = float(np.linalg.eigvalsh(0.5 * (unit + unit.T))[0])
     if not lowest > _SINGULAR:
         raise ValueError(
-            f"{name} as a matrix must be positive definite; as a matrix of correlations its least eigenvalue is {lowest:.3g}; "
+            f"{name} must be, as a matrix, positive definite; as a matrix of correlations its least eigenvalue is {lowest:.3g}; "
             "add a small multiple of its diagonal, or leave out a feature that the others determine"
         )
     out.setflags(write=False)

@@ -75,6 +75,9 @@ class GaussianMixture(Measure):
     def log_mass(self, d: int) -> float:
         return 0.0
 
+    def normal_factor(self, d: int) -> tuple[np.ndarray, np.ndarray]:
+        raise ValueError(f"a normal law with one deviation per feature is needed here, not a mixture of them; got {self!r}")
+
     def smooth_length(self, d: int) -> np.ndarray:
         """That of the narrowest component."""
         return np.sqrt(2.0 / np.diagonal(np.linalg.inv(self.covariances), axis1=1, axis2=2).max(axis=0))
