@@ -1,4 +1,7 @@
-"""The reference measure of a fit: what is known of the data already, and what the sum of squares corrects."""
+"""The reference measure of a fit: what is known of the data already, and what the sum of squares corrects.
+
+A density that corrects a parametric start keeps what the start knows, and needs samples only for what it does not [Hjort1995].
+"""
 
 from __future__ import annotations
 

@@ -117,8 +117,8 @@ class KernelSoSDensity(DensityEstimator):
         kernels are narrower, of 3e-3 and 0.3; with a ``reference``, of 2e-3·(d + 2)/(3n) and (d + 2)/(3n) for n
         samples.
     relative_regularization : float, optional
-        Instead of it, λ in units of w₀ = ∫k(x,0)²dx (for "frobenius" of w₀²): a number that does not depend on the scale of the data. With a ``reference``,
-        a probability measure, w₀ is 1.
+        Instead of it, λ in units of w₀ = ∫k(x,0)²dx (for "frobenius" of w₀²): a number that does not depend on the scale of the data.
+        With a ``reference``, a probability measure, w₀ is 1.
     penalty : {"trace", "frobenius"}
         λ tr A or λ‖A‖²_HS.
     n_support : int, optional
@@ -177,8 +177,8 @@ class KernelSoSDensity(DensityEstimator):
     ) -> None:  # fmt: skip
         self.kernel, self.bandwidth, self.embedding_bandwidth = kernel, bandwidth, embedding_bandwidth
         self.regularization, self.relative_regularization, self.penalty = regularization, relative_regularization, penalty
-        self.n_support, self.support, self.landmarks, self.measure = n_support, support, landmarks, measure
-        self.reference, self.objective, self.solver, self.tol = reference, objective, solver, tol
+        self.n_support, self.support, self.landmarks, self.measure, self.reference = n_support, support, landmarks, measure, reference
+        self.objective, self.solver, self.tol = objective, solver, tol
         self.max_iter, self.time_limit, self.callback = max_iter, time_limit, callback
         self.random_state, self.verbose = random_state, verbose
 
