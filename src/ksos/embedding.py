@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +17,12 @@ import numpy as np
 from ksos._array import Array, inner, is_numpy, like, namespace, norm, to_numpy, zeros
 from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos._validation import as_points
-from ksos.density import SoSDensity
+from ksos.density import SoSDensity, SoSMixture
+from ksos.density.normal_sum import inner_product
+from ksos.density.part import Part, Reference, Squares
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.integrals import closed_form
 from ksos.integrals.quadruple import density_inner
-from ksos.integrals.triple import apply_triple
 from ksos.kernels import Kernel
 from ksos.kernels.base import KernelSum
 from ksos.measures import Box, Measure
@@ -44,7 +46,7 @@ _LOST_DIGITS, _DUBIOUS = 1e-12, 1e-4  # of the squared MMD: then a rule is prefe
 _KERNEL_VALUE = 20.0  # an exponential costs this many operations
 
 Target = Any
-"""Samples (n, d), a :class:`MeanEmbedding`, or an :class:`~ksos.SoSDensity`."""
+"""Samples (n, d), a :class:`MeanEmbedding`, an :class:`~ksos.SoSDensity` or an :class:`~ksos.SoSMixture`."""
 
 
 class MeanEmbedding(KernelSum):
@@ -74,6 +76,10 @@ class MeanEmbedding(KernelSum):
 
     def __repr__(self) -> str:
         return f"MeanEmbedding({self.points.shape[0]} points in {self.n_features} features, kernel={self.kernel!r})"
+
+
+Law = MeanEmbedding | SoSDensity | SoSMixture
+"""What a target becomes."""
 
 
 class Projection:
@@ -110,7 +116,7 @@ def mmd(a: Target, b: Target, kernel: Kernel | None = None, landmarks: Any = Non
 
     Parameters
     ----------
-    a, b : array (n, d), MeanEmbedding or SoSDensity
+    a, b : array (n, d), MeanEmbedding, SoSDensity or SoSMixture
     kernel : Kernel, optional
         Default: that of an embedding among ``a`` and ``b``, else that of a density.
     landmarks : array (ℓ, d), optional
@@ -125,7 +131,7 @@ def mmd(a: Target, b: Target, kernel: Kernel | None = None, landmarks: Any = Non
     1.124385
     """
     if kernel is None:  # an embedding knows its RKHS; a density only suggests its own kernel
-        kernel = next((t.kernel for kind in (MeanEmbedding, SoSDensity) for t in (a, b) if isinstance(t, kind)), None)
+        kernel = next((t.kernel for kind in (MeanEmbedding, SoSDensity, SoSMixture) for t in (a, b) if isinstance(t, kind)), None)
     if not isinstance(kernel, Kernel):
         raise ValueError(f"mmd between samples needs a kernel object, such as ksos.kernels.Gaussian(1.0); got {kernel!r}")
     a, b = as_target(a, kernel, "a"), as_target(b, kernel, "b")
@@ -134,21 +140,24 @@ def mmd(a: Target, b: Target, kernel: Kernel | None = None, landmarks: Any = Non
     if landmarks is not None:
         projection = Projection(kernel, as_points(landmarks, "landmarks", n_features=a.n_features))
         return norm(projection.coordinates(a) - projection.coordinates(b))
-    left, right = (_exact_form(target, kernel, max_operations) for target in (a, b))
-    if isinstance(left, MeanEmbedding) and isinstance(right, MeanEmbedding):
+    forms = [*_exact_forms(a, kernel, max_operations), *((-w, form) for w, form in _exact_forms(b, kernel, max_operations))]
+    left, right = forms[0][1], forms[-1][1]
+    if len(forms) == 2 and isinstance(left, MeanEmbedding) and isinstance(right, MeanEmbedding):
         xp, points = namespace(left.points), left.points
         weights = xp.concat([left.weights, -like(right.weights, points)])
         both = MeanEmbedding(xp.concat([points, like(right.points, points)]), weights, kernel=kernel)
         square = _inner(both, both, kernel, max_operations)
     else:
-        square = sum(c * _inner(f, g, kernel, max_operations) for c, f, g in ((1, left, left), (-2, left, right), (1, right, right)))
+        pairs = [(i, j) for i in range(len(forms)) for j in range(i, len(forms))]
+        factors = [(1.0 if i == j else 2.0) * forms[i][0] * forms[j][0] for i, j in pairs]
+        square = sum(c * _inner(forms[i][1], forms[j][1], kernel, max_operations) for c, (i, j) in zip(factors, pairs, strict=True))
     return math.sqrt(max(square, 0.0))
 
 
-def as_target(target: Target, kernel: Kernel, name: str = "target") -> MeanEmbedding | SoSDensity:
-    """Samples become a :class:`MeanEmbedding`; embeddings and densities pass."""
-    if isinstance(target, SoSDensity):
-        return target
+def as_target(target: Target, kernel: Kernel, name: str = "target") -> Law:
+    """Samples become a :class:`MeanEmbedding`; embeddings and densities pass, as mixtures where their measure makes them so."""
+    if isinstance(target, (SoSDensity, SoSMixture)):
+        return target if target.plain is not None else target.as_mixture()
     if isinstance(target, MeanEmbedding):
         if target.kernel != kernel:
             raise ValueError(f"{name} is an embedding in the RKHS of {target.kernel!r}, but distances are measured in that of {kernel!r}")
@@ -156,17 +165,17 @@ def as_target(target: Target, kernel: Kernel, name: str = "target") -> MeanEmbed
     return MeanEmbedding(as_points(target, name), kernel=kernel)
 
 
-def evaluate(target: MeanEmbedding | SoSDensity, kernel: Kernel, Z: Array) -> Array:
+def evaluate(target: Law, kernel: Kernel, Z: Array) -> Array:
     """w_target(Z_r) for the embedding kernel ``kernel``, shape (ℓ,)."""
     if target.n_features != Z.shape[1]:
         raise ValueError(f"the target has {target.n_features} features, but the landmarks have {Z.shape[1]}")
     if isinstance(target, MeanEmbedding):
         return _atoms_at(target, kernel, Z)
-    integrals = closed_form(target.kernel, target.measure, target.n_features, kernel)
-    F = like(target.unit_factor, Z)
-    if target.unit_constant is not None:
-        F = namespace(F).concat([like(target.unit_constant, Z)[None, :], F], axis=0)
-    return apply_triple(integrals, like(target.support_points, Z), F @ F.T, target.log_unit, Z, kernel)
+    return sum((weight * part.embedded(kernel, Z) for weight, part in _parts(target)), zeros((Z.shape[0],), Z))
+
+
+def _parts(p: SoSDensity | SoSMixture) -> Sequence[tuple[float, Part]]:
+    return p.parts if isinstance(p, SoSMixture) else [(1.0, Squares(p))]
 
 
 def _atoms_at(target: MeanEmbedding, kernel: Kernel, Z: Array) -> Array:
@@ -179,10 +188,11 @@ def _atoms_at(target: MeanEmbedding, kernel: Kernel, Z: Array) -> Array:
 # --- exact inner products ---
 
 
-def exact_inner(a: MeanEmbedding | SoSDensity, b: MeanEmbedding | SoSDensity, kernel: Kernel, max_operations: float = 1e13) -> float:
+def exact_inner(a: Law, b: Law, kernel: Kernel, max_operations: float = 1e13) -> float:
     """⟨w_a, w_b⟩ in the RKHS of ``kernel``."""
-    left = _exact_form(a, kernel, max_operations)
-    return _inner(left, left if b is a else _exact_form(b, kernel, max_operations), kernel, max_operations)
+    left = _exact_forms(a, kernel, max_operations)
+    right = left if b is a else _exact_forms(b, kernel, max_operations)
+    return sum(v * w * _inner(f, g, kernel, max_operations) for v, f in left for w, g in right)
 
 
 def require_exact_mmd(kernel: Kernel, embedding_kernel: Kernel, measure: Measure, d: int) -> None:
@@ -286,7 +296,15 @@ class _OnGrid:
     masses: np.ndarray
 
 
-_Form = MeanEmbedding | _OnGrid | SoSDensity
+_Form = MeanEmbedding | _OnGrid | SoSDensity | Reference
+
+
+def _exact_forms(target: Law, kernel: Kernel, max_operations: float) -> list[tuple[float, _Form]]:
+    """The parts of a target with their weights, each in the form in which its exact inner products are taken."""
+    if isinstance(target, MeanEmbedding):
+        return [(1.0, target)]
+    found = _parts(target.on_host() if target.plain is not None else target.as_mixture())
+    return [(w, part if isinstance(part, Reference) else _exact_form(part.density, kernel, max_operations)) for w, part in found]
 
 
 def _exact_form(target: MeanEmbedding | SoSDensity, kernel: Kernel, max_operations: float) -> _Form:
@@ -328,6 +346,10 @@ def _cancellation(p: SoSDensity) -> float:
 
 
 def _inner(a: _Form, b: _Form, kernel: Kernel, max_operations: float) -> float:
+    if isinstance(a, Reference):
+        return _inner_of_reference(a, b, kernel, max_operations)
+    if isinstance(b, Reference):
+        return _inner_of_reference(b, a, kernel, max_operations)
     if isinstance(a, SoSDensity) and isinstance(b, SoSDensity):
         m, m_b = a.support_points.shape[0], b.support_points.shape[0]
         cost = float(m) ** 2 * float(m_b) ** 2
@@ -347,3 +369,21 @@ def _inner(a: _Form, b: _Form, kernel: Kernel, max_operations: float) -> float:
         a = MeanEmbedding(a.rule.nodes, a.masses.ravel(), kernel=kernel)
         return _inner(a, b, kernel, max_operations)
     return _inner(b, a, kernel, max_operations)
+
+
+def _inner_of_reference(a: Reference, b: _Form, kernel: Kernel, max_operations: float) -> float:
+    """⟨w_a, w_b⟩ of normal laws corrected by squares: at atoms and nodes from its embedding, else from all pairs of normal laws."""
+    if isinstance(b, MeanEmbedding):
+        return inner(b.weights, a.embedded(kernel, b.points))
+    if isinstance(b, _OnGrid):
+        return float(a.embedded(kernel, b.rule.nodes) @ b.masses.ravel())
+    left, right = a.groups(), (b if isinstance(b, Reference) else Squares(b)).groups()
+    if right is None or not kernel.smooth:
+        raise IntegralNotAvailableError("the exact MMD between these laws has no formula; pass landmarks= for the projected MMD")
+    counts = [sum(group.weights.size for group in groups) for groups in (left, right)]
+    if (cost := _KERNEL_VALUE * counts[0] * counts[1]) > max_operations:
+        raise ValueError(
+            f"the exact MMD of sums of {counts[0]} and {counts[1]} normal laws is predicted to take {cost:.2g} operations, more than "
+            f"max_operations={max_operations:.2g}; pass landmarks= for the projected MMD, or raise max_operations"
+        )
+    return inner_product(left, right, kernel.matrix(a.n_features))

@@ -20,7 +20,7 @@ from ksos.measures import Measure
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
 
-__all__ = ["assemble", "hold_fixed", "integrate_out", "listed", "log_squares", "unit_rows"]
+__all__ = ["assemble", "hadamard_factor", "hold_fixed", "integrate_out", "listed", "log_squares", "unit_rows"]
 
 _EPSILON = float(np.finfo(np.float64).eps)
 _LARGEST_LOG_ROW = 300.0  # squares of such rows, times kernel values, are still floats
@@ -125,7 +125,7 @@ def integrate_out(density: SoSDensity, keep: list[int], drop: list[int], measure
     alive = np.isfinite(half)  # elsewhere k_R(·, x̃_i) vanishes on the measure, and the density with it
     rows, log_lengths = unit_rows(density.unit_factor[alive])
     correlations = np.exp(log_W[np.ix_(alive, alive)] - half[alive, None] - half[None, alive])
-    factor = _hadamard_factor(rows, correlations)
+    factor = hadamard_factor(rows, correlations)
     return assemble(density, density.kernel.restrict(keep), X[alive][:, keep], measure, factor, half[alive] + log_lengths)
 
 
@@ -153,7 +153,7 @@ def _require_product(density: SoSDensity) -> None:
         )
 
 
-def _hadamard_factor(F: np.ndarray, R: np.ndarray) -> np.ndarray:
+def hadamard_factor(F: np.ndarray, R: np.ndarray) -> np.ndarray:
     """L with LLᵀ = (FFᵀ) ∘ R, positive semi-definite by Schur's theorem, and as few columns as rounding allows.
 
     With R = VΛVᵀ the columns f_a ∘ √λ_b v_b are such a factor. They are never squared: L keeps the digits that the entries of
