@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from sklearn.mixture import GaussianMixture as SklearnMixture
 from tables import points
 
+import ksos
 from ksos import KernelSoSDensity
 from ksos.measures import Box, GaussianMixture, Normal
 
@@ -128,3 +130,17 @@ def test_what_is_refused() -> None:
         fit(X, reference=Normal(np.zeros(3), 1.0))
     with pytest.raises(ValueError, match="not fitted"):
         fit(X, reference=SklearnMixture(2))
+
+
+def test_the_distribution_answers_in_the_coordinates_of_the_data(tmp_path: Path) -> None:
+    est = fit(X, objective="likelihood")
+    p = est.distribution_
+    draws = est.sample(4000, random_state=0)
+    np.testing.assert_allclose(p.mean(), draws.mean(axis=0), atol=5.0 * np.sqrt(np.diagonal(p.cov()) / 4000).max())
+    inside = np.mean(np.all((draws >= [0.0, 0.0]) & (draws <= [2.0, 1.5]), axis=1))
+    assert p.probability([0.0, 0.0], [2.0, 1.5]) == pytest.approx(inside, abs=0.04)
+    x, w = np.polynomial.legendre.leggauss(200)
+    line = np.stack([np.full(200, 1.5), 6.0 * x], axis=1)
+    assert p.marginal([0]).pdf([[1.5]])[0] == pytest.approx(6.0 * w @ np.exp(est.score_samples(line)), rel=1e-6)
+    p.save(tmp_path / "p.ksos")
+    np.testing.assert_allclose(ksos.load(tmp_path / "p.ksos").logpdf(X), est.score_samples(X), rtol=1e-12)

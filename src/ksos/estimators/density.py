@@ -15,7 +15,7 @@ from ksos._array import Array, eye, inner, is_other_array, like, namespace, to_n
 from ksos._deadline import Deadline
 from ksos._validation import as_bandwidth, as_callback, as_choice, as_count, as_masses, as_nonnegative, as_points, as_positive
 from ksos.bandwidth import RULES, bandwidth_rule
-from ksos.density import SoSDensity
+from ksos.density import SoSDensity, SoSMixture
 from ksos.embedding import MeanEmbedding
 from ksos.estimators._reference import as_reference, correction_bandwidth, require_reference
 from ksos.estimators._samples import as_generator, distinct_samples, mean_score, require_inside
@@ -62,7 +62,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
     tol: float
     time_limit: float | None
     verbose: int
-    distribution_: SoSDensity
+    distribution_: SoSDensity | SoSMixture
 
     def score_samples(self, X: Any) -> np.ndarray:
         """The log-density of each sample, shape (n,)."""
@@ -149,7 +149,7 @@ class KernelSoSDensity(DensityEstimator):
 
     Attributes
     ----------
-    distribution_ : SoSDensity
+    distribution_ : SoSDensity, or SoSMixture with a reference
     solution_ : Solution
     bandwidth_, embedding_bandwidth_ : ndarray
         Scalar (0-dimensional) or one entry per feature.
