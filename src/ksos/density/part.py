@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from ksos._array import Array, like, to_numpy
+from ksos._array import Array, like, namespace, to_numpy
 from ksos.density import normal_sum, over_normals
 from ksos.density._assemble import assemble
 from ksos.density.cdf import box_masses, line_law
@@ -189,6 +189,8 @@ class Squares(Part):
     def embedded(self, kernel: Kernel, Z: Array) -> Array:
         p = self.density
         integrals, F = closed_form(p.kernel, p.measure, p.n_features, kernel), like(p.unit_factor, Z)
+        if p.unit_constant is not None:
+            F = namespace(Z).concat([like(p.unit_constant, Z)[None, :], F], axis=0)
         return apply_triple(integrals, like(p.support_points, Z), F @ F.T, p.log_unit, Z, kernel)
 
     def groups(self) -> list[Group] | None:
