@@ -30,6 +30,10 @@ def tied(n: int, seed: int = 0) -> np.ndarray:
     return rng.normal(size=(n, 2)) @ [[1.0, 0.5, -1.0, 2.0], [0.0, 1.0, 1.0, -1.0]] + 0.1 * rng.normal(size=(n, 4))
 
 
+def mass(est: KernelSoSDensityCV) -> float:
+    return sum(weight * part.mass() for weight, part in est.distribution_.components)
+
+
 @pytest.fixture(scope="module")
 def plain() -> KernelSoSDensityCV:
     return KernelSoSDensityCV().fit(MOONS)
@@ -43,7 +47,7 @@ def test_the_stack_is_no_worse_than_its_parts(plain: KernelSoSDensityCV) -> None
         best = max(est.scores_.max(), est.mixture_results_["mean_test_score"].max())
         assert est.best_score_ > best - 2e-3
         assert sum(est.weights_.values()) == pytest.approx(1.0) and est.mixture_results_["weight"].sum() == pytest.approx(1.0)
-        assert est.distribution_.mass() == pytest.approx(1.0, abs=1e-7)
+        assert mass(est) == pytest.approx(1.0, abs=1e-7)
 
 
 def test_ahead_of_a_mixture_and_of_the_search_over_lebesgue() -> None:
@@ -113,9 +117,9 @@ def test_grids_of_a_correction() -> None:
 @pytest.mark.parametrize(
     ("parameters", "error", "message"),
     [
-        ({"reference": "best"}, ValueError, "reference must be one of 'auto', 'normal', 'mixture'"),
-        ({"reference": 3}, TypeError, "reference must be 'auto', 'normal', 'mixture', None, or a Normal or GaussianMixture"),
-        ({"reference": Lebesgue()}, ValueError, "reference must be a Normal or a GaussianMixture"),
+        ({"reference": "best"}, ValueError, "reference must be"),
+        ({"reference": 3}, TypeError, "reference must be"),
+        ({"reference": Lebesgue()}, TypeError, "reference must be"),
         ({"reference": "normal", "measure": Box([-9, -9], [9, 9])}, ValueError, "are both the measure of the density; give one"),
         ({"reference": "normal", "kernel": "laplace"}, ValueError, "reference='normal' goes with kernel='gaussian'"),
         ({"reference": "mixture", "criterion": "l2"}, ValueError, "reference='mixture' goes with"),
@@ -174,7 +178,7 @@ def test_hard_data_get_a_density_and_a_word(name: str) -> None:
     with pytest.warns(UserWarning, match=message) if message else contextlib.nullcontext():
         est = KernelSoSDensityCV(cv=None if len(X) < 9 else 3).fit(X)
     scores = est.score_samples(np.r_[X, fresh])
-    assert np.all(np.isfinite(scores)) and est.distribution_.mass() == pytest.approx(1.0, abs=1e-6)
+    assert np.all(np.isfinite(scores)) and mass(est) == pytest.approx(1.0, abs=1e-6)
     if name in ("far outliers", "ties"):
         assert est.score(fresh) > -12.0
 

@@ -20,11 +20,11 @@ from ksos.measures import GaussianMixture
 
 __all__ = ["FLOORS", "SIZES", "MixtureStack", "Units", "share_rounds"]
 
-SIZES = (1, 2, 3, 5, 8, 12, 20, 32)
+SIZES = (1, 2, 3, 4, 5, 6, 8, 12, 20, 32)
 """Components; at most a quarter of the samples."""
 FLOORS = (3e-2, 3e-3, 1e-6)
 """What is added to the variances, in units of each feature's."""
-_STARTS = 2
+_STARTS = 3
 _SAMPLES_PER_COMPONENT = 4
 _WIDE = 9.0  # of the covariance of all samples: what keeps samples far from all others in sight
 _FAR, _FARTHEST = 20.0, 1e3  # standard deviations that outliers have made, and outliers themselves, in units of the spread of the others

@@ -21,6 +21,7 @@ from ksos.embedding import Projection
 from ksos.estimators._held_out import CRITERIA, MOST_SUPPORT_POINTS, BandwidthScores, Problem, fit_path, scores_of_bandwidth, support_of
 from ksos.estimators._kernel_density import best_multiple
 from ksos.estimators._mixture_stack import SIZES, MixtureStack, Units
+from ksos.estimators._reference import as_reference, require_reference
 from ksos.estimators._reference_search import CORRECTIONS, STRENGTHS, ReferenceSearch
 from ksos.estimators._samples import Fold, as_folds, as_generator, check_folds, distinct_samples, require_inside
 from ksos.estimators._score_surface import FEW_MULTIPLES, MULTIPLES, REGULARIZATIONS, Surface, grow
@@ -193,8 +194,10 @@ class KernelSoSDensityCV(DensityEstimator):
         as_choice(self.criterion, "criterion", CRITERIA)
         as_choice(self.combine, "combine", COMBINATIONS)
         as_choice(self.rule, "rule", RULES)
-        require_reference(self.reference, self.measure)
-        if self.reference is not None and self.reference != "auto" and not self._plain_settings:
+        automatic = self.reference is None or (isinstance(self.reference, str) and self.reference == "auto")
+        if not automatic:
+            require_reference(self.reference, self.measure)
+        if not automatic and not self._plain_settings:
             goes = "goes with kernel='gaussian', objective='likelihood', criterion='log_likelihood' and combine='stacking'"
             raise ValueError(f"reference={self.reference!r} {goes}; leave these as they are")
         if self.combine == "stacking" and self.criterion != "log_likelihood":
@@ -228,7 +231,10 @@ class KernelSoSDensityCV(DensityEstimator):
     ) -> Self:
         """Stack mixtures, what corrects them, and the sum of squares over Lebesgue."""
         units = Units.of(points, weights, rng)
-        given = None if isinstance(self.reference, str) else units.of_law(as_law(self.reference, points.shape[1]))
+        given = None
+        if not isinstance(self.reference, str):
+            normals = as_reference(self.reference, points, weights, deadline).normals(points.shape[1])
+            given = None if normals is None else units.of_law(GaussianMixture(*normals))
         sizes = (1,) if given is not None or self.reference == "normal" else SIZES
         at = units.of_points(points)
         _warn_if_tied(at, weights)
@@ -268,13 +274,14 @@ class KernelSoSDensityCV(DensityEstimator):
             space.kernel, relative_regularization=found.relative_regularization, support=space.support_points, reference=space.measure,
             objective="likelihood", tol=self.tol,
         )  # fmt: skip
-        estimator.solution_, estimator.distribution_, estimator.n_iter_ = found.solution, found.solution.distribution, found.solution.n_iter
+        estimator.solution_, estimator.n_iter_ = found.solution, found.solution.n_iter
+        estimator.distribution_ = SoSMixture([found.solution.distribution], measure=Lebesgue())
         estimator.bandwidth_ = estimator.embedding_bandwidth_ = space.kernel.sigma
         estimator.regularization_ = found.relative_regularization * float(np.exp(space.log_unit))
         estimator.relative_regularization_ = found.relative_regularization
         estimator.support_points_, estimator.landmarks_ = space.support_points, space.landmarks
         estimator.n_features_in_ = space.n_features
-        self.best_estimator_, self.distribution_ = estimator, SoSMixture(found.densities, found.shares)
+        self.best_estimator_, self.distribution_ = estimator, SoSMixture(found.densities, found.shares, Lebesgue())
         self.weights_, self.best_score_ = found.weights, found.score - units.log_volume
         self.bandwidth_, self.regularization_ = estimator.bandwidth_, estimator.regularization_
         scored = [*search.found, *[None] * (len(search.multiples) - len(search.found))]
@@ -454,27 +461,6 @@ def _require_different_features(X: np.ndarray, names: Any) -> None:
                 f"features {words} are identical in all {X.shape[0]} samples: they have no joint density, and the narrower a bandwidth, "
                 "the better it would seem; leave one of them out, or fix the bandwidth with KernelSoSDensity"
             )
-
-
-def require_reference(reference: Any, measure: Measure | None) -> None:
-    """Raise on a ``reference`` that cannot be one."""
-    if reference is None or (isinstance(reference, str) and reference == "auto"):
-        return
-    if isinstance(reference, str):
-        as_choice(reference, "reference", ("auto", "normal", "mixture"), otherwise=", None, or a measure such as GaussianMixture(...)")
-    elif not isinstance(reference, Measure):
-        choices = "'auto', 'normal', 'mixture', None, or a Normal or GaussianMixture of ksos.measures"
-        raise TypeError(f"reference must be {choices}; got {reference!r}")
-    if measure is not None:
-        raise ValueError(f"reference={reference!r} and measure={measure!r} are both the measure of the density; give one of them")
-
-
-def as_law(reference: Measure, d: int) -> GaussianMixture:
-    """A reference that is given, as a mixture of normal laws."""
-    normals = reference.normals(d)
-    if normals is None:
-        raise ValueError(f"reference must be a Normal or a GaussianMixture of ksos.measures; got {reference!r}")
-    return GaussianMixture(*normals)
 
 
 def _warn_if_tied(points: np.ndarray, weights: np.ndarray) -> None:
