@@ -28,7 +28,7 @@ LAYERS: list[set[str]] = [
     {"integrals"},
     {"observables"},
     {"bandwidth", "density", "embedding_map", "support", "whitening"},
-    {"cover"},
+    {"cover", "reference_map"},
     {"embedding"},
     {"labelled"},
     {"coordinates"},

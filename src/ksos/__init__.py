@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ksos import functionals, kernels, measures, observables
 from ksos._lazy import later as _later
 from ksos._version import __version__ as __version__
-from ksos.density import Compression, Estimate, SoSDensity, mixture
+from ksos.density import Compression, Estimate, SoSDensity, SoSMixture, mixture
 from ksos.density.io import load
 from ksos.embedding import MeanEmbedding, mmd
 from ksos.estimators import KernelSoSDensity
@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # imported on first use, see below
     from ksos.plotting import CrossValidationDisplay, DensityDisplay, SolutionDisplay
     from ksos.robust import RobustMode, RobustSolution, WorstCase, bootstrap_radius, robust_minimize, robust_mode, robust_path, worst_case
 
-__all__ = ["Compression", "Estimate", "KernelSoSDensity", "MeanEmbedding", "Progress", "SoSDensity", "SoSSpace", "Solution"]
+__all__ = ["Compression", "Estimate", "KernelSoSDensity", "MeanEmbedding", "Progress", "SoSDensity", "SoSMixture", "SoSSpace", "Solution"]
 __all__ += ["functionals", "kernels", "load", "measures", "minimize", "mixture", "mmd", "observables", "regularization_path"]
 __all__ += ["BandwidthWarning", "ConvexityError", "FunctionalError", "IntegralNotAvailableError", "KsosError", "ModelFormatError"]
 __all__ += ["KernelSoSConditional", "KernelSoSDensityCV", "RobustClassifier", "RobustRegressor"]

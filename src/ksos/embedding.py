@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +17,15 @@ import numpy as np
 from ksos._array import Array, inner, is_numpy, like, namespace, norm, to_numpy, zeros
 from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos._validation import as_points
-from ksos.density import SoSDensity
+from ksos.density import SoSDensity, SoSMixture
+from ksos.density.normal_sum import inner_product
+from ksos.density.part import Part, Reference, Squares
+from ksos.density.standard import feature_scales
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.integrals import closed_form
+from ksos.integrals.metric import axes_of
 from ksos.integrals.quadruple import density_inner
-from ksos.integrals.triple import apply_triple
-from ksos.kernels import Kernel
+from ksos.kernels import Gaussian, Kernel
 from ksos.kernels.base import KernelSum
 from ksos.measures import Box, Measure
 from ksos.quadrature import composite, log_outer, tensor_grid
@@ -44,7 +48,7 @@ _LOST_DIGITS, _DUBIOUS = 1e-12, 1e-4  # of the squared MMD: then a rule is prefe
 _KERNEL_VALUE = 20.0  # an exponential costs this many operations
 
 Target = Any
-"""Samples (n, d), a :class:`MeanEmbedding`, or an :class:`~ksos.SoSDensity`."""
+"""Samples (n, d), a :class:`MeanEmbedding`, an :class:`~ksos.SoSDensity` or an :class:`~ksos.SoSMixture`."""
 
 
 class MeanEmbedding(KernelSum):
@@ -74,6 +78,10 @@ class MeanEmbedding(KernelSum):
 
     def __repr__(self) -> str:
         return f"MeanEmbedding({self.points.shape[0]} points in {self.n_features} features, kernel={self.kernel!r})"
+
+
+Law = MeanEmbedding | SoSDensity | SoSMixture
+"""What a target becomes."""
 
 
 class Projection:
@@ -110,7 +118,7 @@ def mmd(a: Target, b: Target, kernel: Kernel | None = None, landmarks: Any = Non
 
     Parameters
     ----------
-    a, b : array (n, d), MeanEmbedding or SoSDensity
+    a, b : array (n, d), MeanEmbedding, SoSDensity or SoSMixture
     kernel : Kernel, optional
         Default: that of an embedding among ``a`` and ``b``, else that of a density.
     landmarks : array (ℓ, d), optional
@@ -125,7 +133,7 @@ def mmd(a: Target, b: Target, kernel: Kernel | None = None, landmarks: Any = Non
     1.124385
     """
     if kernel is None:  # an embedding knows its RKHS; a density only suggests its own kernel
-        kernel = next((t.kernel for kind in (MeanEmbedding, SoSDensity) for t in (a, b) if isinstance(t, kind)), None)
+        kernel = next((t.kernel for kind in (MeanEmbedding, SoSDensity, SoSMixture) for t in (a, b) if isinstance(t, kind)), None)
     if not isinstance(kernel, Kernel):
         raise ValueError(f"mmd between samples needs a kernel object, such as ksos.kernels.Gaussian(1.0); got {kernel!r}")
     a, b = as_target(a, kernel, "a"), as_target(b, kernel, "b")
@@ -134,21 +142,25 @@ def mmd(a: Target, b: Target, kernel: Kernel | None = None, landmarks: Any = Non
     if landmarks is not None:
         projection = Projection(kernel, as_points(landmarks, "landmarks", n_features=a.n_features))
         return norm(projection.coordinates(a) - projection.coordinates(b))
-    left, right = (_exact_form(target, kernel, max_operations) for target in (a, b))
-    if isinstance(left, MeanEmbedding) and isinstance(right, MeanEmbedding):
+    kernel, a, b = _in_axes(kernel, a, b)
+    forms = [*_exact_forms(a, kernel, max_operations), *((-w, form) for w, form in _exact_forms(b, kernel, max_operations))]
+    left, right = forms[0][1], forms[-1][1]
+    if len(forms) == 2 and isinstance(left, MeanEmbedding) and isinstance(right, MeanEmbedding):
         xp, points = namespace(left.points), left.points
         weights = xp.concat([left.weights, -like(right.weights, points)])
         both = MeanEmbedding(xp.concat([points, like(right.points, points)]), weights, kernel=kernel)
         square = _inner(both, both, kernel, max_operations)
     else:
-        square = sum(c * _inner(f, g, kernel, max_operations) for c, f, g in ((1, left, left), (-2, left, right), (1, right, right)))
+        pairs = [(i, j) for i in range(len(forms)) for j in range(i, len(forms))]
+        factors = [(1.0 if i == j else 2.0) * forms[i][0] * forms[j][0] for i, j in pairs]
+        square = sum(c * _inner(forms[i][1], forms[j][1], kernel, max_operations) for c, (i, j) in zip(factors, pairs, strict=True))
     return math.sqrt(max(square, 0.0))
 
 
-def as_target(target: Target, kernel: Kernel, name: str = "target") -> MeanEmbedding | SoSDensity:
-    """Samples become a :class:`MeanEmbedding`; embeddings and densities pass."""
-    if isinstance(target, SoSDensity):
-        return target
+def as_target(target: Target, kernel: Kernel, name: str = "target") -> Law:
+    """Samples become a :class:`MeanEmbedding`; embeddings and densities pass, as mixtures where their measure makes them so."""
+    if isinstance(target, (SoSDensity, SoSMixture)):
+        return target if target.plain is not None else target.as_mixture()
     if isinstance(target, MeanEmbedding):
         if target.kernel != kernel:
             raise ValueError(f"{name} is an embedding in the RKHS of {target.kernel!r}, but distances are measured in that of {kernel!r}")
@@ -156,15 +168,17 @@ def as_target(target: Target, kernel: Kernel, name: str = "target") -> MeanEmbed
     return MeanEmbedding(as_points(target, name), kernel=kernel)
 
 
-def evaluate(target: MeanEmbedding | SoSDensity, kernel: Kernel, Z: Array) -> Array:
+def evaluate(target: Law, kernel: Kernel, Z: Array) -> Array:
     """w_target(Z_r) for the embedding kernel ``kernel``, shape (ℓ,)."""
     if target.n_features != Z.shape[1]:
         raise ValueError(f"the target has {target.n_features} features, but the landmarks have {Z.shape[1]}")
     if isinstance(target, MeanEmbedding):
         return _atoms_at(target, kernel, Z)
-    integrals = closed_form(target.kernel, target.measure, target.n_features, kernel)
-    F = like(target.unit_factor, Z)
-    return apply_triple(integrals, like(target.support_points, Z), F @ F.T, target.log_unit, Z, kernel)
+    return sum((weight * part.embedded(kernel, Z) for weight, part in _parts(target)), zeros((Z.shape[0],), Z))
+
+
+def _parts(p: SoSDensity | SoSMixture) -> Sequence[tuple[float, Part]]:
+    return p.parts if isinstance(p, SoSMixture) else [(1.0, Squares(p))]
 
 
 def _atoms_at(target: MeanEmbedding, kernel: Kernel, Z: Array) -> Array:
@@ -177,10 +191,34 @@ def _atoms_at(target: MeanEmbedding, kernel: Kernel, Z: Array) -> Array:
 # --- exact inner products ---
 
 
-def exact_inner(a: MeanEmbedding | SoSDensity, b: MeanEmbedding | SoSDensity, kernel: Kernel, max_operations: float = 1e13) -> float:
+def exact_inner(a: Law, b: Law, kernel: Kernel, max_operations: float = 1e13) -> float:
     """⟨w_a, w_b⟩ in the RKHS of ``kernel``."""
-    left = _exact_form(a, kernel, max_operations)
-    return _inner(left, left if b is a else _exact_form(b, kernel, max_operations), kernel, max_operations)
+    same = b is a
+    kernel, a, b = _in_axes(kernel, a, b)
+    left = _exact_forms(a, kernel, max_operations)
+    right = left if same else _exact_forms(b, kernel, max_operations)
+    return sum(v * w * _inner(f, g, kernel, max_operations) for v, f in left for w, g in right)
+
+
+def _in_axes(kernel: Kernel, a: Law, b: Law) -> tuple[Kernel, Law, Law]:
+    """Kernel and targets in coordinates in which a kernel with a metric, and that of a density, are products over the features.
+
+    No inner product depends on the coordinates. On a measure with a boundary there are no such coordinates, and no closed form.
+    """
+    densities = [part.density for p in (a, b) if not isinstance(p, MeanEmbedding) for _, part in _parts(p)]
+    walls = any(np.any(np.isfinite(p.measure.boundaries(p.n_features))) for p in densities)
+    if not kernel.full or not densities or walls or not all(isinstance(p.kernel, Gaussian) for p in densities):
+        return kernel, a, b
+    same_features = densities[0].n_features == a.n_features
+    axes, plain = axes_of(kernel, a.n_features, densities[0].kernel if same_features else None), Gaussian(1.0)
+    zero = to_numpy(next(p.support_points for p in (a, b) if not isinstance(p, MeanEmbedding)))[0]
+
+    def moved(target: Law) -> Law:
+        if not isinstance(target, MeanEmbedding):
+            return target.affine(1.0, -zero).affine(axes.V)
+        return MeanEmbedding(axes.coordinates(target.points, like(zero, target.points)), target.weights, kernel=plain)
+
+    return plain, moved(a), moved(b)
 
 
 def require_exact_mmd(kernel: Kernel, embedding_kernel: Kernel, measure: Measure, d: int) -> None:
@@ -203,11 +241,12 @@ def require_exact_mmd(kernel: Kernel, embedding_kernel: Kernel, measure: Measure
 def rule_sizes(model: Kernel, X: np.ndarray, measure: Measure, kernel: Kernel) -> tuple[Box, list[int]]:
     """The box that holds the mass of the densities on X, and how many nodes per feature integrate them and the kernel to rounding."""
     d = X.shape[1]
-    eta, sigma = model.sigma_vector(d), kernel.sigma_vector(d)
+    eta, sigma, smooth = feature_scales(model, d), kernel.sigma_vector(d), measure.smooth_length(d)
+    narrow = 1.0 / np.sqrt(np.diagonal(np.linalg.inv(model.matrix(d)))) if model.full else eta
     lowest, highest = measure.boundaries(d)
     low = np.maximum(lowest, np.clip(X.min(axis=0), None, highest) - _TAIL * eta)
     high = np.minimum(highest, np.clip(X.max(axis=0), lowest, None) + _TAIL * eta)
-    finest = np.minimum(np.minimum(eta, sigma), measure.smooth_length(d))
+    finest = np.minimum(np.minimum(narrow, sigma), smooth)
     counts = np.ceil(_LEAST_NODES + _NODES_PER_BANDWIDTH * np.minimum((high - low) / finest, 1e6)).astype(int)
     return Box(low, high), counts.tolist()
 
@@ -284,7 +323,15 @@ class _OnGrid:
     masses: np.ndarray
 
 
-_Form = MeanEmbedding | _OnGrid | SoSDensity
+_Form = MeanEmbedding | _OnGrid | SoSDensity | Reference
+
+
+def _exact_forms(target: Law, kernel: Kernel, max_operations: float) -> list[tuple[float, _Form]]:
+    """The parts of a target with their weights, each in the form in which its exact inner products are taken."""
+    if isinstance(target, MeanEmbedding):
+        return [(1.0, target)]
+    found = _parts(target.on_host() if target.plain is not None else target.as_mixture())
+    return [(w, part if isinstance(part, Reference) else _exact_form(part.density, kernel, max_operations)) for w, part in found]
 
 
 def _exact_form(target: MeanEmbedding | SoSDensity, kernel: Kernel, max_operations: float) -> _Form:
@@ -326,6 +373,10 @@ def _cancellation(p: SoSDensity) -> float:
 
 
 def _inner(a: _Form, b: _Form, kernel: Kernel, max_operations: float) -> float:
+    if isinstance(a, Reference):
+        return _inner_of_reference(a, b, kernel, max_operations)
+    if isinstance(b, Reference):
+        return _inner_of_reference(b, a, kernel, max_operations)
     if isinstance(a, SoSDensity) and isinstance(b, SoSDensity):
         m, m_b = a.support_points.shape[0], b.support_points.shape[0]
         cost = float(m) ** 2 * float(m_b) ** 2
@@ -345,3 +396,21 @@ def _inner(a: _Form, b: _Form, kernel: Kernel, max_operations: float) -> float:
         a = MeanEmbedding(a.rule.nodes, a.masses.ravel(), kernel=kernel)
         return _inner(a, b, kernel, max_operations)
     return _inner(b, a, kernel, max_operations)
+
+
+def _inner_of_reference(a: Reference, b: _Form, kernel: Kernel, max_operations: float) -> float:
+    """⟨w_a, w_b⟩ of normal laws corrected by squares: at atoms and nodes from its embedding, else from all pairs of normal laws."""
+    if isinstance(b, MeanEmbedding):
+        return inner(b.weights, a.embedded(kernel, b.points))
+    if isinstance(b, _OnGrid):
+        return float(a.embedded(kernel, b.rule.nodes) @ b.masses.ravel())
+    left, right = a.groups(), (b if isinstance(b, Reference) else Squares(b)).groups()
+    if right is None or not kernel.smooth:
+        raise IntegralNotAvailableError("the exact MMD between these laws has no formula; pass landmarks= for the projected MMD")
+    counts = [sum(group.weights.size for group in groups) for groups in (left, right)]
+    if (cost := _KERNEL_VALUE * counts[0] * counts[1]) > max_operations:
+        raise ValueError(
+            f"the exact MMD of sums of {counts[0]} and {counts[1]} normal laws is predicted to take {cost:.2g} operations, more than "
+            f"max_operations={max_operations:.2g}; pass landmarks= for the projected MMD, or raise max_operations"
+        )
+    return inner_product(left, right, kernel.matrix(a.n_features))

@@ -16,11 +16,13 @@ from ksos.density import SoSDensity
 from ksos.embedding import MeanEmbedding, Projection
 from ksos.embedding_map import CompressedMap, EmbeddingMap, LabelledMap, blocks_of, embedding_map
 from ksos.integrals import closed_form
+from ksos.integrals.constant import WithConstant
 from ksos.kernels import Kernel
 from ksos.labelled import LabelledDensity
 from ksos.measures import Lebesgue, Measure
 from ksos.observables import Observable
 from ksos.pivoted_cholesky import MANY_POINTS, thin_root
+from ksos.reference_map import components_map
 from ksos.whitening import ROUTES, Whitening, whiten, whiten_columns
 
 __all__ = ["SoSSpace"]
@@ -101,7 +103,11 @@ class _Model:
     @cached_property
     def map(self) -> EmbeddingMap:
         T, S = self.whitening.T, self.projection.S
-        return embedding_map(self.integrals, self.support_points, self.landmarks, self.embedding_kernel, T, S, self.log_unit)
+        if self.measure.normals(self.support_points.shape[1]) is not None and (self.constant or self.measure.by_components):
+            X, Z, embedding = self.support_points, self.landmarks, self.embedding_kernel
+            return components_map(self.kernel, self.measure, X, Z, embedding, T, S, self.log_unit)
+        integrals = WithConstant(self.integrals) if self.constant else self.integrals
+        return embedding_map(integrals, self.support_points, self.landmarks, self.embedding_kernel, T, S, self.log_unit)
 
     @cached_property
     def compressed_map(self) -> CompressedMap:

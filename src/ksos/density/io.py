@@ -1,4 +1,4 @@
-"""The model file: a density as numbers, never code; versioned, checksummed, written whole or not at all. docs/model-file.md defines it."""
+"""The model file: a density or a mixture as numbers, never code; versioned, checksummed, written whole or not at all. docs/model-file.md defines it."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from ksos._array import quiet, to_numpy
 from ksos._files import replace_whole
 from ksos._memory import FLOAT_BYTES, require_memory
 from ksos._version import __version__
+from ksos.density.mixture import SoSMixture
+from ksos.density.part import as_part
 from ksos.density.sos import SoSDensity
 from ksos.exceptions import ModelFormatError
 from ksos.kernels import KERNELS
@@ -24,21 +26,21 @@ from ksos.measures import MEASURES
 __all__ = ["load", "read_header", "save"]
 
 _MAGIC = b"\x89KSOS\r\n\x1a"  # not text, and no longer itself once line endings have been converted
-_FORMAT_VERSION = 1
+_FORMAT_VERSION = 2  # 1: a density; 2: the constant of a density, mixtures
 _PREFIX_BYTES = 48  # the magic, the header's length, the header's SHA-256
 _ALIGNMENT = 64
 _HEADER_LIMIT = 1 << 16  # bounds what parsing can cost before anything is known to be true
 _FLOATS = np.dtype("<f8")
 _MOST_DIMENSIONS, _MASS_TOLERANCE = 8, 1e-6
-_OWN_ARRAYS = ("log_unit", "support_points", "unit_factor")
-_HEADER_KEYS = {"format_version", "library_version", "kernel", "measure", "arrays", "sha256"}
+_OWN_ARRAYS, _CONSTANT = ("log_unit", "support_points", "unit_factor"), "unit_constant"
+_COMMON_KEYS = {"format_version", "library_version", "measure", "arrays", "sha256"}
 _TABLES: dict[str, Mapping[str, type[Any]]] = {"kernel": KERNELS, "measure": MEASURES}
 
 Words = dict[str, "bool | int | str | None"]
 Arrays = dict[str, np.ndarray]
 
 
-def save(density: SoSDensity, path: str | os.PathLike[str]) -> None:
+def save(density: SoSDensity | SoSMixture, path: str | os.PathLike[str]) -> None:
     """Write ``density`` to the file ``path``; at every moment the old file or the new one is there, whole.
 
     It raises ValueError if :func:`load` would refuse the file: a kernel or measure of the user's own, or a density that is not one; and
@@ -47,6 +49,8 @@ def save(density: SoSDensity, path: str | os.PathLike[str]) -> None:
     header, arrays = _describe(density)
     text = json.dumps(header).encode()
     text += b" " * (-(_PREFIX_BYTES + len(text)) % _ALIGNMENT)
+    if len(text) > _HEADER_LIMIT:
+        raise ValueError(f"this mixture has too many parts for one file, whose header may have {_HEADER_LIMIT} bytes: save its components")
     try:
         _assemble(_parse(text), dict(arrays))  # as load will
     except ValueError as error:
@@ -55,8 +59,8 @@ def save(density: SoSDensity, path: str | os.PathLike[str]) -> None:
     replace_whole(path, [prefix, text, *(_bytes_of(array) for array in arrays.values())])
 
 
-def load(path: str | os.PathLike[str]) -> SoSDensity:
-    """The density in the file ``path``, bit for bit as it was saved.
+def load(path: str | os.PathLike[str]) -> SoSDensity | SoSMixture:
+    """The density or mixture in the file ``path``, bit for bit as it was saved.
 
     Nothing in the file is executed, and nothing is allocated that the file's own length does not cover. It raises ModelFormatError for
     every file that is not a whole, undamaged model of a known version, and OSError if the file cannot be read.
@@ -94,44 +98,97 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 # --- a density as a header and arrays ---
 
 
-def _describe(density: SoSDensity) -> tuple[dict[str, Any], Arrays]:
-    """What the file says of ``density``: its header, and its arrays in their order."""
-    own = (density.log_unit, density.support_points, density.unit_factor)
-    arrays: Arrays = {name: _as_floats(value) for name, value in zip(_OWN_ARRAYS, own, strict=True)}
-    header: dict[str, Any] = {"format_version": _FORMAT_VERSION, "library_version": __version__}
-    for role, table in _TABLES.items():
-        part: Any = getattr(density, role)
-        if table.get(part.name) is not type(part):
-            raise ValueError(f"this density cannot be saved: its {role} {part!r} is none of those that a file can name: {', '.join(table)}")
-        words, numbers = _split(part.parameters())
-        header[role] = {"name": part.name, "parameters": words}
-        arrays.update({f"{role}.{name}": value for name, value in numbers.items()})
+def _describe(law: SoSDensity | SoSMixture) -> tuple[dict[str, Any], Arrays]:
+    """What the file says of ``law``: its header, and its arrays in their order."""
+    header: dict[str, Any] = {"format_version": 1, "library_version": __version__}
+    if isinstance(law, SoSDensity):
+        entries, arrays = _describe_density(law, "")
+        header["format_version"] = 1 if law.unit_constant is None else 2
+        header |= entries
+    else:
+        entry, arrays = _describe_role("measure", law.measure, "")
+        header |= {"format_version": 2, "measure": entry, "parts": []}
+        arrays["weights"] = _as_floats(law.weights)
+        for number, (_, part) in enumerate(law.parts):
+            entries, own = _describe_density(part.density, f"parts.{number}.")
+            header["parts"].append({**entries, "features": part.shown})
+            arrays |= own
     header["arrays"] = [{"name": name, "shape": list(array.shape)} for name, array in arrays.items()]
     header["sha256"] = _checksum(arrays)
     return header, arrays
 
 
-def _assemble(header: dict[str, Any], arrays: Arrays) -> SoSDensity:
-    """The density that ``header`` and ``arrays`` describe, or ValueError: checksums say what was written, not that it makes sense."""
+def _describe_density(density: SoSDensity, prefix: str) -> tuple[dict[str, Any], Arrays]:
+    own = (density.log_unit, density.support_points, density.unit_factor)
+    arrays: Arrays = {prefix + name: _as_floats(value) for name, value in zip(_OWN_ARRAYS, own, strict=True)}
+    if density.unit_constant is not None:
+        arrays[prefix + _CONSTANT] = _as_floats(density.unit_constant)
+    entries = {}
+    for role, part in (("kernel", density.kernel), ("measure", density.measure)):
+        entries[role], numbers = _describe_role(role, part, prefix)
+        arrays |= numbers
+    return entries, arrays
+
+
+def _describe_role(role: str, part: Any, prefix: str) -> tuple[dict[str, Any], Arrays]:
+    table = _TABLES[role]
+    if table.get(part.name) is not type(part):
+        raise ValueError(f"this density cannot be saved: its {role} {part!r} is none of those that a file can name: {', '.join(table)}")
+    words, numbers = _split(part.parameters())
+    return {"name": part.name, "parameters": words}, {f"{prefix}{role}.{name}": value for name, value in numbers.items()}
+
+
+def _assemble(header: dict[str, Any], arrays: Arrays) -> SoSDensity | SoSMixture:
+    """What ``header`` and ``arrays`` describe, or ValueError: checksums say what was written, not that it makes sense."""
     for name, array in arrays.items():
         if np.isnan(array.min()):  # no temporary as large as the array, as isnan(array).any() would need
             raise ValueError(f"its array {name!r} has NaN inside")
-    kernel, measure = (_rebuild(role, header[role], arrays) for role in _TABLES)
-    missing = set(_OWN_ARRAYS) - arrays.keys()
-    if missing:
-        raise ValueError(f"its arrays lack {', '.join(sorted(missing))}")
-    log_unit, points, F = (arrays.pop(name) for name in _OWN_ARRAYS)
+    constants = header["format_version"] > 1
+    law = _assemble_mixture(header, arrays) if "parts" in header else _assemble_density(header, arrays, "", constants=constants)
     if arrays:
         raise ValueError(f"it holds arrays that belong to nothing: {_shown(sorted(arrays))}")
+    return law
+
+
+def _assemble_mixture(header: dict[str, Any], arrays: Arrays) -> SoSMixture:
+    entries, measure, weights = header["parts"], _rebuild("measure", header["measure"], arrays, ""), arrays.pop("weights", None)
+    if not isinstance(entries, list) or not entries:
+        raise ValueError(f"its header must list the parts of the mixture; got {_shown(entries)}")
+    if weights is None or weights.shape != (len(entries),):
+        raise ValueError(f"its mixture of {len(entries)} parts must have an array of as many weights")
+    if not (weights.min() > 0.0 and abs(float(weights.sum()) - 1.0) <= _MASS_TOLERANCE):
+        raise ValueError("its weights must be positive and sum to 1")
+    parts = []
+    for number, (entry, weight) in enumerate(zip(entries, weights.tolist(), strict=True)):
+        _check_keys(entry, {"kernel", "measure", "features"}, "a part of its mixture")
+        density = _assemble_density(entry, arrays, f"parts.{number}.", constants=True)
+        d, features = density.n_features, entry["features"]
+        if not isinstance(features, list) or not all(type(k) is int and 0 <= k < d for k in features) or len(set(features)) < len(features):
+            raise ValueError(f"the features of a part must be different numbers from 0 to {d - 1}; got {_shown(features)}")
+        parts.append((weight, as_part(density, features)))
+    return SoSMixture.from_parts(parts, measure, check=True)
+
+
+def _assemble_density(entries: Mapping[str, Any], arrays: Arrays, prefix: str, *, constants: bool) -> SoSDensity:
+    kernel, measure = (_rebuild(role, entries[role], arrays, prefix) for role in _TABLES)
+    missing = {prefix + name for name in _OWN_ARRAYS} - arrays.keys()
+    if missing:
+        raise ValueError(f"its arrays lack {', '.join(sorted(missing))}")
+    log_unit, points, F = (arrays.pop(prefix + name) for name in _OWN_ARRAYS)
+    constant = arrays.pop(prefix + _CONSTANT, None) if constants else None
     if log_unit.ndim != 0 or points.ndim != 2 or F.ndim != 2 or F.shape[0] != points.shape[0]:
         raise ValueError(
             "log_unit, support_points and unit_factor must have shapes (), (m, d) and (m, k); "
             f"got {log_unit.shape}, {points.shape} and {F.shape}"
         )
-    for name, array in zip(_OWN_ARRAYS, (log_unit, points, F), strict=True):
-        if not (np.isfinite(array.min()) and np.isfinite(array.max())):
+    if constant is not None and constant.shape != F.shape[1:]:
+        raise ValueError(f"{_CONSTANT} must have one entry for each of the {F.shape[1]} columns of unit_factor; got {constant.shape}")
+    if constant is not None and not math.isfinite(measure.log_mass(points.shape[1])):
+        raise ValueError(f"it has a constant on {measure!r}, whose mass is not finite")
+    for name, array in zip((*_OWN_ARRAYS, _CONSTANT), (log_unit, points, F, constant), strict=True):
+        if array is not None and not (np.isfinite(array.min()) and np.isfinite(array.max())):
             raise ValueError(f"its array {name!r} has an infinity inside")
-    density = SoSDensity.from_units(kernel, points, F, float(log_unit), measure)
+    density = SoSDensity.from_units(kernel, points, F, float(log_unit), measure, constant)
     with quiet():
         mass = density.mass()  # which also finds a kernel or a measure of another dimension
     if not abs(mass - 1.0) <= _MASS_TOLERANCE:
@@ -145,16 +202,16 @@ def _split(parameters: Mapping[str, Any]) -> tuple[Words, Arrays]:
     return words, {name: _as_floats(value) for name, value in parameters.items() if name not in words}
 
 
-def _rebuild(role: str, entry: Any, arrays: Arrays) -> Any:
-    """The kernel or the measure, made of its entry in the header and of the arrays ``role.…``, which are taken out of ``arrays``."""
+def _rebuild(role: str, entry: Any, arrays: Arrays, prefix: str) -> Any:
+    """The kernel or the measure, made of its entry in the header and of its arrays ``….role.…``, which are taken out of ``arrays``."""
     _check_keys(entry, {"name", "parameters"}, f"the {role} in its header")
     name, words, table = entry["name"], entry["parameters"], _TABLES[role]
     if not isinstance(name, str) or name not in table:
         raise ValueError(f"its {role} is {_shown(name)}, where one of {', '.join(table)} was expected")
     if not isinstance(words, dict) or not all(value is None or isinstance(value, (bool, int, str)) for value in words.values()):
         raise ValueError(f"the parameters of its {role} must be flags, whole numbers and words; got {_shown(words)}")
-    own = [key for key in arrays if key.startswith(f"{role}.")]
-    numbers = {key.removeprefix(f"{role}."): arrays.pop(key) for key in own}
+    own = [key for key in arrays if key.startswith(f"{prefix}{role}.")]
+    numbers = {key.removeprefix(f"{prefix}{role}."): arrays.pop(key) for key in own}
     part = table[name](**words, **{key: value if value.ndim else float(value) for key, value in numbers.items()})
     # A constructor fills gaps and converts types: what it made must say of itself exactly what the file says of it.
     true_words, true_numbers = _split(part.parameters())
@@ -213,7 +270,8 @@ def _parse(text: bytes) -> dict[str, Any]:
             f"the file is in format version {_shown(version)}, written by ksos {_shown(header.get('library_version'))}; "
             f"this ksos reads versions up to {_FORMAT_VERSION}: update ksos"
         )
-    _check_keys(header, _HEADER_KEYS, "its header")
+    mixed = version > 1 and "parts" in header
+    _check_keys(header, _COMMON_KEYS | ({"parts"} if mixed else {"kernel"}), "its header")
     if not isinstance(header["library_version"], str):
         raise ValueError(f"its library version must be a word; got {_shown(header['library_version'])}")
     return header

@@ -1,27 +1,45 @@
-"""Mixtures of densities over one kernel and one measure."""
+"""Mixtures: one sum of squares over one kernel and one measure, an SoSMixture over different ones."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+import math
+import os
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from scipy.linalg import block_diag
 
-from ksos._validation import as_weights
-from ksos.density._assemble import assemble
+from ksos._array import Array, is_numpy, like, namespace, quiet, to_numpy
+from ksos._validation import as_conditions, as_count, as_features, as_points, as_scales, as_vector, as_weights
+from ksos.density._assemble import assemble, listed
+from ksos.density.compress import Compression
+from ksos.density.corrected import conditional_normals
+from ksos.density.part import Part, Squares, as_part
+from ksos.density.queries import Queries
 from ksos.density.sos import SoSDensity
+from ksos.density.sums import Sums
+from ksos.density.volume import bumps
+from ksos.kernels import Gaussian, Kernel
+from ksos.measures import GaussianMixture, Lebesgue, Measure
 
-__all__ = ["mixture"]
+if TYPE_CHECKING:
+    from sklearn.mixture import GaussianMixture as FittedMixture
+
+__all__ = ["SoSMixture", "mixture"]
+
+_NEGLIGIBLE, _ROUNDING = 1e-300, 1e-14
 
 
-def mixture(densities: Iterable[SoSDensity], weights: Any = None) -> SoSDensity:
-    r"""The density Σ_a w_a p_a of densities that share kernel and measure: B = Σ_a w_a B_a, block by block.
+def mixture(densities: Any, weights: Any = None) -> SoSDensity | SoSMixture:
+    r"""The distribution Σ_a w_a p_a of densities and mixtures of the same features, whatever their kernels and measures are.
+
+    Over one kernel and one measure it is one sum of squares, B = Σ_a w_a B_a block by block: an :class:`~ksos.SoSDensity`. Otherwise it is
+    an :class:`SoSMixture`, with the same methods.
 
     Parameters
     ----------
-    densities : sequence of SoSDensity
-        All with the same kernel, bandwidth and measure.
+    densities : sequence of SoSDensity and SoSMixture, or a fitted sklearn.mixture.GaussianMixture
     weights : array of floats, optional
         Non-negative, scaled to sum one; default: equal ones.
 
@@ -33,31 +51,380 @@ def mixture(densities: Iterable[SoSDensity], weights: Any = None) -> SoSDensity:
     >>> p
     SoSDensity(d=1, m=2, rank=2, kernel=Gaussian(sigma=2.0), measure=Lebesgue())
     """
-    parts = list(densities) if isinstance(densities, Iterable) else [densities]
-    for p in parts:
-        if not isinstance(p, SoSDensity):
-            raise TypeError(f"densities must be a list of SoSDensity; got {p!r}")
-    if not parts:
-        raise ValueError("densities must hold at least one density; got none")
-    given, parts = parts[0], [p.on_host() for p in parts]
-    first = parts[0]
-    for a, p in enumerate(parts):
-        _check_same(first, p, a)
-    shares = as_weights(weights, len(parts), "weights")
-    used = [(p, w) for p, w in zip(parts, shares, strict=True) if w > 0.0]
+    if not isinstance(densities, (Iterable, Queries)) and weights is None:
+        return SoSMixture.from_sklearn(densities)
+    parts = _as_laws(densities)
+    first, shares = parts[0], as_weights(weights, len(parts), "weights")
+    if not isinstance(first, SoSDensity) or not all(isinstance(p, SoSDensity) and _same_class(first, p) for p in parts):
+        return SoSMixture(parts, shares)
+    used = [(p.on_host(), w) for p, w in zip(parts, shares, strict=True) if w > 0.0]
     points = np.concatenate([p.support_points for p, _ in used])
     log_rows = np.concatenate([np.full(p.support_points.shape[0], 0.5 * (np.log(w) - p.log_unit)) for p, w in used])
     F = block_diag(*(p.unit_factor for p, _ in used))
-    return assemble(first, first.kernel, points, first.measure, F, log_rows).on_device_of(given)
+    return assemble(first.on_host(), first.kernel, points, first.measure, F, log_rows).on_device_of(first)
 
 
-def _check_same(first: SoSDensity, other: SoSDensity, number: int) -> None:
-    d, what = first.n_features, None
-    if other.n_features != d:
-        what = f"{d} features", f"{other.n_features}"
-    elif first.kernel.with_sigma(first.kernel.sigma_vector(d)) != other.kernel.with_sigma(other.kernel.sigma_vector(d)):
-        what = f"{first.kernel!r}", f"{other.kernel!r}"
-    elif first.measure.for_features(d) != other.measure.for_features(d):
-        what = f"{first.measure!r}", f"{other.measure!r}"
-    if what is not None:
-        raise ValueError(f"a mixture needs one kernel and one measure: density 0 has {what[0]}, but density {number} has {what[1]}")
+class SoSMixture(Queries):
+    r"""p(x) = Σ_a w_a p_a(x): a mixture of sums of squares, each with a kernel, support points and a reference of its own.
+
+    Every question is a sum over the parts where the answer is linear in p (values, probabilities, moments, embeddings), and computed from
+    the values of p where it is not (entropy, modes). The parts may be :class:`~ksos.SoSDensity` with any kernel on Lebesgue measure or a
+    box, or relative to normal laws and corrected by squares with a constant; or mixtures themselves.
+
+    Parameters
+    ----------
+    densities : sequence of SoSDensity and SoSMixture
+        All of the same features.
+    weights : array of floats, optional
+        Non-negative, scaled to sum one; default: equal ones.
+    measure : Measure, optional
+        What ``pdf`` is relative to. Default: the measure that all densities share; Lebesgue if they differ.
+
+    >>> from ksos.kernels import Gaussian, Laplace
+    >>> p = SoSDensity(Gaussian(2.0), [[0.0]], [[1.0]], normalize=True)
+    >>> q = SoSDensity(Laplace(1.0), [[4.0]], [[1.0]], normalize=True)
+    >>> r = SoSMixture([p, q], [3, 1])
+    >>> r.mean().round(9), round(r.probability(-np.inf, 0.0), 6)
+    (array([1.]), 0.375042)
+    >>> r
+    SoSMixture(d=1, 2 parts, measure=Lebesgue())
+    """
+
+    measure: Measure
+    parts: tuple[tuple[float, Part], ...]
+    """(weight, part), the weights summing to one."""
+
+    def __init__(self, densities: Iterable[SoSDensity | SoSMixture], weights: Any = None, measure: Measure | None = None) -> None:
+        laws = _as_laws(densities)
+        shares = as_weights(weights, len(laws), "weights")
+        used = [(w, law) for w, law in zip(shares.tolist(), laws, strict=True) if w > 0.0]
+        parts, common = [(w * v, part) for w, law in used for v, part in _parts_of(law)], _common_measure([p for _, p in used], measure)
+        _check_parts([part for _, part in parts], common)
+        self._set(parts, common)
+
+    def _set(self, parts: Sequence[tuple[float, Part]], measure: Measure) -> None:
+        total = math.fsum(w for w, _ in parts)
+        total = 1.0 if abs(total - 1.0) <= _ROUNDING else total  # weights that are scaled already keep their last bits
+        self.parts = tuple((w / total, part) for w, part in parts if w / total > _NEGLIGIBLE)
+        self.measure = measure
+
+    @classmethod
+    def from_parts(cls, parts: Sequence[tuple[float, Part]], measure: Measure, *, check: bool = False) -> Self:
+        """The mixture of these parts; weights are scaled to sum one. With ``check``, parts that do not fit each other are refused."""
+        if check:
+            _check_parts([part for _, part in parts], measure)
+        out = cls.__new__(cls)
+        out._set(parts, measure)
+        return out
+
+    @classmethod
+    def from_sklearn(cls, fitted: FittedMixture) -> Self:
+        """The law of a fitted :class:`sklearn.mixture.GaussianMixture`, whatever its covariance type."""
+        return cls([reference_density(GaussianMixture.from_sklearn(fitted))], measure=Lebesgue())
+
+    def to_sklearn(self) -> FittedMixture:
+        """The same law as a fitted :class:`sklearn.mixture.GaussianMixture` (covariance type "full"), if every part is a normal law."""
+        from sklearn.mixture import GaussianMixture as FittedMixture  # scikit-learn is needed only here
+
+        shares, means, covariances = [], [], []
+        for weight, part in self.as_mixture().parts:
+            groups = part.groups()
+            if groups is None or any(group.weights.size > 1 or group.weights[0] < 0.0 for group in groups):
+                raise ValueError(f"{self!r} is no mixture of normal laws: one of its parts is a sum of squares over several support points")
+            for group in groups:
+                shares.append(weight * float(group.weights[0]))
+                means.append(group.means[0])
+                covariances.append(group.covariance)
+        out = FittedMixture(n_components=len(shares))
+        out.weights_, out.means_, out.covariances_ = np.array(shares) / sum(shares), np.stack(means), np.stack(covariances)
+        roots = [np.linalg.inv(np.linalg.cholesky(covariance)).T for covariance in covariances]
+        out.precisions_cholesky_ = np.stack(roots)
+        out.precisions_ = np.stack([root @ root.T for root in roots])
+        out.n_features_in_, out.converged_, out.n_iter_, out.lower_bound_ = self.n_features, True, 0, -np.inf
+        return out
+
+    @property
+    def weights(self) -> np.ndarray:
+        """w of the parts, shape (number of parts,)."""
+        return np.array([w for w, _ in self.parts])
+
+    @property
+    def n_features(self) -> int:
+        return self.parts[0][1].n_features
+
+    @property
+    def support_points(self) -> Array:  # type: ignore[override]
+        """Those of all parts, and the means of normal laws, stacked."""
+        return namespace(self.parts[0][1].support_points).concat([part.support_points for _, part in self.parts])
+
+    @property
+    def _home(self) -> Array:
+        """An array of the backend and on the device where the mixture lies."""
+        return self.parts[0][1].density.support_points
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel of the part with the largest weight: a suggestion for MMD, no more."""
+        return max(self.parts, key=lambda one: one[0])[1].density.kernel
+
+    @property
+    def components(self) -> list[tuple[float, SoSDensity | SoSMixture]]:
+        """(weight, part) with parts of mass one: sums of squares over one kernel; of a corrected reference, its parts by normal law.
+
+        A normal law that is not corrected is a sum of one square. Parts of which features were integrated out are mixtures.
+        """
+        found: list[tuple[float, SoSDensity | SoSMixture]] = []
+        for weight, part in self.parts:
+            for share, one in part.parts():
+                found.append((weight * share, SoSMixture.from_parts([(1.0, one)], Lebesgue()) if len(one.shown) < one.density.n_features else one.density))
+        return found
+
+    @property
+    def plain(self) -> None:
+        return None
+
+    def as_mixture(self) -> SoSMixture:
+        return self.on_host()
+
+    @property
+    def answers(self) -> Sums:
+        """What :class:`~ksos.density.queries.Queries` asks."""
+        return Sums(self)
+
+    def log_by_volume(self, X: Any) -> Array:
+        X = like(as_points(X, "X", n_features=self.n_features), self._home)
+        xp = namespace(X)
+        with quiet():
+            logs = xp.stack([part.log_density(X) + math.log(weight) for weight, part in self.parts])
+            peak = xp.max(logs, axis=0)
+            shift = xp.where(xp.isfinite(peak), peak, 0.0)
+            return shift + xp.log(xp.sum(xp.exp(logs - shift), axis=0))
+
+    def logpdf(self, X: Any) -> Array:
+        """log p(X_i) relative to the measure, shape (n,); −inf where the density vanishes, never NaN."""
+        X = like(as_points(X, "X", n_features=self.n_features), self._home)
+        out = self.log_by_volume(X)
+        return out if self.measure.normals(self.n_features) is None else out - self.measure.log_density(X)
+
+    def pdf(self, X: Any) -> Array:
+        """p(X_i) ≥ 0, shape (n,)."""
+        out = self.logpdf(X)
+        with quiet():
+            return namespace(out).exp(out)
+
+    def rvs(self, size: int = 1, rng: Any = None) -> np.ndarray:
+        """``size`` independent samples, shape (size, d); ``rng`` is a seed or a :class:`numpy.random.Generator`.
+
+        The number from each part is multinomial; each part is sampled exactly, a corrected reference by rejection from the reference.
+        """
+        n, generator, host = as_count(size, "size", minimum=0), np.random.default_rng(rng), self.on_host()
+        counts = generator.multinomial(n, host.weights / host.weights.sum())
+        samples = [part.draw(int(count), generator) for count, (_, part) in zip(counts, host.parts, strict=True) if count]
+        rows = np.concatenate([np.empty((0, self.n_features)), *samples])
+        return like(rows[generator.permutation(n)], self.support_points)
+
+    def mean(self) -> np.ndarray:
+        return like(self._moments()[0], self.support_points)
+
+    def cov(self) -> np.ndarray:
+        """The covariance matrix of x, shape (d, d): that within the parts and that of their means."""
+        return like(self._moments()[1], self.support_points)
+
+    def _moments(self) -> tuple[np.ndarray, np.ndarray]:
+        host = self.on_host()
+        found = [part.mean_and_covariance() for _, part in host.parts]
+        origin = found[0][0]
+        away = np.stack([mean - origin for mean, _ in found])
+        mean = host.weights @ away
+        centred = np.sqrt(host.weights)[:, None] * (away - mean)
+        within = sum(w * covariance for w, (_, covariance) in zip(host.weights, found, strict=True))
+        return origin + mean, np.asarray(within + centred.T @ centred)
+
+    def by_volume(self) -> SoSMixture:
+        """The same law as a density with respect to Lebesgue measure (or the box that the parts share)."""
+        return self if self.measure.normals(self.n_features) is None else SoSMixture.from_parts(self.parts, Lebesgue())
+
+    def marginal(self, features: Any) -> SoSMixture:
+        """The law of the features S = ``features``, in that order: the mixture of the parts' marginals."""
+        host, keep = self.on_host(), as_features(features, self.n_features, "features")
+        parts = [(w, part.marginal(keep)) for w, part in host.parts]
+        if (measure := self.measure).atoms is None:
+            return self._made(parts, measure.restrict(keep))
+        measures = [part.density.measure for _, part in parts]
+        if any(other != measures[0] for other in measures):
+            raise ValueError(
+                f"the marginals of the parts are relative to different measures, {measure!r} being no product; take those of the "
+                "components, as in [(w, p.marginal(features)) for w, p in mixture.components]"
+            )
+        return self._made(parts, measures[0])
+
+    def conditional(self, conditions: Any) -> SoSMixture:
+        """The law of the other features given x_S = v, ``conditions`` = {feature: value}: weights become ∝ w_a p_a(x_S = v)."""
+        given, values = as_conditions(conditions, self.n_features)
+        host, rest = self.on_host(), [k for k in range(self.n_features) if k not in given]
+        found = [(w, part.given(given, values)) for w, part in host.parts]
+        logs = np.array([math.log(w) + one[0] if one is not None else -math.inf for w, one in found])
+        if not np.isfinite(logs.max()):
+            raise ValueError(f"the density vanishes at {listed(given, values)}: there is no conditional density")
+        parts = [(math.exp(log - logs.max()), one[1]) for log, (_, one) in zip(logs.tolist(), found, strict=True) if one is not None]
+        if self.measure.atoms is not None:
+            return self._made(parts, parts[0][1].density.measure)
+        return self._made(parts, _conditional_measure(self.measure, given, values, rest))
+
+    def conditional_logpdf(self, X: Any, given: Any) -> np.ndarray:
+        """log p(x_R | x_S) at every row x of ``X`` (n, d), S = ``given``: one condition per row."""
+        X = like(as_points(X, "X", n_features=self.n_features), self._home)
+        features = as_features(given, self.n_features, "given")
+        if len(features) == self.n_features:
+            raise ValueError(f"given names all {self.n_features} features: none is left to have a density; use logpdf for that of a row")
+        log_given = self.marginal(features).logpdf(X[:, features])
+        if np.any(np.isneginf(to_numpy(log_given))):
+            row = int(np.flatnonzero(np.isneginf(to_numpy(log_given)))[0])
+            raise ValueError(
+                f"the density of the features {features} vanishes in row {row} of X: there is no conditional density; leave out the rows "
+                "where p.marginal(given).logpdf(X[:, given]) is -inf"
+            )
+        return self.logpdf(X) - log_given
+
+    def affine(self, scale: Any = 1.0, shift: Any = 0.0) -> SoSMixture:
+        """The law of scale·x + shift; ``scale`` is a number, one per feature, or an invertible matrix."""
+        d, host = self.n_features, self.on_host()
+        A = np.asarray(scale, dtype=np.float64) if np.ndim(scale) == 2 else np.diag(as_vector(scale, "scale", length=d))
+        b = as_vector(shift, "shift", length=d)
+        if A.shape != (d, d) or not np.all(np.isfinite(A)) or np.linalg.matrix_rank(A) < d:
+            raise ValueError(f"scale must be a number other than 0, one per feature, or an invertible matrix {(d, d)}; got {scale!r}")
+        parts = [(w, part.affine(A, b)) for w, part in host.parts]
+        return self._made(parts, self.measure.linear_image(A, b))
+
+    def times_gaussian(self, mean: Any, scale: Any) -> SoSMixture:
+        """p(x)·exp(−½(x − mean)ᵀΣ⁻¹(x − mean)), scaled to mass one; ``scale`` is one deviation per feature (perhaps infinite), or Σ."""
+        d, host = self.n_features, self.on_host()
+        mean = as_vector(mean, "mean", length=d)
+        precision = np.linalg.inv(np.asarray(scale, dtype=np.float64)) if np.ndim(scale) == 2 else np.diag(as_scales(scale, d) ** -2.0)
+        found = [(w, part.times_gaussian(mean, precision)) for w, part in host.parts]
+        logs = np.array([math.log(w) + one[0] if one is not None else -math.inf for w, one in found])
+        if not np.isfinite(logs.max()):
+            raise ValueError(f"the density vanishes where the Gaussian with mean {mean.tolist()} does not")
+        parts = [(math.exp(log - logs.max()), one[1]) for log, (_, one) in zip(logs.tolist(), found, strict=True) if one is not None]
+        return self._made(parts, self.measure if self.measure.atoms is None else parts[0][1].density.measure)
+
+    def compress(
+        self, rank: int | None = None, m: int | None = None, *, kernel: Kernel | None = None, landmarks: Any = None
+    ) -> Compression:
+        """Every part with at most ``rank`` squares or ``m`` support points, and the MMD to this law; see :meth:`SoSDensity.compress`."""
+        if (rank is None) == (m is None):
+            raise ValueError(f"give either rank, the number of columns, or m, the number of support points; got rank={rank!r}, m={m!r}")
+        rank, m = (None if n is None else as_count(n, name) for n, name in ((rank, "rank"), (m, "m")))
+        small = self._made([(w, part.compressed(rank, m)) for w, part in self.on_host().parts], self.measure)
+        return Compression(small, small.mmd(self, kernel=kernel, landmarks=landmarks))  # type: ignore[arg-type]
+
+    def _made(self, parts: list[tuple[float, Part]], measure: Measure) -> SoSMixture:
+        return SoSMixture.from_parts(parts, measure).on_device_of(self)
+
+    def on_host(self) -> SoSMixture:
+        """The same mixture in NumPy arrays; the mixture itself if it is made of them."""
+        return self if is_numpy(self._home) else self._moved(lambda p: p.on_host())
+
+    def to(self, device: Any) -> SoSMixture:
+        """The same mixture in torch tensors on a device such as ``"cuda"``."""
+        return self._moved(lambda p: p.to(device))
+
+    def on_device_of(self, other: Queries) -> SoSMixture:
+        """The same mixture in arrays of the backend and on the device of ``other``'s."""
+        both = is_numpy(self._home) and is_numpy(other.support_points)
+        return self if both else self._moved(lambda p: p.on_device_of(other))
+
+    def _moved(self, move: Any) -> SoSMixture:
+        return SoSMixture.from_parts([(w, part.moved(move)) for w, part in self.parts], self.measure)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the mixture to a file that :func:`ksos.load` reads; the old file or the new one is there, whole, at any moment."""
+        from ksos.density.io import save  # io imports this class
+
+        save(self.on_host(), path)
+
+    def __repr__(self) -> str:
+        n = len(self.parts)
+        return f"SoSMixture(d={self.n_features}, {n} part{'s' if n > 1 else ''}, measure={self.measure!r})"
+
+
+def reference_density(measure: Measure) -> SoSDensity:
+    """p = 1 relative to a mixture of normal laws, as a sum of squares with a constant and nothing else."""
+    normals = measure.normals(measure.n_features or 1)
+    if normals is None:
+        raise ValueError(f"a Normal or GaussianMixture measure is needed; got {measure!r}")
+    kernel = Gaussian(4.0 * normals.covariances[0])
+    return SoSDensity.from_units(kernel, np.array(normals.means[:1]), np.zeros((1, 1)), 0.0, measure, np.ones(1))
+
+
+def _as_laws(densities: Any) -> list[SoSDensity | SoSMixture]:
+    laws = list(densities) if isinstance(densities, Iterable) else [densities]
+    for p in laws:
+        if not isinstance(p, (SoSDensity, SoSMixture)):
+            raise TypeError(f"densities must be a list of SoSDensity and SoSMixture; got {p!r}")
+    if not laws:
+        raise ValueError("densities must hold at least one density; got none")
+    d = laws[0].n_features
+    for a, p in enumerate(laws):
+        if p.n_features != d:
+            raise ValueError(f"a mixture needs densities of the same features: density 0 has {d} features, but density {a} has {p.n_features}")
+    return laws
+
+
+def _same_class(first: SoSDensity, other: SoSDensity) -> bool:
+    """Whether a mixture of the two is one sum of squares."""
+    d = first.n_features
+    same = type(first.kernel) is type(other.kernel) and np.array_equal(first.kernel.matrix(d), other.kernel.matrix(d))
+    words = [{key: value for key, value in p.kernel.parameters().items() if key != "sigma"} for p in (first, other)]
+    no_constant = first.unit_constant is None and other.unit_constant is None
+    return bool(same and words[0] == words[1] and no_constant and first.measure.for_features(d) == other.measure.for_features(d))
+
+
+def _check_parts(parts: list[Part], measure: Measure) -> None:
+    d = parts[0].n_features
+    measure.check_features(d)
+    if any(part.n_features != d for part in parts):
+        raise ValueError(f"the parts of a mixture must have the same features; got {[part.n_features for part in parts]}")
+    discrete = [part.density.measure for part in parts if part.density.measure.atoms is not None]
+    if (discrete or measure.atoms is not None) and not (len(discrete) == len(parts) and all(other == measure for other in discrete)):
+        raise ValueError("parts on a discrete measure mix with others on the same measure only")
+    low, high = measure.boundaries(d)
+    for part in parts:
+        inner, outer = part.density.measure.boundaries(part.density.n_features)
+        if np.any(inner[part.shown] < low) or np.any(outer[part.shown] > high):
+            raise ValueError(f"a part of the mixture has mass outside of {measure!r}")
+
+
+def _parts_of(law: SoSDensity | SoSMixture) -> list[tuple[float, Part]]:
+    if isinstance(law, SoSMixture):
+        return list(law.parts)
+    if law.unit_constant is not None or law.measure.normals(law.n_features) is None:
+        return [(1.0, as_part(law))]
+    return [(mass, Squares(bump.on_device_of(law))) for mass, bump in bumps(law.on_host())]
+
+
+def _common_measure(laws: list[SoSDensity | SoSMixture], measure: Measure | None) -> Measure:
+    d = laws[0].n_features
+    measures = [law.measure.for_features(d) for law in laws]
+    same = all(other == measures[0] for other in measures)
+    if any(one.atoms is not None for one in measures) and not (same and (measure is None or measure == measures[0])):
+        raise ValueError(
+            "densities on a discrete measure mix with others on the same measure only: they have no density by volume; give all of them one "
+            "Discrete measure"
+        )
+    if measure is None:
+        return measures[0] if same else Lebesgue()
+    if not isinstance(measure, Measure):
+        raise TypeError(f"a measure such as ksos.measures.Lebesgue() is needed; got {measure!r}")
+    measure.check_features(d)
+    return measure
+
+
+def _conditional_measure(measure: Measure, given: list[int], values: np.ndarray, rest: list[int]) -> Measure:
+    """What the conditional law is relative to: the same measure of the other features, a normal law given the values."""
+    normals = measure.normals(len(given) + len(rest))
+    if normals is None or not measure.by_components:
+        return measure.restrict(rest)
+    law = conditional_normals(normals, given, values)
+    assert law is not None
+    return GaussianMixture(*law)

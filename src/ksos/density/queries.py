@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ksos._array import like, to_numpy
+from ksos._array import Array, like, to_numpy
 from ksos._validation import as_box, as_count, as_levels, as_points, as_positive, as_powers
 from ksos.density.cdf import box_masses, cumulative, quantiles
 from ksos.density.divergence import entropy, kl_divergence, l2_distance
@@ -17,27 +18,152 @@ from ksos.density.modes import log_and_gradient, modes
 from ksos.density.moments import moment
 
 if TYPE_CHECKING:
+    from ksos.density.mixture import SoSMixture
     from ksos.density.sos import SoSDensity
+    from ksos.measures import Measure
 
-__all__ = ["Queries"]
+__all__ = ["Answers", "OwnAnswers", "Queries"]
 
 
-class Queries:
-    """The questions that :class:`~ksos.SoSDensity` answers beyond its values, mean and covariance."""
+class Answers(ABC):
+    """What a law must know for :class:`Queries`: input has been checked, everything is in NumPy arrays."""
+
+    @abstractmethod
+    def box_masses(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """P(low_b ≤ x ≤ high_b), shape (n,), and estimates of the errors, 0 for what is exact to rounding."""
+
+    @abstractmethod
+    def cumulative(self, X: np.ndarray) -> np.ndarray:
+        """P(x ≤ X_i), shape (n,)."""
+
+    @abstractmethod
+    def quantiles(self, q: np.ndarray) -> np.ndarray:
+        """The inverse, for one feature."""
+
+    @abstractmethod
+    def moment(self, powers: tuple[int, ...], about: np.ndarray) -> float:
+        """E[Π (x − about)^powers]."""
+
+    @abstractmethod
+    def expectation(self, f: Any, *, rtol: float, max_evaluations: int | None, rng: Any) -> Estimate:
+        """E[f(x)]."""
+
+    @abstractmethod
+    def entropy(self, **work: Any) -> Estimate:
+        """−∫ p log p dρ."""
+
+    @abstractmethod
+    def kl_divergence(self, other: Queries, **work: Any) -> Estimate:
+        """∫ log(dP/dQ) dP."""
+
+    @abstractmethod
+    def l2_distance(self, other: Queries, max_operations: float) -> float:
+        """(∫ (p − q)² dρ)^{1/2}."""
+
+    @abstractmethod
+    def level(self, mass: float, rng: Any) -> Estimate:
+        """The level of the highest-density region with this mass."""
+
+    @abstractmethod
+    def modes(self, n_starts: int, *, every: bool) -> np.ndarray:
+        """The largest maximum, or every one found, shape (k, d)."""
+
+    @abstractmethod
+    def gradient(self, X: np.ndarray) -> np.ndarray:
+        """∇ log p, shape (n, d)."""
+
+
+class OwnAnswers(Answers):
+    """Those of a sum of squares over one kernel, most of them in closed form."""
+
+    def __init__(self, density: SoSDensity) -> None:
+        self.p = density
+
+    def box_masses(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return box_masses(self.p, low, high)
+
+    def cumulative(self, X: np.ndarray) -> np.ndarray:
+        return cumulative(self.p, X)
+
+    def quantiles(self, q: np.ndarray) -> np.ndarray:
+        return quantiles(self.p, q)
+
+    def moment(self, powers: tuple[int, ...], about: np.ndarray) -> float:
+        return moment(self.p, powers, about)
+
+    def expectation(self, f: Any, *, rtol: float, max_evaluations: int | None, rng: Any) -> Estimate:
+        return expectation(self.p, f, rtol=rtol, max_evaluations=max_evaluations, rng=rng)
+
+    def entropy(self, **work: Any) -> Estimate:
+        return entropy(self.p, **work)
+
+    def kl_divergence(self, other: Queries, **work: Any) -> Estimate:
+        q = other.plain
+        return self.p.as_mixture().answers.kl_divergence(other, **work) if q is None else kl_divergence(self.p, q, **work)
+
+    def l2_distance(self, other: Queries, max_operations: float) -> float:
+        q = other.plain
+        return self.p.as_mixture().answers.l2_distance(other, max_operations) if q is None else l2_distance(self.p, q, max_operations)
+
+    def level(self, mass: float, rng: Any) -> Estimate:
+        return highest_density_level(self.p, mass, rng)
+
+    def modes(self, n_starts: int, *, every: bool) -> np.ndarray:
+        return modes(self.p, n_starts, every=every)
+
+    def gradient(self, X: np.ndarray) -> np.ndarray:
+        return log_and_gradient(self.p, X)[1]
+
+
+class Queries(ABC):
+    """The questions that a distribution answers beyond its values, mean and covariance, whatever it is made of."""
+
+    measure: Measure
+    support_points: Array
 
     @property
-    def _density(self) -> SoSDensity:
-        """This density in NumPy arrays: answers are computed on the host and go back to where the density lies."""
-        return cast("SoSDensity", self).on_host()
+    @abstractmethod
+    def n_features(self) -> int:
+        """The dimension d."""
+
+    @property
+    @abstractmethod
+    def plain(self) -> SoSDensity | None:
+        """This law in NumPy arrays, if it is a sum of squares over one kernel that answers for itself."""
+
+    @abstractmethod
+    def as_mixture(self) -> SoSMixture:
+        """This law in NumPy arrays as a mixture with respect to the same measure."""
+
+    @property
+    def _answers(self) -> Answers:
+        """Answers are computed on the host and go back to where the law lies."""
+        return self.as_mixture().answers if (p := self.plain) is None else OwnAnswers(p)
+
+    @abstractmethod
+    def logpdf(self, X: Any) -> Array:
+        """log p(X_i), shape (n,)."""
+
+    @abstractmethod
+    def mean(self) -> np.ndarray:
+        """E[x], shape (d,)."""
+
+    def log_by_volume(self, X: Any) -> Array:
+        """log p(X_i)·dρ/dx; on atoms the density relative to their measure, as it is."""
+        X = as_points(X, "X", n_features=self.n_features)
+        return self.logpdf(X) + self.measure.log_density(X) if self.measure.normals(self.n_features) is not None else self.logpdf(X)
 
     def _rows(self, X: Any) -> np.ndarray:
-        return to_numpy(as_points(X, "X", n_features=cast("SoSDensity", self).n_features))
+        return to_numpy(as_points(X, "X", n_features=self.n_features))
 
     def _back(self, found: np.ndarray) -> Any:
-        return like(found, cast("SoSDensity", self).support_points)
+        return like(found, self.support_points)
 
     def probability(self, low: Any, high: Any) -> Any:
         """P(low ≤ x ≤ high), exactly; bounds may be infinite.
+
+        With a metric that ties the features it is exact to 1e-11 where sides of at most three tied features are finite. Beyond, it is an
+        estimate by quasi-Monte Carlo, good to about 1e-5, and that of one box is a float with the estimate of its error as ``.error``.
 
         Parameters
         ----------
@@ -49,13 +175,15 @@ class Queries:
         >>> round(p.probability([-1.0, -np.inf], [1.0, np.inf]), 6)
         0.682689
         """
-        low, high, many = as_box(low, high, self._density.n_features, closed=self._density.measure.atoms is not None)
-        found = box_masses(self._density, low, high)
-        return self._back(found) if many else float(found[0])
+        low, high, many = as_box(low, high, self.n_features, closed=self.measure.atoms is not None)
+        found, errors = self._answers.box_masses(low, high)
+        if many:
+            return self._back(found)
+        return float(found[0]) if errors[0] == 0.0 else Estimate(float(found[0]), float(errors[0]), "quasi-Monte Carlo")
 
     def cdf(self, X: Any) -> np.ndarray:
-        """P(x_k ≤ X_ik for all k), shape (n,)."""
-        return self._back(cumulative(self._density, self._rows(X)))
+        """P(x_k ≤ X_ik for all k), shape (n,); as good as :meth:`probability`."""
+        return self._back(self._answers.cumulative(self._rows(X)))
 
     def ppf(self, q: Any) -> Any:
         """The quantiles of a density of one feature: the x with cdf(x) = q, a number or an array like ``q``.
@@ -67,11 +195,11 @@ class Queries:
         >>> SoSDensity(kernels.Gaussian(2.0), [[0.0]], [[1.0]], normalize=True).ppf([0.0, 0.25, 0.975]).round(6)
         array([     -inf, -0.67449 ,  1.959964])
         """
-        d = self._density.n_features
+        d = self.n_features
         if d != 1:
             raise ValueError(f"quantiles are for one feature; this density has {d}; take one of them, as in p.marginal([0]).ppf(q)")
         levels = as_levels(q, "q")
-        found = quantiles(self._density, np.atleast_1d(levels))
+        found = self._answers.quantiles(np.atleast_1d(levels))
         return self._back(found) if levels.ndim else float(found[0])
 
     def moment(self, powers: int | Sequence[int], *, central: bool = False) -> float:
@@ -89,8 +217,8 @@ class Queries:
         >>> round(p.moment([1, 2]), 9), round(p.moment([4, 0], central=True), 9)
         (3.0, 3.0)
         """
-        d = self._density.n_features
-        return moment(self._density, as_powers(powers, d), self._density.mean() if central else np.zeros(d))
+        d = self.n_features
+        return self._answers.moment(as_powers(powers, d), to_numpy(self.mean()) if central else np.zeros(d))
 
     def expectation(self, f: Any, *, rtol: float = 1e-8, max_evaluations: int | None = None, rng: Any = None) -> Estimate:
         """E[f(x)], a float with the estimate of its error as ``.error``.
@@ -114,7 +242,7 @@ class Queries:
         >>> round(value, 9), value.error < 1e-8  # e^{1/2}
         (1.648721271, True)
         """
-        return expectation(self._density, f, **_work(rtol, max_evaluations, rng))
+        return self._answers.expectation(f, **_work(rtol, max_evaluations, rng))
 
     def entropy(self, rng: Any = None, *, rtol: float = 1e-8, max_evaluations: int | None = None) -> Estimate:
         """−∫ p log p dρ, *relative to the measure*, a float with the estimate of its error as ``.error``.
@@ -123,22 +251,22 @@ class Queries:
         discrete measure a sum. Cubature in up to three features, quasi-Monte Carlo (``rng``) beyond; the arguments are those of
         :meth:`expectation`.
         """
-        return entropy(self._density, **_work(rtol, max_evaluations, rng))
+        return self._answers.entropy(**_work(rtol, max_evaluations, rng))
 
-    def kl_divergence(self, other: SoSDensity, rng: Any = None, *, rtol: float = 1e-8, max_evaluations: int | None = None) -> Estimate:
+    def kl_divergence(self, other: Queries, rng: Any = None, *, rtol: float = 1e-8, max_evaluations: int | None = None) -> Estimate:
         """∫ log(dP/dQ) dP between this distribution P and ``other`` Q, whatever their measures are as long as both are discrete or neither.
 
         Infinite where this density has mass outside of the box of the other. A float with the estimate of its error as ``.error``; the
         arguments are those of :meth:`expectation`.
         """
-        return kl_divergence(self._density, _as_density(other), **_work(rtol, max_evaluations, rng))
+        return self._answers.kl_divergence(_as_law(other), **_work(rtol, max_evaluations, rng))
 
-    def l2_distance(self, other: SoSDensity, *, max_operations: float = 1e13) -> float:
+    def l2_distance(self, other: Queries, *, max_operations: float = 1e13) -> float:
         """(∫ (p − q)² dρ)^{1/2}, exactly, both being densities with respect to the same measure (or Lebesgue measure and boxes).
 
         A distance predicted to take more than ``max_operations`` floating-point operations is refused.
         """
-        return l2_distance(self._density, _as_density(other), as_positive(max_operations, "max_operations"))
+        return self._answers.l2_distance(_as_law(other), as_positive(max_operations, "max_operations"))
 
     def mmd(self, other: Any, kernel: Any = None, landmarks: Any = None) -> float:
         """:func:`ksos.mmd` between this density and another, samples or an embedding; exact, or projected when landmarks are given."""
@@ -160,7 +288,7 @@ class Queries:
         level = as_positive(mass, "mass")
         if level >= 1.0:
             raise ValueError(f"mass must be less than 1, the mass of everything; got {mass!r}")
-        return highest_density_level(self._density, level, rng)
+        return self._answers.level(level, rng)
 
     def mode(self, *, all_local: bool = False, n_starts: int = 64) -> np.ndarray:
         """The x with the largest pdf (relative to the measure), shape (d,).
@@ -173,7 +301,7 @@ class Queries:
         >>> p.mode().round(6), p.mode(all_local=True).shape
         (array([4.]), (2, 1))
         """
-        found = modes(self._density, as_count(n_starts, "n_starts"), every=bool(all_local))
+        found = self._answers.modes(as_count(n_starts, "n_starts"), every=bool(all_local))
         return self._back(found if all_local else found[0])
 
     def grad_logpdf(self, X: Any) -> np.ndarray:
@@ -181,7 +309,7 @@ class Queries:
 
         It is 0 where the density vanishes, and at the tip of a Laplace kernel the mean of the slopes on both sides.
         """
-        return self._back(log_and_gradient(self._density, self._rows(X))[1])
+        return self._back(self._answers.gradient(self._rows(X)))
 
 
 def _work(rtol: float, max_evaluations: int | None, rng: Any) -> dict[str, Any]:
@@ -189,7 +317,7 @@ def _work(rtol: float, max_evaluations: int | None, rng: Any) -> dict[str, Any]:
     return {"rtol": as_positive(rtol, "rtol"), "max_evaluations": most, "rng": rng}
 
 
-def _as_density(other: Any) -> SoSDensity:
+def _as_law(other: Any) -> Queries:
     if not isinstance(other, Queries):
         raise TypeError(f"other must be a density such as this one; got {type(other).__name__}")
-    return other._density
+    return other

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from ksos.density.transform import affine, times_gaussian
 from ksos.integrals import Integrals, closed_form
 from ksos.kernels import Kernel
 from ksos.measures import Lebesgue, Measure
+
+if TYPE_CHECKING:
+    from ksos.density.mixture import SoSMixture
 
 __all__ = ["SoSDensity"]
 
@@ -215,7 +218,7 @@ class SoSDensity(Queries):
         """The same density in torch tensors on a device such as ``"cuda"``; if there is no such device, the error says why."""
         return self.on_host()._moved(lambda part: to_device(part, device))
 
-    def on_device_of(self, other: SoSDensity) -> SoSDensity:
+    def on_device_of(self, other: Queries) -> SoSDensity:
         """The same density in arrays of the backend and on the device of ``other``'s."""
         return self._moved(lambda part: like(part, other.support_points))
 
@@ -225,10 +228,14 @@ class SoSDensity(Queries):
 
     def mean(self) -> np.ndarray:
         """E[x], shape (d,)."""
+        if self.plain is None:
+            return like(self.as_mixture().mean(), self.support_points)
         return like(mean_and_covariance(self.on_host())[0], self.support_points)
 
     def cov(self) -> np.ndarray:
         """The covariance matrix of x, shape (d, d)."""
+        if self.plain is None:
+            return like(self.as_mixture().cov(), self.support_points)
         return like(mean_and_covariance(self.on_host())[1], self.support_points)
 
     def rvs(self, size: int = 1, rng: Any = None, *, method: str = "auto") -> np.ndarray:
@@ -237,8 +244,36 @@ class SoSDensity(Queries):
         ``method="inversion"`` inverts the distribution function of each feature given the earlier ones, to 1e-9 and better;
         ``"rejection"`` thins a mixture that dominates the density. Both are exact; ``"auto"`` takes the one predicted to be faster.
         """
+        if self.plain is None:
+            return like(self.as_mixture().rvs(size, rng), self.support_points)
         samples = draw(self.on_host(), as_count(size, "size", minimum=0), np.random.default_rng(rng), method)
         return like(samples, self.support_points)
+
+    @property
+    def plain(self) -> SoSDensity | None:
+        ties = self.measure.by_components or (self.kernel.full and self.measure.normals(self.n_features) is not None)
+        return None if ties or self.unit_constant is not None else self.on_host()
+
+    def as_mixture(self) -> SoSMixture:
+        from ksos.density.mixture import SoSMixture  # which is built on densities
+
+        return SoSMixture([self.on_host()], measure=self.measure)
+
+    @property
+    def components(self) -> list[tuple[float, SoSDensity | SoSMixture]]:
+        """(weight, part) of the mixture that this density is: itself, or one part per normal law of a reference measure."""
+        return [(1.0, self)] if self.plain is not None else self.as_mixture().components
+
+    def by_volume(self) -> SoSDensity | SoSMixture:
+        """The same law as a density with respect to Lebesgue measure: p·dρ/dx; itself on volume, boxes and discrete measures.
+
+        Relative to one normal law it is again a sum of squares over one kernel; with a constant or several normal laws, a mixture.
+        """
+        if self.measure.normals(self.n_features) is None:
+            return self
+        whole = self.as_mixture().by_volume()
+        (_, part), *more = whole.parts
+        return whole if more or self.unit_constant is not None else part.density.on_device_of(self)
 
     def marginal(self, features: Any) -> Self:
         r"""The density of the features S = ``features``, in that order: p_S(x_S) = ∫ p dρ_R = k_Sᵀ(B ∘ W_R)k_S, for any separable kernel.
@@ -252,7 +287,8 @@ class SoSDensity(Queries):
         >>> bool(abs(p.marginal([1]).mean()[0] - p.mean()[1]) < 1e-12)
         True
         """
-        return cast("Self", marginal(self.on_host(), features).on_device_of(self))
+        found = self.as_mixture().marginal(features) if self.plain is None else marginal(self.on_host(), features)
+        return cast("Self", found.on_device_of(self))
 
     def conditional(self, conditions: Any) -> Self:
         r"""The density of the other features given x_S = v, ``conditions`` = {feature: value}: ∝ k_Rᵀ ΔBΔ k_R with Δ = diag(k_S(v, x̃_i)).
@@ -265,7 +301,8 @@ class SoSDensity(Queries):
         >>> p.conditional({0: 9.0}).mean().round(9)
         array([9.])
         """
-        return cast("Self", conditional(self.on_host(), conditions).on_device_of(self))
+        found = self.as_mixture().conditional(conditions) if self.plain is None else conditional(self.on_host(), conditions)
+        return cast("Self", found.on_device_of(self))
 
     def conditional_logpdf(self, X: Any, given: Any) -> np.ndarray:
         """log p(x_R | x_S) at every row x of ``X`` (n, d), S = ``given``: one condition per row, millions of rows in bounded memory.
@@ -277,6 +314,8 @@ class SoSDensity(Queries):
         >>> p.conditional_logpdf([[9.0, 9.0], [0.0, 1.0]], given=[0]).round(6)
         array([-0.225791, -2.225791])
         """
+        if self.plain is None:
+            return like(self.as_mixture().conditional_logpdf(to_numpy(X), given), self.support_points)
         return like(conditional_logpdf(self.on_host(), X, given), self.support_points)
 
     def times_gaussian(self, mean: Any, scale: Any) -> Self:
@@ -290,7 +329,8 @@ class SoSDensity(Queries):
         >>> p.times_gaussian(1.0, 1.0).mean().round(12), p.times_gaussian(1.0, 1.0).cov().round(12)
         (array([0.5]), array([[0.5]]))
         """
-        return cast("Self", times_gaussian(self.on_host(), mean, scale).on_device_of(self))
+        found = self.as_mixture().times_gaussian(mean, scale) if self.plain is None else times_gaussian(self.on_host(), mean, scale)
+        return cast("Self", found.on_device_of(self))
 
     def affine(self, scale: Any = 1.0, shift: Any = 0.0) -> Self:
         """The density of scale·x + shift, feature by feature; ``scale`` may be negative.
@@ -301,7 +341,8 @@ class SoSDensity(Queries):
         >>> SoSDensity(Gaussian(1.0), [[1.0]], [[1.0]], normalize=True).affine(-2.0, 5.0)
         SoSDensity(d=1, m=1, rank=1, kernel=Gaussian(sigma=2.0), measure=Lebesgue())
         """
-        return cast("Self", affine(self.on_host(), scale, shift).on_device_of(self))
+        found = self.as_mixture().affine(scale, shift) if self.plain is None else affine(self.on_host(), scale, shift)
+        return cast("Self", found.on_device_of(self))
 
     def compress(
         self, rank: int | None = None, m: int | None = None, *, kernel: Kernel | None = None, landmarks: Any = None
@@ -327,6 +368,8 @@ class SoSDensity(Queries):
         >>> smaller.rank, distance < 0.01
         (1, True)
         """
+        if self.plain is None:
+            return self.as_mixture().compress(rank, m, kernel=kernel, landmarks=landmarks)
         found = compress(self.on_host(), rank, m, kernel, landmarks)
         return found._replace(density=found.density.on_device_of(self))
 

@@ -25,7 +25,7 @@ __all__ = ["quick_likelihood_path"]
 
 _COLUMNS = 10  # squares of a fit: optima have fewer
 _STEPS, _TOLERANCE = 80, 2e-5
-_REVIVED = 0.1
+_REVIVED, _CORRECTION = 0.1, 0.3
 _TINY = 1e-290
 _LARGE = 1e5  # entries of ψ: from here on, single precision saves more than half the time, and errs far less than the tolerance
 
@@ -35,11 +35,12 @@ def quick_likelihood_path(space: SoSSpace, points: np.ndarray, weights: np.ndarr
 
     All in the eigenbasis of N, whose eigenvalues ν make the penalty λ Σ_k ν_k ‖F_k‖²: scaling row k by (1 + λν_k)^{−1/2} conditions it for
     every λ at once, and a step of L-BFGS costs two products with the (n, r) matrix of ψ(x_i). The first fit starts at the leading squares
-    of the kernel density estimate over the samples.
+    of the kernel density estimate over the samples; in a space with the constant function, at this one and a little of what samples see.
     """
     nu, Q = np.linalg.eigh(space.trace_matrix)
-    psi = space.basis(points) @ Q
-    F = start = Q.T @ _leading_squares(space, points, weights)
+    nu, psi = np.maximum(nu, 0.0), space.basis(points) @ Q
+    start = _around_the_constant(psi @ Q.T, weights) if space.constant else _leading_squares(space, points, weights)
+    F = start = Q.T @ start
     for strength in strengths:
         # directions that a strong λ has put out are stationary points of the factor; a weaker λ may need them again
         F = _fit(psi, weights, strength * nu, F + _REVIVED * start)
@@ -64,6 +65,16 @@ def _fit(psi: np.ndarray, a: np.ndarray, penalty: np.ndarray, F: np.ndarray) -> 
         return float(-(a @ np.log(p))) + math.log(total) + penalised / total, gradient
 
     F = descend_until(function, F / s[:, None], _STEPS, _TOLERANCE) * s[:, None]
+    return np.asarray(F / np.linalg.norm(F))
+
+
+def _around_the_constant(psi: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The constant, which is the first direction of its space, and little columns: the leading directions of Σ_i a_i ψ(x_i)ψ(x_i)ᵀ."""
+    rank, rng = psi.shape[1], np.random.default_rng(0)
+    columns = min(_COLUMNS - 1, rank)
+    U, s, _ = np.linalg.svd(((rng.standard_normal((2 * columns + 10, psi.shape[0])) * np.sqrt(weights)) @ psi).T, full_matrices=False)
+    leading = U[:, :columns] * (_CORRECTION * s[:columns] / np.linalg.norm(s[:columns]))
+    F = np.concatenate([np.eye(rank, 1), leading], axis=1)
     return np.asarray(F / np.linalg.norm(F))
 
 

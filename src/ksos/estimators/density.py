@@ -15,8 +15,9 @@ from ksos._array import Array, eye, inner, is_other_array, like, namespace, to_n
 from ksos._deadline import Deadline
 from ksos._validation import as_bandwidth, as_callback, as_choice, as_count, as_masses, as_nonnegative, as_points, as_positive
 from ksos.bandwidth import RULES, bandwidth_rule
-from ksos.density import SoSDensity
+from ksos.density import SoSDensity, SoSMixture
 from ksos.embedding import MeanEmbedding
+from ksos.estimators._reference import as_reference, correction_bandwidth, require_reference
 from ksos.estimators._samples import as_generator, distinct_samples, mean_score, require_inside
 from ksos.exceptions import BandwidthWarning
 from ksos.functionals import MMD, Frobenius, Functional, NegativeLogLikelihood, SquaredMMD, Trace
@@ -35,6 +36,9 @@ MOST_SUPPORT_POINTS = 200
 
 AUTO_REGULARIZATIONS = {"mmd": (1e-3, 3e-3), "likelihood": (1e-2, 0.3)}
 """``regularization="auto"`` in units of w₀; the second with ``bandwidth="auto"``, whose narrower kernels need more."""
+
+AUTO_CORRECTIONS = {"mmd": 2e-3, "likelihood": 1.0}
+"""The same with a reference, times (d + 2)/(3n): the more samples, the more they show of what it does not know, feature by feature."""
 
 OBJECTIVES: dict[str, Callable[[MeanEmbedding], Functional]] = {
     "squared_mmd": SquaredMMD,
@@ -58,7 +62,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
     tol: float
     time_limit: float | None
     verbose: int
-    distribution_: SoSDensity
+    distribution_: SoSDensity | SoSMixture
 
     def score_samples(self, X: Any) -> np.ndarray:
         """The log-density of each sample, shape (n,)."""
@@ -102,16 +106,19 @@ class KernelSoSDensity(DensityEstimator):
         the one with closed-form integrals); of a kernel object its own sigma rules.
     bandwidth : float, array of d floats, or {"auto", "median", "scott", "silverman"}
         "auto": slightly more than what suits a kernel density estimate of left-out samples, in units of each feature's spread. It sees
-        clusters and the boundary of the measure, but no outliers, and is wider if there are few support points. "median": the median
+        clusters and the boundary of the measure, but no outliers, and is wider if there are few support points. With a ``reference``, which
+        knows the details, 1.6·(n/100)^{−1/(d+6)} deviations of each feature. "median": the median
         distance between samples (of features whose spreads differ more than tenfold, in units of these); smooth, of low rank, and so the
         fastest. "scott", "silverman": 2h per feature, with h the rule's standard deviation.
     embedding_bandwidth : float or array, optional
         Bandwidth of the kernel in which MMD is measured. Default: the model's, as in the note.
     regularization : float or "auto"
         The note's λ on tr A. "auto": a ``relative_regularization`` of 1e-3, for the likelihood of 1e-2; with ``bandwidth="auto"``, whose
-        kernels are narrower, of 3e-3 and 0.3.
+        kernels are narrower, of 3e-3 and 0.3; with a ``reference``, of 2e-3·(d + 2)/(3n) and (d + 2)/(3n) for n
+        samples.
     relative_regularization : float, optional
         Instead of it, λ in units of w₀ = ∫k(x,0)²dx (for "frobenius" of w₀²): a number that does not depend on the scale of the data.
+        With a ``reference``, a probability measure, w₀ is 1.
     penalty : {"trace", "frobenius"}
         λ tr A or λ‖A‖²_HS.
     n_support : int, optional
@@ -123,6 +130,10 @@ class KernelSoSDensity(DensityEstimator):
         Points on which embeddings are projected: an array, or how many random samples. Default: the support points, as in the note.
     measure : Measure, optional
         ρ. Default: Lebesgue on R^d. Densities are with respect to it.
+    reference : {"normal", "mixture"}, Normal or GaussianMixture of ksos.measures, or fitted sklearn.mixture.GaussianMixture, optional
+        What is known already, and what the squares correct: the densities p·ρ with p = ‖c + Fᵀk‖², the penalty being on F alone, so that
+        λ → ∞ gives the reference ρ itself. "normal" and "mixture" are fitted to the samples, the latter with as many laws as predict
+        held-out samples best. ``distribution_`` is by volume, as without a reference; ``solution_`` holds the density relative to ρ.
     objective : {"squared_mmd", "mmd", "likelihood"} or Functional
         The MMD is bounded and takes any target; the likelihood, −Σ a_i log p(x_i), predicts best. A functional of your own
         replaces the distance to the data. The penalty is added to it.
@@ -138,7 +149,7 @@ class KernelSoSDensity(DensityEstimator):
 
     Attributes
     ----------
-    distribution_ : SoSDensity
+    distribution_ : SoSDensity, or SoSMixture with a reference
     solution_ : Solution
     bandwidth_, embedding_bandwidth_ : ndarray
         Scalar (0-dimensional) or one entry per feature.
@@ -160,13 +171,13 @@ class KernelSoSDensity(DensityEstimator):
     def __init__(
         self, kernel: str | Kernel = "gaussian", bandwidth: Any = "auto", embedding_bandwidth: Any = None,
         regularization: float | str = "auto", relative_regularization: float | None = None, penalty: str = "trace",
-        n_support: int | None = None, support: Any = "auto", landmarks: Any = None, measure: Measure | None = None,
+        n_support: int | None = None, support: Any = "auto", landmarks: Any = None, measure: Measure | None = None, reference: Any = None,
         objective: str | Functional = "squared_mmd", solver: str | Solver = "auto", tol: float = 1e-8, max_iter: int | None = None,
         time_limit: float | None = None, callback: Callable[..., Any] | None = None, random_state: Any = None, verbose: int = 0,
     ) -> None:  # fmt: skip
         self.kernel, self.bandwidth, self.embedding_bandwidth = kernel, bandwidth, embedding_bandwidth
         self.regularization, self.relative_regularization, self.penalty = regularization, relative_regularization, penalty
-        self.n_support, self.support, self.landmarks, self.measure = n_support, support, landmarks, measure
+        self.n_support, self.support, self.landmarks, self.measure, self.reference = n_support, support, landmarks, measure, reference
         self.objective, self.solver, self.tol = objective, solver, tol
         self.max_iter, self.time_limit, self.callback = max_iter, time_limit, callback
         self.random_state, self.verbose = random_state, verbose
@@ -185,30 +196,40 @@ class KernelSoSDensity(DensityEstimator):
         X = validate_data(self, X if reference is None else to_numpy(X), dtype=np.float64, order="C")
         masses = as_masses(sample_weight, X.shape[0])
         points, weights = distinct_samples(X, masses)
-        rng, measure = as_generator(self.random_state), Lebesgue() if self.measure is None else self.measure
+        rng, measure = as_generator(self.random_state), self._measure(points, weights, deadline)
         require_inside(measure, X, masses)
-        kernel, embedding_kernel = self._kernels(points, weights, measure, rng)
+        volume = measure if self.reference is None else Lebesgue()  # kernels and points follow the data, not what is known of them
+        kernel, embedding_kernel = self._kernels(points, weights, volume, rng)
         points = points if reference is None else like(points, reference)
-        support = self._support(points, weights, kernel, measure, rng)
-        space = SoSSpace(kernel, support, measure, embedding_kernel, self._landmarks(points, rng))
+        support = self._support(points, weights, kernel, volume, rng)
+        landmarks, constant = self._landmarks(points, rng), self.reference is not None
+        space = SoSSpace(kernel, support, measure, embedding_kernel, landmarks, constant=constant)
         data = MeanEmbedding(points, weights, kernel=embedding_kernel)
         _warn_if_degenerate(kernel, space, points)
         _warn_if_unseen(data, space)
-        start = _quick_mmd_fit(space, data, deadline) if self._by_likelihood else None
+        start = _quick_mmd_fit(space, data, deadline) if self._by_likelihood and not constant else None
         told: dict[str, Any] = {"tol": self.tol, "max_iter": self.max_iter, "callback": self.callback, "verbose": self.verbose}
         self.solution_ = minimize(self._functional(data), space, solver=self.solver, time_limit=deadline, start=start, **told)
         self.bandwidth_, self.embedding_bandwidth_ = kernel.sigma, embedding_kernel.sigma
-        self.regularization_, self.relative_regularization_ = self._strengths(space)
+        self.regularization_, self.relative_regularization_ = self._strengths(space, data)
         self.support_points_, self.landmarks_ = space.support_points, space.landmarks
         self.distribution_, self.n_iter_ = self.solution_.distribution, self.solution_.n_iter
+        if constant:
+            self.distribution_ = self.distribution_.by_volume()
         if self.solution_.keyboard_interrupt:
             raise KeyboardInterrupt(self.solution_.message)
         if self.solution_.status not in ("solved", "interrupted"):  # a callback that stops the fit knows that it does
             warnings.warn(self.solution_.message, ConvergenceWarning, stacklevel=3)
         return self
 
+    def _measure(self, points: np.ndarray, weights: np.ndarray, deadline: Deadline) -> Measure:
+        if self.reference is not None:
+            return as_reference(self.reference, points, weights, deadline)
+        return Lebesgue() if self.measure is None else self.measure
+
     def _check_parameters(self) -> None:
         self._check_common()
+        require_reference(self.reference, self.measure)
         if isinstance(self.bandwidth, str):
             as_choice(self.bandwidth, "bandwidth", RULES, otherwise=", a positive number or one per feature")
         else:
@@ -246,11 +267,14 @@ class KernelSoSDensity(DensityEstimator):
         else:
             family = kernel_form(self.kernel)
             if isinstance(self.bandwidth, str):
-                sigma = bandwidth_rule(self.bandwidth, points, weights, rng, kernel=family, measure=measure)
+                if self._is_automatic and self.reference is not None:
+                    sigma = correction_bandwidth(points, weights)
+                else:
+                    sigma = bandwidth_rule(self.bandwidth, points, weights, rng, kernel=family, measure=measure)
             else:
                 sigma = as_bandwidth(self.bandwidth, n_features=d)
             kernel = family.with_sigma(sigma)
-            if self._is_automatic:
+            if self._is_automatic and self.reference is None:
                 kernel = _wide_enough(kernel, points, weights, measure, self._most_support_points())
         kernel.check_features(d)
         if self.embedding_bandwidth is None:
@@ -289,20 +313,23 @@ class KernelSoSDensity(DensityEstimator):
     def _functional(self, data: MeanEmbedding) -> Functional:
         """The objective plus the penalty."""
         distance = self.objective if isinstance(self.objective, Functional) else OBJECTIVES[self.objective](data)
-        given, relative = self._given_strength()
+        given, relative = self._given_strength(data)
         return distance + given * PENALTIES[self.penalty](relative=relative) if given > 0.0 else distance
 
-    def _given_strength(self) -> tuple[float, bool]:
+    def _given_strength(self, data: MeanEmbedding) -> tuple[float, bool]:
         """λ as it was given, and whether that is in units of w₀."""
         if self.relative_regularization is not None:
             return float(self.relative_regularization), True
         if isinstance(self.regularization, str):
-            return AUTO_REGULARIZATIONS["likelihood" if self._by_likelihood else "mmd"][self._is_automatic], True
+            kind = "likelihood" if self._by_likelihood else "mmd"
+            if self.reference is not None:
+                return AUTO_CORRECTIONS[kind] * (data.n_features + 2) / 3.0 * inner(data.weights, data.weights), True
+            return AUTO_REGULARIZATIONS[kind][self._is_automatic], True
         return float(self.regularization), False
 
-    def _strengths(self, space: SoSSpace) -> tuple[float, float]:
+    def _strengths(self, space: SoSSpace, data: MeanEmbedding) -> tuple[float, float]:
         """The note's λ, and λ in units of w₀; infinite where it overflows."""
-        given, relative = self._given_strength()
+        given, relative = self._given_strength(data)
         exponent = (1.0 if self.penalty == "trace" else 2.0) * space.log_unit * (1.0 if relative else -1.0)
         with np.errstate(over="ignore", under="ignore"):
             other = float(np.exp(np.log(given) + exponent)) if given > 0.0 else 0.0

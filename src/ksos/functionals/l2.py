@@ -76,6 +76,11 @@ def l2_rule(space: SoSSpace, target: SoSDensity | None) -> tuple[np.ndarray, np.
     if (atoms := space.measure.atoms) is not None:
         return to_numpy(atoms.points), np.log(to_numpy(atoms.weights)), 0.0
     d = space.n_features
+    if space.constant:
+        raise IntegralNotAvailableError(
+            f"the L² distance over a basis with the constant function needs a rule for all of {space.measure!r}; leave the constant out "
+            "(constant=False), or use a discrete measure"
+        )
     sources = [(closed_form(space.kernel, space.measure, d), to_numpy(space.support_points))]
     if target is not None:
         sources.append((target.integrals, to_numpy(target.support_points)))

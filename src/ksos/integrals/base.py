@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from ksos._array import Array, namespace
+from ksos.exceptions import IntegralNotAvailableError
 from ksos.kernels import Kernel
 from ksos.measures import Measure
 
@@ -36,6 +37,15 @@ class Integrals(ABC):
     def log_triple(self, X: Array, Z: Array, embedding_kernel: Kernel) -> Array:
         """log ∫ k(x, X_i) k(x, X_j) k_σ(x, Z_r) dρ(x), shape (m, m, ℓ): the note's u_ijr. Callers pass Z in blocks."""
 
+    def log_cross(self, X: Array, Z: Array, embedding_kernel: Kernel) -> Array:
+        """log ∫ k(x, X_i) k_σ(x, Z_r) dρ(x), shape (m, ℓ)."""
+        if embedding_kernel == self.kernel:
+            return self.log_gram(X, Z)
+        raise IntegralNotAvailableError(
+            f"{self.kernel!r} and {embedding_kernel!r} on {self.measure!r} have no closed-form integrals together; measure MMD in the "
+            "kernel of the model"
+        )
+
     def moments(self, X: np.ndarray, feature: int) -> tuple[np.ndarray, np.ndarray]:
         """E[x_k − X_0k] and E[(x_k − X_0k)²], k = ``feature``, under the law ∝ k(x, X_i) k(x, X_j) dρ, each of shape (m, m).
 
@@ -48,6 +58,10 @@ class Integrals(ABC):
 
         None for kernels that are not Gaussian.
         """
+        return None
+
+    def pair_metric(self) -> np.ndarray | None:
+        """A⁻¹ (d, d) with k(x, X_i) k(x, X_j) dρ ∝ N(½(X_i + X_j), ½A⁻¹), for a Gaussian kernel with a metric on volume; else None."""
         return None
 
     def windows(self, X: np.ndarray, feature: int, log_level: float) -> tuple[np.ndarray, np.ndarray, float]:

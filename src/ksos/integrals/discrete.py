@@ -31,6 +31,14 @@ class AnyDiscrete(Integrals):
             W += (weights[:, None] * values).T @ (values if Y is X else self.kernel(points, Y))
         return _log(W)
 
+    def log_cross(self, X: Array, Z: Array, embedding_kernel: Kernel) -> Array:
+        out = zeros((X.shape[0], Z.shape[0]), X)
+        all_points, all_weights = like(self.measure.points, X), like(self.measure.weights, X)
+        for nodes in row_blocks(all_points.shape[0], X.shape[0] + Z.shape[0], _BLOCK_ELEMENTS):
+            points = all_points[nodes, :]
+            out += (all_weights[nodes][:, None] * self.kernel(points, X)).T @ embedding_kernel(points, Z)
+        return _log(out)
+
     def log_triple(self, X: Array, Z: Array, embedding_kernel: Kernel) -> Array:
         out = zeros((X.shape[0], X.shape[0], Z.shape[0]), X)
         all_points, all_weights = like(self.measure.points, X), like(self.measure.weights, X)

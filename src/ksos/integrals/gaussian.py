@@ -75,6 +75,13 @@ class _Gaussian(Integrals):
             out += self.log_to_centre(product, 0, X)[:, None] + self.log_to_centre(product, 1, Y)
         return out
 
+    def log_cross(self, X: Array, Z: Array, embedding_kernel: Kernel) -> Array:
+        product = self.product(self.kernel, embedding_kernel)
+        out = -squared_distances(X, Z, product.pair_bandwidth(0, 1)) + (product.log_volume + self.log_constant)
+        if self.centre is not None:
+            out += self.log_to_centre(product, 0, X)[:, None] + self.log_to_centre(product, 1, Z)
+        return out
+
     def _log_pairwise(self, X: Array, Z: Array, embedding_kernel: Kernel) -> tuple[float, Array, Array]:
         """The factors of the triple integral on all of R^d."""
         product = self.product(self.kernel, self.kernel, embedding_kernel)
@@ -157,6 +164,13 @@ class GaussianBox(_Gaussian):
         out, width = super().log_gram(X, Y), self.product(self.kernel, self.kernel).width
         for k in range(self.n_features):
             out += log_gauss_mass(*self._ends(k, width[k], (0.5, X[:, k][:, None]), (0.5, Y[:, k][None, :])))
+        return out
+
+    def log_cross(self, X: Array, Z: Array, embedding_kernel: Kernel) -> Array:
+        out, product = super().log_cross(X, Z, embedding_kernel), self.product(self.kernel, embedding_kernel)
+        for k in range(self.n_features):
+            centres = (product.weight(0)[k], X[:, k][:, None]), (product.weight(1)[k], Z[:, k][None, :])
+            out += log_gauss_mass(*self._ends(k, product.width[k], *centres))
         return out
 
     def log_triple(self, X: Array, Z: Array, embedding_kernel: Kernel) -> Array:

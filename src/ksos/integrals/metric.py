@@ -91,6 +91,15 @@ class GaussianMetric(Integrals):
         of_G, of_H = (Gaussian(axes.metric(product.pair_bandwidth(0, other))) for other in (1, 2))
         return product.log_volume + axes.log_volume, of_G, of_H
 
+    def pair_metric(self) -> np.ndarray:
+        return 0.5 * self.kernel.matrix(self.n_features)
+
+    def windows(self, X: np.ndarray, feature: int, log_level: float) -> tuple[np.ndarray, np.ndarray, float]:
+        """Along x_k, k is at most exp(−(x_k − x̃_k)²/S_kk), and with the other features held it is as smooth as (S⁻¹)_kk says."""
+        S = self.kernel.matrix(self.n_features)
+        x, reach = X[:, feature] - X[0, feature], self.kernel.reach(log_level) * float(np.sqrt(S[feature, feature]))
+        return x - reach, x + reach, float(1.0 / np.sqrt(np.linalg.inv(S)[feature, feature]))
+
 
 class GaussianNormals(Integrals):
     r"""A Gaussian kernel with any metric on a mixture of normal laws, Σ_c w_c N(μ_c, Σ_c).
@@ -107,13 +116,12 @@ class GaussianNormals(Integrals):
 
     def components(self, axes: Axes, product: GaussianProduct, origin: np.ndarray) -> list[tuple[float, np.ndarray, np.ndarray]]:
         """(log of the constant, R, R·V(μ_c − origin)) of each component, with ‖R(z̄ − Vμ)‖² the exponent of N(z̄; …)."""
-        found = []
-        for weight, mean, covariance in zip(*self.normals, strict=True):
-            L = np.linalg.cholesky(axes.V @ covariance @ axes.V.T + 0.5 * np.diag(product.width**2))
-            log_normal = -float(np.sum(np.log(np.diagonal(L))) + 0.5 * self.n_features * np.log(2.0 * np.pi))
-            R = np.sqrt(0.5) * np.linalg.inv(L)
-            found.append((float(np.log(weight)) + product.log_volume + log_normal, R, R @ (axes.V @ (mean - origin))))
-        return found
+        weights, means, covariances = self.normals
+        L = np.linalg.cholesky(axes.V @ covariances @ axes.V.T + 0.5 * np.diag(product.width**2))
+        log_normals = -np.log(np.diagonal(L, axis1=1, axis2=2)).sum(axis=1) - 0.5 * self.n_features * np.log(2.0 * np.pi)
+        R = np.sqrt(0.5) * np.linalg.inv(L)
+        centres = (R @ (axes.V @ (means - origin)[:, :, None]))[:, :, 0]
+        return list(zip((np.log(weights) + product.log_volume + log_normals).tolist(), R, centres, strict=True))
 
     def log_mean(self, X: Array) -> Array:
         return self._log_power(X, 1)

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ksos._array import Array, flat, is_numpy, namespace, zeros
+from ksos._array import Array, flat, is_numpy, like, namespace, to_numpy, zeros
 from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos.integrals.base import Integrals
+from ksos.integrals.components import component_pairs
+from ksos.integrals.constant import WithConstant
 from ksos.kernels import Kernel
 from ksos.pivoted_cholesky import MANY_POINTS, thin_root
 
@@ -55,8 +57,23 @@ def _kernel_root(kernel: Kernel, points: np.ndarray) -> np.ndarray | None:
 
 
 def apply_triple(integrals: Integrals, X: Array, B: Array, log_unit: float, Z: Array, embedding_kernel: Kernel) -> Array:
-    """U(B) at the points Z, for a matrix B in units of exp(−log_unit): the embedding of p_B, evaluated at Z."""
-    xp, out = namespace(X, Z), zeros((Z.shape[0],), X)
+    """U(B) at the points Z, for a matrix B in units of exp(−log_unit): the embedding of p_B, evaluated at Z.
+
+    B may have one row more than X, its first, which is then that of the constant function.
+    """
+    xp, out, constant = namespace(X, Z), zeros((Z.shape[0],), X), B.shape[0] > X.shape[0]
+    if (constant or not integrals.pairwise) and integrals.measure.normals(X.shape[1]) is not None:
+        inner = B[1:, 1:] if constant else B
+        for rows in row_blocks(Z.shape[0], X.shape[0], _BLOCK_ELEMENTS):
+            at, args = to_numpy(Z[rows, :]), (embedding_kernel, log_unit)
+            for part in component_pairs(integrals.kernel, integrals.measure, to_numpy(X), at, *args):
+                H = like(part.H, X)
+                out[rows] += part.c * xp.sum(H * ((inner * like(part.G, X)) @ H), axis=0)
+                if constant:
+                    out[rows] += 2.0 * (B[0, 1:] @ like(part.cross, X)) + B[0, 0] * like(part.masses, X)
+        return out
+    if constant:
+        integrals = WithConstant(integrals)
     if integrals.pairwise:
         for rows in row_blocks(Z.shape[0], X.shape[0], _BLOCK_ELEMENTS):
             pairs = PairFactors(integrals, X, Z[rows, :], embedding_kernel, log_unit)

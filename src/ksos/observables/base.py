@@ -11,6 +11,7 @@ import numpy as np
 
 from ksos._memory import row_blocks
 from ksos._validation import as_points
+from ksos.exceptions import IntegralNotAvailableError
 from ksos.kernels import Kernel
 from ksos.measures import Measure
 
@@ -88,6 +89,11 @@ class Observable(ABC):
         """
         X = as_points(X, "X")
         self.check_features(X.shape[1])
+        if T is not None and T.shape[0] != X.shape[0]:
+            raise IntegralNotAvailableError(
+                f"the integrals of {self!r} with the constant function have no closed form; leave the constant out (constant=False), "
+                "or take the expectation of the density that comes out"
+            )
         if (atoms := measure.atoms) is None:
             out = self._matrix(kernel, X, measure, float(log_unit), T)
         else:

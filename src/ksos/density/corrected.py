@@ -1,0 +1,337 @@
+r"""A mixture of normal laws, corrected by a sum of squares with a constant: p(x) = Σ_c w_c N_c(x) ‖c + Fᵀk(x)‖², and its marginals.
+
+The class is closed under conditioning, affine maps and products with Gaussians. A marginal is kept as the joint density and the features
+that are shown: what is linear in p is asked of the joint one, and its values are
+
+    p_S(x_S) = Σ_c w_c N_c(x_S) E_c[‖c + Fᵀk(x)‖² | x_S],    E_c[‖c + Fᵀk‖² | x_S] = ‖c‖² + 2(Fc)ᵀE_c[k|x_S] + tr(Fᵀ E_c[kkᵀ|x_S] F),
+
+where E_c[k_i|x_S] and E_c[k_i k_j|x_S] are Gaussians in x_S, the second times a matrix that is positive semi-definite by Schur's theorem.
+By Jensen's inequality the whole is at least ‖c + FᵀE_c[k|x_S]‖², which bounds it from below in floating point too: it is never negative.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Self, cast
+
+import numpy as np
+
+from ksos._array import Array, like, to_numpy
+from ksos._memory import row_blocks
+from ksos.density._assemble import hadamard_factor, unit_rows
+from ksos.density.normal_sum import Group, pairs_of
+from ksos.kernels import Gaussian
+from ksos.measures import GaussianMixture, Normal, Normals
+from ksos.measures.normal import log_normal
+
+if TYPE_CHECKING:
+    from ksos.density.sos import SoSDensity
+
+__all__ = ["Corrected", "given_values", "times_normal"]
+
+_BLOCK_ELEMENTS = 1 << 18
+
+
+class Corrected:
+    """The features ``shown`` of a density with a constant over normal laws, by volume."""
+
+    def __init__(self, joint: SoSDensity, shown: list[int] | None = None) -> None:
+        self.joint = joint
+        self.shown = list(range(joint.n_features)) if shown is None else list(shown)
+        self.hidden = [k for k in range(joint.n_features) if k not in self.shown]
+
+    @property
+    def n_features(self) -> int:
+        """How many features are shown."""
+        return len(self.shown)
+
+    @property
+    def support_points(self) -> np.ndarray:
+        """Those of the correction and the means of the normal laws, as far as they are shown."""
+        X = self.joint.support_points[np.any(self.joint.unit_factor != 0.0, axis=1)]
+        return np.concatenate([X, self.all_normals.means])[:, self.shown]
+
+    @property
+    def bandwidths(self) -> np.ndarray:
+        """Per feature the length on which the correction varies, shape (d,)."""
+        return np.sqrt(np.diagonal(self.metric))[self.shown]
+
+    @cached_property
+    def metric(self) -> np.ndarray:
+        """S of the joint kernel."""
+        return cast("Gaussian", self.joint.kernel).matrix(self.joint.n_features)
+
+    @cached_property
+    def all_normals(self) -> Normals:
+        """The normal laws of all features."""
+        return cast("Normals", self.joint.measure.normals(self.joint.n_features))
+
+    @cached_property
+    def normals(self) -> Normals:
+        """The normal laws of the features shown."""
+        weights, means, covariances = self.all_normals
+        index = np.array(self.shown)
+        return Normals(weights, means[:, index], covariances[:, index[:, None], index])
+
+    @cached_property
+    def _factor(self) -> np.ndarray:
+        return self.joint.unit_factor
+
+    @cached_property
+    def _constant(self) -> np.ndarray:
+        return cast("np.ndarray", self.joint.unit_constant)
+
+    # --- values ---
+
+    def log_reference(self, X: Array) -> Array:
+        """log ρ of the features shown."""
+        return GaussianMixture(*self.normals).log_density(X)
+
+    def log_density(self, X: Array) -> Array:
+        """log p by volume, shape (n,)."""
+        if not self.hidden and self.shown == sorted(self.shown):
+            return self.joint.logpdf(X) + self.joint.measure.log_density(X)
+        if not self.hidden:
+            order = np.argsort(self.shown)
+            return self.joint.logpdf(X[:, order]) + self.joint.measure.log_density(X[:, order])
+        return like(self._marginal_values(to_numpy(X))[0], X)
+
+    def gradient(self, X: np.ndarray) -> np.ndarray:
+        """∇ log p by volume, shape (n, d)."""
+        return self._marginal_values(X, slopes=True)[1]
+
+    @cached_property
+    def _marginals(self) -> list[_Conditional]:
+        return [_Conditional.of(self, c) for c in range(self.normals.weights.shape[0])]
+
+    def _marginal_values(self, X: np.ndarray, *, slopes: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """log p, and ∇ log p if ``slopes``."""
+        n, d = X.shape
+        out, gradient = np.empty(n), np.zeros((n, d))
+        for rows in row_blocks(n, max(self._factor.shape[0], self.normals.weights.shape[0]) * (d if slopes else 1), _BLOCK_ELEMENTS):
+            logs, steps = [], []
+            for weight, mean, covariance, part in zip(*self.normals, self._marginals, strict=True):
+                value, slope = part.values(X[rows], slopes=slopes)
+                with np.errstate(divide="ignore"):
+                    logs.append(np.log(weight) + log_normal(X[rows], mean, covariance) + np.log(value))
+                steps.append(slope - np.linalg.solve(covariance, (X[rows] - mean).T).T if slopes else slope)
+            stacked = np.stack(logs)
+            peak = stacked.max(axis=0)
+            shares = np.exp(stacked - np.where(np.isfinite(peak), peak, 0.0))
+            total = shares.sum(axis=0)
+            with np.errstate(divide="ignore"):
+                out[rows] = np.where(np.isfinite(peak), peak, 0.0) + np.log(total)
+            if slopes:
+                gradient[rows] = np.einsum("cn,cnd->nd", shares / np.where(total > 0.0, total, 1.0), np.stack(steps))
+        return out - self.joint.log_unit, gradient
+
+    # --- what it is a sum of ---
+
+    def groups(self) -> Iterator[Group]:
+        """p as a signed sum of normal laws: per reference law N_c one, then m for the k_i N_c, then all pairs k_i k_j N_c."""
+        S, X = self.metric, self.joint.support_points
+        used = np.any(self._factor != 0.0, axis=1)
+        X, F, unit = X[used], self._factor[used], math.exp(-self.joint.log_unit)
+        c, B = self._constant, F @ F.T
+        for weight, mean, covariance in zip(*self.all_normals, strict=True):
+            share = float(weight) * unit
+            yield Group(np.array([share * float(c @ c)]), mean[None, :], covariance).restrict(self.shown)
+            if not X.shape[0]:
+                continue
+            law = self.joint.from_units(self.joint.kernel, X, F, 0.0, Normal(mean, covariance))
+            for q, log_W in ((1, law.integrals.log_mean(X)), (2, law.integrals.log_gram(X, X))):
+                P = S / (2.0 * q)  # q kernels at z̄ are a multiple of N(z̄, P)
+                pull = np.linalg.solve(covariance + P, covariance).T  # Σ(Σ + P)⁻¹
+                centres, narrowed = mean + (X - mean) @ pull.T, pull @ P
+                narrowed = 0.5 * (narrowed + narrowed.T)
+                if q == 1:
+                    yield Group(2.0 * share * (F @ c) * np.exp(log_W), centres, narrowed).restrict(self.shown)
+                else:
+                    yield pairs_of(share * B, log_W, centres, narrowed).restrict(self.shown)
+
+    def components(self) -> list[tuple[float, Self]]:
+        """The parts by reference law, each of mass one, with their masses."""
+        p, found = self.joint, []
+        for weight, mean, covariance in zip(*self.all_normals, strict=True):
+            law = Normal(mean, covariance)
+            part = p.from_units(p.kernel, p.support_points, p.unit_factor, p.log_unit, law, p.unit_constant)
+            if (mass := float(weight) * part.mass()) > 0.0:
+                found.append((mass, type(self)(part.scaled_to_one(), self.shown)))
+        return found
+
+    def bound(self) -> float:
+        """A number that p/ρ never exceeds: ‖Fᵀk(x)‖² ≤ λ_max(FᵀKF) since k(x)ᵀK⁻¹k(x) ≤ k(x,x) = 1."""
+        X, F = self.joint.support_points, self._factor
+        largest = float(np.linalg.eigvalsh(F.T @ self.joint.kernel(X, X) @ F)[-1])
+        return (float(np.linalg.norm(self._constant)) + math.sqrt(max(largest, 0.0))) ** 2 * math.exp(-self.joint.log_unit)
+
+    def draw_reference(self, size: int, rng: np.random.Generator) -> np.ndarray:
+        """Samples of ρ, all features."""
+        weights, means, covariances = self.all_normals
+        which = rng.choice(weights.shape[0], size=size, p=weights / weights.sum())
+        roots = np.linalg.cholesky(covariances)
+        noise = rng.standard_normal((size, means.shape[1]))
+        return means[which] + np.einsum("nij,nj->ni", roots[which], noise)
+
+    # --- what is made of it ---
+
+    def marginal(self, keep: list[int]) -> Self:
+        """The law of some of the features shown."""
+        return type(self)(self.joint, [self.shown[k] for k in keep])
+
+    def conditional(self, given: list[int], values: np.ndarray) -> Self | None:
+        """The law of the other features shown; None if there is no mass."""
+        at = [self.shown[k] for k in given]
+        order = np.argsort(at)
+        found = given_values(self.joint, [at[i] for i in order], values[order])
+        rest = [k for k in range(self.joint.n_features) if k not in at]
+        return None if found is None else type(self)(found, [rest.index(self.shown[k]) for k in range(self.n_features) if k not in given])
+
+    def affine(self, A: np.ndarray, b: np.ndarray) -> Self:
+        """The law of Ax + b of the features shown."""
+        p, d = self.joint, self.joint.n_features
+        full, shift = np.eye(d), np.zeros(d)
+        full[np.ix_(self.shown, self.shown)], shift[self.shown] = A, b
+        kernel, points = Gaussian(_symmetric(full @ self.metric @ full.T)), p.support_points @ full.T + shift
+        measure = GaussianMixture(*self.all_normals).linear_image(full, shift)
+        return type(self)(p.from_units(kernel, points, p.unit_factor, p.log_unit, measure, p.unit_constant), self.shown)
+
+    def times_gaussian(self, mean: np.ndarray, precision: np.ndarray) -> tuple[float, Self] | None:
+        """(log ∫ p g, p g scaled to mass one) with g = exp(−½(x−mean)ᵀ precision (x−mean)) of the features shown; None without mass."""
+        d = self.joint.n_features
+        full, centre = np.zeros((d, d)), np.zeros(d)
+        full[np.ix_(self.shown, self.shown)], centre[self.shown] = precision, mean
+        log_mass, law = times_normal(self.all_normals, centre, full)
+        p = self.joint
+        new = p.from_units(p.kernel, p.support_points, p.unit_factor, p.log_unit, law, p.unit_constant)
+        mass = new.mass()
+        return (log_mass + math.log(mass), type(self)(new.scaled_to_one(), self.shown)) if mass > 0.0 else None
+
+
+@dataclass(frozen=True)
+class _Conditional:
+    """E_c[‖c + Fᵀk(x)‖² | x_S] of one reference law, for x = (x_S, x_R) with x_S shown; without hidden features, the square itself.
+
+    Given x_S the hidden features are normal with covariance V, and k_i = k^S_i · exp(−(x_R − r_i)ᵀP(x_R − r_i)) with r_i affine in x_S.
+    Let t_i(x_S) = r_i − E[x_R|x_S] = start_i − slope·x_S.
+    """
+
+    points: np.ndarray
+    metric: np.ndarray
+    start: np.ndarray
+    slope: np.ndarray
+    once: np.ndarray
+    """(P⁻¹ + 2V)⁻¹, of E[k_i|x_S]."""
+    twice: np.ndarray
+    """(P⁻¹/2 + 2V)⁻¹, of E[k_i k_j|x_S]."""
+    log_once: float
+    log_twice: float
+    factor: np.ndarray
+    root: np.ndarray
+    """L with LLᵀ = B ∘ exp(−(t_i−t_j)ᵀ(P/2 − twice/4)(t_i−t_j))."""
+    constant: np.ndarray
+
+    @classmethod
+    def of(cls, p: Corrected, c: int) -> _Conditional:
+        S, R, X, F = p.shown, p.hidden, p.joint.support_points, p.joint.unit_factor
+        _, means, covariances = p.all_normals
+        mean, covariance, metric = means[c], covariances[c], p.metric
+        inner = metric[np.ix_(S, S)]
+        used = np.any(F != 0.0, axis=1)
+        X, F = X[used], F[used]
+        if not R:
+            nothing = np.zeros((0, 0))
+            return cls(X[:, S], inner, np.zeros((X.shape[0], 0)), np.zeros((0, len(S))), nothing, nothing, 0.0, 0.0, F, F, p._constant)
+        precision = np.linalg.inv(metric)
+        P = precision[np.ix_(R, R)]
+        of_kernel = np.linalg.solve(P, precision[np.ix_(R, S)])
+        of_law = np.linalg.solve(covariance[np.ix_(S, S)], covariance[np.ix_(S, R)]).T
+        V = _symmetric(covariance[np.ix_(R, R)] - of_law @ covariance[np.ix_(S, R)])
+        start = (X[:, R] - mean[R]) + (X[:, S] - mean[S]) @ of_kernel.T + mean[S] @ (of_kernel + of_law).T
+        widths = np.linalg.inv(P)
+        once, twice = np.linalg.inv(widths + 2.0 * V), np.linalg.inv(0.5 * widths + 2.0 * V)
+        log_once, log_twice = (-0.5 * float(np.linalg.slogdet(np.eye(len(R)) + 2.0 * q * V @ P)[1]) for q in (1, 2))
+        apart = start[:, None, :] - start[None, :, :]
+        correlations = np.exp(-np.einsum("ijk,kl,ijl->ij", apart, 0.5 * P - 0.25 * twice, apart))
+        rows, log_lengths = unit_rows(F)
+        root = hadamard_factor(rows, correlations) * np.exp(log_lengths)[:, None] if X.shape[0] else F
+        return cls(X[:, S], inner, start, of_kernel + of_law, once, twice, log_once, log_twice, F, root, p._constant)
+
+    def values(self, X: np.ndarray, *, slopes: bool) -> tuple[np.ndarray, np.ndarray]:
+        """E_c[…|x_S] at the rows of X in natural units, and the gradient of its logarithm."""
+        c, F, L = self.constant, self.factor, self.root
+        away = X[:, None, :] - self.points
+        t = self.start - (X @ self.slope.T)[:, None, :]
+        inverse = np.linalg.inv(self.metric)
+        near = -np.einsum("nmk,kl,nml->nm", away, inverse, away)
+        with np.errstate(under="ignore"):
+            h = np.exp(near - np.einsum("nmk,kl,nml->nm", t, self.once, t) + self.log_once)
+            b = np.exp(near - 0.5 * np.einsum("nmk,kl,nml->nm", t, self.twice, t) + 0.5 * self.log_twice)
+        linear, squares, least = h @ (F @ c), b @ L, c + h @ F
+        value = float(c @ c) + 2.0 * linear + np.einsum("nr,nr->n", squares, squares)
+        value = np.maximum(value, np.einsum("nr,nr->n", least, least))
+        if not slopes:
+            return value, value
+        common = -2.0 * away @ inverse
+        of_h, of_b = common + 2.0 * (t @ self.once) @ self.slope, common + (t @ self.twice) @ self.slope
+        gradient = 2.0 * np.einsum("nm,nmd->nd", h * (F @ c), of_h) + 2.0 * np.einsum("nm,nmd->nd", b * (squares @ L.T), of_b)
+        return value, gradient / np.where(value > 0.0, value, 1.0)[:, None]
+
+
+def given_values(p: SoSDensity, given: list[int], values: np.ndarray) -> SoSDensity | None:
+    """The density with a constant over normal laws of the features that are not ``given``, again over normal laws; None without mass."""
+    d = p.n_features
+    rest = [k for k in range(d) if k not in given]
+    metric, X = cast("Gaussian", p.kernel).matrix(d), p.support_points
+    precision = np.linalg.inv(metric)
+    P, away = precision[np.ix_(rest, rest)], values - X[:, given]
+    points = X[:, rest] - away @ np.linalg.solve(P, precision[np.ix_(rest, given)]).T
+    log_rows = -np.einsum("ik,kl,il->i", away, np.linalg.inv(metric[np.ix_(given, given)]), away)
+    law = conditional_normals(cast("Normals", p.measure.normals(d)), given, values)
+    if law is None:
+        return None
+    with np.errstate(under="ignore"):
+        F = p.unit_factor * np.exp(log_rows)[:, None]
+    kernel = Gaussian(_symmetric(np.linalg.inv(P)))
+    out = p.from_units(kernel, points, F, p.log_unit, GaussianMixture(*law), p.unit_constant)
+    return out.scaled_to_one() if out.mass() > 0.0 else None
+
+
+def conditional_normals(normals: Normals, given: list[int], values: np.ndarray) -> Normals | None:
+    """Σ_c w_c N_c given x_S: a mixture of the conditional laws, weighted by the densities of the values."""
+    weights, means, covariances = normals
+    rest = [k for k in range(means.shape[1]) if k not in given]
+    log_weights, new_means, new_covariances = [], [], []
+    for weight, mean, covariance in zip(weights, means, covariances, strict=True):
+        at = covariance[np.ix_(given, given)]
+        pull = np.linalg.solve(at, covariance[np.ix_(given, rest)]).T
+        log_weights.append(np.log(weight) + log_normal(values[None, :], mean[given], at)[0])
+        new_means.append(mean[rest] + pull @ (values - mean[given]))
+        new_covariances.append(_symmetric(covariance[np.ix_(rest, rest)] - pull @ covariance[np.ix_(given, rest)]))
+    peak = max(log_weights)
+    if not np.isfinite(peak):
+        return None
+    return Normals(np.exp(np.array(log_weights) - peak), np.stack(new_means), np.stack(new_covariances))
+
+
+def times_normal(normals: Normals, mean: np.ndarray, precision: np.ndarray) -> tuple[float, GaussianMixture]:
+    """(log mass, law) of Σ_c w_c N_c(x) exp(−½(x−mean)ᵀ precision (x−mean)); the precision may be singular."""
+    log_weights, means, covariances = [], [], []
+    for weight, centre, covariance in zip(*normals, strict=True):
+        mixed = np.eye(mean.shape[0]) + covariance @ precision
+        narrowed = _symmetric(np.linalg.solve(mixed, covariance))
+        away = mean - centre
+        pulled = precision @ away
+        log_weights.append(np.log(weight) - 0.5 * float(np.linalg.slogdet(mixed)[1]) - 0.5 * float(away @ pulled - pulled @ narrowed @ pulled))
+        means.append(centre + narrowed @ pulled)
+        covariances.append(narrowed)
+    peak = max(log_weights)
+    shares = np.exp(np.array(log_weights) - peak)
+    return float(peak + np.log(shares.sum())), GaussianMixture(shares, np.stack(means), np.stack(covariances))
+
+
+def _symmetric(A: np.ndarray) -> np.ndarray:
+    return np.asarray(0.5 * (A + A.T))

@@ -1,0 +1,202 @@
+"""Integrals of p = f·ρ over normal laws: samples, averages and probabilities, law by law in coordinates in which it is standard."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
+
+from ksos.density.corrected import Corrected
+from ksos.density.expectation import Estimate
+from ksos.quadrature import NODES_PER_CELL, Panels, PiecewiseLaw, cut, integrate, legendre, merged, sobol, tensor_grid
+
+__all__ = ["average", "box_masses", "clouds", "draw", "panel_ends"]
+
+Function = Callable[[np.ndarray], np.ndarray]
+
+_REACH = 8.5  # deviations: beyond, a normal law has a mass of 1e-17
+_TAIL = 38.0  # beyond, its density is no float
+_PANELS_PER_DEVIATION, _PANELS_PER_BANDWIDTH, _KERNEL_REACH = 2.0, 4.0, 6.5
+_CUBATURE_FEATURES, _GROUPS = 3, 8
+_CELLS = {1: 16, 2: 7, 3: 4}
+_CUBATURE_EVALUATIONS, _CLOUD_POINTS = 2_000_000, 65_536
+_NODES, _MOST_NODES, _AGREE = (24, 36, 54, 81, 122), 600_000, 1e-12
+_BOX_POINTS = 1 << 13
+_LEAST_EFFICIENCY, _LEAST_ACCEPTANCE = 0.01, 1e-6
+_PROPOSALS = 1 << 16
+_ORDER = 16
+
+
+def draw(p: Corrected, size: int, rng: np.random.Generator) -> np.ndarray:
+    """``size`` independent samples: those of ρ, each kept with probability f(x)/sup f."""
+    acceptance = 1.0 / p.bound()
+    if acceptance < _LEAST_ACCEPTANCE:
+        raise ValueError(
+            f"sampling would accept one proposal in {1.0 / acceptance:.3g}: the squares change their reference too much; fit with a "
+            "larger regularisation, or without a reference"
+        )
+    out, filled = np.empty((size, p.n_features)), 0
+    log_bound = math.log(p.bound())
+    while filled < size:
+        n = min(_PROPOSALS, int(1.1 * (size - filled) / acceptance) + 32)
+        X = p.draw_reference(n, rng)
+        keep = X[np.log(rng.random(n)) + log_bound <= p.joint.logpdf(X)][: size - filled, p.shown]
+        out[filled : filled + keep.shape[0]] = keep
+        filled += keep.shape[0]
+    return out
+
+
+def average(p: Corrected, g: Function, *, rtol: float, max_evaluations: int | None, rng: np.random.Generator) -> Estimate:
+    """E_p[g] = Σ_c w_c ∫ f·g dN_c, by cubature in up to three features, by quasi-Monte Carlo beyond."""
+    if (d := p.n_features) > _CUBATURE_FEATURES:
+        found, method = clouds(p, _CLOUD_POINTS if max_evaluations is None else max_evaluations, rng)
+        means = np.array([masses @ g(X) for X, masses in found])
+        return Estimate(float(means.mean()), float(means.std(ddof=1)) / math.sqrt(means.shape[0]), method)
+    weights, means, covariances = p.normals
+    most = (_CUBATURE_EVALUATIONS if max_evaluations is None else max_evaluations) // weights.shape[0]
+    value, error = 0.0, 0.0
+    for weight, mean, covariance in zip(weights, means, covariances, strict=True):
+        L = np.linalg.cholesky(covariance)
+
+        def integrand(z: np.ndarray, mean: np.ndarray = mean, L: np.ndarray = L) -> np.ndarray:
+            X = mean + z @ L.T
+            with np.errstate(under="ignore"):
+                mass = np.exp(p.log_density(X) - p.log_reference(X) - 0.5 * np.sum(z * z, axis=1)) / (2.0 * math.pi) ** (0.5 * d)
+            seen, out = mass > 0.0, np.zeros(X.shape[0])
+            out[seen] = mass[seen] * g(X[seen])
+            return out
+
+        narrowest = float(np.min(p.bandwidths / np.sqrt(np.diagonal(covariance))))
+        cells = int(np.clip(_CELLS[d] / min(narrowest, 1.0), _CELLS[d], max(_CELLS[d], (most / NODES_PER_CELL[d] / 4.0) ** (1.0 / d))))
+        edges = np.linspace(-_REACH, _REACH, cells + 1)
+        start, stop = tensor_grid([edges[:-1]] * d), tensor_grid([edges[1:]] * d)
+        found = integrate(integrand, start, stop, rtol=rtol, atol=1e-15, max_evaluations=most)
+        value, error = value + float(weight) * found.value, error + float(weight) * found.error
+    return Estimate(value, error, "quadrature")
+
+
+def clouds(p: Corrected, n_points: int, rng: np.random.Generator) -> tuple[list[tuple[np.ndarray, np.ndarray]], str]:
+    """Independent clouds of about ``n_points`` together, as (points, masses that sum to one): Sobol' points of ρ with the weights f.
+
+    If f varies so much that a small share of the points counts, exact samples take their place.
+    """
+    weights, means, covariances = p.normals
+    roots, cumulative = np.linalg.cholesky(covariances), np.cumsum(weights) / weights.sum()
+    n, d, found, efficiency = max(32, n_points // _GROUPS), p.n_features, [], 0.0
+    for _ in range(_GROUPS):
+        unit = np.clip(sobol(n, d + 1, rng), 2.0**-40, 1.0 - 2.0**-40)
+        which = np.minimum(np.searchsorted(cumulative, unit[:, 0], side="right"), weights.shape[0] - 1)
+        X = means[which] + np.einsum("nij,nj->ni", roots[which], ndtri(unit[:, 1:]))
+        f = np.exp(p.log_density(X) - p.log_reference(X))
+        efficiency += float(f.sum()) ** 2 / float(np.sum(f * f)) / (n * _GROUPS)
+        found.append((X, f / f.sum()))
+    if efficiency >= _LEAST_EFFICIENCY:
+        return found, "quasi-Monte Carlo"
+    return [(X, np.full(X.shape[0], 1.0 / X.shape[0])) for X in np.array_split(draw(p, n_points, rng), _GROUPS)], "sampling"
+
+
+def panel_ends(p: Corrected) -> np.ndarray:
+    """Of one feature: ends of panels on which the density is, to rounding, a polynomial of degree 15, in increasing order."""
+    weights, means, covariances = p.normals
+    mean, deviation = means[:, 0], np.sqrt(covariances[:, 0, 0])
+    inner = np.arange(-_REACH, _REACH + 1e-9, 1.0 / _PANELS_PER_DEVIATION)
+    low, high = float(np.min(mean - _REACH * deviation)), float(np.max(mean + _REACH * deviation))
+    outer = np.sqrt(np.arange(_REACH**2, _TAIL**2, 4.0))  # the density falls by e² per panel
+    tails = [(mean[:, None] + sign * deviation[:, None] * outer).ravel() for sign in (-1.0, 1.0)]
+    sigma, X = float(p.bandwidths[0]), p.joint.support_points[:, p.shown[0]]
+    reach = _KERNEL_REACH * sigma
+    near = np.concatenate(cut(*merged(np.clip(X - reach, low, high), np.clip(X + reach, low, high)), sigma / _PANELS_PER_BANDWIDTH))
+    return np.unique(np.concatenate([(mean[:, None] + deviation[:, None] * inner).ravel(), tails[0][tails[0] < low], tails[1][tails[1] > high], near]))
+
+
+def line_law(ends: np.ndarray, log_density: Function) -> PiecewiseLaw:
+    """The law of one feature with these ends of panels."""
+    panels = Panels(ends[:-1], ends[1:], _ORDER)
+    with np.errstate(under="ignore"):
+        values = np.exp(log_density(panels.nodes.reshape(-1, 1)))
+    return PiecewiseLaw(panels, values.reshape(1, *panels.nodes.shape), exact=True)
+
+
+def interval_masses(law: PiecewiseLaw, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """P(low ≤ x ≤ high), from the tail in which it is small."""
+    upper = law.cdf(low[None, :])[0] > 0.5
+    below = law.cdf(high[None, :])[0] - law.cdf(low[None, :])[0]
+    return np.where(upper, law.sf(low[None, :])[0] - law.sf(high[None, :])[0], below)
+
+
+def box_masses(p: Corrected, low: np.ndarray, high: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """P(low_b ≤ x ≤ high_b) of every box b and an estimate of the error, each of shape (n,).
+
+    Features without a finite side are integrated out first. One feature: the law on panels. More: each law's box is the image of a cube
+    [Genz1992], with Gauss–Legendre nodes in up to three features and Sobol' points beyond.
+    """
+    bounded = [k for k in range(p.n_features) if np.any(np.isfinite(low[:, k]) | np.isfinite(high[:, k]))]
+    if not bounded:
+        return np.ones(low.shape[0]), np.zeros(low.shape[0])
+    if len(bounded) < p.n_features:
+        return box_masses(p.marginal(bounded), low[:, bounded], high[:, bounded], rng)
+    if p.n_features == 1:
+        law = line_law(panel_ends(p), p.log_density)
+        return interval_masses(law, low[:, 0], high[:, 0]), np.zeros(low.shape[0])
+    found = [_by_nodes(p, a, b) if p.n_features <= _CUBATURE_FEATURES else _by_points(p, a, b, rng) for a, b in zip(low, high, strict=True)]
+    values, errors = np.array(found).T
+    return np.clip(values, 0.0, 1.0), errors
+
+
+def _by_nodes(p: Corrected, low: np.ndarray, high: np.ndarray) -> tuple[float, float]:
+    d, last, error = p.n_features, math.inf, math.inf
+    for n in _NODES:
+        if n**d * p.normals.weights.shape[0] > _MOST_NODES and math.isfinite(error):
+            break
+        x, w = legendre(n)
+        unit, weights = tensor_grid([0.5 * (x + 1.0)] * d), np.prod(tensor_grid([0.5 * w] * d), axis=1)
+        value = sum(float(weights @ terms) for terms in _box_terms(p, low, high, unit, by_probability=False))
+        error, last = abs(value - last), value
+        if error <= _AGREE:
+            break
+    return last, 0.0 if error <= _AGREE else error
+
+
+def _by_points(p: Corrected, low: np.ndarray, high: np.ndarray, rng: np.random.Generator) -> tuple[float, float]:
+    n, found = _BOX_POINTS // _GROUPS, []
+    for _ in range(_GROUPS):
+        unit = np.clip(sobol(n, p.n_features, rng), 2.0**-40, 1.0 - 2.0**-40)
+        found.append(sum(float(terms.mean()) for terms in _box_terms(p, low, high, unit, by_probability=True)))
+    return float(np.mean(found)), float(np.std(found, ddof=1)) / math.sqrt(_GROUPS)
+
+
+def _box_terms(p: Corrected, low: np.ndarray, high: np.ndarray, unit: np.ndarray, *, by_probability: bool) -> list[np.ndarray]:
+    """w_c f(x)·|∂z/∂u|·φ(z) per law at the points of the unit cube: one feature after the other lies between its sides."""
+    terms = []
+    for weight, mean, covariance in zip(*p.normals, strict=True):
+        L = np.linalg.cholesky(covariance)
+        z, mass = np.zeros(unit.shape), np.full(unit.shape[0], float(weight))
+        for k in range(unit.shape[1]):
+            shift = mean[k] + z[:, :k] @ L[k, :k]
+            a, b = (low[k] - shift) / L[k, k], (high[k] - shift) / L[k, k]
+            if by_probability:
+                z[:, k], inside = _between(a, b, unit[:, k])
+            else:
+                a, b = np.clip(a, -_REACH, _REACH), np.clip(b, -_REACH, _REACH)
+                z[:, k] = a + unit[:, k] * (b - a)
+                inside = (b - a) * np.exp(-0.5 * z[:, k] ** 2) / math.sqrt(2.0 * math.pi)
+            mass *= inside
+        seen, X = mass > 1e-18 * weight, mean + z @ L.T
+        out = np.zeros(unit.shape[0])
+        if np.any(seen):
+            out[seen] = mass[seen] * np.exp(p.log_density(X[seen]) - p.log_reference(X[seen]))
+        terms.append(out)
+    return terms
+
+
+def _between(a: np.ndarray, b: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The quantile u of the standard normal law between a and b, and the mass there, in the lower tail, where digits are."""
+    flip = a > 0.0
+    a, b = np.where(flip, -b, a), np.where(flip, -a, b)
+    log_a, log_b = log_ndtr(a), log_ndtr(b)
+    with np.errstate(divide="ignore", under="ignore"):
+        log_p = np.logaddexp(np.log(u) + log_b, np.log1p(-u) + log_a)
+    z = np.clip(ndtri_exp(np.minimum(log_p, 0.0)), a, b)
+    return np.where(flip, -z, z), ndtr(b) - ndtr(a)

@@ -1,0 +1,352 @@
+"""The parts of a mixture: what each must answer so that the mixture can sum over them."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from ksos._array import Array, like, namespace, to_numpy
+from ksos.density import normal_sum, over_normals
+from ksos.density._assemble import assemble
+from ksos.density.cdf import box_masses, line_law
+from ksos.density.compress import compress
+from ksos.density.conditional import conditional, marginal
+from ksos.density.corrected import Corrected
+from ksos.density.expectation import Estimate, clouds, expectation
+from ksos.density.modes import log_and_gradient
+from ksos.density.moments import mean_and_covariance, moment, node_masses
+from ksos.density.normal_sum import Group, pairs_of
+from ksos.density.standard import standardize
+from ksos.density.transform import affine, times_gaussian
+from ksos.exceptions import IntegralNotAvailableError
+from ksos.integrals import closed_form
+from ksos.integrals.triple import apply_triple
+from ksos.kernels import Gaussian, Kernel
+from ksos.measures import Lebesgue
+from ksos.observables import BoxIndicator, KernelFunction, NumericFunction, Observable, Polynomial
+
+if TYPE_CHECKING:
+    from ksos.density.sos import SoSDensity
+
+__all__ = ["Part", "Reference", "Squares", "as_part"]
+
+Function = Callable[[np.ndarray], np.ndarray]
+Clouds = list[tuple[np.ndarray, np.ndarray]]
+"""(points, masses that sum to one), independent of each other."""
+
+_GROUPS = 8
+
+
+class Part(ABC):
+    """A law with a density by volume, or on atoms relative to their measure."""
+
+    n_features: int
+    support_points: Array
+    bandwidths: np.ndarray
+    """Per feature the length on which the density varies."""
+    density: SoSDensity
+    """What a file keeps."""
+    shown: list[int]
+    """The features of ``density`` that are features of this law; the others are integrated out."""
+
+    @abstractmethod
+    def log_density(self, X: Array) -> Array:
+        """log p, shape (n,)."""
+
+    @abstractmethod
+    def gradient(self, X: np.ndarray) -> np.ndarray:
+        """∇ log p, shape (n, d)."""
+
+    @abstractmethod
+    def draw(self, size: int, rng: np.random.Generator) -> np.ndarray:
+        """Independent samples."""
+
+    @abstractmethod
+    def mean_and_covariance(self) -> tuple[np.ndarray, np.ndarray]:
+        """E[x] and Cov[x]."""
+
+    @abstractmethod
+    def moment(self, powers: tuple[int, ...], about: np.ndarray) -> float:
+        """E[Π (x − about)^powers]."""
+
+    @abstractmethod
+    def box_masses(self, low: np.ndarray, high: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """The probabilities of boxes, and estimates of their errors."""
+
+    @abstractmethod
+    def expectation(self, f: Observable, rtol: float, max_evaluations: int | None, rng: np.random.Generator) -> Estimate:
+        """E[f(x)]."""
+
+    @abstractmethod
+    def clouds(self, n_points: int, rng: np.random.Generator) -> tuple[Clouds, str]:
+        """Eight clouds of points that stand for the law, and the word for how they were made."""
+
+    @abstractmethod
+    def panel_ends(self) -> np.ndarray:
+        """Of one feature: the ends of panels on which the density is a polynomial to rounding."""
+
+    @abstractmethod
+    def embedded(self, kernel: Kernel, Z: Array) -> Array:
+        """∫ k(x, Z_r) p(x) dx, shape (ℓ,)."""
+
+    @abstractmethod
+    def groups(self) -> list[Group] | None:
+        """p as a signed sum of normal laws; None if it is none."""
+
+    @abstractmethod
+    def marginal(self, keep: list[int]) -> Part:
+        """The law of some features."""
+
+    @abstractmethod
+    def given(self, given: list[int], values: np.ndarray) -> tuple[float, Part] | None:
+        """(log p_S(v), the law of the other features given x_S = v); None if the density vanishes there."""
+
+    @abstractmethod
+    def affine(self, A: np.ndarray, b: np.ndarray) -> Part:
+        """The law of Ax + b."""
+
+    @abstractmethod
+    def times_gaussian(self, mean: np.ndarray, precision: np.ndarray) -> tuple[float, Part] | None:
+        """(log ∫ p g, p g scaled to mass one), g = exp(−½(x − mean)ᵀ precision (x − mean)); None without mass."""
+
+    @abstractmethod
+    def compressed(self, rank: int | None, m: int | None) -> Part:
+        """The part with fewer squares or support points."""
+
+    @abstractmethod
+    def parts(self) -> list[tuple[float, Part]]:
+        """What it is a mixture of."""
+
+    @abstractmethod
+    def moved(self, move: Callable[[SoSDensity], SoSDensity]) -> Self:
+        """The same with its arrays elsewhere."""
+
+
+class Squares(Part):
+    """A sum of squares over one kernel, by volume or on atoms."""
+
+    def __init__(self, density: SoSDensity) -> None:
+        self.density, self.n_features = density, density.n_features
+        self.shown = list(range(density.n_features))
+
+    @property
+    def support_points(self) -> Array:  # type: ignore[override]
+        return self.density.support_points
+
+    @property
+    def bandwidths(self) -> np.ndarray:  # type: ignore[override]
+        return np.sqrt(np.diagonal(self.density.kernel.matrix(self.n_features)))
+
+    def log_density(self, X: Array) -> Array:
+        return self.density.logpdf(X)
+
+    def gradient(self, X: np.ndarray) -> np.ndarray:
+        return log_and_gradient(self.density, X)[1]
+
+    def draw(self, size: int, rng: np.random.Generator) -> np.ndarray:
+        if self._is_bump:
+            L = np.linalg.cholesky(0.25 * self.density.kernel.matrix(self.n_features))
+            return self.density.support_points[0] + rng.standard_normal((size, self.n_features)) @ L.T
+        return to_numpy(self.density.rvs(size, rng))
+
+    @property
+    def _is_normal_sum(self) -> bool:
+        measure = self.density.measure
+        return isinstance(self.density.kernel, Gaussian) and measure.by_volume and bool(np.all(np.isinf(measure.boundaries(self.n_features))))
+
+    @property
+    def _is_bump(self) -> bool:
+        return self._is_normal_sum and self.density.support_points.shape[0] == 1
+
+    def mean_and_covariance(self) -> tuple[np.ndarray, np.ndarray]:
+        return mean_and_covariance(self.density)
+
+    def moment(self, powers: tuple[int, ...], about: np.ndarray) -> float:
+        return moment(self.density, powers, about)
+
+    def box_masses(self, low: np.ndarray, high: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        return box_masses(self.density, low, high)
+
+    def expectation(self, f: Observable, rtol: float, max_evaluations: int | None, rng: np.random.Generator) -> Estimate:
+        return expectation(self.density, f, rtol=rtol, max_evaluations=max_evaluations, rng=rng)
+
+    def clouds(self, n_points: int, rng: np.random.Generator) -> tuple[Clouds, str]:
+        if (atoms := self.density.measure.atoms) is not None:
+            return [(atoms.points, node_masses(self.density))] * _GROUPS, "sum"
+        standard = standardize(self.density)
+        found, method = clouds(standard.density, n_points, rng)
+        return [(standard.points(y), masses) for y, _, masses in found], method
+
+    def panel_ends(self) -> np.ndarray:
+        standard = standardize(self.density)
+        panels = line_law(standard.density).panels
+        return np.unique(standard.points(np.concatenate([panels.start, panels.start + 2.0 * panels.half])[:, None])[:, 0])
+
+    def embedded(self, kernel: Kernel, Z: Array) -> Array:
+        p = self.density
+        integrals, F = closed_form(p.kernel, p.measure, p.n_features, kernel), like(p.unit_factor, Z)
+        if p.unit_constant is not None:
+            F = namespace(Z).concat([like(p.unit_constant, Z)[None, :], F], axis=0)
+        return apply_triple(integrals, like(p.support_points, Z), F @ F.T, p.log_unit, Z, kernel)
+
+    def groups(self) -> list[Group] | None:
+        if not self._is_normal_sum:
+            return None
+        p = self.density
+        X, F = p.support_points, p.unit_factor
+        return [pairs_of(F @ F.T, p.integrals.log_gram(X, X) - p.log_unit, X, 0.25 * p.kernel.matrix(p.n_features))]
+
+    def marginal(self, keep: list[int]) -> Part:
+        return Squares(marginal(self.density, keep))
+
+    def given(self, given: list[int], values: np.ndarray) -> tuple[float, Part] | None:
+        try:
+            found = conditional(self.density, dict(zip(given, values.tolist(), strict=True)))
+        except IntegralNotAvailableError:
+            raise
+        except ValueError:  # no mass there
+            return None
+        rest = [k for k in range(self.n_features) if k not in given]
+        if (atoms := self.density.measure.atoms) is not None:
+            hit = np.all(atoms.points[:, given] == values, axis=1)
+            if np.any(hit):
+                return math.log(float(node_masses(self.density)[hit].sum())), Squares(found)
+            return float(marginal(self.density, given).logpdf(values[None, :])[0]), Squares(found)
+        return self._evidence(found, given, values, rest), Squares(found)
+
+    def _evidence(self, found: SoSDensity, given: list[int], values: np.ndarray, rest: list[int]) -> float:
+        """log p_S(v) = log p(v, x) − log p(x|v) at a point x where the latter is large."""
+        inside = np.clip(found.support_points, *found.measure.boundaries(len(rest)))
+        log_found = found.logpdf(inside)
+        best = int(np.argmax(log_found))
+        whole = np.empty((1, self.n_features))
+        whole[0, given], whole[0, rest] = values, inside[best]
+        return float(self.density.logpdf(whole)[0] - log_found[best])
+
+    def affine(self, A: np.ndarray, b: np.ndarray) -> Part:
+        diagonal = np.array_equal(A, np.diag(np.diagonal(A)))
+        return Squares(affine(self.density, np.diagonal(A) if diagonal else A, b))
+
+    def times_gaussian(self, mean: np.ndarray, precision: np.ndarray) -> tuple[float, Part] | None:
+        diagonal = np.array_equal(precision, np.diag(np.diagonal(precision)))
+        with np.errstate(divide="ignore"):
+            scale = 1.0 / np.sqrt(np.diagonal(precision)) if diagonal else np.linalg.inv(precision)
+        try:
+            found = times_gaussian(self.density, mean, scale)
+        except IntegralNotAvailableError:
+            raise
+        except ValueError:  # no mass there
+            return None
+        p = self.density
+        if (atoms := p.measure.atoms) is not None:
+            away = atoms.points - mean
+            with np.errstate(divide="ignore"):
+                logs = np.log(node_masses(p)) - 0.5 * np.einsum("nk,kl,nl->n", away, precision, away)
+            return float(np.logaddexp.reduce(logs)), Squares(found)
+        inside = np.clip(found.support_points, *found.measure.boundaries(self.n_features))
+        log_found = found.logpdf(inside)
+        best = int(np.argmax(log_found))
+        away = inside[best] - mean
+        log_g = -0.5 * float(away @ precision @ away)
+        return float(p.logpdf(inside[[best]])[0]) + log_g - float(log_found[best]), Squares(found)
+
+    def compressed(self, rank: int | None, m: int | None) -> Part:
+        return Squares(compress(self.density, rank, m, landmarks=self.density.support_points[:1]).density)
+
+    def parts(self) -> list[tuple[float, Part]]:
+        return [(1.0, self)]
+
+    def moved(self, move: Callable[[SoSDensity], SoSDensity]) -> Self:
+        return type(self)(move(self.density))
+
+
+class Reference(Corrected, Part):
+    """Normal laws, corrected by a sum of squares with a constant."""
+
+    @property
+    def density(self) -> SoSDensity:  # type: ignore[override]
+        return self.joint
+
+    def draw(self, size: int, rng: np.random.Generator) -> np.ndarray:
+        return over_normals.draw(self, size, rng)
+
+    def mean_and_covariance(self) -> tuple[np.ndarray, np.ndarray]:
+        return normal_sum.mean_and_covariance(super().groups())
+
+    def moment(self, powers: tuple[int, ...], about: np.ndarray) -> float:
+        return normal_sum.moment(super().groups(), powers, about)
+
+    def box_masses(self, low: np.ndarray, high: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        return over_normals.box_masses(self, low, high, rng)
+
+    def expectation(self, f: Observable, rtol: float, max_evaluations: int | None, rng: np.random.Generator) -> Estimate:
+        """Part by part of f: moments, probabilities and embeddings in closed form, anything else by quadrature."""
+        total, error, methods = 0.0, 0.0, []
+        for scale, g in f.parts():
+            found = self._of_one(g, rtol, max_evaluations, rng)
+            total, error = total + scale * found, error + abs(scale) * found.error
+            methods.append(found.method)
+        return Estimate(total, error, next((word for word in methods if word != "closed form"), "closed form"))
+
+    def _of_one(self, f: Observable, rtol: float, max_evaluations: int | None, rng: np.random.Generator) -> Estimate:
+        d = self.n_features
+        if isinstance(f, Polynomial):
+            about = np.array([f.centre.get(k, 0.0) for k in range(d)])
+            powers = [(value, dict(monomial)) for monomial, value in f.terms.items()]
+            return Estimate(sum(value * self.moment(tuple(by.get(k, 0) for k in range(d)), about) for value, by in powers))
+        if isinstance(f, KernelFunction) and isinstance(f.kernel, Gaussian):
+            return Estimate(float(self.embedded(f.kernel, f.points) @ f.weights))
+        if isinstance(f, BoxIndicator):
+            values, errors = self.box_masses(f.box.low[None, :], f.box.high[None, :], rng)
+            return Estimate(float(values[0]), float(errors[0]), "quadrature")
+        function = f if isinstance(f, NumericFunction) else NumericFunction(f)
+        return over_normals.average(self, function, rtol=rtol, max_evaluations=max_evaluations, rng=rng)
+
+    def clouds(self, n_points: int, rng: np.random.Generator) -> tuple[Clouds, str]:
+        return over_normals.clouds(self, n_points, rng)
+
+    def panel_ends(self) -> np.ndarray:
+        return over_normals.panel_ends(self)
+
+    def embedded(self, kernel: Kernel, Z: Array) -> Array:
+        if not isinstance(kernel, Gaussian):
+            raise ValueError(f"the embedding of a corrected reference is known for Gaussian kernels; got {kernel!r}")
+        return like(normal_sum.embedded(super().groups(), kernel.matrix(self.n_features), to_numpy(Z)), Z)
+
+    def groups(self) -> list[Group] | None:  # type: ignore[override]
+        return list(super().groups())
+
+    def given(self, given: list[int], values: np.ndarray) -> tuple[float, Part] | None:
+        found = self.conditional(given, values)
+        return None if found is None else (float(self.marginal(given).log_density(values[None, :])[0]), found)
+
+    def compressed(self, rank: int | None, m: int | None) -> Part:
+        raise NotImplementedError
+
+    def parts(self) -> list[tuple[float, Part]]:
+        """By reference law; those that nothing corrects are sums of one square."""
+        if np.any(self.joint.unit_factor != 0.0):
+            return list(self.components())
+        bumps = [(w, Gaussian(4.0 * V), m[None, :]) for w, m, V in zip(*self.normals, strict=True)]
+        return [(float(w), Squares(assemble(self.joint, kernel, at, Lebesgue(), np.ones((1, 1))))) for w, kernel, at in bumps]
+
+    def moved(self, move: Callable[[SoSDensity], SoSDensity]) -> Self:
+        return type(self)(move(self.joint), self.shown)
+
+
+def as_part(density: SoSDensity, shown: list[int] | None = None) -> Part:
+    """The part that a density is: relative to normal laws with a constant, by volume, or on atoms."""
+    d = density.n_features
+    whole, over_normals = shown is None or shown == list(range(d)), density.measure.normals(d) is not None
+    if density.unit_constant is not None and over_normals:
+        return Reference(density, shown)
+    if density.unit_constant is not None or over_normals or not whole:
+        raise ValueError(
+            f"{density!r} is no part of a mixture: a constant, features that are integrated out, and a Normal or GaussianMixture measure "
+            "come together, or none of them"
+        )
+    return Squares(density)

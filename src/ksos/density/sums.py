@@ -1,0 +1,257 @@
+"""What one asks of a mixture: sums over its parts where the answer is linear in the density, and numbers from its values elsewhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.optimize import brentq, minimize
+
+from ksos.density.expectation import Estimate
+from ksos.density.normal_sum import Group, inner_product
+from ksos.density.over_normals import line_law
+from ksos.density.queries import Answers, Queries
+from ksos.measures.normal import log_normal
+from ksos.observables import NumericFunction, as_observable
+from ksos.quadrature import PiecewiseLaw
+
+if TYPE_CHECKING:
+    from ksos.density.mixture import SoSMixture
+
+__all__ = ["Sums", "divergence", "normal_groups", "squared_l2"]
+
+_BOX_SEED = 0  # probabilities by points are the same each time they are asked for
+_CLOUD_POINTS = 65_536
+_POINTS_PER_PANEL, _BISECTIONS = 8, 60
+_APART = 1e-3
+_ROUNDING = 1e-13
+
+
+class Sums(Answers):
+    """The answers of a mixture in NumPy arrays."""
+
+    def __init__(self, mixture: SoSMixture) -> None:
+        self.p = mixture
+
+    # --- linear in the density ---
+
+    def box_masses(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        values, errors = np.zeros(low.shape[0]), np.zeros(low.shape[0])
+        for weight, part in self.p.parts:
+            mass, error = part.box_masses(low, high, np.random.default_rng(_BOX_SEED))
+            values, errors = values + weight * mass, errors + weight * error
+        return np.clip(values, 0.0, 1.0), errors
+
+    def cumulative(self, X: np.ndarray) -> np.ndarray:
+        if self.p.n_features == 1 and self.p.measure.atoms is None:
+            return self.law().cdf(X.T)[0]
+        return self.box_masses(np.full(X.shape, -np.inf), X)[0]
+
+    def quantiles(self, q: np.ndarray) -> np.ndarray:
+        if (atoms := self.p.measure.atoms) is not None:
+            order = np.argsort(atoms.points[:, 0], kind="stable")
+            cumulated = np.cumsum(self.node_masses()[order])
+            at = np.searchsorted(cumulated / cumulated[-1], q * (1.0 - 1e-15), side="left")
+            return np.asarray(atoms.points[order[np.minimum(at, order.shape[0] - 1)], 0])
+        x = self.law().ppf(q[None, :])[0]
+        x[q == 0.0], x[q == 1.0] = self.p.measure.boundary(0)
+        return np.clip(x, *self.p.measure.boundary(0))
+
+    def law(self) -> PiecewiseLaw:
+        """The law of one feature, on panels that suit every part."""
+        return line_law(np.unique(np.concatenate([part.panel_ends() for _, part in self.p.parts])), self.p.log_by_volume)
+
+    def node_masses(self) -> np.ndarray:
+        """The masses of the atoms."""
+        atoms = self.p.measure.atoms
+        assert atoms is not None
+        mass = atoms.weights * np.exp(self.p.logpdf(atoms.points))
+        return np.asarray(mass / mass.sum())
+
+    def moment(self, powers: tuple[int, ...], about: np.ndarray) -> float:
+        return sum(weight * part.moment(powers, about) for weight, part in self.p.parts)
+
+    def expectation(self, f: Any, *, rtol: float, max_evaluations: int | None, rng: Any) -> Estimate:
+        f, generator = as_observable(f), np.random.default_rng(rng)
+        f.check_features(self.p.n_features)
+        found = [(weight, part.expectation(f, rtol, max_evaluations, generator)) for weight, part in self.p.parts]
+        return _total(found)
+
+    # --- numbers from values ---
+
+    def entropy(self, **work: Any) -> Estimate:
+        return self.expectation(_finite(lambda X: -self.p.logpdf(X)), **work)
+
+    def kl_divergence(self, other: Queries, **work: Any) -> Estimate:
+        return divergence(self.p, other, **work)
+
+    def l2_distance(self, other: Queries, max_operations: float) -> float:
+        return squared_l2(self.p, other, max_operations) ** 0.5
+
+    def level(self, mass: float, rng: Any) -> Estimate:
+        if (atoms := self.p.measure.atoms) is not None:
+            log_p = self.p.logpdf(atoms.points)
+            order = np.argsort(-log_p, kind="stable")
+            cumulated = np.cumsum(self.node_masses()[order])
+            at = int(np.searchsorted(cumulated, mass * cumulated[-1] * (1.0 - 1e-14), side="left"))
+            return Estimate(math.exp(float(log_p[order[min(at, order.shape[0] - 1)]])), 0.0, "sum")
+        if self.p.n_features == 1:
+            return Estimate(math.exp(_line_level(self.p, self.law(), mass)), 0.0, "quadrature")
+        generator = np.random.default_rng(rng)
+        found = [(weight, *part.clouds(_CLOUD_POINTS, generator)) for weight, part in self.p.parts]
+        levels = []
+        for group in range(min(len(groups) for _, groups, _ in found)):
+            X = np.concatenate([groups[group][0] for _, groups, _ in found])
+            masses = np.concatenate([weight * groups[group][1] for weight, groups, _ in found])
+            log_p = self.p.logpdf(X)
+            order = np.argsort(-log_p, kind="stable")
+            middle = np.cumsum(masses[order]) - 0.5 * masses[order]
+            levels.append(float(np.interp(mass * masses.sum(), middle, log_p[order])))
+        level = math.exp(float(np.mean(levels)))
+        return Estimate(level, level * float(np.std(levels, ddof=1)) / math.sqrt(len(levels)), found[0][2])
+
+    def modes(self, n_starts: int, *, every: bool) -> np.ndarray:
+        p = self.p
+        if (atoms := p.measure.atoms) is not None:
+            if every:
+                raise ValueError("a discrete measure has no neighbourhoods, hence no local modes; call mode() for the best of its nodes")
+            return atoms.points[[int(np.argmax(p.logpdf(atoms.points)))]]
+        limits = np.stack(p.measure.boundaries(p.n_features), axis=1)
+        starts = np.unique(np.clip(p.support_points, limits[:, 0], limits[:, 1]), axis=0)
+        starts = starts[np.argsort(-p.logpdf(starts), kind="stable")[:n_starts]]
+        scale = np.min([part.bandwidths for _, part in p.parts], axis=0)
+        found = sorted((self._climb(x, scale, limits) for x in starts), key=lambda one: -one[0])
+        kept = [found[0][1]]
+        for log_p, x in found[1:] if every else []:
+            if np.isfinite(log_p) and all(np.abs((x - other) / scale).max() > _APART for other in kept):
+                kept.append(x)
+        return np.stack(kept)
+
+    def _climb(self, x: np.ndarray, scale: np.ndarray, limits: np.ndarray) -> tuple[float, np.ndarray]:
+        def downhill(y: np.ndarray) -> tuple[float, np.ndarray]:
+            point = np.clip(x + y * scale, limits[:, 0], limits[:, 1])[None, :]
+            log_p = float(self.p.logpdf(point)[0])
+            return (-log_p if np.isfinite(log_p) else 1e300), -self.gradient(point)[0] * scale
+
+        bounds = (limits - x[:, None]) / scale[:, None]
+        options = {"ftol": 1e-15, "gtol": 1e-10, "maxiter": 500}
+        found = minimize(downhill, np.zeros(x.shape), jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+        return -float(found.fun), np.clip(x + found.x * scale, limits[:, 0], limits[:, 1])
+
+    def gradient(self, X: np.ndarray) -> np.ndarray:
+        """Σ_a r_a ∇log p_a with r_a the share of part a at x, less ∇ log ρ if the measure is not volume."""
+        p = self.p
+        with np.errstate(divide="ignore"):
+            logs = np.stack([np.log(weight) + part.log_density(X) for weight, part in p.parts])
+        peak = logs.max(axis=0)
+        shares = np.exp(logs - np.where(np.isfinite(peak), peak, 0.0))
+        shares /= np.where(np.isfinite(peak), shares.sum(axis=0), 1.0)
+        out = sum(share[:, None] * part.gradient(X) for share, (_, part) in zip(shares, p.parts, strict=True))
+        normals = p.measure.normals(p.n_features)
+        if normals is not None:
+            own = np.stack([np.log(w) + log_normal(X, m, V) for w, m, V in zip(*normals, strict=True)])
+            weights = np.exp(own - own.max(axis=0))
+            weights /= weights.sum(axis=0)
+            for weight, mean, covariance in zip(weights, normals.means, normals.covariances, strict=True):
+                out = out + weight[:, None] * np.linalg.solve(covariance, (X - mean).T).T
+        return np.where(np.isfinite(peak)[:, None], out, 0.0)
+
+
+def _total(found: list[tuple[float, Estimate]]) -> Estimate:
+    """Σ w·estimate: errors of rules add up, and the word is that of the least exact part."""
+    value, error = sum(weight * part for weight, part in found), sum(weight * part.error for weight, part in found)
+    order = ("closed form", "sum", "quadrature", "quasi-Monte Carlo", "sampling")
+    return Estimate(value, error, max((part.method for _, part in found), key=order.index))
+
+
+def _finite(g: Callable[[np.ndarray], np.ndarray]) -> NumericFunction:
+    """g, with 0 where it is infinite: there the law has no mass."""
+
+    def values(X: np.ndarray) -> np.ndarray:
+        out = g(X)
+        return np.where(np.isfinite(out), out, 0.0)
+
+    return NumericFunction(values)
+
+
+def divergence(p: Queries, q: Queries, **work: Any) -> Estimate:
+    """∫ log(dP/dQ) dP between laws of any kind, both on one discrete measure or both by volume."""
+    if p.n_features != q.n_features:
+        raise ValueError(f"the other density has {q.n_features} features, but this one has {p.n_features}")
+    discrete = p.measure.atoms is not None, q.measure.atoms is not None
+    if any(discrete) and p.measure != q.measure:
+        raise ValueError(
+            f"a density on {p.measure!r} and one on {q.measure!r} have no common reference measure; give both the same Discrete measure"
+        )
+    missed = []
+
+    def log_ratio(X: np.ndarray) -> np.ndarray:
+        log_p, log_q = p.log_by_volume(X), q.log_by_volume(X)
+        beyond = np.isfinite(log_p) & np.isneginf(log_q)
+        missed.append(bool(np.any(beyond)))
+        with np.errstate(invalid="ignore"):
+            return np.where(beyond | np.isneginf(log_p), 0.0, log_p - log_q)
+
+    found = p.expectation(NumericFunction(log_ratio), **work)
+    return Estimate(math.inf) if any(missed) else Estimate(max(float(found), 0.0), found.error + _ROUNDING, found.method)
+
+
+def normal_groups(p: SoSMixture) -> list[Group] | None:
+    """The whole mixture as a signed sum of normal laws; None if a part is none."""
+    out: list[Group] = []
+    for weight, part in p.parts:
+        if (groups := part.groups()) is None:
+            return None
+        out += [group._replace(weights=weight * group.weights) for group in groups]
+    return out
+
+
+def squared_l2(p: Any, q: Any, max_operations: float) -> float:
+    """∫ (p − q)² dρ: from the integrals of pairs of normal laws, or as E_p[p − q] − E_q[p − q]."""
+    if p.n_features != q.n_features:
+        raise ValueError(f"the other density has {q.n_features} features, but this one has {p.n_features}")
+    if p.measure != q.measure and not (p.measure.by_volume and q.measure.by_volume):
+        raise ValueError(
+            f"∫(p − q)²dρ needs one reference measure; this density is on {p.measure!r}, the other on {q.measure!r}; make both on the same"
+        )
+    a, b = p.as_mixture(), q.as_mixture()
+    groups = [normal_groups(one) for one in (a, b)] if p.measure.by_volume else [None, None]
+    if groups[0] is not None and groups[1] is not None:
+        n = sum(group.weights.size for group in groups[0]) + sum(group.weights.size for group in groups[1])
+        if float(n) ** 2 <= min(max_operations, 1e9):
+            both = [*groups[0], *(group._replace(weights=-group.weights) for group in groups[1])]
+            return max(inner_product(both, both), 0.0)
+
+    def difference(X: np.ndarray) -> np.ndarray:
+        return np.exp(p.logpdf(X)) - np.exp(q.logpdf(X))
+
+    work: dict[str, Any] = {"rtol": 1e-10, "max_evaluations": None, "rng": 0}
+    return max(float(p.expectation(NumericFunction(difference), **work) - q.expectation(NumericFunction(difference), **work)), 0.0)
+
+
+def _line_level(p: SoSMixture, law: PiecewiseLaw, mass: float) -> float:
+    """log t with P(p ≥ t) = mass, from the ends of the intervals where p ≥ t."""
+    panels = law.panels
+    fractions = np.arange(_POINTS_PER_PANEL) / _POINTS_PER_PANEL
+    grid = (panels.start[:, None] + 2.0 * panels.half[:, None] * fractions).ravel()
+    log_p, at_grid = p.logpdf(grid[:, None]), law.cdf(grid[None, :])[0]
+
+    def excess(log_level: float) -> float:
+        above = log_p >= log_level
+        change = np.flatnonzero(above[1:] != above[:-1])
+        rising, low, high = above[change + 1], grid[change], grid[change + 1]
+        for _ in range(_BISECTIONS if change.size else 0):
+            middle = 0.5 * (low + high)
+            up = (p.logpdf(middle[:, None]) >= log_level) == rising
+            low, high = np.where(up, low, middle), np.where(up, middle, high)
+        ends = law.cdf((0.5 * (low + high))[None, :])[0] if change.size else np.empty(0)
+        return float(np.sum(np.where(rising, -ends, ends))) + (1.0 if above[-1] else 0.0) - (at_grid[0] if above[0] else 0.0) - mass
+
+    top = float(log_p.max())
+    low, step = top - 1.0, 1.0
+    while excess(low) < 0.0 and step < 1e3:
+        low, step = low - step, 2.0 * step
+    return float(brentq(excess, low, top + 1.0, xtol=1e-12, rtol=1e-13))
+

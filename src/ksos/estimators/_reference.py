@@ -1,0 +1,118 @@
+"""The reference measure of a fit: what is known of the data already, and what the sum of squares corrects.
+
+A density that corrects a parametric start keeps what the start knows, and needs samples only for what it does not [Hjort1995].
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ksos._deadline import Deadline
+from ksos.estimators._mixture_stack import MixtureStack, Units
+from ksos.estimators._samples import random_folds
+from ksos.measures import GaussianMixture, Measure, Normal
+
+__all__ = ["as_reference", "correction_bandwidth", "require_reference"]
+
+BANDWIDTH, AMONG = 1.6, 100.0
+"""Of what corrects a reference, in deviations of each feature, for so many samples."""
+SIZES = (1, 2, 3, 5, 8, 12, 20)
+"""How many normal laws a mixture may have."""
+MOST_SAMPLES = 2000
+"""Of which a mixture is made."""
+FLOOR, FEW_FLOOR = 1e-8, 0.1
+"""The least eigenvalue of a correlation matrix; and the same where there are hardly more samples than features, so that it is a matter of
+chance which directions have no spread."""
+
+_FOLDS = 5
+_WIDE_SHARE = 0.1  # of one sample's
+_CHOICES = '"normal", "mixture", a GaussianMixture or Normal of ksos.measures, or a fitted sklearn.mixture.GaussianMixture'
+
+
+def require_reference(reference: Any, measure: Any) -> None:
+    """Raise on a ``reference`` that cannot be one, before the data are looked at."""
+    if reference is None:
+        return
+    if measure is not None:
+        raise ValueError(f"reference={reference!r} and measure={measure!r} are both the measure of the density; give one of them")
+    if isinstance(reference, str):
+        if reference not in ("normal", "mixture"):
+            raise ValueError(f"reference must be {_CHOICES}; got {reference!r}")
+    elif not isinstance(reference, (Normal, GaussianMixture)) and not _is_sklearn_mixture(reference):
+        raise TypeError(f"reference must be {_CHOICES}; got {reference!r}")
+
+
+def as_reference(reference: Any, points: np.ndarray, weights: np.ndarray, deadline: Deadline) -> Measure:
+    """The measure that ``reference`` stands for, fitted to distinct ``points`` with ``weights`` (sum 1) if it is a name."""
+    if isinstance(reference, str):
+        return _fit_normal(points, weights) if reference == "normal" else _fit_mixture(points, weights, deadline)
+    found: Measure = reference if isinstance(reference, Measure) else GaussianMixture.from_sklearn(reference)
+    found.check_features(points.shape[1])
+    return found.for_features(points.shape[1])
+
+
+def correction_bandwidth(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The bandwidth of the kernels that correct a reference, one per feature: wide, because the reference knows the details.
+
+    It follows the number of samples n as n^{−1/(d+6)}: a correction is smoother than a density.
+    """
+    size, d = 1.0 / float(weights @ weights), points.shape[1]
+    return np.asarray(BANDWIDTH * (AMONG / size) ** (1.0 / (d + 6)) * Units.of(points, weights, np.random.default_rng(0)).scale)
+
+
+def _is_sklearn_mixture(reference: Any) -> bool:
+    mixtures = sys.modules.get("sklearn.mixture")  # whoever has one has imported it
+    return mixtures is not None and isinstance(reference, mixtures.GaussianMixture)
+
+
+def _fit_normal(points: np.ndarray, weights: np.ndarray) -> Normal:
+    """N(mean, covariance) of the samples.
+
+    The correlation matrix gets eigenvalues of at least a floor, which decides only where samples or features leave a direction without
+    spread; then there is a warning.
+    """
+    d, size, units = points.shape[1], 1.0 / float(weights @ weights), Units.of(points, weights, np.random.default_rng(0))
+    y = units.of_points(points)
+    mean = weights @ y
+    y = y - mean
+    deviation = np.where(units.still, 1.0, np.sqrt(weights @ y**2))
+    y /= deviation
+    values, Q = np.linalg.eigh((y * weights[:, None]).T @ y + np.diag(np.where(units.still, 1.0, 0.0)))
+    enough = size >= 2 * (d + 1)
+    floor = FLOOR if enough else FEW_FLOOR
+    if values[0] < floor:
+        why = "features are tied to each other" if enough else f"there are few samples ({size:.3g}) for {d} features"
+        warnings.warn(f"reference='normal': {why}; the covariance has a floor where they have no spread", UserWarning, stacklevel=2)
+    scale = deviation * units.scale
+    covariance = (Q * np.maximum(values, floor)) @ Q.T * scale[:, None] * scale
+    return Normal(units.shift + units.scale * mean, 0.5 * (covariance + covariance.T))
+
+
+def _fit_mixture(points: np.ndarray, weights: np.ndarray, deadline: Deadline) -> GaussianMixture:
+    """The mixture of normal laws that predicts held-out samples best, among several sizes and covariance floors.
+
+    Choice and fit see a bounded part of the samples, always the same one. A wide law with the weight of a tenth of a sample keeps samples
+    far from all others in sight.
+    """
+    rng, n = np.random.default_rng(0), points.shape[0]  # a default must not depend on chance
+    if n > MOST_SAMPLES:
+        chosen = np.sort(rng.choice(n, MOST_SAMPLES, replace=False))
+        points, weights = points[chosen], weights[chosen] / weights[chosen].sum()
+    units = Units.of(points, weights, rng)
+    folds = random_folds(weights, min(_FOLDS, points.shape[0]), rng) if points.shape[0] > 1 else []
+    fits = MixtureStack(units.of_points(points), weights, folds, units.still, SIZES)
+    for _ in fits.fit(deadline):
+        pass
+    wide = fits.labels.index((1, np.inf, 0))
+    best = int(np.argmax(fits.held_out_weights @ fits.held_out)) if folds else 0
+    share = _WIDE_SHARE * float(weights @ weights)
+    parts = [(1.0 - share, fits.fits[best]), (share, fits.fits[wide])]
+    shares = np.concatenate([part * laws.shares[-1] / laws.shares[-1].sum() for part, laws in parts])
+    means, covariances = (
+        np.concatenate([of[-1] for of in both]) for both in zip(*((f.means, f.covariances) for _, f in parts), strict=True)
+    )
+    return units.measure(GaussianMixture(shares, means, covariances))

@@ -1,0 +1,217 @@
+"""The search without arguments: Gaussian mixtures, the sum of squares that corrects them, and the sum of squares over Lebesgue, stacked.
+
+Every part is weighed by the samples that its folds have not seen. All of it happens in the units of the features; the metric of the kernels
+is a multiple of the covariance of the samples.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ksos._deadline import Deadline
+from ksos._threads import one_blas_thread
+from ksos.estimators._expectation_maximization import seeds
+from ksos.estimators._held_out import BandwidthScores
+from ksos.estimators._kernel_density import best_multiple, bump_logpdf
+from ksos.estimators._mixture_stack import MixtureStack, share_rounds
+from ksos.estimators._quick_likelihood import quick_likelihood_path
+from ksos.estimators._samples import Fold
+from ksos.estimators._stacking import stack, stacked_logs
+from ksos.kernels import Gaussian
+from ksos.measures import GaussianMixture, Lebesgue
+from ksos.space import SoSSpace
+
+__all__ = ["CORRECTIONS", "STRENGTHS", "Metric", "ReferenceSearch", "strength_unit"]
+
+CORRECTIONS = (1.0, 3.0)
+"""Bandwidths of what corrects a reference, as multiples of the one that suits the kernel density estimate: the reference is close."""
+STRENGTHS = (1.0, 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3)
+"""λ of the correction, in units of :func:`strength_unit`."""
+PLAIN_MULTIPLE, PLAIN_STRENGTHS = 1.7, (3.0, 0.3, 0.1, 0.03)
+"""Of the sum of squares over Lebesgue, λ in units of w₀."""
+BUMPS = (1.0, 1.7)
+"""Bandwidths of the kernel density estimates that take part."""
+_SUPPORT, _PLAIN_SUPPORT = 100, 150
+_MOST_BUMPS = 2000  # samples: with more of them a kernel density estimate adds nothing to what is there, and costs
+_SINGULAR = 1e-6  # of the largest variance: the least that the metric may have
+_SCAN = 800  # samples
+_START = 0.2  # the share of a sum of squares before anything is known, that of one normal law being 1
+
+
+def strength_unit(space: SoSSpace, support: np.ndarray) -> float:
+    """The mean of ∫k(x,x̃_i)²dρ over the support points, in natural units: what λ of a correction is measured in."""
+    return float(np.mean(np.exp(space.integrals.log_diagonal(support) - space.log_unit)))
+
+
+@dataclass(frozen=True)
+class Metric:
+    """The shape of the kernels: the covariance of the samples, and the bandwidth that suits bumps of this shape."""
+
+    shape: np.ndarray
+    """(d, d), S of bandwidth one."""
+    bandwidth: float
+
+    @classmethod
+    def of(cls, points: np.ndarray, weights: np.ndarray, rng: np.random.Generator, deadline: Deadline) -> Metric:
+        centred = points - weights @ points
+        values, Q = np.linalg.eigh((centred * weights[:, None]).T @ centred)
+        values = np.maximum(values, _SINGULAR * max(values[-1], 1e-300)) if values[-1] > 0.0 else np.ones_like(values)
+        n, d = points.shape
+        if n < 2:
+            return cls((Q * values) @ Q.T, 1.0)
+        # the unit of Silverman's rule, corrected by a scan
+        unit = 2.0 * ((d + 2) / 4.0 / float(weights @ weights)) ** (-1.0 / (d + 4))
+        some = np.sort(rng.choice(n, _SCAN, replace=False)) if n > _SCAN else np.arange(n)
+        white = (centred[some] @ Q) / np.sqrt(values)
+        multiple = best_multiple(white, weights[some] / weights[some].sum(), Gaussian(np.full(d, unit)), Lebesgue(), rng, deadline)
+        return cls((Q * values) @ Q.T, unit * multiple * (some.shape[0] / n) ** (1.0 / (d + 4.0)))
+
+    def kernel(self, multiple: float) -> Gaussian:
+        S = (multiple * self.bandwidth) ** 2 * self.shape
+        return Gaussian(np.sqrt(S[0]) if S.shape == (1, 1) else S)
+
+    def whitened(self, points: np.ndarray) -> np.ndarray:
+        return np.asarray(points @ np.linalg.inv(np.linalg.cholesky(self.shape)).T)
+
+
+@dataclass
+class ReferenceSearch:
+    """What the held-out samples say about every part."""
+
+    points: np.ndarray
+    weights: np.ndarray
+    folds: Sequence[Fold]
+    mixtures: MixtureStack
+    multiples: Sequence[float]
+    strengths: Sequence[float]
+    plain: bool
+    """Whether the sum of squares over Lebesgue and the kernel density estimate take part."""
+    log_volume: float
+    """What log-densities in the coordinates of the data are less by."""
+    say: Callable[[str, float | None], None]
+    found: list[BandwidthScores] = field(default_factory=list)
+    """Of the corrections, one for each bandwidth."""
+    others: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
+    """Held-out log-densities of the parts over Lebesgue: kernel density estimates, then fits by λ."""
+
+    @one_blas_thread(0)
+    def run(self, rng: np.random.Generator, deadline: Deadline) -> bool:
+        """Whether the time was enough."""
+        began = time.perf_counter()
+        for _ in self.mixtures.fit(deadline):
+            pass
+        self.metric = Metric.of(self.points, self.weights, rng, deadline)
+        most = min(_PLAIN_SUPPORT, max(int(min((row > 0.0).sum() for row in self.mixtures.masses)), 1))
+        self._support = seeds(self.metric.whitened(self.points), self.mixtures.masses, most)
+        rows = self.mixtures.held_out.shape[0]
+        score = self.mixtures.held_out_weights @ stacked_logs(self.mixtures.held_out, self.mixtures.shares()) if rows else -np.inf
+        self.say(f"{len(self.mixtures.fits)} Gaussian mixtures: held-out score {score - self.log_volume:.4f}", None)
+        if not self.folds:
+            return not deadline.passed
+        references = [self.reference(k) for k in range(len(self.folds))]
+        first = time.perf_counter()
+        for number, multiple in enumerate(self.multiples):
+            if deadline.passed:
+                return False
+            scores = self._corrected(references, self.metric.kernel(multiple), deadline)
+            self.found.append(scores)
+            mean = self.mean(scores.scores)
+            left = (time.perf_counter() - first) / (number + 1) * (len(self.multiples) - number - 1 + self.plain) + 0.1 * (first - began)
+            best = f"best λ {self.strengths[int(np.argmax(mean))]:.3g}, held-out score {mean.max() - self.log_volume:.4f}"
+            self.say(f"corrected with bandwidth {multiple:.4g} × that of a kernel density estimate, {len(self.strengths)} λ: {best}", left)
+        if self.plain and not deadline.passed:
+            self.others = self._over_lebesgue(deadline)
+            self.say("sum of squares over Lebesgue, and kernel density estimate", 0.1 * (time.perf_counter() - began))
+        return not deadline.passed
+
+    def mean(self, scores: np.ndarray) -> np.ndarray:
+        """Over the folds (first axis), weighted by what they hold out."""
+        masses = np.array([fold.mass for fold in self.folds])
+        return np.asarray((masses / masses.sum()) @ scores)
+
+    @property
+    def ready(self) -> bool:
+        """Whether an answer can be made of what is there."""
+        return "_support" in vars(self)
+
+    @property
+    def scores(self) -> np.ndarray:
+        """(bandwidths, λ)."""
+        return np.stack([self.mean(found.scores) for found in self.found])
+
+    def reference(self, fold: int | None) -> GaussianMixture:
+        return self.mixtures.reference(fold)
+
+    def support(self, fold: int | None, most: int = _SUPPORT) -> np.ndarray:
+        """Rows of the samples that a fold trains on, spread as they are."""
+        return np.unique(self._support[-1 if fold is None else fold, :most])
+
+    def _corrected(self, references: Sequence[GaussianMixture], kernel: Gaussian, deadline: Deadline) -> BandwidthScores:
+        scores = np.full((len(self.folds), len(self.strengths)), -np.inf)
+        held_out = np.full((self.mixtures.held_out.shape[0], len(self.strengths)), -np.inf)
+        for k, (fold, rows, reference) in enumerate(zip(self.folds, self.mixtures.rows, references, strict=True)):
+            if deadline.passed:  # a λ counts only if all folds have been scored
+                return BandwidthScores(np.full_like(scores, -np.inf), np.full_like(held_out, -np.inf))
+            chosen = self.points[self.support(k)]
+            space = SoSSpace(kernel, chosen, reference, constant=True)
+            unit, test = strength_unit(space, chosen), self.points[fold.test]
+            ratios = _path_logs(space, fold, self.points, [unit * strength for strength in self.strengths])
+            held_out[rows] = np.stack(list(ratios), axis=1) + reference.log_density(test)[:, None]
+            scores[k] = fold.test_weights @ np.maximum(held_out[rows], -1e300)
+        return BandwidthScores(scores, held_out)
+
+    def _over_lebesgue(self, deadline: Deadline) -> np.ndarray:
+        kernel, bumps = self.metric.kernel(PLAIN_MULTIPLE), [self.metric.kernel(multiple) for multiple in self.bumps]
+        out = np.full((self.mixtures.held_out.shape[0], len(bumps) + len(PLAIN_STRENGTHS)), -np.inf)
+        for k, (fold, rows) in enumerate(zip(self.folds, self.mixtures.rows, strict=True)):
+            if deadline.passed:
+                return np.empty((0, 0))
+            train, test = self.points[fold.train], self.points[fold.test]
+            columns = [bump_logpdf(bump, Lebesgue(), train, fold.train_weights, test) for bump in bumps]
+            space = SoSSpace(kernel, self.points[self.support(k, _PLAIN_SUPPORT)], Lebesgue())
+            out[rows] = np.stack([*columns, *_path_logs(space, fold, self.points, PLAIN_STRENGTHS)], axis=1)
+        return out
+
+    @property
+    def bumps(self) -> Sequence[float]:
+        """Bandwidths of the kernel density estimates, as multiples."""
+        return BUMPS if self.plain and self.points.shape[0] <= _MOST_BUMPS else ()
+
+    def plain_support(self) -> np.ndarray:
+        return self.support(None, _PLAIN_SUPPORT)
+
+    def stacked(self, i: int | None) -> tuple[np.ndarray, float]:
+        """The shares of mixtures, then λ of bandwidth i (none without one), then the parts over Lebesgue; and the score of all together."""
+        columns, start = [self.mixtures.held_out], [self.mixtures.start]
+        if i is not None:
+            columns.append(self.found[i].held_out)
+            start.append(np.full(len(self.strengths), _START))
+        if self.others.size:
+            columns.append(self.others)
+            start.append(np.full(self.others.shape[1], _START))
+        logs, weights = np.concatenate(columns, axis=1), self.mixtures.held_out_weights
+        if not weights.size:
+            return np.full(logs.shape[1], 1.0 / logs.shape[1]), -np.inf
+        shares = stack(logs, weights, share_rounds(logs.shape[0]), np.concatenate(start))
+        return shares, float(weights @ stacked_logs(logs, shares))
+
+    def best(self) -> tuple[int | None, np.ndarray, float]:
+        """The bandwidth of the correction that serves the stack best, the shares, and the score."""
+        scored = [i for i, found in enumerate(self.found) if np.isfinite(found.held_out).any()]
+        if not scored:
+            return None, *self.stacked(None)
+        answers = [(i, *self.stacked(i)) for i in scored]
+        return max(answers, key=lambda answer: answer[2])
+
+
+def _path_logs(space: SoSSpace, fold: Fold, points: np.ndarray, strengths: Sequence[float]) -> Iterator[np.ndarray]:
+    """Log-densities, relative to the measure of the space, of the samples that a fold holds out, λ after λ."""
+    basis = space.basis(points[fold.test])
+    for F in quick_likelihood_path(space, points[fold.train], fold.train_weights, strengths):
+        V = basis @ F
+        with np.errstate(divide="ignore"):
+            yield np.log(np.einsum("ij,ij->i", V, V)) - space.log_unit

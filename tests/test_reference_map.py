@@ -1,0 +1,136 @@
+"""Spaces that hold the constant function, over reference measures: the embedding map agrees with quadrature, certificates are true, and the
+strongest penalty leaves the reference."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from oracles import tolerance
+from tables import REACH, SOLVER_CASES, points
+
+from ksos import SoSSpace, minimize, mmd
+from ksos.embedding import MeanEmbedding
+from ksos.embedding_map import embedding_map
+from ksos.exceptions import IntegralNotAvailableError
+from ksos.functionals import MMD, Expectation, NegativeLogLikelihood, SquaredL2, SquaredMMD, Trace
+from ksos.integrals.components import component_pairs
+from ksos.integrals.constant import WithConstant
+from ksos.kernels import Gaussian, Laplace
+from ksos.measures import Box, Discrete, GaussianMixture, Measure, Normal
+from ksos.observables import BoxIndicator, coordinate
+from ksos.reference_map import ComponentsMap
+
+MIXTURE = GaussianMixture([1, 2, 0.5], [[0.3], [-1.6], [4.0]], [[0.5], [0.2], [2.0]])
+REFERENCES: dict[str, Measure] = {
+    "mixture": MIXTURE,
+    "normal": Normal(0.5, 2.0),
+    "box": Box([-6.0], [9.0]),
+    "discrete": Discrete(np.linspace(-6.0, 9.0, 301)[:, None]),
+}
+SUPPORT = np.array([[-2.5], [-1.4], [-0.3], [0.9], [2.6], [4.1]])
+OBJECTIVES = {"squared mmd": SquaredMMD, "mmd": MMD, "likelihood": NegativeLogLikelihood}
+
+
+def data() -> np.ndarray:
+    return np.concatenate([0.5 * points(40, 1, 1) - 1.0, points(20, 1, 2) + 3.0])
+
+
+def nodes_of(measure: Measure) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights against a measure on the line."""
+    if measure.atoms is not None:
+        return measure.atoms.points, measure.atoms.weights
+    low, high = (-20.0, 24.0) if measure.region is None else (measure.region.low[0], measure.region.high[0])
+    t, w = np.polynomial.legendre.leggauss(20)
+    edges = np.linspace(low, high, 200)
+    half = 0.5 * np.diff(edges)[:, None]
+    x = (edges[:-1, None] + half + half * t).ravel()[:, None]
+    return x, (half * w).ravel() * np.exp(measure.log_density(x))
+
+
+def by_quadrature(space: SoSSpace) -> np.ndarray:
+    """A_kij = ∫ e_k ψ_i ψ_j dρ."""
+    x, w = nodes_of(space.measure)
+    psi, e = space.basis(x), space.embedding_kernel(x, space.landmarks) @ space.projection.S.T
+    w = w * np.exp(-space.log_unit)
+    return np.stack([(psi * (w * column)[:, None]).T @ psi for column in e.T])
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+@pytest.mark.parametrize("embedding", [None, Gaussian(1.5)])
+def test_the_map_is_that_of_quadrature(name: str, embedding: Gaussian | None) -> None:
+    space = SoSSpace(Gaussian(0.8), SUPPORT, REFERENCES[name], embedding, SUPPORT[::2], constant=True)
+    wanted, found = by_quadrature(space), space.map.compressed().tensor
+    assert found.shape == (3, 7, 7)
+    np.testing.assert_allclose(found, wanted, atol=tolerance() * np.abs(wanted).max())
+    np.testing.assert_allclose(found, found.transpose(0, 2, 1), atol=0.0)
+
+
+@pytest.mark.parametrize("constant", [True, False])
+def test_the_map_without_a_tensor_says_the_same(constant: bool) -> None:
+    space = SoSSpace(Gaussian(0.8), SUPPORT, MIXTURE, Gaussian(1.5), SUPPORT[::2], constant=constant)
+    parts = list(component_pairs(space.kernel, MIXTURE, SUPPORT, space.landmarks, space.embedding_kernel, space.log_unit))
+    free, A = ComponentsMap(parts, space.T, space.projection.S), by_quadrature(space)
+    r, rng, close = space.rank, np.random.default_rng(0), {"atol": tolerance() * np.abs(A).max()}
+    F, y = rng.normal(size=(r, 2)), rng.normal(size=3)
+    np.testing.assert_allclose(free.apply_factor(F), np.einsum("kij,ia,ja->k", A, F, F), **close)
+    np.testing.assert_allclose(free.apply(F @ F.T), free.apply_factor(F), **close)
+    np.testing.assert_allclose(free.adjoint(y), np.tensordot(y, A, 1), **close)
+    np.testing.assert_allclose(free.adjoint_times(y, F), np.tensordot(y, A, 1) @ F, **close)
+    np.testing.assert_allclose(free.jacobian(F), A @ F, **close)
+    part = slice(1, 4)
+    inner = np.tensordot(A[:, part, part], F[part] @ F[part].T, 2)
+    np.testing.assert_allclose(free.restrict(part).apply(F[part] @ F[part].T), inner, **close)
+    np.testing.assert_allclose(free.compressed().tensor, A, **close)
+
+
+def test_component_by_component_is_the_triple_integral_of_tied_features() -> None:
+    covariances = [[[0.5, 0.2], [0.2, 0.3]], [[0.3, -0.1], [-0.1, 0.6]]]
+    measure = GaussianMixture([2, 1], [[0.4, 0.0], [-0.5, 0.3]], covariances)
+    kernel = Gaussian([[0.64, 0.25], [0.25, 0.3]])
+    X = points(6, 2, 3)
+    space = SoSSpace(kernel, X, measure, constant=True)
+    direct = embedding_map(WithConstant(space.integrals), X, X, kernel, space.T, space.projection.S, space.log_unit)
+    np.testing.assert_allclose(space.map.compressed().tensor, direct.tensor, atol=1e-8 * np.abs(direct.tensor).max())
+
+
+@pytest.mark.parametrize("solver", SOLVER_CASES)
+def test_every_solver_finds_the_optimum_and_its_certificate_is_true(solver: str) -> None:
+    space = SoSSpace(Gaussian(0.8), SUPPORT, MIXTURE, Gaussian(1.5), constant=True)
+    target, tol = data(), REACH.get(solver, 1e-8)
+    best = minimize(SquaredMMD(target) + 1e-3 * Trace(relative=True), space, solver="interior_point")
+    found = minimize(SquaredMMD(target) + 1e-3 * Trace(relative=True), space, solver=solver, tol=tol)
+    assert found.status == "solved"
+    assert found.gap <= tol
+    assert abs(found.objective - best.objective) <= tol
+    p, (x, w) = found.distribution, nodes_of(MIXTURE)
+    S, embedded = space.projection.S, space.embedding_kernel(space.landmarks, x) @ (w * p.pdf(x))
+    distance = S @ (embedded - MeanEmbedding(target, kernel=space.embedding_kernel)(space.landmarks))
+    trace = np.exp(space.log_unit) * np.sum(p.factor * (space.kernel(SUPPORT) @ p.factor))
+    assert distance @ distance + 1e-3 * trace == pytest.approx(found.objective, abs=1e-10)
+    assert mmd(p, target, space.embedding_kernel, space.landmarks) == pytest.approx(np.linalg.norm(distance), abs=1e-10)
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_the_strongest_penalty_leaves_the_reference(name: str, objective: str) -> None:
+    measure = REFERENCES[name]
+    space = SoSSpace(Gaussian(0.8), SUPPORT, measure, constant=True)
+    p = minimize(OBJECTIVES[objective](data()) + 1e13 * Trace(relative=True), space).distribution
+    np.testing.assert_allclose(p.pdf(np.linspace(-5.0, 8.0, 60)[:, None]) * np.exp(measure.log_mass(1)), 1.0, rtol=1e-12)
+
+
+@pytest.mark.parametrize("solver", sorted(set(SOLVER_CASES) - {"frank_wolfe"}))
+def test_so_do_all_solvers(solver: str) -> None:
+    space = SoSSpace(Gaussian(0.8), SUPPORT, MIXTURE, constant=True)
+    p = minimize(SquaredMMD(data()) + 1e13 * Trace(relative=True), space, solver=solver).distribution
+    np.testing.assert_allclose(p.pdf(np.linspace(-5.0, 8.0, 60)[:, None]), 1.0, rtol=1e-12)
+
+
+def test_what_has_no_closed_form_names_a_remedy() -> None:
+    space = SoSSpace(Gaussian(0.8), SUPPORT, MIXTURE, constant=True)
+    for functional in (Expectation(coordinate(0)), Expectation(BoxIndicator([0.0], [1.0])), Expectation(np.cos), SquaredL2(data())):
+        with pytest.raises(IntegralNotAvailableError, match="leave the constant out"):
+            minimize(functional, space)
+    boxed = SoSSpace(Laplace(1.0), SUPPORT, REFERENCES["box"], Laplace(0.5), constant=True)
+    with pytest.raises(IntegralNotAvailableError, match="measure MMD in the kernel of the model"):
+        boxed.map.apply(np.eye(boxed.rank))
