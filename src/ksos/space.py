@@ -14,7 +14,7 @@ from ksos._validation import as_choice, as_points, as_positive
 from ksos.coordinates import Coordinates, Direction
 from ksos.density import SoSDensity
 from ksos.embedding import MeanEmbedding, Projection
-from ksos.embedding_map import CompressedMap, EmbeddingMap, LabelledMap, blocks_of, embedding_map
+from ksos.embedding_map import CompressedMap, EmbeddingMap, LabelledMap, blocks_of, embedding_map, gram_at_nodes, node_rule
 from ksos.integrals import closed_form
 from ksos.kernels import Kernel
 from ksos.labelled import LabelledDensity
@@ -52,6 +52,10 @@ class _Model:
         self.whitening = whiten_columns(
             lambda i: self._mass_columns(X[i : i + 1, :])[0, :], unit_diagonal, self._mass_matrix, self.tol_model, self.route
         )
+        self.rule = node_rule(self.integrals, X, self.landmarks, self.embedding_kernel, self.whitening)
+        self.corrected = self.rule is not None and self.whitening.jitter == 0.0
+        if self.corrected:  # what rounding in W has left of TᵀWT − I goes
+            self.whitening = self.whitening.corrected(gram_at_nodes(self.rule, self.kernel, X, self.whitening.T, self.log_unit))
 
     def _mass_columns(self, points: Array) -> Array:
         """∫ k(x, points_i) k(x, x̃_j) dρ, in units of exp(log_unit)."""
@@ -70,7 +74,7 @@ class _Model:
     @cached_property
     def map(self) -> EmbeddingMap:
         T, S = self.whitening.T, self.projection.S
-        return embedding_map(self.integrals, self.support_points, self.landmarks, self.embedding_kernel, T, S, self.log_unit)
+        return embedding_map(self.integrals, self.support_points, self.landmarks, self.embedding_kernel, T, S, self.log_unit, self.rule)
 
     @cached_property
     def compressed_map(self) -> CompressedMap:
@@ -230,7 +234,8 @@ class SoSSpace:
             return self._labelled_density(to_numpy(factor))
         T = self._model.whitening.T
         p = SoSDensity.from_units(self.kernel, self.support_points, T @ factor, self.log_unit, self.measure)
-        p.unit_factor = p.unit_factor / math.sqrt(p.mass())
+        if not self._model.corrected:  # else TᵀWT = I to more digits than the mass is known to as Σ B_ij W_ij
+            p.unit_factor = p.unit_factor / math.sqrt(p.mass())
         return p
 
     def _labelled_density(self, G: np.ndarray) -> LabelledDensity:
@@ -272,8 +277,7 @@ class SoSSpace:
         stored = self._model.compressed_map
         if not self.directions:
             return stored
-        rows = np.stack([direction.row for direction in self.directions])
-        return CompressedMap(np.concatenate([to_numpy(stored.tensor), rows]))
+        return stored.with_rows(like(np.stack([direction.row for direction in self.directions]), stored.tensor))
 
     def embed(self, C: Array) -> Array:
         """A(C): the coordinates of the embedding of p, shape (q,)."""

@@ -15,8 +15,8 @@ from ksos._validation import as_choice, as_count, as_nonnegative, as_positive
 from ksos.embedding_map import SMALL_TENSOR
 from ksos.functionals.base import Functional
 from ksos.functionals.objective import Objective, Point
-from ksos.solvers.certificate import certify
-from ksos.solvers.constrained_minimize import Goal, as_constraints, assembled, minimize_constrained
+from ksos.solvers.certificate import certify_integrals
+from ksos.solvers.constrained_minimize import Goal, as_constraints, assembled, known_to, minimize_constrained
 from ksos.solvers.first_order import Fista, FrankWolfe, ProjectedGradient
 from ksos.solvers.interior_point import InteriorPoint
 from ksos.solvers.lbfgs import LBFGS
@@ -191,11 +191,13 @@ def _solution(objective: Objective, outcome: Outcome, tol: float, solver: Steppe
     known, status = outcome.point.F, outcome.status
     G = factor(outcome.point.C) if known is None else pruned(known, 1e-14)
     afresh = solver.certifies_ends or known is None or outcome.point.lowest is None or G.shape != known.shape
-    found, certified = certify(objective, objective.point(G @ G.T) if afresh else outcome.point), objective.term.convex
+    point = objective.point(G @ G.T) if afresh else outcome.point
+    found, certified = certify_integrals(objective, point), objective.term.convex
     if status == "solved" and (found.gap > tol or not certified):
         status = "solved_inaccurate" if found.gap > tol else "stationary"
     gap = found.gap if certified else None
-    return assembled(objective, outcome, G, found.objective, gap, status, solver.name, solver_reason=reason)
+    note = known_to(objective.uncertainty(point), tol)
+    return assembled(objective, outcome, G, found.objective, gap, status, solver.name, solver_reason=reason, note=note)
 
 
 def _as_start(start: Any, T: Array) -> Point:
