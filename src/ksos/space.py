@@ -234,8 +234,9 @@ class SoSSpace:
             return self._labelled_density(to_numpy(factor))
         T = self._model.whitening.T
         p = SoSDensity.from_units(self.kernel, self.support_points, T @ factor, self.log_unit, self.measure)
-        if not self._model.corrected:  # else TᵀWT = I to more digits than the mass is known to as Σ B_ij W_ij
-            p.unit_factor = p.unit_factor / math.sqrt(p.mass())
+        mass = p.mass()
+        if not self._model.corrected or abs(mass - 1.0) <= _ROUNDING:  # else TᵀWT = I to more digits than Σ B_ij W_ij has
+            p.unit_factor = p.unit_factor / math.sqrt(mass)
         return p
 
     def _labelled_density(self, G: np.ndarray) -> LabelledDensity:

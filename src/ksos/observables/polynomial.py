@@ -273,7 +273,7 @@ def _rounded(value: Fraction) -> float:
     try:
         return float(value)
     except OverflowError:
-        return math.copysign(math.inf, value)
+        return math.inf if value > 0 else -math.inf
 
 
 def _order(monomial: Monomial) -> tuple[int, list[tuple[int, int]]]:
