@@ -9,16 +9,16 @@ from functools import cached_property
 
 import numpy as np
 
-from ksos._array import Array, flat, is_numpy, like, namespace, norm, quiet, to_numpy, zeros
+from ksos._array import Array, flat, is_numpy, like, namespace, norm, to_numpy, zeros
 from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos.integrals import Integrals
-from ksos.integrals.exact_rule import exact_rule
+from ksos.integrals.exact_rule import basis_at, exact_rule
 from ksos.integrals.regions import Rule
 from ksos.integrals.triple import PairFactors, ThinPairs, thin_pairs, triple_blocks
 from ksos.kernels import Kernel
 from ksos.whitening import Whitening
 
-__all__ = ["SMALL_TENSOR", "CompressedMap", "EmbeddingMap", "LabelledMap", "PairwiseMap", "basis_at", "blocks_of"]
+__all__ = ["SMALL_TENSOR", "CompressedMap", "EmbeddingMap", "LabelledMap", "PairwiseMap", "blocks_of"]
 __all__ += ["embedding_map", "gram_at_nodes", "node_rule"]
 
 SMALL_TENSOR = 1 << 24  # entries: 134 MB
@@ -308,13 +308,6 @@ def _tensor_at_nodes(
     where = np.zeros((r, r), dtype=np.int64)
     where[first, second] = where[second, first] = np.arange(first.shape[0])
     return xp.reshape(xp.take(out, xp.asarray(where.ravel(), device=T.device), axis=1), (q, r, r))
-
-
-def basis_at(rule: Rule, kernel: Kernel, X: Array, T: Array, log_unit: float, part: slice = slice(None)) -> Array:
-    """ψ(x_n)√w_n in natural units at nodes of a rule, shape (N, r): the sum of ψψᵀ over them is ∫ψψᵀdρ = I."""
-    nodes, half = like(rule[0][part], T), like(0.5 * (rule[1][part] - log_unit), T)
-    with quiet():
-        return namespace(T).exp(kernel.log(nodes, X - X[:1, :]) + half[:, None]) @ T
 
 
 def _streamed_tensor(

@@ -53,8 +53,9 @@ class _Model:
             lambda i: self._mass_columns(X[i : i + 1, :])[0, :], unit_diagonal, self._mass_matrix, self.tol_model, self.route
         )
         self.rule = node_rule(self.integrals, X, self.landmarks, self.embedding_kernel, self.whitening)
-        self.corrected = self.rule is not None and self.whitening.jitter == 0.0
-        if self.corrected:  # what rounding in W has left of TᵀWT − I goes
+        self.corrected = False
+        if self.rule is not None and self.whitening.jitter == 0.0:  # what rounding in W has left of TᵀWT − I goes
+            self.corrected = True
             self.whitening = self.whitening.corrected(gram_at_nodes(self.rule, self.kernel, X, self.whitening.T, self.log_unit))
 
     def _mass_columns(self, points: Array) -> Array:

@@ -500,12 +500,14 @@ def test_far_from_the_origin_everything_is_as_at_the_origin(centre: float) -> No
     assert w @ (there.distribution.pdf(nodes + centre) * nodes[:, 0] ** 2) == pytest.approx(there.value, abs=1e-7)
     square = ksos.functionals.Expectation(coordinate(0) ** 2)
     constrained = ksos.minimize(ksos.functionals.SquaredMMD(X + centre), there.space, square <= (centre - 0.1) ** 2, tol=1e-6)
-    p = constrained.distribution
-    assert constrained.status == "solved"
-    assert p.cov()[0, 0] + p.mean()[0] ** 2 == pytest.approx((centre - 0.1) ** 2, rel=1e-12)
+    assert constrained.status == "solved" and constrained.violation <= 1e-11
+    reached = w @ (constrained.distribution.pdf(nodes + centre) * (nodes[:, 0] + centre) ** 2)
+    assert reached <= (centre - 0.1) ** 2 + 1e-10 * centre**2 and reached >= (centre - 0.1) ** 2 - 0.1
 
 
-@pytest.mark.parametrize("loss", [lambda Y: 1.0 / (Y[:, 0] - 0.3), lambda Y: 1e6 * ((Y[:, 0] > 0.3) & (Y[:, 0] < 0.3001))], ids=["pole", "peak"])
+@pytest.mark.parametrize(
+    "loss", [lambda Y: 1.0 / (Y[:, 0] - 0.3), lambda Y: 1e6 * ((Y[:, 0] > 0.3) & (Y[:, 0] < 0.3001))], ids=["pole", "peak"]
+)
 def test_what_quadrature_does_not_know_of_a_loss_counts(loss: Any) -> None:
     worst = ksos.worst_case(loss, np.clip(points(20, 1), -2.0, 2.0), 0.2, embedding_bandwidth=1.0, measure=Box([-2.0], [2.0]))
     assert worst.status == "solved_inaccurate" and worst.integration_error > 1.0

@@ -145,7 +145,12 @@ def test_idle_constraints_change_nothing(data: str, kernel: Any, solver: str) ->
     free = ksos.minimize(functional, space)
     mean, away = float(free.distribution.mean()[0]), ksos.mmd(X, free.distribution, k, landmarks=space.landmarks)
     first = Expectation(coordinate(0))
-    for constraints in ([first <= mean + 1.0], [first >= mean - 1.0], [within(MMD(X), away + 0.1)], [first <= mean + 1e-6 * (1.0 + abs(mean))]):
+    for constraints in (
+        [first <= mean + 1.0],
+        [first >= mean - 1.0],
+        [within(MMD(X), away + 0.1)],
+        [first <= mean + 1e-6 * (1.0 + abs(mean))],
+    ):
         found = ksos.minimize(functional, space, constraints, solver=solver)
         assert found.status == "solved", (constraints, found.message)
         assert found.objective == pytest.approx(free.objective, abs=2e-8) and found.violation <= 1e-11

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ksos._array import Array, like, namespace, quiet
 from ksos.integrals.base import Integrals
 from ksos.integrals.regions import Rule, intervals
 from ksos.kernels import Kernel
 from ksos.quadrature import composite, cut, log_outer, tensor_grid
 
-__all__ = ["exact_rule"]
+__all__ = ["basis_at", "exact_rule"]
 
 Factor = tuple[Kernel, np.ndarray]
 """A kernel and its centres."""
@@ -28,7 +29,7 @@ _LEAST_NODES, _NODES_PER_LENGTH = 16, 8.0
 def exact_rule(
     integrals: Integrals, X: np.ndarray, others: Sequence[Factor], most: float, degree: int = 0, error: float = 1e-18
 ) -> Rule | None:
-    """Nodes x − X_0 and log weights for ∫ k(x, X_i) k(x, X_j) f(x) dρ(x); None if this takes more than ``most`` nodes, or no such rule is known.
+    """Nodes x − X_0 and log weights for ∫ k(x, X_i) k(x, X_j) f(x) dρ(x); None if this takes more than ``most`` nodes, or none is known.
 
     f is the product of a polynomial of ``degree`` and one factor k_σ(x, z) for each of ``others``. The atoms of a discrete measure are the
     rule that they are. Otherwise, in up to three features, the rule is a product of Gauss–Legendre rules: for analytic kernels with so many
@@ -75,14 +76,21 @@ def _between_kinks(
     beyond = (0.5 * (outer[0] + outer[1]) <= first) | (0.5 * (outer[0] + outer[1]) >= last)
     start, stop = (np.concatenate([one[within], other[beyond]]) for one, other in zip(inner, outer, strict=True))
     away = np.maximum(np.maximum(first - stop, start - last), 0.0) / length
-    degree += sum(len(kernel.polynomial) - 1 for kernel, _ in factors)  # type: ignore[attr-defined]
+    degree += sum(len(kernel.polynomial) for kernel, _ in factors)  # type: ignore[attr-defined, misc]
     return start, stop, _enough(0.5 * len(factors) * (stop - start) / length, np.exp(-2.0 * away) / error, degree)
 
 
 def _enough(rate: np.ndarray, left: np.ndarray, degree: int) -> np.ndarray:
-    """How many Gauss nodes integrate ``left``·e^{−rate·t} times a polynomial over −1 ≤ t ≤ 1 to an error of one, by the terms of its series."""
+    """How many Gauss nodes integrate ``left``·e^{−rate·t} times a polynomial over −1 ≤ t ≤ 1 up to one, by the terms of its series."""
     order = np.zeros(rate.shape)
     while np.any(more := left > 1.0):
         order = np.where(more, order + 1.0, order)
         left = np.where(more, left * rate / np.maximum(order, 1.0), left)
     return np.ceil(0.5 * (order + degree) + 1.0).astype(int)
+
+
+def basis_at(rule: Rule, kernel: Kernel, X: Array, T: Array, log_unit: float, part: slice = slice(None)) -> Array:
+    """√w_n·Tᵀk(x_n) in units of exp(log_unit/2) at the nodes of :func:`exact_rule`, shape (N, columns of T)."""
+    nodes, half = like(rule[0][part], T), like(0.5 * (rule[1][part] - log_unit), T)
+    with quiet():
+        return namespace(T).exp(kernel.log(nodes, X - X[:1, :]) + half[:, None]) @ T

@@ -125,15 +125,16 @@ class NumericFunction(Observable):
         seen = self(nodes)
         low, high = float(seen.min()), float(seen.max())
         margin = _MARGIN * (high - low)
-        rule: Rule | None = None
+        finest: Rule | None = None
         for rule in panel_rules(sources, _LOOKS):
-            pass
-        if rule is None:
+            finest = rule
+        if finest is None:
             return None
-        f = self(rule[0])
+        points, log_weights = finest
+        f = self(points)
         beyond = f - np.clip(f, low - margin, high + margin)
         found = beyond != 0.0
-        return (rule[0][found], rule[1][found], beyond[found]) if np.any(found) else None
+        return (points[found], log_weights[found], beyond[found]) if np.any(found) else None
 
     def __repr__(self) -> str:
         return f"NumericFunction({_name(self.function)})"

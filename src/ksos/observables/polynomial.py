@@ -33,8 +33,8 @@ _GONE = 45.0
 class Polynomial(Observable):
     r"""f(x) = Σ_α c_α Π_k (x_k − centre_k)^{α_k}; ``+``, ``-``, ``*`` and ``**`` of polynomials are polynomials.
 
-    Coefficients are kept as fractions: nothing is rounded before f is evaluated, or integrated, in powers of x minus a centre that suits the
-    points at hand. So (x − 2010)² has all its digits around 2010, however it was written.
+    Coefficients are kept as fractions: nothing is rounded before f is evaluated, or integrated, in powers of x minus a centre that suits
+    the points at hand. So (x − 2010)² has all its digits around 2010, however it was written.
 
     Parameters
     ----------
@@ -140,6 +140,11 @@ class Polynomial(Observable):
             middle = X[0] + np.mean(X - X[0], axis=0)
         moved = self._about({k: float(middle[k]) for k in self._used() if math.isfinite(middle[k]) and middle[k] != 0.0})
         return moved if all(map(math.isfinite, moved.terms.values())) else self
+
+    def without_constant(self, X: np.ndarray) -> tuple[Observable, float]:
+        near = self.about(X)
+        constant = near.terms.get((), 0.0)
+        return (near - constant, constant) if constant and math.isfinite(constant) and len(near.terms) > 1 else (self, 0.0)
 
     def _matrix(self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None) -> ObservableMatrix:
         return self.about(X)._matrix_about_centre(kernel, X, measure, log_unit, T)

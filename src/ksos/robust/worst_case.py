@@ -338,8 +338,8 @@ def _not_below(bound: float, value: float, spread: float, unknown: float = 0.0, 
     value, or if it was not proven, that value."""
     if proven and value - bound > _ROUNDING * max(abs(value), spread) + 2.0 * unknown:
         raise InternalError(
-            f"the bound {bound:.9g} of the worst case lies below {value:.9g}, which a density has reached: this is a mistake of ksos, please "
-            "report it; other units of the features or another bandwidth may avoid it"
+            f"the bound {bound:.9g} of the worst case lies below {value:.9g}, which a density has reached: this is a mistake of ksos, "
+            "please report it; other units of the features or another bandwidth may avoid it"
         )
     return max(bound, value)
 

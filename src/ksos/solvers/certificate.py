@@ -28,7 +28,7 @@ def certify(objective: Objective, point: Point, slack: float = 1e-10) -> Certifi
 def certify_integrals(objective: Objective, point: Point) -> Certificate:
     """The same for the functional itself, not for what quadrature and rounding have made of it: if f̃ is off by δ on the spectraplex,
 
-        f(C) − f* ≤ (f̃(C) + δ) − (f̃* − δ) ≤ gap + 2δ.
+    f(C) − f* ≤ (f̃(C) + δ) − (f̃* − δ) ≤ gap + 2δ.
     """
     found = certify(objective, point)
     return Certificate(found.objective, found.gap + 2.0 * objective.uncertainty(point))
