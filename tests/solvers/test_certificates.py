@@ -12,6 +12,7 @@ from scipy.linalg import eigh
 import ksos
 from ksos.embedding_map import CompressedMap, _streamed_tensor
 from ksos.functionals import MMD, Expectation, SquaredL2, SquaredMMD, Trace, within
+from ksos.functionals.objective import Objective
 from ksos.kernels import Gaussian, Kernel, Laplace, Matern
 from ksos.measures import Box, Discrete, Lebesgue, Measure
 from ksos.observables import NumericFunction, coordinate
@@ -164,3 +165,14 @@ def test_the_only_density_and_a_ball_that_is_too_small() -> None:
     away = ksos.mmd(X, space.density(np.ones((1, 1))), Gaussian(1.0), landmarks=X)
     found = ksos.minimize(Expectation(coordinate(0)), space, within(MMD(X), 0.5 * away))
     assert found.status == "infeasible" and found.least_radius == pytest.approx(away)
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "fista", "frank_wolfe"])
+def test_what_is_reported_of_a_run_that_was_cut_short_is_recomputed(solver: str) -> None:
+    """Sums over pairs, with which these solvers work, round far more than the tensor with which their answers are certified."""
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    space = ksos.SoSSpace(Gaussian(0.8), X)
+    solution = ksos.minimize(MMD(X), space, solver=solver, max_iter=50)
+    stored = Objective.of(MMD(X), space, stored=True)
+    assert solution.status == "max_iter" and not isinstance(space.map, CompressedMap)
+    assert solution.objective == stored.value(stored.point(solution.parameter))
