@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
 
-from ksos._array import Array, flat, is_numpy, namespace, zeros
+from ksos._array import Array, flat, is_numpy, like, namespace, norm, to_numpy, zeros
 from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos.integrals import Integrals
+from ksos.integrals.exact_rule import basis_at, exact_rule
+from ksos.integrals.regions import Rule
 from ksos.integrals.triple import PairFactors, ThinPairs, thin_pairs, triple_blocks
 from ksos.kernels import Kernel
+from ksos.whitening import Whitening
 
-__all__ = ["SMALL_TENSOR", "CompressedMap", "EmbeddingMap", "LabelledMap", "PairwiseMap", "blocks_of", "embedding_map"]
+__all__ = ["SMALL_TENSOR", "CompressedMap", "EmbeddingMap", "LabelledMap", "PairwiseMap", "blocks_of"]
+__all__ += ["embedding_map", "gram_at_nodes", "node_rule"]
 
 SMALL_TENSOR = 1 << 24  # entries: 134 MB
 _BLOCK_ELEMENTS = 2_000_000  # 16 MB: what a processor's cache holds
 _DEVICE_ELEMENTS = 125_000_000  # a GPU wants few large products instead
+_CHEAP, _DEAR = 1e8, 2e10  # operations at the nodes of a rule
+_WEAK = 1e4  # entries of T, squared, that rounding does not pardon
+_UNITS_OF_ROUNDING = 4.0  # to which an integral is known
 
 
 class EmbeddingMap(ABC):
     """The linear map A from symmetric r × r matrices to R^q."""
+
+    noise: Array | None = None
+    """(ℓ, q): what rounding leaves in the integrals with every landmark, as the coordinates see it; None if this is negligible."""
 
     @abstractmethod
     def apply(self, C: Array) -> Array:
@@ -51,6 +62,10 @@ class EmbeddingMap(ABC):
     @abstractmethod
     def compressed(self) -> CompressedMap:
         """The same map as a stored tensor of shape (q, r, r), its memory predicted and refused where it does not fit."""
+
+    def rounding(self, y: Array) -> float:
+        """How far A*(y) may be off, in the Frobenius norm, because of rounding in the integrals, estimated."""
+        return 0.0 if self.noise is None else norm(self.noise @ y[: self.noise.shape[1]])
 
 
 class PairwiseMap(EmbeddingMap):
@@ -107,8 +122,8 @@ class PairwiseMap(EmbeddingMap):
 class CompressedMap(EmbeddingMap):
     """A as the stored tensor A_k = Σ_r S_kr Tᵀ u_r T of shape (q, r, r): its size follows the ranks, not m."""
 
-    def __init__(self, tensor: Array) -> None:
-        self.tensor = tensor
+    def __init__(self, tensor: Array, noise: Array | None = None) -> None:
+        self.tensor, self.noise = tensor, noise
         self._rows = namespace(tensor).reshape(tensor, (tensor.shape[0], -1))
 
     def apply(self, C: Array) -> Array:
@@ -130,12 +145,16 @@ class CompressedMap(EmbeddingMap):
     def compressed(self) -> CompressedMap:
         return self
 
+    def with_rows(self, rows: Array) -> CompressedMap:
+        """The same with more coordinates, given as matrices (n, r, r)."""
+        return CompressedMap(namespace(self.tensor).concat([self.tensor, rows]), self.noise)
+
 
 class LabelledMap(CompressedMap):
     """One map on every diagonal block of C, one block per label; the entries of C off the blocks do not matter."""
 
     def __init__(self, block: CompressedMap, n_labels: int) -> None:
-        self.block, self.n_labels = block, n_labels
+        self.block, self.n_labels, self.noise = block, n_labels, block.noise
 
     def _blocks(self) -> Iterator[tuple[slice, slice]]:
         """(the coordinates, the directions) of each label."""
@@ -162,6 +181,9 @@ class LabelledMap(CompressedMap):
             out[directions, directions] = self.block.adjoint(y[coordinates])
         return out
 
+    def rounding(self, y: Array) -> float:
+        return math.hypot(*(self.block.rounding(y[coordinates]) for coordinates, _ in self._blocks()))
+
     def jacobian(self, F: Array) -> Array:
         out = zeros((self.n_labels * self.block.tensor.shape[0], *F.shape), F)
         for coordinates, directions in self._blocks():
@@ -174,16 +196,22 @@ def blocks_of(size: int, labels: int) -> list[slice]:
     return [slice(y * size, (y + 1) * size) for y in range(labels)]
 
 
-def embedding_map(integrals: Integrals, X: Array, Z: Array, embedding_kernel: Kernel, T: Array, S: Array, log_unit: float) -> EmbeddingMap:
+def embedding_map(
+    integrals: Integrals, X: Array, Z: Array, embedding_kernel: Kernel, T: Array, S: Array, log_unit: float, rule: Rule | None = None
+) -> EmbeddingMap:
     """Choose the form of A.
 
-    Where the integrals factorise over pairs and nothing was truncated, nothing with three indices is ever formed. Truncation (q < ℓ or
-    r < m) means large entries in T and S; there the compressed tensor, smaller than m³, is formed once as long as it is small: it is
-    faster, and its rounding stays fixed instead of changing from one iterate to the next.
+    ``rule``: nodes that integrate all of it to rounding, if there are some. Where the integrals factorise over pairs and nothing was
+    truncated, nothing with three indices is ever formed. Truncation (q < ℓ or r < m) means large entries in T and S; there the compressed
+    tensor, smaller than m³, is formed once as long as it is small: it is faster, and its rounding stays fixed instead of changing from one
+    iterate to the next.
     """
     (m, r), q, ell = T.shape, S.shape[0], Z.shape[0]
+    if rule is not None:
+        _require_tensor(T, q)
+        return CompressedMap(_tensor_at_nodes(rule, integrals.kernel, X, Z, embedding_kernel, T, S, log_unit))
     if not integrals.pairwise:
-        return CompressedMap(_streamed_tensor(integrals, X, Z, embedding_kernel, T, S, log_unit))
+        return CompressedMap(*_streamed_tensor(integrals, X, Z, embedding_kernel, T, S, log_unit))
     tensor_pays = q * r * r <= m * (m + ell) or (q * r * r < ell * m * m and q * r * r <= SMALL_TENSOR)
     if tensor_pays and (thin := thin_pairs(integrals, X, Z, embedding_kernel, log_unit)) is not None:
         return CompressedMap(_thin_tensor(thin, T, S))
@@ -191,6 +219,29 @@ def embedding_map(integrals: Integrals, X: Array, Z: Array, embedding_kernel: Ke
     require_memory(FLOAT_BYTES * (4 * m * m + 3 * m * ell), what, "use fewer of them (n_support)", beside=T)
     pairs = PairFactors(integrals, X, Z, embedding_kernel, log_unit)
     return CompressedMap(_pairwise_tensor(pairs, T, S)) if tensor_pays else PairwiseMap(pairs, T, S)
+
+
+def node_rule(integrals: Integrals, X: Array, Z: Array, embedding_kernel: Kernel, whitening: Whitening) -> Rule | None:
+    """The nodes at which the basis of a space is formed; None if they cost more than they are worth.
+
+    They are worth much if T is large, and cost nothing beside the closed forms if the measure is discrete or there are few of them.
+    """
+    T, (m, r), ell = whitening.T, whitening.T.shape, Z.shape[0]
+    if m != X.shape[0]:
+        return None
+    weak = float(namespace(T).max(namespace(T).sum(T * T, axis=0))) > _WEAK
+    operations = math.inf if integrals.measure.atoms is not None else _CHEAP if integrals.pairwise or not weak else _DEAR
+    per_node = m * r + ell * min(m, ell) + 0.5 * ell * r * r
+    return exact_rule(integrals, to_numpy(X), [(embedding_kernel, to_numpy(Z))], operations / per_node)
+
+
+def gram_at_nodes(rule: Rule, kernel: Kernel, X: Array, T: Array, log_unit: float) -> Array:
+    """∫ψψᵀdρ by the rule, shape (r, r)."""
+    out = zeros((T.shape[1], T.shape[1]), T)
+    for part in row_blocks(rule[0].shape[0], T.shape[0], _BLOCK_ELEMENTS if is_numpy(T) else _DEVICE_ELEMENTS):
+        psi = basis_at(rule, kernel, X, T, log_unit, part)
+        out += psi.T @ psi
+    return out
 
 
 def _require_tensor(T: Array, q: int, remedy: str = "use fewer support points or landmarks (n_support)") -> None:
@@ -239,17 +290,46 @@ def _thin_root(G: Array) -> Array:
     return vectors[:, first:] * xp.sqrt(values[first:])
 
 
-def _streamed_tensor(integrals: Integrals, X: Array, Z: Array, embedding_kernel: Kernel, T: Array, S: Array, log_unit: float) -> Array:
-    """The triple integral, formed once in blocks of landmarks and compressed as it comes."""
+def _tensor_at_nodes(
+    rule: Rule, kernel: Kernel, X: Array, Z: Array, embedding_kernel: Kernel, T: Array, S: Array, log_unit: float
+) -> Array:
+    """A_k = Σ_n w_n e_k(x_n) ψ(x_n)ψ(x_n)ᵀ with the basis ψ = Tᵀk(x) and e = S·k_σ(x, Z), both formed at the nodes.
+
+    T enters once at each node, before anything is multiplied: what cancels in it is not squared.
+    """
+    xp, (q, ell), (m, r) = namespace(T), S.shape, T.shape
+    first, second = np.tril_indices(r)
+    rows, columns = (xp.asarray(index, device=T.device) for index in (first, second))
+    out = zeros((q, first.shape[0]), T)
+    for part in row_blocks(rule[0].shape[0], max(m, ell, first.shape[0]), _BLOCK_ELEMENTS if is_numpy(T) else _DEVICE_ELEMENTS):
+        psi = basis_at(rule, kernel, X, T, log_unit, part)
+        seen = embedding_kernel(like(rule[0][part], T), Z - X[:1, :]) @ S.T
+        out += seen.T @ (xp.take(psi, rows, axis=1) * xp.take(psi, columns, axis=1))
+    where = np.zeros((r, r), dtype=np.int64)
+    where[first, second] = where[second, first] = np.arange(first.shape[0])
+    return xp.reshape(xp.take(out, xp.asarray(where.ravel(), device=T.device), axis=1), (q, r, r))
+
+
+def _streamed_tensor(
+    integrals: Integrals, X: Array, Z: Array, embedding_kernel: Kernel, T: Array, S: Array, log_unit: float
+) -> tuple[Array, Array]:
+    """The triple integral, formed once in blocks of landmarks and compressed as it comes; and the noise of :class:`CompressedMap`.
+
+    Every u_ijr is known to a few units of rounding ε, which T multiplies from both sides: if these are independent, the slice of landmark
+    r is off by ε(Σ_ij |T_i|²|T_j|² u_ijr²)^{1/2} in the Frobenius norm.
+    """
     xp, q, (m, r) = namespace(T), S.shape[0], T.shape
     _require_tensor(T, q)
-    out = zeros((q, r * r), T)
+    out, squares = zeros((q, r * r), T), zeros((Z.shape[0],), T)
+    lengths = flat((sizes := xp.sum(T * T, axis=1))[:, None] * sizes[None, :])
     for rows, block in triple_blocks(integrals, X, Z, embedding_kernel, log_unit):
         n = block.shape[2]
+        squares[rows] = lengths @ xp.reshape(block, (m * m, n)) ** 2
         half = T.T @ xp.reshape(block, (m, m * n))  # (r, m·n)
         half = xp.reshape(xp.permute_dims(xp.reshape(half, (r, m, n)), (2, 0, 1)), (n * r, m))
         out += S[:, rows] @ xp.reshape(half @ T, (n, r * r))
-    return _symmetric(xp.reshape(out, (q, r, r)))
+    noise = (_UNITS_OF_ROUNDING * xp.finfo(xp.float64).eps) * xp.sqrt(squares)[:, None] * S.T
+    return _symmetric(xp.reshape(out, (q, r, r))), noise
 
 
 def _symmetric(tensor: Array) -> Array:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-__all__ = ["BandwidthWarning", "ConvexityError", "FunctionalError", "IntegralNotAvailableError", "KsosError", "ModelFormatError"]
+__all__ = ["BandwidthWarning", "ConvexityError", "FunctionalError", "IntegralNotAvailableError"]
+__all__ += ["InternalError", "KsosError", "ModelFormatError"]
 
 
 class KsosError(Exception):
@@ -23,6 +24,10 @@ class ConvexityError(FunctionalError):
 
 class ModelFormatError(KsosError, ValueError):
     """A model file that is not what ``SoSDensity.save`` writes: damaged, forged, newer, or something else altogether."""
+
+
+class InternalError(KsosError, RuntimeError):
+    """Two answers of ksos contradict each other: a mistake of the library, which is never returned as a result."""
 
 
 class BandwidthWarning(UserWarning):

@@ -14,7 +14,7 @@ from ksos._validation import as_choice, as_points, as_positive
 from ksos.coordinates import Coordinates, Direction
 from ksos.density import SoSDensity
 from ksos.embedding import MeanEmbedding, Projection
-from ksos.embedding_map import CompressedMap, EmbeddingMap, LabelledMap, blocks_of, embedding_map
+from ksos.embedding_map import CompressedMap, EmbeddingMap, LabelledMap, blocks_of, embedding_map, gram_at_nodes, node_rule
 from ksos.integrals import closed_form
 from ksos.integrals.constant import WithConstant
 from ksos.kernels import Kernel
@@ -51,6 +51,7 @@ class _Model:
         if not math.isfinite(self.log_unit):
             raise ValueError(f"the kernel vanishes on {self.measure!r} at every support point: no density can be made of them")
         self.constant = bool(constant)
+        self.rule, self.corrected = None, False
         if self.constant:
             self.whitening = self._whiten_with_constant(log_diagonal)
             return
@@ -58,6 +59,10 @@ class _Model:
         self.whitening = whiten_columns(
             lambda i: self._mass_columns(X[i : i + 1, :])[0, :], unit_diagonal, self._mass_matrix, self.tol_model, self.route
         )
+        self.rule = node_rule(self.integrals, X, self.landmarks, self.embedding_kernel, self.whitening)
+        if self.rule is not None and self.whitening.jitter == 0.0:  # what rounding in W has left of TᵀWT − I goes
+            self.corrected = True
+            self.whitening = self.whitening.corrected(gram_at_nodes(self.rule, self.kernel, X, self.whitening.T, self.log_unit))
 
     def _whiten_with_constant(self, log_diagonal: Array) -> Whitening:
         """T of the basis (1, k_1, …, k_m), the first row being that of the constant function, which is the first direction itself.
@@ -107,7 +112,7 @@ class _Model:
             X, Z, embedding = self.support_points, self.landmarks, self.embedding_kernel
             return components_map(self.kernel, self.measure, X, Z, embedding, T, S, self.log_unit)
         integrals = WithConstant(self.integrals) if self.constant else self.integrals
-        return embedding_map(integrals, self.support_points, self.landmarks, self.embedding_kernel, T, S, self.log_unit)
+        return embedding_map(integrals, self.support_points, self.landmarks, self.embedding_kernel, T, S, self.log_unit, self.rule)
 
     @cached_property
     def compressed_map(self) -> CompressedMap:
@@ -274,7 +279,9 @@ class SoSSpace:
             return self._labelled_density(to_numpy(factor))
         rows = self._model.whitening.T @ factor
         constant, rows = (rows[0, :], rows[1:, :]) if self.constant else (None, rows)
-        return SoSDensity.from_units(self.kernel, self.support_points, rows, self.log_unit, self.measure, constant).scaled_to_one()
+        p = SoSDensity.from_units(self.kernel, self.support_points, rows, self.log_unit, self.measure, constant)
+        # where the basis was corrected, TᵀWT = I to more digits than Σ B_ij W_ij has
+        return p if self._model.corrected and abs(p.mass() - 1.0) > _ROUNDING else p.scaled_to_one()
 
     def _labelled_density(self, G: np.ndarray) -> LabelledDensity:
         r, plain = self._model.whitening.rank, self.with_labels(None)
@@ -315,8 +322,7 @@ class SoSSpace:
         stored = self._model.compressed_map
         if not self.directions:
             return stored
-        rows = np.stack([direction.row for direction in self.directions])
-        return CompressedMap(np.concatenate([to_numpy(stored.tensor), rows]))
+        return stored.with_rows(like(np.stack([direction.row for direction in self.directions]), stored.tensor))
 
     def embed(self, C: Array) -> Array:
         """A(C): the coordinates of the embedding of p, shape (q,)."""

@@ -224,3 +224,37 @@ def test_the_expectation_is_that_of_the_density() -> None:
     assert value == pytest.approx(p.cov()[0, 0] + p.mean()[0] ** 2, rel=1e-9)
     assert error == 0.0
     assert M.worst_error() == 0.0
+
+
+@pytest.mark.parametrize("centre", [0.0, 2010.0, 1e4, 1e8])
+@pytest.mark.parametrize("measure", ["lebesgue", "box", "rule"])
+def test_polynomials_keep_their_digits_wherever_they_are_centred(centre: float, measure: str) -> None:
+    """Written about 0 or about the data, expanded or not: one function, and a shift of everything changes nothing."""
+    X, T = points(5, 1), np.eye(5)
+    box = Box([centre - 2.0], [centre + 2.0])
+    rho = {"lebesgue": Lebesgue(), "box": box, "rule": Discrete.quadrature(box, 40)}[measure]
+    home = {"lebesgue": Lebesgue(), "box": Box([-2.0], [2.0]), "rule": Discrete.quadrature(Box([-2.0], [2.0]), 40)}[measure]
+    x, y = coordinate(0), coordinate(0)
+    far = [(x - centre) ** 3 - 2.0 * (x - centre), x**2 - 2.0 * centre * x + centre**2, (x - centre) * (x - centre - 0.5)]
+    near = [y**3 - 2.0 * y, y**2, y * (y - 0.5)]
+    rounding = 1e-14 + 20.0 * np.finfo(float).eps * centre
+    for f, g in zip(far, near, strict=True):
+        for whitened in (None, T):
+            there = f.matrix(Gaussian(0.8), X + centre, rho, T=whitened).values
+            here = g.matrix(Gaussian(0.8), (X + centre) - centre, home, T=whitened).values
+            np.testing.assert_allclose(there, here, rtol=0, atol=rounding * np.abs(here).max() * 5.0)
+        np.testing.assert_allclose(f(X + centre), g((X + centre) - centre), rtol=1e-12, atol=1e-12)
+
+
+def test_a_peak_between_all_nodes_is_not_overlooked() -> None:
+    X = points(4, 1)
+    M = NumericFunction(lambda Y: 1e6 * ((Y[:, 0] > 0.3) & (Y[:, 0] < 0.3001))).matrix(Gaussian(1.0), X, Box([-2.0], [2.0]))
+    exact = BoxIndicator([0.3], [0.3001]).matrix(Gaussian(1.0), X, Box([-2.0], [2.0])).values * 1e6
+    assert np.all(np.abs(M.values - exact) <= np.sqrt(np.sum(M.deviations**2, axis=0)) + 0.5 * exact) and M.error > 1.0
+
+
+def test_fractions_too_large_for_floats_are_infinite_and_said_so() -> None:
+    f = (1e200 * coordinate(0)) ** 2
+    assert isinstance(f, Polynomial) and list(f.terms.values()) == [np.inf]
+    with pytest.raises(ValueError, match="leave the range of floats"):
+        f.matrix(Gaussian(1.0), points(3, 1), Lebesgue())

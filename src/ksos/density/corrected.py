@@ -325,7 +325,9 @@ def times_normal(normals: Normals, mean: np.ndarray, precision: np.ndarray) -> t
         narrowed = _symmetric(np.linalg.solve(mixed, covariance))
         away = mean - centre
         pulled = precision @ away
-        log_weights.append(np.log(weight) - 0.5 * float(np.linalg.slogdet(mixed)[1]) - 0.5 * float(away @ pulled - pulled @ narrowed @ pulled))
+        log_weights.append(
+            np.log(weight) - 0.5 * float(np.linalg.slogdet(mixed)[1]) - 0.5 * float(away @ pulled - pulled @ narrowed @ pulled)
+        )
         means.append(centre + narrowed @ pulled)
         covariances.append(narrowed)
     peak = max(log_weights)

@@ -176,7 +176,12 @@ class SoSMixture(Queries):
         found: list[tuple[float, SoSDensity | SoSMixture]] = []
         for weight, part in self.parts:
             for share, one in part.parts():
-                found.append((weight * share, SoSMixture.from_parts([(1.0, one)], Lebesgue()) if len(one.shown) < one.density.n_features else one.density))
+                found.append(
+                    (
+                        weight * share,
+                        SoSMixture.from_parts([(1.0, one)], Lebesgue()) if len(one.shown) < one.density.n_features else one.density,
+                    )
+                )
         return found
 
     @property
@@ -367,7 +372,9 @@ def _as_laws(densities: Any) -> list[SoSDensity | SoSMixture]:
     d = laws[0].n_features
     for a, p in enumerate(laws):
         if p.n_features != d:
-            raise ValueError(f"a mixture needs densities of the same features: density 0 has {d} features, but density {a} has {p.n_features}")
+            raise ValueError(
+                f"a mixture needs densities of the same features: density 0 has {d} features, but density {a} has {p.n_features}"
+            )
     return laws
 
 

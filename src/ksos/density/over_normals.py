@@ -108,7 +108,9 @@ def panel_ends(p: Corrected) -> np.ndarray:
     sigma, X = float(p.bandwidths[0]), p.joint.support_points[:, p.shown[0]]
     reach = _KERNEL_REACH * sigma
     near = np.concatenate(cut(*merged(np.clip(X - reach, low, high), np.clip(X + reach, low, high)), sigma / _PANELS_PER_BANDWIDTH))
-    return np.unique(np.concatenate([(mean[:, None] + deviation[:, None] * inner).ravel(), tails[0][tails[0] < low], tails[1][tails[1] > high], near]))
+    return np.unique(
+        np.concatenate([(mean[:, None] + deviation[:, None] * inner).ravel(), tails[0][tails[0] < low], tails[1][tails[1] > high], near])
+    )
 
 
 def line_law(ends: np.ndarray, log_density: Function) -> PiecewiseLaw:

@@ -156,7 +156,9 @@ class Squares(Part):
     @property
     def _is_normal_sum(self) -> bool:
         measure = self.density.measure
-        return isinstance(self.density.kernel, Gaussian) and measure.by_volume and bool(np.all(np.isinf(measure.boundaries(self.n_features))))
+        return (
+            isinstance(self.density.kernel, Gaussian) and measure.by_volume and bool(np.all(np.isinf(measure.boundaries(self.n_features))))
+        )
 
     @property
     def _is_bump(self) -> bool:

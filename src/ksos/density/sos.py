@@ -20,6 +20,7 @@ from ksos.density.queries import Queries
 from ksos.density.sampling import draw
 from ksos.density.transform import affine, times_gaussian
 from ksos.integrals import Integrals, closed_form
+from ksos.integrals.exact_rule import basis_at, exact_rule
 from ksos.kernels import Kernel
 from ksos.measures import Lebesgue, Measure
 
@@ -30,6 +31,7 @@ __all__ = ["SoSDensity"]
 
 _BLOCK_ELEMENTS = 1 << 18
 _DEVICE_ELEMENTS = 1 << 26  # a GPU wants few large operations
+_MASS_ENTRIES = 1 << 20
 _MASS_BLOCK = 1 << 9
 _UNDERFLOW = 1e-250  # below it, kernel values have begun to underflow and the logarithm is recomputed with the row's peak taken out
 _MASS_TOLERANCE = 1e-6
@@ -151,9 +153,14 @@ class SoSDensity(Queries):
         return closed_form(self.kernel, self.measure, self.n_features)
 
     def mass(self) -> float:
-        """∫ p dρ = tr(BW), streamed over square blocks of W: the memory it takes depends on neither m, d nor the rank."""
+        """∫ p dρ = tr(BW), streamed over square blocks of W: the memory it takes depends on neither m, d nor the rank.
+
+        Where few nodes give the same integral to rounding, ∫ p dρ is a sum over them instead, in which nothing cancels.
+        """
         X, F, integrals, total = self.support_points, self.unit_factor, self.integrals, 0.0
         xp = namespace(X)
+        if X.shape[1] == 1 and (rule := exact_rule(integrals, to_numpy(X), [], _MASS_ENTRIES / X.shape[0])) is not None:
+            return float(xp.sum(basis_at(rule, self.kernel, X, F, self.log_unit) ** 2))
         blocks = list(row_blocks(X.shape[0], max(_MASS_BLOCK, *X.shape[1:], *F.shape[1:]), _BLOCK_ELEMENTS))
         for i, rows in enumerate(blocks):
             for columns in blocks[: i + 1]:

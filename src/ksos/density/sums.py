@@ -254,4 +254,3 @@ def _line_level(p: SoSMixture, law: PiecewiseLaw, mass: float) -> float:
     while excess(low) < 0.0 and step < 1e3:
         low, step = low - step, 2.0 * step
     return float(brentq(excess, low, top + 1.0, xtol=1e-12, rtol=1e-13))
-

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ksos._array import like, to_numpy
+from ksos._array import eye, like, to_numpy
 from ksos._validation import as_finite
 from ksos.embedding import MeanEmbedding
-from ksos.functionals.base import BoundTerm, Constraint, Functional
+from ksos.functionals.base import Bound, BoundTerm, Constraint, Functional
 from ksos.functionals.penalties import BoundLinear
 from ksos.observables import KernelFunction, Observable, as_observable
 from ksos.space import SoSSpace
@@ -40,9 +40,19 @@ class Expectation(Functional):
         self.f: Observable = KernelFunction(f.points, f.weights, kernel=f.kernel) if isinstance(f, MeanEmbedding) else as_observable(f)
 
     def bind(self, space: SoSSpace) -> BoundTerm:
+        term, constant = self._around_the_support(space)
+        return BoundLinear(term.D + constant * eye(space.rank, space.T), term.integration_error) if constant else term
+
+    def bind_excess(self, space: SoSSpace, bound: float) -> BoundTerm:
+        term, constant = self._around_the_support(space)
+        return Functional.bind_excess(Bound(term), space, bound - constant)
+
+    def _around_the_support(self, space: SoSSpace) -> tuple[BoundLinear, float]:
+        """E_p[f − c], and c: since ∫ψψᵀdρ = I, a large constant has the matrix c·I to the last digit, and a bound need not contain it."""
         X, T = to_numpy(space.support_points), to_numpy(space.T)
-        M = self.f.matrix(space.kernel, X, space.measure, space.log_unit, T)
-        return BoundLinear(like(M.values, space.T), M.worst_error())
+        f, constant = self.f.without_constant(X) if space.jitter == 0.0 and space.labels is None else (self.f, 0.0)
+        M = f.matrix(space.kernel, X, space.measure, space.log_unit, T)
+        return BoundLinear(like(M.values, space.T), M.worst_error()), constant
 
     def __mul__(self, scale: Any) -> Functional:
         return Expectation(self.f * as_finite(scale, "the factor of an expectation"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,14 @@ from ksos.exceptions import IntegralNotAvailableError
 from ksos.functionals.base import Bound, BoundTerm, Pair, PointwiseTerm, density_values, from_values
 from ksos.functionals.penalties import BoundLinear, ScaledFunctional
 from ksos.integrals import closed_form
-from ksos.integrals.regions import panel_rules, smooth_rules
+from ksos.integrals.exact_rule import exact_rule
+from ksos.integrals.regions import Rule, Source, panel_rules, smooth_rules
 from ksos.space import SoSSpace
 
 __all__ = ["SquaredL2", "l2_rule"]
 
 _AGREEMENT, _NEGLIGIBLE = 1e-11, 1e-17
-_MOST_NODES, _MOST_FEATURES = 1 << 16, 3
+_MOST_NODES, _MOST_EXACT_NODES, _MOST_FEATURES = 1 << 16, 1 << 18, 3
 
 
 class SquaredL2(ScaledFunctional):
@@ -86,14 +88,17 @@ def l2_rule(space: SoSSpace, target: SoSDensity | None) -> tuple[np.ndarray, np.
         sources.append((target.integrals, to_numpy(target.support_points)))
     smooth = all(integrals.kernel.smooth for integrals, _ in sources)
     found, previous, error = None, math.nan, math.inf
-    for nodes, log_weights in () if d > _MOST_FEATURES else (smooth_rules if smooth else panel_rules)(sources, _MOST_NODES):
+    rules: Iterable[Rule] = (smooth_rules if smooth else panel_rules)(sources, _MOST_NODES) if d <= _MOST_FEATURES else ()
+    if not smooth and (exact := _between_kinks(sources)) is not None:
+        rules, previous = [exact], math.inf
+    for nodes, log_weights in rules:
         squares = np.sum(to_numpy(space.basis(nodes)) ** 2, axis=1)  # p ≤ ‖ψ‖² for every density of the space
         if target is not None:
             squares = np.maximum(squares, to_numpy(target.pdf(nodes)) * math.exp(space.log_unit))
         parts = np.exp(log_weights - space.log_unit) * squares**2
         total = float(parts.sum())
         keep = parts > _NEGLIGIBLE * total
-        found, error, previous = (nodes[keep], log_weights[keep]), abs(total - previous), total
+        found, error, previous = (nodes[keep], log_weights[keep]), 0.0 if math.isinf(previous) else abs(total - previous), total
         if error <= _AGREEMENT * total:
             break
     if found is None:
@@ -102,6 +107,13 @@ def l2_rule(space: SoSSpace, target: SoSDensity | None) -> tuple[np.ndarray, np.
             "for the space, such as Discrete.qmc(box, …)"
         )
     return *found, error
+
+
+def _between_kinks(sources: Sequence[Source]) -> Rule | None:
+    """A rule that is exact for ∫p²dρ, and with a target for ∫p·p_target dρ too; None if there is none of so many nodes."""
+    (integrals, X), (other, Y) = sources[0], sources[-1]
+    rule = exact_rule(integrals, X, 2 * [(other.kernel, Y)], _MOST_EXACT_NODES, error=1e-3 * _AGREEMENT)
+    return None if rule is None else (X[0] + rule[0], rule[1])
 
 
 class _SampleTerm(BoundLinear):

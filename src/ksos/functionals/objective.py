@@ -94,6 +94,14 @@ class Objective:
             return point.G
         return self.pull_back(self.term.gradient(point.a, point.C))
 
+    def uncertainty(self, point: Point) -> float:
+        """How far f may be off on the spectraplex, near this point, because of quadrature and of rounding in the integrals, estimated."""
+        rounding = 0.0
+        if self.term.uses_embedding and self.map.noise is not None:
+            slope = self.term.gradient(point.a, point.C)[0]
+            rounding = 0.0 if slope is None else self.map.rounding(slope)
+        return rounding + self.term.integration_error
+
     def factor_gradient(self, F: Array) -> tuple[float, Array]:
         """f(FFᵀ) and ∇f(FFᵀ)·F, without any r × r matrix where the functional and the map can do without."""
         a = self.map.apply_factor(F) if self.term.uses_embedding else None

@@ -118,6 +118,10 @@ class Observable(ABC):
         """f as Σ scale·part."""
         return [(1.0, self)]
 
+    def without_constant(self, X: np.ndarray) -> tuple[Observable, float]:
+        """(f − c, c) with a constant c, possibly 0, such that f − c is small around the points X: E_p f = E_p[f − c] + c loses nothing."""
+        return self, 0.0
+
     def __add__(self, other: Any) -> Observable:
         from ksos.observables.polynomial import as_polynomial  # which imports this file
 

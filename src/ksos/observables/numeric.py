@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from ksos._memory import row_blocks
 from ksos._validation import as_count, as_positive
 from ksos.integrals import closed_form
-from ksos.integrals.regions import importance_rules, panel_rules
+from ksos.integrals.regions import Rule, Source, importance_rules, panel_rules
 from ksos.kernels import Kernel
 from ksos.measures import Measure
 from ksos.observables.base import Observable, ObservableMatrix, sum_over_nodes
@@ -18,6 +18,7 @@ from ksos.observables.base import Observable, ObservableMatrix, sum_over_nodes
 __all__ = ["NumericFunction"]
 
 _TENSOR_FEATURES, _GROSS = 3, 1e-4
+_LOOKS, _MARGIN = 1 << 16, 0.1  # how many nodes look for what a rule has overlooked, and by how much of its range this must stand out
 
 
 class NumericFunction(Observable):
@@ -110,7 +111,30 @@ class NumericFunction(Observable):
             missing = integrate(*rule, lambda nodes: np.ones(nodes.shape[0])) - W
             if np.abs(missing).max() > _GROSS * np.abs(W).max():
                 deviations = np.concatenate([deviations, np.abs(self(rule[0])).max() * missing[None]])
+            if (overlooked := self._overlooked(rule[0], [(integrals, X)])) is not None:
+                nodes, log_weights, f = overlooked
+                more = sum_over_nodes(kernel, X, nodes, log_weights, f, log_unit, T)
+                found, deviations = found + more, np.concatenate([deviations, more[None]])
         return ObservableMatrix(found, deviations)
+
+    def _overlooked(self, nodes: np.ndarray, sources: Sequence[Source]) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+        """Where, at many more nodes, f leaves the range that it has at those of a rule: these, their log weights and by how much it does.
+
+        Rules agree on a peak that none of them sees. One that is seen here counts, and is as uncertain as it is high.
+        """
+        seen = self(nodes)
+        low, high = float(seen.min()), float(seen.max())
+        margin = _MARGIN * (high - low)
+        finest: Rule | None = None
+        for rule in panel_rules(sources, _LOOKS):
+            finest = rule
+        if finest is None:
+            return None
+        points, log_weights = finest
+        f = self(points)
+        beyond = f - np.clip(f, low - margin, high + margin)
+        found = beyond != 0.0
+        return (points[found], log_weights[found], beyond[found]) if np.any(found) else None
 
     def __repr__(self) -> str:
         return f"NumericFunction({_name(self.function)})"

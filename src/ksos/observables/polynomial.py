@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -11,15 +13,18 @@ import numpy as np
 from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos._validation import as_count, as_vector
 from ksos.integrals import Integrals, closed_form
+from ksos.integrals.exact_rule import exact_rule
 from ksos.kernels import Kernel
 from ksos.measures import Measure
-from ksos.observables.base import Observable, ObservableMatrix
+from ksos.observables.base import Observable, ObservableMatrix, sum_over_nodes
 from ksos.quadrature import legendre
 
 __all__ = ["Polynomial", "as_polynomial", "coordinate", "feature_moments"]
 
 Monomial = tuple[tuple[int, int], ...]
 """((feature, power), …), features ascending, powers positive; () is the constant 1."""
+Terms = dict[Monomial, Fraction]
+_OPERATIONS = 4e9  # at the nodes of a rule
 _SHOWN_TERMS, _ORDER, _BLOCK_ELEMENTS = 6, 48, 1 << 14
 _GONE = 45.0
 """e^{−45} is below rounding beside 1."""
@@ -27,6 +32,9 @@ _GONE = 45.0
 
 class Polynomial(Observable):
     r"""f(x) = Σ_α c_α Π_k (x_k − centre_k)^{α_k}; ``+``, ``-``, ``*`` and ``**`` of polynomials are polynomials.
+
+    Coefficients are kept as fractions: nothing is rounded before f is evaluated, or integrated, in powers of x minus a centre that suits
+    the points at hand. So (x − 2010)² has all its digits around 2010, however it was written.
 
     Parameters
     ----------
@@ -54,22 +62,27 @@ class Polynomial(Observable):
         if len(lengths) != 1 or 0 in lengths:
             raise ValueError(f"exponents must be tuples with one power per feature, all of one length; got {list(coefficients)!r}")
         d = lengths.pop()
-        terms: dict[Monomial, float] = {}
+        terms: Terms = {}
         for exponents, value in given.items():
             powers = [as_count(power, "an exponent", minimum=0) for power in exponents]
             if not np.isfinite(value):
                 raise ValueError(f"coefficients must be finite; that of {exponents} is {value!r}")
-            terms[tuple((k, power) for k, power in enumerate(powers) if power)] = float(value)
+            terms[tuple((k, power) for k, power in enumerate(powers) if power)] = Fraction(float(value))
         centres = as_vector(centre, "centre", length=d)
         self._set(terms, d, {k: float(c) for k, c in enumerate(centres) if c != 0.0})
 
-    def _set(self, terms: dict[Monomial, float], n_features: int | None, centre: dict[int, float]) -> None:
-        self.terms = {monomial: value for monomial, value in terms.items() if value != 0.0}
+    def _set(self, terms: Terms, n_features: int | None, centre: dict[int, float]) -> None:
+        self._terms = {monomial: value for monomial, value in terms.items() if value}
         self.n_features, self.centre = n_features, centre
-        self.bounded = all(not monomial for monomial in self.terms)
+        self.bounded = all(not monomial for monomial in self._terms)
+
+    @cached_property
+    def terms(self) -> dict[Monomial, float]:
+        """The coefficients, rounded to floats (infinite if they are too large for them)."""
+        return {monomial: _rounded(value) for monomial, value in self._terms.items()}
 
     @classmethod
-    def _of(cls, terms: dict[Monomial, float], n_features: int | None, centre: dict[int, float]) -> Self:
+    def _of(cls, terms: Terms, n_features: int | None, centre: dict[int, float]) -> Self:
         out = cls.__new__(cls)
         out._set(terms, n_features, centre)
         return out
@@ -77,12 +90,12 @@ class Polynomial(Observable):
     @classmethod
     def constant(cls, value: float) -> Self:
         """The function that is ``value`` everywhere, for any number of features."""
-        return cls._of({(): float(value)}, None, {})
+        return cls._of({(): Fraction(float(value))}, None, {})
 
     @property
     def degree(self) -> int:
         """The largest total power."""
-        return max((sum(power for _, power in monomial) for monomial in self.terms), default=0)
+        return max((sum(power for _, power in monomial) for monomial in self._terms), default=0)
 
     def check_features(self, d: int) -> None:
         super().check_features(d)
@@ -91,21 +104,60 @@ class Polynomial(Observable):
             raise ValueError(f"{self!r} needs feature {last} (they count from 0), but the points have {d} features")
 
     def __call__(self, X: Any) -> np.ndarray:
-        X = self._points(X)
-        out = np.zeros(X.shape[0])
+        return self._for_values._at(self._points(X))
+
+    def _at(self, X: np.ndarray, origin: np.ndarray | None = None) -> np.ndarray:
+        """f at the rows of X, or of X + ``origin``, in powers of x − centre."""
+        out, centre = np.zeros(X.shape[0]), {k: c - (0.0 if origin is None else origin[k]) for k, c in self._centres().items()}
         with np.errstate(over="ignore", invalid="ignore"):
             for monomial, value in self.terms.items():
                 term = np.full(X.shape[0], value)
                 for k, power in monomial:
-                    term = term * (X[:, k] - self.centre.get(k, 0.0)) ** power
+                    term = term * (X[:, k] - centre[k]) ** power
                 out += term
         return out
 
+    def _centres(self) -> dict[int, float]:
+        return {k: self.centre.get(k, 0.0) for k in self._used()}
+
+    @cached_property
+    def _for_values(self) -> Polynomial:
+        """The same about the centre at which the power below the highest one vanishes: of (x − c)ⁿ it is c."""
+        centre = {}
+        for k in self._used():
+            highest = max((m for m in self._terms if k in dict(m)), key=lambda m: (sum(power for _, power in m), dict(m)[k]))
+            power = dict(highest)[k]
+            below = tuple((j, n - (j == k)) for j, n in highest if n > (j == k))
+            shift = self._terms.get(below, Fraction(0)) / (power * self._terms[highest])
+            own = _rounded(Fraction(self.centre.get(k, 0.0)) - shift)
+            centre[k] = own if math.isfinite(own) else self.centre.get(k, 0.0)
+        moved = self._about({k: c for k, c in centre.items() if c != 0.0})
+        return moved if all(map(math.isfinite, moved.terms.values())) else self
+
+    def about(self, X: np.ndarray) -> Polynomial:
+        """The same polynomial in powers of x − the mean of the points X."""
+        with np.errstate(over="ignore"):
+            middle = X[0] + np.mean(X - X[0], axis=0)
+        moved = self._about({k: float(middle[k]) for k in self._used() if math.isfinite(middle[k]) and middle[k] != 0.0})
+        return moved if all(map(math.isfinite, moved.terms.values())) else self
+
+    def without_constant(self, X: np.ndarray) -> tuple[Observable, float]:
+        near = self.about(X)
+        constant = near.terms.get((), 0.0)
+        return (near - constant, constant) if constant and math.isfinite(constant) and len(near.terms) > 1 else (self, 0.0)
+
     def _matrix(self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None) -> ObservableMatrix:
+        return self.about(X)._matrix_about_centre(kernel, X, measure, log_unit, T)
+
+    def _matrix_about_centre(
+        self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None
+    ) -> ObservableMatrix:
         m, d = X.shape
         integrals = closed_form(kernel, measure, d)
         if (metric := integrals.pair_metric()) is not None:
             return self._tied(integrals, X, 0.5 * metric, log_unit).transformed(T)
+        if T is not None and (rule := exact_rule(integrals, X, [], _OPERATIONS / (m * T.shape[1]), self.degree)) is not None:
+            return ObservableMatrix(sum_over_nodes(kernel, X - X[0], *rule, self._at(rule[0], X[0]), log_unit, T))
         powers: dict[int, int] = {}
         for monomial in self.terms:
             for k, power in monomial:
@@ -160,9 +212,9 @@ class Polynomial(Observable):
         if not isinstance(other, Polynomial):
             return super().__add__(other)
         mine, theirs, d = self._aligned(other)
-        terms = dict(mine.terms)
-        for monomial, value in theirs.terms.items():
-            terms[monomial] = terms.get(monomial, 0.0) + value
+        terms = dict(mine._terms)
+        for monomial, value in theirs._terms.items():
+            terms[monomial] = terms.get(monomial, Fraction(0)) + value
         return type(self)._of(terms, d, mine.centre)
 
     def __mul__(self, other: Any) -> Observable:
@@ -170,25 +222,25 @@ class Polynomial(Observable):
         if not isinstance(other, Polynomial):
             return NotImplemented
         mine, theirs, d = self._aligned(other)
-        terms: dict[Monomial, float] = {}
-        for left, a in mine.terms.items():
-            for right, b in theirs.terms.items():
+        terms: Terms = {}
+        for left, a in mine._terms.items():
+            for right, b in theirs._terms.items():
                 powers = dict(left)
                 for k, power in right:
                     powers[k] = powers.get(k, 0) + power
                 key = tuple(sorted(powers.items()))
-                terms[key] = terms.get(key, 0.0) + a * b
+                terms[key] = terms.get(key, Fraction(0)) + a * b
         return type(self)._of(terms, d, mine.centre)
 
     def __pow__(self, exponent: int) -> Observable:
-        out: Observable = type(self)._of({(): 1.0}, self.n_features, self.centre)
+        out: Observable = type(self)._of({(): Fraction(1)}, self.n_features, self.centre)
         for _ in range(as_count(exponent, "the exponent of a polynomial", minimum=0)):
             out = out * self
         return out
 
     def _used(self) -> set[int]:
         """The features that it depends on."""
-        return {k for monomial in self.terms for k, _ in monomial}
+        return {k for monomial in self._terms for k, _ in monomial}
 
     def _aligned(self, other: Polynomial) -> tuple[Polynomial, Polynomial, int | None]:
         """Both about one centre, mine and the other's for the features that I do not have, and their number of features."""
@@ -201,14 +253,14 @@ class Polynomial(Observable):
     def _about(self, centre: dict[int, float]) -> Polynomial:
         """The same polynomial in powers of x − centre."""
         used = self._used()
-        moved = {k: centre.get(k, 0.0) - self.centre.get(k, 0.0) for k in used if centre.get(k, 0.0) != self.centre.get(k, 0.0)}
-        if not moved:
-            return type(self)._of(self.terms, self.n_features, centre)
+        moved = {k: Fraction(centre.get(k, 0.0)) - Fraction(self.centre.get(k, 0.0)) for k in used}
+        if not any(moved.values()):
+            return type(self)._of(self._terms, self.n_features, centre)
         total: Observable = type(self)._of({}, self.n_features, centre)
-        for monomial, value in self.terms.items():
+        for monomial, value in self._terms.items():
             term: Observable = type(self)._of({(): value}, self.n_features, centre)
             for k, power in monomial:
-                shifted = type(self)._of({((k, 1),): 1.0, (): moved.get(k, 0.0)}, self.n_features, centre)
+                shifted = type(self)._of({((k, 1),): Fraction(1), (): moved[k]}, self.n_features, centre)
                 term = term * shifted**power
             total = total + term
         assert isinstance(total, Polynomial)
@@ -239,7 +291,7 @@ def coordinate(feature: int, centre: float = 0.0) -> Polynomial:
     array([9.])
     """
     k, c = as_count(feature, "feature", minimum=0), float(as_vector(centre, "centre", length=1)[0])
-    return Polynomial._of({((k, 1),): 1.0}, None, {k: c} if c != 0.0 else {})
+    return Polynomial._of({((k, 1),): Fraction(1)}, None, {k: c} if c != 0.0 else {})
 
 
 def as_polynomial(other: Any) -> Any:
@@ -252,6 +304,13 @@ def _lowered(monomial: Monomial, feature: int) -> Monomial:
     """One power of a feature less."""
     lowered = ((k, power - (k == feature)) for k, power in monomial)
     return tuple((k, power) for k, power in lowered if power)
+
+
+def _rounded(value: Fraction) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def _order(monomial: Monomial) -> tuple[int, list[tuple[int, int]]]:

@@ -223,19 +223,23 @@ def _of_kernel_function(f: KernelFunction) -> Enclosure:
 
 def _of_polynomial(scale: float, f: Polynomial) -> Enclosure:
     """Taylor's expansion at the centre, complete: even powers are not negative, all others are at most |coefficient|·h^α."""
+    f_near: list[Polynomial] = []  # in powers of x − the centre of the first cells, which are all of the box
 
     def bounds(centres: np.ndarray, half: np.ndarray) -> CellBound:
         n = centres.shape[0]
-        value, slope, bend = np.zeros(n), np.zeros_like(centres), np.zeros(n)
+        if not f_near:
+            f_near.append(f.about(centres))
+        near = f_near[0]
+        value, slope, bend, size = np.zeros(n), np.zeros_like(centres), np.zeros(n), np.zeros(n)
         coefficients: dict[tuple[tuple[int, int], ...], np.ndarray] = {}
-        for monomial, c in f.terms.items():
+        for monomial, c in near.terms.items():
             for powers in itertools.product(*(range(power + 1) for _, power in monomial)):
                 term = np.full(n, scale * c)
                 for (k, power), j in zip(monomial, powers, strict=True):
-                    term = term * math.comb(power, j) * (centres[:, k] - f.centre.get(k, 0.0)) ** (power - j)
+                    term = term * math.comb(power, j) * (centres[:, k] - near.centre.get(k, 0.0)) ** (power - j)
                 key = tuple((k, j) for (k, _), j in zip(monomial, powers, strict=True) if j)
                 coefficients[key] = coefficients[key] + term if key in coefficients else term
-        size = np.zeros(n)
+                size += np.abs(term) * np.prod([half[:, k] ** j for k, j in key], axis=0)  # terms may cancel: their rounding does not
         for key, coefficient in coefficients.items():
             reach = np.prod([half[:, k] ** j for k, j in key], axis=0)
             if not key:
@@ -244,7 +248,6 @@ def _of_polynomial(scale: float, f: Polynomial) -> Enclosure:
                 slope[:, key[0][0]] += coefficient
             else:
                 bend += np.where(all(j % 2 == 0 for _, j in key), np.maximum(coefficient, 0.0), np.abs(coefficient)) * reach
-            size += np.abs(coefficient) * reach
         noise = _ROUNDING * (len(coefficients) + 4) * size
         flat = np.sum(np.abs(slope) * half, axis=1) + bend + noise
         return CellBound(value, flat, slope, bend + noise)

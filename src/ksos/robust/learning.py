@@ -35,7 +35,8 @@ class RobustSolution(Certified):
     value: float | None
     """Certified: the risk of ``theta``, ridge included, over the densities of the space in the projected ball is at most this."""
     gap: float | None
-    """value − a certified lower bound of what any parameter can reach; None if nothing is certified."""
+    """value − a certified lower bound of what any parameter can reach, for the loss at the nodes of its rule: what these miss,
+    ``integration_error``, comes on top. None if nothing is certified."""
     status: str
     """One of :data:`~ksos.robust.worst_case.ROBUST_STATUSES`."""
     worst_case: WorstCase | None
@@ -154,6 +155,7 @@ def robust_path(
 class ParametricFamily(Family):
     """A family of losses that are convex in θ, with its empirical problem."""
 
+    at_nodes = True
     alpha: np.ndarray
     """The ridge."""
     masses: np.ndarray

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ksos._array import inner, namespace, to_numpy
+from ksos._array import inner, like, namespace, to_numpy
 from ksos._deadline import Deadline
 from ksos._threads import one_blas_thread
 from ksos._validation import as_nonnegative, as_positive
 from ksos.embedding import MeanEmbedding
+from ksos.exceptions import InternalError
 from ksos.functionals import Expectation
 from ksos.functionals.penalties import BoundLinear
 from ksos.kernels import Kernel
@@ -28,6 +29,7 @@ from ksos.robust.risk import FixedRisk, Risk
 from ksos.robust.setting import Setting, as_radius, as_setting, check_radius
 from ksos.robust.upper_bound import upper_bound
 from ksos.solvers import STATUSES
+from ksos.solvers.constrained_minimize import known_to
 from ksos.space import SoSSpace
 
 __all__ = ["AGREEMENT", "ROBUST_STATUSES", "Certified", "Family", "FixedLoss", "WorstCase", "as_goal", "attack", "worst_case"]
@@ -228,6 +230,8 @@ class Family(ABC):
 
     risk: Risk
     agreement = AGREEMENT
+    at_nodes = False
+    """Whether the problem is posed at the nodes of a rule: then what they miss is told beside the gap, not in it."""
     lipschitz: float | None = None
 
     def __init__(self, setting: Setting, labels: np.ndarray | None = None, data: LabelledEmbedding | None = None) -> None:
@@ -293,15 +297,20 @@ def attack(
     if saddle.keyboard_interrupt and not answer.feasible:
         raise KeyboardInterrupt("interrupted before a density in the ball was found")
     value = objective = dual = g = top = None
-    status, note = saddle.status, answer.note
+    status, note, error = saddle.status, answer.note, family.integration_error(theta)
     if answer.feasible:
         M, unit = family.risk.true_matrix(theta), problem.units[1]
         ends = to_numpy(namespace(M).linalg.eigvalsh(M))
         spread = float(ends[-1] - ends[0])
         value = inner(M, exact.point.C) / exact.mass
         objective = value if gamma is None else value - gamma * exact.mmd**2
-        dual = _not_below(problem.in_units_of_the_loss(saddle.upper) - family.risk.penalty(theta), objective, spread)
-        functions, near, size = problem.space.coordinates.functions(unit * to_numpy(saddle.y))
+        y = unit * to_numpy(saddle.y)
+        rounding = problem.space.compressed_map.rounding(like(y, problem.space.T))
+        unknown = rounding if family.at_nodes else rounding + error
+        dual = _not_below(problem.in_units_of_the_loss(saddle.upper) - family.risk.penalty(theta), objective, spread) + 2.0 * unknown
+        if status == "solved" and 2.0 * unknown > max(goal.tol, goal.rtol * spread):
+            status, note = "solved_inaccurate", "; ".join(filter(None, [note, known_to(unknown, 0.0)]))
+        functions, near, size = problem.space.coordinates.functions(y)
         g = functions if problem.space.labels is not None else functions[0]
         space, target = (problem.space, objective) if problem.fixed else (None, math.inf)
         top = upper_bound(  # any function of the RKHS proves a bound: here, those on the landmarks
@@ -312,21 +321,27 @@ def attack(
         status = "time_limit" if deadline.passed else "undecided"
     if saddle.least_radius is not None:
         note = f"the least radius that holds a density of this space is {saddle.least_radius:.6g} (certified)"
-    bound = None if top is None or objective is None else _not_below(top.value, objective, spread)
+    bound = None if top is None or objective is None else _not_below(top.value, objective, spread, rounding + error, top.kind == "rigorous")
     gap = None if dual is None or objective is None else max(dual - objective, 0.0)
     constant = None if gap is None else problem.in_units_of_the_loss(saddle.dual_constant)
     return answer, WorstCase(
         value=value, upper_bound=bound, upper_bound_kind="none" if top is None else top.kind, distribution=exact.density, mmd=exact.mmd,
         projected_mmd=exact.point.distance, gap=gap, dual_value=dual, dual_function=g, dual_constant=constant, status=status, radius=radius,
         penalty=gamma, least_radius=saddle.least_radius, empirical_value=family.empirical_value(theta),
-        integration_error=family.integration_error(theta), loss=family.loss_at(theta), embedding_kernel=problem.space.embedding_kernel,
+        integration_error=error, loss=family.loss_at(theta), embedding_kernel=problem.space.embedding_kernel,
         space=problem.space, upper_bound_at=None if top is None else top.at, n_iter=saddle.n_iter, time=deadline.elapsed, note=note,
     )  # fmt: skip
 
 
-def _not_below(bound: float, value: float, spread: float) -> float:
-    """An upper bound of what a density has reached; if only rounding puts it below the density's value, that value."""
-    return value if 0.0 < value - bound <= _ROUNDING * max(abs(value), spread) else bound
+def _not_below(bound: float, value: float, spread: float, unknown: float = 0.0, proven: bool = True) -> float:
+    """An upper bound of what a density has reached; if only rounding, or what is not known of its integrals, puts it below the density's
+    value, or if it was not proven, that value."""
+    if proven and value - bound > _ROUNDING * max(abs(value), spread) + 2.0 * unknown:
+        raise InternalError(
+            f"the bound {bound:.9g} of the worst case lies below {value:.9g}, which a density has reached: this is a mistake of ksos, "
+            "please report it; other units of the features or another bandwidth may avoid it"
+        )
+    return max(bound, value)
 
 
 def _data_alone(setting: Setting, loss: Observable, deadline: Deadline) -> WorstCase:

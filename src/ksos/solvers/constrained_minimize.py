@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ksos._array import Array
+from ksos._array import Array, norm
 from ksos._deadline import Deadline
 from ksos.embedding_map import SMALL_TENSOR
 from ksos.functionals.base import Constraint
-from ksos.functionals.mmd import MMD, SquaredMMD
+from ksos.functionals.mmd import MMD, BoundBall, SquaredMMD
 from ksos.functionals.objective import Objective, Point
 from ksos.solvers.augmented_lagrangian import ConstrainedOutcome, Rounds, solve_constrained, violating
 from ksos.solvers.certificate import certify
@@ -23,7 +23,7 @@ from ksos.solvers.solution import Solution
 from ksos.solvers.spectraplex import centre
 from ksos.space import SoSSpace
 
-__all__ = ["Goal", "Nearest", "as_constraints", "assembled", "minimize_constrained", "nearest"]
+__all__ = ["Goal", "Nearest", "as_constraints", "assembled", "known_to", "minimize_constrained", "nearest"]
 
 _CHEAP_STEP = 2e8  # floating-point operations: if a step costs no more, the interior point comes first
 _MOST_STEPS = 50  # of Newton's method in one round: more are taken only if there is no low rank
@@ -59,6 +59,8 @@ def minimize_constrained(
     try:
         if interrupted:
             raise KeyboardInterrupt
+        if space.rank == 1:
+            return _only_density(problem, name, tol)
         program = ConicProgram.of(problem) if isinstance(solver, InteriorPoint) or solver.name == "auto" else None
         if isinstance(solver, InteriorPoint):
             if program is None:
@@ -79,8 +81,7 @@ def minimize_constrained(
             if found.outcome.keyboard:
                 raise KeyboardInterrupt
             if found.lower > ball.bound:
-                note = f"the least radius of {ball!r} that holds a density of this space is {found.lower:.6g} (certified)"
-                return _solution(problem, violating(problem, found.outcome.point.C), name, tol, (note, found.lower))
+                return _solution(problem, violating(problem, found.outcome.point.C), name, tol, _too_small(ball, found.lower))
             C, warm = (C, warm) if warm else (found.outcome.point.C, True)
     except KeyboardInterrupt:
         return _solution(problem, replace(violating(problem, C), status="interrupted", keyboard=True), name, tol)
@@ -112,6 +113,24 @@ class Nearest(NamedTuple):
     outcome: Outcome
     lower: float  # no density of the space is closer than this
     upper: float
+
+
+def _only_density(problem: ConstrainedProblem, name: str, tol: float) -> Solution:
+    """Of a space with one density: that one, if it meets the constraints; else none does."""
+    found = violating(problem, problem.middle.C)
+    why: Why = ("", None)
+    if found.violation <= FEASIBLE:
+        return _solution(problem, replace(found, status="solved"), name, tol)
+    for i, ball in enumerate(problem.given):
+        term = problem.constraints[i].term
+        if isinstance(term, BoundBall) and (distance := norm(problem.middle.a - term.z)) > ball.bound:
+            why = _too_small(ball, distance)
+    note = _unattainable(problem) or why[0] or "the space has one density only, and that one violates them"
+    return _solution(problem, found, name, tol, (note, why[1]))
+
+
+def _too_small(ball: Constraint, radius: float) -> Why:
+    return f"the least radius of {ball!r} that holds a density of this space is {radius:.6g} (certified)", radius
 
 
 def _balls(constraints: Sequence[Constraint]) -> list[Constraint]:
@@ -168,13 +187,20 @@ def _solution(problem: ConstrainedProblem, outcome: ConstrainedOutcome, name: st
     point = problem.point(outcome.G @ outcome.G.T)
     value, violation, status, gap = problem.value(point), problem.violation(point), outcome.status, None
     if status != "infeasible" and violation <= FEASIBLE and problem.frame.term.convex:
-        gap = max(value - problem.lower_bound(outcome.multipliers, point), 0.0)
+        unknown = problem.uncertainty(outcome.multipliers, point)
+        gap = max(value - problem.lower_bound(outcome.multipliers, point), 0.0) + 2.0 * unknown
+        why = (why[0] or known_to(unknown, tol), why[1])
         status = "solved_inaccurate" if status == "solved" and gap > tol else status
     elif status == "solved":
         status = "stationary"
     weights, vectors = tuple(outcome.multipliers.weights.tolist()), dict(outcome.multipliers.vectors)
     more = {"multipliers": weights, "ball_vectors": vectors, "violation": violation, "least_radius": why[1], "note": why[0]}
     return assembled(problem.base, outcome, outcome.G, value, gap, status, name, **more)
+
+
+def known_to(uncertainty: float, tol: float) -> str:
+    """What to say of integrals that are not known well enough for ``tol``."""
+    return f"the integrals are known to {uncertainty:.1e} only, which the gap counts twice" if 2.0 * uncertainty > tol else ""
 
 
 def assembled(

@@ -20,6 +20,7 @@ from ksos.solvers.spectraplex import centre
 __all__ = ["FEASIBLE", "Augmented", "BoundConstraint", "ConstrainedProblem", "Multipliers", "restored"]
 
 FEASIBLE = 1e-11  # a violation, in units of a constraint's size, that is rounding
+_CONSTANT = 1e-12  # variation beside the value that is rounding
 _RESTORATION_STEPS, _LONGEST = 25, 0.5
 _NEGLIGIBLE = 1e-15  # eigenvalues of the constraints' Gram matrix below it belong to constraints that repeat each other
 _INSIDE = 1e-13  # inequalities are aimed at a little inside, so that rounding does not carry the point out again
@@ -69,11 +70,15 @@ class ConstrainedProblem:
         self.frame = objective.with_term(ScaledSum([(1.0, Bound(term)) for term in terms]).bind(self.space))
         """Their sum: it says whether anything looks at the embedding, and whether everything is convex."""
         self.middle = self.frame.point(centre(self.space.rank, self.space.T))
-        ranges = [_range(self.frame.pull_back(term.gradient(self.middle.a, self.middle.C))) for term in terms]
-        self.size, *sizes = (high - low for low, high in ranges)
+        values = [abs(term.value(self.middle.a, self.middle.C)) for term in terms]
+        sizes = [_size(self.frame.pull_back(term.gradient(self.middle.a, self.middle.C))) for term in terms]
+        self.size = sizes[0]
         """By how much f varies, likewise."""
+        known = [value + abs(constraint.bound) for value, constraint in zip(values[1:], constraints, strict=True)]
+        # what only rounding varies, as everything does where there is only one density, is as large as its values
+        sizes = [size if size > _CONSTANT * value else max(value, 1e-200) for size, value in zip(sizes[1:], known, strict=True)]
         parts = zip(terms[1:], constraints, sizes, strict=True)
-        self.constraints = [BoundConstraint(term, constraint.equality, max(size, 1e-200)) for term, constraint, size in parts]
+        self.constraints = [BoundConstraint(term, constraint.equality, size) for term, constraint, size in parts]
         self.sizes = np.array([constraint.size for constraint in self.constraints])
 
     def augmented(self, multipliers: np.ndarray, penalties: np.ndarray) -> Objective:
@@ -136,6 +141,16 @@ class ConstrainedProblem:
                 total += weight * excess
         return float(total - inner(G, point.C) + lowest_bound(G, slack))
 
+    def uncertainty(self, multipliers: Multipliers, point: Point) -> float:
+        """How far L = f + Σ w_i g_i may be off because of quadrature and of rounding in the integrals, estimated."""
+        total = self.base.uncertainty(point)
+        for i, (weight, constraint) in enumerate(zip(np.abs(multipliers.weights).tolist(), self.constraints, strict=True)):
+            if i in multipliers.vectors:
+                total += self.frame.map.rounding(like(multipliers.vectors[i], self.space.T))
+            elif weight > 0.0:
+                total += weight * self.base.with_term(constraint.term).uncertainty(point)
+        return total
+
     def rounding(self, multipliers: Multipliers) -> float:
         """What rounding in the constraints may change the Lagrangian by: no gap below it means anything."""
         known = [_BALL_KNOWN if isinstance(constraint.term, BoundBall) else _KNOWN * constraint.size for constraint in self.constraints]
@@ -164,6 +179,11 @@ class ConstrainedProblem:
         for i, weight, size in zip(active, fitted[:-1].tolist(), sizes, strict=True):
             other[i] = (weight if self.constraints[i].equality else max(weight, 0.0)) / size
         return other
+
+
+def _size(M: Array) -> float:
+    low, high = _range(M)
+    return high - low
 
 
 def _range(M: Array) -> tuple[float, float]:

@@ -12,11 +12,11 @@ from ksos._array import Array, like, memory_errors, namespace, norm, zeros
 from ksos._deadline import Deadline
 from ksos._threads import one_blas_thread
 from ksos._validation import as_choice, as_count, as_nonnegative, as_positive
-from ksos.embedding_map import SMALL_TENSOR
+from ksos.embedding_map import SMALL_TENSOR, CompressedMap
 from ksos.functionals.base import Functional
 from ksos.functionals.objective import Objective, Point
-from ksos.solvers.certificate import certify
-from ksos.solvers.constrained_minimize import Goal, as_constraints, assembled, minimize_constrained
+from ksos.solvers.certificate import certify_integrals
+from ksos.solvers.constrained_minimize import Goal, as_constraints, assembled, known_to, minimize_constrained
 from ksos.solvers.first_order import Fista, FrankWolfe, ProjectedGradient
 from ksos.solvers.interior_point import InteriorPoint
 from ksos.solvers.lbfgs import LBFGS
@@ -116,10 +116,10 @@ def minimize(
         "low_rank": Newton's method on a factor of C with few columns, for functionals with second derivatives. "interior_point": for
         squared MMDs plus linear terms, a dozen steps of O(qr³ + q²r²) on any of them (r = space.rank, q = space.embedding_rank); with
         constraints, which may then be MMD balls and expectations, also with Frobenius penalties. "lbfgs": on a factor, by gradients alone.
-        "fista" and "projected_gradient": the note's. "frank_wolfe": needs the least memory, and the most steps. "auto" begins with
-        "low_rank" and hands over to "interior_point" if a low rank does not come (with constraints, "interior_point" comes first if its
-        steps are cheap); it takes FISTA if neither fits. A name is short for an object of :mod:`ksos.solvers` with default options:
-        ``solver=LowRank(max_columns=40)``.
+        "fista" and "projected_gradient": the note's. "frank_wolfe": needs the least memory, and so many steps that it reaches a gap of
+        1e-4, not of 1e-8. "auto" begins with "low_rank" and hands over to "interior_point" if a low rank does not come (with constraints,
+        "interior_point" comes first if its steps are cheap); it takes FISTA if neither fits. A name is short for an object of
+        :mod:`ksos.solvers` with default options: ``solver=LowRank(max_columns=40)``.
     tol : float
         The absolute gap f(C) − f* at which the problem counts as solved, in units of the objective.
     rtol : float
@@ -187,15 +187,22 @@ def minimize(
 
 
 def _solution(objective: Objective, outcome: Outcome, tol: float, solver: Stepper, reason: str) -> Solution:
-    """Certify C as the factor that is returned, afresh unless its solver does without, and put the solution together."""
-    known, status = outcome.point.F, outcome.status
+    """Certify C as the factor that is returned, afresh unless its solver does without, and put the solution together.
+
+    What is said of the point is computed with the stored tensor, if that is small: its rounding is less than that of sums over pairs.
+    """
+    known, status, space = outcome.point.F, outcome.status, objective.space
     G = factor(outcome.point.C) if known is None else pruned(known, 1e-14)
     afresh = solver.certifies_ends or known is None or outcome.point.lowest is None or G.shape != known.shape
-    found, certified = certify(objective, objective.point(G @ G.T) if afresh else outcome.point), objective.term.convex
+    if objective.term.uses_embedding and not isinstance(objective.map, CompressedMap) and space.tensor_size <= SMALL_TENSOR:
+        objective, afresh = objective.on_tensor(), True
+    point = objective.point(G @ G.T) if afresh else outcome.point
+    found, certified = certify_integrals(objective, point), objective.term.convex
     if status == "solved" and (found.gap > tol or not certified):
         status = "solved_inaccurate" if found.gap > tol else "stationary"
     gap = found.gap if certified else None
-    return assembled(objective, outcome, G, found.objective, gap, status, solver.name, solver_reason=reason)
+    note = known_to(objective.uncertainty(point), tol)
+    return assembled(objective, outcome, G, found.objective, gap, status, solver.name, solver_reason=reason, note=note)
 
 
 def _as_start(start: Any, T: Array) -> Point:
