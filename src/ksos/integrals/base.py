@@ -39,7 +39,7 @@ class Integrals(ABC):
     def moments(self, X: np.ndarray, feature: int) -> tuple[np.ndarray, np.ndarray]:
         """E[x_k − X_0k] and E[(x_k − X_0k)²], k = ``feature``, under the law ∝ k(x, X_i) k(x, X_j) dρ, each of shape (m, m).
 
-        Under that law the features are independent if kernel and measure are products over them.
+        Under that law the features are independent: kernel and measure are products over them.
         """
         raise NotImplementedError(f"the components of {type(self).__name__} are not products over the features")
 

@@ -91,11 +91,6 @@ class GaussianMetric(Integrals):
         of_G, of_H = (Gaussian(axes.metric(product.pair_bandwidth(0, other))) for other in (1, 2))
         return product.log_volume + axes.log_volume, of_G, of_H
 
-    def moments(self, X: np.ndarray, feature: int) -> tuple[np.ndarray, np.ndarray]:
-        x = X[:, feature] - X[0, feature]
-        mean = 0.5 * (x[:, None] + x)
-        return mean, mean**2 + 0.25 * self.kernel.matrix(self.n_features)[feature, feature]
-
     def pair_metric(self) -> np.ndarray:
         return 0.5 * self.kernel.matrix(self.n_features)
 
