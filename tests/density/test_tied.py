@@ -17,7 +17,6 @@ import ksos
 from ksos.density.conditional_line import ConditionalLine
 from ksos.density.divergence import l2_distance
 from ksos.density.sampling.inversion import draw_by_inversion
-from ksos.integrals.normal_boxes import box_masses
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Discrete, Lebesgue, Normal
 from ksos.observables import BoxIndicator, KernelFunction, NumericFunction, Polynomial
@@ -203,33 +202,6 @@ def test_the_laws_of_one_feature_given_the_others() -> None:
 
 
 # --- boxes ---
-
-
-def test_masses_of_normal_laws_to_the_last_digits() -> None:
-    """One dimension is integrated in thirty digits; scipy's function has eight of them in three features."""
-    for rho in (0.4, -0.97, 0.9999):
-        low, high = np.array([[-0.7, -np.inf]]), np.array([[1.2, 0.3]])
-        with mpmath.workdps(30):
-            root = mpmath.sqrt(1 - mpmath.mpf(rho) ** 2)
-            cuts = sorted({-0.7, 1.2, *(x for x in (0.3 / rho + step * float(root) for step in (-8, 0, 8)) if -0.7 < x < 1.2)})
-            expected = mpmath.quad(lambda z, r=rho, s=root: mpmath.npdf(z) * mpmath.ncdf((mpmath.mpf(0.3) - r * z) / s), cuts)
-        assert box_masses(low, high, np.array([[1.0, rho], [rho, 1.0]]))[0, 0] == pytest.approx(float(expected), rel=1e-12)
-    C = tied(3).kernel.matrix(3)
-    low, high = np.array([[-0.8, -np.inf, -0.3]]), np.array([[0.4, 0.2, 1.5]])
-    expected = multivariate_normal(np.zeros(3), C, abseps=1e-9, releps=1e-9, maxpts=200_000, seed=0).cdf(high[0], lower_limit=low[0])
-    assert box_masses(low, high, C)[0, 0] == pytest.approx(float(expected), abs=1e-7)
-
-
-@pytest.mark.parametrize("rho", [0.0, 0.5, -0.8])
-def test_orthants_of_three_features(rho: float) -> None:
-    """⅛ + (Σ arcsin ρ_ij)/4π, and the halves of a box are what the box is."""
-    R = np.array([[1.0, rho, 0.3 * rho], [rho, 1.0, -0.1], [0.3 * rho, -0.1, 1.0]])
-    low, high = np.zeros((1, 3)), np.full((1, 3), np.inf)
-    expected = 0.125 + np.sum(np.arcsin([rho, 0.3 * rho, -0.1])) / (4.0 * np.pi)
-    assert box_masses(low, high, R)[0, 0] == pytest.approx(expected, rel=1e-13)
-    left, right = (box_masses(low, np.array([[b, 2.0, 1.0]]), R)[0, 0] for b in (0.4, 3.0))
-    part = box_masses(np.array([[0.4, 0.0, 0.0]]), np.array([[3.0, 2.0, 1.0]]), R)[0, 0]
-    assert left + part == pytest.approx(right, rel=1e-12)
 
 
 def test_boxes_in_three_features_agree_with_quadrature() -> None:
