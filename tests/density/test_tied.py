@@ -19,7 +19,7 @@ from ksos.density.divergence import l2_distance
 from ksos.density.sampling.inversion import draw_by_inversion
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Discrete, Lebesgue, Normal
-from ksos.observables import BoxIndicator, KernelFunction, NumericFunction, Polynomial
+from ksos.observables import BoxIndicator, KernelFunction, NumericFunction, Polynomial, coordinate
 
 A = {2: np.array([[1.2, 0.5], [-0.4, 0.7]]), 3: np.array([[0.9, 0.3, -0.2], [0.4, 1.1, 0.5], [-0.3, 0.2, 0.6]])}
 SHIFT = np.array([0.7, -1.5, 0.4])
@@ -337,6 +337,35 @@ def test_the_mmd_of_densities_with_metrics_of_their_own() -> None:
     assert square == pytest.approx(ksos.mmd(*samples, Gaussian(wide[0].kernel.matrix(5))), abs=0.05)
 
 
+@pytest.mark.parametrize("d", [2, 5])
+def test_distances_of_two_normal_laws_to_the_last_digits(d: int) -> None:
+    """∬ k dN dN' = |S|^{1/2}|T|^{−1/2} exp(−ΔᵀT⁻¹Δ), T = S + 2Σ + 2Σ'; ∫ N N' dx = N(Δ; 0, Σ + Σ')."""
+    (first, second, S), delta = (tied(d, seed=seed).kernel.matrix(d) for seed in range(3)), np.linspace(0.3, -0.4, d)
+    p = ksos.SoSDensity(Gaussian(4.0 * first), np.zeros((1, d)), [[1.0]], normalize=True)
+    q = ksos.SoSDensity(Gaussian(4.0 * second), delta[None, :], [[1.0]], normalize=True)
+
+    def inner(C: np.ndarray, step: np.ndarray) -> float:
+        T = S + 2.0 * C
+        return float(np.sqrt(np.linalg.det(S) / np.linalg.det(T)) * np.exp(-step @ np.linalg.solve(T, step)))
+
+    square = inner(2.0 * first, 0.0 * delta) + inner(2.0 * second, 0.0 * delta) - 2.0 * inner(first + second, delta)
+    assert p.mmd(q, Gaussian(S)) == pytest.approx(np.sqrt(square), rel=1e-12)
+    overlap = [
+        multivariate_normal(np.zeros(d), C).pdf(step)
+        for C, step in ((2 * first, 0 * delta), (2 * second, 0 * delta), (first + second, delta))
+    ]
+    assert p.l2_distance(q) == pytest.approx(np.sqrt(overlap[0] + overlap[1] - 2.0 * overlap[2]), rel=1e-12)
+    divergence = 0.5 * (
+        np.trace(np.linalg.solve(second, first))
+        + delta @ np.linalg.solve(second, delta)
+        - d
+        + np.linalg.slogdet(second)[1]
+        - np.linalg.slogdet(first)[1]
+    )
+    found = p.kl_divergence(q, rng=0)
+    assert abs(found - divergence) < 1e-9 + 6.0 * found.error
+
+
 def test_densities_of_other_classes_beside_a_metric() -> None:
     p, x = tied(2), points(4, 2, 1)
     laplace = random_density(Laplace(0.8, product=True), d=2, seed=3)
@@ -375,6 +404,10 @@ def test_densities_of_other_classes_beside_a_metric() -> None:
             "mixes features is no such measure; scale feature",
         ),
         (lambda p: random_density(p.kernel, Box([-1, -1], [1, 1]), 2), "give one bandwidth per feature, or integrate against a discrete"),
+        (
+            lambda p: ksos.worst_case(coordinate(0), points(9, 2), 0.3, kernel=p.kernel),
+            "use the roots of its diagonal, or change the coord",
+        ),
         (lambda p: p.kernel.sigma_vector(2), "one bandwidth per feature is needed here, not a metric that ties the features"),
     ],
 )
