@@ -8,9 +8,11 @@ import mpmath
 import numpy as np
 import pytest
 from densities import random_density
+from hypothesis import given, settings
 from oracles import quadrature_rule
 from scipy.stats import multivariate_normal
 from statistics_checks import dkw_passes_at
+from strategies import degenerate_data
 from tables import points
 
 import ksos
@@ -268,19 +270,19 @@ def test_expectations_in_many_features_are_within_their_errors() -> None:
     assert p.entropy(rng=0).error < 0.01
 
 
-@pytest.mark.parametrize("given", [plain(2), tied(2)], ids=["per feature", "tied"])
-def test_times_a_gaussian_with_a_covariance_is_the_product(given: ksos.SoSDensity) -> None:
+@pytest.mark.parametrize("prior", [plain(2), tied(2)], ids=["per feature", "tied"])
+def test_times_a_gaussian_with_a_covariance_is_the_product(prior: ksos.SoSDensity) -> None:
     mean, C, x = np.array([0.3, -0.4]), np.array([[0.5, -0.3], [-0.3, 0.4]]), points(8, 2, 3)
-    q = given.times_gaussian(mean, C)
-    nodes, w = quadrature_rule(given.kernel, Lebesgue(), given.support_points, per_panel=24)
+    q = prior.times_gaussian(mean, C)
+    nodes, w = quadrature_rule(prior.kernel, Lebesgue(), prior.support_points, per_panel=24)
     log_C = multivariate_normal(mean, C).logpdf
-    expected = given.logpdf(x) + log_C(x) - np.log(w @ (given.pdf(nodes) * np.exp(log_C(nodes))))
+    expected = prior.logpdf(x) + log_C(x) - np.log(w @ (prior.pdf(nodes) * np.exp(log_C(nodes))))
     np.testing.assert_allclose(q.logpdf(x), expected, atol=1e-9)
     twice = q.times_gaussian(mean, 2.0 * C).times_gaussian(mean, 2.0 * C)
-    np.testing.assert_allclose(twice.logpdf(x), given.times_gaussian(mean, 0.5 * C).logpdf(x), atol=1e-8)
-    np.testing.assert_allclose(given.times_gaussian(mean, np.inf).logpdf(x), given.logpdf(x), atol=1e-12)
-    half = given.times_gaussian(mean, [0.7, np.inf])
-    change = half.logpdf(x) - given.logpdf(x) + 0.5 * ((x[:, 0] - 0.3) / 0.7) ** 2
+    np.testing.assert_allclose(twice.logpdf(x), prior.times_gaussian(mean, 0.5 * C).logpdf(x), atol=1e-8)
+    np.testing.assert_allclose(prior.times_gaussian(mean, np.inf).logpdf(x), prior.logpdf(x), atol=1e-12)
+    half = prior.times_gaussian(mean, [0.7, np.inf])
+    change = half.logpdf(x) - prior.logpdf(x) + 0.5 * ((x[:, 0] - 0.3) / 0.7) ** 2
     np.testing.assert_allclose(change, change[0], atol=1e-11)
 
 
@@ -388,6 +390,23 @@ def test_densities_of_other_classes_beside_a_metric() -> None:
     assert p.l2_distance(boxed) == pytest.approx(expected, rel=1e-9)
     assert boxed.l2_distance(p) == pytest.approx(expected, rel=1e-9)
     assert np.all(np.isfinite(p.logpdf(x)))
+
+
+@given(degenerate_data())
+@settings(max_examples=10)
+def test_degenerate_data_make_no_nan(X: np.ndarray) -> None:
+    X = np.concatenate([X, X[:, :1]], axis=1).astype(np.float64)  # two features at least
+    m, d = X.shape
+    spread = np.ptp(X, axis=0)
+    sigma = np.where(spread > 0.0, 0.5 * spread, np.maximum(np.abs(X).max(axis=0), 1.0))
+    S = (0.6 + 0.4 * np.eye(d)) * sigma * sigma[:, None]
+    p = ksos.SoSDensity(Gaussian(S), X, np.stack([np.ones(m), np.linspace(-1.0, 1.0, m)], axis=1), normalize=True)
+    products = [p.times_gaussian(X[0], scale) for scale in (sigma, S)]
+    for q in (p.marginal([0]), p.conditional({0: X[0, 0]}), p.affine(0.5 + np.eye(d), X[0]), *products):
+        assert q.mass() == pytest.approx(1.0, abs=1e-7)
+        assert np.all(np.isfinite(q.cov()))
+    found = p.conditional_logpdf(X, given=[0]), p.grad_logpdf(X), p.mode(), p.rvs(3, rng=0), p.cdf(X[:1])
+    assert all(np.all(np.isfinite(answer)) for answer in found)
 
 
 @pytest.mark.parametrize(
