@@ -225,7 +225,10 @@ def test_messages_say_what_came(tmp_path: Path, content: bytes) -> None:
     for forged, match in (
         ({"kernel": {"name": "laplace", "parameters": {"product": [True]}}}, r"kernel must be flags, whole numbers and words; got \{'pr"),
         ({"kernel": {"name": "sobolev", "parameters": {}}}, "kernel is 'sobolev', where one of gaussian, laplace, matern"),
-        ({"measure": {"name": "counting", "parameters": {}}}, "measure is 'counting', where one of lebesgue, box, normal, gaussian_mixture, discrete"),
+        (
+            {"measure": {"name": "counting", "parameters": {}}},
+            "measure is 'counting', where one of lebesgue, box, normal, gaussian_mixture, discrete",
+        ),
         ({"arrays": [{"name": "log_unit", "shape": [1] * 9}]}, r"array 'log_unit' cannot have shape \[1, 1, 1"),
         ({"arrays": []}, "arrays lack log_unit, support_points, unit_factor|bytes, where its header announces"),
     ):

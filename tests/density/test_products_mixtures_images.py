@@ -195,7 +195,10 @@ def test_mixture_refuses_weights(weights: list, message: str) -> None:
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        (lambda: ksos.SoSDensity(Gaussian(2.0), [[0.0]], [[1.0]], Discrete([[0.0]]), normalize=True), "mix with others on the same measure"),
+        (
+            lambda: ksos.SoSDensity(Gaussian(2.0), [[0.0]], [[1.0]], Discrete([[0.0]]), normalize=True),
+            "mix with others on the same measure",
+        ),
         (lambda: ksos.SoSDensity(Gaussian(2.0), [[0.0, 0.0]], [[1.0]], normalize=True), "density 0 has 1 features, but density 1 has 2"),
     ],
 )

@@ -56,7 +56,7 @@ def mixture(densities: Any, weights: Any = None) -> SoSDensity | SoSMixture:
     first, shares = parts[0], as_weights(weights, len(parts), "weights")
     if not isinstance(first, SoSDensity) or not all(isinstance(p, SoSDensity) and _same_class(first, p) for p in parts):
         return SoSMixture(parts, shares)
-    used = [(p.on_host(), w) for p, w in zip(parts, shares, strict=True) if w > 0.0]
+    used = [(p.on_host(), w) for p, w in zip(parts, shares, strict=True) if w > 0.0 and isinstance(p, SoSDensity)]
     points = np.concatenate([p.support_points for p, _ in used])
     log_rows = np.concatenate([np.full(p.support_points.shape[0], 0.5 * (np.log(w) - p.log_unit)) for p, w in used])
     F = block_diag(*(p.unit_factor for p, _ in used))
@@ -152,7 +152,7 @@ class SoSMixture(Queries):
         return self.parts[0][1].n_features
 
     @property
-    def support_points(self) -> Array:  # type: ignore[override]
+    def support_points(self) -> Array:
         """Those of all parts, and the means of normal laws, stacked."""
         return namespace(self.parts[0][1].support_points).concat([part.support_points for _, part in self.parts])
 
@@ -175,7 +175,12 @@ class SoSMixture(Queries):
         found: list[tuple[float, SoSDensity | SoSMixture]] = []
         for weight, part in self.parts:
             for share, one in part.parts():
-                found.append((weight * share, SoSMixture.from_parts([(1.0, one)], Lebesgue()) if len(one.shown) < one.density.n_features else one.density))
+                found.append(
+                    (
+                        weight * share,
+                        SoSMixture.from_parts([(1.0, one)], Lebesgue()) if len(one.shown) < one.density.n_features else one.density,
+                    )
+                )
         return found
 
     @property
@@ -380,7 +385,9 @@ def _as_laws(densities: Any) -> list[SoSDensity | SoSMixture]:
     d = laws[0].n_features
     for a, p in enumerate(laws):
         if p.n_features != d:
-            raise ValueError(f"a mixture needs densities of the same features: density 0 has {d} features, but density {a} has {p.n_features}")
+            raise ValueError(
+                f"a mixture needs densities of the same features: density 0 has {d} features, but density {a} has {p.n_features}"
+            )
     return laws
 
 
@@ -422,8 +429,8 @@ def _common_measure(laws: list[SoSDensity | SoSMixture], measure: Measure | None
     same = all(other == measures[0] for other in measures)
     if any(one.atoms is not None for one in measures) and not (same and (measure is None or measure == measures[0])):
         raise ValueError(
-            "densities on a discrete measure mix with others on the same measure only: they have no density by volume; give all of them one "
-            "Discrete measure"
+            "densities on a discrete measure mix with others on the same measure only: they have no density by volume; give all of them "
+            "one Discrete measure"
         )
     if measure is None:
         return measures[0] if same else Lebesgue()

@@ -44,14 +44,28 @@ _GROUPS = 8
 class Part(ABC):
     """A law with a density by volume, or on atoms relative to their measure."""
 
-    n_features: int
-    support_points: Array
-    bandwidths: np.ndarray
-    """Per feature the length on which the density varies."""
-    density: SoSDensity
-    """What a file keeps."""
     shown: list[int]
     """The features of ``density`` that are features of this law; the others are integrated out."""
+
+    @property
+    @abstractmethod
+    def density(self) -> SoSDensity:
+        """What a file keeps."""
+
+    @property
+    def n_features(self) -> int:
+        """The dimension d."""
+        return len(self.shown)
+
+    @property
+    @abstractmethod
+    def support_points(self) -> Array:
+        """Where the density is concentrated."""
+
+    @property
+    @abstractmethod
+    def bandwidths(self) -> np.ndarray:
+        """Per feature the length on which the density varies."""
 
     @abstractmethod
     def log_density(self, X: Array) -> Array:
@@ -130,15 +144,18 @@ class Squares(Part):
     """A sum of squares over one kernel, by volume or on atoms."""
 
     def __init__(self, density: SoSDensity) -> None:
-        self.density, self.n_features = density, density.n_features
-        self.shown = list(range(density.n_features))
+        self._density, self.shown = density, list(range(density.n_features))
 
     @property
-    def support_points(self) -> Array:  # type: ignore[override]
+    def density(self) -> SoSDensity:
+        return self._density
+
+    @property
+    def support_points(self) -> Array:
         return self.density.support_points
 
     @property
-    def bandwidths(self) -> np.ndarray:  # type: ignore[override]
+    def bandwidths(self) -> np.ndarray:
         return np.sqrt(np.diagonal(self.density.kernel.matrix(self.n_features)))
 
     def log_density(self, X: Array) -> Array:
@@ -156,7 +173,9 @@ class Squares(Part):
     @property
     def _is_normal_sum(self) -> bool:
         measure = self.density.measure
-        return isinstance(self.density.kernel, Gaussian) and measure.by_volume and bool(np.all(np.isinf(measure.boundaries(self.n_features))))
+        return (
+            isinstance(self.density.kernel, Gaussian) and measure.by_volume and bool(np.all(np.isinf(measure.boundaries(self.n_features))))
+        )
 
     @property
     def _is_bump(self) -> bool:
@@ -266,7 +285,7 @@ class Reference(Corrected, Part):
     """Normal laws, corrected by a sum of squares with a constant."""
 
     @property
-    def density(self) -> SoSDensity:  # type: ignore[override]
+    def density(self) -> SoSDensity:
         return self.joint
 
     def draw(self, size: int, rng: np.random.Generator) -> np.ndarray:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.optimize import brentq, minimize
 
+from ksos.density.corrected import normal_slopes
 from ksos.density.expectation import Estimate
 from ksos.density.normal_sum import Group, inner_product
 from ksos.density.over_normals import line_law
 from ksos.density.queries import Answers, Queries
-from ksos.measures.normal import log_normal
 from ksos.observables import NumericFunction, as_observable
 from ksos.quadrature import PiecewiseLaw
 
@@ -125,8 +125,8 @@ class Sums(Answers):
     def _climb(self, x: np.ndarray, scale: np.ndarray, limits: np.ndarray) -> tuple[float, np.ndarray]:
         def downhill(y: np.ndarray) -> tuple[float, np.ndarray]:
             point = np.clip(x + y * scale, limits[:, 0], limits[:, 1])[None, :]
-            log_p = float(self.p.logpdf(point)[0])
-            return (-log_p if np.isfinite(log_p) else 1e300), -self.gradient(point)[0] * scale
+            (log_p,), (gradient,) = self._log_and_gradient(point)
+            return (-float(log_p) if np.isfinite(log_p) else 1e300), -gradient * scale
 
         bounds = (limits - x[:, None]) / scale[:, None]
         options = {"ftol": 1e-15, "gtol": 1e-10, "maxiter": 500}
@@ -134,22 +134,26 @@ class Sums(Answers):
         return -float(found.fun), np.clip(x + found.x * scale, limits[:, 0], limits[:, 1])
 
     def gradient(self, X: np.ndarray) -> np.ndarray:
-        """Σ_a r_a ∇log p_a with r_a the share of part a at x, less ∇ log ρ if the measure is not volume."""
+        return self._log_and_gradient(X)[1]
+
+    def _log_and_gradient(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """log p, and Σ_a r_a ∇log p_a with r_a the share of part a at x, less ∇ log ρ if the measure is not volume."""
         p = self.p
         with np.errstate(divide="ignore"):
             logs = np.stack([np.log(weight) + part.log_density(X) for weight, part in p.parts])
         peak = logs.max(axis=0)
         shares = np.exp(logs - np.where(np.isfinite(peak), peak, 0.0))
-        shares /= np.where(np.isfinite(peak), shares.sum(axis=0), 1.0)
+        total = np.where(np.isfinite(peak), shares.sum(axis=0), 1.0)
+        log_p, shares = peak + np.log(total), shares / total
         out = sum(share[:, None] * part.gradient(X) for share, (_, part) in zip(shares, p.parts, strict=True))
         normals = p.measure.normals(p.n_features)
         if normals is not None:
-            own = np.stack([np.log(w) + log_normal(X, m, V) for w, m, V in zip(*normals, strict=True)])
-            weights = np.exp(own - own.max(axis=0))
-            weights /= weights.sum(axis=0)
-            for weight, mean, covariance in zip(weights, normals.means, normals.covariances, strict=True):
-                out = out + weight[:, None] * np.linalg.solve(covariance, (X - mean).T).T
-        return np.where(np.isfinite(peak)[:, None], out, 0.0)
+            own, slopes = normal_slopes(normals, X)
+            top = own.max(axis=0)
+            weights = np.exp(own - top)
+            log_p = log_p - top - np.log(weights.sum(axis=0))
+            out = out - np.einsum("cn,cnd->nd", weights / weights.sum(axis=0), slopes)
+        return log_p, np.where(np.isfinite(peak)[:, None], out, 0.0)
 
 
 def _total(found: list[tuple[float, Estimate]]) -> Estimate:
@@ -247,4 +251,3 @@ def _line_level(p: SoSMixture, law: PiecewiseLaw, mass: float) -> float:
     while excess(low) < 0.0 and step < 1e3:
         low, step = low - step, 2.0 * step
     return float(brentq(excess, low, top + 1.0, xtol=1e-12, rtol=1e-13))
-
