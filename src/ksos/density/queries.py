@@ -191,7 +191,7 @@ class Queries(ABC):
         """P(low ≤ x ≤ high), exactly; bounds may be infinite.
 
         With a metric that ties the features it is exact to 1e-11 where sides of at most three tied features are finite. Beyond, it is an
-        estimate by quasi-Monte Carlo, good to about 1e-5, and that of one box is a float with the estimate of its error as ``.error``.
+        estimate by quasi-Monte Carlo, good to about 1e-4, and that of one box is a float with the estimate of its error as ``.error``.
 
         Parameters
         ----------
