@@ -110,6 +110,20 @@ def test_every_solver_finds_the_optimum_and_its_certificate_is_true(solver: str)
     assert mmd(p, target, space.embedding_kernel, space.landmarks) == pytest.approx(np.linalg.norm(distance), abs=1e-10)
 
 
+def test_the_objective_is_that_of_the_density_by_volume() -> None:
+    """In three features, where the density by volume is a signed sum of normal laws: another route to its embedding."""
+    rng, d = np.random.default_rng(0), 3
+    roots = rng.normal(size=(3, d, d))
+    measure = GaussianMixture([1, 2, 3], rng.normal(size=(3, d)), roots @ roots.transpose(0, 2, 1) / d + 0.1 * np.eye(d))
+    target = points(60, d, 4) + np.random.default_rng(5).gamma(2.0, size=(60, d))
+    space = SoSSpace(Gaussian(4.0 * np.eye(d) + 1.0), target[:30], measure, Gaussian(3.0), constant=True)
+    found = minimize(SquaredMMD(target) + 1e-3 * Trace(relative=True), space)
+    p = found.distribution
+    distance = mmd(p.by_volume(), target, space.embedding_kernel, space.landmarks)
+    trace = np.exp(space.log_unit) * np.sum(p.factor * (space.kernel(target[:30]) @ p.factor))
+    assert distance**2 + 1e-3 * trace == pytest.approx(found.objective, abs=1e-10)
+
+
 @pytest.mark.parametrize("name", REFERENCES)
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_the_strongest_penalty_leaves_the_reference(name: str, objective: str) -> None:

@@ -34,6 +34,7 @@ VISIBLE: dict[str, list[dict[str, Any]]] = {
     "support": [{"support": "random", "n_support": 9}, {"support": "kmeans", "n_support": 9}, {"support": X[:9]}],
     "landmarks": [{"landmarks": 6}, {"landmarks": X[:6]}],
     "measure": [{"measure": Box([-1.5, -1], [2.5, 1.5])}, {"measure": Normal(0.5, 1.0)}],
+    "reference": [{"reference": "normal"}, {"reference": "mixture"}, {"reference": Normal(0.5, 1.0)}],
     "objective": [{"objective": "mmd"}, {"objective": "likelihood"}, {"objective": SquaredMMD(X[:3])}],
     "solver": [{"solver": "fista", "tol": 1e-3}, {"solver": "projected_gradient", "tol": 1e-3}],
     "tol": [{"tol": 1.0}],
@@ -58,7 +59,7 @@ def test_every_option_has_a_test_and_the_documented_default() -> None:
         **{"kernel": "gaussian", "bandwidth": "auto", "embedding_bandwidth": None, "regularization": "auto", "penalty": "trace"},
         **{"n_support": None, "support": "auto", "landmarks": None, "measure": None, "objective": "squared_mmd", "solver": "auto"},
         **{"tol": 1e-8, "max_iter": None, "time_limit": None, "callback": None, "random_state": None, "verbose": 0},
-        "relative_regularization": None,
+        **{"relative_regularization": None, "reference": None},
     }
 
 
