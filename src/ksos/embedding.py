@@ -20,10 +20,12 @@ from ksos._validation import as_points
 from ksos.density import SoSDensity, SoSMixture
 from ksos.density.normal_sum import inner_product
 from ksos.density.part import Part, Reference, Squares
+from ksos.density.standard import feature_scales
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.integrals import closed_form
+from ksos.integrals.metric import axes_of
 from ksos.integrals.quadruple import density_inner
-from ksos.kernels import Kernel
+from ksos.kernels import Gaussian, Kernel
 from ksos.kernels.base import KernelSum
 from ksos.measures import Box, Measure
 from ksos.quadrature import composite, log_outer, tensor_grid
@@ -140,6 +142,7 @@ def mmd(a: Target, b: Target, kernel: Kernel | None = None, landmarks: Any = Non
     if landmarks is not None:
         projection = Projection(kernel, as_points(landmarks, "landmarks", n_features=a.n_features))
         return norm(projection.coordinates(a) - projection.coordinates(b))
+    kernel, a, b = _in_axes(kernel, a, b)
     forms = [*_exact_forms(a, kernel, max_operations), *((-w, form) for w, form in _exact_forms(b, kernel, max_operations))]
     left, right = forms[0][1], forms[-1][1]
     if len(forms) == 2 and isinstance(left, MeanEmbedding) and isinstance(right, MeanEmbedding):
@@ -190,9 +193,32 @@ def _atoms_at(target: MeanEmbedding, kernel: Kernel, Z: Array) -> Array:
 
 def exact_inner(a: Law, b: Law, kernel: Kernel, max_operations: float = 1e13) -> float:
     """⟨w_a, w_b⟩ in the RKHS of ``kernel``."""
+    same = b is a
+    kernel, a, b = _in_axes(kernel, a, b)
     left = _exact_forms(a, kernel, max_operations)
-    right = left if b is a else _exact_forms(b, kernel, max_operations)
+    right = left if same else _exact_forms(b, kernel, max_operations)
     return sum(v * w * _inner(f, g, kernel, max_operations) for v, f in left for w, g in right)
+
+
+def _in_axes(kernel: Kernel, a: Law, b: Law) -> tuple[Kernel, Law, Law]:
+    """Kernel and targets in coordinates in which a kernel with a metric, and that of a density, are products over the features.
+
+    No inner product depends on the coordinates. On a measure with a boundary there are no such coordinates, and no closed form.
+    """
+    densities = [part.density for p in (a, b) if not isinstance(p, MeanEmbedding) for _, part in _parts(p)]
+    walls = any(np.any(np.isfinite(p.measure.boundaries(p.n_features))) for p in densities)
+    if not kernel.full or not densities or walls or not all(isinstance(p.kernel, Gaussian) for p in densities):
+        return kernel, a, b
+    same_features = densities[0].n_features == a.n_features
+    axes, plain = axes_of(kernel, a.n_features, densities[0].kernel if same_features else None), Gaussian(1.0)
+    zero = to_numpy(next(p.support_points for p in (a, b) if not isinstance(p, MeanEmbedding)))[0]
+
+    def moved(target: Law) -> Law:
+        if not isinstance(target, MeanEmbedding):
+            return target.affine(1.0, -zero).affine(axes.V)
+        return MeanEmbedding(axes.coordinates(target.points, like(zero, target.points)), target.weights, kernel=plain)
+
+    return plain, moved(a), moved(b)
 
 
 def require_exact_mmd(kernel: Kernel, embedding_kernel: Kernel, measure: Measure, d: int) -> None:
@@ -215,11 +241,12 @@ def require_exact_mmd(kernel: Kernel, embedding_kernel: Kernel, measure: Measure
 def rule_sizes(model: Kernel, X: np.ndarray, measure: Measure, kernel: Kernel) -> tuple[Box, list[int]]:
     """The box that holds the mass of the densities on X, and how many nodes per feature integrate them and the kernel to rounding."""
     d = X.shape[1]
-    eta, sigma = model.sigma_vector(d), kernel.sigma_vector(d)
+    eta, sigma, smooth = feature_scales(model, d), kernel.sigma_vector(d), measure.smooth_length(d)
+    narrow = 1.0 / np.sqrt(np.diagonal(np.linalg.inv(model.matrix(d)))) if model.full else eta
     lowest, highest = measure.boundaries(d)
     low = np.maximum(lowest, np.clip(X.min(axis=0), None, highest) - _TAIL * eta)
     high = np.minimum(highest, np.clip(X.max(axis=0), lowest, None) + _TAIL * eta)
-    finest = np.minimum(np.minimum(eta, sigma), measure.smooth_length(d))
+    finest = np.minimum(np.minimum(narrow, sigma), smooth)
     counts = np.ceil(_LEAST_NODES + _NODES_PER_BANDWIDTH * np.minimum((high - low) / finest, 1e6)).astype(int)
     return Box(low, high), counts.tolist()
 

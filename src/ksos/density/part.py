@@ -169,7 +169,7 @@ class Squares(Part):
         return moment(self.density, powers, about)
 
     def box_masses(self, low: np.ndarray, high: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        return box_masses(self.density, low, high), np.zeros(low.shape[0])
+        return box_masses(self.density, low, high)
 
     def expectation(self, f: Observable, rtol: float, max_evaluations: int | None, rng: np.random.Generator) -> Estimate:
         return expectation(self.density, f, rtol=rtol, max_evaluations=max_evaluations, rng=rng)
