@@ -39,7 +39,7 @@ def test_the_time_limit_of_a_density_counts_the_whole_fit(objective: str, limit:
 @pytest.mark.parametrize("objective", ["likelihood", "squared_mmd"])
 @pytest.mark.parametrize("limit", [1e-6, 0.3, 1.0])
 def test_the_time_limit_of_a_search_counts_the_whole_fit(objective: str, limit: float) -> None:
-    est, began = KernelSoSDensityCV(objective=objective, tol=1e-12, time_limit=limit), time.process_time()
+    est, began = KernelSoSDensityCV(objective=objective, reference=None, tol=1e-12, time_limit=limit), time.process_time()
     with pytest.warns(ConvergenceWarning, match="time") as caught:
         est.fit(X)
     assert time.process_time() - began < limit + ONE_STEP

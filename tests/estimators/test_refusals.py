@@ -78,12 +78,12 @@ def test_identical_columns() -> None:
     with pytest.raises(
         ValueError, match=r"features 0 and 2 are identical in all 30 samples: they have no joint density.*leave one of them out"
     ):
-        KernelSoSDensityCV().fit(twins)
+        KernelSoSDensityCV(reference=None).fit(twins)
     with pytest.raises(ValueError, match="features 0 and 2 are identical in all 30 samples"):
         KernelSoSConditional().fit(twins, Y)
     frame = pytest.importorskip("pandas").DataFrame(twins, columns=["a", "b", "c"])
     with pytest.raises(ValueError, match="features 'a' and 'c' are identical"):
-        KernelSoSDensityCV().fit(frame)
+        KernelSoSDensityCV(reference=None).fit(frame)
 
 
 def test_identical_columns_with_a_fixed_bandwidth_works() -> None:
@@ -114,7 +114,7 @@ def test_folds(cv: Any) -> None:
 
 def test_a_single_sample_has_no_folds() -> None:
     with pytest.raises(ValueError, match=r"2 folds need at least 2 distinct samples of positive weight; got 1 sample; .*KernelSoSDensity"):
-        KernelSoSDensityCV().fit(X[:1])
+        KernelSoSDensityCV(reference=None).fit(X[:1])
     with pytest.raises(ValueError, match="2 folds need at least 2 distinct samples of positive weight; got 1 sample"):
         KernelSoSConditional().fit(X[:1], Y[:1])
 

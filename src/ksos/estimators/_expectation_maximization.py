@@ -1,7 +1,7 @@
 """Gaussian mixtures by expectation–maximisation [Dempster1977], for many weightings of the same samples at once.
 
 Cross-validation asks for the same mixture once per fold, and once for all samples: the same points with other weights, zero for those
-that are held out. Log-densities of normal laws are linear in φ(x) = (1, x_k, x_k x_l), so that one step of all of them is two matrix
+that are held out. Log-densities of normal laws are linear in φ(x) = (1, x_i, x_i x_j), so that one step of all of them is two matrix
 products with the (n, q) matrix of φ: Φ·Θ gives the exponents, and RᵀΦ, R being the responsibilities, the new moments. Samples that are
 held out are evaluated on the way.
 """
@@ -34,7 +34,7 @@ class Samples:
     features: np.ndarray
     """Φ (n, q)."""
     pairs: tuple[np.ndarray, np.ndarray]
-    """k ≤ l of the products x_k x_l: all pairs, or (k, k) alone."""
+    """i ≤ j of the products x_i x_j: all pairs, or (i, i) alone."""
 
     @classmethod
     def of(cls, points: np.ndarray) -> Samples:
@@ -140,9 +140,9 @@ def _maximised(samples: Samples, R: np.ndarray, floor: np.ndarray, before: Mixtu
     alive = mass > _EMPTY
     G = G / np.where(alive, mass, 1.0)[:, :, None]
     means = G[:, :, 1 : d + 1]
-    k, l = samples.pairs
+    i, j = samples.pairs
     covariances = np.zeros((B, c, d, d))
-    covariances[:, :, k, l] = covariances[:, :, l, k] = G[:, :, d + 1 :] - means[:, :, k] * means[:, :, l]
+    covariances[:, :, i, j] = covariances[:, :, j, i] = G[:, :, d + 1 :] - means[:, :, i] * means[:, :, j]
     diagonal = np.arange(d)
     covariances[:, :, diagonal, diagonal] = np.maximum(covariances[:, :, diagonal, diagonal], 0.0) + floor
     if not alive.all():
@@ -156,14 +156,14 @@ def _maximised(samples: Samples, R: np.ndarray, floor: np.ndarray, before: Mixtu
 def _exponents(mixtures: Mixtures, samples: Samples) -> np.ndarray:
     """log(share · normal density) of every component at every point, (n, B, c)."""
     B, c, d = mixtures.means.shape
-    k, l = samples.pairs
-    if k.shape[0] > d or d == 1:
+    i, j = samples.pairs
+    if i.shape[0] > d or d == 1:
         L = np.linalg.cholesky(mixtures.covariances)
         half = np.linalg.inv(L)
         P = half.transpose(0, 1, 3, 2) @ half
         log_det = -2.0 * np.log(np.diagonal(L, axis1=2, axis2=3)).sum(axis=2)
         slope = (P @ mixtures.means[:, :, :, None])[..., 0]
-        products = np.where(k == l, -0.5, -1.0) * P[:, :, k, l]
+        products = np.where(i == j, -0.5, -1.0) * P[:, :, i, j]
     else:
         variances = np.diagonal(mixtures.covariances, axis1=2, axis2=3)
         slope, products, log_det = mixtures.means / variances, -0.5 / variances, -np.log(variances).sum(axis=2)

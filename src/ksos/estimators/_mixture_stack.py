@@ -5,6 +5,7 @@ They are the reference ρ that a sum of squares corrects, and parts of the answe
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -19,16 +20,17 @@ from ksos.measures import GaussianMixture
 
 __all__ = ["FLOORS", "SIZES", "MixtureStack", "Units", "share_rounds"]
 
-SIZES = (1, 2, 3, 5, 8, 12, 20, 32)
+SIZES = (1, 2, 3, 4, 5, 6, 8, 12, 20, 32)
 """Components; at most a quarter of the samples."""
 FLOORS = (3e-2, 3e-3, 1e-6)
 """What is added to the variances, in units of each feature's."""
-_STARTS = 2
+_STARTS = 3
 _SAMPLES_PER_COMPONENT = 4
 _WIDE = 9.0  # of the covariance of all samples: what keeps samples far from all others in sight
 _FAR, _FARTHEST = 20.0, 1e3  # standard deviations that outliers have made, and outliers themselves, in units of the spread of the others
 _SMALLEST_SHARE, _SMALLEST_COMPONENT = 0.01, 3e-4
 _MOST_BAGS, _MOST_COMPONENTS = 6, 1000
+_MOST_OF_A_REFERENCE, _MOST_REFERENCE_COMPONENTS = 0.9, 120
 _MOST_OF_A_SAMPLE = 0.75  # of the mass: a fold that trains on less is not worth a vote
 
 
@@ -60,6 +62,10 @@ class Units:
         """log |det| of the way back to the data."""
         return float(np.sum(np.log(self.scale)))
 
+    def of_law(self, law: GaussianMixture) -> GaussianMixture:
+        """A law of the data, in these coordinates."""
+        return GaussianMixture(law.weights, self.of_points(law.means), law.covariances / self.scale[:, None] / self.scale)
+
     def measure(self, law: GaussianMixture) -> GaussianMixture:
         """A law of the coordinates, in those of the data."""
         return GaussianMixture(law.weights, self.shift + law.means * self.scale, law.covariances * (self.scale[:, None] * self.scale))
@@ -67,7 +73,7 @@ class Units:
 
 def share_rounds(n: int) -> int:
     """How many rounds the shares of a stack get: the fewer samples, the less their scores may decide."""
-    return int(np.clip(n, 60, 500))
+    return int(np.clip(n // 2, 50, 400))
 
 
 class MixtureStack:
@@ -76,7 +82,11 @@ class MixtureStack:
     ``points`` (n, d) are in :class:`Units`. The last of the mixtures is wide: samples far from all others are never impossible.
     """
 
-    def __init__(self, points: np.ndarray, weights: np.ndarray, folds: Sequence[Fold], still: np.ndarray, sizes: Sequence[int]) -> None:
+    def __init__(
+        self, points: np.ndarray, weights: np.ndarray, folds: Sequence[Fold], still: np.ndarray, sizes: Sequence[int],
+        given: GaussianMixture | None = None,
+    ) -> None:  # fmt: skip
+        self.given = given
         self.points, self.folds, self.sizes = points, folds, [c for c in sizes if c <= max(1, points.shape[0] // _SAMPLES_PER_COMPONENT)]
         self.masses = np.zeros((len(folds) + 1, points.shape[0]))
         for row, fold in zip(self.masses, folds, strict=False):
@@ -87,7 +97,7 @@ class MixtureStack:
         """Components, floor and start of each mixture."""
         self.fits: list[Mixtures] = []
         ends = np.cumsum([0, *(fold.test.size for fold in folds)])
-        self.rows = [slice(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        self.rows = [slice(a, b) for a, b in itertools.pairwise(ends)]
         self.held_out = np.empty((int(ends[-1]), 0))
         """(held-out samples, fold by fold; mixtures)."""
         shares = np.array([fold.mass for fold in folds])
@@ -97,7 +107,7 @@ class MixtureStack:
     def fit(self, deadline: Deadline) -> Iterator[int]:
         """Fit size after size, telling how many mixtures there are; after the deadline nothing but the smallest."""
         samples = Samples.of(np.clip(self.points, -_FARTHEST, _FARTHEST))
-        columns = []
+        columns: list[np.ndarray] = []
         for start in range(_STARTS):
             centres = seeds(samples.points, self.masses, max(self.sizes), start)
             for c in self.sizes:
@@ -109,9 +119,17 @@ class MixtureStack:
                 if c == 1:
                     self.fits.append(found[0].widened(_WIDE))
                     self.labels.append((1, np.inf, 0))
+                    self._add_given()
                 columns += [self._unseen(mixture, samples) for mixture in self.fits[len(columns) :]]
                 self.held_out = np.stack(columns, axis=1)
                 yield len(self.fits)
+
+    def _add_given(self) -> None:
+        """A law that is given takes part as it is, the same in all folds."""
+        if self.given is not None:
+            times = self.masses.shape[0]
+            self.fits.append(Mixtures(*(np.repeat(part[None], times, axis=0) for part in self.given.normals(self.points.shape[1]))))
+            self.labels.append((self.given.weights.shape[0], np.nan, 0))
 
     def _unseen(self, mixtures: Mixtures, samples: Samples) -> np.ndarray:
         logs = mixtures.log_densities(samples)
@@ -125,15 +143,33 @@ class MixtureStack:
         if not keep.any():
             return np.full(len(self.fits), 1.0 / len(self.fits))
         weights = self.held_out_weights[keep]
-        return stack(self.held_out[keep], weights / weights.sum(), share_rounds(int(keep.sum())))
+        return stack(self.held_out[keep], weights / weights.sum(), share_rounds(int(keep.sum())), self.start)
+
+    @property
+    def least(self) -> float:
+        """The share that the wide mixture always has: a tenth of a sample."""
+        return 0.1 / self.points.shape[0]
+
+    @property
+    def start(self) -> np.ndarray:
+        """Shares before anything is known: the fewer components, the more."""
+        return 1.0 / np.array([label[0] for label in self.labels])
 
     def reference(self, fold: int | None = None) -> GaussianMixture:
-        """ρ of all samples, or of those that a fold trains on: its held-out samples have a part neither in the mixtures nor in their shares.
+        """ρ of all samples, or of those that a fold trains on: neither the mixtures nor their shares know the others.
 
         Small shares and components are left out, the wide one stays.
         """
-        row = -1 if fold is None else fold
-        return self._law(self.shares(fold), [row], _SMALLEST_COMPONENT)
+        if self.given is not None:
+            return self.given
+        shares = self.shares(fold)
+        order, total, components = np.argsort(-shares, kind="stable"), 0.0, 0
+        for j in order:  # the rest adds little to what is corrected, and is in the answer itself
+            components += self.fits[j].shares.shape[1]
+            if total >= _MOST_OF_A_REFERENCE or (total > 0.0 and components > _MOST_REFERENCE_COMPONENTS):
+                shares[j] = 0.0
+            total += shares[j]
+        return self._law(shares / shares.sum(), [-1 if fold is None else fold], _SMALLEST_COMPONENT)
 
     def law(self, shares: np.ndarray) -> GaussianMixture:
         """The mixture of all mixtures with these shares: each the mean of the fits to all samples and to the folds [Breiman1996].
@@ -149,7 +185,7 @@ class MixtureStack:
     def _law(self, shares: np.ndarray, rows: Sequence[int], smallest: float) -> GaussianMixture:
         wide = self.labels.index((1, np.inf, 0))
         kept = np.where(shares >= _SMALLEST_SHARE, shares, 0.0)
-        kept[wide] = max(shares[wide], 0.1 / self.points.shape[0])
+        kept[wide] = max(shares[wide], self.least)
         used = np.flatnonzero(kept)
         parts = [
             (kept[j] * self.fits[j].shares[k], self.fits[j].means[k], self.fits[j].covariances[k], j == wide) for j in used for k in rows

@@ -35,7 +35,7 @@ def quick_likelihood_path(space: SoSSpace, points: np.ndarray, weights: np.ndarr
 
     All in the eigenbasis of N, whose eigenvalues ν make the penalty λ Σ_k ν_k ‖F_k‖²: scaling row k by (1 + λν_k)^{−1/2} conditions it for
     every λ at once, and a step of L-BFGS costs two products with the (n, r) matrix of ψ(x_i). The first fit starts at the leading squares
-    of the kernel density estimate over the samples; in a space with the constant function, at this one and a little of what the samples see.
+    of the kernel density estimate over the samples; in a space with the constant function, at this one and a little of what samples see.
     """
     nu, Q = np.linalg.eigh(space.trace_matrix)
     nu, psi = np.maximum(nu, 0.0), space.basis(points) @ Q

@@ -39,6 +39,7 @@ _SUPPORT, _PLAIN_SUPPORT = 100, 150
 _MOST_BUMPS = 2000  # samples: with more of them a kernel density estimate adds nothing to what is there, and costs
 _SINGULAR = 1e-6  # of the largest variance: the least that the metric may have
 _SCAN = 800  # samples
+_START = 0.2  # the share of a sum of squares before anything is known, that of one normal law being 1
 
 
 def strength_unit(space: SoSSpace, support: np.ndarray) -> float:
@@ -85,12 +86,12 @@ class ReferenceSearch:
     weights: np.ndarray
     folds: Sequence[Fold]
     mixtures: MixtureStack
-    given: GaussianMixture | None
-    """A reference that is not fitted."""
     multiples: Sequence[float]
     strengths: Sequence[float]
     plain: bool
     """Whether the sum of squares over Lebesgue and the kernel density estimate take part."""
+    log_volume: float
+    """What log-densities in the coordinates of the data are less by."""
     say: Callable[[str, float | None], None]
     found: list[BandwidthScores] = field(default_factory=list)
     """Of the corrections, one for each bandwidth."""
@@ -101,14 +102,14 @@ class ReferenceSearch:
     def run(self, rng: np.random.Generator, deadline: Deadline) -> bool:
         """Whether the time was enough."""
         began = time.perf_counter()
-        for count in self.mixtures.fit(deadline):
-            self._count = count
+        for _ in self.mixtures.fit(deadline):
+            pass
         self.metric = Metric.of(self.points, self.weights, rng, deadline)
         most = min(_PLAIN_SUPPORT, max(int(min((row > 0.0).sum() for row in self.mixtures.masses)), 1))
         self._support = seeds(self.metric.whitened(self.points), self.mixtures.masses, most)
         rows = self.mixtures.held_out.shape[0]
         score = self.mixtures.held_out_weights @ stacked_logs(self.mixtures.held_out, self.mixtures.shares()) if rows else -np.inf
-        self.say(f"{len(self.mixtures.fits)} Gaussian mixtures: held-out score {score:.4f}", None)
+        self.say(f"{len(self.mixtures.fits)} Gaussian mixtures: held-out score {score - self.log_volume:.4f}", None)
         if not self.folds:
             return not deadline.passed
         references = [self.reference(k) for k in range(len(self.folds))]
@@ -118,26 +119,32 @@ class ReferenceSearch:
                 return False
             scores = self._corrected(references, self.metric.kernel(multiple), deadline)
             self.found.append(scores)
-            mean = self._mean(scores.scores)
+            mean = self.mean(scores.scores)
             left = (time.perf_counter() - first) / (number + 1) * (len(self.multiples) - number - 1 + self.plain) + 0.1 * (first - began)
-            best = f"best λ {self.strengths[int(np.argmax(mean))]:.3g}, held-out score {mean.max():.4f}"
+            best = f"best λ {self.strengths[int(np.argmax(mean))]:.3g}, held-out score {mean.max() - self.log_volume:.4f}"
             self.say(f"corrected with bandwidth {multiple:.4g} × that of a kernel density estimate, {len(self.strengths)} λ: {best}", left)
         if self.plain and not deadline.passed:
             self.others = self._over_lebesgue(deadline)
             self.say("sum of squares over Lebesgue, and kernel density estimate", 0.1 * (time.perf_counter() - began))
         return not deadline.passed
 
-    def _mean(self, scores: np.ndarray) -> np.ndarray:
+    def mean(self, scores: np.ndarray) -> np.ndarray:
+        """Over the folds (first axis), weighted by what they hold out."""
         masses = np.array([fold.mass for fold in self.folds])
         return np.asarray((masses / masses.sum()) @ scores)
 
     @property
+    def ready(self) -> bool:
+        """Whether an answer can be made of what is there."""
+        return "_support" in vars(self)
+
+    @property
     def scores(self) -> np.ndarray:
         """(bandwidths, λ)."""
-        return np.stack([self._mean(found.scores) for found in self.found])
+        return np.stack([self.mean(found.scores) for found in self.found])
 
     def reference(self, fold: int | None) -> GaussianMixture:
-        return self.mixtures.reference(fold) if self.given is None else self.given
+        return self.mixtures.reference(fold)
 
     def support(self, fold: int | None, most: int = _SUPPORT) -> np.ndarray:
         """Rows of the samples that a fold trains on, spread as they are."""
@@ -179,15 +186,17 @@ class ReferenceSearch:
 
     def stacked(self, i: int | None) -> tuple[np.ndarray, float]:
         """The shares of mixtures, then λ of bandwidth i (none without one), then the parts over Lebesgue; and the score of all together."""
-        columns = [self.mixtures.held_out]
+        columns, start = [self.mixtures.held_out], [self.mixtures.start]
         if i is not None:
             columns.append(self.found[i].held_out)
+            start.append(np.full(len(self.strengths), _START))
         if self.others.size:
             columns.append(self.others)
+            start.append(np.full(self.others.shape[1], _START))
         logs, weights = np.concatenate(columns, axis=1), self.mixtures.held_out_weights
         if not weights.size:
             return np.full(logs.shape[1], 1.0 / logs.shape[1]), -np.inf
-        shares = stack(logs, weights, share_rounds(logs.shape[0]))
+        shares = stack(logs, weights, share_rounds(logs.shape[0]), np.concatenate(start))
         return shares, float(weights @ stacked_logs(logs, shares))
 
     def best(self) -> tuple[int | None, np.ndarray, float]:

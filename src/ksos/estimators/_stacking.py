@@ -20,18 +20,18 @@ _NEGLIGIBLE = 1e-13
 _MANY = 0.7
 
 
-def stack(log_densities: np.ndarray, weights: np.ndarray, iterations: int = _ITERATIONS) -> np.ndarray:
+def stack(log_densities: np.ndarray, weights: np.ndarray, iterations: int = _ITERATIONS, start: np.ndarray | None = None) -> np.ndarray:
     """Shares w ≥ 0, Σw = 1, that (nearly) maximise Σ_i a_i log Σ_j w_j p_j(x_i), from held-out log-densities of shape (n, models).
 
     The expectation–maximisation iteration w_j ← Σ_i a_i w_j p_j(x_i)/p(x_i), which never decreases the likelihood, stopped after 60 rounds
-    from equal shares: models that predict alike keep alike shares, and noise in their scores decides nothing.
+    from equal shares (or those of ``start``): models that predict alike keep their shares, and noise in their scores decides nothing.
 
     >>> held_out = np.log([[0.2, 0.1], [0.4, 0.1], [0.1, 0.2]])
     >>> stack(held_out, np.ones(3) / 3).round(2).tolist()
     [1.0, 0.0]
     """
     P = _relative(log_densities)[0]
-    w = np.full(P.shape[1], 1.0 / P.shape[1])
+    w = np.full(P.shape[1], 1.0 / P.shape[1]) if start is None else start / start.sum()
     for _ in range(iterations):
         w = w * (weights @ (P / np.maximum(P @ w, 1e-300)[:, None]))
         w /= w.sum()

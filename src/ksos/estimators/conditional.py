@@ -29,7 +29,8 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
     ----------
     estimator : density estimator, optional
         What is fitted to the rows (x, y): a :class:`~ksos.KernelSoSDensity` or :class:`~ksos.KernelSoSDensityCV` with the options you
-        want; a copy of it is fitted. Default: ``KernelSoSDensityCV(objective=objective, measure=measure)``.
+        want; a copy of it is fitted. Default:
+        ``KernelSoSDensityCV(objective=objective, measure=measure, reference=None)``.
     objective : {"likelihood", "squared_mmd"}, optional
         Of the default estimator; default "likelihood".
     measure : Measure, optional
@@ -172,7 +173,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         handed_on = {name: value for name, value in handed_on.items() if value is not None}
         if self.estimator is None:
             objective = "likelihood" if self.objective is None else self.objective
-            return KernelSoSDensityCV(objective=objective, measure=self.measure, **handed_on)
+            return KernelSoSDensityCV(objective=objective, measure=self.measure, reference=None, **handed_on)
         if self.objective is not None or self.measure is not None:
             name = "measure" if self.objective is None else "objective"
             raise ValueError(f"{name} is for the default estimator; with an estimator of your own, set it there")

@@ -16,17 +16,22 @@ from ksos._deadline import Deadline
 from ksos._validation import as_bandwidth, as_choice, as_grid, as_masses
 from ksos.bandwidth import RULES, bandwidth_rule
 from ksos.density import SoSDensity
+from ksos.density.mixture import SoSMixture
 from ksos.embedding import Projection
 from ksos.estimators._held_out import CRITERIA, MOST_SUPPORT_POINTS, BandwidthScores, Problem, fit_path, scores_of_bandwidth, support_of
 from ksos.estimators._kernel_density import best_multiple
+from ksos.estimators._mixture_stack import SIZES, MixtureStack, Units
+from ksos.estimators._reference import as_reference, require_reference
+from ksos.estimators._reference_search import CORRECTIONS, STRENGTHS, ReferenceSearch
 from ksos.estimators._samples import Fold, as_folds, as_generator, check_folds, distinct_samples, require_inside
 from ksos.estimators._score_surface import FEW_MULTIPLES, MULTIPLES, REGULARIZATIONS, Surface, grow
+from ksos.estimators._stacked_answer import Answer, answer
 from ksos.estimators._stacking import blend
 from ksos.estimators.density import DensityEstimator, KernelSoSDensity
 from ksos.exceptions import BandwidthWarning
 from ksos.integrals import closed_form
-from ksos.kernels import Kernel, kernel_form
-from ksos.measures import Lebesgue, Measure
+from ksos.kernels import Gaussian, Kernel, kernel_form
+from ksos.measures import GaussianMixture, Lebesgue, Measure
 from ksos.space import SoSSpace
 from ksos.support import pivoted_cholesky
 
@@ -39,6 +44,7 @@ _LANDMARKS = 100
 _MANY_SAMPLES = 1000
 _SEARCH_SHARE = 0.7  # of a time limit: the rest is for the fit to all samples
 _AFTER_CTRL_C = 1.0  # seconds
+_FLAT = 1e-10  # of the largest variance
 
 
 class KernelSoSDensityCV(DensityEstimator):
@@ -127,13 +133,14 @@ class KernelSoSDensityCV(DensityEstimator):
     """
 
     def __init__(
-        self, bandwidths: Any = None, relative_regularizations: Any = None, cv: Any = None, *, kernel: str | Kernel = "gaussian",
+        self, bandwidths: Any = None, relative_regularizations: Any = None, cv: Any = None, *, reference: Any = "auto",
+        kernel: str | Kernel = "gaussian",
         objective: str = "likelihood", criterion: str = "log_likelihood", combine: str = "auto", rule: str = "silverman",
         extend: bool | None = None, n_support: int | None = None, measure: Measure | None = None, tol: float = 1e-4,
         time_limit: float | None = None, n_jobs: int | None = None, random_state: Any = 0, verbose: int = 0,
     ) -> None:  # fmt: skip
         self.bandwidths, self.relative_regularizations, self.cv = bandwidths, relative_regularizations, cv
-        self.kernel, self.objective, self.measure, self.n_support = kernel, objective, measure, n_support
+        self.kernel, self.objective, self.measure, self.n_support, self.reference = kernel, objective, measure, n_support, reference
         self.criterion, self.combine, self.rule, self.extend = criterion, combine, rule, extend
         self.tol, self.time_limit, self.n_jobs = tol, time_limit, n_jobs
         self.random_state, self.verbose = random_state, verbose
@@ -153,8 +160,11 @@ class KernelSoSDensityCV(DensityEstimator):
         masses = as_masses(sample_weight, X.shape[0])
         measure = Lebesgue() if self.measure is None else self.measure
         require_inside(measure, X, masses)
-        _require_different_features(X[masses > 0.0, features], getattr(self, "feature_names_in_", None))
         (points, weights), rng = distinct_samples(X, masses), as_generator(self.random_state)
+        if self._by_reference:
+            folds = as_folds(self.cv, X, masses, weights, rng) if points.shape[0] > 1 else []
+            return self._fit_by_reference(points, weights, folds, rng, deadline)
+        _require_different_features(X[masses > 0.0, features], getattr(self, "feature_names_in_", None))
         folds = as_folds(self.cv, X, masses, weights, rng)
         problem, sigma = self._problem(points, weights, measure, folds, rng)
         surface, interrupt = Surface(problem, self._stacking, self._strengths()), None
@@ -184,6 +194,12 @@ class KernelSoSDensityCV(DensityEstimator):
         as_choice(self.criterion, "criterion", CRITERIA)
         as_choice(self.combine, "combine", COMBINATIONS)
         as_choice(self.rule, "rule", RULES)
+        automatic = self.reference is None or (isinstance(self.reference, str) and self.reference == "auto")
+        if not automatic:
+            require_reference(self.reference, self.measure)
+        if not automatic and not self._plain_settings:
+            goes = "goes with kernel='gaussian', objective='likelihood', criterion='log_likelihood' and combine='stacking'"
+            raise ValueError(f"reference={self.reference!r} {goes}; leave these as they are")
         if self.combine == "stacking" and self.criterion != "log_likelihood":
             raise ValueError(f"combine='stacking' weighs fits by their likelihood; criterion={self.criterion!r} needs combine='best'")
         if self.bandwidths is not None:
@@ -195,6 +211,95 @@ class KernelSoSDensityCV(DensityEstimator):
             raise ValueError(f"extend must be True, False or None (only grids that are not given grow); got {self.extend!r}")
         if self.n_jobs is not None and (isinstance(self.n_jobs, bool) or not isinstance(self.n_jobs, Integral) or self.n_jobs == 0):
             raise ValueError(f"n_jobs must be None, a positive number of processes, or -1 for all processors; got {self.n_jobs!r}")
+
+    @property
+    def _plain_settings(self) -> bool:
+        """Whether kernel, measure, objective, criterion and combination are such that a reference can be corrected."""
+        gaussian = isinstance(kernel_form(self.kernel), Gaussian) and not isinstance(self.kernel, Kernel)
+        return gaussian and self.measure is None and self.objective == "likelihood" and self._stacking
+
+    @property
+    def _by_reference(self) -> bool:
+        """Whether the search begins with a reference; "auto" leaves grids, kernels and measures that are given to the search over λ."""
+        if isinstance(self.reference, str) and self.reference == "auto":
+            given = (self.bandwidths, self.relative_regularizations, self.n_support, self.extend)
+            return self._plain_settings and self.rule == "silverman" and all(value is None for value in given)
+        return self.reference is not None
+
+    def _fit_by_reference(
+        self, points: np.ndarray, weights: np.ndarray, folds: list[Fold], rng: np.random.Generator, deadline: Deadline
+    ) -> Self:
+        """Stack mixtures, what corrects them, and the sum of squares over Lebesgue."""
+        units = Units.of(points, weights, rng)
+        given = None
+        if not isinstance(self.reference, str):
+            normals = as_reference(self.reference, points, weights, deadline).normals(points.shape[1])
+            given = None if normals is None else units.of_law(GaussianMixture(*normals))
+        sizes = (1,) if given is not None or self.reference == "normal" else SIZES
+        at = units.of_points(points)
+        _warn_if_tied(at, weights)
+        mixtures = MixtureStack(at, weights, folds, units.still, sizes, given)
+        multiples = CORRECTIONS if self.bandwidths is None else sorted(as_grid(self.bandwidths, "bandwidths", positive=True).tolist())
+        strengths = STRENGTHS if self.relative_regularizations is None else tuple(self._strengths())
+        plain = isinstance(self.reference, str) and self.reference == "auto"
+        search = ReferenceSearch(at, weights, folds, mixtures, multiples, strengths, plain, units.log_volume, self._say)
+        limit, interrupt = Deadline() if self.time_limit is None else Deadline(max(_SEARCH_SHARE * deadline.remaining, 1e-9)), None
+        try:
+            complete = search.run(rng, limit)
+        except KeyboardInterrupt as error:
+            if not search.ready:
+                raise
+            interrupt, complete, deadline = error, False, Deadline(_AFTER_CTRL_C)
+        found = answer(search, units, points, self.tol, deadline)
+        if found.solution.keyboard_interrupt:
+            interrupt = KeyboardInterrupt(found.solution.message)
+        self._report_by_reference(search, units, found)
+        self.status_ = "interrupted" if interrupt else found.solution.status
+        if interrupt is not None:
+            raise interrupt
+        if not complete:
+            self.status_ = "time_limit"
+            message = f"the time limit came before the end of the search: {len(mixtures.fits)} mixtures and {len(search.found)} bandwidths"
+            warnings.warn(f"{message} were scored; raise time_limit", ConvergenceWarning, stacklevel=4)
+        return self
+
+    def _say(self, what: str, left: float | None) -> None:
+        if self.verbose:
+            print(f"[cv] {what}" + ("" if left is None else f"; about {left:.1f} s left"), flush=True)
+
+    def _report_by_reference(self, search: ReferenceSearch, units: Units, found: Answer) -> None:
+        """The fitted attributes."""
+        space = found.solution.space
+        estimator = KernelSoSDensity(
+            space.kernel, relative_regularization=found.relative_regularization, support=space.support_points, reference=space.measure,
+            objective="likelihood", tol=self.tol,
+        )  # fmt: skip
+        estimator.solution_, estimator.n_iter_ = found.solution, found.solution.n_iter
+        estimator.distribution_ = SoSMixture([found.solution.distribution], measure=Lebesgue())
+        estimator.bandwidth_ = estimator.embedding_bandwidth_ = space.kernel.sigma
+        estimator.regularization_ = found.relative_regularization * float(np.exp(space.log_unit))
+        estimator.relative_regularization_ = found.relative_regularization
+        estimator.support_points_, estimator.landmarks_ = space.support_points, space.landmarks
+        estimator.n_features_in_ = space.n_features
+        self.best_estimator_, self.distribution_ = estimator, SoSMixture(found.densities, found.shares, Lebesgue())
+        self.weights_, self.best_score_ = found.weights, found.score - units.log_volume
+        self.bandwidth_, self.regularization_ = estimator.bandwidth_, estimator.regularization_
+        scored = [*search.found, *[None] * (len(search.multiples) - len(search.found))]
+        nothing = np.full((len(search.folds), len(search.strengths)), -np.inf)
+        folds = np.stack([(nothing if scores is None else scores.scores - units.log_volume).T for scores in scored])
+        sigma = units.scale * search.metric.bandwidth * np.sqrt(np.diagonal(search.metric.shape))
+        means = np.stack([search.mean(part.T) for part in folds]) if search.folds else np.full(folds.shape[:2], -np.inf)
+        self._tabulate(list(search.multiples), list(search.strengths), means, folds, sigma)
+        self.bandwidth_multiple_ = self.bandwidth_multiples_[found.bandwidth]
+        self.relative_regularization_ = self.relative_regularizations_[found.strength]
+        shares, labels = search.mixtures.shares(), search.mixtures.labels
+        scores = search.mixtures.held_out_weights @ search.mixtures.held_out - units.log_volume
+        self.mixture_results_ = {
+            "components": np.array([label[0] for label in labels]),
+            "floor": np.array([label[1] for label in labels]),
+            "mean_test_score": scores if search.folds else np.full(len(labels), -np.inf),
+            "weight": shares,
+        }
 
     @property
     def _stacking(self) -> bool:
@@ -318,13 +423,21 @@ class KernelSoSDensityCV(DensityEstimator):
         self.bandwidth_, self.regularization_ = self.best_estimator_.bandwidth_, self.best_estimator_.regularization_
         self.bandwidth_multiple_, self.relative_regularization_ = surface.multiples[i], surface.regularizations[j]
         self.best_score_ = float(surface.bandwidth_scores[i]) if np.isfinite(scores[i]).any() else -np.inf
-        self.bandwidth_multiples_, self.relative_regularizations_ = np.array(surface.multiples), np.array(surface.regularizations)
+        self._tabulate(surface.multiples, surface.regularizations, scores, folds, sigma)
+
+    def _tabulate(
+        self, multiples: list[float], regularizations: list[float], scores: np.ndarray, folds: np.ndarray, sigma: np.ndarray
+    ) -> None:
+        """Scores (bandwidths, λ), and of the folds (bandwidths, λ, folds), as a grid and as a table."""
+        self.bandwidth_multiples_, self.relative_regularizations_ = np.array(multiples), np.array(regularizations)
         self.scores_, self.n_splits_ = scores, folds.shape[2]
-        multiple, regularization = (grid.ravel() for grid in np.meshgrid(surface.multiples, surface.regularizations, indexing="ij"))
-        flat = folds.reshape(-1, folds.shape[2])
-        finite = np.all(np.isfinite(flat), axis=1)
+        multiple, regularization = (grid.ravel() for grid in np.meshgrid(multiples, regularizations, indexing="ij"))
+        flat = folds.reshape(scores.size, folds.shape[2])
+        finite = np.all(np.isfinite(flat), axis=1) & (folds.shape[2] > 0)
         deviation = np.full(flat.shape[0], np.nan)
-        scale = np.maximum(np.abs(flat[finite]).max(axis=1), 1.0)  # scores of −1e300, of samples that a fit cannot see, have squares too
+        scale = np.maximum(
+            np.abs(flat[finite]).max(axis=1, initial=0.0), 1.0
+        )  # scores of −1e300, of samples that a fit cannot see, have squares too
         deviation[finite] = (flat[finite] / scale[:, None]).std(axis=1) * scale
         self.cv_results_ = {
             "bandwidth_multiple": multiple,
@@ -348,3 +461,14 @@ def _require_different_features(X: np.ndarray, names: Any) -> None:
                 f"features {words} are identical in all {X.shape[0]} samples: they have no joint density, and the narrower a bandwidth, "
                 "the better it would seem; leave one of them out, or fix the bandwidth with KernelSoSDensity"
             )
+
+
+def _warn_if_tied(points: np.ndarray, weights: np.ndarray) -> None:
+    """Say so when the samples, in the units of their features, lie on a plane: their likelihood has no bound."""
+    centred = points - weights @ points
+    values = np.linalg.eigvalsh((centred * weights[:, None]).T @ centred)
+    moving = int(np.sum(np.any(points != points[0], axis=0)))
+    flat = int(np.sum(values[values.shape[0] - moving :] < _FLAT * max(values[-1], 1e-300))) if moving else 0
+    if flat and points.shape[0] > 1:
+        message = f"the samples leave {flat} of {moving} directions without spread (tied features, or few samples): they have no density"
+        warnings.warn(f"{message}; the answer has the width of its covariance floors there", UserWarning, stacklevel=5)

@@ -116,13 +116,12 @@ class GaussianNormals(Integrals):
 
     def components(self, axes: Axes, product: GaussianProduct, origin: np.ndarray) -> list[tuple[float, np.ndarray, np.ndarray]]:
         """(log of the constant, R, R·V(μ_c − origin)) of each component, with ‖R(z̄ − Vμ)‖² the exponent of N(z̄; …)."""
-        found = []
-        for weight, mean, covariance in zip(*self.normals, strict=True):
-            L = np.linalg.cholesky(axes.V @ covariance @ axes.V.T + 0.5 * np.diag(product.width**2))
-            log_normal = -float(np.sum(np.log(np.diagonal(L))) + 0.5 * self.n_features * np.log(2.0 * np.pi))
-            R = np.sqrt(0.5) * np.linalg.inv(L)
-            found.append((float(np.log(weight)) + product.log_volume + log_normal, R, R @ (axes.V @ (mean - origin))))
-        return found
+        weights, means, covariances = self.normals
+        L = np.linalg.cholesky(axes.V @ covariances @ axes.V.T + 0.5 * np.diag(product.width**2))
+        log_normals = -np.log(np.diagonal(L, axis1=1, axis2=2)).sum(axis=1) - 0.5 * self.n_features * np.log(2.0 * np.pi)
+        R = np.sqrt(0.5) * np.linalg.inv(L)
+        centres = (R @ (axes.V @ (means - origin)[:, :, None]))[:, :, 0]
+        return list(zip((np.log(weights) + product.log_volume + log_normals).tolist(), R, centres, strict=True))
 
     def log_mean(self, X: Array) -> Array:
         return self._log_power(X, 1)
