@@ -28,7 +28,7 @@ LAYERS: list[set[str]] = [
     {"integrals"},
     {"observables"},
     {"bandwidth", "density", "embedding_map", "support", "whitening"},
-    {"cover"},
+    {"cover", "metric"},
     {"embedding"},
     {"labelled"},
     {"coordinates"},
