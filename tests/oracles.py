@@ -116,7 +116,10 @@ def marginal_cdf(p: Any, k: int, thresholds: np.ndarray) -> np.ndarray:
     d = p.n_features
     rest = [j for j in range(d) if j != k]
     weights = p.unit_factor @ p.unit_factor.T
-    if rest:
+    if p.kernel.full:  # on Lebesgue measure: W/W_k, both from their formulas
+        x, alone = p.support_points, p.support_points[:, [k]]
+        weights = weights * np.exp(p.integrals.log_gram(x, x) - closed_form(p.kernel.restrict([k]), p.measure, 1).log_gram(alone, alone))
+    elif rest:
         x = p.support_points[:, rest]
         weights = weights * np.exp(closed_form(p.kernel.restrict(rest), p.measure.restrict(rest), d - 1).log_gram(x, x))
     kernel, measure, centres = p.kernel.restrict([k]), p.measure.restrict([k]), p.support_points[:, [k]]

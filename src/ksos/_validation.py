@@ -13,8 +13,8 @@ from sklearn.utils import check_array
 from ksos._array import Array, is_other_array, namespace, to_numpy
 
 __all__ = ["as_bandwidth", "as_box", "as_callback", "as_choice", "as_conditions", "as_count", "as_features", "as_finite", "as_grid"]
-__all__ += ["as_levels", "as_masses", "as_metric", "as_nonnegative", "as_points", "as_positive", "as_powers", "as_scales", "as_vector"]
-__all__ += ["as_weights"]
+__all__ += ["as_invertible", "as_levels", "as_masses", "as_metric", "as_nonnegative", "as_points", "as_positive", "as_powers", "as_scales"]
+__all__ += ["as_vector", "as_weights"]
 
 _SMALLEST_SIGMA = 1.5e-154  # below, σ² is no longer a normal number
 _LARGEST_SIGMA = 1.3e154  # above, σ² overflows
@@ -171,6 +171,23 @@ def as_choice(value: Any, name: str, choices: Collection[str], *, otherwise: str
         listed = ", ".join(repr(choice) for choice in choices)
         raise ValueError(f"{name} must be one of {listed}{otherwise}; got {value!r}")
     return value
+
+
+def as_invertible(matrix: Any, name: str, d: int) -> np.ndarray:
+    """An invertible matrix (d, d) of finite numbers."""
+    with _naming(name):
+        given = np.asarray(to_numpy(matrix) if is_other_array(matrix) else matrix)
+    if given.shape != (d, d) or given.dtype.kind not in "iuf" or not np.all(np.isfinite(given)):
+        raise ValueError(f"{name} as a matrix must have shape {(d, d)} and finite entries; got shape {given.shape} of {given.dtype}")
+    out = given.astype(np.float64)
+    sizes = np.linalg.norm(out, axis=1)
+    least = 0.0 if not np.all(sizes > 0.0) else float(np.linalg.svd(out / sizes[:, None], compute_uv=False)[-1])
+    if not least > _SINGULAR:
+        raise ValueError(
+            f"{name} as a matrix must be invertible; with rows of length one its least singular value is {least:.3g}; take a marginal "
+            "instead of a projection"
+        )
+    return out
 
 
 def as_scales(scale: Any, d: int, name: str = "scale") -> np.ndarray:

@@ -171,7 +171,8 @@ class Witness(Observable):
         return ObservableMatrix(V - atoms.matrix(kernel, X, measure, log_unit).values).transformed(T)
 
     def _has_rule(self, kernel: Kernel, X: np.ndarray, measure: Measure) -> bool:
-        if X.shape[1] > TENSOR_FEATURES or not (isinstance(kernel, Gaussian) and isinstance(self.data.kernel, Gaussian)):
+        product = isinstance(kernel, Gaussian) and isinstance(self.data.kernel, Gaussian) and not self.data.kernel.full
+        if X.shape[1] > TENSOR_FEATURES or not product:
             return False
         return math.prod(rule_sizes(kernel, X, measure, self.data.kernel)[1]) <= MOST_NODES
 

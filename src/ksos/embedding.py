@@ -17,11 +17,13 @@ from ksos._array import Array, inner, is_numpy, like, namespace, norm, to_numpy,
 from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos._validation import as_points
 from ksos.density import SoSDensity
+from ksos.density.standard import feature_scales
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.integrals import closed_form
+from ksos.integrals.metric import axes_of
 from ksos.integrals.quadruple import density_inner
 from ksos.integrals.triple import apply_triple
-from ksos.kernels import Kernel
+from ksos.kernels import Gaussian, Kernel
 from ksos.kernels.base import KernelSum
 from ksos.measures import Box, Measure
 from ksos.quadrature import composite, log_outer, tensor_grid
@@ -134,6 +136,7 @@ def mmd(a: Target, b: Target, kernel: Kernel | None = None, landmarks: Any = Non
     if landmarks is not None:
         projection = Projection(kernel, as_points(landmarks, "landmarks", n_features=a.n_features))
         return norm(projection.coordinates(a) - projection.coordinates(b))
+    kernel, a, b = _in_axes(kernel, a, b)
     left, right = (_exact_form(target, kernel, max_operations) for target in (a, b))
     if isinstance(left, MeanEmbedding) and isinstance(right, MeanEmbedding):
         xp, points = namespace(left.points), left.points
@@ -179,8 +182,32 @@ def _atoms_at(target: MeanEmbedding, kernel: Kernel, Z: Array) -> Array:
 
 def exact_inner(a: MeanEmbedding | SoSDensity, b: MeanEmbedding | SoSDensity, kernel: Kernel, max_operations: float = 1e13) -> float:
     """⟨w_a, w_b⟩ in the RKHS of ``kernel``."""
+    same = b is a
+    kernel, a, b = _in_axes(kernel, a, b)
     left = _exact_form(a, kernel, max_operations)
-    return _inner(left, left if b is a else _exact_form(b, kernel, max_operations), kernel, max_operations)
+    return _inner(left, left if same else _exact_form(b, kernel, max_operations), kernel, max_operations)
+
+
+def _in_axes(
+    kernel: Kernel, a: MeanEmbedding | SoSDensity, b: MeanEmbedding | SoSDensity
+) -> tuple[Kernel, MeanEmbedding | SoSDensity, MeanEmbedding | SoSDensity]:
+    """Kernel and targets in coordinates in which a kernel with a metric, and that of a density, are products over the features.
+
+    No inner product depends on the coordinates. On a measure with a boundary there are no such coordinates, and no closed form.
+    """
+    densities = [p for p in (a, b) if isinstance(p, SoSDensity)]
+    walls = any(np.any(np.isfinite(p.measure.boundaries(p.n_features))) for p in densities)
+    if not kernel.full or not densities or walls or not all(isinstance(p.kernel, Gaussian) for p in densities):
+        return kernel, a, b
+    axes, plain = axes_of(kernel, a.n_features, densities[0].kernel), Gaussian(1.0)
+    zero = to_numpy(densities[0].support_points)[0]
+
+    def moved(target: MeanEmbedding | SoSDensity) -> MeanEmbedding | SoSDensity:
+        if isinstance(target, SoSDensity):
+            return target.affine(1.0, -zero).affine(axes.V)
+        return MeanEmbedding(axes.coordinates(target.points, like(zero, target.points)), target.weights, kernel=plain)
+
+    return plain, moved(a), moved(b)
 
 
 def require_exact_mmd(kernel: Kernel, embedding_kernel: Kernel, measure: Measure, d: int) -> None:
@@ -203,11 +230,12 @@ def require_exact_mmd(kernel: Kernel, embedding_kernel: Kernel, measure: Measure
 def rule_sizes(model: Kernel, X: np.ndarray, measure: Measure, kernel: Kernel) -> tuple[Box, list[int]]:
     """The box that holds the mass of the densities on X, and how many nodes per feature integrate them and the kernel to rounding."""
     d = X.shape[1]
-    eta, sigma = model.sigma_vector(d), kernel.sigma_vector(d)
+    eta, sigma, smooth = feature_scales(model, d), kernel.sigma_vector(d), measure.smooth_length(d)
+    narrow = 1.0 / np.sqrt(np.diagonal(np.linalg.inv(model.matrix(d)))) if model.full else eta
     lowest, highest = measure.boundaries(d)
     low = np.maximum(lowest, np.clip(X.min(axis=0), None, highest) - _TAIL * eta)
     high = np.minimum(highest, np.clip(X.max(axis=0), lowest, None) + _TAIL * eta)
-    finest = np.minimum(np.minimum(eta, sigma), measure.smooth_length(d))
+    finest = np.minimum(np.minimum(narrow, sigma), smooth)
     counts = np.ceil(_LEAST_NODES + _NODES_PER_BANDWIDTH * np.minimum((high - low) / finest, 1e6)).astype(int)
     return Box(low, high), counts.tolist()
 

@@ -1,6 +1,6 @@
 """How every operation on a density ends: rows of a factor with scales of their own become a density of mass one, in natural units.
 
-For separable kernels, k = k_S·k_R, features are integrated out or held fixed here.
+For separable kernels, k = k_S·k_R, and for Gaussian ones with a metric, features are integrated out or held fixed here.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from ksos._array import Array, namespace, quiet
 from ksos._memory import FLOAT_BYTES, require_memory
@@ -20,7 +21,7 @@ from ksos.measures import Measure
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
 
-__all__ = ["assemble", "hold_fixed", "integrate_out", "listed", "log_squares", "unit_rows"]
+__all__ = ["Rest", "assemble", "hold_fixed", "integrate_out", "listed", "log_squares", "unit_rows"]
 
 _EPSILON = float(np.finfo(np.float64).eps)
 _LARGEST_LOG_ROW = 300.0  # squares of such rows, times kernel values, are still floats
@@ -115,12 +116,39 @@ def _merge(points: np.ndarray, factor: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return points[first[order]], merged
 
 
+class Rest:
+    r"""k(x, x̃) = k_S(x_S, x̃_S)·k_R(x_R − Cx_S, x̃_R − Cx̃_S): what a kernel says about the features R beyond what it says about S.
+
+    A separable kernel has C = 0. A metric, with P its inverse, has C = −P_RR⁻¹P_RS = S_RS S_SS⁻¹, and k_R has the metric P_RR⁻¹.
+    """
+
+    def __init__(self, kernel: Kernel, given: list[int], rest: list[int]) -> None:
+        self.given, self.rest, self.C, self.kernel = given, rest, np.zeros((len(rest), len(given))), kernel.restrict(rest)
+        if kernel.full:
+            n, order = len(given), given + rest
+            L = np.linalg.cholesky(kernel.matrix(len(order))[np.ix_(order, order)])
+            self.C = solve_triangular(L[:n, :n], L[n:, :n].T, lower=True, trans="T").T
+            self.kernel = kernel.with_sigma(L[n:, n:] @ L[n:, n:].T)
+
+    def points(self, X: np.ndarray, origin: np.ndarray | None = None) -> np.ndarray:
+        """x_R − C(x_S − origin_S) of the rows x of ``X``."""
+        return self.moved(X, X[:, self.given] if origin is None else X[:, self.given] - origin[self.given], -1.0)
+
+    def moved(self, X: np.ndarray, steps: np.ndarray, sign: float = 1.0) -> np.ndarray:
+        """x_R + C·steps."""
+        return X[:, self.rest] + sign * (steps @ self.C.T) if np.any(self.C) else X[:, self.rest]
+
+
 def integrate_out(density: SoSDensity, keep: list[int], drop: list[int], measure: Measure) -> SoSDensity:
-    """B ↦ B ∘ W_R for the features R = ``drop``: a density of the features ``keep`` with respect to ``measure``, of higher rank."""
+    """B ↦ B ∘ W_R for the features R = ``drop``: a density of the features ``keep`` with respect to ``measure``, of higher rank.
+
+    With a metric, W_R is the mass matrix of :class:`Rest`, which is W/W_S up to a constant.
+    """
     _require_product(density)
-    X = density.support_points
-    integrals = closed_form(density.kernel.restrict(drop), density.measure.restrict(drop), len(drop))
-    log_W = integrals.log_gram(X[:, drop], X[:, drop])
+    X, others = density.support_points, Rest(density.kernel, keep, drop)
+    integrals = closed_form(others.kernel, density.measure.restrict(drop), len(drop))
+    at_drop = others.points(X, X[0])
+    log_W = integrals.log_gram(at_drop, at_drop)
     half = 0.5 * np.diagonal(log_W)
     alive = np.isfinite(half)  # elsewhere k_R(·, x̃_i) vanishes on the measure, and the density with it
     rows, log_lengths = unit_rows(density.unit_factor[alive])
@@ -130,13 +158,16 @@ def integrate_out(density: SoSDensity, keep: list[int], drop: list[int], measure
 
 
 def hold_fixed(density: SoSDensity, given: list[int], values: np.ndarray, rest: list[int], measure: Measure) -> SoSDensity:
-    """B ↦ ΔBΔ with Δ = diag(k_S(v, x̃_i)), S = ``given``: a density of the features ``rest`` with respect to ``measure``."""
+    """B ↦ ΔBΔ with Δ = diag(k_S(v, x̃_i)), S = ``given``: a density of the features ``rest`` with respect to ``measure``.
+
+    With a metric, the points move along: x̃_R + C(v − x̃_S).
+    """
     _require_product(density)
-    X = density.support_points
+    X, others = density.support_points, Rest(density.kernel, given, rest)
     log_delta = density.kernel.restrict(given).log(values[None, :], X[:, given])[0]
     nothing_left = f"the density vanishes at {listed(given, values)}, at least to rounding: there is no conditional density"
-    kernel = density.kernel.restrict(rest)
-    return assemble(density, kernel, X[:, rest], measure, density.unit_factor, log_delta, nothing_left=nothing_left)
+    moved = others.moved(X, values - X[:, given])
+    return assemble(density, others.kernel, moved, measure, density.unit_factor, log_delta, nothing_left=nothing_left)
 
 
 def listed(features: list[int], values: np.ndarray) -> str:
@@ -146,7 +177,7 @@ def listed(features: list[int], values: np.ndarray) -> str:
 
 def _require_product(density: SoSDensity) -> None:
     kernel, d = density.kernel, density.n_features
-    if not kernel.separable(d):
+    if not kernel.separable(d) and not (kernel.full and density.measure.by_volume):
         raise IntegralNotAvailableError(
             f"{kernel!r} is not a product over its {d} features: marginals and conditionals of its densities are no kernel sums of "
             "squares; pass product=True to the kernel, or use a discrete measure such as Discrete.quadrature(box, …)"

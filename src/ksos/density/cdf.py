@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
-from scipy.special import erfc
 
 from ksos._memory import row_blocks
 from ksos.density.moments import node_masses
 from ksos.density.standard import standardize
 from ksos.integrals import closed_form
-from ksos.integrals.erf import mirrored
+from ksos.integrals.erf import gauss_mass
+from ksos.integrals.normal_boxes import mixture_box_masses
 from ksos.integrals.regions import intervals, kinks
 from ksos.kernels import Gaussian
 from ksos.observables import BoxIndicator
@@ -30,17 +30,20 @@ _LOG_LEVEL = -32.0  # inside all panels are equally long; outside k falls by e p
 _LAST_LEVEL = -330.0  # its square is about the smallest number there is
 
 
-def box_masses(p: SoSDensity, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """P(low_b ≤ x ≤ high_b) of every box b, the sides given as rows, shape (n,)."""
+def box_masses(p: SoSDensity, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """P(low_b ≤ x ≤ high_b) of every box b, the sides given as rows, and the standard errors, 0 where it is exact; shape (n,) each."""
+    exact = np.zeros(low.shape[0])
     if p.measure.atoms is not None:
-        return _node_sums(p, low, high)
-    standard = standardize(p)
+        return _node_sums(p, low, high), exact
+    standard = standardize(p, keep_features=True)
     low, high = standard.coordinates(low), standard.coordinates(high)
+    if p.kernel.full:
+        return _tied_masses(standard.density, low, high)
     if low.shape[0] > 1 and isinstance(p.kernel, Gaussian):
         found = _gaussian_masses(standard.density, low, high)
         if found is not None:
-            return found
-    return np.array([_one_mass(standard.density, a, b) for a, b in zip(low, high, strict=True)])
+            return found, exact
+    return np.array([_one_mass(standard.density, a, b) for a, b in zip(low, high, strict=True)]), exact
 
 
 def cumulative(p: SoSDensity, X: np.ndarray) -> np.ndarray:
@@ -48,7 +51,7 @@ def cumulative(p: SoSDensity, X: np.ndarray) -> np.ndarray:
     if p.n_features == 1 and p.measure.atoms is None:
         standard = standardize(p)
         return line_law(standard.density).cdf(standard.coordinates(X).T)[0]
-    return box_masses(p, np.full(X.shape, -np.inf), X)
+    return box_masses(p, np.full(X.shape, -np.inf), X)[0]
 
 
 def quantiles(p: SoSDensity, q: np.ndarray) -> np.ndarray:
@@ -121,32 +124,37 @@ def _gaussian_masses(p: SoSDensity, low: np.ndarray, high: np.ndarray) -> np.nda
 
     None if the measure's own box holds so little of the components that floats underflow.
     """
-    X, F, d = p.support_points, p.unit_factor, p.n_features
+    X, d = p.support_points, p.n_features
     free = closed_form(p.kernel, p.measure.without_boundary, d)
     normals, log_W = free.pair_normals(X), free.log_gram(X, X) - p.log_unit
     if normals is None or float(log_W.max()) > _LOG_RANGE:
         return None
-    i, j = np.triu_indices(X.shape[0])
-    P = np.where(i == j, 1.0, 2.0) * np.einsum("nr,nr->n", F[i], F[j]) * np.exp(log_W[i, j])
-    order = np.argsort(np.abs(P))
-    kept = order[np.cumsum(np.abs(P[order])) > _NEGLIGIBLE]
-    P, centres, width = P[kept], 0.5 * (normals[0][i[kept]] + normals[0][j[kept]]), normals[1]
+    P, i, j = _components(p.unit_factor, log_W)
+    centres, width = 0.5 * (normals[0][i] + normals[0][j]), normals[1]
     inner, outer = p.measure.boundaries(d)
     low, high = np.maximum(low, inner), np.minimum(high, outer)
     out = np.empty(low.shape[0])
     for rows in row_blocks(low.shape[0], P.shape[0], _BLOCK_ELEMENTS):
         terms = np.broadcast_to(P, (out[rows].shape[0], P.shape[0]))
         for k in range(d):
-            terms = terms * _between(*((side[rows, k, None] - centres[:, k]) / width[k] for side in (low, high)))
+            terms = terms * gauss_mass(*((side[rows, k, None] - centres[:, k]) / width[k] for side in (low, high)))
         out[rows] = terms.sum(axis=1)
     return np.where(np.all(low < high, axis=1), np.clip(out, 0.0, 1.0), 0.0)
 
 
-def _between(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """½[erf(b) − erf(a)] from complementary functions, mirrored so that the end nearer to 0 comes first: tails keep their digits."""
-    if np.all(np.isneginf(a)):
-        return 0.5 * erfc(-b)
-    if np.all(np.isposinf(b)):
-        return 0.5 * erfc(a)
-    near, far, _ = mirrored(a, b)
-    return 0.5 * (erfc(near) - erfc(far))
+def _components(F: np.ndarray, log_W: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(P, i, j): the weights B_ij W_ij of the components that matter, of both orders of a pair together."""
+    i, j = np.triu_indices(F.shape[0])
+    P = np.where(i == j, 1.0, 2.0) * np.einsum("nr,nr->n", F[i], F[j]) * np.exp(log_W[i, j])
+    order = np.argsort(np.abs(P))
+    kept = order[np.cumsum(np.abs(P[order])) > _NEGLIGIBLE]
+    return P[kept], i[kept], j[kept]
+
+
+def _tied_masses(p: SoSDensity, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same for a metric: every component is a normal law with the covariance S/4."""
+    X, integrals = p.support_points, p.integrals
+    P, i, j = _components(p.unit_factor, integrals.log_gram(X, X) - p.log_unit)
+    covariance = 0.5 * cast("np.ndarray", integrals.pair_metric())
+    mass, error = mixture_box_masses(P, 0.5 * (X[i] + X[j]), covariance, low, high)
+    return np.where(np.all(low < high, axis=1), np.clip(mass, 0.0, 1.0), 0.0), error

@@ -9,7 +9,7 @@ import numpy as np
 from ksos._array import to_numpy
 from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos._validation import as_conditions, as_features, as_points
-from ksos.density._assemble import assemble, hold_fixed, integrate_out, listed, log_squares, unit_rows
+from ksos.density._assemble import Rest, assemble, hold_fixed, integrate_out, listed, log_squares, unit_rows
 from ksos.kernels import Kernel
 from ksos.measures import Atoms, Discrete
 
@@ -80,7 +80,8 @@ def _shifted_logarithms(
     density: SoSDensity, of_given: SoSDensity, X: np.ndarray, given: list[int], rest: list[int]
 ) -> tuple[np.ndarray, np.ndarray]:
     """log p_S(x_S) and log p(x) without the largest of k_S(x_S, x̃_i)², which far away is a huge exponent that both have in common."""
-    kernel_given, kernel_rest = density.kernel.restrict(given), density.kernel.restrict(rest)
+    kernel_given, others, zero = density.kernel.restrict(given), Rest(density.kernel, given, rest), density.support_points[0]
+    at_rest = others.points(density.support_points, zero)
     joint, joint_lengths = unit_rows(density.unit_factor)
     alone, alone_lengths = unit_rows(of_given.unit_factor)
     log_given, log_joint = np.empty(X.shape[0]), np.empty(X.shape[0])
@@ -90,7 +91,7 @@ def _shifted_logarithms(
         top = np.where(np.isfinite(top), top, 0.0)
         log_given[rows] = log_squares(terms - top + alone_lengths, alone)  # in this order: the lengths are small numbers
         terms = kernel_given.log(X[rows][:, given], density.support_points[:, given]) - top + joint_lengths
-        log_joint[rows] = log_squares(terms + kernel_rest.log(X[rows][:, rest], density.support_points[:, rest]), joint)
+        log_joint[rows] = log_squares(terms + others.kernel.log(others.points(X[rows], zero), at_rest), joint)
     return log_given - of_given.log_unit, log_joint - density.log_unit
 
 

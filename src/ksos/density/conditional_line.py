@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ksos.density._assemble import unit_rows
+from ksos.density._assemble import Rest, unit_rows
 from ksos.density.standard import central_first
 from ksos.integrals.regions import intervals, kinks
 from ksos.quadrature import Panels, PiecewiseLaw, cut
@@ -28,7 +28,9 @@ _BLOCK = 1 << 22  # numbers held at a time
 
 
 class ConditionalLine:
-    """p(x_k | the other features) of a joint density with a separable kernel, k = ``feature``.
+    """p(x_k | the other features) of a joint density with a separable kernel or a metric, k = ``feature``.
+
+    With a metric, it is the law of x_k − c·x_R that is separable from the other features R, for the slopes c of :class:`Rest`.
 
     Every method takes rows ``X`` (n, d − 1) that hold the other features, in their order.
 
@@ -44,6 +46,7 @@ class ConditionalLine:
         if density.measure.atoms is not None:
             raise ValueError(f"the conditional laws of a density on {density.measure!r} are not continuous; use p.conditional instead")
         given = [j for j in range(density.n_features) if j != feature]
+        density = self._untie(density, given, feature)
         self._given_kernel, self._given_points = density.kernel.restrict(given), density.support_points[:, given]
         y = density.support_points[:, feature]
         order = central_first(y[:, None], 1.0)
@@ -61,12 +64,29 @@ class ConditionalLine:
         self._factor, self._bumps = _split(unit)
         self._k = np.exp(log_k - np.where(np.isfinite(peaks), peaks, 0.0)[:, None])
 
+    def _untie(self, density: SoSDensity, given: list[int], feature: int) -> SoSDensity:
+        """The density of the other features and of x_k − c·(x_R − zero)."""
+        others = Rest(density.kernel, given, [feature])
+        self._slopes, self._zero = others.C[0], density.support_points[0, given]
+        if not density.kernel.full:
+            return density
+        d, points = density.n_features, density.support_points.copy()
+        points[:, [feature]] = others.points(points, points[0])
+        S = np.zeros((d, d))
+        S[np.ix_(given, given)] = density.kernel.matrix(d)[np.ix_(given, given)]
+        S[feature, feature] = others.kernel.matrix(1)[0, 0]
+        return density.from_units(density.kernel.with_sigma(S), points, density.unit_factor, density.log_unit, density.measure)
+
+    def _origins(self, X: np.ndarray) -> np.ndarray:
+        """Where positions are measured from, for every row."""
+        return self.origin + (X - self._zero) @ self._slopes if np.any(self._slopes) else np.full(X.shape[0], self.origin)
+
     def moments(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation of the feature for every row."""
         mean, deviation = np.empty(X.shape[0]), np.empty(X.shape[0])
         for rows, law in self._laws(X):
             mean[rows], deviation[rows] = law.moments()
-        return self.origin + mean, deviation
+        return self._origins(X) + mean, deviation
 
     def log_mass(self, X: np.ndarray) -> np.ndarray:
         """log ∫ p(x, y) dρ(y) for every row x: what turns the joint density into the conditional one."""
@@ -81,11 +101,12 @@ class ConditionalLine:
             increasing = np.take_along_axis(law.ppf(levels[rows]), order, axis=1)
             np.maximum.accumulate(increasing, axis=1, out=increasing)  # quantiles do not cross, not even by rounding
             np.put_along_axis(out[rows], order, increasing, axis=1)
-        return np.asarray(np.clip(self.origin + out, *self._boundary))  # rounding must not carry an answer out of its box
+        return np.asarray(np.clip(self._origins(X)[:, None] + out, *self._boundary))  # rounding must not carry an answer out of its box
 
     def cdf(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
         """P(feature ≤ y_i | row i), shape (n,)."""
-        return np.concatenate([np.empty(0), *(law.cdf((y[rows] - self.origin)[:, None])[:, 0] for rows, law in self._laws(X))])
+        t = y - self._origins(X)
+        return np.concatenate([np.empty(0), *(law.cdf(t[rows, None])[:, 0] for rows, law in self._laws(X))])
 
     def _laws(self, X: np.ndarray) -> Iterator[tuple[slice, PiecewiseLaw]]:
         """Blocks of rows with their laws; the masses are in a unit of each row's own."""

@@ -10,9 +10,11 @@ import numpy as np
 from ksos._memory import row_blocks
 from ksos.density.expectation import Estimate, average
 from ksos.density.standard import standardize
+from ksos.exceptions import IntegralNotAvailableError
 from ksos.integrals.gaussian import GaussianLebesgue
 from ksos.integrals.quadruple import ProductIntegral
 from ksos.integrals.regions import intervals, kinks
+from ksos.kernels import Gaussian
 from ksos.quadrature import composite, cut
 
 if TYPE_CHECKING:
@@ -47,13 +49,13 @@ def kl_divergence(p: SoSDensity, q: SoSDensity, *, rtol: float, max_evaluations:
     if np.any(low < other_low) or np.any(high > other_high):
         return Estimate(math.inf)
     standard = standardize(p)
-    if standard.plain:
+    if standard.plain and standard.can_carry(q):
         own, other = standard.density.measure, standard.same_coordinates(q)
-    else:  # log q far away depends on the true distance, which the folded coordinates have shortened
+    else:  # log q far away depends on the true distance, which the folded coordinates have shortened, and a metric takes Gaussian kernels
         own, other = p.measure, q
 
     def log_ratio(y: np.ndarray, log_p: np.ndarray) -> np.ndarray:
-        if not standard.plain:
+        if other is q:
             y, log_p = standard.points(y), log_p - standard.log_volume
         out = log_p - other.logpdf(y)
         return out if same else out + own.log_density(y) - other.measure.log_density(y)
@@ -81,7 +83,8 @@ def l2_distance(p: SoSDensity, q: SoSDensity, max_operations: float, *, most_nod
         )
     if (atoms := p.measure.atoms) is not None:
         return math.sqrt(float(atoms.weights @ (p.pdf(atoms.points) - q.pdf(atoms.points)) ** 2))
-    standard = standardize(p, q)
+    keep_features = not (isinstance(p.kernel, Gaussian) and isinstance(q.kernel, Gaussian)) or p.measure != q.measure
+    standard = standardize(p, q, keep_features=keep_features)
     a, b = standard.same_coordinates(p), standard.same_coordinates(q)
     axes = [_axis(a, b, k) for k in range(p.n_features)]
     if math.prod(x.shape[0] for x, _ in axes) <= most_nodes:
@@ -144,6 +147,12 @@ def _pairwise(f: _Form, g: _Form) -> tuple[float, float]:
 
 def _by_lines(f: _Form, g: _Form, axes: list[tuple[np.ndarray, np.ndarray]]) -> tuple[float, float]:
     """The same for any product kernels on boxes and R^d: ∫ k_i k_j k'_k k'_l is a product of sums over the nodes of a line."""
+    for p, _ in (f, g):
+        if p.kernel.full:
+            raise IntegralNotAvailableError(
+                f"∫(p − q)²dρ of densities with {f[0].kernel!r} on {f[0].measure!r} and {g[0].kernel!r} on {g[0].measure!r} has no closed "
+                "form in so many features; give both Gaussian kernels and one measure"
+            )
     (i, j), (s, t) = (np.triu_indices(B.shape[0]) for _, B in (f, g))
     P, Q = np.where(i == j, 1.0, 2.0) * f[1][i, j], np.where(s == t, 1.0, 2.0) * g[1][s, t]
     lines = []

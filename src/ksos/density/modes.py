@@ -11,8 +11,9 @@ from scipy.optimize import minimize
 from ksos._memory import row_blocks
 from ksos.density._assemble import unit_rows
 from ksos.density.standard import standardize
+from ksos.integrals.metric import axes_of
 from ksos.integrals.regions import cells
-from ksos.kernels import Kernel
+from ksos.kernels import Gaussian, Kernel
 from ksos.kernels.distances import feature_squares, squared_distances
 
 if TYPE_CHECKING:
@@ -34,12 +35,14 @@ def log_and_gradient(p: SoSDensity, X: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
     The largest term of each sum Σ_i F_i k(x, x̃_i) is taken out first: it cancels, and nothing underflows far away.
     """
-    points, kernel = p.support_points, p.kernel
+    points, kernel, inside, axes = p.support_points, p.kernel, p.measure.contains(X), None
+    if kernel.full:  # in the axes of the metric, and back by the chain rule
+        axes, kernel = axes_of(kernel, X.shape[1]), Gaussian(1.0)
+        X, points = axes.coordinates(X, points[:1]), axes.coordinates(points, points[:1])
     F, log_lengths = unit_rows(p.unit_factor)
     n, d = X.shape
     sigma = kernel.sigma_vector(d)
     log_p, gradient = np.full(n, -np.inf), np.zeros((n, d))
-    inside = p.measure.contains(X)
     with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
         for rows in row_blocks(n, max(points.shape[0], F.shape[1])):
             x = X[rows]
@@ -59,7 +62,7 @@ def log_and_gradient(p: SoSDensity, X: np.ndarray) -> tuple[np.ndarray, np.ndarr
                 away = (x[:, j][:, None] - points[:, j]) / sigma[j]
                 total = np.sum(np.where(weight != 0.0, weight * slope * away, 0.0), axis=1)
                 gradient[rows, j] = np.where(seen, 4.0 * (total / square) / sigma[j], 0.0)
-    return log_p, gradient
+    return log_p, gradient if axes is None else gradient @ axes.V
 
 
 def modes(p: SoSDensity, n_starts: int, *, every: bool) -> np.ndarray:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ksos.density.standard import central_first, standardize
+from ksos.density.standard import central_first, feature_scales, standardize
 from ksos.observables import Polynomial
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ def node_masses(density: SoSDensity) -> np.ndarray:
 def central_point_first(density: SoSDensity) -> SoSDensity:
     """The same density with a support point from the middle in front."""
     X = density.support_points
-    order = central_first(X, density.kernel.sigma_vector(X.shape[1]))
-    return type(density).from_units(density.kernel, X[order], density.unit_factor[order], density.log_unit, density.measure)
+    order, F = central_first(X, feature_scales(density.kernel, X.shape[1])), density.unit_factor
+    return type(density).from_units(density.kernel, X[order], F[order], density.log_unit, density.measure, density.unit_constant)
 
 
 def mean_and_covariance(density: SoSDensity) -> tuple[np.ndarray, np.ndarray]:
@@ -40,6 +40,11 @@ def mean_and_covariance(density: SoSDensity) -> tuple[np.ndarray, np.ndarray]:
         mean = weights @ points
         scaled = np.sqrt(weights)[:, None] * (points - mean)  # one matrix times itself is symmetric to the last digit
         return mean, scaled.T @ scaled
+    if density.kernel.full:  # in the axes of the metric the components are products over the features
+        standard = standardize(density, shorten=False)
+        mean, cross = mean_and_covariance(standard.density)
+        cross = standard.matrix @ cross @ standard.matrix.T
+        return standard.points(mean[None, :])[0], 0.5 * (cross + cross.T)
     density = central_point_first(density)
     integrals, X, F, d = density.integrals, density.support_points, density.unit_factor, density.n_features
     P = ((F @ F.T) * np.exp(integrals.log_gram(X, X) - density.log_unit)).ravel()  # B_ij W_ij: the components' weights, which sum to one
@@ -65,7 +70,7 @@ def mean_and_covariance(density: SoSDensity) -> tuple[np.ndarray, np.ndarray]:
 
 def moment(p: SoSDensity, powers: tuple[int, ...], about: np.ndarray) -> float:
     """E[Π_k (x_k − about_k)^{powers_k}], in closed form, computed in standard coordinates: powers overflow only where the answer does."""
-    standard = standardize(p, shorten=False)
+    standard = standardize(p, shorten=False, keep_features=True)
     density, a = standard.density, np.array(powers)
     centre = standard.coordinates(about[None, :])[0]
     if (atoms := density.measure.atoms) is not None:

@@ -1,4 +1,8 @@
-"""Standard coordinates y = (x − origin)/σ, in which the bandwidth is 1 and the data sit around 0: numerics see no scale and no shift."""
+"""Standard coordinates y = (x − origin)/σ, in which the bandwidth is 1 and the data sit around 0: numerics see no scale and no shift.
+
+With a metric S = LLᵀ they are y = L⁻¹(x − origin): there the kernel is a product over features, and every question that does not depend on
+the axes is asked there.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,38 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ksos.measures import Measure
+from ksos.integrals.metric import Axes, axes_of
+from ksos.kernels import Gaussian, Kernel
 
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
 
-__all__ = ["Standard", "central_first", "standardize"]
+__all__ = ["Standard", "central_first", "feature_scales", "kernel_image", "standardize"]
 
 _FARTHEST = 1e300  # a point this many bandwidths away stays a number
 _GAP = 4096.0
 """What is left of a gap of more than twice as many bandwidths: on either side of its middle every kernel is 0 in floating point."""
+_ROUNDING = 64.0 * float(np.finfo(np.float64).eps)  # per feature: a correlation below it is none
+
+
+def feature_scales(kernel: Kernel, d: int) -> np.ndarray:
+    """The length of each feature: its bandwidth, or √S_kk of a metric."""
+    return np.sqrt(np.diagonal(kernel.matrix(d))) if kernel.full else kernel.sigma_vector(d)
+
+
+def kernel_image(kernel: Kernel, A: np.ndarray) -> Kernel:
+    """The Gaussian kernel with metric ASAᵀ: what k is in the coordinates Ax. Features that A does not tie stay untied."""
+    d = A.shape[1]
+    if not isinstance(kernel, Gaussian):
+        raise ValueError(
+            f"{kernel!r} in coordinates that mix features is no such kernel: only Gaussian kernels take any matrix; use one of them, or "
+            "scale feature by feature"
+        )
+    root = A @ np.linalg.cholesky(kernel.matrix(d)) if kernel.full else A * kernel.sigma_vector(d)
+    S = root @ root.T
+    sizes = np.sqrt(np.diagonal(S))
+    S[np.abs(S) <= d * _ROUNDING * sizes[:, None] * sizes] = 0.0
+    return Gaussian(S)
 
 
 class Fold:
@@ -80,26 +106,51 @@ class Standard:
     scale: np.ndarray
     log_volume: float
     """log p(x) = log density(y) − log_volume."""
+    origin: np.ndarray
+    axes: Axes | None = None
+    """Those of a metric; the folds are theirs then, and the scale is 1."""
 
     @property
     def plain(self) -> bool:
-        """Whether the coordinates are (x − origin)/σ and nothing else: then distances are true distances."""
+        """Whether the coordinates are (x − origin)/σ, or those of a metric, and nothing else: then distances are true distances."""
         return all(fold.plain for fold in self.folds)
 
     def coordinates(self, X: np.ndarray) -> np.ndarray:
-        """y of the rows of ``X``, entries of which may be infinite."""
+        """y of the rows of ``X``, entries of which may be infinite if there is no metric."""
+        X = X if self.axes is None else self.axes.coordinates(X, self.origin)
         return np.stack([fold.fold(X[:, k]) for k, fold in enumerate(self.folds)], axis=1)
 
     def points(self, Y: np.ndarray) -> np.ndarray:
         """x of the rows of ``Y``."""
-        return np.stack([fold.unfold(Y[:, k]) for k, fold in enumerate(self.folds)], axis=1)
+        X = np.stack([fold.unfold(Y[:, k]) for k, fold in enumerate(self.folds)], axis=1)
+        return X if self.axes is None else self.origin + X @ self.matrix.T
+
+    @property
+    def log_unit_volume(self) -> float:
+        """log of the volume in x of a unit of volume in y."""
+        return float(np.sum(np.log(self.scale))) if self.axes is None else self.axes.log_volume
+
+    @property
+    def matrix(self) -> np.ndarray:
+        """∂x/∂y, where nothing was shortened."""
+        return np.diag(self.scale) if self.axes is None else np.linalg.inv(self.axes.V)
+
+    def can_carry(self, other: SoSDensity) -> bool:
+        """Whether another density has a kernel of its class in these coordinates."""
+        return isinstance(other.kernel, Gaussian) or self.axes is None
 
     def same_coordinates(self, other: SoSDensity) -> SoSDensity:
         """Another density in these coordinates, with the gaps that were shortened shortened."""
-        log_unit = other.log_unit - _log_volume(other.measure, self.scale)
-        kernel = other.kernel.with_sigma(other.kernel.sigma_vector(other.n_features) / self.scale)
-        measure = other.measure.image(self.coordinates, 1.0 / self.scale)
-        return other.from_units(kernel, self.coordinates(other.support_points), other.unit_factor, log_unit, measure)
+        d, log_unit = other.n_features, other.log_unit - (self.log_unit_volume if other.measure.by_volume else 0.0)
+        if self.axes is None and not other.kernel.full:
+            kernel = other.kernel.with_sigma(other.kernel.sigma_vector(d) / self.scale)
+        else:
+            kernel = kernel_image(other.kernel, np.diag(1.0 / self.scale) if self.axes is None else self.axes.V)
+        if self.axes is None:
+            measure = other.measure.image(self.coordinates, 1.0 / self.scale)
+        else:
+            measure = other.measure.linear_image(self.axes.V, -(self.axes.V @ self.origin))
+        return other.from_units(kernel, self.coordinates(other.support_points), other.unit_factor, log_unit, measure, other.unit_constant)
 
 
 def central_first(X: np.ndarray, scale: np.ndarray | float) -> np.ndarray:
@@ -113,21 +164,34 @@ def central_first(X: np.ndarray, scale: np.ndarray | float) -> np.ndarray:
     return np.argsort(np.arange(X.shape[0]) != first, kind="stable")
 
 
-def standardize(p: SoSDensity, *others: SoSDensity, shorten: bool = True) -> Standard:
-    """``p`` in standard coordinates around a support point from the middle; gaps are those that the ``others`` have as well."""
-    scale = p.kernel.sigma_vector(p.n_features)
+def standardize(p: SoSDensity, *others: SoSDensity, shorten: bool = True, keep_features: bool = False) -> Standard:
+    """``p`` in standard coordinates around a support point from the middle; gaps are those that the ``others`` have as well.
+
+    With a metric, the axes are those in which the kernel of one other density is a product over the features as well.
+    With ``keep_features``, y_k depends on x_k alone: boxes stay boxes, and a metric becomes one with a unit diagonal. On a discrete
+    measure, which has no volume, this is always so.
+    """
+    d, scale = p.n_features, feature_scales(p.kernel, p.n_features)
     used = np.any(p.unit_factor != 0.0, axis=1)
+    used[0] |= not np.any(used)
     X, F = p.support_points[used], p.unit_factor[used]
     order = central_first(X, scale)
-    everywhere = np.concatenate([X, *(q.support_points for q in others)])
+    everywhere, origin = np.concatenate([X, *(q.support_points for q in others)]), X[order[0]]
     shorten = shorten and p.measure.by_volume  # the other measures are not the same everywhere
-    folds = [Fold(x, float(zero), float(sigma), shorten=shorten) for x, zero, sigma in zip(everywhere.T, X[order[0]], scale, strict=True)]
-    log_volume = _log_volume(p.measure, scale)
-    frame = Standard(p, folds, scale, log_volume)
-    kernel, measure, points = p.kernel.with_sigma(1.0), p.measure.image(frame.coordinates, 1.0 / scale), frame.coordinates(X[order])
-    return replace(frame, density=p.from_units(kernel, points, F[order], p.log_unit - log_volume, measure))
-
-
-def _log_volume(measure: Measure, scale: np.ndarray) -> float:
-    """log Π σ_k where densities are relative to volume; the other measures move along with their density."""
-    return float(np.sum(np.log(scale))) if measure.by_volume else 0.0
+    axes = None
+    if any(q.kernel.full for q in (p, *others)) and p.measure.atoms is None and not keep_features:
+        axes = axes_of(p.kernel, d, *(q.kernel for q in others))
+        everywhere, zero, scale = axes.coordinates(everywhere, origin), np.zeros(d), np.ones(d)
+    else:
+        zero = origin
+    folds = [Fold(x, float(first), float(sigma), shorten=shorten) for x, first, sigma in zip(everywhere.T, zero, scale, strict=True)]
+    frame = Standard(p, folds, scale, 0.0, origin, axes)
+    log_volume = frame.log_unit_volume if p.measure.by_volume else 0.0
+    if axes is not None:
+        kernel: Kernel = Gaussian(1.0)
+        measure = p.measure.linear_image(axes.V, -(axes.V @ origin))
+    else:
+        kernel = kernel_image(p.kernel, np.diag(1.0 / scale)) if p.kernel.full else p.kernel.with_sigma(1.0)
+        measure = p.measure.image(frame.coordinates, 1.0 / scale)
+    density = p.from_units(kernel, frame.coordinates(X[order]), F[order], p.log_unit - log_volume, measure, p.unit_constant)
+    return replace(frame, density=density, log_volume=log_volume)

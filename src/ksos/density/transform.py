@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ksos._validation import as_scales, as_vector
+from ksos._validation import as_invertible, as_metric, as_scales, as_vector
 from ksos.density._assemble import assemble
+from ksos.density.standard import kernel_image
 from ksos.exceptions import IntegralNotAvailableError
-from ksos.kernels import Gaussian
+from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Discrete
 
 if TYPE_CHECKING:
@@ -19,8 +20,13 @@ __all__ = ["affine", "times_gaussian"]
 
 
 def affine(density: SoSDensity, scale: Any = 1.0, shift: Any = 0.0) -> SoSDensity:
-    r"""The density of y = scale·x + shift: kernels of bandwidth |scale|·σ at the images of the points, relative to the image of ρ."""
+    r"""The density of y = scale·x + shift: kernels of bandwidth |scale|·σ at the images of the points, relative to the image of ρ.
+
+    A matrix A mixes the features: then y = Ax + shift, and the kernel has the metric ASAᵀ.
+    """
     d = density.n_features
+    if np.ndim(scale) == 2:
+        return _linear(density, as_invertible(scale, "scale", d), as_vector(shift, "shift", length=d))
     scale, shift = as_vector(scale, "scale", length=d), as_vector(shift, "shift", length=d)
     if np.any(scale == 0.0):
         k = int(np.argmax(scale == 0.0))
@@ -29,16 +35,30 @@ def affine(density: SoSDensity, scale: Any = 1.0, shift: Any = 0.0) -> SoSDensit
         )
     sigma = density.kernel.sigma
     one = sigma.ndim == 0 and bool(np.all(np.abs(scale) == np.abs(scale[0])))
-    kernel = density.kernel.with_sigma(np.abs(scale[0]) * sigma if one else np.abs(scale) * density.kernel.sigma_vector(d))
+    if density.kernel.full:
+        kernel: Kernel = kernel_image(density.kernel, np.diag(scale))
+    else:
+        kernel = density.kernel.with_sigma(np.abs(scale[0]) * sigma if one else np.abs(scale) * density.kernel.sigma_vector(d))
 
     def image(points: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore"):
-            out = scale * points + shift
-        if not np.all(np.isfinite(points) <= np.isfinite(out)):
-            raise ValueError("scale and shift must leave the points within the range of floating-point numbers; use smaller ones")
-        return out
+            return _in_range(points, scale * points + shift)
 
     return assemble(density, kernel, image(density.support_points), density.measure.image(image, scale), density.unit_factor)
+
+
+def _in_range(points: np.ndarray, image: np.ndarray) -> np.ndarray:
+    if not np.all(np.isfinite(points) <= np.isfinite(image)):
+        raise ValueError("scale and shift must leave the points within the range of floating-point numbers; use smaller ones")
+    return image
+
+
+def _linear(density: SoSDensity, A: np.ndarray, shift: np.ndarray) -> SoSDensity:
+    if np.array_equal(A, np.diag(np.diagonal(A))):
+        return affine(density, np.diagonal(A), shift)
+    with np.errstate(over="ignore", invalid="ignore"):
+        points = _in_range(density.support_points, density.support_points @ A.T + shift)
+    return assemble(density, kernel_image(density.kernel, A), points, density.measure.linear_image(A, shift), density.unit_factor)
 
 
 def times_gaussian(density: SoSDensity, mean: Any, scale: Any) -> SoSDensity:
@@ -48,9 +68,18 @@ def times_gaussian(density: SoSDensity, mean: Any, scale: Any) -> SoSDensity:
     at x̃ + (mean − x̃)·σ²/(σ² + τ²), of bandwidth σ/√(1 + σ²/τ²), times exp(−(x̃ − mean)²/(σ² + τ²)).
     """
     d = density.n_features
-    mean, scale = as_vector(mean, "mean", length=d), as_scales(scale, d)
+    mean, covariance = as_vector(mean, "mean", length=d), as_metric(scale, "scale")
+    if covariance is None:
+        scale = as_scales(scale, d)
+        root = np.diag(1.0 / scale)
+    elif covariance.shape[0] != d:
+        raise ValueError(f"scale as a covariance matrix must have shape {(d, d)}; got {covariance.shape}")
+    else:
+        scale, root = covariance, np.linalg.inv(np.linalg.cholesky(covariance))
     if not isinstance(density.kernel, Gaussian):
-        return _on_atoms(density, mean, scale)
+        return _on_atoms(density, mean, scale, root)
+    if density.kernel.full or covariance is not None:
+        return _times_tied(density, mean, scale, 0.5 * root)
     X, sigma, tau = density.support_points, density.kernel.sigma_vector(d), 2.0 * scale
     with np.errstate(over="ignore", under="ignore"):
         ratio = sigma / tau
@@ -68,7 +97,27 @@ def times_gaussian(density: SoSDensity, mean: Any, scale: Any) -> SoSDensity:
     return assemble(density, kernel, moved, density.measure, density.unit_factor, log_rows, nothing_left=nothing_left)
 
 
-def _on_atoms(density: SoSDensity, mean: np.ndarray, scale: np.ndarray) -> SoSDensity:
+def _times_tied(density: SoSDensity, mean: np.ndarray, scale: np.ndarray, R: np.ndarray) -> SoSDensity:
+    r"""The same where a metric S = LLᵀ or a covariance ties the features; each function is multiplied by exp(−‖R(x − mean)‖²).
+
+    With LᵀRᵀRL = QEQᵀ the product is a kernel of metric LQ(I + E)⁻¹QᵀLᵀ at x̃ − LQ·E(I + E)⁻¹·QᵀL⁻¹(x̃ − mean), times e^{−‖v‖²} with
+    v = (E/(I + E))^{1/2} QᵀL⁻¹(x̃ − mean).
+    """
+    X, L = density.support_points, np.linalg.cholesky(density.kernel.matrix(density.n_features))
+    E, Q = np.linalg.eigh((R @ L).T @ (R @ L))
+    E = np.maximum(E, 0.0)
+    LQ, near = L @ Q, E / (1.0 + E)
+    u = np.linalg.solve(LQ, (X - mean).T).T
+    v = np.sqrt(near) * u
+    nearest = v[int(np.argmin(np.einsum("ij,ij->i", v, v)))]
+    log_rows = -np.einsum("ij,ij->i", v - nearest, v + nearest)
+    kernel = kernel_image(Gaussian(1.0 / np.sqrt(1.0 + E)), LQ)
+    nothing_left = f"the density vanishes where the Gaussian with mean {mean.tolist()} and scale {scale.tolist()} does not"
+    moved = X - (near * u) @ LQ.T
+    return assemble(density, kernel, moved, density.measure, density.unit_factor, log_rows, nothing_left=nothing_left)
+
+
+def _on_atoms(density: SoSDensity, mean: np.ndarray, scale: np.ndarray, root: np.ndarray) -> SoSDensity:
     """Any kernel on a discrete measure: the Gaussian goes into the weights of the atoms."""
     measure = density.measure
     if (atoms := measure.atoms) is None:
@@ -77,7 +126,8 @@ def _on_atoms(density: SoSDensity, mean: np.ndarray, scale: np.ndarray) -> SoSDe
             "or a discrete measure such as Discrete.quadrature(box, …)"
         )
     with np.errstate(over="ignore", under="ignore"):
-        log_likelihood = -0.5 * np.sum(((atoms.points - mean) / scale) ** 2, axis=1)
+        steps = (atoms.points - mean) / scale if scale.ndim == 1 else (atoms.points - mean) @ root.T
+        log_likelihood = -0.5 * np.sum(steps**2, axis=1)
         log_mass = log_likelihood + density.logpdf(atoms.points)
         if not np.any(np.isfinite(log_mass)):
             raise ValueError(f"the density vanishes where the Gaussian with mean {mean.tolist()} and scale {scale.tolist()} does not")

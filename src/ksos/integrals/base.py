@@ -50,6 +50,10 @@ class Integrals(ABC):
         """
         return None
 
+    def pair_metric(self) -> np.ndarray | None:
+        """A⁻¹ (d, d) with k(x, X_i) k(x, X_j) dρ ∝ N(½(X_i + X_j), ½A⁻¹), for a Gaussian kernel with a metric on volume; else None."""
+        return None
+
     def windows(self, X: np.ndarray, feature: int, log_level: float) -> tuple[np.ndarray, np.ndarray, float]:
         """Per support point the interval of the feature outside of which k(x, X_i)²ρ is negligible, and a length on which it is smooth.
 

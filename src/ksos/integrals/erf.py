@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.special import erf, erfcx
+from scipy.special import erf, erfc, erfcx
 
 from ksos._array import on_host
 from ksos.quadrature import legendre
 
-__all__ = ["log_gauss_mass", "mirrored", "truncated_moments"]
+__all__ = ["gauss_mass", "log_gauss_mass", "mirrored", "truncated_moments"]
 
 _NARROW_NODES = 12
 
@@ -37,6 +37,16 @@ def log_gauss_mass(low: np.ndarray, high: np.ndarray) -> np.ndarray:
             _t, weights = _narrow_rule(a[narrow], b[narrow])
             out[narrow] = -(a[narrow] ** 2) + np.log(weights.sum(axis=-1) / math.sqrt(math.pi))
     return out
+
+
+def gauss_mass(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """½[erf(high) − erf(low)] from complementary functions, mirrored so that the end nearer to 0 comes first: tails keep their digits."""
+    if np.all(np.isneginf(low)):
+        return 0.5 * erfc(-high)
+    if np.all(np.isposinf(high)):
+        return 0.5 * erfc(low)
+    near, far, _ = mirrored(low, high)
+    return 0.5 * (erfc(near) - erfc(far))
 
 
 def truncated_moments(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

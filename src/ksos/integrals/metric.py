@@ -91,6 +91,15 @@ class GaussianMetric(Integrals):
         of_G, of_H = (Gaussian(axes.metric(product.pair_bandwidth(0, other))) for other in (1, 2))
         return product.log_volume + axes.log_volume, of_G, of_H
 
+    def pair_metric(self) -> np.ndarray:
+        return 0.5 * self.kernel.matrix(self.n_features)
+
+    def windows(self, X: np.ndarray, feature: int, log_level: float) -> tuple[np.ndarray, np.ndarray, float]:
+        """Along x_k, k is at most exp(−(x_k − x̃_k)²/S_kk), and with the other features held it is as smooth as (S⁻¹)_kk says."""
+        S = self.kernel.matrix(self.n_features)
+        x, reach = X[:, feature] - X[0, feature], self.kernel.reach(log_level) * float(np.sqrt(S[feature, feature]))
+        return x - reach, x + reach, float(1.0 / np.sqrt(np.linalg.inv(S)[feature, feature]))
+
 
 class GaussianNormals(Integrals):
     r"""A Gaussian kernel with any metric on a mixture of normal laws, Σ_c w_c N(μ_c, Σ_c).

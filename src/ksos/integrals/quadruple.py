@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,10 @@ from ksos.exceptions import IntegralNotAvailableError
 from ksos.integrals import closed_form
 from ksos.integrals.base import Integrals
 from ksos.integrals.gaussian import GaussianLebesgue
-from ksos.kernels import Kernel
+from ksos.integrals.metric import GaussianMetric, axes_of
+from ksos.kernels import Gaussian, Kernel
 from ksos.kernels.distances import squared_distances
-from ksos.measures import Measure
+from ksos.measures import Lebesgue, Measure
 
 __all__ = ["ProductIntegral", "SquareIntegral", "density_inner", "density_inner_matrix"]
 
@@ -47,7 +49,12 @@ class ProductIntegral:
     What does not depend on A and B is formed once.
     """
 
-    def __init__(self, integrals: GaussianLebesgue, X: np.ndarray, other: Kernel, Y: np.ndarray) -> None:
+    def __init__(self, integrals: GaussianLebesgue | GaussianMetric, X: np.ndarray, other: Kernel, Y: np.ndarray) -> None:
+        log_volume = 0.0
+        if not isinstance(integrals, GaussianLebesgue) or other.full:
+            axes, origin = axes_of(integrals.kernel, X.shape[1], other), X[:1]
+            integrals, other = GaussianLebesgue(Gaussian(1.0), Lebesgue(), X.shape[1]), Gaussian(axes.bandwidths[1])
+            X, Y, log_volume = axes.coordinates(X, origin), axes.coordinates(Y, origin), axes.log_volume
         product = integrals.product(integrals.kernel, integrals.kernel, other, other)
         self.E = np.exp(-squared_distances(X, Y, product.pair_bandwidth(0, 2)))
         weights = []
@@ -55,7 +62,7 @@ class ProductIntegral:
             away = integrals.log_to_centre(product, i, Z)
             weights.append(np.exp(-squared_distances(Z, Z, product.pair_bandwidth(i, i + 1)) + away[:, None] + away))
         self.left, self.right = weights
-        self.log_scale = product.log_volume + integrals.log_constant
+        self.log_scale = product.log_volume + integrals.log_constant + log_volume
 
     def __call__(self, A: np.ndarray, B: np.ndarray) -> float:
         return _four_fold(A * self.left, self.E, B * self.right)
@@ -64,7 +71,7 @@ class ProductIntegral:
 class SquareIntegral:
     r"""B ↦ ∫(k(x)ᵀBk(x))²dρ(x) for support points X, in units of exp(``log_unit``): m⁴ operations (a tenth of a second for 250 points)."""
 
-    def __init__(self, integrals: GaussianLebesgue, X: np.ndarray, log_unit: float) -> None:
+    def __init__(self, integrals: GaussianLebesgue | GaussianMetric, X: np.ndarray, log_unit: float) -> None:
         m = X.shape[0]
         if float(m) ** 4 > _MOST_OPERATIONS:
             raise IntegralNotAvailableError(
@@ -85,40 +92,59 @@ def density_inner(p: Any, q: Any, kernel: Kernel) -> float:
     Each is a signed mixture with weights P_ij, means ½(ξ_i + ξ_j) and one width. The squared distance of two means is a signed sum of the
     six distances between ξ_i, ξ_j, ξ'_k, ξ'_l, so the exponentials are those of pairs.
     """
-    (log_W, xi, width), F = _pair_bumps(p.kernel, p.measure, p.support_points, p.log_unit, kernel), p.unit_factor
-    E, Q, tau, log_c = _against(q, kernel, xi, width)
-    P = (F @ F.T) * np.exp(log_W + squared_distances(xi, xi, tau))
-    return _four_fold(P, E, Q) * math.exp(log_c)
+    bumps, F = _pair_bumps(p.kernel, p.measure, p.support_points, p.log_unit, kernel), p.unit_factor
+    E, Q, log_P, log_c = _against(q, kernel, bumps)
+    return _four_fold((F @ F.T) * np.exp(log_P), E, Q) * math.exp(log_c)
 
 
 def density_inner_matrix(q: Any, kernel: Kernel, model: Kernel, measure: Measure, X: np.ndarray, log_unit: float) -> np.ndarray:
     """V with ⟨w_p, w_q⟩ = ⟨B, V⟩ for every density p = Σ B_ij k(·, x_i)k(·, x_j) of the model, B in units of exp(log_unit): O(m⁴)."""
-    log_W, xi, width = _pair_bumps(model, measure, X, log_unit, kernel)
-    E, Q, tau, log_c = _against(q, kernel, xi, width)
-    V = np.zeros_like(log_W)
+    E, Q, log_P, log_c = _against(q, kernel, _pair_bumps(model, measure, X, log_unit, kernel))
+    V = np.zeros_like(log_P)
     for i, j, values in _pair_sums(E, Q):
         V[i, j] = V[j, i] = values
-    return V * np.exp(log_W + squared_distances(xi, xi, tau) + log_c)
+    return V * np.exp(log_P + log_c)
 
 
-def _against(q: Any, kernel: Kernel, xi: np.ndarray, width: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """(E, Q, τ, log c) for the inner product of bumps at ``xi`` with a density q."""
-    log_W, xi_q, width_q = _pair_bumps(q.kernel, q.measure, q.support_points, q.log_unit, kernel)
-    sigma = kernel.sigma_vector(xi.shape[1])
-    tau = np.sqrt((width / sigma) ** 2 + (width_q / sigma) ** 2 + 1.0) * sigma
-    origin = xi_q[:1]
-    E = np.exp(-squared_distances(xi - origin, xi_q - origin, 2.0 * tau))
-    Q = (q.unit_factor @ q.unit_factor.T) * np.exp(log_W + squared_distances(xi_q, xi_q, 2.0 * tau))
-    return E, Q, 2.0 * tau, float(np.sum(np.log(sigma / tau)))
+@dataclass(frozen=True)
+class _Bumps:
+    """k(·, x_i)k(·, x_j)dρ = W_ij N(½(ξ_i + ξ_j), ½A^{−1}), in natural units."""
+
+    log_W: np.ndarray
+    xi: np.ndarray
+    width: np.ndarray
+    """A^{−1/2} per feature, shape (d,); or A^{−1} with a metric, shape (d, d)."""
 
 
-def _pair_bumps(model: Kernel, rho: Measure, X: np.ndarray, log_unit: float, kernel: Kernel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(log W, ξ, A^{−1/2}) in natural units: k(·, x_i)k(·, x_j)dρ = W_ij N(½(ξ_i + ξ_j), ½A^{−1})."""
-    integrals: Integrals = closed_form(model, rho, X.shape[1], kernel)
-    normals = integrals.pair_normals(X)
+def _against(q: Any, kernel: Kernel, bumps: _Bumps) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """(E, Q, log P, log c) for the inner product of bumps with a density q: every distance is one of the metric 4(A^{−1} + A'^{−1} + S)."""
+    of_q, d = _pair_bumps(q.kernel, q.measure, q.support_points, q.log_unit, kernel), bumps.xi.shape[1]
+    origin = of_q.xi[:1]
+    xi, xi_q = bumps.xi - origin, of_q.xi - origin
+    if bumps.width.ndim == of_q.width.ndim == 1 and not kernel.full:
+        sigma = kernel.sigma_vector(d)
+        tau = np.sqrt((bumps.width / sigma) ** 2 + (of_q.width / sigma) ** 2 + 1.0) * sigma
+        log_c = float(np.sum(np.log(sigma / tau)))
+    else:
+        parts = [np.diag(width**2) if width.ndim == 1 else width for width in (bumps.width, of_q.width)]
+        L, S = np.linalg.cholesky(parts[0] + parts[1] + kernel.matrix(d)), np.linalg.cholesky(kernel.matrix(d))
+        log_c = float(np.sum(np.log(np.diagonal(S)) - np.log(np.diagonal(L))))
+        V, tau = np.linalg.inv(L), np.ones(d)
+        xi, xi_q = xi @ V.T, xi_q @ V.T
+    E = np.exp(-squared_distances(xi, xi_q, 2.0 * tau))
+    Q = (q.unit_factor @ q.unit_factor.T) * np.exp(of_q.log_W + squared_distances(xi_q, xi_q, 2.0 * tau))
+    return E, Q, bumps.log_W + squared_distances(xi, xi, 2.0 * tau), log_c
+
+
+def _pair_bumps(model: Kernel, rho: Measure, X: np.ndarray, log_unit: float, kernel: Kernel) -> _Bumps:
+    closed_form(model, rho, X.shape[1], kernel)  # whether there is one for both kernels together
+    integrals: Integrals = closed_form(model, rho, X.shape[1])
+    metric, normals = integrals.pair_metric(), integrals.pair_normals(X)
+    if metric is not None:
+        normals = X, metric
     if normals is None or not integrals.pairwise:
         raise IntegralNotAvailableError(
             f"the exact MMD of a density with {model!r} on {rho!r} has no closed form; pass landmarks= for the projected MMD, or "
             "use a discrete measure"
         )
-    return integrals.log_gram(X, X) - log_unit, *normals
+    return _Bumps(integrals.log_gram(X, X) - log_unit, *normals)

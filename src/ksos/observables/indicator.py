@@ -9,6 +9,7 @@ import numpy as np
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.integrals import Integrals, closed_form
 from ksos.integrals.erf import log_gauss_mass
+from ksos.integrals.normal_boxes import box_masses
 from ksos.kernels import Kernel
 from ksos.measures import Box, Measure
 from ksos.observables.base import Observable, ObservableMatrix
@@ -36,11 +37,24 @@ class BoxIndicator(Observable):
         m, d = X.shape
         integrals, (low, high) = closed_form(kernel, measure, d), measure.boundaries(d)
         low, high = np.maximum(self.box.low, low), np.minimum(self.box.high, high)
+        if (metric := integrals.pair_metric()) is not None:
+            return self._tied(integrals, X, metric, log_unit).transformed(T)
         if not measure.by_volume:
             log_gram = self._log_gram_normal(integrals, X)
         else:
             log_gram = np.full((m, m), -np.inf) if np.any(low >= high) else closed_form(kernel, Box(low, high), d).log_gram(X, X)
         return ObservableMatrix(np.exp(log_gram - log_unit)).transformed(T)
+
+    def _tied(self, integrals: Integrals, X: np.ndarray, metric: np.ndarray, log_unit: float) -> ObservableMatrix:
+        """The integral on R^d times the mass in the box of the normal law that k_i k_j is proportional to, with its covariance."""
+        i, j = np.triu_indices(X.shape[0])
+        middle = 0.5 * (X[i] + X[j])
+        each = box_masses(self.box.low - middle, self.box.high - middle, 0.5 * metric)
+        each = each * np.exp(integrals.log_gram(X, X)[i, j] - log_unit)
+        M = np.empty((each.shape[0], X.shape[0], X.shape[0]))
+        M[:, i, j] = M[:, j, i] = each
+        s, mean = M.shape[0], M.mean(axis=0)
+        return ObservableMatrix(mean) if s == 1 else ObservableMatrix(mean, (M - mean) / np.sqrt(s * (s - 1.0)))
 
     def _log_gram_normal(self, integrals: Integrals, X: np.ndarray) -> np.ndarray:
         """The integral on R^d times, per feature, the mass between the sides of the normal law that k_i k_j ρ is proportional to."""

@@ -104,6 +104,8 @@ class Polynomial(Observable):
     def _matrix(self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None) -> ObservableMatrix:
         m, d = X.shape
         integrals = closed_form(kernel, measure, d)
+        if (metric := integrals.pair_metric()) is not None:
+            return self._tied(integrals, X, 0.5 * metric, log_unit).transformed(T)
         powers: dict[int, int] = {}
         for monomial in self.terms:
             for k, power in monomial:
@@ -128,6 +130,30 @@ class Polynomial(Observable):
                         total += value * own[power]
             W = np.exp(integrals.log_gram(X, X) - log_unit)
             return ObservableMatrix(np.where(W > 0.0, W * total, 0.0)).transformed(T)
+
+    def _tied(self, integrals: Integrals, X: np.ndarray, covariance: np.ndarray, log_unit: float) -> ObservableMatrix:
+        """Moments of normal laws with one covariance: E[t_k f] = E[t_k]E[f] + Σ_l C_kl E[∂f/∂t_l], by Stein's identity."""
+        m, used = X.shape[0], sorted(self._used())
+        centred = {k: X[:, k] - self.centre.get(k, 0.0) for k in used}
+        means = {k: 0.5 * (x[:, None] + x) for k, x in centred.items()}
+        known: dict[Monomial, np.ndarray] = {(): np.ones((m, m))}
+
+        def moment(monomial: Monomial) -> np.ndarray:
+            if monomial not in known:
+                k, rest = monomial[0][0], _lowered(monomial, monomial[0][0])
+                total = means[k] * moment(rest)
+                for other, power in rest:
+                    total = total + (power * covariance[k, other]) * moment(_lowered(rest, other))
+                known[monomial] = total
+            return known[monomial]
+
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = np.zeros((m, m))
+            for monomial, value in self.terms.items():
+                total = total + value * moment(monomial)
+                require_memory(FLOAT_BYTES * m * m * len(known), f"the moments of {m} support points", "use fewer support points")
+            W = np.exp(integrals.log_gram(X, X) - log_unit)
+            return ObservableMatrix(np.where(W > 0.0, W * total, 0.0))
 
     def __add__(self, other: Any) -> Observable:
         other = as_polynomial(other)
@@ -220,6 +246,12 @@ def as_polynomial(other: Any) -> Any:
     """A number as a constant polynomial; everything else as it is."""
     number = isinstance(other, (int, float, np.integer, np.floating)) and not isinstance(other, bool) and np.isfinite(other)
     return Polynomial.constant(float(other)) if number else other
+
+
+def _lowered(monomial: Monomial, feature: int) -> Monomial:
+    """One power of a feature less."""
+    lowered = ((k, power - (k == feature)) for k, power in monomial)
+    return tuple((k, power) for k, power in lowered if power)
 
 
 def _order(monomial: Monomial) -> tuple[int, list[tuple[int, int]]]:

@@ -22,6 +22,7 @@ from scipy.linalg import qr
 from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos._threads import one_blas_thread
 from ksos.density.moments import central_point_first
+from ksos.density.standard import standardize
 from ksos.integrals import closed_form
 from ksos.integrals.regions import intervals, kinks
 from ksos.quadrature import Panels, PiecewiseLaw, cut
@@ -46,6 +47,9 @@ _BLOCK_ROWS = 4  # rows are reduced when there are this many times as many as co
 
 def draw_by_inversion(density: SoSDensity, size: int, rng: np.random.Generator, *, tree: bool | None = None) -> np.ndarray:
     """``size`` independent samples of ``density``, shape (size, d); ``tree`` says whether to build a tree, if not by predicted cost."""
+    if density.kernel.full:  # y_k is an increasing function of x_k, given the earlier features: conditional laws go to conditional laws
+        standard = standardize(density, shorten=False)
+        return standard.points(draw_by_inversion(standard.density, size, rng, tree=tree))
     out = rng.random((size, density.n_features))  # all at once: the result does not depend on the chunks
     with one_blas_thread(density.support_points.shape[0]):
         _invert(density, out, tree)

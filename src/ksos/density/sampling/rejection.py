@@ -93,8 +93,11 @@ class PairEnvelope(Envelope):
 
     def _prepare(self) -> float:
         X = self.density.support_points
-        self.xi, width = cast("tuple[np.ndarray, np.ndarray]", self.integrals.pair_normals(X, X[0]))
-        self.deviation = math.sqrt(0.5) * width
+        if (metric := self.integrals.pair_metric()) is not None:
+            self.xi, self.root = X - X[0], np.linalg.cholesky(0.5 * metric)
+        else:
+            self.xi, width = cast("tuple[np.ndarray, np.ndarray]", self.integrals.pair_normals(X, X[0]))
+            self.root = math.sqrt(0.5) * width
         overlap = np.exp(self.integrals.log_gram(X, X) - self.log_norm[:, None] - self.log_norm)
         self.cumulative = np.cumsum((self.positive * overlap).ravel())
         return float(self.cumulative[-1])
@@ -103,7 +106,8 @@ class PairEnvelope(Envelope):
         component = _draw_index(self.cumulative, rng.random(n))
         i, j = np.divmod(component, self.centres.shape[0])
         mean = 0.5 * (self.xi[i] + self.xi[j])
-        return np.asarray(mean + self.deviation * rng.standard_normal(mean.shape))
+        normal = rng.standard_normal(mean.shape)
+        return np.asarray(mean + (self.root * normal if self.root.ndim == 1 else normal @ self.root.T))
 
     def bound(self, values: np.ndarray) -> np.ndarray:
         return np.einsum("ij,ij->i", values @ self.positive, values)
@@ -132,7 +136,8 @@ class PointEnvelope(Envelope):
 
 def envelope(density: SoSDensity) -> Envelope | None:
     """The envelope of ``density``; None if there is none, as on a discrete measure."""
-    if density.measure.atoms is None and density.integrals.pair_normals(density.support_points[:1]) is not None:
+    integrals, normals = density.integrals, density.integrals.pair_normals(density.support_points[:1])
+    if density.measure.atoms is None and (normals is not None or integrals.pair_metric() is not None):
         return PairEnvelope(density)
     if density.measure.by_volume and isinstance(density.kernel, (Laplace, Matern)):
         return PointEnvelope(density)
