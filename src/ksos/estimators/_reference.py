@@ -54,13 +54,13 @@ def as_reference(reference: Any, points: np.ndarray, weights: np.ndarray, deadli
     return found.for_features(points.shape[1])
 
 
-def correction_bandwidth(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def correction_bandwidth(points: np.ndarray, weights: np.ndarray, count: int) -> np.ndarray:
     """The bandwidth of the kernels that correct a reference, one per feature: wide, because the reference knows the details.
 
-    It follows the number of samples n as n^{−1/(d+6)}: a correction is smoother than a density.
+    It follows the number n of distinct samples, ``count``, as n^{−1/(d+6)}: a correction is smoother than a density.
     """
-    size, d = 1.0 / float(weights @ weights), points.shape[1]
-    return np.asarray(BANDWIDTH * (AMONG / size) ** (1.0 / (d + 6)) * Units.of(points, weights, np.random.default_rng(0)).scale)
+    d = points.shape[1]
+    return np.asarray(BANDWIDTH * (AMONG / count) ** (1.0 / (d + 6)) * Units.of(points, weights, np.random.default_rng(0)).scale)
 
 
 def _is_law(measure: Measure) -> bool:
