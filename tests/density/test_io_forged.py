@@ -178,7 +178,7 @@ def test_forged_shapes(index: int, shape: Any, tmp_path: Path, content: bytes) -
 
 
 FORGED_HEADERS: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "newer": lambda h: h | {"format_version": 2},
+    "newer": lambda h: h | {"format_version": 3},
     "no version": lambda h: {key: value for key, value in h.items() if key != "format_version"},
     "library version missing": lambda h: {key: value for key, value in h.items() if key != "library_version"},
     "no arrays": lambda h: h | {"arrays": []},
@@ -225,7 +225,7 @@ def test_messages_say_what_came(tmp_path: Path, content: bytes) -> None:
     for forged, match in (
         ({"kernel": {"name": "laplace", "parameters": {"product": [True]}}}, r"kernel must be flags, whole numbers and words; got \{'pr"),
         ({"kernel": {"name": "sobolev", "parameters": {}}}, "kernel is 'sobolev', where one of gaussian, laplace, matern"),
-        ({"measure": {"name": "counting", "parameters": {}}}, "measure is 'counting', where one of lebesgue, box, normal, discrete"),
+        ({"measure": {"name": "counting", "parameters": {}}}, "measure is 'counting', where one of lebesgue, box, normal, gaussian_mixture, discrete"),
         ({"arrays": [{"name": "log_unit", "shape": [1] * 9}]}, r"array 'log_unit' cannot have shape \[1, 1, 1"),
         ({"arrays": []}, "arrays lack log_unit, support_points, unit_factor|bytes, where its header announces"),
     ):
@@ -236,7 +236,7 @@ def test_messages_say_what_came(tmp_path: Path, content: bytes) -> None:
 def test_newer_version_names_the_remedy(tmp_path: Path, content: bytes) -> None:
     header, data = take_apart(content)
     newer = {"format_version": 7, "library_version": "9.1", "anything": "else"}
-    refuse(tmp_path, forge(newer, data), r"format version 7, written by ksos '9\.1'; this ksos reads versions up to 1: update ksos")
+    refuse(tmp_path, forge(newer, data), r"format version 7, written by ksos '9\.1'; this ksos reads versions up to 2: update ksos")
     damaged = forge(header | {"format_version": 7}, data).replace(b'"format_version": 7', b'"format_version": 5')
     refuse(tmp_path, damaged, "checksum of its header")
 

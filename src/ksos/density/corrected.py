@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Corrected", "given_values", "times_normal"]
 
 _BLOCK_ELEMENTS = 1 << 18
+_RESOLVED = 1e-10  # a kernel this close to those chosen (squared, relative) brings rounding, not shape
 
 
 class Corrected:
@@ -56,8 +57,9 @@ class Corrected:
 
     @property
     def bandwidths(self) -> np.ndarray:
-        """Per feature the length on which the correction varies, shape (d,)."""
-        return np.sqrt(np.diagonal(self.metric))[self.shown]
+        """Per feature the length on which the density varies, shape (d,)."""
+        of_laws = 2.0 * np.sqrt(np.diagonal(self.normals.covariances, axis1=1, axis2=2).min(axis=0))
+        return np.minimum(of_laws, np.sqrt(np.diagonal(self.metric))[self.shown]) if np.any(self._factor != 0.0) else of_laws
 
     @cached_property
     def metric(self) -> np.ndarray:
@@ -198,6 +200,52 @@ class Corrected:
         kernel, points = Gaussian(_symmetric(full @ self.metric @ full.T)), p.support_points @ full.T + shift
         measure = GaussianMixture(*self.all_normals).linear_image(full, shift)
         return type(self)(p.from_units(kernel, points, p.unit_factor, p.log_unit, measure, p.unit_constant), self.shown)
+
+    def fewer_columns(self, rank: int) -> SoSDensity:
+        """The joint density with at most ``rank`` squares, those with the largest masses."""
+        p, F, c = self.joint, self._factor, self._constant
+        if rank >= p.rank:
+            return p
+        W, means = self._gram()
+        cross = np.outer(F.T @ means, c)
+        _, V = np.linalg.eigh(F.T @ W @ F + cross + cross.T + np.outer(c, c))
+        V = V[:, ::-1][:, :rank]
+        return p.from_units(p.kernel, p.support_points, F @ V, p.log_unit, p.measure, c @ V).scaled_to_one()
+
+    def fewer_points(self, m: int) -> SoSDensity:
+        """The joint density on ``m`` of its support points: every column projected in L²(ρ) on the constant and on their kernels.
+
+        The points are those of an orthogonal matching pursuit [Pati1993] on what the constant does not explain.
+        """
+        p, F, c = self.joint, self._factor, self._constant
+        if m >= p.support_points.shape[0]:
+            return p
+        W, means = self._gram()
+        W -= np.outer(means, means)  # of the kernels less their means, ρ having mass one
+        residual, inner, chosen = np.diagonal(W).copy(), W @ F, list[int]()
+        smallest = _RESOLVED * residual
+        L = np.zeros((W.shape[0], m))
+        for k in range(m):
+            possible = residual > smallest
+            gains = np.where(possible, np.einsum("ij,ij->i", inner, inner) / np.where(possible, residual, 1.0), 0.0)
+            pivot = int(np.argmax(gains))
+            if not gains[pivot] > 0.0:
+                break
+            L[:, k] = (W[:, pivot] - L[:, :k] @ L[pivot, :k]) / math.sqrt(residual[pivot])
+            inner = inner - np.outer(L[:, k], inner[pivot] / L[pivot, k])
+            residual = np.maximum(residual - L[:, k] ** 2, 0.0)
+            residual[pivot] = 0.0
+            chosen.append(pivot)
+        if not chosen:
+            return p
+        factor = np.linalg.lstsq(W[np.ix_(chosen, chosen)], W[chosen] @ F, rcond=None)[0]
+        constant = c + means @ F - means[chosen] @ factor
+        return p.from_units(p.kernel, p.support_points[chosen], factor, p.log_unit, p.measure, constant).scaled_to_one()
+
+    def _gram(self) -> tuple[np.ndarray, np.ndarray]:
+        """∫ k kᵀ dρ and ∫ k dρ."""
+        X, integrals = self.joint.support_points, self.joint.integrals
+        return np.exp(integrals.log_gram(X, X)), np.exp(integrals.log_mean(X))
 
     def times_gaussian(self, mean: np.ndarray, precision: np.ndarray) -> tuple[float, Self] | None:
         """(log ∫ p g, p g scaled to mass one) with g = exp(−½(x−mean)ᵀ precision (x−mean)) of the features shown; None without mass."""

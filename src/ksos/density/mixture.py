@@ -39,7 +39,8 @@ def mixture(densities: Any, weights: Any = None) -> SoSDensity | SoSMixture:
 
     Parameters
     ----------
-    densities : sequence of SoSDensity and SoSMixture, or a fitted sklearn.mixture.GaussianMixture
+    densities : sequence of SoSDensity and SoSMixture
+        A fitted mixture of scikit-learn's becomes one by :meth:`SoSMixture.from_sklearn`.
     weights : array of floats, optional
         Non-negative, scaled to sum one; default: equal ones.
 
@@ -51,8 +52,6 @@ def mixture(densities: Any, weights: Any = None) -> SoSDensity | SoSMixture:
     >>> p
     SoSDensity(d=1, m=2, rank=2, kernel=Gaussian(sigma=2.0), measure=Lebesgue())
     """
-    if not isinstance(densities, (Iterable, Queries)) and weights is None:
-        return SoSMixture.from_sklearn(densities)
     parts = _as_laws(densities)
     first, shares = parts[0], as_weights(weights, len(parts), "weights")
     if not isinstance(first, SoSDensity) or not all(isinstance(p, SoSDensity) and _same_class(first, p) for p in parts):
@@ -180,6 +179,16 @@ class SoSMixture(Queries):
         return found
 
     @property
+    def bandwidths(self) -> np.ndarray:
+        """Per feature the least length on which a part varies, shape (d,)."""
+        return np.min([part.bandwidths for _, part in self.parts], axis=0)
+
+    @property
+    def rank(self) -> int:
+        """The number of squares of all parts."""
+        return sum(part.density.rank for _, part in self.parts)
+
+    @property
     def plain(self) -> None:
         return None
 
@@ -229,6 +238,10 @@ class SoSMixture(Queries):
     def cov(self) -> np.ndarray:
         """The covariance matrix of x, shape (d, d): that within the parts and that of their means."""
         return like(self._moments()[1], self.support_points)
+
+    def mass(self) -> float:
+        """∫ p dρ, which is one to rounding."""
+        return math.fsum(w * part.density.mass() for w, part in self.parts)
 
     def _moments(self) -> tuple[np.ndarray, np.ndarray]:
         host = self.on_host()

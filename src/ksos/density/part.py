@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
 
@@ -325,7 +325,7 @@ class Reference(Corrected, Part):
         return None if found is None else (float(self.marginal(given).log_density(values[None, :])[0]), found)
 
     def compressed(self, rank: int | None, m: int | None) -> Part:
-        raise NotImplementedError
+        return type(self)(self.fewer_columns(rank) if rank is not None else self.fewer_points(cast("int", m)), self.shown)
 
     def parts(self) -> list[tuple[float, Part]]:
         """By reference law; those that nothing corrects are sums of one square."""

@@ -18,6 +18,7 @@ from ksos.density.conditional import conditional, conditional_logpdf, marginal
 from ksos.density.moments import mean_and_covariance
 from ksos.density.queries import Queries
 from ksos.density.sampling import draw
+from ksos.density.standard import feature_scales
 from ksos.density.transform import affine, times_gaussian
 from ksos.integrals import Integrals, closed_form
 from ksos.kernels import Kernel
@@ -250,6 +251,11 @@ class SoSDensity(Queries):
         return like(samples, self.support_points)
 
     @property
+    def bandwidths(self) -> np.ndarray:
+        """Per feature the length on which the density varies, shape (d,)."""
+        return feature_scales(self.kernel, self.n_features)
+
+    @property
     def plain(self) -> SoSDensity | None:
         ties = self.measure.by_components or (self.kernel.full and self.measure.normals(self.n_features) is not None)
         return None if ties or self.unit_constant is not None else self.on_host()
@@ -368,7 +374,7 @@ class SoSDensity(Queries):
         >>> smaller.rank, distance < 0.01
         (1, True)
         """
-        if self.plain is None:
+        if self.unit_constant is not None:
             return self.as_mixture().compress(rank, m, kernel=kernel, landmarks=landmarks)
         found = compress(self.on_host(), rank, m, kernel, landmarks)
         return found._replace(density=found.density.on_device_of(self))

@@ -52,7 +52,7 @@ class Sums(Answers):
     def quantiles(self, q: np.ndarray) -> np.ndarray:
         if (atoms := self.p.measure.atoms) is not None:
             order = np.argsort(atoms.points[:, 0], kind="stable")
-            cumulated = np.cumsum(self.node_masses()[order])
+            cumulated = np.cumsum(self.p.node_masses()[order])
             at = np.searchsorted(cumulated / cumulated[-1], q * (1.0 - 1e-15), side="left")
             return np.asarray(atoms.points[order[np.minimum(at, order.shape[0] - 1)], 0])
         x = self.law().ppf(q[None, :])[0]
@@ -62,13 +62,6 @@ class Sums(Answers):
     def law(self) -> PiecewiseLaw:
         """The law of one feature, on panels that suit every part."""
         return line_law(np.unique(np.concatenate([part.panel_ends() for _, part in self.p.parts])), self.p.log_by_volume)
-
-    def node_masses(self) -> np.ndarray:
-        """The masses of the atoms."""
-        atoms = self.p.measure.atoms
-        assert atoms is not None
-        mass = atoms.weights * np.exp(self.p.logpdf(atoms.points))
-        return np.asarray(mass / mass.sum())
 
     def moment(self, powers: tuple[int, ...], about: np.ndarray) -> float:
         return sum(weight * part.moment(powers, about) for weight, part in self.p.parts)
@@ -94,7 +87,7 @@ class Sums(Answers):
         if (atoms := self.p.measure.atoms) is not None:
             log_p = self.p.logpdf(atoms.points)
             order = np.argsort(-log_p, kind="stable")
-            cumulated = np.cumsum(self.node_masses()[order])
+            cumulated = np.cumsum(self.p.node_masses()[order])
             at = int(np.searchsorted(cumulated, mass * cumulated[-1] * (1.0 - 1e-14), side="left"))
             return Estimate(math.exp(float(log_p[order[min(at, order.shape[0] - 1)]])), 0.0, "sum")
         if self.p.n_features == 1:
@@ -121,7 +114,7 @@ class Sums(Answers):
         limits = np.stack(p.measure.boundaries(p.n_features), axis=1)
         starts = np.unique(np.clip(p.support_points, limits[:, 0], limits[:, 1]), axis=0)
         starts = starts[np.argsort(-p.logpdf(starts), kind="stable")[:n_starts]]
-        scale = np.min([part.bandwidths for _, part in p.parts], axis=0)
+        scale = p.bandwidths
         found = sorted((self._climb(x, scale, limits) for x in starts), key=lambda one: -one[0])
         kept = [found[0][1]]
         for log_p, x in found[1:] if every else []:
