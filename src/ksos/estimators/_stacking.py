@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 
 from ksos.density import SoSDensity
@@ -66,7 +68,7 @@ def blend(
     most = int(_MANY * points.shape[0])
     chosen = pivoted_cholesky(points, most, integrals, 1e-12) if rank < most else np.arange(most)
     if chosen.shape[0] == most:
-        return mixture([*parts, bumps], shares)
+        return cast("SoSDensity", mixture([*parts, bumps], shares))  # of one kernel and measure
     space = SoSSpace(kernel, points[chosen], measure)
     columns = []
     for p, share in zip([*parts, bumps], shares, strict=True):
