@@ -62,7 +62,7 @@ OBJECTIVES: dict[str, Callable[[MeanEmbedding], Functional]] = {
 }
 PENALTIES: dict[str, type[Trace] | type[Frobenius]] = {"trace": Trace, "frobenius": Frobenius}
 _NEARLY_ONE, _NEARLY_ZERO = 0.95, 1e-3
-_UNEXPLAINED, _WIDENINGS = 0.03, 4
+_UNEXPLAINED, _WIDENINGS, _WIDEST = 0.1, 4, 0.7
 _PER_SUPPORT_POINT = 10  # samples looked at: memory and time follow the support points, however many samples there are
 _START_POINTS, _START_TOLERANCE = 40, 1e-3
 _UNSEEN = 1e-14  # squared norm of the projected embedding of the data, of the order of 1 otherwise
@@ -119,28 +119,33 @@ class KernelSoSDensity(DensityEstimator):
     kernel : {"gaussian", "laplace", "matern"} or Kernel
         The model kernel. A name takes its bandwidth from ``bandwidth`` (and for "laplace" and "matern", ν = 3/2, the product form, which is
         the one with closed-form integrals); of a kernel object its own sigma rules.
-    bandwidth : float, array of d floats, or {"auto", "median", "scott", "silverman"}
-        "auto": slightly more than what suits a kernel density estimate of left-out samples, in units of each feature's spread. It sees
-        clusters and the boundary of the measure, but no outliers, and is wider if there are few support points. With a ``reference``, which
-        knows the details, 1.6·(n/100)^{−1/(d+6)} deviations of each feature. "median": the median
-        distance between samples (of features whose spreads differ more than tenfold, in units of these); smooth, of low rank, and so the
-        fastest. "scott", "silverman": 2h per feature, with h the rule's standard deviation.
-    embedding_bandwidth : float or array, optional
+    bandwidth : float, array of d floats, matrix (d, d), or {"auto", "median", "scott", "silverman"}
+        A matrix is the metric S of a Gaussian kernel, k(x,z) = exp(−(x−z)ᵀS⁻¹(x−z)). "auto": slightly more than what suits a kernel density
+        estimate of left-out samples, in units of each feature's spread, or of a metric where that predicts them better: the correlations of
+        the samples, or the covariance of neighbours (:func:`ksos.metric.left_out_metric`; for Gaussian kernels, on measures without walls
+        or nodes). It sees clusters and the boundary of the measure, but no outliers, and is wider if there are few support points. With
+        a ``reference``, which knows the details, 1.6·(n/100)^{−1/(d+6)} deviations of each feature.
+        "median": the median distance between samples (of features whose spreads differ more than tenfold, in units of these); smooth, of
+        low rank, and so the fastest. "scott", "silverman": 2h per feature, with h the rule's standard deviation.
+    embedding_bandwidth : float, array or matrix, optional
         Bandwidth of the kernel in which MMD is measured. Default: the model's, as in the note.
     regularization : float or "auto"
         The note's λ on tr A. "auto": a ``relative_regularization`` of 1e-3, for the likelihood of 1e-2; with ``bandwidth="auto"``, whose
-        kernels are narrower, of 3e-3 and 0.3; with a ``reference``, of 2e-3·(d + 2)/(3n) and (d + 2)/(3n) for n
-        samples.
+        kernels are narrower, of 3e-3 (less with more than 1000 samples, as n^{−1/4}, or more than four features) and 0.3; with a
+        ``reference``, of 2e-3·(d + 2)/(3n) and (d + 2)/(3n) for n samples.
     relative_regularization : float, optional
         Instead of it, λ in units of w₀ = ∫k(x,0)²dx (for "frobenius" of w₀²): a number that does not depend on the scale of the data.
         With a ``reference``, a probability measure, w₀ is 1.
     penalty : {"trace", "frobenius"}
         λ tr A or λ‖A‖²_HS.
     n_support : int, optional
-        The most support points to use. Default: all distinct samples, up to 200.
-    support : {"auto", "pivoted", "random", "kmeans"} or array (m, d)
-        How to choose them among the samples; an array is used as it is. "auto" is "pivoted": it skips samples that add nothing at
-        ``tol_model`` = 1e-10.
+        The most support points to use. Default: all distinct samples, up to 200; of more than 5000 samples, up to 300.
+    support : {"auto", "kmeans", "pivoted", "random"} or array (m, d)
+        How to choose them; an array is used as it is. "kmeans": the centres of that many clusters of the samples. "random" and "pivoted"
+        choose among the samples, the latter those that are farthest from each other's span. "auto": centres, always the same, where there
+        are more samples than support points; it skips what adds nothing at ``tol_model`` = 1e-10. Of more than 10 000 samples a part
+        decides on bandwidth, support points and landmarks (those whose hash is lowest, so that neither order nor copies matter); in the
+        squared MMD all of them count.
     landmarks : int or array (ℓ, d), optional
         Points on which embeddings are projected: an array, or how many random samples. Default: the support points, as in the note.
     measure : Measure, optional
@@ -167,7 +172,7 @@ class KernelSoSDensity(DensityEstimator):
     distribution_ : SoSDensity, or SoSMixture with a reference
     solution_ : Solution
     bandwidth_, embedding_bandwidth_ : ndarray
-        Scalar (0-dimensional) or one entry per feature.
+        Scalar (0-dimensional), one entry per feature, or a metric (d, d).
     regularization_, relative_regularization_ : float
         The note's λ, and the same in units of w₀.
     support_points_, landmarks_ : ndarray
@@ -353,7 +358,7 @@ class KernelSoSDensity(DensityEstimator):
             if self.reference is not None:
                 kind = "likelihood" if self._by_likelihood else "mmd"
                 return AUTO_CORRECTIONS[kind] * (self.n_features_in_ + 2) / (3.0 * count), True
-            return default_regularization(count, by_likelihood=self._by_likelihood, automatic=self._is_automatic), True
+            return default_regularization(count, self.n_features_in_, by_likelihood=self._by_likelihood, automatic=self._is_automatic), True
         return float(self.regularization), False
 
     def _strengths(self, space: SoSSpace, count: int) -> tuple[float, float]:
@@ -373,10 +378,16 @@ def default_support_size(count: int) -> int:
     return round(MOST_SUPPORT_POINTS * min(max(1.0, (count / 5000.0) ** (1.0 / 12.0)), 1.5))
 
 
-def default_regularization(count: int, *, by_likelihood: bool, automatic: bool) -> float:
-    """λ in units of w₀; with ``bandwidth="auto"`` the squared MMD to more than 1000 samples takes less, as n^{−1/4}."""
+def default_regularization(count: int, d: int, *, by_likelihood: bool, automatic: bool) -> float:
+    """λ in units of w₀; with ``bandwidth="auto"`` the MMD to more than 1000 samples takes less, as n^{−1/4}, and so do more than four features.
+
+    A bump of mass one costs λ, and what a sample gains by one is the share (2/3)^{d/2} of it that the embedding sees: a λ that is no less
+    than that leaves out the samples that have few others near them.
+    """
     found = AUTO_REGULARIZATIONS["likelihood" if by_likelihood else "mmd"][automatic]
-    return found * min(1.0, 1000.0 / count) ** 0.25 if automatic and not by_likelihood else found
+    if by_likelihood or not automatic:
+        return found
+    return found * min(1.0, 1000.0 / count) ** 0.25 * max((2.0 / 3.0) ** (0.5 * max(d - 4, 0)), 0.1)
 
 
 def _as_bandwidth_or_metric(value: Any, name: str, d: int | None = None) -> np.ndarray:
@@ -398,20 +409,22 @@ def _automatic_kernel(family: Kernel, part: Part, measure: Measure, rng: np.rand
 
 
 def _wide_enough(kernel: Kernel, part: Part, measure: Measure, m: int) -> Kernel:
-    """The kernel, widened until ``m`` centres represent at least 97 % of the n samples, or by (n/m)^{1/(d+4)}.
+    """The kernel, widened until ``m`` centres represent 90 % of the n samples, and more of very many, or by (n/m)^{0.7/(d+4)}.
 
-    What suits n bumps leaves gaps between m of them; the latter is how much wider the bumps of a kernel density estimate of m samples are.
+    What suits n bumps leaves gaps between m of them; (n/m)^{1/(d+4)} is how much wider the bumps of a kernel density estimate of m samples
+    are, more than centres need. What is left open is a bias, which counts the more the more samples there are.
     """
     (points, weights, n), d = part, part.points.shape[1]
     if n <= m:
         return kernel
-    most, centres = (n / m) ** (1.0 / (d + 4)), cluster_centres(points, weights, m, kernel, np.random.default_rng(0))
+    most, centres = (n / m) ** (_WIDEST / (d + 4)), cluster_centres(points, weights, m, kernel, np.random.default_rng(0))
     if points.shape[0] > _PER_SUPPORT_POINT * m:
         chosen = np.sort(np.random.default_rng(0).choice(points.shape[0], _PER_SUPPORT_POINT * m, replace=False))  # no matter of chance
         points, weights = points[chosen], weights[chosen] / weights[chosen].sum()
+    enough = _UNEXPLAINED * min(1.0, 2000.0 / n) ** 0.25
     for step in range(_WIDENINGS + 1):
         wider = kernel.scaled(most ** (step / _WIDENINGS))
-        if unexplained(points, weights, centres, closed_form(wider, measure, d)) <= _UNEXPLAINED:
+        if unexplained(points, weights, centres, closed_form(wider, measure, d)) <= enough:
             break
     return wider
 
