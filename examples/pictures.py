@@ -26,6 +26,6 @@ ksos.DensityDisplay.from_estimator(four, iris)
 # The held-out scores of a search: the pair that won has a ring, and dots show how much each λ contributes to the answer.
 search = ksos.KernelSoSDensityCV(cv=3).fit(moons)
 ksos.CrossValidationDisplay.from_estimator(search, depth=0.2)
-print("chosen:", round(search.bandwidth_multiple_, 2), "times the rule, λ =", search.relative_regularization_, "w₀")
+print("chosen:", search.bandwidth_multiple_, "times the bandwidth of a kernel density estimate, λ =", search.relative_regularization_)
 
 plt.show()

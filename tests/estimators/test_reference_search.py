@@ -239,6 +239,7 @@ def test_the_surface_is_drawn(plain: KernelSoSDensityCV) -> None:
     display = ksos.CrossValidationDisplay.from_estimator(plain, ax=figure.add_subplot())
     assert display.shares is not None and display.chosen is not None
     assert 0.0 <= float(np.sum(display.shares)) <= 1.0
+    assert "kernel density estimate" in display.ax_.get_xlabel() and display.ax_.get_ylabel() == "λ, in units of ∫k²dρ"
 
 
 def test_a_hundred_samples_take_a_second_or_two() -> None:

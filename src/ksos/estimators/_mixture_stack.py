@@ -6,6 +6,7 @@ They are the reference ρ that a sum of squares corrects, and parts of the answe
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -18,7 +19,7 @@ from ksos.estimators._samples import Fold
 from ksos.estimators._stacking import stack
 from ksos.measures import GaussianMixture
 
-__all__ = ["FLOORS", "SIZES", "MixtureStack", "Units", "share_rounds"]
+__all__ = ["FLOORS", "SIZES", "MixtureStack", "Units", "share_rounds", "warn_if_tied"]
 
 SIZES = (1, 2, 3, 4, 5, 6, 8, 12, 20, 32)
 """Components; at most a quarter of the samples."""
@@ -29,6 +30,7 @@ _SAMPLES_PER_COMPONENT = 4
 _WIDE = 9.0  # of the covariance of all samples: what keeps samples far from all others in sight
 _FAR, _FARTHEST = 20.0, 1e3  # standard deviations that outliers have made, and outliers themselves, in units of the spread of the others
 _SMALLEST_SHARE, _SMALLEST_COMPONENT = 0.01, 3e-4
+_FLAT = 1e-10  # of the largest variance
 _MOST_BAGS, _MOST_COMPONENTS = 6, 1000
 _MOST_OF_A_REFERENCE, _MOST_REFERENCE_COMPONENTS = 0.9, 120
 _MOST_OF_A_SAMPLE = 0.75  # of the mass: a fold that trains on less is not worth a vote
@@ -194,3 +196,14 @@ class MixtureStack:
         always = np.concatenate([np.full(part[0].shape, part[3]) for part in parts])
         keep = (weights > smallest * weights.sum()) | always
         return GaussianMixture(weights[keep], means[keep], covariances[keep])
+
+
+def warn_if_tied(points: np.ndarray, weights: np.ndarray) -> None:
+    """Say so when the samples, in the units of their features, lie on a plane: their likelihood has no bound."""
+    centred = points - weights @ points
+    values = np.linalg.eigvalsh((centred * weights[:, None]).T @ centred)
+    moving = int(np.sum(np.any(points != points[0], axis=0)))
+    flat = int(np.sum(values[values.shape[0] - moving :] < _FLAT * max(values[-1], 1e-300))) if moving else 0
+    if flat and points.shape[0] > 1:
+        message = f"the samples leave {flat} of {moving} directions without spread (tied features, or few samples): they have no density"
+        warnings.warn(f"{message}; the answer has the width of its covariance floors there", UserWarning, stacklevel=5)

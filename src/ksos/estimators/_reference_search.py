@@ -39,6 +39,7 @@ _SUPPORT, _PLAIN_SUPPORT = 100, 150
 _MOST_BUMPS = 2000  # samples: with more of them a kernel density estimate adds nothing to what is there, and costs
 _SINGULAR = 1e-6  # of the largest variance: the least that the metric may have
 _SCAN = 800  # samples
+_ONE_NAT = 1.0
 _START = 0.2  # the share of a sum of squares before anything is known, that of one normal law being 1
 
 
@@ -93,6 +94,7 @@ class ReferenceSearch:
     log_volume: float
     """What log-densities in the coordinates of the data are less by."""
     say: Callable[[str, float | None], None]
+    n_support: int | None = None
     found: list[BandwidthScores] = field(default_factory=list)
     """Of the corrections, one for each bandwidth."""
     others: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
@@ -105,7 +107,7 @@ class ReferenceSearch:
         for _ in self.mixtures.fit(deadline):
             pass
         self.metric = Metric.of(self.points, self.weights, rng, deadline)
-        most = min(_PLAIN_SUPPORT, max(int(min((row > 0.0).sum() for row in self.mixtures.masses)), 1))
+        most = min(max(_PLAIN_SUPPORT, self.n_support or 0), max(int(min((row > 0.0).sum() for row in self.mixtures.masses)), 1))
         self._support = seeds(self.metric.whitened(self.points), self.mixtures.masses, most)
         rows = self.mixtures.held_out.shape[0]
         score = self.mixtures.held_out_weights @ stacked_logs(self.mixtures.held_out, self.mixtures.shares()) if rows else -np.inf
@@ -146,8 +148,9 @@ class ReferenceSearch:
     def reference(self, fold: int | None) -> GaussianMixture:
         return self.mixtures.reference(fold)
 
-    def support(self, fold: int | None, most: int = _SUPPORT) -> np.ndarray:
+    def support(self, fold: int | None, most: int | None = None) -> np.ndarray:
         """Rows of the samples that a fold trains on, spread as they are."""
+        most = most or self.n_support or _SUPPORT
         return np.unique(self._support[-1 if fold is None else fold, :most])
 
     def _corrected(self, references: Sequence[GaussianMixture], kernel: Gaussian, deadline: Deadline) -> BandwidthScores:
@@ -200,12 +203,14 @@ class ReferenceSearch:
         return shares, float(weights @ stacked_logs(logs, shares))
 
     def best(self) -> tuple[int | None, np.ndarray, float]:
-        """The bandwidth of the correction that serves the stack best, the shares, and the score."""
+        """The bandwidth of the correction that serves the stack best (the widest, if a nat over all samples is the difference), the shares,
+        and the score."""
         scored = [i for i, found in enumerate(self.found) if np.isfinite(found.held_out).any()]
         if not scored:
             return None, *self.stacked(None)
         answers = [(i, *self.stacked(i)) for i in scored]
-        return max(answers, key=lambda answer: answer[2])
+        close = max(answer[2] for answer in answers) - _ONE_NAT / self.mixtures.held_out.shape[0]
+        return next(answer for answer in reversed(answers) if answer[2] >= close)
 
 
 def _path_logs(space: SoSSpace, fold: Fold, points: np.ndarray, strengths: Sequence[float]) -> Iterator[np.ndarray]:

@@ -12,6 +12,7 @@ from ksos._validation import as_count, as_weights
 from ksos.measures import Measure
 
 __all__ = ["Fold", "as_folds", "as_generator", "check_folds", "distinct_samples", "mean_score", "random_folds", "require_inside"]
+__all__ += ["some_of"]
 
 FEW_SAMPLES = 200
 """Up to this many samples there are ten folds, beyond five."""
@@ -125,3 +126,21 @@ def _given_fold(pair: Any, number: int, masses: np.ndarray, rows: np.ndarray) ->
         gathered = np.bincount(rows[chosen], weights=masses[chosen])
         sides.append((np.flatnonzero(gathered), gathered[gathered > 0.0]))
     return _fold(*sides[0], *sides[1], masses.sum())
+
+
+def some_of(
+    points: np.ndarray, weights: np.ndarray, folds: list[Fold], most: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, list[Fold]]:
+    """At most so many of the distinct samples, drawn at random, with what is left of the folds."""
+    n = points.shape[0]
+    if n <= most:
+        return points, weights, folds
+    chosen, position = np.sort(rng.choice(n, most, replace=False)), np.full(n, -1)
+    position[chosen] = np.arange(most)
+    left = []
+    for fold in folds:
+        train, test = position[fold.train], position[fold.test]
+        if (train >= 0).any() and (test >= 0).any():
+            inside, outside = fold.train_weights[train >= 0], fold.mass * fold.test_weights[test >= 0]
+            left.append(_fold(train[train >= 0], inside, test[test >= 0], outside, 1.0)._replace(mass=fold.mass))
+    return points[chosen], weights[chosen] / weights[chosen].sum(), left

@@ -60,12 +60,13 @@ def answer(search: ReferenceSearch, units: Units, points: np.ndarray, tol: float
     start = factors[strength] @ factors[strength].T
     solution = minimize(functional, space, tol=tol, start=start, time_limit=deadline)
     factors[strength] = np.asarray(solution.parameter_factor)
-    if kept.any():
-        found.append((_blend(space, [factors[k] for k in np.flatnonzero(kept)], kept[kept > 0.0]), float(kept.sum())))
+    corrected = [k for k in used if kept[k] > 0.0]
+    if corrected:
+        found.append((_blend(space, [factors[k] for k in corrected], kept[corrected]), float(kept.sum())))
     if plain.sum() >= _SMALLEST_SHARE and not deadline.passed and not solution.keyboard_interrupt:
         found.append((_plain_part(search, units, points, plain), float(plain.sum())))
     total = sum(share for _, share in found)
-    weights: dict[float | str, float] = {search.strengths[k]: float(kept[k] / total) for k in np.flatnonzero(kept)}
+    weights: dict[float | str, float] = {search.strengths[k]: float(kept[k] / total) for k in corrected}
     weights["kernel_density"] = float(bumps.sum() / total)
     weights["mixtures"] = found[0][1] / total - weights["kernel_density"]
     if search.plain:

@@ -68,7 +68,7 @@ def blend(
     most = int(_MANY * points.shape[0])
     chosen = pivoted_cholesky(points, most, integrals, 1e-12) if rank < most else np.arange(most)
     if chosen.shape[0] == most:
-        return cast("SoSDensity", mixture([*parts, bumps], shares))  # of one kernel
+        return cast("SoSDensity", mixture([*parts, bumps], shares))  # of one kernel and measure
     space = SoSSpace(kernel, points[chosen], measure)
     columns = []
     for p, share in zip([*parts, bumps], shares, strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -20,10 +20,10 @@ from ksos.density.mixture import SoSMixture
 from ksos.embedding import Projection
 from ksos.estimators._held_out import CRITERIA, MOST_SUPPORT_POINTS, BandwidthScores, Problem, fit_path, scores_of_bandwidth, support_of
 from ksos.estimators._kernel_density import best_multiple
-from ksos.estimators._mixture_stack import SIZES, MixtureStack, Units
+from ksos.estimators._mixture_stack import SIZES, MixtureStack, Units, warn_if_tied
 from ksos.estimators._reference import as_reference, require_reference
 from ksos.estimators._reference_search import CORRECTIONS, STRENGTHS, ReferenceSearch
-from ksos.estimators._samples import Fold, as_folds, as_generator, check_folds, distinct_samples, require_inside
+from ksos.estimators._samples import Fold, as_folds, as_generator, check_folds, distinct_samples, require_inside, some_of
 from ksos.estimators._score_surface import FEW_MULTIPLES, MULTIPLES, REGULARIZATIONS, Surface, grow
 from ksos.estimators._stacked_answer import Answer, answer
 from ksos.estimators._stacking import blend
@@ -44,20 +44,30 @@ _LANDMARKS = 100
 _MANY_SAMPLES = 1000
 _SEARCH_SHARE = 0.7  # of a time limit: the rest is for the fit to all samples
 _AFTER_CTRL_C = 1.0  # seconds
-_FLAT = 1e-10  # of the largest variance
+_MOST_SAMPLES = 20_000
 
 
 class KernelSoSDensityCV(DensityEstimator):
-    r"""A kernel-sum-of-squares density that needs no tuning: cross-validation chooses bandwidth and λ.
+    r"""A density that needs no tuning: what is stacked, with which bandwidth and λ, held-out samples decide.
 
-    Grids are in natural units: bandwidths are multiples of a scale-aware rule (one bandwidth per feature), λ is a multiple of
+    Without arguments three kinds of densities are stacked, p = Σ_j w_j p_j, with the shares that predict held-out samples best:
+
+    * Gaussian mixtures of 1 to 32 components, with three floors of their covariances and three starts each, every one the mean of its fits
+      to the folds and to all samples;
+    * the sum of squares that corrects them: p(x) = ‖c + Fᵀk(x)‖²·ρ(x), where ρ is a stack of mixtures and λ acts on the kernel part alone,
+      so that λ → ∞ gives ρ itself. In a fold, neither ρ nor the shares in it know the samples that are held out;
+    * the sum of squares over Lebesgue, and the kernel density estimate.
+
+    Their kernels have the metric of the covariance of the samples. The answer is an :class:`~ksos.SoSMixture`; a wide normal law takes part
+    in it, so that samples far from all others keep a density. Beyond 20 000 distinct samples a random subset of them is fitted.
+    ``reference`` narrows this down.
+
+    With ``reference=None``, or where grids, a kernel, a measure, another objective or criterion are given, sums of squares over one kernel
+    are searched. Grids are in natural units: bandwidths are multiples of a scale-aware rule (one bandwidth per feature), λ is a multiple of
     w₀ = ∫k(x,0)²dx. For each bandwidth and fold the space is whitened and the kernel sums are taken once; fits follow the path of λ, each
-    starting at the one before. A grid that is not given grows when its winner lies on an edge.
-
-    With ``combine="stacking"`` the answer is a mixture over the path of λ, with the shares that (nearly) predict the held-out samples best,
-    at the widest bandwidth whose held-out score is within a standard error of the best. The kernel density estimate, Σ_i k(x,x_i)² (the
-    sum of squares whose B is diagonal), takes part in it: the answer is never much worse than that estimate, and samples far from all
-    others keep a density. The mixture is a sum of squares over the same kernel.
+    starting at the one before. A grid that is not given grows when its winner lies on an edge. With ``combine="stacking"`` the answer is a
+    mixture over the path of λ, at the widest bandwidth whose held-out score is within a standard error of the best, in which the kernel
+    density estimate, Σ_i k(x,x_i)² (the sum of squares whose B is diagonal), takes part. It is a sum of squares over the same kernel.
 
     Parameters
     ----------
@@ -67,6 +77,11 @@ class KernelSoSDensityCV(DensityEstimator):
         λ in units of w₀. Default: half decades from 10 to 1e-4 (likelihood), or from 0.1 to 1e-5 (squared MMD).
     cv : int, splitter or list of (train, test), optional
         Random folds over the distinct samples, or row numbers of ``X``. Default: 5 folds; 10 for at most 200 samples.
+    reference : "auto", None, "normal", "mixture", Normal or GaussianMixture of ksos.measures, or fitted sklearn.mixture.GaussianMixture
+        What the squares correct. "auto": all of the above. "normal", "mixture": a normal law or mixtures, fitted in every fold, and what
+        corrects them; a law that is given is corrected as it is. None: sums of squares over ``measure``. With a reference, ``bandwidths``
+        are multiples of what suits a kernel density estimate (default: 1 and 3), and ``relative_regularizations`` of the mean of
+        ∫k(x,x̃_i)²dρ over the support points (default: half decades from 1 to 1e-3).
     kernel : {"gaussian", "laplace", "matern"} or Kernel
         A kernel object lends its form; its sigma is replaced.
     objective : {"likelihood", "squared_mmd"}
@@ -77,11 +92,11 @@ class KernelSoSDensityCV(DensityEstimator):
     combine : {"auto", "stacking", "best"}
         "best": the density of the best pair. "stacking" needs criterion "log_likelihood". "auto": stacking for the likelihood, else best.
     rule : {"silverman", "scott", "median"}
-        The unit of ``bandwidths``.
+        The unit of ``bandwidths``, without a reference.
     extend : bool, optional
-        Whether a grid grows at its edges. Default: only grids that are not given.
+        Whether a grid grows at its edges, without a reference. Default: only grids that are not given.
     n_support : int, optional
-        The most support points of a fit. Default: all distinct samples, up to 2000.
+        The most support points of a fit. Default: all distinct samples, up to 2000; with a reference, 100 of them.
     measure : Measure, optional
         ρ. Default: Lebesgue on R^d.
     tol : float
@@ -89,21 +104,22 @@ class KernelSoSDensityCV(DensityEstimator):
     time_limit : float, optional
         Seconds for the whole fit: the search takes at most 70 % of them, and ends with the best of what it has scored by then.
     n_jobs : int, optional
-        Bandwidths evaluated in parallel (joblib).
+        Bandwidths evaluated in parallel (joblib), without a reference; with one, all folds are fitted at once.
     random_state : int, RandomState or None
         For the folds. Default 0: the same every time.
     verbose : int
 
     Attributes
     ----------
-    distribution_ : SoSDensity
+    distribution_ : SoSMixture, or SoSDensity without a reference
     best_estimator_ : KernelSoSDensity
-        Refitted to all samples with the best bandwidth and λ, with its certificate.
+        Refitted to all samples with the best bandwidth and λ, with its certificate: with a reference, the best correction of it.
     bandwidth_ : ndarray
+        Its bandwidth; with a reference, the matrix S of its kernel.
     bandwidth_multiple_ : float
-        The same as a multiple of ``rule``.
+        The same as a multiple of ``rule``, or of the bandwidth of the kernel density estimate.
     regularization_, relative_regularization_ : float
-        The note's λ, and the same in units of w₀.
+        The note's λ, and the same in units of w₀, or of the mean of ∫k(x,x̃_i)²dρ.
     status_ : str
         "solved" if all of the grids were scored and the gap of ``best_estimator_`` is at most ``tol``; else what came first: see
         ``Solution.status``.
@@ -111,13 +127,17 @@ class KernelSoSDensityCV(DensityEstimator):
         Of the answer, on the held-out samples: of a stack, that of the mixture, which may lie below the best single pair in ``scores_``;
         −inf if the time was up before anything was scored.
     weights_ : dict
-        Of a stack: the share of each λ (in units of w₀), and that of the kernel density estimate under "kernel_density".
+        Of a stack: the share of each λ (as in ``relative_regularizations_``), and that of the kernel density estimate under
+        "kernel_density"; with a reference also "mixtures" and, with "auto", "lebesgue".
+    mixture_results_ : dict of arrays
+        With a reference: "components", "floor" (infinite for the wide law, NaN for one that is given), "mean_test_score" and "weight" (in
+        the reference) of every mixture.
     cv_results_ : dict of arrays
         One entry per pair: "bandwidth_multiple", "bandwidth" (per feature), "relative_regularization", "mean_test_score" (folds weighted
         by the mass they hold out), "std_test_score" (NaN where a fold has −inf), "split0_test_score", …, "rank_test_score".
     bandwidth_multiples_, relative_regularizations_, scores_ : ndarray
-        The same as a grid: scores_[i, j] for multiple i and λ j; −inf if the path of λ ended early, since it had led away from the best or
-        the time was up.
+        The same as a grid: scores_[i, j] for multiple i and λ j (with a reference: of what corrects it); −inf if the path of λ ended early,
+        since it had led away from the best or the time was up.
         :class:`~ksos.CrossValidationDisplay` draws it.
     n_features_in_, feature_names_in_
 
@@ -131,6 +151,8 @@ class KernelSoSDensityCV(DensityEstimator):
     >>> bool(est.score(X) > -1.4)
     True
     """
+
+    weights_: dict[Any, float]
 
     def __init__(
         self, bandwidths: Any = None, relative_regularizations: Any = None, cv: Any = None, *, reference: Any = "auto",
@@ -163,7 +185,7 @@ class KernelSoSDensityCV(DensityEstimator):
         (points, weights), rng = distinct_samples(X, masses), as_generator(self.random_state)
         if self._by_reference:
             folds = as_folds(self.cv, X, masses, weights, rng) if points.shape[0] > 1 else []
-            return self._fit_by_reference(points, weights, folds, rng, deadline)
+            return self._fit_by_reference(*some_of(points, weights, folds, _MOST_SAMPLES, rng), rng, deadline)
         _require_different_features(X[masses > 0.0, features], getattr(self, "feature_names_in_", None))
         folds = as_folds(self.cv, X, masses, weights, rng)
         problem, sigma = self._problem(points, weights, measure, folds, rng)
@@ -237,12 +259,12 @@ class KernelSoSDensityCV(DensityEstimator):
             given = None if normals is None else units.of_law(GaussianMixture(*normals))
         sizes = (1,) if given is not None or self.reference == "normal" else SIZES
         at = units.of_points(points)
-        _warn_if_tied(at, weights)
+        warn_if_tied(at, weights)
         mixtures = MixtureStack(at, weights, folds, units.still, sizes, given)
         multiples = CORRECTIONS if self.bandwidths is None else sorted(as_grid(self.bandwidths, "bandwidths", positive=True).tolist())
         strengths = STRENGTHS if self.relative_regularizations is None else tuple(self._strengths())
         plain = isinstance(self.reference, str) and self.reference == "auto"
-        search = ReferenceSearch(at, weights, folds, mixtures, multiples, strengths, plain, units.log_volume, self._say)
+        search = ReferenceSearch(at, weights, folds, mixtures, multiples, strengths, plain, units.log_volume, self._say, self.n_support)
         limit, interrupt = Deadline() if self.time_limit is None else Deadline(max(_SEARCH_SHARE * deadline.remaining, 1e-9)), None
         try:
             complete = search.run(rng, limit)
@@ -391,7 +413,7 @@ class KernelSoSDensityCV(DensityEstimator):
                     raise
                 interrupt = error
         self.best_estimator_, self.distribution_ = estimator, estimator.distribution_
-        self.weights_: dict[Any, float] = {best: 1.0}
+        self.weights_ = {best: 1.0}
         if surface.stacking and interrupt is None and not deadline.passed:
             self._stack(surface, i, j, SoSSpace(kernel, support, problem.measure), deadline)
         return interrupt
@@ -410,7 +432,7 @@ class KernelSoSDensityCV(DensityEstimator):
             if deadline.passed:  # those that are there make the mixture
                 break
         if j in used:
-            parts[j] = self.distribution_
+            parts[j] = cast("SoSDensity", self.distribution_)
         kept = sorted(parts)
         share, densities = shares[[*kept, -1]] / shares[[*kept, -1]].sum(), [parts[k] for k in kept]
         self.distribution_ = blend(space.kernel, problem.measure, problem.points, problem.weights, densities, share, space.rank)
@@ -438,7 +460,8 @@ class KernelSoSDensityCV(DensityEstimator):
         scale = np.maximum(
             np.abs(flat[finite]).max(axis=1, initial=0.0), 1.0
         )  # scores of −1e300, of samples that a fit cannot see, have squares too
-        deviation[finite] = (flat[finite] / scale[:, None]).std(axis=1) * scale
+        if finite.any():
+            deviation[finite] = (flat[finite] / scale[:, None]).std(axis=1) * scale
         self.cv_results_ = {
             "bandwidth_multiple": multiple,
             "bandwidth": multiple[:, None] * sigma,
@@ -461,14 +484,3 @@ def _require_different_features(X: np.ndarray, names: Any) -> None:
                 f"features {words} are identical in all {X.shape[0]} samples: they have no joint density, and the narrower a bandwidth, "
                 "the better it would seem; leave one of them out, or fix the bandwidth with KernelSoSDensity"
             )
-
-
-def _warn_if_tied(points: np.ndarray, weights: np.ndarray) -> None:
-    """Say so when the samples, in the units of their features, lie on a plane: their likelihood has no bound."""
-    centred = points - weights @ points
-    values = np.linalg.eigvalsh((centred * weights[:, None]).T @ centred)
-    moving = int(np.sum(np.any(points != points[0], axis=0)))
-    flat = int(np.sum(values[values.shape[0] - moving :] < _FLAT * max(values[-1], 1e-300))) if moving else 0
-    if flat and points.shape[0] > 1:
-        message = f"the samples leave {flat} of {moving} directions without spread (tied features, or few samples): they have no density"
-        warnings.warn(f"{message}; the answer has the width of its covariance floors there", UserWarning, stacklevel=5)

@@ -17,6 +17,7 @@ from ksos.integrals.exact_rule import exact_rule
 from ksos.kernels import Kernel
 from ksos.measures import Measure
 from ksos.observables.base import Observable, ObservableMatrix, sum_over_nodes
+from ksos.observables.over_normals import polynomial_matrix
 from ksos.quadrature import legendre
 
 __all__ = ["Polynomial", "as_polynomial", "coordinate", "feature_moments"]
@@ -97,6 +98,8 @@ class Polynomial(Observable):
         """The largest total power."""
         return max((sum(power for _, power in monomial) for monomial in self._terms), default=0)
 
+    takes_constant = True
+
     def check_features(self, d: int) -> None:
         super().check_features(d)
         last = max(self._used(), default=-1)
@@ -153,10 +156,13 @@ class Polynomial(Observable):
         self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None
     ) -> ObservableMatrix:
         m, d = X.shape
-        integrals = closed_form(kernel, measure, d)
+        integrals, constant = closed_form(kernel, measure, d), T is not None and T.shape[0] > m
+        if measure.normals(d) is not None and (constant or kernel.full or measure.by_components):
+            M = polynomial_matrix(self.terms, self.centre, kernel, X, measure, log_unit, constant=constant)
+            return ObservableMatrix(M).transformed(T)
         if (metric := integrals.pair_metric()) is not None:
             return self._tied(integrals, X, 0.5 * metric, log_unit).transformed(T)
-        if T is not None and (rule := exact_rule(integrals, X, [], _OPERATIONS / (m * T.shape[1]), self.degree)) is not None:
+        if T is not None and not constant and (rule := exact_rule(integrals, X, [], _OPERATIONS / (m * T.shape[1]), self.degree)) is not None:
             return ObservableMatrix(sum_over_nodes(kernel, X - X[0], *rule, self._at(rule[0], X[0]), log_unit, T))
         powers: dict[int, int] = {}
         for monomial in self.terms:

@@ -41,6 +41,9 @@ class CrossValidationDisplay(Display):
         What the colour stands for.
     unit : str
         The rule that bandwidths are multiples of.
+    corrected : bool
+        Whether the scores are those of what corrects a reference: bandwidths are then multiples of what suits a kernel density estimate, and
+        λ of the mean of ∫k(x,x̃_i)²dρ.
 
     Attributes
     ----------
@@ -70,6 +73,7 @@ class CrossValidationDisplay(Display):
         shares: Any = None,
         label: str = "held-out score",
         unit: str = "",
+        corrected: bool = False,
     ) -> None:
         self.multiples = as_grid(multiples, "multiples", positive=True)
         self.relative_regularizations = as_grid(relative_regularizations, "relative_regularizations", positive=False)
@@ -84,7 +88,7 @@ class CrossValidationDisplay(Display):
         if chosen is None and shares is not None:
             raise ValueError("shares are those of the λ of one bandwidth; say which with chosen=(bandwidth, λ)")
         self.shares = None if shares is None else as_vector(shares, "shares", length=shape[1])
-        self.chosen, self.label, self.unit = chosen, label, unit
+        self.chosen, self.label, self.unit, self.corrected = chosen, label, unit, corrected
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None, **options: Any) -> Self:
@@ -98,9 +102,9 @@ class CrossValidationDisplay(Display):
         shares = None
         if "kernel_density" in estimator.weights_:
             shares = np.array([estimator.weights_.get(value, 0.0) for value in relative_regularizations.tolist()])
-        label = _LABELS[estimator.criterion]
-        display = cls(multiples, relative_regularizations, estimator.scores_, (i, j), shares=shares, label=label, unit=estimator.rule)
-        return display.plot(ax, **options)
+        told: dict[str, Any] = {"shares": shares, "label": _LABELS[estimator.criterion], "unit": estimator.rule}
+        told["corrected"] = "mixtures" in estimator.weights_
+        return cls(multiples, relative_regularizations, estimator.scores_, (i, j), **told).plot(ax, **options)
 
     def plot(self, ax: Any = None, *, depth: float | None = None, cmap: Any = None) -> Self:
         """Draw.
@@ -152,7 +156,7 @@ class CrossValidationDisplay(Display):
         if self.shares is not None:
             used = self.shares > 0.0
             rest = 1.0 - float(self.shares.sum())
-            label = "shares of the stack" + (f", {rest:.1%} kernel density" if rest > 0.0 else "")
+            label = "shares of the stack" + (f", {rest:.1%} {'others' if self.corrected else 'kernel density'}" if rest > 0.0 else "")
             dots: dict[str, Any] = {"s": _LARGEST_DOT * self.shares[used], "color": _CHOSEN, "linewidths": 0.0, "zorder": 2.5}
             self.artists_["shares"] = self.ax_.scatter(np.full(used.sum(), across), up[used], label=label, **dots)
         self.ax_.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False, fontsize="small", ncols=2)
@@ -161,7 +165,9 @@ class CrossValidationDisplay(Display):
         from matplotlib.ticker import FixedLocator, NullLocator
 
         across = f"bandwidth, in units of the rule {self.unit!r}" if self.unit else "bandwidth"
-        self.ax_.set(xlabel=across, ylabel="λ, in units of w₀")
+        if self.corrected:
+            across = "bandwidth, in units of that of a kernel density estimate"
+        self.ax_.set(xlabel=across, ylabel="λ, in units of ∫k²dρ" if self.corrected else "λ, in units of w₀")
         for axis, values, borders in ((self.ax_.xaxis, self.multiples, x), (self.ax_.yaxis, self.relative_regularizations, y)):
             some = slice(None, None, -(-values.size // _MOST_TICKS))
             axis.set_major_locator(FixedLocator(_middles(borders)[some].tolist()))
