@@ -42,8 +42,8 @@ class CrossValidationDisplay(Display):
     unit : str
         The rule that bandwidths are multiples of.
     corrected : bool
-        Whether the scores are those of what corrects a reference: bandwidths are then multiples of what suits a kernel density estimate, and
-        λ of the mean of ∫k(x,x̃_i)²dρ.
+        Whether the scores are those of what corrects a reference: bandwidths are then multiples of what suits a kernel density estimate,
+        and λ of the mean of ∫k(x,x̃_i)²dρ.
 
     Attributes
     ----------
