@@ -258,7 +258,10 @@ def test_the_papers_example_is_solved_to_1e_8() -> None:
 
 def gauss_legendre(est: KernelSoSDensity, reach: float = 4.5, per_cell: int = 14) -> tuple[np.ndarray, np.ndarray]:
     """A rule for densities of the plane: cells of two bandwidths a side, wherever a support point is within ``reach`` bandwidths."""
-    sigma, points = np.broadcast_to(est.bandwidth_, 2), est.support_points_
+    sigma, points = np.broadcast_to(est.bandwidth_, (2,)) if est.bandwidth_.ndim < 2 else np.zeros(2), est.support_points_
+    if est.bandwidth_.ndim == 2:  # cells as small as the shorter axis asks for, as far as the longer one reaches
+        short, long = np.sqrt(np.linalg.eigvalsh(est.bandwidth_))
+        sigma, reach = np.full(2, short), reach * long / short
     corner = points.min(axis=0) - reach * sigma
     counts = np.ceil((np.ptp(points, axis=0) + 2.0 * reach * sigma) / (2.0 * sigma)).astype(int)
     cells = np.stack(np.meshgrid(*(np.arange(c) for c in counts), indexing="ij"), axis=-1).reshape(-1, 2)

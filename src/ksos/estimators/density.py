@@ -379,7 +379,7 @@ def default_support_size(count: int) -> int:
 
 
 def default_regularization(count: int, d: int, *, by_likelihood: bool, automatic: bool) -> float:
-    """λ in units of w₀; with ``bandwidth="auto"`` the MMD to more than 1000 samples takes less, as n^{−1/4}, and so do more than four features.
+    """λ in units of w₀; with ``bandwidth="auto"`` the MMD takes less with over 1000 samples, as n^{−1/4}, and with over four features.
 
     A bump of mass one costs λ, and what a sample gains by one is the share (2/3)^{d/2} of it that the embedding sees: a λ that is no less
     than that leaves out the samples that have few others near them.
