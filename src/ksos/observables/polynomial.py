@@ -162,7 +162,7 @@ class Polynomial(Observable):
             return ObservableMatrix(M).transformed(T)
         if (metric := integrals.pair_metric()) is not None:
             return self._tied(integrals, X, 0.5 * metric, log_unit).transformed(T)
-        if T is not None and not constant and (rule := exact_rule(integrals, X, [], _OPERATIONS / (m * T.shape[1]), self.degree)) is not None:
+        if T is not None and (rule := exact_rule(integrals, X, [], _OPERATIONS / (m * T.shape[1]), self.degree)) is not None:
             return ObservableMatrix(sum_over_nodes(kernel, X - X[0], *rule, self._at(rule[0], X[0]), log_unit, T))
         powers: dict[int, int] = {}
         for monomial in self.terms:
