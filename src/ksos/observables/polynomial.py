@@ -270,8 +270,12 @@ def coordinate(feature: int, centre: float = 0.0) -> Polynomial:
 
 def as_polynomial(other: Any) -> Any:
     """A number as a constant polynomial; everything else as it is."""
-    number = isinstance(other, (int, float, np.integer, np.floating)) and not isinstance(other, bool) and np.isfinite(other)
-    return Polynomial.constant(float(other)) if number else other
+    if not isinstance(other, (int, float, np.integer, np.floating)) or isinstance(other, bool):
+        return other
+    try:
+        return Polynomial.constant(float(other)) if math.isfinite(other) else other
+    except OverflowError:
+        raise ValueError("a number in a polynomial must be below 1e308 to be a float; measure the features in other units") from None
 
 
 def _rounded(value: Fraction) -> float:
