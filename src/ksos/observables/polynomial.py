@@ -122,7 +122,8 @@ class Polynomial(Observable):
 
     @cached_property
     def _for_values(self) -> Polynomial:
-        """The same about the centre at which the power below the highest one vanishes: of (x − c)ⁿ it is c."""
+        """The same about the centre at which the power below the highest one vanishes, of (x − c)ⁿ that is c, if this makes coefficients
+        smaller."""
         centre = {}
         for k in self._used():
             highest = max((m for m in self._terms if k in dict(m)), key=lambda m: (sum(power for _, power in m), dict(m)[k]))
@@ -132,7 +133,7 @@ class Polynomial(Observable):
             own = _rounded(Fraction(self.centre.get(k, 0.0)) - shift)
             centre[k] = own if math.isfinite(own) else self.centre.get(k, 0.0)
         moved = self._about({k: c for k, c in centre.items() if c != 0.0})
-        return moved if all(map(math.isfinite, moved.terms.values())) else self
+        return moved if sum(map(abs, moved._terms.values())) <= sum(map(abs, self._terms.values())) else self
 
     def about(self, X: np.ndarray) -> Polynomial:
         """The same polynomial in powers of x − the mean of the points X."""
