@@ -190,6 +190,8 @@ def test_a_gap_is_not_smaller_than_what_rounding_leaves_of_it(scale: float) -> N
     assert (solution.status == "solved") == (solution.gap <= 1e-8)
     _, objective, gap = verdict(solution, X, 1e-3, True)
     assert solution.objective == pytest.approx(scale * objective, rel=1e-9) and scale * gap <= solution.gap + 1e-9 * scale
+    only = ksos.minimize(scale * SquaredMMD([[0.5]]), ksos.SoSSpace(Gaussian(1.0), [[0.0]]))  # ⟨G, C⟩ and λ_min are the same number
+    assert only.gap >= 2.0**-52 * only.objective > 0.0
 
 
 @pytest.mark.parametrize("constraints", [(), [Expectation(coordinate(0)) <= -0.2]], ids=["free", "constrained"])
@@ -226,3 +228,14 @@ def test_landmarks_out_of_sight_see_nothing(kernel: Kernel, measure: Measure) ->
     X = clustered(n=4)
     solution = ksos.minimize(SquaredMMD(X), ksos.SoSSpace(kernel, X, measure, landmarks=[[1e200], [-2e200]]))
     assert (solution.status, solution.objective) == ("solved", 0.0)
+
+
+@pytest.mark.parametrize("solver", ["low_rank", "interior_point", "lbfgs", "fista", "frank_wolfe"])
+@pytest.mark.parametrize("measure", ["lebesgue", "box"])
+def test_the_gap_of_a_run_that_was_cut_short_is_what_it_is_by_definition(solver: str, measure: str) -> None:
+    X = clustered(3)
+    space = ksos.SoSSpace(Gaussian(0.7), X, MEASURES[measure])
+    solution = ksos.minimize(SquaredMMD(X) + 1e-3 * Trace(), space, solver=solver, max_iter=3)
+    _, objective, gap = verdict(solution, X, 1e-3, True)
+    assert solution.gap > 1e-6
+    assert (solution.objective, solution.gap) == (pytest.approx(objective, rel=1e-8), pytest.approx(gap, rel=1e-6))
