@@ -311,6 +311,8 @@ def _naming(name: str) -> Iterator[None]:
     """Name the argument in an error that does not name it."""
     try:
         yield
+    except OverflowError:
+        raise ValueError(f"{name} holds a number that is too large for a float; pass numbers below 1e308") from None
     except (TypeError, ValueError) as error:
         if name in str(error):
             raise
@@ -325,6 +327,8 @@ def _as_number(value: Any, name: str, wanted: str, holds: Callable[[float], bool
         raise wrong
     try:
         number = float(value)
+    except OverflowError:
+        raise ValueError(f"{name} is too large for a float; pass a number below 1e308") from None
     except (TypeError, ValueError):
         raise wrong from None
     if not (math.isfinite(number) and holds(number)):

@@ -16,7 +16,6 @@ from ksos.integrals.exact_rule import basis_at, exact_rule
 from ksos.integrals.regions import Rule
 from ksos.integrals.triple import PairFactors, ThinPairs, thin_pairs, triple_blocks
 from ksos.kernels import Kernel
-from ksos.whitening import Whitening
 
 __all__ = ["SMALL_TENSOR", "CompressedMap", "EmbeddingMap", "LabelledMap", "PairwiseMap", "blocks_of"]
 __all__ += ["embedding_map", "gram_at_nodes", "node_rule"]
@@ -221,12 +220,12 @@ def embedding_map(
     return CompressedMap(_pairwise_tensor(pairs, T, S)) if tensor_pays else PairwiseMap(pairs, T, S)
 
 
-def node_rule(integrals: Integrals, X: Array, Z: Array, embedding_kernel: Kernel, whitening: Whitening) -> Rule | None:
+def node_rule(integrals: Integrals, X: Array, Z: Array, embedding_kernel: Kernel, T: Array) -> Rule | None:
     """The nodes at which the basis of a space is formed; None if they cost more than they are worth.
 
     They are worth much if T is large, and cost nothing beside the closed forms if the measure is discrete or there are few of them.
     """
-    T, (m, r), ell = whitening.T, whitening.T.shape, Z.shape[0]
+    (m, r), ell = T.shape, Z.shape[0]
     if m != X.shape[0]:
         return None
     weak = float(namespace(T).max(namespace(T).sum(T * T, axis=0))) > _WEAK

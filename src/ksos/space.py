@@ -17,6 +17,7 @@ from ksos.embedding import MeanEmbedding, Projection
 from ksos.embedding_map import CompressedMap, EmbeddingMap, LabelledMap, blocks_of, embedding_map, gram_at_nodes, node_rule
 from ksos.integrals import closed_form
 from ksos.integrals.constant import WithConstant
+from ksos.integrals.regions import Rule
 from ksos.kernels import Kernel
 from ksos.labelled import LabelledDensity
 from ksos.measures import Lebesgue, Measure
@@ -50,8 +51,8 @@ class _Model:
         self.log_unit = float(xp.max(log_diagonal))
         if not math.isfinite(self.log_unit):
             raise ValueError(f"the kernel vanishes on {self.measure!r} at every support point: no density can be made of them")
-        self.constant = bool(constant)
-        self.rule, self.corrected = None, False
+        self.constant, self.corrected = bool(constant), False
+        self.rule: Rule | None = None
         if self.constant:
             self.whitening = self._whiten_with_constant(log_diagonal)
             return
@@ -59,7 +60,7 @@ class _Model:
         self.whitening = whiten_columns(
             lambda i: self._mass_columns(X[i : i + 1, :])[0, :], unit_diagonal, self._mass_matrix, self.tol_model, self.route
         )
-        self.rule = node_rule(self.integrals, X, self.landmarks, self.embedding_kernel, self.whitening)
+        self.rule = node_rule(self.integrals, X, self.landmarks, self.embedding_kernel, self.whitening.T)
         if self.rule is not None and self.whitening.jitter == 0.0:  # what rounding in W has left of TᵀWT − I goes
             self.corrected = True
             self.whitening = self.whitening.corrected(gram_at_nodes(self.rule, self.kernel, X, self.whitening.T, self.log_unit))
@@ -280,7 +281,7 @@ class SoSSpace:
         rows = self._model.whitening.T @ factor
         constant, rows = (rows[0, :], rows[1:, :]) if self.constant else (None, rows)
         p = SoSDensity.from_units(self.kernel, self.support_points, rows, self.log_unit, self.measure, constant)
-        # where the basis was corrected, TᵀWT = I to more digits than Σ B_ij W_ij has
+        # a space with nodes has TᵀWT = I to more digits than Σ B_ij W_ij may have
         return p if self._model.corrected and abs(p.mass() - 1.0) > _ROUNDING else p.scaled_to_one()
 
     def _labelled_density(self, G: np.ndarray) -> LabelledDensity:

@@ -527,3 +527,12 @@ def test_a_bound_below_what_a_density_has_reached_is_no_answer() -> None:
 
     with pytest.raises(InternalError, match="which a density has reached"):
         ksos.worst_case(Liar(), X, 0.3, lipschitz=0.0, **OPTIONS)
+
+
+@pytest.mark.filterwarnings("ignore:the loss:UserWarning")
+@pytest.mark.parametrize(
+    ("loss", "kind"), [(lambda Y: np.abs(Y[:, 0]), "infinite"), (lambda Y: np.tanh(Y[:, 0]), "estimate")], ids=["abs", "tanh"]
+)
+def test_a_loss_that_grows_without_end_has_no_bound_on_the_line(loss: Any, kind: str) -> None:
+    worst = ksos.worst_case(loss, X, 0.2, embedding_bandwidth=1.0, n_support=12)
+    assert worst.upper_bound_kind == kind and (worst.upper_bound == np.inf) == (kind == "infinite")

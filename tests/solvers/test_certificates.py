@@ -176,3 +176,66 @@ def test_what_is_reported_of_a_run_that_was_cut_short_is_recomputed(solver: str)
     stored = Objective.of(MMD(X), space, stored=True)
     assert solution.status == "max_iter" and not isinstance(space.map, CompressedMap)
     assert solution.objective == stored.value(stored.point(solution.parameter))
+
+
+# --- numbers of any size, and callbacks of any kind ---
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e4, 1e12])
+def test_a_gap_is_not_smaller_than_what_rounding_leaves_of_it(scale: float) -> None:
+    X = clustered()
+    functional = scale * SquaredMMD(X) + (1e-3 * scale) * Trace()
+    solution = ksos.minimize(functional, ksos.SoSSpace(Gaussian(0.7), X, BOX))
+    assert solution.gap >= 2.0**-52 * solution.objective
+    assert (solution.status == "solved") == (solution.gap <= 1e-8)
+    _, objective, gap = verdict(solution, X, 1e-3, True)
+    assert solution.objective == pytest.approx(scale * objective, rel=1e-9) and scale * gap <= solution.gap + 1e-9 * scale
+    only = ksos.minimize(scale * SquaredMMD([[0.5]]), ksos.SoSSpace(Gaussian(1.0), [[0.0]]))  # ⟨G, C⟩ and λ_min are the same number
+    assert only.gap >= 2.0**-52 * only.objective > 0.0
+
+
+@pytest.mark.parametrize("constraints", [(), [Expectation(coordinate(0)) <= -0.2]], ids=["free", "constrained"])
+def test_what_a_callback_does_is_its_own(constraints: Any) -> None:
+    X = clustered(n=4)
+    space = ksos.SoSSpace(Gaussian(1.0), X)
+
+    def raises(_: Any) -> None:
+        raise np.linalg.LinAlgError("the callback's own")
+
+    with pytest.raises(np.linalg.LinAlgError, match="the callback's own"):
+        ksos.minimize(SquaredMMD(X), space, constraints, callback=raises)
+    with pytest.raises(TypeError, match="a callback must return something that is true or false, such as None; got array"):
+        ksos.minimize(SquaredMMD(X), space, constraints, callback=lambda _: np.zeros(3))
+
+
+@pytest.mark.parametrize("call", [
+    lambda X: 1e308 * Trace(),
+    lambda X: 10**400 * Trace(),
+    lambda X: Expectation(coordinate(0)) <= 10**400,
+    lambda X: coordinate(0) * 10**400,
+    lambda X: ksos.SoSSpace(Gaussian(1.0), [[10**400]]),
+    lambda X: ksos.KernelSoSDensity(bandwidth=1.0, regularization=1e308).fit(X),
+    lambda X: ksos.KernelSoSDensity(bandwidth=1.0, regularization=10**400).fit(X),
+])  # fmt: skip
+def test_numbers_beyond_floats_are_refused_in_words(call: Any) -> None:
+    with pytest.raises(ValueError, match=r"1e308|range of floats"):
+        call(clustered(n=4))
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(1.0), Laplace(1.0, product=True)], ids=["gaussian", "laplace"])
+@pytest.mark.parametrize("measure", [Lebesgue(), BOX], ids=["lebesgue", "box"])
+def test_landmarks_out_of_sight_see_nothing(kernel: Kernel, measure: Measure) -> None:
+    X = clustered(n=4)
+    solution = ksos.minimize(SquaredMMD(X), ksos.SoSSpace(kernel, X, measure, landmarks=[[1e200], [-2e200]]))
+    assert (solution.status, solution.objective) == ("solved", 0.0)
+
+
+@pytest.mark.parametrize("solver", ["low_rank", "interior_point", "lbfgs", "fista", "frank_wolfe"])
+@pytest.mark.parametrize("measure", ["lebesgue", "box"])
+def test_the_gap_of_a_run_that_was_cut_short_is_what_it_is_by_definition(solver: str, measure: str) -> None:
+    X = clustered(3)
+    space = ksos.SoSSpace(Gaussian(0.7), X, MEASURES[measure])
+    solution = ksos.minimize(SquaredMMD(X) + 1e-3 * Trace(), space, solver=solver, max_iter=3)
+    _, objective, gap = verdict(solution, X, 1e-3, True)
+    assert solution.gap > 1e-6
+    assert (solution.objective, solution.gap) == (pytest.approx(objective, rel=1e-8), pytest.approx(gap, rel=1e-6))

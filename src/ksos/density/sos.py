@@ -160,7 +160,8 @@ class SoSDensity(Queries):
         """
         X, F, integrals, total = self.support_points, self.unit_factor, self.integrals, 0.0
         xp = namespace(X)
-        if X.shape[1] == 1 and (rule := exact_rule(integrals, to_numpy(X), [], _MASS_ENTRIES / X.shape[0])) is not None:
+        plain = X.shape[1] == 1 and self.unit_constant is None
+        if plain and (rule := exact_rule(integrals, to_numpy(X), [], _MASS_ENTRIES / X.shape[0])) is not None:
             return float(xp.sum(basis_at(rule, self.kernel, X, F, self.log_unit) ** 2))
         blocks = list(row_blocks(X.shape[0], max(_MASS_BLOCK, *X.shape[1:], *F.shape[1:]), _BLOCK_ELEMENTS))
         for i, rows in enumerate(blocks):

@@ -20,6 +20,7 @@ from ksos.space import SoSSpace
 __all__ = ["Bound", "BoundTerm", "Constraint", "EmbeddingQuadratic", "Functional", "Pair", "PointwiseTerm", "ScaledSum"]
 __all__ += ["density_values", "from_values", "paired", "plus", "value_rows", "weighted_sum"]
 
+_LARGEST_FACTOR = 1e100
 Pair = tuple[Array | None, Array | None]
 """Something in the embedding (a vector of R^q) and something in the parameter (an r × r matrix); None stands for zero."""
 
@@ -201,6 +202,10 @@ class Functional(ABC):
 
     def __mul__(self, scale: Any) -> Functional:
         scale = as_nonnegative(scale, "the factor of a functional (a negative one is not convex)")
+        if scale > _LARGEST_FACTOR:
+            raise ValueError(
+                f"the factor of a functional must be at most {_LARGEST_FACTOR:g}, or its values leave the range of floats; got {scale:g}"
+            )
         return ScaledSum([(scale * factor, term) for factor, term in self.terms()])
 
     __rmul__ = __mul__

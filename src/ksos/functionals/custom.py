@@ -207,7 +207,11 @@ def _call(functional: CustomFunctional, inputs: tuple[np.ndarray, ...]) -> tuple
             answer = functional.function(*(x.copy() for x in inputs))
             if not isinstance(answer, tuple) or len(answer) != 1 + len(inputs):
                 raise FunctionalError(f"{functional!r} must return a value and {len(inputs)} gradient(s); got {answer!r}")
-            value, gradients = float(answer[0]), [np.asarray(g, dtype=np.float64) for g in answer[1:]]
+            if np.size(answer[0]) != 1:
+                raise FunctionalError(
+                    f"the value that {functional!r} returns must be one number; got an array of shape {np.shape(answer[0])}"
+                )
+            value, gradients = float(np.reshape(answer[0], ())), [np.asarray(g, dtype=np.float64) for g in answer[1:]]
     except FunctionalError:
         raise
     except Exception as error:

@@ -125,7 +125,8 @@ class Polynomial(Observable):
 
     @cached_property
     def _for_values(self) -> Polynomial:
-        """The same about the centre at which the power below the highest one vanishes: of (x − c)ⁿ it is c."""
+        """The same about the centre at which the power below the highest one vanishes, of (x − c)ⁿ that is c, if this makes coefficients
+        smaller."""
         centre = {}
         for k in self._used():
             highest = max((m for m in self._terms if k in dict(m)), key=lambda m: (sum(power for _, power in m), dict(m)[k]))
@@ -135,7 +136,7 @@ class Polynomial(Observable):
             own = _rounded(Fraction(self.centre.get(k, 0.0)) - shift)
             centre[k] = own if math.isfinite(own) else self.centre.get(k, 0.0)
         moved = self._about({k: c for k, c in centre.items() if c != 0.0})
-        return moved if all(map(math.isfinite, moved.terms.values())) else self
+        return moved if sum(map(abs, moved._terms.values())) <= sum(map(abs, self._terms.values())) else self
 
     def about(self, X: np.ndarray) -> Polynomial:
         """The same polynomial in powers of x − the mean of the points X."""
@@ -302,8 +303,12 @@ def coordinate(feature: int, centre: float = 0.0) -> Polynomial:
 
 def as_polynomial(other: Any) -> Any:
     """A number as a constant polynomial; everything else as it is."""
-    number = isinstance(other, (int, float, np.integer, np.floating)) and not isinstance(other, bool) and np.isfinite(other)
-    return Polynomial.constant(float(other)) if number else other
+    if not isinstance(other, (int, float, np.integer, np.floating)) or isinstance(other, bool):
+        return other
+    try:
+        return Polynomial.constant(float(other)) if math.isfinite(other) else other
+    except OverflowError:
+        raise ValueError("a number in a polynomial must be below 1e308 to be a float; measure the features in other units") from None
 
 
 def _lowered(monomial: Monomial, feature: int) -> Monomial:

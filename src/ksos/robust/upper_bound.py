@@ -6,6 +6,7 @@ case over a space of densities is a good g. With labels there is one g for each,
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ _CLOSE, _ROUNDS, _MOST_ATOMS = 1e-3, 4, 600
 _MOST_ENTRIES, _MOST_CELLS, _FEW_CELLS, _CUT_FEATURES = 6e7, 600_000, 30_000, 3
 _LOOSE = 0.1  # a supremum that is not enclosed better than this is not worth a better g
 _SEARCHED = 8192
+_FARTHER = (1.0, 3.0, 9.0, 27.0)
 
 
 @dataclass(frozen=True)
@@ -155,9 +157,18 @@ def supremum_on(
         return None
     tail = _tail(difference, measure, box)
     if bounds is None or tail is None:
-        return searched_supremum(difference, box, scattered(box, _SEARCHED, candidates), deadline)
+        found = searched_supremum(difference, box, scattered(box, _SEARCHED, candidates), deadline)
+        return None if loss.bounded is None and _grows(loss, measure, box, tol) else found
     found = proven_supremum(bounds, tail[0], tol, cells, deadline)  # on a box, and the bound outside of it
     return Supremum(max(found.bound, tail[1]), found.attained, found.at, True)
+
+
+def _grows(loss: Observable, measure: Measure, box: Box, tol: float) -> bool:
+    """Whether a loss of which nothing is known has ever larger values in ever larger boxes: then no search in one of them bounds it."""
+    middle = 0.5 * (box.low + box.high)
+    ends, inside = measure.boundaries(middle.shape[0]), scattered(box, _SEARCHED // 8)
+    highest = [float(loss(np.clip(middle + factor * (inside - middle), *ends)).max()) for factor in _FARTHER]
+    return all(larger > smaller + max(tol, 0.1 * abs(smaller)) for smaller, larger in itertools.pairwise(highest))
 
 
 def _tail(difference: Observable, measure: Measure, box: Box) -> tuple[Box, float] | None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
-from ksos._array import inner
+from ksos._array import inner, norm
 from ksos.functionals.objective import Objective, Point
 from ksos.solvers.eigenvalues import lowest_bound
 
 __all__ = ["Certificate", "certify", "certify_integrals"]
+
+_UNIT = 2.0**-52
 
 
 class Certificate(NamedTuple):
@@ -26,9 +29,12 @@ def certify(objective: Objective, point: Point, slack: float = 1e-10) -> Certifi
 
 
 def certify_integrals(objective: Objective, point: Point) -> Certificate:
-    """The same for the functional itself, not for what quadrature and rounding have made of it: if f̃ is off by δ on the spectraplex,
+    """The same for the functional itself, not for what quadrature and rounding have made of it.
 
-    f(C) − f* ≤ (f̃(C) + δ) − (f̃* − δ) ≤ gap + 2δ.
+    If f̃ is off by δ on the spectraplex, f(C) − f* ≤ (f̃(C) + δ) − (f̃* − δ) ≤ gap + 2δ. And the gap is a difference of eigenvalues, each
+    known to a rounding unit of the largest.
     """
-    found = certify(objective, point)
-    return Certificate(found.objective, found.gap + 2.0 * objective.uncertainty(point))
+    known = replace(point, G=objective.gradient(point))
+    found = certify(objective, known)
+    rounding = _UNIT * (abs(found.objective) + 2.0 * norm(known.G))
+    return Certificate(found.objective, found.gap + rounding + 2.0 * objective.uncertainty(point))

@@ -219,8 +219,8 @@ def _as_start(start: Any, T: Array) -> Point:
 
 def _watcher(name: str, verbose: int, callback: Watch | None, n_before: int = 0) -> Watch | None:
     """Progress lines with the gap, whenever it has fallen by a factor of two (verbose=1) or always (verbose=2), and then the callback."""
-    if not verbose and (callback is None or n_before == 0):
-        return callback
+    if not verbose and callback is None:
+        return None
     last = math.inf
 
     def watch(progress: Progress) -> Any:
@@ -230,6 +230,14 @@ def _watcher(name: str, verbose: int, callback: Watch | None, n_before: int = 0)
             last = progress.gap
             where = f"[{name}] iteration {progress.n_iter:6d}"
             print(f"{where}  objective {progress.objective:.9e}  gap {progress.gap:.2e}  {progress.time:.2f} s")
-        return callback is not None and callback(progress)
+        return callback is not None and _truth(callback(progress))
 
     return watch
+
+
+def _truth(answer: Any) -> bool:
+    """Whether a callback wants to stop."""
+    try:
+        return bool(answer)
+    except Exception as error:
+        raise TypeError(f"a callback must return something that is true or false, such as None; got {answer!r}") from error
