@@ -37,10 +37,10 @@ class _Model:
         self, kernel: Kernel, support_points: Any, measure: Measure | None, embedding_kernel: Kernel | None, landmarks: Any,
         tol_model: float, tol_embedding: float, whitening: str,
     ) -> None:  # fmt: skip
-        X = self.support_points = as_points(support_points, "support_points")
+        X = self.support_points = as_points(support_points, "support_points", copy=True)
         self.kernel, self.measure = kernel, Lebesgue() if measure is None else measure
         self.embedding_kernel = kernel if embedding_kernel is None else embedding_kernel
-        self.landmarks = X if landmarks is None else like(as_points(landmarks, "landmarks", n_features=X.shape[1]), X)
+        self.landmarks = X if landmarks is None else like(as_points(landmarks, "landmarks", n_features=X.shape[1], copy=True), X)
         self.tol_model, self.tol_embedding = as_positive(tol_model, "tol_model"), as_positive(tol_embedding, "tol_embedding")
         self.route = as_choice(whitening, "whitening", ROUTES)
         self.integrals = closed_form(kernel, self.measure, X.shape[1], self.embedding_kernel)

@@ -67,7 +67,7 @@ class SoSDensity(Queries):
     def __init__(
         self, kernel: Kernel, support_points: Any, factor: Any, measure: Measure | None = None, *, normalize: bool = False
     ) -> None:
-        points = as_points(support_points, "support_points")
+        points = as_points(support_points, "support_points", copy=True)
         F = as_points(factor, "factor")
         if F.shape[0] != points.shape[0]:
             raise ValueError(f"factor has {F.shape[0]} rows, but there are {points.shape[0]} support points")

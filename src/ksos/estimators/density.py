@@ -13,7 +13,17 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ksos._array import Array, eye, inner, is_other_array, like, namespace, to_numpy
 from ksos._deadline import Deadline
-from ksos._validation import as_bandwidth, as_callback, as_choice, as_count, as_masses, as_nonnegative, as_points, as_positive
+from ksos._validation import (
+    as_bandwidth,
+    as_callback,
+    as_choice,
+    as_count,
+    as_masses,
+    as_nonnegative,
+    as_points,
+    as_positive,
+    require_numbers,
+)
 from ksos.bandwidth import RULES, bandwidth_rule
 from ksos.density import SoSDensity
 from ksos.embedding import MeanEmbedding
@@ -64,7 +74,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         """The log-density of each sample, shape (n,)."""
         check_is_fitted(self, "distribution_")
         if not is_other_array(X):
-            X = validate_data(self, X, dtype=np.float64, order="C", reset=False)
+            X = validate_data(self, require_numbers(X), dtype=np.float64, order="C", reset=False)
         return self.distribution_.logpdf(X)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
@@ -182,7 +192,7 @@ class KernelSoSDensity(DensityEstimator):
         """The same with a deadline that may be running already."""
         self._check_parameters()
         reference = X if is_other_array(X) else None  # a tensor: the fit runs where it lies, and decisions about it on the host
-        X = validate_data(self, X if reference is None else to_numpy(X), dtype=np.float64, order="C")
+        X = validate_data(self, require_numbers(X) if reference is None else to_numpy(X), dtype=np.float64, order="C")
         masses = as_masses(sample_weight, X.shape[0])
         points, weights = distinct_samples(X, masses)
         rng, measure = as_generator(self.random_state), Lebesgue() if self.measure is None else self.measure

@@ -114,7 +114,7 @@ class KernelSum:
     """Σ_i w_i k(·, x_i): ``points`` (n, d), ``weights`` of any sign, by default 1/n each, and the ``kernel``."""
 
     def __init__(self, points: Any, weights: Any = None, *, kernel: Kernel) -> None:
-        self.points = as_points(points, "points")
+        self.points = as_points(points, "points", copy=True)
         n, self.n_features = self.points.shape
         self.weights = like(np.full(n, 1.0 / n) if weights is None else as_vector(weights, "weights", length=n), self.points)
         if not isinstance(kernel, Kernel):

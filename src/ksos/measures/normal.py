@@ -27,7 +27,7 @@ class Normal(Measure):
     name = "normal"
 
     def __init__(self, mean: Any = 0.0, scale: Any = 1.0) -> None:
-        self.mean = np.asarray(mean, dtype=np.float64)
+        self.mean = np.array(mean, dtype=np.float64)
         if self.mean.ndim:
             as_vector(self.mean, "mean")
         elif not np.isfinite(self.mean):
