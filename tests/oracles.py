@@ -6,6 +6,8 @@ import itertools
 from typing import Any
 
 import numpy as np
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal
 
 from ksos.integrals import closed_form
 from ksos.kernels import Kernel
@@ -33,8 +35,9 @@ def quadrature_rule(
     nodes, weights = np.polynomial.legendre.leggauss(per_panel)
     axes = []
     for k in range(d):
-        sigma = kernel.sigma_vector(d)[k]
-        margin = (reach if kernel.smooth else 5.0 * reach) * sigma
+        S = kernel.matrix(d)
+        sigma = 1.0 / np.sqrt(np.linalg.inv(S)[k, k])  # of the feature given the others: the shortest length of a tied kernel
+        margin = (reach if kernel.smooth else 5.0 * reach) * np.sqrt(S[k, k])
         low, high = centres[:, k].min() - margin, centres[:, k].max() + margin
         if isinstance(measure, Box):
             low, high = max(low, measure.low[k]), min(high, measure.high[k])
@@ -44,15 +47,22 @@ def quadrature_rule(
         half = 0.5 * np.diff(edges)[:, None]
         t = (edges[:-1, None] + half + half * nodes).ravel()
         w = (half * weights).ravel()
-        if isinstance(measure, Normal):
-            mean, scale = (v[k] for v in measure.normal_factor(d))
-            w = w * np.exp(-0.5 * ((t - mean) / scale) ** 2) / (scale * np.sqrt(2.0 * np.pi))
         axes.append((t, w))
     if d == 1:
-        return axes[0][0][:, None], axes[0][1]
-    (x, wx), (y, wy) = axes
-    grid = np.stack([g.ravel() for g in np.meshgrid(x, y, indexing="ij")], axis=1)
-    return grid, np.outer(wx, wy).ravel()
+        grid, total = axes[0][0][:, None], axes[0][1]
+    else:
+        (x, wx), (y, wy) = axes
+        grid = np.stack([g.ravel() for g in np.meshgrid(x, y, indexing="ij")], axis=1)
+        total = np.outer(wx, wy).ravel()
+    return grid, total * np.exp(_log_normals(measure, grid))
+
+
+def _log_normals(measure: Measure, X: np.ndarray) -> np.ndarray:
+    """The logarithm of the density of a mixture of normal laws, by SciPy; 0 for the other measures."""
+    normals = measure.normals(X.shape[1])
+    if normals is None:
+        return np.zeros(X.shape[0])
+    return logsumexp([np.log(w) + multivariate_normal(mean, S).logpdf(X) for w, mean, S in zip(*normals, strict=True)], axis=0)
 
 
 def brute_objective(space: Any, data: np.ndarray, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -61,7 +71,7 @@ def brute_objective(space: Any, data: np.ndarray, weights: np.ndarray | None = N
     Here ψ = Tᵀk(x) and e = S k_σ(Z, x): evaluated at nodes, neither suffers from the cancellation of the closed forms.
     """
     nodes, w = quadrature_rule(space.kernel, space.measure, np.concatenate([space.support_points, space.landmarks]))
-    psi = space.kernel(nodes, space.support_points) @ space.T
+    psi = space.basis(nodes)
     e = space.embedding_kernel(nodes, space.landmarks) @ space.projection.S.T
     w = w * np.exp(-space.log_unit)
     r = psi.shape[1]

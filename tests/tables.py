@@ -14,12 +14,13 @@ from ksos.exceptions import IntegralNotAvailableError
 from ksos.functionals import MMD, Expectation, Frobenius, Functional, NegativeLogLikelihood, SquaredL2, SquaredMMD, Trace
 from ksos.integrals import closed_form
 from ksos.kernels import KERNELS, Gaussian, Kernel, Laplace, Matern
-from ksos.measures import MEASURES, Box, Discrete, Lebesgue, Measure, Normal
+from ksos.measures import MEASURES, Box, Discrete, GaussianMixture, Lebesgue, Measure, Normal
 from ksos.observables import BoxIndicator, coordinate
 from ksos.solvers import LBFGS, SOLVERS, Auto, Fista, FrankWolfe, InteriorPoint, LowRank, ProjectedGradient, Solver
 from ksos.whitening import ROUTES
 
 __all__ = [
+    "FEATURE_KERNELS",
     "FUNCTIONAL_CASES",
     "KERNEL_CASES",
     "MEASURE_CASES",
@@ -53,11 +54,22 @@ KERNEL_CASES: dict[str, Kernel] = {
     "matern 6": Matern(6.0, 0.3),
 }
 
+FEATURE_KERNELS: dict[str, Kernel] = {
+    "gaussian, per feature": Gaussian([0.8, 0.5]),
+    "gaussian, tied": Gaussian([[0.64, 0.25], [0.25, 0.3]]),
+}
+"""Kernels for two features only."""
+
 MEASURE_CASES: dict[str, dict[int, Measure]] = {
     "lebesgue": {1: Lebesgue(), 2: Lebesgue()},
     "box": {1: Box([-0.6], [0.9]), 2: Box([-0.6, -1.0], [0.9, 0.5])},
     "half-infinite box": {1: Box([-0.3], [np.inf]), 2: Box([-np.inf, -0.3], [0.4, np.inf])},
     "normal": {1: Normal(0.2, 0.9), 2: Normal([0.2, -0.3], [0.9, 0.5])},
+    "normal with covariance": {2: Normal([0.2, -0.3], [[0.8, 0.3], [0.3, 0.5]])},
+    "gaussian_mixture": {
+        1: GaussianMixture([1, 2], [[0.3], [-0.6]], [[0.5], [0.2]]),
+        2: GaussianMixture([2, 1], [[0.4, 0.0], [-0.5, 0.3]], [[[0.5, 0.2], [0.2, 0.3]], [[0.3, -0.1], [-0.1, 0.6]]]),
+    },
     "discrete": {1: Discrete(points(30, 1, 5)), 2: Discrete(points(40, 2, 5), np.linspace(0.5, 1.5, 40))},
 }
 assert set(MEASURES) <= {name.split()[-1] for name in MEASURE_CASES}, "a measure without a case"
@@ -82,7 +94,7 @@ def _available(kernel: Kernel, measure: Measure, d: int) -> bool:
 
 PAIR_CASES: dict[str, PairCase] = {
     f"{kernel_name} × {measure_name}, d={d}": PairCase(kernel, measure, d)
-    for kernel_name, kernel in {**KERNEL_CASES, "gaussian, per feature": Gaussian([0.8, 0.5])}.items()
+    for kernel_name, kernel in {**KERNEL_CASES, **FEATURE_KERNELS}.items()
     for measure_name, by_dimension in MEASURE_CASES.items()
     for d, measure in by_dimension.items()
     if (kernel.sigma.ndim == 0 or d == 2) and _available(kernel, measure, d)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal
+from sklearn.mixture import GaussianMixture as Fitted
 from tables import MEASURE_CASES, points
 
-from ksos.measures import Box, Discrete, Lebesgue, Measure, Normal
+from ksos.measures import Box, Discrete, GaussianMixture, Lebesgue, Measure, Normal
 
 CASES = {f"{name}, d={d}": (measure, d) for name, by_dimension in MEASURE_CASES.items() for d, measure in by_dimension.items()}
 every_measure = pytest.mark.parametrize(("measure", "d"), CASES.values(), ids=CASES)
@@ -61,7 +64,12 @@ def test_the_image_under_an_affine_map_is_that_of_its_points(measure: Measure, d
 
 @every_measure
 def test_the_normal_factor_is_the_density(measure: Measure, d: int) -> None:
-    factor, X = measure.normal_factor(d), points(20, d, 1)
+    X = points(20, d, 1)
+    if measure.by_components:
+        with pytest.raises(ValueError, match="one deviation per feature"):
+            measure.normal_factor(d)
+        return
+    factor = measure.normal_factor(d)
     if factor is None:
         np.testing.assert_array_equal(measure.smooth_length(d), np.inf)
         return
@@ -76,3 +84,27 @@ def test_one_number_for_all_features_is_one_for_each() -> None:
     assert Normal(0.5, 2.0) != Normal([0.5, 0.5], [2.0, 2.0])
     for measure in (Lebesgue(), Box([0.0], [1.0]), Discrete([[0.0]])):
         assert measure.for_features(1) == measure
+
+
+@every_measure
+def test_the_normal_laws_are_the_density_and_move_along_with_any_matrix(measure: Measure, d: int) -> None:
+    X, normals = points(20, d, 1), measure.normals(d)
+    if normals is None:
+        return
+    parts = [np.log(w) + multivariate_normal(mean, S).logpdf(X) for w, mean, S in zip(*normals, strict=True)]
+    np.testing.assert_allclose(measure.log_density(X), logsumexp(parts, axis=0), rtol=1e-12)
+    A, b = np.array([[2.0]]) if d == 1 else np.array([[2.0, 1.0], [-0.5, 1.0]]), np.full(d, 3.0)
+    moved = measure.linear_image(A, b).log_density(X @ A.T + b) + np.log(np.linalg.det(A))
+    np.testing.assert_allclose(moved, measure.log_density(X), rtol=0, atol=1e-12)
+    assert measure.log_mass(d) == 0.0 and np.all(np.isfinite(measure.smooth_length(d)))
+
+
+def test_a_fitted_mixture_of_any_covariance_type_is_a_measure() -> None:
+    X = points(80, 2)
+    for form in ("full", "tied", "diag", "spherical"):
+        fitted = Fitted(2, covariance_type=form, random_state=0).fit(X)
+        np.testing.assert_allclose(GaussianMixture.from_sklearn(fitted).log_density(X), fitted.score_samples(X), rtol=1e-12)
+    with pytest.raises(ValueError, match="covariances must have shape"):
+        GaussianMixture([1.0], [[0.0, 1.0]], [1.0])
+    with pytest.raises(ValueError, match=r"covariances\[1\] .*positive definite"):
+        GaussianMixture([1, 1], [[0.0, 1.0]] * 2, [np.eye(2), [[1.0, 2.0], [2.0, 1.0]]])

@@ -14,12 +14,13 @@ from sklearn.utils import check_array
 from ksos._array import Array, is_other_array, namespace, to_numpy
 
 __all__ = ["as_bandwidth", "as_box", "as_callback", "as_choice", "as_conditions", "as_count", "as_features", "as_finite", "as_grid"]
-__all__ += ["as_levels", "as_masses", "as_nonnegative", "as_points", "as_positive", "as_powers", "as_scales", "as_vector", "as_weights"]
-__all__ += ["require_numbers", "require_unmasked"]
+__all__ += ["as_levels", "as_masses", "as_metric", "as_nonnegative", "as_points", "as_positive", "as_powers", "as_scales", "as_vector"]
+__all__ += ["as_weights", "require_numbers", "require_unmasked"]
 
 _NO_NUMBERS = (str, bytes, datetime.date, datetime.timedelta, np.datetime64, np.timedelta64)
 _SMALLEST_SIGMA = 1.5e-154  # below, σ² is no longer a normal number
 _LARGEST_SIGMA = 1.3e154  # above, σ² overflows
+_ASYMMETRY, _SINGULAR = 1e-9, 1e-13  # of a matrix in units of its diagonal
 
 
 def as_points(X: Any, name: str = "X", *, n_features: int | None = None, allow_empty: bool = False, copy: bool = False) -> Array:
@@ -133,6 +134,37 @@ def as_bandwidth(sigma: Any, name: str = "bandwidth", *, n_features: int | None 
         raise ValueError(f"{name} must be positive and finite; got {sigma!r}")
     if np.any(out < _SMALLEST_SIGMA) or np.any(out > _LARGEST_SIGMA):
         raise ValueError(f"{name} must lie in [{_SMALLEST_SIGMA:g}, {_LARGEST_SIGMA:g}], where its square is representable; got {sigma!r}")
+    out.setflags(write=False)
+    return out
+
+
+def as_metric(S: Any, name: str) -> np.ndarray | None:
+    """A symmetric positive definite matrix, read-only; None if ``S`` is not a matrix."""
+    try:
+        given = np.asarray(S)
+    except ValueError:  # rows of different lengths
+        return None
+    if given.ndim != 2:
+        return None
+    if given.dtype.kind not in "iuf" or given.shape[0] != given.shape[1] or given.size == 0 or not np.all(np.isfinite(given)):
+        raise ValueError(f"{name} must be a square matrix with finite entries, or bandwidths; got shape {given.shape} of {given.dtype}")
+    out = given.astype(np.float64)
+    size = np.sqrt(np.abs(np.diagonal(out)))
+    if np.any(size < _SMALLEST_SIGMA) or np.any(size > _LARGEST_SIGMA):
+        low, high = _SMALLEST_SIGMA**2, _LARGEST_SIGMA**2
+        raise ValueError(f"{name} must have, as a matrix, diagonal entries in [{low:g}, {high:g}]; got {np.diagonal(out).tolist()}")
+    unit = out / size[:, None] / size
+    if np.max(np.abs(unit - unit.T)) > _ASYMMETRY:
+        raise ValueError(
+            f"{name} must be symmetric as a matrix; entries differ from their mirror images by up to {np.abs(out - out.T).max():.3g}"
+        )
+    out = 0.5 * (out + out.T)
+    lowest = float(np.linalg.eigvalsh(0.5 * (unit + unit.T))[0])
+    if not lowest > _SINGULAR:
+        raise ValueError(
+            f"{name} must be, as a matrix, positive definite; as a matrix of correlations its least eigenvalue is {lowest:.3g}; "
+            "add a small multiple of its diagonal, or leave out a feature that the others determine"
+        )
     out.setflags(write=False)
     return out
 

@@ -21,7 +21,7 @@ from ksos.labelled import LabelledDensity
 from ksos.measures import Lebesgue, Measure
 from ksos.observables import Observable
 from ksos.pivoted_cholesky import MANY_POINTS, thin_root
-from ksos.whitening import ROUTES, whiten_columns
+from ksos.whitening import ROUTES, Whitening, whiten, whiten_columns
 
 __all__ = ["SoSSpace"]
 
@@ -35,7 +35,7 @@ class _Model:
 
     def __init__(
         self, kernel: Kernel, support_points: Any, measure: Measure | None, embedding_kernel: Kernel | None, landmarks: Any,
-        tol_model: float, tol_embedding: float, whitening: str,
+        tol_model: float, tol_embedding: float, whitening: str, constant: bool,
     ) -> None:  # fmt: skip
         X = self.support_points = as_points(support_points, "support_points", copy=True)
         self.kernel, self.measure = kernel, Lebesgue() if measure is None else measure
@@ -48,10 +48,41 @@ class _Model:
         self.log_unit = float(xp.max(log_diagonal))
         if not math.isfinite(self.log_unit):
             raise ValueError(f"the kernel vanishes on {self.measure!r} at every support point: no density can be made of them")
+        self.constant = bool(constant)
+        if self.constant:
+            self.whitening = self._whiten_with_constant(log_diagonal)
+            return
         unit_diagonal = xp.exp(log_diagonal - self.log_unit)
         self.whitening = whiten_columns(
             lambda i: self._mass_columns(X[i : i + 1, :])[0, :], unit_diagonal, self._mass_matrix, self.tol_model, self.route
         )
+
+    def _whiten_with_constant(self, log_diagonal: Array) -> Whitening:
+        """T of the basis (1, k_1, …, k_m), the first row being that of the constant function, which is the first direction itself.
+
+        The others are orthogonal to it: with k̄_i = ∫k_i dρ/ρ(R^d) they whiten W − ρ(R^d)·k̄k̄ᵀ, the covariance of the kernel functions, and
+        are made of k_i − k̄_i. So the constant is in the space to the last digit, whatever the tolerance cuts off.
+        """
+        X, log_mass = self.support_points, self.measure.log_mass(self.support_points.shape[1])
+        if not math.isfinite(log_mass):
+            raise ValueError(f"the constant function has no finite mass on {self.measure!r}; use a probability measure such as Normal")
+        xp, self.log_unit = namespace(X), max(self.log_unit, log_mass)
+        mass = math.exp(log_mass - self.log_unit)
+        mean = xp.exp(self.integrals.log_mean(X) - log_mass)
+        W = self._mass_matrix()
+        centred = W - mass * mean[:, None] * mean[None, :]
+        # what the tolerance neglects is relative to W: of a kernel that hardly varies, the covariance is rounding
+        largest, spread = (float(xp.max(xp.linalg.diagonal(M))) for M in (W, centred))
+        found = Whitening(zeros((X.shape[0], 0), X), 0.0)
+        if spread > self.tol_model * largest:
+            found = whiten(centred, min(self.tol_model * largest / spread, 0.5), self.route)
+        first = xp.concat([zeros((1, 1), X) + mass**-0.5, -(mean @ found.T)[None, :]], axis=1)
+        return Whitening(xp.concat([first, xp.concat([zeros((X.shape[0], 1), X), found.T], axis=1)], axis=0), found.jitter)
+
+    def values(self, X: Array) -> Array:
+        """The basis functions at the rows of ``X``: k(x, x̃_i), after the constant if there is one; shape (n, m) or (n, 1 + m)."""
+        K, xp = self.kernel(X, self.support_points), namespace(X)
+        return xp.concat([xp.ones_like(K[:, :1]), K], axis=1) if self.constant else K
 
     def _mass_columns(self, points: Array) -> Array:
         """∫ k(x, points_i) k(x, x̃_j) dρ, in units of exp(log_unit)."""
@@ -79,6 +110,7 @@ class _Model:
     @cached_property
     def trace_matrix(self) -> Array:
         X, T = self.support_points, self.whitening.T
+        T = T[1:, :] if self.constant else T  # the constant costs nothing
         if is_numpy(X) and X.shape[0] >= MANY_POINTS:
             root = thin_root(lambda i: self.kernel(X[i : i + 1], X)[0], np.ones(X.shape[0]))
             if root is not None:
@@ -111,12 +143,17 @@ class SoSSpace:
     tol_model, tol_embedding : float
         Eigenvalues of W and of K_σ(Z,Z) below these fractions of the largest are left out. They are part of the problem: the first narrows
         the set of densities, the second weakens the objective.
+    constant : bool
+        Whether the constant function is a basis function, φ(x) = (1, k(x, x̃_1), …, k(x, x̃_m)), for a measure of finite mass. Penalties act
+        on the kernel part alone, so that the strongest of them leave p = 1: the reference measure itself.
     whitening : {"eigh", "cholesky"}
         Truncated eigendecomposition, or the note's Cholesky factor with a jitter on the diagonal (its Remark). Objective and gap of a
         solution on the Cholesky route are those of the problem with the jitter, before the density is scaled to mass one.
 
     Attributes
     ----------
+    constant : bool
+        Whether the basis holds the constant function.
     rank, embedding_rank : int
         r and q: what the tolerances kept, plus the directions added with :meth:`with_direction`; times the number of labels, if any.
     labels : array or None
@@ -145,10 +182,10 @@ class SoSSpace:
     def __init__(
         self, kernel: Kernel, support_points: Any, measure: Measure | None = None, embedding_kernel: Kernel | None = None,
         landmarks: Any = None, tol_model: float = 1e-10, tol_embedding: float = 1e-10, whitening: str = "eigh", *,
-        _parts: tuple[_Model, tuple[Direction, ...], np.ndarray | None] | None = None,
+        constant: bool = False, _parts: tuple[_Model, tuple[Direction, ...], np.ndarray | None] | None = None,
     ) -> None:  # fmt: skip
         if _parts is None:
-            own = _Model(kernel, support_points, measure, embedding_kernel, landmarks, tol_model, tol_embedding, whitening)
+            own = _Model(kernel, support_points, measure, embedding_kernel, landmarks, tol_model, tol_embedding, whitening, constant)
             _parts = own, (), None
         model, self.directions, self.labels = _parts
         self._model, self.log_unit, self.integrals, self.jitter = model, model.log_unit, model.integrals, model.whitening.jitter
@@ -156,6 +193,7 @@ class SoSSpace:
         self.rank = self.n_blocks * model.whitening.rank
         self.kernel, self.support_points, self.measure = model.kernel, model.support_points, model.measure
         self.embedding_kernel, self.landmarks = model.embedding_kernel, model.landmarks
+        self.constant = model.constant
         self.tol_model, self.tol_embedding, self.whitening = model.tol_model, model.tol_embedding, model.route
 
     # --- the same model with more to it ---
@@ -195,7 +233,7 @@ class SoSSpace:
 
     @property
     def T(self) -> Array:
-        """(m, r) with TᵀWT = I, W in units of exp(log_unit); one such block per label."""
+        """(m, r) with TᵀWT = I, W in units of exp(log_unit); one such block per label. With the constant, (1 + m, r), its row first."""
         return self._blockwise(self._model.whitening.T)
 
     @property
@@ -209,7 +247,7 @@ class SoSSpace:
     def basis(self, X: Any, labels: Any = None) -> Array:
         """ψ(X), shape (n, r), in natural units: p(x) = ψ(x)ᵀCψ(x)·exp(−log_unit); with labels, that of the rows' labels (one, or n)."""
         X = like(as_points(X, "X", n_features=self.n_features), self.support_points)
-        psi = self.kernel(X, self.support_points) @ self._model.whitening.T
+        psi = self._model.values(X) @ self._model.whitening.T
         if (self.labels is None) != (labels is None):
             raise ValueError(f"the labels of the rows are needed for a space with labels, and only there; got labels={labels!r}")
         if self.labels is None:
@@ -228,10 +266,9 @@ class SoSSpace:
         """
         if self.labels is not None:
             return self._labelled_density(to_numpy(factor))
-        T = self._model.whitening.T
-        p = SoSDensity.from_units(self.kernel, self.support_points, T @ factor, self.log_unit, self.measure)
-        p.unit_factor = p.unit_factor / math.sqrt(p.mass())
-        return p
+        rows = self._model.whitening.T @ factor
+        constant, rows = (rows[0, :], rows[1:, :]) if self.constant else (None, rows)
+        return SoSDensity.from_units(self.kernel, self.support_points, rows, self.log_unit, self.measure, constant).scaled_to_one()
 
     def _labelled_density(self, G: np.ndarray) -> LabelledDensity:
         r, plain = self._model.whitening.rank, self.with_labels(None)
@@ -286,6 +323,7 @@ class SoSSpace:
     def __repr__(self) -> str:
         m, ell = self.support_points.shape[0], self.landmarks.shape[0]
         more = f", directions={len(self.directions)}" if self.directions else ""
+        more += ", constant=True" if self.constant else ""
         more += "" if self.labels is None else f", labels={self.labels.tolist()}"
         return (
             f"SoSSpace(d={self.n_features}, m={m}, rank={self.rank}, landmarks={ell}, embedding_rank={self.embedding_rank}, "

@@ -144,7 +144,7 @@ def test_matern_one_half_is_laplace_and_sobolev_names_its_order() -> None:
         Matern.sobolev(1.0, 2)
 
 
-@pytest.mark.parametrize("sigma", [0.0, -1.0, np.nan, np.inf, 1e-160, 1e160, [], [1.0, -1.0], [[1.0]], "wide", None])
+@pytest.mark.parametrize("sigma", [0.0, -1.0, np.nan, np.inf, 1e-160, 1e160, [], [1.0, -1.0], [[1.0, 2.0]], "wide", None])
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
 def test_refuses_a_bandwidth_that_is_none(kernel: type[Kernel], sigma: object) -> None:
     with pytest.raises(ValueError, match="sigma must"):
@@ -166,3 +166,34 @@ def test_gaussian_and_laplace_follow_the_note() -> None:
 
 def test_many_bandwidths_are_shown_briefly() -> None:
     assert repr(Gaussian(np.linspace(1.0, 2.0, 784))) == "Gaussian(sigma=[1.0, …, 2.0] (784 features))"
+
+
+def test_a_metric_is_a_change_of_coordinates_and_a_diagonal_one_the_bandwidths_themselves() -> None:
+    S = np.array([[1.3, 0.7], [0.7, 0.6]])
+    X, Y, L = points(6, 2) + 1e6, points(4, 2, 1) + 1e6, np.linalg.inv(np.linalg.cholesky(S))
+    np.testing.assert_allclose(Gaussian(S)(X, Y), Gaussian(1.0)(X @ L.T, Y @ L.T), rtol=1e-8)
+    exact = [[(x - y) @ np.linalg.solve(S, x - y) for y in Y] for x in X]
+    np.testing.assert_allclose(Gaussian(S).log(X, Y), -np.array(exact), rtol=1e-12)
+    assert Gaussian(np.diag([4.0, 9.0])) == Gaussian([2.0, 3.0]) and not Gaussian(np.diag([4.0, 9.0])).full
+    assert Gaussian(S).restrict([1]) == Gaussian([np.sqrt(0.6)]) and Gaussian(S).scaled(2.0) == Gaussian(4.0 * S)
+    np.testing.assert_array_equal(Gaussian([2.0, 3.0]).matrix(2), np.diag([4.0, 9.0]))
+    for kernel in (Gaussian(S), Gaussian([2.0, 3.0]), Gaussian(0.3)):
+        assert type(kernel)(**kernel.parameters()) == kernel
+
+
+@pytest.mark.parametrize(
+    ("S", "words"),
+    [
+        ([[1.0, 0.5], [0.4, 1.0]], "symmetric"),
+        ([[1.0, 2.0], [2.0, 1.0]], "positive definite"),
+        ([[1.0, 1.0], [1.0, 1.0]], "leave out a feature"),
+        ([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]], "square"),
+        ([[np.nan, 0.0], [0.0, 1.0]], "finite"),
+        ([[0.0, 0.0], [0.0, 1.0]], "diagonal"),
+    ],
+)
+def test_refuses_a_matrix_that_is_no_metric(S: object, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Gaussian(S)
+    with pytest.raises(ValueError, match="one bandwidth per feature is needed"):
+        Gaussian([[1.0, 0.5], [0.5, 1.0]]).sigma_vector(2)

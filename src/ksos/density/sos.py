@@ -11,7 +11,7 @@ import numpy as np
 
 from ksos._array import Array, is_numpy, like, namespace, on_host, quiet, to_device, to_numpy, zeros
 from ksos._memory import CACHE_ELEMENTS, row_blocks
-from ksos._validation import as_count, as_points
+from ksos._validation import as_count, as_points, as_vector
 from ksos.density._assemble import log_squares, unit_rows
 from ksos.density.compress import Compression, compress
 from ksos.density.conditional import conditional, conditional_logpdf, marginal
@@ -47,8 +47,10 @@ class SoSDensity(Queries):
         F.
     measure : Measure, optional
         ρ; default Lebesgue on R^d. ``pdf`` is the density *with respect to it*.
+    constant : array (k,), optional
+        c of p(x) = ‖c + Fᵀk(x)‖², for a measure of finite mass: the row of the constant function, which corrects nothing.
     normalize : bool
-        Scale F to mass one. Otherwise a mass that differs from 1 by more than 1e-6 is an error.
+        Scale F (and c) to mass one. Otherwise a mass that differs from 1 by more than 1e-6 is an error.
 
     >>> from ksos.kernels import Gaussian
     >>> p = SoSDensity(Gaussian(2.0), [[0.0]], [[1.0]], normalize=True)  # exp(−x²/2)/√(2π)
@@ -62,11 +64,13 @@ class SoSDensity(Queries):
     measure: Measure
     support_points: np.ndarray
     unit_factor: np.ndarray
+    unit_constant: np.ndarray | None
     log_unit: float
 
     def __init__(
-        self, kernel: Kernel, support_points: Any, factor: Any, measure: Measure | None = None, *, normalize: bool = False
-    ) -> None:
+        self, kernel: Kernel, support_points: Any, factor: Any, measure: Measure | None = None, *, constant: Any = None,
+        normalize: bool = False,
+    ) -> None:  # fmt: skip
         points = as_points(support_points, "support_points", copy=True)
         F = as_points(factor, "factor")
         if F.shape[0] != points.shape[0]:
@@ -77,32 +81,56 @@ class SoSDensity(Queries):
         if not np.isfinite(log_unit):
             raise ValueError(f"the kernel vanishes on {measure!r} at every support point: there is no mass to normalise")
         largest = float(xp.max(xp.abs(F)))
+        if constant is not None:
+            constant = like(as_vector(constant, "constant", length=F.shape[1]), points)
+            if not math.isfinite(log_mass := measure.log_mass(points.shape[1])):
+                raise ValueError(f"the constant function has no finite mass on {measure!r}; use a probability measure such as Normal")
+            log_unit, largest = max(log_unit, log_mass), max(largest, float(xp.max(xp.abs(constant))))
+            constant = constant / largest if largest > 0.0 else constant
         unit = F / largest if largest > 0.0 else F
-        self._set(kernel, points, unit, log_unit, measure)
+        self._set(kernel, points, unit, log_unit, measure, constant)
         log_mass = np.log(max(self.mass(), 1e-300)) + 2.0 * np.log(max(largest, 1e-300)) + log_unit
         if not normalize and abs(log_mass) > _MASS_TOLERANCE:
             raise ValueError(f"the density has mass {np.exp(log_mass):.9g}, not 1; pass normalize=True to scale it")
         if not self.mass() > 0.0:
             raise ValueError("the factor gives a density without mass: it is zero")
-        self.unit_factor = self.unit_factor / math.sqrt(self.mass())
+        root = math.sqrt(self.mass())
+        self._set(kernel, points, unit / root, log_unit, measure, None if constant is None else constant / root)
 
-    def _set(self, kernel: Kernel, points: np.ndarray, unit_factor: np.ndarray, log_unit: float, measure: Measure) -> None:
+    def _set(
+        self, kernel: Kernel, points: np.ndarray, unit_factor: np.ndarray, log_unit: float, measure: Measure, constant: np.ndarray | None
+    ) -> None:
         self.kernel, self.measure = kernel, measure
         # one memory layout: matrix products round differently in another, and a loaded density must give the same bits
         whole = np.ascontiguousarray if is_numpy(points) else namespace(points).asarray
         self.support_points, self.unit_factor, self.log_unit = whole(points), whole(unit_factor), log_unit
+        self.unit_constant = None if constant is None else whole(constant)
 
     @classmethod
-    def from_units(cls, kernel: Kernel, support_points: np.ndarray, unit_factor: np.ndarray, log_unit: float, measure: Measure) -> Self:
-        """The density with F = unit_factor·exp(−log_unit/2), as it is: nothing is checked or scaled."""
+    def from_units(
+        cls, kernel: Kernel, support_points: np.ndarray, unit_factor: np.ndarray, log_unit: float, measure: Measure,
+        unit_constant: np.ndarray | None = None,
+    ) -> Self:  # fmt: skip
+        """The density with F = unit_factor·exp(−log_unit/2), and c alike, as they are: nothing is checked or scaled."""
         out = cls.__new__(cls)
-        out._set(kernel, support_points, unit_factor, log_unit, measure)
+        out._set(kernel, support_points, unit_factor, log_unit, measure, unit_constant)
         return out
+
+    def scaled_to_one(self) -> Self:
+        """The same density with mass one."""
+        root, c = math.sqrt(self.mass()), self.unit_constant
+        unit = None if c is None else c / root
+        return self.from_units(self.kernel, self.support_points, self.unit_factor / root, self.log_unit, self.measure, unit)
 
     @property
     def factor(self) -> np.ndarray:
         """F with B = FFᵀ, shape (m, rank)."""
         return self.unit_factor * np.exp(-0.5 * self.log_unit)
+
+    @property
+    def constant(self) -> np.ndarray | None:
+        """c, the row of the constant function, shape (rank,); None if the density has none."""
+        return None if self.unit_constant is None else self.unit_constant * np.exp(-0.5 * self.log_unit)
 
     @property
     def n_features(self) -> int:
@@ -129,6 +157,9 @@ class SoSDensity(Queries):
                 W = xp.exp(integrals.log_gram(X[rows, :], X[columns, :]) - self.log_unit)
                 part = float(xp.sum(F[rows, :] * (W @ F[columns, :])))
                 total += part if columns == rows else 2.0 * part
+        if (c := self.unit_constant) is not None:
+            mean = xp.exp(integrals.log_mean(X) - self.log_unit)
+            total += float(xp.sum(c * c)) * math.exp(self.measure.log_mass(self.n_features) - self.log_unit) + 2.0 * float(mean @ (F @ c))
         return total
 
     def logpdf(self, X: Any) -> Array:
@@ -159,15 +190,21 @@ class SoSDensity(Queries):
         for rows in row_blocks(X.shape[0], max(self.unit_factor.shape), CACHE_ELEMENTS if is_numpy(X) else _DEVICE_ELEMENTS):
             log_k = self.kernel.log(X[rows, :], self.support_points)
             values = (np.exp(log_k, out=log_k) if is_numpy(X) else xp.exp(log_k)) @ self.unit_factor
+            if self.unit_constant is not None:
+                values += self.unit_constant
             out[rows] = xp.vecdot(values, values)
         return out
 
     def _log_squares(self, X: Array) -> Array:
         """log ‖F̃ᵀ k(x)‖², also where kernel values underflow."""
         out = zeros((X.shape[0],), X)
-        unit, log_lengths = on_host(unit_rows)(self.unit_factor)
-        for rows in row_blocks(X.shape[0], max(self.unit_factor.shape), _BLOCK_ELEMENTS if is_numpy(X) else _DEVICE_ELEMENTS):
-            out[rows] = log_squares(self.kernel.log(X[rows, :], self.support_points) + log_lengths, unit)
+        xp, F, c = namespace(X), self.unit_factor, self.unit_constant
+        unit, log_lengths = on_host(unit_rows)(F if c is None else xp.concat([F, c[None, :]], axis=0))
+        for rows in row_blocks(X.shape[0], max(F.shape), _BLOCK_ELEMENTS if is_numpy(X) else _DEVICE_ELEMENTS):
+            log_k = self.kernel.log(X[rows, :], self.support_points)
+            if c is not None:  # log 1 = 0
+                log_k = xp.concat([log_k, xp.zeros_like(log_k[:, :1])], axis=1)
+            out[rows] = log_squares(log_k + log_lengths, unit)
         return out
 
     def on_host(self) -> SoSDensity:
@@ -183,7 +220,8 @@ class SoSDensity(Queries):
         return self._moved(lambda part: like(part, other.support_points))
 
     def _moved(self, move: Callable[[Any], Any]) -> SoSDensity:
-        return self.from_units(self.kernel, move(self.support_points), move(self.unit_factor), self.log_unit, self.measure)
+        c = None if self.unit_constant is None else move(self.unit_constant)
+        return self.from_units(self.kernel, move(self.support_points), move(self.unit_factor), self.log_unit, self.measure, c)
 
     def mean(self) -> np.ndarray:
         """E[x], shape (d,)."""
@@ -299,5 +337,5 @@ class SoSDensity(Queries):
         save(self.on_host(), path)
 
     def __repr__(self) -> str:
-        m = self.support_points.shape[0]
-        return f"SoSDensity(d={self.n_features}, m={m}, rank={self.rank}, kernel={self.kernel!r}, measure={self.measure!r})"
+        m, more = self.support_points.shape[0], "" if self.unit_constant is None else ", constant"
+        return f"SoSDensity(d={self.n_features}, m={m}{more}, rank={self.rank}, kernel={self.kernel!r}, measure={self.measure!r})"

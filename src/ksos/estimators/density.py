@@ -262,7 +262,7 @@ class KernelSoSDensity(DensityEstimator):
             kernel = family.with_sigma(sigma)
             if self._is_automatic:
                 kernel = _wide_enough(kernel, points, weights, measure, self._most_support_points())
-        kernel.sigma_vector(d)
+        kernel.check_features(d)
         if self.embedding_bandwidth is None:
             return kernel, kernel
         return kernel, kernel.with_sigma(as_bandwidth(self.embedding_bandwidth, "embedding_bandwidth", n_features=d))

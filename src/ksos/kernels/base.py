@@ -71,13 +71,26 @@ class Kernel(ABC):
                 out[rows, :] = block
         return out
 
+    @property
+    def full(self) -> bool:
+        """Whether the metric ties the features: then there is no bandwidth per feature, and the matrix S takes its place."""
+        return False
+
+    def check_features(self, d: int) -> None:
+        """Raise an error if points with ``d`` features cannot be compared."""
+        if self.sigma.ndim and self.sigma.shape[0] != d:
+            raise ValueError(f"the kernel has {self.sigma.shape[0]} bandwidths but the points have {d} features")
+
     def sigma_vector(self, d: int) -> np.ndarray:
         """The bandwidth of each of ``d`` features."""
-        if self.sigma.ndim == 0:
-            return np.full(d, float(self.sigma))
-        if self.sigma.shape[0] != d:
-            raise ValueError(f"the kernel has {self.sigma.shape[0]} bandwidths but the points have {d} features")
-        return self.sigma
+        self.check_features(d)
+        if self.full:
+            raise ValueError(f"one bandwidth per feature is needed here, not a metric that ties the features; got {self!r}")
+        return np.full(d, float(self.sigma)) if self.sigma.ndim == 0 else self.sigma
+
+    def matrix(self, d: int) -> np.ndarray:
+        """S = diag(σ²): the square of the scaled distance is (x − y)ᵀS⁻¹(x − y)."""
+        return np.diag(self.sigma_vector(d) ** 2)
 
     def separable(self, d: int) -> bool:
         """Whether k is a product over the ``d`` features, which closed-form integrals, marginals and sampling need."""
@@ -86,6 +99,10 @@ class Kernel(ABC):
     def restrict(self, features: Any) -> Self:
         """The kernel on some of the features (of a separable kernel: its factor there)."""
         return self if self.sigma.ndim == 0 else self.with_sigma(self.sigma[np.asarray(features)])
+
+    def scaled(self, factor: float) -> Self:
+        """The same kernel, wider by a factor in every direction."""
+        return self.with_sigma(factor * self.sigma)
 
     def with_sigma(self, sigma: Any) -> Self:
         """The same kernel with another bandwidth."""
@@ -104,8 +121,8 @@ class Kernel(ABC):
     def __repr__(self) -> str:
         shown = {key: value for key, value in self.parameters().items() if not (key == "product" and value is False)}
         if self.sigma.size > _SHOWN_BANDWIDTHS:
-            first, last = shown["sigma"][0], shown["sigma"][-1]
-            shown["sigma"] = f"[{first}, …, {last}] ({self.sigma.size} features)"
+            first, last = self.sigma.flat[0], self.sigma.flat[-1]
+            shown["sigma"] = f"[{float(first)}, …, {float(last)}] ({self.sigma.shape[0]} features{', tied' if self.full else ''})"
         listed = (f"{key}={value if isinstance(value, str) else repr(value)}" for key, value in shown.items())
         return f"{type(self).__name__}({', '.join(listed)})"
 
@@ -119,5 +136,5 @@ class KernelSum:
         self.weights = like(np.full(n, 1.0 / n) if weights is None else as_vector(weights, "weights", length=n), self.points)
         if not isinstance(kernel, Kernel):
             raise TypeError(f"kernel must be a kernel object such as ksos.kernels.Gaussian(1.0); got {kernel!r}")
-        kernel.sigma_vector(self.n_features)
+        kernel.check_features(self.n_features)
         self.kernel = kernel

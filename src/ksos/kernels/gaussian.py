@@ -1,4 +1,4 @@
-"""The Gaussian kernel."""
+"""The Gaussian kernel, with one bandwidth, one per feature, or a metric that ties the features."""
 
 from __future__ import annotations
 
@@ -7,17 +7,27 @@ from typing import Any, Self
 
 import numpy as np
 
-from ksos._array import Array
+from ksos._array import Array, like
+from ksos._validation import as_metric
 from ksos.kernels.base import Kernel
+from ksos.kernels.distances import squared_distances
 
 __all__ = ["Gaussian"]
 
 
 class Gaussian(Kernel):
-    r"""k(x, y) = exp(−‖(x − y)/σ‖²), the first of the note's examples.
+    r"""k(x, y) = exp(−‖(x − y)/σ‖²), the first of the note's examples; with a matrix S, k(x, y) = exp(−(x − y)ᵀS⁻¹(x − y)).
+
+    Parameters
+    ----------
+    sigma : float, array of d floats, or symmetric positive definite matrix (d, d)
+        Bandwidth σ, one for all features or one per feature; or the metric S, which is diag(σ²) where features are not tied (a diagonal
+        matrix is kept as its bandwidths).
 
     >>> import numpy as np
     >>> Gaussian(2.0)(np.array([[0.0]]), np.array([[2.0]])).round(6)
+    array([[0.367879]])
+    >>> Gaussian([[4.0, 1.0], [1.0, 1.0]])(np.array([[0.0, 0.0]]), np.array([[2.0, 0.5]])).round(6)
     array([[0.367879]])
     """
 
@@ -25,7 +35,33 @@ class Gaussian(Kernel):
     smooth = True
 
     def __init__(self, sigma: Any = 1.0) -> None:
-        super().__init__(sigma)
+        metric = as_metric(sigma, "sigma")
+        if metric is None:
+            super().__init__(sigma)
+        elif np.array_equal(metric, np.diag(np.diagonal(metric))):
+            super().__init__(np.sqrt(np.diagonal(metric)))
+        else:
+            self.sigma, self.product = metric, False
+
+    @property
+    def full(self) -> bool:
+        return bool(self.sigma.ndim == 2)
+
+    def matrix(self, d: int) -> np.ndarray:
+        if self.full:
+            self.check_features(d)
+            return self.sigma
+        return np.diag(self.sigma_vector(d) ** 2)
+
+    def log(self, X: Array, Y: Array | None = None) -> Array:
+        Y = X if Y is None else Y
+        if not self.full:
+            return super().log(X, Y)
+        self.check_features(X.shape[1])
+        # one of the points is the origin: coordinates of data far from 0 would lose their digits
+        root, origin = like(np.linalg.inv(np.linalg.cholesky(self.sigma)).T, X), Y[:1, :]
+        at_X = (X - origin) @ root
+        return self.log_profile(squared_distances(at_X, at_X if Y is X else (Y - origin) @ root, np.ones(X.shape[1])))
 
     def log_profile(self, t: Array) -> Array:
         return -t
@@ -37,7 +73,15 @@ class Gaussian(Kernel):
         return math.sqrt(-log_level)
 
     def separable(self, d: int) -> bool:
-        return True
+        return not self.full
+
+    def restrict(self, features: Any) -> Self:
+        """The kernel with the metric S_RR: what is left of k on the features R when the others are integrated out."""
+        index = np.asarray(features)
+        return type(self)(self.sigma[np.ix_(index, index)]) if self.full else super().restrict(features)
+
+    def scaled(self, factor: float) -> Self:
+        return type(self)((factor * factor if self.full else factor) * self.sigma)
 
     def with_sigma(self, sigma: Any) -> Self:
         return type(self)(sigma)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from ksos.measures.base import Atoms, Measure
+from ksos.measures.base import Atoms, Measure, Normals
 from ksos.measures.box import Box
 from ksos.measures.discrete import Discrete
+from ksos.measures.gaussian_mixture import GaussianMixture
 from ksos.measures.lebesgue import Lebesgue
-from ksos.measures.normal import Normal
+from ksos.measures.normal import Normal, log_normal
 
-__all__ = ["MEASURES", "Atoms", "Box", "Discrete", "Lebesgue", "Measure", "Normal"]
+__all__ = ["MEASURES", "Atoms", "Box", "Discrete", "GaussianMixture", "Lebesgue", "Measure", "Normal", "Normals", "log_normal"]
 
-MEASURES: dict[str, type[Measure]] = {measure.name: measure for measure in (Lebesgue, Box, Normal, Discrete)}
+MEASURES: dict[str, type[Measure]] = {measure.name: measure for measure in (Lebesgue, Box, Normal, GaussianMixture, Discrete)}
 """Every measure by the name that the model file uses."""

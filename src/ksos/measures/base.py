@@ -13,7 +13,7 @@ from ksos._array import Array, namespace, zeros
 if TYPE_CHECKING:
     from ksos.measures.box import Box
 
-__all__ = ["Atoms", "Measure"]
+__all__ = ["Atoms", "Measure", "Normals"]
 
 
 class Atoms(NamedTuple):
@@ -21,6 +21,14 @@ class Atoms(NamedTuple):
 
     points: np.ndarray
     weights: np.ndarray
+
+
+class Normals(NamedTuple):
+    """The normal laws of a mixture: weights (c,) that sum to 1, means (c, d) and covariances (c, d, d)."""
+
+    weights: np.ndarray
+    means: np.ndarray
+    covariances: np.ndarray
 
 
 class Measure(ABC):
@@ -43,6 +51,19 @@ class Measure(ABC):
     def region(self) -> Box | None:
         """The bounded box that ρ fills; None if ρ is unbounded or discrete."""
         return None
+
+    @property
+    def by_components(self) -> bool:
+        """Whether ρ is a mixture of normal laws that are no products over the features: its densities answer component by component."""
+        return False
+
+    def normals(self, d: int) -> Normals | None:
+        """The normal laws whose mixture ρ is; None if it is none."""
+        return None
+
+    def log_mass(self, d: int) -> float:
+        """log ρ(R^d), infinite for volume without a boundary."""
+        return np.inf
 
     @property
     def bounded(self) -> bool:
@@ -95,6 +116,12 @@ class Measure(ABC):
         ``transform`` maps points (n, d) feature by feature, with slope ``scale`` (d,).
         """
         return self
+
+    def linear_image(self, A: np.ndarray, b: np.ndarray) -> Measure:
+        """The same for x ↦ Ax + b with any invertible matrix A (d, d)."""
+        if np.array_equal(A, np.diag(np.diagonal(A))):
+            return self.image(lambda X: X * np.diagonal(A) + b, np.diagonal(A))
+        raise ValueError(f"the image of {self!r} under a matrix that mixes features is no such measure; scale feature by feature instead")
 
     def for_features(self, d: int) -> Measure:
         """The same measure with one entry of each parameter per feature, so that equal measures of ``d`` features compare equal."""

@@ -37,6 +37,9 @@ class Box(Measure):
     def region(self) -> Box | None:
         return self if bool(np.all(np.isfinite(self.low)) and np.all(np.isfinite(self.high))) else None
 
+    def log_mass(self, d: int) -> float:
+        return float(np.sum(np.log(self.high - self.low)))
+
     @property
     def without_boundary(self) -> Measure:
         return Lebesgue()

@@ -71,6 +71,9 @@ class Discrete(Measure):
     def atoms(self) -> Atoms:
         return Atoms(self.points, self.weights)
 
+    def log_mass(self, d: int) -> float:
+        return math.log(float(self.weights.sum()))
+
     def log_density(self, X: Array) -> Array:
         raise TypeError("a Discrete measure has no density")
 
@@ -79,6 +82,9 @@ class Discrete(Measure):
 
     def image(self, transform: Callable[[np.ndarray], np.ndarray], scale: np.ndarray) -> Measure:
         return type(self)(transform(self.points), self.weights)
+
+    def linear_image(self, A: np.ndarray, b: np.ndarray) -> Measure:
+        return type(self)(self.points @ A.T + b, self.weights)
 
     def parameters(self) -> dict[str, Any]:
         return {"points": self.points, "weights": self.weights}

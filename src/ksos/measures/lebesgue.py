@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+import numpy as np
+
 from ksos.measures.base import Measure
 
 __all__ = ["Lebesgue"]
@@ -16,6 +18,9 @@ class Lebesgue(Measure):
     by_volume = True
 
     def restrict(self, features: Any) -> Self:
+        return self
+
+    def linear_image(self, A: np.ndarray, b: np.ndarray) -> Measure:
         return self
 
     def parameters(self) -> dict[str, Any]:
