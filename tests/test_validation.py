@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -118,7 +117,6 @@ NO_NUMBERS = {
     "durations": np.array([[1], [2]], dtype="timedelta64[s]"),
     "str such as '1.5'": np.array([[1.0], ["1.5"]], dtype=object),
     "bytes such as b'2'": np.array([[1.0], [b"2"]], dtype=object),
-    "date such as": np.array([[datetime.date(2020, 1, 1)], [datetime.date(2021, 1, 1)]], dtype=object),
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +16,6 @@ __all__ = ["as_bandwidth", "as_box", "as_callback", "as_choice", "as_conditions"
 __all__ += ["as_levels", "as_masses", "as_metric", "as_nonnegative", "as_points", "as_positive", "as_powers", "as_scales", "as_vector"]
 __all__ += ["as_weights", "require_numbers", "require_unmasked"]
 
-_NO_NUMBERS = (str, bytes, datetime.date, datetime.timedelta, np.datetime64, np.timedelta64)
 _SMALLEST_SIGMA = 1.5e-154  # below, σ² is no longer a normal number
 _LARGEST_SIGMA = 1.3e154  # above, σ² overflows
 _ASYMMETRY, _SINGULAR = 1e-9, 1e-13  # of a matrix in units of its diagonal
@@ -49,11 +47,14 @@ def require_numbers(values: Any, name: str = "X") -> Any:
         return values
     try:
         given = np.asarray(values)
+        if given.dtype.kind in "fiubc":
+            return values
+        given.astype(np.float64)
     except (TypeError, ValueError, RuntimeError):
-        return values  # ragged rows: scikit-learn's words for them are better
+        return values  # not to be made numbers of: scikit-learn's words for that are better
     wrong = {"U": "text", "S": "bytes", "M": "dates", "m": "durations", "V": "records"}.get(given.dtype.kind)
     if given.dtype.kind == "O":
-        entry = next((entry for entry in given.ravel() if isinstance(entry, _NO_NUMBERS)), None)
+        entry = next((entry for entry in given.ravel() if isinstance(entry, (str, bytes))), None)
         wrong = None if entry is None else f"{type(entry).__name__} such as {entry!r}"
     if wrong is not None:
         raise ValueError(f"{name} must hold real numbers; got {wrong}; convert it first, such as with np.asarray({name}, dtype=float)")
