@@ -247,6 +247,8 @@ class SoSSpace:
     def basis(self, X: Any, labels: Any = None) -> Array:
         """ψ(X), shape (n, r), in natural units: p(x) = ψ(x)ᵀCψ(x)·exp(−log_unit); with labels, that of the rows' labels (one, or n)."""
         X = like(as_points(X, "X", n_features=self.n_features), self.support_points)
+        (n, m), remedy = (X.shape[0], self.support_points.shape[0]), "use fewer samples or support points (n_support)"
+        require_memory(FLOAT_BYTES * n * (2 * m + self.rank), f"the basis of {m} support points at {n} points", remedy, beside=X)
         psi = self._model.values(X) @ self._model.whitening.T
         if (self.labels is None) != (labels is None):
             raise ValueError(f"the labels of the rows are needed for a space with labels, and only there; got labels={labels!r}")
