@@ -64,7 +64,7 @@ def require_numbers(values: Any, name: str = "X") -> Any:
 def require_unmasked(values: Any, name: str) -> None:
     """Raise on a masked array that hides entries: what is computed would see through the mask."""
     if np.ma.is_masked(values):
-        hidden, rows = int(np.ma.count_masked(values)), ".any(axis=1)" * (np.ndim(values) > 1)
+        hidden, rows = int(np.sum(np.ma.getmaskarray(values))), ".any(axis=1)" * (np.ndim(values) > 1)
         raise ValueError(
             f"{name} is a masked array with {hidden} masked entr{'y' if hidden == 1 else 'ies'}, and masks are not seen; leave those rows "
             f"out, {name}[~np.ma.getmaskarray({name}){rows}].data (and the same rows of all else), or fill them, {name}.filled(value)"

@@ -107,7 +107,7 @@ def test_bootstrap_is_seeded(ksos: Command, line: Path) -> None:
     [("x1,x2,x3", ["--columns", "x2,x3", "--loss", "x2"], 1), ("x2,x1,x3", ["--columns", "x2,x1", "--loss", "x2"], 0)],
 )
 def test_the_loss_is_that_of_the_named_column(ksos: Command, tmp_path: Path, header: str, words: list[str], column: int) -> None:
-    rows = np.random.default_rng(2).normal(scale=0.3, size=(8, 3)) + [0.0, 0.5, -0.5]
+    rows = np.random.default_rng(2).normal(scale=0.3, size=(8, 3)) + np.array([0.0, 0.5, -0.5])
     data = tmp_path / "data.csv"
     data.write_text("\n".join([header, *(",".join(map(repr, row)) for row in rows.tolist())]) + "\n")
     done = ksos("worst-case", data, *words, "--radius", "0.3", "--json", "--low=-2", "--high", "2", "--n-support", "6", "--rtol", "1e-3")
