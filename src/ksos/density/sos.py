@@ -151,6 +151,9 @@ class SoSDensity(Queries):
         """∫ p dρ = tr(BW), streamed over square blocks of W: the memory it takes depends on neither m, d nor the rank."""
         X, F, integrals, total = self.support_points, self.unit_factor, self.integrals, 0.0
         xp = namespace(X)
+        if (atoms := self.measure.atoms) is not None:  # a sum over the nodes: as many steps as nodes, not times support points again
+            self.measure.check_features(self.n_features)
+            return float(xp.exp(xp.log(like(atoms.weights, X)) - self.log_unit) @ self._squares(like(atoms.points, X)))
         blocks = list(row_blocks(X.shape[0], max(_MASS_BLOCK, *X.shape[1:], *F.shape[1:]), _BLOCK_ELEMENTS))
         for i, rows in enumerate(blocks):
             for columns in blocks[: i + 1]:
