@@ -10,6 +10,7 @@ import secrets
 import stat
 import time
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 __all__ = ["replace_whole"]
@@ -56,8 +57,9 @@ def replace_whole(path: str | bytes | os.PathLike[str], parts: Iterable[bytes | 
         raise
 
 
+@cache
 def _remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files of writers that were killed: those that nobody has written to for an hour."""
+    """Remove the temporary files of writers that were killed: those that nobody has written to for an hour. Once a process is enough."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if _TEMPORARY.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):

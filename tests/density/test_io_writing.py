@@ -290,14 +290,16 @@ def test_what_is_no_file_stays_what_it_is(old: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_what_a_killed_writer_left_is_removed_after_an_hour(old: Path) -> None:
-    stale, fresh = old.parent / ".ksos-0123456789abcdef.tmp", old.parent / ".ksos-fedcba9876543210.tmp"
-    others = [old.parent / name for name in (".ksos-notes.tmp", "ksos-0123456789abcdef.tmp", ".ksos-0123456789abcdef.tmp.txt")]
+    folder = old.parent / "another"
+    folder.mkdir()
+    stale, fresh = folder / ".ksos-0123456789abcdef.tmp", folder / ".ksos-fedcba9876543210.tmp"
+    others = [folder / name for name in (".ksos-notes.tmp", "ksos-0123456789abcdef.tmp", ".ksos-0123456789abcdef.tmp.txt")]
     for file in (stale, fresh, *others):
         file.write_text("half a model")
     for file in (stale, *others):
         os.utime(file, (1.0, 1.0))
-    (old.parent / ".ksos-aaaaaaaaaaaaaaaa.tmp").mkdir()
-    save(random_density(Gaussian(1.0)), old)
+    (folder / ".ksos-aaaaaaaaaaaaaaaa.tmp").mkdir()
+    save(random_density(Gaussian(1.0)), folder / "model.ksos")
     assert not stale.exists(), "a writer that was killed long ago"
     assert all(file.exists() for file in (fresh, *others)), "one that may be at work, and what is not ours"
-    load(old)
+    load(folder / "model.ksos")

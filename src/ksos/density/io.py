@@ -135,7 +135,9 @@ def _assemble(header: dict[str, Any], arrays: Arrays) -> SoSDensity:
     density = SoSDensity.from_units(kernel, points, F, float(log_unit), measure)
     m, n = points.shape[0], points.shape[0] if measure.atoms is None else measure.atoms.points.shape[0]
     if (work := m * n * float(points.shape[1] + F.shape[1] + _KERNEL_VALUE)) > _MOST_WORK:
-        raise ValueError(f"its mass, of {m} support points at {n} places, would take {work:.1e} steps to verify, more than {_MOST_WORK:.0e}")
+        raise ValueError(
+            f"its mass, of {m} support points at {n} places, would take {work:.1e} steps to verify, more than {_MOST_WORK:.0e}"
+        )
     with quiet():
         mass = density.mass()  # which also finds a kernel or a measure of another dimension
     if not abs(mass - 1.0) <= _MASS_TOLERANCE:

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ksos._array import Array, eye, inner, is_other_array, like, namespace, to_numpy
-from ksos._deadline import Deadline
+from ksos._deadline import Deadline, set_up
 from ksos._validation import (
     as_bandwidth,
     as_callback,
@@ -57,6 +57,9 @@ _UNEXPLAINED, _WIDENINGS = 0.3, 4
 _PER_SUPPORT_POINT = 10  # samples looked at: memory and time follow the support points, however many samples there are
 _START_POINTS, _START_TOLERANCE = 40, 1e-3
 _UNSEEN = 1e-14  # squared norm of the projected embedding of the data, of the order of 1 otherwise
+_SET_UP_SHARE = 0.25  # of a time limit, for choosing the bandwidth, and then for the support points
+_SEEN = 1e-3  # how much of every sample they must explain for a likelihood
+_CUT = "time_limit was too short to choose all support points: the density has {} of them; allow more time, or set n_support"
 
 
 class DensityEstimator(DensityMixin, BaseEstimator):
@@ -197,9 +200,13 @@ class KernelSoSDensity(DensityEstimator):
         points, weights = distinct_samples(X, masses)
         rng, measure = as_generator(self.random_state), Lebesgue() if self.measure is None else self.measure
         require_inside(measure, X, masses)
-        kernel, embedding_kernel = self._kernels(points, weights, measure, rng)
+        with set_up(deadline, _SET_UP_SHARE):
+            kernel, embedding_kernel = self._kernels(points, weights, measure, rng)
         points = points if reference is None else like(points, reference)
-        support = self._support(points, weights, kernel, measure, rng)
+        with set_up(deadline, _SET_UP_SHARE, _SEEN if self._by_likelihood else 0.0) as stage:
+            support = self._support(points, weights, kernel, measure, rng)
+        if stage.cut:
+            warnings.warn(_CUT.format(support.shape[0]), ConvergenceWarning, stacklevel=4)
         space = SoSSpace(kernel, support, measure, embedding_kernel, self._landmarks(points, rng))
         data = MeanEmbedding(points, weights, kernel=embedding_kernel)
         _warn_if_degenerate(kernel, space, points)
