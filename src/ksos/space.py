@@ -33,6 +33,7 @@ _NO_MASS = 1e-12  # a label with less has no density
 class _Model:
     """What spaces with more directions, or with labels, share: the basis of densities of x, and the map to the landmarks."""
 
+    @np.errstate(under="ignore")
     def __init__(
         self, kernel: Kernel, support_points: Any, measure: Measure | None, embedding_kernel: Kernel | None, landmarks: Any,
         tol_model: float, tol_embedding: float, whitening: str, constant: bool,
@@ -84,6 +85,7 @@ class _Model:
         K, xp = self.kernel(X, self.support_points), namespace(X)
         return xp.concat([xp.ones_like(K[:, :1]), K], axis=1) if self.constant else K
 
+    @np.errstate(under="ignore")
     def _mass_columns(self, points: Array) -> Array:
         """∫ k(x, points_i) k(x, x̃_j) dρ, in units of exp(log_unit)."""
         return namespace(points).exp(self.integrals.log_gram(points, self.support_points) - self.log_unit)
@@ -244,6 +246,7 @@ class SoSSpace:
     def _blockwise(self, block: Array) -> Array:
         return block if self.labels is None else np.kron(np.eye(self.n_blocks), to_numpy(block))
 
+    @np.errstate(under="ignore")
     def basis(self, X: Any, labels: Any = None) -> Array:
         """ψ(X), shape (n, r), in natural units: p(x) = ψ(x)ᵀCψ(x)·exp(−log_unit); with labels, that of the rows' labels (one, or n)."""
         X = like(as_points(X, "X", n_features=self.n_features), self.support_points)

@@ -35,6 +35,7 @@ def central_point_first(density: SoSDensity) -> SoSDensity:
     return type(density).from_units(density.kernel, X[order], density.unit_factor[order], density.log_unit, density.measure)
 
 
+@np.errstate(under="ignore")
 def mean_and_covariance(density: SoSDensity) -> tuple[np.ndarray, np.ndarray]:
     """E[x] and Cov[x]; exact up to the cancellation in Σ|B_ij W_ij|."""
     largest = float(np.abs(density.support_points).max())

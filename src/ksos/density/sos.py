@@ -67,6 +67,7 @@ class SoSDensity(Queries):
     unit_constant: np.ndarray | None
     log_unit: float
 
+    @np.errstate(under="ignore")
     def __init__(
         self, kernel: Kernel, support_points: Any, factor: Any, measure: Measure | None = None, *, constant: Any = None,
         normalize: bool = False,
@@ -147,6 +148,7 @@ class SoSDensity(Queries):
         """The closed-form integrals of the kernel against the measure."""
         return closed_form(self.kernel, self.measure, self.n_features)
 
+    @np.errstate(under="ignore")
     def mass(self) -> float:
         """∫ p dρ = tr(BW), streamed over square blocks of W: the memory it takes depends on neither m, d nor the rank."""
         X, F, integrals, total = self.support_points, self.unit_factor, self.integrals, 0.0
@@ -165,6 +167,7 @@ class SoSDensity(Queries):
             total += float(xp.sum(c * c)) * math.exp(self.measure.log_mass(self.n_features) - self.log_unit) + 2.0 * float(mean @ (F @ c))
         return total
 
+    @np.errstate(under="ignore")
     def logpdf(self, X: Any) -> Array:
         """log p(X_i), shape (n,); −inf where the density vanishes, never NaN."""
         X = like(as_points(X, "X", n_features=self.n_features), self.support_points)
@@ -187,6 +190,7 @@ class SoSDensity(Queries):
             out = self._squares(X) * math.exp(-self.log_unit)
         return xp.where(self.measure.contains(X), out, 0.0)
 
+    @np.errstate(under="ignore")
     def _squares(self, X: Array) -> Array:
         """‖F̃ᵀ k(x)‖² in natural units, in blocks of rows."""
         xp, out = namespace(X), zeros((X.shape[0],), X)
@@ -198,6 +202,7 @@ class SoSDensity(Queries):
             out[rows] = xp.vecdot(values, values)
         return out
 
+    @np.errstate(under="ignore")
     def _log_squares(self, X: Array) -> Array:
         """log ‖F̃ᵀ k(x)‖², also where kernel values underflow."""
         out = zeros((X.shape[0],), X)

@@ -145,6 +145,7 @@ class KernelSoSDensityCV(DensityEstimator):
         """
         return self._fit(X, sample_weight)
 
+    @np.errstate(under="ignore")
     def _fit(self, X: Any, sample_weight: Any, features: slice = slice(None)) -> Self:
         """The same, where only some ``features`` must differ: a target that repeats a feature is no mistake of the data."""
         deadline = Deadline.of(self.time_limit)

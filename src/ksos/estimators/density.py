@@ -191,6 +191,7 @@ class KernelSoSDensity(DensityEstimator):
         """
         return self._fit(X, sample_weight, Deadline.of(self.time_limit))
 
+    @np.errstate(under="ignore")
     def _fit(self, X: Any, sample_weight: Any, deadline: Deadline) -> Self:
         """The same with a deadline that may be running already."""
         self._check_parameters()
