@@ -145,7 +145,8 @@ class KernelSoSDensity(DensityEstimator):
     max_iter, callback, verbose
         See :func:`ksos.minimize`.
     time_limit : float, optional
-        Seconds for the whole fit. The density of a fit that runs out of time is valid, with its gap in ``solution_``.
+        Seconds for the whole fit. The density of a fit that runs out of time is valid, with its gap in ``solution_``. A limit that is too
+        short to choose all support points leaves some out, with a warning.
     random_state : int, RandomState or None
         For the random choices above.
 
