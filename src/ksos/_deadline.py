@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from ksos._validation import as_positive
 
-__all__ = ["Deadline"]
+__all__ = ["Deadline", "SetUp", "set_up", "set_up_is_over"]
 
 
 class Deadline:
@@ -47,6 +49,50 @@ class Deadline:
         return self._seconds - self.elapsed
 
     @property
+    def used(self) -> float:
+        """The share of the time that has gone; 0 without a limit."""
+        return self.elapsed / self._seconds
+
+    @property
     def passed(self) -> bool:
         """Whether the time is up."""
         return self.remaining < 0.0
+
+
+class SetUp:
+    """What a call does before it can solve anything, and the share of the time left that this may take."""
+
+    def __init__(self, deadline: Deadline, share: float, least: float = 0.0) -> None:
+        self.deadline, self.least = deadline, least
+        self.until = (1.0 - share) * deadline.used + share
+        self.cut = False
+        """Whether a loop has ended early."""
+
+
+_set_up: ContextVar[SetUp | None] = ContextVar("set_up", default=None)
+
+
+@contextmanager
+def set_up(deadline: Deadline, share: float, least: float = 0.0) -> Iterator[SetUp]:
+    """Inside, long loops that can end early do so once a ``share`` of the time that was left has gone, and ``least`` of their work is done.
+
+    >>> ticks = iter([0.0, 0.0, 1.0, 5.0])
+    >>> with set_up(Deadline(10.0, clock=lambda: next(ticks)), 0.3) as stage:
+    ...     set_up_is_over(0.5), set_up_is_over(0.5), stage.cut
+    (False, True, True)
+    """
+    stage = SetUp(deadline, share, least)
+    token = _set_up.set(stage)
+    try:
+        yield stage
+    finally:
+        _set_up.reset(token)
+
+
+def set_up_is_over(done: float) -> bool:
+    """Whether a loop of the set-up must end now, with so much of its work done (0 to 1); False where there is no limit."""
+    stage = _set_up.get()
+    if stage is None or done < stage.least or stage.deadline.used <= stage.until:
+        return False
+    stage.cut = True
+    return True

@@ -5,19 +5,25 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import secrets
 import stat
+import time
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 __all__ = ["replace_whole"]
+
+_TEMPORARY = re.compile(r"\.ksos-[0-9a-f]{16}\.tmp")
+_ABANDONED = 3600.0  # seconds
 
 
 def replace_whole(path: str | bytes | os.PathLike[str], parts: Iterable[bytes | memoryview]) -> None:
     """Make ``parts``, one after the other, the content of the file ``path``; at every moment the old file or the new one is there, whole.
 
     A temporary file beside it is filled, flushed to the disk, and takes its name. A file that exists keeps its permissions, a new one gets
-    those of the umask; links are followed, and stay.
+    those of the umask; links are followed, and stay. What a writer that was killed has left in the folder is removed after an hour.
 
     Raises
     ------
@@ -29,6 +35,7 @@ def replace_whole(path: str | bytes | os.PathLike[str], parts: Iterable[bytes | 
     temporary = target.with_name(f".ksos-{secrets.token_hex(8)}.tmp")
     try:
         mode = _existing_mode(target)
+        _remove_leftovers(target.parent)
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
             with os.fdopen(os.open(temporary, flags, 0o666 if mode is None else mode), "wb") as file:
@@ -48,6 +55,17 @@ def replace_whole(path: str | bytes | os.PathLike[str], parts: Iterable[bytes | 
         error.filename = os.fsdecode(path)  # the user's name for it, not the temporary one
         del error.filename2  # None would be printed as a second name
         raise
+
+
+@cache
+def _remove_leftovers(folder: Path) -> None:
+    """Remove the temporary files of writers that were killed: those that nobody has written to for an hour. Once a process is enough."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if _TEMPORARY.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                with contextlib.suppress(OSError):
+                    if time.time() - entry.stat(follow_symlinks=False).st_mtime > _ABANDONED:
+                        os.unlink(entry.path)
 
 
 def _existing_mode(target: Path) -> int | None:

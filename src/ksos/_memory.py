@@ -8,12 +8,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ksos._array import free_device_memory
 
-__all__ = ["CACHE_ELEMENTS", "FLOAT_BYTES", "available_memory", "require_memory", "resources", "row_blocks"]
+__all__ = ["CACHE_ELEMENTS", "FLOAT_BYTES", "available_memory", "group_memory", "require_memory", "resources", "row_blocks"]
 
 FLOAT_BYTES = 8
 CACHE_ELEMENTS = 1 << 16
@@ -45,12 +46,12 @@ def row_blocks(n_rows: int, n_columns: int, elements: int = CACHE_ELEMENTS) -> I
 
 
 def available_memory() -> float:
-    """Bytes that this process may still allocate: the machine's, or its control group's if that is less."""
+    """Bytes that this process may still allocate: the machine's, its control groups' or those of its own limit, whichever is least."""
     global _remembered
     asked, answer = _remembered
     now = time.monotonic()
     if now - asked > _REMEMBERED_SECONDS:
-        candidates = [_machine_memory(), _group_memory()]
+        candidates = [_machine_memory(), group_memory(), _process_memory()]
         answer = min(candidate for candidate in candidates if candidate is not None)
         _remembered = now, answer
     return min(answer, _memory_limit.get())
@@ -80,14 +81,66 @@ def _machine_memory() -> float:
     return math.inf  # nothing is known: let the allocator speak
 
 
-def _group_memory() -> float | None:
-    """Limit minus use of the control group; pages that only cache files count as free, since the kernel drops them on demand."""
-    for folder, limit, used, cache in (
-        (Path("/sys/fs/cgroup"), "memory.max", "memory.current", "inactive_file "),
-        (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "),
-    ):
-        with suppress(OSError, ValueError, IndexError):  # no such file, or the word "max"
-            free = float((folder / limit).read_text()) - float((folder / used).read_text())
-            lines = (folder / "memory.stat").read_text().splitlines()
-            return max(free + sum(float(line.split()[1]) for line in lines if line.startswith(cache)), 0.0)
+def _process_memory() -> float | None:
+    """What the limit of the process's address space (``ulimit -v``) leaves."""
+    with suppress(ImportError, AttributeError, OSError, ValueError, IndexError):  # not on every system
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if limit != resource.RLIM_INFINITY:
+            used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+            return max(float(limit - used), 0.0)
     return None
+
+
+class _Controller(NamedTuple):
+    """One of the two generations of control groups: how /proc names them, and their files."""
+
+    kind: str  # of the file system
+    name: str  # in /proc/self/cgroup; that of the second generation is empty
+    limit: str
+    used: str
+    cache: str
+
+
+_CONTROLLERS = (
+    _Controller("cgroup2", "", "memory.max", "memory.current", "inactive_file "),
+    _Controller("cgroup", "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "),
+)
+
+
+def group_memory(process: Path = Path("/proc/self")) -> float | None:
+    """The least that the control group of a process, or a group above it, leaves: limit minus use; None without a limit.
+
+    Pages that only cache files count as free, since the kernel drops them on demand.
+    """
+    free = []
+    for controller, folder in _groups(process):
+        with suppress(OSError, ValueError, IndexError):  # no such file, or the word "max"
+            left = float((folder / controller.limit).read_text()) - float((folder / controller.used).read_text())
+            lines = (folder / "memory.stat").read_text().splitlines()
+            free.append(max(left + sum(float(line.split()[1]) for line in lines if line.startswith(controller.cache)), 0.0))
+    return min(free, default=None)
+
+
+@cache
+def _groups(process: Path) -> list[tuple[_Controller, Path]]:
+    """The folders of the groups that a process belongs to, from its own to the top of what is mounted."""
+    found: list[tuple[_Controller, Path]] = []
+    with suppress(OSError, ValueError, IndexError):
+        own = {line.split(":", 2)[1]: line.split(":", 2)[2] for line in (process / "cgroup").read_text().splitlines()}
+        for line in (process / "mountinfo").read_text().splitlines():
+            before, after = line.split(" - ", 1)
+            root, top = (text.replace("\\040", " ") for text in before.split()[3:5])
+            kind, _, options = after.split()[:3]
+            for controller in _CONTROLLERS:
+                names = [names for names in own if controller.name in names.split(",")]
+                if kind != controller.kind or not names or (controller.name and controller.name not in options.split(",")):
+                    continue
+                folder = Path(top)
+                found.append((controller, folder))
+                inside = os.path.relpath(own[names[0]], root)
+                for part in () if inside in (".", "..") or inside.startswith("../") else Path(inside).parts:
+                    folder = folder / part
+                    found.append((controller, folder))
+    return found

@@ -14,26 +14,61 @@ from ksos._array import Array, is_other_array, namespace, to_numpy
 
 __all__ = ["as_bandwidth", "as_box", "as_callback", "as_choice", "as_conditions", "as_count", "as_features", "as_finite", "as_grid"]
 __all__ += ["as_invertible", "as_levels", "as_masses", "as_metric", "as_nonnegative", "as_points", "as_positive", "as_powers", "as_scales"]
-__all__ += ["as_vector", "as_weights"]
+__all__ += ["as_vector", "as_weights", "require_numbers", "require_unmasked"]
 
 _SMALLEST_SIGMA = 1.5e-154  # below, σ² is no longer a normal number
 _LARGEST_SIGMA = 1.3e154  # above, σ² overflows
 _ASYMMETRY, _SINGULAR = 1e-9, 1e-13  # of a matrix in units of its diagonal
 
 
-def as_points(X: Any, name: str = "X", *, n_features: int | None = None, allow_empty: bool = False) -> Array:
+def as_points(X: Any, name: str = "X", *, n_features: int | None = None, allow_empty: bool = False, copy: bool = False) -> Array:
     """``X`` as a finite float64 matrix of shape (n, d), in scikit-learn's words when it is not one.
 
-    An array of another backend stays where it is; everything else becomes NumPy's.
+    An array of another backend stays where it is; everything else becomes NumPy's. With ``copy`` the matrix is the caller's no longer: a
+    copy that cannot be written to. An array that nobody can write to any more (``X.setflags(write=False)``, or a file mapped to be read)
+    is kept as it is, so that many rows need not be in memory twice.
     """
+    given = X
     with _naming(name):
         if is_other_array(X):
-            X = _as_matrix(X, name, allow_empty)
+            X = _as_matrix(X, name, allow_empty)  # a copy
         else:
-            X = check_array(X, dtype=np.float64, order="C", input_name=name, ensure_min_samples=0 if allow_empty else 1)
+            X = check_array(require_numbers(X, name), dtype=np.float64, order="C", input_name=name, ensure_min_samples=1 - allow_empty)
+            X = _frozen(X, given) if copy else X
     if n_features is not None and X.shape[1] != n_features:
         raise ValueError(f"{name} has {X.shape[1]} features, but {n_features} were expected")
     return X
+
+
+def require_numbers(values: Any, name: str = "X") -> Any:
+    """``values`` as they came; raise where NumPy would make numbers of something else: text, dates, or what a mask hides."""
+    require_unmasked(values, name)
+    if is_other_array(values):
+        return values
+    try:
+        given = np.asarray(values)
+        if given.dtype.kind in "fiubc":
+            return values
+        given.astype(np.float64)
+    except (TypeError, ValueError, RuntimeError):
+        return values  # not to be made numbers of: scikit-learn's words for that are better
+    wrong = {"U": "text", "S": "bytes", "M": "dates", "m": "durations", "V": "records"}.get(given.dtype.kind)
+    if given.dtype.kind == "O":
+        entry = next((entry for entry in given.ravel() if isinstance(entry, (str, bytes))), None)
+        wrong = None if entry is None else f"{type(entry).__name__} such as {entry!r}"
+    if wrong is not None:
+        raise ValueError(f"{name} must hold real numbers; got {wrong}; convert it first, such as with np.asarray({name}, dtype=float)")
+    return values
+
+
+def require_unmasked(values: Any, name: str) -> None:
+    """Raise on a masked array that hides entries: what is computed would see through the mask."""
+    if np.ma.is_masked(values):
+        hidden, rows = int(np.sum(np.ma.getmaskarray(values))), ".any(axis=1)" * (np.ndim(values) > 1)
+        raise ValueError(
+            f"{name} is a masked array with {hidden} masked entr{'y' if hidden == 1 else 'ies'}, and masks are not seen; leave those rows "
+            f"out, {name}[~np.ma.getmaskarray({name}){rows}].data (and the same rows of all else), or fill them, {name}.filled(value)"
+        )
 
 
 def as_weights(weights: Any, n: int, name: str = "sample_weight") -> np.ndarray:
@@ -57,6 +92,7 @@ def as_masses(weights: Any, n: int, name: str = "sample_weight") -> np.ndarray:
 
 def as_vector(values: Any, name: str, *, length: int | None = None) -> np.ndarray:
     """``values`` as a finite float64 vector."""
+    require_numbers(values, name)
     with _naming(name):
         values = np.asarray(to_numpy(values) if is_other_array(values) else values)
     if values.ndim == 0:
@@ -287,6 +323,18 @@ def as_powers(powers: Any, d: int) -> tuple[int, ...]:
         got = repr(powers) if listed is None else len(listed)
         raise ValueError(f"powers must hold one whole number for each of the {d} features; got {got}")
     return tuple(as_count(power, "every exponent of a moment", minimum=0) for power in listed)
+
+
+def _frozen(X: np.ndarray, given: Any) -> np.ndarray:
+    """``X``, which was made of ``given``, or its copy if somebody else may still write to its memory; nobody can write to the result."""
+    fresh = isinstance(given, (list, tuple)) or (isinstance(given, np.ndarray) and X is not given and X.base is None)
+    shared: Any = X
+    while isinstance(shared, np.ndarray) and not shared.flags.writeable:
+        shared = shared.base
+    if not fresh and isinstance(shared, np.ndarray):  # of an array that owns its memory, or a file, the base is no array
+        X = X.copy()
+    X.setflags(write=False)
+    return X
 
 
 def _as_matrix(X: Array, name: str, allow_empty: bool) -> Array:

@@ -57,7 +57,8 @@ class MeanEmbedding(KernelSum):
     Parameters
     ----------
     points : array (n, d)
-        The x_i.
+        The x_i. They are copied, since the caller may change the array; one that nobody can change, after ``points.setflags(write=False)``
+        or mapped from a file to be read, is kept as it is: so a million rows need not be in memory twice.
     weights : array of n floats, optional
         The a_i; default 1/n each. They need neither be positive nor sum to one.
     kernel : Kernel

@@ -32,17 +32,27 @@ class Pivots(NamedTuple):
     """The diagonal of M − LLᵀ."""
 
 
-def choose_pivots(column: Callable[[int], Array], diagonal: Array, tol: float, most: int, first_look: int | None = None) -> Pivots:
+def choose_pivots(
+    column: Callable[[int], Array],
+    diagonal: Array,
+    tol: float,
+    most: int,
+    first_look: int | None = None,
+    enough: Callable[[float], bool] | None = None,
+) -> Pivots:
     """At most ``most`` pivots of M, each the largest entry on the diagonal of M − LLᵀ, until none exceeds ``tol``: O(n·most²).
 
     ``column`` gives a column of M, whose ``diagonal`` is known. With ``first_look`` the factorisation stops after that many columns if they
-    leave more than half of the trace: M then has no low rank.
+    leave more than half of the trace: M then has no low rank. ``enough`` may end it after 32 columns: it is told how much of the next
+    pivot they explain.
     """
     xp, n = namespace(diagonal), diagonal.shape[0]
     rows, residual, chosen = zeros((most if first_look is None else min(first_look, most), n), diagonal), diagonal, []
     for k in range(most):
         pivot = int(xp.argmax(residual))
         if float(residual[pivot]) <= tol:
+            break
+        if enough is not None and k >= _FIRST_LOOK and enough(1.0 - float(residual[pivot] / diagonal[pivot])):
             break
         if k == rows.shape[0]:
             if k == first_look and float(xp.sum(residual)) > 0.5 * float(xp.sum(diagonal)):

@@ -36,14 +36,15 @@ _NO_MASS = 1e-12  # a label with less has no density
 class _Model:
     """What spaces with more directions, or with labels, share: the basis of densities of x, and the map to the landmarks."""
 
+    @np.errstate(under="ignore")
     def __init__(
         self, kernel: Kernel, support_points: Any, measure: Measure | None, embedding_kernel: Kernel | None, landmarks: Any,
         tol_model: float, tol_embedding: float, whitening: str, constant: bool,
     ) -> None:  # fmt: skip
-        X = self.support_points = as_points(support_points, "support_points")
+        X = self.support_points = as_points(support_points, "support_points", copy=True)
         self.kernel, self.measure = kernel, Lebesgue() if measure is None else measure
         self.embedding_kernel = kernel if embedding_kernel is None else embedding_kernel
-        self.landmarks = X if landmarks is None else like(as_points(landmarks, "landmarks", n_features=X.shape[1]), X)
+        self.landmarks = X if landmarks is None else like(as_points(landmarks, "landmarks", n_features=X.shape[1], copy=True), X)
         self.tol_model, self.tol_embedding = as_positive(tol_model, "tol_model"), as_positive(tol_embedding, "tol_embedding")
         self.route = as_choice(whitening, "whitening", ROUTES)
         self.integrals = closed_form(kernel, self.measure, X.shape[1], self.embedding_kernel)
@@ -92,6 +93,7 @@ class _Model:
         K, xp = self.kernel(X, self.support_points), namespace(X)
         return xp.concat([xp.ones_like(K[:, :1]), K], axis=1) if self.constant else K
 
+    @np.errstate(under="ignore")
     def _mass_columns(self, points: Array) -> Array:
         """∫ k(x, points_i) k(x, x̃_j) dρ, in units of exp(log_unit)."""
         return namespace(points).exp(self.integrals.log_gram(points, self.support_points) - self.log_unit)
@@ -256,9 +258,12 @@ class SoSSpace:
     def _blockwise(self, block: Array) -> Array:
         return block if self.labels is None else np.kron(np.eye(self.n_blocks), to_numpy(block))
 
+    @np.errstate(under="ignore")
     def basis(self, X: Any, labels: Any = None) -> Array:
         """ψ(X), shape (n, r), in natural units: p(x) = ψ(x)ᵀCψ(x)·exp(−log_unit); with labels, that of the rows' labels (one, or n)."""
         X = like(as_points(X, "X", n_features=self.n_features), self.support_points)
+        (n, m), remedy = (X.shape[0], self.support_points.shape[0]), "use fewer samples or support points (n_support)"
+        require_memory(FLOAT_BYTES * n * (2 * m + self.rank), f"the basis of {m} support points at {n} points", remedy, beside=X)
         psi = self._model.values(X) @ self._model.whitening.T
         if (self.labels is None) != (labels is None):
             raise ValueError(f"the labels of the rows are needed for a space with labels, and only there; got labels={labels!r}")

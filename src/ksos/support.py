@@ -9,6 +9,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from ksos._array import Array, namespace
+from ksos._deadline import set_up_is_over
 from ksos._memory import FLOAT_BYTES, require_memory
 from ksos.integrals import Integrals
 from ksos.kernels import Kernel
@@ -101,7 +102,7 @@ def pivoted_cholesky(points: Array, m: int, integrals: Integrals, tol: float) ->
     """Indices of at most ``m`` points, each the one that the functions k(·, x̃) chosen so far represent worst in L²(ρ).
 
     This is the Cholesky factorisation of W = ∫kk dρ with complete pivoting; it stops when the largest squared residual is at most ``tol``
-    times the largest W_ii: what is left out then lies below the truncation of the space.
+    times the largest W_ii: what is left out then lies below the truncation of the space. With a time limit it may stop earlier.
     """
     n = points.shape[0]
     remedy = 'use support="random" or "kmeans", or fewer n_support'
@@ -111,7 +112,11 @@ def pivoted_cholesky(points: Array, m: int, integrals: Integrals, tol: float) ->
     if not math.isfinite(log_unit):
         raise ValueError(f"the kernel vanishes on {integrals.measure!r} at every sample: no density can be made of them")
     diagonal = xp.exp(log_diagonal - log_unit)
-    found = choose_pivots(lambda i: xp.exp(integrals.log_gram(points[i : i + 1, :], points)[0, :] - log_unit), diagonal, tol, m)
+
+    def column(i: int) -> Array:
+        return xp.exp(integrals.log_gram(points[i : i + 1, :], points)[0, :] - log_unit)
+
+    found = choose_pivots(column, diagonal, tol, m, enough=set_up_is_over)
     return np.sort(np.array(found.chosen, dtype=int))
 
 

@@ -215,6 +215,7 @@ def test_too_few_samples(ksos: Command, model: Path, n: int) -> None:
 def test_where_samples_cannot_go(ksos: Command, model: Path, tmp_path: Path) -> None:
     assert "is a folder" in ksos("sample", model, "-o", tmp_path).err
     assert "there is no folder" in ksos("sample", model, "-o", tmp_path / "none" / "s.csv").err
+    assert "'' is not the name of a file" in ksos("sample", model, "-o", "").err
     assert "not a regular file" in ksos("sample", model, "-o", "/dev/null").err
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
 

@@ -280,6 +280,8 @@ def test_the_output_is_required_and_checked_before_the_data_are_read(ksos: Comma
         (tmp_path, "is a folder"),
         (tmp_path / "none" / "m.ksos", f"there is no folder {tmp_path / 'none'}; create it first"),
         ("/dev/null", "is not a regular file"),
+        ("", "'' is not the name of a file; name one to write"),
+        ("m\0.ksos", "'m\\x00.ksos' is not the name of a file"),
     ):
         done = ksos("fit", "no-such-data.csv", "-o", output)
         assert done.code == 1 and what in done.err

@@ -47,9 +47,39 @@ def test_formulas_mean_what_they_say(text: str) -> None:
     np.testing.assert_allclose(loss(X), values, rtol=1e-12, atol=1e-13)
 
 
-def test_columns_have_names() -> None:
-    assert parse_formula("speed**2 + x2", 2, ["speed", "x1"])([[3.0, 1.0]])[0] == 10.0
-    assert parse_formula("x1", 2, ["speed", "x1"])([[3.0, 1.0]])[0] == 3.0, "x1 is the first feature, whatever columns are called"
+@pytest.mark.parametrize(
+    ("text", "names", "header", "column"),
+    [
+        ("speed", ["speed", "x1"], None, 0),
+        ("x1", ["speed", "x1"], None, 1),
+        ("x2", ["x2", "x3"], ["x1", "x2", "x3"], 0),
+        ("x2", ["x2", "x1"], None, 0),
+        ("x2", ["height", "width"], None, 1),
+        ("x2", None, None, 1),
+        ("x2", ["a", "a"], None, 1),
+        ("e", ["a", "e"], None, 1),
+    ],
+)
+def test_names_rule_and_positions_serve_where_no_column_is_called_so(
+    text: str, names: list[str] | None, header: list[str] | None, column: int
+) -> None:
+    point = np.array([[3.0, 7.0]])
+    for formula in (text, f"abs({text})"):  # a polynomial, and code
+        assert parse_formula(formula, 2, names, header)(point)[0] == point[0, column]
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "header", "what"),
+    [
+        ("a + 1", ["a", "a"], None, r"columns 1 and 2 of those chosen are both named 'a'; choose one with --columns, at character 1"),
+        ("x1", ["a", "b"], ["x1", "a", "b"], r"there is no 'x1' \(there are a, b, pi, e\)"),
+        ("x3", ["x1", "y"], None, r"there is no 'x3' \(there are x1, y, pi, e\)"),
+        ("x2", ["x1", "y"], None, r"there is no 'x2'"),
+    ],
+)
+def test_a_name_that_may_mean_another_column_is_refused(text: str, names: list[str], header: list[str] | None, what: str) -> None:
+    with pytest.raises(FormulaError, match=what):
+        parse_formula(text, 2, names, header)
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,17 @@ def test_a_full_disk_behind_stdout(environment: dict[str, str], model: Path) -> 
     assert done.stderr == "ksos inspect: error: cannot write to the standard output: No space left on device\n"
 
 
+@pytest.mark.skipif(os.name != "posix", reason="needs a shell that closes a stream")
+@pytest.mark.parametrize("words", [("inspect", "MODEL"), ("--version",)], ids=["inspect", "version"])
+def test_a_closed_stdout_is_an_error(environment: dict[str, str], model: Path, words: tuple[str, ...]) -> None:
+    line = command(*(model if word == "MODEL" else word for word in words))
+    done = subprocess.run(
+        ["sh", "-c", '"$@" >&-', "sh", *map(str, line)], env=environment, stderr=subprocess.PIPE, text=True, timeout=LIMIT
+    )
+    assert done.returncode == 1
+    assert done.stderr.endswith("error: cannot write to the standard output: it is closed\n") and done.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize("kind", ["csv", "npy"])
 def test_a_full_disk_behind_the_samples(environment: dict[str, str], model: Path, tmp_path: Path, kind: str) -> None:
     import resource
@@ -119,7 +130,7 @@ def test_a_full_disk_behind_the_samples(environment: dict[str, str], model: Path
 
 def test_closed_streams(environment: dict[str, str], model: Path) -> None:
     script = f'exec "{sys.executable}" -m ksos inspect "{model}" <&- >&- 2>&-'
-    assert subprocess.run(["sh", "-c", script], env=environment, timeout=LIMIT).returncode == 0
+    assert subprocess.run(["sh", "-c", script], env=environment, timeout=LIMIT).returncode == 1, "nobody can read the answer"
     script = f'exec "{sys.executable}" -m ksos score "{model}" - <&-'
     done = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True, timeout=LIMIT)
     assert done.returncode == 1 and done.stderr.count("\n") == 1

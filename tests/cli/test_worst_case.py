@@ -102,6 +102,20 @@ def test_bootstrap_is_seeded(ksos: Command, line: Path) -> None:
     assert first["radius"] == again["radius"] < wide["radius"]
 
 
+@pytest.mark.parametrize(
+    ("header", "words", "column"),
+    [("x1,x2,x3", ["--columns", "x2,x3", "--loss", "x2"], 1), ("x2,x1,x3", ["--columns", "x2,x1", "--loss", "x2"], 0)],
+)
+def test_the_loss_is_that_of_the_named_column(ksos: Command, tmp_path: Path, header: str, words: list[str], column: int) -> None:
+    rows = np.random.default_rng(2).normal(scale=0.3, size=(8, 3)) + np.array([0.0, 0.5, -0.5])
+    data = tmp_path / "data.csv"
+    data.write_text("\n".join([header, *(",".join(map(repr, row)) for row in rows.tolist())]) + "\n")
+    done = ksos("worst-case", data, *words, "--radius", "0.3", "--json", "--low=-2", "--high", "2", "--n-support", "6", "--rtol", "1e-3")
+    assert json.loads(done.out)["empirical_value"] == pytest.approx(float(np.mean(rows[:, column])), abs=1e-12)
+    refused = ksos("worst-case", data, "--columns", words[1], "--loss", "x4", "--radius", "0.3")
+    assert refused.code == 1 and f"there are {words[1].replace(',', ', ')}, pi, e" in refused.err
+
+
 def test_code_is_estimated_and_an_unbounded_loss_warns(ksos: Command, line: Path) -> None:
     estimated = ksos("worst-case", line, "--loss", "abs(x1) > 1", "--radius", "0.2", *BOX)
     assert estimated.code == 0 and estimated.out.rstrip().endswith("(an estimate)")

@@ -10,8 +10,8 @@ from tables import PAIR_CASES, PairCase, points
 
 import ksos
 from ksos._memory import resources
-from ksos.kernels import Gaussian, Laplace
-from ksos.measures import Box, Discrete, Lebesgue, Normal
+from ksos.kernels import Gaussian, Kernel, Laplace
+from ksos.measures import Box, Discrete, Lebesgue, Measure, Normal
 
 every_pair = pytest.mark.parametrize("pair", PAIR_CASES.values(), ids=PAIR_CASES)
 
@@ -134,3 +134,14 @@ def test_refuses_what_is_not_a_density(arguments: dict, error: type[Exception], 
 def test_repr_tells_dimension_support_rank_kernel_and_measure() -> None:
     p = ksos.SoSDensity(Gaussian(1.0), points(4, 2), np.ones((4, 3)), Box([-9.0, -9.0], [9.0, 9.0]), normalize=True)
     assert repr(p) == "SoSDensity(d=2, m=4, rank=3, kernel=Gaussian(sigma=1.0), measure=Box(low=[-9.0, -9.0], high=[9.0, 9.0]))"
+
+
+@pytest.mark.parametrize("scale", [1e150, 1e153, 1e154])
+@pytest.mark.parametrize("measure", [Lebesgue(), Box([-9.0], [9.0])], ids=repr)
+@pytest.mark.parametrize("kernel", [Gaussian(1.0), Laplace(1.0, product=True)], ids=repr)
+def test_the_covariance_overflows_only_if_it_must(kernel: Kernel, measure: Measure, scale: float) -> None:
+    p = ksos.SoSDensity(kernel, [[-6.0], [-1.0], [4.0]], np.eye(3), measure, normalize=True)
+    moved = p.affine(scale)
+    with np.errstate(over="ignore"):
+        np.testing.assert_allclose(moved.cov(), scale * (scale * p.cov()), rtol=1e-12)
+    np.testing.assert_allclose(moved.mean(), scale * p.mean(), rtol=1e-12)

@@ -120,6 +120,15 @@ def test_the_region_above_the_level_has_the_mass(pair: PairCase, mass: float) ->
     assert level.error < 0.1 * level
 
 
+@pytest.mark.parametrize(("sigma", "m", "mass"), [(0.8, 8, 0.9), (0.8, 20, 0.95), (0.7, 9, 0.95), (0.5, 20, 0.8)])
+def test_valleys_and_crests_of_one_height_are_all_seen(sigma: float, m: int, mass: float) -> None:
+    """Equal bumps in a row: at the height of their crests, or of the valleys between them, all of them come or go at once."""
+    p = ksos.SoSDensity(Gaussian(sigma), np.arange(float(m))[:, None], np.eye(m), normalize=True)
+    x, step = np.linspace(-6.0, m + 5.0, 400_001, retstep=True)
+    values = p.pdf(x[:, None])
+    assert step * np.sum(values[values >= p.hdr_level(mass)]) == pytest.approx(mass, abs=1e-5 * m)
+
+
 def test_the_level_of_normal_laws() -> None:
     for d in (1, 2, 3):
         for mass in (0.05, 0.5, 0.95):

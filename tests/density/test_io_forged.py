@@ -7,6 +7,7 @@ import io as streams
 import json
 import os
 import pickle
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -181,6 +182,9 @@ FORGED_HEADERS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "newer": lambda h: h | {"format_version": 3},
     "no version": lambda h: {key: value for key, value in h.items() if key != "format_version"},
     "library version missing": lambda h: {key: value for key, value in h.items() if key != "library_version"},
+    "an escape in the library version": lambda h: h | {"library_version": "1\x1b]0;owned\x07\x1b[2J"},
+    "a line in the library version": lambda h: h | {"library_version": "1\nmass 1"},
+    "a long library version": lambda h: h | {"library_version": "1" * 10_000},
     "no arrays": lambda h: h | {"arrays": []},
     "arrays by name": lambda h: h | {"arrays": {entry["name"]: entry["shape"] for entry in h["arrays"]}},
     "array twice": lambda h: h | {"arrays": [h["arrays"][0], *h["arrays"]]},
@@ -219,6 +223,19 @@ FORGED_HEADERS: dict[str, Callable[[dict[str, Any]], Any]] = {
 def test_forged_headers(name: str, tmp_path: Path, content: bytes) -> None:
     header, data = take_apart(content)
     refuse(tmp_path, forge(FORGED_HEADERS[name](header), data))
+
+
+@pytest.mark.parametrize("kind", ["lebesgue", "discrete"])
+def test_a_file_cannot_keep_its_reader_busy(kind: str, tmp_path: Path, content: bytes) -> None:
+    """A few megabytes of support points and nodes, whose mass would take minutes to add up."""
+    header, m = take_apart(content)[0], 60_000
+    header |= {"kernel": {"name": "gaussian", "parameters": {}}, "measure": {"name": kind, "parameters": {}}}
+    arrays = {"log_unit": 0.0, "support_points": np.zeros((m, 1)), "unit_factor": np.ones((m, 1)), "kernel.sigma": 1.0}
+    if kind == "discrete":
+        arrays |= {"measure.points": np.zeros((m, 1)), "measure.weights": np.ones(m)}
+    began = time.perf_counter()
+    refuse(tmp_path, forge_arrays(header, arrays), r"its mass, of 60000 support points at 60000 places, would take .* steps to verify")
+    assert time.perf_counter() - began < 5.0
 
 
 def test_messages_say_what_came(tmp_path: Path, content: bytes) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import time
+import warnings
 from typing import Any
 
 import numpy as np
@@ -131,3 +132,20 @@ def test_what_a_callback_raises_passes_through(error: type[BaseException]) -> No
         KernelSoSDensity(callback=raises(error, 1)).fit(MOONS)
     with pytest.raises(error, match="enough"):
         KernelSoSConditional(KernelSoSDensity(callback=raises(error, 1))).fit(MOONS[:, :1], MOONS[:, 1])
+
+
+@pytest.mark.parametrize("objective", ["squared_mmd", "likelihood"])
+def test_a_short_limit_leaves_support_points_out_and_says_so(objective: str) -> None:
+    samples = np.random.default_rng(4).normal(size=(400, 2))
+    whole = KernelSoSDensity(bandwidth=0.4, objective=objective, max_iter=1)
+    short = KernelSoSDensity(bandwidth=0.4, objective=objective, time_limit=1e-6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        whole.fit(samples)
+    with pytest.warns(ConvergenceWarning) as told:
+        short.fit(samples)
+    m = short.support_points_.shape[0]
+    assert any(f"the density has {m} of them; allow more time" in str(warning.message) for warning in told)
+    assert 32 <= m < whole.support_points_.shape[0]
+    assert short.solution_.status == "time_limit" and short.distribution_.mass() == pytest.approx(1.0, abs=1e-9)
+    assert objective != "likelihood" or np.all(np.isfinite(short.score_samples(samples)))

@@ -81,3 +81,19 @@ def test_ctrl_c_is_never_swallowed(calls: int) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         ksos.worst_case(loss, X, 0.2, **OPTIONS)
+
+
+@pytest.mark.parametrize("calls", [2, 40, 80])
+def test_ctrl_c_ends_a_path_of_radii(calls: int) -> None:
+    left = calls
+
+    def loss(theta: np.ndarray, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise KeyboardInterrupt
+        return (theta[0] - Z[:, 0]) ** 2, 2.0 * (theta[0] - Z)
+
+    with pytest.raises(KeyboardInterrupt):
+        ksos.robust_path(loss, [0.0], X, [0.3, 0.2, 0.1], **OPTIONS)
+    assert left <= 0

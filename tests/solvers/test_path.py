@@ -95,3 +95,14 @@ def test_a_hand_over_is_told() -> None:
     solution = ksos.minimize(functional + 1e-3 * Trace(), space, tol=1e-12, solver=Auto(newton_steps=1))
     assert solution.solver == "interior_point"
     assert "low_rank: " in solution.solver_reason and "; then interior_point: " in solution.solver_reason
+
+
+def test_ctrl_c_ends_the_whole_path() -> None:
+    def interrupt(progress: ksos.Progress) -> None:
+        raise KeyboardInterrupt
+
+    functional, space = problem(8)
+    with pytest.raises(KeyboardInterrupt, match=r"interrupted at strength 0\.01; 0 of 2 problems came before it"):
+        ksos.regularization_path(functional, Trace(), [1e-3, 1e-2], space, callback=interrupt)
+    (only,) = ksos.regularization_path(functional, Trace(), [1e-3], space, callback=interrupt)
+    assert only.status == "interrupted" and only.keyboard_interrupt

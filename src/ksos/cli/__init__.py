@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from ksos._version import __version__
-from ksos.cli.console import BAD_INPUT, INTERRUPTED, USAGE, Console, UsageError
+from ksos.cli.console import BAD_INPUT, INTERRUPTED, NO_OUTPUT, USAGE, Console, UsageError
 
 __all__ = ["COMMANDS", "Parser", "main"]
 
@@ -47,6 +47,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         with console.warnings_as_lines():
             return _run(chosen, words, console)
     except SystemExit as request:  # --help and --version end this way
+        if sys.stdout is None:
+            console.error(NO_OUTPUT)
+            return BAD_INPUT
         return int(request.code or 0)
     except KeyboardInterrupt:
         console.error("interrupted")

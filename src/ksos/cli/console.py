@@ -18,10 +18,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
-__all__ = ["BAD_INPUT", "DONE", "INTERRUPTED", "NOT_CONVERGED", "USAGE", "Console", "InputError", "UsageError"]
+__all__ = ["BAD_INPUT", "DONE", "INTERRUPTED", "NOT_CONVERGED", "NO_OUTPUT", "USAGE", "Console", "InputError", "UsageError"]
 __all__ += ["cell_error", "described", "excerpt", "require_folder", "require_writable", "strict_json"]
 
 DONE, BAD_INPUT, USAGE, NOT_CONVERGED = range(4)
+NO_OUTPUT = "cannot write to the standard output: it is closed"
 INTERRUPTED = 130  # what a shell reports for a process ended by Ctrl-C
 
 
@@ -60,9 +61,9 @@ class Console:
     def result(self, lines: Iterable[str]) -> None:
         """Write lines to stdout; a reader that has gone away (``| head``) is no error."""
         stream = sys.stdout
-        if stream is None:
-            return
         self.clear_status()
+        if stream is None:
+            raise InputError(NO_OUTPUT)
         try:
             for line in lines:
                 stream.write(_encodable(line, stream) + "\n")
@@ -201,6 +202,8 @@ def require_writable(path: str | None) -> None:
     if path is None:
         return
     folder = os.path.dirname(path) or "."
+    if not path or "\0" in path:
+        raise InputError(f"{excerpt(path)} is not the name of a file; name one to write")
     if os.path.isdir(path) or path.endswith(os.sep):
         raise InputError(f"{path} is a folder; the name of a file was expected")
     if os.path.exists(path) and not os.path.isfile(path):
@@ -215,6 +218,8 @@ def require_writable(path: str | None) -> None:
 
 def require_folder(path: str) -> Path:
     """The folder ``path`` of the option ``--output``, which may not exist yet."""
+    if not path or "\0" in path:
+        raise InputError(f"{excerpt(path)} is not the name of a folder; --output expects one")
     folder = Path(path)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; --output expects a folder")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
+import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
@@ -29,6 +30,7 @@ CONSTANTS = {"pi": math.pi, "e": math.e}
 
 _BINARY = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv, ast.Pow: operator.pow}
 _COMPARISONS = {ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge}
+_POSITION = re.compile(r"x[0-9]+")
 _LONGEST, _DEEPEST, _HIGHEST_POWER, _MOST_TERMS = 1000, 60, 24, 400
 
 
@@ -36,24 +38,25 @@ class FormulaError(ValueError):
     """A formula that is not one: the message shows where."""
 
 
-def parse_formula(text: str, n_features: int, names: Sequence[str] | None = None) -> Observable:
+def parse_formula(text: str, n_features: int, names: Sequence[str] | None = None, header: Sequence[str] | None = None) -> Observable:
     """The loss that a formula describes: a :class:`~ksos.observables.Polynomial` if it is one, else a numeric function.
 
-    Features are called x1, x2, …, or by the names of their columns if those are given. A formula has numbers, ``+ - * / **``, comparisons
-    (1 if they hold, else 0), the functions of :data:`FUNCTIONS` and the constants pi and e; nothing else.
+    Features are called by the ``names`` of their columns; also x1, x2, … by position, unless a column of the file (``header``: all of its
+    names) is itself called so. A formula has numbers, ``+ - * / **``, comparisons (1 if they hold, else 0), the functions of
+    :data:`FUNCTIONS` and the constants pi and e; nothing else.
 
     >>> parse_formula("(x1 - 2*x2)**2", 2)
     Polynomial(x0² - 4·x0·x1 + 4·x1²)
     >>> parse_formula("max(abs(x1), 1 < x2)", 2)([[0.5, 3.0], [-2.0, 0.0]])
     array([1., 2.])
+    >>> parse_formula("x2", 2, ["x2", "x1"])
+    Polynomial(x0)
     """
     if not isinstance(text, str):
         raise TypeError(f"a formula is text; got {text!r}")
     if len(text) > _LONGEST:
         raise FormulaError(f"the formula has {len(text)} characters; at most {_LONGEST} are read")
-    variables = {f"x{k + 1}": k for k in range(n_features)}
-    for k, name in enumerate(names or ()):
-        variables.setdefault(name, k)
+    variables = _places(n_features, names or (), header or names or ())
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the parser, about code that this is not
@@ -67,10 +70,20 @@ def parse_formula(text: str, n_features: int, names: Sequence[str] | None = None
     return NumericFunction(formula) if polynomial is None else polynomial
 
 
+def _places(n_features: int, names: Sequence[str], header: Sequence[str]) -> dict[str, list[int]]:
+    """Where each name stands. Names rule: once a column of the file is called x and a number, none is called so by its position."""
+    places: dict[str, list[int]] = {}
+    if not any(_POSITION.fullmatch(name) for name in header):
+        places = {f"x{k + 1}": [k] for k in range(n_features)}
+    for k, name in enumerate(names):
+        places.setdefault(name, []).append(k)
+    return places
+
+
 class _Formula:
     """The function of a formula, with the formula as its name; anything that is not part of the language is refused."""
 
-    def __init__(self, text: str, tree: ast.expr, variables: Mapping[str, int]) -> None:
+    def __init__(self, text: str, tree: ast.expr, variables: Mapping[str, Sequence[int]]) -> None:
         self.tree, self.variables = tree, variables
         self.__qualname__ = excerpt(text)
 
@@ -84,7 +97,7 @@ class _Formula:
         if isinstance(node, ast.Constant):
             return _number(node)
         if isinstance(node, ast.Name):
-            return X[:, self.variables[node.id]] if node.id in self.variables else CONSTANTS[node.id]
+            return X[:, self.variables[node.id][0]] if node.id in self.variables else CONSTANTS[node.id]
         if isinstance(node, ast.UnaryOp):
             return (-1.0 if isinstance(node.op, ast.USub) else 1.0) * self._value(node.operand, X)
         if isinstance(node, ast.BinOp):
@@ -117,6 +130,9 @@ class _Formula:
                 known = ", ".join([*list(self.variables)[:12], *(["…"] if len(self.variables) > 12 else []), *CONSTANTS])
                 functions = f"; {node.id} is a function and needs parentheses" if node.id in FUNCTIONS else ""
                 raise self.refuse(node, f"there is no {excerpt(node.id)} (there are {known}{functions}),")
+            if len(places := self.variables.get(node.id, ())) > 1:
+                both = " and ".join(str(k + 1) for k in places)
+                raise self.refuse(node, f"columns {both} of those chosen are both named {excerpt(node.id)}; choose one with --columns,")
             return []
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.UAdd, ast.USub)):
             return [node.operand]
@@ -145,7 +161,7 @@ class _Formula:
         if isinstance(node, ast.Constant):
             return Polynomial.constant(_number(node))
         if isinstance(node, ast.Name):
-            return Polynomial.constant(CONSTANTS[node.id]) if node.id not in self.variables else coordinate(self.variables[node.id])
+            return Polynomial.constant(CONSTANTS[node.id]) if node.id not in self.variables else coordinate(self.variables[node.id][0])
         if not isinstance(node, (ast.UnaryOp, ast.BinOp)):
             return None
         sides = (ast.Constant(0.0), node.operand) if isinstance(node, ast.UnaryOp) else (node.left, node.right)  # -x is 0 - x

@@ -16,7 +16,7 @@ import sys
 import zlib
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, cast
 
 import numpy as np
@@ -45,12 +45,16 @@ class TableOptions:
 
 @dataclass(frozen=True)
 class Table:
-    """Finite numbers: points (n, d), and the names of their d columns and the weights (n) if there are any; ``source`` for errors."""
+    """Finite numbers: points (n, d), and the names of their d columns and the weights (n) if there are any; ``source`` for errors.
+
+    ``header`` has the names of all columns of the file, also of those that were not chosen.
+    """
 
     source: str
     points: np.ndarray
     names: tuple[str, ...] | None
     weights: np.ndarray | None
+    header: tuple[str, ...] | None = None
 
     def row(self, index: int) -> int:
         """The row of the file, counted from 1, that ``points[index]`` came from; a header is row 1, and no row is left out."""
@@ -146,7 +150,8 @@ def _read_lines(stream: BinaryIO, source: str, options: TableOptions) -> Table:
     if not numbers:
         raise cell_error(source, 2, 1, "only a header, no row of numbers follows it; pass --no-header if row 1 is data")
     matrix = np.frombuffer(numbers, dtype=np.float64).reshape(-1, len(chosen))
-    return _table(source, matrix, None if names is None else tuple(names[position] for position in features), bool(weights))
+    table = _table(source, matrix, None if names is None else tuple(names[position] for position in features), bool(weights))
+    return replace(table, header=None if names is None else tuple(names))
 
 
 def _has_header(row: Row, lines: CsvLines, options: TableOptions) -> bool:

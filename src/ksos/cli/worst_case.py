@@ -1,8 +1,8 @@
 """Find the worst distribution for a loss within a distance of the rows of a table, and the expected loss there.
 
-The distance is the maximum mean discrepancy (MMD) to the rows. The loss is a formula in x1, x2, ... or the names of the columns, with
-+ - * / **, comparisons (1 if they hold, else 0), abs, sqrt, exp, log, log1p, sin, cos, tan, tanh, min, max, pi and e; it is parsed,
-never run.
+The distance is the maximum mean discrepancy (MMD) to the rows. The loss is a formula in the names of the columns, or in x1, x2, ... by
+position where no column of the file is called so, with + - * / **, comparisons (1 if they hold, else 0), abs, sqrt, exp, log, log1p, sin,
+cos, tan, tanh, min, max, pi and e; it is parsed, never run.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     require_writable(arguments.output)
     table = read_table(arguments.data, table_options(arguments))
     n, d = table.points.shape
-    loss = parse_formula(arguments.loss, d, table.names)
+    loss = parse_formula(arguments.loss, d, table.names, table.header)
     given: dict[str, Any] = {name: vars(arguments)[name] for name in _OPTIONS}
     given |= {"weights": table.weights, "measure": values.box_measure(arguments, d), "rng": arguments.seed}
     worst = worst_case(loss, table.points, arguments.radius, **given)

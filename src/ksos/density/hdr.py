@@ -14,14 +14,15 @@ from ksos.density.modes import log_and_gradient
 from ksos.density.moments import node_masses
 from ksos.density.standard import standardize
 from ksos.integrals.regions import cells
-from ksos.quadrature import increasing_root, legendre, tensor_grid
+from ksos.quadrature import Panels, increasing_root, legendre, tensor_grid
 
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
 
 __all__ = ["highest_density_level"]
 
-_POINTS_PER_PANEL = 8
+_NODES, _UNSEEN = 16, -80.0  # of a panel; what lies e⁻⁸⁰ below the top has no mass
+_ROUNDING, _REAL = 1e-15, 1e-4
 _ROUNDS, _PARTS, _UNREFINED = 6, 4, 0.1
 _GRID_FEATURES, _CLOUD_POINTS = 3, 65_536
 
@@ -50,12 +51,12 @@ def _weighted_level(log_p: np.ndarray, masses: np.ndarray, mass: float) -> float
 
 
 def _on_a_line(p: SoSDensity, mass: float) -> float:
-    """By the ends of the intervals where p ≥ t, and the distribution function at them."""
+    """By the ends of the intervals where p ≥ t, and the distribution function at them.
+
+    Between its extrema p crosses a level at most once, so that no part of the region is overlooked.
+    """
     law = line_law(p)
-    panels = law.panels
-    fractions = np.arange(_POINTS_PER_PANEL) / _POINTS_PER_PANEL
-    grid = np.r_[(panels.start[:, None] + 2.0 * panels.half[:, None] * fractions).ravel(), panels.start[-1] + 2.0 * panels.half[-1]]
-    grid = np.clip(grid, *p.measure.boundary(0))
+    grid = np.clip(_monotone_pieces(p, law.panels), *p.measure.boundary(0))
     log_p = p.logpdf(grid[:, None])
     at_grid = law.cdf(grid[None, :])[0]
 
@@ -73,6 +74,28 @@ def _on_a_line(p: SoSDensity, mass: float) -> float:
     while excess(low) < 0.0 and step < 1e3:
         low, step = low - step, 2.0 * step
     return float(brentq(excess, low, top + 1.0, xtol=1e-13, rtol=1e-14)) if excess(low) > 0.0 else low
+
+
+def _monotone_pieces(p: SoSDensity, panels: Panels) -> np.ndarray:
+    """The ends of panels and the extrema of p between them, in increasing order.
+
+    On a panel p is the polynomial through 16 nodes to rounding: its extrema are the real roots of the derivative [Trefethen2013].
+    """
+    x, middle = np.polynomial.chebyshev.chebpts1(_NODES), panels.start + panels.half
+    log_p = p.logpdf((middle[:, None] + panels.half[:, None] * x).reshape(-1, 1)).reshape(-1, _NODES)
+    highest = log_p.max(axis=1)
+    pieces = [panels.start, panels.start + 2.0 * panels.half]
+    if not np.any(seen := highest > highest.max() + _UNSEEN):
+        return np.unique(np.concatenate(pieces))
+    with np.errstate(under="ignore"):
+        values = np.exp(log_p[seen] - highest[seen, None])
+    series = np.linalg.solve(np.polynomial.chebyshev.chebvander(x, _NODES - 1), values.T)
+    slopes = np.polynomial.chebyshev.chebder(series)
+    for at, half, slope in zip(middle[seen], panels.half[seen], slopes.T, strict=True):
+        roots = np.polynomial.chebyshev.chebroots(np.polynomial.chebyshev.chebtrim(slope, _ROUNDING * np.abs(slope).max()))
+        real = roots.real[(np.abs(roots.imag) < _REAL) & (np.abs(roots.real) < 1.0)]
+        pieces.append(at + half * real)
+    return np.unique(np.concatenate(pieces))
 
 
 def _crossings(p: SoSDensity, low: np.ndarray, high: np.ndarray, rising: np.ndarray, log_level: float) -> np.ndarray:

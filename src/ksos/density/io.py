@@ -31,7 +31,8 @@ _PREFIX_BYTES = 48  # the magic, the header's length, the header's SHA-256
 _ALIGNMENT = 64
 _HEADER_LIMIT = 1 << 16  # bounds what parsing can cost before anything is known to be true
 _FLOATS = np.dtype("<f8")
-_MOST_DIMENSIONS, _MASS_TOLERANCE = 8, 1e-6
+_MOST_DIMENSIONS, _MASS_TOLERANCE, _LONGEST_VERSION = 8, 1e-6, 80
+_KERNEL_VALUE, _MOST_WORK = 20, 2e10  # steps of an exponential; what a file may make its reader do: some ten seconds
 _OWN_ARRAYS, _CONSTANT = ("log_unit", "support_points", "unit_factor"), "unit_constant"
 _COMMON_KEYS = {"format_version", "library_version", "measure", "arrays", "sha256"}
 _TABLES: dict[str, Mapping[str, type[Any]]] = {"kernel": KERNELS, "measure": MEASURES}
@@ -189,6 +190,11 @@ def _assemble_density(entries: Mapping[str, Any], arrays: Arrays, prefix: str, *
         if array is not None and not (np.isfinite(array.min()) and np.isfinite(array.max())):
             raise ValueError(f"its array {name!r} has an infinity inside")
     density = SoSDensity.from_units(kernel, points, F, float(log_unit), measure, constant)
+    m, n = points.shape[0], points.shape[0] if measure.atoms is None else measure.atoms.points.shape[0]
+    if (work := m * n * float(points.shape[1] + F.shape[1] + _KERNEL_VALUE)) > _MOST_WORK:
+        raise ValueError(
+            f"its mass, of {m} support points at {n} places, would take {work:.1e} steps to verify, more than {_MOST_WORK:.0e}"
+        )
     with quiet():
         mass = density.mass()  # which also finds a kernel or a measure of another dimension
     if not abs(mass - 1.0) <= _MASS_TOLERANCE:
@@ -272,8 +278,9 @@ def _parse(text: bytes) -> dict[str, Any]:
         )
     mixed = version > 1 and "parts" in header
     _check_keys(header, _COMMON_KEYS | ({"parts"} if mixed else {"kernel"}), "its header")
-    if not isinstance(header["library_version"], str):
-        raise ValueError(f"its library version must be a word; got {_shown(header['library_version'])}")
+    written_by = header["library_version"]
+    if not isinstance(written_by, str) or not written_by.isprintable() or len(written_by) > _LONGEST_VERSION:  # it is shown on terminals
+        raise ValueError(f"its library version must be a word; got {_shown(written_by)}")
     return header
 
 

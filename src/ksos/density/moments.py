@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["central_point_first", "mean_and_covariance", "moment", "node_masses"]
 
 _BLOCK_BYTES = 128e6
+_SQUARES_OVERFLOW = 1e150
 
 
 def node_masses(density: SoSDensity) -> np.ndarray:
@@ -33,8 +35,15 @@ def central_point_first(density: SoSDensity) -> SoSDensity:
     return type(density).from_units(density.kernel, X[order], F[order], density.log_unit, density.measure, density.unit_constant)
 
 
+@np.errstate(under="ignore")
 def mean_and_covariance(density: SoSDensity) -> tuple[np.ndarray, np.ndarray]:
     """E[x] and Cov[x]; exact up to the cancellation in Σ|B_ij W_ij|."""
+    largest = float(np.abs(density.support_points).max())
+    if largest > _SQUARES_OVERFLOW:  # but not in another unit, a power of two, which costs no digit
+        unit = 2.0 ** math.frexp(largest)[1]
+        mean, cross = mean_and_covariance(density.affine(1.0 / unit))
+        with np.errstate(over="ignore"):
+            return unit * mean, unit * (unit * cross)
     if (atoms := density.measure.atoms) is not None:
         weights, points = node_masses(density), atoms.points
         mean = weights @ points

@@ -73,11 +73,12 @@ class SoSDensity(Queries):
     unit_constant: np.ndarray | None
     log_unit: float
 
+    @np.errstate(under="ignore")
     def __init__(
         self, kernel: Kernel, support_points: Any, factor: Any, measure: Measure | None = None, *, constant: Any = None,
         normalize: bool = False,
     ) -> None:  # fmt: skip
-        points = as_points(support_points, "support_points")
+        points = as_points(support_points, "support_points", copy=True)
         F = as_points(factor, "factor")
         if F.shape[0] != points.shape[0]:
             raise ValueError(f"factor has {F.shape[0]} rows, but there are {points.shape[0]} support points")
@@ -153,6 +154,7 @@ class SoSDensity(Queries):
         """The closed-form integrals of the kernel against the measure."""
         return closed_form(self.kernel, self.measure, self.n_features)
 
+    @np.errstate(under="ignore")
     def mass(self) -> float:
         """∫ p dρ = tr(BW), streamed over square blocks of W: the memory it takes depends on neither m, d nor the rank.
 
@@ -160,6 +162,9 @@ class SoSDensity(Queries):
         """
         X, F, integrals, total = self.support_points, self.unit_factor, self.integrals, 0.0
         xp = namespace(X)
+        if (atoms := self.measure.atoms) is not None:  # a sum over the nodes: as many steps as nodes, not times support points again
+            self.measure.check_features(self.n_features)
+            return float(xp.exp(xp.log(like(atoms.weights, X)) - self.log_unit) @ self._squares(like(atoms.points, X)))
         plain = X.shape[1] == 1 and self.unit_constant is None
         if plain and (rule := exact_rule(integrals, to_numpy(X), [], _MASS_ENTRIES / X.shape[0])) is not None:
             return float(xp.sum(basis_at(rule, self.kernel, X, F, self.log_unit) ** 2))
@@ -174,6 +179,7 @@ class SoSDensity(Queries):
             total += float(xp.sum(c * c)) * math.exp(self.measure.log_mass(self.n_features) - self.log_unit) + 2.0 * float(mean @ (F @ c))
         return total
 
+    @np.errstate(under="ignore")
     def logpdf(self, X: Any) -> Array:
         """log p(X_i), shape (n,); −inf where the density vanishes, never NaN."""
         X = like(as_points(X, "X", n_features=self.n_features), self.support_points)
@@ -196,6 +202,7 @@ class SoSDensity(Queries):
             out = self._squares(X) * math.exp(-self.log_unit)
         return xp.where(self.measure.contains(X), out, 0.0)
 
+    @np.errstate(under="ignore")
     def _squares(self, X: Array) -> Array:
         """‖F̃ᵀ k(x)‖² in natural units, in blocks of rows."""
         xp, out = namespace(X), zeros((X.shape[0],), X)
@@ -207,6 +214,7 @@ class SoSDensity(Queries):
             out[rows] = xp.vecdot(values, values)
         return out
 
+    @np.errstate(under="ignore")
     def _log_squares(self, X: Array) -> Array:
         """log ‖F̃ᵀ k(x)‖², also where kernel values underflow."""
         out = zeros((X.shape[0],), X)

@@ -82,6 +82,7 @@ class RobustEstimator(BaseEstimator):
 
         return self._fit(X, y, radii, sample_weight, copy)
 
+    @np.errstate(under="ignore")
     def _fit(self, X: Any, y: Any, radii: Sequence[Any], sample_weight: Any, target: Callable[[Any], Any]) -> list[Self]:
         deadline, name = Deadline(self.time_limit), type(self).__name__
         for radius in (self.radius, *radii):

@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ksos._validation import as_count, as_levels, as_points, as_vector
+from ksos._validation import as_count, as_levels, as_points, as_vector, require_numbers
 from ksos.density import SoSDensity
 from ksos.density.conditional_line import ConditionalLine
 from ksos.estimators._samples import as_generator, mean_score, require_inside
@@ -83,6 +83,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         if y is None:
             raise ValueError("fit requires y to be passed, but the target y is None; give an array of shape (n,) or (n, outputs)")
         _require_length(X, y)
+        X, y = require_numbers(X), require_numbers(y, "y")
         X, y = validate_data(self, X, y, dtype=np.float64, order="C", multi_output=True, y_numeric=True)
         targets = as_points(y[:, None] if y.ndim == 1 else y, "y")
         rows, self._flat, self.n_outputs_ = np.concatenate([X, targets], axis=1), y.ndim == 1, targets.shape[1]
@@ -183,7 +184,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
 
     def _conditions(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, order="C", reset=False)
+        X = validate_data(self, require_numbers(X), dtype=np.float64, order="C", reset=False)
         require_inside(self.distribution_.measure.restrict(list(range(X.shape[1]))), X, np.ones(X.shape[0]))
         return np.asarray(X)
 

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import validate_data
 
 from ksos._deadline import Deadline
-from ksos._validation import as_bandwidth, as_choice, as_grid, as_masses
+from ksos._validation import as_bandwidth, as_choice, as_grid, as_masses, require_numbers
 from ksos.bandwidth import RULES, bandwidth_rule
 from ksos.density import SoSDensity
 from ksos.density.mixture import SoSMixture
@@ -174,11 +174,12 @@ class KernelSoSDensityCV(DensityEstimator):
         """
         return self._fit(X, sample_weight)
 
+    @np.errstate(under="ignore")
     def _fit(self, X: Any, sample_weight: Any, features: slice = slice(None)) -> Self:
         """The same, where only some ``features`` must differ: a target that repeats a feature is no mistake of the data."""
         deadline = Deadline.of(self.time_limit)
         self._check_parameters()
-        X = validate_data(self, X, dtype=np.float64, order="C")
+        X = validate_data(self, require_numbers(X), dtype=np.float64, order="C")
         masses = as_masses(sample_weight, X.shape[0])
         measure = Lebesgue() if self.measure is None else self.measure
         require_inside(measure, X, masses)

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ksos._array import Array, inner, is_other_array, like, namespace, to_numpy
-from ksos._deadline import Deadline
+from ksos._deadline import Deadline, set_up
 from ksos._validation import (
     as_bandwidth,
     as_callback,
@@ -23,6 +23,7 @@ from ksos._validation import (
     as_nonnegative,
     as_points,
     as_positive,
+    require_numbers,
 )
 from ksos.bandwidth import RULES, bandwidth_rule
 from ksos.density import SoSDensity, SoSMixture
@@ -66,6 +67,9 @@ _UNEXPLAINED, _WIDENINGS, _WIDEST = 0.1, 4, 0.7
 _PER_SUPPORT_POINT = 10  # samples looked at: memory and time follow the support points, however many samples there are
 _START_POINTS, _START_TOLERANCE = 40, 1e-3
 _UNSEEN = 1e-14  # squared norm of the projected embedding of the data, of the order of 1 otherwise
+_SET_UP_SHARE = 0.25  # of a time limit, for choosing the bandwidth, and then for the support points
+_SEEN = 1e-3  # how much of every sample they must explain for a likelihood
+_CUT = "time_limit was too short to choose all support points: the density has {} of them; allow more time, or set n_support"
 
 
 class DensityEstimator(DensityMixin, BaseEstimator):
@@ -83,7 +87,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         """The log-density of each sample, shape (n,)."""
         check_is_fitted(self, "distribution_")
         if not is_other_array(X):
-            X = validate_data(self, X, dtype=np.float64, order="C", reset=False)
+            X = validate_data(self, require_numbers(X), dtype=np.float64, order="C", reset=False)
         return self.distribution_.logpdf(X)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
@@ -163,7 +167,8 @@ class KernelSoSDensity(DensityEstimator):
     max_iter, callback, verbose
         See :func:`ksos.minimize`.
     time_limit : float, optional
-        Seconds for the whole fit. The density of a fit that runs out of time is valid, with its gap in ``solution_``.
+        Seconds for the whole fit. The density of a fit that runs out of time is valid, with its gap in ``solution_``. A limit that is too
+        short to choose all support points leaves some out, with a warning.
     random_state : int, RandomState or None
         For the random choices above.
 
@@ -209,19 +214,24 @@ class KernelSoSDensity(DensityEstimator):
         """
         return self._fit(X, sample_weight, Deadline.of(self.time_limit))
 
+    @np.errstate(under="ignore")
     def _fit(self, X: Any, sample_weight: Any, deadline: Deadline) -> Self:
         """The same with a deadline that may be running already."""
         self._check_parameters()
         reference = X if is_other_array(X) else None  # a tensor: the fit runs where it lies, and decisions about it on the host
-        X = validate_data(self, X if reference is None else to_numpy(X), dtype=np.float64, order="C")
+        X = validate_data(self, require_numbers(X) if reference is None else to_numpy(X), dtype=np.float64, order="C")
         masses = as_masses(sample_weight, X.shape[0])
         rng, part = as_generator(self.random_state), part_of(X, masses, self._most_looked_at(X.shape[0]))
         measure, constant = self._measure(part, deadline), self.reference is not None
         require_inside(measure, X, masses)
         volume = Lebesgue() if constant else measure  # kernels and points follow the data, not what is known of them
-        kernel, embedding_kernel = self._kernels(part, volume, rng)
+        with set_up(deadline, _SET_UP_SHARE):
+            kernel, embedding_kernel = self._kernels(part, volume, rng)
         host = part.points if reference is None else reference
-        support = like(self._support(part, kernel, volume, rng), host)
+        with set_up(deadline, _SET_UP_SHARE, _SEEN if self._by_likelihood else 0.0) as stage:
+            support = like(self._support(part, kernel, volume, rng), host)
+        if stage.cut:
+            warnings.warn(_CUT.format(support.shape[0]), ConvergenceWarning, stacklevel=4)
         space = SoSSpace(kernel, support, measure, embedding_kernel, self._landmarks(part.points, rng), constant=constant)
         data = self._embedding(X, masses, part, embedding_kernel, host)
         _warn_if_degenerate(kernel, space, part.points)

@@ -13,7 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ksos._validation import as_weights
+from ksos._validation import as_weights, require_numbers, require_unmasked
 from ksos.estimators._robust import EXACT_FEATURES, Basis, EstimatorFamily, RobustEstimator, centre_and_scale, setting_of
 from ksos.kernels import Gaussian
 from ksos.labelled import LabelledEmbedding
@@ -76,7 +76,7 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):
     def decision_function(self, X: Any) -> np.ndarray:
         """The scores, shape (n, labels); for two labels that of the second alone, shape (n,)."""
         check_is_fitted(self, "theta_")
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = validate_data(self, require_numbers(X), dtype=np.float64, reset=False)
         scores = self._basis(X) @ self.theta_.T
         if self.classes_.shape[0] == 2:
             return np.asarray(scores[:, 0])
@@ -96,7 +96,8 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):
         return np.asarray(softmax(np.column_stack([np.zeros_like(scores), scores]) if scores.ndim == 1 else scores, axis=1))
 
     def _family(self, loss: ClassificationLoss, X: Any, y: Any, sample_weight: Any) -> _ClassificationFamily:
-        X, y = validate_data(self, X, y, dtype=np.float64)
+        require_unmasked(y, "y")  # labels may be words
+        X, y = validate_data(self, require_numbers(X), y, dtype=np.float64)
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if self.classes_.shape[0] < 2:

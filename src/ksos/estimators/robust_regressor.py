@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ksos._validation import as_weights
+from ksos._validation import as_weights, require_numbers
 from ksos.estimators._robust import EXACT_FEATURES, Basis, EstimatorFamily, RobustEstimator, centre_and_scale, setting_of
 from ksos.nodes import Nodes
 from ksos.observables import NumericFunction, Observable, coordinate
@@ -81,11 +81,11 @@ class RobustRegressor(RegressorMixin, RobustEstimator):
     def predict(self, X: Any) -> np.ndarray:
         """f at the rows of X."""
         check_is_fitted(self, "theta_")
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = validate_data(self, require_numbers(X), dtype=np.float64, reset=False)
         return np.asarray(self._basis(X) @ self.theta_ + self._offset)
 
     def _family(self, loss: RegressionLoss, X: Any, y: Any, sample_weight: Any) -> _RegressionFamily:
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        X, y = validate_data(self, require_numbers(X), require_numbers(y, "y"), dtype=np.float64, y_numeric=True)
         return _RegressionFamily(self, loss, X, np.asarray(y, dtype=np.float64), as_weights(sample_weight, X.shape[0]))
 
     def _take(self, family: _RegressionFamily, theta: np.ndarray) -> None:

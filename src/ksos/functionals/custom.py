@@ -72,8 +72,10 @@ class CustomFunctional(Functional):
         if hessian is not None and (torch or not callable(hessian)):
             raise TypeError("hessian must be a function, and is for NumPy only: torch takes second derivatives by itself")
         self.function, self.hessian = function, hessian
-        self.points = None if points is None else to_numpy(as_points(points, "points"))
-        self.embedding = bool(embedding) if isinstance(embedding, (bool, np.bool_)) else to_numpy(as_points(embedding, "embedding"))
+        self.points = None if points is None else to_numpy(as_points(points, "points", copy=True))
+        self.embedding = (
+            bool(embedding) if isinstance(embedding, (bool, np.bool_)) else to_numpy(as_points(embedding, "embedding", copy=True))
+        )
         if self.points is None and self.embedding is False:
             raise ValueError("a functional must look at something: pass points= (density values), embedding=, or both")
         self.convex, self.torch = bool(convex), bool(torch)

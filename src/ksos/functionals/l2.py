@@ -42,7 +42,7 @@ class SquaredL2(ScaledFunctional):
     """
 
     def __init__(self, target: Any, *, relative: bool = False) -> None:
-        self.target = target if isinstance(target, (MeanEmbedding, SoSDensity)) else to_numpy(as_points(target, "target"))
+        self.target = target if isinstance(target, (MeanEmbedding, SoSDensity)) else to_numpy(as_points(target, "target", copy=True))
         super().__init__(relative=relative)
 
     def bind(self, space: SoSSpace) -> BoundTerm:

@@ -25,7 +25,7 @@ class SquaredMMD(Functional):
     """
 
     def __init__(self, target: Any) -> None:
-        self.target = target if isinstance(target, _TARGETS) else as_points(target, "target")
+        self.target = target if isinstance(target, _TARGETS) else as_points(target, "target", copy=True)
 
     def bind(self, space: SoSSpace) -> BoundTerm:
         return BoundSquaredMMD(space.coordinates(self.target))

@@ -52,6 +52,7 @@ class Kernel(ABC):
         """d log κ/dt at the squared scaled distances t; 0 at the tip of a kernel with a kink, where the two one-sided slopes cancel."""
         raise TypeError(f"gradients need the derivative of the kernel's formula, which {self!r} does not have; add it as the method slope")
 
+    @np.errstate(under="ignore")
     def __call__(self, X: Array, Y: Array | None = None) -> Array:
         """The matrix k(X_i, Y_j); ``Y=None`` means ``Y = X``."""
         return namespace(X).exp(self.log(X, Y))
@@ -134,7 +135,7 @@ class KernelSum:
     """Σ_i w_i k(·, x_i): ``points`` (n, d), ``weights`` of any sign, by default 1/n each, and the ``kernel``."""
 
     def __init__(self, points: Any, weights: Any = None, *, kernel: Kernel) -> None:
-        self.points = as_points(points, "points")
+        self.points = as_points(points, "points", copy=True)
         n, self.n_features = self.points.shape
         self.weights = like(np.full(n, 1.0 / n) if weights is None else as_vector(weights, "weights", length=n), self.points)
         if not isinstance(kernel, Kernel):

@@ -25,7 +25,7 @@ class Box(Measure):
     by_volume = True
 
     def __init__(self, low: Any, high: Any) -> None:
-        low, high = (np.atleast_1d(np.asarray(side, dtype=np.float64)) for side in (low, high))
+        low, high = (np.atleast_1d(np.array(side, dtype=np.float64)) for side in (low, high))
         if low.ndim != 1 or low.shape != high.shape or low.size == 0:
             raise ValueError(f"low and high must be vectors of one length; got shapes {low.shape} and {high.shape}")
         if not np.all(low < high):

@@ -34,7 +34,7 @@ class Discrete(Measure):
     name = "discrete"
 
     def __init__(self, points: Any, weights: Any = None) -> None:
-        self.points = as_points(points, "points")
+        self.points = as_points(points, "points", copy=True)
         n = self.points.shape[0]
         self.weights = np.full(n, 1.0 / n) if weights is None else as_vector(weights, "weights", length=n)
         if np.any(self.weights <= 0.0):

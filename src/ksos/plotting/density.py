@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ksos._array import is_other_array, to_numpy
-from ksos._validation import as_count, as_features, as_points, as_vector
+from ksos._validation import as_count, as_features, as_points, as_vector, require_numbers
 from ksos.density.queries import Queries
 from ksos.plotting.canvas import Display, axes_grid, colour_map, require_matplotlib, single_axes
 from ksos.plotting.panel import Look, window_of
@@ -131,7 +131,7 @@ class DensityDisplay(Display):
                 "of a search its best_estimator_, of a pipeline its last step with the data as they reach it"
             )
         if X is not None:
-            X = validate_data(estimator, X, dtype=np.float64, order="C", reset=False)
+            X = validate_data(estimator, require_numbers(X), dtype=np.float64, order="C", reset=False)
         if feature_names is None and hasattr(estimator, "feature_names_in_"):
             feature_names = [str(name) for name in estimator.feature_names_in_]
         return cls.from_density(estimator.distribution_, X, feature_names=feature_names, **options)

@@ -69,7 +69,7 @@ class MMDBall:
 
     def __init__(self, kernel: Kernel, atoms: np.ndarray, reference: np.ndarray, radius: float) -> None:
         self.kernel = kernel
-        self.atoms = as_points(atoms, "atoms")
+        self.atoms = as_points(atoms, "atoms", copy=True)
         self.reference = as_weights(reference, self.atoms.shape[0], "reference")
         self.radius = as_positive(radius, "radius")
         self.K = kernel(self.atoms)

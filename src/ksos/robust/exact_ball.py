@@ -78,6 +78,7 @@ def in_the_exact_ball(
     return replace(answer, note=note) if found is None else replace(answer, exact=found, feasible=True, note=note)
 
 
+@np.errstate(under="ignore")
 @one_blas_thread(0)
 def settled(
     problem: Problem, radius: float | None, goal: Goal, deadline: Deadline, start: Saddle | None = None, gamma: float | None = None

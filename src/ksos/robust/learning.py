@@ -149,6 +149,8 @@ def robust_path(
     out: list[RobustSolution] = []
     for radius in numbers:
         out.append(solved_robustly(family, radius, goal, deadline, out[-1].saddle if out else None))
+        if (saddle := out[-1].saddle) is not None and saddle.keyboard_interrupt and len(out) < len(numbers):
+            raise KeyboardInterrupt(f"interrupted at radius {radius:g}; {len(out) - 1} of {len(numbers)} came before it")
     return out
 
 

@@ -256,7 +256,8 @@ def _against_densities(setting: Setting, search: _Search, epsilon: float, goal: 
     theta, _ = search.run(player)
     space = setting.space if player.last is None else player.last.saddle.space
     _, worst = attack(_loss_at(replace(setting, space=space), theta), epsilon, goal, deadline)
-    value, status = None if worst.value is None else -worst.value, "time_limit" if search.late else worst.status
+    value, late = None if worst.value is None else -worst.value, search.late and worst.status != "interrupted"
+    status = "time_limit" if late else worst.status
     return RobustMode(theta, value, worst, search.path, status, epsilon, worst.least_radius, deadline.elapsed)
 
 

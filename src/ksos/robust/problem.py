@@ -291,6 +291,8 @@ class Problem:
         program = ConicProgram.of(problem)
         found = None if program is None else follow_central_path(problem, program, tol, _MOST_PATH_STEPS)
         if found is None or 0 not in found.multipliers.vectors:
+            if found is not None and found.keyboard:
+                raise KeyboardInterrupt("interrupted before a density in the ball was found")
             return None
         return BarrierPoint(self.theta, found.multipliers.vectors[0], found.G @ found.G.T, found.n_iter, None), found.status
 

@@ -150,6 +150,7 @@ class Setting:
         return self.space.measure
 
 
+@np.errstate(under="ignore")
 def as_setting(
     data: Any, *, weights: Any = None, kernel: str | Kernel = "gaussian", bandwidth: Any = None, embedding_bandwidth: Any = None,
     measure: Measure | None = None, space: SoSSpace | None = None, n_support: int | None = None, rng: Any = None,

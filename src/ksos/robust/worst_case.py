@@ -272,6 +272,7 @@ class FixedLoss(Family):
 
     risk: FixedRisk
 
+    @np.errstate(under="ignore")
     def __init__(self, setting: Setting, loss: Observable, lipschitz: float | None = None) -> None:
         super().__init__(setting)
         self.loss, self.lipschitz = loss, lipschitz
@@ -286,6 +287,7 @@ class FixedLoss(Family):
         return self._error
 
 
+@np.errstate(under="ignore")
 @one_blas_thread(0)
 def attack(
     family: Family, radius: float | None, goal: Goal, deadline: Deadline, start: Saddle | None = None, *, gamma: float | None = None,

@@ -176,7 +176,7 @@ def follow_central_path(problem: ConstrainedProblem, program: ConicProgram, tol:
     try:
         found = _along_the_path(rounds)
     except KeyboardInterrupt:
-        if rounds.best is None:
+        if rounds.best is None or not rounds.best.feasible:
             raise
         found = rounds.ended("interrupted", keyboard=True)
     if found is None and rounds.best is not None:

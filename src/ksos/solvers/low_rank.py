@@ -124,6 +124,8 @@ class LowRank(Stepper):
         hessian = FactorHessian(objective, state, multiplier, self.dense_unknowns)
         damping = state.damping
         for _ in range(_MOST_DAMPINGS):
+            if objective.deadline.passed:
+                return state
             E = hessian.solve(-gradient, damping * slope)
             if E is not None:
                 new = F + E

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from ksos._array import Array, like, memory_errors, namespace, norm, zeros
 from ksos._deadline import Deadline
 from ksos._threads import one_blas_thread
@@ -158,7 +160,8 @@ def minimize(
     check_options(solver, tol, max_iter, time_limit, rtol)
     if not isinstance(solver, Solver):
         solver = Auto() if solver == "auto" else SOLVERS[solver]
-    with one_blas_thread(space.rank), memory_errors("use fewer support points or landmarks (n_support), or solver='fista'"):
+    quiet = np.errstate(under="ignore")  # kernels vanish far away, whatever the caller has made of that
+    with quiet, one_blas_thread(space.rank), memory_errors("use fewer support points or landmarks (n_support), or solver='fista'"):
         objective = Objective.of(functional, space, deadline=deadline)
         given = None if start is None else _as_start(start, space.T)
         if limits := as_constraints(constraints):

@@ -51,6 +51,8 @@ def regularization_path(
         total = fixed + values[i] * weighted if values[i] > 0.0 else fixed
         own = {name: given[i] for name, given in each.items()}
         found[i] = minimize(total, space, constraints, time_limit=deadline, **options, **own)
+        if found[i].keyboard_interrupt and len(found) < len(values):
+            raise KeyboardInterrupt(f"interrupted at strength {values[i]:g}; {len(found) - 1} of {len(values)} problems came before it")
         G = found[i].parameter_factor
         options["start"] = G if G.shape[1] < space.rank else found[i].parameter
     return [found[i] for i in range(len(values))]
