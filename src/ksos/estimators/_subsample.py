@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,7 +15,8 @@ _ODD = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], dt
 _BLOCK_ELEMENTS = 1 << 16
 
 
-class Part(NamedTuple):
+@dataclass(frozen=True)
+class Part:
     """Distinct samples in lexicographic order, their shares of the mass, and how many distinct samples they stand for."""
 
     points: np.ndarray
