@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io as streams
 import json
 import os
@@ -15,50 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 from densities import random_density
+from forging import MAGIC, arrays_of, forge, forge_arrays, refuse, take_apart
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ksos import SoSDensity, SoSMixture
 from ksos.density.io import load, save
 from ksos.exceptions import ModelFormatError
 from ksos.kernels import Gaussian, Laplace
-from ksos.measures import Box, Discrete, GaussianMixture, Normal
-
-MAGIC = b"\x89KSOS\r\n\x1a"
-
-
-# --- files made by hand, with right checksums ---
-
-
-def take_apart(content: bytes) -> tuple[dict[str, Any], bytes]:
-    start = 48 + int.from_bytes(content[8:16], "little")
-    return json.loads(content[48:start]), content[start:]
-
-
-def forge(header: Any, data: bytes, *, raw: bytes | None = None) -> bytes:
-    """A file with this header (or the bytes ``raw`` in its place) and right checksums."""
-    if raw is None:
-        if isinstance(header, dict) and "sha256" in header:
-            header = header | {"sha256": hashlib.sha256(data).hexdigest()}
-        raw = json.dumps(header).encode()
-    raw += b" " * (-(48 + len(raw)) % 64)
-    return MAGIC + len(raw).to_bytes(8, "little") + hashlib.sha256(raw).digest() + raw + data
-
-
-def forge_arrays(header: dict[str, Any], arrays: dict[str, Any]) -> bytes:
-    """A file with this header and these arrays, listed as they are."""
-    values = {name: np.asarray(value, dtype="<f8") for name, value in arrays.items()}
-    listed = [{"name": name, "shape": list(value.shape)} for name, value in values.items()]
-    return forge(header | {"arrays": listed}, b"".join(value.tobytes() for value in values.values()))
-
-
-def arrays_of(content: bytes) -> dict[str, np.ndarray]:
-    header, data = take_apart(content)
-    numbers, out = np.frombuffer(data, "<f8"), {}
-    for entry in header["arrays"]:
-        size = int(np.prod(entry["shape"]))
-        out[entry["name"]], numbers = numbers[:size].reshape(entry["shape"]).copy(), numbers[size:]
-    return out
+from ksos.measures import Box, Discrete, Normal
 
 
 @pytest.fixture
@@ -66,16 +29,6 @@ def content(tmp_path: Path) -> bytes:
     """The file of a small model whose kernel has a flag and a number, and whose measure has arrays."""
     save(random_density(Laplace([0.5], product=True), Box([-2.0], [np.inf]), m=2, rank=1), tmp_path / "small.ksos")
     return (tmp_path / "small.ksos").read_bytes()
-
-
-def refuse(folder: Path, forged: bytes, match: str | None = None) -> None:
-    file = folder / "forged.ksos"
-    file.write_bytes(forged)
-    with pytest.raises(ModelFormatError, match=match) as caught:
-        load(file)
-    assert type(caught.value) is ModelFormatError
-    assert str(file) in str(caught.value)
-    assert len(str(caught.value)) < 1000
 
 
 # --- damage ---
@@ -416,91 +369,3 @@ def test_any_other_header_is_refused(tmp_path_factory: Any, value: Any, place: i
     else:
         owner[key] = value
     refuse(folder, forge(header, data))
-
-
-# --- mixtures ---
-
-
-@pytest.fixture
-def mixed(tmp_path: Path) -> bytes:
-    """The file of a mixture with a corrected reference, of which a feature is integrated out, and a part by volume."""
-    measure = GaussianMixture([1, 1], [[0.0, 0.0], [1.0, 0.5]], [[1.0, 2.0], [0.5, 1.0]])
-    corrected = SoSDensity(Gaussian(0.8), [[0.1, 0.2], [0.5, -0.3]], [[0.3], [-0.2]], measure, constant=[1.0], normalize=True)
-    SoSMixture([corrected.by_volume().marginal([1]), random_density(Gaussian(0.5), m=2)], [1, 3]).save(tmp_path / "mixed.ksos")
-    return (tmp_path / "mixed.ksos").read_bytes()
-
-
-def _part(**changes: Any) -> Any:
-    return lambda h: h | {"parts": [h["parts"][0] | changes, *h["parts"][1:]]}
-
-
-FORGED_MIXTURES: dict[str, Any] = {
-    "no parts": lambda h: h | {"parts": []},
-    "parts no list": lambda h: h | {"parts": {"0": h["parts"][0]}},
-    "a part too few": lambda h: h | {"parts": h["parts"][:1]},
-    "a part too many": lambda h: h | {"parts": [*h["parts"], h["parts"][0]]},
-    "parts in another order": lambda h: h | {"parts": h["parts"][::-1]},
-    "a field too many": _part(more=1),
-    "a part is a number": lambda h: h | {"parts": [3, h["parts"][1]]},
-    "version 1": lambda h: h | {"format_version": 1},
-    "a kernel besides": lambda h: h | {"kernel": h["parts"][0]["kernel"]},
-    "no features": _part(features=[]),
-    "all features": _part(features=[0, 1]),
-    "a feature twice": _part(features=[1, 1]),
-    "a feature too far": _part(features=[2]),
-    "a negative feature": _part(features=[-1]),
-    "a flag as feature": _part(features=[True]),
-    "features no list": _part(features=1),
-    "a measure that holds no part": lambda h: h | {"measure": {"name": "discrete", "parameters": {}}},
-}
-
-
-@pytest.mark.parametrize("name", FORGED_MIXTURES)
-def test_forged_mixtures(name: str, tmp_path: Path, mixed: bytes) -> None:
-    header, data = take_apart(mixed)
-    refuse(tmp_path, forge(FORGED_MIXTURES[name](header), data))
-
-
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("weights", lambda w: w * (1 + 1e-5)),
-        ("weights", lambda w: w * [1.0, -1.0]),
-        ("weights", lambda w: np.array([0.0, 1.0])),
-        ("weights", lambda w: np.array([1.0])),
-        ("weights", lambda w: w[:, None]),
-        ("weights", lambda w: np.array([NAN, 1.0])),
-        ("parts.0.unit_constant", lambda c: 2.0 * c),
-        ("parts.0.unit_constant", lambda c: np.array([INF])),
-        ("parts.0.unit_constant", lambda c: np.array([1.0, 1.0])),
-        ("parts.0.unit_constant", None),
-        ("parts.0.measure.weights", lambda w: 2.0 * w),
-        ("parts.0.measure.covariances", lambda V: -V),
-        ("parts.0.measure.means", lambda m: m[:, :1]),
-        ("parts.1.unit_constant", lambda _: np.array([1.0])),
-        ("parts.2.log_unit", lambda _: np.zeros(())),
-    ],
-)
-def test_forged_arrays_of_mixtures(name: str, change: Any, tmp_path: Path, mixed: bytes) -> None:
-    header, arrays = take_apart(mixed)[0], arrays_of(mixed)
-    if change is None:
-        del arrays[name]
-    else:
-        arrays[name] = change(arrays.get(name))
-    refuse(tmp_path, forge_arrays(header, arrays))
-
-
-def test_a_constant_belongs_to_version_2_and_to_a_finite_measure(tmp_path: Path) -> None:
-    p = SoSDensity(Gaussian(0.8), [[0.1]], [[0.3]], Normal(), constant=[1.0], normalize=True)
-    p.save(tmp_path / "p.ksos")
-    content = (tmp_path / "p.ksos").read_bytes()
-    header, data = take_apart(content)
-    refuse(tmp_path, forge(header | {"format_version": 1}, data))
-    arrays = {name: value for name, value in arrays_of(content).items() if not name.startswith("measure.")}
-    refuse(tmp_path, forge_arrays(header | {"measure": {"name": "lebesgue", "parameters": {}}}, arrays), "whose mass is not finite")
-
-
-def test_a_mixture_of_too_many_parts_says_so(tmp_path: Path) -> None:
-    parts = [random_density(Gaussian(0.5 + 0.001 * k), m=1, rank=1) for k in range(300)]
-    with pytest.raises(ValueError, match="too many parts for one file"):
-        SoSMixture(parts).save(tmp_path / "p.ksos")
