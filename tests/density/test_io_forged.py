@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io as streams
 import json
 import os
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from densities import random_density
+from forging import MAGIC, arrays_of, forge, forge_arrays, refuse, take_apart
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,58 +24,12 @@ from ksos.exceptions import ModelFormatError
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Discrete, Normal
 
-MAGIC = b"\x89KSOS\r\n\x1a"
-
-
-# --- files made by hand, with right checksums ---
-
-
-def take_apart(content: bytes) -> tuple[dict[str, Any], bytes]:
-    start = 48 + int.from_bytes(content[8:16], "little")
-    return json.loads(content[48:start]), content[start:]
-
-
-def forge(header: Any, data: bytes, *, raw: bytes | None = None) -> bytes:
-    """A file with this header (or the bytes ``raw`` in its place) and right checksums."""
-    if raw is None:
-        if isinstance(header, dict) and "sha256" in header:
-            header = header | {"sha256": hashlib.sha256(data).hexdigest()}
-        raw = json.dumps(header).encode()
-    raw += b" " * (-(48 + len(raw)) % 64)
-    return MAGIC + len(raw).to_bytes(8, "little") + hashlib.sha256(raw).digest() + raw + data
-
-
-def forge_arrays(header: dict[str, Any], arrays: dict[str, Any]) -> bytes:
-    """A file with this header and these arrays, listed as they are."""
-    values = {name: np.asarray(value, dtype="<f8") for name, value in arrays.items()}
-    listed = [{"name": name, "shape": list(value.shape)} for name, value in values.items()]
-    return forge(header | {"arrays": listed}, b"".join(value.tobytes() for value in values.values()))
-
-
-def arrays_of(content: bytes) -> dict[str, np.ndarray]:
-    header, data = take_apart(content)
-    numbers, out = np.frombuffer(data, "<f8"), {}
-    for entry in header["arrays"]:
-        size = int(np.prod(entry["shape"]))
-        out[entry["name"]], numbers = numbers[:size].reshape(entry["shape"]).copy(), numbers[size:]
-    return out
-
 
 @pytest.fixture
 def content(tmp_path: Path) -> bytes:
     """The file of a small model whose kernel has a flag and a number, and whose measure has arrays."""
     save(random_density(Laplace([0.5], product=True), Box([-2.0], [np.inf]), m=2, rank=1), tmp_path / "small.ksos")
     return (tmp_path / "small.ksos").read_bytes()
-
-
-def refuse(folder: Path, forged: bytes, match: str | None = None) -> None:
-    file = folder / "forged.ksos"
-    file.write_bytes(forged)
-    with pytest.raises(ModelFormatError, match=match) as caught:
-        load(file)
-    assert type(caught.value) is ModelFormatError
-    assert str(file) in str(caught.value)
-    assert len(str(caught.value)) < 1000
 
 
 # --- damage ---

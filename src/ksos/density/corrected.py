@@ -31,7 +31,7 @@ from ksos.measures.normal import log_normal
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
 
-__all__ = ["Corrected", "conditional_normals", "given_values", "normal_slopes", "times_normal"]
+__all__ = ["Corrected", "NormalLaws", "conditional_normals", "given_values", "times_normal"]
 
 _BLOCK_ELEMENTS = 1 << 18
 _RESOLVED = 1e-10  # a kernel this close to those chosen (squared, relative) brings rounding, not shape
@@ -80,6 +80,11 @@ class Corrected:
         return Normals(weights, means[:, index], covariances[:, index[:, None], index])
 
     @cached_property
+    def laws(self) -> NormalLaws:
+        """The same, ready to be evaluated."""
+        return NormalLaws(self.normals)
+
+    @cached_property
     def _factor(self) -> np.ndarray:
         return self.joint.unit_factor
 
@@ -91,7 +96,11 @@ class Corrected:
 
     def log_reference(self, X: Array) -> Array:
         """log ρ of the features shown."""
-        return GaussianMixture(*self.normals).log_density(X)
+        return self._reference.log_density(X)
+
+    @cached_property
+    def _reference(self) -> GaussianMixture:
+        return GaussianMixture(*self.normals)
 
     def log_density(self, X: Array) -> Array:
         """log p by volume, shape (n,)."""
@@ -102,13 +111,14 @@ class Corrected:
             return self.joint.logpdf(X[:, order]) + self.joint.measure.log_density(X[:, order])
         return like(self._marginal_values(to_numpy(X))[0], X)
 
-    def gradient(self, X: np.ndarray) -> np.ndarray:
-        """∇ log p by volume, shape (n, d)."""
+    def log_and_gradient(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """log p by volume, shape (n,), and its gradient, shape (n, d)."""
         if self.hidden:
-            return self._marginal_values(X, slopes=True)[1]
-        order, (logs, slopes) = np.argsort(self.shown), normal_slopes(self.normals, X)
-        shares = np.exp(logs - logs.max(axis=0))
-        out = np.einsum("cn,cnd->nd", shares / shares.sum(axis=0), slopes)
+            return self._marginal_values(X, slopes=True)
+        order, (logs, slopes) = np.argsort(self.shown), self.laws.slopes(X)
+        peak = logs.max(axis=0)
+        shares = np.exp(logs - peak)
+        log_p, out = peak + np.log(shares.sum(axis=0)), np.einsum("cn,cnd->nd", shares / shares.sum(axis=0), slopes)
         points, F = self.joint.support_points[:, self.shown], self._factor
         inverse = np.linalg.inv(self.metric[np.ix_(self.shown, self.shown)])
         for rows in row_blocks(X.shape[0], max(F.shape), _BLOCK_ELEMENTS):
@@ -117,7 +127,9 @@ class Corrected:
             weight, square = k * (psi @ F.T), np.einsum("nr,nr->n", psi, psi)
             pull = weight @ points - weight.sum(axis=1, keepdims=True) * X[rows]  # Σ_i (Fψ)_i k_i (x̃_i − x)
             out[rows] += 4.0 * (pull @ inverse) / np.where(square > 0.0, square, 1.0)[:, None]
-        return out
+            with np.errstate(divide="ignore"):
+                log_p[rows] += np.log(square) - self.joint.log_unit
+        return log_p, out
 
     @cached_property
     def _marginals(self) -> list[_Conditional]:
@@ -128,7 +140,7 @@ class Corrected:
         n, d = X.shape
         out, gradient = np.empty(n), np.zeros((n, d))
         for rows in row_blocks(n, max(self._factor.shape[0], self.normals.weights.shape[0]) * (d if slopes else 1), _BLOCK_ELEMENTS):
-            stacked, of_laws = normal_slopes(self.normals, X[rows])
+            stacked, of_laws = self.laws.slopes(X[rows])
             steps = []
             for c, part in enumerate(self._marginals):
                 value, slope = part.values(X[rows], slopes=slopes)
@@ -317,8 +329,9 @@ class _Conditional:
         widths = np.linalg.inv(P)
         once, twice = np.linalg.inv(widths + 2.0 * V), np.linalg.inv(0.5 * widths + 2.0 * V)
         log_once, log_twice = (-0.5 * float(np.linalg.slogdet(np.eye(len(R)) + 2.0 * q * V @ P)[1]) for q in (1, 2))
-        apart = start[:, None, :] - start[None, :, :]
-        correlations = np.exp(-np.einsum("ijk,kl,ijl->ij", apart, 0.5 * P - 0.25 * twice, apart))
+        values, axes = np.linalg.eigh(0.5 * P - 0.25 * twice)
+        at = start @ (axes * np.sqrt(np.maximum(values, 0.0)))
+        correlations = np.exp(-squared_distances(at, at, np.ones(len(R))))
         rows, log_lengths = unit_rows(F)
         root = hadamard_factor(rows, correlations) * np.exp(log_lengths)[:, None] if X.shape[0] else F
         return cls(X[:, S], inner, start, of_kernel + of_law, once, twice, log_once, log_twice, F, root, p._constant)
@@ -352,13 +365,18 @@ def _squares(X: np.ndarray, Y: np.ndarray, Q: np.ndarray) -> np.ndarray:
     return np.asarray(squared_distances(X @ root, Y @ root, np.ones(Q.shape[0])))
 
 
-def normal_slopes(normals: Normals, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """log w_c N_c(x), shape (c, n), and ∇ log N_c(x), shape (c, n, d)."""
-    roots = np.linalg.inv(np.linalg.cholesky(normals.covariances))
-    away = np.einsum("cij,cnj->cni", roots, X[None, :, :] - normals.means[:, None, :])
-    log_det = np.sum(np.log(np.diagonal(roots, axis1=1, axis2=2)), axis=1)
-    constant = np.log(normals.weights) + log_det - 0.5 * X.shape[1] * math.log(2.0 * math.pi)
-    return constant[:, None] - 0.5 * np.einsum("cni,cni->cn", away, away), -np.einsum("cni,cij->cnj", away, roots)
+class NormalLaws:
+    """The normal laws of a mixture with the roots of their precisions."""
+
+    def __init__(self, normals: Normals) -> None:
+        self.means, self.roots = normals.means, np.linalg.inv(np.linalg.cholesky(normals.covariances))
+        log_det = np.sum(np.log(np.diagonal(self.roots, axis1=1, axis2=2)), axis=1)
+        self.constant = np.log(normals.weights) + log_det - 0.5 * self.means.shape[1] * math.log(2.0 * math.pi)
+
+    def slopes(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """log w_c N_c(x), shape (c, n), and ∇ log N_c(x), shape (c, n, d)."""
+        away = (X[None, :, :] - self.means[:, None, :]) @ self.roots.transpose(0, 2, 1)
+        return self.constant[:, None] - 0.5 * np.einsum("cni,cni->cn", away, away), -away @ self.roots
 
 
 def given_values(p: SoSDensity, given: list[int], values: np.ndarray) -> SoSDensity | None:

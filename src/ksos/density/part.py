@@ -72,8 +72,8 @@ class Part(ABC):
         """log p, shape (n,)."""
 
     @abstractmethod
-    def gradient(self, X: np.ndarray) -> np.ndarray:
-        """∇ log p, shape (n, d)."""
+    def log_and_gradient(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """log p, shape (n,), and ∇ log p, shape (n, d)."""
 
     @abstractmethod
     def draw(self, size: int, rng: np.random.Generator) -> np.ndarray:
@@ -161,8 +161,8 @@ class Squares(Part):
     def log_density(self, X: Array) -> Array:
         return self.density.logpdf(X)
 
-    def gradient(self, X: np.ndarray) -> np.ndarray:
-        return log_and_gradient(self.density, X)[1]
+    def log_and_gradient(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return log_and_gradient(self.density, X)
 
     def draw(self, size: int, rng: np.random.Generator) -> np.ndarray:
         if self._is_bump:
@@ -365,7 +365,7 @@ def as_part(density: SoSDensity, shown: list[int] | None = None) -> Part:
         return Reference(density, shown)
     if density.unit_constant is not None or over_normals or not whole:
         raise ValueError(
-            f"{density!r} is no part of a mixture: a constant, features that are integrated out, and a Normal or GaussianMixture measure "
-            "come together, or none of them"
+            f"{density!r} is no part of a mixture, and answers pdf, logpdf and mass alone: a density with a constant must be relative to a "
+            "Normal or GaussianMixture measure"
         )
     return Squares(density)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.optimize import brentq, minimize
 
-from ksos.density.corrected import normal_slopes
+from ksos.density.corrected import NormalLaws
 from ksos.density.expectation import Estimate
 from ksos.density.normal_sum import Group, inner_product
 from ksos.density.over_normals import line_law
@@ -139,16 +139,16 @@ class Sums(Answers):
     def _log_and_gradient(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """log p, and Σ_a r_a ∇log p_a with r_a the share of part a at x, less ∇ log ρ if the measure is not volume."""
         p = self.p
-        with np.errstate(divide="ignore"):
-            logs = np.stack([np.log(weight) + part.log_density(X) for weight, part in p.parts])
+        found = [part.log_and_gradient(X) for _, part in p.parts]
+        logs = np.stack([math.log(weight) + log_p for (weight, _), (log_p, _) in zip(p.parts, found, strict=True)])
         peak = logs.max(axis=0)
         shares = np.exp(logs - np.where(np.isfinite(peak), peak, 0.0))
         total = np.where(np.isfinite(peak), shares.sum(axis=0), 1.0)
         log_p, shares = peak + np.log(total), shares / total
-        out = sum(share[:, None] * part.gradient(X) for share, (_, part) in zip(shares, p.parts, strict=True))
+        out = sum(share[:, None] * gradient for share, (_, gradient) in zip(shares, found, strict=True))
         normals = p.measure.normals(p.n_features)
         if normals is not None:
-            own, slopes = normal_slopes(normals, X)
+            own, slopes = NormalLaws(normals).slopes(X)
             top = own.max(axis=0)
             weights = np.exp(own - top)
             log_p = log_p - top - np.log(weights.sum(axis=0))
