@@ -20,7 +20,7 @@ class Part(NamedTuple):
 
     points: np.ndarray
     weights: np.ndarray
-    count: int
+    total: int
 
 
 def part_of(X: np.ndarray, masses: np.ndarray, most: int) -> Part:
