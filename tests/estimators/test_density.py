@@ -54,7 +54,9 @@ def test_fitted_attributes(plain: KernelSoSDensity) -> None:
     assert plain.support_points_ is plain.distribution_.support_points
     assert plain.landmarks_ is plain.solution_.space.landmarks
     assert plain.bandwidth_ is plain.distribution_.kernel.sigma
-    assert plain.embedding_bandwidth_ is plain.bandwidth_
+    np.testing.assert_allclose(plain.embedding_bandwidth_, plain.bandwidth_ / (2.0 * (np.sqrt(1.5) - 1.0)), rtol=1e-12)  # a metric: squares
+    one = KernelSoSDensity(bandwidth=1.0, **LOOSE).fit(MOONS)
+    assert one.embedding_bandwidth_ is one.bandwidth_
     assert plain.fit(MOONS) is plain
 
 

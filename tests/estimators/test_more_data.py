@@ -29,14 +29,14 @@ def test_a_part_depends_on_the_samples_alone() -> None:
     for part in (part_of(repeated, np.ones(len(repeated)), 40), part_of(X[::-1], counts[::-1].astype(float), 40)):
         np.testing.assert_array_equal(part.points, weighted.points)
         np.testing.assert_allclose(part.weights, weighted.weights, rtol=1e-14)
-        assert part.count == weighted.count == np.count_nonzero(counts)
+        assert part.total == weighted.total == np.count_nonzero(counts)
     assert weighted.points.shape == (40, 2) and weighted.weights.sum() == pytest.approx(1.0)
 
 
 def test_few_samples_decide_all() -> None:
     whole = part_of(np.r_[X, X], np.ones(600), 300)  # 300 distinct ones
     np.testing.assert_array_equal(whole.points, np.unique(X, axis=0))
-    assert whole.count == 300
+    assert whole.total == 300
 
 
 def test_a_part_looks_like_the_whole() -> None:

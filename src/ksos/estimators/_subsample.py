@@ -21,7 +21,7 @@ class Part:
 
     points: np.ndarray
     weights: np.ndarray
-    count: int
+    total: int
 
 
 def part_of(X: np.ndarray, masses: np.ndarray, most: int) -> Part:

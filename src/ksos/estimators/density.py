@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any, Self
@@ -132,7 +133,9 @@ class KernelSoSDensity(DensityEstimator):
         "median": the median distance between samples (of features whose spreads differ more than tenfold, in units of these); smooth, of
         low rank, and so the fastest. "scott", "silverman": 2h per feature, with h the rule's standard deviation.
     embedding_bandwidth : float, array or matrix, optional
-        Bandwidth of the kernel in which MMD is measured. Default: the model's, as in the note.
+        Bandwidth of the kernel in which MMD is measured. Default: the model's, as in the note; of a Gaussian kernel with
+        ``bandwidth="auto"`` that times 1.5 in two features and 2 in more than three (on measures without walls or nodes), so that samples
+        with few others near them are seen.
     regularization : float or "auto"
         The note's λ on tr A. "auto": a ``relative_regularization`` of 1e-3, for the likelihood of 1e-2; with ``bandwidth="auto"``, whose
         kernels are narrower, of 3e-3 (less with more than 1000 samples, as n^{−1/4}, or more than four features) and 0.3; with a
@@ -238,9 +241,9 @@ class KernelSoSDensity(DensityEstimator):
         _warn_if_unseen(part, space)
         start = _quick_mmd_fit(space, data, deadline) if self._by_likelihood and not constant else None
         told: dict[str, Any] = {"tol": self.tol, "max_iter": self.max_iter, "callback": self.callback, "verbose": self.verbose}
-        self.solution_ = minimize(self._functional(data, part.count), space, solver=self.solver, time_limit=deadline, start=start, **told)
+        self.solution_ = minimize(self._functional(data, part.total), space, solver=self.solver, time_limit=deadline, start=start, **told)
         self.bandwidth_, self.embedding_bandwidth_ = kernel.sigma, embedding_kernel.sigma
-        self.regularization_, self.relative_regularization_ = self._strengths(space, part.count)
+        self.regularization_, self.relative_regularization_ = self._strengths(space, part.total)
         self.support_points_, self.landmarks_ = space.support_points, space.landmarks
         self.distribution_, self.n_iter_ = self.solution_.distribution, self.solution_.n_iter
         if constant:
@@ -298,7 +301,7 @@ class KernelSoSDensity(DensityEstimator):
 
     def _embedding(self, X: np.ndarray, masses: np.ndarray, part: Part, kernel: Kernel, host: Array) -> MeanEmbedding:
         """Of all samples; distinct ones where they are known to be, for fewer and sorted terms."""
-        if part.points.shape[0] == part.count:
+        if part.points.shape[0] == part.total:
             points, weights = part.points, part.weights
         else:  # a sum over samples asks neither for an order nor for distinct ones
             counted = masses > 0.0
@@ -314,23 +317,24 @@ class KernelSoSDensity(DensityEstimator):
         else:
             family = kernel_form(self.kernel)
             if self._is_automatic and self.reference is not None:
-                kernel = family.with_sigma(correction_bandwidth(part.points, part.weights, part.count))
+                kernel = family.with_sigma(correction_bandwidth(part.points, part.weights, part.total))
             elif self._is_automatic:
-                kernel = _wide_enough(_automatic_kernel(family, part, measure, rng), part, measure, self._most_support_points(part.count))
+                kernel = _wide_enough(_automatic_kernel(family, part, measure, rng), part, measure, self._most_support_points(part.total))
             elif isinstance(self.bandwidth, str):
-                kernel = family.with_sigma(bandwidth_rule(self.bandwidth, part.points, part.weights, rng, count=part.count))
+                kernel = family.with_sigma(bandwidth_rule(self.bandwidth, part.points, part.weights, rng, count=part.total))
             else:
                 kernel = family.with_sigma(_as_bandwidth_or_metric(self.bandwidth, "bandwidth", d))
         kernel.check_features(d)
         if self.embedding_bandwidth is None:
-            return kernel, kernel
+            wider = _embedding_width(d) if self._is_automatic and _takes_metrics(kernel, measure) else 1.0
+            return kernel, kernel if wider == 1.0 else kernel.scaled(wider)
         return kernel, kernel.with_sigma(_as_bandwidth_or_metric(self.embedding_bandwidth, "embedding_bandwidth", d))
 
     def _support(self, part: Part, kernel: Kernel, measure: Measure, rng: np.random.Generator) -> np.ndarray:
         d = part.points.shape[1]
         if not isinstance(self.support, str):
             return to_numpy(as_points(self.support, "support", n_features=d))
-        most, integrals = self._most_support_points(part.count), closed_form(kernel, measure, d)
+        most, integrals = self._most_support_points(part.total), closed_form(kernel, measure, d)
         return select_support(self.support, part.points, part.weights, most, integrals, 1e-10, rng)
 
     def _most_support_points(self, count: int) -> int:
@@ -411,11 +415,24 @@ def _as_bandwidth_or_metric(value: Any, name: str, d: int | None = None) -> np.n
 
 def _automatic_kernel(family: Kernel, part: Part, measure: Measure, rng: np.random.Generator) -> Kernel:
     """The kernel with the bandwidths, or the metric, whose bumps predict left-out samples; metrics where integrals know them."""
-    if isinstance(family, Gaussian) and measure.atoms is None and measure.without_boundary is measure:
-        sigma = left_out_metric(part.points, part.weights, measure, part.count)
+    if _takes_metrics(family, measure):
+        sigma = left_out_metric(part.points, part.weights, measure, part.total)
         if sigma is not None:
             return family.with_sigma(sigma)
-    return family.with_sigma(bandwidth_rule("auto", part.points, part.weights, rng, kernel=family, measure=measure, count=part.count))
+    return family.with_sigma(bandwidth_rule("auto", part.points, part.weights, rng, kernel=family, measure=measure, count=part.total))
+
+
+def _takes_metrics(kernel: Kernel, measure: Measure) -> bool:
+    """Whether features may be tied: no walls that cut them one by one, and no nodes."""
+    return isinstance(kernel, Gaussian) and measure.atoms is None and measure.without_boundary is measure
+
+
+def _embedding_width(d: int) -> float:
+    """In bandwidths of the model, the s ≤ 2 for which the embedding sees the share (1 + 1/(2s²))^{−d/2} = (2/3)^{1/2} of a bump in every d.
+
+    Samples with few others near them would hardly be seen otherwise, and the fit would leave them out.
+    """
+    return min(1.0 / math.sqrt(2.0 * (1.5 ** (1.0 / d) - 1.0)), 2.0) if d > 1 else 1.0
 
 
 def _wide_enough(kernel: Kernel, part: Part, measure: Measure, m: int) -> Kernel:
