@@ -15,7 +15,7 @@ from ksos.functionals import MMD, Expectation, SquaredL2, SquaredMMD, Trace, wit
 from ksos.functionals.objective import Objective
 from ksos.kernels import Gaussian, Kernel, Laplace, Matern
 from ksos.measures import Box, Discrete, Lebesgue, Measure
-from ksos.observables import NumericFunction, coordinate
+from ksos.observables import NumericFunction, as_observable, coordinate
 
 KERNELS = {"gaussian": Gaussian(0.7), "laplace": Laplace(0.7, product=True)}
 KERNELS |= {f"matern {order}": Matern(order, 0.7, product=True) for order in (1.5, 2.5)}
@@ -239,3 +239,14 @@ def test_the_gap_of_a_run_that_was_cut_short_is_what_it_is_by_definition(solver:
     _, objective, gap = verdict(solution, X, 1e-3, True)
     assert solution.gap > 1e-6
     assert (solution.objective, solution.gap) == (pytest.approx(objective, rel=1e-8), pytest.approx(gap, rel=1e-6))
+
+
+@pytest.mark.parametrize("solver", ["auto", "low_rank", "fista"])
+def test_a_constraint_on_what_does_not_vary_is_met_or_not(solver: str) -> None:
+    X = clustered(n=4)
+    space, functional = ksos.SoSSpace(Gaussian(1.0), X, BOX), SquaredMMD(X) + 1e-3 * Trace(relative=True)
+    free, two = ksos.minimize(functional, space), Expectation(as_observable(2.0))
+    for constraint in (two <= 2.5, two == 2.0, two >= 1.0):
+        found = ksos.minimize(functional, space, constraint, solver=solver)
+        assert found.status == "solved" and found.objective == pytest.approx(free.objective, abs=2e-8), (constraint, found.message)
+    assert ksos.minimize(functional, space, two <= 1.0, solver=solver).status == "infeasible"

@@ -148,7 +148,7 @@ class Polynomial(Observable):
     def without_constant(self, X: np.ndarray) -> tuple[Observable, float]:
         near = self.about(X)
         constant = near.terms.get((), 0.0)
-        return (near - constant, constant) if constant and math.isfinite(constant) and len(near.terms) > 1 else (self, 0.0)
+        return (near - constant, constant) if constant and math.isfinite(constant) else (self, 0.0)
 
     def _matrix(self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None) -> ObservableMatrix:
         return self.about(X)._matrix_about_centre(kernel, X, measure, log_unit, T)

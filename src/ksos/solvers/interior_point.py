@@ -71,7 +71,7 @@ class ConicProgram:
 
     @classmethod
     def of(cls, problem: ConstrainedProblem) -> ConicProgram | None:
-        """A constrained problem in this form; None if f or a constraint has another one, or the tensor is large.
+        """A constrained problem in this form; None if f or a constraint has another one or none, or the tensor is large.
 
         For a distance that is not squared it is the problem of the squared one, which has the same solutions (and other multipliers).
         """
@@ -87,6 +87,8 @@ class ConicProgram:
         linear = [i for i, term in enumerate(terms) if term.linear]
         sizes = problem.sizes[linear]
         slopes = [problem.slope(i, middle) / size for i, size in zip(linear, sizes.tolist(), strict=True)]
+        if any(norm(slope) == 0.0 for slope in slopes):  # a constraint on a constant has no multiplier to step towards
+            return None
         offsets = np.array([float(xp.linalg.trace(slope)) / r for slope in slopes]) - problem.excesses(middle)[linear] / sizes
         balls = [(i, term) for i, term in enumerate(terms) if isinstance(term, BoundBall)]
         rows, b = xp.concat([tensor, xp.stack(slopes)]) if slopes else tensor, np.zeros(q) if form.b is None else to_numpy(form.b) / unit

@@ -1,0 +1,69 @@
+"""What a worst case says is true of its density, wherever the data lie and however little quadrature knows of the loss."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from oracles import quadrature_rule
+from tables import points
+
+import ksos
+from ksos.exceptions import InternalError
+from ksos.measures import Box
+from ksos.observables import Observable, Polynomial, coordinate
+
+X = np.random.default_rng(0).normal(scale=0.5, size=(40, 1))
+OPTIONS: dict[str, Any] = {"embedding_bandwidth": 1.0, "measure": Box([-2.0], [2.0]), "n_support": 20}
+
+
+@pytest.mark.parametrize("centre", [10.0, 2010.0, 1e4])
+def test_far_from_the_origin_everything_is_as_at_the_origin(centre: float) -> None:
+    """Value, bounds and density of (x − c)² for data around c are those of x² for the same data around 0."""
+    X = (np.clip(points(30, 1), -2.0, 2.0) + centre) - centre
+    here = ksos.worst_case(coordinate(0) ** 2, X, 0.2, embedding_bandwidth=1.0, measure=Box([-2.0], [2.0]))
+    domain = Box([centre - 2.0], [centre + 2.0])
+    there = ksos.worst_case((coordinate(0) - centre) ** 2, X + centre, 0.2, embedding_bandwidth=1.0, measure=domain)
+    assert there.status == "solved" and there.upper_bound_kind == "rigorous"
+    assert there.value == pytest.approx(here.value, abs=1e-6) and there.upper_bound == pytest.approx(here.upper_bound, abs=1e-3)
+    nodes, w = quadrature_rule(there.distribution.kernel, Box([-2.0], [2.0]), there.distribution.support_points - centre)
+    assert w @ (there.distribution.pdf(nodes + centre) * nodes[:, 0] ** 2) == pytest.approx(there.value, abs=1e-7)
+    square = ksos.functionals.Expectation(coordinate(0) ** 2)
+    constrained = ksos.minimize(ksos.functionals.SquaredMMD(X + centre), there.space, square <= (centre - 0.1) ** 2, tol=1e-6)
+    assert constrained.status == "solved" and constrained.violation <= 1e-11
+    reached = w @ (constrained.distribution.pdf(nodes + centre) * (nodes[:, 0] + centre) ** 2)
+    assert reached <= (centre - 0.1) ** 2 + 1e-10 * centre**2 and reached >= (centre - 0.1) ** 2 - 0.1
+
+
+@pytest.mark.parametrize(
+    "loss", [lambda Y: 1.0 / (Y[:, 0] - 0.3), lambda Y: 1e6 * ((Y[:, 0] > 0.3) & (Y[:, 0] < 0.3001))], ids=["pole", "peak"]
+)
+def test_what_quadrature_does_not_know_of_a_loss_counts(loss: Any) -> None:
+    worst = ksos.worst_case(loss, np.clip(points(20, 1), -2.0, 2.0), 0.2, embedding_bandwidth=1.0, measure=Box([-2.0], [2.0]))
+    assert worst.status == "solved_inaccurate" and worst.integration_error > 1.0
+    assert worst.gap >= 2.0 * worst.integration_error and worst.dual_value == pytest.approx(worst.value + worst.gap)
+    assert worst.upper_bound >= worst.value and "the integrals are known to" in worst.message
+
+
+def test_a_bound_below_what_a_density_has_reached_is_no_answer() -> None:
+    class Liar(Observable):
+        """The constant 1 where it is integrated, −5 where it is asked for its values."""
+
+        def __call__(self, X: Any) -> np.ndarray:
+            return np.full(self._points(X).shape[0], -5.0)
+
+        def _matrix(self, *args: Any) -> Any:
+            return Polynomial.constant(1.0)._matrix(*args)
+
+    with pytest.raises(InternalError, match="which a density has reached"):
+        ksos.worst_case(Liar(), X, 0.3, lipschitz=0.0, **OPTIONS)
+
+
+@pytest.mark.filterwarnings("ignore:the loss:UserWarning")
+@pytest.mark.parametrize(
+    ("loss", "kind"), [(lambda Y: np.abs(Y[:, 0]), "infinite"), (lambda Y: np.tanh(Y[:, 0]), "estimate")], ids=["abs", "tanh"]
+)
+def test_a_loss_that_grows_without_end_has_no_bound_on_the_line(loss: Any, kind: str) -> None:
+    worst = ksos.worst_case(loss, X, 0.2, embedding_bandwidth=1.0, n_support=12)
+    assert worst.upper_bound_kind == kind and (worst.upper_bound == np.inf) == (kind == "infinite")
