@@ -207,8 +207,6 @@ class KernelSoSDensity(DensityEstimator):
         points = points if reference is None else like(points, reference)
         with set_up(deadline, _SET_UP_SHARE, _SEEN if self._by_likelihood else 0.0) as stage:
             support = self._support(points, weights, kernel, measure, rng)
-        if stage.cut:
-            warnings.warn(_CUT.format(support.shape[0]), ConvergenceWarning, stacklevel=4)
         space = SoSSpace(kernel, support, measure, embedding_kernel, self._landmarks(points, rng))
         data = MeanEmbedding(points, weights, kernel=embedding_kernel)
         _warn_if_degenerate(kernel, space, points)
@@ -222,8 +220,10 @@ class KernelSoSDensity(DensityEstimator):
         self.distribution_, self.n_iter_ = self.solution_.distribution, self.solution_.n_iter
         if self.solution_.keyboard_interrupt:
             raise KeyboardInterrupt(self.solution_.message)
-        if self.solution_.status not in ("solved", "interrupted"):  # a callback that stops the fit knows that it does
-            warnings.warn(self.solution_.message, ConvergenceWarning, stacklevel=3)
+        told_so = self.solution_.status in ("solved", "interrupted")  # a callback that stops the fit knows that it does
+        wrong = ([] if told_so else [self.solution_.message]) + ([_CUT.format(support.shape[0])] if stage.cut else [])
+        if wrong:
+            warnings.warn("; ".join(wrong), ConvergenceWarning, stacklevel=4)
         return self
 
     def _check_parameters(self) -> None:
@@ -370,7 +370,7 @@ def _warn_if_unseen(data: MeanEmbedding, space: SoSSpace) -> None:
     z = space.coordinates(data)
     if inner(z, z) <= _UNSEEN:
         message = "the landmarks are too far from the samples to see them: the fit does not depend on the data; choose landmarks among them"
-        warnings.warn(message, UserWarning, stacklevel=4)
+        warnings.warn(message, UserWarning, stacklevel=5)
 
 
 def _warn_if_degenerate(kernel: Kernel, space: SoSSpace, points: Array) -> None:
@@ -387,5 +387,5 @@ def _warn_if_degenerate(kernel: Kernel, space: SoSSpace, points: Array) -> None:
         return
     sizes = dict.fromkeys(f"{size:.4g}" for size in (kernel.sigma.min(), kernel.sigma.max()))
     warnings.warn(
-        f"the bandwidth {' to '.join(sizes)} is {problem}; rank {space.rank} of {m} was kept; try {remedy}", BandwidthWarning, stacklevel=4
+        f"the bandwidth {' to '.join(sizes)} is {problem}; rank {space.rank} of {m} was kept; try {remedy}", BandwidthWarning, stacklevel=5
     )
