@@ -144,6 +144,7 @@ def test_a_short_limit_leaves_support_points_out_and_says_so(objective: str) -> 
         whole.fit(samples)
     with pytest.warns(ConvergenceWarning) as told:
         short.fit(samples)
+    assert all(warning.filename == __file__ for warning in told), "a warning names the line of the caller"
     m = short.support_points_.shape[0]
     assert any(f"the density has {m} of them; allow more time" in str(warning.message) for warning in told)
     assert 32 <= m < whole.support_points_.shape[0]

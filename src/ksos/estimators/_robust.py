@@ -135,7 +135,7 @@ def _report(solution: RobustSolution, name: str) -> None:
     if solution.status == "undecided":
         raise ValueError(f"{name}: radius={solution.radius:.6g} is about the least one; {solution.message}")
     if solution.status != "solved":
-        warnings.warn(f"{name}: {solution.message}", ConvergenceWarning, stacklevel=4)
+        warnings.warn(f"{name}: {solution.message}", ConvergenceWarning, stacklevel=5)
 
 
 # --- the samples ---

@@ -207,7 +207,7 @@ class KernelSoSDensityCV(DensityEstimator):
             self.status_ = "time_limit"
             scored = np.isfinite(surface.scores).any(axis=1).sum()
             message = f"the time limit came before the end of the search: {scored} bandwidths were scored; raise time_limit, or give grids"
-            warnings.warn(message, ConvergenceWarning, stacklevel=3)
+            warnings.warn(message, ConvergenceWarning, stacklevel=4)
         return self
 
     def _check_parameters(self) -> None:

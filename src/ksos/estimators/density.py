@@ -233,8 +233,6 @@ class KernelSoSDensity(DensityEstimator):
         host = part.points if reference is None else reference
         with set_up(deadline, _SET_UP_SHARE, _SEEN if self._by_likelihood else 0.0) as stage:
             support = like(self._support(part, kernel, volume, rng), host)
-        if stage.cut:
-            warnings.warn(_CUT.format(support.shape[0]), ConvergenceWarning, stacklevel=4)
         space = SoSSpace(kernel, support, measure, embedding_kernel, self._landmarks(part.points, rng), constant=constant)
         data = self._embedding(X, masses, part, embedding_kernel, host)
         _warn_if_degenerate(kernel, space, part.points)
@@ -250,8 +248,10 @@ class KernelSoSDensity(DensityEstimator):
             self.distribution_ = self.distribution_.by_volume().on_device_of(self.distribution_)
         if self.solution_.keyboard_interrupt:
             raise KeyboardInterrupt(self.solution_.message)
-        if self.solution_.status not in ("solved", "interrupted"):  # a callback that stops the fit knows that it does
-            warnings.warn(self.solution_.message, ConvergenceWarning, stacklevel=3)
+        told_so = self.solution_.status in ("solved", "interrupted")  # a callback that stops the fit knows that it does
+        wrong = ([] if told_so else [self.solution_.message]) + ([_CUT.format(support.shape[0])] if stage.cut else [])
+        if wrong:
+            warnings.warn("; ".join(wrong), ConvergenceWarning, stacklevel=4)
         return self
 
     def _measure(self, part: Part, deadline: Deadline) -> Measure:
@@ -479,7 +479,7 @@ def _warn_if_unseen(part: Part, space: SoSSpace) -> None:
     z = space.coordinates(MeanEmbedding(like(part.points, space.landmarks), part.weights, kernel=space.embedding_kernel))
     if inner(z, z) <= _UNSEEN:
         message = "the landmarks are too far from the samples to see them: the fit does not depend on the data; choose landmarks among them"
-        warnings.warn(message, UserWarning, stacklevel=4)
+        warnings.warn(message, UserWarning, stacklevel=5)
 
 
 def _warn_if_degenerate(kernel: Kernel, space: SoSSpace, points: np.ndarray) -> None:
@@ -497,5 +497,5 @@ def _warn_if_degenerate(kernel: Kernel, space: SoSSpace, points: np.ndarray) -> 
     widths = np.sqrt(np.linalg.eigvalsh(kernel.sigma)) if kernel.full else kernel.sigma
     sizes = dict.fromkeys(f"{size:.4g}" for size in (widths.min(), widths.max()))
     warnings.warn(
-        f"the bandwidth {' to '.join(sizes)} is {problem}; rank {space.rank} of {m} was kept; try {remedy}", BandwidthWarning, stacklevel=4
+        f"the bandwidth {' to '.join(sizes)} is {problem}; rank {space.rank} of {m} was kept; try {remedy}", BandwidthWarning, stacklevel=5
     )
