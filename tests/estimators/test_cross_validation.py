@@ -47,6 +47,7 @@ def small() -> KernelSoSDensityCV:
 @parametrize_with_checks(
     [
         KernelSoSDensityCV(**SMALL),
+        KernelSoSDensityCV(reference="normal", cv=2),
         KernelSoSDensityCV(**{**SMALL, "cv": 2}, objective="squared_mmd", criterion="mmd", n_support=8, tol=1e-4),
     ]
 )
