@@ -32,6 +32,7 @@ __all__ = [
     "TAKES",
     "WHITENING_CASES",
     "PairCase",
+    "answers_itself",
     "points",
 ]
 
@@ -99,6 +100,12 @@ PAIR_CASES: dict[str, PairCase] = {
     for d, measure in by_dimension.items()
     if (kernel.sigma.ndim == 0 or d == 2) and _available(kernel, measure, d)
 }
+
+
+def answers_itself(pair: PairCase) -> bool:
+    """Whether a density of the pair has closed forms of its own; if not, it answers as a mixture."""
+    return not pair.measure.by_components and not (pair.kernel.full and pair.measure.normals(pair.d) is not None)
+
 
 FUNCTIONAL_CASES: dict[str, Functional] = {
     "squared mmd": SquaredMMD(points(12, 2, 1)),

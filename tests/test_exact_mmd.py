@@ -18,7 +18,7 @@ from ksos.kernels import Gaussian, Kernel, Laplace
 from ksos.measures import Box, Discrete, Lebesgue, Measure, Normal
 from ksos.observables import KernelFunction, coordinate
 
-every_measure = pytest.mark.parametrize("name", MEASURE_CASES)
+every_measure = pytest.mark.parametrize("name", [name for name, by_dimension in MEASURE_CASES.items() if 1 in by_dimension])
 CONTINUOUS = [name for name in MEASURE_CASES if name != "discrete"]
 SIGNED = [0.5, -0.2, 0.3, 0.2, 0.1, 0.1]
 
@@ -47,7 +47,7 @@ def test_against_quadrature(name: str) -> None:
     assert ksos.mmd(data, p) == pytest.approx(expected, abs=1e-9)
 
 
-@pytest.mark.parametrize("name", CONTINUOUS)
+@pytest.mark.parametrize("name", [name for name in CONTINUOUS if 1 in MEASURE_CASES[name]])
 @pytest.mark.parametrize(("d", "kernel", "other"), [(1, Gaussian(0.6), Gaussian(0.9)), (2, Gaussian([0.9, 1.2]), Gaussian(1.3))], ids=str)
 def test_routes_agree(name: str, d: int, kernel: Kernel, other: Kernel) -> None:
     p = random_density(kernel, MEASURE_CASES[name][d], d)

@@ -178,13 +178,13 @@ def as_invertible(matrix: Any, name: str, d: int) -> np.ndarray:
     with _naming(name):
         given = np.asarray(to_numpy(matrix) if is_other_array(matrix) else matrix)
     if given.shape != (d, d) or given.dtype.kind not in "iuf" or not np.all(np.isfinite(given)):
-        raise ValueError(f"{name} as a matrix must have shape {(d, d)} and finite entries; got shape {given.shape} of {given.dtype}")
+        raise ValueError(f"{name} must have, as a matrix, shape {(d, d)} and finite entries; got shape {given.shape} of {given.dtype}")
     out = given.astype(np.float64)
     sizes = np.linalg.norm(out, axis=1)
     least = 0.0 if not np.all(sizes > 0.0) else float(np.linalg.svd(out / sizes[:, None], compute_uv=False)[-1])
     if not least > _SINGULAR:
         raise ValueError(
-            f"{name} as a matrix must be invertible; with rows of length one its least singular value is {least:.3g}; take a marginal "
+            f"{name} must be, as a matrix, invertible; with rows of length one its least singular value is {least:.3g}; take a marginal "
             "instead of a projection"
         )
     return out

@@ -17,7 +17,7 @@ import numpy as np
 
 from ksos._array import Array, to_numpy
 from ksos._memory import row_blocks
-from ksos.density import SoSDensity
+from ksos.density import SoSDensity, SoSMixture
 from ksos.embedding import MOST_NODES, TENSOR_FEATURES, MeanEmbedding, Projection, TensorRule, as_target, evaluate, rule_sizes
 from ksos.embedding_map import blocks_of
 from ksos.exceptions import IntegralNotAvailableError
@@ -115,10 +115,12 @@ class Coordinates:
         return sum(parts, g), near, float(np.linalg.norm(y[:q]))
 
 
-def _expected(f: Observable, target: MeanEmbedding | SoSDensity) -> float:
+def _expected(f: Observable, target: MeanEmbedding | SoSDensity | SoSMixture) -> float:
     """⟨f, w_target⟩ = ∫ f dtarget."""
     if isinstance(target, MeanEmbedding):
         return float(to_numpy(target.weights) @ f(to_numpy(target.points)))
+    if isinstance(target, SoSMixture):
+        return float(target.expectation(f))
     F = to_numpy(target.unit_factor)
     return float(np.trace(f.matrix(target.kernel, to_numpy(target.support_points), target.measure, target.log_unit, F).values))
 

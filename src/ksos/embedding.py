@@ -405,9 +405,9 @@ def _inner_of_reference(a: Reference, b: _Form, kernel: Kernel, max_operations: 
     if isinstance(b, _OnGrid):
         return float(a.embedded(kernel, b.rule.nodes) @ b.masses.ravel())
     left, right = a.groups(), (b if isinstance(b, Reference) else Squares(b)).groups()
-    if right is None or not kernel.smooth:
+    if left is None or right is None or not isinstance(kernel, Gaussian):
         raise IntegralNotAvailableError("the exact MMD between these laws has no formula; pass landmarks= for the projected MMD")
-    counts = [sum(group.weights.size for group in groups) for groups in (left, right)]
+    counts = [sum(int(group.weights.size) for group in groups) for groups in (left, right)]
     if (cost := _KERNEL_VALUE * counts[0] * counts[1]) > max_operations:
         raise ValueError(
             f"the exact MMD of sums of {counts[0]} and {counts[1]} normal laws is predicted to take {cost:.2g} operations, more than "

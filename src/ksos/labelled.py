@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -67,7 +67,8 @@ class LabelledDensity:
 
     def marginal(self) -> SoSDensity:
         """p(x) = Σ_label P(label) p(x | label)."""
-        return mixture([density for _, density, _ in self._parts()], [share for _, _, share in self._parts()])
+        found = mixture([density for _, density, _ in self._parts()], [share for _, _, share in self._parts()])
+        return cast("SoSDensity", found)  # of one kernel
 
     def _parts(self) -> list[tuple[Any, SoSDensity, float]]:
         """(label, density, probability) of the labels that have one."""

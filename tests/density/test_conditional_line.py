@@ -10,7 +10,7 @@ from densities import make_density
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import quadrature_rule
-from tables import PAIR_CASES, PairCase, points
+from tables import PAIR_CASES, PairCase, answers_itself, points
 
 from ksos import SoSDensity
 from ksos.density.conditional_line import ConditionalLine
@@ -18,7 +18,9 @@ from ksos.kernels import Gaussian
 from ksos.measures import Discrete, Lebesgue
 
 CASES = {
-    name: case for name, case in PAIR_CASES.items() if case.d == 2 and case.kernel.separable(2) and not isinstance(case.measure, Discrete)
+    name: case
+    for name, case in PAIR_CASES.items()
+    if case.d == 2 and case.kernel.separable(2) and not isinstance(case.measure, Discrete) and answers_itself(case)
 }
 ROWS = np.array([[-0.2], [0.1], [0.3]])
 

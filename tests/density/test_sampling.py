@@ -13,7 +13,7 @@ from oracles import marginal_cdf, quadrature_rule
 from scipy.special import ndtr
 from statistics_checks import chi_square_passes, dkw_passes_at
 from strategies import degenerate_data
-from tables import PAIR_CASES, PairCase, points
+from tables import PAIR_CASES, PairCase, answers_itself, points
 
 import ksos
 from ksos._memory import resources
@@ -23,7 +23,7 @@ from ksos.density.sampling.rejection import PairEnvelope, PointEnvelope, envelop
 from ksos.kernels import Gaussian, Laplace, Matern
 from ksos.measures import Box, Discrete, Lebesgue, Measure, Normal
 
-CONTINUOUS = {name: pair for name, pair in PAIR_CASES.items() if not isinstance(pair.measure, Discrete)}
+CONTINUOUS = {name: pair for name, pair in PAIR_CASES.items() if not isinstance(pair.measure, Discrete) and answers_itself(pair)}
 QUICKLY_INTEGRATED = {name: pair for name, pair in CONTINUOUS.items() if pair.d == 1 or pair.kernel.smooth}
 every_continuous_pair = pytest.mark.parametrize("pair", CONTINUOUS.values(), ids=CONTINUOUS)
 both = pytest.mark.parametrize("method", ["inversion", "rejection"])
@@ -239,7 +239,7 @@ def test_the_envelope_dominates_and_its_mass_is_the_acceptance(pair: PairCase) -
     values = np.exp(pair.kernel.log(nodes, found.density.support_points) - found.log_norm)
     g, squares = found.bound(values), values @ found.factor
     density = np.sum(squares * squares, axis=1)
-    assert np.all(density <= g * (1.0 + 1e-12))
+    assert np.all((density <= g * (1.0 + 1e-12)) | (g < 1e-290))  # below, squares have begun to underflow
     assert w @ g == pytest.approx(1.0 / found.acceptance, rel=1e-8)
     inside = pair.measure.contains(nodes)
     np.testing.assert_allclose(density[inside], p.pdf(nodes)[inside], rtol=1e-9, atol=1e-200)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ import ksos
 from ksos import SoSDensity
 from ksos.integrals import closed_form
 from ksos.integrals.gaussian import GaussianLebesgue
+from ksos.integrals.metric import GaussianMetric
 from ksos.integrals.quadruple import SquareIntegral
 from ksos.kernels import Gaussian
 from ksos.measures import Lebesgue, Measure, Normal
@@ -18,14 +21,16 @@ RNG = np.random.default_rng(0)
 
 def square(kernel: Gaussian, X: np.ndarray, measure: Measure) -> tuple[SquareIntegral, float]:
     integrals = closed_form(kernel, measure, X.shape[1])
-    assert isinstance(integrals, GaussianLebesgue)
+    assert isinstance(integrals, GaussianLebesgue | GaussianMetric)
     log_unit = float(integrals.log_diagonal(X).max())
     return SquareIntegral(integrals, X, log_unit), log_unit
 
 
-@pytest.mark.parametrize("measure", [Lebesgue(), Normal([0.3, -0.2], [1.5, 0.8])])
-@pytest.mark.parametrize("sigma", [0.3, [0.9, 2.0]])
-def test_quadrature(sigma: float | list[float], measure: Measure) -> None:
+@pytest.mark.parametrize(
+    ("sigma", "measure"),
+    [*itertools.product([0.3, [0.9, 2.0]], [Lebesgue(), Normal([0.3, -0.2], [1.5, 0.8])]), ([[0.5, 0.3], [0.3, 0.6]], Lebesgue())],
+)
+def test_quadrature(sigma: float | list, measure: Measure) -> None:
     X, U = RNG.normal(size=(12, 2)), RNG.normal(size=(12, 3))
     integral, log_unit = square(Gaussian(sigma), X, measure)
     p = SoSDensity.from_units(Gaussian(sigma), X, U, log_unit, measure)

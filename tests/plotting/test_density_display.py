@@ -20,7 +20,7 @@ from tables import PAIR_CASES, points
 import ksos
 from ksos import DensityDisplay
 from ksos.kernels import Gaussian
-from ksos.measures import Box, Discrete, Lebesgue, Normal
+from ksos.measures import Box, Discrete, GaussianMixture, Lebesgue, Normal
 
 REGIONS = (0.5, 0.9)
 
@@ -400,3 +400,25 @@ def test_without_matplotlib(line: ksos.SoSDensity, monkeypatch: pytest.MonkeyPat
 def test_an_unknown_option(line: ksos.SoSDensity) -> None:
     with pytest.raises(TypeError, match="colour"):
         DensityDisplay.from_density(line, colour="red", ax=axes())
+
+
+# --- mixtures ---
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_mixtures_are_drawn_as_they_are(d: int) -> None:
+    reference = GaussianMixture([1, 2], points(2, d, 1), [[0.5] * d, [0.2] * d])
+    corrected = ksos.SoSDensity(Gaussian(0.8), points(4, d), 0.3 * points(4, 2, 5), reference, constant=[1.0, 0.2], normalize=True)
+    p = ksos.mixture([corrected, ksos.SoSDensity(Gaussian(0.7), points(3, d, 2), np.ones((3, 1)), normalize=True)], [1, 2])
+    display = DensityDisplay.from_density(p, points(9, d, 3), ax=axes() if d < 3 else None, resolution=40, regions=(0.5,))
+    display.figure_.canvas.draw()
+    plt.close(display.figure_)
+    curve = display.panels[(0,)] if d != 2 else None
+    if curve is not None:
+        one = p if d == 1 else p.marginal([0])
+        np.testing.assert_allclose(curve.heights.values, one.pdf(curve.x[:, None]), rtol=1e-10)
+    if d > 1:
+        surface = display.panels[(0, 1)]
+        at = np.stack([g.ravel() for g in np.meshgrid(surface.x, surface.y)], axis=1)
+        both = p if d == 2 else p.marginal([0, 1])
+        np.testing.assert_allclose(surface.heights.values.ravel(), both.pdf(at), rtol=1e-10)

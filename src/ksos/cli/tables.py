@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, cast
 
 import numpy as np
 
-from ksos import SoSDensity
+from ksos import SoSDensity, SoSMixture
 from ksos.cli import values
 from ksos.cli.console import InputError, UsageError, cell_error, excerpt
 from ksos.cli.csv_lines import CsvLines, Row, is_number, not_a_number
@@ -82,7 +82,7 @@ def table_options(arguments: argparse.Namespace) -> TableOptions:
     return TableOptions(arguments.columns, weights, arguments.header, arguments.delimiter)
 
 
-def read_table_for(density: SoSDensity, arguments: argparse.Namespace) -> Table:
+def read_table_for(density: SoSDensity | SoSMixture, arguments: argparse.Namespace) -> Table:
     """The table DATA, which must have a column for each feature of the ``density`` in MODEL."""
     table, d = read_table(arguments.data, table_options(arguments)), density.n_features
     if table.points.shape[1] != d:

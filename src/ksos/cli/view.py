@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ksos import IntegralNotAvailableError, SoSDensity
+from ksos import IntegralNotAvailableError, SoSDensity, SoSMixture
 from ksos.cli import values
 from ksos.cli.console import InputError, excerpt
 from ksos.cli.tables import named_by_position
@@ -19,7 +19,7 @@ __all__ = ["View", "add_view_options", "feature_name", "find_features", "take_vi
 class View:
     """A density of some ``features`` of a model, by their positions in it counted from 0, when others have the values ``given``."""
 
-    density: SoSDensity
+    density: SoSDensity | SoSMixture
     features: tuple[int, ...]
     given: dict[int, float]
 
@@ -52,7 +52,7 @@ def add_view_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--features", type=values.columns, metavar="LIST", help=text)
 
 
-def take_view(density: SoSDensity, arguments: argparse.Namespace) -> View:
+def take_view(density: SoSDensity | SoSMixture, arguments: argparse.Namespace) -> View:
     """The part of ``density`` that the options ask for: first the condition, then the marginal."""
     d = density.n_features
     words = [word for part in arguments.given for word in part]

@@ -24,15 +24,17 @@ from ksos._memory import row_blocks
 from ksos.density._assemble import hadamard_factor, unit_rows
 from ksos.density.normal_sum import Group, pairs_of
 from ksos.kernels import Gaussian
+from ksos.kernels.distances import squared_distances
 from ksos.measures import GaussianMixture, Normal, Normals
 from ksos.measures.normal import log_normal
 
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
 
-__all__ = ["Corrected", "given_values", "times_normal"]
+__all__ = ["Corrected", "NormalLaws", "conditional_normals", "given_values", "times_normal"]
 
 _BLOCK_ELEMENTS = 1 << 18
+_RESOLVED = 1e-10  # a kernel this close to those chosen (squared, relative) brings rounding, not shape
 
 
 class Corrected:
@@ -51,13 +53,14 @@ class Corrected:
     @property
     def support_points(self) -> np.ndarray:
         """Those of the correction and the means of the normal laws, as far as they are shown."""
-        X = self.joint.support_points[np.any(self.joint.unit_factor != 0.0, axis=1)]
-        return np.concatenate([X, self.all_normals.means])[:, self.shown]
+        X, F = (to_numpy(part) for part in (self.joint.support_points, self.joint.unit_factor))
+        return like(np.concatenate([X[np.any(F != 0.0, axis=1)], self.all_normals.means])[:, self.shown], self.joint.support_points)
 
     @property
     def bandwidths(self) -> np.ndarray:
-        """Per feature the length on which the correction varies, shape (d,)."""
-        return np.sqrt(np.diagonal(self.metric))[self.shown]
+        """Per feature the length on which the density varies, shape (d,)."""
+        of_laws = 2.0 * np.sqrt(np.diagonal(self.normals.covariances, axis1=1, axis2=2).min(axis=0))
+        return np.minimum(of_laws, np.sqrt(np.diagonal(self.metric))[self.shown]) if np.any(self._factor != 0.0) else of_laws
 
     @cached_property
     def metric(self) -> np.ndarray:
@@ -77,6 +80,11 @@ class Corrected:
         return Normals(weights, means[:, index], covariances[:, index[:, None], index])
 
     @cached_property
+    def laws(self) -> NormalLaws:
+        """The same, ready to be evaluated."""
+        return NormalLaws(self.normals)
+
+    @cached_property
     def _factor(self) -> np.ndarray:
         return self.joint.unit_factor
 
@@ -88,7 +96,11 @@ class Corrected:
 
     def log_reference(self, X: Array) -> Array:
         """log ρ of the features shown."""
-        return GaussianMixture(*self.normals).log_density(X)
+        return self._reference.log_density(X)
+
+    @cached_property
+    def _reference(self) -> GaussianMixture:
+        return GaussianMixture(*self.normals)
 
     def log_density(self, X: Array) -> Array:
         """log p by volume, shape (n,)."""
@@ -99,9 +111,25 @@ class Corrected:
             return self.joint.logpdf(X[:, order]) + self.joint.measure.log_density(X[:, order])
         return like(self._marginal_values(to_numpy(X))[0], X)
 
-    def gradient(self, X: np.ndarray) -> np.ndarray:
-        """∇ log p by volume, shape (n, d)."""
-        return self._marginal_values(X, slopes=True)[1]
+    def log_and_gradient(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """log p by volume, shape (n,), and its gradient, shape (n, d)."""
+        if self.hidden:
+            return self._marginal_values(X, slopes=True)
+        order, (logs, slopes) = np.argsort(self.shown), self.laws.slopes(X)
+        peak = logs.max(axis=0)
+        shares = np.exp(logs - peak)
+        log_p, out = peak + np.log(shares.sum(axis=0)), np.einsum("cn,cnd->nd", shares / shares.sum(axis=0), slopes)
+        points, F = self.joint.support_points[:, self.shown], self._factor
+        inverse = np.linalg.inv(self.metric[np.ix_(self.shown, self.shown)])
+        for rows in row_blocks(X.shape[0], max(F.shape), _BLOCK_ELEMENTS):
+            k = self.joint.kernel(X[rows][:, order], self.joint.support_points)
+            psi = self._constant + k @ F
+            weight, square = k * (psi @ F.T), np.einsum("nr,nr->n", psi, psi)
+            pull = weight @ points - weight.sum(axis=1, keepdims=True) * X[rows]  # Σ_i (Fψ)_i k_i (x̃_i − x)
+            out[rows] += 4.0 * (pull @ inverse) / np.where(square > 0.0, square, 1.0)[:, None]
+            with np.errstate(divide="ignore"):
+                log_p[rows] += np.log(square) - self.joint.log_unit
+        return log_p, out
 
     @cached_property
     def _marginals(self) -> list[_Conditional]:
@@ -112,13 +140,13 @@ class Corrected:
         n, d = X.shape
         out, gradient = np.empty(n), np.zeros((n, d))
         for rows in row_blocks(n, max(self._factor.shape[0], self.normals.weights.shape[0]) * (d if slopes else 1), _BLOCK_ELEMENTS):
-            logs, steps = [], []
-            for weight, mean, covariance, part in zip(*self.normals, self._marginals, strict=True):
+            stacked, of_laws = self.laws.slopes(X[rows])
+            steps = []
+            for c, part in enumerate(self._marginals):
                 value, slope = part.values(X[rows], slopes=slopes)
                 with np.errstate(divide="ignore"):
-                    logs.append(np.log(weight) + log_normal(X[rows], mean, covariance) + np.log(value))
-                steps.append(slope - np.linalg.solve(covariance, (X[rows] - mean).T).T if slopes else slope)
-            stacked = np.stack(logs)
+                    stacked[c] += np.log(value)
+                steps.append(slope + of_laws[c] if slopes else slope)
             peak = stacked.max(axis=0)
             shares = np.exp(stacked - np.where(np.isfinite(peak), peak, 0.0))
             total = shares.sum(axis=0)
@@ -199,6 +227,52 @@ class Corrected:
         measure = GaussianMixture(*self.all_normals).linear_image(full, shift)
         return type(self)(p.from_units(kernel, points, p.unit_factor, p.log_unit, measure, p.unit_constant), self.shown)
 
+    def fewer_columns(self, rank: int) -> SoSDensity:
+        """The joint density with at most ``rank`` squares, those with the largest masses."""
+        p, F, c = self.joint, self._factor, self._constant
+        if rank >= p.rank:
+            return p
+        W, means = self._gram()
+        cross = np.outer(F.T @ means, c)
+        _, V = np.linalg.eigh(F.T @ W @ F + cross + cross.T + np.outer(c, c))
+        V = V[:, ::-1][:, :rank]
+        return p.from_units(p.kernel, p.support_points, F @ V, p.log_unit, p.measure, c @ V).scaled_to_one()
+
+    def fewer_points(self, m: int) -> SoSDensity:
+        """The joint density on ``m`` of its support points: every column projected in L²(ρ) on the constant and on their kernels.
+
+        The points are those of an orthogonal matching pursuit [Pati1993] on what the constant does not explain.
+        """
+        p, F, c = self.joint, self._factor, self._constant
+        if m >= p.support_points.shape[0]:
+            return p
+        W, means = self._gram()
+        W -= np.outer(means, means)  # of the kernels less their means, ρ having mass one
+        residual, inner, chosen = np.diagonal(W).copy(), W @ F, list[int]()
+        smallest = _RESOLVED * residual
+        L = np.zeros((W.shape[0], m))
+        for k in range(m):
+            possible = residual > smallest
+            gains = np.where(possible, np.einsum("ij,ij->i", inner, inner) / np.where(possible, residual, 1.0), 0.0)
+            pivot = int(np.argmax(gains))
+            if not gains[pivot] > 0.0:
+                break
+            L[:, k] = (W[:, pivot] - L[:, :k] @ L[pivot, :k]) / math.sqrt(residual[pivot])
+            inner = inner - np.outer(L[:, k], inner[pivot] / L[pivot, k])
+            residual = np.maximum(residual - L[:, k] ** 2, 0.0)
+            residual[pivot] = 0.0
+            chosen.append(pivot)
+        if not chosen:
+            return p
+        factor = np.linalg.lstsq(W[np.ix_(chosen, chosen)], W[chosen] @ F, rcond=None)[0]
+        constant = c + means @ F - means[chosen] @ factor
+        return p.from_units(p.kernel, p.support_points[chosen], factor, p.log_unit, p.measure, constant).scaled_to_one()
+
+    def _gram(self) -> tuple[np.ndarray, np.ndarray]:
+        """∫ k kᵀ dρ and ∫ k dρ."""
+        X, integrals = self.joint.support_points, self.joint.integrals
+        return np.exp(integrals.log_gram(X, X)), np.exp(integrals.log_mean(X))
+
     def times_gaussian(self, mean: np.ndarray, precision: np.ndarray) -> tuple[float, Self] | None:
         """(log ∫ p g, p g scaled to mass one) with g = exp(−½(x−mean)ᵀ precision (x−mean)) of the features shown; None without mass."""
         d = self.joint.n_features
@@ -220,7 +294,8 @@ class _Conditional:
     """
 
     points: np.ndarray
-    metric: np.ndarray
+    inverse: np.ndarray
+    """Of the metric of k^S."""
     start: np.ndarray
     slope: np.ndarray
     once: np.ndarray
@@ -239,7 +314,7 @@ class _Conditional:
         S, R, X, F = p.shown, p.hidden, p.joint.support_points, p.joint.unit_factor
         _, means, covariances = p.all_normals
         mean, covariance, metric = means[c], covariances[c], p.metric
-        inner = metric[np.ix_(S, S)]
+        inner = np.linalg.inv(metric[np.ix_(S, S)])
         used = np.any(F != 0.0, axis=1)
         X, F = X[used], F[used]
         if not R:
@@ -254,8 +329,9 @@ class _Conditional:
         widths = np.linalg.inv(P)
         once, twice = np.linalg.inv(widths + 2.0 * V), np.linalg.inv(0.5 * widths + 2.0 * V)
         log_once, log_twice = (-0.5 * float(np.linalg.slogdet(np.eye(len(R)) + 2.0 * q * V @ P)[1]) for q in (1, 2))
-        apart = start[:, None, :] - start[None, :, :]
-        correlations = np.exp(-np.einsum("ijk,kl,ijl->ij", apart, 0.5 * P - 0.25 * twice, apart))
+        values, axes = np.linalg.eigh(0.5 * P - 0.25 * twice)
+        at = start @ (axes * np.sqrt(np.maximum(values, 0.0)))
+        correlations = np.exp(-squared_distances(at, at, np.ones(len(R))))
         rows, log_lengths = unit_rows(F)
         root = hadamard_factor(rows, correlations) * np.exp(log_lengths)[:, None] if X.shape[0] else F
         return cls(X[:, S], inner, start, of_kernel + of_law, once, twice, log_once, log_twice, F, root, p._constant)
@@ -263,22 +339,44 @@ class _Conditional:
     def values(self, X: np.ndarray, *, slopes: bool) -> tuple[np.ndarray, np.ndarray]:
         """E_c[…|x_S] at the rows of X in natural units, and the gradient of its logarithm."""
         c, F, L = self.constant, self.factor, self.root
-        away = X[:, None, :] - self.points
-        t = self.start - (X @ self.slope.T)[:, None, :]
-        inverse = np.linalg.inv(self.metric)
-        near = -np.einsum("nmk,kl,nml->nm", away, inverse, away)
+        if not F.shape[0]:
+            return np.full(X.shape[0], float(c @ c)), np.zeros(X.shape)
+        near, hidden = _squares(X - self.points[:1], self.points - self.points[:1], self.inverse), X @ self.slope.T
         with np.errstate(under="ignore"):
-            h = np.exp(near - np.einsum("nmk,kl,nml->nm", t, self.once, t) + self.log_once)
-            b = np.exp(near - 0.5 * np.einsum("nmk,kl,nml->nm", t, self.twice, t) + 0.5 * self.log_twice)
+            h = np.exp(self.log_once - near - _squares(hidden, self.start, self.once))
+            b = np.exp(0.5 * self.log_twice - near - 0.5 * _squares(hidden, self.start, self.twice)) if self.start.shape[1] else h
         linear, squares, least = h @ (F @ c), b @ L, c + h @ F
         value = float(c @ c) + 2.0 * linear + np.einsum("nr,nr->n", squares, squares)
         value = np.maximum(value, np.einsum("nr,nr->n", least, least))
         if not slopes:
             return value, value
-        common = -2.0 * away @ inverse
+        common = -2.0 * (X[:, None, :] - self.points) @ self.inverse
+        t = self.start - hidden[:, None, :]
         of_h, of_b = common + 2.0 * (t @ self.once) @ self.slope, common + (t @ self.twice) @ self.slope
         gradient = 2.0 * np.einsum("nm,nmd->nd", h * (F @ c), of_h) + 2.0 * np.einsum("nm,nmd->nd", b * (squares @ L.T), of_b)
         return value, gradient / np.where(value > 0.0, value, 1.0)[:, None]
+
+
+def _squares(X: np.ndarray, Y: np.ndarray, Q: np.ndarray) -> np.ndarray:
+    """(X_n − Y_m)ᵀQ(X_n − Y_m), shape (n, m)."""
+    if Q.shape[0] == 0 or Y.shape[0] == 0:
+        return np.zeros((X.shape[0], Y.shape[0]))
+    root = np.linalg.cholesky(Q)
+    return np.asarray(squared_distances(X @ root, Y @ root, np.ones(Q.shape[0])))
+
+
+class NormalLaws:
+    """The normal laws of a mixture with the roots of their precisions."""
+
+    def __init__(self, normals: Normals) -> None:
+        self.means, self.roots = normals.means, np.linalg.inv(np.linalg.cholesky(normals.covariances))
+        log_det = np.sum(np.log(np.diagonal(self.roots, axis1=1, axis2=2)), axis=1)
+        self.constant = np.log(normals.weights) + log_det - 0.5 * self.means.shape[1] * math.log(2.0 * math.pi)
+
+    def slopes(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """log w_c N_c(x), shape (c, n), and ∇ log N_c(x), shape (c, n, d)."""
+        away = (X[None, :, :] - self.means[:, None, :]) @ self.roots.transpose(0, 2, 1)
+        return self.constant[:, None] - 0.5 * np.einsum("cni,cni->cn", away, away), -away @ self.roots
 
 
 def given_values(p: SoSDensity, given: list[int], values: np.ndarray) -> SoSDensity | None:
@@ -325,7 +423,9 @@ def times_normal(normals: Normals, mean: np.ndarray, precision: np.ndarray) -> t
         narrowed = _symmetric(np.linalg.solve(mixed, covariance))
         away = mean - centre
         pulled = precision @ away
-        log_weights.append(np.log(weight) - 0.5 * float(np.linalg.slogdet(mixed)[1]) - 0.5 * float(away @ pulled - pulled @ narrowed @ pulled))
+        log_weights.append(
+            np.log(weight) - 0.5 * float(np.linalg.slogdet(mixed)[1]) - 0.5 * float(away @ pulled - pulled @ narrowed @ pulled)
+        )
         means.append(centre + narrowed @ pulled)
         covariances.append(narrowed)
     peak = max(log_weights)

@@ -1,4 +1,4 @@
-"""The model file: a density or a mixture as numbers, never code; versioned, checksummed, written whole or not at all. docs/model-file.md defines it."""
+"""The model file: densities and mixtures as numbers, never code; versioned, checksummed, written whole. docs/model-file.md defines it."""
 
 from __future__ import annotations
 

@@ -39,7 +39,8 @@ def mixture(densities: Any, weights: Any = None) -> SoSDensity | SoSMixture:
 
     Parameters
     ----------
-    densities : sequence of SoSDensity and SoSMixture, or a fitted sklearn.mixture.GaussianMixture
+    densities : sequence of SoSDensity and SoSMixture
+        A fitted mixture of scikit-learn's becomes one by :meth:`SoSMixture.from_sklearn`.
     weights : array of floats, optional
         Non-negative, scaled to sum one; default: equal ones.
 
@@ -51,13 +52,11 @@ def mixture(densities: Any, weights: Any = None) -> SoSDensity | SoSMixture:
     >>> p
     SoSDensity(d=1, m=2, rank=2, kernel=Gaussian(sigma=2.0), measure=Lebesgue())
     """
-    if not isinstance(densities, (Iterable, Queries)) and weights is None:
-        return SoSMixture.from_sklearn(densities)
     parts = _as_laws(densities)
     first, shares = parts[0], as_weights(weights, len(parts), "weights")
     if not isinstance(first, SoSDensity) or not all(isinstance(p, SoSDensity) and _same_class(first, p) for p in parts):
         return SoSMixture(parts, shares)
-    used = [(p.on_host(), w) for p, w in zip(parts, shares, strict=True) if w > 0.0]
+    used = [(p.on_host(), w) for p, w in zip(parts, shares, strict=True) if w > 0.0 and isinstance(p, SoSDensity)]
     points = np.concatenate([p.support_points for p, _ in used])
     log_rows = np.concatenate([np.full(p.support_points.shape[0], 0.5 * (np.log(w) - p.log_unit)) for p, w in used])
     F = block_diag(*(p.unit_factor for p, _ in used))
@@ -153,7 +152,7 @@ class SoSMixture(Queries):
         return self.parts[0][1].n_features
 
     @property
-    def support_points(self) -> Array:  # type: ignore[override]
+    def support_points(self) -> Array:
         """Those of all parts, and the means of normal laws, stacked."""
         return namespace(self.parts[0][1].support_points).concat([part.support_points for _, part in self.parts])
 
@@ -176,8 +175,23 @@ class SoSMixture(Queries):
         found: list[tuple[float, SoSDensity | SoSMixture]] = []
         for weight, part in self.parts:
             for share, one in part.parts():
-                found.append((weight * share, SoSMixture.from_parts([(1.0, one)], Lebesgue()) if len(one.shown) < one.density.n_features else one.density))
+                found.append(
+                    (
+                        weight * share,
+                        SoSMixture.from_parts([(1.0, one)], Lebesgue()) if len(one.shown) < one.density.n_features else one.density,
+                    )
+                )
         return found
+
+    @property
+    def bandwidths(self) -> np.ndarray:
+        """Per feature the least length on which a part varies, shape (d,)."""
+        return np.min([part.bandwidths for _, part in self.parts], axis=0)
+
+    @property
+    def rank(self) -> int:
+        """The number of squares of all parts."""
+        return sum(part.density.rank for _, part in self.parts)
 
     @property
     def plain(self) -> None:
@@ -229,6 +243,10 @@ class SoSMixture(Queries):
     def cov(self) -> np.ndarray:
         """The covariance matrix of x, shape (d, d): that within the parts and that of their means."""
         return like(self._moments()[1], self.support_points)
+
+    def mass(self) -> float:
+        """∫ p dρ, which is one to rounding."""
+        return math.fsum(w * part.density.mass() for w, part in self.parts)
 
     def _moments(self) -> tuple[np.ndarray, np.ndarray]:
         host = self.on_host()
@@ -367,7 +385,9 @@ def _as_laws(densities: Any) -> list[SoSDensity | SoSMixture]:
     d = laws[0].n_features
     for a, p in enumerate(laws):
         if p.n_features != d:
-            raise ValueError(f"a mixture needs densities of the same features: density 0 has {d} features, but density {a} has {p.n_features}")
+            raise ValueError(
+                f"a mixture needs densities of the same features: density 0 has {d} features, but density {a} has {p.n_features}"
+            )
     return laws
 
 
@@ -409,8 +429,8 @@ def _common_measure(laws: list[SoSDensity | SoSMixture], measure: Measure | None
     same = all(other == measures[0] for other in measures)
     if any(one.atoms is not None for one in measures) and not (same and (measure is None or measure == measures[0])):
         raise ValueError(
-            "densities on a discrete measure mix with others on the same measure only: they have no density by volume; give all of them one "
-            "Discrete measure"
+            "densities on a discrete measure mix with others on the same measure only: they have no density by volume; give all of them "
+            "one Discrete measure"
         )
     if measure is None:
         return measures[0] if same else Lebesgue()

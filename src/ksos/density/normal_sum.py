@@ -36,14 +36,13 @@ def pairs_of(B: np.ndarray, log_W: np.ndarray, centres: np.ndarray, covariance: 
 
 def mean_and_covariance(groups: Iterable[Group]) -> tuple[np.ndarray, np.ndarray]:
     """E[x] and Cov[x] of a sum of mass one, the moments taken about the first mean."""
-    origin, total, first, second = None, 0.0, 0.0, 0.0
+    origin, total, sums = np.zeros(0), 0.0, [np.zeros(()), np.zeros(())]
     for weights, means, covariance in groups:
-        origin = means[0] if origin is None else origin
+        origin = origin if origin.size else means[0]
         away, mass = means - origin, float(weights.sum())
-        total, first = total + mass, first + weights @ away
-        second = second + (weights[:, None] * away).T @ away + mass * covariance
-    assert origin is not None
-    mean, second = np.asarray(first) / total, np.asarray(second) / total
+        total += mass
+        sums = [sums[0] + weights @ away, sums[1] + (weights[:, None] * away).T @ away + mass * covariance]
+    mean, second = sums[0] / total, sums[1] / total
     return origin + mean, 0.5 * (second + second.T) - np.outer(mean, mean)
 
 

@@ -10,7 +10,7 @@ from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
 
 from ksos.density.corrected import Corrected
 from ksos.density.expectation import Estimate
-from ksos.quadrature import NODES_PER_CELL, Panels, PiecewiseLaw, cut, integrate, legendre, merged, sobol, tensor_grid
+from ksos.quadrature import NODES_PER_CELL, Panels, PiecewiseLaw, cells, integrate, legendre, merged, sobol, tensor_grid
 
 __all__ = ["average", "box_masses", "clouds", "draw", "panel_ends"]
 
@@ -21,6 +21,7 @@ _TAIL = 38.0  # beyond, its density is no float
 _PANELS_PER_DEVIATION, _PANELS_PER_BANDWIDTH, _KERNEL_REACH = 2.0, 4.0, 6.5
 _CUBATURE_FEATURES, _GROUPS = 3, 8
 _CELLS = {1: 16, 2: 7, 3: 4}
+_CELL_DEVIATIONS, _CELL_BANDWIDTHS, _CELL_REACH = 2.5, 2.5, 8.0
 _CUBATURE_EVALUATIONS, _CLOUD_POINTS = 2_000_000, 65_536
 _NODES, _MOST_NODES, _AGREE = (24, 36, 54, 81, 122), 600_000, 1e-12
 _BOX_POINTS = 1 << 13
@@ -51,11 +52,13 @@ def draw(p: Corrected, size: int, rng: np.random.Generator) -> np.ndarray:
 def average(p: Corrected, g: Function, *, rtol: float, max_evaluations: int | None, rng: np.random.Generator) -> Estimate:
     """E_p[g] = Σ_c w_c ∫ f·g dN_c, by cubature in up to three features, by quasi-Monte Carlo beyond."""
     if (d := p.n_features) > _CUBATURE_FEATURES:
-        found, method = clouds(p, _CLOUD_POINTS if max_evaluations is None else max_evaluations, rng)
-        means = np.array([masses @ g(X) for X, masses in found])
+        groups, method = clouds(p, _CLOUD_POINTS if max_evaluations is None else max_evaluations, rng)
+        means = np.array([masses @ g(X) for X, masses in groups])
         return Estimate(float(means.mean()), float(means.std(ddof=1)) / math.sqrt(means.shape[0]), method)
     weights, means, covariances = p.normals
     most = (_CUBATURE_EVALUATIONS if max_evaluations is None else max_evaluations) // weights.shape[0]
+    if (at_once := _on_common_cells(p, g, rtol, most * weights.shape[0])) is not None:
+        return at_once
     value, error = 0.0, 0.0
     for weight, mean, covariance in zip(weights, means, covariances, strict=True):
         L = np.linalg.cholesky(covariance)
@@ -69,12 +72,32 @@ def average(p: Corrected, g: Function, *, rtol: float, max_evaluations: int | No
             return out
 
         narrowest = float(np.min(p.bandwidths / np.sqrt(np.diagonal(covariance))))
-        cells = int(np.clip(_CELLS[d] / min(narrowest, 1.0), _CELLS[d], max(_CELLS[d], (most / NODES_PER_CELL[d] / 4.0) ** (1.0 / d))))
-        edges = np.linspace(-_REACH, _REACH, cells + 1)
+        count = int(np.clip(_CELLS[d] / min(narrowest, 1.0), _CELLS[d], max(_CELLS[d], (most / NODES_PER_CELL[d] / 4.0) ** (1.0 / d))))
+        edges = np.linspace(-_REACH, _REACH, count + 1)
         start, stop = tensor_grid([edges[:-1]] * d), tensor_grid([edges[1:]] * d)
         found = integrate(integrand, start, stop, rtol=rtol, atol=1e-15, max_evaluations=most)
         value, error = value + float(weight) * found.value, error + float(weight) * found.error
     return Estimate(value, error, "quadrature")
+
+
+def _on_common_cells(p: Corrected, g: Function, rtol: float, most: int) -> Estimate | None:
+    """E_p[g] over one grid that suits all laws; None if it would have too many cells: laws of very different widths."""
+    d, (_, means, covariances) = p.n_features, p.normals
+    ends = [_axis_ends(p, k, _CELL_DEVIATIONS, _CELL_BANDWIDTHS) for k in range(d)]
+    reach = _CELL_REACH * np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
+    found = cells([(axis[:-1], axis[1:]) for axis in ends], means - reach, means + reach, most // (4 * NODES_PER_CELL[d]))
+    if found is None:
+        return None
+
+    def integrand(X: np.ndarray) -> np.ndarray:
+        with np.errstate(under="ignore"):
+            mass = np.exp(p.log_density(X))
+        seen, out = mass > 0.0, np.zeros(X.shape[0])
+        out[seen] = mass[seen] * g(X[seen])
+        return out
+
+    result = integrate(integrand, *found, rtol=rtol, atol=1e-15, max_evaluations=most)
+    return Estimate(result.value, result.error, "quadrature")
 
 
 def clouds(p: Corrected, n_points: int, rng: np.random.Generator) -> tuple[list[tuple[np.ndarray, np.ndarray]], str]:
@@ -99,16 +122,34 @@ def clouds(p: Corrected, n_points: int, rng: np.random.Generator) -> tuple[list[
 
 def panel_ends(p: Corrected) -> np.ndarray:
     """Of one feature: ends of panels on which the density is, to rounding, a polynomial of degree 15, in increasing order."""
-    weights, means, covariances = p.normals
+    _, means, covariances = p.normals
     mean, deviation = means[:, 0], np.sqrt(covariances[:, 0, 0])
-    inner = np.arange(-_REACH, _REACH + 1e-9, 1.0 / _PANELS_PER_DEVIATION)
-    low, high = float(np.min(mean - _REACH * deviation)), float(np.max(mean + _REACH * deviation))
-    outer = np.sqrt(np.arange(_REACH**2, _TAIL**2, 4.0))  # the density falls by e² per panel
-    tails = [(mean[:, None] + sign * deviation[:, None] * outer).ravel() for sign in (-1.0, 1.0)]
-    sigma, X = float(p.bandwidths[0]), p.joint.support_points[:, p.shown[0]]
-    reach = _KERNEL_REACH * sigma
-    near = np.concatenate(cut(*merged(np.clip(X - reach, low, high), np.clip(X + reach, low, high)), sigma / _PANELS_PER_BANDWIDTH))
-    return np.unique(np.concatenate([(mean[:, None] + deviation[:, None] * inner).ravel(), tails[0][tails[0] < low], tails[1][tails[1] > high], near]))
+    inside = _axis_ends(p, 0, 1.0 / _PANELS_PER_DEVIATION, 1.0 / _PANELS_PER_BANDWIDTH)
+    outer, tails = np.sqrt(np.arange(_REACH**2, _TAIL**2, 4.0)), []  # the density falls by e² per panel
+    for sign in (-1.0, 1.0):
+        far = int(np.argmax(sign * mean + _TAIL * deviation))  # of all laws the last one to vanish
+        tails.append(mean[far] + sign * deviation[far] * outer)
+    return np.unique(np.concatenate([tails[0][tails[0] < inside[0]], inside, tails[1][tails[1] > inside[-1]]]))
+
+
+def _axis_ends(p: Corrected, feature: int, deviations: float, bandwidths: float) -> np.ndarray:
+    """Ends of panels of a feature: as long as so many deviations of the narrowest law that reaches there, or bandwidths of a kernel."""
+    _, means, covariances = p.normals
+    mean, deviation = means[:, feature], np.sqrt(covariances[:, feature, feature])
+    low, high, step = mean - _REACH * deviation, mean + _REACH * deviation, deviations * deviation
+    used = np.any(p.joint.unit_factor != 0.0, axis=1)
+    if np.any(used):
+        sigma, X = float(np.sqrt(p.metric[p.shown[feature], p.shown[feature]])), p.joint.support_points[used, p.shown[feature]]
+        reach = _KERNEL_REACH * sigma
+        near, far = merged(np.clip(X - reach, low.min(), high.max()), np.clip(X + reach, low.min(), high.max()))
+        low, high, step = np.r_[low, near], np.r_[high, far], np.r_[step, np.full(near.shape, bandwidths * sigma)]
+    ends = np.unique(np.r_[low, high])
+    middle = 0.5 * (ends[:-1] + ends[1:])
+    finest = np.min(np.where((low[:, None] < middle) & (middle < high[:, None]), step[:, None], np.inf), axis=0)
+    pieces = [
+        np.linspace(a, b, 1 + max(1, math.ceil((b - a) / length)))[:-1] for a, b, length in zip(ends[:-1], ends[1:], finest, strict=True)
+    ]
+    return np.r_[np.concatenate(pieces), ends[-1]]
 
 
 def line_law(ends: np.ndarray, log_density: Function) -> PiecewiseLaw:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
 
@@ -44,22 +44,36 @@ _GROUPS = 8
 class Part(ABC):
     """A law with a density by volume, or on atoms relative to their measure."""
 
-    n_features: int
-    support_points: Array
-    bandwidths: np.ndarray
-    """Per feature the length on which the density varies."""
-    density: SoSDensity
-    """What a file keeps."""
     shown: list[int]
     """The features of ``density`` that are features of this law; the others are integrated out."""
+
+    @property
+    @abstractmethod
+    def density(self) -> SoSDensity:
+        """What a file keeps."""
+
+    @property
+    def n_features(self) -> int:
+        """The dimension d."""
+        return len(self.shown)
+
+    @property
+    @abstractmethod
+    def support_points(self) -> Array:
+        """Where the density is concentrated."""
+
+    @property
+    @abstractmethod
+    def bandwidths(self) -> np.ndarray:
+        """Per feature the length on which the density varies."""
 
     @abstractmethod
     def log_density(self, X: Array) -> Array:
         """log p, shape (n,)."""
 
     @abstractmethod
-    def gradient(self, X: np.ndarray) -> np.ndarray:
-        """∇ log p, shape (n, d)."""
+    def log_and_gradient(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """log p, shape (n,), and ∇ log p, shape (n, d)."""
 
     @abstractmethod
     def draw(self, size: int, rng: np.random.Generator) -> np.ndarray:
@@ -130,22 +144,25 @@ class Squares(Part):
     """A sum of squares over one kernel, by volume or on atoms."""
 
     def __init__(self, density: SoSDensity) -> None:
-        self.density, self.n_features = density, density.n_features
-        self.shown = list(range(density.n_features))
+        self._density, self.shown = density, list(range(density.n_features))
 
     @property
-    def support_points(self) -> Array:  # type: ignore[override]
+    def density(self) -> SoSDensity:
+        return self._density
+
+    @property
+    def support_points(self) -> Array:
         return self.density.support_points
 
     @property
-    def bandwidths(self) -> np.ndarray:  # type: ignore[override]
+    def bandwidths(self) -> np.ndarray:
         return np.sqrt(np.diagonal(self.density.kernel.matrix(self.n_features)))
 
     def log_density(self, X: Array) -> Array:
         return self.density.logpdf(X)
 
-    def gradient(self, X: np.ndarray) -> np.ndarray:
-        return log_and_gradient(self.density, X)[1]
+    def log_and_gradient(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return log_and_gradient(self.density, X)
 
     def draw(self, size: int, rng: np.random.Generator) -> np.ndarray:
         if self._is_bump:
@@ -156,7 +173,9 @@ class Squares(Part):
     @property
     def _is_normal_sum(self) -> bool:
         measure = self.density.measure
-        return isinstance(self.density.kernel, Gaussian) and measure.by_volume and bool(np.all(np.isinf(measure.boundaries(self.n_features))))
+        return (
+            isinstance(self.density.kernel, Gaussian) and measure.by_volume and bool(np.all(np.isinf(measure.boundaries(self.n_features))))
+        )
 
     @property
     def _is_bump(self) -> bool:
@@ -268,7 +287,7 @@ class Reference(Corrected, Part):
     """Normal laws, corrected by a sum of squares with a constant."""
 
     @property
-    def density(self) -> SoSDensity:  # type: ignore[override]
+    def density(self) -> SoSDensity:
         return self.joint
 
     def draw(self, size: int, rng: np.random.Generator) -> np.ndarray:
@@ -325,7 +344,7 @@ class Reference(Corrected, Part):
         return None if found is None else (float(self.marginal(given).log_density(values[None, :])[0]), found)
 
     def compressed(self, rank: int | None, m: int | None) -> Part:
-        raise NotImplementedError
+        return type(self)(self.fewer_columns(rank) if rank is not None else self.fewer_points(cast("int", m)), self.shown)
 
     def parts(self) -> list[tuple[float, Part]]:
         """By reference law; those that nothing corrects are sums of one square."""
@@ -346,7 +365,7 @@ def as_part(density: SoSDensity, shown: list[int] | None = None) -> Part:
         return Reference(density, shown)
     if density.unit_constant is not None or over_normals or not whole:
         raise ValueError(
-            f"{density!r} is no part of a mixture: a constant, features that are integrated out, and a Normal or GaussianMixture measure "
-            "come together, or none of them"
+            f"{density!r} is no part of a mixture, and answers pdf, logpdf and mass alone: a density with a constant must be relative to a "
+            "Normal or GaussianMixture measure"
         )
     return Squares(density)

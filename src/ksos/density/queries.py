@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -140,9 +140,30 @@ class Queries(ABC):
         """Answers are computed on the host and go back to where the law lies."""
         return self.as_mixture().answers if (p := self.plain) is None else OwnAnswers(p)
 
+    @property
+    @abstractmethod
+    def bandwidths(self) -> np.ndarray:
+        """Per feature the length on which the density varies, shape (d,)."""
+
+    @abstractmethod
+    def on_host(self) -> Self:
+        """The same law in NumPy arrays."""
+
+    @abstractmethod
+    def by_volume(self) -> Queries:
+        """The same law as a density in the usual sense, p·dρ/dx; itself on volume, boxes and discrete measures."""
+
+    @abstractmethod
+    def marginal(self, features: Any) -> Queries:
+        """The law of some features, in the order given."""
+
     @abstractmethod
     def logpdf(self, X: Any) -> Array:
         """log p(X_i), shape (n,)."""
+
+    @abstractmethod
+    def pdf(self, X: Any) -> Array:
+        """p(X_i), shape (n,)."""
 
     @abstractmethod
     def mean(self) -> np.ndarray:
@@ -152,6 +173,13 @@ class Queries(ABC):
         """log p(X_i)·dρ/dx; on atoms the density relative to their measure, as it is."""
         X = as_points(X, "X", n_features=self.n_features)
         return self.logpdf(X) + self.measure.log_density(X) if self.measure.normals(self.n_features) is not None else self.logpdf(X)
+
+    def node_masses(self) -> np.ndarray:
+        """The mass of every node of a discrete measure."""
+        if (atoms := self.measure.atoms) is None:
+            raise TypeError(f"a density on a Discrete measure is needed; this one is on {self.measure!r}")
+        mass = atoms.weights * to_numpy(self.pdf(like(atoms.points, self.support_points)))
+        return np.asarray(mass / mass.sum())
 
     def _rows(self, X: Any) -> np.ndarray:
         return to_numpy(as_points(X, "X", n_features=self.n_features))
@@ -163,7 +191,7 @@ class Queries(ABC):
         """P(low ≤ x ≤ high), exactly; bounds may be infinite.
 
         With a metric that ties the features it is exact to 1e-11 where sides of at most three tied features are finite. Beyond, it is an
-        estimate by quasi-Monte Carlo, good to about 1e-5, and that of one box is a float with the estimate of its error as ``.error``.
+        estimate by quasi-Monte Carlo, good to about 1e-4, and that of one box is a float with the estimate of its error as ``.error``.
 
         Parameters
         ----------

@@ -18,6 +18,7 @@ from ksos.density.conditional import conditional, conditional_logpdf, marginal
 from ksos.density.moments import mean_and_covariance
 from ksos.density.queries import Queries
 from ksos.density.sampling import draw
+from ksos.density.standard import feature_scales
 from ksos.density.transform import affine, times_gaussian
 from ksos.integrals import Integrals, closed_form
 from ksos.kernels import Kernel
@@ -250,6 +251,11 @@ class SoSDensity(Queries):
         return like(samples, self.support_points)
 
     @property
+    def bandwidths(self) -> np.ndarray:
+        """Per feature the length on which the density varies, shape (d,)."""
+        return feature_scales(self.kernel, self.n_features)
+
+    @property
     def plain(self) -> SoSDensity | None:
         ties = self.measure.by_components or (self.kernel.full and self.measure.normals(self.n_features) is not None)
         return None if ties or self.unit_constant is not None else self.on_host()
@@ -278,6 +284,8 @@ class SoSDensity(Queries):
     def marginal(self, features: Any) -> Self:
         r"""The density of the features S = ``features``, in that order: p_S(x_S) = ∫ p dρ_R = k_Sᵀ(B ∘ W_R)k_S, for any separable kernel.
 
+        With a metric, W_R is W/W_S, and the metric of the result is the block of S of these features.
+
         Features are numbered from 0; negative numbers are refused. On a :class:`~ksos.measures.Discrete` measure, atoms that agree in S
         become one, with any kernel. The result carries exactly their masses. Its measure is the marginal of ρ if ρ is a product of
         measures (a tensor quadrature rule) or the kernel is not separable, and otherwise has the same atoms with other weights.
@@ -293,6 +301,7 @@ class SoSDensity(Queries):
     def conditional(self, conditions: Any) -> Self:
         r"""The density of the other features given x_S = v, ``conditions`` = {feature: value}: ∝ k_Rᵀ ΔBΔ k_R with Δ = diag(k_S(v, x̃_i)).
 
+        With a metric, the support points move with v, as the means of conditional normal laws do, and the metric is (P_RR)⁻¹, P = S⁻¹.
         Values may be far away, as long as the log-density there is finite. On a :class:`~ksos.measures.Discrete` measure they must be
         those of an atom, unless ρ is a product of measures.
 
@@ -321,7 +330,8 @@ class SoSDensity(Queries):
     def times_gaussian(self, mean: Any, scale: Any) -> Self:
         r"""p(x)·Π_k exp(−(x_k − mean_k)²/(2 scale_k²)), scaled to mass one: Bayes' rule for a Gaussian measurement of the features.
 
-        ``mean`` and ``scale`` are numbers, or one per feature; an infinite scale says nothing about its feature. For the Gaussian kernel on
+        ``mean`` and ``scale`` are numbers, or one per feature; an infinite scale says nothing about its feature. A matrix C (d, d) as
+        ``scale`` is the covariance of the measurement, and the factor is exp(−½(x − mean)ᵀC⁻¹(x − mean)). For the Gaussian kernel on
         any measure, and for any kernel on a :class:`~ksos.measures.Discrete` one, where the Gaussian goes into the weights.
 
         >>> from ksos.kernels import Gaussian
@@ -333,13 +343,18 @@ class SoSDensity(Queries):
         return cast("Self", found.on_device_of(self))
 
     def affine(self, scale: Any = 1.0, shift: Any = 0.0) -> Self:
-        """The density of scale·x + shift, feature by feature; ``scale`` may be negative.
+        """The density of scale·x + shift, feature by feature; ``scale`` may be negative, or any invertible matrix (d, d).
 
+        A matrix A takes a Gaussian kernel, of which the metric becomes ASAᵀ, and any measure but a box.
         The measure moves along: sides of a box, mean and scale of a normal measure, the points of a discrete one (with their weights).
 
         >>> from ksos.kernels import Gaussian
         >>> SoSDensity(Gaussian(1.0), [[1.0]], [[1.0]], normalize=True).affine(-2.0, 5.0)
         SoSDensity(d=1, m=1, rank=1, kernel=Gaussian(sigma=2.0), measure=Lebesgue())
+        >>> p = SoSDensity(Gaussian(2.0), [[0.0, 0.0]], [[1.0]], normalize=True)  # two standard normal features
+        >>> p.affine([[1.0, 0.0], [0.6, 0.8]]).cov().round(12)
+        array([[1. , 0.6],
+               [0.6, 1. ]])
         """
         found = self.as_mixture().affine(scale, shift) if self.plain is None else affine(self.on_host(), scale, shift)
         return cast("Self", found.on_device_of(self))
@@ -368,7 +383,7 @@ class SoSDensity(Queries):
         >>> smaller.rank, distance < 0.01
         (1, True)
         """
-        if self.plain is None:
+        if self.unit_constant is not None:
             return self.as_mixture().compress(rank, m, kernel=kernel, landmarks=landmarks)
         found = compress(self.on_host(), rank, m, kernel, landmarks)
         return found._replace(density=found.density.on_device_of(self))

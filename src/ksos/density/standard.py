@@ -167,7 +167,7 @@ def central_first(X: np.ndarray, scale: np.ndarray | float) -> np.ndarray:
 def standardize(p: SoSDensity, *others: SoSDensity, shorten: bool = True, keep_features: bool = False) -> Standard:
     """``p`` in standard coordinates around a support point from the middle; gaps are those that the ``others`` have as well.
 
-    With a metric, the axes are those in which the kernel of one other density is a product over the features as well.
+    With a metric, the axes are those in which the kernel of the first other density is a product over the features as well.
     With ``keep_features``, y_k depends on x_k alone: boxes stay boxes, and a metric becomes one with a unit diagonal. On a discrete
     measure, which has no volume, this is always so.
     """
@@ -180,7 +180,7 @@ def standardize(p: SoSDensity, *others: SoSDensity, shorten: bool = True, keep_f
     shorten = shorten and p.measure.by_volume  # the other measures are not the same everywhere
     axes = None
     if any(q.kernel.full for q in (p, *others)) and p.measure.atoms is None and not keep_features:
-        axes = axes_of(p.kernel, d, *(q.kernel for q in others))
+        axes = axes_of(p.kernel, d, *(q.kernel for q in others[:1]))
         everywhere, zero, scale = axes.coordinates(everywhere, origin), np.zeros(d), np.ones(d)
     else:
         zero = origin

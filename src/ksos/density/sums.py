@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.optimize import brentq, minimize
 
+from ksos.density.corrected import NormalLaws
 from ksos.density.expectation import Estimate
 from ksos.density.normal_sum import Group, inner_product
 from ksos.density.over_normals import line_law
 from ksos.density.queries import Answers, Queries
-from ksos.measures.normal import log_normal
 from ksos.observables import NumericFunction, as_observable
 from ksos.quadrature import PiecewiseLaw
 
@@ -52,7 +52,7 @@ class Sums(Answers):
     def quantiles(self, q: np.ndarray) -> np.ndarray:
         if (atoms := self.p.measure.atoms) is not None:
             order = np.argsort(atoms.points[:, 0], kind="stable")
-            cumulated = np.cumsum(self.node_masses()[order])
+            cumulated = np.cumsum(self.p.node_masses()[order])
             at = np.searchsorted(cumulated / cumulated[-1], q * (1.0 - 1e-15), side="left")
             return np.asarray(atoms.points[order[np.minimum(at, order.shape[0] - 1)], 0])
         x = self.law().ppf(q[None, :])[0]
@@ -62,13 +62,6 @@ class Sums(Answers):
     def law(self) -> PiecewiseLaw:
         """The law of one feature, on panels that suit every part."""
         return line_law(np.unique(np.concatenate([part.panel_ends() for _, part in self.p.parts])), self.p.log_by_volume)
-
-    def node_masses(self) -> np.ndarray:
-        """The masses of the atoms."""
-        atoms = self.p.measure.atoms
-        assert atoms is not None
-        mass = atoms.weights * np.exp(self.p.logpdf(atoms.points))
-        return np.asarray(mass / mass.sum())
 
     def moment(self, powers: tuple[int, ...], about: np.ndarray) -> float:
         return sum(weight * part.moment(powers, about) for weight, part in self.p.parts)
@@ -94,7 +87,7 @@ class Sums(Answers):
         if (atoms := self.p.measure.atoms) is not None:
             log_p = self.p.logpdf(atoms.points)
             order = np.argsort(-log_p, kind="stable")
-            cumulated = np.cumsum(self.node_masses()[order])
+            cumulated = np.cumsum(self.p.node_masses()[order])
             at = int(np.searchsorted(cumulated, mass * cumulated[-1] * (1.0 - 1e-14), side="left"))
             return Estimate(math.exp(float(log_p[order[min(at, order.shape[0] - 1)]])), 0.0, "sum")
         if self.p.n_features == 1:
@@ -121,7 +114,7 @@ class Sums(Answers):
         limits = np.stack(p.measure.boundaries(p.n_features), axis=1)
         starts = np.unique(np.clip(p.support_points, limits[:, 0], limits[:, 1]), axis=0)
         starts = starts[np.argsort(-p.logpdf(starts), kind="stable")[:n_starts]]
-        scale = np.min([part.bandwidths for _, part in p.parts], axis=0)
+        scale = p.bandwidths
         found = sorted((self._climb(x, scale, limits) for x in starts), key=lambda one: -one[0])
         kept = [found[0][1]]
         for log_p, x in found[1:] if every else []:
@@ -132,8 +125,8 @@ class Sums(Answers):
     def _climb(self, x: np.ndarray, scale: np.ndarray, limits: np.ndarray) -> tuple[float, np.ndarray]:
         def downhill(y: np.ndarray) -> tuple[float, np.ndarray]:
             point = np.clip(x + y * scale, limits[:, 0], limits[:, 1])[None, :]
-            log_p = float(self.p.logpdf(point)[0])
-            return (-log_p if np.isfinite(log_p) else 1e300), -self.gradient(point)[0] * scale
+            (log_p,), (gradient,) = self._log_and_gradient(point)
+            return (-float(log_p) if np.isfinite(log_p) else 1e300), -gradient * scale
 
         bounds = (limits - x[:, None]) / scale[:, None]
         options = {"ftol": 1e-15, "gtol": 1e-10, "maxiter": 500}
@@ -141,22 +134,26 @@ class Sums(Answers):
         return -float(found.fun), np.clip(x + found.x * scale, limits[:, 0], limits[:, 1])
 
     def gradient(self, X: np.ndarray) -> np.ndarray:
-        """Σ_a r_a ∇log p_a with r_a the share of part a at x, less ∇ log ρ if the measure is not volume."""
+        return self._log_and_gradient(X)[1]
+
+    def _log_and_gradient(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """log p, and Σ_a r_a ∇log p_a with r_a the share of part a at x, less ∇ log ρ if the measure is not volume."""
         p = self.p
-        with np.errstate(divide="ignore"):
-            logs = np.stack([np.log(weight) + part.log_density(X) for weight, part in p.parts])
+        found = [part.log_and_gradient(X) for _, part in p.parts]
+        logs = np.stack([math.log(weight) + log_p for (weight, _), (log_p, _) in zip(p.parts, found, strict=True)])
         peak = logs.max(axis=0)
         shares = np.exp(logs - np.where(np.isfinite(peak), peak, 0.0))
-        shares /= np.where(np.isfinite(peak), shares.sum(axis=0), 1.0)
-        out = sum(share[:, None] * part.gradient(X) for share, (_, part) in zip(shares, p.parts, strict=True))
+        total = np.where(np.isfinite(peak), shares.sum(axis=0), 1.0)
+        log_p, shares = peak + np.log(total), shares / total
+        out = sum(share[:, None] * gradient for share, (_, gradient) in zip(shares, found, strict=True))
         normals = p.measure.normals(p.n_features)
         if normals is not None:
-            own = np.stack([np.log(w) + log_normal(X, m, V) for w, m, V in zip(*normals, strict=True)])
-            weights = np.exp(own - own.max(axis=0))
-            weights /= weights.sum(axis=0)
-            for weight, mean, covariance in zip(weights, normals.means, normals.covariances, strict=True):
-                out = out + weight[:, None] * np.linalg.solve(covariance, (X - mean).T).T
-        return np.where(np.isfinite(peak)[:, None], out, 0.0)
+            own, slopes = NormalLaws(normals).slopes(X)
+            top = own.max(axis=0)
+            weights = np.exp(own - top)
+            log_p = log_p - top - np.log(weights.sum(axis=0))
+            out = out - np.einsum("cn,cnd->nd", weights / weights.sum(axis=0), slopes)
+        return log_p, np.where(np.isfinite(peak)[:, None], out, 0.0)
 
 
 def _total(found: list[tuple[float, Estimate]]) -> Estimate:
@@ -254,4 +251,3 @@ def _line_level(p: SoSMixture, law: PiecewiseLaw, mass: float) -> float:
     while excess(low) < 0.0 and step < 1e3:
         low, step = low - step, 2.0 * step
     return float(brentq(excess, low, top + 1.0, xtol=1e-12, rtol=1e-13))
-

@@ -73,7 +73,7 @@ def times_gaussian(density: SoSDensity, mean: Any, scale: Any) -> SoSDensity:
         scale = as_scales(scale, d)
         root = np.diag(1.0 / scale)
     elif covariance.shape[0] != d:
-        raise ValueError(f"scale as a covariance matrix must have shape {(d, d)}; got {covariance.shape}")
+        raise ValueError(f"scale must have, as a covariance matrix, shape {(d, d)}; got {covariance.shape}")
     else:
         scale, root = covariance, np.linalg.inv(np.linalg.cholesky(covariance))
     if not isinstance(density.kernel, Gaussian):

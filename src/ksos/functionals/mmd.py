@@ -6,7 +6,7 @@ from typing import Any
 
 from ksos._array import Array, inner, norm
 from ksos._validation import as_points, as_positive
-from ksos.density import SoSDensity
+from ksos.density import SoSDensity, SoSMixture
 from ksos.embedding import MeanEmbedding
 from ksos.functionals.base import BoundTerm, Constraint, EmbeddingQuadratic, Functional, Pair
 from ksos.labelled import LabelledDensity, LabelledEmbedding
@@ -14,7 +14,7 @@ from ksos.space import SoSSpace
 
 __all__ = ["MMD", "BoundBall", "BoundSquaredMMD", "SquaredMMD", "within"]
 
-_TARGETS = (MeanEmbedding, SoSDensity, LabelledEmbedding, LabelledDensity)
+_TARGETS = (MeanEmbedding, SoSDensity, SoSMixture, LabelledEmbedding, LabelledDensity)
 
 
 class SquaredMMD(Functional):

@@ -85,7 +85,10 @@ class Kernel(ABC):
         """The bandwidth of each of ``d`` features."""
         self.check_features(d)
         if self.full:
-            raise ValueError(f"one bandwidth per feature is needed here, not a metric that ties the features; got {self!r}")
+            raise ValueError(
+                f"one bandwidth per feature is needed here, not a metric that ties the features; got {self!r}; use the roots of its "
+                "diagonal, or change the coordinates of the data"
+            )
         return np.full(d, float(self.sigma)) if self.sigma.ndim == 0 else self.sigma
 
     def matrix(self, d: int) -> np.ndarray:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["GaussianMixture"]
 
+_ROUNDING = 1e-14
+
 
 class GaussianMixture(Measure):
     """The probability measure Σ_c w_c N(μ_c, Σ_c): p = 1, relative to it, is the mixture itself.
@@ -38,6 +40,9 @@ class GaussianMixture(Measure):
     def __init__(self, weights: Any, means: Any, covariances: Any) -> None:
         means = np.array(as_points(means, "means"))
         shares = as_weights(weights, means.shape[0], "weights")
+        given_sum = float(np.sum(np.asarray(weights, dtype=np.float64)))
+        if abs(given_sum - 1.0) <= _ROUNDING:  # scaled already: another division would change the last bits, and a file must not
+            shares = np.array(weights, dtype=np.float64)
         given = np.asarray(covariances, dtype=np.float64)
         (count, d), used = means.shape, shares > 0.0
         if given.shape not in ((count, d), (count, d, d)):

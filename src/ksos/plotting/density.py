@@ -10,10 +10,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ksos._array import is_other_array, to_numpy
 from ksos._validation import as_count, as_features, as_points, as_vector
-from ksos.density import SoSDensity
+from ksos.density.queries import Queries
 from ksos.plotting.canvas import Display, axes_grid, colour_map, require_matplotlib, single_axes
 from ksos.plotting.panel import Look, window_of
-from ksos.plotting.panels import Atoms, Curve, Surface, with_respect_to_lebesgue
+from ksos.plotting.panels import Atoms, Curve, Surface
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -77,7 +77,7 @@ class DensityDisplay(Display):
     @classmethod
     def from_density(
         cls,
-        density: SoSDensity,
+        density: Queries,
         X: Any = None,
         *,
         features: Sequence[int] | None = None,
@@ -91,7 +91,7 @@ class DensityDisplay(Display):
 
         Parameters
         ----------
-        density : SoSDensity
+        density : SoSDensity or SoSMixture
         X : array (n, d), optional
             Data to show with it. Samples far outside the mass, or too many to see, are left out; the legend counts those shown.
         features : sequence of int, optional
@@ -104,8 +104,8 @@ class DensityDisplay(Display):
         ax, **options
             See :meth:`plot`.
         """
-        if not isinstance(density, SoSDensity):
-            raise TypeError(f"a ksos.SoSDensity is needed; got {density!r}; a fitted estimator goes to from_estimator")
+        if not isinstance(density, Queries):
+            raise TypeError(f"a ksos.SoSDensity or SoSMixture is needed; got {density!r}; a fitted estimator goes to from_estimator")
         require_matplotlib()
         density = density.on_host()
         d = density.n_features
@@ -125,7 +125,7 @@ class DensityDisplay(Display):
     def from_estimator(cls, estimator: Any, X: Any = None, *, feature_names: Sequence[str] | None = None, **options: Any) -> Self:
         """The same for a fitted estimator with a ``distribution_``; its feature names are used if it has any."""
         check_is_fitted(estimator)
-        if not isinstance(getattr(estimator, "distribution_", None), SoSDensity):
+        if not isinstance(getattr(estimator, "distribution_", None), Queries):
             raise TypeError(
                 f"{type(estimator).__name__} has no density of its own (distribution_); pass a fitted KernelSoSDensity: "
                 "of a search its best_estimator_, of a pipeline its last step with the data as they reach it"
@@ -226,7 +226,7 @@ def _opaque(legend: Legend) -> None:
             handle.set_alpha(1.0)
 
 
-def _as_regions(regions: Sequence[float] | None, density: SoSDensity) -> tuple[float, ...]:
+def _as_regions(regions: Sequence[float] | None, density: Queries) -> tuple[float, ...]:
     """The probabilities of the highest-density regions to draw."""
     discrete = density.measure.atoms is not None
     if regions is None:
@@ -240,7 +240,7 @@ def _as_regions(regions: Sequence[float] | None, density: SoSDensity) -> tuple[f
 
 
 def _make_panels(
-    density: SoSDensity, features: tuple[int, ...], X: np.ndarray | None, regions: tuple[float, ...], resolution: int | None
+    density: Queries, features: tuple[int, ...], X: np.ndarray | None, regions: tuple[float, ...], resolution: int | None
 ) -> _Panels:
     """Every panel that a picture of ``features`` needs."""
     d, k, support = density.n_features, len(features), density.support_points
@@ -248,7 +248,7 @@ def _make_panels(
     if density.measure.atoms is not None:
         shown = [*([(feature,) for feature in features] if k != 2 else []), *pairs]
         return {chosen: Atoms.of(density, chosen, None if X is None else X[:, list(chosen)]) for chosen in shown}
-    density = with_respect_to_lebesgue(density)
+    density = density.by_volume()
     panels, windows = _Panels(), {}
     for feature in features:
         marginal = density if d == 1 else density.marginal([feature])

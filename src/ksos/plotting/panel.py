@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ksos.density import SoSDensity
+from ksos.density.queries import Queries
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,7 +40,7 @@ class Window:
         return np.linspace(self.low, self.high, n or int(np.clip(per_bandwidth * (self.high - self.low) / sigma, fewest, most)))
 
 
-def window_of(marginal: SoSDensity, samples: np.ndarray | None) -> Window:
+def window_of(marginal: Queries, samples: np.ndarray | None) -> Window:
     """The window of a density of one feature and of its ``samples`` (n,)."""
     low, high = (float(x) for x in marginal.ppf(np.array([_TAIL, 1.0 - _TAIL])))
     return window_around(low, high, samples, marginal.measure.boundary(0))

@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ksos.density import SoSDensity
-from ksos.density.moments import node_masses
-from ksos.measures import Lebesgue
+from ksos.density.queries import Queries
 from ksos.plotting import panel
 from ksos.plotting.panel import DENSITY, STRIP, SUPPORT, Look, Window
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Atoms", "Curve", "Heights", "Surface", "evaluate", "with_respect_to_lebesgue"]
+__all__ = ["Atoms", "Curve", "Heights", "Surface", "evaluate"]
 
 _LARGEST_EXPONENT = 90  # beyond it, densities are drawn in a power of ten of their own
 _CURVE = 12.0, 401, 4001
@@ -45,16 +43,7 @@ class Heights:
         return "density" if self.exponent == 0 else f"density / $10^{{{self.exponent}}}$"
 
 
-def with_respect_to_lebesgue(density: SoSDensity) -> SoSDensity:
-    """The same distribution with a density in the usual sense, p·dρ/dx: what a picture shows, and whose regions are the smallest."""
-    factor = density.measure.normal_factor(density.n_features)
-    if factor is None:
-        return density
-    relative = density.from_units(density.kernel, density.support_points, density.unit_factor, density.log_unit, Lebesgue())
-    return relative.times_gaussian(*factor)
-
-
-def evaluate(density: SoSDensity, points: np.ndarray, regions: Sequence[float], cell: float | None = None) -> Heights:
+def evaluate(density: Queries, points: np.ndarray, regions: Sequence[float], cell: float | None = None) -> Heights:
     """p at the rows of ``points``, and the levels of its highest-density regions.
 
     If the points are a grid with cells of volume ``cell``, the levels are computed from it: accurate enough for a small panel, and quicker.
@@ -96,9 +85,9 @@ class Curve(_OnGrid):
     window: Window
 
     @classmethod
-    def of(cls, p: SoSDensity, support: np.ndarray, window: Window, regions: Sequence[float], resolution: int | None) -> Curve:
+    def of(cls, p: Queries, support: np.ndarray, window: Window, regions: Sequence[float], resolution: int | None) -> Curve:
         """Of a density ``p`` of one feature on its window."""
-        x = window.grid(resolution, float(p.kernel.sigma_vector(1)[0]), *_CURVE)
+        x = window.grid(resolution, float(p.bandwidths[0]), *_CURVE)
         return cls(evaluate(p, x[:, None], regions), support, x, p.cdf(x[:, None]), window)
 
     def draw(self, ax: Axes, samples: np.ndarray | None, look: Look) -> dict[str, Any]:
@@ -133,11 +122,11 @@ class Surface(_OnGrid):
 
     @classmethod
     def of(
-        cls, p: SoSDensity, support: np.ndarray, windows: tuple[Window, Window], regions: Sequence[float], n: int | None, small: bool
+        cls, p: Queries, support: np.ndarray, windows: tuple[Window, Window], regions: Sequence[float], n: int | None, small: bool
     ) -> Surface:
         """Of a density ``p`` of two features on the windows of its features, on a grid of ``n`` points along each (None: fine enough)."""
         fineness = _SMALL_SURFACE if small else _SURFACE
-        x, y = (window.grid(n, float(sigma), *fineness) for window, sigma in zip(windows, p.kernel.sigma_vector(2), strict=True))
+        x, y = (window.grid(n, float(sigma), *fineness) for window, sigma in zip(windows, p.bandwidths, strict=True))
         cell = float(x[1] - x[0]) * float(y[1] - y[0]) if small else None
         heights = evaluate(p, np.stack([g.ravel() for g in np.meshgrid(x, y)], axis=1), regions, cell)
         return cls(replace(heights, values=heights.values.reshape(y.size, x.size)), support, x, y, windows)
@@ -176,11 +165,11 @@ class Atoms:
     height_label = "probability of each node"
 
     @classmethod
-    def of(cls, p: SoSDensity, features: Sequence[int], samples: np.ndarray | None) -> Atoms:
+    def of(cls, p: Queries, features: Sequence[int], samples: np.ndarray | None) -> Atoms:
         """Of the ``features`` of a density ``p`` on a discrete measure, wide enough for the ``samples`` (n, 1 or 2) near its nodes."""
         nodes = p.support_points if p.measure.atoms is None else p.measure.atoms.points
         points, place = np.unique(nodes[:, list(features)], axis=0, return_inverse=True)
-        masses = np.bincount(place.ravel(), weights=node_masses(p))
+        masses = np.bincount(place.ravel(), weights=p.node_masses())
         columns = [None] * len(features) if samples is None else list(samples.T)
         windows = tuple(panel.window_around(float(x.min()), float(x.max()), column) for x, column in zip(points.T, columns, strict=True))
         return cls(points, masses, windows)
