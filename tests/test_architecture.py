@@ -28,7 +28,7 @@ LAYERS: list[set[str]] = [
     {"integrals"},
     {"observables"},
     {"bandwidth", "density", "embedding_map", "support", "whitening"},
-    {"cover", "reference_map"},
+    {"cover", "metric", "reference_map"},
     {"embedding"},
     {"labelled"},
     {"coordinates"},

@@ -34,9 +34,9 @@ def test_the_whole_script_in_small(script: dict[str, Any], monkeypatch: pytest.M
     assert samples.shape == (60, 2)
     assert len(rows) == 2 * 3 * 3
     assert set(fits) == {(name, strength) for name in script["REFERENCES"] for strength in (1e6, 1e-2)}
-    strong = {row["reference"]: row["score"] for row in rows if row["law"] == "tied" and row["lambda"] == 1e6}
-    assert strong["normal"] > strong["Lebesgue"] + 0.5
+    strong = {row["reference"]: row["score"] for row in rows if row["law"] == "anchor" and row["lambda"] == 1e6}
+    assert strong["mixture"] > max(strong["normal"], strong["Lebesgue"]) + 0.2
     lines = script["table"](rows).splitlines()
     assert len(lines) == 2 + 2 * 3
-    assert f"{strong['normal']:.3f}".replace("-", "−") in next(line for line in lines if line.startswith("| tied | normal"))
+    assert f"{strong['normal']:.3f}".replace("-", "−") in next(line for line in lines if line.startswith("| anchor | normal"))
     assert script["draw"](rows, fits, samples, tmp_path).stat().st_size > 10_000

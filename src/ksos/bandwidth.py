@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator
@@ -17,11 +18,12 @@ from ksos.integrals import closed_form
 from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Lebesgue, Measure
 
-__all__ = ["RULES", "Rule", "bandwidth_rule", "left_out", "median"]
-__all__ += ["robust_silverman", "scott", "silverman", "widest_good", "without_outliers"]
+__all__ = ["RULES", "LeftOut", "Rule", "bandwidth_rule", "left_out", "median", "predict_left_out"]
+__all__ += ["robust_silverman", "scott", "silverman", "spreads", "subset_and_factor", "widest_good", "without_outliers"]
 
-Rule = Callable[[np.ndarray, np.ndarray, Generator, Kernel, Measure], np.ndarray]
-"""A function of distinct points, their weights, a generator for subsets, the kernel's family and ρ: one bandwidth, or one per feature."""
+Rule = Callable[..., np.ndarray]
+"""A function of distinct points, their weights, a generator for subsets, the kernel's family and ρ, and as ``count`` of how many samples
+the points stand for if they are a part of them: one bandwidth, or one per feature."""
 
 _MOST_POINTS = 600
 _MOST_DISTANCES, _FEWEST_POINTS = 1 << 21, 100  # to the nodes of a discrete measure
@@ -35,18 +37,20 @@ _UNLIKE = 10.0
 
 
 def bandwidth_rule(
-    name: str, points: np.ndarray, weights: np.ndarray, rng: Generator, *, kernel: Kernel | None = None, measure: Measure | None = None
-) -> np.ndarray:
+    name: str, points: np.ndarray, weights: np.ndarray, rng: Generator, *, kernel: Kernel | None = None, measure: Measure | None = None,
+    count: int | None = None,
+) -> np.ndarray:  # fmt: skip
     """The bandwidth that rule ``name`` gives for distinct ``points`` with ``weights`` (sum 1): a scalar or one entry per feature.
 
-    Zero spread gives 1, with a warning. Only "auto" looks at ``kernel`` (its bandwidth aside; default: Gaussian) and at ``measure``
-    (default: Lebesgue).
+    Zero spread gives 1, with a warning. ``count``: how many samples the points stand for, if they are a part of them. Only "auto" looks
+    at ``kernel`` (its bandwidth aside; default: Gaussian) and at ``measure`` (default: Lebesgue).
     """
     with np.errstate(over="ignore"):
         extent = np.ptp(points, axis=0)
     if not np.all(np.isfinite(extent)):
         raise ValueError(f"bandwidth={name!r}: differences between the samples overflow; rescale the data or pass a number as bandwidth")
-    spread = RULES[name](points, weights, rng, Gaussian(1.0) if kernel is None else kernel, Lebesgue() if measure is None else measure)
+    kernel, measure = Gaussian(1.0) if kernel is None else kernel, Lebesgue() if measure is None else measure
+    spread = RULES[name](points, weights, rng, kernel, measure, count=count)
     if np.any(spread == 0.0):
         where = "the points have" if spread.ndim == 0 else f"feature(s) {np.flatnonzero(spread == 0.0).tolist()} have"
         warnings.warn(f"bandwidth={name!r}: {where} no spread; the bandwidth is set to 1 there", UserWarning, stacklevel=2)
@@ -59,9 +63,10 @@ def bandwidth_rule(
 def _normal_reference(constant: Callable[[int], float]) -> Rule:
     """η = 2h with h = constant(d)·n^{−1/(d+4)}·(standard deviation), per feature: a squared Gaussian kernel then has deviation h."""
 
-    def rule(points: np.ndarray, weights: np.ndarray, rng: Generator, kernel: Kernel, measure: Measure) -> np.ndarray:
-        d = points.shape[1]
-        n = 1.0 / float(weights @ weights)  # the effective sample size
+    def rule(
+        points: np.ndarray, weights: np.ndarray, rng: Generator, kernel: Kernel, measure: Measure, *, count: int | None = None
+    ) -> np.ndarray:
+        d, n = points.shape[1], _effective_size(weights, count)
         return np.asarray(2.0 * constant(d) * n ** (-1.0 / (d + 4)) * _deviations(points, weights))
 
     return rule
@@ -73,24 +78,30 @@ silverman = _normal_reference(lambda d: ((d + 2) / 4.0) ** (-1.0 / (d + 4)))
 """Silverman's rule [Silverman1986]."""
 
 
-def robust_silverman(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Silverman's rule with spreads that do not see outliers."""
-    d, n = points.shape[1], 1.0 / float(weights @ weights)
-    return 2.0 * ((d + 2) / 4.0 * n) ** (-1.0 / (d + 4)) * _spreads(points, weights)
+def robust_silverman(points: np.ndarray, weights: np.ndarray, count: int | None = None) -> np.ndarray:
+    """Silverman's rule with spreads that do not see outliers; the points may stand for ``count`` samples."""
+    d, n = points.shape[1], _effective_size(weights, count)
+    return 2.0 * ((d + 2) / 4.0 * n) ** (-1.0 / (d + 4)) * spreads(points, weights)
+
+
+def _effective_size(weights: np.ndarray, count: int | None) -> float:
+    """1/Σa² of all samples, of which those with these ``weights`` are a part."""
+    return (1.0 if count is None else count / weights.shape[0]) / float(weights @ weights)
 
 
 # --- the median distance between the samples ---
 
 
 def median(
-    points: np.ndarray, weights: np.ndarray, rng: Generator, kernel: Kernel, measure: Measure, *, most_points: int = _MOST_MEDIAN_POINTS
-) -> np.ndarray:
+    points: np.ndarray, weights: np.ndarray, rng: Generator, kernel: Kernel, measure: Measure, *, most_points: int = _MOST_MEDIAN_POINTS,
+    count: int | None = None,
+) -> np.ndarray:  # fmt: skip
     """Weighted median of the distances between distinct points, the pair (i, j) weighing a_i a_j.
 
     Where spreads of features differ by more than a factor of ten, distances are taken in units of them and there is one bandwidth per
     feature: a scalar would not see the features of small spread. Beyond ``most_points`` distinct points: of a random subset of them.
     """
-    spread = _spreads(points, weights)
+    spread = spreads(points, weights)
     known = spread[spread > 0.0]
     if known.size and known.max() > _UNLIKE * known.min():
         units = np.where(spread > 0.0, spread, np.median(known))
@@ -130,32 +141,56 @@ def _weighted_median(distances: np.ndarray, weights: np.ndarray) -> float:
 # --- the bandwidth with which left-out samples are predicted well ---
 
 
+class LeftOut(NamedTuple):
+    """How well bumps of one shape predict left-out samples."""
+
+    multiple: float
+    """The widest multiple of the shape that is nearly the best."""
+    logs: np.ndarray
+    """There, the log-density of each sample under the bumps of the others."""
+    counted: np.ndarray
+    """The weights of the samples, 0 for outliers."""
+
+
 def left_out(
     points: np.ndarray, weights: np.ndarray, rng: Generator, kernel: Kernel, measure: Measure, *, most_points: int = _MOST_POINTS,
-    unit: np.ndarray | None = None,
+    unit: np.ndarray | None = None, count: int | None = None,
 ) -> np.ndarray:  # fmt: skip
     """(1 + 0.4/d) times the η per feature for which the bumps k_η(·,x_j)²/∫k_η(x,x_j)²dρ around all other samples predict each sample well.
 
     The features share one multiple of a ``unit``, by default their own spreads in Silverman's rule: the widest multiple that is nearly the
     best (:func:`widest_good`). Samples that even the widest of all leaves far from the others do not count, so that a few outliers do not
     widen it. Beyond ``most_points`` distinct points (fewer if a discrete ρ has thousands of nodes), a subset of them is used, always the
-    same, corrected for its size. A sum of squares is sharper than that kernel density estimate and takes a wider kernel, the less so the
-    more features there are.
+    same, corrected for its size and for that of the ``count`` samples that the points stand for. A sum of squares is sharper than that
+    kernel density estimate and takes a wider kernel, the less so the more features there are.
     """
-    n, d = points.shape
-    unit = robust_silverman(points, weights) if unit is None else unit
-    if n < 2:
+    unit = robust_silverman(points, weights, count) if unit is None else unit
+    if points.shape[0] < 2:
         return unit
-    correction, most = 1.0, most_points
+    scale = as_bandwidth(np.where(unit > 0.0, unit, 1.0), "bandwidth='auto': rescale the data: their bandwidth")
+    few, their_weights, factor = subset_and_factor(points, weights, measure, most_points, count)
+    return np.asarray(factor * predict_left_out(few, their_weights, kernel.with_sigma(scale), measure).multiple * unit)
+
+
+def subset_and_factor(
+    points: np.ndarray, weights: np.ndarray, measure: Measure, most_points: int = _MOST_POINTS, count: int | None = None
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """The points that are looked at, their weights, and how much wider than their bumps the kernel of a sum of squares is."""
+    n, d = points.shape
+    most = most_points
     if (atoms := measure.atoms) is not None:
         most = min(most, max(_FEWEST_POINTS, _MOST_DISTANCES // atoms.points.shape[0]))
     if n > most:
         chosen = np.sort(np.random.default_rng(0).choice(n, most, replace=False))  # a default must not depend on chance
-        points, weights, correction = points[chosen], weights[chosen] / weights[chosen].sum(), (most / n) ** (1.0 / (d + 4))
-    scale = as_bandwidth(np.where(unit > 0.0, unit, 1.0), "bandwidth='auto': rescale the data: their bandwidth")
+        points, weights = points[chosen], weights[chosen] / weights[chosen].sum()
+    return points, weights, (1.0 + _WIDER / d) * (points.shape[0] / (n if count is None else count)) ** (1.0 / (d + 4))
+
+
+def predict_left_out(points: np.ndarray, weights: np.ndarray, shape: Kernel, measure: Measure) -> LeftOut:
+    """The widest good multiple of the bandwidth of ``shape``."""
 
     def logs(multiple: float) -> np.ndarray:
-        return _predictions(points, weights, kernel.with_sigma(multiple * scale), measure)
+        return _predictions(points, weights, shape.scaled(multiple), measure)
 
     known = {multiple: logs(multiple) for multiple in _MULTIPLES}
     counted = without_outliers(known[max(_MULTIPLES)], weights)
@@ -163,8 +198,8 @@ def left_out(
     for k in range(-3, 8):
         known[best * 2.0 ** (k / 8.0)] = logs(best * 2.0 ** (k / 8.0))
     multiples = sorted(known)
-    multiple = multiples[widest_good(np.stack([known[multiple] for multiple in multiples]), counted, _WITHIN)]
-    return np.asarray((1.0 + _WIDER / d) * correction * multiple * unit)
+    chosen = multiples[widest_good(np.stack([known[multiple] for multiple in multiples]), counted, _WITHIN)]
+    return LeftOut(chosen, known[chosen], counted)
 
 
 def _predictions(points: np.ndarray, weights: np.ndarray, kernel: Kernel, measure: Measure) -> np.ndarray:
@@ -223,7 +258,7 @@ def _deviations(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.asarray(scale * np.sqrt(weights @ (unit - weights @ unit) ** 2))
 
 
-def _spreads(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def spreads(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Per feature the lesser of standard deviation and (interquartile range)/1.349, if the latter is not zero."""
     deviation = _deviations(points, weights)
     order = np.argsort(points, axis=0, kind="stable")

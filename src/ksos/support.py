@@ -1,4 +1,4 @@
-"""Which of the data become support points: at random, by k-means++ seeding, or by pivoted Cholesky."""
+"""Which points become support points: centres of clusters of the data, or of the data themselves random ones or pivots of Cholesky."""
 
 from __future__ import annotations
 
@@ -6,35 +6,95 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
-from ksos._array import Array, namespace, to_numpy
+from ksos._array import Array, namespace
 from ksos._memory import FLOAT_BYTES, require_memory
 from ksos.integrals import Integrals
+from ksos.kernels import Kernel
 from ksos.pivoted_cholesky import choose_pivots
 
-__all__ = ["SELECTIONS", "pivoted_cholesky", "select_support", "unexplained"]
+__all__ = ["SELECTIONS", "cluster_centres", "pivoted_cholesky", "select_support", "unexplained"]
 
-Selection = Callable[[Array, np.ndarray, int, Integrals, float, np.random.Generator], np.ndarray]
+Selection = Callable[[np.ndarray, np.ndarray, int, Integrals, float, np.random.Generator], np.ndarray]
+
+_STEPS = 10
+_RESOLVED = 1e-10
+_DIGITS = 20  # binary ones, of a bandwidth
+_FAR = 1e4  # bandwidths: beyond, all points are far, and their squares must not take the digits of the others
 
 
 def select_support(
-    name: str, points: Array, weights: np.ndarray, m: int, integrals: Integrals, tol: float, rng: np.random.Generator
-) -> Array:
-    """At most ``m`` of the distinct ``points``, chosen by the rule ``name``."""
-    xp, chosen = namespace(points), SELECTIONS[name](points, weights, min(m, points.shape[0]), integrals, tol, rng)
-    return xp.take(points, xp.asarray(chosen, device=points.device), axis=0)
+    name: str, points: np.ndarray, weights: np.ndarray, m: int, integrals: Integrals, tol: float, rng: np.random.Generator
+) -> np.ndarray:
+    """At most ``m`` support points for the distinct ``points``, by the rule ``name``."""
+    return SELECTIONS[name](points, weights, min(m, points.shape[0]), integrals, tol, rng)
 
 
-def _kmeans(points: Array, weights: np.ndarray, m: int, integrals: Integrals, tol: float, rng: np.random.Generator) -> np.ndarray:
-    from sklearn.cluster import kmeans_plusplus  # heavy to import, and needed only here
+# --- centres of clusters ---
 
-    points = to_numpy(points)
-    middle = np.quantile(points, 0.5, axis=0, method="lower")
-    scaled = (points - middle) / integrals.kernel.sigma_vector(points.shape[1])
-    scaled /= max(np.abs(scaled).max(), 1e-300)  # a tiny bandwidth must not make squared distances overflow
-    seed = np.random.RandomState(int(rng.integers(2**31)))
-    _, chosen = kmeans_plusplus(scaled, m, sample_weight=weights, random_state=seed)
-    return np.unique(chosen)
+
+def cluster_centres(points: np.ndarray, weights: np.ndarray, m: int, kernel: Kernel, rng: np.random.Generator) -> np.ndarray:
+    """``m`` centres c_j that nearly minimise Σ_i a_i min_j ‖x_i − c_j‖² in the metric of the kernel: k-means [Lloyd1982].
+
+    The seeds are samples, each drawn with probability a_i times its squared distance to those before it [Arthur2007]. As many centres
+    as points are the points. Centres lie on a grid around a sample, far finer than the kernel: data far from 0 have the same ones.
+    """
+    if m >= points.shape[0]:
+        return points
+    Z = _in_bandwidths(points, kernel)
+    centres = _seeds(Z, weights, m, rng)
+    nearest = _nearest(Z, centres)
+    for _ in range(_STEPS):
+        for k, feature in enumerate(Z.T):
+            centres[:, k] = _means(feature, weights, nearest, centres[:, k])
+        before, nearest = nearest, _nearest(Z, centres)
+        if np.array_equal(before, nearest):
+            break
+    origin = np.quantile(points, 0.5, axis=0, method="lower")
+    used = np.unique(nearest)
+    offsets = np.stack([_means(feature, weights, nearest, np.zeros(m))[used] for feature in (points - origin).T], axis=1)
+    grid = np.ldexp(1.0, np.frexp(np.sqrt(np.diagonal(kernel.matrix(points.shape[1]))))[1] - _DIGITS)
+    return np.unique(origin + np.round(offsets / grid) * grid, axis=0)
+
+
+def _in_bandwidths(points: np.ndarray, kernel: Kernel) -> np.ndarray:
+    """Coordinates in which the kernel is a function of the Euclidean distance, around a median, and not farther than 10⁴ from it."""
+    centred = points - np.quantile(points, 0.5, axis=0, method="lower")
+    with np.errstate(over="ignore"):
+        if kernel.full:
+            scaled = centred @ np.linalg.inv(np.linalg.cholesky(kernel.matrix(points.shape[1]))).T
+        else:
+            scaled = centred / kernel.sigma_vector(points.shape[1])
+    return np.asarray(np.clip(scaled, -_FAR, _FAR))
+
+
+def _seeds(Z: np.ndarray, weights: np.ndarray, m: int, rng: np.random.Generator) -> np.ndarray:
+    norms = np.sum(Z * Z, axis=1)
+    chosen, distances = np.empty(m, dtype=int), np.full(Z.shape[0], np.inf)
+    for k, draw in enumerate(rng.random(m)):
+        cumulative = np.cumsum(weights * distances if k and np.any(distances > 0.0) else weights)
+        chosen[k] = min(np.searchsorted(cumulative, draw * cumulative[-1], side="right"), Z.shape[0] - 1)
+        new = norms + norms[chosen[k]] - 2.0 * (Z @ Z[chosen[k]])
+        distances = np.minimum(distances, np.maximum(new, 0.0))
+        distances[chosen[k]] = 0.0
+    return Z[chosen]
+
+
+def _nearest(Z: np.ndarray, centres: np.ndarray) -> np.ndarray:
+    """Of each point, the nearest centre."""
+    return np.asarray(np.argmin(np.sum(centres * centres, axis=1) - 2.0 * (Z @ centres.T), axis=1))
+
+
+def _means(feature: np.ndarray, weights: np.ndarray, nearest: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
+    """The weighted mean of a feature over the points of each centre; a centre without points stays where it was."""
+    m = otherwise.shape[0]
+    masses = np.bincount(nearest, weights=weights, minlength=m)
+    sums = np.bincount(nearest, weights=weights * feature, minlength=m)
+    return np.where(masses > 0.0, sums / np.where(masses > 0.0, masses, 1.0), otherwise)
+
+
+# --- pivots ---
 
 
 def pivoted_cholesky(points: Array, m: int, integrals: Integrals, tol: float) -> np.ndarray:
@@ -43,16 +103,6 @@ def pivoted_cholesky(points: Array, m: int, integrals: Integrals, tol: float) ->
     This is the Cholesky factorisation of W = ∫kk dρ with complete pivoting; it stops when the largest squared residual is at most ``tol``
     times the largest W_ii: what is left out then lies below the truncation of the space.
     """
-    return _pivots(points, m, integrals, tol)[0]
-
-
-def unexplained(points: Array, weights: np.ndarray, m: int, integrals: Integrals) -> float:
-    """The share of ∫k(x, x_i)²dρ that ``m`` pivots leave open, averaged over the points with their ``weights``."""
-    return float(weights @ to_numpy(_pivots(points, min(m, points.shape[0]), integrals, 0.0)[1]))
-
-
-def _pivots(points: Array, m: int, integrals: Integrals, tol: float) -> tuple[np.ndarray, Array]:
-    """The indices, and the residual of every point relative to its own W_ii."""
     n = points.shape[0]
     remedy = 'use support="random" or "kmeans", or fewer n_support'
     require_memory(n * m * FLOAT_BYTES, f"pivoted Cholesky of {n} points with {m} pivots", remedy, beside=points)
@@ -62,13 +112,35 @@ def _pivots(points: Array, m: int, integrals: Integrals, tol: float) -> tuple[np
         raise ValueError(f"the kernel vanishes on {integrals.measure!r} at every sample: no density can be made of them")
     diagonal = xp.exp(log_diagonal - log_unit)
     found = choose_pivots(lambda i: xp.exp(integrals.log_gram(points[i : i + 1, :], points)[0, :] - log_unit), diagonal, tol, m)
-    return np.sort(np.array(found.chosen, dtype=int)), found.residual / xp.clip(diagonal, 1e-300, None)
+    return np.sort(np.array(found.chosen, dtype=int))
+
+
+# --- how much a choice leaves open ---
+
+
+def unexplained(points: np.ndarray, weights: np.ndarray, support: np.ndarray, integrals: Integrals) -> float:
+    """The share of ∫k(x, x_i)²dρ that the functions k(·, x̃) of the ``support`` leave open, in the mean over the weighted points."""
+    own, at_support = integrals.log_diagonal(points), integrals.log_diagonal(support)
+    seen, kept = own > -np.inf, at_support > -np.inf
+    if not seen.any() or not kept.any():
+        return 1.0
+    points, weights, own, support, at_support = points[seen], weights[seen], own[seen], support[kept], at_support[kept]
+    W = np.exp(integrals.log_gram(support, support) - 0.5 * (at_support[:, None] + at_support)) + _RESOLVED * np.eye(support.shape[0])
+    columns = np.exp(integrals.log_gram(support, points) - 0.5 * (at_support[:, None] + own))
+    explained = solve_triangular(np.linalg.cholesky(W), columns, lower=True, check_finite=False)
+    return float(weights @ np.maximum(1.0 - np.sum(explained**2, axis=0), 0.0) / weights.sum())
+
+
+def _automatic(points: np.ndarray, weights: np.ndarray, m: int, integrals: Integrals, tol: float, rng: np.random.Generator) -> np.ndarray:
+    """Centres, always the same, less those that add nothing; of points that all may be chosen, the pivots."""
+    centres = cluster_centres(points, weights, m, integrals.kernel, np.random.default_rng(0))
+    return centres[pivoted_cholesky(centres, centres.shape[0], integrals, tol)]
 
 
 SELECTIONS: dict[str, Selection] = {
-    "auto": lambda points, weights, m, integrals, tol, rng: pivoted_cholesky(points, m, integrals, tol),
-    "pivoted": lambda points, weights, m, integrals, tol, rng: pivoted_cholesky(points, m, integrals, tol),
-    "random": lambda points, weights, m, integrals, tol, rng: np.sort(rng.choice(points.shape[0], m, replace=False)),
-    "kmeans": _kmeans,
+    "auto": _automatic,
+    "pivoted": lambda points, weights, m, integrals, tol, rng: points[pivoted_cholesky(points, m, integrals, tol)],
+    "random": lambda points, weights, m, integrals, tol, rng: points[np.sort(rng.choice(points.shape[0], m, replace=False))],
+    "kmeans": lambda points, weights, m, integrals, tol, rng: cluster_centres(points, weights, m, integrals.kernel, rng),
 }
 """Every rule by name."""

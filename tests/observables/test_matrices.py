@@ -35,7 +35,7 @@ def rule_of(case: PairCase, X: np.ndarray, extra: np.ndarray, *, in_the_box: boo
     if not in_the_box or isinstance(case.measure, Discrete):
         return quadrature_rule(case.kernel, case.measure, centres)
     nodes, w = quadrature_rule(case.kernel, inside(case.measure, case.d), centres)
-    return nodes, w * np.exp(case.measure.log_density(nodes)) if isinstance(case.measure, Normal) else w
+    return nodes, w if case.measure.by_volume else w * np.exp(case.measure.log_density(nodes))
 
 
 def by_definition(case: PairCase, X: np.ndarray, f: Observable, rule: tuple[np.ndarray, np.ndarray]) -> np.ndarray:

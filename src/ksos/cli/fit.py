@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(model, "--kernel", "NAME", "the model kernel", choices=KERNELS)
     add(model, "--bandwidth", "SIGMA", f"{', '.join(RULES)}, {per_feature}", values.word_or(list(RULES), values.numbers))
     add(model, "--support", "NAME", "how to choose the support points among the rows", choices=SELECTIONS)
-    text = f"the most support points to use (default: all distinct rows, up to {MOST_SUPPORT_POINTS})"
+    text = f"the most support points to use (default: all distinct rows, up to {MOST_SUPPORT_POINTS}, of very many rows half as many again)"
     add(model, "--n-support", "M", text, values.count)
     values.add_box(model.add_argument, "the box on which the density lives")
     add(objective, "--objective", "NAME", "the distance to the data", choices=OBJECTIVES)

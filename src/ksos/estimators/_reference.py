@@ -5,7 +5,6 @@ A density that corrects a parametric start keeps what the start knows, and needs
 
 from __future__ import annotations
 
-import sys
 import warnings
 from typing import Any
 
@@ -42,7 +41,7 @@ def require_reference(reference: Any, measure: Any) -> None:
     if isinstance(reference, str):
         if reference not in ("normal", "mixture"):
             raise ValueError(f"reference must be {_CHOICES}; got {reference!r}")
-    elif not isinstance(reference, (Normal, GaussianMixture)) and not _is_sklearn_mixture(reference):
+    elif not (_is_law(reference) if isinstance(reference, Measure) else _is_fitted_mixture(reference)):
         raise TypeError(f"reference must be {_CHOICES}; got {reference!r}")
 
 
@@ -55,18 +54,23 @@ def as_reference(reference: Any, points: np.ndarray, weights: np.ndarray, deadli
     return found.for_features(points.shape[1])
 
 
-def correction_bandwidth(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def correction_bandwidth(points: np.ndarray, weights: np.ndarray, count: int) -> np.ndarray:
     """The bandwidth of the kernels that correct a reference, one per feature: wide, because the reference knows the details.
 
-    It follows the number of samples n as n^{−1/(d+6)}: a correction is smoother than a density.
+    It follows the number n of distinct samples, ``count``, as n^{−1/(d+6)}: a correction is smoother than a density.
     """
-    size, d = 1.0 / float(weights @ weights), points.shape[1]
-    return np.asarray(BANDWIDTH * (AMONG / size) ** (1.0 / (d + 6)) * Units.of(points, weights, np.random.default_rng(0)).scale)
+    d = points.shape[1]
+    return np.asarray(BANDWIDTH * (AMONG / count) ** (1.0 / (d + 6)) * Units.of(points, weights, np.random.default_rng(0)).scale)
 
 
-def _is_sklearn_mixture(reference: Any) -> bool:
-    mixtures = sys.modules.get("sklearn.mixture")  # whoever has one has imported it
-    return mixtures is not None and isinstance(reference, mixtures.GaussianMixture)
+def _is_law(measure: Measure) -> bool:
+    return measure.normals(1 if measure.n_features is None else measure.n_features) is not None
+
+
+def _is_fitted_mixture(reference: Any) -> bool:
+    from sklearn.mixture import GaussianMixture as FittedMixture  # heavy to import, and needed only here
+
+    return isinstance(reference, FittedMixture)
 
 
 def _fit_normal(points: np.ndarray, weights: np.ndarray) -> Normal:

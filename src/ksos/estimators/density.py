@@ -11,28 +11,43 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ksos._array import Array, eye, inner, is_other_array, like, namespace, to_numpy
+from ksos._array import Array, inner, is_other_array, like, namespace, to_numpy
 from ksos._deadline import Deadline
-from ksos._validation import as_bandwidth, as_callback, as_choice, as_count, as_masses, as_nonnegative, as_points, as_positive
+from ksos._validation import (
+    as_bandwidth,
+    as_callback,
+    as_choice,
+    as_count,
+    as_masses,
+    as_metric,
+    as_nonnegative,
+    as_points,
+    as_positive,
+)
 from ksos.bandwidth import RULES, bandwidth_rule
 from ksos.density import SoSDensity, SoSMixture
 from ksos.embedding import MeanEmbedding
 from ksos.estimators._reference import as_reference, correction_bandwidth, require_reference
-from ksos.estimators._samples import as_generator, distinct_samples, mean_score, require_inside
+from ksos.estimators._samples import as_generator, mean_score, require_inside
+from ksos.estimators._subsample import Part, part_of
 from ksos.exceptions import BandwidthWarning
 from ksos.functionals import MMD, Frobenius, Functional, NegativeLogLikelihood, SquaredMMD, Trace
 from ksos.integrals import closed_form
-from ksos.kernels import Kernel, kernel_form
+from ksos.kernels import Gaussian, Kernel, kernel_form
 from ksos.measures import Lebesgue, Measure
+from ksos.metric import left_out_metric
 from ksos.solvers import Solver, minimize
 from ksos.solvers.minimize import check_options
 from ksos.space import SoSSpace
-from ksos.support import SELECTIONS, pivoted_cholesky, select_support, unexplained
+from ksos.support import SELECTIONS, cluster_centres, pivoted_cholesky, select_support, unexplained
 
 __all__ = ["DensityEstimator", "KernelSoSDensity"]
 
 MOST_SUPPORT_POINTS = 200
-"""``n_support=None`` means all distinct samples, up to this many."""
+"""``n_support=None`` means all distinct samples, up to this many; half as many again where there are very many samples."""
+
+MOST_LOOKED_AT = 10_000
+"""So many of the distinct samples decide on bandwidth and support points; all of them enter the embedding of the data."""
 
 AUTO_REGULARIZATIONS = {"mmd": (1e-3, 3e-3), "likelihood": (1e-2, 0.3)}
 """``regularization="auto"`` in units of w₀; the second with ``bandwidth="auto"``, whose narrower kernels need more."""
@@ -47,7 +62,7 @@ OBJECTIVES: dict[str, Callable[[MeanEmbedding], Functional]] = {
 }
 PENALTIES: dict[str, type[Trace] | type[Frobenius]] = {"trace": Trace, "frobenius": Frobenius}
 _NEARLY_ONE, _NEARLY_ZERO = 0.95, 1e-3
-_UNEXPLAINED, _WIDENINGS = 0.3, 4
+_UNEXPLAINED, _WIDENINGS, _WIDEST = 0.1, 4, 0.7
 _PER_SUPPORT_POINT = 10  # samples looked at: memory and time follow the support points, however many samples there are
 _START_POINTS, _START_TOLERANCE = 40, 1e-3
 _UNSEEN = 1e-14  # squared norm of the projected embedding of the data, of the order of 1 otherwise
@@ -104,28 +119,33 @@ class KernelSoSDensity(DensityEstimator):
     kernel : {"gaussian", "laplace", "matern"} or Kernel
         The model kernel. A name takes its bandwidth from ``bandwidth`` (and for "laplace" and "matern", ν = 3/2, the product form, which is
         the one with closed-form integrals); of a kernel object its own sigma rules.
-    bandwidth : float, array of d floats, or {"auto", "median", "scott", "silverman"}
-        "auto": slightly more than what suits a kernel density estimate of left-out samples, in units of each feature's spread. It sees
-        clusters and the boundary of the measure, but no outliers, and is wider if there are few support points. With a ``reference``, which
-        knows the details, 1.6·(n/100)^{−1/(d+6)} deviations of each feature. "median": the median
-        distance between samples (of features whose spreads differ more than tenfold, in units of these); smooth, of low rank, and so the
-        fastest. "scott", "silverman": 2h per feature, with h the rule's standard deviation.
-    embedding_bandwidth : float or array, optional
+    bandwidth : float, array of d floats, matrix (d, d), or {"auto", "median", "scott", "silverman"}
+        A matrix is the metric S of a Gaussian kernel, k(x,z) = exp(−(x−z)ᵀS⁻¹(x−z)). "auto": slightly more than what suits a kernel density
+        estimate of left-out samples, in units of each feature's spread, or of a metric where that predicts them better: the correlations of
+        the samples, or the covariance of neighbours (:func:`ksos.metric.left_out_metric`; for Gaussian kernels, on measures without walls
+        or nodes). It sees clusters and the boundary of the measure, but no outliers, and is wider if there are few support points. With
+        a ``reference``, which knows the details, 1.6·(n/100)^{−1/(d+6)} deviations of each feature.
+        "median": the median distance between samples (of features whose spreads differ more than tenfold, in units of these); smooth, of
+        low rank, and so the fastest. "scott", "silverman": 2h per feature, with h the rule's standard deviation.
+    embedding_bandwidth : float, array or matrix, optional
         Bandwidth of the kernel in which MMD is measured. Default: the model's, as in the note.
     regularization : float or "auto"
         The note's λ on tr A. "auto": a ``relative_regularization`` of 1e-3, for the likelihood of 1e-2; with ``bandwidth="auto"``, whose
-        kernels are narrower, of 3e-3 and 0.3; with a ``reference``, of 2e-3·(d + 2)/(3n) and (d + 2)/(3n) for n
-        samples.
+        kernels are narrower, of 3e-3 (less with more than 1000 samples, as n^{−1/4}, or more than four features) and 0.3; with a
+        ``reference``, of 2e-3·(d + 2)/(3n) and (d + 2)/(3n) for n samples.
     relative_regularization : float, optional
         Instead of it, λ in units of w₀ = ∫k(x,0)²dx (for "frobenius" of w₀²): a number that does not depend on the scale of the data.
         With a ``reference``, a probability measure, w₀ is 1.
     penalty : {"trace", "frobenius"}
         λ tr A or λ‖A‖²_HS.
     n_support : int, optional
-        The most support points to use. Default: all distinct samples, up to 200.
-    support : {"auto", "pivoted", "random", "kmeans"} or array (m, d)
-        How to choose them among the samples; an array is used as it is. "auto" is "pivoted": it skips samples that add nothing at
-        ``tol_model`` = 1e-10.
+        The most support points to use. Default: all distinct samples, up to 200; of more than 5000 samples, up to 300.
+    support : {"auto", "kmeans", "pivoted", "random"} or array (m, d)
+        How to choose them; an array is used as it is. "kmeans": the centres of that many clusters of the samples. "random" and "pivoted"
+        choose among the samples, the latter those that are farthest from each other's span. "auto": centres, always the same, where there
+        are more samples than support points; it skips what adds nothing at ``tol_model`` = 1e-10. Of more than 10 000 samples a part
+        decides on bandwidth, support points and landmarks (those whose hash is lowest, so that neither order nor copies matter); in the
+        squared MMD all of them count.
     landmarks : int or array (ℓ, d), optional
         Points on which embeddings are projected: an array, or how many random samples. Default: the support points, as in the note.
     measure : Measure, optional
@@ -152,7 +172,7 @@ class KernelSoSDensity(DensityEstimator):
     distribution_ : SoSDensity, or SoSMixture with a reference
     solution_ : Solution
     bandwidth_, embedding_bandwidth_ : ndarray
-        Scalar (0-dimensional) or one entry per feature.
+        Scalar (0-dimensional), one entry per feature, or a metric (d, d).
     regularization_, relative_regularization_ : float
         The note's λ, and the same in units of w₀.
     support_points_, landmarks_ : ndarray
@@ -195,36 +215,35 @@ class KernelSoSDensity(DensityEstimator):
         reference = X if is_other_array(X) else None  # a tensor: the fit runs where it lies, and decisions about it on the host
         X = validate_data(self, X if reference is None else to_numpy(X), dtype=np.float64, order="C")
         masses = as_masses(sample_weight, X.shape[0])
-        points, weights = distinct_samples(X, masses)
-        rng, measure = as_generator(self.random_state), self._measure(points, weights, deadline)
+        rng, part = as_generator(self.random_state), part_of(X, masses, self._most_looked_at(X.shape[0]))
+        measure, constant = self._measure(part, deadline), self.reference is not None
         require_inside(measure, X, masses)
-        volume = measure if self.reference is None else Lebesgue()  # kernels and points follow the data, not what is known of them
-        kernel, embedding_kernel = self._kernels(points, weights, volume, rng)
-        points = points if reference is None else like(points, reference)
-        support = self._support(points, weights, kernel, volume, rng)
-        landmarks, constant = self._landmarks(points, rng), self.reference is not None
-        space = SoSSpace(kernel, support, measure, embedding_kernel, landmarks, constant=constant)
-        data = MeanEmbedding(points, weights, kernel=embedding_kernel)
-        _warn_if_degenerate(kernel, space, points)
-        _warn_if_unseen(data, space)
+        volume = Lebesgue() if constant else measure  # kernels and points follow the data, not what is known of them
+        kernel, embedding_kernel = self._kernels(part, volume, rng)
+        host = part.points if reference is None else reference
+        support = like(self._support(part, kernel, volume, rng), host)
+        space = SoSSpace(kernel, support, measure, embedding_kernel, self._landmarks(part.points, rng), constant=constant)
+        data = self._embedding(X, masses, part, embedding_kernel, host)
+        _warn_if_degenerate(kernel, space, part.points)
+        _warn_if_unseen(part, space)
         start = _quick_mmd_fit(space, data, deadline) if self._by_likelihood and not constant else None
         told: dict[str, Any] = {"tol": self.tol, "max_iter": self.max_iter, "callback": self.callback, "verbose": self.verbose}
-        self.solution_ = minimize(self._functional(data), space, solver=self.solver, time_limit=deadline, start=start, **told)
+        self.solution_ = minimize(self._functional(data, part.count), space, solver=self.solver, time_limit=deadline, start=start, **told)
         self.bandwidth_, self.embedding_bandwidth_ = kernel.sigma, embedding_kernel.sigma
-        self.regularization_, self.relative_regularization_ = self._strengths(space, data)
+        self.regularization_, self.relative_regularization_ = self._strengths(space, part.count)
         self.support_points_, self.landmarks_ = space.support_points, space.landmarks
         self.distribution_, self.n_iter_ = self.solution_.distribution, self.solution_.n_iter
         if constant:
-            self.distribution_ = self.distribution_.by_volume()
+            self.distribution_ = self.distribution_.by_volume().on_device_of(self.distribution_)
         if self.solution_.keyboard_interrupt:
             raise KeyboardInterrupt(self.solution_.message)
         if self.solution_.status not in ("solved", "interrupted"):  # a callback that stops the fit knows that it does
             warnings.warn(self.solution_.message, ConvergenceWarning, stacklevel=3)
         return self
 
-    def _measure(self, points: np.ndarray, weights: np.ndarray, deadline: Deadline) -> Measure:
+    def _measure(self, part: Part, deadline: Deadline) -> Measure:
         if self.reference is not None:
-            return as_reference(self.reference, points, weights, deadline)
+            return as_reference(self.reference, part.points, part.weights, deadline)
         return Lebesgue() if self.measure is None else self.measure
 
     def _check_parameters(self) -> None:
@@ -233,9 +252,9 @@ class KernelSoSDensity(DensityEstimator):
         if isinstance(self.bandwidth, str):
             as_choice(self.bandwidth, "bandwidth", RULES, otherwise=", a positive number or one per feature")
         else:
-            as_bandwidth(self.bandwidth)
+            _as_bandwidth_or_metric(self.bandwidth, "bandwidth")
         if self.embedding_bandwidth is not None:
-            as_bandwidth(self.embedding_bandwidth, "embedding_bandwidth")
+            _as_bandwidth_or_metric(self.embedding_bandwidth, "embedding_bandwidth")
         if not (isinstance(self.regularization, str) and self.regularization == "auto"):
             as_nonnegative(self.regularization, 'regularization (or "auto")')
             if self.relative_regularization is not None:
@@ -259,46 +278,61 @@ class KernelSoSDensity(DensityEstimator):
         check_options(self.solver, self.tol, self.max_iter, self.time_limit)
         as_callback(self.callback)
 
-    def _kernels(self, points: np.ndarray, weights: np.ndarray, measure: Measure, rng: np.random.Generator) -> tuple[Kernel, Kernel]:
+    def _most_looked_at(self, n: int) -> int:
+        """How many samples decide on bandwidth, support points and landmarks; the likelihood, and a functional of one's own, take distinct
+        samples in any case."""
+        if isinstance(self.objective, Functional) or self._by_likelihood:
+            return n
+        landmarks = int(self.landmarks) if isinstance(self.landmarks, (int, np.integer)) else 0
+        return max(MOST_LOOKED_AT, _PER_SUPPORT_POINT * self._most_support_points(n), landmarks)
+
+    def _embedding(self, X: np.ndarray, masses: np.ndarray, part: Part, kernel: Kernel, host: Array) -> MeanEmbedding:
+        """Of all samples; distinct ones where they are known to be, for fewer and sorted terms."""
+        if part.points.shape[0] == part.count:
+            points, weights = part.points, part.weights
+        else:  # a sum over samples asks neither for an order nor for distinct ones
+            counted = masses > 0.0
+            points, weights = (X, masses) if counted.all() else (X[counted], masses[counted])
+            weights = weights / weights.sum()
+        return MeanEmbedding(like(points, host), weights, kernel=kernel)
+
+    def _kernels(self, part: Part, measure: Measure, rng: np.random.Generator) -> tuple[Kernel, Kernel]:
         """The model kernel and the embedding kernel."""
-        d = points.shape[1]
+        d = part.points.shape[1]
         if isinstance(self.kernel, Kernel):
             kernel = self.kernel
         else:
             family = kernel_form(self.kernel)
-            if isinstance(self.bandwidth, str):
-                if self._is_automatic and self.reference is not None:
-                    sigma = correction_bandwidth(points, weights)
-                else:
-                    sigma = bandwidth_rule(self.bandwidth, points, weights, rng, kernel=family, measure=measure)
+            if self._is_automatic and self.reference is not None:
+                kernel = family.with_sigma(correction_bandwidth(part.points, part.weights, part.count))
+            elif self._is_automatic:
+                kernel = _wide_enough(_automatic_kernel(family, part, measure, rng), part, measure, self._most_support_points(part.count))
+            elif isinstance(self.bandwidth, str):
+                kernel = family.with_sigma(bandwidth_rule(self.bandwidth, part.points, part.weights, rng, count=part.count))
             else:
-                sigma = as_bandwidth(self.bandwidth, n_features=d)
-            kernel = family.with_sigma(sigma)
-            if self._is_automatic and self.reference is None:
-                kernel = _wide_enough(kernel, points, weights, measure, self._most_support_points())
+                kernel = family.with_sigma(_as_bandwidth_or_metric(self.bandwidth, "bandwidth", d))
         kernel.check_features(d)
         if self.embedding_bandwidth is None:
             return kernel, kernel
-        return kernel, kernel.with_sigma(as_bandwidth(self.embedding_bandwidth, "embedding_bandwidth", n_features=d))
+        return kernel, kernel.with_sigma(_as_bandwidth_or_metric(self.embedding_bandwidth, "embedding_bandwidth", d))
 
-    def _support(self, points: Array, weights: np.ndarray, kernel: Kernel, measure: Measure, rng: np.random.Generator) -> Array:
+    def _support(self, part: Part, kernel: Kernel, measure: Measure, rng: np.random.Generator) -> np.ndarray:
+        d = part.points.shape[1]
         if not isinstance(self.support, str):
-            return like(as_points(self.support, "support", n_features=points.shape[1]), points)
-        integrals = closed_form(kernel, measure, points.shape[1])
-        return select_support(self.support, points, weights, self._most_support_points(), integrals, 1e-10, rng)
+            return to_numpy(as_points(self.support, "support", n_features=d))
+        most, integrals = self._most_support_points(part.count), closed_form(kernel, measure, d)
+        return select_support(self.support, part.points, part.weights, most, integrals, 1e-10, rng)
 
-    def _most_support_points(self) -> int:
+    def _most_support_points(self, count: int) -> int:
         if not isinstance(self.support, str):
             return len(self.support)
-        return MOST_SUPPORT_POINTS if self.n_support is None else self.n_support
+        return default_support_size(count) if self.n_support is None else self.n_support
 
-    def _landmarks(self, points: Array, rng: np.random.Generator) -> Array | None:
+    def _landmarks(self, points: np.ndarray, rng: np.random.Generator) -> Array | None:
         if self.landmarks is None:
             return None
         if isinstance(self.landmarks, (int, np.integer)):
-            chosen = np.sort(rng.choice(points.shape[0], min(int(self.landmarks), points.shape[0]), replace=False))
-            xp = namespace(points)
-            return xp.take(points, xp.asarray(chosen, device=points.device), axis=0)
+            return points[np.sort(rng.choice(points.shape[0], min(int(self.landmarks), points.shape[0]), replace=False))]
         return as_points(self.landmarks, "landmarks", n_features=points.shape[1])
 
     @property
@@ -310,49 +344,89 @@ class KernelSoSDensity(DensityEstimator):
     def _by_likelihood(self) -> bool:
         return isinstance(self.objective, str) and self.objective == "likelihood"  # a functional has an == of its own
 
-    def _functional(self, data: MeanEmbedding) -> Functional:
+    def _functional(self, data: MeanEmbedding, count: int) -> Functional:
         """The objective plus the penalty."""
         distance = self.objective if isinstance(self.objective, Functional) else OBJECTIVES[self.objective](data)
-        given, relative = self._given_strength(data)
+        given, relative = self._given_strength(count)
         return distance + given * PENALTIES[self.penalty](relative=relative) if given > 0.0 else distance
 
-    def _given_strength(self, data: MeanEmbedding) -> tuple[float, bool]:
-        """λ as it was given, and whether that is in units of w₀."""
+    def _given_strength(self, count: int) -> tuple[float, bool]:
+        """λ as it was given, or as suits ``count`` distinct samples, and whether that is in units of w₀."""
         if self.relative_regularization is not None:
             return float(self.relative_regularization), True
         if isinstance(self.regularization, str):
-            kind = "likelihood" if self._by_likelihood else "mmd"
             if self.reference is not None:
-                return AUTO_CORRECTIONS[kind] * (data.n_features + 2) / 3.0 * inner(data.weights, data.weights), True
-            return AUTO_REGULARIZATIONS[kind][self._is_automatic], True
+                kind = "likelihood" if self._by_likelihood else "mmd"
+                return AUTO_CORRECTIONS[kind] * (self.n_features_in_ + 2) / (3.0 * count), True
+            return default_regularization(count, self.n_features_in_, by_likelihood=self._by_likelihood, automatic=self._is_automatic), True
         return float(self.regularization), False
 
-    def _strengths(self, space: SoSSpace, data: MeanEmbedding) -> tuple[float, float]:
+    def _strengths(self, space: SoSSpace, count: int) -> tuple[float, float]:
         """The note's λ, and λ in units of w₀; infinite where it overflows."""
-        given, relative = self._given_strength(data)
+        given, relative = self._given_strength(count)
         exponent = (1.0 if self.penalty == "trace" else 2.0) * space.log_unit * (1.0 if relative else -1.0)
         with np.errstate(over="ignore", under="ignore"):
             other = float(np.exp(np.log(given) + exponent)) if given > 0.0 else 0.0
         return (other, given) if relative else (given, other)
 
 
-def _wide_enough(kernel: Kernel, points: np.ndarray, weights: np.ndarray, measure: Measure, m: int) -> Kernel:
-    """The kernel, widened until ``m`` of the n points represent at least 70 % of the others, or by (n/m)^{1/(d+4)}.
+def default_support_size(count: int) -> int:
+    """The most support points for ``count`` distinct samples: 200, and beyond 5000 samples more, as n^{1/12}, up to 300.
 
-    What suits n bumps leaves gaps between m of them; the latter is how much wider the bumps of a kernel density estimate of m samples are.
+    Then their fit takes about as long as the kernel sums over a million samples; 300 gain 0.01 nats on 200.
     """
-    n, d = points.shape
+    return round(MOST_SUPPORT_POINTS * min(max(1.0, (count / 5000.0) ** (1.0 / 12.0)), 1.5))
+
+
+def default_regularization(count: int, d: int, *, by_likelihood: bool, automatic: bool) -> float:
+    """λ in units of w₀; with ``bandwidth="auto"`` the MMD to more than 1000 samples takes less, as n^{−1/4}, and so do more than four features.
+
+    A bump of mass one costs λ, and what a sample gains by one is the share (2/3)^{d/2} of it that the embedding sees: a λ that is no less
+    than that leaves out the samples that have few others near them.
+    """
+    found = AUTO_REGULARIZATIONS["likelihood" if by_likelihood else "mmd"][automatic]
+    if by_likelihood or not automatic:
+        return found
+    return found * min(1.0, 1000.0 / count) ** 0.25 * max((2.0 / 3.0) ** (0.5 * max(d - 4, 0)), 0.1)
+
+
+def _as_bandwidth_or_metric(value: Any, name: str, d: int | None = None) -> np.ndarray:
+    metric = as_metric(value, name)
+    if metric is None:
+        return as_bandwidth(value, name, n_features=d)
+    if d is not None and metric.shape[0] != d:
+        raise ValueError(f"{name} is a matrix for {metric.shape[0]} features, but the samples have {d}")
+    return metric
+
+
+def _automatic_kernel(family: Kernel, part: Part, measure: Measure, rng: np.random.Generator) -> Kernel:
+    """The kernel with the bandwidths, or the metric, whose bumps predict left-out samples; metrics where integrals know them."""
+    if isinstance(family, Gaussian) and measure.atoms is None and measure.without_boundary is measure:
+        sigma = left_out_metric(part.points, part.weights, measure, part.count)
+        if sigma is not None:
+            return family.with_sigma(sigma)
+    return family.with_sigma(bandwidth_rule("auto", part.points, part.weights, rng, kernel=family, measure=measure, count=part.count))
+
+
+def _wide_enough(kernel: Kernel, part: Part, measure: Measure, m: int) -> Kernel:
+    """The kernel, widened until ``m`` centres represent 90 % of the n samples, and more of very many, or by (n/m)^{0.7/(d+4)}.
+
+    What suits n bumps leaves gaps between m of them; (n/m)^{1/(d+4)} is how much wider the bumps of a kernel density estimate of m samples
+    are, more than centres need. What is left open is a bias, which counts the more the more samples there are.
+    """
+    (points, weights, n), d = part, part.points.shape[1]
     if n <= m:
         return kernel
-    sigma, most = kernel.sigma, (n / m) ** (1.0 / (d + 4))
-    if n > _PER_SUPPORT_POINT * m:
-        chosen = np.sort(np.random.default_rng(0).choice(n, _PER_SUPPORT_POINT * m, replace=False))  # always the same: no matter of chance
+    most, centres = (n / m) ** (_WIDEST / (d + 4)), cluster_centres(points, weights, m, kernel, np.random.default_rng(0))
+    if points.shape[0] > _PER_SUPPORT_POINT * m:
+        chosen = np.sort(np.random.default_rng(0).choice(points.shape[0], _PER_SUPPORT_POINT * m, replace=False))  # no matter of chance
         points, weights = points[chosen], weights[chosen] / weights[chosen].sum()
+    enough = _UNEXPLAINED * min(1.0, 2000.0 / n) ** 0.25
     for step in range(_WIDENINGS + 1):
-        kernel = kernel.with_sigma(most ** (step / _WIDENINGS) * sigma)
-        if unexplained(points, weights, m, closed_form(kernel, measure, d)) <= _UNEXPLAINED:
+        wider = kernel.scaled(most ** (step / _WIDENINGS))
+        if unexplained(points, weights, centres, closed_form(wider, measure, d)) <= enough:
             break
-    return kernel
+    return wider
 
 
 def _quick_mmd_fit(space: SoSSpace, data: MeanEmbedding, deadline: Deadline) -> Array:
@@ -373,27 +447,28 @@ def _quick_mmd_fit(space: SoSSpace, data: MeanEmbedding, deadline: Deadline) -> 
     return G @ G.T
 
 
-def _warn_if_unseen(data: MeanEmbedding, space: SoSSpace) -> None:
+def _warn_if_unseen(part: Part, space: SoSSpace) -> None:
     """Say so when the landmarks are so far from the samples that the fit cannot depend on them."""
-    z = space.coordinates(data)
+    z = space.coordinates(MeanEmbedding(like(part.points, space.landmarks), part.weights, kernel=space.embedding_kernel))
     if inner(z, z) <= _UNSEEN:
         message = "the landmarks are too far from the samples to see them: the fit does not depend on the data; choose landmarks among them"
         warnings.warn(message, UserWarning, stacklevel=4)
 
 
-def _warn_if_degenerate(kernel: Kernel, space: SoSSpace, points: Array) -> None:
+def _warn_if_degenerate(kernel: Kernel, space: SoSSpace, points: np.ndarray) -> None:
     """Say so when the kernel matrix is close to I (among the support points) or to 11ᵀ (between them and the data)."""
     m = space.support_points.shape[0]
-    xp, K = namespace(points), kernel(space.support_points)
-    K = K * (1.0 - eye(m, K))
-    if m > 1 and float(xp.max(K)) <= _NEARLY_ZERO:
+    support = to_numpy(space.support_points)
+    K = kernel(support) * (1.0 - np.eye(m))
+    if m > 1 and float(K.max()) <= _NEARLY_ZERO:
         problem = "far smaller than the distances between the support points: the kernel matrix is close to the identity"
         remedy = "a larger bandwidth, or more support points"
-    elif points.shape[0] > 1 and float(xp.min(kernel(points, space.support_points[:1, :]))) >= _NEARLY_ONE:
+    elif points.shape[0] > 1 and float(kernel(points, support[:1]).min()) >= _NEARLY_ONE:
         problem, remedy = "far larger than the spread of the data: all kernel values are close to 1", "a smaller bandwidth"
     else:
         return
-    sizes = dict.fromkeys(f"{size:.4g}" for size in (kernel.sigma.min(), kernel.sigma.max()))
+    widths = np.sqrt(np.linalg.eigvalsh(kernel.sigma)) if kernel.full else kernel.sigma
+    sizes = dict.fromkeys(f"{size:.4g}" for size in (widths.min(), widths.max()))
     warnings.warn(
         f"the bandwidth {' to '.join(sizes)} is {problem}; rank {space.rank} of {m} was kept; try {remedy}", BandwidthWarning, stacklevel=4
     )

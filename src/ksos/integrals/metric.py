@@ -123,6 +123,13 @@ class GaussianNormals(Integrals):
         centres = (R @ (axes.V @ (means - origin)[:, :, None]))[:, :, 0]
         return list(zip((np.log(weights) + product.log_volume + log_normals).tolist(), R, centres, strict=True))
 
+    def windows(self, X: np.ndarray, feature: int, log_level: float) -> tuple[np.ndarray, np.ndarray, float]:
+        """Those of the kernel, which ρ only narrows; smooth where both are."""
+        S = self.kernel.matrix(self.n_features)
+        x, reach = X[:, feature] - X[0, feature], self.kernel.reach(log_level) * float(np.sqrt(S[feature, feature]))
+        length = min(1.0 / np.sqrt(np.linalg.inv(S)[feature, feature]), self.measure.smooth_length(self.n_features)[feature])
+        return x - reach, x + reach, float(length)
+
     def log_mean(self, X: Array) -> Array:
         return self._log_power(X, 1)
 

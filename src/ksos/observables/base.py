@@ -73,6 +73,9 @@ class Observable(ABC):
     bounded: bool | None = None
     """Whether f is bounded on R^d; None if this is not known."""
 
+    takes_constant: bool = False
+    """Whether there are closed forms with the constant function, on mixtures of normal laws."""
+
     @abstractmethod
     def __call__(self, X: Any) -> np.ndarray:
         """f at the rows of X, shape (n,)."""
@@ -89,7 +92,7 @@ class Observable(ABC):
         """
         X = as_points(X, "X")
         self.check_features(X.shape[1])
-        if T is not None and T.shape[0] != X.shape[0]:
+        if T is not None and T.shape[0] != X.shape[0] and not (self.takes_constant and measure.normals(X.shape[1]) is not None):
             raise IntegralNotAvailableError(
                 f"the integrals of {self!r} with the constant function have no closed form; leave the constant out (constant=False), "
                 "or take the expectation of the density that comes out"
@@ -158,6 +161,7 @@ class SumObservable(Observable):
         self.n_features = sizes.pop() if sizes else None
         known = {part.bounded for scale, part in self._parts if scale != 0.0}
         self.bounded = True if known <= {True} else None  # unbounded parts may cancel
+        self.takes_constant = all(part.takes_constant for _, part in self._parts)
 
     def parts(self) -> Sequence[tuple[float, Observable]]:
         return self._parts

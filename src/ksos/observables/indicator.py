@@ -13,6 +13,7 @@ from ksos.integrals.normal_boxes import box_masses
 from ksos.kernels import Kernel
 from ksos.measures import Box, Measure
 from ksos.observables.base import Observable, ObservableMatrix
+from ksos.observables.over_normals import box_matrices
 
 __all__ = ["BoxIndicator"]
 
@@ -24,7 +25,7 @@ class BoxIndicator(Observable):
     array([1., 0.])
     """
 
-    bounded = True
+    bounded = takes_constant = True
 
     def __init__(self, low: Any, high: Any) -> None:
         self.box = Box(low, high)
@@ -37,6 +38,10 @@ class BoxIndicator(Observable):
         m, d = X.shape
         integrals, (low, high) = closed_form(kernel, measure, d), measure.boundaries(d)
         low, high = np.maximum(self.box.low, low), np.minimum(self.box.high, high)
+        constant = T is not None and T.shape[0] > m
+        if measure.normals(d) is not None and (constant or kernel.full or measure.by_components):
+            M = box_matrices(self.box.low, self.box.high, kernel, X, measure, log_unit, constant=constant)
+            return _mean_of(M).transformed(T)
         if (metric := integrals.pair_metric()) is not None:
             return self._tied(integrals, X, metric, log_unit).transformed(T)
         if not measure.by_volume:
@@ -53,8 +58,7 @@ class BoxIndicator(Observable):
         each = each * np.exp(integrals.log_gram(X, X)[i, j] - log_unit)
         M = np.empty((each.shape[0], X.shape[0], X.shape[0]))
         M[:, i, j] = M[:, j, i] = each
-        s, mean = M.shape[0], M.mean(axis=0)
-        return ObservableMatrix(mean) if s == 1 else ObservableMatrix(mean, (M - mean) / np.sqrt(s * (s - 1.0)))
+        return _mean_of(M)
 
     def _log_gram_normal(self, integrals: Integrals, X: np.ndarray) -> np.ndarray:
         """The integral on R^d times, per feature, the mass between the sides of the normal law that k_i k_j ρ is proportional to."""
@@ -72,3 +76,9 @@ class BoxIndicator(Observable):
 
     def __repr__(self) -> str:
         return f"BoxIndicator({self.box.low.tolist()}, {self.box.high.tolist()})"
+
+
+def _mean_of(M: np.ndarray) -> ObservableMatrix:
+    """Of one answer (1, m, m), or of s independent estimates."""
+    s, mean = M.shape[0], M.mean(axis=0)
+    return ObservableMatrix(mean) if s == 1 else ObservableMatrix(mean, (M - mean) / np.sqrt(s * (s - 1.0)))

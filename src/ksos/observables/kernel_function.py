@@ -9,6 +9,7 @@ import numpy as np
 from ksos._memory import row_blocks
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.integrals import closed_form
+from ksos.integrals.components import component_pairs
 from ksos.integrals.triple import PairFactors, triple_blocks
 from ksos.kernels import Kernel
 from ksos.kernels.base import KernelSum
@@ -37,7 +38,7 @@ class KernelFunction(KernelSum, Observable):
     array([0.632121])
     """
 
-    bounded = True
+    bounded = takes_constant = True
 
     def __call__(self, X: Any) -> np.ndarray:
         X = self._points(X)
@@ -50,14 +51,30 @@ class KernelFunction(KernelSum, Observable):
         except IntegralNotAvailableError as error:
             remedy = f"or wrap the function, as NumericFunction({self!r}), to have it integrated by quadrature"
             raise IntegralNotAvailableError(f"{error}; {remedy}") from None
-        if integrals.pairwise:
+        m, constant = X.shape[0], T is not None and T.shape[0] > X.shape[0]
+        if (constant or not integrals.pairwise) and measure.normals(X.shape[1]) is not None:
+            M = self._over_normals(kernel, X, measure, log_unit, int(constant))
+        elif integrals.pairwise:
             pairs = PairFactors(integrals, X, self.points, self.kernel, log_unit)
             M = pairs.c * (pairs.G * ((pairs.H * self.weights) @ pairs.H.T))
         else:
-            M = np.zeros((X.shape[0], X.shape[0]))
+            M = np.zeros((m, m))
             for rows, block in triple_blocks(integrals, X, self.points, self.kernel, log_unit):
                 M += block @ self.weights[rows]
         return ObservableMatrix(0.5 * (M + M.T)).transformed(T)
+
+    def _over_normals(self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, first: int) -> np.ndarray:
+        """Component by component; with ``first`` = 1, after a row of the constant function."""
+        M = np.zeros((first + X.shape[0], first + X.shape[0]))
+        for rows in row_blocks(self.points.shape[0], X.shape[0], _BLOCK_ELEMENTS):
+            for pairs in component_pairs(kernel, measure, X, self.points[rows], self.kernel, log_unit):
+                M[first:, first:] += pairs.c * (pairs.G * ((pairs.H * self.weights[rows]) @ pairs.H.T))
+                if first:
+                    row = pairs.cross @ self.weights[rows]
+                    M[0, 1:] += row
+                    M[1:, 0] += row
+                    M[0, 0] += pairs.masses @ self.weights[rows]
+        return M
 
     def __repr__(self) -> str:
         return f"KernelFunction({self.points.shape[0]} centres in {self.n_features} features, kernel={self.kernel!r})"

@@ -14,6 +14,7 @@ from ksos.integrals import Integrals, closed_form
 from ksos.kernels import Kernel
 from ksos.measures import Measure
 from ksos.observables.base import Observable, ObservableMatrix
+from ksos.observables.over_normals import polynomial_matrix
 from ksos.quadrature import legendre
 
 __all__ = ["Polynomial", "as_polynomial", "coordinate", "feature_moments"]
@@ -84,6 +85,8 @@ class Polynomial(Observable):
         """The largest total power."""
         return max((sum(power for _, power in monomial) for monomial in self.terms), default=0)
 
+    takes_constant = True
+
     def check_features(self, d: int) -> None:
         super().check_features(d)
         last = max(self._used(), default=-1)
@@ -103,7 +106,10 @@ class Polynomial(Observable):
 
     def _matrix(self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None) -> ObservableMatrix:
         m, d = X.shape
-        integrals = closed_form(kernel, measure, d)
+        integrals, constant = closed_form(kernel, measure, d), T is not None and T.shape[0] > m
+        if measure.normals(d) is not None and (constant or kernel.full or measure.by_components):
+            M = polynomial_matrix(self.terms, self.centre, kernel, X, measure, log_unit, constant=constant)
+            return ObservableMatrix(M).transformed(T)
         if (metric := integrals.pair_metric()) is not None:
             return self._tied(integrals, X, 0.5 * metric, log_unit).transformed(T)
         powers: dict[int, int] = {}
