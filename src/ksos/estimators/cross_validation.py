@@ -18,6 +18,7 @@ from ksos.bandwidth import RULES, bandwidth_rule
 from ksos.density import SoSDensity
 from ksos.density.mixture import SoSMixture
 from ksos.embedding import Projection
+from ksos.estimators._expectation_maximization import MOST_FULL
 from ksos.estimators._held_out import CRITERIA, MOST_SUPPORT_POINTS, BandwidthScores, Problem, fit_path, scores_of_bandwidth, support_of
 from ksos.estimators._kernel_density import best_multiple
 from ksos.estimators._mixture_stack import SIZES, MixtureStack, Units, warn_if_tied
@@ -62,12 +63,13 @@ class KernelSoSDensityCV(DensityEstimator):
     in it, so that samples far from all others keep a density. Beyond 20 000 distinct samples a random subset of them is fitted.
     ``reference`` narrows this down.
 
-    With ``reference=None``, or where grids, a kernel, a measure, another objective or criterion are given, sums of squares over one kernel
-    are searched. Grids are in natural units: bandwidths are multiples of a scale-aware rule (one bandwidth per feature), λ is a multiple of
-    w₀ = ∫k(x,0)²dx. For each bandwidth and fold the space is whitened and the kernel sums are taken once; fits follow the path of λ, each
-    starting at the one before. A grid that is not given grows when its winner lies on an edge. With ``combine="stacking"`` the answer is a
-    mixture over the path of λ, at the widest bandwidth whose held-out score is within a standard error of the best, in which the kernel
-    density estimate, Σ_i k(x,x_i)² (the sum of squares whose B is diagonal), takes part. It is a sum of squares over the same kernel.
+    With ``reference=None``, with more than 40 features, or where grids, a kernel, a measure, another objective or criterion are given, sums
+    of squares over one kernel are searched. Grids are in natural units: bandwidths are multiples of a scale-aware rule (one bandwidth per
+    feature), λ is a multiple of w₀ = ∫k(x,0)²dx. For each bandwidth and fold the space is whitened and the kernel sums are taken once; fits
+    follow the path of λ, each starting at the one before. A grid that is not given grows when its winner lies on an edge. With
+    ``combine="stacking"`` the answer is a mixture over the path of λ, at the widest bandwidth whose held-out score is within a standard
+    error of the best, in which the kernel density estimate, Σ_i k(x,x_i)² (the sum of squares whose B is diagonal), takes part. It is a sum
+    of squares over the same kernel.
 
     Parameters
     ----------
@@ -184,7 +186,7 @@ class KernelSoSDensityCV(DensityEstimator):
         measure = Lebesgue() if self.measure is None else self.measure
         require_inside(measure, X, masses)
         (points, weights), rng = distinct_samples(X, masses), as_generator(self.random_state)
-        if self._by_reference:
+        if self._by_reference(points.shape[1]):
             folds = as_folds(self.cv, X, masses, weights, rng) if points.shape[0] > 1 else []
             return self._fit_by_reference(*some_of(points, weights, folds, _MOST_SAMPLES, rng), rng, deadline)
         _require_different_features(X[masses > 0.0, features], getattr(self, "feature_names_in_", None))
@@ -241,12 +243,12 @@ class KernelSoSDensityCV(DensityEstimator):
         gaussian = isinstance(kernel_form(self.kernel), Gaussian) and not isinstance(self.kernel, Kernel)
         return gaussian and self.measure is None and self.objective == "likelihood" and self._stacking
 
-    @property
-    def _by_reference(self) -> bool:
-        """Whether the search begins with a reference; "auto" leaves grids, kernels and measures that are given to the search over λ."""
+    def _by_reference(self, d: int) -> bool:
+        """Whether the search begins with a reference; "auto" leaves grids, kernels and measures that are given, and hundreds of features,
+        which no covariance can be fitted to, to the search over λ."""
         if isinstance(self.reference, str) and self.reference == "auto":
             given = (self.bandwidths, self.relative_regularizations, self.n_support, self.extend)
-            return self._plain_settings and self.rule == "silverman" and all(value is None for value in given)
+            return self._plain_settings and self.rule == "silverman" and all(value is None for value in given) and d <= MOST_FULL
         return self.reference is not None
 
     def _fit_by_reference(
