@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,8 +15,7 @@ _ODD = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], dt
 _BLOCK_ELEMENTS = 1 << 16
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """Distinct samples in lexicographic order, their shares of the mass, and how many distinct samples they stand for."""
 
     points: np.ndarray
