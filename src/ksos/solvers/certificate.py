@@ -40,8 +40,9 @@ def certify_integrals(objective: Objective, point: Point, tol: float) -> Certifi
     if point.C.shape[0] == 1:  # there is no other density
         return Certificate(found.objective, 0.0)
     unknown = _UNIT * abs(found.objective) + 2.0 * objective.uncertainty(point)
-    gap = found.gap + 2.0 * _UNIT * norm(known.G)
-    if gap + unknown > tol >= found.gap:
+    rounding = 2.0 * _UNIT * norm(known.G)
+    gap = found.gap + rounding
+    if gap + unknown > tol and found.gap <= max(tol, rounding):
         gap = min(gap, _graded_gap(known, gap))
     return Certificate(found.objective, gap + unknown)
 
