@@ -22,6 +22,7 @@ __all__ = ["embedding_width", "left_out_metric", "normal_score_correlations", "t
 _RIDGE = 1e-3  # of the correlations: a feature that the others determine keeps some width of its own
 _STEPS, _PRIOR = 3, 3.0  # the start counts as 3d samples
 _FEWEST, _MISSED = 5, 1e4
+_MOST_FEATURES = 60  # beyond, a metric has more numbers than samples can tell, and its time is felt
 _FARTHEST = 1e5  # bandwidths: coordinates of tied features lose the digits of the others to an outlier beyond
 
 
@@ -62,7 +63,7 @@ def left_out_metric(points: np.ndarray, weights: np.ndarray, measure: Measure, c
         known = predict_left_out(few, a, shape, measure)
         found.append((_score(known.logs, a) - numbers * float(a @ a), shape.scaled(known.multiple)))
 
-    if d > 1:
+    if 1 < d <= _MOST_FEATURES:
         try_shape(normal_score_correlations(few, a), d * (d - 1) // 2)
         start = max(found, key=lambda pair: pair[0])[1]
         try_shape(_towards_the_likeliest(few / unit, a, plain.counted, _times(start.matrix(d), 1.0 / unit)), d * (d + 1) // 2)

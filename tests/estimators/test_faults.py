@@ -218,7 +218,7 @@ PREDICTED: dict[str, tuple[dict[str, Any], float, str, str]] = {
         *(2e5, "the compressed tensor of 10×50×50 entries needs 0.0004 GB", "use fewer support points or landmarks"),
     ),
     "slice": (
-        {"support": X[:50], "landmarks": X[:1], "measure": Box([-3, -3], [4, 4]), "bandwidth": 0.3},
+        {"support": X[:50], "landmarks": X[:1], "measure": Box([-3, -3], [4, 4]), "bandwidth": 0.1},
         *(1.2e5, "one slice of the triple integral with m = 50 support points needs 0.00016 GB", "use fewer support points"),
     ),
 }

@@ -41,9 +41,11 @@ def test_the_time_limit_of_a_density_counts_the_whole_fit(objective: str, limit:
 @pytest.mark.parametrize("limit", [1e-6, 0.3, 1.0])
 def test_the_time_limit_of_a_search_counts_the_whole_fit(objective: str, limit: float) -> None:
     est, began = KernelSoSDensityCV(objective=objective, reference=None, tol=1e-12, time_limit=limit), time.process_time()
-    with pytest.warns(ConvergenceWarning, match="time") as caught:
+    with warnings.catch_warnings(record=True) as caught:  # its last fit may say that it has reached what rounding allows
+        warnings.simplefilter("always")
         est.fit(X)
     assert time.process_time() - began < limit + ONE_STEP
+    assert all(issubclass(warning.category, ConvergenceWarning) for warning in caught)
     assert est.status_ == "time_limit" and est.best_estimator_.solution_.status in STATUSES
     assert any("raise time_limit" in str(warning.message) for warning in caught)
     check_density(est, X)

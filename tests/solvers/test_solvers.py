@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Normal
 from ksos.solvers import SOLVERS, STATUSES, LowRank, Progress
 from ksos.solvers.certificate import certify
-from ksos.solvers.eigenvalues import DENSE, lowest_bound, lowest_eigenpairs
+from ksos.solvers.eigenvalues import DENSE, graded_bound, lowest_bound, lowest_eigenpairs
 from ksos.solvers.first_order import lipschitz
 from ksos.solvers.loop import Stepper
 from ksos.solvers.low_rank import FactorHessian
@@ -145,6 +146,30 @@ def test_the_lowest_eigenvalue_is_bounded_from_below_and_closely() -> None:
         np.testing.assert_allclose(G @ vectors, vectors * values, atol=1e-6)
     # a Lanczos value that has missed the lowest eigenvalue must not pass for a bound
     assert lowest_bound(G, 1e-9, dense=10, estimate=float(exact[1])) <= exact[0]
+
+
+def is_positive(G: np.ndarray, t: Fraction) -> bool:
+    """Whether G − tI is positive definite, by elimination with rational numbers: no digit is lost."""
+    rows = [[Fraction(float(x)) - (t if i == j else 0) for j, x in enumerate(row)] for i, row in enumerate(G)]
+    while rows:
+        first, *rest = rows
+        if first[0] <= 0:
+            return False
+        rows = [[x - row[0] * y / first[0] for x, y in zip(row[1:], first[1:], strict=True)] for row in rest]
+    return True
+
+
+@pytest.mark.parametrize("strength", (1.0, 1e10, 1e20))
+@pytest.mark.parametrize("light", (1, 3))
+def test_a_bound_that_is_exact_in_directions_without_a_penalty(strength: float, light: int) -> None:
+    G = random_symmetric(7, 1)
+    heavy = np.where(np.arange(7) < light, 0.0, strength * 10.0 ** np.arange(7))
+    G += np.diag(heavy)
+    inside = float(np.linalg.eigvalsh(G[:light, :light])[0])  # at least λ_min(G)
+    bound = graded_bound(G, inside, 1e3)
+    assert is_positive(G, Fraction(bound))
+    assert not is_positive(G, Fraction(bound) + Fraction(1e-8 if strength > 1.0 else 10.0))
+    assert graded_bound(G, inside, 1e-300) == -np.inf  # not proven
 
 
 def test_functionals_add_and_scale(space: ksos.SoSSpace) -> None:

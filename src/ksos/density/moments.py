@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["central_point_first", "mean_and_covariance", "moment", "node_masses"]
 
 _BLOCK_BYTES = 128e6
-_SQUARES_OVERFLOW = 1e150
+_SQUARES_OVERFLOW, _SQUARES_UNDERFLOW = 1e150, 1e-150
 
 
 def node_masses(density: SoSDensity) -> np.ndarray:
@@ -38,8 +38,10 @@ def central_point_first(density: SoSDensity) -> SoSDensity:
 @np.errstate(under="ignore")
 def mean_and_covariance(density: SoSDensity) -> tuple[np.ndarray, np.ndarray]:
     """E[x] and Cov[x]; exact up to the cancellation in Σ|B_ij W_ij|."""
-    largest = float(np.abs(density.support_points).max())
-    if largest > _SQUARES_OVERFLOW:  # but not in another unit, a power of two, which costs no digit
+    scales = feature_scales(density.kernel, density.n_features)
+    with np.errstate(over="ignore"):
+        largest = max(float(np.ptp(density.support_points, axis=0).max()), float(scales.max()))
+    if _SQUARES_OVERFLOW < largest < scales.min() / _SQUARES_UNDERFLOW:  # but not in another unit, a power of two, which costs no digit
         unit = 2.0 ** math.frexp(largest)[1]
         mean, cross = mean_and_covariance(density.affine(1.0 / unit))
         with np.errstate(over="ignore"):

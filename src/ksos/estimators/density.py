@@ -145,7 +145,7 @@ class KernelSoSDensity(DensityEstimator):
     penalty : {"trace", "frobenius"}
         λ tr A or λ‖A‖²_HS.
     n_support : int, optional
-        The most support points to use. Default: all distinct samples, up to 200; of more than 5000 samples, up to 300.
+        The most support points to use. Default: all distinct samples, up to 200; of more than 5000 samples, up to 250.
     support : {"auto", "kmeans", "pivoted", "random"} or array (m, d)
         How to choose them; an array is used as it is. "kmeans": the centres of that many clusters of the samples. "random" and "pivoted"
         choose among the samples, the latter those that are farthest from each other's span. "auto": centres, always the same, where there
@@ -384,11 +384,11 @@ class KernelSoSDensity(DensityEstimator):
 
 
 def default_support_size(count: int) -> int:
-    """The most support points for ``count`` distinct samples: 200, and beyond 5000 samples more, as n^{1/12}, up to 300.
+    """The most support points for ``count`` distinct samples: 200, and beyond 5000 samples more, as n^{1/12}, up to 250.
 
-    Then their fit takes about as long as the kernel sums over a million samples; 300 gain 0.01 nats on 200.
+    Their fit takes a few times as long as the kernel sums over a million samples, and grows with the cube of their number.
     """
-    return round(MOST_SUPPORT_POINTS * min(max(1.0, (count / 5000.0) ** (1.0 / 12.0)), 1.5))
+    return round(MOST_SUPPORT_POINTS * min(max(1.0, (count / 5000.0) ** (1.0 / 12.0)), 1.25))
 
 
 def default_regularization(count: int, d: int, *, by_likelihood: bool, automatic: bool) -> float:

@@ -23,6 +23,8 @@ Factor = tuple[Kernel, np.ndarray]
 """A kernel and its centres."""
 
 _MOST_FEATURES = 3
+_FAR = 1e5  # lengths: nodes farther away than this from the first point have lost digits that matter
+_OUTSIDE = 3.0
 _LEAST_NODES, _NODES_PER_LENGTH = 16, 8.0
 
 
@@ -45,7 +47,10 @@ def exact_rule(
     for k in range(d):
         low, high, length = intervals([(integrals, X)], k)
         length = min(length, integrals.measure.smooth_length(d)[k], *(kernel.sigma_vector(d)[k] for kernel, _ in factors))
-        if float((high - low).sum()) / length > most:
+        if float((high - low).sum()) / length > most or float(np.abs(X[:, k] - X[0, k]).max()) > _FAR * length:
+            return None
+        bottom, top = integrals.measure.boundary(k)
+        if float(max((bottom - X[:, k]).max(), (X[:, k] - top).max())) > _OUTSIDE * length:  # kernels fall steeply far from their points
             return None
         if all(kernel.smooth for kernel, _ in factors):
             counts = np.ceil(_LEAST_NODES + 0.5 * degree + _NODES_PER_LENGTH * (high - low) / length).astype(int)

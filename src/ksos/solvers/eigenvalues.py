@@ -10,7 +10,7 @@ from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
 from ksos._array import Array, eye, is_numpy, like, linalg_errors, namespace, to_numpy
 
-__all__ = ["DENSE", "lowest_bound", "lowest_eigenpairs"]
+__all__ = ["DENSE", "graded_bound", "lowest_bound", "lowest_eigenpairs"]
 
 DENSE = 400  # up to this size, dense eigenvalues: accurate to rounding, hence a bound by themselves
 _LANCZOS_TOLERANCE = 1e-9
@@ -94,3 +94,25 @@ def lowest_bound(G: Array, slack: float, dense: int = DENSE, estimate: float | N
                 return theta - delta - rounding
         delta *= 10.0
     return float(xp.linalg.eigvalsh(G)[0])
+
+
+def graded_bound(G: Array, estimate: float, widest: float) -> float:
+    """A lower bound of λ_min(G) whose rounding is relative to the entries in each direction, not to the largest of them; or −∞.
+
+    Let t < G_ii and D² = diag(G) − tI. If D⁻¹(G − tI)D⁻¹ − ηI has a Cholesky factor, with η of a few r·ε, then G + E ⪰ tI for every E with
+    |E_ij| ≤ ε·D_i D_j: scaling by a diagonal changes nothing in what rounding does to a factor [Higham2002]. The ε|t| that G_ii − t itself
+    may be off by is subtracted. t starts next to ``estimate`` ≥ λ_min and falls, at most by ``widest``, until the factor exists.
+    """
+    xp, r = namespace(G), G.shape[0]
+    diagonal, identity = xp.linalg.diagonal(G), eye(r, G)
+    theta, eta = min(estimate, float(xp.min(diagonal))), 4.0 * r * float(np.finfo(np.float64).eps)
+    delta = max(eta * abs(theta), float(np.finfo(np.float64).tiny))
+    while delta < widest:
+        t = theta - delta
+        d = xp.sqrt(diagonal - t)
+        with suppress(*linalg_errors()):
+            L = xp.linalg.cholesky((G - t * identity) / d[:, None] / d[None, :] - eta * identity)
+            if bool(xp.all(xp.isfinite(xp.linalg.diagonal(L)))):
+                return t - eta * abs(t)
+        delta *= 4.0
+    return -np.inf

@@ -200,7 +200,7 @@ def _solution(objective: Objective, outcome: Outcome, tol: float, solver: Steppe
     if objective.term.uses_embedding and not isinstance(objective.map, CompressedMap) and space.tensor_size <= SMALL_TENSOR:
         objective, afresh = objective.on_tensor(), True
     point = objective.point(G @ G.T) if afresh else outcome.point
-    found, certified = certify_integrals(objective, point), objective.term.convex
+    found, certified = certify_integrals(objective, point, tol), objective.term.convex
     if status == "solved" and (found.gap > tol or not certified):
         status = "solved_inaccurate" if found.gap > tol else "stationary"
     gap = found.gap if certified else None
