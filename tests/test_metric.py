@@ -93,7 +93,9 @@ def test_no_metric_without_spread(X: np.ndarray) -> None:
 
 def test_a_metric_may_be_given() -> None:
     S = metric(TIED)
-    given, chosen = KernelSoSDensity(bandwidth=S, relative_regularization=3e-3, tol=1e-5).fit(TIED), KernelSoSDensity(tol=1e-5).fit(TIED)
+    chosen = KernelSoSDensity(tol=1e-5).fit(TIED)
+    same = {"embedding_bandwidth": chosen.embedding_bandwidth_, "relative_regularization": 3e-3}
+    given = KernelSoSDensity(bandwidth=S, tol=1e-5, **same).fit(TIED)
     np.testing.assert_allclose(given.score_samples(TIED), chosen.score_samples(TIED), atol=1e-6)
     np.testing.assert_array_equal(
         KernelSoSDensity(bandwidth=S, embedding_bandwidth=2.0 * S, tol=1e-2).fit(TIED).embedding_bandwidth_, 2.0 * S

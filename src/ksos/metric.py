@@ -7,28 +7,44 @@ within their clusters.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from scipy.special import ndtri
 
 from ksos._validation import as_bandwidth
 from ksos.bandwidth import predict_left_out, robust_silverman, subset_and_factor
-from ksos.kernels import Gaussian
+from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Measure
 
-__all__ = ["left_out_metric", "normal_score_correlations"]
+__all__ = ["embedding_width", "left_out_metric", "normal_score_correlations", "takes_metrics"]
 
 _RIDGE = 1e-3  # of the correlations: a feature that the others determine keeps some width of its own
 _STEPS, _PRIOR = 3, 3.0  # the start counts as 3d samples
 _FEWEST, _MISSED = 5, 1e4
 _MOST_FEATURES = 60  # beyond, a metric has more numbers than samples can tell, and its time is felt
+_FARTHEST = 1e5  # bandwidths: coordinates of tied features lose the digits of the others to an outlier beyond
+
+
+def takes_metrics(kernel: Kernel, measure: Measure) -> bool:
+    """Whether features may be tied: no walls that cut them one by one, and no nodes."""
+    return isinstance(kernel, Gaussian) and measure.atoms is None and measure.without_boundary is measure
+
+
+def embedding_width(d: int) -> float:
+    """In bandwidths of the model, the s ≤ 2 for which the embedding sees the share (1 + 1/(2s²))^{−d/2} = (2/3)^{1/2} of a bump in every d.
+
+    Samples with few others near them would hardly be seen otherwise, and the fit would leave them out.
+    """
+    return min(1.0 / math.sqrt(2.0 * (1.5 ** (1.0 / d) - 1.0)), 2.0) if d > 1 else 1.0
 
 
 def left_out_metric(points: np.ndarray, weights: np.ndarray, measure: Measure, count: int | None = None) -> np.ndarray | None:
     """The bandwidths per feature of :func:`ksos.bandwidth.left_out`, or a metric S (d, d) whose bumps predict left-out samples better.
 
     Better: by more than what its d(d+1)/2 numbers gain on the samples that they were fitted to. Both look at the same subset of the
-    distinct ``points``, which with their ``weights`` stand for ``count`` samples. None if the samples
-    have no spread, or one beyond the floats.
+    distinct ``points``, which with their ``weights`` stand for ``count`` samples. None if the samples have no spread, or one so
+    large in bandwidths that coordinates along tied features would lose digits.
     """
     with np.errstate(over="ignore"):
         extent = np.ptp(points, axis=0)
@@ -36,7 +52,7 @@ def left_out_metric(points: np.ndarray, weights: np.ndarray, measure: Measure, c
         return None
     d, unit = points.shape[1], as_bandwidth(robust_silverman(points, weights, count), "bandwidth='auto': rescale the data: their bandwidth")
     few, a, factor = subset_and_factor(points, weights, measure, count=count)
-    if not np.all(np.ptp(few, axis=0) > 0.0):
+    if not np.all(np.ptp(few, axis=0) > 0.0) or np.any(extent / unit > _FARTHEST):
         return None
     axes = Gaussian(unit)
     plain = predict_left_out(few, a, axes, measure)

@@ -21,7 +21,7 @@ Selection = Callable[[np.ndarray, np.ndarray, int, Integrals, float, np.random.G
 
 _STEPS = 10
 _RESOLVED = 1e-10
-_DIGITS = 20  # binary ones, of a bandwidth
+_DIGITS = 24  # binary ones, of a bandwidth
 _FAR = 1e4  # bandwidths: beyond, all points are far, and their squares must not take the digits of the others
 
 

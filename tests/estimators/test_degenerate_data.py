@@ -28,6 +28,25 @@ def fitted(X: np.ndarray, sample_weight: np.ndarray | None = None, **parameters:
         return KernelSoSDensity(**{**QUICK, **parameters}).fit(X, sample_weight=sample_weight)
 
 
+def model_lengths(est: KernelSoSDensity, d: int) -> np.ndarray:
+    """η per feature, or of a metric S = LLᵀ the factor L."""
+    return np.linalg.cholesky(est.bandwidth_) if est.bandwidth_.ndim == 2 else np.broadcast_to(est.bandwidth_, d)
+
+
+def in_lengths(away: np.ndarray, unit: np.ndarray) -> np.ndarray:
+    """L⁻¹ times differences of points, whose length is the distance that the kernel sees."""
+    return away / unit if unit.ndim == 1 else np.linalg.solve(unit, away.reshape(-1, len(unit)).T).T.reshape(away.shape)
+
+
+def embedding_precision(est: KernelSoSDensity, d: int) -> np.ndarray:
+    """The precision of the embedding kernel in these lengths, per feature: for a metric, a multiple of the model's."""
+    if est.bandwidth_.ndim < 2:
+        return (model_lengths(est, d) / np.broadcast_to(est.embedding_bandwidth_, d)) ** 2
+    s = est.bandwidth_[0, 0] / est.embedding_bandwidth_[0, 0]
+    np.testing.assert_allclose(s * est.embedding_bandwidth_, est.bandwidth_, rtol=1e-12)
+    return np.full(d, s)
+
+
 def recomputed(est: KernelSoSDensity, X: np.ndarray, sample_weight: np.ndarray | None = None, noise_seed: int | None = None) -> np.ndarray:
     """Objective and gap of a fit with a Gaussian kernel on R^d, from the note's formulas with the tensor u formed by brute force.
 
@@ -39,20 +58,20 @@ def recomputed(est: KernelSoSDensity, X: np.ndarray, sample_weight: np.ndarray |
     def disturbed(values: np.ndarray) -> np.ndarray:
         return values if noise_seed is None else values * (1.0 + 1e-14 * rng.uniform(-1.0, 1.0, values.shape))
 
-    eta, sigma = np.broadcast_to(est.bandwidth_, X.shape[1:]), np.broadcast_to(est.embedding_bandwidth_, X.shape[1:])
-    s = (eta / sigma) ** 2  # the precision of the embedding kernel, per feature
+    unit, s = model_lengths(est, X.shape[1]), embedding_precision(est, X.shape[1])
     x, z = space.support_points, space.landmarks
 
     def apart(p: np.ndarray, q: np.ndarray) -> np.ndarray:
         """q_j − p_i in bandwidths: subtracted first, so that outliers do not take the digits of the others."""
-        return (q[None] - p[:, None]) / eta
+        return in_lengths(q[None] - p[:, None], unit)
 
     W, K = np.exp(-0.5 * np.sum(apart(x, x) ** 2, axis=-1)), np.exp(-np.sum(apart(x, x) ** 2, axis=-1))
     j, r = apart(x, x)[:, :, None, :], apart(x, z)[:, None, :, :]  # seen from point i
     centre = (j + s * r) / (2.0 + s)
     u = np.exp(-np.sum(centre**2 + (j - centre) ** 2 + s * (r - centre) ** 2, axis=-1)) * np.sqrt(np.prod(2.0 / (2.0 + s)))
     T, S, C = space.T, space.projection.S, est.solution_.parameter
-    strength = 3e-3 if isinstance(est.bandwidth, str) and est.bandwidth == "auto" else 1e-3
+    automatic = isinstance(est.bandwidth, str) and est.bandwidth == "auto"
+    strength = 3e-3 * max((2.0 / 3.0) ** (max(X.shape[1] - 4, 0) / 2.0), 0.1) if automatic else 1e-3
     K_landmarks = np.exp(-np.sum(s * apart(z, z) ** 2, axis=-1))
     np.testing.assert_allclose(T.T @ W @ T, np.eye(T.shape[1]), atol=1e-4)
     np.testing.assert_allclose(S @ K_landmarks @ S.T, np.eye(S.shape[0]), atol=1e-4)
@@ -73,7 +92,8 @@ def check_density(est: KernelSoSDensity, X: np.ndarray) -> None:
     assert (solution.status == "solved") == (solution.gap <= est.tol) and np.isfinite(solution.gap)
     assert solution.status in solution.message and f"{solution.gap:.2e}" in solution.message
     assert abs(p.mass() - 1.0) <= 1e-7
-    far = X[0] + 1e3 * np.broadcast_to(est.bandwidth_, X.shape[1:])
+    unit = model_lengths(est, X.shape[1])
+    far = X[0] + 1e3 * (unit if unit.ndim == 1 else unit.sum(axis=1))
     scores = est.score_samples(np.concatenate([X, [far], est.support_points_]))
     assert not np.any(np.isnan(scores)) and np.all(scores[: len(X)] < np.inf)
     assert np.all(p.pdf(X) >= 0.0)

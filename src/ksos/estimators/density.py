@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable
 from typing import Any, Self
@@ -35,9 +34,9 @@ from ksos.estimators._subsample import Part, part_of
 from ksos.exceptions import BandwidthWarning
 from ksos.functionals import MMD, Frobenius, Functional, NegativeLogLikelihood, SquaredMMD, Trace
 from ksos.integrals import closed_form
-from ksos.kernels import Gaussian, Kernel, kernel_form
+from ksos.kernels import Kernel, kernel_form
 from ksos.measures import Lebesgue, Measure
-from ksos.metric import left_out_metric
+from ksos.metric import embedding_width, left_out_metric, takes_metrics
 from ksos.solvers import Solver, minimize
 from ksos.solvers.minimize import check_options
 from ksos.space import SoSSpace
@@ -326,7 +325,7 @@ class KernelSoSDensity(DensityEstimator):
                 kernel = family.with_sigma(_as_bandwidth_or_metric(self.bandwidth, "bandwidth", d))
         kernel.check_features(d)
         if self.embedding_bandwidth is None:
-            wider = _embedding_width(d) if self._is_automatic and _takes_metrics(kernel, measure) else 1.0
+            wider = embedding_width(d) if self._is_automatic and takes_metrics(kernel, measure) else 1.0
             return kernel, kernel if wider == 1.0 else kernel.scaled(wider)
         return kernel, kernel.with_sigma(_as_bandwidth_or_metric(self.embedding_bandwidth, "embedding_bandwidth", d))
 
@@ -415,24 +414,11 @@ def _as_bandwidth_or_metric(value: Any, name: str, d: int | None = None) -> np.n
 
 def _automatic_kernel(family: Kernel, part: Part, measure: Measure, rng: np.random.Generator) -> Kernel:
     """The kernel with the bandwidths, or the metric, whose bumps predict left-out samples; metrics where integrals know them."""
-    if _takes_metrics(family, measure):
+    if takes_metrics(family, measure):
         sigma = left_out_metric(part.points, part.weights, measure, part.total)
         if sigma is not None:
             return family.with_sigma(sigma)
     return family.with_sigma(bandwidth_rule("auto", part.points, part.weights, rng, kernel=family, measure=measure, count=part.total))
-
-
-def _takes_metrics(kernel: Kernel, measure: Measure) -> bool:
-    """Whether features may be tied: no walls that cut them one by one, and no nodes."""
-    return isinstance(kernel, Gaussian) and measure.atoms is None and measure.without_boundary is measure
-
-
-def _embedding_width(d: int) -> float:
-    """In bandwidths of the model, the s ≤ 2 for which the embedding sees the share (1 + 1/(2s²))^{−d/2} = (2/3)^{1/2} of a bump in every d.
-
-    Samples with few others near them would hardly be seen otherwise, and the fit would leave them out.
-    """
-    return min(1.0 / math.sqrt(2.0 * (1.5 ** (1.0 / d) - 1.0)), 2.0) if d > 1 else 1.0
 
 
 def _wide_enough(kernel: Kernel, part: Part, measure: Measure, m: int) -> Kernel:
