@@ -78,9 +78,9 @@ def test_kernel(default: KernelSoSDensity) -> None:
     assert default.distribution_.kernel == Gaussian(default.bandwidth_)
     assert fit(kernel="laplace", bandwidth=0.7).distribution_.kernel == Laplace(0.7, product=True)
     assert fit(kernel="matern", bandwidth=[0.7, 0.4]).distribution_.kernel == Matern(1.5, [0.7, 0.4], product=True)
-    own = fit(kernel=Matern(2.5, 0.9, product=True), bandwidth=5.0)
+    own = fit(kernel=Matern(2.5, 0.9, product=True), bandwidth=5.0, n_support=10)
     assert own.distribution_.kernel == Matern(2.5, 0.9, product=True) and own.bandwidth_ == 0.9  # its own sigma rules
-    embedded = fit(kernel=Matern(2.5, 0.9, product=True), embedding_bandwidth=0.5)
+    embedded = fit(kernel=Matern(2.5, 0.9, product=True), embedding_bandwidth=0.5, n_support=10)
     assert embedded.solution_.space.embedding_kernel == Matern(2.5, 0.5, product=True) and embedded.embedding_bandwidth_ == 0.5
 
 
