@@ -17,7 +17,7 @@ from ksos.integrals.regions import Rule
 from ksos.integrals.triple import PairFactors, ThinPairs, thin_pairs, triple_blocks
 from ksos.kernels import Kernel
 
-__all__ = ["SMALL_TENSOR", "CompressedMap", "EmbeddingMap", "LabelledMap", "PairwiseMap", "blocks_of"]
+__all__ = ["SMALL_TENSOR", "CompressedMap", "EmbeddingMap", "LabelledMap", "PairwiseMap", "UnstoredMap", "blocks_of"]
 __all__ += ["embedding_map", "gram_at_nodes", "node_rule"]
 
 SMALL_TENSOR = 1 << 24  # entries: 134 MB
@@ -67,11 +67,18 @@ class EmbeddingMap(ABC):
         return 0.0 if self.noise is None else norm(self.noise @ y[: self.noise.shape[1]])
 
 
-class PairwiseMap(EmbeddingMap):
-    """A without any array of three indices: U(B) = c·diag(Hᵀ(B∘G)H) and U*(v) = c·G∘(H diag(v) Hᵀ)."""
+class UnstoredMap(EmbeddingMap):
+    """A without any array of three indices: T on both sides of U, which a subclass applies to B, and of its adjoint."""
 
-    def __init__(self, pairs: PairFactors, T: Array, S: Array) -> None:
-        self.pairs, self.T, self.S = pairs, T, S
+    T: Array
+
+    @abstractmethod
+    def _embed(self, B: Array) -> Array:
+        """S·U(B); B may be overwritten."""
+
+    @abstractmethod
+    def _pull(self, y: Array) -> Array:
+        """U*(Sᵀy)."""
 
     def apply(self, C: Array) -> Array:
         """Two products with T, one with H: O(m²(r + ℓ))."""
@@ -82,11 +89,6 @@ class PairwiseMap(EmbeddingMap):
         X = self.T @ F
         return self._embed(X @ X.T)
 
-    def _embed(self, B: Array) -> Array:
-        B *= self.pairs.G
-        U = namespace(B).vecdot(self.pairs.H, B @ self.pairs.H, axis=-2)
-        return self.S @ (self.pairs.c * U)
-
     def adjoint(self, y: Array) -> Array:
         """The same cost."""
         out = self.T.T @ self._pull(y) @ self.T
@@ -94,6 +96,18 @@ class PairwiseMap(EmbeddingMap):
 
     def adjoint_times(self, y: Array, F: Array) -> Array:
         return self.T.T @ (self._pull(y) @ (self.T @ F))
+
+
+class PairwiseMap(UnstoredMap):
+    """U(B) = c·diag(Hᵀ(B∘G)H) and U*(v) = c·G∘(H diag(v) Hᵀ)."""
+
+    def __init__(self, pairs: PairFactors, T: Array, S: Array) -> None:
+        self.pairs, self.T, self.S = pairs, T, S
+
+    def _embed(self, B: Array) -> Array:
+        B *= self.pairs.G
+        U = namespace(B).vecdot(self.pairs.H, B @ self.pairs.H, axis=-2)
+        return self.S @ (self.pairs.c * U)
 
     def _pull(self, y: Array) -> Array:
         M = (self.pairs.H * (self.pairs.c * (y @ self.S))) @ self.pairs.H.T

@@ -10,7 +10,7 @@ from scipy.linalg.lapack import dpstrf
 
 from ksos._array import Array, like, namespace, to_numpy, zeros
 from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
-from ksos.embedding_map import SMALL_TENSOR, CompressedMap, EmbeddingMap
+from ksos.embedding_map import SMALL_TENSOR, CompressedMap, EmbeddingMap, UnstoredMap
 from ksos.integrals.components import ComponentPairs, component_pairs
 from ksos.kernels import Kernel
 from ksos.measures import Measure
@@ -29,7 +29,7 @@ class _Factors:
     H: Array
 
 
-class ComponentsMap(EmbeddingMap):
+class ComponentsMap(UnstoredMap):
     """A without any array of three indices, component by component; with the constant function, U(B) = … + 2·B₀ᵀE + B₀₀·e as well."""
 
     def __init__(self, parts: Sequence[ComponentPairs], T: Array, S: Array, factors: Sequence[_Factors] | None = None) -> None:
@@ -42,13 +42,6 @@ class ComponentsMap(EmbeddingMap):
             self.e = like(np.sum([part.masses for part in parts], axis=0), T)
             self.E = like(np.sum([part.cross for part in parts], axis=0), T)
 
-    def apply(self, C: Array) -> Array:
-        return self._embed(self.T @ C @ self.T.T)
-
-    def apply_factor(self, F: Array) -> Array:
-        X = self.T @ F
-        return self._embed(X @ X.T)
-
     def _embed(self, B: Array) -> Array:
         xp, inner = namespace(B), B[1:, 1:] if self.constant else B
         U = zeros((self.S.shape[1],), B)
@@ -57,13 +50,6 @@ class ComponentsMap(EmbeddingMap):
         if self.constant:
             U += 2.0 * (B[0, 1:] @ self.E) + B[0, 0] * self.e
         return self.S @ U
-
-    def adjoint(self, y: Array) -> Array:
-        out = self.T.T @ self._pull(y) @ self.T
-        return 0.5 * (out + out.T)
-
-    def adjoint_times(self, y: Array, F: Array) -> Array:
-        return self.T.T @ (self._pull(y) @ (self.T @ F))
 
     def _pull(self, y: Array) -> Array:
         xp, v = namespace(y), y @ self.S

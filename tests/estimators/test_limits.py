@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import time
 import warnings
 from typing import Any
 
 import numpy as np
 import pytest
+from interrupting import Interrupting
 from sklearn.datasets import make_moons
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
@@ -82,20 +82,6 @@ def test_limits_that_are_none(limit: Any) -> None:
             est.fit(MOONS)
     with pytest.raises((TypeError, ValueError), match="time_limit"):
         KernelSoSConditional(time_limit=limit).fit(MOONS[:, :1], MOONS[:, 1])
-
-
-class Interrupting(io.StringIO):
-    """Ctrl-C when the search prints its n-th line."""
-
-    def __init__(self, line: int) -> None:
-        super().__init__()
-        self.left = line
-
-    def write(self, text: str) -> int:
-        self.left -= text.startswith("[cv]")
-        if self.left == 0:
-            raise KeyboardInterrupt
-        return super().write(text)
 
 
 @pytest.mark.parametrize("objective", ["likelihood", "squared_mmd"])

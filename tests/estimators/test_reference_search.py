@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import time
 import warnings
 from typing import Any
 
 import numpy as np
 import pytest
+from interrupting import Interrupting
 from sklearn.datasets import load_iris, make_moons
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.mixture import GaussianMixture as Mixture
@@ -201,20 +201,6 @@ def test_the_time_limit(limit: float) -> None:
     assert time.process_time() - began < limit + 3.0
     assert est.status_ == "time_limit" and np.all(np.isfinite(est.score_samples(tied(50, 1))))
     assert est.scores_.shape == (len(est.bandwidth_multiples_), len(est.relative_regularizations_))
-
-
-class Interrupting(io.StringIO):
-    """Ctrl-C when the search prints its n-th line."""
-
-    def __init__(self, line: int) -> None:
-        super().__init__()
-        self.left = line
-
-    def write(self, text: str) -> int:
-        self.left -= text.startswith("[cv]")
-        if self.left == 0:
-            raise KeyboardInterrupt
-        return super().write(text)
 
 
 def test_ctrl_c_stores_the_best_so_far() -> None:
