@@ -90,14 +90,18 @@ def nodes_of(space: SoSSpace, losses: Sequence[Loss] = (), tol: float = math.inf
 
 
 def finer_nodes(space: SoSSpace, nodes: Nodes) -> Nodes:
-    """The next rule after that of ``nodes``, which tells what they miss; of scattered nodes, others; themselves if they are exact."""
-    latest = None
+    """A rule that tells what ``nodes`` miss, peaks between them included: the next of 32 768 nodes or more, on a line of
+    65 536, if there is one.
+
+    Of scattered nodes it is others; themselves if they are exact.
+    """
+    latest, enough = None, max(nodes.points.shape[0], _MOST if space.n_features == 1 else _MOST // 2)
     for points, log_weights in _rules(space):
-        if points.shape[0] > nodes.points.shape[0]:
-            return _at(space, points, log_weights)
-        if points.shape[0] < nodes.points.shape[0]:
+        if points.shape[0] != nodes.points.shape[0]:
             latest = points, log_weights
-    if latest is not None:  # there is none: what a coarser one misses is more
+        if points.shape[0] > enough:
+            break
+    if latest is not None:  # if there is no finer one: what a coarser one misses is more
         return _at(space, *latest)
     if space.measure.atoms is not None or space.n_features <= _TENSOR_FEATURES:
         return nodes
