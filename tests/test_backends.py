@@ -14,7 +14,7 @@ from tables import FUNCTIONAL_CASES, PAIR_CASES, REACH, SOLVER_FUNCTIONAL_CASES,
 
 import ksos
 from ksos import _array, _memory
-from ksos.functionals import SquaredMMD, Trace
+from ksos.functionals import NegativeLogLikelihood, SquaredMMD, Trace
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Normal
 from ksos.solvers.eigenvalues import lowest_bound, lowest_eigenpairs
@@ -197,3 +197,12 @@ def test_memory_is_asked_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     _memory.require_memory(1200, "a tensor", "wait", beside=OnGpu())
     with pytest.raises(MemoryError, match="a tensor needs"):
         _memory.require_memory(1201, "a tensor", "wait", beside=OnGpu())
+
+
+def test_the_likelihood_of_tensors() -> None:
+    X = points(10, 2)
+    ours, theirs = (
+        ksos.minimize(NegativeLogLikelihood(Y, a) + 0.1 * Trace(), ksos.SoSSpace(Gaussian(0.9), Y), tol=1e-7)
+        for Y, a in ((X, None), (torch.asarray(X), torch.ones(10)))
+    )
+    assert theirs.status == "solved" and theirs.objective == pytest.approx(ours.objective, abs=1e-7)

@@ -50,3 +50,38 @@ def test_calls(name: str) -> None:
     plain = CALLS[name]()
     with np.errstate(all="raise"):
         assert CALLS[name]() == plain
+
+
+def questions(p: Any) -> dict[str, Callable[[], Any]]:
+    here = float(p.measure.atoms.points[3, 0]) if p.measure.atoms is not None else 0.1  # a discrete measure has values of its own
+    return {
+        "rvs": lambda: p.rvs(5, rng=np.random.default_rng(0)),
+        "rvs by inversion": lambda: p.rvs(5, rng=np.random.default_rng(0), method="inversion"),
+        "probability": lambda: p.probability([-1.0, -1.0], [1.0, 1.0]),
+        "marginal": lambda: p.marginal([0]).pdf(FAR[:, :1]),
+        "cdf": lambda: p.marginal([0]).cdf(X[:5, :1]),
+        "ppf": lambda: p.marginal([1]).ppf([0.1, 0.9]),
+        "conditional": lambda: p.conditional({0: here}).pdf(X[:5, 1:]),
+        "mmd": lambda: ksos.mmd(p, X, Gaussian(0.5)),
+        "compress": lambda: p.compress(3),
+        "expectation": lambda: p.expectation(coordinate(0) ** 2),
+        "affine": lambda: p.affine(2.0).pdf(FAR),
+    }
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(("kernel", "measure"), PAIRS, ids=[f"{kernel.name} {measure.name}" for kernel, measure in PAIRS])
+def test_questions(kernel: Any, measure: Any) -> None:
+    """What can be answered has the same answer; what cannot is refused for the same reason."""
+
+    def asked(ask: Callable[[], Any]) -> str:
+        try:
+            return repr(ask())
+        except (ValueError, TypeError) as error:
+            return str(error)
+
+    p = ksos.SoSDensity(kernel, X, np.ones((25, 1)), measure, normalize=True)
+    for name, ask in questions(p).items():
+        plain = asked(ask)
+        with np.errstate(all="raise"):
+            assert asked(ask) == plain, name

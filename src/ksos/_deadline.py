@@ -9,9 +9,15 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+import numpy as np
+
 from ksos._validation import as_positive
 
-__all__ = ["Deadline", "SetUp", "set_up", "set_up_is_over"]
+__all__ = ["Deadline", "SetUp", "TimeUp", "require_time", "running", "set_up", "set_up_is_over"]
+
+_LATE = 0.25  # of the time limit: by so much a step that cannot be interrupted may end after it
+_SHORT = 5e9  # floating-point operations: a tenth of a second
+_TRIAL, _TRIALS = 512, 2  # the size of the matrices whose product tells how fast the machine is
 
 
 class Deadline:
@@ -58,6 +64,50 @@ class Deadline:
         """Whether the time is up."""
         return self.remaining < 0.0
 
+    def allows(self, seconds: float) -> bool:
+        """Whether a step of so long, which cannot be interrupted, may begin: it ends at most a quarter of the limit late."""
+        return math.isinf(self._seconds) or seconds <= self.remaining + _LATE * self._seconds
+
+    def speed(self) -> float:
+        """Floating-point operations per second of matrix products, as this machine has them now."""
+        M, fastest = np.ones((_TRIAL, _TRIAL)), math.inf
+        for _ in range(_TRIALS):
+            began = self._clock()
+            M @ M
+            fastest = min(fastest, self._clock() - began)
+        return 2.0 * _TRIAL**3 / max(fastest, 1e-9)
+
+    def operations(self, share: float) -> float:
+        """How many floating-point operations of matrix products fit in a ``share`` of the time left; infinite without a limit."""
+        return math.inf if math.isinf(self._seconds) else max(share * self.remaining, 0.0) * self.speed()
+
+
+class TimeUp(Exception):
+    """A step that cannot be interrupted would end long after the deadline."""
+
+
+_running: ContextVar[Deadline | None] = ContextVar("running", default=None)
+
+
+@contextmanager
+def running(deadline: Deadline) -> Iterator[None]:
+    """Inside, :func:`require_time` looks at this deadline."""
+    token = _running.set(deadline)
+    try:
+        yield
+    finally:
+        _running.reset(token)
+
+
+def require_time(operations: float, what: str) -> None:
+    """Raise :class:`TimeUp` if so many floating-point operations in one piece would end too late for the call that is running."""
+    deadline = _running.get()
+    if deadline is None or operations <= _SHORT or math.isinf(deadline.remaining):
+        return
+    seconds = operations / deadline.speed()
+    if not deadline.allows(seconds):
+        raise TimeUp(f"{what} takes about {seconds:.2g} s")
+
 
 class SetUp:
     """What a call does before it can solve anything, and the share of the time left that this may take."""
@@ -89,10 +139,13 @@ def set_up(deadline: Deadline, share: float, least: float = 0.0) -> Iterator[Set
         _set_up.reset(token)
 
 
-def set_up_is_over(done: float) -> bool:
-    """Whether a loop of the set-up must end now, with so much of its work done (0 to 1); False where there is no limit."""
+def set_up_is_over(done: float, *, cuts: bool = True) -> bool:
+    """Whether a loop of the set-up must end now, with so much of its work done (0 to 1); False where there is no limit.
+
+    ``cuts``: whether something is missing then, and not only less refined.
+    """
     stage = _set_up.get()
     if stage is None or done < stage.least or stage.deadline.used <= stage.until:
         return False
-    stage.cut = True
+    stage.cut = stage.cut or cuts
     return True

@@ -117,6 +117,7 @@ class Projection:
         return self.S @ evaluate(as_target(target, self.kernel), self.kernel, self.landmarks)
 
 
+@np.errstate(under="ignore")
 def mmd(a: Target, b: Target, kernel: Kernel | None = None, landmarks: Any = None, *, max_operations: float = 1e13) -> float:
     """The maximum mean discrepancy ‖w_a − w_b‖ [Gretton2012], the root, not the square, between samples, embeddings and densities.
 
@@ -384,7 +385,7 @@ def _exact_form(target: MeanEmbedding | SoSDensity, kernel: Kernel, max_operatio
         )
     if error > _DUBIOUS:
         message = f"the weights of this density cancel: its exact squared MMD may be off by {error:.0e}"
-        warnings.warn(f"{message}; pass landmarks= for the projected MMD", RuntimeWarning, stacklevel=4)
+        warnings.warn(f"{message}; pass landmarks= for the projected MMD", RuntimeWarning, stacklevel=5)
     return p
 
 

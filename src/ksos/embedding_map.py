@@ -34,6 +34,11 @@ class EmbeddingMap(ABC):
     noise: Array | None = None
     """(ℓ, q): what rounding leaves in the integrals with every landmark, as the coordinates see it; None if this is negligible."""
 
+    @property
+    @abstractmethod
+    def operations(self) -> float:
+        """Floating-point operations of A and A*, once each."""
+
     @abstractmethod
     def apply(self, C: Array) -> Array:
         """A(C), shape (q,)."""
@@ -71,6 +76,11 @@ class UnstoredMap(EmbeddingMap):
     """A without any array of three indices: T on both sides of U, which a subclass applies to B, and of its adjoint."""
 
     T: Array
+
+    @property
+    def operations(self) -> float:
+        m, r = self.T.shape
+        return 4.0 * m * r * (2.0 * m + r)  # with about as many landmarks as directions
 
     @abstractmethod
     def _embed(self, B: Array) -> Array:
@@ -139,6 +149,10 @@ class CompressedMap(EmbeddingMap):
         self.tensor, self.noise = tensor, noise
         self._rows = namespace(tensor).reshape(tensor, (tensor.shape[0], -1))
 
+    @property
+    def operations(self) -> float:
+        return 4.0 * math.prod(self.tensor.shape)
+
     def apply(self, C: Array) -> Array:
         """One matrix-vector product with q × r² entries."""
         return self._rows @ flat(C)
@@ -168,6 +182,10 @@ class LabelledMap(CompressedMap):
 
     def __init__(self, block: CompressedMap, n_labels: int) -> None:
         self.block, self.n_labels, self.noise = block, n_labels, block.noise
+
+    @property
+    def operations(self) -> float:
+        return self.n_labels * self.block.operations
 
     def _blocks(self) -> Iterator[tuple[slice, slice]]:
         """(the coordinates, the directions) of each label."""

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from ksos._array import to_numpy
+from ksos._deadline import set_up_is_over
 from ksos.embedding_map import blocks_of
-from ksos.integrals import closed_form
-from ksos.integrals.regions import importance_rules, panel_rules
+from ksos.integrals import Integrals, closed_form
+from ksos.integrals.regions import Rule, importance_rules, panel_rules
 from ksos.space import SoSSpace
 
-__all__ = ["Nodes", "nodes_of"]
+__all__ = ["Nodes", "finer_nodes", "nodes_of"]
+
+Loss = Callable[[np.ndarray], np.ndarray]
 
 _TENSOR_FEATURES = 3
-_BUDGETS = (1 << 8, 1 << 10, 1 << 12, 1 << 14, 1 << 16)
+_BUDGETS, _MOST = (1 << 8, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18), 1 << 16
 _AGREE = 1e-8
 _SCATTERED = 1 << 16
 
@@ -64,28 +68,64 @@ class Nodes:
         return out
 
 
-def nodes_of(space: SoSSpace, finer: bool = False) -> Nodes:
-    """The coarsest rule on whose Σ w_nψψᵀ the next one agrees to 1e-8; with ``finer``, that next one.
+def nodes_of(space: SoSSpace, losses: Sequence[Loss] = (), tol: float = math.inf) -> Nodes:
+    """The coarsest rule on whose Σ w_nψψᵀ the next one agrees to 1e-8, and to ``tol`` on Σ f_n w_n ψψᵀ for all ``losses``.
 
-    Up to three features: Gauss–Legendre panels. Beyond: scrambled Sobol' points, of which ``finer`` takes another scrambling.
+    These take points to values for every label. Where no rule is that good, or the time for the set-up is over, it is the finest so far.
+    Up to three features: Gauss–Legendre panels. Beyond: scrambled Sobol' points.
     """
-    measure, X = space.measure, to_numpy(space.support_points)
-    if (atoms := measure.atoms) is not None:
-        return _at(space, atoms.points, np.log(atoms.weights))
-    integrals = closed_form(space.kernel, measure, X.shape[1])
     previous: Nodes | None = None
-    if X.shape[1] <= _TENSOR_FEATURES:
-        for budget in _BUDGETS:
-            for points, log_weights in panel_rules([(integrals, X)], budget):
-                if previous is not None and points.shape[0] <= previous.points.shape[0]:
-                    continue
-                nodes = _at(space, points, log_weights)
-                if previous is not None and np.abs(nodes.mass - previous.mass).max() <= _AGREE:
-                    return nodes if finer else previous
-                previous = nodes
-    if previous is not None:
-        return previous
-    return _at(space, *next(importance_rules(integrals, X, _SCATTERED, 1 if finer else 0)))
+    matrices: list[np.ndarray] = []
+    for points, log_weights in _rules(space):
+        if previous is not None and (points.shape[0] > _MOST or set_up_is_over(1.0, cuts=False)):
+            break
+        nodes, before = _at(space, points, log_weights), matrices
+        matrices = [nodes.matrix(loss(points)) for loss in losses]
+        settled = previous is not None and float(np.abs(nodes.mass - previous.mass).max()) <= _AGREE
+        if settled and all(np.linalg.norm(new - old, 2) <= tol for new, old in zip(matrices, before, strict=True)):
+            break
+        previous = nodes
+    assert previous is not None
+    return previous
+
+
+def finer_nodes(space: SoSSpace, nodes: Nodes) -> Nodes:
+    """A rule that tells what ``nodes`` miss, peaks between them included: the next of 32 768 nodes or more, on a line of
+    65 536, if there is one.
+
+    Of scattered nodes it is others; themselves if they are exact.
+    """
+    latest, enough = None, max(nodes.points.shape[0], _MOST if space.n_features == 1 else _MOST // 2)
+    for points, log_weights in _rules(space):
+        if points.shape[0] != nodes.points.shape[0]:
+            latest = points, log_weights
+        if points.shape[0] > enough:
+            break
+    if latest is not None:  # if there is no finer one: what a coarser one misses is more
+        return _at(space, *latest)
+    if space.measure.atoms is not None or space.n_features <= _TENSOR_FEATURES:
+        return nodes
+    return _at(space, *next(importance_rules(_integrals(space), to_numpy(space.support_points), _SCATTERED, 1)))
+
+
+def _rules(space: SoSSpace) -> Iterator[Rule]:
+    """Rules of ever more nodes; one alone if the measure has nodes of its own, or where they are scattered."""
+    X = to_numpy(space.support_points)
+    if (atoms := space.measure.atoms) is not None:
+        yield atoms.points, np.log(atoms.weights)
+        return
+    most = 0
+    for budget in _BUDGETS if X.shape[1] <= _TENSOR_FEATURES else ():
+        for points, log_weights in panel_rules([(_integrals(space), X)], budget):
+            if points.shape[0] > most:
+                most = points.shape[0]
+                yield points, log_weights
+    if most == 0:
+        yield from importance_rules(_integrals(space), X, _SCATTERED, 0)
+
+
+def _integrals(space: SoSSpace) -> Integrals:
+    return closed_form(space.kernel, space.measure, space.n_features)
 
 
 def _at(space: SoSSpace, points: np.ndarray, log_weights: np.ndarray) -> Nodes:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ksos._array import Array, is_numpy, like, namespace, to_numpy, zeros
+from ksos._deadline import require_time
 from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos._validation import as_choice, as_points, as_positive
 from ksos.coordinates import Coordinates, Direction
@@ -130,7 +131,10 @@ class _Model:
             if root is not None:
                 half = root.T @ T
                 return half.T @ half
-        N = zeros((T.shape[1], T.shape[1]), X)
+        m, r = T.shape
+        if is_numpy(X):
+            require_time(2.0 * m * r * (m + r), f"the trace penalty of {m} support points")
+        N = zeros((r, r), X)
         for rows in row_blocks(X.shape[0], X.shape[0], _BLOCK_ELEMENTS):
             N += T[rows, :].T @ (self.kernel(X[rows, :], X) @ T)
         return 0.5 * (N + N.T)

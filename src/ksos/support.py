@@ -9,19 +9,20 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from ksos._array import Array, namespace
-from ksos._deadline import set_up_is_over
-from ksos._memory import FLOAT_BYTES, require_memory
+from ksos._deadline import Deadline, set_up_is_over
+from ksos._memory import CACHE_ELEMENTS, FLOAT_BYTES, require_memory, row_blocks
 from ksos.integrals import Integrals
 from ksos.kernels import Kernel
 from ksos.pivoted_cholesky import choose_pivots
 
-__all__ = ["SELECTIONS", "cluster_centres", "pivoted_cholesky", "select_support", "unexplained"]
+__all__ = ["SELECTIONS", "affordable_size", "cluster_centres", "pivoted_cholesky", "select_support", "unexplained"]
 
 Selection = Callable[[np.ndarray, np.ndarray, int, Integrals, float, np.random.Generator], np.ndarray]
 
 _STEPS = 10
 _RESOLVED = 1e-10
 _DIGITS = 24  # binary ones, of a bandwidth
+_FIRST_ANSWER, _SHARE, _ALWAYS_AFFORDABLE = 70.0, 0.2, 250
 _FAR = 1e4  # bandwidths: beyond, all points are far, and their squares must not take the digits of the others
 
 
@@ -30,6 +31,13 @@ def select_support(
 ) -> np.ndarray:
     """At most ``m`` support points for the distinct ``points``, by the rule ``name``."""
     return SELECTIONS[name](points, weights, min(m, points.shape[0]), integrals, tol, rng)
+
+
+def affordable_size(most: int, deadline: Deadline) -> int:
+    """How many of ``most`` support points a fit has time for: a first answer takes 70 m³ operations, and a fifth of the time at most."""
+    if most <= _ALWAYS_AFFORDABLE:
+        return most
+    return max(_ALWAYS_AFFORDABLE, round(min((deadline.operations(_SHARE) / _FIRST_ANSWER) ** (1.0 / 3.0), float(most))))
 
 
 # --- centres of clusters ---
@@ -50,7 +58,7 @@ def cluster_centres(points: np.ndarray, weights: np.ndarray, m: int, kernel: Ker
         for k, feature in enumerate(Z.T):
             centres[:, k] = _means(feature, weights, nearest, centres[:, k])
         before, nearest = nearest, _nearest(Z, centres)
-        if np.array_equal(before, nearest):
+        if np.array_equal(before, nearest) or set_up_is_over(1.0, cuts=False):
             break
     origin = np.quantile(points, 0.5, axis=0, method="lower")
     used = np.unique(nearest)
@@ -84,7 +92,10 @@ def _seeds(Z: np.ndarray, weights: np.ndarray, m: int, rng: np.random.Generator)
 
 def _nearest(Z: np.ndarray, centres: np.ndarray) -> np.ndarray:
     """Of each point, the nearest centre."""
-    return np.asarray(np.argmin(np.sum(centres * centres, axis=1) - 2.0 * (Z @ centres.T), axis=1))
+    out, halves = np.empty(Z.shape[0], dtype=np.intp), 0.5 * np.sum(centres * centres, axis=1)
+    for rows in row_blocks(Z.shape[0], centres.shape[0], CACHE_ELEMENTS):
+        out[rows] = np.argmin(halves - Z[rows] @ centres.T, axis=1)
+    return out
 
 
 def _means(feature: np.ndarray, weights: np.ndarray, nearest: np.ndarray, otherwise: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from ksos._array import Array, eye, is_numpy, linalg_errors, namespace
+from ksos._deadline import require_time
 from ksos._threads import one_blas_thread
 from ksos._validation import as_choice
 from ksos.pivoted_cholesky import MANY_POINTS, thin_root
@@ -67,7 +68,9 @@ def _by_thin_root(L: np.ndarray, tol: float) -> Whitening:
 
 def _by_eigenvectors(M: Array, tol: float) -> Whitening:
     """M = QΛQᵀ, T = QΛ^{−1/2} on the eigenvalues above tol·Λ_max; the others are left out of the space."""
-    xp = namespace(M)
+    xp, m = namespace(M), M.shape[0]
+    if is_numpy(M):
+        require_time(9.0 * m**3, f"the eigendecomposition of a kernel matrix of {m} points")
     values, Q = xp.linalg.eigh(M)
     first = int(xp.sum(xp.astype(values <= tol * values[-1], xp.int64)))  # eigenvalues ascend: the kept ones come last
     return Whitening(Q[:, first:] / xp.sqrt(values[first:]), 0.0)

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from tables import KERNEL_CASES, points
 
 from ksos._memory import resources
+from ksos.integrals import closed_form
 from ksos.kernels import KERNELS, Gaussian, Kernel, Laplace, Matern, distances
+from ksos.measures import Lebesgue
 
 every_kernel = pytest.mark.parametrize("kernel", KERNEL_CASES.values(), ids=KERNEL_CASES)
 
@@ -197,3 +199,10 @@ def test_refuses_a_matrix_that_is_no_metric(S: object, words: str) -> None:
         Gaussian(S)
     with pytest.raises(ValueError, match="one bandwidth per feature is needed"):
         Gaussian([[1.0, 0.5], [0.5, 1.0]]).sigma_vector(2)
+
+
+def test_an_outlier_that_comes_first_takes_no_digits_of_a_metric() -> None:
+    kernel, X = Gaussian([[1.0, 0.6], [0.6, 0.8]]), points(12, 2)
+    Y, integrals = np.concatenate([[[1e9, -1e9]], X]), closed_form(kernel, Lebesgue(), 2)
+    np.testing.assert_allclose(kernel(Y)[1:, 1:], kernel(X), rtol=1e-13)
+    np.testing.assert_allclose(integrals.log_gram(Y, Y)[1:, 1:], integrals.log_gram(X, X), atol=1e-13)

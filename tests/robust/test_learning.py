@@ -15,7 +15,7 @@ from ksos.exceptions import ConvexityError
 from ksos.functionals import Expectation
 from ksos.kernels import Gaussian
 from ksos.measures import Box
-from ksos.nodes import Nodes, nodes_of
+from ksos.nodes import Nodes, finer_nodes, nodes_of
 from ksos.observables import coordinate
 from ksos.robust.losses import AbsoluteLoss, AbsoluteRisk, HuberLoss, LogisticScores, Residuals
 from ksos.robust.node_risk import NodeRisk, UserLoss
@@ -205,7 +205,7 @@ class TestRisks:
         space = ksos.SoSSpace(Gaussian([0.9, 1.1]), support, box)
         centres, kernel = np.array([[-0.4], [0.5]]), Gaussian(0.7)
         V = kernel_moments(space, centres, kernel, 0.2)
-        nodes = nodes_of(space, finer=True)
+        nodes = finer_nodes(space, nodes_of(space))
         U = np.column_stack([np.ones(nodes.points.shape[0]), kernel(nodes.points[:, :1], centres), nodes.points[:, 1] - 0.2])
         expected = np.einsum("na,nb,nr,ns->abrs", U, U, nodes.psi, nodes.psi, optimize=True)
         assert pytest.approx(expected, abs=1e-6) == V

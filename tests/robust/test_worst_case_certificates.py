@@ -67,3 +67,26 @@ def test_a_bound_below_what_a_density_has_reached_is_no_answer() -> None:
 def test_a_loss_that_grows_without_end_has_no_bound_on_the_line(loss: Any, kind: str) -> None:
     worst = ksos.worst_case(loss, X, 0.2, embedding_bandwidth=1.0, n_support=12)
     assert worst.upper_bound_kind == kind and (worst.upper_bound == np.inf) == (kind == "infinite")
+
+
+def _distance(theta: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return np.abs(theta - Y)[:, 0], np.sign(theta - Y)
+
+
+def _with_a_peak(theta: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return np.sum((theta - Y) ** 2, axis=1) + 1e4 * ((Y[:, 0] > 0.3) & (Y[:, 0] < 0.3001)), 2.0 * (theta - Y)
+
+
+@pytest.mark.parametrize(("loss", "status"), [(_distance, "solved"), (_with_a_peak, "solved_inaccurate")], ids=["kink", "peak"])
+def test_what_the_nodes_of_a_learner_miss_counts(loss: Any, status: str) -> None:
+    """Kinks get the nodes that they need; where none are enough, gap and status say so. A finer rule agrees with the value."""
+    found = ksos.robust_minimize(loss, 0.1, X[:20], 0.2, alpha=1e-3, **{**OPTIONS, "n_support": 10})
+    assert found.status == status and 0.0 < 2.0 * found.integration_error <= found.gap
+    assert ("the integrals are known to" in found.note) == (status == "solved_inaccurate")
+    p = found.worst_case.distribution
+    edges = np.unique(np.r_[np.linspace(-2.0, 2.0, 400), found.theta, 0.3, 0.3001])
+    x, w = np.polynomial.legendre.leggauss(12)
+    half, middle = 0.5 * np.diff(edges), 0.5 * (edges[1:] + edges[:-1])
+    nodes, weights = (middle[:, None] + half[:, None] * x).reshape(-1, 1), (half[:, None] * w).ravel()
+    risk = weights @ (p.pdf(nodes) * loss(found.theta, nodes)[0]) + 1e-3 * float(found.theta @ found.theta)
+    assert found.value - found.gap - 1e-7 <= risk <= found.value + 1e-9

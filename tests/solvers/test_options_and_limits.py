@@ -255,3 +255,26 @@ def test_a_callback_sees_the_density(solver: str, constraints: list[Constraint])
     assert all(progress.parameter is None for progress in solution.history), "the history keeps no matrices"
     with pytest.raises(ValueError, match="inside a callback"):
         _ = solution.history[0].distribution
+
+
+def test_what_cannot_end_in_time_is_not_begun() -> None:
+    """The eigenvectors of the landmarks alone would take a hundred times the limit."""
+    X = np.random.default_rng(0).normal(size=(1200, 10))
+    space = ksos.SoSSpace(Gaussian(2.0), X[:300], landmarks=X)
+    limit = 0.002
+    began = time.process_time()
+    solution = ksos.minimize(SquaredMMD(X) + 1e-3 * Trace(relative=True), space, time_limit=limit)
+    assert time.process_time() - began <= 1.5 * limit + 0.5
+    assert solution.status == "time_limit" and solution.gap is None and np.isnan(solution.objective)
+    assert (
+        solution.distribution.mass() == pytest.approx(1.0)
+        and "the eigendecomposition of a kernel matrix of 1200 points" in solution.message
+    )
+
+
+def test_a_step_that_would_end_too_late_is_not_begun() -> None:
+    """A clock by which every look takes a second: the first certificate takes some, and the first step is expected to take thrice that."""
+    ticks = iter(range(10**6))
+    solution = ksos.minimize(PROBLEM, SPACE, tol=1e-12, time_limit=Deadline(12.0, clock=lambda: float(next(ticks))))
+    free = ksos.minimize(PROBLEM, SPACE, tol=1e-12)
+    assert solution.status == "time_limit" and solution.n_iter < free.n_iter and solution.gap >= free.gap

@@ -13,6 +13,7 @@ from scipy.linalg import block_diag
 from ksos._array import Array, is_numpy, like, namespace, quiet, to_numpy
 from ksos._validation import as_conditions, as_count, as_features, as_scales, as_vector, as_weights
 from ksos.density._assemble import assemble, listed
+from ksos.density._quiet import without_underflow
 from ksos.density.compress import Compression
 from ksos.density.corrected import conditional_normals
 from ksos.density.far import warn_if_far
@@ -65,6 +66,7 @@ def mixture(densities: Any, weights: Any = None) -> SoSDensity | SoSMixture:
     return assemble(first.on_host(), first.kernel, points, first.measure, F, log_rows).on_device_of(first)._with_names_of(first)
 
 
+@without_underflow
 class SoSMixture(Queries):
     r"""p(x) = Σ_a w_a p_a(x): a mixture of sums of squares, each with a kernel, support points and a reference of its own.
 

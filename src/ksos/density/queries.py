@@ -11,6 +11,7 @@ import numpy as np
 
 from ksos._array import Array, like, to_numpy
 from ksos._validation import as_box, as_count, as_levels, as_points, as_positive, as_powers
+from ksos.density._quiet import without_underflow
 from ksos.density.cdf import box_masses, cumulative, quantiles
 from ksos.density.divergence import entropy, kl_divergence, l2_distance
 from ksos.density.expectation import Estimate, expectation
@@ -117,6 +118,7 @@ class OwnAnswers(Answers):
         return log_and_gradient(self.p, X)[1]
 
 
+@without_underflow
 class Queries(ABC):
     """The questions that a distribution answers beyond its values, mean and covariance, whatever it is made of."""
 

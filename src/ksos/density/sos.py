@@ -13,6 +13,7 @@ from ksos._array import Array, is_numpy, like, namespace, on_host, quiet, to_dev
 from ksos._memory import CACHE_ELEMENTS, row_blocks
 from ksos._validation import as_conditions, as_count, as_features, as_points, as_vector
 from ksos.density._assemble import log_squares, unit_rows
+from ksos.density._quiet import without_underflow
 from ksos.density.compress import Compression, compress
 from ksos.density.conditional import conditional, conditional_logpdf, marginal
 from ksos.density.far import warn_if_far
@@ -40,6 +41,7 @@ _UNDERFLOW = 1e-250  # below it, kernel values have begun to underflow and the l
 _MASS_TOLERANCE = 1e-6
 
 
+@without_underflow
 class SoSDensity(Queries):
     r"""p_B(x) = Σ_ij B_ij k(x, x̃_i) k(x, x̃_j) = ‖Fᵀ k(x)‖² with B = FFᵀ: a density with respect to ``measure``.
 

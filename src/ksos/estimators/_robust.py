@@ -13,12 +13,12 @@ from scipy.spatial.distance import pdist
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 
-from ksos._deadline import Deadline
+from ksos._deadline import Deadline, set_up
 from ksos._validation import as_bandwidth, as_choice, as_count, as_nonnegative
 from ksos.cover import pivots
 from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Box, Lebesgue, Measure
-from ksos.nodes import Nodes, nodes_of
+from ksos.nodes import Nodes
 from ksos.observables import coordinate
 from ksos.robust.exact_ball import nearest_exactly
 from ksos.robust.learning import ParametricFamily, RobustSolution, solved_robustly
@@ -90,7 +90,8 @@ class RobustEstimator(BaseEstimator):
         as_choice(self.model, "model", MODELS)
         as_nonnegative(self.alpha, "alpha")
         goal = as_goal(self.tol, self.rtol)
-        family = self._family(as_loss_object(self.loss, self._kind), X, y, sample_weight)
+        with set_up(deadline, 0.25):
+            family = self._family(as_loss_object(self.loss, self._kind), X, y, sample_weight)
         problem, numbers = family.problem, []
         for radius in radii:
             number, problem = family.radius_of(radius, self.random_state, problem, deadline)
@@ -234,7 +235,7 @@ class EstimatorFamily(ParametricFamily):
             V = affine_moments(space, *self.moments) if kernel is None else kernel_moments(space, basis.centers, kernel, outcome)
             self.risk = SquareRisk(V, E, s, alpha)
         else:
-            self.risk = self.node_risk(nodes_of(self.space))
+            self.risk = self.node_risk(self.nodes())
 
     outcome_centre: float | None = None
     """Of the outcome, if it is the last feature."""

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ksos._array import Array, inner, is_other_array, like, namespace, to_numpy
-from ksos._deadline import Deadline, set_up
+from ksos._deadline import Deadline, SetUp, set_up
 from ksos._validation import (
     as_bandwidth,
     as_callback,
@@ -40,7 +40,7 @@ from ksos.metric import embedding_width, left_out_metric, takes_metrics
 from ksos.solvers import Solver, minimize
 from ksos.solvers.minimize import check_options
 from ksos.space import SoSSpace
-from ksos.support import SELECTIONS, cluster_centres, pivoted_cholesky, select_support, unexplained
+from ksos.support import SELECTIONS, affordable_size, cluster_centres, pivoted_cholesky, select_support, unexplained
 
 __all__ = ["DensityEstimator", "KernelSoSDensity"]
 
@@ -69,7 +69,7 @@ _START_POINTS, _START_TOLERANCE = 40, 1e-3
 _UNSEEN = 1e-14  # squared norm of the projected embedding of the data, of the order of 1 otherwise
 _SET_UP_SHARE = 0.25  # of a time limit, for choosing the bandwidth, and then for the support points
 _SEEN = 1e-3  # how much of every sample they must explain for a likelihood
-_CUT = "time_limit was too short to choose all support points: the density has {} of them; allow more time, or set n_support"
+_CUT = "time_limit was too short for all support points: the density has {} of them; allow more time, or set n_support"
 
 
 class DensityEstimator(NamedSamples, DensityMixin, BaseEstimator):
@@ -164,7 +164,7 @@ class KernelSoSDensity(DensityEstimator):
         See :func:`ksos.minimize`.
     time_limit : float, optional
         Seconds for the whole fit. The density of a fit that runs out of time is valid, with its gap in ``solution_``. A limit that is too
-        short to choose all support points leaves some out, with a warning.
+        short for all support points, those of an array included, leaves some out, with a warning.
     random_state : int, RandomState or None
         For the random choices above.
 
@@ -225,7 +225,7 @@ class KernelSoSDensity(DensityEstimator):
             kernel, embedding_kernel = self._kernels(part, volume, rng)
         host = part.points if reference is None else reference
         with set_up(deadline, _SET_UP_SHARE, _SEEN if self._by_likelihood else 0.0) as stage:
-            support = like(self._support(part, kernel, volume, rng), host)
+            support = like(self._support(part, kernel, volume, rng, stage), host)
         space = SoSSpace(kernel, support, measure, embedding_kernel, self._landmarks(part.points, rng), constant=constant)
         data = self._embedding(X, masses, part, embedding_kernel, host)
         _warn_if_degenerate(kernel, space, part.points)
@@ -324,12 +324,19 @@ class KernelSoSDensity(DensityEstimator):
             return kernel, kernel if wider == 1.0 else kernel.scaled(wider)
         return kernel, kernel.with_sigma(_as_bandwidth_or_metric(self.embedding_bandwidth, "embedding_bandwidth", d))
 
-    def _support(self, part: Part, kernel: Kernel, measure: Measure, rng: np.random.Generator) -> np.ndarray:
-        d = part.points.shape[1]
-        if not isinstance(self.support, str):
-            return to_numpy(as_points(self.support, "support", n_features=d))
-        most, integrals = self._most_support_points(part.total), closed_form(kernel, measure, d)
-        return select_support(self.support, part.points, part.weights, most, integrals, 1e-10, rng)
+    def _support(self, part: Part, kernel: Kernel, measure: Measure, rng: np.random.Generator, stage: SetUp) -> np.ndarray:
+        d, most = part.points.shape[1], self._most_support_points(part.total)
+        integrals, affordable = closed_form(kernel, measure, d), affordable_size(most, stage.deadline)
+        if isinstance(self.support, str):
+            found = select_support(self.support, part.points, part.weights, min(most, affordable), integrals, 1e-10, rng)
+        else:
+            found = to_numpy(as_points(self.support, "support", n_features=d))
+            if affordable < most:
+                pivots = pivoted_cholesky(found, affordable, integrals, 1e-10)
+                # points of low rank are no worse than that many
+                found = found if pivots.shape[0] < min(affordable, most // 3) and not stage.cut else found[pivots]
+        stage.cut = stage.cut or affordable == found.shape[0] < min(most, part.total)
+        return found
 
     def _most_support_points(self, count: int) -> int:
         if not isinstance(self.support, str):

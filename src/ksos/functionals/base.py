@@ -71,6 +71,11 @@ class BoundTerm(ABC):
     integration_error = 0.0
     """How far the term may be off on the spectraplex because of a quadrature rule, estimated; 0 for closed forms."""
 
+    @property
+    def operations(self) -> float:
+        """Floating-point operations of a value and a gradient, beyond those of the embedding."""
+        return 0.0
+
     @abstractmethod
     def value(self, a: Array | None, C: Array) -> float:
         """F at the point."""
@@ -135,6 +140,10 @@ class PointwiseTerm(BoundTerm):
     @abstractmethod
     def slopes(self, p: Array) -> tuple[Array, Array]:
         """∂φ/∂p_i and ∂²φ/∂p_i²."""
+
+    @property
+    def operations(self) -> float:
+        return 4.0 * self.psi.shape[0] * self.psi.shape[1] ** 2
 
     def restrict(self, columns: slice) -> BoundTerm | None:
         out = copy(self)
@@ -291,6 +300,10 @@ class _BoundSum(BoundTerm):
         self.matrix_free = all(term.matrix_free for term in own)
         self.embedding_convexity = sum(scale * term.embedding_convexity for scale, term in self.parts)
         self.integration_error = sum(scale * term.integration_error for scale, term in self.parts)
+
+    @property
+    def operations(self) -> float:
+        return sum(term.operations for _, term in self.parts)
 
     def value(self, a: Array | None, C: Array) -> float:
         return sum(scale * term.value(a, C) for scale, term in self.parts) + self.constant

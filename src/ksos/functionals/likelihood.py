@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ksos._array import Array, like, namespace
+from ksos._array import Array, is_other_array, like, namespace, to_numpy
 from ksos._validation import as_points, as_weights
 from ksos.functionals.base import BoundTerm, Functional, PointwiseTerm
 from ksos.space import SoSSpace
@@ -44,15 +44,15 @@ class NegativeLogLikelihood(Functional):
     """
 
     def __init__(self, X: Any, weights: Any = None) -> None:
-        X = as_points(X, "X")
-        a = as_weights(weights, X.shape[0], "weights")
+        X = to_numpy(as_points(X, "X"))
+        a = as_weights(to_numpy(weights) if is_other_array(weights) else weights, X.shape[0], "weights")
         self.X, self.weights = X[a > 0.0], a[a > 0.0]
 
     def bind(self, space: SoSSpace) -> BoundTerm:
         psi = space.basis(self.X)
         xp = namespace(psi)
         inside, reach = space.measure.contains(self.X), xp.sum(psi * psi, axis=1)
-        unseen = np.flatnonzero(~np.asarray(inside)) if not np.all(inside) else np.flatnonzero(np.asarray(reach <= _UNSEEN))
+        unseen = np.flatnonzero(~to_numpy(inside)) if not np.all(inside) else np.flatnonzero(to_numpy(reach) <= _UNSEEN)
         if unseen.size:
             row = int(unseen[0])
             where = f"outside {space.measure!r}" if not inside[row] else "too far from every support point"

@@ -67,6 +67,11 @@ class Objective:
         """r: C is r × r."""
         return self.space.rank if self.columns is None else len(range(self.space.rank)[self.columns])
 
+    @property
+    def operations(self) -> float:
+        """Floating-point operations of a certificate: the embedding and its adjoint, the terms, and the lowest eigenvalue."""
+        return (self.map.operations if self.term.uses_embedding else 0.0) + self.term.operations + 2.0 * float(self.size) ** 3
+
     def with_term(self, term: BoundTerm) -> Objective:
         """Another function on the same space, with the same map and deadline."""
         return replace(self, term=term)

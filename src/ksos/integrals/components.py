@@ -17,7 +17,7 @@ import numpy as np
 from ksos.integrals.gaussian import GaussianProduct
 from ksos.integrals.metric import Axes, GaussianNormals, axes_of
 from ksos.kernels import Kernel
-from ksos.kernels.distances import squared_distances
+from ksos.kernels.distances import central_point, squared_distances
 from ksos.measures import Measure
 
 __all__ = ["ComponentPairs", "component_pairs"]
@@ -60,7 +60,7 @@ def component_pairs(
 ) -> Iterator[ComponentPairs]:
     """The pairs of every component of a mixture of normal laws."""
     d = X.shape[1]
-    axes, origin = axes_of(kernel, d, embedding_kernel), X[:1]
+    axes, origin = axes_of(kernel, d, embedding_kernel), central_point(X)
     own, other = axes.bandwidths
     integrals = GaussianNormals(kernel, measure, d)
     product, single = GaussianProduct([own, own, other]), GaussianProduct([other])

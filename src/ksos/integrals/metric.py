@@ -14,7 +14,7 @@ from ksos._array import Array, like, namespace, to_numpy
 from ksos.integrals.base import Integrals
 from ksos.integrals.gaussian import GaussianLebesgue, GaussianProduct
 from ksos.kernels import Gaussian, Kernel
-from ksos.kernels.distances import squared_distances
+from ksos.kernels.distances import central_point, squared_distances
 from ksos.measures import Lebesgue, Measure
 
 __all__ = ["Axes", "GaussianMetric", "GaussianNormals", "axes_of"]
@@ -64,21 +64,21 @@ class GaussianMetric(Integrals):
 
     def log_mean(self, X: Array) -> Array:
         axes, plain, _ = self._plain()
-        return plain.log_mean(axes.coordinates(X, X[:1, :])) + axes.log_volume
+        return plain.log_mean(axes.coordinates(X, central_point(X))) + axes.log_volume
 
     def log_gram(self, X: Array, Y: Array) -> Array:
-        axes, plain, _ = self._plain()
-        at_X = axes.coordinates(X, X[:1, :])
-        return plain.log_gram(at_X, at_X if Y is X else axes.coordinates(Y, X[:1, :])) + axes.log_volume
+        (axes, plain, _), origin = self._plain(), central_point(X)
+        at_X = axes.coordinates(X, origin)
+        return plain.log_gram(at_X, at_X if Y is X else axes.coordinates(Y, origin)) + axes.log_volume
 
     def log_diagonal(self, X: Array) -> Array:
         axes, plain, _ = self._plain()
         return plain.log_diagonal(X) + axes.log_volume  # the same at every point
 
     def log_pairwise(self, X: Array, Z: Array, embedding_kernel: Kernel) -> tuple[float, Array, Array]:
-        axes, plain, embedding = self._plain(embedding_kernel)
-        at_X = axes.coordinates(X, X[:1, :])
-        log_c, log_G, log_H = plain.log_pairwise(at_X, at_X if Z is X else axes.coordinates(Z, X[:1, :]), embedding)
+        (axes, plain, embedding), origin = self._plain(embedding_kernel), central_point(X)
+        at_X = axes.coordinates(X, origin)
+        log_c, log_G, log_H = plain.log_pairwise(at_X, at_X if Z is X else axes.coordinates(Z, origin), embedding)
         return log_c + axes.log_volume, log_G, log_H
 
     def log_triple(self, X: Array, Z: Array, embedding_kernel: Kernel) -> Array:
@@ -138,7 +138,7 @@ class GaussianNormals(Integrals):
 
     def _log_power(self, X: Array, q: int) -> Array:
         """log ∫ k(x, X_i)^q dρ: no spread."""
-        axes, origin = axes_of(self.kernel, self.n_features), X[:1, :]
+        axes, origin = axes_of(self.kernel, self.n_features), central_point(X)
         product, Y = GaussianProduct([axes.bandwidths[0]] * q), axes.coordinates(X, origin)
         parts = []
         for log_c, R, centre in self.components(axes, product, to_numpy(origin)[0]):
@@ -147,7 +147,7 @@ class GaussianNormals(Integrals):
         return _log_sum(parts)
 
     def log_gram(self, X: Array, Y: Array) -> Array:
-        axes, origin = axes_of(self.kernel, self.n_features), X[:1, :]
+        axes, origin = axes_of(self.kernel, self.n_features), central_point(X)
         product = GaussianProduct([axes.bandwidths[0]] * 2)
         at_X, at_Y = axes.coordinates(X, origin), axes.coordinates(Y, origin)
         spread = squared_distances(at_X, at_Y, product.pair_bandwidth(0, 1))
@@ -158,7 +158,7 @@ class GaussianNormals(Integrals):
         return _log_sum(parts) - spread
 
     def log_triple(self, X: Array, Z: Array, embedding_kernel: Kernel) -> Array:
-        axes, origin = axes_of(self.kernel, self.n_features, embedding_kernel), X[:1, :]
+        axes, origin = axes_of(self.kernel, self.n_features, embedding_kernel), central_point(X)
         product = GaussianProduct([axes.bandwidths[0], axes.bandwidths[0], axes.bandwidths[1]])
         at_X, at_Z = axes.coordinates(X, origin), axes.coordinates(Z, origin)
         log_G = -squared_distances(at_X, at_X, product.pair_bandwidth(0, 1))

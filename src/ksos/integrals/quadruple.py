@@ -20,7 +20,7 @@ from ksos.integrals.base import Integrals
 from ksos.integrals.gaussian import GaussianLebesgue
 from ksos.integrals.metric import GaussianMetric, axes_of
 from ksos.kernels import Gaussian, Kernel
-from ksos.kernels.distances import squared_distances
+from ksos.kernels.distances import central_point, squared_distances
 from ksos.measures import Lebesgue, Measure
 
 __all__ = ["ProductIntegral", "SquareIntegral", "density_inner", "density_inner_matrix"]
@@ -52,7 +52,7 @@ class ProductIntegral:
     def __init__(self, integrals: GaussianLebesgue | GaussianMetric, X: np.ndarray, other: Kernel, Y: np.ndarray) -> None:
         log_volume = 0.0
         if not isinstance(integrals, GaussianLebesgue) or other.full:
-            axes, origin = axes_of(integrals.kernel, X.shape[1], other), X[:1]
+            axes, origin = axes_of(integrals.kernel, X.shape[1], other), central_point(X)
             integrals, other = GaussianLebesgue(Gaussian(1.0), Lebesgue(), X.shape[1]), Gaussian(axes.bandwidths[1])
             X, Y, log_volume = axes.coordinates(X, origin), axes.coordinates(Y, origin), axes.log_volume
         product = integrals.product(integrals.kernel, integrals.kernel, other, other)

@@ -12,6 +12,7 @@ from ksos.integrals.base import Integrals
 from ksos.integrals.gaussian import GaussianLebesgue
 from ksos.integrals.metric import axes_of
 from ksos.kernels import Gaussian
+from ksos.kernels.distances import central_point
 from ksos.measures import Measure
 from ksos.quadrature import MixtureRule, composite, cut, halved, log_outer, merged, tensor_grid
 from ksos.quadrature import cells as cells_of
@@ -113,9 +114,9 @@ def importance_rules(integrals: Integrals, X: np.ndarray, max_nodes: int, seed: 
     """
     normals, d = integrals.pair_normals(X), X.shape[1]
     if integrals.pair_metric() is not None:  # in the axes of the metric
-        axes, plain = axes_of(integrals.kernel, d), GaussianLebesgue(Gaussian(1.0), integrals.measure, d)
-        for y, log_weights in importance_rules(plain, axes.coordinates(X, X[:1]), max_nodes, seed):
-            yield X[0] + y @ np.linalg.inv(axes.V).T, log_weights + axes.log_volume
+        axes, plain, origin = axes_of(integrals.kernel, d), GaussianLebesgue(Gaussian(1.0), integrals.measure, d), central_point(X)
+        for y, log_weights in importance_rules(plain, axes.coordinates(X, origin), max_nodes, seed):
+            yield origin + y @ np.linalg.inv(axes.V).T, log_weights + axes.log_volume
         return
     centres, scale = (X, integrals.kernel.sigma_vector(d)) if normals is None else (normals[0], normals[1] / math.sqrt(2.0))
     law = MixtureRule(centres, scale, *integrals.measure.boundaries(d), normal=normals is not None)

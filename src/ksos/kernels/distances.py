@@ -7,11 +7,21 @@ from collections.abc import Iterator
 from ksos._array import Array, is_numpy, like, namespace, quiet
 from ksos._memory import CACHE_ELEMENTS, row_blocks
 
-__all__ = ["feature_squares", "squared_distances"]
+__all__ = ["central_point", "feature_squares", "squared_distances"]
 
 _DIRECT_FEATURES = 8
 _DEVICE_ELEMENTS = 1 << 26  # a GPU wants few large operations instead
 _PRODUCT_ERROR = 1e-12
+_LOOKED_AT = 64
+
+
+def central_point(X: Array) -> Array:
+    """An origin among the rows of ``X``, feature by feature the median of at most 64 of them, shape (1, d).
+
+    Coordinates around it keep their digits for data far from 0, and for data with outliers.
+    """
+    some = X[:: -(-X.shape[0] // _LOOKED_AT), :]
+    return namespace(X).sort(some, axis=0)[some.shape[0] // 2, :][None, :]
 
 
 def feature_squares(X: Array, Y: Array, sigma: Array) -> Iterator[Array]:

@@ -10,7 +10,7 @@ import numpy as np
 from ksos._array import Array, like
 from ksos._validation import as_metric
 from ksos.kernels.base import Kernel
-from ksos.kernels.distances import squared_distances
+from ksos.kernels.distances import central_point, squared_distances
 
 __all__ = ["Gaussian"]
 
@@ -58,8 +58,8 @@ class Gaussian(Kernel):
         if not self.full:
             return super().log(X, Y)
         self.check_features(X.shape[1])
-        # one of the points is the origin: coordinates of data far from 0 would lose their digits
-        root, origin = like(np.linalg.inv(np.linalg.cholesky(self.sigma)).T, X), Y[:1, :]
+        # an origin among the points: coordinates of data far from 0 would lose their digits
+        root, origin = like(np.linalg.inv(np.linalg.cholesky(self.sigma)).T, X), central_point(Y)
         at_X = (X - origin) @ root
         return self.log_profile(squared_distances(at_X, at_X if Y is X else (Y - origin) @ root, np.ones(X.shape[1])))
 

@@ -6,15 +6,16 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ksos._deadline import Deadline
+from ksos._deadline import Deadline, set_up
 from ksos._validation import as_nonnegative, as_vector
 from ksos.kernels import Kernel
 from ksos.measures import Measure
-from ksos.nodes import nodes_of
+from ksos.nodes import Nodes, finer_nodes, nodes_of
 from ksos.observables import NumericFunction, Observable
 from ksos.robust.node_risk import NodeRisk, ParametricLoss, UserLoss, least_expected, proven_expected
 from ksos.robust.problem import Goal, Problem, Saddle
@@ -24,6 +25,8 @@ from ksos.space import SoSSpace
 
 __all__ = ["ParametricFamily", "RobustSolution", "robust_minimize", "robust_path", "solved_robustly"]
 
+_SET_UP_SHARE = 0.25  # of a time limit, for choosing nodes
+_NODES_AGREE, _SMALL_RISK = 0.1, 1e-3  # of the digits asked for, for an error counts twice; of the spread of a loss
 _FLAT = "nothing bounds the risk from below in some direction of theta, so that nothing is certified; pass alpha > 0"
 
 
@@ -35,8 +38,8 @@ class RobustSolution(Certified):
     value: float | None
     """Certified: the risk of ``theta``, ridge included, over the densities of the space in the projected ball is at most this."""
     gap: float | None
-    """value − a certified lower bound of what any parameter can reach, for the loss at the nodes of its rule: what these miss,
-    ``integration_error``, comes on top. None if nothing is certified."""
+    """value − a certified lower bound of what any parameter can reach, ``integration_error`` counted on both sides. None if nothing is
+    certified."""
     status: str
     """One of :data:`~ksos.robust.worst_case.ROBUST_STATUSES`."""
     worst_case: WorstCase | None
@@ -142,13 +145,20 @@ def robust_path(
     for radius in radii:
         check_radius(radius)
     setting = as_setting(data, **where)
-    family = _UserFamily(loss, theta, np.array(ridge, dtype=float), setting, hessian)
+    with set_up(deadline, _SET_UP_SHARE):
+        family = _UserFamily(loss, theta, np.array(ridge, dtype=float), setting, hessian)
     numbers = [as_radius(radius, setting, confidence, n_resamples, rng) for radius in radii]
     if any(radius > 0.0 for radius in numbers):
         warn_if_unbounded(setting, family.loss_at(theta), stacklevel=4)
     out: list[RobustSolution] = []
     for radius in numbers:
-        out.append(solved_robustly(family, radius, goal, deadline, out[-1].saddle if out else None))
+        found = solved_robustly(family, radius, goal, deadline, out[-1].saddle if out else None)
+        if found.status == "solved_inaccurate" and 4.0 * found.integration_error > (found.gap or 0.0) and not deadline.passed:
+            # the loss of the solution has kinks where those of the data had none
+            with set_up(deadline, _SET_UP_SHARE):
+                family = _UserFamily(loss, found.theta, np.array(ridge, dtype=float), setting, hessian)
+            found = solved_robustly(family, radius, goal, deadline)
+        out.append(found)
         if (saddle := out[-1].saddle) is not None and saddle.keyboard_interrupt and len(out) < len(numbers):
             raise KeyboardInterrupt(f"interrupted at radius {radius:g}; {len(out) - 1} of {len(numbers)} came before it")
     return out
@@ -157,7 +167,6 @@ def robust_path(
 class ParametricFamily(Family):
     """A family of losses that are convex in θ, with its empirical problem."""
 
-    at_nodes = True
     alpha: np.ndarray
     """The ridge."""
     masses: np.ndarray
@@ -177,9 +186,24 @@ class ParametricFamily(Family):
         return proven_expected(at, self.masses, self.alpha, theta, tol) - excess
 
     def integration_error(self, theta: np.ndarray) -> float:
-        finer = nodes_of(self.space, finer=True)
-        values = np.concatenate([loss(finer.points) for loss in self.losses_at(theta)])
-        return float(np.linalg.norm(finer.matrix(values) - self.risk.true_matrix(theta), 2))
+        assert isinstance(self.risk, NodeRisk)
+        finer = finer_nodes(self.space, self.risk.nodes)
+        return float(np.linalg.norm(finer.matrix(self._values(theta, finer.points)) - self.risk.true_matrix(theta), 2))
+
+    def nodes(self) -> Nodes:
+        """Nodes that are enough for the losses that suit the data."""
+        at = self.probable_thetas()
+        risk = self.empirical_value(at[0])
+        values = self._values(at[0], self.setting.reference.points[:, : self.space.n_features])
+        tol = _NODES_AGREE * self.agreement * max(abs(risk or 0.0), _SMALL_RISK * float(np.ptp(values)))
+        return nodes_of(self.space, [partial(self._values, theta) for theta in at], tol)
+
+    def probable_thetas(self) -> list[np.ndarray]:
+        """Parameters whose losses the nodes must integrate well."""
+        return [self.typical_theta()]
+
+    def _values(self, theta: np.ndarray, points: np.ndarray) -> np.ndarray:
+        return np.concatenate([loss(points) for loss in self.losses_at(theta)])
 
     def typical_theta(self) -> np.ndarray:
         return self.empirical()[0]
@@ -193,11 +217,14 @@ def solved_robustly(
         return _data_alone(family, goal, deadline)
     answer, worst = attack(family, radius, goal, deadline, start, problem=problem)
     problem, saddle = answer.problem, answer.saddle
-    gap = None if saddle.gap is None or worst.value is None else problem.units[1] * saddle.gap
-    value = None if worst.value is None else problem.in_units_of_the_loss(saddle.upper)
-    note = _FLAT if value is not None and gap is None else worst.note
+    error = worst.integration_error  # the true risk is within it of that at the nodes, for every density and parameter
+    gap = None if saddle.gap is None or worst.value is None else problem.units[1] * saddle.gap + 2.0 * error
+    value = None if worst.value is None else problem.in_units_of_the_loss(saddle.upper) + error
+    note, status = _FLAT if value is not None and gap is None else worst.note, worst.status
+    if status == "solved" and gap is not None and gap > problem.units[1] * problem.target(goal, saddle.point.risk):
+        status = "solved_inaccurate"
     return RobustSolution(
-        saddle.theta, value, gap, worst.status, worst, radius, saddle.least_radius, worst.integration_error, saddle.n_iter,
+        saddle.theta, value, gap, status, worst, radius, saddle.least_radius, error, saddle.n_iter,
         deadline.elapsed, note, saddle,
     )  # fmt: skip
 
@@ -223,7 +250,7 @@ class _UserFamily(ParametricFamily):
         super().__init__(setting)
         self.loss, self.theta, self.alpha, self.hessian, self.masses = loss, theta, alpha, hessian, setting.reference.weights
         self._loss_on(setting.reference.points).values(theta)  # a plain mistake shows before any work
-        nodes = nodes_of(setting.space)
+        nodes = self.nodes()
         self.risk = NodeRisk(nodes, self._loss_on(nodes.points), alpha, theta)
 
     def _loss_on(self, points: np.ndarray) -> UserLoss:
@@ -237,6 +264,9 @@ class _UserFamily(ParametricFamily):
 
     def data_losses(self) -> Sequence[tuple[ParametricLoss, float]]:
         return [(self._loss_on(self.setting.reference.points), 0.0)]
+
+    def probable_thetas(self) -> list[np.ndarray]:
+        return [self.typical_theta(), self.theta]
 
     def typical_theta(self) -> np.ndarray:
         """For data with signed weights, the parameter that the user starts from."""

@@ -27,6 +27,7 @@ _INWARD = 0.05  # of the last point's distance to the ball: aiming a little insi
 _DIGITS, _FEW_DIGITS, _OF_THE_GAP, _ROUGH = 0.02, 0.1, 0.1, 1e-2
 _INTERIOR_DIGITS = 0.5
 _MOST_STUCK = 5
+_STOP, _PROVEN = 0.5, 0.2  # of the gap asked for: what the bound of the least risk, and quadrature, leave open comes on top
 
 
 def solve(problem: Problem, radius: float, goal: Goal, deadline: Deadline | None = None, start: Saddle | None = None) -> Saddle:
@@ -142,7 +143,7 @@ class _Search:
 
     @property
     def _solved(self) -> bool:
-        return self._gap <= self._target
+        return self._gap <= (1.0 if self.problem.fixed else _STOP) * self._target
 
     def _try(self, u: float, y: Array, theta: Array) -> None:
         upper, constant = self.problem.upper(theta, y, self.radius, self.M)
@@ -242,11 +243,11 @@ class _Search:
                 raise KeyboardInterrupt("interrupted before a density in the ball was found")
             assert nearest is not None
             point = nearest[1]
-        lower = -math.inf if self.best is None else problem.lower(point, 0.3 * self._target)
+        lower = -math.inf if self.best is None else problem.lower(point, _PROVEN * self._target)
         found = Saddle(
             problem.space, self.theta, point, lower, self.upper, self.y, self.multiplier, self.constant, self.radius, status,
             self.n_iter, self.n_solves, least_radius, keyboard, self.nearest, self.midway, self.solver,
         )  # fmt: skip
-        if status == "solved" and (found.gap is None or found.gap > 1.5 * self._target):
+        if status == "solved" and (found.gap is None or found.gap > self._target):
             return replace(found, status="solved_inaccurate")
         return found

@@ -230,8 +230,6 @@ class Family(ABC):
 
     risk: Risk
     agreement = AGREEMENT
-    at_nodes = False
-    """Whether the problem is posed at the nodes of a rule: then what they miss is told beside the gap, not in it."""
     lipschitz: float | None = None
 
     def __init__(self, setting: Setting, labels: np.ndarray | None = None, data: LabelledEmbedding | None = None) -> None:
@@ -308,9 +306,9 @@ def attack(
         objective = value if gamma is None else value - gamma * exact.mmd**2
         y = unit * to_numpy(saddle.y)
         rounding = problem.space.compressed_map.rounding(like(y, problem.space.T))
-        unknown = rounding if family.at_nodes else rounding + error
+        unknown = rounding + error
         dual = _not_below(problem.in_units_of_the_loss(saddle.upper) - family.risk.penalty(theta), objective, spread) + 2.0 * unknown
-        if status == "solved" and 2.0 * unknown > max(goal.tol, goal.rtol * spread):
+        if status == "solved" and 2.0 * unknown > unit * problem.target(goal, exact.point.risk):
             status, note = "solved_inaccurate", "; ".join(filter(None, [note, known_to(unknown, 0.0)]))
         functions, near, size = problem.space.coordinates.functions(y)
         g = functions if problem.space.labels is not None else functions[0]

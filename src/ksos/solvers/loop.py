@@ -9,7 +9,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ksos._array import Array, linalg_errors, namespace
+from ksos._array import Array, is_numpy, linalg_errors, namespace
+from ksos._deadline import TimeUp, require_time
 from ksos._validation import as_count
 from ksos.functionals.base import BoundTerm
 from ksos.functionals.objective import Objective, Point
@@ -23,6 +24,7 @@ Watch = Callable[[Progress], Any]
 
 _ROUNDING = 1e-14
 _MAY_BE_ZERO = {"extra_steps", "face_columns", "dense_unknowns"}
+_FIRST_STEP = 3.0  # certificates: about what the first step takes at least
 _EXTRA_DIGITS, _EXTRA_SIZE = 1e-4, 400  # more digits where they cost next to nothing
 
 
@@ -129,7 +131,8 @@ def run(
 ) -> Outcome:
     """Iterate until the certified gap is at most ``tol`` or ``rtol``·|f|, or a limit comes first; always return the point of least gap.
 
-    The time limit is the objective's deadline. A true answer of ``watch`` stops the run, as Ctrl-C does: both give status "interrupted".
+    The time limit is the objective's deadline; a step that would end long after it is not begun. A true answer of ``watch`` stops the
+    run, as Ctrl-C does: both give status "interrupted".
     """
     limit, every, deadline = solver.max_iter if max_iter is None else max_iter, solver.interval(objective), objective.deadline
     best_point, best_gap, goal, least, since_best = start if isinstance(start, Point) else Point(start, None), np.inf, tol, np.inf, 0
@@ -155,21 +158,27 @@ def run(
         return certificate.gap <= goal
 
     try:
-        first = best_point
+        first, longest = best_point, 0.0
         if solver.certifies_ends:
+            if is_numpy(first.C):
+                require_time(objective.operations, "a first certificate")
+            longest = -deadline.elapsed
             first = objective.point(first.C, first.F)
             first = replace(first, G=objective.gradient(first))
             if check(0, first):
                 return Outcome(best_point, "solved", 0, history)
-        if deadline.passed:
+            longest = _FIRST_STEP * (longest + deadline.elapsed)
+        if deadline.passed or not deadline.allows(longest):
             return Outcome(best_point, "time_limit", 0, history)
         state = solver.init(objective, first)
         solved, extra = False, solver.extra_steps if objective.size <= _EXTRA_SIZE else 0
         while n_iter < limit and not (solved and (extra == 0 or best_gap <= _EXTRA_DIGITS * goal)):
+            began = deadline.elapsed
             state = solver.step(objective, state)
+            longest = deadline.elapsed - began if n_iter == 0 else max(longest, deadline.elapsed - began)
             n_iter += 1
             extra -= solved
-            late = deadline.passed
+            late = deadline.passed or not deadline.allows(longest)
             if n_iter % every == 0 or late or n_iter == limit:
                 point = solver.point(state)
                 if finite := bool(xp.all(xp.isfinite(point.C))):
@@ -180,6 +189,10 @@ def run(
                     break
     except (KeyboardInterrupt, _StopRequested) as stop:
         return Outcome(best_point, "interrupted", n_iter, history, keyboard=isinstance(stop, KeyboardInterrupt))
+    except TimeUp:
+        if not history:
+            raise
+        status = "time_limit"
     except linalg_errors():
         if watching:  # the callback's own error
             raise

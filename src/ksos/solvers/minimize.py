@@ -10,15 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from ksos._array import Array, like, memory_errors, namespace, norm, zeros
-from ksos._deadline import Deadline
+from ksos._array import Array, eye, like, memory_errors, namespace, norm, zeros
+from ksos._deadline import Deadline, TimeUp, running
 from ksos._threads import one_blas_thread
 from ksos._validation import as_choice, as_count, as_nonnegative, as_positive
 from ksos.embedding_map import SMALL_TENSOR, CompressedMap
-from ksos.functionals.base import Functional
+from ksos.functionals.base import Constraint, Functional
 from ksos.functionals.objective import Objective, Point
 from ksos.solvers.certificate import certify_integrals
 from ksos.solvers.constrained_minimize import Goal, as_constraints, assembled, known_to, minimize_constrained
+from ksos.solvers.eigenvalues import DENSE
 from ksos.solvers.first_order import Fista, FrankWolfe, ProjectedGradient
 from ksos.solvers.interior_point import InteriorPoint
 from ksos.solvers.lbfgs import LBFGS
@@ -129,8 +130,9 @@ def minimize(
     max_iter : int, optional
         Default: the solver's own.
     time_limit : float, optional
-        Seconds for the whole call, the binding of the functional included; it may take one step of the solver longer. Or a running
-        :class:`~ksos._deadline.Deadline`.
+        Seconds for the whole call, the binding of the functional included. What cannot be interrupted, such as the eigenvectors of a large
+        matrix, is not begun if it would end more than a quarter of the limit late; if that leaves no time for a first certificate, the
+        density is any one of the space, with objective NaN and no gap. Or a running :class:`~ksos._deadline.Deadline`.
     callback : callable, optional
         Called with a :class:`~ksos.solvers.Progress` at every certificate; a true return value stops the run. What it raises passes
         through. ``progress.distribution`` is the density at that moment.
@@ -160,33 +162,52 @@ def minimize(
     check_options(solver, tol, max_iter, time_limit, rtol)
     if not isinstance(solver, Solver):
         solver = Auto() if solver == "auto" else SOLVERS[solver]
-    quiet = np.errstate(under="ignore")  # kernels vanish far away, whatever the caller has made of that
-    with quiet, one_blas_thread(space.rank), memory_errors("use fewer support points or landmarks (n_support), or solver='fista'"):
-        objective = Objective.of(functional, space, deadline=deadline)
-        given = None if start is None else _as_start(start, space.T)
-        if limits := as_constraints(constraints):
-            watch = _watcher(solver.inner_solvers(objective)[0].name, verbose, callback)
-            return minimize_constrained(objective, limits, solver, given, Goal(tol, rtol, max_iter, watch), repr(functional))
-        stages, ran = list(solver.plan(objective)), []
-        outcome = Outcome(given or Point(centre(space.rank, space.T), None), "max_iter", 0, [])
-        if max_iter is not None:
-            stages = [stages[0]._replace(steps=max_iter)]
-        for stage in stages:
-            if reason := stage.solver.refusal(objective.term):
-                raise ValueError(f"solver={stage.solver.name!r} cannot take {functional!r}: it {reason}")
-            ran.append(f"{stage.solver.name}: {stage.why}")
-            watch = _watcher(stage.solver.name, verbose, callback, outcome.n_iter)
-            objective = stage.solver.prepared(objective)
-            latest = run(stage.solver, objective, outcome.point, tol, stage.steps, rtol=rtol, watch=watch)
-            later = [replace(progress, n_iter=progress.n_iter + outcome.n_iter) for progress in latest.history]
-            outcome = replace(latest, n_iter=outcome.n_iter + latest.n_iter, history=[*outcome.history, *later])
-            if outcome.status != "max_iter":
-                break
-        goal = max(tol, rtol * abs(outcome.history[-1].objective)) if outcome.history else tol
+    goal, quiet = Goal(tol, rtol, max_iter, None), np.errstate(under="ignore")  # kernels vanish far away, whatever the caller made of that
+    remedy = "use fewer support points or landmarks (n_support), or solver='fista'"
+    with quiet, one_blas_thread(space.rank), memory_errors(remedy), running(deadline):
         try:
-            return _solution(objective, outcome, goal, stage.solver, "; then ".join(ran))
-        except KeyboardInterrupt:  # only the certificate is missing
-            return _solution(objective, replace(outcome, status="interrupted", keyboard=True), goal, stage.solver, "; then ".join(ran))
+            return _minimize(functional, space, as_constraints(constraints), solver, goal, deadline, (verbose, callback), start)
+        except TimeUp as late:
+            return _unanswered(space, deadline, solver.name, str(late))
+
+
+def _minimize(
+    functional: Functional, space: SoSSpace, limits: Sequence[Constraint], solver: Solver, goal: Goal, deadline: Deadline,
+    told: tuple[int, Watch | None], start: Array | None,
+) -> Solution:  # fmt: skip
+    """The same, all arguments being checked; ``told`` are verbose and callback. It raises TimeUp if there is no answer in time."""
+    tol, rtol, max_iter, _ = goal
+    objective = Objective.of(functional, space, deadline=deadline)
+    given = None if start is None else _as_start(start, space.T)
+    if limits:
+        watch = _watcher(solver.inner_solvers(objective)[0].name, *told)
+        return minimize_constrained(objective, limits, solver, given, goal._replace(watch=watch), repr(functional))
+    stages, ran = list(solver.plan(objective)), []
+    outcome = Outcome(given or Point(centre(space.rank, space.T), None), "max_iter", 0, [])
+    if max_iter is not None:
+        stages = [stages[0]._replace(steps=max_iter)]
+    for stage in stages:
+        if reason := stage.solver.refusal(objective.term):
+            raise ValueError(f"solver={stage.solver.name!r} cannot take {functional!r}: it {reason}")
+        ran.append(f"{stage.solver.name}: {stage.why}")
+        watch = _watcher(stage.solver.name, *told, outcome.n_iter)
+        objective = stage.solver.prepared(objective)
+        latest = run(stage.solver, objective, outcome.point, tol, stage.steps, rtol=rtol, watch=watch)
+        later = [replace(progress, n_iter=progress.n_iter + outcome.n_iter) for progress in latest.history]
+        outcome = replace(latest, n_iter=outcome.n_iter + latest.n_iter, history=[*outcome.history, *later])
+        if outcome.status != "max_iter":
+            break
+    aim = max(tol, rtol * abs(outcome.history[-1].objective)) if outcome.history else tol
+    try:
+        return _solution(objective, outcome, aim, stage.solver, "; then ".join(ran))
+    except KeyboardInterrupt:  # only the certificate is missing
+        return _solution(objective, replace(outcome, status="interrupted", keyboard=True), aim, stage.solver, "; then ".join(ran))
+
+
+def _unanswered(space: SoSSpace, deadline: Deadline, name: str, why: str) -> Solution:
+    """A density of the space, the square of its smoothest function, where there is no time for more."""
+    G, note = eye(space.rank, space.T)[:, -1:], f"{why}: the density returned is one of the space, and nothing is known of its objective"
+    return Solution(math.nan, None, None, "time_limit", name, 0, [], space, G, time=deadline.elapsed, note=note)
 
 
 def _solution(objective: Objective, outcome: Outcome, tol: float, solver: Stepper, reason: str) -> Solution:
@@ -197,7 +218,9 @@ def _solution(objective: Objective, outcome: Outcome, tol: float, solver: Steppe
     known, status, space = outcome.point.F, outcome.status, objective.space
     G = factor(outcome.point.C) if known is None else pruned(known, 1e-14)
     afresh = solver.certifies_ends or known is None or outcome.point.lowest is None or G.shape != known.shape
-    if objective.term.uses_embedding and not isinstance(objective.map, CompressedMap) and space.tensor_size <= SMALL_TENSOR:
+    if status == "time_limit" and outcome.history and objective.size > DENSE:
+        afresh = afresh and outcome.point.G is None  # it is late: what the run has computed there must do
+    elif objective.term.uses_embedding and not isinstance(objective.map, CompressedMap) and space.tensor_size <= SMALL_TENSOR:
         objective, afresh = objective.on_tensor(), True
     point = objective.point(G @ G.T) if afresh else outcome.point
     found, certified = certify_integrals(objective, point, tol), objective.term.convex
