@@ -32,6 +32,11 @@ class ScaleModel(NamedTuple):
     models: list[Any]
     ends: tuple[float, float]
 
+    def times(self, factor: float) -> ScaleModel:
+        """factor·s."""
+        move = float(np.log(factor))
+        return self._replace(level=self.level + move, ends=(self.ends[0] + move, self.ends[1] + move))
+
     def __call__(self, X: Any, mu: np.ndarray) -> np.ndarray:
         """s at every row, shape (n,)."""
         log_s = np.full(mu.shape[0], self.level)

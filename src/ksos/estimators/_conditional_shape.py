@@ -26,6 +26,7 @@ _FREEDOM = 2.5
 _RUNGS = np.arange(-2, 13)  # variances 4^k of the normal laws that make a Student law
 _STANDARD_ERRORS, _LEAST_GAIN = 2.0, 0.01
 _REPEATED = 0.5
+_START = 0.02  # the share of the wide law before held-out residuals have spoken
 
 
 class Candidate(NamedTuple):
@@ -85,7 +86,7 @@ def fit_shape(
 
             def with_tails(logs: np.ndarray) -> tuple[np.ndarray, float]:
                 both = np.stack([logs, tails], axis=1)
-                mixed = max(float(stack(both, weights)[1]), 2.0 * least)
+                mixed = max(float(stack(both, weights, start=np.array([1.0 - _START, _START]))[1]), 2.0 * least)
                 return stacked_logs(both, np.array([1.0 - mixed, mixed])), mixed
 
             best, share = with_tails(np.asarray(alone.distribution.log_by_volume(U[test])))
