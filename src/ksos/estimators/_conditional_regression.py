@@ -90,6 +90,7 @@ class Fitted(NamedTuple):
     placement: Placement
     estimator: Any
     given: Any
+    tail_share: float
     conformal: SplitConformal | None
     residuals: np.ndarray
     """u of the rows, NaN where a row was never held out."""
@@ -161,7 +162,7 @@ def fit_regression(
     if deadline.passed:
         message = "the time limit came before the end of the fit; the law rests on what was fitted by then; raise time_limit"
         warnings.warn(message, ConvergenceWarning, stacklevel=4)
-    return Fitted(ResidualLaws(placement, found.shape), placement, found.estimator, found.name, conformal, U, found.interrupt)
+    return Fitted(ResidualLaws(placement, found.shape), placement, found.estimator, found.name, found.tail_share, conformal, U, found.interrupt)
 
 
 def _gain(nested: np.ndarray, residuals: np.ndarray, part: float) -> float:

@@ -86,18 +86,18 @@ class LineTable:
 class Shape:
     """q(u | z) of the scaled residual u: one law, or one for each of some ``knots``, to the nearest of which z is rounded.
 
-    q(u | z) = (1 − ε)·p(z, u)/p(z) + ε·t(u), where t is a wide law that keeps the tails: no residual has a density of zero.
+    q(u | z) = (1 − ε)·p(z, u)/p(z) + ε·r(u), where r = ``beside`` is a normal and a wide law: no residual has a density of zero.
     """
 
-    def __init__(self, core: SoSDensity | SoSMixture, floor: SoSMixture, share: float, knots: np.ndarray | None = None) -> None:
-        self.core, self.floor, self.share, self.knots = core, floor, share, knots
-        self.n_outputs = floor.n_features
+    def __init__(self, core: SoSDensity | SoSMixture, beside: SoSDensity | SoSMixture, share: float, knots: np.ndarray | None = None) -> None:
+        self.core, self.beside, self.share, self.knots = core, beside, share, knots
+        self.n_outputs = beside.n_features
 
     @cached_property
     def laws(self) -> list[SoSDensity | SoSMixture]:
         """The law of u at every knot."""
         found = [self.core] if self.knots is None else [self.core.conditional(dict(enumerate(knot))) for knot in self.knots]
-        return [mixture([law, self.floor], [1.0 - self.share, self.share]) if self.share < 1.0 else self.floor for law in found]
+        return [mixture([law, self.beside], [1.0 - self.share, self.share]) if self.share < 1.0 else self.beside for law in found]
 
     @cached_property
     def tables(self) -> list[LineTable]:
@@ -106,8 +106,8 @@ class Shape:
 
     def _table(self, k: int) -> LineTable:
         laws = self.laws if self.n_outputs == 1 else [law.marginal([k]) for law in self.laws]
-        core = self.floor if self.share >= 1.0 else self.core.marginal([self.core.n_features - self.n_outputs + k])
-        floor = self.floor.marginal([k])
+        core = self.beside if self.share >= 1.0 else self.core.marginal([self.core.n_features - self.n_outputs + k])
+        floor = self.beside.marginal([k])
         lengths = min(float(core.bandwidths[0]), float(floor.bandwidths[0]))
         spread = float(np.sqrt(core.cov()[0, 0]))
         return LineTable([lambda x, law=law: np.asarray(law.log_by_volume(x[:, None])) for law in laws], float(core.mean()[0]), spread, lengths)  # type: ignore[misc]

@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from ksos._deadline import Deadline
-from ksos.density.mixture import SoSMixture, reference_density
+from ksos.density.mixture import SoSMixture, mixture, reference_density
 from ksos.estimators._conditional_residual import Shape
 from ksos.estimators._stacking import stack, stacked_logs
 from ksos.measures import GaussianMixture, Lebesgue
@@ -25,8 +25,9 @@ _KNOTS = 48
 _FREEDOM = 2.5
 _RUNGS = np.arange(-2, 13)  # variances 4^k of the normal laws that make a Student law
 _STANDARD_ERRORS, _LEAST_GAIN = 2.0, 0.01
-_REPEATED = 0.5
-_START = 0.02  # the share of the wide law before held-out residuals have spoken
+_FEW_DIFFERENT = 5
+_EARNED = 4.0  # nats of held-out residuals together
+_START = np.array([0.5, 0.48, 0.02])  # shares of the density, the normal and the wide law before held-out residuals have spoken
 
 
 class Candidate(NamedTuple):
@@ -38,6 +39,7 @@ class Candidate(NamedTuple):
 
 class Found(NamedTuple):
     shape: Shape
+    tail_share: float
     name: Any
     """Of the candidate that was chosen, or None."""
     estimator: Any
@@ -61,58 +63,81 @@ def wide_law(covariance: np.ndarray, freedom: float) -> SoSMixture:
 def fit_shape(
     estimator: Any, U: np.ndarray, masses: np.ndarray, candidates: list[Candidate], rng: np.random.Generator, deadline: Deadline
 ) -> Found:
-    """q(u | z): on a part of the residuals the candidates compete, the rest judges them and the share of the wide law; then all are fitted.
+    """q(u | z): on a part of the residuals the candidates compete, the rest judges them and what stands beside; then all are fitted.
 
     ``estimator`` is a density estimator, of which copies are fitted.
     """
     rows = np.flatnonzero(masses > 0.0)
-    rows = np.sort(rng.choice(rows, min(rows.size, 10 * _MOST_RESIDUALS), replace=False)) if rows.size > 10 * _MOST_RESIDUALS else rows
-    U, masses = U[rows], masses[rows]
+    rows = np.sort(rng.permutation(rows)[: 2 * _MOST_RESIDUALS])
+    U, masses, n = U[rows], masses[rows], rows.size
     candidates = [Candidate(c.name, c.values[rows]) for c in candidates]
-    floor = wide_law(_robust_covariance(U), _FREEDOM)
-    n = U.shape[0]
-    distinct = np.unique(U, axis=0).shape[0]
-    least = 1.0 / (n + 50.0)
-    if distinct < max(5, 2 * U.shape[1] + 1, _REPEATED * n * 0.02):
-        return Found(Shape(floor, floor, 1.0), None, None, None)
-    share, chosen = 5.0 * least, None
+    laws, least = [_normal_law(U, masses), wide_law(_robust_covariance(U), _FREEDOM)], 2.0 / (n + 50.0)
+    if np.unique(U, axis=0).shape[0] < max(_FEW_DIFFERENT, 2 * U.shape[1] + 1):
+        return Found(_shape(None, laws, np.array([0.0, 0.5, 0.5])), 0.5, None, None, None)
+    shares, chosen = np.array([0.5, 0.5 - least, least]), None
     if n >= _FEW_RESIDUALS and not deadline.passed:
-        order = rng.permutation(n)
-        train, test = order[: min(2 * n // 3, _MOST_TRIED)], order[min(2 * n // 3, _MOST_TRIED) :][:_MOST_RESIDUALS]
-        alone = _fitted(estimator, U[train], masses[train], deadline, 0.3)
-        if alone.distribution is not None:
-            tails = floor.log_by_volume(U[test])
-            weights = masses[test] / masses[test].sum()
-
-            def with_tails(logs: np.ndarray) -> tuple[np.ndarray, float]:
-                both = np.stack([logs, tails], axis=1)
-                mixed = max(float(stack(both, weights, start=np.array([1.0 - _START, _START]))[1]), 2.0 * least)
-                return stacked_logs(both, np.array([1.0 - mixed, mixed])), mixed
-
-            best, share = with_tails(np.asarray(alone.distribution.log_by_volume(U[test])))
-            for candidate in candidates if n >= _ENOUGH_FOR_SHAPES else []:
-                if deadline.passed:
-                    break
-                joint = _fitted(estimator, np.concatenate([candidate.values, U], axis=1)[train], masses[train], deadline, 0.3)
-                if joint.distribution is None:
-                    continue
-                z = list(range(candidate.values.shape[1]))
-                logs = joint.distribution.conditional_logpdf(np.concatenate([candidate.values, U], axis=1)[test], z)
-                logs, mixed = with_tails(np.asarray(logs))
-                gain = logs - best
-                if weights @ gain > max(_LEAST_GAIN, _STANDARD_ERRORS * np.sqrt(weights @ (gain - weights @ gain) ** 2 / test.size)):
-                    best, share, chosen = logs, mixed, candidate
-        if alone.interrupt is not None:
-            law = alone.distribution
-            return Found(Shape(floor if law is None else law, floor, 1.0 if law is None else share), None, alone.estimator, alone.interrupt)
+        shares, chosen, stopped = _compete(estimator, U, masses, candidates, laws, least, rng, deadline)
+        if stopped is not None:
+            return Found(_shape(stopped.distribution, laws, shares), shares[2], None, stopped.estimator, stopped.interrupt)
     rows = rng.permutation(n)[:_MOST_RESIDUALS]
     data = U if chosen is None else np.concatenate([chosen.values, U], axis=1)
     final = _fitted(estimator, data[rows], masses[rows], deadline, 1.0)
-    if final.distribution is None:
-        return Found(Shape(floor, floor, 1.0), None, None, final.interrupt)
-    knots = None if chosen is None else _spread_out(chosen.values[rows], rng)
-    shape = Shape(final.distribution, floor, min(max(share, least), 1.0), knots)
-    return Found(shape, None if chosen is None else chosen.name, final.estimator, final.interrupt)
+    knots = None if chosen is None or final.distribution is None else _spread_out(chosen.values[rows], rng)
+    name = None if knots is None or chosen is None else chosen.name
+    return Found(_shape(final.distribution, laws, shares, knots), float(shares[2]), name, final.estimator, final.interrupt)
+
+
+def _compete(
+    estimator: Any, U: np.ndarray, masses: np.ndarray, candidates: list[Candidate], laws: list[SoSMixture], least: float,
+    rng: np.random.Generator, deadline: Deadline,
+) -> tuple[np.ndarray, Candidate | None, _Fit | None]:  # fmt: skip
+    """The shares of (the fitted density, the normal law, the wide law), what the density is given, and a fit that Ctrl-C stopped."""
+    n = U.shape[0]
+    order, cut = rng.permutation(n), min(2 * n // 3, _MOST_TRIED)
+    train, test = order[:cut], order[cut:][:_MOST_RESIDUALS]
+    weights, beside = masses[test] / masses[test].sum(), [np.asarray(law.log_by_volume(U[test])) for law in laws]
+    shares, chosen, best = _START.copy(), None, None
+    for candidate in [None, *(candidates if n >= _ENOUGH_FOR_SHAPES else [])]:
+        if deadline.passed:
+            break
+        data = U if candidate is None else np.concatenate([candidate.values, U], axis=1)
+        fit = _fitted(estimator, data[train], masses[train], deadline, 0.3)
+        if fit.interrupt is not None:
+            return shares, None, fit
+        if fit.distribution is None:
+            continue
+        p, z = fit.distribution, [] if candidate is None else list(range(candidate.values.shape[1]))
+        logs = np.stack([np.asarray(p.conditional_logpdf(data[test], z) if z else p.log_by_volume(data[test])), *beside], axis=1)
+        own = _shares(logs, weights, least)
+        logs = stacked_logs(logs, own)
+        gain = logs - best if best is not None else np.full(test.size, np.inf)
+        if best is None or weights @ gain > max(_LEAST_GAIN, _STANDARD_ERRORS * np.sqrt(weights @ (gain - weights @ gain) ** 2 / test.size)):
+            best, shares, chosen = logs, own, candidate
+    return shares, chosen, None
+
+
+def _shares(logs: np.ndarray, weights: np.ndarray, least: float) -> np.ndarray:
+    """Of the density, the normal and the wide law, from held-out log-densities; the wide law has the least share unless it earns more."""
+    without = np.r_[(1.0 - least) * stack(logs[:, :2], weights), least]
+    free = stack(logs, weights, start=_START)
+    free = np.r_[free[:2] * (1.0 - max(free[2], least)) / free[:2].sum(), max(free[2], least)]
+    gain = logs.shape[0] * (weights @ (stacked_logs(logs, free) - stacked_logs(logs, without)))
+    return free if gain > _EARNED else without
+
+
+def _shape(core: Any, laws: list[SoSMixture], shares: np.ndarray, knots: np.ndarray | None = None) -> Shape:
+    """The density with its share, and what stands beside it; without a density, that alone."""
+    beside = mixture(laws, shares[1:])
+    return Shape(beside, beside, 1.0) if core is None else Shape(core, beside, float(shares[1:].sum()), knots)
+
+
+def _normal_law(U: np.ndarray, masses: np.ndarray) -> SoSMixture:
+    """With the mean and the covariance of the residuals."""
+    weights = masses / masses.sum()
+    mean = weights @ U
+    covariance = (U - mean).T @ (weights[:, None] * (U - mean))
+    covariance = 0.98 * covariance + 0.02 * np.diag(np.maximum(np.diagonal(covariance), 1e-12)) if U.shape[1] > 1 else np.maximum(covariance, 1e-12)
+    return SoSMixture([reference_density(GaussianMixture(np.ones(1), mean[None], covariance[None]))], measure=Lebesgue())
 
 
 class _Fit(NamedTuple):

@@ -159,21 +159,24 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         level : float
             The probability that the interval is to hold, in (0, 1).
         method : {"density", "conformal"}
-            "density": the quantiles at (1 ∓ level)/2 of the law at x. "conformal": split conformal intervals: models that have not seen
-            the first fold, calibrated on that fold. If its rows and a new one are exchangeable, the new y lies inside with probability at
-            least ``level``, on average over the data and over x, whatever the law is. Sample weights void that, and so does a ``prefit``
-            regressor that has seen the rows.
+            "density": the quantiles at (1 ∓ level)/2 of the law at x. "conformal": the same, widened to hold
+            the split conformal interval, of models that have not seen the first fold and are calibrated on it. If its rows and a new one
+            are exchangeable, the new y lies inside with probability at least ``level``, on average over the data and over x, whatever the
+            law is. Sample weights void that, and so does a ``prefit`` regressor that has seen the rows.
         """
         level, laws = as_positive(level, "level"), self._fitted_laws()
         if level >= 1.0:
             raise ValueError(f"level must be less than 1; got {level!r}")
-        if as_choice(method, "method", METHODS) == "density":
-            found = laws.quantile(self._conditions(X), np.array([0.5 * (1.0 - level), 0.5 * (1.0 + level)]))
+        X, method = self._conditions(X), as_choice(method, "method", METHODS)
+        central = laws.quantile(X, np.array([0.5 * (1.0 - level), 0.5 * (1.0 + level)]))
+        if method == "density":
+            found = central
         else:
             if self._conformal is None:
                 why = "needs a regressor; this is the joint way" if self._joint else "was not calibrated: the fit was cut short"
                 raise ValueError(f"method='conformal' {why}; use method='density'")
-            found = self._conformal.interval(self._conditions(X), level)
+            split = self._conformal.interval(X, level)
+            found = np.stack([np.minimum(split[:, 0], central[:, 0]), np.maximum(split[:, 1], central[:, 1])], axis=1)
         return found[:, :, 0] if self._flat else found
 
     def score_samples(self, X: Any, y: Any = None) -> np.ndarray:
@@ -285,7 +288,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         shape = found.laws.shape
         self.residual_density_ = shape.laws[0] if shape.knots is None else shape.core
         self.residuals_ = found.residuals[:, 0] if self._flat else found.residuals
-        self.tail_share_ = shape.share
+        self.tail_share_ = found.tail_share
         self.scale_shares_ = np.stack([scale.says for scale in found.placement.scales], axis=1)
         self.location_shares_ = found.placement.location.shares if choices.prefit is None else np.ones((1, self.n_outputs_))
         if found.interrupt is not None:
