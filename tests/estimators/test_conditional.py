@@ -141,7 +141,10 @@ def test_several_outputs(two_outputs: KernelSoSConditional) -> None:
 
 def test_a_column_as_target_stays_a_column() -> None:
     X, y = wave(60)
-    flat, column = KernelSoSConditional("joint", estimator=joint()).fit(X, y), KernelSoSConditional("joint", estimator=joint()).fit(X, y[:, None])
+    flat, column = (
+        KernelSoSConditional("joint", estimator=joint()).fit(X, y),
+        KernelSoSConditional("joint", estimator=joint()).fit(X, y[:, None]),
+    )
     assert column.predict(X).shape == (60, 1) and column.sample(X, 2).shape == (60, 2, 1)
     np.testing.assert_array_equal(column.predict(X)[:, 0], flat.predict(X))
     np.testing.assert_array_equal(column.score_samples(X, y[:, None]), flat.score_samples(X, y))
@@ -173,7 +176,9 @@ def test_target_on_a_box() -> None:
     assert np.all(est.sample(X, 50, random_state=0) >= 0.0)
     assert np.all(np.isneginf(est.score_samples(X[:2], [-0.01, 1.01])))
     assert est.score(X[:2], [0.5, 1.01]) == -np.inf
-    assert est.score(X[:2], [0.5, 1.01], sample_weight=[1.0, 0.0]) == pytest.approx(est.score_samples(X[:1], [0.5])[0]), "a row without weight"
+    assert est.score(X[:2], [0.5, 1.01], sample_weight=[1.0, 0.0]) == pytest.approx(est.score_samples(X[:1], [0.5])[0]), (
+        "a row without weight"
+    )
     np.testing.assert_array_equal(est.cdf(X[:4], [2.0, 1.0, 0.0, -1.0]), [1.0, 1.0, 0.0, 0.0])
     nodes, weights = np.polynomial.legendre.leggauss(100)
     np.testing.assert_allclose(est.pdf(X[:5], grid=0.5 * (nodes + 1.0)) @ (0.5 * weights), 1.0, rtol=1e-8)
@@ -202,7 +207,9 @@ def test_units_do_not_matter(fitted: KernelSoSConditional, a: float, b: float, s
     X, y = wave()
     X, y = np.round(X * 2**20) / 2**20, np.round(y * 2**20) / 2**20  # so that the shift loses nothing
     plain = KernelSoSConditional("joint", estimator=joint(regularization="auto")).fit(X, y)
-    moved = KernelSoSConditional("joint", estimator=joint(regularization="auto", bandwidth=[0.7 * a, 0.5 * b])).fit(a * X + shift, b * y + shift)
+    moved = KernelSoSConditional("joint", estimator=joint(regularization="auto", bandwidth=[0.7 * a, 0.5 * b])).fit(
+        a * X + shift, b * y + shift
+    )
     rows = a * X[:20] + shift
     np.testing.assert_allclose((moved.predict(rows) - shift) / b, plain.predict(X[:20]), atol=1e-5)
     np.testing.assert_allclose(moved.score_samples(rows, b * y[:20] + shift) + np.log(b), plain.score_samples(X[:20], y[:20]), atol=1e-5)

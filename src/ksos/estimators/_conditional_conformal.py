@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -25,11 +26,6 @@ class SplitConformal(NamedTuple):
     held_out: np.ndarray
     """And of the rows held out, (m, k)."""
 
-    def least_level(self) -> float:
-        """The largest level at which intervals are finite."""
-        m = self.held_out.shape[0]
-        return m / (m + 1.0)
-
     def interval(self, X: Any, level: float) -> np.ndarray:
         """(n, 2, k): for every output by itself."""
         mu, s = self.place(X)
@@ -37,6 +33,11 @@ class SplitConformal(NamedTuple):
         scores = np.sort(np.maximum(low - self.held_out, self.held_out - high), axis=0)
         m = scores.shape[0]
         rank = int(np.ceil(level * (m + 1) - 1e-9))
+        if rank > m:
+            warnings.warn(
+                f"{m} rows calibrate the intervals, enough up to level {m / (m + 1.0):.3g}: at {level:g} they are infinite; give more rows",
+                stacklevel=4,
+            )
         Q = scores[rank - 1] if rank <= m else np.full(mu.shape[1], np.inf)
         middle = 0.5 * (low + high)
         low, high = np.minimum(low - Q, middle), np.maximum(high + Q, middle)  # an interval that would be empty is a point

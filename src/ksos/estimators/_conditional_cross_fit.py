@@ -16,7 +16,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from ksos._deadline import Deadline
 
-__all__ = ["CrossFit", "Split", "cross_fit", "evaluate", "fit_on"]
+__all__ = ["CrossFit", "Split", "cross_fit", "evaluate", "fit_on", "warn_of_weights"]
 
 Split = tuple[np.ndarray, np.ndarray]
 """Rows to train on, and rows held out."""
@@ -40,7 +40,9 @@ class CrossFit(NamedTuple):
     def predict(self, X: Any) -> np.ndarray:
         """Σ_j w_j f_j(x), shape (n, k); f_j is the fit to all rows, or the mean of the fits to the folds."""
         k = self.shares.shape[1]
-        return np.asarray(sum(w * np.mean([evaluate(m, X, k) for m in fits], axis=0) for w, fits in zip(self.shares, self.models, strict=True) if fits))
+        return np.asarray(
+            sum(w * np.mean([evaluate(m, X, k) for m in fits], axis=0) for w, fits in zip(self.shares, self.models, strict=True) if fits)
+        )
 
 
 def cross_fit(
@@ -52,7 +54,8 @@ def cross_fit(
     the time is up, what has been fitted by then answers.
     """
     n, k = targets.shape
-    predicted, fits = np.full((len(regressors), n, k), np.nan), [[] for _ in regressors]
+    predicted = np.full((len(regressors), n, k), np.nan)
+    fits: list[list[Any]] = [[] for _ in regressors]
     for train, test in splits:
         if fits[0] and deadline.passed:
             break
@@ -91,7 +94,14 @@ def _shares(predicted: np.ndarray, targets: np.ndarray, masses: np.ndarray) -> n
         unit = np.sqrt(np.mean(errors**2)) or 1.0
         G = (errors / unit) @ (errors / unit).T
         G[np.diag_indices(m)] += _RIDGE * np.trace(G) / m
-        w = nnls(np.vstack([np.linalg.cholesky(G).T, 1e3 * np.sqrt(np.trace(G)) * np.ones(m)]), np.r_[np.zeros(m), 1e3 * np.sqrt(np.trace(G))])[0] if m > 1 else np.ones(1)
+        w = (
+            nnls(
+                np.vstack([np.linalg.cholesky(G).T, 1e3 * np.sqrt(np.trace(G)) * np.ones(m)]),
+                np.r_[np.zeros(m), 1e3 * np.sqrt(np.trace(G))],
+            )[0]
+            if m > 1
+            else np.ones(1)
+        )
         w[w < _LEAST_SHARE * w.sum()] = 0.0
         out[:, c] = w / w.sum()
     return out
@@ -128,23 +138,31 @@ def evaluate(models: Any, X: Any, k: int) -> np.ndarray:
     wrong = ~np.isfinite(out).all(axis=1)
     if wrong.any():
         raise ValueError(
-            f"{_name(models[0])} predicts NaN or infinity in {int(wrong.sum())} of {out.shape[0]} rows, first in row {int(np.argmax(wrong))}; "
-            "give a regressor that predicts numbers for all of them"
+            f"{_name(models[0])} predicts NaN or infinity in {int(wrong.sum())} of {out.shape[0]} rows, first in row "
+            f"{int(np.argmax(wrong))}; give a regressor that predicts numbers for all of them"
         )
     return out
 
 
+def warn_of_weights(regressors: Sequence[Any], masses: np.ndarray) -> None:
+    """Name the regressors that cannot take the weights."""
+    deaf = sorted({_name(regressor) for regressor in regressors if _weight_name(regressor) is None})
+    if deaf and np.ptp(masses) > 0.0:
+        message = f"{', '.join(deaf)} takes no sample_weight: its fit counts all rows alike; the density of the residuals is weighted"
+        warnings.warn(message, stacklevel=4)
+
+
+def _weight_name(regressor: Any) -> str | None:
+    """What ``fit`` calls the weights: in a pipeline, those of its last step."""
+    prefix = ""
+    while isinstance(regressor, Pipeline):
+        prefix, regressor = f"{prefix}{regressor.steps[-1][0]}__", regressor.steps[-1][1]
+    return f"{prefix}sample_weight" if has_fit_parameter(regressor, "sample_weight") else None
+
+
 def _weight_argument(regressor: Any, masses: np.ndarray) -> dict[str, np.ndarray]:
-    """How the weights are handed to ``fit``; a regressor that takes none is warned about once."""
-    if np.all(masses == masses[0]):
-        return {}
-    last, prefix = regressor, ""
-    while isinstance(last, Pipeline):
-        prefix, last = f"{prefix}{last.steps[-1][0]}__", last.steps[-1][1]
-    if has_fit_parameter(last, "sample_weight"):
-        return {f"{prefix}sample_weight": masses}
-    warnings.warn(f"{_name(regressor)} takes no sample_weight: its fit counts all rows alike; the density of the residuals is weighted", stacklevel=6)
-    return {}
+    name = _weight_name(regressor)
+    return {} if name is None or np.all(masses == masses[0]) else {name: masses}
 
 
 def _name(regressor: Any) -> str:

@@ -17,12 +17,15 @@ from sklearn.linear_model import RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+from ksos._memory import row_blocks
+
 __all__ = ["SmoothRegressor", "location_regressors", "scale_regressors"]
 
 _CATEGORIES = ["category", "object", "string", "bool"]
 _MOST_CATEGORIES = 50
 _FEW_FEATURES = 40
 _LENGTHS_FROM, _MOST_ROWS = 300, 2000
+_BLOCK_ELEMENTS = 1 << 20
 
 
 class SmoothRegressor(RegressorMixin, BaseEstimator):
@@ -44,16 +47,27 @@ class SmoothRegressor(RegressorMixin, BaseEstimator):
             warnings.simplefilter("ignore", ConvergenceWarning)  # a length at the end of its range: the feature does not matter
             first = GaussianProcessRegressor(kernel).fit(X[order[:_LENGTHS_FROM]], y[order[:_LENGTHS_FROM]])
         rows = order[:_MOST_ROWS]
-        self.process_ = first if rows.size <= _LENGTHS_FROM else GaussianProcessRegressor(first.kernel_, optimizer=None).fit(X[rows], y[rows])
+        process = first if rows.size <= _LENGTHS_FROM else GaussianProcessRegressor(first.kernel_, optimizer=None).fit(X[rows], y[rows])
+        part = process.kernel_.k1
+        self.lengths_, self.points_ = part.k2.length_scale, X[rows] / part.k2.length_scale
+        self.coefficients_ = self.unit_ * part.k1.constant_value * process.alpha_
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        return self.centre_ + self.unit_ * np.asarray(self.process_.predict(np.asarray(X, dtype=np.float64)))
+        X, out = np.asarray(X, dtype=np.float64) / self.lengths_, np.empty(np.shape(X)[0])
+        own = 0.5 * np.sum(self.points_**2, axis=1)
+        for rows in row_blocks(out.size, self.points_.shape[0], _BLOCK_ELEMENTS):
+            log_k = X[rows] @ self.points_.T - own - 0.5 * np.sum(X[rows] ** 2, axis=1)[:, None]
+            out[rows] = np.exp(np.minimum(log_k, 0.0, out=log_k), out=log_k) @ self.coefficients_
+        return self.centre_ + out
 
 
 def location_regressors(X: Any, n: int, seed: int) -> list[Any]:
     """Boosted trees of two sizes, a ridge and a Gaussian process: held-out errors share the prediction among them."""
-    trees = [_trees(seed, max_leaf_nodes=31, learning_rate=0.1, max_iter=100), _trees(seed, max_leaf_nodes=6, learning_rate=0.05, max_iter=300)]
+    trees = [
+        _trees(seed, max_leaf_nodes=31, learning_rate=0.1, max_iter=100),
+        _trees(seed, max_leaf_nodes=6, learning_rate=0.05, max_iter=300),
+    ]
     table = _as_numbers(X)
     smooth = [make_pipeline(table, RidgeCV(np.logspace(-2, 4, 13)))]
     if X.shape[1] <= _FEW_FEATURES:

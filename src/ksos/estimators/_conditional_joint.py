@@ -53,10 +53,10 @@ class JointLaws(ConditionalLaws):
         uniforms, known = rng.random((X.shape[0], count, self.n_outputs)), np.repeat(X, count, axis=0)
         for k in range(self.n_outputs):  # output after output, each given x and the outputs before it
             line = self._line(list(range(X.shape[1] + k + 1)))
-            if k == 0:  # the draws of one row share their law
-                drawn = line.quantile(X, uniforms[:, :, 0]).reshape(-1, 1)
-            else:
-                drawn = line.quantile(known, uniforms[:, :, k].reshape(-1, 1))
+            rows, levels = (
+                (X, uniforms[:, :, 0]) if k == 0 else (known, uniforms[:, :, k].reshape(-1, 1))
+            )  # one row's first draws share a law
+            drawn = line.quantile(rows, levels).reshape(-1, 1)
             known = np.concatenate([known, drawn], axis=1)
         return known[:, X.shape[1] :].reshape(X.shape[0], count, self.n_outputs)
 

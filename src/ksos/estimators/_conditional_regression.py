@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from sklearn.utils import _safe_indexing
 from ksos._deadline import Deadline
 from ksos._validation import as_count
 from ksos.estimators._conditional_conformal import SplitConformal
-from ksos.estimators._conditional_cross_fit import CrossFit, Split, cross_fit, evaluate
+from ksos.estimators._conditional_cross_fit import CrossFit, Split, cross_fit, evaluate, warn_of_weights
 from ksos.estimators._conditional_residual import ResidualLaws
 from ksos.estimators._conditional_scale import ScaleModel, fit_scale
 from ksos.estimators._conditional_shape import Candidate, fit_shape
@@ -21,7 +22,7 @@ from ksos.estimators._conditional_shape import Candidate, fit_shape
 __all__ = ["Choices", "Fitted", "Placement", "fit_regression", "row_splits"]
 
 _PERFECT = 1e-7  # residuals below so much of the spread of y count as none
-_FEW_ROWS = 200
+_FEW_ROWS, _VERY_FEW = 100, 20
 _ENOUGH_FOR_GAIN, _LEAST_GAIN = 30, 0.8
 _BINS = 5
 _LEADING = 2
@@ -41,7 +42,8 @@ class Choices(NamedTuple):
     """"auto", None, "prediction", or column numbers."""
 
 
-class Placement(NamedTuple):
+@dataclass(frozen=True)
+class Placement:
     """μ(x), s(x) and z(x) of rows."""
 
     location: Any
@@ -104,9 +106,14 @@ def row_splits(cv: Any, X: Any, targets: np.ndarray, masses: np.ndarray, rng: np
         return _given_splits(cv, X, targets, used)
     group = _groups(X, targets)[used]
     count = int(group.max()) + 1
-    k = min(10 if count <= _FEW_ROWS else 5, count) if cv is None else as_count(cv, "cv", minimum=2)
-    if count < max(k, 2):
-        raise ValueError(f"{k} folds need at least {max(k, 2)} different rows (samples) of positive weight; got n_samples={count}; pass a smaller cv")
+    k = min(10 if count <= _FEW_ROWS else 5, max(count, 2)) if cv is None else as_count(cv, "cv", minimum=2)
+    if count < k:
+        raise ValueError(
+            f"{k} folds need at least {k} different rows of positive weight; got {count} sample{'s' * (count != 1)}; give more rows"
+            + " or a smaller cv" * (k > 2)
+        )
+    if count < _VERY_FEW:
+        warnings.warn(f"{count} rows say little about the law of y given X: it is mostly a normal law; give more of them", stacklevel=4)
     number = np.empty(count, dtype=int)
     number[rng.permutation(count)] = np.arange(count) % k
     return [(used[number[group] != j], used[number[group] == j]) for j in range(k)]
@@ -135,6 +142,7 @@ def fit_regression(
     choices: Choices, X: Any, targets: np.ndarray, masses: np.ndarray, splits: list[Split], rng: np.random.Generator, deadline: Deadline
 ) -> Fitted:
     """Location and scale by cross-fitting, the law of u = (y − μ)/s from the held-out residuals, and what conformal intervals need."""
+    warn_of_weights([*choices.locations, *choices.scales], masses)
     spread = np.sqrt(masses @ (targets - masses @ targets / masses.sum()) ** 2 / masses.sum())
     floor = _PERFECT * spread
     location = _location(choices, X, targets, masses, splits, deadline)
@@ -157,12 +165,15 @@ def fit_regression(
             train = splits[0][0]
             scales = [scale.times(_gain(nested[:, k], (targets - mu)[train, k], train.size / held.size)) for k, scale in enumerate(scales)]
     candidates, units = _candidates(choices.given, part, mu[held], U[held])
-    found = fit_shape(choices.estimator, U[held], masses[held], candidates, rng, deadline)
+    forced = choices.given is not None and choices.given != "auto"
+    found = fit_shape(choices.estimator, U[held], masses[held], candidates, rng, deadline, forced=forced)
     placement = Placement(location, scales, found.name, units.get(found.name))
     if deadline.passed:
         message = "the time limit came before the end of the fit; the law rests on what was fitted by then; raise time_limit"
         warnings.warn(message, ConvergenceWarning, stacklevel=4)
-    return Fitted(ResidualLaws(placement, found.shape), placement, found.estimator, found.name, found.tail_share, conformal, U, found.interrupt)
+    return Fitted(
+        ResidualLaws(placement, found.shape), placement, found.estimator, found.name, found.tail_share, conformal, U, found.interrupt
+    )
 
 
 def _gain(nested: np.ndarray, residuals: np.ndarray, part: float) -> float:
@@ -187,10 +198,18 @@ def _location(choices: Choices, X: Any, targets: np.ndarray, masses: np.ndarray,
 
 
 def _scales(
-    choices: Choices, X: Any, mu: np.ndarray, residuals: np.ndarray, masses: np.ndarray, splits: list[Split], floor: np.ndarray, deadline: Deadline
+    choices: Choices,
+    X: Any,
+    mu: np.ndarray,
+    residuals: np.ndarray,
+    masses: np.ndarray,
+    splits: list[Split],
+    floor: np.ndarray,
+    deadline: Deadline,
 ) -> tuple[list[ScaleModel], np.ndarray]:
+    scales, of_prediction = (choices.scales, choices.scale_of_prediction) if mu.shape[0] >= _VERY_FEW else ((), None)
     found = [
-        fit_scale(choices.scales, choices.scale_of_prediction, X, mu[:, k], residuals[:, k], masses, splits, float(floor[k]), deadline)
+        fit_scale(scales, of_prediction, X, mu[:, k], residuals[:, k], masses, splits, float(floor[k]), deadline)
         for k in range(mu.shape[1])
     ]
     return [model for model, _ in found], np.stack([s for _, s in found], axis=1)
@@ -214,12 +233,11 @@ def _conformal(
 
     Also the residuals of these predictions, unless the regressor was fitted before.
     """
-    train, test = splits[0]
+    train, test = splits[0] if isinstance(location, CrossFit) else _halves(np.sort(np.concatenate(splits[0])), rng)
     floor = _PERFECT * np.maximum(targets[train].std(axis=0), 1e-300)
     inside, part = _safe_indexing(X, train), (targets[train], masses[train])
-    order = rng.permutation(train.size)
-    halves = [np.sort(order[: order.size // 2]), np.sort(order[order.size // 2 :])]
-    swaps = [(halves[0], halves[1]), (halves[1], halves[0])] if min(half.size for half in halves) else []
+    one, other = _halves(np.arange(train.size), rng)
+    swaps = [(one, other), (other, one)] if one.size else []
     if isinstance(location, CrossFit):
         if not swaps:
             swaps = [(np.arange(train.size), np.arange(train.size))]
@@ -236,6 +254,11 @@ def _conformal(
     mu_test, s_test = placement.place(_safe_indexing(X, test))
     found = SplitConformal(placement.place, (part[0] - mu)[held] / s, (targets[test] - mu_test) / s_test)
     return found, part[0] - mu if isinstance(location, CrossFit) else None
+
+
+def _halves(rows: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    order = rng.permutation(rows)
+    return np.sort(order[: order.size // 2]), np.sort(order[order.size // 2 :])
 
 
 def _candidates(given: Any, X: Any, mu: np.ndarray, U: np.ndarray) -> tuple[list[Candidate], dict[Any, tuple[np.ndarray, np.ndarray]]]:

@@ -89,15 +89,23 @@ class Shape:
     q(u | z) = (1 − ε)·p(z, u)/p(z) + ε·r(u), where r = ``beside`` is a normal and a wide law: no residual has a density of zero.
     """
 
-    def __init__(self, core: SoSDensity | SoSMixture, beside: SoSDensity | SoSMixture, share: float, knots: np.ndarray | None = None) -> None:
+    def __init__(
+        self, core: SoSDensity | SoSMixture, beside: SoSDensity | SoSMixture, share: float, knots: np.ndarray | None = None
+    ) -> None:
         self.core, self.beside, self.share, self.knots = core, beside, share, knots
         self.n_outputs = beside.n_features
 
     @cached_property
-    def laws(self) -> list[SoSDensity | SoSMixture]:
-        """The law of u at every knot."""
-        found = [self.core] if self.knots is None else [self.core.conditional(dict(enumerate(knot))) for knot in self.knots]
-        return [mixture([law, self.beside], [1.0 - self.share, self.share]) if self.share < 1.0 else self.beside for law in found]
+    def law(self) -> SoSDensity | SoSMixture:
+        """The law of u, where there are no knots."""
+        return self._beside(self.core)
+
+    def at(self, number: int) -> SoSDensity | SoSMixture:
+        """The law of u at a knot."""
+        return self.law if self.knots is None else self._beside(self.core.conditional(dict(enumerate(self.knots[number]))))
+
+    def _beside(self, core: SoSDensity | SoSMixture) -> SoSDensity | SoSMixture:
+        return mixture([core, self.beside], [1.0 - self.share, self.share]) if self.share < 1.0 else self.beside
 
     @cached_property
     def tables(self) -> list[LineTable]:
@@ -105,12 +113,16 @@ class Shape:
         return [self._table(k) for k in range(self.n_outputs)]
 
     def _table(self, k: int) -> LineTable:
-        laws = self.laws if self.n_outputs == 1 else [law.marginal([k]) for law in self.laws]
-        core = self.beside if self.share >= 1.0 else self.core.marginal([self.core.n_features - self.n_outputs + k])
-        floor = self.beside.marginal([k])
-        lengths = min(float(core.bandwidths[0]), float(floor.bandwidths[0]))
-        spread = float(np.sqrt(core.cov()[0, 0]))
-        return LineTable([lambda x, law=law: np.asarray(law.log_by_volume(x[:, None])) for law in laws], float(core.mean()[0]), spread, lengths)  # type: ignore[misc]
+        z = [] if self.knots is None else list(range(self.knots.shape[1]))
+        core, beside = self.core.marginal([*z, len(z) + k]), self.beside.marginal([k])
+        alone, one = core.marginal([len(z)]), Shape(core, beside, self.share, self.knots)
+
+        def logpdf(number: int) -> Callable[[np.ndarray], np.ndarray]:
+            return lambda x: one.logpdf(np.full(x.size, number), x[:, None])
+
+        length = min(float(core.bandwidths[-1]), float(beside.bandwidths[0]))
+        numbers = range(1 if self.knots is None else self.knots.shape[0])
+        return LineTable([logpdf(number) for number in numbers], float(alone.mean()[0]), float(np.sqrt(alone.cov()[0, 0])), length)
 
     def which(self, z: np.ndarray | None, n: int) -> np.ndarray:
         """The nearest knot of every row."""
@@ -123,17 +135,17 @@ class Shape:
         return out
 
     def logpdf(self, which: np.ndarray, U: np.ndarray) -> np.ndarray:
-        out = np.empty(U.shape[0])
-        for number in np.unique(which):
-            rows = which == number
-            out[rows] = self.laws[number].log_by_volume(U[rows])
-        return out
+        """log q(u_i | knot which_i), shape (n,)."""
+        if self.knots is None:
+            return np.asarray(self.law.log_by_volume(U))
+        logs = self.core.conditional_logpdf(np.concatenate([self.knots[which], U], axis=1), list(range(self.knots.shape[1])))
+        return np.logaddexp(np.log1p(-self.share) + logs, np.log(self.share) + np.asarray(self.beside.log_by_volume(U)))
 
 
 class ResidualLaws(ConditionalLaws):
     """The laws of y = μ(x) + s(x)·u, output by output, with u ~ q(· | z(x))."""
 
-    def __init__(self, place: Callable[[Any], tuple[np.ndarray, np.ndarray, np.ndarray | None]], shape: Shape) -> None:
+    def __init__(self, place: Callable[..., tuple[np.ndarray, np.ndarray, np.ndarray | None]], shape: Shape) -> None:
         self.place, self.shape, self.n_outputs = place, shape, shape.n_outputs
 
     def logpdf(self, X: Any, targets: np.ndarray) -> np.ndarray:
@@ -173,16 +185,16 @@ class ResidualLaws(ConditionalLaws):
         else:
             for number in np.unique(which):
                 rows = which == number
-                draws[rows] = self.shape.laws[number].rvs(int(rows.sum()) * count, rng).reshape(-1, count, self.n_outputs)
+                draws[rows] = self.shape.at(number).rvs(int(rows.sum()) * count, rng).reshape(-1, count, self.n_outputs)
         return mu[:, None] + s[:, None] * draws
 
     def at(self, X: Any) -> SoSDensity | SoSMixture:
         mu, s, which = self._rows(X)
-        return self.shape.laws[which[0]].affine(s[0], mu[0])
+        return self.shape.at(int(which[0])).affine(s[0], mu[0])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         shape = self.shape
-        (shape.laws[0] if shape.knots is None else shape.core).save(path)
+        (shape.law if shape.knots is None else shape.core).save(path)
 
     def _rows(self, X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         mu, s, z = self.place(X)

@@ -74,7 +74,9 @@ def fit_scale(
     log_s = level + (held_out - centres) @ says
     ends = max(float(log_s.min()) - _MARGIN, np.log(floor)), max(float(log_s.max()) + _MARGIN, np.log(floor))
     everything = np.flatnonzero(masses > 0.0)
-    models = [fit_on(r, inside, targets, masses, everything) if say > 0.0 else None for (r, inside), say in zip(candidates, says, strict=True)]
+    models = [
+        fit_on(r, inside, targets, masses, everything) if say > 0.0 else None for (r, inside), say in zip(candidates, says, strict=True)
+    ]
     return ScaleModel(level, says, centres, models, ends), np.exp(np.clip(log_s, *ends))
 
 

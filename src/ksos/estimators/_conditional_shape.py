@@ -21,7 +21,7 @@ __all__ = ["Candidate", "fit_shape", "wide_law"]
 _MOST_RESIDUALS, _MOST_TRIED = 3000, 600
 _FEW_RESIDUALS = 30  # fewer: no part of them is held out
 _ENOUGH_FOR_SHAPES = 150
-_KNOTS = 48
+_KNOTS = 24
 _FREEDOM = 2.5
 _RUNGS = np.arange(-2, 13)  # variances 4^k of the normal laws that make a Student law
 _STANDARD_ERRORS, _LEAST_GAIN = 2.0, 0.01
@@ -61,11 +61,12 @@ def wide_law(covariance: np.ndarray, freedom: float) -> SoSMixture:
 
 
 def fit_shape(
-    estimator: Any, U: np.ndarray, masses: np.ndarray, candidates: list[Candidate], rng: np.random.Generator, deadline: Deadline
-) -> Found:
+    estimator: Any, U: np.ndarray, masses: np.ndarray, candidates: list[Candidate], rng: np.random.Generator, deadline: Deadline,
+    *, forced: bool,
+) -> Found:  # fmt: skip
     """q(u | z): on a part of the residuals the candidates compete, the rest judges them and what stands beside; then all are fitted.
 
-    ``estimator`` is a density estimator, of which copies are fitted.
+    ``estimator`` is a density estimator, of which copies are fitted. With ``forced``, the first candidate wins.
     """
     rows = np.flatnonzero(masses > 0.0)
     rows = np.sort(rng.permutation(rows)[: 2 * _MOST_RESIDUALS])
@@ -74,9 +75,9 @@ def fit_shape(
     laws, least = [_normal_law(U, masses), wide_law(_robust_covariance(U), _FREEDOM)], 2.0 / (n + 50.0)
     if np.unique(U, axis=0).shape[0] < max(_FEW_DIFFERENT, 2 * U.shape[1] + 1):
         return Found(_shape(None, laws, np.array([0.0, 0.5, 0.5])), 0.5, None, None, None)
-    shares, chosen = np.array([0.5, 0.5 - least, least]), None
+    shares, chosen = np.array([0.5, 0.5 - least, least]), candidates[0] if forced and candidates else None
     if n >= _FEW_RESIDUALS and not deadline.passed:
-        shares, chosen, stopped = _compete(estimator, U, masses, candidates, laws, least, rng, deadline)
+        shares, chosen, stopped = _compete(estimator, U, masses, candidates, laws, least, rng, deadline, forced)
         if stopped is not None:
             return Found(_shape(stopped.distribution, laws, shares), shares[2], None, stopped.estimator, stopped.interrupt)
     rows = rng.permutation(n)[:_MOST_RESIDUALS]
@@ -89,15 +90,15 @@ def fit_shape(
 
 def _compete(
     estimator: Any, U: np.ndarray, masses: np.ndarray, candidates: list[Candidate], laws: list[SoSMixture], least: float,
-    rng: np.random.Generator, deadline: Deadline,
+    rng: np.random.Generator, deadline: Deadline, forced: bool,
 ) -> tuple[np.ndarray, Candidate | None, _Fit | None]:  # fmt: skip
     """The shares of (the fitted density, the normal law, the wide law), what the density is given, and a fit that Ctrl-C stopped."""
     n = U.shape[0]
     order, cut = rng.permutation(n), min(2 * n // 3, _MOST_TRIED)
     train, test = order[:cut], order[cut:][:_MOST_RESIDUALS]
     weights, beside = masses[test] / masses[test].sum(), [np.asarray(law.log_by_volume(U[test])) for law in laws]
-    shares, chosen, best = _START.copy(), None, None
-    for candidate in [None, *(candidates if n >= _ENOUGH_FOR_SHAPES else [])]:
+    shares, chosen, best = _START.copy(), candidates[0] if forced and candidates else None, None
+    for candidate in [chosen, *(candidates if n >= _ENOUGH_FOR_SHAPES and not forced else [])]:
         if deadline.passed:
             break
         data = U if candidate is None else np.concatenate([candidate.values, U], axis=1)
@@ -111,7 +112,9 @@ def _compete(
         own = _shares(logs, weights, least)
         logs = stacked_logs(logs, own)
         gain = logs - best if best is not None else np.full(test.size, np.inf)
-        if best is None or weights @ gain > max(_LEAST_GAIN, _STANDARD_ERRORS * np.sqrt(weights @ (gain - weights @ gain) ** 2 / test.size)):
+        if best is None or weights @ gain > max(
+            _LEAST_GAIN, _STANDARD_ERRORS * np.sqrt(weights @ (gain - weights @ gain) ** 2 / test.size)
+        ):
             best, shares, chosen = logs, own, candidate
     return shares, chosen, None
 
@@ -136,7 +139,9 @@ def _normal_law(U: np.ndarray, masses: np.ndarray) -> SoSMixture:
     weights = masses / masses.sum()
     mean = weights @ U
     covariance = (U - mean).T @ (weights[:, None] * (U - mean))
-    covariance = 0.98 * covariance + 0.02 * np.diag(np.maximum(np.diagonal(covariance), 1e-12)) if U.shape[1] > 1 else np.maximum(covariance, 1e-12)
+    covariance = (
+        0.98 * covariance + 0.02 * np.diag(np.maximum(np.diagonal(covariance), 1e-12)) if U.shape[1] > 1 else np.maximum(covariance, 1e-12)
+    )
     return SoSMixture([reference_density(GaussianMixture(np.ones(1), mean[None], covariance[None]))], measure=Lebesgue())
 
 

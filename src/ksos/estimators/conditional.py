@@ -12,9 +12,10 @@ from sklearn.utils import Tags, check_array, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ksos._deadline import Deadline
-from ksos._validation import as_choice, as_count, as_levels, as_masses, as_points, as_positive, as_vector, require_numbers
+from ksos._validation import as_choice, as_count, as_features, as_levels, as_masses, as_points, as_positive, as_vector, require_numbers
 from ksos.density import SoSDensity
 from ksos.density.mixture import SoSMixture
+from ksos.estimators._conditional_conformal import SplitConformal
 from ksos.estimators._conditional_default import location_regressors, scale_regressors
 from ksos.estimators._conditional_joint import JointLaws
 from ksos.estimators._conditional_laws import ConditionalLaws
@@ -51,7 +52,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
     estimator : density estimator, optional
         Of the scaled residuals, or of the rows (x, y) with "joint". Default: ``KernelSoSDensityCV()``, with "joint" without a reference.
     cv : int, splitter or list of (train, test), optional
-        Folds of the cross-fitting. Default: 5; 10 for at most 200 rows. Equal rows stay together.
+        Folds of the cross-fitting. Default: 5; 10 for at most 100 rows. Equal rows stay together.
     prefit : bool
         Whether ``regressor`` is fitted already: the residuals are then those of the data given, which it must not have seen.
     objective, measure
@@ -101,6 +102,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
     """
 
     _laws: ConditionalLaws
+    _conformal: SplitConformal | None
 
     def __init__(
         self, regressor: Any = None, scale: Any = None, *, given: Any = "auto", estimator: Any = None, cv: Any = None, prefit: bool = False,
@@ -286,7 +288,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         self._laws, self._conformal = found.laws, found.conformal
         self.residual_estimator_, self.given_ = found.estimator, found.given
         shape = found.laws.shape
-        self.residual_density_ = shape.laws[0] if shape.knots is None else shape.core
+        self.residual_density_ = shape.law if shape.knots is None else shape.core
         self.residuals_ = found.residuals[:, 0] if self._flat else found.residuals
         self.tail_share_ = found.tail_share
         self.scale_shares_ = np.stack([scale.says for scale in found.placement.scales], axis=1)
@@ -314,8 +316,12 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         constant = isinstance(self.scale, str) and self.scale == "constant"
         scales = [] if constant else _as_list(self.scale, "scale", "a regressor, 'constant' or None", defaults)
         estimator = KernelSoSDensityCV() if self.estimator is None else self.estimator
-        given = self.given if self.given is None or isinstance(self.given, str) else tuple(int(k) for k in self.given)
-        locations = [] if prefit is not None else _as_list(self.regressor, "regressor", "a regressor, 'joint' or None", location_regressors(X, n, seed))
+        given = self.given if self.given is None or isinstance(self.given, str) else tuple(as_features(self.given, X.shape[1], "given"))
+        locations = (
+            []
+            if prefit is not None
+            else _as_list(self.regressor, "regressor", "a regressor, 'joint' or None", location_regressors(X, n, seed))
+        )
         return Choices(locations, prefit, scales, defaults[0] if self.scale is None else None, estimator, given)
 
     def _set_targets(self, y: np.ndarray) -> np.ndarray:
