@@ -105,6 +105,8 @@ def row_splits(cv: Any, X: Any, targets: np.ndarray, masses: np.ndarray, rng: np
     if cv is not None and not isinstance(cv, (int, np.integer)):
         return _given_splits(cv, X, targets, used)
     group = _groups(X, targets)[used]
+    used, group = used[np.argsort(group, kind="stable")], np.sort(group)  # the order of the rows does not matter
+    group = np.unique(group, return_inverse=True)[1]
     count = int(group.max()) + 1
     k = min(10 if count <= _FEW_ROWS else 5, max(count, 2)) if cv is None else as_count(cv, "cv", minimum=2)
     if count < k:
@@ -233,7 +235,7 @@ def _conformal(
 
     Also the residuals of these predictions, unless the regressor was fitted before.
     """
-    train, test = splits[0] if isinstance(location, CrossFit) else _halves(np.sort(np.concatenate(splits[0])), rng)
+    train, test = splits[0] if isinstance(location, CrossFit) else _halves(np.concatenate(splits[0]), rng)
     floor = _PERFECT * np.maximum(targets[train].std(axis=0), 1e-300)
     inside, part = _safe_indexing(X, train), (targets[train], masses[train])
     one, other = _halves(np.arange(train.size), rng)
@@ -258,7 +260,7 @@ def _conformal(
 
 def _halves(rows: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     order = rng.permutation(rows)
-    return np.sort(order[: order.size // 2]), np.sort(order[order.size // 2 :])
+    return order[: order.size // 2], order[order.size // 2 :]
 
 
 def _candidates(given: Any, X: Any, mu: np.ndarray, U: np.ndarray) -> tuple[list[Candidate], dict[Any, tuple[np.ndarray, np.ndarray]]]:

@@ -6,7 +6,6 @@ import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import gammainc
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
@@ -22,8 +21,8 @@ _MOST_RESIDUALS, _MOST_TRIED = 3000, 600
 _FEW_RESIDUALS = 30  # fewer: no part of them is held out
 _ENOUGH_FOR_SHAPES = 150
 _KNOTS = 24
-_FREEDOM = 2.5
-_RUNGS = np.arange(-2, 13)  # variances 4^k of the normal laws that make a Student law
+_FAR, _TAILS, _SLOW_TAILS = 5.0, 2.0, 1.5
+_RUNGS = np.arange(1, 11)  # the widths are 2, 4, …, 1024 times the usual one
 _STANDARD_ERRORS, _LEAST_GAIN = 2.0, 0.01
 _FEW_DIFFERENT = 5
 _EARNED = 4.0  # nats of held-out residuals together
@@ -47,17 +46,18 @@ class Found(NamedTuple):
     interrupt: KeyboardInterrupt | None
 
 
-def wide_law(covariance: np.ndarray, freedom: float) -> SoSMixture:
-    """A Student law of the given scale as a mixture of normal laws of variances 4^k, with the masses of its mixing law around them."""
-    edges = np.r_[0.0, np.exp(0.5 * np.log(16.0) * (_RUNGS[:-1] + 0.5)), np.inf]  # of the variance
-    with np.errstate(divide="ignore"):
-        upper = 1.0 - gammainc(0.5 * freedom, 0.5 * freedom / edges)  # P(variance > edge) is gammainc; this is P(variance <= edge)
-    weights = np.diff(upper)
-    keep = weights > 1e-12
-    d = covariance.shape[0]
-    variances = 4.0 ** _RUNGS[keep]
-    measure = GaussianMixture(weights[keep] / weights[keep].sum(), np.zeros((keep.sum(), d)), variances[:, None, None] * covariance)
-    return SoSMixture([reference_density(measure)], measure=Lebesgue())
+def wide_law(U: np.ndarray, masses: np.ndarray) -> tuple[SoSMixture, float]:
+    """A mixture of normal laws whose widths double from twice the usual one on, for the tails, and the least share that it must have.
+
+    The masses beyond a width w fall like w^−ν, as those of a Student law do. Residuals beyond five usual widths, of which a normal law has
+    one in two million, count for its share, and a second of them for slower tails.
+    """
+    covariance = _robust_covariance(U)
+    distance = np.sqrt(np.einsum("ij,jk,ik->i", U, np.linalg.inv(covariance), U) / U.shape[1])
+    n, far = U.shape[0], float(masses[distance > _FAR].sum() * U.shape[0] / masses.sum())
+    weights = 2.0 ** (-(_SLOW_TAILS if far >= 2.0 else _TAILS) * _RUNGS)
+    measure = GaussianMixture(weights / weights.sum(), np.zeros((_RUNGS.size, U.shape[1])), 4.0 ** _RUNGS[:, None, None] * covariance)
+    return SoSMixture([reference_density(measure)], measure=Lebesgue()), min((2.0 + 1.5 * far) / (n + 50.0), 0.5)
 
 
 def fit_shape(
@@ -68,13 +68,14 @@ def fit_shape(
 
     ``estimator`` is a density estimator, of which copies are fitted. With ``forced``, the first candidate wins.
     """
-    rows = np.flatnonzero(masses > 0.0)
-    rows = np.sort(rng.permutation(rows)[: 2 * _MOST_RESIDUALS])
+    rows = np.lexsort(U.T)  # an order of their own: that of the data does not matter
+    rows = rng.permutation(rows[masses[rows] > 0.0])[: 2 * _MOST_RESIDUALS]
     U, masses, n = U[rows], masses[rows], rows.size
     candidates = [Candidate(c.name, c.values[rows]) for c in candidates]
-    laws, least = [_normal_law(U, masses), wide_law(_robust_covariance(U), _FREEDOM)], 2.0 / (n + 50.0)
+    wide, least = wide_law(U, masses)
+    laws = [_normal_law(U, masses), wide]
     if np.unique(U, axis=0).shape[0] < max(_FEW_DIFFERENT, 2 * U.shape[1] + 1):
-        return Found(_shape(None, laws, np.array([0.0, 0.5, 0.5])), 0.5, None, None, None)
+        return Found(_shape(None, laws, np.array([0.0, 1.0 - least, least])), least, None, None, None)
     shares, chosen = np.array([0.5, 0.5 - least, least]), candidates[0] if forced and candidates else None
     if n >= _FEW_RESIDUALS and not deadline.passed:
         shares, chosen, stopped = _compete(estimator, U, masses, candidates, laws, least, rng, deadline, forced)
