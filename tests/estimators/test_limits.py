@@ -67,11 +67,11 @@ def test_a_search_with_time_enough_is_the_search_without_a_limit() -> None:
 def test_the_time_limit_of_a_conditional_density_is_that_of_its_estimator() -> None:
     began = time.process_time()
     with pytest.warns(ConvergenceWarning, match="time"):
-        est = KernelSoSConditional(time_limit=0.3).fit(X[:, :2], X[:, 2])
+        est = KernelSoSConditional("joint", time_limit=0.3).fit(X[:, :2], X[:, 2])
     assert time.process_time() - began < 0.3 + ONE_STEP
     assert est.estimator_.status_ == "time_limit" and np.all(np.isfinite(est.predict(X[:5, :2])))
     with pytest.warns(ConvergenceWarning, match="time_limit"):
-        est = KernelSoSConditional(KernelSoSDensity(tol=1e-15), time_limit=1e-6).fit(X[:, :2], X[:, 2])
+        est = KernelSoSConditional("joint", estimator=KernelSoSDensity(tol=1e-15), time_limit=1e-6).fit(X[:, :2], X[:, 2])
     assert est.estimator_.solution_.status == "time_limit" and np.isfinite(est.score(X[:, :2], X[:, 2]))
 
 
@@ -81,7 +81,7 @@ def test_limits_that_are_none(limit: Any) -> None:
         with pytest.raises((TypeError, ValueError), match="time_limit"):
             est.fit(MOONS)
     with pytest.raises((TypeError, ValueError), match="time_limit"):
-        KernelSoSConditional(time_limit=limit).fit(MOONS[:, :1], MOONS[:, 1])
+        KernelSoSConditional("joint", time_limit=limit).fit(MOONS[:, :1], MOONS[:, 1])
 
 
 @pytest.mark.parametrize("objective", ["likelihood", "squared_mmd"])
@@ -108,7 +108,7 @@ def raises(error: type[BaseException], iteration: int) -> Any:
 
 
 def test_ctrl_c_in_a_conditional_density_stores_the_best_so_far() -> None:
-    est = KernelSoSConditional(KernelSoSDensity(solver="fista", callback=raises(KeyboardInterrupt, 20)))
+    est = KernelSoSConditional("joint", estimator=KernelSoSDensity(solver="fista", callback=raises(KeyboardInterrupt, 20)))
     with pytest.raises(KeyboardInterrupt):
         est.fit(MOONS[:, :1], MOONS[:, 1])
     assert est.estimator_.solution_.status == "interrupted" and np.isfinite(est.score(MOONS[:, :1], MOONS[:, 1]))
@@ -119,7 +119,7 @@ def test_what_a_callback_raises_passes_through(error: type[BaseException]) -> No
     with pytest.raises(error, match="enough"):
         KernelSoSDensity(callback=raises(error, 1)).fit(MOONS)
     with pytest.raises(error, match="enough"):
-        KernelSoSConditional(KernelSoSDensity(callback=raises(error, 1))).fit(MOONS[:, :1], MOONS[:, 1])
+        KernelSoSConditional("joint", estimator=KernelSoSDensity(callback=raises(error, 1))).fit(MOONS[:, :1], MOONS[:, 1])
 
 
 @pytest.mark.parametrize("objective", ["squared_mmd", "likelihood"])

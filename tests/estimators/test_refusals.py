@@ -17,7 +17,7 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(30, 2))
 Y = X[:, 0] + 0.1 * RNG.normal(size=30)
 INSIDE = Box([-9.0, -9.0], [9.0, 9.0])
-PAIRED = KernelSoSConditional(KernelSoSDensity(bandwidth=1.0)), KernelSoSConditional()
+PAIRED = KernelSoSConditional("joint", estimator=KernelSoSDensity(bandwidth=1.0)), KernelSoSConditional("joint")
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +68,7 @@ def test_pairs_outside_of_the_box(plain: bool, target: bool) -> None:
         targets[11] = -9.5
     else:
         data[11, 0] = -9.5
-    est = KernelSoSConditional(KernelSoSDensity(measure=box)) if plain else KernelSoSConditional(measure=box)
+    est = KernelSoSConditional("joint", estimator=KernelSoSDensity(measure=box)) if plain else KernelSoSConditional("joint", measure=box)
     with pytest.raises(ValueError, match=r"1 of 30 samples lie outside Box\(.*; the first is row 11: "):
         est.fit(data, targets)
 
@@ -80,7 +80,7 @@ def test_identical_columns() -> None:
     ):
         KernelSoSDensityCV(reference=None).fit(twins)
     with pytest.raises(ValueError, match="features 0 and 2 are identical in all 30 samples"):
-        KernelSoSConditional().fit(twins, Y)
+        KernelSoSConditional("joint").fit(twins, Y)
     frame = pytest.importorskip("pandas").DataFrame(twins, columns=["a", "b", "c"])
     with pytest.raises(ValueError, match="features 'a' and 'c' are identical"):
         KernelSoSDensityCV(reference=None).fit(frame)
@@ -94,7 +94,7 @@ def test_identical_columns_with_a_fixed_bandwidth_works() -> None:
 
 @pytest.mark.parametrize("joint", [KernelSoSDensity(bandwidth=1.0, tol=1e-5), KernelSoSDensityCV([0.5], [0.1], cv=2, tol=1e-4)])
 def test_a_target_that_repeats_a_feature_works(joint: Any) -> None:
-    est = KernelSoSConditional(joint).fit(X, X[:, 0])
+    est = KernelSoSConditional("joint", estimator=joint).fit(X, X[:, 0])
     assert np.corrcoef(est.predict(X), X[:, 0])[0, 1] > 0.9
 
 
@@ -109,20 +109,20 @@ def test_folds(cv: Any) -> None:
     with pytest.raises(ValueError, match=r"31 folds need at least 31 distinct samples|cv must be|cv gives no folds"):
         KernelSoSDensityCV(cv=cv).fit(X)
     with pytest.raises(ValueError, match=r"31 folds need at least 31 distinct samples|cv must be|cv gives no folds"):
-        KernelSoSConditional(KernelSoSDensityCV(cv=cv)).fit(X, Y)
+        KernelSoSConditional("joint", estimator=KernelSoSDensityCV(cv=cv)).fit(X, Y)
 
 
 def test_a_single_sample_has_no_folds() -> None:
     with pytest.raises(ValueError, match=r"2 folds need at least 2 distinct samples of positive weight; got 1 sample; .*KernelSoSDensity"):
         KernelSoSDensityCV(reference=None).fit(X[:1])
     with pytest.raises(ValueError, match="2 folds need at least 2 distinct samples of positive weight; got 1 sample"):
-        KernelSoSConditional().fit(X[:1], Y[:1])
+        KernelSoSConditional("joint").fit(X[:1], Y[:1])
 
 
 @pytest.mark.parametrize("name", ["bandwidths", "relative_regularizations"])
 @pytest.mark.parametrize("grid", [[], [1.0, -1.0], [np.nan], [np.inf], [[1.0, 2.0]], ["a"], "wide", object()])
 def test_grids(name: str, grid: Any) -> None:
-    for fit in (lambda est: est.fit(X), lambda est: KernelSoSConditional(est).fit(X, Y)):
+    for fit in (lambda est: est.fit(X), lambda est: KernelSoSConditional("joint", estimator=est).fit(X, Y)):
         with pytest.raises(TypeError if type(grid) is object else ValueError, match=name):
             fit(KernelSoSDensityCV(**{name: grid}))
 
@@ -132,4 +132,4 @@ def test_bandwidths(bandwidth: Any) -> None:
     with pytest.raises(ValueError, match="bandwidth"):
         KernelSoSDensity(bandwidth=bandwidth).fit(X)
     with pytest.raises(ValueError, match="bandwidth"):
-        KernelSoSConditional(KernelSoSDensity(bandwidth=bandwidth)).fit(X, Y)
+        KernelSoSConditional("joint", estimator=KernelSoSDensity(bandwidth=bandwidth)).fit(X, Y)
