@@ -92,10 +92,11 @@ def normal(X: np.ndarray, y: np.ndarray, levels: np.ndarray) -> Law:
 
 
 def normal_same(X: np.ndarray, y: np.ndarray, levels: np.ndarray) -> Law:
-    """One normal law around the very regressor that KernelSoSConditional() takes, its spread from residuals over five folds."""
-    from ksos.estimators import default_regressor
+    """One normal law around the very regressors of KernelSoSConditional(), its spread from residuals of held-out rows."""
+    from ksos import KernelSoSConditional
 
-    return _normal_around(default_regressor(random_state=0), X, y)
+    model = KernelSoSConditional(scale="constant", given=None, random_state=0).fit(X, y)
+    return NormalLaw(lambda rows: model.predict(rows, return_std=True))
 
 
 def _normal_around(model: Any, X: np.ndarray, y: np.ndarray) -> Law:

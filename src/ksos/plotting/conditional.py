@@ -86,7 +86,8 @@ class ConditionalDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, X: Any, y: Any = None, *, kind: str = "fan", levels: Any = _LEVELS, against: Any = None, ax: Any = None, **options: Any
+        cls, estimator: Any, X: Any, y: Any = None, *, kind: str = "fan", levels: Any = _LEVELS, against: Any = None, ax: Any = None,
+        **options: Any,
     ) -> Self:  # fmt: skip
         """Ask ``estimator`` for the laws at the rows of ``X`` and draw them.
 
