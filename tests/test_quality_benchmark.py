@@ -381,11 +381,11 @@ def test_a_failure_is_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_options() -> None:
-    assert app._seeds("0-3,7") == [0, 1, 2, 3, 7]
+    assert app.parse_seeds("0-3,7") == [0, 1, 2, 3, 7]
     with pytest.raises(SystemExit, match="--seeds"):
-        app._seeds("a-b")
+        app.parse_seeds("a-b")
     with pytest.raises(SystemExit, match="--seeds: a list such as 0-9 or 0,3,5 was expected; got '5-2'"):
-        app._seeds("5-2")
+        app.parse_seeds("5-2")
     matches = app._cell_filter(["mw*/400", "rings"])
     assert matches("mw10_claw", 400) and matches("rings", 100) and not matches("mw10_claw", 100) and not matches("iris", 0)
     assert not app._cell_filter(["*"])("shells", 200), "other data are measured when asked for"

@@ -14,7 +14,7 @@ from quality.million import measure_million
 from quality.records import append, read_all
 from quality.runner import plan, run
 
-__all__ = ["main"]
+__all__ = ["main", "parse_seeds"]
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results" / "quality.jsonl"
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    keys = plan(_cell_filter(options.cells, options.other), _seeds(options.seeds), options.contestants or list(CONTESTANTS))
+    keys = plan(_cell_filter(options.cells, options.other), parse_seeds(options.seeds), options.contestants or list(CONTESTANTS))
     if not keys:
         raise SystemExit(f"no cell matches {' '.join(options.cells)}; data sets: {' '.join(DATASETS)}")
     missing = run(keys, options.output, options.jobs, options.minutes, lambda line: print(line, flush=True), options.also)
@@ -85,7 +85,7 @@ def _cell_filter(patterns: Sequence[str], other: bool = False) -> Callable[[str,
     return matches
 
 
-def _seeds(text: str) -> list[int]:
+def parse_seeds(text: str) -> list[int]:
     """0-3,7 → 0 1 2 3 7."""
     out: list[int] = []
     for part in text.split(","):

@@ -13,7 +13,7 @@ from quality.datasets import DATASETS
 from quality.records import Key, Record, append, key_of, mend, read_all
 from quality.work import measure
 
-__all__ = ["expected_seconds", "plan", "run"]
+__all__ = ["describe", "expected_seconds", "guess_seconds", "plan", "run"]
 
 _OVERHEAD = 1.0
 
@@ -31,20 +31,40 @@ def plan(cells: Callable[[str, int], bool], seeds: Iterable[int], contestants: S
     ]
 
 
-def expected_seconds(keys: Iterable[Key], measured: Iterable[Record]) -> dict[Key, float]:
-    """What a piece will take, scoring included: as long as the longest of its other seeds took, or else a guess by size and features."""
+def guess_seconds(key: Key) -> float:
+    """By size and features."""
+    return CONTESTANTS[key.contestant].seconds * (key.n or 1000) / 1600.0 * (1.0 + DATASETS[key.dataset].d) / 11.0
+
+
+def expected_seconds(keys: Iterable[Key], measured: Iterable[Record], guess: Callable[[Key], float] = guess_seconds) -> dict[Key, float]:
+    """What a piece will take, scoring included: as long as the longest of its other seeds took, or else a guess."""
     known: dict[tuple[str, int, str], float] = {}
     for record in measured:
         key = key_of(record)
         known[key.dataset, key.n, key.contestant] = max(record.get("seconds", 0.0), known.get((key.dataset, key.n, key.contestant), 0.0))
 
-    def guess(key: Key) -> float:
-        return CONTESTANTS[key.contestant].seconds * (key.n or 1000) / 1600.0 * (1.0 + DATASETS[key.dataset].d) / 11.0
-
     return {key: _OVERHEAD + known.get((key.dataset, key.n, key.contestant), guess(key)) for key in keys}
 
 
-def run(keys: Sequence[Key], output: Path, jobs: int, minutes: float, report: Callable[[str], None], also: Sequence[Path] = ()) -> int:
+def describe(key: Key, record: Record) -> str:
+    where = f"{key.dataset} n={record['n_train']} seed={key.seed} {key.contestant}"
+    if "error" in record:
+        return f"{where}: {record['error']}"
+    return f"{where}: {record['log_likelihood']:.4f} nats, {record['seconds']:.2f} s"
+
+
+def run(
+    keys: Sequence[Key],
+    output: Path,
+    jobs: int,
+    minutes: float,
+    report: Callable[[str], None],
+    also: Sequence[Path] = (),
+    *,
+    work: Callable[[Key], Record] = measure,
+    guess: Callable[[Key], float] = guess_seconds,
+    line: Callable[[Key, Record], str] = describe,
+) -> int:
     """Measure what ``output`` (and the files ``also``) do not hold yet, the longest first; returns how many pieces are still missing.
 
     Towards the end only pieces begin that are expected to end in time. Those still running when the time is over are stopped, and
@@ -53,7 +73,7 @@ def run(keys: Sequence[Key], output: Path, jobs: int, minutes: float, report: Ca
     mend(output)
     measured = [record for record in read_all([output, *also]) if "error" not in record]
     done = {key_of(record) for record in measured}
-    seconds = expected_seconds((key for key in keys if key not in done), measured)
+    seconds = expected_seconds((key for key in keys if key not in done), measured, guess)
     waiting = sorted(seconds, key=lambda key: -seconds[key])
     total, whole = len(waiting), 60.0 * minutes
     report(f"{total} of {len(keys)} pieces to measure, {jobs} at a time, for at most {minutes:g} minutes")
@@ -65,14 +85,14 @@ def run(keys: Sequence[Key], output: Path, jobs: int, minutes: float, report: Ca
         while waiting or running:
             while len(running) < jobs and (key := _next(waiting, seconds, end - time.monotonic(), whole)) is not None:
                 waiting.remove(key)
-                running[pool.submit(measure, key)] = key
+                running[pool.submit(work, key)] = key
             if not running:
                 break
             complete, _ = wait(running, timeout=max(0.0, end - time.monotonic()), return_when=FIRST_COMPLETED)
             for future in complete:
                 key, record = running.pop(future), future.result()
                 append(output, record)
-                report(f"{total - len(waiting) - len(running)}/{total} {_line(key, record)}")
+                report(f"{total - len(waiting) - len(running)}/{total} {line(key, record)}")
             if time.monotonic() >= end:
                 break
     finally:
@@ -93,10 +113,3 @@ def _stop(pool: ProcessPoolExecutor) -> None:
         process.terminate()
     for process in processes:
         process.join()
-
-
-def _line(key: Key, record: Record) -> str:
-    where = f"{key.dataset} n={record['n_train']} seed={key.seed} {key.contestant}"
-    if "error" in record:
-        return f"{where}: {record['error']}"
-    return f"{where}: {record['log_likelihood']:.4f} nats, {record['seconds']:.2f} s"

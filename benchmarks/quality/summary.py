@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from quality.datasets import DATASETS, DataSet
+from quality.datasets import DATASETS
 from quality.records import Record
 
 __all__ = ["Cell", "Estimate", "Share", "best_of", "cells", "share_ahead"]
@@ -27,7 +28,8 @@ class Estimate:
 class Cell:
     """All records of one data set at one size."""
 
-    data: DataSet
+    data: Any
+    """A data set: its ``name`` and ``sizes``."""
     n: int
     records: dict[str, dict[int, Record]]
     """Contestant → seed → record."""
@@ -73,12 +75,12 @@ def _estimate(values: Sequence[float]) -> Estimate | None:
     return Estimate(float(x.mean()), float(x.std(ddof=1) / math.sqrt(x.size)) if x.size > 1 else math.nan, x.size)
 
 
-def cells(records: Sequence[Record]) -> list[Cell]:
+def cells(records: Sequence[Record], datasets: Mapping[str, Any] = DATASETS) -> list[Cell]:
     """The records by data set and size, in the order of the table of data sets."""
     gathered: dict[tuple[str, int], dict[str, dict[int, Record]]] = {}
     for record in records:
         gathered.setdefault((record["dataset"], record["n"]), {}).setdefault(record["contestant"], {})[record["seed"]] = record
-    return [Cell(data, n, gathered[data.name, n]) for data in DATASETS.values() for n in data.sizes if (data.name, n) in gathered]
+    return [Cell(data, n, gathered[data.name, n]) for data in datasets.values() for n in data.sizes if (data.name, n) in gathered]
 
 
 def best_of(cell: Cell, names: Sequence[str]) -> str | None:

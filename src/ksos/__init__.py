@@ -22,18 +22,18 @@ from ksos.space import SoSSpace
 
 if TYPE_CHECKING:  # imported on first use, see below
     from ksos.estimators import KernelSoSConditional, KernelSoSDensityCV, RobustClassifier, RobustRegressor
-    from ksos.plotting import CrossValidationDisplay, DensityDisplay, SolutionDisplay
+    from ksos.plotting import ConditionalDisplay, CrossValidationDisplay, DensityDisplay, SolutionDisplay
     from ksos.robust import RobustMode, RobustSolution, WorstCase, bootstrap_radius, robust_minimize, robust_mode, robust_path, worst_case
 
 __all__ = ["Compression", "Estimate", "KernelSoSDensity", "MeanEmbedding", "Progress", "SoSDensity", "SoSMixture", "SoSSpace", "Solution"]
 __all__ += ["functionals", "kernels", "load", "measures", "minimize", "mixture", "mmd", "observables", "regularization_path"]
 __all__ += ["BandwidthWarning", "ConvexityError", "FunctionalError", "IntegralNotAvailableError", "KsosError", "ModelFormatError"]
 __all__ += ["KernelSoSConditional", "KernelSoSDensityCV", "RobustClassifier", "RobustRegressor"]
-__all__ += ["CrossValidationDisplay", "DensityDisplay", "SolutionDisplay"]
+__all__ += ["ConditionalDisplay", "CrossValidationDisplay", "DensityDisplay", "SolutionDisplay"]
 __all__ += ["RobustMode", "RobustSolution", "WorstCase", "bootstrap_radius", "robust_minimize", "robust_mode", "robust_path", "worst_case"]
 
 _estimators = ("KernelSoSConditional", "KernelSoSDensityCV", "RobustClassifier", "RobustRegressor")
-_plotting = ("CrossValidationDisplay", "DensityDisplay", "SolutionDisplay")
+_plotting = ("ConditionalDisplay", "CrossValidationDisplay", "DensityDisplay", "SolutionDisplay")
 _robust = ("RobustMode", "RobustSolution", "WorstCase", "bootstrap_radius", "robust_minimize", "robust_mode", "robust_path", "worst_case")
 _homes = {"ksos.estimators": _estimators, "ksos.plotting": _plotting, "ksos.robust": _robust, "": ("plotting", "robust")}
 __getattr__, __dir__ = _later(globals(), {name: home for home, names in _homes.items() for name in names})

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ksos.plotting.conditional import ConditionalDisplay
 from ksos.plotting.cv_surface import CrossValidationDisplay
 from ksos.plotting.density import DensityDisplay
 from ksos.plotting.solution import SolutionDisplay
 
-__all__ = ["CrossValidationDisplay", "DensityDisplay", "SolutionDisplay"]
+__all__ = ["ConditionalDisplay", "CrossValidationDisplay", "DensityDisplay", "SolutionDisplay"]

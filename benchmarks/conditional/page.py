@@ -1,0 +1,120 @@
+"""The page of what was measured: goals first, then every cell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from quality.records import Record
+from quality.summary import Cell, cells
+from quality.tables import difference_cell, markdown, plain
+
+from conditional.contestants import CONTESTANTS
+from conditional.datasets import DATASETS
+
+__all__ = ["goals", "page"]
+
+OURS = "ksos"
+RIVALS = ("normal", "normal_same", "ngboost", "ngboost_stopped", "xgboost_distribution", "quantile_boosting", "quantile_forest")
+
+
+def ahead(among: Sequence[Cell], others: Sequence[str], field: str) -> str:
+    """In how many cells our mean over the seeds is the lower one, against the best of ``others`` in each cell."""
+    count = total = 0
+    for cell in among:
+        lead = [found.mean for name in others if (found := cell.difference(OURS, name, field)) is not None]
+        total += bool(lead)
+        count += bool(lead) and max(lead) < 0.0
+    return f"{count} of {total}" if total else "not measured"
+
+
+def goals(among: Sequence[Cell]) -> list[str]:
+    """One row for each promise, with what was measured."""
+    rows = [["NLL below " + CONTESTANTS[name].title, "≥ 90 %", ahead(among, [name], "nll")] for name in RIVALS[:5]]
+    rows += [["CRPS below all others at once", "≥ 60 %", ahead(among, RIVALS, "crps")]]
+    rows += [["CRPS below " + CONTESTANTS[name].title, "", ahead(among, [name], "crps")] for name in RIVALS]
+    rows += [
+        ["coverage of the 90 % interval, farthest from 0.9", "≤ 0.02", _farthest(among, "coverage", lambda value: -abs(value - 0.9))],
+        ["coverage of the conformal 90 % interval, lowest", "≥ 0.9", _farthest(among, "conformal_coverage", lambda value: value)],
+        ["quantiles that cross", "0", f"{sum(value for cell in among for value in cell.values(OURS, 'crossings').values()):.0f}"],
+        ["lowest log-density of a held-out sample", "≥ −15", _farthest(among, "worst", lambda value: value, every_seed=True)],
+    ]
+    return markdown(["", "goal", "measured"], rows)
+
+
+def _farthest(among: Sequence[Cell], field: str, order: Callable[[float], float], every_seed: bool = False) -> str:
+    found = []
+    for cell in among:
+        values = list(cell.values(OURS, field).values())
+        if values:
+            found += [(value, cell.label) for value in values] if every_seed else [(sum(values) / len(values), cell.label)]
+    if not found:
+        return "not measured"
+    value, label = min(found, key=lambda pair: order(pair[0]))
+    return f"{plain(value)} ({label})"
+
+
+def page(records: Sequence[Record]) -> str:
+    among = cells(records, DATASETS)
+    seeds = sorted({record["seed"] for record in records})
+    machines = sorted({record["machine"] for record in records})
+    lines = [
+        "# Conditional densities beside boosting and forests",
+        "",
+        f"{len(among)} cells, seeds {seeds[0]} to {seeds[-1]}; one thread per process. Times are processor seconds of the fit, on",
+        f"{'; '.join(machines)}.",
+        "Friedman's functions have noise of 0.35 times their spread, of five kinds. All numbers are in units of the spread of the",
+        "targets that were fitted. CRPS is twice the mean pinball loss over the levels 0.05, 0.10 … 0.95. Every choice of",
+        "`KernelSoSConditional()` was made on other data and other seeds.",
+        "",
+        "`python benchmarks/conditional run` measures, `python benchmarks/conditional report` writes this page.",
+        "",
+        "## Goals",
+        "",
+        *goals(among),
+        "",
+        "## Negative log-likelihood, ours and the others' minus ours (positive: we are ahead)",
+        "",
+        *_differences(among, "nll", (*RIVALS[:5], "ksos_joint")),
+        "",
+        "## CRPS, ours and the others' minus ours",
+        "",
+        *_differences(among, "crps", RIVALS),
+        "",
+        "## Coverage of 90 % intervals, and their widths",
+        "",
+        *_means(among, [("coverage", OURS), ("conformal_coverage", OURS), *(("coverage", name) for name in RIVALS)], 3),
+        "",
+        *_means(among, [("width", OURS), ("conformal_width", OURS), *(("width", name) for name in RIVALS)], 2),
+        "",
+        "## Seconds of the fit",
+        "",
+        *_means(among, [("seconds", name) for name in CONTESTANTS], 2),
+        "",
+    ]
+    failures = [error for cell in among for error in cell.errors()]
+    if failures:
+        lines += ["## Failures", "", *(f"* {error}" for error in failures), ""]
+    return "\n".join(lines)
+
+
+def _differences(among: Sequence[Cell], field: str, others: Sequence[str]) -> list[str]:
+    rows = []
+    for cell in among:
+        mine = cell.estimate(OURS, field)
+        rows.append(
+            [
+                cell.label,
+                "–" if mine is None else plain(mine.mean),
+                *(difference_cell(cell.difference(name, OURS, field)) for name in others),
+            ]
+        )
+    return markdown(["", CONTESTANTS[OURS].title, *(CONTESTANTS[name].title for name in others)], rows)
+
+
+def _means(among: Sequence[Cell], columns: Sequence[tuple[str, str]], digits: int) -> list[str]:
+    def text(cell: Cell, field: str, name: str) -> str:
+        found = cell.estimate(name, field)
+        return "–" if found is None else plain(found.mean, digits)
+
+    titles = [CONTESTANTS[name].title + (", conformal" if field.startswith("conformal") else "") for field, name in columns]
+    return markdown(["", *titles], [[cell.label, *(text(cell, *column) for column in columns)] for cell in among])

@@ -1,0 +1,110 @@
+"""The file of a whole conditional density, regressors included: a pickle that is read with a list of the classes it may name.
+
+Regressors are scikit-learn's objects, for which there is no format but pickle, and a pickle can name any function for its reader to call.
+This reader looks up classes of scikit-learn and ksos, and the few functions by which NumPy's arrays come back, and nothing else. What it
+calls are their constructors, which store their arguments. A regressor from another library is refused unless the caller trusts the file.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import io
+import os
+import pickle
+from importlib import import_module
+from typing import Any
+
+from ksos._files import replace_whole
+from ksos.estimators._conditional_regression import Placement
+from ksos.estimators.conditional import KernelSoSConditional
+from ksos.exceptions import ModelFormatError
+
+__all__ = ["is_conditional_file", "load_conditional", "save_conditional"]
+
+_MAGIC = b"\x89KSOC\r\n\x1a"
+_PACKAGES = ("density", "estimators", "integrals", "kernels", "measures", "solvers", "quadrature")
+_LIBRARIES = (*(f"ksos.{name}." for name in _PACKAGES), "ksos.space", "ksos.whitening", "ksos.coordinates", "ksos.embedding", "sklearn.")
+_NOT = ("sklearn.externals", "sklearn.datasets", "sklearn.utils._testing", "sklearn.utils._joblib")
+_FUNCTIONS = {
+    "numpy._core.multiarray": {"_reconstruct", "scalar"},
+    "numpy._core.numeric": {"_frombuffer"},
+    "numpy": {"dtype", "ndarray", "float64", "float32", "int64", "int32", "bool_", "str_"},
+    "numpy.random._pickle": {"__bit_generator_ctor", "__generator_ctor", "__randomstate_ctor"},
+    "numpy.random._mt19937": {"MT19937"},
+    "numpy.random._pcg64": {"PCG64"},
+    "numpy.random.bit_generator": {"SeedSequence", "__pyx_unpickle_SeedSequence"},
+    "sklearn.utils.validation": {"check_array"},
+    "builtins": {"slice", "set", "frozenset", "complex", "bytearray", "range", "object"},
+    "collections": {"OrderedDict", "defaultdict"},
+    "copyreg": {"_reconstructor"},
+    "functools": {"partial"},
+}
+
+
+def save_conditional(estimator: KernelSoSConditional, path: str | os.PathLike[str]) -> None:
+    """Write all of the fitted ``estimator`` to ``path``, whole or not at all."""
+    body = pickle.dumps(estimator, protocol=5)
+    replace_whole(path, [_MAGIC, hashlib.sha256(body).digest(), body])
+
+
+def is_conditional_file(path: str | os.PathLike[str]) -> bool:
+    """Whether the file begins as :func:`save_conditional` begins one."""
+    with open(path, "rb") as file:
+        return file.read(len(_MAGIC)) == _MAGIC
+
+
+def load_conditional(path: str | os.PathLike[str], trust: bool = False) -> KernelSoSConditional:
+    """The estimator in the file ``path``.
+
+    With ``trust`` the pickle may name anything: only for files whose origin you know. It raises ModelFormatError for every other file.
+    """
+    name = os.fsdecode(path)
+    with open(path, "rb") as file:
+        content = file.read()
+    start = len(_MAGIC) + hashlib.sha256().digest_size
+    if content[: len(_MAGIC)] != _MAGIC or len(content) <= start:
+        raise ModelFormatError(f"{name} is not a conditional density that ksos wrote; expected a file of ksos fit --target")
+    body = content[start:]
+    if hashlib.sha256(body).digest() != content[len(_MAGIC) : start]:
+        raise ModelFormatError(f"{name} is damaged: its checksum does not agree with its content; copy it again from its source")
+    try:
+        found = pickle.loads(body) if trust else _Reader(io.BytesIO(body)).load()
+    except ModelFormatError as error:
+        raise ModelFormatError(f"{name}: {error}") from None
+    except Exception as error:  # whatever a forged or outdated pickle makes of its reader
+        text = f"{name} cannot be read ({type(error).__name__}: {error}); fit again with the installed versions of ksos and scikit-learn"
+        raise ModelFormatError(text) from None
+    if not isinstance(found, KernelSoSConditional):
+        raise ModelFormatError(f"{name} holds no conditional density; got {type(found).__name__}")
+    return found
+
+
+class _Reader(pickle.Unpickler):
+    """Names resolve to what the lists above hold, or not at all."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("builtins", "getattr"):
+            return _bound_method
+        if name in _FUNCTIONS.get(module, ()):
+            return functools.partial if module == "functools" else super().find_class(module, name)
+        if module.startswith(_LIBRARIES) and not module.startswith(_NOT) and name.isidentifier():
+            found = vars(import_module(module)).get(name)
+            if (isinstance(found, type) and found.__module__.startswith(_LIBRARIES)) or _rebuilds(found, name):
+                return found
+        raise ModelFormatError(
+            f"it names {module[:80]}.{name[:80]}, which is not on the list of what may be read; a regressor from another library needs the "
+            "option to trust the file (--trust), and that you know where the file comes from"
+        )
+
+
+def _rebuilds(found: Any, name: str) -> bool:
+    """Whether it is one of the functions by which compiled classes come back."""
+    return callable(found) and name.startswith("__pyx_unpickle_")
+
+
+def _bound_method(value: Any, name: str) -> Any:
+    """The one method that a fitted model holds on to."""
+    if isinstance(value, Placement) and name == "place":
+        return value.place
+    raise ModelFormatError(f"it asks for the attribute {name!r:.80} of {type(value).__name__}; such a file was not written by ksos")

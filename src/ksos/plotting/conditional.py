@@ -1,0 +1,191 @@
+"""ConditionalDisplay: the laws of y given x as a fan of quantiles, and whether held-out data follow them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from scipy.stats import binom
+from sklearn.utils.validation import check_is_fitted
+
+from ksos._validation import as_choice, as_count, as_levels, as_vector
+from ksos.plotting.canvas import Display, colour_map, require_matplotlib, single_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["ConditionalDisplay"]
+
+_KINDS = ("fan", "pit", "calibration")
+_LEVELS = (0.05, 0.15, 0.25, 0.35, 0.5, 0.65, 0.75, 0.85, 0.95)
+_LINE, _DATA, _BAND = "#234484", "#B5480A", "#d7e9f5"
+_SIZE = (6.0, 4.0)
+_CONFIDENCE = 0.95  # of the band that a correct model stays in, bar by bar or level by level
+
+
+class ConditionalDisplay(Display):
+    r"""The conditional laws of a fitted :class:`~ksos.KernelSoSConditional` on rows (x_i, y_i), best rows that it was not fitted to.
+
+    * ``"fan"``: the quantiles of y given x_i, row after row, darker towards the median, with the y_i on top;
+    * ``"pit"``: the histogram of u_i = F(y_i | x_i), which is uniform where the laws are right (a hump: too wide; a bowl: too narrow;
+      a slope: shifted);
+    * ``"calibration"``: for every level q the share of the y_i below their quantile q, which is q where the laws are right.
+
+    The shaded band of the last two holds each bar, or each share, with probability 95 % where the laws are right.
+
+    Parameters
+    ----------
+    kind : {"fan", "pit", "calibration"}
+    quantiles : array (rows, levels)
+        In the order of ``levels``.
+    levels : sequence of float
+        Increasing.
+    y : array (rows,), optional
+    pit : array (rows,), optional
+        The u_i.
+    position : array (rows,), optional
+        Where each row is drawn in a fan; default: by its rank in the predicted median.
+    label : str, optional
+        Of the positions.
+
+    Attributes
+    ----------
+    figure_ : Figure
+    ax_ : Axes
+    artists_ : dict
+        "bands", "median", "data" of a fan; "bars", "band" of a histogram; "line", "band", "diagonal" of a calibration.
+
+    Examples
+    --------
+    >>> import numpy as np, ksos
+    >>> from matplotlib.figure import Figure  # or leave ax out: pyplot then makes a figure, and shows it
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(60, 1))
+    >>> y = X[:, 0] + rng.normal(size=60)
+    >>> from sklearn.linear_model import LinearRegression
+    >>> est = ksos.KernelSoSConditional(LinearRegression()).fit(X, y)
+    >>> display = ksos.ConditionalDisplay.from_estimator(est, X, y, kind="calibration", ax=Figure().add_subplot())
+    >>> display.ax_.get_xlabel()
+    'level'
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        quantiles: np.ndarray,
+        levels: Sequence[float],
+        y: np.ndarray | None = None,
+        pit: np.ndarray | None = None,
+        *,
+        position: np.ndarray | None = None,
+        label: str | None = None,
+    ) -> None:
+        self.kind, self.quantiles, self.levels = kind, quantiles, levels
+        self.y, self.pit, self.position, self.label = y, pit, position, label
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: Any = None, *, kind: str = "fan", levels: Any = _LEVELS, against: Any = None, ax: Any = None,
+        **options: Any,
+    ) -> Self:  # fmt: skip
+        """Ask ``estimator`` for the laws at the rows of ``X`` and draw them.
+
+        Parameters
+        ----------
+        estimator : fitted KernelSoSConditional with a single output
+        X, y : rows; ``y`` may be left out of a fan
+        kind : {"fan", "pit", "calibration"}
+        levels : sequence of float
+            Of the fan: pairs around the median. A calibration asks for 0.01, 0.02 … 0.99.
+        against : int or str, optional
+            The column of ``X`` along which a fan is drawn; default: rows in the order of their predicted medians.
+        ax, **options : those of :meth:`plot`
+        """
+        as_choice(kind, "kind", _KINDS)
+        check_is_fitted(estimator)
+        if kind != "fan" and y is None:
+            raise ValueError(f"y must be given: a {kind} display compares the laws with what came; got None")
+        if kind != "fan" and against is not None:
+            raise ValueError(f"against is the horizontal axis of a fan; a {kind} display has none, got {against!r}")
+        wanted = np.unique(np.atleast_1d(as_levels(levels))) if kind == "fan" else np.arange(1, 100) / 100.0
+        quantiles = np.asarray(estimator.predict_quantile(X, wanted))
+        targets = None if y is None else as_vector(y, "y")
+        pit = np.asarray(estimator.cdf(X, targets)) if kind == "pit" else None
+        position = None if against is None else _column(X, against)
+        label = None if against is None else against if isinstance(against, str) else f"x{against}"
+        return cls(kind, quantiles, wanted.tolist(), targets, pit, position=position, label=label).plot(ax, **options)
+
+    def plot(self, ax: Any = None, *, bins: int = 20, cmap: Any = None) -> Self:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+            Where; default: a new figure.
+        bins : int
+            Bars of a PIT histogram.
+        cmap : colour map, optional
+            Of a fan; default: from white to blue.
+        """
+        require_matplotlib()
+        bars = as_count(bins, "bins", minimum=1)
+        self.figure_, self.ax_ = single_axes(ax, _SIZE)
+        self.artists_ = {}
+        if self.kind == "fan":
+            self._draw_fan(self.ax_, cmap)
+        elif self.kind == "pit":
+            self._draw_pit(self.ax_, bars)
+        else:
+            self._draw_calibration(self.ax_)
+        return self
+
+    def _draw_fan(self, ax: Axes, cmap: Any) -> None:
+        levels, q, colours = np.asarray(self.levels), self.quantiles, colour_map(cmap)
+        median = int(np.argmin(np.abs(levels - 0.5)))
+        at = np.argsort(np.argsort(q[:, median], kind="stable")) if self.position is None else self.position
+        order = np.argsort(at, kind="stable")
+        self.artists_["bands"] = [
+            ax.fill_between(at[order], q[order, k], q[order, -1 - k], color=colours(0.15 + 1.1 * levels[k]), linewidth=0.0)
+            for k in range(levels.size // 2)
+        ]
+        outer = f"{levels[0]:g} to {levels[-1]:g}"
+        (self.artists_["median"],) = ax.plot(at[order], q[order, median], color=_LINE, linewidth=1.2, label=f"quantile {levels[median]:g}")
+        if self.y is not None:
+            (self.artists_["data"],) = ax.plot(at, self.y, ".", color=_DATA, markersize=3.0, label="data", zorder=2.5)
+        ax.set(xlabel=self.label or "row, in the order of the medians", ylabel="y", title=f"quantiles {outer}")
+        ax.legend(loc="best", frameon=False, fontsize="small")
+
+    def _draw_pit(self, ax: Axes, bins: int) -> None:
+        assert self.pit is not None
+        counts, edges = np.histogram(self.pit, bins=bins, range=(0.0, 1.0))
+        n = self.pit.size
+        low, high = (float(bins * end / n) for end in binom.interval(_CONFIDENCE, n, 1.0 / bins))
+        self.artists_["band"] = ax.axhspan(low, high, color=_BAND, linewidth=0.0, zorder=0.5)
+        self.artists_["bars"] = ax.bar(edges[:-1], counts * bins / n, width=1.0 / bins, align="edge", color="#6a98c3", edgecolor="white")
+        ax.axhline(1.0, color=_LINE, linewidth=1.0, linestyle="--")
+        ax.set(xlim=(0.0, 1.0), xlabel="F(y | x)", ylabel="density", title=f"probability integral transform, {n} rows")
+
+    def _draw_calibration(self, ax: Axes) -> None:
+        assert self.y is not None
+        levels, n = np.asarray(self.levels), self.y.size
+        share = np.mean(self.y[:, None] <= self.quantiles, axis=0)
+        low, high = (np.asarray(end) / n for end in binom.interval(_CONFIDENCE, n, levels))
+        self.artists_["band"] = ax.fill_between(levels, low, high, color=_BAND, linewidth=0.0, label="95 % if the laws are right")
+        (self.artists_["diagonal"],) = ax.plot([0.0, 1.0], [0.0, 1.0], color="0.5", linewidth=0.8, linestyle="--")
+        (self.artists_["line"],) = ax.plot(levels, share, color=_LINE, linewidth=1.5, label="share of y below")
+        ax.set(xlim=(0.0, 1.0), ylim=(0.0, 1.0), xlabel="level", ylabel="share below the quantile", aspect="equal")
+        ax.legend(loc="upper left", frameon=False, fontsize="small")
+
+
+def _column(X: Any, against: int | str) -> np.ndarray:
+    """The column of a table by name or position, as numbers."""
+    if isinstance(against, str):
+        try:
+            return as_vector(X[against], f"column {against!r}")
+        except (KeyError, IndexError, TypeError):
+            raise ValueError(f"against={against!r} is no column of X; name one of its columns, or give its position") from None
+    values = np.asarray(X)
+    if values.ndim != 2 or not -values.shape[1] <= against < values.shape[1]:
+        raise ValueError(f"against={against!r} is no column of X, which has shape {values.shape}")
+    return as_vector(values[:, against].astype(np.float64), f"column {against}")

@@ -1,0 +1,93 @@
+"""Pictures of conditional laws: what is drawn is what the estimator says, and the bands hold what they promise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression
+
+import ksos
+from ksos import ConditionalDisplay
+
+
+def axes() -> Any:
+    return Figure().add_subplot()
+
+
+def rows(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    return X, X[:, 0] + 0.5 * rng.normal(size=n)
+
+
+@pytest.fixture(scope="module")
+def estimator() -> ksos.KernelSoSConditional:
+    return ksos.KernelSoSConditional(LinearRegression(), scale="constant", given=None).fit(*rows(300, 0))
+
+
+def test_a_fan_shows_the_quantiles_in_the_order_of_the_medians(estimator: Any) -> None:
+    X, y = rows(50, 1)
+    display = ConditionalDisplay.from_estimator(estimator, X, y, ax=axes())
+    position, median = display.artists_["median"].get_data()
+    np.testing.assert_array_equal(position, np.arange(50))
+    np.testing.assert_allclose(median, np.sort(estimator.predict_quantile(X, 0.5)))
+    assert len(display.artists_["bands"]) == 4
+    at, drawn = display.artists_["data"].get_data()
+    np.testing.assert_array_equal(drawn[np.argsort(at)], y[np.argsort(estimator.predict_quantile(X, 0.5), kind="stable")])
+
+
+@pytest.mark.parametrize("against", [1, "b"])
+def test_a_fan_along_a_column(estimator: Any, against: Any) -> None:
+    pandas = pytest.importorskip("pandas")
+    X, y = rows(40, 2)
+    table = X if against == 1 else pandas.DataFrame(X, columns=["a", "b"])
+    model = estimator if against == 1 else ksos.KernelSoSConditional(LinearRegression(), scale="constant", given=None).fit(table, y)
+    display = ConditionalDisplay.from_estimator(model, table, against=against, levels=[0.1, 0.5, 0.9], ax=axes())
+    np.testing.assert_array_equal(display.artists_["median"].get_xdata(), np.sort(X[:, 1]))
+    assert display.ax_.get_xlabel() == ("x1" if against == 1 else "b") and "data" not in display.artists_
+
+
+def test_the_histogram_of_right_laws_stays_in_its_band(estimator: Any) -> None:
+    X, y = rows(2000, 3)
+    display = ConditionalDisplay.from_estimator(estimator, X, y, kind="pit", ax=axes())
+    heights = np.array([bar.get_height() for bar in display.artists_["bars"]])
+    assert heights.mean() == pytest.approx(1.0)
+    low, high = display.artists_["band"].get_y(), display.artists_["band"].get_y() + display.artists_["band"].get_height()
+    assert np.mean((low <= heights) & (heights <= high)) >= 0.8
+    shifted = ConditionalDisplay.from_estimator(estimator, X, y + 0.3, kind="pit", ax=axes())
+    outside = [bar.get_height() for bar in shifted.artists_["bars"]]
+    assert max(outside) > 2.0 > high
+
+
+def test_calibration_is_the_share_below_each_quantile(estimator: Any) -> None:
+    X, y = rows(1000, 4)
+    display = ConditionalDisplay.from_estimator(estimator, X, y, kind="calibration", ax=axes())
+    levels, share = display.artists_["line"].get_data()
+    np.testing.assert_allclose(share, [np.mean(y <= estimator.predict_quantile(X, q)) for q in levels])
+    assert np.max(np.abs(share - levels)) < 0.06
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"kind": "violin"}, "kind must be"),
+        ({"kind": "pit", "y": None}, "y must be given"),
+        ({"kind": "pit", "against": 0}, "horizontal axis of a fan"),
+        ({"against": 7}, "no column of X"),
+        ({"against": "price"}, "no column of X"),
+        ({"bins": 0, "kind": "pit"}, "bins"),
+    ],
+)
+def test_bad_options_are_refused(estimator: Any, options: dict[str, Any], words: str) -> None:
+    X, y = rows(20, 5)
+    with pytest.raises(ValueError, match=words):
+        ConditionalDisplay.from_estimator(estimator, X, **({"y": y} | options), ax=axes())
+
+
+def test_an_estimator_that_is_not_fitted_is_refused() -> None:
+    with pytest.raises(NotFittedError):
+        ConditionalDisplay.from_estimator(ksos.KernelSoSConditional(), np.zeros((2, 2)))
