@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from ksos.estimators._expectation_maximization import seeds
 from ksos.estimators._held_out import BandwidthScores
 from ksos.estimators._kernel_density import best_multiple, bump_logpdf
 from ksos.estimators._mixture_stack import MixtureStack, share_rounds
+from ksos.estimators._parsimony import chosen_by_bic, held_out_of, posterior_share
 from ksos.estimators._quick_likelihood import quick_likelihood_path
 from ksos.estimators._samples import Fold
 from ksos.estimators._stacking import stack, stacked_logs
@@ -25,7 +27,7 @@ from ksos.kernels import Gaussian
 from ksos.measures import GaussianMixture, Lebesgue
 from ksos.space import SoSSpace
 
-__all__ = ["CORRECTIONS", "STRENGTHS", "Metric", "ReferenceSearch", "strength_unit"]
+__all__ = ["CORRECTIONS", "STRENGTHS", "Choice", "Metric", "ReferenceSearch", "strength_unit"]
 
 CORRECTIONS = (1.0, 3.0)
 """Bandwidths of what corrects a reference, as multiples of the one that suits the kernel density estimate: the reference is close."""
@@ -77,6 +79,19 @@ class Metric:
 
     def whitened(self, points: np.ndarray) -> np.ndarray:
         return np.asarray(points @ np.linalg.inv(np.linalg.cholesky(self.shape)).T)
+
+
+class Choice(NamedTuple):
+    """What the held-out samples choose."""
+
+    bandwidth: int | None
+    shares: np.ndarray
+    """Of the stack."""
+    score: float
+    single: int | None = None
+    """The one mixture beside the stack."""
+    single_share: float = 0.0
+    """Of the whole; the stack has the rest."""
 
 
 @dataclass
@@ -187,8 +202,8 @@ class ReferenceSearch:
     def plain_support(self) -> np.ndarray:
         return self.support(None, _PLAIN_SUPPORT)
 
-    def stacked(self, i: int | None) -> tuple[np.ndarray, float]:
-        """The shares of mixtures, then λ of bandwidth i (none without one), then the parts over Lebesgue; and the score of all together."""
+    def _columns(self, i: int | None) -> tuple[np.ndarray, np.ndarray]:
+        """Held-out log-densities of mixtures, then λ of bandwidth i (none without one), then the parts over Lebesgue; and first shares."""
         columns, start = [self.mixtures.held_out], [self.mixtures.start]
         if i is not None:
             columns.append(self.found[i].held_out)
@@ -196,21 +211,44 @@ class ReferenceSearch:
         if self.others.size:
             columns.append(self.others)
             start.append(np.full(self.others.shape[1], _START))
-        logs, weights = np.concatenate(columns, axis=1), self.mixtures.held_out_weights
+        return np.concatenate(columns, axis=1), np.concatenate(start)
+
+    def stacked(self, i: int | None) -> tuple[np.ndarray, float]:
+        """The shares of these columns, and the score of all together."""
+        (logs, start), weights = self._columns(i), self.mixtures.held_out_weights
         if not weights.size:
-            return np.full(logs.shape[1], 1.0 / logs.shape[1]), -np.inf
-        shares = stack(logs, weights, share_rounds(logs.shape[0]), np.concatenate(start))
+            return start / start.sum(), -np.inf
+        shares = stack(logs, weights, share_rounds(logs.shape[0]), start)
         return shares, float(weights @ stacked_logs(logs, shares))
 
-    def best(self) -> tuple[int | None, np.ndarray, float]:
+    def best(self) -> Choice:
         """The bandwidth of the correction that serves the stack best (the widest, if a nat over all samples is the difference), the shares,
-        and the score."""
+        the mixture that few parameters speak for, and the score."""
         scored = [i for i, found in enumerate(self.found) if np.isfinite(found.held_out).any()]
         if not scored:
-            return None, *self.stacked(None)
-        answers = [(i, *self.stacked(i)) for i in scored]
-        close = max(answer[2] for answer in answers) - _ONE_NAT / self.mixtures.held_out.shape[0]
-        return next(answer for answer in reversed(answers) if answer[2] >= close)
+            return self._beside_one_mixture(Choice(None, *self.stacked(None)))
+        answers = [Choice(i, *self.stacked(i)) for i in scored]
+        close = max(answer.score for answer in answers) - _ONE_NAT / self.mixtures.held_out.shape[0]
+        return self._beside_one_mixture(next(answer for answer in reversed(answers) if answer.score >= close))
+
+    def _beside_one_mixture(self, found: Choice) -> Choice:
+        """Both are judged by samples that neither they nor their shares have seen."""
+        single, weights = chosen_by_bic(self.mixtures), self.mixtures.held_out_weights
+        if single is None or not np.isfinite(found.score):
+            return found
+        one, (logs, start), unseen = held_out_of(self.mixtures, single), self._columns(found.bandwidth), np.empty(weights.shape[0])
+        for rows in self.mixtures.rows:
+            keep = np.ones(weights.shape[0], dtype=bool)
+            keep[rows] = False
+            if keep.any():
+                shares = stack(logs[keep], weights[keep] / weights[keep].sum(), share_rounds(int(keep.sum())), start)
+                unseen[rows] = stacked_logs(logs[rows], shares)
+            else:
+                unseen[rows] = stacked_logs(logs[rows], found.shares)
+        share = posterior_share(one, unseen, weights)
+        together = np.stack([one, stacked_logs(logs, found.shares)], axis=1)
+        score = float(weights @ stacked_logs(together, np.array([share, 1.0 - share])))
+        return found._replace(score=score, single=int(single[-1]), single_share=share)
 
 
 def _path_logs(space: SoSSpace, fold: Fold, points: np.ndarray, strengths: Sequence[float]) -> Iterator[np.ndarray]:

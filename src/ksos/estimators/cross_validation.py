@@ -320,8 +320,8 @@ class KernelSoSDensityCV(DensityEstimator):
         shares, labels = search.mixtures.shares(), search.mixtures.labels
         scores = search.mixtures.held_out_weights @ search.mixtures.held_out - units.log_volume
         self.mixture_results_ = {
-            "components": np.array([label[0] for label in labels]),
-            "floor": np.array([label[1] for label in labels]),
+            "components": np.array([label.components for label in labels]),
+            "floor": np.array([label.floor for label in labels]),
             "mean_test_score": scores if search.folds else np.full(len(labels), -np.inf),
             "weight": shares,
         }
