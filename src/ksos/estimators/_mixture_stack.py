@@ -35,7 +35,7 @@ _FAR, _FARTHEST = 20.0, 1e3  # standard deviations that outliers have made, and 
 _SMALLEST_SHARE, _SMALLEST_COMPONENT = 0.01, 3e-4
 _FLAT = 1e-10  # of the largest variance
 _MOST_BAGS, _MOST_COMPONENTS = 6, 1000
-_MOST_OF_A_REFERENCE, _MOST_REFERENCE_COMPONENTS = 0.9, 120
+_MOST_OF_A_REFERENCE, _MOST_REFERENCE_COMPONENTS, _FEW_COMPONENTS = 0.9, 120, 60
 _MOST_OF_A_SAMPLE = 0.75  # of the mass: a fold that trains on less is not worth a vote
 
 
@@ -212,9 +212,10 @@ class MixtureStack:
             return self.given
         shares = self.shares(fold)
         order, total, components = np.argsort(-shares, kind="stable"), 0.0, 0
+        most = _MOST_REFERENCE_COMPONENTS if self.many else _FEW_COMPONENTS
         for j in order:  # the rest adds little to what is corrected, and is in the answer itself
             components += self.fits[j].shares.shape[1]
-            if total >= _MOST_OF_A_REFERENCE or (total > 0.0 and components > _MOST_REFERENCE_COMPONENTS):
+            if total >= _MOST_OF_A_REFERENCE or (total > 0.0 and components > most):
                 shares[j] = 0.0
             total += shares[j]
         return self._law(shares / shares.sum(), [-1 if fold is None else fold], _SMALLEST_COMPONENT)

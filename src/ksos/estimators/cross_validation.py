@@ -23,7 +23,7 @@ from ksos.estimators._held_out import CRITERIA, MOST_SUPPORT_POINTS, BandwidthSc
 from ksos.estimators._kernel_density import best_multiple
 from ksos.estimators._mixture_stack import SIZES, MixtureStack, Units, warn_if_tied
 from ksos.estimators._reference import as_reference, require_reference
-from ksos.estimators._reference_search import CORRECTIONS, STRENGTHS, ReferenceSearch
+from ksos.estimators._reference_search import CORRECTIONS, FEW, FEW_CORRECTIONS, FEW_STRENGTHS, STRENGTHS, ReferenceSearch
 from ksos.estimators._samples import Fold, as_folds, as_generator, check_folds, distinct_samples, require_inside, some_of
 from ksos.estimators._score_surface import FEW_MULTIPLES, MULTIPLES, REGULARIZATIONS, Surface, grow
 from ksos.estimators._stacked_answer import Answer, answer
@@ -83,7 +83,7 @@ class KernelSoSDensityCV(DensityEstimator):
         What the squares correct. "auto": all of the above. "normal", "mixture": a normal law or mixtures, fitted in every fold, and what
         corrects them; a law that is given is corrected as it is. None: sums of squares over ``measure``. With a reference, ``bandwidths``
         are multiples of what suits a kernel density estimate (default: 1 and 3), and ``relative_regularizations`` of the mean of
-        ∫k(x,x̃_i)²dρ over the support points (default: half decades from 1 to 1e-3).
+        ∫k(x,x̃_i)²dρ over the support points (default: half decades from 1 to 1e-3). For at most 200 samples: 3, and decades.
     kernel : {"gaussian", "laplace", "matern"} or Kernel
         A kernel object lends its form; its sigma is replaced.
     objective : {"likelihood", "squared_mmd"}
@@ -264,10 +264,15 @@ class KernelSoSDensityCV(DensityEstimator):
         at = units.of_points(points)
         warn_if_tied(at, weights)
         mixtures = MixtureStack(at, weights, folds, units.still, sizes, given)
-        multiples = CORRECTIONS if self.bandwidths is None else sorted(as_grid(self.bandwidths, "bandwidths", positive=True).tolist())
-        strengths = STRENGTHS if self.relative_regularizations is None else tuple(self._strengths())
+        few = points.shape[0] <= FEW
+        multiples, strengths = (FEW_CORRECTIONS, FEW_STRENGTHS) if few else (CORRECTIONS, STRENGTHS)
+        if self.bandwidths is not None:
+            multiples = tuple(sorted(as_grid(self.bandwidths, "bandwidths", positive=True).tolist()))
+        if self.relative_regularizations is not None:
+            strengths = tuple(self._strengths())
         plain = isinstance(self.reference, str) and self.reference == "auto"
-        search = ReferenceSearch(at, weights, folds, mixtures, multiples, strengths, plain, units.log_volume, self._say, self.n_support)
+        options = self._say, self.n_support, self.n_jobs
+        search = ReferenceSearch(at, weights, folds, mixtures, multiples, strengths, plain, units.log_volume, *options)
         limit, interrupt = Deadline() if self.time_limit is None else Deadline(max(_SEARCH_SHARE * deadline.remaining, 1e-9)), None
         try:
             complete = search.run(rng, limit)
