@@ -38,7 +38,7 @@ STRENGTHS = (1.0, 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3)
 FEW_CORRECTIONS, FEW_STRENGTHS, FEW = CORRECTIONS[1:], STRENGTHS[::2], 200
 """The same for at most so many samples, which cannot tell closer ones apart."""
 PLAIN_MULTIPLE, PLAIN_STRENGTHS = 1.7, (3.0, 0.3, 0.1, 0.03)
-"""Of the sum of squares over Lebesgue, λ in units of w₀."""
+"""Of the sum of squares over Lebesgue, λ in units of w₀; for few samples every other one."""
 BUMPS = (1.0, 1.7)
 """Bandwidths of the kernel density estimates that take part."""
 _SUPPORT, _PLAIN_SUPPORT = 100, 150
@@ -186,10 +186,12 @@ class ReferenceSearch:
     def _over_lebesgue(self, deadline: Deadline) -> np.ndarray:
         kernel, bumps = self.metric.kernel(PLAIN_MULTIPLE), [self.metric.kernel(multiple) for multiple in self.bumps]
         jobs = (
-            delayed(_fits_over_lebesgue)(self.points, fold, self.points[self.support(k, _PLAIN_SUPPORT)], kernel, bumps)
+            delayed(_fits_over_lebesgue)(
+                self.points, fold, self.points[self.support(k, _PLAIN_SUPPORT)], kernel, bumps, self.plain_strengths
+            )
             for k, fold in enumerate(self.folds)
         )
-        out = self._by_folds(jobs, len(bumps) + len(PLAIN_STRENGTHS), deadline)
+        out = self._by_folds(jobs, len(bumps) + len(self.plain_strengths), deadline)
         return out if np.isfinite(out).any() else np.empty((0, 0))
 
     def _by_folds(self, jobs: Iterator[Any], columns: int, deadline: Deadline) -> np.ndarray:
@@ -205,6 +207,11 @@ class ReferenceSearch:
     def bumps(self) -> Sequence[float]:
         """Bandwidths of the kernel density estimates, as multiples."""
         return BUMPS if self.plain and self.points.shape[0] <= _MOST_BUMPS else ()
+
+    @property
+    def plain_strengths(self) -> Sequence[float]:
+        """λ over Lebesgue."""
+        return PLAIN_STRENGTHS[::2] if self.points.shape[0] <= FEW else PLAIN_STRENGTHS
 
     def plain_support(self) -> np.ndarray:
         return self.support(None, _PLAIN_SUPPORT)
@@ -268,10 +275,12 @@ def _correction(
     return np.stack(list(ratios), axis=1) + np.asarray(reference.log_density(points[fold.test]))[:, None]
 
 
-def _fits_over_lebesgue(points: np.ndarray, fold: Fold, support: np.ndarray, kernel: Gaussian, bumps: Sequence[Gaussian]) -> np.ndarray:
+def _fits_over_lebesgue(
+    points: np.ndarray, fold: Fold, support: np.ndarray, kernel: Gaussian, bumps: Sequence[Gaussian], strengths: Sequence[float]
+) -> np.ndarray:
     """Log-densities (held-out samples, parts) of the kernel density estimates and of the path of λ over Lebesgue."""
     columns = [bump_logpdf(bump, Lebesgue(), points[fold.train], fold.train_weights, points[fold.test]) for bump in bumps]
-    return np.stack([*columns, *_path_logs(SoSSpace(kernel, support, Lebesgue()), fold, points, PLAIN_STRENGTHS)], axis=1)
+    return np.stack([*columns, *_path_logs(SoSSpace(kernel, support, Lebesgue()), fold, points, strengths)], axis=1)
 
 
 def _path_logs(space: SoSSpace, fold: Fold, points: np.ndarray, strengths: Sequence[float]) -> Iterator[np.ndarray]:

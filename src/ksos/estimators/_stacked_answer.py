@@ -11,7 +11,7 @@ from ksos._deadline import Deadline
 from ksos.density import SoSDensity
 from ksos.estimators._mixture_stack import Units
 from ksos.estimators._quick_likelihood import quick_likelihood_path
-from ksos.estimators._reference_search import PLAIN_MULTIPLE, PLAIN_STRENGTHS, Choice, ReferenceSearch, strength_unit
+from ksos.estimators._reference_search import PLAIN_MULTIPLE, Choice, ReferenceSearch, strength_unit
 from ksos.functionals import NegativeLogLikelihood, Trace
 from ksos.kernels import Gaussian
 from ksos.measures import GaussianMixture, Lebesgue
@@ -99,7 +99,7 @@ def _reference_part(search: ReferenceSearch, units: Units, choice: Choice, mixed
 def _plain_part(search: ReferenceSearch, units: Units, points: np.ndarray, shares: np.ndarray) -> SoSDensity:
     """The fits over Lebesgue, along their path of λ."""
     space = SoSSpace(_kernel(search.metric.kernel(PLAIN_MULTIPLE), units), points[search.plain_support()], Lebesgue())
-    factors = list(quick_likelihood_path(space, points, search.weights, PLAIN_STRENGTHS))
+    factors = list(quick_likelihood_path(space, points, search.weights, search.plain_strengths))
     return _blend(space, factors, shares)
 
 

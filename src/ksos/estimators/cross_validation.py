@@ -53,8 +53,8 @@ class KernelSoSDensityCV(DensityEstimator):
 
     Without arguments three kinds of densities are stacked, p = Σ_j w_j p_j, with the shares that predict held-out samples best:
 
-    * Gaussian mixtures of 1 to 32 components, with three floors of their covariances and three starts each, every one the mean of its fits
-      to the folds and to all samples;
+    * Gaussian mixtures of 1 to 32 components, with three floors of their covariances and several starts each, every one the mean of its
+      fits to the folds and to all samples; from 250 samples on, also the one that BIC chooses [Schwarz1978], as it was fitted to all;
     * the sum of squares that corrects them: p(x) = ‖c + Fᵀk(x)‖²·ρ(x), where ρ is a stack of mixtures and λ acts on the kernel part alone,
       so that λ → ∞ gives ρ itself. In a fold, neither ρ nor the shares in it know the samples that are held out;
     * the sum of squares over Lebesgue, and the kernel density estimate.
@@ -94,9 +94,9 @@ class KernelSoSDensityCV(DensityEstimator):
     combine : {"auto", "stacking", "best"}
         "best": the density of the best pair. "stacking" needs criterion "log_likelihood". "auto": stacking for the likelihood, else best.
     rule : {"silverman", "scott", "median"}
-        The unit of ``bandwidths``, without a reference.
+        The unit of ``bandwidths``; another than the default goes without a reference.
     extend : bool, optional
-        Whether a grid grows at its edges, without a reference. Default: only grids that are not given.
+        Whether a grid grows at its edges; goes without a reference. Default: only grids that are not given.
     n_support : int, optional
         The most support points of a fit. Default: all distinct samples, up to 2000; with a reference, 100 of them.
     measure : Measure, optional
@@ -106,7 +106,7 @@ class KernelSoSDensityCV(DensityEstimator):
     time_limit : float, optional
         Seconds for the whole fit: the search takes at most 70 % of them, and ends with the best of what it has scored by then.
     n_jobs : int, optional
-        Bandwidths evaluated in parallel (joblib), without a reference; with one, all folds are fitted at once.
+        Bandwidths (with a reference: folds) evaluated in parallel (joblib).
     random_state : int, RandomState or None
         For the folds. Default 0: the same every time.
     verbose : int
@@ -225,6 +225,10 @@ class KernelSoSDensityCV(DensityEstimator):
         if not automatic and not self._plain_settings:
             goes = "goes with kernel='gaussian', objective='likelihood', criterion='log_likelihood' and combine='stacking'"
             raise ValueError(f"reference={self.reference!r} {goes}; leave these as they are")
+        if not automatic and (self.rule != "silverman" or self.extend is not None):
+            given = f"rule={self.rule!r}" if self.rule != "silverman" else f"extend={self.extend!r}"
+            goes = "has no say with a reference, whose bandwidths are multiples of what suits a kernel density estimate and do not grow"
+            raise ValueError(f"{given} {goes}; leave it as it is, or give reference=None")
         if self.combine == "stacking" and self.criterion != "log_likelihood":
             raise ValueError(f"combine='stacking' weighs fits by their likelihood; criterion={self.criterion!r} needs combine='best'")
         if self.bandwidths is not None:
