@@ -14,7 +14,18 @@ from ksos._array import Array, is_other_array, namespace, to_numpy
 from ksos.feature_names import feature_numbers, is_table, matrix_of, per_feature, require_columns, said
 
 __all__ = ["as_bandwidth", "as_box", "as_callback", "as_choice", "as_conditions", "as_count", "as_features", "as_finite", "as_grid"]
-__all__ += ["as_invertible", "as_levels", "as_masses", "as_metric", "as_nonnegative", "as_points", "as_positive", "as_powers", "as_scales"]
+__all__ += [
+    "as_invertible",
+    "as_levels",
+    "as_masses",
+    "as_metric",
+    "as_metrics",
+    "as_nonnegative",
+    "as_points",
+    "as_positive",
+    "as_powers",
+    "as_scales",
+]
 __all__ += ["as_vector", "as_weights", "require_numbers", "require_unmasked"]
 
 _SMALLEST_SIGMA = 1.5e-154  # below, σ² is no longer a normal number
@@ -173,6 +184,18 @@ def as_metric(S: Any, name: str) -> np.ndarray | None:
         )
     out.setflags(write=False)
     return out
+
+
+def as_metrics(given: np.ndarray, name: str, used: np.ndarray) -> np.ndarray:
+    """Those of many (c, d, d) that are ``used``, checked at once; one that is refused is named."""
+    S = given[used]
+    size = np.sqrt(np.abs(np.diagonal(S, axis1=1, axis2=2)))
+    if S.size and np.all(np.isfinite(S)) and np.all((size >= _SMALLEST_SIGMA) & (size <= _LARGEST_SIGMA)):
+        unit = S / size[:, :, None] / size[:, None, :]
+        mirrored = unit.transpose(0, 2, 1)
+        if np.max(np.abs(unit - mirrored)) <= _ASYMMETRY and np.min(np.linalg.eigvalsh(0.5 * (unit + mirrored))) > _SINGULAR:
+            return np.asarray(0.5 * (S + S.transpose(0, 2, 1)))
+    return np.stack([as_metric(given[c], f"{name}[{c}]") for c in np.flatnonzero(used)])  # type: ignore[arg-type]
 
 
 def as_positive(value: Any, name: str) -> float:

@@ -89,25 +89,25 @@ def seeds(points: np.ndarray, masses: np.ndarray, count: int, start: int = 0) ->
 
 
 def mixture_path(
-    samples: Samples, masses: np.ndarray, centres: np.ndarray, floors: Sequence[np.ndarray], deadline: Deadline
+    samples: Samples, masses: np.ndarray, centres: np.ndarray, floors: Sequence[np.ndarray], deadline: Deadline, tied: bool = False
 ) -> Iterator[Mixtures]:
-    """Mixtures of ``centres.shape[1]`` normal laws for each weighting, for one covariance floor (d,), descending, after the other.
+    """Mixtures of ``centres.shape[1]`` normal laws for each weighting, for one covariance floor (d,) after the other.
 
     ``masses`` is (B, n) with rows of sum one, ``centres`` (B, c) row numbers. A floor is added to the variances in every step. The first
-    fits start at the clusters of k-means, the next ones at those before.
+    fits start at the clusters of k-means, the next ones at those before. With ``tied``, all components of a mixture share one covariance.
     """
     labels = _clusters(samples.points, masses, centres)
     B, c = centres.shape
     R = np.zeros((samples.points.shape[0], B, c))
     np.put_along_axis(R, labels.T[:, :, None], 1.0, axis=2)
     R *= masses.T[:, :, None]
-    start = _maximised(samples, R, floors[0], None)
+    start = _maximised(samples, R, floors[0], None, tied)
     for floor in floors:
-        start = _converged(samples, masses, start, floor, deadline)
+        start = _converged(samples, masses, start, floor, deadline, tied)
         yield start
 
 
-def _converged(samples: Samples, masses: np.ndarray, start: Mixtures, floor: np.ndarray, deadline: Deadline) -> Mixtures:
+def _converged(samples: Samples, masses: np.ndarray, start: Mixtures, floor: np.ndarray, deadline: Deadline, tied: bool) -> Mixtures:
     """EM until the likelihood of a weighting gains less than the tolerance; those that are done stand still."""
     shares, means, covariances = (np.array(part) for part in (start.shares, start.means, start.covariances))
     active, before = np.arange(masses.shape[0]), np.full(masses.shape[0], -np.inf)
@@ -127,12 +127,12 @@ def _converged(samples: Samples, masses: np.ndarray, start: Mixtures, floor: np.
             active, E, total = active[going], E[:, going], total[:, going]
             now = Mixtures(shares[active], means[active], covariances[active])
         E *= masses[active].T[:, :, None] / total
-        new = _maximised(samples, E, floor, now)
+        new = _maximised(samples, E, floor, now, tied)
         shares[active], means[active], covariances[active] = new.shares, new.means, new.covariances
     return Mixtures(shares, means, covariances)
 
 
-def _maximised(samples: Samples, R: np.ndarray, floor: np.ndarray, before: Mixtures | None) -> Mixtures:
+def _maximised(samples: Samples, R: np.ndarray, floor: np.ndarray, before: Mixtures | None, tied: bool) -> Mixtures:
     """Shares, means and covariances from responsibilities (n, B, c) times masses."""
     (n, B, c), d = R.shape, samples.points.shape[1]
     G = (R.reshape(n, B * c).T @ samples.features).reshape(B, c, -1)
@@ -143,6 +143,8 @@ def _maximised(samples: Samples, R: np.ndarray, floor: np.ndarray, before: Mixtu
     i, j = samples.pairs
     covariances = np.zeros((B, c, d, d))
     covariances[:, :, i, j] = covariances[:, :, j, i] = G[:, :, d + 1 :] - means[:, :, i] * means[:, :, j]
+    if tied:
+        covariances[:] = np.einsum("bc,bcij->bij", mass / mass.sum(axis=1, keepdims=True), covariances)[:, None]
     diagonal = np.arange(d)
     covariances[:, :, diagonal, diagonal] = np.maximum(covariances[:, :, diagonal, diagonal], 0.0) + floor
     if not alive.all():

@@ -9,6 +9,7 @@ import itertools
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,20 +20,22 @@ from ksos.estimators._samples import Fold
 from ksos.estimators._stacking import stack
 from ksos.measures import GaussianMixture
 
-__all__ = ["FLOORS", "SIZES", "MixtureStack", "Units", "share_rounds", "warn_if_tied"]
+__all__ = ["FLOORS", "SIZES", "Label", "MixtureStack", "Units", "share_rounds", "warn_if_tied"]
 
 SIZES = (1, 2, 3, 4, 5, 6, 8, 12, 20, 32)
 """Components; at most a quarter of the samples."""
 FLOORS = (3e-2, 3e-3, 1e-6)
 """What is added to the variances, in units of each feature's."""
-_STARTS = 3
+_STARTS, _DIRECT_STARTS = 2, 3
+_MANY = 250  # samples: from here on, narrow components that the path of floors does not find are worth looking for
+_COUNTED = (2, 3, 4, 5, 6, 7, 8, 10, 12)  # components of mixtures that a criterion of few parameters may choose
 _SAMPLES_PER_COMPONENT = 4
 _WIDE = 9.0  # of the covariance of all samples: what keeps samples far from all others in sight
 _FAR, _FARTHEST = 20.0, 1e3  # standard deviations that outliers have made, and outliers themselves, in units of the spread of the others
 _SMALLEST_SHARE, _SMALLEST_COMPONENT = 0.01, 3e-4
 _FLAT = 1e-10  # of the largest variance
 _MOST_BAGS, _MOST_COMPONENTS = 6, 1000
-_MOST_OF_A_REFERENCE, _MOST_REFERENCE_COMPONENTS = 0.9, 120
+_MOST_OF_A_REFERENCE, _MOST_REFERENCE_COMPONENTS, _FEW_COMPONENTS = 0.9, 120, 60
 _MOST_OF_A_SAMPLE = 0.75  # of the mass: a fold that trains on less is not worth a vote
 
 
@@ -78,6 +81,21 @@ def share_rounds(n: int) -> int:
     return int(np.clip(n // 2, 50, 400))
 
 
+class Label(NamedTuple):
+    """How a mixture was made; the wide one has an infinite floor, one that is given NaN."""
+
+    components: int
+    floor: float
+    start: int = 0
+    direct: bool = False
+    """Whether it began at the clusters of k-means and not at the mixture of a larger floor."""
+    tied: bool = False
+    """Whether its components share one covariance."""
+
+
+_WIDEST = Label(1, np.inf)
+
+
 class MixtureStack:
     """The mixtures of all folds and of all samples, and their log-densities at the samples that they have not seen.
 
@@ -95,8 +113,9 @@ class MixtureStack:
             row[fold.train] = fold.train_weights
         self.masses[-1] = weights
         self._floors = [np.where(still, 1.0, floor) for floor in FLOORS]
-        self.labels: list[tuple[int, float, int]] = []
-        """Components, floor and start of each mixture."""
+        self.labels: list[Label] = []
+        self.likelihoods: list[np.ndarray] = []
+        """Of each mixture, the mean log-density of what each weighting of ``masses`` fits."""
         self.fits: list[Mixtures] = []
         ends = np.cumsum([0, *(fold.test.size for fold in folds)])
         self.rows = [slice(a, b) for a, b in itertools.pairwise(ends)]
@@ -107,34 +126,51 @@ class MixtureStack:
         self.held_out_weights = np.concatenate(parts)
 
     def fit(self, deadline: Deadline) -> Iterator[int]:
-        """Fit size after size, telling how many mixtures there are; after the deadline nothing but the smallest."""
-        samples = Samples.of(np.clip(self.points, -_FARTHEST, _FARTHEST))
+        """Fit size after size, telling how many mixtures there are; after the deadline nothing but the smallest.
+
+        A path of descending floors forgets components narrower than the largest of them: with many samples, the smallest floor is fitted
+        from k-means as well.
+        """
+        samples, largest = Samples.of(np.clip(self.points, -_FARTHEST, _FARTHEST)), max(self.sizes)
+        paths = [(start, FLOORS, False, self.sizes) for start in range(_STARTS)]
+        if self.many:
+            narrow, counted = FLOORS[-1:], [c for c in _COUNTED if c <= largest]
+            every = sorted({*counted, *self.sizes})
+            paths += [(start, narrow, False, counted if start else every) for start in range(_DIRECT_STARTS)] + [(0, narrow, True, counted)]
         columns: list[np.ndarray] = []
-        for start in range(_STARTS):
-            centres = seeds(samples.points, self.masses, max(self.sizes), start)
-            for c in self.sizes:
-                if (c == 1 and start > 0) or (self.fits and deadline.passed):
+        centres: dict[int, np.ndarray] = {}
+        for number, (start, floors, tied, sizes) in enumerate(paths):
+            if start not in centres:
+                centres[start] = seeds(samples.points, self.masses, largest, start)
+            for c in sizes:
+                if (c == 1 and number > 0) or (self.fits and deadline.passed):
                     continue
-                found = list(mixture_path(samples, self.masses, centres[:, :c], self._floors, deadline))
-                self.fits += found
-                self.labels += [(c, floor, start) for floor in FLOORS]
+                used = self._floors[len(FLOORS) - len(floors) :]
+                self.fits += mixture_path(samples, self.masses, centres[start][:, :c], used, deadline, tied)
+                self.labels += [Label(c, floor, start, len(floors) == 1, tied) for floor in floors]
                 if c == 1:
-                    self.fits.append(found[0].widened(_WIDE))
-                    self.labels.append((1, np.inf, 0))
+                    self.fits.append(self.fits[0].widened(_WIDE))
+                    self.labels.append(_WIDEST)
                     self._add_given()
                 columns += [self._unseen(mixture, samples) for mixture in self.fits[len(columns) :]]
                 self.held_out = np.stack(columns, axis=1)
                 yield len(self.fits)
+
+    @property
+    def many(self) -> bool:
+        """Whether there are samples enough for a choice among few parameters."""
+        return self.given is None and len(self.sizes) > 1 and float(np.sum(self.masses[-1] ** 2)) < 1.0 / _MANY
 
     def _add_given(self) -> None:
         """A law that is given takes part as it is, the same in all folds."""
         if self.given is not None:
             times = self.masses.shape[0]
             self.fits.append(Mixtures(*(np.repeat(part[None], times, axis=0) for part in self.given.normals(self.points.shape[1]))))
-            self.labels.append((self.given.weights.shape[0], np.nan, 0))
+            self.labels.append(Label(self.given.weights.shape[0], np.nan))
 
     def _unseen(self, mixtures: Mixtures, samples: Samples) -> np.ndarray:
         logs = mixtures.log_densities(samples)
+        self.likelihoods.append(np.einsum("bn,bn->b", logs, self.masses))
         return np.concatenate([logs[k, fold.test] for k, fold in enumerate(self.folds)]) if self.folds else np.empty(0)
 
     def shares(self, without: int | None = None) -> np.ndarray:
@@ -148,14 +184,24 @@ class MixtureStack:
         return stack(self.held_out[keep], weights / weights.sum(), share_rounds(int(keep.sum())), self.start)
 
     @property
+    def smallest_floor(self) -> float:
+        return FLOORS[-1]
+
+    @property
+    def wide(self) -> int:
+        """The number of the wide mixture."""
+        return self.labels.index(_WIDEST)
+
+    @property
     def least(self) -> float:
         """The share that the wide mixture always has: a tenth of a sample."""
         return 0.1 / self.points.shape[0]
 
     @property
     def start(self) -> np.ndarray:
-        """Shares before anything is known: the fewer components, the more."""
-        return 1.0 / np.array([label[0] for label in self.labels])
+        """Shares before anything is known: the fewer components, the more; those that are there to be chosen among have none."""
+        stacked = [not label.tied and not (label.direct and label.start > 0) for label in self.labels]
+        return np.array(stacked) / np.array([label.components for label in self.labels])
 
     def reference(self, fold: int | None = None) -> GaussianMixture:
         """ρ of all samples, or of those that a fold trains on: neither the mixtures nor their shares know the others.
@@ -166,32 +212,36 @@ class MixtureStack:
             return self.given
         shares = self.shares(fold)
         order, total, components = np.argsort(-shares, kind="stable"), 0.0, 0
+        most = _MOST_REFERENCE_COMPONENTS if self.many else _FEW_COMPONENTS
         for j in order:  # the rest adds little to what is corrected, and is in the answer itself
             components += self.fits[j].shares.shape[1]
-            if total >= _MOST_OF_A_REFERENCE or (total > 0.0 and components > _MOST_REFERENCE_COMPONENTS):
+            if total >= _MOST_OF_A_REFERENCE or (total > 0.0 and components > most):
                 shares[j] = 0.0
             total += shares[j]
         return self._law(shares / shares.sum(), [-1 if fold is None else fold], _SMALLEST_COMPONENT)
 
-    def law(self, shares: np.ndarray) -> GaussianMixture:
+    def law(self, shares: np.ndarray, single: int | None = None, share: float = 0.0) -> GaussianMixture:
         """The mixture of all mixtures with these shares: each the mean of the fits to all samples and to the folds [Breiman1996].
 
-        What one fit owes to the accidents of its samples and of its start, the mean does not.
+        What one fit owes to the accidents of its samples and of its start, the mean does not. A ``single`` one may have a ``share`` of the
+        whole, as it was fitted to all samples.
         """
         used = np.flatnonzero(shares >= _SMALLEST_SHARE)
         each = sum(self.fits[j].shares.shape[1] for j in used)
         worth = [k for k, fold in enumerate(self.folds) if fold.mass <= 1.0 - _MOST_OF_A_SAMPLE]
         count = int(np.clip(_MOST_COMPONENTS // max(each, 1), 1, _MOST_BAGS)) - 1
-        return self._law(shares, [-1, *worth[:count]], 0.1 * _SMALLEST_COMPONENT)
+        return self._law(shares, [-1, *worth[:count]], 0.1 * _SMALLEST_COMPONENT, single, share)
 
-    def _law(self, shares: np.ndarray, rows: Sequence[int], smallest: float) -> GaussianMixture:
-        wide = self.labels.index((1, np.inf, 0))
-        kept = np.where(shares >= _SMALLEST_SHARE, shares, 0.0)
-        kept[wide] = max(shares[wide], self.least)
-        used = np.flatnonzero(kept)
-        parts = [
-            (kept[j] * self.fits[j].shares[k], self.fits[j].means[k], self.fits[j].covariances[k], j == wide) for j in used for k in rows
-        ]
+    def _law(
+        self, shares: np.ndarray, rows: Sequence[int], smallest: float, single: int | None = None, share: float = 0.0
+    ) -> GaussianMixture:
+        wide = self.wide
+        kept = (1.0 - share) * np.where(shares >= _SMALLEST_SHARE, shares, 0.0)
+        kept[wide] = max((1.0 - share) * shares[wide], self.least)
+        members = [(j, k, kept[j] / len(rows)) for j in np.flatnonzero(kept) for k in rows]
+        if single is not None:
+            members.append((single, -1, share))
+        parts = [(part * self.fits[j].shares[k], self.fits[j].means[k], self.fits[j].covariances[k], j == wide) for j, k, part in members]
         weights, means, covariances = (np.concatenate([part[i] for part in parts]) for i in range(3))
         always = np.concatenate([np.full(part[0].shape, part[3]) for part in parts])
         keep = (weights > smallest * weights.sum()) | always

@@ -111,10 +111,9 @@ def _fit_mixture(points: np.ndarray, weights: np.ndarray, deadline: Deadline) ->
     fits = MixtureStack(units.of_points(points), weights, folds, units.still, SIZES)
     for _ in fits.fit(deadline):
         pass
-    wide = fits.labels.index((1, np.inf, 0))
     best = int(np.argmax(fits.held_out_weights @ fits.held_out)) if folds else 0
     share = _WIDE_SHARE * float(weights @ weights)
-    parts = [(1.0 - share, fits.fits[best]), (share, fits.fits[wide])]
+    parts = [(1.0 - share, fits.fits[best]), (share, fits.fits[fits.wide])]
     shares = np.concatenate([part * laws.shares[-1] / laws.shares[-1].sum() for part, laws in parts])
     means, covariances = (
         np.concatenate([of[-1] for of in both]) for both in zip(*((f.means, f.covariances) for _, f in parts), strict=True)

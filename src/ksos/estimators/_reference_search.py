@@ -6,11 +6,14 @@ is a multiple of the covariance of the samples.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
+from joblib import Parallel, delayed
 
 from ksos._deadline import Deadline
 from ksos._threads import one_blas_thread
@@ -18,6 +21,7 @@ from ksos.estimators._expectation_maximization import seeds
 from ksos.estimators._held_out import BandwidthScores
 from ksos.estimators._kernel_density import best_multiple, bump_logpdf
 from ksos.estimators._mixture_stack import MixtureStack, share_rounds
+from ksos.estimators._parsimony import chosen_by_bic, held_out_of, posterior_share
 from ksos.estimators._quick_likelihood import quick_likelihood_path
 from ksos.estimators._samples import Fold
 from ksos.estimators._stacking import stack, stacked_logs
@@ -25,14 +29,16 @@ from ksos.kernels import Gaussian
 from ksos.measures import GaussianMixture, Lebesgue
 from ksos.space import SoSSpace
 
-__all__ = ["CORRECTIONS", "STRENGTHS", "Metric", "ReferenceSearch", "strength_unit"]
+__all__ = ["CORRECTIONS", "FEW", "FEW_CORRECTIONS", "FEW_STRENGTHS", "STRENGTHS", "Choice", "Metric", "ReferenceSearch", "strength_unit"]
 
 CORRECTIONS = (1.0, 3.0)
 """Bandwidths of what corrects a reference, as multiples of the one that suits the kernel density estimate: the reference is close."""
 STRENGTHS = (1.0, 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3)
 """λ of the correction, in units of :func:`strength_unit`."""
+FEW_CORRECTIONS, FEW_STRENGTHS, FEW = CORRECTIONS[1:], STRENGTHS[::2], 200
+"""The same for at most so many samples, which cannot tell closer ones apart."""
 PLAIN_MULTIPLE, PLAIN_STRENGTHS = 1.7, (3.0, 0.3, 0.1, 0.03)
-"""Of the sum of squares over Lebesgue, λ in units of w₀."""
+"""Of the sum of squares over Lebesgue, λ in units of w₀; for few samples every other one."""
 BUMPS = (1.0, 1.7)
 """Bandwidths of the kernel density estimates that take part."""
 _SUPPORT, _PLAIN_SUPPORT = 100, 150
@@ -79,6 +85,19 @@ class Metric:
         return np.asarray(points @ np.linalg.inv(np.linalg.cholesky(self.shape)).T)
 
 
+class Choice(NamedTuple):
+    """What the held-out samples choose."""
+
+    bandwidth: int | None
+    shares: np.ndarray
+    """Of the stack."""
+    score: float
+    single: int | None = None
+    """The one mixture beside the stack."""
+    single_share: float = 0.0
+    """Of the whole; the stack has the rest."""
+
+
 @dataclass
 class ReferenceSearch:
     """What the held-out samples say about every part."""
@@ -95,6 +114,7 @@ class ReferenceSearch:
     """What log-densities in the coordinates of the data are less by."""
     say: Callable[[str, float | None], None]
     n_support: int | None = None
+    n_jobs: int | None = None
     found: list[BandwidthScores] = field(default_factory=list)
     """Of the corrections, one for each bandwidth."""
     others: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
@@ -154,41 +174,50 @@ class ReferenceSearch:
         return np.unique(self._support[-1 if fold is None else fold, :most])
 
     def _corrected(self, references: Sequence[GaussianMixture], kernel: Gaussian, deadline: Deadline) -> BandwidthScores:
-        scores = np.full((len(self.folds), len(self.strengths)), -np.inf)
-        held_out = np.full((self.mixtures.held_out.shape[0], len(self.strengths)), -np.inf)
-        for k, (fold, rows, reference) in enumerate(zip(self.folds, self.mixtures.rows, references, strict=True)):
-            if deadline.passed:  # a λ counts only if all folds have been scored
-                return BandwidthScores(np.full_like(scores, -np.inf), np.full_like(held_out, -np.inf))
-            chosen = self.points[self.support(k)]
-            space = SoSSpace(kernel, chosen, reference, constant=True)
-            unit, test = strength_unit(space, chosen), self.points[fold.test]
-            ratios = _path_logs(space, fold, self.points, [unit * strength for strength in self.strengths])
-            held_out[rows] = np.stack(list(ratios), axis=1) + reference.log_density(test)[:, None]
-            scores[k] = fold.test_weights @ np.maximum(held_out[rows], -1e300)
-        return BandwidthScores(scores, held_out)
+        jobs = (
+            delayed(_correction)(self.points, fold, self.points[self.support(k)], reference, kernel, self.strengths)
+            for k, (fold, reference) in enumerate(zip(self.folds, references, strict=True))
+        )
+        held_out = self._by_folds(jobs, len(self.strengths), deadline)
+        scores = [fold.test_weights @ np.maximum(held_out[rows], -1e300) for fold, rows in zip(self.folds, self.mixtures.rows, strict=True)]
+        whole = np.isfinite(held_out).any()  # a λ counts only if all folds have been scored
+        return BandwidthScores(np.where(whole, np.stack(scores), -np.inf), held_out)
 
     def _over_lebesgue(self, deadline: Deadline) -> np.ndarray:
         kernel, bumps = self.metric.kernel(PLAIN_MULTIPLE), [self.metric.kernel(multiple) for multiple in self.bumps]
-        out = np.full((self.mixtures.held_out.shape[0], len(bumps) + len(PLAIN_STRENGTHS)), -np.inf)
-        for k, (fold, rows) in enumerate(zip(self.folds, self.mixtures.rows, strict=True)):
-            if deadline.passed:
-                return np.empty((0, 0))
-            train, test = self.points[fold.train], self.points[fold.test]
-            columns = [bump_logpdf(bump, Lebesgue(), train, fold.train_weights, test) for bump in bumps]
-            space = SoSSpace(kernel, self.points[self.support(k, _PLAIN_SUPPORT)], Lebesgue())
-            out[rows] = np.stack([*columns, *_path_logs(space, fold, self.points, PLAIN_STRENGTHS)], axis=1)
-        return out
+        jobs = (
+            delayed(_fits_over_lebesgue)(
+                self.points, fold, self.points[self.support(k, _PLAIN_SUPPORT)], kernel, bumps, self.plain_strengths
+            )
+            for k, fold in enumerate(self.folds)
+        )
+        out = self._by_folds(jobs, len(bumps) + len(self.plain_strengths), deadline)
+        return out if np.isfinite(out).any() else np.empty((0, 0))
+
+    def _by_folds(self, jobs: Iterator[Any], columns: int, deadline: Deadline) -> np.ndarray:
+        """Held-out log-densities, fold by fold, several at a time; −inf throughout if the time is up before all are there."""
+        out = np.full((self.mixtures.held_out.shape[0], columns), -np.inf)
+        running = Parallel(n_jobs=self.n_jobs, return_as="generator")(itertools.takewhile(lambda _: not deadline.passed, jobs))
+        done = list(running)
+        for rows, logs in zip(self.mixtures.rows, done, strict=False):
+            out[rows] = logs
+        return out if len(done) == len(self.folds) else np.full_like(out, -np.inf)
 
     @property
     def bumps(self) -> Sequence[float]:
         """Bandwidths of the kernel density estimates, as multiples."""
         return BUMPS if self.plain and self.points.shape[0] <= _MOST_BUMPS else ()
 
+    @property
+    def plain_strengths(self) -> Sequence[float]:
+        """λ over Lebesgue."""
+        return PLAIN_STRENGTHS[::2] if self.points.shape[0] <= FEW else PLAIN_STRENGTHS
+
     def plain_support(self) -> np.ndarray:
         return self.support(None, _PLAIN_SUPPORT)
 
-    def stacked(self, i: int | None) -> tuple[np.ndarray, float]:
-        """The shares of mixtures, then λ of bandwidth i (none without one), then the parts over Lebesgue; and the score of all together."""
+    def _columns(self, i: int | None) -> tuple[np.ndarray, np.ndarray]:
+        """Held-out log-densities of mixtures, then λ of bandwidth i (none without one), then the parts over Lebesgue; and first shares."""
         columns, start = [self.mixtures.held_out], [self.mixtures.start]
         if i is not None:
             columns.append(self.found[i].held_out)
@@ -196,21 +225,62 @@ class ReferenceSearch:
         if self.others.size:
             columns.append(self.others)
             start.append(np.full(self.others.shape[1], _START))
-        logs, weights = np.concatenate(columns, axis=1), self.mixtures.held_out_weights
+        return np.concatenate(columns, axis=1), np.concatenate(start)
+
+    def stacked(self, i: int | None) -> tuple[np.ndarray, float]:
+        """The shares of these columns, and the score of all together."""
+        (logs, start), weights = self._columns(i), self.mixtures.held_out_weights
         if not weights.size:
-            return np.full(logs.shape[1], 1.0 / logs.shape[1]), -np.inf
-        shares = stack(logs, weights, share_rounds(logs.shape[0]), np.concatenate(start))
+            return start / start.sum(), -np.inf
+        shares = stack(logs, weights, share_rounds(logs.shape[0]), start)
         return shares, float(weights @ stacked_logs(logs, shares))
 
-    def best(self) -> tuple[int | None, np.ndarray, float]:
+    def best(self) -> Choice:
         """The bandwidth of the correction that serves the stack best (the widest, if a nat over all samples is the difference), the shares,
-        and the score."""
+        the mixture that few parameters speak for, and the score."""
         scored = [i for i, found in enumerate(self.found) if np.isfinite(found.held_out).any()]
         if not scored:
-            return None, *self.stacked(None)
-        answers = [(i, *self.stacked(i)) for i in scored]
-        close = max(answer[2] for answer in answers) - _ONE_NAT / self.mixtures.held_out.shape[0]
-        return next(answer for answer in reversed(answers) if answer[2] >= close)
+            return self._beside_one_mixture(Choice(None, *self.stacked(None)))
+        answers = [Choice(i, *self.stacked(i)) for i in scored]
+        close = max(answer.score for answer in answers) - _ONE_NAT / self.mixtures.held_out.shape[0]
+        return self._beside_one_mixture(next(answer for answer in reversed(answers) if answer.score >= close))
+
+    def _beside_one_mixture(self, found: Choice) -> Choice:
+        """Both are judged by samples that neither they nor their shares have seen."""
+        single, weights = chosen_by_bic(self.mixtures), self.mixtures.held_out_weights
+        if single is None or not np.isfinite(found.score):
+            return found
+        one, (logs, start), unseen = held_out_of(self.mixtures, single), self._columns(found.bandwidth), np.empty(weights.shape[0])
+        for rows in self.mixtures.rows:
+            keep = np.ones(weights.shape[0], dtype=bool)
+            keep[rows] = False
+            if keep.any():
+                shares = stack(logs[keep], weights[keep] / weights[keep].sum(), share_rounds(int(keep.sum())), start)
+                unseen[rows] = stacked_logs(logs[rows], shares)
+            else:
+                unseen[rows] = stacked_logs(logs[rows], found.shares)
+        share = posterior_share(one, unseen, weights)
+        together = np.stack([one, stacked_logs(logs, found.shares)], axis=1)
+        score = float(weights @ stacked_logs(together, np.array([share, 1.0 - share])))
+        return found._replace(score=score, single=int(single[-1]), single_share=share)
+
+
+def _correction(
+    points: np.ndarray, fold: Fold, support: np.ndarray, reference: GaussianMixture, kernel: Gaussian, strengths: Sequence[float]
+) -> np.ndarray:
+    """Log-densities (held-out samples, λ) of what corrects the reference of a fold."""
+    space = SoSSpace(kernel, support, reference, constant=True)
+    unit = strength_unit(space, support)
+    ratios = _path_logs(space, fold, points, [unit * strength for strength in strengths])
+    return np.stack(list(ratios), axis=1) + np.asarray(reference.log_density(points[fold.test]))[:, None]
+
+
+def _fits_over_lebesgue(
+    points: np.ndarray, fold: Fold, support: np.ndarray, kernel: Gaussian, bumps: Sequence[Gaussian], strengths: Sequence[float]
+) -> np.ndarray:
+    """Log-densities (held-out samples, parts) of the kernel density estimates and of the path of λ over Lebesgue."""
+    columns = [bump_logpdf(bump, Lebesgue(), points[fold.train], fold.train_weights, points[fold.test]) for bump in bumps]
+    return np.stack([*columns, *_path_logs(SoSSpace(kernel, support, Lebesgue()), fold, points, strengths)], axis=1)
 
 
 def _path_logs(space: SoSSpace, fold: Fold, points: np.ndarray, strengths: Sequence[float]) -> Iterator[np.ndarray]:

@@ -11,7 +11,7 @@ from ksos._deadline import Deadline
 from ksos.density import SoSDensity
 from ksos.estimators._mixture_stack import Units
 from ksos.estimators._quick_likelihood import quick_likelihood_path
-from ksos.estimators._reference_search import PLAIN_MULTIPLE, PLAIN_STRENGTHS, ReferenceSearch, strength_unit
+from ksos.estimators._reference_search import PLAIN_MULTIPLE, Choice, ReferenceSearch, strength_unit
 from ksos.functionals import NegativeLogLikelihood, Trace
 from ksos.kernels import Gaussian
 from ksos.measures import GaussianMixture, Lebesgue
@@ -43,12 +43,14 @@ class Answer(NamedTuple):
 
 def answer(search: ReferenceSearch, units: Units, points: np.ndarray, tol: float, deadline: Deadline) -> Answer:
     """Fit the parts of the best stack to all samples; after the deadline those that are missing are left out."""
-    (i, shares, score), m, count = search.best(), len(search.mixtures.fits), len(search.strengths)
+    choice, m, count = search.best(), len(search.mixtures.fits), len(search.strengths)
+    i, shares, rest = choice.bandwidth, choice.shares, 1.0 - choice.single_share
     mixed, corrections, others = shares[:m], shares[m : m + count] if i is not None else np.zeros(count), shares[m + count :]
     bandwidth = len(search.multiples) - 1 if i is None else i
     strength = min(_MIDDLE, count - 1) if i is None else int(np.argmax(search.scores[i]))
     bumps, plain = others[: len(search.bumps)], others[len(search.bumps) :]
-    found = [(_reference_part(search, units, mixed, bumps), max(float(mixed.sum() + bumps.sum()), search.mixtures.least))]
+    together = max(choice.single_share + rest * float(mixed.sum() + bumps.sum()), search.mixtures.least)
+    found = [(_reference_part(search, units, choice, mixed, bumps), together)]
 
     kernel, support = _kernel(search.metric.kernel(search.multiples[bandwidth]), units), points[search.support(None)]
     space = SoSSpace(kernel, support, units.measure(search.mixtures.reference()), constant=True)
@@ -62,18 +64,18 @@ def answer(search: ReferenceSearch, units: Units, points: np.ndarray, tol: float
     factors[strength] = np.asarray(solution.parameter_factor)
     corrected = [k for k in used if kept[k] > 0.0]
     if corrected:
-        found.append((_blend(space, [factors[k] for k in corrected], kept[corrected]), float(kept.sum())))
+        found.append((_blend(space, [factors[k] for k in corrected], kept[corrected]), rest * float(kept.sum())))
     if plain.sum() >= _SMALLEST_SHARE and not deadline.passed and not solution.keyboard_interrupt:
-        found.append((_plain_part(search, units, points, plain), float(plain.sum())))
+        found.append((_plain_part(search, units, points, plain), rest * float(plain.sum())))
     total = sum(share for _, share in found)
-    weights: dict[float | str, float] = {search.strengths[k]: float(kept[k] / total) for k in corrected}
-    weights["kernel_density"] = float(bumps.sum() / total)
+    weights: dict[float | str, float] = {search.strengths[k]: rest * float(kept[k]) / total for k in corrected}
+    weights["kernel_density"] = rest * float(bumps.sum()) / total
     weights["mixtures"] = found[0][1] / total - weights["kernel_density"]
     if search.plain:
         weights["lebesgue"] = max(1.0 - sum(weights.values()), 0.0)
     regularization = unit * search.strengths[strength]
     parts = [density for density, _ in found], np.array([share for _, share in found]) / total
-    return Answer(*parts, solution, regularization, bandwidth, strength, weights, score)
+    return Answer(*parts, solution, regularization, bandwidth, strength, weights, choice.score)
 
 
 def _kernel(kernel: Gaussian, units: Units) -> Gaussian:
@@ -82,14 +84,14 @@ def _kernel(kernel: Gaussian, units: Units) -> Gaussian:
     return Gaussian(kernel.sigma_vector(d) * units.scale if not kernel.full else kernel.sigma * units.scale[:, None] * units.scale)
 
 
-def _reference_part(search: ReferenceSearch, units: Units, mixed: np.ndarray, bumps: np.ndarray) -> SoSDensity:
+def _reference_part(search: ReferenceSearch, units: Units, choice: Choice, mixed: np.ndarray, bumps: np.ndarray) -> SoSDensity:
     """The mixtures and the kernel density estimates, which are mixtures too: the density 1 relative to the mixture of them all."""
-    law, d = search.mixtures.law(mixed), units.scale.shape[0]
-    parts = [(law.weights * max(float(mixed.sum()), search.mixtures.least), law.means, law.covariances)]
+    law, d, rest = search.mixtures.law(mixed, choice.single, choice.single_share), units.scale.shape[0], 1.0 - choice.single_share
+    parts = [(law.weights * max(choice.single_share + rest * float(mixed.sum()), search.mixtures.least), law.means, law.covariances)]
     for multiple, share in zip(search.bumps, bumps, strict=False):
         if share >= _SMALLEST_SHARE:  # k² is a normal law of covariance S/4
             covariance = 0.25 * search.metric.kernel(multiple).matrix(d)
-            parts.append((share * search.weights, search.points, np.repeat(covariance[None], search.points.shape[0], axis=0)))
+            parts.append((rest * share * search.weights, search.points, np.repeat(covariance[None], search.points.shape[0], axis=0)))
     measure = units.measure(GaussianMixture(*(np.concatenate([part[k] for part in parts]) for k in range(3))))
     return SoSDensity.from_units(Gaussian(units.scale), measure.means[:1], np.zeros((1, 1)), 0.0, measure, np.ones(1))
 
@@ -97,7 +99,7 @@ def _reference_part(search: ReferenceSearch, units: Units, mixed: np.ndarray, bu
 def _plain_part(search: ReferenceSearch, units: Units, points: np.ndarray, shares: np.ndarray) -> SoSDensity:
     """The fits over Lebesgue, along their path of λ."""
     space = SoSSpace(_kernel(search.metric.kernel(PLAIN_MULTIPLE), units), points[search.plain_support()], Lebesgue())
-    factors = list(quick_likelihood_path(space, points, search.weights, PLAIN_STRENGTHS))
+    factors = list(quick_likelihood_path(space, points, search.weights, search.plain_strengths))
     return _blend(space, factors, shares)
 
 

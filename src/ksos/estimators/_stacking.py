@@ -32,12 +32,14 @@ def stack(log_densities: np.ndarray, weights: np.ndarray, iterations: int = _ITE
     >>> stack(held_out, np.ones(3) / 3).round(2).tolist()
     [1.0, 0.0]
     """
-    P = _relative(log_densities)[0]
-    w = np.full(P.shape[1], 1.0 / P.shape[1]) if start is None else start / start.sum()
+    out = np.ones(log_densities.shape[1]) if start is None else np.array(start, dtype=np.float64)
+    used = out > 0.0  # a share of zero stays zero
+    P, w = _relative(log_densities[:, used])[0], out[used] / out[used].sum()
     for _ in range(iterations):
-        w = w * (weights @ (P / np.maximum(P @ w, 1e-300)[:, None]))
+        w = w * ((weights / np.maximum(P @ w, 1e-300)) @ P)
         w /= w.sum()
-    return w
+    out[used] = w
+    return out
 
 
 def stacked_logs(log_densities: np.ndarray, shares: np.ndarray) -> np.ndarray:

@@ -23,7 +23,7 @@ from ksos.estimators._held_out import CRITERIA, MOST_SUPPORT_POINTS, BandwidthSc
 from ksos.estimators._kernel_density import best_multiple
 from ksos.estimators._mixture_stack import SIZES, MixtureStack, Units, warn_if_tied
 from ksos.estimators._reference import as_reference, require_reference
-from ksos.estimators._reference_search import CORRECTIONS, STRENGTHS, ReferenceSearch
+from ksos.estimators._reference_search import CORRECTIONS, FEW, FEW_CORRECTIONS, FEW_STRENGTHS, STRENGTHS, ReferenceSearch
 from ksos.estimators._samples import Fold, as_folds, as_generator, check_folds, distinct_samples, require_inside, some_of
 from ksos.estimators._score_surface import FEW_MULTIPLES, MULTIPLES, REGULARIZATIONS, Surface, grow
 from ksos.estimators._stacked_answer import Answer, answer
@@ -53,8 +53,8 @@ class KernelSoSDensityCV(DensityEstimator):
 
     Without arguments three kinds of densities are stacked, p = Σ_j w_j p_j, with the shares that predict held-out samples best:
 
-    * Gaussian mixtures of 1 to 32 components, with three floors of their covariances and three starts each, every one the mean of its fits
-      to the folds and to all samples;
+    * Gaussian mixtures of 1 to 32 components, with three floors of their covariances and several starts each, every one the mean of its
+      fits to the folds and to all samples; from 250 samples on, also the one that BIC chooses [Schwarz1978], as it was fitted to all;
     * the sum of squares that corrects them: p(x) = ‖c + Fᵀk(x)‖²·ρ(x), where ρ is a stack of mixtures and λ acts on the kernel part alone,
       so that λ → ∞ gives ρ itself. In a fold, neither ρ nor the shares in it know the samples that are held out;
     * the sum of squares over Lebesgue, and the kernel density estimate.
@@ -83,7 +83,7 @@ class KernelSoSDensityCV(DensityEstimator):
         What the squares correct. "auto": all of the above. "normal", "mixture": a normal law or mixtures, fitted in every fold, and what
         corrects them; a law that is given is corrected as it is. None: sums of squares over ``measure``. With a reference, ``bandwidths``
         are multiples of what suits a kernel density estimate (default: 1 and 3), and ``relative_regularizations`` of the mean of
-        ∫k(x,x̃_i)²dρ over the support points (default: half decades from 1 to 1e-3).
+        ∫k(x,x̃_i)²dρ over the support points (default: half decades from 1 to 1e-3). For at most 200 samples: 3, and decades.
     kernel : {"gaussian", "laplace", "matern"} or Kernel
         A kernel object lends its form; its sigma is replaced.
     objective : {"likelihood", "squared_mmd"}
@@ -94,9 +94,9 @@ class KernelSoSDensityCV(DensityEstimator):
     combine : {"auto", "stacking", "best"}
         "best": the density of the best pair. "stacking" needs criterion "log_likelihood". "auto": stacking for the likelihood, else best.
     rule : {"silverman", "scott", "median"}
-        The unit of ``bandwidths``, without a reference.
+        The unit of ``bandwidths``; another than the default goes without a reference.
     extend : bool, optional
-        Whether a grid grows at its edges, without a reference. Default: only grids that are not given.
+        Whether a grid grows at its edges; goes without a reference. Default: only grids that are not given.
     n_support : int, optional
         The most support points of a fit. Default: all distinct samples, up to 2000; with a reference, 100 of them.
     measure : Measure, optional
@@ -106,7 +106,7 @@ class KernelSoSDensityCV(DensityEstimator):
     time_limit : float, optional
         Seconds for the whole fit: the search takes at most 70 % of them, and ends with the best of what it has scored by then.
     n_jobs : int, optional
-        Bandwidths evaluated in parallel (joblib), without a reference; with one, all folds are fitted at once.
+        Bandwidths (with a reference: folds) evaluated in parallel (joblib).
     random_state : int, RandomState or None
         For the folds. Default 0: the same every time.
     verbose : int
@@ -225,6 +225,10 @@ class KernelSoSDensityCV(DensityEstimator):
         if not automatic and not self._plain_settings:
             goes = "goes with kernel='gaussian', objective='likelihood', criterion='log_likelihood' and combine='stacking'"
             raise ValueError(f"reference={self.reference!r} {goes}; leave these as they are")
+        if not automatic and (self.rule != "silverman" or self.extend is not None):
+            given = f"rule={self.rule!r}" if self.rule != "silverman" else f"extend={self.extend!r}"
+            goes = "has no say with a reference, whose bandwidths are multiples of what suits a kernel density estimate and do not grow"
+            raise ValueError(f"{given} {goes}; leave it as it is, or give reference=None")
         if self.combine == "stacking" and self.criterion != "log_likelihood":
             raise ValueError(f"combine='stacking' weighs fits by their likelihood; criterion={self.criterion!r} needs combine='best'")
         if self.bandwidths is not None:
@@ -264,10 +268,15 @@ class KernelSoSDensityCV(DensityEstimator):
         at = units.of_points(points)
         warn_if_tied(at, weights)
         mixtures = MixtureStack(at, weights, folds, units.still, sizes, given)
-        multiples = CORRECTIONS if self.bandwidths is None else sorted(as_grid(self.bandwidths, "bandwidths", positive=True).tolist())
-        strengths = STRENGTHS if self.relative_regularizations is None else tuple(self._strengths())
+        few = points.shape[0] <= FEW
+        multiples, strengths = (FEW_CORRECTIONS, FEW_STRENGTHS) if few else (CORRECTIONS, STRENGTHS)
+        if self.bandwidths is not None:
+            multiples = tuple(sorted(as_grid(self.bandwidths, "bandwidths", positive=True).tolist()))
+        if self.relative_regularizations is not None:
+            strengths = tuple(self._strengths())
         plain = isinstance(self.reference, str) and self.reference == "auto"
-        search = ReferenceSearch(at, weights, folds, mixtures, multiples, strengths, plain, units.log_volume, self._say, self.n_support)
+        options = self._say, self.n_support, self.n_jobs
+        search = ReferenceSearch(at, weights, folds, mixtures, multiples, strengths, plain, units.log_volume, *options)
         limit, interrupt = Deadline() if self.time_limit is None else Deadline(max(_SEARCH_SHARE * deadline.remaining, 1e-9)), None
         try:
             complete = search.run(rng, limit)
@@ -321,8 +330,8 @@ class KernelSoSDensityCV(DensityEstimator):
         shares, labels = search.mixtures.shares(), search.mixtures.labels
         scores = search.mixtures.held_out_weights @ search.mixtures.held_out - units.log_volume
         self.mixture_results_ = {
-            "components": np.array([label[0] for label in labels]),
-            "floor": np.array([label[1] for label in labels]),
+            "components": np.array([label.components for label in labels]),
+            "floor": np.array([label.floor for label in labels]),
             "mean_test_score": scores if search.folds else np.full(len(labels), -np.inf),
             "weight": shares,
         }

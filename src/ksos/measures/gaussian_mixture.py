@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from ksos._array import Array, namespace
-from ksos._validation import as_metric, as_points, as_weights
+from ksos._validation import as_metrics, as_points, as_weights
 from ksos.measures.base import Measure, Normals
 from ksos.measures.normal import log_normal
 
@@ -48,8 +48,7 @@ class GaussianMixture(Measure):
         if given.shape not in ((count, d), (count, d, d)):
             raise ValueError(f"covariances must have shape {(count, d, d)}, or {(count, d)} for variances; got {given.shape}")
         full = given if given.ndim == 3 else np.stack([np.diag(row) for row in given])
-        matrices = [as_metric(full[c], f"covariances[{c}]") for c in np.flatnonzero(used)]
-        self.weights, self.means, self.covariances = shares[used], means[used], np.stack(matrices)  # type: ignore[arg-type]
+        self.weights, self.means, self.covariances = shares[used], means[used], as_metrics(full, "covariances", used)
         for part in (self.weights, self.means, self.covariances):
             part.setflags(write=False)
         self.n_features = d
