@@ -170,15 +170,16 @@ def two_sample_test(
     moved = blocks.permutations(n_permutations, generator)
     sums = _kernel_sums(x, y, [k for k, _ in family], landmarks, blocks)
     views = [_View(k, landmarks, *found, blocks) for (k, _), found in zip(family, sums, strict=True)]
-    values, pvalues, scores = [], [], []
+    pvalues: list[np.ndarray] = []
+    scores: list[KernelScore] = []
     for view, (k, degrees) in zip(views, family, strict=True):
         squares = view.squared_differences(moved)
         for q in degrees:
             weights = view.weights(q, n + m)
             if weights is not None and (view.neighbours >= 1.0 or kernel is not None or not scores):
-                values.append(squares @ weights)
-                pvalues.append(view.pvalues(values[-1], weights))
-                scores.append(KernelScore(k, q, float(values[-1][0]), float(pvalues[-1][0])))
+                values = squares @ weights
+                pvalues.append(view.pvalues(values, weights))
+                scores.append(KernelScore(k, q, float(values[0]), float(pvalues[-1][0])))
     evidence = np.log10(np.mean(1.0 / np.maximum(pvalues, _SMALLEST), axis=0))
     pvalue = float(np.mean(evidence >= evidence[0] - _EQUAL))  # the samples as they came are the first of them
     best = min(views if kernel is not None else views[1:], key=lambda view: view.plain_pvalue)
