@@ -30,7 +30,7 @@ LAYERS: list[set[str]] = [
     {"bandwidth", "density", "embedding_map", "support", "whitening"},
     {"cover", "metric", "reference_map"},
     {"embedding"},
-    {"labelled"},
+    {"labelled", "two_sample"},
     {"coordinates"},
     {"space"},
     {"functionals", "nodes"},

@@ -17,6 +17,7 @@ import numpy as np
 from ksos._array import Array, inner, is_numpy, like, namespace, norm, to_numpy, zeros
 from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos._validation import as_points
+from ksos.bandwidth import bandwidth_rule
 from ksos.density import SoSDensity, SoSMixture
 from ksos.density.normal_sum import inner_product
 from ksos.density.part import Part, Reference, Squares
@@ -33,7 +34,7 @@ from ksos.quadrature import composite, log_outer, tensor_grid
 from ksos.whitening import whiten_columns
 
 __all__ = ["MOST_NODES", "TENSOR_FEATURES", "MeanEmbedding", "Projection", "TensorRule", "as_target"]
-__all__ += ["evaluate", "exact_inner", "mmd", "require_exact_mmd", "rule_sizes"]
+__all__ += ["evaluate", "exact_inner", "median_kernel", "mmd", "require_exact_mmd", "rule_sizes"]
 
 TENSOR_FEATURES = 3
 """Up to so many features there are tensor rules."""
@@ -46,6 +47,7 @@ _NODES_PER_BANDWIDTH, _LEAST_NODES = 8, 16
 _TAIL = 6.5  # bandwidths beyond the support points at which the density is cut: exp(−2·6.5²) is below rounding
 _BLOCK_ROWS = 20_000
 _LOST_DIGITS, _DUBIOUS = 1e-12, 1e-4  # of the squared MMD: then a rule is preferred; then the user is warned
+_MEDIAN_ROWS = 3000
 _KERNEL_VALUE = 20.0  # an exponential costs this many operations
 
 Target = Any
@@ -125,7 +127,7 @@ def mmd(a: Target, b: Target, kernel: Kernel | None = None, landmarks: Any = Non
     ----------
     a, b : array (n, d), MeanEmbedding, SoSDensity or SoSMixture
     kernel : Kernel, optional
-        Default: that of an embedding among ``a`` and ``b``, else that of a density.
+        Default: that of an embedding among ``a`` and ``b``, else that of a density; between samples ``median_kernel(a, b)``.
     landmarks : array (ℓ, d), optional
         Project on these first: cheap, and a lower bound of the exact value. Without them the value is exact: for a density by a tensor
         rule in up to three features, or from the order-4 integrals of the note's lemma, O(m⁴) operations.
@@ -137,13 +139,15 @@ def mmd(a: Target, b: Target, kernel: Kernel | None = None, landmarks: Any = Non
     >>> round(mmd(np.array([[0.0]]), np.array([[1.0]]), Gaussian(1.0)), 6)  # √(2 − 2/e)
     1.124385
     """
+    names = _names(b) if (of_a := _names(a)) is None else of_a
+    a, b = _in_order(a, names, "a"), _in_order(b, names, "b")
+    landmarks = None if landmarks is None else in_order(landmarks, names, "landmarks")
     if kernel is None:  # an embedding knows its RKHS; a density only suggests its own kernel
         kernel = next((t.kernel for kind in (MeanEmbedding, SoSDensity, SoSMixture) for t in (a, b) if isinstance(t, kind)), None)
+        kernel = median_kernel(a, b) if kernel is None else kernel
     if not isinstance(kernel, Kernel):
-        raise ValueError(f"mmd between samples needs a kernel object, such as ksos.kernels.Gaussian(1.0); got {kernel!r}")
-    names = _names(b) if (of_a := _names(a)) is None else of_a
-    landmarks = None if landmarks is None else in_order(landmarks, names, "landmarks")
-    a, b = as_target(_in_order(a, names, "a"), kernel, "a"), as_target(_in_order(b, names, "b"), kernel, "b")
+        raise ValueError(f"kernel must be a kernel object, such as ksos.kernels.Gaussian(1.0), or None; got {kernel!r}")
+    a, b = as_target(a, kernel, "a"), as_target(b, kernel, "b")
     if a.n_features != b.n_features:
         raise ValueError(f"a has {a.n_features} features, but b has {b.n_features}")
     if landmarks is not None:
@@ -162,6 +166,28 @@ def mmd(a: Target, b: Target, kernel: Kernel | None = None, landmarks: Any = Non
         factors = [(1.0 if i == j else 2.0) * forms[i][0] * forms[j][0] for i, j in pairs]
         square = sum(c * _inner(forms[i][1], forms[j][1], kernel, max_operations) for c, (i, j) in zip(factors, pairs, strict=True))
     return math.sqrt(max(square, 0.0))
+
+
+def median_kernel(a: Any, b: Any, rng: Any = 0) -> Gaussian:
+    """The Gaussian kernel whose bandwidth is the median distance between the different rows of ``a`` and ``b`` together.
+
+    Where spreads of features differ by more than a factor of ten, there is one bandwidth per feature (:func:`ksos.bandwidth.median`). Of
+    more than 3000 rows a part decides that ``rng`` draws, without regard to which sample they are of.
+
+    >>> round(float(median_kernel([[0.0], [1.0]], [[3.0]]).sigma), 6)
+    2.0
+    """
+    samples = [to_numpy(as_points(sample, name)) for name, sample in (("a", a), ("b", b))]
+    if samples[0].shape[1] != samples[1].shape[1]:
+        raise ValueError(f"a has {samples[0].shape[1]} features, but b has {samples[1].shape[1]}")
+    generator, n = np.random.default_rng(rng), samples[0].shape[0]
+    total = n + samples[1].shape[0]
+    chosen = np.sort(generator.choice(total, min(total, _MEDIAN_ROWS), replace=False))
+    rows = np.concatenate([samples[0][chosen[chosen < n]], samples[1][chosen[chosen >= n] - n]])
+    points, counts = np.unique(rows + 0.0, axis=0, return_counts=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of rows that are all the same, which no kernel tells apart
+        return Gaussian(bandwidth_rule("median", points, counts / counts.sum(), generator))
 
 
 def as_target(target: Target, kernel: Kernel, name: str = "target") -> Law:

@@ -110,6 +110,9 @@ class KernelSoSDensityCV(DensityEstimator):
     random_state : int, RandomState or None
         For the folds. Default 0: the same every time.
     verbose : int
+    contamination : float, optional
+        The share of new rows that ``predict`` flags as anomalies. The threshold comes from held-out rows: up to 500 rows, five more
+        searches; of more, one. Default: no threshold, and no ``predict``.
 
     Attributes
     ----------
@@ -162,19 +165,20 @@ class KernelSoSDensityCV(DensityEstimator):
         objective: str = "likelihood", criterion: str = "log_likelihood", combine: str = "auto", rule: str = "silverman",
         extend: bool | None = None, n_support: int | None = None, measure: Measure | None = None, tol: float = 1e-4,
         time_limit: float | None = None, n_jobs: int | None = None, random_state: Any = 0, verbose: int = 0,
+        contamination: float | None = None,
     ) -> None:  # fmt: skip
         self.bandwidths, self.relative_regularizations, self.cv = bandwidths, relative_regularizations, cv
         self.kernel, self.objective, self.measure, self.n_support, self.reference = kernel, objective, measure, n_support, reference
         self.criterion, self.combine, self.rule, self.extend = criterion, combine, rule, extend
         self.tol, self.time_limit, self.n_jobs = tol, time_limit, n_jobs
-        self.random_state, self.verbose = random_state, verbose
+        self.random_state, self.verbose, self.contamination = random_state, verbose, contamination
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Choose bandwidth and λ for the samples ``X`` (n, d), weighted by ``sample_weight``, and refit to all of them.
 
         Ctrl-C ends the search, stores the best of what has been scored, and is raised again.
         """
-        return self._fit(X, sample_weight)
+        return self._fit(X, sample_weight)._calibrate(X, sample_weight)
 
     @np.errstate(under="ignore")
     def _fit(self, X: Any, sample_weight: Any, features: slice = slice(None)) -> Self:

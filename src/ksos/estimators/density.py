@@ -27,6 +27,7 @@ from ksos._validation import (
 )
 from ksos.bandwidth import RULES, bandwidth_rule
 from ksos.embedding import MeanEmbedding
+from ksos.estimators._anomalies import AnomalyMixin, check_contamination
 from ksos.estimators._named_samples import NamedSamples
 from ksos.estimators._reference import as_reference, correction_bandwidth, require_reference
 from ksos.estimators._samples import as_generator, mean_score, require_inside
@@ -72,7 +73,7 @@ _SEEN = 1e-3  # how much of every sample they must explain for a likelihood
 _CUT = "time_limit was too short for all support points: the density has {} of them; allow more time, or set n_support"
 
 
-class DensityEstimator(NamedSamples, DensityMixin, BaseEstimator):
+class DensityEstimator(NamedSamples, AnomalyMixin, DensityMixin, BaseEstimator):
     """What a fitted density estimator answers, and the checks of the parameters that all of them have."""
 
     kernel: str | Kernel
@@ -105,6 +106,7 @@ class DensityEstimator(NamedSamples, DensityMixin, BaseEstimator):
             as_positive(self.time_limit, "time_limit")
         if not isinstance(self.verbose, bool):
             as_count(self.verbose, "verbose", minimum=0)
+        check_contamination(self.contamination)
 
 
 class KernelSoSDensity(DensityEstimator):
@@ -167,6 +169,9 @@ class KernelSoSDensity(DensityEstimator):
         short for all support points, those of an array included, leaves some out, with a warning.
     random_state : int, RandomState or None
         For the random choices above.
+    contamination : float, optional
+        The share of new rows that ``predict`` flags as anomalies. The threshold comes from held-out rows: up to 500 rows, five more fits;
+        of more, one. Default: no threshold, and no ``predict``.
 
     Attributes
     ----------
@@ -178,6 +183,8 @@ class KernelSoSDensity(DensityEstimator):
         The note's λ, and the same in units of w₀.
     support_points_, landmarks_ : ndarray
     n_iter_ : int
+    threshold_ : float
+        With ``contamination``: the log-density below which a row is an anomaly, a quantile of ``held_out_scores_``.
     n_features_in_, feature_names_in_
 
     Examples
@@ -195,20 +202,24 @@ class KernelSoSDensity(DensityEstimator):
         n_support: int | None = None, support: Any = "auto", landmarks: Any = None, measure: Measure | None = None, reference: Any = None,
         objective: str | Functional = "squared_mmd", solver: str | Solver = "auto", tol: float = 1e-8, max_iter: int | None = None,
         time_limit: float | None = None, callback: Callable[..., Any] | None = None, random_state: Any = None, verbose: int = 0,
+        contamination: float | None = None,
     ) -> None:  # fmt: skip
         self.kernel, self.bandwidth, self.embedding_bandwidth = kernel, bandwidth, embedding_bandwidth
         self.regularization, self.relative_regularization, self.penalty = regularization, relative_regularization, penalty
         self.n_support, self.support, self.landmarks, self.measure, self.reference = n_support, support, landmarks, measure, reference
         self.objective, self.solver, self.tol = objective, solver, tol
         self.max_iter, self.time_limit, self.callback = max_iter, time_limit, callback
-        self.random_state, self.verbose = random_state, verbose
+        self.random_state, self.verbose, self.contamination = random_state, verbose, contamination
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit the density to samples ``X`` (n, d), weighted by ``sample_weight``.
 
         Ctrl-C stores the best density so far and is raised again.
         """
-        return self._fit(X, sample_weight, Deadline.of(self.time_limit))
+        if self.contamination is not None and self._by_likelihood:
+            message = "a likelihood fit puts mass on every row, outliers included; for anomalies use objective='squared_mmd', the default"
+            warnings.warn(message, UserWarning, stacklevel=2)
+        return self._fit(X, sample_weight, Deadline.of(self.time_limit))._calibrate(X, sample_weight)
 
     @np.errstate(under="ignore")
     def _fit(self, X: Any, sample_weight: Any, deadline: Deadline) -> Self:

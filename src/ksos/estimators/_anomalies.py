@@ -1,0 +1,110 @@
+"""Anomalies: which rows a fitted density finds too unlikely, at a level that holds for new rows.
+
+Scores of the rows that a density was fitted to are too high, the more so the closer it follows them: a threshold at a quantile of them
+would flag far more than that share of new rows. So the threshold is a quantile of *held-out* scores: of five folds each is scored by a
+fit to the other four; of more than 500 distinct rows one fifth by a fit to the rest. The conformal rank [Vovk2005] of a new row among them
+is about uniform: about the share ``contamination`` of new rows of the same law are flagged.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from ksos._array import to_numpy
+from ksos._validation import as_count, as_masses, as_positive
+from ksos.estimators._samples import distinct_samples, random_folds
+
+if TYPE_CHECKING:
+    from ksos.density import SoSDensity, SoSMixture
+
+__all__ = ["AnomalyMixin", "check_contamination"]
+
+_FEW_ROWS, _FOLDS = 500, 5
+_MODEL_SAMPLES = 2000
+
+
+def check_contamination(contamination: Any) -> None:
+    """Refuse what is no share of rows."""
+    if contamination is not None and not as_positive(contamination, "contamination (a share of the rows, or None)") <= 0.5:
+        raise ValueError(f"contamination must be at most 0.5: what is flagged are the rarer rows; got {contamination!r}")
+
+
+def _has_threshold(estimator: Any) -> bool:
+    if estimator.contamination is None:
+        raise AttributeError("anomalies need a share of rows to flag: set contamination, such as contamination=0.05, and fit")
+    return True
+
+
+class AnomalyMixin:
+    """``predict``, ``decision_function``, ``fit_predict`` and ``p_value`` of a density estimator with the parameter ``contamination``."""
+
+    contamination: float | None
+    distribution_: SoSDensity | SoSMixture
+    threshold_: float
+    held_out_scores_: np.ndarray
+    held_out_weights_: np.ndarray
+
+    def _calibrate(self, X: Any, sample_weight: Any) -> Self:
+        """Store held-out scores and the threshold, if ``contamination`` asks for them."""
+        if self.contamination is None:
+            return self
+        X = np.asarray(to_numpy(X), dtype=np.float64)
+        points, weights = distinct_samples(X, as_masses(sample_weight, X.shape[0]))
+        n, scores, shares = points.shape[0], [], []
+        folds = random_folds(weights, min(_FOLDS, n), np.random.default_rng(0)) if n > 1 else []
+        for fold in folds if n <= _FEW_ROWS else folds[:1]:
+            other: Any = clone(self).set_params(contamination=None)
+            other.fit(points[fold.train], sample_weight=fold.train_weights)
+            scores.append(to_numpy(other.score_samples(points[fold.test])))
+            shares.append(weights[fold.test])
+        if not scores:  # a single row: nothing can be held out
+            scores, shares = [np.array([-np.inf])], [np.ones(1)]
+        order = np.argsort(np.concatenate(scores), kind="stable")
+        self.held_out_scores_ = np.concatenate(scores)[order]
+        self.held_out_weights_ = np.concatenate(shares)[order] / np.concatenate(shares).sum()
+        rare = self._ranks(self.held_out_scores_, "left") <= float(self.contamination) * (1.0 + 1e-12)
+        self.threshold_ = float(self.held_out_scores_[rare].max(initial=-np.inf))
+        return self
+
+    def _ranks(self, scores: np.ndarray, side: Literal["left", "right"] = "right") -> np.ndarray:
+        """(1 + number of held-out scores that are no higher)/(1 + number of all), weighted; with ``side`` "left", that are lower."""
+        n = self.held_out_scores_.shape[0]
+        below = np.r_[0.0, np.cumsum(self.held_out_weights_)][np.searchsorted(self.held_out_scores_, scores, side=side)]
+        return np.asarray((1.0 + n * below) / (n + 1.0))
+
+    @available_if(_has_threshold)  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Any) -> np.ndarray:
+        """The log-density minus ``threshold_``, shape (n,): negative for anomalies."""
+        check_is_fitted(self, "distribution_")
+        scores = to_numpy(self.score_samples(X))  # type: ignore[attr-defined]
+        with np.errstate(invalid="ignore"):
+            return np.where(scores == -np.inf, -np.inf, scores - self.threshold_)
+
+    @available_if(_has_threshold)  # type: ignore[untyped-decorator]
+    def predict(self, X: Any) -> np.ndarray:
+        """+1 for rows that are as likely as most, −1 for anomalies, shape (n,)."""
+        return np.where(self.decision_function(X) < 0.0, -1, 1)
+
+    @available_if(_has_threshold)  # type: ignore[untyped-decorator]
+    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
+        """``fit(X).predict(X)``."""
+        return self.fit(X, sample_weight=sample_weight).predict(X)  # type: ignore[attr-defined]
+
+    def p_value(self, X: Any, *, n_samples: int = _MODEL_SAMPLES, random_state: int = 0) -> np.ndarray:
+        """How unusual each row is, shape (n,): P(p(Z) ≤ p(x)), the mass outside of the highest-density region through x.
+
+        With ``contamination``, Z are the held-out rows, and among new rows of the same law at most about the share α has a value of at most
+        α. Without it, Z are ``n_samples`` samples of the fitted density, which is as right as the density is.
+        """
+        check_is_fitted(self, "distribution_")
+        scores = to_numpy(self.score_samples(X))  # type: ignore[attr-defined]
+        if self.contamination is not None:
+            return self._ranks(scores)
+        drawn = self.distribution_.rvs(as_count(n_samples, "n_samples"), rng=np.random.default_rng(random_state))
+        known = np.sort(to_numpy(self.distribution_.logpdf(drawn)))
+        return np.asarray((1.0 + np.searchsorted(known, scores, side="right")) / (1.0 + known.shape[0]))

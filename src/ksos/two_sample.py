@@ -1,0 +1,348 @@
+"""Have two samples the same law? A permutation test over several kernels, and where the two differ most.
+
+With w_a, w_b the mean embeddings of the samples, Σ the covariance of k(·, x) over all rows together and s_i its eigenvalues, they are
+
+    ‖w_a − w_b‖²   (the squared MMD [Gretton2012])   and   ⟨w_a − w_b, (Σ + γ)⁻¹(w_a − w_b)⟩   (kernel Fisher [Harchaoui2007]),
+
+the latter for several degrees of freedom Σ_i s_i/(s_i + γ). Each is turned into an approximate p-value, that of a weighted sum of χ² laws,
+and the harmonic mean of these [Wilson2019] is the one statistic that permutations of the rows calibrate. So its level is exact, whatever
+the approximation and however many kernels take part [Hemerik2018].
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.optimize import brentq, minimize
+from scipy.special import gammaincc
+
+from ksos._array import to_numpy
+from ksos._memory import row_blocks
+from ksos._validation import as_count, as_points
+from ksos.density import SoSDensity, SoSMixture
+from ksos.embedding import MeanEmbedding, Projection, median_kernel
+from ksos.kernels import Kernel
+
+__all__ = ["KernelScore", "TwoSampleTest", "WitnessPoint", "two_sample_test"]
+
+_FAMILY: tuple[tuple[float, tuple[float | None, ...]], ...] = (
+    (4.0, (None, 2.0, 4.0, 8.0, 16.0, 32.0)),
+    (1.0, (2.0, 4.0, 8.0, 16.0, 32.0)),
+    (0.25, (None,)),
+    (0.0625, (None,)),
+)
+"""Multiples of the median distance, and the degrees of freedom of the statistics with that kernel; None: the squared MMD."""
+
+_MOST_BLOCKS, _FEWEST_BLOCKS = 2048, 64
+_ROWS_PER_DEGREE = 8
+_SMALLEST = 1e-300
+_EQUAL = 1e-9  # of log₁₀ p: a permutation that differs by less has the same statistic
+_BLOCK_ELEMENTS = 1 << 18
+_STEPS = 50
+
+
+class KernelScore(NamedTuple):
+    """What one kernel sees."""
+
+    kernel: Kernel
+    degrees: float | None
+    """Degrees of freedom of the kernel Fisher statistic; None: the squared MMD."""
+    statistic: float
+    approximate_pvalue: float
+    """That of a weighted sum of χ² laws: only ``TwoSampleTest.pvalue`` has an exact level."""
+
+
+class WitnessPoint(NamedTuple):
+    """Where the witness is largest or smallest."""
+
+    point: np.ndarray
+    value: float
+    """Of w_a − w_b, there."""
+    feature_names: tuple[str, ...] | None = None
+
+    @property
+    def by_name(self) -> dict[str, float]:
+        """The coordinates under the names of the features; x0, x1, … if they have none."""
+        names = [f"x{k}" for k in range(self.point.shape[0])] if self.feature_names is None else self.feature_names
+        return dict(zip(names, self.point.tolist(), strict=True))
+
+
+@dataclass(frozen=True, repr=False)
+class TwoSampleTest:
+    """The answer of :func:`two_sample_test`."""
+
+    statistic: float
+    """−log₁₀ of the harmonic mean of the approximate p-values of all ``scores``."""
+    pvalue: float
+    """The share of the permutations, the samples as they came being one of them, whose statistic is at least as large."""
+    n_permutations: int
+    n_rows: tuple[int, int]
+    scores: tuple[KernelScore, ...]
+    kernel: Kernel
+    """That of the witness: the one whose MMD stands out most, by default among those no wider than the median distance, since the witness
+    of a wider one is largest where there are hardly any rows."""
+    mmd: float
+    """‖w_a − w_b‖ in its RKHS, projected on the landmarks."""
+    witness: MeanEmbedding
+    """w_a − w_b, a function: positive where ``a`` has more mass than ``b``."""
+    projected_witness: MeanEmbedding
+    """The same, projected on the landmarks, which are its points: so quick that extrema can be looked for."""
+    feature_names: tuple[str, ...] | None = None
+
+    @cached_property
+    def most_a(self) -> WitnessPoint:
+        """Where ``a`` exceeds ``b`` most: the maximum of the witness, within the range of the rows."""
+        return self._extreme(1.0)
+
+    @cached_property
+    def most_b(self) -> WitnessPoint:
+        """Where ``b`` exceeds ``a`` most: its minimum."""
+        return self._extreme(-1.0)
+
+    def reject(self, level: float = 0.05) -> bool:
+        """Whether the samples differ, at this level: of tests between samples of one law, at most the share ``level`` say so."""
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"level must lie between 0 and 1, such as 0.05; got {level!r}")
+        return self.pvalue <= level
+
+    def _extreme(self, sign: float) -> WitnessPoint:
+        """The best landmark, moved uphill by the projected witness, as long as that makes the witness itself larger."""
+        projected, Z = self.projected_witness, to_numpy(self.projected_witness.points)
+        start = Z[int(np.argmax(sign * to_numpy(projected(Z))))]
+        low, high = Z.min(axis=0), Z.max(axis=0)
+        unit = np.where(high > low, high - low, 1.0)
+        found = minimize(
+            lambda t: -sign * float(projected((start + t * unit)[None, :])[0]), np.zeros(Z.shape[1]), method="L-BFGS-B",
+            bounds=list(zip((low - start) / unit, (high - start) / unit, strict=True)), options={"maxiter": _STEPS},
+        )  # fmt: skip
+        points = np.clip(np.stack([start, start + found.x * unit]), low, high)
+        values = to_numpy(self.witness(points))
+        best = int(np.argmax(sign * values))
+        return WitnessPoint(points[best], float(values[best]), self.feature_names)
+
+    def __repr__(self) -> str:
+        n, m = self.n_rows
+        return f"TwoSampleTest(statistic={self.statistic:.4g}, pvalue={self.pvalue:.4g}, {n} and {m} rows, kernel={self.kernel!r})"
+
+
+def two_sample_test(
+    a: Any, b: Any, kernel: Kernel | Sequence[Kernel] | None = None, *, n_permutations: int = 999, n_landmarks: int = 256, rng: Any = None
+) -> TwoSampleTest:
+    """Test whether the rows of ``a`` and ``b`` have the same law, by permutations: the level is exact, with any number of them.
+
+    Parameters
+    ----------
+    a, b : array (n, d) and (m, d), or data frames
+        Rows that are independent of each other and count the same.
+    kernel : Kernel or sequence of them, optional
+        The squared MMD in their RKHSs, aggregated. Default: Gaussian kernels of 4, 1, 1/4 and 1/16 times the median distance between the
+        rows (:func:`ksos.median_kernel`), the two wide ones also as kernel Fisher statistics with 2 to 32 degrees of freedom.
+    n_permutations : int
+        The least p-value is 1/(n_permutations + 1).
+    n_landmarks : int
+        Embeddings are projected on so many of the rows, drawn at random: time and memory grow in proportion to the rows. With at most so
+        many rows nothing is lost.
+    rng : seed or Generator, optional
+        For permutations and landmarks.
+
+    Of more than 2048 rows, permutations move blocks of rows that are drawn at random: the level is still exact.
+
+    >>> import numpy as np
+    >>> x = np.random.default_rng(0).normal(size=(2, 200, 1))
+    >>> found = two_sample_test(x[0], x[1] + 1.0, rng=0)
+    >>> found.pvalue, found.reject(0.01), found.most_a.point < found.most_b.point
+    (0.001, True, array([ True]))
+    """
+    names, (x, y) = _samples(a, b)
+    as_count(n_permutations, "n_permutations")
+    as_count(n_landmarks, "n_landmarks")
+    generator, n, m = np.random.default_rng(rng), x.shape[0], y.shape[0]
+    _warn_if_too_few(n, m)
+    family = _family(kernel, x, y, generator)
+    landmarks = _landmarks(x, y, n_landmarks, generator)
+    blocks = _Blocks.of(n, m, generator)
+    moved = blocks.permutations(n_permutations, generator)
+    sums = _kernel_sums(x, y, [k for k, _ in family], landmarks, blocks)
+    views = [_View(k, landmarks, *found, blocks) for (k, _), found in zip(family, sums, strict=True)]
+    pvalues: list[np.ndarray] = []
+    scores: list[KernelScore] = []
+    for view, (k, degrees) in zip(views, family, strict=True):
+        squares = view.squared_differences(moved)
+        for q in degrees:
+            weights = view.weights(q, n + m)
+            if weights is not None and (view.neighbours >= 1.0 or kernel is not None or not scores):
+                values = squares @ weights
+                pvalues.append(view.pvalues(values, weights))
+                scores.append(KernelScore(k, q, float(values[0]), float(pvalues[-1][0])))
+    evidence = np.log10(np.mean(1.0 / np.maximum(pvalues, _SMALLEST), axis=0))
+    pvalue = float(np.mean(evidence >= evidence[0] - _EQUAL))  # the samples as they came are the first of them
+    best = min(views if kernel is not None else views[1:], key=lambda view: view.plain_pvalue)
+    both, weights = np.concatenate([x, y]), np.r_[np.full(n, 1.0 / n), np.full(m, -1.0 / m)]
+    both.setflags(write=False)
+    return TwoSampleTest(
+        statistic=float(evidence[0]), pvalue=pvalue, n_permutations=int(n_permutations), n_rows=(n, m), scores=tuple(scores),
+        kernel=best.kernel, mmd=math.sqrt(float(np.sum(best.difference**2))), witness=MeanEmbedding(both, weights, kernel=best.kernel),
+        projected_witness=MeanEmbedding(landmarks, best.S.T @ (best.S @ best.at_landmarks), kernel=best.kernel), feature_names=names,
+    )  # fmt: skip
+
+
+def _samples(a: Any, b: Any) -> tuple[tuple[str, ...] | None, list[np.ndarray]]:
+    """The names of the features, and the rows with features in the same order."""
+    for name, sample in (("a", a), ("b", b)):
+        if isinstance(sample, (SoSDensity, SoSMixture)):
+            raise TypeError(f"{name} is a density, but the test needs rows: draw some, as p.rvs(1000); ksos.mmd measures distances")
+        if isinstance(sample, MeanEmbedding):
+            remedy = "pass its rows, or rows drawn with its weights, as rng.choice(points, size, p=weights)"
+            raise TypeError(f"{name} is an embedding, whose weights permutations would not keep; {remedy}")
+    names = [_column_names(sample) for sample in (a, b)]
+    if names[0] is not None and names[1] is not None and names[0] != names[1]:
+        wrong = sorted(set(names[0]) ^ set(names[1]))
+        if wrong:
+            raise ValueError(f"a and b must have the same columns; only one of them has {', '.join(map(repr, wrong))}")
+        b = b[list(names[0])]
+    x, y = (to_numpy(as_points(sample, name)) for name, sample in (("a", a), ("b", b)))
+    if x.shape[1] != y.shape[1]:
+        raise ValueError(f"a has {x.shape[1]} features, but b has {y.shape[1]}")
+    return names[1] if names[0] is None else names[0], [x, y]
+
+
+def _column_names(sample: Any) -> tuple[str, ...] | None:
+    """Those of a table whose columns are named by text."""
+    columns = list(sample.columns) if hasattr(sample, "columns") else []
+    return tuple(columns) if columns and all(isinstance(column, str) for column in columns) else None
+
+
+def _warn_if_too_few(n: int, m: int) -> None:
+    least = (2.0 if n == m else 1.0) / math.comb(n + m, min(n, m)) if n + m < 1000 else 0.0
+    if least > 0.05:
+        message = f"with {n} and {m} rows no p-value can be less than {min(least, 1.0):.2g}; collect more rows"
+        warnings.warn(message, UserWarning, stacklevel=3)
+
+
+def _family(kernel: Any, x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> list[tuple[Kernel, tuple[float | None, ...]]]:
+    """Kernels, and the degrees of freedom of their statistics."""
+    if kernel is None:
+        median = median_kernel(x, y, rng=rng)
+        return [(median.scaled(multiple), degrees) for multiple, degrees in _FAMILY]
+    given = list(kernel) if isinstance(kernel, Iterable) else [kernel]
+    if not given or not all(isinstance(k, Kernel) for k in given):
+        raise TypeError(f"kernel must be a kernel object such as ksos.kernels.Gaussian(1.0), a list of them, or None; got {kernel!r}")
+    for k in given:
+        k.check_features(x.shape[1])
+    return [(k, (None,)) for k in given]
+
+
+def _landmarks(x: np.ndarray, y: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
+    """Different rows of both samples together; which sample a row is of plays no part."""
+    n, m = x.shape[0], y.shape[0]
+    chosen = np.arange(n + m) if n + m <= most else rng.choice(n + m, most, replace=False)
+    return np.unique(np.concatenate([x[chosen[chosen < n]], y[chosen[chosen >= n] - n]]), axis=0)
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """Rows of both samples in blocks of ``size`` rows. A permutation moves whole blocks; rows beyond the last one stay where they are.
+
+    So the permutations form a subgroup of all, which is all that the level asks for.
+    """
+
+    size: int
+    counts: tuple[int, int]
+    rows: tuple[np.ndarray, np.ndarray]
+    """The rows of each sample in the order of the blocks."""
+
+    @classmethod
+    def of(cls, n: int, m: int, rng: np.random.Generator) -> _Blocks:
+        small, large = sorted((n, m))
+        size = max(1, min(math.ceil((n + m) / _MOST_BLOCKS), small // _FEWEST_BLOCKS))
+        few = small // size
+        many = min(large // size, _MOST_BLOCKS - few) if n + m > _MOST_BLOCKS else large // size
+        return cls(size, (few, many) if n <= m else (many, few), (rng.permutation(n), rng.permutation(m)))
+
+    def permutations(self, count: int, rng: np.random.Generator) -> np.ndarray:
+        """Which blocks are counted to ``a``, 1.0 or 0.0, shape (1 + count, blocks); the first row is as the samples came."""
+        few, total = self.counts[0], sum(self.counts)
+        moved = np.zeros((1 + count, total))
+        moved[0, :few] = 1.0
+        chosen = np.argsort(rng.random((count, total)), axis=1)[:, :few]
+        np.put_along_axis(moved[1:], chosen, 1.0, axis=1)
+        return moved
+
+
+class _Sums(NamedTuple):
+    """Σ_i k(x_i, Z) over the rows of each block, of ``a`` first, and over the rows of each sample that are in none."""
+
+    blocks: np.ndarray
+    rests: np.ndarray
+
+
+def _kernel_sums(x: np.ndarray, y: np.ndarray, kernels: list[Kernel], Z: np.ndarray, blocks: _Blocks) -> list[_Sums]:
+    total = sum(blocks.counts)
+    found = [_Sums(np.zeros((total, Z.shape[0])), np.zeros((2, Z.shape[0]))) for _ in kernels]
+    for which, (X, order, count) in enumerate(zip((x, y), blocks.rows, blocks.counts, strict=True)):
+        first = which * blocks.counts[0]
+        for rows in row_blocks(X.shape[0], Z.shape[0], _BLOCK_ELEMENTS):
+            at = X[order[rows]]
+            block = np.minimum(np.arange(rows.start, rows.stop) // blocks.size, count)
+            starts = np.flatnonzero(np.r_[True, block[1:] != block[:-1]])
+            for k, sums in zip(kernels, found, strict=True):
+                parts = np.add.reduceat(k(at, Z), starts, axis=0)
+                inside = block[starts] < count
+                sums.blocks[first + block[starts][inside]] += parts[inside]
+                sums.rests[which] += parts[~inside].sum(axis=0)
+    return found
+
+
+class _View:
+    """What one kernel sees of the samples: coordinates on the landmarks, in the axes of the covariance of all rows."""
+
+    def __init__(self, kernel: Kernel, Z: np.ndarray, sums: np.ndarray, rests: np.ndarray, blocks: _Blocks) -> None:
+        self.kernel = kernel
+        n, m = (order.shape[0] for order in blocks.rows)
+        self.inverse, few = (1.0 / n, 1.0 / m), blocks.counts[0]
+        self.at_landmarks = (sums[:few].sum(axis=0) + rests[0]) / n - (sums[few:].sum(axis=0) + rests[1]) / m
+        mean = (sums.sum(axis=0) + rests.sum(axis=0)) / (n + m)  # differences of small numbers keep their digits
+        left = np.array([[order.shape[0] - count * blocks.size] for order, count in zip(blocks.rows, blocks.counts, strict=True)])
+        self.neighbours = (n + m) * float(mean.mean()) - 1.0  # of a landmark, besides itself; a kernel without them sees chance alone
+        self.S = Projection(kernel, Z).S
+        C, rest = (sums - blocks.size * mean) @ self.S.T, (rests - left * mean) @ self.S.T
+        s, axes = np.linalg.eigh(C.T @ C / (blocks.size * C.shape[0]))
+        self.s, self.axes = np.maximum(s[::-1], 0.0), axes[:, ::-1]
+        self.blocks = C @ self.axes
+        self.constant = (rest[0] / n - rest[1] / m) @ self.axes - self.blocks.sum(axis=0) / m
+        self.difference = (1.0 / n + 1.0 / m) * self.blocks[:few].sum(axis=0) + self.constant
+        self.plain_pvalue = float(self.pvalues(np.array([np.sum(self.difference**2)]), np.ones_like(self.s))[0])
+
+    def squared_differences(self, moved: np.ndarray) -> np.ndarray:
+        """The squared coordinates of w_a − w_b under each permutation, shape (permutations, q)."""
+        return np.asarray((sum(self.inverse) * (moved @ self.blocks) + self.constant) ** 2)
+
+    def weights(self, degrees: float | None, rows: int) -> np.ndarray | None:
+        """Those of the squared coordinates; None if so many degrees of freedom are too many for the rows, or for the kernel."""
+        if degrees is None:
+            return np.ones_like(self.s)
+        seen = self.s[self.s > 1e-12 * max(float(self.s[0]), _SMALLEST)]
+        if degrees * _ROWS_PER_DEGREE > rows or degrees >= seen.shape[0] - 1:
+            return None
+
+        def excess(log_ratio: float) -> float:
+            return float(np.sum(seen / (seen + math.exp(log_ratio) * seen[0]))) - degrees
+
+        ridge = math.exp(brentq(excess, -60.0, 20.0, xtol=1e-6)) * float(seen[0])
+        return np.asarray(1.0 / (self.s + ridge))
+
+    def pvalues(self, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """P(Σ_i w_i s_i χ²_1/h ≥ value), 1/h = 1/n + 1/m, by the shifted gamma law with the same three cumulants [Hall1983]."""
+        scale = float(np.max(weights * self.s))
+        if scale <= 0.0:
+            return np.ones_like(values)
+        part = weights * self.s / scale
+        mean, variance, third = part.sum(), 2.0 * np.sum(part**2), 8.0 * np.sum(part**3)
+        shape, unit = 4.0 * variance**3 / third**2, 0.5 * third / variance
+        return np.asarray(gammaincc(shape, np.maximum(shape + (values / (scale * sum(self.inverse)) - mean) / unit, 0.0)))
