@@ -11,6 +11,7 @@ import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,14 +19,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from ksos.cli.columns import Choice
 from ksos.cli.console import InputError, UsageError
-from ksos.cli.csv_lines import MAX_LINE_BYTES
 from ksos.cli.tables import Table, TableOptions, read_csv, read_table
+from ksos.cli.text_lines import MAX_LINE_BYTES
 
 
-def read(text: str | bytes, **options: object) -> Table:
+def as_options(**options: Any) -> TableOptions:
+    chosen = {name: options.pop(name) for name in ("columns", "exclude", "weights", "features") if name in options}
+    return TableOptions(Choice(**chosen), **options)
+
+
+def read(text: str | bytes, said: list[str] | None = None, **options: object) -> Table:
     raw = text if isinstance(text, bytes) else text.encode()
-    return read_csv(io.BytesIO(raw), "data.csv", TableOptions(**options))  # type: ignore[arg-type]
+    say = [] if said is None else said
+    return read_csv(io.BytesIO(raw), "data.csv", as_options(**options), say.append)
 
 
 def refusal(text: str | bytes, **options: object) -> str:
@@ -111,7 +119,7 @@ def test_delimiters(delimiter: str) -> None:
 
 
 def test_a_comma_is_no_delimiter_once_another_is_given() -> None:
-    assert "write the decimals after a point" in refusal("x;y\n1,5;2\n", delimiter=";")
+    assert "if ',' stands before the decimals, pass --decimal ','" in refusal("x;y\n1,5;2\n", delimiter=";", decimal=".")
 
 
 # --- what is refused, and where ---
@@ -129,11 +137,15 @@ def test_a_comma_is_no_delimiter_once_another_is_given() -> None:
         ("1,2\n3,abc\n", "row 2, column 2", "'abc' is not a number"),
         ("x,height\n1,2\n3,abc\n", "row 3, column 2 ('height')", "'abc' is not a number"),
         ("1,abc\n3,4\n", "row 1, column 2", "pass --header if row 1 holds names"),
-        ("1,2\n3,\n", "row 2, column 2", "the cell is empty"),
+        (
+            "1,2\n3,\n",
+            "row 2, column 2",
+            "the cell is missing; 1 of 2 rows have missing cells (column 2: 1): --exclude 2 leaves out the columns",
+        ),
         ("1,2\n3,1_000\n", "row 2, column 2", "'1_000' is not a number"),
         ("1,2\n3,\u0661\n", "row 2, column 2", "is not a number"),
         ("1,2\n\u00e9,1\n", "row 2, column 1", "is not a number"),
-        ("1,2\nnan,4\n", "row 2, column 1", "'nan' is not finite"),
+        ("1,2\nnan,4\n", "row 2, column 1", "--drop-missing the rows"),
         ("inf,2\n3,4\n", "row 1, column 1", "'inf' is not finite"),
         ("1,2\n3,-Infinity\n", "row 2, column 2", "'-Infinity' is not finite"),
         ("1,2\n3,1e999\n", "row 2, column 2", "'1e999' is not finite"),
@@ -141,26 +153,37 @@ def test_a_comma_is_no_delimiter_once_another_is_given() -> None:
         ("\n \n", "row 1, column 1", "the file is empty"),
         ("x,y\n", "row 2, column 1", "no row of numbers follows it"),
         ("x,y", "row 2, column 1", "--no-header"),
-        (",x\n0,1\n", "row 1, column 1", "choose the columns with --columns"),
-        ("x,y\n1,2\n".encode("utf-16"), "row 1, column 1", "UTF-16; save it as UTF-8"),
-        (b"\xfe\xff\x00x", "row 1, column 1", "UTF-16"),
+        (",x\n0,1\n", "row 1, column 1", "leave it out with --exclude 1 or --clean, or choose columns with --columns"),
+        (b"\xfe\xff\x00x\x00", "row 1, column 1", "the text is not utf-16-be; pass --encoding"),
         (b"\x93NUMPY\x01\x00", "row 1, column 1", "is NPY, which cannot be read from the standard input"),
         (b"PK\x03\x04", "row 1, column 1", "archive"),
         (b"1,2\n3,\x00\n", "row 2, column 2", "NUL byte"),
-        ("x,température\n1,2\n".encode("latin-1"), "row 1, column 2", "byte 0xe9 is not UTF-8 text; save the file as UTF-8"),
+        (
+            "x,température\n1,2\n".encode("latin-1"),
+            "row 1, column 2",
+            "byte 0xe9 is not UTF-8 text; save the file as UTF-8, or pass --encoding latin-1 if it is that",
+        ),
         (b'1,2\n"a,b",\xff\n', "row 2, column 2", "byte 0xff"),
         ("1,2\r3,4\r", "row 1, column 2", "bare carriage return"),
-        ('1,2\n3,"4\n5"\n', "row 2, column 2", "the quote of this cell is not closed on its line"),
+        ('1,2\n3,"4\n5"\n', "row 2, column 2", r"'4\n5' is not a number"),
+        ('1,2\n3,"4\n5\n', "row 2, column 2", "the quote of this cell is not closed"),
         ('1,2\n"3"4,5\n', "row 2, column 1", "text follows the closing quote"),
         ('1,2\n"a ""b"" c",5\n', "row 2, column 1", "is not a number"),
         ('1,"a,b"c\n', "row 1, column 2", "text follows the closing quote"),
         (f'1,2\n3,"{"4" * 200_000}"\n', "row 2, column 2", "too long to be a number"),
-        (f"1,2\n3,{'4' * 200_000}\n", "row 2, column 2", "…' is not finite"),
-        ("x;y\n1;2\n", "row 2, column 1 ('x;y')", "if ';' separates the cells, pass --delimiter ';'"),
-        ("x;y\n1,5;2,5\n", "row 2, column 2", "pass --delimiter ';'"),
-        ("1;2\n3;4\n", "row 2, column 1 ('1;2')", "pass --delimiter ';'"),
-        ("1\t2\n3\t4\n", "row 2, column 1 ('1\\t2')", "if tab separates the cells, pass --delimiter tab"),
-        ("x y\n1 2\n", "row 2, column 1 ('x y')", "if spaces separate the cells, pass --delimiter ' '"),
+        (f"1,2\n3,{'4' * 200_000}\n", "row 2, column 2", "too long to be a number"),
+        ("x,y\n1,2\n3;4\n5,6\n", "row 3, column 2 ('y')", "the row has 1 cell, but row 1 has 2 cells; if ';' separates the cells"),
+        ("x,y\n1,2\n3 4\n5,6\n", "row 3, column 2 ('y')", "if spaces separate the cells, pass --delimiter ' '"),
+        ("x,day\n1,2020-01-31\n", "row 2, column 2 ('day')", "'2020-01-31' is a date or a time, not a number; leave out the column"),
+        (
+            "x,y,z\n1,a,b\n2,c,d\n",
+            "row 2, column 2 ('y')",
+            "leave out columns of text and dates with --exclude y,z",
+        ),
+        ("x,the y\n1,a\n2,c\n", "row 2, column 2 ('the y')", "leave out the column with --exclude 'the y'"),
+        ("1,2,a\n3,4,b\n", "row 1, column 3", "pass --header if row 1 holds names, or --exclude 3 to leave out columns of text"),
+        ('x,y\n1,"1,234"\n', "row 2, column 2 ('y')", "'1,234' is not a number; if ',' stands before the decimals, pass --decimal ','"),
+        ("x;y\n1,5;2.345\n", "row 2, column 1 ('x')", "'1,5' is not a number; if ',' stands before"),
         ("1,2\n" + "5," * 600_000 + "\n", "row 2, column 524289", "the line is longer than 1,048,576 bytes"),
         (f"a,b\n1,{'x' * 100}\n", "row 2, column 2 ('b')", "…' is not a number"),
     ],
@@ -179,9 +202,11 @@ def test_a_fault_is_one_line_with_file_row_and_column(text: str | bytes, where: 
         ({"columns": ["4"]}, "has columns 1 to 3; there is no column 4"),
         ({"columns": ["0"]}, "there is no column 0"),
         ({"columns": ["x"]}, "columns 1 and 3 are both named 'x'; choose one by its number"),
-        ({"columns": ["y", "2"]}, "column 2 is chosen twice"),
+        ({"columns": ["y", "2"]}, "column 2 ('y') is chosen twice"),
         ({"columns": ["1", "2"], "weights": "y"}, "cannot be both a feature and the weights"),
         ({"columns": ["y"], "header": False}, "has no header, so there is no column 'y'"),
+        ({"exclude": ["z"]}, "has no column 'z'"),
+        ({"exclude": ["1", "2", "3"]}, "no column is left for the data"),
     ],
 )
 def test_columns_that_cannot_be_found(options: dict, what: str) -> None:
@@ -252,7 +277,7 @@ def test_npy(tmp_path: Path, dtype: str, order: str) -> None:
     table = read_table(save(tmp_path / "x.npy", X))
     assert table.points.dtype == np.float64 and table.names is None and table.weights is None
     np.testing.assert_array_equal(table.points, X.astype(float))
-    chosen = read_table(str(tmp_path / "x.npy"), TableOptions(columns=["3", "1"], weights="2"))
+    chosen = read_table(str(tmp_path / "x.npy"), as_options(columns=["3", "1"], weights="2"))
     np.testing.assert_array_equal(chosen.points, X[:, [2, 0]].astype(float))
     np.testing.assert_array_equal(chosen.weights, X[:, 1].astype(float))
 
@@ -268,7 +293,7 @@ def test_npy(tmp_path: Path, dtype: str, order: str) -> None:
         (np.zeros((2, 2), dtype=complex), "holds complex128, but real numbers were expected"),
         (np.array([["a", "b"]]), "real numbers were expected"),
         (np.zeros((2, 2), dtype="M8[s]"), "real numbers were expected"),
-        (np.array([[1.0, 2.0], [3.0, np.nan]]), "row 2, column 2: nan is not finite"),
+        (np.array([[1.0, 2.0], [3.0, np.nan]]), "row 2, column 2: the cell is missing; 1 of 2 rows"),
         (np.array([[1.0, -np.inf], [3.0, np.nan]]), "row 1, column 2: -inf is not finite"),
     ],
 )
@@ -281,9 +306,9 @@ def test_npy_that_is_no_table(tmp_path: Path, array: np.ndarray, what: str) -> N
 
 def test_npy_with_a_fault_in_a_column_that_is_not_chosen(tmp_path: Path) -> None:
     path = save(tmp_path / "x.npy", np.array([[1.0, np.nan], [3.0, 4.0]]))
-    np.testing.assert_array_equal(read_table(path, TableOptions(columns=["1"])).points, [[1.0], [3.0]])
-    with pytest.raises(InputError, match="row 1, column 2: nan is not finite"):
-        read_table(path, TableOptions(columns=["2"]))
+    np.testing.assert_array_equal(read_table(path, as_options(columns=["1"])).points, [[1.0], [3.0]])
+    with pytest.raises(InputError, match="row 1, column 2: the cell is missing"):
+        read_table(path, as_options(columns=["2"]))
 
 
 def test_npy_with_objects_is_not_unpickled(tmp_path: Path) -> None:
@@ -331,17 +356,17 @@ def test_a_file_is_npy_by_its_content_or_its_name(tmp_path: Path) -> None:
         read_table(str(tmp_path / "text.npy"))
 
 
-@pytest.mark.parametrize("options", [{"header": True}, {"header": False}, {"delimiter": ";"}])
+@pytest.mark.parametrize("options", [{"header": True}, {"header": False}, {"delimiter": ";"}, {"decimal": ","}])
 def test_options_for_csv_are_not_ignored_with_npy(tmp_path: Path, options: dict) -> None:
     path = save(tmp_path / "x.npy", np.ones((1, 2)))
     with pytest.raises(UsageError, match="are for CSV"):
-        read_table(path, TableOptions(**options))
+        read_table(path, as_options(**options))
 
 
 def test_names_of_columns_need_a_header(tmp_path: Path) -> None:
     path = save(tmp_path / "x.npy", np.ones((1, 2)))
     with pytest.raises(InputError, match="has no header, so there is no column 'x'"):
-        read_table(path, TableOptions(columns=["x"]))
+        read_table(path, as_options(columns=["x"]))
 
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -355,10 +380,118 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
         read_table("-")
 
 
-def test_a_byte_order_mark_is_read() -> None:
-    table = read(b"\xef\xbb\xbfx,y\n1,2\n")
-    assert table.names == ("x", "y") and table.points.tolist() == [[1.0, 2.0]]
-    assert read(b"\xef\xbb\xbf1,2\n").points.tolist() == [[1.0, 2.0]]
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
+def test_a_byte_order_mark_says_how_text_is_encoded(encoding: str) -> None:
+    mark = "" if encoding in ("utf-8-sig", "utf-16") else "\ufeff"
+    table = read((mark + "x,température\r\n1,2\r\n3,4\r\n").encode(encoding))
+    assert table.names == ("x", "température") and table.points.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    assert read((mark + "1,2\n").encode(encoding)).points.tolist() == [[1.0, 2.0]]
+
+
+def test_an_encoding_may_be_declared() -> None:
+    assert read("x,température\n1,2\n".encode("latin-1"), encoding="latin-1").names == ("x", "température")
+    assert "the text is not shift_jis" in refusal(b"x,\xff\n1,2\n", encoding="shift_jis")
+
+
+# --- what is detected, and said ---
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x,y\n1.5,2\n3,4\n", []),
+        ("x;y\n1.5;2\n3;4\n", ["';'"]),
+        ("x;y\n1,5;2\n3;4\n", ["';'", "comma"]),
+        ('"x","y"\n"1,5","2"\n"3","4"\n', ["comma"]),
+        ("x\ty\n1.5\t2\n3\t4\n", ["tabs"]),
+        ("x|y\n1.5|2\n3|4\n", ["'|'"]),
+        ("x   y\n 1.5  2 \n3 4\n", ["spaces"]),
+        ("x y\n1,5 2\n3 4\n", ["spaces", "comma"]),
+        ("1.5;2\n3;4\n", ["';'"]),
+    ],
+)
+def test_delimiters_and_decimals_are_detected_and_said(text: str, said: list[str]) -> None:
+    lines: list[str] = []
+    np.testing.assert_array_equal(read(text, lines).points, [[1.5, 2.0], [3.0, 4.0]])
+    assert len(lines) == len(said) and all(line.startswith("data.csv: ") and word in line for line, word in zip(lines, said, strict=True))
+    assert all(("--delimiter" in line) != ("--decimal" in line) for line in lines), "the option that overrules it"
+
+
+def test_what_is_given_is_not_detected() -> None:
+    said: list[str] = []
+    assert read("x;y\n1,5;2,5\n", said, delimiter=";", decimal=",").points.tolist() == [[1.5, 2.5]]
+    assert said == []
+    assert "'1,5' is not a number" in refusal("x;y\n1,5;2\n", decimal=".")
+    assert "'1.5' is not a number; if '.' stands before the decimals" in refusal("x;y\n1.5;2\n", decimal=",")
+    assert read('x;y\n"1,500";2\n', delimiter=";", decimal=",").points.tolist() == [[1.5, 2.0]]
+
+
+@pytest.mark.parametrize("cell", ["", " ", "NA", "n/a", "#N/A", "NaN", "nan", "null", "None", "?", "-", "."])
+def test_rows_with_missing_cells_are_refused_or_left_out_and_counted(cell: str) -> None:
+    text = f"x,y,w\n1,2,a\n3,{cell},b\n5,6,c\n{cell},{cell},d\n7,8,e\n"
+    message = refusal(text, exclude=["w"])
+    assert message == (
+        "data.csv, row 3, column 2 ('y'): the cell is missing; 2 of 5 rows have missing cells (column 2 ('y'): 2, column 1 ('x'): 1): "
+        "--exclude x,y leaves out the columns, --drop-missing the rows"
+    )
+    said: list[str] = []
+    table = read(text, said, exclude=["w"], drop_missing=True)
+    assert table.points.tolist() == [[1, 2], [5, 6], [7, 8]] and table.rows.tolist() == [2, 4, 6]
+    assert said == ["data.csv: 2 of 5 rows have missing cells and are left out (column 2 ('y'): 2, column 1 ('x'): 1)"]
+
+
+def test_a_table_with_nothing_but_missing_rows_is_refused() -> None:
+    assert refusal("x,y\n1,\n2,\n", drop_missing=True).endswith(
+        "2 of 2 rows have missing cells (column 2 ('y'): 2): --exclude y leaves out the columns"
+    )
+
+
+@pytest.mark.parametrize("start", [0, 1])
+def test_a_column_that_counts_the_rows_is_refused_with_the_remedy(start: int) -> None:
+    rows = [f"{i + start},{(i * 7) % 11},{'' if i == 3 else i * i}" for i in range(12)]
+    message = refusal("\n".join(["id,x,y", *rows]), drop_missing=True)
+    assert message.startswith("data.csv, column 1 ('id'): it counts the rows") and "--exclude id" in message and "--columns" in message
+    assert read("\n".join(["id,x,y", *rows]), exclude=["id"], drop_missing=True).points.shape == (11, 2)
+    assert read("\n".join(["id,x,y", *rows]), columns=["id", "x"]).points.shape == (12, 2)
+    assert read("\n".join(["id,x", *(f"{i + 5},{i % 3}" for i in range(12))])).points.shape == (12, 2)
+
+
+def test_clean_leaves_out_what_does_not_belong_and_says_so() -> None:
+    rows = [f'{i},"n, {i}",{i % 7},2020-01-{i + 1:02d},{"NA" if i == 4 else i * i},{i if i < 3 else ""}' for i in range(12)]
+    text, said = "\n".join([",name,x,day,y,z", *rows]), []
+    assert "--clean" in refusal(text) and "--exclude name,day, or with --clean" in refusal(text, exclude=["1"])
+    table = read(text, said, clean=True)
+    assert table.names == ("x", "y") and table.points.shape == (11, 2) and table.rows.tolist() == [2, 3, 4, 5, *range(7, 14)]
+    assert said == [
+        "data.csv: left out, because there are no numbers in it, or it has no name: column 1 (''), column 2 ('name'), column 4 ('day')",
+        "data.csv: left out, because most of the cells are missing: column 6 ('z')",
+        "data.csv: 1 of 12 rows have missing cells and are left out (column 5 ('y'): 1)",
+    ]
+    said.clear()
+    assert read("\n".join(["id,x", *(f"{i},{i % 5}" for i in range(12))]), said, clean=True).names == ("x",)
+    assert said == ["data.csv: left out, because it counts the rows: column 1 ('id')"]
+    assert "no column is left" in refusal("a,b\nx,y\n", clean=True)
+    assert "correct the cell" in refusal("a,b\n1,2\n2,3\n5,x\n", clean=True), "a column of numbers is not given up for one cell"
+
+
+def test_quoted_cells_may_hold_delimiters_and_line_breaks() -> None:
+    table = read('"name","x"\n"Smith, ""J""\nJunior","1"\n"b",2\n', exclude=["name"])
+    assert table.names == ("x",) and table.points.tolist() == [[1.0], [2.0]] and table.rows.tolist() == [2, 4]
+
+
+def test_blocks_are_put_together(tmp_path: Path) -> None:
+    """Longer than what is read at a time, with rows of every kind in between: as if each row had been read alone."""
+    X = np.random.default_rng(0).normal(size=(9000, 5)).round(6)
+    lines = [",".join(map(repr, row)) for row in X.tolist()]
+    lines[4000], lines[7000] = ",".join(f'"{x!r}"' for x in X[4000].tolist()), lines[7000].replace(",", ",  ")
+    lines[8000] = lines[8000].rpartition(",")[0] + ",NA"
+    path = tmp_path / "x.csv"
+    path.write_text("\n".join(lines))
+    assert path.stat().st_size > 3 * (1 << 17)
+    kept = np.arange(9000) != 8000
+    table = read_table(str(path), as_options(drop_missing=True))
+    np.testing.assert_array_equal(table.points, X[kept])
+    np.testing.assert_array_equal(table.rows, np.arange(1, 9001)[kept])
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
