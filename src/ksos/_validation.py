@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.utils import check_array
 
 from ksos._array import Array, is_other_array, namespace, to_numpy
+from ksos.feature_names import feature_numbers, is_table, matrix_of, per_feature, require_columns, said
 
 __all__ = ["as_bandwidth", "as_box", "as_callback", "as_choice", "as_conditions", "as_count", "as_features", "as_finite", "as_grid"]
 __all__ += ["as_invertible", "as_levels", "as_masses", "as_metric", "as_nonnegative", "as_points", "as_positive", "as_powers", "as_scales"]
@@ -33,7 +34,8 @@ def as_points(X: Any, name: str = "X", *, n_features: int | None = None, allow_e
         if is_other_array(X):
             X = _as_matrix(X, name, allow_empty)  # a copy
         else:
-            X = check_array(require_numbers(X, name), dtype=np.float64, order="C", input_name=name, ensure_min_samples=1 - allow_empty)
+            numbers = matrix_of(X, name) if is_table(X) else require_numbers(X, name)
+            X = check_array(numbers, dtype=np.float64, order="C", input_name=name, ensure_min_samples=1 - allow_empty)
             X = _frozen(X, given) if copy else X
     if n_features is not None and X.shape[1] != n_features:
         raise ValueError(f"{name} has {X.shape[1]} features, but {n_features} were expected")
@@ -44,6 +46,9 @@ def require_numbers(values: Any, name: str = "X") -> Any:
     """``values`` as they came; raise where NumPy would make numbers of something else: text, dates, or what a mask hides."""
     require_unmasked(values, name)
     if is_other_array(values):
+        return values
+    if is_table(values):
+        require_columns(values, name)
         return values
     try:
         given = np.asarray(values)
@@ -251,15 +256,22 @@ def as_levels(levels: Any, name: str = "q") -> np.ndarray:
     return np.asarray(values[0]) if np.ndim(levels) == 0 else values
 
 
-def as_features(features: Any, d: int, name: str = "features") -> list[int]:
-    """One or more different features, by their numbers 0 … d − 1 and in the order given; a single number stands for itself.
+def as_features(features: Any, d: int, name: str = "features", names: Sequence[str] | None = None) -> list[int]:
+    """One or more different features, by their numbers 0 … d − 1 or their ``names``, in the order given; a single one stands for itself.
 
     Negative numbers are refused: with them one feature would have two names.
     """
-    wrong = ValueError(f"{name} must be a feature number or a list of them; got {features!r}")
+    wrong = ValueError(f"{name} must be a feature number or a list of them, or names of features; got {features!r}")
+    if isinstance(features, str):
+        features = [features]
     try:
-        listed = np.asarray(list(features) if isinstance(features, Iterable) else features)
-    except (TypeError, ValueError):
+        several = list(features) if isinstance(features, Iterable) else [features]
+    except TypeError:
+        raise wrong from None
+    numbered = feature_numbers(several, names, name)
+    try:
+        listed = np.asarray(numbered)
+    except ValueError:
         raise wrong from None
     if listed.dtype.kind == "b":
         raise ValueError(f"{name} must be feature numbers, not a mask; got {features!r}; np.flatnonzero(mask) gives the numbers")
@@ -267,7 +279,7 @@ def as_features(features: Any, d: int, name: str = "features") -> list[int]:
         raise ValueError(f"{name} must name at least one feature; got {features!r}")
     if listed.ndim > 1 or listed.dtype.kind not in "iu":
         raise wrong
-    numbers = [int(number) for number in np.atleast_1d(listed)]
+    numbers = [int(number) for number in listed]
     for number in numbers:
         if not 0 <= number < d:
             raise ValueError(f"{name} has feature {number}, but the {d} features are numbered 0 to {d - 1}")
@@ -276,25 +288,30 @@ def as_features(features: Any, d: int, name: str = "features") -> list[int]:
     return numbers
 
 
-def as_conditions(conditions: Any, d: int) -> tuple[list[int], np.ndarray]:
+def as_conditions(conditions: Any, d: int, names: Sequence[str] | None = None) -> tuple[list[int], np.ndarray]:
     """A mapping {feature: value} as sorted feature numbers, some but not all of the ``d``, and their finite values."""
     if not isinstance(conditions, Mapping):
-        raise TypeError(f"conditions must be a mapping from feature number to value, such as {{1: 0.3}}; got {conditions!r}")
-    features = sorted(as_features(list(conditions), d, "conditions"))
+        example = "{1: 0.3}" if names is None else f"{{{names[-1]!r}: 0.3}}"
+        raise TypeError(f"conditions must be a mapping from features to values, such as {example}; got {conditions!r}")
+    values = dict(zip(as_features(list(conditions), d, "conditions", names), conditions.values(), strict=True))
+    features = sorted(values)
     if len(features) == d:
         raise ValueError(f"conditions give all {d} features: none is left to have a density; use pdf for the density at a point")
-    given = [(f"the value of feature {feature}", conditions[feature]) for feature in features]
+    given = [(f"the value of {said(feature, names)}", values[feature]) for feature in features]
     for name, value in given:
         if np.ndim(value):
             raise ValueError(f"{name} must be one number; got {value!r}; conditional_logpdf takes many conditions")
     return features, np.array([as_finite(value, name) for name, value in given])
 
 
-def as_box(low: Any, high: Any, d: int, *, closed: bool = False) -> tuple[np.ndarray, np.ndarray, bool]:
-    """The bounds of boxes as two arrays (n, d), possibly infinite, and whether several were given; ``closed`` lets the two be equal."""
+def as_box(low: Any, high: Any, d: int, *, closed: bool = False, names: Sequence[str] | None = None) -> tuple[np.ndarray, np.ndarray, bool]:
+    """The bounds of boxes as two arrays (n, d), possibly infinite, and whether several were given; ``closed`` lets the two be equal.
+
+    A mapping {feature: bound} bounds these features alone.
+    """
     sides = []
-    for side, name in ((low, "low"), (high, "high")):
-        given = to_numpy(side)
+    for side, name, unbounded in ((low, "low", -np.inf), (high, "high", np.inf)):
+        given = to_numpy(per_feature(side, d, names, name, unbounded))
         if given.dtype.kind not in "iuf":
             raise ValueError(f"{name} must be a number, one for each of the {d} features, or rows of them; got {side!r}")
         if given.ndim > 2 or (given.ndim and given.shape[-1] != d):
@@ -310,13 +327,14 @@ def as_box(low: Any, high: Any, d: int, *, closed: bool = False) -> tuple[np.nda
     wrong = (a > b) | ((a == b) & (np.isinf(a) | (not closed)))
     if np.any(wrong):
         row, k = np.argwhere(wrong)[0]
-        x, y = a[row, k], b[row, k]
-        raise ValueError(f"the box is empty: low must be less than high in every feature; in feature {k} low is {x} and high is {y}")
+        where = f"in {said(int(k), names)} low is {a[row, k]} and high is {b[row, k]}"
+        raise ValueError(f"the box is empty: low must be less than high in every feature; {where}")
     return a, b, several
 
 
-def as_powers(powers: Any, d: int) -> tuple[int, ...]:
-    """A whole number ≥ 0 for each of ``d`` features; a single number where d = 1."""
+def as_powers(powers: Any, d: int, names: Sequence[str] | None = None) -> tuple[int, ...]:
+    """A whole number ≥ 0 for each of ``d`` features; a single number where d = 1; of a mapping, 0 for the features that it lacks."""
+    powers = per_feature(powers, d, names, "powers", 0)
     given = [powers] if d == 1 and isinstance(powers, (int, np.integer)) else powers
     listed = list(given) if isinstance(given, Iterable) else None
     if listed is None or len(listed) != d:

@@ -22,6 +22,7 @@ from ksos.density.normal_sum import inner_product
 from ksos.density.part import Part, Reference, Squares
 from ksos.density.standard import feature_scales
 from ksos.exceptions import IntegralNotAvailableError
+from ksos.feature_names import column_names, in_order, order_of, shown_names
 from ksos.integrals import closed_form
 from ksos.integrals.metric import axes_of
 from ksos.integrals.quadruple import density_inner
@@ -71,14 +72,16 @@ class MeanEmbedding(KernelSum):
 
     def __call__(self, Z: Any) -> Array:
         """v(Z_r) = Σ_i a_i k(Z_r, x_i), shape (ℓ,)."""
-        return _atoms_at(self, self.kernel, like(as_points(Z, "Z", n_features=self.n_features), self.points))
+        Z = as_points(in_order(Z, self.feature_names, "Z"), "Z", n_features=self.n_features)
+        return _atoms_at(self, self.kernel, like(Z, self.points))
 
     def norm(self) -> float:
         """‖v‖ in the RKHS."""
         return math.sqrt(max(exact_inner(self, self, self.kernel), 0.0))
 
     def __repr__(self) -> str:
-        return f"MeanEmbedding({self.points.shape[0]} points in {self.n_features} features, kernel={self.kernel!r})"
+        names = shown_names(self.feature_names)
+        return f"MeanEmbedding({self.points.shape[0]} points in {self.n_features} features{names}, kernel={self.kernel!r})"
 
 
 Law = MeanEmbedding | SoSDensity | SoSMixture
@@ -137,7 +140,9 @@ def mmd(a: Target, b: Target, kernel: Kernel | None = None, landmarks: Any = Non
         kernel = next((t.kernel for kind in (MeanEmbedding, SoSDensity, SoSMixture) for t in (a, b) if isinstance(t, kind)), None)
     if not isinstance(kernel, Kernel):
         raise ValueError(f"mmd between samples needs a kernel object, such as ksos.kernels.Gaussian(1.0); got {kernel!r}")
-    a, b = as_target(a, kernel, "a"), as_target(b, kernel, "b")
+    names = _names(b) if (of_a := _names(a)) is None else of_a
+    landmarks = None if landmarks is None else in_order(landmarks, names, "landmarks")
+    a, b = as_target(_in_order(a, names, "a"), kernel, "a"), as_target(_in_order(b, names, "b"), kernel, "b")
     if a.n_features != b.n_features:
         raise ValueError(f"a has {a.n_features} features, but b has {b.n_features}")
     if landmarks is not None:
@@ -161,12 +166,29 @@ def mmd(a: Target, b: Target, kernel: Kernel | None = None, landmarks: Any = Non
 def as_target(target: Target, kernel: Kernel, name: str = "target") -> Law:
     """Samples become a :class:`MeanEmbedding`; embeddings and densities pass, as mixtures where their measure makes them so."""
     if isinstance(target, (SoSDensity, SoSMixture)):
-        return target if target.plain is not None else target.as_mixture()
+        return target.unnamed if target.plain is not None else target.unnamed.as_mixture()
     if isinstance(target, MeanEmbedding):
         if target.kernel != kernel:
             raise ValueError(f"{name} is an embedding in the RKHS of {target.kernel!r}, but distances are measured in that of {kernel!r}")
         return target
     return MeanEmbedding(as_points(target, name), kernel=kernel)
+
+
+def _names(target: Target) -> tuple[str, ...] | None:
+    if isinstance(target, (SoSDensity, SoSMixture, MeanEmbedding)):
+        return target.feature_names
+    return column_names(target)
+
+
+def _in_order(target: Target, names: tuple[str, ...] | None, what: str) -> Target:
+    """A target with its features in the order of ``names``."""
+    if not isinstance(target, (SoSDensity, SoSMixture, MeanEmbedding)):
+        return in_order(target, names, what)
+    if (order := order_of(target.feature_names, names, what)) is None:
+        return target
+    if isinstance(target, MeanEmbedding):
+        return MeanEmbedding(target.points[:, order], target.weights, kernel=target.kernel.restrict(order))
+    return target.marginal(order)
 
 
 def evaluate(target: Law, kernel: Kernel, Z: Array) -> Array:

@@ -5,6 +5,7 @@ For separable kernels, k = k_S·k_R, and for Gaussian ones with a metric, featur
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -157,7 +158,9 @@ def integrate_out(density: SoSDensity, keep: list[int], drop: list[int], measure
     return assemble(density, density.kernel.restrict(keep), X[alive][:, keep], measure, factor, half[alive] + log_lengths)
 
 
-def hold_fixed(density: SoSDensity, given: list[int], values: np.ndarray, rest: list[int], measure: Measure) -> SoSDensity:
+def hold_fixed(
+    density: SoSDensity, given: list[int], values: np.ndarray, rest: list[int], measure: Measure, names: Sequence[str] | None = None
+) -> SoSDensity:
     """B ↦ ΔBΔ with Δ = diag(k_S(v, x̃_i)), S = ``given``: a density of the features ``rest`` with respect to ``measure``.
 
     With a metric, the points move along: x̃_R + C(v − x̃_S).
@@ -165,14 +168,14 @@ def hold_fixed(density: SoSDensity, given: list[int], values: np.ndarray, rest: 
     _require_product(density)
     X, others = density.support_points, Rest(density.kernel, given, rest)
     log_delta = density.kernel.restrict(given).log(values[None, :], X[:, given])[0]
-    nothing_left = f"the density vanishes at {listed(given, values)}, at least to rounding: there is no conditional density"
+    nothing_left = f"the density vanishes at {listed(given, values, names)}, at least to rounding: there is no conditional density"
     moved = others.moved(X, values - X[:, given])
     return assemble(density, others.kernel, moved, measure, density.unit_factor, log_delta, nothing_left=nothing_left)
 
 
-def listed(features: list[int], values: np.ndarray) -> str:
+def listed(features: list[int], values: np.ndarray, names: Sequence[str] | None = None) -> str:
     """{feature: value, …}, for messages."""
-    return str(dict(zip(features, values.tolist(), strict=True)))
+    return str(dict(zip(features if names is None else [names[k] for k in features], values.tolist(), strict=True)))
 
 
 def _require_product(density: SoSDensity) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from ksos._array import to_numpy
 from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
-from ksos._validation import as_conditions, as_features, as_points
+from ksos._validation import as_features
 from ksos.density._assemble import Rest, assemble, hold_fixed, integrate_out, listed, log_squares, unit_rows
+from ksos.feature_names import quoted
 from ksos.kernels import Kernel
 from ksos.measures import Atoms, Discrete
 
@@ -39,32 +40,29 @@ def marginal(density: SoSDensity, features: Any) -> SoSDensity:
     return integrate_out(density, keep, drop, measure)
 
 
-def conditional(density: SoSDensity, conditions: Any) -> SoSDensity:
-    r"""p(x_R | x_S = v) ∝ k_R(x_R)ᵀ ΔBΔ k_R(x_R) with Δ = diag(k_S(v, x̃_i)), for ``conditions`` {feature: value}."""
-    given, values = as_conditions(conditions, density.n_features)
+def conditional(density: SoSDensity, given: list[int], values: np.ndarray, names: Sequence[str] | None = None) -> SoSDensity:
+    r"""p(x_R | x_S = v) ∝ k_R(x_R)ᵀ ΔBΔ k_R(x_R) with Δ = diag(k_S(v, x̃_i)), for the features S = ``given`` and v = ``values``."""
     rest, measure = [k for k in range(density.n_features) if k not in given], density.measure
     if measure.atoms is not None:
-        return _conditional_on_atoms(density, given, values, rest)
+        return _conditional_on_atoms(density, given, values, rest, names)
     if not measure.restrict(given).contains(values[None, :])[0]:
-        raise ValueError(f"the density vanishes at {listed(given, values)}, outside of {measure!r}: there is no conditional density")
-    return hold_fixed(density, given, values, rest, measure.restrict(rest))
+        raise ValueError(f"the density vanishes at {listed(given, values, names)}, outside of {measure!r}: there is no conditional density")
+    return hold_fixed(density, given, values, rest, measure.restrict(rest), names)
 
 
-def conditional_logpdf(density: SoSDensity, X: Any, given: Any) -> np.ndarray:
-    """log p(x_R | x_S) = log p(x) − log p_S(x_S) at the rows x of ``X``, where S = ``given``.
+def conditional_logpdf(density: SoSDensity, X: np.ndarray, features: list[int], names: Sequence[str] | None = None) -> np.ndarray:
+    """log p(x_R | x_S) = log p(x) − log p_S(x_S) at the rows x of ``X``, where S = ``features``.
 
     One marginal serves all rows, and rows are read in blocks: memory does not grow with their number beyond ``X`` and the answer.
     """
     d = density.n_features
-    X = to_numpy(as_points(X, "X", n_features=d))
-    features = as_features(given, d, "given")
     if len(features) == d:
         raise ValueError(f"given names all {d} features: none is left to have a density; use logpdf for the density of a row")
     rest = [k for k in range(d) if k not in features]
     atoms = density.measure.atoms
     if atoms is not None and not (density.kernel.separable(d) and _is_product(atoms, features, rest)):  # else any value will do
-        log_given = _given_logpdf_on_atoms(density, features, X[:, features])
-        _require_possible(log_given, features, X)
+        log_given = _given_logpdf_on_atoms(density, features, X[:, features], names)
+        _require_possible(log_given, features, X, names)
         return density.logpdf(X) - log_given
     of_given = marginal(density, features)
     log_given, log_joint = of_given.logpdf(X[:, features]), density.logpdf(X)
@@ -72,7 +70,7 @@ def conditional_logpdf(density: SoSDensity, X: Any, given: Any) -> np.ndarray:
     if np.any(far):
         log_given[far], log_joint[far] = _shifted_logarithms(density, of_given, X[far], features, rest)
         log_joint[far & ~density.measure.contains(X)] = -np.inf
-    _require_possible(log_given, features, X)
+    _require_possible(log_given, features, X, names)
     return log_joint - log_given
 
 
@@ -95,13 +93,13 @@ def _shifted_logarithms(
     return log_given - of_given.log_unit, log_joint - density.log_unit
 
 
-def _require_possible(log_given: np.ndarray, given: list[int], X: np.ndarray) -> None:
+def _require_possible(log_given: np.ndarray, given: list[int], X: np.ndarray, names: Sequence[str] | None) -> None:
     vanishing = np.flatnonzero(np.isneginf(log_given))
     if vanishing.size:
-        row = int(vanishing[0])
+        row, words = int(vanishing[0]), given if names is None else quoted([names[k] for k in given])
         raise ValueError(
-            f"the density of the features {given} vanishes in {vanishing.size} of {X.shape[0]} rows of X, first in row {row} at "
-            f"{listed(given, X[row, given])}: there is no conditional density; leave out the rows where "
+            f"the density of the features {words} vanishes in {vanishing.size} of {X.shape[0]} rows of X, first in row {row} at "
+            f"{listed(given, X[row, given], names)}: there is no conditional density; leave out the rows where "
             "p.marginal(given).logpdf(X[:, given]) is -inf"
         )
 
@@ -123,7 +121,9 @@ def _marginal_on_atoms(density: SoSDensity, keep: list[int], drop: list[int]) ->
     return out if _is_product(cast("Atoms", density.measure.atoms), keep, drop) else _with_law(out, projected, log_density)
 
 
-def _conditional_on_atoms(density: SoSDensity, given: list[int], values: np.ndarray, rest: list[int]) -> SoSDensity:
+def _conditional_on_atoms(
+    density: SoSDensity, given: list[int], values: np.ndarray, rest: list[int], names: Sequence[str] | None
+) -> SoSDensity:
     """The law of the features ``rest`` among the atoms at which the ``given`` ones have these values.
 
     A product of measures gives the same law of ``rest`` to all values, so that any value will do, not only those of its atoms.
@@ -134,24 +134,24 @@ def _conditional_on_atoms(density: SoSDensity, given: list[int], values: np.ndar
         if not _is_product(nodes, given, rest):
             nearest = nodes.points[int(np.argmin(np.sum(np.abs(nodes.points[:, given] - values), axis=1)))][given]
             raise ValueError(
-                f"no atom of {density.measure!r} has {listed(given, values)}, and the measure is not a product: condition on the value of "
-                f"an atom; the nearest is {listed(given, nearest)}"
+                f"no atom of {density.measure!r} has {listed(given, values, names)}, and the measure is not a product: condition on "
+                f"the value of an atom; the nearest is {listed(given, nearest, names)}"
             )
         hit[:] = True
     atoms, group = _distinct(nodes.points[np.ix_(hit, rest)])
     weights = np.bincount(group, nodes.weights[hit])
     measure = Discrete(atoms, weights / weights.sum())
     if density.kernel.separable(density.n_features):
-        return hold_fixed(density, given, values, rest, measure)
+        return hold_fixed(density, given, values, rest, measure, names)
     full = np.empty((atoms.shape[0], density.n_features))
     full[:, given], full[:, rest] = values, atoms
     log_density = density.logpdf(full)
     if not np.any(np.isfinite(log_density)):
-        raise ValueError(f"the density vanishes at {listed(given, values)}: there is no conditional density")
+        raise ValueError(f"the density vanishes at {listed(given, values, names)}: there is no conditional density")
     return _interpolant(density, density.kernel.restrict(rest), measure, log_density)
 
 
-def _given_logpdf_on_atoms(density: SoSDensity, given: list[int], values: np.ndarray) -> np.ndarray:
+def _given_logpdf_on_atoms(density: SoSDensity, given: list[int], values: np.ndarray, names: Sequence[str] | None) -> np.ndarray:
     """The log-density of the ``given`` features, relative to the marginal of the measure, at rows ``values`` that belong to atoms."""
     projected, log_density = _projected(density, given)
     found = _find(projected.points, values)
@@ -160,7 +160,7 @@ def _given_logpdf_on_atoms(density: SoSDensity, given: list[int], values: np.nda
         row = int(missing[0])
         raise ValueError(
             f"no atom of {density.measure!r} has the given features of {missing.size} of {values.shape[0]} rows of X, first of row {row}, "
-            f"{listed(given, values[row])}: condition on values of atoms"
+            f"{listed(given, values[row], names)}: condition on values of atoms"
         )
     return log_density[found]
 

@@ -26,12 +26,12 @@ from ksos.measures import MEASURES
 __all__ = ["load", "read_header", "save"]
 
 _MAGIC = b"\x89KSOS\r\n\x1a"  # not text, and no longer itself once line endings have been converted
-_FORMAT_VERSION = 2  # 1: a density; 2: the constant of a density, mixtures
+_FORMAT_VERSION = 3  # 1: a density; 2: the constant of a density, mixtures; 3: names of features
 _PREFIX_BYTES = 48  # the magic, the header's length, the header's SHA-256
 _ALIGNMENT = 64
 _HEADER_LIMIT = 1 << 16  # bounds what parsing can cost before anything is known to be true
 _FLOATS = np.dtype("<f8")
-_MOST_DIMENSIONS, _MASS_TOLERANCE, _LONGEST_VERSION = 8, 1e-6, 80
+_MOST_DIMENSIONS, _MASS_TOLERANCE, _LONGEST_VERSION, _LONGEST_NAME = 8, 1e-6, 80, 1000
 _KERNEL_VALUE, _MOST_WORK = 20, 2e10  # steps of an exponential; what a file may make its reader do: some ten seconds
 _OWN_ARRAYS, _CONSTANT = ("log_unit", "support_points", "unit_factor"), "unit_constant"
 _COMMON_KEYS = {"format_version", "library_version", "measure", "arrays", "sha256"}
@@ -51,7 +51,10 @@ def save(density: SoSDensity | SoSMixture, path: str | os.PathLike[str]) -> None
     text = json.dumps(header).encode()
     text += b" " * (-(_PREFIX_BYTES + len(text)) % _ALIGNMENT)
     if len(text) > _HEADER_LIMIT:
-        raise ValueError(f"this mixture has too many parts for one file, whose header may have {_HEADER_LIMIT} bytes: save its components")
+        raise ValueError(
+            f"the header of a file may have {_HEADER_LIMIT} bytes, but that of this one would have {len(text)}: save the components of a "
+            "mixture with many parts by themselves, and give features shorter names with p.with_feature_names([…])"
+        )
     try:
         _assemble(_parse(text), dict(arrays))  # as load will
     except ValueError as error:
@@ -114,6 +117,8 @@ def _describe(law: SoSDensity | SoSMixture) -> tuple[dict[str, Any], Arrays]:
             entries, own = _describe_density(part.density, f"parts.{number}.")
             header["parts"].append({**entries, "features": part.shown})
             arrays |= own
+    if law.feature_names is not None:
+        header |= {"format_version": 3, "feature_names": list(law.feature_names)}
     header["arrays"] = [{"name": name, "shape": list(array.shape)} for name, array in arrays.items()]
     header["sha256"] = _checksum(arrays)
     return header, arrays
@@ -148,7 +153,24 @@ def _assemble(header: dict[str, Any], arrays: Arrays) -> SoSDensity | SoSMixture
     law = _assemble_mixture(header, arrays) if "parts" in header else _assemble_density(header, arrays, "", constants=constants)
     if arrays:
         raise ValueError(f"it holds arrays that belong to nothing: {_shown(sorted(arrays))}")
-    return law
+    return law.with_feature_names(_feature_names(header, law.n_features))
+
+
+def _feature_names(header: dict[str, Any], d: int) -> list[str] | None:
+    """The names that the header gives: they are shown on terminals, and so must be printable."""
+    if "feature_names" not in header:
+        return None
+    names = header["feature_names"]
+    if not isinstance(names, list) or len(names) != d or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"its feature names must be {d} words; got {_shown(names)}")
+    for name in names:
+        if not name.isprintable() or len(name) > _LONGEST_NAME:
+            raise ValueError(
+                f"the name of a feature in a file must be printable and have at most {_LONGEST_NAME} characters; got {_shown(name)}"
+            )
+    if len(set(names)) < d:
+        raise ValueError(f"its feature names must differ; got {_shown(names)}")
+    return names
 
 
 def _assemble_mixture(header: dict[str, Any], arrays: Arrays) -> SoSMixture:
@@ -277,7 +299,8 @@ def _parse(text: bytes) -> dict[str, Any]:
             f"this ksos reads versions up to {_FORMAT_VERSION}: update ksos"
         )
     mixed = version > 1 and "parts" in header
-    _check_keys(header, _COMMON_KEYS | ({"parts"} if mixed else {"kernel"}), "its header")
+    named = {"feature_names"} if version > 2 else set()
+    _check_keys(header, _COMMON_KEYS | named | ({"parts"} if mixed else {"kernel"}), "its header")
     written_by = header["library_version"]
     if not isinstance(written_by, str) or not written_by.isprintable() or len(written_by) > _LONGEST_VERSION:  # it is shown on terminals
         raise ValueError(f"its library version must be a word; got {_shown(written_by)}")

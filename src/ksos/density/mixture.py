@@ -11,7 +11,7 @@ import numpy as np
 from scipy.linalg import block_diag
 
 from ksos._array import Array, is_numpy, like, namespace, quiet, to_numpy
-from ksos._validation import as_conditions, as_count, as_features, as_points, as_scales, as_vector, as_weights
+from ksos._validation import as_conditions, as_count, as_features, as_scales, as_vector, as_weights
 from ksos.density._assemble import assemble, listed
 from ksos.density.compress import Compression
 from ksos.density.corrected import conditional_normals
@@ -20,6 +20,7 @@ from ksos.density.queries import Queries
 from ksos.density.sos import SoSDensity
 from ksos.density.sums import Sums
 from ksos.density.volume import bumps
+from ksos.feature_names import frame, order_of, per_feature, quoted, series, shown_names, square
 from ksos.kernels import Gaussian, Kernel
 from ksos.measures import GaussianMixture, Lebesgue, Measure
 
@@ -60,7 +61,7 @@ def mixture(densities: Any, weights: Any = None) -> SoSDensity | SoSMixture:
     points = np.concatenate([p.support_points for p, _ in used])
     log_rows = np.concatenate([np.full(p.support_points.shape[0], 0.5 * (np.log(w) - p.log_unit)) for p, w in used])
     F = block_diag(*(p.unit_factor for p, _ in used))
-    return assemble(first.on_host(), first.kernel, points, first.measure, F, log_rows).on_device_of(first)
+    return assemble(first.on_host(), first.kernel, points, first.measure, F, log_rows).on_device_of(first)._with_names_of(first)
 
 
 class SoSMixture(Queries):
@@ -97,9 +98,11 @@ class SoSMixture(Queries):
         laws = _as_laws(densities)
         shares = as_weights(weights, len(laws), "weights")
         used = [(w, law) for w, law in zip(shares.tolist(), laws, strict=True) if w > 0.0]
-        parts, common = [(w * v, part) for w, law in used for v, part in _parts_of(law)], _common_measure([p for _, p in used], measure)
+        parts = [(w * v, part) for w, law in used for v, part in _parts_of(law.unnamed)]
+        common = _common_measure([p for _, p in used], measure)
         _check_parts([part for _, part in parts], common)
         self._set(parts, common)
+        self._take_names(laws[0].feature_names)
 
     def _set(self, parts: Sequence[tuple[float, Part]], measure: Measure) -> None:
         total = math.fsum(w for w, _ in parts)
@@ -175,12 +178,9 @@ class SoSMixture(Queries):
         found: list[tuple[float, SoSDensity | SoSMixture]] = []
         for weight, part in self.parts:
             for share, one in part.parts():
-                found.append(
-                    (
-                        weight * share,
-                        SoSMixture.from_parts([(1.0, one)], Lebesgue()) if len(one.shown) < one.density.n_features else one.density,
-                    )
-                )
+                whole = len(one.shown) == one.density.n_features
+                law = one.density if whole else SoSMixture.from_parts([(1.0, one)], Lebesgue())
+                found.append((weight * share, law._with_names_of(self)))
         return found
 
     @property
@@ -203,10 +203,10 @@ class SoSMixture(Queries):
     @property
     def answers(self) -> Sums:
         """What :class:`~ksos.density.queries.Queries` asks."""
-        return Sums(self)
+        return Sums(self.unnamed)
 
     def log_by_volume(self, X: Any) -> Array:
-        X = like(as_points(X, "X", n_features=self.n_features), self._home)
+        X = like(self._points(X), self._home)
         xp = namespace(X)
         with quiet():
             logs = xp.stack([part.log_density(X) + math.log(weight) for weight, part in self.parts])
@@ -216,8 +216,8 @@ class SoSMixture(Queries):
 
     def logpdf(self, X: Any) -> Array:
         """log p(X_i) relative to the measure, shape (n,); −inf where the density vanishes, never NaN."""
-        X = like(as_points(X, "X", n_features=self.n_features), self._home)
-        out = self.log_by_volume(X)
+        X = like(self._points(X), self._home)
+        out = self.unnamed.log_by_volume(X)
         return out if self.measure.normals(self.n_features) is None else out - self.measure.log_density(X)
 
     def pdf(self, X: Any) -> Array:
@@ -226,23 +226,27 @@ class SoSMixture(Queries):
         with quiet():
             return namespace(out).exp(out)
 
-    def rvs(self, size: int = 1, rng: Any = None) -> np.ndarray:
+    def rvs(self, size: int = 1, rng: Any = None, *, as_frame: bool = False) -> Any:
         """``size`` independent samples, shape (size, d); ``rng`` is a seed or a :class:`numpy.random.Generator`.
+
+        With ``as_frame``, a pandas data frame.
 
         The number from each part is multinomial; each part is sampled exactly, a corrected reference by rejection from the reference.
         """
         n, generator, host = as_count(size, "size", minimum=0), np.random.default_rng(rng), self.on_host()
         counts = generator.multinomial(n, host.weights / host.weights.sum())
         samples = [part.draw(int(count), generator) for count, (_, part) in zip(counts, host.parts, strict=True) if count]
-        rows = np.concatenate([np.empty((0, self.n_features)), *samples])
-        return like(rows[generator.permutation(n)], self.support_points)
+        rows = np.concatenate([np.empty((0, self.n_features)), *samples])[generator.permutation(n)]
+        return frame(rows, self.feature_names) if as_frame else like(rows, self.support_points)
 
-    def mean(self) -> np.ndarray:
-        return like(self._moments()[0], self.support_points)
+    def mean(self, *, as_frame: bool = False) -> Any:
+        found = self._moments()[0]
+        return series(found, self.feature_names) if as_frame else like(found, self.support_points)
 
-    def cov(self) -> np.ndarray:
-        """The covariance matrix of x, shape (d, d): that within the parts and that of their means."""
-        return like(self._moments()[1], self.support_points)
+    def cov(self, *, as_frame: bool = False) -> Any:
+        """The covariance matrix of x, shape (d, d): that within the parts and that of their means; with ``as_frame`` a data frame."""
+        found = self._moments()[1]
+        return square(found, self.feature_names) if as_frame else like(found, self.support_points)
 
     def mass(self) -> float:
         """∫ p dρ, which is one to rounding."""
@@ -260,63 +264,71 @@ class SoSMixture(Queries):
 
     def by_volume(self) -> SoSMixture:
         """The same law as a density with respect to Lebesgue measure (or the box that the parts share)."""
-        return self if self.measure.normals(self.n_features) is None else SoSMixture.from_parts(self.parts, Lebesgue())
+        if self.measure.normals(self.n_features) is None:
+            return self
+        return SoSMixture.from_parts(self.parts, Lebesgue())._with_names_of(self)
 
     def marginal(self, features: Any) -> SoSMixture:
         """The law of the features S = ``features``, in that order: the mixture of the parts' marginals."""
-        host, keep = self.on_host(), as_features(features, self.n_features, "features")
+        host, keep = self.on_host(), as_features(features, self.n_features, "features", self.feature_names)
         parts = [(w, part.marginal(keep)) for w, part in host.parts]
         if (measure := self.measure).atoms is None:
-            return self._made(parts, measure.restrict(keep))
+            return self._made(parts, measure.restrict(keep), keep)
         measures = [part.density.measure for _, part in parts]
         if any(other != measures[0] for other in measures):
             raise ValueError(
                 f"the marginals of the parts are relative to different measures, {measure!r} being no product; take those of the "
                 "components, as in [(w, p.marginal(features)) for w, p in mixture.components]"
             )
-        return self._made(parts, measures[0])
+        return self._made(parts, measures[0], keep)
 
     def conditional(self, conditions: Any) -> SoSMixture:
         """The law of the other features given x_S = v, ``conditions`` = {feature: value}: weights become ∝ w_a p_a(x_S = v)."""
-        given, values = as_conditions(conditions, self.n_features)
+        given, values = as_conditions(conditions, self.n_features, self.feature_names)
         host, rest = self.on_host(), [k for k in range(self.n_features) if k not in given]
         found = [(w, part.given(given, values)) for w, part in host.parts]
         logs = np.array([math.log(w) + one[0] if one is not None else -math.inf for w, one in found])
         if not np.isfinite(logs.max()):
-            raise ValueError(f"the density vanishes at {listed(given, values)}: there is no conditional density")
+            raise ValueError(f"the density vanishes at {listed(given, values, self.feature_names)}: there is no conditional density")
         parts = [(math.exp(log - logs.max()), one[1]) for log, (_, one) in zip(logs.tolist(), found, strict=True) if one is not None]
         if self.measure.atoms is not None:
-            return self._made(parts, parts[0][1].density.measure)
-        return self._made(parts, _conditional_measure(self.measure, given, values, rest))
+            return self._made(parts, parts[0][1].density.measure, rest)
+        return self._made(parts, _conditional_measure(self.measure, given, values, rest), rest)
 
     def conditional_logpdf(self, X: Any, given: Any) -> np.ndarray:
         """log p(x_R | x_S) at every row x of ``X`` (n, d), S = ``given``: one condition per row."""
-        X = like(as_points(X, "X", n_features=self.n_features), self._home)
-        features = as_features(given, self.n_features, "given")
+        return self.rows_given(like(self._points(X), self._home), as_features(given, self.n_features, "given", self.feature_names))
+
+    def rows_given(self, X: Array, features: list[int]) -> np.ndarray:
+        """The same of rows and features that have been checked."""
         if len(features) == self.n_features:
             raise ValueError(f"given names all {self.n_features} features: none is left to have a density; use logpdf for that of a row")
-        log_given = self.marginal(features).logpdf(X[:, features])
+        bare = self.unnamed
+        log_given = bare.marginal(features).logpdf(X[:, features])
         if np.any(np.isneginf(to_numpy(log_given))):
             row = int(np.flatnonzero(np.isneginf(to_numpy(log_given)))[0])
+            words = features if self.feature_names is None else quoted([self.feature_names[k] for k in features])
             raise ValueError(
-                f"the density of the features {features} vanishes in row {row} of X: there is no conditional density; leave out the rows "
+                f"the density of the features {words} vanishes in row {row} of X: there is no conditional density; leave out the rows "
                 "where p.marginal(given).logpdf(X[:, given]) is -inf"
             )
-        return self.logpdf(X) - log_given
+        return bare.logpdf(X) - log_given
 
     def affine(self, scale: Any = 1.0, shift: Any = 0.0) -> SoSMixture:
         """The law of scale·x + shift; ``scale`` is a number, one per feature, or an invertible matrix."""
-        d, host = self.n_features, self.on_host()
+        d, host, names = self.n_features, self.on_host(), self.feature_names
+        scale, shift = per_feature(scale, d, names, "scale", 1.0), per_feature(shift, d, names, "shift", 0.0)
         A = np.asarray(scale, dtype=np.float64) if np.ndim(scale) == 2 else np.diag(as_vector(scale, "scale", length=d))
         b = as_vector(shift, "shift", length=d)
         if A.shape != (d, d) or not np.all(np.isfinite(A)) or np.linalg.matrix_rank(A) < d:
             raise ValueError(f"scale must be a number other than 0, one per feature, or an invertible matrix {(d, d)}; got {scale!r}")
         parts = [(w, part.affine(A, b)) for w, part in host.parts]
-        return self._made(parts, self.measure.linear_image(A, b))
+        return self._made(parts, self.measure.linear_image(A, b)).with_feature_names(None if np.ndim(scale) == 2 else names)
 
     def times_gaussian(self, mean: Any, scale: Any) -> SoSMixture:
         """p(x)·exp(−½(x − mean)ᵀΣ⁻¹(x − mean)), scaled to mass one; ``scale`` is one deviation per feature (perhaps infinite), or Σ."""
-        d, host = self.n_features, self.on_host()
+        d, host, names = self.n_features, self.on_host(), self.feature_names
+        mean, scale = per_feature(mean, d, names, "mean", 0.0), per_feature(scale, d, names, "scale", np.inf)
         mean = as_vector(mean, "mean", length=d)
         precision = np.linalg.inv(np.asarray(scale, dtype=np.float64)) if np.ndim(scale) == 2 else np.diag(as_scales(scale, d) ** -2.0)
         found = [(w, part.times_gaussian(mean, precision)) for w, part in host.parts]
@@ -336,8 +348,8 @@ class SoSMixture(Queries):
         small = self._made([(w, part.compressed(rank, m)) for w, part in self.on_host().parts], self.measure)
         return Compression(small, small.mmd(self, kernel=kernel, landmarks=landmarks))  # type: ignore[arg-type]
 
-    def _made(self, parts: list[tuple[float, Part]], measure: Measure) -> SoSMixture:
-        return SoSMixture.from_parts(parts, measure).on_device_of(self)
+    def _made(self, parts: list[tuple[float, Part]], measure: Measure, features: Sequence[int] | None = None) -> SoSMixture:
+        return SoSMixture.from_parts(parts, measure).on_device_of(self)._with_names_of(self, features)
 
     def on_host(self) -> SoSMixture:
         """The same mixture in NumPy arrays; the mixture itself if it is made of them."""
@@ -353,7 +365,7 @@ class SoSMixture(Queries):
         return self if both else self._moved(lambda p: p.on_device_of(other))
 
     def _moved(self, move: Any) -> SoSMixture:
-        return SoSMixture.from_parts([(w, part.moved(move)) for w, part in self.parts], self.measure)
+        return SoSMixture.from_parts([(w, part.moved(move)) for w, part in self.parts], self.measure)._with_names_of(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the mixture to a file that :func:`ksos.load` reads; the old file or the new one is there, whole, at any moment."""
@@ -363,7 +375,7 @@ class SoSMixture(Queries):
 
     def __repr__(self) -> str:
         n = len(self.parts)
-        return f"SoSMixture(d={self.n_features}, {n} part{'s' if n > 1 else ''}, measure={self.measure!r})"
+        return f"SoSMixture(d={self.n_features}{shown_names(self.feature_names)}, {n} part{'s' if n > 1 else ''}, measure={self.measure!r})"
 
 
 def reference_density(measure: Measure) -> SoSDensity:
@@ -388,7 +400,9 @@ def _as_laws(densities: Any) -> list[SoSDensity | SoSMixture]:
             raise ValueError(
                 f"a mixture needs densities of the same features: density 0 has {d} features, but density {a} has {p.n_features}"
             )
-    return laws
+    names = next((p.feature_names for p in laws if p.feature_names is not None), None)
+    orders = [order_of(p.feature_names, names, f"density {a}") for a, p in enumerate(laws)]
+    return [(p if order is None else p.marginal(order)).with_feature_names(names) for p, order in zip(laws, orders, strict=True)]
 
 
 def _same_class(first: SoSDensity, other: SoSDensity) -> bool:

@@ -224,7 +224,7 @@ class Squares(Part):
 
     def given(self, given: list[int], values: np.ndarray) -> tuple[float, Part] | None:
         try:
-            found = conditional(self.density, dict(zip(given, values.tolist(), strict=True)))
+            found = conditional(self.density, given, values)
         except IntegralNotAvailableError:
             raise
         except ValueError:  # no mass there

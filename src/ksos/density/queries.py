@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from ksos.density.expectation import Estimate, expectation
 from ksos.density.hdr import highest_density_level
 from ksos.density.modes import log_and_gradient, modes
 from ksos.density.moments import moment
+from ksos.feature_names import as_feature_names, frame, in_order, order_of, series
 
 if TYPE_CHECKING:
     from ksos.density.mixture import SoSMixture
@@ -120,6 +122,38 @@ class Queries(ABC):
 
     measure: Measure
     support_points: Array
+    feature_names: tuple[str, ...] | None = None
+    """Names of the features, if they have any: columns of tables are found by them, and a feature may be given by its name or number."""
+    _without_names: Any = None
+
+    def with_feature_names(self, names: Any) -> Self:
+        """The same law with these names of its features; None removes them.
+
+        >>> from ksos import SoSDensity, kernels
+        >>> p = SoSDensity(kernels.Gaussian(2.0), [[3.0, 0.0]], [[1.0]], normalize=True).with_feature_names(["hp", "mpg"])
+        >>> p.marginal("mpg").feature_names, round(p.probability(low={"hp": 3.0}), 9)
+        (('mpg',), 0.5)
+        """
+        if names is None:
+            return self.unnamed
+        out = copy.copy(self.unnamed)
+        out.feature_names, out._without_names = as_feature_names(names, self.n_features), self.unnamed
+        return out
+
+    def _take_names(self, names: tuple[str, ...] | None) -> None:
+        """Names for a law that is being made."""
+        if names is not None:
+            self._without_names, self.feature_names = copy.copy(self), names
+
+    @property
+    def unnamed(self) -> Self:
+        """The same law without names: what the library itself asks, with arrays."""
+        return self if self._without_names is None else cast("Self", self._without_names)
+
+    def _with_names_of(self, other: Queries, features: Sequence[int] | None = None) -> Self:
+        """This law of some ``features`` of another one, in this order, under their names there."""
+        names = other.feature_names
+        return self.with_feature_names(names if names is None or features is None else [names[k] for k in features])
 
     @property
     @abstractmethod
@@ -138,7 +172,7 @@ class Queries(ABC):
     @property
     def _answers(self) -> Answers:
         """Answers are computed on the host and go back to where the law lies."""
-        return self.as_mixture().answers if (p := self.plain) is None else OwnAnswers(p)
+        return self.unnamed.as_mixture().answers if (p := self.plain) is None else OwnAnswers(p.unnamed)
 
     @property
     @abstractmethod
@@ -166,28 +200,40 @@ class Queries(ABC):
         """p(X_i), shape (n,)."""
 
     @abstractmethod
-    def mean(self) -> np.ndarray:
-        """E[x], shape (d,)."""
+    def mean(self, *, as_frame: bool = False) -> Any:
+        """E[x], shape (d,); with ``as_frame`` a pandas Series."""
 
     def log_by_volume(self, X: Any) -> Array:
         """log p(X_i)·dρ/dx; on atoms the density relative to their measure, as it is."""
-        X = as_points(X, "X", n_features=self.n_features)
-        return self.logpdf(X) + self.measure.log_density(X) if self.measure.normals(self.n_features) is not None else self.logpdf(X)
+        X = self._points(X)
+        log_p = self.unnamed.logpdf(X)
+        return log_p + self.measure.log_density(X) if self.measure.normals(self.n_features) is not None else log_p
 
     def node_masses(self) -> np.ndarray:
         """The mass of every node of a discrete measure."""
         if (atoms := self.measure.atoms) is None:
             raise TypeError(f"a density on a Discrete measure is needed; this one is on {self.measure!r}")
-        mass = atoms.weights * to_numpy(self.pdf(like(atoms.points, self.support_points)))
+        mass = atoms.weights * to_numpy(self.unnamed.pdf(like(atoms.points, self.support_points)))
         return np.asarray(mass / mass.sum())
 
+    def _points(self, X: Any, name: str = "X") -> Array:
+        """Rows (n, d), the columns of a table in the order of the features."""
+        return as_points(in_order(X, self.feature_names, name), name, n_features=self.n_features)
+
     def _rows(self, X: Any) -> np.ndarray:
-        return to_numpy(as_points(X, "X", n_features=self.n_features))
+        return to_numpy(self._points(X))
+
+    def _other(self, other: Any) -> Queries:
+        """Another law, its features in the order of this one's."""
+        if not isinstance(other, Queries):
+            raise TypeError(f"other must be a density such as this one; got {type(other).__name__}")
+        order = order_of(other.feature_names, self.feature_names, "other") if other.n_features == self.n_features else None
+        return other.unnamed if order is None else other.unnamed.marginal(order)
 
     def _back(self, found: np.ndarray) -> Any:
         return like(found, self.support_points)
 
-    def probability(self, low: Any, high: Any) -> Any:
+    def probability(self, low: Any = -np.inf, high: Any = np.inf) -> Any:
         """P(low ≤ x ≤ high), exactly; bounds may be infinite.
 
         With a metric that ties the features it is exact to 1e-11 where sides of at most three tied features are finite. Beyond, it is an
@@ -195,15 +241,16 @@ class Queries(ABC):
 
         Parameters
         ----------
-        low, high : float, array of d floats, or array (n, d)
-            The sides of a box, one number standing for all features; with rows, of n boxes, and the answer has shape (n,).
+        low, high : float, array of d floats, array (n, d), or mapping {feature: bound}
+            The sides of a box, one number standing for all features; with rows, of n boxes, and the answer has shape (n,). A mapping bounds
+            the features that it has, by name or number, and no others.
 
         >>> from ksos import SoSDensity, kernels
         >>> p = SoSDensity(kernels.Gaussian(2.0), [[0.0, 0.0]], [[1.0]], normalize=True)  # two standard normal features
         >>> round(p.probability([-1.0, -np.inf], [1.0, np.inf]), 6)
         0.682689
         """
-        low, high, many = as_box(low, high, self.n_features, closed=self.measure.atoms is not None)
+        low, high, many = as_box(low, high, self.n_features, closed=self.measure.atoms is not None, names=self.feature_names)
         found, errors = self._answers.box_masses(low, high)
         if many:
             return self._back(found)
@@ -225,18 +272,19 @@ class Queries(ABC):
         """
         d = self.n_features
         if d != 1:
-            raise ValueError(f"quantiles are for one feature; this density has {d}; take one of them, as in p.marginal([0]).ppf(q)")
+            first = 0 if self.feature_names is None else self.feature_names[0]
+            raise ValueError(f"quantiles are for one feature; this density has {d}; take one of them, as in p.marginal([{first!r}]).ppf(q)")
         levels = as_levels(q, "q")
         found = self._answers.quantiles(np.atleast_1d(levels))
         return self._back(found) if levels.ndim else float(found[0])
 
-    def moment(self, powers: int | Sequence[int], *, central: bool = False) -> float:
+    def moment(self, powers: int | Sequence[int] | Mapping[Any, int], *, central: bool = False) -> float:
         """E[Π_k x_k^{powers_k}], exactly; with ``central``, of x − E[x].
 
         Parameters
         ----------
-        powers : int or sequence of d whole numbers
-            An exponent for each feature; one number for a density of one feature.
+        powers : int, sequence of d whole numbers, or mapping {feature: exponent}
+            An exponent for each feature; one number for a density of one feature. Features that a mapping lacks have exponent 0.
         central : bool
             Take powers of x − E[x].
 
@@ -246,7 +294,7 @@ class Queries(ABC):
         (3.0, 3.0)
         """
         d = self.n_features
-        return self._answers.moment(as_powers(powers, d), to_numpy(self.mean()) if central else np.zeros(d))
+        return self._answers.moment(as_powers(powers, d, self.feature_names), to_numpy(self.mean()) if central else np.zeros(d))
 
     def expectation(self, f: Any, *, rtol: float = 1e-8, max_evaluations: int | None = None, rng: Any = None) -> Estimate:
         """E[f(x)], a float with the estimate of its error as ``.error``.
@@ -287,14 +335,14 @@ class Queries(ABC):
         Infinite where this density has mass outside of the box of the other. A float with the estimate of its error as ``.error``; the
         arguments are those of :meth:`expectation`.
         """
-        return self._answers.kl_divergence(_as_law(other), **_work(rtol, max_evaluations, rng))
+        return self._answers.kl_divergence(self._other(other), **_work(rtol, max_evaluations, rng))
 
     def l2_distance(self, other: Queries, *, max_operations: float = 1e13) -> float:
         """(∫ (p − q)² dρ)^{1/2}, exactly, both being densities with respect to the same measure (or Lebesgue measure and boxes).
 
         A distance predicted to take more than ``max_operations`` floating-point operations is refused.
         """
-        return self._answers.l2_distance(_as_law(other), as_positive(max_operations, "max_operations"))
+        return self._answers.l2_distance(self._other(other), as_positive(max_operations, "max_operations"))
 
     def mmd(self, other: Any, kernel: Any = None, landmarks: Any = None) -> float:
         """:func:`ksos.mmd` between this density and another, samples or an embedding; exact, or projected when landmarks are given."""
@@ -318,11 +366,12 @@ class Queries(ABC):
             raise ValueError(f"mass must be less than 1, the mass of everything; got {mass!r}")
         return self._answers.level(level, rng)
 
-    def mode(self, *, all_local: bool = False, n_starts: int = 64) -> np.ndarray:
+    def mode(self, *, all_local: bool = False, n_starts: int = 64, as_frame: bool = False) -> Any:
         """The x with the largest pdf (relative to the measure), shape (d,).
 
         Climbs start from the ``n_starts`` best support points and, in one and two features, maxima of a grid; on a discrete measure it is
-        the best node. With ``all_local``, every local maximum that a climb reaches, the largest first, shape (k, d).
+        the best node. With ``all_local``, every local maximum that a climb reaches, the largest first, shape (k, d). With ``as_frame`` a
+        pandas Series or data frame.
 
         >>> from ksos import SoSDensity, kernels
         >>> p = SoSDensity(kernels.Gaussian(1.0), [[0.0], [4.0]], [[1.0], [2.0]], normalize=True)
@@ -330,6 +379,8 @@ class Queries(ABC):
         (array([4.]), (2, 1))
         """
         found = self._answers.modes(as_count(n_starts, "n_starts"), every=bool(all_local))
+        if as_frame:
+            return frame(found, self.feature_names) if all_local else series(found[0], self.feature_names)
         return self._back(found if all_local else found[0])
 
     def grad_logpdf(self, X: Any) -> np.ndarray:
@@ -343,9 +394,3 @@ class Queries(ABC):
 def _work(rtol: float, max_evaluations: int | None, rng: Any) -> dict[str, Any]:
     most = None if max_evaluations is None else as_count(max_evaluations, "max_evaluations", minimum=1000)
     return {"rtol": as_positive(rtol, "rtol"), "max_evaluations": most, "rng": rng}
-
-
-def _as_law(other: Any) -> Queries:
-    if not isinstance(other, Queries):
-        raise TypeError(f"other must be a density such as this one; got {type(other).__name__}")
-    return other

@@ -11,7 +11,7 @@ import numpy as np
 
 from ksos._array import Array, is_numpy, like, namespace, on_host, quiet, to_device, to_numpy, zeros
 from ksos._memory import CACHE_ELEMENTS, row_blocks
-from ksos._validation import as_count, as_points, as_vector
+from ksos._validation import as_conditions, as_count, as_features, as_points, as_vector
 from ksos.density._assemble import log_squares, unit_rows
 from ksos.density.compress import Compression, compress
 from ksos.density.conditional import conditional, conditional_logpdf, marginal
@@ -20,6 +20,7 @@ from ksos.density.queries import Queries
 from ksos.density.sampling import draw
 from ksos.density.standard import feature_scales
 from ksos.density.transform import affine, times_gaussian
+from ksos.feature_names import frame, per_feature, series, shown_names, square
 from ksos.integrals import Integrals, closed_form
 from ksos.integrals.exact_rule import basis_at, exact_rule
 from ksos.kernels import Kernel
@@ -127,7 +128,8 @@ class SoSDensity(Queries):
         """The same density with mass one."""
         root, c = math.sqrt(self.mass()), self.unit_constant
         unit = None if c is None else c / root
-        return self.from_units(self.kernel, self.support_points, self.unit_factor / root, self.log_unit, self.measure, unit)
+        scaled = self.from_units(self.kernel, self.support_points, self.unit_factor / root, self.log_unit, self.measure, unit)
+        return scaled._with_names_of(self)
 
     @property
     def factor(self) -> np.ndarray:
@@ -182,7 +184,7 @@ class SoSDensity(Queries):
     @np.errstate(under="ignore")
     def logpdf(self, X: Any) -> Array:
         """log p(X_i), shape (n,); −inf where the density vanishes, never NaN."""
-        X = like(as_points(X, "X", n_features=self.n_features), self.support_points)
+        X = like(self._points(X), self.support_points)
         xp, out = namespace(X), self._squares(X)
         weak = out < _UNDERFLOW
         with quiet():
@@ -194,11 +196,11 @@ class SoSDensity(Queries):
 
     def pdf(self, X: Any) -> Array:
         """p(X_i) = ‖Fᵀ k(X_i)‖² ≥ 0, shape (n,)."""
-        X = like(as_points(X, "X", n_features=self.n_features), self.support_points)
+        X = like(self._points(X), self.support_points)
         xp = namespace(X)
         with np.errstate(over="ignore", under="ignore"):
             if abs(self.log_unit) > 600.0:  # exp would leave the range although p itself may not
-                return xp.exp(self.logpdf(X))
+                return xp.exp(self.unnamed.logpdf(X))
             out = self._squares(X) * math.exp(-self.log_unit)
         return xp.where(self.measure.contains(X), out, 0.0)
 
@@ -241,30 +243,31 @@ class SoSDensity(Queries):
 
     def _moved(self, move: Callable[[Any], Any]) -> SoSDensity:
         c = None if self.unit_constant is None else move(self.unit_constant)
-        return self.from_units(self.kernel, move(self.support_points), move(self.unit_factor), self.log_unit, self.measure, c)
+        moved = self.from_units(self.kernel, move(self.support_points), move(self.unit_factor), self.log_unit, self.measure, c)
+        return moved._with_names_of(self)
 
-    def mean(self) -> np.ndarray:
-        """E[x], shape (d,)."""
-        if self.plain is None:
-            return like(self.as_mixture().mean(), self.support_points)
-        return like(mean_and_covariance(self.on_host())[0], self.support_points)
+    def mean(self, *, as_frame: bool = False) -> Any:
+        """E[x], shape (d,); with ``as_frame`` a pandas Series."""
+        found = self.as_mixture().mean() if self.plain is None else mean_and_covariance(self.unnamed.on_host())[0]
+        return series(found, self.feature_names) if as_frame else like(found, self.support_points)
 
-    def cov(self) -> np.ndarray:
-        """The covariance matrix of x, shape (d, d)."""
-        if self.plain is None:
-            return like(self.as_mixture().cov(), self.support_points)
-        return like(mean_and_covariance(self.on_host())[1], self.support_points)
+    def cov(self, *, as_frame: bool = False) -> Any:
+        """The covariance matrix of x, shape (d, d); with ``as_frame`` a pandas data frame."""
+        found = self.as_mixture().cov() if self.plain is None else mean_and_covariance(self.unnamed.on_host())[1]
+        return square(found, self.feature_names) if as_frame else like(found, self.support_points)
 
-    def rvs(self, size: int = 1, rng: Any = None, *, method: str = "auto") -> np.ndarray:
+    def rvs(self, size: int = 1, rng: Any = None, *, method: str = "auto", as_frame: bool = False) -> Any:
         """``size`` independent samples, shape (size, d); ``rng`` is a seed or a :class:`numpy.random.Generator`.
 
         ``method="inversion"`` inverts the distribution function of each feature given the earlier ones, to 1e-9 and better;
         ``"rejection"`` thins a mixture that dominates the density. Both are exact; ``"auto"`` takes the one predicted to be faster.
+        With ``as_frame``, a pandas data frame.
         """
         if self.plain is None:
-            return like(self.as_mixture().rvs(size, rng), self.support_points)
-        samples = draw(self.on_host(), as_count(size, "size", minimum=0), np.random.default_rng(rng), method)
-        return like(samples, self.support_points)
+            samples = self.unnamed.as_mixture().rvs(size, rng)
+        else:
+            samples = draw(self.unnamed.on_host(), as_count(size, "size", minimum=0), np.random.default_rng(rng), method)
+        return frame(samples, self.feature_names) if as_frame else like(samples, self.support_points)
 
     @property
     def bandwidths(self) -> np.ndarray:
@@ -279,7 +282,7 @@ class SoSDensity(Queries):
     def as_mixture(self) -> SoSMixture:
         from ksos.density.mixture import SoSMixture  # which is built on densities
 
-        return SoSMixture([self.on_host()], measure=self.measure)
+        return SoSMixture([self.on_host()], measure=self.measure)  # with the same names
 
     @property
     def components(self) -> list[tuple[float, SoSDensity | SoSMixture]]:
@@ -295,24 +298,25 @@ class SoSDensity(Queries):
             return self
         whole = self.as_mixture().by_volume()
         (_, part), *more = whole.parts
-        return whole if more or self.unit_constant is not None else part.density.on_device_of(self)
+        return whole if more or self.unit_constant is not None else part.density.on_device_of(self)._with_names_of(self)
 
     def marginal(self, features: Any) -> Self:
         r"""The density of the features S = ``features``, in that order: p_S(x_S) = ∫ p dρ_R = k_Sᵀ(B ∘ W_R)k_S, for any separable kernel.
 
         With a metric, W_R is W/W_S, and the metric of the result is the block of S of these features.
 
-        Features are numbered from 0; negative numbers are refused. On a :class:`~ksos.measures.Discrete` measure, atoms that agree in S
-        become one, with any kernel. The result carries exactly their masses. Its measure is the marginal of ρ if ρ is a product of
-        measures (a tensor quadrature rule) or the kernel is not separable, and otherwise has the same atoms with other weights.
+        Features are given by name, or numbered from 0; negative numbers are refused. On a :class:`~ksos.measures.Discrete` measure, atoms
+        that agree in S become one, with any kernel. The result carries exactly their masses. Its measure is the marginal of ρ if ρ is a
+        product of measures (a tensor quadrature rule) or the kernel is not separable, and otherwise has the same atoms with other weights.
 
         >>> from ksos.kernels import Gaussian
         >>> p = SoSDensity(Gaussian(1.0), [[0.0, 1.0], [1.0, 0.0]], [[1.0], [1.0]], normalize=True)
         >>> bool(abs(p.marginal([1]).mean()[0] - p.mean()[1]) < 1e-12)
         True
         """
-        found = self.as_mixture().marginal(features) if self.plain is None else marginal(self.on_host(), features)
-        return cast("Self", found.on_device_of(self))
+        keep = as_features(features, self.n_features, "features", self.feature_names)
+        found = self.as_mixture().marginal(keep) if self.plain is None else marginal(self.unnamed.on_host(), keep)
+        return cast("Self", found.on_device_of(self)._with_names_of(self, keep))
 
     def conditional(self, conditions: Any) -> Self:
         r"""The density of the other features given x_S = v, ``conditions`` = {feature: value}: ∝ k_Rᵀ ΔBΔ k_R with Δ = diag(k_S(v, x̃_i)).
@@ -326,8 +330,11 @@ class SoSDensity(Queries):
         >>> p.conditional({0: 9.0}).mean().round(9)
         array([9.])
         """
-        found = self.as_mixture().conditional(conditions) if self.plain is None else conditional(self.on_host(), conditions)
-        return cast("Self", found.on_device_of(self))
+        if self.plain is None:
+            return cast("Self", self.as_mixture().conditional(conditions).on_device_of(self))
+        given, values = as_conditions(conditions, self.n_features, self.feature_names)
+        found = conditional(self.unnamed.on_host(), given, values, self.feature_names)
+        return cast("Self", found.on_device_of(self)._with_names_of(self, [k for k in range(self.n_features) if k not in given]))
 
     def conditional_logpdf(self, X: Any, given: Any) -> np.ndarray:
         """log p(x_R | x_S) at every row x of ``X`` (n, d), S = ``given``: one condition per row, millions of rows in bounded memory.
@@ -339,14 +346,16 @@ class SoSDensity(Queries):
         >>> p.conditional_logpdf([[9.0, 9.0], [0.0, 1.0]], given=[0]).round(6)
         array([-0.225791, -2.225791])
         """
+        X, features = self._rows(X), as_features(given, self.n_features, "given", self.feature_names)
         if self.plain is None:
-            return like(self.as_mixture().conditional_logpdf(to_numpy(X), given), self.support_points)
-        return like(conditional_logpdf(self.on_host(), X, given), self.support_points)
+            return like(self.as_mixture().rows_given(X, features), self.support_points)
+        return like(conditional_logpdf(self.unnamed.on_host(), X, features, self.feature_names), self.support_points)
 
     def times_gaussian(self, mean: Any, scale: Any) -> Self:
         r"""p(x)·Π_k exp(−(x_k − mean_k)²/(2 scale_k²)), scaled to mass one: Bayes' rule for a Gaussian measurement of the features.
 
-        ``mean`` and ``scale`` are numbers, or one per feature; an infinite scale says nothing about its feature. A matrix C (d, d) as
+        ``mean`` and ``scale`` are numbers, one per feature, or mappings {feature: number}; an infinite scale says nothing about its
+        feature, nor does a mapping that lacks it. A matrix C (d, d) as
         ``scale`` is the covariance of the measurement, and the factor is exp(−½(x − mean)ᵀC⁻¹(x − mean)). For the Gaussian kernel on
         any measure, and for any kernel on a :class:`~ksos.measures.Discrete` one, where the Gaussian goes into the weights.
 
@@ -355,13 +364,16 @@ class SoSDensity(Queries):
         >>> p.times_gaussian(1.0, 1.0).mean().round(12), p.times_gaussian(1.0, 1.0).cov().round(12)
         (array([0.5]), array([[0.5]]))
         """
-        found = self.as_mixture().times_gaussian(mean, scale) if self.plain is None else times_gaussian(self.on_host(), mean, scale)
-        return cast("Self", found.on_device_of(self))
+        d, names = self.n_features, self.feature_names
+        mean, scale = per_feature(mean, d, names, "mean", 0.0), per_feature(scale, d, names, "scale", np.inf)
+        found = self.as_mixture().times_gaussian(mean, scale) if self.plain is None else times_gaussian(self.unnamed.on_host(), mean, scale)
+        return cast("Self", found.on_device_of(self)._with_names_of(self))
 
     def affine(self, scale: Any = 1.0, shift: Any = 0.0) -> Self:
         """The density of scale·x + shift, feature by feature; ``scale`` may be negative, or any invertible matrix (d, d).
 
         A matrix A takes a Gaussian kernel, of which the metric becomes ASAᵀ, and any measure but a box.
+        Features keep their names unless a matrix mixes them; mappings {feature: number} change these features alone.
         The measure moves along: sides of a box, mean and scale of a normal measure, the points of a discrete one (with their weights).
 
         >>> from ksos.kernels import Gaussian
@@ -372,8 +384,10 @@ class SoSDensity(Queries):
         array([[1. , 0.6],
                [0.6, 1. ]])
         """
-        found = self.as_mixture().affine(scale, shift) if self.plain is None else affine(self.on_host(), scale, shift)
-        return cast("Self", found.on_device_of(self))
+        d, names = self.n_features, self.feature_names
+        scale, shift = per_feature(scale, d, names, "scale", 1.0), per_feature(shift, d, names, "shift", 0.0)
+        found = self.as_mixture().affine(scale, shift) if self.plain is None else affine(self.unnamed.on_host(), scale, shift, names)
+        return cast("Self", found.on_device_of(self).with_feature_names(None if np.ndim(scale) == 2 else names))
 
     def compress(
         self, rank: int | None = None, m: int | None = None, *, kernel: Kernel | None = None, landmarks: Any = None
@@ -401,8 +415,8 @@ class SoSDensity(Queries):
         """
         if self.unit_constant is not None:
             return self.as_mixture().compress(rank, m, kernel=kernel, landmarks=landmarks)
-        found = compress(self.on_host(), rank, m, kernel, landmarks)
-        return found._replace(density=found.density.on_device_of(self))
+        found = compress(self.unnamed.on_host(), rank, m, kernel, landmarks)
+        return found._replace(density=found.density.on_device_of(self)._with_names_of(self))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the density to a file that :func:`ksos.load` reads; the old file or the new one is there, whole, at any moment."""
@@ -412,4 +426,5 @@ class SoSDensity(Queries):
 
     def __repr__(self) -> str:
         m, more = self.support_points.shape[0], "" if self.unit_constant is None else ", constant"
-        return f"SoSDensity(d={self.n_features}, m={m}{more}, rank={self.rank}, kernel={self.kernel!r}, measure={self.measure!r})"
+        d = f"d={self.n_features}{shown_names(self.feature_names)}"
+        return f"SoSDensity({d}, m={m}{more}, rank={self.rank}, kernel={self.kernel!r}, measure={self.measure!r})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from ksos._validation import as_invertible, as_metric, as_scales, as_vector
 from ksos.density._assemble import assemble
 from ksos.density.standard import kernel_image
 from ksos.exceptions import IntegralNotAvailableError
+from ksos.feature_names import said
 from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Discrete
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["affine", "times_gaussian"]
 
 
-def affine(density: SoSDensity, scale: Any = 1.0, shift: Any = 0.0) -> SoSDensity:
+def affine(density: SoSDensity, scale: Any = 1.0, shift: Any = 0.0, names: Sequence[str] | None = None) -> SoSDensity:
     r"""The density of y = scale·x + shift: kernels of bandwidth |scale|·σ at the images of the points, relative to the image of ρ.
 
     A matrix A mixes the features: then y = Ax + shift, and the kernel has the metric ASAᵀ.
@@ -31,7 +33,7 @@ def affine(density: SoSDensity, scale: Any = 1.0, shift: Any = 0.0) -> SoSDensit
     if np.any(scale == 0.0):
         k = int(np.argmax(scale == 0.0))
         raise ValueError(
-            f"scale must not be zero: that of feature {k} is, and would leave no density; use p.marginal(…) without the feature"
+            f"scale must not be zero: that of {said(k, names)} is, and would leave no density; use p.marginal(…) without the feature"
         )
     sigma = density.kernel.sigma
     one = sigma.ndim == 0 and bool(np.all(np.abs(scale) == np.abs(scale[0])))

@@ -307,6 +307,7 @@ class KernelSoSDensityCV(DensityEstimator):
         estimator.support_points_, estimator.landmarks_ = space.support_points, space.landmarks
         estimator.n_features_in_ = space.n_features
         self.best_estimator_, self.distribution_ = estimator, SoSMixture(found.densities, found.shares, Lebesgue())
+        self._name_features(estimator)
         self.weights_, self.best_score_ = found.weights, found.score - units.log_volume
         self.bandwidth_, self.regularization_ = estimator.bandwidth_, estimator.regularization_
         scored = [*search.found, *[None] * (len(search.multiples) - len(search.found))]
@@ -445,6 +446,7 @@ class KernelSoSDensityCV(DensityEstimator):
         """The fitted attributes."""
         i, j = surface.winner
         scores, folds = surface.scores, surface.fold_scores
+        self._name_features(self.best_estimator_)
         self.bandwidth_, self.regularization_ = self.best_estimator_.bandwidth_, self.best_estimator_.regularization_
         self.bandwidth_multiple_, self.relative_regularization_ = surface.multiples[i], surface.regularizations[j]
         self.best_score_ = float(surface.bandwidth_scores[i]) if np.isfinite(scores[i]).any() else -np.inf

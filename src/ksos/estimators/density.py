@@ -26,8 +26,8 @@ from ksos._validation import (
     require_numbers,
 )
 from ksos.bandwidth import RULES, bandwidth_rule
-from ksos.density import SoSDensity, SoSMixture
 from ksos.embedding import MeanEmbedding
+from ksos.estimators._named_samples import NamedSamples
 from ksos.estimators._reference import as_reference, correction_bandwidth, require_reference
 from ksos.estimators._samples import as_generator, mean_score, require_inside
 from ksos.estimators._subsample import Part, part_of
@@ -72,7 +72,7 @@ _SEEN = 1e-3  # how much of every sample they must explain for a likelihood
 _CUT = "time_limit was too short to choose all support points: the density has {} of them; allow more time, or set n_support"
 
 
-class DensityEstimator(DensityMixin, BaseEstimator):
+class DensityEstimator(NamedSamples, DensityMixin, BaseEstimator):
     """What a fitted density estimator answers, and the checks of the parameters that all of them have."""
 
     kernel: str | Kernel
@@ -81,23 +81,17 @@ class DensityEstimator(DensityMixin, BaseEstimator):
     tol: float
     time_limit: float | None
     verbose: int
-    distribution_: SoSDensity | SoSMixture
 
     def score_samples(self, X: Any) -> np.ndarray:
         """The log-density of each sample, shape (n,)."""
         check_is_fitted(self, "distribution_")
         if not is_other_array(X):
             X = validate_data(self, require_numbers(X), dtype=np.float64, order="C", reset=False)
-        return self.distribution_.logpdf(X)
+        return self.distribution_.unnamed.logpdf(X)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """The mean log-density of the samples, weighted by ``sample_weight``."""
         return mean_score(to_numpy(self.score_samples(X)), sample_weight)
-
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
-        """Independent samples of the fitted density, shape (n_samples, d)."""
-        check_is_fitted(self, "distribution_")
-        return self.distribution_.rvs(as_count(n_samples, "n_samples"), rng=as_generator(random_state))
 
     def _check_common(self) -> None:
         """Refuse what can be refused before the data are looked at."""
@@ -245,6 +239,7 @@ class KernelSoSDensity(DensityEstimator):
         self.distribution_, self.n_iter_ = self.solution_.distribution, self.solution_.n_iter
         if constant:
             self.distribution_ = self.distribution_.by_volume().on_device_of(self.distribution_)
+        self._name_features()
         if self.solution_.keyboard_interrupt:
             raise KeyboardInterrupt(self.solution_.message)
         told_so = self.solution_.status in ("solved", "interrupted")  # a callback that stops the fit knows that it does

@@ -10,6 +10,7 @@ import numpy as np
 from ksos._array import Array, like, namespace, quiet, zeros
 from ksos._memory import row_blocks
 from ksos._validation import as_bandwidth, as_points, as_vector
+from ksos.feature_names import column_names
 from ksos.kernels.distances import feature_squares, squared_distances
 
 __all__ = ["Kernel", "KernelSum"]
@@ -135,7 +136,7 @@ class KernelSum:
     """Σ_i w_i k(·, x_i): ``points`` (n, d), ``weights`` of any sign, by default 1/n each, and the ``kernel``."""
 
     def __init__(self, points: Any, weights: Any = None, *, kernel: Kernel) -> None:
-        self.points = as_points(points, "points", copy=True)
+        self.points, self.feature_names = as_points(points, "points", copy=True), column_names(points, "points")
         n, self.n_features = self.points.shape
         self.weights = like(np.full(n, 1.0 / n) if weights is None else as_vector(weights, "weights", length=n), self.points)
         if not isinstance(kernel, Kernel):

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ksos._array import is_other_array, to_numpy
 from ksos._validation import as_count, as_features, as_points, as_vector, require_numbers
 from ksos.density.queries import Queries
+from ksos.feature_names import in_order, quoted
 from ksos.plotting.canvas import Display, axes_grid, colour_map, require_matplotlib, single_axes
 from ksos.plotting.panel import Look, window_of
 from ksos.plotting.panels import Atoms, Curve, Surface
@@ -25,6 +26,7 @@ MOST_PAIRED = 8
 """The most features of a pair plot."""
 REGIONS = (0.5, 0.9)
 """The probabilities of the regions that are drawn unless others are asked for."""
+_MOST_SUPPORT = 100  # points that are shown without being asked for: more of them hide the density
 _Panels = dict[tuple[int, ...], Curve | Surface | Atoms]
 
 
@@ -80,7 +82,7 @@ class DensityDisplay(Display):
         density: Queries,
         X: Any = None,
         *,
-        features: Sequence[int] | None = None,
+        features: Sequence[int | str] | None = None,
         feature_names: Sequence[str] | None = None,
         regions: Sequence[float] | None = None,
         resolution: int | None = None,
@@ -92,11 +94,12 @@ class DensityDisplay(Display):
         Parameters
         ----------
         density : SoSDensity or SoSMixture
-        X : array (n, d), optional
+        X : array (n, d) or data frame, optional
             Data to show with it. Samples far outside the mass, or too many to see, are left out; the legend counts those shown.
-        features : sequence of int, optional
-            Which features to show, counted from 0, at most 8; the others are integrated out. Default: all.
+        features : sequence of int or str, optional
+            Which features to show, by name or counted from 0, at most 8; the others are integrated out. Default: all.
         feature_names : sequence of d str, optional
+            What the axes say. Default: the names that the density has.
         regions : sequence of float, optional
             The probabilities of the highest-density regions. Default (0.5, 0.9); () for none. Not for a discrete measure.
         resolution : int, optional
@@ -107,16 +110,18 @@ class DensityDisplay(Display):
         if not isinstance(density, Queries):
             raise TypeError(f"a ksos.SoSDensity or SoSMixture is needed; got {density!r}; a fitted estimator goes to from_estimator")
         require_matplotlib()
-        density = density.on_host()
         d = density.n_features
-        chosen = tuple(range(d) if features is None else as_features(features, d, "features"))
-        if (k := len(chosen)) > MOST_PAIRED:
-            raise ValueError(
-                f"a pair plot shows at most {MOST_PAIRED} features, and these would be {k}; choose some with features=[0, 1, ...]"
-            )
-        X = None if X is None else as_points(to_numpy(X) if is_other_array(X) else X, "X", n_features=d)
         if feature_names is not None and len(feature_names) != d:
             raise ValueError(f"feature_names must have one name for each of the {d} features of the density; got {len(feature_names)}")
+        X = None if X is None else as_points(in_order(to_numpy(X) if is_other_array(X) else X, density.feature_names), "X", n_features=d)
+        feature_names = density.feature_names if feature_names is None else [str(name) for name in feature_names]
+        chosen = tuple(range(d) if features is None else as_features(features, d, "features", feature_names))
+        if (k := len(chosen)) > MOST_PAIRED:
+            raise ValueError(
+                f"a pair plot shows at most {MOST_PAIRED} features, and these would be {k}; choose some with "
+                f"features=[{'0, 1' if feature_names is None else quoted(feature_names[:2])}, ...]"
+            )
+        density = density.unnamed.on_host()
         resolution = None if resolution is None else as_count(resolution, "resolution", minimum=8)
         panels = _make_panels(density, chosen, X, _as_regions(regions, density), resolution)
         return cls(panels, chosen, X, feature_names).plot(ax, **options)
@@ -130,11 +135,11 @@ class DensityDisplay(Display):
                 f"{type(estimator).__name__} has no density of its own (distribution_); pass a fitted KernelSoSDensity: "
                 "of a search its best_estimator_, of a pipeline its last step with the data as they reach it"
             )
+        density = estimator.distribution_
         if X is not None:
             X = validate_data(estimator, require_numbers(X), dtype=np.float64, order="C", reset=False)
-        if feature_names is None and hasattr(estimator, "feature_names_in_"):
-            feature_names = [str(name) for name in estimator.feature_names_in_]
-        return cls.from_density(estimator.distribution_, X, feature_names=feature_names, **options)
+        feature_names = density.feature_names if feature_names is None else feature_names
+        return cls.from_density(density.unnamed, X, feature_names=feature_names, **options)
 
     def plot(
         self,
@@ -157,14 +162,15 @@ class DensityDisplay(Display):
         cdf : bool
             The distribution function, in a picture of one feature.
         support : bool, optional
-            The support points. Default: only with one or two features.
+            The support points. Default: only with one or two features, and at most 100 support points.
         colorbar : bool, optional
             For two features. Default: only in a new figure, not beside axes of your own.
         legend : bool
         """
         require_matplotlib()
         paired = len(self.features) > 2
-        look = Look(colour_map(cmap), cdf, not paired if support is None else support, small=paired)
+        few = next(iter(self.panels.values())).n_support <= _MOST_SUPPORT
+        look = Look(colour_map(cmap), cdf, not paired and few if support is None else support, small=paired)
         self.artists_ = {}
         if paired:
             self._plot_pairs(ax, look, legend)

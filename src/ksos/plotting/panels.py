@@ -75,6 +75,11 @@ class _OnGrid:
         """What the height, or the colour, stands for."""
         return self.heights.label
 
+    @property
+    def n_support(self) -> int:
+        """The number of support points that could be shown."""
+        return len(self.support)
+
 
 @dataclass(frozen=True)
 class Curve(_OnGrid):
@@ -162,7 +167,7 @@ class Atoms:
     points: np.ndarray
     masses: np.ndarray
     windows: tuple[Window, ...]
-    height_label = "probability of each node"
+    height_label, n_support = "probability of each node", 0
 
     @classmethod
     def of(cls, p: Queries, features: Sequence[int], samples: np.ndarray | None) -> Atoms:

@@ -1,0 +1,256 @@
+"""Names of features: read from a table, checked, put in order, and used in messages. Tables are pandas', polars' and pyarrow's alike."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+__all__ = ["as_feature_names", "column_names", "feature_numbers", "frame", "in_order", "is_table", "matrix_of", "order_of", "per_feature"]
+__all__ += ["quoted", "require_columns", "said", "series", "shown_names", "square", "warn_caller"]
+
+_SHOWN = 6  # names in a message
+_UNITS = {"M": "dates", "m": "durations", "U": "text", "S": "bytes", "T": "text", "V": "records", "c": "complex numbers"}
+_REMEDIES = {
+    "dates": "leave the column out, or make it a number such as the days since its first date",
+    "durations": "divide it by a unit, such as numpy.timedelta64(1, 's')",
+    "text": "leave the column out, or turn it into numbers first",
+    "categories": "leave the column out, or fit each category by itself: codes of categories have no distances",
+}
+
+
+@runtime_checkable
+class _Table(Protocol):
+    """What tables have and arrays have not."""
+
+    columns: Any
+    shape: tuple[int, ...]
+
+    def __getitem__(self, name: Any) -> Any: ...
+
+
+@runtime_checkable
+class _ArrowTable(Protocol):
+    """A pyarrow table, whose ``columns`` are the numbers."""
+
+    column_names: list[str]
+
+
+@runtime_checkable
+class _Typed(Protocol):
+    dtype: Any
+
+
+def is_table(X: Any) -> bool:
+    """Whether ``X`` has named or numbered columns, as data frames have."""
+    return isinstance(X, _Table)
+
+
+def _labels(X: Any) -> list[Any]:
+    return list(X.column_names if isinstance(X, _ArrowTable) else X.columns)
+
+
+def column_names(X: Any, what: str = "X") -> tuple[str, ...] | None:
+    """The names of the columns of a table, different ones; None for arrays, and where the columns are only numbered."""
+    if not is_table(X):
+        return None
+    labels = _labels(X)
+    named = [isinstance(label, str) for label in labels]
+    if any(named) and not all(named):
+        kinds = ", ".join(sorted({type(label).__name__ for label in labels}))
+        raise TypeError(
+            f"{what} must have columns that are all named by text, or none; got labels of {kinds}; X.columns.astype(str) makes them text"
+        )
+    _require_different(labels, f"{what} has columns")
+    return tuple(map(str, labels)) if labels and all(named) else None
+
+
+def as_feature_names(names: Any, d: int, what: str = "feature_names") -> tuple[str, ...]:
+    """``d`` different words."""
+    listed = list(names) if isinstance(names, Iterable) and not isinstance(names, (str, bytes)) else None
+    if listed is None or not all(isinstance(name, str) for name in listed):
+        raise TypeError(f"{what} must be a list of text, one name for each of the {d} features, or None; got {names!r}")
+    if len(listed) != d:
+        raise ValueError(f"{what} must have one name for each of the {d} features; got {len(listed)}: {quoted(listed)}")
+    _require_different(listed, what)
+    return tuple(map(str, listed))  # not NumPy's words
+
+
+def _require_different(labels: Sequence[Any], what: str) -> None:
+    twice = [label for label in dict.fromkeys(labels) if labels.count(label) > 1]
+    if twice:
+        raise ValueError(f"{what} of the same name: {quoted(twice)}; give each feature a name of its own")
+
+
+def quoted(names: Collection[Any], most: int = _SHOWN) -> str:
+    """Names for a message: the first few in quotation marks, and how many more there are."""
+    shown = ", ".join(repr(name) for name in list(names)[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def shown_names(names: Sequence[str] | None) -> str:
+    """Names as a repr shows them, behind the number of features."""
+    return "" if names is None else f" ({quoted(names)})"
+
+
+def said(feature: int, names: Sequence[str] | None) -> str:
+    """One feature in a message: its name if it has one, else its number."""
+    return f"feature {feature}" if names is None else repr(names[feature])
+
+
+def feature_numbers(features: Iterable[Any], names: Sequence[str] | None, what: str) -> list[Any]:
+    """Features with every name replaced by its number; everything else as it came."""
+    found = []
+    for feature in features:
+        if isinstance(feature, str):
+            if names is None:
+                remedy = "use their numbers, or give them names with p.with_feature_names([…])"
+                raise ValueError(f"{what} names the feature {feature!r}, but the features have no names here; {remedy}")
+            if feature not in names:
+                close = get_close_matches(feature, names, 1)
+                meant = f"; did you mean {close[0]!r}?" if close else ""
+                raise ValueError(f"{what} names the feature {feature!r}, but the features are {quoted(names)}{meant}")
+            feature = list(names).index(feature)
+        found.append(feature)
+    return found
+
+
+def per_feature(values: Any, d: int, names: Sequence[str] | None, what: str, missing: float) -> Any:
+    """A mapping {feature: value}, or a table, as values for all ``d`` features, the others being ``missing``; all else as it came."""
+    if is_table(values):
+        values = {label: np.asarray(values[label]) for label in _labels(values)}
+    if not isinstance(values, Mapping):
+        return values
+    numbers = feature_numbers(values, names, what)
+    for number in numbers:
+        if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or not 0 <= number < d:
+            raise ValueError(f"{what} has the feature {number!r}, but the {d} features are numbered 0 to {d - 1}")
+    if len(set(numbers)) < len(numbers):
+        raise ValueError(f"{what} must give each feature once; got {quoted(list(values))}")
+    given = dict(zip(numbers, values.values(), strict=True))
+    return np.stack(np.broadcast_arrays(*(given.get(k, missing) for k in range(d))), axis=-1)
+
+
+def order_of(given: Sequence[str] | None, wanted: Sequence[str] | None, what: str) -> list[int] | None:
+    """Where the ``wanted`` names are among those ``given``; None where everything is in its place.
+
+    Names that differ are refused. What has no names is taken as it stands, with a warning.
+    """
+    if wanted is None or (given is not None and tuple(given) == tuple(wanted)):
+        return None
+    if given is None:
+        warn_caller(
+            f"{what} does not have valid feature names, but the features here have names: {quoted(wanted)}; its columns are taken in this "
+            "order; pass a table with these columns, or use p.with_feature_names(None)"
+        )
+        return None
+    if missing := [name for name in wanted if name not in given]:
+        raise ValueError(f"{what} lacks the column{'s' * (len(missing) > 1)} {quoted(missing)}; it has {quoted(given)}")
+    if extra := [name for name in given if name not in wanted]:
+        wrong = f"{what} has the column{'s' * (len(extra) > 1)} {quoted(extra)}"
+        raise ValueError(f"{wrong}, but the features are {quoted(wanted)}; select these, as in X[list(p.feature_names)]")
+    return [list(given).index(name) for name in wanted]
+
+
+def in_order(X: Any, names: Sequence[str] | None, what: str = "X") -> Any:
+    """A table with its columns in the order of ``names``; what needs no reordering, as it came."""
+    order = order_of(column_names(X, what), names, what)
+    return X if order is None or names is None else matrix_of(X, what, names)
+
+
+def matrix_of(table: Any, what: str, names: Iterable[Any] | None = None) -> np.ndarray:
+    """The columns ``names`` of a table (default: all) as a float64 matrix (n, d), without NaN or infinities."""
+    labels = _labels(table) if names is None else list(names)
+    out = np.empty((table.shape[0], len(labels)), order="F")
+    for k, label in enumerate(labels):
+        out[:, k] = _numbers(table[label], label, what)
+    return np.ascontiguousarray(out)
+
+
+def require_columns(table: Any, what: str) -> None:
+    """Raise where a column of a table does not hold finite numbers, and name it."""
+    column_names(table, what)
+    for label in _labels(table):
+        _numbers(table[label], label, what)
+
+
+def _numbers(column: Any, label: Any, what: str) -> np.ndarray:
+    values = np.asarray(column)
+    kind = values.dtype.kind
+    wrong = _UNITS.get(kind)
+    if isinstance(column, _Typed) and str(column.dtype).lower().startswith(("categor", "enum")):
+        wrong = "categories"
+    if kind == "O" and wrong is None:
+        values, wrong = _as_floats(values)
+    if wrong is not None:
+        example = f" such as {str(values[0])!r}" if values.size else ""
+        remedy = _REMEDIES.get(wrong.split()[0], "leave the column out, or turn it into real numbers")
+        raise ValueError(f"{what} must hold real numbers, but column {label!r} holds {wrong}{example}; {remedy}")
+    if kind not in "biu" and not np.all(finite := np.isfinite(values)):
+        nan = np.isnan(values)
+        # scikit-learn's words, and then where
+        found, wrong = ("NaN", nan) if nan.any() else ("infinity or a value too large for dtype('float64')", ~finite)
+        rows = np.flatnonzero(wrong)
+        where = f"column {label!r} has {'missing values' if found == 'NaN' else 'infinities'} in {rows.size} of {values.size} rows"
+        remedy = "leave those rows out, as X.dropna() does, or fill them" if found == "NaN" else "leave those rows out"
+        raise ValueError(f"Input {what} contains {found}: {where}, the first in row {rows[0]} (counted from 0); {remedy}")
+    return values
+
+
+def _as_floats(values: np.ndarray) -> tuple[np.ndarray, str | None]:
+    """Objects as numbers, missing ones as NaN; or what they are instead."""
+    text = next((entry for entry in values if isinstance(entry, (str, bytes))), None)
+    if text is not None:
+        return np.asarray([text], dtype=object), "text"
+    try:
+        return np.array([np.nan if _is_missing(entry) else float(entry) for entry in values], dtype=np.float64), None
+    except (TypeError, ValueError, OverflowError):
+        odd = next(entry for entry in values if not _is_missing(entry) and not isinstance(entry, (int, float, np.number)))
+        return np.asarray([odd], dtype=object), f"values of type {type(odd).__name__}"
+
+
+def _is_missing(entry: Any) -> bool:
+    """None, and pandas' NA and NaT, which are not even equal to themselves."""
+    return entry is None or type(entry).__name__ in ("NAType", "NaTType")
+
+
+def frame(values: np.ndarray, names: Sequence[str] | None, library: str = "pandas") -> Any:
+    """Rows (n, d) as a data frame of pandas or polars; features without names are called x0, x1, …"""
+    columns = _default_names(values.shape[1], names)
+    home = _library(library)
+    return home.DataFrame(values, columns=columns) if library == "pandas" else home.DataFrame(values, schema=columns)
+
+
+def series(values: np.ndarray, names: Sequence[str] | None) -> Any:
+    """One number per feature as a pandas Series."""
+    return _library("pandas").Series(values, index=_default_names(values.shape[0], names))
+
+
+def square(values: np.ndarray, names: Sequence[str] | None) -> Any:
+    """A matrix (d, d) as a pandas data frame, both sides of which are the features."""
+    columns = _default_names(values.shape[0], names)
+    return _library("pandas").DataFrame(values, index=columns, columns=columns)
+
+
+def _default_names(d: int, names: Sequence[str] | None) -> list[str]:
+    return [f"x{k}" for k in range(d)] if names is None else list(names)
+
+
+def _library(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError:
+        raise ImportError(f"answers as {name} data frames need {name}, which is not installed: pip install {name}") from None
+
+
+def warn_caller(message: str) -> None:
+    """A UserWarning that points at the first line outside of ksos."""
+    level, caller = 2, sys._getframe(1)
+    while caller.f_back is not None and str(caller.f_globals.get("__name__", "")).partition(".")[0] in ("ksos", "numpy"):
+        level, caller = level + 1, caller.f_back
+    warnings.warn(message, UserWarning, stacklevel=level - 1)
