@@ -105,6 +105,18 @@ def test_the_header_is_detected_among_the_chosen_columns_so_that_no_row_of_data_
     np.testing.assert_array_equal(table.points, [[1, 2], [3, 4]])
 
 
+def test_years_may_be_names() -> None:
+    said: list[str] = []
+    for options in ({"clean": True}, {"exclude": ["1"]}, {"exclude": ["country"]}):
+        said.clear()
+        table = read("country,1960,1961,1962\nAruba,4.5,4.6,4.7\nChad,6,5,4\n", said, **options)
+        assert table.names == ("1960", "1961", "1962") and table.points.shape == (2, 3)
+        named = "country" in options.get("exclude", [])  # then there is no doubt
+        assert named or said[0] == "data.csv: row 1 is taken for names, 'country', '1960', '1961', '1962', … (else pass --no-header)"
+    assert read("1,2,3\n4,5,6\n").names is None, "numbers alone are numbers"
+    assert "pass --header if row 1 holds names" in refusal("country,1960,1963,1962\nAruba,4.5,4.6,4.7\n")
+
+
 def test_a_declared_header_rules() -> None:
     declared = read("2020,2021\n1,2\n", header=True)
     assert declared.names == ("2020", "2021")

@@ -9,8 +9,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import BinaryIO
 
 import numpy as np
@@ -175,7 +176,7 @@ def read_csv(stream: BinaryIO, source: str, options: TableOptions, say: Say = la
     if first is None:
         raise cell_error(source, 1, 1, "the file is empty; rows of numbers were expected")
     width = len(first.cells)
-    names = [cell.strip() for cell in first.cells] if _has_header(first, source, dialect, options) else None
+    names = [cell.strip() for cell in first.cells] if _has_header(first, source, dialect, options, say) else None
     columns = Columns(source, width, names)
     cleaner = Cleaner(columns, options.clean, options.drop_missing, say)
     text = cleaner.text_columns(sample_rows(sample, dialect, width)[names is not None :], dialect.decimal)
@@ -194,8 +195,9 @@ def read_csv(stream: BinaryIO, source: str, options: TableOptions, say: Say = la
     return _table(cleaner, np.concatenate([places for places, _ in parts]), matrix, features, weights, options)
 
 
-def _has_header(row: Row, source: str, dialect: Dialect, options: TableOptions) -> bool:
-    """Whether row 1 holds names: it does if the chosen cells are all words, it does not if all are numbers."""
+def _has_header(row: Row, source: str, dialect: Dialect, options: TableOptions, say: Say) -> bool:
+    """Whether row 1 holds names: it does if the chosen cells are all words, or words and years that follow each other, it does not if all
+    are numbers."""
     if options.header is not None:
         return options.header
     cells, choice = row.cells, options.choice
@@ -208,11 +210,22 @@ def _has_header(row: Row, source: str, dialect: Dialect, options: TableOptions) 
         wanted = [position for position in wanted if str(position + 1) not in choice.exclude]
     numeric = [position for position in wanted if is_number(cells[position], dialect.decimal)]
     words = [position for position in wanted if not is_number(cells[position], dialect.decimal) and not is_missing(cells[position])]
+    others = [cell for cell in cells if not is_number(cell, dialect.decimal) and not is_missing(cell)]
+    if others and _counts(cells[position] for position in numeric):
+        say(f"{source}: row 1 is taken for names, {', '.join(map(excerpt, cells[:6]))}, … (else pass --no-header)")
+        return True
     if numeric and words:
         what = f"{what_is_wrong(cells[words[0]], dialect.decimal)}, although other cells of the row are numbers; pass --header if row 1"
         out = Columns(source, len(cells), None).option("--exclude", words)
         raise cell_error(source, 1, words[0] + 1, f"{what} holds names, or {out} to leave out columns of text")
     return bool(words)
+
+
+def _counts(cells: Iterable[str]) -> bool:
+    """Whether these are whole numbers that follow each other, at least three: years, say, as names of columns."""
+    listed = [cell.strip() for cell in cells]
+    numbers = [int(cell) for cell in listed if named_by_position(cell) and len(cell) < 10]
+    return len(numbers) == len(listed) >= 3 and all(b == a + 1 for a, b in pairwise(numbers))
 
 
 def read_npy(path: str, options: TableOptions, say: Say = lambda _: None) -> Table:
