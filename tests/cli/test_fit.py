@@ -386,6 +386,6 @@ def test_names_must_differ(ksos: Command, tmp_path: Path) -> None:
 def test_what_is_left_out_of_a_table_is_said(ksos: Command, data: Path, tmp_path: Path) -> None:
     done = ksos("fit", data, "-o", tmp_path / "m.ksos", "--clean", "--weights", "mass", "--tol", "1e-3")
     assert done.code == 0 and library.load(tmp_path / "m.ksos").feature_names == ("x", "y")
-    assert done.err == f"ksos fit: {data}: left out, because there are no numbers in it, or it has no name: column 4 ('label')\n"
+    assert done.err == f"ksos fit: {data}: columns of text or dates are left out: column 4 ('label')\n"
     refused = ksos("fit", data, "-o", tmp_path / "m.ksos")
     assert refused.code == 1 and "'row 0' is not a number; leave out the column with --exclude label, or with --clean" in refused.err

@@ -152,12 +152,12 @@ def test_a_comma_is_no_delimiter_once_another_is_given() -> None:
         (
             "1,2\n3,\n",
             "row 2, column 2",
-            "the cell is missing; 1 of 2 rows have missing cells (column 2: 1): --exclude 2 leaves out the columns",
+            "the cell is missing; 1 of 2 rows have missing cells (column 2: 1): --drop-missing",
         ),
         ("1,2\n3,1_000\n", "row 2, column 2", "'1_000' is not a number"),
         ("1,2\n3,\u0661\n", "row 2, column 2", "is not a number"),
         ("1,2\n\u00e9,1\n", "row 2, column 1", "is not a number"),
-        ("1,2\nnan,4\n", "row 2, column 1", "--drop-missing the rows"),
+        ("1,2\nnan,4\n", "row 2, column 1", "--exclude 1 leaves out the columns"),
         ("inf,2\n3,4\n", "row 1, column 1", "'inf' is not finite"),
         ("1,2\n3,-Infinity\n", "row 2, column 2", "'-Infinity' is not finite"),
         ("1,2\n3,1e999\n", "row 2, column 2", "'1e999' is not finite"),
@@ -444,7 +444,7 @@ def test_rows_with_missing_cells_are_refused_or_left_out_and_counted(cell: str) 
     message = refusal(text, exclude=["w"])
     assert message == (
         "data.csv, row 3, column 2 ('y'): the cell is missing; 2 of 5 rows have missing cells (column 2 ('y'): 2, column 1 ('x'): 1): "
-        "--exclude x,y leaves out the columns, --drop-missing the rows"
+        "--drop-missing leaves out the rows, --exclude x,y leaves out the columns"
     )
     said: list[str] = []
     table = read(text, said, exclude=["w"], drop_missing=True)
@@ -475,13 +475,14 @@ def test_clean_leaves_out_what_does_not_belong_and_says_so() -> None:
     table = read(text, said, clean=True)
     assert table.names == ("x", "y") and table.points.shape == (11, 2) and table.rows.tolist() == [2, 3, 4, 5, *range(7, 14)]
     assert said == [
-        "data.csv: left out, because there are no numbers in it, or it has no name: column 1 (''), column 2 ('name'), column 4 ('day')",
-        "data.csv: left out, because most of the cells are missing: column 6 ('z')",
+        "data.csv: columns of text or dates are left out: column 2 ('name'), column 4 ('day')",
+        "data.csv: columns without a name are left out: column 1 ('')",
+        "data.csv: columns with most cells missing are left out: column 6 ('z')",
         "data.csv: 1 of 12 rows have missing cells and are left out (column 5 ('y'): 1)",
     ]
     said.clear()
     assert read("\n".join(["id,x", *(f"{i},{i % 5}" for i in range(12))]), said, clean=True).names == ("x",)
-    assert said == ["data.csv: left out, because it counts the rows: column 1 ('id')"]
+    assert said == ["data.csv: columns that count the rows are left out: column 1 ('id')"]
     assert "no column is left" in refusal("a,b\nx,y\n", clean=True)
     assert "correct the cell" in refusal("a,b\n1,2\n2,3\n5,x\n", clean=True), "a column of numbers is not given up for one cell"
 

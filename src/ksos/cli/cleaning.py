@@ -35,10 +35,13 @@ def sample_rows(lines: Sequence[str], dialect: Dialect, width: int) -> list[list
 
 @dataclass(frozen=True)
 class Cleaner:
-    """The rules for the ``columns`` of one table. With ``clean``, what does not belong is left out, with ``drop`` rows with missing cells;
-    what is left out goes to ``say``."""
+    """The rules for the ``columns`` of one table, of which some may be left out if the ``choice`` is free.
+
+    With ``clean``, what does not belong is left out, with ``drop`` rows with missing cells; what is left out goes to ``say``.
+    """
 
     columns: Columns
+    choice: bool
     clean: bool
     drop: bool
     say: Say
@@ -49,8 +52,7 @@ class Cleaner:
         for position in range(self.columns.width):
             cells = [row[position] for row in sample if not is_missing(row[position])]
             numbers = sum(is_number(cell, decimal) for cell in cells)
-            unnamed = self.columns.names is not None and not self.columns.names[position]
-            if unnamed or 2 * numbers < len(cells):
+            if self.columns.unnamed(position) or 2 * numbers < len(cells):
                 found.append(position)
         return found
 
@@ -60,7 +62,7 @@ class Cleaner:
             shown = ", ".join(map(self.columns.shown, positions[:_SHOWN])) + (
                 f" and {len(positions) - _SHOWN} more" if len(positions) > _SHOWN else ""
             )
-            self.say(f"{self.columns.source}: left out, because {why}: {shown}")
+            self.say(f"{self.columns.source}: columns {why} are left out: {shown}")
 
     def not_a_number(self, error: NotANumberError, text: Sequence[int], chosen: Sequence[int]) -> InputError:
         """What to do about a cell that is no number; ``text`` are the columns of text."""
@@ -81,7 +83,7 @@ class Cleaner:
             if n < _INDEX_ROWS or start not in (0.0, 1.0) or not np.array_equal(matrix[:, k], start + np.arange(n)):
                 kept.append(position)
             elif self.clean:
-                self.leave_out([position], "it counts the rows")
+                self.leave_out([position], "that count the rows")
             else:
                 what = f"it counts the rows ({start:.0f}, {start + 1:.0f}, {start + 2:.0f}, …), which is an index and no measurement"
                 remedy = f"leave it out with {self.columns.option('--exclude', [position])} or --clean, or list it in --columns"
@@ -94,7 +96,7 @@ class Cleaner:
             return features
         missing = np.isnan(matrix).mean(axis=0)
         out = [position for k, position in enumerate(features) if missing[k] > _MOST_MISSING]
-        self.leave_out(out, "most of the cells are missing")
+        self.leave_out(out, "with most cells missing")
         return [position for position in features if position not in out]
 
     def complete(self, chosen: Sequence[int], rows: np.ndarray, matrix: np.ndarray) -> np.ndarray:
@@ -111,8 +113,10 @@ class Cleaner:
             return complete
         row = int(missing.any(axis=1).argmax())
         k = int(missing[row].argmax())
-        out = self.columns.option("--exclude", [chosen[k] for k in counts.nonzero()[0]])
-        remedy = f"{out} leaves out the columns" + ("" if lost == n else ", --drop-missing the rows")
+        remedies = [] if lost == n else ["--drop-missing leaves out the rows"]
+        if self.choice:
+            remedies.append(f"{self.columns.option('--exclude', [chosen[k] for k in counts.nonzero()[0]])} leaves out the columns")
+        remedy = ", ".join(remedies) or "fill them"
         what = f"the cell is missing; {lost} of {n} rows have missing cells ({of}): {remedy}"
         named = None if self.columns.names is None else self.columns.names[chosen[k]]
         raise cell_error(self.columns.source, int(rows[row]), chosen[k] + 1, what, named)

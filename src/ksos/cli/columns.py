@@ -57,7 +57,7 @@ class Columns:
             if choice.features is not None and self.names is not None and choice.exclude is None:
                 features = self._of_model(choice.features)
             for position in features:
-                if self.names is not None and not self.names[position]:
+                if self.unnamed(position):
                     what = "the header gives it no name (an index?); leave it out with --exclude"
                     raise cell_error(self.source, 1, position + 1, f"{what} {position + 1} or --clean, or choose columns with --columns")
         if not features:
@@ -81,6 +81,10 @@ class Columns:
             raise InputError(f"{self.source}: columns {listed} are both named {excerpt(column)}; choose one by its number")
         shown = ", ".join(excerpt(name) for name in self.names[:20])
         raise InputError(f"{self.source} has no column {excerpt(column)}; its columns are {shown}{', …' if self.width > 20 else ''}")
+
+    def unnamed(self, position: int) -> bool:
+        """Whether there is a header, and no name in it for this column."""
+        return self.names is not None and not self.names[position]
 
     def shown(self, position: int) -> str:
         """A column in an error: its number, and its name if it has one."""

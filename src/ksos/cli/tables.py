@@ -93,7 +93,8 @@ def add_reading_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("reading the table").add_argument
     text = "names or 1-based numbers of the columns to use, separated by commas (default: all but the weights)"
     add("--columns", type=values.columns, metavar="LIST", help=text)
-    add("--exclude", type=values.columns, metavar="LIST", help="names or numbers of columns to leave out, such as text, dates or an index")
+    text = "names or numbers of columns to leave out, such as text, dates or an index; may be repeated"
+    add("--exclude", type=values.columns, action="append", metavar="LIST", help=text)
     add("--weights", metavar="COLUMN", help="name or 1-based number of the column that holds the weights of the rows")
     text = "leave out columns of text and dates, an index, columns with most cells missing, and rows with missing cells, and say which"
     add("--clean", action="store_true", help=text)
@@ -113,7 +114,8 @@ def table_options(arguments: argparse.Namespace, features: Sequence[str] | None 
     if arguments.columns is not None and arguments.exclude is not None:
         raise UsageError("give either --columns or --exclude")
     weights = None if arguments.weights is None else arguments.weights.strip()
-    choice = Choice(arguments.columns, arguments.exclude, weights, features)
+    exclude = None if arguments.exclude is None else [column for part in arguments.exclude for column in part]
+    choice = Choice(arguments.columns, exclude, weights, features)
     return TableOptions(
         choice, arguments.clean, arguments.drop_missing, arguments.header, arguments.delimiter, arguments.decimal, arguments.encoding
     )  # fmt: skip
@@ -178,11 +180,12 @@ def read_csv(stream: BinaryIO, source: str, options: TableOptions, say: Say = la
     width = len(first.cells)
     names = [cell.strip() for cell in first.cells] if _has_header(first, source, dialect, options, say) else None
     columns = Columns(source, width, names)
-    cleaner = Cleaner(columns, options.clean, options.drop_missing, say)
+    cleaner = Cleaner(columns, options.choice.features is None, options.clean, options.drop_missing, say)
     text = cleaner.text_columns(sample_rows(sample, dialect, width)[names is not None :], dialect.decimal)
     skip = text if options.clean and options.choice.columns is None and options.choice.features is None else []
     features, weights = columns.select(options.choice, skip)
-    cleaner.leave_out([position for position in skip if position not in weights], "there are no numbers in it, or it has no name")
+    cleaner.leave_out([position for position in skip if position not in weights and not columns.unnamed(position)], "of text or dates")
+    cleaner.leave_out([position for position in skip if position not in weights and columns.unnamed(position)], "without a name")
     chosen = [*features, *weights]
     try:
         parts = [] if names is not None else [(np.array([first.number]), np.array([rows.numbers_of(first, chosen, width, None)]))]
@@ -253,7 +256,7 @@ def read_npy(path: str, options: TableOptions, say: Say = lambda _: None) -> Tab
             f"{matrix[row, place]} is not finite; correct it, or leave out the column with {columns.option('--exclude', [chosen[place]])}"
         )
         raise cell_error(path, int(row) + 1, chosen[place] + 1, what)
-    cleaner = Cleaner(columns, options.clean, options.drop_missing, say)
+    cleaner = Cleaner(columns, options.choice.features is None, options.clean, options.drop_missing, say)
     return _table(cleaner, np.arange(1, matrix.shape[0] + 1), matrix, features, weights, options)
 
 

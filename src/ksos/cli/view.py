@@ -74,9 +74,9 @@ def take_view(density: SoSDensity | SoSMixture, arguments: argparse.Namespace) -
     view = View(density, tuple(chosen), given, names, named)
     try:
         density = density.conditional(given) if given else density
-    except IntegralNotAvailableError:
-        raise
-    except ValueError:
+    except ValueError as error:
+        if isinstance(error, IntegralNotAvailableError) or "vanishes" not in str(error):
+            raise
         at_nodes = "; on a discrete measure, give values of its nodes" if density.measure.atoms is not None else ""
         raise InputError(f"--given {view.said()}: the density vanishes there, so there is no conditional density{at_nodes}") from None
     if chosen != rest:
