@@ -75,7 +75,7 @@ def take_view(density: SoSDensity | SoSMixture, arguments: argparse.Namespace) -
     try:
         density = density.conditional(given) if given else density
     except ValueError as error:
-        if isinstance(error, IntegralNotAvailableError) or "vanishes" not in str(error):
+        if isinstance(error, IntegralNotAvailableError) or ("vanishes" not in str(error) and density.measure.atoms is None):
             raise
         at_nodes = "; on a discrete measure, give values of its nodes" if density.measure.atoms is not None else ""
         raise InputError(f"--given {view.said()}: the density vanishes there, so there is no conditional density{at_nodes}") from None
