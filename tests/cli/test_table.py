@@ -366,6 +366,8 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"x,y\n1,z\n")))
     with pytest.raises(InputError, match=r"^<stdin>, row 2, column 2 \('y'\)"):
         read_table("-")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(gzip.compress(b"x,y\n1,2\n"))))
+    np.testing.assert_array_equal(read_table("-").points, [[1.0, 2.0]])
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(InputError, match="no standard input"):
         read_table("-")

@@ -90,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    """Carry out ``ksos fit``; the model is written whether or not the solver converged."""
+    """Carry out ``ksos fit``; the model is written whether or not the solver converged, or was interrupted."""
     given = _parameters(arguments)
     require_writable(arguments.output)
     table = read_table(arguments.data, table_options(arguments), console.note)
@@ -105,14 +105,21 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     estimator: KernelSoSDensity | KernelSoSDensityCV
     if arguments.search:
         console.status("searching ...")
-        estimator = KernelSoSDensityCV(measure=measure, **given).fit(table.points, sample_weight=table.weights)
-        fitted, status, how = estimator.best_estimator_, estimator.status_, _searched(estimator)
+        estimator = KernelSoSDensityCV(measure=measure, **given)
     else:
         estimator = KernelSoSDensity(measure=measure, callback=_watcher(console, arguments.verbose), **given)
-        fitted = estimator.fit(table.points, sample_weight=table.weights)
-        status, how = fitted.solution_.status, {}
-    density = estimator.distribution_
-    (density if table.names is None else density.with_feature_names(table.names)).save(arguments.output)
+    try:
+        estimator.fit(table.points, sample_weight=table.weights)
+    except KeyboardInterrupt:
+        if "distribution_" in vars(estimator):  # the best so far
+            estimator.distribution_.with_feature_names(table.names).save(arguments.output)
+            console.note(f"{arguments.output} holds the best density found")
+        raise
+    estimator.distribution_.with_feature_names(table.names).save(arguments.output)
+    if isinstance(estimator, KernelSoSDensityCV):
+        fitted, status, how = estimator.best_estimator_, estimator.status_, _searched(estimator)
+    else:
+        fitted, status, how = estimator, estimator.solution_.status, {}
     names = {"feature_names": None if table.names is None else list(table.names)}
     value = {"output": arguments.output, "n_samples": n, "n_features": d, **names, **_summary(fitted), **how, "status": status}
     console.answer(arguments.json, value, _report(estimator, fitted, arguments.output, n))

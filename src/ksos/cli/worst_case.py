@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         console.warning(_where(to_numpy(worst.space.support_points), names))
     density, written = worst.distribution, None
     if arguments.output is not None and density is not None and worst.value is not None:
-        (density if table.names is None else density.with_feature_names(table.names)).save(arguments.output)
+        density.with_feature_names(table.names).save(arguments.output)
         written = arguments.output
     summary = {"loss": arguments.loss, "columns": names, "n_samples": n, "n_features": len(names), **_summary(worst, len(names))}
     console.answer(arguments.json, {**summary, "output": written}, _report(worst, names if len(names) < d else None, written))
