@@ -86,6 +86,9 @@ def test_clean_leaves_out_what_does_not_belong_and_says_so() -> None:
     said.clear()
     assert read("\n".join(["id,x", *(f"{i},{i % 5}" for i in range(12))]), said, clean=True).names == ("x",)
     assert said == ["data.csv: columns that count the rows are left out: column 1 ('id')"]
+    said.clear()
+    assert read("5.1,3.5,setosa\n4.9,3.0,setosa\n", said, clean=True).points.shape == (2, 2)
+    assert "row 1 is taken for data, since it holds numbers (else pass --header)" in said[0] and "column 3" in said[1]
     assert "no column is left" in refusal("a,b\nx,y\n", clean=True)
     assert "correct the cell" in refusal("a,b\n1,2\n2,3\n5,x\n", clean=True), "a column of numbers is not given up for one cell"
 

@@ -148,6 +148,7 @@ def test_a_comma_is_no_delimiter_once_another_is_given() -> None:
         (b"\xfe\xff\x00x\x00", "row 1, column 1", "the text is not utf-16-be; pass --encoding"),
         (b"\x93NUMPY\x01\x00", "row 1, column 1", "is NPY, which cannot be read from the standard input"),
         (b"PK\x03\x04", "row 1, column 1", "archive"),
+        (b"\x89KSOS\r\n", "row 1, column 1", "is a model of ksos, not a table"),
         (b"1,2\n3,\x00\n", "row 2, column 2", "NUL byte"),
         (
             "x,température\n1,2\n".encode("latin-1"),

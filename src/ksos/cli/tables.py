@@ -217,6 +217,9 @@ def _has_header(row: Row, source: str, dialect: Dialect, options: TableOptions, 
     if others and _counts(cells[position] for position in numeric):
         say(f"{source}: row 1 is taken for names, {', '.join(map(excerpt, cells[:6]))}, … (else pass --no-header)")
         return True
+    if numeric and words and options.clean:
+        say(f"{source}: row 1 is taken for data, since it holds numbers (else pass --header)")
+        return False
     if numeric and words:
         what = f"{what_is_wrong(cells[words[0]], dialect.decimal)}, although other cells of the row are numbers; pass --header if row 1"
         out = Columns(source, len(cells), None).option("--exclude", words)

@@ -22,6 +22,7 @@ _COMPRESSED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xf
 _BYTE_ORDER_MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 _FOREIGN_BEGINNINGS = {
     b"\x93NUMPY": "is NPY, which cannot be read from the standard input; give its path",
+    b"\x89KSOS": "is a model of ksos, not a table; models are read by ksos score, sample, query, plot and inspect",
     b"PK\x03\x04": "is an archive (a spreadsheet or NPZ); export its table as CSV or NPY",
 }
 _FORBIDDEN = {"\0": "a NUL byte; is this file CSV text?", "\r": "a bare carriage return; end lines with LF or CRLF"}
