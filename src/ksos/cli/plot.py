@@ -77,7 +77,8 @@ def _picture(view: View, X: np.ndarray | None, names: tuple[str, ...] | None, ar
 
     features = list(view.features)
     samples = None if X is None else X[:, features]
-    labels = [names[feature] if names else f"$x_{{{feature + 1}}}$" for feature in features]
+    # a dollar in a name is no mathematics
+    labels = [names[feature].replace("$", r"\$") if names else f"$x_{{{feature + 1}}}$" for feature in features]
     width, height = figure_size(len(features))
     stream = io.BytesIO()
     with sheet(width, height) as figure, matplotlib.rc_context({"svg.hashsalt": "ksos"}):
