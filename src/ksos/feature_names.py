@@ -253,4 +253,4 @@ def warn_caller(message: str) -> None:
     level, caller = 2, sys._getframe(1)
     while caller.f_back is not None and str(caller.f_globals.get("__name__", "")).partition(".")[0] in ("ksos", "numpy"):
         level, caller = level + 1, caller.f_back
-    warnings.warn(message, UserWarning, stacklevel=level - 1)
+    warnings.warn(message, UserWarning, stacklevel=level)

@@ -15,6 +15,7 @@ from ksos._validation import as_conditions, as_count, as_features, as_scales, as
 from ksos.density._assemble import assemble, listed
 from ksos.density.compress import Compression
 from ksos.density.corrected import conditional_normals
+from ksos.density.far import warn_if_far
 from ksos.density.part import Part, Squares, as_part
 from ksos.density.queries import Queries
 from ksos.density.sos import SoSDensity
@@ -293,7 +294,9 @@ class SoSMixture(Queries):
         parts = [(math.exp(log - logs.max()), one[1]) for log, (_, one) in zip(logs.tolist(), found, strict=True) if one is not None]
         if self.measure.atoms is not None:
             return self._made(parts, parts[0][1].density.measure, rest)
-        return self._made(parts, _conditional_measure(self.measure, given, values, rest), rest)
+        law = self._made(parts, _conditional_measure(self.measure, given, values, rest), rest)
+        warn_if_far(self.unnamed, law.unnamed, given, values, self.feature_names)
+        return law
 
     def conditional_logpdf(self, X: Any, given: Any) -> np.ndarray:
         """log p(x_R | x_S) at every row x of ``X`` (n, d), S = ``given``: one condition per row."""

@@ -15,6 +15,7 @@ from ksos._validation import as_conditions, as_count, as_features, as_points, as
 from ksos.density._assemble import log_squares, unit_rows
 from ksos.density.compress import Compression, compress
 from ksos.density.conditional import conditional, conditional_logpdf, marginal
+from ksos.density.far import warn_if_far
 from ksos.density.moments import mean_and_covariance
 from ksos.density.queries import Queries
 from ksos.density.sampling import draw
@@ -322,8 +323,8 @@ class SoSDensity(Queries):
         r"""The density of the other features given x_S = v, ``conditions`` = {feature: value}: ∝ k_Rᵀ ΔBΔ k_R with Δ = diag(k_S(v, x̃_i)).
 
         With a metric, the support points move with v, as the means of conditional normal laws do, and the metric is (P_RR)⁻¹, P = S⁻¹.
-        Values may be far away, as long as the log-density there is finite. On a :class:`~ksos.measures.Discrete` measure they must be
-        those of an atom, unless ρ is a product of measures.
+        Values may be far away, as long as the log-density there is finite; a warning says how far. On a
+        :class:`~ksos.measures.Discrete` measure they must be those of an atom, unless ρ is a product of measures.
 
         >>> from ksos.kernels import Gaussian
         >>> p = SoSDensity(Gaussian(1.0), [[0.0, 0.0], [9.0, 9.0]], [[1.0], [1.0]], normalize=True)
@@ -334,6 +335,7 @@ class SoSDensity(Queries):
             return cast("Self", self.as_mixture().conditional(conditions).on_device_of(self))
         given, values = as_conditions(conditions, self.n_features, self.feature_names)
         found = conditional(self.unnamed.on_host(), given, values, self.feature_names)
+        warn_if_far(self.unnamed.on_host(), found, given, values, self.feature_names)
         return cast("Self", found.on_device_of(self)._with_names_of(self, [k for k in range(self.n_features) if k not in given]))
 
     def conditional_logpdf(self, X: Any, given: Any) -> np.ndarray:

@@ -42,6 +42,7 @@ class SquaredL2(ScaledFunctional):
     """
 
     def __init__(self, target: Any, *, relative: bool = False) -> None:
+        target = target.unnamed if isinstance(target, SoSDensity) else target
         self.target = target if isinstance(target, (MeanEmbedding, SoSDensity)) else to_numpy(as_points(target, "target", copy=True))
         super().__init__(relative=relative)
 
