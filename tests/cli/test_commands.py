@@ -24,8 +24,12 @@ from ksos.measures import Box, Discrete
 
 Command = Callable[..., Any]
 
+READING_OPTIONS = {
+    *("--columns", "--exclude", "--weights", "--clean", "--drop-missing", "--header", "--no-header", "--delimiter", "--decimal"),
+    "--encoding",
+}
 OPTIONS = {
-    "score": {"--columns", "--weights", "--header", "--no-header", "--delimiter", "--per-row", "--json"},
+    "score": {*READING_OPTIONS, "--per-row", "--json"},
     "sample": {"-n", "--n-samples", "--seed", "-o", "--output", "--json", "--given", "--features"},
     "inspect": {"--json"},
     "reproduce": {"--figure", "--output", "--quick", "--json"},
@@ -96,7 +100,9 @@ def test_score_header_and_delimiter(ksos: Command, model: Path, tmp_path: Path) 
     )
     log_density = library.load(model).logpdf([[0.0, 0.0], [1.0, 1.0]])
     assert (both, second) == (pytest.approx(log_density.mean()), pytest.approx(log_density[1]))
-    assert ksos("score", model, tmp_path / "d.csv").code == 1
+    detected = ksos("score", model, tmp_path / "d.csv")
+    assert float(detected.out) == both and "cells are separated by ';'" in detected.err
+    assert ksos("score", model, tmp_path / "d.csv", "--delimiter", ",").code == 1
 
 
 def test_score_json(ksos: Command, model: Path, plain: Path, points: np.ndarray) -> None:
@@ -132,7 +138,8 @@ def test_score_of_a_bad_table_is_one_line(ksos: Command, model: Path, tmp_path: 
     (tmp_path / "d.csv").write_text("x,y\n1,2\n3,abc\n")
     done = ksos("score", model, tmp_path / "d.csv")
     assert done.code == 1
-    assert done.err == f"ksos score: error: {tmp_path / 'd.csv'}, row 3, column 2 ('y'): 'abc' is not a number\n"
+    remedy = "correct the cell, or leave out the column with --exclude y"
+    assert done.err == f"ksos score: error: {tmp_path / 'd.csv'}, row 3, column 2 ('y'): 'abc' is not a number; {remedy}\n"
 
 
 def test_score_from_standard_input(ksos: Command, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,9 +176,9 @@ def test_a_thousand_samples_unless_told_otherwise(ksos: Command, model: Path) ->
 def test_sample_json(ksos: Command, model: Path, tmp_path: Path) -> None:
     done = json.loads(ksos("sample", model, "-n", 3, "--seed", 5, "--json").out)
     samples = library.load(model).rvs(3, rng=5).tolist()
-    assert done == {"n_samples": 3, "n_features": 2, "seed": 5, "output": None, "samples": samples}
+    assert done == {"n_samples": 3, "n_features": 2, "features": [1, 2], "given": {}, "seed": 5, "output": None, "samples": samples}
     saved = json.loads(ksos("sample", model, "-n", 3, "--json", "-o", tmp_path / "s.npy").out)
-    assert saved == {"n_samples": 3, "n_features": 2, "seed": None, "output": str(tmp_path / "s.npy")}
+    assert saved == {"n_samples": 3, "n_features": 2, "features": [1, 2], "given": {}, "seed": None, "output": str(tmp_path / "s.npy")}
 
 
 @pytest.mark.parametrize("kind", ["csv", "npy"])
@@ -253,6 +260,7 @@ def test_inspect_json(ksos: Command, boxed: Path) -> None:
     shown = json.loads(ksos("inspect", boxed, "--json").out)
     assert shown == {
         "n_features": 2,
+        "feature_names": None,
         "n_support": 1,
         "rank": 1,
         "kernel": {"name": "gaussian", "sigma": 2.0},

@@ -42,15 +42,22 @@ OPTIONS: dict[str, tuple[list[str], dict[str, Any]]] = {
     "--tol": (["--tol", "0.5"], {"tol": 0.5}),
     "--low": (["--low", "-3,-inf"], {"measure": Box([-3.0, -np.inf], [np.inf, np.inf])}),
     "--high": (["--low", "-3,-4", "--high", "inf,5"], {"measure": Box([-3.0, -4.0], [np.inf, 5.0])}),
+    "--low, by name": (["--low", "x2=-4", "--low", "x1=-3"], {"measure": Box([-3.0, -4.0], [np.inf, np.inf])}),
+    "--reference": (["--reference", "normal"], {"reference": "normal"}),
     "--high, one for all": (["--low", "-3.5", "--high", "3.5"], {"measure": Box([-3.5, -3.5], [3.5, 3.5])}),
 }
 # options that no saved density can show, each with its own test below
 TESTED_APART = {"-h", "--help", "-o", "--output", "--json", "--verbose", "--max-iter", "--time-limit"}
-TESTED_WITH_THE_TABLE = {"--columns", "--weights", "--header", "--no-header", "--delimiter"}
+TESTED_WITH_THE_TABLE = {
+    *("--columns", "--exclude", "--weights", "--clean", "--drop-missing", "--header", "--no-header", "--delimiter", "--decimal"),
+    "--encoding",
+}
+TESTED_WITH_THE_SEARCH = {"--search", "--criterion", "--folds"}
 
 
-def saved(path: Path, points: np.ndarray, weights: np.ndarray | None = None, **parameters: Any) -> bytes:
-    library.KernelSoSDensity(**parameters).fit(points, sample_weight=weights).distribution_.save(path)
+def saved(path: Path, points: np.ndarray, weights: np.ndarray | None = None, names: Any = None, **parameters: Any) -> bytes:
+    density = library.KernelSoSDensity(**parameters).fit(points, sample_weight=weights).distribution_
+    density.with_feature_names(names).save(path)
     return path.read_bytes()
 
 
@@ -58,7 +65,7 @@ def test_every_option_is_tested() -> None:
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     known = {flag for action in parser._actions for flag in action.option_strings}
-    assert known == {name.split(",")[0] for name in OPTIONS} | TESTED_APART | TESTED_WITH_THE_TABLE
+    assert known == {name.split(",")[0] for name in OPTIONS} | TESTED_APART | TESTED_WITH_THE_TABLE | TESTED_WITH_THE_SEARCH
 
 
 @pytest.mark.parametrize("name", OPTIONS)
@@ -94,8 +101,8 @@ def test_columns_and_weights(
 ) -> None:
     done = ksos("fit", data, "-o", tmp_path / "cli.ksos", "--tol", LOOSE["tol"], *words)
     assert (done.code, done.err) == (0, "")
-    plain_model = saved(tmp_path / "api.ksos", points, **LOOSE)
-    weighted_model = saved(tmp_path / "api.ksos", points, weights, **LOOSE)
+    plain_model = saved(tmp_path / "api.ksos", points, names=["x", "y"], **LOOSE)
+    weighted_model = saved(tmp_path / "api.ksos", points, weights, ["x", "y"], **LOOSE)
     assert plain_model != weighted_model
     assert (tmp_path / "cli.ksos").read_bytes() == (weighted_model if weighted else plain_model)
 
@@ -109,7 +116,9 @@ def test_header_and_delimiter(ksos: Command, tmp_path: Path) -> None:
         assert done.code == 0
         shown[tuple(words)] = json.loads(done.out)["n_samples"]
     assert shown == {("--header",): 2, ("--no-header",): 3, (): 3}
-    assert ksos("fit", path, "-o", output).code == 1
+    detected = ksos("fit", path, "-o", output)
+    assert detected.code == 0 and f"{path}: cells are separated by ';' (else pass --delimiter)" in detected.err
+    assert ksos("fit", path, "-o", output, "--delimiter", "|").code == 1
 
 
 def test_what_it_prints(ksos: Command, plain: Path, tmp_path: Path) -> None:
@@ -220,10 +229,10 @@ def test_a_row_outside_the_box_without_weight_does_not_count(ksos: Command, tmp_
         (["--time-limit", "0"], "time_limit must be positive"),
         (["--n-support", "0"], "n_support must be at least 1"),
         (["--landmarks", "-2"], "landmarks must be at least 1"),
-        (["--low", "1", "--high", "0"], "low must be less than high"),
-        (["--low", "1,2", "--high", "3,4,5"], "vectors of one length"),
-        (["--low", "1,2,3"], "vectors of one length"),
-        (["--low", "1,2,3", "--high", "4,5,6"], "Box measure has 3 features, but the points have 2"),
+        (["--low", "1", "--high", "0"], "--low must be less than --high, but of x1 they are 1.0 and 0.0"),
+        (["--low", "1,2", "--high", "3,4,5"], "--high has 3 numbers, but there are 2 columns, x1, x2"),
+        (["--low", "1,2,3"], "--low has 3 numbers, but there are 2 columns"),
+        (["--low", "x3=1"], "--low: there is no feature 'x3'; there are x1, x2"),
         (["--columns", "3"], "there is no column 3"),
         (["--columns", "x"], "has no header"),
         (["--weights", "5"], "there is no column 5"),
@@ -299,3 +308,84 @@ def test_negative_weights(ksos: Command, tmp_path: Path) -> None:
     (tmp_path / "d.csv").write_text("x,w\n1,1\n2,-1\n")
     done = ksos("fit", tmp_path / "d.csv", "-o", tmp_path / "m.ksos", "--weights", "w")
     assert done.code == 1 and "must not be negative" in done.err
+
+
+# --- names, objectives, the search ---
+
+
+def test_bounds_by_the_names_of_columns(ksos: Command, data: Path, tmp_path: Path) -> None:
+    words = ["fit", data, "-o", tmp_path / "m.ksos", "--columns", "x,y", "--tol", "1e-3"]
+    done = ksos(*words, "--low", "y=-4", "--high", "x=5,y=6", "--json")
+    assert json.loads(done.out)["measure"] == {"name": "box", "low": [None, -4.0], "high": [5.0, 6.0]}
+    assert json.loads(done.out)["feature_names"] == ["x", "y"] and library.load(tmp_path / "m.ksos").feature_names == ("x", "y")
+    for bound, code, what in (
+        (["--low", "z=1"], 1, "--low: there is no feature 'z'; there are x, y (by number, 1 to 2)"),
+        (["--low", "x=1,x=2"], 1, "--low names x twice"),
+        (["--low", "x=1", "--low", "3"], 1, "both NAME=NUMBER and bare numbers"),
+        (["--low", "1", "--low", "3"], 1, "--low is given 2 times"),
+        (["--low", "x=a"], 2, "a number was expected; got 'a'"),
+    ):
+        refused = ksos(*words, *bound)
+        assert refused.code == code and what in refused.err and refused.err.count("\n") == 1
+
+
+def test_the_least_squares_objective(ksos: Command, data: Path, points: np.ndarray, weights: np.ndarray, tmp_path: Path) -> None:
+    words = ["--columns", "x", "--weights", "mass", "--objective", "l2", "--bandwidth", "1", "--tol", "1e-6"]
+    assert ksos("fit", data, "-o", tmp_path / "m.ksos", *words).code == 0
+    target = library.MeanEmbedding(points[:, :1], weights / weights.sum(), kernel=library.kernels.Gaussian(1.0))
+    objective = library.functionals.SquaredL2(target, relative=True)
+    expected = library.KernelSoSDensity(objective=objective, bandwidth=1.0, tol=1e-6).fit(points[:, :1], sample_weight=weights)
+    x = np.linspace(-2.0, 2.0, 9)[:, None]
+    found = library.load(tmp_path / "m.ksos").with_feature_names(None)
+    np.testing.assert_allclose(found.logpdf(x), expected.distribution_.logpdf(x), atol=1e-6)
+
+
+def test_a_search_is_that_of_the_estimator(ksos: Command, data: Path, points: np.ndarray, tmp_path: Path) -> None:
+    words = ["fit", data, "-o", tmp_path / "m.ksos", "--columns", "x", "--search", "--criterion", "l2", "--folds", "2", "--seed", "3"]
+    done = ksos(*words, "--reference", "none", "--n-support", "9", "--json")
+    expected = library.KernelSoSDensityCV(cv=2, criterion="l2", reference=None, random_state=3, n_support=9).fit(points[:, :1])
+    shown = json.loads(done.out)
+    assert done.code == 0 and shown["status"] == "solved"
+    assert shown["held_out_score"] == pytest.approx(expected.best_score_, rel=1e-9)
+    assert shown["relative_regularization"] == expected.relative_regularization_
+    x = np.linspace(-2.0, 2.0, 9)[:, None]
+    found = library.load(tmp_path / "m.ksos").with_feature_names(None)
+    np.testing.assert_allclose(found.logpdf(x), expected.distribution_.logpdf(x), atol=1e-9)
+
+
+def test_a_search_that_corrects_a_reference(ksos: Command, data: Path, tmp_path: Path) -> None:
+    done = ksos("fit", data, "-o", tmp_path / "m.ksos", "--columns", "x", "--search", "--reference", "normal", "--folds", "2")
+    first, second, third = done.out.splitlines()
+    assert done.code == 0 and "a density in d = 1 from 40 rows: SoSMixture" in first
+    assert second.startswith("held-out score -") and third.startswith("solved by ")
+    assert library.load(tmp_path / "m.ksos").feature_names == ("x",)
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["--search", "--bandwidth", "1"], "--bandwidth is what --search chooses by itself; leave it out"),
+        (["--folds", "3"], "--folds needs --search"),
+        (["--criterion", "l2"], "--criterion needs --search"),
+        (["--search", "--objective", "l2"], "a search judges by l2 with --criterion l2"),
+        (["--search", "--folds", "1"], "a whole number of at least 2"),
+        (["--columns", "x", "--exclude", "y"], "give either --columns or --exclude"),
+    ],
+)
+def test_options_that_do_not_go_together(ksos: Command, data: Path, tmp_path: Path, words: list[str], what: str) -> None:
+    done = ksos("fit", data, "-o", tmp_path / "m.ksos", *words)
+    assert (done.code, done.out) == (2, "") and what in done.err and done.err.count("\n") == 1
+
+
+def test_names_must_differ(ksos: Command, tmp_path: Path) -> None:
+    (tmp_path / "d.csv").write_text("x,x\n1,2\n3,5\n")
+    done = ksos("fit", tmp_path / "d.csv", "-o", tmp_path / "m.ksos")
+    assert done.code == 1 and "two of the columns are named 'x'; rename one, or choose columns with --columns" in done.err
+
+
+def test_what_is_left_out_of_a_table_is_said(ksos: Command, data: Path, tmp_path: Path) -> None:
+    done = ksos("fit", data, "-o", tmp_path / "m.ksos", "--clean", "--weights", "mass", "--tol", "1e-3")
+    assert done.code == 0 and library.load(tmp_path / "m.ksos").feature_names == ("x", "y")
+    assert done.err == f"ksos fit: {data}: columns of text or dates are left out: column 4 ('label')\n"
+    refused = ksos("fit", data, "-o", tmp_path / "m.ksos")
+    assert refused.code == 1 and "'row 0' is not a number; leave out the column with --exclude label, or with --clean" in refused.err

@@ -11,39 +11,47 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ksos.cli.formula import CONSTANTS, FUNCTIONS, FormulaError, parse_formula
-from ksos.observables import NumericFunction, Polynomial
+from ksos.cli.formula_range import formula_range
+from ksos.observables import BoxIndicator, NumericFunction, Polynomial
+from ksos.observables.base import SumObservable
 
 X = np.random.default_rng(0).uniform(0.2, 2.0, (20, 3))
 x1, x2, x3 = X.T
 
 FORMULAS = {
-    "x1**2": (x1**2, True),
-    "x1 * x2 - x3 / 4 + 1": (x1 * x2 - x3 / 4 + 1, True),
-    "-(x1 - 2*x2)**3": (-((x1 - 2 * x2) ** 3), True),
-    "+x1 + 2**3": (x1 + 8, True),
-    "pi*x1 + e": (math.pi * x1 + math.e, True),
-    "3": (np.full(20, 3.0), True),
-    "x1**0.5": (np.sqrt(x1), False),
-    "x1/x2": (x1 / x2, False),
-    "2**x1": (2**x1, False),
-    "x1**-1": (1 / x1, False),
-    "abs(x1 - 1)": (np.abs(x1 - 1), False),
-    "max(x1, x2, 1)": (np.maximum(np.maximum(x1, x2), 1), False),
-    "min(x1, x2) * exp(-x3)": (np.minimum(x1, x2) * np.exp(-x3), False),
-    "sqrt(x1) + log(x2) + log1p(x3)": (np.sqrt(x1) + np.log(x2) + np.log1p(x3), False),
-    "sin(x1) * cos(x2) + tan(x3) + tanh(x1)": (np.sin(x1) * np.cos(x2) + np.tan(x3) + np.tanh(x1), False),
-    "x1 > 1": ((x1 > 1).astype(float), False),
-    "0.5 <= x1 < x2": (((x1 >= 0.5) & (x1 < x2)).astype(float), False),
-    "(x1 >= 1) * x2": ((x1 >= 1) * x2, False),
-    "  x1 + 1  ": (x1 + 1, True),
+    "x1**2": (x1**2, Polynomial),
+    "x1 * x2 - x3 / 4 + 1": (x1 * x2 - x3 / 4 + 1, Polynomial),
+    "-(x1 - 2*x2)**3": (-((x1 - 2 * x2) ** 3), Polynomial),
+    "+x1 + 2**3": (x1 + 8, Polynomial),
+    "pi*x1 + e": (math.pi * x1 + math.e, Polynomial),
+    "3": (np.full(20, 3.0), Polynomial),
+    "x1**0.5": (np.sqrt(x1), NumericFunction),
+    "x1/x2": (x1 / x2, NumericFunction),
+    "2**x1": (2**x1, NumericFunction),
+    "x1**-1": (1 / x1, NumericFunction),
+    "abs(x1 - 1)": (np.abs(x1 - 1), NumericFunction),
+    "max(x1, x2, 1)": (np.maximum(np.maximum(x1, x2), 1), NumericFunction),
+    "min(x1, x2) * exp(-x3)": (np.minimum(x1, x2) * np.exp(-x3), NumericFunction),
+    "sqrt(x1) + log(x2) + log1p(x3)": (np.sqrt(x1) + np.log(x2) + np.log1p(x3), NumericFunction),
+    "sin(x1) * cos(x2) + tan(x3) + tanh(x1)": (np.sin(x1) * np.cos(x2) + np.tan(x3) + np.tanh(x1), NumericFunction),
+    "x1 > 1": ((x1 > 1).astype(float), BoxIndicator),
+    "0.5 <= x1 < x2": (((x1 >= 0.5) & (x1 < x2)).astype(float), NumericFunction),
+    "(x1 >= 1) * x2": ((x1 >= 1) * x2, NumericFunction),
+    "  x1 + 1  ": (x1 + 1, Polynomial),
+    "1 <= x1 < 1.5": (((x1 >= 1) & (x1 < 1.5)).astype(float), BoxIndicator),
+    "(x1 > 1) * (2 >= x2)": (((x1 > 1) & (x2 <= 2)).astype(float), SumObservable),
+    "3*(x1 > 1) - x2 / 2": (3 * (x1 > 1) - x2 / 2, SumObservable),
+    "(x1 > 1) * (x1 < 0.5)": (np.zeros(20), Polynomial),
+    "(x1 >= 1) * (x1 <= 1)": (((x1 >= 1) & (x1 <= 1)).astype(float), NumericFunction),
+    "2 * x1 > 1": ((2 * x1 > 1).astype(float), NumericFunction),
 }
 
 
 @pytest.mark.parametrize("text", FORMULAS)
 def test_formulas_mean_what_they_say(text: str) -> None:
-    values, is_polynomial = FORMULAS[text]
-    loss = parse_formula(text, 3)
-    assert isinstance(loss, Polynomial if is_polynomial else NumericFunction)
+    values, kind = FORMULAS[text]
+    loss = parse_formula(text, 3).observable
+    assert type(loss) is kind
     np.testing.assert_allclose(loss(X), values, rtol=1e-12, atol=1e-13)
 
 
@@ -65,7 +73,7 @@ def test_names_rule_and_positions_serve_where_no_column_is_called_so(
 ) -> None:
     point = np.array([[3.0, 7.0]])
     for formula in (text, f"abs({text})"):  # a polynomial, and code
-        assert parse_formula(formula, 2, names, header)(point)[0] == point[0, column]
+        assert parse_formula(formula, 2, names, header).observable(point)[0] == point[0, column]
 
 
 @pytest.mark.parametrize(
@@ -143,7 +151,7 @@ def test_formulas_are_text() -> None:
 
 @pytest.mark.parametrize("text", ["9**9**9 * x1", "x1**99999999", "(x1+x2+x3)**24", "1/0 + x1", "((x1+x2+x3+1)**4)**4"])
 def test_large_powers_take_no_time(text: str) -> None:
-    loss = parse_formula(text, 3)
+    loss = parse_formula(text, 3).observable
     try:
         assert np.all(np.isfinite(loss(np.full((1, 3), 0.1))))
     except ValueError as error:
@@ -152,7 +160,7 @@ def test_large_powers_take_no_time(text: str) -> None:
 
 def test_values_that_are_not_finite_are_named() -> None:
     with pytest.raises(ValueError, match=r"'log\(x1\)' must return finite numbers; got nan at x = \[-1.0\]"):
-        parse_formula("log(x1)", 1)([[-1.0]])
+        parse_formula("log(x1)", 1).observable([[-1.0]])
 
 
 NAMES = st.sampled_from(["x1", "x2", "2", "0.5", *CONSTANTS])
@@ -175,7 +183,7 @@ def test_trees_agree_with_the_interpreter(text: str) -> None:
     Z = X[:5, :2]
     names = {"x1": Z[:, 0], "x2": Z[:, 1], "abs": np.abs, "tanh": np.tanh, "cos": np.cos, **CONSTANTS}
     expected = np.broadcast_to(np.asarray(eval(compile(ast.parse(text, mode="eval"), "", "eval"), {}, names), dtype=float), (5,))
-    np.testing.assert_allclose(parse_formula(text, 2)(Z), expected, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(parse_formula(text, 2).observable(Z), expected, rtol=1e-9, atol=1e-9)
 
 
 @given(st.text(max_size=40))
@@ -188,3 +196,60 @@ def test_any_text_is_a_formula_or_an_error_in_words(text: str) -> None:
 
 def test_every_function_is_used_above() -> None:
     assert all(any(f"{name}(" in text for text in FORMULAS) for name in FUNCTIONS)
+
+
+# --- what a formula reads, and how large it can be ---
+
+
+@pytest.mark.parametrize(("text", "features"), [("c > 1", (2,)), ("b*a", (0, 1)), ("x2", (1,)), ("3", (0, 1, 2)), ("e*b + pi", (1,))])
+def test_a_loss_may_be_a_function_of_the_columns_that_it_reads(text: str, features: tuple[int, ...]) -> None:
+    whole, part = (parse_formula(text, 3, ["a", "b", "c"], all_features=every) for every in (True, False))
+    assert whole.features == (0, 1, 2) and part.features == features
+    np.testing.assert_array_equal(part.observable(X[:, features]), whole.observable(X))
+
+
+def test_ties_are_told_apart() -> None:
+    at = [[1.0], [np.nextafter(1.0, 2.0)], [np.nextafter(1.0, 0.0)]]
+    for text, values in {"x1 > 1": [0, 1, 0], "x1 >= 1": [1, 1, 0], "1 > x1": [0, 0, 1], "1 >= x1": [1, 0, 1]}.items():
+        np.testing.assert_array_equal(parse_formula(text, 1).observable(at), values)
+
+
+RANGES = {
+    "x1 > 3": (0.0, 1.0),
+    "2 - 3*(x1 > 3)": (-1.0, 2.0),
+    "exp(-x1**2)": (0.0, 1.0),
+    "1 / (1 + x1**2)": (0.0, 1.0),
+    "min(abs(x1), 3)": (0.0, 3.0),
+    "max(-2, min(x1, 3))": (-2.0, 3.0),
+    "tanh(x1) * sin(x2)": (-1.0, 1.0),
+    "abs(x1)": (0.0, math.inf),
+    "-abs(x1)": (-math.inf, 0.0),
+    "x1 * (x1 > 3)": (-math.inf, math.inf),
+    "(x1 > 3) / (x1 > 2)": (-math.inf, math.inf),
+    "log(abs(tanh(x1)) + 1)": (0.0, math.log(2.0)),
+    "log1p(-(x1 > 3))": (-math.inf, 0.0),
+    "sqrt(cos(x1))": (-math.inf, math.inf),
+    "tan(x1)": (-math.inf, math.inf),
+    "2**cos(x1)": (-math.inf, math.inf),
+    "(cos(x1) - 3)**-2": (1 / 16, 1 / 4),
+    "cos(x1)**0.5": (-math.inf, math.inf),
+    "exp(x1)": (0.0, math.inf),
+    "e * cos(x1)": (-math.e, math.e),
+}
+
+
+@pytest.mark.parametrize("text", RANGES)
+def test_ranges(text: str) -> None:
+    found = formula_range(ast.parse(text, mode="eval").body, CONSTANTS)
+    assert found == pytest.approx(RANGES[text])
+    bounded = all(map(math.isfinite, RANGES[text]))
+    loss = parse_formula(text, 2)
+    assert loss.highest == found[1] and (loss.observable.bounded is True) == bounded
+
+
+@given(TREES, st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=2))
+def test_no_value_leaves_the_range(text: str, at: list[float]) -> None:
+    low, high = formula_range(ast.parse(text, mode="eval").body, CONSTANTS)
+    value = float(parse_formula(text, 2).observable([at])[0])
+    slack = 1e-9 * max(1.0, abs(value))
+    assert low - slack <= value <= high + slack

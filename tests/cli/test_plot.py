@@ -24,7 +24,8 @@ Command = Callable[..., Any]
 
 OPTIONS = {
     *("-o", "--output", "--data", "--regions", "--no-cdf", "--no-support", "--dpi", "--json", "--given", "--features"),
-    *("--columns", "--weights", "--header", "--no-header", "--delimiter"),
+    *("--columns", "--exclude", "--weights", "--clean", "--drop-missing", "--header", "--no-header", "--delimiter", "--decimal"),
+    "--encoding",
 }
 
 

@@ -44,7 +44,7 @@ def test_every_option_is_listed_here_and_tested_below() -> None:
 
 def test_help_says_how_features_are_counted(ksos: Command) -> None:
     for command in ("query", "sample", "plot"):
-        assert "Features are counted from 1: 2 or x2 is the second one" in " ".join(ksos(command, "--help").out.split())
+        assert "2 is the second one, and x2 in a model without names" in " ".join(ksos(command, "--help").out.split())
 
 
 # --- probabilities ---
@@ -79,13 +79,13 @@ def test_probability_given_a_feature(ksos: Command, three: Path, p: library.SoSD
     [
         (
             ["--low", "1", "--high", "0"],
-            "the box is empty: --low must be less than --high in every feature, but in x1 they are 1.0 and 0.0",
+            "the box is empty: --low must be less than --high, but of x1 they are 1.0 and 0.0",
         ),
-        (["--low", "0,0,2", "--high", "1,1,2"], "in x3 they are 2.0 and 2.0"),
-        (["--low", "0,0,nan"], "--low and --high must be numbers, -inf and inf for none, but in x3 they are nan and inf"),
-        (["--low", "0,0"], "--low has 2 numbers, but the density looked at has 3 features, x1, x2, x3; give one, or one for each"),
-        (["--high", "0,0,0", "--given", "x2=0.1"], "--high has 3 numbers, but the density looked at has 2 features, x1, x3"),
-        (["--low", "2,3", "--high", "3,2", "--given", "2=0"], "in x3 they are 3.0 and 2.0"),
+        (["--low", "0,0,2", "--high", "1,1,2"], "of x3 they are 2.0 and 2.0"),
+        (["--low", "0,0,nan"], "--low and --high must be numbers, -inf and inf for none, but of x3 they are nan and inf"),
+        (["--low", "0,0"], "--low has 2 numbers, but there are 3 columns, x1, x2, x3; give one for each"),
+        (["--high", "0,0,0", "--given", "x2=0.1"], "--high has 3 numbers, but there are 2 columns, x1, x3"),
+        (["--low", "2,3", "--high", "3,2", "--given", "2=0"], "of x3 they are 3.0 and 2.0"),
     ],
 )
 def test_boxes_that_are_none(ksos: Command, three: Path, words: list[str], what: str) -> None:
@@ -182,18 +182,19 @@ def test_conditions_may_be_repeated(ksos: Command, three: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "what"),
     [
-        (["--given", "4=1"], 1, "--given: the model has features 1 to 3 (or x1 to x3); there is no feature '4'"),
+        (["--given", "4=1"], 1, "--given: there is no feature '4'; there are x1, x2, x3 (by number, 1 to 3)"),
         (["--given", "0=1"], 1, "there is no feature '0'"),
         (["--given", "length=1"], 1, "there is no feature 'length'"),
-        (["--features", "1,y"], 1, "--features: the model has features 1 to 3 (or x1 to x3); there is no feature 'y'"),
-        (["--features", "1,x1"], 1, "--features names feature 1 twice"),
-        (["--given", "1=0,1=2"], 1, "--given names feature 1 twice"),
+        (["--features", "1,y"], 1, "--features: there is no feature 'y'; there are x1, x2, x3 (by number, 1 to 3)"),
+        (["--features", "1,x1"], 1, "--features names x1 twice"),
+        (["--given", "1=0,1=2"], 1, "--given names x1 twice"),
         (["--given", "1=0,2=0,3=0"], 1, "--given names all 3 features of the model"),
         (["--given", "1=0", "--features", "1,2"], 1, "x1 is both given a value by --given and asked for by --features"),
-        (["--given", "1"], 2, "FEATURE=VALUE, or several separated by commas, was expected; got '1'"),
-        (["--given", "=1"], 2, "FEATURE=VALUE"),
-        (["--given", "1=a"], 2, "FEATURE=VALUE"),
-        (["--given", "1=inf"], 2, "a finite value was expected in '1=inf'"),
+        (["--given", "1"], 2, "NAME=VALUE, or several separated by commas, was expected; got '1'"),
+        (["--given", "=1"], 2, "NAME=VALUE"),
+        (["--given", "1=a"], 2, "a finite value, or an interval LOW:HIGH with LOW < HIGH, was expected in '1=a'"),
+        (["--given", "1=3:2"], 2, "was expected in '1=3:2'"),
+        (["--given", "1=inf"], 2, "was expected in '1=inf'"),
         (["--features", ""], 2, "a column without a name"),
     ],
 )
@@ -209,7 +210,7 @@ def test_a_condition_where_the_density_vanishes(ksos: Command, tmp_path: Path) -
     library.SoSDensity(Gaussian(1.0), [[0.5, 0.5]], [[1.0]], box, normalize=True).save(tmp_path / "box.ksos")
     done = ksos("query", tmp_path / "box.ksos", "--given", "2=3")
     assert done.code == 1 and done.err == (
-        "ksos query: error: --given x2=3.0: the density vanishes there, so there is no conditional density\n"
+        "ksos query: error: --given x2 = 3.0: the density vanishes there, so there is no conditional density\n"
     )
     nodes = Discrete([[0.0, 0.0], [1.0, 1.0], [2.0, 0.5]])
     library.SoSDensity(Gaussian(1.0), [[0.5, 0.5]], [[1.0]], nodes, normalize=True).save(tmp_path / "nodes.ksos")
@@ -253,3 +254,54 @@ def test_a_file_that_is_no_model(ksos: Command, three: Path, tmp_path: Path, com
     done = ksos(command, bad, *words)
     assert done.code == 1 and done.err.startswith(f"ksos {command}: error: {bad}") and done.err.count("\n") == 1
     assert not (tmp_path / "p.png").exists()
+
+
+# --- names ---
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory: pytest.TempPathFactory, p: library.SoSDensity) -> Path:
+    path = tmp_path_factory.mktemp("named") / "named.ksos"
+    p.with_feature_names(["hp", "speed, m/s", "mpg"]).save(path)
+    return path
+
+
+def test_features_go_by_their_names(ksos: Command, named: Path, three: Path) -> None:
+    by_name = ksos("query", named, "--given", "hp=0.2", "--features", 'mpg,"speed, m/s"', "--low", "mpg=0", "--json")
+    by_number = ksos("query", three, "--given", "1=0.2", "--features", "3,2", "--low", "0,-inf", "--json")
+    found, expected = json.loads(by_name.out), json.loads(by_number.out)
+    assert found["features"] == ["mpg", "speed, m/s"] and found["given"] == {"hp": 0.2} and found["low"] == expected["low"]
+    assert found["probability"] == expected["probability"]
+    assert ksos("query", named, "--given", "speed, m/s=0.1", "--mean").out.startswith("given speed, m/s = 0.1\n")
+    refused = ksos("query", named, "--given", "hq=1")
+    assert refused.err == "ksos query: error: --given: there is no feature 'hq'; there are hp, speed, m/s, mpg (by number, 1 to 3)\n"
+
+
+def test_samples_have_the_names_in_their_header(ksos: Command, named: Path, tmp_path: Path) -> None:
+    assert ksos("sample", named, "-n", 3, "-o", tmp_path / "s.csv").code == 0
+    assert read_table(str(tmp_path / "s.csv")).names == ("hp", "speed, m/s", "mpg")
+    part = ksos("query", named, "--features", "mpg,hp", "-o", tmp_path / "part.ksos")
+    assert part.code == 0 and library.load(tmp_path / "part.ksos").feature_names == ("mpg", "hp")
+
+
+def test_columns_are_put_in_order_by_their_names(ksos: Command, named: Path, p: library.SoSDensity, tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(4, 3))
+
+    def score(header: str, rows: np.ndarray, *words: str) -> Any:
+        path = tmp_path / "d.csv"
+        path.write_text("\n".join([*([header] if header else []), *(",".join(map(repr, row)) for row in rows.tolist())]) + "\n")
+        return ksos("score", named, path, *words)
+
+    expected = pytest.approx(p.logpdf(X).mean(), rel=1e-12)
+    header = 'mpg,hp,"speed, m/s"'
+    swapped = score(header, X[:, [2, 0, 1]])
+    assert float(swapped.out) == expected and swapped.err == ""
+    assert float(score(header, X[:, [2, 0, 1]], "--columns", header).out) == expected
+    more = score(f"year,{header}", np.column_stack([np.full(4, 1970.0), X[:, [2, 0, 1]]]))
+    assert float(more.out) == expected and "columns that are no features of the model are left out: 'year'" in more.err
+    bare = score("", X)
+    assert float(bare.out) == expected and "has no header: its columns are taken for hp, speed, m/s, mpg, in this order" in bare.err
+    other = score("hp,mpg,weight", X)
+    assert other.code == 1 and "has no column 'speed, m/s', as the model has; its columns are 'hp', 'mpg', 'weight'" in other.err
+    wrong = score(f"{header},w", np.column_stack([X, X[:, 0]]), "--columns", "mpg,hp,w")
+    assert wrong.code == 1 and "rename the columns" in wrong.err and wrong.out == ""

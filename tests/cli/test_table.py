@@ -14,27 +14,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from csv_reading import as_options, read, refusal
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from ksos.cli.console import InputError, UsageError
-from ksos.cli.csv_lines import MAX_LINE_BYTES
-from ksos.cli.tables import Table, TableOptions, read_csv, read_table
-
-
-def read(text: str | bytes, **options: object) -> Table:
-    raw = text if isinstance(text, bytes) else text.encode()
-    return read_csv(io.BytesIO(raw), "data.csv", TableOptions(**options))  # type: ignore[arg-type]
-
-
-def refusal(text: str | bytes, **options: object) -> str:
-    with pytest.raises(InputError) as caught:
-        read(text, **options)
-    message = str(caught.value)
-    assert "\n" not in message and "\r" not in message
-    return message
-
+from ksos.cli.tables import TableOptions, read_csv, read_table
+from ksos.cli.text_lines import MAX_LINE_BYTES
 
 # --- what is read ---
 
@@ -97,6 +84,18 @@ def test_the_header_is_detected_among_the_chosen_columns_so_that_no_row_of_data_
     np.testing.assert_array_equal(table.points, [[1, 2], [3, 4]])
 
 
+def test_years_may_be_names() -> None:
+    said: list[str] = []
+    for options in ({"clean": True}, {"exclude": ["1"]}, {"exclude": ["country"]}):
+        said.clear()
+        table = read("country,1960,1961,1962\nAruba,4.5,4.6,4.7\nChad,6,5,4\n", said, **options)
+        assert table.names == ("1960", "1961", "1962") and table.points.shape == (2, 3)
+        named = "country" in options.get("exclude", [])  # then there is no doubt
+        assert named or said[0] == "data.csv: row 1 is taken for names, 'country', '1960', '1961', '1962', … (else pass --no-header)"
+    assert read("1,2,3\n4,5,6\n").names is None, "numbers alone are numbers"
+    assert "pass --header if row 1 holds names" in refusal("country,1960,1963,1962\nAruba,4.5,4.6,4.7\n")
+
+
 def test_a_declared_header_rules() -> None:
     declared = read("2020,2021\n1,2\n", header=True)
     assert declared.names == ("2020", "2021")
@@ -111,7 +110,7 @@ def test_delimiters(delimiter: str) -> None:
 
 
 def test_a_comma_is_no_delimiter_once_another_is_given() -> None:
-    assert "write the decimals after a point" in refusal("x;y\n1,5;2\n", delimiter=";")
+    assert "if ',' stands before the decimals, pass --decimal ','" in refusal("x;y\n1,5;2\n", delimiter=";", decimal=".")
 
 
 # --- what is refused, and where ---
@@ -129,11 +128,15 @@ def test_a_comma_is_no_delimiter_once_another_is_given() -> None:
         ("1,2\n3,abc\n", "row 2, column 2", "'abc' is not a number"),
         ("x,height\n1,2\n3,abc\n", "row 3, column 2 ('height')", "'abc' is not a number"),
         ("1,abc\n3,4\n", "row 1, column 2", "pass --header if row 1 holds names"),
-        ("1,2\n3,\n", "row 2, column 2", "the cell is empty"),
+        (
+            "1,2\n3,\n",
+            "row 2, column 2",
+            "the cell is missing; 1 of 2 rows have missing cells (column 2: 1): --drop-missing",
+        ),
         ("1,2\n3,1_000\n", "row 2, column 2", "'1_000' is not a number"),
         ("1,2\n3,\u0661\n", "row 2, column 2", "is not a number"),
         ("1,2\n\u00e9,1\n", "row 2, column 1", "is not a number"),
-        ("1,2\nnan,4\n", "row 2, column 1", "'nan' is not finite"),
+        ("1,2\nnan,4\n", "row 2, column 1", "--exclude 1 leaves out the columns"),
         ("inf,2\n3,4\n", "row 1, column 1", "'inf' is not finite"),
         ("1,2\n3,-Infinity\n", "row 2, column 2", "'-Infinity' is not finite"),
         ("1,2\n3,1e999\n", "row 2, column 2", "'1e999' is not finite"),
@@ -141,26 +144,38 @@ def test_a_comma_is_no_delimiter_once_another_is_given() -> None:
         ("\n \n", "row 1, column 1", "the file is empty"),
         ("x,y\n", "row 2, column 1", "no row of numbers follows it"),
         ("x,y", "row 2, column 1", "--no-header"),
-        (",x\n0,1\n", "row 1, column 1", "choose the columns with --columns"),
-        ("x,y\n1,2\n".encode("utf-16"), "row 1, column 1", "UTF-16; save it as UTF-8"),
-        (b"\xfe\xff\x00x", "row 1, column 1", "UTF-16"),
+        (",x\n0,1\n", "row 1, column 1", "leave it out with --exclude 1 or --clean, or choose columns with --columns"),
+        (b"\xfe\xff\x00x\x00", "row 1, column 1", "the text is not utf-16-be; pass --encoding"),
         (b"\x93NUMPY\x01\x00", "row 1, column 1", "is NPY, which cannot be read from the standard input"),
         (b"PK\x03\x04", "row 1, column 1", "archive"),
+        (b"\x89KSOS\r\n", "row 1, column 1", "is a model of ksos, not a table"),
         (b"1,2\n3,\x00\n", "row 2, column 2", "NUL byte"),
-        ("x,température\n1,2\n".encode("latin-1"), "row 1, column 2", "byte 0xe9 is not UTF-8 text; save the file as UTF-8"),
+        (
+            "x,température\n1,2\n".encode("latin-1"),
+            "row 1, column 2",
+            "byte 0xe9 is not UTF-8 text; save the file as UTF-8, or pass --encoding latin-1 if it is that",
+        ),
         (b'1,2\n"a,b",\xff\n', "row 2, column 2", "byte 0xff"),
         ("1,2\r3,4\r", "row 1, column 2", "bare carriage return"),
-        ('1,2\n3,"4\n5"\n', "row 2, column 2", "the quote of this cell is not closed on its line"),
+        ('1,2\n3,"4\n5"\n', "row 2, column 2", r"'4\n5' is not a number"),
+        ('1,2\n3,"4\n5\n', "row 2, column 2", "the quote of this cell is not closed"),
         ('1,2\n"3"4,5\n', "row 2, column 1", "text follows the closing quote"),
         ('1,2\n"a ""b"" c",5\n', "row 2, column 1", "is not a number"),
         ('1,"a,b"c\n', "row 1, column 2", "text follows the closing quote"),
         (f'1,2\n3,"{"4" * 200_000}"\n', "row 2, column 2", "too long to be a number"),
-        (f"1,2\n3,{'4' * 200_000}\n", "row 2, column 2", "…' is not finite"),
-        ("x;y\n1;2\n", "row 2, column 1 ('x;y')", "if ';' separates the cells, pass --delimiter ';'"),
-        ("x;y\n1,5;2,5\n", "row 2, column 2", "pass --delimiter ';'"),
-        ("1;2\n3;4\n", "row 2, column 1 ('1;2')", "pass --delimiter ';'"),
-        ("1\t2\n3\t4\n", "row 2, column 1 ('1\\t2')", "if tab separates the cells, pass --delimiter tab"),
-        ("x y\n1 2\n", "row 2, column 1 ('x y')", "if spaces separate the cells, pass --delimiter ' '"),
+        (f"1,2\n3,{'4' * 200_000}\n", "row 2, column 2", "too long to be a number"),
+        ("x,y\n1,2\n3;4\n5,6\n", "row 3, column 2 ('y')", "the row has 1 cell, but row 1 has 2 cells; if ';' separates the cells"),
+        ("x,y\n1,2\n3 4\n5,6\n", "row 3, column 2 ('y')", "if spaces separate the cells, pass --delimiter ' '"),
+        ("x,day\n1,2020-01-31\n", "row 2, column 2 ('day')", "'2020-01-31' is a date or a time, not a number; leave out the column"),
+        (
+            "x,y,z\n1,a,b\n2,c,d\n",
+            "row 2, column 2 ('y')",
+            "leave out columns of text and dates with --exclude y,z",
+        ),
+        ("x,the y\n1,a\n2,c\n", "row 2, column 2 ('the y')", "leave out the column with --exclude 'the y'"),
+        ("1,2,a\n3,4,b\n", "row 1, column 3", "pass --header if row 1 holds names, or --exclude 3 to leave out columns of text"),
+        ('x,y\n1,"1,234"\n', "row 2, column 2 ('y')", "'1,234' is not a number; if ',' stands before the decimals, pass --decimal ','"),
+        ("x;y\n1,5;2.345\n", "row 2, column 1 ('x')", "'1,5' is not a number; if ',' stands before"),
         ("1,2\n" + "5," * 600_000 + "\n", "row 2, column 524289", "the line is longer than 1,048,576 bytes"),
         (f"a,b\n1,{'x' * 100}\n", "row 2, column 2 ('b')", "…' is not a number"),
     ],
@@ -179,9 +194,11 @@ def test_a_fault_is_one_line_with_file_row_and_column(text: str | bytes, where: 
         ({"columns": ["4"]}, "has columns 1 to 3; there is no column 4"),
         ({"columns": ["0"]}, "there is no column 0"),
         ({"columns": ["x"]}, "columns 1 and 3 are both named 'x'; choose one by its number"),
-        ({"columns": ["y", "2"]}, "column 2 is chosen twice"),
+        ({"columns": ["y", "2"]}, "column 2 ('y') is chosen twice"),
         ({"columns": ["1", "2"], "weights": "y"}, "cannot be both a feature and the weights"),
         ({"columns": ["y"], "header": False}, "has no header, so there is no column 'y'"),
+        ({"exclude": ["z"]}, "has no column 'z'"),
+        ({"exclude": ["1", "2", "3"]}, "no column is left for the data"),
     ],
 )
 def test_columns_that_cannot_be_found(options: dict, what: str) -> None:
@@ -252,7 +269,7 @@ def test_npy(tmp_path: Path, dtype: str, order: str) -> None:
     table = read_table(save(tmp_path / "x.npy", X))
     assert table.points.dtype == np.float64 and table.names is None and table.weights is None
     np.testing.assert_array_equal(table.points, X.astype(float))
-    chosen = read_table(str(tmp_path / "x.npy"), TableOptions(columns=["3", "1"], weights="2"))
+    chosen = read_table(str(tmp_path / "x.npy"), as_options(columns=["3", "1"], weights="2"))
     np.testing.assert_array_equal(chosen.points, X[:, [2, 0]].astype(float))
     np.testing.assert_array_equal(chosen.weights, X[:, 1].astype(float))
 
@@ -268,7 +285,7 @@ def test_npy(tmp_path: Path, dtype: str, order: str) -> None:
         (np.zeros((2, 2), dtype=complex), "holds complex128, but real numbers were expected"),
         (np.array([["a", "b"]]), "real numbers were expected"),
         (np.zeros((2, 2), dtype="M8[s]"), "real numbers were expected"),
-        (np.array([[1.0, 2.0], [3.0, np.nan]]), "row 2, column 2: nan is not finite"),
+        (np.array([[1.0, 2.0], [3.0, np.nan]]), "row 2, column 2: the cell is missing; 1 of 2 rows"),
         (np.array([[1.0, -np.inf], [3.0, np.nan]]), "row 1, column 2: -inf is not finite"),
     ],
 )
@@ -281,9 +298,9 @@ def test_npy_that_is_no_table(tmp_path: Path, array: np.ndarray, what: str) -> N
 
 def test_npy_with_a_fault_in_a_column_that_is_not_chosen(tmp_path: Path) -> None:
     path = save(tmp_path / "x.npy", np.array([[1.0, np.nan], [3.0, 4.0]]))
-    np.testing.assert_array_equal(read_table(path, TableOptions(columns=["1"])).points, [[1.0], [3.0]])
-    with pytest.raises(InputError, match="row 1, column 2: nan is not finite"):
-        read_table(path, TableOptions(columns=["2"]))
+    np.testing.assert_array_equal(read_table(path, as_options(columns=["1"])).points, [[1.0], [3.0]])
+    with pytest.raises(InputError, match="row 1, column 2: the cell is missing"):
+        read_table(path, as_options(columns=["2"]))
 
 
 def test_npy_with_objects_is_not_unpickled(tmp_path: Path) -> None:
@@ -331,17 +348,17 @@ def test_a_file_is_npy_by_its_content_or_its_name(tmp_path: Path) -> None:
         read_table(str(tmp_path / "text.npy"))
 
 
-@pytest.mark.parametrize("options", [{"header": True}, {"header": False}, {"delimiter": ";"}])
+@pytest.mark.parametrize("options", [{"header": True}, {"header": False}, {"delimiter": ";"}, {"decimal": ","}])
 def test_options_for_csv_are_not_ignored_with_npy(tmp_path: Path, options: dict) -> None:
     path = save(tmp_path / "x.npy", np.ones((1, 2)))
     with pytest.raises(UsageError, match="are for CSV"):
-        read_table(path, TableOptions(**options))
+        read_table(path, as_options(**options))
 
 
 def test_names_of_columns_need_a_header(tmp_path: Path) -> None:
     path = save(tmp_path / "x.npy", np.ones((1, 2)))
     with pytest.raises(InputError, match="has no header, so there is no column 'x'"):
-        read_table(path, TableOptions(columns=["x"]))
+        read_table(path, as_options(columns=["x"]))
 
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -350,15 +367,24 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"x,y\n1,z\n")))
     with pytest.raises(InputError, match=r"^<stdin>, row 2, column 2 \('y'\)"):
         read_table("-")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(gzip.compress(b"x,y\n1,2\n"))))
+    np.testing.assert_array_equal(read_table("-").points, [[1.0, 2.0]])
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(InputError, match="no standard input"):
         read_table("-")
 
 
-def test_a_byte_order_mark_is_read() -> None:
-    table = read(b"\xef\xbb\xbfx,y\n1,2\n")
-    assert table.names == ("x", "y") and table.points.tolist() == [[1.0, 2.0]]
-    assert read(b"\xef\xbb\xbf1,2\n").points.tolist() == [[1.0, 2.0]]
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
+def test_a_byte_order_mark_says_how_text_is_encoded(encoding: str) -> None:
+    mark = "" if encoding in ("utf-8-sig", "utf-16") else "\ufeff"
+    table = read((mark + "x,température\r\n1,2\r\n3,4\r\n").encode(encoding))
+    assert table.names == ("x", "température") and table.points.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    assert read((mark + "1,2\n").encode(encoding)).points.tolist() == [[1.0, 2.0]]
+
+
+def test_an_encoding_may_be_declared() -> None:
+    assert read("x,température\n1,2\n".encode("latin-1"), encoding="latin-1").names == ("x", "température")
+    assert "the text is not shift_jis" in refusal(b"x,\xff\n1,2\n", encoding="shift_jis")
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])

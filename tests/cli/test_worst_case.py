@@ -14,16 +14,13 @@ import pytest
 import ksos as library
 from ksos.cli import worst_case
 from ksos.measures import Box
-from ksos.observables import coordinate
+from ksos.observables import BoxIndicator, coordinate
 
 Command = Callable[..., Any]
 
 OPTIONS = {
-    "--columns",
-    "--weights",
-    "--header",
-    "--no-header",
-    "--delimiter",
+    *("--columns", "--exclude", "--weights", "--clean", "--drop-missing", "--header", "--no-header", "--delimiter", "--decimal"),
+    "--encoding",
     "--loss",
     "--radius",
     "--penalty",
@@ -70,10 +67,12 @@ def test_json(ksos: Command, line: Path, expected: library.WorstCase, tmp_path: 
     assert found["value"] == pytest.approx(expected.value, rel=1e-9)
     assert found["status"] == "solved" and found["mmd"] <= 0.2 and found["gap"] <= 1e-6
     assert found["upper_bound"] == pytest.approx(expected.upper_bound, rel=1e-6) and found["upper_bound_kind"] == "rigorous"
-    assert (found["loss"], found["n_samples"], found["n_features"]) == ("x1**2", 30, 1)
+    assert (found["loss"], found["columns"], found["n_samples"], found["n_features"]) == ("x1**2", ["height"], 30, 1)
     assert found["embedding_kernel"] == {"name": "gaussian", "sigma": 1.0}
     density = library.load(tmp_path / "worst.ksos")
     assert found["output"] == str(tmp_path / "worst.ksos")
+    assert density.feature_names == ("height",)
+    density = density.with_feature_names(None)
     assert library.mmd(density, X, library.kernels.Gaussian(1.0)) == pytest.approx(found["mmd"], abs=1e-9)
     assert density.expectation(coordinate(0) ** 2) == pytest.approx(found["value"], rel=1e-6)
 
@@ -118,12 +117,13 @@ def test_the_loss_is_that_of_the_named_column(ksos: Command, tmp_path: Path, hea
 
 def test_code_is_estimated_and_an_unbounded_loss_warns(ksos: Command, line: Path) -> None:
     estimated = ksos("worst-case", line, "--loss", "abs(x1) > 1", "--radius", "0.2", *BOX)
-    assert estimated.code == 0 and estimated.out.rstrip().endswith("(an estimate)")
+    assert estimated.code == 0 and estimated.err == "" and "(an estimate)\nthe integrals of the loss are known to " in estimated.out
     done = ksos("worst-case", line, "--loss", "x1**2", "--radius", "0.2", "--bandwidth", "1", "--n-support", "12", "--json")
     assert done.code == 0 and json.loads(done.out)["upper_bound"] is None
-    assert "warning: the loss Polynomial(x0²) is unbounded on Lebesgue()" in done.err and "in the box from" in done.err
+    assert "warning: the loss has no bound that is known" in done.err and "support points in height from -" in done.err
+    assert "--low and --high" in done.err and "x0" not in done.err and "Box" not in done.err
     words = ksos("worst-case", line, "--loss", "x1**2", "--radius", "0.2", "--bandwidth", "1", "--n-support", "12")
-    assert "no distribution exceeds infinity (the loss is unbounded; --low and --high say where distributions may go)" in words.out
+    assert "over all distributions it is infinite: the loss is unbounded (--low and --high say where distributions may go)" in words.out
 
 
 def test_weights_and_columns(ksos: Command, data: Path, points: np.ndarray, weights: np.ndarray) -> None:
@@ -169,3 +169,41 @@ def test_wrong_usage(ksos: Command, line: Path) -> None:
     assert both.code == neither.code == 2
     assert "give either --radius or --penalty" in both.err and "give either --radius or --penalty" in neither.err
     assert ksos("worst-case", line, "--radius", "1").code == 2
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six columns, of which a loss reads few."""
+    path, rows = tmp_path_factory.mktemp("wide") / "wide.csv", np.random.default_rng(3).normal(size=(40, 6))
+    path.write_text("\n".join(["a,b,c,d,e,f", *(",".join(map(repr, row)) for row in rows.tolist())]) + "\n")
+    return path
+
+
+def test_the_ball_is_over_the_columns_that_the_loss_reads_unless_told_otherwise(ksos: Command, wide: Path) -> None:
+    words = ["worst-case", wide, "--loss", "b > 1", "--radius", "0.2", "--json", "--rtol", "1e-4"]
+    read, alone, both = (
+        json.loads(ksos(*words, *more).out) for more in ([], ["--columns", "b"], ["--columns", "b,e", "--n-support", "16"])
+    )
+    assert (read["columns"], alone["columns"], both["columns"]) == (["b"], ["b"], ["b", "e"])
+    assert read["value"] == alone["value"] and read["upper_bound_kind"] == "rigorous" and read["upper_bound"] <= 1.0
+    X = np.loadtxt(wide, delimiter=",", skiprows=1)[:, [1]]
+    expected = library.worst_case(BoxIndicator([np.nextafter(1.0, 2.0)], [np.inf]), X, 0.2, rtol=1e-4)
+    assert read["value"] == pytest.approx(expected.value, rel=1e-6)
+    shown = ksos(*(word for word in words if word != "--json"))
+    assert "distributions and MMD are those of b, which the loss reads (--columns takes more columns)" in shown.out
+    assert shown.err == "", "a comparison is bounded: there is no box to ask for"
+
+
+def test_bounds_by_name(ksos: Command, wide: Path) -> None:
+    words = ["worst-case", wide, "--loss", "c**2", "--radius", "0.2", "--rtol", "1e-4", "--n-support", "16", "--json"]
+    named, listed = (ksos(*words, *box) for box in (["--low", "c=-4", "--high", "c=5"], ["--low=-4", "--high", "5"]))
+    assert json.loads(named.out)["value"] == json.loads(listed.out)["value"] and named.err == ""
+    refused = ksos(*words, "--low", "a=-4")
+    assert refused.code == 1 and "--low bounds a, which the loss does not read; list it in --columns to take it in" in refused.err
+
+
+def test_a_loss_that_is_bounded_above_has_a_bound(ksos: Command, line: Path) -> None:
+    done = ksos("worst-case", line, "--loss", "-abs(height)", "--radius", "0.2", "--rtol", "1e-3", "--n-support", "12", "--bandwidth", "1")
+    assert "warning" not in done.err and "infinite" not in done.out
+    infinite = ksos("worst-case", line, "--loss", "abs(x1)", "--radius", "0.2", "--rtol", "1e-3", "--n-support", "12", "--bandwidth", "1")
+    assert "over all distributions it is infinite" in infinite.out and "no distribution exceeds" not in infinite.out

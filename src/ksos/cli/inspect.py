@@ -25,8 +25,18 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     mass, size = density.mass(), os.path.getsize(arguments.model)
     parts = {"kernel": described(density.kernel, d), "measure": described(density.measure, d), "mass": mass}
     versions = {name: header[name] for name in ("format_version", "library_version")}
-    value = {"n_features": d, "n_support": m, "rank": density.rank, **parts, **versions, "file_size": size}
+    names = density.feature_names
+    value = {
+        "n_features": d,
+        "feature_names": None if names is None else list(names),
+        "n_support": m,
+        "rank": density.rank,
+        **parts,
+        **versions,
+        "file_size": size,
+    }
     rows = {"features d": d, "support points m": m, "rank": density.rank, "kernel": density.kernel, "measure": density.measure}
+    rows |= {} if names is None else {"names": ", ".join(names)}
     written = f"{header['format_version']} (written by ksos {header['library_version']})"
     rows |= {"mass": f"{mass:.12g} (1 {mass - 1.0:+.1e})", "format version": written, "file size": f"{size} bytes"}
     return console.answer(arguments.json, value, (f"{name:<18}{shown}" for name, shown in rows.items()))

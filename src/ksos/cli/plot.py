@@ -13,7 +13,7 @@ from ksos import load
 from ksos._files import replace_whole
 from ksos.cli import values
 from ksos.cli.console import Console, InputError, UsageError, require_writable
-from ksos.cli.tables import add_reading_options, read_table_for
+from ksos.cli.tables import READING, add_reading_options, read_table_for
 from ksos.cli.view import View, add_view_options, take_view
 from ksos.plotting import DensityDisplay
 from ksos.plotting.canvas import require_matplotlib
@@ -50,18 +50,18 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         raise UsageError(f"-o must name a file that ends in {', '.join(_METADATA)}; got {arguments.output!r}")
     if arguments.data is not None and arguments.given:
         raise UsageError("--data are samples of the whole density, not of a conditional one; leave out --data or --given")
-    asked = [name for name in ("columns", "weights", "header", "delimiter") if getattr(arguments, name) is not None]
+    asked = [name for name in READING if vars(arguments)[name] is not (False if name in ("clean", "drop_missing") else None)]
     if arguments.data is None and asked:
-        raise UsageError(f"--{asked[0]} says how to read a table, and there is none; name it with --data")
+        raise UsageError(f"--{asked[0].replace('_', '-')} says how to read a table, and there is none; name it with --data")
     require_matplotlib()
     require_writable(arguments.output)
     if not _DPI[0] <= arguments.dpi <= _DPI[1]:
         raise InputError(f"--dpi must be from {_DPI[0]} to {_DPI[1]}; got {arguments.dpi}")
     density = load(arguments.model)
-    X, names = None, None
+    X, names = None, density.feature_names
     if arguments.data is not None:
-        table = read_table_for(density, arguments)
-        X, names = (table.points if table.weights is None else table.points[table.weights > 0.0]), table.names
+        table = read_table_for(density, arguments, console)
+        X, names = (table.points if table.weights is None else table.points[table.weights > 0.0]), table.names or names
     view = take_view(density, arguments)
     if (k := len(view.features)) > MOST_PAIRED:
         raise InputError(f"the density has {k} features, of which a picture shows at most {MOST_PAIRED}; choose some with --features")
@@ -77,13 +77,15 @@ def _picture(view: View, X: np.ndarray | None, names: tuple[str, ...] | None, ar
 
     features = list(view.features)
     samples = None if X is None else X[:, features]
-    labels = [names[feature] if names else f"$x_{{{feature + 1}}}$" for feature in features]
+    # a dollar in a name is no mathematics
+    labels = [names[feature].replace("$", r"\$") if names else f"$x_{{{feature + 1}}}$" for feature in features]
     width, height = figure_size(len(features))
     stream = io.BytesIO()
     with sheet(width, height) as figure, matplotlib.rc_context({"svg.hashsalt": "ksos"}):
         figure.set_layout_engine("constrained")
         options: dict[str, Any] = {"cdf": not arguments.no_cdf, "colorbar": len(features) == 2, "regions": arguments.regions}
         options["support"] = False if arguments.no_support else None
-        DensityDisplay.from_density(view.density, samples, feature_names=labels, ax=figure.add_subplot(), **options)
+        density = view.density.with_feature_names(None)  # samples and labels are in order
+        DensityDisplay.from_density(density, samples, feature_names=labels, ax=figure.add_subplot(), **options)
         figure.savefig(stream, format=kind, dpi=arguments.dpi, metadata=_METADATA[kind])
     return stream.getvalue()

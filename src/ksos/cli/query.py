@@ -12,8 +12,9 @@ import numpy as np
 
 from ksos import load
 from ksos.cli import values
+from ksos.cli.boxes import add_box, box_sides
 from ksos.cli.console import Console, InputError, require_writable
-from ksos.cli.view import View, add_view_options, feature_name, take_view
+from ksos.cli.view import View, add_view_options, take_view
 
 __all__ = ["add_arguments", "run"]
 
@@ -26,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object on the standard output; an infinite bound is null")
     add_view_options(parser)
     add = parser.add_argument_group("what to ask of it").add_argument
-    values.add_box(add, "a box whose probability is wanted")
+    add_box(add, "a box whose probability is wanted")
     add("--mean", action="store_true", help="the mean of every feature")
     add("--cov", action="store_true", help="the covariance matrix")
     add("--quantile", type=values.probabilities, metavar="LIST", help="quantiles of every feature: numbers from 0 to 1 separated by commas")
@@ -47,11 +48,11 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 def _answers(view: View, arguments: argparse.Namespace) -> dict[str, Any]:
     """What was asked, as JSON can hold it; vectors are in the order of the features looked at."""
     density, found = view.density, {}
-    boxed = arguments.low is not None or arguments.high is not None
-    asked = boxed or arguments.mean or arguments.cov or arguments.quantile or arguments.mode
+    box = _box(view, arguments)
+    asked = box is not None or arguments.mean or arguments.cov or arguments.quantile or arguments.mode
     summary = not asked and arguments.output is None
-    if boxed:
-        low, high = _box(view, arguments)
+    if box is not None:
+        low, high = box
         found["low"], found["high"] = low.tolist(), high.tolist()
         found["probability"] = float(density.probability(low, high))
     if arguments.mean or summary:
@@ -69,24 +70,14 @@ def _answers(view: View, arguments: argparse.Namespace) -> dict[str, Any]:
     return found
 
 
-def _box(view: View, arguments: argparse.Namespace) -> tuple[np.ndarray, np.ndarray]:
+def _box(view: View, arguments: argparse.Namespace) -> tuple[np.ndarray, np.ndarray] | None:
     """``--low`` and ``--high`` with one entry for each feature looked at."""
-    k, sides = len(view.features), []
-    for side, none in (("low", -np.inf), ("high", np.inf)):
-        given = getattr(arguments, side)
-        bounds = np.atleast_1d(np.asarray(none if given is None else given, dtype=float))
-        if bounds.size not in (1, k):
-            what = f"--{side} has {bounds.size} numbers, but the density looked at has {k} features, {', '.join(view.names)}"
-            raise InputError(f"{what}; give one, or one for each")
-        sides.append(np.broadcast_to(bounds, (k,)))
-    low, high = sides
-    may_touch = view.density.measure.atoms is not None  # elsewhere a point has no mass
-    for name, a, b in zip(view.names, low.tolist(), high.tolist(), strict=True):
-        if a != a or b != b:
-            raise InputError(f"--low and --high must be numbers, -inf and inf for none, but in {name} they are {a!r} and {b!r}")
-        if not (a < b or (may_touch and a == b)):
-            raise InputError(f"the box is empty: --low must be less than --high in every feature, but in {name} they are {a!r} and {b!r}")
-    return low, high
+    sides = box_sides(arguments, view.names)
+    if sides is not None and view.density.measure.atoms is None:  # elsewhere a point has no mass
+        for name, a, b in zip(view.names, *(side.tolist() for side in sides), strict=True):
+            if a == b:
+                raise InputError(f"the box is empty: --low must be less than --high, but of {name} they are {a!r} and {b!r}")
+    return sides
 
 
 def _report(view: View, found: dict[str, Any]) -> list[str]:
@@ -98,10 +89,9 @@ def _report(view: View, found: dict[str, Any]) -> list[str]:
     if "probability" in found:
         lines.append(repr(found["probability"]) if not per_feature else f"probability {found['probability']!r}")
     if per_feature:
-        given = "".join(f", {feature_name(feature)} = {value!r}" for feature, value in view.given.items())
         rows = [["feature", *per_feature]]
         rows += [[name, *(repr(column[i]) for column in per_feature.values())] for i, name in enumerate(view.names)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines += [f"given {given[2:]}"] if given else []
+        lines += [f"given {view.said()}"] if view.given else []
         lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return lines

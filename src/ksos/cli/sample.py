@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -39,7 +40,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if output is not None:
         lines = (f"{line}\n".encode() for line in _csv_lines(samples, view.names))
         replace_whole(output, _npy_parts(samples) if output.lower().endswith(".npy") else lines)
-    value = {"n_samples": n, "n_features": len(view.features), "seed": arguments.seed, "output": output}
+    value = {"n_samples": n, "n_features": len(view.features), **view.described(), "seed": arguments.seed, "output": output}
     if output is None and arguments.json:
         value["samples"] = samples.tolist()
     return console.answer(arguments.json, value, _csv_lines(samples, view.names) if output is None else [])
@@ -54,6 +55,8 @@ def _npy_parts(samples: np.ndarray) -> Iterable[bytes | memoryview]:
 
 def _csv_lines(samples: np.ndarray, names: Sequence[str]) -> Iterator[str]:
     """A header with the names and the rows, each number with the digits that give it back exactly."""
-    yield ",".join(names)
+    header = io.StringIO()
+    csv.writer(header, lineterminator="").writerow(names)  # a name may contain a comma
+    yield header.getvalue()
     for row in samples:
         yield ",".join(map(repr, row.tolist()))

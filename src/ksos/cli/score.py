@@ -25,10 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Carry out ``ksos score``."""
     density = load(arguments.model)
-    table = read_table_for(density, arguments)
+    table = read_table_for(density, arguments, console)
     n = table.points.shape[0]
     weights = as_weights(table.weights, n, "weights")
-    log_density = density.logpdf(table.points)
+    log_density = density.with_feature_names(None).logpdf(table.points)  # the columns are in order
     counted = weights > 0.0  # 0 times −inf is no number
     mean = float(np.sum(weights[counted] * log_density[counted]))
     zeros = int(np.sum(np.isneginf(log_density)))

@@ -1,64 +1,84 @@
 """Read a table of numbers, CSV (also compressed) or NPY, and refuse everything else in one line that says where the fault is.
 
-The header is detected or declared, every row has one width, every chosen cell is a finite number. Nothing in a file is executed, and a
-forged shape allocates nothing.
+The header, the delimiter and the decimals are detected or declared, every row has one width, every chosen cell is a finite number or
+missing. What is detected or left out is said. Nothing in a file is executed, and a forged shape allocates nothing.
 """
 
 from __future__ import annotations
 
 import argparse
-import bz2
-import gzip
-import io
-import lzma
 import os
 import sys
-import zlib
-from array import array
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, BinaryIO, cast
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import BinaryIO
 
 import numpy as np
 
 from ksos import SoSDensity, SoSMixture
 from ksos.cli import values
-from ksos.cli.console import InputError, UsageError, cell_error, excerpt
-from ksos.cli.csv_lines import CsvLines, Row, is_number, not_a_number
+from ksos.cli.cells import is_missing, is_number, what_is_wrong
+from ksos.cli.cleaning import Cleaner, Say, sample_rows
+from ksos.cli.columns import Choice, Columns, named_by_position
+from ksos.cli.console import Console, InputError, UsageError, cell_error, excerpt
+from ksos.cli.csv_rows import CsvRows, NotANumberError, Row
+from ksos.cli.dialect import Dialect, detect
+from ksos.cli.text_lines import TextLines
 
-__all__ = ["Table", "TableOptions", "add_reading_options", "add_table_arguments", "named_by_position", "read_csv", "read_npy"]
-__all__ += ["read_table", "read_table_for", "select_columns", "table_options"]
+__all__ = ["READING", "Table", "TableOptions", "add_reading_options", "add_table_arguments", "read_csv", "read_npy", "read_table"]
+__all__ += ["read_table_for", "table_options"]
+
+READING = ("columns", "exclude", "weights", "clean", "drop_missing", "header", "delimiter", "decimal", "encoding")
+"""The options that :func:`add_reading_options` adds."""
 
 _NPY_MAGIC = b"\x93NUMPY"
-_COMPRESSED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh9": bz2.open, b"\xfd7zXZ\x00": lzma.open}
+_LOOKED_AT, _FEWER = 1000, 100  # lines that decide which columns hold text; and on delimiter and decimals
 
 
 @dataclass(frozen=True)
 class TableOptions:
-    """How to read a table: columns (None: all but the weights), the weights, whether there is a header (None: detect), the delimiter."""
+    """How to read a table: which columns; what to leave out; whether there is a header; delimiter, decimal and encoding.
 
-    columns: Sequence[str] | None = None
-    weights: str | None = None
+    None: to be detected.
+    """
+
+    choice: Choice = field(default_factory=Choice)
+    clean: bool = False
+    drop_missing: bool = False
     header: bool | None = None
     delimiter: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
 
 
 @dataclass(frozen=True)
 class Table:
     """Finite numbers: points (n, d), and the names of their d columns and the weights (n) if there are any; ``source`` for errors.
 
-    ``header`` has the names of all columns of the file, also of those that were not chosen.
+    ``rows`` has the row of the file, counted from 1 with the header, of every point; ``header`` the names of all columns of the file, also
+    of those that were not chosen.
     """
 
     source: str
     points: np.ndarray
-    names: tuple[str, ...] | None
-    weights: np.ndarray | None
+    rows: np.ndarray
+    names: tuple[str, ...] | None = None
+    weights: np.ndarray | None = None
     header: tuple[str, ...] | None = None
 
-    def row(self, index: int) -> int:
-        """The row of the file, counted from 1, that ``points[index]`` came from; a header is row 1, and no row is left out."""
-        return index + (1 if self.names is None else 2)
+    def require_different_names(self) -> None:
+        """Raise if two columns have the same name: a density could not be asked for one of them."""
+        for k, name in enumerate(self.names or ()):
+            if name in (self.names or ())[:k]:
+                raise InputError(
+                    f"{self.source}: two of the columns are named {excerpt(name)}; rename one, or choose columns with --columns"
+                )
+
+    def take(self, features: Sequence[int]) -> Table:
+        """The same rows of some of the columns."""
+        names = None if self.names is None else tuple(self.names[k] for k in features)
+        return replace(self, points=np.ascontiguousarray(self.points[:, list(features)]), names=names)
 
 
 def add_table_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,104 +93,148 @@ def add_reading_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("reading the table").add_argument
     text = "names or 1-based numbers of the columns to use, separated by commas (default: all but the weights)"
     add("--columns", type=values.columns, metavar="LIST", help=text)
+    text = "names or numbers of columns to leave out, such as text, dates or an index; may be repeated"
+    add("--exclude", type=values.columns, action="append", metavar="LIST", help=text)
     add("--weights", metavar="COLUMN", help="name or 1-based number of the column that holds the weights of the rows")
+    text = "leave out columns of text and dates, an index, columns with most cells missing, and rows with missing cells, and say which"
+    add("--clean", action="store_true", help=text)
+    add("--drop-missing", action="store_true", help="leave out rows with a missing cell (empty, NA, NaN, ?, -) in a column that is used")
     text = "whether row 1 of a CSV file holds names (default: it does if it holds no number)"
     add("--header", action=argparse.BooleanOptionalAction, default=None, help=text)
-    text = "what separates the cells of a CSV file; 'tab' for tabulators (default: ',')"
+    text = "what separates the cells of a CSV file; 'tab' for tabulators (default: detected, and said if it is not a comma)"
     add("--delimiter", type=values.delimiter, metavar="CHARACTER", help=text)
+    text = "what stands before the decimals, . or , (default: detected, and said if it is a comma)"
+    add("--decimal", choices=[".", ","], metavar="CHARACTER", help=text)
+    text = "how a CSV file is encoded, such as latin-1 (default: as its byte-order mark says, else UTF-8)"
+    add("--encoding", type=values.encoding, metavar="NAME", help=text)
 
 
-def table_options(arguments: argparse.Namespace) -> TableOptions:
-    """The values of the options that :func:`add_reading_options` added."""
+def table_options(arguments: argparse.Namespace, features: Sequence[str] | None = None) -> TableOptions:
+    """The values of the options that :func:`add_reading_options` added; ``features`` are those of a model that asks for its own columns."""
+    if arguments.columns is not None and arguments.exclude is not None:
+        raise UsageError("give either --columns or --exclude")
     weights = None if arguments.weights is None else arguments.weights.strip()
-    return TableOptions(arguments.columns, weights, arguments.header, arguments.delimiter)
+    exclude = None if arguments.exclude is None else [column for part in arguments.exclude for column in part]
+    choice = Choice(arguments.columns, exclude, weights, features)
+    return TableOptions(
+        choice, arguments.clean, arguments.drop_missing, arguments.header, arguments.delimiter, arguments.decimal, arguments.encoding
+    )  # fmt: skip
 
 
-def read_table_for(density: SoSDensity | SoSMixture, arguments: argparse.Namespace) -> Table:
-    """The table DATA, which must have a column for each feature of the ``density`` in MODEL."""
-    table, d = read_table(arguments.data, table_options(arguments)), density.n_features
+def read_table_for(density: SoSDensity | SoSMixture, arguments: argparse.Namespace, console: Console) -> Table:
+    """The table DATA, with the features of the ``density`` in MODEL in its order; columns are put in order by their names."""
+    names, d = density.feature_names, density.n_features
+    table = read_table(arguments.data, table_options(arguments, names), console.note)
     if table.points.shape[1] != d:
         raise InputError(
-            f"{table.source} gives {table.points.shape[1]} columns, but the density in {arguments.model} has {d} features; "
-            "choose the columns with --columns"
+            f"{table.source} gives {table.points.shape[1]} columns, but the density in {arguments.model} has {d} features"
+            f"{'' if names is None else ', ' + ', '.join(map(excerpt, names))}; choose the columns with --columns"
         )
+    if names is None:
+        return table
+    if table.names is None:
+        console.warning(f"{table.source} has no header: its columns are taken for {', '.join(names)}, in this order")
+        return table
+    if sorted(table.names) != sorted(names):
+        pairs = next((found, name) for found, name in zip(table.names, names, strict=True) if found not in names or name not in table.names)
+        what = f"the columns are {', '.join(map(excerpt, table.names))}, but the features of {arguments.model} are"
+        raise InputError(f"{table.source}: {what} {', '.join(map(excerpt, names))} ({pairs[0]} is not {pairs[1]}); rename the columns")
+    if table.names != tuple(names):
+        table = table.take([table.names.index(name) for name in names])
+    left = [name for name in table.header or () if name not in names and name != arguments.weights]
+    if left and arguments.columns is None and arguments.exclude is None:
+        console.note(f"{table.source}: columns that are no features of the model are left out: {', '.join(map(excerpt, left))}")
     return table
 
 
-def read_table(path: str, options: TableOptions | None = None) -> Table:
-    """The table in the file ``path``; "-" is CSV from the standard input."""
+def read_table(path: str, options: TableOptions | None = None, say: Say = lambda _: None) -> Table:
+    """The table in the file ``path``; "-" is CSV from the standard input. What is detected or left out goes to ``say``."""
     options = options or TableOptions()
     if path == "-":
         if sys.stdin is None:
             raise InputError("<stdin>: there is no standard input to read from")
-        return read_csv(sys.stdin.buffer, "<stdin>", options)
+        return read_csv(sys.stdin.buffer, "<stdin>", options, say)
     if os.path.isdir(path):
         raise InputError(f"{path} is a folder; a CSV or NPY file was expected")
     with open(path, "rb") as stream:
         if not (stream.peek(len(_NPY_MAGIC)).startswith(_NPY_MAGIC) or path.lower().endswith(".npy")):
-            return read_csv(stream, path, options)
-    if options.header is not None or options.delimiter is not None:
-        raise UsageError(f"--header, --no-header and --delimiter are for CSV, but {path} is an NPY file")
-    return read_npy(path, options)
+            return read_csv(stream, path, options, say)
+    if (options.header, options.delimiter, options.decimal, options.encoding) != (None,) * 4:
+        raise UsageError(f"--header, --no-header, --delimiter, --decimal and --encoding are for CSV, but {path} is an NPY file")
+    return read_npy(path, options, say)
 
 
-def read_csv(stream: BinaryIO, source: str, options: TableOptions) -> Table:
+def read_csv(stream: BinaryIO, source: str, options: TableOptions, say: Say = lambda _: None) -> Table:
     """The chosen columns of the CSV text in ``stream``, plain or compressed; ``source`` names it in errors."""
-    buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, stream))
-    expand = next((expand for magic, expand in _COMPRESSED.items() if buffered.peek(8).startswith(magic)), None)
-    if expand is None:
-        return _read_lines(buffered, source, options)
-    try:
-        with expand(buffered, "rb") as text:
-            return _read_lines(text, source, options)
-    except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, OSError) as error:
-        raise InputError(f"{source} is compressed, but cannot be decompressed: {error}") from None
-
-
-def _read_lines(stream: BinaryIO, source: str, options: TableOptions) -> Table:
-    lines = CsvLines(stream, source, options.delimiter or ",")
-    rows = iter(lines)
-    first = next(rows, None)
+    lines = TextLines(stream, source, options.encoding)
+    if options.delimiter is not None:
+        lines.delimiter = options.delimiter
+    sample = (lines.block() or "").split("\n", _LOOKED_AT)[:_LOOKED_AT]
+    dialect = detect(sample[:_FEWER], options.delimiter, options.decimal)
+    for line in dialect.said(options.delimiter, options.decimal):
+        say(f"{source}: {line}")
+    rows = CsvRows(lines, dialect)
+    first = next(rows.rows(), None)
     if first is None:
         raise cell_error(source, 1, 1, "the file is empty; rows of numbers were expected")
     width = len(first.cells)
-    names = [cell.strip() for cell in first.cells] if _has_header(first, lines, options) else None
-    features, weights = select_columns(source, width, names, options)
+    names = [cell.strip() for cell in first.cells] if _has_header(first, source, dialect, options, say) else None
+    columns = Columns(source, width, names)
+    cleaner = Cleaner(columns, options.choice.features is None, options.clean, options.drop_missing, say)
+    text = cleaner.text_columns(sample_rows(sample, dialect, width)[names is not None :], dialect.decimal)
+    skip = text if options.clean and options.choice.columns is None and options.choice.features is None else []
+    features, weights = columns.select(options.choice, skip)
+    cleaner.leave_out([position for position in skip if position not in weights and not columns.unnamed(position)], "of text or dates")
+    cleaner.leave_out([position for position in skip if position not in weights and columns.unnamed(position)], "without a name")
     chosen = [*features, *weights]
-    numbers = array("d")
-    if names is None:
-        numbers.extend(lines.numbers(first, chosen, None))
-    for row in rows:
-        found = len(row.cells)
-        if found != width:
-            column = min(found, width) + 1
-            what = f"the row has {found} cell{'s' * (found != 1)}, but row 1 has {width} cell{'s' * (width != 1)}{lines.hint(row.line)}"
-            raise cell_error(source, row.number, column, what, names[column - 1] if names and column <= width else None)
-        numbers.extend(lines.numbers(row, chosen, names))
-    if not numbers:
+    try:
+        parts = [] if names is not None else [(np.array([first.number]), np.array([rows.numbers_of(first, chosen, width, None)]))]
+        parts.extend(rows.numbers(chosen, width, names))
+    except NotANumberError as error:
+        raise cleaner.not_a_number(error, text, chosen) from None
+    matrix = np.concatenate([found for _, found in parts]) if parts else np.empty((0, 0))
+    if not matrix.size:
         raise cell_error(source, 2, 1, "only a header, no row of numbers follows it; pass --no-header if row 1 is data")
-    matrix = np.frombuffer(numbers, dtype=np.float64).reshape(-1, len(chosen))
-    table = _table(source, matrix, None if names is None else tuple(names[position] for position in features), bool(weights))
-    return replace(table, header=None if names is None else tuple(names))
+    return _table(cleaner, np.concatenate([places for places, _ in parts]), matrix, features, weights, options)
 
 
-def _has_header(row: Row, lines: CsvLines, options: TableOptions) -> bool:
-    """Whether row 1 holds names: it does if the chosen cells are all words, it does not if all are numbers."""
+def _has_header(row: Row, source: str, dialect: Dialect, options: TableOptions, say: Say) -> bool:
+    """Whether row 1 holds names: it does if the chosen cells are all words, or words and years that follow each other, it does not if all
+    are numbers."""
     if options.header is not None:
         return options.header
-    cells, asked = row.cells, [*(options.columns or ()), *([] if options.weights is None else [options.weights])]
-    if not all(map(named_by_position, asked)):
+    cells, choice = row.cells, options.choice
+    if not all(map(named_by_position, choice.words)):
         return True  # a column chosen by its name
-    wanted = [int(column) for column in asked if 1 <= int(column) <= len(cells)] if options.columns else range(1, len(cells) + 1)
-    numeric = [is_number(cells[column - 1]) for column in wanted]
-    if any(numeric) and not all(numeric):
-        column = wanted[numeric.index(False)]
-        what = f"{not_a_number(cells[column - 1])}, although other cells of the row are; pass --header if row 1 holds names"
-        raise cell_error(lines.source, 1, column, what + lines.hint(row.line))
-    return not any(numeric)
+    wanted = list(range(len(cells)))
+    if choice.columns is not None:
+        wanted = [int(column) - 1 for column in [*choice.columns, choice.weights or "0"] if 1 <= int(column) <= len(cells)]
+    elif choice.exclude is not None:
+        wanted = [position for position in wanted if str(position + 1) not in choice.exclude]
+    numeric = [position for position in wanted if is_number(cells[position], dialect.decimal)]
+    words = [position for position in wanted if not is_number(cells[position], dialect.decimal) and not is_missing(cells[position])]
+    others = [cell for cell in cells if not is_number(cell, dialect.decimal) and not is_missing(cell)]
+    if others and _counts(cells[position] for position in numeric):
+        say(f"{source}: row 1 is taken for names, {', '.join(map(excerpt, cells[:6]))}, … (else pass --no-header)")
+        return True
+    if numeric and words and options.clean:
+        say(f"{source}: row 1 is taken for data, since it holds numbers (else pass --header)")
+        return False
+    if numeric and words:
+        what = f"{what_is_wrong(cells[words[0]], dialect.decimal)}, although other cells of the row are numbers; pass --header if row 1"
+        out = Columns(source, len(cells), None).option("--exclude", words)
+        raise cell_error(source, 1, words[0] + 1, f"{what} holds names, or {out} to leave out columns of text")
+    return bool(words)
 
 
-def read_npy(path: str, options: TableOptions) -> Table:
+def _counts(cells: Iterable[str]) -> bool:
+    """Whether these are whole numbers that follow each other, at least three: years, say, as names of columns."""
+    listed = [cell.strip() for cell in cells]
+    numbers = [int(cell) for cell in listed if named_by_position(cell) and len(cell) < 10]
+    return len(numbers) == len(listed) >= 3 and all(b == a + 1 for a, b in pairwise(numbers))
+
+
+def read_npy(path: str, options: TableOptions, say: Say = lambda _: None) -> Table:
     """The chosen columns of the matrix in the NPY file ``path``."""
     try:
         # a mapped file has the size it claims, or mapping fails: the shape in the header is not trusted with an allocation
@@ -185,68 +249,36 @@ def read_npy(path: str, options: TableOptions) -> Table:
         raise InputError(f"{path} holds an array of shape {stored.shape}, but rows and columns were expected; reshape it to (n, d)")
     if 0 in stored.shape:
         raise cell_error(path, 1, 1, f"the array of shape {stored.shape} is empty; rows of numbers were expected")
-    features, weights = select_columns(path, stored.shape[1], None, options)
+    columns = Columns(path, stored.shape[1], None)
+    features, weights = columns.select(options.choice)
     chosen = [*features, *weights]
     matrix = np.array(stored[:, chosen], dtype=np.float64, order="C")
-    finite = np.isfinite(matrix)
-    if not finite.all():
-        row, place = np.argwhere(~finite)[0]
-        raise cell_error(path, int(row) + 1, chosen[place] + 1, f"{matrix[row, place]} is not finite; remove the row or fill the cell")
-    return _table(path, matrix, None, bool(weights))
+    if np.isinf(matrix).any():
+        row, place = np.argwhere(np.isinf(matrix))[0]
+        what = (
+            f"{matrix[row, place]} is not finite; correct it, or leave out the column with {columns.option('--exclude', [chosen[place]])}"
+        )
+        raise cell_error(path, int(row) + 1, chosen[place] + 1, what)
+    cleaner = Cleaner(columns, options.choice.features is None, options.clean, options.drop_missing, say)
+    return _table(cleaner, np.arange(1, matrix.shape[0] + 1), matrix, features, weights, options)
 
 
-def _table(source: str, matrix: np.ndarray, names: tuple[str, ...] | None, weighted: bool) -> Table:
-    """The table of the chosen columns, the last of which may hold the weights."""
-    if not weighted:
-        return Table(source, matrix, names, None)
-    return Table(source, matrix[:, :-1].copy(), names, matrix[:, -1].copy())
-
-
-def named_by_position(column: str) -> bool:
-    """Whether ``column`` is a 1-based number; such a word is never looked up as a name."""
-    return column.isascii() and column.isdigit()
-
-
-def select_columns(source: str, width: int, names: Sequence[str] | None, options: TableOptions) -> tuple[list[int], list[int]]:
-    """Positions, from 0, of the columns asked for and of the weights among ``width`` columns that may have ``names``.
-
-    >>> select_columns("data.csv", 3, ["x", "y", "w"], TableOptions(weights="w"))
-    ([0, 1], [2])
-    >>> select_columns("data.csv", 3, ["x", "y", "w"], TableOptions(["y", "1"]))
-    ([1, 0], [])
-    """
-    columns, weighing = options.columns, [] if options.weights is None else [_position(source, width, names, options.weights)]
-    if columns is None:
-        features = [position for position in range(width) if position not in weighing]
-        for position in features:
-            if names is not None and not names[position]:
-                raise cell_error(source, 1, position + 1, "the header gives it no name (an index?); choose the columns with --columns")
-    else:
-        features = [_position(source, width, names, column) for column in columns]
-    seen: set[int] = set()
-    for position in features:
-        if position in seen:
-            raise InputError(f"{source}: column {position + 1} is chosen twice by --columns {','.join(columns or ())}")
-        if position in weighing:
-            raise InputError(f"{source}: column {position + 1} cannot be both a feature and the weights; leave it out of --columns")
-        seen.add(position)
-    if not features:
-        raise InputError(f"{source}: no column is left for the data; the only one holds the weights")
-    return features, weighing
-
-
-def _position(source: str, width: int, names: Sequence[str] | None, column: str) -> int:
-    if named_by_position(column):
-        if 1 <= int(column) <= width:
-            return int(column) - 1
-        raise InputError(f"{source} has columns 1 to {width}; there is no column {column}")
-    if names is None:
-        raise InputError(f"{source} has no header, so there is no column {excerpt(column)}; choose columns by number, 1 to {width}")
-    found = [position for position, name in enumerate(names) if name == column]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        listed = " and ".join(str(position + 1) for position in found)
-        raise InputError(f"{source}: columns {listed} are both named {excerpt(column)}; choose one by its number")
-    shown = ", ".join(excerpt(name) for name in names[:20])
-    raise InputError(f"{source} has no column {excerpt(column)}; its columns are {shown}{', …' if width > 20 else ''}")
+def _table(
+    cleaner: Cleaner, rows: np.ndarray, matrix: np.ndarray, features: list[int], weights: list[int], options: TableOptions
+) -> Table:  # fmt: skip
+    """The table of the chosen columns, of which those in ``matrix`` are ``features`` and ``weights``; missing cells are NaN there."""
+    chosen, kept = [*features, *weights], features
+    if options.choice.columns is None and options.choice.features is None:
+        kept = cleaner.without_index(kept, matrix)
+        kept = cleaner.without_gaps(kept, matrix[:, [chosen.index(position) for position in kept]])
+    if not kept:
+        raise InputError(f"{cleaner.columns.source}: no column is left for the data")
+    if kept != features:
+        chosen, matrix = [*kept, *weights], matrix[:, [chosen.index(position) for position in [*kept, *weights]]]
+    complete = cleaner.complete(chosen, rows, matrix)
+    if not complete.all():
+        rows, matrix = rows[complete], matrix[complete]
+    header = cleaner.columns.names
+    names = None if header is None else tuple(header[position] for position in kept)
+    points = matrix[:, :-1].copy() if weights else matrix
+    return Table(cleaner.columns.source, points, rows, names, matrix[:, -1].copy() if weights else None, header)

@@ -1,19 +1,16 @@
-"""What the words on the command line mean: numbers, lists of them, columns, delimiters, seeds, boxes."""
+"""What the words on the command line mean: numbers, lists of them, columns, conditions, delimiters, encodings, seeds."""
 
 from __future__ import annotations
 
 import argparse
+import codecs
 import csv
 import math
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any
 
-import numpy as np
-
-from ksos.measures import Box
-
-__all__ = ["add_box", "box_measure", "columns", "conditions", "count", "delimiter", "number", "numbers", "positive", "probabilities"]
+__all__ = ["columns", "conditions", "count", "delimiter", "encoding", "number", "numbers", "pairs", "positive", "probabilities"]
 __all__ += ["seed", "whole", "word_or"]
 
 
@@ -103,25 +100,43 @@ def columns(text: str) -> list[str]:
     return names
 
 
-def conditions(text: str) -> list[tuple[str, float]]:
-    """Features with their values, FEATURE=VALUE, separated by commas.
+def pairs(text: str) -> list[tuple[str, str]]:
+    """NAME=VALUE, or several separated by commas; a name may contain commas.
 
-    >>> conditions("2=0.5,x3=-1")
-    [('2', 0.5), ('x3', -1.0)]
+    >>> pairs("2=0.5, speed, m/s=-1:3")
+    [('2', '0.5'), ('speed, m/s', '-1:3')]
     """
-    wrong = argparse.ArgumentTypeError(f"FEATURE=VALUE, or several separated by commas, was expected; got {text!r}")
-    pairs = []
+    found, begun = [], ""
     for word in text.split(","):
-        name, equals, value = word.partition("=")
+        name, equals, value = (begun + word).rpartition("=")
+        begun = "" if equals else f"{begun}{word},"
+        if equals:
+            found.append((name.strip(), value.strip()))
+    if begun or not all(name and value and not name.endswith("=") for name, value in found):
+        raise argparse.ArgumentTypeError(f"NAME=VALUE, or several separated by commas, was expected; got {text!r}")
+    return found
+
+
+def conditions(text: str) -> list[tuple[str, float | tuple[float, float]]]:
+    """Features with their values, FEATURE=VALUE, or intervals, FEATURE=LOW:HIGH, separated by commas.
+
+    >>> conditions("2=0.5,hp=95:105")
+    [('2', 0.5), ('hp', (95.0, 105.0))]
+    """
+    found: list[tuple[str, float | tuple[float, float]]] = []
+    for name, value in pairs(text):
         try:
-            pairs.append((name.strip(), float(value)))
+            ends = [float(end) for end in value.split(":")]
         except ValueError:
-            raise wrong from None
-        if not equals or not name.strip():
-            raise wrong
-        if not math.isfinite(pairs[-1][1]):
-            raise argparse.ArgumentTypeError(f"a finite value was expected in {word!r}")
-    return pairs
+            ends = []
+        if len(ends) == 1 and math.isfinite(ends[0]):
+            found.append((name, ends[0]))
+        elif len(ends) == 2 and ends[0] < ends[1]:
+            found.append((name, (ends[0], ends[1])))
+        else:
+            what = "a finite value, or an interval LOW:HIGH with LOW < HIGH,"
+            raise argparse.ArgumentTypeError(f"{what} was expected in {f'{name}={value}'!r}")
+    return found
 
 
 def probabilities(text: str) -> list[float]:
@@ -145,16 +160,10 @@ def delimiter(text: str) -> str:
     return character
 
 
-def add_box(add: Callable[..., Any], what: str) -> None:
-    """Add ``--low`` and ``--high`` with the ``add_argument`` of a parser or a group; ``what`` they bound goes into the help."""
-    for flag, side, none in (("--low", "lower", "-inf"), ("--high", "upper", "inf")):
-        text = f"{side} bounds of {what}: one number, or one per feature separated by commas (default: {none}, no bound)"
-        add(flag, type=numbers, metavar="LIST", help=text)
-
-
-def box_measure(arguments: argparse.Namespace, d: int) -> Box | None:
-    """The box measure that ``--low`` and ``--high`` describe, or None if neither is given."""
-    if arguments.low is None and arguments.high is None:
-        return None
-    sides = (-np.inf if arguments.low is None else arguments.low, np.inf if arguments.high is None else arguments.high)
-    return Box(*(np.full(d, side) if np.ndim(side) == 0 else side for side in sides))
+def encoding(text: str) -> str:
+    """The name of an encoding that Python knows."""
+    try:
+        b"".decode(text)  # refuses codecs that make no text, such as zip
+        return codecs.lookup(text).name
+    except LookupError:
+        raise argparse.ArgumentTypeError(f"the name of an encoding such as utf-8, latin-1 or cp1252 was expected; got {text!r}") from None

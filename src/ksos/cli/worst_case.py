@@ -1,17 +1,27 @@
 """Find the worst distribution for a loss within a distance of the rows of a table, and the expected loss there.
 
-The distance is the maximum mean discrepancy (MMD) to the rows. The loss is a formula in the names of the columns, or in x1, x2, ... by
-position where no column of the file is called so, with + - * / **, comparisons (1 if they hold, else 0), abs, sqrt, exp, log, log1p, sin,
-cos, tan, tanh, min, max, pi and e; it is parsed, never run.
+The distance is the maximum mean discrepancy (MMD) to the rows. Distributions and MMD are those of the columns that the loss reads, or, with
+--columns, of the columns listed there. The loss is a formula in the names of the columns, or in x1, x2, ... by position where no column of
+the file is called so, with + - * / **, comparisons (1 if they hold, else 0), abs, sqrt, exp, log, log1p, sin, cos, tan, tanh, min, max, pi
+and e; it is parsed, never run.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from ksos import WorstCase, worst_case
+from ksos._array import to_numpy
 from ksos.cli import values
+from ksos.cli.boxes import add_box, box_measure
+from ksos.cli.columns import column_names
 from ksos.cli.console import DONE, NOT_CONVERGED, Console, UsageError, described, require_writable
 from ksos.cli.formula import parse_formula
 from ksos.cli.tables import add_table_arguments, read_table, table_options
@@ -33,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-o", "--output", metavar="MODEL", help="save the worst density; ksos query, sample and plot read it")
     add("--json", action="store_true", help="one JSON object on the standard output; an infinite bound is null")
     add = parser.add_argument_group("the distributions").add_argument
-    values.add_box(add, "the box on which they live")
+    add_box(add, "the box on which they live")
     add("--bandwidth", type=values.numbers, metavar="SIGMA", help="of the densities (default: as the support points allow)")
     text = "of the kernel that measures MMD (default: --bandwidth, or else the median distance of the rows)"
     add("--embedding-bandwidth", type=values.numbers, metavar="SIGMA", help=text)
@@ -52,23 +62,39 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if (arguments.radius is None) == (arguments.penalty is None):
         raise UsageError("give either --radius or --penalty")
     require_writable(arguments.output)
-    table = read_table(arguments.data, table_options(arguments))
+    table = read_table(arguments.data, table_options(arguments), console.note)
     n, d = table.points.shape
-    loss = parse_formula(arguments.loss, d, table.names, table.header)
+    loss = parse_formula(arguments.loss, d, table.names, table.header, all_features=arguments.columns is not None)
+    table, all_names = table.take(loss.features), column_names(table.names, d)
+    names = [all_names[k] for k in loss.features]
+    measure = box_measure(arguments, names, all_names)
     given: dict[str, Any] = {name: vars(arguments)[name] for name in _OPTIONS}
-    given |= {"weights": table.weights, "measure": values.box_measure(arguments, d), "rng": arguments.seed}
-    worst = worst_case(loss, table.points, arguments.radius, **given)
-    written = arguments.output if worst.distribution is not None and worst.value is not None else None
-    if written is not None and worst.distribution is not None:
-        worst.distribution.save(written)
-    value = {"loss": arguments.loss, "n_samples": n, "n_features": d, **_summary(worst, d), "output": written}
-    console.answer(arguments.json, value, _report(worst, written))
+    given |= {"weights": table.weights, "measure": measure, "rng": arguments.seed}
+    warnings.filterwarnings("ignore", message="the loss ")  # of the library: said below, in the user's words
+    worst = worst_case(loss.observable, table.points, arguments.radius, **given)
+    if worst.upper_bound_kind == "infinite" and math.isfinite(loss.highest):
+        worst = replace(worst, upper_bound=loss.highest, upper_bound_kind="rigorous")
+    if math.isinf(loss.highest) and not (measure is not None and measure.bounded) and worst.space is not None:
+        console.warning(_where(to_numpy(worst.space.support_points), names))
+    density, written = worst.distribution, None
+    if arguments.output is not None and density is not None and worst.value is not None:
+        density.with_feature_names(table.names).save(arguments.output)
+        written = arguments.output
+    summary = {"loss": arguments.loss, "columns": names, "n_samples": n, "n_features": len(names), **_summary(worst, len(names))}
+    console.answer(arguments.json, {**summary, "output": written}, _report(worst, names if len(names) < d else None, written))
     if worst.status == "solved":
         if arguments.output is not None and written is None:
             console.note(f"{worst.note}; {arguments.output} is not written")
         return DONE
     console.note(f"not converged: {worst.message}")
     return NOT_CONVERGED
+
+
+def _where(points: np.ndarray, names: Sequence[str]) -> str:
+    """Which box of support points the value depends on if the loss has no bound."""
+    sides = zip(names, points.min(axis=0).tolist(), points.max(axis=0).tolist(), strict=True)
+    box = ", ".join(f"{name} from {low:.6g} to {high:.6g}" for name, low, high in sides)
+    return f"the loss has no bound that is known, so the value is that of densities with support points in {box}; --low and --high set it"
 
 
 def _summary(worst: WorstCase, d: int) -> dict[str, Any]:
@@ -81,8 +107,8 @@ def _summary(worst: WorstCase, d: int) -> dict[str, Any]:
     return {**worst.summary(), **more}
 
 
-def _report(worst: WorstCase, written: str | None) -> list[str]:
-    """The same for a reader."""
+def _report(worst: WorstCase, read: Sequence[str] | None, written: str | None) -> list[str]:
+    """The same for a reader; ``read`` are the columns that the loss reads, if there are others."""
     if worst.value is None:
         return [f"{worst.status}: no density within radius {worst.radius:g}" + (f"; {worst.note}" if worst.note else "")]
     if worst.penalty is None:
@@ -92,8 +118,14 @@ def _report(worst: WorstCase, written: str | None) -> list[str]:
     lines = [f"worst expected loss {worst.value:.6g} {what}, at MMD {worst.mmd:.6g}"]
     if worst.empirical_value is not None:
         lines[0] += f"; the rows themselves: {worst.empirical_value:.6g}"
-    bound = "infinity (the loss is unbounded; --low and --high say where distributions may go)"
-    if worst.upper_bound_kind != "infinite":
-        bound = f"{worst.upper_bound:.6g}" + (" (an estimate)" if worst.upper_bound_kind == "estimate" else "")
-    lines.append(f"gap {worst.gap:.1e} among the densities of this space; no distribution exceeds {bound}")
+    if worst.upper_bound_kind == "infinite":
+        bound = "over all distributions it is infinite: the loss is unbounded (--low and --high say where distributions may go)"
+    else:
+        bound = f"no distribution exceeds {worst.upper_bound:.6g}" + (" (an estimate)" if worst.upper_bound_kind == "estimate" else "")
+    lines.append(f"gap {worst.gap:.1e} among the densities of this space; {bound}")
+    if worst.integration_error > 0.0 and "integrals" not in worst.note:
+        lines.append(f"the integrals of the loss are known to {worst.integration_error:.1e}, estimated, which the gap counts")
+    lines += [f"note: {worst.note}"] if worst.note else []
+    if read is not None:
+        lines.append(f"distributions and MMD are those of {', '.join(read)}, which the loss reads (--columns takes more columns)")
     return [*lines, *([f"{written}: the worst density"] if written else [])]

@@ -1,0 +1,41 @@
+"""The command lines that the README and the pages show are run, in one folder, one after the other."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+Command = Callable[..., Any]
+
+ROOT = Path(__file__).resolve().parents[2]
+RUN_ELSEWHERE = {"reproduce", "bench"}
+
+
+def commands(page: str) -> list[list[str]]:
+    """The words of every line in a fenced block that begins with ksos."""
+    blocks = re.findall(r"^```\n(.*?)^```$", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    return [shlex.split(line, comments=True)[1:] for block in blocks for line in block.splitlines() if line.startswith("ksos ")]
+
+
+@pytest.mark.parametrize(("page", "least"), [("README.md", 10), ("docs/command-line.md", 13)])
+def test_the_command_lines_of_a_page(
+    ksos: Command, page: str, least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    hp = rng.normal(100.0, 30.0, 30).clip(40.0, 220.0)
+    mpg = (45.0 - 0.2 * hp + rng.normal(0.0, 2.0, 30)).clip(5.0, 55.0)
+    rows = [f"car {i},{'NA' if i == 3 else round(a, 1)},{round(b, 2)},{2 + i % 4}" for i, (a, b) in enumerate(zip(hp, mpg, strict=True))]
+    Path("cars.csv").write_text("\n".join(["name,hp,mpg,doors", *rows]) + "\n")
+    Path("new.csv").write_text("\n".join(["doors,mpg,hp", *(f"{2 + i % 4},{20 + i},{90 + i}" for i in range(5))]) + "\n")
+    lines = [words for words in commands(page) if words[0] not in RUN_ELSEWHERE]
+    assert len(lines) >= least
+    for words in lines:
+        done = ksos(*words)
+        assert done.code == 0, (words, done.err)
