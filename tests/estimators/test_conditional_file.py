@@ -14,7 +14,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import LinearRegression
 
 import ksos
-from ksos.estimators.conditional_file import is_conditional_file, load_conditional, save_conditional
+from ksos.estimators.conditional_file import StoredConditional, is_conditional_file, load_conditional, save_conditional
 
 
 @pytest.fixture(scope="module", params=["linear", "trees"])
@@ -27,9 +27,10 @@ def fitted(request: pytest.FixtureRequest) -> tuple[ksos.KernelSoSConditional, n
 
 def test_what_was_written_comes_back(fitted: Any, tmp_path: Path) -> None:
     estimator, X = fitted
-    save_conditional(estimator, tmp_path / "model")
+    save_conditional(StoredConditional(estimator, ("a", "b"), "price"), tmp_path / "model")
     assert is_conditional_file(tmp_path / "model")
-    again = load_conditional(tmp_path / "model")
+    again, columns, target = load_conditional(tmp_path / "model")
+    assert columns == ("a", "b") and target == "price"
     np.testing.assert_array_equal(again.predict_quantile(X, [0.1, 0.9]), estimator.predict_quantile(X, [0.1, 0.9]))
     np.testing.assert_array_equal(
         again.predict_interval(X, 0.8, method="conformal"), estimator.predict_interval(X, 0.8, method="conformal")
@@ -39,7 +40,7 @@ def test_what_was_written_comes_back(fitted: Any, tmp_path: Path) -> None:
 def test_every_flipped_byte_is_noticed(fitted: Any, tmp_path: Path) -> None:
     estimator, _ = fitted
     path = tmp_path / "model"
-    save_conditional(estimator, path)
+    save_conditional(StoredConditional(estimator), path)
     whole = path.read_bytes()
     for place in (0, 9, 41, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])

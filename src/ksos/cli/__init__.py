@@ -22,6 +22,7 @@ __all__ = ["COMMANDS", "Parser", "main"]
 COMMANDS = {
     "fit": "fit a density to the rows of a table and save it",
     "score": "log-density of the rows of a table under a saved density",
+    "predict": "mean, quantiles and intervals of a column given the others, from a model of fit --target",
     "sample": "draw samples from a saved density",
     "query": "probabilities, means and quantiles of a saved density, its marginals and conditionals",
     "plot": "draw a saved density, with the data if they are given",

@@ -1,6 +1,7 @@
 """Fit a kernel sum-of-squares density to the rows of a table and save it, with the certificate of its optimality on the screen.
 
-With --search, held-out rows choose the kind of density, its bandwidth and its regularization.
+With --search, held-out rows choose the kind of density, its bandwidth and its regularization. With --target, it is the density of one
+column given the others, and ksos predict answers from it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ksos.bandwidth import RULES
 from ksos.cli import values
 from ksos.cli.boxes import add_box, box_measure
 from ksos.cli.columns import column_names
+from ksos.cli.conditional_fit import fit_conditional
 from ksos.cli.console import DONE, NOT_CONVERGED, Console, InputError, UsageError, described, excerpt, require_writable
 from ksos.cli.tables import Table, add_table_arguments, read_table, table_options
 from ksos.estimators.density import MOST_SUPPORT_POINTS, OBJECTIVES, PENALTIES
@@ -42,6 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_table_arguments(parser)
     text = "the file for the density; ksos score, sample and inspect read it"
     parser.add_argument("-o", "--output", required=True, metavar="MODEL", help=text)
+    text = "name or 1-based number of the column whose density given the others is wanted; ksos predict reads that model"
+    parser.add_argument("--target", metavar="COLUMN", help=text)
     parser.add_argument("--json", action="store_true", help="one JSON object on the standard output")
     text = "a line on stderr whenever the gap has halved (a terminal shows progress anyway)"
     parser.add_argument("--verbose", action="store_true", help=text)
@@ -92,6 +96,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Carry out ``ksos fit``; the model is written whether or not the solver converged, or was interrupted."""
     given = _parameters(arguments)
+    if arguments.target is not None:
+        return fit_conditional(arguments, given, console)
     require_writable(arguments.output)
     table = read_table(arguments.data, table_options(arguments), console.note)
     n, d = table.points.shape

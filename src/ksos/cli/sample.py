@@ -16,7 +16,7 @@ from ksos.cli import values
 from ksos.cli.console import Console, require_writable
 from ksos.cli.view import add_view_options, take_view
 
-__all__ = ["add_arguments", "run"]
+__all__ = ["add_arguments", "csv_lines", "run"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,12 +38,12 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     console.status(f"drawing {n} samples ...")
     samples = view.density.rvs(n, rng=arguments.seed)
     if output is not None:
-        lines = (f"{line}\n".encode() for line in _csv_lines(samples, view.names))
+        lines = (f"{line}\n".encode() for line in csv_lines(samples, view.names))
         replace_whole(output, _npy_parts(samples) if output.lower().endswith(".npy") else lines)
     value = {"n_samples": n, "n_features": len(view.features), **view.described(), "seed": arguments.seed, "output": output}
     if output is None and arguments.json:
         value["samples"] = samples.tolist()
-    return console.answer(arguments.json, value, _csv_lines(samples, view.names) if output is None else [])
+    return console.answer(arguments.json, value, csv_lines(samples, view.names) if output is None else [])
 
 
 def _npy_parts(samples: np.ndarray) -> Iterable[bytes | memoryview]:
@@ -53,7 +53,7 @@ def _npy_parts(samples: np.ndarray) -> Iterable[bytes | memoryview]:
     return header.getvalue(), samples.data
 
 
-def _csv_lines(samples: np.ndarray, names: Sequence[str]) -> Iterator[str]:
+def csv_lines(samples: np.ndarray, names: Sequence[str]) -> Iterator[str]:
     """A header with the names and the rows, each number with the digits that give it back exactly."""
     header = io.StringIO()
     csv.writer(header, lineterminator="").writerow(names)  # a name may contain a comma

@@ -26,6 +26,7 @@ from ksos.measures import MEASURES
 __all__ = ["load", "read_header", "save"]
 
 _MAGIC = b"\x89KSOS\r\n\x1a"  # not text, and no longer itself once line endings have been converted
+_CONDITIONAL_MAGIC = b"\x89KSOC\r\n\x1a"  # of another kind of file, which holds more than a density
 _FORMAT_VERSION = 3  # 1: a density; 2: the constant of a density, mixtures; 3: names of features
 _PREFIX_BYTES = 48  # the magic, the header's length, the header's SHA-256
 _ALIGNMENT = 64
@@ -274,6 +275,8 @@ def _header_and_its_end(file: BinaryIO) -> tuple[dict[str, Any], int]:
     if not prefix.startswith(_MAGIC):
         if prefix.startswith(_MAGIC[:5]):
             raise ModelFormatError("the file was converted as if it were text; copy it again from its source, in binary mode")
+        if prefix.startswith(_CONDITIONAL_MAGIC):
+            raise ModelFormatError("it holds the density of one column given others, with its regressors: ask it with ksos predict")
         raise ValueError(f"it begins with {prefix[: len(_MAGIC)]!r}, where {_MAGIC!r} was expected")
     length = int.from_bytes(prefix[8:16], "little")
     if not 0 < length <= _HEADER_LIMIT or (_PREFIX_BYTES + length) % _ALIGNMENT:

@@ -13,14 +13,14 @@ import io
 import os
 import pickle
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from ksos._files import replace_whole
 from ksos.estimators._conditional_regression import Placement
 from ksos.estimators.conditional import KernelSoSConditional
 from ksos.exceptions import ModelFormatError
 
-__all__ = ["is_conditional_file", "load_conditional", "save_conditional"]
+__all__ = ["StoredConditional", "is_conditional_file", "load_conditional", "save_conditional"]
 
 _MAGIC = b"\x89KSOC\r\n\x1a"
 _PACKAGES = ("density", "estimators", "integrals", "kernels", "measures", "solvers", "quadrature")
@@ -42,9 +42,18 @@ _FUNCTIONS = {
 }
 
 
-def save_conditional(estimator: KernelSoSConditional, path: str | os.PathLike[str]) -> None:
-    """Write all of the fitted ``estimator`` to ``path``, whole or not at all."""
-    body = pickle.dumps(estimator, protocol=5)
+class StoredConditional(NamedTuple):
+    """What such a file holds."""
+
+    estimator: KernelSoSConditional
+    columns: tuple[str, ...] | None = None
+    """The names of the columns of x, in their order."""
+    target: str = "y"
+
+
+def save_conditional(stored: StoredConditional, path: str | os.PathLike[str]) -> None:
+    """Write all of ``stored`` to ``path``, whole or not at all."""
+    body = pickle.dumps(stored, protocol=5)
     replace_whole(path, [_MAGIC, hashlib.sha256(body).digest(), body])
 
 
@@ -54,8 +63,8 @@ def is_conditional_file(path: str | os.PathLike[str]) -> bool:
         return file.read(len(_MAGIC)) == _MAGIC
 
 
-def load_conditional(path: str | os.PathLike[str], trust: bool = False) -> KernelSoSConditional:
-    """The estimator in the file ``path``.
+def load_conditional(path: str | os.PathLike[str], trust: bool = False) -> StoredConditional:
+    """What is in the file ``path``.
 
     With ``trust`` the pickle may name anything: only for files whose origin you know. It raises ModelFormatError for every other file.
     """
@@ -75,7 +84,7 @@ def load_conditional(path: str | os.PathLike[str], trust: bool = False) -> Kerne
     except Exception as error:  # whatever a forged or outdated pickle makes of its reader
         text = f"{name} cannot be read ({type(error).__name__}: {error}); fit again with the installed versions of ksos and scikit-learn"
         raise ModelFormatError(text) from None
-    if not isinstance(found, KernelSoSConditional):
+    if not (isinstance(found, StoredConditional) and isinstance(found.estimator, KernelSoSConditional)):
         raise ModelFormatError(f"{name} holds no conditional density; got {type(found).__name__}")
     return found
 
