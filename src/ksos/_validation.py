@@ -14,19 +14,8 @@ from ksos._array import Array, is_other_array, namespace, to_numpy
 from ksos.feature_names import feature_numbers, is_table, matrix_of, per_feature, require_columns, said
 
 __all__ = ["as_bandwidth", "as_box", "as_callback", "as_choice", "as_conditions", "as_count", "as_features", "as_finite", "as_grid"]
-__all__ += [
-    "as_invertible",
-    "as_levels",
-    "as_masses",
-    "as_metric",
-    "as_metrics",
-    "as_nonnegative",
-    "as_points",
-    "as_positive",
-    "as_powers",
-    "as_scales",
-]
-__all__ += ["as_vector", "as_weights", "require_numbers", "require_unmasked"]
+__all__ += ["as_invertible", "as_levels", "as_masses", "as_metric", "as_metrics", "as_nonnegative", "as_points", "as_positive", "as_powers"]
+__all__ += ["as_scales", "as_vector", "as_weights", "require_numbers", "require_unmasked"]
 
 _SMALLEST_SIGMA = 1.5e-154  # below, σ² is no longer a normal number
 _LARGEST_SIGMA = 1.3e154  # above, σ² overflows
