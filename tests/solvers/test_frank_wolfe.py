@@ -67,3 +67,10 @@ def test_goes_where_the_others_go(name: str, space: ksos.SoSSpace) -> None:
     slow = ksos.minimize(FUNCTIONAL_CASES[name], space, solver="frank_wolfe", tol=1e-4)
     assert slow.status == "solved"
     assert -1e-9 <= slow.objective - best.objective <= slow.gap + 1e-9
+
+
+def test_it_says_what_it_is_not_for() -> None:
+    X = points(12, 2)
+    problem, space = SquaredMMD(X) + 1e-3 * Trace(), ksos.SoSSpace(Gaussian(0.9), X)
+    slow, quick = (ksos.minimize(problem, space, solver=solver, max_iter=5) for solver in ("frank_wolfe", "fista"))
+    assert slow.status == quick.status == "max_iter" and "solver='auto'" in slow.message and not quick.note

@@ -100,6 +100,7 @@ class FrankWolfe(ProjectedGradient):
     """
 
     name = "frank_wolfe"
+    advice = "the gap of frank_wolfe falls like 1/n only: take solver='auto' for gaps below 1e-4"
     max_iter: int = 20_000
 
     def init(self, objective: Objective, start: Point) -> _State:

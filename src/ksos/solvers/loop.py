@@ -64,6 +64,7 @@ class Stepper(Solver):
     """How many more steps to take, once the gap is at most tol, for four more digits: worth it where each one brings some."""
     max_columns: int | None = None  # of a factor: with such a limit the gap may stay open
     check_every: int | None = None
+    advice: ClassVar[str] = ""  # what to say where its steps were not enough
 
     @property
     def certifies_ends(self) -> bool:

@@ -227,7 +227,7 @@ def _solution(objective: Objective, outcome: Outcome, tol: float, solver: Steppe
     if status == "solved" and (found.gap > tol or not certified):
         status = "solved_inaccurate" if found.gap > tol else "stationary"
     gap = found.gap if certified else None
-    note = known_to(objective.uncertainty(point), tol)
+    note = known_to(objective.uncertainty(point), tol) or (solver.advice if status == "max_iter" else "")
     return assembled(objective, outcome, G, found.objective, gap, status, solver.name, solver_reason=reason, note=note)
 
 
