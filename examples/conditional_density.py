@@ -10,20 +10,20 @@ X = rng.uniform(0.0, 4.0, size=(400, 1))
 side = rng.choice([-1.0, 1.0], size=400) * np.maximum(X[:, 0] - 1.5, 0.0) * 0.6  # two branches from x = 1.5 on
 y = np.sin(2.0 * X[:, 0]) + side + 0.25 * rng.normal(size=400)
 
-joint = ksos.KernelSoSDensity(bandwidth=[0.6, 0.6], regularization=1e-5, tol=1e-6)
-est = ksos.KernelSoSConditional(joint).fit(X, y)
+density = ksos.KernelSoSDensity(bandwidth=[1.0, 0.6], relative_regularization=1e-3, tol=1e-5)  # of the residual, given x
+est = ksos.KernelSoSConditional(scale="constant", given=[0], estimator=density).fit(X, y)
 print(f"mean log-density of y given x: {est.score(X, y):.3f}")
 for x in (0.5, 3.5):
-    low, middle, high = est.quantile([[x]], [0.05, 0.5, 0.95])[0]
-    p = np.exp(est.pairwise_logpdf([[x]], np.linspace(-4.0, 4.0, 400))[0])
+    low, middle, high = est.predict_quantile([[x]], [0.05, 0.5, 0.95])[0]
+    p = est.pdf([[x]], grid=np.linspace(-4.0, 4.0, 400))[0]
     modes = np.sum((p[1:-1] > p[:-2]) & (p[1:-1] > p[2:]) & (p[1:-1] > 0.1 * p.max()))
     print(f"x = {x}: median {middle:.2f}, nine tenths of the mass in [{low:.2f}, {high:.2f}], {modes} mode(s)")
 covered = np.mean((est.cdf(X, y) > 0.05) & (est.cdf(X, y) < 0.95))
 print(f"share of the samples between the 5 % and the 95 % quantile: {covered:.3f}")
 
 columns, heights = np.linspace(0.0, 4.0, 160), np.linspace(-3.5, 3.5, 200)
-density = np.exp(est.pairwise_logpdf(columns[:, None], heights)).T
-band = est.quantile(columns[:, None], [0.05, 0.5, 0.95])
+density = est.pdf(columns[:, None], grid=heights).T
+band = est.predict_quantile(columns[:, None], [0.05, 0.5, 0.95])
 _, ax = plt.subplots(figsize=(7, 4.5), layout="constrained")
 mesh = ax.pcolormesh(columns, heights, density, cmap="Blues", vmin=0.0, vmax=np.quantile(density, 0.995), shading="nearest")
 ax.plot(X[:, 0], y, ".", color="black", markersize=2, label="samples")
