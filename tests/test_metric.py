@@ -38,7 +38,7 @@ def test_a_metric_predicts_tied_samples_better() -> None:
     S = metric(TIED[:60])
     assert S.shape == (3, 3)
     plain = left_out(TIED[:60], np.full(60, 1 / 60), np.random.default_rng(0), Gaussian(1.0), Lebesgue())
-    factor = 1.0 + 0.4 / 3
+    factor = 1.0 + 0.25  # of 60 samples
     assert predicted(TIED[:60], Gaussian(S / factor**2)) > predicted(TIED[:60], Gaussian(plain / factor)) + 0.3
 
 

@@ -31,7 +31,7 @@ _BLOCK_ELEMENTS = 1 << 18
 _FARTHEST = 1e100  # nats: its square is a float
 _MULTIPLES = tuple(2.0 ** (0.5 * k) for k in range(-16, 3))
 _OUTLYING, _WITHIN, _MOST_NATS = 10.0, 1.0, 4.0
-_WIDER = 0.4
+_WIDER, _WIDEST, _UNSURE = 0.4, 0.25, 2.0
 _MOST_MEDIAN_POINTS = 3000  # 4.5 million pairs
 _UNLIKE = 10.0
 
@@ -156,13 +156,14 @@ def left_out(
     points: np.ndarray, weights: np.ndarray, rng: Generator, kernel: Kernel, measure: Measure, *, most_points: int = _MOST_POINTS,
     unit: np.ndarray | None = None, count: int | None = None,
 ) -> np.ndarray:  # fmt: skip
-    """(1 + 0.4/d) times the η per feature for which the bumps k_η(·,x_j)²/∫k_η(x,x_j)²dρ around all other samples predict each sample well.
+    """A little more than the η per feature for which the bumps k_η(·,x_j)²/∫k_η(x,x_j)²dρ around all other samples predict each sample well.
 
     The features share one multiple of a ``unit``, by default their own spreads in Silverman's rule: the widest multiple that is nearly the
     best (:func:`widest_good`). Samples that even the widest of all leaves far from the others do not count, so that a few outliers do not
     widen it. Beyond ``most_points`` distinct points (fewer if a discrete ρ has thousands of nodes), a subset of them is used, always the
     same, corrected for its size and for that of the ``count`` samples that the points stand for. A sum of squares is sharper than that
-    kernel density estimate and takes a wider kernel, the less so the more features there are.
+    kernel density estimate and takes a kernel that is wider by min(0.25, max(0.4/d, 2/√n)): the less so the more features there are, but
+    with few samples enough for highest-density regions that hold their share of new ones.
     """
     unit = robust_silverman(points, weights, count) if unit is None else unit
     if points.shape[0] < 2:
@@ -183,7 +184,9 @@ def subset_and_factor(
     if n > most:
         chosen = np.sort(np.random.default_rng(0).choice(n, most, replace=False))  # a default must not depend on chance
         points, weights = points[chosen], weights[chosen] / weights[chosen].sum()
-    return points, weights, (1.0 + _WIDER / d) * (points.shape[0] / (n if count is None else count)) ** (1.0 / (d + 4))
+    total = n if count is None else count
+    wider = min(_WIDEST, max(_WIDER / d, _UNSURE / math.sqrt(total)))
+    return points, weights, (1.0 + wider) * (points.shape[0] / total) ** (1.0 / (d + 4))
 
 
 def predict_left_out(points: np.ndarray, weights: np.ndarray, shape: Kernel, measure: Measure) -> LeftOut:

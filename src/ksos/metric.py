@@ -32,11 +32,12 @@ def takes_metrics(kernel: Kernel, measure: Measure) -> bool:
 
 
 def embedding_width(d: int) -> float:
-    """In bandwidths of the model, the s ≤ 2 for which the embedding sees the share (1 + 1/(2s²))^{−d/2} = (2/3)^{1/2} of a bump in every d.
+    """In bandwidths of the model, the s for which the embedding sees the share (1 + 1/(2s²))^{−d/2} = (2/3)^{1/2} of a bump in every d.
 
-    Samples with few others near them would hardly be seen otherwise, and the fit would leave them out.
+    Samples with few others near them would hardly be seen otherwise, and the fit would leave them out: its samples would be narrower than
+    the data, and its highest-density regions would hold too few of them.
     """
-    return min(1.0 / math.sqrt(2.0 * (1.5 ** (1.0 / d) - 1.0)), 2.0) if d > 1 else 1.0
+    return 1.0 / math.sqrt(2.0 * (1.5 ** (1.0 / d) - 1.0))
 
 
 def left_out_metric(points: np.ndarray, weights: np.ndarray, measure: Measure, count: int | None = None) -> np.ndarray | None:

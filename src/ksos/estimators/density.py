@@ -64,7 +64,7 @@ OBJECTIVES: dict[str, Callable[[MeanEmbedding], Functional]] = {
 }
 PENALTIES: dict[str, type[Trace] | type[Frobenius]] = {"trace": Trace, "frobenius": Frobenius}
 _NEARLY_ONE, _NEARLY_ZERO = 0.95, 1e-3
-_UNEXPLAINED, _WIDENINGS, _WIDEST = 0.1, 4, 0.7
+_UNEXPLAINED, _WIDENINGS, _WIDEST = 0.1, 4, 0.85
 _PER_SUPPORT_POINT = 10  # samples looked at: memory and time follow the support points, however many samples there are
 _START_POINTS, _START_TOLERANCE = 40, 1e-3
 _UNSEEN = 1e-14  # squared norm of the projected embedding of the data, of the order of 1 otherwise
@@ -129,11 +129,11 @@ class KernelSoSDensity(DensityEstimator):
         low rank, and so the fastest. "scott", "silverman": 2h per feature, with h the rule's standard deviation.
     embedding_bandwidth : float, array or matrix, optional
         Bandwidth of the kernel in which MMD is measured. Default: the model's, as in the note; of a Gaussian kernel with
-        ``bandwidth="auto"`` that times 1.5 in two features and 2 in more than three (on measures without walls or nodes), so that samples
-        with few others near them are seen.
+        ``bandwidth="auto"`` that times 1.5 in two features, 2.2 in four, 3.5 in ten (on measures without walls or nodes), so that samples
+        with few others near them are seen: samples of the fit are then as wide as the data.
     regularization : float or "auto"
         The note's λ on tr A. "auto": a ``relative_regularization`` of 1e-3, for the likelihood of 1e-2; with ``bandwidth="auto"``, whose
-        kernels are narrower, of 3e-3 (less with more than 1000 samples, as n^{−1/4}, or more than four features) and 0.3; with a
+        kernels are narrower, of 3e-3 (less with more than 1000 samples, as n^{−1/4}) and 0.3; with a
         ``reference``, of 2e-3·(d + 2)/(3n) and (d + 2)/(3n) for n samples.
     relative_regularization : float, optional
         Instead of it, λ in units of w₀ = ∫k(x,0)²dx (for "frobenius" of w₀²): a number that does not depend on the scale of the data.
@@ -384,7 +384,7 @@ class KernelSoSDensity(DensityEstimator):
             if self.reference is not None:
                 kind = "likelihood" if self._by_likelihood else "mmd"
                 return AUTO_CORRECTIONS[kind] * (self.n_features_in_ + 2) / (3.0 * count), True
-            return default_regularization(count, self.n_features_in_, by_likelihood=self._by_likelihood, automatic=self._is_automatic), True
+            return default_regularization(count, by_likelihood=self._by_likelihood, automatic=self._is_automatic), True
         return float(self.regularization), False
 
     def _strengths(self, space: SoSSpace, count: int) -> tuple[float, float]:
@@ -404,16 +404,12 @@ def default_support_size(count: int) -> int:
     return round(MOST_SUPPORT_POINTS * min(max(1.0, (count / 5000.0) ** (1.0 / 12.0)), 1.25))
 
 
-def default_regularization(count: int, d: int, *, by_likelihood: bool, automatic: bool) -> float:
-    """λ in units of w₀; with ``bandwidth="auto"`` the MMD takes less with over 1000 samples, as n^{−1/4}, and with over four features.
-
-    A bump of mass one costs λ, and what a sample gains by one is the share (2/3)^{d/2} of it that the embedding sees: a λ that is no less
-    than that leaves out the samples that have few others near them.
-    """
+def default_regularization(count: int, *, by_likelihood: bool, automatic: bool) -> float:
+    """λ in units of w₀; with ``bandwidth="auto"`` the MMD takes less with over 1000 samples, as n^{−1/4}."""
     found = AUTO_REGULARIZATIONS["likelihood" if by_likelihood else "mmd"][automatic]
     if by_likelihood or not automatic:
         return found
-    return found * min(1.0, 1000.0 / count) ** 0.25 * max((2.0 / 3.0) ** (0.5 * max(d - 4, 0)), 0.1)
+    return found * min(1.0, 1000.0 / count) ** 0.25
 
 
 def _as_bandwidth_or_metric(value: Any, name: str, d: int | None = None) -> np.ndarray:
@@ -435,7 +431,7 @@ def _automatic_kernel(family: Kernel, part: Part, measure: Measure, rng: np.rand
 
 
 def _wide_enough(kernel: Kernel, part: Part, measure: Measure, m: int) -> Kernel:
-    """The kernel, widened until ``m`` centres represent 90 % of the n samples, and more of very many, or by (n/m)^{0.7/(d+4)}.
+    """The kernel, widened until ``m`` centres represent 90 % of the n samples, and more of very many, or by (n/m)^{0.85/(d+4)}.
 
     What suits n bumps leaves gaps between m of them; (n/m)^{1/(d+4)} is how much wider the bumps of a kernel density estimate of m samples
     are, more than centres need. What is left open is a bias, which counts the more the more samples there are.
