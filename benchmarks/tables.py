@@ -66,6 +66,7 @@ def tables() -> Iterator[tuple[str, Any]]:
 def run(*words: str) -> tuple[int, float, str]:
     """(exit code, seconds of processor time, stderr) of a command."""
     out, err = io.StringIO(), io.StringIO()
+    signal.signal(signal.SIGPROF, _too_long)
     signal.setitimer(signal.ITIMER_PROF, LIMIT)
     begun = time.process_time()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -110,7 +111,6 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="parts of the names of the tables to take (default: all)")
     parser.add_argument("--page", type=Path, help="also write the table of results to this page")
     arguments = parser.parse_args()
-    signal.signal(signal.SIGPROF, _too_long)
     lines = [f"| table | rows | columns | {' | '.join(COMMANDS)} | options |", "|---|" + "---:|" * (2 + len(COMMANDS)) + "---|"]
     print("\n".join(lines), flush=True)
     done, failed = 0, []

@@ -103,6 +103,15 @@ def test_pairs_and_parts(ksos: Command, three: Path, tmp_path: Path, shown: list
     assert (shown[-1].ax_.get_xlabel(), shown[-1].ax_.get_ylabel()) == ("$x_{3}$", "$x_{1}$")
 
 
+def test_names_are_labels(ksos: Command, three: Path, tmp_path: Path, shown: list[Any]) -> None:
+    library.load(three).with_feature_names(["$ in $", "b_c", "a"]).save(tmp_path / "named.ksos")
+    (tmp_path / "d.csv").write_text("a,$ in $,b_c\n1,2,3\n0.5,0.5,0.1\n")
+    words = ["--data", tmp_path / "d.csv", "--features", "$ in $,a", "--regions", "none"]
+    assert ksos("plot", tmp_path / "named.ksos", *words, "-o", tmp_path / "o.png") == (0, "", "")
+    assert (shown[-1].ax_.get_xlabel(), shown[-1].ax_.get_ylabel()) == (r"\$ in \$", "a")
+    np.testing.assert_array_equal(shown[-1].artists_[(0, 1)]["data"].get_offsets(), [[2.0, 1.0], [0.5, 0.5]])
+
+
 def test_data_of_chosen_features(ksos: Command, three: Path, tmp_path: Path, shown: list[Any]) -> None:
     (tmp_path / "d.csv").write_text("a;b;c;w\n1;2;3;1\n0;0;0;0\n0.5;0.5;0.1;2\n")
     words = ["--data", tmp_path / "d.csv", "--delimiter", ";", "--weights", "w", "--features", "3,2", "--header", "--json"]

@@ -72,8 +72,8 @@ def take_view(density: SoSDensity | SoSMixture, arguments: argparse.Namespace) -
     if both := [names[feature] for feature in chosen if feature in given]:
         raise InputError(f"{both[0]} is both given a value by --given and asked for by --features; leave it out of one of them")
     view = View(density, tuple(chosen), given, names, named)
-    try:
-        density = density.conditional(given) if given else density
+    try:  # named, so that what the library says of a feature counts from x1
+        density = density.with_feature_names(names).conditional(given) if given else density
     except ValueError as error:
         if isinstance(error, IntegralNotAvailableError) or ("vanishes" not in str(error) and density.measure.atoms is None):
             raise
@@ -81,4 +81,4 @@ def take_view(density: SoSDensity | SoSMixture, arguments: argparse.Namespace) -
         raise InputError(f"--given {view.said()}: the density vanishes there, so there is no conditional density{at_nodes}") from None
     if chosen != rest:
         density = density.marginal([rest.index(feature) for feature in chosen])
-    return replace(view, density=density)
+    return replace(view, density=density if named else density.with_feature_names(None))
