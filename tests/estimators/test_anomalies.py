@@ -84,7 +84,8 @@ def test_weights_and_copies_are_the_same_thing() -> None:
 
 def test_the_search_has_it_too() -> None:
     X = np.random.default_rng(6).normal(size=(60, 1))
-    est = KernelSoSDensityCV([1.0], [0.1], cv=2, tol=1e-3, contamination=0.1).fit(X)
+    with pytest.warns(UserWarning, match="objective='squared_mmd'"):
+        est = KernelSoSDensityCV([1.0], [0.1], cv=2, tol=1e-3, contamination=0.1).fit(X)
     assert np.mean(est.predict(X) == -1) < 0.2 and est.predict([[9.0]])[0] == -1 and est.predict([[0.0]])[0] == 1
 
 

@@ -8,6 +8,7 @@ is about uniform: about the share ``contamination`` of new rows of the same law 
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -22,7 +23,7 @@ from ksos.estimators._samples import distinct_samples, random_folds
 if TYPE_CHECKING:
     from ksos.density import SoSDensity, SoSMixture
 
-__all__ = ["AnomalyMixin", "check_contamination"]
+__all__ = ["AnomalyMixin", "check_contamination", "warn_if_memorised"]
 
 _FEW_ROWS, _FOLDS = 500, 5
 _MODEL_SAMPLES = 2000
@@ -32,6 +33,13 @@ def check_contamination(contamination: Any) -> None:
     """Refuse what is no share of rows."""
     if contamination is not None and not as_positive(contamination, "contamination (a share of the rows, or None)") <= 0.5:
         raise ValueError(f"contamination must be at most 0.5: what is flagged are the rarer rows; got {contamination!r}")
+
+
+def warn_if_memorised(contamination: Any, by_likelihood: bool) -> None:
+    """Say so when anomalies are asked of a likelihood fit, which finds the outliers that it was fitted to likely."""
+    if contamination is not None and by_likelihood:
+        message = "a likelihood fit puts mass on every row, outliers included; for anomalies use objective='squared_mmd'"
+        warnings.warn(f"{message}, the default of KernelSoSDensity", UserWarning, stacklevel=3)
 
 
 def _has_threshold(estimator: Any) -> bool:

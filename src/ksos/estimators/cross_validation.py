@@ -18,6 +18,7 @@ from ksos.bandwidth import RULES, bandwidth_rule
 from ksos.density import SoSDensity
 from ksos.density.mixture import SoSMixture
 from ksos.embedding import Projection
+from ksos.estimators._anomalies import warn_if_memorised
 from ksos.estimators._expectation_maximization import MOST_FULL
 from ksos.estimators._held_out import CRITERIA, MOST_SUPPORT_POINTS, BandwidthScores, Problem, fit_path, scores_of_bandwidth, support_of
 from ksos.estimators._kernel_density import best_multiple
@@ -178,6 +179,7 @@ class KernelSoSDensityCV(DensityEstimator):
 
         Ctrl-C ends the search, stores the best of what has been scored, and is raised again.
         """
+        warn_if_memorised(self.contamination, self.objective == "likelihood")
         return self._fit(X, sample_weight)._calibrate(X, sample_weight)
 
     @np.errstate(under="ignore")

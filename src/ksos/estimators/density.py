@@ -27,7 +27,7 @@ from ksos._validation import (
 )
 from ksos.bandwidth import RULES, bandwidth_rule
 from ksos.embedding import MeanEmbedding
-from ksos.estimators._anomalies import AnomalyMixin, check_contamination
+from ksos.estimators._anomalies import AnomalyMixin, check_contamination, warn_if_memorised
 from ksos.estimators._named_samples import NamedSamples
 from ksos.estimators._reference import as_reference, correction_bandwidth, require_reference
 from ksos.estimators._samples import as_generator, mean_score, require_inside
@@ -216,9 +216,7 @@ class KernelSoSDensity(DensityEstimator):
 
         Ctrl-C stores the best density so far and is raised again.
         """
-        if self.contamination is not None and self._by_likelihood:
-            message = "a likelihood fit puts mass on every row, outliers included; for anomalies use objective='squared_mmd', the default"
-            warnings.warn(message, UserWarning, stacklevel=2)
+        warn_if_memorised(self.contamination, self._by_likelihood)
         return self._fit(X, sample_weight, Deadline.of(self.time_limit))._calibrate(X, sample_weight)
 
     @np.errstate(under="ignore")
