@@ -276,18 +276,34 @@ def as_features(features: Any, d: int, name: str = "features") -> list[int]:
     return numbers
 
 
-def as_conditions(conditions: Any, d: int) -> tuple[list[int], np.ndarray]:
-    """A mapping {feature: value} as sorted feature numbers, some but not all of the ``d``, and their finite values."""
+Conditions = tuple[dict[int, float], dict[int, tuple[float, float]]]
+"""{feature: value} and {feature: (low, high)}."""
+
+
+def as_conditions(conditions: Any, d: int, *, leave_none: bool = False) -> Conditions:
+    """A mapping {feature: value or (low, high)}, split: values are finite, sides may be infinite; not all ``d``, unless ``leave_none``."""
     if not isinstance(conditions, Mapping):
-        raise TypeError(f"conditions must be a mapping from feature number to value, such as {{1: 0.3}}; got {conditions!r}")
+        raise TypeError(
+            f"conditions must be a mapping from feature number to a value or an interval, such as {{1: 0.3, 2: (0, 1)}}; got {conditions!r}"
+        )
     features = sorted(as_features(list(conditions), d, "conditions"))
-    if len(features) == d:
-        raise ValueError(f"conditions give all {d} features: none is left to have a density; use pdf for the density at a point")
-    given = [(f"the value of feature {feature}", conditions[feature]) for feature in features]
-    for name, value in given:
-        if np.ndim(value):
-            raise ValueError(f"{name} must be one number; got {value!r}; conditional_logpdf takes many conditions")
-    return features, np.array([as_finite(value, name) for name, value in given])
+    if len(features) == d and not leave_none:
+        raise ValueError(f"conditions give all {d} features: none is left to have a density; use pdf at a point, probability in a box")
+    within = {k: _as_interval(conditions[k], k) for k in features if np.ndim(conditions[k])}
+    return {k: as_finite(conditions[k], f"the value of feature {k}") for k in features if k not in within}, within
+
+
+def _as_interval(sides: Any, feature: int) -> tuple[float, float]:
+    given = np.asarray(sides)
+    if given.shape != (2,) or given.dtype.kind not in "iuf":
+        raise ValueError(
+            f"feature {feature} must be given as one number or as an interval (low, high); got {sides!r}; "
+            "conditional_logpdf takes many values"
+        )
+    low, high = float(given[0]), float(given[1])
+    if not low < high:
+        raise ValueError(f"the interval of feature {feature} is empty: low must be less than high; got {sides!r}; a value is one number")
+    return low, high
 
 
 def as_box(low: Any, high: Any, d: int, *, closed: bool = False) -> tuple[np.ndarray, np.ndarray, bool]:

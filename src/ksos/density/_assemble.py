@@ -17,11 +17,12 @@ from ksos.exceptions import IntegralNotAvailableError
 from ksos.integrals import closed_form
 from ksos.kernels import Kernel
 from ksos.measures import Measure
+from ksos.observables import BoxIndicator
 
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
 
-__all__ = ["Rest", "assemble", "hadamard_factor", "hold_fixed", "integrate_out", "listed", "log_squares", "unit_rows"]
+__all__ = ["Rest", "assemble", "hadamard_factor", "hold_fixed", "integrate_out", "listed", "log_squares", "named", "unit_rows"]
 
 _EPSILON = float(np.finfo(np.float64).eps)
 _LARGEST_LOG_ROW = 300.0  # squares of such rows, times kernel values, are still floats
@@ -139,22 +140,29 @@ class Rest:
         return X[:, self.rest] + sign * (steps @ self.C.T) if np.any(self.C) else X[:, self.rest]
 
 
-def integrate_out(density: SoSDensity, keep: list[int], drop: list[int], measure: Measure) -> SoSDensity:
+def integrate_out(
+    density: SoSDensity, keep: list[int], drop: list[int], measure: Measure, within: BoxIndicator | None = None,
+    nothing_left: str = "no mass is left",
+) -> SoSDensity:  # fmt: skip
     """B ↦ B ∘ W_R for the features R = ``drop``: a density of the features ``keep`` with respect to ``measure``, of higher rank.
 
-    With a metric, W_R is the mass matrix of :class:`Rest`, which is W/W_S up to a constant.
+    With a metric, W_R is the mass matrix of :class:`Rest`, which is W/W_S up to a constant. With ``within``, integrals are over a box of
+    the features R, and the kernel is separable.
     """
     _require_product(density)
     X, others = density.support_points, Rest(density.kernel, keep, drop)
     integrals = closed_form(others.kernel, density.measure.restrict(drop), len(drop))
     at_drop = others.points(X, X[0])
-    log_W = integrals.log_gram(at_drop, at_drop)
+    log_W = integrals.log_gram(at_drop, at_drop) if within is None else within.log_gram(others.kernel, at_drop, integrals.measure)
     half = 0.5 * np.diagonal(log_W)
     alive = np.isfinite(half)  # elsewhere k_R(·, x̃_i) vanishes on the measure, and the density with it
+    if not np.any(alive):
+        raise ValueError(nothing_left)
     rows, log_lengths = unit_rows(density.unit_factor[alive])
     correlations = np.exp(log_W[np.ix_(alive, alive)] - half[alive, None] - half[None, alive])
     factor = hadamard_factor(rows, correlations)
-    return assemble(density, density.kernel.restrict(keep), X[alive][:, keep], measure, factor, half[alive] + log_lengths)
+    points, log_rows = X[alive][:, keep], half[alive] + log_lengths
+    return assemble(density, density.kernel.restrict(keep), points, measure, factor, log_rows, nothing_left=nothing_left)
 
 
 def hold_fixed(density: SoSDensity, given: list[int], values: np.ndarray, rest: list[int], measure: Measure) -> SoSDensity:
@@ -173,6 +181,11 @@ def hold_fixed(density: SoSDensity, given: list[int], values: np.ndarray, rest: 
 def listed(features: list[int], values: np.ndarray) -> str:
     """{feature: value, …}, for messages."""
     return str(dict(zip(features, values.tolist(), strict=True)))
+
+
+def named(sides: dict[int, tuple[float, float]]) -> str:
+    """Intervals of features, for messages."""
+    return ", ".join(f"feature {k} lies between {low:g} and {high:g}" for k, (low, high) in sides.items())
 
 
 def _require_product(density: SoSDensity) -> None:

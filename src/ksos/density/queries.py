@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from ksos._array import Array, like, to_numpy
-from ksos._validation import as_box, as_count, as_levels, as_points, as_positive, as_powers
+from ksos._validation import as_box, as_conditions, as_count, as_levels, as_points, as_positive, as_powers
 from ksos.density.cdf import box_masses, cumulative, quantiles
 from ksos.density.divergence import entropy, kl_divergence, l2_distance
 from ksos.density.expectation import Estimate, expectation
+from ksos.density.given import given_masses
 from ksos.density.hdr import highest_density_level
 from ksos.density.modes import log_and_gradient, modes
 from ksos.density.moments import moment
@@ -158,6 +159,10 @@ class Queries(ABC):
         """The law of some features, in the order given."""
 
     @abstractmethod
+    def conditional(self, conditions: Any) -> Queries:
+        """The law of the other features given {feature: value or (low, high)}."""
+
+    @abstractmethod
     def logpdf(self, X: Any) -> Array:
         """log p(X_i), shape (n,)."""
 
@@ -187,8 +192,12 @@ class Queries(ABC):
     def _back(self, found: np.ndarray) -> Any:
         return like(found, self.support_points)
 
-    def probability(self, low: Any, high: Any) -> Any:
-        """P(low ≤ x ≤ high), exactly; bounds may be infinite.
+    def box_masses(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """P(low_b ≤ x ≤ high_b) of every box b, the sides given as rows, and estimates of the errors, 0 for what is exact to rounding."""
+        return self._answers.box_masses(low, high)
+
+    def probability(self, low: Any, high: Any, given: Any = None) -> Any:
+        """P(low ≤ x ≤ high), exactly, or P(low ≤ x ≤ high | given); bounds may be infinite.
 
         With a metric that ties the features it is exact to 1e-11 where sides of at most three tied features are finite. Beyond, it is an
         estimate by quasi-Monte Carlo, good to about 1e-4, and that of one box is a float with the estimate of its error as ``.error``.
@@ -197,14 +206,21 @@ class Queries(ABC):
         ----------
         low, high : float, array of d floats, or array (n, d)
             The sides of a box, one number standing for all features; with rows, of n boxes, and the answer has shape (n,).
+        given : dict, optional
+            {feature: value or (low, high)}: what is known. The probability is that of the box among the x for which this holds.
 
         >>> from ksos import SoSDensity, kernels
         >>> p = SoSDensity(kernels.Gaussian(2.0), [[0.0, 0.0]], [[1.0]], normalize=True)  # two standard normal features
         >>> round(p.probability([-1.0, -np.inf], [1.0, np.inf]), 6)
         0.682689
+        >>> round(p.probability(0.0, np.inf, given={0: 1.0, 1: (-1.0, 3.0)}), 6)  # (Φ(3) − Φ(0)) / (Φ(3) − Φ(−1))
+        0.593635
         """
         low, high, many = as_box(low, high, self.n_features, closed=self.measure.atoms is not None)
-        found, errors = self._answers.box_masses(low, high)
+        if given is None:
+            found, errors = self.box_masses(low, high)
+        else:
+            found, errors = given_masses(self.on_host(), low, high, *as_conditions(given, self.n_features, leave_none=True))
         if many:
             return self._back(found)
         return float(found[0]) if errors[0] == 0.0 else Estimate(float(found[0]), float(errors[0]), "quasi-Monte Carlo")
