@@ -22,13 +22,15 @@ from ksos.observables import BoxIndicator
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
 
-__all__ = ["Rest", "assemble", "hadamard_factor", "hold_fixed", "integrate_out", "listed", "log_squares", "named", "unit_rows"]
+__all__ = ["Rest", "assemble", "hadamard_factor", "hold_fixed", "integrate_out", "listed", "log_squares", "named", "split_columns"]
+__all__ += ["unit_rows"]
 
 _EPSILON = float(np.finfo(np.float64).eps)
 _LARGEST_LOG_ROW = 300.0  # squares of such rows, times kernel values, are still floats
 _LARGEST_LOG_GRAM = 690.0
 _CANCELLED = (8.0 * _EPSILON) ** 2  # the square of an amplitude that is rounding and nothing else
 _DOUBTFUL, _DROP = 1e-8, 1e-15
+_FEW_COLUMNS = 0.5  # of the number of support points
 
 
 def unit_rows(factor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -50,6 +52,15 @@ def log_squares(log_terms: Array, rows: Array) -> Array:
     with quiet():
         values = xp.exp(log_terms - shift[:, None]) @ rows
         return xp.log(xp.vecdot(values, values)) + 2.0 * shift
+
+
+def split_columns(factor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """M, the columns that mix support points, and the summed squares of those that hold one point each: FFᵀ = MMᵀ + diag(bumps).
+
+    A kernel density estimate is nothing but such columns, and a matrix product with all of them would be mostly zeros.
+    """
+    single = np.count_nonzero(factor, axis=0) <= 1
+    return np.ascontiguousarray(factor[:, ~single]), np.sum(factor[:, single] ** 2, axis=1)
 
 
 def assemble(
@@ -86,8 +97,12 @@ def assemble(
     with np.errstate(under="ignore"):
         G = rows * np.exp(log_lengths - excess)[:, None]
     points, G = _merge(points, G)
-    if G.shape[1] > G.shape[0]:  # triangular, G = RᵀQᵀ, with an error relative to each row
-        G = np.asarray(np.linalg.qr(G.T, mode="r")).T
+    if G.shape[1] > G.shape[0]:
+        mixed, bumps = split_columns(G)
+        if mixed.shape[1] < _FEW_COLUMNS * G.shape[0]:  # quicker to evaluate than as many columns as points
+            G = np.concatenate([mixed, np.diag(np.sqrt(bumps))[:, bumps > 0.0]], axis=1)
+        else:  # triangular, G = RᵀQᵀ, with an error relative to each row
+            G = np.asarray(np.linalg.qr(G.T, mode="r")).T
     out = like.from_units(kernel, points, G, log_unit - 2.0 * excess, measure)
     mass = out.mass()
     if not mass > _smallest_mass(out, mass):
@@ -209,6 +224,7 @@ def hadamard_factor(F: np.ndarray, R: np.ndarray) -> np.ndarray:
         values, V = np.linalg.eigh(R)
     keep = values > _DROP * values[-1]
     roots = V[:, keep] * np.sqrt(values[keep])
+    F, bumps = split_columns(F)
     at_once = max(1, 4 * m // roots.shape[1])
     columns = np.zeros((m, 0))
     for start in range(0, F.shape[1], at_once):
@@ -216,6 +232,7 @@ def hadamard_factor(F: np.ndarray, R: np.ndarray) -> np.ndarray:
         columns = np.concatenate([columns, products.reshape(m, -1)], axis=1)
         if columns.shape[1] > m:
             columns = np.asarray(np.linalg.qr(columns.T, mode="r")).T
-    U, s, _ = np.linalg.svd(columns, full_matrices=False)
-    keep = s > _DROP * s[0]
-    return np.asarray(U[:, keep] * s[keep])
+    if F.shape[1]:
+        U, s, _ = np.linalg.svd(columns, full_matrices=False)
+        columns = U[:, s > _DROP * s[0]] * s[s > _DROP * s[0]]
+    return np.concatenate([columns, np.diag(np.sqrt(bumps * np.diagonal(R)))[:, bumps > 0.0]], axis=1)

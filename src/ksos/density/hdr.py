@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from ksos.density.cdf import line_law
-from ksos.density.expectation import Estimate, clouds
+from ksos.density.expectation import Estimate, affordable, clouds
 from ksos.density.modes import log_and_gradient
 from ksos.density.moments import node_masses
 from ksos.density.standard import standardize
@@ -112,6 +112,7 @@ def _crossings(p: SoSDensity, low: np.ndarray, high: np.ndarray, rising: np.ndar
 def _by_points(p: SoSDensity, mass: float, rng: Any, most_nodes: int) -> tuple[float, float, str]:
     """(log t, its error, method): a quantile of p over the midpoints of cells, or over clouds of points."""
     if p.n_features <= _GRID_FEATURES:
+        most_nodes = affordable(p, most_nodes)
         length, most, found = 0.5, most_nodes >> p.n_features, None
         coarse = cells(p.integrals, p.support_points, length, most, split_kinks=False)
         if coarse is not None:  # with a side of the cells that makes about as many as allowed

@@ -6,10 +6,11 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
+from scipy.special import ndtri
 
 from ksos.density.corrected import Corrected
 from ksos.density.expectation import Estimate
+from ksos.integrals.erf import normal_between
 from ksos.quadrature import NODES_PER_CELL, Panels, PiecewiseLaw, cells, integrate, legendre, merged, sobol, tensor_grid
 
 __all__ = ["average", "box_masses", "clouds", "draw", "panel_ends"]
@@ -218,7 +219,7 @@ def _box_terms(p: Corrected, low: np.ndarray, high: np.ndarray, unit: np.ndarray
             shift = mean[k] + z[:, :k] @ L[k, :k]
             a, b = (low[k] - shift) / L[k, k], (high[k] - shift) / L[k, k]
             if by_probability:
-                z[:, k], inside = _between(a, b, unit[:, k])
+                z[:, k], inside = normal_between(a, b, unit[:, k])
             else:
                 a, b = np.clip(a, -_REACH, _REACH), np.clip(b, -_REACH, _REACH)
                 z[:, k] = a + unit[:, k] * (b - a)
@@ -230,14 +231,3 @@ def _box_terms(p: Corrected, low: np.ndarray, high: np.ndarray, unit: np.ndarray
             out[seen] = mass[seen] * np.exp(p.log_density(X[seen]) - p.log_reference(X[seen]))
         terms.append(out)
     return terms
-
-
-def _between(a: np.ndarray, b: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The quantile u of the standard normal law between a and b, and the mass there, in the lower tail, where digits are."""
-    flip = a > 0.0
-    a, b = np.where(flip, -b, a), np.where(flip, -a, b)
-    log_a, log_b = log_ndtr(a), log_ndtr(b)
-    with np.errstate(divide="ignore", under="ignore"):
-        log_p = np.logaddexp(np.log(u) + log_b, np.log1p(-u) + log_a)
-    z = np.clip(ndtri_exp(np.minimum(log_p, 0.0)), a, b)
-    return np.where(flip, -z, z), ndtr(b) - ndtr(a)

@@ -276,7 +276,8 @@ class Queries(ABC):
         rtol : float
             Refinement stops at an error of this much of E|f|.
         max_evaluations : int, optional
-            How often f is evaluated at most; the default is 2 000 000 for cubature and 65 536 for quasi-Monte Carlo.
+            How often f is evaluated at most; the default is 2 000 000 for cubature, fewer for more than 125 support points,
+            and 65 536 for quasi-Monte Carlo.
         rng : seed or Generator, optional
             For quasi-Monte Carlo.
 

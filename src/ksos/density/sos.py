@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
@@ -12,12 +13,13 @@ import numpy as np
 from ksos._array import Array, is_numpy, like, namespace, on_host, quiet, to_device, to_numpy, zeros
 from ksos._memory import CACHE_ELEMENTS, row_blocks
 from ksos._validation import as_count, as_points, as_vector
-from ksos.density._assemble import log_squares, unit_rows
+from ksos.density._assemble import log_squares, split_columns, unit_rows
 from ksos.density.compress import Compression, compress
 from ksos.density.conditional import conditional, conditional_logpdf, marginal
 from ksos.density.moments import mean_and_covariance
 from ksos.density.queries import Queries
 from ksos.density.sampling import draw
+from ksos.density.sampling.trains import Squares, squares_of
 from ksos.density.standard import feature_scales
 from ksos.density.transform import affine, times_gaussian
 from ksos.integrals import Integrals, closed_form
@@ -205,13 +207,18 @@ class SoSDensity(Queries):
     @np.errstate(under="ignore")
     def _squares(self, X: Array) -> Array:
         """‖F̃ᵀ k(x)‖² in natural units, in blocks of rows."""
-        xp, out = namespace(X), zeros((X.shape[0],), X)
+        xp, out, F, bumps = namespace(X), zeros((X.shape[0],), X), self.unit_factor, None
+        if is_numpy(X) and F.shape[1] > F.shape[0] and self.unit_constant is None:
+            F, bumps = split_columns(F)
         for rows in row_blocks(X.shape[0], max(self.unit_factor.shape), CACHE_ELEMENTS if is_numpy(X) else _DEVICE_ELEMENTS):
             log_k = self.kernel.log(X[rows, :], self.support_points)
-            values = (np.exp(log_k, out=log_k) if is_numpy(X) else xp.exp(log_k)) @ self.unit_factor
+            k = np.exp(log_k, out=log_k) if is_numpy(X) else xp.exp(log_k)
+            values = k @ F
             if self.unit_constant is not None:
                 values += self.unit_constant
             out[rows] = xp.vecdot(values, values)
+            if bumps is not None:
+                out[rows] += (k * k) @ bumps
         return out
 
     @np.errstate(under="ignore")
@@ -259,12 +266,23 @@ class SoSDensity(Queries):
         """``size`` independent samples, shape (size, d); ``rng`` is a seed or a :class:`numpy.random.Generator`.
 
         ``method="inversion"`` inverts the distribution function of each feature given the earlier ones, to 1e-9 and better;
-        ``"rejection"`` thins a mixture that dominates the density. Both are exact; ``"auto"`` takes the one predicted to be faster.
+        ``"rejection"`` thins a mixture that dominates the density; ``"squares"``, for smooth kernels, draws one of the squares, then its
+        features in turn, and the first call prepares those that follow. All are exact; ``"auto"`` takes the one predicted to be fastest.
         """
         if self.plain is None:
             return like(self.as_mixture().rvs(size, rng), self.support_points)
         samples = draw(self.on_host(), as_count(size, "size", minimum=0), np.random.default_rng(rng), method)
         return like(samples, self.support_points)
+
+    @cached_property
+    def squares(self) -> Squares | None:
+        """The sampler that draws square by square, made when it is first needed; None if the density has none."""
+        return squares_of(self.on_host())
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(cast("dict[str, Any]", super().__getstate__()))
+        state.pop("squares", None)  # which can be made again
+        return state
 
     @property
     def bandwidths(self) -> np.ndarray:
