@@ -323,7 +323,8 @@ class Queries(ABC):
         """The level t whose highest-density region {x : pdf(x) ≥ t} has probability ``mass``; the pdf is that relative to the measure.
 
         To rounding in one feature and on discrete measures (where it is the largest t with at least that mass); from a grid in two and
-        three features (of many support points in three features from exact samples), from quasi-Monte Carlo (``rng``) beyond, with the estimate of its error as ``.error``.
+        three features, or from exact samples if three features have many support points; from quasi-Monte Carlo (``rng``) beyond, with the
+        estimate of its error as ``.error``.
 
         >>> from ksos import SoSDensity, kernels
         >>> p = SoSDensity(kernels.Gaussian(2.0), [[0.0]], [[1.0]], normalize=True)
