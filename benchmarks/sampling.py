@@ -1,8 +1,11 @@
 """Sampling side by side with dyadic box bisection, in one run: python benchmarks/sampling.py [--quick] [--clock wall].
 
 Fits to two moons, d = 2, m = 100, 100 000 samples (at most 1/20 of the baseline's time), and to normal data, d = 5, m = 50, 50 000
-samples (at most 1/10). Both routes of the sampler are shown, and the choice of ``method="auto"``, whose time counts; 20 and 784 features
+samples (at most 1/10). Two routes of the sampler are shown, and the choice of ``method="auto"``, whose time counts; 20 and 784 features
 are timed without a baseline. One BLAS thread; ``--quick`` draws a tenth of the samples.
+
+``--searched`` times models as ``KernelSoSDensityCV`` gives them instead: the first row with all that it takes, then rows per second, beside
+the rows per second of NumPy's kernel matrix of as many rows and the model's support points, in the same run.
 """
 
 from __future__ import annotations
@@ -22,7 +25,8 @@ import sklearn.datasets
 from dyadic_bisection import dyadic_samples
 
 import ksos
-from ksos.density.sampling import faster_envelope
+from ksos.density.queries import Queries
+from ksos.density.sampling import faster_envelope, inversion_seconds, rejection_seconds, squares_seconds
 from ksos.density.sampling.rejection import envelope
 
 _HOPELESS = 1e-3  # rejection is not timed where it accepts less than one proposal in a thousand
@@ -65,7 +69,9 @@ def contest(name: str, p: ksos.SoSDensity, n: int, asked: float | None, clock: C
         raise TypeError(f"{p!r} has no envelope: give a model with one")
     tried = found.acceptance > _HOPELESS
     rejection = f"{seconds(lambda: p.rvs(n, rng=0, method='rejection')):9.3f}" if tried else "        –"
-    choice = "inversion" if faster_envelope(p, n) is None else "rejection"
+    faster = faster_envelope(p, n)
+    others = inversion_seconds(p, n) if faster is None else rejection_seconds(faster, n)
+    choice = "squares" if squares_seconds(p, n) < others else "inversion" if faster is None else "rejection"
     ours = seconds(lambda: p.rvs(n, rng=0))
     line = f"{name:15} {d:4d} {m:4d} {n:8d} {inversion:10.3f} {rejection} ({found.acceptance:8.2g})  {ours:6.3f} {choice:9}"
     if asked is None:
@@ -77,12 +83,48 @@ def contest(name: str, p: ksos.SoSDensity, n: int, asked: float | None, clock: C
     return met
 
 
+def searched_models() -> list[tuple[str, Queries]]:
+    """Three clusters, one feature skewed, searched over one kernel and over references."""
+    found = []
+    for n, d, reference in ((719, 3, None), (600, 5, None), (719, 3, "auto"), (500, 2, "auto"), (800, 5, "auto")):
+        rng = np.random.default_rng(1)
+        scales, means = [np.eye(d) + 0.6 * np.tri(d, k=-1), np.diag(np.linspace(0.3, 1.0, d)), 0.5 * np.eye(d)], [0.0, 2.5, -2.0]
+        X = np.stack([scales[c] @ rng.normal(size=d) + means[c] for c in rng.integers(3, size=n)])
+        X[:, 0] = np.exp(0.3 * X[:, 0])
+        options = {} if reference == "auto" else {"reference": None}
+        p = ksos.KernelSoSDensityCV(random_state=0, **options).fit(X).distribution_
+        found.append((f"{'one kernel' if reference is None else 'default'}, d = {d}, n = {n}", p))
+    return found
+
+
+def rates(name: str, p: Queries, n: int, clock: Callable[[], float]) -> None:
+    """Print first row, rows per second of a first and a second draw, and those of a kernel matrix."""
+    times = []
+    for size, seed in ((1, 0), (n, 1), (n, 2)):
+        began = clock()
+        X = p.rvs(size, rng=seed)
+        times.append(clock() - began)
+    Z, sigma = np.asarray(p.support_points), p.bandwidths
+    began = clock()
+    for rows in np.array_split(X, max(1, n // 500)):
+        np.exp(-np.sum(((rows[:, None, :] - Z) / sigma) ** 2, axis=2))
+    matrix = n / (clock() - began)
+    print(f"{name:30} {times[0]:9.3f} {n / times[1]:10.0f} {n / times[2]:10.0f} {matrix:13.0f} {n / times[2] / matrix:8.2f}", flush=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a tenth of the samples, for both contestants")
+    parser.add_argument("--searched", action="store_true", help="searched models, beside a kernel matrix")
     parser.add_argument("--clock", choices=["cpu", "wall"], default="cpu")
     arguments = parser.parse_args()
     clock = time.process_time if arguments.clock == "cpu" else time.perf_counter
+    if arguments.searched:
+        print(f"seconds of the {arguments.clock} clock, one thread")
+        print("model                          first row     rows/s      again  kernel matrix    ratio")
+        for name, p in searched_models():
+            rates(name, p, 1000 if arguments.quick else 10_000, clock)
+        return 0
     print(f"seconds of the {arguments.clock} clock, one thread")
     print("model              d    m  samples  inversion  rejection (accepts)  auto              bisection    ratio  asked")
     met = [contest(name, p, size // 10 if arguments.quick else size, asked, clock) for name, p, size, asked in models()]

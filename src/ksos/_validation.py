@@ -300,20 +300,34 @@ def as_features(features: Any, d: int, name: str = "features", names: Sequence[s
     return numbers
 
 
-def as_conditions(conditions: Any, d: int, names: Sequence[str] | None = None) -> tuple[list[int], np.ndarray]:
-    """A mapping {feature: value} as sorted feature numbers, some but not all of the ``d``, and their finite values."""
+Conditions = tuple[dict[int, float], dict[int, tuple[float, float]]]
+"""{feature: value} and {feature: (low, high)}."""
+
+
+def as_conditions(conditions: Any, d: int, names: Sequence[str] | None = None, *, leave_none: bool = False) -> Conditions:
+    """A mapping {feature: value or (low, high)}, split: values are finite, sides may be infinite; not all ``d``, unless ``leave_none``."""
     if not isinstance(conditions, Mapping):
-        example = "{1: 0.3}" if names is None else f"{{{names[-1]!r}: 0.3}}"
-        raise TypeError(f"conditions must be a mapping from features to values, such as {example}; got {conditions!r}")
-    values = dict(zip(as_features(list(conditions), d, "conditions", names), conditions.values(), strict=True))
-    features = sorted(values)
-    if len(features) == d:
-        raise ValueError(f"conditions give all {d} features: none is left to have a density; use pdf for the density at a point")
-    given = [(f"the value of {said(feature, names)}", values[feature]) for feature in features]
-    for name, value in given:
-        if np.ndim(value):
-            raise ValueError(f"{name} must be one number; got {value!r}; conditional_logpdf takes many conditions")
-    return features, np.array([as_finite(value, name) for name, value in given])
+        word, example = ("number", "{1: 0.3, 2: (0, 1)}") if names is None else ("name", f"{{{names[-1]!r}: 0.3}}")
+        raise TypeError(
+            f"conditions must be a mapping from feature {word} to a value or an interval, such as {example}; got {conditions!r}"
+        )
+    given = dict(zip(as_features(list(conditions), d, "conditions", names), conditions.values(), strict=True))
+    if len(given) == d and not leave_none:
+        raise ValueError(f"conditions give all {d} features: none is left to have a density; use pdf at a point, probability in a box")
+    within = {k: _as_interval(given[k], said(k, names)) for k in sorted(given) if np.ndim(given[k])}
+    return {k: as_finite(given[k], f"the value of {said(k, names)}") for k in sorted(given) if k not in within}, within
+
+
+def _as_interval(sides: Any, feature: str) -> tuple[float, float]:
+    given = np.asarray(sides)
+    if given.shape != (2,) or given.dtype.kind not in "iuf":
+        raise ValueError(
+            f"{feature} must be given as one number or as an interval (low, high); got {sides!r}; conditional_logpdf takes many values"
+        )
+    low, high = float(given[0]), float(given[1])
+    if not low < high:
+        raise ValueError(f"the interval of {feature} is empty: low must be less than high; got {sides!r}; a value is one number")
+    return low, high
 
 
 def as_box(low: Any, high: Any, d: int, *, closed: bool = False, names: Sequence[str] | None = None) -> tuple[np.ndarray, np.ndarray, bool]:

@@ -17,7 +17,7 @@ from tables import PAIR_CASES, PairCase, answers_itself, points
 
 import ksos
 from ksos._memory import resources
-from ksos.density.sampling import faster_envelope, inversion_seconds, rejection_seconds, rejection_setup_seconds
+from ksos.density.sampling import METHODS, faster_envelope, inversion_seconds, rejection_seconds, rejection_setup_seconds
 from ksos.density.sampling.inversion import NODES_PER_PANEL, Axis, draw_by_inversion, fewer_rows, hadamard_rows, scan_flops, tree_flops
 from ksos.density.sampling.rejection import PairEnvelope, PointEnvelope, envelope, envelope_bytes
 from ksos.kernels import Gaussian, Laplace, Matern
@@ -134,7 +134,7 @@ def signed() -> ksos.SoSDensity:
     return ksos.SoSDensity(Gaussian(0.8), points(12, 2, 3), np.random.default_rng(1).normal(size=(12, 3)), normalize=True)
 
 
-@pytest.mark.parametrize("method", ["auto", "inversion", "rejection"])
+@pytest.mark.parametrize("method", METHODS)
 def test_seeds_reproduce_samples(signed: ksos.SoSDensity, method: str) -> None:
     samples = signed.rvs(500, rng=3, method=method)
     np.testing.assert_array_equal(samples, signed.rvs(500, rng=3, method=method))
@@ -273,7 +273,7 @@ def test_proposals_follow_the_envelope(kernel: object) -> None:
 def test_refusals_name_the_remedy(signed: ksos.SoSDensity) -> None:
     with pytest.raises(ValueError, match="size must be at least 0"):
         signed.rvs(-1)
-    with pytest.raises(ValueError, match="method must be one of 'auto', 'inversion', 'rejection'; got 'mcmc'"):
+    with pytest.raises(ValueError, match="method must be one of 'auto', 'inversion', 'rejection', 'squares'; got 'mcmc'"):
         signed.rvs(5, method="mcmc")
     discrete = ksos.SoSDensity(Gaussian(1.0), points(3, 2), np.ones((3, 1)), Discrete(points(9, 2)), normalize=True)
     with pytest.raises(ValueError, match=r"no envelope of a density on Discrete.*use 'inversion'"):

@@ -81,7 +81,7 @@ def four_features() -> ksos.SoSDensity:
     return ksos.SoSDensity(Gaussian(1.3), points(5, 4, 2), np.random.default_rng(5).normal(size=(5, 2)), normalize=True)
 
 
-@pytest.mark.parametrize("method", ["inversion", "rejection"])
+@pytest.mark.parametrize("method", ["inversion", "rejection", "squares"])
 @pytest.mark.parametrize("model", [plane, four_features])
 def test_three_hundred_thousand_samples_pass(model: Callable[[], ksos.SoSDensity], method: str) -> None:
     p = model()

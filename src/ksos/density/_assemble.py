@@ -15,20 +15,24 @@ from ksos._array import Array, namespace, quiet
 from ksos._memory import FLOAT_BYTES, require_memory
 from ksos._threads import one_blas_thread
 from ksos.exceptions import IntegralNotAvailableError
+from ksos.feature_names import said
 from ksos.integrals import closed_form
 from ksos.kernels import Kernel
 from ksos.measures import Measure
+from ksos.observables import BoxIndicator
 
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
 
-__all__ = ["Rest", "assemble", "hadamard_factor", "hold_fixed", "integrate_out", "listed", "log_squares", "unit_rows"]
+__all__ = ["Rest", "assemble", "hadamard_factor", "hold_fixed", "integrate_out", "listed", "log_squares", "named", "split_columns"]
+__all__ += ["unit_rows"]
 
 _EPSILON = float(np.finfo(np.float64).eps)
 _LARGEST_LOG_ROW = 300.0  # squares of such rows, times kernel values, are still floats
 _LARGEST_LOG_GRAM = 690.0
 _CANCELLED = (8.0 * _EPSILON) ** 2  # the square of an amplitude that is rounding and nothing else
 _DOUBTFUL, _DROP = 1e-8, 1e-15
+_FEW_COLUMNS = 0.5  # of the number of support points
 
 
 def unit_rows(factor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -50,6 +54,15 @@ def log_squares(log_terms: Array, rows: Array) -> Array:
     with quiet():
         values = xp.exp(log_terms - shift[:, None]) @ rows
         return xp.log(xp.vecdot(values, values)) + 2.0 * shift
+
+
+def split_columns(factor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """M, the columns that mix support points, and the summed squares of those that hold one point each: FFᵀ = MMᵀ + diag(bumps).
+
+    A kernel density estimate is nothing but such columns, and a matrix product with all of them would be mostly zeros.
+    """
+    single = np.count_nonzero(factor, axis=0) <= 1
+    return np.ascontiguousarray(factor[:, ~single]), np.sum(factor[:, single] ** 2, axis=1)
 
 
 def assemble(
@@ -86,8 +99,12 @@ def assemble(
     with np.errstate(under="ignore"):
         G = rows * np.exp(log_lengths - excess)[:, None]
     points, G = _merge(points, G)
-    if G.shape[1] > G.shape[0]:  # triangular, G = RᵀQᵀ, with an error relative to each row
-        G = np.asarray(np.linalg.qr(G.T, mode="r")).T
+    if G.shape[1] > G.shape[0]:
+        mixed, bumps = split_columns(G)
+        if mixed.shape[1] < _FEW_COLUMNS * G.shape[0]:  # quicker to evaluate than as many columns as points
+            G = np.concatenate([mixed, np.diag(np.sqrt(bumps))[:, bumps > 0.0]], axis=1)
+        else:  # triangular, G = RᵀQᵀ, with an error relative to each row
+            G = np.asarray(np.linalg.qr(G.T, mode="r")).T
     out = like.from_units(kernel, points, G, log_unit - 2.0 * excess, measure)
     mass = out.mass()
     if not mass > _smallest_mass(out, mass):
@@ -140,22 +157,29 @@ class Rest:
         return X[:, self.rest] + sign * (steps @ self.C.T) if np.any(self.C) else X[:, self.rest]
 
 
-def integrate_out(density: SoSDensity, keep: list[int], drop: list[int], measure: Measure) -> SoSDensity:
+def integrate_out(
+    density: SoSDensity, keep: list[int], drop: list[int], measure: Measure, within: BoxIndicator | None = None,
+    nothing_left: str = "no mass is left",
+) -> SoSDensity:  # fmt: skip
     """B ↦ B ∘ W_R for the features R = ``drop``: a density of the features ``keep`` with respect to ``measure``, of higher rank.
 
-    With a metric, W_R is the mass matrix of :class:`Rest`, which is W/W_S up to a constant.
+    With a metric, W_R is the mass matrix of :class:`Rest`, which is W/W_S up to a constant. With ``within``, integrals are over a box of
+    the features R, and the kernel is separable.
     """
     _require_product(density)
     X, others = density.support_points, Rest(density.kernel, keep, drop)
     integrals = closed_form(others.kernel, density.measure.restrict(drop), len(drop))
     at_drop = others.points(X, X[0])
-    log_W = integrals.log_gram(at_drop, at_drop)
+    log_W = integrals.log_gram(at_drop, at_drop) if within is None else within.log_gram(others.kernel, at_drop, integrals.measure)
     half = 0.5 * np.diagonal(log_W)
     alive = np.isfinite(half)  # elsewhere k_R(·, x̃_i) vanishes on the measure, and the density with it
+    if not np.any(alive):
+        raise ValueError(nothing_left)
     rows, log_lengths = unit_rows(density.unit_factor[alive])
     correlations = np.exp(log_W[np.ix_(alive, alive)] - half[alive, None] - half[None, alive])
     factor = hadamard_factor(rows, correlations)
-    return assemble(density, density.kernel.restrict(keep), X[alive][:, keep], measure, factor, half[alive] + log_lengths)
+    points, log_rows = X[alive][:, keep], half[alive] + log_lengths
+    return assemble(density, density.kernel.restrict(keep), points, measure, factor, log_rows, nothing_left=nothing_left)
 
 
 def hold_fixed(
@@ -176,6 +200,11 @@ def hold_fixed(
 def listed(features: list[int], values: np.ndarray, names: Sequence[str] | None = None) -> str:
     """{feature: value, …}, for messages."""
     return str(dict(zip(features if names is None else [names[k] for k in features], values.tolist(), strict=True)))
+
+
+def named(sides: dict[int, tuple[float, float]], names: Sequence[str] | None = None) -> str:
+    """Intervals of features, for messages."""
+    return ", ".join(f"{said(k, names)} lies between {low:g} and {high:g}" for k, (low, high) in sides.items())
 
 
 def _require_product(density: SoSDensity) -> None:
@@ -199,6 +228,7 @@ def hadamard_factor(F: np.ndarray, R: np.ndarray) -> np.ndarray:
         values, V = np.linalg.eigh(R)
     keep = values > _DROP * values[-1]
     roots = V[:, keep] * np.sqrt(values[keep])
+    F, bumps = split_columns(F)
     at_once = max(1, 4 * m // roots.shape[1])
     columns = np.zeros((m, 0))
     for start in range(0, F.shape[1], at_once):
@@ -206,6 +236,7 @@ def hadamard_factor(F: np.ndarray, R: np.ndarray) -> np.ndarray:
         columns = np.concatenate([columns, products.reshape(m, -1)], axis=1)
         if columns.shape[1] > m:
             columns = np.asarray(np.linalg.qr(columns.T, mode="r")).T
-    U, s, _ = np.linalg.svd(columns, full_matrices=False)
-    keep = s > _DROP * s[0]
-    return np.asarray(U[:, keep] * s[keep])
+    if F.shape[1]:
+        U, s, _ = np.linalg.svd(columns, full_matrices=False)
+        columns = U[:, s > _DROP * s[0]] * s[s > _DROP * s[0]]
+    return np.concatenate([columns, np.diag(np.sqrt(bumps * np.diagonal(R)))[:, bumps > 0.0]], axis=1)

@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
-from ksos._validation import as_features
-from ksos.density._assemble import Rest, assemble, hold_fixed, integrate_out, listed, log_squares, unit_rows
+from ksos._validation import Conditions, as_features
+from ksos.density._assemble import Rest, assemble, hold_fixed, integrate_out, listed, log_squares, named, unit_rows
+from ksos.density.moments import node_masses
 from ksos.feature_names import quoted
 from ksos.kernels import Kernel
 from ksos.measures import Atoms, Discrete
+from ksos.observables import BoxIndicator
 
 if TYPE_CHECKING:
+    from ksos.density.mixture import SoSMixture
     from ksos.density.sos import SoSDensity
 
-__all__ = ["conditional", "conditional_logpdf", "marginal"]
+__all__ = ["at_values", "conditional", "conditional_logpdf", "in_intervals", "marginal"]
 
 _BLOCK_ELEMENTS, _ROW_ELEMENTS = 1 << 17, 1 << 18
 _PRODUCT = 1e-12
@@ -40,8 +43,41 @@ def marginal(density: SoSDensity, features: Any) -> SoSDensity:
     return integrate_out(density, keep, drop, measure)
 
 
-def conditional(density: SoSDensity, given: list[int], values: np.ndarray, names: Sequence[str] | None = None) -> SoSDensity:
-    r"""p(x_R | x_S = v) ∝ k_R(x_R)ᵀ ΔBΔ k_R(x_R) with Δ = diag(k_S(v, x̃_i)), for the features S = ``given`` and v = ``values``."""
+def conditional(density: SoSDensity, conditions: Conditions, names: Sequence[str] | None = None) -> SoSDensity | SoSMixture:
+    r"""p(x_R | x_S = v, x_T ∈ I) for ``conditions`` {feature: value or interval}: ∝ k_R(x_R)ᵀ (ΔBΔ ∘ W_I) k_R(x_R).
+
+    Here Δ = diag(k_S(v, x̃_i)), and W_I = ∫_I k_T k_Tᵀ dρ is positive semi-definite, so that the product is. With a metric, k_T is no
+    factor of the kernel: the law is a mixture then, of those at the nodes of a rule on the interval.
+    """
+    values, sides = conditions
+    if values:
+        density = at_values(density, list(values), np.array(list(values.values())), names)
+    if not sides:
+        return density
+    left = [k for k in range(density.n_features + len(values)) if k not in values]
+    within = {left.index(k): side for k, side in sides.items()}
+    names = None if names is None else [names[k] for k in left]
+    if density.kernel.full and density.measure.atoms is None:
+        return density.as_mixture().with_feature_names(names).conditional(within).unnamed
+    return in_intervals(density, within, names)
+
+
+def in_intervals(density: SoSDensity, sides: dict[int, tuple[float, float]], names: Sequence[str] | None = None) -> SoSDensity:
+    """The law of the other features given that each of these lies between its ``sides``, for a separable kernel or on atoms."""
+    given, box = list(sides), BoxIndicator(*np.array(list(sides.values())).T)
+    rest, measure = [k for k in range(density.n_features) if k not in given], density.measure
+    nothing_left = f"the density vanishes where {named(sides, names)}, at least to rounding: there is no conditional density"
+    if (atoms := measure.atoms) is None:
+        return integrate_out(density, rest, given, measure.restrict(rest), box, nothing_left)
+    inside = box(atoms.points[:, given]) > 0.0
+    if not (node_masses(density)[inside].sum() > 0.0):
+        raise ValueError(nothing_left)
+    part, p = Discrete(atoms.points[inside], atoms.weights[inside]), density
+    return marginal(p.from_units(p.kernel, p.support_points, p.unit_factor, p.log_unit, part).scaled_to_one(), rest)
+
+
+def at_values(density: SoSDensity, given: list[int], values: np.ndarray, names: Sequence[str] | None = None) -> SoSDensity:
+    """The law of the other features given the values of these."""
     rest, measure = [k for k in range(density.n_features) if k not in given], density.measure
     if measure.atoms is not None:
         return _conditional_on_atoms(density, given, values, rest, names)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ksos.density._assemble import Rest, unit_rows
+from ksos.density._assemble import Rest, split_columns, unit_rows
 from ksos.density.standard import central_first
 from ksos.integrals.regions import intervals, kinks
 from ksos.quadrature import Panels, PiecewiseLaw, cut
@@ -61,7 +61,7 @@ class ConditionalLine:
         peaks = log_k.max(axis=1)
         unit, log_lengths = unit_rows(density.unit_factor)
         self._log_lengths = log_lengths + peaks
-        self._factor, self._bumps = _split(unit)
+        self._factor, self._bumps = split_columns(unit)
         self._k = np.exp(log_k - np.where(np.isfinite(peaks), peaks, 0.0)[:, None])
 
     def _untie(self, density: SoSDensity, given: list[int], feature: int) -> SoSDensity:
@@ -137,12 +137,3 @@ class ConditionalLine:
         log_delta = self._given_kernel.log(X, self._given_points) + self._log_lengths
         peak = log_delta.max(axis=1, keepdims=True)
         return log_delta, np.where(np.isfinite(peak), peak, 0.0)
-
-
-def _split(factor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """M, the columns that mix support points, and the summed squares of those that hold one point each: FFᵀ = MMᵀ + diag(bumps).
-
-    A kernel density estimate is nothing but such columns, and a matrix product with all of them would be mostly zeros.
-    """
-    single = np.count_nonzero(factor, axis=0) <= 1
-    return np.ascontiguousarray(factor[:, ~single]), np.sum(factor[:, single] ** 2, axis=1)

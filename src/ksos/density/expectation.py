@@ -18,7 +18,7 @@ from ksos.quadrature import NODES_PER_CELL, integrate
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
 
-__all__ = ["Cloud", "Estimate", "Integrand", "average", "clouds", "expectation"]
+__all__ = ["Cloud", "Estimate", "Integrand", "affordable", "average", "clouds", "expectation"]
 
 Integrand = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """g(y, log p(y)) at points in standard coordinates, log p being the logarithm of the density in those coordinates."""
@@ -28,6 +28,7 @@ Cloud = tuple[np.ndarray, np.ndarray, np.ndarray]
 _CUBATURE_FEATURES, _GROUPS = 3, 8
 _CELL_LENGTHS = {1: (1.0, 4.0), 2: (1.5, 4.0), 3: (2.5, 5.0)}
 _CUBATURE_EVALUATIONS, _CLOUD_POINTS = 2_000_000, 65_536
+_KERNEL_VALUES, _LEAST_EVALUATIONS = 2.5e8, 20_000
 
 
 class Estimate(float):
@@ -78,6 +79,11 @@ def expectation(p: SoSDensity, f: Any, *, rtol: float, max_evaluations: int | No
     return average(standard, lambda y, _: f(standard.points(y)), rtol=rtol, max_evaluations=max_evaluations, rng=rng)
 
 
+def affordable(p: SoSDensity, most: int) -> int:
+    """At most so many evaluations of p, or as many as a few seconds allow: a value takes a kernel value per support point."""
+    return min(most, max(_LEAST_EVALUATIONS, int(_KERNEL_VALUES / p.support_points.shape[0])))
+
+
 def average(standard: Standard, g: Integrand, *, rtol: float, atol: float = 1e-300, max_evaluations: int | None, rng: Any) -> Estimate:
     """E_p[g]; where p vanishes, g is not asked."""
     p, d = standard.density, standard.density.n_features
@@ -87,7 +93,7 @@ def average(standard: Standard, g: Integrand, *, rtol: float, atol: float = 1e-3
         nodes = atoms.points[seen]
         return Estimate(float(mass[seen] @ g(nodes, p.logpdf(nodes))), 0.0, "sum")
     if d <= _CUBATURE_FEATURES:
-        most = _CUBATURE_EVALUATIONS if max_evaluations is None else max_evaluations
+        most = affordable(p, _CUBATURE_EVALUATIONS) if max_evaluations is None else max_evaluations
         # larger cells, and at last cells with kinks inside, make the rule converge more slowly, and its error says so
         for length, split_kinks in itertools.product(_CELL_LENGTHS[d], (True, False)):
             start_stop = cells(p.integrals, p.support_points, length, most // NODES_PER_CELL[d], split_kinks=split_kinks)

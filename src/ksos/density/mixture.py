@@ -12,7 +12,7 @@ from scipy.linalg import block_diag
 
 from ksos._array import Array, is_numpy, like, namespace, quiet, to_numpy
 from ksos._validation import as_conditions, as_count, as_features, as_scales, as_vector, as_weights
-from ksos.density._assemble import assemble, listed
+from ksos.density._assemble import assemble, listed, named
 from ksos.density._quiet import without_underflow
 from ksos.density.compress import Compression
 from ksos.density.corrected import conditional_normals
@@ -275,30 +275,48 @@ class SoSMixture(Queries):
         """The law of the features S = ``features``, in that order: the mixture of the parts' marginals."""
         host, keep = self.on_host(), as_features(features, self.n_features, "features", self.feature_names)
         parts = [(w, part.marginal(keep)) for w, part in host.parts]
-        if (measure := self.measure).atoms is None:
-            return self._made(parts, measure.restrict(keep), keep)
+        return self._made(parts, self.measure.restrict(keep) if self.measure.atoms is None else self._shared_atoms(parts), keep)
+
+    def _shared_atoms(self, parts: list[tuple[float, Part]]) -> Measure:
         measures = [part.density.measure for _, part in parts]
         if any(other != measures[0] for other in measures):
             raise ValueError(
-                f"the marginals of the parts are relative to different measures, {measure!r} being no product; take those of the "
+                f"the marginals of the parts are relative to different measures, {self.measure!r} being no product; take those of the "
                 "components, as in [(w, p.marginal(features)) for w, p in mixture.components]"
             )
-        return self._made(parts, measures[0], keep)
+        return measures[0]
 
     def conditional(self, conditions: Any) -> SoSMixture:
-        """The law of the other features given x_S = v, ``conditions`` = {feature: value}: weights become ∝ w_a p_a(x_S = v)."""
-        given, values = as_conditions(conditions, self.n_features, self.feature_names)
-        host, rest = self.on_host(), [k for k in range(self.n_features) if k not in given]
-        found = [(w, part.given(given, values)) for w, part in host.parts]
-        logs = np.array([math.log(w) + one[0] if one is not None else -math.inf for w, one in found])
-        if not np.isfinite(logs.max()):
-            raise ValueError(f"the density vanishes at {listed(given, values, self.feature_names)}: there is no conditional density")
-        parts = [(math.exp(log - logs.max()), one[1]) for log, (_, one) in zip(logs.tolist(), found, strict=True) if one is not None]
-        if self.measure.atoms is not None:
-            return self._made(parts, parts[0][1].density.measure, rest)
-        law = self._made(parts, _conditional_measure(self.measure, given, values, rest), rest)
+        """The law of the other features given ``conditions`` = {feature: value or (low, high)}: weights become ∝ w_a p_a(conditions).
+
+        Given an interval, parts with a metric and corrected references are mixtures of their laws at the nodes of a rule on it, good to
+        about 1e-9, and the result is a density by volume if the measure ties the features.
+        """
+        names, (values, sides) = self.feature_names, as_conditions(conditions, self.n_features, self.feature_names)
+        law = self.on_host()._at_values(list(values), np.array(list(values.values()))) if values else self.on_host()
+        left = [k for k in range(self.n_features) if k not in values]
+        for feature, side in sides.items():
+            law = law._in_interval(left.index(feature), side, f"the density vanishes where {named({feature: side}, names)}")
+            left.remove(feature)
+        return law.on_device_of(self)
+
+    def _at_values(self, given: list[int], values: np.ndarray) -> SoSMixture:
+        rest = [k for k in range(self.n_features) if k not in given]
+        found = [(w, part.given(given, values)) for w, part in self.parts]
+        nothing_left = f"the density vanishes at {listed(given, values, self.feature_names)}"
+        parts = _weighed([(math.log(w) + one[0], one[1]) for w, one in found if one is not None], nothing_left)
+        atoms = self.measure.atoms is not None
+        measure = parts[0][1].density.measure if atoms else _conditional_measure(self.measure, given, values, rest)
+        law = self._made(parts, measure, rest)
         warn_if_far(self.unnamed, law.unnamed, given, values, self.feature_names)
         return law
+
+    def _in_interval(self, feature: int, side: tuple[float, float], nothing_left: str) -> SoSMixture:
+        parts = _weighed([(math.log(w) + log, one) for w, part in self.parts for log, one in part.within(feature, side)], nothing_left)
+        rest = [k for k in range(self.n_features) if k != feature]
+        if self.measure.atoms is not None:
+            return self._made(parts, self._shared_atoms(parts), rest)
+        return self._made(parts, Lebesgue() if self.measure.by_components else self.measure.restrict(rest), rest)
 
     def conditional_logpdf(self, X: Any, given: Any) -> np.ndarray:
         """log p(x_R | x_S) at every row x of ``X`` (n, d), S = ``given``: one condition per row."""
@@ -381,6 +399,14 @@ class SoSMixture(Queries):
     def __repr__(self) -> str:
         n = len(self.parts)
         return f"SoSMixture(d={self.n_features}{shown_names(self.feature_names)}, {n} part{'s' if n > 1 else ''}, measure={self.measure!r})"
+
+
+def _weighed(parts: list[tuple[float, Part]], nothing_left: str) -> list[tuple[float, Part]]:
+    """Parts with their weights instead of logarithms, the largest being one."""
+    largest = max((log for log, _ in parts), default=-math.inf)
+    if not math.isfinite(largest):
+        raise ValueError(f"{nothing_left}, at least to rounding: there is no conditional density")
+    return [(math.exp(log - largest), part) for log, part in parts]
 
 
 def reference_density(measure: Measure) -> SoSDensity:

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from ksos._memory import row_blocks
-from ksos.density._assemble import unit_rows
+from ksos.density._assemble import split_columns, unit_rows
 from ksos.density.standard import standardize
 from ksos.integrals.metric import axes_of
 from ksos.integrals.regions import cells
@@ -39,7 +39,8 @@ def log_and_gradient(p: SoSDensity, X: np.ndarray) -> tuple[np.ndarray, np.ndarr
     if kernel.full:  # in the axes of the metric, and back by the chain rule
         axes, kernel = axes_of(kernel, X.shape[1]), Gaussian(1.0)
         X, points = axes.coordinates(X, points[:1]), axes.coordinates(points, points[:1])
-    F, log_lengths = unit_rows(p.unit_factor)
+    rows_of, log_lengths = unit_rows(p.unit_factor)
+    F, bumps = split_columns(rows_of)
     n, d = X.shape
     sigma = kernel.sigma_vector(d)
     log_p, gradient = np.full(n, -np.inf), np.zeros((n, d))
@@ -51,8 +52,8 @@ def log_and_gradient(p: SoSDensity, X: np.ndarray) -> tuple[np.ndarray, np.ndarr
             peak = np.where(np.isfinite(peak), peak, 0.0)
             k = np.exp(log_terms - peak[:, None])
             psi = k @ F
-            square = np.einsum("ij,ij->i", psi, psi)
-            weight = k * (psi @ F.T)
+            square = np.einsum("ij,ij->i", psi, psi) + (k * k) @ bumps
+            weight = k * (psi @ F.T + k * bumps)
             whole = None if kernel.product or d == 1 else kernel.slope(squared_distances(x, points, sigma))
             seen = inside[rows] & (square > 0.0)
             log_p[rows] = np.where(seen, np.log(square) + 2.0 * peak - p.log_unit, -np.inf)

@@ -6,10 +6,12 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
+from scipy.special import ndtri
 
 from ksos.density.corrected import Corrected
 from ksos.density.expectation import Estimate
+from ksos.integrals.erf import normal_between
+from ksos.integrals.normal_boxes import mixture_box_masses
 from ksos.quadrature import NODES_PER_CELL, Panels, PiecewiseLaw, cells, integrate, legendre, merged, sobol, tensor_grid
 
 __all__ = ["average", "box_masses", "clouds", "draw", "panel_ends"]
@@ -181,8 +183,22 @@ def box_masses(p: Corrected, low: np.ndarray, high: np.ndarray, rng: np.random.G
     if p.n_features == 1:
         law = line_law(panel_ends(p), p.log_density)
         return interval_masses(law, low[:, 0], high[:, 0]), np.zeros(low.shape[0])
+    if p.n_features <= _CUBATURE_FEATURES and not np.any(p.joint.unit_factor != 0.0):  # nothing is corrected
+        return _of_laws(p, low, high)
     found = [_by_nodes(p, a, b) if p.n_features <= _CUBATURE_FEATURES else _by_points(p, a, b, rng) for a, b in zip(low, high, strict=True)]
     values, errors = np.array(found).T
+    return np.clip(values, 0.0, 1.0), errors
+
+
+def _of_laws(p: Corrected, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Σ_c w_c N_c(box) in closed form, laws of the same covariance together."""
+    weights, means, covariances = p.normals
+    _, group = np.unique(covariances.reshape(weights.shape[0], -1), axis=0, return_inverse=True)
+    values, errors = np.zeros(low.shape[0]), np.zeros(low.shape[0])
+    for g in range(int(group.max()) + 1):
+        own = np.flatnonzero(group.ravel() == g)
+        mass, error = mixture_box_masses(weights[own], means[own], covariances[own[0]], low, high)
+        values, errors = values + mass, errors + error
     return np.clip(values, 0.0, 1.0), errors
 
 
@@ -218,7 +234,7 @@ def _box_terms(p: Corrected, low: np.ndarray, high: np.ndarray, unit: np.ndarray
             shift = mean[k] + z[:, :k] @ L[k, :k]
             a, b = (low[k] - shift) / L[k, k], (high[k] - shift) / L[k, k]
             if by_probability:
-                z[:, k], inside = _between(a, b, unit[:, k])
+                z[:, k], inside = normal_between(a, b, unit[:, k])
             else:
                 a, b = np.clip(a, -_REACH, _REACH), np.clip(b, -_REACH, _REACH)
                 z[:, k] = a + unit[:, k] * (b - a)
@@ -230,14 +246,3 @@ def _box_terms(p: Corrected, low: np.ndarray, high: np.ndarray, unit: np.ndarray
             out[seen] = mass[seen] * np.exp(p.log_density(X[seen]) - p.log_reference(X[seen]))
         terms.append(out)
     return terms
-
-
-def _between(a: np.ndarray, b: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The quantile u of the standard normal law between a and b, and the mass there, in the lower tail, where digits are."""
-    flip = a > 0.0
-    a, b = np.where(flip, -b, a), np.where(flip, -a, b)
-    log_a, log_b = log_ndtr(a), log_ndtr(b)
-    with np.errstate(divide="ignore", under="ignore"):
-        log_p = np.logaddexp(np.log(u) + log_b, np.log1p(-u) + log_a)
-    z = np.clip(ndtri_exp(np.minimum(log_p, 0.0)), a, b)
-    return np.where(flip, -z, z), ndtr(b) - ndtr(a)

@@ -14,9 +14,10 @@ from ksos.density import normal_sum, over_normals
 from ksos.density._assemble import assemble
 from ksos.density.cdf import box_masses, line_law
 from ksos.density.compress import compress
-from ksos.density.conditional import conditional, marginal
+from ksos.density.conditional import at_values, in_intervals, marginal
 from ksos.density.corrected import Corrected
 from ksos.density.expectation import Estimate, clouds, expectation
+from ksos.density.given import log_panel_masses
 from ksos.density.modes import log_and_gradient
 from ksos.density.moments import mean_and_covariance, moment, node_masses
 from ksos.density.normal_sum import Group, pairs_of
@@ -28,6 +29,7 @@ from ksos.integrals.triple import apply_triple
 from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Lebesgue
 from ksos.observables import BoxIndicator, KernelFunction, NumericFunction, Observable, Polynomial
+from ksos.quadrature import composite
 
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
@@ -39,6 +41,8 @@ Clouds = list[tuple[np.ndarray, np.ndarray]]
 """(points, masses that sum to one), independent of each other."""
 
 _GROUPS = 8
+_UNSEEN = -40.0
+_NODES_PER_LENGTH, _MOST_LENGTHS = 4.5, 200.0
 
 
 class Part(ABC):
@@ -118,6 +122,32 @@ class Part(ABC):
     @abstractmethod
     def given(self, given: list[int], values: np.ndarray) -> tuple[float, Part] | None:
         """(log p_S(v), the law of the other features given x_S = v); None if the density vanishes there."""
+
+    def within(self, feature: int, side: tuple[float, float]) -> list[tuple[float, Part]]:
+        """(log P, law of the other features) of what the law is a mixture of, given that the feature lies in the interval ``side``.
+
+        Here the laws given its value, at the nodes of a Gauss–Legendre rule on the part of the interval where there is mass.
+        """
+        line = self.marginal([feature])
+        ends, logs = log_panel_masses(line.panel_ends(), side, line.log_density)
+        seen = np.flatnonzero(logs > logs.max(initial=-np.inf) + _UNSEEN)
+        if not seen.size:
+            return []
+        low, high = ends[seen[0]], ends[seen[-1] + 1]
+        lengths = (high - low) / self.narrowest(feature)
+        if lengths > _MOST_LENGTHS:
+            raise ValueError(
+                f"between {side[0]:g} and {side[1]:g}, feature {feature} is {lengths:.3g} times as long as the length on which the density "
+                "varies; take a shorter interval"
+            )
+        count = 6 + math.ceil(_NODES_PER_LENGTH * lengths)
+        x, w = composite(np.array([low]), np.array([high]), count)
+        found = [(math.log(weight), self.given([feature], np.array([at]))) for at, weight in zip(x, w, strict=True)]
+        return [(log + one[0], one[1]) for log, one in found if one is not None and log + one[0] > logs.max() + _UNSEEN]
+
+    @abstractmethod
+    def narrowest(self, feature: int) -> float:
+        """The length on which the density varies along a feature, the others being held fixed."""
 
     @abstractmethod
     def affine(self, A: np.ndarray, b: np.ndarray) -> Part:
@@ -224,7 +254,7 @@ class Squares(Part):
 
     def given(self, given: list[int], values: np.ndarray) -> tuple[float, Part] | None:
         try:
-            found = conditional(self.density, given, values)
+            found = at_values(self.density, given, values)
         except IntegralNotAvailableError:
             raise
         except ValueError:  # no mass there
@@ -236,6 +266,26 @@ class Squares(Part):
                 return math.log(float(node_masses(self.density)[hit].sum())), Squares(found)
             return float(marginal(self.density, given).logpdf(values[None, :])[0]), Squares(found)
         return self._evidence(found, given, values, rest), Squares(found)
+
+    def within(self, feature: int, side: tuple[float, float]) -> list[tuple[float, Part]]:
+        p = self.density
+        if p.kernel.full and p.measure.atoms is None:
+            return super().within(feature, side)
+        try:
+            found = in_intervals(p, {feature: side})
+        except IntegralNotAvailableError:
+            raise
+        except ValueError:  # no mass there
+            return []
+        if (atoms := p.measure.atoms) is not None:
+            x = atoms.points[:, feature]
+            return [(math.log(float(node_masses(p)[(side[0] <= x) & (x <= side[1])].sum())), Squares(found))]
+        line = Squares(marginal(p, [feature]))
+        _, logs = log_panel_masses(line.panel_ends(), side, line.log_density)
+        return [(float(np.logaddexp.reduce(logs)), Squares(found))] if logs.size else []
+
+    def narrowest(self, feature: int) -> float:
+        return float(1.0 / np.sqrt(np.linalg.inv(self.density.kernel.matrix(self.n_features))[feature, feature]))
 
     def _evidence(self, found: SoSDensity, given: list[int], values: np.ndarray, rest: list[int]) -> float:
         """log p_S(v) = log p(v, x) − log p(x|v) at a point x where the latter is large."""
@@ -342,6 +392,12 @@ class Reference(Corrected, Part):
     def given(self, given: list[int], values: np.ndarray) -> tuple[float, Part] | None:
         found = self.conditional(given, values)
         return None if found is None else (float(self.marginal(given).log_density(values[None, :])[0]), found)
+
+    def narrowest(self, feature: int) -> float:
+        precision = 0.25 * np.linalg.inv(self.normals.covariances)[:, feature, feature].max()
+        if np.any(self.joint.unit_factor != 0.0):
+            precision += np.linalg.inv(self.metric[np.ix_(self.shown, self.shown)])[feature, feature]
+        return float(1.0 / np.sqrt(precision))
 
     def compressed(self, rank: int | None, m: int | None) -> Part:
         return type(self)(self.fewer_columns(rank) if rank is not None else self.fewer_points(cast("int", m)), self.shown)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 
 from ksos._array import Array, like, to_numpy
-from ksos._validation import as_box, as_count, as_levels, as_points, as_positive, as_powers
+from ksos._validation import as_box, as_conditions, as_count, as_levels, as_points, as_positive, as_powers
 from ksos.density._quiet import without_underflow
 from ksos.density.cdf import box_masses, cumulative, quantiles
 from ksos.density.divergence import entropy, kl_divergence, l2_distance
 from ksos.density.expectation import Estimate, expectation
+from ksos.density.given import given_masses
 from ksos.density.hdr import highest_density_level
 from ksos.density.modes import log_and_gradient, modes
 from ksos.density.moments import moment
@@ -194,6 +195,10 @@ class Queries(ABC):
         """The law of some features, in the order given."""
 
     @abstractmethod
+    def conditional(self, conditions: Any) -> Queries:
+        """The law of the other features given {feature: value or (low, high)}."""
+
+    @abstractmethod
     def logpdf(self, X: Any) -> Array:
         """log p(X_i), shape (n,)."""
 
@@ -235,8 +240,12 @@ class Queries(ABC):
     def _back(self, found: np.ndarray) -> Any:
         return like(found, self.support_points)
 
-    def probability(self, low: Any = -np.inf, high: Any = np.inf) -> Any:
-        """P(low ≤ x ≤ high), exactly; bounds may be infinite.
+    def box_masses(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """P(low_b ≤ x ≤ high_b) of every box b, the sides given as rows, and estimates of the errors, 0 for what is exact to rounding."""
+        return self._answers.box_masses(low, high)
+
+    def probability(self, low: Any = -np.inf, high: Any = np.inf, given: Any = None) -> Any:
+        """P(low ≤ x ≤ high), exactly, or P(low ≤ x ≤ high | given); bounds may be infinite.
 
         With a metric that ties the features it is exact to 1e-11 where sides of at most three tied features are finite. Beyond, it is an
         estimate by quasi-Monte Carlo, good to about 1e-4, and that of one box is a float with the estimate of its error as ``.error``.
@@ -246,14 +255,22 @@ class Queries(ABC):
         low, high : float, array of d floats, array (n, d), or mapping {feature: bound}
             The sides of a box, one number standing for all features; with rows, of n boxes, and the answer has shape (n,). A mapping bounds
             the features that it has, by name or number, and no others.
+        given : dict, optional
+            {feature: value or (low, high)}: what is known. The probability is that of the box among the x for which this holds.
 
         >>> from ksos import SoSDensity, kernels
         >>> p = SoSDensity(kernels.Gaussian(2.0), [[0.0, 0.0]], [[1.0]], normalize=True)  # two standard normal features
         >>> round(p.probability([-1.0, -np.inf], [1.0, np.inf]), 6)
         0.682689
+        >>> round(p.probability(0.0, np.inf, given={0: 1.0, 1: (-1.0, 3.0)}), 6)  # (Φ(3) − Φ(0)) / (Φ(3) − Φ(−1))
+        0.593635
         """
         low, high, many = as_box(low, high, self.n_features, closed=self.measure.atoms is not None, names=self.feature_names)
-        found, errors = self._answers.box_masses(low, high)
+        if given is None:
+            found, errors = self.box_masses(low, high)
+        else:
+            known = as_conditions(given, self.n_features, self.feature_names, leave_none=True)
+            found, errors = given_masses(self.unnamed.on_host(), low, high, *known, self.feature_names)
         if many:
             return self._back(found)
         return float(found[0]) if errors[0] == 0.0 else Estimate(float(found[0]), float(errors[0]), "quasi-Monte Carlo")
@@ -310,7 +327,8 @@ class Queries(ABC):
         rtol : float
             Refinement stops at an error of this much of E|f|.
         max_evaluations : int, optional
-            How often f is evaluated at most; the default is 2 000 000 for cubature and 65 536 for quasi-Monte Carlo.
+            How often f is evaluated at most; the default is 2 000 000 for cubature, fewer for more than 125 support points,
+            and 65 536 for quasi-Monte Carlo.
         rng : seed or Generator, optional
             For quasi-Monte Carlo.
 
@@ -356,7 +374,8 @@ class Queries(ABC):
         """The level t whose highest-density region {x : pdf(x) ≥ t} has probability ``mass``; the pdf is that relative to the measure.
 
         To rounding in one feature and on discrete measures (where it is the largest t with at least that mass); from a grid in two and
-        three features, from quasi-Monte Carlo (``rng``) beyond, with the estimate of its error as ``.error``.
+        three features, or from exact samples if three features have many support points; from quasi-Monte Carlo (``rng``) beyond, with the
+        estimate of its error as ``.error``.
 
         >>> from ksos import SoSDensity, kernels
         >>> p = SoSDensity(kernels.Gaussian(2.0), [[0.0]], [[1.0]], normalize=True)

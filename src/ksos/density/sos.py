@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from ksos._array import Array, is_numpy, like, namespace, on_host, quiet, to_device, to_numpy, zeros
 from ksos._memory import CACHE_ELEMENTS, row_blocks
 from ksos._validation import as_conditions, as_count, as_features, as_points, as_vector
-from ksos.density._assemble import log_squares, unit_rows
+from ksos.density._assemble import log_squares, split_columns, unit_rows
 from ksos.density._quiet import without_underflow
 from ksos.density.compress import Compression, compress
 from ksos.density.conditional import conditional, conditional_logpdf, marginal
@@ -20,6 +21,7 @@ from ksos.density.far import warn_if_far
 from ksos.density.moments import mean_and_covariance
 from ksos.density.queries import Queries
 from ksos.density.sampling import draw
+from ksos.density.sampling.trains import Squares, squares_of
 from ksos.density.standard import feature_scales
 from ksos.density.transform import affine, times_gaussian
 from ksos.feature_names import frame, per_feature, series, shown_names, square
@@ -210,13 +212,18 @@ class SoSDensity(Queries):
     @np.errstate(under="ignore")
     def _squares(self, X: Array) -> Array:
         """‖F̃ᵀ k(x)‖² in natural units, in blocks of rows."""
-        xp, out = namespace(X), zeros((X.shape[0],), X)
+        xp, out, F, bumps = namespace(X), zeros((X.shape[0],), X), self.unit_factor, None
+        if is_numpy(X) and F.shape[1] > F.shape[0] and self.unit_constant is None:
+            F, bumps = split_columns(F)
         for rows in row_blocks(X.shape[0], max(self.unit_factor.shape), CACHE_ELEMENTS if is_numpy(X) else _DEVICE_ELEMENTS):
             log_k = self.kernel.log(X[rows, :], self.support_points)
-            values = (np.exp(log_k, out=log_k) if is_numpy(X) else xp.exp(log_k)) @ self.unit_factor
+            k = np.exp(log_k, out=log_k) if is_numpy(X) else xp.exp(log_k)
+            values = k @ F
             if self.unit_constant is not None:
                 values += self.unit_constant
             out[rows] = xp.vecdot(values, values)
+            if bumps is not None:
+                out[rows] += (k * k) @ bumps
         return out
 
     @np.errstate(under="ignore")
@@ -263,7 +270,8 @@ class SoSDensity(Queries):
         """``size`` independent samples, shape (size, d); ``rng`` is a seed or a :class:`numpy.random.Generator`.
 
         ``method="inversion"`` inverts the distribution function of each feature given the earlier ones, to 1e-9 and better;
-        ``"rejection"`` thins a mixture that dominates the density. Both are exact; ``"auto"`` takes the one predicted to be faster.
+        ``"rejection"`` thins a mixture that dominates the density; ``"squares"``, for smooth kernels, draws one of the squares, then its
+        features in turn, and the first call prepares those that follow. All are exact; ``"auto"`` takes the one predicted to be fastest.
         With ``as_frame``, a pandas data frame.
         """
         if self.plain is None:
@@ -271,6 +279,16 @@ class SoSDensity(Queries):
         else:
             samples = draw(self.unnamed.on_host(), as_count(size, "size", minimum=0), np.random.default_rng(rng), method)
         return frame(samples, self.feature_names) if as_frame else like(samples, self.support_points)
+
+    @cached_property
+    def squares(self) -> Squares | None:
+        """The sampler that draws square by square, made when it is first needed; None if the density has none."""
+        return squares_of(self.unnamed.on_host())
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(cast("dict[str, Any]", super().__getstate__()))
+        state.pop("squares", None)  # which can be made again
+        return state
 
     @property
     def bandwidths(self) -> np.ndarray:
@@ -322,7 +340,11 @@ class SoSDensity(Queries):
         return cast("Self", found.on_device_of(self)._with_names_of(self, keep))
 
     def conditional(self, conditions: Any) -> Self:
-        r"""The density of the other features given x_S = v, ``conditions`` = {feature: value}: ∝ k_Rᵀ ΔBΔ k_R with Δ = diag(k_S(v, x̃_i)).
+        r"""The density of the other features given ``conditions`` = {feature: value or (low, high)}.
+
+        Given x_S = v it is ∝ k_Rᵀ ΔBΔ k_R with Δ = diag(k_S(v, x̃_i)); given that x_S lies in an interval I, whose ends may be infinite,
+        ∝ k_Rᵀ(B ∘ W_I)k_R with W_I = ∫_I k_S k_Sᵀ dρ, again a sum of squares. With a metric, or over normal laws that tie the features, a
+        condition on an interval gives a mixture of the laws at the nodes of a rule on it, good to about 1e-9.
 
         With a metric, the support points move with v, as the means of conditional normal laws do, and the metric is (P_RR)⁻¹, P = S⁻¹.
         Values may be far away, as long as the log-density there is finite; a warning says how far. On a
@@ -332,13 +354,17 @@ class SoSDensity(Queries):
         >>> p = SoSDensity(Gaussian(1.0), [[0.0, 0.0], [9.0, 9.0]], [[1.0], [1.0]], normalize=True)
         >>> p.conditional({0: 9.0}).mean().round(9)
         array([9.])
+        >>> p.conditional({0: (5.0, np.inf)}).mean().round(9)
+        array([9.])
         """
         if self.plain is None:
             return cast("Self", self.as_mixture().conditional(conditions).on_device_of(self))
-        given, values = as_conditions(conditions, self.n_features, self.feature_names)
-        found = conditional(self.unnamed.on_host(), given, values, self.feature_names)
-        warn_if_far(self.unnamed.on_host(), found, given, values, self.feature_names)
-        return cast("Self", found.on_device_of(self)._with_names_of(self, [k for k in range(self.n_features) if k not in given]))
+        host, (values, sides) = self.unnamed.on_host(), as_conditions(conditions, self.n_features, self.feature_names)
+        found = conditional(host, (values, sides), self.feature_names)
+        if not sides:
+            warn_if_far(host, found, list(values), np.array(list(values.values())), self.feature_names)
+        rest = [k for k in range(self.n_features) if k not in values and k not in sides]
+        return cast("Self", found.on_device_of(self)._with_names_of(self, rest))
 
     def conditional_logpdf(self, X: Any, given: Any) -> np.ndarray:
         """log p(x_R | x_S) at every row x of ``X`` (n, d), S = ``given``: one condition per row, millions of rows in bounded memory.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.special import erf, erfc, erfcx
+from scipy.special import erf, erfc, erfcx, log_ndtr, ndtr, ndtri_exp
 
 from ksos._array import on_host
 from ksos.quadrature import legendre
 
-__all__ = ["gauss_mass", "log_gauss_mass", "mirrored", "truncated_moments"]
+__all__ = ["gauss_mass", "log_gauss_mass", "mirrored", "normal_between", "truncated_moments"]
 
 _NARROW_NODES = 12
 
@@ -85,3 +85,14 @@ def _narrow_rule(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     width, (nodes, weights) = (b - a)[..., None], legendre(_NARROW_NODES)
     t = 0.5 * (nodes + 1.0) * width
     return t, 0.5 * width * weights * np.exp(-t * (2.0 * a[..., None] + t))
+
+
+def normal_between(a: np.ndarray, b: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The quantile u of the standard normal law between a and b, and the mass there, in the lower tail, where digits are."""
+    flip = a > 0.0
+    a, b = np.where(flip, -b, a), np.where(flip, -a, b)
+    log_a, log_b = log_ndtr(a), log_ndtr(b)
+    with np.errstate(divide="ignore", under="ignore"):
+        log_p = np.logaddexp(np.log(u) + log_b, np.log1p(-u) + log_a)
+    z = np.clip(ndtri_exp(np.minimum(log_p, 0.0)), a, b)
+    return np.where(flip, -z, z), ndtr(b) - ndtr(a)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from ksos._array import Array, namespace
+from ksos._array import Array, is_numpy, like, namespace, quiet, zeros
+from ksos._memory import CACHE_ELEMENTS, row_blocks
 from ksos._validation import as_metrics, as_points, as_weights
 from ksos.measures.base import Measure, Normals
-from ksos.measures.normal import log_normal
 
 if TYPE_CHECKING:
     from sklearn.mixture import GaussianMixture as FittedMixture
@@ -18,6 +19,21 @@ if TYPE_CHECKING:
 __all__ = ["GaussianMixture"]
 
 _ROUNDING = 1e-14
+_TOGETHER = 4  # features
+_DEVICE_ELEMENTS = 1 << 22
+
+
+def _log_laws(X: Array, means: Array, roots: Array) -> Array:
+    """−½‖R_c(x_n − μ_c)‖², shape (n, c): in few features all laws at once, with triangular roots; else one law after the other."""
+    xp, d = namespace(X), X.shape[1]
+    if d > _TOGETHER:
+        away = [(X - means[c, :]) @ roots[c, :, :].T for c in range(means.shape[0])]
+        return -0.5 * xp.stack([xp.vecdot(y, y) for y in away], axis=1)
+    away, total = [X[:, k, None] - means[None, :, k] for k in range(d)], 0.0
+    for k in range(d):
+        y = sum((away[j] * roots[:, k, j] for j in range(1, k + 1)), away[0] * roots[:, k, 0])
+        total = total + y * y
+    return -0.5 * total
 
 
 class GaussianMixture(Measure):
@@ -87,10 +103,22 @@ class GaussianMixture(Measure):
         return np.sqrt(2.0 / np.diagonal(np.linalg.inv(self.covariances), axis1=1, axis2=2).max(axis=0))
 
     def log_density(self, X: Array) -> Array:
-        xp, parts = namespace(X), zip(self.weights, self.means, self.covariances, strict=True)
-        logs = xp.stack([log_normal(X, mean, covariance) + float(np.log(weight)) for weight, mean, covariance in parts])
-        peak = xp.max(logs, axis=0)
-        return peak + xp.log(xp.sum(xp.exp(logs - peak), axis=0))
+        xp, out = namespace(X), zeros((X.shape[0],), X)
+        roots, constants = self._whitening
+        with quiet():
+            for rows in row_blocks(X.shape[0], self.means.shape[0], CACHE_ELEMENTS if is_numpy(X) else _DEVICE_ELEMENTS):
+                logs = _log_laws(X[rows, :], like(self.means, X), like(roots, X)) + like(constants, X)
+                peak = xp.max(logs, axis=1)
+                shift = xp.where(xp.isfinite(peak), peak, 0.0)
+                out[rows] = shift + xp.log(xp.sum(xp.exp(logs - shift[:, None]), axis=1))
+        return out
+
+    @cached_property
+    def _whitening(self) -> tuple[np.ndarray, np.ndarray]:
+        """R_c with R_cΣ_cR_cᵀ = 1, shape (c, d, d), and log w_c N_c(μ_c), shape (c,)."""
+        roots = np.linalg.inv(np.linalg.cholesky(self.covariances))
+        log_dets = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
+        return roots, np.log(self.weights) + log_dets - 0.5 * self.means.shape[1] * np.log(2.0 * np.pi)
 
     def restrict(self, features: Any) -> Self:
         index = np.asarray(features)

@@ -36,19 +36,21 @@ class BoxIndicator(Observable):
 
     def _matrix(self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None) -> ObservableMatrix:
         m, d = X.shape
-        integrals, (low, high) = closed_form(kernel, measure, d), measure.boundaries(d)
-        low, high = np.maximum(self.box.low, low), np.minimum(self.box.high, high)
-        constant = T is not None and T.shape[0] > m
+        integrals, constant = closed_form(kernel, measure, d), T is not None and T.shape[0] > m
         if measure.normals(d) is not None and (constant or kernel.full or measure.by_components):
             M = box_matrices(self.box.low, self.box.high, kernel, X, measure, log_unit, constant=constant)
             return _mean_of(M).transformed(T)
         if (metric := integrals.pair_metric()) is not None:
             return self._tied(integrals, X, metric, log_unit).transformed(T)
+        return ObservableMatrix(np.exp(self.log_gram(kernel, X, measure) - log_unit)).transformed(T)
+
+    def log_gram(self, kernel: Kernel, X: np.ndarray, measure: Measure) -> np.ndarray:
+        """log ∫_box k(x, X_i) k(x, X_j) dρ(x), shape (m, m), for a kernel that is a product over the features; −inf outside."""
+        (m, d), (low, high) = X.shape, measure.boundaries(X.shape[1])
         if not measure.by_volume:
-            log_gram = self._log_gram_normal(integrals, X)
-        else:
-            log_gram = np.full((m, m), -np.inf) if np.any(low >= high) else closed_form(kernel, Box(low, high), d).log_gram(X, X)
-        return ObservableMatrix(np.exp(log_gram - log_unit)).transformed(T)
+            return self._log_gram_normal(closed_form(kernel, measure, d), X)
+        low, high = np.maximum(self.box.low, low), np.minimum(self.box.high, high)
+        return np.full((m, m), -np.inf) if np.any(low >= high) else closed_form(kernel, Box(low, high), d).log_gram(X, X)
 
     def _tied(self, integrals: Integrals, X: np.ndarray, metric: np.ndarray, log_unit: float) -> ObservableMatrix:
         """The integral on R^d times the mass in the box of the normal law that k_i k_j is proportional to, with its covariance."""

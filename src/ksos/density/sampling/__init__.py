@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,18 +12,20 @@ from ksos._validation import as_choice
 from ksos.density.moments import node_masses
 from ksos.density.sampling.inversion import axis_panels, draw_by_inversion, scan_flops, tree_flops
 from ksos.density.sampling.rejection import Envelope, draw_by_rejection, envelope, envelope_bytes
+from ksos.density.standard import feature_scales
 
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
 
-__all__ = ["METHODS", "draw", "faster_envelope", "inversion_seconds", "rejection_seconds", "rejection_setup_seconds"]
+__all__ = ["METHODS", "draw", "faster_envelope", "inversion_seconds", "rejection_seconds", "rejection_setup_seconds", "squares_seconds"]
 
-METHODS = ("auto", "inversion", "rejection")
+METHODS = ("auto", "inversion", "rejection", "squares")
 _MEMORY_SHARE = 0.25  # of the available memory: "auto" takes no more for an envelope
 # seconds, on one core of an ordinary machine; only their ratios matter
 _FLOP, _KERNEL_VALUE, _COORDINATE = 5e-11, 3e-9, 1.5e-9
 _NEWTON, _PROPOSAL, _NORMAL = 6e-7, 3e-7, 3e-8
 _GRAM_ROWS, _MOST_LOOKED_AT = 40, 20
+_MOST_TRAINS, _EXCESS = 40, 2.0
 
 
 def draw(density: SoSDensity, size: int, rng: np.random.Generator, method: str = "auto") -> np.ndarray:
@@ -37,7 +40,14 @@ def draw(density: SoSDensity, size: int, rng: np.random.Generator, method: str =
         return draw_by_rejection(given, size, rng)
     if (atoms := density.measure.atoms) is not None:  # the distribution function of the nodes' numbers is inverted
         return atoms.points[rng.choice(atoms.points.shape[0], size=size, p=node_masses(density))]
+    if method == "squares":
+        if (squares := density.squares) is None:
+            raise ValueError(f"method='squares' needs a smooth kernel and two features or more; {density!r} has none; use 'inversion'")
+        return squares.draw(size, rng)
     faster = faster_envelope(density, size) if method == "auto" else None
+    seconds = inversion_seconds(density, size) if faster is None else rejection_seconds(faster, size)
+    if method == "auto" and squares_seconds(density, size) < seconds and (squares := density.squares) is not None:
+        return squares.draw(size, rng)
     return draw_by_inversion(density, size, rng) if faster is None else draw_by_rejection(faster, size, rng)
 
 
@@ -64,6 +74,20 @@ def inversion_seconds(density: SoSDensity, size: int) -> float:
         per_sample = size * (_NEWTON + m * (_KERNEL_VALUE + _COORDINATE))
         total += (d - 1) / later.size * (per_sample + _FLOP * min(scan_flops(size, *sizes), tree_flops(size, *sizes)))
     return total
+
+
+def squares_seconds(density: SoSDensity, size: int) -> float:
+    """Predicted seconds of ``size`` samples square by square, to a factor of about two: a train per square, then the rows."""
+    m, d = density.support_points.shape
+    if not density.kernel.smooth or d < 2:
+        return math.inf
+    spread = np.ptp(density.support_points, axis=0) / feature_scales(density.kernel, d)
+    n = float(np.minimum(6.0 + 2.6 * spread, m).max())  # functions of a feature
+    middle = 1.0 if d == 2 else n if d == 3 else min(0.25 * n * n, m)  # the largest rank of a train
+    train = 2.0 * _FLOP * m * n * middle * (d - 1) * (2.0 * middle + 48.0) + 2e-3
+    row = d * (_NEWTON + 2.0 * _FLOP * n * (middle * middle + n * (middle + 40.0))) + m * (_KERNEL_VALUE + d * _COORDINATE)
+    setup = m * m * (d + 1) * (_KERNEL_VALUE + d * _COORDINATE + 400.0 * _FLOP) + 10.0 * _FLOP * min(density.rank, m) ** 3
+    return setup + min(density.rank, size, _MOST_TRAINS) * train + size * _EXCESS * row
 
 
 def rejection_setup_seconds(density: SoSDensity) -> float:
