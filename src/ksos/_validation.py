@@ -184,7 +184,7 @@ def as_metrics(given: np.ndarray, name: str, used: np.ndarray) -> np.ndarray:
         mirrored = unit.transpose(0, 2, 1)
         if np.max(np.abs(unit - mirrored)) <= _ASYMMETRY and np.min(np.linalg.eigvalsh(0.5 * (unit + mirrored))) > _SINGULAR:
             return np.asarray(0.5 * (S + S.transpose(0, 2, 1)))
-    return np.stack([as_metric(given[c], f"{name}[{c}]") for c in np.flatnonzero(used)])  # type: ignore[arg-type]
+    return np.stack([as_metric(given[c], f"{name}[{c}]") for c in np.flatnonzero(used)])  # type: ignore[misc]
 
 
 def as_positive(value: Any, name: str) -> float:

@@ -124,11 +124,19 @@ def test_grids_of_a_correction() -> None:
         ({"reference": "normal", "measure": Box([-9, -9], [9, 9])}, ValueError, "are both the measure of the density; give one"),
         ({"reference": "normal", "kernel": "laplace"}, ValueError, "reference='normal' goes with kernel='gaussian'"),
         ({"reference": "mixture", "criterion": "l2"}, ValueError, "reference='mixture' goes with"),
+        ({"reference": "normal", "rule": "scott"}, ValueError, "rule='scott' has no say with a reference.*reference=None"),
+        ({"reference": Normal(0.0, 1.0), "extend": True}, ValueError, "extend=True has no say with a reference.*reference=None"),
     ],
 )
 def test_references_that_are_none(parameters: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         KernelSoSDensityCV(**parameters).fit(MOONS)
+
+
+def test_processes_change_nothing() -> None:
+    one, two = (KernelSoSDensityCV(cv=2, n_jobs=n_jobs).fit(MOONS) for n_jobs in (None, 2))
+    np.testing.assert_allclose(two.scores_, one.scores_, rtol=1e-12)
+    assert two.weights_ == pytest.approx(one.weights_, abs=1e-9)
 
 
 # --- invariances ---

@@ -132,7 +132,7 @@ class MixtureStack:
         from k-means as well.
         """
         samples, largest = Samples.of(np.clip(self.points, -_FARTHEST, _FARTHEST)), max(self.sizes)
-        paths = [(start, FLOORS, False, self.sizes) for start in range(_STARTS)]
+        paths: list[tuple[int, Sequence[float], bool, list[int]]] = [(start, FLOORS, False, self.sizes) for start in range(_STARTS)]
         if self.many:
             narrow, counted = FLOORS[-1:], [c for c in _COUNTED if c <= largest]
             every = sorted({*counted, *self.sizes})
@@ -238,7 +238,7 @@ class MixtureStack:
         wide = self.wide
         kept = (1.0 - share) * np.where(shares >= _SMALLEST_SHARE, shares, 0.0)
         kept[wide] = max((1.0 - share) * shares[wide], self.least)
-        members = [(j, k, kept[j] / len(rows)) for j in np.flatnonzero(kept) for k in rows]
+        members = [(int(j), k, float(kept[j]) / len(rows)) for j in np.flatnonzero(kept) for k in rows]
         if single is not None:
             members.append((single, -1, share))
         parts = [(part * self.fits[j].shares[k], self.fits[j].means[k], self.fits[j].covariances[k], j == wide) for j, k, part in members]

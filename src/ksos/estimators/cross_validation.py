@@ -274,12 +274,13 @@ class KernelSoSDensityCV(DensityEstimator):
         at = units.of_points(points)
         warn_if_tied(at, weights)
         mixtures = MixtureStack(at, weights, folds, units.still, sizes, given)
-        few = points.shape[0] <= FEW
-        multiples, strengths = (FEW_CORRECTIONS, FEW_STRENGTHS) if few else (CORRECTIONS, STRENGTHS)
+        multiples: Sequence[float]
+        strengths: Sequence[float]
+        multiples, strengths = (FEW_CORRECTIONS, FEW_STRENGTHS) if points.shape[0] <= FEW else (CORRECTIONS, STRENGTHS)
         if self.bandwidths is not None:
-            multiples = tuple(sorted(as_grid(self.bandwidths, "bandwidths", positive=True).tolist()))
+            multiples = sorted(as_grid(self.bandwidths, "bandwidths", positive=True).tolist())
         if self.relative_regularizations is not None:
-            strengths = tuple(self._strengths())
+            strengths = self._strengths()
         plain = isinstance(self.reference, str) and self.reference == "auto"
         options = self._say, self.n_support, self.n_jobs
         search = ReferenceSearch(at, weights, folds, mixtures, multiples, strengths, plain, units.log_volume, *options)
