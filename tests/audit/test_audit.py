@@ -12,8 +12,10 @@ from audit import problems
 from audit.interrupts import Interrupts
 from audit.questions import questions
 from audit.referee import Claims, Referee, Verdict
-from ksos.functionals import SquaredMMD, Trace
+from ksos.functionals import MMD, Expectation, SquaredMMD, Trace, within
 from ksos.kernels import Gaussian
+from ksos.measures import Box
+from ksos.observables import coordinate
 
 INTERRUPTS = Interrupts()
 
@@ -71,6 +73,20 @@ def test_an_honest_certificate_stands(half_way: tuple[Claims, Verdict, float]) -
     assert claims.gap is not None and claims.gap > 1e-4 and penalty > 1e-4
     assert not verdict.against(claims, "half-way")
     assert verdict.gap == pytest.approx(claims.gap, abs=1e-9)
+
+
+@pytest.mark.parametrize(("kind", "steps"), [("mean", 3), ("ball", 5)])
+def test_a_constrained_problem_left_half_way_claims_no_more_than_is_true(kind: str, steps: int) -> None:
+    """No feasible density lies below the lower bound, and half of the gap would put one there."""
+    X = np.random.default_rng(5).normal(scale=0.6, size=(12, 1))
+    space = ksos.SoSSpace(Gaussian(0.6), X, Box([-2.0], [2.0]))
+    functional, constraint = {
+        "mean": (SquaredMMD(X) + 1e-2 * Trace(), Expectation(coordinate(0)) == float(X.mean()) + 0.3),
+        "ball": (Expectation(coordinate(0)) + 1e-3 * Trace(), within(MMD(X), 0.2)),
+    }[kind]
+    half, best = (ksos.minimize(functional, space, constraint, max_iter=limit) for limit in (steps, None))
+    assert half.status == "max_iter" and best.status == "solved" and half.gap is not None
+    assert half.objective - half.gap <= best.objective + 1e-9 < half.objective - 0.5 * half.gap
 
 
 @pytest.mark.parametrize("mutation", ["a term dropped", "a sign flipped", "half a gap", "no gap", "a status", "a mass"])
