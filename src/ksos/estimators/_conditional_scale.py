@@ -17,7 +17,7 @@ __all__ = ["ScaleModel", "fit_scale"]
 
 _SMALL = 0.05  # in units of the median: logarithms of residuals below it say little, and would rule the fit
 _FREEDOM = (3.0, 8.0, 1e4)  # degrees of freedom of the law that judges
-_PRICE = 1.0  # nats of held-out likelihood that a say of one must earn
+_PRICE, _EARNED = 1.0, 3.0  # nats of held-out likelihood that a say of one costs, and that a scale that varies must earn
 _MOST_SAY = 3.0
 _MARGIN = 0.5  # how far log s may leave what was seen in the data
 
@@ -54,7 +54,7 @@ def fit_scale(
     """The scale model of one output, and the scale of every row by models that have not seen it.
 
     c and β ≥ 0 maximise the likelihood of the held-out residuals under a Student law, whose degrees of freedom are chosen with them, less
-    a price for every β: where the models of the scale predict nothing, β = 0 and the scale is constant.
+    a price for every β: unless the models of the scale earn three nats, β = 0 and the scale is constant.
     """
     size = np.abs(residuals)
     usual = max(float(np.median(size[masses > 0.0])), floor)
@@ -81,8 +81,8 @@ def fit_scale(
 
 
 def _say(residuals: np.ndarray, g: np.ndarray, masses: np.ndarray) -> tuple[float, np.ndarray]:
-    """(c, β) with the largest Σ_i a_i (log t(r_i/s_i) − log s_i) − price·Σβ."""
-    counts, best = masses * (residuals.size / masses.sum()), None
+    """(c, β) with the largest Σ_i a_i (log t(r_i/s_i) − log s_i) − price·Σβ; β = 0 unless it earns enough."""
+    counts = masses * (residuals.size / masses.sum())
     useful = np.flatnonzero(g.std(axis=0) > 1e-9)
 
     def loss(at: np.ndarray, freedom: float) -> tuple[float, np.ndarray]:
@@ -94,12 +94,14 @@ def _say(residuals: np.ndarray, g: np.ndarray, masses: np.ndarray) -> tuple[floa
         constant = gammaln(0.5 * freedom) - gammaln(0.5 * (freedom + 1.0)) + 0.5 * np.log(freedom * np.pi)
         return float(value + counts.sum() * constant), np.r_[slope.sum(), slope @ g[:, useful] + _PRICE]
 
-    bounds = [(-20.0, 20.0), *[(0.0, _MOST_SAY)] * useful.size]
-    for freedom in _FREEDOM:
-        found = minimize(loss, np.r_[0.0, np.full(useful.size, 0.3)], args=(freedom,), jac=True, method="L-BFGS-B", bounds=bounds)
-        if best is None or found.fun < best.fun:
-            best = found
-    assert best is not None
-    says = np.zeros(g.shape[1])
-    says[useful] = np.where(best.x[1:] > 1e-3, best.x[1:], 0.0)
-    return float(best.x[0]), says
+    def best(most: float) -> Any:
+        bounds = [(-20.0, 20.0), *[(0.0, most)] * useful.size]
+        start = np.r_[0.0, np.full(useful.size, min(0.3, most))]
+        found = [minimize(loss, start, args=(freedom,), jac=True, method="L-BFGS-B", bounds=bounds) for freedom in _FREEDOM]
+        return min(found, key=lambda one: one.fun)
+
+    constant, varying, says = best(0.0), best(_MOST_SAY), np.zeros(g.shape[1])
+    if not useful.size or constant.fun - varying.fun < _EARNED:
+        return float(constant.x[0]), says
+    says[useful] = np.where(varying.x[1:] > 1e-3, varying.x[1:], 0.0)
+    return float(varying.x[0]), says

@@ -25,7 +25,7 @@ _FAR, _TAILS, _SLOW_TAILS = 5.0, 2.0, 1.5
 _RUNGS = np.arange(1, 11)  # the widths are 2, 4, …, 1024 times the usual one
 _STANDARD_ERRORS, _LEAST_GAIN = 2.0, 0.01
 _FEW_DIFFERENT = 5
-_EARNED = 4.0  # nats of held-out residuals together
+_LITTLE, _EARNED = 0.1, 3.0  # nats of held-out residuals together
 _START = np.array([0.5, 0.48, 0.02])  # shares of the density, the normal and the wide law before held-out residuals have spoken
 
 
@@ -57,7 +57,7 @@ def wide_law(U: np.ndarray, masses: np.ndarray) -> tuple[SoSMixture, float]:
     n, far = U.shape[0], float(masses[distance > _FAR].sum() * U.shape[0] / masses.sum())
     weights = 2.0 ** (-(_SLOW_TAILS if far >= 2.0 else _TAILS) * _RUNGS)
     measure = GaussianMixture(weights / weights.sum(), np.zeros((_RUNGS.size, U.shape[1])), 4.0 ** _RUNGS[:, None, None] * covariance)
-    return SoSMixture([reference_density(measure)], measure=Lebesgue()), min((2.0 + 1.5 * far) / (n + 50.0), 0.5)
+    return SoSMixture([reference_density(measure)], measure=Lebesgue()), min((1.0 + 1.5 * far) / (n + 50.0), 0.5)
 
 
 def fit_shape(
@@ -121,12 +121,18 @@ def _compete(
 
 
 def _shares(logs: np.ndarray, weights: np.ndarray, least: float) -> np.ndarray:
-    """Of the density, the normal and the wide law, from held-out log-densities; the wide law has the least share unless it earns more."""
-    without = np.r_[(1.0 - least) * stack(logs[:, :2], weights), least]
+    """Of the density, the normal and the wide law, from held-out log-densities.
+
+    The normal law has most of it and the wide law the least that it must have, unless a larger share of the density earns more, and then
+    one of the wide law.
+    """
+    best = np.array([_LITTLE, 1.0 - _LITTLE - least, least])
     free = stack(logs, weights, start=_START)
-    free = np.r_[free[:2] * (1.0 - max(free[2], least)) / free[:2].sum(), max(free[2], least)]
-    gain = logs.shape[0] * (weights @ (stacked_logs(logs, free) - stacked_logs(logs, without)))
-    return free if gain > _EARNED else without
+    wide = max(float(free[2]), least)
+    for other in (np.r_[(1.0 - least) * stack(logs[:, :2], weights), least], np.r_[free[:2] * (1.0 - wide) / free[:2].sum(), wide]):
+        if logs.shape[0] * (weights @ (stacked_logs(logs, other) - stacked_logs(logs, best))) > _EARNED:
+            best = other
+    return best
 
 
 def _shape(core: Any, laws: list[SoSMixture], shares: np.ndarray, knots: np.ndarray | None = None) -> Shape:
