@@ -184,7 +184,7 @@ class KernelSoSDensityCV(DensityEstimator):
         X = validate_data(self, require_numbers(X), dtype=np.float64, order="C")
         masses = as_masses(sample_weight, X.shape[0])
         measure = Lebesgue() if self.measure is None else self.measure
-        require_inside(measure, X, masses)
+        require_inside(measure, X, masses, vars(self).get("feature_names_in_"))
         (points, weights), rng = distinct_samples(X, masses), as_generator(self.random_state)
         if self._by_reference(points.shape[1]):
             folds = as_folds(self.cv, X, masses, weights, rng) if points.shape[0] > 1 else []

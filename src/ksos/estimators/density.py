@@ -219,7 +219,7 @@ class KernelSoSDensity(DensityEstimator):
         masses = as_masses(sample_weight, X.shape[0])
         rng, part = as_generator(self.random_state), part_of(X, masses, self._most_looked_at(X.shape[0]))
         measure, constant = self._measure(part, deadline), self.reference is not None
-        require_inside(measure, X, masses)
+        require_inside(measure, X, masses, vars(self).get("feature_names_in_"))
         volume = Lebesgue() if constant else measure  # kernels and points follow the data, not what is known of them
         with set_up(deadline, _SET_UP_SHARE):
             kernel, embedding_kernel = self._kernels(part, volume, rng)
