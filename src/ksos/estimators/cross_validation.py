@@ -255,7 +255,7 @@ class KernelSoSDensityCV(DensityEstimator):
         self, points: np.ndarray, weights: np.ndarray, folds: list[Fold], rng: np.random.Generator, deadline: Deadline
     ) -> Self:
         """Stack mixtures, what corrects them, and the sum of squares over Lebesgue."""
-        units = Units.of(points, weights, rng)
+        units = Units.of(points, weights, rng, vars(self).get("feature_names_in_"))
         given = None
         if not isinstance(self.reference, str):
             normals = as_reference(self.reference, points, weights, deadline).normals(points.shape[1])
@@ -338,7 +338,7 @@ class KernelSoSDensityCV(DensityEstimator):
     ) -> tuple[Problem, np.ndarray]:
         """What does not depend on the grids, and the rule's bandwidth per feature."""
         d = points.shape[1]
-        sigma = np.array(np.broadcast_to(bandwidth_rule(self.rule, points, weights, rng), (d,)))
+        sigma = np.array(np.broadcast_to(bandwidth_rule(self.rule, points, weights, rng, names=vars(self).get("feature_names_in_")), (d,)))
         kernel, projection = kernel_form(self.kernel), None
         if self.criterion == "mmd":
             judge = kernel.with_sigma(bandwidth_rule("median", points, weights, rng))
