@@ -353,6 +353,20 @@ def test_estimators_hand_their_names_on(estimator: Any) -> None:
     assert fitted.fit(X.to_numpy()).distribution_.feature_names is None
 
 
+def test_samples_outside_of_the_domain_are_told_by_name() -> None:
+    X = pd.DataFrame({"hp": [1.0, 2.0, -3.0], "mpg": [0.0, 1.0, 2.0]})
+    for estimator in (ksos.KernelSoSDensity, ksos.KernelSoSDensityCV):
+        with pytest.raises(ValueError, match=r"the first is row 2: \{'hp': -3\.0, 'mpg': 2\.0\}"):
+            estimator(measure=Box([0.0, -np.inf], [np.inf, np.inf])).fit(X)
+
+
+def test_columns_without_spread_are_told_by_name() -> None:
+    X = table(20).assign(mpg=3.0)
+    for estimator in (ksos.KernelSoSDensity(bandwidth="scott", tol=1e-3), ksos.KernelSoSDensityCV([1.0], [0.1], cv=2, reference=None)):
+        with pytest.warns(UserWarning, match=r"feature\(s\) 'mpg' have no spread"):
+            estimator.fit(X)
+
+
 def test_samples_as_data_frames() -> None:
     fitted = ksos.KernelSoSDensity(bandwidth=2.0, tol=1e-3).fit(table(30))
     plain = fitted.sample(3, random_state=0)

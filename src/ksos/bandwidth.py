@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.random import Generator
@@ -14,6 +14,7 @@ from scipy.special import logsumexp
 
 from ksos._memory import row_blocks
 from ksos._validation import as_bandwidth
+from ksos.feature_names import quoted
 from ksos.integrals import closed_form
 from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Lebesgue, Measure
@@ -38,12 +39,13 @@ _UNLIKE = 10.0
 
 def bandwidth_rule(
     name: str, points: np.ndarray, weights: np.ndarray, rng: Generator, *, kernel: Kernel | None = None, measure: Measure | None = None,
-    count: int | None = None,
+    count: int | None = None, names: Any = None,
 ) -> np.ndarray:  # fmt: skip
     """The bandwidth that rule ``name`` gives for distinct ``points`` with ``weights`` (sum 1): a scalar or one entry per feature.
 
-    Zero spread gives 1, with a warning. ``count``: how many samples the points stand for, if they are a part of them. Only "auto" looks
-    at ``kernel`` (its bandwidth aside; default: Gaussian) and at ``measure`` (default: Lebesgue).
+    Zero spread gives 1, with a warning that says the ``names`` of the features, if there are any. ``count``: how many samples the points
+    stand for, if they are a part of them. Only "auto" looks at ``kernel`` (its bandwidth aside; default: Gaussian) and at ``measure``
+    (default: Lebesgue).
     """
     with np.errstate(over="ignore"):
         extent = np.ptp(points, axis=0)
@@ -52,7 +54,9 @@ def bandwidth_rule(
     kernel, measure = Gaussian(1.0) if kernel is None else kernel, Lebesgue() if measure is None else measure
     spread = RULES[name](points, weights, rng, kernel, measure, count=count)
     if np.any(spread == 0.0):
-        where = "the points have" if spread.ndim == 0 else f"feature(s) {np.flatnonzero(spread == 0.0).tolist()} have"
+        still = np.flatnonzero(spread == 0.0)
+        told = still.tolist() if names is None else quoted([str(names[k]) for k in still])
+        where = "the points have" if spread.ndim == 0 else f"feature(s) {told} have"
         warnings.warn(f"bandwidth={name!r}: {where} no spread; the bandwidth is set to 1 there", UserWarning, stacklevel=2)
     return as_bandwidth(np.where(spread == 0.0, 1.0, spread), f"bandwidth={name!r}: rescale the data: their bandwidth")
 

@@ -9,7 +9,7 @@ import itertools
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -49,11 +49,11 @@ class Units:
     """Which features have no spread."""
 
     @classmethod
-    def of(cls, points: np.ndarray, weights: np.ndarray, rng: np.random.Generator) -> Units:
+    def of(cls, points: np.ndarray, weights: np.ndarray, rng: np.random.Generator, names: Any = None) -> Units:
         """Standard deviations, or what they would be without outliers; a feature without spread has the unit 1, with a warning."""
         d, n = points.shape[1], 1.0 / float(weights @ weights)
         factor = 2.0 * ((d + 2) / 4.0 * n) ** (-1.0 / (d + 4))
-        deviation = np.array(np.broadcast_to(bandwidth_rule("silverman", points, weights, rng), (d,))) / factor
+        deviation = np.array(np.broadcast_to(bandwidth_rule("silverman", points, weights, rng, names=names), (d,))) / factor
         spread, still = robust_silverman(points, weights) / factor, np.ptp(points, axis=0) == 0.0
         scale = np.where(still, 1.0, np.where(deviation > _FAR * spread, spread, deviation))
         middle = points[points.shape[0] // 2]

@@ -35,12 +35,13 @@ def mean_score(scores: np.ndarray, sample_weight: Any) -> float:
     return float(weights[weights > 0.0] @ scores[weights > 0.0])
 
 
-def require_inside(measure: Measure, X: np.ndarray, masses: np.ndarray) -> None:
-    """Raise when a sample that counts lies where no density can be."""
+def require_inside(measure: Measure, X: np.ndarray, masses: np.ndarray, names: Any = None) -> None:
+    """Raise when a sample that counts lies where no density can be; ``names`` are those of the features."""
     measure.check_features(X.shape[1])
     rows = np.flatnonzero(~measure.contains(X) & (masses > 0.0))
     if rows.size:
-        first = f"the first is row {rows[0]}: {X[rows[0]].tolist()}"
+        row = X[rows[0]].tolist()
+        first = f"the first is row {rows[0]}: {row if names is None else dict(zip(names, row, strict=True))}"
         raise ValueError(f"{rows.size} of {X.shape[0]} samples lie outside {measure!r}; {first}; widen it or leave them out")
 
 

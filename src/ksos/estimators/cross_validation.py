@@ -190,7 +190,7 @@ class KernelSoSDensityCV(DensityEstimator):
         X = validate_data(self, require_numbers(X), dtype=np.float64, order="C")
         masses = as_masses(sample_weight, X.shape[0])
         measure = Lebesgue() if self.measure is None else self.measure
-        require_inside(measure, X, masses)
+        require_inside(measure, X, masses, vars(self).get("feature_names_in_"))
         (points, weights), rng = distinct_samples(X, masses), as_generator(self.random_state)
         if self._by_reference(points.shape[1]):
             folds = as_folds(self.cv, X, masses, weights, rng) if points.shape[0] > 1 else []
@@ -265,7 +265,7 @@ class KernelSoSDensityCV(DensityEstimator):
         self, points: np.ndarray, weights: np.ndarray, folds: list[Fold], rng: np.random.Generator, deadline: Deadline
     ) -> Self:
         """Stack mixtures, what corrects them, and the sum of squares over Lebesgue."""
-        units = Units.of(points, weights, rng)
+        units = Units.of(points, weights, rng, vars(self).get("feature_names_in_"))
         given = None
         if not isinstance(self.reference, str):
             normals = as_reference(self.reference, points, weights, deadline).normals(points.shape[1])
@@ -354,7 +354,7 @@ class KernelSoSDensityCV(DensityEstimator):
     ) -> tuple[Problem, np.ndarray]:
         """What does not depend on the grids, and the rule's bandwidth per feature."""
         d = points.shape[1]
-        sigma = np.array(np.broadcast_to(bandwidth_rule(self.rule, points, weights, rng), (d,)))
+        sigma = np.array(np.broadcast_to(bandwidth_rule(self.rule, points, weights, rng, names=vars(self).get("feature_names_in_")), (d,)))
         kernel, projection = kernel_form(self.kernel), None
         if self.criterion == "mmd":
             judge = kernel.with_sigma(bandwidth_rule("median", points, weights, rng))

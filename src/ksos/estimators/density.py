@@ -228,7 +228,7 @@ class KernelSoSDensity(DensityEstimator):
         masses = as_masses(sample_weight, X.shape[0])
         rng, part = as_generator(self.random_state), part_of(X, masses, self._most_looked_at(X.shape[0]))
         measure, constant = self._measure(part, deadline), self.reference is not None
-        require_inside(measure, X, masses)
+        require_inside(measure, X, masses, vars(self).get("feature_names_in_"))
         volume = Lebesgue() if constant else measure  # kernels and points follow the data, not what is known of them
         with set_up(deadline, _SET_UP_SHARE):
             kernel, embedding_kernel = self._kernels(part, volume, rng)
@@ -318,13 +318,15 @@ class KernelSoSDensity(DensityEstimator):
         if isinstance(self.kernel, Kernel):
             kernel = self.kernel
         else:
-            family = kernel_form(self.kernel)
+            family, names = kernel_form(self.kernel), vars(self).get("feature_names_in_")
             if self._is_automatic and self.reference is not None:
                 kernel = family.with_sigma(correction_bandwidth(part.points, part.weights, part.total))
             elif self._is_automatic:
-                kernel = _wide_enough(_automatic_kernel(family, part, measure, rng), part, measure, self._most_support_points(part.total))
+                kernel = _wide_enough(
+                    _automatic_kernel(family, part, measure, rng, names), part, measure, self._most_support_points(part.total)
+                )
             elif isinstance(self.bandwidth, str):
-                kernel = family.with_sigma(bandwidth_rule(self.bandwidth, part.points, part.weights, rng, count=part.total))
+                kernel = family.with_sigma(bandwidth_rule(self.bandwidth, part.points, part.weights, rng, count=part.total, names=names))
             else:
                 kernel = family.with_sigma(_as_bandwidth_or_metric(self.bandwidth, "bandwidth", d))
         kernel.check_features(d)
@@ -419,13 +421,14 @@ def _as_bandwidth_or_metric(value: Any, name: str, d: int | None = None) -> np.n
     return metric
 
 
-def _automatic_kernel(family: Kernel, part: Part, measure: Measure, rng: np.random.Generator) -> Kernel:
+def _automatic_kernel(family: Kernel, part: Part, measure: Measure, rng: np.random.Generator, names: Any) -> Kernel:
     """The kernel with the bandwidths, or the metric, whose bumps predict left-out samples; metrics where integrals know them."""
     if takes_metrics(family, measure):
         sigma = left_out_metric(part.points, part.weights, measure, part.total)
         if sigma is not None:
             return family.with_sigma(sigma)
-    return family.with_sigma(bandwidth_rule("auto", part.points, part.weights, rng, kernel=family, measure=measure, count=part.total))
+    told: dict[str, Any] = {"kernel": family, "measure": measure, "count": part.total, "names": names}
+    return family.with_sigma(bandwidth_rule("auto", part.points, part.weights, rng, **told))
 
 
 def _wide_enough(kernel: Kernel, part: Part, measure: Measure, m: int) -> Kernel:
