@@ -255,3 +255,28 @@ def test_a_callback_sees_the_density(solver: str, constraints: list[Constraint])
     assert all(progress.parameter is None for progress in solution.history), "the history keeps no matrices"
     with pytest.raises(ValueError, match="inside a callback"):
         _ = solution.history[0].distribution
+
+
+# --- the default tolerance, and runs that no longer get anywhere ---
+
+
+def test_the_default_tolerance_is_that_of_the_objective() -> None:
+    likelihood = NegativeLogLikelihood(X) + 0.1 * Trace(relative=True)
+    found, asked = ksos.minimize(likelihood, SPACE), ksos.minimize(likelihood, SPACE, tol=1e-9)
+    assert found.status == asked.status == "solved" and asked.gap <= 1e-9 < found.gap <= 1e-5
+    assert (30.0 * likelihood + Trace()).natural_tol == pytest.approx(3e-4), "in the units of the sum"
+    assert ksos.minimize(PROBLEM, SPACE).gap <= 1e-8
+    estimator = ksos.KernelSoSDensity(objective="likelihood").fit(X)
+    assert estimator.solution_.gap <= 1e-5
+
+
+def test_a_run_that_hardly_gains_ends_soon() -> None:
+    """A clock that jumps makes every step slow: gaps that are not halved within twice the time until then are not waited for."""
+    limit: dict[str, Any] = {"solver": "low_rank", "tol": 1e-30}
+    slow = ksos.minimize(PROBLEM, SPACE, time_limit=Deadline(clock=itertools.count(0.0, 0.1).__next__), **limit)
+    quick = ksos.minimize(PROBLEM, SPACE, time_limit=Deadline(clock=lambda: 0.0), **limit)
+    assert slow.status == "solved_inaccurate" and "raise tol" in slow.message
+    assert slow.n_iter < quick.n_iter and slow.gap < 1e-8
+    assert_valid(slow)
+    told = ksos.minimize(PROBLEM, SPACE, max_iter=slow.n_iter + 1, time_limit=Deadline(clock=itertools.count(0.0, 0.1).__next__), **limit)
+    assert told.status == "max_iter" and told.n_iter == slow.n_iter + 1, "a limit of steps that is given rules"
