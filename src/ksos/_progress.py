@@ -15,7 +15,7 @@ class Convergence:
     """The seconds until a gap that falls as it has fallen lately reaches its goal.
 
     >>> gaps = Convergence(goal=1e-8)
-    >>> gaps.left(0.0, 1.0), gaps.left(1.0, 1e-2), round(gaps.left(2.0, 1e-4), 6)
+    >>> gaps.left(0.0, 1.0), round(gaps.left(1.0, 1e-2), 6), round(gaps.left(2.0, 1e-4), 6)
     (None, 3.0, 2.0)
     """
 
