@@ -20,7 +20,7 @@ PACKAGE = Path(ksos.__file__).parent
 
 # Low to high. A unit (a file or a folder of src/ksos) imports from itself and from the lines above its own, nothing else.
 LAYERS: list[set[str]] = [
-    {"_array", "_files", "_lazy", "_threads", "_version", "exceptions", "feature_names"},
+    {"_array", "_files", "_lazy", "_progress", "_threads", "_version", "exceptions", "feature_names"},
     {"_memory", "_validation", "pivoted_cholesky"},
     {"_deadline"},
     {"quadrature"},

@@ -109,7 +109,7 @@ def brute_force(multiple: float, kernel: Kernel, measure: Measure) -> np.ndarray
 
 @pytest.mark.parametrize(("kernel", "measure"), PAIRS, ids=repr)
 def test_auto_is_the_widest_that_predicts_left_out_samples_nearly_as_well_as_the_best(kernel: Kernel, measure: Measure) -> None:
-    chosen = bandwidth("auto", MOONS, kernel=kernel, measure=measure) / 1.2 / robust_silverman(MOONS, WEIGHTS)
+    chosen = bandwidth("auto", MOONS, kernel=kernel, measure=measure) / 1.25 / robust_silverman(MOONS, WEIGHTS)
     assert chosen[0] == pytest.approx(chosen[1], rel=1e-12)
     best = max((brute_force(2.0 ** (k / 8), kernel, measure) for k in range(-16, 5)), key=lambda logs: float(logs @ WEIGHTS))
 

@@ -160,7 +160,7 @@ def left_out(
     points: np.ndarray, weights: np.ndarray, rng: Generator, kernel: Kernel, measure: Measure, *, most_points: int = _MOST_POINTS,
     unit: np.ndarray | None = None, count: int | None = None,
 ) -> np.ndarray:  # fmt: skip
-    """A little more than the η per feature for which the bumps k_η(·,x_j)²/∫k_η(x,x_j)²dρ around all other samples predict each sample well.
+    """Somewhat more than the η per feature with which the bumps k_η(·,x_j)²/∫k_η(x,x_j)²dρ around all other samples predict each one.
 
     The features share one multiple of a ``unit``, by default their own spreads in Silverman's rule: the widest multiple that is nearly the
     best (:func:`widest_good`). Samples that even the widest of all leaves far from the others do not count, so that a few outliers do not

@@ -99,7 +99,7 @@ def test_the_optimum_agrees_with_a_conic_solver(regularization: float) -> None:
     p = cp.sum(cp.multiply(psi @ C, psi), axis=1)
     problem = cp.Problem(cp.Minimize(-cp.sum(cp.log(p)) / 12 + regularization * cp.sum(cp.multiply(N, C))), [cp.trace(C) == 1])
     problem.solve(solver=cp.CLARABEL)
-    solution = ksos.minimize(NegativeLogLikelihood(X) + regularization * Trace(relative=True), SPACE)
+    solution = ksos.minimize(NegativeLogLikelihood(X) + regularization * Trace(relative=True), SPACE, tol=1e-8)
     assert solution.status == "solved" and solution.gap <= 1e-8
     assert solution.objective - SPACE.log_unit == pytest.approx(problem.value, abs=2e-6)
 

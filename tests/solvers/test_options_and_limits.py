@@ -278,3 +278,32 @@ def test_a_step_that_would_end_too_late_is_not_begun() -> None:
     solution = ksos.minimize(PROBLEM, SPACE, tol=1e-12, time_limit=Deadline(12.0, clock=lambda: float(next(ticks))))
     free = ksos.minimize(PROBLEM, SPACE, tol=1e-12)
     assert solution.status == "time_limit" and solution.n_iter < free.n_iter and solution.gap >= free.gap
+
+
+# --- the default tolerance, and runs that no longer get anywhere ---
+
+
+def test_the_default_tolerance_is_that_of_the_objective() -> None:
+    likelihood = NegativeLogLikelihood(X) + 0.1 * Trace(relative=True)
+    found, asked = ksos.minimize(likelihood, SPACE), ksos.minimize(likelihood, SPACE, tol=1e-9)
+    assert found.status == asked.status == "solved" and asked.gap <= 1e-9 < found.gap <= 1e-5
+    assert (30.0 * likelihood + Trace()).natural_tol == pytest.approx(3e-4), "in the units of the sum"
+    assert ksos.minimize(PROBLEM, SPACE).gap <= 1e-8
+    estimator = ksos.KernelSoSDensity(objective="likelihood").fit(X)
+    assert estimator.solution_.gap <= 1e-5
+
+
+def test_a_run_that_hardly_gains_ends_soon() -> None:
+    """A clock that runs ever faster makes every step slow: gaps that are not halved in twice the time until then are not waited for."""
+
+    def faster() -> Deadline:
+        ticks = itertools.count()
+        return Deadline(clock=lambda: 1.005 ** next(ticks))
+
+    asked: dict[str, Any] = {"solver": "fista", "tol": 1e-30}
+    slow, quick = (ksos.minimize(PROBLEM, SPACE, time_limit=limit, **asked) for limit in (faster(), Deadline(clock=lambda: 0.0)))
+    assert slow.status == "solved_inaccurate" and "raise tol" in slow.message
+    assert slow.n_iter < quick.n_iter
+    assert_valid(slow)
+    told = ksos.minimize(PROBLEM, SPACE, max_iter=slow.n_iter + 1, time_limit=faster(), **asked)
+    assert told.status == "max_iter" and told.n_iter == slow.n_iter + 1, "a limit of steps that is given rules"

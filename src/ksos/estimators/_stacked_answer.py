@@ -41,7 +41,7 @@ class Answer(NamedTuple):
     score: float
 
 
-def answer(search: ReferenceSearch, units: Units, points: np.ndarray, tol: float, deadline: Deadline) -> Answer:
+def answer(search: ReferenceSearch, units: Units, points: np.ndarray, tol: float | None, deadline: Deadline) -> Answer:
     """Fit the parts of the best stack to all samples; after the deadline those that are missing are left out."""
     choice, m, count = search.best(), len(search.mixtures.fits), len(search.strengths)
     i, shares, rest = choice.bandwidth, choice.shares, 1.0 - choice.single_share

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ksos._array import Array, inner, is_other_array, like, namespace, to_numpy
 from ksos._deadline import Deadline, SetUp, set_up
+from ksos._progress import report
 from ksos._validation import (
     as_bandwidth,
     as_callback,
@@ -79,7 +80,7 @@ class DensityEstimator(NamedSamples, AnomalyMixin, DensityMixin, BaseEstimator):
     kernel: str | Kernel
     n_support: int | None
     measure: Measure | None
-    tol: float
+    tol: float | None
     time_limit: float | None
     verbose: int
 
@@ -101,7 +102,8 @@ class DensityEstimator(NamedSamples, AnomalyMixin, DensityMixin, BaseEstimator):
             as_count(self.n_support, "n_support")
         if self.measure is not None and not isinstance(self.measure, Measure):
             raise TypeError(f"measure must be a measure such as ksos.measures.Box(low, high), or None; got {self.measure!r}")
-        as_positive(self.tol, "tol")
+        if self.tol is not None:
+            as_positive(self.tol, "tol")
         if self.time_limit is not None:
             as_positive(self.time_limit, "time_limit")
         if not isinstance(self.verbose, bool):
@@ -160,10 +162,12 @@ class KernelSoSDensity(DensityEstimator):
         The MMD is bounded and takes any target; the likelihood, −Σ a_i log p(x_i), predicts best. A functional of your own
         replaces the distance to the data. The penalty is added to it.
     solver : {"auto", "low_rank", "interior_point", "lbfgs", "fista", "projected_gradient", "frank_wolfe"} or a solver object
-    tol : float
-        Absolute gap, in the objective's units.
-    max_iter, callback, verbose
+    tol : float, optional
+        Absolute gap, in the objective's units. Default: 1e-5 nats for the likelihood, 1e-8 otherwise.
+    max_iter, callback
         See :func:`ksos.minimize`.
+    verbose : int
+        1: print what the fit is at, with the gap and the time left; 2: every certificate.
     time_limit : float, optional
         Seconds for the whole fit. The density of a fit that runs out of time is valid, with its gap in ``solution_``. A limit that is too
         short for all support points, those of an array included, leaves some out, with a warning.
@@ -200,7 +204,7 @@ class KernelSoSDensity(DensityEstimator):
         self, kernel: str | Kernel = "gaussian", bandwidth: Any = "auto", embedding_bandwidth: Any = None,
         regularization: float | str = "auto", relative_regularization: float | None = None, penalty: str = "trace",
         n_support: int | None = None, support: Any = "auto", landmarks: Any = None, measure: Measure | None = None, reference: Any = None,
-        objective: str | Functional = "squared_mmd", solver: str | Solver = "auto", tol: float = 1e-8, max_iter: int | None = None,
+        objective: str | Functional = "squared_mmd", solver: str | Solver = "auto", tol: float | None = None, max_iter: int | None = None,
         time_limit: float | None = None, callback: Callable[..., Any] | None = None, random_state: Any = None, verbose: int = 0,
         contamination: float | None = None,
     ) -> None:  # fmt: skip
@@ -223,6 +227,7 @@ class KernelSoSDensity(DensityEstimator):
     def _fit(self, X: Any, sample_weight: Any, deadline: Deadline) -> Self:
         """The same with a deadline that may be running already."""
         self._check_parameters()
+        say = report(self.verbose)
         reference = X if is_other_array(X) else None  # a tensor: the fit runs where it lies, and decisions about it on the host
         X = validate_data(self, require_numbers(X) if reference is None else to_numpy(X), dtype=np.float64, order="C")
         masses = as_masses(sample_weight, X.shape[0])
@@ -232,11 +237,14 @@ class KernelSoSDensity(DensityEstimator):
         volume = Lebesgue() if constant else measure  # kernels and points follow the data, not what is known of them
         with set_up(deadline, _SET_UP_SHARE):
             kernel, embedding_kernel = self._kernels(part, volume, rng)
+        say(f"{X.shape[0]} samples of {X.shape[1]} features: bandwidth")
         host = part.points if reference is None else reference
         with set_up(deadline, _SET_UP_SHARE, _SEEN if self._by_likelihood else 0.0) as stage:
             support = like(self._support(part, kernel, volume, rng, stage), host)
+        say(f"{support.shape[0]} support points")
         space = SoSSpace(kernel, support, measure, embedding_kernel, self._landmarks(part.points, rng), constant=constant)
         data = self._embedding(X, masses, part, embedding_kernel, host)
+        say(f"space of rank {space.rank}")
         _warn_if_degenerate(kernel, space, part.points)
         _warn_if_unseen(part, space)
         start = _quick_mmd_fit(space, data, deadline) if self._by_likelihood and not constant else None

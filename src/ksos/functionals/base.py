@@ -194,6 +194,9 @@ def value_rows(psi: Array, V: Array) -> Array:
 class Functional(ABC):
     """A convex functional of a distribution; add with ``+``, scale with ``*`` by a non-negative number; ``F <= c`` is a constraint."""
 
+    natural_tol: float = 0.0
+    """The gap that is small in the units of the functional, for a default ``tol``; 0 where they say nothing."""
+
     @abstractmethod
     def bind(self, space: SoSSpace) -> BoundTerm:
         """The functional as a function on the spectraplex of ``space``."""
@@ -279,6 +282,7 @@ class ScaledSum(Functional):
 
     def __init__(self, terms: Sequence[tuple[float, Functional]]) -> None:
         self._terms = list(terms)
+        self.natural_tol = max((scale * term.natural_tol for scale, term in self._terms), default=0.0)
 
     def terms(self) -> Sequence[tuple[float, Functional]]:
         return self._terms

@@ -25,6 +25,7 @@ Watch = Callable[[Progress], Any]
 _ROUNDING = 1e-14
 _MAY_BE_ZERO = {"extra_steps", "face_columns", "dense_unknowns"}
 _FIRST_STEP = 3.0  # certificates: about what the first step takes at least
+_HALVINGS, _CERTIFICATES, _SECONDS = 2.0, 8, 5.0  # without half the gap: twice as long as it took to get there, and more than this
 _EXTRA_DIGITS, _EXTRA_SIZE = 1e-4, 400  # more digits where they cost next to nothing
 
 
@@ -139,16 +140,26 @@ def run(
     best_point, best_gap, goal, least, since_best = start if isinstance(start, Point) else Point(start, None), np.inf, tol, np.inf, 0
     history: list[Progress] = []
     n_iter, status, watching, xp = 0, "max_iter", False, namespace(best_point.C)
+    half, since_half, when_half = np.inf, 0, 0.0
+
+    def stalled() -> bool:
+        """Whether no more can be gained, or so slowly that it is not worth while; a run of so many steps has an end in any case."""
+        patient = _HALVINGS * when_half + _SECONDS
+        slow = max_iter is None and since_half > _CERTIFICATES and deadline.elapsed - when_half > patient
+        return slow or since_best > solver.patience
 
     def check(n_iter: int, point: Point) -> bool:
         """Certify a point; whether the run may end with it."""
-        nonlocal best_point, best_gap, goal, least, since_best, watching
+        nonlocal best_point, best_gap, goal, least, since_best, watching, half, since_half, when_half
         certificate = certify(objective, point)
         since_best += 1
         if certificate.objective < least - _ROUNDING * abs(certificate.objective):
             least, since_best = certificate.objective, 0
         if certificate.gap < best_gap:
             best_point, best_gap, since_best = point, certificate.gap, 0
+        since_half += 1
+        if best_gap <= 0.5 * half:
+            half, since_half, when_half = best_gap, 0, deadline.elapsed
         goal = max(tol, rtol * abs(certificate.objective))
         history.append(Progress(n_iter, certificate.objective, certificate.gap, deadline.elapsed))
         if watch is not None:
@@ -184,8 +195,7 @@ def run(
                 point = solver.point(state)
                 if finite := bool(xp.all(xp.isfinite(point.C))):
                     solved = check(n_iter, point) or solved
-                stalled = since_best > solver.patience
-                status = "numerical_error" if not finite else "solved_inaccurate" if stalled else "time_limit" if late else status
+                status = "numerical_error" if not finite else "solved_inaccurate" if stalled() else "time_limit" if late else status
                 if status != "max_iter":
                     break
     except (KeyboardInterrupt, _StopRequested) as stop:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ksos._array import Array, eye, like, memory_errors, namespace, norm, zeros
 from ksos._deadline import Deadline, TimeUp, running
+from ksos._progress import Convergence, left_in_words
 from ksos._threads import one_blas_thread
 from ksos._validation import as_choice, as_count, as_nonnegative, as_positive
 from ksos.embedding_map import SMALL_TENSOR, CompressedMap
@@ -35,6 +36,10 @@ SOLVERS: Mapping[str, Stepper] = MappingProxyType(
     {solver.name: solver for solver in (LowRank(), InteriorPoint(), LBFGS(), FrankWolfe(), Fista(), ProjectedGradient())}
 )
 """Every solver by name, with its default options. To add one: a class with ``init``, ``step`` and ``point`` (see loop.py), listed here."""
+
+
+_SECONDS_BETWEEN = 2.0  # lines of progress
+_LEAST_TOL = 1e-8  # the default gap of a functional whose units say nothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,13 +83,16 @@ class Auto(Solver):
         return [SOLVERS[name] for name in (["low_rank", "fista"] if objective.term.twice_differentiable else ["fista"])]
 
 
-def check_options(solver: str | Solver, tol: float, max_iter: int | None, time_limit: float | Deadline | None, rtol: float = 0.0) -> None:
+def check_options(
+    solver: str | Solver, tol: float | None, max_iter: int | None, time_limit: float | Deadline | None, rtol: float = 0.0
+) -> None:
     """Raise on options that no solver can take, before any work is done."""
     if isinstance(solver, type):
         raise TypeError(f"solver must be a name or an object such as {solver.__name__}(); got the class itself")
     if not isinstance(solver, Solver):
         as_choice(solver, "solver", ["auto", *SOLVERS])
-    as_positive(tol, "tol")
+    if tol is not None:
+        as_positive(tol, "tol")
     as_nonnegative(rtol, "rtol")
     if max_iter is not None:
         as_count(max_iter, "max_iter")
@@ -97,7 +105,7 @@ def minimize(
     constraints: Any = (),
     *,
     solver: str | Solver = "auto",
-    tol: float = 1e-8,
+    tol: float | None = None,
     rtol: float = 0.0,
     max_iter: int | None = None,
     time_limit: float | Deadline | None = None,
@@ -123,8 +131,10 @@ def minimize(
         1e-4, not of 1e-8. "auto" begins with "low_rank" and hands over to "interior_point" if a low rank does not come (with constraints,
         "interior_point" comes first if its steps are cheap); it takes FISTA if neither fits. A name is short for an object of
         :mod:`ksos.solvers` with default options: ``solver=LowRank(max_columns=40)``.
-    tol : float
-        The absolute gap f(C) − f* at which the problem counts as solved, in units of the objective.
+    tol : float, optional
+        The absolute gap f(C) − f* at which the problem counts as solved, in units of the objective. Default: what is small in these, 1e-5
+        nats for a likelihood and 1e-8 for everything else. A solver without a limit of steps that no longer gets there ends as
+        "solved_inaccurate".
     rtol : float
         The same relative to |f|: the problem counts as solved when the gap is at most ``max(tol, rtol * abs(f))``.
     max_iter : int, optional
@@ -137,7 +147,7 @@ def minimize(
         Called with a :class:`~ksos.solvers.Progress` at every certificate; a true return value stops the run. What it raises passes
         through. ``progress.distribution`` is the density at that moment.
     verbose : int
-        1: print progress with the gap now and then; 2: at every certificate.
+        1: print progress with the gap and the time left now and then; 2: at every certificate.
     start : array (r, r) or (r, k) with k < r, optional
         Where to start: C, which is projected on the spectraplex, or a factor G with C = GGᵀ. Default: the centre of the spectraplex.
 
@@ -162,25 +172,26 @@ def minimize(
     check_options(solver, tol, max_iter, time_limit, rtol)
     if not isinstance(solver, Solver):
         solver = Auto() if solver == "auto" else SOLVERS[solver]
-    goal, quiet = Goal(tol, rtol, max_iter, None), np.errstate(under="ignore")  # kernels vanish far away, whatever the caller made of that
-    remedy = "use fewer support points or landmarks (n_support), or solver='fista'"
-    with quiet, one_blas_thread(space.rank), memory_errors(remedy), running(deadline):
+    quiet, remedy = np.errstate(under="ignore"), "use fewer support points or landmarks (n_support), or solver='fista'"
+    with quiet, one_blas_thread(space.rank), memory_errors(remedy), running(deadline):  # kernels vanish far away, whatever the caller says
         try:
-            return _minimize(functional, space, as_constraints(constraints), solver, goal, deadline, (verbose, callback), start)
+            limits = as_constraints(constraints)
+            return _minimize(functional, space, limits, solver, tol, Goal(0.0, rtol, max_iter, None), deadline, (verbose, callback), start)
         except TimeUp as late:
             return _unanswered(space, deadline, solver.name, str(late))
 
 
 def _minimize(
-    functional: Functional, space: SoSSpace, limits: Sequence[Constraint], solver: Solver, goal: Goal, deadline: Deadline,
-    told: tuple[int, Watch | None], start: Array | None,
+    functional: Functional, space: SoSSpace, limits: Sequence[Constraint], solver: Solver, tol: float | None, goal: Goal,
+    deadline: Deadline, told: tuple[int, Watch | None], start: Array | None,
 ) -> Solution:  # fmt: skip
     """The same, all arguments being checked; ``told`` are verbose and callback. It raises TimeUp if there is no answer in time."""
-    tol, rtol, max_iter, _ = goal
     objective = Objective.of(functional, space, deadline=deadline)
+    tol = max(_LEAST_TOL, functional.natural_tol) if tol is None else tol
+    _, rtol, max_iter, _ = goal = goal._replace(tol=tol)
     given = None if start is None else _as_start(start, space.T)
     if limits:
-        watch = _watcher(solver.inner_solvers(objective)[0].name, *told)
+        watch = _watcher(solver.inner_solvers(objective)[0].name, *told, tol)
         return minimize_constrained(objective, limits, solver, given, goal._replace(watch=watch), repr(functional))
     stages, ran = list(solver.plan(objective)), []
     outcome = Outcome(given or Point(centre(space.rank, space.T), None), "max_iter", 0, [])
@@ -190,7 +201,7 @@ def _minimize(
         if reason := stage.solver.refusal(objective.term):
             raise ValueError(f"solver={stage.solver.name!r} cannot take {functional!r}: it {reason}")
         ran.append(f"{stage.solver.name}: {stage.why}")
-        watch = _watcher(stage.solver.name, *told, outcome.n_iter)
+        watch = _watcher(stage.solver.name, *told, tol, outcome.n_iter)
         objective = stage.solver.prepared(objective)
         latest = run(stage.solver, objective, outcome.point, tol, stage.steps, rtol=rtol, watch=watch)
         later = [replace(progress, n_iter=progress.n_iter + outcome.n_iter) for progress in latest.history]
@@ -243,19 +254,24 @@ def _as_start(start: Any, T: Array) -> Point:
     return Point(F @ F.T, None, F=F)
 
 
-def _watcher(name: str, verbose: int, callback: Watch | None, n_before: int = 0) -> Watch | None:
-    """Progress lines with the gap, whenever it has fallen by a factor of two (verbose=1) or always (verbose=2), and then the callback."""
+def _watcher(name: str, verbose: int, callback: Watch | None, tol: float, n_before: int = 0) -> Watch | None:
+    """Progress lines with the gap, whenever it has fallen by a factor of two (verbose=1) or always (verbose=2), and then the callback.
+
+    A line also comes when there has been none for two seconds.
+    """
     if not verbose and callback is None:
         return None
-    last = math.inf
+    last, shown, convergence = math.inf, -math.inf, Convergence(tol)
 
     def watch(progress: Progress) -> Any:
-        nonlocal last
+        nonlocal last, shown
         progress = replace(progress, n_iter=progress.n_iter + n_before)
-        if verbose >= 2 or (verbose and progress.gap <= 0.5 * last):
-            last = progress.gap
+        left = convergence.left(progress.time, progress.gap)
+        if verbose >= 2 or (verbose and (progress.gap <= 0.5 * last or progress.time > shown + _SECONDS_BETWEEN)):
+            last, shown = progress.gap, progress.time
             where = f"[{name}] iteration {progress.n_iter:6d}"
-            print(f"{where}  objective {progress.objective:.9e}  gap {progress.gap:.2e}  {progress.time:.2f} s")
+            numbers = f"objective {progress.objective:.9e}  gap {progress.gap:.2e}  {progress.time:.2f} s"
+            print(f"{where}  {numbers}{left_in_words(left)}", flush=True)
         return callback is not None and _truth(callback(progress))
 
     return watch

@@ -17,7 +17,7 @@ __all__ = ["STATUSES", "Progress", "Solution"]
 
 STATUSES = {
     "solved": "the gap is at most tol",
-    "solved_inaccurate": "no further progress in floating point, with the gap above tol; raise tol (gap_relative tells how far it is)",
+    "solved_inaccurate": "no further progress, or hardly any, with the gap above tol; raise tol (gap_relative tells how far it is)",
     "max_iter": "the iteration limit came first; raise max_iter or tol",
     "time_limit": "the time limit came first; raise time_limit or tol",
     "interrupted": "stopped from outside; the best point so far is kept",
