@@ -19,6 +19,7 @@ from ksos.density import SoSDensity
 from ksos.density.mixture import SoSMixture
 from ksos.embedding import Projection
 from ksos.estimators._anomalies import warn_if_memorised
+from ksos.estimators._checks import require_different_features
 from ksos.estimators._expectation_maximization import MOST_FULL
 from ksos.estimators._held_out import CRITERIA, MOST_SUPPORT_POINTS, BandwidthScores, Problem, fit_path, scores_of_bandwidth, support_of
 from ksos.estimators._kernel_density import best_multiple
@@ -195,7 +196,7 @@ class KernelSoSDensityCV(DensityEstimator):
         if self._by_reference(points.shape[1]):
             folds = as_folds(self.cv, X, masses, weights, rng) if points.shape[0] > 1 else []
             return self._fit_by_reference(*some_of(points, weights, folds, _MOST_SAMPLES, rng), rng, deadline)
-        _require_different_features(X[masses > 0.0, features], getattr(self, "feature_names_in_", None))
+        require_different_features(X[masses > 0.0, features], getattr(self, "feature_names_in_", None))
         folds = as_folds(self.cv, X, masses, weights, rng)
         problem, sigma = self._problem(points, weights, measure, folds, rng)
         surface, interrupt = Surface(problem, self._stacking, self._strengths()), None
@@ -492,16 +493,3 @@ class KernelSoSDensityCV(DensityEstimator):
             "rank_test_score": 1 + np.argsort(np.argsort(-self.scores_.ravel(), kind="stable"), kind="stable"),
             **{f"split{k}_test_score": flat[:, k] for k in range(flat.shape[1])},
         }
-
-
-def _require_different_features(X: np.ndarray, names: Any) -> None:
-    """Raise where two features that vary are one and the same: all samples then lie on a plane, and held-out likelihoods have no bound."""
-    seen: dict[bytes, int] = {}
-    for k in range(X.shape[1] if X.shape[0] > 1 else 0):
-        first = seen.setdefault((X[:, k] + 0.0).tobytes(), k)
-        if first != k and np.ptp(X[:, k]) > 0.0:
-            words = f"{first} and {k}" if names is None else f"{names[first]!r} and {names[k]!r}"
-            raise ValueError(
-                f"features {words} are identical in all {X.shape[0]} samples: they have no joint density, and the narrower a bandwidth, "
-                "the better it would seem; leave one of them out, or fix the bandwidth with KernelSoSDensity"
-            )

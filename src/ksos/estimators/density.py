@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ksos._array import Array, inner, is_other_array, like, namespace, to_numpy
+from ksos._array import Array, is_other_array, like, namespace, to_numpy
 from ksos._deadline import Deadline, SetUp, set_up
 from ksos._progress import report
 from ksos._validation import (
@@ -29,11 +29,11 @@ from ksos._validation import (
 from ksos.bandwidth import RULES, bandwidth_rule
 from ksos.embedding import MeanEmbedding
 from ksos.estimators._anomalies import AnomalyMixin, check_contamination, warn_if_memorised
+from ksos.estimators._checks import warn_if_degenerate, warn_if_unseen
 from ksos.estimators._named_samples import NamedSamples
 from ksos.estimators._reference import as_reference, correction_bandwidth, require_reference
 from ksos.estimators._samples import as_generator, mean_score, require_inside
 from ksos.estimators._subsample import Part, part_of
-from ksos.exceptions import BandwidthWarning
 from ksos.functionals import MMD, Frobenius, Functional, NegativeLogLikelihood, SquaredMMD, Trace
 from ksos.integrals import closed_form
 from ksos.kernels import Kernel, kernel_form
@@ -64,11 +64,9 @@ OBJECTIVES: dict[str, Callable[[MeanEmbedding], Functional]] = {
     "likelihood": lambda data: NegativeLogLikelihood(data.points, data.weights),
 }
 PENALTIES: dict[str, type[Trace] | type[Frobenius]] = {"trace": Trace, "frobenius": Frobenius}
-_NEARLY_ONE, _NEARLY_ZERO = 0.95, 1e-3
 _UNEXPLAINED, _WIDENINGS, _WIDEST = 0.1, 4, 0.85
 _PER_SUPPORT_POINT = 10  # samples looked at: memory and time follow the support points, however many samples there are
 _START_POINTS, _START_TOLERANCE = 40, 1e-3
-_UNSEEN = 1e-14  # squared norm of the projected embedding of the data, of the order of 1 otherwise
 _SET_UP_SHARE = 0.25  # of a time limit, for choosing the bandwidth, and then for the support points
 _SEEN = 1e-3  # how much of every sample they must explain for a likelihood
 _CUT = "time_limit was too short for all support points: the density has {} of them; allow more time, or set n_support"
@@ -245,8 +243,8 @@ class KernelSoSDensity(DensityEstimator):
         space = SoSSpace(kernel, support, measure, embedding_kernel, self._landmarks(part.points, rng), constant=constant)
         data = self._embedding(X, masses, part, embedding_kernel, host)
         say(f"space of rank {space.rank}")
-        _warn_if_degenerate(kernel, space, part.points)
-        _warn_if_unseen(part, space)
+        warn_if_degenerate(kernel, space, part.points)
+        warn_if_unseen(part, space)
         start = _quick_mmd_fit(space, data, deadline) if self._by_likelihood and not constant else None
         told: dict[str, Any] = {"tol": self.tol, "max_iter": self.max_iter, "callback": self.callback, "verbose": self.verbose}
         self.solution_ = minimize(self._functional(data, part.total), space, solver=self.solver, time_limit=deadline, start=start, **told)
@@ -476,30 +474,3 @@ def _quick_mmd_fit(space: SoSSpace, data: MeanEmbedding, deadline: Deadline) -> 
     W = namespace(space.T).exp(integrals.log_gram(space.support_points, like(p.support_points, space.T)) - space.log_unit)
     G = space.T.T @ (W @ like(p.unit_factor * np.exp(0.5 * (space.log_unit - p.log_unit)), space.T))
     return G @ G.T
-
-
-def _warn_if_unseen(part: Part, space: SoSSpace) -> None:
-    """Say so when the landmarks are so far from the samples that the fit cannot depend on them."""
-    z = space.coordinates(MeanEmbedding(like(part.points, space.landmarks), part.weights, kernel=space.embedding_kernel))
-    if inner(z, z) <= _UNSEEN:
-        message = "the landmarks are too far from the samples to see them: the fit does not depend on the data; choose landmarks among them"
-        warnings.warn(message, UserWarning, stacklevel=5)
-
-
-def _warn_if_degenerate(kernel: Kernel, space: SoSSpace, points: np.ndarray) -> None:
-    """Say so when the kernel matrix is close to I (among the support points) or to 11ᵀ (between them and the data)."""
-    m = space.support_points.shape[0]
-    support = to_numpy(space.support_points)
-    K = kernel(support) * (1.0 - np.eye(m))
-    if m > 1 and float(K.max()) <= _NEARLY_ZERO:
-        problem = "far smaller than the distances between the support points: the kernel matrix is close to the identity"
-        remedy = "a larger bandwidth, or more support points"
-    elif points.shape[0] > 1 and float(kernel(points, support[:1]).min()) >= _NEARLY_ONE:
-        problem, remedy = "far larger than the spread of the data: all kernel values are close to 1", "a smaller bandwidth"
-    else:
-        return
-    widths = np.sqrt(np.linalg.eigvalsh(kernel.sigma)) if kernel.full else kernel.sigma
-    sizes = dict.fromkeys(f"{size:.4g}" for size in (widths.min(), widths.max()))
-    warnings.warn(
-        f"the bandwidth {' to '.join(sizes)} is {problem}; rank {space.rank} of {m} was kept; try {remedy}", BandwidthWarning, stacklevel=5
-    )

@@ -1,0 +1,60 @@
+"""What data, bandwidth and landmarks must not be like: the errors and warnings that the density estimators share."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ksos._array import inner, like, to_numpy
+from ksos.embedding import MeanEmbedding
+from ksos.estimators._subsample import Part
+from ksos.exceptions import BandwidthWarning
+from ksos.kernels import Kernel
+from ksos.space import SoSSpace
+
+__all__ = ["require_different_features", "warn_if_degenerate", "warn_if_unseen"]
+
+_NEARLY_ONE, _NEARLY_ZERO = 0.95, 1e-3
+_UNSEEN = 1e-14  # squared norm of the projected embedding of the data, of the order of 1 otherwise
+
+
+def warn_if_unseen(part: Part, space: SoSSpace) -> None:
+    """Say so when the landmarks are so far from the samples that the fit cannot depend on them."""
+    z = space.coordinates(MeanEmbedding(like(part.points, space.landmarks), part.weights, kernel=space.embedding_kernel))
+    if inner(z, z) <= _UNSEEN:
+        message = "the landmarks are too far from the samples to see them: the fit does not depend on the data; choose landmarks among them"
+        warnings.warn(message, UserWarning, stacklevel=5)
+
+
+def warn_if_degenerate(kernel: Kernel, space: SoSSpace, points: np.ndarray) -> None:
+    """Say so when the kernel matrix is close to I (among the support points) or to 11ᵀ (between them and the data)."""
+    m = space.support_points.shape[0]
+    support = to_numpy(space.support_points)
+    K = kernel(support) * (1.0 - np.eye(m))
+    if m > 1 and float(K.max()) <= _NEARLY_ZERO:
+        problem = "far smaller than the distances between the support points: the kernel matrix is close to the identity"
+        remedy = "a larger bandwidth, or more support points"
+    elif points.shape[0] > 1 and float(kernel(points, support[:1]).min()) >= _NEARLY_ONE:
+        problem, remedy = "far larger than the spread of the data: all kernel values are close to 1", "a smaller bandwidth"
+    else:
+        return
+    widths = np.sqrt(np.linalg.eigvalsh(kernel.sigma)) if kernel.full else kernel.sigma
+    sizes = dict.fromkeys(f"{size:.4g}" for size in (widths.min(), widths.max()))
+    warnings.warn(
+        f"the bandwidth {' to '.join(sizes)} is {problem}; rank {space.rank} of {m} was kept; try {remedy}", BandwidthWarning, stacklevel=5
+    )
+
+
+def require_different_features(X: np.ndarray, names: Any) -> None:
+    """Raise where two features that vary are one and the same: all samples then lie on a plane, and held-out likelihoods have no bound."""
+    seen: dict[bytes, int] = {}
+    for k in range(X.shape[1] if X.shape[0] > 1 else 0):
+        first = seen.setdefault((X[:, k] + 0.0).tobytes(), k)
+        if first != k and np.ptp(X[:, k]) > 0.0:
+            words = f"{first} and {k}" if names is None else f"{names[first]!r} and {names[k]!r}"
+            raise ValueError(
+                f"features {words} are identical in all {X.shape[0]} samples: they have no joint density, and the narrower a bandwidth, "
+                "the better it would seem; leave one of them out, or fix the bandwidth with KernelSoSDensity"
+            )
