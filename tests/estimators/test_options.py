@@ -58,7 +58,7 @@ def test_every_option_has_a_test_and_the_documented_default() -> None:
     assert {name: parameter.default for name, parameter in signature.parameters.items()} == {
         **{"kernel": "gaussian", "bandwidth": "auto", "embedding_bandwidth": None, "regularization": "auto", "penalty": "trace"},
         **{"n_support": None, "support": "auto", "landmarks": None, "measure": None, "objective": "squared_mmd", "solver": "auto"},
-        **{"tol": 1e-8, "max_iter": None, "time_limit": None, "callback": None, "random_state": None, "verbose": 0},
+        **{"tol": None, "max_iter": None, "time_limit": None, "callback": None, "random_state": None, "verbose": 0},
         **{"relative_regularization": None, "reference": None},
     }
 
