@@ -340,7 +340,9 @@ def test_verbose_shows_the_gap(capsys: pytest.CaptureFixture[str]) -> None:
     counts = []
     for verbose in (1, 2):
         est = fit(verbose=verbose)
-        lines = capsys.readouterr().out.splitlines()
+        shown = capsys.readouterr().out.splitlines()
+        lines = [line for line in shown if not line.startswith("[fit]")]
+        assert shown == [*shown[:3], *lines], "what comes before the solver"
         counts.append(len(lines))
         assert all(est.solution_.solver in line and "gap" in line for line in lines)
         assert f"{est.solution_.history[0].gap:.2e}" in lines[0]

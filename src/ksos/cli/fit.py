@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(objective, "--regularization", "LAMBDA", "its weight, a number or auto", values.word_or(["auto"], values.number))
     add(objective, "--relative-regularization", "LAMBDA", "instead of it: its weight in units of w0, as in a search", values.number)
     add(solver, "--solver", "NAME", "the algorithm", choices=["auto", *SOLVERS])
-    add(solver, "--tol", "GAP", "the gap to the optimum at which to stop", float)
+    add(solver, "--tol", "GAP", "the gap to the optimum at which to stop (default: 1e-5 for the likelihood, else 1e-8)", float)
     add(solver, "--max-iter", "N", "the most iterations (default: the solver's own limit)", values.count)
     add(solver, "--time-limit", "SECONDS", "the most seconds in the solver (default: no limit)", float)
     add(solver, "--seed", "SEED", "of every random choice (default: a new one each time)", values.seed, parameter="random_state")
