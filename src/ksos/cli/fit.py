@@ -87,7 +87,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parameter="cv",
     )
     add(solver, "--solver", "NAME", "the algorithm", choices=["auto", *SOLVERS])
-    add(solver, "--tol", "GAP", "the gap to the optimum at which to stop; with --search 1e-4", float)
+    text = "the gap to the optimum at which to stop (default: 1e-5 for the likelihood, 1e-4 with --search, else 1e-8)"
+    add(solver, "--tol", "GAP", text, float)
     add(solver, "--max-iter", "N", "the most iterations (default: the solver's own limit)", values.count)
     add(solver, "--time-limit", "SECONDS", "the most seconds in the solver (default: no limit)", float)
     add(solver, "--seed", "SEED", "of every random choice (default: a new one each time)", values.seed, parameter="random_state")
