@@ -50,7 +50,7 @@ def test_questions(seed: int) -> None:
     assert count >= 6 and not findings
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", [*range(20), 36, 136, 146])  # the last: while a worst case is moved into its ball
 def test_interrupts(seed: int) -> None:
     assert not INTERRUPTS.at_a_moment(seed)
 
