@@ -91,7 +91,7 @@ def minimise(seed: int) -> list[Finding]:
     steps = None if rng.random() < 0.8 else int(rng.integers(1, 6))
     label = f"minimise {seed}: {name} {kind} d={d} n={n} {data} {distance} {penalty}={strength:g} {solver} max_iter={steps}"
     with loud():
-        solution = ksos.minimize(functional, ksos.SoSSpace(kernel, X, measure), solver=solver, max_iter=steps, time_limit=20.0)
+        solution = ksos.minimize(functional, ksos.SoSSpace(kernel, X, measure), solver=solver, tol=1e-8, max_iter=steps, time_limit=20.0)
     return Referee(solution, terms).verdict().against(Claims.of(solution), label)
 
 
