@@ -111,6 +111,23 @@ class LogisticScores(ParametricLoss):
         return H.reshape(k * P, k * P)
 
 
+class LogisticOfOwn(ParametricLoss):
+    """The logistic loss of samples that have a label each: of the nodes of :class:`LogisticScores`, those of the own label."""
+
+    def __init__(self, U: np.ndarray, labels: int, codes: np.ndarray) -> None:
+        self.scores = LogisticScores(U, labels)
+        self.n_parameters, self.rows = self.scores.n_parameters, codes * U.shape[0] + np.arange(U.shape[0])
+
+    def values(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        values, gradients = self.scores.values(theta)
+        return values[self.rows], gradients[self.rows]
+
+    def curvature(self, theta: np.ndarray, masses: np.ndarray) -> np.ndarray:
+        everywhere = np.zeros(self.scores.labels * self.scores.U.shape[0])
+        everywhere[self.rows] = masses
+        return self.scores.curvature(theta, everywhere)
+
+
 # --- losses ---
 
 
