@@ -48,10 +48,13 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):
         See :class:`~ksos.RobustRegressor`.
     model : {"linear", "kernel"}
         What scores are made of.
-    loss : {"square", "logistic"} or ClassificationLoss
+    loss : {"square", "logistic"} or ClassificationLoss, optional
+        Default: "logistic" where the shift reweights the samples, as with ``radius="auto"``; else "square".
         "square": (score ∓ 1)² for two labels, squared distance of scores to the label's unit vector for more; in closed form. "logistic":
-        −log softmax, by quadrature, for at most three features; then there is ``predict_proba``.
-    alpha, n_centers, model_bandwidth, bandwidth, embedding_bandwidth, measure, n_support, tol, rtol, time_limit, random_state
+        −log softmax, by quadrature, for at most three features, or summed over the samples; then there is ``predict_proba``.
+    shift : {"x", "y", "both", "anywhere"}, optional
+        See :class:`~ksos.RobustRegressor`, y being the label: with "y" the shares of the labels shift, and x given the label does not.
+    alpha, n_centers, model_bandwidth, bandwidth, embedding_bandwidth, measure, n_support, tol, rtol, time_limit, random_state, verbose
         See :class:`~ksos.RobustRegressor`; bandwidths and measure are those of x.
 
     Attributes
@@ -61,6 +64,8 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):
     worst_case_ : WorstCase or None
         Its ``distribution`` is a :class:`~ksos.labelled.LabelledDensity`, its ``dual_function`` a list with one function per label; None at
         radius 0. Its ``upper_bound`` is proven for square losses of linear scores on a box, else the supremum over x is searched for.
+    prepared_for_ : PreparedFor
+        Means and standard deviations of the columns, and shares of the labels, in the data and in the worst case.
     solution_ : RobustSolution
     radius_ : float
     n_features_in_, feature_names_in_
@@ -129,7 +134,9 @@ class _ClassificationFamily(EstimatorFamily):
         self.sample_weights = self.weights
         d, L = X.shape[1], self.labels.shape[0]
         if not loss.closed_form and d > EXACT_FEATURES:
-            raise ValueError(f"loss={loss!r} goes through quadrature, for at most {EXACT_FEATURES} features; got {d}; use loss='square', or shift='both'")
+            raise ValueError(
+                f"loss={loss!r} goes through quadrature, for at most {EXACT_FEATURES} features; got {d}; use loss='square', or shift='both'"
+            )
         centre, scale = self.moments = centre_and_scale(self.X, self.weights)
         basis = Basis(params.model, self.X, centre, scale, params.n_centers, params.model_bandwidth)
         setting = setting_of(self.X, self.weights, centre, scale, params)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import logsumexp
 
 from ksos._validation import as_choice, as_positive
 from ksos.robust.node_risk import NodeRisk, ParametricLoss, least_expected
@@ -90,7 +89,8 @@ class LogisticScores(ParametricLoss):
         """(log probabilities (N, L), probabilities)."""
         scores = np.zeros((self.U.shape[0], self.labels))
         scores[:, 1:] = self.U @ theta.reshape(self.labels - 1, -1).T
-        log = scores - logsumexp(scores, axis=1, keepdims=True)
+        scores -= scores.max(axis=1, keepdims=True)
+        log = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
         return log, np.exp(log)
 
     def values(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
