@@ -29,8 +29,8 @@ class RobustRegressor(RegressorMixin, RobustEstimator):
     ----------
     radius : float, "auto" or "bootstrap"
         Of the ball, in MMD. 0: the regularised empirical solution. "bootstrap": see :func:`ksos.bootstrap_radius`.
-        "auto": the largest of 1, ½, ¼, ⅛ times that radius whose loss on three held-out folds is at most 2 % above that of radius 0 (and 5 %
-        in each of them); else 0, also for fewer than ten distinct samples. For ``shift="anywhere"``: the bootstrap radius, but at least 1.2
+        "auto": the largest of 1, ½, ¼, ⅛ times that radius whose loss on three held-out folds is at most 2 % above that of radius 0 (5 % in
+        each of them); else 0, also for fewer than ten distinct samples. For ``shift="anywhere"``: the bootstrap radius, but at least 1.2
         times the distance of the nearest density of the space. A radius below the least one that holds a density of the space is an error
         that names it.
     model : {"linear", "kernel"}
