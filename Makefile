@@ -31,9 +31,9 @@ lint: $(VENV)/.installed-lint
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Pages of scripts that did not change are kept, so the second time is quick.
+# Scripts that did not change are not run again, so the second time is quick.
 docs: $(VENV)/.installed-docs
-	$(ONE_THREAD) $(BIN)/python -m sphinx -b html -W --keep-going -q -j auto docs build/site
+	$(ONE_THREAD) $(BIN)/python -m sphinx -b html -E -W --keep-going -q -j auto docs build/site
 	@echo "build/site/index.html"
 
 build: $(VENV)/.created

@@ -71,10 +71,9 @@ def listed() -> set[str]:
 def public() -> Iterator[tuple[str, str]]:
     """(module, name) of every public name, where it is documented: names of ksos itself are not repeated in their modules."""
     for module in MODULES:
-        for name in importlib.import_module(module).__all__:
-            if not isinstance(getattr(importlib.import_module(module), name), ModuleType) and (
-                module == "ksos" or name not in ksos.__all__
-            ):
+        home = importlib.import_module(module)
+        for name in home.__all__:
+            if not isinstance(getattr(home, name), ModuleType) and (module == "ksos" or name not in ksos.__all__):
                 yield module, name
 
 

@@ -26,4 +26,4 @@ for sepal_length in (5.0, 6.0, 7.0):
     low, middle, high = length.ppf([0.05, 0.5, 0.95])
     print(f"sepal {sepal_length} cm: petal {middle:.1f} cm, with probability 0.9 between {low:.1f} and {high:.1f}")
 
-assert np.isclose(p.marginal([2]).cdf([[2.5]])[0], p.probability(-inf, [inf, inf, 2.5, inf]))
+assert np.isclose(p.marginal([2]).with_feature_names(None).cdf([[2.5]])[0], p.probability(-inf, [inf, inf, 2.5, inf]))

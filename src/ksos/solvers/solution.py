@@ -94,8 +94,8 @@ class Solution:
     multipliers: tuple[float, ...] = ()
     """Of a constrained problem, one per constraint: −∂f*/∂c for F ≤ c and F = c, ∂f*/∂c for F ≥ c (then, as for ≤, not negative)."""
     ball_vectors: Mapping[int, Any] = field(default_factory=dict, repr=False)
-    """For MMD balls, by their position among the constraints, where the solver has them: v of R^q, ``|v|`` being the multiplier. The gap then
-    counts the ball as ``⟨v, A(C) − z⟩ ≤ radius·|v|``, which holds on it for any v."""
+    """For MMD balls, by their position among the constraints, where the solver has them: v of R^q, ``|v|`` being the multiplier. The gap
+    then counts the ball as ``⟨v, A(C) − z⟩ ≤ radius·|v|``, which holds on it for any v."""
     violation: float = 0.0
     """By how much the density violates the constraints, each in units of its own range."""
     least_radius: float | None = None
