@@ -22,6 +22,12 @@ class SquaredMMD(Functional):
 
     ``target``: samples (n, d), a :class:`~ksos.MeanEmbedding` (weights, signed ones included), or an :class:`~ksos.SoSDensity`;
     for a space with labels, a labelled embedding or density.
+
+    >>> import ksos
+    >>> X = [[-0.5], [0.0], [0.5]]
+    >>> space = ksos.SoSSpace(ksos.kernels.Gaussian(1.0), X)
+    >>> ksos.minimize(SquaredMMD(X) + 1e-3 * ksos.functionals.Trace(), space).status
+    'solved'
     """
 
     def __init__(self, target: Any) -> None:
@@ -35,7 +41,11 @@ class SquaredMMD(Functional):
 
 
 class MMD(SquaredMMD):
-    """‖P(w_p − w_target)‖, not squared, as the note's density-fitting equation writes it."""
+    """‖P(w_p − w_target)‖, not squared, as the note's density-fitting equation writes it.
+
+    >>> MMD([[0.0], [1.0]]) <= 0.2  # a ball, as a constraint
+    MMD(2 samples) <= 0.2
+    """
 
     def bind(self, space: SoSSpace) -> BoundTerm:
         return _BoundMMD(space.coordinates(self.target))

@@ -1,4 +1,9 @@
-"""Ask a fitted density: probabilities of boxes, quantiles, marginals and conditionals, all of them exact."""
+"""
+Ask a density
+=============
+
+Probabilities of boxes, quantiles, marginals and conditionals of a fitted density, all of them exact.
+"""
 
 import numpy as np
 from sklearn.datasets import load_iris
