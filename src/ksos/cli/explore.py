@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from ksos.cli import values
 from ksos.cli.console import DONE, Console
@@ -24,7 +25,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     options = table_options(arguments)
     table = read_table(arguments.data, options, console.note)
     table.require_different_names()
-    told = {"sample_weight": table.weights, "feature_names": table.names, "how_to_read": _reading(arguments.data, options)}
+    told: dict[str, Any] = {"sample_weight": table.weights, "feature_names": table.names, "how_to_read": _reading(arguments.data, options)}
     with explore(table.points, port=arguments.port, open_browser=False, **told) as page:
         console.result([page.url])
         console.note("the page is served until Ctrl-C")
@@ -39,7 +40,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 def _reading(path: str, options: TableOptions) -> str:
     """The lines of Python that read the table in the same way."""
-    asked = "" if options == TableOptions() else f", {options!r}"
-    names = "read_table" if options == TableOptions() else "TableOptions, read_table"
-    chosen = "" if options == TableOptions() else "from ksos.cli.columns import Choice\n"
-    return f"{chosen}from ksos.cli.tables import {names}\n\ntable = read_table({path!r}{asked})\nX, sample_weight = table.points, table.weights"
+    plain = options == TableOptions()
+    lines = [] if plain else ["from ksos.cli.columns import Choice"]
+    lines += [f"from ksos.cli.tables import {'' if plain else 'TableOptions, '}read_table", ""]
+    lines += [f"table = read_table({path!r}{'' if plain else f', {options!r}'})", "X, sample_weight = table.points, table.weights"]
+    return "\n".join(lines)

@@ -58,8 +58,9 @@ def fit(fitted: Fitted, data: Samples) -> dict[str, Any]:
     return {
         "features": list(fitted.settings.features), "scale": fitted.settings.scale, "n_support": estimator.support_points_.shape[0],
         "bandwidth": parameters["bandwidth"], "regularization": parameters["relative_regularization"],
-        "status": solution.status, "solver": solution.solver, "n_iter": solution.n_iter, "seconds": solution.time, "rank": solution.rank,
+        "status": solution.status, "solver": solution.solver, "n_iter": solution.n_iter, "rank": solution.rank,
         "objective": solution.objective, "gap": _finite(solution.gap), "projected_mmd": projected, "score": _finite(fitted.score),
+        "draft": fitted.settings.draft, "seconds": fitted.seconds, "processor_seconds": fitted.processor_seconds,
         "warnings": list(fitted.warned), "model": model(solution.distribution) if len(fitted.settings.features) <= 2 else None,
     }  # fmt: skip
 
@@ -98,7 +99,8 @@ def model(density: SoSDensity) -> dict[str, Any]:
 def details(tab: Tab, data: Samples) -> dict[str, Any]:
     """What takes longer than a fit: the levels of the highest-density regions and the exact MMD; stale as soon as the tab fits anew."""
     fitted, stop = tab.require_fitted(), tab.stop
-    p, found = fitted.density.unnamed, {"stale": False, "levels": [], "exact_mmd": None, "exact_mmd_why": ""}  # type: dict[str, Any]
+    p = fitted.density.unnamed
+    found: dict[str, Any] = {"stale": False, "levels": [], "exact_mmd": None, "exact_mmd_why": ""}
     if p.n_features <= 2:
         for mass in MASSES:
             if stop.is_set():
@@ -175,7 +177,9 @@ def program(fitted: Fitted, data: Samples) -> str:
     features, n_held_out, weighted = list(fitted.settings.features), data.n_held_out, data.weights is not None
     weights = ", sample_weight=sample_weight[fitted]" if weighted else ""
     given = "".join(f"    {name}={value!r},\n" for name, value in fitted.parameters.items() if value is not None)
-    held = f"print(est.score(X[held_out]{', sample_weight=sample_weight[held_out]' if weighted else ''}))  # held out\n" if n_held_out else ""
+    held = (
+        f"print(est.score(X[held_out]{', sample_weight=sample_weight[held_out]' if weighted else ''}))  # held out\n" if n_held_out else ""
+    )
     return (
         f"import numpy as np\nimport ksos\n\n{data.how_to_read}\nX = np.asarray(X)[:, {features}]\n"
         "order = np.random.default_rng(0).permutation(len(X))\n"

@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from typing import Any, NamedTuple
 
+from ksos._validation import as_count
 from ksos.explorer import answers
 from ksos.explorer.session import Cancelled, Session
 from ksos.explorer.settings import Settings
@@ -65,7 +66,9 @@ class Server(ThreadingHTTPServer):
         self.session = session
         self.token = secrets.token_urlsafe(24)
         self.hosts = {f"127.0.0.1:{self.server_port}", f"localhost:{self.server_port}"}
-        self.static = {name: _Reply((files("ksos.explorer") / "static" / file).read_bytes(), kind) for name, (file, kind) in _STATIC.items()}
+        self.static = {
+            name: _Reply((files("ksos.explorer") / "static" / file).read_bytes(), kind) for name, (file, kind) in _STATIC.items()
+        }
 
     @property
     def url(self) -> str:
@@ -176,7 +179,8 @@ def _as_json(value: Any) -> _Reply:
 
 
 def _fit(session: Session, tab: str, asked: dict[str, Any]) -> Any:
-    return answers.fit(session.fit(tab, Settings.of(asked, session.samples.points.shape[1])), session.samples)
+    turn = as_count(asked.pop("turn", 0), "turn", minimum=0)
+    return answers.fit(session.fit(tab, Settings.of(asked, session.samples.points.shape[1]), turn), session.samples)
 
 
 def _cancel(session: Session, tab: str, _: dict[str, Any]) -> Any:

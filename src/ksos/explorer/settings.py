@@ -28,13 +28,17 @@ class Settings:
     n_support: int = 100
     reference: str = "none"
     objective: str = "squared_mmd"
+    draft: bool = False
+    """Whether a gap that no picture shows will do: while a slider moves."""
 
     @classmethod
     def of(cls, asked: Any, d: int) -> Settings:
         """From the words of a request about samples with ``d`` features."""
         known = set(cls.__dataclass_fields__)
         if not isinstance(asked, dict) or not set(asked) <= known:
-            raise ValueError(f"a fit is asked for with {', '.join(sorted(known))}; got {sorted(asked) if isinstance(asked, dict) else asked!r}")
+            raise ValueError(
+                f"a fit is asked for with {', '.join(sorted(known))}; got {sorted(asked) if isinstance(asked, dict) else asked!r}"
+            )
         features = as_features(asked.get("features", [0]), d)
         if len(features) > MOST_FEATURES:
             raise ValueError(f"a page shows at most {MOST_FEATURES} features at once; got {len(features)}; choose fewer")
@@ -48,4 +52,7 @@ class Settings:
             raise ValueError(f"n_support must be at most {MOST_SUPPORT}; got {n_support}")
         reference = as_choice(asked.get("reference", "none"), "reference", REFERENCES)
         objective = as_choice(asked.get("objective", "squared_mmd"), "objective", OBJECTIVES)
-        return cls(tuple(features), scale, None if strength is None else float(strength), n_support, reference, objective)
+        draft = asked.get("draft", False)
+        if not isinstance(draft, bool):
+            raise TypeError(f"draft must be true or false; got {draft!r}")
+        return cls(tuple(features), scale, None if strength is None else float(strength), n_support, reference, objective, draft)

@@ -5,7 +5,7 @@
   const { axis, onGrid, roughLevel } = ksosDensity;
   const { whole, panels, shortNumber } = ksosDrawing;
   const SIDE = 81, LINE = 401; // points of a grid, of a line
-  const SOON = 200, REST = 250; // milliseconds: until progress shows; without a move before the slow answers are asked for
+  const SOON = 200, REST = 250; // milliseconds: until progress shows; until a slider that does not move is at rest
   const DRAG = 6; // pixels from which a click is a drag
   const READINGS = [
     ["status", "status"], ["objective", "objective"], ["gap", "gap, at most"], ["projected_mmd", "MMD, projected"], ["exact_mmd", "MMD, exact"],
@@ -15,7 +15,7 @@
   const tab = Array.from(crypto.getRandomValues(new Uint8Array(12)), (b) => b.toString(16).padStart(2, "0")).join("");
   const $ = (id) => document.getElementById(id);
   const state = { data: null, fit: null, axes: [], values: null, levels: null, area: null, samples: [], box: null, given: null, cursor: null, pairs: null, seed: 0 };
-  const running = { serial: 0, started: 0, busy: false, pending: false, timer: 0, rest: 0 };
+  const running = { serial: 0, started: 0, busy: false, draft: false, pending: false, timer: 0, rest: 0 };
   let automaticStrength = true;
 
   async function ask(question, asked = {}) {
@@ -73,20 +73,21 @@
 
   // --- fits ---
 
-  function wantFit() {
+  /** A moving slider asks for drafts, as many as there is time for; once it rests, the fit itself takes the place of the last one. */
+  function wantFit(draft = false) {
     showControls();
-    if (running.busy && performance.now() - running.started < SOON) running.pending = true;
-    else send();
+    if (running.busy && running.draft && performance.now() - running.started < SOON) running.pending = true;
+    else send(draft);
   }
 
-  async function send() {
+  async function send(draft) {
     const serial = ++running.serial;
-    Object.assign(running, { busy: true, pending: false, started: performance.now() });
+    Object.assign(running, { busy: true, draft, pending: false, started: performance.now() });
     clearTimeout(running.rest);
     clearTimeout(running.timer);
-    running.timer = setTimeout(() => (running.pending ? send() : watch(serial)), SOON);
+    running.timer = setTimeout(() => (running.pending ? send(true) : watch(serial)), SOON);
     await attempt(async () => {
-      const found = await answer("fit", settings());
+      const found = await answer("fit", { ...settings(), draft, turn: serial });
       if (serial !== running.serial) return;
       if (found.cancelled) $("status").textContent = "Cancelled; the picture is that of the fit before.";
       else take(found);
@@ -95,7 +96,7 @@
     running.busy = false;
     clearTimeout(running.timer);
     $("running").hidden = true;
-    if (running.pending) send();
+    if (running.pending) send(true);
   }
 
   /** Shows how far a long fit is. */
@@ -109,7 +110,7 @@
       } catch {
         return; // the fit itself says what is wrong
       }
-      if (running.pending) return send();
+      if (running.pending) return send(true);
       await new Promise((done) => setTimeout(done, 150));
     }
     return undefined;
@@ -129,11 +130,12 @@
     draw();
     readings();
     $("warnings").replaceChildren(...found.warnings.map((text) => Object.assign(document.createElement("li"), { textContent: text })));
-    $("status").textContent = `${found.status} by ${found.solver} in ${found.n_iter} iterations.`;
+    $("status").textContent = `${found.draft ? "Draft: " : ""}${found.status} by ${found.solver} in ${found.n_iter} iterations.`;
     $("program").hidden = $("copy").hidden = true;
     document.body.dataset.fits = Number(document.body.dataset.fits || 0) + 1;
-    document.body.dataset.milliseconds = performance.now() - running.started;
-    running.rest = setTimeout(() => attempt(details), REST);
+    Object.assign(document.body.dataset, { draft: found.draft, milliseconds: performance.now() - running.started, processor: 1000 * found.processor_seconds });
+    if (found.draft) running.rest = setTimeout(() => send(false), REST);
+    else attempt(details);
   }
 
   /** The answers that take longer than a fit, once the controls rest. */
@@ -158,15 +160,21 @@
     document.body.dataset.details = document.body.dataset.fits;
   }
 
+  /** One bandwidth per feature; of a metric S, the roots of its diagonal. */
+  function widths(bandwidth) {
+    return bandwidth.map((value, k) => (Array.isArray(value) ? Math.sqrt(value[k]) : value));
+  }
+
   function readings() {
-    const rows = READINGS.flatMap(([key, text]) => {
+    const listed = READINGS.filter(([key]) => state.fit.model || !key.startsWith("level"));
+    const rows = listed.flatMap(([key, text]) => {
       const value = state.fit[key];
       const term = Object.assign(document.createElement("dt"), { textContent: text });
       const shown = Object.assign(document.createElement("dd"), { id: `reading-${key}` });
       if (value === undefined) shown.textContent = "…";
       else if (value === null) shown.textContent = key === "exact_mmd" ? "takes too long" : "none";
       else if (typeof value === "number") shown.textContent = key === "gap" ? value.toExponential(1) : String(Number(value.toPrecision(5)));
-      else shown.textContent = Array.isArray(value) ? value.flat().map(shortNumber).join(", ") : value;
+      else shown.textContent = Array.isArray(value) ? widths(value).map(shortNumber).join(", ") : value;
       if (value === null && state.fit[`${key}_why`]) shown.title = state.fit[`${key}_why`];
       shown.dataset.value = JSON.stringify(value === undefined ? null : value);
       return [term, shown];
@@ -240,7 +248,7 @@
       } else {
         const found = state.pairs && state.pairs.pairs.find((one) => one.pair[0] === column && one.pair[1] === row);
         if (found) area.heat(Float64Array.from(found.pdf), state.pairs.side, state.pairs.side);
-        if ($("show-rows").checked && !found) area.marks(rows.map((x) => [x[column], x[row]]), "--rows", "dot");
+        if ($("show-rows").checked) area.marks(rows.map((x) => [x[column], x[row]]), "--rows", "dot");
         if ($("show-samples").checked) area.marks(state.samples.map((x) => [x[column], x[row]]), "--samples", "cross");
       }
       area.frame(row === shown.length - 1 ? name(column) : "", column === 0 ? name(row) : "", false);
@@ -412,10 +420,10 @@
       wantFit();
     });
   }
-  for (const id of ["scale", "support"]) $(id).addEventListener("input", wantFit);
+  for (const id of ["scale", "support"]) $(id).addEventListener("input", () => wantFit(true));
   $("strength").addEventListener("input", () => {
     automaticStrength = false;
-    wantFit();
+    wantFit(true);
   });
   $("automatic").addEventListener("click", () => {
     automaticStrength = true;
