@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
 import socket
@@ -110,5 +111,12 @@ def test_it_listens_to_this_machine_alone_and_stops(page: ksos.Explorer) -> None
         host, port = Client(other).host.split(":")
         assert host == "127.0.0.1"
         assert Client(other).send("GET", Client(page).root).status == 403, "every page has its own token"
+        kept = http.client.HTTPConnection(host, int(port), timeout=10)  # as browsers keep theirs
+        kept.request("GET", Client(other).root)
+        assert kept.getresponse().read()
+    with pytest.raises((OSError, http.client.HTTPException)):
+        kept.request("GET", Client(other).root)
+        kept.getresponse()
+    kept.close()
     with pytest.raises(OSError), socket.create_connection((host, int(port)), timeout=1):
         pass

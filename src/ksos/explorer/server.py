@@ -5,7 +5,9 @@ from __future__ import annotations
 import hmac
 import json
 import secrets
+import socket
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
@@ -63,7 +65,7 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, session: Session, port: int = 0) -> None:
         super().__init__(("127.0.0.1", port), _Handler)
-        self.session = session
+        self.session, self._open = session, set[socket.socket]()
         self.token = secrets.token_urlsafe(24)
         self.hosts = {f"127.0.0.1:{self.server_port}", f"localhost:{self.server_port}"}
         self.static = {
@@ -74,6 +76,21 @@ class Server(ThreadingHTTPServer):
     def url(self) -> str:
         """The address of the page."""
         return f"http://127.0.0.1:{self.server_port}/{self.token}/"
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._open.discard(request)
+        super().shutdown_request(request)
+
+    def server_close(self) -> None:
+        """End, connections that a browser keeps open included."""
+        super().server_close()
+        for request in list(self._open):
+            with suppress(OSError):  # the browser may be quicker
+                request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A browser that goes away in the middle of an answer is no error."""
