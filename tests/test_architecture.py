@@ -37,7 +37,7 @@ LAYERS: list[set[str]] = [
     {"solvers"},
     {"robust"},
     {"estimators"},
-    {"plotting"},
+    {"explorer", "plotting"},
     {"__init__"},
     {"reproduce"},
     {"bench"},

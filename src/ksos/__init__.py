@@ -23,6 +23,7 @@ from ksos.two_sample import TwoSampleTest, two_sample_test
 
 if TYPE_CHECKING:  # imported on first use, see below
     from ksos.estimators import KernelSoSConditional, KernelSoSDensityCV, RobustClassifier, RobustRegressor
+    from ksos.explorer import Explorer, explore
     from ksos.plotting import ConditionalDisplay, CrossValidationDisplay, DensityDisplay, SolutionDisplay
     from ksos.robust import RobustMode, RobustSolution, WorstCase, bootstrap_radius, robust_minimize, robust_mode, robust_path, worst_case
 
@@ -32,10 +33,12 @@ __all__ += ["TwoSampleTest", "median_kernel", "two_sample_test"]
 __all__ += ["BandwidthWarning", "ConvexityError", "FunctionalError", "IntegralNotAvailableError", "KsosError", "ModelFormatError"]
 __all__ += ["KernelSoSConditional", "KernelSoSDensityCV", "RobustClassifier", "RobustRegressor"]
 __all__ += ["ConditionalDisplay", "CrossValidationDisplay", "DensityDisplay", "SolutionDisplay"]
+__all__ += ["Explorer", "explore"]
 __all__ += ["RobustMode", "RobustSolution", "WorstCase", "bootstrap_radius", "robust_minimize", "robust_mode", "robust_path", "worst_case"]
 
 _estimators = ("KernelSoSConditional", "KernelSoSDensityCV", "RobustClassifier", "RobustRegressor")
 _plotting = ("ConditionalDisplay", "CrossValidationDisplay", "DensityDisplay", "SolutionDisplay")
 _robust = ("RobustMode", "RobustSolution", "WorstCase", "bootstrap_radius", "robust_minimize", "robust_mode", "robust_path", "worst_case")
-_homes = {"ksos.estimators": _estimators, "ksos.plotting": _plotting, "ksos.robust": _robust, "": ("plotting", "robust")}
+_homes: dict[str, tuple[str, ...]] = {"ksos.estimators": _estimators, "ksos.explorer": ("Explorer", "explore")}
+_homes |= {"ksos.plotting": _plotting, "ksos.robust": _robust, "": ("plotting", "robust")}
 __getattr__, __dir__ = _later(globals(), {name: home for home, names in _homes.items() for name in names})

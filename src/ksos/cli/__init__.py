@@ -26,6 +26,7 @@ COMMANDS = {
     "sample": "draw samples from a saved density",
     "query": "probabilities, means and quantiles of a saved density, its marginals and conditionals",
     "plot": "draw a saved density, with the data if they are given",
+    "explore": "explore a table in the browser: move the parameters of a fit, see the density follow",
     "inspect": "show what is in a saved density",
     "worst-case": "the worst distribution for a loss within a distance of the rows of a table",
     "reproduce": "draw the figures of the paper",

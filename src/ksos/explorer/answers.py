@@ -1,0 +1,190 @@
+"""What a page is told: plain numbers from the library's own methods, nothing computed in another way."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ksos._array import to_numpy
+from ksos._validation import as_count
+from ksos.density import SoSDensity, SoSMixture
+from ksos.embedding import MeanEmbedding, mmd
+from ksos.estimators.density import OBJECTIVES
+from ksos.explorer.session import Fitted, Samples, Tab
+from ksos.explorer.settings import MOST_FEATURES, MOST_SUPPORT, REFERENCES, WIDEST
+
+__all__ = ["MASSES", "box", "conditional", "described", "details", "fit", "model_file", "pairs", "program", "progress", "samples"]
+
+MASSES = (0.5, 0.9)
+"""The highest-density regions that are drawn."""
+
+_SHOWN_ROWS, _MOST_SAMPLES = 2000, 5000
+_MARGIN = 0.15
+_LINE, _SIDE = 201, 41
+_QUANTILES = (0.05, 0.5, 0.95)
+_EXACT_OPERATIONS = 1e11  # of an exact MMD, a few seconds: a page that waits longer for one number seems broken
+
+
+def described(data: Samples) -> dict[str, Any]:
+    """The samples and what can be chosen."""
+    n, d = data.points.shape
+    shown = np.arange(n) if n <= _SHOWN_ROWS else np.sort(np.random.default_rng(0).choice(n, _SHOWN_ROWS, replace=False))
+    limits = {"features": MOST_FEATURES, "support": min(MOST_SUPPORT, n - data.n_held_out), "scale": WIDEST, "samples": _MOST_SAMPLES}
+    return {
+        "names": list(data.names), "n": n, "n_held_out": data.n_held_out, "points": data.points[shown].tolist(),
+        "ranges": [list(_range(data, k)) for k in range(d)], "limits": limits,
+        "objectives": list(OBJECTIVES), "references": list(REFERENCES), "masses": list(MASSES),
+    }  # fmt: skip
+
+
+def _range(data: Samples, feature: int) -> tuple[float, float]:
+    """The part of the axis that is drawn: the samples with a margin."""
+    x = data.points[:, feature]
+    low, high = float(x.min()), float(x.max())
+    margin = _MARGIN * (high - low) if high > low else max(1.0, abs(low))
+    return low - margin, high + margin
+
+
+def fit(fitted: Fitted, data: Samples) -> dict[str, Any]:
+    """The certificate, what was chosen, and the model itself if it has at most two features."""
+    estimator, solution, parameters = fitted.estimator, fitted.estimator.solution_, fitted.parameters
+    target, kernel = _target(fitted, data), solution.space.embedding_kernel
+    projected = mmd(fitted.density.unnamed, target, kernel=kernel, landmarks=estimator.landmarks_)
+    return {
+        "features": list(fitted.settings.features), "scale": fitted.settings.scale, "n_support": estimator.support_points_.shape[0],
+        "bandwidth": parameters["bandwidth"], "regularization": parameters["relative_regularization"],
+        "status": solution.status, "solver": solution.solver, "n_iter": solution.n_iter, "rank": solution.rank,
+        "objective": solution.objective, "gap": _finite(solution.gap), "projected_mmd": projected, "score": _finite(fitted.score),
+        "draft": fitted.settings.draft, "seconds": fitted.seconds, "processor_seconds": fitted.processor_seconds,
+        "warnings": list(fitted.warned), "model": model(solution.distribution) if len(fitted.settings.features) <= 2 else None,
+    }  # fmt: skip
+
+
+def _finite(value: float | None) -> float | None:
+    """JSON has no infinities."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _target(fitted: Fitted, data: Samples) -> MeanEmbedding:
+    """The embedding of the rows that were fitted."""
+    X, weights = data.part(data.rows()[0], fitted.settings.features)
+    return MeanEmbedding(X, None if weights is None else weights / weights.sum(), kernel=fitted.estimator.solution_.space.embedding_kernel)
+
+
+def model(density: SoSDensity) -> dict[str, Any]:
+    """The numbers of p(x) = ‖c + Fᵀk(x)‖²·ρ(x), k_i(x) = exp(−‖A(x − x̃_i)‖²), from which a page evaluates the density by itself.
+
+    ρ is 1, or Σ_j w_j exp(−‖A_j(x − m_j)‖²) over the laws of a reference.
+    """
+    d = density.n_features
+    normals, constant = density.measure.normals(d), density.constant
+    laws = None
+    if normals is not None:
+        roots = [np.linalg.inv(np.linalg.cholesky(2.0 * V)) for V in normals.covariances]  # ½ (x−m)ᵀV⁻¹(x−m) = ‖A(x−m)‖²
+        heights = [w * np.linalg.det(A) / math.pi ** (0.5 * d) for w, A in zip(normals.weights, roots, strict=True)]
+        rows = zip(heights, normals.means, roots, strict=True)
+        laws = [{"height": float(height), "mean": mean.tolist(), "root": A.tolist()} for height, mean, A in rows]
+    return {
+        "support": density.support_points.tolist(), "factor": density.factor.tolist(), "laws": laws,
+        "constant": None if constant is None else constant.tolist(),
+        "root": np.linalg.inv(np.linalg.cholesky(density.kernel.matrix(d))).tolist(),
+    }  # fmt: skip
+
+
+def details(tab: Tab, data: Samples) -> dict[str, Any]:
+    """What takes longer than a fit: the levels of the highest-density regions and the exact MMD; stale as soon as the tab fits anew."""
+    fitted, stop = tab.require_fitted(), tab.stop
+    p = fitted.density.unnamed
+    found: dict[str, Any] = {"stale": False, "levels": [], "exact_mmd": None, "exact_mmd_why": ""}
+    if p.n_features <= 2:
+        for mass in MASSES:
+            if stop.is_set():
+                return {"stale": True}
+            found["levels"].append({"mass": mass, "level": float(p.hdr_level(mass, rng=0))})
+    if stop.is_set():
+        return {"stale": True}
+    try:
+        kernel = fitted.estimator.solution_.space.embedding_kernel
+        found["exact_mmd"] = mmd(p, _target(fitted, data), kernel=kernel, max_operations=_EXACT_OPERATIONS)
+    except (ValueError, MemoryError) as error:
+        found["exact_mmd_why"] = str(error)
+    return found | {"stale": stop.is_set()}
+
+
+def progress(tab: Tab) -> dict[str, Any]:
+    """The last certificate of the fit that runs."""
+    if (seen := tab.progress) is None:
+        return {"n_iter": 0}
+    return {"n_iter": seen.n_iter, "objective": seen.objective, "gap": _finite(seen.gap), "seconds": seen.time}
+
+
+def conditional(fitted: Fitted, data: Samples, feature: Any, value: Any) -> dict[str, Any]:
+    """The law of one of two features given that the other, number 0 or 1 of the two, has a value."""
+    _require_two(fitted)
+    if feature not in (0, 1) or isinstance(feature, bool):
+        raise ValueError(f"feature must be 0 or 1, the first or the second that is shown; got {feature!r}")
+    other = 1 - int(feature)
+    p = fitted.density.unnamed.conditional({int(feature): value})
+    x = np.linspace(*_range(data, fitted.settings.features[other]), _LINE)
+    found = {"x": x.tolist(), "pdf": to_numpy(p.pdf(x[:, None])).tolist(), "mean": float(p.mean()[0]), "other": other}
+    return found | {"quantiles": [[q, float(p.ppf(q))] for q in _QUANTILES]}
+
+
+def _require_two(fitted: Fitted) -> None:
+    if len(fitted.settings.features) != 2:
+        raise ValueError(f"a conditional needs two features; {len(fitted.settings.features)} are shown")
+
+
+def box(fitted: Fitted, low: Any, high: Any) -> dict[str, Any]:
+    """P(low ≤ x ≤ high)."""
+    return {"probability": float(fitted.density.unnamed.probability(low, high))}
+
+
+def samples(fitted: Fitted, size: Any, seed: Any) -> dict[str, Any]:
+    """Independent samples of the density."""
+    if (n := as_count(size, "size")) > _MOST_SAMPLES:
+        raise ValueError(f"size must be at most {_MOST_SAMPLES}; got {n}")
+    return {"samples": to_numpy(fitted.density.unnamed.rvs(n, as_count(seed, "seed", minimum=0))).tolist()}
+
+
+def pairs(fitted: Fitted, data: Samples) -> dict[str, Any]:
+    """The marginals of all features and of all pairs of them, on grids over what is drawn."""
+    p, features = fitted.density.unnamed, fitted.settings.features
+    axes = [np.linspace(*_range(data, k), _SIDE) for k in features]
+    singles = [to_numpy(p.marginal([i]).pdf(x[:, None])).tolist() for i, x in enumerate(axes)]
+    found = []
+    for i, j in combinations(range(len(features)), 2):
+        grid = np.stack(np.meshgrid(axes[i], axes[j]), axis=-1).reshape(-1, 2)
+        found.append({"pair": [i, j], "pdf": to_numpy(p.marginal([i, j]).pdf(grid)).tolist()})
+    return {"side": _SIDE, "singles": singles, "pairs": found}
+
+
+def model_file(density: SoSDensity | SoSMixture) -> bytes:
+    """What :meth:`SoSDensity.save` writes."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.ksos"
+        density.save(path)
+        return path.read_bytes()
+
+
+def program(fitted: Fitted, data: Samples) -> str:
+    """The lines of Python that make the same fit."""
+    features, n_held_out, weighted = list(fitted.settings.features), data.n_held_out, data.weights is not None
+    weights = ", sample_weight=sample_weight[fitted]" if weighted else ""
+    given = "".join(f"    {name}={value!r},\n" for name, value in fitted.parameters.items() if value is not None)
+    held = (
+        f"print(est.score(X[held_out]{', sample_weight=sample_weight[held_out]' if weighted else ''}))  # held out\n" if n_held_out else ""
+    )
+    return (
+        f"import numpy as np\nimport ksos\n\n{data.how_to_read}\nX = np.asarray(X)[:, {features}]\n"
+        "order = np.random.default_rng(0).permutation(len(X))\n"
+        f"fitted, held_out = np.sort(order[{n_held_out}:]), np.sort(order[:{n_held_out}])\n"
+        f"est = ksos.KernelSoSDensity(\n{given}).fit(X[fitted]{weights})\n"
+        f"print(est.solution_.objective, est.solution_.gap)\n{held}"
+        f"p = est.distribution_.with_feature_names({[data.names[k] for k in features]!r})\np.save('model.ksos')\n"
+    )

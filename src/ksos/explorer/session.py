@@ -1,0 +1,211 @@
+"""The samples of a page and what its tabs fit to them: one fit at a time, each of which can be cancelled."""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ksos._array import to_numpy
+from ksos._validation import as_masses, as_points
+from ksos.density import SoSDensity, SoSMixture
+from ksos.estimators import KernelSoSDensity
+from ksos.explorer.settings import Settings
+from ksos.feature_names import as_feature_names, column_names, is_table, matrix_of
+from ksos.solvers import Progress
+
+__all__ = ["DRAFTS", "Cancelled", "Fitted", "Samples", "Session", "Tab"]
+
+DRAFTS = {"squared_mmd": 1e-4, "mmd": 1e-3, "likelihood": 1e-2}
+"""The gap of a draft, by objective: a fit with L-BFGS that takes a fraction of the time, and that no eye tells from the optimum."""
+
+_HELD_OUT, _FEWEST = 5, 10  # every fifth row is held out, of at least so many
+_MOST_TABS = 32
+_DIGITS = 6  # of parameters: what the page shows is what was fitted
+
+
+class Cancelled(Exception):
+    """The fit was cancelled, or another one of the same tab has taken its place."""
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Rows (n, d) with names and masses; which rows are fitted and which are held out; and the lines of Python that read them."""
+
+    points: np.ndarray
+    names: tuple[str, ...]
+    weights: np.ndarray | None
+    how_to_read: str
+
+    @classmethod
+    def of(cls, X: Any, sample_weight: Any, feature_names: Any, how_to_read: str) -> Samples:
+        """Checked samples."""
+        named = column_names(X) if feature_names is None else feature_names
+        points = to_numpy(as_points(matrix_of(X, "X") if is_table(X) else X, "X"))
+        n, d = points.shape
+        weights = None if sample_weight is None else as_masses(sample_weight, n)
+        return cls(points, as_feature_names([f"x{k + 1}" for k in range(d)] if named is None else named, d), weights, how_to_read)
+
+    @property
+    def n_held_out(self) -> int:
+        """How many rows are held out."""
+        n = self.points.shape[0]
+        return n // _HELD_OUT if n >= _FEWEST else 0
+
+    def rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers of the rows that are fitted and of those held out: the same every time."""
+        order = np.random.default_rng(0).permutation(self.points.shape[0])
+        return np.sort(order[self.n_held_out :]), np.sort(order[: self.n_held_out])
+
+    def part(self, rows: np.ndarray, features: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray | None]:
+        """Points and weights of some rows."""
+        return np.ascontiguousarray(self.points[rows][:, list(features)]), None if self.weights is None else self.weights[rows]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A fit, what it was asked for, and what the library warned of."""
+
+    settings: Settings
+    parameters: dict[str, Any]
+    """Of :class:`KernelSoSDensity`, as a program would give them."""
+    estimator: KernelSoSDensity
+    density: SoSDensity | SoSMixture
+    score: float | None
+    warned: tuple[str, ...]
+    seconds: float
+    processor_seconds: float
+
+
+@dataclass
+class Tab:
+    """What one tab of the browser shows."""
+
+    fitted: Fitted | None = None
+    progress: Progress | None = None
+    stop: threading.Event = field(default_factory=threading.Event)
+    turn: int = 0
+
+    def require_fitted(self) -> Fitted:
+        """The fit that questions are about."""
+        if self.fitted is None:
+            raise ValueError("nothing has been fitted yet; ask for a fit first")
+        return self.fitted
+
+
+class Session:
+    """The samples, the tabs, and one lock: whatever is computed, fits come one after the other."""
+
+    def __init__(self, samples: Samples) -> None:
+        self.samples = samples
+        self._tabs: OrderedDict[str, Tab] = OrderedDict()
+        self._tabs_lock, self._work = threading.Lock(), threading.Lock()
+        self._automatic: dict[tuple[Any, ...], KernelSoSDensity] = {}
+        self._last: Fitted | None = None
+
+    @property
+    def last(self) -> Fitted:
+        """The last fit of any tab."""
+        return Tab(self._last).require_fitted()
+
+    def tab(self, name: str) -> Tab:
+        """The tab with this name, made when it is first seen; those not seen for longest are forgotten."""
+        with self._tabs_lock:
+            tab = self._tabs.setdefault(name, Tab())
+            self._tabs.move_to_end(name)
+            while len(self._tabs) > _MOST_TABS:
+                self._tabs.popitem(last=False)[1].stop.set()
+            return tab
+
+    def cancel(self, name: str) -> None:
+        """End the fit of a tab at its next certificate."""
+        self.tab(name).stop.set()
+
+    def close(self) -> None:
+        """End every fit."""
+        with self._tabs_lock:
+            for tab in self._tabs.values():
+                tab.stop.set()
+
+    def fit(self, name: str, settings: Settings, turn: int = 0) -> Fitted:
+        """Fit what the tab asks for in place of what it is fitting; raises :class:`Cancelled` if that happens to this one.
+
+        ``turn`` counts the fits of a tab: one that arrives after its successor is left out.
+        """
+        tab, stop = self.tab(name), threading.Event()
+        with self._tabs_lock:
+            if turn < tab.turn:
+                raise Cancelled
+            tab.stop.set()
+            tab.stop, tab.progress, tab.turn = stop, None, turn
+        try:
+            return self._fit(tab, settings, stop)
+        finally:
+            if tab.stop is stop:
+                tab.progress = None
+
+    def _fit(self, tab: Tab, settings: Settings, stop: threading.Event) -> Fitted:
+
+        def watch(progress: Progress) -> bool:
+            tab.progress = Progress(progress.n_iter, progress.objective, progress.gap, progress.time)
+            return stop.is_set()
+
+        with self._work, warnings.catch_warnings(record=True) as warned:  # filters belong to the process: another reason for the lock
+            warnings.simplefilter("always")
+            if stop.is_set():
+                raise Cancelled
+            parameters, shortcut = self._parameters(settings)
+            estimator = KernelSoSDensity(**{**parameters, **shortcut}, callback=watch)
+            fitted, held_out = self.samples.rows()
+            X, weights = self.samples.part(fitted, settings.features)
+            began, used = time.perf_counter(), time.thread_time()
+            estimator.fit(X, sample_weight=weights)
+            spent = time.perf_counter() - began, time.thread_time() - used
+            if stop.is_set():
+                raise Cancelled
+            Z, held_weights = self.samples.part(held_out, settings.features)
+            score = estimator.score(Z, sample_weight=held_weights) if len(Z) else None
+            density = estimator.distribution_.with_feature_names([self.samples.names[k] for k in settings.features])
+            said = dict.fromkeys(str(one.message) for one in warned if issubclass(one.category, UserWarning))
+            tab.fitted = self._last = Fitted(settings, parameters, estimator, density, score, tuple(said), *spent)
+            return tab.fitted
+
+    def _parameters(self, settings: Settings) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The estimator's parameters, and what replaces some of them to the same effect in less time."""
+        automatic = self._automatic_fit(settings)
+        strength = automatic.relative_regularization_ if settings.regularization is None else settings.regularization
+        parameters = {
+            "bandwidth": _scaled(automatic.bandwidth_, settings.scale),
+            "embedding_bandwidth": _scaled(automatic.embedding_bandwidth_, settings.scale),
+            "relative_regularization": float(_rounded(np.asarray(strength))),
+            "n_support": settings.n_support,
+            "reference": None if settings.reference == "none" else settings.reference,
+            "objective": settings.objective,
+            "random_state": 0,
+        } | ({"solver": "lbfgs", "tol": DRAFTS[settings.objective]} if settings.draft else {})
+        known = {} if settings.reference == "none" else {"reference": automatic.solution_.space.measure}
+        return parameters, known
+
+    def _automatic_fit(self, settings: Settings) -> KernelSoSDensity:
+        """What the library itself chooses for these features, reference and objective, stopped before it is solved."""
+        key = (settings.features, settings.reference, settings.objective)
+        if key not in self._automatic:
+            X, weights = self.samples.part(self.samples.rows()[0], settings.features)
+            reference = None if settings.reference == "none" else settings.reference
+            told: dict[str, Any] = {"reference": reference, "objective": settings.objective, "random_state": 0}
+            self._automatic[key] = KernelSoSDensity(**told, callback=lambda _: True).fit(X, sample_weight=weights)
+        return self._automatic[key]
+
+
+def _scaled(bandwidth: np.ndarray, scale: float) -> Any:
+    """A bandwidth, one per feature, or a metric, widened: as plain numbers."""
+    return _rounded(bandwidth * (scale * scale if bandwidth.ndim == 2 else scale)).tolist()
+
+
+def _rounded(values: np.ndarray) -> np.ndarray:
+    return np.vectorize(lambda value: float(f"{value:.{_DIGITS}g}"))(values)
