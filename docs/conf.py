@@ -63,6 +63,7 @@ sphinx_gallery_conf = {
     "doc_module": ("ksos",),
     "reference_url": {"ksos": None},
     "backreferences_dir": None,
+    "within_subsection_order": "FileNameSortKey",
 }
 
 
@@ -112,8 +113,8 @@ def write_math(display: str) -> Any:
     """Formulas as MathML, which browsers draw themselves: no script, no font, no network."""
 
     def visit(self: Any, node: nodes.Element) -> None:
-        tag = "div" if display == "block" else "span"
-        self.body.append(f'<{tag} class="math">{convert(node.astext(), display=display)}</{tag}>')
+        tag, formula = "div" if display == "block" else "span", node.astext().replace(r"\|", r"\Vert ")  # the name that the converter knows
+        self.body.append(f'<{tag} class="formula">{convert(formula, display=display)}</{tag}>')
         raise nodes.SkipNode
 
     return visit
@@ -133,6 +134,23 @@ def lead_to_pages(app: Sphinx, name: str, text: list[str]) -> None:
         text[0] = re.sub(pattern, replacement, text[0])
 
 
+def give_examples_a_section(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    """Examples and remarks after the list of parameters get the headings without which numpydoc takes them for parameters."""
+    out: list[str] = []
+    section = ""
+    for before, line, after in zip(["", *lines], lines, [*lines[1:], ""], strict=False):
+        heading = re.fullmatch(r"-{3,}", after) is not None
+        if heading:
+            section = line
+        elif section and not before and line and not line.startswith((" ", "..")) and section != "Examples":
+            wanted = "Examples" if line.startswith(">>>") else "Notes"
+            if section != wanted:
+                out += [wanted, "-" * len(wanted)]
+                section = wanted
+        out.append(line)
+    lines[:] = out
+
+
 def skip_the_inherited(app: Sphinx, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:
     """Leave out what scikit-learn's base classes bring along: its own site documents it."""
     return True if str(getattr(member, "__module__", "")).startswith("sklearn.") else None
@@ -141,5 +159,6 @@ def skip_the_inherited(app: Sphinx, what: str, name: str, member: Any, skip: boo
 def setup(app: Sphinx) -> None:
     """What Sphinx calls first."""
     app.connect("autodoc-skip-member", skip_the_inherited)
+    app.connect("autodoc-process-docstring", give_examples_a_section, priority=100)  # before numpydoc
     app.connect("source-read", lead_to_pages)
     app.add_html_math_renderer("mathml", (write_math("inline"), None), (write_math("block"), None))
