@@ -1,7 +1,7 @@
 """Fits to more rows than memory holds: python benchmarks/scale.py [--rows 1000000 10000000].
 
-Prints, for a generated stream of d = 10 features and m = 200 landmarks, the processor time of a fit's pass over the data beside that of the bare
-kernel sums in blocks, taken in turns, and the peak memory of the fit above what the imports take, each in a process of its own.
+Prints, for a generated stream of d = 10 features and m = 200 landmarks, the processor time of two passes over the data beside that of the
+bare kernel sums in blocks, taken in turns, and the peak memory of a fit above what the imports take, each in a process of its own.
 """
 
 from __future__ import annotations
