@@ -261,7 +261,7 @@ class KernelSoSDensity(DensityEstimator):
         running, deadline = self._running, Deadline.of(self.time_limit)
         with np.errstate(under="ignore"):
             part = running.survey.part
-            setting = running.setting or self._settle(part, deadline, report(self.verbose), part.points)
+            setting = running.setting or self._settle(part, running.survey.count, deadline, report(self.verbose), part.points)
             self._solve(setting, setting.embedding(part) if running.sums is None else running.sums, part, deadline)
         return vars(self)[name]
 
@@ -274,9 +274,8 @@ class KernelSoSDensity(DensityEstimator):
         with np.errstate(under="ignore"):
             asked = self._question if self._asks_first and isinstance(X, Chunks) else None
             part = (survey := passes.look(self._most_looked_at, self._domain, asked)).part
-            say(f"{survey.count} samples of {part.points.shape[1]} features")
             # a tensor: the fit runs where it lies, and decisions about it on the host
-            setting = self._settle(part, deadline, say, X if is_other_array(X) else part.points)
+            setting = self._settle(part, survey.count, deadline, say, X if is_other_array(X) else part.points)
             if survey.complete or not self._embeds:
                 data: MeanEmbedding | KernelSums = setting.embedding(part)
             else:
@@ -285,16 +284,16 @@ class KernelSoSDensity(DensityEstimator):
 
     def _question(self, part: Part) -> Setting:
         """The setting as a part of the samples decides on it, without a limit of time."""
-        return self._settle(part, Deadline.of(None), report(0), part.points)
+        return self._settle(part, part.total, Deadline.of(None), report(0), part.points)
 
-    def _settle(self, part: Part, deadline: Deadline, say: Callable[[str], None], host: Array) -> Setting:
-        """Kernels, support points and landmarks, from the part of the samples that decides on them."""
+    def _settle(self, part: Part, seen: int, deadline: Deadline, say: Callable[[str], None], host: Array) -> Setting:
+        """Kernels, support points and landmarks, from the part of the ``seen`` samples that decides on them."""
         rng, constant = as_generator(self.random_state), self.reference is not None
         measure = self._measure(part, deadline)
         volume = Lebesgue() if constant else measure  # kernels and points follow the data, not what is known of them
         with set_up(deadline, _SET_UP_SHARE):
             kernel, embedding_kernel = self._kernels(part, volume, rng)
-        say("bandwidth")
+        say(f"{seen} samples of {part.points.shape[1]} features: bandwidth")
         with set_up(deadline, _SET_UP_SHARE, _SEEN if self._by_likelihood else 0.0) as stage:
             support = like(self._support(part, kernel, volume, rng, stage), host)
         say(f"{support.shape[0]} support points")

@@ -55,7 +55,8 @@ def squared_distances(X: Array, Y: Array, sigma: Array) -> Array:
             if n and float(xp.max(x2) + xp.max(y2)) * 2.3e-16 <= _PRODUCT_ERROR:
                 left = xp.concat([Xs, x2[:, None], xp.ones_like(x2)[:, None]], axis=1)  # the norms as two more columns of the product
                 right = xp.concat([-2.0 * Ys, xp.ones_like(y2)[:, None], y2[:, None]], axis=1)
-                return xp.maximum(left @ right.T, xp.zeros_like(x2)[:1])
+                D = left @ right.T
+                return D if float(xp.min(D)) >= 0.0 else xp.clip(D, 0.0, None)  # to look is cheaper than to write
         blocks = list(row_blocks(n, Y.shape[0], CACHE_ELEMENTS if is_numpy(X) else _DEVICE_ELEMENTS))
         if len(blocks) <= 1:
             return _sum_of_squares(X, Y, sigma)
