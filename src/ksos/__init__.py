@@ -21,13 +21,13 @@ from ksos.kernel_sums import KernelSums
 from ksos.solvers import Progress, Solution, minimize, regularization_path
 from ksos.sources import chunks
 from ksos.space import SoSSpace
-from ksos.two_sample import TwoSampleTest, two_sample_test
 
 if TYPE_CHECKING:  # imported on first use, see below
     from ksos.estimators import KernelSoSConditional, KernelSoSDensityCV, RobustClassifier, RobustRegressor
     from ksos.explorer import Explorer, explore
     from ksos.plotting import ConditionalDisplay, CrossValidationDisplay, DensityDisplay, SolutionDisplay
     from ksos.robust import RobustMode, RobustSolution, WorstCase, bootstrap_radius, robust_minimize, robust_mode, robust_path, worst_case
+    from ksos.two_sample import TwoSampleTest, two_sample_test
 
 __all__ = ["Compression", "Estimate", "KernelSoSDensity", "MeanEmbedding", "Progress", "SoSDensity", "SoSMixture", "SoSSpace", "Solution"]
 __all__ += ["functionals", "kernels", "load", "measures", "minimize", "mixture", "mmd", "observables", "regularization_path"]
@@ -42,5 +42,10 @@ _estimators = ("KernelSoSConditional", "KernelSoSDensityCV", "RobustClassifier",
 _plotting = ("ConditionalDisplay", "CrossValidationDisplay", "DensityDisplay", "SolutionDisplay")
 _robust = ("RobustMode", "RobustSolution", "WorstCase", "bootstrap_radius", "robust_minimize", "robust_mode", "robust_path", "worst_case")
 _homes: dict[str, tuple[str, ...]] = {"ksos.estimators": _estimators, "ksos.explorer": ("Explorer", "explore")}
-_homes |= {"ksos.plotting": _plotting, "ksos.robust": _robust, "": ("plotting", "robust")}
+_homes |= {
+    "ksos.plotting": _plotting,
+    "ksos.robust": _robust,
+    "ksos.two_sample": ("TwoSampleTest", "two_sample_test"),
+    "": ("plotting", "robust"),
+}
 __getattr__, __dir__ = _later(globals(), {name: home for home, names in _homes.items() for name in names})
