@@ -10,12 +10,13 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 # Files of tests run side by side, one file in one process, so that what a file computes once is shared by its tests. One at a time: make test JOBS=0
 JOBS ?= $(shell $(PYTHON) -c 'import os; print(min(max(os.cpu_count() or 2, 2), 8))')
 
-.PHONY: help demo test lint build clean
+.PHONY: help demo test lint docs build clean
 
 help:
 	@echo "make demo    draw the paper's figures, quick version, into demo/, with the certificate of every fit"
 	@echo "make test    run the tests, files side by side; ARGS='-k kernels' passes arguments on to pytest, JOBS=0 runs one at a time"
 	@echo "make lint    style and types"
+	@echo "make docs    build the site into build/site/, warnings and broken links as errors; open build/site/index.html, no network needed"
 	@echo "make build   wheel and source archive in dist/"
 	@echo "make clean   remove what the commands above made, .venv included"
 
@@ -30,12 +31,17 @@ lint: $(VENV)/.installed-lint
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Scripts that did not change are not run again, so the second time is quick.
+docs: $(VENV)/.installed-docs
+	$(ONE_THREAD) $(BIN)/python -m sphinx -b html -E -W --keep-going -q -j auto docs build/site
+	@echo "build/site/index.html"
+
 build: $(VENV)/.created
 	$(INSTALL) build
 	$(BIN)/python -m build
 
 clean:
-	rm -rf $(VENV) build dist demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist demo .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/gallery docs/how-to docs/reference/generated
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Stamps: an environment is made once, and an extra is installed again only when pyproject.toml has changed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import importlib
 import re
 import subprocess
@@ -80,6 +81,20 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
             exec(compile("\n" * (line - 1) + block, str(page), "exec"), namespace)
     finally:
         plt.close("all")
+
+
+CONSOLES = [page for page in PAGES if "```pycon" in page.read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("page", CONSOLES, ids=[page.stem for page in CONSOLES])
+def test_consoles_show_what_is_printed(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = "\n".join(block for _, block in fences(page.read_text(encoding="utf-8"), "pycon"))
+    test = doctest.DocTestParser().get_doctest(text, {}, page.stem, str(page), 0)
+    assert test.examples
+    said: list[str] = []
+    doctest.DocTestRunner(verbose=False, optionflags=doctest.NORMALIZE_WHITESPACE).run(test, out=said.append)
+    assert not said, "".join(said)
 
 
 @every_page

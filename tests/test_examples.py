@@ -11,11 +11,11 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import pytest
 
-SCRIPTS = sorted((Path(__file__).resolve().parents[1] / "examples").glob("*.py"))
+SCRIPTS = sorted((Path(__file__).resolve().parents[1] / "examples").rglob("*.py"))
 
 
 def test_there_is_a_gallery() -> None:
-    assert len(SCRIPTS) >= 3
+    assert {script.parent.name for script in SCRIPTS} == {"gallery", "how_to"}
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)

@@ -17,7 +17,9 @@ from ksos.density.io import load
 from ksos.embedding import MeanEmbedding, median_kernel, mmd
 from ksos.estimators import KernelSoSDensity
 from ksos.exceptions import BandwidthWarning, ConvexityError, FunctionalError, IntegralNotAvailableError, KsosError, ModelFormatError
+from ksos.kernel_sums import KernelSums
 from ksos.solvers import Progress, Solution, minimize, regularization_path
+from ksos.sources import chunks
 from ksos.space import SoSSpace
 from ksos.two_sample import TwoSampleTest, two_sample_test
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:  # imported on first use, see below
 
 __all__ = ["Compression", "Estimate", "KernelSoSDensity", "MeanEmbedding", "Progress", "SoSDensity", "SoSMixture", "SoSSpace", "Solution"]
 __all__ += ["functionals", "kernels", "load", "measures", "minimize", "mixture", "mmd", "observables", "regularization_path"]
-__all__ += ["TwoSampleTest", "median_kernel", "two_sample_test"]
+__all__ += ["KernelSums", "TwoSampleTest", "chunks", "median_kernel", "two_sample_test"]
 __all__ += ["BandwidthWarning", "ConvexityError", "FunctionalError", "IntegralNotAvailableError", "KsosError", "ModelFormatError"]
 __all__ += ["KernelSoSConditional", "KernelSoSDensityCV", "RobustClassifier", "RobustRegressor"]
 __all__ += ["ConditionalDisplay", "CrossValidationDisplay", "DensityDisplay", "SolutionDisplay"]

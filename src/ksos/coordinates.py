@@ -23,6 +23,7 @@ from ksos.embedding_map import blocks_of
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.integrals import closed_form
 from ksos.integrals.quadruple import density_inner_matrix
+from ksos.kernel_sums import KernelSums
 from ksos.kernels import Gaussian, Kernel
 from ksos.labelled import LabelledDensity, LabelledEmbedding
 from ksos.measures import Measure
@@ -83,7 +84,8 @@ class Coordinates:
         return np.concatenate([nothing if part is None else share * to_numpy(self._plain(part)) for share, part in parts])
 
     def _plain(self, target: Any) -> Array:
-        target = as_target(target, self.projection.kernel)
+        if not isinstance(target, KernelSums) or self.directions:  # along directions that are no landmarks the samples are needed
+            target = as_target(target, self.projection.kernel)
         z = self.projection.coordinates(target)
         if self.directions:
             z = to_numpy(z)

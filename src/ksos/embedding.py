@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ksos._array import Array, inner, is_numpy, like, namespace, norm, to_numpy, zeros
+from ksos._array import Array, inner, like, namespace, norm, to_numpy, zeros
 from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos._validation import as_points
 from ksos.bandwidth import bandwidth_rule
@@ -27,6 +27,7 @@ from ksos.feature_names import column_names, in_order, order_of, shown_names
 from ksos.integrals import closed_form
 from ksos.integrals.metric import axes_of
 from ksos.integrals.quadruple import density_inner
+from ksos.kernel_sums import KernelSums, kernel_sums
 from ksos.kernels import Gaussian, Kernel
 from ksos.kernels.base import KernelSum
 from ksos.measures import Box, Measure
@@ -41,8 +42,6 @@ TENSOR_FEATURES = 3
 MOST_NODES = 400_000
 """The largest tensor rule: it limits what the exact MMD of a density and the integrals of its witness cost."""
 
-_BLOCK_ELEMENTS = 1 << 20
-_DEVICE_ELEMENTS = 1 << 27
 _NODES_PER_BANDWIDTH, _LEAST_NODES = 8, 16
 _TAIL = 6.5  # bandwidths beyond the support points at which the density is cut: exp(−2·6.5²) is below rounding
 _BLOCK_ROWS = 20_000
@@ -116,6 +115,9 @@ class Projection:
 
     def coordinates(self, target: Target) -> Array:
         """The coordinates of a target's embedding, shape (q,)."""
+        if isinstance(target, KernelSums):
+            _require_same_kernel(target, self.kernel, "target")
+            return self.S @ target.at(self.landmarks)
         return self.S @ evaluate(as_target(target, self.kernel), self.kernel, self.landmarks)
 
 
@@ -195,10 +197,16 @@ def as_target(target: Target, kernel: Kernel, name: str = "target") -> Law:
     if isinstance(target, (SoSDensity, SoSMixture)):
         return target.unnamed if target.plain is not None else target.unnamed.as_mixture()
     if isinstance(target, MeanEmbedding):
-        if target.kernel != kernel:
-            raise ValueError(f"{name} is an embedding in the RKHS of {target.kernel!r}, but distances are measured in that of {kernel!r}")
+        _require_same_kernel(target, kernel, name)
         return target
+    if isinstance(target, KernelSums):
+        raise TypeError(f"{name} is known at its landmarks only: {target!r}; samples or a MeanEmbedding are needed here")
     return MeanEmbedding(as_points(target, name), kernel=kernel)
+
+
+def _require_same_kernel(target: MeanEmbedding | KernelSums, kernel: Kernel, name: str) -> None:
+    if target.kernel != kernel:
+        raise ValueError(f"{name} is an embedding in the RKHS of {target.kernel!r}, but distances are measured in that of {kernel!r}")
 
 
 def _names(target: Target) -> tuple[str, ...] | None:
@@ -232,10 +240,8 @@ def _parts(p: SoSDensity | SoSMixture) -> Sequence[tuple[float, Part]]:
 
 
 def _atoms_at(target: MeanEmbedding, kernel: Kernel, Z: Array) -> Array:
-    out, points, weights = zeros((Z.shape[0],), Z), like(target.points, Z), like(target.weights, Z)
-    for rows in row_blocks(points.shape[0], Z.shape[0], _BLOCK_ELEMENTS if is_numpy(Z) else _DEVICE_ELEMENTS):
-        out += weights[rows] @ kernel(points[rows, :], Z)
-    return out
+    total, lost = kernel_sums(kernel, Z, like(target.points, Z), like(target.weights, Z))
+    return (total + lost)[:-1]
 
 
 # --- exact inner products ---

@@ -75,7 +75,16 @@ class WitnessPoint(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class TwoSampleTest:
-    """The answer of :func:`two_sample_test`."""
+    """The answer of :func:`two_sample_test`.
+
+    >>> import ksos
+    >>> x = np.random.default_rng(0).normal(size=(2, 100, 1))
+    >>> answer = ksos.two_sample_test(x[0], x[1] + 1.0, rng=0)
+    >>> isinstance(answer, TwoSampleTest), answer.reject(0.05), answer.n_rows
+    (True, True, (100, 100))
+    >>> bool(answer.witness(answer.most_a.point[None])[0] > 0)  # more of the first sample there
+    True
+    """
 
     statistic: float
     """−log₁₀ of the harmonic mean of the approximate p-values of all ``scores``."""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 import ksos
+from audit.ball import CONIC_DIGITS, Ball
 from audit.referee import LONG, Claims, Finding, Referee, Term, density, distance, kernel_matrix, rule_of
 from ksos.functionals import MMD, Expectation, Frobenius, NegativeLogLikelihood, SquaredMMD, Trace, within
 from ksos.kernels import Gaussian, Laplace, Matern
@@ -25,7 +26,6 @@ KERNELS: dict[str, Any] = {
 }
 DATA = ("clustered", "normal", "duplicated", "equal", "far", "weighted", "signed")
 SOLVERS = ("auto", "low_rank", "interior_point", "lbfgs", "fista", "frank_wolfe")
-_CONIC_DIGITS = 2e-6  # of the oracle
 
 
 @contextmanager
@@ -90,9 +90,12 @@ def minimise(seed: int) -> list[Finding]:
         solver = "auto"
     steps = None if rng.random() < 0.8 else int(rng.integers(1, 6))
     label = f"minimise {seed}: {name} {kind} d={d} n={n} {data} {distance} {penalty}={strength:g} {solver} max_iter={steps}"
+    promised = 1e-5 if distance == "likelihood" else 1e-8  # without a tolerance of the user's
+    tol = None if rng.random() < 0.5 else 1e-8
     with loud():
-        solution = ksos.minimize(functional, ksos.SoSSpace(kernel, X, measure), solver=solver, max_iter=steps, time_limit=20.0)
-    return Referee(solution, terms).verdict().against(Claims.of(solution), label)
+        solution = ksos.minimize(functional, ksos.SoSSpace(kernel, X, measure), solver=solver, tol=tol, max_iter=steps, time_limit=20.0)
+    verdict = Referee(solution, terms).verdict()
+    return verdict.against(Claims.of(solution), f"{label} tol={tol}", promised if tol is None else tol)
 
 
 def constrained(seed: int) -> list[Finding]:
@@ -139,7 +142,7 @@ def constrained(seed: int) -> list[Finding]:
         return [Finding(label, "solved, but infeasible", solution.objective, math.inf)]
     if problem.status != "optimal":
         return []
-    out, slack = [], _CONIC_DIGITS * max(1.0, abs(optimum))
+    out, slack = [], CONIC_DIGITS * max(1.0, abs(optimum))
     away, mean = float(np.linalg.norm((judge.S @ (masses @ judge.seen)).astype(float) - z)), float(masses @ x)
     if in_a_ball and solved and away > radius * (1 + 1e-6) + 1e-7:
         out.append(Finding(label, "outside of its ball", radius, away))
@@ -153,7 +156,7 @@ def constrained(seed: int) -> list[Finding]:
 
 
 def worst_case(seed: int) -> list[Finding]:
-    """One random worst case on the line, judged by quadrature and by atoms."""
+    """One random worst case on the line, solved or left half-way, judged by quadrature, by atoms, and by a conic solver in its space."""
     rng = np.random.default_rng([19, seed])
     X, a = samples(str(rng.choice(["clustered", "normal", "duplicated", "weighted"])), int(rng.integers(3, 20)), 1, rng)
     shift = float(rng.choice([0.0, 0.0, 10.0, 2010.0, 1e4]))
@@ -168,14 +171,14 @@ def worst_case(seed: int) -> list[Finding]:
     which = str(rng.choice(list(losses)))
     loss, truth = losses[which]
     label = f"worst case {seed}: {which} shift={shift:g} n={X.shape[0]} radius={radius:g} sigma={sigma:.2f}"
-    data = ksos.MeanEmbedding(X + shift, a, kernel=Gaussian(sigma))
+    data, rtol = ksos.MeanEmbedding(X + shift, a, kernel=Gaussian(sigma)), float(rng.choice([1e-8, 1e-8, 1e-2]))
     with loud():
-        worst = ksos.worst_case(loss, data, radius, measure=Box([shift - 2.0], [shift + 2.0]), time_limit=60.0)
-    return _judged(worst, truth, data, label)
+        worst = ksos.worst_case(loss, data, radius, measure=Box([shift - 2.0], [shift + 2.0]), rtol=rtol, time_limit=60.0)
+    return _judged(worst, truth, data, f"{label} rtol={rtol:g}", rtol)
 
 
-def _judged(worst: Any, truth: Any, data: Any, label: str) -> list[Finding]:
-    """A worst case on a box of the line: its value, its exact MMD, and its bounds."""
+def _judged(worst: Any, truth: Any, data: Any, label: str, rtol: float | None = None) -> list[Finding]:
+    """A worst case on a box of the line: its value, its exact MMD, its bounds, and with the digits asked for its status."""
     if worst.value is None:
         return []
     p, radius, kernel = worst.distribution, worst.radius, data.kernel
@@ -196,6 +199,14 @@ def _judged(worst: Any, truth: Any, data: Any, label: str) -> list[Finding]:
         and (atoms := _worst_atoms(p.measure, kernel, data, truth, radius)) > worst.upper_bound + 1e-6 * scale
     ):
         out.append(Finding(label, "rigorous bound below atoms", worst.upper_bound, atoms))
+    if abs(worst.gap - (worst.dual_value - worst.value)) > 1e-12 * scale:
+        out.append(Finding(label, "the gap is not dual value − value", worst.gap, worst.dual_value - worst.value))
+    best, slack = Ball(worst, data, radius).worst([truth]), CONIC_DIGITS * scale + worst.integration_error  # NaN refutes nothing
+    if worst.dual_value < best - slack:
+        out.append(Finding(label, f"dual value below a density in the ball, {worst.status}", worst.dual_value, best))
+    spread = float(np.ptp(truth(x[:, 0])))
+    if rtol is not None and worst.status == "solved" and value < best - slack - rtol * spread:
+        out.append(Finding(label, "solved, but not the worst density", value, best))
     return out
 
 
@@ -235,10 +246,12 @@ def robust_fit(seed: int) -> list[Finding]:
         values = np.asarray(truth(theta[0], Y[:, 0]), float)
         return values, (2.0 * away if squared else away / values)[:, None]
 
+    rtol = float(rng.choice([1e-6, 1e-2]))
     label = f"robust fit {seed}: {'square' if squared else 'distance'} n={X.shape[0]} radius={radius:g} sigma={sigma:.2f} ridge={ridge:g}"
-    data = ksos.MeanEmbedding(X, a, kernel=Gaussian(sigma))
+    label, data = f"{label} rtol={rtol:g}", ksos.MeanEmbedding(X, a, kernel=Gaussian(sigma))
+    where: dict[str, Any] = {"measure": Box([-2.0], [2.0]), "n_support": 24}
     with loud():
-        found = ksos.robust_minimize(loss, [0.0], data, radius, alpha=ridge, measure=Box([-2.0], [2.0]), n_support=24, time_limit=60.0)
+        found = ksos.robust_minimize(loss, [0.0], data, radius, alpha=ridge, rtol=rtol, time_limit=60.0, **where)
     if found.value is None or found.worst_case is None or found.worst_case.distribution is None:
         return []
     theta, p = float(found.theta[0]), found.worst_case.distribution
@@ -249,12 +262,20 @@ def robust_fit(seed: int) -> list[Finding]:
     def risk(t: float) -> float:
         return float(masses @ truth(t, x)) + ridge * t * t
 
-    least, slack = (
-        float(minimize_scalar(risk, bounds=(-2.0, 2.0), method="bounded", options={"xatol": 1e-10}).fun),
-        1e-6 + found.integration_error,
-    )
+    least = float(minimize_scalar(risk, bounds=(-2.0, 2.0), method="bounded", options={"xatol": 1e-10}).fun)
+    slack = CONIC_DIGITS * max(1.0, abs(found.value)) + found.integration_error
     if risk(theta) > found.value + slack:
         out.append(Finding(label, f"the worst risk is exceeded by its own density, {found.status}", found.value, risk(theta)))
-    if found.gap is not None and found.value - found.gap > least + slack and found.status == "solved" and found.worst_case.note == "":
-        out.append(Finding(label, "solved, but no density proves the lower bound", found.value - found.gap, least))
+    if found.worst_case.dual_value + ridge * theta**2 > found.value + slack:
+        out.append(Finding(label, "two bounds of one risk", found.value, found.worst_case.dual_value + ridge * theta**2))
+    if found.gap is None:
+        return out
+    if found.value - found.gap > least + slack and found.worst_case.note == "":
+        out.append(Finding(label, f"no density proves the lower bound, {found.status}", found.value - found.gap, least))
+    if found.status == "solved" and found.gap > rtol * max(abs(found.value), 1e-3 * float(np.ptp(truth(theta, x)))) + slack:
+        out.append(Finding(label, "solved, but the gap", found.gap, rtol * abs(found.value)))
+    parameters = np.concatenate([np.linspace(-2.0, 2.0, 9), theta + np.linspace(-0.05, 0.05, 11)])
+    risks = [lambda x, t=t: truth(t, x) + ridge * t * t for t in parameters]
+    if found.value - found.gap > (best := Ball(found.worst_case, data, radius).worst(risks)) + slack and found.worst_case.note == "":
+        out.append(Finding(label, f"lower bound above the least worst risk, {found.status}", found.value - found.gap, best))
     return out

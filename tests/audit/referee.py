@@ -152,7 +152,7 @@ class Verdict:
         if claims.gap is not None:
             bound = claims.objective - claims.gap
             compare("lower bound above a density", bound, self.objective, not bound <= self.objective + own)
-            compare("gap", claims.gap, self.gap, not self.gap <= claims.gap + tol + own)
+            compare("gap", claims.gap, self.gap, not self.gap <= claims.gap + 1e-8 + own)
         if claims.status == "solved":
             compare("solved, but the gap", tol, self.gap, not self.gap <= tol + own)
         return out

@@ -53,6 +53,7 @@ TESTED_WITH_THE_TABLE = {
     "--encoding",
 }
 TESTED_WITH_THE_SEARCH = {"--search", "--criterion", "--folds"}
+TESTED_WITH_PREDICT = {"--target"}
 
 
 def saved(path: Path, points: np.ndarray, weights: np.ndarray | None = None, names: Any = None, **parameters: Any) -> bytes:
@@ -65,7 +66,8 @@ def test_every_option_is_tested() -> None:
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     known = {flag for action in parser._actions for flag in action.option_strings}
-    assert known == {name.split(",")[0] for name in OPTIONS} | TESTED_APART | TESTED_WITH_THE_TABLE | TESTED_WITH_THE_SEARCH
+    elsewhere = TESTED_APART | TESTED_WITH_THE_TABLE | TESTED_WITH_THE_SEARCH | TESTED_WITH_PREDICT
+    assert known == {name.split(",")[0] for name in OPTIONS} | elsewhere
 
 
 @pytest.mark.parametrize("name", OPTIONS)

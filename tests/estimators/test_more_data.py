@@ -8,9 +8,13 @@ import pytest
 from tables import points
 
 from ksos import KernelSoSDensity
-from ksos.estimators._subsample import part_of, row_hashes
+from ksos.estimators._subsample import Part, Survey, row_hashes
 
 X = points(300, 2, 5)
+
+
+def part_of(rows: np.ndarray, masses: np.ndarray, most: int) -> Part:
+    return Survey.empty(most, rows.shape[1]).update(rows, masses).part
 
 
 def test_more_samples_do_not_fit_worse() -> None:

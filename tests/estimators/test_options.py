@@ -40,7 +40,7 @@ VISIBLE: dict[str, list[dict[str, Any]]] = {
     "tol": [{"tol": 1.0}],
     "random_state": [{"support": "random", "n_support": 9, "random_state": 1}],
 }
-APART = {"max_iter", "time_limit", "callback", "verbose"}
+APART = {"max_iter", "time_limit", "callback", "verbose", "contamination"}
 
 
 def fit(data: np.ndarray = X, **parameters: Any) -> KernelSoSDensity:
@@ -59,7 +59,7 @@ def test_every_option_has_a_test_and_the_documented_default() -> None:
         **{"kernel": "gaussian", "bandwidth": "auto", "embedding_bandwidth": None, "regularization": "auto", "penalty": "trace"},
         **{"n_support": None, "support": "auto", "landmarks": None, "measure": None, "objective": "squared_mmd", "solver": "auto"},
         **{"tol": None, "max_iter": None, "time_limit": None, "callback": None, "random_state": None, "verbose": 0},
-        **{"relative_regularization": None, "reference": None},
+        **{"relative_regularization": None, "reference": None, "contamination": None},
     }
 
 

@@ -147,7 +147,7 @@ class TestRegressor:
 
     def test_quadrature_needs_few_features(self):
         with pytest.raises(ValueError, match="square"):
-            ksos.RobustRegressor(loss="huber").fit(np.random.default_rng(0).normal(size=(20, 4)), np.arange(20.0))
+            ksos.RobustRegressor(radius=0.2, loss="huber").fit(np.random.default_rng(0).normal(size=(20, 4)), np.arange(20.0))
 
     def test_losses_are_objects_with_names(self):
         X, y = regression()

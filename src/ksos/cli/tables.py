@@ -9,9 +9,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import BinaryIO
 
 import numpy as np
@@ -26,7 +26,17 @@ from ksos.cli.csv_rows import CsvRows, NotANumberError, Row
 from ksos.cli.dialect import Dialect, detect
 from ksos.cli.text_lines import TextLines
 
-__all__ = ["READING", "Table", "TableOptions", "add_reading_options", "add_table_arguments", "read_csv", "read_npy", "read_table"]
+__all__ = [
+    "READING",
+    "Table",
+    "TableOptions",
+    "add_reading_options",
+    "add_table_arguments",
+    "csv_pieces",
+    "read_csv",
+    "read_npy",
+    "read_table",
+]
 __all__ += ["read_table_for", "table_options"]
 
 READING = ("columns", "exclude", "weights", "clean", "drop_missing", "header", "delimiter", "decimal", "encoding")
@@ -166,19 +176,8 @@ def read_table(path: str, options: TableOptions | None = None, say: Say = lambda
 
 def read_csv(stream: BinaryIO, source: str, options: TableOptions, say: Say = lambda _: None) -> Table:
     """The chosen columns of the CSV text in ``stream``, plain or compressed; ``source`` names it in errors."""
-    lines = TextLines(stream, source, options.encoding)
-    if options.delimiter is not None:
-        lines.delimiter = options.delimiter
-    sample = (lines.block() or "").split("\n", _LOOKED_AT)[:_LOOKED_AT]
-    dialect = detect(sample[:_FEWER], options.delimiter, options.decimal)
-    for line in dialect.said(options.delimiter, options.decimal):
-        say(f"{source}: {line}")
-    rows = CsvRows(lines, dialect)
-    first = next(rows.rows(), None)
-    if first is None:
-        raise cell_error(source, 1, 1, "the file is empty; rows of numbers were expected")
+    sample, dialect, rows, first, names = _begin_csv(stream, source, options, say)
     width = len(first.cells)
-    names = [cell.strip() for cell in first.cells] if _has_header(first, source, dialect, options, say) else None
     columns = Columns(source, width, names)
     cleaner = Cleaner(columns, options.choice.features is None, options.clean, options.drop_missing, say)
     text = cleaner.text_columns(sample_rows(sample, dialect, width)[names is not None :], dialect.decimal)
@@ -196,6 +195,56 @@ def read_csv(stream: BinaryIO, source: str, options: TableOptions, say: Say = la
     if not matrix.size:
         raise cell_error(source, 2, 1, "only a header, no row of numbers follows it; pass --no-header if row 1 is data")
     return _table(cleaner, np.concatenate([places for places, _ in parts]), matrix, features, weights, options)
+
+
+def _begin_csv(
+    stream: BinaryIO, source: str, options: TableOptions, say: Say
+) -> tuple[list[str], Dialect, CsvRows, Row, list[str] | None]:  # fmt: skip
+    """The first lines, what separates their cells, the rows, the first of them, and the names if it holds names."""
+    lines = TextLines(stream, source, options.encoding)
+    if options.delimiter is not None:
+        lines.delimiter = options.delimiter
+    sample = (lines.block() or "").split("\n", _LOOKED_AT)[:_LOOKED_AT]
+    dialect = detect(sample[:_FEWER], options.delimiter, options.decimal)
+    for line in dialect.said(options.delimiter, options.decimal):
+        say(f"{source}: {line}")
+    rows = CsvRows(lines, dialect)
+    first = next(rows.rows(), None)
+    if first is None:
+        raise cell_error(source, 1, 1, "the file is empty; rows of numbers were expected")
+    return (
+        sample,
+        dialect,
+        rows,
+        first,
+        [cell.strip() for cell in first.cells] if _has_header(first, source, dialect, options, say) else None,
+    )
+
+
+def csv_pieces(path: str, wanted: Sequence[str | int] | None = None) -> Iterator[tuple[int, tuple[str, ...] | None, np.ndarray]]:
+    """The numbers of a CSV file, some thousand rows at a time, with the number of the first of them and the names of all columns.
+
+    Of columns that are not ``wanted`` (names, or numbers from 0; None: all are) the cells are not read, and are NaN.
+    """
+    with open(path, "rb") as stream:
+        _, _, rows, first, header = _begin_csv(stream, path, TableOptions(), lambda _: None)
+        width, names = len(first.cells), None if header is None else tuple(header)
+        labels: Sequence[str | int] = range(width) if names is None else names
+        chosen = [k for k, label in enumerate(labels) if wanted is None or label in wanted]
+        try:
+            begin = [] if names is not None else [(np.array([first.number]), np.array([rows.numbers_of(first, chosen, width, None)]))]
+            for places, numbers in chain(begin, rows.numbers(chosen, width, names)):
+                if numbers.size:
+                    missing = np.argwhere(np.isnan(numbers))
+                    if missing.size:
+                        position, what = chosen[missing[0, 1]], "the cell is missing; fill it, or leave out the row or the column"
+                        raise cell_error(path, int(places[missing[0, 0]]), position + 1, what, names[position] if names else None)
+                    found = np.full((numbers.shape[0], width), np.nan)
+                    found[:, chosen] = numbers
+                    yield int(places[0]), names, found
+        except NotANumberError as error:
+            name = names[error.position] if names else None
+            raise cell_error(path, error.row, error.position + 1, f"{error}; leave out the column, with columns=[…]", name) from None
 
 
 def _has_header(row: Row, source: str, dialect: Dialect, options: TableOptions, say: Say) -> bool:

@@ -16,6 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from ksos._deadline import Deadline, set_up
 from ksos._validation import as_bandwidth, as_choice, as_count, as_nonnegative
 from ksos.cover import pivots
+from ksos.estimators._robust_shift import ANYWHERE, SHIFTS, Moments, prepared_for
 from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Box, Lebesgue, Measure
 from ksos.nodes import Nodes
@@ -48,17 +49,22 @@ class RobustEstimator(BaseEstimator):
     """Of its losses."""
     _family: Callable[..., EstimatorFamily]
     _take: Callable[..., None]
+    _law_names: Callable[..., tuple[list[str], list[Any]]]
+    """Of the columns, and of the labels."""
+    _loss_at_samples = "square"
+    """The default where expectations are sums over the samples."""
 
     def __init__(
-        self, radius: Any = "auto", model: str = "linear", loss: Any = "square", alpha: float = 1e-3, n_centers: int = 20,
+        self, radius: Any = "auto", model: str = "linear", loss: Any = None, alpha: float = 1e-3, n_centers: int = 20,
         model_bandwidth: Any = None, bandwidth: Any = None, embedding_bandwidth: Any = None, measure: Any = None,
         n_support: int | None = None, tol: float | None = None, rtol: float = 1e-4, time_limit: float | None = None,
-        random_state: int | None = 0,
+        random_state: int | None = 0, shift: str | None = None, verbose: int = 0,
     ) -> None:  # fmt: skip
         self.radius, self.model, self.loss, self.alpha = radius, model, loss, alpha
         self.n_centers, self.model_bandwidth = n_centers, model_bandwidth
         self.bandwidth, self.embedding_bandwidth, self.measure, self.n_support = bandwidth, embedding_bandwidth, measure, n_support
         self.tol, self.rtol, self.time_limit, self.random_state = tol, rtol, time_limit, random_state
+        self.shift, self.verbose = shift, verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the model, and find the worst density. Ctrl-C stores the best solution so far, if there is one, and is raised again."""
@@ -74,13 +80,28 @@ class RobustEstimator(BaseEstimator):
         if isinstance(radii, str) or not np.iterable(radii):
             raise TypeError(f"radii must be a sequence of radii; got {radii!r}")
 
+        shift = self._shift_for(radii)
+
         def copy(radius: Any) -> Any:
-            fitted = clone(self).set_params(radius=radius)
+            fitted = clone(self).set_params(radius=radius, shift=shift)
             for name in {"n_features_in_", "feature_names_in_", "classes_"} & vars(self).keys():
                 setattr(fitted, name, getattr(self, name))
             return fitted
 
         return self._fit(X, y, radii, sample_weight, copy)
+
+    def _shift_for(self, radii: Sequence[Any]) -> str:
+        """What may shift: as asked; else anywhere in the domain for radii that are known, and weights of the samples for "auto"."""
+        if self.shift is None:
+            return ANYWHERE if self.measure is not None or not any(isinstance(r, str) and r == "auto" for r in radii) else "both"
+        shift = as_choice(self.shift, "shift", tuple(SHIFTS))
+        if shift != ANYWHERE and self.measure is not None:
+            raise ValueError(f"measure is a domain, for shift='{ANYWHERE}'; shift={shift!r} reweights the samples: leave out one of them")
+        return shift
+
+    def _loss_for(self, shift: str) -> Any:
+        default = "square" if shift == ANYWHERE else self._loss_at_samples
+        return as_loss_object(default if self.loss is None else self.loss, self._kind)
 
     @np.errstate(under="ignore")
     def _fit(self, X: Any, y: Any, radii: Sequence[Any], sample_weight: Any, target: Callable[[Any], Any]) -> list[Self]:
@@ -89,9 +110,9 @@ class RobustEstimator(BaseEstimator):
             check_radius(radius, ("auto", "bootstrap"))
         as_choice(self.model, "model", MODELS)
         as_nonnegative(self.alpha, "alpha")
-        goal = as_goal(self.tol, self.rtol)
+        goal, shift = as_goal(self.tol, self.rtol), self._shift_for(radii)
         with set_up(deadline, 0.25):
-            family = self._family(as_loss_object(self.loss, self._kind), X, y, sample_weight)
+            family = self._family(self._loss_for(shift), X, y, sample_weight, shift)
         problem, numbers = family.problem, []
         for radius in radii:
             number, problem = family.radius_of(radius, self.random_state, problem, deadline)
@@ -106,6 +127,9 @@ class RobustEstimator(BaseEstimator):
             fitted = target(radius)
             fitted.solution_, fitted.worst_case_, fitted.radius_ = solution, solution.worst_case, solution.radius
             fitted._take(family, solution.theta)
+            fitted.prepared_for_ = prepared_for(family, solution, shift, *self._law_names())
+            if self.verbose:
+                print(f"{name} is {fitted.prepared_for_}", flush=True)
             out.append(fitted)
             if solution.saddle is not None and solution.saddle.keyboard_interrupt:
                 raise KeyboardInterrupt(f"{name}: {solution.message}")
@@ -140,6 +164,12 @@ def _report(solution: RobustSolution, name: str) -> None:
 
 
 # --- the samples ---
+
+
+def column_names(estimator: BaseEstimator) -> list[str]:
+    """Those of the table that it was fitted to, or x0, x1, …"""
+    names = vars(estimator).get("feature_names_in_")
+    return [f"x{k}" for k in range(vars(estimator)["n_features_in_"])] if names is None else [str(name) for name in names]
 
 
 def centre_and_scale(X: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -229,13 +259,8 @@ class EstimatorFamily(ParametricFamily):
 
     def __init__(self, loss: Any, basis: Basis, setting: Setting, E: np.ndarray, s: np.ndarray, alpha: np.ndarray, **labelled: Any) -> None:
         super().__init__(setting, **labelled)
-        self.loss, self.basis, self.E, self.s, self.alpha, space = loss, basis, E, s, alpha, setting.space
-        if loss.closed_form:
-            kernel, outcome = basis.kernel, self.outcome_centre
-            V = affine_moments(space, *self.moments) if kernel is None else kernel_moments(space, basis.centers, kernel, outcome)
-            self.risk = SquareRisk(V, E, s, alpha)
-        else:
-            self.risk = self.node_risk(self.nodes())
+        self.loss, self.basis, self.E, self.s, self.alpha = loss, basis, E, s, alpha
+        self.risk = SquareRisk(self.second_moments(), E, s, alpha) if loss.closed_form else self.node_risk(self.nodes())
 
     outcome_centre: float | None = None
     """Of the outcome, if it is the last feature."""
@@ -244,10 +269,33 @@ class EstimatorFamily(ParametricFamily):
     reference: Reference
     """The samples for the bootstrap."""
     joint_kernel: Kernel
+    sample_weights: np.ndarray
+    by_quadrature = True
+    """Whether losses other than squares are integrated, which few features allow."""
+
+    def second_moments(self) -> np.ndarray:
+        """V_ab = ∫ u_a u_b ψψᵀ dρ."""
+        space, kernel = self.setting.space, self.basis.kernel
+        if kernel is None:
+            return affine_moments(space, *self.moments)
+        return kernel_moments(space, self.basis.centers, kernel, self.outcome_centre)
 
     @abstractmethod
     def node_risk(self, nodes: Nodes) -> NodeRisk:
         """The risk of a loss at nodes."""
+
+    @abstractmethod
+    def moments_of(self, weights: np.ndarray) -> Moments:
+        """The columns, and the shares of labels, of the samples with these weights."""
+
+    def data_law(self) -> Moments:
+        """The columns under the data."""
+        return self.moments_of(self.sample_weights)
+
+    def law_of(self, distribution: Any) -> Moments:
+        """The same under a density of the space."""
+        shares = None if self.space.labels is None else np.asarray(distribution.probabilities)
+        return Moments(np.asarray(distribution.mean()), np.sqrt(np.maximum(np.diag(distribution.cov()), 0.0)), shares)
 
     @abstractmethod
     def data_moments(self) -> np.ndarray:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any, Self
@@ -11,7 +13,7 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ksos._array import Array, is_other_array, like, namespace, to_numpy
+from ksos._array import Array, is_other_array, like, to_numpy
 from ksos._deadline import Deadline, SetUp, set_up
 from ksos._progress import report
 from ksos._validation import (
@@ -19,7 +21,6 @@ from ksos._validation import (
     as_callback,
     as_choice,
     as_count,
-    as_masses,
     as_metric,
     as_nonnegative,
     as_points,
@@ -29,20 +30,26 @@ from ksos._validation import (
 from ksos.bandwidth import RULES, bandwidth_rule
 from ksos.embedding import MeanEmbedding
 from ksos.estimators._anomalies import AnomalyMixin, check_contamination, warn_if_memorised
+from ksos.estimators._automatic_kernel import PER_SUPPORT_POINT, automatic_kernel, wide_enough
 from ksos.estimators._checks import warn_if_degenerate, warn_if_unseen
+from ksos.estimators._likelihood_start import quick_mmd_fit
 from ksos.estimators._named_samples import NamedSamples
 from ksos.estimators._reference import as_reference, correction_bandwidth, require_reference
 from ksos.estimators._samples import as_generator, mean_score, require_inside
-from ksos.estimators._subsample import Part, part_of
+from ksos.estimators._stream import Passes, Running, Setting, checked_rows, forget
+from ksos.estimators._subsample import Part
+from ksos.feature_names import column_names
 from ksos.functionals import MMD, Frobenius, Functional, NegativeLogLikelihood, SquaredMMD, Trace
 from ksos.integrals import closed_form
+from ksos.kernel_sums import KernelSums
 from ksos.kernels import Kernel, kernel_form
 from ksos.measures import Lebesgue, Measure
-from ksos.metric import embedding_width, left_out_metric, takes_metrics
+from ksos.metric import embedding_width, takes_metrics
 from ksos.solvers import Solver, minimize
 from ksos.solvers.minimize import check_options
+from ksos.sources import Chunk, Chunks
 from ksos.space import SoSSpace
-from ksos.support import SELECTIONS, affordable_size, cluster_centres, pivoted_cholesky, select_support, unexplained
+from ksos.support import SELECTIONS, affordable_size, pivoted_cholesky, select_support
 
 __all__ = ["DensityEstimator", "KernelSoSDensity"]
 
@@ -58,17 +65,18 @@ AUTO_REGULARIZATIONS = {"mmd": (1e-3, 3e-3), "likelihood": (1e-2, 0.3)}
 AUTO_CORRECTIONS = {"mmd": 2e-3, "likelihood": 1.0}
 """The same with a reference, times (d + 2)/(3n): the more samples, the more they show of what it does not know, feature by feature."""
 
-OBJECTIVES: dict[str, Callable[[MeanEmbedding], Functional]] = {
+OBJECTIVES: dict[str, Callable[[Any], Functional]] = {
     "squared_mmd": SquaredMMD,
     "mmd": MMD,
-    "likelihood": lambda data: NegativeLogLikelihood(data.points, data.weights),
+    "likelihood": lambda data: NegativeLogLikelihood(data.points, data.weights),  # there are no sums for it
 }
 PENALTIES: dict[str, type[Trace] | type[Frobenius]] = {"trace": Trace, "frobenius": Frobenius}
-_UNEXPLAINED, _WIDENINGS, _WIDEST = 0.1, 4, 0.85
-_PER_SUPPORT_POINT = 10  # samples looked at: memory and time follow the support points, however many samples there are
-_START_POINTS, _START_TOLERANCE = 40, 1e-3
 _SET_UP_SHARE = 0.25  # of a time limit, for choosing the bandwidth, and then for the support points
 _SEEN = 1e-3  # how much of every sample they must explain for a likelihood
+_RESULTS = [
+    "solution_", "distribution_", "n_iter_", "bandwidth_", "embedding_bandwidth_", "regularization_", "relative_regularization_",
+    "support_points_", "landmarks_",
+]  # fmt: skip
 _CUT = "time_limit was too short for all support points: the density has {} of them; allow more time, or set n_support"
 
 
@@ -213,42 +221,97 @@ class KernelSoSDensity(DensityEstimator):
         self.max_iter, self.time_limit, self.callback = max_iter, time_limit, callback
         self.random_state, self.verbose, self.contamination = random_state, verbose, contamination
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Fit the density to samples ``X`` (n, d), weighted by ``sample_weight``.
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, checkpoint: str | os.PathLike[str] | None = None) -> Self:
+        """Fit the density to samples ``X`` (n, d), weighted by ``sample_weight``, or to a source of chunks, ``ksos.chunks(…)``.
 
-        Ctrl-C stores the best density so far and is raised again.
+        A source is read twice: for bandwidth and support points, and for the kernel sums; once if it holds no more distinct samples than
+        decide on these, or if kernel or ``bandwidth`` and ``support`` are given. With ``checkpoint``, a file, a fit that was killed goes on
+        where it was. Ctrl-C stores the best density so far and is raised again.
         """
         warn_if_memorised(self.contamination, self._by_likelihood)
-        return self._fit(X, sample_weight, Deadline.of(self.time_limit))._calibrate(X, sample_weight)
+        if isinstance(X, Chunks) and self.contamination is not None:
+            raise ValueError("contamination holds rows out, which a source of chunks cannot; fit an array, or leave contamination out")
+        if checkpoint is not None and not isinstance(X, Chunks):
+            raise ValueError("checkpoint is for a source of chunks: fit(ksos.chunks(…), checkpoint=…)")
+        return self._fit(X, sample_weight, Deadline.of(self.time_limit), checkpoint)._calibrate(X, sample_weight)
 
-    @np.errstate(under="ignore")
-    def _fit(self, X: Any, sample_weight: Any, deadline: Deadline) -> Self:
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Add samples (n, d); the density is solved for when it is next asked for. After ``fit`` it begins anew.
+
+        Up to 10 000 distinct samples the result is that of ``fit`` to all of them. The chunk that brings more of them fixes bandwidth,
+        support points and landmarks; from then on the kernel sums of every sample, earlier ones included, are exact at those.
+        """
+        self._check_parameters()
+        if self.contamination is not None:
+            raise ValueError("contamination holds rows out, which partial_fit cannot; use fit, or leave contamination out")
+        running = vars(self).get("_running")
+        if running is None:
+            forget(self)
+        rows = checked_rows(self, Chunk(X, sample_weight, "X", column_names(X)), 0)
+        require_inside(self._domain, rows.points, rows.masses, vars(self).get("feature_names_in_"))
+        with np.errstate(under="ignore"):
+            self._running = (running or Running.begin(self._most_looked_at, rows)).update(rows, self._question)
+        forget(self, _RESULTS)
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        """The results of ``partial_fit``, which nobody has asked for before."""
+        if name not in _RESULTS or "_running" not in vars(self):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        running, deadline = self._running, Deadline.of(self.time_limit)
+        with np.errstate(under="ignore"):
+            part = running.survey.part
+            setting = running.setting or self._settle(part, running.survey.count, deadline, report(self.verbose), part.points)
+            self._solve(setting, setting.embedding(part) if running.sums is None else running.sums, part, deadline)
+        return vars(self)[name]
+
+    def _fit(self, X: Any, sample_weight: Any, deadline: Deadline, checkpoint: Any = None) -> Self:
         """The same with a deadline that may be running already."""
         self._check_parameters()
         say = report(self.verbose)
-        reference = X if is_other_array(X) else None  # a tensor: the fit runs where it lies, and decisions about it on the host
-        X = validate_data(self, require_numbers(X) if reference is None else to_numpy(X), dtype=np.float64, order="C")
-        masses = as_masses(sample_weight, X.shape[0])
-        rng, part = as_generator(self.random_state), part_of(X, masses, self._most_looked_at(X.shape[0]))
-        measure, constant = self._measure(part, deadline), self.reference is not None
-        require_inside(measure, X, masses, vars(self).get("feature_names_in_"))
+        forget(self, ["_running"])
+        passes = Passes(self, X, sample_weight, checkpoint)
+        with np.errstate(under="ignore"):
+            asked = self._question if self._asks_first and isinstance(X, Chunks) else None
+            part = (survey := passes.look(self._most_looked_at, self._domain, asked)).part
+            # a tensor: the fit runs where it lies, and decisions about it on the host
+            setting = self._settle(part, survey.count, deadline, say, X if is_other_array(X) else part.points)
+            if survey.complete or not self._embeds:
+                data: MeanEmbedding | KernelSums = setting.embedding(part)
+            else:
+                data = passes.add_up(setting.nothing)
+            return self._solve(setting, data, part, deadline)
+
+    def _question(self, part: Part) -> Setting:
+        """The setting as a part of the samples decides on it, without a limit of time."""
+        return self._settle(part, part.total, Deadline.of(None), report(0), part.points)
+
+    def _settle(self, part: Part, seen: int, deadline: Deadline, say: Callable[[str], None], host: Array) -> Setting:
+        """Kernels, support points and landmarks, from the part of the ``seen`` samples that decides on them."""
+        rng, constant = as_generator(self.random_state), self.reference is not None
+        measure = self._measure(part, deadline)
         volume = Lebesgue() if constant else measure  # kernels and points follow the data, not what is known of them
         with set_up(deadline, _SET_UP_SHARE):
             kernel, embedding_kernel = self._kernels(part, volume, rng)
-        say(f"{X.shape[0]} samples of {X.shape[1]} features: bandwidth")
-        host = part.points if reference is None else reference
+        say(f"{seen} samples of {part.points.shape[1]} features: bandwidth")
         with set_up(deadline, _SET_UP_SHARE, _SEEN if self._by_likelihood else 0.0) as stage:
             support = like(self._support(part, kernel, volume, rng, stage), host)
         say(f"{support.shape[0]} support points")
         space = SoSSpace(kernel, support, measure, embedding_kernel, self._landmarks(part.points, rng), constant=constant)
-        data = self._embedding(X, masses, part, embedding_kernel, host)
         say(f"space of rank {space.rank}")
-        warn_if_degenerate(kernel, space, part.points)
+        return Setting(space, stage.cut)
+
+    def _solve(self, setting: Setting, data: MeanEmbedding | KernelSums, part: Part, deadline: Deadline) -> Self:
+        """The density for the sums ``data`` of all samples."""
+        space, constant = setting.space, self.reference is not None
+        warn_if_degenerate(space.kernel, space, part.points)
         warn_if_unseen(part, space)
-        start = _quick_mmd_fit(space, data, deadline) if self._by_likelihood and not constant else None
+        start = None
+        if isinstance(data, MeanEmbedding) and self._by_likelihood and not constant:
+            start = quick_mmd_fit(space, data, deadline)
         told: dict[str, Any] = {"tol": self.tol, "max_iter": self.max_iter, "callback": self.callback, "verbose": self.verbose}
         self.solution_ = minimize(self._functional(data, part.total), space, solver=self.solver, time_limit=deadline, start=start, **told)
-        self.bandwidth_, self.embedding_bandwidth_ = kernel.sigma, embedding_kernel.sigma
+        self.bandwidth_, self.embedding_bandwidth_ = space.kernel.sigma, space.embedding_kernel.sigma
         self.regularization_, self.relative_regularization_ = self._strengths(space, part.total)
         self.support_points_, self.landmarks_ = space.support_points, space.landmarks
         self.distribution_, self.n_iter_ = self.solution_.distribution, self.solution_.n_iter
@@ -258,10 +321,27 @@ class KernelSoSDensity(DensityEstimator):
         if self.solution_.keyboard_interrupt:
             raise KeyboardInterrupt(self.solution_.message)
         told_so = self.solution_.status in ("solved", "interrupted")  # a callback that stops the fit knows that it does
-        wrong = ([] if told_so else [self.solution_.message]) + ([_CUT.format(support.shape[0])] if stage.cut else [])
+        wrong = ([] if told_so else [self.solution_.message]) + ([_CUT.format(space.support_points.shape[0])] if setting.cut else [])
         if wrong:
             warnings.warn("; ".join(wrong), ConvergenceWarning, stacklevel=4)
         return self
+
+    @property
+    def _domain(self) -> Measure:
+        """Where samples may be: a reference is everywhere."""
+        return Lebesgue() if self.measure is None else self.measure
+
+    @property
+    def _asks_first(self) -> bool:
+        """Whether kernels, support points and landmarks are known before any sample is."""
+        kernel = isinstance(self.kernel, Kernel) or not isinstance(self.bandwidth, str)
+        points = not isinstance(self.support, str) and not isinstance(self.landmarks, (int, np.integer))
+        return kernel and points and self.reference is None and self._embeds
+
+    @property
+    def _embeds(self) -> bool:
+        """Whether the objective asks for nothing but the embedding of the samples, and so for sums over them."""
+        return not isinstance(self.objective, Functional) and not self._by_likelihood
 
     def _measure(self, part: Part, deadline: Deadline) -> Measure:
         if self.reference is not None:
@@ -300,23 +380,15 @@ class KernelSoSDensity(DensityEstimator):
         check_options(self.solver, self.tol, self.max_iter, self.time_limit)
         as_callback(self.callback)
 
-    def _most_looked_at(self, n: int) -> int:
+    @property
+    def _most_looked_at(self) -> int:
         """How many samples decide on bandwidth, support points and landmarks; the likelihood, and a functional of one's own, take distinct
         samples in any case."""
-        if isinstance(self.objective, Functional) or self._by_likelihood:
-            return n
+        if not self._embeds:
+            return sys.maxsize
         landmarks = int(self.landmarks) if isinstance(self.landmarks, (int, np.integer)) else 0
-        return max(MOST_LOOKED_AT, _PER_SUPPORT_POINT * self._most_support_points(n), landmarks)
-
-    def _embedding(self, X: np.ndarray, masses: np.ndarray, part: Part, kernel: Kernel, host: Array) -> MeanEmbedding:
-        """Of all samples; distinct ones where they are known to be, for fewer and sorted terms."""
-        if part.points.shape[0] == part.total:
-            points, weights = part.points, part.weights
-        else:  # a sum over samples asks neither for an order nor for distinct ones
-            counted = masses > 0.0
-            points, weights = (X, masses) if counted.all() else (X[counted], masses[counted])
-            weights = weights / weights.sum()
-        return MeanEmbedding(like(points, host), weights, kernel=kernel)
+        most = self.n_support or MOST_SUPPORT_POINTS
+        return max(MOST_LOOKED_AT, PER_SUPPORT_POINT * (most if isinstance(self.support, str) else len(self.support)), landmarks)
 
     def _kernels(self, part: Part, measure: Measure, rng: np.random.Generator) -> tuple[Kernel, Kernel]:
         """The model kernel and the embedding kernel."""
@@ -328,8 +400,8 @@ class KernelSoSDensity(DensityEstimator):
             if self._is_automatic and self.reference is not None:
                 kernel = family.with_sigma(correction_bandwidth(part.points, part.weights, part.total))
             elif self._is_automatic:
-                kernel = _wide_enough(
-                    _automatic_kernel(family, part, measure, rng, names), part, measure, self._most_support_points(part.total)
+                kernel = wide_enough(
+                    automatic_kernel(family, part, measure, rng, names), part, measure, self._most_support_points(part.total)
                 )
             elif isinstance(self.bandwidth, str):
                 kernel = family.with_sigma(bandwidth_rule(self.bandwidth, part.points, part.weights, rng, count=part.total, names=names))
@@ -376,7 +448,7 @@ class KernelSoSDensity(DensityEstimator):
     def _by_likelihood(self) -> bool:
         return isinstance(self.objective, str) and self.objective == "likelihood"  # a functional has an == of its own
 
-    def _functional(self, data: MeanEmbedding, count: int) -> Functional:
+    def _functional(self, data: MeanEmbedding | KernelSums, count: int) -> Functional:
         """The objective plus the penalty."""
         distance = self.objective if isinstance(self.objective, Functional) else OBJECTIVES[self.objective](data)
         given, relative = self._given_strength(count)
@@ -425,52 +497,3 @@ def _as_bandwidth_or_metric(value: Any, name: str, d: int | None = None) -> np.n
     if d is not None and metric.shape[0] != d:
         raise ValueError(f"{name} is a matrix for {metric.shape[0]} features, but the samples have {d}")
     return metric
-
-
-def _automatic_kernel(family: Kernel, part: Part, measure: Measure, rng: np.random.Generator, names: Any) -> Kernel:
-    """The kernel with the bandwidths, or the metric, whose bumps predict left-out samples; metrics where integrals know them."""
-    if takes_metrics(family, measure):
-        sigma = left_out_metric(part.points, part.weights, measure, part.total)
-        if sigma is not None:
-            return family.with_sigma(sigma)
-    told: dict[str, Any] = {"kernel": family, "measure": measure, "count": part.total, "names": names}
-    return family.with_sigma(bandwidth_rule("auto", part.points, part.weights, rng, **told))
-
-
-def _wide_enough(kernel: Kernel, part: Part, measure: Measure, m: int) -> Kernel:
-    """The kernel, widened until ``m`` centres represent 90 % of the n samples, and more of very many, or by (n/m)^{0.85/(d+4)}.
-
-    What suits n bumps leaves gaps between m of them; (n/m)^{1/(d+4)} is how much wider the bumps of a kernel density estimate of m samples
-    are, more than centres need. What is left open is a bias, which counts the more the more samples there are.
-    """
-    (points, weights, n), d = part, part.points.shape[1]
-    if n <= m:
-        return kernel
-    most, centres = (n / m) ** (_WIDEST / (d + 4)), cluster_centres(points, weights, m, kernel, np.random.default_rng(0))
-    if points.shape[0] > _PER_SUPPORT_POINT * m:
-        chosen = np.sort(np.random.default_rng(0).choice(points.shape[0], _PER_SUPPORT_POINT * m, replace=False))  # no matter of chance
-        points, weights = points[chosen], weights[chosen] / weights[chosen].sum()
-    enough = _UNEXPLAINED * min(1.0, 2000.0 / n) ** 0.25
-    for step in range(_WIDENINGS + 1):
-        wider = kernel.scaled(most ** (step / _WIDENINGS))
-        if unexplained(points, weights, centres, closed_form(wider, measure, d)) <= enough:
-            break
-    return wider
-
-
-def _quick_mmd_fit(space: SoSSpace, data: MeanEmbedding, deadline: Deadline) -> Array:
-    """Where a likelihood fit begins: C of the density that fits ``data`` in MMD on at most 40 of the support points.
-
-    It takes 0.02 s, whatever the size of the space.
-    """
-    integrals, support = space.integrals, to_numpy(space.support_points)
-    chosen = pivoted_cholesky(support, min(_START_POINTS, support.shape[0]), integrals, space.tol_model)
-    small = SoSSpace(space.kernel, support[chosen], space.measure, space.embedding_kernel)
-    functional = SquaredMMD(data) + AUTO_REGULARIZATIONS["mmd"][0] * Trace(relative=True)
-    found = minimize(functional, small, tol=_START_TOLERANCE, time_limit=deadline)
-    if found.keyboard_interrupt:
-        raise KeyboardInterrupt(found.message)
-    p = found.distribution
-    W = namespace(space.T).exp(integrals.log_gram(space.support_points, like(p.support_points, space.T)) - space.log_unit)
-    G = space.T.T @ (W @ like(p.unit_factor * np.exp(0.5 * (space.log_unit - p.log_unit)), space.T))
-    return G @ G.T

@@ -14,12 +14,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ksos._validation import as_weights, require_numbers, require_unmasked
-from ksos.estimators._robust import EXACT_FEATURES, Basis, EstimatorFamily, RobustEstimator, centre_and_scale, setting_of
+from ksos.estimators._robust import EXACT_FEATURES, Basis, EstimatorFamily, RobustEstimator, centre_and_scale, column_names, setting_of
+from ksos.estimators._robust_reweighting import Reweighted, distinct_rows
+from ksos.estimators._robust_shift import ANYWHERE, Moments
 from ksos.kernels import Gaussian
 from ksos.labelled import LabelledEmbedding
 from ksos.nodes import Nodes
 from ksos.observables import NumericFunction, Observable
-from ksos.robust.losses import ClassificationLoss, LogisticLoss, LogisticScores, as_loss_object
+from ksos.robust.losses import ClassificationLoss, LogisticLoss, LogisticOfOwn, LogisticScores
 from ksos.robust.node_risk import NodeRisk, ParametricLoss
 from ksos.robust.setting import as_reference
 
@@ -29,8 +31,9 @@ _APART = 100.0  # bandwidths between the codes of two labels: the kernel between
 
 
 def _has_probabilities(estimator: RobustClassifier) -> bool:
-    if not isinstance(as_loss_object(estimator.loss, ClassificationLoss), LogisticLoss):
-        raise AttributeError(f"probabilities come with loss='logistic'; got loss={estimator.loss!r}")
+    loss = estimator._loss_for(estimator._shift_for([estimator.radius]))
+    if not isinstance(loss, LogisticLoss):
+        raise AttributeError(f"probabilities come with loss='logistic'; got loss={loss!r}")
     return True
 
 
@@ -45,10 +48,13 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):
         See :class:`~ksos.RobustRegressor`.
     model : {"linear", "kernel"}
         What scores are made of.
-    loss : {"square", "logistic"} or ClassificationLoss
+    loss : {"square", "logistic"} or ClassificationLoss, optional
+        Default: "logistic" where the shift reweights the samples, as with ``radius="auto"``; else "square".
         "square": (score ∓ 1)² for two labels, squared distance of scores to the label's unit vector for more; in closed form. "logistic":
-        −log softmax, by quadrature, for at most three features; then there is ``predict_proba``.
-    alpha, n_centers, model_bandwidth, bandwidth, embedding_bandwidth, measure, n_support, tol, rtol, time_limit, random_state
+        −log softmax, by quadrature, for at most three features, or summed over the samples; then there is ``predict_proba``.
+    shift : {"x", "y", "both", "anywhere"}, optional
+        See :class:`~ksos.RobustRegressor`, y being the label: with "y" the shares of the labels shift, and x given the label does not.
+    alpha, n_centers, model_bandwidth, bandwidth, embedding_bandwidth, measure, n_support, tol, rtol, time_limit, random_state, verbose
         See :class:`~ksos.RobustRegressor`; bandwidths and measure are those of x.
 
     Attributes
@@ -58,6 +64,8 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):
     worst_case_ : WorstCase or None
         Its ``distribution`` is a :class:`~ksos.labelled.LabelledDensity`, its ``dual_function`` a list with one function per label; None at
         radius 0. Its ``upper_bound`` is proven for square losses of linear scores on a box, else the supremum over x is searched for.
+    prepared_for_ : PreparedFor
+        Means and standard deviations of the columns, and shares of the labels, in the data and in the worst case.
     solution_ : RobustSolution
     radius_ : float
     n_features_in_, feature_names_in_
@@ -72,6 +80,7 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):
     """
 
     _kind = ClassificationLoss
+    _loss_at_samples = "logistic"
 
     def decision_function(self, X: Any) -> np.ndarray:
         """The scores, shape (n, labels); for two labels that of the second alone, shape (n,)."""
@@ -95,16 +104,22 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):
         scores = self.decision_function(X)
         return np.asarray(softmax(np.column_stack([np.zeros_like(scores), scores]) if scores.ndim == 1 else scores, axis=1))
 
-    def _family(self, loss: ClassificationLoss, X: Any, y: Any, sample_weight: Any) -> _ClassificationFamily:
+    def _family(self, loss: ClassificationLoss, X: Any, y: Any, sample_weight: Any, shift: str) -> EstimatorFamily:
         require_unmasked(y, "y")  # labels may be words
         X, y = validate_data(self, require_numbers(X), y, dtype=np.float64)
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if self.classes_.shape[0] < 2:
             raise ValueError(f"a classifier needs samples of at least 2 classes in the data; got one class, {self.classes_[0]!r}")
-        return _ClassificationFamily(self, loss, X, codes, as_weights(sample_weight, X.shape[0]))
+        weights = as_weights(sample_weight, X.shape[0])
+        if shift == ANYWHERE:
+            return _ClassificationFamily(self, loss, X, codes, weights)
+        return _REWEIGHTED[shift](self, loss, *distinct_rows(X, codes, weights))
 
-    def _take(self, family: _ClassificationFamily, theta: np.ndarray) -> None:
+    def _law_names(self) -> tuple[list[str], list[Any]]:
+        return column_names(self), self.classes_.tolist()
+
+    def _take(self, family: EstimatorFamily, theta: np.ndarray) -> None:
         self._basis, self._loss = family.basis, family.loss
         self.theta_ = theta.reshape(-1, family.basis.size)
 
@@ -116,9 +131,12 @@ class _ClassificationFamily(EstimatorFamily):
         kept = weights > 0.0
         self.labels = params.classes_
         self.X, self.codes, self.weights = X[kept], codes[kept], weights[kept]
+        self.sample_weights = self.weights
         d, L = X.shape[1], self.labels.shape[0]
         if not loss.closed_form and d > EXACT_FEATURES:
-            raise ValueError(f"loss={loss!r} goes through quadrature, for at most {EXACT_FEATURES} features; got {d}; use loss='square'")
+            raise ValueError(
+                f"loss={loss!r} goes through quadrature, for at most {EXACT_FEATURES} features; got {d}; use loss='square', or shift='both'"
+            )
         centre, scale = self.moments = centre_and_scale(self.X, self.weights)
         basis = Basis(params.model, self.X, centre, scale, params.n_centers, params.model_bandwidth)
         setting = setting_of(self.X, self.weights, centre, scale, params)
@@ -140,6 +158,9 @@ class _ClassificationFamily(EstimatorFamily):
 
     def node_risk(self, nodes: Nodes) -> NodeRisk:
         return NodeRisk(nodes, self._scores(nodes.points), self.alpha)
+
+    def moments_of(self, weights: np.ndarray) -> Moments:
+        return Moments.of(self.X, weights, self.codes, self.labels.shape[0])
 
     def _scores(self, X: np.ndarray) -> LogisticScores:
         return LogisticScores(self.basis(X), self.labels.shape[0])
@@ -169,6 +190,57 @@ class _ClassificationFamily(EstimatorFamily):
 
     def empirical_value(self, theta: np.ndarray) -> float | None:
         return float(self.weights @ self.loss_at(theta)(np.column_stack([self.X, self.codes])))
+
+
+class _ReweightedClassification(Reweighted):
+    """Losses of the samples under weights that depend on x and the label; labels are codes far apart, whose kernel is 0."""
+
+    columns = slice(None)
+    slack = 1e-2  # where classes are apart, losses are tiny, and two per cent of them as well
+
+    def set_up(self, params: RobustClassifier, loss: ClassificationLoss, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> None:
+        self.labels, self.X, self.codes = params.classes_, X, y.astype(int)
+        L = self.labels.shape[0]
+        centre, scale = centre_and_scale(X, weights)
+        basis = Basis(params.model, X, centre, scale, params.n_centers, params.model_bandwidth)
+        self.targets = np.array([[-1.0], [1.0]]) if L == 2 else np.eye(L)
+        outputs, P = (self.targets.shape[1] if loss.closed_form else L - 1), basis.size
+        E, s = np.zeros((outputs, P + self.targets.shape[1], outputs * P)), np.zeros((1, outputs, P + self.targets.shape[1]))
+        for c in range(outputs):
+            E[c, :P, c * P : (c + 1) * P], s[0, c, P + c] = np.eye(P), -1.0
+        rows, units = np.column_stack([X, _APART * self.codes]), np.r_[scale, 1.0]
+        setting = self.reweighting(rows[:, self.columns], weights, units[self.columns], params)
+        EstimatorFamily.__init__(self, loss, basis, setting, E, s, np.tile(np.r_[0.0, np.full(P - 1, float(params.alpha))], outputs))
+
+    def functions(self) -> np.ndarray:
+        """(u, the targets of the own label) at the samples."""
+        return np.column_stack([self.basis(self.X), self.targets[self.codes]])
+
+    def node_risk(self, nodes: Nodes) -> NodeRisk:
+        return NodeRisk(nodes, self.data_losses()[0][0], self.alpha)
+
+    def data_losses(self) -> list[tuple[ParametricLoss, float]]:
+        return [(LogisticOfOwn(self.basis(self.X), self.labels.shape[0], self.codes), 0.0)]
+
+    def losses_of(self, theta: np.ndarray, X: np.ndarray, y: np.ndarray) -> np.ndarray:
+        U, codes = self.basis(X), y.astype(int)
+        if not self.loss.closed_form:
+            return LogisticOfOwn(U, self.labels.shape[0], codes).values(theta)[0]
+        return np.asarray(np.sum((U @ theta.reshape(-1, U.shape[1]).T - self.targets[codes]) ** 2, axis=1))
+
+    def moments_of(self, weights: np.ndarray) -> Moments:
+        return Moments.of(self.X, weights, self.codes, self.labels.shape[0])
+
+
+class _ReweightedX(_ReweightedClassification):
+    columns = slice(None, -1)
+
+
+class _ReweightedY(_ReweightedClassification):
+    columns = slice(-1, None)
+
+
+_REWEIGHTED = {"x": _ReweightedX, "y": _ReweightedY, "both": _ReweightedClassification}
 
 
 def _labelled_loss(square: bool, basis: Basis, residuals: np.ndarray, theta: np.ndarray, Z: np.ndarray) -> np.ndarray:

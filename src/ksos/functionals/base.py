@@ -52,7 +52,16 @@ class EmbeddingQuadratic:
 
 
 class BoundTerm(ABC):
-    """A convex function of (a, C) on one space."""
+    """A convex function of (a, C) on one space.
+
+    >>> from ksos import SoSSpace
+    >>> from ksos.functionals import Trace
+    >>> from ksos.kernels import Gaussian
+    >>> space = SoSSpace(Gaussian(1.0), [[0.0], [1.0]])
+    >>> term: BoundTerm = Trace(relative=True).bind(space)
+    >>> term.linear, term.uses_embedding, term.value(None, space.T[:1].T @ space.T[:1]) > 0
+    (True, False, True)
+    """
 
     uses_embedding = False
     """Whether the term looks at a = A(C)."""
@@ -192,7 +201,13 @@ def value_rows(psi: Array, V: Array) -> Array:
 
 
 class Functional(ABC):
-    """A convex functional of a distribution; add with ``+``, scale with ``*`` by a non-negative number; ``F <= c`` is a constraint."""
+    """A convex functional of a distribution; add with ``+``, scale with ``*`` by a non-negative number; ``F <= c`` is a constraint.
+
+    >>> from ksos.functionals import SquaredMMD, Trace
+    >>> fit: Functional = SquaredMMD([[0.0], [1.0]]) + 1e-3 * Trace()
+    >>> fit
+    1 * SquaredMMD(2 samples) + 0.001 * Trace()
+    """
 
     natural_tol: float = 0.0
     """The gap that is small in the units of the functional, for a default ``tol``; 0 where they say nothing."""
@@ -234,7 +249,16 @@ class Functional(ABC):
 
 
 class Bound(Functional):
-    """A term that is bound already, as a functional: its sums over the data are taken once, however often it is minimised."""
+    """A term that is bound already, as a functional: its sums over the data are taken once, however often it is minimised.
+
+    >>> from ksos import SoSSpace, minimize
+    >>> from ksos.functionals import SquaredMMD, Trace
+    >>> from ksos.kernels import Gaussian
+    >>> space = SoSSpace(Gaussian(1.0), [[0.0], [1.0]])
+    >>> data = Bound(SquaredMMD([[0.2], [0.9]]).bind(space))
+    >>> [minimize(data + scale * Trace(), space).status for scale in (1e-2, 1e-3)]
+    ['solved', 'solved']
+    """
 
     def __init__(self, term: BoundTerm, name: str = "") -> None:
         self.term, self.name = term, name or type(term).__name__.lstrip("_")

@@ -39,6 +39,12 @@ class SquaredL2(ScaledFunctional):
         A density must be one with respect to the measure of the space.
     relative : bool
         In units of 1/w₀ (w₀ = max_i ∫k(x,x̃_i)²dρ), which makes the value independent of the data's scale.
+
+    >>> import ksos
+    >>> X = [[-0.5], [0.0], [0.5]]
+    >>> space = ksos.SoSSpace(ksos.kernels.Gaussian(1.0), X)
+    >>> ksos.minimize(SquaredL2(X) + 1e-3 * ksos.functionals.Trace(), space).status
+    'solved'
     """
 
     def __init__(self, target: Any, *, relative: bool = False) -> None:

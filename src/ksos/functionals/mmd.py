@@ -9,19 +9,26 @@ from ksos._validation import as_points, as_positive
 from ksos.density import SoSDensity, SoSMixture
 from ksos.embedding import MeanEmbedding
 from ksos.functionals.base import BoundTerm, Constraint, EmbeddingQuadratic, Functional, Pair
+from ksos.kernel_sums import KernelSums
 from ksos.labelled import LabelledDensity, LabelledEmbedding
 from ksos.space import SoSSpace
 
 __all__ = ["MMD", "BoundBall", "BoundSquaredMMD", "SquaredMMD", "within"]
 
-_TARGETS = (MeanEmbedding, SoSDensity, SoSMixture, LabelledEmbedding, LabelledDensity)
+_TARGETS = (MeanEmbedding, KernelSums, SoSDensity, SoSMixture, LabelledEmbedding, LabelledDensity)
 
 
 class SquaredMMD(Functional):
     """‖P(w_p − w_target)‖² = ‖A(C) − z‖², projected on the landmarks of the space (the note's low-rank problem).
 
-    ``target``: samples (n, d), a :class:`~ksos.MeanEmbedding` (weights, signed ones included), or an :class:`~ksos.SoSDensity`;
-    for a space with labels, a labelled embedding or density.
+    ``target``: samples (n, d), a :class:`~ksos.MeanEmbedding` (weights, signed ones included), an :class:`~ksos.SoSDensity`, or
+    :class:`~ksos.KernelSums` of samples that are gone; for a space with labels, a labelled embedding or density.
+
+    >>> import ksos
+    >>> X = [[-0.5], [0.0], [0.5]]
+    >>> space = ksos.SoSSpace(ksos.kernels.Gaussian(1.0), X)
+    >>> ksos.minimize(SquaredMMD(X) + 1e-3 * ksos.functionals.Trace(), space).status
+    'solved'
     """
 
     def __init__(self, target: Any) -> None:
@@ -35,7 +42,11 @@ class SquaredMMD(Functional):
 
 
 class MMD(SquaredMMD):
-    """‖P(w_p − w_target)‖, not squared, as the note's density-fitting equation writes it."""
+    """‖P(w_p − w_target)‖, not squared, as the note's density-fitting equation writes it.
+
+    >>> MMD([[0.0], [1.0]]) <= 0.2  # a ball, as a constraint
+    MMD(2 samples) <= 0.2
+    """
 
     def bind(self, space: SoSSpace) -> BoundTerm:
         return _BoundMMD(space.coordinates(self.target))

@@ -29,14 +29,22 @@ class ScaledFunctional(Functional):
 
 
 class Trace(ScaledFunctional):
-    """tr A = tr(BK) (the note's λ tr A; the nuclear norm, which favours few squares)."""
+    """tr A = tr(BK) (the note's λ tr A; the nuclear norm, which favours few squares).
+
+    >>> 1e-3 * Trace(relative=True)
+    0.001 * Trace(relative=True)
+    """
 
     def bind(self, space: SoSSpace) -> BoundTerm:
         return BoundLinear(self.unit(space) * space.trace_matrix)
 
 
 class Frobenius(ScaledFunctional):
-    """‖A‖²_HS = tr(BKBK)."""
+    """‖A‖²_HS = tr(BKBK).
+
+    >>> 1e-3 * Frobenius()
+    0.001 * Frobenius()
+    """
 
     def bind(self, space: SoSSpace) -> BoundTerm:
         return _BoundFrobenius(self.unit(space) * space.trace_matrix)

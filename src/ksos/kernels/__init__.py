@@ -1,4 +1,8 @@
-"""What k is. To add a kernel: one subclass of :class:`Kernel`, and its line in :data:`KERNELS`."""
+"""What k is. To add a kernel: one subclass of :class:`Kernel`, and its line in :data:`KERNELS`.
+
+>>> KERNELS["gaussian"](0.5)
+Gaussian(sigma=0.5)
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,11 @@ KERNELS: dict[str, type[Kernel]] = {kernel.name: kernel for kernel in (Gaussian,
 
 
 def kernel_form(kernel: Any) -> Kernel:
-    """The kernel of that name, of which some bandwidth will be asked: the product form, which has closed-form integrals."""
+    """The kernel of that name, of which some bandwidth will be asked: the product form, which has closed-form integrals.
+
+    >>> kernel_form("laplace").product
+    True
+    """
     if isinstance(kernel, Kernel):
         return kernel
     name = as_choice(kernel, "kernel", KERNELS, otherwise=" or a kernel object")

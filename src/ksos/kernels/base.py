@@ -30,6 +30,11 @@ class Kernel(ABC):
         Bandwidth, one for all features or one per feature.
     product : bool
         Product over features instead of a function of the Euclidean distance.
+
+    >>> from ksos.kernels import Matern
+    >>> k: Kernel = Matern(sigma=2.0, nu=1.5)
+    >>> k(np.array([[0.0], [1.0]])).round(3).tolist()
+    [[1.0, 0.91], [0.91, 1.0]]
     """
 
     name: ClassVar[str]

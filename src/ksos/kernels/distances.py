@@ -53,8 +53,10 @@ def squared_distances(X: Array, Y: Array, sigma: Array) -> Array:
             Xs, Ys = (X - centre) / sigma, (Y - centre) / sigma
             x2, y2 = xp.sum(Xs * Xs, axis=1), xp.sum(Ys * Ys, axis=1)
             if n and float(xp.max(x2) + xp.max(y2)) * 2.3e-16 <= _PRODUCT_ERROR:
-                D = x2[:, None] + y2[None, :] - 2.0 * (Xs @ Ys.T)
-                return xp.clip(D, 0.0, None)
+                left = xp.concat([Xs, x2[:, None], xp.ones_like(x2)[:, None]], axis=1)  # the norms as two more columns of the product
+                right = xp.concat([-2.0 * Ys, xp.ones_like(y2)[:, None], y2[:, None]], axis=1)
+                D = left @ right.T
+                return D if float(xp.min(D)) >= 0.0 else xp.clip(D, 0.0, None)  # to look is cheaper than to write
         blocks = list(row_blocks(n, Y.shape[0], CACHE_ELEMENTS if is_numpy(X) else _DEVICE_ELEMENTS))
         if len(blocks) <= 1:
             return _sum_of_squares(X, Y, sigma)

@@ -11,7 +11,7 @@ __all__ = ["Laplace"]
 
 
 class Laplace(Kernel):
-    r"""k(x, y) = exp(−‖(x − y)/σ‖); with ``product=True``, exp(−Σ_k |x_k − y_k|/σ_k).
+    r"""k(x, y) = exp(−‖(x − y)/σ‖); with ``product=True``, ``exp(−Σ_k |x_k − y_k|/σ_k)``.
 
     >>> import numpy as np
     >>> x, y = np.zeros((1, 2)), np.ones((1, 2))

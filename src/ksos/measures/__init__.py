@@ -1,4 +1,8 @@
-"""What ρ is. To add a measure: one subclass of :class:`Measure`, and its line in :data:`MEASURES`."""
+"""What ρ is. To add a measure: one subclass of :class:`Measure`, and its line in :data:`MEASURES`.
+
+>>> MEASURES["box"]([0.0], [1.0])
+Box(low=[0.0], high=[1.0])
+"""
 
 from __future__ import annotations
 

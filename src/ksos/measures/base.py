@@ -17,14 +17,25 @@ __all__ = ["Atoms", "Measure", "Normals"]
 
 
 class Atoms(NamedTuple):
-    """The points (N, d) of a discrete measure and their weights (N,)."""
+    """The points (N, d) of a discrete measure and their weights (N,).
+
+    >>> from ksos.measures import Discrete
+    >>> isinstance(Discrete([[0.0], [1.0]], [0.5, 0.5]).atoms, Atoms)
+    True
+    """
 
     points: np.ndarray
     weights: np.ndarray
 
 
 class Normals(NamedTuple):
-    """The normal laws of a mixture: weights (c,) that sum to 1, means (c, d) and covariances (c, d, d)."""
+    """The normal laws of a mixture: weights (c,) that sum to 1, means (c, d) and covariances (c, d, d).
+
+    >>> from ksos.measures import Normal
+    >>> laws = Normal([1.0, 2.0], 0.5).normals(2)
+    >>> isinstance(laws, Normals), laws.means.tolist(), laws.covariances[0].tolist()
+    (True, [[1.0, 2.0]], [[0.25, 0.0], [0.0, 0.25]])
+    """
 
     weights: np.ndarray
     means: np.ndarray
@@ -35,6 +46,11 @@ class Measure(ABC):
     """A reference measure ρ on R^d; :attr:`n_features` is d, or None if any d will do.
 
     The rest of the library never asks which class a measure is of: a new measure answers these questions in one file.
+
+    >>> from ksos.measures import Box
+    >>> ask: Measure = Box([0.0], [2.0])
+    >>> ask.bounded, ask.boundary(0), ask.contains(np.array([[1.0], [3.0]])).tolist()
+    (True, (0.0, 2.0), [True, False])
     """
 
     name: ClassVar[str]

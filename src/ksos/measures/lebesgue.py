@@ -12,7 +12,11 @@ __all__ = ["Lebesgue"]
 
 
 class Lebesgue(Measure):
-    """Lebesgue measure on all of R^d: densities in the usual sense."""
+    """Lebesgue measure on all of R^d: densities in the usual sense.
+
+    >>> Lebesgue().log_density(np.array([[3.0, 4.0]])).tolist(), Lebesgue().bounded
+    ([0.0], False)
+    """
 
     name = "lebesgue"
     by_volume = True

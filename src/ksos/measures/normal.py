@@ -15,7 +15,11 @@ __all__ = ["Normal", "log_normal"]
 
 
 def log_normal(X: Array, mean: np.ndarray, covariance: np.ndarray) -> Array:
-    """log N(x; mean, covariance) at the rows x of ``X``, shape (n,)."""
+    """log N(x; mean, covariance) at the rows x of ``X``, shape (n,).
+
+    >>> log_normal(np.zeros((1, 2)), np.zeros(2), np.eye(2)).round(6).tolist()  # −log 2π
+    [-1.837877]
+    """
     xp, L = namespace(X), np.linalg.cholesky(covariance)
     Y = (X - like(mean, X)) @ like(np.linalg.inv(L).T, X)
     return -0.5 * xp.vecdot(Y, Y) - float(np.sum(np.log(np.diagonal(L))) + 0.5 * mean.shape[0] * np.log(2.0 * np.pi))

@@ -66,7 +66,13 @@ class ObservableMatrix:
 
 
 class Observable(ABC):
-    """A real function f on R^d. Sums, differences and multiples by numbers are observables again."""
+    """A real function f on R^d. Sums, differences and multiples by numbers are observables again.
+
+    >>> from ksos.observables import BoxIndicator, coordinate
+    >>> f: Observable = BoxIndicator([0.0], [1.0]) - 0.5 * coordinate(0)
+    >>> f([[0.5], [2.0]]).tolist()
+    [0.75, -1.0]
+    """
 
     n_features: int | None = None
     """d, or None if any d will do."""
@@ -187,7 +193,12 @@ class SumObservable(Observable):
 def sum_over_nodes(
     kernel: Kernel, X: np.ndarray, nodes: np.ndarray, log_weights: np.ndarray, f: np.ndarray, log_unit: float, T: np.ndarray | None
 ) -> np.ndarray:
-    """e^{−log_unit} Σ_n w_n f_n k(x_n) k(x_n)ᵀ with k(x) = k(x, X), or the same with Tᵀk(x) in its place."""
+    """e^{−log_unit} Σ_n w_n f_n k(x_n) k(x_n)ᵀ with k(x) = k(x, X), or the same with Tᵀk(x) in its place.
+
+    >>> from ksos.kernels import Gaussian
+    >>> sum_over_nodes(Gaussian(1.0), np.zeros((1, 1)), np.zeros((3, 1)), np.zeros(3), np.arange(3.0), 0.0, None).tolist()
+    [[3.0]]
+    """
     size = X.shape[0] if T is None else T.shape[1]
     out = np.zeros((size, size))
     half = 0.5 * (log_weights - log_unit)

@@ -7,10 +7,21 @@ kinks. Every rule of the library is made here.
 from __future__ import annotations
 
 from ksos.quadrature.cubature import NODES_PER_CELL, integrate
-from ksos.quadrature.law import PiecewiseLaw, increasing_root
+from ksos.quadrature.law import PiecewiseLaw, from_nodes, increasing_root
 from ksos.quadrature.panels import Panels, cells, cut, halved, merged
 from ksos.quadrature.rules import composite, laguerre, legendre, log_outer, tensor_grid
 from ksos.quadrature.sobol import MixtureRule, sobol
 
-__all__ = ["NODES_PER_CELL", "MixtureRule", "Panels", "PiecewiseLaw", "cells", "composite", "cut", "halved", "increasing_root"]
+__all__ = [
+    "NODES_PER_CELL",
+    "MixtureRule",
+    "Panels",
+    "PiecewiseLaw",
+    "cells",
+    "composite",
+    "cut",
+    "from_nodes",
+    "halved",
+    "increasing_root",
+]
 __all__ += ["integrate", "laguerre", "legendre", "log_outer", "merged", "sobol", "tensor_grid"]

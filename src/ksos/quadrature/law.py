@@ -15,7 +15,7 @@ from ksos.quadrature.rules import legendre
 if TYPE_CHECKING:
     from ksos.quadrature.panels import Panels
 
-__all__ = ["PiecewiseLaw", "increasing_root", "invert_on_panel"]
+__all__ = ["PiecewiseLaw", "from_nodes", "increasing_root", "invert_on_panel"]
 
 Excess = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
@@ -188,6 +188,15 @@ def _basis(order: int) -> _Basis:
     integral = series_of.legint(np.eye(order), lbnd=-1, axis=0)
     up_to_nodes = series_of.legvander(nodes, order) @ integral @ to_series
     return _Basis(weights, to_series, integral, up_to_nodes, np.r_[-1.0, nodes, 1.0])
+
+
+def from_nodes(order: int, s: np.ndarray) -> np.ndarray:
+    """Values at the Gauss–Legendre nodes of [−1, 1] → those of their polynomial at ``s``, shape (len(s), order).
+
+    >>> bool(np.allclose(from_nodes(4, np.array([0.5])) @ legendre(4)[0] ** 3, 0.125))
+    True
+    """
+    return np.asarray(series_of.legvander(s, order - 1) @ _basis(order).to_series)
 
 
 def _sum(series: np.ndarray, s: np.ndarray) -> np.ndarray:

@@ -32,7 +32,15 @@ _FLAT = "nothing bounds the risk from below in some direction of theta, so that 
 
 @dataclass(frozen=True)
 class RobustSolution(Certified):
-    """The result of :func:`ksos.robust_minimize`."""
+    """The result of :func:`ksos.robust_minimize`.
+
+    >>> from ksos.measures import Box
+    >>> def loss(theta, X):
+    ...     return np.sum((theta - X) ** 2, axis=1), 2 * (theta - X)
+    >>> found: RobustSolution = robust_minimize(loss, 0.0, [[-0.5], [-0.1]], 0.3, embedding_bandwidth=1.0, measure=Box([-1.0], [1.0]))
+    >>> found.status, found.lower_bound <= found.value, found.worst_case.mmd <= 0.3
+    ('solved', True, True)
+    """
 
     theta: np.ndarray
     value: float | None
@@ -58,7 +66,7 @@ class RobustSolution(Certified):
 
     @property
     def gap_relative(self) -> float | None:
-        """gap / |value|."""
+        """``gap / |value|``."""
         if self.gap is None or self.value is None:
             return None
         return self.gap / abs(self.value) if self.value != 0.0 else (0.0 if self.gap == 0.0 else float("inf"))
@@ -129,6 +137,13 @@ def robust_path(
     """:func:`robust_minimize` for several radii, in the order given; each starts from the solution before.
 
     The arguments are those of :func:`robust_minimize`; ``time_limit`` is for all radii together.
+
+    >>> from ksos.measures import Box
+    >>> def loss(theta, X):
+    ...     return np.sum((theta - X) ** 2, axis=1), 2 * (theta - X)
+    >>> path = robust_path(loss, 0.0, [[-0.5], [-0.1]], [0.0, 0.3], embedding_bandwidth=1.0, measure=Box([-1.0], [1.0]))
+    >>> [solution.status for solution in path], bool(abs(path[1].theta[0]) < abs(path[0].theta[0]))
+    (['solved', 'solved'], True)
     """
     deadline = Deadline(time_limit)
     if not callable(loss):

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import logsumexp
 
 from ksos._validation import as_choice, as_positive
 from ksos.robust.node_risk import NodeRisk, ParametricLoss, least_expected
@@ -90,7 +89,8 @@ class LogisticScores(ParametricLoss):
         """(log probabilities (N, L), probabilities)."""
         scores = np.zeros((self.U.shape[0], self.labels))
         scores[:, 1:] = self.U @ theta.reshape(self.labels - 1, -1).T
-        log = scores - logsumexp(scores, axis=1, keepdims=True)
+        scores -= scores.max(axis=1, keepdims=True)
+        log = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
         return log, np.exp(log)
 
     def values(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -109,6 +109,23 @@ class LogisticScores(ParametricLoss):
                 H[a, :, b] = self.U.T @ (w[:, None] * self.U)
                 H[b, :, a] = H[a, :, b].T
         return H.reshape(k * P, k * P)
+
+
+class LogisticOfOwn(ParametricLoss):
+    """The logistic loss of samples that have a label each: of the nodes of :class:`LogisticScores`, those of the own label."""
+
+    def __init__(self, U: np.ndarray, labels: int, codes: np.ndarray) -> None:
+        self.scores = LogisticScores(U, labels)
+        self.n_parameters, self.rows = self.scores.n_parameters, codes * U.shape[0] + np.arange(U.shape[0])
+
+    def values(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        values, gradients = self.scores.values(theta)
+        return values[self.rows], gradients[self.rows]
+
+    def curvature(self, theta: np.ndarray, masses: np.ndarray) -> np.ndarray:
+        everywhere = np.zeros(self.scores.labels * self.scores.U.shape[0])
+        everywhere[self.rows] = masses
+        return self.scores.curvature(theta, everywhere)
 
 
 # --- losses ---

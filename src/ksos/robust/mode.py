@@ -53,7 +53,13 @@ class ModePath:
 
 @dataclass(frozen=True)
 class RobustMode:
-    """The result of :func:`ksos.robust_mode`."""
+    """The result of :func:`ksos.robust_mode`.
+
+    >>> import ksos
+    >>> found: RobustMode = ksos.robust_mode([[0.5]], 0.0, measure=ksos.measures.Box([-2.0], [2.0]), embedding_bandwidth=1.0)
+    >>> found.status, found.mode.round(4).tolist()
+    ('solved', [0.5])
+    """
 
     mode: np.ndarray | None
     """θ*, shape (d,); None if the ball holds no density."""

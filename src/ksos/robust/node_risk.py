@@ -94,17 +94,20 @@ class UserLoss(ParametricLoss):
         assert self._last is not None
         old, old_values, old_gradients = self._last
         move = theta - old
+        sides = (old_values, values, old_gradients @ move), (values, old_values, -(gradients @ move))
+        below = [here + rise - there for here, there, rise in sides]
+        if max(float(missing.max()) for missing in below) <= _CANCELLED * max(float(values.max()), -float(values.min())):
+            return  # no more than rounding, which is what nearly every call finds
         # a hinge near its kink is a small difference of terms whose size only its slope tells
         terms = np.abs(values) + np.abs(gradients) @ np.abs(theta), np.abs(old_values) + np.abs(old_gradients) @ np.abs(old)
         least = _CANCELLED * float(max(part.max() for part in terms))
-        for here, there, rise in ((old_values, values, old_gradients @ move), (values, old_values, -(gradients @ move))):
-            missing = here + rise - there
+        for missing, (here, there, rise) in zip(below, sides, strict=True):
             size = np.abs(here) + np.abs(there) + np.abs(rise)
             at = int(np.argmax(missing - _ROUNDING * size))
             if missing[at] > _ROUNDING * size[at] + least + 1e-300:
                 where = f"at x = {self.X[at].tolist()}, between theta = {old.tolist()} and {theta.tolist()}"
-                below = f"{where}, it lies below its tangent by {missing[at]:.3g}"
-                raise ConvexityError(f"the loss is not convex in theta, or its gradient wrong: {below}")
+                lower = f"{where}, it lies below its tangent by {missing[at]:.3g}"
+                raise ConvexityError(f"the loss is not convex in theta, or its gradient wrong: {lower}")
 
 
 class NodeRisk(ParametricRisk):

@@ -68,6 +68,13 @@ class WorstCase(Certified):
       distributions, and what the density can be asked for;
     * ``dual_value`` is at least the optimum over the densities of the space in the projected ball; ``gap`` = ``dual_value`` − ``value``;
     * ``upper_bound`` bounds the worst case over all distributions of the domain.
+
+    >>> import ksos
+    >>> worst: WorstCase = ksos.worst_case(
+    ...     ksos.observables.coordinate(0), [[0.0]], 0.5, measure=ksos.measures.Box([-1.0], [1.0]), embedding_bandwidth=1.0
+    ... )
+    >>> worst.status, worst.empirical_value < worst.value <= worst.dual_value <= worst.upper_bound
+    ('solved', True)
     """
 
     value: float | None

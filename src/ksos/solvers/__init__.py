@@ -1,4 +1,10 @@
-"""The spectraplex, the loop, and one file per algorithm."""
+"""The spectraplex, the loop, and one file per algorithm.
+
+>>> SOLVERS["fista"]
+Fista(max_iter=20000, check_every=10, restart=True)
+>>> STATUSES["solved"]
+'the gap is at most tol'
+"""
 
 from __future__ import annotations
 

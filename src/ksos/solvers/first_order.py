@@ -35,6 +35,12 @@ class ProjectedGradient(Stepper):
     """C ← proj(C − ∇f(C)/L) (the note's projected gradient descent).
 
     ``max_iter``: the most steps where ``minimize`` is given no ``max_iter``. ``check_every``: how many from one certificate to the next.
+
+    >>> import ksos
+    >>> from ksos.functionals import SquaredMMD, Trace
+    >>> space = ksos.SoSSpace(ksos.kernels.Gaussian(1.0), [[0.0], [1.0]])
+    >>> ksos.minimize(SquaredMMD([[0.3], [1.0]]) + 1e-3 * Trace(), space, solver=ProjectedGradient(check_every=5)).status
+    'solved'
     """
 
     name = "projected_gradient"
@@ -76,6 +82,12 @@ class Fista(ProjectedGradient):
     """Projected gradient with Nesterov's momentum [Beck2009], restarted when it points uphill [ODonoghue2015].
 
     Its options are those of :class:`ProjectedGradient` and ``restart``: whether to restart the momentum.
+
+    >>> import ksos
+    >>> from ksos.functionals import SquaredMMD, Trace
+    >>> space = ksos.SoSSpace(ksos.kernels.Gaussian(1.0), [[0.0], [1.0]])
+    >>> ksos.minimize(SquaredMMD([[0.3], [1.0]]) + 1e-3 * Trace(), space, solver=Fista(restart=False)).status
+    'solved'
     """
 
     name = "fista"
@@ -97,6 +109,12 @@ class FrankWolfe(ProjectedGradient):
     It keeps a few r × r matrices and needs no projections. Its gap falls like 1/n only: from about 1e-4 on, which it usually reaches, the
     20 000 steps of its limit bring next to nothing, and a smaller ``tol`` ends with status "max_iter" and the gap that there is. It is a
     cross-check of other solvers, and a way out if nothing else fits in memory. Its options are those of :class:`ProjectedGradient`.
+
+    >>> import ksos
+    >>> from ksos.functionals import SquaredMMD, Trace
+    >>> space = ksos.SoSSpace(ksos.kernels.Gaussian(1.0), [[0.0], [1.0]])
+    >>> ksos.minimize(SquaredMMD([[0.3], [1.0]]) + 1e-3 * Trace(), space, solver=FrankWolfe(), tol=1e-3).status
+    'solved'
     """
 
     name = "frank_wolfe"

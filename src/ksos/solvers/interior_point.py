@@ -176,6 +176,12 @@ class InteriorPoint(Stepper):
 
     ``max_iter``: the most steps where ``minimize`` is given no ``max_iter``. ``step_fraction``: how much of the way to the boundary of the
     cones a step goes, below 1. ``face_columns``: on faces of at most so many dimensions (0: never) the exact minimum is tried.
+
+    >>> import ksos
+    >>> from ksos.functionals import SquaredMMD, Trace
+    >>> space = ksos.SoSSpace(ksos.kernels.Gaussian(1.0), [[0.0], [1.0]])
+    >>> ksos.minimize(SquaredMMD([[0.3], [1.0]]) + 1e-3 * Trace(), space, solver=InteriorPoint(face_columns=0)).status
+    'solved'
     """
 
     name = "interior_point"

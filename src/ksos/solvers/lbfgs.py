@@ -134,6 +134,12 @@ class LBFGS(Stepper):
     one certificate to the next; default 10, and 25 or 50 for large r, since a certificate costs r³. ``stall``: if positive, steps come in
     descents, which end when f has changed by less than this over four of them, and only then is there a certificate: ``max_iter`` counts
     descents, columns of less mass than this go, and a start that is a factor is taken as it is. For long paths that need few digits.
+
+    >>> import ksos
+    >>> from ksos.functionals import SquaredMMD, Trace
+    >>> space = ksos.SoSSpace(ksos.kernels.Gaussian(1.0), [[0.0], [1.0]])
+    >>> ksos.minimize(SquaredMMD([[0.3], [1.0]]) + 1e-3 * Trace(), space, solver=LBFGS(memory=5)).status
+    'solved'
     """
 
     name = "lbfgs"

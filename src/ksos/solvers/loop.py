@@ -30,7 +30,13 @@ _EXTRA_DIGITS, _EXTRA_SIZE = 1e-4, 400  # more digits where they cost next to no
 
 
 class Solver(ABC):
-    """How to minimise. Solvers are frozen dataclasses: those with the same options are equal."""
+    """How to minimise. Solvers are frozen dataclasses: those with the same options are equal.
+
+    >>> from ksos.solvers import LowRank
+    >>> how: Solver = LowRank(max_columns=40)
+    >>> how == LowRank(max_columns=40), how.name
+    (True, 'low_rank')
+    """
 
     name: ClassVar[str]
 

@@ -56,6 +56,12 @@ class LowRank(Stepper):
     open. ``extra_steps``: the most steps for four more digits once the tolerance is reached; 0 for problems that are one round of many.
     ``dense_unknowns``: the most unknowns (r times columns) for which the Hessian is formed; beyond, conjugate gradients (default: 1200, on
     a GPU 6000).
+
+    >>> import ksos
+    >>> from ksos.functionals import SquaredMMD, Trace
+    >>> space = ksos.SoSSpace(ksos.kernels.Gaussian(1.0), [[0.0], [1.0]])
+    >>> ksos.minimize(SquaredMMD([[0.3], [1.0]]) + 1e-3 * Trace(), space, solver=LowRank(max_columns=2)).status
+    'solved'
     """
 
     name = "low_rank"

@@ -50,6 +50,12 @@ class Auto(Solver):
     need one. A Frobenius penalty on an untruncated space spreads the optimum over all directions; FISTA soon tells how well conditioned
     that is. ``newton_steps``: how many steps "low_rank" takes before "interior_point" takes over. ``gradient_steps``: how many "lbfgs" or
     "fista" take before "low_rank" takes over.
+
+    >>> import ksos
+    >>> from ksos.functionals import SquaredMMD, Trace
+    >>> space = ksos.SoSSpace(ksos.kernels.Gaussian(1.0), [[0.0], [1.0]])
+    >>> ksos.minimize(SquaredMMD([[0.3], [1.0]]) + 1e-3 * Trace(), space, solver=Auto(newton_steps=20)).status
+    'solved'
     """
 
     name = "auto"
@@ -136,7 +142,7 @@ def minimize(
         nats for a likelihood and 1e-8 for everything else. A solver without a limit of steps that no longer gets there ends as
         "solved_inaccurate".
     rtol : float
-        The same relative to |f|: the problem counts as solved when the gap is at most ``max(tol, rtol * abs(f))``.
+        The same relative to ``|f|``: the problem counts as solved when the gap is at most ``max(tol, rtol * abs(f))``.
     max_iter : int, optional
         Default: the solver's own.
     time_limit : float, optional

@@ -20,6 +20,7 @@ Eigen = tuple[np.ndarray, np.ndarray]
 _MOST_STEPS, _MOST_DOUBLINGS = 300, 60
 _SLOW, _FARTHEST = 0.05, 1e4
 _SMALL_DECREMENT, _SMALL_RISE = 1e-16, 1e-14
+_MOST_IDLE = 30  # steps in a row that win rounding only, more than it takes to find a damping: at a kink they would never end
 
 
 @dataclass
@@ -49,7 +50,7 @@ def newton(f: Value, curvature: Callable[[np.ndarray], np.ndarray], theta: np.nd
         return cast("Eigen", np.linalg.eigh(0.5 * (H + H.T)))
 
     value, gradient = f(theta)
-    damping, fresh = 0.0, eigen is None
+    damping, fresh, idle = 0.0, eigen is None, 0
     eigen = fresh_eigen(theta) if eigen is None else eigen
     for _ in range(_MOST_STEPS):
         values, V = eigen
@@ -63,6 +64,9 @@ def newton(f: Value, curvature: Callable[[np.ndarray], np.ndarray], theta: np.nd
             break
         new_value, new_gradient = f(theta + step)
         left = abs(float(new_gradient @ (V @ ((V.T @ new_gradient) / np.maximum(values, 1e-14 * top)))))
+        idle = 0 if new_value < value - _SMALL_RISE * abs(value) else idle + 1
+        if idle > _MOST_IDLE:
+            break
         good = new_value <= value - 0.1 * decrement + _SMALL_RISE * abs(value)
         if good:
             theta, value, gradient = theta + step, new_value, new_gradient

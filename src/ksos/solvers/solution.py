@@ -29,7 +29,16 @@ STATUSES = {
 
 @dataclass(frozen=True)
 class Progress:
-    """One line of the history, and what a callback receives."""
+    """One line of the history, and what a callback receives.
+
+    >>> import ksos
+    >>> from ksos.functionals import SquaredMMD
+    >>> space = ksos.SoSSpace(ksos.kernels.Gaussian(1.0), [[0.0], [1.0]])
+    >>> gaps = []
+    >>> solution = ksos.minimize(SquaredMMD([[0.3]]), space, callback=lambda progress: gaps.append(progress.gap))
+    >>> isinstance(solution.history[-1], Progress), len(gaps) > 0
+    (True, True)
+    """
 
     n_iter: int
     objective: float
@@ -50,7 +59,15 @@ class Progress:
 
 @dataclass(frozen=True)
 class Solution:
-    """The result of :func:`ksos.minimize`."""
+    """The result of :func:`ksos.minimize`.
+
+    >>> import ksos
+    >>> from ksos.functionals import SquaredMMD, Trace
+    >>> space = ksos.SoSSpace(ksos.kernels.Gaussian(1.0), [[0.0], [1.0]])
+    >>> solution: Solution = ksos.minimize(SquaredMMD([[0.0], [1.0]]) + 1e-3 * Trace(), space)
+    >>> solution.status, solution.gap <= 1e-8, solution.distribution.mean().round(3).tolist()
+    ('solved', True, [0.5])
+    """
 
     objective: float
     """f at the point found."""
@@ -77,8 +94,8 @@ class Solution:
     multipliers: tuple[float, ...] = ()
     """Of a constrained problem, one per constraint: −∂f*/∂c for F ≤ c and F = c, ∂f*/∂c for F ≥ c (then, as for ≤, not negative)."""
     ball_vectors: Mapping[int, Any] = field(default_factory=dict, repr=False)
-    """For MMD balls, by their position among the constraints, where the solver has them: v of R^q, |v| being the multiplier. The gap then
-    counts the ball as ⟨v, A(C) − z⟩ ≤ radius·|v|, which holds on it for any v."""
+    """For MMD balls, by their position among the constraints, where the solver has them: v of R^q, ``|v|`` being the multiplier. The gap
+    then counts the ball as ``⟨v, A(C) − z⟩ ≤ radius·|v|``, which holds on it for any v."""
     violation: float = 0.0
     """By how much the density violates the constraints, each in units of its own range."""
     least_radius: float | None = None
@@ -100,7 +117,7 @@ class Solution:
 
     @property
     def gap_relative(self) -> float | None:
-        """gap / |objective|."""
+        """``gap / |objective|``."""
         if self.gap is None or self.objective == 0.0:
             return None if self.gap is None else 0.0 if self.gap == 0.0 else math.inf
         return self.gap / abs(self.objective)

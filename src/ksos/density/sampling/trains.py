@@ -18,14 +18,13 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.polynomial import legendre as series_of
 
 from ksos._memory import row_blocks
 from ksos._threads import one_blas_thread
 from ksos.density.sampling.inversion import NODES_PER_PANEL, Axis, without_silent_points
 from ksos.density.standard import standardize
 from ksos.integrals.erf import normal_between
-from ksos.quadrature import legendre
+from ksos.quadrature import from_nodes
 
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
@@ -233,7 +232,4 @@ def _invert(axis: Axis, basis: Basis, values: np.ndarray, uniforms: np.ndarray) 
     density = np.einsum("nja,nja->nj", np.matmul(nodes, gram), nodes)
     t = axis.panels.positions(panel, np.maximum(density, 0.0), target - before, total)
     s = (t - axis.panels.start[panel]) / axis.panels.half[panel] - 1.0
-    return t, np.matmul((series_of.legvander(s, NODES_PER_PANEL - 1) @ _TO_SERIES)[:, None, :], nodes)[:, 0, :]
-
-
-_TO_SERIES = np.linalg.inv(series_of.legvander(legendre(NODES_PER_PANEL)[0], NODES_PER_PANEL - 1))
+    return t, np.matmul(from_nodes(NODES_PER_PANEL, s)[:, None, :], nodes)[:, 0, :]

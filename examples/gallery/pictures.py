@@ -1,4 +1,9 @@
-"""Three pictures of densities (one feature, two features, all pairs of four), and one of the search for bandwidth and λ."""
+"""
+Pictures of densities
+=====================
+
+One feature, two features, all pairs of four, and the search for bandwidth and λ.
+"""
 
 import matplotlib.pyplot as plt
 from sklearn.datasets import load_iris, make_moons

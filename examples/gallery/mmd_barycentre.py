@@ -1,4 +1,9 @@
-"""What several samples have in common: the MMD barycentre, one density as near as can be to all of them at once."""
+"""
+What several samples have in common
+===================================
+
+The MMD barycentre: one density as near as can be to all of them at once.
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -1,4 +1,9 @@
-"""Have two samples the same law, and where do they differ? A test with an exact level, and the witness μ_a − μ_b that explains it."""
+"""
+Compare two samples
+===================
+
+Have two samples the same law, and where do they differ? A test with an exact level, and the witness μ_a − μ_b that explains it.
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -1,4 +1,9 @@
-"""Waiting times are not negative: a density on the half-line [0, ∞) loses no mass below zero, and all its answers respect the boundary."""
+"""
+Bounded and positive data
+=========================
+
+Waiting times are not negative: a density on the half-line [0, ∞) loses no mass below zero, and all its answers respect the boundary.
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np

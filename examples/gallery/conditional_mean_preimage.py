@@ -1,4 +1,9 @@
-"""The distribution behind a conditional mean embedding: its weights are signed, so it is no distribution; its nearest density is one."""
+"""
+The distribution behind a conditional mean embedding
+====================================================
+
+The weights of such an embedding are signed, so it is no distribution; the density nearest to it is one.
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -1,4 +1,9 @@
-"""How two solvers approach one minimum, and what is proven at every step: the minimum lies in the shaded band."""
+"""
+Watch the certificate
+=====================
+
+How two solvers approach one minimum, and what is proven at every step: the minimum lies in the shaded band.
+"""
 
 import matplotlib.pyplot as plt
 from sklearn.datasets import make_moons

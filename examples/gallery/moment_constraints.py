@@ -1,4 +1,9 @@
-"""Few data and some knowledge: the density nearest to 25 samples among those whose mean, spread and share above 0.25 are as known."""
+"""
+Few data and some knowledge
+===========================
+
+The density nearest to 25 samples among those whose mean, spread and share above 0.25 are as known.
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -1,4 +1,9 @@
-"""The whole law of y for every x: where the noise grows and splits in two, a mean and an error bar would not tell."""
+"""
+Conditional quantiles
+=====================
+
+The whole law of y for every x: where the noise grows and splits in two, a mean and an error bar would not tell.
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np

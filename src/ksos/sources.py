@@ -1,0 +1,255 @@
+"""Samples that come in chunks: arrays one after the other, files larger than the memory, tables of Arrow."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+
+from ksos._validation import as_count
+from ksos.feature_names import column_names, is_table, matrix_of
+
+__all__ = ["Chunk", "Chunks", "chunks"]
+
+CHUNK_ROWS = 1 << 16
+"""Rows of a file that are in memory at a time."""
+
+_CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".csv.bz2", ".csv.xz")
+_PARQUET, _ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc")
+_READABLE = (".npy", *_CSV, *_PARQUET, *_ARROW)
+
+
+class Chunk(NamedTuple):
+    """Some of the samples: an array or a table, the weights of its rows or None, and how errors name it."""
+
+    data: Any
+    weights: Any
+    name: str
+    names: tuple[str, ...] | None = None
+    """Those of the columns of an array that has them."""
+
+
+@runtime_checkable
+class _ArrowStream(Protocol):
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
+
+
+class Chunks:
+    """A source of samples for ``fit``: iterating gives :class:`Chunk` after :class:`Chunk`; made by :func:`chunks`."""
+
+    def __init__(self, begin: Callable[[], Iterator[Chunk]], name: str, files: Sequence[str] = (), *, again: bool = True) -> None:
+        self._begin, self.name, self.files = begin, name, tuple(files)
+        self.again = again
+        """Whether the source can be read more than once."""
+        self._begun = False
+
+    def __iter__(self) -> Iterator[Chunk]:
+        if self._begun and not self.again:
+            raise ValueError(
+                f"{self.name} can be read only once, and it has been; pass something that begins anew, such as a list of arrays, files, or "
+                "a function that returns a new generator: ksos.chunks(lambda: generate())"
+            )
+        self._begun = True
+        return self._begin()
+
+    def fingerprint(self) -> list[list[Any]]:
+        """Name, size and time of change of every file: what must be the same in every pass."""
+        return [[file, (found := os.stat(file)).st_size, found.st_mtime_ns] for file in self.files]
+
+    def __repr__(self) -> str:
+        return f"chunks({self.name})"
+
+
+def chunks(source: Any, *, columns: Sequence[Any] | None = None, weights: Any = None, rows: int = CHUNK_ROWS) -> Chunks:
+    """Samples of any number as a source that ``fit`` takes in place of an array; memory holds one chunk at a time.
+
+    Parameters
+    ----------
+    source
+        A path, a pattern such as ``"data/*.parquet"``, a folder, or a list of them: NPY, CSV (also compressed), Parquet and Arrow files,
+        read in the order of their names; an array, cut into chunks, also one that is mapped to memory; anything with
+        ``__arrow_c_stream__``, such as tables of pyarrow, polars, duckdb and pandas; an iterable of arrays or tables, or of pairs (array,
+        weights of its rows); or a function without arguments that returns one. A generator can be read once: that is enough for
+        up to 10 000 distinct samples, and where it is not, ``fit`` says so.
+    columns : list, optional
+        Names, or numbers from 0, of the columns that are samples; of Parquet files no others are read. Default: all but the weights.
+    weights : name or number, optional
+        The column that holds the weights of the rows.
+    rows : int
+        How many rows of a file or an array make a chunk.
+
+    >>> [len(chunk.data) for chunk in chunks(np.zeros((5, 2)), rows=2)]
+    [2, 2, 1]
+    """
+    rows = as_count(rows, "rows")
+    choose = _Choice(columns, weights)
+    if isinstance(source, Chunks):
+        return source
+    if isinstance(source, (str, os.PathLike)) or (_is_list(source) and source and all(isinstance(p, (str, os.PathLike)) for p in source)):
+        files = _files_of(source)
+        name = files[0] if len(files) == 1 else f"{len(files)} files from {files[0]} to {files[-1]}"
+        return Chunks(lambda: (choose(chunk) for file in files for chunk in _pieces(file, rows, choose)), name, files)
+    if isinstance(source, np.ndarray):
+        return Chunks(lambda: (choose(chunk) for chunk in _slices(source, rows, "")), f"an array of shape {source.shape}")
+    if isinstance(source, _ArrowStream):
+        again = not isinstance(source, Iterator)
+        return Chunks(lambda: (choose(chunk) for chunk in _arrow_pieces(source, "")), type(source).__name__, again=again)
+    if callable(source):
+        return Chunks(lambda: (choose(chunk) for chunk in _numbered(source())), "what the function returns")
+    if isinstance(source, Iterable):
+        again = not isinstance(source, Iterator)
+        return Chunks(lambda: (choose(chunk) for chunk in _numbered(source)), type(source).__name__, again=again)
+    raise TypeError(
+        f"a source of samples is a path, an array, a table, an iterable of arrays or a function that returns one; got {source!r}"
+    )
+
+
+class _Choice:
+    """Which columns of a chunk are samples, and which is the weights."""
+
+    def __init__(self, columns: Sequence[Any] | None, weights: Any) -> None:
+        if isinstance(columns, (str, bytes)):
+            raise TypeError(f"columns must be a list of names or numbers; got {columns!r}; pass [{columns!r}]")
+        self.columns, self.weights = None if columns is None else list(columns), weights
+
+    @property
+    def wanted(self) -> list[Any] | None:
+        """What to read from a file; None for all columns."""
+        if self.columns is None:
+            return None
+        return self.columns if self.weights is None else [*self.columns, self.weights]
+
+    def __call__(self, chunk: Chunk) -> Chunk:
+        """The chunk with the chosen columns, those of a table as numbers."""
+        data, names = chunk.data, column_names(chunk.data) if chunk.names is None else chunk.names
+        if names is None and self.columns is None and self.weights is None:
+            return chunk
+        labels: list[Any] = list(range(data.shape[1])) if names is None else list(names)
+        features = [label for label in labels if label != self.weights] if self.columns is None else self.columns
+        masses = [] if self.weights is None else [self.weights]
+        missing = [label for label in [*features, *masses] if label not in labels]
+        if missing:
+            raise ValueError(f"{chunk.name} has no column {missing[0]!r}; its columns are {', '.join(map(repr, labels))}")
+        if masses and chunk.weights is not None:
+            raise ValueError(
+                f"{chunk.name} came with weights, and weights={self.weights!r} names a column that holds them; give one of them"
+            )
+        if is_table(data) and names is not None:
+            X, a = (matrix_of(data, chunk.name, part) for part in (features, masses))
+        else:
+            data = np.asarray(data)
+            X, a = (data[:, [labels.index(label) for label in part]] for part in (features, masses))
+        return chunk._replace(data=X, weights=a[:, 0] if masses else chunk.weights, names=None if names is None else tuple(features))
+
+
+def _is_list(source: Any) -> bool:
+    return isinstance(source, (list, tuple))
+
+
+def _files_of(source: Any) -> list[str]:
+    """The files that paths, folders and patterns name, those of each in the order of their names."""
+    found: list[str] = []
+    for given in source if _is_list(source) else [source]:
+        path = os.path.expanduser(os.fspath(given))
+        if os.path.isdir(path):
+            inside = sorted(str(p) for p in Path(path).rglob("*") if p.is_file() and p.name.lower().endswith(_READABLE))
+            if not inside:
+                raise FileNotFoundError(f"the folder {path} holds no file that can be read; expected are {', '.join(_READABLE)}")
+        elif os.path.exists(path) or not glob.has_magic(path):
+            inside = [path]
+        else:
+            inside = sorted(glob.glob(path, recursive=True))
+            if not inside:
+                raise FileNotFoundError(f"no file matches {path}")
+        found += inside
+    for file in found:
+        if not file.lower().endswith(_READABLE):
+            raise ValueError(f"{file} is of no kind that can be read in chunks; expected are {', '.join(_READABLE)}")
+        os.stat(file)  # a file that is not there, before any work
+    return found
+
+
+def _pieces(file: str, rows: int, choice: _Choice) -> Iterator[Chunk]:
+    """The chunks of one file; an error names it."""
+    lower = file.lower()
+    if lower.endswith(".npy"):
+        try:
+            stored = np.load(file, mmap_mode="r", allow_pickle=False)
+        except (ValueError, EOFError) as error:
+            raise ValueError(f"{file} is not a readable NPY file: {error}") from None
+        if stored.ndim != 2:
+            raise ValueError(f"{file} holds an array of shape {stored.shape}, but rows and columns were expected; reshape it to (n, d)")
+        yield from _slices(stored, rows, file)
+    elif lower.endswith(_CSV):
+        from ksos.cli.tables import csv_pieces  # the reader of the command line, which is a layer above
+
+        for first, names, numbers in csv_pieces(file, choice.wanted):
+            yield Chunk(numbers, None, f"{file}, from row {first}", names)
+    else:
+        yield from _arrow_file(file, rows, choice.wanted, parquet=lower.endswith(_PARQUET))
+
+
+def _slices(stored: np.ndarray, rows: int, file: str) -> Iterator[Chunk]:
+    for start in range(0, stored.shape[0], rows):
+        stop = min(start + rows, stored.shape[0])
+        # a copy: a mapped page must not stay in memory, and is read once, whoever looks at it twice
+        yield Chunk(np.array(stored[start:stop]), None, f"{file}{', ' * bool(file)}rows {start} to {stop - 1}")
+
+
+def _arrow(what: str) -> Any:
+    try:
+        import pyarrow
+
+        return pyarrow
+    except ImportError:
+        raise ImportError(f'{what} needs pyarrow: pip install "kernel-sos[arrow]"') from None
+
+
+def _arrow_file(file: str, rows: int, columns: list[Any] | None, *, parquet: bool) -> Iterator[Chunk]:
+    arrow = _arrow(f"reading {file}")
+    try:
+        if parquet:
+            from pyarrow.parquet import ParquetFile
+
+            with ParquetFile(file) as stored:
+                known = stored.schema_arrow.names
+                yield from _batches(
+                    stored.iter_batches(rows, columns=None if columns is None else [c for c in columns if c in known]), file
+                )
+        else:
+            with arrow.memory_map(file) as mapped, arrow.ipc.open_file(mapped) as stored:
+                yield from _batches((stored.get_batch(k) for k in range(stored.num_record_batches)), file)
+    except (arrow.ArrowInvalid, arrow.ArrowTypeError) as error:
+        raise ValueError(f"{file} is truncated or damaged: {error}; write it again") from None
+    except OSError as error:  # pyarrow's words for a damaged page
+        raise OSError(f"{file} cannot be read: {error}") from None
+
+
+def _arrow_pieces(source: Any, name: str) -> Iterator[Chunk]:
+    arrow = _arrow(f"a source of type {type(source).__name__}")
+    yield from _batches(arrow.RecordBatchReader.from_stream(source), name)
+
+
+def _batches(batches: Iterable[Any], name: str) -> Iterator[Chunk]:
+    """Record batches as tables, empty ones left out."""
+    row = 0
+    for k, batch in enumerate(batches):
+        if batch.num_rows:
+            where = f"rows {row} to {row + batch.num_rows - 1}"
+            yield Chunk(_arrow(name).Table.from_batches([batch]), None, f"{name}, {where}" if name else f"chunk {k} ({where})")
+        row += batch.num_rows
+
+
+def _numbered(items: Any) -> Iterator[Chunk]:
+    """Arrays, tables or pairs of them and weights, by number."""
+    for k, item in enumerate(items):
+        if isinstance(item, Chunk):
+            yield item
+        elif isinstance(item, tuple) and len(item) == 2:
+            yield Chunk(item[0], item[1], f"chunk {k}")
+        else:
+            yield Chunk(item, None, f"chunk {k}")

@@ -1,0 +1,364 @@
+"""Samples in chunks: the sums do not depend on the chunks, a killed fit goes on, and what is wrong is named by chunk and file."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tables import points
+
+import ksos
+from ksos import KernelSoSDensity, KernelSums, chunks
+from ksos._state import read_state
+from ksos.estimators._subsample import Survey
+from ksos.exceptions import ModelFormatError
+from ksos.functionals import SquaredMMD, Trace
+from ksos.kernels import Gaussian, Kernel, Laplace, Matern
+
+X = points(12_000, 2, 3)
+GRID = np.stack(np.meshgrid(np.linspace(-2.0, 2.0, 4), np.linspace(-2.0, 2.0, 4)), axis=-1).reshape(-1, 2)
+GIVEN = {"bandwidth": 1.0, "support": GRID, "regularization": 1e-3, "tol": 1e-10}
+PARTED = {"bandwidth": 1.0, "n_support": 12, "regularization": 1e-3, "tol": 1e-10}  # the samples decide on the support points
+
+
+def assert_same(a: KernelSoSDensity, b: KernelSoSDensity, atol: float = 1e-6) -> None:
+    """The same setting, and the same density to what the gap of the solver leaves open."""
+    np.testing.assert_array_equal(a.support_points_, b.support_points_)
+    assert a.solution_.objective == pytest.approx(b.solution_.objective, abs=1e-10)
+    np.testing.assert_allclose(a.distribution_.unnamed.pdf(X[:50]), b.distribution_.unnamed.pdf(X[:50]), atol=atol)
+
+
+# --- the accumulators ---
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(0.7), Gaussian([[1.0, 0.3], [0.3, 0.5]]), Laplace([1.0, 2.0], product=True), Matern(2.5, 1.0)])
+def test_kernel_sums_depend_neither_on_chunks_nor_on_their_order(kernel: Kernel) -> None:
+    rng, nothing = np.random.default_rng(0), KernelSums(kernel, GRID)
+    a = rng.exponential(size=len(X)) * 10.0 ** rng.integers(-8, 8, len(X))
+    whole = nothing.update(X, a)
+    order, cuts = rng.permutation(len(X)), np.sort(rng.integers(0, len(X), 40))
+    parts = [nothing.update(X[rows], a[rows]) for rows in np.split(order, cuts) if rows.size]
+    left = right = nothing
+    for part in parts:
+        left = left.merge(part)
+    for part in reversed(parts):
+        right = part.merge(right)
+    exact = a.astype(np.longdouble) @ kernel(X, GRID).astype(np.longdouble)
+    for sums in (whole, left, right):
+        np.testing.assert_allclose(sums.values, exact.astype(float), rtol=1e-13)
+        assert sums.count == len(X) and sums.mass == pytest.approx(float(np.sum(a.astype(np.longdouble))), rel=1e-14)
+
+
+def test_compensation_keeps_what_a_plain_sum_loses() -> None:
+    sums = KernelSums(Gaussian(1.0), [[0.0]]).update([[0.0]], [1e16])
+    for _ in range(1000):
+        sums = sums.update([[0.0]], [1.0])
+    assert float(sums.update([[0.0]], [-1e16]).values[0]) == 1000.0
+
+
+def test_kernel_sums_are_a_target() -> None:
+    sums = KernelSums(Gaussian(1.0), GRID).update(X[:500])
+    space = ksos.SoSSpace(Gaussian(1.0), GRID)
+    answers = [ksos.minimize(SquaredMMD(target) + 1e-3 * Trace(), space).objective for target in (sums, X[:500])]
+    assert answers[0] == pytest.approx(answers[1], abs=1e-10)
+    with pytest.raises(ValueError, match="only at their own landmarks"):
+        ksos.SoSSpace(Gaussian(1.0), GRID[:5]).coordinates(sums)
+    with pytest.raises(ValueError, match="RKHS of Gaussian"):
+        ksos.SoSSpace(Gaussian(2.0), GRID).coordinates(sums)
+    with pytest.raises(TypeError, match="known at its landmarks only"):
+        ksos.mmd(sums, X[:10], Gaussian(1.0))
+    with pytest.raises(ValueError, match="same landmarks"):
+        sums.merge(KernelSums(Gaussian(2.0), GRID))
+    with pytest.raises(ValueError, match="mass 0"):
+        space.coordinates(KernelSums(Gaussian(1.0), GRID))
+
+
+def test_kernel_sums_come_back_from_a_file(tmp_path: Path) -> None:
+    sums = KernelSums(Matern(1.5, 1.5, product=True), GRID).update(X[:100])
+    sums.save(tmp_path / "sums")
+    back = KernelSums.load(tmp_path / "sums")
+    assert back.kernel == sums.kernel and back.count == 100
+    np.testing.assert_array_equal(back.update(X[100:200]).values, sums.update(X[100:200]).values)
+    whole = (tmp_path / "sums").read_bytes()
+    for damaged in (whole[:-40], whole[: len(whole) // 2], b"", b"no archive"):
+        (tmp_path / "sums").write_bytes(damaged)
+        with pytest.raises(ModelFormatError, match=r"sums is no file of kernel sums, or it is damaged"):
+            KernelSums.load(tmp_path / "sums")
+
+
+def test_a_survey_depends_neither_on_chunks_nor_on_copies() -> None:
+    rng = np.random.default_rng(1)
+    rows = np.repeat(rng.normal(size=(60_000, 2)), rng.integers(1, 3, 60_000), axis=0)
+    empty, masses = Survey.empty(500, 2), np.ones(len(rows))
+    whole, order = empty.update(rows, masses), rng.permutation(len(rows))
+    parts = [empty.update(rows[part], masses[part]) for part in np.array_split(order, 7)]
+    merged = empty
+    for part in parts:
+        merged = part.merge(merged)
+    np.testing.assert_array_equal(merged.part.points, whole.part.points)
+    np.testing.assert_allclose(merged.part.weights, whole.part.weights, rtol=1e-14)
+    assert merged.total == whole.total == pytest.approx(60_000, rel=4.0 / np.sqrt(1 << 15))
+    assert merged.count == len(rows) and not merged.complete
+    single = np.unique(rows, axis=0)
+    assert empty.update(single, np.ones(len(single))).total == 60_000  # without copies it is exact
+
+
+# --- fits ---
+
+
+@pytest.fixture(scope="module")
+def in_memory() -> dict[str, KernelSoSDensity]:
+    return {"given": KernelSoSDensity(**GIVEN).fit(X), "parted": KernelSoSDensity(**PARTED).fit(X)}
+
+
+def as_list(folder: Path) -> object:
+    return [X[:100], X[100:101], np.empty((0, 2)), X[101:]]
+
+
+def as_npy(folder: Path) -> object:
+    np.save(folder / "x.npy", X[::-1])
+    return folder / "x.npy"
+
+
+def as_csv(folder: Path) -> object:
+    for k, part in enumerate(np.array_split(X, 3)):
+        np.savetxt(folder / f"x{k}.csv", part, delimiter=",", header="u,v", comments="", fmt="%.17g")
+    return str(folder / "*.csv")
+
+
+def as_parquet(folder: Path) -> object:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    for k, part in enumerate(np.array_split(X, 3)):
+        parquet.write_table(arrow.table({"u": part[:, 0], "v": part[:, 1]}), folder / f"x{k}.parquet")
+    return folder
+
+
+def as_stream(folder: Path) -> object:
+    arrow = pytest.importorskip("pyarrow")
+    return arrow.table({"u": X[:, 0], "v": X[:, 1]})
+
+
+def as_function(folder: Path) -> object:
+    return lambda: (X[k : k + 999] for k in range(0, len(X), 999))
+
+
+@pytest.mark.parametrize("source", [as_list, as_npy, as_csv, as_parquet, as_stream, as_function])
+def test_every_source_gives_the_fit_of_the_array(source: object, in_memory: dict[str, KernelSoSDensity], tmp_path: Path) -> None:
+    found = KernelSoSDensity(**PARTED).fit(chunks(source(tmp_path), rows=5000))  # type: ignore[operator]
+    assert_same(found, in_memory["parted"])
+
+
+def test_what_can_be_read_once_is_enough_where_the_setting_is_given(in_memory: dict[str, KernelSoSDensity]) -> None:
+    once = chunks(part for part in np.array_split(X, 9))
+    assert_same(KernelSoSDensity(**GIVEN).fit(once), in_memory["given"])
+    few = KernelSoSDensity(**PARTED).fit(chunks(part for part in np.array_split(X[:3000], 9)))
+    assert_same(few, KernelSoSDensity(**PARTED).fit(X[:3000]), atol=1e-12)
+    with pytest.raises(ValueError, match=r"can be read only once.*begins anew.*lambda"):
+        KernelSoSDensity(**PARTED).fit(chunks(part for part in np.array_split(X, 9)))
+
+
+def test_weights_come_with_chunks_or_as_a_column() -> None:
+    a = np.random.default_rng(0).integers(0, 3, len(X)).astype(float)
+    whole = KernelSoSDensity(**PARTED).fit(X, sample_weight=a)
+    pairs = [(X[:4000], a[:4000]), (X[4000:], a[4000:])]
+    assert_same(KernelSoSDensity(**PARTED).fit(chunks(pairs)), whole)
+    assert_same(KernelSoSDensity(**PARTED).fit(chunks(np.c_[X, a], weights=2)), whole)
+    with pytest.raises(ValueError, match="weights of a source come with its chunks"):
+        KernelSoSDensity(**PARTED).fit(chunks(X), sample_weight=a)
+
+
+def test_partial_fit_is_fit_and_then_keeps_its_setting() -> None:
+    running, few = KernelSoSDensity(**PARTED), KernelSoSDensity(**PARTED).fit(X[:9000])
+    for part in np.array_split(X[:9000], 5):
+        running.partial_fit(part)
+    np.testing.assert_array_equal(running.score_samples(X[:50]), few.score_samples(X[:50]))
+    for part in np.array_split(X[9000:], 5):
+        running.partial_fit(part)
+    fixed = {**GIVEN, "support": running.support_points_}
+    assert_same(running, KernelSoSDensity(**fixed).fit(X))
+
+
+# --- a fit that was killed ---
+
+KILLED = """
+import sys, numpy as np, ksos
+X = np.load(sys.argv[1])
+def rows():
+    for k in range(0, len(X), 40):
+        print(k, flush=True)
+        yield np.repeat(X[k : k + 40], 1000, axis=0)
+support = np.load(sys.argv[3])
+ksos.KernelSoSDensity(bandwidth=1.0, support=support).fit(ksos.chunks(rows), checkpoint=sys.argv[2])
+"""
+
+
+def test_a_killed_fit_goes_on_where_it_was(tmp_path: Path, in_memory: dict[str, KernelSoSDensity]) -> None:
+    data, file, support = (tmp_path / name for name in ("x.npy", "sums", "support.npy"))
+    np.save(data, X)
+    np.save(support, GRID)
+    environment = {**os.environ, "PYTHONPATH": str(Path(ksos.__file__).parents[1])}
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED, data, file, support], stdout=subprocess.PIPE, env=environment, text=True
+    ) as process:
+        assert process.stdout is not None
+        while int(process.stdout.readline()) < 400 or not file.exists():
+            pass
+        process.send_signal(signal.SIGKILL)
+    read: list[int] = []
+
+    def rows() -> Iterator[np.ndarray]:
+        for k in range(0, len(X), 40):
+            read.append(k)
+            yield X[k : k + 40] if k > 400 else np.repeat(X[k : k + 40], 1000, axis=0)
+
+    words, _ = read_state(file, "a fit in progress")
+    assert 0 < words["first"]["chunks"] <= 12 and not words["looked"]
+    found = KernelSoSDensity(**GIVEN).fit(chunks(rows), checkpoint=file)
+    assert len(read) == 300
+    counts = np.where(np.arange(len(X)) < 440, 1000.0, 1.0)
+    assert_same(found, KernelSoSDensity(**GIVEN).fit(X, sample_weight=counts))
+
+
+@pytest.mark.parametrize("options", [GIVEN, PARTED])
+def test_a_fit_that_failed_goes_on_where_it_was(options: dict[str, object], tmp_path: Path) -> None:
+    """In each of its passes: the source fails once in each, and the third attempt has the answer."""
+    parts, calls = np.array_split(X, 300), []
+
+    def rows() -> Iterator[np.ndarray]:
+        calls.append(0)
+        for k, part in enumerate(parts):
+            if k == 250 and len(calls) in (1, 3):
+                raise OSError("the line is down")
+            yield np.repeat(part, 10, axis=0)
+
+    found = None
+    for _ in range(3):
+        try:
+            found = KernelSoSDensity(**options).fit(chunks(rows), checkpoint=tmp_path / "sums")
+            break
+        except OSError as error:
+            assert str(error) == "the line is down"
+    assert found is not None
+    assert_same(found, KernelSoSDensity(**options).fit(X))
+
+
+# --- what is wrong is named ---
+
+
+def broken(k: int, bad: object) -> list[object]:
+    parts: list[object] = list(np.array_split(X, 20))
+    parts[k] = bad
+    return parts
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (np.ones((5, 3)), r"chunk 17: X has 3 features, but KernelSoSDensity is expecting 2"),
+        (np.array([[0.0, np.nan]]), r"chunk 17: Input X contains NaN"),
+        ((np.ones((2, 2)), [1.0, -1.0]), r"chunk 17: weights must not be negative; entry 1 is -1"),
+        ((np.ones((2, 2)), [1.0]), r"chunk 17: weights must have length 2; got 1"),
+        ([["1", "2"]], r"chunk 17: X must hold real numbers; got text"),
+    ],
+)
+def test_a_bad_chunk_is_named(bad: object, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        KernelSoSDensity(**GIVEN).fit(chunks(broken(17, bad)))
+    running = KernelSoSDensity(**GIVEN).partial_fit(X[:100])
+    with pytest.raises(ValueError, match=words.removeprefix("chunk 17: ")):
+        running.partial_fit(*bad[:1], sample_weight=bad[1]) if isinstance(bad, tuple) else running.partial_fit(bad)
+    assert_same(running, KernelSoSDensity(**GIVEN).fit(X[:100]))  # what was there before is still there
+
+
+def test_samples_outside_of_the_measure_are_named() -> None:
+    with pytest.raises(ValueError, match=r"chunk 3: 1 of 1 samples lie outside Box"):
+        KernelSoSDensity(**GIVEN, measure=ksos.measures.Box([-9.0, -9.0], [9.0, 9.0])).fit(chunks(broken(3, [[0.0, 99.0]])))
+
+
+@pytest.mark.parametrize("source", [[], [np.empty((0, 2))], np.empty((0, 2))])
+def test_an_empty_source_is_refused(source: object) -> None:
+    with pytest.raises(ValueError, match="is empty: no chunk has rows"):
+        KernelSoSDensity(**GIVEN).fit(chunks(source))
+
+
+def test_a_source_that_changes_between_passes_is_refused(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    with pytest.raises(ValueError, match=r"gave other rows in its second pass .*fix the seed"):
+        KernelSoSDensity(**PARTED).fit(chunks(lambda: [rng.normal(size=(12_000, 2))]))
+    np.save(tmp_path / "x.npy", X)
+
+    class Changing(ksos.sources.Chunks):
+        def __iter__(self) -> Iterator[ksos.sources.Chunk]:
+            yield from super().__iter__()
+            time.sleep(0.01)
+            np.save(tmp_path / "x.npy", X + 1.0)
+
+    source = chunks(tmp_path / "x.npy")
+    with pytest.raises(ValueError, match=r"x\.npy has changed since the first pass"):
+        KernelSoSDensity(**PARTED).fit(Changing(source.__iter__, source.name, source.files))
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"none\.npy"):
+        chunks(tmp_path / "none.npy")
+    with pytest.raises(FileNotFoundError, match="no file matches"):
+        chunks(f"{tmp_path}/*.parquet")
+    with pytest.raises(FileNotFoundError, match="holds no file that can be read"):
+        chunks(tmp_path)
+    (tmp_path / "x.npy").write_bytes(b"nothing of the kind")
+    with pytest.raises(ValueError, match=r"x\.npy is not a readable NPY file"):
+        list(chunks(tmp_path / "x.npy"))
+    (tmp_path / "x.csv").write_text("u,v\n1,2\n3,many\n")
+    with pytest.raises(ValueError, match=r"x\.csv, row 3, column 2 \('v'\)"):
+        list(chunks(tmp_path / "x.csv"))
+    assert next(iter(chunks(tmp_path / "x.csv", columns=["u"]))).data.tolist() == [[1.0], [3.0]]
+    with pytest.raises(ValueError, match=r"x\.csv.* has no column 'w'; its columns are 'u', 'v'"):
+        list(chunks(tmp_path / "x.csv", columns=["u", "w"]))
+    (tmp_path / "x.doc").write_text("")
+    with pytest.raises(ValueError, match=r"x\.doc is of no kind that can be read in chunks"):
+        chunks(tmp_path / "x.doc")
+    with pytest.raises(TypeError, match="a source of samples is a path, an array"):
+        chunks(3)
+
+
+def test_a_damaged_parquet_file_is_named(tmp_path: Path) -> None:
+    as_parquet(tmp_path)
+    whole = (tmp_path / "x1.parquet").read_bytes()
+    (tmp_path / "x1.parquet").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match=r"x1\.parquet is truncated or damaged"):
+        KernelSoSDensity(**GIVEN).fit(chunks(tmp_path))
+
+
+def test_a_checkpoint_that_cannot_be_written_is_named_and_the_old_one_stays(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    file = tmp_path / "sums"
+    KernelSoSDensity(**GIVEN).fit(chunks(X[:1000]), checkpoint=file)
+    before, (soft, hard) = file.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))  # as a disk that is full
+    try:
+        with pytest.raises(OSError, match=r"sums"):
+            KernelSoSDensity(**PARTED, landmarks=10_001).fit(chunks(X), checkpoint=file)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert file.read_bytes() == before and os.listdir(tmp_path) == ["sums"]
+
+
+def test_a_file_of_something_else_is_no_checkpoint(tmp_path: Path) -> None:
+    file = tmp_path / "sums"
+    KernelSums(Gaussian(1.0), GRID).save(file)
+    with pytest.raises(ModelFormatError, match="holds kernel sums, but a fit in progress was expected"):
+        KernelSoSDensity(**GIVEN).fit(chunks(X), checkpoint=file)
+
+
+def test_what_needs_rows_in_memory_says_so() -> None:
+    with pytest.raises(ValueError, match="contamination holds rows out"):
+        KernelSoSDensity(**GIVEN, contamination=0.1).fit(chunks(X))
+    with pytest.raises(ValueError, match="checkpoint is for a source of chunks"):
+        KernelSoSDensity(**GIVEN).fit(X, checkpoint="sums")

@@ -1,0 +1,105 @@
+"""The site leaves nothing out: every page is in its table of contents, every public name in its reference and in an example that runs."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from test_documents import ROOT, fences
+
+import ksos
+
+DOCS = ROOT / "docs"
+MODULES = ["ksos", *(f"ksos.{name}" for name in ("kernels", "measures", "functionals", "observables", "solvers"))]
+GENERATED = {"how-to": "how_to", "gallery": "gallery"}  # folders of pages that the build makes of the scripts in examples/
+
+
+def own_pages() -> set[str]:
+    pages = (page.relative_to(DOCS).with_suffix("").as_posix() for page in DOCS.rglob("*.md"))
+    return {page for page in pages if page.partition("/")[0] not in GENERATED}
+
+
+def entries(page: str) -> list[str]:
+    """The pages that the tables of contents of a page name, from the root of the site."""
+    text, found = (DOCS / f"{page}.md").read_text(encoding="utf-8"), []
+    for _, block in fences(text, r"\{toctree\}"):
+        lines = [line.strip() for line in block.splitlines() if line.strip() and not line.strip().startswith(":")]
+        names = [re.sub(r"^.*<(.+)>$", r"\1", line) for line in lines]
+        found += [(Path(page).parent / name).as_posix() for name in names]
+    return found
+
+
+def test_every_page_is_reached_from_the_first_by_one_way() -> None:
+    reached, waiting = ["index"], ["index"]
+    while waiting:
+        new = [page for page in entries(waiting.pop()) if page.partition("/")[0] not in GENERATED]
+        reached += new
+        waiting += new
+    assert sorted(reached) == sorted(own_pages())
+
+
+def test_the_scripts_are_in_the_site() -> None:
+    named = {entry for page in own_pages() for entry in entries(page)}
+    for folder, scripts in GENERATED.items():
+        assert f"{folder}/index" in named
+        assert (ROOT / "examples" / scripts / "GALLERY_HEADER.rst").exists()
+
+
+def test_every_how_to_is_asked_for() -> None:
+    asked = set(re.findall(r"examples/how_to/(\w+)\.py", (DOCS / "how-do-i.md").read_text(encoding="utf-8")))
+    assert asked == {script.stem for script in (ROOT / "examples" / "how_to").glob("*.py")}
+
+
+def listed() -> set[str]:
+    """The dotted names of the reference."""
+    found = set()
+    for page in (DOCS / "reference").glob("*.md"):
+        for _, block in fences(page.read_text(encoding="utf-8"), r"\{eval-rst\}"):
+            module = re.search(r"^\.\. currentmodule:: (\S+)$", block, re.MULTILINE)
+            assert module is not None
+            found |= {f"{module[1]}.{name}" for name in re.findall(r"^ +(\w+)$", block, re.MULTILINE)}
+    return found
+
+
+def public() -> Iterator[tuple[str, str]]:
+    """(module, name) of every public name, where it is documented: names of ksos itself are not repeated in their modules."""
+    for module in MODULES:
+        home = importlib.import_module(module)
+        for name in home.__all__:
+            if not isinstance(getattr(home, name), ModuleType) and (module == "ksos" or name not in ksos.__all__):
+                yield module, name
+
+
+def test_the_reference_lists_the_public_names_and_nothing_else() -> None:
+    assert listed() == {f"{module}.{name}" for module, name in public()}
+
+
+def examples(thing: Any) -> str:
+    """The lines of code in the docstrings of a thing and of its members."""
+    members = vars(thing).values() if inspect.isclass(thing) else ()
+    texts = [inspect.getdoc(part) or "" for part in (thing, *members) if inspect.isroutine(part) or inspect.isclass(part) or part is thing]
+    return "\n".join(line for text in texts for line in re.findall(r"^ *(?:>>>|\.\.\.) .*$", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_public_name_has_an_example(module: str) -> None:
+    missing = []
+    for home, name in public():
+        thing = getattr(importlib.import_module(home), name)
+        documented = thing if inspect.isclass(thing) or inspect.isroutine(thing) else importlib.import_module(home)
+        if home == module and not examples(documented):
+            missing.append(name)
+    assert not missing
+
+
+def test_what_the_site_is_built_with_is_pinned() -> None:
+    extra = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]["docs"]
+    pinned = set(re.findall(r"^([a-z0-9-]+)==", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE))
+    assert {re.match(r"[a-z0-9-]+", name)[0] for name in extra} - {"matplotlib", "pandas"} <= pinned  # type: ignore[index]
