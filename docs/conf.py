@@ -113,7 +113,7 @@ def write_math(display: str) -> Any:
     """Formulas as MathML, which browsers draw themselves: no script, no font, no network."""
 
     def visit(self: Any, node: nodes.Element) -> None:
-        tag, formula = "div" if display == "block" else "span", node.astext().replace(r"\|", r"\Vert ")  # the name that the converter knows
+        tag, formula = "div" if display == "block" else "span", node.astext().replace(r"\Big\|", "\\Big‖")  # of its name the converter knows no large one
         self.body.append(f'<{tag} class="formula">{convert(formula, display=display)}</{tag}>')
         raise nodes.SkipNode
 
