@@ -113,7 +113,8 @@ def write_math(display: str) -> Any:
     """Formulas as MathML, which browsers draw themselves: no script, no font, no network."""
 
     def visit(self: Any, node: nodes.Element) -> None:
-        tag, formula = "div" if display == "block" else "span", node.astext().replace(r"\|", r"\Vert ")  # the name that the converter knows
+        tag = "div" if display == "block" else "span"
+        formula = node.astext().replace(r"\Big\|", "\\Big‖")  # the converter knows the name only where it is small
         self.body.append(f'<{tag} class="formula">{convert(formula, display=display)}</{tag}>')
         raise nodes.SkipNode
 
