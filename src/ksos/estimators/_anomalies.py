@@ -23,10 +23,17 @@ from ksos.estimators._samples import distinct_samples, random_folds
 if TYPE_CHECKING:
     from ksos.density import SoSDensity, SoSMixture
 
-__all__ = ["AnomalyMixin", "check_contamination", "warn_if_memorised"]
+__all__ = ["AnomalyMixin", "check_contamination", "holds_no_rows_out", "warn_if_memorised"]
 
 _FEW_ROWS, _FOLDS = 500, 5
 _MODEL_SAMPLES = 2000
+
+
+def holds_no_rows_out(estimator: Any) -> bool:
+    """Whether an estimator can learn from chunks."""
+    if estimator.contamination is not None:
+        raise AttributeError("contamination holds rows out, which partial_fit cannot; use fit, or leave contamination out")
+    return True
 
 
 def check_contamination(contamination: Any) -> None:

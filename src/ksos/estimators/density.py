@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ksos._array import Array, is_other_array, like, to_numpy
@@ -29,7 +30,7 @@ from ksos._validation import (
 )
 from ksos.bandwidth import RULES, bandwidth_rule
 from ksos.embedding import MeanEmbedding
-from ksos.estimators._anomalies import AnomalyMixin, check_contamination, warn_if_memorised
+from ksos.estimators._anomalies import AnomalyMixin, check_contamination, holds_no_rows_out, warn_if_memorised
 from ksos.estimators._automatic_kernel import PER_SUPPORT_POINT, automatic_kernel, wide_enough
 from ksos.estimators._checks import warn_if_degenerate, warn_if_unseen
 from ksos.estimators._likelihood_start import quick_mmd_fit
@@ -235,6 +236,7 @@ class KernelSoSDensity(DensityEstimator):
             raise ValueError("checkpoint is for a source of chunks: fit(ksos.chunks(…), checkpoint=…)")
         return self._fit(X, sample_weight, Deadline.of(self.time_limit), checkpoint)._calibrate(X, sample_weight)
 
+    @available_if(holds_no_rows_out)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Add samples (n, d); the density is solved for when it is next asked for. After ``fit`` it begins anew.
 
@@ -242,8 +244,6 @@ class KernelSoSDensity(DensityEstimator):
         support points and landmarks; from then on the kernel sums of every sample, earlier ones included, are exact at those.
         """
         self._check_parameters()
-        if self.contamination is not None:
-            raise ValueError("contamination holds rows out, which partial_fit cannot; use fit, or leave contamination out")
         running = vars(self).get("_running")
         if running is None:
             forget(self)
@@ -257,7 +257,7 @@ class KernelSoSDensity(DensityEstimator):
     def __getattr__(self, name: str) -> Any:
         """The results of ``partial_fit``, which nobody has asked for before."""
         if name not in _RESULTS or "_running" not in vars(self):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            return super().__getattribute__(name)  # raises, with the cause if there is one
         running, deadline = self._running, Deadline.of(self.time_limit)
         with np.errstate(under="ignore"):
             part = running.survey.part

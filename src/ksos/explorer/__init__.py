@@ -17,7 +17,13 @@ _HOW = "# X is the array that was explored"
 
 
 class Explorer:
-    """A page that is being served: its address, and what was fitted there last. It ends with :meth:`close`, or as a context manager."""
+    """A page that is being served: its address, and what was fitted there last. It ends with :meth:`close`, or as a context manager.
+
+    >>> import ksos
+    >>> with ksos.explore([[0.0], [0.4], [1.0]], open_browser=False) as page:
+    ...     page.url.startswith("http://127.0.0.1:")
+    True
+    """
 
     def __init__(self, session: Session, port: int = 0) -> None:
         self._session = session
