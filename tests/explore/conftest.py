@@ -32,7 +32,7 @@ class Client:
         self.host, self.root, self.tab = address.netloc, address.path, tab
 
     def send(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Reply:
-        connection = http.client.HTTPConnection(self.host, timeout=60)
+        connection = http.client.HTTPConnection(self.host, timeout=240)
         try:
             connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
             got = connection.getresponse()

@@ -16,7 +16,7 @@ import pytest
 import ksos
 from tests.explore.conftest import Client, Reply, moons
 
-SLOW = {"features": [0, 1], "n_support": 150, "objective": "mmd", "regularization": 1e-8, "scale": 0.7}
+SLOW = {"features": [0, 1], "n_support": 100, "objective": "mmd", "regularization": 1e-8, "scale": 0.7}
 
 
 def in_background(client: Client, **asked: object) -> tuple[threading.Thread, list[Reply]]:
@@ -27,7 +27,7 @@ def in_background(client: Client, **asked: object) -> tuple[threading.Thread, li
 
 
 def until_it_runs(client: Client) -> None:
-    ends = time.monotonic() + 60.0
+    ends = time.monotonic() + 240.0
     while not client.ask("progress").value["n_iter"]:
         assert time.monotonic() < ends
         time.sleep(0.01)
@@ -43,12 +43,12 @@ def test_a_long_fit_can_be_ended(how: str) -> None:
         until_it_runs(client)
         if how == "cancel":
             assert client.ask("cancel").status == 200
-            thread.join(60.0)
+            thread.join(240.0)
             assert page.estimator_ is kept, "the fit before is kept"
             assert client.ask("box", low=[-9.0, -9.0], high=[9.0, 9.0]).value["probability"] == pytest.approx(1.0, abs=1e-6)
         else:
             after = client.ask("fit", features=[0, 1], n_support=15, draft=True).value
-            thread.join(60.0)
+            thread.join(240.0)
             assert after["objective"] == before["objective"]
         assert [reply.value for reply in found] == [{"cancelled": True}]
 
@@ -71,9 +71,12 @@ def test_tabs_do_not_see_each_other(page: ksos.Explorer) -> None:
     assert two.ask("cancel").status == 200 and one.ask("box", **ends).status == 200
 
 
-def test_warnings_are_told(page: ksos.Explorer) -> None:
-    told = Client(page).ask("fit", features=[0, 1], n_support=5, scale=0.125).value
-    assert isinstance(told["warnings"], list) and all(isinstance(text, str) for text in told["warnings"])
+def test_warnings_are_told() -> None:
+    far = np.r_[moons(40), [[1e6, 1e6]]]
+    with ksos.explore(far, open_browser=False) as page:
+        client = Client(page)
+        told = client.ask("fit", features=[0, 1], n_support=2, scale=0.125, draft=True).value
+    assert told["warnings"] and all(len(text) > 20 for text in told["warnings"])
 
 
 def test_the_command_serves_until_ctrl_c(tmp_path: Path) -> None:
