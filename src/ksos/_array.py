@@ -16,12 +16,13 @@ from typing import Any
 import array_api_compat.numpy as numpy_namespace
 import numpy as np
 from array_api_compat import array_namespace, is_cupy_array, is_torch_array, is_torch_namespace, is_writeable_array
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 Array = Any
 
 __all__ = ["Array", "cholesky_solver", "derivatives", "eye", "flat", "free_device_memory", "inner", "is_numpy", "is_other_array", "like"]
-__all__ += ["linalg_errors", "memory_errors", "namespace", "norm", "on_host", "quiet", "to_device", "to_numpy", "zeros"]
+__all__ += ["linalg_errors", "memory_errors", "namespace", "norm", "on_accelerator", "on_host", "quiet", "to_device", "to_numpy"]
+__all__ += ["triangular_inverse", "uniforms", "zeros"]
 
 
 def namespace(*arrays: Array) -> Any:
@@ -96,6 +97,21 @@ def on_host(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def on_accelerator(array: Any) -> bool:
+    """Whether ``array`` is a torch tensor that lies on a GPU or another accelerator."""
+    return is_torch_array(array) and array.device.type != "cpu"
+
+
+def uniforms(rng: np.random.Generator, shape: tuple[int, ...], reference: Array) -> Array:
+    """Uniform numbers in [0, 1): of a torch tensor's device, from a generator that ``rng`` seeds; else those of ``rng``."""
+    if not is_torch_array(reference):
+        return like(rng.random(shape), reference)
+    import torch
+
+    generator = torch.Generator(device=reference.device).manual_seed(int(rng.integers(2**63 - 1)))
+    return torch.rand(shape, generator=generator, dtype=torch.float64, device=reference.device)
+
+
 def zeros(shape: tuple[int, ...], reference: Array) -> Array:
     """Zeros of the backend and device of ``reference``."""
     xp = namespace(reference)
@@ -146,6 +162,19 @@ def cholesky_solver(H: Array) -> Callable[[Array], Array]:
         return xp.reshape(xp.linalg.solve(L.T, xp.linalg.solve(L, matrix)), right.shape)
 
     return solve
+
+
+def triangular_inverse(L: Array) -> Array:
+    """L⁻¹ for a lower triangular L, with its zeros."""
+    identity = eye(L.shape[0], L)
+    if isinstance(L, np.ndarray):
+        return solve_triangular(L, identity, lower=True, check_finite=False)
+    xp = namespace(L)
+    if is_torch_namespace(xp):
+        import torch
+
+        return torch.linalg.solve_triangular(L, identity, upper=False)
+    return xp.linalg.solve(L, identity)
 
 
 def derivatives(function: Callable[..., Any], inputs: Sequence[np.ndarray], *, second: bool) -> tuple[float, list[np.ndarray], np.ndarray]:

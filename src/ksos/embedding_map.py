@@ -6,10 +6,11 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-from ksos._array import Array, flat, is_numpy, like, namespace, norm, to_numpy, zeros
+from ksos._array import Array, eye, flat, is_numpy, like, namespace, norm, to_numpy, zeros
 from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos.integrals import Integrals
 from ksos.integrals.exact_rule import basis_at, exact_rule
@@ -17,7 +18,7 @@ from ksos.integrals.regions import Rule
 from ksos.integrals.triple import PairFactors, ThinPairs, thin_pairs, triple_blocks
 from ksos.kernels import Kernel
 
-__all__ = ["SMALL_TENSOR", "CompressedMap", "EmbeddingMap", "LabelledMap", "PairwiseMap", "UnstoredMap", "blocks_of"]
+__all__ = ["SMALL_TENSOR", "CompressedMap", "EmbeddingMap", "LabelledMap", "PairwiseMap", "Tangent", "UnstoredMap", "blocks_of"]
 __all__ += ["embedding_map", "gram_at_nodes", "node_rule"]
 
 SMALL_TENSOR = 1 << 24  # entries: 134 MB
@@ -26,6 +27,29 @@ _DEVICE_ELEMENTS = 125_000_000  # a GPU wants few large products instead
 _CHEAP, _DEAR = 1e8, 2e10  # operations at the nodes of a rule
 _WEAK = 1e4  # entries of T, squared, that rounding does not pardon
 _UNITS_OF_ROUNDING = 4.0  # to which an integral is known
+_FEW_DIRECTIONS = 32
+
+
+class Tangent(NamedTuple):
+    """The derivative of F ↦ A(FFᵀ) at a factor F with k columns: E ↦ 2·S·Σ_ij M_ji(TE)_ij, and its adjoint."""
+
+    M: Array
+    """(k, m, ℓ)."""
+    T: Array | None = None
+    """(m, r); None for the identity, here and below."""
+    S: Array | None = None
+    """(q, ℓ)."""
+
+    def along(self, E: Array) -> Array:
+        """The derivative in the direction E, shape (q,)."""
+        TE = E if self.T is None else self.T @ E
+        found = 2.0 * (flat(TE.T) @ namespace(E).reshape(self.M, (-1, self.M.shape[2])))
+        return found if self.S is None else self.S @ found
+
+    def back(self, y: Array) -> Array:
+        """The adjoint, 2·A*(y)F, shape (r, k)."""
+        found = 2.0 * (self.M @ (y if self.S is None else y @ self.S)).T
+        return found if self.T is None else self.T.T @ found
 
 
 class EmbeddingMap(ABC):
@@ -58,6 +82,10 @@ class EmbeddingMap(ABC):
     @abstractmethod
     def jacobian(self, F: Array) -> Array:
         """The matrices A_k F, shape (q, r, columns): half the derivative of F ↦ A(FFᵀ)."""
+
+    def tangent(self, F: Array) -> Tangent:
+        """The derivative of F ↦ A(FFᵀ), to be applied many times."""
+        return Tangent(namespace(F).permute_dims(self.jacobian(F), (2, 1, 0)))
 
     @abstractmethod
     def restrict(self, columns: slice) -> EmbeddingMap:
@@ -125,17 +153,34 @@ class PairwiseMap(UnstoredMap):
         return M
 
     def jacobian(self, F: Array) -> Array:
-        """Per column four products of the size of G·H, whatever q is: O(m²ℓ)."""
+        """Per column three products of the size of G·H, whatever q is: O(m²ℓ)."""
         out = zeros((self.S.shape[0], *F.shape), F)
-        scaled, TF = self.pairs.c * self.S, self.T @ F
+        TF = self.T @ F
         for j in range(F.shape[1]):
-            M = self.pairs.G @ (self.pairs.H * TF[:, j][:, None])
-            M *= self.pairs.H
-            out[:, :, j] = scaled @ (M.T @ self.T)
+            out[:, :, j] = self.S @ (self._slice(TF[:, j]).T @ self.T)
         return out
 
+    def _slice(self, x: Array) -> Array:
+        """M with U(xyᵀ) = Mᵀy for every y, shape (m, ℓ)."""
+        M = self.pairs.G @ (self.pairs.H * (self.pairs.c * x)[:, None])
+        M *= self.pairs.H
+        return M
+
+    def tangent(self, F: Array) -> Tangent:
+        """In the coordinates of the points, where a column takes one large product, and not three."""
+        (m, ell), k, TF = self.pairs.H.shape, F.shape[1], self.T @ F
+        what, remedy = f"the derivative of {k} squares", "use fewer support points or landmarks (n_support), or solver='lbfgs'"
+        require_memory(FLOAT_BYTES * (k + 2) * m * ell, what, remedy, beside=F)
+        M = zeros((k, m, ell), F)
+        for j in range(k):
+            M[j, :, :] = self._slice(TF[:, j])
+        return Tangent(M, self.T, self.S)
+
     def restrict(self, columns: slice) -> EmbeddingMap:
-        return PairwiseMap(self.pairs, self.T[:, columns], self.S)
+        """On few directions as a tensor: one large product for each, and none when it is applied."""
+        some = PairwiseMap(self.pairs, self.T[:, columns], self.S)
+        few = some.T.shape[1]
+        return CompressedMap(_symmetric(some.jacobian(eye(few, some.T)))) if few <= _FEW_DIRECTIONS else some
 
     def compressed(self) -> CompressedMap:
         _require_tensor(self.T, self.S.shape[0], "use solver='fista', or fewer support points or landmarks (n_support)")

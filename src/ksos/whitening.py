@@ -6,15 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
-from ksos._array import Array, eye, is_numpy, linalg_errors, namespace
+from ksos._array import Array, eye, is_numpy, like, linalg_errors, namespace, triangular_inverse
 from ksos._deadline import require_time
 from ksos._threads import one_blas_thread
 from ksos._validation import as_choice
 from ksos.pivoted_cholesky import MANY_POINTS, thin_root
 
-__all__ = ["ROUTES", "Whitening", "whiten", "whiten_columns"]
+__all__ = ["ROUTES", "VERY_MANY_POINTS", "Whitening", "whiten", "whiten_columns"]
+
+VERY_MANY_POINTS = 1500
+"""From this many on, all eigenvectors are found only if some of them must be left out."""
+
+_LEADING, _POWERS = 16, 4
 
 
 @dataclass(frozen=True)
@@ -69,11 +73,44 @@ def _by_thin_root(L: np.ndarray, tol: float) -> Whitening:
 def _by_eigenvectors(M: Array, tol: float) -> Whitening:
     """M = QΛQᵀ, T = QΛ^{−1/2} on the eigenvalues above tol·Λ_max; the others are left out of the space."""
     xp, m = namespace(M), M.shape[0]
+    if m >= VERY_MANY_POINTS and (found := _untruncated(M, tol)) is not None:
+        return found
     if is_numpy(M):
         require_time(9.0 * m**3, f"the eigendecomposition of a kernel matrix of {m} points")
     values, Q = xp.linalg.eigh(M)
     first = int(xp.sum(xp.astype(values <= tol * values[-1], xp.int64)))  # eigenvalues ascend: the kept ones come last
     return Whitening(Q[:, first:] / xp.sqrt(values[first:]), 0.0)
+
+
+def _untruncated(M: Array, tol: float) -> Whitening | None:
+    """T = R⁻¹Q with M = RᵀR and an orthogonal Q, if no eigenvalue is below the tolerance; None otherwise.
+
+    Then nothing is left out, and the space is that of the eigenvectors, for a fraction of their work: O(m³) in large products. The proof is
+    λ_min ≥ 1/tr(M⁻¹) = 1/‖R⁻¹‖² and λ_max ≤ ‖M‖_∞. Q turns the last directions to those of most mass, where eigenvectors have them:
+    Ritz vectors V with VᵀMV = Λ from powers of M [Halko2011], so that A = RVΛ^{−1/2} has orthonormal columns. Let E be the last columns of
+    the identity, and A₂ = PZ the polar decomposition of EᵀA. The reflection Q = I − B(I + P)⁻¹Bᵀ with B = E + AZᵀ takes E to −AZᵀ.
+    """
+    xp, m, h = namespace(M), M.shape[0], _LEADING
+    try:
+        lower = xp.linalg.cholesky(M)
+    except linalg_errors():
+        return None
+    inverse = triangular_inverse(lower).T
+    if not 1.0 / float(xp.sum(inverse * inverse)) > tol * float(xp.max(xp.sum(xp.abs(M), axis=1))):
+        return None
+    V, _ = xp.linalg.qr(like(np.random.default_rng(0).standard_normal((m, 2 * h)), M))
+    for _ in range(_POWERS):
+        V, _ = xp.linalg.qr(M @ V)
+    small = V.T @ (M @ V)
+    values, U = xp.linalg.eigh(0.5 * (small + small.T))
+    leading = (V @ U[:, h:]) / xp.sqrt(values[h:])
+    A = lower.T @ leading
+    left, sizes, right = xp.linalg.svd(A[m - h :, :], full_matrices=False)
+    B = A @ (left @ right).T
+    B[m - h :, :] += eye(h, M)
+    T = inverse - (inverse @ B) @ (((left / (1.0 + sizes)) @ left.T) @ B.T)
+    T[:, m - h :] = leading
+    return Whitening(T, 0.0)
 
 
 def _by_cholesky(M: Array, tol: float) -> Whitening:
@@ -86,9 +123,7 @@ def _by_cholesky(M: Array, tol: float) -> Whitening:
             break
         except linalg_errors():
             jitter *= 10.0
-    # solve_triangular keeps the zeros and half the work, which the standard's solve does not
-    inverse = solve_triangular(lower, identity, lower=True) if is_numpy(lower) else xp.linalg.solve(lower, identity)
-    return Whitening(inverse.T, jitter)
+    return Whitening(triangular_inverse(lower).T, jitter)
 
 
 ROUTES = {"eigh": _by_eigenvectors, "cholesky": _by_cholesky}

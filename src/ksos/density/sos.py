@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
-from ksos._array import Array, is_numpy, like, namespace, on_host, quiet, to_device, to_numpy, zeros
+from ksos._array import Array, is_numpy, like, namespace, on_accelerator, on_host, quiet, to_device, to_numpy, zeros
 from ksos._memory import CACHE_ELEMENTS, row_blocks
 from ksos._validation import as_conditions, as_count, as_features, as_points, as_vector
 from ksos.density._assemble import log_squares, split_columns, unit_rows
@@ -21,6 +21,7 @@ from ksos.density.far import warn_if_far
 from ksos.density.moments import mean_and_covariance
 from ksos.density.queries import Queries
 from ksos.density.sampling import draw
+from ksos.density.sampling.on_device import draw_on_device
 from ksos.density.sampling.trains import Squares, squares_of
 from ksos.density.standard import feature_scales
 from ksos.density.transform import affine, times_gaussian
@@ -276,6 +277,8 @@ class SoSDensity(Queries):
         """
         if self.plain is None:
             samples = self.unnamed.as_mixture().rvs(size, rng)
+        elif on_accelerator(self.support_points) and method in ("auto", "inversion") and self.measure.atoms is None:
+            samples = draw_on_device(self, as_count(size, "size", minimum=0), np.random.default_rng(rng))
         else:
             samples = draw(self.unnamed.on_host(), as_count(size, "size", minimum=0), np.random.default_rng(rng), method)
         return frame(samples, self.feature_names) if as_frame else like(samples, self.support_points)

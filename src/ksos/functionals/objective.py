@@ -87,7 +87,9 @@ class Objective:
 
     def point(self, C: Array, F: Array | None = None) -> Point:
         """C, with its factor if that is known, and its embedding, which costs one application of A (none if no term looks at it)."""
-        return Point(C, self.map.apply(C) if self.term.uses_embedding else None, F=F)
+        if not self.term.uses_embedding:
+            return Point(C, None, F=F)
+        return Point(C, self.map.apply(C) if F is None else self.map.apply_factor(F), F=F)
 
     def value(self, point: Point) -> float:
         """f at a point."""

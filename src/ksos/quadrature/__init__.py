@@ -7,7 +7,7 @@ kinks. Every rule of the library is made here.
 from __future__ import annotations
 
 from ksos.quadrature.cubature import NODES_PER_CELL, integrate
-from ksos.quadrature.law import PiecewiseLaw, from_nodes, increasing_root
+from ksos.quadrature.law import PiecewiseLaw, from_nodes, increasing_root, node_basis, sum_pair
 from ksos.quadrature.panels import Panels, cells, cut, halved, merged
 from ksos.quadrature.rules import composite, laguerre, legendre, log_outer, tensor_grid
 from ksos.quadrature.sobol import MixtureRule, sobol
@@ -24,4 +24,4 @@ __all__ = [
     "halved",
     "increasing_root",
 ]
-__all__ += ["integrate", "laguerre", "legendre", "log_outer", "merged", "sobol", "tensor_grid"]
+__all__ += ["integrate", "laguerre", "legendre", "log_outer", "merged", "node_basis", "sobol", "sum_pair", "tensor_grid"]

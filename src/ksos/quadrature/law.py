@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.polynomial import legendre as series_of
 
+from ksos._array import Array
 from ksos._memory import row_blocks
 from ksos.quadrature.rules import legendre
 
 if TYPE_CHECKING:
     from ksos.quadrature.panels import Panels
 
-__all__ = ["PiecewiseLaw", "from_nodes", "increasing_root", "invert_on_panel"]
+__all__ = ["NodeBasis", "PiecewiseLaw", "from_nodes", "increasing_root", "invert_on_panel", "node_basis", "sum_pair"]
 
 Excess = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
@@ -90,7 +91,7 @@ class PiecewiseLaw:
         panels = self.panels
         j = np.clip(np.searchsorted(panels.start, x, side="right") - 1, 0, len(panels) - 1)
         s = np.clip((x - panels.start[j]) / panels.half[j] - 1.0, -1.0, 1.0)
-        part, whole = panels.half[j] * _up_to(_basis(panels.order).to_series @ self.values[law, j].T, s), self.masses[law, j]
+        part, whole = panels.half[j] * _up_to(node_basis(panels.order).to_series @ self.values[law, j].T, s), self.masses[law, j]
         part = np.where(s == 1.0, whole, np.clip(part, 0.0, whole))
         return np.minimum((self._before[law, j] + part) / self._before[law, -1], 1.0)
 
@@ -140,7 +141,7 @@ def invert_on_panel(values: np.ndarray, share: np.ndarray, scale: np.ndarray, *,
 
     The error of the integral is small beside ``scale``, the whole mass; if ``exact``, beside ``share``.
     """
-    basis, values = _basis(values.shape[1]), np.ascontiguousarray(values.T)
+    basis, values = node_basis(values.shape[1]), np.ascontiguousarray(values.T)
     series = basis.to_series @ values
     if exact:
         ones = np.ones(share.shape)
@@ -160,15 +161,15 @@ def invert_on_panel(values: np.ndarray, share: np.ndarray, scale: np.ndarray, *,
 
     def quickly(i: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         if i.shape[0] < n:
-            reached, density = _sum_pair(integral[:, i], series[:, i], s)
+            reached, density = sum_pair(integral[:, i], series[:, i], s)
             return reached - share[i], density, _ROUNDING * scale[i]
-        reached, density = _sum_pair(integral, series, s)
+        reached, density = sum_pair(integral, series, s)
         return reached - share, density, _ROUNDING * scale
 
     return increasing_root(quickly, low, high, low + (high - low) * np.clip(part, 0.0, 1.0), step=_STEP)
 
 
-class _Basis(NamedTuple):
+class NodeBasis(NamedTuple):
     """What turns values at Gauss–Legendre nodes into polynomials."""
 
     weights: np.ndarray
@@ -182,12 +183,13 @@ class _Basis(NamedTuple):
 
 
 @cache
-def _basis(order: int) -> _Basis:
+def node_basis(order: int) -> NodeBasis:
+    """The matrices for polynomials of this order."""
     nodes, weights = legendre(order)
     to_series = np.linalg.inv(series_of.legvander(nodes, order - 1))
     integral = series_of.legint(np.eye(order), lbnd=-1, axis=0)
     up_to_nodes = series_of.legvander(nodes, order) @ integral @ to_series
-    return _Basis(weights, to_series, integral, up_to_nodes, np.r_[-1.0, nodes, 1.0])
+    return NodeBasis(weights, to_series, integral, up_to_nodes, np.r_[-1.0, nodes, 1.0])
 
 
 def from_nodes(order: int, s: np.ndarray) -> np.ndarray:
@@ -196,7 +198,7 @@ def from_nodes(order: int, s: np.ndarray) -> np.ndarray:
     >>> bool(np.allclose(from_nodes(4, np.array([0.5])) @ legendre(4)[0] ** 3, 0.125))
     True
     """
-    return np.asarray(series_of.legvander(s, order - 1) @ _basis(order).to_series)
+    return np.asarray(series_of.legvander(s, order - 1) @ node_basis(order).to_series)
 
 
 def _sum(series: np.ndarray, s: np.ndarray) -> np.ndarray:
@@ -209,9 +211,12 @@ def _sum(series: np.ndarray, s: np.ndarray) -> np.ndarray:
     return np.asarray(total)
 
 
-def _sum_pair(first: np.ndarray, second: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """:func:`_sum` of two series at once, of which the first has one term more: twice as fast where millions are asked for."""
-    previous, current = np.ones_like(s), s
+def sum_pair(first: Array, second: Array, s: Array) -> tuple[Array, Array]:
+    """:func:`_sum` of two series at once, of which the first has one term more: twice as fast where millions are asked for.
+
+    For arrays of any backend.
+    """
+    previous, current = 0.0 * s + 1.0, s
     one, two = first[0] + first[1] * s, second[0] + second[1] * s
     for j in range(1, second.shape[0] - 1):
         previous, current = current, ((2 * j + 1) / (j + 1)) * s * current - (j / (j + 1)) * previous

@@ -23,6 +23,7 @@ __all__ = ["FactorHessian", "LowRank"]
 
 _LEVELS, _COARSE, _COARSE_STEPS = (8, 16), 0.1, 15
 _DENSE_UNKNOWNS, _DENSE_UNKNOWNS_ON_DEVICE = 1200, 6000
+_MANY_DIRECTIONS = 1000
 _STATIONARY = 0.05  # a gradient this much smaller than the gap: the columns there are have given what they can
 _MOST_NEW_COLUMNS, _WORTH_A_COLUMN = 16, 0.3
 _FAINT = 1e-10  # columns of a start with less of the mass do not count
@@ -89,9 +90,12 @@ class LowRank(Stepper):
         return self.at(objective, F if self.max_columns is None else pruned(F, _FAINT, self.max_columns))
 
     def _from_leading_directions(self, objective: Objective) -> _State:
-        """Solve roughly on the 8, then 16 directions of most mass (eigenvalues ascend, so they come last): most of f is decided there."""
+        """Solve roughly on the 8, then 16 directions of most mass (eigenvalues ascend, so they come last): most of f is decided there.
+
+        On many points, where a direction takes as long as a square in a Newton step, on 8 of them.
+        """
         F = None
-        for k in _LEVELS:
+        for k in _LEVELS[:1] if objective.size > _MANY_DIRECTIONS else _LEVELS:
             block = objective.restricted(slice(-k, None)) if 2 * k <= objective.size else None
             if block is None:
                 break
@@ -173,11 +177,9 @@ class FactorHessian:
     def __init__(self, objective: Objective, state: _State, multiplier: float, dense_unknowns: int | None = None) -> None:
         self.objective, self.point, self.F, self.multiplier = objective, state.point, state.F, multiplier
         self.G, (r, k) = objective.gradient(state.point), state.F.shape
-        self.J = zeros((0, r * k), state.F)
-        if objective.term.uses_embedding:
-            self.J = 2.0 * namespace(state.F).reshape(objective.map.jacobian(state.F), (-1, r * k))
         most = (_DENSE_UNKNOWNS if is_numpy(state.F) else _DENSE_UNKNOWNS_ON_DEVICE) if dense_unknowns is None else dense_unknowns
         self.dense = self._form() if r * k <= most else None
+        self.tangent = objective.map.tangent(state.F) if self.dense is None and objective.term.uses_embedding else None
         self.lowest = float(state.values[0])
 
     def _form(self) -> Array:
@@ -187,10 +189,11 @@ class FactorHessian:
             H[:, j, :, j] += 2.0 * self.G
         H = namespace(H).reshape(H, (r * k, r * k))
         if self.objective.term.uses_embedding:
-            pair = self.objective.term.hessian(self.point.a, self.point.C, self.J, self.point.C)
+            J = 2.0 * namespace(H).reshape(self.objective.map.jacobian(self.F), (-1, r * k))
+            pair = self.objective.term.hessian(self.point.a, self.point.C, J, self.point.C)
             assert pair is not None
             if pair[0] is not None:
-                H += self.J.T @ pair[0]
+                H += J.T @ pair[0]
         f = flat(self.F)
         Hf = H @ f
         # P H P − multiplier·P, and 1 along F itself: H − fgᵀ − gfᵀ with one g
@@ -205,13 +208,13 @@ class FactorHessian:
         if self.dense is not None:
             return namespace(E).reshape(self.dense @ flat(E), E.shape)
         F = self.F
-        da = self.J @ flat(E) if self.objective.term.uses_embedding else None
+        da = None if self.tangent is None else self.tangent.along(E)
         dC = F @ E.T
         pair = self.objective.term.hessian(self.point.a, self.point.C, da, dC + dC.T)
         assert pair is not None
         out = 2.0 * (self.G @ E) - self.multiplier * E
-        if pair[0] is not None:
-            out += namespace(E).reshape(pair[0] @ self.J, E.shape)
+        if pair[0] is not None and self.tangent is not None:
+            out += self.tangent.back(pair[0])
         if pair[1] is not None:
             out += 2.0 * (pair[1] @ F)
         return out - inner(out, F) * F

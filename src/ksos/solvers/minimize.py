@@ -239,7 +239,7 @@ def _solution(objective: Objective, outcome: Outcome, tol: float, solver: Steppe
         afresh = afresh and outcome.point.G is None  # it is late: what the run has computed there must do
     elif objective.term.uses_embedding and not isinstance(objective.map, CompressedMap) and space.tensor_size <= SMALL_TENSOR:
         objective, afresh = objective.on_tensor(), True
-    point = objective.point(G @ G.T) if afresh else outcome.point
+    point = objective.point(G @ G.T, G) if afresh else outcome.point
     found, certified = certify_integrals(objective, point, tol), objective.term.convex
     if status == "solved" and (found.gap > tol or not certified):
         status = "solved_inaccurate" if found.gap > tol else "stationary"
