@@ -6,14 +6,14 @@ import glob
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 
 from ksos._validation import as_count
 from ksos.feature_names import column_names, is_table, matrix_of
 
-__all__ = ["Chunk", "Chunks", "chunks"]
+__all__ = ["Chunk", "Chunks", "Gatherer", "chunks"]
 
 CHUNK_ROWS = 1 << 16
 """Rows of a file that are in memory at a time."""
@@ -38,8 +38,27 @@ class _ArrowStream(Protocol):
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
 
 
+class Gatherer(Protocol):
+    """What a pass over the samples gathers: a value, such as sums, that grows by chunks and merges, in any order, and can be pickled."""
+
+    def update(self, chunk: Chunk) -> Self:
+        """This and what one more chunk adds; an error begins with the name of the chunk."""
+        ...
+
+    def merge(self, other: Self) -> Self:
+        """What is known of the chunks of both."""
+        ...
+
+
+G = TypeVar("G", bound=Gatherer)
+
+
 class Chunks:
-    """A source of samples for ``fit``: iterating gives :class:`Chunk` after :class:`Chunk`; made by :func:`chunks`."""
+    """A source of samples for ``fit``: iterating gives :class:`Chunk` after :class:`Chunk`; made by :func:`chunks`.
+
+    A pass over the samples is one call of :meth:`gather`. A source whose chunks are elsewhere overrides it: it updates the value where a
+    chunk is, and merges the values.
+    """
 
     def __init__(self, begin: Callable[[], Iterator[Chunk]], name: str, files: Sequence[str] = (), *, again: bool = True) -> None:
         self._begin, self.name, self.files = begin, name, tuple(files)
@@ -55,6 +74,15 @@ class Chunks:
             )
         self._begun = True
         return self._begin()
+
+    def gather(self, begun: G, *, done: int = 0, after: Callable[[G], None] | None = None) -> G:
+        """``begun``, which knows the first ``done`` chunks, updated with every other chunk; ``after`` sees it after each of them."""
+        for k, chunk in enumerate(self):
+            if k >= done:
+                begun = begun.update(chunk)
+                if after is not None:
+                    after(begun)
+        return begun
 
     def fingerprint(self) -> list[list[Any]]:
         """Name, size and time of change of every file: what must be the same in every pass."""

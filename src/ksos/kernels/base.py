@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -62,6 +63,10 @@ class Kernel(ABC):
     def __call__(self, X: Array, Y: Array | None = None) -> Array:
         """The matrix k(X_i, Y_j); ``Y=None`` means ``Y = X``."""
         return namespace(X).exp(self.log(X, Y))
+
+    def against(self, Z: Array) -> Callable[[Array], Array]:
+        """The map X ↦ k(X_i, Z_j) for many X, one after the other: what depends on Z alone may be computed once."""
+        return lambda X: self(X, Z)
 
     def log(self, X: Array, Y: Array | None = None) -> Array:
         """The matrix log k(X_i, Y_j): finite where k itself underflows."""
