@@ -22,6 +22,7 @@ PACKAGE = Path(ksos.__file__).parent
 LAYERS: list[set[str]] = [
     {"_array", "_files", "_lazy", "_progress", "_threads", "_version", "exceptions", "feature_names"},
     {"_memory", "_state", "_validation", "pivoted_cholesky"},
+    {"device_chunks"},
     {"sources"},
     {"_deadline"},
     {"quadrature"},

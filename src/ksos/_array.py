@@ -20,9 +20,10 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 Array = Any
 
-__all__ = ["Array", "cholesky_solver", "derivatives", "eye", "flat", "free_device_memory", "inner", "is_numpy", "is_other_array", "like"]
-__all__ += ["linalg_errors", "memory_errors", "namespace", "norm", "on_accelerator", "on_host", "quiet", "to_device", "to_numpy"]
-__all__ += ["triangular_inverse", "uniforms", "zeros"]
+__all__ = ["Array", "bits", "cholesky_solver", "derivatives", "exp_in_place", "eye", "flat", "free_device_memory"]
+__all__ += ["full_single_precision", "inner", "is_numpy", "is_other_array", "is_tensor", "like", "linalg_errors", "memory_errors"]
+__all__ += ["namespace", "norm", "on_accelerator", "on_host", "quiet", "to_device", "to_numpy", "triangular_inverse", "uniforms"]
+__all__ += ["zeros"]
 
 
 def namespace(*arrays: Array) -> Any:
@@ -97,6 +98,11 @@ def on_host(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def is_tensor(value: Any) -> bool:
+    """Whether ``value`` is a torch tensor."""
+    return bool(is_torch_array(value))
+
+
 def on_accelerator(array: Any) -> bool:
     """Whether ``array`` is a torch tensor that lies on a GPU or another accelerator."""
     return is_torch_array(array) and array.device.type != "cpu"
@@ -116,6 +122,36 @@ def zeros(shape: tuple[int, ...], reference: Array) -> Array:
     """Zeros of the backend and device of ``reference``."""
     xp = namespace(reference)
     return xp.zeros(shape, dtype=xp.float64, device=reference.device)
+
+
+def exp_in_place(A: Array) -> Array:
+    """exp(A), which may take the place of A."""
+    if isinstance(A, np.ndarray):
+        return np.exp(A, out=A)
+    return A.exp_() if is_torch_array(A) else namespace(A).exp(A)
+
+
+def bits(A: Array) -> Array:
+    """The bits of the entries of a float64 array as integers of 64 bits, of a NumPy array or a torch tensor."""
+    if isinstance(A, np.ndarray):
+        return A.view(np.uint64)
+    import torch
+
+    return A.view(torch.int64)
+
+
+@contextmanager
+def full_single_precision() -> Iterator[None]:
+    """Products of float32 tensors are rounded to float32, and not to fewer bits, whatever the process has chosen."""
+    torch = sys.modules.get("torch")
+    if torch is None or (chosen := torch.get_float32_matmul_precision()) == "highest":
+        yield
+        return
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(chosen)
 
 
 def eye(n: int, reference: Array) -> Array:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ksos._array import Array, is_numpy, like, namespace, to_numpy, zeros
+from ksos._array import Array, full_single_precision, is_numpy, is_tensor, like, namespace, to_numpy, zeros
 from ksos._memory import row_blocks
 from ksos._state import read_state, write_state
-from ksos._validation import as_points, as_vector
+from ksos._validation import as_choice, as_points, as_vector
 from ksos.kernels import KERNELS, Kernel
 
 __all__ = ["KernelSums", "kernel_sums"]
@@ -19,6 +19,8 @@ _BLOCK_ELEMENTS = 1 << 16  # half a megabyte: the block stays in the cache from 
 _DEVICE_ELEMENTS = 1 << 27
 _KIND = "kernel sums"
 _GRID = 2.0**40
+_PRECISIONS = ("double", "single")
+_UNDERFLOW = 2.0**-126
 
 
 class KernelSums:
@@ -32,6 +34,10 @@ class KernelSums:
     kernel : Kernel
         The kernel in which MMD is measured.
     landmarks : array (ℓ, d)
+    precision : {"double", "single"}
+        "single" computes kernel values with half as many bits, on a GPU several times as fast; sums are in double precision in any case.
+        :attr:`error` bounds what that costs. Such sums are for a look at the data: as a target of a fit, whose certificate would not know
+        of the error, they are refused.
 
     >>> import numpy as np
     >>> from ksos.kernels import Gaussian
@@ -41,13 +47,16 @@ class KernelSums:
     (9, True)
     """
 
-    def __init__(self, kernel: Kernel, landmarks: Any, *, state: tuple[Array, Array, int] | None = None) -> None:
+    def __init__(
+        self, kernel: Kernel, landmarks: Any, precision: str = "double", *, state: tuple[Array, Array, int, Array | None] | None = None
+    ) -> None:
         self.kernel, self.landmarks = kernel, as_points(landmarks, "landmarks")
+        self.precision = as_choice(precision, "precision", _PRECISIONS)
         kernel.check_features(self.n_features)
         if state is None:
             nothing = zeros((self.landmarks.shape[0] + 1,), self.landmarks)
-            state = nothing, nothing, 0
-        self._total, self._lost, self.count = state  # the last entry of the sums is the mass
+            state = nothing, nothing, 0, None if precision == "double" else nothing
+        self._total, self._lost, self.count, self._error = state  # the last entry of the sums is the mass
 
     @property
     def n_features(self) -> int:
@@ -64,23 +73,45 @@ class KernelSums:
         """Σ_i a_i k(x_i, z_j), shape (ℓ,)."""
         return (self._total + self._lost)[:-1]
 
+    @property
+    def error(self) -> float:
+        """No entry of values/mass is off by more than this because of single precision: the largest bound over the landmarks."""
+        return 0.0 if self._error is None or not self.count else float(namespace(self._error).max(self._error[:-1])) / self.mass
+
     def update(self, points: Any, weights: Any = None) -> KernelSums:
         """These sums and those of more samples (n, d) with weights a_i, 1 each by default."""
         X = like(as_points(points, "points", n_features=self.n_features), self.landmarks)
-        a = np.ones(X.shape[0]) if weights is None else as_vector(weights, "weights", length=X.shape[0])
-        total, lost = kernel_sums(self.kernel, self.landmarks, X, like(a, X), (self._total, self._lost))
-        return KernelSums(self.kernel, self.landmarks, state=(total, lost, self.count + int(X.shape[0])))
+        a = zeros((X.shape[0],), X) + 1.0 if weights is None else _weights_beside(weights, X)
+        before, error = (self._total, self._lost), self._error
+        if error is None:
+            total, lost = kernel_sums(self.kernel, self.landmarks, X, a, before)
+        else:
+            total, lost, error = _single_sums(self.kernel, self.landmarks, X, a, before, error)
+        return self._with(total, lost, self.count + int(X.shape[0]), error)
+
+    def _with(self, *state: Any) -> KernelSums:
+        return KernelSums(self.kernel, self.landmarks, self.precision, state=state)  # type: ignore[arg-type]
+
+    def beside(self, points: Array) -> KernelSums:
+        """The same sums on the device of ``points``."""
+        if type(points) is type(self.landmarks) and points.device == self.landmarks.device:
+            return self
+        total, lost, error = (None if part is None else like(part, points) for part in (self._total, self._lost, self._error))
+        return KernelSums(self.kernel, like(self.landmarks, points), self.precision, state=(total, lost, self.count, error))
 
     def merge(self, other: KernelSums) -> KernelSums:
         """The sums over both sets of samples."""
         if not self.same_question(other):
-            raise ValueError("only kernel sums of one kernel at the same landmarks add up; make both with KernelSums(kernel, landmarks)")
+            raise ValueError(
+                "kernel sums add up that have one kernel, the same landmarks and one precision; make both with KernelSums(kernel, landmarks)"
+            )
         total, lost = _plus(self._total, self._lost + like(other._lost, self._lost), like(other._total, self._total))
-        return KernelSums(self.kernel, self.landmarks, state=(total, lost, self.count + other.count))
+        error = None if self._error is None else self._error + like(other._error, self._error)
+        return self._with(total, lost, self.count + other.count, error)
 
     def same_question(self, other: KernelSums) -> bool:
-        """Whether kernel and landmarks are the same."""
-        return self.kernel == other.kernel and self.sees(other.landmarks)
+        """Whether kernel, landmarks and precision are the same."""
+        return self.kernel == other.kernel and self.precision == other.precision and self.sees(other.landmarks)
 
     def sees(self, Z: Array) -> bool:
         """Whether the landmarks are these."""
@@ -94,6 +125,11 @@ class KernelSums:
         """
         if not self.sees(Z):
             raise ValueError("kernel sums know the data only at their own landmarks; give them to the space as landmarks=sums.landmarks")
+        if self._error is not None:
+            raise ValueError(
+                f"kernel sums in single precision, known to {self.error:.1g}, are no target: a certificate would not know of their error; "
+                'make them with precision="double"'
+            )
         if not self.mass > 0.0:
             raise ValueError(f"the samples of these kernel sums have mass {self.mass:g}; add samples with update(points)")
         return like(namespace(self.values).round(self.values / self.mass * _GRID) / _GRID, Z)
@@ -102,14 +138,17 @@ class KernelSums:
         """Plain words and arrays from which :meth:`of_state` makes the same value."""
         if KERNELS.get(self.kernel.name) is not type(self.kernel):
             raise ValueError(f"sums with {self.kernel!r} cannot be saved: only the kernels {', '.join(KERNELS)} are known to files")
-        words = {"kernel": self.kernel.name, "parameters": self.kernel.parameters(), "count": self.count}
-        return words, {"landmarks": to_numpy(self.landmarks), "total": to_numpy(self._total), "lost": to_numpy(self._lost)}
+        words = {"kernel": self.kernel.name, "parameters": self.kernel.parameters(), "count": self.count, "precision": self.precision}
+        arrays = {"landmarks": self.landmarks, "total": self._total, "lost": self._lost}
+        arrays |= {} if self._error is None else {"error": self._error}
+        return words, {name: to_numpy(array) for name, array in arrays.items()}
 
     @classmethod
     def of_state(cls, words: dict[str, Any], arrays: dict[str, np.ndarray]) -> KernelSums:
         """The value that :meth:`state` described."""
         kernel = KERNELS[words["kernel"]](**words["parameters"])
-        return cls(kernel, arrays["landmarks"], state=(arrays["total"], arrays["lost"], int(words["count"])))
+        state = arrays["total"], arrays["lost"], int(words["count"]), arrays.get("error")
+        return cls(kernel, arrays["landmarks"], words["precision"], state=state)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the sums to a file, whole or not at all: a killed process leaves the old file or the new one."""
@@ -124,6 +163,15 @@ class KernelSums:
         return f"KernelSums({self.count} samples at {self.landmarks.shape[0]} landmarks, kernel={self.kernel!r})"
 
 
+def _weights_beside(weights: Any, X: Array) -> Array:
+    """Finite weights, one for each row of X; those of a tensor of the same device stay there."""
+    if is_tensor(weights) and is_tensor(X) and weights.device == X.device and weights.ndim == 1 and weights.shape[0] == X.shape[0]:
+        xp = namespace(X)
+        if bool(xp.all(xp.isfinite(weights))):
+            return xp.astype(weights, xp.float64)
+    return like(as_vector(weights, "weights", length=X.shape[0]), X)
+
+
 @np.errstate(under="ignore")
 def kernel_sums(kernel: Kernel, Z: Array, X: Array, a: Array, before: tuple[Array, Array] | None = None) -> tuple[Array, Array]:
     """Σ_i a_i k(X_i, Z_j) and Σ_i a_i, shape (ℓ + 1,), added to the sums ``before``; and what rounding has taken from them."""
@@ -134,6 +182,30 @@ def kernel_sums(kernel: Kernel, Z: Array, X: Array, a: Array, before: tuple[Arra
         block = xp.concat([a[rows] @ at(X[rows, :]), xp.reshape(xp.sum(a[rows]), (1,))])
         total, lost = _plus(total, lost, block)
     return total, lost
+
+
+@np.errstate(under="ignore")
+def _single_sums(kernel: Kernel, Z: Array, X: Array, a: Array, before: tuple[Array, Array], error: Array) -> tuple[Array, Array, Array]:
+    """The same with kernel values in single precision, and a bound on the error of every sum.
+
+    Of values that are off by ρ each, a sum with weights of one sign is off by ρ/(1 − ρ) of itself; what underflows adds its own.
+    """
+    xp, (total, lost), at = namespace(Z), before, kernel.against_in_single(Z)
+    same = bool(xp.all(a == a[0]))
+    with full_single_precision():
+        for rows in row_blocks(X.shape[0], Z.shape[0], _BLOCK_ELEMENTS if is_numpy(Z) else _DEVICE_ELEMENTS):
+            K, rho = at(X[rows, :])
+            if same:  # the sum itself is in double precision
+                block = a[0] * xp.sum(K, axis=0, dtype=xp.float64)
+                size = xp.abs(block)
+            else:
+                K = xp.astype(K, xp.float64)
+                block, size = a[rows] @ K, xp.abs(a[rows]) @ K
+            mass = xp.sum(xp.abs(a[rows]))
+            size = rho / (1.0 - rho) * size + _UNDERFLOW * mass
+            total, lost = _plus(total, lost, xp.concat([block, xp.reshape(xp.sum(a[rows]), (1,))]))
+            error = error + xp.concat([size, zeros((1,), Z)])
+    return total, lost, error
 
 
 def _plus(total: Array, lost: Array, more: Array) -> tuple[Array, Array]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 import numpy as np
 
 from ksos._validation import as_count
+from ksos.device_chunks import on_device
 from ksos.feature_names import column_names, is_table, matrix_of
 
 __all__ = ["Chunk", "Chunks", "Gatherer", "chunks"]
@@ -83,6 +84,16 @@ class Chunks:
                 if after is not None:
                     after(begun)
         return begun
+
+    def to(self, device: Any) -> Chunks:
+        """The same source with chunks that are torch tensors on ``device``, such as "cuda": the fit then runs there.
+
+        The next chunk is read and copied while the device works on this one.
+
+        >>> next(iter(chunks(np.zeros((5, 2)), rows=2).to("cpu"))).data.shape  # doctest: +SKIP
+        torch.Size([2, 2])
+        """
+        return Chunks(lambda: on_device(iter(self), device), self.name, self.files, again=self.again)
 
     def fingerprint(self) -> list[list[Any]]:
         """Name, size and time of change of every file: what must be the same in every pass."""

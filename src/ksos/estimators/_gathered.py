@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils import check_array
 
-from ksos._array import is_other_array, to_numpy
-from ksos._validation import as_vector, require_numbers
+from ksos._array import Array, bits, is_numpy, is_other_array, is_tensor, like, namespace, to_numpy, zeros
+from ksos._validation import as_points, as_vector, require_numbers
+from ksos.estimators._device_rows import surveyed
 from ksos.estimators._samples import require_inside
 from ksos.estimators._subsample import Survey
 from ksos.kernel_sums import KernelSums
@@ -25,8 +26,9 @@ _HEAVIEST = 1e200
 class Rows(NamedTuple):
     """Samples that passed every check, their masses, and of how many chunks they are."""
 
-    points: np.ndarray
-    masses: np.ndarray
+    points: Array
+    """Tensors stay where they lie."""
+    masses: Array
     chunks: int = 1
 
 
@@ -39,6 +41,8 @@ class Checks:
     measure: Measure = field(default_factory=Lebesgue)
     n_features: int | None = None
     names: tuple[str, ...] | None = None
+    device: Any = None
+    """Where chunks that are tensors lie: a tensor without rows; None on the host."""
 
     def rows(self, chunk: Chunk) -> tuple[Rows, Checks]:
         """The samples of a chunk, and the checks that the next chunk must pass; errors begin with the name of the chunk."""
@@ -50,24 +54,31 @@ class Checks:
             raise type(error)(f"{chunk.name}: {error}") from None
 
     def _rows(self, chunk: Chunk) -> tuple[Rows, Checks]:
-        data = to_numpy(chunk.data) if is_other_array(chunk.data) else require_numbers(chunk.data)
-        if np.ndim(data) == 2 and not np.shape(data)[0]:
+        X, tensor = chunk.data, is_tensor(chunk.data)
+        if not tensor:
+            X = np.asarray(to_numpy(X) if is_other_array(X) else require_numbers(X))
+        if X.ndim == 2 and not X.shape[0]:
             return Rows(np.empty((0, self.n_features or 0)), np.empty(0)), self
-        X = np.asarray(data)
         if chunk.names is not None and self.names is not None and chunk.names != self.names:
             if sorted(chunk.names) != sorted(self.names):
                 raise ValueError(f"its columns are {', '.join(chunk.names)}, but those of the first chunk are {', '.join(self.names)}")
             X = X[:, [chunk.names.index(name) for name in self.names]]
-        X = check_array(X, dtype=np.float64, order="C", estimator=self.who, input_name="X")
+        X = as_points(X) if tensor else check_array(X, dtype=np.float64, order="C", estimator=self.who, input_name="X")
         if self.n_features is not None and X.shape[1] != self.n_features:
             raise ValueError(f"X has {X.shape[1]} features, but {self.who} is expecting {self.n_features} features as input")
-        known = self if self.n_features is not None else replace(self, n_features=X.shape[1], names=chunk.names)
-        masses = np.ones(X.shape[0]) if chunk.weights is None else as_vector(chunk.weights, "weights", length=X.shape[0])
-        if np.any(masses < 0.0):
-            raise ValueError(f"weights must not be negative; entry {int(np.argmin(masses))} is {masses.min():g}")
-        if masses.max() > _HEAVIEST:
-            raise ValueError(f"weights must not exceed {_HEAVIEST:g}, so that they can be added up; got {masses.max():g}; scale them")
-        require_inside(self.measure, X, masses, known.names)
+        known = self if self.n_features is not None else replace(self, n_features=int(X.shape[1]), names=chunk.names)
+        known = replace(known, device=X[:0, :]) if tensor and known.device is None else known
+        if chunk.weights is None:
+            masses = zeros((X.shape[0],), X) + 1.0
+        else:
+            masses = as_vector(chunk.weights, "weights", length=X.shape[0])
+            if np.any(masses < 0.0):
+                raise ValueError(f"weights must not be negative; entry {int(np.argmin(masses))} is {masses.min():g}")
+            if masses.max() > _HEAVIEST:
+                raise ValueError(f"weights must not exceed {_HEAVIEST:g}, so that they can be added up; got {masses.max():g}; scale them")
+            masses = like(masses, X)
+        if not tensor or not bool(namespace(X).all(self.measure.contains(X))):
+            require_inside(self.measure, to_numpy(X), to_numpy(masses), known.names)
         return Rows(X, masses), known
 
     def merge(self, other: Checks) -> Checks:
@@ -90,8 +101,8 @@ class Tally:
 
     @classmethod
     def of(cls, rows: Rows) -> Tally:
-        bits = sum(int(np.sum(numbers.view(np.uint64))) for numbers in (rows.points, rows.masses))
-        return cls(rows.chunks, rows.points.shape[0], bits % 2**64)
+        total = sum(int(namespace(numbers).sum(bits(numbers))) for numbers in (rows.points, rows.masses))
+        return cls(rows.chunks, int(rows.points.shape[0]), total % 2**64)
 
     def merge(self, other: Tally) -> Tally:
         return Tally(self.chunks + other.chunks, self.rows + other.rows, (self.checksum + other.checksum) % 2**64)
@@ -119,7 +130,7 @@ class Gathered:
         """This and one more chunk; a bad chunk raises, and this value stays good."""
         rows, checks = self.checks.rows(chunk)
         small = rows.points.shape[0] < _BATCH_ROWS
-        rows = Rows(rows.points.copy(), rows.masses) if small else rows  # its owner may fill it anew
+        rows = Rows(namespace(rows.points).asarray(rows.points, copy=True), rows.masses) if small else rows  # its owner may fill it anew
         out = replace(self, checks=checks, waiting=(*self.waiting, rows))
         return out.settled if sum(part.points.shape[0] for part in out.waiting) >= _BATCH_ROWS else out
 
@@ -135,9 +146,9 @@ class Gathered:
         survey, sums = self.survey, self.sums
         if self.most is not None:
             survey = Survey.empty(self.most, rows.points.shape[1]) if survey is None else survey
-            survey = survey.update(rows.points, rows.masses)
+            survey = survey.update(rows.points, rows.masses) if is_numpy(rows.points) else surveyed(survey, rows.points, rows.masses)
         if sums is not None:
-            sums = sums.update(rows.points, rows.masses)
+            sums = sums.beside(rows.points).update(rows.points, rows.masses)
         return replace(self, tally=self.tally.merge(Tally.of(rows)), survey=survey, sums=sums)
 
     def merge(self, other: Gathered) -> Gathered:
@@ -152,4 +163,8 @@ def _together(parts: tuple[Rows, ...]) -> Rows:
     some, count = [part for part in parts if part.points.shape[0]], sum(part.chunks for part in parts)
     if len(some) <= 1:
         return (some or list(parts))[0]._replace(chunks=count)
-    return Rows(np.concatenate([part.points for part in some]), np.concatenate([part.masses for part in some]), count)
+    xp, first = namespace(some[0].points), some[0].points
+    points, masses = (
+        xp.concat([like(array, first) for array in arrays]) for arrays in zip(*((p.points, p.masses) for p in some), strict=True)
+    )
+    return Rows(points, masses, count)

@@ -117,6 +117,13 @@ class Passes:
         self._save()
         return first.survey
 
+    @property
+    def device(self) -> Any:
+        """Where tensors of the source or the array lie; None on the host."""
+        if not isinstance(self.source, Chunks):
+            return self.source if is_other_array(self.source) else None
+        return self.known[_FIRST].checks.device
+
     def add_up(self, nothing: KernelSums) -> KernelSums:
         """The kernel sums of all samples, at the landmarks of ``nothing``: those of the first pass, or of a second one."""
         if not isinstance(self.source, Chunks):

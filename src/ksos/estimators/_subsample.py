@@ -10,9 +10,9 @@ import numpy as np
 
 from ksos._memory import row_blocks
 
-__all__ = ["Part", "Survey", "row_hashes"]
+__all__ = ["ODD", "Part", "Survey", "row_hashes"]
 
-_ODD = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], dtype=np.uint64)
+ODD = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], dtype=np.uint64)
 _BLOCK_ELEMENTS = 1 << 16
 _BLOCK_ROWS = 1 << 17
 _COUNTED = 1 << 15  # up to so many distinct samples are counted, more are estimated from as many hashes, to 1/√(2¹⁵) = 0.6 %
@@ -62,6 +62,11 @@ class Survey:
         """Whether all distinct samples are kept."""
         return not self.overflown and self.hashes.shape[0] <= self.most
 
+    @property
+    def room(self) -> int:
+        """How many hashes are kept."""
+        return max(_COUNTED, self.most)
+
     def update(self, X: np.ndarray, masses: np.ndarray) -> Survey:
         """This and more samples (n, d) of these masses."""
         out = self
@@ -91,7 +96,7 @@ class Survey:
             raise ValueError(f"two surveys merge if they keep as many samples of as many features; got {' and '.join(what)}")
         both = np.concatenate([self.hashes, other.hashes])
         hashes, first, which = np.unique(both, return_index=True, return_inverse=True)
-        room, n = max(_COUNTED, self.most), hashes.shape[0]
+        room, n = self.room, hashes.shape[0]
         copies = np.bincount(which, weights=np.concatenate([self.copies, other.copies])).astype(np.int64)
         masses, lost = _gathered(which, np.concatenate([self.masses, other.masses]))
         lost += np.bincount(which, weights=np.concatenate([self.lost, other.lost]))
@@ -147,8 +152,8 @@ def row_hashes(X: np.ndarray) -> np.ndarray:
         hashes = np.zeros(bits.shape[1], dtype=np.uint64)
         for feature in bits:
             hashes ^= feature
-            hashes += _ODD[0]
-            for shift, factor in ((30, _ODD[1]), (27, _ODD[2])):
+            hashes += ODD[0]
+            for shift, factor in ((30, ODD[1]), (27, ODD[2])):
                 hashes ^= hashes >> np.uint64(shift)
                 hashes *= factor
             hashes ^= hashes >> np.uint64(31)

@@ -274,8 +274,8 @@ class KernelSoSDensity(DensityEstimator):
         with np.errstate(under="ignore"):
             asked = self._given_question if self._asks_first and isinstance(X, Chunks) else None
             part = (survey := passes.look(self._most_looked_at, self._domain, asked)).part
-            # a tensor: the fit runs where it lies, and decisions about it on the host
-            setting = self._settle(part, survey.count, deadline, say, X if is_other_array(X) else part.points)
+            # tensors: the fit runs where they lie, and decisions about them on the host
+            setting = self._settle(part, survey.count, deadline, say, part.points if passes.device is None else passes.device)
             if survey.complete or not self._embeds:
                 data: MeanEmbedding | KernelSums = setting.embedding(part)
             else:

@@ -68,6 +68,11 @@ class Kernel(ABC):
         """The map X ↦ k(X_i, Z_j) for many X, one after the other: what depends on Z alone may be computed once."""
         return lambda X: self(X, Z)
 
+    def against_in_single(self, Z: Array) -> Callable[[Array], tuple[Array, float]]:
+        """The same in single precision, with a bound on the relative error of every entry; in double precision if there is no such bound."""
+        at = self.against(Z)
+        return lambda X: (at(X), 0.0)
+
     def log(self, X: Array, Y: Array | None = None) -> Array:
         """The matrix log k(X_i, Y_j): finite where k itself underflows."""
         Y = X if Y is None else Y

@@ -8,12 +8,15 @@ from typing import Any, Self
 
 import numpy as np
 
-from ksos._array import Array, is_numpy, like
+from ksos._array import Array, exp_in_place, is_numpy, like
 from ksos._validation import as_metric
 from ksos.kernels.base import Kernel
 from ksos.kernels.distances import central_point, product_form, squared_distances
+from ksos.kernels.products import Products
 
 __all__ = ["Gaussian"]
+
+_EXPONENTIAL = 4.0 * 2.0**-23  # relative error of an exponential in single precision: at most a few units in the last place
 
 
 class Gaussian(Kernel):
@@ -66,10 +69,23 @@ class Gaussian(Kernel):
 
     def against(self, Z: Array) -> Callable[[Array], Array]:
         product = product_form(Z, self._root(Z)) if is_numpy(Z) else None
+        on_device = None if is_numpy(Z) else Products(Z, self._root(Z))
 
         def at(X: Array) -> Array:
+            if on_device is not None:
+                return self(X, Z) if (found := on_device(X)) is None else exp_in_place(found[0])
             log_k = None if product is None else product(X)
             return self(X, Z) if log_k is None else np.exp(log_k, out=log_k)
+
+        return at
+
+    def against_in_single(self, Z: Array) -> Callable[[Array], tuple[Array, float]]:
+        products = Products(Z, self._root(Z), single=True)
+
+        def at(X: Array) -> tuple[Array, float]:
+            if (found := products(X)) is None:
+                return self(X, Z), 0.0
+            return exp_in_place(found[0]), math.expm1(found[1]) + _EXPONENTIAL
 
         return at
 

@@ -1,0 +1,45 @@
+"""−‖(x − z)R‖² for many x on a GPU, as one matrix product, in double precision or in single with a bound on what that costs."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ksos._array import Array, like, namespace
+
+__all__ = ["Products"]
+
+_DOUBLE, _SINGLE = 2.0**-53, 2.0**-24
+_DOUBLE_ERROR, _SINGLE_ERROR = 1e-12, 1e-2  # of the squared distance: beyond, there is no answer
+
+
+class Products:
+    """X ↦ −‖(X_i − Z_j)R‖² = 2⟨x, z⟩ − ‖x‖² − ‖z‖², the norms as two more columns of the product.
+
+    Coordinates are taken around the mean of Z, in double precision. Each term of an inner product of n terms is then rounded at most n + 2
+    times: the answer is off by at most γ(‖x‖ + ‖z‖)² with γ = (n + 2)u/(1 − (n + 2)u) and the unit u of the precision [Higham2002].
+    """
+
+    def __init__(self, Z: Array, root: np.ndarray, *, single: bool = False) -> None:
+        xp, self.root, self.single = namespace(Z), like(root, Z), single
+        self.centre = xp.mean(Z, axis=0)
+        at_Z = (Z - self.centre) @ self.root
+        z2 = xp.sum(at_Z * at_Z, axis=1)
+        self.farthest = math.sqrt(float(xp.max(z2)))
+        self.right = self._rounded(xp.concat([2.0 * at_Z.T, 0.0 * z2[None, :] - 1.0, -z2[None, :]]))
+
+    def _rounded(self, A: Array) -> Array:
+        xp = namespace(A)
+        return xp.astype(A, xp.float32) if self.single else A
+
+    def __call__(self, X: Array) -> tuple[Array, float] | None:
+        """The matrix and a bound on its error; None for X so far away that the form loses the digits."""
+        xp = namespace(X)
+        at_X = (X - self.centre) @ self.root
+        x2 = xp.sum(at_X * at_X, axis=1)[:, None]
+        rounded = (X.shape[1] + 4) * (_SINGLE if self.single else _DOUBLE)
+        error = rounded / (1.0 - rounded) * (math.sqrt(float(xp.max(x2))) + self.farthest) ** 2
+        if not error <= (_SINGLE_ERROR if self.single else _DOUBLE_ERROR):
+            return None
+        return self._rounded(xp.concat([at_X, x2, 0.0 * x2 + 1.0], axis=1)) @ self.right, error
