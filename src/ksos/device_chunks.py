@@ -39,7 +39,7 @@ class _Copies:
     def __init__(self, device: Any) -> None:
         import torch
 
-        self.torch, self.device, self.stream = torch, device, torch.cuda.Stream(device)
+        self.torch, self.device, self.stream = torch, device, torch.cuda.Stream(device)  # type: ignore[no-untyped-call, unused-ignore]
         self.buffers: list[Any] = [None, None]
         self.done: list[Any] = [None, None]
         self.turn = 0

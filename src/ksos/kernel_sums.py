@@ -90,7 +90,7 @@ class KernelSums:
         return self._with(total, lost, self.count + int(X.shape[0]), error)
 
     def _with(self, *state: Any) -> KernelSums:
-        return KernelSums(self.kernel, self.landmarks, self.precision, state=state)  # type: ignore[arg-type]
+        return KernelSums(self.kernel, self.landmarks, self.precision, state=state)
 
     def beside(self, points: Array) -> KernelSums:
         """The same sums on the device of ``points``."""
@@ -103,7 +103,7 @@ class KernelSums:
         """The sums over both sets of samples."""
         if not self.same_question(other):
             raise ValueError(
-                "kernel sums add up that have one kernel, the same landmarks and one precision; make both with KernelSums(kernel, landmarks)"
+                "kernel sums add up that have one kernel, the same landmarks and precision; make both with KernelSums(kernel, landmarks)"
             )
         total, lost = _plus(self._total, self._lost + like(other._lost, self._lost), like(other._total, self._total))
         error = None if self._error is None else self._error + like(other._error, self._error)

@@ -69,7 +69,7 @@ class Kernel(ABC):
         return lambda X: self(X, Z)
 
     def against_in_single(self, Z: Array) -> Callable[[Array], tuple[Array, float]]:
-        """The same in single precision, with a bound on the relative error of every entry; in double precision if there is no such bound."""
+        """The same in single precision, with a bound on the relative error of all entries; in double precision if there is none."""
         at = self.against(Z)
         return lambda X: (at(X), 0.0)
 
