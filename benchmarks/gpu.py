@@ -101,7 +101,7 @@ def bare(chunks: Iterator[torch.Tensor], Z: torch.Tensor, dtype: torch.dtype, bl
     for X in chunks:
         for x in torch.split((X / SIGMA).to(dtype), max(1, block // Z.shape[0])):
             K = torch.addmm(-z2, x, right.T, beta=1.0, alpha=2.0).sub_(torch.sum(x * x, dim=1)[:, None]).exp_()
-            total += torch.sum(K, dim=0, dtype=torch.float64)
+            total += torch.ones(x.shape[0], dtype=dtype, device=Z.device) @ K
     return total
 
 

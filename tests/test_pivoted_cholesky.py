@@ -90,3 +90,38 @@ def test_memory_of_many_points_of_low_rank_is_not_that_of_their_square() -> None
         space = ksos.SoSSpace(Gaussian(4.0), moons(3000))
         assert space.rank < 40
         assert ksos.minimize(SquaredMMD(moons(50)) + 1e-3 * Trace(), space).status == "solved"
+
+
+# --- very many points without low rank ---
+
+
+def spread(m: int) -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(m, 8))
+
+
+def test_whitening_without_eigenvectors() -> None:
+    M = Gaussian(1.7)(spread(300))
+    T, eigenvectors = (found.T for found in (whitening.untruncated(M, 1e-10), whitening.whiten(M, 1e-10)))
+    np.testing.assert_allclose(T.T @ M @ T, np.eye(300), atol=1e-11)
+    seen = np.linalg.svd(T[:, -8:].T @ M @ eigenvectors[:, -8:], compute_uv=False)  # cosines between the leading directions
+    assert seen.min() > 0.9 and seen.max() < 1.0 + 1e-12
+
+
+def test_whitening_without_eigenvectors_leaves_nothing_out() -> None:
+    X = spread(100)
+    assert whitening.untruncated(Gaussian(30.0)(X), 1e-10) is None  # eigenvalues below the tolerance
+    assert whitening.untruncated(Gaussian(1.7)(np.concatenate([X, X[:1]])), 1e-10) is None  # singular
+    assert whitening.untruncated(Gaussian(1.7)(X), 0.5) is None
+
+
+def test_derivatives_and_few_directions_of_a_map_without_a_tensor() -> None:
+    space = ksos.SoSSpace(Gaussian(1.7), spread(60))
+    free, stored = space.map, space.compressed_map
+    assert type(free) is not type(stored)
+    rng = np.random.default_rng(0)
+    F, E, y = rng.normal(size=(60, 3)), rng.normal(size=(60, 3)), rng.normal(size=60)
+    for tangent in (free.tangent(F), stored.tangent(F)):
+        np.testing.assert_allclose(tangent.along(E), stored.apply(F @ E.T + E @ F.T), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(tangent.back(y), 2.0 * stored.adjoint(y) @ F, rtol=1e-9, atol=1e-11)
+    few = free.restrict(slice(-8, None))
+    np.testing.assert_allclose(few.compressed().tensor, stored.tensor[:, -8:, -8:], atol=1e-11)

@@ -13,7 +13,7 @@ from ksos._threads import one_blas_thread
 from ksos._validation import as_choice
 from ksos.pivoted_cholesky import MANY_POINTS, thin_root
 
-__all__ = ["ROUTES", "VERY_MANY_POINTS", "Whitening", "whiten", "whiten_columns"]
+__all__ = ["ROUTES", "VERY_MANY_POINTS", "Whitening", "untruncated", "whiten", "whiten_columns"]
 
 VERY_MANY_POINTS = 1500
 """From this many on, all eigenvectors are found only if some of them must be left out."""
@@ -73,7 +73,7 @@ def _by_thin_root(L: np.ndarray, tol: float) -> Whitening:
 def _by_eigenvectors(M: Array, tol: float) -> Whitening:
     """M = QΛQᵀ, T = QΛ^{−1/2} on the eigenvalues above tol·Λ_max; the others are left out of the space."""
     xp, m = namespace(M), M.shape[0]
-    if m >= VERY_MANY_POINTS and (found := _untruncated(M, tol)) is not None:
+    if m >= VERY_MANY_POINTS and (found := untruncated(M, tol)) is not None:
         return found
     if is_numpy(M):
         require_time(9.0 * m**3, f"the eigendecomposition of a kernel matrix of {m} points")
@@ -82,7 +82,7 @@ def _by_eigenvectors(M: Array, tol: float) -> Whitening:
     return Whitening(Q[:, first:] / xp.sqrt(values[first:]), 0.0)
 
 
-def _untruncated(M: Array, tol: float) -> Whitening | None:
+def untruncated(M: Array, tol: float) -> Whitening | None:
     """T = R⁻¹Q with M = RᵀR and an orthogonal Q, if no eigenvalue is below the tolerance; None otherwise.
 
     Then nothing is left out, and the space is that of the eigenvectors, for a fraction of their work: O(m³) in large products. The proof is
