@@ -19,7 +19,7 @@ from ksos.estimators._subsample import Survey, row_hashes
 from ksos.functionals import SquaredMMD
 from ksos.kernels import Gaussian, Laplace, Matern
 from ksos.kernels.products import Products
-from ksos.measures import Box, Discrete, Normal
+from ksos.measures import Box
 
 torch = pytest.importorskip("torch")
 
@@ -55,7 +55,9 @@ def test_survey_is_that_of_the_host(X: np.ndarray, most: int) -> None:
 # --- kernel sums ---
 
 
-@pytest.mark.parametrize("kernel", [Gaussian(1.1), Gaussian(np.diag([1.0, 2.0, 3.0]) + 0.3), Laplace(2.0), Matern(1.5, nu=1.5, product=True)], ids=repr)
+@pytest.mark.parametrize(
+    "kernel", [Gaussian(1.1), Gaussian(np.diag([1.0, 2.0, 3.0]) + 0.3), Laplace(2.0), Matern(1.5, nu=1.5, product=True)], ids=repr
+)
 def test_sums_on_a_device(X: np.ndarray, kernel: Any) -> None:
     Z, weights = X[:20], np.linspace(0.5, 1.5, 3000)
     ours = ksos.KernelSums(kernel, Z).update(X[:3000], weights)
@@ -98,7 +100,7 @@ def test_single_precision_bears_no_certificate(X: np.ndarray) -> None:
     single, double = ksos.KernelSums(kernel, Z, "single").update(X[:100]), ksos.KernelSums(kernel, Z).update(X[:100])
     with pytest.raises(ValueError, match="are no target"):
         SquaredMMD(single).bind(ksos.SoSSpace(kernel, Z))
-    with pytest.raises(ValueError, match="one precision|and precision"):
+    with pytest.raises(ValueError, match="and precision"):
         single.merge(double)
     with pytest.raises(ValueError, match="precision must be one of"):
         ksos.KernelSums(kernel, Z, "half")
@@ -157,17 +159,17 @@ def test_chunks_of_files_on_a_device(X: np.ndarray, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_no_gpu_is_said_before_anything_is_read(X: np.ndarray) -> None:
-    with pytest.raises(ValueError, match="no GPU|cannot be used"):
+    with pytest.raises(ValueError, match=r"no GPU|cannot be used"):
         ksos.KernelSoSDensity().fit(ksos.chunks(X).to("cuda"))
 
 
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        (torch.full((3, 3), torch.nan, dtype=torch.float64), "chunk 1.*NaN"),
-        (torch.zeros(3, 2), "chunk 1.*2 features, but"),
+        (torch.full((3, 3), torch.nan, dtype=torch.float64), r"chunk 1.*NaN"),
+        (torch.zeros(3, 2), r"chunk 1.*2 features, but"),
         (torch.zeros(3), "chunk 1"),
-        ((torch.zeros(3, 3), np.array([1.0, -1.0, 1.0])), "chunk 1.*negative"),
+        ((torch.zeros(3, 3), np.array([1.0, -1.0, 1.0])), r"chunk 1.*negative"),
     ],
 )
 def test_bad_chunks_are_named(X: np.ndarray, bad: Any, message: str) -> None:
@@ -183,7 +185,9 @@ def test_chunks_outside_of_the_measure_are_named(X: np.ndarray) -> None:
 # --- samples ---
 
 
-@pytest.mark.parametrize("case", [case for case in PAIR_CASES.values() if case.d <= 2], ids=[k for k, case in PAIR_CASES.items() if case.d <= 2])
+@pytest.mark.parametrize(
+    "case", [case for case in PAIR_CASES.values() if case.d <= 2], ids=[k for k, case in PAIR_CASES.items() if case.d <= 2]
+)
 def test_samples_are_those_of_inversion(case: Any) -> None:
     X, F = points(7, case.d), np.random.default_rng(3).normal(size=(7, 2))
     p = ksos.SoSDensity(case.kernel, X, F, case.measure, normalize=True)

@@ -95,6 +95,10 @@ class Chunks:
         """
         return Chunks(lambda: on_device(iter(self), device), self.name, self.files, again=self.again)
 
+    def each(self, work: Callable[[Chunk], Any]) -> Any:
+        """``work`` of every chunk, one after the other when they are asked for; elsewhere, what stands for them."""
+        return map(work, self)
+
     def fingerprint(self) -> list[list[Any]]:
         """Name, size and time of change of every file: what must be the same in every pass."""
         return [[file, (found := os.stat(file)).st_size, found.st_mtime_ns] for file in self.files]

@@ -397,3 +397,36 @@ def test_what_needs_rows_in_memory_says_so() -> None:
         KernelSoSDensity(**GIVEN, contamination=0.1).fit(chunks(X))
     with pytest.raises(ValueError, match="checkpoint is for a source of chunks"):
         KernelSoSDensity(**GIVEN).fit(X, checkpoint="sums")
+
+
+# --- scores ---
+
+
+def test_scores_of_chunks_are_those_of_the_array(in_memory: dict[str, KernelSoSDensity], tmp_path: Path) -> None:
+    fitted, a = in_memory["given"], np.random.default_rng(0).integers(0, 3, 900).astype(float)
+    whole = fitted.score_samples(X[:900])
+    parts = [(X[:400], a[:400]), np.empty((0, 2)), (X[400:900], a[400:])]
+    scores = fitted.score_samples(chunks(parts))
+    assert iter(scores) is scores  # nothing is computed before it is asked for
+    np.testing.assert_allclose(np.concatenate(list(scores)), whole, atol=1e-13)
+    stored = fitted.score_samples(chunks(parts), out=tmp_path / "scores.npy")
+    assert isinstance(stored, np.memmap)
+    np.testing.assert_allclose(np.load(tmp_path / "scores.npy"), whole, atol=1e-13)
+    for kind in (ksos.sources.Chunks, Elsewhere):
+        found = fitted.score(kind(chunks(parts).__iter__, "parts"))
+        assert found == pytest.approx(fitted.score(X[:900], sample_weight=a), abs=1e-12)
+
+
+def test_scores_name_what_is_wrong(in_memory: dict[str, KernelSoSDensity], tmp_path: Path) -> None:
+    fitted, file = in_memory["given"], tmp_path / "scores.npy"
+    file.write_text("old")
+    for ask in (fitted.score, lambda source: fitted.score_samples(source, out=file), lambda source: list(fitted.score_samples(source))):
+        with pytest.raises(ValueError, match=r"chunk 17: Input X contains NaN"):
+            ask(chunks(broken(17, [[np.nan, 0.0]])))
+    assert file.read_text() == "old" and os.listdir(tmp_path) == ["scores.npy"]
+    with pytest.raises(ValueError, match="out is for a source of chunks"):
+        fitted.score_samples(X, out=file)
+    with pytest.raises(ValueError, match="weights of a source come with its chunks"):
+        fitted.score(chunks(X), sample_weight=np.ones(len(X)))
+    with pytest.raises(ValueError, match="no samples of positive weight"):
+        fitted.score(chunks([(X[:3], np.zeros(3))]))

@@ -17,7 +17,7 @@ from ksos.kernel_sums import KernelSums
 from ksos.measures import Lebesgue, Measure
 from ksos.sources import Chunk
 
-__all__ = ["Checks", "Gathered", "Rows", "Tally"]
+__all__ = ["Checks", "Gathered", "Rows", "Tally", "require_own_weights"]
 
 _BATCH_ROWS = 1 << 15  # smaller chunks are put together: what a chunk costs by itself is then small
 _HEAVIEST = 1e200
@@ -157,6 +157,12 @@ class Gathered:
         survey = b.survey if a.survey is None else a.survey if b.survey is None else a.survey.merge(b.survey)
         sums = None if a.sums is None or b.sums is None else a.sums.merge(b.sums)
         return Gathered(checks, a.tally.merge(b.tally), self.most, survey, sums)
+
+
+def require_own_weights(sample_weight: Any) -> None:
+    """Raise on weights that are given beside a source."""
+    if sample_weight is not None:
+        raise ValueError("weights of a source come with its chunks, as pairs (array, weights), or from a column: chunks(…, weights=…)")
 
 
 def _together(parts: tuple[Rows, ...]) -> Rows:

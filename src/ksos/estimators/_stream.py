@@ -15,7 +15,7 @@ from ksos._array import is_other_array, like, to_numpy
 from ksos._state import read_state, write_state
 from ksos._validation import as_masses, require_numbers
 from ksos.embedding import MeanEmbedding
-from ksos.estimators._gathered import Checks, Gathered, Rows, Tally
+from ksos.estimators._gathered import Checks, Gathered, Rows, Tally, require_own_weights
 from ksos.estimators._samples import require_inside
 from ksos.estimators._subsample import Part, Survey
 from ksos.kernel_sums import KernelSums
@@ -90,8 +90,7 @@ class Passes:
             self.sample = checked_array(self.estimator, self.source, self.sample_weight)
             return
         forget(self.estimator)
-        if self.sample_weight is not None:
-            raise ValueError("weights of a source come with its chunks, as pairs (array, weights), or from a column: chunks(…, weights=…)")
+        require_own_weights(self.sample_weight)
         self.fingerprint = self.source.fingerprint()
         if self.checkpoint is not None and os.path.isfile(self.checkpoint):
             self._resume()

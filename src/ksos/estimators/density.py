@@ -9,12 +9,10 @@ from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ksos._array import Array, is_other_array, like, to_numpy
+from ksos._array import Array, like, to_numpy
 from ksos._deadline import Deadline, SetUp, set_up
 from ksos._progress import report
 from ksos._validation import (
@@ -23,19 +21,17 @@ from ksos._validation import (
     as_count,
     as_nonnegative,
     as_points,
-    as_positive,
-    require_numbers,
 )
 from ksos.bandwidth import RULES, bandwidth_rule
 from ksos.embedding import MeanEmbedding
-from ksos.estimators._anomalies import AnomalyMixin, check_contamination, holds_no_rows_out, warn_if_memorised
+from ksos.estimators._anomalies import holds_no_rows_out, warn_if_memorised
 from ksos.estimators._automatic_kernel import PER_SUPPORT_POINT, automatic_kernel, wide_enough
 from ksos.estimators._checks import as_bandwidth_or_metric, warn_if_degenerate, warn_if_unseen
+from ksos.estimators._density_estimator import DensityEstimator
 from ksos.estimators._gathered import Checks
 from ksos.estimators._likelihood_start import quick_mmd_fit
-from ksos.estimators._named_samples import NamedSamples
 from ksos.estimators._reference import as_reference, correction_bandwidth, require_reference
-from ksos.estimators._samples import as_generator, mean_score
+from ksos.estimators._samples import as_generator
 from ksos.estimators._stream import Passes, Running, Setting, forget, remember
 from ksos.estimators._subsample import Part
 from ksos.feature_names import column_names
@@ -78,43 +74,6 @@ _RESULTS = [
     "support_points_", "landmarks_",
 ]  # fmt: skip
 _CUT = "time_limit was too short for all support points: the density has {} of them; allow more time, or set n_support"
-
-
-class DensityEstimator(NamedSamples, AnomalyMixin, DensityMixin, BaseEstimator):
-    """What a fitted density estimator answers, and the checks of the parameters that all of them have."""
-
-    kernel: str | Kernel
-    n_support: int | None
-    measure: Measure | None
-    tol: float | None
-    time_limit: float | None
-    verbose: int
-
-    def score_samples(self, X: Any) -> np.ndarray:
-        """The log-density of each sample, shape (n,)."""
-        check_is_fitted(self, "distribution_")
-        if not is_other_array(X):
-            X = validate_data(self, require_numbers(X), dtype=np.float64, order="C", reset=False)
-        return self.distribution_.unnamed.logpdf(X)
-
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """The mean log-density of the samples, weighted by ``sample_weight``."""
-        return mean_score(to_numpy(self.score_samples(X)), sample_weight)
-
-    def _check_common(self) -> None:
-        """Refuse what can be refused before the data are looked at."""
-        kernel_form(self.kernel)
-        if self.n_support is not None:
-            as_count(self.n_support, "n_support")
-        if self.measure is not None and not isinstance(self.measure, Measure):
-            raise TypeError(f"measure must be a measure such as ksos.measures.Box(low, high), or None; got {self.measure!r}")
-        if self.tol is not None:
-            as_positive(self.tol, "tol")
-        if self.time_limit is not None:
-            as_positive(self.time_limit, "time_limit")
-        if not isinstance(self.verbose, bool):
-            as_count(self.verbose, "verbose", minimum=0)
-        check_contamination(self.contamination)
 
 
 class KernelSoSDensity(DensityEstimator):
