@@ -73,8 +73,11 @@ def _by_thin_root(L: np.ndarray, tol: float) -> Whitening:
 def _by_eigenvectors(M: Array, tol: float) -> Whitening:
     """M = QΛQᵀ, T = QΛ^{−1/2} on the eigenvalues above tol·Λ_max; the others are left out of the space."""
     xp, m = namespace(M), M.shape[0]
-    if m >= VERY_MANY_POINTS and (found := untruncated(M, tol)) is not None:
-        return found
+    if m >= VERY_MANY_POINTS:
+        if is_numpy(M):
+            require_time(2.0 * m**3, f"the whitening of a kernel matrix of {m} points")
+        if (found := untruncated(M, tol)) is not None:
+            return found
     if is_numpy(M):
         require_time(9.0 * m**3, f"the eigendecomposition of a kernel matrix of {m} points")
     values, Q = xp.linalg.eigh(M)

@@ -33,7 +33,7 @@ class LogDensity:
     def weighted(self, chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
         """The log-densities, and the masses of the rows."""
         rows, _ = self.checks.rows(chunk)
-        return (to_numpy(self.density.logpdf(rows.points)) if rows.points.shape[0] else np.empty(0)), rows.masses
+        return (to_numpy(self.density.logpdf(rows.points)) if rows.points.shape[0] else np.empty(0)), to_numpy(rows.masses)
 
 
 @dataclass(frozen=True)
