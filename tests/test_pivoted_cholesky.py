@@ -13,7 +13,7 @@ from ksos.functionals import SquaredMMD, Trace
 from ksos.integrals import triple
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Normal
-from ksos.pivoted_cholesky import choose_pivots, thin_root
+from ksos.pivoted_cholesky import choose_pivots, definite_root, thin_root
 
 
 def moons(n: int) -> np.ndarray:
@@ -125,3 +125,12 @@ def test_derivatives_and_few_directions_of_a_map_without_a_tensor() -> None:
         np.testing.assert_allclose(tangent.back(y), 2.0 * stored.adjoint(y) @ F, rtol=1e-9, atol=1e-11)
     few = free.restrict(slice(-8, None))
     np.testing.assert_allclose(few.compressed().tensor, stored.tensor[:, -8:, -8:], atol=1e-11)
+
+
+def test_all_points_are_pivots_if_none_is_superfluous() -> None:
+    M = Gaussian(1.7)(spread(200))
+    lower, inverse = definite_root(M, 1e-10)
+    np.testing.assert_allclose(lower @ lower.T, M, atol=1e-13)
+    np.testing.assert_allclose(inverse @ lower.T, np.eye(200), atol=1e-9)
+    found = choose_pivots(lambda i: M[i], np.ones(200), 1e-10, 200)
+    assert sorted(found.chosen) == list(range(200))

@@ -8,12 +8,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ksos._array import Array, namespace, zeros
+from ksos._array import Array, linalg_errors, namespace, triangular_inverse, zeros
 
-__all__ = ["MANY_POINTS", "Pivots", "choose_pivots", "thin_root"]
+__all__ = ["MANY_POINTS", "VERY_MANY_POINTS", "Pivots", "choose_pivots", "definite_root", "thin_root"]
 
 MANY_POINTS = 500
 """With fewer points than this a thin root does not pay."""
+
+VERY_MANY_POINTS = 1500
+"""From this many on, one Cholesky factorisation first asks whether there is anything to leave out."""
 
 _NEGLIGIBLE = 1e-15  # of the largest diagonal entry: what is left out is the rounding of M itself
 _SMALL_SHARE = 3
@@ -66,6 +69,21 @@ def choose_pivots(
         residual[pivot] = 0.0
         chosen.append(pivot)
     return Pivots(chosen, rows[: len(chosen), :], residual)
+
+
+def definite_root(M: Array, tol: float) -> tuple[Array, Array] | None:
+    """(Rᵀ, R⁻¹) for M = RᵀR, if no eigenvalue is below ``tol`` times the largest, which is proven; else None.
+
+    λ_min ≥ 1/tr(M⁻¹) = 1/‖R⁻¹‖² and λ_max ≤ ‖M‖_∞. Every pivot of M is then above the tolerance too, since it is at least λ_min.
+    """
+    xp = namespace(M)
+    try:
+        lower = xp.linalg.cholesky(M)
+    except linalg_errors():
+        return None
+    inverse = triangular_inverse(lower).T
+    proven = 1.0 / float(xp.sum(inverse * inverse)) > tol * float(xp.max(xp.sum(xp.abs(M), axis=1)))
+    return (lower, inverse) if proven else None
 
 
 def thin_root(column: Callable[[int], np.ndarray], diagonal: np.ndarray) -> np.ndarray | None:

@@ -13,7 +13,7 @@ from ksos._deadline import Deadline, set_up_is_over
 from ksos._memory import CACHE_ELEMENTS, FLOAT_BYTES, require_memory, row_blocks
 from ksos.integrals import Integrals
 from ksos.kernels import Kernel
-from ksos.pivoted_cholesky import choose_pivots
+from ksos.pivoted_cholesky import VERY_MANY_POINTS, choose_pivots, definite_root
 
 __all__ = ["SELECTIONS", "affordable_size", "cluster_centres", "pivoted_cholesky", "select_support", "unexplained"]
 
@@ -123,6 +123,8 @@ def pivoted_cholesky(points: Array, m: int, integrals: Integrals, tol: float) ->
     if not math.isfinite(log_unit):
         raise ValueError(f"the kernel vanishes on {integrals.measure!r} at every sample: no density can be made of them")
     diagonal = xp.exp(log_diagonal - log_unit)
+    if m >= n >= VERY_MANY_POINTS and definite_root(xp.exp(integrals.log_gram(points, points) - log_unit), tol) is not None:
+        return np.arange(n)  # in one factorisation, not pivot by pivot
 
     def column(i: int) -> Array:
         return xp.exp(integrals.log_gram(points[i : i + 1, :], points)[0, :] - log_unit)

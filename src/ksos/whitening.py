@@ -11,12 +11,9 @@ from ksos._array import Array, eye, is_numpy, like, linalg_errors, namespace, tr
 from ksos._deadline import require_time
 from ksos._threads import one_blas_thread
 from ksos._validation import as_choice
-from ksos.pivoted_cholesky import MANY_POINTS, thin_root
+from ksos.pivoted_cholesky import MANY_POINTS, VERY_MANY_POINTS, definite_root, thin_root
 
-__all__ = ["ROUTES", "VERY_MANY_POINTS", "Whitening", "untruncated", "whiten", "whiten_columns"]
-
-VERY_MANY_POINTS = 1500
-"""From this many on, all eigenvectors are found only if some of them must be left out."""
+__all__ = ["ROUTES", "Whitening", "untruncated", "whiten", "whiten_columns"]
 
 _LEADING, _POWERS = 16, 4
 
@@ -88,19 +85,14 @@ def _by_eigenvectors(M: Array, tol: float) -> Whitening:
 def untruncated(M: Array, tol: float) -> Whitening | None:
     """T = R⁻¹Q with M = RᵀR and an orthogonal Q, if no eigenvalue is below the tolerance; None otherwise.
 
-    Then nothing is left out, and the space is that of the eigenvectors, for a fraction of their work: O(m³) in large products. The proof is
-    λ_min ≥ 1/tr(M⁻¹) = 1/‖R⁻¹‖² and λ_max ≤ ‖M‖_∞. Q turns the last directions to those of most mass, where eigenvectors have them:
-    Ritz vectors V with VᵀMV = Λ from powers of M [Halko2011], so that A = RVΛ^{−1/2} has orthonormal columns. Let E be the last columns of
-    the identity, and A₂ = PZ the polar decomposition of EᵀA. The reflection Q = I − B(I + P)⁻¹Bᵀ with B = E + AZᵀ takes E to −AZᵀ.
+    Then nothing is left out, and the space is that of the eigenvectors, for a fraction of their work: O(m³) in large products. Q turns the
+    last directions to those of most mass, where eigenvectors have them: Ritz vectors V with VᵀMV = Λ from powers of M [Halko2011], so that
+    A = RVΛ^{−1/2} has orthonormal columns. Let E be the last columns of the identity, and PZ the polar decomposition of EᵀA. The
+    reflection Q = I − B(I + P)⁻¹Bᵀ with B = E + AZᵀ takes E to −AZᵀ.
     """
-    xp, m, h = namespace(M), M.shape[0], _LEADING
-    try:
-        lower = xp.linalg.cholesky(M)
-    except linalg_errors():
+    if (root := definite_root(M, tol)) is None:
         return None
-    inverse = triangular_inverse(lower).T
-    if not 1.0 / float(xp.sum(inverse * inverse)) > tol * float(xp.max(xp.sum(xp.abs(M), axis=1))):
-        return None
+    xp, m, h, (lower, inverse) = namespace(M), M.shape[0], _LEADING, root
     V, _ = xp.linalg.qr(like(np.random.default_rng(0).standard_normal((m, 2 * h)), M))
     for _ in range(_POWERS):
         V, _ = xp.linalg.qr(M @ V)

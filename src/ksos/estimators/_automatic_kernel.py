@@ -20,6 +20,7 @@ PER_SUPPORT_POINT = 10
 """Samples looked at: memory and time follow the support points, however many samples there are."""
 
 _UNEXPLAINED, _WIDENINGS, _WIDEST = 0.1, 4, 0.85
+_MOST_EXPLAINED = 5000  # samples give a mean share to two digits
 
 
 def automatic_kernel(family: Kernel, part: Part, measure: Measure, rng: np.random.Generator, names: Any) -> Kernel:
@@ -42,8 +43,8 @@ def wide_enough(kernel: Kernel, part: Part, measure: Measure, m: int) -> Kernel:
     if n <= m:
         return kernel
     most, centres = (n / m) ** (_WIDEST / (d + 4)), cluster_centres(points, weights, m, kernel, np.random.default_rng(0))
-    if points.shape[0] > PER_SUPPORT_POINT * m:
-        chosen = np.sort(np.random.default_rng(0).choice(points.shape[0], PER_SUPPORT_POINT * m, replace=False))  # no matter of chance
+    if points.shape[0] > (looked_at := min(PER_SUPPORT_POINT * m, _MOST_EXPLAINED)):
+        chosen = np.sort(np.random.default_rng(0).choice(points.shape[0], looked_at, replace=False))  # no matter of chance
         points, weights = points[chosen], weights[chosen] / weights[chosen].sum()
     enough = _UNEXPLAINED * min(1.0, 2000.0 / n) ** 0.25
     for step in range(_WIDENINGS + 1):
