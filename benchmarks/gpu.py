@@ -110,6 +110,7 @@ def streams(options: argparse.Namespace) -> None:
     Z = next(begin())[:: max(1, options.chunk // options.landmarks)][: options.landmarks].clone()
     _, making = timed(lambda: [None for _ in begin()], device)
     bare(iter([Z]), Z, torch.float64)
+    solve(Z, 1e-6, device)  # libraries of the device are loaded when they are first used
     sums = {}
     for precision, dtype in (("double", torch.float64), ("single", torch.float32)):
         by_hand, hand = timed(lambda dtype=dtype: bare(begin(), Z, dtype), device)
