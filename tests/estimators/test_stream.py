@@ -430,3 +430,30 @@ def test_scores_name_what_is_wrong(in_memory: dict[str, KernelSoSDensity], tmp_p
         fitted.score(chunks(X), sample_weight=np.ones(len(X)))
     with pytest.raises(ValueError, match="no samples of positive weight"):
         fitted.score(chunks([(X[:3], np.zeros(3))]))
+
+
+# --- the likelihood ---
+
+
+def test_a_likelihood_of_more_samples_than_are_kept_is_that_of_all() -> None:
+    rng = np.random.default_rng(0)
+    rows = np.concatenate([rng.normal(size=10_000), 3.0 + rng.standard_t(4, size=10_000)])[:, None]
+    options = {"bandwidth": 2.0, "support": np.linspace(-5.0, 12.0, 9)[:, None], "objective": "likelihood", "regularization": 1e-3}
+    whole, at = KernelSoSDensity(**options).fit(rows), np.linspace(-3.0, 6.0, 40)[:, None]
+    found = [
+        KernelSoSDensity(**options).fit(kind(chunks(source, rows=size).__iter__, "rows"))
+        for kind, source, size in ((ksos.sources.Chunks, rows, 9000), (Elsewhere, rows[::-1].copy(), 7000))
+    ]
+    for one in found:
+        assert one.solution_.status == "solved" and one.solution_.gap <= 1e-5
+        assert "those of all samples" in one.solution_.message
+        assert one.solution_.objective == pytest.approx(whole.solution_.objective, abs=1e-5)
+        assert one.score(rows) == pytest.approx(whole.score(rows), abs=1e-5)
+    np.testing.assert_allclose(found[0].score_samples(at), found[1].score_samples(at), atol=1e-9)
+
+
+def test_a_likelihood_names_the_chunk_that_no_density_reaches() -> None:
+    rows = np.random.default_rng(0).normal(size=(60_000, 1))
+    options = {"bandwidth": 0.5, "support": np.linspace(-3.0, 3.0, 8)[:, None], "objective": "likelihood"}
+    with pytest.raises(ValueError, match=r"chunk 4: 1 of 1 samples have likelihood zero .* too far from every support point"):
+        KernelSoSDensity(**options).fit(chunks([*np.array_split(rows, 4), [[31.0]]]))

@@ -14,7 +14,7 @@ from ksos.density import SoSDensity
 from ksos.embedding import MeanEmbedding
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.functionals.base import Bound, BoundTerm, Pair, PointwiseTerm, density_values, from_values
-from ksos.functionals.penalties import BoundLinear, ScaledFunctional
+from ksos.functionals.penalties import ScaledFunctional, UncurvedLinear
 from ksos.integrals import closed_form
 from ksos.integrals.exact_rule import exact_rule
 from ksos.integrals.regions import Rule, Source, panel_rules, smooth_rules
@@ -70,7 +70,7 @@ class SquaredL2(ScaledFunctional):
         masses = np.full(points.shape[0], 1.0 / points.shape[0]) if isinstance(target, np.ndarray) else to_numpy(target.weights)
         at = space.basis(points)
         D = -2.0 * ((at * like(masses, space.T)[:, None]).T @ at)
-        return (unit * (Bound(_BoundL2(psi, roots, 0.0 * roots, error)) + Bound(_SampleTerm(D)))).bind(space)
+        return (unit * (Bound(_BoundL2(psi, roots, 0.0 * roots, error)) + Bound(UncurvedLinear(D)))).bind(space)
 
     def __repr__(self) -> str:
         shown = f"{self.target.shape[0]} samples" if isinstance(self.target, np.ndarray) else repr(self.target)
@@ -121,13 +121,6 @@ def _between_kinks(sources: Sequence[Source]) -> Rule | None:
     (integrals, X), (other, Y) = sources[0], sources[-1]
     rule = exact_rule(integrals, X, 2 * [(other.kernel, Y)], _MOST_EXACT_NODES, error=1e-3 * _AGREEMENT)
     return None if rule is None else (X[0] + rule[0], rule[1])
-
-
-class _SampleTerm(BoundLinear):
-    """⟨D, C⟩ for the samples. D ⪯ 0 says nothing of the curvature, so that no solver should precondition with it."""
-
-    def linear_part(self) -> Array | None:
-        return None
 
 
 class _BoundL2(PointwiseTerm):
