@@ -21,7 +21,7 @@ from ksos import KernelSoSDensity, KernelSums, chunks
 from ksos._state import read_state
 from ksos.estimators._subsample import Survey
 from ksos.exceptions import ModelFormatError
-from ksos.functionals import SquaredMMD, Trace
+from ksos.functionals import BasisSums, SquaredL2, SquaredMMD, Trace
 from ksos.kernels import Gaussian, Kernel, Laplace, Matern
 
 X = points(12_000, 2, 3)
@@ -92,6 +92,29 @@ def test_kernel_sums_come_back_from_a_file(tmp_path: Path) -> None:
         (tmp_path / "sums").write_bytes(damaged)
         with pytest.raises(ModelFormatError, match=r"sums is no file of kernel sums, or it is damaged"):
             KernelSums.load(tmp_path / "sums")
+
+
+@pytest.mark.parametrize("constant", [False, True])
+def test_second_order_sums_are_a_target_of_the_l2_criterion(constant: bool, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows, a = rng.normal(size=(300, 1)), rng.integers(1, 4, 300).astype(float)
+    measure = ksos.measures.Discrete.quadrature(ksos.measures.Box([-4.0], [4.0]), 60)
+    space = ksos.SoSSpace(Gaussian(1.0), np.linspace(-2.0, 2.0, 7)[:, None], measure, constant=constant)
+    nothing = BasisSums.of(space)
+    parts = [nothing.update(rows[part], a[part]) for part in np.array_split(rng.permutation(300), 5)]
+    sums = parts[0].merge(parts[1].merge(parts[2])).merge(parts[3]).merge(parts[4])
+    psi = space.basis(rows).astype(np.longdouble)
+    np.testing.assert_allclose(sums.matrix, np.asarray((psi * a[:, None]).T @ psi, dtype=float), rtol=1e-12, atol=1e-12 * a.sum())
+    sums.save(tmp_path / "sums")
+    again = ksos.MeanEmbedding(rows, a / a.sum(), kernel=Gaussian(1.0))
+    answers = [ksos.minimize(SquaredL2(t) + 1e-3 * Trace(), space).objective for t in (BasisSums.load(tmp_path / "sums"), again)]
+    assert answers[0] == pytest.approx(answers[1], abs=1e-10)
+    with pytest.raises(ValueError, match="only on their own space"):
+        SquaredL2(sums).bind(ksos.SoSSpace(Gaussian(1.0), np.linspace(-2.0, 2.0, 8)[:, None], measure, constant=constant))
+    with pytest.raises(ValueError, match="on the same space add up"):
+        sums.merge(BasisSums.of(ksos.SoSSpace(Gaussian(2.0), np.linspace(-2.0, 2.0, 7)[:, None], measure, constant=constant)))
+    with pytest.raises(ValueError, match="have mass 0"):
+        SquaredL2(nothing).bind(space)
 
 
 def test_a_survey_depends_neither_on_chunks_nor_on_copies() -> None:

@@ -7,18 +7,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ksos._array import to_numpy
-from ksos._memory import row_blocks
 from ksos.estimators._gathered import Checks, Tally, naming
 from ksos.functionals.base import from_values
+from ksos.functionals.basis_sums import Basis
 from ksos.functionals.likelihood import likelihood_term
-from ksos.kernels import Kernel
 from ksos.sources import Chunk
 from ksos.space import SoSSpace
 
 __all__ = ["LikelihoodSums"]
 
 _LOUDEST = 1024  # samples that are kept
-_BLOCK_ELEMENTS = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,10 +24,7 @@ class LikelihoodSums:
     """−Σ_i a_i log p(x_i) and its gradient −Σ_i a_i ψ_iψ_iᵀ/p(x_i), with those samples whose share in the gradient is largest."""
 
     checks: Checks
-    kernel: Kernel
-    support_points: np.ndarray
-    T: np.ndarray
-    constant: bool
+    basis: Basis
     log_unit: float
     factor: np.ndarray
     """G with C = GGᵀ."""
@@ -49,10 +44,9 @@ class LikelihoodSums:
     @classmethod
     def nothing(cls, checks: Checks, space: SoSSpace, factor: np.ndarray, total: float) -> LikelihoodSums:
         """No samples yet, of ``total`` mass to come, at the point C = GGᵀ of a space."""
-        points, T = (to_numpy(array) for array in (space.support_points, space.T))
-        (none, d), r = (np.empty(0), points.shape[1]), T.shape[1]
-        known = space.kernel, points, T, space.constant, float(space.log_unit), to_numpy(factor), total
-        return cls(checks, *known, 0.0, np.zeros((r, r)), np.empty((0, d)), none, np.empty((0, r)), none, Tally())
+        basis, none, r = Basis.of(space), np.empty(0), space.rank
+        known = basis, float(space.log_unit), to_numpy(factor), total
+        return cls(checks, *known, 0.0, np.zeros((r, r)), np.empty((0, space.n_features)), none, np.empty((0, r)), none, Tally())
 
     def update(self, chunk: Chunk) -> LikelihoodSums:
         """This and one more chunk."""
@@ -65,10 +59,8 @@ class LikelihoodSums:
     @np.errstate(under="ignore")
     def add(self, X: np.ndarray, a: np.ndarray) -> LikelihoodSums:
         """This and more samples of positive masses."""
-        out, at = self, self.kernel.against(self.support_points)
-        for rows in row_blocks(X.shape[0], self.T.shape[0], _BLOCK_ELEMENTS):
-            psi = at(X[rows]) @ (self.T[1:] if self.constant else self.T)
-            psi = psi + self.T[0] if self.constant else psi
+        out = self
+        for rows, psi in self.basis.blocks(X):
             term, p = likelihood_term(psi, a[rows], self.log_unit, X[rows], self.total), np.sum((psi @ self.factor) ** 2, axis=1)
             known = {"points": X[rows], "masses": a[rows], "psi": psi, "slopes": term.slopes(p)[0]}
             nothing = np.zeros_like(self.gradient)
