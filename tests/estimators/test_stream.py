@@ -394,18 +394,26 @@ def test_a_damaged_parquet_file_is_named(tmp_path: Path) -> None:
         KernelSoSDensity(**GIVEN).fit(chunks(tmp_path))
 
 
-def test_a_checkpoint_that_cannot_be_written_is_named_and_the_old_one_stays(tmp_path: Path) -> None:
+def test_a_full_disk_is_named_and_the_fit_goes_on_from_what_there_was(tmp_path: Path, in_memory: dict[str, KernelSoSDensity]) -> None:
     resource = pytest.importorskip("resource")
-    file = tmp_path / "sums"
-    KernelSoSDensity(**GIVEN).fit(chunks(X[:1000]), checkpoint=file)
-    before, (soft, hard) = file.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))  # as a disk that is full
+    file, parts, read = tmp_path / "sums", np.array_split(X, 12), []
+
+    def rows() -> Iterator[np.ndarray]:
+        for k, part in enumerate(parts):
+            read.append(k)
+            yield np.repeat(part, 40, axis=0)
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, hard))  # as a disk that is full: there is room for some thousand samples
     try:
         with pytest.raises(OSError, match=r"sums"):
-            KernelSoSDensity(**PARTED, landmarks=10_001).fit(chunks(X), checkpoint=file)
+            KernelSoSDensity(**PARTED).fit(chunks(rows), checkpoint=file)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert file.read_bytes() == before and os.listdir(tmp_path) == ["sums"]
+    assert os.listdir(tmp_path) == ["sums"]
+    words, _ = read_state(file, "a fit in progress")
+    assert 0 < words["first"]["chunks"] < read[-1] + 1  # the last one that could be written
+    assert_same(KernelSoSDensity(**PARTED).fit(chunks(rows), checkpoint=file), in_memory["parted"])
 
 
 def test_a_file_of_something_else_is_no_checkpoint(tmp_path: Path) -> None:
@@ -416,8 +424,6 @@ def test_a_file_of_something_else_is_no_checkpoint(tmp_path: Path) -> None:
 
 
 def test_what_needs_rows_in_memory_says_so() -> None:
-    with pytest.raises(ValueError, match="contamination holds rows out"):
-        KernelSoSDensity(**GIVEN, contamination=0.1).fit(chunks(X))
     with pytest.raises(ValueError, match="checkpoint is for a source of chunks"):
         KernelSoSDensity(**GIVEN).fit(X, checkpoint="sums")
 
@@ -453,6 +459,19 @@ def test_scores_name_what_is_wrong(in_memory: dict[str, KernelSoSDensity], tmp_p
         fitted.score(chunks(X), sample_weight=np.ones(len(X)))
     with pytest.raises(ValueError, match="no samples of positive weight"):
         fitted.score(chunks([(X[:3], np.zeros(3))]))
+
+
+def test_anomalies_among_chunks() -> None:
+    few = [KernelSoSDensity(**PARTED, contamination=0.05).fit(source) for source in (X[:600], chunks(X[:600], rows=77))]
+    np.testing.assert_allclose(few[1].held_out_scores_, few[0].held_out_scores_, atol=1e-9)
+    many = KernelSoSDensity(**PARTED, contamination=0.05).fit(chunks(X, rows=5000))
+    assert many.held_out_scores_.shape == (2000,) and many.threshold_ == many.held_out_scores_[99]
+    part = Survey.empty(10_000, 2).update(X, np.ones(len(X))).part.points
+    held_out = np.isin(np.round(many.held_out_scores_, 9), np.round(many.score_samples(part), 9))
+    assert not held_out.any()  # they are scores of a fit that has not seen these rows
+    new = points(12_000, 2, 4)
+    assert np.mean(many.predict(new) == -1) == pytest.approx(0.05, abs=0.02)
+    assert np.mean(many.predict(X) == -1) == pytest.approx(0.05, abs=0.02)
 
 
 # --- the likelihood ---

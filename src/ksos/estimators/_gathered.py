@@ -13,7 +13,7 @@ from sklearn.utils import check_array
 from ksos._array import is_other_array, to_numpy
 from ksos._validation import as_vector, require_numbers
 from ksos.estimators._samples import require_inside
-from ksos.estimators._subsample import Survey
+from ksos.estimators._subsample import Survey, row_hashes
 from ksos.kernel_sums import KernelSums
 from ksos.measures import Lebesgue, Measure
 from ksos.sources import Chunk
@@ -43,7 +43,7 @@ def naming(chunk: Chunk) -> Iterator[None]:
         raise type(error)(f"{chunk.name}: {error}") from None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Checks:
     """What every chunk must be: inside ``measure``, and with the features of the first one, in any order of their names."""
 
@@ -52,6 +52,8 @@ class Checks:
     measure: Measure = field(default_factory=Lebesgue)
     n_features: int | None = None
     names: tuple[str, ...] | None = None
+    left_out: np.ndarray | None = None
+    """The hashes of rows that do not count."""
 
     def rows(self, chunk: Chunk) -> tuple[Rows, Checks]:
         """The samples of a chunk, and the checks that the next chunk must pass; errors begin with the name of the chunk."""
@@ -76,6 +78,8 @@ class Checks:
             raise ValueError(f"weights must not be negative; entry {int(np.argmin(masses))} is {masses.min():g}")
         if masses.max() > _HEAVIEST:
             raise ValueError(f"weights must not exceed {_HEAVIEST:g}, so that they can be added up; got {masses.max():g}; scale them")
+        if self.left_out is not None:
+            masses = np.where(np.isin(row_hashes(X), self.left_out), 0.0, masses)
         require_inside(self.measure, X, masses, known.names)
         return Rows(X, masses), known
 

@@ -80,6 +80,8 @@ class Passes:
     source: Any
     sample_weight: Any
     checkpoint: str | os.PathLike[str] | None = None
+    left_out: np.ndarray | None = None
+    """The hashes of rows of a source that do not count."""
     known: dict[str, Gathered] = field(default_factory=dict)
     """By the names of the passes."""
     looked: bool = False
@@ -104,7 +106,7 @@ class Passes:
         elif _FIRST in self.known and self.known[_FIRST].most == most:
             first = self.known[_FIRST]
         else:
-            checks = Checks(self.who, n_features=None if nothing is None else nothing.n_features)
+            checks = Checks(self.who, n_features=None if nothing is None else nothing.n_features, left_out=self.left_out)
             first, self.known, self.looked = Gathered(checks, most=most, sums=nothing), {}, False
         if not self.looked:
             first = self._gather(replace(first, checks=replace(first.checks, measure=measure)), _FIRST)
@@ -140,6 +142,13 @@ class Passes:
     def known_checks(self) -> Checks:
         """What every chunk must be, the first pass having seen that all are inside the measure."""
         return replace(self.known[_FIRST].checks, measure=Lebesgue())
+
+    @property
+    def survey(self) -> Survey:
+        """What the first pass has found."""
+        found = self.known[_FIRST].survey
+        assert found is not None
+        return found
 
     @property
     def mass(self) -> float:

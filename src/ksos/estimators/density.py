@@ -35,7 +35,7 @@ from ksos.estimators._likelihood_start import quick_mmd_fit
 from ksos.estimators._reference import as_reference, correction_bandwidth, require_reference
 from ksos.estimators._samples import as_generator
 from ksos.estimators._stream import Passes, Running, Setting, forget, remember
-from ksos.estimators._subsample import Part
+from ksos.estimators._subsample import Part, row_hashes
 from ksos.feature_names import column_names
 from ksos.functionals import MMD, Frobenius, Functional, NegativeLogLikelihood, SquaredMMD, Trace
 from ksos.integrals import closed_form
@@ -193,11 +193,12 @@ class KernelSoSDensity(DensityEstimator):
         where it was. Ctrl-C stores the best density so far and is raised again.
         """
         warn_if_memorised(self.contamination, self._by_likelihood)
-        if isinstance(X, Chunks) and self.contamination is not None:
-            raise ValueError("contamination holds rows out, which a source of chunks cannot; fit an array, or leave contamination out")
         if checkpoint is not None and not isinstance(X, Chunks):
             raise ValueError("checkpoint is for a source of chunks: fit(ksos.chunks(…), checkpoint=…)")
-        return self._fit(X, sample_weight, Deadline.of(self.time_limit), checkpoint)._calibrate(X, sample_weight)
+        deadline = Deadline.of(self.time_limit)
+        passes = self._passes(X, sample_weight, checkpoint)
+        self._fit_to(passes, deadline)
+        return self._calibrate_in_chunks(passes) if isinstance(X, Chunks) else self._calibrate(X, sample_weight)
 
     @available_if(holds_no_rows_out)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -229,12 +230,28 @@ class KernelSoSDensity(DensityEstimator):
             self._solve(setting, setting.embedding(part) if sums is None else sums, part, deadline)
         return vars(self)[name]
 
-    def _fit(self, X: Any, sample_weight: Any, deadline: Deadline, checkpoint: Any = None) -> Self:
-        """The same with a deadline that may be running already."""
+    def _fit(self, X: Any, sample_weight: Any, deadline: Deadline) -> Self:
+        """The same with a deadline that may be running already, without a threshold."""
+        return self._fit_to(self._passes(X, sample_weight), deadline)
+
+    def _passes(self, X: Any, sample_weight: Any, checkpoint: Any = None, left_out: np.ndarray | None = None) -> Passes:
         self._check_parameters()
-        say = report(self.verbose)
         forget(self, ["_running"])
-        passes = Passes(self, X, sample_weight, checkpoint)
+        return Passes(self, X, sample_weight, checkpoint, left_out)
+
+    def _calibrate_in_chunks(self, passes: Passes) -> Self:
+        """The threshold from held-out rows: of many samples, a fifth of those that decide on the setting, left out of two more passes."""
+        if self.contamination is None:
+            return self
+        part, source = passes.survey.part, passes.source
+
+        def refit(other: KernelSoSDensity, held_out: np.ndarray) -> None:
+            other._fit_to(other._passes(source, None, left_out=row_hashes(held_out)), Deadline.of(self.time_limit))
+
+        return self._calibrate_on(part.points, part.weights, None if passes.survey.complete else refit)
+
+    def _fit_to(self, passes: Passes, deadline: Deadline) -> Self:
+        X, say = passes.source, report(self.verbose)
         with np.errstate(under="ignore"):
             asked = self._given_question if self._asks_first and isinstance(X, Chunks) else None
             part = (survey := passes.look(self._most_looked_at(isinstance(X, Chunks)), self._domain, asked)).part
