@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,7 @@ from ksos import KernelSoSDensity, KernelSums, chunks
 from ksos._state import read_state
 from ksos.estimators._subsample import Survey
 from ksos.exceptions import ModelFormatError
-from ksos.functionals import SquaredMMD, Trace
-from ksos.kernels import Gaussian, Kernel, Laplace, Matern
+from ksos.kernels import Gaussian
 
 X = points(12_000, 2, 3)
 GRID = np.stack(np.meshgrid(np.linspace(-2.0, 2.0, 4), np.linspace(-2.0, 2.0, 4)), axis=-1).reshape(-1, 2)
@@ -34,81 +34,6 @@ def assert_same(a: KernelSoSDensity, b: KernelSoSDensity, atol: float = 1e-9) ->
     """The same setting and the same density."""
     np.testing.assert_array_equal(a.support_points_, b.support_points_)
     np.testing.assert_allclose(a.distribution_.unnamed.logpdf(X[:50]), b.distribution_.unnamed.logpdf(X[:50]), rtol=0.0, atol=atol)
-
-
-# --- the accumulators ---
-
-
-@pytest.mark.parametrize("kernel", [Gaussian(0.7), Gaussian([[1.0, 0.3], [0.3, 0.5]]), Laplace([1.0, 2.0], product=True), Matern(2.5, 1.0)])
-def test_kernel_sums_depend_neither_on_chunks_nor_on_their_order(kernel: Kernel) -> None:
-    rng, nothing = np.random.default_rng(0), KernelSums(kernel, GRID)
-    a = rng.exponential(size=len(X)) * 10.0 ** rng.integers(-8, 8, len(X))
-    whole = nothing.update(X, a)
-    order, cuts = rng.permutation(len(X)), np.sort(rng.integers(0, len(X), 40))
-    parts = [nothing.update(X[rows], a[rows]) for rows in np.split(order, cuts) if rows.size]
-    left = right = nothing
-    for part in parts:
-        left = left.merge(part)
-    for part in reversed(parts):
-        right = part.merge(right)
-    exact = a.astype(np.longdouble) @ kernel(X, GRID).astype(np.longdouble)
-    for sums in (whole, left, right):
-        np.testing.assert_allclose(sums.values, exact.astype(float), rtol=1e-13)
-        assert sums.count == len(X) and sums.mass == pytest.approx(float(np.sum(a.astype(np.longdouble))), rel=1e-14)
-
-
-def test_compensation_keeps_what_a_plain_sum_loses() -> None:
-    sums = KernelSums(Gaussian(1.0), [[0.0]]).update([[0.0]], [1e16])
-    for _ in range(1000):
-        sums = sums.update([[0.0]], [1.0])
-    assert float(sums.update([[0.0]], [-1e16]).values[0]) == 1000.0
-
-
-def test_kernel_sums_are_a_target() -> None:
-    sums = KernelSums(Gaussian(1.0), GRID).update(X[:500])
-    space = ksos.SoSSpace(Gaussian(1.0), GRID)
-    answers = [ksos.minimize(SquaredMMD(target) + 1e-3 * Trace(), space).objective for target in (sums, X[:500])]
-    assert answers[0] == pytest.approx(answers[1], abs=1e-10)
-    with pytest.raises(ValueError, match="only at their own landmarks"):
-        ksos.SoSSpace(Gaussian(1.0), GRID[:5]).coordinates(sums)
-    with pytest.raises(ValueError, match="RKHS of Gaussian"):
-        ksos.SoSSpace(Gaussian(2.0), GRID).coordinates(sums)
-    with pytest.raises(TypeError, match="known at its landmarks only"):
-        ksos.mmd(sums, X[:10], Gaussian(1.0))
-    with pytest.raises(ValueError, match="same landmarks"):
-        sums.merge(KernelSums(Gaussian(2.0), GRID))
-    with pytest.raises(ValueError, match="mass 0"):
-        space.coordinates(KernelSums(Gaussian(1.0), GRID))
-
-
-def test_kernel_sums_come_back_from_a_file(tmp_path: Path) -> None:
-    sums = KernelSums(Matern(1.5, 1.5, product=True), GRID).update(X[:100])
-    sums.save(tmp_path / "sums")
-    back = KernelSums.load(tmp_path / "sums")
-    assert back.kernel == sums.kernel and back.count == 100
-    np.testing.assert_array_equal(back.update(X[100:200]).values, sums.update(X[100:200]).values)
-    whole = (tmp_path / "sums").read_bytes()
-    for damaged in (whole[:-40], whole[: len(whole) // 2], b"", b"no archive"):
-        (tmp_path / "sums").write_bytes(damaged)
-        with pytest.raises(ModelFormatError, match=r"sums is no file of kernel sums, or it is damaged"):
-            KernelSums.load(tmp_path / "sums")
-
-
-def test_a_survey_depends_neither_on_chunks_nor_on_copies() -> None:
-    rng = np.random.default_rng(1)
-    rows = np.repeat(rng.normal(size=(60_000, 2)), rng.integers(1, 3, 60_000), axis=0)
-    empty, masses = Survey.empty(500, 2), np.ones(len(rows))
-    whole, order = empty.update(rows, masses), rng.permutation(len(rows))
-    parts = [empty.update(rows[part], masses[part]) for part in np.array_split(order, 7)]
-    merged = empty
-    for part in parts:
-        merged = part.merge(merged)
-    np.testing.assert_array_equal(merged.part.points, whole.part.points)
-    np.testing.assert_allclose(merged.part.weights, whole.part.weights, rtol=1e-14)
-    assert merged.total == whole.total == pytest.approx(60_000, rel=4.0 / np.sqrt(1 << 15))
-    assert merged.count == len(rows) and not merged.complete
-    single = np.unique(rows, axis=0)
-    assert empty.update(single, np.ones(len(single))).total == 60_000  # without copies it is exact
 
 
 # --- fits ---
@@ -371,18 +296,26 @@ def test_a_damaged_parquet_file_is_named(tmp_path: Path) -> None:
         KernelSoSDensity(**GIVEN).fit(chunks(tmp_path))
 
 
-def test_a_checkpoint_that_cannot_be_written_is_named_and_the_old_one_stays(tmp_path: Path) -> None:
+def test_a_full_disk_is_named_and_the_fit_goes_on_from_what_there_was(tmp_path: Path, in_memory: dict[str, KernelSoSDensity]) -> None:
     resource = pytest.importorskip("resource")
-    file = tmp_path / "sums"
-    KernelSoSDensity(**GIVEN).fit(chunks(X[:1000]), checkpoint=file)
-    before, (soft, hard) = file.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))  # as a disk that is full
+    file, parts, read = tmp_path / "sums", np.array_split(X, 12), []
+
+    def rows() -> Iterator[np.ndarray]:
+        for k, part in enumerate(parts):
+            read.append(k)
+            yield np.repeat(part, 40, axis=0)
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, hard))  # as a disk that is full: there is room for some thousand samples
     try:
         with pytest.raises(OSError, match=r"sums"):
-            KernelSoSDensity(**PARTED, landmarks=10_001).fit(chunks(X), checkpoint=file)
+            KernelSoSDensity(**PARTED).fit(chunks(rows), checkpoint=file)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert file.read_bytes() == before and os.listdir(tmp_path) == ["sums"]
+    assert os.listdir(tmp_path) == ["sums"]
+    words, _ = read_state(file, "a fit in progress")
+    assert 0 < words["first"]["chunks"] < read[-1] + 1  # the last one that could be written
+    assert_same(KernelSoSDensity(**PARTED).fit(chunks(rows), checkpoint=file), in_memory["parted"])
 
 
 def test_a_file_of_something_else_is_no_checkpoint(tmp_path: Path) -> None:
@@ -393,8 +326,6 @@ def test_a_file_of_something_else_is_no_checkpoint(tmp_path: Path) -> None:
 
 
 def test_what_needs_rows_in_memory_says_so() -> None:
-    with pytest.raises(ValueError, match="contamination holds rows out"):
-        KernelSoSDensity(**GIVEN, contamination=0.1).fit(chunks(X))
     with pytest.raises(ValueError, match="checkpoint is for a source of chunks"):
         KernelSoSDensity(**GIVEN).fit(X, checkpoint="sums")
 
@@ -430,3 +361,58 @@ def test_scores_name_what_is_wrong(in_memory: dict[str, KernelSoSDensity], tmp_p
         fitted.score(chunks(X), sample_weight=np.ones(len(X)))
     with pytest.raises(ValueError, match="no samples of positive weight"):
         fitted.score(chunks([(X[:3], np.zeros(3))]))
+
+
+def test_anomalies_among_chunks() -> None:
+    few = [KernelSoSDensity(**PARTED, contamination=0.05).fit(source) for source in (X[:600], chunks(X[:600], rows=77))]
+    np.testing.assert_allclose(few[1].held_out_scores_, few[0].held_out_scores_, atol=1e-9)
+    many = KernelSoSDensity(**PARTED, contamination=0.05).fit(chunks(X, rows=5000))
+    assert many.held_out_scores_.shape == (2000,) and many.threshold_ == many.held_out_scores_[99]
+    part = Survey.empty(10_000, 2).update(X, np.ones(len(X))).part.points
+    held_out = np.isin(np.round(many.held_out_scores_, 9), np.round(many.score_samples(part), 9))
+    assert not held_out.any()  # they are scores of a fit that has not seen these rows
+    new = points(12_000, 2, 4)
+    assert np.mean(many.predict(new) == -1) == pytest.approx(0.05, abs=0.02)
+    assert np.mean(many.predict(X) == -1) == pytest.approx(0.05, abs=0.02)
+
+
+@pytest.mark.parametrize("cuts", [0, 9])
+def test_a_normal_reference_has_the_moments_of_all_samples(cuts: int, tmp_path: Path) -> None:
+    source = chunks(np.array_split(X[np.random.default_rng(cuts).permutation(len(X))], cuts + 1))
+    options = {"n_support": 6, "reference": "normal", "max_iter": 2}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the iteration limit is ours
+        whole = KernelSoSDensity(**options).fit(X)
+        found = [KernelSoSDensity(**options).fit(source, checkpoint=tmp_path / "sums") for _ in range(2)]  # the second from the file
+    for one in (*found, whole):
+        law = one.solution_.space.measure
+        np.testing.assert_allclose(law.mean, X.mean(axis=0), atol=1e-11)
+        np.testing.assert_allclose(law.scale, np.cov(X, rowvar=False, bias=True), rtol=1e-9)
+        assert_same(one, whole)
+
+
+# --- the likelihood ---
+
+
+def test_a_likelihood_of_more_samples_than_are_kept_is_that_of_all() -> None:
+    rng = np.random.default_rng(0)
+    rows = np.concatenate([rng.normal(size=10_000), 3.0 + rng.standard_t(4, size=10_000)])[:, None]
+    options = {"bandwidth": 2.0, "support": np.linspace(-5.0, 12.0, 9)[:, None], "objective": "likelihood", "regularization": 1e-3}
+    whole, at = KernelSoSDensity(**options).fit(rows), np.linspace(-3.0, 6.0, 40)[:, None]
+    found = [
+        KernelSoSDensity(**options).fit(kind(chunks(source, rows=size).__iter__, "rows"))
+        for kind, source, size in ((ksos.sources.Chunks, rows, 9000), (Elsewhere, rows[::-1].copy(), 7000))
+    ]
+    for one in found:
+        assert one.solution_.status == "solved" and one.solution_.gap <= 1e-5
+        assert "those of all samples" in one.solution_.message
+        assert one.solution_.objective == pytest.approx(whole.solution_.objective, abs=1e-5)
+        assert one.score(rows) == pytest.approx(whole.score(rows), abs=1e-5)
+    np.testing.assert_allclose(found[0].score_samples(at), found[1].score_samples(at), atol=1e-9)
+
+
+def test_a_likelihood_names_the_chunk_that_no_density_reaches() -> None:
+    rows = np.random.default_rng(0).normal(size=(60_000, 1))
+    options = {"bandwidth": 0.5, "support": np.linspace(-3.0, 3.0, 8)[:, None], "objective": "likelihood"}
+    with pytest.raises(ValueError, match=r"chunk 4: 1 of 1 samples have likelihood zero .* too far from every support point"):
+        KernelSoSDensity(**options).fit(chunks([*np.array_split(rows, 4), [[31.0]]]))

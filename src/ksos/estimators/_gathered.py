@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -11,13 +13,14 @@ from sklearn.utils import check_array
 from ksos._array import Array, bits, is_numpy, is_other_array, is_tensor, like, namespace, to_numpy, zeros
 from ksos._validation import as_points, as_vector, require_numbers
 from ksos.estimators._device_rows import surveyed
+from ksos.estimators._moments import Moments
 from ksos.estimators._samples import require_inside
-from ksos.estimators._subsample import Survey
+from ksos.estimators._subsample import Survey, row_hashes
 from ksos.kernel_sums import KernelSums
 from ksos.measures import Lebesgue, Measure
 from ksos.sources import Chunk
 
-__all__ = ["Checks", "Gathered", "Rows", "Tally", "require_own_weights"]
+__all__ = ["Checks", "Gathered", "Rows", "Tally", "naming", "require_own_weights"]
 
 _BATCH_ROWS = 1 << 15  # smaller chunks are put together: what a chunk costs by itself is then small
 _HEAVIEST = 1e200
@@ -32,7 +35,18 @@ class Rows(NamedTuple):
     chunks: int = 1
 
 
-@dataclass(frozen=True)
+@contextmanager
+def naming(chunk: Chunk) -> Iterator[None]:
+    """Puts the name of a chunk, if it has one, before the message of an error in it."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        if not chunk.name:
+            raise
+        raise type(error)(f"{chunk.name}: {error}") from None
+
+
+@dataclass(frozen=True, eq=False)
 class Checks:
     """What every chunk must be: inside ``measure``, and with the features of the first one, in any order of their names."""
 
@@ -43,15 +57,13 @@ class Checks:
     names: tuple[str, ...] | None = None
     device: Any = None
     """Where chunks that are tensors lie: a tensor without rows; None on the host."""
+    left_out: np.ndarray | None = None
+    """The hashes of rows that do not count."""
 
     def rows(self, chunk: Chunk) -> tuple[Rows, Checks]:
         """The samples of a chunk, and the checks that the next chunk must pass; errors begin with the name of the chunk."""
-        try:
+        with naming(chunk):
             return self._rows(chunk)
-        except (ValueError, TypeError) as error:
-            if not chunk.name:
-                raise
-            raise type(error)(f"{chunk.name}: {error}") from None
 
     def _rows(self, chunk: Chunk) -> tuple[Rows, Checks]:
         X, tensor = chunk.data, is_tensor(chunk.data)
@@ -77,6 +89,8 @@ class Checks:
             if masses.max() > _HEAVIEST:
                 raise ValueError(f"weights must not exceed {_HEAVIEST:g}, so that they can be added up; got {masses.max():g}; scale them")
             masses = like(masses, X)
+        if self.left_out is not None:
+            masses = like(np.where(np.isin(row_hashes(to_numpy(X)), self.left_out), 0.0, to_numpy(masses)), X)
         if not tensor or not bool(namespace(X).all(self.measure.contains(X))):
             require_inside(self.measure, to_numpy(X), to_numpy(masses), known.names)
         return Rows(X, masses), known
@@ -98,14 +112,16 @@ class Tally:
     chunks: int = 0
     rows: int = 0
     checksum: int = 0
+    mass: float = 0.0
 
     @classmethod
     def of(cls, rows: Rows) -> Tally:
         total = sum(int(namespace(numbers).sum(bits(numbers))) for numbers in (rows.points, rows.masses))
-        return cls(rows.chunks, int(rows.points.shape[0]), total % 2**64)
+        return cls(rows.chunks, int(rows.points.shape[0]), total % 2**64, float(namespace(rows.masses).sum(rows.masses)))
 
     def merge(self, other: Tally) -> Tally:
-        return Tally(self.chunks + other.chunks, self.rows + other.rows, (self.checksum + other.checksum) % 2**64)
+        checksum, mass = (self.checksum + other.checksum) % 2**64, self.mass + other.mass
+        return Tally(self.chunks + other.chunks, self.rows + other.rows, checksum, mass)
 
     def same_rows(self, other: Tally) -> bool:
         """Whether as many rows were seen, and the same ones, in whatever chunks."""
@@ -114,7 +130,8 @@ class Tally:
 
 @dataclass(frozen=True, eq=False)
 class Gathered:
-    """What is known of the chunks so far: a survey if ``most`` says of how many samples, kernel sums if it begins with those of none.
+    """What is known of the chunks so far: a survey if ``most`` says of how many samples, moments if wanted, kernel sums if it begins with
+    those of none.
 
     Rows of small chunks wait until they are worth the work; :attr:`settled` has none that wait.
     """
@@ -124,6 +141,8 @@ class Gathered:
     most: int | None = None
     survey: Survey | None = None
     sums: KernelSums | None = None
+    wants_moments: bool = False
+    moments: Moments | None = None
     waiting: tuple[Rows, ...] = ()
 
     def update(self, chunk: Chunk) -> Gathered:
@@ -143,20 +162,24 @@ class Gathered:
         """This and rows that passed the checks."""
         if not rows.points.shape[0]:
             return replace(self, tally=self.tally.merge(Tally(rows.chunks)))
-        survey, sums = self.survey, self.sums
+        survey, sums, moments = self.survey, self.sums, self.moments
         if self.most is not None:
             survey = Survey.empty(self.most, rows.points.shape[1]) if survey is None else survey
             survey = survey.update(rows.points, rows.masses) if is_numpy(rows.points) else surveyed(survey, rows.points, rows.masses)
         if sums is not None:
             sums = sums.beside(rows.points).update(rows.points, rows.masses)
-        return replace(self, tally=self.tally.merge(Tally.of(rows)), survey=survey, sums=sums)
+        if self.wants_moments:
+            moments = Moments.nothing(rows.points.shape[1]) if moments is None else moments
+            moments = moments.update(to_numpy(rows.points), to_numpy(rows.masses))
+        return replace(self, tally=self.tally.merge(Tally.of(rows)), survey=survey, sums=sums, moments=moments)
 
     def merge(self, other: Gathered) -> Gathered:
         """What is known of both sets of chunks."""
         a, b, checks = self.settled, other.settled, self.checks.merge(other.checks)
         survey = b.survey if a.survey is None else a.survey if b.survey is None else a.survey.merge(b.survey)
         sums = None if a.sums is None or b.sums is None else a.sums.merge(b.sums)
-        return Gathered(checks, a.tally.merge(b.tally), self.most, survey, sums)
+        moments = b.moments if a.moments is None else a.moments if b.moments is None else a.moments.merge(b.moments)
+        return Gathered(checks, a.tally.merge(b.tally), self.most, survey, sums, self.wants_moments, moments)
 
 
 def require_own_weights(sample_weight: Any) -> None:
