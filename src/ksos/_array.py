@@ -20,7 +20,7 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 Array = Any
 
-__all__ = ["Array", "bits", "cholesky_solver", "derivatives", "exp_in_place", "eye", "flat", "free_device_memory"]
+__all__ = ["Array", "Copies", "Copy", "bits", "cholesky_solver", "derivatives", "exp_in_place", "eye", "flat", "free_device_memory"]
 __all__ += ["full_single_precision", "inner", "is_numpy", "is_other_array", "is_tensor", "like", "linalg_errors", "memory_errors"]
 __all__ += ["namespace", "norm", "on_accelerator", "on_host", "quiet", "to_device", "to_numpy", "triangular_inverse", "uniforms"]
 __all__ += ["zeros"]
@@ -82,6 +82,49 @@ def to_device(value: np.ndarray, device: Any) -> Array:
         return torch.asarray(np.array(value, dtype=np.float64), dtype=torch.float64, device=wanted)
     except RuntimeError as error:
         raise ValueError(f"device={device!r} cannot be used: {error}") from None
+
+
+class Copies:
+    """Two pinned buffers on the way to a GPU, filled in turn, and the stream on which they are copied."""
+
+    def __init__(self, device: Any) -> None:
+        import torch
+
+        self.torch, self.device, self.stream = torch, device, torch.cuda.Stream(device)  # type: ignore[no-untyped-call, unused-ignore]
+        self.buffers: list[Any] = [None, None]
+        self.done: list[Any] = [None, None]
+        self.turn = 0
+
+    def begin(self, array: np.ndarray) -> Copy:
+        """Fill the buffer whose copy is older, as soon as that has ended, and send it."""
+        torch, turn = self.torch, self.turn
+        self.turn = 1 - turn
+        dtype = torch.float32 if array.dtype == np.float32 else torch.float64
+        if self.done[turn] is not None:
+            self.done[turn].synchronize()
+        held = self.buffers[turn]
+        if held is None or held.dtype != dtype or held.shape[0] < array.size:
+            held = self.buffers[turn] = torch.empty(array.size, dtype=dtype, pin_memory=True)
+        filled = held[: array.size].reshape(array.shape)
+        np.copyto(filled.numpy(), array, casting="unsafe")
+        with torch.cuda.stream(self.stream):
+            sent = filled.to(self.device, non_blocking=True)
+            self.done[turn] = self.stream.record_event()
+        return Copy(torch, sent, self.done[turn])
+
+
+class Copy:
+    """An array on its way to a GPU."""
+
+    def __init__(self, torch: Any, sent: Any, done: Any) -> None:
+        self.torch, self.sent, self.done = torch, sent, done
+
+    def tensor(self) -> Any:
+        """The tensor, which the caller's stream waits for."""
+        current = self.torch.cuda.current_stream(self.sent.device)
+        current.wait_event(self.done)
+        self.sent.record_stream(current)
+        return self.sent.to(self.torch.float64)
 
 
 def on_host(function: Callable[..., Any]) -> Callable[..., Any]:
