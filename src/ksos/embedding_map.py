@@ -409,6 +409,8 @@ def _streamed_tensor(
 
 
 def _symmetric(tensor: Array) -> Array:
+    if math.prod(tensor.shape) <= _BLOCK_ELEMENTS:
+        return 0.5 * (tensor + namespace(tensor).matrix_transpose(tensor))
     for k in range(tensor.shape[0]):  # slice by slice: no second tensor
         tensor[k, :, :] = 0.5 * (tensor[k, :, :] + tensor[k, :, :].T)
     return tensor

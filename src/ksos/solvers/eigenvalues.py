@@ -14,7 +14,7 @@ __all__ = ["DENSE", "graded_bound", "lowest_bound", "lowest_eigenpairs"]
 
 DENSE = 400  # up to this size, dense eigenvalues: accurate to rounding, hence a bound by themselves
 _LANCZOS_TOLERANCE = 1e-9
-_KRYLOV_BLOCKS, _MOST_RESTARTS = 12, 40
+_KRYLOV_BLOCKS, _LEAST_RESTARTS, _ROWS_PER_RESTART = 12, 40, 25
 
 
 def lowest_eigenpairs(G: Array, n: int, dense: int = DENSE) -> tuple[np.ndarray, Array]:
@@ -46,14 +46,14 @@ def _by_arpack(G: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray] | None:
 def _by_block_lanczos(G: Array, n: int) -> tuple[np.ndarray, Array] | None:
     """Rayleigh–Ritz on span{V, GV, …}, fully orthogonalised and restarted from its best vectors: few large products, as a GPU likes them.
 
-    None if it has not converged after the most restarts.
+    None if it has not converged after so many restarts that the dense route is quicker.
     """
     xp, r = namespace(G), G.shape[0]
     block = min(n + 4, r // (_KRYLOV_BLOCKS + 1))
     if block < n:
         return None
     V = like(np.random.default_rng(0).standard_normal((r, block)), G)
-    for _ in range(_MOST_RESTARTS):
+    for _ in range(max(_LEAST_RESTARTS, r // _ROWS_PER_RESTART)):
         basis, _ = xp.linalg.qr(V)
         latest = basis
         for _ in range(_KRYLOV_BLOCKS - 1):
@@ -63,11 +63,12 @@ def _by_block_lanczos(G: Array, n: int) -> tuple[np.ndarray, Array] | None:
             latest, _ = xp.linalg.qr(latest)
             basis = xp.concat([basis, latest], axis=1)
         image = G @ basis
-        small = basis.T @ image
-        values, U = xp.linalg.eigh(0.5 * (small + small.T))
-        V, values = basis @ U[:, :block], to_numpy(values[:block])
+        small = to_numpy(basis.T @ image)
+        values, vectors = np.linalg.eigh(0.5 * (small + small.T))  # on the host, where small matrices are quicker
+        U, values = like(vectors[:, :block], G), values[:block]
+        V = basis @ U
         residual = image @ U[:, :n] - V[:, :n] * like(values[:n], G)
-        size = float(np.abs(values).max()) + float(xp.max(xp.abs(xp.linalg.diagonal(small))))
+        size = float(np.abs(values).max()) + float(np.abs(np.diagonal(small)).max())
         if float(xp.max(xp.sqrt(xp.sum(residual * residual, axis=0)))) <= np.sqrt(_LANCZOS_TOLERANCE) * 1e-3 * size:
             return values[:n], V[:, :n]  # eigenvalues are then off by the square of the residual over their distance to the others
     return None
