@@ -36,7 +36,7 @@ class KernelSums:
         The kernel in which MMD is measured.
     landmarks : array (ℓ, d)
     precision : {"double", "single"}
-        "single" computes kernel values with half as many bits, on a GPU twice as fast; sums are kept in double precision in any case.
+        "single" computes the values of a Gaussian kernel with half as many bits and in half the memory; sums are kept in double precision.
         :attr:`error` bounds what that costs. Such sums are for a look at the data: as a target of a fit, whose certificate would not know
         of the error, they are refused.
 
