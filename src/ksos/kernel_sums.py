@@ -194,7 +194,7 @@ def _single_sums(kernel: Kernel, Z: Array, X: Array, a: Array, before: tuple[Arr
     xp, (total, lost), at = namespace(Z), before, kernel.against_in_single(Z)
     same = bool(xp.all(a == a[0]))
     with full_single_precision():
-        for rows in row_blocks(X.shape[0], Z.shape[0], _BLOCK_ELEMENTS if is_numpy(Z) else _DEVICE_ELEMENTS):
+        for rows in row_blocks(X.shape[0], Z.shape[0], 2 * (_BLOCK_ELEMENTS if is_numpy(Z) else _DEVICE_ELEMENTS)):
             K, rho = at(X[rows, :])
             if same:
                 block, rho = a[0] * _grouped_sum(K), rho + _GROUP * _SINGLE_UNIT
