@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ksos._array import Array, full_single_precision, is_numpy, is_tensor, like, namespace, to_numpy, zeros
-from ksos._memory import row_blocks
 from ksos._state import read_state, write_state
 from ksos._validation import as_choice, as_points, as_vector
 from ksos.kernels import KERNELS, Kernel
@@ -178,9 +177,8 @@ def kernel_sums(kernel: Kernel, Z: Array, X: Array, a: Array, before: tuple[Arra
     """Σ_i a_i k(X_i, Z_j) and Σ_i a_i, shape (ℓ + 1,), added to the sums ``before``; and what rounding has taken from them."""
     xp, nothing = namespace(Z), zeros((Z.shape[0] + 1,), Z)
     total, lost = (nothing, nothing) if before is None else before
-    at = kernel.against(Z)
-    for rows in row_blocks(X.shape[0], Z.shape[0], _BLOCK_ELEMENTS if is_numpy(Z) else _DEVICE_ELEMENTS):
-        block = xp.concat([a[rows] @ at(X[rows, :]), xp.reshape(xp.sum(a[rows]), (1,))])
+    for rows, K in kernel.blocks(X, Z, _BLOCK_ELEMENTS if is_numpy(Z) else _DEVICE_ELEMENTS):
+        block = xp.concat([a[rows] @ K, xp.reshape(xp.sum(a[rows]), (1,))])
         total, lost = _plus(total, lost, block)
     return total, lost
 
@@ -191,11 +189,10 @@ def _single_sums(kernel: Kernel, Z: Array, X: Array, a: Array, before: tuple[Arr
 
     Of values that are off by ρ each, a sum with weights of one sign is off by ρ/(1 − ρ) of itself; what underflows adds its own.
     """
-    xp, (total, lost), at = namespace(Z), before, kernel.against_in_single(Z)
+    xp, (total, lost) = namespace(Z), before
     same = bool(xp.all(a == a[0]))
     with full_single_precision():
-        for rows in row_blocks(X.shape[0], Z.shape[0], 2 * (_BLOCK_ELEMENTS if is_numpy(Z) else _DEVICE_ELEMENTS)):
-            K, rho = at(X[rows, :])
+        for rows, K, rho in kernel.blocks_in_single(X, Z, 2 * (_BLOCK_ELEMENTS if is_numpy(Z) else _DEVICE_ELEMENTS)):
             if same:
                 block, rho = a[0] * _grouped_sum(K), rho + _GROUP * _SINGLE_UNIT
                 size = xp.abs(block)

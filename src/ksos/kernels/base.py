@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -69,10 +69,16 @@ class Kernel(ABC):
         """The map X ↦ k(X_i, Z_j) for many X, one after the other: what depends on Z alone may be computed once."""
         return lambda X: self(X, Z)
 
-    def against_in_single(self, Z: Array) -> Callable[[Array], tuple[Array, float]]:
-        """The same in single precision, with a bound on the relative error of all entries; in double precision if there is none."""
+    def blocks(self, X: Array, Z: Array, elements: int) -> Iterator[tuple[slice, Array]]:
+        """k(X_i, Z_j) for slices of the rows of X, about ``elements`` entries at a time."""
         at = self.against(Z)
-        return lambda X: (at(X), 0.0)
+        for rows in row_blocks(X.shape[0], Z.shape[0], elements):
+            yield rows, at(X[rows, :])
+
+    def blocks_in_single(self, X: Array, Z: Array, elements: int) -> Iterator[tuple[slice, Array, float]]:
+        """The same in single precision, with a bound on the relative error of all entries; in double precision if there is none."""
+        for rows, K in self.blocks(X, Z, elements):
+            yield rows, K, 0.0
 
     def log(self, X: Array, Y: Array | None = None) -> Array:
         """The matrix log k(X_i, Y_j): finite where k itself underflows."""

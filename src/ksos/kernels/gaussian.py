@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -69,25 +69,26 @@ class Gaussian(Kernel):
 
     def against(self, Z: Array) -> Callable[[Array], Array]:
         product = product_form(Z, self._root(Z)) if is_numpy(Z) else None
-        on_device = None if is_numpy(Z) else Products(Z, self._root(Z))
 
         def at(X: Array) -> Array:
-            if on_device is not None:
-                return self(X, Z) if (found := on_device(X)) is None else exp_in_place(found[0])
             log_k = None if product is None else product(X)
             return self(X, Z) if log_k is None else np.exp(log_k, out=log_k)
 
         return at
 
-    def against_in_single(self, Z: Array) -> Callable[[Array], tuple[Array, float]]:
-        products = Products(Z, self._root(Z), single=True)
+    def blocks(self, X: Array, Z: Array, elements: int) -> Iterator[tuple[slice, Array]]:
+        if is_numpy(Z):
+            yield from super().blocks(X, Z, elements)
+            return
+        for rows, log_k, _ in Products(Z, self._root(Z)).blocks(X, elements):
+            yield rows, self(X[rows, :], Z) if log_k is None else exp_in_place(log_k)
 
-        def at(X: Array) -> tuple[Array, float]:
-            if (found := products(X)) is None:
-                return self(X, Z), 0.0
-            return exp_in_place(found[0]), math.expm1(found[1]) + _EXPONENTIAL
-
-        return at
+    def blocks_in_single(self, X: Array, Z: Array, elements: int) -> Iterator[tuple[slice, Array, float]]:
+        for rows, log_k, error in Products(Z, self._root(Z), single=True).blocks(X, elements):
+            if log_k is None:
+                yield rows, self(X[rows, :], Z), 0.0
+            else:
+                yield rows, exp_in_place(log_k), math.expm1(error) + _EXPONENTIAL
 
     def _root(self, Z: Array) -> np.ndarray:
         """R with k(x, z) = exp(−‖(x − z)R‖²)."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
 from ksos._array import Array, like, namespace
+from ksos._memory import row_blocks
 
 __all__ = ["Products"]
 
 _DOUBLE, _SINGLE = 2.0**-53, 2.0**-24
+_PREPARED = 1 << 26  # entries of the other factor: half a gigabyte
 _DOUBLE_ERROR, _SINGLE_ERROR = 1e-12, 1e-2  # of the squared distance: beyond, there is no answer
 
 
@@ -33,8 +36,8 @@ class Products:
         xp = namespace(A)
         return xp.astype(A, xp.float32) if self.single else A
 
-    def __call__(self, X: Array) -> tuple[Array, float] | None:
-        """The matrix and a bound on its error; None for X so far away that the form loses the digits."""
+    def _left(self, X: Array) -> tuple[Array, float] | None:
+        """The other factor of the product, and a bound on the error; None for X so far away that the form loses the digits."""
         xp = namespace(X)
         at_X = (X - self.centre) @ self.root
         x2 = xp.sum(at_X * at_X, axis=1)[:, None]
@@ -42,4 +45,24 @@ class Products:
         error = rounded / (1.0 - rounded) * (math.sqrt(float(xp.max(x2))) + self.farthest) ** 2
         if not error <= (_SINGLE_ERROR if self.single else _DOUBLE_ERROR):
             return None
-        return self._rounded(xp.concat([at_X, x2, 0.0 * x2 + 1.0], axis=1)) @ self.right, error
+        return self._rounded(xp.concat([at_X, x2, 0.0 * x2 + 1.0], axis=1)), error
+
+    def __call__(self, X: Array) -> tuple[Array, float] | None:
+        """The matrix and a bound on its error; None for X so far away that the form loses the digits."""
+        found = self._left(X)
+        return None if found is None else (found[0] @ self.right, found[1])
+
+    def blocks(self, X: Array, elements: int) -> Iterator[tuple[slice, Array | None, float]]:
+        """Slices of the rows of X, about ``elements`` entries each, with the matrix, or None, and the bound.
+
+        The other factor is made for many blocks at once, so that a GPU does not wait for the processor between them; where some rows of
+        these are too far away, block by block.
+        """
+        for part in row_blocks(X.shape[0], X.shape[1] + 2, _PREPARED):
+            found = self._left(X[part, :])
+            for rows in row_blocks(part.stop - part.start, self.right.shape[1], elements):
+                here = slice(part.start + rows.start, part.start + rows.stop)
+                if found is not None:
+                    yield here, found[0][rows, :] @ self.right, found[1]
+                else:
+                    yield here, *(self(X[here, :]) or (None, 0.0))
