@@ -411,6 +411,23 @@ def test_a_likelihood_of_more_samples_than_are_kept_is_that_of_all() -> None:
     np.testing.assert_allclose(found[0].score_samples(at), found[1].score_samples(at), atol=1e-9)
 
 
+@pytest.mark.parametrize(("stop", "certified"), [(2, False), (3, True)])
+def test_a_likelihood_that_is_interrupted_keeps_what_it_has(stop: int, certified: bool) -> None:
+    rows, passes = np.random.default_rng(0).normal(size=(17_000, 1)), []
+
+    def stopped() -> Iterator[np.ndarray]:
+        passes.append(0)
+        yield rows
+        if len(passes) == stop:
+            raise KeyboardInterrupt
+
+    fit = KernelSoSDensity(bandwidth=2.0, support=np.linspace(-3.0, 3.0, 4)[:, None], objective="likelihood", tol=1e-7)
+    with pytest.raises(KeyboardInterrupt):
+        fit.fit(chunks(stopped))
+    assert fit.solution_.status == "interrupted" and (fit.solution_.gap is not None) is certified
+    assert fit.distribution_.mean()[0] == pytest.approx(0.0, abs=0.1)
+
+
 def test_a_likelihood_names_the_chunk_that_no_density_reaches() -> None:
     rows = np.random.default_rng(0).normal(size=(60_000, 1))
     options = {"bandwidth": 0.5, "support": np.linspace(-3.0, 3.0, 8)[:, None], "objective": "likelihood"}
