@@ -37,6 +37,7 @@ __all__ = ["fit_to_all"]
 _MOST_PASSES = 12
 _INNER = 0.25  # of the tolerance, for the fits to the part
 _UNIT = 2.0**-52
+_BITS = 40
 _SOLVED = ("solved", "solved_inaccurate")
 
 
@@ -95,7 +96,9 @@ def fit_to_all(
         weights = kept.weights(mass)
         others = (weights > 0.0) & ~np.isin(row_hashes(kept.points), row_hashes(all_of.points))  # the loudest count the same on both sides
         here = nothing(factor=G).add(kept.points[others], mass * weights[others])
-        correction = UncurvedLinear(like(_rounded((all_of.gradient - here.whole_gradient) / mass), space.T))
+        unit = 2.0 ** (math.frexp(float(np.abs(all_of.gradient).max() / mass))[1] - _BITS)
+        slope = np.round((all_of.gradient - here.whole_gradient) / mass / unit) * unit  # so that the order of the samples does not show
+        correction = UncurvedLinear(like(slope, space.T))
         functional = NegativeLogLikelihood(kept.points, weights) + Bound(correction, "correction")
     assert best is not None
     note = f"objective and gap are those of all samples, of which {len(kept.points)} were kept"
@@ -115,9 +118,3 @@ def _certificate(value: float, slope: np.ndarray, space: SoSSpace, penalty: Func
         value, G = value + objective.value(point), G + objective.gradient(point)
     gap = inner(G, C) - lowest_bound(G, 1e-10)
     return value, max(gap, 0.0) + _UNIT * (2.0 * norm(G) + abs(value))
-
-
-def _rounded(values: np.ndarray) -> np.ndarray:
-    """The values on a grid far below the largest, so that the order of the samples does not show."""
-    unit = 2.0 ** (math.frexp(float(np.abs(values).max()))[1] - 40)
-    return np.round(values / unit) * unit
