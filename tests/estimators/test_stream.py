@@ -396,8 +396,8 @@ def test_a_normal_reference_has_the_moments_of_all_samples(cuts: int, tmp_path: 
 
 def test_a_likelihood_of_more_samples_than_are_kept_is_that_of_all() -> None:
     rng = np.random.default_rng(0)
-    rows = np.concatenate([rng.normal(size=10_000), 3.0 + rng.standard_t(4, size=10_000)])[:, None]
-    options = {"bandwidth": 2.0, "support": np.linspace(-5.0, 12.0, 9)[:, None], "objective": "likelihood", "regularization": 1e-3}
+    rows = np.concatenate([rng.normal(size=9000), 3.0 + rng.standard_t(4, size=9000)])[:, None]
+    options = {"bandwidth": 4.0, "support": np.linspace(-5.0, 12.0, 6)[:, None], "objective": "likelihood", "regularization": 1e-3}
     whole, at = KernelSoSDensity(**options).fit(rows), np.linspace(-3.0, 6.0, 40)[:, None]
     found = [
         KernelSoSDensity(**options).fit(kind(chunks(source, rows=size).__iter__, "rows"))
@@ -409,6 +409,23 @@ def test_a_likelihood_of_more_samples_than_are_kept_is_that_of_all() -> None:
         assert one.solution_.objective == pytest.approx(whole.solution_.objective, abs=1e-5)
         assert one.score(rows) == pytest.approx(whole.score(rows), abs=1e-5)
     np.testing.assert_allclose(found[0].score_samples(at), found[1].score_samples(at), atol=1e-9)
+
+
+@pytest.mark.parametrize(("stop", "certified"), [(2, False), (3, True)])
+def test_a_likelihood_that_is_interrupted_keeps_what_it_has(stop: int, certified: bool) -> None:
+    rows, passes = np.random.default_rng(0).normal(size=(17_000, 1)), []
+
+    def stopped() -> Iterator[np.ndarray]:
+        passes.append(0)
+        yield rows
+        if len(passes) == stop:
+            raise KeyboardInterrupt
+
+    fit = KernelSoSDensity(bandwidth=2.0, support=np.linspace(-3.0, 3.0, 4)[:, None], objective="likelihood", tol=1e-7)
+    with pytest.raises(KeyboardInterrupt):
+        fit.fit(chunks(stopped))
+    assert fit.solution_.status == "interrupted" and (fit.solution_.gap is not None) is certified
+    assert fit.distribution_.mean()[0] == pytest.approx(0.0, abs=0.1)
 
 
 def test_a_likelihood_names_the_chunk_that_no_density_reaches() -> None:
