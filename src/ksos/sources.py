@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -13,7 +14,7 @@ import numpy as np
 from ksos._validation import as_count
 from ksos.feature_names import column_names, is_table, matrix_of
 
-__all__ = ["Chunk", "Chunks", "chunks"]
+__all__ = ["Chunk", "Chunks", "Layout", "chunks", "files_of", "layout"]
 
 CHUNK_ROWS = 1 << 16
 """Rows of a file that are in memory at a time."""
@@ -31,6 +32,8 @@ class Chunk(NamedTuple):
     name: str
     names: tuple[str, ...] | None = None
     """Those of the columns of an array that has them."""
+    dropped: int = 0
+    """How many rows were left out since cells are missing."""
 
 
 @runtime_checkable
@@ -64,7 +67,10 @@ class Chunks:
         return f"chunks({self.name})"
 
 
-def chunks(source: Any, *, columns: Sequence[Any] | None = None, weights: Any = None, rows: int = CHUNK_ROWS) -> Chunks:
+def chunks(
+    source: Any, *, columns: Sequence[Any] | None = None, weights: Any = None, rows: int = CHUNK_ROWS, drop_missing: bool = False,
+    csv: Mapping[str, Any] | None = None,
+) -> Chunks:  # fmt: skip
     """Samples of any number as a source that ``fit`` takes in place of an array; memory holds one chunk at a time.
 
     Parameters
@@ -81,16 +87,20 @@ def chunks(source: Any, *, columns: Sequence[Any] | None = None, weights: Any = 
         The column that holds the weights of the rows.
     rows : int
         How many rows of a file or an array make a chunk.
+    drop_missing : bool
+        Leave out rows with a missing cell in a column that is used. Default: they are refused, with file, row and column.
+    csv : dict, optional
+        How CSV files are written, where that is not to be detected: "delimiter", "decimal", "header" (True, False) and "encoding".
 
     >>> [len(chunk.data) for chunk in chunks(np.zeros((5, 2)), rows=2)]
     [2, 2, 1]
     """
     rows = as_count(rows, "rows")
-    choose = _Choice(columns, weights)
+    choose = _Choice(columns, weights, drop_missing, dict(csv or {}))
     if isinstance(source, Chunks):
         return source
     if isinstance(source, (str, os.PathLike)) or (_is_list(source) and source and all(isinstance(p, (str, os.PathLike)) for p in source)):
-        files = _files_of(source)
+        files = files_of(source)
         name = files[0] if len(files) == 1 else f"{len(files)} files from {files[0]} to {files[-1]}"
         return Chunks(lambda: (choose(chunk) for file in files for chunk in _pieces(file, rows, choose)), name, files)
     if isinstance(source, np.ndarray):
@@ -109,12 +119,13 @@ def chunks(source: Any, *, columns: Sequence[Any] | None = None, weights: Any = 
 
 
 class _Choice:
-    """Which columns of a chunk are samples, and which is the weights."""
+    """Which columns of a chunk are samples, which is the weights, whether rows with gaps are left out, and how CSV is read."""
 
-    def __init__(self, columns: Sequence[Any] | None, weights: Any) -> None:
+    def __init__(self, columns: Sequence[Any] | None, weights: Any, drop_missing: bool, csv: dict[str, Any]) -> None:
         if isinstance(columns, (str, bytes)):
             raise TypeError(f"columns must be a list of names or numbers; got {columns!r}; pass [{columns!r}]")
         self.columns, self.weights = None if columns is None else list(columns), weights
+        self.drop_missing, self.csv = drop_missing, csv
 
     @property
     def wanted(self) -> list[Any] | None:
@@ -126,7 +137,7 @@ class _Choice:
     def __call__(self, chunk: Chunk) -> Chunk:
         """The chunk with the chosen columns, those of a table as numbers."""
         data, names = chunk.data, column_names(chunk.data) if chunk.names is None else chunk.names
-        if names is None and self.columns is None and self.weights is None:
+        if names is None and self.columns is None and self.weights is None and not self.drop_missing:
             return chunk
         labels: list[Any] = list(range(data.shape[1])) if names is None else list(names)
         features = [label for label in labels if label != self.weights] if self.columns is None else self.columns
@@ -139,18 +150,29 @@ class _Choice:
                 f"{chunk.name} came with weights, and weights={self.weights!r} names a column that holds them; give one of them"
             )
         if is_table(data) and names is not None:
-            X, a = (matrix_of(data, chunk.name, part) for part in (features, masses))
+            X, a = (matrix_of(data, chunk.name, part, gaps=self.drop_missing) for part in (features, masses))
         else:
             data = np.asarray(data)
             X, a = (data[:, [labels.index(label) for label in part]] for part in (features, masses))
-        return chunk._replace(data=X, weights=a[:, 0] if masses else chunk.weights, names=None if names is None else tuple(features))
+        found = chunk._replace(data=X, weights=a[:, 0] if masses else chunk.weights, names=None if names is None else tuple(features))
+        return _without_gaps(found) if self.drop_missing else found
+
+
+def _without_gaps(chunk: Chunk) -> Chunk:
+    """Without the rows in which a cell, or the weight, is NaN."""
+    weights = None if chunk.weights is None else np.asarray(chunk.weights)
+    whole = ~np.isnan(chunk.data).any(axis=1) & (True if weights is None else ~np.isnan(weights))
+    if whole.all():
+        return chunk
+    lost = int(np.count_nonzero(~whole))
+    return chunk._replace(data=chunk.data[whole], weights=None if weights is None else weights[whole], dropped=lost)
 
 
 def _is_list(source: Any) -> bool:
     return isinstance(source, (list, tuple))
 
 
-def _files_of(source: Any) -> list[str]:
+def files_of(source: Any) -> list[str]:
     """The files that paths, folders and patterns name, those of each in the order of their names."""
     found: list[str] = []
     for given in source if _is_list(source) else [source]:
@@ -177,20 +199,55 @@ def _pieces(file: str, rows: int, choice: _Choice) -> Iterator[Chunk]:
     """The chunks of one file; an error names it."""
     lower = file.lower()
     if lower.endswith(".npy"):
-        try:
-            stored = np.load(file, mmap_mode="r", allow_pickle=False)
-        except (ValueError, EOFError) as error:
-            raise ValueError(f"{file} is not a readable NPY file: {error}") from None
-        if stored.ndim != 2:
-            raise ValueError(f"{file} holds an array of shape {stored.shape}, but rows and columns were expected; reshape it to (n, d)")
-        yield from _slices(stored, rows, file)
+        yield from _slices(_mapped(file), rows, file)
     elif lower.endswith(_CSV):
         from ksos.cli.tables import csv_pieces  # the reader of the command line, which is a layer above
 
-        for first, names, numbers in csv_pieces(file, choice.wanted):
+        for first, names, numbers in csv_pieces(file, choice.wanted, gaps=choice.drop_missing, **choice.csv):
             yield Chunk(numbers, None, f"{file}, from row {first}", names)
     else:
         yield from _arrow_file(file, rows, choice.wanted, parquet=lower.endswith(_PARQUET))
+
+
+class Layout(NamedTuple):
+    """What a file says of itself: how many columns, their names if they have any, and about how many rows."""
+
+    width: int
+    names: tuple[str, ...] | None
+    rows: int
+    exact: bool = True
+    """Whether it has exactly so many."""
+
+
+def layout(file: str, csv: Mapping[str, Any] | None = None) -> Layout:
+    """The layout of one of the files that :func:`chunks` reads, without reading it; ``csv`` as there."""
+    lower = file.lower()
+    if lower.endswith(_CSV):
+        from ksos.cli.tables import csv_layout
+
+        return Layout(*csv_layout(file, **(csv or {})), exact=False)
+    if lower.endswith(".npy"):
+        stored = _mapped(file)
+        return Layout(stored.shape[1], None, stored.shape[0])
+    with _naming_arrow_errors(file) as arrow:
+        if lower.endswith(_PARQUET):
+            from pyarrow.parquet import ParquetFile
+
+            with ParquetFile(file) as found:
+                return Layout(len(found.schema_arrow.names), tuple(found.schema_arrow.names), found.metadata.num_rows)
+        with arrow.memory_map(file) as mapped, arrow.ipc.open_file(mapped) as found:
+            rows = sum(found.get_batch(k).num_rows for k in range(found.num_record_batches))
+            return Layout(len(found.schema.names), tuple(found.schema.names), rows)
+
+
+def _mapped(file: str) -> np.ndarray:
+    try:
+        stored: np.ndarray = np.load(file, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"{file} is not a readable NPY file: {error}") from None
+    if stored.ndim != 2:
+        raise ValueError(f"{file} holds an array of shape {stored.shape}, but rows and columns were expected; reshape it to (n, d)")
+    return stored
 
 
 def _slices(stored: np.ndarray, rows: int, file: str) -> Iterator[Chunk]:
@@ -210,8 +267,7 @@ def _arrow(what: str) -> Any:
 
 
 def _arrow_file(file: str, rows: int, columns: list[Any] | None, *, parquet: bool) -> Iterator[Chunk]:
-    arrow = _arrow(f"reading {file}")
-    try:
+    with _naming_arrow_errors(file) as arrow:
         if parquet:
             from pyarrow.parquet import ParquetFile
 
@@ -223,6 +279,14 @@ def _arrow_file(file: str, rows: int, columns: list[Any] | None, *, parquet: boo
         else:
             with arrow.memory_map(file) as mapped, arrow.ipc.open_file(mapped) as stored:
                 yield from _batches((stored.get_batch(k) for k in range(stored.num_record_batches)), file)
+
+
+@contextmanager
+def _naming_arrow_errors(file: str) -> Iterator[Any]:
+    """pyarrow, whose errors name the file."""
+    arrow = _arrow(f"reading {file}")
+    try:
+        yield arrow
     except (arrow.ArrowInvalid, arrow.ArrowTypeError) as error:
         raise ValueError(f"{file} is truncated or damaged: {error}; write it again") from None
     except OSError as error:  # pyarrow's words for a damaged page
