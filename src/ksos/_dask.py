@@ -1,0 +1,163 @@
+"""The only file that knows Dask: the chunks of its arrays and data frames, and work that is done where they are.
+
+Dask is imported when an object of it is met, and not before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ["Blocks", "is_dask"]
+
+_FAN_IN = 8  # values that are merged at a time
+_AT_A_TIME = 8  # chunks that are computed again to find the one that fails
+
+
+def is_dask(value: Any) -> bool:
+    """Whether ``value`` is an array, a data frame or a series of Dask, seen from where its class is defined."""
+    return type(value).__module__.partition(".")[0] == "dask"
+
+
+class _Failed(NamedTuple):
+    """An error as a value: it goes up the tree like any other, and nothing is tried again."""
+
+    error: Exception
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """The chunks of a Dask array (n, d) or data frame, with the weights of their rows, none of them computed."""
+
+    data: list[Any]
+    weights: list[Any]
+    sizes: list[float]
+    """How many rows they have; NaN where that is not known."""
+    width: int
+    names: tuple[str, ...] | None
+    label: str
+
+    @classmethod
+    def of(cls, X: Any, weights: Any = None, columns: Sequence[Any] | None = None) -> Blocks:
+        """Those of ``X``, of a data frame only with the ``columns``; ``weights`` are as an array of Dask, or a series, with the same chunks."""
+        if np.ndim(X) != 2:
+            raise ValueError(f"a dask array or data frame of two dimensions was expected, samples and features; got {X!r}")
+        if _is_frame(X):
+            names = tuple(map(str, X.columns))
+            data = list((X if columns is None else X[list(columns)]).to_delayed())
+            sizes = [np.nan] * len(data)
+        else:
+            X = X if X.numblocks[1] == 1 else X.rechunk({1: -1})  # a sample must not lie in two chunks
+            names, data, sizes = None, X.to_delayed().ravel().tolist(), [float(n) for n in X.chunks[0]]
+        masses = [None] * len(data) if weights is None else _weights(weights, sizes)
+        return cls(data, masses, sizes, int(X.shape[1]), names, f"a dask {'data frame' if names else 'array'} in {len(data)} chunks")
+
+    def name(self, k: int) -> str:
+        """How errors name a chunk."""
+        ends = np.cumsum([0.0, *self.sizes])[k : k + 2]
+        return f"chunk {k}" if np.isnan(ends).any() else f"chunk {k} (rows {ends[0]:.0f} to {ends[1] - 1:.0f})"
+
+    def leaves(self, work: Callable[[Any, Any, str], Any], *, raises: bool) -> list[Any]:
+        """``work(data, weights, name)`` of every chunk, to be done where the chunk is."""
+        from dask import delayed
+        from dask.base import tokenize
+
+        shared, token = delayed(work, traverse=False), tokenize(object())
+        call, keys = delayed(_raising if raises else _catching), [f"ksos-chunk-{k}-{token}" for k in range(len(self.data))]
+        return [
+            call(shared, data, weights, self.name(k), dask_key_name=keys[k])
+            for k, (data, weights) in enumerate(zip(self.data, self.weights, strict=True))
+        ]
+
+    def gather(self, work: Callable[[Any, Any, str], Any]) -> Any:
+        """The values of all chunks, merged up a tree by their own ``merge``; an error names the chunk."""
+        from dask import delayed
+
+        merge, found = delayed(_merged), (leaves := self.leaves(work, raises=False))
+        while len(found) > 1:
+            found = [merge(found[k : k + _FAN_IN]) for k in range(0, len(found), _FAN_IN)]
+        try:
+            value = found[0].compute()
+        except Exception as error:
+            if type(error).__name__ == "KilledWorker":  # it names the chunk; to try it again would end more workers
+                raise
+            raise self._named(error, leaves) from error
+        if isinstance(value, _Failed):
+            raise value.error
+        return value
+
+    def lazily(self, work: Callable[[Any, Any, str], Any]) -> Any:
+        """One number for every row, as a Dask array that nobody has computed yet."""
+        from dask.array import concatenate, from_delayed
+
+        leaves = self.leaves(work, raises=True)
+        sizes = [(size if np.isnan(size) else int(size),) for size in self.sizes]
+        return concatenate([from_delayed(leaf, size, dtype=np.float64) for leaf, size in zip(leaves, sizes, strict=True)])
+
+    def _named(self, error: Exception, leaves: list[Any]) -> Exception:
+        """What a chunk raised while it was computed, with the name of the chunk; that is looked for."""
+        from dask import compute
+
+        for start in range(0, len(leaves), _AT_A_TIME):
+            try:
+                compute(*leaves[start : start + _AT_A_TIME])
+            except Exception:
+                for k, leaf in enumerate(leaves[start : start + _AT_A_TIME], start):
+                    try:
+                        leaf.compute()
+                    except Exception as found:
+                        return RuntimeError(f"{self.name(k)} of {self.label} cannot be computed: {type(found).__name__}: {found}")
+        return error  # it does not come again
+
+
+def _is_frame(X: Any) -> bool:
+    return type(X).__module__.startswith("dask.dataframe")
+
+
+def _weights(weights: Any, sizes: list[float]) -> list[Any]:
+    """The chunks of weights, one for each chunk of samples."""
+    if not is_dask(weights):
+        if np.isnan(sizes).any():
+            raise TypeError("sample_weight must be an array of Dask or a column, as the samples are, since the sizes of their chunks are not known")
+        from dask.array import from_array
+
+        weights = from_array(np.asarray(weights), chunks=(tuple(int(size) for size in sizes),))
+    if np.ndim(weights) != 1:
+        raise ValueError(f"sample_weight must be one-dimensional; got {weights!r}")
+    if not _is_frame(weights):
+        known = not np.isnan([*sizes, *weights.chunks[0]]).any()
+        if known and sum(weights.chunks[0]) == sum(sizes):
+            weights = weights.rechunk((tuple(int(size) for size in sizes),))
+        elif known:
+            raise ValueError(f"sample_weight must have length {sum(sizes):.0f}; got {sum(weights.chunks[0])}")
+        found = weights.to_delayed().ravel().tolist()
+    else:
+        found = list(weights.to_delayed())
+    if len(found) != len(sizes):
+        raise ValueError(f"sample_weight has {len(found)} chunks, but the samples have {len(sizes)}; both must be cut at the same rows")
+    return list(found)
+
+
+def _raising(work: Callable[[Any, Any, str], Any], data: Any, weights: Any, name: str) -> Any:
+    return work(data, weights, name)
+
+
+def _catching(work: Callable[[Any, Any, str], Any], data: Any, weights: Any, name: str) -> Any:
+    try:
+        return work(data, weights, name)
+    except (ValueError, TypeError) as error:  # which name the chunk
+        return _Failed(error)
+    except Exception as error:
+        return _Failed(RuntimeError(f"{name}: {type(error).__name__}: {error}"))
+
+
+def _merged(values: list[Any]) -> Any:
+    return reduce(_merge, values)
+
+
+def _merge(a: Any, b: Any) -> Any:
+    return a if isinstance(a, _Failed) else b if isinstance(b, _Failed) else a.merge(b)
