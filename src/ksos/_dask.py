@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from importlib import import_module
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import numpy as np
 
@@ -43,12 +45,15 @@ class Blocks:
 
     @classmethod
     def of(cls, X: Any, weights: Any = None, columns: Sequence[Any] | None = None) -> Blocks:
-        """Those of ``X``, of a data frame only with the ``columns``; ``weights`` are as an array of Dask, or a series, with the same chunks."""
+        """Those of ``X``, of a data frame only with the ``columns``; ``weights`` are an array of Dask or a series with the same chunks."""
         if np.ndim(X) != 2:
             raise ValueError(f"a dask array or data frame of two dimensions was expected, samples and features; got {X!r}")
         if _is_frame(X):
-            names = tuple(map(str, X.columns))
-            data = list((X if columns is None else X[list(columns)]).to_delayed())
+            missing = [column for column in columns or () if column not in list(X.columns)]
+            if missing:
+                raise ValueError(f"the dask data frame has no column {missing[0]!r}; its columns are {', '.join(map(repr, X.columns))}")
+            X = X if columns is None else X[list(columns)]
+            names, data = tuple(map(str, X.columns)), list(X.to_delayed())
             sizes = [np.nan] * len(data)
         else:
             X = X if X.numblocks[1] == 1 else X.rechunk({1: -1})  # a sample must not lie in two chunks
@@ -63,10 +68,8 @@ class Blocks:
 
     def leaves(self, work: Callable[[Any, Any, str], Any], *, raises: bool) -> list[Any]:
         """``work(data, weights, name)`` of every chunk, to be done where the chunk is."""
-        from dask import delayed
-        from dask.base import tokenize
-
-        shared, token = delayed(work, traverse=False), tokenize(object())
+        delayed, token = _module("dask").delayed, uuid4().hex
+        shared = delayed(work, traverse=False)
         call, keys = delayed(_raising if raises else _catching), [f"ksos-chunk-{k}-{token}" for k in range(len(self.data))]
         return [
             call(shared, data, weights, self.name(k), dask_key_name=keys[k])
@@ -75,9 +78,7 @@ class Blocks:
 
     def gather(self, work: Callable[[Any, Any, str], Any]) -> Any:
         """The values of all chunks, merged up a tree by their own ``merge``; an error names the chunk."""
-        from dask import delayed
-
-        merge, found = delayed(_merged), (leaves := self.leaves(work, raises=False))
+        merge, found = _module("dask").delayed(_merged), (leaves := self.leaves(work, raises=False))
         while len(found) > 1:
             found = [merge(found[k : k + _FAN_IN]) for k in range(0, len(found), _FAN_IN)]
         try:
@@ -92,19 +93,15 @@ class Blocks:
 
     def lazily(self, work: Callable[[Any, Any, str], Any]) -> Any:
         """One number for every row, as a Dask array that nobody has computed yet."""
-        from dask.array import concatenate, from_delayed
-
-        leaves = self.leaves(work, raises=True)
+        array, leaves = _module("dask.array"), self.leaves(work, raises=True)
         sizes = [(size if np.isnan(size) else int(size),) for size in self.sizes]
-        return concatenate([from_delayed(leaf, size, dtype=np.float64) for leaf, size in zip(leaves, sizes, strict=True)])
+        return array.concatenate([array.from_delayed(leaf, size, dtype=np.float64) for leaf, size in zip(leaves, sizes, strict=True)])
 
     def _named(self, error: Exception, leaves: list[Any]) -> Exception:
         """What a chunk raised while it was computed, with the name of the chunk; that is looked for."""
-        from dask import compute
-
         for start in range(0, len(leaves), _AT_A_TIME):
             try:
-                compute(*leaves[start : start + _AT_A_TIME])
+                _module("dask").compute(*leaves[start : start + _AT_A_TIME])
             except Exception:
                 for k, leaf in enumerate(leaves[start : start + _AT_A_TIME], start):
                     try:
@@ -112,6 +109,11 @@ class Blocks:
                     except Exception as found:
                         return RuntimeError(f"{self.name(k)} of {self.label} cannot be computed: {type(found).__name__}: {found}")
         return error  # it does not come again
+
+
+def _module(name: str) -> Any:
+    """A module of Dask, which is there, since an object of it is."""
+    return import_module(name)
 
 
 def _is_frame(X: Any) -> bool:
@@ -122,10 +124,8 @@ def _weights(weights: Any, sizes: list[float]) -> list[Any]:
     """The chunks of weights, one for each chunk of samples."""
     if not is_dask(weights):
         if np.isnan(sizes).any():
-            raise TypeError("sample_weight must be an array of Dask or a column, as the samples are, since the sizes of their chunks are not known")
-        from dask.array import from_array
-
-        weights = from_array(np.asarray(weights), chunks=(tuple(int(size) for size in sizes),))
+            raise TypeError("sample_weight must be of Dask, as the samples are: the sizes of their chunks are not known")
+        weights = _module("dask.array").from_array(np.asarray(weights), chunks=(tuple(int(size) for size in sizes),))
     if np.ndim(weights) != 1:
         raise ValueError(f"sample_weight must be one-dimensional; got {weights!r}")
     if not _is_frame(weights):

@@ -6,15 +6,17 @@ import glob
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 
+from ksos._dask import Blocks, is_dask
 from ksos._validation import as_count
 from ksos.feature_names import column_names, is_table, matrix_of
 
-__all__ = ["Chunk", "Chunks", "Layout", "chunks", "files_of", "layout"]
+__all__ = ["Chunk", "Chunks", "DaskChunks", "Gatherer", "Layout", "as_source", "chunks", "files_of", "is_source", "layout"]
 
 CHUNK_ROWS = 1 << 16
 """Rows of a file that are in memory at a time."""
@@ -41,8 +43,30 @@ class _ArrowStream(Protocol):
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
 
 
+class Gatherer(Protocol):
+    """What a pass over the samples gathers: a value, such as sums, that grows by chunks and merges, in any order, and can be pickled."""
+
+    def update(self, chunk: Chunk) -> Self:
+        """This and what one more chunk adds; an error begins with the name of the chunk."""
+        ...
+
+    def merge(self, other: Self) -> Self:
+        """What is known of the chunks of both."""
+        ...
+
+
+G = TypeVar("G", bound=Gatherer)
+
+
 class Chunks:
-    """A source of samples for ``fit``: iterating gives :class:`Chunk` after :class:`Chunk`; made by :func:`chunks`."""
+    """A source of samples for ``fit``: iterating gives :class:`Chunk` after :class:`Chunk`; made by :func:`chunks`.
+
+    A pass over the samples is one call of :meth:`gather`. A source whose chunks are elsewhere overrides it: it updates the value where a
+    chunk is, and merges the values.
+    """
+
+    names: tuple[str, ...] | None = None
+    """Those of the columns, where they are known before a chunk is read."""
 
     def __init__(self, begin: Callable[[], Iterator[Chunk]], name: str, files: Sequence[str] = (), *, again: bool = True) -> None:
         self._begin, self.name, self.files = begin, name, tuple(files)
@@ -58,6 +82,15 @@ class Chunks:
             )
         self._begun = True
         return self._begin()
+
+    def gather(self, begun: G, *, done: int = 0, after: Callable[[G], None] | None = None) -> G:
+        """``begun``, which knows the first ``done`` chunks, updated with every other chunk; ``after`` sees it after each of them."""
+        for k, chunk in enumerate(self):
+            if k >= done:
+                begun = begun.update(chunk)
+                if after is not None:
+                    after(begun)
+        return begun
 
     def fingerprint(self) -> list[list[Any]]:
         """Name, size and time of change of every file: what must be the same in every pass."""
@@ -78,8 +111,9 @@ def chunks(
     source
         A path, a pattern such as ``"data/*.parquet"``, a folder, or a list of them: NPY, CSV (also compressed), Parquet and Arrow files,
         read in the order of their names; an array, cut into chunks, also one that is mapped to memory; anything with
-        ``__arrow_c_stream__``, such as tables of pyarrow, polars, duckdb and pandas; an iterable of arrays or tables, or of pairs (array,
-        weights of its rows); or a function without arguments that returns one. A generator can be read once: that is enough for
+        ``__arrow_c_stream__``, such as tables of pyarrow, polars, duckdb and pandas; an array or data frame of Dask, whose
+        chunks stay where they are; an iterable of arrays or tables, or of pairs (array, weights of its rows); or a function without
+        arguments that returns one. A generator can be read once: that is enough for
         up to 10 000 distinct samples, and where it is not, ``fit`` says so.
     columns : list, optional
         Names, or numbers from 0, of the columns that are samples; of Parquet files no others are read. Default: all but the weights.
@@ -96,9 +130,11 @@ def chunks(
     [2, 2, 1]
     """
     rows = as_count(rows, "rows")
-    choose = _Choice(columns, weights, drop_missing, dict(csv or {}))
+    choose = _Choice(columns, weights, drop_missing, csv)
     if isinstance(source, Chunks):
         return source
+    if is_dask(source):
+        return DaskChunks(Blocks.of(source, None, choose.wanted), choose)
     if isinstance(source, (str, os.PathLike)) or (_is_list(source) and source and all(isinstance(p, (str, os.PathLike)) for p in source)):
         files = files_of(source)
         name = files[0] if len(files) == 1 else f"{len(files)} files from {files[0]} to {files[-1]}"
@@ -118,14 +154,99 @@ def chunks(
     )
 
 
+def is_source(X: Any) -> bool:
+    """Whether samples come in chunks, or in those of Dask."""
+    return isinstance(X, Chunks) or is_dask(X)
+
+
+def as_source(X: Any, sample_weight: Any = None) -> tuple[Any, Any]:
+    """An object of Dask with its weights as a source; everything else as it came."""
+    if is_dask(X):
+        return DaskChunks(Blocks.of(X, sample_weight), _Choice(None, None)), None
+    if is_dask(sample_weight):
+        raise TypeError(f"sample_weight is of Dask, but the samples are {type(X).__name__}; give both in the same way")
+    return X, sample_weight
+
+
+class DaskChunks(Chunks):
+    """The chunks of a Dask array or data frame: what a pass gathers is gathered where they are, and merged up a tree.
+
+    Every pass computes the chunks anew, unless they are held in the memory of the workers with ``persist()``.
+    """
+
+    def __init__(self, blocks: Blocks, choose: _Choice) -> None:
+        super().__init__(self._here, blocks.label)
+        self.blocks, self.choose = blocks, choose
+        if blocks.names is not None:
+            self.names = tuple(choose.columns or (name for name in blocks.names if name != choose.weights))
+
+    @property
+    def _located(self) -> _Located:
+        return _Located(self.choose, self.blocks.width)
+
+    def _here(self) -> Iterator[Chunk]:
+        """One chunk after the other, brought to this process."""
+        for k, (data, weights) in enumerate(zip(self.blocks.data, self.blocks.weights, strict=True)):
+            yield self._located(data.compute(), None if weights is None else weights.compute(), self.blocks.name(k))
+
+    def gather(self, begun: G, *, done: int = 0, after: Callable[[G], None] | None = None) -> G:
+        if done:
+            raise ValueError(f"the checkpoint is of another source than {self!r}, whose passes are not stopped half-way; remove it")
+        value: G = self.blocks.gather(_Gathering(begun, self._located))
+        if after is not None:
+            after(value)
+        return value
+
+    def map_rows(self, function: Callable[[Chunk], np.ndarray]) -> Any:
+        """One number for each row, as a Dask array that is computed when it is asked for."""
+        return self.blocks.lazily(_PerRow(function, self._located))
+
+
+@dataclass(frozen=True)
+class _Located:
+    """A chunk as a worker finds it, with the columns that were chosen."""
+
+    choose: _Choice
+    width: int
+
+    def __call__(self, data: Any, weights: Any, name: str) -> Chunk:
+        if np.ndim(data) != 2 or np.shape(data)[1] != self.width:
+            raise ValueError(f"{name}: an array of shape {np.shape(data)} came, but {self.width} columns were expected, as the others have")
+        return self.choose(Chunk(data, weights, name))
+
+
+@dataclass(frozen=True)
+class _Gathering:
+    """What a worker does with a chunk: the value that begins as that of no chunk, with the chunk."""
+
+    begun: Any
+    located: _Located
+
+    def __call__(self, data: Any, weights: Any, name: str) -> Any:
+        return self.begun.update(self.located(data, weights, name)).merge(self.begun)  # to merge is to let no row wait
+
+
+@dataclass(frozen=True)
+class _PerRow:
+    """The numbers of the rows of a chunk."""
+
+    function: Callable[[Chunk], np.ndarray]
+    located: _Located
+
+    def __call__(self, data: Any, weights: Any, name: str) -> np.ndarray:
+        return self.function(self.located(data, weights, name))
+
+
 class _Choice:
     """Which columns of a chunk are samples, which is the weights, whether rows with gaps are left out, and how CSV is read."""
 
-    def __init__(self, columns: Sequence[Any] | None, weights: Any, drop_missing: bool, csv: dict[str, Any]) -> None:
+    def __init__(
+        self, columns: Sequence[Any] | None, weights: Any, drop_missing: bool = False, csv: Mapping[str, Any] | None = None
+    ) -> None:
         if isinstance(columns, (str, bytes)):
             raise TypeError(f"columns must be a list of names or numbers; got {columns!r}; pass [{columns!r}]")
         self.columns, self.weights = None if columns is None else list(columns), weights
-        self.drop_missing, self.csv = drop_missing, csv
+        self.drop_missing, self.csv = drop_missing, dict(csv or {})
 
     @property
     def wanted(self) -> list[Any] | None:

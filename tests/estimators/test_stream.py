@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -153,6 +155,27 @@ def as_function(folder: Path) -> object:
 def test_every_source_gives_the_fit_of_the_array(source: object, in_memory: dict[str, KernelSoSDensity], tmp_path: Path) -> None:
     found = KernelSoSDensity(**PARTED).fit(chunks(source(tmp_path), rows=5000))  # type: ignore[operator]
     assert_same(found, in_memory["parted"])
+
+
+class Elsewhere(ksos.sources.Chunks):
+    """An engine that gathers every chunk in another place, where only pickles arrive, and merges in a tree."""
+
+    def gather(self, begun: Any, *, done: int = 0, after: object = None) -> Any:
+        parts = [pickle.loads(pickle.dumps(begun)).update(chunk) for chunk in self]
+        while len(parts) > 1:
+            parts = [pickle.loads(pickle.dumps(a)).merge(b[0]) if b else a for a, *b in (parts[k : k + 2] for k in range(0, len(parts), 2))]
+        return parts[0]
+
+
+@pytest.mark.parametrize("options", [GIVEN, PARTED])
+def test_another_engine_gives_the_same_fit(options: dict[str, object]) -> None:
+    parts = [X[:100], X[100:7000], np.empty((0, 2)), X[7000:]]
+    found = [KernelSoSDensity(**options).fit(kind(chunks(parts).__iter__, "parts")) for kind in (Elsewhere, ksos.sources.Chunks)]
+    assert_same(*found)
+    with pytest.raises(ValueError, match=r"chunk 2: Input X contains NaN"):
+        KernelSoSDensity(**options).fit(Elsewhere(chunks([*parts[:2], [[np.nan, 0.0]]]).__iter__, "parts"))
+    with pytest.raises(ValueError, match=r"some chunks have 2 columns, others 1|chunk 1: X has 1 features"):
+        KernelSoSDensity(**options).fit(Elsewhere(chunks([X[:9], X[:9, :1]]).__iter__, "parts"))
 
 
 def test_what_can_be_read_once_is_enough_where_the_setting_is_given(in_memory: dict[str, KernelSoSDensity]) -> None:

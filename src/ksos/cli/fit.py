@@ -23,7 +23,8 @@ from ksos.cli.boxes import add_box, box_measure
 from ksos.cli.columns import column_names
 from ksos.cli.conditional_fit import fit_conditional
 from ksos.cli.console import DONE, NOT_CONVERGED, Console, InputError, UsageError, described, excerpt, require_writable
-from ksos.cli.streams import Stream, open_samples
+from ksos.cli.samples import open_samples
+from ksos.cli.streams import Stream
 from ksos.cli.tables import Table, add_table_arguments
 from ksos.estimators.density import MOST_SUPPORT_POINTS, OBJECTIVES, PENALTIES
 from ksos.functionals import SquaredL2

@@ -13,7 +13,8 @@ import numpy as np
 
 from ksos import SoSDensity, SoSMixture, load
 from ksos.cli.console import DONE, Console, InputError, strict_json
-from ksos.cli.streams import Stream, open_samples
+from ksos.cli.samples import open_samples
+from ksos.cli.streams import Stream
 from ksos.cli.tables import Table, add_table_arguments
 
 __all__ = ["add_arguments", "run"]

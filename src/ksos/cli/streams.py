@@ -11,19 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from ksos import SoSDensity, SoSMixture
 from ksos._progress import left_in_words
 from ksos._validation import as_points, as_vector
 from ksos.cli.cleaning import Say
 from ksos.cli.columns import Columns, named_by_position
 from ksos.cli.console import Console, InputError, UsageError, excerpt
-from ksos.cli.tables import Table, TableOptions, model_order, read_table, table_options
+from ksos.cli.tables import Table, TableOptions
 from ksos.sources import Chunk, Chunks, Layout, chunks, files_of, layout
 
-__all__ = ["Reading", "Stream", "is_many", "open_samples", "read_whole"]
+__all__ = ["Reading", "Stream", "is_many", "read_whole"]
 
 _ARROW = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
-_WHOLE_BYTES = 1 << 28  # a larger CSV or NPY file is not read whole, unless it must be to be cleaned
 _SECONDS_BETWEEN_UPDATES = 0.1
 _BAR = 20
 
@@ -156,18 +154,6 @@ class Stream:
                 )
         if not self.n_samples:
             raise InputError(f"{self.source}: there is no row of numbers")
-
-
-def open_samples(
-    arguments: Any, console: Console, *, density: SoSDensity | SoSMixture | None = None, in_chunks: bool = False
-) -> Table | Stream:
-    """DATA, whole if it is one file of moderate size, else in chunks; with the features of a ``density`` in the order of the model."""
-    options, paths = table_options(arguments, None if density is None else density.feature_names), arguments.data
-    cleaned = options.clean or options.drop_missing
-    large = paths[0] != "-" and os.path.isfile(paths[0]) and os.path.getsize(paths[0]) > _WHOLE_BYTES and not cleaned
-    samples = Stream.open(paths, options, console) if in_chunks or large or is_many(paths) else read_table(paths[0], options, console.note)
-    order = None if density is None else model_order(samples, density, arguments, console)
-    return samples if order is None else samples.take(order)
 
 
 def read_whole(paths: Sequence[str], options: TableOptions, say: Say) -> Table:

@@ -12,16 +12,15 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from ksos import SoSDensity, SoSMixture
 from ksos.cli import values
 from ksos.cli.cells import is_missing, is_number, what_is_wrong
 from ksos.cli.cleaning import Cleaner, Say, sample_rows
 from ksos.cli.columns import Choice, Columns, named_by_position
-from ksos.cli.console import Console, InputError, UsageError, cell_error, excerpt
+from ksos.cli.console import InputError, UsageError, cell_error, excerpt
 from ksos.cli.csv_rows import CsvRows, NotANumberError, Row
 from ksos.cli.dialect import Dialect, detect
 from ksos.cli.text_lines import TextLines
@@ -34,12 +33,11 @@ __all__ = [
     "add_table_arguments",
     "csv_layout",
     "csv_pieces",
-    "model_order",
     "read_csv",
     "read_npy",
     "read_table",
 ]
-__all__ += ["read_table_for", "table_options"]
+__all__ += ["table_options"]
 
 READING = ("columns", "exclude", "weights", "clean", "drop_missing", "header", "delimiter", "decimal", "encoding")
 """The options that :func:`add_reading_options` adds."""
@@ -152,49 +150,6 @@ def table_options(arguments: argparse.Namespace, features: Sequence[str] | None 
     return TableOptions(
         choice, arguments.clean, arguments.drop_missing, arguments.header, arguments.delimiter, arguments.decimal, arguments.encoding
     )  # fmt: skip
-
-
-def read_table_for(density: SoSDensity | SoSMixture, arguments: argparse.Namespace, console: Console) -> Table:
-    """The table DATA, with the features of the ``density`` in MODEL in its order; columns are put in order by their names."""
-    table = read_table(arguments.data, table_options(arguments, density.feature_names), console.note)
-    order = model_order(table, density, arguments, console)
-    return table if order is None else table.take(order)
-
-
-class Found(Protocol):
-    """What is known of a table whose columns were chosen."""
-
-    @property
-    def source(self) -> str: ...
-    @property
-    def names(self) -> tuple[str, ...] | None: ...
-    @property
-    def header(self) -> tuple[str, ...] | None: ...
-    @property
-    def n_features(self) -> int: ...
-
-
-def model_order(table: Found, density: SoSDensity | SoSMixture, arguments: argparse.Namespace, console: Console) -> list[int] | None:
-    """Where the features of the ``density`` in MODEL are among the columns of the table; None where they are in their order."""
-    names, d = density.feature_names, density.n_features
-    if table.n_features != d:
-        raise InputError(
-            f"{table.source} gives {table.n_features} columns, but the density in {arguments.model} has {d} features"
-            f"{'' if names is None else ', ' + ', '.join(map(excerpt, names))}; choose the columns with --columns"
-        )
-    if names is None:
-        return None
-    if table.names is None:
-        console.warning(f"{table.source} has no header: its columns are taken for {', '.join(names)}, in this order")
-        return None
-    if sorted(table.names) != sorted(names):
-        pairs = next((found, name) for found, name in zip(table.names, names, strict=True) if found not in names or name not in table.names)
-        what = f"the columns are {', '.join(map(excerpt, table.names))}, but the features of {arguments.model} are"
-        raise InputError(f"{table.source}: {what} {', '.join(map(excerpt, names))} ({pairs[0]} is not {pairs[1]}); rename the columns")
-    left = [name for name in table.header or () if name not in names and name != arguments.weights]
-    if left and arguments.columns is None and arguments.exclude is None:
-        console.note(f"{table.source}: columns that are no features of the model are left out: {', '.join(map(excerpt, left))}")
-    return None if table.names == tuple(names) else [table.names.index(name) for name in names]
 
 
 def read_table(data: str | Sequence[str], options: TableOptions | None = None, say: Say = lambda _: None) -> Table:

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from ksos._array import inner, like, to_numpy
+from ksos._validation import as_bandwidth, as_metric
 from ksos.embedding import MeanEmbedding
 from ksos.estimators._subsample import Part
 from ksos.exceptions import BandwidthWarning
 from ksos.kernels import Kernel
 from ksos.space import SoSSpace
 
-__all__ = ["require_different_features", "warn_if_degenerate", "warn_if_unseen"]
+__all__ = ["as_bandwidth_or_metric", "require_different_features", "warn_if_degenerate", "warn_if_unseen"]
 
 _NEARLY_ONE, _NEARLY_ZERO = 0.95, 1e-3
 _UNSEEN = 1e-14  # squared norm of the projected embedding of the data, of the order of 1 otherwise
@@ -58,3 +59,13 @@ def require_different_features(X: np.ndarray, names: Any) -> None:
                 f"features {words} are identical in all {X.shape[0]} samples: they have no joint density, and the narrower a bandwidth, "
                 "the better it would seem; leave one of them out, or fix the bandwidth with KernelSoSDensity"
             )
+
+
+def as_bandwidth_or_metric(value: Any, name: str, d: int | None = None) -> np.ndarray:
+    """A bandwidth, one per feature, or the metric of a kernel; for ``d`` features, if these are known."""
+    metric = as_metric(value, name)
+    if metric is None:
+        return as_bandwidth(value, name, n_features=d)
+    if d is not None and metric.shape[0] != d:
+        raise ValueError(f"{name} is a matrix for {metric.shape[0]} features, but the samples have {d}")
+    return metric

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,41 +14,21 @@ from sklearn.utils.validation import validate_data
 
 from ksos._array import is_other_array, like, to_numpy
 from ksos._state import read_state, write_state
-from ksos._validation import as_masses, as_vector, require_numbers
+from ksos._validation import as_masses, require_numbers
 from ksos.embedding import MeanEmbedding
+from ksos.estimators._gathered import Checks, Gathered, Rows, Tally
 from ksos.estimators._samples import require_inside
-from ksos.estimators._subsample import Part, Survey, row_hashes
+from ksos.estimators._subsample import Part, Survey
 from ksos.kernel_sums import KernelSums
 from ksos.measures import Lebesgue, Measure
-from ksos.sources import Chunk, Chunks
+from ksos.sources import Chunks, as_source
 from ksos.space import SoSSpace
 
-__all__ = ["Passes", "Rows", "Running", "Setting", "checked_rows", "forget"]
+__all__ = ["Passes", "Running", "Setting", "fit_few", "forget", "remember", "require_no_weights"]
 
-_BATCH_ROWS = 1 << 15  # smaller chunks are put together: what a chunk costs by itself is then small
 _SHARE = 0.05  # of the time, at most, is spent on checkpoints
 _KIND = "a fit in progress"
-
-
-class Rows(NamedTuple):
-    """Samples that passed every check, their masses, and how many chunks of the source they and those before them are."""
-
-    points: np.ndarray
-    masses: np.ndarray
-    chunks: int
-
-
-@dataclass(frozen=True)
-class Tally:
-    """How far a pass is: chunks, rows, and the sum of the hashes of the rows, which tells whether a second pass gives the same rows."""
-
-    chunks: int = 0
-    rows: int = 0
-    checksum: int = 0
-
-    def after(self, batch: Rows, hashes: np.ndarray) -> Tally:
-        total = int(np.sum(hashes, dtype=np.uint64))
-        return Tally(batch.chunks, self.rows + batch.points.shape[0], (self.checksum + total) % 2**64)
+_FIRST, _SECOND = "first", "second"
 
 
 class Setting(NamedTuple):
@@ -70,153 +51,123 @@ class Setting(NamedTuple):
 class Running:
     """Samples that come without end: all of them as long as they are few, then their kernel sums with a setting that stays."""
 
-    survey: Survey
-    sums: KernelSums | None = None
+    known: Gathered
     setting: Setting | None = None
 
     @classmethod
-    def begin(cls, most: int, rows: Rows) -> Running:
-        """No samples, of as many features as ``rows`` have."""
-        return cls(Survey.empty(most, rows.points.shape[1]))
+    def begin(cls, checks: Checks, most: int) -> Running:
+        """No samples yet."""
+        return cls(Gathered(checks, most=most))
 
-    def update(self, rows: Rows, settle: Callable[[Part], Setting]) -> Running:
+    def update(self, rows: Rows, checks: Checks, settle: Callable[[Part], Setting]) -> Running:
         """These and more samples; when they are too many to be kept, ``settle`` fixes what they are summed against."""
-        survey = self.survey.update(rows.points, rows.masses)
-        if self.sums is None or self.setting is None:
-            if survey.complete:
-                return Running(survey)
-            setting = settle(survey.part)
-            sums, known = setting.nothing, self.survey  # all earlier samples are still known
-            if known.points.shape[0]:
-                sums = sums.update(known.points, known.masses)
-            return Running(survey, sums.update(rows.points, rows.masses), setting)
-        return Running(survey, self.sums.update(rows.points, rows.masses), self.setting)
+        known, earlier = replace(self.known, checks=checks).add(rows), self.known.survey
+        if self.setting is not None or known.survey is None or known.survey.complete:
+            return Running(known, self.setting)
+        setting = settle(known.survey.part)
+        sums = setting.nothing if earlier is None else setting.nothing.update(earlier.points, earlier.masses)  # all of them are still known
+        return Running(replace(known, sums=sums.update(rows.points, rows.masses)), setting)
 
 
 @dataclass
 class Passes:
-    """The passes of one fit of ``estimator`` over an array or a source, with a file ``checkpoint`` to go on from."""
+    """The passes of one fit of ``estimator`` over an array or a source, with a file ``checkpoint`` to go on from.
+
+    What a pass gathers is a :class:`Gathered`, and the source gathers it: a pass asks nothing else of the source.
+    """
 
     estimator: Any
     source: Any
     sample_weight: Any
     checkpoint: str | os.PathLike[str] | None = None
-    first: Tally = field(default_factory=Tally)
-    second: Tally = field(default_factory=Tally)
-    survey: Survey | None = None
-    sums: KernelSums | None = None
+    known: dict[str, Gathered] = field(default_factory=dict)
+    """By the names of the passes."""
     looked: bool = False
     fingerprint: list[list[Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.who = type(self.estimator).__name__
         if not isinstance(self.source, Chunks):
-            self.sample = checked_rows(self.estimator, Chunk(self.source, self.sample_weight, ""), 0)
+            self.sample = checked_array(self.estimator, self.source, self.sample_weight)
             return
         forget(self.estimator)
-        if self.sample_weight is not None:
-            raise ValueError("weights of a source come with its chunks, as pairs (array, weights), or from a column: chunks(…, weights=…)")
+        require_no_weights(self.sample_weight)
         self.fingerprint = self.source.fingerprint()
         if self.checkpoint is not None and os.path.isfile(self.checkpoint):
             self._resume()
 
-    def look(self, most: int, measure: Measure, question: Callable[[Part], Setting] | None = None) -> Survey:
-        """The first pass: what the samples are, all inside ``measure``; and their kernel sums, if these are known without the samples."""
-        if self.survey is None or self.survey.most != most:
-            self._begin_again()
-        if self.looked:
-            assert self.survey is not None
-            return self.survey
-        due = _Due()
-        for batch in self._batches(self.first.chunks, measure):
-            survey = Survey.empty(most, batch.points.shape[1]) if self.survey is None else self.survey
-            hashes = row_hashes(batch.points)
-            if question is not None:
-                before = question(survey.update(batch.points, batch.masses, hashes).part).nothing if self.sums is None else self.sums
-                self.sums = before.update(batch.points, batch.masses)
-            self.survey, self.first = survey.update(batch.points, batch.masses, hashes), self.first.after(batch, hashes)
-            due(self._save)
-        if self.survey is None:
+    def look(self, most: int, measure: Measure, nothing: KernelSums | None = None) -> Survey:
+        """The first pass: what the samples are, all inside ``measure``; and their kernel sums, if ``nothing`` knows at which landmarks."""
+        if not isinstance(self.source, Chunks):
+            require_inside(measure, self.sample.points, self.sample.masses, vars(self.estimator).get("feature_names_in_"))
+            first, self.looked = Gathered(Checks(self.who), most=most).add(self.sample), True
+        elif _FIRST in self.known and self.known[_FIRST].most == most:
+            first = self.known[_FIRST]
+        else:
+            checks = Checks(self.who, n_features=None if nothing is None else nothing.n_features)
+            first, self.known, self.looked = Gathered(checks, most=most, sums=nothing), {}, False
+        if not self.looked:
+            first = self._gather(replace(first, checks=replace(first.checks, measure=measure)), _FIRST)
+            remember(self.estimator, first.checks)
+        if first.survey is None:
             raise ValueError(f"{self.source!r} is empty: no chunk has rows; at least one sample is needed")
-        if not self.survey.count:
+        if not first.survey.count:
             raise ValueError("sample_weight must not be zero everywhere; every sample of the source has weight zero")
-        self.looked, self.second = True, Tally() if question is None else self.first
+        self.known[_FIRST], self.looked = first, True
         self._save()
-        return self.survey
-
-    def _begin_again(self) -> None:
-        self.first, self.second, self.survey, self.sums, self.looked = Tally(), Tally(), None, None, False
+        return first.survey
 
     def add_up(self, nothing: KernelSums) -> KernelSums:
-        """The second pass: the kernel sums of all samples, at the landmarks of ``nothing``."""
-        if self.sums is None or not self.sums.same_question(nothing):  # another question than that of the checkpoint: from the beginning
-            self.sums, self.second = nothing, Tally()
-        if self.looked and self.second == self.first:
-            return self.sums
-        self._require_same(self.first, complete=False)
-        due = _Due()
-        for batch in self._batches(self.second.chunks, Lebesgue()):
-            hashes = row_hashes(batch.points) if isinstance(self.source, Chunks) else np.zeros(1, dtype=np.uint64)
-            self.sums, self.second = self.sums.update(batch.points, batch.masses), self.second.after(batch, hashes)
-            due(self._save)
-        if isinstance(self.source, Chunks):
-            self._require_same(self.second, complete=True)
-            self._save()
-        return self.sums
-
-    def _batches(self, done: int, measure: Measure) -> Iterator[Rows]:
-        """The samples in batches of a useful size, all checked and inside ``measure``, without the first ``done`` chunks."""
+        """The kernel sums of all samples, at the landmarks of ``nothing``: those of the first pass, or of a second one."""
         if not isinstance(self.source, Chunks):
-            self._require_inside(measure, self.sample)
-            yield self.sample
-            return
-        gathered: list[Rows] = []
-        for k, chunk in enumerate(self.source):
-            if k < done:
-                continue
-            with _naming(chunk.name):
-                rows = checked_rows(self.estimator, chunk, k)
-                if not rows.points.shape[0]:
-                    continue
-                self._require_inside(measure, rows)
-            small = rows.points.shape[0] < _BATCH_ROWS
-            gathered.append(Rows(rows.points.copy(), rows.masses.copy(), k + 1) if small else rows)  # its owner may fill it anew
-            if sum(part.points.shape[0] for part in gathered) >= _BATCH_ROWS:
-                yield _together(gathered)
-                gathered = []
-        if gathered:
-            yield _together(gathered)
+            return nothing.update(self.sample.points, self.sample.masses)
+        first, second = self.known[_FIRST], self.known.get(_SECOND)
+        if first.sums is not None and first.sums.same_question(nothing):
+            return first.sums
+        if second is None or second.sums is None or not second.sums.same_question(nothing):  # another question than the checkpoint's
+            second = Gathered(replace(first.checks, measure=Lebesgue()), sums=nothing)
+        self._require_same_files()
+        if not second.tally.same_rows(first.tally):
+            second = self._gather(second, _SECOND)
+        self._require_same_files()
+        if not second.tally.same_rows(first.tally):
+            raise ValueError(
+                f"{self.source!r} gave other rows in its second pass ({second.tally.rows} rows, {first.tally.rows} before); a source must "
+                "give the same rows every time it is read: fix the seed of what is random"
+            )
+        self.known[_SECOND] = second
+        self._save()
+        assert second.sums is not None
+        return second.sums
 
-    def _require_inside(self, measure: Measure, rows: Rows) -> None:
-        require_inside(measure, rows.points, rows.masses, vars(self.estimator).get("feature_names_in_"))
+    def _gather(self, begun: Gathered, which: str) -> Gathered:
+        """All of a pass, of which ``begun`` is a part; what it has so far is in the checkpoint."""
+        due = _Due()
 
-    def _require_same(self, tally: Tally, *, complete: bool) -> None:
-        """Raise if the source has changed since the first pass."""
-        if isinstance(self.source, Chunks):
-            for before, now in zip(self.fingerprint, self.source.fingerprint(), strict=True):
-                if before != now:
-                    raise ValueError(f"{before[0]} has changed since the first pass over it; fit again when nobody writes to it")
-            if complete and replace(tally, chunks=0) != replace(self.first, chunks=0):
-                raise ValueError(
-                    f"{self.source!r} gave other rows in its second pass ({tally.rows} rows, {self.first.rows} before); a source must "
-                    "give the same rows every time it is read: fix the seed of what is random"
-                )
+        def after(known: Gathered) -> None:
+            if not known.waiting:
+                self.known[which] = known
+                due(self._save)
+
+        return self.source.gather(begun, done=begun.tally.chunks, after=None if self.checkpoint is None else after).settled
+
+    def _require_same_files(self) -> None:
+        for before, now in zip(self.fingerprint, self.source.fingerprint(), strict=True):
+            if before != now:
+                raise ValueError(f"{before[0]} has changed since the first pass over it; fit again when nobody writes to it")
 
     def _save(self) -> None:
-        if self.checkpoint is None or self.survey is None or not isinstance(self.source, Chunks):
+        if self.checkpoint is None or (survey := self.known[_FIRST].survey) is None:
             return
-        words, arrays = self.survey.state()
-        held: dict[str, Any] = {
-            "survey": words,
-            "first": vars(self.first),
-            "second": vars(self.second),
-            "looked": self.looked,
-            "files": self.fingerprint,
-        }
-        held["names"] = list(map(str, vars(self.estimator).get("feature_names_in_", ())))
+        names = self.known[_FIRST].checks.names
+        held: dict[str, Any] = {"looked": self.looked, "files": self.fingerprint, "names": None if names is None else list(names)}
+        held["survey"], arrays = survey.state()
         stored = {f"survey.{name}": array for name, array in arrays.items()}
-        if self.sums is not None:
-            held["sums"], arrays = self.sums.state()
-            stored |= {f"sums.{name}": array for name, array in arrays.items()}
+        for which, known in self.known.items():
+            held[which] = vars(known.tally)
+            if known.sums is not None:
+                held[f"{which} sums"], arrays = known.sums.state()
+                stored |= {f"{which} sums.{name}": array for name, array in arrays.items()}
         write_state(self.checkpoint, _KIND, held, stored)
 
     def _resume(self) -> None:
@@ -230,15 +181,15 @@ class Passes:
         def part(name: str) -> dict[str, np.ndarray]:
             return {key.split(".", 1)[1]: array for key, array in stored.items() if key.startswith(f"{name}.")}
 
-        self.survey, self.first, self.second = Survey.of_state(words["survey"], part("survey")), *_tallies(words)
+        survey, names = Survey.of_state(words["survey"], part("survey")), words["names"]
+        checks = Checks(self.who, n_features=survey.points.shape[1], names=None if names is None else tuple(names))
+        for which in (_FIRST, _SECOND):
+            if which in words:
+                sums = KernelSums.of_state(words[name], part(name)) if (name := f"{which} sums") in words else None
+                of_first: dict[str, Any] = {"most": survey.most, "survey": survey} if which == _FIRST else {}
+                self.known[which] = Gathered(checks, Tally(**words[which]), sums=sums, **of_first)
         self.looked = bool(words["looked"])
-        if "sums" in words:
-            self.sums = KernelSums.of_state(words["sums"], part("sums"))
-        _remember(self.estimator, self.survey.points.shape[1], words["names"] or None)
-
-
-def _tallies(words: dict[str, Any]) -> tuple[Tally, Tally]:
-    return Tally(**words["first"]), Tally(**words["second"])
+        remember(self.estimator, checks)
 
 
 class _Due:
@@ -254,50 +205,32 @@ class _Due:
             self._next = now + (now - began) / _SHARE
 
 
-class _naming:
-    """Puts the name of a chunk before the message of an error in it."""
+def fit_few(estimator: Any, X: Any, sample_weight: Any, most: int) -> Any:
+    """Fit an estimator of arrays to at most so many distinct samples of a source, those of the lowest hashes, weighted by their masses."""
+    estimator._check_parameters()
+    if estimator.contamination is not None or not (estimator.cv is None or isinstance(estimator.cv, Integral)):
+        raise ValueError("a source has no rows that contamination could hold out, or cv could number; give cv as a number, or fit an array")
+    source, weights = as_source(X, sample_weight)
+    part = Passes(estimator, source, weights).look(most, Lebesgue() if estimator.measure is None else estimator.measure).part
+    names = vars(estimator).get("feature_names_in_")
+    estimator._fit(part.points, part.weights)
+    if names is not None:
+        estimator.feature_names_in_ = names
+        estimator._name_features(estimator.best_estimator_)
+    return estimator
 
-    def __init__(self, name: str) -> None:
-        self.name = name
 
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, (ValueError, TypeError)):
-            raise type(error)(f"{self.name}: {error}") from None
+def checked_array(estimator: Any, X: Any, sample_weight: Any) -> Rows:
+    """The samples of an array as ``fit`` takes them, which also tells ``estimator`` its features."""
+    data = to_numpy(X) if is_other_array(X) else require_numbers(X)
+    points = validate_data(estimator, data, dtype=np.float64, order="C")
+    return Rows(points, as_masses(sample_weight, points.shape[0]))
 
 
-def checked_rows(estimator: Any, chunk: Chunk, number: int) -> Rows:
-    """The samples of a chunk as ``fit`` takes them; the first one says how many features there are, and their names."""
-    data, weights = chunk.data, chunk.weights
-    if not chunk.name:
-        data = require_numbers(data) if not is_other_array(data) else to_numpy(data)
-        X = validate_data(estimator, data, dtype=np.float64, order="C")
-        return Rows(X, as_masses(weights, X.shape[0]), 1)
-    data = to_numpy(data) if is_other_array(data) else require_numbers(data)
-    if np.ndim(data) == 2 and not np.shape(data)[0]:
-        return Rows(np.empty(np.shape(data)), np.empty(0), number)
-    X = np.asarray(data)
-    if "n_features_in_" not in vars(estimator):
-        _remember(estimator, X.shape[1] if X.ndim == 2 else 0, chunk.names)
-    known = vars(estimator).get("feature_names_in_")
-    if chunk.names is not None and known is not None and chunk.names != tuple(known):
-        if sorted(chunk.names) != sorted(known):
-            raise ValueError(f"its columns are {', '.join(chunk.names)}, but those of the first chunk are {', '.join(known)}")
-        X = X[:, [chunk.names.index(name) for name in known]]
-    names = vars(estimator).pop("feature_names_in_", None)  # scikit-learn would miss the names of an array
-    try:
-        X = validate_data(estimator, X, dtype=np.float64, order="C", reset=False)
-    finally:
-        if names is not None:
-            estimator.feature_names_in_ = names
-    if weights is None:
-        return Rows(X, np.ones(X.shape[0]), number + 1)
-    masses = as_vector(weights, "weights", length=X.shape[0])  # in the unit of all chunks
-    if np.any(masses < 0.0):
-        raise ValueError(f"weights must not be negative; entry {int(np.argmin(masses))} is {masses.min():g}")
-    return Rows(X, masses, number + 1)
+def require_no_weights(sample_weight: Any) -> None:
+    """Raise if weights are given beside a source, which has its own."""
+    if sample_weight is not None:
+        raise ValueError("weights of a source come with its chunks, as pairs (array, weights), or from a column: chunks(…, weights=…)")
 
 
 def forget(estimator: Any, names: Iterable[str] = ("n_features_in_", "feature_names_in_")) -> None:
@@ -306,14 +239,8 @@ def forget(estimator: Any, names: Iterable[str] = ("n_features_in_", "feature_na
         vars(estimator).pop(name, None)
 
 
-def _remember(estimator: Any, n_features: int, names: Any) -> None:
-    estimator.n_features_in_ = n_features
-    if names is not None:
-        estimator.feature_names_in_ = np.asarray(names, dtype=object)
-
-
-def _together(parts: list[Rows]) -> Rows:
-    if len(parts) == 1:
-        return parts[0]
-    points, masses = (np.concatenate(arrays) for arrays in zip(*((p.points, p.masses) for p in parts), strict=True))
-    return Rows(points, masses, parts[-1].chunks)
+def remember(estimator: Any, checks: Checks) -> None:
+    """Tell the estimator its features."""
+    estimator.n_features_in_ = checks.n_features
+    if checks.names is not None:
+        estimator.feature_names_in_ = np.asarray(checks.names, dtype=object)

@@ -12,32 +12,30 @@ import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ksos._array import Array, is_other_array, like, to_numpy
 from ksos._deadline import Deadline, SetUp, set_up
 from ksos._progress import report
 from ksos._validation import (
-    as_bandwidth,
     as_callback,
     as_choice,
     as_count,
-    as_metric,
     as_nonnegative,
     as_points,
     as_positive,
-    require_numbers,
 )
 from ksos.bandwidth import RULES, bandwidth_rule
 from ksos.embedding import MeanEmbedding
 from ksos.estimators._anomalies import AnomalyMixin, check_contamination, holds_no_rows_out, warn_if_memorised
 from ksos.estimators._automatic_kernel import PER_SUPPORT_POINT, automatic_kernel, wide_enough
-from ksos.estimators._checks import warn_if_degenerate, warn_if_unseen
+from ksos.estimators._checks import as_bandwidth_or_metric, warn_if_degenerate, warn_if_unseen
+from ksos.estimators._gathered import Checks
 from ksos.estimators._likelihood_start import quick_mmd_fit
 from ksos.estimators._named_samples import NamedSamples
 from ksos.estimators._reference import as_reference, correction_bandwidth, require_reference
-from ksos.estimators._samples import as_generator, mean_score, require_inside
-from ksos.estimators._stream import Passes, Running, Setting, checked_rows, forget
+from ksos.estimators._samples import as_generator
+from ksos.estimators._scoring import Scores
+from ksos.estimators._stream import Passes, Running, Setting, forget, remember
 from ksos.estimators._subsample import Part
 from ksos.feature_names import column_names
 from ksos.functionals import MMD, Frobenius, Functional, NegativeLogLikelihood, SquaredMMD, Trace
@@ -48,7 +46,7 @@ from ksos.measures import Lebesgue, Measure
 from ksos.metric import embedding_width, takes_metrics
 from ksos.solvers import Solver, minimize
 from ksos.solvers.minimize import check_options
-from ksos.sources import Chunk, Chunks
+from ksos.sources import Chunk, Chunks, as_source
 from ksos.space import SoSSpace
 from ksos.support import SELECTIONS, affordable_size, pivoted_cholesky, select_support
 
@@ -81,7 +79,7 @@ _RESULTS = [
 _CUT = "time_limit was too short for all support points: the density has {} of them; allow more time, or set n_support"
 
 
-class DensityEstimator(NamedSamples, AnomalyMixin, DensityMixin, BaseEstimator):
+class DensityEstimator(Scores, NamedSamples, AnomalyMixin, DensityMixin, BaseEstimator):
     """What a fitted density estimator answers, and the checks of the parameters that all of them have."""
 
     kernel: str | Kernel
@@ -90,17 +88,6 @@ class DensityEstimator(NamedSamples, AnomalyMixin, DensityMixin, BaseEstimator):
     tol: float | None
     time_limit: float | None
     verbose: int
-
-    def score_samples(self, X: Any) -> np.ndarray:
-        """The log-density of each sample, shape (n,)."""
-        check_is_fitted(self, "distribution_")
-        if not is_other_array(X):
-            X = validate_data(self, require_numbers(X), dtype=np.float64, order="C", reset=False)
-        return self.distribution_.unnamed.logpdf(X)
-
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """The mean log-density of the samples, weighted by ``sample_weight``."""
-        return mean_score(to_numpy(self.score_samples(X)), sample_weight)
 
     def _check_common(self) -> None:
         """Refuse what can be refused before the data are looked at."""
@@ -223,13 +210,14 @@ class KernelSoSDensity(DensityEstimator):
         self.random_state, self.verbose, self.contamination = random_state, verbose, contamination
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, checkpoint: str | os.PathLike[str] | None = None) -> Self:
-        """Fit the density to samples ``X`` (n, d), weighted by ``sample_weight``, or to a source of chunks, ``ksos.chunks(…)``.
+        """Fit the density to samples ``X`` (n, d), weighted by ``sample_weight``, or to a source: ``ksos.chunks(…)``, or objects of Dask.
 
         A source is read twice: for bandwidth and support points, and for the kernel sums; once if it holds no more distinct samples than
         decide on these, or if kernel or ``bandwidth`` and ``support`` are given. With ``checkpoint``, a file, a fit that was killed goes on
         where it was. Ctrl-C stores the best density so far and is raised again.
         """
         warn_if_memorised(self.contamination, self._by_likelihood)
+        X, sample_weight = as_source(X, sample_weight)
         if isinstance(X, Chunks) and self.contamination is not None:
             raise ValueError("contamination holds rows out, which a source of chunks cannot; fit an array, or leave contamination out")
         if checkpoint is not None and not isinstance(X, Chunks):
@@ -244,13 +232,12 @@ class KernelSoSDensity(DensityEstimator):
         support points and landmarks; from then on the kernel sums of every sample, earlier ones included, are exact at those.
         """
         self._check_parameters()
-        running = vars(self).get("_running")
-        if running is None:
-            forget(self)
-        rows = checked_rows(self, Chunk(X, sample_weight, "X", column_names(X)), 0)
-        require_inside(self._domain, rows.points, rows.masses, vars(self).get("feature_names_in_"))
+        running = vars(self).get("_running") or Running.begin(Checks(type(self).__name__, self._domain), self._most_looked_at)
+        rows, checks = running.known.checks.rows(Chunk(X, sample_weight, "", column_names(X)))
+        forget(self)
+        remember(self, checks)
         with np.errstate(under="ignore"):
-            self._running = (running or Running.begin(self._most_looked_at, rows)).update(rows, self._question)
+            self._running = running.update(rows, checks, self._question)
         forget(self, _RESULTS)
         return self
 
@@ -259,10 +246,12 @@ class KernelSoSDensity(DensityEstimator):
         if name not in _RESULTS or "_running" not in vars(self):
             return super().__getattribute__(name)  # raises, with the cause if there is one
         running, deadline = self._running, Deadline.of(self.time_limit)
+        if (survey := running.known.survey) is None:
+            return super().__getattribute__(name)  # no sample yet
         with np.errstate(under="ignore"):
-            part = running.survey.part
-            setting = running.setting or self._settle(part, running.survey.count, deadline, report(self.verbose), part.points)
-            self._solve(setting, setting.embedding(part) if running.sums is None else running.sums, part, deadline)
+            part, sums = survey.part, running.known.sums
+            setting = running.setting or self._settle(part, survey.count, deadline, report(self.verbose), part.points)
+            self._solve(setting, setting.embedding(part) if sums is None else sums, part, deadline)
         return vars(self)[name]
 
     def _fit(self, X: Any, sample_weight: Any, deadline: Deadline, checkpoint: Any = None) -> Self:
@@ -272,7 +261,7 @@ class KernelSoSDensity(DensityEstimator):
         forget(self, ["_running"])
         passes = Passes(self, X, sample_weight, checkpoint)
         with np.errstate(under="ignore"):
-            asked = self._question if self._asks_first and isinstance(X, Chunks) else None
+            asked = self._given_question if self._asks_first and isinstance(X, Chunks) else None
             part = (survey := passes.look(self._most_looked_at, self._domain, asked)).part
             # a tensor: the fit runs where it lies, and decisions about it on the host
             setting = self._settle(part, survey.count, deadline, say, X if is_other_array(X) else part.points)
@@ -285,6 +274,11 @@ class KernelSoSDensity(DensityEstimator):
     def _question(self, part: Part) -> Setting:
         """The setting as a part of the samples decides on it, without a limit of time."""
         return self._settle(part, part.total, Deadline.of(None), report(0), part.points)
+
+    @property
+    def _given_question(self) -> KernelSums:
+        """The kernel sums of no samples, where these do not decide on landmarks: any part will do."""
+        return self._question(Part(to_numpy(as_points(self.support, "support"))[:1], np.ones(1), 1)).nothing
 
     def _settle(self, part: Part, seen: int, deadline: Deadline, say: Callable[[str], None], host: Array) -> Setting:
         """Kernels, support points and landmarks, from the part of the ``seen`` samples that decides on them."""
@@ -354,9 +348,9 @@ class KernelSoSDensity(DensityEstimator):
         if isinstance(self.bandwidth, str):
             as_choice(self.bandwidth, "bandwidth", RULES, otherwise=", a positive number or one per feature")
         else:
-            _as_bandwidth_or_metric(self.bandwidth, "bandwidth")
+            as_bandwidth_or_metric(self.bandwidth, "bandwidth")
         if self.embedding_bandwidth is not None:
-            _as_bandwidth_or_metric(self.embedding_bandwidth, "embedding_bandwidth")
+            as_bandwidth_or_metric(self.embedding_bandwidth, "embedding_bandwidth")
         if not (isinstance(self.regularization, str) and self.regularization == "auto"):
             as_nonnegative(self.regularization, 'regularization (or "auto")')
             if self.relative_regularization is not None:
@@ -406,12 +400,12 @@ class KernelSoSDensity(DensityEstimator):
             elif isinstance(self.bandwidth, str):
                 kernel = family.with_sigma(bandwidth_rule(self.bandwidth, part.points, part.weights, rng, count=part.total, names=names))
             else:
-                kernel = family.with_sigma(_as_bandwidth_or_metric(self.bandwidth, "bandwidth", d))
+                kernel = family.with_sigma(as_bandwidth_or_metric(self.bandwidth, "bandwidth", d))
         kernel.check_features(d)
         if self.embedding_bandwidth is None:
             wider = embedding_width(d) if self._is_automatic and takes_metrics(kernel, measure) else 1.0
             return kernel, kernel if wider == 1.0 else kernel.scaled(wider)
-        return kernel, kernel.with_sigma(_as_bandwidth_or_metric(self.embedding_bandwidth, "embedding_bandwidth", d))
+        return kernel, kernel.with_sigma(as_bandwidth_or_metric(self.embedding_bandwidth, "embedding_bandwidth", d))
 
     def _support(self, part: Part, kernel: Kernel, measure: Measure, rng: np.random.Generator, stage: SetUp) -> np.ndarray:
         d, most = part.points.shape[1], self._most_support_points(part.total)
@@ -488,12 +482,3 @@ def default_regularization(count: int, *, by_likelihood: bool, automatic: bool) 
     if by_likelihood or not automatic:
         return found
     return found * min(1.0, 1000.0 / count) ** 0.25
-
-
-def _as_bandwidth_or_metric(value: Any, name: str, d: int | None = None) -> np.ndarray:
-    metric = as_metric(value, name)
-    if metric is None:
-        return as_bandwidth(value, name, n_features=d)
-    if d is not None and metric.shape[0] != d:
-        raise ValueError(f"{name} is a matrix for {metric.shape[0]} features, but the samples have {d}")
-    return metric

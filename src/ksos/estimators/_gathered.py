@@ -1,0 +1,148 @@
+"""What a pass over samples gathers: a value that grows by chunks, merges with that of other chunks, and travels between processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.utils import check_array
+
+from ksos._array import is_other_array, to_numpy
+from ksos._validation import as_vector, require_numbers
+from ksos.estimators._samples import require_inside
+from ksos.estimators._subsample import Survey, row_hashes
+from ksos.kernel_sums import KernelSums
+from ksos.measures import Lebesgue, Measure
+from ksos.sources import Chunk
+
+__all__ = ["Checks", "Gathered", "Rows", "Tally"]
+
+_BATCH_ROWS = 1 << 15  # smaller chunks are put together: what a chunk costs by itself is then small
+
+
+class Rows(NamedTuple):
+    """Samples that passed every check, their masses, and of how many chunks they are."""
+
+    points: np.ndarray
+    masses: np.ndarray
+    chunks: int = 1
+
+
+@dataclass(frozen=True)
+class Checks:
+    """What every chunk must be: inside ``measure``, and with the features of the first one, in any order of their names."""
+
+    who: str
+    """The name of the estimator, for errors."""
+    measure: Measure = field(default_factory=Lebesgue)
+    n_features: int | None = None
+    names: tuple[str, ...] | None = None
+
+    def rows(self, chunk: Chunk) -> tuple[Rows, Checks]:
+        """The samples of a chunk, and the checks that the next chunk must pass; errors begin with the name of the chunk."""
+        try:
+            return self._rows(chunk)
+        except (ValueError, TypeError) as error:
+            if not chunk.name:
+                raise
+            raise type(error)(f"{chunk.name}: {error}") from None
+
+    def _rows(self, chunk: Chunk) -> tuple[Rows, Checks]:
+        data = to_numpy(chunk.data) if is_other_array(chunk.data) else require_numbers(chunk.data)
+        if np.ndim(data) == 2 and not np.shape(data)[0]:
+            return Rows(np.empty((0, self.n_features or 0)), np.empty(0)), self
+        X = np.asarray(data)
+        if chunk.names is not None and self.names is not None and chunk.names != self.names:
+            if sorted(chunk.names) != sorted(self.names):
+                raise ValueError(f"its columns are {', '.join(chunk.names)}, but those of the first chunk are {', '.join(self.names)}")
+            X = X[:, [chunk.names.index(name) for name in self.names]]
+        X = check_array(X, dtype=np.float64, order="C", estimator=self.who, input_name="X")
+        if self.n_features is not None and X.shape[1] != self.n_features:
+            raise ValueError(f"X has {X.shape[1]} features, but {self.who} is expecting {self.n_features} features as input")
+        known = self if self.n_features is not None else replace(self, n_features=X.shape[1], names=chunk.names)
+        masses = np.ones(X.shape[0]) if chunk.weights is None else as_vector(chunk.weights, "weights", length=X.shape[0])
+        if np.any(masses < 0.0):
+            raise ValueError(f"weights must not be negative; entry {int(np.argmin(masses))} is {masses.min():g}")
+        require_inside(self.measure, X, masses, known.names)
+        return Rows(X, masses), known
+
+    def merge(self, other: Checks) -> Checks:
+        """The checks of two sets of chunks, which must have the same columns."""
+        if self.n_features is None or other.n_features is None:
+            return other if self.n_features is None else self
+        if self.n_features != other.n_features or self.names != other.names:
+            shown = [f"{c.n_features} columns" if c.names is None else f"the columns {', '.join(c.names)}" for c in (self, other)]
+            raise ValueError(f"some chunks have {shown[0]}, others {shown[1]}; all must have the same ones")
+        return self
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How far a pass is: chunks, rows, and the sum of the hashes of the rows, which tells whether a second pass gives the same rows."""
+
+    chunks: int = 0
+    rows: int = 0
+    checksum: int = 0
+
+    def merge(self, other: Tally) -> Tally:
+        return Tally(self.chunks + other.chunks, self.rows + other.rows, (self.checksum + other.checksum) % 2**64)
+
+    def same_rows(self, other: Tally) -> bool:
+        """Whether as many rows were seen, and the same ones, in whatever chunks."""
+        return (self.rows, self.checksum) == (other.rows, other.checksum)
+
+
+@dataclass(frozen=True, eq=False)
+class Gathered:
+    """What is known of the chunks so far: a survey if ``most`` says of how many samples, kernel sums if it begins with those of none.
+
+    Rows of small chunks wait until they are worth the work; :attr:`settled` has none that wait.
+    """
+
+    checks: Checks
+    tally: Tally = Tally()
+    most: int | None = None
+    survey: Survey | None = None
+    sums: KernelSums | None = None
+    waiting: tuple[Rows, ...] = ()
+
+    def update(self, chunk: Chunk) -> Gathered:
+        """This and one more chunk; a bad chunk raises, and this value stays good."""
+        rows, checks = self.checks.rows(chunk)
+        small = rows.points.shape[0] < _BATCH_ROWS
+        rows = Rows(rows.points.copy(), rows.masses) if small else rows  # its owner may fill it anew
+        out = replace(self, checks=checks, waiting=(*self.waiting, rows))
+        return out.settled if sum(part.points.shape[0] for part in out.waiting) >= _BATCH_ROWS else out
+
+    @property
+    def settled(self) -> Gathered:
+        """The same value with nothing that waits."""
+        return replace(self, waiting=()).add(_together(self.waiting)) if self.waiting else self
+
+    def add(self, rows: Rows) -> Gathered:
+        """This and rows that passed the checks."""
+        if not rows.points.shape[0]:
+            return replace(self, tally=self.tally.merge(Tally(rows.chunks)))
+        hashes, survey, sums = row_hashes(rows.points), self.survey, self.sums
+        if self.most is not None:
+            survey = Survey.empty(self.most, rows.points.shape[1]) if survey is None else survey
+            survey = survey.update(rows.points, rows.masses, hashes)
+        if sums is not None:
+            sums = sums.update(rows.points, rows.masses)
+        seen = Tally(rows.chunks, rows.points.shape[0], int(np.sum(hashes, dtype=np.uint64)))
+        return replace(self, tally=self.tally.merge(seen), survey=survey, sums=sums)
+
+    def merge(self, other: Gathered) -> Gathered:
+        """What is known of both sets of chunks."""
+        a, b, checks = self.settled, other.settled, self.checks.merge(other.checks)
+        survey = b.survey if a.survey is None else a.survey if b.survey is None else a.survey.merge(b.survey)
+        sums = None if a.sums is None or b.sums is None else a.sums.merge(b.sums)
+        return Gathered(checks, a.tally.merge(b.tally), self.most, survey, sums)
+
+
+def _together(parts: tuple[Rows, ...]) -> Rows:
+    some, count = [part for part in parts if part.points.shape[0]], sum(part.chunks for part in parts)
+    if len(some) <= 1:
+        return (some or list(parts))[0]._replace(chunks=count)
+    return Rows(np.concatenate([part.points for part in some]), np.concatenate([part.masses for part in some]), count)
