@@ -1,7 +1,8 @@
-"""Fits to more rows than memory holds: python benchmarks/scale.py [--rows 1000000 10000000].
+"""Fits to more rows than memory holds: python benchmarks/scale.py [--rows 1000000 10000000] [--chart cost.png].
 
-Prints, for a generated stream of d = 10 features and m = 200 landmarks, the processor time of two passes over the data beside that of the
-bare kernel sums in blocks, taken in turns, and the peak memory of a fit above what the imports take, each in a process of its own.
+Prints, for a generated stream of d = 10 features and m = 200 landmarks, the processor time of a fit's passes over the data beside that of
+the bare kernel sums in blocks, and of scores beside the bare evaluation, taken in turns; and the peak memory of fits and scores above what
+the imports take, each in a process of its own. The chart shows how the cost of a fit grows with rows, support points and features.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -43,8 +45,33 @@ def bare_sums(X: np.ndarray, Z: np.ndarray, sigma: float) -> np.ndarray:
     return out
 
 
-def throughput(rows: int = 8 * CHUNK, repeats: int = 5) -> dict[str, float]:
-    """Processor seconds for the rows: the bare sums, kernel sums, and a whole pass with its checks, survey and sums; the best of some."""
+def bare_scores(X: np.ndarray, Z: np.ndarray, F: np.ndarray, sigma: float) -> np.ndarray:
+    """log ‖Fᵀk(x_i)‖² in blocks, as bare."""
+    scaled, norms, out = (2.0 / sigma**2) * Z.T, np.sum(Z * Z, axis=1) / sigma**2, np.empty(X.shape[0])
+    step = BLOCK // Z.shape[0]
+    for start in range(0, X.shape[0], step):
+        block = X[start : start + step]
+        values = block @ scaled
+        values -= norms
+        values -= (np.sum(block * block, axis=1) / sigma**2)[:, None]
+        np.exp(values, out=values)
+        found = values @ F
+        out[start : start + step] = np.log(np.sum(found * found, axis=1))
+    return out
+
+
+def a_fit(rows: int, landmarks: int = LANDMARKS) -> Any:
+    """An estimator fitted to the first rows of the stream, its solver stopped early: passes and memory are the question."""
+    import ksos
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the iteration limit is ours
+        estimator = ksos.KernelSoSDensity(bandwidth=3.0, n_support=landmarks, max_iter=3, random_state=0)
+        return estimator.fit(ksos.chunks(lambda: stream(rows)))
+
+
+def throughput(rows: int = 8 * CHUNK, repeats: int = 4) -> dict[str, float]:
+    """Processor seconds for the rows, the best of some: sums and scores, bare and ours, and all that a fit does with the rows."""
     from sklearn.base import BaseEstimator
 
     from ksos import KernelSums, chunks
@@ -53,17 +80,21 @@ def throughput(rows: int = 8 * CHUNK, repeats: int = 5) -> dict[str, float]:
     from ksos.measures import Lebesgue
 
     parts, Z, sigma = list(stream(rows)), np.random.default_rng(1).normal(size=(LANDMARKS, FEATURES)), 3.0
-    nothing = KernelSums(Gaussian(sigma), Z)
+    nothing, fitted = KernelSums(Gaussian(sigma), Z), a_fit(20_000)
+    p = fitted.distribution_
 
-    def one_pass() -> None:
-        passes = Passes(BaseEstimator(), chunks(parts), None)
-        passes.look(10_000, Lebesgue())
-        passes.add_up(nothing)
+    def passes() -> None:
+        both = Passes(BaseEstimator(), chunks(parts), None)
+        both.look(10_000, Lebesgue())
+        both.add_up(nothing)
 
     works: dict[str, Callable[[], Any]] = {
-        "bare": lambda: [bare_sums(part, Z, sigma) for part in parts],
+        "bare sums": lambda: [bare_sums(part, Z, sigma) for part in parts],
         "sums": lambda: [nothing.update(part) for part in parts],
-        "two passes": one_pass,
+        "passes": passes,
+        "bare scores": lambda: [bare_scores(part, p.support_points, p.unit_factor, sigma) for part in parts],
+        "scores": lambda: list(fitted.score_samples(chunks(parts))),
+        "score": lambda: fitted.score(chunks(parts)),
     }
     best = dict.fromkeys(works, np.inf)
     for _ in range(repeats):
@@ -74,47 +105,159 @@ def throughput(rows: int = 8 * CHUNK, repeats: int = 5) -> dict[str, float]:
     return best
 
 
-def peak_of_a_fit(rows: int) -> dict[str, float]:
-    """Megabytes above the imports, and seconds; run in a process of its own."""
+def peak(work: Callable[[], Any]) -> dict[str, float]:
+    """Megabytes above the imports, and seconds, of ``work``; for a process of its own."""
     import resource
 
     import sklearn.cluster  # noqa: F401 - of what a fit imports
 
-    import ksos
+    import ksos  # noqa: F401
 
-    def peak() -> float:
+    def megabytes() -> float:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1.0 if sys.platform == "darwin" else 1024.0) / 1e6
 
-    before, began = peak(), time.perf_counter()
-    estimator = ksos.KernelSoSDensity(bandwidth=3.0, n_support=LANDMARKS, max_iter=3, random_state=0)
-    import warnings
+    before, began = megabytes(), time.perf_counter()
+    work()
+    return {"megabytes": megabytes() - before, "seconds": time.perf_counter() - began}
 
-    warnings.simplefilter("ignore")  # the iteration limit is ours
-    estimator.fit(ksos.chunks(lambda: stream(rows)))
-    return {"megabytes": peak() - before, "seconds": time.perf_counter() - began}
+
+def score_all(rows: int) -> float:
+    """The mean score of the stream."""
+    import ksos
+
+    return float(a_fit(20_000).score(ksos.chunks(lambda: stream(rows))))
+
+
+GROWTH = {"n": (10_000, 100_000, 1_000_000), "m": (25, 50, 100, 200), "d": (2, 5, 10, 20)}
+MIDDLE = {"n": 100_000, "m": 100, "d": 10}
+
+
+def costs() -> list[dict[str, float]]:
+    """Seconds of a fit, its passes and the rest apart, where one of rows n, support points m and features d grows."""
+    import ksos
+
+    found = []
+    for name, values in GROWTH.items():
+        for value in values:
+            at = {**MIDDLE, name: value}
+            X = np.random.default_rng(0).normal(size=(at["n"], at["d"]))
+            source = _timed(ksos.chunks(X))
+            began = time.process_time()
+            ksos.KernelSoSDensity(bandwidth=0.9 * at["d"] ** 0.5, n_support=at["m"]).fit(source)
+            total = time.process_time() - began
+            found.append({"grows": name, **at, "passes": source.seconds, "rest": total - source.seconds})
+    return found
+
+
+def workers(counts: tuple[int, ...] = (1, 2), rows: int = 48 * CHUNK, repeats: int = 3) -> dict[str, float]:
+    """Seconds of both passes over generated chunks on clusters of so many processes of one thread, by their number; the best of some."""
+    import logging
+
+    import dask.array as da
+    from distributed import Client, LocalCluster
+    from sklearn.base import BaseEstimator
+
+    from ksos import KernelSums, chunks
+    from ksos.estimators._stream import Passes
+    from ksos.kernels import Gaussian
+    from ksos.measures import Lebesgue
+
+    nothing = KernelSums(Gaussian(3.0), np.random.default_rng(1).normal(size=(LANDMARKS, FEATURES)))
+
+    def both_passes(n: int) -> float:
+        X, began = da.random.default_rng(0).normal(size=(n, FEATURES), chunks=(CHUNK, FEATURES)), time.perf_counter()
+        passes = Passes(BaseEstimator(), chunks(X), None)
+        passes.look(10_000, Lebesgue())
+        passes.add_up(nothing)
+        return time.perf_counter() - began
+
+    found = {}
+    for count in counts:
+        options: dict[str, Any] = {"dashboard_address": None, "silence_logs": logging.CRITICAL}
+        with LocalCluster(n_workers=count, threads_per_worker=1, processes=True, **options) as cluster, Client(cluster):
+            both_passes(4 * CHUNK)  # the workers import what they need
+            found[str(count)] = min(both_passes(rows) for _ in range(repeats))
+    return found
+
+
+def _timed(source: Any) -> Any:
+    """The source, which counts the processor seconds of the passes over it."""
+    from ksos.sources import Chunks
+
+    class Timed(Chunks):
+        seconds = 0.0
+
+        def gather(self, begun: Any, **options: Any) -> Any:
+            began = time.process_time()
+            out = super().gather(begun, **options).settled
+            self.seconds += time.process_time() - began
+            return out
+
+    return Timed(source.__iter__, source.name)
+
+
+def draw(found: list[dict[str, Any]], path: str) -> None:
+    """One panel for each of n, m, d: seconds of the passes and of the rest."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    figure, panels = plt.subplots(1, 3, figsize=(10.0, 3.4), sharey=True, layout="constrained")
+    for panel, (name, what) in zip(panels, {"n": "rows n", "m": "support points m", "d": "features d"}.items(), strict=True):
+        mine = [row for row in found if row["grows"] == name]
+        for part, label, marker in (("passes", "passes over the rows", "o"), ("rest", "bandwidth, support points, solver", "s")):
+            panel.loglog([row[name] for row in mine], [row[part] for row in mine], marker=marker, label=label)
+        fixed = ", ".join(f"{other} = {value:,}".replace(",", " ") for other, value in MIDDLE.items() if other != name)
+        panel.set(xlabel=f"{what}  ({fixed})")
+        panel.set_xticks(GROWTH[name], [f"{value:,}".replace(",", " ") for value in GROWTH[name]])
+        panel.minorticks_off()
+        panel.grid(alpha=0.3)
+    panels[0].set(ylabel="seconds on one core")
+    panels[0].legend(loc="upper left", fontsize="small")
+    figure.savefig(path, dpi=110)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", nargs="+", type=int, default=[1_000_000, 10_000_000])
-    parser.add_argument("--peak", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--time", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--rows", nargs="*", type=int, default=[1_000_000, 10_000_000])
+    parser.add_argument("--chart", help="write the chart to this file, and print nothing else")
+    parser.add_argument("--work", choices=WORKS, help=argparse.SUPPRESS)
+    parser.add_argument("--of", type=int, default=0, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.peak is not None or arguments.time:
-        print(json.dumps(throughput() if arguments.time else peak_of_a_fit(arguments.peak)))
+    if arguments.work is not None:
+        print(json.dumps(WORKS[arguments.work](arguments.of)))
         return
-    times = _elsewhere("--time")
-    for name in ("sums", "two passes"):
-        print(f"{name}: {times['bare'] / times[name]:.0%} of the speed of the bare sums", flush=True)
+    if arguments.chart is not None:
+        draw(_elsewhere("costs"), arguments.chart)
+        return
+    times = _elsewhere("throughput")
+    for name, bare in (("sums", "bare sums"), ("passes", "bare sums"), ("scores", "bare scores"), ("score", "bare scores")):
+        print(f"{name}: {times[bare] / times[name]:.0%} of the speed of the {bare}", flush=True)
+    seconds = _elsewhere("workers")
+    print(f"two workers: {seconds['1'] / seconds['2']:.2f} times as fast as one", flush=True)
     for rows in arguments.rows:
-        found = _elsewhere("--peak", str(rows))
-        print(f"{rows} rows: {found['megabytes']:.0f} MB above the imports, {found['seconds']:.1f} s", flush=True)
+        for what in ("fit", "score"):
+            found = _elsewhere(what, rows)
+            print(f"{what} of {rows} rows: {found['megabytes']:.0f} MB above the imports, {found['seconds']:.1f} s", flush=True)
 
 
-def _elsewhere(*words: str) -> dict[str, float]:
+WORKS: dict[str, Callable[[int], Any]] = {
+    "throughput": lambda _: throughput(),
+    "costs": lambda _: costs(),
+    "workers": lambda _: workers(),
+    "fit": lambda rows: peak(lambda: a_fit(rows)),
+    "score": lambda rows: peak(lambda: score_all(rows)),
+}
+
+
+def _elsewhere(work: str, of: int = 0) -> Any:
+    """What ``work`` gives in a process of its own."""
     source = str(Path(__file__).resolve().parents[1] / "src")
     environment = {**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])}
-    done = subprocess.run([sys.executable, __file__, *words], capture_output=True, text=True, env=environment, check=False)
+    done = subprocess.run(
+        [sys.executable, __file__, "--work", work, "--of", str(of)], capture_output=True, text=True, env=environment, check=False
+    )
     if done.returncode:
         sys.exit(done.stderr)
     return json.loads(done.stdout)

@@ -9,7 +9,7 @@ import re
 import secrets
 import stat
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 
@@ -19,8 +19,12 @@ _TEMPORARY = re.compile(r"\.ksos-[0-9a-f]{16}\.tmp")
 _ABANDONED = 3600.0  # seconds
 
 
-def replace_whole(path: str | bytes | os.PathLike[str], parts: Iterable[bytes | memoryview]) -> None:
+def replace_whole(
+    path: str | bytes | os.PathLike[str], parts: Iterable[bytes | memoryview], head: Callable[[], bytes] | None = None
+) -> None:
     """Make ``parts``, one after the other, the content of the file ``path``; at every moment the old file or the new one is there, whole.
+
+    ``head``, asked when all parts are written, gives what the file begins with instead of its first bytes, such as how much follows.
 
     A temporary file beside it is filled, flushed to the disk, and takes its name. A file that exists keeps its permissions, a new one gets
     those of the umask; links are followed, and stay. What a writer that was killed has left in the folder is removed after an hour.
@@ -43,6 +47,9 @@ def replace_whole(path: str | bytes | os.PathLike[str], parts: Iterable[bytes | 
                     os.chmod(temporary, mode)  # os.open left out what the umask forbids
                 for part in parts:
                     file.write(part)
+                if head is not None:
+                    file.seek(0)
+                    file.write(head())
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, target)
@@ -52,8 +59,9 @@ def replace_whole(path: str | bytes | os.PathLike[str], parts: Iterable[bytes | 
             raise
         _sync_folder(target.parent)
     except OSError as error:
-        error.filename = os.fsdecode(path)  # the user's name for it, not the temporary one
-        del error.filename2  # None would be printed as a second name
+        if error.filename is None or Path(error.filename) in (temporary, target, target.parent):  # not what the parts are read from
+            error.filename = os.fsdecode(path)  # the user's name for it, not the temporary one
+            del error.filename2  # None would be printed as a second name
         raise
 
 

@@ -92,6 +92,10 @@ class Chunks:
                     after(begun)
         return begun
 
+    def each(self, work: Callable[[Chunk], Any]) -> Any:
+        """``work`` of every chunk, one after the other when they are asked for; elsewhere, what stands for them."""
+        return map(work, self)
+
     def fingerprint(self) -> list[list[Any]]:
         """Name, size and time of change of every file: what must be the same in every pass."""
         return [[file, (found := os.stat(file)).st_size, found.st_mtime_ns] for file in self.files]
@@ -197,9 +201,9 @@ class DaskChunks(Chunks):
             after(value)
         return value
 
-    def map_rows(self, function: Callable[[Chunk], np.ndarray]) -> Any:
+    def each(self, work: Callable[[Chunk], np.ndarray]) -> Any:
         """One number for each row, as a Dask array that is computed when it is asked for."""
-        return self.blocks.lazily(_PerRow(function, self._located))
+        return self.blocks.lazily(_PerRow(work, self._located))
 
 
 @dataclass(frozen=True)

@@ -215,9 +215,9 @@ class SoSDensity(Queries):
         xp, out, F, bumps = namespace(X), zeros((X.shape[0],), X), self.unit_factor, None
         if is_numpy(X) and F.shape[1] > F.shape[0] and self.unit_constant is None:
             F, bumps = split_columns(F)
+        at = self.kernel.against(self.support_points)
         for rows in row_blocks(X.shape[0], max(self.unit_factor.shape), CACHE_ELEMENTS if is_numpy(X) else _DEVICE_ELEMENTS):
-            log_k = self.kernel.log(X[rows, :], self.support_points)
-            k = np.exp(log_k, out=log_k) if is_numpy(X) else xp.exp(log_k)
+            k = at(X[rows, :])
             values = k @ F
             if self.unit_constant is not None:
                 values += self.unit_constant

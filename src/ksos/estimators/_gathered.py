@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils import check_array
@@ -11,14 +11,15 @@ from sklearn.utils import check_array
 from ksos._array import is_other_array, to_numpy
 from ksos._validation import as_vector, require_numbers
 from ksos.estimators._samples import require_inside
-from ksos.estimators._subsample import Survey, row_hashes
+from ksos.estimators._subsample import Survey
 from ksos.kernel_sums import KernelSums
 from ksos.measures import Lebesgue, Measure
 from ksos.sources import Chunk
 
-__all__ = ["Checks", "Gathered", "Rows", "Tally"]
+__all__ = ["Checks", "Gathered", "Rows", "Tally", "require_own_weights"]
 
 _BATCH_ROWS = 1 << 15  # smaller chunks are put together: what a chunk costs by itself is then small
+_HEAVIEST = 1e200
 
 
 class Rows(NamedTuple):
@@ -64,6 +65,8 @@ class Checks:
         masses = np.ones(X.shape[0]) if chunk.weights is None else as_vector(chunk.weights, "weights", length=X.shape[0])
         if np.any(masses < 0.0):
             raise ValueError(f"weights must not be negative; entry {int(np.argmin(masses))} is {masses.min():g}")
+        if masses.max() > _HEAVIEST:
+            raise ValueError(f"weights must not exceed {_HEAVIEST:g}, so that they can be added up; got {masses.max():g}; scale them")
         require_inside(self.measure, X, masses, known.names)
         return Rows(X, masses), known
 
@@ -79,11 +82,16 @@ class Checks:
 
 @dataclass(frozen=True)
 class Tally:
-    """How far a pass is: chunks, rows, and the sum of the hashes of the rows, which tells whether a second pass gives the same rows."""
+    """How far a pass is: chunks, rows, and the sum of all their bits, which tells whether a second pass gives the same rows."""
 
     chunks: int = 0
     rows: int = 0
     checksum: int = 0
+
+    @classmethod
+    def of(cls, rows: Rows) -> Tally:
+        bits = sum(int(np.sum(numbers.view(np.uint64))) for numbers in (rows.points, rows.masses))
+        return cls(rows.chunks, rows.points.shape[0], bits % 2**64)
 
     def merge(self, other: Tally) -> Tally:
         return Tally(self.chunks + other.chunks, self.rows + other.rows, (self.checksum + other.checksum) % 2**64)
@@ -124,14 +132,13 @@ class Gathered:
         """This and rows that passed the checks."""
         if not rows.points.shape[0]:
             return replace(self, tally=self.tally.merge(Tally(rows.chunks)))
-        hashes, survey, sums = row_hashes(rows.points), self.survey, self.sums
+        survey, sums = self.survey, self.sums
         if self.most is not None:
             survey = Survey.empty(self.most, rows.points.shape[1]) if survey is None else survey
-            survey = survey.update(rows.points, rows.masses, hashes)
+            survey = survey.update(rows.points, rows.masses)
         if sums is not None:
             sums = sums.update(rows.points, rows.masses)
-        seen = Tally(rows.chunks, rows.points.shape[0], int(np.sum(hashes, dtype=np.uint64)))
-        return replace(self, tally=self.tally.merge(seen), survey=survey, sums=sums)
+        return replace(self, tally=self.tally.merge(Tally.of(rows)), survey=survey, sums=sums)
 
     def merge(self, other: Gathered) -> Gathered:
         """What is known of both sets of chunks."""
@@ -139,6 +146,12 @@ class Gathered:
         survey = b.survey if a.survey is None else a.survey if b.survey is None else a.survey.merge(b.survey)
         sums = None if a.sums is None or b.sums is None else a.sums.merge(b.sums)
         return Gathered(checks, a.tally.merge(b.tally), self.most, survey, sums)
+
+
+def require_own_weights(sample_weight: Any) -> None:
+    """Raise on weights that are given beside a source."""
+    if sample_weight is not None:
+        raise ValueError("weights of a source come with its chunks, as pairs (array, weights), or from a column: chunks(…, weights=…)")
 
 
 def _together(parts: tuple[Rows, ...]) -> Rows:

@@ -16,7 +16,7 @@ from ksos._array import is_other_array, like, to_numpy
 from ksos._state import read_state, write_state
 from ksos._validation import as_masses, require_numbers
 from ksos.embedding import MeanEmbedding
-from ksos.estimators._gathered import Checks, Gathered, Rows, Tally
+from ksos.estimators._gathered import Checks, Gathered, Rows, Tally, require_own_weights
 from ksos.estimators._samples import require_inside
 from ksos.estimators._subsample import Part, Survey
 from ksos.kernel_sums import KernelSums
@@ -24,7 +24,7 @@ from ksos.measures import Lebesgue, Measure
 from ksos.sources import Chunks, as_source
 from ksos.space import SoSSpace
 
-__all__ = ["Passes", "Running", "Setting", "fit_few", "forget", "remember", "require_no_weights"]
+__all__ = ["Passes", "Running", "Setting", "fit_few", "forget", "remember"]
 
 _SHARE = 0.05  # of the time, at most, is spent on checkpoints
 _KIND = "a fit in progress"
@@ -91,7 +91,7 @@ class Passes:
             self.sample = checked_array(self.estimator, self.source, self.sample_weight)
             return
         forget(self.estimator)
-        require_no_weights(self.sample_weight)
+        require_own_weights(self.sample_weight)
         self.fingerprint = self.source.fingerprint()
         if self.checkpoint is not None and os.path.isfile(self.checkpoint):
             self._resume()
@@ -225,12 +225,6 @@ def checked_array(estimator: Any, X: Any, sample_weight: Any) -> Rows:
     data = to_numpy(X) if is_other_array(X) else require_numbers(X)
     points = validate_data(estimator, data, dtype=np.float64, order="C")
     return Rows(points, as_masses(sample_weight, points.shape[0]))
-
-
-def require_no_weights(sample_weight: Any) -> None:
-    """Raise if weights are given beside a source, which has its own."""
-    if sample_weight is not None:
-        raise ValueError("weights of a source come with its chunks, as pairs (array, weights), or from a column: chunks(…, weights=…)")
 
 
 def forget(estimator: Any, names: Iterable[str] = ("n_features_in_", "feature_names_in_")) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -41,6 +42,8 @@ class Survey:
     copies: np.ndarray
     """How often each was given."""
     masses: np.ndarray
+    lost: np.ndarray
+    """What rounding has taken from the masses: their sums do not depend on the order."""
     points: np.ndarray
     """Of the first ``most`` hashes."""
     count: int = 0
@@ -52,19 +55,19 @@ class Survey:
     def empty(cls, most: int, n_features: int) -> Survey:
         """Nothing seen."""
         nothing = np.empty(0)
-        return cls(most, nothing.astype(np.uint64), nothing.astype(np.int64), nothing, np.empty((0, n_features)))
+        return cls(most, nothing.astype(np.uint64), nothing.astype(np.int64), nothing, nothing, np.empty((0, n_features)))
 
     @property
     def complete(self) -> bool:
         """Whether all distinct samples are kept."""
         return not self.overflown and self.hashes.shape[0] <= self.most
 
-    def update(self, X: np.ndarray, masses: np.ndarray, hashes: np.ndarray | None = None) -> Survey:
-        """This and more samples (n, d) of these masses; ``hashes`` are those of the rows where they are known already."""
+    def update(self, X: np.ndarray, masses: np.ndarray) -> Survey:
+        """This and more samples (n, d) of these masses."""
         out = self
         for start in range(0, X.shape[0], _BLOCK_ROWS):
             rows = slice(start, start + _BLOCK_ROWS)
-            out = out._with_block(X[rows], masses[rows], row_hashes(X[rows]) if hashes is None else hashes[rows])
+            out = out._with_block(X[rows], masses[rows], row_hashes(X[rows]))
         return out
 
     def _with_block(self, X: np.ndarray, masses: np.ndarray, hashes: np.ndarray) -> Survey:
@@ -77,7 +80,8 @@ class Survey:
         if not hashes.size:
             return seen
         known, first, which, copies = np.unique(hashes, return_index=True, return_inverse=True, return_counts=True)
-        block = Survey(self.most, known, copies, np.bincount(which, weights=masses), X[first[: self.most]] + 0.0)  # one sign of zero
+        gathered = _gathered(which, masses)
+        block = Survey(self.most, known, copies, *gathered, X[first[: self.most]] + 0.0)  # one sign of zero
         return seen.merge(block)
 
     def merge(self, other: Survey) -> Survey:
@@ -89,11 +93,12 @@ class Survey:
         hashes, first, which = np.unique(both, return_index=True, return_inverse=True)
         room, n = max(_COUNTED, self.most), hashes.shape[0]
         copies = np.bincount(which, weights=np.concatenate([self.copies, other.copies])).astype(np.int64)
-        masses = np.bincount(which, weights=np.concatenate([self.masses, other.masses]))
+        masses, lost = _gathered(which, np.concatenate([self.masses, other.masses]))
+        lost += np.bincount(which, weights=np.concatenate([self.lost, other.lost]))
         first = first[: self.most]  # a hash among the lowest of both is among the lowest of its own: its point is known
         points, mine = np.empty((first.shape[0], self.points.shape[1])), first < self.hashes.shape[0]
         points[mine], points[~mine] = self.points[first[mine]], other.points[first[~mine] - self.hashes.shape[0]]
-        known = hashes[:room], copies[:room], masses[:room], points
+        known = hashes[:room], copies[:room], masses[:room], lost[:room], points
         return Survey(self.most, *known, self.count + other.count, self.overflown or other.overflown or n > room)
 
     @property
@@ -112,19 +117,26 @@ class Survey:
     @property
     def part(self) -> Part:
         """The kept samples, as a fit takes them."""
-        order, gathered = np.lexsort(self.points.T[::-1]), self.masses[: self.points.shape[0]]
+        order, gathered = np.lexsort(self.points.T[::-1]), (self.masses + self.lost)[: self.points.shape[0]]
         return Part(self.points[order], gathered[order] / gathered.sum(), self.total)
 
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain words and arrays from which :meth:`of_state` makes the same value."""
-        arrays = {"hashes": self.hashes, "copies": self.copies, "masses": self.masses, "points": self.points}
+        arrays = {"hashes": self.hashes, "copies": self.copies, "masses": self.masses, "lost": self.lost, "points": self.points}
         return {"most": self.most, "count": self.count, "overflown": self.overflown}, arrays
 
     @classmethod
     def of_state(cls, words: dict[str, Any], arrays: dict[str, np.ndarray]) -> Survey:
         """The value that :meth:`state` described."""
-        held: dict[str, Any] = {name: arrays[name] for name in ("hashes", "copies", "masses", "points")}
+        held: dict[str, Any] = {name: arrays[name] for name in ("hashes", "copies", "masses", "lost", "points")}
         return cls(int(words["most"]), **held, count=int(words["count"]), overflown=bool(words["overflown"]))
+
+
+def _gathered(which: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The masses of each number in ``which``, and what is left of them: leading bits, whose sums are exact, and the rest [Ogita2005]."""
+    large = 2.0 ** (math.frexp(float(masses.max()))[1] + masses.shape[0].bit_length() + 1)
+    leading = (masses + large) - large
+    return np.bincount(which, weights=leading), np.bincount(which, weights=masses - leading)
 
 
 def row_hashes(X: np.ndarray) -> np.ndarray:

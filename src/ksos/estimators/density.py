@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 
@@ -22,19 +21,17 @@ from ksos._validation import (
     as_count,
     as_nonnegative,
     as_points,
-    as_positive,
 )
 from ksos.bandwidth import RULES, bandwidth_rule
 from ksos.embedding import MeanEmbedding
-from ksos.estimators._anomalies import AnomalyMixin, check_contamination, holds_no_rows_out, warn_if_memorised
+from ksos.estimators._anomalies import holds_no_rows_out, warn_if_memorised
 from ksos.estimators._automatic_kernel import PER_SUPPORT_POINT, automatic_kernel, wide_enough
 from ksos.estimators._checks import as_bandwidth_or_metric, warn_if_degenerate, warn_if_unseen
+from ksos.estimators._density_estimator import DensityEstimator
 from ksos.estimators._gathered import Checks
 from ksos.estimators._likelihood_start import quick_mmd_fit
-from ksos.estimators._named_samples import NamedSamples
 from ksos.estimators._reference import as_reference, correction_bandwidth, require_reference
 from ksos.estimators._samples import as_generator
-from ksos.estimators._scoring import Scores
 from ksos.estimators._stream import Passes, Running, Setting, forget, remember
 from ksos.estimators._subsample import Part
 from ksos.feature_names import column_names
@@ -77,32 +74,6 @@ _RESULTS = [
     "support_points_", "landmarks_",
 ]  # fmt: skip
 _CUT = "time_limit was too short for all support points: the density has {} of them; allow more time, or set n_support"
-
-
-class DensityEstimator(Scores, NamedSamples, AnomalyMixin, DensityMixin, BaseEstimator):
-    """What a fitted density estimator answers, and the checks of the parameters that all of them have."""
-
-    kernel: str | Kernel
-    n_support: int | None
-    measure: Measure | None
-    tol: float | None
-    time_limit: float | None
-    verbose: int
-
-    def _check_common(self) -> None:
-        """Refuse what can be refused before the data are looked at."""
-        kernel_form(self.kernel)
-        if self.n_support is not None:
-            as_count(self.n_support, "n_support")
-        if self.measure is not None and not isinstance(self.measure, Measure):
-            raise TypeError(f"measure must be a measure such as ksos.measures.Box(low, high), or None; got {self.measure!r}")
-        if self.tol is not None:
-            as_positive(self.tol, "tol")
-        if self.time_limit is not None:
-            as_positive(self.time_limit, "time_limit")
-        if not isinstance(self.verbose, bool):
-            as_count(self.verbose, "verbose", minimum=0)
-        check_contamination(self.contamination)
 
 
 class KernelSoSDensity(DensityEstimator):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from ksos._array import Array, like, namespace, quiet, zeros
+from ksos._array import Array, is_numpy, like, namespace, quiet, zeros
 from ksos._memory import row_blocks
 from ksos._validation import as_bandwidth, as_points, as_vector
 from ksos.feature_names import column_names
@@ -61,7 +62,12 @@ class Kernel(ABC):
     @np.errstate(under="ignore")
     def __call__(self, X: Array, Y: Array | None = None) -> Array:
         """The matrix k(X_i, Y_j); ``Y=None`` means ``Y = X``."""
-        return namespace(X).exp(self.log(X, Y))
+        log_k = self.log(X, Y)
+        return np.exp(log_k, out=log_k) if is_numpy(log_k) else namespace(X).exp(log_k)
+
+    def against(self, Z: Array) -> Callable[[Array], Array]:
+        """The map X ↦ k(X_i, Z_j) for many X, one after the other: what depends on Z alone may be computed once."""
+        return lambda X: self(X, Z)
 
     def log(self, X: Array, Y: Array | None = None) -> Array:
         """The matrix log k(X_i, Y_j): finite where k itself underflows."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+
+import numpy as np
 
 from ksos._array import Array, is_numpy, like, namespace, quiet
 from ksos._memory import CACHE_ELEMENTS, row_blocks
 
-__all__ = ["central_point", "feature_squares", "squared_distances"]
+__all__ = ["central_point", "feature_squares", "product_form", "squared_distances"]
 
 _DIRECT_FEATURES = 8
 _DEVICE_ELEMENTS = 1 << 26  # a GPU wants few large operations instead
@@ -64,6 +66,29 @@ def squared_distances(X: Array, Y: Array, sigma: Array) -> Array:
         for rows in blocks:
             D[rows, :] = _sum_of_squares(X[rows, :], Y, sigma)
         return D
+
+
+def product_form(Z: np.ndarray, root: np.ndarray) -> Callable[[np.ndarray], np.ndarray | None] | None:
+    """The map X ↦ −‖(X_i − Z_j)R‖² for many features as one matrix product, for X one after the other; None for few features.
+
+    It gives None for an X so far away that this form loses digits.
+    """
+    if Z.shape[1] <= _DIRECT_FEATURES:
+        return None
+    centre = np.mean(Z, axis=0)
+    at_Z = (Z - centre) @ root
+    z2 = np.sum(at_Z * at_Z, axis=1)
+    right = np.concatenate([2.0 * (root @ at_Z.T), -np.ones((1, Z.shape[0])), -z2[None, :]])  # R goes to Z: X is then only shifted
+    metric, farthest = root @ root.T, float(np.max(z2))
+
+    def at(X: np.ndarray) -> np.ndarray | None:
+        left = np.empty((X.shape[0], X.shape[1] + 2))
+        shifted = np.subtract(X, centre, out=left[:, :-2])
+        x2 = np.einsum("ij,ij->i", shifted @ metric, shifted, out=left[:, -2])
+        left[:, -1] = 1.0
+        return left @ right if (float(np.max(x2)) + farthest) * 2.3e-16 <= _PRODUCT_ERROR else None
+
+    return at
 
 
 def _sum_of_squares(X: Array, Y: Array, sigma: Array) -> Array:

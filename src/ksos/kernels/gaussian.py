@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
 
-from ksos._array import Array, like
+from ksos._array import Array, is_numpy, like
 from ksos._validation import as_metric
 from ksos.kernels.base import Kernel
-from ksos.kernels.distances import central_point, squared_distances
+from ksos.kernels.distances import central_point, product_form, squared_distances
 
 __all__ = ["Gaussian"]
 
@@ -59,9 +60,22 @@ class Gaussian(Kernel):
             return super().log(X, Y)
         self.check_features(X.shape[1])
         # an origin among the points: coordinates of data far from 0 would lose their digits
-        root, origin = like(np.linalg.inv(np.linalg.cholesky(self.sigma)).T, X), central_point(Y)
+        root, origin = like(self._root(X), X), central_point(Y)
         at_X = (X - origin) @ root
         return self.log_profile(squared_distances(at_X, at_X if Y is X else (Y - origin) @ root, np.ones(X.shape[1])))
+
+    def against(self, Z: Array) -> Callable[[Array], Array]:
+        product = product_form(Z, self._root(Z)) if is_numpy(Z) else None
+
+        def at(X: Array) -> Array:
+            log_k = None if product is None else product(X)
+            return self(X, Z) if log_k is None else np.exp(log_k, out=log_k)
+
+        return at
+
+    def _root(self, Z: Array) -> np.ndarray:
+        """R with k(x, z) = exp(−‖(x − z)R‖²)."""
+        return np.linalg.inv(np.linalg.cholesky(self.sigma)).T if self.full else np.diag(1.0 / self.sigma_vector(Z.shape[1]))
 
     def log_profile(self, t: Array) -> Array:
         return -t

@@ -1,0 +1,81 @@
+"""Log-densities of samples that come in chunks: one chunk after the other, in a file, or only their mean."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy
+
+from ksos._array import to_numpy
+from ksos._files import replace_whole
+from ksos.density import SoSDensity, SoSMixture
+from ksos.estimators._gathered import Checks
+from ksos.sources import Chunk
+
+__all__ = ["LogDensity", "MeanScore", "written"]
+
+
+@dataclass(frozen=True)
+class LogDensity:
+    """The map of a chunk to the log-densities of its rows, shape (n,); it can be pickled."""
+
+    checks: Checks
+    density: SoSDensity | SoSMixture
+
+    def __call__(self, chunk: Chunk) -> np.ndarray:
+        return self.weighted(chunk)[0]
+
+    def weighted(self, chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
+        """The log-densities, and the masses of the rows."""
+        rows, _ = self.checks.rows(chunk)
+        return (to_numpy(self.density.logpdf(rows.points)) if rows.points.shape[0] else np.empty(0)), rows.masses
+
+
+@dataclass(frozen=True)
+class MeanScore:
+    """Σ_i a_i log p(x_i) and Σ_i a_i of the chunks so far; a row of weight zero does not count, even where its density is zero."""
+
+    of: LogDensity
+    total: float = 0.0
+    mass: float = 0.0
+
+    def update(self, chunk: Chunk) -> MeanScore:
+        scores, masses = self.of.weighted(chunk)
+        counted = masses > 0.0
+        return replace(self, total=self.total + float(masses[counted] @ scores[counted]), mass=self.mass + float(masses.sum()))
+
+    def merge(self, other: MeanScore) -> MeanScore:
+        return replace(self, total=self.total + other.total, mass=self.mass + other.mass)
+
+    @property
+    def value(self) -> float:
+        """The mean."""
+        if not self.mass > 0.0:
+            raise ValueError("the source has no samples of positive weight; there is no mean score")
+        return self.total / self.mass
+
+
+def written(scores: Iterable[Any], path: str | os.PathLike[str]) -> np.ndarray:
+    """The scores of all chunks in an NPY file, written whole or not at all, and mapped to memory to be read."""
+    count = 0
+
+    def head() -> bytes:
+        """The header for as many scores; NumPy leaves room in it for a number that grows."""
+        buffer = io.BytesIO()
+        npy.write_array_header_1_0(buffer, {"descr": npy.dtype_to_descr(np.dtype(np.float64)), "fortran_order": False, "shape": (count,)})
+        return buffer.getvalue()
+
+    def parts() -> Iterator[bytes | memoryview]:
+        nonlocal count
+        yield head()
+        for chunk in scores:
+            count += chunk.shape[0]
+            yield np.ascontiguousarray(chunk).data
+
+    replace_whole(path, parts(), head)
+    return np.load(path, mmap_mode="r")

@@ -1,0 +1,83 @@
+"""What every density estimator answers once it is fitted, for arrays and for sources of chunks, and the checks they share."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ksos._array import is_other_array, to_numpy
+from ksos._validation import as_count, as_positive, require_numbers
+from ksos.estimators._anomalies import AnomalyMixin, check_contamination
+from ksos.estimators._chunk_scores import LogDensity, MeanScore, written
+from ksos.estimators._gathered import Checks, require_own_weights
+from ksos.estimators._named_samples import NamedSamples
+from ksos.estimators._samples import mean_score
+from ksos.kernels import Kernel, kernel_form
+from ksos.measures import Measure
+from ksos.sources import Chunks, DaskChunks, as_source
+
+__all__ = ["DensityEstimator"]
+
+
+class DensityEstimator(NamedSamples, AnomalyMixin, DensityMixin, BaseEstimator):
+    """What a fitted density estimator answers, and the checks of the parameters that all of them have."""
+
+    kernel: str | Kernel
+    n_support: int | None
+    measure: Measure | None
+    tol: float | None
+    time_limit: float | None
+    verbose: int
+
+    def score_samples(self, X: Any, *, out: str | os.PathLike[str] | None = None) -> Any:
+        """The log-density of each sample, shape (n,); of a source of chunks, an iterator over such arrays, one for each chunk.
+
+        With ``out``, the scores of a source go to that NPY file, and come back mapped to memory: neither samples nor scores need fit in it.
+        Of arrays and data frames of Dask it is a Dask array, which is computed when it is asked for.
+        """
+        check_is_fitted(self, "distribution_")
+        X = as_source(X)[0]
+        if out is not None and isinstance(X, DaskChunks):
+            raise ValueError("out is for files and iterables; the scores of Dask objects are a Dask array, which to_zarr and others store")
+        if isinstance(X, Chunks):
+            scores = X.each(self._of_chunk)
+            return scores if out is None else written(scores, out)
+        if out is not None:
+            raise ValueError("out is for a source of chunks: score_samples(ksos.chunks(…), out=…); np.save writes the scores of an array")
+        if not is_other_array(X):
+            X = validate_data(self, require_numbers(X), dtype=np.float64, order="C", reset=False)
+        return self.distribution_.unnamed.logpdf(X)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """The mean log-density of the samples, weighted by ``sample_weight``; those of a source of chunks come with their weights."""
+        X, sample_weight = as_source(X, sample_weight)
+        if isinstance(X, Chunks):
+            check_is_fitted(self, "distribution_")
+            require_own_weights(sample_weight)
+            return X.gather(MeanScore(self._of_chunk)).value
+        return mean_score(to_numpy(self.score_samples(X)), sample_weight)
+
+    @property
+    def _of_chunk(self) -> LogDensity:
+        names = vars(self).get("feature_names_in_")
+        known = Checks(type(self).__name__, n_features=self.n_features_in_, names=None if names is None else tuple(names))
+        return LogDensity(known, self.distribution_.unnamed)
+
+    def _check_common(self) -> None:
+        """Refuse what can be refused before the data are looked at."""
+        kernel_form(self.kernel)
+        if self.n_support is not None:
+            as_count(self.n_support, "n_support")
+        if self.measure is not None and not isinstance(self.measure, Measure):
+            raise TypeError(f"measure must be a measure such as ksos.measures.Box(low, high), or None; got {self.measure!r}")
+        if self.tol is not None:
+            as_positive(self.tol, "tol")
+        if self.time_limit is not None:
+            as_positive(self.time_limit, "time_limit")
+        if not isinstance(self.verbose, bool):
+            as_count(self.verbose, "verbose", minimum=0)
+        check_contamination(self.contamination)
