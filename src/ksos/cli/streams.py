@@ -23,7 +23,7 @@ __all__ = ["Reading", "Stream", "is_many", "read_whole"]
 
 _ARROW = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
 _SECONDS_BETWEEN_UPDATES = 0.1
-_BAR = 20
+_BAR = 10
 
 
 def is_many(paths: Sequence[str]) -> bool:
@@ -60,16 +60,15 @@ class Reading:
         self.expected, self.exact, self.complete = self.rows, True, True
 
     def line(self, seconds: float) -> str:
-        """A bar, the rows so far, how many come in a second, and the time left in this pass.
+        """A bar, its share, the rows so far, how many come in a second, and the time left in this pass.
 
         >>> print(Reading(expected=4000, exact=False, passes=1, rows=1000).line(0.5))
-        pass 1 [#####---------------] 1,000 of about 4,000 rows, 2,000 rows/s; about 1.5 s left
+        pass 1 [##--------] about 25 %, 1,000 rows, 2,000 rows/s; about 1.5 s left
         """
-        rate = self.rows / max(seconds, 1e-9)
-        share = min(self.rows / max(self.expected, 1), 1.0)
-        bar = "#" * round(_BAR * share) + "-" * (_BAR - round(_BAR * share))
-        of, left = "" if self.exact else "about ", max(self.expected - self.rows, 0) / max(rate, 1e-9)
-        return f"pass {self.passes} [{bar}] {self.rows:,} of {of}{self.expected:,} rows, {rate:,.0f} rows/s{left_in_words(left)}"
+        rate, share = self.rows / max(seconds, 1e-9), min(self.rows / max(self.expected, 1), 1.0)
+        bar, of = "#" * round(_BAR * share), "" if self.exact else "about "
+        left = left_in_words(max(self.expected - self.rows, 0) / max(rate, 1e-9))
+        return f"pass {self.passes} [{bar:-<{_BAR}}] {of}{share:.0%}, {self.rows:,} rows, {rate:,.0f} rows/s{left}".replace("%", " %")
 
     def finish(self, source: str) -> None:
         """One line on what was read."""
