@@ -21,7 +21,7 @@ from ksos.kernels import Gaussian
 from ksos.source_embedding import sums_at
 from ksos.sources import chunks
 
-distributed = pytest.importorskip("distributed")
+dask, distributed = pytest.importorskip("dask"), pytest.importorskip("distributed")
 da, dd, pandas = pytest.importorskip("dask.array"), pytest.importorskip("dask.dataframe"), pytest.importorskip("pandas")
 
 X = points(12_000, 2, 5)
@@ -177,8 +177,6 @@ def test_an_exception_in_a_chunk_names_the_chunk(cluster: Any, in_memory: dict[s
 
 
 def test_a_chunk_of_another_width_is_named(cluster: Any) -> None:
-    import dask
-
     parts = [da.from_delayed(dask.delayed(np.ones)((5, 2 + (k == 3))), (5, 2), float) for k in range(5)]
     with pytest.raises(ValueError, match=r"chunk 3 \(rows 15 to 19\): an array of shape \(5, 3\) came, but 2 columns were expected"):
         KernelSoSDensity(**SETTING).fit(da.concatenate(parts))
@@ -188,6 +186,7 @@ def test_a_chunk_of_another_width_is_named(cluster: Any) -> None:
     ("data", "weights", "kind", "words"),
     [
         (da.zeros(5), None, ValueError, "of two dimensions was expected"),
+        (dask.delayed(np.zeros)((5, 2)), None, TypeError, "of Dask, arrays and data frames are taken as samples; got Delayed"),
         (da.zeros((5, 2)), da.zeros(4), ValueError, "sample_weight must have length 5; got 4"),
         (da.zeros((5, 2)), da.zeros((5, 1)), ValueError, "sample_weight must be one-dimensional"),
         (np.zeros((5, 2)), da.zeros(5), TypeError, "sample_weight is of Dask, but the samples are ndarray"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from importlib import import_module
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -21,7 +21,7 @@ _AT_A_TIME = 8  # chunks that are computed again to find the one that fails
 
 
 def is_dask(value: Any) -> bool:
-    """Whether ``value`` is an array, a data frame or a series of Dask, seen from where its class is defined."""
+    """Whether ``value`` is an object of Dask, such as an array or a data frame, seen from where its class is defined."""
     return type(value).__module__.partition(".")[0] == "dask"
 
 
@@ -46,7 +46,9 @@ class Blocks:
     @classmethod
     def of(cls, X: Any, weights: Any = None, columns: Sequence[Any] | None = None) -> Blocks:
         """Those of ``X``, of a data frame only with the ``columns``; ``weights`` are an array of Dask or a series with the same chunks."""
-        if np.ndim(X) != 2:
+        if not type(X).__module__.startswith(("dask.array", "dask.dataframe")):
+            raise TypeError(f"of Dask, arrays and data frames are taken as samples; got {type(X).__name__}; its to_dataframe may help")
+        if X.ndim != 2:
             raise ValueError(f"a dask array or data frame of two dimensions was expected, samples and features; got {X!r}")
         if _is_frame(X):
             missing = [column for column in columns or () if column not in list(X.columns)]
@@ -61,10 +63,14 @@ class Blocks:
         masses = [None] * len(data) if weights is None else _weights(weights, sizes)
         return cls(data, masses, sizes, int(X.shape[1]), names, f"a dask {'data frame' if names else 'array'} in {len(data)} chunks")
 
+    @cached_property
+    def _ends(self) -> np.ndarray:
+        return np.cumsum([0.0, *self.sizes])
+
     def name(self, k: int) -> str:
         """How errors name a chunk."""
-        ends = np.cumsum([0.0, *self.sizes])[k : k + 2]
-        return f"chunk {k}" if np.isnan(ends).any() else f"chunk {k} (rows {ends[0]:.0f} to {ends[1] - 1:.0f})"
+        first, end = self._ends[k : k + 2]
+        return f"chunk {k}" if np.isnan(end) else f"chunk {k} (rows {first:.0f} to {end - 1:.0f})"
 
     def leaves(self, work: Callable[[Any, Any, str], Any], *, raises: bool) -> list[Any]:
         """``work(data, weights, name)`` of every chunk, to be done where the chunk is."""
