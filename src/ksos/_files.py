@@ -59,9 +59,8 @@ def replace_whole(
             raise
         _sync_folder(target.parent)
     except OSError as error:
-        if error.filename is None or Path(error.filename) in (temporary, target, target.parent):  # not what the parts are read from
-            error.filename = os.fsdecode(path)  # the user's name for it, not the temporary one
-            del error.filename2  # None would be printed as a second name
+        error.filename = os.fsdecode(path)  # the user's name for it, not the temporary one
+        del error.filename2  # None would be printed as a second name
         raise
 
 

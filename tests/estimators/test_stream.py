@@ -21,7 +21,7 @@ from ksos import KernelSoSDensity, KernelSums, chunks
 from ksos._state import read_state
 from ksos.estimators._subsample import Survey
 from ksos.exceptions import ModelFormatError
-from ksos.functionals import SquaredMMD, Trace
+from ksos.functionals import BasisSums, SquaredL2, SquaredMMD, Trace
 from ksos.kernels import Gaussian, Kernel, Laplace, Matern
 
 X = points(12_000, 2, 3)
@@ -92,6 +92,29 @@ def test_kernel_sums_come_back_from_a_file(tmp_path: Path) -> None:
         (tmp_path / "sums").write_bytes(damaged)
         with pytest.raises(ModelFormatError, match=r"sums is no file of kernel sums, or it is damaged"):
             KernelSums.load(tmp_path / "sums")
+
+
+@pytest.mark.parametrize("constant", [False, True])
+def test_second_order_sums_are_a_target_of_the_l2_criterion(constant: bool, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows, a = rng.normal(size=(300, 1)), rng.integers(1, 4, 300).astype(float)
+    measure = ksos.measures.Discrete.quadrature(ksos.measures.Box([-4.0], [4.0]), 60)
+    space = ksos.SoSSpace(Gaussian(1.0), np.linspace(-2.0, 2.0, 7)[:, None], measure, constant=constant)
+    nothing = BasisSums.of(space)
+    parts = [nothing.update(rows[part], a[part]) for part in np.array_split(rng.permutation(300), 5)]
+    sums = parts[0].merge(parts[1].merge(parts[2])).merge(parts[3]).merge(parts[4])
+    psi = space.basis(rows).astype(np.longdouble)
+    np.testing.assert_allclose(sums.matrix, np.asarray((psi * a[:, None]).T @ psi, dtype=float), rtol=1e-12, atol=1e-12 * a.sum())
+    sums.save(tmp_path / "sums")
+    again = ksos.MeanEmbedding(rows, a / a.sum(), kernel=Gaussian(1.0))
+    answers = [ksos.minimize(SquaredL2(t) + 1e-3 * Trace(), space).objective for t in (BasisSums.load(tmp_path / "sums"), again)]
+    assert answers[0] == pytest.approx(answers[1], abs=1e-10)
+    with pytest.raises(ValueError, match="only on their own space"):
+        SquaredL2(sums).bind(ksos.SoSSpace(Gaussian(1.0), np.linspace(-2.0, 2.0, 8)[:, None], measure, constant=constant))
+    with pytest.raises(ValueError, match="on the same space add up"):
+        sums.merge(BasisSums.of(ksos.SoSSpace(Gaussian(2.0), np.linspace(-2.0, 2.0, 7)[:, None], measure, constant=constant)))
+    with pytest.raises(ValueError, match="have mass 0"):
+        SquaredL2(nothing).bind(space)
 
 
 def test_a_survey_depends_neither_on_chunks_nor_on_copies() -> None:
@@ -371,18 +394,26 @@ def test_a_damaged_parquet_file_is_named(tmp_path: Path) -> None:
         KernelSoSDensity(**GIVEN).fit(chunks(tmp_path))
 
 
-def test_a_checkpoint_that_cannot_be_written_is_named_and_the_old_one_stays(tmp_path: Path) -> None:
+def test_a_full_disk_is_named_and_the_fit_goes_on_from_what_there_was(tmp_path: Path, in_memory: dict[str, KernelSoSDensity]) -> None:
     resource = pytest.importorskip("resource")
-    file = tmp_path / "sums"
-    KernelSoSDensity(**GIVEN).fit(chunks(X[:1000]), checkpoint=file)
-    before, (soft, hard) = file.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))  # as a disk that is full
+    file, parts, read = tmp_path / "sums", np.array_split(X, 12), []
+
+    def rows() -> Iterator[np.ndarray]:
+        for k, part in enumerate(parts):
+            read.append(k)
+            yield np.repeat(part, 40, axis=0)
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, hard))  # as a disk that is full: there is room for some thousand samples
     try:
         with pytest.raises(OSError, match=r"sums"):
-            KernelSoSDensity(**PARTED, landmarks=10_001).fit(chunks(X), checkpoint=file)
+            KernelSoSDensity(**PARTED).fit(chunks(rows), checkpoint=file)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert file.read_bytes() == before and os.listdir(tmp_path) == ["sums"]
+    assert os.listdir(tmp_path) == ["sums"]
+    words, _ = read_state(file, "a fit in progress")
+    assert 0 < words["first"]["chunks"] < read[-1] + 1  # the last one that could be written
+    assert_same(KernelSoSDensity(**PARTED).fit(chunks(rows), checkpoint=file), in_memory["parted"])
 
 
 def test_a_file_of_something_else_is_no_checkpoint(tmp_path: Path) -> None:
@@ -393,8 +424,6 @@ def test_a_file_of_something_else_is_no_checkpoint(tmp_path: Path) -> None:
 
 
 def test_what_needs_rows_in_memory_says_so() -> None:
-    with pytest.raises(ValueError, match="contamination holds rows out"):
-        KernelSoSDensity(**GIVEN, contamination=0.1).fit(chunks(X))
     with pytest.raises(ValueError, match="checkpoint is for a source of chunks"):
         KernelSoSDensity(**GIVEN).fit(X, checkpoint="sums")
 
@@ -430,3 +459,43 @@ def test_scores_name_what_is_wrong(in_memory: dict[str, KernelSoSDensity], tmp_p
         fitted.score(chunks(X), sample_weight=np.ones(len(X)))
     with pytest.raises(ValueError, match="no samples of positive weight"):
         fitted.score(chunks([(X[:3], np.zeros(3))]))
+
+
+def test_anomalies_among_chunks() -> None:
+    few = [KernelSoSDensity(**PARTED, contamination=0.05).fit(source) for source in (X[:600], chunks(X[:600], rows=77))]
+    np.testing.assert_allclose(few[1].held_out_scores_, few[0].held_out_scores_, atol=1e-9)
+    many = KernelSoSDensity(**PARTED, contamination=0.05).fit(chunks(X, rows=5000))
+    assert many.held_out_scores_.shape == (2000,) and many.threshold_ == many.held_out_scores_[99]
+    part = Survey.empty(10_000, 2).update(X, np.ones(len(X))).part.points
+    held_out = np.isin(np.round(many.held_out_scores_, 9), np.round(many.score_samples(part), 9))
+    assert not held_out.any()  # they are scores of a fit that has not seen these rows
+    new = points(12_000, 2, 4)
+    assert np.mean(many.predict(new) == -1) == pytest.approx(0.05, abs=0.02)
+    assert np.mean(many.predict(X) == -1) == pytest.approx(0.05, abs=0.02)
+
+
+# --- the likelihood ---
+
+
+def test_a_likelihood_of_more_samples_than_are_kept_is_that_of_all() -> None:
+    rng = np.random.default_rng(0)
+    rows = np.concatenate([rng.normal(size=10_000), 3.0 + rng.standard_t(4, size=10_000)])[:, None]
+    options = {"bandwidth": 2.0, "support": np.linspace(-5.0, 12.0, 9)[:, None], "objective": "likelihood", "regularization": 1e-3}
+    whole, at = KernelSoSDensity(**options).fit(rows), np.linspace(-3.0, 6.0, 40)[:, None]
+    found = [
+        KernelSoSDensity(**options).fit(kind(chunks(source, rows=size).__iter__, "rows"))
+        for kind, source, size in ((ksos.sources.Chunks, rows, 9000), (Elsewhere, rows[::-1].copy(), 7000))
+    ]
+    for one in found:
+        assert one.solution_.status == "solved" and one.solution_.gap <= 1e-5
+        assert "those of all samples" in one.solution_.message
+        assert one.solution_.objective == pytest.approx(whole.solution_.objective, abs=1e-5)
+        assert one.score(rows) == pytest.approx(whole.score(rows), abs=1e-5)
+    np.testing.assert_allclose(found[0].score_samples(at), found[1].score_samples(at), atol=1e-9)
+
+
+def test_a_likelihood_names_the_chunk_that_no_density_reaches() -> None:
+    rows = np.random.default_rng(0).normal(size=(60_000, 1))
+    options = {"bandwidth": 0.5, "support": np.linspace(-3.0, 3.0, 8)[:, None], "objective": "likelihood"}
+    with pytest.raises(ValueError, match=r"chunk 4: 1 of 1 samples have likelihood zero .* too far from every support point"):
+        KernelSoSDensity(**options).fit(chunks([*np.array_split(rows, 4), [[31.0]]]))

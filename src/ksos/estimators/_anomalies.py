@@ -9,6 +9,7 @@ is about uniform: about the share ``contamination`` of new rows of the same law 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -69,12 +70,20 @@ class AnomalyMixin:
         if self.contamination is None:
             return self
         X = np.asarray(to_numpy(X), dtype=np.float64)
-        points, weights = distinct_samples(X, as_masses(sample_weight, X.shape[0]))
+        return self._calibrate_on(*distinct_samples(X, as_masses(sample_weight, X.shape[0])))
+
+    def _calibrate_on(self, points: np.ndarray, weights: np.ndarray, refit: Callable[[Any, np.ndarray], Any] | None = None) -> Self:
+        """The same for distinct rows and their shares of the mass. Where these are not all there are, ``refit`` fits an estimator to all
+        rows but those that it is given."""
+        assert self.contamination is not None
         n, scores, shares = points.shape[0], [], []
         folds = random_folds(weights, min(_FOLDS, n), np.random.default_rng(0)) if n > 1 else []
         for fold in folds if n <= _FEW_ROWS else folds[:1]:
             other: Any = clone(self).set_params(contamination=None)
-            other.fit(points[fold.train], sample_weight=fold.train_weights)
+            if refit is None:
+                other.fit(points[fold.train], sample_weight=fold.train_weights)
+            else:
+                refit(other, points[fold.test])
             scores.append(to_numpy(other.score_samples(points[fold.test])))
             shares.append(weights[fold.test])
         if not scores:  # a single row: nothing can be held out

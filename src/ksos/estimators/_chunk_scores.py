@@ -73,9 +73,24 @@ def written(scores: Iterable[Any], path: str | os.PathLike[str]) -> np.ndarray:
     def parts() -> Iterator[bytes | memoryview]:
         nonlocal count
         yield head()
-        for chunk in scores:
+        chunks = iter(scores)
+        while True:
+            try:
+                chunk = next(chunks, None)
+            except OSError as error:  # of what is read, not of what is written
+                raise _Unreadable from error
+            if chunk is None:
+                return
             count += chunk.shape[0]
             yield np.ascontiguousarray(chunk).data
 
-    replace_whole(path, parts(), head)
+    try:
+        replace_whole(path, parts(), head)
+    except _Unreadable as stopped:
+        assert stopped.__cause__ is not None
+        raise stopped.__cause__ from None
     return np.load(path, mmap_mode="r")
+
+
+class _Unreadable(Exception):
+    """The source failed; its error is the cause."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -11,12 +13,12 @@ from sklearn.utils import check_array
 from ksos._array import is_other_array, to_numpy
 from ksos._validation import as_vector, require_numbers
 from ksos.estimators._samples import require_inside
-from ksos.estimators._subsample import Survey
+from ksos.estimators._subsample import Survey, row_hashes
 from ksos.kernel_sums import KernelSums
 from ksos.measures import Lebesgue, Measure
 from ksos.sources import Chunk
 
-__all__ = ["Checks", "Gathered", "Rows", "Tally", "require_own_weights"]
+__all__ = ["Checks", "Gathered", "Rows", "Tally", "naming", "require_own_weights"]
 
 _BATCH_ROWS = 1 << 15  # smaller chunks are put together: what a chunk costs by itself is then small
 _HEAVIEST = 1e200
@@ -30,7 +32,18 @@ class Rows(NamedTuple):
     chunks: int = 1
 
 
-@dataclass(frozen=True)
+@contextmanager
+def naming(chunk: Chunk) -> Iterator[None]:
+    """Puts the name of a chunk, if it has one, before the message of an error in it."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        if not chunk.name:
+            raise
+        raise type(error)(f"{chunk.name}: {error}") from None
+
+
+@dataclass(frozen=True, eq=False)
 class Checks:
     """What every chunk must be: inside ``measure``, and with the features of the first one, in any order of their names."""
 
@@ -39,15 +52,13 @@ class Checks:
     measure: Measure = field(default_factory=Lebesgue)
     n_features: int | None = None
     names: tuple[str, ...] | None = None
+    left_out: np.ndarray | None = None
+    """The hashes of rows that do not count."""
 
     def rows(self, chunk: Chunk) -> tuple[Rows, Checks]:
         """The samples of a chunk, and the checks that the next chunk must pass; errors begin with the name of the chunk."""
-        try:
+        with naming(chunk):
             return self._rows(chunk)
-        except (ValueError, TypeError) as error:
-            if not chunk.name:
-                raise
-            raise type(error)(f"{chunk.name}: {error}") from None
 
     def _rows(self, chunk: Chunk) -> tuple[Rows, Checks]:
         data = to_numpy(chunk.data) if is_other_array(chunk.data) else require_numbers(chunk.data)
@@ -67,6 +78,8 @@ class Checks:
             raise ValueError(f"weights must not be negative; entry {int(np.argmin(masses))} is {masses.min():g}")
         if masses.max() > _HEAVIEST:
             raise ValueError(f"weights must not exceed {_HEAVIEST:g}, so that they can be added up; got {masses.max():g}; scale them")
+        if self.left_out is not None:
+            masses = np.where(np.isin(row_hashes(X), self.left_out), 0.0, masses)
         require_inside(self.measure, X, masses, known.names)
         return Rows(X, masses), known
 
@@ -87,14 +100,16 @@ class Tally:
     chunks: int = 0
     rows: int = 0
     checksum: int = 0
+    mass: float = 0.0
 
     @classmethod
     def of(cls, rows: Rows) -> Tally:
         bits = sum(int(np.sum(numbers.view(np.uint64))) for numbers in (rows.points, rows.masses))
-        return cls(rows.chunks, rows.points.shape[0], bits % 2**64)
+        return cls(rows.chunks, rows.points.shape[0], bits % 2**64, float(rows.masses.sum()))
 
     def merge(self, other: Tally) -> Tally:
-        return Tally(self.chunks + other.chunks, self.rows + other.rows, (self.checksum + other.checksum) % 2**64)
+        checksum, mass = (self.checksum + other.checksum) % 2**64, self.mass + other.mass
+        return Tally(self.chunks + other.chunks, self.rows + other.rows, checksum, mass)
 
     def same_rows(self, other: Tally) -> bool:
         """Whether as many rows were seen, and the same ones, in whatever chunks."""

@@ -17,6 +17,7 @@ from ksos._state import read_state, write_state
 from ksos._validation import as_masses, require_numbers
 from ksos.embedding import MeanEmbedding
 from ksos.estimators._gathered import Checks, Gathered, Rows, Tally, require_own_weights
+from ksos.estimators._likelihood_sums import LikelihoodSums
 from ksos.estimators._samples import require_inside
 from ksos.estimators._subsample import Part, Survey
 from ksos.kernel_sums import KernelSums
@@ -80,6 +81,8 @@ class Passes:
     source: Any
     sample_weight: Any
     checkpoint: str | os.PathLike[str] | None = None
+    left_out: np.ndarray | None = None
+    """The hashes of rows of a source that do not count."""
     known: dict[str, Gathered] = field(default_factory=dict)
     """By the names of the passes."""
     looked: bool = False
@@ -104,7 +107,7 @@ class Passes:
         elif _FIRST in self.known and self.known[_FIRST].most == most:
             first = self.known[_FIRST]
         else:
-            checks = Checks(self.who, n_features=None if nothing is None else nothing.n_features)
+            checks = Checks(self.who, n_features=None if nothing is None else nothing.n_features, left_out=self.left_out)
             first, self.known, self.looked = Gathered(checks, most=most, sums=nothing), {}, False
         if not self.looked:
             first = self._gather(replace(first, checks=replace(first.checks, measure=measure)), _FIRST)
@@ -125,20 +128,48 @@ class Passes:
         if first.sums is not None and first.sums.same_question(nothing):
             return first.sums
         if second is None or second.sums is None or not second.sums.same_question(nothing):  # another question than the checkpoint's
-            second = Gathered(replace(first.checks, measure=Lebesgue()), sums=nothing)
+            second = Gathered(self.known_checks, sums=nothing)
         self._require_same_files()
         if not second.tally.same_rows(first.tally):
             second = self._gather(second, _SECOND)
         self._require_same_files()
-        if not second.tally.same_rows(first.tally):
-            raise ValueError(
-                f"{self.source!r} gave other rows in its second pass ({second.tally.rows} rows, {first.tally.rows} before); a source must "
-                "give the same rows every time it is read: fix the seed of what is random"
-            )
+        self._require_same_rows(second.tally, _SECOND)
         self.known[_SECOND] = second
         self._save()
         assert second.sums is not None
         return second.sums
+
+    @property
+    def known_checks(self) -> Checks:
+        """What every chunk must be, the first pass having seen that all are inside the measure."""
+        return replace(self.known[_FIRST].checks, measure=Lebesgue())
+
+    @property
+    def survey(self) -> Survey:
+        """What the first pass has found."""
+        found = self.known[_FIRST].survey
+        assert found is not None
+        return found
+
+    @property
+    def mass(self) -> float:
+        """The sum of all masses."""
+        return self.known[_FIRST].tally.mass
+
+    def again(self, nothing: LikelihoodSums) -> LikelihoodSums:
+        """One more pass over all samples, for sums that depend on the density."""
+        self._require_same_files()
+        found: LikelihoodSums = self.source.gather(nothing)
+        self._require_same_rows(found.tally, "later")
+        return found
+
+    def _require_same_rows(self, tally: Tally, which: str) -> None:
+        first = self.known[_FIRST].tally
+        if not tally.same_rows(first):
+            raise ValueError(
+                f"{self.source!r} gave other rows in its {which} pass ({tally.rows} rows, {first.rows} before); a source must give the "
+                "same rows every time it is read: fix the seed of what is random"
+            )
 
     def _gather(self, begun: Gathered, which: str) -> Gathered:
         """All of a pass, of which ``begun`` is a part; what it has so far is in the checkpoint."""

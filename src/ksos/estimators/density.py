@@ -6,6 +6,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -29,11 +30,12 @@ from ksos.estimators._automatic_kernel import PER_SUPPORT_POINT, automatic_kerne
 from ksos.estimators._checks import as_bandwidth_or_metric, warn_if_degenerate, warn_if_unseen
 from ksos.estimators._density_estimator import DensityEstimator
 from ksos.estimators._gathered import Checks
+from ksos.estimators._likelihood_passes import fit_to_all
 from ksos.estimators._likelihood_start import quick_mmd_fit
 from ksos.estimators._reference import as_reference, correction_bandwidth, require_reference
 from ksos.estimators._samples import as_generator
 from ksos.estimators._stream import Passes, Running, Setting, forget, remember
-from ksos.estimators._subsample import Part
+from ksos.estimators._subsample import Part, row_hashes
 from ksos.feature_names import column_names
 from ksos.functionals import MMD, Frobenius, Functional, NegativeLogLikelihood, SquaredMMD, Trace
 from ksos.integrals import closed_form
@@ -54,6 +56,9 @@ MOST_SUPPORT_POINTS = 200
 
 MOST_LOOKED_AT = 10_000
 """So many of the distinct samples decide on bandwidth and support points; all of them enter the embedding of the data."""
+
+MOST_IN_LIKELIHOOD = 1 << 14
+"""So many samples of a source stand for all in a likelihood fit, which passes over all of them correct."""
 
 AUTO_REGULARIZATIONS = {"mmd": (1e-3, 3e-3), "likelihood": (1e-2, 0.3)}
 """``regularization="auto"`` in units of w₀; the second with ``bandwidth="auto"``, whose narrower kernels need more."""
@@ -189,11 +194,12 @@ class KernelSoSDensity(DensityEstimator):
         """
         warn_if_memorised(self.contamination, self._by_likelihood)
         X, sample_weight = as_source(X, sample_weight)
-        if isinstance(X, Chunks) and self.contamination is not None:
-            raise ValueError("contamination holds rows out, which a source of chunks cannot; fit an array, or leave contamination out")
         if checkpoint is not None and not isinstance(X, Chunks):
             raise ValueError("checkpoint is for a source of chunks: fit(ksos.chunks(…), checkpoint=…)")
-        return self._fit(X, sample_weight, Deadline.of(self.time_limit), checkpoint)._calibrate(X, sample_weight)
+        deadline = Deadline.of(self.time_limit)
+        passes = self._passes(X, sample_weight, checkpoint)
+        self._fit_to(passes, deadline)
+        return self._calibrate_in_chunks(passes) if isinstance(X, Chunks) else self._calibrate(X, sample_weight)
 
     @available_if(holds_no_rows_out)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -203,7 +209,7 @@ class KernelSoSDensity(DensityEstimator):
         support points and landmarks; from then on the kernel sums of every sample, earlier ones included, are exact at those.
         """
         self._check_parameters()
-        running = vars(self).get("_running") or Running.begin(Checks(type(self).__name__, self._domain), self._most_looked_at)
+        running = vars(self).get("_running") or Running.begin(Checks(type(self).__name__, self._domain), self._most_looked_at(False))
         rows, checks = running.known.checks.rows(Chunk(X, sample_weight, "", column_names(X)))
         forget(self)
         remember(self, checks)
@@ -225,22 +231,38 @@ class KernelSoSDensity(DensityEstimator):
             self._solve(setting, setting.embedding(part) if sums is None else sums, part, deadline)
         return vars(self)[name]
 
-    def _fit(self, X: Any, sample_weight: Any, deadline: Deadline, checkpoint: Any = None) -> Self:
-        """The same with a deadline that may be running already."""
+    def _fit(self, X: Any, sample_weight: Any, deadline: Deadline) -> Self:
+        """The same with a deadline that may be running already, without a threshold."""
+        return self._fit_to(self._passes(X, sample_weight), deadline)
+
+    def _passes(self, X: Any, sample_weight: Any, checkpoint: Any = None, left_out: np.ndarray | None = None) -> Passes:
         self._check_parameters()
-        say = report(self.verbose)
         forget(self, ["_running"])
-        passes = Passes(self, X, sample_weight, checkpoint)
+        return Passes(self, X, sample_weight, checkpoint, left_out)
+
+    def _calibrate_in_chunks(self, passes: Passes) -> Self:
+        """The threshold from held-out rows: of many samples, a fifth of those that decide on the setting, left out of two more passes."""
+        if self.contamination is None:
+            return self
+        part, source = passes.survey.part, passes.source
+
+        def refit(other: KernelSoSDensity, held_out: np.ndarray) -> None:
+            other._fit_to(other._passes(source, None, left_out=row_hashes(held_out)), Deadline.of(self.time_limit))
+
+        return self._calibrate_on(part.points, part.weights, None if passes.survey.complete else refit)
+
+    def _fit_to(self, passes: Passes, deadline: Deadline) -> Self:
+        X, say = passes.source, report(self.verbose)
         with np.errstate(under="ignore"):
             asked = self._given_question if self._asks_first and isinstance(X, Chunks) else None
-            part = (survey := passes.look(self._most_looked_at, self._domain, asked)).part
+            part = (survey := passes.look(self._most_looked_at(isinstance(X, Chunks)), self._domain, asked)).part
             # a tensor: the fit runs where it lies, and decisions about it on the host
             setting = self._settle(part, survey.count, deadline, say, X if is_other_array(X) else part.points)
             if survey.complete or not self._embeds:
                 data: MeanEmbedding | KernelSums = setting.embedding(part)
             else:
                 data = passes.add_up(setting.nothing)
-            return self._solve(setting, data, part, deadline)
+            return self._solve(setting, data, part, deadline, passes if self._by_likelihood and not survey.complete else None)
 
     def _question(self, part: Part) -> Setting:
         """The setting as a part of the samples decides on it, without a limit of time."""
@@ -266,16 +288,25 @@ class KernelSoSDensity(DensityEstimator):
         say(f"space of rank {space.rank}")
         return Setting(space, stage.cut)
 
-    def _solve(self, setting: Setting, data: MeanEmbedding | KernelSums, part: Part, deadline: Deadline) -> Self:
-        """The density for the sums ``data`` of all samples."""
+    def _solve(
+        self, setting: Setting, data: MeanEmbedding | KernelSums, part: Part, deadline: Deadline, passes: Passes | None = None
+    ) -> Self:
+        """The density for the sums ``data`` of all samples; or of some, if ``passes`` can sum over all of them."""
         space, constant = setting.space, self.reference is not None
         warn_if_degenerate(space.kernel, space, part.points)
         warn_if_unseen(part, space)
         start = None
         if isinstance(data, MeanEmbedding) and self._by_likelihood and not constant:
             start = quick_mmd_fit(space, data, deadline)
-        told: dict[str, Any] = {"tol": self.tol, "max_iter": self.max_iter, "callback": self.callback, "verbose": self.verbose}
-        self.solution_ = minimize(self._functional(data, part.total), space, solver=self.solver, time_limit=deadline, start=start, **told)
+        told: dict[str, Any] = {"max_iter": self.max_iter, "callback": self.callback, "verbose": self.verbose}
+        told |= {"space": space, "solver": self.solver, "time_limit": deadline}
+        distance = self.objective if isinstance(self.objective, Functional) else OBJECTIVES[self.objective](data)
+        penalty = self._penalty(part.total)
+        if passes is None:
+            self.solution_ = minimize(distance if penalty is None else distance + penalty, tol=self.tol, start=start, **told)
+        else:
+            tol = distance.natural_tol if self.tol is None else self.tol
+            self.solution_ = fit_to_all(passes, partial(minimize, **told), space, part, penalty, start, tol)
         self.bandwidth_, self.embedding_bandwidth_ = space.kernel.sigma, space.embedding_kernel.sigma
         self.regularization_, self.relative_regularization_ = self._strengths(space, part.total)
         self.support_points_, self.landmarks_ = space.support_points, space.landmarks
@@ -345,12 +376,11 @@ class KernelSoSDensity(DensityEstimator):
         check_options(self.solver, self.tol, self.max_iter, self.time_limit)
         as_callback(self.callback)
 
-    @property
-    def _most_looked_at(self) -> int:
-        """How many samples decide on bandwidth, support points and landmarks; the likelihood, and a functional of one's own, take distinct
-        samples in any case."""
+    def _most_looked_at(self, in_chunks: bool) -> int:
+        """How many samples decide on bandwidth, support points and landmarks; the likelihood, and a functional of one's own, take all that
+        are in memory."""
         if not self._embeds:
-            return sys.maxsize
+            return MOST_IN_LIKELIHOOD if in_chunks else sys.maxsize
         landmarks = int(self.landmarks) if isinstance(self.landmarks, (int, np.integer)) else 0
         most = self.n_support or MOST_SUPPORT_POINTS
         return max(MOST_LOOKED_AT, PER_SUPPORT_POINT * (most if isinstance(self.support, str) else len(self.support)), landmarks)
@@ -413,11 +443,9 @@ class KernelSoSDensity(DensityEstimator):
     def _by_likelihood(self) -> bool:
         return isinstance(self.objective, str) and self.objective == "likelihood"  # a functional has an == of its own
 
-    def _functional(self, data: MeanEmbedding | KernelSums, count: int) -> Functional:
-        """The objective plus the penalty."""
-        distance = self.objective if isinstance(self.objective, Functional) else OBJECTIVES[self.objective](data)
+    def _penalty(self, count: int) -> Functional | None:
         given, relative = self._given_strength(count)
-        return distance + given * PENALTIES[self.penalty](relative=relative) if given > 0.0 else distance
+        return given * PENALTIES[self.penalty](relative=relative) if given > 0.0 else None
 
     def _given_strength(self, count: int) -> tuple[float, bool]:
         """λ as it was given, or as suits ``count`` distinct samples, and whether that is in units of w₀."""

@@ -14,7 +14,8 @@ from ksos.density import SoSDensity
 from ksos.embedding import MeanEmbedding
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.functionals.base import Bound, BoundTerm, Pair, PointwiseTerm, density_values, from_values
-from ksos.functionals.penalties import BoundLinear, ScaledFunctional
+from ksos.functionals.basis_sums import BasisSums
+from ksos.functionals.penalties import ScaledFunctional, UncurvedLinear
 from ksos.integrals import closed_form
 from ksos.integrals.exact_rule import exact_rule
 from ksos.integrals.regions import Rule, Source, panel_rules, smooth_rules
@@ -35,8 +36,8 @@ class SquaredL2(ScaledFunctional):
 
     Parameters
     ----------
-    target : SoSDensity, array (n, d) or MeanEmbedding
-        A density must be one with respect to the measure of the space.
+    target : SoSDensity, array (n, d), MeanEmbedding or BasisSums
+        A density must be one with respect to the measure of the space. Sums over the basis stand for samples that are gone.
     relative : bool
         In units of 1/w₀ (w₀ = max_i ∫k(x,x̃_i)²dρ), which makes the value independent of the data's scale.
 
@@ -49,7 +50,9 @@ class SquaredL2(ScaledFunctional):
 
     def __init__(self, target: Any, *, relative: bool = False) -> None:
         target = target.unnamed if isinstance(target, SoSDensity) else target
-        self.target = target if isinstance(target, (MeanEmbedding, SoSDensity)) else to_numpy(as_points(target, "target", copy=True))
+        self.target = (
+            target if isinstance(target, (MeanEmbedding, SoSDensity, BasisSums)) else to_numpy(as_points(target, "target", copy=True))
+        )
         super().__init__(relative=relative)
 
     def bind(self, space: SoSSpace) -> BoundTerm:
@@ -66,15 +69,20 @@ class SquaredL2(ScaledFunctional):
             with np.errstate(divide="ignore"):
                 wanted = like(np.exp(to_numpy(target.logpdf(nodes)) + space.log_unit), space.T)
             return (unit * Bound(_BoundL2(psi, roots, roots * wanted, error))).bind(space)
-        points = target if isinstance(target, np.ndarray) else to_numpy(target.points)
-        masses = np.full(points.shape[0], 1.0 / points.shape[0]) if isinstance(target, np.ndarray) else to_numpy(target.weights)
-        at = space.basis(points)
-        D = -2.0 * ((at * like(masses, space.T)[:, None]).T @ at)
-        return (unit * (Bound(_BoundL2(psi, roots, 0.0 * roots, error)) + Bound(_SampleTerm(D)))).bind(space)
+        D = -2.0 * (like(target.on(space), space.T) if isinstance(target, BasisSums) else _second_order(target, space))
+        return (unit * (Bound(_BoundL2(psi, roots, 0.0 * roots, error)) + Bound(UncurvedLinear(D)))).bind(space)
 
     def __repr__(self) -> str:
         shown = f"{self.target.shape[0]} samples" if isinstance(self.target, np.ndarray) else repr(self.target)
         return f"SquaredL2({shown}{', relative=True' if self.relative else ''})"
+
+
+def _second_order(target: np.ndarray | MeanEmbedding, space: SoSSpace) -> Array:
+    """Σ_i a_i ψ_iψ_iᵀ."""
+    points = target if isinstance(target, np.ndarray) else to_numpy(target.points)
+    masses = np.full(points.shape[0], 1.0 / points.shape[0]) if isinstance(target, np.ndarray) else to_numpy(target.weights)
+    at = space.basis(points)
+    return from_values(at, like(masses, space.T))
 
 
 def l2_rule(space: SoSSpace, target: SoSDensity | None) -> tuple[np.ndarray, np.ndarray, float]:
@@ -121,13 +129,6 @@ def _between_kinks(sources: Sequence[Source]) -> Rule | None:
     (integrals, X), (other, Y) = sources[0], sources[-1]
     rule = exact_rule(integrals, X, 2 * [(other.kernel, Y)], _MOST_EXACT_NODES, error=1e-3 * _AGREEMENT)
     return None if rule is None else (X[0] + rule[0], rule[1])
-
-
-class _SampleTerm(BoundLinear):
-    """⟨D, C⟩ for the samples. D ⪯ 0 says nothing of the curvature, so that no solver should precondition with it."""
-
-    def linear_part(self) -> Array | None:
-        return None
 
 
 class _BoundL2(PointwiseTerm):

@@ -11,7 +11,7 @@ from ksos._validation import as_points, as_weights
 from ksos.functionals.base import BoundTerm, Functional, PointwiseTerm
 from ksos.space import SoSSpace
 
-__all__ = ["NegativeLogLikelihood"]
+__all__ = ["BoundLikelihood", "NegativeLogLikelihood", "likelihood_term"]
 
 _FLOOR = 1e-8
 _UNSEEN = 1e-200  # ‖ψ(x)‖² of the order of 1 where there are support points: no density of the space reaches a sample this far from all
@@ -51,25 +51,31 @@ class NegativeLogLikelihood(Functional):
         self.X, self.weights = X[a > 0.0], a[a > 0.0]
 
     def bind(self, space: SoSSpace) -> BoundTerm:
-        psi = space.basis(self.X)
-        xp = namespace(psi)
-        inside, reach = space.measure.contains(self.X), xp.sum(psi * psi, axis=1)
-        unseen = np.flatnonzero(~to_numpy(inside)) if not np.all(inside) else np.flatnonzero(to_numpy(reach) <= _UNSEEN)
-        if unseen.size:
-            row = int(unseen[0])
-            where = f"outside {space.measure!r}" if not inside[row] else "too far from every support point"
-            raise ValueError(
-                f"{unseen.size} of {self.X.shape[0]} samples have likelihood zero under every density of the space: they lie {where}; "
-                f"the first is {self.X[row].tolist()}; add support points near them, enlarge the bandwidth, or leave them out"
-            )
-        a = like(self.weights, psi)
-        return _BoundLikelihood(psi, a, _FLOOR * a * reach, float(space.log_unit))
+        psi, inside = space.basis(self.X), space.measure.contains(self.X)
+        if not np.all(inside):
+            _refuse(self.X, np.flatnonzero(~to_numpy(inside)), f"outside {space.measure!r}")
+        return likelihood_term(psi, like(self.weights, psi), float(space.log_unit), self.X)
 
     def __repr__(self) -> str:
         return f"NegativeLogLikelihood({self.X.shape[0]} samples)"
 
 
-class _BoundLikelihood(PointwiseTerm):
+def likelihood_term(psi: Array, a: Array, log_unit: float, X: np.ndarray, mass: float = 1.0) -> BoundLikelihood:
+    """−Σ_i a_i log(ψ_iᵀCψ_i·e^{−u}) for the rows ψ_i of ``psi``, the basis at the samples ``X``, of which all have this ``mass``."""
+    reach = namespace(psi).sum(psi * psi, axis=1)
+    if (unseen := np.flatnonzero(to_numpy(reach) <= _UNSEEN)).size:
+        _refuse(X, unseen, "too far from every support point")
+    return BoundLikelihood(psi, a, _FLOOR / mass * a * reach, log_unit)
+
+
+def _refuse(X: np.ndarray, rows: np.ndarray, where: str) -> None:
+    raise ValueError(
+        f"{rows.size} of {X.shape[0]} samples have likelihood zero under every density of the space: they lie {where}; "
+        f"the first is {X[rows[0]].tolist()}; add support points near them, enlarge the bandwidth, or leave them out"
+    )
+
+
+class BoundLikelihood(PointwiseTerm):
     """−log is continued below ``floor`` by its parabola, so that a solver may look outside the spectraplex, where values are negative.
 
     This changes no answer: at the minimum a_i‖ψ_i‖² ≤ p_i·(1 + what the other terms of F may gain by a move towards ψ_iψ_iᵀ), which is

@@ -8,7 +8,7 @@ from ksos._array import Array, inner
 from ksos.functionals.base import BoundTerm, EmbeddingQuadratic, Functional, Pair
 from ksos.space import SoSSpace
 
-__all__ = ["BoundLinear", "Frobenius", "ScaledFunctional", "Trace"]
+__all__ = ["BoundLinear", "Frobenius", "ScaledFunctional", "Trace", "UncurvedLinear"]
 
 
 class ScaledFunctional(Functional):
@@ -84,6 +84,13 @@ class BoundLinear(BoundTerm):
     def linear_spectrum(self) -> tuple[Array, Array] | None:
         self._spectrum = super().linear_spectrum() if self._spectrum is None else self._spectrum
         return self._spectrum
+
+
+class UncurvedLinear(BoundLinear):
+    """⟨D, C⟩ for sums over samples. D says nothing of the curvature, so that no solver should precondition with it."""
+
+    def linear_part(self) -> Array | None:
+        return None
 
 
 class _BoundFrobenius(BoundTerm):

@@ -1,0 +1,114 @@
+r"""The likelihood of more samples than memory holds: fits to some of them, corrected by passes over all of them.
+
+The likelihood has no sums that do not depend on the density. But at a point C₀ one pass gives f(C₀) and ∇f(C₀) over all samples, and with
+them the certificate. The fit to a part of the samples, f̂, corrected to have the same slope there,
+
+    f̂(C) + ⟨∇f(C₀) − ∇f̂(C₀), C⟩,
+
+has its minimum where f has it, up to what the curvature of f̂ differs from that of f [Jordan2019]: every pass makes the gap several times
+smaller. A straight line is a poor stand-in for −log where the density is far too low: samples with the largest a_i‖ψ_i‖²/p(x_i) join the
+part with their own weights.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from ksos._array import Array, inner, like, norm, to_numpy
+from ksos.estimators._likelihood_sums import LikelihoodSums
+from ksos.estimators._stream import Passes
+from ksos.estimators._subsample import Part, row_hashes
+from ksos.functionals import Functional, NegativeLogLikelihood
+from ksos.functionals.base import Bound
+from ksos.functionals.objective import Objective
+from ksos.functionals.penalties import UncurvedLinear
+from ksos.solvers import Progress, Solution
+from ksos.solvers.eigenvalues import lowest_bound
+from ksos.space import SoSSpace
+
+__all__ = ["fit_to_all"]
+
+_MOST_PASSES = 12
+_INNER = 0.25  # of the tolerance, for the fits to the part
+_UNIT = 2.0**-52
+
+
+class _Kept(NamedTuple):
+    """Samples that stand for all: some with their own masses, the others scaled to the rest of the mass."""
+
+    points: np.ndarray
+    masses: np.ndarray
+    own: np.ndarray
+    """Which of them count for themselves alone."""
+
+    def weights(self, mass: float) -> np.ndarray:
+        """The weights, which sum to one, of which those of ``mass`` are for all samples."""
+        rest = mass - float(self.masses[self.own].sum())
+        scale = max(rest, 0.0) / max(float(self.masses[~self.own].sum()), 1e-300)
+        found = np.where(self.own, self.masses, scale * self.masses)
+        return found / found.sum()
+
+    def joined(self, points: np.ndarray, masses: np.ndarray) -> _Kept:
+        """These, and samples that count for themselves; a sample that is given twice once."""
+        hashes, new = row_hashes(self.points), row_hashes(points)
+        known, first, which = np.unique(new, return_index=True, return_inverse=True)
+        stay = ~np.isin(hashes, known)
+        own = np.concatenate([self.own[stay], np.ones(known.shape[0], dtype=bool)])
+        all_masses = np.concatenate([self.masses[stay], np.bincount(which, weights=masses)])
+        return _Kept(np.concatenate([self.points[stay], points[first]]), all_masses, own)
+
+
+def fit_to_all(
+    passes: Passes, solve: Callable[..., Solution], space: SoSSpace, part: Part, penalty: Functional | None, start: Array | None, tol: float
+) -> Solution:
+    """The minimum of −Σ a_i log p(x_i) plus ``penalty`` over all samples, which ``passes`` sum over and of which ``part`` is known.
+
+    ``solve`` minimises a functional. The solution has objective and gap of all samples.
+    """
+    mass, nothing = passes.mass, partial(LikelihoodSums.nothing, passes.known_checks, space, total=passes.mass)
+    kept = _Kept(part.points, part.weights, np.zeros(part.points.shape[0], dtype=bool))
+    functional: Functional = NegativeLogLikelihood(part.points, part.weights)
+    best, bound = None, -math.inf
+    for _ in range(_MOST_PASSES):
+        found = solve(functional if penalty is None else functional + penalty, start=start, tol=_INNER * tol)
+        start, G = found.parameter, to_numpy(found.parameter_factor)
+        all_of = passes.again(nothing(factor=G))
+        objective, gap = _certificate(all_of.value / mass, all_of.whole_gradient / mass, space, penalty, start)
+        bound = max(bound, objective - gap)
+        if best is None or objective < best.objective:
+            best = replace(found, objective=objective, history=[*found.history, Progress(found.n_iter, objective, gap, found.time)])
+        if best.objective - bound <= tol or objective > best.objective + tol or found.status not in ("solved", "solved_inaccurate"):
+            break
+        kept = kept.joined(all_of.points, all_of.masses)
+        weights = kept.weights(mass)
+        others = (weights > 0.0) & ~np.isin(row_hashes(kept.points), row_hashes(all_of.points))  # the loudest count the same on both sides
+        here = nothing(factor=G).add(kept.points[others], mass * weights[others])
+        correction = UncurvedLinear(like(_rounded((all_of.gradient - here.whole_gradient) / mass), space.T))
+        functional = NegativeLogLikelihood(kept.points, weights) + Bound(correction, "correction")
+    assert best is not None
+    gap = max(best.objective - bound, 0.0)
+    status = best.status if best.status not in ("solved", "solved_inaccurate") else "solved" if gap <= tol else "solved_inaccurate"
+    return replace(best, gap=gap, status=status, note=f"objective and gap are those of all samples, of which {len(kept.points)} were kept")
+
+
+def _certificate(value: float, slope: np.ndarray, space: SoSSpace, penalty: Functional | None, C: Array) -> tuple[float, float]:
+    """f(C) and the gap ⟨∇f, C⟩ − λ_min(∇f), with what rounding may hide in it."""
+    G = like(slope, C)
+    if penalty is not None:
+        objective = Objective.of(penalty, space)
+        point = objective.point(C)
+        value, G = value + objective.value(point), G + objective.gradient(point)
+    gap = inner(G, C) - lowest_bound(G, 1e-10)
+    return value, max(gap, 0.0) + _UNIT * (2.0 * norm(G) + abs(value))
+
+
+def _rounded(values: np.ndarray) -> np.ndarray:
+    """The values on a grid far below the largest, so that the order of the samples does not show."""
+    unit = 2.0 ** (math.frexp(float(np.abs(values).max()))[1] - 40)
+    return np.round(values / unit) * unit
