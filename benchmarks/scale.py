@@ -149,7 +149,7 @@ def costs() -> list[dict[str, float]]:
     return found
 
 
-def workers(counts: tuple[int, ...] = (1, 2), rows: int = 48 * CHUNK, repeats: int = 3) -> dict[str, float]:
+def workers(counts: tuple[int, ...] = (1, 2), rows: int = 24 * CHUNK, repeats: int = 3) -> dict[str, float]:
     """Seconds of both passes over generated chunks on clusters of so many processes of one thread, by their number; the best of some."""
     import logging
 
