@@ -90,8 +90,6 @@ class Blocks:
         try:
             value = found[0].compute()
         except Exception as error:
-            if type(error).__name__ == "KilledWorker":  # it names the chunk; to try it again would end more workers
-                raise
             raise self._named(error, leaves) from error
         if isinstance(value, _Failed):
             raise value.error
@@ -104,7 +102,14 @@ class Blocks:
         return array.concatenate([array.from_delayed(leaf, size, dtype=np.float64) for leaf, size in zip(leaves, sizes, strict=True)])
 
     def _named(self, error: Exception, leaves: list[Any]) -> Exception:
-        """What a chunk raised while it was computed, with the name of the chunk; that is looked for."""
+        """What went wrong while a chunk was computed, with the name of the chunk; that is looked for."""
+        if type(error).__name__ == "KilledWorker":  # to try again would end more workers
+            task = str(vars(error).get("task"))
+            killers = [k for k, pair in enumerate(zip(self.data, leaves, strict=True)) if task in (str(part.key) for part in pair)]
+            name = f"{self.name(killers[0])} of {self.label}" if killers else task
+            return RuntimeError(f"{name} ended every worker that computed it; workers with more memory, or smaller chunks, may help")
+        if type(error).__module__.startswith("distributed"):
+            return error
         for start in range(0, len(leaves), _AT_A_TIME):
             try:
                 _module("dask").compute(*leaves[start : start + _AT_A_TIME])
