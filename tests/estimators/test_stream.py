@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from tables import points
 import ksos
 from ksos import KernelSoSDensity, KernelSums, chunks
 from ksos._state import read_state
+from ksos.estimators._moments import Moments
 from ksos.estimators._subsample import Survey
 from ksos.exceptions import ModelFormatError
 from ksos.functionals import BasisSums, SquaredL2, SquaredMMD, Trace
@@ -92,6 +94,34 @@ def test_kernel_sums_come_back_from_a_file(tmp_path: Path) -> None:
         (tmp_path / "sums").write_bytes(damaged)
         with pytest.raises(ModelFormatError, match=r"sums is no file of kernel sums, or it is damaged"):
             KernelSums.load(tmp_path / "sums")
+
+
+def test_moments_keep_their_digits_in_any_chunks() -> None:
+    rng = np.random.default_rng(0)
+    rows, a = 1e6 + X @ np.array([[1.0, 0.5], [0.0, 1e-3]]), rng.exponential(size=len(X))
+    exact = np.cov(rows.astype(np.longdouble) - 1e6, rowvar=False, aweights=a, bias=True).astype(float)
+    for parts in ([np.arange(len(X))], np.array_split(rng.permutation(len(X)), 11)):
+        found = Moments.nothing(2)
+        for part in parts:
+            found = Moments.nothing(2).update(rows[part], a[part]).merge(found)
+        np.testing.assert_allclose(found.covariance, exact, rtol=1e-9)
+        np.testing.assert_allclose(found.rounded.covariance, exact, rtol=1e-9)
+        np.testing.assert_allclose(found.mean - 1e6, np.average(rows - 1e6, axis=0, weights=a), atol=1e-9)
+
+
+@pytest.mark.parametrize("cuts", [0, 9])
+def test_a_normal_reference_has_the_moments_of_all_samples(cuts: int, tmp_path: Path) -> None:
+    source = chunks(np.array_split(X[np.random.default_rng(cuts).permutation(len(X))], cuts + 1))
+    options = {"n_support": 6, "reference": "normal", "max_iter": 2}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the iteration limit is ours
+        whole = KernelSoSDensity(**options).fit(X)
+        found = [KernelSoSDensity(**options).fit(source, checkpoint=tmp_path / "sums") for _ in range(2)]  # the second from the file
+    for one in (*found, whole):
+        law = one.solution_.space.measure
+        np.testing.assert_allclose(law.mean, X.mean(axis=0), atol=1e-11)
+        np.testing.assert_allclose(law.scale, np.cov(X, rowvar=False, bias=True), rtol=1e-9)
+        assert_same(one, whole)
 
 
 @pytest.mark.parametrize("constant", [False, True])

@@ -38,7 +38,7 @@ def wide_enough(kernel: Kernel, part: Part, measure: Measure, m: int) -> Kernel:
     What suits n bumps leaves gaps between m of them; (n/m)^{1/(d+4)} is how much wider the bumps of a kernel density estimate of m samples
     are, more than centres need. What is left open is a bias, which counts the more the more samples there are.
     """
-    (points, weights, n), d = part, part.points.shape[1]
+    (points, weights, n), d = part[:3], part.points.shape[1]
     if n <= m:
         return kernel
     most, centres = (n / m) ** (_WIDEST / (d + 4)), cluster_centres(points, weights, m, kernel, np.random.default_rng(0))

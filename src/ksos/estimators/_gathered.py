@@ -12,6 +12,7 @@ from sklearn.utils import check_array
 
 from ksos._array import is_other_array, to_numpy
 from ksos._validation import as_vector, require_numbers
+from ksos.estimators._moments import Moments
 from ksos.estimators._samples import require_inside
 from ksos.estimators._subsample import Survey, row_hashes
 from ksos.kernel_sums import KernelSums
@@ -118,7 +119,8 @@ class Tally:
 
 @dataclass(frozen=True, eq=False)
 class Gathered:
-    """What is known of the chunks so far: a survey if ``most`` says of how many samples, kernel sums if it begins with those of none.
+    """What is known of the chunks so far: a survey if ``most`` says of how many samples, moments if wanted, kernel sums if it begins with
+    those of none.
 
     Rows of small chunks wait until they are worth the work; :attr:`settled` has none that wait.
     """
@@ -128,6 +130,8 @@ class Gathered:
     most: int | None = None
     survey: Survey | None = None
     sums: KernelSums | None = None
+    wants_moments: bool = False
+    moments: Moments | None = None
     waiting: tuple[Rows, ...] = ()
 
     def update(self, chunk: Chunk) -> Gathered:
@@ -147,20 +151,23 @@ class Gathered:
         """This and rows that passed the checks."""
         if not rows.points.shape[0]:
             return replace(self, tally=self.tally.merge(Tally(rows.chunks)))
-        survey, sums = self.survey, self.sums
+        survey, sums, moments = self.survey, self.sums, self.moments
         if self.most is not None:
             survey = Survey.empty(self.most, rows.points.shape[1]) if survey is None else survey
             survey = survey.update(rows.points, rows.masses)
         if sums is not None:
             sums = sums.update(rows.points, rows.masses)
-        return replace(self, tally=self.tally.merge(Tally.of(rows)), survey=survey, sums=sums)
+        if self.wants_moments:
+            moments = (Moments.nothing(rows.points.shape[1]) if moments is None else moments).update(rows.points, rows.masses)
+        return replace(self, tally=self.tally.merge(Tally.of(rows)), survey=survey, sums=sums, moments=moments)
 
     def merge(self, other: Gathered) -> Gathered:
         """What is known of both sets of chunks."""
         a, b, checks = self.settled, other.settled, self.checks.merge(other.checks)
         survey = b.survey if a.survey is None else a.survey if b.survey is None else a.survey.merge(b.survey)
         sums = None if a.sums is None or b.sums is None else a.sums.merge(b.sums)
-        return Gathered(checks, a.tally.merge(b.tally), self.most, survey, sums)
+        moments = b.moments if a.moments is None else a.moments if b.moments is None else a.moments.merge(b.moments)
+        return Gathered(checks, a.tally.merge(b.tally), self.most, survey, sums, self.wants_moments, moments)
 
 
 def require_own_weights(sample_weight: Any) -> None:

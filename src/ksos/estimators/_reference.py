@@ -12,6 +12,7 @@ import numpy as np
 
 from ksos._deadline import Deadline
 from ksos.estimators._mixture_stack import MixtureStack, Units
+from ksos.estimators._moments import Moments
 from ksos.estimators._samples import random_folds
 from ksos.measures import GaussianMixture, Measure, Normal
 
@@ -45,10 +46,13 @@ def require_reference(reference: Any, measure: Any) -> None:
         raise TypeError(f"reference must be {_CHOICES}; got {reference!r}")
 
 
-def as_reference(reference: Any, points: np.ndarray, weights: np.ndarray, deadline: Deadline) -> Measure:
-    """The measure that ``reference`` stands for, fitted to distinct ``points`` with ``weights`` (sum 1) if it is a name."""
+def as_reference(reference: Any, points: np.ndarray, weights: np.ndarray, deadline: Deadline, moments: Moments | None = None) -> Measure:
+    """The measure that ``reference`` stands for, fitted to distinct ``points`` with ``weights`` (sum 1) if it is a name.
+
+    ``moments`` are those of all samples, where the points are a part of them.
+    """
     if isinstance(reference, str):
-        return _fit_normal(points, weights) if reference == "normal" else _fit_mixture(points, weights, deadline)
+        return _fit_normal(points, weights, moments) if reference == "normal" else _fit_mixture(points, weights, deadline)
     found: Measure = reference if isinstance(reference, Measure) else GaussianMixture.from_sklearn(reference)
     found.check_features(points.shape[1])
     return found.for_features(points.shape[1])
@@ -73,19 +77,25 @@ def _is_fitted_mixture(reference: Any) -> bool:
     return isinstance(reference, FittedMixture)
 
 
-def _fit_normal(points: np.ndarray, weights: np.ndarray) -> Normal:
-    """N(mean, covariance) of the samples.
+def _fit_normal(points: np.ndarray, weights: np.ndarray, moments: Moments | None = None) -> Normal:
+    """N(mean, covariance) of the samples; of all, where their ``moments`` are known and the samples are only a part of them.
 
     The correlation matrix gets eigenvalues of at least a floor, which decides only where samples or features leave a direction without
     spread; then there is a warning.
     """
     d, size, units = points.shape[1], 1.0 / float(weights @ weights), Units.of(points, weights, np.random.default_rng(0))
     y = units.of_points(points)
-    mean = weights @ y
-    y = y - mean
-    deviation = np.where(units.still, 1.0, np.sqrt(weights @ y**2))
-    y /= deviation
-    values, Q = np.linalg.eigh((y * weights[:, None]).T @ y + np.diag(np.where(units.still, 1.0, 0.0)))
+    if moments is None:
+        mean = weights @ y
+        y = y - mean
+        deviation = np.where(units.still, 1.0, np.sqrt(weights @ y**2))
+        y /= deviation
+        S = (y * weights[:, None]).T @ y
+    else:
+        mean, S = units.of_points(moments.mean), moments.covariance / (units.scale[:, None] * units.scale)
+        deviation = np.where(units.still, 1.0, np.sqrt(np.diagonal(S)))
+        S = S / (deviation[:, None] * deviation)
+    values, Q = np.linalg.eigh(S + np.diag(np.where(units.still, 1.0, 0.0)))
     enough = size >= 2 * (d + 1)
     floor = FLOOR if enough else FEW_FLOOR
     if values[0] < floor:

@@ -18,6 +18,7 @@ from ksos._validation import as_masses, require_numbers
 from ksos.embedding import MeanEmbedding
 from ksos.estimators._gathered import Checks, Gathered, Rows, Tally, require_own_weights
 from ksos.estimators._likelihood_sums import LikelihoodSums
+from ksos.estimators._moments import Moments
 from ksos.estimators._samples import require_inside
 from ksos.estimators._subsample import Part, Survey
 from ksos.kernel_sums import KernelSums
@@ -99,16 +100,16 @@ class Passes:
         if self.checkpoint is not None and os.path.isfile(self.checkpoint):
             self._resume()
 
-    def look(self, most: int, measure: Measure, nothing: KernelSums | None = None) -> Survey:
+    def look(self, most: int, measure: Measure, nothing: KernelSums | None = None, *, moments: bool = False) -> Survey:
         """The first pass: what the samples are, all inside ``measure``; and their kernel sums, if ``nothing`` knows at which landmarks."""
         if not isinstance(self.source, Chunks):
             require_inside(measure, self.sample.points, self.sample.masses, vars(self.estimator).get("feature_names_in_"))
-            first, self.looked = Gathered(Checks(self.who), most=most).add(self.sample), True
-        elif _FIRST in self.known and self.known[_FIRST].most == most:
+            first, self.looked = Gathered(Checks(self.who), most=most, wants_moments=moments).add(self.sample), True
+        elif _FIRST in self.known and (self.known[_FIRST].most, self.known[_FIRST].wants_moments) == (most, moments):
             first = self.known[_FIRST]
         else:
             checks = Checks(self.who, n_features=None if nothing is None else nothing.n_features, left_out=self.left_out)
-            first, self.known, self.looked = Gathered(checks, most=most, sums=nothing), {}, False
+            first, self.known, self.looked = Gathered(checks, most=most, sums=nothing, wants_moments=moments), {}, False
         if not self.looked:
             first = self._gather(replace(first, checks=replace(first.checks, measure=measure)), _FIRST)
             remember(self.estimator, first.checks)
@@ -143,6 +144,12 @@ class Passes:
     def known_checks(self) -> Checks:
         """What every chunk must be, the first pass having seen that all are inside the measure."""
         return replace(self.known[_FIRST].checks, measure=Lebesgue())
+
+    @property
+    def part(self) -> Part:
+        """The samples that decide on the setting, with the moments of all if the first pass was asked for them and these are not all."""
+        known = self.known[_FIRST].moments
+        return self.survey.part if known is None or self.survey.complete else self.survey.part._replace(moments=known.rounded)
 
     @property
     def survey(self) -> Survey:
@@ -194,6 +201,8 @@ class Passes:
         held: dict[str, Any] = {"looked": self.looked, "files": self.fingerprint, "names": None if names is None else list(names)}
         held["survey"], arrays = survey.state()
         stored = {f"survey.{name}": array for name, array in arrays.items()}
+        if (moments := self.known[_FIRST].moments) is not None:
+            stored |= {"moments.mass": np.array(moments.mass), "moments.mean": moments.mean, "moments.scatter": moments.scatter}
         for which, known in self.known.items():
             held[which] = vars(known.tally)
             if known.sums is not None:
@@ -217,7 +226,10 @@ class Passes:
         for which in (_FIRST, _SECOND):
             if which in words:
                 sums = KernelSums.of_state(words[name], part(name)) if (name := f"{which} sums") in words else None
-                of_first: dict[str, Any] = {"most": survey.most, "survey": survey} if which == _FIRST else {}
+                kept = part("moments")
+                moments = Moments(float(kept["mass"]), kept["mean"], kept["scatter"]) if kept else None
+                own: dict[str, Any] = {"most": survey.most, "survey": survey, "wants_moments": bool(kept), "moments": moments}
+                of_first = own if which == _FIRST else {}
                 self.known[which] = Gathered(checks, Tally(**words[which]), sums=sums, **of_first)
         self.looked = bool(words["looked"])
         remember(self.estimator, checks)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ksos._memory import row_blocks
+from ksos.estimators._moments import Moments
 
 __all__ = ["Part", "Survey", "row_hashes"]
 
@@ -20,11 +21,12 @@ _DEVIATIONS = 5.0
 
 
 class Part(NamedTuple):
-    """Distinct samples in lexicographic order, their shares of the mass, and how many distinct samples they stand for."""
+    """Distinct samples in lexicographic order, their shares of the mass, how many they stand for, and if wanted the moments of all."""
 
     points: np.ndarray
     weights: np.ndarray
     total: int
+    moments: Moments | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -244,7 +244,7 @@ class KernelSoSDensity(DensityEstimator):
         """The threshold from held-out rows: of many samples, a fifth of those that decide on the setting, left out of two more passes."""
         if self.contamination is None:
             return self
-        part, source = passes.survey.part, passes.source
+        part, source = passes.part, passes.source
 
         def refit(other: KernelSoSDensity, held_out: np.ndarray) -> None:
             other._fit_to(other._passes(source, None, left_out=row_hashes(held_out)), Deadline.of(self.time_limit))
@@ -255,7 +255,9 @@ class KernelSoSDensity(DensityEstimator):
         X, say = passes.source, report(self.verbose)
         with np.errstate(under="ignore"):
             asked = self._given_question if self._asks_first and isinstance(X, Chunks) else None
-            part = (survey := passes.look(self._most_looked_at(isinstance(X, Chunks)), self._domain, asked)).part
+            normal = isinstance(self.reference, str) and self.reference == "normal"
+            survey = passes.look(self._most_looked_at(isinstance(X, Chunks)), self._domain, asked, moments=normal)
+            part = passes.part
             # a tensor: the fit runs where it lies, and decisions about it on the host
             setting = self._settle(part, survey.count, deadline, say, X if is_other_array(X) else part.points)
             if survey.complete or not self._embeds:
@@ -341,7 +343,7 @@ class KernelSoSDensity(DensityEstimator):
 
     def _measure(self, part: Part, deadline: Deadline) -> Measure:
         if self.reference is not None:
-            return as_reference(self.reference, part.points, part.weights, deadline)
+            return as_reference(self.reference, part.points, part.weights, deadline, part.moments)
         return Lebesgue() if self.measure is None else self.measure
 
     def _check_parameters(self) -> None:
