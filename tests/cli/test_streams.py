@@ -21,7 +21,7 @@ QUICK = ("--bandwidth", 1.5, "--n-support", 6, "--tol", 1e-9)
 
 
 def written(folder: Path, points: np.ndarray, weights: np.ndarray, kind: str) -> Path:
-    """Three files of one kind with columns in two orders, and one of text; 'gap' has one cell empty."""
+    """Three files of one kind, with columns in two orders and one of text."""
     folder.mkdir()
     for k, rows in enumerate(np.array_split(np.arange(len(points)), 3)):
         part = {"x": points[rows, 0], "y": points[rows, 1], "mass": weights[rows]}
