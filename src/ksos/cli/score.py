@@ -85,9 +85,9 @@ class _Scores:
         return {"mean_log_density": self.mean, "n_samples": self.count, "n_zero_density": self.zeros}
 
     def each(self) -> Iterator[str]:
-        """One line per row."""
+        """One line per row, those of a chunk together."""
         for part in self.parts():
-            yield from map(repr, part.tolist())
+            yield "\n".join(map(repr, part.tolist()))
 
     def as_json(self) -> Iterator[str]:
         """One object in several lines, the scores before what is known of all of them."""
