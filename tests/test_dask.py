@@ -209,10 +209,3 @@ def test_a_worker_that_is_killed_loses_nothing(cluster: Any, tmp_path: Path) -> 
         assert found.count == len(X)
         np.testing.assert_allclose(found.values, exact.values, rtol=1e-12)
     assert (tmp_path / "mark").exists()
-
-
-def test_a_chunk_that_ends_every_worker_is_named(cluster: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(cluster.cluster.scheduler, "allowed_failures", 0)
-    dying = da.from_array(X, chunks=(900, 2)).map_blocks(dies_once, mark=str(tmp_path / "mark"), dtype=float)
-    with pytest.raises(RuntimeError, match=r"chunk 5 \(rows 4500 to 5399\) of a dask array in 14 chunks ended every worker"):
-        sums_at(chunks(dying), Gaussian(0.7), X[:40], None)

@@ -103,12 +103,7 @@ class Blocks:
 
     def _named(self, error: Exception, leaves: list[Any]) -> Exception:
         """What went wrong while a chunk was computed, with the name of the chunk; that is looked for."""
-        if type(error).__name__ == "KilledWorker":  # to try again would end more workers
-            task = str(vars(error).get("task"))
-            killers = [k for k, pair in enumerate(zip(self.data, leaves, strict=True)) if task in (str(part.key) for part in pair)]
-            name = f"{self.name(killers[0])} of {self.label}" if killers else task
-            return RuntimeError(f"{name} ended every worker that computed it; workers with more memory, or smaller chunks, may help")
-        if type(error).__module__.startswith("distributed"):
+        if type(error).__module__.startswith("distributed"):  # of the cluster; a task that ended its workers is named, with its number
             return error
         for start in range(0, len(leaves), _AT_A_TIME):
             try:
