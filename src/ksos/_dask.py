@@ -90,7 +90,9 @@ class Blocks:
         try:
             value = found[0].compute()
         except Exception as error:
-            raise self._named(error, leaves) from error
+            if (named := self._named(error, leaves)) is error:
+                raise
+            raise named from error
         if isinstance(value, _Failed):
             raise value.error
         return value
