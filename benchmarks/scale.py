@@ -15,6 +15,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,13 @@ def stream(rows: int) -> Iterator[np.ndarray]:
     rng = np.random.default_rng(0)
     for start in range(0, rows, CHUNK):
         yield rng.normal(size=(min(CHUNK, rows - start), FEATURES))
+
+
+def drifting(rows: int, features: int) -> Iterator[np.ndarray]:
+    """Samples that cost next to nothing: the same chunk again and again, a little further each time."""
+    chunk = np.random.default_rng(0).normal(size=(min(CHUNK, rows), features))
+    for k, start in enumerate(range(0, rows, CHUNK)):
+        yield chunk[: rows - start] + 1e-3 * k
 
 
 def bare_sums(X: np.ndarray, Z: np.ndarray, sigma: float) -> np.ndarray:
@@ -128,7 +136,7 @@ def score_all(rows: int) -> float:
     return float(a_fit(20_000).score(ksos.chunks(lambda: stream(rows))))
 
 
-GROWTH = {"n": (10_000, 100_000, 1_000_000), "m": (25, 50, 100, 200), "d": (2, 5, 10, 20)}
+GROWTH = {"n": (10_000, 100_000, 1_000_000, 10_000_000), "m": (25, 50, 100, 200, 400), "d": (2, 5, 10, 20, 50)}
 MIDDLE = {"n": 100_000, "m": 100, "d": 10}
 
 
@@ -140,8 +148,7 @@ def costs() -> list[dict[str, float]]:
     for name, values in GROWTH.items():
         for value in values:
             at = {**MIDDLE, name: value}
-            X = np.random.default_rng(0).normal(size=(at["n"], at["d"]))
-            source = _timed(ksos.chunks(X))
+            source = _timed(ksos.chunks(partial(drifting, at["n"], at["d"])))
             began = time.process_time()
             ksos.KernelSoSDensity(bandwidth=0.9 * at["d"] ** 0.5, n_support=at["m"]).fit(source)
             total = time.process_time() - began
@@ -196,6 +203,10 @@ def _timed(source: Any) -> Any:
     return Timed(source.__iter__, source.name)
 
 
+def _shown(value: int) -> str:
+    return str(value) if value < 1000 else f"$10^{round(np.log10(value))}$"
+
+
 def draw(found: list[dict[str, Any]], path: str) -> None:
     """One panel for each of n, m, d: seconds of the passes and of the rest."""
     import matplotlib
@@ -208,9 +219,8 @@ def draw(found: list[dict[str, Any]], path: str) -> None:
         mine = [row for row in found if row["grows"] == name]
         for part, label, marker in (("passes", "passes over the rows", "o"), ("rest", "bandwidth, support points, solver", "s")):
             panel.loglog([row[name] for row in mine], [row[part] for row in mine], marker=marker, label=label)
-        fixed = ", ".join(f"{other} = {value:,}".replace(",", " ") for other, value in MIDDLE.items() if other != name)
-        panel.set(xlabel=f"{what}  ({fixed})")
-        panel.set_xticks(GROWTH[name], [f"{value:,}".replace(",", " ") for value in GROWTH[name]])
+        panel.set(xlabel=f"{what}  ({', '.join(f'{other} = {_shown(MIDDLE[other])}' for other in MIDDLE if other != name)})")
+        panel.set_xticks(GROWTH[name], [_shown(value) for value in GROWTH[name]])
         panel.minorticks_off()
         panel.grid(alpha=0.3)
     panels[0].set(ylabel="seconds on one core")

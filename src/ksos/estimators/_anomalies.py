@@ -84,7 +84,7 @@ class AnomalyMixin:
                 other.fit(points[fold.train], sample_weight=fold.train_weights)
             else:
                 refit(other, points[fold.test])
-            scores.append(to_numpy(other.score_samples(points[fold.test])))
+            scores.append(to_numpy(other.distribution_.unnamed.logpdf(points[fold.test])))
             shares.append(weights[fold.test])
         if not scores:  # a single row: nothing can be held out
             scores, shares = [np.array([-np.inf])], [np.ones(1)]

@@ -37,6 +37,8 @@ __all__ = ["fit_to_all"]
 _MOST_PASSES = 12
 _INNER = 0.25  # of the tolerance, for the fits to the part
 _UNIT = 2.0**-52
+_BITS = 40
+_SOLVED = ("solved", "solved_inaccurate")
 
 
 class _Kept(NamedTuple):
@@ -78,23 +80,33 @@ def fit_to_all(
     for _ in range(_MOST_PASSES):
         found = solve(functional if penalty is None else functional + penalty, start=start, tol=_INNER * tol)
         start, G = found.parameter, to_numpy(found.parameter_factor)
-        all_of = passes.again(nothing(factor=G))
+        try:
+            all_of = passes.again(nothing(factor=G))
+        except KeyboardInterrupt:
+            best = replace(found, gap=None, objective=math.nan) if best is None else best
+            found = replace(found, status="interrupted", keyboard_interrupt=True)
+            break
         objective, gap = _certificate(all_of.value / mass, all_of.whole_gradient / mass, space, penalty, start)
         bound = max(bound, objective - gap)
         if best is None or objective < best.objective:
             best = replace(found, objective=objective, history=[*found.history, Progress(found.n_iter, objective, gap, found.time)])
-        if best.objective - bound <= tol or objective > best.objective + tol or found.status not in ("solved", "solved_inaccurate"):
+        if best.objective - bound <= tol or objective > best.objective + tol or found.status not in _SOLVED:
             break
         kept = kept.joined(all_of.points, all_of.masses)
         weights = kept.weights(mass)
         others = (weights > 0.0) & ~np.isin(row_hashes(kept.points), row_hashes(all_of.points))  # the loudest count the same on both sides
         here = nothing(factor=G).add(kept.points[others], mass * weights[others])
-        correction = UncurvedLinear(like(_rounded((all_of.gradient - here.whole_gradient) / mass), space.T))
+        unit = 2.0 ** (math.frexp(float(np.abs(all_of.gradient).max() / mass))[1] - _BITS)
+        slope = np.round((all_of.gradient - here.whole_gradient) / mass / unit) * unit  # so that the order of the samples does not show
+        correction = UncurvedLinear(like(slope, space.T))
         functional = NegativeLogLikelihood(kept.points, weights) + Bound(correction, "correction")
     assert best is not None
+    note = f"objective and gap are those of all samples, of which {len(kept.points)} were kept"
+    if math.isinf(bound):  # stopped in the first pass
+        return replace(best, status=found.status, keyboard_interrupt=True)
     gap = max(best.objective - bound, 0.0)
-    status = best.status if best.status not in ("solved", "solved_inaccurate") else "solved" if gap <= tol else "solved_inaccurate"
-    return replace(best, gap=gap, status=status, note=f"objective and gap are those of all samples, of which {len(kept.points)} were kept")
+    status = "solved" if gap <= tol else "solved_inaccurate" if found.status in _SOLVED else found.status
+    return replace(best, gap=gap, status=status, note=note, keyboard_interrupt=found.keyboard_interrupt)
 
 
 def _certificate(value: float, slope: np.ndarray, space: SoSSpace, penalty: Functional | None, C: Array) -> tuple[float, float]:
@@ -106,9 +118,3 @@ def _certificate(value: float, slope: np.ndarray, space: SoSSpace, penalty: Func
         value, G = value + objective.value(point), G + objective.gradient(point)
     gap = inner(G, C) - lowest_bound(G, 1e-10)
     return value, max(gap, 0.0) + _UNIT * (2.0 * norm(G) + abs(value))
-
-
-def _rounded(values: np.ndarray) -> np.ndarray:
-    """The values on a grid far below the largest, so that the order of the samples does not show."""
-    unit = 2.0 ** (math.frexp(float(np.abs(values).max()))[1] - 40)
-    return np.round(values / unit) * unit
