@@ -156,6 +156,37 @@ def costs() -> list[dict[str, float]]:
     return found
 
 
+def workers(counts: tuple[int, ...] = (1, 2), rows: int = 24 * CHUNK, repeats: int = 3) -> dict[str, float]:
+    """Seconds of both passes over generated chunks on clusters of so many processes of one thread, by their number; the best of some."""
+    import logging
+
+    import dask.array as da
+    from distributed import Client, LocalCluster
+    from sklearn.base import BaseEstimator
+
+    from ksos import KernelSums, chunks
+    from ksos.estimators._stream import Passes
+    from ksos.kernels import Gaussian
+    from ksos.measures import Lebesgue
+
+    nothing = KernelSums(Gaussian(3.0), np.random.default_rng(1).normal(size=(LANDMARKS, FEATURES)))
+
+    def both_passes(n: int) -> float:
+        X, began = da.random.default_rng(0).normal(size=(n, FEATURES), chunks=(CHUNK, FEATURES)), time.perf_counter()
+        passes = Passes(BaseEstimator(), chunks(X), None)
+        passes.look(10_000, Lebesgue())
+        passes.add_up(nothing)
+        return time.perf_counter() - began
+
+    found = {}
+    for count in counts:
+        options: dict[str, Any] = {"dashboard_address": None, "silence_logs": logging.CRITICAL}
+        with LocalCluster(n_workers=count, threads_per_worker=1, processes=True, **options) as cluster, Client(cluster):
+            both_passes(4 * CHUNK)  # the workers import what they need
+            found[str(count)] = min(both_passes(rows) for _ in range(repeats))
+    return found
+
+
 def _timed(source: Any) -> Any:
     """The source, which counts the processor seconds of the passes over it."""
     from ksos.sources import Chunks
@@ -213,6 +244,8 @@ def main() -> None:
     times = _elsewhere("throughput")
     for name, bare in (("sums", "bare sums"), ("passes", "bare sums"), ("scores", "bare scores"), ("score", "bare scores")):
         print(f"{name}: {times[bare] / times[name]:.0%} of the speed of the {bare}", flush=True)
+    seconds = _elsewhere("workers")
+    print(f"two workers: {seconds['1'] / seconds['2']:.2f} times as fast as one", flush=True)
     for rows in arguments.rows:
         for what in ("fit", "score"):
             found = _elsewhere(what, rows)
@@ -222,6 +255,7 @@ def main() -> None:
 WORKS: dict[str, Callable[[int], Any]] = {
     "throughput": lambda _: throughput(),
     "costs": lambda _: costs(),
+    "workers": lambda _: workers(),
     "fit": lambda rows: peak(lambda: a_fit(rows)),
     "score": lambda rows: peak(lambda: score_all(rows)),
 }

@@ -20,7 +20,7 @@ PACKAGE = Path(ksos.__file__).parent
 
 # Low to high. A unit (a file or a folder of src/ksos) imports from itself and from the lines above its own, nothing else.
 LAYERS: list[set[str]] = [
-    {"_array", "_files", "_lazy", "_progress", "_threads", "_version", "exceptions", "feature_names"},
+    {"_array", "_dask", "_files", "_lazy", "_progress", "_threads", "_version", "exceptions", "feature_names"},
     {"_memory", "_state", "_validation", "pivoted_cholesky"},
     {"device_chunks"},
     {"sources"},
@@ -28,7 +28,7 @@ LAYERS: list[set[str]] = [
     {"quadrature"},
     {"kernels", "measures"},
     {"integrals", "kernel_sums"},
-    {"observables"},
+    {"observables", "source_embedding"},
     {"bandwidth", "density", "embedding_map", "support", "whitening"},
     {"cover", "metric", "reference_map"},
     {"embedding"},
@@ -54,7 +54,7 @@ UPWARD: dict[tuple[str, str], str] = {
     ("ksos.density.queries", "ksos.embedding"): "ksos.mmd, as a method of the density",
 }
 
-HEAVY = ["matplotlib", "torch", "cvxpy", "scipy.stats", "pandas", "sklearn.cluster"]
+HEAVY = ["matplotlib", "torch", "cvxpy", "scipy.stats", "pandas", "sklearn.cluster", "dask", "distributed", "pyarrow"]
 
 # What users type, as far as it exists today.
 PUBLIC = {

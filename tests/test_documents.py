@@ -209,3 +209,21 @@ def test_the_walks_lead_through_files_that_exist() -> None:
     named = set(re.findall(r"`((?!src/|tests/)[a-z_]+(?:/[a-z_]+)*(?:\.py|/))`", read("docs/architecture.md")))
     assert len(named) > 20
     assert not [name for name in sorted(named) if not (ROOT / "src" / "ksos" / name).exists()]
+
+
+# --- other engines ---
+
+
+def test_the_lines_for_other_engines_add_up_all_samples() -> None:
+    from engines import SAMPLES
+
+    namespace: dict[str, Any] = {}
+    blocks = [block for _, block in fences(read("docs/several-machines.md"), "python")]
+    ray, spark = (next(k for k, block in enumerate(blocks) if word in block) for word in ("map_batches", "mapInArrow"))
+    for k, block in enumerate(blocks):
+        exec(compile(block, "several-machines.md", "exec"), namespace)
+        if k in (ray, spark):
+            assert len(block.strip().splitlines()) <= 10
+            expected, found = namespace["nothing"].update(SAMPLES), namespace["total"]
+            assert found.count == len(SAMPLES) and abs(found.values - expected.values).max() < 1e-12 * abs(expected.values).max()
+    assert abs(namespace["p"].mean() - namespace["q"].mean()).max() < 1e-6

@@ -32,6 +32,8 @@ from ksos.kernels import Gaussian, Kernel
 from ksos.kernels.base import KernelSum
 from ksos.measures import Box, Measure
 from ksos.quadrature import composite, log_outer, tensor_grid
+from ksos.source_embedding import few_samples, sums_at
+from ksos.sources import Chunks, as_source
 from ksos.whitening import whiten_columns
 
 __all__ = ["MOST_NODES", "TENSOR_FEATURES", "MeanEmbedding", "Projection", "TensorRule", "as_target"]
@@ -128,8 +130,9 @@ def mmd(a: Target, b: Target, kernel: Kernel | None = None, landmarks: Any = Non
     Parameters
     ----------
     a, b : array (n, d), MeanEmbedding, SoSDensity or SoSMixture
+        Or samples in chunks, ``ksos.chunks(…)``, an array or a data frame of Dask: any number with ``landmarks``, else at most 20 000.
     kernel : Kernel, optional
-        Default: that of an embedding among ``a`` and ``b``, else that of a density; between samples ``median_kernel(a, b)``.
+        Default: that of an embedding among ``a`` and ``b``, else that of a density; between arrays ``median_kernel(a, b)``.
     landmarks : array (ℓ, d), optional
         Project on these first: cheap, and a lower bound of the exact value. Without them the value is exact: for a density by a tensor
         rule in up to three features, or from the order-4 integrals of the note's lemma, O(m⁴) operations.
@@ -141,20 +144,25 @@ def mmd(a: Target, b: Target, kernel: Kernel | None = None, landmarks: Any = Non
     >>> round(mmd(np.array([[0.0]]), np.array([[1.0]]), Gaussian(1.0)), 6)  # √(2 − 2/e)
     1.124385
     """
+    a, b = as_source(a)[0], as_source(b)[0]
     names = _names(b) if (of_a := _names(a)) is None else of_a
     a, b = _in_order(a, names, "a"), _in_order(b, names, "b")
     landmarks = None if landmarks is None else in_order(landmarks, names, "landmarks")
     if kernel is None:  # an embedding knows its RKHS; a density only suggests its own kernel
         kernel = next((t.kernel for kind in (MeanEmbedding, SoSDensity, SoSMixture) for t in (a, b) if isinstance(t, kind)), None)
+        if kernel is None and (isinstance(a, Chunks) or isinstance(b, Chunks)):
+            raise ValueError("samples in chunks need a kernel, kernel=…; ksos.median_kernel(a, b) of some of them suggests one")
         kernel = median_kernel(a, b) if kernel is None else kernel
     if not isinstance(kernel, Kernel):
         raise ValueError(f"kernel must be a kernel object, such as ksos.kernels.Gaussian(1.0), or None; got {kernel!r}")
-    a, b = as_target(a, kernel, "a"), as_target(b, kernel, "b")
-    if a.n_features != b.n_features:
-        raise ValueError(f"a has {a.n_features} features, but b has {b.n_features}")
     if landmarks is not None:
-        projection = Projection(kernel, as_points(landmarks, "landmarks", n_features=a.n_features))
-        return norm(projection.coordinates(a) - projection.coordinates(b))
+        points = as_points(landmarks, "landmarks")
+        sides = [sums_at(t, kernel, points, names) if isinstance(t, Chunks) else as_target(t, kernel, w) for t, w in _both(a, b)]
+        _require_same_features(*sides)
+        projection = Projection(kernel, as_points(points, "landmarks", n_features=sides[0].n_features))
+        return norm(projection.coordinates(sides[0]) - projection.coordinates(sides[1]))
+    a, b = (_in_memory(t, kernel, names, w) if isinstance(t, Chunks) else as_target(t, kernel, w) for t, w in _both(a, b))
+    _require_same_features(a, b)
     kernel, a, b = _in_axes(kernel, a, b)
     forms = [*_exact_forms(a, kernel, max_operations), *((-w, form) for w, form in _exact_forms(b, kernel, max_operations))]
     left, right = forms[0][1], forms[-1][1]
@@ -204,6 +212,19 @@ def as_target(target: Target, kernel: Kernel, name: str = "target") -> Law:
     return MeanEmbedding(as_points(target, name), kernel=kernel)
 
 
+def _both(a: Target, b: Target) -> Sequence[tuple[Target, str]]:
+    return (a, "a"), (b, "b")
+
+
+def _in_memory(source: Chunks, kernel: Kernel, names: tuple[str, ...] | None, name: str) -> MeanEmbedding:
+    return MeanEmbedding(*few_samples(source, names, name), kernel=kernel)
+
+
+def _require_same_features(a: Law | KernelSums, b: Law | KernelSums) -> None:
+    if a.n_features != b.n_features:
+        raise ValueError(f"a has {a.n_features} features, but b has {b.n_features}")
+
+
 def _require_same_kernel(target: MeanEmbedding | KernelSums, kernel: Kernel, name: str) -> None:
     if target.kernel != kernel:
         raise ValueError(f"{name} is an embedding in the RKHS of {target.kernel!r}, but distances are measured in that of {kernel!r}")
@@ -212,11 +233,15 @@ def _require_same_kernel(target: MeanEmbedding | KernelSums, kernel: Kernel, nam
 def _names(target: Target) -> tuple[str, ...] | None:
     if isinstance(target, (SoSDensity, SoSMixture, MeanEmbedding)):
         return target.feature_names
+    if isinstance(target, Chunks):
+        return target.names
     return column_names(target)
 
 
 def _in_order(target: Target, names: tuple[str, ...] | None, what: str) -> Target:
-    """A target with its features in the order of ``names``."""
+    """A target with its features in the order of ``names``; chunks are put in order one by one."""
+    if isinstance(target, Chunks):
+        return target
     if not isinstance(target, (SoSDensity, SoSMixture, MeanEmbedding)):
         return in_order(target, names, what)
     if (order := order_of(target.feature_names, names, what)) is None:

@@ -163,12 +163,12 @@ def in_order(X: Any, names: Sequence[str] | None, what: str = "X") -> Any:
     return X if order is None or names is None else matrix_of(X, what, names)
 
 
-def matrix_of(table: Any, what: str, names: Iterable[Any] | None = None) -> np.ndarray:
-    """The columns ``names`` of a table (default: all) as a float64 matrix (n, d), without NaN or infinities."""
+def matrix_of(table: Any, what: str, names: Iterable[Any] | None = None, *, gaps: bool = False) -> np.ndarray:
+    """The columns ``names`` of a table (default: all) as a float64 matrix (n, d), without infinities; with ``gaps``, NaN may be in it."""
     labels = _labels(table) if names is None else list(names)
     out = np.empty((table.shape[0], len(labels)), order="F")
     for k, label in enumerate(labels):
-        out[:, k] = _numbers(table[label], label, what)
+        out[:, k] = _numbers(table[label], label, what, gaps)
     return np.ascontiguousarray(out)
 
 
@@ -179,7 +179,7 @@ def require_columns(table: Any, what: str) -> None:
         _numbers(table[label], label, what)
 
 
-def _numbers(column: Any, label: Any, what: str) -> np.ndarray:
+def _numbers(column: Any, label: Any, what: str, gaps: bool = False) -> np.ndarray:
     values = np.asarray(column)
     kind = values.dtype.kind
     wrong = _UNITS.get(kind)
@@ -193,8 +193,10 @@ def _numbers(column: Any, label: Any, what: str) -> np.ndarray:
         raise ValueError(f"{what} must hold real numbers, but column {label!r} holds {wrong}{example}; {remedy}")
     if kind not in "biu" and not np.all(finite := np.isfinite(values)):
         nan = np.isnan(values)
+        if gaps and np.all(finite | nan):
+            return values
         # scikit-learn's words, and then where
-        found, wrong = ("NaN", nan) if nan.any() else ("infinity or a value too large for dtype('float64')", ~finite)
+        found, wrong = ("NaN", nan) if nan.any() and not gaps else ("infinity or a value too large for dtype('float64')", ~finite)
         rows = np.flatnonzero(wrong)
         where = f"column {label!r} has {'missing values' if found == 'NaN' else 'infinities'} in {rows.size} of {values.size} rows"
         remedy = "leave those rows out, as X.dropna() does, or fill them" if found == "NaN" else "leave those rows out"

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 
+from ksos._dask import Blocks, is_dask
 from ksos._validation import as_count
 from ksos.device_chunks import on_device
 from ksos.feature_names import column_names, is_table, matrix_of
 
-__all__ = ["Chunk", "Chunks", "Gatherer", "chunks"]
+__all__ = ["Chunk", "Chunks", "DaskChunks", "Gatherer", "Layout", "as_source", "chunks", "files_of", "is_source", "layout"]
 
 CHUNK_ROWS = 1 << 16
 """Rows of a file that are in memory at a time."""
@@ -32,6 +35,8 @@ class Chunk(NamedTuple):
     name: str
     names: tuple[str, ...] | None = None
     """Those of the columns of an array that has them."""
+    dropped: int = 0
+    """How many rows were left out since cells are missing."""
 
 
 @runtime_checkable
@@ -60,6 +65,9 @@ class Chunks:
     A pass over the samples is one call of :meth:`gather`. A source whose chunks are elsewhere overrides it: it updates the value where a
     chunk is, and merges the values.
     """
+
+    names: tuple[str, ...] | None = None
+    """Those of the columns, where they are known before a chunk is read."""
 
     def __init__(self, begin: Callable[[], Iterator[Chunk]], name: str, files: Sequence[str] = (), *, again: bool = True) -> None:
         self._begin, self.name, self.files = begin, name, tuple(files)
@@ -104,7 +112,10 @@ class Chunks:
         return f"chunks({self.name})"
 
 
-def chunks(source: Any, *, columns: Sequence[Any] | None = None, weights: Any = None, rows: int = CHUNK_ROWS) -> Chunks:
+def chunks(
+    source: Any, *, columns: Sequence[Any] | None = None, weights: Any = None, rows: int = CHUNK_ROWS, drop_missing: bool = False,
+    csv: Mapping[str, Any] | None = None,
+) -> Chunks:  # fmt: skip
     """Samples of any number as a source that ``fit`` takes in place of an array; memory holds one chunk at a time.
 
     Parameters
@@ -112,8 +123,9 @@ def chunks(source: Any, *, columns: Sequence[Any] | None = None, weights: Any = 
     source
         A path, a pattern such as ``"data/*.parquet"``, a folder, or a list of them: NPY, CSV (also compressed), Parquet and Arrow files,
         read in the order of their names; an array, cut into chunks, also one that is mapped to memory; anything with
-        ``__arrow_c_stream__``, such as tables of pyarrow, polars, duckdb and pandas; an iterable of arrays or tables, or of pairs (array,
-        weights of its rows); or a function without arguments that returns one. A generator can be read once: that is enough for
+        ``__arrow_c_stream__``, such as tables of pyarrow, polars, duckdb and pandas; an array or data frame of Dask, whose
+        chunks stay where they are; an iterable of arrays or tables, or of pairs (array, weights of its rows); or a function without
+        arguments that returns one. A generator can be read once: that is enough for
         up to 10 000 distinct samples, and where it is not, ``fit`` says so.
     columns : list, optional
         Names, or numbers from 0, of the columns that are samples; of Parquet files no others are read. Default: all but the weights.
@@ -121,16 +133,22 @@ def chunks(source: Any, *, columns: Sequence[Any] | None = None, weights: Any = 
         The column that holds the weights of the rows.
     rows : int
         How many rows of a file or an array make a chunk.
+    drop_missing : bool
+        Leave out rows with a missing cell in a column that is used. Default: they are refused, with file, row and column.
+    csv : dict, optional
+        How CSV files are written, where that is not to be detected: "delimiter", "decimal", "header" (True, False) and "encoding".
 
     >>> [len(chunk.data) for chunk in chunks(np.zeros((5, 2)), rows=2)]
     [2, 2, 1]
     """
     rows = as_count(rows, "rows")
-    choose = _Choice(columns, weights)
+    choose = _Choice(columns, weights, drop_missing, csv)
     if isinstance(source, Chunks):
         return source
+    if is_dask(source):
+        return DaskChunks(Blocks.of(source, None, choose.wanted), choose)
     if isinstance(source, (str, os.PathLike)) or (_is_list(source) and source and all(isinstance(p, (str, os.PathLike)) for p in source)):
-        files = _files_of(source)
+        files = files_of(source)
         name = files[0] if len(files) == 1 else f"{len(files)} files from {files[0]} to {files[-1]}"
         return Chunks(lambda: (choose(chunk) for file in files for chunk in _pieces(file, rows, choose)), name, files)
     if isinstance(source, np.ndarray):
@@ -148,13 +166,99 @@ def chunks(source: Any, *, columns: Sequence[Any] | None = None, weights: Any = 
     )
 
 
-class _Choice:
-    """Which columns of a chunk are samples, and which is the weights."""
+def is_source(X: Any) -> bool:
+    """Whether samples come in chunks, or in those of Dask."""
+    return isinstance(X, Chunks) or is_dask(X)
 
-    def __init__(self, columns: Sequence[Any] | None, weights: Any) -> None:
+
+def as_source(X: Any, sample_weight: Any = None) -> tuple[Any, Any]:
+    """An object of Dask with its weights as a source; everything else as it came."""
+    if is_dask(X):
+        return DaskChunks(Blocks.of(X, sample_weight), _Choice(None, None)), None
+    if is_dask(sample_weight):
+        raise TypeError(f"sample_weight is of Dask, but the samples are {type(X).__name__}; give both in the same way")
+    return X, sample_weight
+
+
+class DaskChunks(Chunks):
+    """The chunks of a Dask array or data frame: what a pass gathers is gathered where they are, and merged up a tree.
+
+    Every pass computes the chunks anew, unless they are held in the memory of the workers with ``persist()``.
+    """
+
+    def __init__(self, blocks: Blocks, choose: _Choice) -> None:
+        super().__init__(self._here, blocks.label)
+        self.blocks, self.choose = blocks, choose
+        if blocks.names is not None:
+            self.names = tuple(choose.columns or (name for name in blocks.names if name != choose.weights))
+
+    @property
+    def _located(self) -> _Located:
+        return _Located(self.choose, self.blocks.width)
+
+    def _here(self) -> Iterator[Chunk]:
+        """One chunk after the other, brought to this process."""
+        for k, (data, weights) in enumerate(zip(self.blocks.data, self.blocks.weights, strict=True)):
+            yield self._located(data.compute(), None if weights is None else weights.compute(), self.blocks.name(k))
+
+    def gather(self, begun: G, *, done: int = 0, after: Callable[[G], None] | None = None) -> G:
+        if done:
+            raise ValueError(f"the checkpoint is of another source than {self!r}, whose passes are not stopped half-way; remove it")
+        value: G = self.blocks.gather(_Gathering(begun, self._located))
+        if after is not None:
+            after(value)
+        return value
+
+    def each(self, work: Callable[[Chunk], np.ndarray]) -> Any:
+        """One number for each row, as a Dask array that is computed when it is asked for."""
+        return self.blocks.lazily(_PerRow(work, self._located))
+
+
+@dataclass(frozen=True)
+class _Located:
+    """A chunk as a worker finds it, with the columns that were chosen."""
+
+    choose: _Choice
+    width: int
+
+    def __call__(self, data: Any, weights: Any, name: str) -> Chunk:
+        if np.ndim(data) != 2 or np.shape(data)[1] != self.width:
+            raise ValueError(f"{name}: an array of shape {np.shape(data)} came, but {self.width} columns were expected, as the others have")
+        return self.choose(Chunk(data, weights, name))
+
+
+@dataclass(frozen=True)
+class _Gathering:
+    """What a worker does with a chunk: the value that begins as that of no chunk, with the chunk."""
+
+    begun: Any
+    located: _Located
+
+    def __call__(self, data: Any, weights: Any, name: str) -> Any:
+        return self.begun.update(self.located(data, weights, name)).merge(self.begun)  # to merge is to let no row wait
+
+
+@dataclass(frozen=True)
+class _PerRow:
+    """The numbers of the rows of a chunk."""
+
+    function: Callable[[Chunk], np.ndarray]
+    located: _Located
+
+    def __call__(self, data: Any, weights: Any, name: str) -> np.ndarray:
+        return self.function(self.located(data, weights, name))
+
+
+class _Choice:
+    """Which columns of a chunk are samples, which is the weights, whether rows with gaps are left out, and how CSV is read."""
+
+    def __init__(
+        self, columns: Sequence[Any] | None, weights: Any, drop_missing: bool = False, csv: Mapping[str, Any] | None = None
+    ) -> None:
         if isinstance(columns, (str, bytes)):
             raise TypeError(f"columns must be a list of names or numbers; got {columns!r}; pass [{columns!r}]")
         self.columns, self.weights = None if columns is None else list(columns), weights
+        self.drop_missing, self.csv = drop_missing, dict(csv or {})
 
     @property
     def wanted(self) -> list[Any] | None:
@@ -166,7 +270,7 @@ class _Choice:
     def __call__(self, chunk: Chunk) -> Chunk:
         """The chunk with the chosen columns, those of a table as numbers."""
         data, names = chunk.data, column_names(chunk.data) if chunk.names is None else chunk.names
-        if names is None and self.columns is None and self.weights is None:
+        if names is None and self.columns is None and self.weights is None and not self.drop_missing:
             return chunk
         labels: list[Any] = list(range(data.shape[1])) if names is None else list(names)
         features = [label for label in labels if label != self.weights] if self.columns is None else self.columns
@@ -179,18 +283,29 @@ class _Choice:
                 f"{chunk.name} came with weights, and weights={self.weights!r} names a column that holds them; give one of them"
             )
         if is_table(data) and names is not None:
-            X, a = (matrix_of(data, chunk.name, part) for part in (features, masses))
+            X, a = (matrix_of(data, chunk.name, part, gaps=self.drop_missing) for part in (features, masses))
         else:
             data = np.asarray(data)
             X, a = (data[:, [labels.index(label) for label in part]] for part in (features, masses))
-        return chunk._replace(data=X, weights=a[:, 0] if masses else chunk.weights, names=None if names is None else tuple(features))
+        found = chunk._replace(data=X, weights=a[:, 0] if masses else chunk.weights, names=None if names is None else tuple(features))
+        return _without_gaps(found) if self.drop_missing else found
+
+
+def _without_gaps(chunk: Chunk) -> Chunk:
+    """Without the rows in which a cell, or the weight, is NaN."""
+    weights = None if chunk.weights is None else np.asarray(chunk.weights)
+    whole = ~np.isnan(chunk.data).any(axis=1) & (True if weights is None else ~np.isnan(weights))
+    if whole.all():
+        return chunk
+    lost = int(np.count_nonzero(~whole))
+    return chunk._replace(data=chunk.data[whole], weights=None if weights is None else weights[whole], dropped=lost)
 
 
 def _is_list(source: Any) -> bool:
     return isinstance(source, (list, tuple))
 
 
-def _files_of(source: Any) -> list[str]:
+def files_of(source: Any) -> list[str]:
     """The files that paths, folders and patterns name, those of each in the order of their names."""
     found: list[str] = []
     for given in source if _is_list(source) else [source]:
@@ -217,20 +332,55 @@ def _pieces(file: str, rows: int, choice: _Choice) -> Iterator[Chunk]:
     """The chunks of one file; an error names it."""
     lower = file.lower()
     if lower.endswith(".npy"):
-        try:
-            stored = np.load(file, mmap_mode="r", allow_pickle=False)
-        except (ValueError, EOFError) as error:
-            raise ValueError(f"{file} is not a readable NPY file: {error}") from None
-        if stored.ndim != 2:
-            raise ValueError(f"{file} holds an array of shape {stored.shape}, but rows and columns were expected; reshape it to (n, d)")
-        yield from _slices(stored, rows, file)
+        yield from _slices(_mapped(file), rows, file)
     elif lower.endswith(_CSV):
         from ksos.cli.tables import csv_pieces  # the reader of the command line, which is a layer above
 
-        for first, names, numbers in csv_pieces(file, choice.wanted):
+        for first, names, numbers in csv_pieces(file, choice.wanted, gaps=choice.drop_missing, **choice.csv):
             yield Chunk(numbers, None, f"{file}, from row {first}", names)
     else:
         yield from _arrow_file(file, rows, choice.wanted, parquet=lower.endswith(_PARQUET))
+
+
+class Layout(NamedTuple):
+    """What a file says of itself: how many columns, their names if they have any, and about how many rows."""
+
+    width: int
+    names: tuple[str, ...] | None
+    rows: int
+    exact: bool = True
+    """Whether it has exactly so many."""
+
+
+def layout(file: str, csv: Mapping[str, Any] | None = None) -> Layout:
+    """The layout of one of the files that :func:`chunks` reads, without reading it; ``csv`` as there."""
+    lower = file.lower()
+    if lower.endswith(_CSV):
+        from ksos.cli.tables import csv_layout
+
+        return Layout(*csv_layout(file, **(csv or {})), exact=False)
+    if lower.endswith(".npy"):
+        stored = _mapped(file)
+        return Layout(stored.shape[1], None, stored.shape[0])
+    with _naming_arrow_errors(file) as arrow:
+        if lower.endswith(_PARQUET):
+            from pyarrow.parquet import ParquetFile
+
+            with ParquetFile(file) as found:
+                return Layout(len(found.schema_arrow.names), tuple(found.schema_arrow.names), found.metadata.num_rows)
+        with arrow.memory_map(file) as mapped, arrow.ipc.open_file(mapped) as found:
+            rows = sum(found.get_batch(k).num_rows for k in range(found.num_record_batches))
+            return Layout(len(found.schema.names), tuple(found.schema.names), rows)
+
+
+def _mapped(file: str) -> np.ndarray:
+    try:
+        stored: np.ndarray = np.load(file, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"{file} is not a readable NPY file: {error}") from None
+    if stored.ndim != 2:
+        raise ValueError(f"{file} holds an array of shape {stored.shape}, but rows and columns were expected; reshape it to (n, d)")
+    return stored
 
 
 def _slices(stored: np.ndarray, rows: int, file: str) -> Iterator[Chunk]:
@@ -250,8 +400,7 @@ def _arrow(what: str) -> Any:
 
 
 def _arrow_file(file: str, rows: int, columns: list[Any] | None, *, parquet: bool) -> Iterator[Chunk]:
-    arrow = _arrow(f"reading {file}")
-    try:
+    with _naming_arrow_errors(file) as arrow:
         if parquet:
             from pyarrow.parquet import ParquetFile
 
@@ -263,6 +412,14 @@ def _arrow_file(file: str, rows: int, columns: list[Any] | None, *, parquet: boo
         else:
             with arrow.memory_map(file) as mapped, arrow.ipc.open_file(mapped) as stored:
                 yield from _batches((stored.get_batch(k) for k in range(stored.num_record_batches)), file)
+
+
+@contextmanager
+def _naming_arrow_errors(file: str) -> Iterator[Any]:
+    """pyarrow, whose errors name the file."""
+    arrow = _arrow(f"reading {file}")
+    try:
+        yield arrow
     except (arrow.ArrowInvalid, arrow.ArrowTypeError) as error:
         raise ValueError(f"{file} is truncated or damaged: {error}; write it again") from None
     except OSError as error:  # pyarrow's words for a damaged page

@@ -54,6 +54,7 @@ TESTED_WITH_THE_TABLE = {
 }
 TESTED_WITH_THE_SEARCH = {"--search", "--criterion", "--folds"}
 TESTED_WITH_PREDICT = {"--target"}
+TESTED_WITH_STREAMS = {"--checkpoint"}
 
 
 def saved(path: Path, points: np.ndarray, weights: np.ndarray | None = None, names: Any = None, **parameters: Any) -> bytes:
@@ -66,7 +67,7 @@ def test_every_option_is_tested() -> None:
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     known = {flag for action in parser._actions for flag in action.option_strings}
-    elsewhere = TESTED_APART | TESTED_WITH_THE_TABLE | TESTED_WITH_THE_SEARCH | TESTED_WITH_PREDICT
+    elsewhere = TESTED_APART | TESTED_WITH_THE_TABLE | TESTED_WITH_THE_SEARCH | TESTED_WITH_PREDICT | TESTED_WITH_STREAMS
     assert known == {name.split(",")[0] for name in OPTIONS} | elsewhere
 
 

@@ -400,7 +400,7 @@ def test_compressed_text_is_read(compress: Callable[[bytes], bytes], tmp_path: P
 
 
 def test_a_folder_and_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is a folder"):
+    with pytest.raises(FileNotFoundError, match="holds no file that can be read"):
         read_table(str(tmp_path))
     with pytest.raises(FileNotFoundError):
         read_table(str(tmp_path / "none.csv"))

@@ -25,8 +25,8 @@ def fit_conditional(arguments: argparse.Namespace, given: Mapping[str, Any], con
     for name in given:
         if name not in _ALLOWED:
             raise UsageError(f"--{name.replace('_', '-')} is for a density without --target; leave it out")
-    if arguments.search or arguments.low is not None or arguments.high is not None:
-        raise UsageError("--search, --low and --high are for a density without --target; leave them out")
+    if arguments.search or arguments.checkpoint is not None or arguments.low is not None or arguments.high is not None:
+        raise UsageError("--search, --checkpoint, --low and --high are for a density without --target; leave them out")
     require_writable(arguments.output)
     table = read_table(arguments.data, table_options(arguments), console.note)
     table.require_different_names()

@@ -64,15 +64,24 @@ class Console:
         self.clear_status()
         if stream is None:
             raise InputError(NO_OUTPUT)
+        for line in lines:  # what makes the lines may fail too, in its own words
+            if not self._written(stream, _encodable(line, stream) + "\n"):
+                return
+        self._written(stream, "")
+
+    def _written(self, stream: TextIO, text: str) -> bool:
+        """Write to stdout, nothing: flush it; False if nobody reads it any more."""
         try:
-            for line in lines:
-                stream.write(_encodable(line, stream) + "\n")
-            stream.flush()
+            stream.write(text)
+            if not text:
+                stream.flush()
         except BrokenPipeError:
             _silence(stream)
+            return False
         except OSError as error:
             _silence(stream)
             raise InputError(f"cannot write to the standard output: {error.strerror or error}") from None
+        return True
 
     def answer(self, as_json: bool, value: dict[str, Any], lines: Iterable[str]) -> int:
         """Write one JSON object to stdout, or ``lines`` that say the same to a reader; returns the exit code of a command that is done."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import os
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +23,9 @@ from ksos.cli.boxes import add_box, box_measure
 from ksos.cli.columns import column_names
 from ksos.cli.conditional_fit import fit_conditional
 from ksos.cli.console import DONE, NOT_CONVERGED, Console, InputError, UsageError, described, excerpt, require_writable
-from ksos.cli.tables import Table, add_table_arguments, read_table, table_options
+from ksos.cli.samples import open_samples
+from ksos.cli.streams import Stream
+from ksos.cli.tables import Table, add_table_arguments
 from ksos.estimators.density import MOST_SUPPORT_POINTS, OBJECTIVES, PENALTIES
 from ksos.functionals import SquaredL2
 from ksos.kernels import KERNELS, Gaussian
@@ -41,11 +44,13 @@ _SEARCHED = set(inspect.signature(KernelSoSDensityCV).parameters)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what ``ksos fit`` understands: one option per parameter of the estimators that words can express."""
-    add_table_arguments(parser)
+    add_table_arguments(parser, several=True)
     text = "the file for the density; ksos score, sample and inspect read it"
     parser.add_argument("-o", "--output", required=True, metavar="MODEL", help=text)
     text = "name or 1-based number of the column whose density given the others is wanted; ksos predict reads that model"
     parser.add_argument("--target", metavar="COLUMN", help=text)
+    text = "a file from which a fit that was killed goes on; the rows are then read in chunks, and it is removed when the model is written"
+    parser.add_argument("--checkpoint", metavar="FILE", help=text)
     parser.add_argument("--json", action="store_true", help="one JSON object on the standard output")
     text = "a line on stderr whenever the gap has halved (a terminal shows progress anyway)"
     parser.add_argument("--verbose", action="store_true", help=text)
@@ -100,29 +105,40 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.target is not None:
         return fit_conditional(arguments, given, console)
     require_writable(arguments.output)
-    table = read_table(arguments.data, table_options(arguments), console.note)
-    n, d = table.points.shape
+    require_writable(arguments.checkpoint)
+    if arguments.search and arguments.checkpoint is not None:
+        raise UsageError("--checkpoint is for a fit without --search")
+    table = open_samples(arguments, console, in_chunks=arguments.checkpoint is not None)
     table.require_different_names()
-    measure = box_measure(arguments, column_names(table.names, d))
-    if measure is not None:
+    measure = box_measure(arguments, column_names(table.names, table.n_features))
+    if isinstance(table, Table) and measure is not None:
         _require_inside(measure, table)
     if given.get("objective") == "l2" and "l2" not in OBJECTIVES:
+        if isinstance(table, Stream):
+            raise UsageError("--objective l2 needs all rows in memory; give one CSV or NPY file, or another objective")
         given["objective"] = SquaredL2(_embedded(table), relative=True)
     warnings.simplefilter("ignore", ConvergenceWarning)  # said below, with what became of the model
     estimator: KernelSoSDensity | KernelSoSDensityCV
+    told: dict[str, Any] = {}
     if arguments.search:
         console.status("searching ...")
         estimator = KernelSoSDensityCV(measure=measure, **given)
     else:
         estimator = KernelSoSDensity(measure=measure, callback=_watcher(console, arguments.verbose), **given)
+        told = {"checkpoint": arguments.checkpoint}
     try:
-        estimator.fit(table.points, sample_weight=table.weights)
+        estimator.fit(table.samples, sample_weight=table.weights, **told)
     except KeyboardInterrupt:
         if "distribution_" in vars(estimator):  # the best so far
             estimator.distribution_.with_feature_names(table.names).save(arguments.output)
             console.note(f"{arguments.output} holds the best density found")
         raise
     estimator.distribution_.with_feature_names(table.names).save(arguments.output)
+    if arguments.checkpoint is not None:
+        os.remove(arguments.checkpoint)
+    if isinstance(table, Stream):
+        table.reading.finish(table.source)
+    n, d = table.n_samples, table.n_features
     if isinstance(estimator, KernelSoSDensityCV):
         fitted, status, how = estimator.best_estimator_, estimator.status_, _searched(estimator)
     else:
@@ -189,14 +205,14 @@ def _searched(estimator: KernelSoSDensityCV) -> dict[str, Any]:
     return {"held_out_score": float(estimator.best_score_), "relative_regularization": float(estimator.relative_regularization_)}
 
 
-def _report(estimator: KernelSoSDensity | KernelSoSDensityCV, fitted: KernelSoSDensity, output: str, n: int) -> list[str]:
+def _report(estimator: KernelSoSDensity | KernelSoSDensityCV, fitted: KernelSoSDensity, output: str, n: int | None) -> list[str]:
     """The same for a reader, in two or three lines."""
     density, solution = fitted.solution_.distribution, fitted.solution_
-    m, d = density.support_points.shape
+    (m, d), rows = density.support_points.shape, "the rows of the checkpoint" if n is None else f"{n} rows"
     if isinstance(estimator, KernelSoSDensity):
-        lines = [f"{output}: a density in d = {d} from {n} rows: {m} support points, rank {density.rank}, {density.kernel!r}"]
+        lines = [f"{output}: a density in d = {d} from {rows}: {m} support points, rank {density.rank}, {density.kernel!r}"]
     else:
-        lines = [f"{output}: a density in d = {d} from {n} rows: {estimator.distribution_!r}"]
+        lines = [f"{output}: a density in d = {d} from {rows}: {estimator.distribution_!r}"]
         lines.append(f"held-out score {estimator.best_score_:.6g} per row; the best of its sums of squares has {m} support points:")
     return [
         *lines,

@@ -13,7 +13,8 @@ from ksos import load
 from ksos._files import replace_whole
 from ksos.cli import values
 from ksos.cli.console import Console, InputError, UsageError, require_writable
-from ksos.cli.tables import READING, add_reading_options, read_table_for
+from ksos.cli.samples import read_table_for
+from ksos.cli.tables import READING, add_reading_options
 from ksos.cli.view import View, add_view_options, take_view
 from ksos.plotting import DensityDisplay
 from ksos.plotting.canvas import require_matplotlib

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import math
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from ksos import load
-from ksos._validation import as_weights
-from ksos.cli.console import Console
-from ksos.cli.tables import add_table_arguments, read_table_for
+from ksos import SoSDensity, SoSMixture, load
+from ksos.cli.console import DONE, Console, InputError, strict_json
+from ksos.cli.samples import open_samples
+from ksos.cli.streams import Stream
+from ksos.cli.tables import Table, add_table_arguments
 
 __all__ = ["add_arguments", "run"]
 
@@ -17,23 +23,76 @@ __all__ = ["add_arguments", "run"]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what ``ksos score`` understands."""
     parser.add_argument("model", metavar="MODEL", help="a file written by ksos fit")
-    add_table_arguments(parser)
+    add_table_arguments(parser, several=True)
     parser.add_argument("--per-row", action="store_true", help="one log-density per row instead of their mean")
     parser.add_argument("--json", action="store_true", help="one JSON object on the standard output; a logarithm of 0 is null")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    """Carry out ``ksos score``."""
+    """Carry out ``ksos score``; scores are written as they are computed, so that memory holds one chunk of rows."""
     density = load(arguments.model)
-    table = read_table_for(density, arguments, console)
-    n = table.points.shape[0]
-    weights = as_weights(table.weights, n, "weights")
-    log_density = density.with_feature_names(None).logpdf(table.points)  # the columns are in order
-    counted = weights > 0.0  # 0 times −inf is no number
-    mean = float(np.sum(weights[counted] * log_density[counted]))
-    zeros = int(np.sum(np.isneginf(log_density)))
-    if zeros and not arguments.json:
-        console.warning(f"{zeros} of {n} rows have density 0 (logarithm -inf)")
-    value = {"mean_log_density": mean, "n_samples": n, "n_zero_density": zeros}
-    each = log_density.tolist() if arguments.per_row else None
-    return console.answer(arguments.json, value if each is None else {**value, "log_density": each}, map(repr, each or [mean]))
+    table = open_samples(arguments, console, density=density)
+    scores = _Scores(density.with_feature_names(None), table)  # the columns are in order
+    if arguments.per_row:
+        if isinstance(table, Stream) and sys.stdout is not None and sys.stdout.isatty():
+            table.reading.console = None  # the scores themselves show how far it is
+        console.result(scores.as_json() if arguments.json else scores.each())
+    else:
+        for _ in scores.parts():
+            pass
+        console.answer(arguments.json, scores.summary, [repr(scores.mean)])
+    if isinstance(table, Stream):
+        table.reading.finish(table.source)
+    if scores.zeros and not arguments.json:
+        console.warning(f"{scores.zeros} of {scores.count} rows have density 0 (logarithm -inf)")
+    return DONE
+
+
+@dataclass
+class _Scores:
+    """The log-densities of the rows of a table, and what is known of all of them in the end."""
+
+    density: SoSDensity | SoSMixture
+    table: Table | Stream
+    count: int = 0
+    zeros: int = 0
+    _sums: list[float] = field(default_factory=list)
+    _masses: list[float] = field(default_factory=list)
+
+    def parts(self) -> Iterator[np.ndarray]:
+        """The log-densities, a chunk at a time."""
+        for points, weights in self.table.parts():
+            scores = self.density.logpdf(points)
+            masses = np.ones(scores.shape[0]) if weights is None else weights
+            if np.any(masses < 0.0):
+                raise InputError(f"{self.table.source}: weights must not be negative; one of them is {masses.min():g}")
+            counted = masses > 0.0  # 0 times −inf is no number
+            self._sums.append(float(masses[counted] @ scores[counted]))
+            self._masses.append(float(masses.sum()))
+            self.count, self.zeros = self.count + scores.shape[0], self.zeros + int(np.sum(np.isneginf(scores)))
+            yield scores
+
+    @property
+    def mean(self) -> float:
+        """Weighted by the rows' weights."""
+        if not (total := math.fsum(self._masses)) > 0.0:
+            raise InputError(f"{self.table.source}: weights must not be zero everywhere")
+        return math.fsum(self._sums) / total
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What a program may want to know of all rows."""
+        return {"mean_log_density": self.mean, "n_samples": self.count, "n_zero_density": self.zeros}
+
+    def each(self) -> Iterator[str]:
+        """One line per row, those of a chunk together."""
+        for part in self.parts():
+            yield "\n".join(map(repr, part.tolist()))
+
+    def as_json(self) -> Iterator[str]:
+        """One object in several lines, the scores before what is known of all of them."""
+        begin = '{"log_density": ['
+        for part in self.parts():
+            yield begin + strict_json(part.tolist())[1:-1]
+            begin = ", "
+        yield "], " + strict_json(self.summary)[1:]

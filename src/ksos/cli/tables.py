@@ -1,4 +1,4 @@
-"""Read a table of numbers, CSV (also compressed) or NPY, and refuse everything else in one line that says where the fault is.
+"""Read a table of numbers, CSV (also compressed) or NPY, whole, and refuse everything else in one line that says where the fault is.
 
 The header, the delimiter and the decimals are detected or declared, every row has one width, every chosen cell is a finite number or
 missing. What is detected or left out is said. Nothing in a file is executed, and a forged shape allocates nothing.
@@ -9,19 +9,18 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from ksos import SoSDensity, SoSMixture
 from ksos.cli import values
 from ksos.cli.cells import is_missing, is_number, what_is_wrong
 from ksos.cli.cleaning import Cleaner, Say, sample_rows
 from ksos.cli.columns import Choice, Columns, named_by_position
-from ksos.cli.console import Console, InputError, UsageError, cell_error, excerpt
+from ksos.cli.console import InputError, UsageError, cell_error, excerpt
 from ksos.cli.csv_rows import CsvRows, NotANumberError, Row
 from ksos.cli.dialect import Dialect, detect
 from ksos.cli.text_lines import TextLines
@@ -32,16 +31,19 @@ __all__ = [
     "TableOptions",
     "add_reading_options",
     "add_table_arguments",
+    "csv_layout",
     "csv_pieces",
     "read_csv",
     "read_npy",
     "read_table",
 ]
-__all__ += ["read_table_for", "table_options"]
+__all__ += ["table_options"]
 
 READING = ("columns", "exclude", "weights", "clean", "drop_missing", "header", "delimiter", "decimal", "encoding")
 """The options that :func:`add_reading_options` adds."""
 
+_WRITTEN = ("header", "delimiter", "decimal", "encoding")
+_DROP = "all rows with missing cells: --drop-missing, drop_missing=True"
 _NPY_MAGIC = b"\x93NUMPY"
 _LOOKED_AT, _FEWER = 1000, 100  # lines that decide which columns hold text; and on delimiter and decimals
 
@@ -77,6 +79,25 @@ class Table:
     weights: np.ndarray | None = None
     header: tuple[str, ...] | None = None
 
+    @property
+    def samples(self) -> np.ndarray:
+        """What an estimator is fitted to."""
+        return self.points
+
+    @property
+    def n_features(self) -> int:
+        """d."""
+        return int(self.points.shape[1])
+
+    @property
+    def n_samples(self) -> int:
+        """n."""
+        return int(self.points.shape[0])
+
+    def parts(self) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+        """Points and weights, here in one part."""
+        yield self.points, self.weights
+
     def require_different_names(self) -> None:
         """Raise if two columns have the same name: a density could not be asked for one of them."""
         for k, name in enumerate(self.names or ()):
@@ -91,10 +112,10 @@ class Table:
         return replace(self, points=np.ascontiguousarray(self.points[:, list(features)]), names=names)
 
 
-def add_table_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add DATA and how to read it."""
-    text = "a CSV (also compressed) or NPY file of numbers, one row per sample; - reads CSV from the standard input"
-    parser.add_argument("data", metavar="DATA", help=text)
+def add_table_arguments(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
+    """Add DATA, which may be ``several`` files, and how to read it."""
+    text = "numbers, one row per sample: a file of CSV (also compressed), NPY, Parquet or Arrow, a folder of them, a pattern like 'd/*.csv'"
+    parser.add_argument("data", nargs="+" if several else None, metavar="DATA", help=f"{text}; - reads CSV from the standard input")
     add_reading_options(parser)
 
 
@@ -131,41 +152,19 @@ def table_options(arguments: argparse.Namespace, features: Sequence[str] | None 
     )  # fmt: skip
 
 
-def read_table_for(density: SoSDensity | SoSMixture, arguments: argparse.Namespace, console: Console) -> Table:
-    """The table DATA, with the features of the ``density`` in MODEL in its order; columns are put in order by their names."""
-    names, d = density.feature_names, density.n_features
-    table = read_table(arguments.data, table_options(arguments, names), console.note)
-    if table.points.shape[1] != d:
-        raise InputError(
-            f"{table.source} gives {table.points.shape[1]} columns, but the density in {arguments.model} has {d} features"
-            f"{'' if names is None else ', ' + ', '.join(map(excerpt, names))}; choose the columns with --columns"
-        )
-    if names is None:
-        return table
-    if table.names is None:
-        console.warning(f"{table.source} has no header: its columns are taken for {', '.join(names)}, in this order")
-        return table
-    if sorted(table.names) != sorted(names):
-        pairs = next((found, name) for found, name in zip(table.names, names, strict=True) if found not in names or name not in table.names)
-        what = f"the columns are {', '.join(map(excerpt, table.names))}, but the features of {arguments.model} are"
-        raise InputError(f"{table.source}: {what} {', '.join(map(excerpt, names))} ({pairs[0]} is not {pairs[1]}); rename the columns")
-    if table.names != tuple(names):
-        table = table.take([table.names.index(name) for name in names])
-    left = [name for name in table.header or () if name not in names and name != arguments.weights]
-    if left and arguments.columns is None and arguments.exclude is None:
-        console.note(f"{table.source}: columns that are no features of the model are left out: {', '.join(map(excerpt, left))}")
-    return table
-
-
-def read_table(path: str, options: TableOptions | None = None, say: Say = lambda _: None) -> Table:
-    """The table in the file ``path``; "-" is CSV from the standard input. What is detected or left out goes to ``say``."""
+def read_table(data: str | Sequence[str], options: TableOptions | None = None, say: Say = lambda _: None) -> Table:
+    """The table in a file, or in several; "-" is CSV from the standard input. What is detected or left out goes to ``say``."""
     options = options or TableOptions()
+    paths = [data] if isinstance(data, str) else data
+    from ksos.cli.streams import is_many, read_whole  # which reads CSV with what is here
+
+    if is_many(paths):
+        return read_whole(paths, options, say)
+    path = paths[0]
     if path == "-":
         if sys.stdin is None:
             raise InputError("<stdin>: there is no standard input to read from")
         return read_csv(sys.stdin.buffer, "<stdin>", options, say)
-    if os.path.isdir(path):
-        raise InputError(f"{path} is a folder; a CSV or NPY file was expected")
     with open(path, "rb") as stream:
         if not (stream.peek(len(_NPY_MAGIC)).startswith(_NPY_MAGIC) or path.lower().endswith(".npy")):
             return read_csv(stream, path, options, say)
@@ -221,13 +220,16 @@ def _begin_csv(
     )
 
 
-def csv_pieces(path: str, wanted: Sequence[str | int] | None = None) -> Iterator[tuple[int, tuple[str, ...] | None, np.ndarray]]:
+def csv_pieces(
+    path: str, wanted: Sequence[str | int] | None = None, *, gaps: bool = False, **written: Any
+) -> Iterator[tuple[int, tuple[str, ...] | None, np.ndarray]]:  # fmt: skip
     """The numbers of a CSV file, some thousand rows at a time, with the number of the first of them and the names of all columns.
 
-    Of columns that are not ``wanted`` (names, or numbers from 0; None: all are) the cells are not read, and are NaN.
+    Of columns that are not ``wanted`` (names, or numbers from 0; None: all are) the cells are not read, and are NaN; so are missing cells
+    where there may be ``gaps``. How the file is ``written`` is that of :class:`TableOptions`.
     """
     with open(path, "rb") as stream:
-        _, _, rows, first, header = _begin_csv(stream, path, TableOptions(), lambda _: None)
+        _, _, rows, first, header = _begin_csv(stream, path, _written(written), lambda _: None)
         width, names = len(first.cells), None if header is None else tuple(header)
         labels: Sequence[str | int] = range(width) if names is None else names
         chosen = [k for k, label in enumerate(labels) if wanted is None or label in wanted]
@@ -236,15 +238,33 @@ def csv_pieces(path: str, wanted: Sequence[str | int] | None = None) -> Iterator
             for places, numbers in chain(begin, rows.numbers(chosen, width, names)):
                 if numbers.size:
                     missing = np.argwhere(np.isnan(numbers))
-                    if missing.size:
-                        position, what = chosen[missing[0, 1]], "the cell is missing; fill it, or leave out the row or the column"
+                    if missing.size and not gaps:
+                        position, what = (
+                            chosen[missing[0, 1]],
+                            "the cell is missing; fill it, leave out the column, or such rows (drop missing)",
+                        )
                         raise cell_error(path, int(places[missing[0, 0]]), position + 1, what, names[position] if names else None)
                     found = np.full((numbers.shape[0], width), np.nan)
                     found[:, chosen] = numbers
                     yield int(places[0]), names, found
         except NotANumberError as error:
             name = names[error.position] if names else None
-            raise cell_error(path, error.row, error.position + 1, f"{error}; leave out the column, with columns=[…]", name) from None
+            raise cell_error(path, error.row, error.position + 1, f"{error}; leave out the column, or choose others", name) from None
+
+
+def csv_layout(path: str, **written: Any) -> tuple[int, tuple[str, ...] | None, int]:
+    """The number of columns of a CSV file, their names if it has a header, and about how many rows it holds, from its first lines."""
+    with open(path, "rb") as stream:
+        sample, _, _, first, header = _begin_csv(stream, path, _written(written), lambda _: None)
+        length = sum(map(len, sample)) / len(sample) + 1.0
+        return len(first.cells), None if header is None else tuple(header), round(os.path.getsize(path) / length)
+
+
+def _written(written: Mapping[str, Any]) -> TableOptions:
+    """How a CSV file is written."""
+    if unknown := [name for name in written if name not in _WRITTEN]:
+        raise ValueError(f"csv has {', '.join(map(repr, unknown))}, but it takes {', '.join(map(repr, _WRITTEN))}")
+    return TableOptions(**written)
 
 
 def _has_header(row: Row, source: str, dialect: Dialect, options: TableOptions, say: Say) -> bool:

@@ -18,7 +18,7 @@ from ksos.estimators._named_samples import NamedSamples
 from ksos.estimators._samples import mean_score
 from ksos.kernels import Kernel, kernel_form
 from ksos.measures import Measure
-from ksos.sources import Chunks
+from ksos.sources import Chunks, DaskChunks, as_source
 
 __all__ = ["DensityEstimator"]
 
@@ -37,8 +37,12 @@ class DensityEstimator(NamedSamples, AnomalyMixin, DensityMixin, BaseEstimator):
         """The log-density of each sample, shape (n,); of a source of chunks, an iterator over such arrays, one for each chunk.
 
         With ``out``, the scores of a source go to that NPY file, and come back mapped to memory: neither samples nor scores need fit in it.
+        Of arrays and data frames of Dask it is a Dask array, which is computed when it is asked for.
         """
         check_is_fitted(self, "distribution_")
+        X = as_source(X)[0]
+        if out is not None and isinstance(X, DaskChunks):
+            raise ValueError("out is for files and iterables; the scores of Dask objects are a Dask array, which to_zarr and others store")
         if isinstance(X, Chunks):
             scores = X.each(self._of_chunk)
             return scores if out is None else written(scores, out)
@@ -50,6 +54,7 @@ class DensityEstimator(NamedSamples, AnomalyMixin, DensityMixin, BaseEstimator):
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """The mean log-density of the samples, weighted by ``sample_weight``; those of a source of chunks come with their weights."""
+        X, sample_weight = as_source(X, sample_weight)
         if isinstance(X, Chunks):
             check_is_fitted(self, "distribution_")
             require_own_weights(sample_weight)

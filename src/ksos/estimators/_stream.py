@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,10 +23,10 @@ from ksos.estimators._samples import require_inside
 from ksos.estimators._subsample import Part, Survey
 from ksos.kernel_sums import KernelSums
 from ksos.measures import Lebesgue, Measure
-from ksos.sources import Chunks
+from ksos.sources import Chunks, as_source
 from ksos.space import SoSSpace
 
-__all__ = ["Passes", "Running", "Setting", "forget", "remember"]
+__all__ = ["Passes", "Running", "Setting", "fit_few", "forget", "remember"]
 
 _SHARE = 0.05  # of the time, at most, is spent on checkpoints
 _KIND = "a fit in progress"
@@ -252,6 +253,21 @@ class _Due:
             work()
             now = time.monotonic()
             self._next = now + (now - began) / _SHARE
+
+
+def fit_few(estimator: Any, X: Any, sample_weight: Any, most: int) -> Any:
+    """Fit an estimator of arrays to at most so many distinct samples of a source, those of the lowest hashes, weighted by their masses."""
+    estimator._check_parameters()
+    if estimator.contamination is not None or not (estimator.cv is None or isinstance(estimator.cv, Integral)):
+        raise ValueError("a source has no rows that contamination could hold out, or cv could number; give cv as a number, or fit an array")
+    source, weights = as_source(X, sample_weight)
+    part = Passes(estimator, source, weights).look(most, Lebesgue() if estimator.measure is None else estimator.measure).part
+    names = vars(estimator).get("feature_names_in_")
+    estimator._fit(part.points, part.weights)
+    if names is not None:
+        estimator.feature_names_in_ = names
+        estimator._name_features(estimator.best_estimator_)
+    return estimator
 
 
 def checked_array(estimator: Any, X: Any, sample_weight: Any) -> Rows:

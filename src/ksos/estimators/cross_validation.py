@@ -30,21 +30,20 @@ from ksos.estimators._samples import Fold, as_folds, as_generator, check_folds, 
 from ksos.estimators._score_surface import FEW_MULTIPLES, MULTIPLES, REGULARIZATIONS, Surface, grow
 from ksos.estimators._stacked_answer import Answer, answer
 from ksos.estimators._stacking import blend
+from ksos.estimators._stream import fit_few
 from ksos.estimators.density import DensityEstimator, KernelSoSDensity
 from ksos.exceptions import BandwidthWarning
 from ksos.integrals import closed_form
 from ksos.kernels import Gaussian, Kernel, kernel_form
 from ksos.measures import GaussianMixture, Lebesgue, Measure
+from ksos.sources import is_source
 from ksos.space import SoSSpace
 from ksos.support import pivoted_cholesky
 
 __all__ = ["KernelSoSDensityCV"]
 
 COMBINATIONS = ("auto", "stacking", "best")
-_SMALLEST_SHARE = 0.005
-_FLOOR = 0.1
-_LANDMARKS = 100
-_MANY_SAMPLES = 1000
+_SMALLEST_SHARE, _FLOOR, _LANDMARKS, _MANY_SAMPLES = 0.005, 0.1, 100, 1000
 _SEARCH_SHARE = 0.7  # of a time limit: the rest is for the fit to all samples
 _AFTER_CTRL_C = 1.0  # seconds
 _MOST_SAMPLES = 20_000
@@ -178,9 +177,13 @@ class KernelSoSDensityCV(DensityEstimator):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Choose bandwidth and λ for the samples ``X`` (n, d), weighted by ``sample_weight``, and refit to all of them.
 
-        Ctrl-C ends the search, stores the best of what has been scored, and is raised again.
+        Of a source, ``ksos.chunks(…)`` or objects of Dask, one pass keeps the 20 000 distinct samples whose hashes are lowest, with their
+        masses; these are searched and fitted, and ``cv`` is a number of folds. Ctrl-C ends the search, stores the best of what has been
+        scored, and is raised again.
         """
         warn_if_memorised(self.contamination, self.objective == "likelihood")
+        if is_source(X):
+            return cast(Self, fit_few(self, X, sample_weight, _MOST_SAMPLES))
         return self._fit(X, sample_weight)._calibrate(X, sample_weight)
 
     @np.errstate(under="ignore")

@@ -45,7 +45,7 @@ from ksos.measures import Lebesgue, Measure
 from ksos.metric import embedding_width, takes_metrics
 from ksos.solvers import Solver, minimize
 from ksos.solvers.minimize import check_options
-from ksos.sources import Chunk, Chunks
+from ksos.sources import Chunk, Chunks, as_source
 from ksos.space import SoSSpace
 from ksos.support import SELECTIONS, affordable_size, pivoted_cholesky, select_support
 
@@ -186,13 +186,14 @@ class KernelSoSDensity(DensityEstimator):
         self.random_state, self.verbose, self.contamination = random_state, verbose, contamination
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, checkpoint: str | os.PathLike[str] | None = None) -> Self:
-        """Fit the density to samples ``X`` (n, d), weighted by ``sample_weight``, or to a source of chunks, ``ksos.chunks(…)``.
+        """Fit the density to samples ``X`` (n, d), weighted by ``sample_weight``, or to a source: ``ksos.chunks(…)``, or objects of Dask.
 
         A source is read twice: for bandwidth and support points, and for the kernel sums; once if it holds no more distinct samples than
         decide on these, or if kernel or ``bandwidth`` and ``support`` are given. With ``checkpoint``, a file, a fit that was killed goes on
         where it was. Ctrl-C stores the best density so far and is raised again.
         """
         warn_if_memorised(self.contamination, self._by_likelihood)
+        X, sample_weight = as_source(X, sample_weight)
         if checkpoint is not None and not isinstance(X, Chunks):
             raise ValueError("checkpoint is for a source of chunks: fit(ksos.chunks(…), checkpoint=…)")
         deadline = Deadline.of(self.time_limit)
