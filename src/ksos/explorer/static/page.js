@@ -8,6 +8,11 @@
   const SIDE = 81, LINE = 401; // points of a grid, of a line
   const SOON = 200, REST = 250; // milliseconds: until progress shows; until a slider that does not move is at rest
   const DRAG = 6; // pixels from which a click is a drag
+  const HELP = [
+    "Drag to read the probability of an interval. With the keyboard: arrows move the line, and the fields of the interval take numbers.",
+    "Click to condition on a value, drag to read the probability of a box. With the keyboard: arrows move the cross, Enter conditions on it, and the fields take numbers.",
+    "Click on a panel to see it alone; with the keyboard, leave all pairs and choose its features.",
+  ];
   const READINGS = [
     ["status", "status"], ["objective", "objective"], ["gap", "gap, at most"], ["projected_mmd", "MMD, projected"], ["exact_mmd", "MMD, exact"],
     ["score", "held-out log-density"], ["n_support", "support points"], ["rank", "rank"], ["bandwidth", "bandwidth"],
@@ -56,6 +61,7 @@
     $("scale-shown").textContent = shortNumber(2 ** Number($("scale").value));
     $("strength-shown").textContent = automaticStrength ? "automatic" : Number((10 ** Number($("strength").value)).toPrecision(2)).toExponential();
     $("support-shown").textContent = $("support").value;
+    for (const id of ["first", "second"]) $(id).disabled = $("all").checked;
     for (const id of ["scale", "strength", "support"]) $(id).setAttribute("aria-valuetext", $(`${id}-shown`).textContent);
   }
 
@@ -263,6 +269,7 @@
 
   function prepareQuestions() {
     const shown = state.fit.features;
+    $("plot-help").textContent = HELP[Math.min(shown.length, 3) - 1];
     $("condition").hidden = shown.length !== 2;
     if (shown.length === 2) options($("given"), shown.map((k, i) => [i, state.data.names[k]]));
     $("sides").replaceChildren(...shown.map((k, i) => {
@@ -280,7 +287,7 @@
     const given = { feature: Number($("given").value), value: Number($("value").value) };
     const found = await answer("conditional", given);
     state.given = { ...given, found };
-    const parts = found.quantiles.map(([q, value]) => `${100 * q} %: ${shortNumber(value)}`);
+    const parts = found.quantiles.map(([q, value]) => `${100 * q}\u00a0%: ${shortNumber(value)}`);
     $("conditional-text").textContent = `${name(found.other)} given ${name(given.feature)} = ${shortNumber(given.value)}: mean ${shortNumber(found.mean)}; quantiles ${parts.join(", ")}`;
     $("conditional-text").dataset.value = JSON.stringify(found);
     draw();
