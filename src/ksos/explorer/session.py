@@ -177,6 +177,10 @@ class Session:
                 tab.progress = None
 
     def _fit(self, tab: Tab, settings: Settings, stop: threading.Event) -> Fitted:
+        before, estimator = tab.fitted, None
+        if before is not None and before.settings == settings:
+            self._last = before if before.estimator is not None else self._last
+            return before
 
         def watch(progress: Progress) -> bool:
             tab.progress = Progress(progress.n_iter, progress.objective, progress.gap, progress.time)
@@ -188,7 +192,6 @@ class Session:
             fitted, held_out = self.samples.rows()
             X, weights = self.samples.part(fitted, settings.features)
             began, used = time.perf_counter(), time.thread_time()
-            before, estimator = tab.fitted, None
             if settings.draft and before is not None and before.leads_to(settings):
                 solution, origin = follow(before.solution, parameters, X, weights, watch), before.origin
             else:
@@ -198,7 +201,7 @@ class Session:
             if stop.is_set():
                 raise Cancelled
             Z, held_weights = self.samples.part(held_out, settings.features)
-            p = solution.distribution if solution.space.constant is False else solution.distribution.by_volume()
+            p = solution.distribution.by_volume() if solution.space.constant else solution.distribution
             score = float(np.average(to_numpy(p.logpdf(Z)), weights=held_weights)) if len(Z) else None
             density = p.with_feature_names([self.samples.names[k] for k in settings.features])
             said = dict.fromkeys(str(one.message) for one in warned if issubclass(one.category, UserWarning))
