@@ -128,6 +128,8 @@ def write_math(display: str) -> Any:
 PAGES_OF_FILES = [
     (r"\]\(\.\./(CONTRIBUTING|CHANGELOG)\.md", lambda found: f"]({found[1].lower()}.md"),
     (r"\]\(\.\./examples/how_to/(\w+)\.py\)", lambda found: f"](how-to/{found[1]}.rst)"),
+    # no page of Sphinx: see add_the_explorer
+    (r"\[([^]]+)\]\(\.\./src/ksos/explorer/static/index\.html\)", lambda found: f'<a href="explorer/index.html">{found[1]}</a>'),
     (r"\]\(\.\./examples/gallery/(\w+)\.py\)", lambda found: f"](gallery/{found[1]}.rst)"),
 ]
 
