@@ -32,6 +32,7 @@ HERE = Path(__file__).parent
 PAGE = files("ksos.explorer") / "static"
 
 FEATURES = [(0, 1), (0,), (1,)]
+LARGEST = 5_000_000  # bytes, of the whole page: it is loaded by people who only want a look
 EXACT = 1e-9  # of the largest value: what columns that are left out of a factor may change
 NOTE = "Fits were made beforehand; to fit your own data and to save models, run ksos explore data.csv. Levels are those of a grid."
 
@@ -99,6 +100,8 @@ def build(folder: Path, cache: Path, grid: Grid = WHOLE) -> None:
         (kept / f"fits-{name}.js").write_text(script, encoding="utf-8")
     for name in SETS:
         (folder / f"fits-{name}.js").write_bytes((kept / f"fits-{name}.js").read_bytes())
+    if (size := sum(file.stat().st_size for file in folder.glob("*.*"))) > LARGEST:
+        raise ValueError(f"the explorer of the site has {size} bytes, more than {LARGEST}; make fewer fits")
 
 
 def _script(name: str, grid: Grid) -> str:

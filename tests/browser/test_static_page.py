@@ -131,13 +131,3 @@ def test_pictures(seen: Browser, name: str, tmp_path: Path) -> None:
     seen.wait("document.getElementById('conditional-text').textContent")
     assert seen.run("return document.documentElement.scrollWidth <= innerWidth"), "nothing to scroll sideways for"
     assert seen.screenshot(tmp_path / f"static-{name}.png").stat().st_size > 20_000
-
-
-def test_it_is_small(folder: Path) -> None:
-    """A fit takes a few kB, so that all of those of the site take less than 5 MB."""
-    fits, files = 3 * 2 * 3 * 2 * len(SETS), list(folder.glob("*"))
-    size = sum(file.stat().st_size for file in files if file.name.startswith("fits-"))
-    whole = Grid()
-    all_of_them = 3 * len(whole.scales) * (1 + len(whole.strengths)) * len(whole.support) * len(SETS)
-    page = sum(file.stat().st_size for file in files if file.is_file()) - size
-    assert page + all_of_them * 2.0 * size / fits < 5e6, "twice as many support points, twice the size"
