@@ -20,6 +20,9 @@ from sphinx.application import Sphinx
 import ksos
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+import static_explorer  # noqa: E402 - beside this file
 
 project = "ksos"
 author = "The ksos developers"
@@ -125,6 +128,8 @@ def write_math(display: str) -> Any:
 PAGES_OF_FILES = [
     (r"\]\(\.\./(CONTRIBUTING|CHANGELOG)\.md", lambda found: f"]({found[1].lower()}.md"),
     (r"\]\(\.\./examples/how_to/(\w+)\.py\)", lambda found: f"](how-to/{found[1]}.rst)"),
+    # no page of Sphinx: see add_the_explorer
+    (r"\[([^]]+)\]\(\.\./src/ksos/explorer/static/index\.html\)", lambda found: f'<a href="explorer/index.html">{found[1]}</a>'),
     (r"\]\(\.\./examples/gallery/(\w+)\.py\)", lambda found: f"](gallery/{found[1]}.rst)"),
 ]
 
@@ -157,8 +162,15 @@ def skip_the_inherited(app: Sphinx, what: str, name: str, member: Any, skip: boo
     return True if str(getattr(member, "__module__", "")).startswith("sklearn.") else None
 
 
+def add_the_explorer(app: Sphinx, error: Exception | None) -> None:
+    """Write the page of ``ksos explore``, with fits made beforehand, beside the pages of the site."""
+    if error is None and app.builder.format == "html":
+        static_explorer.build(Path(app.outdir) / "explorer", HERE.parent / "build" / "fits")
+
+
 def setup(app: Sphinx) -> None:
     """What Sphinx calls first."""
+    app.connect("build-finished", add_the_explorer)
     app.connect("autodoc-skip-member", skip_the_inherited)
     app.connect("autodoc-process-docstring", give_examples_a_section, priority=100)  # before numpydoc
     app.connect("source-read", lead_to_pages)

@@ -13,11 +13,32 @@ import numpy as np
 
 from ksos._validation import as_positive
 
-__all__ = ["Deadline", "SetUp", "TimeUp", "require_time", "running", "set_up", "set_up_is_over"]
+__all__ = ["Deadline", "SetUp", "TimeUp", "ended_by", "require_time", "running", "set_up", "set_up_is_over"]
 
 _LATE = 0.25  # of the time limit: by so much a step that cannot be interrupted may end after it
 _SHORT = 5e9  # floating-point operations: a tenth of a second
 _TRIAL, _TRIALS = 512, 2  # the size of the matrices whose product tells how fast the machine is
+
+
+_ended: ContextVar[Callable[[], bool]] = ContextVar("ended", default=lambda: False)
+
+
+@contextmanager
+def ended_by(end: Callable[[], bool]) -> Iterator[None]:
+    """Inside, every deadline has passed as soon as ``end`` says so: a way to cancel all stages of a call, from another thread.
+
+    >>> import threading
+    >>> end = threading.Event()
+    >>> with ended_by(end.is_set):
+    ...     before, _, after = Deadline().passed, end.set(), Deadline().passed
+    >>> before, after, Deadline().passed
+    (False, True, False)
+    """
+    token = _ended.set(end)
+    try:
+        yield
+    finally:
+        _ended.reset(token)
 
 
 class Deadline:
@@ -52,12 +73,12 @@ class Deadline:
     @property
     def remaining(self) -> float:
         """Seconds left; infinite without a limit, negative once the deadline has passed."""
-        return self._seconds - self.elapsed
+        return -math.inf if _ended.get()() else self._seconds - self.elapsed
 
     @property
     def used(self) -> float:
         """The share of the time that has gone; 0 without a limit."""
-        return self.elapsed / self._seconds
+        return math.inf if _ended.get()() else self.elapsed / self._seconds
 
     @property
     def passed(self) -> bool:
@@ -66,7 +87,7 @@ class Deadline:
 
     def allows(self, seconds: float) -> bool:
         """Whether a step of so long, which cannot be interrupted, may begin: it ends at most a quarter of the limit late."""
-        return math.isinf(self._seconds) or seconds <= self.remaining + _LATE * self._seconds
+        return not _ended.get()() and (math.isinf(self._seconds) or seconds <= self.remaining + _LATE * self._seconds)
 
     def speed(self) -> float:
         """Floating-point operations per second of matrix products, as this machine has them now."""

@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 
 HOW = "the tests in the browser need: apt-get install chromium chromium-driver && pip install selenium"
+REQUIRED = os.environ.get("KSOS_BROWSER") == "required"
+"""Whether it is an error if they cannot run."""
+
 SCREENSHOTS = os.environ.get("KSOS_SCREENSHOTS")
 """A folder in which pictures are kept; default: that of the test."""
 
@@ -29,11 +32,16 @@ def found() -> tuple[str, str] | None:
     return None if browser is None or driver is None else (browser, driver)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if found() is None:
-        for item in items:
-            if Path(__file__).parent in item.path.parents:
-                item.add_marker(pytest.mark.skip(reason=HOW))
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Without a browser, one of the tests is skipped in the name of all, so that one line says how to get it."""
+    own = [item for item in items if Path(__file__).parent in item.path.parents]
+    if found() is not None or not own:
+        return
+    if REQUIRED:
+        raise pytest.UsageError(HOW)
+    own[0].add_marker(pytest.mark.skip(reason=f"{HOW} ({len(own)} tests)"))
+    items[:] = [item for item in items if item is own[0] or item not in own]
+    config.hook.pytest_deselected(items=own[1:])
 
 
 class Browser:
@@ -84,15 +92,14 @@ class Browser:
         """What the console has heard since it was last asked."""
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
+    def requests(self) -> list[str]:
+        """The addresses that pages have asked for since this was last called, as the browser's network log has them."""
+        messages = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
+        return [message["params"]["request"]["url"] for message in messages if message["method"] == "Network.requestWillBeSent"]
+
     def hosts(self) -> set[str]:
-        """Every host that pages have asked, as the browser's network log has it."""
-        asked = set()
-        for entry in self.driver.get_log("performance"):
-            message = json.loads(entry["message"])["message"]
-            if message["method"] == "Network.requestWillBeSent":
-                address = message["params"]["request"]["url"]
-                asked.add(address.split("/")[2] if "://" in address else address.partition(":")[0])
-        return asked
+        """Every host that they have asked."""
+        return {address.split("/")[2] if "://" in address else address.partition(":")[0] for address in self.requests()}
 
     def emulate(self, *, width: int = 1400, height: int = 1000, dark: bool = False) -> None:
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}

@@ -23,6 +23,7 @@ CASES: dict[str, dict[str, Any]] = {
     "likelihood": {"features": [0, 1], "n_support": 20, "objective": "likelihood"},
     "reference": {"features": [0, 2], "n_support": 20, "reference": "normal"},
     "draft": {"features": [0, 1], "n_support": 30, "draft": True},
+    "laplace": {"features": [0, 1], "n_support": 20, "kernel": "laplace"},
     "all": {"features": [0, 1, 2], "n_support": 20},
 }
 
@@ -97,6 +98,8 @@ def test_all_pairs(client: Client, page: ksos.Explorer) -> None:
         ("fit", {"features": [0], "n_support": 1.5}, "n_support"),
         ("fit", {"features": [0], "reference": "other"}, "reference"),
         ("fit", {"features": [0], "objective": ["mmd"]}, "objective"),
+        ("fit", {"features": [0], "kernel": "cauchy"}, "kernel"),
+        ("fit", {"features": [0], "kernel": "laplace", "reference": "normal"}, "a reference needs a Gaussian kernel"),
         ("fit", {"features": [0], "draft": "yes"}, "draft must be true or false"),
         ("fit", {"features": [0], "solver": "fista"}, "solver"),
         ("box", {"low": [1.0, 1.0], "high": [0.0, 2.0]}, "low"),
@@ -135,12 +138,24 @@ def by_formula(model: dict[str, Any], X: np.ndarray) -> np.ndarray:
     """p(x) = ‖c + Fᵀk(x)‖²·ρ(x) as the page writes it, in NumPy."""
     A, F = np.array(model["root"]), np.array(model["factor"])
     away = (X[:, None, :] - np.array(model["support"])) @ A.T
-    values = np.exp(-np.sum(away**2, axis=2)) @ F + (0.0 if model["constant"] is None else np.array(model["constant"]))
+    r, q = np.abs(away), model["polynomial"]
+    k = np.exp(-np.sum(away**2, axis=2)) if q is None else np.prod(np.exp(-r) * np.polynomial.polynomial.polyval(r, q), axis=2)
+    values = k @ F + (0.0 if model["constant"] is None else np.array(model["constant"]))
     laws = [law["height"] * np.exp(-np.sum(((X - law["mean"]) @ np.array(law["root"]).T) ** 2, axis=1)) for law in model["laws"] or ()]
     return np.sum(values**2, axis=1) * (sum(laws) if laws else 1.0)
 
 
-@pytest.mark.parametrize("asked", [{"features": [0, 1]}, {"features": [1]}, {"features": [0, 1], "reference": "mixture"}], ids=str)
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"features": [0, 1]},
+        {"features": [1]},
+        {"features": [0, 1], "reference": "mixture"},
+        {"features": [0, 1], "kernel": "laplace"},
+        {"features": [0, 1], "kernel": "matern"},
+    ],
+    ids=str,
+)
 def test_the_model_that_the_page_gets_is_the_density(client: Client, page: ksos.Explorer, X: np.ndarray, asked: dict[str, Any]) -> None:
     model = client.ask("fit", n_support=25, **asked).value["model"]
     points = X[:40][:, asked["features"]]

@@ -8,12 +8,16 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import ksos
+from ksos.explorer.session import DRAFTS, Cancelled, Samples, Session
+from ksos.explorer.settings import Settings
 from tests.explore.conftest import Client, Reply, moons
 
 SLOW = {"features": [0, 1], "n_support": 100, "objective": "mmd", "regularization": 1e-8, "scale": 0.7}
@@ -51,6 +55,43 @@ def test_a_long_fit_can_be_ended(how: str) -> None:
             thread.join(240.0)
             assert after["objective"] == before["objective"]
         assert [reply.value for reply in found] == [{"cancelled": True}]
+
+
+def test_the_choice_of_a_reference_can_be_cancelled() -> None:
+    """The time before the first certificate: the answer comes at once, and nothing that was cut short is kept."""
+    asked = Settings.of({"features": [0, 1], "reference": "mixture", "n_support": 10, "draft": True}, 2)
+    samples = Samples.of(moons(150), None, None, "")
+    session = Session(samples)
+    tab, before = session.tab("one"), session.tab("one").stop
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(session.fit, "one", asked)
+        while tab.stop is before:
+            time.sleep(0.001)
+        session.cancel("one")
+        with pytest.raises(Cancelled):
+            running.result(30.0)
+    assert tab.fitted is None and tab.progress is None
+    assert session.fit("one", asked).solution.objective == Session(samples).fit("one", asked).solution.objective
+
+
+@pytest.mark.parametrize(
+    "move",
+    [{"scale": 1.2}, {"regularization": 0.02}, {"scale": 0.9, "regularization": 1e-3}, {"objective": "mmd"}, {"scale": 4.0}],
+    ids=str,
+)
+def test_a_draft_begins_at_the_one_before(move: dict[str, Any]) -> None:
+    """It is as good as one that begins anew, and only a bandwidth far away takes new support points."""
+    samples, first = Samples.of(moons(), None, None, ""), {"features": [0, 1], "n_support": 30, "draft": True}
+    session, asked = Session(samples), Settings.of(first | move, 2)
+    kept = session.fit("one", Settings.of(first, 2))
+    moved, anew = session.fit("one", asked), Session(samples).fit("one", asked)
+    goal = DRAFTS[asked.objective]
+    assert moved.solution.status == anew.solution.status == "solved" and moved.solution.gap <= goal
+    assert moved.solution.objective == pytest.approx(anew.solution.objective, abs=2.0 * goal + 0.02 * anew.solution.objective)
+    assert (moved.estimator is None) is (move != {"scale": 4.0})
+    assert moved.estimator is not None or (
+        session.last is kept and np.array_equal(moved.solution.space.support_points, kept.solution.space.support_points)
+    )
 
 
 def test_a_fit_that_arrives_after_its_successor_is_left_out(page: ksos.Explorer) -> None:

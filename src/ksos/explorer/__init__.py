@@ -38,8 +38,10 @@ class Explorer:
 
     @property
     def estimator_(self) -> KernelSoSDensity:
-        """What was fitted last, in any tab."""
-        return self._session.last.estimator
+        """What was fitted last, in any tab; while a slider moves, what was fitted before it moved."""
+        estimator = self._session.last.estimator
+        assert estimator is not None  # drafts without one are never the last
+        return estimator
 
     @property
     def distribution_(self) -> SoSDensity | SoSMixture:

@@ -17,6 +17,7 @@ from ksos.embedding import MeanEmbedding, mmd
 from ksos.estimators.density import OBJECTIVES
 from ksos.explorer.session import Fitted, Samples, Tab
 from ksos.explorer.settings import MOST_FEATURES, MOST_SUPPORT, REFERENCES, WIDEST
+from ksos.kernels import KERNELS, Kernel, Laplace, Matern
 
 __all__ = ["MASSES", "box", "conditional", "described", "details", "fit", "model_file", "pairs", "program", "progress", "samples"]
 
@@ -31,14 +32,16 @@ _EXACT_OPERATIONS = 1e11  # of an exact MMD, a few seconds: a page that waits lo
 
 
 def described(data: Samples) -> dict[str, Any]:
-    """The samples and what can be chosen."""
+    """The samples and what can be chosen; of a slider its ends, its step and where it begins: of σ by powers of 2, of λ by powers of 10."""
     n, d = data.points.shape
     shown = np.arange(n) if n <= _SHOWN_ROWS else np.sort(np.random.default_rng(0).choice(n, _SHOWN_ROWS, replace=False))
-    limits = {"features": MOST_FEATURES, "support": min(MOST_SUPPORT, n - data.n_held_out), "scale": WIDEST, "samples": _MOST_SAMPLES}
+    most, widest = min(MOST_SUPPORT, n - data.n_held_out), math.log2(WIDEST)
+    sliders = {"scale": [-widest, widest, 0.05, 0], "strength": [-9, 3, 0.1, -3], "support": [min(2, most), most, 1, min(100, most)]}
+    limits = {"features": MOST_FEATURES, "samples": _MOST_SAMPLES}
     return {
         "names": list(data.names), "n": n, "n_held_out": data.n_held_out, "points": data.points[shown].tolist(),
-        "ranges": [list(_range(data, k)) for k in range(d)], "limits": limits,
-        "objectives": list(OBJECTIVES), "references": list(REFERENCES), "masses": list(MASSES),
+        "ranges": [list(_range(data, k)) for k in range(d)], "sliders": sliders, "limits": limits,
+        "objectives": list(OBJECTIVES), "references": list(REFERENCES), "kernels": list(KERNELS), "masses": list(MASSES), "note": "",
     }  # fmt: skip
 
 
@@ -52,11 +55,11 @@ def _range(data: Samples, feature: int) -> tuple[float, float]:
 
 def fit(fitted: Fitted, data: Samples) -> dict[str, Any]:
     """The certificate, what was chosen, and the model itself if it has at most two features."""
-    estimator, solution, parameters = fitted.estimator, fitted.estimator.solution_, fitted.parameters
-    target, kernel = _target(fitted, data), solution.space.embedding_kernel
-    projected = mmd(fitted.density.unnamed, target, kernel=kernel, landmarks=estimator.landmarks_)
+    solution, parameters = fitted.solution, fitted.parameters
+    space, target = solution.space, _target(fitted, data)
+    projected = mmd(fitted.density.unnamed, target, kernel=space.embedding_kernel, landmarks=space.landmarks)
     return {
-        "features": list(fitted.settings.features), "scale": fitted.settings.scale, "n_support": estimator.support_points_.shape[0],
+        "features": list(fitted.settings.features), "scale": fitted.settings.scale, "n_support": space.support_points.shape[0],
         "bandwidth": parameters["bandwidth"], "regularization": parameters["relative_regularization"],
         "status": solution.status, "solver": solution.solver, "n_iter": solution.n_iter, "rank": solution.rank,
         "objective": solution.objective, "gap": _finite(solution.gap), "projected_mmd": projected, "score": _finite(fitted.score),
@@ -73,15 +76,16 @@ def _finite(value: float | None) -> float | None:
 def _target(fitted: Fitted, data: Samples) -> MeanEmbedding:
     """The embedding of the rows that were fitted."""
     X, weights = data.part(data.rows()[0], fitted.settings.features)
-    return MeanEmbedding(X, None if weights is None else weights / weights.sum(), kernel=fitted.estimator.solution_.space.embedding_kernel)
+    return MeanEmbedding(X, None if weights is None else weights / weights.sum(), kernel=fitted.solution.space.embedding_kernel)
 
 
 def model(density: SoSDensity) -> dict[str, Any]:
-    """The numbers of p(x) = ‖c + Fᵀk(x)‖²·ρ(x), k_i(x) = exp(−‖A(x − x̃_i)‖²), from which a page evaluates the density by itself.
+    """The numbers of p(x) = ‖c + Fᵀk(x)‖²·ρ(x), from which a page evaluates the density by itself; its file density.js has the formula.
 
+    k_i(x) = exp(−‖z‖²) with z = A(x − x̃_i); or, with a polynomial q, the product of ``q(|z_j|)exp(−|z_j|)`` over the features.
     ρ is 1, or Σ_j w_j exp(−‖A_j(x − m_j)‖²) over the laws of a reference.
     """
-    d = density.n_features
+    d, kernel = density.n_features, density.kernel
     normals, constant = density.measure.normals(d), density.constant
     laws = None
     if normals is not None:
@@ -92,8 +96,13 @@ def model(density: SoSDensity) -> dict[str, Any]:
     return {
         "support": density.support_points.tolist(), "factor": density.factor.tolist(), "laws": laws,
         "constant": None if constant is None else constant.tolist(),
-        "root": np.linalg.inv(np.linalg.cholesky(density.kernel.matrix(d))).tolist(),
+        "root": np.linalg.inv(np.linalg.cholesky(kernel.matrix(d))).tolist(), "polynomial": _polynomial(kernel),
     }  # fmt: skip
+
+
+def _polynomial(kernel: Kernel) -> list[float] | None:
+    """The coefficients of q; None for a Gaussian kernel."""
+    return kernel.polynomial.tolist() if isinstance(kernel, Laplace | Matern) and kernel.polynomial is not None else None
 
 
 def details(tab: Tab, data: Samples) -> dict[str, Any]:
@@ -109,7 +118,7 @@ def details(tab: Tab, data: Samples) -> dict[str, Any]:
     if stop.is_set():
         return {"stale": True}
     try:
-        kernel = fitted.estimator.solution_.space.embedding_kernel
+        kernel = fitted.solution.space.embedding_kernel
         found["exact_mmd"] = mmd(p, _target(fitted, data), kernel=kernel, max_operations=_EXACT_OPERATIONS)
     except (ValueError, MemoryError) as error:
         found["exact_mmd_why"] = str(error)

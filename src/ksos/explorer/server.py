@@ -37,6 +37,7 @@ _STATIC = {
     "style.css": ("style.css", "text/css; charset=utf-8"),
     "density.js": ("density.js", "text/javascript; charset=utf-8"),
     "drawing.js": ("drawing.js", "text/javascript; charset=utf-8"),
+    "source.js": ("source.js", "text/javascript; charset=utf-8"),
     "page.js": ("page.js", "text/javascript; charset=utf-8"),
     "icon.svg": ("icon.svg", "image/svg+xml"),
 }

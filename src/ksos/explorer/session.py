@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 import warnings
 from collections import OrderedDict
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ksos._array import to_numpy
+from ksos._deadline import ended_by
 from ksos._validation import as_masses, as_points
 from ksos.density import SoSDensity, SoSMixture
 from ksos.estimators import KernelSoSDensity
+from ksos.explorer.draft import follow
 from ksos.explorer.settings import Settings
 from ksos.feature_names import as_feature_names, column_names, is_table, matrix_of
-from ksos.solvers import Progress
+from ksos.solvers import Progress, Solution
 
 __all__ = ["DRAFTS", "Cancelled", "Fitted", "Samples", "Session", "Tab"]
 
@@ -26,6 +30,8 @@ DRAFTS = {"squared_mmd": 1e-4, "mmd": 1e-3, "likelihood": 1e-2}
 
 _HELD_OUT, _FEWEST = 5, 10  # every fifth row is held out, of at least so many
 _MOST_TABS = 32
+_LISTEN = 0.05  # seconds between looks at whether a fit was cancelled
+_NEAR = 1.5  # a factor of the bandwidth within which support points serve
 _DIGITS = 6  # of parameters: what the page shows is what was fitted
 
 
@@ -74,12 +80,20 @@ class Fitted:
     settings: Settings
     parameters: dict[str, Any]
     """Of :class:`KernelSoSDensity`, as a program would give them."""
-    estimator: KernelSoSDensity
+    solution: Solution
     density: SoSDensity | SoSMixture
+    estimator: KernelSoSDensity | None
+    """None of a draft that follows another one."""
     score: float | None
     warned: tuple[str, ...]
     seconds: float
     processor_seconds: float
+    origin: float
+    """The scale for which the support points were chosen."""
+
+    def leads_to(self, other: Settings) -> bool:
+        """Whether a draft of ``other`` may begin here: on the same support points, with a bandwidth not far from theirs."""
+        return self.settings.setting == other.setting and abs(math.log(other.scale / self.origin)) <= math.log(_NEAR)
 
 
 @dataclass
@@ -110,7 +124,7 @@ class Session:
 
     @property
     def last(self) -> Fitted:
-        """The last fit of any tab."""
+        """The last fit of any tab; drafts that follow another one do not count."""
         return Tab(self._last).require_fitted()
 
     def tab(self, name: str) -> Tab:
@@ -135,7 +149,8 @@ class Session:
     def fit(self, name: str, settings: Settings, turn: int = 0) -> Fitted:
         """Fit what the tab asks for in place of what it is fitting; raises :class:`Cancelled` if that happens to this one.
 
-        ``turn`` counts the fits of a tab: one that arrives after its successor is left out.
+        ``turn`` counts the fits of a tab: one that arrives after its successor is left out. A fit that is cancelled is answered at once;
+        it ends by itself as soon as the step that it is at is over.
         """
         tab, stop = self.tab(name), threading.Event()
         with self._tabs_lock:
@@ -143,43 +158,62 @@ class Session:
                 raise Cancelled
             tab.stop.set()
             tab.stop, tab.progress, tab.turn = stop, None, turn
+        done: Future[Fitted] = Future()
+        threading.Thread(target=self._work_on, args=(done, tab, settings, stop), name="ksos fit", daemon=True).start()
+        while not done.done() and not stop.is_set():
+            wait([done], timeout=_LISTEN)
+        if not done.done():
+            raise Cancelled
+        return done.result()
+
+    def _work_on(self, done: Future[Fitted], tab: Tab, settings: Settings, stop: threading.Event) -> None:
         try:
-            return self._fit(tab, settings, stop)
+            with self._work, ended_by(stop.is_set):
+                done.set_result(self._fit(tab, settings, stop))
+        except BaseException as error:  # who waits must hear of it, whatever it is
+            done.set_exception(error)
         finally:
             if tab.stop is stop:
                 tab.progress = None
 
     def _fit(self, tab: Tab, settings: Settings, stop: threading.Event) -> Fitted:
+        before, estimator = tab.fitted, None
+        if before is not None and before.settings == settings:
+            self._last = before if before.estimator is not None else self._last
+            return before
 
         def watch(progress: Progress) -> bool:
             tab.progress = Progress(progress.n_iter, progress.objective, progress.gap, progress.time)
             return stop.is_set()
 
-        with self._work, warnings.catch_warnings(record=True) as warned:  # filters belong to the process: another reason for the lock
+        with warnings.catch_warnings(record=True) as warned:  # filters belong to the process: another reason for the lock
             warnings.simplefilter("always")
-            if stop.is_set():
-                raise Cancelled
-            parameters, shortcut = self._parameters(settings)
-            estimator = KernelSoSDensity(**{**parameters, **shortcut}, callback=watch)
+            parameters, shortcut = self._parameters(settings, stop)
             fitted, held_out = self.samples.rows()
             X, weights = self.samples.part(fitted, settings.features)
             began, used = time.perf_counter(), time.thread_time()
-            estimator.fit(X, sample_weight=weights)
+            if settings.draft and before is not None and before.leads_to(settings):
+                solution, origin = follow(before.solution, parameters, X, weights, watch), before.origin
+            else:
+                estimator = KernelSoSDensity(**{**parameters, **shortcut}, callback=watch).fit(X, sample_weight=weights)
+                solution, origin = estimator.solution_, settings.scale
             spent = time.perf_counter() - began, time.thread_time() - used
             if stop.is_set():
                 raise Cancelled
             Z, held_weights = self.samples.part(held_out, settings.features)
-            score = estimator.score(Z, sample_weight=held_weights) if len(Z) else None
-            density = estimator.distribution_.with_feature_names([self.samples.names[k] for k in settings.features])
+            p = solution.distribution.by_volume() if solution.space.constant else solution.distribution
+            score = float(np.average(to_numpy(p.logpdf(Z)), weights=held_weights)) if len(Z) else None
+            density = p.with_feature_names([self.samples.names[k] for k in settings.features])
             said = dict.fromkeys(str(one.message) for one in warned if issubclass(one.category, UserWarning))
-            tab.fitted = self._last = Fitted(settings, parameters, estimator, density, score, tuple(said), *spent)
+            tab.fitted = Fitted(settings, parameters, solution, density, estimator, score, tuple(said), *spent, origin=origin)
+            self._last = tab.fitted if estimator is not None else self._last
             return tab.fitted
 
-    def _parameters(self, settings: Settings) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _parameters(self, settings: Settings, stop: threading.Event) -> tuple[dict[str, Any], dict[str, Any]]:
         """The estimator's parameters, and what replaces some of them to the same effect in less time."""
-        automatic = self._automatic_fit(settings)
+        automatic = self._automatic_fit(settings, stop)
         strength = automatic.relative_regularization_ if settings.regularization is None else settings.regularization
-        parameters = {
+        parameters: dict[str, Any] = {
             "bandwidth": _scaled(automatic.bandwidth_, settings.scale),
             "embedding_bandwidth": _scaled(automatic.embedding_bandwidth_, settings.scale),
             "relative_regularization": float(_rounded(np.asarray(strength))),
@@ -187,18 +221,27 @@ class Session:
             "reference": None if settings.reference == "none" else settings.reference,
             "objective": settings.objective,
             "random_state": 0,
-        } | ({"solver": "lbfgs", "tol": DRAFTS[settings.objective]} if settings.draft else {})
+        }
+        if settings.kernel != "gaussian":
+            parameters["kernel"] = settings.kernel
+        if settings.draft:
+            parameters |= {"solver": "lbfgs", "tol": DRAFTS[settings.objective]}
         known = {} if settings.reference == "none" else {"reference": automatic.solution_.space.measure}
         return parameters, known
 
-    def _automatic_fit(self, settings: Settings) -> KernelSoSDensity:
-        """What the library itself chooses for these features, reference and objective, stopped before it is solved."""
-        key = (settings.features, settings.reference, settings.objective)
+    def _automatic_fit(self, settings: Settings, stop: threading.Event) -> KernelSoSDensity:
+        """What the library itself chooses for these features, kernel, reference and objective, ended before it is solved."""
+        key = (settings.features, settings.kernel, settings.reference, settings.objective)
+        if stop.is_set():
+            raise Cancelled
         if key not in self._automatic:
             X, weights = self.samples.part(self.samples.rows()[0], settings.features)
             reference = None if settings.reference == "none" else settings.reference
-            told: dict[str, Any] = {"reference": reference, "objective": settings.objective, "random_state": 0}
-            self._automatic[key] = KernelSoSDensity(**told, callback=lambda _: True).fit(X, sample_weight=weights)
+            told: dict[str, Any] = {"kernel": settings.kernel, "reference": reference, "objective": settings.objective, "random_state": 0}
+            found = KernelSoSDensity(**told, callback=lambda _: True).fit(X, sample_weight=weights)
+            if stop.is_set():
+                raise Cancelled  # what was cut short is not the library's choice
+            self._automatic[key] = found
         return self._automatic[key]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ksos._validation import as_choice, as_count, as_features, as_positive
 from ksos.estimators.density import OBJECTIVES
+from ksos.kernels import KERNELS
 
 __all__ = ["MOST_FEATURES", "MOST_SUPPORT", "REFERENCES", "WIDEST", "Settings"]
 
@@ -28,8 +29,14 @@ class Settings:
     n_support: int = 100
     reference: str = "none"
     objective: str = "squared_mmd"
+    kernel: str = "gaussian"
     draft: bool = False
     """Whether a gap that no picture shows will do: while a slider moves."""
+
+    @property
+    def setting(self) -> tuple[Any, ...]:
+        """What decides on the support points, but for the bandwidth."""
+        return self.features, self.n_support, self.reference, self.kernel
 
     @classmethod
     def of(cls, asked: Any, d: int) -> Settings:
@@ -52,7 +59,11 @@ class Settings:
             raise ValueError(f"n_support must be at most {MOST_SUPPORT}; got {n_support}")
         reference = as_choice(asked.get("reference", "none"), "reference", REFERENCES)
         objective = as_choice(asked.get("objective", "squared_mmd"), "objective", OBJECTIVES)
-        draft = asked.get("draft", False)
+        kernel, draft = as_choice(asked.get("kernel", "gaussian"), "kernel", KERNELS), asked.get("draft", False)
+        if kernel != "gaussian" and reference != "none":
+            raise ValueError(
+                f"a reference needs a Gaussian kernel; got {kernel!r} with {reference!r}; choose another kernel, or no reference"
+            )
         if not isinstance(draft, bool):
             raise TypeError(f"draft must be true or false; got {draft!r}")
-        return cls(tuple(features), scale, None if strength is None else float(strength), n_support, reference, objective, draft)
+        return cls(tuple(features), scale, None if strength is None else float(strength), n_support, reference, objective, kernel, draft)

@@ -1,6 +1,7 @@
 "use strict";
 
-/* Densities from their numbers: p(x) = ‖c + Fᵀk(x)‖²·ρ(x) with k_i(x) = exp(−‖A(x − x̃_i)‖²); ρ is 1 or a sum of normal laws. */
+/* Densities from their numbers: p(x) = ‖c + Fᵀk(x)‖²·ρ(x). With z = A(x − x̃_i), a Gaussian kernel is k_i(x) = exp(−‖z‖²); the Laplace and
+   Matérn kernels are products over the features, k_i(x) = Π_j e^{−|z_j|} Σ_n q_n |z_j|ⁿ. ρ is 1 or a sum of normal laws. */
 const ksosDensity = (() => {
   const NOTHING = 740; // exp(−740) is the smallest number there is
 
@@ -9,42 +10,65 @@ const ksosDensity = (() => {
     return A.map((row) => row.reduce((sum, a, k) => sum + a * x[k], 0));
   }
 
-  function squaredDistance(z, list, offset, d) {
-    let sum = 0;
-    for (let k = 0; k < d; k++) {
-      const t = z[k] - list[offset + k];
-      sum += t * t;
+  /** The kernel as a function of the d coordinates z − c, c being a part of a list. */
+  function kernelOf(polynomial) {
+    if (polynomial === null) {
+      return (z, list, offset, d) => {
+        let t = 0;
+        for (let j = 0; j < d; j++) t += (z[j] - list[offset + j]) ** 2;
+        return t > NOTHING ? 0 : Math.exp(-t);
+      };
     }
+    return (z, list, offset, d) => {
+      let [t, k] = [0, 1];
+      for (let j = 0; j < d; j++) {
+        const r = Math.abs(z[j] - list[offset + j]);
+        t += r;
+        k *= polynomial.reduceRight((sum, q) => sum * r + q, 0);
+      }
+      return t > NOTHING ? 0 : k * Math.exp(-t);
+    };
+  }
+
+  /** ρ(x), as a function. */
+  function reference(laws) {
+    if (laws === null) return () => 1;
+    return (x) => laws.reduce((sum, law) => {
+      const z = times(law.root, x.map((v, k) => v - law.mean[k]));
+      return sum + law.height * Math.exp(-z.reduce((t, v) => t + v * v, 0));
+    }, 0);
+  }
+
+  /** What does not depend on x. */
+  function prepared(model) {
+    const [m, rank, d] = [model.support.length, model.factor[0].length, model.root.length];
+    return {
+      m, rank, d, kernel: kernelOf(model.polynomial), rho: reference(model.laws), root: model.root,
+      centres: Float64Array.from(model.support.flatMap((x) => times(model.root, x))),
+      F: Float64Array.from(model.factor.flat()),
+      c: model.constant === null ? new Float64Array(rank) : Float64Array.from(model.constant),
+    };
+  }
+
+  function squares(values) {
+    let sum = 0;
+    for (let r = 0; r < values.length; r++) sum += values[r] * values[r];
     return sum;
   }
 
   /** The function x ↦ p(x) of a model; x is an array of d numbers. */
   function evaluator(model) {
-    const d = model.root.length;
-    const rank = model.factor[0].length;
-    const m = model.support.length;
-    const centres = Float64Array.from(model.support.flatMap((x) => times(model.root, x)));
-    const F = Float64Array.from(model.factor.flat());
-    const c = model.constant === null ? null : Float64Array.from(model.constant);
+    const { m, rank, d, kernel, rho, root, centres, F, c } = prepared(model);
     const values = new Float64Array(rank);
     return (x) => {
-      const z = times(model.root, x);
-      if (c === null) values.fill(0);
-      else values.set(c);
+      const z = times(root, x);
+      values.set(c);
       for (let i = 0; i < m; i++) {
-        const t = squaredDistance(z, centres, i * d, d);
-        if (t > NOTHING) continue;
-        const k = Math.exp(-t);
+        const k = kernel(z, centres, i * d, d);
+        if (k === 0) continue;
         for (let r = 0, at = i * rank; r < rank; r++) values[r] += k * F[at + r];
       }
-      let p = 0;
-      for (let r = 0; r < rank; r++) p += values[r] * values[r];
-      if (model.laws === null) return p;
-      let rho = 0;
-      for (const law of model.laws) {
-        rho += law.height * Math.exp(-squaredDistance(times(law.root, x.map((v, k) => v - law.mean[k])), new Float64Array(d), 0, d));
-      }
-      return p * rho;
+      return squares(values) * rho(x);
     };
   }
 
@@ -55,25 +79,55 @@ const ksosDensity = (() => {
 
   /** p on the grid of the axes, the first one fastest. */
   function onGrid(model, axes) {
+    if (axes.length === 1) {
+      const p = evaluator(model);
+      return axes[0].map((x) => p([x]));
+    }
+    return model.root[0][1] === 0 && model.root[1][0] === 0 ? onProductGrid(model, axes) : onEveryPoint(model, axes);
+  }
+
+  function onEveryPoint(model, [xs, ys]) {
     const p = evaluator(model);
-    if (axes.length === 1) return axes[0].map((x) => p([x]));
-    const [xs, ys] = axes;
     const out = new Float64Array(xs.length * ys.length);
     for (let j = 0, at = 0; j < ys.length; j++) for (let i = 0; i < xs.length; i++, at++) out[at] = p([xs[i], ys[j]]);
     return out;
   }
 
-  /** The level above which values of a grid hold a share of their sum: near the exact one, and at once. */
-  function roughLevel(values, mass) {
-    const sorted = Float64Array.from(values).sort().reverse();
-    const total = sorted.reduce((sum, v) => sum + v, 0);
-    let sum = 0;
-    for (const v of sorted) {
-      sum += v;
-      if (sum >= mass * total) return v;
+  /** The same where features do not mix: k = k₁(x)·k₂(y), and the kernels of a row of the grid are computed once. */
+  function onProductGrid(model, [xs, ys]) {
+    const { m, rank, kernel, rho, root, centres, F, c } = prepared(model);
+    const kernels = (values, k) => {
+      const out = new Float64Array(values.length * m);
+      for (let a = 0; a < values.length; a++) for (let i = 0; i < m; i++) out[a * m + i] = kernel([root[k][k] * values[a]], centres, 2 * i + k, 1);
+      return out;
+    };
+    const [alongX, alongY] = [kernels(xs, 0), kernels(ys, 1)];
+    const [row, values, out] = [new Float64Array(m * rank), new Float64Array(rank), new Float64Array(xs.length * ys.length)];
+    for (let b = 0, at = 0; b < ys.length; b++) {
+      for (let i = 0, n = 0; i < m; i++) for (let r = 0; r < rank; r++, n++) row[n] = alongY[b * m + i] * F[n];
+      for (let a = 0; a < xs.length; a++, at++) {
+        values.set(c);
+        for (let i = 0, n = 0; i < m; i++) {
+          const k = alongX[a * m + i];
+          if (k === 0) n += rank;
+          else for (let r = 0; r < rank; r++, n++) values[r] += k * row[n];
+        }
+        out[at] = squares(values);
+        if (model.laws !== null) out[at] *= rho([xs[a], ys[b]]);
+      }
     }
-    return 0;
+    return out;
   }
 
-  return { evaluator, axis, onGrid, roughLevel };
+  /** The levels above which values of a grid hold shares of their sum: near the exact ones, and at once. */
+  function roughLevels(values, masses) {
+    const sorted = Float64Array.from(values).sort().reverse();
+    const total = sorted.reduce((sum, v) => sum + v, 0);
+    return masses.map((mass) => {
+      let sum = 0;
+      return sorted.find((v) => (sum += v) >= mass * total) || 0;
+    });
+  }
+
+  return { evaluator, axis, onGrid, roughLevels };
 })();

@@ -1,35 +1,27 @@
 "use strict";
 
-/* The page: controls ask the server for fits and answers, pictures and readings follow. */
+/* The page: controls ask the source for fits and answers, pictures and readings follow. */
 (() => {
-  const { axis, onGrid, roughLevel } = ksosDensity;
+  const { axis, onGrid, roughLevels } = ksosDensity;
   const { whole, panels, shortNumber } = ksosDrawing;
+  const { sets, answer, model } = ksosSource; // model is null where there is no file to save
   const SIDE = 81, LINE = 401; // points of a grid, of a line
   const SOON = 200, REST = 250; // milliseconds: until progress shows; until a slider that does not move is at rest
   const DRAG = 6; // pixels from which a click is a drag
+  const HELP = [
+    "Drag to read the probability of an interval. With the keyboard: arrows move the line, and the fields of the interval take numbers.",
+    "Click to condition on a value, drag to read the probability of a box. With the keyboard: arrows move the cross, Enter conditions on it, and the fields take numbers.",
+    "Click on a panel to see it alone; with the keyboard, leave all pairs and choose its features.",
+  ];
   const READINGS = [
     ["status", "status"], ["objective", "objective"], ["gap", "gap, at most"], ["projected_mmd", "MMD, projected"], ["exact_mmd", "MMD, exact"],
     ["score", "held-out log-density"], ["n_support", "support points"], ["rank", "rank"], ["bandwidth", "bandwidth"],
     ["regularization", "λ"], ["fit_ms", "fit, ms"], ["level_50", "level of 50 %"], ["level_90", "level of 90 %"],
   ];
-  const tab = Array.from(crypto.getRandomValues(new Uint8Array(12)), (b) => b.toString(16).padStart(2, "0")).join("");
   const $ = (id) => document.getElementById(id);
   const state = { data: null, fit: null, axes: [], values: null, levels: null, area: null, samples: [], box: null, given: null, cursor: null, pairs: null, seed: 0 };
   const running = { serial: 0, started: 0, busy: false, draft: false, pending: false, timer: 0, rest: 0 };
   let automaticStrength = true;
-
-  async function ask(question, asked = {}) {
-    let response;
-    try {
-      response = await fetch(question, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ tab, ...asked }) });
-    } catch {
-      throw new Error("The server does not answer. Was it stopped? Start ksos explore again and open the new address.");
-    }
-    if (!response.ok) throw new Error((await response.json().catch(() => ({}))).error || `the server answered ${response.status}`);
-    return response;
-  }
-
-  const answer = async (question, asked) => (await ask(question, asked)).json();
 
   /** Runs what a control asks for, and says what went wrong. */
   async function attempt(work) {
@@ -61,6 +53,7 @@
       n_support: Number($("support").value),
       reference: $("reference").value,
       objective: $("objective").value,
+      kernel: $("kernel").value,
     };
   }
 
@@ -68,6 +61,7 @@
     $("scale-shown").textContent = shortNumber(2 ** Number($("scale").value));
     $("strength-shown").textContent = automaticStrength ? "automatic" : Number((10 ** Number($("strength").value)).toPrecision(2)).toExponential();
     $("support-shown").textContent = $("support").value;
+    for (const id of ["first", "second"]) $(id).disabled = $("all").checked;
     for (const id of ["scale", "strength", "support"]) $(id).setAttribute("aria-valuetext", $(`${id}-shown`).textContent);
   }
 
@@ -201,7 +195,7 @@
   }
 
   function levels() {
-    return state.levels || state.data.masses.map((mass) => roughLevel(state.values, mass));
+    return state.levels || roughLevels(state.values, state.data.masses);
   }
 
   function drawPlane(ranges, rows) {
@@ -275,6 +269,7 @@
 
   function prepareQuestions() {
     const shown = state.fit.features;
+    $("plot-help").textContent = HELP[Math.min(shown.length, 3) - 1];
     $("condition").hidden = shown.length !== 2;
     if (shown.length === 2) options($("given"), shown.map((k, i) => [i, state.data.names[k]]));
     $("sides").replaceChildren(...shown.map((k, i) => {
@@ -292,7 +287,7 @@
     const given = { feature: Number($("given").value), value: Number($("value").value) };
     const found = await answer("conditional", given);
     state.given = { ...given, found };
-    const parts = found.quantiles.map(([q, value]) => `${100 * q} %: ${shortNumber(value)}`);
+    const parts = found.quantiles.map(([q, value]) => `${100 * q}\u00a0%: ${shortNumber(value)}`);
     $("conditional-text").textContent = `${name(found.other)} given ${name(given.feature)} = ${shortNumber(given.value)}: mean ${shortNumber(found.mean)}; quantiles ${parts.join(", ")}`;
     $("conditional-text").dataset.value = JSON.stringify(found);
     draw();
@@ -375,8 +370,7 @@
   }
 
   async function save() {
-    const blob = await (await ask("model")).blob();
-    const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(blob), download: "model.ksos" });
+    const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(await model()), download: "model.ksos" });
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);
     $("status").textContent = "Saved as model.ksos; read it with ksos.load.";
@@ -396,25 +390,36 @@
 
   // --- start ---
 
+  /** A choice with one answer is none. */
+  function choices(id, words) {
+    options($(id), words.map((word) => [word, word.replace("_", " ")]));
+    $(id).closest("p").hidden = words.length < 2;
+  }
+
   async function start() {
-    const data = (state.data = await answer("data"));
+    const data = await answer("data", { set: $("set").value });
+    Object.assign(state, { data, fit: null, values: null, levels: null, box: null, given: null, cursor: null, pairs: null, samples: [] });
+    automaticStrength = true;
     const listed = data.names.map((text, k) => [k, text]);
     options($("first"), listed);
     options($("second"), [["", "none"], ...listed]);
     $("second").value = data.names.length > 1 ? 1 : "";
-    $("all").disabled = data.names.length < 3;
-    options($("reference"), data.references.map((word) => [word, word]));
-    options($("objective"), data.objectives.map((word) => [word, word.replace("_", " ")]));
-    $("support").max = data.limits.support;
-    $("support").min = Math.min(2, data.limits.support);
-    $("support").value = Math.min(100, data.limits.support);
+    $("all").closest("p").hidden = data.names.length < 3;
+    choices("reference", data.references);
+    choices("objective", data.objectives);
+    choices("kernel", data.kernels);
+    for (const [id, [min, max, step, value]] of Object.entries(data.sliders)) Object.assign($(id), { min, max, step, value });
     $("size").max = data.limits.samples;
-    $("about").textContent = `${data.n} rows of ${data.names.length} features; ${data.n_held_out} of them are held out for the score.`;
+    $("about").textContent = `${data.n} rows of ${data.names.length} features; ${data.n_held_out} of them are held out for the score. ${data.note}`;
     draw();
     wantFit();
   }
 
-  for (const id of ["first", "second", "all", "reference", "objective"]) {
+  options($("set"), sets);
+  $("set").closest("p").hidden = sets.length < 2;
+  $("save").hidden = model === null;
+  $("set").addEventListener("change", () => attempt(start));
+  for (const id of ["first", "second", "all", "reference", "objective", "kernel"]) {
     $(id).addEventListener("change", () => {
       automaticStrength = true;
       wantFit();
