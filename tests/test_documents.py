@@ -126,8 +126,8 @@ def test_named_files_exist(page: Path) -> None:
 
 @every_page
 def test_named_make_targets_exist(page: Path) -> None:
-    targets = set(re.findall(r"^([a-z]+):", read("Makefile"), re.MULTILINE))
-    named = set(re.findall(r"`(?:\$ )?make ([a-z]+)\b", page.read_text(encoding="utf-8")))
+    targets = set(re.findall(r"^([a-z-]+):", read("Makefile"), re.MULTILINE))
+    named = set(re.findall(r"`(?:\$ )?make ([a-z-]+)\b", page.read_text(encoding="utf-8")))
     assert named <= targets
 
 
