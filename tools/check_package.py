@@ -53,7 +53,8 @@ def check_files(wheel: Path, source: Path) -> None:
         names = {name.partition("/")[2] for name in archive.getnames()}
     wanted = ["README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "pyproject.toml", "hatch_build.py", "Makefile", "constraints.txt"]
     wanted += ["docs/index.md", "docs/conf.py", "tests/conftest.py", "examples/how_to/anomalies.py", "src/ksos/__init__.py"]
-    assert not [name for name in wanted if name not in names], f"not in the source archive: {[name for name in wanted if name not in names]}"
+    missing = [name for name in wanted if name not in names]
+    assert not missing, f"not in the source archive: {missing}"
 
 
 def check_metadata(wheel: Path) -> None:

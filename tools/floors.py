@@ -19,13 +19,15 @@ def floors() -> dict[str, str]:
     pinned = re.findall(r"^([\w.-]+)==", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
     found: dict[str, str] = {}
     for requirement in (line for lines in (project["dependencies"], *project["optional-dependencies"].values()) for line in lines):
+        if requirement.startswith(f"{project['name']}["):  # an extra made of others
+            continue
         match = REQUIREMENT.fullmatch(requirement)
-        if match is None and not requirement.startswith(f"{project['name']}["):
+        if match is None:
             raise SystemExit(f"pyproject.toml asks for {requirement!r}, which has no lowest version: write name>=version")
-        if match is not None and match["name"] not in pinned:
-            if found.setdefault(match["name"], match["version"]) != match["version"]:
-                raise SystemExit(f"pyproject.toml gives {match['name']} two lowest versions: {found[match['name']]} and {match['version']}")
-    return found
+        name, version = match["name"], match["version"]
+        if found.setdefault(name, version) != version:
+            raise SystemExit(f"pyproject.toml gives {name} two lowest versions: {found[name]} and {version}")
+    return {name: version for name, version in found.items() if name not in pinned}
 
 
 if __name__ == "__main__":

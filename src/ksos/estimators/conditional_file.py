@@ -102,7 +102,8 @@ class _Reader(pickle.Unpickler):
             return functools.partial if module == "functools" else super().find_class(module, name)
         if module.startswith(_LIBRARIES) and not module.startswith(_NOT) and name.isidentifier():
             found = vars(import_module(module)).get(name)
-            if (isinstance(found, type) and _SHORT_NAMES.get(found.__module__, found.__module__).startswith(_LIBRARIES)) or _rebuilds(found, name):
+            own = isinstance(found, type) and _SHORT_NAMES.get(found.__module__, found.__module__).startswith(_LIBRARIES)
+            if own or _rebuilds(found, name):
                 return found
         raise ModelFormatError(
             f"it names {module[:80]}.{name[:80]}, which is not on the list of what may be read; a regressor from another library needs the "
