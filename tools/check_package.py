@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 import tomllib
 import venv
 import zipfile
@@ -19,7 +20,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
 
-# The first certified density, in a fresh process; then the same of what must be there and of what must not.
+# The first certified density, in a fresh process; then what must be there, and what must not.
+LONGEST, LONGEST_IMPORT = 10.0, 0.3
+"""Seconds to the first density, and those that ``import ksos`` adds to ``import sklearn``."""
 FIRST_DENSITY = """
 import ksos, numpy as np
 est = ksos.KernelSoSDensity().fit(np.random.default_rng(0).normal(size=(200, 2)))
@@ -84,10 +87,19 @@ def check_installed(archive: Path) -> None:
                 sys.exit(f"{archive.name}: {command} failed\n{done.stdout}{done.stderr}")
             return done.stdout
 
+        def seconds(code: str) -> float:
+            start = time.perf_counter()
+            run("-c", code)
+            return time.perf_counter() - start
+
         run("-m", "pip", "install", "--quiet", "--disable-pip-version-check", archive)
         run("-m", "pip", "check")
         page = sorted(file.name for file in (ROOT / "src/ksos/explorer/static").iterdir() if file.is_file())
         print(f"{archive.name}: {run('-W', 'error', '-c', FIRST_DENSITY + INSTALLED, *page).strip()}")
+        times = {code: min(seconds(code) for _ in range(5)) for code in (FIRST_DENSITY, "import sklearn", "import ksos")}
+        added = times["import ksos"] - times["import sklearn"]
+        print(f"    first density after {times[FIRST_DENSITY]:.1f} s; the import adds {added:.2f} s to that of scikit-learn")
+        assert times[FIRST_DENSITY] < LONGEST and added < LONGEST_IMPORT
         assert "reproduce" in run("-m", "ksos", "--help")
         (work / "data.csv").write_text("x,y\n" + "".join(f"{i % 7},{(i * i) % 11}\n" for i in range(60)))
         run("-m", "ksos", "fit", "data.csv", "-o", "data.ksos")

@@ -1,4 +1,4 @@
-"""``python tools/picture.py examples/gallery/SCRIPT.py docs/figures/SCRIPT.png``: the picture that a script shows, as a file for the pages."""
+"""The picture that a script shows, as a file: ``python tools/picture.py examples/gallery/SCRIPT.py docs/figures/SCRIPT.png``."""
 
 from __future__ import annotations
 

@@ -2,8 +2,9 @@
 Fit more data than memory holds
 ===============================
 
-A source hands out chunks of rows, and no array ever holds all of them. The fit needs sums over the rows only, and those are exact: the density is
-that of all rows. Here a function makes the chunks; files (CSV, NPY, Parquet, Arrow) work the same way, ``ksos.chunks("folder/*.parquet")``.
+A source hands out chunks of rows, and no array ever holds all of them. The fit needs only sums over the rows, and those are exact: the
+density is that of all rows. Here a function makes the chunks. Files (CSV, NPY, Parquet, Arrow) work the same way:
+``ksos.chunks("folder/*.parquet")``.
 """
 
 import matplotlib.pyplot as plt
