@@ -38,7 +38,8 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"ksos {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_theme_options = {"header_links_before_dropdown": 8, "show_toc_level": 2, "navigation_with_keys": False, "show_prev_next": True}
+html_sidebars = {page: [] for page in ("index", "install", "ten-minutes")}  # they have no pages below them
+html_theme_options = {"header_links_before_dropdown": 6, "show_toc_level": 2, "navigation_with_keys": False, "show_prev_next": True}
 html_show_sourcelink = False
 html_math_renderer = "mathml"
 

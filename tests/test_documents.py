@@ -6,6 +6,7 @@ import doctest
 import importlib
 import re
 import subprocess
+import sys
 import textwrap
 import tomllib
 from pathlib import Path
@@ -126,8 +127,8 @@ def test_named_files_exist(page: Path) -> None:
 
 @every_page
 def test_named_make_targets_exist(page: Path) -> None:
-    targets = set(re.findall(r"^([a-z]+):", read("Makefile"), re.MULTILINE))
-    named = set(re.findall(r"`(?:\$ )?make ([a-z]+)\b", page.read_text(encoding="utf-8")))
+    targets = set(re.findall(r"^([a-z-]+):", read("Makefile"), re.MULTILINE))
+    named = set(re.findall(r"`(?:\$ )?make ([a-z-]+)\b", page.read_text(encoding="utf-8")))
     assert named <= targets
 
 
@@ -180,6 +181,14 @@ def test_the_distribution_is_kernel_sos() -> None:
     assert {"plot", "torch", "cvx", "arrow", "dask", "test", "lint", "all"} <= set(project["optional-dependencies"])
     asked = {extra for text in texts.values() for extra in re.findall(r"kernel-sos\[([a-z]+)\]", text)}
     assert asked <= set(project["optional-dependencies"])
+
+
+def test_every_dependency_has_one_lowest_version() -> None:
+    done = subprocess.run([sys.executable, ROOT / "tools" / "floors.py"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    floors = dict(line.split("==") for line in done.stdout.split())
+    assert {"numpy", "scipy", "scikit-learn", "pandas", "pytest"} <= set(floors)
+    assert "torch" not in floors  # constraints.txt says which version
 
 
 # --- references ---

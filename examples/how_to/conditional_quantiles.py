@@ -27,10 +27,10 @@ covered = np.mean((est.cdf(X, y) > 0.05) & (est.cdf(X, y) < 0.95))
 print(f"share of the samples between the 5 % and the 95 % quantile: {covered:.3f}")
 
 columns, heights = np.linspace(0.0, 4.0, 160), np.linspace(-3.5, 3.5, 200)
-density = est.pdf(columns[:, None], grid=heights).T
+height = est.pdf(columns[:, None], grid=heights).T
 band = est.predict_quantile(columns[:, None], [0.05, 0.5, 0.95])
 _, ax = plt.subplots(figsize=(7, 4.5), layout="constrained")
-mesh = ax.pcolormesh(columns, heights, density, cmap="Blues", vmin=0.0, vmax=np.quantile(density, 0.995), shading="nearest")
+mesh = ax.pcolormesh(columns, heights, height, cmap="Blues", vmin=0.0, vmax=np.quantile(height, 0.995), shading="nearest")
 ax.plot(X[:, 0], y, ".", color="black", markersize=2, label="samples")
 ax.plot(columns, band[:, 1], color="#D55E00", label="median")
 ax.plot(columns, band[:, [0, 2]], color="#D55E00", linestyle="--", linewidth=0.9, label=["5 % and 95 %", "_nolegend_"])

@@ -7,6 +7,7 @@ NumPy; the answers agree.
 """
 
 import importlib.util
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 import ksos
 
 data = np.random.default_rng(0).normal(size=(300, 3))
-places = {"NumPy": data}
+places: dict[str, Any] = {"NumPy": data}
 if importlib.util.find_spec("torch") is not None:
     import torch
 

@@ -26,6 +26,8 @@ _MAGIC = b"\x89KSOC\r\n\x1a"
 _PACKAGES = ("density", "estimators", "integrals", "kernels", "measures", "solvers", "quadrature")
 _LIBRARIES = (*(f"ksos.{name}." for name in _PACKAGES), "ksos.space", "ksos.whitening", "ksos.coordinates", "ksos.embedding", "sklearn.")
 _NOT = ("sklearn.externals", "sklearn.datasets", "sklearn.utils._testing", "sklearn.utils._joblib")
+_SHORT_NAMES = {"_loss": "sklearn._loss._loss"}
+"""What a module of scikit-learn 1.7 calls itself, and what it is: the short name would be looked for in the current folder."""
 _FUNCTIONS = {
     "numpy._core.multiarray": {"_reconstruct", "scalar"},
     "numpy._core.numeric": {"_frombuffer"},
@@ -93,13 +95,15 @@ class _Reader(pickle.Unpickler):
     """Names resolve to what the lists above hold, or not at all."""
 
     def find_class(self, module: str, name: str) -> Any:
+        module = _SHORT_NAMES.get(module, module)
         if (module, name) == ("builtins", "getattr"):
             return _bound_method
         if name in _FUNCTIONS.get(module, ()):
             return functools.partial if module == "functools" else super().find_class(module, name)
         if module.startswith(_LIBRARIES) and not module.startswith(_NOT) and name.isidentifier():
             found = vars(import_module(module)).get(name)
-            if (isinstance(found, type) and found.__module__.startswith(_LIBRARIES)) or _rebuilds(found, name):
+            own = isinstance(found, type) and _SHORT_NAMES.get(found.__module__, found.__module__).startswith(_LIBRARIES)
+            if own or _rebuilds(found, name):
                 return found
         raise ModelFormatError(
             f"it names {module[:80]}.{name[:80]}, which is not on the list of what may be read; a regressor from another library needs the "

@@ -1,0 +1,51 @@
+"""
+A whole law, and its worst case
+===============================
+
+The time that a delivery takes, given its distance: far away it depends on the road, and the law has two modes. A mean would name a time
+at which hardly anybody arrives. Beside it, the question of a planner: how often is the demand above the capacity of 1.6, if its
+distribution is not quite that of the data?
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import ksos
+from ksos.measures import Box
+from ksos.observables import BoxIndicator
+
+rng = np.random.default_rng(0)
+distance = rng.uniform(1.0, 9.0, size=(300, 1))
+on_the_motorway = rng.random(300) < 0.6
+minutes = np.where(on_the_motorway, 12.0 + 2.0 * distance[:, 0], 6.0 + 6.0 * distance[:, 0]) + 2.0 * rng.normal(size=300)
+
+joint = ksos.KernelSoSDensity(bandwidth=[3.0, 9.0], relative_regularization=1e-4, tol=1e-6)
+est = ksos.KernelSoSConditional("joint", estimator=joint).fit(distance, minutes)
+
+_, (left, middle, right) = plt.subplots(1, 3, figsize=(12, 3.6), layout="constrained")
+x, y = np.linspace(1.0, 9.0, 150), np.linspace(0.0, 70.0, 250)
+left.pcolormesh(x, y, est.pdf(x[:, None], grid=y).T, cmap="Blues", vmax=0.13, shading="nearest")
+left.plot(distance[:, 0], minutes, ".", color="black", markersize=2)
+left.plot(x, est.predict_quantile(x[:, None], [0.05, 0.95]), color="C1", linewidth=1.2, label=["5 % and 95 %", "_"])
+left.set(xlabel="distance", ylabel="minutes", title="p(minutes | distance)")
+left.legend(loc="upper left")
+
+for at in (2.0, 5.0, 8.0):
+    law = est.at([at])
+    late = law.probability(40.0, np.inf)
+    print(f"distance {at}: mean {law.mean()[0]:.1f} minutes, P(more than 40) = {late:.3f}")
+    middle.plot(y, law.pdf(y[:, None]), label=f"distance {at:.0f}: P(> 40 min) = {late:.2f}")
+middle.set(xlabel="minutes", ylim=(0.0, 0.19), title="three of these laws")
+middle.legend(loc="upper right")
+
+demand = rng.normal(1.0, 0.25, size=(60, 1))
+right.hist(demand[:, 0], bins=16, density=True, color="0.88", label="60 days")
+grid = np.linspace(0.0, 2.5, 400)[:, None]
+for radius in (0.03, 0.06, 0.12):
+    worst = ksos.worst_case(BoxIndicator([1.6], [2.5]), demand, radius, measure=Box([0.0], [2.5]), bandwidth=0.5, embedding_bandwidth=0.5)
+    print(f"MMD ≤ {radius}: P(demand above 1.6) is at worst {worst.value:.3f}, and at most {worst.upper_bound:.3f}")
+    right.plot(grid, worst.distribution.pdf(grid), label=f"MMD ≤ {radius}: P(> 1.6) = {worst.value:.2f}")
+right.axvline(1.6, ymax=0.68, color="C3", linewidth=1)
+right.set(xlabel="demand", ylim=(0.0, 5.4), title="worst cases near the data")
+right.legend(loc="upper right", fontsize="small")
+plt.show()
