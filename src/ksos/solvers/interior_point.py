@@ -31,7 +31,7 @@ from ksos.solvers.loop import Stepper
 from ksos.solvers.schur import SchurSystem
 from ksos.solvers.spectraplex import centre
 
-__all__ = ["ConicProgram", "InteriorPoint", "central_path", "minimum_on_face"]
+__all__ = ["ConicProgram", "InteriorPoint", "central_path", "minimum_on_face", "optimum_on_face"]
 
 _SHORTEST_STEP, _MOST_STEPS = 1e-6, 80
 _FLOOR, _ROUNDING, _NEGLIGIBLE = 1e-16, 1e-17, 1e-13
@@ -204,19 +204,9 @@ class InteriorPoint(Stepper):
         return objective.on_tensor() if objective.term.uses_embedding and not objective.stored else objective
 
     def init(self, objective: Objective, start: Point) -> _State:
-        """y from C, t as far below λ_min(∇f) as the gap is wide, and then the pair on the central path: C ∝ M⁻¹.
-
-        So a good start gives a small μ, and its y, which is all that M needs, is kept.
-        """
+        """On the central path, near the start."""
         program, G = ConicProgram.unconstrained(objective), objective.gradient(start)
-        all_values, Q = namespace(G).linalg.eigh(G)
-        values, a = to_numpy(all_values), np.zeros(0) if start.a is None else to_numpy(start.a)
-        y = 2.0 * (program.scale * a - program.b)
-        size, gap = float(np.abs(values).max()), inner(G, start.C) - float(values[0])
-        embedded = float(program.scale * np.linalg.norm(a) + np.linalg.norm(program.b))  # what the first term of f can change by
-        depth = max(min(gap, embedded) if embedded > 0.0 else gap, 1e-12 * size, 1e-200)
-        t, nothing = float(values[0]) - depth, np.zeros(0)
-        iterate = _Iterate(ScaledPair.central(Q, values - t), a, y, t, nothing, nothing, [])
+        iterate, size = _near(program, start.C, np.zeros(0) if start.a is None else to_numpy(start.a), G)
         return _State(program, replace(start, G=G), iterate, _ROUNDING * size)
 
     def step(self, objective: Objective, state: _State) -> _State:
@@ -240,6 +230,46 @@ class InteriorPoint(Stepper):
         F = minimum_on_face(program, Q[:, -columns:] * like(np.sqrt(host[-columns:]), Q)) if few else None
         polished, polished_gap = (point, gap) if F is None else _with_gap(objective, F @ F.T / inner(F, F))
         return polished if polished_gap < gap else point
+
+
+def _near(program: ConicProgram, C: Array, a: np.ndarray, G: Array) -> tuple[_Iterate, float]:
+    """y from C, t as far below λ_min(∇f) as the gap is wide, and then the pair on the central path: C ∝ M⁻¹; and the size of G = ∇f.
+
+    So a good start gives a small μ, and its y, which is all that M needs, is kept.
+    """
+    all_values, Q = namespace(G).linalg.eigh(G)
+    values, y = to_numpy(all_values), 2.0 * (program.scale * a - program.b)
+    size, gap = float(np.abs(values).max()), inner(G, C) - float(values[0])
+    embedded = float(program.scale * np.linalg.norm(a) + np.linalg.norm(program.b))  # what the first term of f can change by
+    depth = max(min(gap, embedded) if embedded > 0.0 else gap, 1e-12 * size, 1e-200)
+    t, nothing = float(values[0]) - depth, np.zeros(0)
+    return _Iterate(ScaledPair.central(Q, values - t), a, y, t, nothing, nothing, []), size
+
+
+def optimum_on_face(objective: Objective, V: Array, C: Array, tol: float) -> Array | None:
+    """X of the minimiser VXVᵀ of f over X ⪰ 0, tr X = 1, to a gap of about ``tol`` there, begun near VᵀCV; None if it does not come.
+
+    V has few orthonormal columns: those of a factor and the lowest eigenvectors of ∇f, the bundle of [Helmberg2000].
+    """
+    quadratic, xp = objective.term.as_quadratic(), namespace(V)
+    if quadratic is None or quadratic.b is None:
+        return None
+    k, D = V.shape[1], zeros((V.shape[1],) * 2, V) if quadratic.D is None else V.T @ quadratic.D @ V
+    program = ConicProgram(xp.matmul(V.T, objective.map.jacobian(V)), quadratic.b.shape[0], quadratic.scale, to_numpy(quadratic.b), D)
+    X = V.T @ C @ V + 1e-6 * eye(k, V) / k
+    X = X / float(xp.linalg.trace(X))
+    a = program.images(X)
+    iterate, size = _near(program, X, a, D + program.combined(2.0 * (program.scale * a - program.b)))
+    for _ in range(_MOST_STEPS):
+        if objective.deadline.passed or k * iterate.mu(program) <= max(tol, _ROUNDING * size):
+            return iterate.pair.C
+        try:
+            iterate, step = _advanced(program, iterate, InteriorPoint.step_fraction)
+        except linalg_errors():
+            return None
+        if step < _SHORTEST_STEP:
+            return None
+    return None
 
 
 def _with_gap(objective: Objective, C: Array) -> tuple[Point, float]:

@@ -16,6 +16,7 @@ from ksos.embedding_map import SMALL_TENSOR
 from ksos.functionals.base import BoundTerm
 from ksos.functionals.objective import Objective, Point
 from ksos.solvers.eigenvalues import DENSE, lowest_eigenpairs
+from ksos.solvers.interior_point import optimum_on_face
 from ksos.solvers.loop import Stepper
 from ksos.solvers.spectraplex import centre, factor, grown, pruned
 
@@ -30,6 +31,8 @@ _FAINT = 1e-10  # columns of a start with less of the mass do not count
 _DROPPED = 1e-14  # columns with less of the mass than this are rounding
 _MOST_DAMPINGS, _LEAST_DAMPING = 40, 0.7
 _CG_ITERATIONS = 400
+_FACE_COLUMNS, _FACE_GAP, _FACE_FAINT, _WORTH_A_FACE = 60, 1e-9, 1e-9, 0.01
+_PATIENCE = 4  # steps without half the gap: columns that vanish at the optimum make the Hessian singular there, and Newton's method slow
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,8 @@ class _State:
     level: float  # ⟨∇f, C⟩: at the optimum, the lowest eigenvalue of ∇f
     values: np.ndarray
     vectors: Array  # the lowest eigenvalues of ∇f and their vectors
+    least: float = math.inf  # the gap when it was last halved
+    since: int = 0  # and the steps since then
 
     @property
     def gap(self) -> float:
@@ -123,7 +128,17 @@ class LowRank(Stepper):
         return _State(F, known, objective.value(point), damping, inner(G, point.C), values, vectors)
 
     def step(self, objective: Objective, state: _State) -> _State:
-        """A Newton step, or a new column."""
+        """A Newton step, or new columns."""
+        new = self._over_a_face(objective, state) if state.since >= _PATIENCE else None
+        if new is not None:  # and so on, as long as that helps and Newton's steps are dear
+            dear = math.prod(new.F.shape) > _dense_limit(new.F, self.dense_unknowns)
+            again = dear and state.value - new.value > _WORTH_A_FACE * state.gap
+            return replace(new, least=new.gap, since=_PATIENCE if again else 0)
+        new = self._newton_step(objective, state)
+        halved = new.gap <= 0.5 * state.least
+        return replace(new, least=new.gap if halved else state.least, since=0 if halved or state.since >= _PATIENCE else state.since + 1)
+
+    def _newton_step(self, objective: Objective, state: _State) -> _State:
         F = state.F
         gradient = 2.0 * (objective.gradient(state.point) @ F)
         multiplier = inner(gradient, F)
@@ -150,6 +165,25 @@ class LowRank(Stepper):
         return self._with_new_columns(objective, state)
 
     def _with_new_columns(self, objective: Objective, state: _State) -> _State:
+        """The best point with these columns and new ones where that is cheap to find, else a step towards the new ones."""
+        best = self._over_a_face(objective, state)
+        return self._toward_new_columns(objective, state) if best is None else best
+
+    def _over_a_face(self, objective: Objective, state: _State) -> _State | None:
+        """The optimum over the columns and the lowest eigenvectors of ∇f, where Newton's steps are dear; None if it is not better."""
+        F, xp = state.F, namespace(state.F)
+        r, k = F.shape
+        if r <= 2 * _FACE_COLUMNS or 2 * k > _FACE_COLUMNS or self.max_columns is not None or not objective.stored:
+            return None
+        _, vectors = lowest_eigenpairs(objective.gradient(state.point), _FACE_COLUMNS - k)
+        V, _ = xp.linalg.qr(xp.concat([F, vectors], axis=1))
+        X = optimum_on_face(objective, V, state.point.C, _FACE_GAP * state.gap)
+        if X is None:
+            return None
+        found = self.at(objective, pruned(V @ factor(X), _FACE_FAINT, _FACE_COLUMNS // 2), state.damping)
+        return found if found.value < state.value else None
+
+    def _toward_new_columns(self, objective: Objective, state: _State) -> _State:
         """C ← (1−t)C + t·VVᵀ with the best t, the columns of V being the eigenvectors of ∇f below the level: f cannot increase."""
         below = np.maximum(state.level - state.values, 0.0)
         useful = below > _WORTH_A_COLUMN * below[0]
@@ -171,14 +205,18 @@ def _padded(F: Array, r: int) -> Array:
     return namespace(F).concat([zeros((r - F.shape[0], F.shape[1]), F), F])
 
 
+def _dense_limit(F: Array, given: int | None) -> int:
+    """The most unknowns for which the Hessian is formed."""
+    return given if given is not None else _DENSE_UNKNOWNS if is_numpy(F) else _DENSE_UNKNOWNS_ON_DEVICE
+
+
 class FactorHessian:
     """The Riemannian Hessian of F ↦ f(FFᵀ) on the sphere: E ↦ P(Jᵀφ''(JE) + 2·∂²f(FEᵀ+EFᵀ)F + 2GE) − multiplier·E."""
 
     def __init__(self, objective: Objective, state: _State, multiplier: float, dense_unknowns: int | None = None) -> None:
         self.objective, self.point, self.F, self.multiplier = objective, state.point, state.F, multiplier
         self.G, (r, k) = objective.gradient(state.point), state.F.shape
-        most = (_DENSE_UNKNOWNS if is_numpy(state.F) else _DENSE_UNKNOWNS_ON_DEVICE) if dense_unknowns is None else dense_unknowns
-        self.dense = self._form() if r * k <= most else None
+        self.dense = self._form() if r * k <= _dense_limit(state.F, dense_unknowns) else None
         self.tangent = objective.map.tangent(state.F) if self.dense is None and objective.term.uses_embedding else None
         self.lowest = float(state.values[0])
 
