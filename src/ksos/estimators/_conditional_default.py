@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Self
 
 import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg.lapack import dpotrf, dpotri
+from scipy.optimize import minimize
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.ensemble import HistGradientBoostingRegressor
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import RidgeCV
 from sklearn.pipeline import make_pipeline
@@ -25,6 +24,7 @@ _CATEGORIES = ["category", "object", "string", "bool"]
 _MOST_CATEGORIES = 50
 _FEW_FEATURES = 40
 _LENGTHS_FROM, _MOST_ROWS = 300, 2000
+_STEPS, _TOLERANCE = 100, 1e-5
 _BLOCK_ELEMENTS = 1 << 20
 
 
@@ -42,15 +42,16 @@ class SmoothRegressor(RegressorMixin, BaseEstimator):
         self.centre_, self.unit_ = float(np.mean(y)), float(np.std(y)) or 1.0
         y = (y - self.centre_) / self.unit_
         order, d = np.random.default_rng(self.random_state).permutation(X.shape[0]), X.shape[1]
-        kernel = ConstantKernel(1.0, (1e-2, 1e3)) * RBF(np.full(d, np.sqrt(d)), (0.3, 1e3)) + WhiteKernel(0.3, (1e-4, 2.0))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # a length at the end of its range: the feature does not matter
-            first = GaussianProcessRegressor(kernel).fit(X[order[:_LENGTHS_FROM]], y[order[:_LENGTHS_FROM]])
-        rows = order[:_MOST_ROWS]
-        process = first if rows.size <= _LENGTHS_FROM else GaussianProcessRegressor(first.kernel_, optimizer=None).fit(X[rows], y[rows])
-        part = process.kernel_.k1
-        self.lengths_, self.points_ = part.k2.length_scale, X[rows] / part.k2.length_scale
-        self.coefficients_ = self.unit_ * part.k1.constant_value * process.alpha_
+        start = np.r_[0.0, np.full(d, 0.5 * np.log(d)), np.log(0.3)]
+        few, rows = order[:_LENGTHS_FROM], order[:_MOST_ROWS]
+        bounds = [(np.log(1e-2), np.log(1e3)), *[(np.log(0.3), np.log(1e3))] * d, (np.log(1e-4), np.log(2.0))]
+        options = {"ftol": _TOLERANCE, "maxiter": _STEPS}
+        self.logarithms_ = minimize(_loss, start, (X[few], y[few]), jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
+        self.lengths_ = np.exp(self.logarithms_[1:-1])
+        self.points_ = X[rows] / self.lengths_
+        K = _covariance(self.logarithms_, self.points_)
+        noisy = K + np.exp(self.logarithms_[-1]) * np.eye(rows.size)
+        self.coefficients_ = self.unit_ * np.exp(self.logarithms_[0]) * cho_solve(cho_factor(noisy, lower=True), y[rows])
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -60,6 +61,40 @@ class SmoothRegressor(RegressorMixin, BaseEstimator):
             log_k = X[rows] @ self.points_.T - own - 0.5 * np.sum(X[rows] ** 2, axis=1)[:, None]
             out[rows] = np.exp(np.minimum(log_k, 0.0, out=log_k), out=log_k) @ self.coefficients_
         return self.centre_ + out
+
+
+def _covariance(logarithms: np.ndarray, Z: np.ndarray) -> np.ndarray:
+    """c·exp(−½‖z_i − z_j‖²) of points in units of their lengths, without the noise."""
+    own = 0.5 * np.sum(Z**2, axis=1)
+    log_k = Z @ Z.T
+    log_k -= own
+    log_k -= own[:, None]
+    return np.asarray(np.exp(np.minimum(log_k, 0.0, out=log_k) + logarithms[0], out=log_k))
+
+
+def _loss(logarithms: np.ndarray, X: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
+    """The negative logarithm of the marginal likelihood, ½yᵀC⁻¹y + ½log det C up to a constant, and its gradient.
+
+    With M = ½(C⁻¹ − C⁻¹yyᵀC⁻¹), the slope along a parameter is the sum of the entries of M ∘ ∂C; along log ℓ_k these are
+    M_ij K_ij (z_ik − z_jk)², which are matrix products.
+    """
+    Z = X / np.exp(logarithms[1:-1])
+    K, noise = _covariance(logarithms, Z), float(np.exp(logarithms[-1]))
+    C = K.copy()
+    C[np.diag_indices_from(C)] += noise
+    L, failed = dpotrf(C, lower=1, overwrite_a=1)
+    if failed:
+        return 1e25, np.zeros_like(logarithms)  # the line search steps back
+    a = cho_solve((L, True), y)
+    value = 0.5 * float(y @ a) + float(np.log(np.diagonal(L)).sum())
+    inverse, _ = dpotri(L, lower=1)
+    M = np.tril(inverse) + np.tril(inverse, -1).T
+    M = 0.5 * (M - np.outer(a, a))
+    along_noise = noise * float(np.trace(M))
+    M *= K
+    rows = M.sum(axis=1)
+    along_lengths = 2.0 * (rows @ Z**2 - np.sum(Z * (M @ Z), axis=0))
+    return value, np.r_[rows.sum(), along_lengths, along_noise]
 
 
 def location_regressors(X: Any, n: int, seed: int) -> list[Any]:
