@@ -104,6 +104,9 @@ def test_the_law_at_a_row_is_a_density(fitted: KernelSoSConditional) -> None:
     p, t = fitted.at(NEW[0]), np.array([-2.0, -1.0, 0.5])
     np.testing.assert_allclose(p.pdf(t[:, None]), fitted.pdf(NEW[:1], grid=t)[0], rtol=1e-6)
     np.testing.assert_allclose(p.cdf(t[:, None]), fitted.cdf(NEW[:1], grid=t)[0], atol=1e-6)
+    np.testing.assert_allclose([p.probability(-np.inf, v) for v in t], fitted.cdf(NEW[:1], grid=t)[0], atol=1e-8)
+    levels = np.array([0.95, 0.0, 0.02, 0.5, 1.0])
+    np.testing.assert_allclose(p.ppf(levels), fitted.predict_quantile(NEW[:1], levels)[0], rtol=1e-12)
     assert p.mean()[0] == pytest.approx(fitted.predict(NEW[:1])[0], abs=1e-5)
 
 
@@ -238,6 +241,21 @@ def test_tables_with_categories_and_missing_entries() -> None:
         assert est.at(frame.iloc[[3]]).n_features == 1
     with pytest.raises(ValueError, match=r"could not predict|feature names"):
         est.predict(frame[["kind"]])
+
+
+def test_laws_have_the_name_of_the_target_and_far_rows_are_named() -> None:
+    pd = pytest.importorskip("pandas")
+    X, y = slope(60)
+    table = pd.DataFrame(X, columns=["hp", "mass"]).assign(kind=pd.Categorical(np.where(y > 0.0, "u", "v")))
+    est = model(Ridge(), scale="constant", given=None).fit(table[["hp", "mass"]], pd.Series(y, name="mpg"))
+    assert est.at(table[["hp", "mass"]].iloc[[0]]).feature_names == ("mpg",)
+    two = clone(est).fit(X, pd.DataFrame({"mpg": y, "price": -y + X[:, 1]}))
+    assert two.at(X[0]).marginal("price").n_features == 1
+    far = pd.DataFrame({"hp": [0.0, 1.0], "mass": [0.0, -1e3]})
+    with pytest.warns(UserWarning, match=r"1 of 2 rows are far outside of the data, first row 1: 'mass' = -1000, fitted from -[\d.]+ to"):
+        est.predict(far)
+    by_kind = KernelSoSConditional(given=None, scale="constant", estimator=QUICK, cv=2).fit(table, y)
+    assert by_kind.predict(table.assign(mass=np.nan)).shape == (60,), "missing entries and categories are not far"
 
 
 def test_life_with_scikit_learn(tmp_path: Any) -> None:

@@ -101,7 +101,7 @@ def location_regressors(X: Any, n: int, seed: int) -> list[Any]:
     """Boosted trees of two sizes, a ridge and a Gaussian process: held-out errors share the prediction among them."""
     trees = [
         _trees(seed, max_leaf_nodes=31, learning_rate=0.1, max_iter=100),
-        _trees(seed, max_leaf_nodes=6, learning_rate=0.05, max_iter=300),
+        _trees(seed, max_leaf_nodes=6, learning_rate=0.08, max_iter=200),
     ]
     table = _as_numbers(X)
     smooth = [make_pipeline(table, RidgeCV(np.logspace(-2, 4, 13)))]

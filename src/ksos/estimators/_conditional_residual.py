@@ -12,6 +12,7 @@ import numpy as np
 from ksos.density import SoSDensity
 from ksos.density.mixture import SoSMixture, mixture
 from ksos.estimators._conditional_laws import ConditionalLaws
+from ksos.estimators._conditional_placed import PlacedLaw
 from ksos.quadrature import Panels, PiecewiseLaw
 
 __all__ = ["LineTable", "ResidualLaws", "Shape"]
@@ -53,11 +54,10 @@ class LineTable:
         mean, deviation = self.law.moments()
         return self.centre + mean, deviation
 
-    def ppf(self, levels: np.ndarray) -> np.ndarray:
-        """Quantiles (laws, levels), not decreasing in the level; −inf and inf at 0 and 1."""
-        order = np.argsort(levels, kind="stable")
-        n = self.law.values.shape[0]
-        found = self.centre + self.law.ppf(np.broadcast_to(levels[order], (n, levels.size)))
+    def ppf(self, levels: np.ndarray, number: int | None = None) -> np.ndarray:
+        """Quantiles (laws, levels) of all laws, or (1, levels) of one, not decreasing in the level; −inf and inf at 0 and 1."""
+        order, law = np.argsort(levels, kind="stable"), self.law if number is None else self._one(number)
+        found = self.centre + law.ppf(np.broadcast_to(levels[order], (law.values.shape[0], levels.size)))
         out = np.empty_like(found)
         out[:, order] = np.maximum.accumulate(found, axis=1)
         out[:, levels == 0.0], out[:, levels == 1.0] = -np.inf, np.inf
@@ -190,7 +190,10 @@ class ResidualLaws(ConditionalLaws):
 
     def at(self, X: Any) -> SoSDensity | SoSMixture:
         mu, s, which = self._rows(X)
-        return self.shape.at(int(which[0])).affine(s[0], mu[0])
+        law, number = self.shape.at(int(which[0])), int(which[0])
+        if self.n_outputs > 1 or not isinstance(law, SoSMixture):
+            return law.affine(s[0], mu[0])
+        return PlacedLaw.of(law, self.shape.tables[0], number, float(mu[0, 0]), float(s[0, 0]))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         shape = self.shape
