@@ -9,7 +9,7 @@ __all__ = ["ENDS", "interval_factor"]
 _LEVEL = 0.9
 ENDS = np.array([0.5 * (1.0 - _LEVEL), 0.5 * (1.0 + _LEVEL)])
 _ENOUGH = 100
-_NOISE, _DOUBT = 0.53, 0.25
+_NOISE, _DOUBT = 0.53, 0.5
 
 
 def interval_factor(u: np.ndarray, ends: np.ndarray, masses: np.ndarray) -> float:
@@ -17,7 +17,7 @@ def interval_factor(u: np.ndarray, ends: np.ndarray, masses: np.ndarray) -> floa
 
     With it, the interval holds the share 0.9 of the residuals: it is the 0.9 quantile of what an interval must be stretched by to reach
     u_i. A density that smooths the residuals, or a simple law, is often too wide there. For normal residuals the logarithm of the
-    factor has a standard deviation of 0.53/√n though the law is right: a quarter of it is taken off. Fewer than 100 residuals say nothing.
+    factor has a standard deviation of 0.53/√n though the law is right: half of it is taken off. Fewer than 100 residuals say nothing.
     """
     n = float(masses.sum() ** 2 / np.sum(masses**2))
     if n < _ENOUGH or np.any(ends[:, 0] >= 0.0) or np.any(ends[:, 1] <= 0.0):

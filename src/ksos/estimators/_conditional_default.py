@@ -14,11 +14,11 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import RidgeCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 from ksos._memory import row_blocks
 
-__all__ = ["SmoothRegressor", "location_regressors", "scale_regressors"]
+__all__ = ["SmoothRegressor", "location_regressors", "scale_regressors", "scale_trees"]
 
 _CATEGORIES = ["category", "object", "string", "bool"]
 _MOST_CATEGORIES = 50
@@ -99,25 +99,36 @@ def _loss(logarithms: np.ndarray, X: np.ndarray, y: np.ndarray) -> tuple[float, 
 
 def location_regressors(X: Any, n: int, seed: int) -> list[Any]:
     """Boosted trees of two sizes, a ridge and a Gaussian process: held-out errors share the prediction among them."""
-    trees = [
-        _trees(seed, max_leaf_nodes=31, learning_rate=0.1, max_iter=100),
-        _trees(seed, max_leaf_nodes=6, learning_rate=0.08, max_iter=200),
-    ]
+    sizes = [(31, 0.1, 100), (6, 0.08, 200)]
+    trees = [_trees(X, seed, max_leaf_nodes=most, learning_rate=rate, max_iter=steps) for most, rate, steps in sizes[n < 1000 :]]
     table = _as_numbers(X)
     smooth = [make_pipeline(table, RidgeCV(np.logspace(-2, 4, 13)))]
     if X.shape[1] <= _FEW_FEATURES:
         smooth.append(make_pipeline(table, SmoothRegressor(seed)))
-    return trees[n < 1000 :] + smooth
+    return trees + smooth
 
 
 def scale_regressors(X: Any, n: int, seed: int) -> list[Any]:
     """For log|residual|, which is mostly noise: few small trees, and a ridge with a heavy penalty."""
-    trees = _trees(seed, max_leaf_nodes=4, learning_rate=0.05, max_iter=100, min_samples_leaf=max(20, min(n // 20, 100)))
-    return [trees, make_pipeline(_as_numbers(X), RidgeCV(np.logspace(0, 5, 11)))]
+    return [scale_trees(X, n, seed), make_pipeline(_as_numbers(X), RidgeCV(np.logspace(0, 5, 11)))]
 
 
-def _trees(seed: int, **options: Any) -> HistGradientBoostingRegressor:
-    return HistGradientBoostingRegressor(early_stopping=False, random_state=seed, categorical_features="from_dtype", **options)
+def scale_trees(X: Any, n: int, seed: int) -> Any:
+    """Of a table like ``X``; None: of the prediction alone."""
+    return _trees(X, seed, max_leaf_nodes=4, learning_rate=0.05, max_iter=100, min_samples_leaf=max(20, min(n // 20, 100)))
+
+
+def _trees(X: Any, seed: int, **options: Any) -> Any:
+    """Words and categories become numbers of categories; one that was never seen counts as missing."""
+    found = HistGradientBoostingRegressor(early_stopping=False, random_state=seed, **options)
+    words = [] if X is None or isinstance(X, np.ndarray) else make_column_selector(dtype_include=_CATEGORIES)(X)
+    if not words:
+        return found
+    numbers = OrdinalEncoder(
+        handle_unknown="use_encoded_value", unknown_value=np.nan, encoded_missing_value=np.nan, max_categories=_MOST_CATEGORIES
+    )
+    table = make_column_transformer((numbers, words), remainder="passthrough")
+    return make_pipeline(table, found.set_params(categorical_features=list(range(len(words)))))
 
 
 def _as_numbers(X: Any) -> Any:

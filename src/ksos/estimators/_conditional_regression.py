@@ -27,7 +27,7 @@ _FEW_ROWS, _VERY_FEW = 100, 20
 _ENOUGH_FOR_GAIN, _LEAST_GAIN = 30, 0.8
 _BINS = 5
 _LEADING = 2
-_DEPENDENT = 26.3  # the 95 % quantile of χ² with 16 degrees of freedom: what does not go with u at all is not tried
+_DEPENDENT = 34.3  # the 99.5 % quantile of χ² with 16 degrees of freedom: what does not go with u at all is not tried
 
 
 class Choices(NamedTuple):

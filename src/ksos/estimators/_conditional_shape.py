@@ -65,7 +65,8 @@ def fit_shape(
     estimator: Any, U: np.ndarray, masses: np.ndarray, candidates: list[Candidate], rng: np.random.Generator, deadline: Deadline,
     *, forced: bool,
 ) -> Found:  # fmt: skip
-    """q(u | z): on a part of the residuals the candidates compete, the rest judges them and what stands beside; then all are fitted.
+    """q(u | z): on a part of the residuals the candidates compete, the rest judges them and what stands beside; then all are fitted,
+    unless the density has little say.
 
     ``estimator`` is a density estimator, of which copies are fitted. With ``forced``, the first candidate wins.
     """
@@ -77,14 +78,15 @@ def fit_shape(
     laws = [student_law(U, masses), wide]
     if np.unique(U, axis=0).shape[0] < max(_FEW_DIFFERENT, 2 * U.shape[1] + 1):
         return Found(_shape(None, laws, np.array([0.0, 1.0 - least, least])), least, None, None, None)
-    shares, chosen = np.array([_LITTLE, 1.0 - _LITTLE - least, least]), candidates[0] if forced and candidates else None
+    shares, fit = np.array([_LITTLE, 1.0 - _LITTLE - least, least]), None
+    chosen = candidates[0] if forced and candidates else None
     if n >= _FEW_RESIDUALS and not deadline.passed:
-        shares, chosen, stopped = _compete(estimator, U, masses, candidates, laws, least, rng, deadline, forced)
-        if stopped is not None:
-            return Found(_shape(stopped.distribution, laws, shares), shares[2], None, stopped.estimator, stopped.interrupt)
+        shares, chosen, fit = _compete(estimator, U, masses, candidates, laws, least, rng, deadline, forced)
+        if fit is not None and fit.interrupt is not None:
+            return Found(_shape(fit.distribution, laws, shares), shares[2], None, fit.estimator, fit.interrupt)
     rows = rng.permutation(n)[:_MOST_RESIDUALS]
     data = U if chosen is None else np.concatenate([chosen.values, U], axis=1)
-    final = _fitted(estimator, data[rows], masses[rows], deadline, 1.0)
+    final = fit if fit is not None and shares[0] <= _LITTLE else _fitted(estimator, data[rows], masses[rows], deadline, 1.0)
     knots = None if chosen is None or final.distribution is None else _spread_out(chosen.values[rows], rng)
     name = None if knots is None or chosen is None else chosen.name
     return Found(_shape(final.distribution, laws, shares, knots), float(shares[2]), name, final.estimator, final.interrupt)
@@ -94,12 +96,12 @@ def _compete(
     estimator: Any, U: np.ndarray, masses: np.ndarray, candidates: list[Candidate], laws: list[SoSMixture], least: float,
     rng: np.random.Generator, deadline: Deadline, forced: bool,
 ) -> tuple[np.ndarray, Candidate | None, _Fit | None]:  # fmt: skip
-    """The shares of (the fitted density, the Student law, the wide law), what the density is given, and a fit that Ctrl-C stopped."""
+    """The shares of (the density, the Student law, the wide law), what the density is given, and its fit, or the one Ctrl-C stopped."""
     n = U.shape[0]
     order, cut = rng.permutation(n), min(2 * n // 3, _MOST_TRIED)
     train, test = order[:cut], order[cut:][:_MOST_RESIDUALS]
     weights, beside = masses[test] / masses[test].sum(), [np.asarray(law.log_by_volume(U[test])) for law in laws]
-    shares, chosen, best = _START.copy(), candidates[0] if forced and candidates else None, None
+    shares, chosen, best, found = _START.copy(), candidates[0] if forced and candidates else None, None, None
     for candidate in [chosen, *(candidates if n >= _ENOUGH_FOR_SHAPES and not forced else [])]:
         if deadline.passed:
             break
@@ -117,8 +119,8 @@ def _compete(
         if best is None or weights @ gain > max(
             _LEAST_GAIN, _STANDARD_ERRORS * np.sqrt(weights @ (gain - weights @ gain) ** 2 / test.size)
         ):
-            best, shares, chosen = logs, own, candidate
-    return shares, chosen, None
+            best, shares, chosen, found = logs, own, candidate, fit
+    return shares, chosen, found
 
 
 def _shares(logs: np.ndarray, weights: np.ndarray, least: float) -> np.ndarray:

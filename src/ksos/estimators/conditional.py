@@ -16,7 +16,7 @@ from ksos._validation import as_choice, as_count, as_features, as_levels, as_mas
 from ksos.density import SoSDensity
 from ksos.density.mixture import SoSMixture
 from ksos.estimators._conditional_conformal import SplitConformal
-from ksos.estimators._conditional_default import location_regressors, scale_regressors
+from ksos.estimators._conditional_default import location_regressors, scale_regressors, scale_trees
 from ksos.estimators._conditional_far import FeatureRange
 from ksos.estimators._conditional_joint import JointLaws
 from ksos.estimators._conditional_laws import ConditionalLaws
@@ -330,7 +330,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
             if prefit is not None
             else _as_list(self.regressor, "regressor", "a regressor, 'joint' or None", location_regressors(X, n, seed))
         )
-        return Choices(locations, prefit, scales, defaults[0] if self.scale is None else None, estimator, given)
+        return Choices(locations, prefit, scales, scale_trees(None, n, seed) if self.scale is None else None, estimator, given)
 
     def _set_targets(self, y: np.ndarray) -> np.ndarray:
         self._flat = y.ndim == 1
