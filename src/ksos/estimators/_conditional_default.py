@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import RidgeCV
+from sklearn.linear_model import Ridge, RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
@@ -23,6 +23,7 @@ __all__ = ["SmoothRegressor", "location_regressors", "scale_regressors", "scale_
 _CATEGORIES = ["category", "object", "string", "bool"]
 _MOST_CATEGORIES = 50
 _FEW_FEATURES = 40
+_ENOUGH_TO_CHOOSE = 8  # rows from which a penalty can be chosen, also in half of them
 _LENGTHS_FROM, _MOST_ROWS = 300, 2000
 _STEPS, _TOLERANCE = 100, 1e-5
 _BLOCK_ELEMENTS = 1 << 20
@@ -102,7 +103,7 @@ def location_regressors(X: Any, n: int, seed: int) -> list[Any]:
     sizes = [(31, 0.1, 100), (6, 0.08, 200)]
     trees = [_trees(X, seed, max_leaf_nodes=most, learning_rate=rate, max_iter=steps) for most, rate, steps in sizes[n < 1000 :]]
     table = _as_numbers(X)
-    smooth = [make_pipeline(table, RidgeCV(np.logspace(-2, 4, 13)))]
+    smooth = [make_pipeline(table, RidgeCV(np.logspace(-2, 4, 13)) if n >= _ENOUGH_TO_CHOOSE else Ridge())]
     if X.shape[1] <= _FEW_FEATURES:
         smooth.append(make_pipeline(table, SmoothRegressor(seed)))
     return trees + smooth
