@@ -33,25 +33,30 @@ class SmoothRegressor(RegressorMixin, BaseEstimator):
     """The mean of a Gaussian process with a length for every feature: lengths from at most 300 rows, the mean from at most 2000.
 
     The kernel is c·exp(−½ Σ_k (x_k − x_k')²/ℓ_k²) + noise [Rasmussen2006], with c, ℓ and the noise at the largest marginal likelihood.
+    A row of weight w has the noise of the mean of w rows.
     """
 
     def __init__(self, random_state: Any = 0) -> None:
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         X, y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
-        self.centre_, self.unit_ = float(np.mean(y)), float(np.std(y)) or 1.0
-        y = (y - self.centre_) / self.unit_
+        w = np.ones(y.size) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        w = w / w.mean()
+        self.centre_ = float(w @ y) / y.size
+        y = y - self.centre_
+        self.unit_ = float(np.sqrt(w @ y**2 / y.size)) or 1.0
+        y = y / self.unit_
         order, d = np.random.default_rng(self.random_state).permutation(X.shape[0]), X.shape[1]
         start = np.r_[0.0, np.full(d, 0.5 * np.log(d)), np.log(0.3)]
         few, rows = order[:_LENGTHS_FROM], order[:_MOST_ROWS]
         bounds = [(np.log(1e-2), np.log(1e3)), *[(np.log(0.3), np.log(1e3))] * d, (np.log(1e-4), np.log(2.0))]
         options = {"ftol": _TOLERANCE, "maxiter": _STEPS}
-        self.logarithms_ = minimize(_loss, start, (X[few], y[few]), jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
+        self.logarithms_ = minimize(_loss, start, (X[few], y[few], w[few]), jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
         self.lengths_ = np.exp(self.logarithms_[1:-1])
         self.points_ = X[rows] / self.lengths_
         K = _covariance(self.logarithms_, self.points_)
-        noisy = K + np.exp(self.logarithms_[-1]) * np.eye(rows.size)
+        noisy = K + np.diag(np.exp(self.logarithms_[-1]) / w[rows])
         self.coefficients_ = self.unit_ * np.exp(self.logarithms_[0]) * cho_solve(cho_factor(noisy, lower=True), y[rows])
         return self
 
@@ -73,14 +78,14 @@ def _covariance(logarithms: np.ndarray, Z: np.ndarray) -> np.ndarray:
     return np.asarray(np.exp(np.minimum(log_k, 0.0, out=log_k) + logarithms[0], out=log_k))
 
 
-def _loss(logarithms: np.ndarray, X: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
+def _loss(logarithms: np.ndarray, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> tuple[float, np.ndarray]:
     """The negative logarithm of the marginal likelihood, ½yᵀC⁻¹y + ½log det C up to a constant, and its gradient.
 
     With M = ½(C⁻¹ − C⁻¹yyᵀC⁻¹), the slope along a parameter is the sum of the entries of M ∘ ∂C; along log ℓ_k these are
     M_ij K_ij (z_ik − z_jk)², which are matrix products.
     """
     Z = X / np.exp(logarithms[1:-1])
-    K, noise = _covariance(logarithms, Z), float(np.exp(logarithms[-1]))
+    K, noise = _covariance(logarithms, Z), np.exp(logarithms[-1]) / w
     C = K.copy()
     C[np.diag_indices_from(C)] += noise
     L, failed = dpotrf(C, lower=1, overwrite_a=1)
@@ -91,7 +96,7 @@ def _loss(logarithms: np.ndarray, X: np.ndarray, y: np.ndarray) -> tuple[float, 
     inverse, _ = dpotri(L, lower=1)
     M = np.tril(inverse) + np.tril(inverse, -1).T
     M = 0.5 * (M - np.outer(a, a))
-    along_noise = noise * float(np.trace(M))
+    along_noise = float(noise @ np.diagonal(M))
     M *= K
     rows = M.sum(axis=1)
     along_lengths = 2.0 * (rows @ Z**2 - np.sum(Z * (M @ Z), axis=0))
