@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -114,7 +114,9 @@ class Shape:
 
     def _table(self, k: int) -> LineTable:
         z = [] if self.knots is None else list(range(self.knots.shape[1]))
-        core, beside = self.core.marginal([*z, len(z) + k]), self.beside.marginal([k])
+        core, beside = (
+            (self.core, self.beside) if self.n_outputs == 1 else (self.core.marginal([*z, len(z) + k]), self.beside.marginal([k]))
+        )
         alone, one = core.marginal([len(z)]), Shape(core, beside, self.share, self.knots)
 
         def logpdf(number: int) -> Callable[[np.ndarray], np.ndarray]:
@@ -134,11 +136,17 @@ class Shape:
             out[rows] = np.argmin(np.sum((z[rows, None, :] - self.knots) ** 2, axis=2), axis=1)
         return out
 
+    @cached_property
+    def _log_knots(self) -> np.ndarray:
+        """log p(z) at the knots."""
+        knots = cast("np.ndarray", self.knots)
+        return np.asarray(self.core.marginal(list(range(knots.shape[1]))).logpdf(knots))
+
     def logpdf(self, which: np.ndarray, U: np.ndarray) -> np.ndarray:
         """log q(u_i | knot which_i), shape (n,)."""
         if self.knots is None:
             return np.asarray(self.law.log_by_volume(U))
-        logs = self.core.conditional_logpdf(np.concatenate([self.knots[which], U], axis=1), list(range(self.knots.shape[1])))
+        logs = np.asarray(self.core.logpdf(np.concatenate([self.knots[which], U], axis=1))) - self._log_knots[which]
         return np.logaddexp(np.log1p(-self.share) + logs, np.log(self.share) + np.asarray(self.beside.log_by_volume(U)))
 
 
