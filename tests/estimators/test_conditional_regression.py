@@ -104,6 +104,9 @@ def test_the_law_at_a_row_is_a_density(fitted: KernelSoSConditional) -> None:
     p, t = fitted.at(NEW[0]), np.array([-2.0, -1.0, 0.5])
     np.testing.assert_allclose(p.pdf(t[:, None]), fitted.pdf(NEW[:1], grid=t)[0], rtol=1e-6)
     np.testing.assert_allclose(p.cdf(t[:, None]), fitted.cdf(NEW[:1], grid=t)[0], atol=1e-6)
+    np.testing.assert_allclose([p.probability(-np.inf, v) for v in t], fitted.cdf(NEW[:1], grid=t)[0], atol=1e-8)
+    levels = np.array([0.95, 0.0, 0.02, 0.5, 1.0])
+    np.testing.assert_allclose(p.ppf(levels), fitted.predict_quantile(NEW[:1], levels)[0], rtol=1e-12)
     assert p.mean()[0] == pytest.approx(fitted.predict(NEW[:1])[0], abs=1e-5)
 
 
@@ -238,6 +241,23 @@ def test_tables_with_categories_and_missing_entries() -> None:
         assert est.at(frame.iloc[[3]]).n_features == 1
     with pytest.raises(ValueError, match=r"could not predict|feature names"):
         est.predict(frame[["kind"]])
+    words = KernelSoSConditional(given=None, scale="constant", estimator=QUICK, cv=2).fit(frame.astype({"kind": str}), y)
+    assert np.all(np.isfinite(words.predict(frame.assign(kind="new"))))
+
+
+def test_laws_have_the_name_of_the_target_and_far_rows_are_named() -> None:
+    pd = pytest.importorskip("pandas")
+    X, y = slope(60)
+    table = pd.DataFrame(X, columns=["hp", "mass"]).assign(kind=pd.Categorical(np.where(y > 0.0, "u", "v")))
+    est = model(Ridge(), scale="constant", given=None).fit(table[["hp", "mass"]], pd.Series(y, name="mpg"))
+    assert est.at(table[["hp", "mass"]].iloc[[0]]).feature_names == ("mpg",)
+    two = clone(est).fit(X, pd.DataFrame({"mpg": y, "price": -y + X[:, 1]}))
+    assert two.at(X[0]).marginal("price").n_features == 1
+    far = pd.DataFrame({"hp": [0.0, 1.0], "mass": [0.0, -1e3]})
+    with pytest.warns(UserWarning, match=r"1 of 2 rows are far outside of the data, first row 1: 'mass' = -1000, fitted from -[\d.]+ to"):
+        est.predict(far)
+    by_kind = KernelSoSConditional(given=None, scale="constant", estimator=QUICK, cv=2).fit(table, y)
+    assert by_kind.predict(table.assign(mass=np.nan)).shape == (60,), "missing entries and categories are not far"
 
 
 def test_life_with_scikit_learn(tmp_path: Any) -> None:
@@ -249,6 +269,9 @@ def test_life_with_scikit_learn(tmp_path: Any) -> None:
     est = search.best_estimator_
     again = pickle.loads(pickle.dumps(est))
     np.testing.assert_array_equal(again.predict_quantile(NEW, [0.1, 0.9]), est.predict_quantile(NEW, [0.1, 0.9]))
+    default = make_pipeline(StandardScaler(), KernelSoSConditional(given=None, estimator=QUICK, cv=2))
+    found = GridSearchCV(default, {"kernelsosconditional__scale": ["constant", None]}, cv=2, error_score="raise").fit(X[:50], y[:50])
+    assert np.isfinite(pickle.loads(pickle.dumps(clone(found.best_estimator_).fit(X, y))).score(X, y))
     est.save(tmp_path / "u.ksos")
     u = np.linspace(-2.0, 2.0, 5)[:, None]
     np.testing.assert_array_equal(ksos.load(tmp_path / "u.ksos").logpdf(u), est.residual_density_.logpdf(u))
@@ -334,6 +357,12 @@ def test_targets_and_rows_that_say_little() -> None:
     with pytest.warns(UserWarning, match="without error: the scale of its law is a floor"):
         exact = model().fit(X, X[:, 0])
     np.testing.assert_allclose(exact.predict_interval(NEW), NEW[:, [0, 0]], atol=1e-5)
+    with pytest.warns(UserWarning, match="without error"):
+        model([LinearRegression(), Ridge(1e-12)], scale="constant", given=None).fit(X, X[:, 0])
+    for few in (2, 3):
+        with pytest.warns(UserWarning, match=f"{few} rows say little"):
+            least = KernelSoSConditional().fit(X[:few], y[:few])
+        assert np.all(np.diff(least.predict_interval(X[:few])) > 0.0)
     with pytest.warns(UserWarning, match="KNeighborsRegressor takes no sample_weight"):
         model(KNeighborsRegressor(), scale="constant", given=None).fit(X, y, sample_weight=np.arange(30))
 

@@ -91,17 +91,12 @@ def _shares(predicted: np.ndarray, targets: np.ndarray, masses: np.ndarray) -> n
     out = np.zeros((m, k))
     for c in range(k):
         errors = np.sqrt(masses) * (targets[:, c] - predicted[:, :, c])
-        unit = np.sqrt(np.mean(errors**2)) or 1.0
-        G = (errors / unit) @ (errors / unit).T
-        G[np.diag_indices(m)] += _RIDGE * np.trace(G) / m
-        w = (
-            nnls(
-                np.vstack([np.linalg.cholesky(G).T, 1e3 * np.sqrt(np.trace(G)) * np.ones(m)]),
-                np.r_[np.zeros(m), 1e3 * np.sqrt(np.trace(G))],
-            )[0]
-            if m > 1
-            else np.ones(1)
-        )
+        unit, w = np.sqrt(np.mean(errors**2)), np.ones(m)
+        if m > 1 and unit > 0.0:
+            G = (errors / unit) @ (errors / unit).T
+            G[np.diag_indices(m)] += _RIDGE * np.trace(G) / m
+            much = 1e3 * np.sqrt(np.trace(G))
+            w = nnls(np.vstack([np.linalg.cholesky(G).T, much * np.ones(m)]), np.r_[np.zeros(m), much])[0]
         w[w < _LEAST_SHARE * w.sum()] = 0.0
         out[:, c] = w / w.sum()
     return out

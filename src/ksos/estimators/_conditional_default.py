@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Self
 
 import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg.lapack import dpotrf, dpotri
+from scipy.optimize import minimize
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.ensemble import HistGradientBoostingRegressor
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import RidgeCV
+from sklearn.linear_model import Ridge, RidgeCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 from ksos._memory import row_blocks
 
-__all__ = ["SmoothRegressor", "location_regressors", "scale_regressors"]
+__all__ = ["SmoothRegressor", "location_regressors", "scale_regressors", "scale_trees"]
 
 _CATEGORIES = ["category", "object", "string", "bool"]
 _MOST_CATEGORIES = 50
 _FEW_FEATURES = 40
+_ENOUGH_TO_CHOOSE = 8  # rows from which a penalty can be chosen, also in half of them
 _LENGTHS_FROM, _MOST_ROWS = 300, 2000
+_STEPS, _TOLERANCE = 100, 1e-5
 _BLOCK_ELEMENTS = 1 << 20
 
 
@@ -32,25 +33,31 @@ class SmoothRegressor(RegressorMixin, BaseEstimator):
     """The mean of a Gaussian process with a length for every feature: lengths from at most 300 rows, the mean from at most 2000.
 
     The kernel is c·exp(−½ Σ_k (x_k − x_k')²/ℓ_k²) + noise [Rasmussen2006], with c, ℓ and the noise at the largest marginal likelihood.
+    A row of weight w has the noise of the mean of w rows.
     """
 
     def __init__(self, random_state: Any = 0) -> None:
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         X, y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
-        self.centre_, self.unit_ = float(np.mean(y)), float(np.std(y)) or 1.0
-        y = (y - self.centre_) / self.unit_
+        w = np.ones(y.size) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        w = w / w.mean()
+        self.centre_ = float(w @ y) / y.size
+        y = y - self.centre_
+        self.unit_ = float(np.sqrt(w @ y**2 / y.size)) or 1.0
+        y = y / self.unit_
         order, d = np.random.default_rng(self.random_state).permutation(X.shape[0]), X.shape[1]
-        kernel = ConstantKernel(1.0, (1e-2, 1e3)) * RBF(np.full(d, np.sqrt(d)), (0.3, 1e3)) + WhiteKernel(0.3, (1e-4, 2.0))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # a length at the end of its range: the feature does not matter
-            first = GaussianProcessRegressor(kernel).fit(X[order[:_LENGTHS_FROM]], y[order[:_LENGTHS_FROM]])
-        rows = order[:_MOST_ROWS]
-        process = first if rows.size <= _LENGTHS_FROM else GaussianProcessRegressor(first.kernel_, optimizer=None).fit(X[rows], y[rows])
-        part = process.kernel_.k1
-        self.lengths_, self.points_ = part.k2.length_scale, X[rows] / part.k2.length_scale
-        self.coefficients_ = self.unit_ * part.k1.constant_value * process.alpha_
+        start = np.r_[0.0, np.full(d, 0.5 * np.log(d)), np.log(0.3)]
+        few, rows = order[:_LENGTHS_FROM], order[:_MOST_ROWS]
+        bounds = [(np.log(1e-2), np.log(1e3)), *[(np.log(0.3), np.log(1e3))] * d, (np.log(1e-4), np.log(2.0))]
+        options = {"ftol": _TOLERANCE, "maxiter": _STEPS}
+        self.logarithms_ = minimize(_loss, start, (X[few], y[few], w[few]), jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
+        self.lengths_ = np.exp(self.logarithms_[1:-1])
+        self.points_ = X[rows] / self.lengths_
+        K = _covariance(self.logarithms_, self.points_)
+        noisy = K + np.diag(np.exp(self.logarithms_[-1]) / w[rows])
+        self.coefficients_ = self.unit_ * np.exp(self.logarithms_[0]) * cho_solve(cho_factor(noisy, lower=True), y[rows])
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -62,27 +69,72 @@ class SmoothRegressor(RegressorMixin, BaseEstimator):
         return self.centre_ + out
 
 
+def _covariance(logarithms: np.ndarray, Z: np.ndarray) -> np.ndarray:
+    """c·exp(−½‖z_i − z_j‖²) of points in units of their lengths, without the noise."""
+    own = 0.5 * np.sum(Z**2, axis=1)
+    log_k = Z @ Z.T
+    log_k -= own
+    log_k -= own[:, None]
+    return np.asarray(np.exp(np.minimum(log_k, 0.0, out=log_k) + logarithms[0], out=log_k))
+
+
+def _loss(logarithms: np.ndarray, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> tuple[float, np.ndarray]:
+    """The negative logarithm of the marginal likelihood, ½yᵀC⁻¹y + ½log det C up to a constant, and its gradient.
+
+    With M = ½(C⁻¹ − C⁻¹yyᵀC⁻¹), the slope along a parameter is the sum of the entries of M ∘ ∂C; along log ℓ_k these are
+    M_ij K_ij (z_ik − z_jk)², which are matrix products.
+    """
+    Z = X / np.exp(logarithms[1:-1])
+    K, noise = _covariance(logarithms, Z), np.exp(logarithms[-1]) / w
+    C = K.copy()
+    C[np.diag_indices_from(C)] += noise
+    L, failed = dpotrf(C, lower=1, overwrite_a=1)
+    if failed:
+        return 1e25, np.zeros_like(logarithms)  # the line search steps back
+    a = cho_solve((L, True), y)
+    value = 0.5 * float(y @ a) + float(np.log(np.diagonal(L)).sum())
+    inverse, _ = dpotri(L, lower=1)
+    M = np.tril(inverse) + np.tril(inverse, -1).T
+    M = 0.5 * (M - np.outer(a, a))
+    along_noise = float(noise @ np.diagonal(M))
+    M *= K
+    rows = M.sum(axis=1)
+    along_lengths = 2.0 * (rows @ Z**2 - np.sum(Z * (M @ Z), axis=0))
+    return value, np.r_[rows.sum(), along_lengths, along_noise]
+
+
 def location_regressors(X: Any, n: int, seed: int) -> list[Any]:
     """Boosted trees of two sizes, a ridge and a Gaussian process: held-out errors share the prediction among them."""
-    trees = [
-        _trees(seed, max_leaf_nodes=31, learning_rate=0.1, max_iter=100),
-        _trees(seed, max_leaf_nodes=6, learning_rate=0.05, max_iter=300),
-    ]
+    sizes = [(31, 0.1, 100), (6, 0.08, 200)]
+    trees = [_trees(X, seed, max_leaf_nodes=most, learning_rate=rate, max_iter=steps) for most, rate, steps in sizes[n < 1000 :]]
     table = _as_numbers(X)
-    smooth = [make_pipeline(table, RidgeCV(np.logspace(-2, 4, 13)))]
+    smooth = [make_pipeline(table, RidgeCV(np.logspace(-2, 4, 13)) if n >= _ENOUGH_TO_CHOOSE else Ridge())]
     if X.shape[1] <= _FEW_FEATURES:
         smooth.append(make_pipeline(table, SmoothRegressor(seed)))
-    return trees[n < 1000 :] + smooth
+    return trees + smooth
 
 
 def scale_regressors(X: Any, n: int, seed: int) -> list[Any]:
     """For log|residual|, which is mostly noise: few small trees, and a ridge with a heavy penalty."""
-    trees = _trees(seed, max_leaf_nodes=4, learning_rate=0.05, max_iter=100, min_samples_leaf=max(20, min(n // 20, 100)))
-    return [trees, make_pipeline(_as_numbers(X), RidgeCV(np.logspace(0, 5, 11)))]
+    return [scale_trees(X, n, seed), make_pipeline(_as_numbers(X), RidgeCV(np.logspace(0, 5, 11)))]
 
 
-def _trees(seed: int, **options: Any) -> HistGradientBoostingRegressor:
-    return HistGradientBoostingRegressor(early_stopping=False, random_state=seed, categorical_features="from_dtype", **options)
+def scale_trees(X: Any, n: int, seed: int) -> Any:
+    """Of a table like ``X``; None: of the prediction alone."""
+    return _trees(X, seed, max_leaf_nodes=4, learning_rate=0.05, max_iter=100, min_samples_leaf=max(20, min(n // 20, 100)))
+
+
+def _trees(X: Any, seed: int, **options: Any) -> Any:
+    """Words and categories become numbers of categories; one that was never seen counts as missing."""
+    found = HistGradientBoostingRegressor(early_stopping=False, random_state=seed, **options)
+    words = [] if X is None or isinstance(X, np.ndarray) else make_column_selector(dtype_include=_CATEGORIES)(X)
+    if not words:
+        return found
+    numbers = OrdinalEncoder(
+        handle_unknown="use_encoded_value", unknown_value=np.nan, encoded_missing_value=np.nan, max_categories=_MOST_CATEGORIES
+    )
+    table = make_column_transformer((numbers, words), remainder="passthrough")
+    return make_pipeline(table, found.set_params(categorical_features=list(range(len(words)))))
 
 
 def _as_numbers(X: Any) -> Any:

@@ -13,6 +13,7 @@ from sklearn.utils import _safe_indexing
 
 from ksos._deadline import Deadline
 from ksos._validation import as_count
+from ksos.estimators._conditional_calibration import ENDS, interval_factor
 from ksos.estimators._conditional_conformal import SplitConformal
 from ksos.estimators._conditional_cross_fit import CrossFit, Split, cross_fit, evaluate, warn_of_weights
 from ksos.estimators._conditional_residual import ResidualLaws
@@ -26,7 +27,7 @@ _FEW_ROWS, _VERY_FEW = 100, 20
 _ENOUGH_FOR_GAIN, _LEAST_GAIN = 30, 0.8
 _BINS = 5
 _LEADING = 2
-_DEPENDENT = 26.3  # the 95 % quantile of χ² with 16 degrees of freedom: what does not go with u at all is not tried
+_DEPENDENT = 34.3  # the 99.5 % quantile of χ² with 16 degrees of freedom: what does not go with u at all is not tried
 
 
 class Choices(NamedTuple):
@@ -96,6 +97,8 @@ class Fitted(NamedTuple):
     conformal: SplitConformal | None
     residuals: np.ndarray
     """u of the rows, NaN where a row was never held out."""
+    predictions: np.ndarray
+    """μ of the rows, likewise."""
     interrupt: KeyboardInterrupt | None
 
 
@@ -169,12 +172,17 @@ def fit_regression(
     candidates, units = _candidates(choices.given, part, mu[held], U[held])
     forced = choices.given is not None and choices.given != "auto"
     found = fit_shape(choices.estimator, U[held], masses[held], candidates, rng, deadline, forced=forced)
+    if not deadline.passed and found.interrupt is None:
+        z = next((candidate.values for candidate in candidates if candidate.name == found.name), None)
+        which = found.shape.which(z, held.size)
+        for k, table in enumerate(found.shape.tables):
+            scales[k] = scales[k].times(interval_factor(U[held, k], table.ppf(ENDS)[which], masses[held]))
     placement = Placement(location, scales, found.name, units.get(found.name))
     if deadline.passed:
         message = "the time limit came before the end of the fit; the law rests on what was fitted by then; raise time_limit"
         warnings.warn(message, ConvergenceWarning, stacklevel=4)
     return Fitted(
-        ResidualLaws(placement, found.shape), placement, found.estimator, found.name, found.tail_share, conformal, U, found.interrupt
+        ResidualLaws(placement, found.shape), placement, found.estimator, found.name, found.tail_share, conformal, U, mu, found.interrupt
     )
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from ksos.density import SoSDensity
 from ksos.density.mixture import SoSMixture, mixture
 from ksos.estimators._conditional_laws import ConditionalLaws
+from ksos.estimators._conditional_placed import PlacedLaw
 from ksos.quadrature import Panels, PiecewiseLaw
 
 __all__ = ["LineTable", "ResidualLaws", "Shape"]
@@ -53,11 +54,10 @@ class LineTable:
         mean, deviation = self.law.moments()
         return self.centre + mean, deviation
 
-    def ppf(self, levels: np.ndarray) -> np.ndarray:
-        """Quantiles (laws, levels), not decreasing in the level; −inf and inf at 0 and 1."""
-        order = np.argsort(levels, kind="stable")
-        n = self.law.values.shape[0]
-        found = self.centre + self.law.ppf(np.broadcast_to(levels[order], (n, levels.size)))
+    def ppf(self, levels: np.ndarray, number: int | None = None) -> np.ndarray:
+        """Quantiles (laws, levels) of all laws, or (1, levels) of one, not decreasing in the level; −inf and inf at 0 and 1."""
+        order, law = np.argsort(levels, kind="stable"), self.law if number is None else self._one(number)
+        found = self.centre + law.ppf(np.broadcast_to(levels[order], (law.values.shape[0], levels.size)))
         out = np.empty_like(found)
         out[:, order] = np.maximum.accumulate(found, axis=1)
         out[:, levels == 0.0], out[:, levels == 1.0] = -np.inf, np.inf
@@ -114,7 +114,9 @@ class Shape:
 
     def _table(self, k: int) -> LineTable:
         z = [] if self.knots is None else list(range(self.knots.shape[1]))
-        core, beside = self.core.marginal([*z, len(z) + k]), self.beside.marginal([k])
+        core, beside = (
+            (self.core, self.beside) if self.n_outputs == 1 else (self.core.marginal([*z, len(z) + k]), self.beside.marginal([k]))
+        )
         alone, one = core.marginal([len(z)]), Shape(core, beside, self.share, self.knots)
 
         def logpdf(number: int) -> Callable[[np.ndarray], np.ndarray]:
@@ -134,11 +136,17 @@ class Shape:
             out[rows] = np.argmin(np.sum((z[rows, None, :] - self.knots) ** 2, axis=2), axis=1)
         return out
 
+    @cached_property
+    def _log_knots(self) -> np.ndarray:
+        """log p(z) at the knots."""
+        knots = cast("np.ndarray", self.knots)
+        return np.asarray(self.core.marginal(list(range(knots.shape[1]))).logpdf(knots))
+
     def logpdf(self, which: np.ndarray, U: np.ndarray) -> np.ndarray:
         """log q(u_i | knot which_i), shape (n,)."""
         if self.knots is None:
             return np.asarray(self.law.log_by_volume(U))
-        logs = self.core.conditional_logpdf(np.concatenate([self.knots[which], U], axis=1), list(range(self.knots.shape[1])))
+        logs = np.asarray(self.core.logpdf(np.concatenate([self.knots[which], U], axis=1))) - self._log_knots[which]
         return np.logaddexp(np.log1p(-self.share) + logs, np.log(self.share) + np.asarray(self.beside.log_by_volume(U)))
 
 
@@ -190,7 +198,10 @@ class ResidualLaws(ConditionalLaws):
 
     def at(self, X: Any) -> SoSDensity | SoSMixture:
         mu, s, which = self._rows(X)
-        return self.shape.at(int(which[0])).affine(s[0], mu[0])
+        law, number = self.shape.at(int(which[0])), int(which[0])
+        if self.n_outputs > 1 or not isinstance(law, SoSMixture):
+            return law.affine(s[0], mu[0])
+        return PlacedLaw.of(law, self.shape.tables[0], number, float(mu[0, 0]), float(s[0, 0]))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         shape = self.shape

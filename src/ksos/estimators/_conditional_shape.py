@@ -12,12 +12,13 @@ from sklearn.exceptions import ConvergenceWarning
 from ksos._deadline import Deadline
 from ksos.density.mixture import SoSMixture, mixture, reference_density
 from ksos.estimators._conditional_residual import Shape
+from ksos.estimators._conditional_student import student_law
 from ksos.estimators._stacking import stack, stacked_logs
 from ksos.measures import GaussianMixture, Lebesgue
 
 __all__ = ["Candidate", "fit_shape", "wide_law"]
 
-_MOST_RESIDUALS, _MOST_TRIED = 3000, 600
+_MOST_RESIDUALS, _MOST_TRIED = 2000, 600
 _FEW_RESIDUALS = 30  # fewer: no part of them is held out
 _ENOUGH_FOR_SHAPES = 150
 _KNOTS = 24
@@ -26,7 +27,7 @@ _RUNGS = np.arange(1, 11)  # the widths are 2, 4, …, 1024 times the usual one
 _STANDARD_ERRORS, _LEAST_GAIN = 2.0, 0.01
 _FEW_DIFFERENT = 5
 _LITTLE, _EARNED = 0.1, 3.0  # nats of held-out residuals together
-_START = np.array([0.5, 0.48, 0.02])  # shares of the density, the normal and the wide law before held-out residuals have spoken
+_START = np.array([0.5, 0.48, 0.02])  # shares of the density, the Student and the wide law before held-out residuals have spoken
 
 
 class Candidate(NamedTuple):
@@ -57,14 +58,15 @@ def wide_law(U: np.ndarray, masses: np.ndarray) -> tuple[SoSMixture, float]:
     n, far = U.shape[0], float(masses[distance > _FAR].sum() * U.shape[0] / masses.sum())
     weights = 2.0 ** (-(_SLOW_TAILS if far >= 2.0 else _TAILS) * _RUNGS)
     measure = GaussianMixture(weights / weights.sum(), np.zeros((_RUNGS.size, U.shape[1])), 4.0 ** _RUNGS[:, None, None] * covariance)
-    return SoSMixture([reference_density(measure)], measure=Lebesgue()), min((1.0 + 1.5 * far) / (n + 50.0), 0.5)
+    return SoSMixture([reference_density(measure)], measure=Lebesgue()), min((0.4 + 2.0 * far) / (n + 50.0), 0.5)
 
 
 def fit_shape(
     estimator: Any, U: np.ndarray, masses: np.ndarray, candidates: list[Candidate], rng: np.random.Generator, deadline: Deadline,
     *, forced: bool,
 ) -> Found:  # fmt: skip
-    """q(u | z): on a part of the residuals the candidates compete, the rest judges them and what stands beside; then all are fitted.
+    """q(u | z): on a part of the residuals the candidates compete, the rest judges them and what stands beside; then all are fitted,
+    unless the density has little say.
 
     ``estimator`` is a density estimator, of which copies are fitted. With ``forced``, the first candidate wins.
     """
@@ -73,17 +75,18 @@ def fit_shape(
     U, masses, n = U[rows], masses[rows], rows.size
     candidates = [Candidate(c.name, c.values[rows]) for c in candidates]
     wide, least = wide_law(U, masses)
-    laws = [_normal_law(U, masses), wide]
+    laws = [student_law(U, masses), wide]
     if np.unique(U, axis=0).shape[0] < max(_FEW_DIFFERENT, 2 * U.shape[1] + 1):
         return Found(_shape(None, laws, np.array([0.0, 1.0 - least, least])), least, None, None, None)
-    shares, chosen = np.array([0.5, 0.5 - least, least]), candidates[0] if forced and candidates else None
+    shares, fit = np.array([_LITTLE, 1.0 - _LITTLE - least, least]), None
+    chosen = candidates[0] if forced and candidates else None
     if n >= _FEW_RESIDUALS and not deadline.passed:
-        shares, chosen, stopped = _compete(estimator, U, masses, candidates, laws, least, rng, deadline, forced)
-        if stopped is not None:
-            return Found(_shape(stopped.distribution, laws, shares), shares[2], None, stopped.estimator, stopped.interrupt)
+        shares, chosen, fit = _compete(estimator, U, masses, candidates, laws, least, rng, deadline, forced)
+        if fit is not None and fit.interrupt is not None:
+            return Found(_shape(fit.distribution, laws, shares), shares[2], None, fit.estimator, fit.interrupt)
     rows = rng.permutation(n)[:_MOST_RESIDUALS]
     data = U if chosen is None else np.concatenate([chosen.values, U], axis=1)
-    final = _fitted(estimator, data[rows], masses[rows], deadline, 1.0)
+    final = fit if fit is not None and shares[0] <= _LITTLE else _fitted(estimator, data[rows], masses[rows], deadline, 1.0)
     knots = None if chosen is None or final.distribution is None else _spread_out(chosen.values[rows], rng)
     name = None if knots is None or chosen is None else chosen.name
     return Found(_shape(final.distribution, laws, shares, knots), float(shares[2]), name, final.estimator, final.interrupt)
@@ -93,12 +96,12 @@ def _compete(
     estimator: Any, U: np.ndarray, masses: np.ndarray, candidates: list[Candidate], laws: list[SoSMixture], least: float,
     rng: np.random.Generator, deadline: Deadline, forced: bool,
 ) -> tuple[np.ndarray, Candidate | None, _Fit | None]:  # fmt: skip
-    """The shares of (the fitted density, the normal law, the wide law), what the density is given, and a fit that Ctrl-C stopped."""
+    """The shares of (the density, the Student law, the wide law), what the density is given, and its fit, or the one Ctrl-C stopped."""
     n = U.shape[0]
     order, cut = rng.permutation(n), min(2 * n // 3, _MOST_TRIED)
     train, test = order[:cut], order[cut:][:_MOST_RESIDUALS]
     weights, beside = masses[test] / masses[test].sum(), [np.asarray(law.log_by_volume(U[test])) for law in laws]
-    shares, chosen, best = _START.copy(), candidates[0] if forced and candidates else None, None
+    shares, chosen, best, found = _START.copy(), candidates[0] if forced and candidates else None, None, None
     for candidate in [chosen, *(candidates if n >= _ENOUGH_FOR_SHAPES and not forced else [])]:
         if deadline.passed:
             break
@@ -116,14 +119,14 @@ def _compete(
         if best is None or weights @ gain > max(
             _LEAST_GAIN, _STANDARD_ERRORS * np.sqrt(weights @ (gain - weights @ gain) ** 2 / test.size)
         ):
-            best, shares, chosen = logs, own, candidate
-    return shares, chosen, None
+            best, shares, chosen, found = logs, own, candidate, fit
+    return shares, chosen, found
 
 
 def _shares(logs: np.ndarray, weights: np.ndarray, least: float) -> np.ndarray:
-    """Of the density, the normal and the wide law, from held-out log-densities.
+    """Of the density, the Student and the wide law, from held-out log-densities.
 
-    The normal law has most of it and the wide law the least that it must have, unless a larger share of the density earns more, and then
+    The Student law has most of it and the wide law the least that it must have, unless a larger share of the density earns more, and then
     one of the wide law.
     """
     best = np.array([_LITTLE, 1.0 - _LITTLE - least, least])
@@ -139,17 +142,6 @@ def _shape(core: Any, laws: list[SoSMixture], shares: np.ndarray, knots: np.ndar
     """The density with its share, and what stands beside it; without a density, that alone."""
     beside = mixture(laws, shares[1:])
     return Shape(beside, beside, 1.0) if core is None else Shape(core, beside, float(shares[1:].sum()), knots)
-
-
-def _normal_law(U: np.ndarray, masses: np.ndarray) -> SoSMixture:
-    """With the mean and the covariance of the residuals."""
-    weights = masses / masses.sum()
-    mean = weights @ U
-    covariance = (U - mean).T @ (weights[:, None] * (U - mean))
-    covariance = (
-        0.98 * covariance + 0.02 * np.diag(np.maximum(np.diagonal(covariance), 1e-12)) if U.shape[1] > 1 else np.maximum(covariance, 1e-12)
-    )
-    return SoSMixture([reference_density(GaussianMixture(np.ones(1), mean[None], covariance[None]))], measure=Lebesgue())
 
 
 class _Fit(NamedTuple):

@@ -16,12 +16,14 @@ from ksos._validation import as_choice, as_count, as_features, as_levels, as_mas
 from ksos.density import SoSDensity
 from ksos.density.mixture import SoSMixture
 from ksos.estimators._conditional_conformal import SplitConformal
-from ksos.estimators._conditional_default import location_regressors, scale_regressors
+from ksos.estimators._conditional_default import location_regressors, scale_regressors, scale_trees
+from ksos.estimators._conditional_far import FeatureRange
 from ksos.estimators._conditional_joint import JointLaws
 from ksos.estimators._conditional_laws import ConditionalLaws
 from ksos.estimators._conditional_regression import Choices, fit_regression, row_splits
 from ksos.estimators._samples import as_generator, check_folds, mean_score, require_inside
 from ksos.estimators.cross_validation import KernelSoSDensityCV
+from ksos.feature_names import column_names, is_table
 from ksos.measures import Measure
 
 __all__ = ["KernelSoSConditional"]
@@ -69,6 +71,8 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         q, the wide law included; where it depends on z, the joint density of (z, u) without the wide law.
     residuals_ : ndarray
         u of the rows, (n,) or (n, outputs), each by models that have not seen the row.
+    held_out_predictions_ : ndarray
+        μ of the rows, (n,) or (n, outputs), each by regressors that have not seen the row; NaN where a row was never held out.
     location_shares_ : ndarray
         Of every regressor in μ, (regressors, outputs).
     scale_shares_ : ndarray
@@ -103,6 +107,8 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
 
     _laws: ConditionalLaws
     _conformal: SplitConformal | None
+    _target_names: tuple[str, ...] | None
+    _range: FeatureRange
 
     def __init__(
         self, regressor: Any = None, scale: Any = None, *, given: Any = "auto", estimator: Any = None, cv: Any = None, prefit: bool = False,
@@ -132,6 +138,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         if y is None:
             raise ValueError("fit requires y to be passed, but the target y is None; give an array of shape (n,) or (n, outputs)")
         _require_length(X, y)
+        self._target_names = _names_of(y)
         (self._fit_joint if self._joint else self._fit_regression)(X, require_numbers(y, "y"), sample_weight)
         return self
 
@@ -220,13 +227,13 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         return out[:, :, 0] if self._flat else out
 
     def at(self, x: Any) -> SoSDensity | SoSMixture:
-        """The law of y at one row ``x`` (a vector, or a table of one row), with every method of a density."""
+        """The law of y at one row ``x`` (a vector, or a table of one row), with every method of a density, under the target's name."""
         laws = self._fitted_laws()
         row = np.asarray(x)[None, :] if np.ndim(x) == 1 else x
         X = self._conditions(row)
         if X.shape[0] != 1:
             raise ValueError(f"x must be one row; got {X.shape[0]}; the other methods take many")
-        return laws.at(X)
+        return laws.at(X).with_feature_names(self._target_names)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the density to a file of numbers that :func:`ksos.load` reads: the joint one, or that of the scaled residuals.
@@ -278,6 +285,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         deadline = Deadline.of(self.time_limit)
         self._check_parameters()
         X = self._table(X, reset=True)
+        self._range = FeatureRange.of(X, vars(self).get("feature_names_in_"))
         y = check_array(y, dtype=np.float64, ensure_2d=False, allow_nd=False, input_name="y")
         targets, rng = self._set_targets(y), as_generator(0 if self.random_state is None else self.random_state)
         masses = as_masses(sample_weight, targets.shape[0])
@@ -289,7 +297,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         self.residual_estimator_, self.given_ = found.estimator, found.given
         shape = found.laws.shape
         self.residual_density_ = shape.law if shape.knots is None else shape.core
-        self.residuals_ = found.residuals[:, 0] if self._flat else found.residuals
+        self.residuals_, self.held_out_predictions_ = (a[:, 0] if self._flat else a for a in (found.residuals, found.predictions))
         self.tail_share_ = found.tail_share
         self.scale_shares_ = np.stack([scale.says for scale in found.placement.scales], axis=1)
         self.location_shares_ = found.placement.location.shares if choices.prefit is None else np.ones((1, self.n_outputs_))
@@ -322,7 +330,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
             if prefit is not None
             else _as_list(self.regressor, "regressor", "a regressor, 'joint' or None", location_regressors(X, n, seed))
         )
-        return Choices(locations, prefit, scales, defaults[0] if self.scale is None else None, estimator, given)
+        return Choices(locations, prefit, scales, scale_trees(None, n, seed) if self.scale is None else None, estimator, given)
 
     def _set_targets(self, y: np.ndarray) -> np.ndarray:
         self._flat = y.ndim == 1
@@ -348,7 +356,9 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
 
     def _conditions(self, X: Any) -> Any:
         if not self._joint:
-            return self._table(X, reset=False)
+            X = self._table(X, reset=False)
+            self._range.warn_if_far(X)
+            return X
         X = validate_data(self, require_numbers(X), dtype=np.float64, order="C", reset=False)
         require_inside(self.distribution_.measure.restrict(list(range(X.shape[1]))), X, np.ones(X.shape[0]))
         return np.asarray(X)
@@ -364,6 +374,14 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
     def _rows(self, X: Any, y: Any) -> tuple[Any, np.ndarray]:
         _require_length(X, y)
         return self._conditions(X), self._targets(y)
+
+
+def _names_of(y: Any) -> tuple[str, ...] | None:
+    """Of the columns of a table, or of a series."""
+    if is_table(y):
+        return column_names(y, "y")
+    name = getattr(y, "name", None)
+    return (name,) if isinstance(name, str) else None
 
 
 def _one_of(y: Any, grid: Any) -> bool:
