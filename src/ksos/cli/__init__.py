@@ -11,9 +11,11 @@ import re
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import nullcontext
 from importlib import import_module
 from typing import Any, NoReturn
 
+from ksos._progress import shown
 from ksos._version import __version__
 from ksos.cli.console import BAD_INPUT, INTERRUPTED, NO_OUTPUT, USAGE, Console, UsageError
 
@@ -46,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = words[0] if words and words[0] in COMMANDS else None
     console = Console(f"ksos {chosen}" if chosen else "ksos")
     try:
-        with console.warnings_as_lines():
+        with console.warnings_as_lines(), shown(line=console, after=0.0) if console.watched else nullcontext():
             return _run(chosen, words, console)
     except SystemExit as request:  # --help and --version end this way
         if sys.stdout is None:

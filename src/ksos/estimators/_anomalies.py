@@ -17,6 +17,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ksos._array import to_numpy
+from ksos._progress import tell
 from ksos._validation import as_count, as_masses, as_positive
 from ksos.estimators._samples import distinct_samples, random_folds
 
@@ -72,7 +73,9 @@ class AnomalyMixin:
         points, weights = distinct_samples(X, as_masses(sample_weight, X.shape[0]))
         n, scores, shares = points.shape[0], [], []
         folds = random_folds(weights, min(_FOLDS, n), np.random.default_rng(0)) if n > 1 else []
-        for fold in folds if n <= _FEW_ROWS else folds[:1]:
+        folds = folds if n <= _FEW_ROWS else folds[:1]
+        for number, fold in enumerate(folds, start=1):
+            tell(f"fit without held-out rows, {number} of {len(folds)}", number, 1 + len(folds))
             other: Any = clone(self).set_params(contamination=None)
             other.fit(points[fold.train], sample_weight=fold.train_weights)
             scores.append(to_numpy(other.score_samples(points[fold.test])))

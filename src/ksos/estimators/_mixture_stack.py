@@ -96,6 +96,20 @@ class Label(NamedTuple):
 _WIDEST = Label(1, np.inf)
 
 
+class _Step(NamedTuple):
+    """Mixtures that are fitted together: one for each floor, from the same start."""
+
+    components: int
+    start: int
+    floors: Sequence[float] = FLOORS
+    tied: bool = False
+
+    @property
+    def cost(self) -> float:
+        """What a step of expectation–maximisation is proportional to."""
+        return float(self.components * len(self.floors))
+
+
 class MixtureStack:
     """The mixtures of all folds and of all samples, and their log-densities at the samples that they have not seen.
 
@@ -125,36 +139,40 @@ class MixtureStack:
         parts = [share * fold.test_weights for share, fold in zip(shares / shares.sum(), folds, strict=True)] if folds else [np.empty(0)]
         self.held_out_weights = np.concatenate(parts)
 
-    def fit(self, deadline: Deadline) -> Iterator[int]:
-        """Fit size after size, telling how many mixtures there are; after the deadline nothing but the smallest.
+    def plan(self) -> list[_Step]:
+        """What :meth:`fit` fits, one after the other.
 
         A path of descending floors forgets components narrower than the largest of them: with many samples, the smallest floor is fitted
         from k-means as well.
         """
-        samples, largest = Samples.of(np.clip(self.points, -_FARTHEST, _FARTHEST)), max(self.sizes)
-        paths: list[tuple[int, Sequence[float], bool, list[int]]] = [(start, FLOORS, False, self.sizes) for start in range(_STARTS)]
+        steps = [_Step(c, start) for start in range(_STARTS) for c in self.sizes if c > 1 or start == 0]
         if self.many:
-            narrow, counted = FLOORS[-1:], [c for c in _COUNTED if c <= largest]
-            every = sorted({*counted, *self.sizes})
-            paths += [(start, narrow, False, counted if start else every) for start in range(_DIRECT_STARTS)] + [(0, narrow, True, counted)]
+            counted = [c for c in _COUNTED if c <= max(self.sizes)]
+            every = sorted({*counted, *self.sizes} - {1})
+            steps += [_Step(c, start, FLOORS[-1:]) for start in range(_DIRECT_STARTS) for c in (counted if start else every)]
+            steps += [_Step(c, 0, FLOORS[-1:], tied=True) for c in counted]
+        return steps
+
+    def fit(self, deadline: Deadline) -> Iterator[int]:
+        """Fit step after step, telling how many mixtures there are; after the deadline nothing but the first."""
+        samples, largest = Samples.of(np.clip(self.points, -_FARTHEST, _FARTHEST)), max(self.sizes)
         columns: list[np.ndarray] = []
         centres: dict[int, np.ndarray] = {}
-        for number, (start, floors, tied, sizes) in enumerate(paths):
+        for c, start, floors, tied in self.plan():
+            if self.fits and deadline.passed:
+                return
             if start not in centres:
                 centres[start] = seeds(samples.points, self.masses, largest, start)
-            for c in sizes:
-                if (c == 1 and number > 0) or (self.fits and deadline.passed):
-                    continue
-                used = self._floors[len(FLOORS) - len(floors) :]
-                self.fits += mixture_path(samples, self.masses, centres[start][:, :c], used, deadline, tied)
-                self.labels += [Label(c, floor, start, len(floors) == 1, tied) for floor in floors]
-                if c == 1:
-                    self.fits.append(self.fits[0].widened(_WIDE))
-                    self.labels.append(_WIDEST)
-                    self._add_given()
-                columns += [self._unseen(mixture, samples) for mixture in self.fits[len(columns) :]]
-                self.held_out = np.stack(columns, axis=1)
-                yield len(self.fits)
+            used = self._floors[len(FLOORS) - len(floors) :]
+            self.fits += mixture_path(samples, self.masses, centres[start][:, :c], used, deadline, tied)
+            self.labels += [Label(c, floor, start, len(floors) == 1, tied) for floor in floors]
+            if c == 1:
+                self.fits.append(self.fits[0].widened(_WIDE))
+                self.labels.append(_WIDEST)
+                self._add_given()
+            columns += [self._unseen(mixture, samples) for mixture in self.fits[len(columns) :]]
+            self.held_out = np.stack(columns, axis=1)
+            yield len(self.fits)
 
     @property
     def many(self) -> bool:

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 
 from ksos._deadline import Deadline, set_up
+from ksos._progress import shown, tell
 from ksos._validation import as_bandwidth, as_choice, as_count, as_nonnegative
 from ksos.cover import pivots
 from ksos.estimators._robust_shift import ANYWHERE, SHIFTS, Moments, prepared_for
@@ -68,7 +69,8 @@ class RobustEstimator(BaseEstimator):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the model, and find the worst density. Ctrl-C stores the best solution so far, if there is one, and is raised again."""
-        self._fit(X, y, [self.radius], sample_weight, lambda radius: self)
+        with shown(type(self).__name__, "setting up", verbose=self.verbose):
+            self._fit(X, y, [self.radius], sample_weight, lambda radius: self)
         return self
 
     def path(self, X: Any, y: Any, radii: Sequence[Any], sample_weight: Any = None) -> list[Self]:
@@ -88,7 +90,8 @@ class RobustEstimator(BaseEstimator):
                 setattr(fitted, name, getattr(self, name))
             return fitted
 
-        return self._fit(X, y, radii, sample_weight, copy)
+        with shown(type(self).__name__, "setting up", verbose=self.verbose):
+            return self._fit(X, y, radii, sample_weight, copy)
 
     def _shift_for(self, radii: Sequence[Any]) -> str:
         """What may shift: as asked; else anywhere in the domain for radii that are known, and weights of the samples for "auto"."""
@@ -120,8 +123,9 @@ class RobustEstimator(BaseEstimator):
         if len(numbers) > 1:
             problem = _checked(family, problem, numbers, goal, deadline, name)
         solution: RobustSolution | None = None
-        out = []
+        out: list[Any] = []
         for radius, number in zip(radii, numbers, strict=True):
+            tell(f"radius {number:.3g}, {len(out) + 1} of {len(radii)}", len(out), len(radii))
             solution = solved_robustly(family, number, goal, deadline, None if solution is None else solution.saddle, problem)
             _report(solution, name)
             fitted = target(radius)

@@ -7,6 +7,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from ksos._deadline import Deadline
+from ksos._progress import tell
 from ksos._threads import one_blas_thread
 from ksos.robust.exact_ball import nearest_exactly
 from ksos.robust.problem import Goal, Problem, Saddle
@@ -76,6 +77,7 @@ def harmless_radius(family: _Family, problem: Problem, most: float, random_state
     for radius in (most * fraction for fraction in _FRACTIONS):
         if radius <= _FEASIBLE * distance:
             break
+        tell(f"held-out losses with radius {radius:.3g}", 0.0, np.inf)
         if _is_harmless(folds, plain, slack, radius, deadline):
             return radius, problem
     return 0.0, problem

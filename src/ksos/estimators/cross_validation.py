@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import validate_data
 
 from ksos._deadline import Deadline
+from ksos._progress import Steps, left_in_words, shown
 from ksos._validation import as_bandwidth, as_choice, as_grid, as_masses, require_numbers
 from ksos.bandwidth import RULES, bandwidth_rule
 from ksos.density import SoSDensity
@@ -41,10 +42,9 @@ from ksos.support import pivoted_cholesky
 __all__ = ["KernelSoSDensityCV"]
 
 COMBINATIONS = ("auto", "stacking", "best")
-_SMALLEST_SHARE = 0.005
-_FLOOR = 0.1
+_SMALLEST_SHARE, _FLOOR = 0.005, 0.1
 _LANDMARKS = 100
-_MANY_SAMPLES = 1000
+_MANY_SAMPLES, _OF_THE_REFIT = 1000, 0.5  # the latter in units of what a bandwidth takes
 _SEARCH_SHARE = 0.7  # of a time limit: the rest is for the fit to all samples
 _AFTER_CTRL_C = 1.0  # seconds
 _MOST_SAMPLES = 20_000
@@ -181,7 +181,8 @@ class KernelSoSDensityCV(DensityEstimator):
         Ctrl-C ends the search, stores the best of what has been scored, and is raised again.
         """
         warn_if_memorised(self.contamination, self.objective == "likelihood")
-        return self._fit(X, sample_weight)._calibrate(X, sample_weight)
+        with shown(type(self).__name__, verbose=self.verbose):
+            return self._fit(X, sample_weight)._calibrate(X, sample_weight)
 
     @np.errstate(under="ignore")
     def _fit(self, X: Any, sample_weight: Any, features: slice = slice(None)) -> Self:
@@ -307,7 +308,7 @@ class KernelSoSDensityCV(DensityEstimator):
 
     def _say(self, what: str, left: float | None) -> None:
         if self.verbose:
-            print(f"[cv] {what}" + ("" if left is None else f"; about {left:.1f} s left"), flush=True)
+            print(f"[cv] {what}{left_in_words(left)}", flush=True)
 
     def _report_by_reference(self, search: ReferenceSearch, units: Units, found: Answer) -> None:
         """The fitted attributes."""
@@ -393,10 +394,15 @@ class KernelSoSDensityCV(DensityEstimator):
                 for k, multiple in enumerate(multiples)
                 if k == 0 or not deadline.passed
             )
-            for multiple, scores in zip(multiples, Parallel(n_jobs=self.n_jobs, return_as="generator")(jobs), strict=False):
-                if self.verbose:  # as they come, not when all of them are there
+            steps, each = Steps([1.0] * len(multiples) + [_OF_THE_REFIT]), Parallel(n_jobs=self.n_jobs, return_as="generator")(jobs)
+            for multiple in multiples:  # as they come, not when all of them are there
+                steps.begin(f"bandwidth {multiple:.3g} × {self.rule}, {len(strengths)} λ, {len(problem.folds)} folds")
+                if (scores := next(each, None)) is None:
+                    return
+                if self.verbose:
                     print(self._line(problem, multiple, strengths, scores), flush=True)
                 yield scores
+            steps.begin("fit to all samples")
 
         multiples = self._multiples(problem, sigma, rng, deadline)
         for multiple, scores in zip(multiples, evaluate(multiples, surface.regularizations), strict=False):
@@ -479,9 +485,7 @@ class KernelSoSDensityCV(DensityEstimator):
         flat = folds.reshape(scores.size, folds.shape[2])
         finite = np.all(np.isfinite(flat), axis=1) & (folds.shape[2] > 0)
         deviation = np.full(flat.shape[0], np.nan)
-        scale = np.maximum(
-            np.abs(flat[finite]).max(axis=1, initial=0.0), 1.0
-        )  # scores of −1e300, of samples that a fit cannot see, have squares too
+        scale = np.maximum(np.abs(flat[finite]).max(axis=1, initial=0.0), 1.0)  # scores of −1e300, of samples unseen, have squares too
         if finite.any():
             deviation[finite] = (flat[finite] / scale[:, None]).std(axis=1) * scale
         self.cv_results_ = {

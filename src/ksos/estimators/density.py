@@ -6,7 +6,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ksos._array import Array, is_other_array, like, to_numpy
 from ksos._deadline import Deadline, SetUp, set_up
-from ksos._progress import report
+from ksos._progress import report, shown, tell
 from ksos._validation import (
     as_bandwidth,
     as_callback,
@@ -234,7 +234,8 @@ class KernelSoSDensity(DensityEstimator):
             raise ValueError("contamination holds rows out, which a source of chunks cannot; fit an array, or leave contamination out")
         if checkpoint is not None and not isinstance(X, Chunks):
             raise ValueError("checkpoint is for a source of chunks: fit(ksos.chunks(…), checkpoint=…)")
-        return self._fit(X, sample_weight, Deadline.of(self.time_limit), checkpoint)._calibrate(X, sample_weight)
+        with shown(type(self).__name__, verbose=self.verbose):
+            return self._fit(X, sample_weight, Deadline.of(self.time_limit), checkpoint)._calibrate(X, sample_weight)
 
     @available_if(holds_no_rows_out)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -306,9 +307,9 @@ class KernelSoSDensity(DensityEstimator):
         space, constant = setting.space, self.reference is not None
         warn_if_degenerate(space.kernel, space, part.points)
         warn_if_unseen(part, space)
-        start = None
-        if isinstance(data, MeanEmbedding) and self._by_likelihood and not constant:
-            start = quick_mmd_fit(space, data, deadline)
+        begins = isinstance(data, MeanEmbedding) and self._by_likelihood and not constant
+        start = quick_mmd_fit(space, cast("MeanEmbedding", data), deadline) if begins else None
+        tell("")  # the solver speaks for itself
         told: dict[str, Any] = {"tol": self.tol, "max_iter": self.max_iter, "callback": self.callback, "verbose": self.verbose}
         self.solution_ = minimize(self._functional(data, part.total), space, solver=self.solver, time_limit=deadline, start=start, **told)
         self.bandwidth_, self.embedding_bandwidth_ = space.kernel.sigma, space.embedding_kernel.sigma
