@@ -19,7 +19,7 @@ from contextvars import ContextVar
 from multiprocessing import current_process
 from typing import Any, Protocol
 
-__all__ = ["Convergence", "Line", "Steps", "is_shown", "left_in_words", "overwritable", "report", "shown", "tell"]
+__all__ = ["Convergence", "Line", "Steps", "is_shown", "left_in_words", "overwritable", "report", "shortened", "shown", "tell"]
 
 _FEWEST = 2
 _SILENT_SECONDS, _SECONDS_BETWEEN, _SECONDS_BETWEEN_NEWS = 2.0, 0.25, 0.1
@@ -83,9 +83,9 @@ def report(verbose: int, clock: Callable[[], float] = time.perf_counter) -> Call
 
 
 class Line(Protocol):
-    """Where progress is shown; each text takes the place of the one before."""
+    """Where progress is shown: ``what`` is done and for how long, ``when``; each takes the place of the one before."""
 
-    def write(self, text: str) -> None: ...
+    def write(self, what: str, when: str) -> None: ...
 
     def erase(self) -> None: ...
 
@@ -99,18 +99,26 @@ def _wanted() -> bool:
     return os.environ.get("KSOS_PROGRESS", "1").strip().lower() not in ("0", "off", "no", "false")
 
 
+def shortened(what: str, when: str = "") -> str:
+    """Both on one line of the terminal; the time is never cut off."""
+    columns = max(shutil.get_terminal_size().columns - 1, 1)
+    if not when or len(what) + len(when) <= columns:
+        return (what + when)[:columns]
+    return (what[: max(columns - len(when) - 1, 0)] + "…" + when)[-columns:]
+
+
 class _Stream:
     """A line on stderr. The cursor goes back to its beginning, so that whatever else is written there does not follow it."""
 
     def __init__(self, stream: Any, notebook: bool) -> None:
         self._stream, self._notebook, self._last = stream, notebook, 0
 
-    def write(self, text: str) -> None:
+    def write(self, what: str, when: str) -> None:
         if self._notebook:  # where a line is overwritten, but not erased
-            text, self._last = text.ljust(self._last), len(text)
+            text, self._last = f"{what}{when}".ljust(self._last), len(what + when)
             self._put(f"\r{text}")
         else:
-            self._put(f"{ERASE}{text[: shutil.get_terminal_size().columns - 1]}\r")
+            self._put(f"{ERASE}{shortened(what, when)}\r")
 
     def erase(self) -> None:
         self._put("\r" + " " * self._last + "\r" if self._notebook else ERASE)
@@ -180,12 +188,13 @@ class _Shown:
         while not self._over.wait(_SECONDS_BETWEEN):
             self.write()
 
-    def text(self) -> str:
+    def words(self) -> tuple[str, str]:
+        """What is done, and the times."""
         now, left = self.clock(), None
         for level in reversed(self.levels):
             left = level.left(now, left)
         what = ": ".join(filter(None, [self.name, *(level.doing for level in self.levels)])) or "working"
-        return what + (f", {now - self.began:.0f} s" if now - self.began >= 1.0 else "") + left_in_words(left)
+        return what, (f", {now - self.began:.0f} s" if now - self.began >= 1.0 else "") + left_in_words(left)
 
     def write(self) -> None:
         """Write the line, unless it is too early, or it was written just now; what a call says first is written in any case."""
@@ -198,7 +207,7 @@ class _Shown:
             if self.line is None or self._over.is_set() or early or (now - self._written < _SECONDS_BETWEEN_NEWS and not news):
                 return
             level.seen, self._written = True, now
-            self.line.write(self.text())
+            self.line.write(*self.words())
 
     def end(self) -> None:
         with self._lock:

@@ -27,6 +27,7 @@ COMMANDS = {
     "predict": "mean, quantiles and intervals of a column given the others, from a model of fit --target",
     "sample": "draw samples from a saved density",
     "query": "probabilities, means and quantiles of a saved density, its marginals and conditionals",
+    "compare": "test whether two tables have the same law, and say where they differ most",
     "plot": "draw a saved density, with the data if they are given",
     "explore": "explore a table in the browser: move the parameters of a fit, see the density follow",
     "inspect": "show what is in a saved density",

@@ -10,7 +10,6 @@ import contextlib
 import json
 import math
 import os
-import shutil
 import sys
 import threading
 import time
@@ -19,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
-from ksos._progress import ERASE, is_shown, overwritable, tell
+from ksos._progress import ERASE, is_shown, overwritable, shortened, tell
 
 __all__ = ["BAD_INPUT", "DONE", "INTERRUPTED", "NOT_CONVERGED", "NO_OUTPUT", "USAGE", "Console", "InputError", "UsageError"]
 __all__ += ["cell_error", "described", "excerpt", "require_folder", "require_writable", "strict_json"]
@@ -114,11 +113,11 @@ class Console:
             self._last_update = now
             self.write(text)
 
-    def write(self, text: str) -> None:
+    def write(self, what: str, when: str = "") -> None:
         """Show a line of progress in the place of the last."""
         with self._lock:
             if self.watched and not self._answering:
-                self._write_error(f"{ERASE}{_one_line(text)[: shutil.get_terminal_size().columns - 1]}")
+                self._write_error(f"{ERASE}{shortened(_one_line(what), when)}")
                 self._status_shown = True
 
     def clear_status(self) -> None:

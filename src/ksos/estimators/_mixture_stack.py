@@ -174,6 +174,13 @@ class MixtureStack:
             self.held_out = np.stack(columns, axis=1)
             yield len(self.fits)
 
+    def keep_whole(self) -> bool:
+        """Forget the mixtures of a step that was interrupted; whether any are left."""
+        count = self.held_out.shape[1]
+        for parts in (self.fits, self.labels, self.likelihoods):
+            del parts[count:]
+        return count > 0
+
     @property
     def many(self) -> bool:
         """Whether there are samples enough for a choice among few parameters."""

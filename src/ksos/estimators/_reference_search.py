@@ -130,9 +130,7 @@ class ReferenceSearch:
         for step in self.mixtures.plan():
             self.steps.begin(f"mixtures of {step.components} component{'s' * (step.components > 1)}")
             next(fits, None)
-        self.metric = Metric.of(self.points, self.weights, rng, deadline)
-        most = min(max(_PLAIN_SUPPORT, self.n_support or 0), max(int(min((row > 0.0).sum() for row in self.mixtures.masses)), 1))
-        self._support = seeds(self.metric.whitened(self.points), self.mixtures.masses, most)
+        self._settle(rng, deadline)
         rows = self.mixtures.held_out.shape[0]
         score = self.mixtures.held_out_weights @ stacked_logs(self.mixtures.held_out, self.mixtures.shares()) if rows else -np.inf
         self.say(f"{len(self.mixtures.fits)} Gaussian mixtures: held-out score {score - self.log_volume:.4f}", None)
@@ -166,10 +164,19 @@ class ReferenceSearch:
         masses = np.array([fold.mass for fold in self.folds])
         return np.asarray((masses / masses.sum()) @ scores)
 
-    @property
-    def ready(self) -> bool:
-        """Whether an answer can be made of what is there."""
-        return "_support" in vars(self)
+    def _settle(self, rng: np.random.Generator, deadline: Deadline) -> None:
+        """Metric and support points."""
+        self.metric = Metric.of(self.points, self.weights, rng, deadline)
+        most = min(max(_PLAIN_SUPPORT, self.n_support or 0), max(int(min((row > 0.0).sum() for row in self.mixtures.masses)), 1))
+        self._support = seeds(self.metric.whitened(self.points), self.mixtures.masses, most)
+
+    def keep_whole(self, rng: np.random.Generator) -> bool:
+        """After Ctrl-C: whether an answer can be made of what is there."""
+        if not self.mixtures.keep_whole():
+            return False
+        if "_support" not in vars(self):
+            self._settle(rng, Deadline())
+        return True
 
     @property
     def scores(self) -> np.ndarray:

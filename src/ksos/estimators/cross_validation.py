@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import validate_data
 
 from ksos._deadline import Deadline
-from ksos._progress import Steps, left_in_words, shown
+from ksos._progress import Steps, left_in_words, shown, tell
 from ksos._validation import as_bandwidth, as_choice, as_grid, as_masses, require_numbers
 from ksos.bandwidth import RULES, bandwidth_rule
 from ksos.density import SoSDensity
@@ -289,11 +289,12 @@ class KernelSoSDensityCV(DensityEstimator):
         limit, interrupt = Deadline() if self.time_limit is None else Deadline(max(_SEARCH_SHARE * deadline.remaining, 1e-9)), None
         try:
             complete = search.run(rng, limit)
+            found = answer(search, units, points, self.tol, deadline)
         except KeyboardInterrupt as error:
-            if not search.ready:
+            if not search.keep_whole(rng):
                 raise
-            interrupt, complete, deadline = error, False, Deadline(_AFTER_CTRL_C)
-        found = answer(search, units, points, self.tol, deadline)
+            interrupt, complete = error, False
+            found = answer(search, units, points, self.tol, Deadline(_AFTER_CTRL_C))
         if found.solution.keyboard_interrupt:
             interrupt = KeyboardInterrupt(found.solution.message)
         self._report_by_reference(search, units, found)
@@ -402,7 +403,6 @@ class KernelSoSDensityCV(DensityEstimator):
                 if self.verbose:
                     print(self._line(problem, multiple, strengths, scores), flush=True)
                 yield scores
-            steps.begin("fit to all samples")
 
         multiples = self._multiples(problem, sigma, rng, deadline)
         for multiple, scores in zip(multiples, evaluate(multiples, surface.regularizations), strict=False):
@@ -431,7 +431,8 @@ class KernelSoSDensityCV(DensityEstimator):
         same: dict[str, Any] = {"measure": self.measure, "objective": self.objective, "tol": self.tol}
         estimator = KernelSoSDensity(kernel, relative_regularization=best, support=support, **same)
         interrupt = None
-        with warnings.catch_warnings():
+        tell("fit to all samples", len(surface.found), len(surface.found) + _OF_THE_REFIT, _OF_THE_REFIT)
+        with warnings.catch_warnings(), shown():
             warnings.simplefilter("ignore", BandwidthWarning)  # what the held-out samples have chosen needs no warning
             try:
                 estimator._fit(points, weights, deadline)
