@@ -43,21 +43,22 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     found = two_sample_test(first.points, second.points, n_permutations=arguments.permutations, rng=arguments.seed)
     names = column_names(first.names or second.names, first.points.shape[1])
     columns = {
-        f"mean of {first.source}": first.points.mean(axis=0).tolist(),
-        f"mean of {second.source}": second.points.mean(axis=0).tolist(),
-        f"{first.source} has more near": found.most_a.point.tolist(),
-        f"{second.source} has more near": found.most_b.point.tolist(),
+        "mean_of_first": first.points.mean(axis=0).tolist(),
+        "mean_of_second": second.points.mean(axis=0).tolist(),
+        "most_of_first": found.most_a.point.tolist(),
+        "most_of_second": found.most_b.point.tolist(),
     }
     value = {
         "pvalue": found.pvalue, "statistic": found.statistic, "reject": found.reject(arguments.level), "level": arguments.level,
-        "n_permutations": found.n_permutations, "n_rows": list(found.n_rows), "features": names, "mmd": found.mmd,
-        **dict(zip(("mean_of_first", "mean_of_second", "most_of_first", "most_of_second"), columns.values(), strict=True)),
+        "n_permutations": found.n_permutations, "n_rows": list(found.n_rows), "features": names, "mmd": found.mmd, **columns,
     }  # fmt: skip
     verdict = "the rows differ" if found.reject(arguments.level) else "no difference is seen"
     n, m = found.n_rows
     lines = [f"p-value {found.pvalue:.4g} of {n} and {m} rows (statistic {found.statistic:.4g}, {found.n_permutations} permutations)"]
     lines.append(f"at level {arguments.level:g}: {verdict}")
-    rows = [["column", *columns], *([name, *(f"{column[k]:.6g}" for column in columns.values())] for k, name in enumerate(names))]
+    sources = first.source, second.source
+    rows = [["column", *(f"mean of {source}" for source in sources), *(f"{source} has more near" for source in sources)]]
+    rows += [[name, *(f"{column[k]:.6g}" for column in columns.values())] for k, name in enumerate(names)]
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
     lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return console.answer(arguments.json, value, lines)

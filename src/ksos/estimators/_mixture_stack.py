@@ -18,6 +18,7 @@ from ksos.bandwidth import bandwidth_rule, robust_silverman
 from ksos.estimators._expectation_maximization import Mixtures, Samples, mixture_path, seeds
 from ksos.estimators._samples import Fold
 from ksos.estimators._stacking import stack
+from ksos.feature_names import said
 from ksos.measures import GaussianMixture
 
 __all__ = ["FLOORS", "SIZES", "Label", "MixtureStack", "Units", "share_rounds", "warn_if_tied"]
@@ -34,6 +35,7 @@ _WIDE = 9.0  # of the covariance of all samples: what keeps samples far from all
 _FAR, _FARTHEST = 20.0, 1e3  # standard deviations that outliers have made, and outliers themselves, in units of the spread of the others
 _SMALLEST_SHARE, _SMALLEST_COMPONENT = 0.01, 3e-4
 _FLAT = 1e-10  # of the largest variance
+_TIED, _MOST_SAID = 0.1, 4  # the least part of a direction without spread that a feature has, and how many of them are named
 _MOST_BAGS, _MOST_COMPONENTS = 6, 1000
 _MOST_OF_A_REFERENCE, _MOST_REFERENCE_COMPONENTS, _FEW_COMPONENTS = 0.9, 120, 60
 _MOST_OF_A_SAMPLE = 0.75  # of the mass: a fold that trains on less is not worth a vote
@@ -273,12 +275,16 @@ class MixtureStack:
         return GaussianMixture(weights[keep], means[keep], covariances[keep])
 
 
-def warn_if_tied(points: np.ndarray, weights: np.ndarray) -> None:
+def warn_if_tied(points: np.ndarray, weights: np.ndarray, names: Sequence[str] | None = None) -> None:
     """Say so when the samples, in the units of their features, lie on a plane: their likelihood has no bound."""
     centred = points - weights @ points
-    values = np.linalg.eigvalsh((centred * weights[:, None]).T @ centred)
-    moving = int(np.sum(np.any(points != points[0], axis=0)))
-    flat = int(np.sum(values[values.shape[0] - moving :] < _FLAT * max(values[-1], 1e-300))) if moving else 0
-    if flat and points.shape[0] > 1:
-        message = f"the samples leave {flat} of {moving} directions without spread (tied features, or few samples): they have no density"
-        warnings.warn(f"{message}; the answer has the width of its covariance floors there", UserWarning, stacklevel=5)
+    moves = np.any(points != points[0], axis=0)
+    moving, centred = int(moves.sum()), centred[:, moves]
+    values, Q = np.linalg.eigh((centred * weights[:, None]).T @ centred) if moving else (np.ones(1), np.ones((1, 1)))
+    flat = values < _FLAT * max(values[-1], 1e-300)
+    if flat.any() and points.shape[0] > 1:
+        tied = np.flatnonzero(moves)[np.abs(Q[:, flat]).max(axis=1) > _TIED]
+        which = ", ".join([said(int(k), names) for k in tied[:_MOST_SAID]] + ["…"] * (tied.size > _MOST_SAID))
+        why = f"{which} are tied" if centred.shape[0] > moving else "there are few samples"
+        message = f"the samples leave {int(flat.sum())} of {moving} directions without spread ({why}): they have no density"
+        warnings.warn(f"{message}; the answer has the width of its covariance floors there", UserWarning, stacklevel=6)

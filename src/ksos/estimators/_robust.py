@@ -17,6 +17,7 @@ from ksos._deadline import Deadline, set_up
 from ksos._progress import shown, tell
 from ksos._validation import as_bandwidth, as_choice, as_count, as_nonnegative
 from ksos.cover import pivots
+from ksos.estimators._robust_radius import harmless_radius
 from ksos.estimators._robust_shift import ANYWHERE, SHIFTS, Moments, prepared_for
 from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Box, Lebesgue, Measure
@@ -274,6 +275,13 @@ class EstimatorFamily(ParametricFamily):
     """The samples for the bootstrap."""
     joint_kernel: Kernel
     sample_weights: np.ndarray
+    rows: tuple[np.ndarray, np.ndarray, np.ndarray]
+    """Distinct samples (X, y) and their weights."""
+    params: Any
+    given: Any
+    """The estimator, and its loss."""
+    slack = 1e-4
+    """Of the loss of a constant prediction, what a harmless radius may cost."""
     by_quadrature = True
     """Whether losses other than squares are integrated, which few features allow."""
 
@@ -315,7 +323,17 @@ class EstimatorFamily(ParametricFamily):
         resampled = replace(self.reference, n_samples=n)
         wide = bootstrap_radius(resampled, self.joint_kernel, n_resamples=200, rng=random_state) if n > 1 else 0.0
         distance, problem = nearest_exactly(problem, deadline)
-        return max(wide, _FEASIBLE * distance, 1e-3), problem
+        return harmless_radius(self, problem, max(wide, _FEASIBLE * distance, 1e-3), random_state, deadline)
+
+    def on(self, rows: np.ndarray) -> Self:
+        """The family of some of the samples."""
+        X, y, weights = (part[rows] for part in self.rows)
+        family: Callable[..., Self] = type(self)
+        return family(self.params, self.given, X, y, weights / weights.sum())
+
+    def losses_of(self, theta: np.ndarray, X: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """ℓ(θ, ·) at samples."""
+        return np.asarray(self.loss_at(theta)(np.column_stack([X, y])))
 
     def empirical(self) -> tuple[np.ndarray, float]:
         if self.loss.closed_form:

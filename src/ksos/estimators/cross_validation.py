@@ -274,7 +274,7 @@ class KernelSoSDensityCV(DensityEstimator):
             given = None if normals is None else units.of_law(GaussianMixture(*normals))
         sizes = (1,) if given is not None or self.reference == "normal" else SIZES
         at = units.of_points(points)
-        warn_if_tied(at, weights)
+        warn_if_tied(at, weights, vars(self).get("feature_names_in_"))
         mixtures = MixtureStack(at, weights, folds, units.still, sizes, given)
         multiples: Sequence[float]
         strengths: Sequence[float]

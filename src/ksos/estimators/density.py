@@ -346,7 +346,7 @@ class KernelSoSDensity(DensityEstimator):
 
     def _measure(self, part: Part, deadline: Deadline) -> Measure:
         if self.reference is not None:
-            return as_reference(self.reference, part.points, part.weights, deadline)
+            return as_reference(self.reference, part.points, part.weights, deadline, vars(self).get("feature_names_in_"))
         return Lebesgue() if self.measure is None else self.measure
 
     def _check_parameters(self) -> None:
@@ -399,7 +399,7 @@ class KernelSoSDensity(DensityEstimator):
         else:
             family, names = kernel_form(self.kernel), vars(self).get("feature_names_in_")
             if self._is_automatic and self.reference is not None:
-                kernel = family.with_sigma(correction_bandwidth(part.points, part.weights, part.total))
+                kernel = family.with_sigma(correction_bandwidth(part.points, part.weights, part.total, names))
             elif self._is_automatic:
                 kernel = wide_enough(
                     automatic_kernel(family, part, measure, rng, names), part, measure, self._most_support_points(part.total)
