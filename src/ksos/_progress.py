@@ -138,8 +138,8 @@ def _in_notebook() -> bool:
 
 def _line() -> Line | None:
     """The line of this process, if somebody can see it."""
-    if current_process().name != "MainProcess":
-        return None
+    if current_process().name != "MainProcess" or threading.current_thread() is not threading.main_thread():
+        return None  # those of a pool, and of a server, work for somebody else
     if overwritable(sys.stderr):
         return _Stream(sys.stderr, notebook=False)
     return _Stream(sys.stderr, notebook=True) if _wanted() and _in_notebook() else None
