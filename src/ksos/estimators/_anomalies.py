@@ -46,8 +46,8 @@ def check_contamination(contamination: Any) -> None:
 def warn_if_memorised(contamination: Any, by_likelihood: bool) -> None:
     """Say so when anomalies are asked of a likelihood fit, which finds the outliers that it was fitted to likely."""
     if contamination is not None and by_likelihood:
-        message = "a likelihood fit puts mass on every row, outliers included; for anomalies use objective='squared_mmd'"
-        warnings.warn(f"{message}, the default of KernelSoSDensity", UserWarning, stacklevel=3)
+        message = "a likelihood fit puts mass on every row, outliers included; for the rows at hand use fit_predict, which holds them out"
+        warnings.warn(f"{message}, or objective='squared_mmd', the default of KernelSoSDensity", UserWarning, stacklevel=3)
 
 
 def _has_threshold(estimator: Any) -> bool:
