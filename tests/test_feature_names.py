@@ -362,9 +362,16 @@ def test_samples_outside_of_the_domain_are_told_by_name() -> None:
 
 def test_columns_without_spread_are_told_by_name() -> None:
     X = table(20).assign(mpg=3.0)
-    for estimator in (ksos.KernelSoSDensity(bandwidth="scott", tol=1e-3), ksos.KernelSoSDensityCV([1.0], [0.1], cv=2, reference=None)):
+    by_rule, corrected = ksos.KernelSoSDensity(bandwidth="scott", tol=1e-3), ksos.KernelSoSDensity(reference="normal", tol=1e-3)
+    for estimator in (by_rule, corrected, ksos.KernelSoSDensityCV([1.0], [0.1], cv=2, reference=None)):
         with pytest.warns(UserWarning, match=r"feature\(s\) 'mpg' have no spread"):
             estimator.fit(X)
+
+
+def test_tied_columns_are_told_by_name() -> None:
+    X = table(30).assign(mpg=lambda t: 2.0 * t["hp"])
+    with pytest.warns(UserWarning, match=r"1 of 3 directions without spread \('hp', 'mpg' are tied\)"):
+        ksos.KernelSoSDensityCV(reference="normal", cv=2).fit(X)
 
 
 def test_samples_as_data_frames() -> None:

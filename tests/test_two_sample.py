@@ -153,6 +153,12 @@ def test_refusals() -> None:
     named = pd.DataFrame(a, columns=["x", "y"])
     with pytest.raises(ValueError, match="'z'"):
         ksos.two_sample_test(named, named.rename(columns={"y": "z"}))
+    swapped = ksos.two_sample_test(named, named[["y", "x"]] + 1.0, rng=0)
+    assert swapped.feature_names == ("x", "y") and swapped.pvalue == ksos.two_sample_test(a, a + 1.0, rng=0).pvalue
+    with pytest.warns(UserWarning, match="b does not have valid feature names, but the features here have names: 'x', 'y'"):
+        assert ksos.two_sample_test(named, a + 1.0, rng=0).pvalue == swapped.pvalue
+    with pytest.raises(ValueError, match="b must hold real numbers, but column 'y' holds text"):
+        ksos.two_sample_test(named, named.assign(y="a"))
     with pytest.raises(ValueError, match="level must lie between 0 and 1"):
         ksos.two_sample_test(a, a, rng=0).reject(5)
 

@@ -24,9 +24,11 @@ from scipy.special import gammaincc
 
 from ksos._array import to_numpy
 from ksos._memory import row_blocks
+from ksos._progress import shown, tell
 from ksos._validation import as_count, as_points
 from ksos.density import SoSDensity, SoSMixture
 from ksos.embedding import MeanEmbedding, Projection, median_kernel
+from ksos.feature_names import column_names, in_order
 from ksos.kernels import Kernel
 
 __all__ = ["KernelScore", "TwoSampleTest", "WitnessPoint", "two_sample_test"]
@@ -140,6 +142,7 @@ class TwoSampleTest:
         return f"TwoSampleTest(statistic={self.statistic:.4g}, pvalue={self.pvalue:.4g}, {n} and {m} rows, kernel={self.kernel!r})"
 
 
+@shown("two_sample_test")
 def two_sample_test(
     a: Any, b: Any, kernel: Kernel | Sequence[Kernel] | None = None, *, n_permutations: int = 999, n_landmarks: int = 256, rng: Any = None
 ) -> TwoSampleTest:
@@ -181,7 +184,8 @@ def two_sample_test(
     views = [_View(k, landmarks, *found, blocks) for (k, _), found in zip(family, sums, strict=True)]
     pvalues: list[np.ndarray] = []
     scores: list[KernelScore] = []
-    for view, (k, degrees) in zip(views, family, strict=True):
+    for number, (view, (k, degrees)) in enumerate(zip(views, family, strict=True)):
+        tell(f"{n_permutations} permutations, kernel {number + 1} of {len(family)}", number + 1, len(family) + 1)  # one for the sums
         squares = view.squared_differences(moved)
         for q in degrees:
             weights = view.weights(q, n + m)
@@ -209,29 +213,18 @@ def _samples(a: Any, b: Any) -> tuple[tuple[str, ...] | None, list[np.ndarray]]:
         if isinstance(sample, MeanEmbedding):
             remedy = "pass its rows, or rows drawn with its weights, as rng.choice(points, size, p=weights)"
             raise TypeError(f"{name} is an embedding, whose weights permutations would not keep; {remedy}")
-    names = [_column_names(sample) for sample in (a, b)]
-    if names[0] is not None and names[1] is not None and names[0] != names[1]:
-        wrong = sorted(set(names[0]) ^ set(names[1]))
-        if wrong:
-            raise ValueError(f"a and b must have the same columns; only one of them has {', '.join(map(repr, wrong))}")
-        b = b[list(names[0])]
-    x, y = (to_numpy(as_points(sample, name)) for name, sample in (("a", a), ("b", b)))
+    names = column_names(a, "a") or column_names(b, "b")
+    x, y = (to_numpy(as_points(in_order(sample, names, what), what)) for what, sample in (("a", a), ("b", b)))
     if x.shape[1] != y.shape[1]:
         raise ValueError(f"a has {x.shape[1]} features, but b has {y.shape[1]}")
-    return names[1] if names[0] is None else names[0], [x, y]
-
-
-def _column_names(sample: Any) -> tuple[str, ...] | None:
-    """Those of a table whose columns are named by text."""
-    columns = list(sample.columns) if hasattr(sample, "columns") else []
-    return tuple(columns) if columns and all(isinstance(column, str) for column in columns) else None
+    return names, [x, y]
 
 
 def _warn_if_too_few(n: int, m: int) -> None:
     least = (2.0 if n == m else 1.0) / math.comb(n + m, min(n, m)) if n + m < 1000 else 0.0
     if least > 0.05:
         message = f"with {n} and {m} rows no p-value can be less than {min(least, 1.0):.2g}; collect more rows"
-        warnings.warn(message, UserWarning, stacklevel=3)
+        warnings.warn(message, UserWarning, stacklevel=4)
 
 
 def _family(kernel: Any, x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> list[tuple[Kernel, tuple[float | None, ...]]]:
@@ -297,6 +290,7 @@ def _kernel_sums(x: np.ndarray, y: np.ndarray, kernels: list[Kernel], Z: np.ndar
     for which, (X, order, count) in enumerate(zip((x, y), blocks.rows, blocks.counts, strict=True)):
         first = which * blocks.counts[0]
         for rows in row_blocks(X.shape[0], Z.shape[0], _BLOCK_ELEMENTS):
+            tell("kernel sums", which * x.shape[0] + rows.start, x.shape[0] + y.shape[0])
             at = X[order[rows]]
             block = np.minimum(np.arange(rows.start, rows.stop) // blocks.size, count)
             starts = np.flatnonzero(np.r_[True, block[1:] != block[:-1]])

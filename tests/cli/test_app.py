@@ -41,7 +41,7 @@ def test_help_of_each_command(ksos: Command, name: str) -> None:
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        ([], "ksos: error: a command is needed: fit, score, predict, sample, query, plot, explore, inspect, worst-case, reproduce"),
+        ([], "ksos: error: a command is needed: fit, score, predict, sample, query, compare, plot, explore, inspect, worst-case"),
         (["fti"], "ksos: error: there is no command 'fti'; there are fit, score"),
         (["--json", "fit", "x.csv"], "ksos: error: options of a command follow it: ksos fit ..."),
         (["--frobnicate"], "ksos: error: a command is needed"),

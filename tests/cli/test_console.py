@@ -46,7 +46,7 @@ def test_a_line_replaces_the_progress(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_progress_is_one_short_line(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = watch(monkeypatch)
-    monkeypatch.setattr("ksos.cli.console.shutil.get_terminal_size", lambda: type("Size", (), {"columns": 10})())
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: type("Size", (), {"columns": 10})())
     Console("ksos").status("one\ntwo three four")
     assert terminal.getvalue() == "\r\x1b[Kone two t"
 

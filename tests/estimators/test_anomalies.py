@@ -54,10 +54,24 @@ def test_outliers_among_the_rows_are_found() -> None:
     X = np.concatenate([rng.normal(size=(150, 2)), rng.uniform(-8.0, 8.0, size=(15, 2))])
     truth = np.r_[np.zeros(150), np.ones(15)]
     est = KernelSoSDensity(contamination=0.1, **QUICK)
-    assert est.fit_predict(X).tolist() == est.predict(X).tolist()
+    found = est.fit_predict(X)
+    assert np.mean(found == -1) == pytest.approx(0.1, abs=2.0 / 165) and np.mean(found[150:] == -1) > 0.7
+    assert np.mean(found == est.predict(X)) > 0.95
     assert roc_auc_score(truth, -est.decision_function(X)) > 0.9
     piped = make_pipeline(StandardScaler(), est)
     assert set(piped.fit(X).predict(X)) == {-1, 1}
+
+
+@pytest.mark.filterwarnings("ignore:a likelihood fit puts mass on every row")
+def test_rows_are_judged_by_fits_that_have_not_seen_them() -> None:
+    """A density that follows its rows closely finds each of them likely, outliers too; weight 0 is absence."""
+    rng = np.random.default_rng(7)
+    X = np.concatenate([rng.normal(size=(60, 2)), rng.uniform(-12.0, 12.0, size=(6, 2)), [[30.0, 30.0]]])
+    weights = np.r_[np.ones(66), 0.0]
+    est = KernelSoSDensity(bandwidth=0.4, objective="likelihood", regularization=1e-6, contamination=0.1, tol=1e-3)
+    found = est.fit_predict(X, sample_weight=weights)
+    assert np.sum(found[60:66] == -1) >= 5 and found[66] == -1
+    assert np.sum(est.predict(X)[60:66] == -1) <= 1, "the fit to all rows has memorised them"
 
 
 def test_without_contamination_there_are_p_values_of_the_model() -> None:

@@ -129,6 +129,15 @@ class TestDefaults:
         est = ksos.RobustRegressor().fit(X, y)
         assert est.radius_ == 0.0 and est.prepared_for_.nothing and "no shift" in str(est.prepared_for_)
 
+    @pytest.mark.parametrize("seed", range(2))
+    def test_densities_anywhere_do_no_harm_either(self, seed):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(2040, 1))
+        y = X[:, 0] + 0.5 * rng.normal(size=2040)
+        est = ksos.RobustRegressor(shift="anywhere", n_support=16, rtol=1e-2).fit(X[:40], y[:40])
+        errors = [np.mean((model.predict(X[40:]) - y[40:]) ** 2) for model in (est, LinearRegression().fit(X[:40], y[:40]))]
+        assert errors[0] <= 1.05 * errors[1]
+
     def test_a_number_is_the_radius_of_densities_of_the_domain(self):
         X, y = curved(30)
         named, unnamed = (ksos.RobustRegressor(radius=0.4, shift=shift, **SMALL).fit(X, y) for shift in ("anywhere", None))

@@ -91,3 +91,15 @@ def test_bad_options_are_refused(estimator: Any, options: dict[str, Any], words:
 def test_an_estimator_that_is_not_fitted_is_refused() -> None:
     with pytest.raises(NotFittedError):
         ConditionalDisplay.from_estimator(ksos.KernelSoSConditional(), np.zeros((2, 2)))
+
+
+def test_the_law_at_one_row(estimator: Any) -> None:
+    row = np.array([[0.3, -1.0]])
+    display = ksos.DensityDisplay.from_estimator(estimator, row, ax=axes())
+    y, height = np.transpose([pair for pair in display.artists_[(0,)]["density"].get_xydata() if np.isfinite(pair).all()])
+    np.testing.assert_allclose(height, estimator.pdf(np.repeat(row, len(y), axis=0), y), rtol=1e-6, atol=1e-12)
+    assert display.ax_.get_xlabel() == "y given x1 = 0.3, x2 = -1"
+    with pytest.raises(ValueError, match=r"give one row as X; ksos\.ConditionalDisplay shows many"):
+        ksos.DensityDisplay.from_estimator(estimator)
+    with pytest.raises(ValueError, match="x must be one row; got 2"):
+        ksos.DensityDisplay.from_estimator(estimator, np.zeros((2, 2)))

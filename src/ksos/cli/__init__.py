@@ -11,9 +11,11 @@ import re
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import nullcontext
 from importlib import import_module
 from typing import Any, NoReturn
 
+from ksos._progress import shown
 from ksos._version import __version__
 from ksos.cli.console import BAD_INPUT, INTERRUPTED, NO_OUTPUT, USAGE, Console, UsageError
 
@@ -25,6 +27,7 @@ COMMANDS = {
     "predict": "mean, quantiles and intervals of a column given the others, from a model of fit --target",
     "sample": "draw samples from a saved density",
     "query": "probabilities, means and quantiles of a saved density, its marginals and conditionals",
+    "compare": "test whether two tables have the same law, and say where they differ most",
     "plot": "draw a saved density, with the data if they are given",
     "explore": "explore a table in the browser: move the parameters of a fit, see the density follow",
     "inspect": "show what is in a saved density",
@@ -46,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = words[0] if words and words[0] in COMMANDS else None
     console = Console(f"ksos {chosen}" if chosen else "ksos")
     try:
-        with console.warnings_as_lines():
+        with console.warnings_as_lines(), shown(line=console, after=0.0) if console.watched else nullcontext():
             return _run(chosen, words, console)
     except SystemExit as request:  # --help and --version end this way
         if sys.stdout is None:

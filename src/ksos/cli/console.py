@@ -10,13 +10,15 @@ import contextlib
 import json
 import math
 import os
-import shutil
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
+
+from ksos._progress import ERASE, is_shown, overwritable, shortened, tell
 
 __all__ = ["BAD_INPUT", "DONE", "INTERRUPTED", "NOT_CONVERGED", "NO_OUTPUT", "USAGE", "Console", "InputError", "UsageError"]
 __all__ += ["cell_error", "described", "excerpt", "require_folder", "require_writable", "strict_json"]
@@ -57,10 +59,12 @@ class Console:
         self._status_shown = False
         self._last_update = -math.inf
         self._warned: set[str] = set()
+        self._lock = threading.RLock()  # the library's progress comes from a thread of its own
+        self._answering = False
 
     def result(self, lines: Iterable[str]) -> None:
         """Write lines to stdout; a reader that has gone away (``| head``) is no error."""
-        stream = sys.stdout
+        stream, self._answering = sys.stdout, True  # which may be the same terminal: from now on there is no progress
         self.clear_status()
         if stream is None:
             raise InputError(NO_OUTPUT)
@@ -100,28 +104,39 @@ class Console:
 
     def note(self, message: str) -> None:
         """One line on stderr that is neither."""
-        self.clear_status()
-        self._write_error(f"{self.program}: {_one_line(message)}\n")
+        with self._lock:
+            self.clear_status()
+            self._write_error(f"{self.program}: {_one_line(message)}\n")
 
     @property
     def watched(self) -> bool:
         """Whether stderr is a terminal on which a line can be overwritten."""
-        return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        return overwritable(sys.stderr)
 
     def status(self, text: str, *, at_most_every: float = 0.0) -> None:
         """Show how far the work is, on a terminal only; each call overwrites the last, or is dropped if it follows in fewer seconds."""
         now = time.monotonic()
-        if not self.watched or now - self._last_update < at_most_every:
-            return
-        self._last_update = now
-        self._write_error(f"\r\x1b[K{_one_line(text)[: shutil.get_terminal_size().columns - 1]}")
-        self._status_shown = True
+        if is_shown():
+            tell(text)  # comes back with the time that passes
+        elif now - self._last_update >= at_most_every:
+            self._last_update = now
+            self.write(text)
+
+    def write(self, what: str, when: str = "") -> None:
+        """Show a line of progress in the place of the last."""
+        with self._lock:
+            if self.watched and not self._answering:
+                self._write_error(f"{ERASE}{shortened(_one_line(what), when)}")
+                self._status_shown = True
 
     def clear_status(self) -> None:
         """Take the progress line away."""
-        if self._status_shown:
-            self._write_error("\r\x1b[K")
-            self._status_shown = False
+        with self._lock:
+            if self._status_shown:
+                self._write_error(ERASE)
+                self._status_shown = False
+
+    erase = clear_status
 
     @contextlib.contextmanager
     def warnings_as_lines(self) -> Iterator[None]:

@@ -37,7 +37,6 @@ __all__ = ["add_arguments", "run"]
 
 REFERENCES = ("normal", "mixture", "none")
 CRITERIA = ("log_likelihood", "l2", "mmd")
-_SECONDS_BETWEEN_UPDATES = 0.1
 _DEFAULTS = {name: parameter.default for name, parameter in inspect.signature(KernelSoSDensity).parameters.items()}
 _SEARCHED = set(inspect.signature(KernelSoSDensityCV).parameters)
 
@@ -121,7 +120,6 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     estimator: KernelSoSDensity | KernelSoSDensityCV
     told: dict[str, Any] = {}
     if arguments.search:
-        console.status("searching ...")
         estimator = KernelSoSDensityCV(measure=measure, **given)
     else:
         estimator = KernelSoSDensity(measure=measure, callback=_watcher(console, arguments.verbose), **given)
@@ -222,20 +220,14 @@ def _report(estimator: KernelSoSDensity | KernelSoSDensityCV, fitted: KernelSoSD
 
 
 def _watcher(console: Console, verbose: bool) -> Callable[[Progress], None] | None:
-    """What shows the progress of the solver: lines that stay if they were asked for, else one that is overwritten on a terminal."""
+    """What prints the progress of the solver in lines that stay, if they were asked for; a terminal shows it anyway."""
     least = float("inf")
 
     def lasting(progress: Progress) -> None:
         nonlocal least
         if progress.gap <= 0.5 * least:
             least = progress.gap
-            console.note(_progress_line(progress))
+            where = f"iteration {progress.n_iter}, objective {progress.objective:.6e}"
+            console.note(f"{where}, gap {progress.gap:.1e}, {progress.time:.1f} s")
 
-    def passing(progress: Progress) -> None:
-        console.status(_progress_line(progress), at_most_every=_SECONDS_BETWEEN_UPDATES)
-
-    return lasting if verbose else passing if console.watched else None
-
-
-def _progress_line(progress: Progress) -> str:
-    return f"iteration {progress.n_iter}, objective {progress.objective:.6e}, gap {progress.gap:.1e}, {progress.time:.1f} s"
+    return lasting if verbose else None

@@ -15,6 +15,7 @@ from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.validation import has_fit_parameter
 
 from ksos._deadline import Deadline
+from ksos._progress import shown, tell
 
 __all__ = ["CrossFit", "Split", "cross_fit", "evaluate", "fit_on", "warn_of_weights"]
 
@@ -45,6 +46,7 @@ class CrossFit(NamedTuple):
         )
 
 
+@shown()
 def cross_fit(
     regressors: Sequence[Any], X: Any, targets: np.ndarray, masses: np.ndarray, splits: Sequence[Split], deadline: Deadline, *, refit: bool
 ) -> CrossFit:
@@ -56,12 +58,14 @@ def cross_fit(
     n, k = targets.shape
     predicted = np.full((len(regressors), n, k), np.nan)
     fits: list[list[Any]] = [[] for _ in regressors]
-    for train, test in splits:
+    for number, (train, test) in enumerate(splits):
         if fits[0] and deadline.passed:
             break
         for j, regressor in enumerate(regressors):
             if fits[0] and deadline.passed and j:
                 break
+            doing = f"fold {number + 1} of {len(splits)}, regressor {j + 1} of {len(regressors)}"
+            tell(doing, number + j / len(regressors), len(splits) + refit)
             model = fit_on(regressor, X, targets, masses, train)
             fits[j].append(model)
             predicted[j, test] = evaluate(model, _safe_indexing(X, test), k)

@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import _safe_indexing
 
 from ksos._deadline import Deadline
+from ksos._progress import Steps
 from ksos._validation import as_count
 from ksos.estimators._conditional_calibration import ENDS, interval_factor
 from ksos.estimators._conditional_conformal import SplitConformal
@@ -23,6 +24,7 @@ from ksos.estimators._conditional_shape import Candidate, fit_shape
 __all__ = ["Choices", "Fitted", "Placement", "fit_regression", "row_splits"]
 
 _PERFECT = 1e-7  # residuals below so much of the spread of y count as none
+_COSTS = (9.0, 1.0, 2.0, 4.0)  # of location, scale, calibration and density, in some unit of time
 _FEW_ROWS, _VERY_FEW = 100, 20
 _ENOUGH_FOR_GAIN, _LEAST_GAIN = 30, 0.8
 _BINS = 5
@@ -147,6 +149,8 @@ def fit_regression(
     choices: Choices, X: Any, targets: np.ndarray, masses: np.ndarray, splits: list[Split], rng: np.random.Generator, deadline: Deadline
 ) -> Fitted:
     """Location and scale by cross-fitting, the law of u = (y − μ)/s from the held-out residuals, and what conformal intervals need."""
+    steps = Steps(_COSTS)
+    steps.begin("location by cross-fitting")
     warn_of_weights([*choices.locations, *choices.scales], masses)
     spread = np.sqrt(masses @ (targets - masses @ targets / masses.sum()) ** 2 / masses.sum())
     floor = _PERFECT * spread
@@ -160,15 +164,18 @@ def fit_regression(
             f"the regressor predicts output {int(np.argmax(perfect))} of held-out rows without error: the scale of its law is a floor, "
             f"{_PERFECT:g} of the spread of y", stacklevel=4,
         )  # fmt: skip
+    steps.begin("scale of the residuals")
     scales, s = _scales(choices, part, mu[held], residuals, masses[held], _within(splits, held), floor, deadline)
     U = np.full(targets.shape, np.nan)
     U[held] = residuals / s
     conformal = None
+    steps.begin("conformal intervals")
     if not deadline.passed:
         conformal, nested = _conformal(choices, location, X, targets, masses, splits, rng, deadline)
         if nested is not None:
             train = splits[0][0]
             scales = [scale.times(_gain(nested[:, k], (targets - mu)[train, k], train.size / held.size)) for k, scale in enumerate(scales)]
+    steps.begin("density of the scaled residuals")
     candidates, units = _candidates(choices.given, part, mu[held], U[held])
     forced = choices.given is not None and choices.given != "auto"
     found = fit_shape(choices.estimator, U[held], masses[held], candidates, rng, deadline, forced=forced)

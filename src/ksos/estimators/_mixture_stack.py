@@ -18,6 +18,7 @@ from ksos.bandwidth import bandwidth_rule, robust_silverman
 from ksos.estimators._expectation_maximization import Mixtures, Samples, mixture_path, seeds
 from ksos.estimators._samples import Fold
 from ksos.estimators._stacking import stack
+from ksos.feature_names import said
 from ksos.measures import GaussianMixture
 
 __all__ = ["FLOORS", "SIZES", "Label", "MixtureStack", "Units", "share_rounds", "warn_if_tied"]
@@ -34,6 +35,7 @@ _WIDE = 9.0  # of the covariance of all samples: what keeps samples far from all
 _FAR, _FARTHEST = 20.0, 1e3  # standard deviations that outliers have made, and outliers themselves, in units of the spread of the others
 _SMALLEST_SHARE, _SMALLEST_COMPONENT = 0.01, 3e-4
 _FLAT = 1e-10  # of the largest variance
+_TIED, _MOST_SAID = 0.1, 4  # the least part of a direction without spread that a feature has, and how many of them are named
 _MOST_BAGS, _MOST_COMPONENTS = 6, 1000
 _MOST_OF_A_REFERENCE, _MOST_REFERENCE_COMPONENTS, _FEW_COMPONENTS = 0.9, 120, 60
 _MOST_OF_A_SAMPLE = 0.75  # of the mass: a fold that trains on less is not worth a vote
@@ -96,6 +98,20 @@ class Label(NamedTuple):
 _WIDEST = Label(1, np.inf)
 
 
+class _Step(NamedTuple):
+    """Mixtures that are fitted together: one for each floor, from the same start."""
+
+    components: int
+    start: int
+    floors: Sequence[float] = FLOORS
+    tied: bool = False
+
+    @property
+    def cost(self) -> float:
+        """What a step of expectation–maximisation is proportional to."""
+        return float(self.components * len(self.floors))
+
+
 class MixtureStack:
     """The mixtures of all folds and of all samples, and their log-densities at the samples that they have not seen.
 
@@ -125,36 +141,47 @@ class MixtureStack:
         parts = [share * fold.test_weights for share, fold in zip(shares / shares.sum(), folds, strict=True)] if folds else [np.empty(0)]
         self.held_out_weights = np.concatenate(parts)
 
-    def fit(self, deadline: Deadline) -> Iterator[int]:
-        """Fit size after size, telling how many mixtures there are; after the deadline nothing but the smallest.
+    def plan(self) -> list[_Step]:
+        """What :meth:`fit` fits, one after the other.
 
         A path of descending floors forgets components narrower than the largest of them: with many samples, the smallest floor is fitted
         from k-means as well.
         """
-        samples, largest = Samples.of(np.clip(self.points, -_FARTHEST, _FARTHEST)), max(self.sizes)
-        paths: list[tuple[int, Sequence[float], bool, list[int]]] = [(start, FLOORS, False, self.sizes) for start in range(_STARTS)]
+        steps = [_Step(c, start) for start in range(_STARTS) for c in self.sizes if c > 1 or start == 0]
         if self.many:
-            narrow, counted = FLOORS[-1:], [c for c in _COUNTED if c <= largest]
-            every = sorted({*counted, *self.sizes})
-            paths += [(start, narrow, False, counted if start else every) for start in range(_DIRECT_STARTS)] + [(0, narrow, True, counted)]
+            counted = [c for c in _COUNTED if c <= max(self.sizes)]
+            every = sorted({*counted, *self.sizes} - {1})
+            steps += [_Step(c, start, FLOORS[-1:]) for start in range(_DIRECT_STARTS) for c in (counted if start else every)]
+            steps += [_Step(c, 0, FLOORS[-1:], tied=True) for c in counted]
+        return steps
+
+    def fit(self, deadline: Deadline) -> Iterator[int]:
+        """Fit step after step, telling how many mixtures there are; after the deadline nothing but the first."""
+        samples, largest = Samples.of(np.clip(self.points, -_FARTHEST, _FARTHEST)), max(self.sizes)
         columns: list[np.ndarray] = []
         centres: dict[int, np.ndarray] = {}
-        for number, (start, floors, tied, sizes) in enumerate(paths):
+        for c, start, floors, tied in self.plan():
+            if self.fits and deadline.passed:
+                return
             if start not in centres:
                 centres[start] = seeds(samples.points, self.masses, largest, start)
-            for c in sizes:
-                if (c == 1 and number > 0) or (self.fits and deadline.passed):
-                    continue
-                used = self._floors[len(FLOORS) - len(floors) :]
-                self.fits += mixture_path(samples, self.masses, centres[start][:, :c], used, deadline, tied)
-                self.labels += [Label(c, floor, start, len(floors) == 1, tied) for floor in floors]
-                if c == 1:
-                    self.fits.append(self.fits[0].widened(_WIDE))
-                    self.labels.append(_WIDEST)
-                    self._add_given()
-                columns += [self._unseen(mixture, samples) for mixture in self.fits[len(columns) :]]
-                self.held_out = np.stack(columns, axis=1)
-                yield len(self.fits)
+            used = self._floors[len(FLOORS) - len(floors) :]
+            self.fits += mixture_path(samples, self.masses, centres[start][:, :c], used, deadline, tied)
+            self.labels += [Label(c, floor, start, len(floors) == 1, tied) for floor in floors]
+            if c == 1:
+                self.fits.append(self.fits[0].widened(_WIDE))
+                self.labels.append(_WIDEST)
+                self._add_given()
+            columns += [self._unseen(mixture, samples) for mixture in self.fits[len(columns) :]]
+            self.held_out = np.stack(columns, axis=1)
+            yield len(self.fits)
+
+    def keep_whole(self) -> bool:
+        """Forget the mixtures of a step that was interrupted; whether any are left."""
+        count = self.held_out.shape[1]
+        for parts in (self.fits, self.labels, self.likelihoods):
+            del parts[count:]
+        return count > 0
 
     @property
     def many(self) -> bool:
@@ -248,12 +275,16 @@ class MixtureStack:
         return GaussianMixture(weights[keep], means[keep], covariances[keep])
 
 
-def warn_if_tied(points: np.ndarray, weights: np.ndarray) -> None:
+def warn_if_tied(points: np.ndarray, weights: np.ndarray, names: Sequence[str] | None = None) -> None:
     """Say so when the samples, in the units of their features, lie on a plane: their likelihood has no bound."""
     centred = points - weights @ points
-    values = np.linalg.eigvalsh((centred * weights[:, None]).T @ centred)
-    moving = int(np.sum(np.any(points != points[0], axis=0)))
-    flat = int(np.sum(values[values.shape[0] - moving :] < _FLAT * max(values[-1], 1e-300))) if moving else 0
-    if flat and points.shape[0] > 1:
-        message = f"the samples leave {flat} of {moving} directions without spread (tied features, or few samples): they have no density"
-        warnings.warn(f"{message}; the answer has the width of its covariance floors there", UserWarning, stacklevel=5)
+    moves = np.any(points != points[0], axis=0)
+    moving, centred = int(moves.sum()), centred[:, moves]
+    values, Q = np.linalg.eigh((centred * weights[:, None]).T @ centred) if moving else (np.ones(1), np.ones((1, 1)))
+    flat = values < _FLAT * max(values[-1], 1e-300)
+    if flat.any() and points.shape[0] > 1:
+        tied = np.flatnonzero(moves)[np.abs(Q[:, flat]).max(axis=1) > _TIED]
+        which = ", ".join([said(int(k), names) for k in tied[:_MOST_SAID]] + ["…"] * (tied.size > _MOST_SAID))
+        why = f"{which} are tied" if centred.shape[0] > moving else "there are few samples"
+        message = f"the samples leave {int(flat.sum())} of {moving} directions without spread ({why}): they have no density"
+        warnings.warn(f"{message}; the answer has the width of its covariance floors there", UserWarning, stacklevel=6)

@@ -46,25 +46,27 @@ def require_reference(reference: Any, measure: Any) -> None:
         raise TypeError(f"reference must be {_CHOICES}; got {reference!r}")
 
 
-def as_reference(reference: Any, points: np.ndarray, weights: np.ndarray, deadline: Deadline, moments: Moments | None = None) -> Measure:
+def as_reference(
+    reference: Any, points: np.ndarray, weights: np.ndarray, deadline: Deadline, names: Any = None, moments: Moments | None = None
+) -> Measure:
     """The measure that ``reference`` stands for, fitted to distinct ``points`` with ``weights`` (sum 1) if it is a name.
 
     ``moments`` are those of all samples, where the points are a part of them.
     """
     if isinstance(reference, str):
-        return _fit_normal(points, weights, moments) if reference == "normal" else _fit_mixture(points, weights, deadline)
+        return _fit_normal(points, weights, names, moments) if reference == "normal" else _fit_mixture(points, weights, deadline, names)
     found: Measure = reference if isinstance(reference, Measure) else GaussianMixture.from_sklearn(reference)
     found.check_features(points.shape[1])
     return found.for_features(points.shape[1])
 
 
-def correction_bandwidth(points: np.ndarray, weights: np.ndarray, count: int) -> np.ndarray:
+def correction_bandwidth(points: np.ndarray, weights: np.ndarray, count: int, names: Any = None) -> np.ndarray:
     """The bandwidth of the kernels that correct a reference, one per feature: wide, because the reference knows the details.
 
     It follows the number n of distinct samples, ``count``, as n^{−1/(d+6)}: a correction is smoother than a density.
     """
     d = points.shape[1]
-    return np.asarray(BANDWIDTH * (AMONG / count) ** (1.0 / (d + 6)) * Units.of(points, weights, np.random.default_rng(0)).scale)
+    return np.asarray(BANDWIDTH * (AMONG / count) ** (1.0 / (d + 6)) * Units.of(points, weights, np.random.default_rng(0), names).scale)
 
 
 def _is_law(measure: Measure) -> bool:
@@ -77,13 +79,13 @@ def _is_fitted_mixture(reference: Any) -> bool:
     return isinstance(reference, FittedMixture)
 
 
-def _fit_normal(points: np.ndarray, weights: np.ndarray, moments: Moments | None = None) -> Normal:
+def _fit_normal(points: np.ndarray, weights: np.ndarray, names: Any, moments: Moments | None = None) -> Normal:
     """N(mean, covariance) of the samples; of all, where their ``moments`` are known and the samples are only a part of them.
 
     The correlation matrix gets eigenvalues of at least a floor, which decides only where samples or features leave a direction without
     spread; then there is a warning.
     """
-    d, size, units = points.shape[1], 1.0 / float(weights @ weights), Units.of(points, weights, np.random.default_rng(0))
+    d, size, units = points.shape[1], 1.0 / float(weights @ weights), Units.of(points, weights, np.random.default_rng(0), names)
     y = units.of_points(points)
     if moments is None:
         mean = weights @ y
@@ -106,7 +108,7 @@ def _fit_normal(points: np.ndarray, weights: np.ndarray, moments: Moments | None
     return Normal(units.shift + units.scale * mean, 0.5 * (covariance + covariance.T))
 
 
-def _fit_mixture(points: np.ndarray, weights: np.ndarray, deadline: Deadline) -> GaussianMixture:
+def _fit_mixture(points: np.ndarray, weights: np.ndarray, deadline: Deadline, names: Any) -> GaussianMixture:
     """The mixture of normal laws that predicts held-out samples best, among several sizes and covariance floors.
 
     Choice and fit see a bounded part of the samples, always the same one. A wide law with the weight of a tenth of a sample keeps samples
@@ -116,7 +118,7 @@ def _fit_mixture(points: np.ndarray, weights: np.ndarray, deadline: Deadline) ->
     if n > MOST_SAMPLES:
         chosen = np.sort(rng.choice(n, MOST_SAMPLES, replace=False))
         points, weights = points[chosen], weights[chosen] / weights[chosen].sum()
-    units = Units.of(points, weights, rng)
+    units = Units.of(points, weights, rng, names)
     folds = random_folds(weights, min(_FOLDS, points.shape[0]), rng) if points.shape[0] > 1 else []
     fits = MixtureStack(units.of_points(points), weights, folds, units.still, SIZES)
     for _ in fits.fit(deadline):

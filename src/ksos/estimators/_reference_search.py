@@ -10,12 +10,14 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
 
 from ksos._deadline import Deadline
+from ksos._progress import Steps
 from ksos._threads import one_blas_thread
 from ksos.estimators._expectation_maximization import seeds
 from ksos.estimators._held_out import BandwidthScores
@@ -46,6 +48,7 @@ _MOST_BUMPS = 2000  # samples: with more of them a kernel density estimate adds 
 _SINGULAR = 1e-6  # of the largest variance: the least that the metric may have
 _SCAN = 800  # samples
 _ONE_NAT = 1.0
+_OF_A_CORRECTION, _OF_THE_ANSWER = 0.16, 0.08  # of the time that the mixtures take
 _START = 0.2  # the share of a sum of squares before anything is known, that of one normal law being 1
 
 
@@ -123,12 +126,11 @@ class ReferenceSearch:
     @one_blas_thread(0)
     def run(self, rng: np.random.Generator, deadline: Deadline) -> bool:
         """Whether the time was enough."""
-        began = time.perf_counter()
-        for _ in self.mixtures.fit(deadline):
-            pass
-        self.metric = Metric.of(self.points, self.weights, rng, deadline)
-        most = min(max(_PLAIN_SUPPORT, self.n_support or 0), max(int(min((row > 0.0).sum() for row in self.mixtures.masses)), 1))
-        self._support = seeds(self.metric.whitened(self.points), self.mixtures.masses, most)
+        began, fits = time.perf_counter(), self.mixtures.fit(deadline)
+        for step in self.mixtures.plan():
+            self.steps.begin(f"mixtures of {step.components} component{'s' * (step.components > 1)}")
+            next(fits, None)
+        self._settle(rng, deadline)
         rows = self.mixtures.held_out.shape[0]
         score = self.mixtures.held_out_weights @ stacked_logs(self.mixtures.held_out, self.mixtures.shares()) if rows else -np.inf
         self.say(f"{len(self.mixtures.fits)} Gaussian mixtures: held-out score {score - self.log_volume:.4f}", None)
@@ -150,15 +152,31 @@ class ReferenceSearch:
             self.say("sum of squares over Lebesgue, and kernel density estimate", 0.1 * (time.perf_counter() - began))
         return not deadline.passed
 
+    @cached_property
+    def steps(self) -> Steps:
+        """Of the search and of the fit that follows it, with what they cost on the average of a few tables."""
+        mixtures, folds = [step.cost for step in self.mixtures.plan()], len(self.folds)
+        corrections = [_OF_A_CORRECTION / folds] * (folds * (len(self.multiples) + self.plain)) if folds else []
+        return Steps([*(cost / sum(mixtures) for cost in mixtures), *corrections, _OF_THE_ANSWER])
+
     def mean(self, scores: np.ndarray) -> np.ndarray:
         """Over the folds (first axis), weighted by what they hold out."""
         masses = np.array([fold.mass for fold in self.folds])
         return np.asarray((masses / masses.sum()) @ scores)
 
-    @property
-    def ready(self) -> bool:
-        """Whether an answer can be made of what is there."""
-        return "_support" in vars(self)
+    def _settle(self, rng: np.random.Generator, deadline: Deadline) -> None:
+        """Metric and support points."""
+        self.metric = Metric.of(self.points, self.weights, rng, deadline)
+        most = min(max(_PLAIN_SUPPORT, self.n_support or 0), max(int(min((row > 0.0).sum() for row in self.mixtures.masses)), 1))
+        self._support = seeds(self.metric.whitened(self.points), self.mixtures.masses, most)
+
+    def keep_whole(self, rng: np.random.Generator) -> bool:
+        """After Ctrl-C: whether an answer can be made of what is there."""
+        if not self.mixtures.keep_whole():
+            return False
+        if "_support" not in vars(self):
+            self._settle(rng, Deadline())
+        return True
 
     @property
     def scores(self) -> np.ndarray:
@@ -178,7 +196,7 @@ class ReferenceSearch:
             delayed(_correction)(self.points, fold, self.points[self.support(k)], reference, kernel, self.strengths)
             for k, (fold, reference) in enumerate(zip(self.folds, references, strict=True))
         )
-        held_out = self._by_folds(jobs, len(self.strengths), deadline)
+        held_out = self._by_folds(jobs, f"correction {len(self.found) + 1} of {len(self.multiples)}", len(self.strengths), deadline)
         scores = [fold.test_weights @ np.maximum(held_out[rows], -1e300) for fold, rows in zip(self.folds, self.mixtures.rows, strict=True)]
         whole = np.isfinite(held_out).any()  # a λ counts only if all folds have been scored
         return BandwidthScores(np.where(whole, np.stack(scores), -np.inf), held_out)
@@ -191,17 +209,20 @@ class ReferenceSearch:
             )
             for k, fold in enumerate(self.folds)
         )
-        out = self._by_folds(jobs, len(bumps) + len(self.plain_strengths), deadline)
+        out = self._by_folds(jobs, "sum of squares over Lebesgue", len(bumps) + len(self.plain_strengths), deadline)
         return out if np.isfinite(out).any() else np.empty((0, 0))
 
-    def _by_folds(self, jobs: Iterator[Any], columns: int, deadline: Deadline) -> np.ndarray:
+    def _by_folds(self, jobs: Iterator[Any], doing: str, columns: int, deadline: Deadline) -> np.ndarray:
         """Held-out log-densities, fold by fold, several at a time; −inf throughout if the time is up before all are there."""
         out = np.full((self.mixtures.held_out.shape[0], columns), -np.inf)
         running = Parallel(n_jobs=self.n_jobs, return_as="generator")(itertools.takewhile(lambda _: not deadline.passed, jobs))
-        done = list(running)
-        for rows, logs in zip(self.mixtures.rows, done, strict=False):
+        for number, rows in enumerate(self.mixtures.rows, start=1):
+            self.steps.begin(f"{doing}, fold {number} of {len(self.folds)}")
+            logs = next(running, None)
+            if logs is None:
+                return np.full_like(out, -np.inf)
             out[rows] = logs
-        return out if len(done) == len(self.folds) else np.full_like(out, -np.inf)
+        return out
 
     @property
     def bumps(self) -> Sequence[float]:

@@ -14,8 +14,10 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 
 from ksos._deadline import Deadline, set_up
+from ksos._progress import shown, tell
 from ksos._validation import as_bandwidth, as_choice, as_count, as_nonnegative
 from ksos.cover import pivots
+from ksos.estimators._robust_radius import harmless_radius
 from ksos.estimators._robust_shift import ANYWHERE, SHIFTS, Moments, prepared_for
 from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Box, Lebesgue, Measure
@@ -68,7 +70,8 @@ class RobustEstimator(BaseEstimator):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the model, and find the worst density. Ctrl-C stores the best solution so far, if there is one, and is raised again."""
-        self._fit(X, y, [self.radius], sample_weight, lambda radius: self)
+        with shown(type(self).__name__, "setting up", verbose=self.verbose):
+            self._fit(X, y, [self.radius], sample_weight, lambda radius: self)
         return self
 
     def path(self, X: Any, y: Any, radii: Sequence[Any], sample_weight: Any = None) -> list[Self]:
@@ -88,7 +91,8 @@ class RobustEstimator(BaseEstimator):
                 setattr(fitted, name, getattr(self, name))
             return fitted
 
-        return self._fit(X, y, radii, sample_weight, copy)
+        with shown(type(self).__name__, "setting up", verbose=self.verbose):
+            return self._fit(X, y, radii, sample_weight, copy)
 
     def _shift_for(self, radii: Sequence[Any]) -> str:
         """What may shift: as asked; else anywhere in the domain for radii that are known, and weights of the samples for "auto"."""
@@ -120,8 +124,9 @@ class RobustEstimator(BaseEstimator):
         if len(numbers) > 1:
             problem = _checked(family, problem, numbers, goal, deadline, name)
         solution: RobustSolution | None = None
-        out = []
+        out: list[Any] = []
         for radius, number in zip(radii, numbers, strict=True):
+            tell(f"radius {number:.3g}, {len(out) + 1} of {len(radii)}", len(out), len(radii))
             solution = solved_robustly(family, number, goal, deadline, None if solution is None else solution.saddle, problem)
             _report(solution, name)
             fitted = target(radius)
@@ -270,6 +275,13 @@ class EstimatorFamily(ParametricFamily):
     """The samples for the bootstrap."""
     joint_kernel: Kernel
     sample_weights: np.ndarray
+    rows: tuple[np.ndarray, np.ndarray, np.ndarray]
+    """Distinct samples (X, y) and their weights."""
+    params: Any
+    given: Any
+    """The estimator, and its loss."""
+    slack = 1e-4
+    """Of the loss of a constant prediction, what a harmless radius may cost."""
     by_quadrature = True
     """Whether losses other than squares are integrated, which few features allow."""
 
@@ -311,7 +323,17 @@ class EstimatorFamily(ParametricFamily):
         resampled = replace(self.reference, n_samples=n)
         wide = bootstrap_radius(resampled, self.joint_kernel, n_resamples=200, rng=random_state) if n > 1 else 0.0
         distance, problem = nearest_exactly(problem, deadline)
-        return max(wide, _FEASIBLE * distance, 1e-3), problem
+        return harmless_radius(self, problem, max(wide, _FEASIBLE * distance, 1e-3), random_state, deadline)
+
+    def on(self, rows: np.ndarray) -> Self:
+        """The family of some of the samples."""
+        X, y, weights = (part[rows] for part in self.rows)
+        family: Callable[..., Self] = type(self)
+        return family(self.params, self.given, X, y, weights / weights.sum())
+
+    def losses_of(self, theta: np.ndarray, X: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """ℓ(θ, ·) at samples."""
+        return np.asarray(self.loss_at(theta)(np.column_stack([X, y])))
 
     def empirical(self) -> tuple[np.ndarray, float]:
         if self.loss.closed_form:

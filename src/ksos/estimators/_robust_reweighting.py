@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import replace
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -40,8 +40,6 @@ class Reweighted(EstimatorFamily):
     """
 
     by_quadrature = False
-    slack = 1e-4
-    """Of the loss of a constant prediction, what a harmless radius may cost besides two per cent."""
 
     def __init__(self, params: RobustEstimator, loss: Any, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> None:
         """Of distinct samples (see :func:`distinct_rows`)."""
@@ -73,10 +71,6 @@ class Reweighted(EstimatorFamily):
     @abstractmethod
     def functions(self) -> np.ndarray:
         """u at the samples, of which losses that are squares are made, shape (n, P)."""
-
-    @abstractmethod
-    def losses_of(self, theta: np.ndarray, X: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """ℓ(θ, ·) at samples."""
 
     def nodes(self) -> Nodes:
         atoms, weights = nodes_of(self.space), self.setting.reference.weights
@@ -129,11 +123,6 @@ class Reweighted(EstimatorFamily):
         if radius != "auto":
             return super().radius_of(radius, random_state, problem, deadline)
         return harmless_radius(self, problem, self.sampling_radius(random_state), random_state, deadline)
-
-    def on(self, rows: np.ndarray) -> Self:
-        """The family of some of the samples."""
-        X, y, weights = (part[rows] for part in self.rows)
-        return type(self)(self.params, self.given, X, y, weights / weights.sum())
 
 
 def distinct_rows(X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -43,6 +43,7 @@ class Answer(NamedTuple):
 
 def answer(search: ReferenceSearch, units: Units, points: np.ndarray, tol: float | None, deadline: Deadline) -> Answer:
     """Fit the parts of the best stack to all samples; after the deadline those that are missing are left out."""
+    search.steps.begin("fit to all samples")
     choice, m, count = search.best(), len(search.mixtures.fits), len(search.strengths)
     i, shares, rest = choice.bandwidth, choice.shares, 1.0 - choice.single_share
     mixed, corrections, others = shares[:m], shares[m : m + count] if i is not None else np.zeros(count), shares[m + count :]

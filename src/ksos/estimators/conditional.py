@@ -12,6 +12,7 @@ from sklearn.utils import Tags, check_array, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ksos._deadline import Deadline
+from ksos._progress import shown
 from ksos._validation import as_choice, as_count, as_features, as_levels, as_masses, as_points, as_positive, as_vector, require_numbers
 from ksos.density import SoSDensity
 from ksos.density.mixture import SoSMixture
@@ -139,7 +140,8 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
             raise ValueError("fit requires y to be passed, but the target y is None; give an array of shape (n,) or (n, outputs)")
         _require_length(X, y)
         self._target_names = _names_of(y)
-        (self._fit_joint if self._joint else self._fit_regression)(X, require_numbers(y, "y"), sample_weight)
+        with shown(type(self).__name__):
+            (self._fit_joint if self._joint else self._fit_regression)(X, require_numbers(y, "y"), sample_weight)
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:

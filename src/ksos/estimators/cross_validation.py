@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import validate_data
 
 from ksos._deadline import Deadline
+from ksos._progress import Steps, left_in_words, shown, tell
 from ksos._validation import as_bandwidth, as_choice, as_grid, as_masses, require_numbers
 from ksos.bandwidth import RULES, bandwidth_rule
 from ksos.density import SoSDensity
@@ -43,7 +44,8 @@ from ksos.support import pivoted_cholesky
 __all__ = ["KernelSoSDensityCV"]
 
 COMBINATIONS = ("auto", "stacking", "best")
-_SMALLEST_SHARE, _FLOOR, _LANDMARKS, _MANY_SAMPLES = 0.005, 0.1, 100, 1000
+_SMALLEST_SHARE, _FLOOR, _LANDMARKS = 0.005, 0.1, 100
+_MANY_SAMPLES, _OF_THE_REFIT = 1000, 0.5  # the latter in units of what a bandwidth takes
 _SEARCH_SHARE = 0.7  # of a time limit: the rest is for the fit to all samples
 _AFTER_CTRL_C = 1.0  # seconds
 _MOST_SAMPLES = 20_000
@@ -182,9 +184,10 @@ class KernelSoSDensityCV(DensityEstimator):
         scored, and is raised again.
         """
         warn_if_memorised(self.contamination, self.objective == "likelihood")
-        if is_source(X):
-            return cast(Self, fit_few(self, X, sample_weight, _MOST_SAMPLES))
-        return self._fit(X, sample_weight)._calibrate(X, sample_weight)
+        with shown(type(self).__name__, verbose=self.verbose):
+            if is_source(X):
+                return cast(Self, fit_few(self, X, sample_weight, _MOST_SAMPLES))
+            return self._fit(X, sample_weight)._calibrate(X, sample_weight)
 
     @np.errstate(under="ignore")
     def _fit(self, X: Any, sample_weight: Any, features: slice = slice(None)) -> Self:
@@ -276,7 +279,7 @@ class KernelSoSDensityCV(DensityEstimator):
             given = None if normals is None else units.of_law(GaussianMixture(*normals))
         sizes = (1,) if given is not None or self.reference == "normal" else SIZES
         at = units.of_points(points)
-        warn_if_tied(at, weights)
+        warn_if_tied(at, weights, vars(self).get("feature_names_in_"))
         mixtures = MixtureStack(at, weights, folds, units.still, sizes, given)
         multiples: Sequence[float]
         strengths: Sequence[float]
@@ -291,11 +294,12 @@ class KernelSoSDensityCV(DensityEstimator):
         limit, interrupt = Deadline() if self.time_limit is None else Deadline(max(_SEARCH_SHARE * deadline.remaining, 1e-9)), None
         try:
             complete = search.run(rng, limit)
+            found = answer(search, units, points, self.tol, deadline)
         except KeyboardInterrupt as error:
-            if not search.ready:
+            if not search.keep_whole(rng):
                 raise
-            interrupt, complete, deadline = error, False, Deadline(_AFTER_CTRL_C)
-        found = answer(search, units, points, self.tol, deadline)
+            interrupt, complete = error, False
+            found = answer(search, units, points, self.tol, Deadline(_AFTER_CTRL_C))
         if found.solution.keyboard_interrupt:
             interrupt = KeyboardInterrupt(found.solution.message)
         self._report_by_reference(search, units, found)
@@ -310,7 +314,7 @@ class KernelSoSDensityCV(DensityEstimator):
 
     def _say(self, what: str, left: float | None) -> None:
         if self.verbose:
-            print(f"[cv] {what}" + ("" if left is None else f"; about {left:.1f} s left"), flush=True)
+            print(f"[cv] {what}{left_in_words(left)}", flush=True)
 
     def _report_by_reference(self, search: ReferenceSearch, units: Units, found: Answer) -> None:
         """The fitted attributes."""
@@ -396,8 +400,12 @@ class KernelSoSDensityCV(DensityEstimator):
                 for k, multiple in enumerate(multiples)
                 if k == 0 or not deadline.passed
             )
-            for multiple, scores in zip(multiples, Parallel(n_jobs=self.n_jobs, return_as="generator")(jobs), strict=False):
-                if self.verbose:  # as they come, not when all of them are there
+            steps, each = Steps([1.0] * len(multiples) + [_OF_THE_REFIT]), Parallel(n_jobs=self.n_jobs, return_as="generator")(jobs)
+            for multiple in multiples:  # as they come, not when all of them are there
+                steps.begin(f"bandwidth {multiple:.3g} × {self.rule}, {len(strengths)} λ, {len(problem.folds)} folds")
+                if (scores := next(each, None)) is None:
+                    return
+                if self.verbose:
                     print(self._line(problem, multiple, strengths, scores), flush=True)
                 yield scores
 
@@ -428,7 +436,8 @@ class KernelSoSDensityCV(DensityEstimator):
         same: dict[str, Any] = {"measure": self.measure, "objective": self.objective, "tol": self.tol}
         estimator = KernelSoSDensity(kernel, relative_regularization=best, support=support, **same)
         interrupt = None
-        with warnings.catch_warnings():
+        tell("fit to all samples", len(surface.found), len(surface.found) + _OF_THE_REFIT, _OF_THE_REFIT)
+        with warnings.catch_warnings(), shown():
             warnings.simplefilter("ignore", BandwidthWarning)  # what the held-out samples have chosen needs no warning
             try:
                 estimator._fit(points, weights, deadline)
@@ -482,9 +491,7 @@ class KernelSoSDensityCV(DensityEstimator):
         flat = folds.reshape(scores.size, folds.shape[2])
         finite = np.all(np.isfinite(flat), axis=1) & (folds.shape[2] > 0)
         deviation = np.full(flat.shape[0], np.nan)
-        scale = np.maximum(
-            np.abs(flat[finite]).max(axis=1, initial=0.0), 1.0
-        )  # scores of −1e300, of samples that a fit cannot see, have squares too
+        scale = np.maximum(np.abs(flat[finite]).max(axis=1, initial=0.0), 1.0)  # scores of −1e300, of samples unseen, have squares too
         if finite.any():
             deviation[finite] = (flat[finite] / scale[:, None]).std(axis=1) * scale
         self.cv_results_ = {

@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -15,7 +15,7 @@ from sklearn.utils.metaestimators import available_if
 
 from ksos._array import Array, like, to_numpy
 from ksos._deadline import Deadline, SetUp, set_up
-from ksos._progress import report
+from ksos._progress import report, shown, tell
 from ksos._validation import (
     as_callback,
     as_choice,
@@ -196,10 +196,11 @@ class KernelSoSDensity(DensityEstimator):
         X, sample_weight = as_source(X, sample_weight)
         if checkpoint is not None and not isinstance(X, Chunks):
             raise ValueError("checkpoint is for a source of chunks: fit(ksos.chunks(…), checkpoint=…)")
-        deadline = Deadline.of(self.time_limit)
-        passes = self._passes(X, sample_weight, checkpoint)
-        self._fit_to(passes, deadline)
-        return self._calibrate_in_chunks(passes) if isinstance(X, Chunks) else self._calibrate(X, sample_weight)
+        with shown(type(self).__name__, verbose=self.verbose):
+            deadline = Deadline.of(self.time_limit)
+            passes = self._passes(X, sample_weight, checkpoint)
+            self._fit_to(passes, deadline)
+            return self._calibrate_in_chunks(passes) if isinstance(X, Chunks) else self._calibrate(X, sample_weight)
 
     @available_if(holds_no_rows_out)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -298,9 +299,9 @@ class KernelSoSDensity(DensityEstimator):
         space, constant = setting.space, self.reference is not None
         warn_if_degenerate(space.kernel, space, part.points)
         warn_if_unseen(part, space)
-        start = None
-        if isinstance(data, MeanEmbedding) and self._by_likelihood and not constant:
-            start = quick_mmd_fit(space, data, deadline)
+        begins = isinstance(data, MeanEmbedding) and self._by_likelihood and not constant
+        start = quick_mmd_fit(space, cast("MeanEmbedding", data), deadline) if begins else None
+        tell("")  # the solver speaks for itself
         told: dict[str, Any] = {"max_iter": self.max_iter, "callback": self.callback, "verbose": self.verbose}
         told |= {"space": space, "solver": self.solver, "time_limit": deadline}
         distance = self.objective if isinstance(self.objective, Functional) else OBJECTIVES[self.objective](data)
@@ -345,7 +346,8 @@ class KernelSoSDensity(DensityEstimator):
 
     def _measure(self, part: Part, deadline: Deadline) -> Measure:
         if self.reference is not None:
-            return as_reference(self.reference, part.points, part.weights, deadline, part.moments)
+            names = vars(self).get("feature_names_in_")
+            return as_reference(self.reference, part.points, part.weights, deadline, names, part.moments)
         return Lebesgue() if self.measure is None else self.measure
 
     def _check_parameters(self) -> None:
@@ -397,7 +399,7 @@ class KernelSoSDensity(DensityEstimator):
         else:
             family, names = kernel_form(self.kernel), vars(self).get("feature_names_in_")
             if self._is_automatic and self.reference is not None:
-                kernel = family.with_sigma(correction_bandwidth(part.points, part.weights, part.total))
+                kernel = family.with_sigma(correction_bandwidth(part.points, part.weights, part.total, names))
             elif self._is_automatic:
                 kernel = wide_enough(
                     automatic_kernel(family, part, measure, rng, names), part, measure, self._most_support_points(part.total)

@@ -127,10 +127,13 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):
 class _ClassificationFamily(EstimatorFamily):
     """The joint distribution of (x, label); scores ⟨u(x), θ_c⟩."""
 
+    slack = 1e-2  # where classes are apart, losses are tiny, and their differences as well
+
     def __init__(self, params: RobustClassifier, loss: ClassificationLoss, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
         kept = weights > 0.0
         self.labels = params.classes_
-        self.X, self.codes, self.weights = X[kept], codes[kept], weights[kept]
+        self.X, self.codes, self.weights = X[kept], codes[kept].astype(int), weights[kept]
+        self.params, self.given, self.rows = params, loss, distinct_rows(X, codes, weights)
         self.sample_weights = self.weights
         d, L = X.shape[1], self.labels.shape[0]
         if not loss.closed_form and d > EXACT_FEATURES:
@@ -196,7 +199,7 @@ class _ReweightedClassification(Reweighted):
     """Losses of the samples under weights that depend on x and the label; labels are codes far apart, whose kernel is 0."""
 
     columns = slice(None)
-    slack = 1e-2  # where classes are apart, losses are tiny, and two per cent of them as well
+    slack = _ClassificationFamily.slack
 
     def set_up(self, params: RobustClassifier, loss: ClassificationLoss, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> None:
         self.labels, self.X, self.codes = params.classes_, X, y.astype(int)

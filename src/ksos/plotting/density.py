@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ksos._array import is_other_array, to_numpy
 from ksos._validation import as_count, as_features, as_points, as_vector, require_numbers
 from ksos.density.queries import Queries
+from ksos.estimators.conditional import KernelSoSConditional
 from ksos.feature_names import in_order, quoted
 from ksos.plotting.canvas import Display, axes_grid, colour_map, require_matplotlib, single_axes
 from ksos.plotting.panel import Look, window_of
@@ -27,6 +28,7 @@ MOST_PAIRED = 8
 REGIONS = (0.5, 0.9)
 """The probabilities of the regions that are drawn unless others are asked for."""
 _MOST_SUPPORT = 100  # points that are shown without being asked for: more of them hide the density
+_MOST_GIVEN = 3
 _Panels = dict[tuple[int, ...], Curve | Surface | Atoms]
 
 
@@ -128,8 +130,18 @@ class DensityDisplay(Display):
 
     @classmethod
     def from_estimator(cls, estimator: Any, X: Any = None, *, feature_names: Sequence[str] | None = None, **options: Any) -> Self:
-        """The same for a fitted estimator with a ``distribution_``; its feature names are used if it has any."""
+        """The same for a fitted estimator with a ``distribution_``; its feature names are used if it has any.
+
+        Of a :class:`~ksos.KernelSoSConditional` it is the law of y given one row ``X``.
+        """
         check_is_fitted(estimator)
+        if isinstance(estimator, KernelSoSConditional):
+            if X is None:
+                raise ValueError("the law of y depends on x: give one row as X; ksos.ConditionalDisplay shows many")
+            law = estimator.at(X)
+            outputs = law.feature_names or (["y"] if law.n_features == 1 else [f"y{k + 1}" for k in range(law.n_features)])
+            given = _listed(np.ravel(np.asarray(X)), vars(estimator).get("feature_names_in_"))
+            return cls.from_density(law.unnamed, feature_names=feature_names or [f"{name} given {given}" for name in outputs], **options)
         if not isinstance(getattr(estimator, "distribution_", None), Queries):
             raise TypeError(
                 f"{type(estimator).__name__} has no density of its own (distribution_); pass a fitted KernelSoSDensity: "
@@ -213,6 +225,12 @@ class DensityDisplay(Display):
 
     def _name(self, feature: int) -> str:
         return f"$x_{{{feature + 1}}}$" if self.feature_names is None else str(self.feature_names[feature])
+
+
+def _listed(row: np.ndarray, names: Sequence[str] | None) -> str:
+    """The values of a row, for a label: the first three."""
+    shown = [f"{f'x{k + 1}' if names is None else names[k]} = {value:.4g}" for k, value in enumerate(row[:_MOST_GIVEN])]
+    return ", ".join(shown) + (", …" if row.shape[0] > _MOST_GIVEN else "")
 
 
 def _legend_above(ax: Axes, twin: Axes | None) -> None:

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from ksos._array import Array, norm
 from ksos._deadline import Deadline
+from ksos._progress import Convergence, tell
 from ksos.robust.barrier import Iterate
 from ksos.robust.problem import Goal, Nearest, Point, Problem, Saddle
 from ksos.solvers.spectraplex import centre
@@ -63,11 +64,14 @@ class _Search:
         if isinstance(opened, Saddle):
             return opened
         C, u = opened
-        status, last_gap, stuck = "solved_inaccurate", math.inf, 0
+        tell("first multiplier", 0.0, math.inf)  # how many of them it takes is not known
+        status, last_gap, stuck, convergence = "solved_inaccurate", math.inf, 0, Convergence(self._target)
         for _ in range(_MOST_SOLVES):
             point, found, self.solver = problem.penalised(u, C, self._inner_tol(stuck), self.deadline, self.term, self.solver)
             C, self.n_iter, self.n_solves = point.C, self.n_iter + found.n_iter, self.n_solves + 1
             self._take(u, point)
+            left = convergence.left(self.deadline.elapsed, self._gap)
+            tell(f"multiplier {self.n_solves}, gap {self._gap:.1e}", 0.0, math.inf, left=left)
             if found.status == "interrupted":
                 return self._ended("interrupted", keyboard=found.keyboard_interrupt)
             if self._solved:

@@ -13,6 +13,7 @@ import numpy as np
 
 from ksos._array import inner, like, namespace, to_numpy
 from ksos._deadline import Deadline
+from ksos._progress import shown
 from ksos._threads import one_blas_thread
 from ksos._validation import as_nonnegative, as_positive
 from ksos.embedding import MeanEmbedding
@@ -294,6 +295,7 @@ class FixedLoss(Family):
 
 @np.errstate(under="ignore")
 @one_blas_thread(0)
+@shown("worst case", "setting up")
 def attack(
     family: Family, radius: float | None, goal: Goal, deadline: Deadline, start: Saddle | None = None, *, gamma: float | None = None,
     problem: Problem | None = None,

@@ -12,7 +12,7 @@ import numpy as np
 
 from ksos._array import Array, eye, like, memory_errors, namespace, norm, zeros
 from ksos._deadline import Deadline, TimeUp, running
-from ksos._progress import Convergence, left_in_words
+from ksos._progress import Convergence, is_shown, left_in_words, shown, tell
 from ksos._threads import one_blas_thread
 from ksos._validation import as_choice, as_count, as_nonnegative, as_positive
 from ksos.embedding_map import SMALL_TENSOR, CompressedMap
@@ -179,7 +179,8 @@ def minimize(
     if not isinstance(solver, Solver):
         solver = Auto() if solver == "auto" else SOLVERS[solver]
     quiet, remedy = np.errstate(under="ignore"), "use fewer support points or landmarks (n_support), or solver='fista'"
-    with quiet, one_blas_thread(space.rank), memory_errors(remedy), running(deadline):  # kernels vanish far away, whatever the caller says
+    seen = shown("minimize", "setting up", verbose=verbose)
+    with seen, quiet, one_blas_thread(space.rank), memory_errors(remedy), running(deadline):  # kernels vanish far away, whatever is said
         try:
             limits = as_constraints(constraints)
             return _minimize(functional, space, limits, solver, tol, Goal(0.0, rtol, max_iter, None), deadline, (verbose, callback), start)
@@ -263,18 +264,19 @@ def _as_start(start: Any, T: Array) -> Point:
 def _watcher(name: str, verbose: int, callback: Watch | None, tol: float, n_before: int = 0) -> Watch | None:
     """Progress lines with the gap, whenever it has fallen by a factor of two (verbose=1) or always (verbose=2), and then the callback.
 
-    A line also comes when there has been none for two seconds.
+    A line also comes when there has been none for two seconds. Without ``verbose`` it is the line of a terminal that is told.
     """
-    if not verbose and callback is None:
+    if not verbose and callback is None and not is_shown():
         return None
-    last, shown, convergence = math.inf, -math.inf, Convergence(tol)
+    last, printed, convergence = math.inf, -math.inf, Convergence(tol)
 
     def watch(progress: Progress) -> Any:
-        nonlocal last, shown
+        nonlocal last, printed
         progress = replace(progress, n_iter=progress.n_iter + n_before)
         left = convergence.left(progress.time, progress.gap)
-        if verbose >= 2 or (verbose and (progress.gap <= 0.5 * last or progress.time > shown + _SECONDS_BETWEEN)):
-            last, shown = progress.gap, progress.time
+        tell(f"iteration {progress.n_iter}, objective {progress.objective:.6e}, gap {progress.gap:.1e}", left=left)
+        if verbose >= 2 or (verbose and (progress.gap <= 0.5 * last or progress.time > printed + _SECONDS_BETWEEN)):
+            last, printed = progress.gap, progress.time
             where = f"[{name}] iteration {progress.n_iter:6d}"
             numbers = f"objective {progress.objective:.9e}  gap {progress.gap:.2e}  {progress.time:.2f} s"
             print(f"{where}  {numbers}{left_in_words(left)}", flush=True)
