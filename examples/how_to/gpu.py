@@ -2,8 +2,8 @@
 Use a GPU
 =========
 
-Tensors in, tensors out: a fit runs where its data lie, and so do chunks of data that do not fit there. The lines below take a GPU if there is one, else the processor through PyTorch, else
-NumPy; the answers agree.
+Tensors in, tensors out: a fit runs where its data lie, and so do chunks of data that do not fit there. The lines below take a GPU if
+there is one, else the processor through PyTorch, else NumPy; the answers agree.
 """
 
 import importlib.util

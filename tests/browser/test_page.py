@@ -253,6 +253,6 @@ def test_it_follows_a_hand(browser: Browser) -> None:
     fit, picture = statistics.median(processor), statistics.median(wall)
     told = f"fit {fit:.0f} ms of processor, picture after {picture:.0f} ms, first paint {paint:.0f} ms"
     print(told)
-    assert len(processor) >= 40 and fit < 100.0 and paint < 1000.0, told
-    idle = REQUIRED and os.getloadavg()[0] < (os.cpu_count() or 1) + 0.5
-    assert picture < 100.0 or not idle, told  # where others compute beside this test, it waits for them
+    assert len(processor) >= 40 and fit < 100.0, told
+    alone = os.getloadavg()[0] < 1.0  # where others compute beside this test, it waits for them
+    assert (picture < 100.0 and paint < 1000.0) or not alone, told
