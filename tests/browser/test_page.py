@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import ksos
-from tests.browser.conftest import REQUIRED, Browser
+from tests.browser.conftest import Browser
 
 
 def moons(n: int) -> np.ndarray:

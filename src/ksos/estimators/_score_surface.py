@@ -12,7 +12,7 @@ from ksos.bandwidth import widest_good
 from ksos.estimators._held_out import BandwidthScores, Problem
 from ksos.estimators._stacking import stack, stacked_logs
 
-__all__ = ["FEW_MULTIPLES", "MULTIPLES", "REGULARIZATIONS", "Surface", "grow"]
+__all__ = ["FEW_MULTIPLES", "MULTIPLES", "REGULARIZATIONS", "Surface", "grow", "results_table"]
 
 MULTIPLES = (1.0, 1.25, 1.6, 2.0, 2.5)
 """Bandwidths, as multiples of the one that suits the kernel density estimate: a sum of squares is sharper, and takes wider kernels."""
@@ -117,3 +117,25 @@ def _add_regularization(surface: Surface, evaluate: Evaluate, regularization: fl
             held_out = np.insert(held_out, position, new.held_out[:, 0], axis=1)
         surface.found[i] = BandwidthScores(np.insert(old.scores, position, new.scores[:, 0], axis=1), held_out)
     surface.regularizations.insert(position, regularization)
+
+
+def results_table(
+    multiples: np.ndarray, regularizations: np.ndarray, scores: np.ndarray, folds: np.ndarray, sigma: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Scores (bandwidths, λ), and of the folds (bandwidths, λ, folds), with one row per pair; ``sigma`` is the rule's bandwidth."""
+    multiple, regularization = (grid.ravel() for grid in np.meshgrid(multiples, regularizations, indexing="ij"))
+    flat = folds.reshape(scores.size, folds.shape[2])
+    finite = np.all(np.isfinite(flat), axis=1) & (folds.shape[2] > 0)
+    deviation = np.full(flat.shape[0], np.nan)
+    scale = np.maximum(np.abs(flat[finite]).max(axis=1, initial=0.0), 1.0)  # scores of −1e300, of samples unseen, have squares too
+    if finite.any():
+        deviation[finite] = (flat[finite] / scale[:, None]).std(axis=1) * scale
+    return {
+        "bandwidth_multiple": multiple,
+        "bandwidth": multiple[:, None] * sigma,
+        "relative_regularization": regularization,
+        "mean_test_score": scores.ravel(),
+        "std_test_score": deviation,
+        "rank_test_score": 1 + np.argsort(np.argsort(-scores.ravel(), kind="stable"), kind="stable"),
+        **{f"split{k}_test_score": flat[:, k] for k in range(flat.shape[1])},
+    }

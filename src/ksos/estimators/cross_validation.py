@@ -28,7 +28,7 @@ from ksos.estimators._mixture_stack import SIZES, MixtureStack, Units, warn_if_t
 from ksos.estimators._reference import as_reference, require_reference
 from ksos.estimators._reference_search import CORRECTIONS, FEW, FEW_CORRECTIONS, FEW_STRENGTHS, STRENGTHS, ReferenceSearch
 from ksos.estimators._samples import Fold, as_folds, as_generator, check_folds, distinct_samples, require_inside, some_of
-from ksos.estimators._score_surface import FEW_MULTIPLES, MULTIPLES, REGULARIZATIONS, Surface, grow
+from ksos.estimators._score_surface import FEW_MULTIPLES, MULTIPLES, REGULARIZATIONS, Surface, grow, results_table
 from ksos.estimators._stacked_answer import Answer, answer
 from ksos.estimators._stacking import blend
 from ksos.estimators._stream import fit_few
@@ -487,19 +487,4 @@ class KernelSoSDensityCV(DensityEstimator):
         """Scores (bandwidths, λ), and of the folds (bandwidths, λ, folds), as a grid and as a table."""
         self.bandwidth_multiples_, self.relative_regularizations_ = np.array(multiples), np.array(regularizations)
         self.scores_, self.n_splits_ = scores, folds.shape[2]
-        multiple, regularization = (grid.ravel() for grid in np.meshgrid(multiples, regularizations, indexing="ij"))
-        flat = folds.reshape(scores.size, folds.shape[2])
-        finite = np.all(np.isfinite(flat), axis=1) & (folds.shape[2] > 0)
-        deviation = np.full(flat.shape[0], np.nan)
-        scale = np.maximum(np.abs(flat[finite]).max(axis=1, initial=0.0), 1.0)  # scores of −1e300, of samples unseen, have squares too
-        if finite.any():
-            deviation[finite] = (flat[finite] / scale[:, None]).std(axis=1) * scale
-        self.cv_results_ = {
-            "bandwidth_multiple": multiple,
-            "bandwidth": multiple[:, None] * sigma,
-            "relative_regularization": regularization,
-            "mean_test_score": self.scores_.ravel(),
-            "std_test_score": deviation,
-            "rank_test_score": 1 + np.argsort(np.argsort(-self.scores_.ravel(), kind="stable"), kind="stable"),
-            **{f"split{k}_test_score": flat[:, k] for k in range(flat.shape[1])},
-        }
+        self.cv_results_ = results_table(self.bandwidth_multiples_, self.relative_regularizations_, scores, folds, sigma)
