@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Corrected", "NormalLaws", "conditional_normals", "given_values", "times_normal"]
 
-_BLOCK_ELEMENTS = 1 << 18
+_BLOCK_ELEMENTS, _LAW_ELEMENTS = 1 << 18, 1 << 20
+_UNSEEN = -40.0  # what is by this logarithm smaller than a sum does not change it
 _RESOLVED = 1e-10  # a kernel this close to those chosen (squared, relative) brings rounding, not shape
 
 
@@ -60,7 +61,12 @@ class Corrected:
     def bandwidths(self) -> np.ndarray:
         """Per feature the length on which the density varies, shape (d,)."""
         of_laws = 2.0 * np.sqrt(np.diagonal(self.normals.covariances, axis1=1, axis2=2).min(axis=0))
-        return np.minimum(of_laws, np.sqrt(np.diagonal(self.metric))[self.shown]) if np.any(self._factor != 0.0) else of_laws
+        return np.minimum(of_laws, np.sqrt(np.diagonal(self.metric))[self.shown]) if self.n_corrections else of_laws
+
+    @cached_property
+    def n_corrections(self) -> int:
+        """The number of kernels that change the reference."""
+        return int(np.count_nonzero(np.any(self._factor != 0.0, axis=1)))
 
     @cached_property
     def metric(self) -> np.ndarray:
@@ -106,6 +112,8 @@ class Corrected:
         """log p by volume, shape (n,)."""
         if not self.hidden and self.shown == sorted(self.shown):
             return self.joint.logpdf(X) + self.joint.measure.log_density(X)
+        if not self.n_corrections:
+            return self.log_reference(X) + math.log(float(self._constant @ self._constant)) - self.joint.log_unit
         if not self.hidden:
             order = np.argsort(self.shown)
             return self.joint.logpdf(X[:, order]) + self.joint.measure.log_density(X[:, order])
@@ -136,24 +144,37 @@ class Corrected:
         return [_Conditional.of(self, c) for c in range(self.normals.weights.shape[0])]
 
     def _marginal_values(self, X: np.ndarray, *, slopes: bool = False) -> tuple[np.ndarray, np.ndarray]:
-        """log p, and ∇ log p if ``slopes``."""
+        """log p, and ∇ log p if ``slopes``.
+
+        Where N_c is largest its term is computed first; other terms only where they can add to it: none exceeds w_c N_c(x)·sup f.
+        """
         n, d = X.shape
-        out, gradient = np.empty(n), np.zeros((n, d))
-        for rows in row_blocks(n, max(self._factor.shape[0], self.normals.weights.shape[0]) * (d if slopes else 1), _BLOCK_ELEMENTS):
-            stacked, of_laws = self.laws.slopes(X[rows])
-            steps = []
-            for c, part in enumerate(self._marginals):
-                value, slope = part.values(X[rows], slopes=slopes)
-                with np.errstate(divide="ignore"):
-                    stacked[c] += np.log(value)
-                steps.append(slope + of_laws[c] if slopes else slope)
-            peak = stacked.max(axis=0)
-            shares = np.exp(stacked - np.where(np.isfinite(peak), peak, 0.0))
+        out, gradient, highest = np.empty(n), np.zeros((n, d)), math.log(self.bound()) + self.joint.log_unit
+        for rows in row_blocks(n, self.normals.weights.shape[0] * (d if slopes else 1), _LAW_ELEMENTS):
+            x = X[rows]
+            logs, of_laws = self.laws.slopes(x) if slopes else (self.laws.logs(x), np.empty(0))
+            terms, steps, first = np.full(logs.shape, -np.inf), np.zeros((*logs.shape, d) if slopes else 0), logs.argmax(axis=0)
+
+            def fill(c: int, at: np.ndarray, x: np.ndarray = x, logs: np.ndarray = logs) -> None:
+                for some in row_blocks(at.shape[0], max(self._factor.shape), _BLOCK_ELEMENTS):
+                    value, slope = self._marginals[c].values(x[at[some]], slopes=slopes)
+                    with np.errstate(divide="ignore"):
+                        terms[c, at[some]] = logs[c, at[some]] + np.log(value)  # noqa: B023
+                    if slopes:
+                        steps[c, at[some]] = slope + of_laws[c, at[some]]  # noqa: B023
+
+            for c in np.unique(first):
+                fill(int(c), np.flatnonzero(first == c))
+            least = terms[first, np.arange(x.shape[0])] + _UNSEEN - highest
+            for c in range(logs.shape[0]):
+                fill(c, np.flatnonzero((logs[c] >= least) & (first != c)))
+            peak = terms.max(axis=0)
+            shares = np.exp(terms - np.where(np.isfinite(peak), peak, 0.0))
             total = shares.sum(axis=0)
             with np.errstate(divide="ignore"):
                 out[rows] = np.where(np.isfinite(peak), peak, 0.0) + np.log(total)
             if slopes:
-                gradient[rows] = np.einsum("cn,cnd->nd", shares / np.where(total > 0.0, total, 1.0), np.stack(steps))
+                gradient[rows] = np.einsum("cn,cnd->nd", shares / np.where(total > 0.0, total, 1.0), steps)
         return out - self.joint.log_unit, gradient
 
     # --- what it is a sum of ---
@@ -372,6 +393,10 @@ class NormalLaws:
         self.means, self.roots = normals.means, np.linalg.inv(np.linalg.cholesky(normals.covariances))
         log_det = np.sum(np.log(np.diagonal(self.roots, axis1=1, axis2=2)), axis=1)
         self.constant = np.log(normals.weights) + log_det - 0.5 * self.means.shape[1] * math.log(2.0 * math.pi)
+
+    def logs(self, X: np.ndarray) -> np.ndarray:
+        """log w_c N_c(x), shape (c, n)."""
+        return self.slopes(X)[0]
 
     def slopes(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """log w_c N_c(x), shape (c, n), and ∇ log N_c(x), shape (c, n, d)."""

@@ -92,7 +92,7 @@ class Part(ABC):
         """E[Π (x − about)^powers]."""
 
     @abstractmethod
-    def box_masses(self, low: np.ndarray, high: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    def box_masses(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The probabilities of boxes, and estimates of their errors."""
 
     @abstractmethod
@@ -217,7 +217,7 @@ class Squares(Part):
     def moment(self, powers: tuple[int, ...], about: np.ndarray) -> float:
         return moment(self.density, powers, about)
 
-    def box_masses(self, low: np.ndarray, high: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    def box_masses(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return box_masses(self.density, low, high)
 
     def expectation(self, f: Observable, rtol: float, max_evaluations: int | None, rng: np.random.Generator) -> Estimate:
@@ -349,8 +349,8 @@ class Reference(Corrected, Part):
     def moment(self, powers: tuple[int, ...], about: np.ndarray) -> float:
         return normal_sum.moment(super().groups(), powers, about)
 
-    def box_masses(self, low: np.ndarray, high: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        return over_normals.box_masses(self, low, high, rng)
+    def box_masses(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return over_normals.box_masses(self, low, high)
 
     def expectation(self, f: Observable, rtol: float, max_evaluations: int | None, rng: np.random.Generator) -> Estimate:
         """Part by part of f: moments, probabilities and embeddings in closed form, anything else by quadrature."""
@@ -370,7 +370,7 @@ class Reference(Corrected, Part):
         if isinstance(f, KernelFunction) and isinstance(f.kernel, Gaussian):
             return Estimate(float(self.embedded(f.kernel, f.points) @ f.weights))
         if isinstance(f, BoxIndicator):
-            values, errors = self.box_masses(f.box.low[None, :], f.box.high[None, :], rng)
+            values, errors = self.box_masses(f.box.low[None, :], f.box.high[None, :])
             return Estimate(float(values[0]), float(errors[0]), "quadrature")
         function = f if isinstance(f, NumericFunction) else NumericFunction(f)
         return over_normals.average(self, function, rtol=rtol, max_evaluations=max_evaluations, rng=rng)
@@ -395,7 +395,7 @@ class Reference(Corrected, Part):
 
     def narrowest(self, feature: int) -> float:
         precision = 0.25 * np.linalg.inv(self.normals.covariances)[:, feature, feature].max()
-        if np.any(self.joint.unit_factor != 0.0):
+        if self.n_corrections:
             precision += np.linalg.inv(self.metric[np.ix_(self.shown, self.shown)])[feature, feature]
         return float(1.0 / np.sqrt(precision))
 
@@ -404,7 +404,7 @@ class Reference(Corrected, Part):
 
     def parts(self) -> list[tuple[float, Part]]:
         """By reference law; those that nothing corrects are sums of one square."""
-        if np.any(self.joint.unit_factor != 0.0):
+        if self.n_corrections:
             return list(self.components())
         bumps = [(w, Gaussian(4.0 * V), m[None, :]) for w, m, V in zip(*self.normals, strict=True)]
         return [(float(w), Squares(assemble(self.joint, kernel, at, Lebesgue(), np.ones((1, 1))))) for w, kernel, at in bumps]
