@@ -12,7 +12,7 @@ from ksos.density.corrected import Corrected
 from ksos.density.expectation import Estimate
 from ksos.density.normal_sum import Group
 from ksos.integrals.normal_boxes import closed, mixture_box_masses, sampled_mass
-from ksos.quadrature import NODES_PER_CELL, Panels, PiecewiseLaw, cells, integrate, legendre, merged, sobol, tensor_grid
+from ksos.quadrature import NODES_PER_CELL, Panels, PiecewiseLaw, cells, integrate, merged, sobol, tensor_grid
 
 __all__ = ["average", "box_masses", "clouds", "draw", "panel_ends"]
 
@@ -139,7 +139,7 @@ def _axis_ends(p: Corrected, feature: int, deviations: float, bandwidths: float)
     """Ends of panels of a feature: as long as so many deviations of the narrowest law that reaches there, or bandwidths of a kernel."""
     _, means, covariances = p.normals
     mean, deviation = means[:, feature], np.sqrt(covariances[:, feature, feature])
-    low, high, step = mean - _REACH * deviation, mean + _REACH * deviation, deviations * deviation
+    low, high, step = mean - _REACH * deviation, mean + _REACH * deviation, deviations * p.deviations[:, feature]
     used = np.any(p.joint.unit_factor != 0.0, axis=1)
     if p.n_corrections:
         sigma, X = float(np.sqrt(p.metric[p.shown[feature], p.shown[feature]])), p.joint.support_points[used, p.shown[feature]]
@@ -173,6 +173,10 @@ def box_masses(p: Corrected, low: np.ndarray, high: np.ndarray) -> tuple[np.ndar
     bounded = [k for k in range(p.n_features) if np.any(np.isfinite(low[:, k]) | np.isfinite(high[:, k]))]
     if not bounded:
         return np.ones(low.shape[0]), np.zeros(low.shape[0])
+    if (interval := p.interval) is not None:
+        low, high = (np.column_stack([side, np.full(side.shape[0], end)]) for side, end in ((low, interval.low), (high, interval.high)))
+        values, errors = box_masses(p.opened, low, high)
+        return np.clip(values / math.exp(p.log_inside), 0.0, 1.0), errors / math.exp(p.log_inside)
     if len(bounded) < p.n_features:
         return box_masses(p.marginal(bounded), low[:, bounded], high[:, bounded])
     n, d, laws, m = *low.shape, p.normals.weights.shape[0], p.n_corrections

@@ -187,7 +187,7 @@ def _space(a: np.ndarray, b: np.ndarray, R: np.ndarray) -> np.ndarray:
 def _sequence(a: np.ndarray, b: np.ndarray, L: np.ndarray, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(Π_k P(t_k in its interval | t_1 … t_{k−1}), t) along draws of t from these conditional laws, (n,) and (n, d).
 
-    Sides and ``unit`` are (n, d); L, the root of the covariance, is (n, d, d) or (1, d, d). Without its last column, ``unit`` does for the product.
+    Sides and ``unit`` are (n, d), though the product needs no last column of ``unit``; L, the root of the covariance, is (n or 1, d, d).
     """
     n, d = a.shape
     z, out = np.zeros((n, d)), np.ones(n)
@@ -204,7 +204,7 @@ def _sequence(a: np.ndarray, b: np.ndarray, L: np.ndarray, unit: np.ndarray) -> 
 
 
 def _ordered(a: np.ndarray, b: np.ndarray, C: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Features in the order of their masses, the smallest first; the roots of the covariances in this order; the least mass of a feature."""
+    """Features in the order of their masses, the smallest first; roots of the covariances in this order; the least mass of a feature."""
     deviations = np.sqrt(2.0 * np.diagonal(C, axis1=1, axis2=2))
     alone = gauss_mass(a / deviations, b / deviations)
     order = np.argsort(np.abs(weights) @ alone, kind="stable")
