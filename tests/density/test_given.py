@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from densities import make_density, random_density
@@ -11,9 +13,12 @@ from tables import MEASURE_CASES, PAIR_CASES, PairCase, points
 
 import ksos
 from ksos import SoSDensity, SoSMixture
+from ksos.density.mixture import reference_density
 from ksos.density.queries import Queries
 from ksos.kernels import Gaussian, Laplace
-from ksos.measures import Box, Discrete, Lebesgue
+from ksos.measures import Box, Discrete, GaussianMixture, Lebesgue
+from ksos.observables import KernelFunction
+from ksos.quadrature import composite, tensor_grid
 
 PLANE = {name: pair for name, pair in PAIR_CASES.items() if pair.d == 2}
 CONTINUOUS = {name: pair for name, pair in PLANE.items() if not isinstance(pair.measure, Discrete)}
@@ -162,3 +167,40 @@ def test_an_interval_without_atoms_or_outside_of_a_box() -> None:
     with pytest.raises(ValueError, match="vanishes where feature 0"):
         random_density(Gaussian(0.8), Box([-1.0, -1.0], [1.0, 1.0]), 2).conditional({0: (2.0, 3.0)})
     assert isinstance(ksos.mixture([corrected(2)]).conditional({0: (0.0, 1.0)}).measure, Lebesgue)
+
+
+@pytest.mark.parametrize("squares", [True, False], ids=["corrected", "normal laws"])
+def test_a_reference_given_an_interval_answers_in_closed_form(squares: bool, tmp_path: Path) -> None:
+    """Moments, embedding, boxes, gradient and a file of ∫_I p(x, t) dt/P(I), against quadrature over x."""
+    rng, covariances = np.random.default_rng(0), [TIED, np.diag([0.5, 0.4, 0.9]) - 0.2 * TIED]
+    measure = GaussianMixture([2, 1], [[0.0, 0.1, 0.3], [0.8, -0.5, 0.0]], covariances)
+    shape = {"constant": rng.normal(size=2), "normalize": True}
+    corrected = SoSDensity(Gaussian(2.0 * TIED), points(5, 3), 0.6 * rng.normal(size=(5, 2)), measure, **shape)
+    whole = corrected if squares else reference_density(measure)
+    for side in (INTERVAL, (-np.inf, 0.3), (0.1, np.inf)):
+        c = SoSMixture([whole], measure=Lebesgue()).conditional({1: side})
+        assert [part.interval is not None for _, part in c.parts] == [True]
+        ends = np.linspace(-9.0, 9.0, 31)
+        x, w = composite(ends[:-1], ends[1:], 12)
+        X, W = tensor_grid([x, x]), np.prod(tensor_grid([w, w]), axis=1)
+        mass = W * c.pdf(X)
+        assert mass.sum() == pytest.approx(1.0, abs=1e-9)
+        np.testing.assert_allclose(c.mean(), mass @ X, atol=1e-9)
+        away = X - c.mean()
+        np.testing.assert_allclose(c.cov(), (mass[:, None] * away).T @ away, atol=1e-9)
+        assert c.moment([1, 2]) == pytest.approx(float(mass @ (X[:, 0] * X[:, 1] ** 2)), abs=1e-9)
+        near = np.exp(-np.sum((X - [0.2, -0.1]) ** 2 / 0.49, axis=1))
+        assert c.expectation(KernelFunction([[0.2, -0.1]], [1.0], kernel=Gaussian(0.7))) == pytest.approx(float(mass @ near), abs=1e-9)
+        box = (X[:, 0] < ends[16]) & (X[:, 1] < ends[17])
+        assert c.probability(-np.inf, [ends[16], ends[17]]) == pytest.approx(float(mass[box].sum()), abs=1e-9)
+        p, bounds = whole.by_volume(), {0: ends[16], 2: ends[17], 1: side[1]}
+        joint = float(p.probability(low={1: side[0]}, high=bounds)) / float(p.probability(low={1: side[0]}, high={1: side[1]}))
+        assert joint == pytest.approx(float(mass[box].sum()), abs=1e-9)
+        y = np.array([[0.3, -0.4], [-1.0, 0.8]])
+        steps = [(c.logpdf(y + 1e-5 * e) - c.logpdf(y - 1e-5 * e)) / 2e-5 for e in np.eye(2)]
+        np.testing.assert_allclose(c.grad_logpdf(y), np.stack(steps, axis=1), atol=1e-7)
+        c.save(tmp_path / "model.ksos")
+        np.testing.assert_array_equal(ksos.load(tmp_path / "model.ksos").logpdf(y), c.logpdf(y))
+        np.testing.assert_allclose(c.affine(2.0, 1.0).mean(), 2.0 * c.mean() + 1.0)
+        line = c.conditional({0: 0.3})
+        np.testing.assert_allclose(line.logpdf(y[:, 1:]), c.logpdf(np.c_[[0.3, 0.3], y[:, 1]]) - c.marginal([0]).logpdf([[0.3]]), atol=1e-9)

@@ -210,7 +210,7 @@ def test_messages_say_what_came(tmp_path: Path, content: bytes) -> None:
 def test_newer_version_names_the_remedy(tmp_path: Path, content: bytes) -> None:
     header, data = take_apart(content)
     newer = {"format_version": 7, "library_version": "9.1", "anything": "else"}
-    refuse(tmp_path, forge(newer, data), r"format version 7, written by ksos '9\.1'; this ksos reads versions up to 3: update ksos")
+    refuse(tmp_path, forge(newer, data), r"format version 7, written by ksos '9\.1'; this ksos reads versions up to 4: update ksos")
     damaged = forge(header | {"format_version": 7}, data).replace(b'"format_version": 7', b'"format_version": 5')
     refuse(tmp_path, damaged, "checksum of its header")
 

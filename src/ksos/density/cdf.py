@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from ksos._memory import row_blocks
+from ksos.density.expectation import clouds
 from ksos.density.moments import node_masses
 from ksos.density.standard import standardize
 from ksos.integrals import closed_form
@@ -26,6 +27,7 @@ __all__ = ["box_masses", "cumulative", "line_law", "quantiles"]
 _BLOCK_ELEMENTS = 1 << 17
 _NEGLIGIBLE, _LOG_RANGE = 1e-17, 200.0
 _ORDER, _PANELS_PER_LENGTH = 16, 4
+_ROUGH, _CLOUD_POINTS = 1e-3, 1 << 15
 _LOG_LEVEL = -32.0  # inside all panels are equally long; outside k falls by e per panel, down to the last level
 _LAST_LEVEL = -330.0  # its square is about the smallest number there is
 
@@ -104,11 +106,16 @@ def _node_sums(p: SoSDensity, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     nodes = p.measure.atoms.points  # type: ignore[union-attr]
     out = np.empty(low.shape[0])
     for rows in row_blocks(low.shape[0], nodes.shape[0], _BLOCK_ELEMENTS):
-        inside = np.ones((out[rows].shape[0], nodes.shape[0]), dtype=bool)
-        for k in range(nodes.shape[1]):
-            inside &= (low[rows, k, None] <= nodes[:, k]) & (nodes[:, k] <= high[rows, k, None])
-        out[rows] = inside @ masses
+        out[rows] = _inside(nodes, low[rows], high[rows]) @ masses
     return np.clip(out, 0.0, 1.0)
+
+
+def _inside(X: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Which rows of X lie in which boxes, shape (boxes, n)."""
+    inside = np.ones((low.shape[0], X.shape[0]), dtype=bool)
+    for k in range(X.shape[1]):
+        inside &= (low[:, k, None] <= X[:, k]) & (X[:, k] <= high[:, k, None])
+    return inside
 
 
 def _one_mass(p: SoSDensity, low: np.ndarray, high: np.ndarray) -> float:
@@ -157,4 +164,10 @@ def _tied_masses(p: SoSDensity, low: np.ndarray, high: np.ndarray) -> tuple[np.n
     P, i, j = _components(p.unit_factor, integrals.log_gram(X, X) - p.log_unit)
     covariance = 0.5 * cast("np.ndarray", integrals.pair_metric())
     mass, error = mixture_box_masses(P, 0.5 * (X[i] + X[j]), covariance, low, high)
+    if np.any(rough := error > _ROUGH):  # components of both signs were drawn: points with positive weights may do better
+        values = np.stack([_inside(y, low[rough], high[rough]) @ masses for y, _, masses in clouds(p, _CLOUD_POINTS, 0)[0]])
+        spread = values.std(axis=0, ddof=1) / np.sqrt(values.shape[0])
+        better = spread < error[rough]
+        mass[rough] = np.where(better, values.mean(axis=0), mass[rough])
+        error[rough] = np.where(better, spread, error[rough])
     return np.where(np.all(low < high, axis=1), np.clip(mass, 0.0, 1.0), 0.0), error

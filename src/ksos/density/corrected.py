@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Self, cast
 
@@ -21,27 +20,30 @@ import numpy as np
 
 from ksos._array import Array, like, to_numpy
 from ksos._memory import row_blocks
-from ksos.density._assemble import hadamard_factor, unit_rows
+from ksos.density.expected_square import ExpectedSquare
+from ksos.density.interval import Inside, Interval
 from ksos.density.normal_sum import Group, pairs_of
 from ksos.kernels import Gaussian
-from ksos.kernels.distances import squared_distances
 from ksos.measures import GaussianMixture, Normal, Normals
 from ksos.measures.normal import log_normal
+from ksos.quadrature import composite
 
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
 
 __all__ = ["Corrected", "NormalLaws", "conditional_normals", "given_values", "times_normal"]
 
-_BLOCK_ELEMENTS = 1 << 18
+_BLOCK_ELEMENTS, _LAW_ELEMENTS = 1 << 18, 1 << 20
+_UNSEEN = -40.0  # what is by this logarithm smaller than a sum does not change it
+_REACH, _NODES_PER_LENGTH, _LENGTHS_PER_PANEL = 8.5, 4.5, 3.0
 _RESOLVED = 1e-10  # a kernel this close to those chosen (squared, relative) brings rounding, not shape
 
 
 class Corrected:
-    """The features ``shown`` of a density with a constant over normal laws, by volume."""
+    """The features ``shown`` of a density with a constant over normal laws, by volume, perhaps given the interval of another one."""
 
-    def __init__(self, joint: SoSDensity, shown: list[int] | None = None) -> None:
-        self.joint = joint
+    def __init__(self, joint: SoSDensity, shown: list[int] | None = None, interval: Interval | None = None) -> None:
+        self.joint, self.interval = joint, interval
         self.shown = list(range(joint.n_features)) if shown is None else list(shown)
         self.hidden = [k for k in range(joint.n_features) if k not in self.shown]
 
@@ -59,8 +61,61 @@ class Corrected:
     @property
     def bandwidths(self) -> np.ndarray:
         """Per feature the length on which the density varies, shape (d,)."""
-        of_laws = 2.0 * np.sqrt(np.diagonal(self.normals.covariances, axis1=1, axis2=2).min(axis=0))
-        return np.minimum(of_laws, np.sqrt(np.diagonal(self.metric))[self.shown]) if np.any(self._factor != 0.0) else of_laws
+        of_laws = 2.0 * self.deviations.min(axis=0)
+        return np.minimum(of_laws, np.sqrt(np.diagonal(self.metric))[self.shown]) if self.n_corrections else of_laws
+
+    @cached_property
+    def deviations(self) -> np.ndarray:
+        """Of each law, those of the features shown; of a law within an interval, the lengths on which its density varies, shape (c, d)."""
+        variances = np.diagonal(self.normals.covariances, axis1=1, axis2=2)
+        if self.interval is not None:
+            V, T = self.all_normals.covariances, self.interval.feature
+            variances = variances - V[:, self.shown, T] ** 2 / V[:, T, T][:, None]
+        return np.sqrt(variances)
+
+    @cached_property
+    def opened(self) -> Self:
+        """The law of the features shown and of the one in the interval, before it was known."""
+        return self if self.interval is None else type(self)(self.joint, [*self.shown, self.interval.feature])
+
+    @cached_property
+    def log_inside(self) -> float:
+        """log P(t ∈ I), which nothing but the law before it was known tells."""
+        if self.interval is None:
+            return 0.0
+        if not self.n_corrections:
+            weights = self.all_normals.weights
+            return float(np.logaddexp.reduce(np.log(weights / weights.sum()) + self.interval.log_masses(self.all_normals)))
+        t, w = self._nodes
+        return float(
+            np.logaddexp.reduce(type(self)(self.joint, [self.interval.feature]).log_density(t[:, None]) + np.log(w), initial=-np.inf)
+        )
+
+    @cached_property
+    def _nodes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Nodes and weights of a rule on the interval, as far as the laws reach."""
+        interval = cast("Interval", self.interval)
+        reach = _REACH * np.sqrt(self.all_normals.covariances[:, interval.feature, interval.feature])
+        mean = self.all_normals.means[:, interval.feature]
+        low, high = max(interval.low, float((mean - reach).min())), min(interval.high, float((mean + reach).max()))
+        if not low < high:
+            return np.empty(0), np.empty(0)
+        lengths = (high - low) / self.opened.narrowest(len(self.shown))
+        pieces = math.ceil(lengths / _LENGTHS_PER_PANEL)
+        ends = np.linspace(low, high, pieces + 1)
+        return composite(ends[:-1], ends[1:], 8 + math.ceil(_NODES_PER_LENGTH * lengths / pieces))
+
+    def narrowest(self, feature: int) -> float:
+        """The length on which the density varies along a feature, the others being held fixed."""
+        precision = 0.25 * np.linalg.inv(self.normals.covariances)[:, feature, feature].max()
+        if self.n_corrections:
+            precision += np.linalg.inv(self.metric[np.ix_(self.shown, self.shown)])[feature, feature]
+        return float(1.0 / np.sqrt(precision))
+
+    @cached_property
+    def n_corrections(self) -> int:
+        """The number of kernels that change the reference."""
+        return int(np.count_nonzero(np.any(self._factor != 0.0, axis=1)))
 
     @cached_property
     def metric(self) -> np.ndarray:
@@ -89,7 +144,8 @@ class Corrected:
         return self.joint.unit_factor
 
     @cached_property
-    def _constant(self) -> np.ndarray:
+    def constant(self) -> np.ndarray:
+        """c in natural units."""
         return cast("np.ndarray", self.joint.unit_constant)
 
     # --- values ---
@@ -104,8 +160,12 @@ class Corrected:
 
     def log_density(self, X: Array) -> Array:
         """log p by volume, shape (n,)."""
+        if self.interval is not None:
+            return like(self._values_within(to_numpy(X))[0], X)
         if not self.hidden and self.shown == sorted(self.shown):
             return self.joint.logpdf(X) + self.joint.measure.log_density(X)
+        if not self.n_corrections:
+            return self.log_reference(X) + math.log(float(self.constant @ self.constant)) - self.joint.log_unit
         if not self.hidden:
             order = np.argsort(self.shown)
             return self.joint.logpdf(X[:, order]) + self.joint.measure.log_density(X[:, order])
@@ -113,6 +173,8 @@ class Corrected:
 
     def log_and_gradient(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """log p by volume, shape (n,), and its gradient, shape (n, d)."""
+        if self.interval is not None:
+            return self._values_within(X, slopes=True)
         if self.hidden:
             return self._marginal_values(X, slopes=True)
         order, (logs, slopes) = np.argsort(self.shown), self.laws.slopes(X)
@@ -123,7 +185,7 @@ class Corrected:
         inverse = np.linalg.inv(self.metric[np.ix_(self.shown, self.shown)])
         for rows in row_blocks(X.shape[0], max(F.shape), _BLOCK_ELEMENTS):
             k = self.joint.kernel(X[rows][:, order], self.joint.support_points)
-            psi = self._constant + k @ F
+            psi = self.constant + k @ F
             weight, square = k * (psi @ F.T), np.einsum("nr,nr->n", psi, psi)
             pull = weight @ points - weight.sum(axis=1, keepdims=True) * X[rows]  # Σ_i (Fψ)_i k_i (x̃_i − x)
             out[rows] += 4.0 * (pull @ inverse) / np.where(square > 0.0, square, 1.0)[:, None]
@@ -132,38 +194,88 @@ class Corrected:
         return log_p, out
 
     @cached_property
-    def _marginals(self) -> list[_Conditional]:
-        return [_Conditional.of(self, c) for c in range(self.normals.weights.shape[0])]
+    def _inside(self) -> Inside:
+        return Inside(self.all_normals, self.shown, cast("Interval", self.interval))
+
+    def _values_within(self, X: np.ndarray, *, slopes: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """log p given the interval: law by law where nothing corrects them, else ∫_I p(x, t) dt at the nodes of a rule; and ∇ log p."""
+        (n, d), (t, w) = X.shape, self._nodes if self.n_corrections else (np.empty(0), np.empty(0))
+        out, gradient, columns = np.empty(n), np.zeros((n, d)), t.shape[0] or self.normals.weights.shape[0]
+        for rows in row_blocks(n, columns * (d if slopes else 1), _LAW_ELEMENTS):
+            x = X[rows]
+            if self.n_corrections:
+                both = np.column_stack([np.repeat(x, t.shape[0], axis=0), np.tile(t, x.shape[0])])
+                found, steps = (
+                    self.opened.log_and_gradient(both) if slopes else (self.opened.log_density(both), np.zeros((both.shape[0], d)))
+                )
+                terms = (found.reshape(-1, t.shape[0]) + np.log(w)).T
+                steps = steps[:, :d].reshape(-1, t.shape[0], d).transpose(1, 0, 2)
+            else:
+                inside = self._inside.logs(x)
+                logs, steps = self.laws.slopes(x) if slopes else (self.laws.logs(x), np.empty(0))
+                terms, steps = logs + inside, steps + self._inside.gradients(x, inside) if slopes else steps
+            peak = terms.max(axis=0)
+            peak = np.where(np.isfinite(peak), peak, 0.0)
+            shares = np.exp(terms - peak)
+            total = shares.sum(axis=0)
+            with np.errstate(divide="ignore"):
+                out[rows] = peak + np.log(total) - self.log_inside
+            if slopes:
+                gradient[rows] = np.einsum("cn,cnd->nd", shares / np.where(total > 0.0, total, 1.0), steps)
+        return out, gradient
+
+    @cached_property
+    def _marginals(self) -> list[ExpectedSquare]:
+        return [ExpectedSquare.of(self, c) for c in range(self.normals.weights.shape[0])]
 
     def _marginal_values(self, X: np.ndarray, *, slopes: bool = False) -> tuple[np.ndarray, np.ndarray]:
-        """log p, and ∇ log p if ``slopes``."""
+        """log p, and ∇ log p if ``slopes``.
+
+        Where N_c is largest its term is computed first; other terms only where they can add to it: none exceeds w_c N_c(x)·sup f.
+        """
         n, d = X.shape
-        out, gradient = np.empty(n), np.zeros((n, d))
-        for rows in row_blocks(n, max(self._factor.shape[0], self.normals.weights.shape[0]) * (d if slopes else 1), _BLOCK_ELEMENTS):
-            stacked, of_laws = self.laws.slopes(X[rows])
-            steps = []
-            for c, part in enumerate(self._marginals):
-                value, slope = part.values(X[rows], slopes=slopes)
-                with np.errstate(divide="ignore"):
-                    stacked[c] += np.log(value)
-                steps.append(slope + of_laws[c] if slopes else slope)
-            peak = stacked.max(axis=0)
-            shares = np.exp(stacked - np.where(np.isfinite(peak), peak, 0.0))
+        out, gradient, highest = np.empty(n), np.zeros((n, d)), math.log(self.bound()) + self.joint.log_unit
+        for rows in row_blocks(n, self.normals.weights.shape[0] * (d if slopes else 1), _LAW_ELEMENTS):
+            x = X[rows]
+            logs, of_laws = self.laws.slopes(x) if slopes else (self.laws.logs(x), np.empty(0))
+            terms, steps, first = np.full(logs.shape, -np.inf), np.zeros((*logs.shape, d) if slopes else 0), logs.argmax(axis=0)
+
+            def fill(c: int, at: np.ndarray, x: np.ndarray = x, logs: np.ndarray = logs) -> None:
+                for some in row_blocks(at.shape[0], max(self._factor.shape), _BLOCK_ELEMENTS):
+                    value, slope = self._marginals[c].values(x[at[some]], slopes=slopes)
+                    with np.errstate(divide="ignore"):
+                        terms[c, at[some]] = logs[c, at[some]] + np.log(value)  # noqa: B023
+                    if slopes:
+                        steps[c, at[some]] = slope + of_laws[c, at[some]]  # noqa: B023
+
+            for c in np.unique(first):
+                fill(int(c), np.flatnonzero(first == c))
+            least = terms[first, np.arange(x.shape[0])] + _UNSEEN - highest
+            for c in range(logs.shape[0]):
+                fill(c, np.flatnonzero((logs[c] >= least) & (first != c)))
+            peak = terms.max(axis=0)
+            shares = np.exp(terms - np.where(np.isfinite(peak), peak, 0.0))
             total = shares.sum(axis=0)
             with np.errstate(divide="ignore"):
                 out[rows] = np.where(np.isfinite(peak), peak, 0.0) + np.log(total)
             if slopes:
-                gradient[rows] = np.einsum("cn,cnd->nd", shares / np.where(total > 0.0, total, 1.0), np.stack(steps))
+                gradient[rows] = np.einsum("cn,cnd->nd", shares / np.where(total > 0.0, total, 1.0), steps)
         return out - self.joint.log_unit, gradient
 
     # --- what it is a sum of ---
 
     def groups(self) -> Iterator[Group]:
-        """p as a signed sum of normal laws: per reference law N_c one, then m for the k_i N_c, then all pairs k_i k_j N_c."""
+        """p as a signed sum of normal laws: per reference law N_c one, then m for the k_i N_c, then all pairs k_i k_j N_c.
+
+        With an interval, the sum of the opened law, whose last feature is the one in the interval.
+        """
+        if self.interval is not None:
+            yield from self.opened.groups()
+            return
         S, X = self.metric, self.joint.support_points
         used = np.any(self._factor != 0.0, axis=1)
         X, F, unit = X[used], self._factor[used], math.exp(-self.joint.log_unit)
-        c, B = self._constant, F @ F.T
+        c, B = self.constant, F @ F.T
         for weight, mean, covariance in zip(*self.all_normals, strict=True):
             share = float(weight) * unit
             yield Group(np.array([share * float(c @ c)]), mean[None, :], covariance).restrict(self.shown)
@@ -187,17 +299,20 @@ class Corrected:
             law = Normal(mean, covariance)
             part = p.from_units(p.kernel, p.support_points, p.unit_factor, p.log_unit, law, p.unit_constant)
             if (mass := float(weight) * part.mass()) > 0.0:
-                found.append((mass, type(self)(part.scaled_to_one(), self.shown)))
+                child = type(self)(part.scaled_to_one(), self.shown, self.interval)
+                found.append((mass * math.exp(child.log_inside - self.log_inside), child))
         return found
 
     def bound(self) -> float:
         """A number that p/ρ never exceeds: ‖Fᵀk(x)‖² ≤ λ_max(FᵀKF) since k(x)ᵀK⁻¹k(x) ≤ k(x,x) = 1."""
         X, F = self.joint.support_points, self._factor
         largest = float(np.linalg.eigvalsh(F.T @ self.joint.kernel(X, X) @ F)[-1])
-        return (float(np.linalg.norm(self._constant)) + math.sqrt(max(largest, 0.0))) ** 2 * math.exp(-self.joint.log_unit)
+        return (float(np.linalg.norm(self.constant)) + math.sqrt(max(largest, 0.0))) ** 2 * math.exp(-self.joint.log_unit)
 
     def draw_reference(self, size: int, rng: np.random.Generator) -> np.ndarray:
-        """Samples of ρ, all features."""
+        """Samples of ρ, all features, in the interval if there is one."""
+        if self.interval is not None:
+            return self.interval.draw(self.all_normals, size, rng)
         weights, means, covariances = self.all_normals
         which = rng.choice(weights.shape[0], size=size, p=weights / weights.sum())
         roots = np.linalg.cholesky(covariances)
@@ -208,15 +323,23 @@ class Corrected:
 
     def marginal(self, keep: list[int]) -> Self:
         """The law of some of the features shown."""
-        return type(self)(self.joint, [self.shown[k] for k in keep])
+        return type(self)(self.joint, [self.shown[k] for k in keep], self.interval)
 
     def conditional(self, given: list[int], values: np.ndarray) -> Self | None:
         """The law of the other features shown; None if there is no mass."""
         at = [self.shown[k] for k in given]
         order = np.argsort(at)
         found = given_values(self.joint, [at[i] for i in order], values[order])
+        if found is None:
+            return None
         rest = [k for k in range(self.joint.n_features) if k not in at]
-        return None if found is None else type(self)(found, [rest.index(self.shown[k]) for k in range(self.n_features) if k not in given])
+        interval = None if self.interval is None else self.interval._replace(feature=rest.index(self.interval.feature))
+        return type(self)(found, [rest.index(self.shown[k]) for k in range(self.n_features) if k not in given], interval)
+
+    def within(self, feature: int, side: tuple[float, float]) -> Self | None:
+        """The law of the other features shown, given that this one lies in an interval; None if that is known of another one already."""
+        rest = [k for k in self.shown if k != self.shown[feature]]
+        return type(self)(self.joint, rest, Interval(self.shown[feature], *side)) if self.interval is None else None
 
     def affine(self, A: np.ndarray, b: np.ndarray) -> Self:
         """The law of Ax + b of the features shown."""
@@ -225,11 +348,11 @@ class Corrected:
         full[np.ix_(self.shown, self.shown)], shift[self.shown] = A, b
         kernel, points = Gaussian(_symmetric(full @ self.metric @ full.T)), p.support_points @ full.T + shift
         measure = GaussianMixture(*self.all_normals).linear_image(full, shift)
-        return type(self)(p.from_units(kernel, points, p.unit_factor, p.log_unit, measure, p.unit_constant), self.shown)
+        return type(self)(p.from_units(kernel, points, p.unit_factor, p.log_unit, measure, p.unit_constant), self.shown, self.interval)
 
     def fewer_columns(self, rank: int) -> SoSDensity:
         """The joint density with at most ``rank`` squares, those with the largest masses."""
-        p, F, c = self.joint, self._factor, self._constant
+        p, F, c = self.joint, self._factor, self.constant
         if rank >= p.rank:
             return p
         W, means = self._gram()
@@ -243,7 +366,7 @@ class Corrected:
 
         The points are those of an orthogonal matching pursuit [Pati1993] on what the constant does not explain.
         """
-        p, F, c = self.joint, self._factor, self._constant
+        p, F, c = self.joint, self._factor, self.constant
         if m >= p.support_points.shape[0]:
             return p
         W, means = self._gram()
@@ -281,88 +404,10 @@ class Corrected:
         log_mass, law = times_normal(self.all_normals, centre, full)
         p = self.joint
         new = p.from_units(p.kernel, p.support_points, p.unit_factor, p.log_unit, law, p.unit_constant)
-        mass = new.mass()
-        return (log_mass + math.log(mass), type(self)(new.scaled_to_one(), self.shown)) if mass > 0.0 else None
-
-
-@dataclass(frozen=True)
-class _Conditional:
-    """E_c[‖c + Fᵀk(x)‖² | x_S] of one reference law, for x = (x_S, x_R) with x_S shown; without hidden features, the square itself.
-
-    Given x_S the hidden features are normal with covariance V, and k_i = k^S_i · exp(−(x_R − r_i)ᵀP(x_R − r_i)) with r_i affine in x_S.
-    Let t_i(x_S) = r_i − E[x_R|x_S] = start_i − slope·x_S.
-    """
-
-    points: np.ndarray
-    inverse: np.ndarray
-    """Of the metric of k^S."""
-    start: np.ndarray
-    slope: np.ndarray
-    once: np.ndarray
-    """(P⁻¹ + 2V)⁻¹, of E[k_i|x_S]."""
-    twice: np.ndarray
-    """(P⁻¹/2 + 2V)⁻¹, of E[k_i k_j|x_S]."""
-    log_once: float
-    log_twice: float
-    factor: np.ndarray
-    root: np.ndarray
-    """L with LLᵀ = B ∘ exp(−(t_i−t_j)ᵀ(P/2 − twice/4)(t_i−t_j))."""
-    constant: np.ndarray
-
-    @classmethod
-    def of(cls, p: Corrected, c: int) -> _Conditional:
-        S, R, X, F = p.shown, p.hidden, p.joint.support_points, p.joint.unit_factor
-        _, means, covariances = p.all_normals
-        mean, covariance, metric = means[c], covariances[c], p.metric
-        inner = np.linalg.inv(metric[np.ix_(S, S)])
-        used = np.any(F != 0.0, axis=1)
-        X, F = X[used], F[used]
-        if not R:
-            nothing = np.zeros((0, 0))
-            return cls(X[:, S], inner, np.zeros((X.shape[0], 0)), np.zeros((0, len(S))), nothing, nothing, 0.0, 0.0, F, F, p._constant)
-        precision = np.linalg.inv(metric)
-        P = precision[np.ix_(R, R)]
-        of_kernel = np.linalg.solve(P, precision[np.ix_(R, S)])
-        of_law = np.linalg.solve(covariance[np.ix_(S, S)], covariance[np.ix_(S, R)]).T
-        V = _symmetric(covariance[np.ix_(R, R)] - of_law @ covariance[np.ix_(S, R)])
-        start = (X[:, R] - mean[R]) + (X[:, S] - mean[S]) @ of_kernel.T + mean[S] @ (of_kernel + of_law).T
-        widths = np.linalg.inv(P)
-        once, twice = np.linalg.inv(widths + 2.0 * V), np.linalg.inv(0.5 * widths + 2.0 * V)
-        log_once, log_twice = (-0.5 * float(np.linalg.slogdet(np.eye(len(R)) + 2.0 * q * V @ P)[1]) for q in (1, 2))
-        values, axes = np.linalg.eigh(0.5 * P - 0.25 * twice)
-        at = start @ (axes * np.sqrt(np.maximum(values, 0.0)))
-        correlations = np.exp(-squared_distances(at, at, np.ones(len(R))))
-        rows, log_lengths = unit_rows(F)
-        root = hadamard_factor(rows, correlations) * np.exp(log_lengths)[:, None] if X.shape[0] else F
-        return cls(X[:, S], inner, start, of_kernel + of_law, once, twice, log_once, log_twice, F, root, p._constant)
-
-    def values(self, X: np.ndarray, *, slopes: bool) -> tuple[np.ndarray, np.ndarray]:
-        """E_c[…|x_S] at the rows of X in natural units, and the gradient of its logarithm."""
-        c, F, L = self.constant, self.factor, self.root
-        if not F.shape[0]:
-            return np.full(X.shape[0], float(c @ c)), np.zeros(X.shape)
-        near, hidden = _squares(X - self.points[:1], self.points - self.points[:1], self.inverse), X @ self.slope.T
-        with np.errstate(under="ignore"):
-            h = np.exp(self.log_once - near - _squares(hidden, self.start, self.once))
-            b = np.exp(0.5 * self.log_twice - near - 0.5 * _squares(hidden, self.start, self.twice)) if self.start.shape[1] else h
-        linear, squares, least = h @ (F @ c), b @ L, c + h @ F
-        value = float(c @ c) + 2.0 * linear + np.einsum("nr,nr->n", squares, squares)
-        value = np.maximum(value, np.einsum("nr,nr->n", least, least))
-        if not slopes:
-            return value, value
-        common = -2.0 * (X[:, None, :] - self.points) @ self.inverse
-        t = self.start - hidden[:, None, :]
-        of_h, of_b = common + 2.0 * (t @ self.once) @ self.slope, common + (t @ self.twice) @ self.slope
-        gradient = 2.0 * np.einsum("nm,nmd->nd", h * (F @ c), of_h) + 2.0 * np.einsum("nm,nmd->nd", b * (squares @ L.T), of_b)
-        return value, gradient / np.where(value > 0.0, value, 1.0)[:, None]
-
-
-def _squares(X: np.ndarray, Y: np.ndarray, Q: np.ndarray) -> np.ndarray:
-    """(X_n − Y_m)ᵀQ(X_n − Y_m), shape (n, m)."""
-    if Q.shape[0] == 0 or Y.shape[0] == 0:
-        return np.zeros((X.shape[0], Y.shape[0]))
-    root = np.linalg.cholesky(Q)
-    return np.asarray(squared_distances(X @ root, Y @ root, np.ones(Q.shape[0])))
+        if not (mass := new.mass()) > 0.0:
+            return None
+        found = type(self)(new.scaled_to_one(), self.shown, self.interval)
+        return log_mass + math.log(mass) + found.log_inside - self.log_inside, found
 
 
 class NormalLaws:
@@ -372,6 +417,10 @@ class NormalLaws:
         self.means, self.roots = normals.means, np.linalg.inv(np.linalg.cholesky(normals.covariances))
         log_det = np.sum(np.log(np.diagonal(self.roots, axis1=1, axis2=2)), axis=1)
         self.constant = np.log(normals.weights) + log_det - 0.5 * self.means.shape[1] * math.log(2.0 * math.pi)
+
+    def logs(self, X: np.ndarray) -> np.ndarray:
+        """log w_c N_c(x), shape (c, n)."""
+        return self.slopes(X)[0]
 
     def slopes(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """log w_c N_c(x), shape (c, n), and ∇ log N_c(x), shape (c, n, d)."""

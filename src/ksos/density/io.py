@@ -16,6 +16,7 @@ from ksos._array import quiet, to_numpy
 from ksos._files import replace_whole
 from ksos._memory import FLOAT_BYTES, require_memory
 from ksos._version import __version__
+from ksos.density.interval import Interval
 from ksos.density.mixture import SoSMixture
 from ksos.density.part import as_part
 from ksos.density.sos import SoSDensity
@@ -27,14 +28,14 @@ __all__ = ["load", "read_header", "save"]
 
 _MAGIC = b"\x89KSOS\r\n\x1a"  # not text, and no longer itself once line endings have been converted
 _CONDITIONAL_MAGIC = b"\x89KSOC\r\n\x1a"  # of another kind of file, which holds more than a density
-_FORMAT_VERSION = 3  # 1: a density; 2: the constant of a density, mixtures; 3: names of features
+_FORMAT_VERSION = 4  # 1: a density; 2: the constant of a density, mixtures; 3: names of features; 4: parts given an interval
 _PREFIX_BYTES = 48  # the magic, the header's length, the header's SHA-256
 _ALIGNMENT = 64
 _HEADER_LIMIT = 1 << 16  # bounds what parsing can cost before anything is known to be true
 _FLOATS = np.dtype("<f8")
 _MOST_DIMENSIONS, _MASS_TOLERANCE, _LONGEST_VERSION, _LONGEST_NAME = 8, 1e-6, 80, 1000
 _KERNEL_VALUE, _MOST_WORK = 20, 2e10  # steps of an exponential; what a file may make its reader do: some ten seconds
-_OWN_ARRAYS, _CONSTANT = ("log_unit", "support_points", "unit_factor"), "unit_constant"
+_OWN_ARRAYS, _CONSTANT, _INTERVAL = ("log_unit", "support_points", "unit_factor"), "unit_constant", "interval"
 _COMMON_KEYS = {"format_version", "library_version", "measure", "arrays", "sha256"}
 _TABLES: dict[str, Mapping[str, type[Any]]] = {"kernel": KERNELS, "measure": MEASURES}
 
@@ -127,8 +128,11 @@ def _describe(law: SoSDensity | SoSMixture) -> tuple[dict[str, Any], Arrays]:
             entries, own = _describe_density(part.density, f"parts.{number}.")
             header["parts"].append({**entries, "features": part.shown})
             arrays |= own
+            if part.interval is not None:
+                header["format_version"], header["parts"][-1]["within"] = 4, part.interval.feature
+                arrays[f"parts.{number}.{_INTERVAL}"] = _as_floats([part.interval.low, part.interval.high])
     if law.feature_names is not None:
-        header |= {"format_version": 3, "feature_names": list(law.feature_names)}
+        header |= {"format_version": max(3, header["format_version"]), "feature_names": list(law.feature_names)}
     header["arrays"] = [{"name": name, "shape": list(array.shape)} for name, array in arrays.items()]
     header["sha256"] = _checksum(arrays)
     return header, arrays
@@ -193,13 +197,23 @@ def _assemble_mixture(header: dict[str, Any], arrays: Arrays) -> SoSMixture:
         raise ValueError("its weights must be positive and sum to 1")
     parts = []
     for number, (entry, weight) in enumerate(zip(entries, weights.tolist(), strict=True)):
-        _check_keys(entry, {"kernel", "measure", "features"}, "a part of its mixture")
+        inside = header["format_version"] > 3 and isinstance(entry, dict) and "within" in entry
+        _check_keys(entry, {"kernel", "measure", "features"} | ({"within"} if inside else set()), "a part of its mixture")
         density = _assemble_density(entry, arrays, f"parts.{number}.", constants=True)
         d, features = density.n_features, entry["features"]
         if not isinstance(features, list) or not all(type(k) is int and 0 <= k < d for k in features) or len(set(features)) < len(features):
             raise ValueError(f"the features of a part must be different numbers from 0 to {d - 1}; got {_shown(features)}")
-        parts.append((weight, as_part(density, features)))
+        interval = _interval(entry["within"], d, features, arrays.pop(f"parts.{number}.{_INTERVAL}", None)) if inside else None
+        parts.append((weight, as_part(density, features, interval)))
     return SoSMixture.from_parts(parts, measure, check=True)
+
+
+def _interval(feature: Any, d: int, features: list[int], sides: np.ndarray | None) -> Interval:
+    if type(feature) is not int or not 0 <= feature < d or feature in features:
+        raise ValueError(f"the feature of a part in an interval must be one of the {d} that are integrated out; got {_shown(feature)}")
+    if sides is None or sides.shape != (2,) or not sides[0] < sides[1]:
+        raise ValueError(f"an interval must have two sides, the lower one first; got {_shown(None if sides is None else sides.tolist())}")
+    return Interval(feature, float(sides[0]), float(sides[1]))
 
 
 def _assemble_density(entries: Mapping[str, Any], arrays: Arrays, prefix: str, *, constants: bool) -> SoSDensity:
@@ -311,7 +325,7 @@ def _parse(text: bytes) -> dict[str, Any]:
             f"this ksos reads versions up to {_FORMAT_VERSION}: update ksos"
         )
     mixed = version > 1 and "parts" in header
-    named = {"feature_names"} if version > 2 else set()
+    named = {"feature_names"} if version == 3 or (version > 3 and "feature_names" in header) else set()
     _check_keys(header, _COMMON_KEYS | named | ({"parts"} if mixed else {"kernel"}), "its header")
     written_by = header["library_version"]
     if not isinstance(written_by, str) or not written_by.isprintable() or len(written_by) > _LONGEST_VERSION:  # it is shown on terminals

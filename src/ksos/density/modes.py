@@ -9,7 +9,6 @@ import numpy as np
 from scipy.optimize import minimize
 
 from ksos._memory import row_blocks
-from ksos.density._assemble import split_columns, unit_rows
 from ksos.density.standard import standardize
 from ksos.integrals.metric import axes_of
 from ksos.integrals.regions import cells
@@ -39,8 +38,7 @@ def log_and_gradient(p: SoSDensity, X: np.ndarray) -> tuple[np.ndarray, np.ndarr
     if kernel.full:  # in the axes of the metric, and back by the chain rule
         axes, kernel = axes_of(kernel, X.shape[1]), Gaussian(1.0)
         X, points = axes.coordinates(X, points[:1]), axes.coordinates(points, points[:1])
-    rows_of, log_lengths = unit_rows(p.unit_factor)
-    F, bumps = split_columns(rows_of)
+    F, bumps, log_lengths = p.unit_columns
     n, d = X.shape
     sigma = kernel.sigma_vector(d)
     log_p, gradient = np.full(n, -np.inf), np.zeros((n, d))
@@ -82,7 +80,11 @@ def modes(p: SoSDensity, n_starts: int, *, every: bool) -> np.ndarray:
         found = [_climb(density, y, limits) for y in _starts(density, n_starts, limits)]
         best = max(log_p for log_p, _, _ in found)
         chosen = found if every else [one for one in found if one[0] >= best - _FLAT]
-        found = [_polish(density, y, limits) for _, y, _ in chosen]
+        ends: list[np.ndarray] = []
+        for _, y, _ in sorted(chosen, key=lambda one: -one[0]):  # climbs that end in one place are polished once
+            if all(np.abs(y - other).max() > _APART for other in ends):
+                ends.append(y)
+        found = [_polish(density, y, limits) for y in ends]
     found.sort(key=lambda one: -one[0])
     kept = [found[0][1]]
     for _, y, is_maximum in found[1:] if every else []:

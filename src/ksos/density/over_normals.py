@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from scipy.special import ndtri
 
 from ksos.density.corrected import Corrected
 from ksos.density.expectation import Estimate
-from ksos.integrals.erf import normal_between
-from ksos.integrals.normal_boxes import mixture_box_masses
-from ksos.quadrature import NODES_PER_CELL, Panels, PiecewiseLaw, cells, integrate, legendre, merged, sobol, tensor_grid
+from ksos.density.normal_sum import Group
+from ksos.integrals.normal_boxes import closed, mixture_box_masses, sampled_mass
+from ksos.quadrature import NODES_PER_CELL, Panels, PiecewiseLaw, cells, integrate, merged, sobol, tensor_grid
 
 __all__ = ["average", "box_masses", "clouds", "draw", "panel_ends"]
 
@@ -20,13 +20,14 @@ Function = Callable[[np.ndarray], np.ndarray]
 
 _REACH = 8.5  # deviations: beyond, a normal law has a mass of 1e-17
 _TAIL = 38.0  # beyond, its density is no float
-_PANELS_PER_DEVIATION, _PANELS_PER_BANDWIDTH, _KERNEL_REACH = 2.0, 4.0, 6.5
+_PANELS_PER_DEVIATION, _PANELS_PER_BANDWIDTH, _KERNEL_REACH = 1.0, 2.0, 6.5
 _CUBATURE_FEATURES, _GROUPS = 3, 8
 _CELLS = {1: 16, 2: 7, 3: 4}
 _CELL_DEVIATIONS, _CELL_BANDWIDTHS, _CELL_REACH = 2.5, 2.5, 8.0
 _CUBATURE_EVALUATIONS, _CLOUD_POINTS = 2_000_000, 65_536
-_NODES, _MOST_NODES, _AGREE = (24, 36, 54, 81, 122), 600_000, 1e-12
-_BOX_POINTS = 1 << 13
+_MOST_TERMS = {1: 20_000_000, 2: 2_500_000, 3: 60_000}  # normal laws in boxes of so many features: about half a second
+_BOX_POINTS, _LEAST_BOX_POINTS, _MOST_BOX_POINTS = 1 << 17, 1 << 8, 1 << 12
+_DIGITS, _ROUNDINGS, _EXACT = 1e-6, 1e-15, 1e-11
 _LEAST_EFFICIENCY, _LEAST_ACCEPTANCE = 0.01, 1e-6
 _PROPOSALS = 1 << 16
 _ORDER = 16
@@ -127,7 +128,7 @@ def panel_ends(p: Corrected) -> np.ndarray:
     _, means, covariances = p.normals
     mean, deviation = means[:, 0], np.sqrt(covariances[:, 0, 0])
     inside = _axis_ends(p, 0, 1.0 / _PANELS_PER_DEVIATION, 1.0 / _PANELS_PER_BANDWIDTH)
-    outer, tails = np.sqrt(np.arange(_REACH**2, _TAIL**2, 4.0)), []  # the density falls by e² per panel
+    outer, tails = np.sqrt(np.arange(_REACH**2, _TAIL**2, 8.0)), []  # the density falls by e⁴ per panel
     for sign in (-1.0, 1.0):
         far = int(np.argmax(sign * mean + _TAIL * deviation))  # of all laws the last one to vanish
         tails.append(mean[far] + sign * deviation[far] * outer)
@@ -138,9 +139,9 @@ def _axis_ends(p: Corrected, feature: int, deviations: float, bandwidths: float)
     """Ends of panels of a feature: as long as so many deviations of the narrowest law that reaches there, or bandwidths of a kernel."""
     _, means, covariances = p.normals
     mean, deviation = means[:, feature], np.sqrt(covariances[:, feature, feature])
-    low, high, step = mean - _REACH * deviation, mean + _REACH * deviation, deviations * deviation
+    low, high, step = mean - _REACH * deviation, mean + _REACH * deviation, deviations * p.deviations[:, feature]
     used = np.any(p.joint.unit_factor != 0.0, axis=1)
-    if np.any(used):
+    if p.n_corrections:
         sigma, X = float(np.sqrt(p.metric[p.shown[feature], p.shown[feature]])), p.joint.support_points[used, p.shown[feature]]
         reach = _KERNEL_REACH * sigma
         near, far = merged(np.clip(X - reach, low.min(), high.max()), np.clip(X + reach, low.min(), high.max()))
@@ -162,87 +163,63 @@ def line_law(ends: np.ndarray, log_density: Function) -> PiecewiseLaw:
     return PiecewiseLaw(panels, values.reshape(1, *panels.nodes.shape), exact=True)
 
 
-def interval_masses(law: PiecewiseLaw, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """P(low ≤ x ≤ high), from the tail in which it is small."""
-    upper = law.cdf(low[None, :])[0] > 0.5
-    below = law.cdf(high[None, :])[0] - law.cdf(low[None, :])[0]
-    return np.where(upper, law.sf(low[None, :])[0] - law.sf(high[None, :])[0], below)
-
-
-def box_masses(p: Corrected, low: np.ndarray, high: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def box_masses(p: Corrected, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """P(low_b ≤ x ≤ high_b) of every box b and an estimate of the error, each of shape (n,).
 
-    Features without a finite side are integrated out first. One feature: the law on panels. More: each law's box is the image of a cube
-    [Genz1992], with Gauss–Legendre nodes in up to three features and Sobol' points beyond.
+    Features without a finite side are integrated out first: of a sum of normal laws they are left out. What is left is a sum of the
+    masses of normal laws, with their closed forms in up to three features; where that is too long a sum, draws from the laws in the box
+    [Genz1992], each weighted by f. Small masses of one feature come from the law on panels, a sum of positive terms.
     """
     bounded = [k for k in range(p.n_features) if np.any(np.isfinite(low[:, k]) | np.isfinite(high[:, k]))]
     if not bounded:
         return np.ones(low.shape[0]), np.zeros(low.shape[0])
+    if (interval := p.interval) is not None:
+        low, high = (np.column_stack([side, np.full(side.shape[0], end)]) for side, end in ((low, interval.low), (high, interval.high)))
+        values, errors = box_masses(p.opened, low, high)
+        return np.clip(values / math.exp(p.log_inside), 0.0, 1.0), errors / math.exp(p.log_inside)
     if len(bounded) < p.n_features:
-        return box_masses(p.marginal(bounded), low[:, bounded], high[:, bounded], rng)
-    if p.n_features == 1:
-        law = line_law(panel_ends(p), p.log_density)
-        return interval_masses(law, low[:, 0], high[:, 0]), np.zeros(low.shape[0])
-    if p.n_features <= _CUBATURE_FEATURES and not np.any(p.joint.unit_factor != 0.0):  # nothing is corrected
-        return _of_laws(p, low, high)
-    found = [_by_nodes(p, a, b) if p.n_features <= _CUBATURE_FEATURES else _by_points(p, a, b, rng) for a, b in zip(low, high, strict=True)]
-    values, errors = np.array(found).T
-    return np.clip(values, 0.0, 1.0), errors
+        return box_masses(p.marginal(bounded), low[:, bounded], high[:, bounded])
+    n, d, laws, m = *low.shape, p.normals.weights.shape[0], p.n_corrections
+    shapes = np.concatenate([p.normals.covariances, p.metric[np.ix_(p.shown, p.shown)][None] if m else np.empty((0, d, d))])
+    if not closed(shapes) or n * laws * (1 + m + m * (m + 1) // 2) > _MOST_TERMS[min(d, 3)]:
+        return _on_panels(p, low, high) if d == 1 else _by_points(p, low, high)
+    values, errors, total = np.zeros(n), np.zeros(n), 0.0
+    for weights, means, covariance in _stacks(p):
+        mass, error = mixture_box_masses(weights, means, covariance, low, high)
+        values, errors, total = values + mass, errors + error, total + float(weights @ weights)
+    if d == 1 and np.any(small := values < _DIGITS):
+        values[small] = _on_panels(p, low[small], high[small])[0]
+    rounding = _ROUNDINGS * math.sqrt(total)  # terms of both signs leave this much of their sum
+    return np.clip(values, 0.0, 1.0), errors + (rounding if rounding > _EXACT else 0.0)
 
 
-def _of_laws(p: Corrected, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Σ_c w_c N_c(box) in closed form, laws of the same covariance together."""
+def _stacks(p: Corrected) -> Iterable[Group]:
+    """The sum of normal laws in few pieces: laws that nothing corrects together, each with its covariance."""
+    if p.n_corrections:
+        return p.groups()
     weights, means, covariances = p.normals
-    _, group = np.unique(covariances.reshape(weights.shape[0], -1), axis=0, return_inverse=True)
-    values, errors = np.zeros(low.shape[0]), np.zeros(low.shape[0])
-    for g in range(int(group.max()) + 1):
-        own = np.flatnonzero(group.ravel() == g)
-        mass, error = mixture_box_masses(weights[own], means[own], covariances[own[0]], low, high)
-        values, errors = values + mass, errors + error
+    return [Group(weights / weights.sum(), means, covariances)]
+
+
+def _on_panels(p: Corrected, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Masses of one feature, from the tail in which they are small."""
+    law = line_law(panel_ends(p), p.log_density)
+    a, b = low[:, 0][None, :], high[:, 0][None, :]
+    below = law.cdf(b)[0] - law.cdf(a)[0]
+    return np.where(law.cdf(a)[0] > 0.5, law.sf(a)[0] - law.sf(b)[0], below), np.zeros(low.shape[0])
+
+
+def _by_points(p: Corrected, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Estimates from draws of all features of the joint law: those that are integrated out have no sides."""
+    n, d, values, errors = low.shape[0], p.joint.n_features, np.empty(low.shape[0]), np.empty(low.shape[0])
+    sides, (weights, means, covariances) = np.empty((2, n, d)), p.all_normals
+    sides[0], sides[1] = -np.inf, np.inf
+    sides[0][:, p.shown], sides[1][:, p.shown] = low, high
+    f = (lambda X: np.exp(p.joint.logpdf(X))) if p.n_corrections else None
+    if f is None:
+        sides, means, covariances = np.stack([low, high]), p.normals.means, p.normals.covariances
+    n_points = int(np.clip(_BOX_POINTS // n, _LEAST_BOX_POINTS, _MOST_BOX_POINTS))
+    for b in range(n):
+        each = sampled_mass(weights / weights.sum(), means, covariances, sides[0, b], sides[1, b], f, n_points)
+        values[b], errors[b] = each.mean(), each.std(ddof=1) / math.sqrt(each.shape[0])
     return np.clip(values, 0.0, 1.0), errors
-
-
-def _by_nodes(p: Corrected, low: np.ndarray, high: np.ndarray) -> tuple[float, float]:
-    d, last, error = p.n_features, math.inf, math.inf
-    for n in _NODES:
-        if n**d * p.normals.weights.shape[0] > _MOST_NODES and math.isfinite(error):
-            break
-        x, w = legendre(n)
-        unit, weights = tensor_grid([0.5 * (x + 1.0)] * d), np.prod(tensor_grid([0.5 * w] * d), axis=1)
-        value = sum(float(weights @ terms) for terms in _box_terms(p, low, high, unit, by_probability=False))
-        error, last = abs(value - last), value
-        if error <= _AGREE:
-            break
-    return last, 0.0 if error <= _AGREE else error
-
-
-def _by_points(p: Corrected, low: np.ndarray, high: np.ndarray, rng: np.random.Generator) -> tuple[float, float]:
-    n, found = _BOX_POINTS // _GROUPS, []
-    for _ in range(_GROUPS):
-        unit = np.clip(sobol(n, p.n_features, rng), 2.0**-40, 1.0 - 2.0**-40)
-        found.append(sum(float(terms.mean()) for terms in _box_terms(p, low, high, unit, by_probability=True)))
-    return float(np.mean(found)), float(np.std(found, ddof=1)) / math.sqrt(_GROUPS)
-
-
-def _box_terms(p: Corrected, low: np.ndarray, high: np.ndarray, unit: np.ndarray, *, by_probability: bool) -> list[np.ndarray]:
-    """w_c f(x)·|∂z/∂u|·φ(z) per law at the points of the unit cube: one feature after the other lies between its sides."""
-    terms = []
-    for weight, mean, covariance in zip(*p.normals, strict=True):
-        L = np.linalg.cholesky(covariance)
-        z, mass = np.zeros(unit.shape), np.full(unit.shape[0], float(weight))
-        for k in range(unit.shape[1]):
-            shift = mean[k] + z[:, :k] @ L[k, :k]
-            a, b = (low[k] - shift) / L[k, k], (high[k] - shift) / L[k, k]
-            if by_probability:
-                z[:, k], inside = normal_between(a, b, unit[:, k])
-            else:
-                a, b = np.clip(a, -_REACH, _REACH), np.clip(b, -_REACH, _REACH)
-                z[:, k] = a + unit[:, k] * (b - a)
-                inside = (b - a) * np.exp(-0.5 * z[:, k] ** 2) / math.sqrt(2.0 * math.pi)
-            mass *= inside
-        seen, X = mass > 1e-18 * weight, mean + z @ L.T
-        out = np.zeros(unit.shape[0])
-        if np.any(seen):
-            out[seen] = mass[seen] * np.exp(p.log_density(X[seen]) - p.log_reference(X[seen]))
-        terms.append(out)
-    return terms

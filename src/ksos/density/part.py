@@ -18,6 +18,7 @@ from ksos.density.conditional import at_values, in_intervals, marginal
 from ksos.density.corrected import Corrected
 from ksos.density.expectation import Estimate, clouds, expectation
 from ksos.density.given import log_panel_masses
+from ksos.density.interval import Interval
 from ksos.density.modes import log_and_gradient
 from ksos.density.moments import mean_and_covariance, moment, node_masses
 from ksos.density.normal_sum import Group, pairs_of
@@ -43,6 +44,7 @@ Clouds = list[tuple[np.ndarray, np.ndarray]]
 _GROUPS = 8
 _UNSEEN = -40.0
 _NODES_PER_LENGTH, _MOST_LENGTHS = 4.5, 200.0
+_LEAST_LOG_MASS, _LEAST_LOG_LAWS = math.log(1e-4), math.log(1e-6)
 
 
 class Part(ABC):
@@ -50,6 +52,8 @@ class Part(ABC):
 
     shown: list[int]
     """The features of ``density`` that are features of this law; the others are integrated out."""
+    interval: Interval | None = None
+    """One of the others may be known to lie in an interval."""
 
     @property
     @abstractmethod
@@ -92,7 +96,7 @@ class Part(ABC):
         """E[Π (x − about)^powers]."""
 
     @abstractmethod
-    def box_masses(self, low: np.ndarray, high: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    def box_masses(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The probabilities of boxes, and estimates of their errors."""
 
     @abstractmethod
@@ -217,7 +221,7 @@ class Squares(Part):
     def moment(self, powers: tuple[int, ...], about: np.ndarray) -> float:
         return moment(self.density, powers, about)
 
-    def box_masses(self, low: np.ndarray, high: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    def box_masses(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return box_masses(self.density, low, high)
 
     def expectation(self, f: Observable, rtol: float, max_evaluations: int | None, rng: np.random.Generator) -> Estimate:
@@ -344,13 +348,13 @@ class Reference(Corrected, Part):
         return over_normals.draw(self, size, rng)
 
     def mean_and_covariance(self) -> tuple[np.ndarray, np.ndarray]:
-        return normal_sum.mean_and_covariance(super().groups())
+        return normal_sum.mean_and_covariance(super().groups(), self.interval)
 
     def moment(self, powers: tuple[int, ...], about: np.ndarray) -> float:
-        return normal_sum.moment(super().groups(), powers, about)
+        return normal_sum.moment(super().groups(), powers, about, self.interval)
 
-    def box_masses(self, low: np.ndarray, high: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        return over_normals.box_masses(self, low, high, rng)
+    def box_masses(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return over_normals.box_masses(self, low, high)
 
     def expectation(self, f: Observable, rtol: float, max_evaluations: int | None, rng: np.random.Generator) -> Estimate:
         """Part by part of f: moments, probabilities and embeddings in closed form, anything else by quadrature."""
@@ -370,7 +374,7 @@ class Reference(Corrected, Part):
         if isinstance(f, KernelFunction) and isinstance(f.kernel, Gaussian):
             return Estimate(float(self.embedded(f.kernel, f.points) @ f.weights))
         if isinstance(f, BoxIndicator):
-            values, errors = self.box_masses(f.box.low[None, :], f.box.high[None, :], rng)
+            values, errors = self.box_masses(f.box.low[None, :], f.box.high[None, :])
             return Estimate(float(values[0]), float(errors[0]), "quadrature")
         function = f if isinstance(f, NumericFunction) else NumericFunction(f)
         return over_normals.average(self, function, rtol=rtol, max_evaluations=max_evaluations, rng=rng)
@@ -384,42 +388,45 @@ class Reference(Corrected, Part):
     def embedded(self, kernel: Kernel, Z: Array) -> Array:
         if not isinstance(kernel, Gaussian):
             raise ValueError(f"the embedding of a corrected reference is known for Gaussian kernels; got {kernel!r}")
-        return like(normal_sum.embedded(super().groups(), kernel.matrix(self.n_features), to_numpy(Z)), Z)
+        return like(
+            normal_sum.embedded(super().groups(), kernel.matrix(self.n_features), to_numpy(Z), self.interval) * math.exp(-self.log_inside),
+            Z,
+        )
 
     def groups(self) -> list[Group] | None:  # type: ignore[override]
-        return list(super().groups())
+        return list(super().groups()) if self.interval is None else None
 
     def given(self, given: list[int], values: np.ndarray) -> tuple[float, Part] | None:
         found = self.conditional(given, values)
         return None if found is None else (float(self.marginal(given).log_density(values[None, :])[0]), found)
 
-    def narrowest(self, feature: int) -> float:
-        precision = 0.25 * np.linalg.inv(self.normals.covariances)[:, feature, feature].max()
-        if np.any(self.joint.unit_factor != 0.0):
-            precision += np.linalg.inv(self.metric[np.ix_(self.shown, self.shown)])[feature, feature]
-        return float(1.0 / np.sqrt(precision))
+    def within(self, feature: int, side: tuple[float, float]) -> list[tuple[float, Part]]:  # type: ignore[override]
+        found = super().within(feature, side)
+        if found is None or found.log_inside < (_LEAST_LOG_MASS if self.n_corrections else _LEAST_LOG_LAWS):
+            return Part.within(self, feature, side)  # sums of terms of both signs have no digits left there
+        return [(found.log_inside, found)]
 
     def compressed(self, rank: int | None, m: int | None) -> Part:
-        return type(self)(self.fewer_columns(rank) if rank is not None else self.fewer_points(cast("int", m)), self.shown)
+        return type(self)(self.fewer_columns(rank) if rank is not None else self.fewer_points(cast("int", m)), self.shown, self.interval)
 
     def parts(self) -> list[tuple[float, Part]]:
         """By reference law; those that nothing corrects are sums of one square."""
-        if np.any(self.joint.unit_factor != 0.0):
+        if self.n_corrections or self.interval is not None:
             return list(self.components())
         bumps = [(w, Gaussian(4.0 * V), m[None, :]) for w, m, V in zip(*self.normals, strict=True)]
         return [(float(w), Squares(assemble(self.joint, kernel, at, Lebesgue(), np.ones((1, 1))))) for w, kernel, at in bumps]
 
     def moved(self, move: Callable[[SoSDensity], SoSDensity]) -> Self:
-        return type(self)(move(self.joint), self.shown)
+        return type(self)(move(self.joint), self.shown, self.interval)
 
 
-def as_part(density: SoSDensity, shown: list[int] | None = None) -> Part:
+def as_part(density: SoSDensity, shown: list[int] | None = None, interval: Interval | None = None) -> Part:
     """The part that a density is: relative to normal laws with a constant, by volume, or on atoms."""
     d = density.n_features
     whole, over_normals = shown is None or shown == list(range(d)), density.measure.normals(d) is not None
     if density.unit_constant is not None and over_normals:
-        return Reference(density, shown)
-    if density.unit_constant is not None or over_normals or not whole:
+        return Reference(density, shown, interval)
+    if density.unit_constant is not None or over_normals or not whole or interval is not None:
         raise ValueError(
             f"{density!r} is no part of a mixture, and answers pdf, logpdf and mass alone: a density with a constant must be relative to a "
             "Normal or GaussianMixture measure"

@@ -284,13 +284,20 @@ class SoSDensity(Queries):
         return frame(samples, self.feature_names) if as_frame else like(samples, self.support_points)
 
     @cached_property
+    def unit_columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(M, bumps, log_lengths) with FFᵀ = D(MMᵀ + diag(bumps))D, D = diag(e^{log_lengths}): the rows of length one, columns split."""
+        rows, log_lengths = unit_rows(self.unit_factor)
+        return *split_columns(rows), log_lengths
+
+    @cached_property
     def squares(self) -> Squares | None:
         """The sampler that draws square by square, made when it is first needed; None if the density has none."""
         return squares_of(self.unnamed.on_host())
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(cast("dict[str, Any]", super().__getstate__()))
-        state.pop("squares", None)  # which can be made again
+        for made in ("squares", "unit_columns"):  # they can be made again
+            state.pop(made, None)
         return state
 
     @property

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from scipy.sparse.csgraph import connected_components
@@ -20,7 +20,7 @@ from ksos._memory import row_blocks
 from ksos.integrals.erf import gauss_mass
 from ksos.quadrature import legendre, sobol
 
-__all__ = ["box_masses", "mixture_box_masses"]
+__all__ = ["box_masses", "closed", "mixture_box_masses", "sampled_mass"]
 
 _CLOSED_FEATURES = 3
 _FARTHEST = 40.0  # deviations: beyond there is no mass in floating point
@@ -33,19 +33,22 @@ _BLOCK_ELEMENTS = 1 << 17
 def box_masses(low: np.ndarray, high: np.ndarray, covariance: np.ndarray) -> np.ndarray:
     """P(low_i ≤ t ≤ high_i) for t ~ N(0, covariance), the sides (n, d) being rows; shape (s, n): one answer, or s independent estimates.
 
+    The covariance is (d, d), or (n, d, d) with one for each row.
+
     >>> quarter = box_masses(np.full((1, 2), -np.inf), np.zeros((1, 2)), np.array([[1.0, 0.5], [0.5, 1.0]]))
     >>> bool(abs(quarter[0, 0] - 1.0 / 3.0) < 1e-15)  # ¼ + arcsin(½)/2π
     True
     """
-    deviations = np.sqrt(np.diagonal(covariance))
-    low, high, R = low / deviations, high / deviations, covariance / deviations[:, None] / deviations
+    C = covariance if covariance.ndim == 3 else covariance[None]
+    deviations = np.sqrt(np.diagonal(C, axis1=1, axis2=2))
+    low, high, R = low / deviations, high / deviations, C / deviations[:, :, None] / deviations[:, None, :]
     out = np.zeros((1, low.shape[0]))
     seen = np.all((low < _REACH) & (high > -_REACH), axis=1)
     for features, rows in _by_sides(low, high, _REACH):
         rows, found = rows[seen[rows]], np.ones((1, 1))
-        for group in _groups(R[np.ix_(features, features)]):
+        for group in _groups(R[:, features[:, None], features]):
             index = features[group]
-            a, b, tied = low[rows][:, index], high[rows][:, index], R[np.ix_(index, index)]
+            a, b, tied = low[rows][:, index], high[rows][:, index], _rows(R, rows)[:, index[:, None], index]
             found = found * ([_line, _plane, _space][index.shape[0] - 1] if _closed(tied) else _estimates)(a, b, tied)
         if found.shape[0] > out.shape[0]:
             out = np.repeat(out, found.shape[0], axis=0)
@@ -53,25 +56,41 @@ def box_masses(low: np.ndarray, high: np.ndarray, covariance: np.ndarray) -> np.
     return out
 
 
+def closed(covariance: np.ndarray) -> bool:
+    """Whether the masses of boxes are known to rounding: no more than three features tied to each other."""
+    C = covariance if covariance.ndim == 3 else covariance[None]
+    return all(_closed(C[:, group[:, None], group]) for group in _groups(C))
+
+
 def mixture_box_masses(
     weights: np.ndarray, means: np.ndarray, covariance: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """P(low_b ≤ x ≤ high_b) of every box b under Σ_c w_c N(mean_c, covariance), weights of any sign; and the standard errors, (n,) each."""
+    """P(low_b ≤ x ≤ high_b) of every box b under Σ_c w_c N(mean_c, covariance), weights of any sign; and the standard errors, (n,) each.
+
+    The covariance is (d, d), or (c, d, d) with one for each law.
+    """
     n, d = low.shape
+    stack = covariance if covariance.ndim == 3 else covariance[None]
     out, errors = np.empty(n), np.zeros(n)
     for features, boxes in _by_sides(low, high, np.inf):
-        C = covariance[np.ix_(features, features)]
-        if not all(_closed(C[np.ix_(group, group)]) for group in _groups(C)):
+        C = stack[:, features[:, None], features]
+        if not closed(C):
             for b in boxes:
-                each = _sampled(weights, low[b, features] - means[:, features], high[b, features] - means[:, features], C)
+                each = sampled_mass(weights, means[:, features], C, low[b, features], high[b, features])
                 out[b], errors[b] = each.mean(), each.std(ddof=1) / math.sqrt(each.shape[0])
             continue
         for block in row_blocks(boxes.shape[0], weights.shape[0] * d, _BLOCK_ELEMENTS):
             rows = boxes[block]
             size = rows.shape[0] * weights.shape[0], features.shape[0]
             a, b = ((side[rows][:, None, features] - means[:, features]).reshape(size) for side in (low, high))
-            out[rows] = box_masses(a, b, C).reshape(rows.shape[0], -1) @ weights
+            each_C = C if C.shape[0] == 1 else np.tile(C, (rows.shape[0], 1, 1))
+            out[rows] = box_masses(a, b, each_C).reshape(rows.shape[0], -1) @ weights
     return out, errors
+
+
+def _rows(R: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The matrices of some rows; one matrix may stand for all."""
+    return R if R.shape[0] == 1 else R[rows]
 
 
 def _by_sides(low: np.ndarray, high: np.ndarray, reach: float) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -85,17 +104,19 @@ def _by_sides(low: np.ndarray, high: np.ndarray, reach: float) -> Iterator[tuple
 
 
 def _groups(R: np.ndarray) -> list[np.ndarray]:
-    """Features in groups that R does not tie to each other."""
-    count, label = connected_components(R != 0.0, directed=False)
+    """Features in groups that no R ties to each other."""
+    count, label = connected_components(np.any(R != 0.0, axis=0), directed=False)
     return [np.flatnonzero(label == c) for c in range(count)]
 
 
 def _closed(C: np.ndarray) -> bool:
     """Whether there is a closed form or a rule: not beyond three features, nor where they all but determine each other."""
-    if C.shape[0] < _CLOSED_FEATURES:
+    if C.shape[1] < _CLOSED_FEATURES:
         return True
-    least = float(np.min(np.diagonal(np.linalg.inv(C)) * np.diagonal(C)))
-    return C.shape[0] == _CLOSED_FEATURES and 2.0 * _REACH * math.sqrt(max(least, 1.0)) <= _MOST_PANELS * _PANEL
+    if C.shape[1] > _CLOSED_FEATURES:
+        return False
+    least = np.min(np.diagonal(np.linalg.inv(C), axis1=1, axis2=2) * np.diagonal(C, axis1=1, axis2=2), axis=1)
+    return 2.0 * _REACH * math.sqrt(max(float(least.max(initial=1.0)), 1.0)) <= _MOST_PANELS * _PANEL
 
 
 def _line(a: np.ndarray, b: np.ndarray, _: np.ndarray) -> np.ndarray:
@@ -106,7 +127,7 @@ def _plane(a: np.ndarray, b: np.ndarray, R: np.ndarray) -> np.ndarray:
     """Sums over the corners, mirrored so that they lie where the distribution function is small."""
     sign = np.where(a + b > 0.0, -1.0, 1.0)
     near, far = np.where(sign < 0.0, -a, b), np.where(sign < 0.0, -b, a)
-    rho = R[0, 1] * sign[:, 0] * sign[:, 1]
+    rho = R[:, 0, 1] * sign[:, 0] * sign[:, 1]
     out = _quadrant(near[:, 0], near[:, 1], rho)
     if np.any(first := far[:, 0] > -_FARTHEST):
         out[first] -= _quadrant(far[first, 0], near[first, 1], rho[first])
@@ -133,80 +154,104 @@ def _quadrant(h: np.ndarray, k: np.ndarray, rho: np.ndarray) -> np.ndarray:
 
 def _space(a: np.ndarray, b: np.ndarray, R: np.ndarray) -> np.ndarray:
     """∫ φ(z) P(the other two in their intervals | z) dz over the feature z that the others determine the least."""
-    precisions = np.diagonal(np.linalg.inv(R))
-    first = int(np.argmin(precisions))
+    precisions = np.diagonal(np.linalg.inv(R), axis1=1, axis2=2)
+    first = int(np.argmin(precisions.sum(axis=0)))
     others = [k for k in range(3) if k != first]
-    slopes = R[others, first]
+    slopes = R[:, others, first]
     rest = np.sqrt((1.0 - slopes) * (1.0 + slopes))
-    inner = np.eye(2)
-    inner[0, 1] = inner[1, 0] = (R[others[0], others[1]] - slopes[0] * slopes[1]) / (rest[0] * rest[1])
+    inner = np.tile(np.eye(2), (R.shape[0], 1, 1))
+    inner[:, 0, 1] = inner[:, 1, 0] = (R[:, others[0], others[1]] - slopes[:, 0] * slopes[:, 1]) / (rest[:, 0] * rest[:, 1])
     low, high = np.clip(a[:, first], -_REACH, _REACH), np.clip(b[:, first], -_REACH, _REACH)
     a, b = a[:, others], b[:, others]
-    for k in np.flatnonzero(slopes):  # elsewhere the others cannot be in their intervals
-        ends = np.sort(np.stack([a[:, k] - _REACH * rest[k], b[:, k] + _REACH * rest[k]]) / slopes[k], axis=0)
-        low, high = np.maximum(low, ends[0]), np.minimum(high, ends[1])
+    for k in range(2):  # elsewhere the others cannot be in their intervals
+        slope, reach = slopes[:, k], _REACH * rest[:, k]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ends = np.sort(np.stack([a[:, k] - reach, b[:, k] + reach]) / slope, axis=0)
+        low, high = np.where(slope != 0.0, np.maximum(low, ends[0]), low), np.where(slope != 0.0, np.minimum(high, ends[1]), high)
     # the deviation of z given the others, P^{−1/2}, is the length on which the integrand varies
-    panels = np.ceil(np.maximum(high - low, 0.0) * math.sqrt(precisions[first]) / _PANEL).astype(int)
+    panels = np.ceil(np.maximum(high - low, 0.0) * np.sqrt(precisions[:, first]) / _PANEL).astype(int)
     out = np.zeros(a.shape[0])
     for count in np.unique(panels[panels > 0]):
         rows = np.flatnonzero(panels == count)
-        half = 0.5 * (high[rows] - low[rows]) / count
+        half, slope, scale, tied = 0.5 * (high[rows] - low[rows]) / count, _rows(slopes, rows), _rows(rest, rows), _rows(inner, rows)
         for (t, w), panel in itertools.product(zip(*legendre(_PANEL_NODES), strict=True), range(count)):
             z = low[rows] + half * (2.0 * panel + 1.0 + t)
-            moved, phi = z[:, None] * slopes, np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
-            out[rows] += w * half * phi * _plane((a[rows] - moved) / rest, (b[rows] - moved) / rest, inner)
+            moved, phi = z[:, None] * slope, np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
+            out[rows] += w * half * phi * _plane((a[rows] - moved) / scale, (b[rows] - moved) / scale, tied)
     return np.clip(out, 0.0, 1.0)
 
 
 # --- four features and more ---
 
 
-def _sequence(a: np.ndarray, b: np.ndarray, L: np.ndarray, unit: np.ndarray) -> np.ndarray:
-    """Π_k P(t_k in its interval | t_1 … t_{k−1}) along draws of t from these conditional laws, for sides (n, d) and ``unit`` (n, d − 1)."""
+def _sequence(a: np.ndarray, b: np.ndarray, L: np.ndarray, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(Π_k P(t_k in its interval | t_1 … t_{k−1}), t) along draws of t from these conditional laws, (n,) and (n, d).
+
+    Sides and ``unit`` are (n, d), though the product needs no last column of ``unit``; L, the root of the covariance, is (n or 1, d, d).
+    """
     n, d = a.shape
-    t, out = np.zeros((n, d)), np.ones(n)
+    z, out = np.zeros((n, d)), np.ones(n)
     for k in range(d):
-        moved = t[:, :k] @ L[k, :k]
-        low, high = (a[:, k] - moved) / L[k, k], (b[:, k] - moved) / L[k, k]
-        mirror = low + high > 0.0  # into the lower tail, where Φ keeps its digits
+        moved = np.sum(z[:, :k] * L[:, k, :k], axis=1)
+        low, high = (a[:, k] - moved) / L[:, k, k], (b[:, k] - moved) / L[:, k, k]
+        mirror = low > -high  # into the lower tail, where Φ keeps its digits
         below, above = ndtr(np.where(mirror, -high, low)), ndtr(np.where(mirror, -low, high))
         out *= above - below
-        if k + 1 < d:
-            drawn = ndtri(np.clip(below + unit[:, k] * (above - below), 1e-300, 1.0))
-            t[:, k] = np.clip(np.where(mirror, -drawn, drawn), low, high)
-    return out
+        if k < unit.shape[1]:
+            drawn = ndtri(np.clip(below + unit[:, k] * (above - below), 1e-300, 1.0 - 1e-16))
+            z[:, k] = np.clip(np.where(mirror, -drawn, drawn), low, high)
+    return out, z
 
 
-def _ordered(a: np.ndarray, b: np.ndarray, C: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Sides with the features in the order of their masses, the smallest first; the root of the covariance; the least mass of a feature."""
-    deviations = np.sqrt(2.0 * np.diagonal(C))
+def _ordered(a: np.ndarray, b: np.ndarray, C: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Features in the order of their masses, the smallest first; roots of the covariances in this order; the least mass of a feature."""
+    deviations = np.sqrt(2.0 * np.diagonal(C, axis1=1, axis2=2))
     alone = gauss_mass(a / deviations, b / deviations)
     order = np.argsort(np.abs(weights) @ alone, kind="stable")
-    return a[:, order], b[:, order], np.linalg.cholesky(C[np.ix_(order, order)]), alone.min(axis=1)
+    return order, np.linalg.cholesky(C[:, order[:, None], order]), alone.min(axis=1)
 
 
 def _estimates(a: np.ndarray, b: np.ndarray, R: np.ndarray) -> np.ndarray:
     """Every box by points of its own, the same for all: shape (scramblings, n)."""
-    a, b, L, _ = _ordered(a, b, R, np.ones(a.shape[0]))
+    order, L, _ = _ordered(a, b, R, np.ones(a.shape[0]))
+    a, b = a[:, order], b[:, order]
     out = np.empty((_SCRAMBLINGS, a.shape[0]))
     for s, child in enumerate(np.random.SeedSequence(0).spawn(_SCRAMBLINGS)):
         unit = sobol(_POINTS_PER_PAIR, a.shape[1] - 1, np.random.default_rng(child))
         for rows in row_blocks(a.shape[0], unit.size, _BLOCK_ELEMENTS):
-            n = rows.stop - rows.start
-            low, high = (np.repeat(side[rows], unit.shape[0], axis=0) for side in (a, b))
-            out[s, rows] = _sequence(low, high, L, np.tile(unit, (n, 1))).reshape(n, -1).mean(axis=1)
+            n, count = rows.stop - rows.start, unit.shape[0]
+            low, high = (np.repeat(side[rows], count, axis=0) for side in (a, b))
+            root = L if L.shape[0] == 1 else np.repeat(L[rows], count, axis=0)
+            out[s, rows] = _sequence(low, high, root, np.tile(unit, (n, 1)))[0].reshape(n, -1).mean(axis=1)
     return out
 
 
-def _sampled(weights: np.ndarray, a: np.ndarray, b: np.ndarray, C: np.ndarray) -> np.ndarray:
-    """Σ_c w_c P(a_c ≤ t ≤ b_c), components drawn as often as |w_c|·(least mass of a feature): shape (scramblings,)."""
-    a, b, L, bound = _ordered(a, b, C, weights)
-    cumulated = np.cumsum(np.abs(weights) * bound)
+def sampled_mass(
+    weights: np.ndarray,
+    means: np.ndarray,
+    covariances: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    f: Callable[[np.ndarray], np.ndarray] | None = None,
+    n_points: int = _POINTS,
+) -> np.ndarray:
+    """∫_box f(x) Σ_c w_c N_c(x) dx, f = 1 by default; laws are drawn as often as |w_c|·(least mass of a feature): shape (scramblings,)."""
+    a, b = low - means, high - means
+    order, L, bound = _ordered(a, b, covariances, weights)
+    cumulated, out = np.cumsum(np.abs(weights) * bound), np.zeros(_SCRAMBLINGS)
     if not cumulated[-1] > 0.0:
-        return np.zeros(_SCRAMBLINGS)
-    out = np.empty(_SCRAMBLINGS)
+        return out
+    a, b, d = a[:, order], b[:, order], a.shape[1]
     for s, child in enumerate(np.random.SeedSequence(0).spawn(_SCRAMBLINGS)):
-        unit = sobol(_POINTS, a.shape[1], np.random.default_rng(child))
+        unit = sobol(n_points, d if f is None else d + 1, np.random.default_rng(child))
         c = np.minimum(np.searchsorted(cumulated, unit[:, 0] * cumulated[-1], side="right"), weights.shape[0] - 1)
-        out[s] = cumulated[-1] * float(np.mean(np.sign(weights[c]) * _sequence(a[c], b[c], L, unit[:, 1:]) / bound[c]))
+        root = L if L.shape[0] == 1 else L[c]
+        mass, z = _sequence(a[c], b[c], root, unit[:, 1:])
+        mass = np.sign(weights[c]) * mass / bound[c]
+        if f is not None:
+            x = np.empty(z.shape)
+            x[:, order] = np.einsum("nij,nj->ni", np.broadcast_to(root, (z.shape[0], d, d)), z)
+            seen = mass != 0.0
+            mass[seen] *= f((means[c] + x)[seen])
+        out[s] = cumulated[-1] * float(np.mean(mass))
     return out
