@@ -22,6 +22,7 @@ from ksos.solvers import SOLVERS, STATUSES, LowRank, Progress
 from ksos.solvers.certificate import certify
 from ksos.solvers.eigenvalues import DENSE, graded_bound, lowest_bound, lowest_eigenpairs
 from ksos.solvers.first_order import lipschitz
+from ksos.solvers.interior_point import optimum_on_face
 from ksos.solvers.loop import Stepper
 from ksos.solvers.low_rank import FactorHessian
 from ksos.solvers.spectraplex import centre, factor, project, project_simplex
@@ -133,6 +134,33 @@ def test_the_hessian_on_the_factor_is_the_second_derivative(functional: Function
     right = hessian.apply(E) + 50.0 * E  # damped until it is positive definite
     solved = hessian.solve(right - np.vdot(right, F) * F, 50.0)
     np.testing.assert_allclose(solved, E, atol=1e-6 if dense else 0.2)
+
+
+@pytest.mark.parametrize("columns", [2, 6])
+def test_the_optimum_over_a_face_is_the_least_value_there(columns: int, harder_space: ksos.SoSSpace) -> None:
+    """Against the certificate on the face: ⟨VᵀGV, X⟩ − λ_min(VᵀGV) bounds what any other matrix of the face could gain."""
+    functional = SquaredMMD(points(40, 2)) + 1e-3 * Trace()
+    objective = Objective.of(functional, harder_space).on_tensor()
+    V = np.linalg.qr(np.random.default_rng(1).normal(size=(harder_space.rank, columns)))[0]
+    X = optimum_on_face(objective, V, centre(harder_space.rank, harder_space.T), 1e-12)
+    assert X is not None
+    X = X / np.trace(X)
+    point = objective.point(V @ X @ V.T)
+    G = V.T @ objective.gradient(point) @ V
+    assert np.linalg.eigvalsh(X)[0] >= 0.0
+    assert np.vdot(G, X) - np.linalg.eigvalsh(G)[0] <= 1e-9
+
+
+def test_columns_that_vanish_do_not_hold_newtons_steps_up() -> None:
+    """In ten features, where spare columns make the Hessian singular at the optimum; no other solver has to help."""
+    rng = np.random.default_rng(3)
+    X = 3.0 * rng.normal(size=(5, 10))[rng.integers(0, 5, 4000)] + 0.5 * rng.normal(size=(4000, 10)) @ rng.normal(size=(10, 10))
+    wide = ksos.SoSSpace(Gaussian(4.0), X[:130], embedding_kernel=Gaussian(8.0))
+    sums = ksos.KernelSums(wide.embedding_kernel, wide.landmarks).update(X)
+    functional = SquaredMMD(sums) + 1e-5 * Trace(relative=True)
+    found, other = (ksos.minimize(functional, wide, solver=solver) for solver in (LowRank(max_iter=40), "interior_point"))
+    assert found.status == other.status == "solved"
+    assert abs(found.objective - other.objective) <= found.gap + other.gap
 
 
 def test_the_lowest_eigenvalue_is_bounded_from_below_and_closely() -> None:
