@@ -371,6 +371,9 @@ def test_anomalies_among_chunks() -> None:
     part = Survey.empty(10_000, 2).update(X, np.ones(len(X))).part.points
     held_out = np.isin(np.round(many.held_out_scores_, 9), np.round(many.score_samples(part), 9))
     assert not held_out.any()  # they are scores of a fit that has not seen these rows
+    for ask in (many.predict, many.p_value):
+        with pytest.raises(TypeError, match=r"rows are needed here; got chunks.*score_samples\(source\)"):
+            ask(chunks(X))
     new = points(12_000, 2, 4)
     assert np.mean(many.predict(new) == -1) == pytest.approx(0.05, abs=0.02)
     assert np.mean(many.predict(X) == -1) == pytest.approx(0.05, abs=0.02)

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from ksos._array import to_numpy
 from ksos._validation import as_count, as_masses, as_positive
 from ksos.estimators._samples import distinct_samples, random_folds
+from ksos.sources import Chunks
 
 if TYPE_CHECKING:
     from ksos.density import SoSDensity, SoSMixture
@@ -95,6 +96,14 @@ class AnomalyMixin:
         self.threshold_ = float(self.held_out_scores_[rare].max(initial=-np.inf))
         return self
 
+    def _row_scores(self, X: Any) -> np.ndarray:
+        if isinstance(X, Chunks):
+            raise TypeError(
+                f"rows are needed here; got {X!r}; of a source, compare the scores of one chunk after the other with the threshold: "
+                "[scores < estimator.threshold_ for scores in estimator.score_samples(source)]"
+            )
+        return to_numpy(self.score_samples(X))  # type: ignore[attr-defined]
+
     def _ranks(self, scores: np.ndarray, side: Literal["left", "right"] = "right") -> np.ndarray:
         """(1 + number of held-out scores that are no higher)/(1 + number of all), weighted; with ``side`` "left", that are lower."""
         n = self.held_out_scores_.shape[0]
@@ -105,7 +114,7 @@ class AnomalyMixin:
     def decision_function(self, X: Any) -> np.ndarray:
         """The log-density minus ``threshold_``, shape (n,): negative for anomalies."""
         check_is_fitted(self, "distribution_")
-        scores = to_numpy(self.score_samples(X))  # type: ignore[attr-defined]
+        scores = self._row_scores(X)
         with np.errstate(invalid="ignore"):
             return np.where(scores == -np.inf, -np.inf, scores - self.threshold_)
 
@@ -126,7 +135,7 @@ class AnomalyMixin:
         α. Without it, Z are ``n_samples`` samples of the fitted density, which is as right as the density is.
         """
         check_is_fitted(self, "distribution_")
-        scores = to_numpy(self.score_samples(X))  # type: ignore[attr-defined]
+        scores = self._row_scores(X)
         if self.contamination is not None:
             return self._ranks(scores)
         drawn = self.distribution_.rvs(as_count(n_samples, "n_samples"), rng=np.random.default_rng(random_state))

@@ -122,6 +122,10 @@ class Survey:
         order, gathered = np.lexsort(self.points.T[::-1]), (self.masses + self.lost)[: self.points.shape[0]]
         return Part(self.points[order], gathered[order] / gathered.sum(), self.total)
 
+    def fewer(self, most: int) -> Survey:
+        """The same with at most so many samples kept."""
+        return replace(self, most=most, points=self.points[:most]) if self.most > most else self
+
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain words and arrays from which :meth:`of_state` makes the same value."""
         arrays = {"hashes": self.hashes, "copies": self.copies, "masses": self.masses, "lost": self.lost, "points": self.points}

@@ -57,8 +57,8 @@ MOST_SUPPORT_POINTS = 200
 MOST_LOOKED_AT = 10_000
 """So many of the distinct samples decide on bandwidth and support points; all of them enter the embedding of the data."""
 
-MOST_IN_LIKELIHOOD = 1 << 14
-"""So many samples of a source stand for all in a likelihood fit, which passes over all of them correct."""
+MOST_IN_LIKELIHOOD, MOST_BEFORE_LIKELIHOOD = 1 << 14, 1 << 16
+"""So many samples of a source stand for all in a likelihood fit, which passes over all of them correct; so many decide on its setting."""
 
 AUTO_REGULARIZATIONS = {"mmd": (1e-3, 3e-3), "likelihood": (1e-2, 0.3)}
 """``regularization="auto"`` in units of w₀; the second with ``bandwidth="auto"``, whose narrower kernels need more."""
@@ -264,7 +264,8 @@ class KernelSoSDensity(DensityEstimator):
                 data: MeanEmbedding | KernelSums = setting.embedding(part)
             else:
                 data = passes.add_up(setting.nothing)
-            return self._solve(setting, data, part, deadline, passes if self._by_likelihood and not survey.complete else None)
+            beyond = self._by_likelihood and isinstance(X, Chunks) and survey.points.shape[0] > MOST_IN_LIKELIHOOD
+            return self._solve(setting, data, part, deadline, passes if beyond else None)
 
     def _question(self, part: Part) -> Setting:
         """The setting as a part of the samples decides on it, without a limit of time."""
@@ -308,7 +309,8 @@ class KernelSoSDensity(DensityEstimator):
             self.solution_ = minimize(distance if penalty is None else distance + penalty, tol=self.tol, start=start, **told)
         else:
             tol = distance.natural_tol if self.tol is None else self.tol
-            self.solution_ = fit_to_all(passes, partial(minimize, **told), space, part, penalty, start, tol)
+            some = passes.survey.fewer(MOST_IN_LIKELIHOOD).part
+            self.solution_ = fit_to_all(passes, partial(minimize, **told), space, some, penalty, start, tol)
         self.bandwidth_, self.embedding_bandwidth_ = space.kernel.sigma, space.embedding_kernel.sigma
         self.regularization_, self.relative_regularization_ = self._strengths(space, part.total)
         self.support_points_, self.landmarks_ = space.support_points, space.landmarks
@@ -382,7 +384,7 @@ class KernelSoSDensity(DensityEstimator):
         """How many samples decide on bandwidth, support points and landmarks; the likelihood, and a functional of one's own, take all that
         are in memory."""
         if not self._embeds:
-            return MOST_IN_LIKELIHOOD if in_chunks else sys.maxsize
+            return MOST_BEFORE_LIKELIHOOD if in_chunks else sys.maxsize
         landmarks = int(self.landmarks) if isinstance(self.landmarks, (int, np.integer)) else 0
         most = self.n_support or MOST_SUPPORT_POINTS
         return max(MOST_LOOKED_AT, PER_SUPPORT_POINT * (most if isinstance(self.support, str) else len(self.support)), landmarks)
