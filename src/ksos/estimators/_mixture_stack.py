@@ -221,8 +221,8 @@ class MixtureStack:
 
     @property
     def least(self) -> float:
-        """The share that the wide mixture always has: a tenth of a sample, a hundredth where samples are many."""
-        return (0.01 if self.many else 0.1) / self.points.shape[0]
+        """The share that the wide mixture always has: a tenth of a sample."""
+        return 0.1 / self.points.shape[0]
 
     @property
     def start(self) -> np.ndarray:
