@@ -215,7 +215,7 @@ def test_every_reference_is_whole() -> None:
 
 
 def test_the_walks_lead_through_files_that_exist() -> None:
-    named = set(re.findall(r"`((?!src/|tests/)[a-z_]+(?:/[a-z_]+)*(?:\.py|/))`", read("docs/architecture.md")))
+    named = set(re.findall(r"`((?!src/|tests/|docs/)[a-z_]+(?:/[a-z_]+)*(?:\.py|/))`", read("docs/architecture.md")))
     assert len(named) > 20
     assert not [name for name in sorted(named) if not (ROOT / "src" / "ksos" / name).exists()]
 

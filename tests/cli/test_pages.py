@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 Command = Callable[..., Any]
@@ -20,7 +22,10 @@ RUN_ELSEWHERE = {"reproduce", "bench"}
 def commands(page: str) -> list[list[str]]:
     """The words of every line in a fenced block that begins with ksos."""
     blocks = re.findall(r"^```\n(.*?)^```$", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    return [shlex.split(line, comments=True)[1:] for block in blocks for line in block.splitlines() if line.startswith("ksos ")]
+    lines = [
+        line.split(" > ")[0] for block in blocks for line in block.splitlines() if line.startswith("ksos ")
+    ]  # the shell's part is its own
+    return [shlex.split(line, comments=True)[1:] for line in lines]
 
 
 @pytest.mark.parametrize(("page", "least"), [("README.md", 10), ("docs/command-line.md", 15)])
@@ -34,6 +39,10 @@ def test_the_command_lines_of_a_page(
     rows = [f"car {i},{'NA' if i == 3 else round(a, 1)},{round(b, 2)},{2 + i % 4}" for i, (a, b) in enumerate(zip(hp, mpg, strict=True))]
     Path("cars.csv").write_text("\n".join(["name,hp,mpg,doors", *rows]) + "\n")
     Path("new.csv").write_text("\n".join(["doors,mpg,hp", *(f"{2 + i % 4},{20 + i},{90 + i}" for i in range(5))]) + "\n")
+    Path("data").mkdir()
+    for k in range(2):
+        columns = {"u": rng.normal(size=40), "v": rng.normal(size=40), "mass": rng.uniform(1.0, 2.0, 40)}
+        pq.write_table(pa.table(columns), f"data/{k}.parquet")
     lines = [words for words in commands(page) if words[0] not in RUN_ELSEWHERE]
     assert len(lines) >= least
     for words in lines:
