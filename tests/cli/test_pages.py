@@ -22,9 +22,7 @@ RUN_ELSEWHERE = {"reproduce", "bench"}
 def commands(page: str) -> list[list[str]]:
     """The words of every line in a fenced block that begins with ksos."""
     blocks = re.findall(r"^```\n(.*?)^```$", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    lines = [
-        line.split(" > ")[0] for block in blocks for line in block.splitlines() if line.startswith("ksos ")
-    ]  # the shell's part is its own
+    lines = [line.split(" > ")[0] for block in blocks for line in block.splitlines() if line.startswith("ksos ")]  # not the shell's part
     return [shlex.split(line, comments=True)[1:] for line in lines]
 
 
