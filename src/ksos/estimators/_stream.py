@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from ksos._array import is_other_array, like, to_numpy
+from ksos._progress import tell
 from ksos._state import read_state, write_state
 from ksos._validation import as_masses, require_numbers
 from ksos.embedding import MeanEmbedding
@@ -187,14 +188,16 @@ class Passes:
 
     def _gather(self, begun: Gathered, which: str) -> Gathered:
         """All of a pass, of which ``begun`` is a part; what it has so far is in the checkpoint."""
-        due = _Due()
+        due, total = _Due(), None if which == _FIRST else self.known[_FIRST].tally.rows
 
         def after(known: Gathered) -> None:
-            if not known.waiting:
+            rows = known.tally.rows
+            tell(f"{which} pass over the data, {rows} rows", None if total is None else rows, total)
+            if self.checkpoint is not None and not known.waiting:
                 self.known[which] = known
                 due(self._save)
 
-        return self.source.gather(begun, done=begun.tally.chunks, after=None if self.checkpoint is None else after).settled
+        return self.source.gather(begun, done=begun.tally.chunks, after=after).settled
 
     def _require_same_files(self) -> None:
         for before, now in zip(self.fingerprint, self.source.fingerprint(), strict=True):
