@@ -194,7 +194,7 @@ def test_a_long_fit_shows_progress_and_can_be_cancelled(browser: Browser) -> Non
 
 
 def test_the_choice_of_a_reference_can_be_cancelled(browser: Browser) -> None:
-    with ksos.explore(moons(300), open_browser=False) as page:
+    with ksos.explore(moons(3000), open_browser=False) as page:
         browser.open(page.url).settled()
         browser.choose("reference", "mixture")
         browser.wait(
@@ -202,7 +202,7 @@ def test_the_choice_of_a_reference_can_be_cancelled(browser: Browser) -> None:
         )
         browser.element("cancel").click()
         browser.wait(
-            "document.getElementById('running').hidden && document.getElementById('status').textContent.startsWith('Cancelled')", 2.0
+            "document.getElementById('running').hidden && document.getElementById('status').textContent.startsWith('Cancelled')", 20.0
         )
         assert browser.text("error") == ""
 
