@@ -32,7 +32,7 @@ _DROPPED = 1e-14  # columns with less of the mass than this are rounding
 _MOST_DAMPINGS, _LEAST_DAMPING = 40, 0.7
 _CG_ITERATIONS = 400
 _FACE_COLUMNS, _FACE_GAP, _FACE_FAINT, _WORTH_A_FACE = 60, 1e-9, 1e-9, 0.01
-_PATIENCE = 4  # steps without half the gap: columns that vanish at the optimum make the Hessian singular there, and Newton's method slow
+_PATIENCE = 2  # steps without half the gap: columns that vanish at the optimum make the Hessian singular there, and Newton's method slow
 
 
 @dataclass(frozen=True)
