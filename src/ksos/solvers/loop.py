@@ -107,6 +107,14 @@ class Stepper(Solver):
     def step(self, objective: Objective, state: Any) -> Any:
         """The next state."""
 
+    def is_stuck(self, state: Any) -> bool:
+        """Whether another algorithm, if there is one, had better go on."""
+        return False
+
+    def is_quick(self, state: Any) -> bool:
+        """Whether steps beyond the tolerance cost next to nothing."""
+        return True
+
     def point(self, state: Any) -> Point:
         """The feasible point of a state."""
         return state.point
@@ -136,11 +144,12 @@ def run(
     *,
     rtol: float = 0.0,
     watch: Watch | None = None,
+    others: bool = False,
 ) -> Outcome:
     """Iterate until the certified gap is at most ``tol`` or ``rtol``·|f|, or a limit comes first; always return the point of least gap.
 
     The time limit is the objective's deadline; a step that would end long after it is not begun. A true answer of ``watch`` stops the
-    run, as Ctrl-C does: both give status "interrupted".
+    run, as Ctrl-C does: both give status "interrupted". Where there are ``others`` to go on, a solver that is stuck ends with "max_iter".
     """
     limit, every, deadline = solver.max_iter if max_iter is None else max_iter, solver.interval(objective), objective.deadline
     best_point, best_gap, goal, least, since_best = start if isinstance(start, Point) else Point(start, None), np.inf, tol, np.inf, 0
@@ -190,7 +199,7 @@ def run(
             return Outcome(best_point, "time_limit", 0, history)
         state = solver.init(objective, first)
         solved, extra = False, solver.extra_steps if objective.size <= _EXTRA_SIZE else 0
-        while n_iter < limit and not (solved and (extra == 0 or best_gap <= _EXTRA_DIGITS * goal)):
+        while n_iter < limit and not (solved and (extra == 0 or best_gap <= _EXTRA_DIGITS * goal or not solver.is_quick(state))):
             began = deadline.elapsed
             state = solver.step(objective, state)
             longest = deadline.elapsed - began if n_iter == 0 else max(longest, deadline.elapsed - began)
@@ -202,7 +211,7 @@ def run(
                 if finite := bool(xp.all(xp.isfinite(point.C))):
                     solved = check(n_iter, point) or solved
                 status = "numerical_error" if not finite else "solved_inaccurate" if stalled() else "time_limit" if late else status
-                if status != "max_iter":
+                if status != "max_iter" or (others and not solved and solver.is_stuck(state)):
                     break
     except (KeyboardInterrupt, _StopRequested) as stop:
         return Outcome(best_point, "interrupted", n_iter, history, keyboard=isinstance(stop, KeyboardInterrupt))

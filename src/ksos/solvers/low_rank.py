@@ -31,7 +31,7 @@ _FAINT = 1e-10  # columns of a start with less of the mass do not count
 _DROPPED = 1e-14  # columns with less of the mass than this are rounding
 _MOST_DAMPINGS, _LEAST_DAMPING = 40, 0.7
 _CG_ITERATIONS = 400
-_FACE_COLUMNS, _FACE_GAP, _FACE_FAINT, _WORTH_A_FACE = 60, 1e-9, 1e-9, 0.01
+_FACE_COLUMNS, _LARGEST_FACE, _FACE_GAP, _FACE_FAINT, _WORTH_A_FACE = 60, 0.3, 1e-9, 1e-9, 0.01
 _PATIENCE = 2  # steps without half the gap: columns that vanish at the optimum make the Hessian singular there, and Newton's method slow
 
 
@@ -46,6 +46,7 @@ class _State:
     vectors: Array  # the lowest eigenvalues of ∇f and their vectors
     least: float = math.inf  # the gap when it was last halved
     since: int = 0  # and the steps since then
+    stuck: bool = False
 
     @property
     def gap(self) -> float:
@@ -129,14 +130,23 @@ class LowRank(Stepper):
 
     def step(self, objective: Objective, state: _State) -> _State:
         """A Newton step, or new columns."""
-        new = self._over_a_face(objective, state) if state.since >= _PATIENCE else None
-        if new is not None:  # and so on, as long as that helps and Newton's steps are dear
-            dear = math.prod(new.F.shape) > _dense_limit(new.F, self.dense_unknowns)
-            again = dear and state.value - new.value > _WORTH_A_FACE * state.gap
-            return replace(new, least=new.gap, since=_PATIENCE if again else 0)
+        slow = state.since >= _PATIENCE
+        if slow and (new := self._over_a_face(objective, state)) is not None:
+            helped, quick = state.value - new.value > _WORTH_A_FACE * state.gap, self.is_quick(new)
+            # and so on, as long as that helps and Newton's steps are dear
+            return replace(new, least=new.gap, since=_PATIENCE if helped and not quick else 0, stuck=not helped and not quick)
+        stuck = slow and state.F.shape[0] > 2 * _FACE_COLUMNS and not self.is_quick(state)
         new = self._newton_step(objective, state)
         halved = new.gap <= 0.5 * state.least
-        return replace(new, least=new.gap if halved else state.least, since=0 if halved or state.since >= _PATIENCE else state.since + 1)
+        return replace(new, least=new.gap if halved else state.least, since=0 if halved or slow else state.since + 1, stuck=stuck)
+
+    def is_stuck(self, state: _State) -> bool:
+        """Newton's steps are dear and slow, and a face does not help."""
+        return state.stuck
+
+    def is_quick(self, state: _State) -> bool:
+        """Where the Hessian is formed, a step costs little."""
+        return math.prod(state.F.shape) <= _dense_limit(state.F, self.dense_unknowns)
 
     def _newton_step(self, objective: Objective, state: _State) -> _State:
         F = state.F
@@ -173,14 +183,15 @@ class LowRank(Stepper):
         """The optimum over the columns and the lowest eigenvectors of ∇f, where Newton's steps are dear; None if it is not better."""
         F, xp = state.F, namespace(state.F)
         r, k = F.shape
-        if r <= 2 * _FACE_COLUMNS or 2 * k > _FACE_COLUMNS or self.max_columns is not None or not objective.stored:
+        columns = max(_FACE_COLUMNS, min(3 * k, int(_LARGEST_FACE * r)))
+        if r <= 2 * _FACE_COLUMNS or k + _MOST_NEW_COLUMNS > columns or self.max_columns is not None or not objective.stored:
             return None
-        _, vectors = lowest_eigenpairs(objective.gradient(state.point), _FACE_COLUMNS - k)
+        _, vectors = lowest_eigenpairs(objective.gradient(state.point), columns - k)
         V, _ = xp.linalg.qr(xp.concat([F, vectors], axis=1))
         X = optimum_on_face(objective, V, state.point.C, _FACE_GAP * state.gap)
         if X is None:
             return None
-        found = self.at(objective, pruned(V @ factor(X), _FACE_FAINT, _FACE_COLUMNS // 2), state.damping)
+        found = self.at(objective, pruned(V @ factor(X), _FACE_FAINT), state.damping)
         return found if found.value < state.value else None
 
     def _toward_new_columns(self, objective: Objective, state: _State) -> _State:

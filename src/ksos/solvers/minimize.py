@@ -70,7 +70,7 @@ class Auto(Solver):
         if term.as_quadratic() is not None and space.tensor_size <= SMALL_TENSOR:
             entries = f"{space.embedding_rank}×{space.rank}×{space.rank}"
             first = f"the functional is quadratic and its tensor of {entries} entries fits, so Newton steps on few columns are cheap"
-            then = f"{self.newton_steps} steps on few columns did not close the gap, and it does not need a low rank"
+            then = f"steps on few columns, {self.newton_steps} at most, did not close the gap, and it does not need a low rank"
             return [Stage(low_rank, self.newton_steps, first), Stage(SOLVERS["interior_point"], None, then)]
         if not term.quadratic and term.matrix_free:
             first = "steps on few columns need no matrix, and cost next to nothing"
@@ -210,7 +210,7 @@ def _minimize(
         ran.append(f"{stage.solver.name}: {stage.why}")
         watch = _watcher(stage.solver.name, *told, tol, outcome.n_iter)
         objective = stage.solver.prepared(objective)
-        latest = run(stage.solver, objective, outcome.point, tol, stage.steps, rtol=rtol, watch=watch)
+        latest = run(stage.solver, objective, outcome.point, tol, stage.steps, rtol=rtol, watch=watch, others=stage is not stages[-1])
         later = [replace(progress, n_iter=progress.n_iter + outcome.n_iter) for progress in latest.history]
         outcome = replace(latest, n_iter=outcome.n_iter + latest.n_iter, history=[*outcome.history, *later])
         if outcome.status != "max_iter":
