@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -45,6 +46,9 @@ def as_points(X: Any, name: str = "X", *, n_features: int | None = None, allow_e
 def require_numbers(values: Any, name: str = "X") -> Any:
     """``values`` as they came; raise where NumPy would make numbers of something else: text, dates, or what a mask hides."""
     require_unmasked(values, name)
+    if isinstance(values, (str, os.PathLike)):
+        wanted = f"{name} must be an array or a table, and files are read by ksos.chunks(path), or by pandas.read_csv"
+        raise ValueError(f"{name}: could not convert string to float: {str(values)!r}; {wanted}")
     if is_other_array(values):
         return values
     if is_table(values):
@@ -106,6 +110,9 @@ def as_vector(values: Any, name: str, *, length: int | None = None) -> np.ndarra
         raise ValueError(f"{name} must be one-dimensional; got shape {values.shape}")
     if length is not None and values.shape[0] != length:
         raise ValueError(f"{name} must have length {length}; got {values.shape[0]}")
+    if values.dtype.kind == "f" and (missing := np.flatnonzero(np.isnan(values))).size:  # scikit-learn's words, and then where
+        where = f"{missing.size} of {values.size} entries are missing, the first is entry {missing[0]} (counted from 0)"
+        raise ValueError(f"Input {name} contains NaN: {where}; leave those rows out, or fill them")
     with _naming(name):
         column = check_array(values.reshape(-1, 1), dtype=np.float64, input_name=name, ensure_min_samples=0)
     return np.array(column[:, 0])

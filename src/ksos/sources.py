@@ -75,6 +75,11 @@ class Chunks:
         """Whether the source can be read more than once."""
         self._begun = False
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        raise TypeError(
+            f"an array in memory is needed here, and {self!r} comes in chunks; KernelSoSDensity, KernelSoSDensityCV and mmd take it"
+        )
+
     def __iter__(self) -> Iterator[Chunk]:
         if self._begun and not self.again:
             raise ValueError(

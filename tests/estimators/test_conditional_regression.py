@@ -344,6 +344,19 @@ def test_what_cannot_be_fitted(est: KernelSoSConditional, error: type[Exception]
         est.fit(*slope(30))
 
 
+def test_targets_and_columns_that_are_no_numbers_are_named() -> None:
+    pd, (X, y) = pytest.importorskip("pandas"), slope(30)
+    with pytest.raises(
+        ValueError, match=r"Input y contains NaN: 2 of 30 entries are missing, the first is entry 4 \(counted from 0\); leave"
+    ):
+        model().fit(X, np.where(np.isin(np.arange(30), [4, 9]), np.nan, y))
+    with pytest.raises(ValueError, match="y: could not convert string to float: 'USA'"):
+        model().fit(X, pd.Series(["USA"] * 30))
+    dated = pd.DataFrame(X, columns=["u", "v"]).assign(day=pd.date_range("2020-01-01", periods=30))
+    with pytest.raises(ValueError, match=r"column 'day' holds dates such as .* make it a number such as the days"):
+        KernelSoSConditional().fit(dated, y)
+
+
 def test_targets_and_rows_that_say_little() -> None:
     X, y = slope(30)
     with pytest.raises(ValueError, match="output 0 of y is constant, 2 in all 30 rows: it has no density given X"):

@@ -145,6 +145,16 @@ def test_partial_fit_is_fit_and_then_keeps_its_setting() -> None:
     assert_same(running, KernelSoSDensity(**fixed).fit(X))
 
 
+def test_partial_fit_takes_the_chunks_of_a_source_all_or_none() -> None:
+    running = KernelSoSDensity(**GIVEN).partial_fit(X[:100]).partial_fit(chunks(X[100:], rows=1500))
+    assert_same(running, KernelSoSDensity(**GIVEN).fit(X))
+    with pytest.raises(ValueError, match="chunk 17: Input X contains NaN"):
+        running.partial_fit(chunks(broken(17, np.array([[0.0, np.nan]]))))
+    with pytest.raises(ValueError, match="weights of a source come with its chunks"):
+        running.partial_fit(chunks(X), sample_weight=np.ones(len(X)))
+    assert_same(running, KernelSoSDensity(**GIVEN).fit(X))
+
+
 # --- a fit that was killed ---
 
 KILLED = """
@@ -278,6 +288,9 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("u,v\n1,2\n3,many\n")
     with pytest.raises(ValueError, match=r"x\.csv, row 3, column 2 \('v'\)"):
         list(chunks(tmp_path / "x.csv"))
+    (tmp_path / "gap.csv").write_text("u,v\n1,2\n3,\n")
+    with pytest.raises(ValueError, match=r"gap\.csv, row 3, column 2 \('v'\): the cell is missing.*drop_missing=True"):
+        list(chunks(tmp_path / "gap.csv"))
     assert next(iter(chunks(tmp_path / "x.csv", columns=["u"]))).data.tolist() == [[1.0], [3.0]]
     with pytest.raises(ValueError, match=r"x\.csv.* has no column 'w'; its columns are 'u', 'v'"):
         list(chunks(tmp_path / "x.csv", columns=["u", "w"]))
@@ -328,6 +341,11 @@ def test_a_file_of_something_else_is_no_checkpoint(tmp_path: Path) -> None:
 def test_what_needs_rows_in_memory_says_so() -> None:
     with pytest.raises(ValueError, match="checkpoint is for a source of chunks"):
         KernelSoSDensity(**GIVEN).fit(X, checkpoint="sums")
+    for question in (lambda: ksos.two_sample_test(chunks(X), X), lambda: ksos.KernelSoSConditional().fit(chunks(X), X[:, 0])):
+        with pytest.raises(TypeError, match=r"an array in memory is needed here, and chunks\(an array of shape .*\) comes in chunks"):
+            question()
+    with pytest.raises(ValueError, match=r"'data/\*\.csv'; X must be an array or a table, and files are read by ksos\.chunks"):
+        KernelSoSDensity(**GIVEN).fit("data/*.csv")
 
 
 # --- scores ---

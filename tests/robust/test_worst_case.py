@@ -50,6 +50,12 @@ def worst() -> ksos.WorstCase:
 # --- what the answer is ---
 
 
+def test_of_a_table_the_density_has_its_names_and_the_words_stay_few(worst: ksos.WorstCase) -> None:
+    named = ksos.worst_case(SQUARE, pytest.importorskip("pandas").DataFrame(X, columns=["loss"]), 0.3, **OPTIONS)
+    assert named.distribution.feature_names == ("loss",) and named.value == worst.value
+    assert len(repr(named)) < 1000
+
+
 def test_the_density_is_in_the_exact_ball(worst: ksos.WorstCase) -> None:
     p = worst.distribution
     assert p is not None and worst.status == "solved"

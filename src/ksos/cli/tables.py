@@ -239,9 +239,9 @@ def csv_pieces(
                 if numbers.size:
                     missing = np.argwhere(np.isnan(numbers))
                     if missing.size and not gaps:
-                        position, what = (
-                            chosen[missing[0, 1]],
-                            "the cell is missing; fill it, leave out the column, or such rows (drop missing)",
+                        position = chosen[missing[0, 1]]
+                        what = (
+                            "the cell is missing; fill it, leave out the column, or leave out such rows (--drop-missing, drop_missing=True)"
                         )
                         raise cell_error(path, int(places[missing[0, 0]]), position + 1, what, names[position] if names else None)
                     found = np.full((numbers.shape[0], width), np.nan)

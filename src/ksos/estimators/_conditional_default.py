@@ -17,10 +17,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 from ksos._memory import row_blocks
+from ksos.feature_names import matrix_of
 
-__all__ = ["SmoothRegressor", "location_regressors", "scale_regressors", "scale_trees"]
+__all__ = ["SmoothRegressor", "location_regressors", "require_no_dates", "scale_regressors", "scale_trees"]
 
 _CATEGORIES = ["category", "object", "string", "bool"]
+_DATES = ["datetime", "datetimetz", "timedelta"]
 _MOST_CATEGORIES = 50
 _FEW_FEATURES = 40
 _ENOUGH_TO_CHOOSE = 8  # rows from which a penalty can be chosen, also in half of them
@@ -101,6 +103,12 @@ def _loss(logarithms: np.ndarray, X: np.ndarray, y: np.ndarray, w: np.ndarray) -
     rows = M.sum(axis=1)
     along_lengths = 2.0 * (rows @ Z**2 - np.sum(Z * (M @ Z), axis=0))
     return value, np.r_[rows.sum(), along_lengths, along_noise]
+
+
+def require_no_dates(X: Any) -> None:
+    """Raise where a column of a table holds dates or durations, which none of these regressors takes, and name it."""
+    if not isinstance(X, np.ndarray):
+        matrix_of(X, "X", make_column_selector(dtype_include=_DATES)(X))
 
 
 def location_regressors(X: Any, n: int, seed: int) -> list[Any]:

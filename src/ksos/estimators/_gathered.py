@@ -73,7 +73,7 @@ class Checks:
             return Rows(np.empty((0, self.n_features or 0)), np.empty(0)), self
         if chunk.names is not None and self.names is not None and chunk.names != self.names:
             if sorted(chunk.names) != sorted(self.names):
-                raise ValueError(f"its columns are {', '.join(chunk.names)}, but those of the first chunk are {', '.join(self.names)}")
+                raise ValueError(f"the columns are {', '.join(chunk.names)}, but those of the first chunk are {', '.join(self.names)}")
             X = X[:, [chunk.names.index(name) for name in self.names]]
         X = as_points(X) if tensor else check_array(X, dtype=np.float64, order="C", estimator=self.who, input_name="X")
         if self.n_features is not None and X.shape[1] != self.n_features:

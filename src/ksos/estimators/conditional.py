@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import Tags, check_array, get_tags
+from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ksos._deadline import Deadline
@@ -17,7 +17,7 @@ from ksos._validation import as_choice, as_count, as_features, as_levels, as_mas
 from ksos.density import SoSDensity
 from ksos.density.mixture import SoSMixture
 from ksos.estimators._conditional_conformal import SplitConformal
-from ksos.estimators._conditional_default import location_regressors, scale_regressors, scale_trees
+from ksos.estimators._conditional_default import location_regressors, require_no_dates, scale_regressors, scale_trees
 from ksos.estimators._conditional_far import FeatureRange
 from ksos.estimators._conditional_joint import JointLaws
 from ksos.estimators._conditional_laws import ConditionalLaws
@@ -288,7 +288,8 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         self._check_parameters()
         X = self._table(X, reset=True)
         self._range = FeatureRange.of(X, vars(self).get("feature_names_in_"))
-        y = check_array(y, dtype=np.float64, ensure_2d=False, allow_nd=False, input_name="y")
+        y = y if is_table(y) else np.asarray(y)
+        y = as_vector(y, "y") if np.ndim(y) < 2 else as_points(y, "y")
         targets, rng = self._set_targets(y), as_generator(0 if self.random_state is None else self.random_state)
         masses = as_masses(sample_weight, targets.shape[0])
         _require_varying(targets[masses > 0.0])
@@ -322,6 +323,8 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
             _require_fit(self.regressor, "regressor", "a fitted regressor, with prefit=True")
             check_is_fitted(self.regressor)
             prefit = self.regressor
+        if self.regressor is None or self.scale is None:
+            require_no_dates(X)
         defaults = scale_regressors(X, n, seed)
         constant = isinstance(self.scale, str) and self.scale == "constant"
         scales = [] if constant else _as_list(self.scale, "scale", "a regressor, 'constant' or None", defaults)

@@ -29,7 +29,7 @@ from ksos.estimators._anomalies import holds_no_rows_out, warn_if_memorised
 from ksos.estimators._automatic_kernel import PER_SUPPORT_POINT, automatic_kernel, wide_enough
 from ksos.estimators._checks import as_bandwidth_or_metric, warn_if_degenerate, warn_if_unseen
 from ksos.estimators._density_estimator import DensityEstimator
-from ksos.estimators._gathered import Checks
+from ksos.estimators._gathered import Checks, require_own_weights
 from ksos.estimators._likelihood_passes import fit_to_all
 from ksos.estimators._likelihood_start import quick_mmd_fit
 from ksos.estimators._reference import as_reference, correction_bandwidth, require_reference
@@ -204,18 +204,23 @@ class KernelSoSDensity(DensityEstimator):
 
     @available_if(holds_no_rows_out)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Add samples (n, d); the density is solved for when it is next asked for. After ``fit`` it begins anew.
+        """Add samples (n, d), or all chunks of a source; the density is solved for when it is next asked for. After ``fit`` it begins anew.
 
         Up to 10 000 distinct samples the result is that of ``fit`` to all of them. The chunk that brings more of them fixes bandwidth,
         support points and landmarks; from then on the kernel sums of every sample, earlier ones included, are exact at those.
         """
         self._check_parameters()
         running = vars(self).get("_running") or Running.begin(Checks(type(self).__name__, self._domain), self._most_looked_at(False))
-        rows, checks = running.known.checks.rows(Chunk(X, sample_weight, "", column_names(X)))
-        forget(self)
-        remember(self, checks)
+        X, sample_weight = as_source(X, sample_weight)
+        if isinstance(X, Chunks):
+            require_own_weights(sample_weight)
         with np.errstate(under="ignore"):
-            self._running = running.update(rows, checks, self._question)
+            for chunk in X if isinstance(X, Chunks) else [Chunk(X, sample_weight, "", column_names(X))]:
+                rows, checks = running.known.checks.rows(chunk)
+                forget(self)
+                remember(self, checks)
+                running = running.update(rows, checks, self._question)
+        self._running = running  # of a source all chunks, or none
         forget(self, _RESULTS)
         return self
 

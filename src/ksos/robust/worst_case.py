@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +18,7 @@ from ksos._threads import one_blas_thread
 from ksos._validation import as_nonnegative, as_positive
 from ksos.embedding import MeanEmbedding
 from ksos.exceptions import InternalError
+from ksos.feature_names import column_names
 from ksos.functionals import Expectation
 from ksos.functionals.penalties import BoundLinear
 from ksos.kernels import Kernel
@@ -94,7 +95,7 @@ class WorstCase(Certified):
     gap: float | None
     """dual_value − value (for the penalised problem: − objective)."""
     dual_value: float | None
-    dual_function: Any
+    dual_function: Any = field(repr=False)
     """g, an observable of the RKHS, or with labels a list of one per label: dual_constant + g majorises the loss in the order of sums of
     squares of the space."""
     dual_constant: float | None
@@ -215,7 +216,11 @@ def worst_case(
     if radius == 0.0:
         return _data_alone(setting, loss, deadline)
     warn_if_unbounded(setting, loss)
-    return attack(FixedLoss(setting, loss, lipschitz), radius, goal, deadline, gamma=penalty)[1]
+    found = attack(FixedLoss(setting, loss, lipschitz), radius, goal, deadline, gamma=penalty)[1]
+    names = column_names(data, "data")
+    return (
+        found if names is None or found.distribution is None else replace(found, distribution=found.distribution.with_feature_names(names))
+    )
 
 
 def as_goal(tol: Any, rtol: Any) -> Goal:
