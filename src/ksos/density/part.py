@@ -12,13 +12,14 @@ import numpy as np
 from ksos._array import Array, like, namespace, to_numpy
 from ksos.density import normal_sum, over_normals
 from ksos.density._assemble import assemble
-from ksos.density.cdf import box_masses, line_law
+from ksos.density.cdf import box_masses
 from ksos.density.compress import compress
 from ksos.density.conditional import at_values, in_intervals, marginal
 from ksos.density.corrected import Corrected
 from ksos.density.expectation import Estimate, clouds, expectation
 from ksos.density.given import log_panel_masses
 from ksos.density.interval import Interval
+from ksos.density.line import line_panels
 from ksos.density.modes import log_and_gradient
 from ksos.density.moments import mean_and_covariance, moment, node_masses
 from ksos.density.normal_sum import Group, pairs_of
@@ -236,7 +237,7 @@ class Squares(Part):
 
     def panel_ends(self) -> np.ndarray:
         standard = standardize(self.density)
-        panels = line_law(standard.density).panels
+        panels = line_panels(standard.density)
         return np.unique(standard.points(np.concatenate([panels.start, panels.start + 2.0 * panels.half])[:, None])[:, 0])
 
     def embedded(self, kernel: Kernel, Z: Array) -> Array:

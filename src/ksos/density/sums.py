@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,7 +46,7 @@ class Sums(Answers):
 
     def cumulative(self, X: np.ndarray) -> np.ndarray:
         if self.p.n_features == 1 and self.p.measure.atoms is None:
-            return self.law().cdf(X.T)[0]
+            return self.law.cdf(X.T)[0]
         return self.box_masses(np.full(X.shape, -np.inf), X)[0]
 
     def quantiles(self, q: np.ndarray) -> np.ndarray:
@@ -54,10 +55,11 @@ class Sums(Answers):
             cumulated = np.cumsum(self.p.node_masses()[order])
             at = np.searchsorted(cumulated / cumulated[-1], q * (1.0 - 1e-15), side="left")
             return np.asarray(atoms.points[order[np.minimum(at, order.shape[0] - 1)], 0])
-        x = self.law().ppf(q[None, :])[0]
+        x = self.law.ppf(q[None, :])[0]
         x[q == 0.0], x[q == 1.0] = self.p.measure.boundary(0)
         return np.clip(x, *self.p.measure.boundary(0))
 
+    @cached_property
     def law(self) -> PiecewiseLaw:
         """The law of one feature, on panels that suit every part."""
         return line_law(np.unique(np.concatenate([part.panel_ends() for _, part in self.p.parts])), self.p.log_by_volume)
@@ -90,7 +92,7 @@ class Sums(Answers):
             at = int(np.searchsorted(cumulated, mass * cumulated[-1] * (1.0 - 1e-14), side="left"))
             return Estimate(math.exp(float(log_p[order[min(at, order.shape[0] - 1)]])), 0.0, "sum")
         if self.p.n_features == 1:
-            return Estimate(math.exp(_line_level(self.p, self.law(), mass)), 0.0, "quadrature")
+            return Estimate(math.exp(_line_level(self.p, self.law, mass)), 0.0, "quadrature")
         generator = np.random.default_rng(rng)
         found = [(weight, *part.clouds(_CLOUD_POINTS, generator)) for weight, part in self.p.parts]
         levels = []
