@@ -25,6 +25,7 @@ _CUBATURE_FEATURES, _GROUPS = 3, 8
 _CELLS = {1: 16, 2: 7, 3: 4}
 _CELL_DEVIATIONS, _CELL_BANDWIDTHS, _CELL_REACH = 2.5, 2.5, 8.0
 _CUBATURE_EVALUATIONS, _CLOUD_POINTS = 2_000_000, 65_536
+_MOST_LAWS = 125  # of cubature in three features: a value takes one of every law
 _MOST_TERMS = {1: 20_000_000, 2: 2_500_000, 3: 60_000}  # normal laws in boxes of so many features: about half a second
 _BOX_POINTS, _LEAST_BOX_POINTS, _MOST_BOX_POINTS = 1 << 17, 1 << 8, 1 << 12
 _DIGITS, _ROUNDINGS, _EXACT = 1e-6, 1e-15, 1e-11
@@ -53,8 +54,9 @@ def draw(p: Corrected, size: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def average(p: Corrected, g: Function, *, rtol: float, max_evaluations: int | None, rng: np.random.Generator) -> Estimate:
-    """E_p[g] = Σ_c w_c ∫ f·g dN_c, by cubature in up to three features, by quasi-Monte Carlo beyond."""
-    if (d := p.n_features) > _CUBATURE_FEATURES:
+    """E_p[g] = Σ_c w_c ∫ f·g dN_c, by cubature in up to three features, by quasi-Monte Carlo beyond or with many laws."""
+    d, many = p.n_features, p.normals.weights.shape[0] > _MOST_LAWS and max_evaluations is None
+    if d > _CUBATURE_FEATURES or (d == _CUBATURE_FEATURES and many):
         groups, method = clouds(p, _CLOUD_POINTS if max_evaluations is None else max_evaluations, rng)
         means = np.array([masses @ g(X) for X, masses in groups])
         return Estimate(float(means.mean()), float(means.std(ddof=1)) / math.sqrt(means.shape[0]), method)
