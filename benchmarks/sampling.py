@@ -5,16 +5,18 @@ samples (at most 1/10). Two routes of the sampler are shown, and the choice of `
 are timed without a baseline. One BLAS thread; ``--quick`` draws a tenth of the samples.
 
 ``--searched`` times models as ``KernelSoSDensityCV`` gives them instead: the first row with all that it takes, then rows per second, beside
-the rows per second of NumPy's kernel matrix of as many rows and the model's support points, in the same run.
+the rows per second of NumPy's kernel matrix of as many rows and the model's support points, in the same run. ``--answers`` times other
+questions to them: a marginal with its quantiles, the mode, the level of a highest-density region, the entropy, a pair plot.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"))
@@ -83,10 +85,13 @@ def contest(name: str, p: ksos.SoSDensity, n: int, asked: float | None, clock: C
     return met
 
 
-def searched_models() -> list[tuple[str, Queries]]:
+_SEARCHED = ((719, 3, None), (600, 5, None), (719, 3, "auto"), (500, 2, "auto"), (800, 5, "auto"))
+
+
+def searched_models(cases: Sequence[tuple[int, int, str | None]] = _SEARCHED) -> list[tuple[str, Queries]]:
     """Three clusters, one feature skewed, searched over one kernel and over references."""
     found = []
-    for n, d, reference in ((719, 3, None), (600, 5, None), (719, 3, "auto"), (500, 2, "auto"), (800, 5, "auto")):
+    for n, d, reference in cases:
         rng = np.random.default_rng(1)
         scales, means = [np.eye(d) + 0.6 * np.tri(d, k=-1), np.diag(np.linspace(0.3, 1.0, d)), 0.5 * np.eye(d)], [0.0, 2.5, -2.0]
         X = np.stack([scales[c] @ rng.normal(size=d) + means[c] for c in rng.integers(3, size=n)])
@@ -104,18 +109,47 @@ def rates(name: str, p: Queries, n: int, clock: Callable[[], float]) -> None:
         began = clock()
         X = p.rvs(size, rng=seed)
         times.append(clock() - began)
+    matrix = n / kernel_matrix_seconds(p, X, clock)
+    print(f"{name:30} {times[0]:9.3f} {n / times[1]:10.0f} {n / times[2]:10.0f} {matrix:13.0f} {n / times[2] / matrix:8.2f}", flush=True)
+
+
+def kernel_matrix_seconds(p: Queries, X: np.ndarray, clock: Callable[[], float]) -> float:
+    """Of NumPy's kernel matrix between the rows of X and the support points."""
     Z, sigma = np.asarray(p.support_points), p.bandwidths
     began = clock()
-    for rows in np.array_split(X, max(1, n // 500)):
+    for rows in np.array_split(X, max(1, X.shape[0] // 500)):
         np.exp(-np.sum(((rows[:, None, :] - Z) / sigma) ** 2, axis=2))
-    matrix = n / (clock() - began)
-    print(f"{name:30} {times[0]:9.3f} {n / times[1]:10.0f} {n / times[2]:10.0f} {matrix:13.0f} {n / times[2] / matrix:8.2f}", flush=True)
+    return clock() - began
+
+
+def answers(name: str, p: Queries, clock: Callable[[], float]) -> None:
+    """Print the seconds of several questions, and how many kernel matrices of 10 000 rows take as long."""
+    from matplotlib.figure import Figure
+
+    def pair_plot() -> None:
+        ksos.DensityDisplay.from_density(p, ax=Figure().add_subplot()).figure_.savefig(io.BytesIO())
+
+    Figure().savefig(io.BytesIO())  # what the first picture of all takes is not counted
+    matrix = kernel_matrix_seconds(p, p.rvs(10_000, rng=0), clock)
+    questions: dict[str, Callable[[], object]] = {
+        "marginal, quantiles": lambda: p.marginal([1]).ppf([0.1, 0.5, 0.9]),
+        "mode": p.mode,
+        "hdr_level": lambda: p.hdr_level(0.9, rng=0),
+        "pair plot": pair_plot,
+        "entropy": lambda: p.entropy(rng=0),
+    }
+    for question, ask in questions.items():
+        began = clock()
+        ask()
+        seconds = clock() - began
+        print(f"{name:30} {question:20} {seconds:9.3f} {seconds / matrix:8.2f}", flush=True)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a tenth of the samples, for both contestants")
     parser.add_argument("--searched", action="store_true", help="searched models, beside a kernel matrix")
+    parser.add_argument("--answers", action="store_true", help="other questions to searched models of three features")
     parser.add_argument("--clock", choices=["cpu", "wall"], default="cpu")
     arguments = parser.parse_args()
     clock = time.process_time if arguments.clock == "cpu" else time.perf_counter
@@ -124,6 +158,11 @@ def main() -> int:
         print("model                          first row     rows/s      again  kernel matrix    ratio")
         for name, p in searched_models():
             rates(name, p, 1000 if arguments.quick else 10_000, clock)
+        return 0
+    if arguments.answers:
+        print(f"seconds of the {arguments.clock} clock, one thread, and kernel matrices of 10 000 rows in that time")
+        for name, p in searched_models([case for case in _SEARCHED if case[1] == 3]):
+            answers(name, p, clock)
         return 0
     print(f"seconds of the {arguments.clock} clock, one thread")
     print("model              d    m  samples  inversion  rejection (accepts)  auto              bisection    ratio  asked")

@@ -323,3 +323,17 @@ def test_kernels_that_are_not_products_say_what_to_do() -> None:
         p.marginal([0])
     with pytest.raises(ksos.IntegralNotAvailableError, match="product=True"):
         p.conditional({0: 0.1})
+
+
+def test_bumps_beside_many_squares_keep_the_digits_of_a_marginal() -> None:
+    """∫ p dx_2 of squares and a bump for every point, against a rule of 200 nodes, far into the tails."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(80, 2))
+    F = np.concatenate([rng.normal(size=(80, 40)), np.diag(rng.uniform(1e-3, 1.0, size=80))], axis=1)
+    p = ksos.SoSDensity(Gaussian(0.7), X, F, normalize=True)
+    nodes, weights = np.polynomial.legendre.leggauss(200)
+    x = np.linspace(-7.0, 7.0, 41)
+    grid = np.stack([np.repeat(x, 200), np.tile(8.0 * nodes, 41)], axis=1)
+    expected = p.pdf(grid).reshape(41, 200) @ (8.0 * weights)
+    found = p.marginal([0]).pdf(x[:, None])
+    np.testing.assert_allclose(found, expected, rtol=1e-9)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -14,22 +13,17 @@ from ksos.density.standard import standardize
 from ksos.integrals import closed_form
 from ksos.integrals.erf import gauss_mass
 from ksos.integrals.normal_boxes import mixture_box_masses
-from ksos.integrals.regions import intervals, kinks
 from ksos.kernels import Gaussian
 from ksos.observables import BoxIndicator
-from ksos.quadrature import Panels, PiecewiseLaw, cut
 
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
 
-__all__ = ["box_masses", "cumulative", "line_law", "quantiles"]
+__all__ = ["box_masses", "cumulative", "quantiles"]
 
 _BLOCK_ELEMENTS = 1 << 17
 _NEGLIGIBLE, _LOG_RANGE = 1e-17, 200.0
-_ORDER, _PANELS_PER_LENGTH = 16, 4
 _ROUGH, _CLOUD_POINTS = 1e-3, 1 << 15
-_LOG_LEVEL = -32.0  # inside all panels are equally long; outside k falls by e per panel, down to the last level
-_LAST_LEVEL = -330.0  # its square is about the smallest number there is
 
 
 def box_masses(p: SoSDensity, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -51,8 +45,7 @@ def box_masses(p: SoSDensity, low: np.ndarray, high: np.ndarray) -> tuple[np.nda
 def cumulative(p: SoSDensity, X: np.ndarray) -> np.ndarray:
     """P(x ≤ X_i in every feature), shape (n,)."""
     if p.n_features == 1 and p.measure.atoms is None:
-        standard = standardize(p)
-        return line_law(standard.density).cdf(standard.coordinates(X).T)[0]
+        return p.line.cumulative(X)
     return box_masses(p, np.full(X.shape, -np.inf), X)[0]
 
 
@@ -65,40 +58,9 @@ def quantiles(p: SoSDensity, q: np.ndarray) -> np.ndarray:
         cumulated = np.cumsum(mass[order])
         at = np.searchsorted(cumulated / cumulated[-1], q * (1.0 - 1e-15), side="left")
         return np.asarray(atoms.points[order[np.minimum(at, order.shape[0] - 1)], 0])
-    standard = standardize(p)
-    x = standard.points(line_law(standard.density).ppf(q[None, :]).T)[:, 0]
+    x = p.line.quantiles(q)
     x[q == 0.0], x[q == 1.0] = p.measure.boundary(0)
     return np.clip(x, *p.measure.boundary(0))
-
-
-def line_law(p: SoSDensity) -> PiecewiseLaw:
-    """The law of a density of one feature, in standard coordinates, to rounding in both tails.
-
-    Panels are so short that the density is, to rounding, the polynomial through 16 nodes. All terms are positive: nothing of the
-    cancellation in Σ B_ij W_ij is left.
-    """
-    source = [(p.integrals, p.support_points)]
-    low, high, smooth = intervals(source, 0, _LOG_LEVEL, origin=0.0)
-    step = smooth / _PANELS_PER_LENGTH
-    (left, right), inside = _tails(p, step), cut(low, high, step, kinks(source, 0, origin=0.0))
-    start, stop = np.concatenate([left[:-1], inside[0], right[:-1]]), np.concatenate([left[1:], inside[1], right[1:]])
-    panels = Panels(start[stop > start], stop[stop > start], _ORDER)
-    x = panels.nodes.reshape(-1, 1)
-    return PiecewiseLaw(panels, np.exp(p.logpdf(x) + p.measure.log_density(x)).reshape(1, *panels.nodes.shape), exact=True)
-
-
-def _tails(p: SoSDensity, step: float) -> tuple[np.ndarray, np.ndarray]:
-    """The ends of the panels of both tails, in increasing order, each panel so short that k falls by a factor e at most."""
-    smooth = p.kernel.smooth
-    levels = np.linspace(_LOG_LEVEL, _LAST_LEVEL, 76 if smooth else 2)
-    step = step if smooth else _PANELS_PER_LENGTH * step  # e^{−r}: one bandwidth is as far as any other
-    ends = [p.integrals.windows(p.support_points, 0, float(level)) for level in levels]
-    sides = []
-    for side in ([low.min() for low, _, _ in ends], [high.max() for _, high, _ in ends]):
-        side = [end + p.support_points[0, 0] for end in side]
-        pieces = [np.linspace(u, v, 1 + max(4 if smooth else 1, int(np.ceil(abs(v - u) / step)))) for u, v in itertools.pairwise(side)]
-        sides.append(np.unique(np.concatenate(pieces)))
-    return sides[0], sides[1]
 
 
 def _node_sums(p: SoSDensity, low: np.ndarray, high: np.ndarray) -> np.ndarray:

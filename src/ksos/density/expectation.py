@@ -28,7 +28,7 @@ Cloud = tuple[np.ndarray, np.ndarray, np.ndarray]
 _CUBATURE_FEATURES, _GROUPS = 3, 8
 _CELL_LENGTHS = {1: (1.0, 4.0), 2: (1.5, 4.0), 3: (2.5, 5.0)}
 _CUBATURE_EVALUATIONS, _CLOUD_POINTS = 2_000_000, 65_536
-_KERNEL_VALUES, _LEAST_EVALUATIONS = 2.5e8, 20_000
+_KERNEL_VALUES, _LEAST_EVALUATIONS, _REFINED = 2.5e8, 20_000, 4
 
 
 class Estimate(float):
@@ -94,9 +94,12 @@ def average(standard: Standard, g: Integrand, *, rtol: float, atol: float = 1e-3
         return Estimate(float(mass[seen] @ g(nodes, p.logpdf(nodes))), 0.0, "sum")
     if d <= _CUBATURE_FEATURES:
         most = affordable(p, _CUBATURE_EVALUATIONS) if max_evaluations is None else max_evaluations
+        # of many support points there must be time to refine a grid: one that is not refined knows less of its error than a cloud
+        short = max_evaluations is None and d == _CUBATURE_FEATURES and most < _CUBATURE_EVALUATIONS
+        grid = most // _REFINED if short else most
         # larger cells, and at last cells with kinks inside, make the rule converge more slowly, and its error says so
         for length, split_kinks in itertools.product(_CELL_LENGTHS[d], (True, False)):
-            start_stop = cells(p.integrals, p.support_points, length, most // NODES_PER_CELL[d], split_kinks=split_kinks)
+            start_stop = cells(p.integrals, p.support_points, length, grid // NODES_PER_CELL[d], split_kinks=split_kinks)
             if start_stop is not None:
                 found = integrate(_integrand(p, g), *start_stop, rtol=rtol, atol=atol, max_evaluations=most)
                 return Estimate(found.value, found.error, "quadrature")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -203,10 +204,13 @@ class SoSMixture(Queries):
     def as_mixture(self) -> SoSMixture:
         return self.on_host()
 
-    @property
+    @cached_property
     def answers(self) -> Sums:
         """What :class:`~ksos.density.queries.Queries` asks."""
         return Sums(self.unnamed)
+
+    def __getstate__(self) -> dict[str, Any]:  # answers are made again
+        return {name: value for name, value in vars(self).items() if name != "answers"}
 
     def log_by_volume(self, X: Any) -> Array:
         X = like(self._points(X), self._home)

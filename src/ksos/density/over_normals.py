@@ -12,9 +12,9 @@ from ksos.density.corrected import Corrected
 from ksos.density.expectation import Estimate
 from ksos.density.normal_sum import Group
 from ksos.integrals.normal_boxes import closed, mixture_box_masses, sampled_mass
-from ksos.quadrature import NODES_PER_CELL, Panels, PiecewiseLaw, cells, integrate, merged, sobol, tensor_grid
+from ksos.quadrature import NODES_PER_CELL, Panels, PiecewiseLaw, cells, from_nodes, integrate, merged, sobol, tensor_grid
 
-__all__ = ["average", "box_masses", "clouds", "draw", "panel_ends"]
+__all__ = ["average", "box_masses", "clouds", "draw", "mixed_law", "panel_ends"]
 
 Function = Callable[[np.ndarray], np.ndarray]
 
@@ -25,6 +25,7 @@ _CUBATURE_FEATURES, _GROUPS = 3, 8
 _CELLS = {1: 16, 2: 7, 3: 4}
 _CELL_DEVIATIONS, _CELL_BANDWIDTHS, _CELL_REACH = 2.5, 2.5, 8.0
 _CUBATURE_EVALUATIONS, _CLOUD_POINTS = 2_000_000, 65_536
+_MOST_LAWS = 125  # of cubature in three features: a value takes one of every law
 _MOST_TERMS = {1: 20_000_000, 2: 2_500_000, 3: 60_000}  # normal laws in boxes of so many features: about half a second
 _BOX_POINTS, _LEAST_BOX_POINTS, _MOST_BOX_POINTS = 1 << 17, 1 << 8, 1 << 12
 _DIGITS, _ROUNDINGS, _EXACT = 1e-6, 1e-15, 1e-11
@@ -53,8 +54,9 @@ def draw(p: Corrected, size: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def average(p: Corrected, g: Function, *, rtol: float, max_evaluations: int | None, rng: np.random.Generator) -> Estimate:
-    """E_p[g] = Σ_c w_c ∫ f·g dN_c, by cubature in up to three features, by quasi-Monte Carlo beyond."""
-    if (d := p.n_features) > _CUBATURE_FEATURES:
+    """E_p[g] = Σ_c w_c ∫ f·g dN_c, by cubature in up to three features, by quasi-Monte Carlo beyond or with many laws."""
+    d, many = p.n_features, p.normals.weights.shape[0] > _MOST_LAWS and max_evaluations is None
+    if d > _CUBATURE_FEATURES or (d == _CUBATURE_FEATURES and many):
         groups, method = clouds(p, _CLOUD_POINTS if max_evaluations is None else max_evaluations, rng)
         means = np.array([masses @ g(X) for X, masses in groups])
         return Estimate(float(means.mean()), float(means.std(ddof=1)) / math.sqrt(means.shape[0]), method)
@@ -123,16 +125,18 @@ def clouds(p: Corrected, n_points: int, rng: np.random.Generator) -> tuple[list[
     return [(X, np.full(X.shape[0], 1.0 / X.shape[0])) for X in np.array_split(draw(p, n_points, rng), _GROUPS)], "sampling"
 
 
-def panel_ends(p: Corrected) -> np.ndarray:
+def panel_ends(p: Corrected, *, tails: bool = True) -> np.ndarray:
     """Of one feature: ends of panels on which the density is, to rounding, a polynomial of degree 15, in increasing order."""
     _, means, covariances = p.normals
     mean, deviation = means[:, 0], np.sqrt(covariances[:, 0, 0])
     inside = _axis_ends(p, 0, 1.0 / _PANELS_PER_DEVIATION, 1.0 / _PANELS_PER_BANDWIDTH)
-    outer, tails = np.sqrt(np.arange(_REACH**2, _TAIL**2, 8.0)), []  # the density falls by e⁴ per panel
+    if not tails:
+        return inside
+    outer, ends = np.sqrt(np.arange(_REACH**2, _TAIL**2, 8.0)), []  # the density falls by e⁴ per panel
     for sign in (-1.0, 1.0):
         far = int(np.argmax(sign * mean + _TAIL * deviation))  # of all laws the last one to vanish
-        tails.append(mean[far] + sign * deviation[far] * outer)
-    return np.unique(np.concatenate([tails[0][tails[0] < inside[0]], inside, tails[1][tails[1] > inside[-1]]]))
+        ends.append(mean[far] + sign * deviation[far] * outer)
+    return np.unique(np.concatenate([ends[0][ends[0] < inside[0]], inside, ends[1][ends[1] > inside[-1]]]))
 
 
 def _axis_ends(p: Corrected, feature: int, deviations: float, bandwidths: float) -> np.ndarray:
@@ -161,6 +165,24 @@ def line_law(ends: np.ndarray, log_density: Function) -> PiecewiseLaw:
     with np.errstate(under="ignore"):
         values = np.exp(log_density(panels.nodes.reshape(-1, 1)))
     return PiecewiseLaw(panels, values.reshape(1, *panels.nodes.shape), exact=True)
+
+
+def mixed_law(parts: Iterable[tuple[float, np.ndarray, Function]]) -> PiecewiseLaw:
+    """The law Σ w·p of parts (w, ends of panels, log p): each is evaluated on panels of its own, and its polynomials on those of all."""
+    laws = [(weight, line_law(ends, log_density)) for weight, ends, log_density in parts]
+    ends = np.unique(np.concatenate([np.r_[law.panels.start, law.panels.start[-1] + 2.0 * law.panels.half[-1]] for _, law in laws]))
+    panels = Panels(ends[:-1], ends[1:], _ORDER)
+    values = sum(weight * _density(law, panels.nodes.ravel()) for weight, law in laws)
+    return PiecewiseLaw(panels, np.reshape(values, (1, *panels.nodes.shape)), exact=True)
+
+
+def _density(law: PiecewiseLaw, x: np.ndarray) -> np.ndarray:
+    """The density of one law on panels, 0 beyond them."""
+    start, half = law.panels.start, law.panels.half
+    j = np.clip(np.searchsorted(start, x, side="right") - 1, 0, start.shape[0] - 1)
+    s = (x - start[j]) / half[j] - 1.0
+    found = np.einsum("no,no->n", from_nodes(law.panels.order, np.clip(s, -1.0, 1.0)), law.values[0, j])
+    return np.where(np.abs(s) <= 1.0, np.maximum(found, 0.0), 0.0)
 
 
 def box_masses(p: Corrected, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

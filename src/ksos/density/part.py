@@ -12,13 +12,14 @@ import numpy as np
 from ksos._array import Array, like, namespace, to_numpy
 from ksos.density import normal_sum, over_normals
 from ksos.density._assemble import assemble
-from ksos.density.cdf import box_masses, line_law
+from ksos.density.cdf import box_masses
 from ksos.density.compress import compress
 from ksos.density.conditional import at_values, in_intervals, marginal
 from ksos.density.corrected import Corrected
 from ksos.density.expectation import Estimate, clouds, expectation
 from ksos.density.given import log_panel_masses
 from ksos.density.interval import Interval
+from ksos.density.line import line_panels
 from ksos.density.modes import log_and_gradient
 from ksos.density.moments import mean_and_covariance, moment, node_masses
 from ksos.density.normal_sum import Group, pairs_of
@@ -108,8 +109,8 @@ class Part(ABC):
         """Eight clouds of points that stand for the law, and the word for how they were made."""
 
     @abstractmethod
-    def panel_ends(self) -> np.ndarray:
-        """Of one feature: the ends of panels on which the density is a polynomial to rounding."""
+    def panel_ends(self, *, tails: bool = True) -> np.ndarray:
+        """Of one feature: the ends of panels on which the density is a polynomial to rounding; without ``tails``, of about 1e-17, fewer."""
 
     @abstractmethod
     def embedded(self, kernel: Kernel, Z: Array) -> Array:
@@ -234,9 +235,9 @@ class Squares(Part):
         found, method = clouds(standard.density, n_points, rng)
         return [(standard.points(y), masses) for y, _, masses in found], method
 
-    def panel_ends(self) -> np.ndarray:
+    def panel_ends(self, *, tails: bool = True) -> np.ndarray:
         standard = standardize(self.density)
-        panels = line_law(standard.density).panels
+        panels = line_panels(standard.density, tails=tails)
         return np.unique(standard.points(np.concatenate([panels.start, panels.start + 2.0 * panels.half])[:, None])[:, 0])
 
     def embedded(self, kernel: Kernel, Z: Array) -> Array:
@@ -382,8 +383,8 @@ class Reference(Corrected, Part):
     def clouds(self, n_points: int, rng: np.random.Generator) -> tuple[Clouds, str]:
         return over_normals.clouds(self, n_points, rng)
 
-    def panel_ends(self) -> np.ndarray:
-        return over_normals.panel_ends(self)
+    def panel_ends(self, *, tails: bool = True) -> np.ndarray:
+        return over_normals.panel_ends(self, tails=tails)
 
     def embedded(self, kernel: Kernel, Z: Array) -> Array:
         if not isinstance(kernel, Gaussian):

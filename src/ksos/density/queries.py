@@ -344,8 +344,8 @@ class Queries(ABC):
         """−∫ p log p dρ, *relative to the measure*, a float with the estimate of its error as ``.error``.
 
         On Lebesgue measure and boxes this is the differential entropy; on ``Normal`` it is minus the divergence from that normal law; on a
-        discrete measure a sum. Cubature in up to three features, quasi-Monte Carlo (``rng``) beyond; the arguments are those of
-        :meth:`expectation`.
+        discrete measure a sum. Cubature in up to three features, quasi-Monte Carlo (``rng``) beyond, and in three features with several
+        hundred support points; the arguments are those of :meth:`expectation`.
         """
         return self._answers.entropy(**_work(rtol, max_evaluations, rng))
 

@@ -18,12 +18,13 @@ from ksos.density._quiet import without_underflow
 from ksos.density.compress import Compression, compress
 from ksos.density.conditional import conditional, conditional_logpdf, marginal
 from ksos.density.far import warn_if_far
+from ksos.density.line import Line
 from ksos.density.moments import mean_and_covariance
 from ksos.density.queries import Queries
 from ksos.density.sampling import draw
 from ksos.density.sampling.on_device import draw_on_device
 from ksos.density.sampling.trains import Squares, squares_of
-from ksos.density.standard import feature_scales
+from ksos.density.standard import feature_scales, standardize
 from ksos.density.transform import affine, times_gaussian
 from ksos.feature_names import frame, per_feature, series, shown_names, square
 from ksos.integrals import Integrals, closed_form
@@ -294,9 +295,14 @@ class SoSDensity(Queries):
         """The sampler that draws square by square, made when it is first needed; None if the density has none."""
         return squares_of(self.unnamed.on_host())
 
+    @cached_property
+    def line(self) -> Line:
+        """The law of a density of one feature on its line, made when it is first needed."""
+        return Line(standardize(self))
+
     def __getstate__(self) -> dict[str, Any]:
         state = dict(cast("dict[str, Any]", super().__getstate__()))
-        for made in ("squares", "unit_columns"):  # they can be made again
+        for made in ("squares", "unit_columns", "line"):  # they can be made again
             state.pop(made, None)
         return state
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from scipy.optimize import brentq, minimize
 from ksos.density.corrected import NormalLaws
 from ksos.density.expectation import Estimate
 from ksos.density.normal_sum import Group, inner_product
-from ksos.density.over_normals import line_law
+from ksos.density.over_normals import mixed_law
 from ksos.density.queries import Answers, Queries
 from ksos.observables import NumericFunction, as_observable
 from ksos.quadrature import PiecewiseLaw
@@ -26,6 +27,7 @@ _CLOUD_POINTS = 65_536
 _POINTS_PER_PANEL, _BISECTIONS = 8, 60
 _APART = 1e-3
 _ROUNDING = 1e-13
+_SMALL = 1e-4  # what is asked of the law without tails, which hold about 1e-17
 
 
 class Sums(Answers):
@@ -45,7 +47,10 @@ class Sums(Answers):
 
     def cumulative(self, X: np.ndarray) -> np.ndarray:
         if self.p.n_features == 1 and self.p.measure.atoms is None:
-            return self.law().cdf(X.T)[0]
+            found = self._body.cdf(X.T)[0]
+            if np.any(small := found < _SMALL):
+                found[small] = self.law.cdf(X[small].T)[0]
+            return found
         return self.box_masses(np.full(X.shape, -np.inf), X)[0]
 
     def quantiles(self, q: np.ndarray) -> np.ndarray:
@@ -54,13 +59,23 @@ class Sums(Answers):
             cumulated = np.cumsum(self.p.node_masses()[order])
             at = np.searchsorted(cumulated / cumulated[-1], q * (1.0 - 1e-15), side="left")
             return np.asarray(atoms.points[order[np.minimum(at, order.shape[0] - 1)], 0])
-        x = self.law().ppf(q[None, :])[0]
+        law = self._body if np.all((q > _SMALL) & (q < 1.0 - _SMALL)) else self.law
+        x = law.ppf(q[None, :])[0]
         x[q == 0.0], x[q == 1.0] = self.p.measure.boundary(0)
         return np.clip(x, *self.p.measure.boundary(0))
 
+    @cached_property
     def law(self) -> PiecewiseLaw:
         """The law of one feature, on panels that suit every part."""
-        return line_law(np.unique(np.concatenate([part.panel_ends() for _, part in self.p.parts])), self.p.log_by_volume)
+        return self._law(tails=True)
+
+    @cached_property
+    def _body(self) -> PiecewiseLaw:
+        """The same without tails."""
+        return self._law(tails=False)
+
+    def _law(self, *, tails: bool) -> PiecewiseLaw:
+        return mixed_law([(weight, part.panel_ends(tails=tails), part.log_density) for weight, part in self.p.parts])
 
     def moment(self, powers: tuple[int, ...], about: np.ndarray) -> float:
         return sum(weight * part.moment(powers, about) for weight, part in self.p.parts)
@@ -90,7 +105,9 @@ class Sums(Answers):
             at = int(np.searchsorted(cumulated, mass * cumulated[-1] * (1.0 - 1e-14), side="left"))
             return Estimate(math.exp(float(log_p[order[min(at, order.shape[0] - 1)]])), 0.0, "sum")
         if self.p.n_features == 1:
-            return Estimate(math.exp(_line_level(self.p, self.law(), mass)), 0.0, "quadrature")
+            return Estimate(
+                math.exp(_line_level(self.p, self._body if _SMALL < mass < 1.0 - _SMALL else self.law, mass)), 0.0, "quadrature"
+            )
         generator = np.random.default_rng(rng)
         found = [(weight, *part.clouds(_CLOUD_POINTS, generator)) for weight, part in self.p.parts]
         levels = []
