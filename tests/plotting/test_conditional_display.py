@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 from sklearn.exceptions import NotFittedError
@@ -103,3 +104,11 @@ def test_the_law_at_one_row(estimator: Any) -> None:
         ksos.DensityDisplay.from_estimator(estimator)
     with pytest.raises(ValueError, match="x must be one row; got 2"):
         ksos.DensityDisplay.from_estimator(estimator, np.zeros((2, 2)))
+
+
+def test_the_law_of_y_at_a_row_with_words() -> None:
+    table = pd.DataFrame({"size": np.linspace(0.0, 1.0, 40), "kind": ["red", "blue"] * 20})
+    y = table["size"] + (table["kind"] == "red") + np.random.default_rng(0).normal(0.0, 0.1, 40)
+    model = ksos.KernelSoSConditional(cv=2).fit(table, y)
+    display = ksos.DensityDisplay.from_estimator(model, table.iloc[:1], ax=axes())
+    assert display.ax_.get_xlabel().endswith("kind = red")

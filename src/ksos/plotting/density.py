@@ -229,7 +229,8 @@ class DensityDisplay(Display):
 
 def _listed(row: np.ndarray, names: Sequence[str] | None) -> str:
     """The values of a row, for a label: the first three."""
-    shown = [f"{f'x{k + 1}' if names is None else names[k]} = {value:.4g}" for k, value in enumerate(row[:_MOST_GIVEN])]
+    values = [value if isinstance(value, str) else f"{value:.4g}" for value in row[:_MOST_GIVEN]]  # a table may have words
+    shown = [f"{f'x{k + 1}' if names is None else names[k]} = {value}" for k, value in enumerate(values)]
     return ", ".join(shown) + (", …" if row.shape[0] > _MOST_GIVEN else "")
 
 
