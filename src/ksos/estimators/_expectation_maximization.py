@@ -22,7 +22,6 @@ _STEPS, _TOLERANCE = 100, 1e-3  # nats per sample and step: less than samples ca
 _LLOYD_STEPS = 10
 _CANDIDATES = 3
 _EMPTY = 1e-10  # of the mass: a component with less keeps its place
-_LONE = 3e-2
 MOST_FULL = 40
 """Features: with more of them covariances are diagonal."""
 
@@ -102,7 +101,7 @@ def mixture_path(
     R = np.zeros((samples.points.shape[0], B, c))
     np.put_along_axis(R, labels.T[:, :, None], 1.0, axis=2)
     R *= masses.T[:, :, None]
-    start = _maximised(samples, R, floors[0], None, tied, 1.0 / (masses**2).sum(axis=1))
+    start = _maximised(samples, R, floors[0], None, tied)
     for floor in floors:
         start = _converged(samples, masses, start, floor, deadline, tied)
         yield start
@@ -128,13 +127,13 @@ def _converged(samples: Samples, masses: np.ndarray, start: Mixtures, floor: np.
             active, E, total = active[going], E[:, going], total[:, going]
             now = Mixtures(shares[active], means[active], covariances[active])
         E *= masses[active].T[:, :, None] / total
-        new = _maximised(samples, E, floor, now, tied, 1.0 / (masses[active] ** 2).sum(axis=1))
+        new = _maximised(samples, E, floor, now, tied)
         shares[active], means[active], covariances[active] = new.shares, new.means, new.covariances
     return Mixtures(shares, means, covariances)
 
 
-def _maximised(samples: Samples, R: np.ndarray, floor: np.ndarray, before: Mixtures | None, tied: bool, numbers: np.ndarray) -> Mixtures:
-    """Shares, means and covariances from responsibilities (n, B, c) times masses; ``numbers`` (B,) of samples."""
+def _maximised(samples: Samples, R: np.ndarray, floor: np.ndarray, before: Mixtures | None, tied: bool) -> Mixtures:
+    """Shares, means and covariances from responsibilities (n, B, c) times masses."""
     (n, B, c), d = R.shape, samples.points.shape[1]
     G = (R.reshape(n, B * c).T @ samples.features).reshape(B, c, -1)
     mass = G[:, :, 0]
@@ -147,10 +146,7 @@ def _maximised(samples: Samples, R: np.ndarray, floor: np.ndarray, before: Mixtu
     if tied:
         covariances[:] = np.einsum("bc,bcij->bij", mass / mass.sum(axis=1, keepdims=True), covariances)[:, None]
     diagonal = np.arange(d)
-    # a component of too few samples to have a covariance of its own is as wide as is safe: no spike on a lone row
-    lone = (mass * numbers[:, None] <= d + 0.5) & (not tied)
-    least = np.where(lone[:, :, None], np.maximum(floor, _LONE), floor)
-    covariances[:, :, diagonal, diagonal] = np.maximum(covariances[:, :, diagonal, diagonal], 0.0) + least
+    covariances[:, :, diagonal, diagonal] = np.maximum(covariances[:, :, diagonal, diagonal], 0.0) + floor
     if not alive.all():
         if before is None:
             covariances[~alive] = np.eye(d)
