@@ -39,32 +39,31 @@ def drifting(rows: int, features: int) -> Iterator[np.ndarray]:
         yield chunk[: rows - start] + 1e-3 * k
 
 
-def bare_sums(X: np.ndarray, Z: np.ndarray, sigma: float) -> np.ndarray:
-    """Σ_i exp(−‖x_i − z_j‖²/σ²) in blocks, with as few operations as there can be, and no care for digits or for what may be wrong."""
-    scaled, norms, out = (2.0 / sigma**2) * Z.T, np.sum(Z * Z, axis=1) / sigma**2, np.zeros(Z.shape[0])
-    step = BLOCK // Z.shape[0]
+def bare_blocks(X: np.ndarray, Z: np.ndarray, sigma: float) -> Iterator[tuple[slice, np.ndarray]]:
+    """exp(−‖x_i − z_j‖²/σ²) in blocks of rows, with as few operations as there can be, and no care for digits or for what may be wrong."""
+    scaled, norms, step = (2.0 / sigma**2) * Z.T, np.sum(Z * Z, axis=1) / sigma**2, BLOCK // Z.shape[0]
     for start in range(0, X.shape[0], step):
         block = X[start : start + step]
         values = block @ scaled
         values -= norms
         values -= (np.sum(block * block, axis=1) / sigma**2)[:, None]
-        np.exp(values, out=values)
-        out += np.ones(block.shape[0]) @ values
+        yield slice(start, start + step), np.exp(values, out=values)
+
+
+def bare_sums(X: np.ndarray, Z: np.ndarray, sigma: float) -> np.ndarray:
+    """Σ_i exp(−‖x_i − z_j‖²/σ²)."""
+    out = np.zeros(Z.shape[0])
+    for _, values in bare_blocks(X, Z, sigma):
+        out += np.ones(values.shape[0]) @ values
     return out
 
 
 def bare_scores(X: np.ndarray, Z: np.ndarray, F: np.ndarray, sigma: float) -> np.ndarray:
-    """log ‖Fᵀk(x_i)‖² in blocks, as bare."""
-    scaled, norms, out = (2.0 / sigma**2) * Z.T, np.sum(Z * Z, axis=1) / sigma**2, np.empty(X.shape[0])
-    step = BLOCK // Z.shape[0]
-    for start in range(0, X.shape[0], step):
-        block = X[start : start + step]
-        values = block @ scaled
-        values -= norms
-        values -= (np.sum(block * block, axis=1) / sigma**2)[:, None]
-        np.exp(values, out=values)
+    """log ‖Fᵀk(x_i)‖²."""
+    out = np.empty(X.shape[0])
+    for rows, values in bare_blocks(X, Z, sigma):
         found = values @ F
-        out[start : start + step] = np.log(np.sum(found * found, axis=1))
+        out[rows] = np.log(np.sum(found * found, axis=1))
     return out
 
 
