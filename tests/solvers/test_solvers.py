@@ -23,7 +23,7 @@ from ksos.solvers.certificate import certify
 from ksos.solvers.eigenvalues import DENSE, graded_bound, lowest_bound, lowest_eigenpairs
 from ksos.solvers.first_order import lipschitz
 from ksos.solvers.interior_point import optimum_on_face
-from ksos.solvers.loop import Stepper
+from ksos.solvers.loop import Stepper, run
 from ksos.solvers.low_rank import FactorHessian
 from ksos.solvers.spectraplex import centre, factor, project, project_simplex
 
@@ -161,6 +161,27 @@ def test_columns_that_vanish_do_not_hold_newtons_steps_up() -> None:
     found, other = (ksos.minimize(functional, wide, solver=solver) for solver in (LowRank(max_iter=40), "interior_point"))
     assert found.status == other.status == "solved"
     assert abs(found.objective - other.objective) <= found.gap + other.gap
+
+
+class Stuck(LowRank):
+    def is_stuck(self, state: object) -> bool:
+        return True
+
+
+class Slow(LowRank):
+    def is_quick(self, state: object) -> bool:
+        return False
+
+
+def test_a_solver_that_is_stuck_hands_over_and_a_slow_one_takes_no_extra_steps(harder_space: ksos.SoSSpace) -> None:
+    objective = Objective.of(SquaredMMD(points(40, 2)) + 1e-3 * Trace(), harder_space).on_tensor()
+    start = centre(harder_space.rank, harder_space.T)
+    alone, handed, slow = (
+        run(solver, objective, start, 1e-6, others=others) for solver, others in ((Stuck(), False), (Stuck(), True), (Slow(), False))
+    )
+    assert (handed.status, handed.n_iter) == ("max_iter", 1)
+    assert alone.status == slow.status == "solved"
+    assert slow.n_iter < alone.n_iter and slow.history[-1].gap > alone.history[-1].gap
 
 
 def test_the_lowest_eigenvalue_is_bounded_from_below_and_closely() -> None:
