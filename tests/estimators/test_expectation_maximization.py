@@ -130,3 +130,15 @@ def test_seeds_are_nested_and_spread() -> None:
     np.testing.assert_array_equal(seeds(X, uniform(X), 7), rows[:, :7])
     assert len(set(rows[0].tolist())) == 20 and 300 in rows, "a far sample is a centre"
     assert not np.array_equal(seeds(X, uniform(X), 20, start=1), rows)
+
+
+def test_places_are_the_samples_of_a_component_whatever_their_masses() -> None:
+    """Three clusters far apart, of one, two and five samples: a sample of a large mass counts once, one of mass zero not at all."""
+    rng = np.random.default_rng(3)
+    X = np.repeat([[-30.0, 0.0], [0.0, 0.0], [0.0, 30.0]], [1, 2, 5], axis=0) + 0.1 * rng.normal(size=(8, 2))
+    masses = np.full((2, 8), 1.0 / 8)
+    masses[1] = np.array([9.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0]) / 14.0
+    mixtures = Mixtures(np.full((2, 3), 1.0 / 3), np.repeat(X[None, [0, 1, 3]], 2, axis=0), np.tile(np.eye(2), (2, 3, 1, 1)))
+    np.testing.assert_allclose(mixtures.places(Samples.of(X), masses), [[1.0, 2.0, 5.0], [1.0, 2.0, 3.0]], rtol=1e-9)
+    for added in (0.0, 0.5):
+        np.testing.assert_allclose(mixtures.with_variance(np.full((2, 3), added)).covariances, (1.0 + added) * mixtures.covariances)

@@ -248,3 +248,23 @@ def test_a_hundred_samples_take_a_second_or_two() -> None:
         warnings.simplefilter("error")
         KernelSoSDensityCV().fit(tied(100))
     assert time.process_time() - began < 5.0
+
+
+def test_a_lone_row_gets_no_spike() -> None:
+    """A row far from the others, twice in the data, whose held-out copy is never there without it: an outlier is not the mode."""
+    rng = np.random.default_rng(4)
+    bulk = np.round(rng.normal([20.0, 100.0], [5.0, 30.0], size=(300, 2)))  # ties, which make narrow components worth while
+    X = np.vstack([bulk, [[3.0, 30.0], [3.0, 30.0]]])
+    p = ksos.KernelSoSDensityCV().fit(X).distribution_
+    beside, at = p.logpdf([[3.2, 31.0], [3.0, 30.0]])
+    assert at - beside < 1.0
+    assert at < np.median(p.logpdf(bulk))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_row_that_was_fitted_towers_over_those_that_were_not(seed: int) -> None:
+    """The highest log-density among the samples is that of other samples of the same law, but for chance."""
+    rng = np.random.default_rng(seed)
+    X = np.exp(rng.normal(size=(400, 3)) @ np.array([[1.0, 0.5, 0.0], [0.0, 0.6, 0.3], [0.0, 0.0, 0.5]]))
+    p = ksos.KernelSoSDensityCV().fit(X[:100]).distribution_
+    assert p.logpdf(X[:100]).max() < p.logpdf(X[100:]).max() + 1.0

@@ -59,6 +59,22 @@ class Mixtures:
         """With covariances times ``factor``."""
         return Mixtures(self.shares, self.means, factor * self.covariances)
 
+    def with_variance(self, added: np.ndarray) -> Mixtures:
+        """With ``added`` (B, c) to the variances of each component."""
+        return Mixtures(self.shares, self.means, self.covariances + added[:, :, None, None] * np.eye(self.means.shape[2]))
+
+    def places(self, samples: Samples, masses: np.ndarray) -> np.ndarray:
+        """How many samples each component holds, (B, c): (Σr)²/Σr² of its responsibilities times the ``masses`` (B, n) [Kish1965].
+
+        A sample of a large mass counts once.
+        """
+        R = _exponents(self, samples)
+        R -= R.max(axis=2, keepdims=True)
+        np.exp(R, out=R)
+        R *= masses.T[:, :, None] / R.sum(axis=2, keepdims=True)
+        total, squares = R.sum(axis=0), np.einsum("nbc,nbc->bc", R, R)
+        return np.asarray(total * total / np.maximum(squares, 1e-300))
+
     def log_densities(self, samples: Samples) -> np.ndarray:
         """(B, n)."""
         E = _exponents(self, samples)

@@ -166,7 +166,8 @@ class MixtureStack:
             if start not in centres:
                 centres[start] = seeds(samples.points, self.masses, largest, start)
             used = self._floors[len(FLOORS) - len(floors) :]
-            self.fits += mixture_path(samples, self.masses, centres[start][:, :c], used, deadline, tied)
+            path = mixture_path(samples, self.masses, centres[start][:, :c], used, deadline, tied)
+            self.fits += path if tied else (self._without_spikes(mixtures, samples) for mixtures in path)
             self.labels += [Label(c, floor, start, len(floors) == 1, tied) for floor in floors]
             if c == 1:
                 self.fits.append(self.fits[0].widened(_WIDE))
@@ -175,6 +176,14 @@ class MixtureStack:
             columns += [self._unseen(mixture, samples) for mixture in self.fits[len(columns) :]]
             self.held_out = np.stack(columns, axis=1)
             yield len(self.fits)
+
+    def _without_spikes(self, mixtures: Mixtures, samples: Samples) -> Mixtures:
+        """Components of too few samples to have a covariance of their own are as wide as is safe.
+
+        Samples that are held out hardly ever meet a spike on a lone row, and so do not speak against it.
+        """
+        lone = mixtures.places(samples, self.masses) < self.points.shape[1] + 1
+        return mixtures.with_variance(np.where(lone, max(FLOORS), 0.0))
 
     def keep_whole(self) -> bool:
         """Forget the mixtures of a step that was interrupted; whether any are left."""
