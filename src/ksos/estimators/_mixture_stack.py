@@ -26,7 +26,8 @@ __all__ = ["FLOORS", "SIZES", "Label", "MixtureStack", "Units", "share_rounds", 
 SIZES = (1, 2, 3, 4, 5, 6, 8, 12, 20, 32)
 """Components; at most a quarter of the samples."""
 FLOORS = (3e-2, 3e-3, 1e-6)
-"""What is added to the variances, in units of each feature's."""
+"""What is added to the variances, in units of each feature's, one after the other."""
+_FLOOR_OF_FEW = 1e-1  # with few samples, wider mixtures take part
 _STARTS, _DIRECT_STARTS = 2, 3
 _MANY = 250  # samples: from here on, narrow components that the path of floors does not find are worth looking for
 _COUNTED = (2, 3, 4, 5, 6, 7, 8, 10, 12)  # components of mixtures that a criterion of few parameters may choose
@@ -128,7 +129,7 @@ class MixtureStack:
         for row, fold in zip(self.masses, folds, strict=False):
             row[fold.train] = fold.train_weights
         self.masses[-1] = weights
-        self._floors = [np.where(still, 1.0, floor) for floor in FLOORS]
+        self._still = still
         self.labels: list[Label] = []
         self.likelihoods: list[np.ndarray] = []
         """Of each mixture, the mean log-density of what each weighting of ``masses`` fits."""
@@ -145,15 +146,18 @@ class MixtureStack:
         """What :meth:`fit` fits, one after the other.
 
         A path of descending floors forgets components narrower than the largest of them: with many samples, the smallest floor is fitted
-        from k-means as well.
+        from k-means as well, with few of them one that is larger than all.
         """
         steps = [_Step(c, start) for start in range(_STARTS) for c in self.sizes if c > 1 or start == 0]
+        if self.given is not None or len(self.sizes) == 1:
+            return steps
+        counted = [c for c in _COUNTED if c <= max(self.sizes)]
         if self.many:
-            counted = [c for c in _COUNTED if c <= max(self.sizes)]
             every = sorted({*counted, *self.sizes} - {1})
             steps += [_Step(c, start, FLOORS[-1:]) for start in range(_DIRECT_STARTS) for c in (counted if start else every)]
-            steps += [_Step(c, 0, FLOORS[-1:], tied=True) for c in counted]
-        return steps
+        else:
+            steps += [_Step(c, 0, (_FLOOR_OF_FEW,)) for c in self.sizes if c > 1]
+        return steps + [_Step(c, 0, FLOORS[-1:], tied=True) for c in counted]
 
     def fit(self, deadline: Deadline) -> Iterator[int]:
         """Fit step after step, telling how many mixtures there are; after the deadline nothing but the first."""
@@ -165,7 +169,7 @@ class MixtureStack:
                 return
             if start not in centres:
                 centres[start] = seeds(samples.points, self.masses, largest, start)
-            used = self._floors[len(FLOORS) - len(floors) :]
+            used = [np.where(self._still, 1.0, floor) for floor in floors]
             path = mixture_path(samples, self.masses, centres[start][:, :c], used, deadline, tied)
             self.fits += path if tied else (self._without_spikes(mixtures, samples) for mixtures in path)
             self.labels += [Label(c, floor, start, len(floors) == 1, tied) for floor in floors]
@@ -194,7 +198,7 @@ class MixtureStack:
 
     @property
     def many(self) -> bool:
-        """Whether there are samples enough for a choice among few parameters."""
+        """Whether there are samples enough for narrow components."""
         return self.given is None and len(self.sizes) > 1 and float(np.sum(self.masses[-1] ** 2)) < 1.0 / _MANY
 
     def _add_given(self) -> None:
