@@ -42,9 +42,11 @@ def test_size_and_kind_are_found(widths: list[float], tied: bool) -> None:
         assert len(np.unique([mixtures.labels[j].components for j in choice])) == 1
 
 
-def test_one_size_leaves_nothing_to_choose_among() -> None:
-    assert chosen_by_bic(stack_of(comb(7, [0.2, 0.2], 0))) is None
-    assert chosen_by_bic(stack_of(comb(60, [0.2, 0.2], 0))) is not None
+def test_few_samples_of_few_features_choose_nothing() -> None:
+    assert chosen_by_bic(stack_of(comb(200, [0.2, 0.2], 0))) is None
+    for n, some in ((60, True), (7, False)):  # of seven samples there is one size
+        X = np.random.default_rng(n).normal(size=(n, 4))
+        assert (chosen_by_bic(stack_of(X)) is not None) == some
 
 
 def test_held_out_scores_are_those_of_the_folds_choices() -> None:

@@ -17,7 +17,8 @@ from sklearn.model_selection import KFold
 
 import ksos
 from ksos import KernelSoSDensityCV, SoSDensity
-from ksos.estimators._mixture_stack import SIZES, MixtureStack
+from ksos._deadline import Deadline
+from ksos.estimators._mixture_stack import FLOORS, SIZES, MixtureStack
 from ksos.estimators._samples import random_folds
 from ksos.measures import Box, GaussianMixture, Lebesgue, Normal
 
@@ -268,3 +269,19 @@ def test_no_row_that_was_fitted_towers_over_those_that_were_not(seed: int) -> No
     X = np.exp(rng.normal(size=(400, 3)) @ np.array([[1.0, 0.5, 0.0], [0.0, 0.6, 0.3], [0.0, 0.0, 0.5]]))
     p = ksos.KernelSoSDensityCV().fit(X[:100]).distribution_
     assert p.logpdf(X[:100]).max() < p.logpdf(X[100:]).max() + 1.0
+
+
+@pytest.mark.parametrize(("rows", "narrow"), [(1, False), (2, False), (3, True)])
+def test_what_three_rows_share_is_a_value_and_what_two_share_is_chance(rows: int, narrow: bool) -> None:
+    """A component of few rows is wide in every feature, but in one whose value all of them have, if they are three or more."""
+    rng = np.random.default_rng(5)
+    far = 12.0 + rng.normal(size=(rows, 4)) * [0.2, 0.2, 0.2, 0.0]
+    X = np.vstack([rng.normal(size=(60, 4)), far])
+    weights = np.full(X.shape[0], 1.0 / X.shape[0])
+    mixtures = MixtureStack(X, weights, random_folds(weights, 5, np.random.default_rng(0)), np.zeros(4, dtype=bool), SIZES[:2])
+    for _ in mixtures.fit(Deadline()):
+        pass
+    j = next(j for j, label in enumerate(mixtures.labels) if label[:2] == (2, mixtures.smallest_floor) and not label.tied)
+    variances = np.diag(mixtures.fits[j].covariances[-1, np.argmax(mixtures.fits[j].means[-1, :, 3])])
+    assert (variances[:3] >= max(FLOORS)).all()
+    assert (variances[3] < 1e-5) == narrow

@@ -59,9 +59,9 @@ class Mixtures:
         """With covariances times ``factor``."""
         return Mixtures(self.shares, self.means, factor * self.covariances)
 
-    def with_variance(self, added: np.ndarray) -> Mixtures:
-        """With ``added`` (B, c) to the variances of each component."""
-        return Mixtures(self.shares, self.means, self.covariances + added[:, :, None, None] * np.eye(self.means.shape[2]))
+    def with_variances(self, added: np.ndarray) -> Mixtures:
+        """With ``added`` (B, c, d) to the variances of the features of each component."""
+        return Mixtures(self.shares, self.means, self.covariances + added[..., None] * np.eye(self.means.shape[2]))
 
     def places(self, samples: Samples, masses: np.ndarray) -> np.ndarray:
         """How many samples each component holds, (B, c): (Σr)²/Σr² of its responsibilities times the ``masses`` (B, n) [Kish1965].

@@ -31,7 +31,9 @@ _FLOOR_OF_FEW = 1e-1  # with few samples, wider mixtures take part
 _STARTS, _DIRECT_STARTS = 2, 3
 _MANY = 250  # samples: from here on, narrow components that the path of floors does not find are worth looking for
 _COUNTED = (2, 3, 4, 5, 6, 7, 8, 10, 12)  # components of mixtures that a criterion of few parameters may choose
+_MANY_FEATURES = 4  # from here on fewer samples are enough for that choice
 _SAMPLES_PER_COMPONENT = 4
+_SHARED, _PAIR = 1e-9, 2.5  # a variance that is that of one value, and more samples than two by chance
 _WIDE = 9.0  # of the covariance of all samples: what keeps samples far from all others in sight
 _FAR, _FARTHEST = 20.0, 1e3  # standard deviations that outliers have made, and outliers themselves, in units of the spread of the others
 _SMALLEST_SHARE, _SMALLEST_COMPONENT = 0.01, 3e-4
@@ -157,7 +159,7 @@ class MixtureStack:
             steps += [_Step(c, start, FLOORS[-1:]) for start in range(_DIRECT_STARTS) for c in (counted if start else every)]
         else:
             steps += [_Step(c, 0, (_FLOOR_OF_FEW,)) for c in self.sizes if c > 1]
-        return steps + [_Step(c, 0, FLOORS[-1:], tied=True) for c in counted]
+        return steps + [_Step(c, 0, FLOORS[-1:], tied=True) for c in counted if self.parameters_count]
 
     def fit(self, deadline: Deadline) -> Iterator[int]:
         """Fit step after step, telling how many mixtures there are; after the deadline nothing but the first."""
@@ -171,7 +173,8 @@ class MixtureStack:
                 centres[start] = seeds(samples.points, self.masses, largest, start)
             used = [np.where(self._still, 1.0, floor) for floor in floors]
             path = mixture_path(samples, self.masses, centres[start][:, :c], used, deadline, tied)
-            self.fits += path if tied else (self._without_spikes(mixtures, samples) for mixtures in path)
+            for mixtures, floor in zip(path, used, strict=True):
+                self.fits.append(mixtures if tied else self._without_spikes(mixtures, samples, floor))
             self.labels += [Label(c, floor, start, len(floors) == 1, tied) for floor in floors]
             if c == 1:
                 self.fits.append(self.fits[0].widened(_WIDE))
@@ -181,13 +184,15 @@ class MixtureStack:
             self.held_out = np.stack(columns, axis=1)
             yield len(self.fits)
 
-    def _without_spikes(self, mixtures: Mixtures, samples: Samples) -> Mixtures:
-        """Components of too few samples to have a covariance of their own are as wide as is safe.
+    def _without_spikes(self, mixtures: Mixtures, samples: Samples, floor: np.ndarray) -> Mixtures:
+        """Components of too few samples to have a covariance of their own are as wide as is safe, but for a value that three or more share.
 
-        Samples that are held out hardly ever meet a spike on a lone row, and so do not speak against it.
+        Samples that are held out hardly ever meet a spike on a lone row, and so do not speak against it; values of a column they do meet.
         """
-        lone = mixtures.places(samples, self.masses) < self.points.shape[1] + 1
-        return mixtures.with_variance(np.where(lone, max(FLOORS), 0.0))
+        places = mixtures.places(samples, self.masses)[:, :, None]
+        shared = np.diagonal(mixtures.covariances, axis1=2, axis2=3) - floor < _SHARED
+        lone = (places < self.points.shape[1] + 1) & ~(shared & (places > _PAIR))
+        return mixtures.with_variances(np.where(lone, max(FLOORS), 0.0))
 
     def keep_whole(self) -> bool:
         """Forget the mixtures of a step that was interrupted; whether any are left."""
@@ -200,6 +205,11 @@ class MixtureStack:
     def many(self) -> bool:
         """Whether there are samples enough for narrow components."""
         return self.given is None and len(self.sizes) > 1 and float(np.sum(self.masses[-1] ** 2)) < 1.0 / _MANY
+
+    @property
+    def parameters_count(self) -> bool:
+        """Whether a mixture of few parameters takes part beside the stack: among many samples, or where features make parameters many."""
+        return self.many or (self.given is None and len(self.sizes) > 1 and self.points.shape[1] >= _MANY_FEATURES)
 
     def _add_given(self) -> None:
         """A law that is given takes part as it is, the same in all folds."""

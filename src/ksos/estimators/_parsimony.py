@@ -24,7 +24,7 @@ def chosen_by_bic(mixtures: MixtureStack) -> np.ndarray | None:
     """
     labels, d = mixtures.labels, mixtures.points.shape[1]
     among = [j for j, label in enumerate(labels) if label.floor == mixtures.smallest_floor and label.components <= _MOST]
-    if mixtures.given is not None or len(among) < 2:
+    if not mixtures.parameters_count or len(among) < 2:
         return None
     c, tied = np.array([labels[j].components for j in among]), np.array([labels[j].tied for j in among])
     parameters = c - 1 + c * d + np.where(tied, 1, c) * (d * (d + 1) // 2)
