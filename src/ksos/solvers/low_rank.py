@@ -95,12 +95,14 @@ class LowRank(Stepper):
         return self.at(objective, F if self.max_columns is None else pruned(F, _FAINT, self.max_columns))
 
     def _from_leading_directions(self, objective: Objective) -> _State:
-        """Solve on few directions of most mass (eigenvalues ascend, so they come last), where most of f is decided; then as one square.
+        """Solve on few directions of most mass (eigenvalues ascend, so they come last), where most of f is decided.
 
-        p = ‖Fᵀψ‖² on few directions often has many squares where on all of them one is enough, that of √p. Newton's steps on one column are
-        quick, and a face says which others it needs.
+        p = ‖Fᵀψ‖² on few directions often has many squares where on all of them one is enough, that of √p: Newton's steps on one column
+        are quick, and a face says which others it needs.
         """
-        state = self._on_leading_face(objective) or self._on_leading_blocks(objective)
+        state = self._on_leading_face(objective)
+        if state is None:
+            return self._on_leading_blocks(objective)
         root = _root_of_density(objective, state.F)
         single = None if root is None else self.at(objective, root)
         return state if single is None or single.gap > _AS_GOOD * state.gap else single
