@@ -196,8 +196,10 @@ def subset_and_factor(
 def predict_left_out(points: np.ndarray, weights: np.ndarray, shape: Kernel, measure: Measure) -> LeftOut:
     """The widest good multiple of the bandwidth of ``shape``."""
 
+    log_k = shape.log_at_widths(points, points)
+
     def logs(multiple: float) -> np.ndarray:
-        return _predictions(points, weights, shape.scaled(multiple), measure)
+        return _predictions(points, weights, shape.scaled(multiple), measure, lambda: log_k(multiple))
 
     known = {multiple: logs(multiple) for multiple in _MULTIPLES}
     counted = without_outliers(known[max(_MULTIPLES)], weights)
@@ -209,18 +211,23 @@ def predict_left_out(points: np.ndarray, weights: np.ndarray, shape: Kernel, mea
     return LeftOut(chosen, known[chosen], counted)
 
 
-def _predictions(points: np.ndarray, weights: np.ndarray, kernel: Kernel, measure: Measure) -> np.ndarray:
-    """The log-density of each sample under the kernel density estimate of all the others."""
-    bumps = np.log(weights) + _log_bumps(points, kernel, measure)
+def _predictions(points: np.ndarray, weights: np.ndarray, kernel: Kernel, measure: Measure, log_k: Callable[[], np.ndarray]) -> np.ndarray:
+    """The log-density of each sample under the kernel density estimate of all the others; ``log_k`` gives log k between them."""
+    bumps = _log_bumps(points, kernel, measure, log_k)
+    bumps += np.log(weights)
     np.fill_diagonal(bumps, -np.inf)
     highest = bumps.max(axis=1)
-    return np.asarray(highest + np.log(np.exp(bumps - highest[:, None]).sum(axis=1)))
+    bumps -= highest[:, None]
+    return np.asarray(highest + np.log(np.exp(bumps, out=bumps).sum(axis=1)))
 
 
-def _log_bumps(points: np.ndarray, kernel: Kernel, measure: Measure) -> np.ndarray:
+def _log_bumps(points: np.ndarray, kernel: Kernel, measure: Measure, log_k: Callable[[], np.ndarray]) -> np.ndarray:
     """log k(x_i,x_j)²/∫k(x,x_j)²dρ; of a discrete ρ at the node nearest to x_i, for between the nodes it bounds no density."""
     if (atoms := measure.atoms) is None:
-        return np.asarray(_log_square(kernel, points, points) - closed_form(kernel, measure, points.shape[1]).log_diagonal(points))
+        bumps = np.maximum(log_k(), -_FARTHEST)
+        bumps *= 2.0
+        bumps -= closed_form(kernel, measure, points.shape[1]).log_diagonal(points)
+        return bumps
     closed_form(kernel, measure, points.shape[1])  # says what does not fit
     nearest, log_masses = np.empty(points.shape[0], dtype=int), np.empty(points.shape[0])
     for rows in row_blocks(points.shape[0], atoms.points.shape[0], _BLOCK_ELEMENTS):

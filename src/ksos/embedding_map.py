@@ -91,6 +91,15 @@ class EmbeddingMap(ABC):
     def restrict(self, columns: slice) -> EmbeddingMap:
         """A on the matrices C that live on some of the r directions."""
 
+    def spanned(self, V: Array) -> Array:
+        """The matrices VᵀA_kV, shape (q, k, k): A on the matrices VXVᵀ, for few columns of V."""
+        return namespace(V).matmul(V.T, self.jacobian(V))
+
+    @property
+    def rounds_well(self) -> bool:
+        """Whether what rounding leaves in A(C) is negligible at every C, as that of a stored tensor is."""
+        return True
+
     @abstractmethod
     def compressed(self) -> CompressedMap:
         """The same map as a stored tensor of shape (q, r, r), its memory predicted and refused where it does not fit."""
@@ -109,6 +118,11 @@ class UnstoredMap(EmbeddingMap):
     def operations(self) -> float:
         m, r = self.T.shape
         return 4.0 * m * r * (2.0 * m + r)  # with about as many landmarks as directions
+
+    @property
+    def rounds_well(self) -> bool:
+        """As long as T is not large: its square is what rounding is multiplied with."""
+        return _largest_square(self.T) <= _WEAK
 
     @abstractmethod
     def _embed(self, B: Array) -> Array:
@@ -180,7 +194,11 @@ class PairwiseMap(UnstoredMap):
         """On few directions as a tensor: one large product for each, and none when it is applied."""
         some = PairwiseMap(self.pairs, self.T[:, columns], self.S)
         few = some.T.shape[1]
-        return CompressedMap(_symmetric(some.jacobian(eye(few, some.T)))) if few <= _FEW_DIRECTIONS else some
+        return CompressedMap(some.spanned(eye(few, some.T))) if few <= _FEW_DIRECTIONS else some
+
+    def spanned(self, V: Array) -> Array:
+        """With TV in the place of T: one large product for each column, the others being small."""
+        return _symmetric(PairwiseMap(self.pairs, self.T @ V, self.S).jacobian(eye(V.shape[1], V)))
 
     def compressed(self) -> CompressedMap:
         _require_tensor(self.T, self.S.shape[0], "use solver='fista', or fewer support points or landmarks (n_support)")
@@ -305,7 +323,7 @@ def node_rule(integrals: Integrals, X: Array, Z: Array, embedding_kernel: Kernel
     (m, r), ell = T.shape, Z.shape[0]
     if m != X.shape[0]:
         return None
-    weak = float(namespace(T).max(namespace(T).sum(T * T, axis=0))) > _WEAK
+    weak = _largest_square(T) > _WEAK
     operations = math.inf if integrals.measure.atoms is not None else _CHEAP if integrals.pairwise or not weak else _DEAR
     per_node = m * r + ell * min(m, ell) + 0.5 * ell * r * r
     return exact_rule(integrals, to_numpy(X), [(embedding_kernel, to_numpy(Z))], operations / per_node)
@@ -318,6 +336,11 @@ def gram_at_nodes(rule: Rule, kernel: Kernel, X: Array, T: Array, log_unit: floa
         psi = basis_at(rule, kernel, X, T, log_unit, part)
         out += psi.T @ psi
     return out
+
+
+def _largest_square(T: Array) -> float:
+    """The largest ‖T_j‖² of its columns."""
+    return float(namespace(T).max(namespace(T).sum(T * T, axis=0)))
 
 
 def _require_tensor(T: Array, q: int, remedy: str = "use fewer support points or landmarks (n_support)") -> None:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from ksos._array import Array, zeros
 from ksos._deadline import Deadline
-from ksos.embedding_map import EmbeddingMap
+from ksos.embedding_map import SMALL_TENSOR, EmbeddingMap
 from ksos.functionals.base import BoundTerm, Functional, Pair, paired, plus
 from ksos.space import SoSSpace
 
@@ -79,6 +79,11 @@ class Objective:
     def on_tensor(self) -> Objective:
         """The same function, with A as a stored tensor."""
         return replace(self, stored=True, columns=None)
+
+    def rounded_well(self) -> Objective:
+        """The same function, with A as a stored tensor if that is small and its rounding less than that of A as the space has it."""
+        small = self.term.uses_embedding and not self.stored and self.space.tensor_size <= SMALL_TENSOR
+        return self.on_tensor() if small and not self.space.map.rounds_well else self
 
     def restricted(self, columns: slice) -> Objective | None:
         """f on the matrices C that live on some of the directions of the space: a small problem beside the large one."""

@@ -95,6 +95,10 @@ class Kernel(ABC):
                 out[rows, :] = block
         return out
 
+    def log_at_widths(self, X: Array, Y: Array) -> Callable[[float], Array]:
+        """The map c ↦ log k(X_i, Y_j) of the kernel that is wider by the factor c: what does not depend on c may be computed once."""
+        return lambda multiple: self.scaled(multiple).log(X, Y)
+
     @property
     def full(self) -> bool:
         """Whether the metric ties the features: then there is no bandwidth per feature, and the matrix S takes its place."""

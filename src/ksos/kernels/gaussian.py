@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ksos._array import Array, exp_in_place, is_numpy, like
+from ksos._array import Array, exp_in_place, is_numpy, like, quiet
 from ksos._validation import as_metric
 from ksos.kernels.base import Kernel
 from ksos.kernels.distances import central_point, product_form, squared_distances
@@ -66,6 +66,15 @@ class Gaussian(Kernel):
         root, origin = like(self._root(X), X), central_point(Y)
         at_X = (X - origin) @ root
         return self.log_profile(squared_distances(at_X, at_X if Y is X else (Y - origin) @ root, np.ones(X.shape[1])))
+
+    def log_at_widths(self, X: Array, Y: Array) -> Callable[[float], Array]:
+        log_k = self.log(X, Y)
+
+        def at(multiple: float) -> Array:
+            with quiet():
+                return log_k / multiple**2
+
+        return at
 
     def against(self, Z: Array) -> Callable[[Array], Array]:
         product = product_form(Z, self._root(Z)) if is_numpy(Z) else None

@@ -255,7 +255,7 @@ def optimum_on_face(objective: Objective, V: Array, C: Array, tol: float) -> Arr
     if quadratic is None or quadratic.b is None:
         return None
     k, D = V.shape[1], zeros((V.shape[1],) * 2, V) if quadratic.D is None else V.T @ quadratic.D @ V
-    program = ConicProgram(xp.matmul(V.T, objective.map.jacobian(V)), quadratic.b.shape[0], quadratic.scale, to_numpy(quadratic.b), D)
+    program = ConicProgram(objective.map.spanned(V), quadratic.b.shape[0], quadratic.scale, to_numpy(quadratic.b), D)
     X = V.T @ C @ V + 1e-6 * eye(k, V) / k
     X = X / float(xp.linalg.trace(X))
     a = program.images(X)

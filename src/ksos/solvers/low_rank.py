@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ksos._array import Array, cholesky_solver, eye, flat, inner, is_numpy, like, linalg_errors, namespace, norm, zeros
-from ksos.embedding_map import SMALL_TENSOR
 from ksos.functionals.base import BoundTerm
 from ksos.functionals.objective import Objective, Point
 from ksos.solvers.eigenvalues import DENSE, lowest_eigenpairs
@@ -23,6 +22,7 @@ from ksos.solvers.spectraplex import centre, factor, grown, pruned
 __all__ = ["FactorHessian", "LowRank"]
 
 _LEVELS, _COARSE, _COARSE_STEPS = (8, 16), 0.1, 15
+_LEADING, _FEW_LEADING, _LEADING_GAP, _ROOT_RIDGE, _AS_GOOD = 24, 8, 1e-6, 1e-8, 10.0
 _DENSE_UNKNOWNS, _DENSE_UNKNOWNS_ON_DEVICE = 1200, 6000
 _MANY_DIRECTIONS = 1000
 _STATIONARY = 0.05  # a gradient this much smaller than the gap: the columns there are have given what they can
@@ -31,8 +31,8 @@ _FAINT = 1e-10  # columns of a start with less of the mass do not count
 _DROPPED = 1e-14  # columns with less of the mass than this are rounding
 _MOST_DAMPINGS, _LEAST_DAMPING = 40, 0.7
 _CG_ITERATIONS = 400
-_FACE_COLUMNS, _LARGEST_FACE, _FACE_GAP, _FACE_FAINT, _WORTH_A_FACE = 60, 0.3, 1e-9, 1e-9, 0.01
-_PATIENCE = 2  # steps without half the gap: columns that vanish at the optimum make the Hessian singular there, and Newton's method slow
+_FACE_COLUMNS, _LARGEST_FACE, _FACE_GAP, _FACE_FAINT, _WORTH_A_FACE, _WORTH_A_STEP = 40, 0.3, 1e-7, 1e-6, 0.01, 0.2
+_PATIENCE = 3  # steps without half the gap: columns that vanish at the optimum make the Hessian singular there, and Newton's method slow
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,8 @@ class LowRank(Stepper):
         return None if term.twice_differentiable else "needs second derivatives; use solver='fista'"
 
     def prepared(self, objective: Objective) -> Objective:
-        """On the stored tensor if that is small: Newton steps feel rounding that changes from point to point."""
-        small = objective.term.uses_embedding and objective.space.tensor_size <= SMALL_TENSOR
-        return objective.on_tensor() if small and not objective.stored else objective
+        """On the stored tensor if that is small and rounds better: Newton steps feel rounding that changes from point to point."""
+        return objective.rounded_well()
 
     def init(self, objective: Objective, start: Point) -> _State:
         """A warm start keeps its own columns; the centre, which has all of them, is replaced by the solution of a small problem."""
@@ -96,10 +95,31 @@ class LowRank(Stepper):
         return self.at(objective, F if self.max_columns is None else pruned(F, _FAINT, self.max_columns))
 
     def _from_leading_directions(self, objective: Objective) -> _State:
-        """Solve roughly on the 8, then 16 directions of most mass (eigenvalues ascend, so they come last): most of f is decided there.
+        """Solve on few directions of most mass (eigenvalues ascend, so they come last), where most of f is decided.
 
-        On many points, where a direction takes as long as a square in a Newton step, on 8 of them.
+        p = ‖Fᵀψ‖² on few directions often has many squares where on all of them one is enough, that of √p: Newton's steps on one column
+        are quick, and a face says which others it needs.
         """
+        state = self._on_leading_face(objective)
+        if state is None:
+            return self._on_leading_blocks(objective)
+        root = _root_of_density(objective, state.F)
+        single = None if root is None else self.at(objective, root)
+        return state if single is None or single.gap > _AS_GOOD * state.gap else single
+
+    def _on_leading_face(self, objective: Objective) -> _State | None:
+        """Exactly, where f is quadratic."""
+        few = _FEW_LEADING if objective.size > _MANY_DIRECTIONS else _LEADING
+        if objective.size < 2 * few or self.max_columns is not None:
+            return None
+        whole = eye(objective.size, objective.space.T)
+        V = namespace(whole).concat([whole[:, : int(objective.space.constant)], whole[:, -few:]], axis=1)
+        C = V @ V.T / V.shape[1]
+        X = optimum_on_face(objective, V, C, _LEADING_GAP * abs(objective.value(objective.point(C))))
+        return None if X is None else self.at(objective, pruned(V @ factor(X), _FACE_FAINT))
+
+    def _on_leading_blocks(self, objective: Objective) -> _State:
+        """Roughly, on 8 of them, then 16; on many points, where a direction takes as long as a square in a Newton step, on 8."""
         F = None
         for k in _LEVELS[:1] if objective.size > _MANY_DIRECTIONS else _LEVELS:
             block = objective.restricted(slice(-k, None)) if 2 * k <= objective.size else None
@@ -132,12 +152,13 @@ class LowRank(Stepper):
         """A Newton step, or new columns."""
         slow = state.since >= _PATIENCE
         if slow and (new := self._over_a_face(objective, state)) is not None:
-            helped, quick = state.value - new.value > _WORTH_A_FACE * state.gap, self.is_quick(new)
+            helped = state.value - new.value > _WORTH_A_FACE * state.gap or new.gap <= 0.1 * state.gap
+            quick = self._forms_hessian(new)
             # and so on, as long as that helps and Newton's steps are dear
             return replace(new, least=new.gap, since=_PATIENCE if helped and not quick else 0, stuck=not helped and not quick)
-        stuck = slow and state.F.shape[0] > 2 * _FACE_COLUMNS and not self.is_quick(state)
+        stuck = slow and state.F.shape[0] > 2 * _FACE_COLUMNS and not self._forms_hessian(state)
         new = self._newton_step(objective, state)
-        halved = new.gap <= 0.5 * state.least
+        halved = new.gap <= 0.5 * state.least or state.value - new.value > _WORTH_A_STEP * state.gap
         return replace(new, least=new.gap if halved else state.least, since=0 if halved or slow else state.since + 1, stuck=stuck)
 
     def is_stuck(self, state: _State) -> bool:
@@ -145,7 +166,10 @@ class LowRank(Stepper):
         return state.stuck
 
     def is_quick(self, state: _State) -> bool:
-        """Where the Hessian is formed, a step costs little."""
+        """Newton's steps where the Hessian is formed, as long as they help."""
+        return self._forms_hessian(state) and state.since < _PATIENCE
+
+    def _forms_hessian(self, state: _State) -> bool:
         return math.prod(state.F.shape) <= _dense_limit(state.F, self.dense_unknowns)
 
     def _newton_step(self, objective: Objective, state: _State) -> _State:
@@ -183,11 +207,11 @@ class LowRank(Stepper):
         """The optimum over the columns and the lowest eigenvectors of ∇f, where Newton's steps are dear; None if it is not better."""
         F, xp = state.F, namespace(state.F)
         r, k = F.shape
-        columns = max(_FACE_COLUMNS, min(3 * k, int(_LARGEST_FACE * r)))
-        if r <= 2 * _FACE_COLUMNS or k + _MOST_NEW_COLUMNS > columns or self.max_columns is not None or not objective.stored:
+        columns = min(r, max(_FACE_COLUMNS, min(3 * k, int(_LARGEST_FACE * r))))
+        if k + min(_MOST_NEW_COLUMNS, r - k) > columns or self.max_columns is not None:
             return None
-        _, vectors = lowest_eigenpairs(objective.gradient(state.point), columns - k)
-        V, _ = xp.linalg.qr(xp.concat([F, vectors], axis=1))
+        new = F if k == columns else xp.concat([F, lowest_eigenpairs(objective.gradient(state.point), columns - k)[1]], axis=1)
+        V, _ = xp.linalg.qr(new)
         X = optimum_on_face(objective, V, state.point.C, _FACE_GAP * state.gap)
         if X is None:
             return None
@@ -209,6 +233,21 @@ class LowRank(Stepper):
                 t *= 0.5
         F = pruned(grown(state.F, V, t), _DROPPED, self.max_columns)
         return self.at(objective, F, state.damping)
+
+
+def _root_of_density(objective: Objective, F: Array) -> Array | None:
+    """The factor g, one column, of the function nearest to √p at the support points, p being the density of F; None with labels."""
+    space, xp = objective.space, namespace(F)
+    if objective.columns is not None or space.labels is not None:
+        return None
+    basis = space.basis(space.support_points)
+    gram, density = basis.T @ basis, xp.sum((basis @ F) ** 2, axis=1)
+    ridge = _ROOT_RIDGE * float(xp.linalg.trace(gram)) / gram.shape[0]
+    try:
+        g = cholesky_solver(gram + ridge * eye(gram.shape[0], gram))(basis.T @ xp.sqrt(density))
+    except linalg_errors():
+        return None
+    return g[:, None] / norm(g) if norm(g) > 0.0 else None
 
 
 def _padded(F: Array, r: int) -> Array:

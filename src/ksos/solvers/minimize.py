@@ -15,7 +15,7 @@ from ksos._deadline import Deadline, TimeUp, running
 from ksos._progress import Convergence, is_shown, left_in_words, shown, tell
 from ksos._threads import one_blas_thread
 from ksos._validation import as_choice, as_count, as_nonnegative, as_positive
-from ksos.embedding_map import SMALL_TENSOR, CompressedMap
+from ksos.embedding_map import SMALL_TENSOR
 from ksos.functionals.base import Constraint, Functional
 from ksos.functionals.objective import Objective, Point
 from ksos.solvers.certificate import certify_integrals
@@ -231,15 +231,15 @@ def _unanswered(space: SoSSpace, deadline: Deadline, name: str, why: str) -> Sol
 def _solution(objective: Objective, outcome: Outcome, tol: float, solver: Stepper, reason: str) -> Solution:
     """Certify C as the factor that is returned, afresh unless its solver does without, and put the solution together.
 
-    What is said of the point is computed with the stored tensor, if that is small: its rounding is less than that of sums over pairs.
+    What is said of the point is computed with the stored tensor, if that is small and its rounding less than that of sums over pairs.
     """
-    known, status, space = outcome.point.F, outcome.status, objective.space
+    known, status = outcome.point.F, outcome.status
     G = factor(outcome.point.C) if known is None else pruned(known, 1e-14)
     afresh = solver.certifies_ends or known is None or outcome.point.lowest is None or G.shape != known.shape
     if status == "time_limit" and outcome.history and objective.size > DENSE:
         afresh = afresh and outcome.point.G is None  # it is late: what the run has computed there must do
-    elif objective.term.uses_embedding and not isinstance(objective.map, CompressedMap) and space.tensor_size <= SMALL_TENSOR:
-        objective, afresh = objective.on_tensor(), True
+    elif (better := objective.rounded_well()) is not objective:
+        objective, afresh = better, True
     point = objective.point(G @ G.T, G) if afresh else outcome.point
     found, certified = certify_integrals(objective, point, tol), objective.term.convex
     if status == "solved" and (found.gap > tol or not certified):
