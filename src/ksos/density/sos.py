@@ -23,6 +23,7 @@ from ksos.density.moments import mean_and_covariance
 from ksos.density.queries import Queries
 from ksos.density.sampling import draw
 from ksos.density.sampling.on_device import draw_on_device
+from ksos.density.sampling.rejection import Envelope, envelope
 from ksos.density.sampling.trains import Squares, squares_of
 from ksos.density.standard import feature_scales, standardize
 from ksos.density.transform import affine, times_gaussian
@@ -296,13 +297,18 @@ class SoSDensity(Queries):
         return squares_of(self.unnamed.on_host())
 
     @cached_property
+    def envelope(self) -> Envelope | None:
+        """What rejection draws from, made when it is first needed; None if the density has none."""
+        return envelope(self.unnamed.on_host())
+
+    @cached_property
     def line(self) -> Line:
         """The law of a density of one feature on its line, made when it is first needed."""
         return Line(standardize(self))
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(cast("dict[str, Any]", super().__getstate__()))
-        for made in ("squares", "unit_columns", "line"):  # they can be made again
+        for made in ("squares", "envelope", "unit_columns", "line"):  # they can be made again
             state.pop(made, None)
         return state
 
