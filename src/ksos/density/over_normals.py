@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 from scipy.special import ndtri
 
+from ksos._progress import tell
 from ksos.density.corrected import Corrected
 from ksos.density.expectation import Estimate
 from ksos.density.normal_sum import Group
 from ksos.integrals.normal_boxes import closed, mixture_box_masses, sampled_mass
 from ksos.quadrature import NODES_PER_CELL, Panels, PiecewiseLaw, cells, from_nodes, integrate, merged, sobol, tensor_grid
 
-__all__ = ["average", "box_masses", "clouds", "draw", "mixed_law", "panel_ends"]
+__all__ = ["affordable", "average", "box_masses", "clouds", "draw", "mixed_law", "panel_ends"]
 
 Function = Callable[[np.ndarray], np.ndarray]
+T = TypeVar("T")
 
 _REACH = 8.5  # deviations: beyond, a normal law has a mass of 1e-17
 _TAIL = 38.0  # beyond, its density is no float
@@ -25,7 +28,8 @@ _CUBATURE_FEATURES, _GROUPS = 3, 8
 _CELLS = {1: 16, 2: 7, 3: 4}
 _CELL_DEVIATIONS, _CELL_BANDWIDTHS, _CELL_REACH = 2.5, 2.5, 8.0
 _CUBATURE_EVALUATIONS, _CLOUD_POINTS = 2_000_000, 65_536
-_MOST_LAWS = 125  # of cubature in three features: a value takes one of every law
+_LAW_VALUES, _LEAST_EVALUATIONS = {1: 2e8, 2: 1.2e8, 3: 1e8}, 20_000  # by the number of features: about two seconds
+_FEWEST_GRIDS = 2  # that the cubature of one law must be able to evaluate
 _MOST_TERMS = {1: 20_000_000, 2: 2_500_000, 3: 60_000}  # normal laws in boxes of so many features: about half a second
 _BOX_POINTS, _LEAST_BOX_POINTS, _MOST_BOX_POINTS = 1 << 17, 1 << 8, 1 << 12
 _DIGITS, _ROUNDINGS, _EXACT = 1e-6, 1e-15, 1e-11
@@ -54,18 +58,21 @@ def draw(p: Corrected, size: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def average(p: Corrected, g: Function, *, rtol: float, max_evaluations: int | None, rng: np.random.Generator) -> Estimate:
-    """E_p[g] = Σ_c w_c ∫ f·g dN_c, by cubature in up to three features, by quasi-Monte Carlo beyond or with many laws."""
-    d, many = p.n_features, p.normals.weights.shape[0] > _MOST_LAWS and max_evaluations is None
-    if d > _CUBATURE_FEATURES or (d == _CUBATURE_FEATURES and many):
-        groups, method = clouds(p, _CLOUD_POINTS if max_evaluations is None else max_evaluations, rng)
-        means = np.array([masses @ g(X) for X, masses in groups])
-        return Estimate(float(means.mean()), float(means.std(ddof=1)) / math.sqrt(means.shape[0]), method)
-    weights, means, covariances = p.normals
-    most = (_CUBATURE_EVALUATIONS if max_evaluations is None else max_evaluations) // weights.shape[0]
-    if (at_once := _on_common_cells(p, g, rtol, most * weights.shape[0])) is not None:
+    """E_p[g] = Σ_c w_c ∫ f·g dN_c, by cubature in up to three features, by quasi-Monte Carlo beyond.
+
+    Many laws, or laws so different in width that no grid suits all of them, leave cubature too few values: they take quasi-Monte Carlo too.
+    """
+    (weights, means, covariances), d = p.normals, p.n_features
+    everything = affordable(p.value_cost, d) if max_evaluations is None else max_evaluations
+    if d <= _CUBATURE_FEATURES and (at_once := _on_common_cells(p, g, rtol, everything)) is not None:
         return at_once
+    most = everything // weights.shape[0]
+    if d > _CUBATURE_FEATURES or most < _FEWEST_GRIDS * _CELLS[d] ** d * NODES_PER_CELL[d]:
+        groups, method = clouds(p, min(everything, _CLOUD_POINTS) if max_evaluations is None else max_evaluations, rng)
+        averages = [float(masses @ g(X)) for X, masses in _told(groups)]
+        return Estimate(float(np.mean(averages)), float(np.std(averages, ddof=1)) / math.sqrt(len(averages)), method)
     value, error = 0.0, 0.0
-    for weight, mean, covariance in zip(weights, means, covariances, strict=True):
+    for weight, mean, covariance in _told(list(zip(weights, means, covariances, strict=True))):
         L = np.linalg.cholesky(covariance)
 
         def integrand(z: np.ndarray, mean: np.ndarray = mean, L: np.ndarray = L) -> np.ndarray:
@@ -83,6 +90,18 @@ def average(p: Corrected, g: Function, *, rtol: float, max_evaluations: int | No
         found = integrate(integrand, start, stop, rtol=rtol, atol=1e-15, max_evaluations=most)
         value, error = value + float(weight) * found.value, error + float(weight) * found.error
     return Estimate(value, error, "quadrature")
+
+
+def affordable(value_cost: float, d: int) -> int:
+    """As many evaluations as a few seconds allow, each being so many values of normal laws."""
+    return int(np.clip(_LAW_VALUES[min(d, 3)] / value_cost, _LEAST_EVALUATIONS, _CUBATURE_EVALUATIONS))
+
+
+def _told(pieces: Sequence[T]) -> Iterator[T]:
+    """The pieces of a sum, one after the other; who waits sees how many are done."""
+    for i, piece in enumerate(pieces):
+        tell(f"{i + 1} of {len(pieces)}", i, len(pieces))
+        yield piece
 
 
 def _on_common_cells(p: Corrected, g: Function, rtol: float, most: int) -> Estimate | None:
@@ -110,14 +129,15 @@ def clouds(p: Corrected, n_points: int, rng: np.random.Generator) -> tuple[list[
 
     If f varies so much that a small share of the points counts, exact samples take their place.
     """
-    weights, means, covariances = p.normals
+    order = np.argsort(p.log_reference(p.normals.means))  # laws that are neighbours here are alike in their levels
+    weights, means, covariances = (part[order] for part in p.normals)
     roots, cumulative = np.linalg.cholesky(covariances), np.cumsum(weights) / weights.sum()
     n, d, found, efficiency = max(32, n_points // _GROUPS), p.n_features, [], 0.0
     for _ in range(_GROUPS):
         unit = np.clip(sobol(n, d + 1, rng), 2.0**-40, 1.0 - 2.0**-40)
         which = np.minimum(np.searchsorted(cumulative, unit[:, 0], side="right"), weights.shape[0] - 1)
         X = means[which] + np.einsum("nij,nj->ni", roots[which], ndtri(unit[:, 1:]))
-        f = np.exp(p.log_density(X) - p.log_reference(X))
+        f = np.exp(p.log_density(X) - p.log_reference(X)) if p.n_corrections or p.interval is not None else np.ones(n)
         efficiency += float(f.sum()) ** 2 / float(np.sum(f * f)) / (n * _GROUPS)
         found.append((X, f / f.sum()))
     if efficiency >= _LEAST_EFFICIENCY:

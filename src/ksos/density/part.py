@@ -42,7 +42,7 @@ Function = Callable[[np.ndarray], np.ndarray]
 Clouds = list[tuple[np.ndarray, np.ndarray]]
 """(points, masses that sum to one), independent of each other."""
 
-_GROUPS = 8
+_GROUPS, _KERNEL_COST = 8, 0.2
 _UNSEEN = -40.0
 _NODES_PER_LENGTH, _MOST_LENGTHS = 4.5, 200.0
 _LEAST_LOG_MASS, _LEAST_LOG_LAWS = math.log(1e-4), math.log(1e-6)
@@ -75,6 +75,11 @@ class Part(ABC):
     @abstractmethod
     def bandwidths(self) -> np.ndarray:
         """Per feature the length on which the density varies."""
+
+    @property
+    @abstractmethod
+    def value_cost(self) -> float:
+        """How many values of normal laws a value of the density takes."""
 
     @abstractmethod
     def log_density(self, X: Array) -> Array:
@@ -111,6 +116,10 @@ class Part(ABC):
     @abstractmethod
     def panel_ends(self, *, tails: bool = True) -> np.ndarray:
         """Of one feature: the ends of panels on which the density is a polynomial to rounding; without ``tails``, of about 1e-17, fewer."""
+
+    def by_width(self) -> list[tuple[float, Self]]:
+        """The parts of a law of one feature that have panels of their own."""
+        return [(1.0, self)]
 
     @abstractmethod
     def embedded(self, kernel: Kernel, Z: Array) -> Array:
@@ -192,6 +201,10 @@ class Squares(Part):
     @property
     def bandwidths(self) -> np.ndarray:
         return np.sqrt(np.diagonal(self.density.kernel.matrix(self.n_features)))
+
+    @property
+    def value_cost(self) -> float:
+        return _KERNEL_COST * self.density.support_points.shape[0]
 
     def log_density(self, X: Array) -> Array:
         return self.density.logpdf(X)

@@ -53,7 +53,7 @@ class Answers(ABC):
         """E[f(x)]."""
 
     @abstractmethod
-    def entropy(self, **work: Any) -> Estimate:
+    def entropy(self, *, rtol: float, max_evaluations: int | None, rng: Any) -> Estimate:
         """−∫ p log p dρ."""
 
     @abstractmethod
@@ -98,8 +98,8 @@ class OwnAnswers(Answers):
     def expectation(self, f: Any, *, rtol: float, max_evaluations: int | None, rng: Any) -> Estimate:
         return expectation(self.p, f, rtol=rtol, max_evaluations=max_evaluations, rng=rng)
 
-    def entropy(self, **work: Any) -> Estimate:
-        return entropy(self.p, **work)
+    def entropy(self, *, rtol: float, max_evaluations: int | None, rng: Any) -> Estimate:
+        return entropy(self.p, rtol=rtol, max_evaluations=max_evaluations, rng=rng)
 
     def kl_divergence(self, other: Queries, **work: Any) -> Estimate:
         q = other.plain
