@@ -310,19 +310,6 @@ class Corrected:
                 found.append((mass * math.exp(child.log_inside - self.log_inside), child))
         return found
 
-    def by_width(self) -> list[tuple[float, Self]]:
-        """Laws of one feature that nothing corrects, those of about the same width together, so that each may have panels of its own."""
-        octave, (weights, means, covariances) = np.floor(np.log2(self.deviations[:, 0])), self.all_normals
-        if self.n_corrections or np.all(octave == octave[0]):
-            return [(1.0, self)]
-        p, found = self.joint, []
-        for chosen in (octave == one for one in np.unique(octave)):
-            law = GaussianMixture(weights[chosen], means[chosen], covariances[chosen])
-            part = p.from_units(p.kernel, p.support_points, p.unit_factor, p.log_unit, law, p.unit_constant)
-            child, share = type(self)(part, self.shown, self.interval), float(weights[chosen].sum() / weights.sum())
-            found.append((share * math.exp(child.log_inside - self.log_inside), child))
-        return found
-
     def bound(self) -> float:
         """A number that p/ρ never exceeds: ‖Fᵀk(x)‖² ≤ λ_max(FᵀKF) since k(x)ᵀK⁻¹k(x) ≤ k(x,x) = 1."""
         X, F = self.joint.support_points, self._factor

@@ -16,7 +16,7 @@ from ksos.density.cdf import box_masses
 from ksos.density.compress import compress
 from ksos.density.conditional import at_values, in_intervals, marginal
 from ksos.density.corrected import Corrected
-from ksos.density.expectation import Estimate, clouds, expectation
+from ksos.density.expectation import Estimate, Masses, clouds, coarsest, expectation
 from ksos.density.given import log_panel_masses
 from ksos.density.interval import Interval
 from ksos.density.line import line_panels
@@ -102,8 +102,8 @@ class Part(ABC):
         """E[Π (x − about)^powers]."""
 
     @abstractmethod
-    def box_masses(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The probabilities of boxes, and estimates of their errors."""
+    def box_masses(self, low: np.ndarray, high: np.ndarray) -> Masses:
+        """The probabilities of boxes, estimates of their errors, and the method."""
 
     @abstractmethod
     def expectation(self, f: Observable, rtol: float, max_evaluations: int | None, rng: np.random.Generator) -> Estimate:
@@ -235,7 +235,7 @@ class Squares(Part):
     def moment(self, powers: tuple[int, ...], about: np.ndarray) -> float:
         return moment(self.density, powers, about)
 
-    def box_masses(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def box_masses(self, low: np.ndarray, high: np.ndarray) -> Masses:
         return box_masses(self.density, low, high)
 
     def expectation(self, f: Observable, rtol: float, max_evaluations: int | None, rng: np.random.Generator) -> Estimate:
@@ -367,7 +367,7 @@ class Reference(Corrected, Part):
     def moment(self, powers: tuple[int, ...], about: np.ndarray) -> float:
         return normal_sum.moment(super().groups(), powers, about, self.interval)
 
-    def box_masses(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def box_masses(self, low: np.ndarray, high: np.ndarray) -> Masses:
         return over_normals.box_masses(self, low, high)
 
     def expectation(self, f: Observable, rtol: float, max_evaluations: int | None, rng: np.random.Generator) -> Estimate:
@@ -377,7 +377,7 @@ class Reference(Corrected, Part):
             found = self._of_one(g, rtol, max_evaluations, rng)
             total, error = total + scale * found, error + abs(scale) * found.error
             methods.append(found.method)
-        return Estimate(total, error, next((word for word in methods if word != "closed form"), "closed form"))
+        return Estimate(total, error, coarsest(methods))
 
     def _of_one(self, f: Observable, rtol: float, max_evaluations: int | None, rng: np.random.Generator) -> Estimate:
         d = self.n_features
@@ -388,8 +388,8 @@ class Reference(Corrected, Part):
         if isinstance(f, KernelFunction) and isinstance(f.kernel, Gaussian):
             return Estimate(float(self.embedded(f.kernel, f.points) @ f.weights))
         if isinstance(f, BoxIndicator):
-            values, errors = self.box_masses(f.box.low[None, :], f.box.high[None, :])
-            return Estimate(float(values[0]), float(errors[0]), "quadrature")
+            values, errors, method = self.box_masses(f.box.low[None, :], f.box.high[None, :])
+            return Estimate(float(values[0]), float(errors[0]), method)
         function = f if isinstance(f, NumericFunction) else NumericFunction(f)
         return over_normals.average(self, function, rtol=rtol, max_evaluations=max_evaluations, rng=rng)
 
@@ -398,6 +398,9 @@ class Reference(Corrected, Part):
 
     def panel_ends(self, *, tails: bool = True) -> np.ndarray:
         return over_normals.panel_ends(self, tails=tails)
+
+    def by_width(self) -> list[tuple[float, Self]]:
+        return over_normals.by_width(self)
 
     def embedded(self, kernel: Kernel, Z: Array) -> Array:
         if not isinstance(kernel, Gaussian):

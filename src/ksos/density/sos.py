@@ -12,6 +12,7 @@ import numpy as np
 
 from ksos._array import Array, is_numpy, like, namespace, on_accelerator, on_host, quiet, to_device, to_numpy, zeros
 from ksos._memory import CACHE_ELEMENTS, row_blocks
+from ksos._progress import shown
 from ksos._validation import as_conditions, as_count, as_features, as_points, as_vector
 from ksos.density._assemble import log_squares, split_columns, unit_rows
 from ksos.density._quiet import without_underflow
@@ -282,7 +283,8 @@ class SoSDensity(Queries):
         elif on_accelerator(self.support_points) and method in ("auto", "inversion") and self.measure.atoms is None:
             samples = draw_on_device(self, as_count(size, "size", minimum=0), np.random.default_rng(rng))
         else:
-            samples = draw(self.unnamed.on_host(), as_count(size, "size", minimum=0), np.random.default_rng(rng), method)
+            with shown(f"{size} samples"):
+                samples = draw(self.unnamed.on_host(), as_count(size, "size", minimum=0), np.random.default_rng(rng), method)
         return frame(samples, self.feature_names) if as_frame else like(samples, self.support_points)
 
     @cached_property

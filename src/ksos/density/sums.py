@@ -11,7 +11,7 @@ import numpy as np
 from scipy.optimize import brentq, minimize
 
 from ksos.density.corrected import NormalLaws
-from ksos.density.expectation import Estimate
+from ksos.density.expectation import Estimate, Masses, coarsest
 from ksos.density.normal_sum import Group, inner_product
 from ksos.density.over_normals import affordable, mixed_law
 from ksos.density.queries import Answers, Queries
@@ -38,12 +38,13 @@ class Sums(Answers):
 
     # --- linear in the density ---
 
-    def box_masses(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        values, errors = np.zeros(low.shape[0]), np.zeros(low.shape[0])
+    def box_masses(self, low: np.ndarray, high: np.ndarray) -> Masses:
+        values, errors, methods = np.zeros(low.shape[0]), np.zeros(low.shape[0]), []
         for weight, part in self.p.parts:
-            mass, error = part.box_masses(low, high)
+            mass, error, method = part.box_masses(low, high)
             values, errors = values + weight * mass, errors + weight * error
-        return np.clip(values, 0.0, 1.0), errors
+            methods.append(method)
+        return np.clip(values, 0.0, 1.0), errors, coarsest(methods)
 
     def cumulative(self, X: np.ndarray) -> np.ndarray:
         if self.p.n_features == 1 and self.p.measure.atoms is None:
@@ -200,8 +201,7 @@ class Sums(Answers):
 def _total(found: list[tuple[float, Estimate]]) -> Estimate:
     """Σ w·estimate: errors of rules add up, and the word is that of the least exact part."""
     value, error = sum(weight * part for weight, part in found), sum(weight * part.error for weight, part in found)
-    order = ("closed form", "sum", "quadrature", "quasi-Monte Carlo", "sampling")
-    return Estimate(value, error, max((part.method for _, part in found), key=order.index))
+    return Estimate(value, error, coarsest(part.method for _, part in found))
 
 
 def _finite(g: Callable[[np.ndarray], np.ndarray]) -> NumericFunction:

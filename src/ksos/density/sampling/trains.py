@@ -27,6 +27,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from ksos._memory import row_blocks
+from ksos._progress import tell_rows
 from ksos._threads import one_blas_thread
 from ksos.density._assemble import split_columns
 from ksos.density.sampling.inversion import NODES_PER_PANEL, Axis, without_silent_points
@@ -130,7 +131,9 @@ class Squares:
         counts = rng.multinomial(size, masses / masses.sum())
         parts = [self._draw_bumps(rng.choice(m, size=counts[0], p=self.bumps / masses[0] if masses[0] else None), rng)]
         with one_blas_thread(m):
-            parts += [self._draw_square(r, int(count), rng) for r, count in enumerate(counts[1:]) if count]
+            for r in np.flatnonzero(counts[1:]):
+                tell_rows(sum(part.shape[0] for part in parts), size)
+                parts.append(self._draw_square(int(r), int(counts[1 + r]), rng))
         x = np.concatenate(parts)[rng.permutation(size)]
         return x if self.standard is None else self.standard.points(x)
 
