@@ -85,6 +85,31 @@ class Clock:
         return self.now
 
 
+class Ticking(Clock):
+    """A second passes whenever it is looked at."""
+
+    def __call__(self) -> float:
+        self.now += 1.0
+        return self.now
+
+
+def test_answers_say_how_far_they_are() -> None:
+    X, rng = np.random.default_rng(0).normal(size=(40, 3)), np.random.default_rng(1)
+    p = ksos.SoSDensity(ksos.kernels.Gaussian(1.0), X, rng.normal(size=(40, 4)), normalize=True)
+    both = ksos.mixture([p, ksos.SoSDensity(ksos.kernels.Gaussian(2.0), X[:1], [[1.0]], normalize=True)])
+    questions: list[tuple[Callable[[], object], str]] = [
+        (lambda: p.rvs(3000, rng=0, method="squares"), r"[1-9]\d* of 3000 rows, .* left"),
+        (lambda: p.rvs(30, rng=0, method="inversion"), "0 of 30 rows"),
+        (lambda: both.entropy(rng=0, max_evaluations=20_000), r"\d+ values, error|points 8 of 8"),
+        (lambda: both.hdr_level(0.5, rng=0), "points 8 of 8, .* left"),
+    ]
+    for ask, told in questions:
+        lines = Lines()
+        with shown(line=lines, after=0.0, clock=Ticking()):
+            ask()
+        assert any(re.match(told, line) for line in lines.lines), lines.lines
+
+
 def test_steps_foretell_the_time_left_by_their_costs() -> None:
     lines, clock, costs = Lines(), Clock(), [4.0, 1.0, 1.0, 2.0]
     with shown("search", line=lines, after=0.0, clock=clock):

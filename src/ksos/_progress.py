@@ -19,7 +19,7 @@ from contextvars import ContextVar
 from multiprocessing import current_process
 from typing import Any, Protocol
 
-__all__ = ["Convergence", "Line", "Steps", "is_shown", "left_in_words", "overwritable", "report", "shortened", "shown", "tell"]
+__all__ = ["Convergence", "Line", "Steps", "is_shown", "left_in_words", "overwritable", "report", "shortened", "shown", "tell", "tell_rows"]
 
 _FEWEST = 2
 _SILENT_SECONDS, _SECONDS_BETWEEN, _SECONDS_BETWEEN_NEWS = 2.0, 0.25, 0.1
@@ -278,6 +278,11 @@ def tell(doing: str, done: float | None = None, total: float | None = None, step
     if current is not None and current.line is not None and current.levels:
         current.levels[-1].tell(doing, done, total, step, left, current.clock())
         current.write()
+
+
+def tell_rows(done: int, total: int) -> None:
+    """Say how many rows there are of all."""
+    tell(f"{done} of {total} rows", done, total)
 
 
 class Steps:

@@ -10,12 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from densities import normal, random_density
+from scipy.stats import norm
 from sklearn.mixture import GaussianMixture as FittedMixture
 from statistics_checks import dkw_passes_at
 from tables import MEASURE_CASES, points
 
 import ksos
 from ksos import SoSDensity, SoSMixture
+from ksos.density.mixture import reference_density
 from ksos.embedding import evaluate
 from ksos.functionals import NegativeLogLikelihood, Trace
 from ksos.kernels import Gaussian, Laplace, Matern
@@ -366,3 +368,40 @@ def test_bad_input() -> None:
             {0: 3.0}
         )
     assert repr(p) == f"SoSMixture(d=2, 1 part, measure={Lebesgue()!r})"
+
+
+def test_laws_of_very_different_widths_are_answered_in_little_work() -> None:
+    """Lone rows have laws a thousand times narrower than the others: no grid suits both, but the answers are those of a fine sum."""
+    rng = np.random.default_rng(0)
+    means, widths = rng.normal(size=(60, 2)), np.where(np.arange(60) < 40, 0.6, 5e-4)
+    p = SoSMixture([reference_density(GaussianMixture(np.ones(60), means, np.repeat(widths[:, None] ** 2, 2, axis=1)))], measure=Lebesgue())
+    X = p.rvs(200_000, rng=1)
+    mean, deviation = -p.logpdf(X).mean(), p.logpdf(X).std()
+    found = [p.entropy(rng=seed) for seed in range(3)]
+    for one in found:
+        assert 0.0 < one.error < 5e-3
+        assert abs(one - mean) < 5.0 * math.hypot(one.error, deviation / math.sqrt(X.shape[0]))
+    level = p.hdr_level(0.8, rng=0)
+    assert np.mean(p.pdf(X) >= level) == pytest.approx(0.8, abs=5e-3)
+    # quantiles given an interval: each width has panels of its own, and the law is the mixture of the laws
+    line = p.conditional({1: (-0.5, 0.7)})
+    inside = np.array([norm.cdf(0.7, m, s) - norm.cdf(-0.5, m, s) for m, s in zip(means[:, 1], widths, strict=True)])
+    q = np.array([1e-12, 0.03, 0.5, 0.9, 1.0 - 1e-9])
+    x = line.ppf(q)
+    expected = np.array([inside @ norm.cdf(t, means[:, 0], widths) for t in x]) / inside.sum()
+    np.testing.assert_allclose(expected, q, rtol=1e-7, atol=1e-16)
+    np.testing.assert_allclose(line.marginal([0]).cdf(x[:, None]), q, rtol=1e-10)
+
+
+def test_closed_forms_say_so_beside_their_rounding() -> None:
+    """Terms of both signs leave fewer digits than 1e-11: the error is that of rounding, and nothing was drawn."""
+    X = np.linspace(-1.0, 1.0, 8)[:, None] * np.ones(2)
+    column = np.array([1.0, -7.0, 21.0, -35.0, 35.0, -21.0, 7.0, -1.0])[:, None] * 1e2
+    p = SoSDensity.from_units(Gaussian(3.0), X, column, 0.0, Normal([0.0, 0.0], np.eye(2)), np.ones(1)).scaled_to_one()
+    found = p.probability([0.0, -np.inf], [1.0, 0.5])
+    assert found.method == "closed form" and 1e-11 < found.error < 1e-5
+    nodes, weights = np.polynomial.legendre.leggauss(60)
+    a, b = 0.5 * (nodes + 1.0), -8.0 + 8.5 * 0.5 * (nodes + 1.0)
+    grid = np.stack([np.repeat(a, 60), np.tile(b, 60)], axis=1)
+    exact = np.exp(p.log_by_volume(grid)) @ np.outer(0.5 * weights, 4.25 * weights).ravel()
+    assert abs(found - exact) < 10.0 * found.error

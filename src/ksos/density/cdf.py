@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from ksos._memory import row_blocks
-from ksos.density.expectation import clouds
+from ksos.density.expectation import Masses, clouds
 from ksos.density.moments import node_masses
 from ksos.density.standard import standardize
 from ksos.integrals import closed_form
@@ -26,20 +26,21 @@ _NEGLIGIBLE, _LOG_RANGE = 1e-17, 200.0
 _ROUGH, _CLOUD_POINTS = 1e-3, 1 << 15
 
 
-def box_masses(p: SoSDensity, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """P(low_b ≤ x ≤ high_b) of every box b, the sides given as rows, and the standard errors, 0 where it is exact; shape (n,) each."""
+def box_masses(p: SoSDensity, low: np.ndarray, high: np.ndarray) -> Masses:
+    """P(low_b ≤ x ≤ high_b) of every box b, the sides given as rows, the standard errors, shape (n,) each, and the method."""
     exact = np.zeros(low.shape[0])
     if p.measure.atoms is not None:
-        return _node_sums(p, low, high), exact
+        return _node_sums(p, low, high), exact, "sum"
     standard = standardize(p, keep_features=True)
     low, high = standard.coordinates(low), standard.coordinates(high)
     if p.kernel.full:
-        return _tied_masses(standard.density, low, high)
+        values, errors = _tied_masses(standard.density, low, high)
+        return values, errors, "quasi-Monte Carlo" if np.any(errors) else "closed form"
     if low.shape[0] > 1 and isinstance(p.kernel, Gaussian):
         found = _gaussian_masses(standard.density, low, high)
         if found is not None:
-            return found, exact
-    return np.array([_one_mass(standard.density, a, b) for a, b in zip(low, high, strict=True)]), exact
+            return found, exact, "closed form"
+    return np.array([_one_mass(standard.density, a, b) for a, b in zip(low, high, strict=True)]), exact, "closed form"
 
 
 def cumulative(p: SoSDensity, X: np.ndarray) -> np.ndarray:

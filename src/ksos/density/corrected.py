@@ -36,6 +36,7 @@ __all__ = ["Corrected", "NormalLaws", "conditional_normals", "given_values", "ti
 _BLOCK_ELEMENTS, _LAW_ELEMENTS = 1 << 18, 1 << 20
 _UNSEEN = -40.0  # what is by this logarithm smaller than a sum does not change it
 _REACH, _NODES_PER_LENGTH, _LENGTHS_PER_PANEL = 8.5, 4.5, 3.0
+_KERNEL_COST = 0.2
 _RESOLVED = 1e-10  # a kernel this close to those chosen (squared, relative) brings rounding, not shape
 
 
@@ -116,6 +117,12 @@ class Corrected:
     def n_corrections(self) -> int:
         """The number of kernels that change the reference."""
         return int(np.count_nonzero(np.any(self._factor != 0.0, axis=1)))
+
+    @property
+    def value_cost(self) -> float:
+        """How many values of normal laws a value of the density takes; those of kernels are a fifth of them."""
+        laws, kernels = self.all_normals.weights.shape[0], _KERNEL_COST * self.n_corrections
+        return laws * (1.0 + kernels) if self.hidden and self.n_corrections else laws + kernels
 
     @cached_property
     def metric(self) -> np.ndarray:

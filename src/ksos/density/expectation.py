@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from ksos._progress import tell
 from ksos.density.moments import node_masses
 from ksos.density.standard import Standard, standardize
 from ksos.integrals.regions import cells, importance_rules
@@ -18,7 +19,7 @@ from ksos.quadrature import NODES_PER_CELL, integrate
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
 
-__all__ = ["Cloud", "Estimate", "Integrand", "affordable", "average", "clouds", "expectation"]
+__all__ = ["Cloud", "Estimate", "Integrand", "Masses", "affordable", "average", "clouds", "coarsest", "expectation"]
 
 Integrand = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """g(y, log p(y)) at points in standard coordinates, log p being the logarithm of the density in those coordinates."""
@@ -37,8 +38,8 @@ class Estimate(float):
     Attributes
     ----------
     error : float
-        Estimated absolute error: of a closed form or a sum 0 (rounding aside), of quadrature the sum of the differences between two rules,
-        of sampling one standard error.
+        Estimated absolute error: of a closed form or a sum 0, or rounding where it is more than 1e-11, of quadrature the sum of the
+        differences between two rules, of sampling one standard error.
     method : str
         "closed form", "sum", "quadrature", "sampling" or "quasi-Monte Carlo".
 
@@ -65,6 +66,15 @@ class Estimate(float):
 
     def __reduce__(self) -> Any:
         return type(self), (float(self), self.error, self.method)
+
+
+Masses = tuple[np.ndarray, np.ndarray, str]
+"""Probabilities of boxes, estimates of their errors, 0 for what is exact to rounding, and the word for how they were found."""
+
+
+def coarsest(methods: Iterable[str]) -> str:
+    """The word of the least exact of several methods."""
+    return max(methods, key=("closed form", "sum", "quadrature", "quasi-Monte Carlo", "sampling").index)
 
 
 def expectation(p: SoSDensity, f: Any, *, rtol: float, max_evaluations: int | None, rng: Any) -> Estimate:
@@ -132,8 +142,9 @@ def clouds(p: SoSDensity, n_points: int, rng: Any, *, least_efficiency: float = 
     """
     generator = np.random.default_rng(rng)
     seed = int(generator.integers(2**32))
-    found, efficiency = [], 0.0
+    found, efficiency = list[Cloud](), 0.0
     for y, log_weights in importance_rules(p.integrals, p.support_points, n_points, seed):
+        tell(f"points {len(found) + 1} of {_GROUPS}", len(found), _GROUPS)
         log_p = p.logpdf(y)
         log_mass = log_p + log_weights
         top = float(log_mass.max())

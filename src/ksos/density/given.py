@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ksos.density._assemble import listed, named
+from ksos.density.expectation import Masses, coarsest
 from ksos.quadrature import Panels
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ Sides = dict[int, tuple[float, float]]
 
 def given_masses(
     p: Queries, low: np.ndarray, high: np.ndarray, values: dict[int, float], sides: Sides, names: Sequence[str] | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """P(low_b ≤ x ≤ high_b | x_S = v, x_T ∈ I) = P(box_b ∩ I | v)/P(I | v) of every box b, and estimates of the errors, shape (n,) each."""
+) -> Masses:
+    """P(low_b ≤ x ≤ high_b | x_S = v, x_T ∈ I) = P(box_b ∩ I | v)/P(I | v) of every box b, estimates of the errors, and the method."""
     left, closed = [k for k in range(p.n_features) if k not in values], p.measure.atoms is not None
     found, errors, hit = np.zeros(low.shape[0]), np.zeros(low.shape[0]), np.ones(low.shape[0], dtype=bool)
     for k, value in values.items():
@@ -34,27 +35,27 @@ def given_masses(
         if np.isneginf(p.log_by_volume(np.array([[values[k] for k in range(p.n_features)]]))[0]):
             at = listed(list(values), np.array(list(values.values())), names)
             raise ValueError(f"the density vanishes at {at}: there is no probability given that")
-        return hit.astype(float), errors
+        return hit.astype(float), errors, "closed form"
     law = p.conditional(values) if values else p
     inner, outer = np.array([sides.get(k, (-np.inf, np.inf)) for k in left]).T
     low, high = np.maximum(low[:, left], inner), np.minimum(high[:, left], outer)
     hit &= np.all(low <= high if closed else low < high, axis=1)
     if not sides:
-        found[hit], errors[hit] = law.box_masses(low[hit], high[hit])
-        return found, errors
-    (whole,), (error,) = law.box_masses(inner[None, :], outer[None, :])
+        found[hit], errors[hit], method = law.box_masses(low[hit], high[hit])
+        return found, errors, method
+    (whole,), (error,), method = law.box_masses(inner[None, :], outer[None, :])
     if whole < _DIGITS and not closed:
         log_whole = _log_mass(law, inner, outer)
         if not math.isfinite(log_whole):
             raise ValueError(f"the density vanishes where {named(sides, names)}, at least to rounding: there is no probability given that")
         found[hit] = [math.exp(min(_log_mass(law, a, b) - log_whole, 0.0)) for a, b in zip(low[hit], high[hit], strict=True)]
-        return found, errors
+        return found, errors, "quadrature"
     if whole == 0.0:
         raise ValueError(f"no atom with mass has {named(sides, names)}: there is no probability given that")
-    masses, uncertain = law.box_masses(low[hit], high[hit])
+    masses, uncertain, other = law.box_masses(low[hit], high[hit])
     found[hit] = np.clip(masses / whole, 0.0, 1.0)
     errors[hit] = np.hypot(uncertain, found[hit] * error) / whole
-    return found, errors
+    return found, errors, coarsest([method, other])
 
 
 def _log_mass(p: Queries, low: np.ndarray, high: np.ndarray) -> float:

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.linalg import block_diag
 
 from ksos._array import Array, is_numpy, like, namespace, quiet, to_numpy
+from ksos._progress import shown
 from ksos._validation import as_conditions, as_count, as_features, as_scales, as_vector, as_weights
 from ksos.density._assemble import assemble, listed, named
 from ksos.density._quiet import without_underflow
@@ -236,13 +237,13 @@ class SoSMixture(Queries):
     def rvs(self, size: int = 1, rng: Any = None, *, as_frame: bool = False) -> Any:
         """``size`` independent samples, shape (size, d); ``rng`` is a seed or a :class:`numpy.random.Generator`.
 
-        With ``as_frame``, a pandas data frame.
-
         The number from each part is multinomial; each part is sampled exactly, a corrected reference by rejection from the reference.
+        With ``as_frame``, a pandas data frame.
         """
         n, generator, host = as_count(size, "size", minimum=0), np.random.default_rng(rng), self.on_host()
         counts = generator.multinomial(n, host.weights / host.weights.sum())
-        samples = [part.draw(int(count), generator) for count, (_, part) in zip(counts, host.parts, strict=True) if count]
+        with shown(f"{n} samples"):
+            samples = [part.draw(int(count), generator) for count, (_, part) in zip(counts, host.parts, strict=True) if count]
         rows = np.concatenate([np.empty((0, self.n_features)), *samples])[generator.permutation(n)]
         return frame(rows, self.feature_names) if as_frame else like(rows, self.support_points)
 

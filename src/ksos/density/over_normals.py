@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 from scipy.special import ndtri
 
+from ksos._progress import tell, tell_rows
 from ksos.density.corrected import Corrected
-from ksos.density.expectation import Estimate
+from ksos.density.expectation import Estimate, Masses
 from ksos.density.normal_sum import Group
 from ksos.integrals.normal_boxes import closed, mixture_box_masses, sampled_mass
+from ksos.measures import GaussianMixture
 from ksos.quadrature import NODES_PER_CELL, Panels, PiecewiseLaw, cells, from_nodes, integrate, merged, sobol, tensor_grid
 
-__all__ = ["average", "box_masses", "clouds", "draw", "mixed_law", "panel_ends"]
+__all__ = ["affordable", "average", "box_masses", "by_width", "clouds", "draw", "mixed_law", "panel_ends"]
 
 Function = Callable[[np.ndarray], np.ndarray]
+T = TypeVar("T")
+C = TypeVar("C", bound=Corrected)
 
 _REACH = 8.5  # deviations: beyond, a normal law has a mass of 1e-17
 _TAIL = 38.0  # beyond, its density is no float
@@ -25,7 +30,8 @@ _CUBATURE_FEATURES, _GROUPS = 3, 8
 _CELLS = {1: 16, 2: 7, 3: 4}
 _CELL_DEVIATIONS, _CELL_BANDWIDTHS, _CELL_REACH = 2.5, 2.5, 8.0
 _CUBATURE_EVALUATIONS, _CLOUD_POINTS = 2_000_000, 65_536
-_MOST_LAWS = 125  # of cubature in three features: a value takes one of every law
+_LAW_VALUES, _LEAST_EVALUATIONS = {1: 2e8, 2: 1.2e8, 3: 1e8}, 20_000  # by the number of features: about two seconds
+_OVERHEAD, _FEWEST_GRIDS = 40.0, 4  # of an evaluation, in values of laws; that the cubature of one law must be able to evaluate
 _MOST_TERMS = {1: 20_000_000, 2: 2_500_000, 3: 60_000}  # normal laws in boxes of so many features: about half a second
 _BOX_POINTS, _LEAST_BOX_POINTS, _MOST_BOX_POINTS = 1 << 17, 1 << 8, 1 << 12
 _DIGITS, _ROUNDINGS, _EXACT = 1e-6, 1e-15, 1e-11
@@ -45,6 +51,7 @@ def draw(p: Corrected, size: int, rng: np.random.Generator) -> np.ndarray:
     out, filled = np.empty((size, p.n_features)), 0
     log_bound = math.log(p.bound())
     while filled < size:
+        tell_rows(filled, size)
         n = min(_PROPOSALS, int(1.1 * (size - filled) / acceptance) + 32)
         X = p.draw_reference(n, rng)
         keep = X[np.log(rng.random(n)) + log_bound <= p.joint.logpdf(X)][: size - filled, p.shown]
@@ -54,18 +61,21 @@ def draw(p: Corrected, size: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def average(p: Corrected, g: Function, *, rtol: float, max_evaluations: int | None, rng: np.random.Generator) -> Estimate:
-    """E_p[g] = Σ_c w_c ∫ f·g dN_c, by cubature in up to three features, by quasi-Monte Carlo beyond or with many laws."""
-    d, many = p.n_features, p.normals.weights.shape[0] > _MOST_LAWS and max_evaluations is None
-    if d > _CUBATURE_FEATURES or (d == _CUBATURE_FEATURES and many):
-        groups, method = clouds(p, _CLOUD_POINTS if max_evaluations is None else max_evaluations, rng)
-        means = np.array([masses @ g(X) for X, masses in groups])
-        return Estimate(float(means.mean()), float(means.std(ddof=1)) / math.sqrt(means.shape[0]), method)
-    weights, means, covariances = p.normals
-    most = (_CUBATURE_EVALUATIONS if max_evaluations is None else max_evaluations) // weights.shape[0]
-    if (at_once := _on_common_cells(p, g, rtol, most * weights.shape[0])) is not None:
+    """E_p[g] = Σ_c w_c ∫ f·g dN_c, by cubature in up to three features, by quasi-Monte Carlo beyond.
+
+    Many laws, or laws so different in width that no grid suits all of them, leave cubature too few values: they take quasi-Monte Carlo too.
+    """
+    (weights, means, covariances), d = p.normals, p.n_features
+    everything = affordable(p.value_cost, d) if max_evaluations is None else max_evaluations
+    if d <= _CUBATURE_FEATURES and (at_once := _on_common_cells(p, g, rtol, everything)) is not None:
         return at_once
+    most = everything // weights.shape[0]
+    if d > _CUBATURE_FEATURES or most < _FEWEST_GRIDS * _CELLS[d] ** d * NODES_PER_CELL[d]:
+        groups, method = clouds(p, min(everything, _CLOUD_POINTS) if max_evaluations is None else max_evaluations, rng)
+        averages = [float(masses @ g(X)) for X, masses in _told(groups)]
+        return Estimate(float(np.mean(averages)), float(np.std(averages, ddof=1)) / math.sqrt(len(averages)), method)
     value, error = 0.0, 0.0
-    for weight, mean, covariance in zip(weights, means, covariances, strict=True):
+    for weight, mean, covariance in _told(list(zip(weights, means, covariances, strict=True))):
         L = np.linalg.cholesky(covariance)
 
         def integrand(z: np.ndarray, mean: np.ndarray = mean, L: np.ndarray = L) -> np.ndarray:
@@ -83,6 +93,18 @@ def average(p: Corrected, g: Function, *, rtol: float, max_evaluations: int | No
         found = integrate(integrand, start, stop, rtol=rtol, atol=1e-15, max_evaluations=most)
         value, error = value + float(weight) * found.value, error + float(weight) * found.error
     return Estimate(value, error, "quadrature")
+
+
+def affordable(value_cost: float, d: int) -> int:
+    """As many evaluations as a few seconds allow, each being so many values of normal laws."""
+    return int(np.clip(_LAW_VALUES[min(d, 3)] / (value_cost + _OVERHEAD), _LEAST_EVALUATIONS, _CUBATURE_EVALUATIONS))
+
+
+def _told(pieces: Sequence[T]) -> Iterator[T]:
+    """The pieces of a sum, one after the other; who waits sees how many are done."""
+    for i, piece in enumerate(pieces):
+        tell(f"{i + 1} of {len(pieces)}", i, len(pieces))
+        yield piece
 
 
 def _on_common_cells(p: Corrected, g: Function, rtol: float, most: int) -> Estimate | None:
@@ -110,14 +132,15 @@ def clouds(p: Corrected, n_points: int, rng: np.random.Generator) -> tuple[list[
 
     If f varies so much that a small share of the points counts, exact samples take their place.
     """
-    weights, means, covariances = p.normals
+    order = np.argsort(p.log_reference(p.normals.means))  # laws that are neighbours here are alike in their levels
+    weights, means, covariances = (part[order] for part in p.normals)
     roots, cumulative = np.linalg.cholesky(covariances), np.cumsum(weights) / weights.sum()
     n, d, found, efficiency = max(32, n_points // _GROUPS), p.n_features, [], 0.0
     for _ in range(_GROUPS):
         unit = np.clip(sobol(n, d + 1, rng), 2.0**-40, 1.0 - 2.0**-40)
         which = np.minimum(np.searchsorted(cumulative, unit[:, 0], side="right"), weights.shape[0] - 1)
         X = means[which] + np.einsum("nij,nj->ni", roots[which], ndtri(unit[:, 1:]))
-        f = np.exp(p.log_density(X) - p.log_reference(X))
+        f = np.exp(p.log_density(X) - p.log_reference(X)) if p.n_corrections or p.interval is not None else np.ones(n)
         efficiency += float(f.sum()) ** 2 / float(np.sum(f * f)) / (n * _GROUPS)
         found.append((X, f / f.sum()))
     if efficiency >= _LEAST_EFFICIENCY:
@@ -137,6 +160,20 @@ def panel_ends(p: Corrected, *, tails: bool = True) -> np.ndarray:
         far = int(np.argmax(sign * mean + _TAIL * deviation))  # of all laws the last one to vanish
         ends.append(mean[far] + sign * deviation[far] * outer)
     return np.unique(np.concatenate([ends[0][ends[0] < inside[0]], inside, ends[1][ends[1] > inside[-1]]]))
+
+
+def by_width(p: C) -> list[tuple[float, C]]:
+    """Laws of one feature that nothing corrects, those of about the same width together, so that each may have panels of its own."""
+    octave, (weights, means, covariances), joint = np.floor(np.log2(p.deviations[:, 0])), p.all_normals, p.joint
+    if p.n_corrections or np.all(octave == octave[0]):
+        return [(1.0, p)]
+    found = []
+    for chosen in (octave == one for one in np.unique(octave)):
+        law = GaussianMixture(weights[chosen], means[chosen], covariances[chosen])
+        part = joint.from_units(joint.kernel, joint.support_points, joint.unit_factor, joint.log_unit, law, joint.unit_constant)
+        child, share = type(p)(part, p.shown, p.interval), float(weights[chosen].sum() / weights.sum())
+        found.append((share * math.exp(child.log_inside - p.log_inside), child))
+    return found
 
 
 def _axis_ends(p: Corrected, feature: int, deviations: float, bandwidths: float) -> np.ndarray:
@@ -185,8 +222,8 @@ def _density(law: PiecewiseLaw, x: np.ndarray) -> np.ndarray:
     return np.where(np.abs(s) <= 1.0, np.maximum(found, 0.0), 0.0)
 
 
-def box_masses(p: Corrected, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """P(low_b ≤ x ≤ high_b) of every box b and an estimate of the error, each of shape (n,).
+def box_masses(p: Corrected, low: np.ndarray, high: np.ndarray) -> Masses:
+    """P(low_b ≤ x ≤ high_b) of every box b and an estimate of the error, each of shape (n,), and the method.
 
     Features without a finite side are integrated out first: of a sum of normal laws they are left out. What is left is a sum of the
     masses of normal laws, with their closed forms in up to three features; where that is too long a sum, draws from the laws in the box
@@ -194,17 +231,17 @@ def box_masses(p: Corrected, low: np.ndarray, high: np.ndarray) -> tuple[np.ndar
     """
     bounded = [k for k in range(p.n_features) if np.any(np.isfinite(low[:, k]) | np.isfinite(high[:, k]))]
     if not bounded:
-        return np.ones(low.shape[0]), np.zeros(low.shape[0])
+        return np.ones(low.shape[0]), np.zeros(low.shape[0]), "closed form"
     if (interval := p.interval) is not None:
         low, high = (np.column_stack([side, np.full(side.shape[0], end)]) for side, end in ((low, interval.low), (high, interval.high)))
-        values, errors = box_masses(p.opened, low, high)
-        return np.clip(values / math.exp(p.log_inside), 0.0, 1.0), errors / math.exp(p.log_inside)
+        values, errors, method = box_masses(p.opened, low, high)
+        return np.clip(values / math.exp(p.log_inside), 0.0, 1.0), errors / math.exp(p.log_inside), method
     if len(bounded) < p.n_features:
         return box_masses(p.marginal(bounded), low[:, bounded], high[:, bounded])
     n, d, laws, m = *low.shape, p.normals.weights.shape[0], p.n_corrections
     shapes = np.concatenate([p.normals.covariances, p.metric[np.ix_(p.shown, p.shown)][None] if m else np.empty((0, d, d))])
     if not closed(shapes) or n * laws * (1 + m + m * (m + 1) // 2) > _MOST_TERMS[min(d, 3)]:
-        return _on_panels(p, low, high) if d == 1 else _by_points(p, low, high)
+        return (*_on_panels(p, low, high), "quadrature") if d == 1 else (*_by_points(p, low, high), "quasi-Monte Carlo")
     values, errors, total = np.zeros(n), np.zeros(n), 0.0
     for weights, means, covariance in _stacks(p):
         mass, error = mixture_box_masses(weights, means, covariance, low, high)
@@ -212,7 +249,7 @@ def box_masses(p: Corrected, low: np.ndarray, high: np.ndarray) -> tuple[np.ndar
     if d == 1 and np.any(small := values < _DIGITS):
         values[small] = _on_panels(p, low[small], high[small])[0]
     rounding = _ROUNDINGS * math.sqrt(total)  # terms of both signs leave this much of their sum
-    return np.clip(values, 0.0, 1.0), errors + (rounding if rounding > _EXACT else 0.0)
+    return np.clip(values, 0.0, 1.0), errors + (rounding if rounding > _EXACT else 0.0), "closed form"
 
 
 def _stacks(p: Corrected) -> Iterable[Group]:

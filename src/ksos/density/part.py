@@ -16,7 +16,7 @@ from ksos.density.cdf import box_masses
 from ksos.density.compress import compress
 from ksos.density.conditional import at_values, in_intervals, marginal
 from ksos.density.corrected import Corrected
-from ksos.density.expectation import Estimate, clouds, expectation
+from ksos.density.expectation import Estimate, Masses, clouds, coarsest, expectation
 from ksos.density.given import log_panel_masses
 from ksos.density.interval import Interval
 from ksos.density.line import line_panels
@@ -42,7 +42,7 @@ Function = Callable[[np.ndarray], np.ndarray]
 Clouds = list[tuple[np.ndarray, np.ndarray]]
 """(points, masses that sum to one), independent of each other."""
 
-_GROUPS = 8
+_GROUPS, _KERNEL_COST = 8, 0.2
 _UNSEEN = -40.0
 _NODES_PER_LENGTH, _MOST_LENGTHS = 4.5, 200.0
 _LEAST_LOG_MASS, _LEAST_LOG_LAWS = math.log(1e-4), math.log(1e-6)
@@ -76,6 +76,11 @@ class Part(ABC):
     def bandwidths(self) -> np.ndarray:
         """Per feature the length on which the density varies."""
 
+    @property
+    @abstractmethod
+    def value_cost(self) -> float:
+        """How many values of normal laws a value of the density takes."""
+
     @abstractmethod
     def log_density(self, X: Array) -> Array:
         """log p, shape (n,)."""
@@ -97,8 +102,8 @@ class Part(ABC):
         """E[Π (x − about)^powers]."""
 
     @abstractmethod
-    def box_masses(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The probabilities of boxes, and estimates of their errors."""
+    def box_masses(self, low: np.ndarray, high: np.ndarray) -> Masses:
+        """The probabilities of boxes, estimates of their errors, and the method."""
 
     @abstractmethod
     def expectation(self, f: Observable, rtol: float, max_evaluations: int | None, rng: np.random.Generator) -> Estimate:
@@ -111,6 +116,10 @@ class Part(ABC):
     @abstractmethod
     def panel_ends(self, *, tails: bool = True) -> np.ndarray:
         """Of one feature: the ends of panels on which the density is a polynomial to rounding; without ``tails``, of about 1e-17, fewer."""
+
+    def by_width(self) -> list[tuple[float, Self]]:
+        """The parts of a law of one feature that have panels of their own."""
+        return [(1.0, self)]
 
     @abstractmethod
     def embedded(self, kernel: Kernel, Z: Array) -> Array:
@@ -193,6 +202,10 @@ class Squares(Part):
     def bandwidths(self) -> np.ndarray:
         return np.sqrt(np.diagonal(self.density.kernel.matrix(self.n_features)))
 
+    @property
+    def value_cost(self) -> float:
+        return _KERNEL_COST * self.density.support_points.shape[0]
+
     def log_density(self, X: Array) -> Array:
         return self.density.logpdf(X)
 
@@ -222,7 +235,7 @@ class Squares(Part):
     def moment(self, powers: tuple[int, ...], about: np.ndarray) -> float:
         return moment(self.density, powers, about)
 
-    def box_masses(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def box_masses(self, low: np.ndarray, high: np.ndarray) -> Masses:
         return box_masses(self.density, low, high)
 
     def expectation(self, f: Observable, rtol: float, max_evaluations: int | None, rng: np.random.Generator) -> Estimate:
@@ -354,7 +367,7 @@ class Reference(Corrected, Part):
     def moment(self, powers: tuple[int, ...], about: np.ndarray) -> float:
         return normal_sum.moment(super().groups(), powers, about, self.interval)
 
-    def box_masses(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def box_masses(self, low: np.ndarray, high: np.ndarray) -> Masses:
         return over_normals.box_masses(self, low, high)
 
     def expectation(self, f: Observable, rtol: float, max_evaluations: int | None, rng: np.random.Generator) -> Estimate:
@@ -364,7 +377,7 @@ class Reference(Corrected, Part):
             found = self._of_one(g, rtol, max_evaluations, rng)
             total, error = total + scale * found, error + abs(scale) * found.error
             methods.append(found.method)
-        return Estimate(total, error, next((word for word in methods if word != "closed form"), "closed form"))
+        return Estimate(total, error, coarsest(methods))
 
     def _of_one(self, f: Observable, rtol: float, max_evaluations: int | None, rng: np.random.Generator) -> Estimate:
         d = self.n_features
@@ -375,8 +388,8 @@ class Reference(Corrected, Part):
         if isinstance(f, KernelFunction) and isinstance(f.kernel, Gaussian):
             return Estimate(float(self.embedded(f.kernel, f.points) @ f.weights))
         if isinstance(f, BoxIndicator):
-            values, errors = self.box_masses(f.box.low[None, :], f.box.high[None, :])
-            return Estimate(float(values[0]), float(errors[0]), "quadrature")
+            values, errors, method = self.box_masses(f.box.low[None, :], f.box.high[None, :])
+            return Estimate(float(values[0]), float(errors[0]), method)
         function = f if isinstance(f, NumericFunction) else NumericFunction(f)
         return over_normals.average(self, function, rtol=rtol, max_evaluations=max_evaluations, rng=rng)
 
@@ -385,6 +398,9 @@ class Reference(Corrected, Part):
 
     def panel_ends(self, *, tails: bool = True) -> np.ndarray:
         return over_normals.panel_ends(self, tails=tails)
+
+    def by_width(self) -> list[tuple[float, Self]]:
+        return over_normals.by_width(self)
 
     def embedded(self, kernel: Kernel, Z: Array) -> Array:
         if not isinstance(kernel, Gaussian):

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 
 from ksos._array import Array, like, to_numpy
+from ksos._progress import shown
 from ksos._validation import as_box, as_conditions, as_count, as_levels, as_points, as_positive, as_powers
 from ksos.density._quiet import without_underflow
 from ksos.density.cdf import box_masses, cumulative, quantiles
 from ksos.density.divergence import entropy, kl_divergence, l2_distance
-from ksos.density.expectation import Estimate, expectation
+from ksos.density.expectation import Estimate, Masses, expectation
 from ksos.density.given import given_masses
 from ksos.density.hdr import highest_density_level
 from ksos.density.modes import log_and_gradient, modes
@@ -33,8 +34,8 @@ class Answers(ABC):
     """What a law must know for :class:`Queries`: input has been checked, everything is in NumPy arrays."""
 
     @abstractmethod
-    def box_masses(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """P(low_b ≤ x ≤ high_b), shape (n,), and estimates of the errors, 0 for what is exact to rounding."""
+    def box_masses(self, low: np.ndarray, high: np.ndarray) -> Masses:
+        """P(low_b ≤ x ≤ high_b), shape (n,), estimates of the errors, 0 for what is exact to rounding, and the method."""
 
     @abstractmethod
     def cumulative(self, X: np.ndarray) -> np.ndarray:
@@ -53,7 +54,7 @@ class Answers(ABC):
         """E[f(x)]."""
 
     @abstractmethod
-    def entropy(self, **work: Any) -> Estimate:
+    def entropy(self, *, rtol: float, max_evaluations: int | None, rng: Any) -> Estimate:
         """−∫ p log p dρ."""
 
     @abstractmethod
@@ -83,7 +84,7 @@ class OwnAnswers(Answers):
     def __init__(self, density: SoSDensity) -> None:
         self.p = density
 
-    def box_masses(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def box_masses(self, low: np.ndarray, high: np.ndarray) -> Masses:
         return box_masses(self.p, low, high)
 
     def cumulative(self, X: np.ndarray) -> np.ndarray:
@@ -98,8 +99,8 @@ class OwnAnswers(Answers):
     def expectation(self, f: Any, *, rtol: float, max_evaluations: int | None, rng: Any) -> Estimate:
         return expectation(self.p, f, rtol=rtol, max_evaluations=max_evaluations, rng=rng)
 
-    def entropy(self, **work: Any) -> Estimate:
-        return entropy(self.p, **work)
+    def entropy(self, *, rtol: float, max_evaluations: int | None, rng: Any) -> Estimate:
+        return entropy(self.p, rtol=rtol, max_evaluations=max_evaluations, rng=rng)
 
     def kl_divergence(self, other: Queries, **work: Any) -> Estimate:
         q = other.plain
@@ -240,15 +241,16 @@ class Queries(ABC):
     def _back(self, found: np.ndarray) -> Any:
         return like(found, self.support_points)
 
-    def box_masses(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """P(low_b ≤ x ≤ high_b) of every box b, the sides given as rows, and estimates of the errors, 0 for what is exact to rounding."""
+    def box_masses(self, low: np.ndarray, high: np.ndarray) -> Masses:
+        """P(low_b ≤ x ≤ high_b) of every box b, the sides given as rows, estimates of the errors, and the method."""
         return self._answers.box_masses(low, high)
 
     def probability(self, low: Any = -np.inf, high: Any = np.inf, given: Any = None) -> Any:
         """P(low ≤ x ≤ high), exactly, or P(low ≤ x ≤ high | given); bounds may be infinite.
 
         With a metric that ties the features it is exact to 1e-11 where sides of at most three tied features are finite. Beyond, it is an
-        estimate by quasi-Monte Carlo, good to about 1e-4, and that of one box is a float with the estimate of its error as ``.error``.
+        estimate by quasi-Monte Carlo, good to about 1e-4, and that of one box is a float with the estimate of its error as ``.error``; so
+        is a closed form (``.method`` says which) of which rounding leaves fewer digits than 1e-11.
 
         Parameters
         ----------
@@ -267,13 +269,13 @@ class Queries(ABC):
         """
         low, high, many = as_box(low, high, self.n_features, closed=self.measure.atoms is not None, names=self.feature_names)
         if given is None:
-            found, errors = self.box_masses(low, high)
+            found, errors, method = self.box_masses(low, high)
         else:
             known = as_conditions(given, self.n_features, self.feature_names, leave_none=True)
-            found, errors = given_masses(self.unnamed.on_host(), low, high, *known, self.feature_names)
+            found, errors, method = given_masses(self.unnamed.on_host(), low, high, *known, self.feature_names)
         if many:
             return self._back(found)
-        return float(found[0]) if errors[0] == 0.0 else Estimate(float(found[0]), float(errors[0]), "quasi-Monte Carlo")
+        return float(found[0]) if errors[0] == 0.0 else Estimate(float(found[0]), float(errors[0]), method)
 
     def cdf(self, X: Any) -> np.ndarray:
         """P(x_k ≤ X_ik for all k), shape (n,); as good as :meth:`probability`."""
@@ -338,7 +340,8 @@ class Queries(ABC):
         >>> round(value, 9), value.error < 1e-8  # e^{1/2}
         (1.648721271, True)
         """
-        return self._answers.expectation(f, **_work(rtol, max_evaluations, rng))
+        with shown("expectation"):
+            return self._answers.expectation(f, **_work(rtol, max_evaluations, rng))
 
     def entropy(self, rng: Any = None, *, rtol: float = 1e-8, max_evaluations: int | None = None) -> Estimate:
         """−∫ p log p dρ, *relative to the measure*, a float with the estimate of its error as ``.error``.
@@ -347,7 +350,8 @@ class Queries(ABC):
         discrete measure a sum. Cubature in up to three features, quasi-Monte Carlo (``rng``) beyond, and in three features with several
         hundred support points; the arguments are those of :meth:`expectation`.
         """
-        return self._answers.entropy(**_work(rtol, max_evaluations, rng))
+        with shown("entropy"):
+            return self._answers.entropy(**_work(rtol, max_evaluations, rng))
 
     def kl_divergence(self, other: Queries, rng: Any = None, *, rtol: float = 1e-8, max_evaluations: int | None = None) -> Estimate:
         """∫ log(dP/dQ) dP between this distribution P and ``other`` Q, whatever their measures are as long as both are discrete or neither.
@@ -385,7 +389,8 @@ class Queries(ABC):
         level = as_positive(mass, "mass")
         if level >= 1.0:
             raise ValueError(f"mass must be less than 1, the mass of everything; got {mass!r}")
-        return self._answers.level(level, rng)
+        with shown("level of a highest-density region"):
+            return self._answers.level(level, rng)
 
     def mode(self, *, all_local: bool = False, n_starts: int = 64, as_frame: bool = False) -> Any:
         """The x with the largest pdf (relative to the measure), shape (d,).

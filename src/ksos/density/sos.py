@@ -12,6 +12,7 @@ import numpy as np
 
 from ksos._array import Array, is_numpy, like, namespace, on_accelerator, on_host, quiet, to_device, to_numpy, zeros
 from ksos._memory import CACHE_ELEMENTS, row_blocks
+from ksos._progress import shown
 from ksos._validation import as_conditions, as_count, as_features, as_points, as_vector
 from ksos.density._assemble import log_squares, split_columns, unit_rows
 from ksos.density._quiet import without_underflow
@@ -23,6 +24,7 @@ from ksos.density.moments import mean_and_covariance
 from ksos.density.queries import Queries
 from ksos.density.sampling import draw
 from ksos.density.sampling.on_device import draw_on_device
+from ksos.density.sampling.rejection import Envelope, envelope
 from ksos.density.sampling.trains import Squares, squares_of
 from ksos.density.standard import feature_scales, standardize
 from ksos.density.transform import affine, times_gaussian
@@ -281,7 +283,8 @@ class SoSDensity(Queries):
         elif on_accelerator(self.support_points) and method in ("auto", "inversion") and self.measure.atoms is None:
             samples = draw_on_device(self, as_count(size, "size", minimum=0), np.random.default_rng(rng))
         else:
-            samples = draw(self.unnamed.on_host(), as_count(size, "size", minimum=0), np.random.default_rng(rng), method)
+            with shown(f"{size} samples"):
+                samples = draw(self.unnamed.on_host(), as_count(size, "size", minimum=0), np.random.default_rng(rng), method)
         return frame(samples, self.feature_names) if as_frame else like(samples, self.support_points)
 
     @cached_property
@@ -296,13 +299,18 @@ class SoSDensity(Queries):
         return squares_of(self.unnamed.on_host())
 
     @cached_property
+    def envelope(self) -> Envelope | None:
+        """What rejection draws from, made when it is first needed; None if the density has none."""
+        return envelope(self.unnamed.on_host())
+
+    @cached_property
     def line(self) -> Line:
         """The law of a density of one feature on its line, made when it is first needed."""
         return Line(standardize(self))
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(cast("dict[str, Any]", super().__getstate__()))
-        for made in ("squares", "unit_columns", "line"):  # they can be made again
+        for made in ("squares", "envelope", "unit_columns", "line"):  # they can be made again
             state.pop(made, None)
         return state
 

@@ -11,9 +11,9 @@ import numpy as np
 from scipy.optimize import brentq, minimize
 
 from ksos.density.corrected import NormalLaws
-from ksos.density.expectation import Estimate
+from ksos.density.expectation import Estimate, Masses, coarsest
 from ksos.density.normal_sum import Group, inner_product
-from ksos.density.over_normals import mixed_law
+from ksos.density.over_normals import affordable, mixed_law
 from ksos.density.queries import Answers, Queries
 from ksos.observables import NumericFunction, as_observable
 from ksos.quadrature import PiecewiseLaw
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Sums", "divergence", "normal_groups", "squared_l2"]
 
-_CLOUD_POINTS = 65_536
+_CLOUD_POINTS, _LEAST_EVALUATIONS = 65_536, 2048
 _POINTS_PER_PANEL, _BISECTIONS = 8, 60
-_APART = 1e-3
+_APART, _LEAST_RTOL = 1e-3, 1e-2
 _ROUNDING = 1e-13
 _SMALL = 1e-4  # what is asked of the law without tails, which hold about 1e-17
 
@@ -38,12 +38,13 @@ class Sums(Answers):
 
     # --- linear in the density ---
 
-    def box_masses(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        values, errors = np.zeros(low.shape[0]), np.zeros(low.shape[0])
+    def box_masses(self, low: np.ndarray, high: np.ndarray) -> Masses:
+        values, errors, methods = np.zeros(low.shape[0]), np.zeros(low.shape[0]), []
         for weight, part in self.p.parts:
-            mass, error = part.box_masses(low, high)
+            mass, error, method = part.box_masses(low, high)
             values, errors = values + weight * mass, errors + weight * error
-        return np.clip(values, 0.0, 1.0), errors
+            methods.append(method)
+        return np.clip(values, 0.0, 1.0), errors, coarsest(methods)
 
     def cumulative(self, X: np.ndarray) -> np.ndarray:
         if self.p.n_features == 1 and self.p.measure.atoms is None:
@@ -75,7 +76,8 @@ class Sums(Answers):
         return self._law(tails=False)
 
     def _law(self, *, tails: bool) -> PiecewiseLaw:
-        return mixed_law([(weight, part.panel_ends(tails=tails), part.log_density) for weight, part in self.p.parts])
+        parts = [(weight * share, one) for weight, part in self.p.parts for share, one in part.by_width()]
+        return mixed_law([(weight, one.panel_ends(tails=tails), one.log_density) for weight, one in parts if weight > 0.0])
 
     def moment(self, powers: tuple[int, ...], about: np.ndarray) -> float:
         return sum(weight * part.moment(powers, about) for weight, part in self.p.parts)
@@ -83,13 +85,35 @@ class Sums(Answers):
     def expectation(self, f: Any, *, rtol: float, max_evaluations: int | None, rng: Any) -> Estimate:
         f, generator = as_observable(f), np.random.default_rng(rng)
         f.check_features(self.p.n_features)
-        found = [(weight, part.expectation(f, rtol, max_evaluations, generator)) for weight, part in self.p.parts]
+        goals = np.maximum(rtol, np.minimum(rtol / (self.p.weights * len(self.p.parts)), _LEAST_RTOL))
+        found = [
+            (weight, part.expectation(f, float(goal), max_evaluations, generator))
+            for (weight, part), goal in zip(self.p.parts, goals, strict=True)
+        ]
         return _total(found)
 
     # --- numbers from values ---
 
-    def entropy(self, **work: Any) -> Estimate:
-        return self.expectation(_finite(lambda X: -self.p.logpdf(X)), **work)
+    def entropy(self, *, rtol: float, max_evaluations: int | None, rng: Any) -> Estimate:
+        """Of few evaluations of p, which each take all parts, each part has a share, the larger ones more."""
+        f, generator = _finite(lambda X: -self.p.logpdf(X)), np.random.default_rng(rng)
+        found = []
+        for (weight, part), share in zip(self.p.parts, self._shares, strict=True):
+            most = max_evaluations
+            if most is None and self.p.measure.atoms is None:
+                most = max(_LEAST_EVALUATIONS, int(share * affordable(self._value_cost + part.value_cost, self.p.n_features)))
+            found.append((weight, part.expectation(f, min(rtol / weight, _LEAST_RTOL), most, generator)))
+        return _total(found)
+
+    @property
+    def _shares(self) -> np.ndarray:
+        """Of the work, ∝ √w: an error in a part counts w of itself."""
+        roots = np.sqrt(self.p.weights)
+        return np.asarray(roots / roots.sum())
+
+    @property
+    def _value_cost(self) -> float:
+        return sum(part.value_cost for _, part in self.p.parts)
 
     def kl_divergence(self, other: Queries, **work: Any) -> Estimate:
         return divergence(self.p, other, **work)
@@ -109,7 +133,9 @@ class Sums(Answers):
                 math.exp(_line_level(self.p, self._body if _SMALL < mass < 1.0 - _SMALL else self.law, mass)), 0.0, "quadrature"
             )
         generator = np.random.default_rng(rng)
-        found = [(weight, *part.clouds(_CLOUD_POINTS, generator)) for weight, part in self.p.parts]
+        most = min(_CLOUD_POINTS, affordable(self._value_cost, self.p.n_features))
+        shares = np.maximum(_LEAST_EVALUATIONS, (self._shares * most).astype(int))
+        found = [(weight, *part.clouds(int(n), generator)) for (weight, part), n in zip(self.p.parts, shares, strict=True)]
         levels = []
         for group in range(min(len(groups) for _, groups, _ in found)):
             X = np.concatenate([groups[group][0] for _, groups, _ in found])
@@ -175,8 +201,7 @@ class Sums(Answers):
 def _total(found: list[tuple[float, Estimate]]) -> Estimate:
     """Σ w·estimate: errors of rules add up, and the word is that of the least exact part."""
     value, error = sum(weight * part for weight, part in found), sum(weight * part.error for weight, part in found)
-    order = ("closed form", "sum", "quadrature", "quasi-Monte Carlo", "sampling")
-    return Estimate(value, error, max((part.method for _, part in found), key=order.index))
+    return Estimate(value, error, coarsest(part.method for _, part in found))
 
 
 def _finite(g: Callable[[np.ndarray], np.ndarray]) -> NumericFunction:

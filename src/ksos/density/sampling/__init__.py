@@ -44,20 +44,23 @@ def draw(density: SoSDensity, size: int, rng: np.random.Generator, method: str =
         if (squares := density.squares) is None:
             raise ValueError(f"method='squares' needs a smooth kernel and two features or more; {density!r} has none; use 'inversion'")
         return squares.draw(size, rng)
-    faster = faster_envelope(density, size) if method == "auto" else None
+    if method == "inversion":
+        return draw_by_inversion(density, size, rng)
+    by_squares = squares_seconds(density, size)
+    faster = faster_envelope(density, size, by_squares)
     seconds = inversion_seconds(density, size) if faster is None else rejection_seconds(faster, size)
-    if method == "auto" and squares_seconds(density, size) < seconds and (squares := density.squares) is not None:
+    if by_squares < seconds and (squares := density.squares) is not None:
         return squares.draw(size, rng)
     return draw_by_inversion(density, size, rng) if faster is None else draw_by_rejection(faster, size, rng)
 
 
-def faster_envelope(density: SoSDensity, size: int) -> Envelope | None:
-    """The envelope, if ``size`` samples are predicted to come faster by rejection from it than by inversion; None otherwise."""
-    inversion = inversion_seconds(density, size)
-    if rejection_setup_seconds(density) > inversion or envelope_bytes(density.support_points.shape[0]) > _MEMORY_SHARE * available_memory():
+def faster_envelope(density: SoSDensity, size: int, others: float = math.inf) -> Envelope | None:
+    """The envelope, if ``size`` samples are predicted to come faster by rejection from it than by inversion, or than ``others`` do."""
+    others = min(others, inversion_seconds(density, size))
+    if rejection_setup_seconds(density) > others or envelope_bytes(density.support_points.shape[0]) > _MEMORY_SHARE * available_memory():
         return None
-    candidate = envelope(density)
-    return candidate if candidate is not None and rejection_seconds(candidate, size) < inversion else None
+    candidate = density.envelope
+    return candidate if candidate is not None and rejection_seconds(candidate, size) < others else None
 
 
 def inversion_seconds(density: SoSDensity, size: int) -> float:
@@ -82,12 +85,13 @@ def squares_seconds(density: SoSDensity, size: int) -> float:
     if not density.kernel.smooth or d < 2:
         return math.inf
     spread = np.ptp(density.support_points, axis=0) / feature_scales(density.kernel, d)
-    n = float(np.minimum(6.0 + 2.6 * spread, m).max())  # functions of a feature
+    n = float(np.minimum(6.0 + 1.3 * spread, m).max())  # functions of a feature
     middle = 1.0 if d == 2 else n if d == 3 else min(0.25 * n * n, m)  # the largest rank of a train
-    train = 2.0 * _FLOP * m * n * middle * (d - 1) * (2.0 * middle + 48.0) + 2e-3
+    train = 2.0 * _FLOP * m * n * middle * (d - 1) * (middle + 48.0) + 2e-3
     row = d * (_NEWTON + 2.0 * _FLOP * n * (middle * middle + n * (middle + 40.0))) + m * (_KERNEL_VALUE + d * _COORDINATE)
-    setup = m * m * (d + 1) * (_KERNEL_VALUE + d * _COORDINATE + 400.0 * _FLOP) + 10.0 * _FLOP * min(density.rank, m) ** 3
-    return setup + min(density.rank, size, _MOST_TRAINS) * train + size * _EXCESS * row
+    mixed = min(int(np.sum(np.count_nonzero(density.unit_factor, axis=0) > 1)), m)  # squares of more than one point
+    setup = m * m * (d + 1) * (_KERNEL_VALUE + d * _COORDINATE + 100.0 * _FLOP) + 10.0 * _FLOP * mixed**3 + 2e-3 * d
+    return setup + min(mixed, size, _MOST_TRAINS) * train + size * _EXCESS * row
 
 
 def rejection_setup_seconds(density: SoSDensity) -> float:

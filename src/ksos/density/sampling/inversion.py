@@ -20,6 +20,7 @@ import numpy as np
 from scipy.linalg import qr
 
 from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
+from ksos._progress import tell_rows
 from ksos._threads import one_blas_thread
 from ksos.density.moments import central_point_first
 from ksos.density.standard import standardize
@@ -61,6 +62,7 @@ def _invert(density: SoSDensity, out: np.ndarray, tree: bool | None) -> None:
     size, axes, factors = out.shape[0], *conditional_laws(density)
     m = axes[0].centres.shape[0]
     for rows in row_blocks(size, m, int(_CHUNK_BYTES / FLOAT_BYTES)):
+        tell_rows(rows.start, size)
         log_delta = np.zeros((rows.stop - rows.start, m))  # log Π_{j<k} k̂_j(x_j, x̃_ij), per sample and support point
         for k, (axis, L) in enumerate(zip(axes, factors, strict=True)):
             out[rows, k] = _first_feature(axis, L, out[rows, k]) if k == 0 else _later_feature(axis, L, log_delta, out[rows, k], tree)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from ksos._memory import FLOAT_BYTES, row_blocks
+from ksos._progress import tell_rows
 from ksos.density.moments import central_point_first
 from ksos.integrals import closed_form
 from ksos.kernels import Laplace, Matern
@@ -35,6 +36,7 @@ def draw_by_rejection(envelope: Envelope, size: int, rng: np.random.Generator) -
     density, filled = envelope.density, 0
     out = np.empty((size, density.n_features))
     while filled < size:
+        tell_rows(filled, size)
         n = min(_PROPOSALS, int(1.1 * (size - filled) / envelope.acceptance) + 32)
         proposals, uniforms = envelope.propose(n, rng), rng.random(n)
         blocks = row_blocks(n, envelope.centres.shape[0], _CACHE_ELEMENTS)

@@ -8,32 +8,43 @@ whose cores to the right of any feature are orthonormal: integrating the later f
 for the features drawn already [CuiDolgov2022]. Its distribution function is inverted on panels. The ranges of the trains are found from
 random sums of slices of f_r [Halko2011].
 
-The train f̃ is only a proposal. It is kept with probability f²/(M f̃²), which corrects it wherever f² ≤ M f̃²; elsewhere |f − f̃| is at least
-(1 − M^{−1/2})|f|, and what is lost there has a mass of at most ‖f − f̃‖²/(1 − M^{−1/2})².
+The train is only a proposal, and one that need not be accurate. With h = Σ_i k̂_i²/m, the mean of the bumps, proposals follow
+g = f̃² + β‖f‖²h, and are kept with probability f²/(M g): this is exact wherever f² ≤ M g. Elsewhere e = f − f̃ has c e² ≥ f² ≥ Mβ‖f‖²h with
+c = (1 − M^{−1/2})⁻², so that the mass lost is at most
+
+    c ∫ e² (c e²/(Mβ‖f‖²h))² = c³/(Mβ‖f‖²)² E_h[(e²/h)³],
+
+which is measured on points of h. It falls with the sixth power of the train's error.
 """
 
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from ksos._memory import row_blocks
+from ksos._progress import tell_rows
 from ksos._threads import one_blas_thread
+from ksos.density._assemble import split_columns
 from ksos.density.sampling.inversion import NODES_PER_PANEL, Axis, without_silent_points
 from ksos.density.standard import standardize
 from ksos.integrals.erf import normal_between
-from ksos.quadrature import from_nodes
+from ksos.quadrature import Panels, from_nodes
 
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
 
 __all__ = ["Squares", "squares_of"]
 
-_EXCESS = 1.25  # M
-_ERROR = 3e-7  # of every f_r in L², where p has mass one
+_BOUNDS = ((1.1, 0.02), (1.25, 0.05), (1.5, 0.1), (2.0, 0.2))  # (M, β)
+_ERROR, _BASIS_ERROR, _LEAST_ERROR, _TIGHTER = 4e-4, 1e-4, 3e-7, 3.0  # of every f_r in L², beside its own norm
+_LOST, _SMALL_SHARE, _CHECKED = 1e-10, 1e-6, 512
 _CANCELLED, _ROUNDED, _FLAT = 1e-7, 1e-9, 1e-14
+_GRAM_DIGITS = 1e-11
 _LEAST_SHARE, _FEWER, _EPSILON = 1e-13, 0.5, float(np.finfo(np.float64).eps)
 _FIRST_SLICES, _MOST_SLICES = 48, 768
 _ROWS, _SEED = 2048, 0
@@ -50,6 +61,32 @@ class Basis(NamedTuple):
     """∫ u_a k̂_i, (n, m)."""
 
 
+class Train(NamedTuple):
+    """f̃ of one square, and the proposals made of it."""
+
+    cores: list[np.ndarray]
+    """(ρ_{k−1}, n_k, ρ_k) per feature."""
+    bases: list[Basis]
+    """Functions of the features for this square alone."""
+    turns: list[np.ndarray]
+    """Which sums of the functions for all squares they are."""
+    bound: tuple[float, float]
+    """(M, β)."""
+
+    @property
+    def mass(self) -> float:
+        """∫ f̃²."""
+        return float(np.sum(self.cores[0] ** 2))
+
+    def values(self, at: list[np.ndarray]) -> np.ndarray:
+        """f̃ where the functions of the features are these, each (n, n_k)."""
+        v = np.ones((at[0].shape[0], 1))
+        for u, core in zip(at, self.cores, strict=True):
+            left, count, right = core.shape
+            v = np.matmul(u[:, None, :], (v @ core.reshape(left, -1)).reshape(-1, count, right))[:, 0, :]
+        return v[:, 0]
+
+
 def squares_of(density: SoSDensity) -> Squares | None:
     """The sampler of a density; None if its kernel is not smooth, or its weights of both signs are so large that values are rounding."""
     if not density.kernel.smooth or density.measure.atoms is not None or density.n_features < 2:
@@ -60,7 +97,7 @@ def squares_of(density: SoSDensity) -> Squares | None:
 
 
 class Squares:
-    """p = Σ_i b k̂_i² + Σ_r f_r² with kernels k̂ of norm one: b is the least eigenvalue of B̂, which kernel density estimates contribute."""
+    """p = Σ_i b_i k̂_i² + Σ_r f_r² with kernels k̂ of norm one: kernel density estimates contribute the bumps b."""
 
     def __init__(self, density: SoSDensity) -> None:
         self.standard = standardize(density, shorten=False) if density.kernel.full else None
@@ -69,7 +106,7 @@ class Squares:
         self.axes = [Axis(self.density, k) for k in range(d)]
         self.log_norms = sum(axis.log_norm for axis in self.axes)
         self.log_volume = 0.5 * sum(math.log(axis.unit) for axis in self.axes)
-        self.floor, F = _without_floor(factor)
+        self.bumps, F = _without_bumps(factor)
         X = self.density.support_points
         log_gram = self.density.integrals.log_gram(X, X) - self.log_norms[:, None] - self.log_norms
         with np.errstate(under="ignore"):
@@ -79,20 +116,24 @@ class Squares:
         kept = np.flatnonzero(shares > (_LEAST_SHARE if rounded <= _CANCELLED else -np.inf))[::-1]
         self.F, self.shares = F @ V[:, kept], shares[kept]
         self._places = self._draw_bumps(np.arange(m), np.random.default_rng(_SEED))
-        self._mixed: dict[tuple[int, int], np.ndarray] = {}
-        self._trains: dict[int, list[np.ndarray]] = {}
-        self.bases = [self._basis(k) for k in range(d)]
-        if rounded > _CANCELLED:  # the shares are lost, but not the squares
-            self.shares = np.array([float(np.sum(self.train(r)[0] ** 2)) for r in range(kept.size)])
+        self._mixed: dict[tuple[tuple[int, ...], int], np.ndarray] = {}
+        self._trains: dict[int, Train] = {}
+        self.known = rounded <= _CANCELLED
+        self._lengths = np.sqrt(np.maximum(self.shares, _SMALL_SHARE)) if self.known else np.ones(kept.size)
+        self.bases = [self._basis(k, self.F / self._lengths) for k in range(d)]
+        if not self.known:  # the shares are lost, but not the squares
+            self.shares = np.array([self.train(r).mass for r in range(kept.size)])
 
     def draw(self, size: int, rng: np.random.Generator) -> np.ndarray:
         """``size`` independent samples, shape (size, d)."""
         m = self.F.shape[0]
-        masses = np.r_[self.floor * m, self.shares]
+        masses = np.r_[self.bumps.sum(), self.shares]
         counts = rng.multinomial(size, masses / masses.sum())
-        parts = [self._draw_bumps(rng.integers(m, size=counts[0]), rng)]
+        parts = [self._draw_bumps(rng.choice(m, size=counts[0], p=self.bumps / masses[0] if masses[0] else None), rng)]
         with one_blas_thread(m):
-            parts += [self._draw_square(r, int(count), rng) for r, count in enumerate(counts[1:]) if count]
+            for r in np.flatnonzero(counts[1:]):
+                tell_rows(sum(part.shape[0] for part in parts), size)
+                parts.append(self._draw_square(int(r), int(counts[1 + r]), rng))
         x = np.concatenate(parts)[rng.permutation(size)]
         return x if self.standard is None else self.standard.points(x)
 
@@ -106,30 +147,51 @@ class Squares:
         return np.clip(X[0] + (away + deviation * z), *self.density.measure.boundaries(d))
 
     def _draw_square(self, r: int, size: int, rng: np.random.Generator) -> np.ndarray:
-        out, filled = np.empty((size, self.density.n_features)), 0
+        train, share = self.train(r), float(self.shares[r])
+        M, beta = train.bound
+        out, filled, of_train = np.empty((size, self.density.n_features)), 0, train.mass / (train.mass + beta * share)
         while filled < size:
-            x, proposed = self._propose(r, min(_ROWS, int(1.3 * (size - filled)) + 8), rng)
-            exact = self._values(x, self.F[:, r])
-            ratio = np.divide(exact**2, proposed**2, out=np.zeros_like(exact), where=proposed != 0.0)
-            kept = x[rng.random(ratio.shape[0]) * _EXCESS <= ratio][: size - filled]
+            n = min(_ROWS, int(1.1 * M * (1.0 + beta) * (size - filled)) + 8)
+            x, values, near = np.empty((n, out.shape[1])), np.empty(n), rng.random(n) < of_train
+            x[near], values[near] = self._propose(train, int(near.sum()), rng)
+            x[~near] = self._draw_bumps(rng.integers(self.F.shape[0], size=n - int(near.sum())), rng)
+            values[~near] = train.values(self.at(x[~near], train.bases))
+            exact, bumps = self._values(x, self.F[:, [r]])
+            kept = x[rng.random(n) * M * (values**2 + beta * share * bumps) <= exact[:, 0] ** 2][: size - filled]
             out[filled : filled + kept.shape[0]] = kept
             filled += kept.shape[0]
         return out
 
-    def _values(self, x: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Σ_i weights_i k̂_i(x), where a measure that is not volume counts by the root of its density."""
-        out = np.empty(x.shape[0])
+    def _lost(self, train: Train, r: int) -> list[float]:
+        """Estimates of the mass of square r that samples miss, from points of h, by the (M, β) of their proposals."""
+        at, exact, bumps = self._checks
+        error = exact[:, r] - train.values([u @ turn for u, turn in zip(at, train.turns, strict=True)])
+        third = float(np.mean((error**2 / bumps) ** 3))
+        return [(1.0 - M**-0.5) ** -6 * third / (M * beta * float(self.shares[r])) ** 2 for M, beta in _BOUNDS]
+
+    @cached_property
+    def _checks(self) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
+        """At points of h: the functions of all features, all f_r, and h."""
+        rng = np.random.default_rng([_SEED, 1])
+        x = self._draw_bumps(rng.permutation(-(-_CHECKED // self.F.shape[0]) * self.F.shape[0])[:_CHECKED] % self.F.shape[0], rng)
+        return self.at(x, self.bases), *self._values(x, self.F)
+
+    def _values(self, x: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Σ_i weights_i k̂_i(x), (n, columns), and h(x), where a measure that is not volume counts by its density."""
+        out, bumps = np.empty((x.shape[0], weights.shape[1])), np.empty(x.shape[0])
         for rows in row_blocks(x.shape[0], weights.shape[0], 1 << 17):
             log_k = self.density.kernel.log(x[rows], self.density.support_points) - (self.log_norms - self.log_volume)
+            log_density = self.density.measure.log_density(x[rows])
             with np.errstate(under="ignore"):
-                out[rows] = (np.exp(log_k, out=log_k) @ weights) * np.exp(0.5 * self.density.measure.log_density(x[rows]))
-        return out
+                k = np.exp(log_k, out=log_k)
+                out[rows] = (k @ weights) * np.exp(0.5 * log_density)[:, None]
+                bumps[rows] = np.einsum("ij,ij->i", k, k) * np.exp(log_density) / weights.shape[0]
+        return out, bumps
 
-    def _propose(self, r: int, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """``n`` samples of f̃_r², and f̃_r there."""
-        cores = self.train(r)
-        x, v = np.empty((n, len(cores))), np.ones((1, 1))
-        for k, (axis, basis, core) in enumerate(zip(self.axes, self.bases, cores, strict=True)):
+    def _propose(self, train: Train, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """``n`` samples of f̃², and f̃ there."""
+        x, v = np.empty((n, len(self.axes))), np.ones((1, 1))
+        for k, (axis, basis, core) in enumerate(zip(self.axes, train.bases, train.cores, strict=True)):
             left, count, right = core.shape
             values = (v @ core.reshape(left, -1)).reshape(-1, count, right)
             t, u = _invert(axis, basis, values, rng.random(n))
@@ -137,41 +199,65 @@ class Squares:
             v = np.matmul(u[:, None, :], values)[:, 0, :]
         return x, v[:, 0]
 
+    def at(self, x: np.ndarray, bases: list[Basis]) -> list[np.ndarray]:
+        """The functions of every feature at the rows of x, each (n, n_k); 0 beyond the panels."""
+        return [_functions(axis, basis, x[:, k]) for k, (axis, basis) in enumerate(zip(self.axes, bases, strict=True))]
+
     # --- trains ---
 
-    def train(self, r: int) -> list[np.ndarray]:
-        """The cores (ρ_{k−1}, n_k, ρ_k) of f_r, from the last feature to the first."""
+    def train(self, r: int) -> Train:
+        """The train of f_r, accurate enough that next to nothing is lost."""
         if r not in self._trains:
-            a, right, cores = self.F[:, r], np.ones((1, self.F.shape[0])), list[np.ndarray]()
-            for k in range(len(self.bases) - 1, 0, -1):
-                V = self.bases[k].of_points
-                products = (V[:, None, :] * right[None, :, :]).reshape(-1, V.shape[1])
-                Q = self._range(products, k, a)
-                cores.append(Q.T.reshape(Q.shape[1], V.shape[0], right.shape[0]))
-                right = Q.T @ products
-            cores.append(((self.bases[0].of_points * a) @ right.T)[None])
-            self._trains[r] = cores[::-1]
+            error = _ERROR if self.known else _LEAST_ERROR
+            while True:
+                train = self._train(r, error)
+                lost = self._lost(train, r) if self.known else [math.inf]
+                if error <= _LEAST_ERROR or lost[-1] <= _LOST:
+                    break
+                error /= _TIGHTER
+            enough = [bound for bound, mass in zip(_BOUNDS, lost, strict=False) if mass <= _LOST]
+            self._trains[r] = train._replace(bound=(enough or _BOUNDS[-1:])[0])
         return self._trains[r]
 
-    def _range(self, rows: np.ndarray, k: int, weights: np.ndarray) -> np.ndarray:
-        """Orthonormal columns that span, up to the error in L², what the first k features leave of Σ_i weights_i k̂_i in these ``rows``."""
-        n = _FIRST_SLICES
+    def _train(self, r: int, error: float) -> Train:
+        """From the last feature to the first."""
+        a, d, right, error = self.F[:, r], len(self.bases), np.ones((1, self.F.shape[0])), error * float(self._lengths[r])
+        turns = [self._range(basis.of_points, _others(k, d), a, 0.5 * error) for k, basis in enumerate(self.bases)]
+        bases, cores = [self._turned(k, turn) for k, turn in enumerate(turns)], list[np.ndarray]()
+        for k in range(d - 1, 0, -1):
+            V = bases[k].of_points
+            products = (V[:, None, :] * right[None, :, :]).reshape(-1, V.shape[1])
+            Q = self._range(products, tuple(range(k)), a, error)
+            cores.append(Q.T.reshape(Q.shape[1], V.shape[0], right.shape[0]))
+            right = Q.T @ products
+        cores.append(((bases[0].of_points * a) @ right.T)[None])
+        return Train(cores[::-1], bases, turns, _BOUNDS[-1])
+
+    def _turned(self, k: int, turn: np.ndarray) -> Basis:
+        """Sums of the functions of a feature."""
+        at_nodes = self.bases[k].at_nodes @ turn
+        return Basis(at_nodes, _masses(self.axes[k].panels, at_nodes), turn.T @ self.bases[k].of_points)
+
+    def _range(self, rows: np.ndarray, features: tuple[int, ...], weights: np.ndarray, error: float) -> np.ndarray:
+        """Orthonormal columns that span, up to the error in L², what these features leave of Σ_i weights_i k̂_i in these ``rows``."""
+        n = _FIRST_SLICES * (2 if 1 < len(features) < len(self.axes) - 1 else 1)
         while True:
-            columns, found = _span(rows @ (weights[:, None] * self._slices(k, n)))
+            columns, found = _span(rows @ (weights[:, None] * self._slices(features, n)), error)
             if found < 0.8 * n or n >= min(_MOST_SLICES, 2 * min(rows.shape)):
                 return columns
             n *= 2
 
-    def _slices(self, k: int, n: int) -> np.ndarray:
-        """n random sums of slices: the weights of the points given the first k features, (m, n)."""
-        if (k, n) not in self._mixed:
-            values = self._left_values(self._places, list(range(k)))
-            signs = np.random.default_rng([_SEED, k, n]).standard_normal((values.shape[0], n))  # not by the order of calls
-            self._mixed[k, n] = values.T @ signs / math.sqrt(n * values.shape[0])
-        return self._mixed[k, n]
+    def _slices(self, features: tuple[int, ...], n: int) -> np.ndarray:
+        """n random sums of slices: the weights of the points given these features, (m, n)."""
+        if (features, n) not in self._mixed:
+            values = self._left_values(self._places, features)
+            signs = np.random.default_rng([_SEED, *features, n]).standard_normal((values.shape[0], n))  # not by the order of calls
+            self._mixed[features, n] = values.T @ signs / math.sqrt(n * values.shape[0])
+        return self._mixed[features, n]
 
-    def _left_values(self, z: np.ndarray, features: list[int]) -> np.ndarray:
+    def _left_values(self, z: np.ndarray, given: tuple[int, ...]) -> np.ndarray:
         """Slices Π_j k̂_ij(z_j)/√g(z) over some features, (n, m), for z of the density g = Σ_i Π_j k̂_ij²/m: their mean is an integral."""
+        features = list(given)
         kernel, measure = self.density.kernel.restrict(features), self.density.measure.restrict(features)
         log_k = kernel.log(z[:, features], self.density.support_points[:, features])
         log_k = log_k - sum(self.axes[j].log_norm for j in features) + 0.5 * measure.log_density(z[:, features])[:, None]
@@ -180,35 +266,52 @@ class Squares:
             values = np.exp(log_k)
         return values / np.sqrt(np.mean(values * values, axis=1, keepdims=True))
 
-    def _basis(self, k: int) -> Basis:
-        """Functions of one feature that span it for all squares, from slices of random sums of them."""
-        axis, rows, n = self.axes[k], self.axes[k].gram_rows, 2 * _FIRST_SLICES
-        values = self._left_values(self._places, [j for j in range(len(self.axes)) if j != k])
+    def _basis(self, k: int, F: np.ndarray) -> Basis:
+        """Functions of one feature that span it for all squares, the columns of F, from slices of random sums of them."""
+        axis, rows, others, n = self.axes[k], self.axes[k].gram_rows, _others(k, len(self.axes)), _FIRST_SLICES
+        values = self._left_values(self._places, others)
         rng = np.random.default_rng([_SEED, k])
-        slices = (self.F @ rng.standard_normal((self.F.shape[1], values.shape[0]))) * values.T / math.sqrt(values.shape[0])
+        self._mixed[others, n] = values.T @ rng.standard_normal((values.shape[0], n)) / math.sqrt(n * values.shape[0])
+        slices = (F @ rng.standard_normal((F.shape[1], values.shape[0]))) * values.T / math.sqrt(values.shape[0])
+        error = _BASIS_ERROR if self.known else _LEAST_ERROR
         while True:
-            Q, kept = _span(rows @ (slices @ rng.standard_normal((values.shape[0], n)) / math.sqrt(n)))
+            Q, kept = _span(rows @ (slices @ rng.standard_normal((values.shape[0], n)) / math.sqrt(n)), error)
             if kept < 0.8 * n or n >= _MOST_SLICES:
                 break
             n *= 2
         at_nodes = (Q / axis.root_weights.reshape(-1, 1)).reshape(len(axis), NODES_PER_PANEL, kept)
-        by_panel = Q.reshape(len(axis), NODES_PER_PANEL, kept)
-        masses = np.cumsum(np.matmul(by_panel.transpose(0, 2, 1), by_panel), axis=0)
-        return Basis(at_nodes, masses.reshape(len(axis), -1).T.copy(), Q.T @ rows)
+        return Basis(at_nodes, _masses(axis.panels, at_nodes), Q.T @ rows)
 
 
-def _span(columns: np.ndarray) -> tuple[np.ndarray, int]:
-    """Orthonormal columns that span these up to the error, and how many."""
+def _others(k: int, d: int) -> tuple[int, ...]:
+    """All features but k."""
+    return tuple(j for j in range(d) if j != k)
+
+
+def _masses(panels: Panels, at_nodes: np.ndarray) -> np.ndarray:
+    """∫ u_a u_b from the left end to the end of every panel."""
+    weighted = at_nodes * np.sqrt(panels.weights)[:, :, None]
+    return np.cumsum(np.matmul(weighted.transpose(0, 2, 1), weighted), axis=0).reshape(len(panels), -1).T.copy()
+
+
+def _span(columns: np.ndarray, error: float) -> tuple[np.ndarray, int]:
+    """Orthonormal columns that span these up to the error, and how many; from their Gram matrix if it has the digits."""
+    values, V = np.linalg.eigh(columns.T @ columns)
+    if error**2 > _GRAM_DIGITS * values[-1]:
+        kept = max(1, int(np.sum(np.cumsum(np.maximum(values, 0.0)) > error**2)))
+        Q = columns @ (V[:, -kept:] / np.sqrt(values[-kept:]))
+        return np.asarray(solve_triangular(np.linalg.cholesky(Q.T @ Q), Q.T, lower=True).T), kept
     Q, R = np.linalg.qr(columns)
     U, s, _ = np.linalg.svd(R)
-    kept = max(1, int(np.sum(np.cumsum(s[::-1] ** 2)[::-1] > _ERROR**2)))
+    kept = max(1, int(np.sum(np.cumsum(s[::-1] ** 2)[::-1] > error**2)))
     return np.asarray(Q @ U[:, :kept]), kept
 
 
-def _without_floor(factor: np.ndarray) -> tuple[float, np.ndarray]:
-    """(b, F) with B̂ = b·1 + FFᵀ and few columns; b = 0 if there are few already."""
-    if factor.shape[1] < _FEWER * factor.shape[0]:
-        return 0.0, factor
+def _without_bumps(factor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(b, F) with B̂ = diag(b) + FFᵀ and few columns: columns of one point each, or else the least eigenvalue of B̂."""
+    mixed, bumps = split_columns(factor)
+    if mixed.shape[1] < _FEWER * factor.shape[0]:
+        return bumps, mixed
     values, U = np.linalg.eigh(factor @ factor.T)
     if _EPSILON * values[-1] * values.shape[0] > _CANCELLED:  # squares have lost the digits
         U, roots, _ = np.linalg.svd(factor)
@@ -216,7 +319,16 @@ def _without_floor(factor: np.ndarray) -> tuple[float, np.ndarray]:
         U = U[:, ::-1]
     floor = max(float(values[0]), 0.0)
     kept = values - floor > _FLAT * values[-1]
-    return floor, U[:, kept] * np.sqrt(values[kept] - floor)
+    return np.full(values.shape, floor), U[:, kept] * np.sqrt(values[kept] - floor)
+
+
+def _functions(axis: Axis, basis: Basis, x: np.ndarray) -> np.ndarray:
+    """u_a(x), shape (n, count)."""
+    panels, t = axis.panels, (x - axis.origin) / axis.unit
+    j = np.clip(np.searchsorted(panels.start, t, side="right") - 1, 0, len(panels) - 1)
+    s = (t - panels.start[j]) / panels.half[j] - 1.0
+    u = np.matmul(from_nodes(NODES_PER_PANEL, np.clip(s, -1.0, 1.0))[:, None, :], basis.at_nodes[j])[:, 0, :]
+    return np.where(np.abs(s[:, None]) <= 1.0, u, 0.0)
 
 
 def _invert(axis: Axis, basis: Basis, values: np.ndarray, uniforms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
