@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,7 +37,8 @@ def sample_rows(lines: Sequence[str], dialect: Dialect, width: int) -> list[list
 class Cleaner:
     """The rules for the ``columns`` of one table, of which some may be left out if the ``choice`` is free.
 
-    With ``clean``, what does not belong is left out, with ``drop`` rows with missing cells; what is left out goes to ``say``.
+    With ``clean``, what does not belong is left out, with ``drop`` rows with missing cells; what is left out goes to ``say``. ``words`` are
+    columns of words, which are kept as such; None: here columns are numbers alone.
     """
 
     columns: Columns
@@ -45,6 +46,7 @@ class Cleaner:
     clean: bool
     drop: bool
     say: Say
+    words: Mapping[int, Mapping[str, int]] | None = None
 
     def text_columns(self, sample: Sequence[Sequence[str]], decimal: str) -> list[int]:
         """Those of whose cells, as far as they are not missing, most are no numbers; and those without a name in a header."""
@@ -62,7 +64,8 @@ class Cleaner:
             shown = ", ".join(map(self.columns.shown, positions[:_SHOWN])) + (
                 f" and {len(positions) - _SHOWN} more" if len(positions) > _SHOWN else ""
             )
-            self.say(f"{self.columns.source}: columns {why} are left out: {shown}")
+            kept = f" ({self.columns.option('--categories', positions)} keeps text)" if self.words is not None and "text" in why else ""
+            self.say(f"{self.columns.source}: columns {why} are left out: {shown}{kept}")
 
     def not_a_number(self, error: NotANumberError, text: Sequence[int], chosen: Sequence[int]) -> InputError:
         """What to do about a cell that is no number; ``text`` are the columns of text."""
@@ -71,6 +74,8 @@ class Cleaner:
             out = [position for position in text if position in chosen]
             left = "columns of text and dates" if len(out) > 1 else "the column"
             remedy = f"leave out {left} with {self.columns.option('--exclude', out)}, or with --clean"
+            if self.words is not None:
+                remedy += f", or keep text as categories with {self.columns.option('--categories', out)}"
         else:
             remedy = f"correct the cell, or leave out the column with {self.columns.option('--exclude', [error.position])}"
         return cell_error(self.columns.source, error.row, error.position + 1, f"{error}; {remedy}", named)
@@ -80,7 +85,12 @@ class Cleaner:
         n, kept = matrix.shape[0], []
         for k, position in enumerate(features):
             start = matrix[0, k]
-            if n < _INDEX_ROWS or start not in (0.0, 1.0) or not np.array_equal(matrix[:, k], start + np.arange(n)):
+            if (
+                n < _INDEX_ROWS
+                or position in (self.words or ())
+                or start not in (0.0, 1.0)
+                or not np.array_equal(matrix[:, k], start + np.arange(n))
+            ):
                 kept.append(position)
             elif self.clean:
                 self.leave_out([position], "that count the rows")

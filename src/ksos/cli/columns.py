@@ -17,18 +17,21 @@ __all__ = ["Choice", "Columns", "column_names", "find_features", "named_by_posit
 class Choice:
     """What was asked for: the ``columns`` to use, in this order, or those to ``exclude`` (neither: all), and that of the ``weights``.
 
-    ``features`` are the names of a model's features: without another choice, a table with a header gives these columns.
+    ``features`` are the names of a model's features: without another choice, a table with a header gives these columns. ``categories`` are
+    columns whose cells are words, whatever is in them.
     """
 
     columns: Sequence[str] | None = None
     exclude: Sequence[str] | None = None
     weights: str | None = None
     features: Sequence[str] | None = None
+    categories: Sequence[str] = ()
 
     @property
     def words(self) -> list[str]:
         """All names and numbers in it."""
-        return [*(self.columns or ()), *(self.exclude or ()), *([] if self.weights is None else [self.weights])]
+        weights = [] if self.weights is None else [self.weights]
+        return [*(self.columns or ()), *(self.exclude or ()), *weights, *self.categories]
 
 
 class Columns:

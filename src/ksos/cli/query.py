@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ksos import load
 from ksos.cli import values
 from ksos.cli.boxes import add_box, box_sides
 from ksos.cli.console import Console, InputError, require_writable
 from ksos.cli.view import View, add_view_options, take_view
+from ksos.density.io import load
 
 __all__ = ["add_arguments", "run"]
 
