@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ksos.cli.cells import is_missing, is_number
+from ksos.cli.cells import is_decorated, is_missing, is_number
 from ksos.cli.columns import Columns
 from ksos.cli.console import InputError, cell_error
 from ksos.cli.csv_rows import NotANumberError
@@ -58,6 +58,11 @@ class Cleaner:
                 found.append(position)
         return found
 
+    def decorated_columns(self, sample: Sequence[Sequence[str]], decimal: str) -> list[int]:
+        """Those of whose cells most are numbers with signs that are not read."""
+        cells = [[row[position] for row in sample if not is_missing(row[position])] for position in range(self.columns.width)]
+        return [k for k, column in enumerate(cells) if 2 * sum(is_decorated(cell, decimal) for cell in column) > len(column)]
+
     def leave_out(self, positions: Sequence[int], why: str) -> None:
         """Say which columns are left out."""
         if positions:
@@ -99,6 +104,18 @@ class Cleaner:
                 remedy = f"leave it out with {self.columns.option('--exclude', [position])} or --clean, or list it in --columns"
                 raise InputError(f"{self.columns.source}, {self.columns.shown(position)}: {what}; {remedy}")
         return kept
+
+    def say_marks(self, features: Sequence[int], matrix: np.ndarray) -> None:
+        """Say where a number such as −999 stands in several rows of a column, farther from all others than these are from each other."""
+        for k, position in enumerate(features):
+            column = matrix[:, k][np.isfinite(matrix[:, k])]
+            ends = {float(column.min()), float(column.max())} if column.size else set()
+            for mark in (end for end in ends if end.is_integer() and abs(end) > 90.0 and not f"{abs(end):.0f}".strip("9")):
+                rest = column[column != mark]
+                if rest.size and column.size - rest.size > 1 and np.min(np.abs(rest - mark)) > np.ptp(rest) > 0.0:
+                    rows = f"is {mark:g} in {column.size - rest.size} rows, far from all others, {rest.min():g} to {rest.max():g}"
+                    remedy = "if that marks missing cells, empty them and pass --drop-missing"
+                    self.say(f"{self.columns.source}: {self.columns.shown(position)} {rows}; {remedy}")
 
     def without_gaps(self, features: list[int], matrix: np.ndarray) -> list[int]:
         """With ``clean``: the features but for those of which more than half of the cells are missing."""

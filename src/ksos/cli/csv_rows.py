@@ -81,6 +81,7 @@ class CsvRows:
         if (found := len(row.cells)) != width:
             column = min(found, width) + 1
             what = f"the row has {found} cell{'s' * (found != 1)}, but row 1 has {width} cell{'s' * (width != 1)}{self._hint()}"
+            what += "; if row 1 is a title, remove it" if row.number == 2 and found > width else ""
             raise cell_error(self.lines.source, row.number, column, what, names[column - 1] if names and column <= width else None)
         return [self._number(row, position) for position in chosen]
 

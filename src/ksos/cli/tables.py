@@ -23,7 +23,7 @@ from ksos.cli.cleaning import Cleaner, Say, sample_rows
 from ksos.cli.columns import Choice, Columns, named_by_position
 from ksos.cli.console import InputError, UsageError, cell_error, excerpt
 from ksos.cli.csv_rows import CsvRows, NotANumberError, Row
-from ksos.cli.dialect import Dialect, detect
+from ksos.cli.dialect import Dialect, comment_lines, detect
 from ksos.cli.text_lines import TextLines
 from ksos.feature_names import frame
 
@@ -208,12 +208,16 @@ def read_csv(stream: BinaryIO, source: str, options: TableOptions, say: Say = la
     rows.words = {position: {} for position in map(columns.position, options.choice.categories)}
     words = rows.words if options.takes_words else None
     cleaner = Cleaner(columns, options.choice.features is None, options.clean, options.drop_missing, say, words)
-    text = cleaner.text_columns(sample_rows(sample, dialect, width)[names is not None :], dialect.decimal)
+    looked_at = sample_rows(sample, dialect, width)[names is not None :]
+    text = cleaner.text_columns(looked_at, dialect.decimal)
     free = options.clean and options.choice.columns is None and options.choice.features is None
     skip = [position for position in text if position not in rows.words] if free else []
     features, weights = columns.select(options.choice, skip)
-    cleaner.leave_out([position for position in skip if position not in weights and not columns.unnamed(position)], "of text or dates")
-    cleaner.leave_out([position for position in skip if position not in weights and columns.unnamed(position)], "without a name")
+    decorated, left = cleaner.decorated_columns(looked_at, dialect.decimal), [position for position in skip if position not in weights]
+    named = [position for position in left if not columns.unnamed(position)]
+    cleaner.leave_out([position for position in named if position not in decorated], "of text or dates")
+    cleaner.leave_out([position for position in named if position in decorated], "of numbers with signs of thousands, currency or percent")
+    cleaner.leave_out([position for position in left if columns.unnamed(position)], "without a name")
     chosen = [*features, *weights]
     try:
         parts = [] if names is not None else [(np.array([first.number]), np.array([rows.numbers_of(first, chosen, width, None)]))]
@@ -237,6 +241,11 @@ def _begin_csv(
     dialect = detect(sample[:_FEWER], options.delimiter, options.decimal)
     for line in dialect.said(options.delimiter, options.decimal):
         say(f"{source}: {line}")
+    if comments := comment_lines(sample[:_FEWER], dialect.delimiter):
+        for _ in range(comments):
+            next(lines)
+        say(f"{source}: {comments} line{'s' * (comments > 1)} of comment at the beginning, {excerpt(sample[0])}, left out")
+        sample = sample[comments:]
     rows = CsvRows(lines, dialect)
     first = next(rows.rows(), None)
     if first is None:
@@ -378,6 +387,7 @@ def _table(
     complete = cleaner.complete(chosen, rows, matrix)
     if not complete.all():
         rows, matrix = rows[complete], matrix[complete]
+    cleaner.say_marks(kept, matrix)
     header = cleaner.columns.names
     names = None if header is None else tuple(header[position] for position in kept)
     points, vocabulary = matrix[:, :-1].copy() if weights else matrix, cleaner.words or {}
