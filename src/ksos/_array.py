@@ -22,18 +22,7 @@ Array = Any
 
 __all__ = ["Array", "Copies", "Copy", "bits", "cholesky_solver", "derivatives", "exp_in_place", "eye", "flat", "free_device_memory"]
 __all__ += ["full_single_precision", "inner", "is_numpy", "is_other_array", "is_tensor", "like", "linalg_errors", "memory_errors"]
-__all__ += [
-    "namespace",
-    "norm",
-    "on_accelerator",
-    "on_host",
-    "quiet",
-    "six_digits",
-    "to_device",
-    "to_numpy",
-    "triangular_inverse",
-    "uniforms",
-]
+__all__ += ["namespace", "norm", "on_accelerator", "on_host", "quiet", "to_device", "to_numpy", "triangular_inverse", "uniforms"]
 __all__ += ["six_digits", "zeros"]
 
 

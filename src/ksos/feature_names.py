@@ -192,6 +192,8 @@ def as_row(x: Any, names: Sequence[str] | None) -> Any:
     if labelled is None and len(x) != len(names):
         raise ValueError(f"x must have one value for each of {quoted(names)}; got {len(x)} values")
     values = dict(zip(names, x, strict=True)) if labelled is None else labelled
+    if extra := [label for label in values if label not in names]:
+        raise ValueError(f"x has {quoted(extra)}, but the columns are {quoted(names)}; select these, as in x[list(est.feature_names_in_)]")
     order_of(tuple(map(str, values)), names, "x")
     return _library("pandas").DataFrame({name: [values[name]] for name in names})
 

@@ -179,6 +179,10 @@ def test_python_reads_the_file(law: Path) -> None:
     for x, mean in [(X.iloc[0], low), (X.iloc[1], high), ({"hp": 1.5, "origin": "Japan, Inc."}, high), (["USA", 1.25], low)]:
         there = est.at(x)
         assert there.feature_names == ("mpg",) and there.mean()[0] == pytest.approx(mean, abs=1e-3)
-    for x, message in [({"hp": 1.0}, "x lacks the column 'origin'"), (["USA"], "one value for each of 'origin', 'hp'; got 1")]:
+    for x, message in [
+        ({"hp": 1.0, "origin": "USA", "mpg": 3.0}, "x has 'mpg', but the columns are"),
+        ({"hp": 1.0}, "x lacks the column 'origin'"),
+        (["USA"], "one value for each of 'origin', 'hp'; got 1"),
+    ]:
         with pytest.raises(ValueError, match=message):
             est.at(x)

@@ -312,6 +312,9 @@ def attack(
     """The answer in the exact ball, and the worst case that it is; ``problem`` is the family's, with directions added to it."""
     answer = in_the_exact_ball(family.problem if problem is None else problem, radius, goal, deadline, start, gamma)
     problem, saddle, exact, theta = answer.problem, answer.saddle, answer.exact, answer.saddle.theta
+    if exact.doubt:
+        remedy = "a larger bandwidth of the densities, or fewer support points, keep the digits"
+        warnings.warn(f"{exact.doubt}; {remedy}", RuntimeWarning, stacklevel=6)
     if saddle.keyboard_interrupt and not answer.feasible:
         raise KeyboardInterrupt("interrupted before a density in the ball was found")
     value = objective = dual = g = top = None
