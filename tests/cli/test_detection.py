@@ -118,6 +118,8 @@ def test_lines_of_comment_are_left_out_and_said_and_a_title_is_told() -> None:
     table = read("# station 42, of 50, made in May\n# second\nx,y\n1,2\n3,4\n", said)
     assert table.names == ("x", "y") and table.rows.tolist() == [4, 5]
     assert said == ["data.csv: 2 lines of comment at the beginning, '# station 42, of 50, made in May', left out"]
+    assert refusal("# station\nx,,y\n1,2,3\n4,5,6\n").startswith("data.csv, row 2, column 2: the header gives it no name")
+    assert refusal("Age,Size\n1,2\n", columns=["age"]).endswith("its columns are 'Age', 'Size'; did you mean 'Age'?")
     assert read("#x,y\n1,2\n3,4\n").names == ("#x", "y")  # as many cells as the others: names
     assert refusal("Report of May\nx,y\n1,2\n3,4\n").endswith("; if row 1 is a title, remove it")
 

@@ -204,7 +204,7 @@ def read_csv(stream: BinaryIO, source: str, options: TableOptions, say: Say = la
     """The chosen columns of the CSV text in ``stream``, plain or compressed; ``source`` names it in errors."""
     sample, dialect, rows, first, names = _begin_csv(stream, source, options, say)
     width = len(first.cells)
-    columns = Columns(source, width, names)
+    columns = Columns(source, width, names, first.number)
     rows.words = {position: {} for position in map(columns.position, options.choice.categories)}
     words = rows.words if options.takes_words else None
     cleaner = Cleaner(columns, options.choice.features is None, options.clean, options.drop_missing, say, words)
