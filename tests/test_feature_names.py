@@ -254,6 +254,8 @@ def test_a_question_far_outside_of_the_data_warns(name: str) -> None:
         scaled = p.affine(scale)
         for distance in (0.0, 3.0):
             scaled.conditional({"hp": scale * distance})
+        with pytest.warns(UserWarning, match=r"the condition \{'hp': .*\} is far outside"):
+            scaled.probability(low={"mpg": 0.0}, given={"hp": 400.0 * scale})
         with pytest.warns(UserWarning, match=r"the condition \{'hp': .*\} is far outside of the data: .* standard deviations"):
             scaled.conditional({"hp": scale * 400.0})
 

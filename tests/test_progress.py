@@ -233,8 +233,11 @@ def test_ctrl_c_keeps_what_the_search_has_found(stop: str) -> None:
         clock.now += 1.0
         return clock.now
 
-    with shown(line=Lines(stop), after=0.0, clock=later), pytest.raises(KeyboardInterrupt):
+    lines = Lines(stop)
+    with shown(line=lines, after=0.0, clock=later), pytest.raises(KeyboardInterrupt):
         est.fit(X)
+    after = [line for line in lines.lines if "stopping" in line]
+    assert after and lines.lines[-len(after) :] == after and all("keep the best so far" in line and "left" not in line for line in after)
     assert est.status_ == "interrupted" and np.isfinite(est.score_samples(X)).all()
     assert est.distribution_.probability([-20.0, -20.0], [20.0, 20.0]) == pytest.approx(1.0, abs=1e-6)
 

@@ -13,7 +13,6 @@ from ksos import functionals, kernels, measures, observables
 from ksos._lazy import later as _later
 from ksos._version import __version__ as __version__
 from ksos.density import Compression, Estimate, SoSDensity, SoSMixture, mixture
-from ksos.density.io import load
 from ksos.embedding import MeanEmbedding, median_kernel, mmd
 from ksos.estimators import KernelSoSDensity
 from ksos.exceptions import BandwidthWarning, ConvexityError, FunctionalError, IntegralNotAvailableError, KsosError, ModelFormatError
@@ -24,6 +23,7 @@ from ksos.space import SoSSpace
 
 if TYPE_CHECKING:  # imported on first use, see below
     from ksos.estimators import KernelSoSConditional, KernelSoSDensityCV, RobustClassifier, RobustRegressor
+    from ksos.estimators.conditional_file import load
     from ksos.explorer import Explorer, explore
     from ksos.plotting import ConditionalDisplay, CrossValidationDisplay, DensityDisplay, SolutionDisplay
     from ksos.robust import RobustMode, RobustSolution, WorstCase, bootstrap_radius, robust_minimize, robust_mode, robust_path, worst_case
@@ -45,6 +45,7 @@ _homes: dict[str, tuple[str, ...]] = {"ksos.estimators": _estimators, "ksos.expl
 _homes |= {
     "ksos.plotting": _plotting,
     "ksos.robust": _robust,
+    "ksos.estimators.conditional_file": ("load",),
     "ksos.two_sample": ("TwoSampleTest", "two_sample_test"),
     "": ("plotting", "robust"),
 }

@@ -23,7 +23,7 @@ Array = Any
 __all__ = ["Array", "Copies", "Copy", "bits", "cholesky_solver", "derivatives", "exp_in_place", "eye", "flat", "free_device_memory"]
 __all__ += ["full_single_precision", "inner", "is_numpy", "is_other_array", "is_tensor", "like", "linalg_errors", "memory_errors"]
 __all__ += ["namespace", "norm", "on_accelerator", "on_host", "quiet", "to_device", "to_numpy", "triangular_inverse", "uniforms"]
-__all__ += ["zeros"]
+__all__ += ["six_digits", "zeros"]
 
 
 def namespace(*arrays: Array) -> Any:
@@ -159,6 +159,18 @@ def uniforms(rng: np.random.Generator, shape: tuple[int, ...], reference: Array)
 
     generator = torch.Generator(device=reference.device).manual_seed(int(rng.integers(2**63 - 1)))
     return torch.rand(shape, generator=generator, dtype=torch.float64, device=reference.device)
+
+
+def six_digits(values: Any) -> Any:
+    """A number, or lists of them, with the six significant digits that a reader wants.
+
+    >>> six_digits([[1.0, 2 / 3], [1234567.8, float("inf")]])
+    [[1.0, 0.666667], [1234570.0, inf]]
+    """
+    found = np.asarray(to_numpy(values) if is_other_array(values) else values)
+    if found.dtype.kind != "f":
+        return found.tolist()
+    return np.array([float(f"{value:.6g}") for value in found.ravel().tolist()]).reshape(found.shape).tolist()
 
 
 def zeros(shape: tuple[int, ...], reference: Array) -> Array:

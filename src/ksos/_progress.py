@@ -19,7 +19,8 @@ from contextvars import ContextVar
 from multiprocessing import current_process
 from typing import Any, Protocol
 
-__all__ = ["Convergence", "Line", "Steps", "is_shown", "left_in_words", "overwritable", "report", "shortened", "shown", "tell", "tell_rows"]
+__all__ = ["Convergence", "Line", "Steps", "is_shown", "left_in_words", "overwritable", "report", "shortened", "shown", "tell"]
+__all__ += ["tell_rows", "tell_stopping"]
 
 _FEWEST = 2
 _SILENT_SECONDS, _SECONDS_BETWEEN, _SECONDS_BETWEEN_NEWS = 2.0, 0.25, 0.1
@@ -180,6 +181,7 @@ class _Shown:
         self.name, self.line, self.after, self.clock = name, line, after, clock
         self.began, self.levels = clock(), []  # type: float, list[_Level]
         self._lock, self._over, self._written = threading.RLock(), threading.Event(), -math.inf
+        self.stopping = False
         if line is not None:
             threading.Thread(target=self._tick, daemon=True, name="ksos-progress").start()
 
@@ -193,8 +195,9 @@ class _Shown:
         now, left = self.clock(), None
         for level in reversed(self.levels):
             left = level.left(now, left)
-        what = ": ".join(filter(None, [self.name, *(level.doing for level in self.levels)])) or "working"
-        return what, (f", {now - self.began:.0f} s" if now - self.began >= 1.0 else "") + left_in_words(left)
+        doing = ["stopping, to keep the best so far"] if self.stopping else [level.doing for level in self.levels]
+        what = ": ".join(filter(None, [self.name, *doing])) or "working"
+        return what, (f", {now - self.began:.0f} s" if now - self.began >= 1.0 else "") + left_in_words(None if self.stopping else left)
 
     def write(self) -> None:
         """Write the line, unless it is too early, or it was written just now; what a call says first is written in any case."""
@@ -283,6 +286,14 @@ def tell(doing: str, done: float | None = None, total: float | None = None, step
 def tell_rows(done: int, total: int) -> None:
     """Say how many rows there are of all."""
     tell(f"{done} of {total} rows", done, total)
+
+
+def tell_stopping() -> None:
+    """Say that Ctrl-C was heard, and that what there is will be kept; the times foretold are void."""
+    current = _current.get()
+    if current is not None and not current.stopping:
+        current.stopping, current._written = True, min(current._written, 0.0)
+        current.write()
 
 
 class Steps:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -16,7 +17,7 @@ from ksos.feature_names import feature_numbers, is_table, matrix_of, per_feature
 
 __all__ = ["as_bandwidth", "as_box", "as_callback", "as_choice", "as_conditions", "as_count", "as_features", "as_finite", "as_grid"]
 __all__ += ["as_invertible", "as_levels", "as_masses", "as_metric", "as_metrics", "as_nonnegative", "as_points", "as_positive", "as_powers"]
-__all__ += ["as_scales", "as_vector", "as_weights", "require_numbers", "require_unmasked"]
+__all__ += ["as_scales", "as_vector", "as_weights", "require_complete", "require_numbers", "require_unmasked"]
 
 _SMALLEST_SIGMA = 1.5e-154  # below, σ² is no longer a normal number
 _LARGEST_SIGMA = 1.3e154  # above, σ² overflows
@@ -59,7 +60,11 @@ def require_numbers(values: Any, name: str = "X") -> Any:
         if given.dtype.kind in "fiubc":
             return values
         given.astype(np.float64)
-    except (TypeError, ValueError, RuntimeError):
+    except (TypeError, ValueError, RuntimeError) as error:
+        if isinstance(error, ValueError) and "could not convert string" in str(error):
+            remedy = "leave the column out, or turn it into numbers first" if np.ndim(values) > 1 else "turn it into numbers first"
+            found = re.sub(r"np\.str_\((.*)\)", r"\1", str(error))
+            raise ValueError(f"{name}: {found}; {name} must hold real numbers: {remedy}") from None
         return values  # not to be made numbers of: scikit-learn's words for that are better
     wrong = {"U": "text", "S": "bytes", "M": "dates", "m": "durations", "V": "records"}.get(given.dtype.kind)
     if given.dtype.kind == "O":
@@ -110,12 +115,19 @@ def as_vector(values: Any, name: str, *, length: int | None = None) -> np.ndarra
         raise ValueError(f"{name} must be one-dimensional; got shape {values.shape}")
     if length is not None and values.shape[0] != length:
         raise ValueError(f"{name} must have length {length}; got {values.shape[0]}")
-    if values.dtype.kind == "f" and (missing := np.flatnonzero(np.isnan(values))).size:  # scikit-learn's words, and then where
-        where = f"{missing.size} of {values.size} entries are missing, the first is entry {missing[0]} (counted from 0)"
-        raise ValueError(f"Input {name} contains NaN: {where}; leave those rows out, or fill them")
+    require_complete(values, name)
     with _naming(name):
         column = check_array(values.reshape(-1, 1), dtype=np.float64, input_name=name, ensure_min_samples=0)
     return np.array(column[:, 0])
+
+
+def require_complete(values: np.ndarray, name: str) -> None:
+    """Raise where an entry is NaN or None, in scikit-learn's words, and then say where."""
+    kind = values.dtype.kind
+    gone = np.isnan(values) if kind == "f" else [entry is None or entry != entry for entry in values] if kind == "O" else []
+    if (missing := np.flatnonzero(gone)).size:
+        where = f"{missing.size} of {values.size} entries are missing, the first is entry {missing[0]} (counted from 0)"
+        raise ValueError(f"Input {name} contains NaN: {where}; leave those rows out, or fill them")
 
 
 def as_grid(values: Any, name: str, *, positive: bool) -> np.ndarray:

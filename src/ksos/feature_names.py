@@ -11,8 +11,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-__all__ = ["as_feature_names", "column_names", "feature_numbers", "frame", "in_order", "is_table", "matrix_of", "order_of", "per_feature"]
-__all__ += ["quoted", "require_columns", "said", "series", "shown_names", "square", "warn_caller"]
+__all__ = ["as_feature_names", "as_row", "column_names", "feature_numbers", "frame", "in_order", "is_table", "matrix_of", "order_of"]
+__all__ += ["per_feature", "quoted", "require_columns", "said", "series", "shown_names", "square", "warn_caller"]
 
 _SHOWN = 6  # names in a message
 _UNITS = {"M": "dates", "m": "durations", "U": "text", "S": "bytes", "T": "text", "V": "records", "c": "complex numbers"}
@@ -44,6 +44,15 @@ class _ArrowTable(Protocol):
 @runtime_checkable
 class _Typed(Protocol):
     dtype: Any
+
+
+@runtime_checkable
+class _Labelled(Protocol):
+    """A pandas series, such as a row of a data frame."""
+
+    index: Any
+
+    def to_dict(self) -> dict[Any, Any]: ...
 
 
 def is_table(X: Any) -> bool:
@@ -161,6 +170,32 @@ def in_order(X: Any, names: Sequence[str] | None, what: str = "X") -> Any:
     """A table with its columns in the order of ``names``; what needs no reordering, as it came."""
     order = order_of(column_names(X, what), names, what)
     return X if order is None or names is None else matrix_of(X, what, names)
+
+
+def as_row(x: Any, names: Sequence[str] | None) -> Any:
+    """One row as a matrix or table of one row, as it came if it is one; of what has labels or text, a pandas data frame under ``names``.
+
+    >>> as_row({"Origin": "USA", "hp": 100}, ["hp", "Origin"]).to_dict("list")
+    {'hp': [100], 'Origin': ['USA']}
+    """
+    labelled: Mapping[Any, Any] | None = x if isinstance(x, Mapping) else None
+    if isinstance(x, _Labelled) and not is_table(x):
+        labelled = x.to_dict()
+    if labelled is not None and not any(isinstance(label, str) for label in labelled):
+        x, labelled = list(labelled.values()), None
+    if labelled is None and np.ndim(x) != 1:
+        return x
+    if labelled is None and (names is None or np.asarray(x).dtype.kind not in "OUS"):
+        return np.asarray(x)[None, :]
+    if names is None:
+        return np.asarray(list((labelled or {}).values()))[None, :]
+    if labelled is None and len(x) != len(names):
+        raise ValueError(f"x must have one value for each of {quoted(names)}; got {len(x)} values")
+    values = dict(zip(names, x, strict=True)) if labelled is None else labelled
+    if extra := [label for label in values if label not in names]:
+        raise ValueError(f"x has {quoted(extra)}, but the columns are {quoted(names)}; select these, as in x[list(est.feature_names_in_)]")
+    order_of(tuple(map(str, values)), names, "x")
+    return _library("pandas").DataFrame({name: [values[name]] for name in names})
 
 
 def matrix_of(table: Any, what: str, names: Iterable[Any] | None = None, *, gaps: bool = False) -> np.ndarray:

@@ -37,6 +37,8 @@ class Chunk(NamedTuple):
     """Those of the columns of an array that has them."""
     dropped: int = 0
     """How many rows were left out since cells are missing."""
+    kept: Any = None
+    """Then, which rows were not, counted from 0."""
 
 
 @runtime_checkable
@@ -302,8 +304,10 @@ def _without_gaps(chunk: Chunk) -> Chunk:
     whole = ~np.isnan(chunk.data).any(axis=1) & (True if weights is None else ~np.isnan(weights))
     if whole.all():
         return chunk
-    lost = int(np.count_nonzero(~whole))
-    return chunk._replace(data=chunk.data[whole], weights=None if weights is None else weights[whole], dropped=lost)
+    kept = np.flatnonzero(whole)
+    return chunk._replace(
+        data=chunk.data[whole], weights=None if weights is None else weights[whole], dropped=whole.size - kept.size, kept=kept
+    )
 
 
 def _is_list(source: Any) -> bool:
@@ -315,6 +319,8 @@ def files_of(source: Any) -> list[str]:
     found: list[str] = []
     for given in source if _is_list(source) else [source]:
         path = os.path.expanduser(os.fspath(given))
+        if not path:
+            raise ValueError("the name of a file of samples must not be empty; give a path, a folder or a pattern such as 'data/*.csv'")
         if os.path.isdir(path):
             inside = sorted(str(p) for p in Path(path).rglob("*") if p.is_file() and p.name.lower().endswith(_READABLE))
             if not inside:

@@ -15,6 +15,7 @@ import pytest
 import ksos as library
 from ksos.cli import COMMANDS, Parser
 from ksos.cli.console import UsageError
+from ksos.density import io as model_io
 
 Command = Callable[..., Any]
 
@@ -84,13 +85,13 @@ def test_every_error_is_one_line(ksos: Command, monkeypatch: pytest.MonkeyPatch,
         raise error
 
     monkeypatch.delenv("KSOS_TRACEBACK", raising=False)
-    monkeypatch.setattr(library, "load", load)
+    monkeypatch.setattr(model_io, "load", load)
     assert ksos("inspect", "m.ksos") == (code, "", line)
 
 
 def test_the_traceback_of_an_internal_error_can_be_asked_for(ksos: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KSOS_TRACEBACK", "1")
-    monkeypatch.setattr(library, "load", lambda _: {}["x"])
+    monkeypatch.setattr(model_io, "load", lambda _: {}["x"])
     done = ksos("inspect", "m.ksos")
     assert done.code == 1 and "Traceback" in done.err and done.err.splitlines()[-1].startswith("ksos inspect: error: internal error")
 
@@ -105,7 +106,7 @@ def test_warnings_are_lines_once_each_and_the_filters_come_back(ksos: Command, m
         warnings.warn("for programmers", DeprecationWarning, stacklevel=2)
         return load(path)
 
-    monkeypatch.setattr(library, "load", noisy)
+    monkeypatch.setattr(model_io, "load", noisy)
     before = (list(warnings.filters), warnings.showwarning)
     done = ksos("inspect", model)
     assert done.code == 0

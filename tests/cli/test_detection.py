@@ -111,3 +111,33 @@ def test_blocks_are_put_together(tmp_path: Path) -> None:
     table = read_table(str(path), as_options(drop_missing=True))
     np.testing.assert_array_equal(table.points, X[kept])
     np.testing.assert_array_equal(table.rows, np.arange(1, 9001)[kept])
+
+
+def test_lines_of_comment_are_left_out_and_said_and_a_title_is_told() -> None:
+    said: list[str] = []
+    table = read("# station 42, of 50, made in May\n# second\nx,y\n1,2\n3,4\n", said)
+    assert table.names == ("x", "y") and table.rows.tolist() == [4, 5]
+    assert said == ["data.csv: 2 lines of comment at the beginning, '# station 42, of 50, made in May', left out"]
+    assert refusal("# station\nx,,y\n1,2,3\n4,5,6\n").startswith("data.csv, row 2, column 2: the header gives it no name")
+    assert refusal("Age,Size\n1,2\n", columns=["age"]).endswith("its columns are 'Age', 'Size'; did you mean 'Age'?")
+    assert read("#x,y\n1,2\n3,4\n").names == ("#x", "y")  # as many cells as the others: names
+    assert refusal("Report of May\nx,y\n1,2\n3,4\n").endswith("; if row 1 is a title, remove it")
+
+
+@pytest.mark.parametrize("cell", ["$12.04", "7%", "7 %", "12 €", '"1,234.50"', "1'234"])
+def test_numbers_for_people_alone_are_named(cell: str) -> None:
+    text = f"x,y\n1,{cell}\n2,{cell}\n3,{cell}\n"
+    assert "has signs of thousands, currency or percent, which are not read; take them away" in refusal(text)
+    said: list[str] = []
+    assert read(text, said, clean=True).names == ("x",)
+    assert said == ["data.csv: columns of numbers with signs of thousands, currency or percent are left out: column 2 ('y')"]
+
+
+def test_a_mark_of_missing_cells_is_said() -> None:
+    said: list[str] = []
+    assert read("x,y\n1,-999\n2,5\n3,-999\n4,7\n", said).points.shape == (4, 2)
+    remedy = "if that marks missing cells, empty them and pass --drop-missing"
+    assert said == [f"data.csv: column 2 ('y') is -999 in 2 rows, far from all others, 5 to 7; {remedy}"]
+    for usual in ("99\n99\n95\n10\n", "-999\n5\n6\n7\n", "-998\n-998\n5\n6\n", "99\n99\n99\n99\n"):  # near, once, another number, all
+        read(f"x\n{usual}", said)
+    assert len(said) == 1

@@ -53,7 +53,7 @@ TESTED_WITH_THE_TABLE = {
     "--encoding",
 }
 TESTED_WITH_THE_SEARCH = {"--search", "--criterion", "--folds"}
-TESTED_WITH_PREDICT = {"--target"}
+TESTED_WITH_PREDICT = {"--target", "--categories"}
 TESTED_WITH_STREAMS = {"--checkpoint"}
 
 

@@ -80,7 +80,7 @@ def test_without_contamination_there_are_p_values_of_the_model() -> None:
     assert not hasattr(est, "predict") and not hasattr(est, "threshold_")
     with pytest.raises(AttributeError, match="predict") as raised:
         est.predict(X)
-    assert "contamination=0.05" in str(raised.value.__cause__)
+    assert "contamination=0.05" in str(raised.value)
     level = est.distribution_.hdr_level(0.8)
     found = est.p_value(X)
     low, high = binom.ppf([1e-6, 1.0 - 1e-6], 2000, 0.2) / 2000

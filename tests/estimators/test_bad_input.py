@@ -327,3 +327,32 @@ def test_use_before_fit() -> None:
     for method in (lambda: est.score_samples(X), lambda: est.score(X), lambda: est.sample(3)):
         with pytest.raises(NotFittedError, match="This KernelSoSDensity instance is not fitted yet"):
             method()
+
+
+# --- targets, and columns in another order ---
+
+FRAME = pd.DataFrame(X[:12], columns=["a", "b"])
+LABELS = np.array(["u", "v"] * 6, dtype=object)
+
+
+@pytest.mark.parametrize(
+    "est, y, words",
+    [
+        (ksos.RobustRegressor(), np.r_[np.nan, np.zeros(11)], r"Input y contains NaN: 1 of 12 entries are missing, the first is entry 0"),
+        (ksos.RobustRegressor(), LABELS, "y: could not convert string to float: 'u'; y must hold real numbers"),
+        (ksos.RobustClassifier(), np.where(LABELS == "u", None, LABELS), "Input y contains NaN: 6 of 12 entries are missing"),
+        (ksos.RobustClassifier(), np.r_[1.0, np.nan, np.zeros(10)], "the first is entry 1 .*leave those rows out"),
+    ],
+)
+def test_targets_of_robust_estimators(est: Any, y: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        est.fit(FRAME, y)
+    with pytest.raises(ValueError, match=r"X: could not convert string to float: 'u'; X must hold real numbers: leave the column out"):
+        est.fit(np.column_stack([FRAME.to_numpy(object), LABELS]), np.zeros(12))
+
+
+@pytest.mark.parametrize("est", [KernelSoSDensity(tol=1e-3), ksos.RobustRegressor(radius=0.0), ksos.RobustClassifier(radius=0.0)])
+def test_columns_in_another_order_are_refused_with_the_remedy(est: Any) -> None:
+    est.fit(FRAME, (FRAME["a"] > 0.5).astype(int))
+    with pytest.raises(ValueError, match=r"in the same order as they were in fit\.\n.*X\[list\(est\.feature_names_in_\)\]"):
+        (est.score_samples if isinstance(est, KernelSoSDensity) else est.predict)(FRAME[["b", "a"]])

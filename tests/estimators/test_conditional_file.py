@@ -29,7 +29,7 @@ def test_what_was_written_comes_back(fitted: Any, tmp_path: Path) -> None:
     estimator, X = fitted
     save_conditional(StoredConditional(estimator, ("a", "b"), "price"), tmp_path / "model")
     assert is_conditional_file(tmp_path / "model")
-    again, columns, target = load_conditional(tmp_path / "model")
+    again, columns, target, _ = load_conditional(tmp_path / "model")
     assert columns == ("a", "b") and target == "price"
     np.testing.assert_array_equal(again.predict_quantile(X, [0.1, 0.9]), estimator.predict_quantile(X, [0.1, 0.9]))
     np.testing.assert_array_equal(

@@ -278,6 +278,8 @@ def test_a_source_that_changes_between_passes_is_refused(tmp_path: Path) -> None
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"none\.npy"):
         chunks(tmp_path / "none.npy")
+    with pytest.raises(ValueError, match="name of a file of samples must not be empty"):
+        chunks("")
     with pytest.raises(FileNotFoundError, match="no file matches"):
         chunks(f"{tmp_path}/*.parquet")
     with pytest.raises(FileNotFoundError, match="holds no file that can be read"):

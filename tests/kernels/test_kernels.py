@@ -14,7 +14,7 @@ from tables import KERNEL_CASES, points
 from ksos._memory import resources
 from ksos.integrals import closed_form
 from ksos.kernels import KERNELS, Gaussian, Kernel, Laplace, Matern, distances
-from ksos.measures import Lebesgue
+from ksos.measures import Box, Lebesgue
 
 every_kernel = pytest.mark.parametrize("kernel", KERNEL_CASES.values(), ids=KERNEL_CASES)
 
@@ -168,6 +168,13 @@ def test_gaussian_and_laplace_follow_the_note() -> None:
 
 def test_many_bandwidths_are_shown_briefly() -> None:
     assert repr(Gaussian(np.linspace(1.0, 2.0, 784))) == "Gaussian(sigma=[1.0, …, 2.0] (784 features))"
+    assert repr(Gaussian([1.0, 1.0 / 3.0, 1234567.8])) == "Gaussian(sigma=[1.0, 0.333333, 1234570.0])"
+
+
+def test_a_matrix_is_shown_as_a_metric_not_as_widths() -> None:
+    assert repr(Gaussian([[223695.51, 0.25], [0.25, 1.0]])) == "Gaussian(metric=[[223696.0, 0.25], [0.25, 1.0]])"
+    assert repr(Gaussian(np.eye(3) + 1.0)) == "Gaussian(metric=[2.0, …, 2.0] (3 features, tied))"
+    assert repr(Box([-1.0 / 3.0], [np.inf])) == "Box(low=[-0.333333], high=[inf])"
 
 
 def test_a_metric_is_a_change_of_coordinates_and_a_diagonal_one_the_bandwidths_themselves() -> None:

@@ -110,5 +110,6 @@ def test_the_law_of_y_at_a_row_with_words() -> None:
     table = pd.DataFrame({"size": np.linspace(0.0, 1.0, 40), "kind": ["red", "blue"] * 20})
     y = table["size"] + (table["kind"] == "red") + np.random.default_rng(0).normal(0.0, 0.1, 40)
     model = ksos.KernelSoSConditional(cv=2).fit(table, y)
-    display = ksos.DensityDisplay.from_estimator(model, table.iloc[:1], ax=axes())
-    assert display.ax_.get_xlabel().endswith("kind = red")
+    for row in (table.iloc[:1], table.iloc[0], {"kind": "red", "size": 0.0}, [0.0, "red"]):
+        display = ksos.DensityDisplay.from_estimator(model, row, ax=axes())
+        assert display.ax_.get_xlabel() == "y given size = 0, kind = red"

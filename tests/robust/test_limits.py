@@ -48,6 +48,7 @@ def test_the_mmd_that_is_reported_is_the_mmd(where: str) -> None:
 # --- time, and Ctrl-C ---
 
 
+@pytest.mark.filterwarnings("ignore:worst_case. :sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("seconds", [1e-3, 0.05, 0.3])
 @pytest.mark.parametrize("loss", [SQUARE, lambda Z: np.abs(Z[:, 0])], ids=["square", "code"])
 def test_a_time_limit_is_for_the_whole_call(loss: Any, seconds: float) -> None:

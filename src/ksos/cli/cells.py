@@ -7,7 +7,7 @@ import re
 
 from ksos.cli.console import excerpt
 
-__all__ = ["MISSING", "as_number", "is_date", "is_missing", "is_number", "what_is_wrong"]
+__all__ = ["MISSING", "as_number", "is_date", "is_decorated", "is_missing", "is_number", "what_is_wrong"]
 
 MISSING = frozenset(["", "na", "n/a", "#n/a", "nan", "null", "none", "?", "-", "."])
 """What stands in a cell, in lower or upper case, of which the number is not known."""
@@ -17,6 +17,7 @@ _DATE = re.compile(
     r"|(.* )?(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]* .*\d.*",
     re.IGNORECASE,
 )
+_DECORATED = re.compile(r"[-+]?[$€£¥]?\s?[-+]?[0-9]{1,3}([.,' \u00a0\u202f]?[0-9]{3})*([.,][0-9]+)?\s?[%$€£¥]?")
 
 
 def is_missing(cell: str) -> bool:
@@ -45,6 +46,15 @@ def is_date(cell: str) -> bool:
     return _DATE.fullmatch(cell.strip()) is not None
 
 
+def is_decorated(cell: str, decimal: str = ".") -> bool:
+    """Whether a cell is a number to people alone: with separators of thousands, a currency or a percent sign.
+
+    >>> [is_decorated(cell) for cell in ("1,234.50", "$12.04", "7 %", "1.5", "a7")]
+    [True, True, True, False, False]
+    """
+    return _DECORATED.fullmatch(cell.strip()) is not None and not is_number(cell, decimal) and not is_date(cell)
+
+
 def as_number(cell: str, decimal: str = ".") -> float:
     """The number in a cell; a ValueError if there is none. float() alone would also read 1_000 and the digits of other scripts.
 
@@ -65,4 +75,6 @@ def what_is_wrong(cell: str, decimal: str = ".") -> str:
     other = "," if decimal == "." else "."
     if cell.count(other) == 1 and is_number(cell, other):
         return f"{excerpt(cell)} is not a number; if '{other}' stands before the decimals, pass --decimal '{other}'"
+    if is_decorated(cell, decimal):
+        return f"{excerpt(cell)} has signs of thousands, currency or percent, which are not read; take them away"
     return f"{excerpt(cell)} is not a number"

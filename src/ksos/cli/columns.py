@@ -7,6 +7,7 @@ import io
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from ksos.cli.console import InputError, cell_error, excerpt
 
@@ -17,25 +18,28 @@ __all__ = ["Choice", "Columns", "column_names", "find_features", "named_by_posit
 class Choice:
     """What was asked for: the ``columns`` to use, in this order, or those to ``exclude`` (neither: all), and that of the ``weights``.
 
-    ``features`` are the names of a model's features: without another choice, a table with a header gives these columns.
+    ``features`` are the names of a model's features: without another choice, a table with a header gives these columns. ``categories`` are
+    columns whose cells are words, whatever is in them.
     """
 
     columns: Sequence[str] | None = None
     exclude: Sequence[str] | None = None
     weights: str | None = None
     features: Sequence[str] | None = None
+    categories: Sequence[str] = ()
 
     @property
     def words(self) -> list[str]:
         """All names and numbers in it."""
-        return [*(self.columns or ()), *(self.exclude or ()), *([] if self.weights is None else [self.weights])]
+        weights = [] if self.weights is None else [self.weights]
+        return [*(self.columns or ()), *(self.exclude or ()), *weights, *self.categories]
 
 
 class Columns:
-    """The ``width`` columns of a table, with ``names`` if there is a header; ``source`` names it in errors."""
+    """The ``width`` columns of a table, with ``names`` if there is a header, in ``row``; ``source`` names it in errors."""
 
-    def __init__(self, source: str, width: int, names: Sequence[str] | None) -> None:
-        self.source, self.width, self.names = source, width, None if names is None else tuple(names)
+    def __init__(self, source: str, width: int, names: Sequence[str] | None, row: int = 1) -> None:
+        self.source, self.width, self.names, self.row = source, width, None if names is None else tuple(names), row
 
     def select(self, choice: Choice, skip: Sequence[int] = ()) -> tuple[list[int], list[int]]:
         """Positions, from 0, of the features and of the weights; those to ``skip`` are left out unless they are chosen.
@@ -59,7 +63,9 @@ class Columns:
             for position in features:
                 if self.unnamed(position):
                     what = "the header gives it no name (an index?); leave it out with --exclude"
-                    raise cell_error(self.source, 1, position + 1, f"{what} {position + 1} or --clean, or choose columns with --columns")
+                    raise cell_error(
+                        self.source, self.row, position + 1, f"{what} {position + 1} or --clean, or choose columns with --columns"
+                    )
         if not features:
             raise InputError(f"{self.source}: no column is left for the data; all hold the weights, or text, or are left out by --exclude")
         return features, weighing
@@ -79,8 +85,8 @@ class Columns:
         if found:
             listed = " and ".join(str(position + 1) for position in found)
             raise InputError(f"{self.source}: columns {listed} are both named {excerpt(column)}; choose one by its number")
-        shown = ", ".join(excerpt(name) for name in self.names[:20])
-        raise InputError(f"{self.source} has no column {excerpt(column)}; its columns are {shown}{', …' if self.width > 20 else ''}")
+        shown = ", ".join(excerpt(name) for name in self.names[:20]) + (", …" if self.width > 20 else "")
+        raise InputError(f"{self.source} has no column {excerpt(column)}; its columns are {shown}{_meant(column, self.names)}")
 
     def unnamed(self, position: int) -> bool:
         """Whether there is a header, and no name in it for this column."""
@@ -133,6 +139,12 @@ def option(flag: str, words: Sequence[str]) -> str:
     return f"{flag} {shlex.quote(text.getvalue())}"
 
 
+def _meant(word: str, names: Sequence[str]) -> str:
+    """The name that a word is close to, also in other letters."""
+    close = get_close_matches(word.lower(), [name.lower() for name in names], 1)
+    return f"; did you mean {excerpt(next(name for name in names if name.lower() == close[0]))}?" if close else ""
+
+
 def column_names(names: Sequence[str] | None, d: int) -> list[str]:
     """What d columns or features are called: by their names, or x1, x2, … if they have none.
 
@@ -156,7 +168,7 @@ def find_features(words: Sequence[str], names: Sequence[str], flag: str) -> list
             place = int(word) - 1
         else:
             there = f"{', '.join(names[:20])}{', …' if len(names) > 20 else ''} (by number, 1 to {len(names)})"
-            raise InputError(f"{flag}: there is no feature {excerpt(word)}; there are {there}")
+            raise InputError(f"{flag}: there is no feature {excerpt(word)}; there are {there}{_meant(word, names)}")
         if place in found:
             raise InputError(f"{flag} names {names[place]} twice")
         found.append(place)

@@ -38,6 +38,8 @@ class CsvRows:
     def __init__(self, lines: TextLines, dialect: Dialect) -> None:
         self.lines, self.dialect = lines, dialect
         lines.delimiter = dialect.delimiter
+        self.words: dict[int, dict[str, int]] = {}
+        """Columns whose cells are words, by position: the words so far, numbered; a cell is then the number of its word."""
         self._raw: list[str] = []  # the lines of the record that is being read
         self._empty: int | None = None
 
@@ -79,11 +81,15 @@ class CsvRows:
         if (found := len(row.cells)) != width:
             column = min(found, width) + 1
             what = f"the row has {found} cell{'s' * (found != 1)}, but row 1 has {width} cell{'s' * (width != 1)}{self._hint()}"
+            what += "; if row 1 is a title, remove it" if row.number == 2 and found > width else ""
             raise cell_error(self.lines.source, row.number, column, what, names[column - 1] if names and column <= width else None)
         return [self._number(row, position) for position in chosen]
 
     def _number(self, row: Row, position: int) -> float:
         cell = row.cells[position]
+        if position in self.words:
+            words = self.words[position]
+            return math.nan if is_missing(cell) else float(words.setdefault(cell.strip(), len(words)))
         try:
             value = as_number(cell, self.dialect.decimal)
         except ValueError:
@@ -97,7 +103,7 @@ class CsvRows:
     def _quick(self, text: str, chosen: Sequence[int], width: int) -> np.ndarray | None:
         """The numbers of a block in which every row is as it should be; None if some may not be."""
         delimiter, decimal = self.dialect
-        if decimal == delimiter or delimiter == " " or self._empty is not None:
+        if decimal == delimiter or delimiter == " " or self._empty is not None or self.words:
             return None
         if '"' in text or "_" in text or not text.isascii():
             return None

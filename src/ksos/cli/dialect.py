@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ksos.cli.cells import is_missing, is_number
 
-__all__ = ["Dialect", "detect", "split"]
+__all__ = ["Dialect", "comment_lines", "detect", "split"]
 
 _DELIMITERS = (",", ";", "\t", "|", " ")
 _SHOWN = {"\t": "tabs", " ": "spaces"}
@@ -66,6 +66,18 @@ def detect(lines: Sequence[str], delimiter: str | None = None, decimal: str | No
         if delimiter is not None or (score > most and not unlikely):  # words have spaces
             best, found, most = rows, candidate, score
     return Dialect(found, decimal or ("," if _has_decimal_commas(best) else "."))
+
+
+def comment_lines(lines: Sequence[str], delimiter: str) -> int:
+    """How many of the first lines begin with # and have another number of cells than most lines.
+
+    >>> comment_lines(["# station 42", "x,y", "1,2", "3,4"], ","), comment_lines(["#x,y", "1,2", "3,4"], ",")
+    (1, 0)
+    """
+    even, count = _even_rows(lines, delimiter), 0
+    while count < len(lines) and lines[count].startswith("#") and even and len(lines[count].split(delimiter)) != len(even[0]):
+        count += 1
+    return count
 
 
 def _even_rows(lines: Sequence[str], delimiter: str) -> list[list[str]]:

@@ -48,6 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", required=True, metavar="MODEL", help=text)
     text = "name or 1-based number of the column whose density given the others is wanted; ksos predict reads that model"
     parser.add_argument("--target", metavar="COLUMN", help=text)
+    text = "with --target: names or numbers of columns of text that are to be kept, as categories (needs pandas)"
+    parser.add_argument("--categories", type=values.columns, metavar="LIST", help=text)
     text = "a file from which a fit that was killed goes on; the rows are then read in chunks, and it is removed when the model is written"
     parser.add_argument("--checkpoint", metavar="FILE", help=text)
     parser.add_argument("--json", action="store_true", help="one JSON object on the standard output")
@@ -103,6 +105,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     given = _parameters(arguments)
     if arguments.target is not None:
         return fit_conditional(arguments, given, console)
+    if arguments.categories is not None:
+        raise UsageError("--categories is for a fit with --target: a density is one of numbers")
     require_writable(arguments.output)
     require_writable(arguments.checkpoint)
     if arguments.search and arguments.checkpoint is not None:

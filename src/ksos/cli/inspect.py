@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 
-import ksos
 from ksos.cli.console import Console, described
-from ksos.density.io import read_header
+from ksos.density import io
 
 __all__ = ["add_arguments", "run"]
 
@@ -20,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Carry out ``ksos inspect``."""
-    density, header = ksos.load(arguments.model), read_header(arguments.model)
+    density, header = io.load(arguments.model), io.read_header(arguments.model)
     m, d = density.support_points.shape
     mass, size = density.mass(), os.path.getsize(arguments.model)
     parts = {"kernel": described(density.kernel, d), "measure": described(density.measure, d), "mass": mass}

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ksos import load
 from ksos.cli import values
 from ksos.cli.boxes import add_box, box_sides
 from ksos.cli.console import Console, InputError, require_writable
 from ksos.cli.view import View, add_view_options, take_view
+from ksos.density.io import load
 
 __all__ = ["add_arguments", "run"]
 
@@ -81,7 +81,7 @@ def _box(view: View, arguments: argparse.Namespace) -> tuple[np.ndarray, np.ndar
 
 
 def _report(view: View, found: dict[str, Any]) -> list[str]:
-    """The same for a reader: a lone probability is just the number, everything else is a table with a row for each feature."""
+    """The same for a reader: a lone probability is just the number, everything else is a table of six digits, a row for each feature."""
     per_feature = {name.replace("_", " "): found[name] for name in ("mean", "standard_deviation", "mode") if name in found}
     per_feature |= {f"quantile {quantile['level']:g}": quantile["values"] for quantile in found.get("quantiles", ())}
     per_feature |= {f"cov with {name}": row for name, row in zip(view.names, found.get("covariance", ()), strict=False)}
@@ -90,7 +90,7 @@ def _report(view: View, found: dict[str, Any]) -> list[str]:
         lines.append(repr(found["probability"]) if not per_feature else f"probability {found['probability']!r}")
     if per_feature:
         rows = [["feature", *per_feature]]
-        rows += [[name, *(repr(column[i]) for column in per_feature.values())] for i, name in enumerate(view.names)]
+        rows += [[name, *(f"{column[i]:.6g}" for column in per_feature.values())] for i, name in enumerate(view.names)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines += [f"given {view.said()}"] if view.given else []
         lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ksos import SoSDensity, SoSMixture, load
+from ksos import SoSDensity, SoSMixture
 from ksos.cli.console import DONE, Console, InputError, strict_json
 from ksos.cli.samples import open_samples
 from ksos.cli.streams import Stream
 from ksos.cli.tables import Table, add_table_arguments
+from ksos.density.io import load
 
 __all__ = ["add_arguments", "run"]
 
@@ -24,7 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what ``ksos score`` understands."""
     parser.add_argument("model", metavar="MODEL", help="a file written by ksos fit")
     add_table_arguments(parser, several=True)
-    parser.add_argument("--per-row", action="store_true", help="one log-density per row instead of their mean")
+    text = "one log-density per row instead of their mean; with --clean or --drop-missing as CSV, beside the number of its row in the file"
+    parser.add_argument("--per-row", action="store_true", help=text)
     parser.add_argument("--json", action="store_true", help="one JSON object on the standard output; a logarithm of 0 is null")
 
 
@@ -32,7 +34,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     """Carry out ``ksos score``; scores are written as they are computed, so that memory holds one chunk of rows."""
     density = load(arguments.model)
     table = open_samples(arguments, console, density=density)
-    scores = _Scores(density.with_feature_names(None), table)  # the columns are in order
+    numbered = arguments.clean or arguments.drop_missing  # rows may be left out
+    scores = _Scores(density.with_feature_names(None), table, numbered)  # the columns are in order
     if arguments.per_row:
         if isinstance(table, Stream) and sys.stdout is not None and sys.stdout.isatty():
             table.reading.console = None  # the scores themselves show how far it is
@@ -54,14 +57,15 @@ class _Scores:
 
     density: SoSDensity | SoSMixture
     table: Table | Stream
+    numbered: bool
     count: int = 0
     zeros: int = 0
     _sums: list[float] = field(default_factory=list)
     _masses: list[float] = field(default_factory=list)
 
-    def parts(self) -> Iterator[np.ndarray]:
-        """The log-densities, a chunk at a time."""
-        for points, weights in self.table.parts():
+    def parts(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The log-densities and the numbers of their rows, a chunk at a time."""
+        for points, weights, rows in self.table.parts():
             scores = self.density.logpdf(points)
             masses = np.ones(scores.shape[0]) if weights is None else weights
             if np.any(masses < 0.0):
@@ -70,7 +74,7 @@ class _Scores:
             self._sums.append(float(masses[counted] @ scores[counted]))
             self._masses.append(float(masses.sum()))
             self.count, self.zeros = self.count + scores.shape[0], self.zeros + int(np.sum(np.isneginf(scores)))
-            yield scores
+            yield scores, rows
 
     @property
     def mean(self) -> float:
@@ -86,13 +90,17 @@ class _Scores:
 
     def each(self) -> Iterator[str]:
         """One line per row, those of a chunk together."""
-        for part in self.parts():
-            yield "\n".join(map(repr, part.tolist()))
+        if self.numbered:
+            yield "row,log_density"
+        for part, rows in self.parts():
+            lines = map(repr, part.tolist())
+            yield "\n".join(f"{row},{line}" for row, line in zip(rows.tolist(), lines, strict=True)) if self.numbered else "\n".join(lines)
 
     def as_json(self) -> Iterator[str]:
         """One object in several lines, the scores before what is known of all of them."""
-        begin = '{"log_density": ['
-        for part in self.parts():
+        begin, numbers = '{"log_density": [', list[int]()
+        for part, rows in self.parts():
             yield begin + strict_json(part.tolist())[1:-1]
             begin = ", "
-        yield "], " + strict_json(self.summary)[1:]
+            numbers.extend(rows.tolist() if self.numbered else [])
+        yield "], " + strict_json({**({"row": numbers} if self.numbered else {}), **self.summary})[1:]

@@ -143,14 +143,15 @@ class Stream:
     def require_different_names(self) -> None:
         """They are."""
 
-    def parts(self) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
-        """Points and weights, a chunk at a time; an error names the chunk."""
+    def parts(self) -> Iterator[tuple[np.ndarray, np.ndarray | None, np.ndarray]]:
+        """Points, weights and the numbers of their rows among all rows, counted from 1, a chunk at a time; an error names the chunk."""
+        before = 1
         for chunk in self.samples:
-            if np.shape(chunk.data)[0]:
-                yield (
-                    as_points(chunk.data, chunk.name),
-                    None if chunk.weights is None else as_vector(chunk.weights, f"{chunk.name}: weights"),
-                )
+            n = np.shape(chunk.data)[0]
+            if n:
+                weights = None if chunk.weights is None else as_vector(chunk.weights, f"{chunk.name}: weights")
+                yield as_points(chunk.data, chunk.name), weights, before + (np.arange(n) if chunk.kept is None else chunk.kept)
+            before += n + chunk.dropped
         if not self.n_samples:
             raise InputError(f"{self.source}: there is no row of numbers")
 
@@ -158,13 +159,11 @@ class Stream:
 def read_whole(paths: Sequence[str], options: TableOptions, say: Say) -> Table:
     """The same in memory, for what needs all rows at once."""
     stream = Stream.open(paths, options, None)
-    points, weights = zip(*stream.parts(), strict=True)
+    points, weights, rows = zip(*stream.parts(), strict=True)
     if stream.reading.dropped:
         say(f"{stream.source}: {stream.reading.dropped} of {stream.reading.rows} rows have missing cells and are left out")
-    together, n = np.concatenate(points), stream.n_samples or 0
-    return Table(
-        stream.source, together, np.arange(1, n + 1), stream.names, np.concatenate(weights) if stream.weighing else None, stream.header
-    )
+    masses = np.concatenate(weights) if stream.weighing else None
+    return Table(stream.source, np.concatenate(points), np.concatenate(rows), stream.names, masses, stream.header)
 
 
 def _layout(file: str, options: TableOptions) -> Layout:

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from itertools import chain, pairwise
 from typing import Any, BinaryIO
 
@@ -22,8 +23,9 @@ from ksos.cli.cleaning import Cleaner, Say, sample_rows
 from ksos.cli.columns import Choice, Columns, named_by_position
 from ksos.cli.console import InputError, UsageError, cell_error, excerpt
 from ksos.cli.csv_rows import CsvRows, NotANumberError, Row
-from ksos.cli.dialect import Dialect, detect
+from ksos.cli.dialect import Dialect, comment_lines, detect
 from ksos.cli.text_lines import TextLines
+from ksos.feature_names import frame
 
 __all__ = [
     "READING",
@@ -62,6 +64,8 @@ class TableOptions:
     delimiter: str | None = None
     decimal: str | None = None
     encoding: str | None = None
+    takes_words: bool = False
+    """Whether columns of words can be kept."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ class Table:
     """Finite numbers: points (n, d), and the names of their d columns and the weights (n) if there are any; ``source`` for errors.
 
     ``rows`` has the row of the file, counted from 1 with the header, of every point; ``header`` the names of all columns of the file, also
-    of those that were not chosen.
+    of those that were not chosen. A column of words has their numbers as points, and the words in ``words``, None for all other columns.
     """
 
     source: str
@@ -78,6 +82,7 @@ class Table:
     names: tuple[str, ...] | None = None
     weights: np.ndarray | None = None
     header: tuple[str, ...] | None = None
+    words: tuple[tuple[str, ...] | None, ...] | None = None
 
     @property
     def samples(self) -> np.ndarray:
@@ -94,9 +99,19 @@ class Table:
         """n."""
         return int(self.points.shape[0])
 
-    def parts(self) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
-        """Points and weights, here in one part."""
-        yield self.points, self.weights
+    def parts(self) -> Iterator[tuple[np.ndarray, np.ndarray | None, np.ndarray]]:
+        """Points, weights and the numbers of their rows, here in one part."""
+        yield self.points, self.weights, self.rows
+
+    def as_frame(self) -> Any:
+        """The points as a pandas data frame, with the words; as they are where there are neither names nor words, or no pandas."""
+        if self.words is None and (self.names is None or find_spec("pandas") is None):
+            return self.points
+        found = frame(self.points, [f"x{k + 1}" for k in range(self.n_features)] if self.names is None else self.names)
+        for k, words in enumerate(self.words or ()):
+            if words is not None:
+                found[found.columns[k]] = np.array(words, dtype=object)[self.points[:, k].astype(int)]
+        return found
 
     def require_different_names(self) -> None:
         """Raise if two columns have the same name: a density could not be asked for one of them."""
@@ -109,24 +124,28 @@ class Table:
     def take(self, features: Sequence[int]) -> Table:
         """The same rows of some of the columns."""
         names = None if self.names is None else tuple(self.names[k] for k in features)
-        return replace(self, points=np.ascontiguousarray(self.points[:, list(features)]), names=names)
+        words = None if self.words is None else tuple(self.words[k] for k in features)
+        return replace(self, points=np.ascontiguousarray(self.points[:, list(features)]), names=names, words=words)
 
 
-def add_table_arguments(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
-    """Add DATA, which may be ``several`` files, and how to read it."""
+def add_table_arguments(parser: argparse.ArgumentParser, *, several: bool = False, weighted: bool = True) -> None:
+    """Add DATA, which may be ``several`` files, and how to read it; ``weighted``: whether rows can have weights."""
     text = "numbers, one row per sample: a file of CSV (also compressed), NPY, Parquet or Arrow, a folder of them, a pattern like 'd/*.csv'"
     parser.add_argument("data", nargs="+" if several else None, metavar="DATA", help=f"{text}; - reads CSV from the standard input")
-    add_reading_options(parser)
+    add_reading_options(parser, weighted=weighted)
 
 
-def add_reading_options(parser: argparse.ArgumentParser) -> None:
+def add_reading_options(parser: argparse.ArgumentParser, *, weighted: bool = True) -> None:
     """Add how to read it."""
     add = parser.add_argument_group("reading the table").add_argument
     text = "names or 1-based numbers of the columns to use, separated by commas (default: all but the weights)"
     add("--columns", type=values.columns, metavar="LIST", help=text)
     text = "names or numbers of columns to leave out, such as text, dates or an index; may be repeated"
     add("--exclude", type=values.columns, action="append", metavar="LIST", help=text)
-    add("--weights", metavar="COLUMN", help="name or 1-based number of the column that holds the weights of the rows")
+    if weighted:
+        add("--weights", metavar="COLUMN", help="name or 1-based number of the column that holds the weights of the rows")
+    else:
+        parser.set_defaults(weights=None)
     text = "leave out columns of text and dates, an index, columns with most cells missing, and rows with missing cells, and say which"
     add("--clean", action="store_true", help=text)
     add("--drop-missing", action="store_true", help="leave out rows with a missing cell (empty, NA, NaN, ?, -) in a column that is used")
@@ -140,15 +159,21 @@ def add_reading_options(parser: argparse.ArgumentParser) -> None:
     add("--encoding", type=values.encoding, metavar="NAME", help=text)
 
 
-def table_options(arguments: argparse.Namespace, features: Sequence[str] | None = None) -> TableOptions:
-    """The values of the options that :func:`add_reading_options` added; ``features`` are those of a model that asks for its own columns."""
+def table_options(
+    arguments: argparse.Namespace, features: Sequence[str] | None = None, categories: Sequence[str] | None = None
+) -> TableOptions:  # fmt: skip
+    """The values of the options that :func:`add_reading_options` added; ``features`` are those of a model that asks for its own columns.
+
+    ``categories`` are columns of words; None: there may be none.
+    """
     if arguments.columns is not None and arguments.exclude is not None:
         raise UsageError("give either --columns or --exclude")
     weights = None if arguments.weights is None else arguments.weights.strip()
     exclude = None if arguments.exclude is None else [column for part in arguments.exclude for column in part]
-    choice = Choice(arguments.columns, exclude, weights, features)
+    choice = Choice(arguments.columns, exclude, weights, features, tuple(categories or ()))
     return TableOptions(
-        choice, arguments.clean, arguments.drop_missing, arguments.header, arguments.delimiter, arguments.decimal, arguments.encoding
+        choice, arguments.clean, arguments.drop_missing, arguments.header, arguments.delimiter, arguments.decimal, arguments.encoding,
+        categories is not None,
     )  # fmt: skip
 
 
@@ -158,6 +183,8 @@ def read_table(data: str | Sequence[str], options: TableOptions | None = None, s
     paths = [data] if isinstance(data, str) else data
     from ksos.cli.streams import is_many, read_whole  # which reads CSV with what is here
 
+    if options.choice.categories and (is_many(paths) or paths[0].lower().endswith(".npy")):
+        raise UsageError("--categories is for one CSV file; turn the words into numbers first")
     if is_many(paths):
         return read_whole(paths, options, say)
     path = paths[0]
@@ -177,13 +204,20 @@ def read_csv(stream: BinaryIO, source: str, options: TableOptions, say: Say = la
     """The chosen columns of the CSV text in ``stream``, plain or compressed; ``source`` names it in errors."""
     sample, dialect, rows, first, names = _begin_csv(stream, source, options, say)
     width = len(first.cells)
-    columns = Columns(source, width, names)
-    cleaner = Cleaner(columns, options.choice.features is None, options.clean, options.drop_missing, say)
-    text = cleaner.text_columns(sample_rows(sample, dialect, width)[names is not None :], dialect.decimal)
-    skip = text if options.clean and options.choice.columns is None and options.choice.features is None else []
+    columns = Columns(source, width, names, first.number)
+    rows.words = {position: {} for position in map(columns.position, options.choice.categories)}
+    words = rows.words if options.takes_words else None
+    cleaner = Cleaner(columns, options.choice.features is None, options.clean, options.drop_missing, say, words)
+    looked_at = sample_rows(sample, dialect, width)[names is not None :]
+    text = cleaner.text_columns(looked_at, dialect.decimal)
+    free = options.clean and options.choice.columns is None and options.choice.features is None
+    skip = [position for position in text if position not in rows.words] if free else []
     features, weights = columns.select(options.choice, skip)
-    cleaner.leave_out([position for position in skip if position not in weights and not columns.unnamed(position)], "of text or dates")
-    cleaner.leave_out([position for position in skip if position not in weights and columns.unnamed(position)], "without a name")
+    decorated, left = cleaner.decorated_columns(looked_at, dialect.decimal), [position for position in skip if position not in weights]
+    named = [position for position in left if not columns.unnamed(position)]
+    cleaner.leave_out([position for position in named if position not in decorated], "of text or dates")
+    cleaner.leave_out([position for position in named if position in decorated], "of numbers with signs of thousands, currency or percent")
+    cleaner.leave_out([position for position in left if columns.unnamed(position)], "without a name")
     chosen = [*features, *weights]
     try:
         parts = [] if names is not None else [(np.array([first.number]), np.array([rows.numbers_of(first, chosen, width, None)]))]
@@ -207,6 +241,11 @@ def _begin_csv(
     dialect = detect(sample[:_FEWER], options.delimiter, options.decimal)
     for line in dialect.said(options.delimiter, options.decimal):
         say(f"{source}: {line}")
+    if comments := comment_lines(sample[:_FEWER], dialect.delimiter):
+        for _ in range(comments):
+            next(lines)
+        say(f"{source}: {comments} line{'s' * (comments > 1)} of comment at the beginning, {excerpt(sample[0])}, left out")
+        sample = sample[comments:]
     rows = CsvRows(lines, dialect)
     first = next(rows.rows(), None)
     if first is None:
@@ -280,6 +319,7 @@ def _has_header(row: Row, source: str, dialect: Dialect, options: TableOptions, 
         wanted = [int(column) - 1 for column in [*choice.columns, choice.weights or "0"] if 1 <= int(column) <= len(cells)]
     elif choice.exclude is not None:
         wanted = [position for position in wanted if str(position + 1) not in choice.exclude]
+    wanted = [position for position in wanted if str(position + 1) not in choice.categories]
     numeric = [position for position in wanted if is_number(cells[position], dialect.decimal)]
     words = [position for position in wanted if not is_number(cells[position], dialect.decimal) and not is_missing(cells[position])]
     others = [cell for cell in cells if not is_number(cell, dialect.decimal) and not is_missing(cell)]
@@ -347,7 +387,11 @@ def _table(
     complete = cleaner.complete(chosen, rows, matrix)
     if not complete.all():
         rows, matrix = rows[complete], matrix[complete]
+    cleaner.say_marks(kept, matrix)
     header = cleaner.columns.names
     names = None if header is None else tuple(header[position] for position in kept)
-    points = matrix[:, :-1].copy() if weights else matrix
-    return Table(cleaner.columns.source, points, rows, names, matrix[:, -1].copy() if weights else None, header)
+    points, vocabulary = matrix[:, :-1].copy() if weights else matrix, cleaner.words or {}
+    if lost := [position for position in vocabulary if position not in kept]:
+        raise InputError(f"{cleaner.columns.source}: --categories lists {cleaner.columns.shown(lost[0])}, but it is no column that is used")
+    words = tuple(tuple(vocabulary[position]) if position in vocabulary else None for position in kept) if vocabulary else None
+    return Table(cleaner.columns.source, points, rows, names, matrix[:, -1].copy() if weights else None, header, words)

@@ -142,6 +142,7 @@ class TextLines:
         except UnicodeDecodeError as error:
             begin = raw.rfind(b"\n", 0, error.start) + 1
             what = f"byte 0x{raw[error.start]:02x} is not UTF-8 text; save the file as UTF-8, or pass --encoding latin-1 if it is that"
+            what += ", in Python csv={'encoding': 'latin-1'}"
             column = self.column(raw[begin : error.start].decode("utf-8"))
             raise cell_error(self.source, first + raw.count(b"\n", 0, error.start), column, what) from None
         if len(raw) > MAX_LINE_BYTES:

@@ -70,7 +70,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     measure = box_measure(arguments, names, all_names)
     given: dict[str, Any] = {name: vars(arguments)[name] for name in _OPTIONS}
     given |= {"weights": table.weights, "measure": measure, "rng": arguments.seed}
-    warnings.filterwarnings("ignore", message="the loss ")  # of the library: said below, in the user's words
+    for said in ("the loss ", "worst_case: "):
+        warnings.filterwarnings("ignore", message=said)  # of the library: said below, in the user's words
     worst = worst_case(loss.observable, table.points, arguments.radius, **given)
     if worst.upper_bound_kind == "infinite" and math.isfinite(loss.highest):
         worst = replace(worst, upper_bound=loss.highest, upper_bound_kind="rigorous")

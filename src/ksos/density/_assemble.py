@@ -33,7 +33,7 @@ _LARGEST_LOG_GRAM = 690.0
 _CANCELLED = (8.0 * _EPSILON) ** 2  # the square of an amplitude that is rounding and nothing else
 _DOUBTFUL, _DROP = 1e-8, 1e-15
 _FEW_COLUMNS = 0.5  # of the number of support points
-_MANY_COLUMNS, _SAFE = 4, 1e-6  # times the number of support points; the largest relative error of a density by Cholesky's method
+_MANY_COLUMNS, _SAFE, _SAFER = 4, 1e-6, 1e-10  # times the number of support points; relative errors of a density by Cholesky's method
 
 
 def unit_rows(factor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -224,7 +224,8 @@ def hadamard_factor(F: np.ndarray, R: np.ndarray) -> np.ndarray:
     (FFᵀ) ∘ R have lost where they cancel. Rows of F of length one and a unit diagonal of R make the error relative to each row.
 
     Where these would be many columns, and every point has a bump b_i of its own beside them, L is Cholesky's factor: the density is at
-    least Σ b_i k_i², so that rounding changes it by no more than ε Σ 1/b_i of itself anywhere, and far less where nothing cancels.
+    least Σ b_i k_i², so that rounding changes it by no more than ε Σ 1/b_i of itself anywhere, and far less where nothing cancels. The same
+    holds with the least eigenvalue of (FFᵀ) ∘ R in the place of every b_i.
     """
     m = F.shape[0]
     require_memory(12 * m * m * FLOAT_BYTES, f"integrating features out of a density with {m} support points", "compress it first")
@@ -234,8 +235,12 @@ def hadamard_factor(F: np.ndarray, R: np.ndarray) -> np.ndarray:
     roots = V[:, keep] * np.sqrt(values[keep])
     F, bumps = split_columns(F)
     bumps = bumps * np.diagonal(R)
-    if F.shape[1] * roots.shape[1] > _MANY_COLUMNS * m and np.all(bumps > 0.0) and _EPSILON * np.sum(1.0 / bumps) < _SAFE:
-        return np.linalg.cholesky((F @ F.T) * R + np.diag(bumps))
+    if F.shape[1] * roots.shape[1] > _MANY_COLUMNS * m:
+        product = (F @ F.T) * R + np.diag(bumps)
+        if np.all(bumps > 0.0) and _EPSILON * np.sum(1.0 / bumps) < _SAFE:
+            return np.linalg.cholesky(product)
+        if (least := float(np.linalg.eigvalsh(product)[0])) > 0.0 and m * _EPSILON < _SAFER * least:
+            return np.linalg.cholesky(product)
     at_once = max(1, 4 * m // roots.shape[1])
     columns = np.zeros((m, 0))
     for start in range(0, F.shape[1], at_once):

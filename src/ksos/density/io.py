@@ -299,7 +299,9 @@ def _header_and_its_end(file: BinaryIO) -> tuple[dict[str, Any], int]:
         if prefix.startswith(_MAGIC[:5]):
             raise ModelFormatError("the file was converted as if it were text; copy it again from its source, in binary mode")
         if prefix.startswith(_CONDITIONAL_MAGIC):
-            raise ModelFormatError("it holds the density of one column given others, with its regressors: ask it with ksos predict")
+            raise ModelFormatError(
+                "it holds the density of one column given others, with its regressors: ask it with ksos predict, or ksos.load in Python"
+            )
         raise ValueError(f"it begins with {prefix[: len(_MAGIC)]!r}, where {_MAGIC!r} was expected")
     length = int.from_bytes(prefix[8:16], "little")
     if not 0 < length <= _HEADER_LIMIT or (_PREFIX_BYTES + length) % _ALIGNMENT:

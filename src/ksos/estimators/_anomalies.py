@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ksos._array import to_numpy
 from ksos._progress import tell
 from ksos._validation import as_count, as_masses, as_positive
+from ksos.estimators._checks import available_if
 from ksos.estimators._samples import distinct_samples, random_folds
 from ksos.sources import Chunks
 
@@ -54,7 +54,7 @@ def warn_if_memorised(contamination: Any, by_likelihood: bool) -> None:
 
 def _has_threshold(estimator: Any) -> bool:
     if estimator.contamination is None:
-        raise AttributeError("anomalies need a share of rows to flag: set contamination, such as contamination=0.05, and fit")
+        raise AttributeError("it needs the share of rows to flag: set contamination, such as contamination=0.05, and fit")
     return True
 
 
@@ -121,7 +121,7 @@ class AnomalyMixin:
         below = np.r_[0.0, np.cumsum(self.held_out_weights_)][np.searchsorted(self.held_out_scores_, scores, side=side)]
         return np.asarray((1.0 + n * below) / (n + 1.0))
 
-    @available_if(_has_threshold)  # type: ignore[untyped-decorator]
+    @available_if(_has_threshold)
     def decision_function(self, X: Any) -> np.ndarray:
         """The log-density minus ``threshold_``, shape (n,): negative for anomalies."""
         check_is_fitted(self, "distribution_")
@@ -129,12 +129,12 @@ class AnomalyMixin:
         with np.errstate(invalid="ignore"):
             return np.where(scores == -np.inf, -np.inf, scores - self.threshold_)
 
-    @available_if(_has_threshold)  # type: ignore[untyped-decorator]
+    @available_if(_has_threshold)
     def predict(self, X: Any) -> np.ndarray:
         """+1 for rows that are as likely as most, −1 for anomalies, shape (n,)."""
         return np.where(self.decision_function(X) < 0.0, -1, 1)
 
-    @available_if(_has_threshold)  # type: ignore[untyped-decorator]
+    @available_if(_has_threshold)
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
         """+1 or −1 for the rows that are fitted, shape (n,), each judged by a fit that has not seen it.
 

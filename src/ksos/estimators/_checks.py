@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -12,10 +14,11 @@ from ksos._validation import as_bandwidth, as_metric
 from ksos.embedding import MeanEmbedding
 from ksos.estimators._subsample import Part
 from ksos.exceptions import BandwidthWarning
+from ksos.feature_names import column_names, quoted
 from ksos.kernels import Kernel
 from ksos.space import SoSSpace
 
-__all__ = ["as_bandwidth_or_metric", "require_different_features", "warn_if_degenerate", "warn_if_unseen"]
+__all__ = ["as_bandwidth_or_metric", "available_if", "require_different_features", "require_order", "warn_if_degenerate", "warn_if_unseen"]
 
 _NEARLY_ONE, _NEARLY_ZERO = 0.95, 1e-3
 _UNSEEN = 1e-14  # squared norm of the projected embedding of the data, of the order of 1 otherwise
@@ -59,6 +62,39 @@ def require_different_features(X: np.ndarray, names: Any) -> None:
                 f"features {words} are identical in all {X.shape[0]} samples: they have no joint density, and the narrower a bandwidth, "
                 "the better it would seem; leave one of them out, or fix the bandwidth with KernelSoSDensity"
             )
+
+
+def available_if(check: Callable[[Any], bool]) -> Callable[[Any], Any]:
+    """scikit-learn's decorator of the same name, but the AttributeError ends with what ``check`` says: the remedy."""
+    return lambda method: _Available(method, check)
+
+
+class _Available:
+    """A method that is there if ``check`` of the estimator does not raise."""
+
+    def __init__(self, method: Any, check: Callable[[Any], bool]) -> None:
+        self._method, self._available, self.__doc__ = method, check, method.__doc__
+
+    def __get__(self, estimator: Any, owner: Any = None) -> Any:
+        if estimator is None:
+            return self._method
+        try:
+            self._available(estimator)
+        except AttributeError as error:
+            raise AttributeError(f"this {type(estimator).__name__} has no {self._method.__name__!r}: {error}") from None
+        return MethodType(self._method, estimator)
+
+
+def require_order(estimator: Any, X: Any) -> Any:
+    """``X`` as it came; raise where it has the columns of the fit in another order, which scikit-learn's rules forbid, with the remedy."""
+    names, given = vars(estimator).get("feature_names_in_"), column_names(X)
+    if names is not None and given is not None and given != tuple(names) and sorted(given) == sorted(names):
+        raise ValueError(
+            "The feature names should match those that were passed during fit.\n"
+            "Feature names must be in the same order as they were in fit.\n"
+            f"The columns are all here: put them in order, X[list(est.feature_names_in_)], which is {quoted(list(names))}"
+        )
+    return X
 
 
 def as_bandwidth_or_metric(value: Any, name: str, d: int | None = None) -> np.ndarray:

@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from ksos._deadline import Deadline
+from ksos._progress import tell_stopping
 from ksos.density.mixture import SoSMixture, mixture, reference_density
 from ksos.estimators._conditional_residual import Shape
 from ksos.estimators._conditional_student import student_law
@@ -161,6 +162,7 @@ def _fitted(estimator: Any, data: np.ndarray, masses: np.ndarray, deadline: Dead
                 warnings.simplefilter("ignore", ConvergenceWarning)  # the time limit is the caller's to report
             copy.fit(data, sample_weight=None if np.all(masses == masses[0]) else masses)
     except KeyboardInterrupt as error:
+        tell_stopping()
         interrupt = error
     return _Fit(vars(copy).get("distribution_"), copy, interrupt)
 

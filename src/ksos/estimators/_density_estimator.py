@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ksos._array import is_other_array, to_numpy
 from ksos._validation import as_count, as_positive, require_numbers
 from ksos.estimators._anomalies import AnomalyMixin, check_contamination
+from ksos.estimators._checks import require_order
 from ksos.estimators._chunk_scores import LogDensity, MeanScore, written
 from ksos.estimators._gathered import Checks, require_own_weights
 from ksos.estimators._named_samples import NamedSamples
@@ -49,7 +50,7 @@ class DensityEstimator(NamedSamples, AnomalyMixin, DensityMixin, BaseEstimator):
         if out is not None:
             raise ValueError("out is for a source of chunks: score_samples(ksos.chunks(…), out=…); np.save writes the scores of an array")
         if not is_other_array(X):
-            X = validate_data(self, require_numbers(X), dtype=np.float64, order="C", reset=False)
+            X = validate_data(self, require_numbers(require_order(self, X)), dtype=np.float64, order="C", reset=False)
         return self.distribution_.unnamed.logpdf(X)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:

@@ -16,6 +16,7 @@ from ksos._progress import shown
 from ksos._validation import as_choice, as_count, as_features, as_levels, as_masses, as_points, as_positive, as_vector, require_numbers
 from ksos.density import SoSDensity
 from ksos.density.mixture import SoSMixture
+from ksos.estimators._checks import require_order
 from ksos.estimators._conditional_conformal import SplitConformal
 from ksos.estimators._conditional_default import location_regressors, require_no_dates, scale_regressors, scale_trees
 from ksos.estimators._conditional_far import FeatureRange
@@ -24,7 +25,7 @@ from ksos.estimators._conditional_laws import ConditionalLaws
 from ksos.estimators._conditional_regression import Choices, fit_regression, row_splits
 from ksos.estimators._samples import as_generator, check_folds, mean_score, require_inside
 from ksos.estimators.cross_validation import KernelSoSDensityCV
-from ksos.feature_names import column_names, is_table
+from ksos.feature_names import as_row, column_names, is_table
 from ksos.measures import Measure
 
 __all__ = ["KernelSoSConditional"]
@@ -229,10 +230,12 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         return out[:, :, 0] if self._flat else out
 
     def at(self, x: Any) -> SoSDensity | SoSMixture:
-        """The law of y at one row ``x`` (a vector, or a table of one row), with every method of a density, under the target's name."""
+        """The law of y at one row ``x``, with every method of a density, under the target's name.
+
+        A row is a vector, a table of one row, or {column: value} as a mapping or a series; values may be text where columns are.
+        """
         laws = self._fitted_laws()
-        row = np.asarray(x)[None, :] if np.ndim(x) == 1 else x
-        X = self._conditions(row)
+        X = self._conditions(as_row(x, vars(self).get("feature_names_in_")))
         if X.shape[0] != 1:
             raise ValueError(f"x must be one row; got {X.shape[0]}; the other methods take many")
         return laws.at(X).with_feature_names(self._target_names)
@@ -360,6 +363,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         return validate_data(self, require_numbers(X), dtype=np.float64, order="C", ensure_all_finite=finite, reset=reset)
 
     def _conditions(self, X: Any) -> Any:
+        require_order(self, X)
         if not self._joint:
             X = self._table(X, reset=False)
             self._range.warn_if_far(X)

@@ -16,11 +16,12 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from ksos._files import replace_whole
+from ksos.density.io import load as load_density
 from ksos.estimators._conditional_regression import Placement
 from ksos.estimators.conditional import KernelSoSConditional
 from ksos.exceptions import ModelFormatError
 
-__all__ = ["StoredConditional", "is_conditional_file", "load_conditional", "save_conditional"]
+__all__ = ["StoredConditional", "is_conditional_file", "load", "load_conditional", "save_conditional"]
 
 _MAGIC = b"\x89KSOC\r\n\x1a"
 _PACKAGES = ("density", "estimators", "integrals", "kernels", "measures", "solvers", "quadrature")
@@ -51,6 +52,34 @@ class StoredConditional(NamedTuple):
     columns: tuple[str, ...] | None = None
     """The names of the columns of x, in their order."""
     target: str = "y"
+    categories: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Columns of words: the name of each, or its number in x from 1, and the words that were seen."""
+
+    @property
+    def named(self) -> bool:
+        """Whether the estimator was fitted to a table with names."""
+        return "feature_names_in_" in vars(self.estimator)
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """What is in the file ``path``: a density or mixture, bit for bit as it was saved, or the :class:`~ksos.KernelSoSConditional` that
+    ``ksos fit --target`` has fitted, with the names of its columns and of the target if pandas was there.
+
+    Nothing in the file of a density is executed, and nothing is allocated that the file's own length does not cover. Of a conditional, the
+    regressors are scikit-learn's objects, which only pickle stores: classes of scikit-learn and ksos are made again, and no other name is
+    looked up. It raises ModelFormatError for every file that is not a whole, undamaged model of a known version, and OSError if the file
+    cannot be read.
+
+    >>> import os, tempfile
+    >>> import ksos
+    >>> p = ksos.SoSDensity(ksos.kernels.Gaussian(1.0), [[0.0]], [[1.0]], normalize=True)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     p.save(os.path.join(folder, "p.ksos"))
+    ...     q = ksos.load(os.path.join(folder, "p.ksos"))
+    >>> bool(q.pdf([[0.3]]) == p.pdf([[0.3]]))
+    True
+    """
+    return load_conditional(path).estimator if is_conditional_file(path) else load_density(path)
 
 
 def save_conditional(stored: StoredConditional, path: str | os.PathLike[str]) -> None:

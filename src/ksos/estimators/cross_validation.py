@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import validate_data
 
 from ksos._deadline import Deadline
-from ksos._progress import Steps, left_in_words, shown, tell
+from ksos._progress import Steps, left_in_words, shown, tell, tell_stopping
 from ksos._validation import as_bandwidth, as_choice, as_grid, as_masses, require_numbers
 from ksos.bandwidth import RULES, bandwidth_rule
 from ksos.density import SoSDensity
@@ -212,6 +212,7 @@ class KernelSoSDensityCV(DensityEstimator):
         except KeyboardInterrupt as error:
             if not surface.found:
                 raise
+            tell_stopping()
             interrupt, complete, deadline = error, False, Deadline(_AFTER_CTRL_C)
         interrupt = self._refit(surface, sigma, deadline) or interrupt
         self._report(surface, sigma)
@@ -298,6 +299,7 @@ class KernelSoSDensityCV(DensityEstimator):
         except KeyboardInterrupt as error:
             if not search.keep_whole(rng):
                 raise
+            tell_stopping()
             interrupt, complete = error, False
             found = answer(search, units, points, self.tol, Deadline(_AFTER_CTRL_C))
         if found.solution.keyboard_interrupt:

@@ -11,7 +11,6 @@ from typing import Any, Self, cast
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.metaestimators import available_if
 
 from ksos._array import Array, like, to_numpy
 from ksos._deadline import Deadline, SetUp, set_up
@@ -27,7 +26,7 @@ from ksos.bandwidth import RULES, bandwidth_rule
 from ksos.embedding import MeanEmbedding
 from ksos.estimators._anomalies import holds_no_rows_out, warn_if_memorised
 from ksos.estimators._automatic_kernel import PER_SUPPORT_POINT, automatic_kernel, wide_enough
-from ksos.estimators._checks import as_bandwidth_or_metric, warn_if_degenerate, warn_if_unseen
+from ksos.estimators._checks import as_bandwidth_or_metric, available_if, warn_if_degenerate, warn_if_unseen
 from ksos.estimators._density_estimator import DensityEstimator
 from ksos.estimators._gathered import Checks, require_own_weights
 from ksos.estimators._likelihood_passes import fit_to_all
@@ -190,7 +189,7 @@ class KernelSoSDensity(DensityEstimator):
 
         A source is read twice: for bandwidth and support points, and for the kernel sums; once if it holds no more distinct samples than
         decide on these, or if kernel or ``bandwidth`` and ``support`` are given. With ``checkpoint``, a file, a fit that was killed goes on
-        where it was. Ctrl-C stores the best density so far and is raised again.
+        where it was; the file stays, and saves a fit with another λ the passes. Ctrl-C stores the best density so far and is raised again.
         """
         warn_if_memorised(self.contamination, self._by_likelihood)
         X, sample_weight = as_source(X, sample_weight)
@@ -202,7 +201,7 @@ class KernelSoSDensity(DensityEstimator):
             self._fit_to(passes, deadline)
             return self._calibrate_in_chunks(passes) if isinstance(X, Chunks) else self._calibrate(X, sample_weight)
 
-    @available_if(holds_no_rows_out)  # type: ignore[untyped-decorator]
+    @available_if(holds_no_rows_out)
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Add samples (n, d), or all chunks of a source; the density is solved for when it is next asked for. After ``fit`` it begins anew.
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from scipy.special import softmax
 from sklearn.base import ClassifierMixin
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ksos._validation import as_weights, require_numbers, require_unmasked
+from ksos._validation import as_weights, require_complete, require_numbers, require_unmasked
+from ksos.estimators._checks import available_if, require_order
 from ksos.estimators._robust import EXACT_FEATURES, Basis, EstimatorFamily, RobustEstimator, centre_and_scale, column_names, setting_of
 from ksos.estimators._robust_reweighting import Reweighted, distinct_rows
 from ksos.estimators._robust_shift import ANYWHERE, Moments
@@ -85,7 +85,7 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):
     def decision_function(self, X: Any) -> np.ndarray:
         """The scores, shape (n, labels); for two labels that of the second alone, shape (n,)."""
         check_is_fitted(self, "theta_")
-        X = validate_data(self, require_numbers(X), dtype=np.float64, reset=False)
+        X = validate_data(self, require_numbers(require_order(self, X)), dtype=np.float64, reset=False)
         scores = self._basis(X) @ self.theta_.T
         if self.classes_.shape[0] == 2:
             return np.asarray(scores[:, 0])
@@ -98,7 +98,7 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):
         scores = self.decision_function(X)
         return self.classes_[(scores > 0.0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)]
 
-    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
         """The softmax of the scores, shape (n, labels); for the logistic loss only."""
         scores = self.decision_function(X)
@@ -106,6 +106,8 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):
 
     def _family(self, loss: ClassificationLoss, X: Any, y: Any, sample_weight: Any, shift: str) -> EstimatorFamily:
         require_unmasked(y, "y")  # labels may be words
+        if np.ndim(y) == 1:
+            require_complete(np.asarray(y), "y")
         X, y = validate_data(self, require_numbers(X), y, dtype=np.float64)
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)

@@ -9,7 +9,8 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ksos._validation import as_weights, require_numbers
+from ksos._validation import as_vector, as_weights, require_numbers
+from ksos.estimators._checks import require_order
 from ksos.estimators._robust import EXACT_FEATURES, Basis, EstimatorFamily, RobustEstimator, centre_and_scale, column_names, setting_of
 from ksos.estimators._robust_reweighting import Reweighted, distinct_rows
 from ksos.estimators._robust_shift import ANYWHERE, Moments
@@ -97,11 +98,12 @@ class RobustRegressor(RegressorMixin, RobustEstimator):
     def predict(self, X: Any) -> np.ndarray:
         """f at the rows of X."""
         check_is_fitted(self, "theta_")
-        X = validate_data(self, require_numbers(X), dtype=np.float64, reset=False)
+        X = validate_data(self, require_numbers(require_order(self, X)), dtype=np.float64, reset=False)
         return np.asarray(self._basis(X) @ self.theta_ + self._offset)
 
     def _family(self, loss: RegressionLoss, X: Any, y: Any, sample_weight: Any, shift: str) -> _RegressionFamily:
-        X, y = validate_data(self, require_numbers(X), require_numbers(y, "y"), dtype=np.float64, y_numeric=True)
+        y = as_vector(y, "y") if np.ndim(y) == 1 else require_numbers(y, "y")
+        X, y = validate_data(self, require_numbers(X), y, dtype=np.float64, y_numeric=True)
         y, weights = np.asarray(y, dtype=np.float64), as_weights(sample_weight, X.shape[0])
         if shift == ANYWHERE:
             return _RegressionFamily(self, loss, X, y, weights)

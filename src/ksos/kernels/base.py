@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from ksos._array import Array, is_numpy, like, namespace, quiet, zeros
+from ksos._array import Array, is_numpy, like, namespace, quiet, six_digits, zeros
 from ksos._memory import row_blocks
 from ksos._validation import as_bandwidth, as_points, as_vector
 from ksos.feature_names import column_names
@@ -151,10 +151,12 @@ class Kernel(ABC):
 
     def __repr__(self) -> str:
         shown = {key: value for key, value in self.parameters().items() if not (key == "product" and value is False)}
+        shown["sigma"] = sigma = six_digits(self.sigma)
         if self.sigma.size > _SHOWN_BANDWIDTHS:
-            first, last = self.sigma.flat[0], self.sigma.flat[-1]
-            shown["sigma"] = f"[{float(first)}, …, {float(last)}] ({self.sigma.shape[0]} features{', tied' if self.full else ''})"
-        listed = (f"{key}={value if isinstance(value, str) else repr(value)}" for key, value in shown.items())
+            first, last = (sigma[0][0], sigma[-1][-1]) if self.full else (sigma[0], sigma[-1])
+            shown["sigma"] = f"[{first}, …, {last}] ({self.sigma.shape[0]} features{', tied' if self.full else ''})"
+        names = {"sigma": "metric" if self.full else "sigma"}  # (x − x')ᵀS⁻¹(x − x') is no list of widths
+        listed = (f"{names.get(key, key)}={value if isinstance(value, str) else repr(value)}" for key, value in shown.items())
         return f"{type(self).__name__}({', '.join(listed)})"
 
 

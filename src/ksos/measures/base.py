@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from ksos._array import Array, namespace, zeros
+from ksos._array import Array, namespace, six_digits, zeros
 
 if TYPE_CHECKING:
     from ksos.measures.box import Box
@@ -164,5 +164,5 @@ class Measure(ABC):
         return hash((type(self), *(np.asarray(value).tobytes() for value in self.parameters().values())))
 
     def __repr__(self) -> str:
-        listed = (f"{key}={np.asarray(value).tolist()}" for key, value in self.parameters().items())
+        listed = (f"{key}={six_digits(value)}" for key, value in self.parameters().items())
         return f"{type(self).__name__}({', '.join(listed)})"

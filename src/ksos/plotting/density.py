@@ -12,7 +12,7 @@ from ksos._array import is_other_array, to_numpy
 from ksos._validation import as_count, as_features, as_points, as_vector, require_numbers
 from ksos.density.queries import Queries
 from ksos.estimators.conditional import KernelSoSConditional
-from ksos.feature_names import in_order, quoted
+from ksos.feature_names import as_row, in_order, quoted
 from ksos.plotting.canvas import Display, axes_grid, colour_map, require_matplotlib, single_axes
 from ksos.plotting.panel import Look, window_of
 from ksos.plotting.panels import Atoms, Curve, Surface
@@ -140,7 +140,8 @@ class DensityDisplay(Display):
                 raise ValueError("the law of y depends on x: give one row as X; ksos.ConditionalDisplay shows many")
             law = estimator.at(X)
             outputs = law.feature_names or (["y"] if law.n_features == 1 else [f"y{k + 1}" for k in range(law.n_features)])
-            given = _listed(np.ravel(np.asarray(X)), vars(estimator).get("feature_names_in_"))
+            names = vars(estimator).get("feature_names_in_")
+            given = _listed(np.ravel(np.asarray(as_row(X, names))), names)
             return cls.from_density(law.unnamed, feature_names=feature_names or [f"{name} given {given}" for name in outputs], **options)
         if not isinstance(getattr(estimator, "distribution_", None), Queries):
             raise TypeError(
@@ -229,7 +230,7 @@ class DensityDisplay(Display):
 
 def _listed(row: np.ndarray, names: Sequence[str] | None) -> str:
     """The values of a row, for a label: the first three."""
-    values = [value if isinstance(value, str) else f"{value:.4g}" for value in row[:_MOST_GIVEN]]  # a table may have words
+    values = [f"{value:.4g}" if isinstance(value, (int, float, np.number)) else str(value) for value in row[:_MOST_GIVEN]]
     shown = [f"{f'x{k + 1}' if names is None else names[k]} = {value}" for k, value in enumerate(values)]
     return ", ".join(shown) + (", …" if row.shape[0] > _MOST_GIVEN else "")
 

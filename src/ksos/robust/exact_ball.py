@@ -8,6 +8,7 @@ here.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -44,6 +45,8 @@ class Exact:
     mmd: float
     mass: float
     """∫ψᵀCψ dρ: what rounding makes of one, and what the density has been divided by."""
+    doubt: str = ""
+    """What was said of the digits of :attr:`mmd`, for the caller to repeat once."""
 
     @property
     def apart(self) -> float:
@@ -113,7 +116,10 @@ def exactly(problem: Problem, point: Point) -> Exact:
     mass = 1.0
     if isinstance(density, SoSDensity):
         mass = (float(np.linalg.norm(to_numpy(space.T @ G))) / float(np.linalg.norm(to_numpy(density.unit_factor)))) ** 2
-    return Exact(point, density, density.mmd(problem.data), mass)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", RuntimeWarning)
+        distance = density.mmd(problem.data)
+    return Exact(point, density, distance, mass, "; ".join(dict.fromkeys(str(warning.message).split("; pass ")[0] for warning in said)))
 
 
 @one_blas_thread(0)

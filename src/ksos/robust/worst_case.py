@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from ksos._array import inner, like, namespace, to_numpy
 from ksos._deadline import Deadline
@@ -188,6 +189,8 @@ def worst_case(
     UserWarning
         If the loss is not known to be bounded on an unbounded domain: the worst case over all distributions may then be infinite, and
         the value depends on the box that the support points cover, which the warning names.
+    ConvergenceWarning
+        If the gap is not what was asked for: the reason, and the remedy.
 
     Examples
     --------
@@ -217,6 +220,7 @@ def worst_case(
         return _data_alone(setting, loss, deadline)
     warn_if_unbounded(setting, loss)
     found = attack(FixedLoss(setting, loss, lipschitz), radius, goal, deadline, gamma=penalty)[1]
+    warn_if_inaccurate(found)
     names = column_names(data, "data")
     return (
         found if names is None or found.distribution is None else replace(found, distribution=found.distribution.with_feature_names(names))
@@ -308,6 +312,9 @@ def attack(
     """The answer in the exact ball, and the worst case that it is; ``problem`` is the family's, with directions added to it."""
     answer = in_the_exact_ball(family.problem if problem is None else problem, radius, goal, deadline, start, gamma)
     problem, saddle, exact, theta = answer.problem, answer.saddle, answer.exact, answer.saddle.theta
+    if exact.doubt:
+        remedy = "a larger bandwidth of the densities, or fewer support points, keep the digits"
+        warnings.warn(f"{exact.doubt}; {remedy}", RuntimeWarning, stacklevel=6)
     if saddle.keyboard_interrupt and not answer.feasible:
         raise KeyboardInterrupt("interrupted before a density in the ball was found")
     value = objective = dual = g = top = None
@@ -368,6 +375,17 @@ def _data_alone(setting: Setting, loss: Observable, deadline: Deadline) -> Worst
         setting.embedding.kernel, None, time=deadline.elapsed,
         note="radius 0 leaves the data themselves: the value is their mean loss",
     )  # fmt: skip
+
+
+def warn_if_inaccurate(found: WorstCase, stacklevel: int = 3) -> None:
+    """Say so if there is a density in the ball whose gap is above what was asked for, and name the remedy."""
+    if found.status not in ("solved_inaccurate", "max_iter", "time_limit", "numerical_error") or found.gap is None:
+        return
+    message = f"worst_case: {found.message}"
+    if found.integration_error > 0.25 * found.gap:
+        remedy = "a loss with closed forms, such as ksos.observables.BoxIndicator for a comparison, or data with fewer columns"
+        message += f"; most of the gap is what quadrature does not know of the loss: give {remedy}, or raise rtol"
+    warnings.warn(message, ConvergenceWarning, stacklevel=stacklevel)
 
 
 def warn_if_unbounded(setting: Setting, loss: Observable, stacklevel: int = 3) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from ksos._array import Array, is_numpy, linalg_errors, namespace
 from ksos._deadline import TimeUp, require_time
+from ksos._progress import tell_stopping
 from ksos._validation import as_count
 from ksos.functionals.base import BoundTerm
 from ksos.functionals.objective import Objective, Point
@@ -214,6 +215,8 @@ def run(
                 if status != "max_iter" or (others and not solved and solver.is_stuck(state)):
                     break
     except (KeyboardInterrupt, _StopRequested) as stop:
+        if isinstance(stop, KeyboardInterrupt):
+            tell_stopping()
         return Outcome(best_point, "interrupted", n_iter, history, keyboard=isinstance(stop, KeyboardInterrupt))
     except TimeUp:
         if not history:
