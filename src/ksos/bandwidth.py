@@ -32,7 +32,7 @@ _BLOCK_ELEMENTS = 1 << 18
 _FARTHEST = 1e100  # nats: its square is a float
 _MULTIPLES = tuple(2.0 ** (0.5 * k) for k in range(-16, 3))
 _OUTLYING, _WITHIN, _MOST_NATS = 10.0, 1.0, 4.0
-_WIDER, _WIDEST, _UNSURE = 0.4, 0.25, 2.0
+_WIDER, _WIDEST, _UNSURE = 0.4, 0.25, 1.5
 _MOST_MEDIAN_POINTS = 3000  # 4.5 million pairs
 _UNLIKE = 10.0
 
@@ -166,7 +166,7 @@ def left_out(
     best (:func:`widest_good`). Samples that even the widest of all leaves far from the others do not count, so that a few outliers do not
     widen it. Beyond ``most_points`` distinct points (fewer if a discrete ρ has thousands of nodes), a subset of them is used, always the
     same, corrected for its size and for that of the ``count`` samples that the points stand for. A sum of squares is sharper than that
-    kernel density estimate and takes a kernel that is wider by min(0.25, max(0.4/d, 2/√n)): the less so the more features there are, but
+    kernel density estimate and takes a kernel that is wider by min(0.25, max(0.4/d, 1.5/√n)): the less so the more features there are, but
     with few samples enough for highest-density regions that hold their share of new ones.
     """
     unit = robust_silverman(points, weights, count) if unit is None else unit

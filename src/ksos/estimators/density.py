@@ -15,17 +15,12 @@ from sklearn.exceptions import ConvergenceWarning
 from ksos._array import Array, like, to_numpy
 from ksos._deadline import Deadline, SetUp, set_up
 from ksos._progress import report, shown, tell
-from ksos._validation import (
-    as_callback,
-    as_choice,
-    as_count,
-    as_nonnegative,
-    as_points,
-)
+from ksos._validation import as_callback, as_choice, as_count, as_nonnegative, as_points
 from ksos.bandwidth import RULES, bandwidth_rule
 from ksos.embedding import MeanEmbedding
 from ksos.estimators._anomalies import holds_no_rows_out, warn_if_memorised
 from ksos.estimators._automatic_kernel import PER_SUPPORT_POINT, automatic_kernel, wide_enough
+from ksos.estimators._bump_share import held_out_share, with_bumps
 from ksos.estimators._checks import as_bandwidth_or_metric, available_if, warn_if_degenerate, warn_if_unseen
 from ksos.estimators._density_estimator import DensityEstimator
 from ksos.estimators._gathered import Checks, require_own_weights
@@ -75,7 +70,7 @@ _SET_UP_SHARE = 0.25  # of a time limit, for choosing the bandwidth, and then fo
 _SEEN = 1e-3  # how much of every sample they must explain for a likelihood
 _RESULTS = [
     "solution_", "distribution_", "n_iter_", "bandwidth_", "embedding_bandwidth_", "regularization_", "relative_regularization_",
-    "support_points_", "landmarks_",
+    "support_points_", "landmarks_", "bump_share_",
 ]  # fmt: skip
 _CUT = "time_limit was too short for all support points: the density has {} of them; allow more time, or set n_support"
 
@@ -150,6 +145,9 @@ class KernelSoSDensity(DensityEstimator):
     ----------
     distribution_ : SoSDensity, or SoSMixture with a reference
     solution_ : Solution
+    bump_share_ : float
+        With ``bandwidth="auto"`` and MMD, on measures without walls or nodes, (1 − s)·optimum + s·Σ_j a_j k(·,x̃_j)²/∫k(x,x̃_j)²dρ is the
+        density: a fit in MMD hardly sees samples far from the others. s predicts held-out samples best, in up to three more fits; else 0.
     bandwidth_, embedding_bandwidth_ : ndarray
         Scalar (0-dimensional), one entry per feature, or a metric (d, d).
     regularization_, relative_regularization_ : float
@@ -308,12 +306,16 @@ class KernelSoSDensity(DensityEstimator):
         tell("")  # the solver speaks for itself
         told: dict[str, Any] = {"max_iter": self.max_iter, "callback": self.callback, "verbose": self.verbose}
         told |= {"space": space, "solver": self.solver, "time_limit": deadline}
-        distance = self.objective if isinstance(self.objective, Functional) else OBJECTIVES[self.objective](data)
         penalty = self._penalty(part.total)
+
+        def objective(data: MeanEmbedding | KernelSums) -> Functional:
+            distance = self.objective if isinstance(self.objective, Functional) else OBJECTIVES[self.objective](data)
+            return distance if penalty is None else distance + penalty
+
         if passes is None:
-            self.solution_ = minimize(distance if penalty is None else distance + penalty, tol=self.tol, start=start, **told)
+            self.solution_ = minimize(objective(data), tol=self.tol, start=start, **told)
         else:
-            tol = distance.natural_tol if self.tol is None else self.tol
+            tol = NegativeLogLikelihood.natural_tol if self.tol is None else self.tol
             some = passes.survey.fewer(MOST_IN_LIKELIHOOD).part
             self.solution_ = fit_to_all(passes, partial(minimize, **told), space, some, penalty, start, tol)
         self.bandwidth_, self.embedding_bandwidth_ = space.kernel.sigma, space.embedding_kernel.sigma
@@ -322,6 +324,9 @@ class KernelSoSDensity(DensityEstimator):
         self.distribution_, self.n_iter_ = self.solution_.distribution, self.solution_.n_iter
         if constant:
             self.distribution_ = self.distribution_.by_volume().on_device_of(self.distribution_)
+        self.bump_share_ = held_out_share(self.solution_, part, objective, deadline) if self._takes_bumps(space) else 0.0
+        if self.bump_share_ > 0.0:
+            self.distribution_ = with_bumps(self.solution_.distribution, part, self.bump_share_)
         self._name_features()
         if self.solution_.keyboard_interrupt:
             raise KeyboardInterrupt(self.solution_.message)
@@ -449,6 +454,10 @@ class KernelSoSDensity(DensityEstimator):
         """Whether the bandwidth is that of the rule "auto"."""
         return isinstance(self.bandwidth, str) and self.bandwidth == "auto" and not isinstance(self.kernel, Kernel)
 
+    def _takes_bumps(self, space: SoSSpace) -> bool:
+        automatic = self._is_automatic and self.embedding_bandwidth is None and isinstance(self.support, str)
+        return automatic and self._embeds and self.reference is None and takes_metrics(space.kernel, space.measure)
+
     @property
     def _by_likelihood(self) -> bool:
         return isinstance(self.objective, str) and self.objective == "likelihood"  # a functional has an == of its own
@@ -478,10 +487,7 @@ class KernelSoSDensity(DensityEstimator):
 
 
 def default_support_size(count: int) -> int:
-    """The most support points for ``count`` distinct samples: 200, and beyond 5000 samples more, as n^{1/12}, up to 250.
-
-    Their fit takes a few times as long as the kernel sums over a million samples, and grows with the cube of their number.
-    """
+    """The most for ``count`` distinct samples: 200, and beyond 5000 samples more, as n^{1/12}, up to 250: time grows with their cube."""
     return round(MOST_SUPPORT_POINTS * min(max(1.0, (count / 5000.0) ** (1.0 / 12.0)), 1.25))
 
 
