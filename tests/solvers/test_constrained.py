@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from strategies import clouds
 from tables import points
@@ -187,6 +187,7 @@ def test_where_a_low_rank_does_not_come_the_interior_point_takes_over() -> None:
     slope=st.floats(-2.0, 2.0),
     level=st.floats(-1.0, 1.0),
 )
+@example(data=np.array([[2.1, 1.6], [2.0, -0.4], [-1.3, -0.1], [2.1, -2.0]]), sigma=1.0, radius=0.345, slope=0.0, level=-0.2)  # empty
 def test_weak_duality_is_never_violated(data: np.ndarray, sigma: float, radius: float, slope: float, level: float) -> None:
     space = ksos.SoSSpace(Gaussian(sigma), data, tol_model=1e-7, tol_embedding=1e-7)
     functional = Expectation(slope * coordinate(0) + coordinate(data.shape[1] - 1) ** 2)

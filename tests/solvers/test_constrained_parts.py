@@ -29,6 +29,7 @@ ALL: list[Constraint] = [
     Expectation(BoxIndicator([0.0, 0.0], [np.inf, np.inf])) <= 0.3,
     Expectation(coordinate(1) ** 2) >= 0.7,
 ]
+BALL = next(i for i, constraint in enumerate(ALL) if isinstance(constraint.functional, MMD))
 
 
 def problem_of(functional: Functional, constraints: list[Constraint]) -> ConstrainedProblem:
@@ -77,7 +78,11 @@ def test_nothing_is_proven_empty_that_is_not(seed: int, weights: list[float], fr
     problem = problem_of(SquaredMMD(X), ALL)  # which is feasible
     w = np.array(weights)
     w[1] = free
-    assert problem.certified_violation(w, problem.point(random_point(seed))) <= 1e-12
+    point = problem.point(random_point(seed))
+    assert problem.certified_violation(Multipliers(w), point) <= 1e-12
+    v = np.random.default_rng(seed).normal(size=SPACE.embedding_rank)
+    w[BALL] = np.linalg.norm(v)
+    assert not problem.proven_empty(Multipliers(w, {BALL: v}), point)
 
 
 @given(st.integers(0, 10**6), st.lists(st.floats(0.0, 5.0), min_size=4, max_size=4), st.floats(-3.0, 3.0))
@@ -93,10 +98,9 @@ def test_any_multipliers_bound_the_optimum_from_below(seed: int, weights: list[f
     best, bound = problem.best_multipliers([Multipliers(w)], point, factor(point.C))
     assert best.weights[0] >= 0.0
     assert given_bound <= bound == problem.lower_bound(best, point) <= optimum.objective + 1e-9
-    ball = next(i for i, constraint in enumerate(ALL) if isinstance(constraint.functional, MMD))
     v = np.random.default_rng(seed).normal(size=SPACE.embedding_rank)  # any vector of a ball is as valid
-    w[ball] = np.linalg.norm(v)
-    assert problem.lower_bound(Multipliers(w, {ball: v}), point) <= optimum.objective + 1e-9
+    w[BALL] = np.linalg.norm(v)
+    assert problem.lower_bound(Multipliers(w, {BALL: v}), point) <= optimum.objective + 1e-9
 
 
 _OPTIMA: list[ksos.Solution] = []

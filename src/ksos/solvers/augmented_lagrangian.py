@@ -29,7 +29,7 @@ _LOOK = 1e3  # the interior point's iterates are certified from a mean product o
 _AFTERWARDS = 500  # steps that the rounds may take after the interior point has found a feasible point: what it leaves is rounding
 _NEAR_THE_BOUNDARY = 1e-4  # in units of a constraint's size
 _VANISHING, _RUNAWAY = 1e-7, 1e12
-_DOUBTFUL = 1e3  # a penalty from which on a violation that stays raises the question whether anything is feasible
+_DOUBTFUL = 1e3  # a penalty, or a multiplier, from which on a violation that stays raises the question whether anything is feasible
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,10 @@ def _along_the_path(rounds: Rounds) -> ConstrainedOutcome | None:
     for C, multipliers, mu in central_path(program, rounds.fraction):
         rounds.n_iter += 1
         point, late, over = problem.point(C), problem.base.deadline.passed, rounds.n_iter >= rounds.max_iter
-        if float(np.abs(multipliers.weights * problem.sizes).max()) > _RUNAWAY * size:  # as they do if nothing is feasible
+        largest = float(np.abs(multipliers.weights * problem.sizes).max()) / size
+        if largest > _DOUBTFUL and problem.proven_empty(multipliers, point):  # they grow along a ray that proves it (Farkas)
+            return _least_violation(rounds, C, multipliers) if rounds.steppers else violating(problem, C)
+        if largest > _RUNAWAY:
             break
         if mu * C.shape[0] > _LOOK * rounds.tol / size and not late and not over:
             continue
@@ -256,12 +259,17 @@ def _along_the_path(rounds: Rounds) -> ConstrainedOutcome | None:
 
 
 def _proof_of_emptiness(rounds: Rounds, C: Array) -> ConstrainedOutcome | None:
-    """Minimise the violation; if multipliers then prove that it is positive everywhere, say so."""
-    problem, objective = rounds.problem, rounds.problem.infeasibility()
-    _, point, w = rounds.inner(objective, C, 1e-6 * objective.value(objective.point(C)), to_the_end=True)
-    if problem.certified_violation(w, point) <= 0.0:
-        return None
-    return replace(violating(problem, point.C), multipliers=Multipliers(w), n_iter=rounds.n_iter, history=rounds.history)
+    """The point of least violation, if the multipliers there prove that no point meets the constraints."""
+    found = _least_violation(rounds, C)
+    return found if rounds.problem.proven_empty(found.multipliers, rounds.problem.point(found.G @ found.G.T)) else None
+
+
+def _least_violation(rounds: Rounds, C: Array, proof: Multipliers | None = None) -> ConstrainedOutcome:
+    """Minimise the violation: roughly, if a proof that nothing is feasible is there, else far enough for the multipliers to be one."""
+    objective, precision = rounds.problem.infeasibility(), 1e-6 if proof is None else 1e-2
+    _, point, w = rounds.inner(objective, C, precision * objective.value(objective.point(C)), to_the_end=True)
+    proof = Multipliers(w) if proof is None else proof
+    return replace(violating(rounds.problem, point.C), multipliers=proof, n_iter=rounds.n_iter, history=rounds.history)
 
 
 def violating(problem: ConstrainedProblem, C: Array) -> ConstrainedOutcome:

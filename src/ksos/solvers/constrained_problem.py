@@ -125,9 +125,13 @@ class ConstrainedProblem:
         slope = self.frame.pull_back(self.base.term.gradient(point.a, point.C))
         return self._bound(self.value(point), slope, multipliers, point, 1e-10)
 
-    def certified_violation(self, multipliers: np.ndarray, point: Point) -> float:
+    def certified_violation(self, multipliers: Multipliers, point: Point) -> float:
         """The same for f = 0: if it is positive, no point meets the constraints (a proof by Farkas' lemma)."""
-        return self._bound(0.0, 0.0 * point.C, Multipliers(multipliers), point, 1e-14)
+        return self._bound(0.0, 0.0 * point.C, multipliers, point, 1e-14)
+
+    def proven_empty(self, multipliers: Multipliers, point: Point) -> bool:
+        """Whether the certified violation is more than rounding."""
+        return self.certified_violation(multipliers, point) > self.rounding(multipliers)
 
     def _bound(self, total: float, G: Array, multipliers: Multipliers, point: Point, slack: float) -> float:
         for i, (weight, excess) in enumerate(zip(multipliers.weights.tolist(), self.excesses(point).tolist(), strict=True)):
