@@ -123,6 +123,8 @@ def test_derivatives_and_few_directions_of_a_map_without_a_tensor() -> None:
     for tangent in (free.tangent(F), stored.tangent(F)):
         np.testing.assert_allclose(tangent.along(E), stored.apply(F @ E.T + E @ F.T), rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(tangent.back(y), 2.0 * stored.adjoint(y) @ F, rtol=1e-9, atol=1e-11)
+    for any_map in (free, stored):
+        np.testing.assert_allclose(any_map.spanned(F), F.T @ stored.tensor @ F, rtol=1e-9, atol=1e-11)
     few = free.restrict(slice(-8, None))
     np.testing.assert_allclose(few.compressed().tensor, stored.tensor[:, -8:, -8:], atol=1e-11)
 

@@ -63,6 +63,14 @@ def test_scales_with_its_bandwidth(kernel: Kernel, scale: float) -> None:
 
 
 @every_kernel
+def test_widths_are_those_of_scaled_kernels(kernel: Kernel) -> None:
+    X, Y = points(5, 2), points(4, 2, 1)
+    at = kernel.log_at_widths(X, Y)
+    for multiple in (0.01, 1.0, 7.0):
+        np.testing.assert_allclose(at(multiple), kernel.scaled(multiple).log(X, Y), rtol=1e-12)
+
+
+@every_kernel
 def test_one_bandwidth_per_feature_rescales_the_features(kernel: Kernel) -> None:
     X, sigma = points(6, 3), np.array([0.5, 1.0, 2.0])
     np.testing.assert_allclose(kernel.with_sigma(sigma)(X), kernel.with_sigma(1.0)(X / sigma), rtol=1e-13)

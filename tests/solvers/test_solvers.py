@@ -468,3 +468,17 @@ def test_refuses_what_is_not_a_space(space_: object) -> None:
         ksos.minimize(Trace(), space_)
     with pytest.raises(ValueError, match="target: could not convert string to float"):
         SquaredMMD("samples")
+
+
+def test_one_square_is_found_in_few_steps_and_without_a_tensor() -> None:
+    """Five blobs in ten features: the optimum is one square, whose start is the root of the density on few directions."""
+    rng = np.random.default_rng(3)
+    X = 2.5 * rng.normal(size=(5, 10))[rng.integers(5, size=400)] + rng.normal(size=(400, 10))
+    space = ksos.SoSSpace(Gaussian(5.0), X[:120], embedding_kernel=Gaussian(12.0))
+    found = ksos.minimize(SquaredMMD(X) + 1e-3 * Trace(relative=True), space)
+    stored = ksos.minimize(SquaredMMD(X) + 1e-3 * Trace(relative=True), space, solver="interior_point")
+    assert (found.solver, found.status) == ("low_rank", "solved") and found.n_iter <= 12
+    assert abs(found.objective - stored.objective) <= found.gap + stored.gap
+    assert not Objective.of(SquaredMMD(X), space).rounded_well().stored
+    smooth = ksos.SoSSpace(Gaussian(40.0), X[:120, :3])
+    assert Objective.of(SquaredMMD(X[:, :3]), smooth).rounded_well().map.rounds_well
