@@ -15,7 +15,7 @@ from ksos.density.expectation import Estimate, Masses
 from ksos.density.normal_sum import Group
 from ksos.integrals.normal_boxes import closed, mixture_box_masses, sampled_mass
 from ksos.measures import GaussianMixture
-from ksos.quadrature import NODES_PER_CELL, Panels, PiecewiseLaw, cells, from_nodes, integrate, merged, sobol, tensor_grid
+from ksos.quadrature import NODES_PER_CELL, Panels, PiecewiseLaw, cells, integrate, merged, sobol, tensor_grid
 
 __all__ = ["affordable", "average", "box_masses", "by_width", "clouds", "draw", "mixed_law", "panel_ends"]
 
@@ -209,17 +209,8 @@ def mixed_law(parts: Iterable[tuple[float, np.ndarray, Function]]) -> PiecewiseL
     laws = [(weight, line_law(ends, log_density)) for weight, ends, log_density in parts]
     ends = np.unique(np.concatenate([np.r_[law.panels.start, law.panels.start[-1] + 2.0 * law.panels.half[-1]] for _, law in laws]))
     panels = Panels(ends[:-1], ends[1:], _ORDER)
-    values = sum(weight * _density(law, panels.nodes.ravel()) for weight, law in laws)
+    values = sum(weight * law.density(panels.nodes.ravel()) for weight, law in laws)
     return PiecewiseLaw(panels, np.reshape(values, (1, *panels.nodes.shape)), exact=True)
-
-
-def _density(law: PiecewiseLaw, x: np.ndarray) -> np.ndarray:
-    """The density of one law on panels, 0 beyond them."""
-    start, half = law.panels.start, law.panels.half
-    j = np.clip(np.searchsorted(start, x, side="right") - 1, 0, start.shape[0] - 1)
-    s = (x - start[j]) / half[j] - 1.0
-    found = np.einsum("no,no->n", from_nodes(law.panels.order, np.clip(s, -1.0, 1.0)), law.values[0, j])
-    return np.where(np.abs(s) <= 1.0, np.maximum(found, 0.0), 0.0)
 
 
 def box_masses(p: Corrected, low: np.ndarray, high: np.ndarray) -> Masses:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Sums", "divergence", "normal_groups", "squared_l2"]
 
 _CLOUD_POINTS, _LEAST_EVALUATIONS = 65_536, 2048
-_POINTS_PER_PANEL, _BISECTIONS = 8, 60
+_POINTS_PER_PANEL, _BISECTIONS = 8, 45
 _APART, _LEAST_RTOL = 1e-3, 1e-2
 _ROUNDING = 1e-13
 _SMALL = 1e-4  # what is asked of the law without tails, which hold about 1e-17
@@ -274,7 +274,13 @@ def _line_level(p: SoSMixture, law: PiecewiseLaw, mass: float) -> float:
     panels = law.panels
     fractions = np.arange(_POINTS_PER_PANEL) / _POINTS_PER_PANEL
     grid = (panels.start[:, None] + 2.0 * panels.half[:, None] * fractions).ravel()
-    log_p, at_grid = p.logpdf(grid[:, None]), law.cdf(grid[None, :])[0]
+    relative = p.measure.normals(1) is not None
+
+    def log_density(x: np.ndarray) -> np.ndarray:
+        with np.errstate(divide="ignore"):
+            return np.log(law.density(x)) - (p.measure.log_density(x[:, None]) if relative else 0.0)
+
+    log_p, at_grid = log_density(grid), law.cdf(grid[None, :])[0]
 
     def excess(log_level: float) -> float:
         above = log_p >= log_level
@@ -282,7 +288,7 @@ def _line_level(p: SoSMixture, law: PiecewiseLaw, mass: float) -> float:
         rising, low, high = above[change + 1], grid[change], grid[change + 1]
         for _ in range(_BISECTIONS if change.size else 0):
             middle = 0.5 * (low + high)
-            up = (p.logpdf(middle[:, None]) >= log_level) == rising
+            up = (log_density(middle) >= log_level) == rising
             low, high = np.where(up, low, middle), np.where(up, middle, high)
         ends = law.cdf((0.5 * (low + high))[None, :])[0] if change.size else np.empty(0)
         return float(np.sum(np.where(rising, -ends, ends))) + (1.0 if above[-1] else 0.0) - (at_grid[0] if above[0] else 0.0) - mass

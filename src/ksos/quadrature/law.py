@@ -52,6 +52,14 @@ class PiecewiseLaw:
         mean = shares @ nodes
         return mean, np.sqrt(np.einsum("ij,ij->i", shares, (nodes[None, :] - mean[:, None]) ** 2))
 
+    def density(self, x: np.ndarray) -> np.ndarray:
+        """The density of the first law at the entries of x, its mass not being scaled to one; 0 beyond the panels."""
+        start, half = self.panels.start, self.panels.half
+        j = np.clip(np.searchsorted(start, x, side="right") - 1, 0, start.shape[0] - 1)
+        s = (x - start[j]) / half[j] - 1.0
+        found = np.einsum("no,no->n", from_nodes(self.panels.order, np.clip(s, -1.0, 1.0)), self.values[0, j])
+        return np.where(np.abs(s) <= 1.0, np.maximum(found, 0.0), 0.0)
+
     def cdf(self, x: np.ndarray) -> np.ndarray:
         """P(X ≤ x) for the arguments of each law, shape (n, k)."""
         return self._in_blocks(self._mass, _rows(x), x.ravel()).reshape(x.shape)

@@ -47,7 +47,7 @@ _CANCELLED, _ROUNDED, _FLAT = 1e-7, 1e-9, 1e-14
 _GRAM_DIGITS = 1e-11
 _LEAST_SHARE, _FEWER, _EPSILON = 1e-13, 0.5, float(np.finfo(np.float64).eps)
 _FIRST_SLICES, _MOST_SLICES = 48, 768
-_ROWS, _SEED = 2048, 0
+_ROWS, _KEPT_ELEMENTS, _SEED = 2048, 1 << 23, 0
 
 
 class Basis(NamedTuple):
@@ -250,26 +250,36 @@ class Squares:
     def _slices(self, features: tuple[int, ...], n: int) -> np.ndarray:
         """n random sums of slices: the weights of the points given these features, (m, n)."""
         if (features, n) not in self._mixed:
-            values = self._left_values(self._places, features)
+            values = self._left_values(features)
             signs = np.random.default_rng([_SEED, *features, n]).standard_normal((values.shape[0], n))  # not by the order of calls
             self._mixed[features, n] = values.T @ signs / math.sqrt(n * values.shape[0])
         return self._mixed[features, n]
 
-    def _left_values(self, z: np.ndarray, given: tuple[int, ...]) -> np.ndarray:
+    def _left_values(self, features: tuple[int, ...]) -> np.ndarray:
         """Slices Π_j k̂_ij(z_j)/√g(z) over some features, (n, m), for z of the density g = Σ_i Π_j k̂_ij²/m: their mean is an integral."""
-        features = list(given)
-        kernel, measure = self.density.kernel.restrict(features), self.density.measure.restrict(features)
-        log_k = kernel.log(z[:, features], self.density.support_points[:, features])
-        log_k = log_k - sum(self.axes[j].log_norm for j in features) + 0.5 * measure.log_density(z[:, features])[:, None]
+        log_k = np.zeros((self._places.shape[0], self.F.shape[0]))
+        for j in features:
+            log_k += self._log_kept[j] if self._log_kept else self._log_values(j)
         log_k -= log_k.max(axis=1, keepdims=True)
         with np.errstate(under="ignore"):
             values = np.exp(log_k)
         return values / np.sqrt(np.mean(values * values, axis=1, keepdims=True))
 
+    @cached_property
+    def _log_kept(self) -> list[np.ndarray]:
+        """log k̂_ij(z_j) of every feature, if that is not too much to keep."""
+        d, few = len(self.axes), len(self.axes) * self.F.shape[0] ** 2 <= _KEPT_ELEMENTS
+        return [self._log_values(j) for j in range(d)] if few else []
+
+    def _log_values(self, j: int) -> np.ndarray:
+        z, measure = self._places[:, [j]], self.density.measure.restrict([j])
+        log_k = self.density.kernel.restrict([j]).log(z, self.density.support_points[:, [j]])
+        return np.asarray(log_k - self.axes[j].log_norm + 0.5 * measure.log_density(z)[:, None])
+
     def _basis(self, k: int, F: np.ndarray) -> Basis:
         """Functions of one feature that span it for all squares, the columns of F, from slices of random sums of them."""
         axis, rows, others, n = self.axes[k], self.axes[k].gram_rows, _others(k, len(self.axes)), _FIRST_SLICES
-        values = self._left_values(self._places, others)
+        values = self._left_values(others)
         rng = np.random.default_rng([_SEED, k])
         self._mixed[others, n] = values.T @ rng.standard_normal((values.shape[0], n)) / math.sqrt(n * values.shape[0])
         slices = (F @ rng.standard_normal((F.shape[1], values.shape[0]))) * values.T / math.sqrt(values.shape[0])
