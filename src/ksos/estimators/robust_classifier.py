@@ -106,8 +106,8 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):
 
     def _family(self, loss: ClassificationLoss, X: Any, y: Any, sample_weight: Any, shift: str) -> EstimatorFamily:
         require_unmasked(y, "y")  # labels may be words
-        if np.ndim(y) == 1:
-            require_complete(np.asarray(y), "y")
+        if (labels := np.asarray(y)).ndim == 1:
+            require_complete(labels, "y")
         X, y = validate_data(self, require_numbers(X), y, dtype=np.float64)
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)

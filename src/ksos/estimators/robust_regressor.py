@@ -102,7 +102,7 @@ class RobustRegressor(RegressorMixin, RobustEstimator):
         return np.asarray(self._basis(X) @ self.theta_ + self._offset)
 
     def _family(self, loss: RegressionLoss, X: Any, y: Any, sample_weight: Any, shift: str) -> _RegressionFamily:
-        y = as_vector(y, "y") if np.ndim(y) == 1 else require_numbers(y, "y")
+        y = as_vector(y, "y") if np.asarray(y).ndim == 1 else require_numbers(y, "y")
         X, y = validate_data(self, require_numbers(X), y, dtype=np.float64, y_numeric=True)
         y, weights = np.asarray(y, dtype=np.float64), as_weights(sample_weight, X.shape[0])
         if shift == ANYWHERE:
