@@ -192,7 +192,7 @@ def test_regularization_auto_is_that_number(penalty: str) -> None:
 @pytest.mark.parametrize("objective", ["squared_mmd", "mmd"])
 def test_the_objective_is_distance_plus_penalty(penalty: str, objective: str) -> None:
     est = fit(penalty=penalty, objective=objective, regularization=0.02, tol=1e-3)
-    p, S = est.distribution_, est.solution_.space.projection
+    p, S = est.solution_.distribution, est.solution_.space.projection
     residual = S.coordinates(p) - S.coordinates(X)
     M = p.factor.T @ p.kernel(p.support_points) @ p.factor  # FᵀKF: tr A is its trace, ‖A‖² the sum of its squares
     distance = residual @ residual if objective == "squared_mmd" else np.linalg.norm(residual)
