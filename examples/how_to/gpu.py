@@ -23,7 +23,7 @@ if importlib.util.find_spec("torch") is not None:
     places[f"torch, {device}"] = torch.tensor(data, device=device)
     places[f"chunks to {device}"] = ksos.chunks(data, rows=100).to(device)
 else:
-    print("pip install 'kernel-sos[torch]' for tensors")
+    print('pip install "kernel-sos[torch]" for tensors')
 
 _, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 for name, X in places.items():

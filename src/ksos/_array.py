@@ -74,7 +74,7 @@ def to_device(value: np.ndarray, device: Any) -> Array:
     try:
         import torch
     except ImportError:
-        raise ValueError(f"device={device!r} needs PyTorch: pip install 'kernel-sos[torch]'") from None
+        raise ValueError(f'device={device!r} needs PyTorch: pip install "kernel-sos[torch]"') from None
     try:
         wanted = torch.device(device)
         if wanted.type == "cuda" and not torch.cuda.is_available():
@@ -273,7 +273,7 @@ def derivatives(function: Callable[..., Any], inputs: Sequence[np.ndarray], *, s
     try:
         import torch
     except ImportError:
-        raise ValueError("a torch function needs PyTorch: pip install 'kernel-sos[torch]'") from None
+        raise ValueError('a torch function needs PyTorch: pip install "kernel-sos[torch]"') from None
     tensors = [torch.tensor(x, dtype=torch.float64, requires_grad=True) for x in inputs]
     value = function(*tensors)
     if not isinstance(value, torch.Tensor) or value.numel() != 1:

@@ -323,5 +323,5 @@ def test_reproduce_without_matplotlib(ksos: Command, monkeypatch: pytest.MonkeyP
     done = ksos("reproduce", "--output", tmp_path / "figures")
     assert done.code == 1
     (line,) = done.err.splitlines()
-    assert "matplotlib" in line and "pip install 'kernel-sos[plot]'" in line
+    assert "matplotlib" in line and 'pip install "kernel-sos[plot]"' in line
     assert list(tmp_path.iterdir()) == []

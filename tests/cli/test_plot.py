@@ -164,7 +164,7 @@ def test_nodes(ksos: Command, tmp_path: Path, shown: list[Any]) -> None:
 def test_without_matplotlib(ksos: Command, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     done = ksos("plot", model, "-o", tmp_path / "o.png")
-    assert done.code == 1 and "pip install 'kernel-sos[plot]'" in done.err and done.err.count("\n") == 1
+    assert done.code == 1 and 'pip install "kernel-sos[plot]"' in done.err and done.err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
 

@@ -106,7 +106,7 @@ def require_cvxpy() -> Any:
     try:
         import cvxpy
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("CVXPY is not installed; run: pip install 'kernel-sos[cvx]'", name=error.name) from None
+        raise ModuleNotFoundError('CVXPY is not installed; run: pip install "kernel-sos[cvx]"', name=error.name) from None
     return cvxpy
 
 

@@ -29,7 +29,7 @@ def require_matplotlib() -> None:
     try:
         import matplotlib  # noqa: F401
     except ModuleNotFoundError as error:
-        text = "figures are drawn with matplotlib, which is not installed; run: pip install 'kernel-sos[plot]'"
+        text = 'figures are drawn with matplotlib, which is not installed; run: pip install "kernel-sos[plot]"'
         raise ModuleNotFoundError(text, name=error.name) from None
 
 
