@@ -144,7 +144,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if isinstance(estimator, KernelSoSDensityCV):
         fitted, status, how = estimator.best_estimator_, estimator.status_, _searched(estimator)
     else:
-        fitted, status, how = estimator, estimator.solution_.status, {}
+        fitted, status, how = estimator, estimator.solution_.status, {"bump_share": estimator.bump_share_}
     names = {"feature_names": None if table.names is None else list(table.names)}
     value = {"output": arguments.output, "n_samples": n, "n_features": d, **names, **_summary(fitted), **how, "status": status}
     console.answer(arguments.json, value, _report(estimator, fitted, arguments.output, n))
@@ -216,6 +216,8 @@ def _report(estimator: KernelSoSDensity | KernelSoSDensityCV, fitted: KernelSoSD
     else:
         lines = [f"{output}: a density in d = {d} from {rows}: {estimator.distribution_!r}"]
         lines.append(f"held-out score {estimator.best_score_:.6g} per row; the best of its sums of squares has {m} support points:")
+    if fitted is estimator and fitted.bump_share_ > 0.0:
+        lines.append(f"of its mass {fitted.bump_share_:.0%} are bumps around the support points, as held-out rows ask for; the rest:")
     return [
         *lines,
         f"{solution.status} by {solution.solver} in {solution.n_iter} iterations, {solution.time:.2f} s: "
