@@ -167,7 +167,7 @@ class LowRank(Stepper):
 
     def is_quick(self, state: _State) -> bool:
         """Newton's steps where the Hessian is formed, as long as they help."""
-        return self._forms_hessian(state) and state.since < _PATIENCE
+        return self._forms_hessian(state) and (state.since < _PATIENCE or state.F.shape[0] <= _FACE_COLUMNS)
 
     def _forms_hessian(self, state: _State) -> bool:
         return math.prod(state.F.shape) <= _dense_limit(state.F, self.dense_unknowns)
@@ -207,11 +207,11 @@ class LowRank(Stepper):
         """The optimum over the columns and the lowest eigenvectors of ∇f, where Newton's steps are dear; None if it is not better."""
         F, xp = state.F, namespace(state.F)
         r, k = F.shape
-        columns = min(r, max(_FACE_COLUMNS, min(3 * k, int(_LARGEST_FACE * r))))
-        if k + min(_MOST_NEW_COLUMNS, r - k) > columns or self.max_columns is not None:
+        columns = max(_FACE_COLUMNS, min(3 * k, int(_LARGEST_FACE * r)))
+        if r <= _FACE_COLUMNS or k + _MOST_NEW_COLUMNS > columns or self.max_columns is not None:
             return None
-        new = F if k == columns else xp.concat([F, lowest_eigenpairs(objective.gradient(state.point), columns - k)[1]], axis=1)
-        V, _ = xp.linalg.qr(new)
+        _, vectors = lowest_eigenpairs(objective.gradient(state.point), columns - k)
+        V, _ = xp.linalg.qr(xp.concat([F, vectors], axis=1))
         X = optimum_on_face(objective, V, state.point.C, _FACE_GAP * state.gap)
         if X is None:
             return None
