@@ -90,7 +90,7 @@ def conic_optimum(A: np.ndarray, z: np.ndarray, D: np.ndarray, *, squared: bool 
     residual = A.reshape(A.shape[0], -1) @ cp.vec(C, order="C") - z
     distance = cp.sum_squares(residual) if squared else cp.norm(residual)
     problem = cp.Problem(cp.Minimize(distance + cp.sum(cp.multiply(D, C))), [cp.trace(C) == 1])
-    problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11)
+    problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
     return float(problem.value)
 
 
