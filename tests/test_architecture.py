@@ -6,6 +6,7 @@ import ast
 import importlib
 import json
 import math
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -269,10 +270,10 @@ def test_flat_api_lists_everything_it_shows() -> None:
 # --- what importing does, seen from a fresh process ---
 
 
-def fresh(program: str) -> object:
+def fresh(program: str, environment: dict[str, str] | None = None) -> object:
     """What ``program`` prints as JSON in a new interpreter that finds this very package."""
     program = f"import sys; sys.path.insert(0, {str(PACKAGE.parent)!r})\n{program}"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120, env=environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -316,7 +317,11 @@ print(json.dumps([key for key in before if before[key] != after[key]]))
     assert changed == []
 
 
-def test_import_is_quick() -> None:
+def test_import_is_quick(tmp_path: Path) -> None:
+    # compiled, as an installed package is: in a folder of its own, for checkouts may be kept free of it
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"} | {
+        "PYTHONPYCACHEPREFIX": str(tmp_path)
+    }
     program = """
 import json, time
 import sklearn
@@ -326,7 +331,7 @@ print(json.dumps(time.process_time() - start))
 """
     best = math.inf
     for _ in range(5):  # processor time, the best of five, and no more of them than needed: what else the machine does must not count
-        best = min(best, float(str(fresh(program))))
+        best = min(best, float(str(fresh(program, environment))))
         if best < 0.3:
             return
     pytest.fail(f"import ksos adds {best:.2f} s to import sklearn")

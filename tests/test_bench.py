@@ -156,7 +156,7 @@ def test_without_cvxpy_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> N
         return real(name, *arguments, **options)
 
     monkeypatch.setattr(builtins, "__import__", block)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'kernel-sos\[cvx\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r'pip install "kernel-sos\[cvx\]"'):
         rivals.require_cvxpy()
 
 

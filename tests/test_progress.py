@@ -184,8 +184,8 @@ CALLS: dict[str, tuple[Callable[[], Any], list[str]]] = {
     "fit": (lambda: ksos.KernelSoSDensity().fit(blobs()), ["60 samples of 2 features: bandwidth", r"iteration \d+, objective .*, gap "]),
     "search": (
         lambda: ksos.KernelSoSDensityCV(cv=3).fit(blobs()),
-        ["step 1 of 22: mixtures of 1 component", "step 16 of 22: correction 1 of 1, fold 1 of 3", "step 19 of 22: sum of squares over",
-         "step 22 of 22: fit to all samples: iteration"],
+        ["step 1 of 29: mixtures of 1 component", "step 23 of 29: correction 1 of 1, fold 1 of 3", "step 26 of 29: sum of squares over",
+         "step 29 of 29: fit to all samples: iteration"],
     ),
     "grid": (
         lambda: ksos.KernelSoSDensityCV(reference=None, bandwidths=[0.5, 1.0], relative_regularizations=[0.1], cv=3).fit(blobs()),

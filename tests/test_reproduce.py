@@ -101,7 +101,7 @@ def test_missing_matplotlib_is_said_before_any_work(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(builtins, "__import__", without)
     lines: list[str] = []
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'kernel-sos\[plot\]'") as caught:
+    with pytest.raises(ModuleNotFoundError, match=r'pip install "kernel-sos\[plot\]"') as caught:
         reproduce.run(None, tmp_path, True, lines.append)
     assert caught.value.name == "matplotlib"
     assert lines == []

@@ -394,7 +394,7 @@ def test_no_regions(line: ksos.SoSDensity, plane: ksos.SoSDensity) -> None:
 
 def test_without_matplotlib(line: ksos.SoSDensity, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'kernel-sos\[plot\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r'pip install "kernel-sos\[plot\]"'):
         DensityDisplay.from_density(line)
 
 
