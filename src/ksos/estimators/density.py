@@ -324,10 +324,11 @@ class KernelSoSDensity(DensityEstimator):
         self.distribution_, self.n_iter_ = self.solution_.distribution, self.solution_.n_iter
         if constant:
             self.distribution_ = self.distribution_.by_volume().on_device_of(self.distribution_)
-        self.bump_share_ = held_out_share(self.solution_, part, objective, deadline) if self._takes_bumps(space) else 0.0
-        if self.bump_share_ > 0.0:
-            self.distribution_ = with_bumps(self.solution_.distribution, part, self.bump_share_)
-        self._name_features()
+        self.bump_share_ = 0.0
+        self._name_features()  # Ctrl-C while the share is looked for leaves the optimum
+        if self._takes_bumps(space) and (share := held_out_share(self.solution_, part, objective, deadline)) > 0.0:
+            self.distribution_, self.bump_share_ = with_bumps(self.solution_.distribution, part, share), share
+            self._name_features()
         if self.solution_.keyboard_interrupt:
             raise KeyboardInterrupt(self.solution_.message)
         told_so = self.solution_.status in ("solved", "interrupted")  # a callback that stops the fit knows that it does
