@@ -284,9 +284,8 @@ def tell(doing: str, done: float | None = None, total: float | None = None, step
 
 
 def tell_rows(done: int, total: int) -> None:
-    """Say how many rows there are of all, from the first ones on."""
-    if done:
-        tell(f"{done} of {total} rows", done, total)
+    """Say how many rows there are of all."""
+    tell(f"{done} of {total} rows", done, total)
 
 
 def tell_stopping() -> None:
