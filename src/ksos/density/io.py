@@ -70,15 +70,6 @@ def load(path: str | os.PathLike[str]) -> SoSDensity | SoSMixture:
 
     Nothing in the file is executed, and nothing is allocated that the file's own length does not cover. It raises ModelFormatError for
     every file that is not a whole, undamaged model of a known version, and OSError if the file cannot be read.
-
-    >>> import os, tempfile
-    >>> import ksos
-    >>> p = ksos.SoSDensity(ksos.kernels.Gaussian(1.0), [[0.0]], [[1.0]], normalize=True)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     p.save(os.path.join(folder, "p.ksos"))
-    ...     q = ksos.load(os.path.join(folder, "p.ksos"))
-    >>> bool(q.pdf([[0.3]]) == p.pdf([[0.3]]))
-    True
     """
     with _opened(path) as file:
         header, data_start = _header_and_its_end(file)
