@@ -16,7 +16,7 @@ from ksos._array import like, to_numpy
 from ksos._deadline import Deadline
 from ksos.density import SoSDensity
 from ksos.embedding import MeanEmbedding
-from ksos.estimators._kernel_density import bump_density, bump_logpdf
+from ksos.choose.kernel_density import kernel_density_logpdf as bump_logpdf
 from ksos.estimators._subsample import Part
 from ksos.functionals import Functional
 from ksos.kernels import Kernel

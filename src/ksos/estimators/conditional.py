@@ -24,7 +24,7 @@ from ksos.estimators._conditional_joint import JointLaws
 from ksos.estimators._conditional_laws import ConditionalLaws
 from ksos.estimators._conditional_regression import Choices, fit_regression, row_splits
 from ksos.estimators._samples import as_generator, check_folds, mean_score, require_inside
-from ksos.estimators.cross_validation import KernelSoSDensityCV
+from ksos.estimators.search import KernelSoSDensityCV
 from ksos.feature_names import as_row, column_names, is_table
 from ksos.measures import Measure
 
