@@ -34,6 +34,8 @@ FLOORS = (3e-2, 3e-3, 1e-6)
 _STARTS = 2
 _MANY, _FEW_FLOOR = 250, 1e-1
 """From so many samples on, the smallest floor is also fitted from k-means; with fewer, a larger one."""
+_DIRECT_STARTS, _DIRECT_SIZES = 3, (2, 3, 4, 5, 6, 7, 8, 10, 12)
+"""Of the former. One start costs 0.003 nats in the mean of benchmarks/quality, 0.15 on a table."""
 _FREEDOM = (2.5, 5.0, 10.0)  # of Student candidates: below 2 there is no variance, above 10 no tail
 _SAMPLES_PER_COMPONENT = 4
 _FARTHEST = 1e3  # standard deviations: where EM sees outliers, so that squares keep their digits
@@ -41,9 +43,9 @@ _LADDER = 3.0 ** np.arange(1, 7)
 """Widths of the wide candidate, in standard deviations: a sample up to 2,000 of them away costs less
 than 20 nats. The weights fall as the squares of the widths, as tails of a Student with ν = 2 do."""
 _SHARED, _PAIR = 1e-9, 2.5  # a variance that is that of one value; more samples than two by chance
-_KAPPA = 4.0
-"""Strength of the prior, in samples. 12 costs 0.003 nats in the mean of benchmarks/quality; 0 needs
-early stopping instead."""
+_KAPPA = 2.0
+"""Strength of the prior, in samples. 4 costs 0.001 nats in the mean of benchmarks/quality, 12 costs
+0.003; without a prior, candidates that few held-out samples favor by chance would take over."""
 _GAP = 1e-4
 """Nats per sample: far below what held-out samples can tell apart."""
 _NEWTON_STEPS = 60  # quadratic convergence: a dozen are enough, the rest is for bad luck
@@ -140,8 +142,6 @@ def certified_weights(
 class _Fit(NamedTuple):
     """One candidate: its fits to all weightings."""
 
-    components: int
-    """What its prior weight is divided by."""
     mixtures: Mixtures
     axes: np.ndarray | None = None
     """(d, d): the coordinates y = x·axes that it was fitted in."""
@@ -208,24 +208,32 @@ class Stack:
         samples, the smallest floor is fitted from k-means as well; with few, a larger one takes part.
         """
         steps = [_Step(c, k) for k in range(_STARTS) for c in self.sizes if c > 1 or k == 0]
-        many = float(np.sum(self.masses[-1] ** 2)) < 1.0 / _MANY
-        more = FLOORS[-1:] if many else (_FEW_FLOOR,)
-        return steps + [_Step(c, 0, more) for c in self.sizes if c > 1]
+        if float(np.sum(self.masses[-1] ** 2)) >= 1.0 / _MANY:
+            return steps + [_Step(c, 0, (_FEW_FLOOR,)) for c in self.sizes if c > 1]
+        direct = [c for c in _DIRECT_SIZES if c <= max(self.sizes)]
+        every = sorted({*direct, *self.sizes} - {1})
+        for start in range(_DIRECT_STARTS):
+            steps += [_Step(c, start, FLOORS[-1:]) for c in (direct if start else every)]
+        return steps
 
     def fit(self, deadline: Deadline) -> Iterator[int]:
         """Fit step after step, yielding the number of candidates; after the deadline only the first."""
+        centers: dict[tuple[int, int], np.ndarray] = {}
         for components, start, floors in self.plan:
             if self.fits and deadline.passed:
                 return
             fits: list[_Fit] = []
-            for samples, axes in self.samples:
+            for which, (samples, axes) in enumerate(self.samples):
                 used = [np.where(self.units.still, 1.0, floor) for floor in floors]
                 if components == 1:
                     fits += self._tails(samples, axes, used[-1])
-                centers = seeds(samples.points, self.masses, max(self.sizes), start)[:, :components]
-                path = mixture_path(samples, self.masses, centers, used, deadline)
+                if (which, start) not in centers:
+                    every = seeds(samples.points, self.masses, max(self.sizes), start)
+                    centers[which, start] = every
+                first = centers[which, start][:, :components]
+                path = mixture_path(samples, self.masses, first, used, deadline)
                 fits += [
-                    _Fit(components, self._without_spikes(mixtures, samples, floor), axes)
+                    _Fit(self._without_spikes(mixtures, samples, floor), axes)
                     for mixtures, floor in zip(path, used, strict=True)
                 ]
             columns = [self._unseen(fit) for fit in fits]
@@ -235,12 +243,12 @@ class Stack:
 
     def _tails(self, samples: Samples, axes: np.ndarray | None, floor: np.ndarray) -> list[_Fit]:
         """Student distributions, and once the wide one: normals of several scales."""
-        fits = [_Fit(1, student(samples, self.masses, nu, floor), axes) for nu in _FREEDOM]
+        fits = [_Fit(student(samples, self.masses, nu, floor), axes) for nu in _FREEDOM]
         if axes is None:
             one = student(samples, self.masses, np.inf, floor)
             shares = _LADDER**-2.0 / np.sum(_LADDER**-2.0)
             wide = Mixtures.of_scales(shares, _LADDER, one.means[:, 0], one.covariances[:, 0])
-            fits.insert(0, _Fit(1, wide))
+            fits.insert(0, _Fit(wide))
         return fits
 
     def _without_spikes(self, mixtures: Mixtures, samples: Samples, floor: np.ndarray) -> Mixtures:
@@ -263,7 +271,7 @@ class Stack:
     @property
     def prior(self) -> np.ndarray:
         """π: the fewer components, the more weight before anything is known."""
-        return np.array([1.0 / fit.components for fit in self.fits])
+        return np.array([1.0 / fit.mixtures.shares.shape[1] for fit in self.fits])
 
     def solve(self) -> None:
         """Certify the weights, drop candidates of less than 1%, and certify those of the others."""
@@ -314,7 +322,7 @@ class Stack:
     def _mixture(self, weights: np.ndarray, rows: Sequence[int]) -> GaussianMixture:
         parts = []
         for j, weight in zip(self.kept, weights, strict=True):
-            _, mixtures, axes = self.fits[j]
+            mixtures, axes = self.fits[j]
             for k in rows:
                 shares = mixtures.shares[k] / mixtures.shares[k].sum()
                 means, covariances = mixtures.means[k], mixtures.covariances[k]
