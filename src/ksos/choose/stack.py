@@ -22,6 +22,7 @@ from ksos.choose.mixtures import MOST_FULL, Mixtures, Samples, mixture_path, see
 from ksos.estimators._samples import Fold
 from ksos.feature_names import said
 from ksos.measures import GaussianMixture
+from ksos.measures.gaussian_mixture import merged
 
 __all__ = ["SIZES", "Stack", "Units", "certified_weights", "warn_if_flat"]
 
@@ -51,8 +52,9 @@ _GAP = 1e-4
 _NEWTON_STEPS = 60  # quadratic convergence: a dozen are enough, the rest is for bad luck
 _SMALLEST = 0.01  # candidates of less weight go, and the weights of the others are solved for again
 _MOST_BAGS = 6  # fits per candidate: that to all samples, and those to five folds
-_MOST_ENTRIES = 1 << 22
-"""Numbers in all covariances of a reference: 32 MB, and 250 components in 128 features."""
+_MOST_COMPONENTS, _MOST_ENTRIES = 1000, 1 << 22
+"""Of a reference before it is merged, and numbers in its covariances: 32 MB."""
+_MERGED = 0.01  # nats: the bound on the divergence; held-out scores change by at most 0.001
 _FLAT = 1e-10  # of the largest variance
 _NOTICEABLE, _MOST_NAMED = 0.1, 4  # part of a flat direction that a feature has; features named
 
@@ -312,12 +314,15 @@ class Stack:
         """The stack of all samples: each candidate is the mean of its fits to all and to the folds [Breiman1996].
 
         The mean does not have what one fit owes to the accidents of its samples and of its start. A
-        fold that trains on less than three quarters of the mass takes no part.
+        fold that trains on less than three quarters of the mass takes no part. Components that are nearly
+        the same are merged [Runnalls2007].
         """
         each = sum(self.fits[j].mixtures.shares.shape[1] for j in self.kept)
-        most = _MOST_ENTRIES // (each * self.samples[0][0].points.shape[1] ** 2)
+        d = self.samples[0][0].points.shape[1]
+        most = min(_MOST_COMPONENTS, _MOST_ENTRIES // d**2) // each
         worth = [k for k, fold in enumerate(self.folds) if fold.mass <= 0.25]
-        return self._mixture(self.weights, [-1, *worth[: int(np.clip(most, 1, _MOST_BAGS)) - 1]])
+        bags = [-1, *worth[: int(np.clip(most, 1, _MOST_BAGS)) - 1]]
+        return merged(self._mixture(self.weights, bags), _MERGED)
 
     def _mixture(self, weights: np.ndarray, rows: Sequence[int]) -> GaussianMixture:
         parts = []
