@@ -263,11 +263,11 @@ class KernelSoSDensity(DensityEstimator):
 
     def __getattr__(self, name: str) -> Any:
         """The results of ``partial_fit``, which nobody has asked for before."""
-        if name not in _RESULTS or "_running" not in vars(self):
-            return super().__getattribute__(name)  # raises, with the cause if there is one
-        running, deadline = self._running, Deadline.of(self.time_limit)
-        if (survey := running.known.survey) is None:
-            return super().__getattribute__(name)  # no sample yet
+        running = vars(self).get("_running")
+        survey = None if running is None or name not in _RESULTS else running.known.survey
+        if running is None or survey is None:
+            return super().__getattr__(name)
+        deadline = Deadline.of(self.time_limit)
         with np.errstate(under="ignore"):
             part, sums = survey.part, running.known.sums
             setting = running.setting or self._settle(part, survey.count, deadline, report(self.verbose), part.points)
@@ -297,7 +297,7 @@ class KernelSoSDensity(DensityEstimator):
     def _fit_to(self, passes: Passes, deadline: Deadline) -> Self:
         X, say = passes.source, report(self.verbose)
         with np.errstate(under="ignore"):
-            asked = self._given_question if self._asks_first and isinstance(X, Chunks) else None
+            asked = self._given_question() if self._asks_first and isinstance(X, Chunks) else None
             normal = isinstance(self.reference, str) and self.reference == "normal"
             survey = passes.look(self._most_looked_at(isinstance(X, Chunks)), self._domain, asked, moments=normal)
             part = passes.part
@@ -314,7 +314,6 @@ class KernelSoSDensity(DensityEstimator):
         """The setting as a part of the samples decides on it, without a limit of time."""
         return self._settle(part, part.total, Deadline.of(None), report(0), part.points)
 
-    @property
     def _given_question(self) -> KernelSums:
         """The kernel sums of no samples, where these do not decide on landmarks: any part will do."""
         return self._question(Part(to_numpy(as_points(self.support, "support"))[:1], np.ones(1), 1)).nothing
