@@ -256,7 +256,7 @@ def _solution(objective: Objective, outcome: Outcome, tol: float, solver: Steppe
     elif status == "solved_inaccurate" and certified and found.gap <= tol:
         status = "solved"  # where rounding hid it from the run, the closer look at the end has seen it
     gap = found.gap if certified else None
-    note = known_to(objective.uncertainty(point), tol) or (solver.advice if status == "max_iter" else "")
+    note = known_to(found.unknown, tol) or (solver.advice if status == "max_iter" else "")
     return assembled(objective, outcome, G, found.objective, gap, status, solver.name, solver_reason=reason, note=note)
 
 
