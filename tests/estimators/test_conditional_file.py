@@ -64,7 +64,7 @@ class Calls:
 
 def forge(path: Path, value: Any) -> Path:
     body = pickle.dumps(value)
-    path.write_bytes(b"\x89KSOC\r\n\x1a" + hashlib.sha256(body).digest() + body)
+    path.write_bytes(b"\x89KSOC2\r\n\x1a" + hashlib.sha256(body).digest() + body)
     return path
 
 
@@ -92,6 +92,13 @@ def test_a_forged_file_runs_nothing(value: Any, tmp_path: Path, monkeypatch: pyt
 def test_what_is_no_conditional_density_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ksos.ModelFormatError, match="holds no conditional density; got LinearRegression"):
         load_conditional(forge(tmp_path / "other", LinearRegression()))
+
+
+def test_a_file_of_an_earlier_version_is_named(tmp_path: Path) -> None:
+    (tmp_path / "old").write_bytes(b"\x89KSOC\r\n\x1a" + bytes(100))
+    for read in (load_conditional, ksos.load):
+        with pytest.raises(ksos.ModelFormatError, match="old was written by an earlier version of ksos.* fit it again"):
+            read(tmp_path / "old")
 
 
 def test_a_trusted_file_may_name_anything(tmp_path: Path) -> None:

@@ -1,87 +1,108 @@
-"""KernelSoSConditional: the density of y given x, by a regressor that a kernel sum of squares corrects, or from a joint density."""
+"""KernelSoSConditional: the density of y given x, around any regressor or from a joint density."""
 
 from __future__ import annotations
 
 import os
-from typing import Any, Self
+import warnings
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.compose import make_column_selector
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ksos._deadline import Deadline
-from ksos._progress import shown
-from ksos._validation import as_choice, as_count, as_features, as_levels, as_masses, as_points, as_positive, as_vector, require_numbers
+from ksos._progress import Steps, shown
+from ksos._validation import (
+    as_choice, as_count, as_features, as_levels, as_masses, as_points, as_positive, as_vector,
+    require_numbers,
+)
 from ksos.density import SoSDensity
-from ksos.density.mixture import SoSMixture
 from ksos.estimators._checks import require_order
-from ksos.estimators._conditional_conformal import SplitConformal
-from ksos.estimators._conditional_default import location_regressors, require_no_dates, scale_regressors, scale_trees
-from ksos.estimators._conditional_far import FeatureRange
-from ksos.estimators._conditional_joint import JointLaws
-from ksos.estimators._conditional_laws import ConditionalLaws
-from ksos.estimators._conditional_regression import Choices, fit_regression, row_splits
+from ksos.estimators._conditional_conformal import SplitConformal, fit_conformal
+from ksos.estimators._conditional_location import (
+    FeatureRange, Location, LocationScale, Split, cross_fit, evaluate, fit_scales,
+    location_regressors, row_splits, scale_regressors, scale_trees, warn_of_weights,
+)
+from ksos.estimators._conditional_shape import (
+    JointDistributions, ResidualDistributions, Transform, fit_shape, log_is_better,
+)
 from ksos.estimators._samples import as_generator, check_folds, mean_score, require_inside
 from ksos.estimators.search import KernelSoSDensityCV
-from ksos.feature_names import as_row, column_names, is_table
+from ksos.feature_names import as_row, column_names, is_table, matrix_of, warn_caller
 from ksos.measures import Measure
 
 __all__ = ["KernelSoSConditional"]
 
 METHODS = ("density", "conformal")
+TRANSFORMS = ("auto", "log", "asinh")
+
+_PERFECT = 1e-7  # of the standard deviation of y: residuals below it are rounding
+_COSTS = (9.0, 1.0, 2.0, 4.0)  # time of the four steps of a fit, for the progress bar alone
 
 
 class KernelSoSConditional(RegressorMixin, BaseEstimator):
-    r"""The density of y given x: any regressor, and a kernel sum of squares for what it leaves.
+    r"""Estimate the distribution of y given x, around any regressor.
 
-    p(y | x) = q((y − μ(x))/s(x) | z(x))/s(x). μ is a regressor, s the scale of its residuals, q the density of the scaled residual u that
-    the search of :class:`~ksos.KernelSoSDensityCV` finds, alone or given a few features z. All three are judged on rows that the models
-    have not seen: μ and s are cross-fitted, and the residuals that make q are those of held-out rows. A wide Student law takes part in q,
-    with the share that held-out residuals give it. The law is normalised and its quantiles do not cross, both by construction.
+    p(y | x) = q((y − μ(x))/s(x) | z(x))/s(x). A regressor predicts the location μ, a second one the
+    scale s of its residuals. The scaled residual u has the density q that
+    :class:`~ksos.KernelSoSDensityCV` finds, alone or given a few features z. All of them are judged
+    on held-out rows. The density has mass one and its quantiles do not cross, by construction.
 
     Parameters
     ----------
-    regressor : regressor, list of regressors, "joint", or None
-        The location. Several share the prediction by held-out squared error. Default: scikit-learn's histogram gradient boosting, a ridge
-        and a Gaussian process. A fitted regressor is used as it is with ``prefit=True`` or in a ``FrozenEstimator``. "joint": no
-        regressor; p(y | x) = p(x, y)/p(x) of one joint density, for few features.
-    scale : regressor, list of regressors, "constant", or None
-        For log|y − μ(x)|. Held-out likelihood says how much of each counts, a constant included. Default: histogram gradient boosting, a
-        ridge, and small trees over the prediction.
-    given : {"auto", "prediction", None} or sequence of column numbers
-        What the shape of q depends on. "auto": nothing, the prediction, or one of the two columns with which u goes most, by held-out
-        likelihood.
-    estimator : density estimator, optional
-        Of the scaled residuals, or of the rows (x, y) with "joint". Default: ``KernelSoSDensityCV()``, with "joint" without a reference.
-    cv : int, splitter or list of (train, test), optional
-        Folds of the cross-fitting. Default: 5; 10 for at most 100 rows. Equal rows stay together.
-    prefit : bool
-        Whether ``regressor`` is fitted already: the residuals are then those of the data given, which it must not have seen.
-    objective, measure
-        Of the default estimator with "joint".
-    time_limit : float, optional
-        Seconds for the fit. One fit of a regressor is never cut short.
-    random_state : int, RandomState or None
-        For the folds. None: the same every time; with "joint", what the estimator says.
+    regressor : regressor, list of regressors, "joint", or None, default=None
+        The location. Several regressors share the prediction by held-out squared error. None uses
+        gradient boosting, a ridge and a Gaussian process. A fitted regressor is used as it is with
+        ``prefit=True`` or in a ``FrozenEstimator``. "joint" uses no regressor but one joint
+        density, p(y | x) = p(x, y)/p(x), for few features.
+    scale : regressor, list of regressors, "constant", or None, default=None
+        Regressors for log|y − μ(x)|. Held-out likelihood decides how much each counts, and whether
+        the scale is constant. None uses gradient boosting over x, a ridge, and small trees over the
+        prediction.
+    given : {"auto", "prediction", None} or sequence of column numbers, default="auto"
+        What the shape of q depends on. "auto" chooses by held-out likelihood among nothing, the
+        prediction, and one of two columns.
+    transform : {"auto", "log", "asinh", None}, default="auto"
+        Transform of the targets before everything else. All answers are in the units of y. "auto"
+        chooses by held-out likelihood between none and the logarithm, if all targets are positive.
+    estimator : density estimator, default=None
+        Estimator of the density of the scaled residuals, or of the rows (x, y) with "joint". None
+        uses ``KernelSoSDensityCV()``, with "joint" without a reference.
+    cv : int, splitter or list of (train, test), default=None
+        Folds of the cross-fitting. Equal rows stay in one fold. None uses 5, or 10 for at most 100
+        rows.
+    prefit : bool, default=False
+        Whether ``regressor`` is fitted already. The residuals are then those of the data given,
+        which it must not have seen.
+    objective, measure : default=None
+        Passed on to the default estimator with "joint".
+    time_limit : float, default=None
+        Seconds for the fit. The first fold of the regressors is never cut short.
+    random_state : int, RandomState or None, default=None
+        Seed of the folds. None gives the same folds every time.
 
     Attributes
     ----------
-    residual_estimator_ : the fitted density estimator of u, with its certificate in ``best_estimator_.solution_``
-    residual_density_ : SoSMixture
-        q, the wide law included; where it depends on z, the joint density of (z, u) without the wide law.
-    residuals_ : ndarray
-        u of the rows, (n,) or (n, outputs), each by models that have not seen the row.
-    held_out_predictions_ : ndarray
-        μ of the rows, (n,) or (n, outputs), each by regressors that have not seen the row; NaN where a row was never held out.
-    location_shares_ : ndarray
-        Of every regressor in μ, (regressors, outputs).
-    scale_shares_ : ndarray
-        The exponents β of every model of the scale, (models, outputs); all zero: the scale is constant.
-    tail_share_ : float
-        Of the wide law in q.
+    residual_estimator_ : density estimator
+        The fitted estimator of the density of u, with its certificate in ``solution_``.
+    residual_density_ : SoSDensity or SoSMixture
+        q: the density of u, or of (z, u) if the shape depends on z.
+    residuals_ : ndarray of shape (n,) or (n, outputs)
+        u of every row, by models that have not seen it.
+    held_out_predictions_ : ndarray of shape (n,) or (n, outputs)
+        t⁻¹(μ) of every row, likewise. NaN if a row was never held out.
+    location_shares_ : ndarray of shape (regressors, outputs)
+        Weight of every regressor in μ.
+    scale_shares_ : ndarray of shape (models, outputs)
+        Exponent β of every model of the scale. If all are zero, the scale is constant.
     given_ : None, "prediction" or tuple of column numbers
+        What the shape depends on.
+    transform_ : None, "log" or "asinh"
+        The transform of the targets.
     estimator_, distribution_
         With "joint": the fitted estimator and the joint density of (x, y).
     n_outputs_ : int
@@ -89,8 +110,9 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
 
     Notes
     -----
-    New rows are predicted by regressors refitted to all rows, while the residuals come from fits to the part without a fold: the law is
-    therefore that of slightly worse predictions, and its intervals err on the wide side.
+    New rows are predicted by regressors refitted to all rows, while the residuals come from fits
+    without a fold. The distribution is therefore that of slightly worse predictions, and its
+    intervals err on the wide side.
 
     Examples
     --------
@@ -107,154 +129,211 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
     (1, 3)
     """
 
-    _laws: ConditionalLaws
+    _distributions: ResidualDistributions | JointDistributions
     _conformal: SplitConformal | None
     _target_names: tuple[str, ...] | None
     _range: FeatureRange
 
     def __init__(
-        self, regressor: Any = None, scale: Any = None, *, given: Any = "auto", estimator: Any = None, cv: Any = None, prefit: bool = False,
-        objective: str | None = None, measure: Measure | None = None, time_limit: float | None = None, random_state: Any = None,
-    ) -> None:  # fmt: skip
-        self.regressor, self.scale, self.given, self.estimator, self.cv, self.prefit = regressor, scale, given, estimator, cv, prefit
-        self.objective, self.measure, self.time_limit, self.random_state = objective, measure, time_limit, random_state
+        self, regressor: Any = None, scale: Any = None, *, given: Any = "auto",
+        transform: str | None = "auto", estimator: Any = None, cv: Any = None, prefit: bool = False,
+        objective: str | None = None, measure: Measure | None = None,
+        time_limit: float | None = None, random_state: Any = None,
+    ) -> None:
+        self.regressor, self.scale, self.given, self.transform = regressor, scale, given, transform
+        self.estimator, self.cv, self.prefit = estimator, cv, prefit
+        self.objective, self.measure = objective, measure
+        self.time_limit, self.random_state = time_limit, random_state
+
+    # scikit-learn takes whatever has an attribute ``transform`` for a transformer, so that this
+    # parameter is one of get_params and set_params alone.
+
+    @property
+    def transform(self) -> Any:
+        raise AttributeError(
+            "the transform of the targets is get_params()['transform'], and after fit transform_"
+        )
+
+    @transform.setter
+    def transform(self, value: Any) -> None:
+        vars(self)["transform"] = value
+
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        return [name for name in super()._get_param_names() if name != "transform"]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters of this estimator, and with ``deep`` of those it holds."""
+        return super().get_params(deep) | {"transform": vars(self)["transform"]}
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
-        tags.regressor_tags.poor_score = True  # score is a log-density, which need not be near 1
+        tags.regressor_tags.poor_score = True  # a log-density, which need not be near 1
         if not self._joint:
-            inner = [] if self.regressor is None else self.regressor if isinstance(self.regressor, (list, tuple)) else [self.regressor]
-            tags.input_tags.allow_nan = all(get_tags(one).input_tags.allow_nan for one in inner if hasattr(one, "fit"))
+            inner = self.regressor if isinstance(self.regressor, (list, tuple)) else [self.regressor]
+            tags.input_tags.allow_nan = all(
+                get_tags(one).input_tags.allow_nan for one in inner if hasattr(one, "fit")
+            )
         return tags
 
     @property
     def _joint(self) -> bool:
         return isinstance(self.regressor, str) and self.regressor == "joint"
 
+    @property
+    def _prefit(self) -> bool:
+        return bool(self.prefit) or isinstance(self.regressor, FrozenEstimator)
+
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit the laws to the rows of ``X`` (n, d) and ``y`` (n,) or (n, outputs), weighted by ``sample_weight``.
+        """Fit to rows ``X`` (n, d) and targets ``y`` (n,) or (n, outputs).
 
         Ctrl-C while a density is fitted stores the best so far and is raised again.
         """
         if y is None:
-            raise ValueError("fit requires y to be passed, but the target y is None; give an array of shape (n,) or (n, outputs)")
-        _require_length(X, y)
+            raise ValueError(
+                "fit requires y to be passed, but the target y is None; give an array of shape "
+                "(n,) or (n, outputs)"
+            )
+        _require_pairs(X, y)
+        transform = vars(self)["transform"]
+        if transform is not None:
+            as_choice(transform, "transform", TRANSFORMS, otherwise=" or None")
+        if transform not in ("auto", None) and (self._joint or self._prefit):
+            raise ValueError(
+                f"transform={transform!r} needs a regressor that is fitted here; with 'joint' or "
+                "prefit, transform y yourself"
+            )
         self._target_names = _names_of(y)
         with shown(type(self).__name__):
-            (self._fit_joint if self._joint else self._fit_regression)(X, require_numbers(y, "y"), sample_weight)
+            fit = self._fit_joint if self._joint else self._fit_regression
+            fit(X, require_numbers(y, "y"), sample_weight)
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """The conditional mean E[y | x], shape (n,) or (n, outputs); with ``return_std`` also the conditional standard deviation."""
-        mean, deviation = self._fitted_laws().moments(self._conditions(X))
-        if self._flat:
-            mean, deviation = mean[:, 0], deviation[:, 0]
-        return (mean, deviation) if return_std else mean
+        """Conditional mean E[y | x], (n,) or (n, outputs). With ``return_std`` also the standard
+        deviation.
+
+        With a transform of the targets, levels below 1/(2n) and above 1 − 1/(2n), n being the
+        number of residuals, count as these two: the mean of exp(u) is infinite for heavy tails.
+        """
+        mean, std = self._fitted().moments(self._rows(X))
+        mean, std = (mean[:, 0], std[:, 0]) if self._flat else (mean, std)
+        return (mean, std) if return_std else mean
 
     def predict_quantile(self, X: Any, q: Any) -> np.ndarray:
-        """y with P(y' ≤ y | x) = q: shape (n,) for one level ``q``, (n, levels) for several, and a last axis for several outputs.
+        """y with P(y' ≤ y | x) = q: (n,) for one level ``q``, (n, levels) for several.
 
-        For every x it does not decrease in q, exactly. Of several outputs, each has its own quantiles. Levels 0 and 1 give the boundary of
-        the measure, −inf and +inf if there is none.
+        It does not decrease in q, exactly. Of several outputs, each has its own quantiles, in a
+        last axis. Levels 0 and 1 give the ends of the support.
         """
         given = as_levels(q)
-        values = self._fitted_laws().quantile(self._conditions(X), np.atleast_1d(given))
+        values = self._fitted().quantile(self._rows(X), np.atleast_1d(given))
         values = values[:, :, 0] if self._flat else values
         return values[:, 0] if given.ndim == 0 else values
 
     def predict_interval(self, X: Any, level: float = 0.9, method: str = "density") -> np.ndarray:
-        """An interval for y at every row, shape (n, 2) or (n, 2, outputs): lower and upper ends.
+        """Interval for y at every row, (n, 2) or (n, 2, outputs).
 
         Parameters
         ----------
-        level : float
+        level : float, default=0.9
             The probability that the interval is to hold, in (0, 1).
-        method : {"density", "conformal"}
-            "density": the quantiles at (1 ∓ level)/2 of the law at x. "conformal": the same, widened to hold
-            the split conformal interval, of models that have not seen the first fold and are calibrated on it. If its rows and a new one
-            are exchangeable, the new y lies inside with probability at least ``level``, on average over the data and over x, whatever the
-            law is. Sample weights void that, and so does a ``prefit`` regressor that has seen the rows.
+        method : {"density", "conformal"}, default="density"
+            "density" takes the quantiles at (1 ∓ level)/2. "conformal" widens them to hold the
+            split conformal interval of models that have not seen the first fold and are calibrated
+            on it. If its rows and a new one are exchangeable, the new y lies inside with
+            probability at least ``level``, on average over the data and over x, for any
+            distribution. Sample weights void that, and so does a ``prefit`` regressor that has
+            seen the rows.
         """
-        level, laws = as_positive(level, "level"), self._fitted_laws()
+        level, distributions = as_positive(level, "level"), self._fitted()
         if level >= 1.0:
             raise ValueError(f"level must be less than 1; got {level!r}")
-        X, method = self._conditions(X), as_choice(method, "method", METHODS)
-        central = laws.quantile(X, np.array([0.5 * (1.0 - level), 0.5 * (1.0 + level)]))
-        if method == "density":
-            found = central
-        else:
+        X, levels = self._conditions(X), np.array([0.5 * (1.0 - level), 0.5 * (1.0 + level)])
+        found = distributions.quantile(distributions.place(X), levels)
+        if as_choice(method, "method", METHODS) == "conformal":
             if self._conformal is None:
-                why = "needs a regressor; this is the joint way" if self._joint else "was not calibrated: the fit was cut short"
+                cut = "was not calibrated: the fit was cut short"
+                why = "needs a regressor; this is a joint density" if self._joint else cut
                 raise ValueError(f"method='conformal' {why}; use method='density'")
-            split = self._conformal.interval(X, level)
-            found = np.stack([np.minimum(split[:, 0], central[:, 0]), np.maximum(split[:, 1], central[:, 1])], axis=1)
+            split = distributions.transform.inverse(self._conformal.interval(X, level))
+            ends = np.minimum(split[:, 0], found[:, 0]), np.maximum(split[:, 1], found[:, 1])
+            found = np.stack(ends, axis=1)
         return found[:, :, 0] if self._flat else found
 
     def score_samples(self, X: Any, y: Any = None) -> np.ndarray:
-        """log p(y_i | x_i) for every row, shape (n,); −inf where the density vanishes. Without ``y``: at the conditional mean."""
-        laws = self._fitted_laws()
+        """log p(y_i | x_i) for every row, (n,), −inf where the density vanishes. Without ``y``: at
+        the conditional mean."""
         if y is not None:
-            return laws.logpdf(*self._rows(X, y))
-        X = self._conditions(X)  # scikit-learn's callers of score_samples know of no y
-        return laws.logpdf(X, laws.moments(X)[0])
+            _require_pairs(X, y)
+        distributions, rows = self._fitted(), self._rows(X)
+        # scikit-learn's callers of score_samples have no y
+        targets = distributions.moments(rows)[0] if y is None else self._targets(y)
+        return distributions.logpdf(rows, targets)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The mean conditional log-density log p(y_i | x_i), weighted by ``sample_weight``; not R²."""
-        return mean_score(self._fitted_laws().logpdf(*self._rows(X, y)), sample_weight)
+        """Mean conditional log-density, weighted by ``sample_weight``. It is not R²."""
+        return mean_score(self._at_targets("logpdf", X, y, None), sample_weight)
 
     def pdf(self, X: Any, y: Any = None, *, grid: Any = None) -> np.ndarray:
-        """p(y_i | x_i) for every row, shape (n,); or p(grid_j | x_i) for every pair, shape (n, number of values in ``grid``)."""
-        laws = self._fitted_laws()
-        logs = laws.logpdf(*self._rows(X, y)) if _one_of(y, grid) else laws.grid_logpdf(self._conditions(X), self._targets(grid, "grid"))
+        """p(y_i | x_i) for every row, (n,), or p(grid_j | x_i) for every pair, (n, values)."""
         with np.errstate(over="ignore", under="ignore"):
-            return np.exp(logs)
+            return np.exp(self._at_targets("logpdf", X, y, grid))
 
     def cdf(self, X: Any, y: Any = None, *, grid: Any = None) -> np.ndarray:
-        """P(y' ≤ y_i | x_i) for every row: uniform on [0, 1] for data that follow the model; or at every value of ``grid``, (n, values).
+        """P(y' ≤ y_i | x_i) for every row, or at every value of ``grid``, (n, values).
 
-        Of several outputs each has its own distribution function, shape (n, outputs); a grid is for one output.
+        It is uniform on [0, 1] for data that follow the model. Of several outputs each has its own
+        distribution function, (n, outputs), and a grid is for one output.
         """
-        laws = self._fitted_laws()
-        if _one_of(y, grid):
-            found = laws.cdf(*self._rows(X, y))
-            return found[:, 0] if self._flat else found
-        if self.n_outputs_ != 1:
-            raise ValueError(f"grid is for a single output, but {self.n_outputs_} were fitted; give y, one row for each of X")
-        return laws.grid_cdf(self._conditions(X), self._targets(grid, "grid")[:, 0])
+        self._fitted()
+        if grid is not None and self.n_outputs_ != 1:
+            raise ValueError(
+                f"grid is for a single output, but {self.n_outputs_} were fitted; give y, one row "
+                "for each of X"
+            )
+        found = self._at_targets("cdf", X, y, grid)
+        return found[..., 0] if self._flat or grid is not None else found
 
     def sample(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
-        """``n_samples`` independent draws of y for every row of ``X``, shape (n, n_samples) or (n, n_samples, outputs)."""
-        laws, count = self._fitted_laws(), as_count(n_samples, "n_samples", minimum=0)
-        out = laws.sample(self._conditions(X), count, as_generator(random_state))
+        """Independent draws of y for every row, (n, n_samples) or (n, n_samples, outputs)."""
+        count = as_count(n_samples, "n_samples", minimum=0)
+        out = self._fitted().sample(self._rows(X), count, as_generator(random_state))
         return out[:, :, 0] if self._flat else out
 
-    def at(self, x: Any) -> SoSDensity | SoSMixture:
-        """The law of y at one row ``x``, with every method of a density, under the target's name.
+    def at(self, x: Any) -> Any:
+        """Distribution of y at one row ``x``, under the target's name.
 
-        A row is a vector, a table of one row, or {column: value} as a mapping or a series; values may be text where columns are.
+        It is a density with all of its methods. With a transform, it is the distribution of the
+        transformed density and has pdf, logpdf, cdf, ppf, rvs, mean, var, std, interval and
+        support. A row is a vector, a table of one row, or {column: value} as a mapping or a series.
         """
-        laws = self._fitted_laws()
-        X = self._conditions(as_row(x, vars(self).get("feature_names_in_")))
-        if X.shape[0] != 1:
-            raise ValueError(f"x must be one row; got {X.shape[0]}; the other methods take many")
-        return laws.at(X).with_feature_names(self._target_names)
+        distributions = self._fitted()
+        rows = self._rows(as_row(x, vars(self).get("feature_names_in_")))
+        if rows[0].shape[0] != 1:
+            raise ValueError(f"x must be one row; got {rows[0].shape[0]}; other methods take many")
+        return distributions.at(rows).with_feature_names(self._target_names)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the density to a file of numbers that :func:`ksos.load` reads: the joint one, or that of the scaled residuals.
+        """Write the density of the scaled residuals, or the joint one, to a file of numbers that
+        :func:`ksos.load` reads.
 
-        The regressors are not in it: they are scikit-learn's objects, for which there is only pickle, and a pickle can run any code when
-        it is read. Keep them with ``joblib.dump(est, …)`` and read such a file only if you trust where it comes from.
+        The regressors are not in it: they are scikit-learn's objects, for which there is only
+        pickle, and a pickle can run any code when it is read. Keep them with
+        ``joblib.dump(est, …)`` and read such a file only if you trust its origin.
         """
-        self._fitted_laws().save(path)
+        self._fitted().density.save(path)
 
     # --- fitting ---
 
     def _fit_joint(self, X: Any, y: Any, sample_weight: Any) -> None:
         joint = self._joint_estimator()
-        X, y = validate_data(self, require_numbers(X), y, dtype=np.float64, order="C", multi_output=True, y_numeric=True)
-        targets = self._set_targets(y)
-        rows = np.concatenate([X, targets], axis=1)
+        X, y = validate_data(
+            self, require_numbers(X), y, dtype=np.float64, order="C", multi_output=True,
+            y_numeric=True,
+        )
+        rows = np.concatenate([X, self._set_targets(y)], axis=1)
         try:
             if isinstance(joint, KernelSoSDensityCV):
                 joint._fit(rows, sample_weight, slice(X.shape[1]))
@@ -263,82 +342,150 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         finally:  # Ctrl-C is raised with the best density so far in place
             fitted = vars(joint).get("distribution_")
             if isinstance(fitted, SoSDensity):
-                self.estimator_, self.distribution_ = joint, fitted
-                self._laws, self._conformal = JointLaws(fitted, X.shape[1]), None
+                self.estimator_, self.distribution_, self.transform_ = joint, fitted, None
+                self._distributions = JointDistributions(fitted, X.shape[1])
+                self._conformal = None
         if not isinstance(fitted, SoSDensity):
             raise TypeError(
-                "estimator must fit a kernel sum of squares, as ksos.KernelSoSDensity and ksos.KernelSoSDensityCV do; "
-                f"got {self.estimator!r}, which has no distribution_ after its fit"
+                "estimator must fit a kernel sum of squares, as ksos.KernelSoSDensity and "
+                f"ksos.KernelSoSDensityCV do; got {self.estimator!r}, which has no distribution_ "
+                "after its fit"
             )
 
     def _joint_estimator(self) -> Any:
-        handed_on = self._handed_on()
+        given = {"time_limit": self.time_limit, "random_state": self.random_state}
+        given = {name: value for name, value in given.items() if value is not None}
         if self.estimator is None:
             objective = "likelihood" if self.objective is None else self.objective
-            return KernelSoSDensityCV(objective=objective, measure=self.measure, reference=None, **handed_on)
+            return KernelSoSDensityCV(
+                objective=objective, measure=self.measure, reference=None, **given
+            )
         if self.objective is not None or self.measure is not None:
             name = "measure" if self.objective is None else "objective"
-            raise ValueError(f"{name} is for the default estimator; with an estimator of your own, set it there")
-        _require_fit(self.estimator, "estimator", "a density estimator such as ksos.KernelSoSDensity()")
-        return clone(self.estimator).set_params(**handed_on)
-
-    def _handed_on(self) -> dict[str, Any]:
-        handed_on = {"time_limit": self.time_limit, "random_state": self.random_state}
-        return {name: value for name, value in handed_on.items() if value is not None}
+            raise ValueError(
+                f"{name} is for the default estimator; with an estimator of your own, set it there"
+            )
+        _require_fit(self.estimator, "estimator", "a density estimator such as KernelSoSDensity()")
+        return clone(self.estimator).set_params(**given)
 
     def _fit_regression(self, X: Any, y: Any, sample_weight: Any) -> None:
-        deadline = Deadline.of(self.time_limit)
+        deadline, rng = Deadline.of(self.time_limit), as_generator(self.random_state or 0)
         self._check_parameters()
         X = self._table(X, reset=True)
         self._range = FeatureRange.of(X, vars(self).get("feature_names_in_"))
         y = y if is_table(y) else np.asarray(y)
-        y = as_vector(y, "y") if np.ndim(y) < 2 else as_points(y, "y")
-        targets, rng = self._set_targets(y), as_generator(0 if self.random_state is None else self.random_state)
+        targets = self._set_targets(as_vector(y, "y") if np.ndim(y) < 2 else as_points(y, "y"))
         masses = as_masses(sample_weight, targets.shape[0])
         _require_varying(targets[masses > 0.0])
         splits = row_splits(self.cv, X, targets, masses, rng)
-        choices = self._choices(X, targets.shape[0], int(rng.integers(2**31)))
-        found = fit_regression(choices, X, targets, masses, splits, rng, deadline)
-        self._laws, self._conformal = found.laws, found.conformal
-        self.residual_estimator_, self.given_ = found.estimator, found.given
-        shape = found.laws.shape
-        self.residual_density_ = shape.law if shape.knots is None else shape.core
-        self.residuals_, self.held_out_predictions_ = (a[:, 0] if self._flat else a for a in (found.residuals, found.predictions))
-        self.tail_share_ = found.tail_share
-        self.scale_shares_ = np.stack([scale.says for scale in found.placement.scales], axis=1)
-        self.location_shares_ = found.placement.location.shares if choices.prefit is None else np.ones((1, self.n_outputs_))
-        if found.interrupt is not None:
-            raise found.interrupt
+        models = self._models(X, targets.shape[0], int(rng.integers(2**31)))
+        steps = Steps(_COSTS)
+        steps.begin("location by cross-fitting")
+        warn_of_weights([*models.locations, *models.scales], masses)
+        transform, location = self._locate(models, X, targets, masses, splits, deadline)
+        targets = transform.forward(targets)
+        held = (masses > 0.0) & ~np.isnan(location.held_out[:, 0])
+        # rows that were never held out have no residual, and count for nothing from here on
+        masses, mu = np.where(held, masses, 0.0), np.where(held[:, None], location.held_out, 0.0)
+        residuals = targets - mu
+        floor = _PERFECT * np.maximum(targets[held].std(axis=0), 1e-300)
+        _warn_if_perfect(residuals[held], floor)
+        steps.begin("scale of the residuals")
+        parts = models.scales, models.of_prediction
+        scales, s = fit_scales(*parts, X, mu, residuals, masses, splits, floor, deadline)
+        U = residuals / s
+        steps.begin("conformal intervals")
+        self._conformal = None
+        if not deadline.passed:
+            self._conformal = fit_conformal(
+                models.locations, *parts, location, X, targets, masses, splits, floor, rng, deadline
+            )
+        steps.begin("density of the scaled residuals")
+        fit = models.estimator, U, masses, X, mu, models.given
+        shape, estimator, interrupt = fit_shape(*fit, rng, deadline)
+        place = LocationScale(location, scales)
+        self._distributions = ResidualDistributions(place, shape, transform)
+        self.residual_estimator_, self.residual_density_ = estimator, shape.density
+        self.given_ = None if shape.given is None else shape.given.name
+        self.transform_ = transform.name
+        seen = np.where(held[:, None], U, np.nan), transform.inverse(location.held_out)
+        seen = tuple(one[:, 0] if self._flat else one for one in seen)
+        self.residuals_, self.held_out_predictions_ = seen
+        self.scale_shares_ = np.stack([scale.exponents for scale in scales], axis=1)
+        self.location_shares_ = location.shares
+        if deadline.passed:
+            warnings.warn(
+                "the time limit came before the end of the fit; the distribution rests on what was "
+                "fitted by then; raise time_limit",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        if interrupt is not None:
+            raise interrupt
+
+    def _locate(
+        self, models: _Models, X: Any, targets: np.ndarray, masses: np.ndarray,
+        splits: list[Split], deadline: Deadline,
+    ) -> tuple[Transform, Location]:
+        """The transform of the targets, and the location in its units."""
+        if models.prefit is not None:
+            mu = evaluate([models.prefit], X, targets.shape[1])
+            return Transform(), Location(mu, np.ones((1, mu.shape[1])), [[[models.prefit]]], None)
+        name = vars(self)["transform"]
+        automatic, used = name == "auto", masses > 0.0
+        transform = Transform.of(None if automatic else name, targets[used])
+        fit = X, transform.forward(targets), masses
+        location = cross_fit(models.locations, *fit, splits, deadline)
+        if automatic:
+            plain, judged = location.held_out, (masses, splits)
+            # first with the predictions at hand, and if that speaks for it, with its own
+            if log_is_better(targets, plain, plain, *judged):
+                log = Transform("log")
+                own = X, log.forward(targets), masses
+                other = cross_fit(models.locations, *own, splits, deadline)
+                if log_is_better(targets, plain, log.inverse(other.held_out), *judged):
+                    transform, location, fit = log, other, own
+        return transform, location.refitted(models.locations, *fit, deadline)
 
     def _check_parameters(self) -> None:
         check_folds(self.cv)
         for name in ("objective", "measure"):
             if getattr(self, name) is not None:
-                raise ValueError(f"{name} is for regressor='joint'; leave it out, or set it in an estimator of your own")
+                raise ValueError(
+                    f"{name} is for regressor='joint'; drop it, or set it in an estimator of your "
+                    "own"
+                )
         if isinstance(self.given, str):
-            as_choice(self.given, "given", ("auto", "prediction"), otherwise=", None or column numbers")
+            as_choice(self.given, "given", ("auto", "prediction"), otherwise=", None or columns")
         if self.estimator is not None:
-            _require_fit(self.estimator, "estimator", "a density estimator such as ksos.KernelSoSDensityCV()")
+            wanted = "a density estimator such as ksos.KernelSoSDensityCV()"
+            _require_fit(self.estimator, "estimator", wanted)
 
-    def _choices(self, X: Any, n: int, seed: int) -> Choices:
-        prefit = None
-        if self.prefit or isinstance(self.regressor, FrozenEstimator):
+    def _models(self, X: Any, n: int, seed: int) -> _Models:
+        """The regressors and the estimator that were given, or the default ones."""
+        prefit, locations = None, []
+        if self._prefit:
             _require_fit(self.regressor, "regressor", "a fitted regressor, with prefit=True")
             check_is_fitted(self.regressor)
             prefit = self.regressor
-        if self.regressor is None or self.scale is None:
-            require_no_dates(X)
-        defaults = scale_regressors(X, n, seed)
-        constant = isinstance(self.scale, str) and self.scale == "constant"
-        scales = [] if constant else _as_list(self.scale, "scale", "a regressor, 'constant' or None", defaults)
+        if (self.regressor is None or self.scale is None) and not isinstance(X, np.ndarray):
+            dates = ["datetime", "datetimetz", "timedelta"]  # no default regressor takes them
+            matrix_of(X, "X", make_column_selector(dtype_include=dates)(X))
+        if prefit is None:
+            defaults = location_regressors(X, n, seed)
+            wanted = "a regressor, 'joint' or None"
+            locations = _as_list(self.regressor, "regressor", wanted, defaults)
+        scales, of_prediction = scale_regressors(X, n, seed), [scale_trees(None, n, seed)]
+        if self.scale is not None:
+            constant = isinstance(self.scale, str) and self.scale == "constant"
+            wanted = "a regressor, 'constant' or None"
+            scales = [] if constant else _as_list(self.scale, "scale", wanted, [])
+            of_prediction = []
+        given = self.given
+        if given is not None and not isinstance(given, str):
+            given = tuple(as_features(given, X.shape[1], "given"))
         estimator = KernelSoSDensityCV() if self.estimator is None else self.estimator
-        given = self.given if self.given is None or isinstance(self.given, str) else tuple(as_features(self.given, X.shape[1], "given"))
-        locations = (
-            []
-            if prefit is not None
-            else _as_list(self.regressor, "regressor", "a regressor, 'joint' or None", location_regressors(X, n, seed))
-        )
-        return Choices(locations, prefit, scales, scale_trees(None, n, seed) if self.scale is None else None, estimator, given)
+        return _Models(locations, prefit, scales, of_prediction, estimator, given)
 
     def _set_targets(self, y: np.ndarray) -> np.ndarray:
         self._flat = y.ndim == 1
@@ -346,62 +493,94 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         self.n_outputs_ = targets.shape[1]
         return targets
 
-    # --- what is asked ---
+    # --- questions ---
 
-    def _fitted_laws(self) -> ConditionalLaws:
-        check_is_fitted(self, "_laws")
-        return self._laws
+    def _fitted(self) -> ResidualDistributions | JointDistributions:
+        check_is_fitted(self, "_distributions")
+        return self._distributions
 
     def _table(self, X: Any, *, reset: bool) -> Any:
-        """``X`` as the regressors get it: tables stay tables, all else becomes an array of floats, in which NaN is missing."""
+        """``X`` for the regressors: tables stay tables, all else becomes an array of floats, in
+        which NaN is missing."""
         if hasattr(X, "iloc"):
             validate_data(self, X, skip_check_array=True, reset=reset)
-            if X.shape[0] == 0 or X.shape[1] == 0:
-                raise ValueError(f"Found array with {X.shape[0]} sample(s) and {X.shape[1]} feature(s) while a minimum of 1 is required.")
+            if 0 in X.shape:
+                raise ValueError(
+                    f"Found array with {X.shape[0]} sample(s) and {X.shape[1]} feature(s) while a "
+                    "minimum of 1 is required."
+                )
             return X
         finite = "allow-nan" if self.__sklearn_tags__().input_tags.allow_nan else True
-        return validate_data(self, require_numbers(X), dtype=np.float64, order="C", ensure_all_finite=finite, reset=reset)
+        checks = {"dtype": np.float64, "order": "C", "ensure_all_finite": finite}
+        return validate_data(self, require_numbers(X), reset=reset, **checks)
 
     def _conditions(self, X: Any) -> Any:
+        """Checked rows, as the distributions take them."""
+        self._fitted()
         require_order(self, X)
         if not self._joint:
             X = self._table(X, reset=False)
             self._range.warn_if_far(X)
             return X
         X = validate_data(self, require_numbers(X), dtype=np.float64, order="C", reset=False)
-        require_inside(self.distribution_.measure.restrict(list(range(X.shape[1]))), X, np.ones(X.shape[0]))
+        inside = self.distribution_.measure.restrict(list(range(X.shape[1])))
+        require_inside(inside, X, np.ones(X.shape[0]))
         return np.asarray(X)
+
+    def _rows(self, X: Any) -> tuple[np.ndarray, ...]:
+        return self._fitted().place(self._conditions(X))
 
     def _targets(self, y: Any, name: str = "y") -> np.ndarray:
         if y is None:
-            raise ValueError(f"y must be given, of {self.n_outputs_} output{'s' * (self.n_outputs_ > 1)} for each row of X; got None")
-        values = as_vector(y, name)[:, None] if self._flat and np.ndim(y) < 2 else as_points(y, name)
+            outputs = f"{self.n_outputs_} output{'s' * (self.n_outputs_ > 1)}"
+            raise ValueError(f"y must be given, of {outputs} for each row of X; got None")
+        flat = self._flat and np.ndim(y) < 2
+        values = as_vector(y, name)[:, None] if flat else as_points(y, name)
         if values.shape[1] != self.n_outputs_:
-            raise ValueError(f"{name} has {values.shape[1]} outputs, but {self.n_outputs_} were fitted")
+            raise ValueError(
+                f"{name} has {values.shape[1]} outputs, but {self.n_outputs_} were fitted"
+            )
         return values
 
-    def _rows(self, X: Any, y: Any) -> tuple[Any, np.ndarray]:
-        _require_length(X, y)
-        return self._conditions(X), self._targets(y)
+    def _at_targets(self, question: str, X: Any, y: Any, grid: Any) -> np.ndarray:
+        """logpdf or cdf at y_i for every row, or at all values of ``grid`` for every row."""
+        ask = getattr(self._fitted(), question)
+        if grid is None:
+            _require_pairs(X, y)
+            return ask(self._rows(X), self._targets(y))
+        if y is not None:
+            raise ValueError(
+                "give either y, one for each row of X, or grid, values that are the same for all "
+                "rows; got both"
+            )
+        rows, values = self._rows(X), self._targets(grid, "grid")
+        n, m = rows[0].shape[0], values.shape[0]
+        found = ask(tuple(np.repeat(one, m, axis=0) for one in rows), np.tile(values, (n, 1)))
+        return found.reshape(n, m, *found.shape[1:])
+
+
+class _Models(NamedTuple):
+    """What is fitted: regressors for the location, or one that is fitted already, regressors for
+    the scale over x and over the prediction, the density estimator, and what the shape is given."""
+
+    locations: list[Any]
+    prefit: Any
+    scales: list[Any]
+    of_prediction: list[Any]
+    estimator: Any
+    given: Any
 
 
 def _names_of(y: Any) -> tuple[str, ...] | None:
-    """Of the columns of a table, or of a series."""
+    """Names of the columns of a table, or of a series."""
     if is_table(y):
         return column_names(y, "y")
     name = getattr(y, "name", None)
     return (name,) if isinstance(name, str) else None
 
 
-def _one_of(y: Any, grid: Any) -> bool:
-    """Whether y was given; raise if grid was, too."""
-    if y is not None and grid is not None:
-        raise ValueError("give either y, one for each row of X, or grid, values that are the same for all rows; got both")
-    return grid is None
-
-
 def _as_list(given: Any, name: str, wanted: str, default: list[Any]) -> list[Any]:
-    """A regressor or several of them, each with the methods of one."""
+    """One or several regressors, each with the methods of one."""
     if given is None:
         return default
     found = list(given) if isinstance(given, (list, tuple)) else [given]
@@ -418,19 +597,36 @@ def _require_fit(one: Any, name: str, wanted: str) -> None:
 
 
 def _require_varying(targets: np.ndarray) -> None:
-    """Raise on an output that never changes: it has no density."""
-    if targets.shape[0] < 2:
-        return  # the folds say it better
+    """Raise if an output never changes: it has no density."""
     still = np.flatnonzero(np.ptp(targets, axis=0) == 0.0)
-    if still.size:
+    if still.size and targets.shape[0] > 1:  # a single row is reported by the folds
         raise ValueError(
-            f"output {int(still[0])} of y is constant, {targets[0, still[0]]:g} in all {targets.shape[0]} rows: it has no density given X; "
-            "leave it out"
+            f"output {still[0]} of y is constant, {targets[0, still[0]]:g} in all "
+            f"{targets.shape[0]} rows: it has no density given X; drop it"
         )
 
 
-def _require_length(X: Any, y: Any) -> None:
-    """Raise when rows and targets do not pair up; anything without a length is left to the checks that follow."""
-    lengths = [a.shape[0] if getattr(a, "shape", ()) else len(a) if isinstance(a, (list, tuple)) else None for a in (X, y)]
+def _require_pairs(X: Any, y: Any) -> None:
+    """Raise if X is one column without a table, or if rows and targets do not pair up."""
+    if getattr(X, "ndim", 2) == 1 and hasattr(X, "iloc"):
+        raise ValueError(
+            f"Expected 2D array, got 1D array instead: X is the column {X.name!r}; pass a table of "
+            f"one column, df[[{X.name!r}]]"
+        )
+    lengths = [
+        a.shape[0] if getattr(a, "shape", ()) else len(a) if isinstance(a, (list, tuple)) else None
+        for a in (X, y)
+    ]
     if None not in lengths and lengths[0] != lengths[1]:
-        raise ValueError(f"X has {lengths[0]} rows, but y has {lengths[1]}; give one target for each row of X")
+        raise ValueError(
+            f"X has {lengths[0]} rows, but y has {lengths[1]}; give one target for each row of X"
+        )
+
+
+def _warn_if_perfect(residuals: np.ndarray, floor: np.ndarray) -> None:
+    perfect = np.flatnonzero(np.sqrt(np.mean(residuals**2, axis=0)) <= floor)
+    if perfect.size:
+        warn_caller(
+            f"the regressor predicts output {perfect[0]} of held-out rows without error: the scale "
+            f"of its distribution is a floor, {_PERFECT:g} of the standard deviation of y"
+        )

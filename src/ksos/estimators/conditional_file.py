@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 
 from ksos._files import replace_whole
 from ksos.density.io import load as load_density
-from ksos.estimators._conditional_regression import Placement
 from ksos.estimators.conditional import KernelSoSConditional
 from ksos.exceptions import ModelFormatError
 
 __all__ = ["StoredConditional", "is_conditional_file", "load", "load_conditional", "save_conditional"]
 
-_MAGIC = b"\x89KSOC\r\n\x1a"
+_KIND = b"\x89KSOC"
+_MAGIC = _KIND + b"2\r\n\x1a"  # files of the first kind hold classes that are gone
 _PACKAGES = ("density", "estimators", "integrals", "kernels", "measures", "solvers", "quadrature")
 _LIBRARIES = (*(f"ksos.{name}." for name in _PACKAGES), "ksos.space", "ksos.whitening", "ksos.coordinates", "ksos.embedding", "sklearn.")
 _NOT = ("sklearn.externals", "sklearn.datasets", "sklearn.utils._testing", "sklearn.utils._joblib")
@@ -91,7 +91,7 @@ def save_conditional(stored: StoredConditional, path: str | os.PathLike[str]) ->
 def is_conditional_file(path: str | os.PathLike[str]) -> bool:
     """Whether the file begins as :func:`save_conditional` begins one."""
     with open(path, "rb") as file:
-        return file.read(len(_MAGIC)) == _MAGIC
+        return file.read(len(_KIND)) == _KIND
 
 
 def load_conditional(path: str | os.PathLike[str], trust: bool = False) -> StoredConditional:
@@ -102,6 +102,11 @@ def load_conditional(path: str | os.PathLike[str], trust: bool = False) -> Store
     name = os.fsdecode(path)
     with open(path, "rb") as file:
         content = file.read()
+    if content.startswith(_KIND + b"\r\n"):
+        raise ModelFormatError(
+            f"{name} was written by an earlier version of ksos, whose conditional densities cannot "
+            "be read; fit it again with ksos fit --target"
+        )
     start = len(_MAGIC) + hashlib.sha256().digest_size
     if content[: len(_MAGIC)] != _MAGIC or len(content) <= start:
         raise ModelFormatError(f"{name} is not a conditional density that ksos wrote; expected a file of ksos fit --target")
@@ -125,28 +130,15 @@ class _Reader(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         module = _SHORT_NAMES.get(module, module)
-        if (module, name) == ("builtins", "getattr"):
-            return _bound_method
         if name in _FUNCTIONS.get(module, ()):
             return functools.partial if module == "functools" else super().find_class(module, name)
         if module.startswith(_LIBRARIES) and not module.startswith(_NOT) and name.isidentifier():
             found = vars(import_module(module)).get(name)
             own = isinstance(found, type) and _SHORT_NAMES.get(found.__module__, found.__module__).startswith(_LIBRARIES)
-            if own or _rebuilds(found, name):
+            # compiled classes come back by functions of such names
+            if own or (callable(found) and name.startswith("__pyx_unpickle_")):
                 return found
         raise ModelFormatError(
             f"it names {module[:80]}.{name[:80]}, which is not on the list of what may be read; a regressor from another library needs the "
             "option to trust the file (--trust), and that you know where the file comes from"
         )
-
-
-def _rebuilds(found: Any, name: str) -> bool:
-    """Whether it is one of the functions by which compiled classes come back."""
-    return callable(found) and name.startswith("__pyx_unpickle_")
-
-
-def _bound_method(value: Any, name: str) -> Any:
-    """The one method that a fitted model holds on to."""
-    if isinstance(value, Placement) and name == "place":
-        return value.place
-    raise ModelFormatError(f"it asks for the attribute {name!r:.80} of {type(value).__name__}; such a file was not written by ksos")
