@@ -10,7 +10,7 @@ import pytest
 
 from ksos import KernelSoSConditional, KernelSoSDensity, KernelSoSDensityCV
 from ksos._memory import resources
-from ksos.estimators import cross_validation
+from ksos.estimators import search
 from ksos.measures import Box
 
 RNG = np.random.default_rng(0)
@@ -30,7 +30,7 @@ def _no_work(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) ->
     def work(*arguments: Any, **options: Any) -> None:
         raise AssertionError("work was done before the input was refused")
 
-    monkeypatch.setattr(cross_validation, "bandwidth_rule", work)
+    monkeypatch.setattr(search, "bandwidth_unit", work)
     with resources(memory=0.0):
         yield
 
