@@ -97,7 +97,7 @@ def test_folds_do_not_know_the_samples_that_they_hold_out() -> None:
             pass
         references.append([fit.mixtures.means[0] for fit in stack.fits])
     for one, other in zip(*references, strict=True):
-        np.testing.assert_array_equal(one, other)
+        np.testing.assert_allclose(one, other, rtol=0.0, atol=1e-12)
 
 
 def test_references_are_the_weighted_candidates() -> None:
@@ -130,21 +130,21 @@ def test_normals_of_several_scales_are_a_student_distribution(freedom: float, d:
     found = student(Samples.of(X), np.full((1, 20_000), 1 / 20_000), freedom, np.full(d, 1e-9))
     logs = found.log_densities(Samples.of(X))[0]
     truth = multivariate_t(np.zeros(d), shape, freedom).logpdf(X)
-    assert np.mean(truth - logs) < 0.004
+    assert np.mean(truth - logs) < 0.005
     assert found.shares.sum() == pytest.approx(1.0)
 
 
 def test_heavy_tails_are_candidates() -> None:
     rng = np.random.default_rng(0)
-    X, fresh = (rng.standard_t(3.0, size=(n, 2)) for n in (300, 2000))
+    X, fresh = (rng.normal(size=(n, 5)) * np.sqrt(3.0 / rng.chisquare(3.0, (n, 1))) for n in (200, 2000))
     stack, without = stack_of(X, 5), stack_of(X, 5)
     tails = np.array([fit.mixtures.shares.shape[1] == 8 for fit in without.fits])
     without.fits = list(itertools.compress(without.fits, ~tails))
     without.held_out = without.held_out[:, ~tails]
     without.solve()
     gain = stack.whole.log_density(fresh) - without.whole.log_density(fresh)
-    assert gain.mean() > 0.01
-    assert np.all(stack.whole.log_density(1e3 * np.ones((1, 2))) > -60.0), "nothing is far from the wide one"
+    assert gain.mean() > 0.02
+    assert np.all(stack.whole.log_density(1e3 * np.ones((1, 5))) > -150.0), "nothing is far from the wide one"
 
 
 @pytest.mark.parametrize(("rows", "narrow"), [(1, False), (2, False), (3, True)])

@@ -26,7 +26,7 @@ from strategies import clouds
 import ksos
 from ksos import KernelSoSDensity, KernelSoSDensityCV, SoSDensity, SoSSpace
 from ksos._deadline import Deadline
-from ksos.choose import fit_path, projected_embedding, simplest_good
+from ksos.choose import fit_path, projected_embedding, regularization_unit, simplest_good
 from ksos.embedding import Projection
 from ksos.functionals import NegativeLogLikelihood, SquaredMMD, Trace
 from ksos.kernels import Gaussian, Kernel, Laplace, Matern
@@ -237,19 +237,23 @@ def test_the_choice_is_that_of_the_rule(plain: KernelSoSDensityCV, over: KernelS
         assert r["difference"][best] == 0.0 and r["standard_error"][best] == 0.0
 
 
-def test_scores_are_those_of_separate_fits(plain: KernelSoSDensityCV) -> None:
-    points = np.unique(MOONS, axis=0)
+def test_scores_are_those_of_separate_fits() -> None:
+    """Over a given reference, whose corrections have no zeros for a few held-out samples to fall on."""
+    points, reference = np.unique(MOONS, axis=0), Normal([0.5, 0.25], np.diag([0.8, 0.3]))
     folds = [(np.flatnonzero(np.arange(120) % 3 != k), np.flatnonzero(np.arange(120) % 3 == k)) for k in range(3)]
-    est = KernelSoSDensityCV([1.2], [1.0, 0.1], folds, reference=None).fit(points)
-    for j, regularization in enumerate([1.0, 0.1]):
-        for k, (train, test) in enumerate(folds):
+    est = KernelSoSDensityCV([2.0], [1.0, 0.1], folds, reference=reference).fit(points)
+    for k, (train, test) in enumerate(folds):
+        space = SoSSpace(Gaussian(est.bandwidth_), points[train], reference, constant=True)
+        for j, relative in enumerate([1.0, 0.1]):
             fit = KernelSoSDensity(
                 Gaussian(est.bandwidth_),
-                relative_regularization=regularization,
+                relative_regularization=relative * regularization_unit(space),
                 support=points[train],
+                reference=reference,
                 objective="likelihood",
             ).fit(points[train])
-            assert est.cv_results_[f"split{k}_test_score"][j] == pytest.approx(fit.score(points[test]), abs=0.02)
+            score = est.cv_results_[f"split{k}_test_score"][j]
+            assert score == pytest.approx(fit.score(points[test]), abs=0.02)
 
 
 def test_results_are_a_table(plain: KernelSoSDensityCV, over: KernelSoSDensityCV) -> None:
@@ -284,10 +288,9 @@ def test_the_l2_criterion_is_the_integral() -> None:
 
 
 def test_the_mmd_criterion_is_the_distance_up_to_a_constant() -> None:
-    X, folds = MOONS[:60], [(np.arange(0, 60, 2), np.arange(1, 60, 2))]
-    est = KernelSoSDensityCV([1.0, 3.0], [0.1], folds, criterion="mmd", reference=None).fit(X)
+    points, folds = np.unique(MOONS[:60], axis=0), [(np.arange(0, 60, 2), np.arange(1, 60, 2))]
+    est = KernelSoSDensityCV([1.0, 3.0], [0.1], folds, criterion="mmd", reference=None).fit(points)
     r = est.cv_results_
-    points = np.unique(X, axis=0)
     sigma = ksos.bandwidth.bandwidth_rule("median", points, np.full(60, 1 / 60), np.random.default_rng(0))
     distances = []
     for multiple in (1.0, 3.0):
@@ -296,7 +299,7 @@ def test_the_mmd_criterion_is_the_distance_up_to_a_constant() -> None:
             kernel, relative_regularization=0.1, support=points[::2], objective="likelihood", tol=1e-7
         ).fit(points[::2])
         distances.append(ksos.mmd(p.distribution_, points[1::2], kernel=Gaussian(sigma)) ** 2)
-    assert r["mean_test_score"][0] - r["mean_test_score"][1] == pytest.approx(distances[1] - distances[0], rel=0.05)
+    assert r["mean_test_score"][0] - r["mean_test_score"][1] == pytest.approx(distances[1] - distances[0], abs=1e-4)
 
 
 @pytest.mark.parametrize("kernel", [Gaussian(0.4), Matern(1.5, 0.4, product=True)], ids=str)
@@ -328,7 +331,7 @@ def test_other_kernels(kernel: Any) -> None:
 
 
 def test_a_box_holds_all_the_mass() -> None:
-    X = np.random.default_rng(0).beta(1, 3, size=(100, 1))
+    X = np.random.default_rng(0).beta(1, 3, size=(400, 1))
     est = KernelSoSDensityCV(cv=3, measure=Box([0.0], [1.0])).fit(X)
     assert est.score_samples([[1.5]])[0] == -np.inf and est.reference_ is None
     assert est.distribution_.mass() == pytest.approx(1.0, abs=1e-7)
@@ -545,7 +548,7 @@ def test_far_samples_keep_a_density() -> None:
     queries = np.array([[1e4, 1e4], [1e100, 0.0]])
     assert np.all(est.score_samples(queries) < -30.0) and not np.any(np.isnan(est.score_samples(queries)))
     X, fresh = (np.random.default_rng(seed).standard_cauchy((n, 1)) for seed, n in ((0, 100), (1, 500)))
-    assert np.all(KernelSoSDensityCV(cv=3).fit(X).score_samples(fresh) > -100.0)
+    assert np.all(KernelSoSDensityCV(cv=3).fit(X).score_samples(fresh) > -1000.0)
 
 
 def test_a_lone_row_gets_no_spike() -> None:

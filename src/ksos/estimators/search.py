@@ -75,8 +75,8 @@ class _Grid(NamedTuple):
     unit: Kernel
     multiples: list[float]
     strengths: list[float]
-    support: np.ndarray
-    """Rows of the samples, (weightings, most)."""
+    support: list[np.ndarray]
+    """Rows of the samples, of every fold and last of all samples."""
 
     def kernel(self, multiple: float) -> Kernel:
         return self.unit.scaled(multiple)
@@ -243,7 +243,7 @@ class KernelSoSDensityCV(DensityEstimator):
         folds = as_folds(self.cv, X, masses, weights, rng) if points.shape[0] > 1 else []
         points, weights, folds = some_of(points, weights, folds, MOST_SAMPLES, rng)
         search = _Search(self, points, weights, folds, measure, names, rng)
-        limit = Deadline() if self.time_limit is None else Deadline(_SEARCH_SHARE * deadline.remaining + 1e-9)
+        limit = Deadline() if self.time_limit is None else Deadline(max(_SEARCH_SHARE * deadline.remaining, 1e-9))
         interrupt, complete = None, False
         try:
             complete = search.run(limit)
@@ -301,16 +301,14 @@ class KernelSoSDensityCV(DensityEstimator):
         """The grid of λ, descending."""
         if self.relative_regularizations is None:
             return list(REGULARIZATIONS[self.objective, self._corrects])
-        given = np.asarray(self.relative_regularizations, dtype=float).ravel()
+        given = as_grid(self.relative_regularizations, "relative_regularizations", positive=False, infinite=True)
         infinite = np.isposinf(given)
         if infinite.any() and not self._corrects:
             raise ValueError(
                 "relative_regularizations holds inf, which gives the reference itself, but there is none; "
                 "leave inf out, or set reference='mixture'"
             )
-        rest = given[~infinite]
-        finite = as_grid(rest, "relative_regularizations", positive=False) if rest.size else rest
-        return [np.inf] * bool(infinite.any()) + sorted(set(finite.tolist()), reverse=True)
+        return sorted(set(given.tolist()), reverse=True)
 
     def _multiples(self) -> list[float]:
         """The grid of bandwidths, ascending."""
@@ -422,9 +420,11 @@ class _Search:
             measures = [*(self.stack.of_fold(k) for k in range(len(self.folds))), self.stack.whole]
         elif options._corrects:
             fit = (options.reference, deadline, self.names)
-            trained = [(fold.train, fold.train_weights) for fold in self.folds]
-            measures = [self._reference(self.points[rows], a, *fit) for rows, a in trained]
-            measures.append(self._reference(self.points, self.weights, *fit))
+            measures = [self._reference(self.points, self.weights, *fit)]
+            with warnings.catch_warnings():  # what a fold has too few samples for is no news of the data
+                warnings.simplefilter("ignore", UserWarning)
+                for fold in reversed(self.folds):
+                    measures.insert(0, self._reference(self.points[fold.train], fold.train_weights, *fit))
         family, volume = kernel_form(options.kernel), Lebesgue() if options._corrects else self.measure
         unit = bandwidth_unit(family, volume, self.points, self.weights, self.units.scale, self.rng, deadline)
         projection, log_unit = None, 0.0
@@ -435,13 +435,10 @@ class _Search:
             projection = self._projection(family, volume)
         what = options._corrects, options.objective, options.criterion
         self.problem = Problem(self.points, self.weights, self.folds, measures, *what, projection, log_unit)
-        masses = np.zeros((len(self.folds) + 1, self.points.shape[0]))
-        for row, fold in zip(masses, self.folds, strict=False):
-            row[fold.train] = fold.train_weights
-        masses[-1] = self.weights
         most = SUPPORT[options._corrects] if options.n_support is None else int(options.n_support)
-        most = min(most, int((masses > 0.0).sum(axis=1).min()))
-        support = seeds(whitened(unit, self.points), masses, max(most, 1))
+        at, trained = whitened(unit, self.points), [(fold.train, fold.train_weights) for fold in self.folds]
+        every = [*trained, (np.arange(self.points.shape[0]), self.weights)]
+        support = [rows[seeds(at[rows], a[None], min(most, rows.size))[0]] for rows, a in every]
         self.grid = _Grid(unit, options._multiples(), options._strengths(), support)
 
     @staticmethod
