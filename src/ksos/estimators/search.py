@@ -240,7 +240,8 @@ class KernelSoSDensityCV(DensityEstimator):
         (points, weights), rng = distinct_samples(X, masses), as_generator(self.random_state)
         if not self._corrects:
             require_different_features(X[masses > 0.0, features], names)
-        folds = as_folds(self.cv, X, masses, weights, rng) if points.shape[0] > 1 else []
+        alone = self._corrects and points.shape[0] == 1  # of one sample, a reference is all there is
+        folds = [] if alone else as_folds(self.cv, X, masses, weights, rng)
         points, weights, folds = some_of(points, weights, folds, MOST_SAMPLES, rng)
         search = _Search(self, points, weights, folds, measure, names, rng)
         limit = Deadline() if self.time_limit is None else Deadline(max(_SEARCH_SHARE * deadline.remaining, 1e-9))
@@ -353,9 +354,10 @@ class _Search:
         self.scores: dict[int, np.ndarray] = {}
         """By bandwidth: (held-out samples, λ)."""
         self.units = Units.of(points, weights, rng, names)
-        if self.options._corrects and isinstance(estimator.reference, str) and estimator.reference != "normal":
+        if estimator._corrects and isinstance(estimator.reference, str):
             warn_if_flat(self.units.of_points(points), weights, names)
-            self.stack = Stack(points, weights, folds, self.units)
+            if estimator.reference != "normal":
+                self.stack = Stack(points, weights, folds, self.units)
 
     @property
     def usable(self) -> bool:
@@ -399,11 +401,14 @@ class _Search:
             for k in range(folds):
                 steps.begin(f"bandwidth {multiples[i]:.3g}, {len(strengths)} λ, fold {k + 1} of {folds}")
                 found.append(next(pool))
-            self.scores[i] = np.concatenate(found)
+            scores = np.concatenate(found)
             # a λ counts only where all folds have been scored
             lost = np.isneginf(np.stack([part.max(axis=0) for part in found])).any(axis=0)
-            self.scores[i][:, lost] = -np.inf
-            mean = self.problem.held_out_weights @ np.maximum(self.scores[i], -1e300)
+            if lost.all():
+                return False
+            scores[:, lost] = -np.inf
+            self.scores[i] = scores
+            mean = self.problem.held_out_weights @ np.maximum(scores, -1e300)
             best = f"λ {strengths[int(np.argmax(mean))]:.3g}, held-out score {mean.max():.4f}"
             self._print(f"bandwidth {multiples[i]:.4g}, {len(strengths)} λ, {folds} folds: best {best}")
             if deadline.passed:
@@ -419,12 +424,10 @@ class _Search:
             self.stack.solve()
             measures = [*(self.stack.of_fold(k) for k in range(len(self.folds))), self.stack.whole]
         elif options._corrects:
-            fit = (options.reference, deadline, self.names)
-            measures = [self._reference(self.points, self.weights, *fit)]
-            with warnings.catch_warnings():  # what a fold has too few samples for is no news of the data
+            every = [*((fold.train, fold.train_weights) for fold in self.folds), (slice(None), self.weights)]
+            with warnings.catch_warnings():  # flat data have been reported, and a fold is no news
                 warnings.simplefilter("ignore", UserWarning)
-                for fold in reversed(self.folds):
-                    measures.insert(0, self._reference(self.points[fold.train], fold.train_weights, *fit))
+                measures = [self._reference(self.points[rows], a, deadline) for rows, a in every]
         family, volume = kernel_form(options.kernel), Lebesgue() if options._corrects else self.measure
         unit = bandwidth_unit(family, volume, self.points, self.weights, self.units.scale, self.rng, deadline)
         projection, log_unit = None, 0.0
@@ -441,9 +444,8 @@ class _Search:
         support = [rows[seeds(at[rows], a[None], min(most, rows.size))[0]] for rows, a in every]
         self.grid = _Grid(unit, options._multiples(), options._strengths(), support)
 
-    @staticmethod
-    def _reference(points: np.ndarray, weights: np.ndarray, kind: Any, deadline: Deadline, names: Any) -> Measure:
-        found = as_reference(kind, points, weights, deadline, names)
+    def _reference(self, points: np.ndarray, weights: np.ndarray, deadline: Deadline) -> Measure:
+        found = as_reference(self.options.reference, points, weights, deadline, self.names)
         normals = found.normals(points.shape[1])
         return found if normals is None else GaussianMixture(*normals)
 
