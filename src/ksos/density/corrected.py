@@ -12,15 +12,15 @@ By Jensen's inequality the whole is at least ‖c + FᵀE_c[k|x_S]‖², which b
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Callable, Iterator
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
 
 from ksos._array import Array, like, to_numpy
 from ksos._memory import row_blocks
-from ksos.density.expected_square import ExpectedSquare
+from ksos.density.expected_square import ExpectedSquare, HiddenKernels
 from ksos.density.interval import Inside, Interval
 from ksos.density.normal_sum import Group, pairs_of
 from ksos.kernels import Gaussian
@@ -232,8 +232,10 @@ class Corrected:
         return out, gradient
 
     @cached_property
-    def _marginals(self) -> list[ExpectedSquare]:
-        return [ExpectedSquare.of(self, c) for c in range(self.normals.weights.shape[0])]
+    def _marginals(self) -> Callable[[int], ExpectedSquare]:
+        """By the number of the reference law, each computed where it is first needed."""
+        kernels = HiddenKernels(self)
+        return cache(lambda c: ExpectedSquare(kernels, c))
 
     def _marginal_values(self, X: np.ndarray, *, slopes: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """log p, and ∇ log p if ``slopes``.
@@ -249,7 +251,7 @@ class Corrected:
 
             def fill(c: int, at: np.ndarray, x: np.ndarray = x, logs: np.ndarray = logs) -> None:
                 for some in row_blocks(at.shape[0], max(self._factor.shape), _BLOCK_ELEMENTS):
-                    value, slope = self._marginals[c].values(x[at[some]], slopes=slopes)
+                    value, slope = self._marginals(c).values(x[at[some]], slopes=slopes)
                     with np.errstate(divide="ignore"):
                         terms[c, at[some]] = logs[c, at[some]] + np.log(value)  # noqa: B023
                     if slopes:

@@ -187,13 +187,13 @@ def _axis_ends(p: Corrected, feature: int, deviations: float, bandwidths: float)
         reach = _KERNEL_REACH * sigma
         near, far = merged(np.clip(X - reach, low.min(), high.max()), np.clip(X + reach, low.min(), high.max()))
         low, high, step = np.r_[low, near], np.r_[high, far], np.r_[step, np.full(near.shape, bandwidths * sigma)]
+    low, high = low - step, high + step  # a law ends within the next panel, which may be longer
     ends = np.unique(np.r_[low, high])
     middle = 0.5 * (ends[:-1] + ends[1:])
-    finest = np.min(np.where((low[:, None] < middle) & (middle < high[:, None]), step[:, None], np.inf), axis=0)
-    pieces = [
-        np.linspace(a, b, 1 + max(1, math.ceil((b - a) / length)))[:-1] for a, b, length in zip(ends[:-1], ends[1:], finest, strict=True)
-    ]
-    return np.r_[np.concatenate(pieces), ends[-1]]
+    reached = (low[:, None] < middle) & (middle < high[:, None])
+    finest = np.minimum(np.min(np.where(reached, step[:, None], np.inf), axis=0), ends[-1] - ends[0])
+    panels = np.r_[0.0, np.cumsum((ends[1:] - ends[:-1]) / finest)]  # up to each end
+    return np.asarray(np.interp(np.linspace(0.0, panels[-1], 1 + math.ceil(panels[-1])), panels, ends))
 
 
 def line_law(ends: np.ndarray, log_density: Function) -> PiecewiseLaw:
