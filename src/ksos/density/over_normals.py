@@ -33,6 +33,8 @@ _CUBATURE_EVALUATIONS, _CLOUD_POINTS = 2_000_000, 65_536
 _LAW_VALUES, _LEAST_EVALUATIONS = {1: 2e8, 2: 1.2e8, 3: 1e8}, 20_000  # by the number of features: about two seconds
 _OVERHEAD, _FEWEST_GRIDS = 40.0, 4  # of an evaluation, in values of laws; that the cubature of one law must be able to evaluate
 _MOST_TERMS = {1: 20_000_000, 2: 2_500_000, 3: 60_000}  # normal laws in boxes of so many features: about half a second
+_COLLAPSED_FEATURES, _COLLAPSING = 2, 8  # where pairs are put on a grid first: so many take the time of one normal law in a box
+_NODES = {1: 20, 2: 400}  # of such a grid, as a rule
 _BOX_POINTS, _LEAST_BOX_POINTS, _MOST_BOX_POINTS = 1 << 17, 1 << 8, 1 << 12
 _DIGITS, _ROUNDINGS, _EXACT = 1e-6, 1e-15, 1e-11
 _LEAST_EFFICIENCY, _LEAST_ACCEPTANCE = 0.01, 1e-6
@@ -81,7 +83,7 @@ def average(p: Corrected, g: Function, *, rtol: float, max_evaluations: int | No
         def integrand(z: np.ndarray, mean: np.ndarray = mean, L: np.ndarray = L) -> np.ndarray:
             X = mean + z @ L.T
             with np.errstate(under="ignore"):
-                mass = np.exp(p.log_density(X) - p.log_reference(X) - 0.5 * np.sum(z * z, axis=1)) / (2.0 * math.pi) ** (0.5 * d)
+                mass = np.exp(p.log_ratio(X) - 0.5 * np.sum(z * z, axis=1)) / (2.0 * math.pi) ** (0.5 * d)
             seen, out = mass > 0.0, np.zeros(X.shape[0])
             out[seen] = mass[seen] * g(X[seen])
             return out
@@ -140,7 +142,7 @@ def clouds(p: Corrected, n_points: int, rng: np.random.Generator) -> tuple[list[
         unit = np.clip(sobol(n, d + 1, rng), 2.0**-40, 1.0 - 2.0**-40)
         which = np.minimum(np.searchsorted(cumulative, unit[:, 0], side="right"), weights.shape[0] - 1)
         X = means[which] + np.einsum("nij,nj->ni", roots[which], ndtri(unit[:, 1:]))
-        f = np.exp(p.log_density(X) - p.log_reference(X)) if p.n_corrections or p.interval is not None else np.ones(n)
+        f = np.exp(p.log_ratio(X)) if p.n_corrections or p.interval is not None else np.ones(n)
         efficiency += float(f.sum()) ** 2 / float(np.sum(f * f)) / (n * _GROUPS)
         found.append((X, f / f.sum()))
     if efficiency >= _LEAST_EFFICIENCY:
@@ -231,7 +233,9 @@ def box_masses(p: Corrected, low: np.ndarray, high: np.ndarray) -> Masses:
         return box_masses(p.marginal(bounded), low[:, bounded], high[:, bounded])
     n, d, laws, m = *low.shape, p.normals.weights.shape[0], p.n_corrections
     shapes = np.concatenate([p.normals.covariances, p.metric[np.ix_(p.shown, p.shown)][None] if m else np.empty((0, d, d))])
-    if not closed(shapes) or n * laws * (1 + m + m * (m + 1) // 2) > _MOST_TERMS[min(d, 3)]:
+    terms = 1 + m + m * (m + 1) // 2
+    terms = n * terms if d > _COLLAPSED_FEATURES else terms // _COLLAPSING + n * min(terms, m + _NODES[d])
+    if not closed(shapes) or laws * terms > _MOST_TERMS[min(d, 3)]:
         return (*_on_panels(p, low, high), "quadrature") if d == 1 else (*_by_points(p, low, high), "quasi-Monte Carlo")
     values, errors, total = np.zeros(n), np.zeros(n), 0.0
     for weights, means, covariance in _stacks(p):
@@ -246,7 +250,7 @@ def box_masses(p: Corrected, low: np.ndarray, high: np.ndarray) -> Masses:
 def _stacks(p: Corrected) -> Iterable[Group]:
     """The sum of normal laws in few pieces: laws that nothing corrects together, each with its covariance."""
     if p.n_corrections:
-        return p.groups()
+        return (group.collapsed() for group in p.groups()) if p.n_features <= _COLLAPSED_FEATURES else p.groups()
     weights, means, covariances = p.normals
     return [Group(weights / weights.sum(), means, covariances)]
 
