@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
 
@@ -22,9 +22,8 @@ from ksos._array import Array, like, to_numpy
 from ksos._memory import row_blocks
 from ksos.density.expected_square import ExpectedSquare, HiddenKernels
 from ksos.density.interval import Inside, Interval
-from ksos.density.normal_sum import Group
+from ksos.density.normal_sum import Group, corrected_normals
 from ksos.kernels import Gaussian
-from ksos.kernels.distances import squared_distances
 from ksos.measures import GaussianMixture, Normal, Normals
 from ksos.quadrature import composite
 
@@ -287,29 +286,11 @@ class Corrected:
         if self.interval is not None:
             yield from self.opened.groups()
             return
-        S, X = self.metric, self.joint.support_points
-        used = np.any(self._factor != 0.0, axis=1)
-        X, F, unit = X[used], self._factor[used], math.exp(-self.joint.log_unit)
-        (weights, means, covariances), c = self.all_normals, self.constant
-        i, j = np.triu_indices(X.shape[0])
-        white = (X - X[:1]) @ np.linalg.inv(np.linalg.cholesky(S)).T
-        spread = 0.5 * squared_distances(white, white, np.ones(X.shape[1]))[i, j]
-        linear, pairs = 2.0 * F @ c, np.where(i == j, 1.0, 2.0) * (F @ F.T)[i, j]
-        known = [_times_kernels(S / (2.0 * q), covariances) for q in (1, 2)] if X.shape[0] else []
-        for law, (weight, mean) in enumerate(zip(weights, means, strict=True)):
-            share, away = float(weight) * unit, X - mean
-            yield Group(np.array([share * float(c @ c)]), mean[None, :], covariances[law]).restrict(self.shown)
-            for q, (logs, roots, pulls, narrowed) in enumerate(known, start=1):
-                at, centres = away @ roots[law].T, (away @ pulls[law].T + mean)[:, self.shown]
-                squares = np.einsum("mi,mi->m", at, at)
-                with np.errstate(under="ignore"):
-                    if q == 1:
-                        values = share * linear * np.exp(logs[law] - 0.5 * squares)
-                    else:  # ‖u_i + u_j‖²/8; where this form would lose digits the points are so far apart that the pair is nothing
-                        middle = 0.125 * (squares[i] + squares[j]) + 0.25 * (at @ at.T)[i, j]
-                        values = share * pairs * np.exp(logs[law] - middle - spread)
-                        centres = 0.5 * (centres[i] + centres[j])
-                yield Group(values, centres, narrowed[law][np.ix_(self.shown, self.shown)])
+        used, unit = np.any(self._factor != 0.0, axis=1), math.exp(-self.joint.log_unit)
+        X, F = self.joint.support_points[used], self._factor[used]
+        weights, means, covariances = self.all_normals
+        normals = Normals(unit * weights, means, covariances)
+        yield from corrected_normals(normals, self.metric, X, F, self.constant, self.shown)
 
     def components(self) -> list[tuple[float, Self]]:
         """The parts by reference law, each of mass one, with their masses."""
@@ -319,7 +300,8 @@ class Corrected:
             part = p.from_units(p.kernel, p.support_points, p.unit_factor, p.log_unit, law, p.unit_constant)
             if (mass := part.mass()) > 0.0:
                 child = type(self)(part.scaled_to_one(mass), self.shown, self.interval)
-                found.append((float(weight) * mass * math.exp(child.log_inside - self.log_inside), child))
+                inside = math.exp(child.log_inside - self.log_inside)
+                found.append((float(weight) * mass * inside, child))
         return found
 
     def bound(self) -> float:
@@ -345,7 +327,7 @@ class Corrected:
         return type(self)(self.joint, [self.shown[k] for k in keep], self.interval)
 
     def conditional(self, given: list[int], values: np.ndarray) -> tuple[float, Self] | None:
-        """log p of the values, and the law of the other features shown; None if there is no mass."""
+        """log p of the values, and the law of the other features shown; None without mass."""
         at = [self.shown[k] for k in given]
         order = np.argsort(at)
         found = given_values(self.joint, [at[i] for i in order], values[order])
@@ -354,7 +336,8 @@ class Corrected:
         rest = [k for k in range(self.joint.n_features) if k not in at]
         interval = None if self.interval is None else self.interval._replace(feature=rest.index(self.interval.feature))
         log_p, density = found
-        out = type(self)(density, [rest.index(self.shown[k]) for k in range(self.n_features) if k not in given], interval)
+        shown = [rest.index(self.shown[k]) for k in range(self.n_features) if k not in given]
+        out = type(self)(density, shown, interval)
         return log_p + out.log_inside - self.log_inside, out
 
     def within(self, feature: int, side: tuple[float, float]) -> Self | None:
@@ -449,28 +432,10 @@ class NormalLaws:
         return self.constant[:, None] - 0.5 * np.einsum("cni,cni->cn", away, away), -away @ self.roots
 
 
-class _TimesKernels(NamedTuple):
-    """Of the products of normal laws N(μ, Σ) with q kernels around z̄, which are multiples of N(z̄, P): what does not depend on z̄."""
-
-    logs: np.ndarray
-    """½log|P| − ½log|P+Σ|."""
-    roots: np.ndarray
-    """R with ‖R(z̄ − μ)‖² = (z̄ − μ)ᵀ(P + Σ)⁻¹(z̄ − μ)."""
-    pulls: np.ndarray
-    """Σ(Σ + P)⁻¹, by which the mean moves from μ towards z̄."""
-    covariances: np.ndarray
-
-
-def _times_kernels(P: np.ndarray, covariances: np.ndarray) -> _TimesKernels:
-    L = np.linalg.cholesky(covariances + P)
-    logs = 0.5 * np.linalg.slogdet(P)[1] - np.log(np.diagonal(L, axis1=1, axis2=2)).sum(axis=1)
-    pulls = np.linalg.solve(covariances + P, covariances).transpose(0, 2, 1)
-    narrowed = pulls @ P
-    return _TimesKernels(logs, np.linalg.inv(L), pulls, 0.5 * (narrowed + narrowed.transpose(0, 2, 1)))
-
-
-def given_values(p: SoSDensity, given: list[int], values: np.ndarray) -> tuple[float, SoSDensity] | None:
-    """(log p of the values, density of the other features) of one with a constant over normal laws, again over normal laws; None without mass."""
+def given_values(
+    p: SoSDensity, given: list[int], values: np.ndarray
+) -> tuple[float, SoSDensity] | None:  # fmt: skip
+    """log p of the values, and the density of the other features; None without mass."""
     d = p.n_features
     rest = [k for k in range(d) if k not in given]
     metric, X = cast("Gaussian", p.kernel).matrix(d), p.support_points
@@ -484,24 +449,29 @@ def given_values(p: SoSDensity, given: list[int], values: np.ndarray) -> tuple[f
     with np.errstate(under="ignore"):
         F = p.unit_factor * np.exp(log_rows)[:, None]
     kernel = Gaussian(_symmetric(np.linalg.inv(P)))
-    out = p.from_units(kernel, points, F, p.log_unit, GaussianMixture(*conditioned[1]), p.unit_constant)
+    measure = GaussianMixture(*conditioned[1])
+    out = p.from_units(kernel, points, F, p.log_unit, measure, p.unit_constant)
     mass = out.mass()
     return (conditioned[0] + math.log(mass), out.scaled_to_one(mass)) if mass > 0.0 else None
 
 
-def conditional_normals(normals: Normals, given: list[int], values: np.ndarray) -> tuple[float, Normals] | None:
-    """(log density of the values, law) of Σ_c w_c N_c given x_S: a mixture of the conditional laws, weighted by the densities of the values."""
+def conditional_normals(
+    normals: Normals, given: list[int], values: np.ndarray
+) -> tuple[float, Normals] | None:  # fmt: skip
+    """Of Σ_c w_c N_c, the log density of the values, and the mixture of the conditional laws."""
     weights, means, covariances = normals
     known, rest = np.array(given), np.array([k for k in range(means.shape[1]) if k not in given])
     across = covariances[:, known[:, None], rest]
-    pull = np.linalg.solve(covariances[:, known[:, None], known], across).transpose(0, 2, 1)
-    logs = NormalLaws(Normals(weights, means[:, known], covariances[:, known[:, None], known])).logs(values[None, :])[:, 0]
+    at = covariances[:, known[:, None], known]
+    pull = np.linalg.solve(at, across).transpose(0, 2, 1)
+    logs = NormalLaws(Normals(weights, means[:, known], at)).logs(values[None, :])[:, 0]
     peak = float(logs.max())
     if not np.isfinite(peak):
         return None
     narrowed = covariances[:, rest[:, None], rest] - pull @ across
     shares, away = np.exp(logs - peak), (values - means[:, known])[:, :, None]
-    law = Normals(shares, means[:, rest] + (pull @ away)[:, :, 0], 0.5 * (narrowed + narrowed.transpose(0, 2, 1)))
+    narrowed = 0.5 * (narrowed + narrowed.transpose(0, 2, 1))
+    law = Normals(shares, means[:, rest] + (pull @ away)[:, :, 0], narrowed)
     return peak + math.log(float(shares.sum())), law
 
 

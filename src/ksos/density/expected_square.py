@@ -16,14 +16,16 @@ if TYPE_CHECKING:
 __all__ = ["ExpectedSquare", "HiddenKernels"]
 
 _ROUNDING = 2.3e-16
-_TOLERANCE = 1e-12  # of the value: more rounding than this, and the factor of the product takes its place
+_NEAR = 500.0  # the largest ‖x‖² for ‖x − y‖² from products: an error of so many roundings
+_TOLERANCE = 1e-12  # of the value: where rounding may be more, the product is factored
 
 
 class HiddenKernels:
-    """The kernels as functions of the features that are hidden, given those that are shown: the same for every reference law."""
+    """The kernels as functions of the hidden features given the shown ones."""
 
     def __init__(self, p: Corrected) -> None:
-        self.shown, self.hidden, self.constant, self.normals = p.shown, p.hidden, p.constant, p.all_normals
+        self.shown, self.hidden = p.shown, p.hidden
+        self.constant, self.normals = p.constant, p.all_normals
         used = np.any(p.joint.unit_factor != 0.0, axis=1)
         self.points, self.factor = p.joint.support_points[used], p.joint.unit_factor[used]
         self.inverse = np.linalg.inv(p.metric[np.ix_(self.shown, self.shown)])
@@ -39,11 +41,13 @@ class HiddenKernels:
 class ExpectedSquare:
     """E_c[‖c + Fᵀk(x)‖² | x_S] of one reference law, for x = (x_S, x_R) with x_S shown.
 
-    Given x_S the hidden features are normal with covariance V, and k_i = k^S_i · exp(−(x_R − r_i)ᵀP(x_R − r_i)) with r_i affine
-    in x_S. With t_i(x_S) = r_i − E[x_R|x_S],
+    Given x_S the hidden features are normal with covariance V, and
+    k_i = k^S_i · exp(−(x_R − r_i)ᵀP(x_R − r_i)) with r_i affine in x_S. Let
+    t_i(x_S) = r_i − E[x_R|x_S] and Q = (P⁻¹/2 + 2V)⁻¹. Then
 
-        E[k_i|x_S] = h_i = |1+2VP|^{−1/2} k^S_i exp(−t_iᵀ(P⁻¹ + 2V)⁻¹t_i),    E[k_i k_j|x_S] = b_i b_j C_ij,
-        b_i = |1+4VP|^{−1/4} k^S_i exp(−½t_iᵀQt_i),    C_ij = exp(−(t_i−t_j)ᵀ(P/2 − Q/4)(t_i−t_j)),    Q = (P⁻¹/2 + 2V)⁻¹,
+        E[k_i|x_S] = h_i = |1+2VP|^{−1/2} k^S_i exp(−t_iᵀ(P⁻¹ + 2V)⁻¹t_i),
+        E[k_i k_j|x_S] = b_i b_j C_ij,    b_i = |1+4VP|^{−1/4} k^S_i exp(−½t_iᵀQt_i),
+        C_ij = exp(−(t_i−t_j)ᵀ(P/2 − Q/4)(t_i−t_j)),
 
     where h_i and b_i are Gaussians in x_S, and C does not depend on x_S.
     """
@@ -55,10 +59,13 @@ class ExpectedSquare:
         V = covariance[np.ix_(R, R)] - of_law @ covariance[np.ix_(S, R)]
         self.mean, points = mean[S], kernels.points[:, S] - mean[S]
         self._start = (kernels.points[:, R] - mean[R]) + points @ kernels.slope.T  # t_i at the mean
-        slope, log_dets = kernels.slope + of_law, [np.linalg.slogdet(np.eye(len(R)) + 2.0 * q * V @ P)[1] for q in (1, 2)]
-        once, self._twice = np.linalg.inv(kernels.widths + 2.0 * V), np.linalg.inv(0.5 * kernels.widths + 2.0 * V)
-        self.once = _Gaussians(kernels.inverse, points, once, self._start, slope, -0.5 * log_dets[0])
-        self.twice = _Gaussians(kernels.inverse, points, 0.5 * self._twice, self._start, slope, -0.25 * log_dets[1])
+        slope, unit = kernels.slope + of_law, np.eye(len(R))
+        log_dets = [float(np.linalg.slogdet(unit + 2.0 * q * V @ P)[1]) for q in (1, 2)]
+        once = np.linalg.inv(kernels.widths + 2.0 * V)
+        self._twice = np.linalg.inv(0.5 * kernels.widths + 2.0 * V)
+        known = kernels.inverse, points, self._start, slope
+        self.once = _Gaussians(*known, once, -0.5 * log_dets[0])
+        self.twice = _Gaussians(*known, 0.5 * self._twice, -0.25 * log_dets[1])
 
     @cached_property
     def _correlations(self) -> np.ndarray:
@@ -87,37 +94,51 @@ class ExpectedSquare:
             h, b = self.once(X), self.twice(X)
             pulled = b @ self._product
             least, squares = c + h @ F, np.einsum("nm,nm->n", b, pulled)
-            value, lower = float(c @ c) + 2.0 * (h @ self.kernels.linear), np.einsum("nr,nr->n", least, least)
-            rough = _ROUNDING * (b @ self.kernels.lengths) ** 2 > _TOLERANCE * np.maximum(value + squares, lower)
+            value = float(c @ c) + 2.0 * (h @ self.kernels.linear)
+            lower, terms = np.einsum("nr,nr->n", least, least), (b @ self.kernels.lengths) ** 2
+            rough = _ROUNDING * terms > _TOLERANCE * np.maximum(value + squares, lower)
             if rough.any():
                 V = b[rough] @ self._root
                 squares[rough], pulled[rough] = np.einsum("nr,nr->n", V, V), V @ self._root.T
             value = np.maximum(value + squares, lower)
             if not slopes:
                 return value, value
-            gradient = 2.0 * self.once.pull(X, h * self.kernels.linear) + 2.0 * self.twice.pull(X, b * pulled)
-        return value, gradient / np.where(value > 0.0, value, 1.0)[:, None]
+            gradient = self.once.pull(X, h * self.kernels.linear) + self.twice.pull(X, b * pulled)
+        return value, 2.0 * gradient / np.where(value > 0.0, value, 1.0)[:, None]
 
 
 class _Gaussians:
-    """The functions exp(log_scale − (x − p_i)ᵀA(x − p_i) − t_iᵀQt_i) with t_i = s_i − slope·x, as Gaussians in x around centres of their own."""
+    """The functions exp(log_scale − (x − p_i)ᵀA(x − p_i) − t_iᵀQt_i), t_i = start_i − slope·x."""
 
     def __init__(
-        self, A: np.ndarray, points: np.ndarray, Q: np.ndarray, start: np.ndarray, slope: np.ndarray, log_scale: float
-    ) -> None:  # fmt: skip
+        self,
+        A: np.ndarray,
+        points: np.ndarray,
+        start: np.ndarray,
+        slope: np.ndarray,
+        Q: np.ndarray,
+        log_scale: float,
+    ) -> None:
         self.precision = A + slope.T @ Q @ slope
         self.centres = np.linalg.solve(self.precision, A @ points.T + slope.T @ Q @ start.T).T
         away, t = self.centres - points, start - self.centres @ slope.T
-        self.tops = log_scale - np.einsum("mi,mi->m", away @ A, away) - np.einsum("mi,mi->m", t @ Q, t)
+        self.tops = log_scale - np.sum(away @ A * away, axis=1) - np.sum(t @ Q * t, axis=1)
         self.root = np.linalg.cholesky(0.5 * (self.precision + self.precision.T))
         self.at = self.centres @ self.root
+        tops = self.tops - np.einsum("mi,mi->m", self.at, self.at)
+        self.columns = np.concatenate([2.0 * self.at.T, np.ones((1, tops.shape[0])), tops[None, :]])
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
-        """Values, shape (n, m)."""
-        out = squared_distances(X @ self.root, self.at, np.ones(X.shape[1]))
-        np.subtract(self.tops, out, out=out)
+        """Values, shape (n, m); near the mean, exponents are one matrix product."""
+        Y = X @ self.root
+        squares = np.einsum("ni,ni->n", Y, Y)
+        if squares.max(initial=0.0) > _NEAR:
+            out = self.tops - squared_distances(Y, self.at, np.ones(X.shape[1]))
+        else:
+            out = np.column_stack([Y, -squares, np.ones(squares.shape)]) @ self.columns
         return np.exp(out, out=out)
 
     def pull(self, X: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Σ_i weights_ni ∇log of the functions, shape (n, d)."""
-        return np.asarray(2.0 * (weights @ self.centres - weights.sum(axis=1, keepdims=True) * X) @ self.precision)
+        total = weights.sum(axis=1, keepdims=True)
+        return np.asarray(2.0 * (weights @ self.centres - total * X) @ self.precision)

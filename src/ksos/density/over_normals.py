@@ -33,7 +33,8 @@ _CUBATURE_EVALUATIONS, _CLOUD_POINTS = 2_000_000, 65_536
 _LAW_VALUES, _LEAST_EVALUATIONS = {1: 2e8, 2: 1.2e8, 3: 1e8}, 20_000  # by the number of features: about two seconds
 _OVERHEAD, _FEWEST_GRIDS = 40.0, 4  # of an evaluation, in values of laws; that the cubature of one law must be able to evaluate
 _MOST_TERMS = {1: 20_000_000, 2: 2_500_000, 3: 60_000}  # normal laws in boxes of so many features: about half a second
-_COLLAPSED_FEATURES, _COLLAPSING = 2, 8  # where pairs are put on a grid first: so many take the time of one normal law in a box
+_COLLAPSED_FEATURES = 2  # up to here, pairs of kernels go on a grid first
+_COLLAPSING = 8  # pairs, in the time of one normal law in a box
 _NODES = {1: 20, 2: 400}  # of such a grid, as a rule
 _BOX_POINTS, _LEAST_BOX_POINTS, _MOST_BOX_POINTS = 1 << 17, 1 << 8, 1 << 12
 _DIGITS, _ROUNDINGS, _EXACT = 1e-6, 1e-15, 1e-11
@@ -83,7 +84,8 @@ def average(p: Corrected, g: Function, *, rtol: float, max_evaluations: int | No
         def integrand(z: np.ndarray, mean: np.ndarray = mean, L: np.ndarray = L) -> np.ndarray:
             X = mean + z @ L.T
             with np.errstate(under="ignore"):
-                mass = np.exp(p.log_ratio(X) - 0.5 * np.sum(z * z, axis=1)) / (2.0 * math.pi) ** (0.5 * d)
+                mass = np.exp(p.log_ratio(X) - 0.5 * np.sum(z * z, axis=1))
+                mass /= (2.0 * math.pi) ** (0.5 * d)
             seen, out = mass > 0.0, np.zeros(X.shape[0])
             out[seen] = mass[seen] * g(X[seen])
             return out
@@ -193,9 +195,10 @@ def _axis_ends(p: Corrected, feature: int, deviations: float, bandwidths: float)
     ends = np.unique(np.r_[low, high])
     middle = 0.5 * (ends[:-1] + ends[1:])
     reached = (low[:, None] < middle) & (middle < high[:, None])
-    finest = np.minimum(np.min(np.where(reached, step[:, None], np.inf), axis=0), ends[-1] - ends[0])
+    finest = np.min(np.where(reached, step[:, None], ends[-1] - ends[0]), axis=0)
     panels = np.r_[0.0, np.cumsum((ends[1:] - ends[:-1]) / finest)]  # up to each end
-    return np.asarray(np.interp(np.linspace(0.0, panels[-1], 1 + math.ceil(panels[-1])), panels, ends))
+    wanted = np.linspace(0.0, panels[-1], 1 + math.ceil(panels[-1]))
+    return np.asarray(np.interp(wanted, panels, ends))
 
 
 def line_law(ends: np.ndarray, log_density: Function) -> PiecewiseLaw:
@@ -234,7 +237,8 @@ def box_masses(p: Corrected, low: np.ndarray, high: np.ndarray) -> Masses:
     n, d, laws, m = *low.shape, p.normals.weights.shape[0], p.n_corrections
     shapes = np.concatenate([p.normals.covariances, p.metric[np.ix_(p.shown, p.shown)][None] if m else np.empty((0, d, d))])
     terms = 1 + m + m * (m + 1) // 2
-    terms = n * terms if d > _COLLAPSED_FEATURES else terms // _COLLAPSING + n * min(terms, m + _NODES[d])
+    at_once = d <= _COLLAPSED_FEATURES
+    terms = terms // _COLLAPSING + n * min(terms, m + _NODES[d]) if at_once else n * terms
     if not closed(shapes) or laws * terms > _MOST_TERMS[min(d, 3)]:
         return (*_on_panels(p, low, high), "quadrature") if d == 1 else (*_by_points(p, low, high), "quasi-Monte Carlo")
     values, errors, total = np.zeros(n), np.zeros(n), 0.0
@@ -250,7 +254,8 @@ def box_masses(p: Corrected, low: np.ndarray, high: np.ndarray) -> Masses:
 def _stacks(p: Corrected) -> Iterable[Group]:
     """The sum of normal laws in few pieces: laws that nothing corrects together, each with its covariance."""
     if p.n_corrections:
-        return (group.collapsed() for group in p.groups()) if p.n_features <= _COLLAPSED_FEATURES else p.groups()
+        few = p.n_features <= _COLLAPSED_FEATURES
+        return (group.collapsed() for group in p.groups()) if few else p.groups()
     weights, means, covariances = p.normals
     return [Group(weights / weights.sum(), means, covariances)]
 
