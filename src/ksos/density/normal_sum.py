@@ -50,19 +50,19 @@ class Group(NamedTuple):
             some = self._replace(weights=self.weights[seen], means=self.means[seen])
             return some.collapsed() if seen.any() else self
         L = np.linalg.cholesky(self.covariance)
-        white = (self.means - self.means[0]) @ np.linalg.inv(L).T
-        low, high = white.min(axis=0), white.max(axis=0)
+        white = np.linalg.inv(L) @ (self.means - self.means[0]).T
+        low, high = white.min(axis=1), white.max(axis=1)
         counts = [_nodes(r) for r in 0.5 * (high - low)]
         if _SMALLER * math.prod(counts) > self.weights.shape[0]:
             return self
         middle, half = 0.5 * (low + high), np.maximum(0.5 * (high - low), np.finfo(float).tiny)
         nodes = [np.cos(math.pi * (np.arange(n) + 0.5) / n) for n in counts]
         total, last = self.weights[None, :], len(counts) - 1
-        scaled = np.clip((white - middle) / half, -1.0, 1.0)
+        scaled = np.clip((white - middle[:, None]) / half[:, None], -1.0, 1.0)
         for k, (n, x) in enumerate(zip(counts, nodes, strict=True)):
             D = _chebyshev(x, n)
             D[1:] *= 2.0
-            T = D.T @ _chebyshev(scaled[:, k], n) / n  # Lagrange's polynomials of the nodes
+            T = D.T @ _chebyshev(scaled[k], n) / n  # Lagrange's polynomials of the nodes
             total = total @ T.T if k == last else (total[:, None, :] * T).reshape(-1, T.shape[1])
         grid = middle + half * tensor_grid(nodes)
         return Group(total.ravel(), self.means[0] + grid @ L.T, self.covariance)

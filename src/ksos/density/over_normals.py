@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TypeVar
 
 import numpy as np
@@ -32,10 +33,11 @@ _CELL_DEVIATIONS, _CELL_BANDWIDTHS, _CELL_REACH = 2.5, 2.5, 8.0
 _CUBATURE_EVALUATIONS, _CLOUD_POINTS = 2_000_000, 65_536
 _LAW_VALUES, _LEAST_EVALUATIONS = {1: 2e8, 2: 1.2e8, 3: 1e8}, 20_000  # by the number of features: about two seconds
 _OVERHEAD, _FEWEST_GRIDS = 40.0, 4  # of an evaluation, in values of laws; that the cubature of one law must be able to evaluate
-_MOST_TERMS = {1: 20_000_000, 2: 2_500_000, 3: 60_000}  # normal laws in boxes of so many features: about half a second
+_MOST_TERMS = {1: 20_000_000, 2: 1_500_000, 3: 60_000}  # normal laws in boxes of so many features: about half a second
 _COLLAPSED_FEATURES = 2  # up to here, pairs of kernels go on a grid first
 _COLLAPSING = 8  # pairs, in the time of one normal law in a box
-_NODES = {1: 20, 2: 400}  # of such a grid, as a rule
+_NODES = {1: 30, 2: 1000}  # of such a grid, or of the terms that are left without one, as a rule
+_TERMS_AT_ONCE = 1 << 13  # in arrays that fit into the cache
 _BOX_POINTS, _LEAST_BOX_POINTS, _MOST_BOX_POINTS = 1 << 17, 1 << 8, 1 << 12
 _DIGITS, _ROUNDINGS, _EXACT = 1e-6, 1e-15, 1e-11
 _LEAST_EFFICIENCY, _LEAST_ACCEPTANCE = 0.01, 1e-6
@@ -254,10 +256,22 @@ def box_masses(p: Corrected, low: np.ndarray, high: np.ndarray) -> Masses:
 def _stacks(p: Corrected) -> Iterable[Group]:
     """The sum of normal laws in few pieces: laws that nothing corrects together, each with its covariance."""
     if p.n_corrections:
-        few = p.n_features <= _COLLAPSED_FEATURES
-        return (group.collapsed() for group in p.groups()) if few else p.groups()
+        return _together(p.groups()) if p.n_features <= _COLLAPSED_FEATURES else p.groups()
     weights, means, covariances = p.normals
     return [Group(weights / weights.sum(), means, covariances)]
+
+
+def _together(groups: Iterable[Group]) -> Iterator[Group]:
+    """Groups on their grids, many at a time, each term with its covariance: few calls instead of many."""
+    waiting: list[Group] = []
+    for group in chain(groups, [None]):
+        waiting += [] if group is None else [group.collapsed()]
+        sizes = [one.weights.size for one in waiting]
+        if waiting and (group is None or sum(sizes) > _TERMS_AT_ONCE):
+            covariances = np.repeat(np.stack([one.covariance for one in waiting]), sizes, axis=0)
+            weights, means = (np.concatenate([one[k] for one in waiting]) for k in (0, 1))
+            yield Group(weights, means, covariances)
+            waiting = []
 
 
 def _on_panels(p: Corrected, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
