@@ -61,7 +61,7 @@ def test_the_criterion_decides(experiment: dict[str, Any], monkeypatch: pytest.M
     monkeypatch.setitem(namespace, "N_SAMPLES", 100)
 
     def small(objective: str, criterion: str) -> Any:
-        grids = {"reference": None, "bandwidths": (1.0, 3.0), "relative_regularizations": (1e-2,), "cv": 2, "n_support": 50, "tol": 1e-3}
+        grids = {"reference": None, "bandwidths": (0.5, 2.0), "relative_regularizations": (1e-2,), "cv": 2, "n_support": 50, "tol": 1e-3}
         return lambda X: ksos.KernelSoSDensityCV(**grids, objective=objective, criterion=criterion).fit(X)
 
     names = {"MMD": "squared_mmd", "likelihood": "likelihood"}, {"L²": "l2", "likelihood": "log_likelihood"}
