@@ -269,7 +269,7 @@ def fit_few(estimator: Any, X: Any, sample_weight: Any, most: int) -> Any:
     estimator._fit(part.points, part.weights)
     if names is not None:
         estimator.feature_names_in_ = names
-        estimator._name_features(estimator.best_estimator_)
+        estimator._name_features()
     return estimator
 
 
