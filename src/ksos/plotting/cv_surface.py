@@ -136,8 +136,9 @@ class CrossValidationDisplay(Display):
         else:
             span = float(known.max() - np.median(known)) if depth is None else depth
             self._draw_surface(float(known.max()), max(span, _LEAST_SPAN * max(1.0, abs(float(known.max())))), cmap)
-        columns = 2 if self._inches >= _NARROW else 1
-        self.ax_.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False, fontsize="small", ncols=columns)
+        if self.ax_.get_legend_handles_labels()[0]:
+            columns = 2 if self._inches >= _NARROW else 1
+            self.ax_.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False, fontsize="small", ncols=columns)
         return self
 
     @property
