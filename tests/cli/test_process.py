@@ -56,7 +56,7 @@ def read_all(controller: int) -> str:
 
 def test_progress_on_a_terminal(environment: dict[str, str], plain: Path, tmp_path: Path, terminal: tuple[int, int]) -> None:
     controller, device = terminal
-    words = command("fit", plain, "-o", tmp_path / "m.ksos", "--tol", "1e-4")
+    words = command("fit", plain, "-o", tmp_path / "m.ksos", "--method", "mmd", "--tol", "1e-4")
     watched = subprocess.run(words, env=environment, stdout=subprocess.PIPE, stderr=device, text=True, timeout=LIMIT)
     os.close(device)
     shown = read_all(controller)
@@ -88,7 +88,7 @@ def test_a_reader_that_is_never_there(environment: dict[str, str], module: str, 
 def test_not_converged_is_told_to_who_does_not_read(environment: dict[str, str], plain: Path, tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    words = command("fit", plain, "-o", tmp_path / "m.ksos", "--solver", "fista", "--max-iter", "2")
+    words = command("fit", plain, "-o", tmp_path / "m.ksos", "--method", "mmd", "--solver", "fista", "--max-iter", "2")
     done = subprocess.run(words, env=environment, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=LIMIT)
     os.close(writer)
     assert done.returncode == 3 and done.stderr.count("\n") == 1
