@@ -60,7 +60,7 @@ def test_progress_on_a_terminal(environment: dict[str, str], plain: Path, tmp_pa
     watched = subprocess.run(words, env=environment, stdout=subprocess.PIPE, stderr=device, text=True, timeout=LIMIT)
     os.close(device)
     shown = read_all(controller)
-    assert watched.returncode == 0 and watched.stdout.count("\n") == 2
+    assert watched.returncode == 0 and watched.stdout.count("\n") == 5
     assert "\r\x1b[Kiteration " in shown and "gap " in shown
     assert shown.endswith("\r\x1b[K"), "the line is taken away at the end"
     assert "\n" not in shown
@@ -155,13 +155,30 @@ def test_interrupted_while_reading(environment: dict[str, str], tmp_path: Path) 
 
 
 def test_interrupted_in_the_solver(environment: dict[str, str], plain: Path, tmp_path: Path) -> None:
-    words = ["--solver", "projected_gradient", "--tol", "1e-30", "--max-iter", "1000000000", "--verbose"]
+    words = ["--method", "mmd", "--solver", "projected_gradient", "--tol", "1e-30", "--max-iter", "1000000000", "--verbose"]
     words = command("fit", plain, "-o", tmp_path / "m.ksos", *words)
     process = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     watchdog = threading.Timer(LIMIT, process.kill)
     watchdog.start()
     assert process.stderr is not None
     assert process.stderr.readline().startswith("ksos fit: iteration 0")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate()
+    watchdog.cancel()
+    assert (process.returncode, out) == (130, "")
+    assert err.splitlines()[-2:] == [f"ksos fit: {tmp_path / 'm.ksos'} holds the best density found", "ksos fit: error: interrupted"]
+    assert "Traceback" not in err and library.load(tmp_path / "m.ksos").mass() == pytest.approx(1.0)
+
+
+def test_interrupted_in_the_search(environment: dict[str, str], plain: Path, tmp_path: Path) -> None:
+    grid = ",".join(str(0.5 + 0.01 * k) for k in range(500))
+    words = command("fit", plain, "-o", tmp_path / "m.ksos", "--bandwidths", grid, "--relative-regularizations", "0.1", "--verbose")
+    process = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    watchdog = threading.Timer(LIMIT, process.kill)
+    watchdog.start()
+    assert process.stderr is not None
+    while "bandwidth" not in (line := process.stderr.readline()):
+        assert line.startswith("ksos fit: [cv] ")
     process.send_signal(signal.SIGINT)
     out, err = process.communicate()
     watchdog.cancel()

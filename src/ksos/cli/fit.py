@@ -90,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(search, "--folds", "K", text, values.whole(2), parameter="cv")
     text = "bandwidths to compare, as multiples of the one that suits a kernel density estimate, separated by commas"
     add(search, "--bandwidths", "LIST", text, values.numbers)
-    text = "weights λ of the penalty to compare, in units of w0, separated by commas; inf is the reference itself"
+    text = "weights lambda of the penalty to compare, in units of w0, separated by commas; inf is the reference itself"
     add(search, "--relative-regularizations", "LIST", text, values.numbers)
     add(search, "--n-jobs", "N", "processes that fit the folds, -1 for all processors (default: 1)", values.count)
     add(paper, "--bandwidth", "SIGMA", f"{', '.join(RULES)}, {per_feature} (default: auto)", values.word_or(list(RULES), values.numbers))
@@ -99,9 +99,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(paper, "--embedding-bandwidth", "SIGMA", text, values.numbers)
     add(paper, "--landmarks", "L", "project embeddings on this many random rows (default: on the support points)", values.count)
     add(paper, "--penalty", "NAME", "what is regularized, trace by default", choices=PENALTIES)
-    text = "its weight λ, a number or auto (default: auto)"
+    text = "its weight lambda, a number or auto (default: auto)"
     add(paper, "--regularization", "LAMBDA", text, values.word_or(["auto"], values.number))
-    add(paper, "--relative-regularization", "LAMBDA", "instead of it: λ in units of w0, as in the search", values.number)
+    add(paper, "--relative-regularization", "LAMBDA", "instead of it: lambda in units of w0, as in the search", values.number)
     add(paper, "--solver", "NAME", "the algorithm, auto by default", choices=["auto", *SOLVERS])
     add(paper, "--max-iter", "N", "the most iterations (default: the solver's own limit)", values.count)
     text = "a file from which a fit that was killed goes on; the rows are read in chunks, and it is removed when the model is written"
