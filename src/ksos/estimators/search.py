@@ -483,7 +483,8 @@ class _Search:
         j, i = self.choice
         if i not in self.scores:
             return -np.inf
-        return float(self.problem.held_out_weights @ np.maximum(self.scores[i][:, j], -1e300))
+        scores = self.scores[i][:, j]
+        return float(self.problem.held_out_weights @ scores) if np.isfinite(scores).all() else -np.inf
 
     def relative(self, space: SoSSpace) -> float:
         """λ of the chosen pair in natural units of its space."""
