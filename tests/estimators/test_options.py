@@ -159,7 +159,7 @@ def test_embedding_bandwidth(default: KernelSoSDensity) -> None:
         (1e-3, {"bandwidth": 0.8}),
         (1e-3, {"bandwidth": "median"}),
         (1e-3, {"kernel": Gaussian(0.8)}),
-        (1e-3, {}),
+        (3e-3, {}),
         (1e-2, {"bandwidth": "median", "objective": "likelihood"}),
         (1e-2, {"kernel": Gaussian(0.8), "objective": "likelihood"}),
         (0.3, {"objective": "likelihood"}),

@@ -172,7 +172,7 @@ class KernelSoSDensity(DensityEstimator):
     with few neighbors in sight.
 
     ``regularization="auto"`` is a ``relative_regularization`` of 1e-3, and of 1e-2 for the likelihood.
-    With ``bandwidth="auto"`` it is 1e-3 (times (1000/n)^{1/4} with more than 1,000 samples) and 0.3.
+    With ``bandwidth="auto"`` it is 3e-3 (times √(200/n) with more than 200 samples) and 0.3.
     With a reference it is 2e-3·(d + 2)/(3n) and (d + 2)/(3n).
 
     With more than 10,000 samples, bandwidth, support points and landmarks are chosen on a subsample:
@@ -523,6 +523,7 @@ def default_regularization(count: int, *, by_likelihood: bool, automatic: bool) 
     if by_likelihood:
         # the narrower kernels of bandwidth="auto" need more (benchmarks/quality)
         return 0.3 if automatic else 1e-2
-    # held-out scores of benchmarks/honest_regions.py and of skewed samples of up to four features: 3e-3 and
-    # 3e-4 are behind by up to 0.15 and 0.06 nats; with 20,000 samples n^{−1/4} is worth up to 0.04
-    return 1e-3 * (min(1.0, 1000.0 / count) ** 0.25 if automatic else 1.0)
+    # 3e-3 for 150 samples: with a third of it the 90% regions of benchmarks/honest_regions.py hold three
+    # points less. λ falls as the standard error of an embedding, n^{−1/2}: held-out scores of 4,000 and
+    # 20,000 samples, lognormal ones among them, are up to 0.2 nats higher than with 3e-3 throughout
+    return 3e-3 * min(1.0, 200.0 / count) ** 0.5 if automatic else 1e-3
