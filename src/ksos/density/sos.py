@@ -277,6 +277,7 @@ class SoSDensity(Queries):
         ``method="inversion"`` inverts the distribution function of each feature given the earlier ones, to 1e-9 and better;
         ``"rejection"`` thins a mixture that dominates the density; ``"squares"``, for smooth kernels, draws one of the squares, then its
         features in turn, and the first call prepares those that follow. All are exact; ``"auto"`` takes the one predicted to be fastest.
+        ``"rejection"`` raises if it would take more than ten seconds longer than inversion.
         With ``as_frame``, a pandas data frame.
         """
         if self.plain is None:
