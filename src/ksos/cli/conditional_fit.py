@@ -51,12 +51,17 @@ def fit_conditional(arguments: argparse.Namespace, given: Mapping[str, Any], con
     u = estimator.residual_density_
     depends = "nothing else" if estimator.given_ is None else str(estimator.given_)
     value = {
-        "output": arguments.output, "n_samples": n, "target": names[target], "columns": [names[k] for k in rest],
-        "shape_depends_on": estimator.given_, "tail_share": float(estimator.tail_share_),
-    }  # fmt: skip
+        "output": arguments.output,
+        "n_samples": n,
+        "target": names[target],
+        "columns": [names[k] for k in rest],
+        "shape_depends_on": estimator.given_,
+        "transform": estimator.transform_,
+    }
+    of = names[target] if estimator.transform_ is None else f"{estimator.transform_} {names[target]}"
     lines = [
         f"{arguments.output}: the density of {names[target]} given {d - 1} columns from {n} rows",
-        f"scaled residuals: {u!r}; their shape depends on {depends}",
+        f"scaled residuals of {of}: {u!r}; their shape depends on {depends}",
         f"ask it with: ksos predict {arguments.output} DATA --quantiles 0.05,0.5,0.95",
     ]
     console.answer(arguments.json, value, lines)

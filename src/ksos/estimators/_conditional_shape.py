@@ -19,7 +19,6 @@ from scipy.stats.contingency import crosstab
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Ridge
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils import _safe_indexing
 
 from ksos._deadline import Deadline
@@ -27,7 +26,9 @@ from ksos._progress import tell_stopping
 from ksos._validation import as_levels
 from ksos.density import SoSDensity
 from ksos.density.conditional_line import ConditionalLine
-from ksos.estimators._conditional_location import LocationScale, Split, one_standard_error
+from ksos.estimators._conditional_location import (
+    LocationScale, Split, fit_scales, one_standard_error,
+)
 from ksos.quadrature import Panels, PiecewiseLaw, legendre
 
 __all__ = ["JointDistributions", "ResidualDistributions", "Shape", "Transform"]
@@ -89,49 +90,30 @@ class Transform(NamedTuple):
 
 
 def log_is_better(
-    targets: np.ndarray, plain: np.ndarray, log: np.ndarray, masses: np.ndarray, splits: list[Split]
+    targets: np.ndarray, plain: np.ndarray, log: np.ndarray, masses: np.ndarray,
+    splits: list[Split], deadline: Deadline,
 ) -> bool:
     """Whether a logarithm of the targets predicts them better, by the rule of one standard error.
 
     ``plain`` and ``log`` (n, outputs) are held-out predictions in the units of the targets, by
-    regressors that were fitted to the targets and to their logarithms. Each is judged by the
-    held-out log-density of y given its prediction.
+    regressors that were fitted to the targets and to their logarithms. Both are judged by the
+    held-out log-density of y given its prediction: the scale is a ridge of the prediction, and the
+    scaled residual has a kernel density.
     """
-    held = np.flatnonzero((masses > 0.0) & np.isfinite(plain[:, 0]))
-    if held.size < 4 or np.any(targets[held] <= 0.0):
+    held = (masses > 0.0) & np.isfinite(plain[:, 0])
+    if np.count_nonzero(held) < 4 or np.any(targets[held] <= 0.0):
         return False
-    scores = [
-        sum(_score(t, targets[:, k], mu[:, k], held, splits) for k in range(mu.shape[1]))
-        for t, mu in ((Transform(), plain), (Transform("log"), log))
-    ]
+    low, high = targets[held].min(axis=0), targets[held].max(axis=0)
+    masses, scores = np.where(held, masses, 0.0), []
+    for transform, mu in ((Transform(), plain), (Transform("log"), log)):
+        v = transform.forward(targets)
+        mu = transform.forward(np.clip(np.where(held[:, None], mu, 1.0), low, high))
+        floor = 1e-7 * v[held].std(axis=0)
+        fit = (), [Ridge()], None, mu, v - mu, masses, splits, floor, deadline
+        s = fit_scales(*fit)[1]
+        logs = [_leave_one_out(u) for u in ((v - mu) / s)[held].T]
+        scores.append(np.sum(logs, axis=0) + np.sum(transform.log_slope(v) - np.log(s), axis=1)[held])
     return bool(one_standard_error(scores, masses[held]))
-
-
-def _score(
-    transform: Transform, y: np.ndarray, mu: np.ndarray, held: np.ndarray, splits: list[Split]
-) -> np.ndarray:
-    """Held-out log-density of y given its prediction, for the rows ``held``.
-
-    Location and log-scale of t(y) are linear in the prediction and its logarithm, and the scaled
-    residuals have a kernel density.
-    """
-    A = np.ones((y.size, 3))
-    near = np.clip(mu[held], y[held].min(), y[held].max())
-    A[held, 1:] = StandardScaler().fit_transform(np.column_stack([near, np.log(near)]))
-
-    def held_out(values: np.ndarray) -> np.ndarray:
-        out = np.zeros(y.size)
-        for train, test in splits:
-            rows = np.intersect1d(train, held)
-            out[test] = Ridge().fit(A[rows, 1:], values[rows]).predict(A[test, 1:])
-        return out
-
-    v = transform.forward(y)
-    r = v - held_out(v)
-    least = max(0.05 * float(np.median(np.abs(r[held]))), 1e-300)  # as for the scale itself
-    log_s = held_out(np.log(np.maximum(np.abs(r), least)))
-    logs = _leave_one_out((r / np.exp(log_s))[held])
-    return logs + (transform.log_slope(v) - log_s)[held]
 
 
 def _leave_one_out(u: np.ndarray) -> np.ndarray:
@@ -353,13 +335,10 @@ def _spread_out(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     distinct = np.unique(values, axis=0)
     if distinct.shape[0] <= _KNOTS:
         return distinct
-    if distinct.shape[1] == 1:
-        middles = (np.arange(_KNOTS) + 0.5) / _KNOTS
-        return np.unique(np.quantile(values[:, 0], middles))[:, None]
-    from sklearn.cluster import KMeans  # slow to import, and seldom needed
-
-    found = KMeans(_KNOTS, n_init=1, random_state=int(rng.integers(2**31))).fit(values)
-    return np.asarray(found.cluster_centers_)
+    if distinct.shape[1] > 1:
+        return values[rng.choice(values.shape[0], _KNOTS, replace=False)]
+    middles = (np.arange(_KNOTS) + 0.5) / _KNOTS
+    return np.unique(np.quantile(values[:, 0], middles))[:, None]
 
 
 # --- distributions of y at rows ---

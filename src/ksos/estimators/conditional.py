@@ -365,7 +365,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
             raise ValueError(
                 f"{name} is for the default estimator; with an estimator of your own, set it there"
             )
-        _require_fit(self.estimator, "estimator", "a density estimator such as KernelSoSDensity()")
+        _require_fit(self.estimator, "estimator", "an estimator such as ksos.KernelSoSDensity()")
         return clone(self.estimator).set_params(**given)
 
     def _fit_regression(self, X: Any, y: Any, sample_weight: Any) -> None:
@@ -437,7 +437,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         fit = X, transform.forward(targets), masses
         location = cross_fit(models.locations, *fit, splits, deadline)
         if automatic:
-            plain, judged = location.held_out, (masses, splits)
+            plain, judged = location.held_out, (masses, splits, deadline)
             # first with the predictions at hand, and if that speaks for it, with its own
             if log_is_better(targets, plain, plain, *judged):
                 log = Transform("log")
