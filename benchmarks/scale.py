@@ -73,7 +73,7 @@ def a_fit(rows: int, landmarks: int = LANDMARKS) -> Any:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the iteration limit is ours
-        estimator = ksos.KernelSoSDensity(bandwidth=3.0, n_support=landmarks, max_iter=3, random_state=0)
+        estimator = ksos.KernelSoSDensity(bandwidth=3.0, n_support=landmarks, solver=ksos.solvers.Auto(max_iter=3), random_state=0)
         return estimator.fit(ksos.chunks(lambda: stream(rows)))
 
 

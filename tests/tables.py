@@ -129,7 +129,7 @@ SOLVER_FUNCTIONAL_CASES: list[tuple[str, str]] = [
 REACH: dict[str, float] = {"frank_wolfe": 1e-4}
 """The gap that a slow solver reaches within the time of a test, where that is not the one that all others reach."""
 SOLVER_OPTIONS: dict[type[Solver], dict[str, object]] = {
-    Auto: {"newton_steps": 1, "gradient_steps": 10},
+    Auto: {"max_iter": 3, "newton_steps": 1, "gradient_steps": 10},
     LowRank: {"max_iter": 3, "first_columns": 1, "max_columns": 1, "extra_steps": 0, "dense_unknowns": 0},
     InteriorPoint: {"max_iter": 3, "step_fraction": 0.5, "face_columns": 0},
     LBFGS: {"max_iter": 20, "columns": 2, "max_columns": 1, "memory": 1, "check_every": 3, "stall": 1e-6},

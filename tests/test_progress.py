@@ -244,7 +244,8 @@ def test_ctrl_c_keeps_what_the_search_has_found(stop: str) -> None:
 
 SLOW = """
 import time, numpy as np, ksos
-ksos.KernelSoSDensity(callback=lambda progress: time.sleep(0.6) or progress.time > 3.0).fit(np.random.default_rng(0).normal(size=(40, 2)))
+slowly = ksos.solvers.Auto(callback=lambda progress: time.sleep(0.6) or progress.time > 3.0)
+ksos.KernelSoSDensity(solver=slowly).fit(np.random.default_rng(0).normal(size=(40, 2)))
 print("done")
 """
 

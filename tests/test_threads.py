@@ -46,7 +46,8 @@ def test_small_problems_run_on_one_thread_and_the_number_is_restored() -> None:
             raise RuntimeError
         assert blas_threads() == before
         seen = []
-        ksos.KernelSoSDensity(bandwidth=1.0, callback=lambda _: seen.append(blas_threads()) and None).fit(points(20, 2))
+        watched = ksos.solvers.Auto(callback=lambda _: seen.append(blas_threads()) and None)
+        ksos.KernelSoSDensity(bandwidth=1.0, solver=watched).fit(points(20, 2))
         assert {1} in seen
         assert blas_threads() == before
 

@@ -7,7 +7,8 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from sklearn.utils import check_array
@@ -17,8 +18,9 @@ from ksos.feature_names import feature_numbers, is_table, matrix_of, per_feature
 
 __all__ = ["as_bandwidth", "as_box", "as_callback", "as_choice", "as_conditions", "as_count", "as_features", "as_finite", "as_grid"]
 __all__ += ["as_invertible", "as_levels", "as_masses", "as_metric", "as_metrics", "as_nonnegative", "as_points", "as_positive", "as_powers"]
-__all__ += ["as_scales", "as_vector", "as_weights", "require_complete", "require_numbers", "require_unmasked"]
+__all__ += ["as_scales", "as_vector", "as_weights", "instead", "require_complete", "require_numbers", "require_unmasked"]
 
+_F = TypeVar("_F", bound=Callable[..., Any])
 _SMALLEST_SIGMA = 1.5e-154  # below, σ² is no longer a normal number
 _LARGEST_SIGMA = 1.3e154  # above, σ² overflows
 _ASYMMETRY, _SINGULAR = 1e-9, 1e-13  # of a matrix in units of its diagonal
@@ -230,6 +232,29 @@ def as_count(value: Any, name: str, *, minimum: int = 1) -> int:
     return int(value)
 
 
+def instead(**right: str) -> Callable[[_F], _F]:
+    """A decorator: an argument of another library's name raises a TypeError that has the right one.
+
+    >>> @instead(seed="rng")
+    ... def rvs(size, rng=None): ...
+    >>> rvs(3, seed=0)
+    Traceback (most recent call last):
+    TypeError: rvs() takes rng=…, not seed=…
+    """
+
+    def decorated(function: _F) -> _F:
+        @wraps(function)
+        def call(*given: Any, **named: Any) -> Any:
+            for wrong in named:
+                if wrong in right:
+                    raise TypeError(f"{function.__name__}() takes {right[wrong]}=…, not {wrong}=…")
+            return function(*given, **named)
+
+        return cast("_F", call)
+
+    return decorated
+
+
 def as_callback(value: Any, name: str = "callback") -> Any:
     """None, or something that can be called."""
     if value is not None and not callable(value):
@@ -339,9 +364,11 @@ def as_conditions(conditions: Any, d: int, names: Sequence[str] | None = None, *
 
 def _as_interval(sides: Any, feature: str) -> tuple[float, float]:
     given = np.asarray(sides)
-    if given.shape != (2,) or given.dtype.kind not in "iuf":
+    # two values in a list are as likely meant as two conditions: only a tuple is an interval
+    if not isinstance(sides, tuple) or given.shape != (2,) or given.dtype.kind not in "iuf":
         raise ValueError(
-            f"{feature} must be given as one number or as an interval (low, high); got {sides!r}; conditional_logpdf takes many values"
+            f"{feature} must be given as one number, or as a tuple (low, high) for an interval; got {sides!r}; "
+            "for several values, call conditional for each, or conditional_logpdf with all rows"
         )
     low, high = float(given[0]), float(given[1])
     if not low < high:

@@ -52,11 +52,22 @@ class Tangent(NamedTuple):
         return found if self.T is None else self.T.T @ found
 
 
+class Noise(NamedTuple):
+    """What rounding leaves in the integrals: A*(y) is off by a matrix TᵀNT, estimated in two ways."""
+
+    norms: Array
+    """(ℓ, q): ``norms @ y`` has about the Frobenius norm of TᵀNT."""
+    plain: Array
+    """(ℓ, q): ``plain @ y`` has about the Frobenius norm η of N, so that −ηTᵀT ⪯ TᵀNT ⪯ ηTᵀT."""
+    gram: Array
+    """TᵀT, shape (r, r)."""
+
+
 class EmbeddingMap(ABC):
     """The linear map A from symmetric r × r matrices to R^q."""
 
-    noise: Array | None = None
-    """(ℓ, q): what rounding leaves in the integrals with every landmark, as the coordinates see it; None if this is negligible."""
+    noise: Noise | None = None
+    """None if it is negligible."""
 
     @property
     @abstractmethod
@@ -106,7 +117,16 @@ class EmbeddingMap(ABC):
 
     def rounding(self, y: Array) -> float:
         """How far A*(y) may be off, in the Frobenius norm, because of rounding in the integrals, estimated."""
-        return 0.0 if self.noise is None else norm(self.noise @ y[: self.noise.shape[1]])
+        return 0.0 if self.noise is None else norm(self.noise.norms @ y[: self.noise.norms.shape[1]])
+
+    def rounding_matrix(self, y: Array) -> Array | None:
+        """E such that A*(y) is off by at most ±E in the order of matrices, estimated; None if it is negligible.
+
+        In weak directions E is large, but so is a penalty: with it, E says more than a norm.
+        """
+        if self.noise is None:
+            return None
+        return norm(self.noise.plain @ y[: self.noise.plain.shape[1]]) * self.noise.gram
 
 
 class UnstoredMap(EmbeddingMap):
@@ -208,7 +228,7 @@ class PairwiseMap(UnstoredMap):
 class CompressedMap(EmbeddingMap):
     """A as the stored tensor A_k = Σ_r S_kr Tᵀ u_r T of shape (q, r, r): its size follows the ranks, not m."""
 
-    def __init__(self, tensor: Array, noise: Array | None = None) -> None:
+    def __init__(self, tensor: Array, noise: Noise | None = None) -> None:
         self.tensor, self.noise = tensor, noise
         self._rows = namespace(tensor).reshape(tensor, (tensor.shape[0], -1))
 
@@ -277,6 +297,15 @@ class LabelledMap(CompressedMap):
 
     def rounding(self, y: Array) -> float:
         return math.hypot(*(self.block.rounding(y[coordinates]) for coordinates, _ in self._blocks()))
+
+    def rounding_matrix(self, y: Array) -> Array | None:
+        if self.noise is None:
+            return None
+        r = self.n_labels * self.block.tensor.shape[1]
+        out = zeros((r, r), y)
+        for coordinates, directions in self._blocks():
+            out[directions, directions] = self.block.rounding_matrix(y[coordinates])
+        return out
 
     def jacobian(self, F: Array) -> Array:
         out = zeros((self.n_labels * self.block.tensor.shape[0], *F.shape), F)
@@ -411,24 +440,26 @@ def _tensor_at_nodes(
 
 def _streamed_tensor(
     integrals: Integrals, X: Array, Z: Array, embedding_kernel: Kernel, T: Array, S: Array, log_unit: float
-) -> tuple[Array, Array]:
+) -> tuple[Array, Noise]:
     """The triple integral, formed once in blocks of landmarks and compressed as it comes; and the noise of :class:`CompressedMap`.
 
     Every u_ijr is known to a few units of rounding ε, which T multiplies from both sides: if these are independent, the slice of landmark
-    r is off by ε(Σ_ij |T_i|²|T_j|² u_ijr²)^{1/2} in the Frobenius norm.
+    r is off by ε(Σ_ij |T_i|²|T_j|² u_ijr²)^{1/2} in the Frobenius norm, and before T by ε(Σ_ij u_ijr²)^{1/2}.
     """
     xp, q, (m, r) = namespace(T), S.shape[0], T.shape
     _require_tensor(T, q)
-    out, squares = zeros((q, r * r), T), zeros((Z.shape[0],), T)
+    out, squares, plain = zeros((q, r * r), T), zeros((Z.shape[0],), T), zeros((Z.shape[0],), T)
     lengths = flat((sizes := xp.sum(T * T, axis=1))[:, None] * sizes[None, :])
     for rows, block in triple_blocks(integrals, X, Z, embedding_kernel, log_unit):
         n = block.shape[2]
-        squares[rows] = lengths @ xp.reshape(block, (m * m, n)) ** 2
+        squared = xp.reshape(block, (m * m, n)) ** 2
+        squares[rows], plain[rows] = lengths @ squared, xp.sum(squared, axis=0)
         half = T.T @ xp.reshape(block, (m, m * n))  # (r, m·n)
         half = xp.reshape(xp.permute_dims(xp.reshape(half, (r, m, n)), (2, 0, 1)), (n * r, m))
         out += S[:, rows] @ xp.reshape(half @ T, (n, r * r))
-    noise = (_UNITS_OF_ROUNDING * xp.finfo(xp.float64).eps) * xp.sqrt(squares)[:, None] * S.T
-    return _symmetric(xp.reshape(out, (q, r, r))), noise
+    unit = _UNITS_OF_ROUNDING * xp.finfo(xp.float64).eps
+    norms, before = (unit * xp.sqrt(sums)[:, None] * S.T for sums in (squares, plain))
+    return _symmetric(xp.reshape(out, (q, r, r))), Noise(norms, before, T.T @ T)
 
 
 def _symmetric(tensor: Array) -> Array:

@@ -202,19 +202,38 @@ def matrix_of(table: Any, what: str, names: Iterable[Any] | None = None, *, gaps
     """The columns ``names`` of a table (default: all) as a float64 matrix (n, d), without infinities; with ``gaps``, NaN may be in it."""
     labels = _labels(table) if names is None else list(names)
     out = np.empty((table.shape[0], len(labels)), order="F")
-    for k, label in enumerate(labels):
-        out[:, k] = _numbers(table[label], label, what, gaps)
+    for k, values in enumerate(_checked(table, labels, what, gaps)):
+        out[:, k] = values
     return np.ascontiguousarray(out)
 
 
 def require_columns(table: Any, what: str) -> None:
-    """Raise where a column of a table does not hold finite numbers, and name it."""
+    """Raise where columns of a table do not hold finite numbers, and name all of them."""
     column_names(table, what)
-    for label in _labels(table):
-        _numbers(table[label], label, what)
+    _checked(table, _labels(table), what)
 
 
-def _numbers(column: Any, label: Any, what: str, gaps: bool = False) -> np.ndarray:
+def _checked(table: Any, labels: list[Any], what: str, gaps: bool = False) -> list[np.ndarray]:
+    """The columns as arrays of numbers; raise one error that names all columns that are not."""
+    columns: list[np.ndarray] = []
+    wrong: dict[str, dict[str, str]] = {}
+    for label in labels:
+        values, head, words, fix = _numbers(table[label], gaps)
+        columns.append(values)
+        if head:
+            wrong.setdefault(head.format(what), {})[f"column {label!r} {words}"] = fix
+    if wrong:
+        raise ValueError(". ".join(_problem(head, found) for head, found in wrong.items()))
+    return columns
+
+
+def _problem(head: str, found: dict[str, str]) -> str:
+    more = f" and {len(found) - _SHOWN} more columns" if len(found) > _SHOWN else ""
+    return "; ".join([head + ", ".join(list(found)[:_SHOWN]) + more, *dict.fromkeys(found.values())])
+
+
+def _numbers(column: Any, gaps: bool) -> tuple[np.ndarray, str, str, str]:
+    """The values and, if they are not finite numbers, how the error begins, what they are, and a suggested fix."""
     values = np.asarray(column)
     kind = values.dtype.kind
     wrong = _UNITS.get(kind)
@@ -224,19 +243,20 @@ def _numbers(column: Any, label: Any, what: str, gaps: bool = False) -> np.ndarr
         values, wrong = _as_floats(values)
     if wrong is not None:
         example = f" such as {str(values[0])!r}" if values.size else ""
-        remedy = _REMEDIES.get(wrong.split()[0], "leave the column out, or turn it into real numbers")
-        raise ValueError(f"{what} must hold real numbers, but column {label!r} holds {wrong}{example}; {remedy}")
-    if kind not in "biu" and not np.all(finite := np.isfinite(values)):
-        nan = np.isnan(values)
-        if gaps and np.all(finite | nan):
-            return values
-        # scikit-learn's words, and then where
-        found, wrong = ("NaN", nan) if nan.any() and not gaps else ("infinity or a value too large for dtype('float64')", ~finite)
-        rows = np.flatnonzero(wrong)
-        where = f"column {label!r} has {'missing values' if found == 'NaN' else 'infinities'} in {rows.size} of {values.size} rows"
-        remedy = "leave those rows out, as X.dropna() does, or fill them" if found == "NaN" else "leave those rows out"
-        raise ValueError(f"Input {what} contains {found}: {where}, the first in row {rows[0]} (counted from 0); {remedy}")
-    return values
+        fix = _REMEDIES.get(wrong.split()[0], "leave the column out, or turn it into real numbers")
+        return values, "{} must hold real numbers, but ", f"holds {wrong}{example}", fix
+    finite, nan = (np.isfinite(values), np.isnan(values)) if kind not in "biu" else (True, False)
+    bad = ~(finite | nan) if gaps or not np.any(nan) else nan
+    if np.all(~bad if gaps else finite):
+        return values, "", "", ""
+    rows = np.flatnonzero(bad)
+    where = f"in {rows.size} of {values.size} rows, the first in row {rows[0]} (counted from 0)"
+    # scikit-learn's words, and then where
+    if np.any(nan) and not gaps:
+        fix = "leave those rows out, as X.dropna() does, or fill them"
+        return values, "Input {} contains NaN: ", f"has missing values {where}", fix
+    head = "Input {} contains infinity or a value too large for dtype('float64'): "
+    return values, head, f"has infinities {where}", "leave those rows out"
 
 
 def _as_floats(values: np.ndarray) -> tuple[np.ndarray, str | None]:

@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from ksos._array import to_numpy
-from ksos._validation import as_points, as_weights
+from ksos._validation import as_points, as_weights, instead
 from ksos.density import SoSDensity, mixture
 from ksos.embedding import MeanEmbedding, mmd
 from ksos.kernels import Kernel
@@ -105,6 +105,7 @@ class LabelledDensity:
                 out[rows] = np.log(self.probabilities[position]) + to_numpy(density.logpdf(X[rows]))
         return out
 
+    @instead(seed="rng", random_state="rng")
     def rvs(self, size: int = 1, rng: Any = None) -> tuple[np.ndarray, np.ndarray]:
         """Samples (X, labels)."""
         generator = np.random.default_rng(rng)

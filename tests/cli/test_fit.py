@@ -228,7 +228,7 @@ def test_a_row_outside_the_box_without_weight_does_not_count(ksos: Command, tmp_
         (["--embedding-bandwidth", "-1"], "embedding_bandwidth must be positive"),
         (["--regularization", "-1"], "must be non-negative"),
         (["--tol", "nan"], "tol must be positive"),
-        (["--max-iter", "0"], "max_iter must be at least 1"),
+        (["--max-iter", "0"], "max_iter of Auto must be at least 1"),
         (["--time-limit", "0"], "time_limit must be positive"),
         (["--n-support", "0"], "n_support must be at least 1"),
         (["--landmarks", "-2"], "landmarks must be at least 1"),

@@ -144,7 +144,7 @@ def test_samples_within_an_interval_follow_the_conditional_law() -> None:
         (lambda p: p.conditional({0: (1.0, 1.0)}), "interval of feature 0 is empty.*low must be less than high"),
         (lambda p: p.conditional({0: (2.0, 1.0)}), "interval of feature 0 is empty"),
         (lambda p: p.conditional({0: (0.0, np.nan)}), "interval of feature 0 is empty"),
-        (lambda p: p.conditional({0: (0.0, 1.0, 2.0)}), "one number or as an interval"),
+        (lambda p: p.conditional({0: (0.0, 1.0, 2.0)}), "one number, or as a tuple"),
         (lambda p: p.conditional({0: (0.0, 1.0), 1: 3.0}), "all 2 features.*none is left"),
         (lambda p: p.conditional([(0, 1.0)]), "mapping from feature number to a value or an interval"),
         (lambda p: p.probability(0.0, 1.0, given={0: (1e200, 1e201)}), "vanishes where feature 0 lies between 1e.200 and 1e.201"),

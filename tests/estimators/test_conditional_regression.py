@@ -22,6 +22,7 @@ from statistics_checks import dkw_passes_at
 import ksos
 from ksos import KernelSoSConditional, KernelSoSDensity
 from ksos.estimators._conditional_conformal import SplitConformal
+from ksos.solvers import Fista
 
 QUICK = KernelSoSDensity(n_support=20, tol=1e-4)
 NEW = np.array([[-1.0, 0.3], [0.0, 0.0], [1.5, -0.7]])
@@ -292,7 +293,7 @@ def stop(progress: ksos.Progress) -> None:
 
 
 def test_ctrl_c_in_the_density_leaves_a_law() -> None:
-    est = model(Ridge(), given=None, estimator=KernelSoSDensity(solver="fista", callback=stop))
+    est = model(Ridge(), given=None, estimator=KernelSoSDensity(solver=Fista(callback=stop)))
     with pytest.raises(KeyboardInterrupt):
         est.fit(*slope())
     assert np.all(np.isfinite(est.predict_interval(NEW)))

@@ -14,9 +14,9 @@ from strategies import DEGENERATE, degenerate_data
 
 from ksos import BandwidthWarning, KernelSoSDensity, KernelSoSDensityCV
 from ksos.measures import Box, Discrete
-from ksos.solvers import STATUSES
+from ksos.solvers import STATUSES, Auto
 
-QUICK: dict[str, Any] = {"max_iter": 200, "random_state": 0}
+QUICK: dict[str, Any] = {"solver": Auto(max_iter=200), "random_state": 0}
 
 
 def fitted(X: np.ndarray, sample_weight: np.ndarray | None = None, **parameters: Any) -> KernelSoSDensity:

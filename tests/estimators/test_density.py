@@ -50,14 +50,13 @@ def test_fitted_attributes(plain: KernelSoSDensity) -> None:
     assert plain.n_features_in_ == 2
     assert not hasattr(plain, "feature_names_in_")
     assert plain.n_iter_ == plain.solution_.n_iter > 0
-    assert 0.0 <= plain.bump_share_ <= 0.5
+    assert plain.distribution_ is plain.solution_.distribution
     assert plain.support_points_ is plain.distribution_.support_points
     assert plain.landmarks_ is plain.solution_.space.landmarks
     assert plain.bandwidth_ is plain.distribution_.kernel.sigma
     np.testing.assert_allclose(plain.embedding_bandwidth_, plain.bandwidth_ / (2.0 * (np.sqrt(1.5) - 1.0)), rtol=1e-12)  # a metric: squares
     one = KernelSoSDensity(bandwidth=1.0, **LOOSE).fit(MOONS)
     assert one.embedding_bandwidth_ is one.bandwidth_
-    assert one.distribution_ is one.solution_.distribution and one.bump_share_ == 0.0
     assert plain.fit(MOONS) is plain
 
 

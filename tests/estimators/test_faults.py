@@ -23,7 +23,7 @@ from ksos._memory import resources
 from ksos.bandwidth import RULES
 from ksos.functionals import SquaredMMD, Trace
 from ksos.measures import Box, Discrete
-from ksos.solvers import SOLVERS, Fista
+from ksos.solvers import SOLVERS, Auto, Fista, LowRank
 
 X = make_moons(60, noise=0.05, random_state=0)[0]
 SOURCE = Path(ksos.__file__).resolve().parents[1]
@@ -112,15 +112,15 @@ def check_far_queries(est: KernelSoSDensity, data: np.ndarray) -> None:
 # --- limits and Ctrl-C ---
 
 
-@pytest.mark.parametrize("limit", [{"max_iter": 3}, {"time_limit": 1e-6}])
-def test_limits(limit: dict[str, Any]) -> None:
+@pytest.mark.parametrize("limit", ["max_iter", "time_limit"])
+def test_limits(limit: str) -> None:
+    options = {"max_iter": {"solver": Auto(max_iter=3)}, "time_limit": {"time_limit": 1e-6}}
     with pytest.warns(ConvergenceWarning) as caught:
-        est = KernelSoSDensity(**limit).fit(X)
-    (name,) = limit
+        est = KernelSoSDensity(**options[limit]).fit(X)
     solution = est.solution_
-    assert solution.status == name and solution.gap > 1e-8
+    assert solution.status == limit and solution.gap > 1e-8
     words = str(caught[0].message)
-    assert f"gap {solution.gap:.2e}" in words and name in words and f"raise {name} or tol" in words
+    assert f"gap {solution.gap:.2e}" in words and f"raise {limit} or tol" in words
     assert est.distribution_.mass() == pytest.approx(1.0, abs=1e-9)
     assert np.all(np.isfinite(est.score_samples(X)))
 
@@ -134,7 +134,7 @@ def interrupt_at(iteration: int) -> Any:
 
 
 def test_fit_stores_the_best_density_and_raises() -> None:
-    est = KernelSoSDensity(solver="fista", callback=interrupt_at(30))
+    est = KernelSoSDensity(solver=Fista(callback=interrupt_at(30)))
     with pytest.raises(KeyboardInterrupt, match="interrupted after 30 iterations, gap"):
         est.fit(X)
     assert est.solution_.status == "interrupted" and est.n_iter_ == 30
@@ -174,7 +174,7 @@ def test_a_grid_search_is_stopped() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        GridSearchCV(KernelSoSDensity(callback=callback), {"bandwidth": [0.5, 1.0, 2.0]}, cv=3).fit(X)
+        GridSearchCV(KernelSoSDensity(solver=Auto(callback=callback)), {"bandwidth": [0.5, 1.0, 2.0]}, cv=3).fit(X)
     assert begun == [0], "the first of nine fits was the last"
 
 
@@ -184,13 +184,14 @@ def test_a_real_signal() -> None:
 import time
 import numpy as np
 from ksos import KernelSoSDensity
+from ksos.solvers import Fista
 X = np.random.default_rng(0).normal(size=(60, 2))
 
 def slowly(progress):
     print("running", flush=True)
     time.sleep(0.05)
 
-est = KernelSoSDensity(solver="fista", tol=1e-300, max_iter=10**9, callback=slowly)
+est = KernelSoSDensity(solver=Fista(max_iter=10**9, callback=slowly), tol=1e-300)
 try:
     est.fit(X)
 except KeyboardInterrupt:
@@ -251,7 +252,7 @@ def test_nothing_is_allocated() -> None:
 
 
 def test_a_callback_that_stops_the_fit_is_no_keyboard() -> None:
-    est = KernelSoSDensity(callback=lambda progress: progress.n_iter >= 2, solver="low_rank").fit(X)
+    est = KernelSoSDensity(solver=LowRank(callback=lambda progress: progress.n_iter >= 2)).fit(X)
     assert est.solution_.status == "interrupted" and not est.solution_.keyboard_interrupt
     assert est.distribution_.mass() == pytest.approx(1.0, abs=1e-9)
 

@@ -14,7 +14,7 @@ from sklearn.datasets import make_moons
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from ksos import KernelSoSConditional, KernelSoSDensity, KernelSoSDensityCV, Progress
-from ksos.solvers.solution import STATUSES
+from ksos.solvers import STATUSES, Auto, Fista
 
 X = np.random.default_rng(0).normal(size=(300, 3)) + np.array([[0.0], [3.0]])[np.arange(300) % 2]
 MOONS = make_moons(80, noise=0.1, random_state=0)[0]
@@ -108,7 +108,7 @@ def raises(error: type[BaseException], iteration: int) -> Any:
 
 
 def test_ctrl_c_in_a_conditional_density_stores_the_best_so_far() -> None:
-    est = KernelSoSConditional("joint", estimator=KernelSoSDensity(solver="fista", callback=raises(KeyboardInterrupt, 20)))
+    est = KernelSoSConditional("joint", estimator=KernelSoSDensity(solver=Fista(callback=raises(KeyboardInterrupt, 20))))
     with pytest.raises(KeyboardInterrupt):
         est.fit(MOONS[:, :1], MOONS[:, 1])
     assert est.estimator_.solution_.status == "interrupted" and np.isfinite(est.score(MOONS[:, :1], MOONS[:, 1]))
@@ -117,15 +117,15 @@ def test_ctrl_c_in_a_conditional_density_stores_the_best_so_far() -> None:
 @pytest.mark.parametrize("error", [RuntimeError, ZeroDivisionError, SystemExit])
 def test_what_a_callback_raises_passes_through(error: type[BaseException]) -> None:
     with pytest.raises(error, match="enough"):
-        KernelSoSDensity(callback=raises(error, 1)).fit(MOONS)
+        KernelSoSDensity(solver=Auto(callback=raises(error, 1))).fit(MOONS)
     with pytest.raises(error, match="enough"):
-        KernelSoSConditional("joint", estimator=KernelSoSDensity(callback=raises(error, 1))).fit(MOONS[:, :1], MOONS[:, 1])
+        KernelSoSConditional("joint", estimator=KernelSoSDensity(solver=Auto(callback=raises(error, 1)))).fit(MOONS[:, :1], MOONS[:, 1])
 
 
 @pytest.mark.parametrize("objective", ["squared_mmd", "likelihood"])
 def test_a_short_limit_leaves_support_points_out_and_says_so(objective: str) -> None:
     samples = np.random.default_rng(4).normal(size=(400, 2))
-    whole = KernelSoSDensity(bandwidth=0.4, objective=objective, max_iter=1)
+    whole = KernelSoSDensity(bandwidth=0.4, objective=objective, solver=Auto(max_iter=1))
     short = KernelSoSDensity(bandwidth=0.4, objective=objective, time_limit=1e-6)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

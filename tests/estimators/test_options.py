@@ -17,7 +17,7 @@ from ksos.bandwidth import median
 from ksos.functionals import SquaredMMD
 from ksos.kernels import Gaussian, Laplace, Matern
 from ksos.measures import Box, Discrete, Lebesgue, Normal
-from ksos.solvers import SOLVERS
+from ksos.solvers import SOLVERS, Auto
 
 X = make_moons(40, noise=0.05, random_state=0)[0]
 BASE: dict[str, Any] = {"tol": 1e-5, "random_state": 0}
@@ -40,7 +40,7 @@ VISIBLE: dict[str, list[dict[str, Any]]] = {
     "tol": [{"tol": 1.0}],
     "random_state": [{"support": "random", "n_support": 9, "random_state": 1}],
 }
-APART = {"max_iter", "time_limit", "callback", "verbose", "contamination"}
+APART = {"time_limit", "verbose", "contamination"}
 
 
 def fit(data: np.ndarray = X, **parameters: Any) -> KernelSoSDensity:
@@ -55,12 +55,18 @@ def default() -> KernelSoSDensity:
 def test_every_option_has_a_test_and_the_documented_default() -> None:
     signature = inspect.signature(KernelSoSDensity)
     assert set(signature.parameters) == set(VISIBLE) | APART
-    assert {name: parameter.default for name, parameter in signature.parameters.items()} == {
-        **{"kernel": "gaussian", "bandwidth": "auto", "embedding_bandwidth": None, "regularization": "auto", "penalty": "trace"},
-        **{"n_support": None, "support": "auto", "landmarks": None, "measure": None, "objective": "squared_mmd", "solver": "auto"},
-        **{"tol": None, "max_iter": None, "time_limit": None, "callback": None, "random_state": None, "verbose": 0},
-        **{"relative_regularization": None, "reference": None, "contamination": None},
-    }
+    documented = {"kernel": "gaussian", "bandwidth": "auto", "regularization": "auto"}
+    positional = list(documented)
+    documented |= {"relative_regularization": None, "objective": "squared_mmd", "penalty": "trace"}
+    documented |= {"measure": None, "reference": None, "support": "auto", "n_support": None}
+    documented |= {"landmarks": None, "embedding_bandwidth": None, "solver": "auto", "tol": None}
+    documented |= {"time_limit": None, "contamination": None, "random_state": None, "verbose": 0}
+    found = {name: parameter.default for name, parameter in signature.parameters.items()}
+    assert list(found.items()) == list(documented.items()), "and their order"
+    kinds = [parameter.kind for parameter in signature.parameters.values()]
+    assert kinds == [inspect.Parameter.POSITIONAL_OR_KEYWORD] * len(positional) + [
+        inspect.Parameter.KEYWORD_ONLY
+    ] * (len(documented) - len(positional))
 
 
 @pytest.mark.parametrize(("name", "which"), [(name, which) for name, values in VISIBLE.items() for which in range(len(values))])
@@ -314,7 +320,7 @@ def test_tol(solver: str) -> None:
 
 def test_max_iter() -> None:
     with pytest.warns(ConvergenceWarning, match="max_iter after 3 iterations"):
-        est = fit(max_iter=3)
+        est = fit(solver=Auto(max_iter=3))
     assert (est.n_iter_, est.solution_.status) == (3, "max_iter")
 
 
@@ -328,7 +334,7 @@ def test_time_limit() -> None:
 
 def test_callback_sees_the_history() -> None:
     seen: list[Progress] = []
-    est = fit(callback=seen.append)
+    est = fit(solver=Auto(callback=seen.append))
     assert seen == est.solution_.history and seen[0].n_iter == 0 and seen[-1].n_iter == est.n_iter_
     assert all(isinstance(progress, Progress) and progress.gap >= 0.0 for progress in seen)
     assert [p.n_iter for p in seen] == sorted({p.n_iter for p in seen})

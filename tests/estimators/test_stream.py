@@ -402,7 +402,7 @@ def test_anomalies_among_chunks() -> None:
 @pytest.mark.parametrize("cuts", [0, 9])
 def test_a_normal_reference_has_the_moments_of_all_samples(cuts: int, tmp_path: Path) -> None:
     source = chunks(np.array_split(X[np.random.default_rng(cuts).permutation(len(X))], cuts + 1))
-    options = {"n_support": 6, "reference": "normal", "max_iter": 2}
+    options = {"n_support": 6, "reference": "normal", "solver": ksos.solvers.Auto(max_iter=2)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the iteration limit is ours
         whole = KernelSoSDensity(**options).fit(X)

@@ -77,6 +77,22 @@ def test_rounding_where_the_basis_is_not_formed_at_nodes_is_known(kernel: str) -
     off = np.array([np.linalg.norm(CompressedMap(tensor).adjoint(row) - space.map.adjoint(row)) for row in y])
     assert off.max() > 1e-7  # which is what the nodes are for
     assert np.all(off <= known) and np.all(known <= 300.0 * off)
+    for row in y:  # in the order of matrices: E ± off is positive, to rounding
+        E, apart = CompressedMap(tensor, noise).rounding_matrix(row), CompressedMap(tensor).adjoint(row) - space.map.adjoint(row)
+        root = np.linalg.cholesky(E)
+        share = np.linalg.eigvalsh(np.linalg.solve(root, np.linalg.solve(root, apart).T))
+        assert 1e-4 < np.abs(share).max() <= 1.0
+
+
+def test_a_penalty_makes_rounding_in_weak_directions_harmless() -> None:
+    """Two features of a box, bandwidths small beside the range: too many nodes for a rule, and all digits are there."""
+    X = np.random.default_rng(0).gamma(2.0, 1.0, size=(160, 2))
+    space = ksos.SoSSpace(Gaussian(0.6), X, Box([0.0, 0.0], [np.inf, np.inf]))
+    assert space.map.noise is not None
+    solution = ksos.minimize(SquaredMMD(X) + 1e-3 * Trace(relative=True), space)
+    assert solution.status == "solved" and solution.gap <= 1e-10
+    residual = space.embed(solution.parameter) - space.coordinates(X)
+    assert 2.0 * space.map.rounding(2.0 * residual) > 1e-8, "what a norm would say"
 
 
 def test_rounding_counts_in_the_gap() -> None:
@@ -87,7 +103,9 @@ def test_rounding_counts_in_the_gap() -> None:
     solution = ksos.minimize(SquaredMMD(X), space)
     assert space.map.noise is not None
     residual = space.embed(solution.parameter) - space.coordinates(X)
-    assert solution.gap >= 2.0 * space.map.rounding(2.0 * residual) > 0.0
+    E = space.map.rounding_matrix(2.0 * residual)
+    least = min(space.map.rounding(2.0 * residual), np.vdot(E, solution.parameter))
+    assert solution.gap >= 2.0 * least > 0.0
     assert (solution.status == "solved") == (solution.gap <= 1e-8)
 
 

@@ -47,7 +47,22 @@ def assert_valid(solution: ksos.Solution) -> None:
 def test_every_option_of_every_solver_is_listed() -> None:
     assert {type(solver) for solver in SOLVERS.values()} | {Auto} == set(SOLVER_OPTIONS)
     for kind, options in SOLVER_OPTIONS.items():
-        assert set(options) == {option.name for option in fields(kind)}  # type: ignore[arg-type]
+        assert {*options, "callback"} == {option.name for option in fields(kind)}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", SOLVER_OPTIONS)
+def test_every_solver_carries_a_callback(kind: type[Solver]) -> None:
+    seen: list[ksos.Progress] = []
+    solution = ksos.minimize(PROBLEM, SPACE, solver=kind(callback=seen.append), tol=1e-2)
+    assert seen and seen == solution.history and kind(callback=seen.append) != kind()
+    own: list[ksos.Progress] = []
+    count = len(seen)
+    ksos.minimize(PROBLEM, SPACE, solver=kind(callback=seen.append), tol=1e-2, callback=own.append)
+    assert own and len(seen) == count, "the argument of minimize wins"
+    with pytest.raises(TypeError, match=f"callback of {kind.__name__} must be None or a function"):
+        kind(callback="print")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=f"max_iter of {kind.__name__} must be at least 1; got 0"):
+        kind(max_iter=0)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize(("kind", "option"), [(kind, option) for kind, options in SOLVER_OPTIONS.items() for option in options])

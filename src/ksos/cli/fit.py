@@ -11,6 +11,7 @@ import inspect
 import os
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
@@ -31,6 +32,7 @@ from ksos.functionals import SquaredL2
 from ksos.kernels import KERNELS, Gaussian
 from ksos.measures import Box
 from ksos.solvers import SOLVERS
+from ksos.solvers.minimize import as_solver
 from ksos.support import SELECTIONS
 
 __all__ = ["add_arguments", "run"]
@@ -38,6 +40,7 @@ __all__ = ["add_arguments", "run"]
 REFERENCES = ("normal", "mixture", "none")
 CRITERIA = ("log_likelihood", "l2", "mmd")
 _DEFAULTS = {name: parameter.default for name, parameter in inspect.signature(KernelSoSDensity).parameters.items()}
+_DEFAULTS["max_iter"] = None  # which the solver carries
 _SEARCHED = set(inspect.signature(KernelSoSDensityCV).parameters)
 
 
@@ -126,7 +129,10 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.search:
         estimator = KernelSoSDensityCV(measure=measure, **given)
     else:
-        estimator = KernelSoSDensity(measure=measure, callback=_watcher(console, arguments.verbose), **given)
+        steps = {"max_iter": given.pop("max_iter")} if "max_iter" in given else {}
+        watched = {"callback": _watcher(console, arguments.verbose), **steps}
+        given["solver"] = replace(as_solver(given.get("solver", "auto")), **watched)
+        estimator = KernelSoSDensity(measure=measure, **given)
         told = {"checkpoint": arguments.checkpoint}
     try:
         estimator.fit(table.samples, sample_weight=table.weights, **told)
@@ -144,7 +150,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if isinstance(estimator, KernelSoSDensityCV):
         fitted, status, how = estimator.best_estimator_, estimator.status_, _searched(estimator)
     else:
-        fitted, status, how = estimator, estimator.solution_.status, {"bump_share": estimator.bump_share_}
+        fitted, status, how = estimator, estimator.solution_.status, {}
     names = {"feature_names": None if table.names is None else list(table.names)}
     value = {"output": arguments.output, "n_samples": n, "n_features": d, **names, **_summary(fitted), **how, "status": status}
     console.answer(arguments.json, value, _report(estimator, fitted, arguments.output, n))
@@ -216,8 +222,6 @@ def _report(estimator: KernelSoSDensity | KernelSoSDensityCV, fitted: KernelSoSD
     else:
         lines = [f"{output}: a density in d = {d} from {rows}: {estimator.distribution_!r}"]
         lines.append(f"held-out score {estimator.best_score_:.6g} per row; the best of its sums of squares has {m} support points:")
-    if fitted is estimator and fitted.bump_share_ > 0.0:
-        lines.append(f"of its mass {fitted.bump_share_:.0%} are bumps around the support points, as held-out rows ask for; the rest:")
     return [
         *lines,
         f"{solution.status} by {solution.solver} in {solution.n_iter} iterations, {solution.time:.2f} s: "

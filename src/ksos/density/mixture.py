@@ -13,7 +13,7 @@ from scipy.linalg import block_diag
 
 from ksos._array import Array, is_numpy, like, namespace, quiet, to_numpy
 from ksos._progress import shown
-from ksos._validation import as_conditions, as_count, as_features, as_scales, as_vector, as_weights
+from ksos._validation import as_conditions, as_count, as_features, as_scales, as_vector, as_weights, instead
 from ksos.density._assemble import assemble, listed, named
 from ksos.density._quiet import without_underflow
 from ksos.density.compress import Compression
@@ -234,6 +234,7 @@ class SoSMixture(Queries):
         with quiet():
             return namespace(out).exp(out)
 
+    @instead(seed="rng", random_state="rng")
     def rvs(self, size: int = 1, rng: Any = None, *, as_frame: bool = False) -> Any:
         """``size`` independent samples, shape (size, d); ``rng`` is a seed or a :class:`numpy.random.Generator`.
 

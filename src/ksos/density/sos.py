@@ -13,7 +13,7 @@ import numpy as np
 from ksos._array import Array, is_numpy, like, namespace, on_accelerator, on_host, quiet, to_device, to_numpy, zeros
 from ksos._memory import CACHE_ELEMENTS, row_blocks
 from ksos._progress import shown
-from ksos._validation import as_conditions, as_count, as_features, as_points, as_vector
+from ksos._validation import as_conditions, as_count, as_features, as_points, as_vector, instead
 from ksos.density._assemble import log_squares, split_columns, unit_rows
 from ksos.density._quiet import without_underflow
 from ksos.density.compress import Compression, compress
@@ -270,6 +270,7 @@ class SoSDensity(Queries):
         found = self.as_mixture().cov() if self.plain is None else mean_and_covariance(self.unnamed.on_host())[1]
         return square(found, self.feature_names) if as_frame else like(found, self.support_points)
 
+    @instead(seed="rng", random_state="rng")
     def rvs(self, size: int = 1, rng: Any = None, *, method: str = "auto", as_frame: bool = False) -> Any:
         """``size`` independent samples, shape (size, d); ``rng`` is a seed or a :class:`numpy.random.Generator`.
 

@@ -9,7 +9,7 @@ from ksos.estimators.density import KernelSoSDensity
 
 if TYPE_CHECKING:  # imported on first use, see below
     from ksos.estimators.conditional import KernelSoSConditional
-    from ksos.estimators.cross_validation import KernelSoSDensityCV
+    from ksos.estimators.search import KernelSoSDensityCV
     from ksos.estimators.robust_classifier import RobustClassifier
     from ksos.estimators.robust_regressor import RobustRegressor
 
@@ -19,7 +19,7 @@ __getattr__, __dir__ = _later(
     globals(),
     {
         "KernelSoSConditional": "ksos.estimators.conditional",
-        "KernelSoSDensityCV": "ksos.estimators.cross_validation",
+        "KernelSoSDensityCV": "ksos.estimators.search",
         "RobustClassifier": "ksos.estimators.robust_classifier",
         "RobustRegressor": "ksos.estimators.robust_regressor",
     },

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ksos._array import is_other_array, to_numpy
 from ksos._validation import as_count, as_positive, require_numbers
+from ksos.density import SoSDensity
 from ksos.estimators._anomalies import AnomalyMixin, check_contamination
 from ksos.estimators._checks import require_order
 from ksos.estimators._chunk_scores import LogDensity, MeanScore, written
@@ -45,7 +47,7 @@ class DensityEstimator(NamedSamples, AnomalyMixin, DensityMixin, BaseEstimator):
         if out is not None and isinstance(X, DaskChunks):
             raise ValueError("out is for files and iterables; the scores of Dask objects are a Dask array, which to_zarr and others store")
         if isinstance(X, Chunks):
-            scores = X.each(self._of_chunk)
+            scores = X.each(self._of_chunk())
             return scores if out is None else written(scores, out)
         if out is not None:
             raise ValueError("out is for a source of chunks: score_samples(ksos.chunks(…), out=…); np.save writes the scores of an array")
@@ -59,10 +61,18 @@ class DensityEstimator(NamedSamples, AnomalyMixin, DensityMixin, BaseEstimator):
         if isinstance(X, Chunks):
             check_is_fitted(self, "distribution_")
             require_own_weights(sample_weight)
-            return X.gather(MeanScore(self._of_chunk)).value
+            return X.gather(MeanScore(self._of_chunk())).value
         return mean_score(to_numpy(self.score_samples(X)), sample_weight)
 
-    @property
+    def __getattr__(self, name: str) -> Any:
+        """Raise: results of a fit that is missing, and questions that go to the density."""
+        if name.endswith("_") and not name.startswith("_") and "distribution_" not in vars(self):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit before {name}")
+        if not name.startswith("_") and hasattr(SoSDensity, name):
+            own = f"{type(self).__name__} has no {name!r}: its density has one"
+            raise AttributeError(f"{own}; use est.distribution_.{name}")
+        return super().__getattribute__(name)  # raises again, with the cause if there is one
+
     def _of_chunk(self) -> LogDensity:
         names = vars(self).get("feature_names_in_")
         known = Checks(type(self).__name__, n_features=self.n_features_in_, names=None if names is None else tuple(names))

@@ -9,7 +9,7 @@ from sklearn import get_config
 from sklearn.utils.validation import check_is_fitted
 
 from ksos._array import to_numpy
-from ksos._validation import as_choice, as_count
+from ksos._validation import as_choice, as_count, instead
 from ksos.density import SoSDensity, SoSMixture
 from ksos.estimators._samples import as_generator
 from ksos.feature_names import frame
@@ -23,6 +23,7 @@ class NamedSamples:
     distribution_: SoSDensity | SoSMixture
     feature_names_in_: np.ndarray
 
+    @instead(seed="random_state", rng="random_state")
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
         """Independent samples of the fitted density, shape (n_samples, d); a data frame after :meth:`set_output`."""
         check_is_fitted(self, "distribution_")

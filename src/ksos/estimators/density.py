@@ -1,4 +1,4 @@
-"""KernelSoSDensity: the note's density fitting as a scikit-learn estimator."""
+"""KernelSoSDensity: density estimation by one convex problem, as a scikit-learn estimator."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from sklearn.exceptions import ConvergenceWarning
 from ksos._array import Array, like, to_numpy
 from ksos._deadline import Deadline, SetUp, set_up
 from ksos._progress import report, shown, tell
-from ksos._validation import as_callback, as_choice, as_count, as_nonnegative, as_points
+from ksos._validation import as_choice, as_count, as_nonnegative, as_points
 from ksos.bandwidth import RULES, bandwidth_rule
 from ksos.embedding import MeanEmbedding
 from ksos.estimators._anomalies import holds_no_rows_out, warn_if_memorised
 from ksos.estimators._automatic_kernel import PER_SUPPORT_POINT, automatic_kernel, wide_enough
-from ksos.estimators._bump_share import held_out_share, with_bumps
 from ksos.estimators._checks import as_bandwidth_or_metric, available_if, warn_if_degenerate, warn_if_unseen
 from ksos.estimators._density_estimator import DensityEstimator
 from ksos.estimators._gathered import Checks, require_own_weights
@@ -68,95 +67,121 @@ OBJECTIVES: dict[str, Callable[[Any], Functional]] = {
 PENALTIES: dict[str, type[Trace] | type[Frobenius]] = {"trace": Trace, "frobenius": Frobenius}
 _SET_UP_SHARE = 0.25  # of a time limit, for choosing the bandwidth, and then for the support points
 _SEEN = 1e-3  # how much of every sample they must explain for a likelihood
-_RESULTS = [
-    "solution_", "distribution_", "n_iter_", "bandwidth_", "embedding_bandwidth_", "regularization_", "relative_regularization_",
-    "support_points_", "landmarks_", "bump_share_",
-]  # fmt: skip
+_RESULTS = ["solution_", "distribution_", "n_iter_", "bandwidth_", "embedding_bandwidth_"]
+_RESULTS += ["regularization_", "relative_regularization_", "support_points_", "landmarks_"]
 _CUT = "time_limit was too short for all support points: the density has {} of them; allow more time, or set n_support"
 
 
 class KernelSoSDensity(DensityEstimator):
-    r"""Density estimation with a kernel sum of squares, fitted in maximum mean discrepancy to a certified optimum.
+    r"""Estimate a probability density as a kernel sum of squares.
 
-    Solves min_B ‖P(w_data − w_{p_B})‖² + λ tr A over the densities p_B(x) = Σ_ij B_ij k(x,x̃_i) k(x,x̃_j), B ⪰ 0, ∫p_B dρ = 1.
+    Solves min_B ‖P(w_data − w_{p_B})‖² + λ tr A over the densities
+    p_B(x) = Σ_ij B_ij k(x,x̃_i) k(x,x̃_j) with B ⪰ 0 and ∫p_B dρ = 1. The answer is the optimum of
+    this convex problem, with a bound on its distance from the optimal objective.
 
     Parameters
     ----------
-    kernel : {"gaussian", "laplace", "matern"} or Kernel
-        The model kernel. A name takes its bandwidth from ``bandwidth`` (and for "laplace" and "matern", ν = 3/2, the product form, which is
-        the one with closed-form integrals); of a kernel object its own sigma rules.
-    bandwidth : float, array of d floats, matrix (d, d), or {"auto", "median", "scott", "silverman"}
-        A matrix is the metric S of a Gaussian kernel, k(x,z) = exp(−(x−z)ᵀS⁻¹(x−z)). "auto": slightly more than what suits a kernel density
-        estimate of left-out samples, in units of each feature's spread, or of a metric where that predicts them better: the correlations of
-        the samples, or the covariance of neighbours (:func:`ksos.metric.left_out_metric`; for Gaussian kernels, on measures without walls
-        or nodes). It sees clusters and the boundary of the measure, but no outliers, and is wider if there are few support points. With
-        a ``reference``, which knows the details, 1.6·(n/100)^{−1/(d+6)} deviations of each feature.
-        "median": the median distance between samples (of features whose spreads differ more than tenfold, in units of these); smooth, of
-        low rank, and so the fastest. "scott", "silverman": 2h per feature, with h the rule's standard deviation.
-    embedding_bandwidth : float, array or matrix, optional
-        Bandwidth of the kernel in which MMD is measured. Default: the model's, as in the note; of a Gaussian kernel with
-        ``bandwidth="auto"`` that times 1.5 in two features, 2.2 in four, 3.5 in ten (on measures without walls or nodes), so that samples
-        with few others near them are seen: samples of the fit are then as wide as the data.
-    regularization : float or "auto"
-        The note's λ on tr A. "auto": a ``relative_regularization`` of 1e-3, for the likelihood of 1e-2; with ``bandwidth="auto"``, whose
-        kernels are narrower, of 3e-3 (less with more than 1000 samples, as n^{−1/4}) and 0.3; with a
-        ``reference``, of 2e-3·(d + 2)/(3n) and (d + 2)/(3n) for n samples.
+    kernel : {"gaussian", "laplace", "matern"} or Kernel, default="gaussian"
+        The kernel k. A name takes its bandwidth from ``bandwidth``. "laplace" and "matern" (ν = 3/2)
+        are products over the features, which have closed-form integrals. A kernel object keeps its
+        own sigma.
+    bandwidth : float, array-like or {"auto", "median", "scott", "silverman"}, default="auto"
+        Width of the kernel, per feature. Larger is smoother. The Gaussian kernel is
+        exp(−‖x−z‖²/σ²), without a factor ½. A (d, d) matrix S gives exp(−(x−z)ᵀS⁻¹(x−z)). "auto"
+        selects it by leave-out likelihood. See Notes for the exact rules.
+    regularization : float or "auto", default="auto"
+        The weight λ of the penalty, in the units of the paper. "auto" does not depend on the scale
+        of the data. See Notes.
     relative_regularization : float, optional
-        Instead of it, λ in units of w₀ = ∫k(x,0)²dx (for "frobenius" of w₀²): a number that does not depend on the scale of the data.
-        With a ``reference``, a probability measure, w₀ is 1.
-    penalty : {"trace", "frobenius"}
+        The same weight in units of w₀ = ∫k(x,0)²dx (for "frobenius", of w₀²). With a ``reference``,
+        w₀ is 1. Give one of the two.
+    objective : {"squared_mmd", "mmd", "likelihood"} or Functional, default="squared_mmd"
+        The distance to the data that is minimized together with the penalty. The MMD is bounded and
+        takes any target. The likelihood, −Σ a_i log p(x_i), predicts best.
+    penalty : {"trace", "frobenius"}, default="trace"
         λ tr A or λ‖A‖²_HS.
-    n_support : int, optional
-        The most support points to use. Default: all distinct samples, up to 200; of more than 5000 samples, up to 250.
-    support : {"auto", "kmeans", "pivoted", "random"} or array (m, d)
-        How to choose them; an array is used as it is. "kmeans": the centres of that many clusters of the samples. "random" and "pivoted"
-        choose among the samples, the latter those that are farthest from each other's span. "auto": centres, always the same, where there
-        are more samples than support points; it skips what adds nothing at ``tol_model`` = 1e-10. Of more than 10 000 samples a part
-        decides on bandwidth, support points and landmarks (those whose hash is lowest, so that neither order nor copies matter); in the
-        squared MMD all of them count.
-    landmarks : int or array (ℓ, d), optional
-        Points on which embeddings are projected: an array, or how many random samples. Default: the support points, as in the note.
     measure : Measure, optional
-        ρ. Default: Lebesgue on R^d. Densities are with respect to it.
-    reference : {"normal", "mixture"}, Normal or GaussianMixture of ksos.measures, or fitted sklearn.mixture.GaussianMixture, optional
-        What is known already, and what the squares correct: the densities p·ρ with p = ‖c + Fᵀk‖², the penalty being on F alone, so that
-        λ → ∞ gives the reference ρ itself. "normal" and "mixture" are fitted to the samples, the latter with as many laws as predict
-        held-out samples best. ``distribution_`` is by volume, as without a reference; ``solution_`` holds the density relative to ρ.
-    objective : {"squared_mmd", "mmd", "likelihood"} or Functional
-        The MMD is bounded and takes any target; the likelihood, −Σ a_i log p(x_i), predicts best. A functional of your own
-        replaces the distance to the data. The penalty is added to it.
-    solver : {"auto", "low_rank", "interior_point", "lbfgs", "fista", "projected_gradient", "frank_wolfe"} or a solver object
+        The measure ρ that densities refer to, such as ``Box`` for bounded support. Default: Lebesgue.
+    reference : {"normal", "mixture"}, Normal, GaussianMixture or fitted scikit-learn GaussianMixture, \
+            optional
+        A simple density that the model multiplies and corrects: p·ρ with p = ‖c + Fᵀk‖². The penalty
+        is on F alone, so that λ → ∞ gives the reference. "normal" and "mixture" are fitted to the
+        samples. ``distribution_`` is by volume, as without a reference.
+    support : {"auto", "kmeans", "pivoted", "random"} or array-like of shape (m, d), default="auto"
+        The support points x̃, or how to choose them. "auto" and "kmeans" take the centers of clusters
+        if there are more samples than support points. "random" and "pivoted" choose among the
+        samples, the latter those that are farthest from each other's span.
+    n_support : int, optional
+        The largest number of support points. Default: all distinct samples, up to 200, and up to 250
+        with more than 5,000 samples.
+    landmarks : int or array-like of shape (l, d), optional
+        The points on which embeddings are projected, or how many random samples to take. Default: the
+        support points.
+    embedding_bandwidth : float or array-like, optional
+        Bandwidth of the kernel in which the MMD is measured. Default: that of the model. See Notes
+        for ``bandwidth="auto"``.
+    solver : str or Solver, default="auto"
+        The name of a solver, or an object of :mod:`ksos.solvers`, which has options such as
+        ``max_iter`` and ``callback``: ``solver=ksos.solvers.Auto(max_iter=20)``.
     tol : float, optional
-        Absolute gap, in the objective's units. Default: 1e-5 nats for the likelihood, 1e-8 otherwise.
-    max_iter, callback
-        See :func:`ksos.minimize`.
-    verbose : int
-        1: print what the fit is at, with the gap and the time left; 2: every certificate.
+        Absolute gap at which the problem counts as solved, in the units of the objective. Default:
+        1e-5 nats for the likelihood, 1e-8 otherwise.
     time_limit : float, optional
-        Seconds for the whole fit. The density of a fit that runs out of time is valid, with its gap in ``solution_``. A limit that is too
-        short for all support points, those of an array included, leaves some out, with a warning.
-    random_state : int, RandomState or None
-        For the random choices above.
+        Seconds for the whole fit. If time runs out, the density is valid and its gap is in
+        ``solution_``. If the limit is too short for all support points, some are dropped, with a
+        warning.
     contamination : float, optional
-        The share of new rows that ``predict`` flags as anomalies. The threshold comes from held-out rows: up to 500 rows, five more fits;
-        of more, one. Default: no threshold, and no ``predict``.
+        The share of new rows that ``predict`` flags as anomalies. The threshold comes from
+        ``held_out_scores_``, which takes five more fits. Default: no threshold and no ``predict``.
+    random_state : int, RandomState or None, default=None
+        Seed of the random choices above.
+    verbose : int, default=0
+        1 prints progress with the gap and the time left, 2 every certificate.
 
     Attributes
     ----------
-    distribution_ : SoSDensity, or SoSMixture with a reference
+    distribution_ : SoSDensity
+        The fitted density: the certified optimum, by volume.
     solution_ : Solution
-    bump_share_ : float
-        With ``bandwidth="auto"`` and MMD, on measures without walls or nodes, (1 − s)·optimum + s·Σ_j a_j k(·,x̃_j)²/∫k(x,x̃_j)²dρ is the
-        density: a fit in MMD hardly sees samples far from the others. s predicts held-out samples best, in up to three more fits; else 0.
+        The certificate: status, objective, gap, rank. With a reference, its density is relative to
+        the reference.
     bandwidth_, embedding_bandwidth_ : ndarray
-        Scalar (0-dimensional), one entry per feature, or a metric (d, d).
+        Scalar (0-dimensional), one entry per feature, or a (d, d) matrix.
     regularization_, relative_regularization_ : float
-        The note's λ, and the same in units of w₀.
+        λ in the units of the paper, and in units of w₀.
     support_points_, landmarks_ : ndarray
+        The points that were used.
     n_iter_ : int
+        Iterations of the solver.
+    held_out_scores_ : ndarray of shape (n,)
+        With ``contamination``: the log-density of every row given to ``fit``, by a fit that has not
+        seen it.
     threshold_ : float
-        With ``contamination``: the log-density below which a row is an anomaly, a quantile of ``held_out_scores_``.
+        With ``contamination``: the log-density below which a row is an anomaly.
     n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Notes
+    -----
+    ``bandwidth="auto"`` is slightly wider than what suits a kernel density estimate of left-out
+    samples, in units of each feature's standard deviation. For a Gaussian kernel without boundaries it
+    is a matrix where that predicts left-out samples better (:func:`ksos.metric.left_out_metric`). It is
+    wider if there are few support points. With a reference it is 1.6·(n/100)^{−1/(d+6)} standard
+    deviations. "median" is the median distance between samples, in units of each feature if their
+    standard deviations differ more than tenfold: smooth, of low rank, and fastest. "scott" and
+    "silverman" are 2h per feature, where h is the standard deviation of the rule.
+
+    With ``bandwidth="auto"`` and a Gaussian kernel without boundaries, ``embedding_bandwidth`` is that
+    of the model times 1.5 in two features, 2.2 in four and 3.5 in ten. A wider kernel keeps samples
+    with few neighbors in sight.
+
+    ``regularization="auto"`` is a ``relative_regularization`` of 1e-3, and of 1e-2 for the likelihood.
+    With ``bandwidth="auto"`` it is 3e-3 (times (1000/n)^{1/4} with more than 1,000 samples) and 0.3.
+    With a reference it is 2e-3·(d + 2)/(3n) and (d + 2)/(3n).
+
+    With more than 10,000 samples, bandwidth, support points and landmarks are chosen on a subsample:
+    the rows with the lowest hashes, so that neither order nor copies matter. In the squared MMD all
+    rows count.
 
     Examples
     --------
@@ -168,19 +193,34 @@ class KernelSoSDensity(DensityEstimator):
     """
 
     def __init__(
-        self, kernel: str | Kernel = "gaussian", bandwidth: Any = "auto", embedding_bandwidth: Any = None,
-        regularization: float | str = "auto", relative_regularization: float | None = None, penalty: str = "trace",
-        n_support: int | None = None, support: Any = "auto", landmarks: Any = None, measure: Measure | None = None, reference: Any = None,
-        objective: str | Functional = "squared_mmd", solver: str | Solver = "auto", tol: float | None = None, max_iter: int | None = None,
-        time_limit: float | None = None, callback: Callable[..., Any] | None = None, random_state: Any = None, verbose: int = 0,
+        self,
+        kernel: str | Kernel = "gaussian",
+        bandwidth: Any = "auto",
+        regularization: float | str = "auto",
+        *,
+        relative_regularization: float | None = None,
+        objective: str | Functional = "squared_mmd",
+        penalty: str = "trace",
+        measure: Measure | None = None,
+        reference: Any = None,
+        support: Any = "auto",
+        n_support: int | None = None,
+        landmarks: Any = None,
+        embedding_bandwidth: Any = None,
+        solver: str | Solver = "auto",
+        tol: float | None = None,
+        time_limit: float | None = None,
         contamination: float | None = None,
-    ) -> None:  # fmt: skip
-        self.kernel, self.bandwidth, self.embedding_bandwidth = kernel, bandwidth, embedding_bandwidth
-        self.regularization, self.relative_regularization, self.penalty = regularization, relative_regularization, penalty
-        self.n_support, self.support, self.landmarks, self.measure, self.reference = n_support, support, landmarks, measure, reference
-        self.objective, self.solver, self.tol = objective, solver, tol
-        self.max_iter, self.time_limit, self.callback = max_iter, time_limit, callback
-        self.random_state, self.verbose, self.contamination = random_state, verbose, contamination
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.kernel, self.bandwidth, self.regularization = kernel, bandwidth, regularization
+        self.relative_regularization, self.objective = relative_regularization, objective
+        self.penalty, self.measure, self.reference = penalty, measure, reference
+        self.support, self.n_support, self.landmarks = support, n_support, landmarks
+        self.embedding_bandwidth, self.solver, self.tol = embedding_bandwidth, solver, tol
+        self.time_limit, self.contamination = time_limit, contamination
+        self.random_state, self.verbose = random_state, verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, checkpoint: str | os.PathLike[str] | None = None) -> Self:
         """Fit the density to samples ``X`` (n, d), weighted by ``sample_weight``, or to a source: ``ksos.chunks(…)``, or objects of Dask.
@@ -223,11 +263,11 @@ class KernelSoSDensity(DensityEstimator):
 
     def __getattr__(self, name: str) -> Any:
         """The results of ``partial_fit``, which nobody has asked for before."""
-        if name not in _RESULTS or "_running" not in vars(self):
-            return super().__getattribute__(name)  # raises, with the cause if there is one
-        running, deadline = self._running, Deadline.of(self.time_limit)
-        if (survey := running.known.survey) is None:
-            return super().__getattribute__(name)  # no sample yet
+        running = vars(self).get("_running")
+        survey = None if running is None or name not in _RESULTS else running.known.survey
+        if running is None or survey is None:
+            return super().__getattr__(name)
+        deadline = Deadline.of(self.time_limit)
         with np.errstate(under="ignore"):
             part, sums = survey.part, running.known.sums
             setting = running.setting or self._settle(part, survey.count, deadline, report(self.verbose), part.points)
@@ -257,7 +297,7 @@ class KernelSoSDensity(DensityEstimator):
     def _fit_to(self, passes: Passes, deadline: Deadline) -> Self:
         X, say = passes.source, report(self.verbose)
         with np.errstate(under="ignore"):
-            asked = self._given_question if self._asks_first and isinstance(X, Chunks) else None
+            asked = self._given_question() if self._asks_first and isinstance(X, Chunks) else None
             normal = isinstance(self.reference, str) and self.reference == "normal"
             survey = passes.look(self._most_looked_at(isinstance(X, Chunks)), self._domain, asked, moments=normal)
             part = passes.part
@@ -274,7 +314,6 @@ class KernelSoSDensity(DensityEstimator):
         """The setting as a part of the samples decides on it, without a limit of time."""
         return self._settle(part, part.total, Deadline.of(None), report(0), part.points)
 
-    @property
     def _given_question(self) -> KernelSums:
         """The kernel sums of no samples, where these do not decide on landmarks: any part will do."""
         return self._question(Part(to_numpy(as_points(self.support, "support"))[:1], np.ones(1), 1)).nothing
@@ -304,16 +343,14 @@ class KernelSoSDensity(DensityEstimator):
         begins = isinstance(data, MeanEmbedding) and self._by_likelihood and not constant
         start = quick_mmd_fit(space, cast("MeanEmbedding", data), deadline) if begins else None
         tell("")  # the solver speaks for itself
-        told: dict[str, Any] = {"max_iter": self.max_iter, "callback": self.callback, "verbose": self.verbose}
-        told |= {"space": space, "solver": self.solver, "time_limit": deadline}
+        told: dict[str, Any] = {"space": space, "solver": self.solver, "verbose": self.verbose}
+        told["time_limit"] = deadline
         penalty = self._penalty(part.total)
-
-        def objective(data: MeanEmbedding | KernelSums) -> Functional:
-            distance = self.objective if isinstance(self.objective, Functional) else OBJECTIVES[self.objective](data)
-            return distance if penalty is None else distance + penalty
-
         if passes is None:
-            self.solution_ = minimize(objective(data), tol=self.tol, start=start, **told)
+            own = isinstance(self.objective, Functional)
+            functional = self.objective if own else OBJECTIVES[self.objective](data)
+            functional = functional if penalty is None else functional + penalty
+            self.solution_ = minimize(functional, tol=self.tol, start=start, **told)
         else:
             tol = NegativeLogLikelihood.natural_tol if self.tol is None else self.tol
             some = passes.survey.fewer(MOST_IN_LIKELIHOOD).part
@@ -324,11 +361,7 @@ class KernelSoSDensity(DensityEstimator):
         self.distribution_, self.n_iter_ = self.solution_.distribution, self.solution_.n_iter
         if constant:
             self.distribution_ = self.distribution_.by_volume().on_device_of(self.distribution_)
-        self.bump_share_ = 0.0
-        self._name_features()  # Ctrl-C while the share is looked for leaves the optimum
-        if self._takes_bumps(space) and (share := held_out_share(self.solution_, part, objective, deadline)) > 0.0:
-            self.distribution_, self.bump_share_ = with_bumps(self.solution_.distribution, part, share), share
-            self._name_features()
+        self._name_features()
         if self.solution_.keyboard_interrupt:
             raise KeyboardInterrupt(self.solution_.message)
         told_so = self.solution_.status in ("solved", "interrupted")  # a callback that stops the fit knows that it does
@@ -389,8 +422,7 @@ class KernelSoSDensity(DensityEstimator):
             as_points(self.landmarks, "landmarks")
         if not isinstance(self.objective, Functional):
             as_choice(self.objective, "objective", OBJECTIVES, otherwise=" or a functional")
-        check_options(self.solver, self.tol, self.max_iter, self.time_limit)
-        as_callback(self.callback)
+        check_options(self.solver, self.tol, None, self.time_limit)
 
     def _most_looked_at(self, in_chunks: bool) -> int:
         """How many samples decide on bandwidth, support points and landmarks; the likelihood, and a functional of one's own, take all that
@@ -454,10 +486,6 @@ class KernelSoSDensity(DensityEstimator):
     def _is_automatic(self) -> bool:
         """Whether the bandwidth is that of the rule "auto"."""
         return isinstance(self.bandwidth, str) and self.bandwidth == "auto" and not isinstance(self.kernel, Kernel)
-
-    def _takes_bumps(self, space: SoSSpace) -> bool:
-        automatic = self._is_automatic and self.embedding_bandwidth is None and isinstance(self.support, str)
-        return automatic and self._embeds and self.reference is None and takes_metrics(space.kernel, space.measure)
 
     @property
     def _by_likelihood(self) -> bool:

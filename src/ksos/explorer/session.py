@@ -8,7 +8,7 @@ import time
 import warnings
 from collections import OrderedDict
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,8 @@ from ksos.estimators import KernelSoSDensity
 from ksos.explorer.draft import follow
 from ksos.explorer.settings import Settings
 from ksos.feature_names import as_feature_names, column_names, is_table, matrix_of
-from ksos.solvers import Progress, Solution
+from ksos.solvers import Auto, Progress, Solution
+from ksos.solvers.minimize import as_solver
 
 __all__ = ["DRAFTS", "Cancelled", "Fitted", "Samples", "Session", "Tab"]
 
@@ -195,7 +196,9 @@ class Session:
             if settings.draft and before is not None and before.leads_to(settings):
                 solution, origin = follow(before.solution, parameters, X, weights, watch), before.origin
             else:
-                estimator = KernelSoSDensity(**{**parameters, **shortcut}, callback=watch).fit(X, sample_weight=weights)
+                told = {**parameters, **shortcut}
+                told["solver"] = replace(as_solver(told.get("solver", "auto")), callback=watch)
+                estimator = KernelSoSDensity(**told).fit(X, sample_weight=weights)
                 solution, origin = estimator.solution_, settings.scale
             spent = time.perf_counter() - began, time.thread_time() - used
             if stop.is_set():
@@ -238,7 +241,8 @@ class Session:
             X, weights = self.samples.part(self.samples.rows()[0], settings.features)
             reference = None if settings.reference == "none" else settings.reference
             told: dict[str, Any] = {"kernel": settings.kernel, "reference": reference, "objective": settings.objective, "random_state": 0}
-            found = KernelSoSDensity(**told, callback=lambda _: True).fit(X, sample_weight=weights)
+            at_once = Auto(callback=lambda _: True)
+            found = KernelSoSDensity(**told, solver=at_once).fit(X, sample_weight=weights)
             if stop.is_set():
                 raise Cancelled  # what was cut short is not the library's choice
             self._automatic[key] = found

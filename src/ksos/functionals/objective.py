@@ -114,6 +114,13 @@ class Objective:
             rounding = 0.0 if slope is None else self.map.rounding(slope)
         return rounding + self.term.integration_error
 
+    def rounding_matrix(self, point: Point) -> Array | None:
+        """E such that ∇f is off by at most ±E because of rounding in the integrals, estimated; None if it is negligible."""
+        if not self.term.uses_embedding or self.map.noise is None:
+            return None
+        slope = self.term.gradient(point.a, point.C)[0]
+        return None if slope is None else self.map.rounding_matrix(slope)
+
     def factor_gradient(self, F: Array) -> tuple[float, Array]:
         """f(FFᵀ) and ∇f(FFᵀ)·F, without any r × r matrix where the functional and the map can do without."""
         a = self.map.apply_factor(F) if self.term.uses_embedding else None

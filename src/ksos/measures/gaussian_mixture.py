@@ -16,11 +16,12 @@ from ksos.measures.base import Measure, Normals
 if TYPE_CHECKING:
     from sklearn.mixture import GaussianMixture as FittedMixture
 
-__all__ = ["GaussianMixture"]
+__all__ = ["GaussianMixture", "merged"]
 
 _ROUNDING = 1e-14
 _TOGETHER = 4  # features
 _DEVICE_ELEMENTS = 1 << 22
+_NEXT = 2.0  # a level of merging costs is followed by one twice as high: larger steps take more determinants
 
 
 def _log_laws(X: Array, means: Array, roots: Array) -> Array:
@@ -135,3 +136,117 @@ class GaussianMixture(Measure):
 
     def __repr__(self) -> str:
         return f"GaussianMixture({self.weights.shape[0]} components in {self.n_features} features)"
+
+
+def merged(mixture: GaussianMixture, total_bound: float = 0.01) -> GaussianMixture:
+    """Replace pairs of components by the normal with their mean and covariance, the cheapest pair first [Runnalls2007].
+
+    The cost of a pair is B_ij = ½[(w_i+w_j) log|Σ_ij| − w_i log|Σ_i| − w_j log|Σ_j|], the divergence of its two components from
+    the normal that replaces them. Merging stops before the sum of the costs reaches ``total_bound``. The sum telescopes: it is the
+    divergence of all components from what replaced them, hence a bound on KL(mixture ‖ result). Mean and covariance are kept.
+
+    The divergence of a marginal is never larger, so the variances alone bound every cost from below. Determinants are computed
+    only for pairs whose bound is below the level that merging has reached.
+
+    Parameters
+    ----------
+    mixture : GaussianMixture
+    total_bound : float, default=0.01
+        In nats. 0 merges only identical components.
+
+    >>> pair = GaussianMixture([1, 1, 2], [[0.0], [0.1], [9.0]], [[1.0], [1.0], [1.0]])
+    >>> merged(pair).means.round(3).tolist()
+    [[0.05], [9.0]]
+    """
+    w, means, covariances = _distinct(mixture)
+    pairs = _Pairs(w, means, covariances)
+    spent = 0.0
+    while (found := pairs.cheapest(total_bound - spent)) is not None:
+        spent += pairs.merge(*found)
+    keep = pairs.weights > 0.0
+    return GaussianMixture(pairs.weights[keep], pairs.means[keep], pairs.covariances[keep])
+
+
+def _distinct(mixture: GaussianMixture) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Weights, means and covariances of the components that differ."""
+    n = mixture.weights.shape[0]
+    rows = np.column_stack([mixture.means, mixture.covariances.reshape(n, -1)])
+    _, first, place = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    weights = np.bincount(place.ravel(), mixture.weights)
+    order = np.argsort(first)
+    return weights[order], mixture.means[first[order]], mixture.covariances[first[order]]
+
+
+class _Pairs:
+    """The costs of all pairs of components, each a lower bound until it is needed."""
+
+    def __init__(self, weights: np.ndarray, means: np.ndarray, covariances: np.ndarray) -> None:
+        self.weights, self.means, self.covariances = weights.copy(), means.copy(), covariances.copy()
+        self.variances = np.diagonal(self.covariances, axis1=1, axis2=2).copy()
+        self.logs, self.log_dets = np.log(self.variances), np.linalg.slogdet(self.covariances)[1]
+        n = weights.shape[0]
+        self.costs, self.exact = np.full((n, n), np.inf), np.zeros((n, n), dtype=bool)
+        for i in range(n):
+            self.costs[i, i + 1 :] = self.costs[i + 1 :, i] = self._bounds(i, np.arange(i + 1, n))
+        self.nearest = self.costs.argmin(axis=1)
+        self.level = 0.0
+
+    def cheapest(self, most: float) -> tuple[int, int] | None:
+        """The pair of least cost, or None if that is not below ``most``."""
+        while True:
+            least = self.costs[np.arange(self.nearest.shape[0]), self.nearest]
+            i = int(np.argmin(least))
+            if not least[i] < most:
+                return None
+            if least[i] <= self.level:
+                return i, int(self.nearest[i])
+            self.level = max(_NEXT * self.level, float(least[i]))
+            a, b = np.nonzero(np.triu((self.costs <= self.level) & ~self.exact, 1))
+            self._evaluate(a, b)
+            self.nearest = self.costs.argmin(axis=1)
+
+    def merge(self, i: int, j: int) -> float:
+        """Put the pair in place of i, and return what it costs."""
+        cost, w = float(self.costs[i, j]), self.weights
+        (mean,), (covariance,) = self._matched(np.array([i]), np.array([j]))
+        w[i], w[j], self.means[i], self.covariances[i] = w[i] + w[j], 0.0, mean, covariance
+        self.variances[i] = np.diagonal(covariance)
+        self.logs[i], self.log_dets[i] = np.log(self.variances[i]), np.linalg.slogdet(covariance)[1]
+        self.costs[j] = self.costs[:, j] = self.costs[i] = self.costs[:, i] = np.inf
+        self.exact[i] = self.exact[:, i] = False
+        others = np.flatnonzero((w > 0.0) & (np.arange(w.shape[0]) != i))
+        self.costs[i, others] = self.costs[others, i] = self._bounds(i, others)
+        near = others[self.costs[i, others] <= self.level]
+        self._evaluate(np.full(near.shape, i), near)
+        stale = (self.nearest == i) | (self.nearest == j)
+        stale[i] = True
+        self.nearest = np.where(self.costs[i] < self.costs[np.arange(w.shape[0]), self.nearest], i, self.nearest)
+        self.nearest[stale] = self.costs[stale].argmin(axis=1)
+        return cost
+
+    def _bounds(self, i: int, others: np.ndarray) -> np.ndarray:
+        """Of the pairs of i and others, the largest cost of a marginal of one feature."""
+        a, b = self.weights[i], self.weights[others][:, None]
+        away = self.means[others] - self.means[i]
+        matched = (a * self.variances[i] + b * self.variances[others]) / (a + b) + a * b / (a + b) ** 2 * away**2
+        costs = (a + b) * np.log(matched) - a * self.logs[i] - b * self.logs[others]
+        return np.asarray(np.maximum(0.5 * costs.max(axis=1), 0.0))
+
+    def _evaluate(self, i: np.ndarray, j: np.ndarray) -> None:
+        """The costs themselves, of pairs (i, j)."""
+        w = self.weights
+        for rows in row_blocks(i.shape[0], self.covariances[0].size, CACHE_ELEMENTS):
+            a, b = i[rows], j[rows]
+            roots = np.linalg.cholesky(self._matched(a, b)[1])
+            log_dets = 2.0 * np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
+            costs = 0.5 * ((w[a] + w[b]) * log_dets - w[a] * self.log_dets[a] - w[b] * self.log_dets[b])
+            self.costs[a, b] = self.costs[b, a] = np.maximum(costs, 0.0)
+            self.exact[a, b] = self.exact[b, a] = True
+
+    def _matched(self, i: np.ndarray, j: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Means and covariances of the pairs (i, j)."""
+        share = (self.weights[j] / (self.weights[i] + self.weights[j]))[:, None]
+        away = self.means[j] - self.means[i]
+        spread = (share * (1.0 - share))[:, :, None] * (away[:, :, None] * away[:, None, :])
+        covariances = self.covariances[i] + share[:, :, None] * (self.covariances[j] - self.covariances[i]) + spread
+        return self.means[i] + share * away, covariances

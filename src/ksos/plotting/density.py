@@ -134,6 +134,8 @@ class DensityDisplay(Display):
 
         Of a :class:`~ksos.KernelSoSConditional` it is the law of y given one row ``X``.
         """
+        if isinstance(estimator, Queries):
+            raise TypeError("from_estimator takes a fitted estimator; use DensityDisplay.from_density(p) for a density")
         check_is_fitted(estimator)
         if isinstance(estimator, KernelSoSConditional):
             if X is None:

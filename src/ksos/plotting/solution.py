@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ksos._validation import as_choice
+from ksos.density.queries import Queries
 from ksos.plotting.canvas import Display, axes_grid, require_matplotlib
 from ksos.solvers import Progress, Solution
 
@@ -69,6 +70,10 @@ class SolutionDisplay(Display):
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None, **options: Any) -> Self:
         """The same for a fitted estimator with a ``solution_``."""
+        if isinstance(estimator, Solution):
+            raise TypeError("from_estimator takes a fitted estimator; use SolutionDisplay.from_solution(solution)")
+        if isinstance(estimator, Queries):
+            raise TypeError("a density has no history; use SolutionDisplay.from_estimator(est) or from_solution(est.solution_)")
         check_is_fitted(estimator)
         if not hasattr(estimator, "solution_"):
             raise TypeError(f"{type(estimator).__name__} has no solution_; pass a fitted KernelSoSDensity, of a search its best_estimator_")

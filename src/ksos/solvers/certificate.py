@@ -19,6 +19,8 @@ class Certificate(NamedTuple):
 
     objective: float
     gap: float
+    unknown: float = 0.0
+    """What quadrature and rounding in the integrals may change the objective by, which the gap counts twice."""
 
 
 def certify(objective: Objective, point: Point, slack: float = 1e-10) -> Certificate:
@@ -34,17 +36,24 @@ def certify_integrals(objective: Objective, point: Point, tol: float) -> Certifi
     If f̃ is off by δ on the spectraplex, f(C) − f* ≤ (f̃(C) + δ) − (f̃* − δ) ≤ gap + 2δ. And the gap is a difference of eigenvalues, each
     known to a rounding unit of the largest. A strong penalty makes that one huge in directions in which C has no mass; where the gap would
     then be above ``tol``, the bound whose rounding is relative to each direction is asked for too, and the smaller of both gaps counts.
+    Likewise for rounding in the integrals: if ∇f is off by at most ±E, f(C) − f* ≤ ⟨∇f + E, C⟩ − λ_min(∇f − E).
     """
     known = replace(point, G=objective.gradient(point))
     found = certify(objective, known)
     if point.C.shape[0] == 1:  # there is no other density
         return Certificate(found.objective, 0.0)
-    unknown = _UNIT * abs(found.objective) + 2.0 * objective.uncertainty(point)
+    unknown, unit = objective.uncertainty(point), _UNIT * abs(found.objective)
     rounding = 2.0 * _UNIT * norm(known.G)
     gap = found.gap + rounding
-    if gap + unknown > tol and found.gap <= max(tol, rounding):
+    if gap + unit + 2.0 * unknown > tol and found.gap <= max(tol, rounding):
         gap = min(gap, _graded_gap(known, gap))
-    return Certificate(found.objective, gap + unknown)
+        if (E := objective.rounding_matrix(point)) is not None:
+            lower = replace(known, G=known.G - E, lowest=None)
+            widest = certify(objective, lower).gap + rounding
+            graded = min(widest, _graded_gap(lower, widest)) + 2.0 * inner(E, point.C)
+            extra = max(0.5 * (graded - gap), 0.0) + objective.term.integration_error
+            unknown = min(unknown, extra)
+    return Certificate(found.objective, gap + unit + 2.0 * unknown, unknown)
 
 
 def _graded_gap(point: Point, widest: float) -> float:

@@ -144,7 +144,7 @@ def nearest(ball: Constraint, space: SoSSpace, C: Array, max_iter: int, deadline
     for digits in _DIGITS:
         outcome = run(LowRank(), objective, C, max(digits * square, tol), max_iter)
         C = outcome.point.C
-        value, gap = certify(objective, objective.point(C))
+        value, gap, _ = certify(objective, objective.point(C))
         upper, lower = math.sqrt(value), math.sqrt(max(value - gap, 0.0))
         if upper <= ball.bound or (lower > ball.bound and gap <= _WORDED * value) or outcome.status != "solved":
             break

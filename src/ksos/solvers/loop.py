@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from ksos._array import Array, is_numpy, linalg_errors, namespace
 from ksos._deadline import TimeUp, require_time
 from ksos._progress import tell_stopping
-from ksos._validation import as_count
+from ksos._validation import as_callback, as_count
 from ksos.functionals.base import BoundTerm
 from ksos.functionals.objective import Objective, Point
 from ksos.solvers.certificate import certify
@@ -30,8 +30,12 @@ _HALVINGS, _CERTIFICATES, _SECONDS = 2.0, 8, 5.0  # without half the gap: twice 
 _EXTRA_DIGITS, _EXTRA_SIZE = 1e-4, 400  # more digits where they cost next to nothing
 
 
+@dataclass(frozen=True, kw_only=True)
 class Solver(ABC):
-    """How to minimise. Solvers are frozen dataclasses: those with the same options are equal.
+    """How to minimize. Solvers are frozen dataclasses: those with the same options are equal.
+
+    ``callback`` is called with a :class:`~ksos.solvers.Progress` at every certificate. A true return
+    value stops the run. ``minimize`` prefers its own ``callback`` and ``max_iter``, if they are given.
 
     >>> from ksos.solvers import LowRank
     >>> how: Solver = LowRank(max_columns=40)
@@ -40,8 +44,10 @@ class Solver(ABC):
     """
 
     name: ClassVar[str]
+    callback: Watch | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
+        as_callback(self.callback, f"callback of {type(self).__name__}")
         for option in fields(self):  # type: ignore[arg-type]
             value = vars(self)[option.name]
             if option.type == "int" or (option.type == "int | None" and value is not None):

@@ -46,6 +46,7 @@ class _State:
     vectors: Array  # the lowest eigenvalues of ∇f and their vectors
     least: float = math.inf  # the gap when it was last halved
     since: int = 0  # and the steps since then
+    failed: int = 0  # faces since then that did not help
     stuck: bool = False
 
     @property
@@ -155,11 +156,15 @@ class LowRank(Stepper):
             helped = state.value - new.value > _WORTH_A_FACE * state.gap or new.gap <= 0.1 * state.gap
             quick = self._forms_hessian(new)
             # and so on, as long as that helps and Newton's steps are dear
-            return replace(new, least=new.gap, since=_PATIENCE if helped and not quick else 0, stuck=not helped and not quick)
+            failed = 0 if helped or quick else state.failed + 1
+            since = _PATIENCE if helped and not quick else 0
+            # Newton's steps on the columns of a face that did not help often do: two such faces in a row are a reason to hand over
+            return replace(new, least=new.gap, since=since, failed=failed, stuck=failed > 1)
         stuck = slow and state.F.shape[0] > 2 * _FACE_COLUMNS and not self._forms_hessian(state)
         new = self._newton_step(objective, state)
         halved = new.gap <= 0.5 * state.least or state.value - new.value > _WORTH_A_STEP * state.gap
-        return replace(new, least=new.gap if halved else state.least, since=0 if halved or slow else state.since + 1, stuck=stuck)
+        since, failed = 0 if halved or slow else state.since + 1, 0 if halved else state.failed
+        return replace(new, least=new.gap if halved else state.least, since=since, failed=failed, stuck=stuck)
 
     def is_stuck(self, state: _State) -> bool:
         """Newton's steps are dear and slow, and a face does not help."""

@@ -30,7 +30,7 @@ from ksos.solvers.solution import Progress, Solution
 from ksos.solvers.spectraplex import centre, factor, project, pruned
 from ksos.space import SoSSpace
 
-__all__ = ["SOLVERS", "Auto", "check_options", "minimize"]
+__all__ = ["SOLVERS", "Auto", "as_solver", "check_options", "minimize"]
 
 SOLVERS: Mapping[str, Stepper] = MappingProxyType(
     {solver.name: solver for solver in (LowRank(), InteriorPoint(), LBFGS(), FrankWolfe(), Fista(), ProjectedGradient())}
@@ -48,7 +48,7 @@ class Auto(Solver):
 
     Newton on a factor comes first. When its steps become many, columns come and go: there is no low rank, and the interior point does not
     need one. A Frobenius penalty on an untruncated space spreads the optimum over all directions; FISTA soon tells how well conditioned
-    that is. ``newton_steps``: how many steps "low_rank" takes before "interior_point" takes over. ``gradient_steps``: how many "lbfgs" or
+    that is. ``max_iter``: the most steps of the first solver, without another one after it. ``newton_steps``: how many steps "low_rank" takes before "interior_point" takes over. ``gradient_steps``: how many "lbfgs" or
     "fista" take before "low_rank" takes over.
 
     >>> import ksos
@@ -59,6 +59,7 @@ class Auto(Solver):
     """
 
     name = "auto"
+    max_iter: int | None = None
     newton_steps: int = 80
     gradient_steps: int = 1500
 
@@ -89,14 +90,20 @@ class Auto(Solver):
         return [SOLVERS[name] for name in (["low_rank", "fista"] if objective.term.twice_differentiable else ["fista"])]
 
 
+def as_solver(solver: Any) -> Solver:
+    """A solver object as it is, or the one of that name with default options."""
+    if isinstance(solver, type):
+        raise TypeError(f"solver must be a name or an object such as {solver.__name__}(); got the class itself")
+    if isinstance(solver, Solver):
+        return solver
+    return Auto() if as_choice(solver, "solver", ["auto", *SOLVERS]) == "auto" else SOLVERS[solver]
+
+
 def check_options(
     solver: str | Solver, tol: float | None, max_iter: int | None, time_limit: float | Deadline | None, rtol: float = 0.0
 ) -> None:
     """Raise on options that no solver can take, before any work is done."""
-    if isinstance(solver, type):
-        raise TypeError(f"solver must be a name or an object such as {solver.__name__}(); got the class itself")
-    if not isinstance(solver, Solver):
-        as_choice(solver, "solver", ["auto", *SOLVERS])
+    as_solver(solver)
     if tol is not None:
         as_positive(tol, "tol")
     as_nonnegative(rtol, "rtol")
@@ -176,8 +183,10 @@ def minimize(
     if not isinstance(space, SoSSpace):
         raise TypeError(f"a ksos.SoSSpace is needed as the space; got {space!r}")
     check_options(solver, tol, max_iter, time_limit, rtol)
-    if not isinstance(solver, Solver):
-        solver = Auto() if solver == "auto" else SOLVERS[solver]
+    solver = as_solver(solver)
+    if max_iter is None and isinstance(solver, Auto):
+        max_iter = solver.max_iter  # that of an algorithm is its own, in its loop
+    callback = solver.callback if callback is None else callback
     quiet, remedy = np.errstate(under="ignore"), "use fewer support points or landmarks (n_support), or solver='fista'"
     seen = shown("minimize", "setting up", verbose=verbose)
     with seen, quiet, one_blas_thread(space.rank), memory_errors(remedy), running(deadline):  # kernels vanish far away, whatever is said
@@ -247,7 +256,7 @@ def _solution(objective: Objective, outcome: Outcome, tol: float, solver: Steppe
     elif status == "solved_inaccurate" and certified and found.gap <= tol:
         status = "solved"  # where rounding hid it from the run, the closer look at the end has seen it
     gap = found.gap if certified else None
-    note = known_to(objective.uncertainty(point), tol) or (solver.advice if status == "max_iter" else "")
+    note = known_to(found.unknown, tol) or (solver.advice if status == "max_iter" else "")
     return assembled(objective, outcome, G, found.objective, gap, status, solver.name, solver_reason=reason, note=note)
 
 

@@ -15,19 +15,53 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
+from ksos._deadline import Deadline
+from ksos.embedding import MeanEmbedding
+from ksos.functionals import Bound, SquaredMMD, Trace
+from ksos.solvers import LBFGS, LowRank, regularization_path
 from ksos.solvers.lbfgs import descend_until
 from ksos.space import SoSSpace
 
-__all__ = ["quick_likelihood_path"]
+__all__ = ["fit_path", "quick_likelihood_path"]
 
-_COLUMNS = 10  # squares of a fit: optima have fewer
-_STEPS, _TOLERANCE = 80, 2e-5
-_REVIVED, _CORRECTION = 0.1, 0.3
-_TINY = 1e-290
-_LARGE = 1e5  # entries of ψ: from here on, single precision saves more than half the time, and errs far less than the tolerance
+_COLUMNS = 10  # rank of a fit: optima on the tables of benchmarks/quality have fewer
+_STEPS, _TOLERANCE = 80, 1e-4  # nats: tighter ones change no choice of benchmarks/quality --other
+_REVIVED, _CORRECTION = 0.1, 0.3  # parts of the start: any that is neither 0 nor 1 serves
+_TINY = 1e-290  # just above where float64 loses digits
+_LARGE = 1e5
+"""Entries of ψ: beyond, single precision saves more than half the time, and errs far less than the tolerance."""
+_SMALL_TENSOR = 1.6e7  # entries, 128 MB: up to here Newton's method is worth its tensor
+_GAP = 1e-6  # of squared MMDs around 1e-3: far less than what changes a held-out score
+
+
+def fit_path(
+    objective: str,
+    space: SoSSpace,
+    points: np.ndarray,
+    weights: np.ndarray,
+    strengths: Sequence[float],
+    deadline: Deadline,
+) -> Iterator[np.ndarray]:
+    """Factors F of C = FFᵀ for one λ (in natural units, descending) after the other, each from the one before."""
+    if objective == "likelihood":
+        yield from quick_likelihood_path(space, points, weights, strengths)
+        return
+    data = MeanEmbedding(points, weights, kernel=space.embedding_kernel)
+    distance, penalty = (Bound(f.bind(space)) for f in (SquaredMMD(data), Trace(relative=True)))
+    newton = space.tensor_size <= _SMALL_TENSOR and space.rank < space.support_points.shape[0]
+    # a fit that would take more steps serves the search as it is
+    solver = LowRank(extra_steps=0, max_iter=80) if newton else LBFGS(columns=4, stall=1e-9, max_iter=6)
+    options: dict[str, Any] = {"solver": solver, "tol": _GAP, "time_limit": deadline}
+    for strength in strengths:  # one by one: the search may end the path at any λ
+        (solution,) = regularization_path(distance, penalty, [strength], space, **options)
+        if solution.keyboard_interrupt:
+            raise KeyboardInterrupt(solution.message)
+        options["start"] = solution.parameter_factor
+        yield np.asarray(solution.parameter_factor)
 
 
 def quick_likelihood_path(space: SoSSpace, points: np.ndarray, weights: np.ndarray, strengths: Sequence[float]) -> Iterator[np.ndarray]:

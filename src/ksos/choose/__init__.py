@@ -1,0 +1,1 @@
+"""What decides by held-out samples: references, bandwidths and λ, all by one rule."""

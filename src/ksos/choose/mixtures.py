@@ -1,0 +1,283 @@
+"""Gaussian mixtures by expectation–maximization [Dempster1977], for many weightings of the same samples at once.
+
+Cross-validation needs the same mixture once per fold and once for all samples: the same points with
+other weights, zero for those held out. The log-density of a normal distribution is linear in
+φ(x) = (1, x_i, x_i x_j), so one step of all fits is two products with the (n, q) matrix Φ of φ:
+Φ·Θ gives the exponents, and RᵀΦ, with the responsibilities R, the new moments. Samples that are held
+out are evaluated on the way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import gammainc, gammaincinv
+
+from ksos._deadline import Deadline
+
+__all__ = ["MOST_FULL", "Mixtures", "Samples", "mixture_path", "seeds", "student"]
+
+# Nats per sample and step: stopping there changes no cell of benchmarks/quality by 0.001 nats.
+_STEPS, _TOLERANCE = 100, 1e-3
+_LLOYD_STEPS = 10  # k-means only starts EM: more steps change no start by a visible amount
+_CANDIDATES = 3  # of k-means++ per center: 2 + log(number of centers), as scikit-learn takes
+_EMPTY = 1e-10  # of the mass: a component with less keeps its place
+MOST_FULL = 40
+"""Features: with more of them a full covariance has over 800 numbers, and fits are diagonal."""
+_STUDENT_ROUNDS = 30  # EM for a Student distribution converges linearly; the change is then below 1e-4
+_SCALES, _ENDS = 8, 5e-4  # a scale mixture of 8 normals is within 0.002 nats of a Student, ν ≥ 2.5
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Points (n, d) near the origin with standard deviations near one, and φ of them."""
+
+    points: np.ndarray
+    features: np.ndarray
+    """Φ (n, q)."""
+    pairs: tuple[np.ndarray, np.ndarray]
+    """i ≤ j of the products x_i x_j: all pairs, or (i, i) alone."""
+
+    @classmethod
+    def of(cls, points: np.ndarray) -> Samples:
+        d = points.shape[1]
+        first, second = np.triu_indices(d) if d <= MOST_FULL else (np.arange(d), np.arange(d))
+        ones = np.ones((points.shape[0], 1))
+        features = np.concatenate([ones, points, points[:, first] * points[:, second]], axis=1)
+        return cls(points, features, (first, second))
+
+
+@dataclass(frozen=True)
+class Mixtures:
+    """One mixture of c normal distributions for each of B weightings."""
+
+    shares: np.ndarray
+    """(B, c)."""
+    means: np.ndarray
+    """(B, c, d)."""
+    covariances: np.ndarray
+    """(B, c, d, d)."""
+
+    @classmethod
+    def of_scales(
+        cls, shares: np.ndarray, scales: np.ndarray, means: np.ndarray, covariances: np.ndarray
+    ) -> Mixtures:
+        """Normals of several scales around one mean (B, d), with one covariance (B, d, d)."""
+        B, c = means.shape[0], scales.size
+        return cls(
+            np.tile(shares, (B, 1)),
+            np.repeat(means[:, None], c, axis=1),
+            scales[:, None, None] ** 2 * covariances[:, None],
+        )
+
+    def with_variances(self, added: np.ndarray) -> Mixtures:
+        """With ``added`` (B, c, d) to the variances of the features of each component."""
+        more = added[..., None] * np.eye(self.means.shape[2])
+        return Mixtures(self.shares, self.means, self.covariances + more)
+
+    def places(self, samples: Samples, masses: np.ndarray) -> np.ndarray:
+        """How many samples each component holds, (B, c): (Σr)²/Σr² of its responsibilities times
+        the ``masses`` (B, n) [Kish1965]. A sample of a large mass counts once.
+        """
+        R = _exponents(self, samples)
+        R -= R.max(axis=2, keepdims=True)
+        np.exp(R, out=R)
+        R *= masses.T[:, :, None] / R.sum(axis=2, keepdims=True)
+        total, squares = R.sum(axis=0), np.einsum("nbc,nbc->bc", R, R)
+        return np.asarray(total * total / np.maximum(squares, 1e-300))
+
+    def log_densities(self, samples: Samples) -> np.ndarray:
+        """(B, n)."""
+        E = _exponents(self, samples)
+        peak = E.max(axis=2)
+        return np.asarray(np.log(np.exp(E - peak[:, :, None]).sum(axis=2)) + peak).T
+
+
+def seeds(points: np.ndarray, masses: np.ndarray, count: int, start: int = 0) -> np.ndarray:
+    """Row numbers (B, count) of centers by k-means++ [Arthur2007], for each weighting of ``masses``.
+
+    Each is the best of three candidates, and the first c of them are the centers of c clusters.
+    ``start`` numbers the sequence of random numbers.
+    """
+    B, n = masses.shape
+    squares, rng = np.einsum("ij,ij->i", points, points), np.random.default_rng(start)
+    nearest, out = np.full((B, n), np.inf), np.empty((B, count), dtype=int)
+    each = np.arange(B)[:, None]
+    for k in range(count):
+        chances = masses if k == 0 else masses * nearest
+        # where there are fewer distinct points than centers, all chances are zero
+        chances = np.where(chances.sum(axis=1, keepdims=True) > 0.0, chances, masses)
+        cumulative = np.cumsum(chances, axis=1)
+        uniform = rng.random(_CANDIDATES) * (1.0 - 1e-12)
+        drawn = np.stack([np.searchsorted(c, uniform * c[-1], side="right") for c in cumulative])
+        inner = (points[drawn.ravel()] @ points.T).reshape(B, -1, n)
+        distances = squares[drawn][:, :, None] - 2.0 * inner + squares
+        distances = np.minimum(np.maximum(distances, 0.0), nearest[:, None, :])
+        best = np.argmin(np.einsum("bkn,bn->bk", distances, masses), axis=1)[:, None]
+        out[:, k], nearest = drawn[each, best][:, 0], distances[each, best][:, 0]
+    return out
+
+
+def mixture_path(
+    samples: Samples,
+    masses: np.ndarray,
+    centers: np.ndarray,
+    floors: Sequence[np.ndarray],
+    deadline: Deadline,
+) -> Iterator[Mixtures]:
+    """Mixtures of ``centers.shape[1]`` normals for each weighting, one covariance floor after the other.
+
+    ``masses`` is (B, n) with rows of sum one, ``centers`` (B, c) row numbers. A floor (d,) is added to
+    the variances in every step. The first fits start at the clusters of k-means, the next ones at
+    those before.
+    """
+    labels = _clusters(samples.points, masses, centers)
+    B, c = centers.shape
+    R = np.zeros((samples.points.shape[0], B, c))
+    np.put_along_axis(R, labels.T[:, :, None], 1.0, axis=2)
+    R *= masses.T[:, :, None]
+    start = _maximized(samples, R, floors[0], None)
+    for floor in floors:
+        start = _converged(samples, masses, start, floor, deadline)
+        yield start
+
+
+def student(samples: Samples, masses: np.ndarray, freedom: float, floor: np.ndarray) -> Mixtures:
+    """A Student distribution of each weighting, by EM [Lange1989], as normals of several scales.
+
+    With infinite degrees of freedom it is the normal distribution.
+    Given its scale √(ν/χ²_ν) it is normal. The scales are the middles of equal steps of log χ²
+    between the quantiles that leave out 5e-4 on each side, with the probability of their step.
+    """
+    X, d = samples.points, samples.points.shape[1]
+    mean = masses @ X
+    second = np.einsum("bn,ni,nj->bij", masses, X, X, optimize=True)
+    covariance = _regular(second - mean[:, :, None] * mean[:, None, :], floor)
+    if math.isinf(freedom):
+        return Mixtures.of_scales(np.ones(1), np.ones(1), mean, covariance)
+    for _ in range(_STUDENT_ROUNDS):
+        one = Mixtures(np.ones((mean.shape[0], 1)), mean[:, None], covariance[:, None])
+        log_det = np.linalg.slogdet(covariance)[1]
+        squared = -2.0 * _exponents(one, samples)[:, :, 0].T
+        squared -= (log_det + d * math.log(2.0 * math.pi))[:, None]
+        R = masses * (freedom + d) / (freedom + np.maximum(squared, 0.0))
+        mean = R @ X / R.sum(axis=1, keepdims=True)
+        second = np.einsum("bn,ni,nj->bij", R, X, X, optimize=True)
+        outer = R.sum(axis=1)[:, None, None] * mean[:, :, None] * mean[:, None, :]
+        covariance = _regular(second - outer, floor)
+    ends = np.log(2.0 * gammaincinv(0.5 * freedom, [_ENDS, 1.0 - _ENDS]))
+    edges = np.linspace(ends[0], ends[1], _SCALES + 1)
+    inside = gammainc(0.5 * freedom, 0.5 * np.exp(edges[1:-1]))
+    shares = np.diff(np.r_[0.0, inside, 1.0])
+    scales = np.sqrt(freedom * np.exp(-0.5 * (edges[1:] + edges[:-1])))
+    return Mixtures.of_scales(shares, scales, mean, covariance)
+
+
+def _regular(covariance: np.ndarray, floor: np.ndarray) -> np.ndarray:
+    """Diagonal beyond ``MOST_FULL`` features, with the floor on the variances."""
+    d = covariance.shape[-1]
+    own = np.maximum(np.diagonal(covariance, axis1=1, axis2=2), 0.0) + floor
+    out = covariance.copy() if d <= MOST_FULL else np.zeros_like(covariance)
+    out[:, np.arange(d), np.arange(d)] = own
+    return out
+
+
+def _converged(
+    samples: Samples, masses: np.ndarray, start: Mixtures, floor: np.ndarray, deadline: Deadline
+) -> Mixtures:
+    """EM until the likelihood of a weighting gains less than the tolerance; finished ones stand still."""
+    shares, means, covariances = (
+        np.array(part) for part in (start.shares, start.means, start.covariances)
+    )
+    active, before = np.arange(masses.shape[0]), np.full(masses.shape[0], -np.inf)
+    for _ in range(_STEPS):
+        now = Mixtures(shares[active], means[active], covariances[active])
+        E = _exponents(now, samples)
+        peak = E.max(axis=2, keepdims=True)
+        E -= peak
+        np.exp(E, out=E)
+        total = E.sum(axis=2, keepdims=True)
+        value = np.einsum("nb,bn->b", (np.log(total) + peak)[:, :, 0], masses[active])
+        going = value - before[active] > _TOLERANCE
+        before[active] = value
+        if not going.any() or deadline.passed:
+            break
+        if not going.all():
+            active, E, total = active[going], E[:, going], total[:, going]
+            now = Mixtures(shares[active], means[active], covariances[active])
+        E *= masses[active].T[:, :, None] / total
+        new = _maximized(samples, E, floor, now)
+        shares[active], means[active] = new.shares, new.means
+        covariances[active] = new.covariances
+    return Mixtures(shares, means, covariances)
+
+
+def _maximized(
+    samples: Samples, R: np.ndarray, floor: np.ndarray, before: Mixtures | None
+) -> Mixtures:
+    """Shares, means and covariances from responsibilities (n, B, c) times masses."""
+    (n, B, c), d = R.shape, samples.points.shape[1]
+    G = (R.reshape(n, B * c).T @ samples.features).reshape(B, c, -1)
+    mass = G[:, :, 0]
+    alive = mass > _EMPTY
+    G = G / np.where(alive, mass, 1.0)[:, :, None]
+    means = G[:, :, 1 : d + 1]
+    i, j = samples.pairs
+    covariances = np.zeros((B, c, d, d))
+    products = G[:, :, d + 1 :] - means[:, :, i] * means[:, :, j]
+    covariances[:, :, i, j] = covariances[:, :, j, i] = products
+    diagonal = np.arange(d)
+    own = np.maximum(covariances[:, :, diagonal, diagonal], 0.0) + floor
+    covariances[:, :, diagonal, diagonal] = own
+    if not alive.all():
+        if before is None:
+            covariances[~alive] = np.eye(d)
+        else:
+            means[~alive] = before.means[~alive]
+            covariances[~alive] = before.covariances[~alive]
+    return Mixtures(np.maximum(mass, 1e-300), means, covariances)
+
+
+def _exponents(mixtures: Mixtures, samples: Samples) -> np.ndarray:
+    """log(share · normal density) of every component at every point, (n, B, c)."""
+    B, c, d = mixtures.means.shape
+    i, j = samples.pairs
+    if i.shape[0] > d or d == 1:
+        L = np.linalg.cholesky(mixtures.covariances)
+        half = np.linalg.inv(L)
+        P = half.transpose(0, 1, 3, 2) @ half
+        log_det = -2.0 * np.log(np.diagonal(L, axis1=2, axis2=3)).sum(axis=2)
+        slope = (P @ mixtures.means[:, :, :, None])[..., 0]
+        products = np.where(i == j, -0.5, -1.0) * P[:, :, i, j]
+    else:
+        variances = np.diagonal(mixtures.covariances, axis1=2, axis2=3)
+        slope, products = mixtures.means / variances, -0.5 / variances
+        log_det = -np.log(variances).sum(axis=2)
+    at_zero = np.einsum("bcd,bcd->bc", slope, mixtures.means)
+    constant = np.log(mixtures.shares) + 0.5 * (log_det - d * math.log(2.0 * math.pi) - at_zero)
+    theta = np.concatenate([constant[:, :, None], slope, products], axis=2).reshape(B * c, -1)
+    return np.asarray(samples.features @ theta.T).reshape(-1, B, c)
+
+
+def _clusters(points: np.ndarray, masses: np.ndarray, centers: np.ndarray) -> np.ndarray:
+    """The cluster of each point in each weighting, (B, n), after a few of Lloyd's steps [Lloyd1982].
+
+    Empty clusters keep their center.
+    """
+    (B, c), n = centers.shape, points.shape[0]
+    means, labels, rows = points[centers], np.full((B, n), -1), np.arange(B)[:, None] * c
+    for _ in range(_LLOYD_STEPS):
+        inner = (points @ means.reshape(B * c, -1).T).reshape(n, B, c)
+        new = np.argmin(np.einsum("bcd,bcd->bc", means, means) - 2.0 * inner, axis=2).T
+        if np.array_equal(new, labels):
+            break
+        labels = new
+        flat = (rows + labels).ravel()
+        mass = np.bincount(flat, masses.ravel(), B * c).reshape(B, c)
+        sums = [np.bincount(flat, (masses * x).ravel(), B * c).reshape(B, c) for x in points.T]
+        share = np.where(mass > 0.0, mass, 1.0)[:, :, None]
+        means = np.where(mass[:, :, None] > 0.0, np.stack(sums, axis=2) / share, means)
+    return labels

@@ -1,0 +1,547 @@
+"""KernelSoSDensityCV: a density whose reference, bandwidth and λ are chosen by held-out samples."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any, NamedTuple, Self, cast
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import validate_data
+
+from ksos._deadline import Deadline
+from ksos._progress import Steps, shown, tell_stopping
+from ksos._threads import one_blas_thread
+from ksos._validation import as_choice, as_grid, as_masses, require_numbers
+from ksos.bandwidth import bandwidth_rule
+from ksos.choose.held_out import CRITERIA, Problem, held_out_scores, regularization_unit, simplest_good
+from ksos.choose.kernel_density import bandwidth_unit, whitened
+from ksos.choose.mixtures import seeds
+from ksos.choose.stack import Stack, Units, warn_if_flat
+from ksos.density.mixture import SoSMixture
+from ksos.embedding import MeanEmbedding, Projection
+from ksos.estimators._anomalies import warn_if_memorised
+from ksos.estimators._checks import require_different_features
+from ksos.estimators._reference import as_reference, require_reference
+from ksos.estimators._samples import (
+    Fold,
+    as_folds,
+    as_generator,
+    check_folds,
+    distinct_samples,
+    require_inside,
+    some_of,
+)
+from ksos.estimators._stream import fit_few
+from ksos.estimators.density import DensityEstimator
+from ksos.functionals import NegativeLogLikelihood, SquaredMMD, Trace
+from ksos.integrals import closed_form
+from ksos.kernels import Gaussian, Kernel, kernel_form
+from ksos.measures import GaussianMixture, Lebesgue, Measure
+from ksos.solvers import Solution, minimize
+from ksos.space import SoSSpace
+from ksos.support import pivoted_cholesky
+
+__all__ = ["KernelSoSDensityCV"]
+
+OBJECTIVES = ("likelihood", "squared_mmd")
+
+# The grids were chosen with `benchmarks/quality run --other`, on data that no page shows.
+BANDWIDTHS = {True: (3.0,), False: (1.0, 1.4, 2.0, 2.8)}
+"""Multiples of the bandwidth that suits a kernel density estimate, with a reference and without."""
+REGULARIZATIONS = {
+    ("likelihood", True): (np.inf, 1.0, 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3),
+    ("likelihood", False): tuple(10.0 ** (1.0 - 0.5 * k) for k in range(11)),
+    ("squared_mmd", True): (np.inf, *(10.0 ** (-1.0 - 0.5 * k) for k in range(9))),
+    ("squared_mmd", False): tuple(10.0 ** (-1.0 - 0.5 * k) for k in range(9)),
+}
+"""λ by objective, with a reference (in units of the mean of ∫k²dρ) and without (in units of w₀)."""
+SUPPORT = {True: 100, False: 400}
+"""Support points: a correction is smooth, a density over volume is not."""
+MOST_SAMPLES = 20_000
+"""Beyond so many distinct samples, a random subset is searched and fitted."""
+_LANDMARKS = 100  # of the held-out MMD: the projection is the same for every fit that is compared
+_SEARCH_SHARE = 0.7  # of a time limit: the rest is for the fit to all samples
+_AFTER_CTRL_C = 1.0  # seconds for the fit to all samples after an interrupt
+
+
+class _Grid(NamedTuple):
+    """What is compared: kernels by multiple, ascending, and λ, descending."""
+
+    unit: Kernel
+    multiples: list[float]
+    strengths: list[float]
+    support: np.ndarray
+    """Rows of the samples, (weightings, most)."""
+
+    def kernel(self, multiple: float) -> Kernel:
+        return self.unit.scaled(multiple)
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """(λ, bandwidth) from simple to complex: strong λ first, wide kernels first; λ = ∞ counts once."""
+        wide_first = range(len(self.multiples) - 1, -1, -1)
+        every = itertools.product(range(len(self.strengths)), wide_first)
+        last = len(self.multiples) - 1
+        return [(j, i) for j, i in every if np.isfinite(self.strengths[j]) or i == last]
+
+
+class KernelSoSDensityCV(DensityEstimator):
+    r"""Estimate a density without tuning: the model is chosen by held-out samples, its optimum is certified.
+
+    The answer is p(x) = ρ(x)·‖c + Fᵀk(x)‖²: a reference ρ, corrected by a kernel sum of squares. Both
+    are solutions of convex problems. ρ is a stack of Gaussian mixtures whose weights maximize the
+    likelihood of held-out samples. p minimizes the negative log-likelihood of all samples plus λ tr A
+    on the kernel part, over ρ. Infinite λ gives ρ itself.
+
+    Parameters
+    ----------
+    bandwidths : sequence of floats, optional
+        Bandwidths to compare, as multiples of the one that suits a kernel density estimate.
+        Default: 3 with a reference, which leaves smooth corrections to make; 1 to 2.8 without.
+    relative_regularizations : sequence of floats, optional
+        λ to compare, in units of w₀ = ∫k(x,0)²dx, or with a reference of the mean of ∫k(x,x̃_i)²dρ. May
+        hold inf if there is a reference. Default: half decades.
+    cv : int, splitter or list of (train, test), optional
+        Folds. A number means random folds over the distinct samples. Default: 5, or 10 for at most
+        200 samples.
+    reference : {"auto", "normal", "mixture"}, Normal, GaussianMixture, fitted sklearn mixture, or None
+        The density that is corrected. "mixture" is the stack described above, "normal" a normal
+        distribution, fitted in every fold. A reference that is given is used as it is. None: the sum
+        of squares is a density with respect to ``measure``. "auto" is "mixture" if kernel, measure,
+        objective and criterion have their defaults, else None. Default: "auto".
+    kernel : {"gaussian", "laplace", "matern"} or Kernel
+        The model kernel. Of a kernel object, sigma is replaced.
+    measure : Measure, optional
+        What the density is with respect to, for example a :class:`~ksos.measures.Box`. Default:
+        Lebesgue measure on R^d.
+    objective : {"likelihood", "squared_mmd"}
+        What the fits minimize, before the penalty. Default: "likelihood".
+    criterion : {"log_likelihood", "l2", "mmd"}
+        How held-out samples judge a fit: log p; 2p − ∫p²; or the squared MMD in a kernel of median
+        bandwidth. Default: "log_likelihood".
+    n_support : int, optional
+        The most support points of a fit. Default: 100 with a reference, 400 without.
+    tol : float
+        Absolute gap of ``solution_``, in the objective's units. Default: 1e-4.
+    time_limit : float, optional
+        Seconds for the whole fit. The search takes at most 70% of them and ends with the best of
+        what it has compared by then.
+    n_jobs : int, optional
+        Processes (joblib) that fit folds in parallel.
+    contamination : float, optional
+        The share of new rows that ``predict`` flags as anomalies. Default: no threshold, no ``predict``.
+    random_state : int, RandomState or None
+        For the folds. Default: 0, the same every time.
+    verbose : int
+        1: print each step.
+
+    Attributes
+    ----------
+    distribution_ : SoSMixture or SoSDensity
+        The fitted density: the certified optimum of the chosen problem.
+    solution_ : Solution
+        Its certificate. With a reference, the density there is relative to it.
+    reference_ : Measure or None
+        ρ, fitted to all samples.
+    reference_gap_ : float
+        Bound, in nats per sample, on how far the weights of the stack are from the best ones, given its
+        candidates. 0 for a reference without such weights.
+    best_params_ : dict
+        "bandwidth_multiple" and "relative_regularization" of the chosen pair.
+    best_score_ : float
+        Its mean held-out score; −inf if nothing was compared.
+    cv_results_ : dict of arrays
+        A row per pair: "bandwidth_multiple", "relative_regularization", "mean_test_score",
+        "std_test_score" (between folds), "difference" to the best pair and its "standard_error",
+        "rank_test_score", "split0_test_score", …. −inf where the time was up.
+        :class:`~ksos.CrossValidationDisplay` draws it.
+    bandwidth_ : ndarray
+        Bandwidth of the model kernel, or its matrix S.
+    regularization_ : float
+        The paper's λ; may be inf.
+    status_ : str
+        The status of ``solution_``, or "time_limit" or "interrupted" if the search was cut short.
+    n_features_in_, feature_names_in_
+
+    Notes
+    -----
+    Every pair of bandwidth and λ is scored on samples that neither its fit nor its reference has seen.
+    The pair with the largest λ, then the widest kernel, is chosen among those whose score is within one
+    standard error of the paired difference to the best.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> X, _ = make_moons(120, noise=0.1, random_state=0)
+    >>> est = KernelSoSDensityCV(bandwidths=[3.0], relative_regularizations=[float("inf"), 0.1], cv=3).fit(X)
+    >>> est.solution_.status, est.reference_gap_ <= 1e-4
+    ('solved', True)
+    >>> bool(est.score(X) > -1.4)
+    True
+    """
+
+    distribution_: SoSMixture
+    solution_: Solution
+
+    def __init__(
+        self,
+        bandwidths: Any = None,
+        relative_regularizations: Any = None,
+        cv: Any = None,
+        *,
+        reference: Any = "auto",
+        kernel: str | Kernel = "gaussian",
+        measure: Measure | None = None,
+        objective: str = "likelihood",
+        criterion: str = "log_likelihood",
+        n_support: int | None = None,
+        tol: float = 1e-4,
+        time_limit: float | None = None,
+        n_jobs: int | None = None,
+        contamination: float | None = None,
+        random_state: Any = 0,
+        verbose: int = 0,
+    ) -> None:
+        self.bandwidths, self.relative_regularizations, self.cv = bandwidths, relative_regularizations, cv
+        self.reference, self.kernel, self.measure = reference, kernel, measure
+        self.objective, self.criterion, self.n_support = objective, criterion, n_support
+        self.tol, self.time_limit, self.n_jobs = tol, time_limit, n_jobs
+        self.contamination, self.random_state, self.verbose = contamination, random_state, verbose
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Choose reference, bandwidth and λ for the samples ``X`` (n, d), and fit the density to all of them.
+
+        Of a source, ``ksos.chunks(…)`` or objects of Dask, one pass keeps the 20,000 distinct samples
+        with the lowest hashes and their masses. These are searched and fitted, and ``cv`` must be a
+        number. Ctrl-C ends the search, stores the best of what has been compared, and is raised again.
+        """
+        warn_if_memorised(self.contamination, self.objective == "likelihood")
+        with shown(type(self).__name__, verbose=self.verbose):
+            from ksos.sources import is_source
+
+            if is_source(X):
+                return cast(Self, fit_few(self, X, sample_weight, MOST_SAMPLES))
+            return self._fit(X, sample_weight)._calibrate(X, sample_weight)
+
+    @np.errstate(under="ignore")
+    def _fit(self, X: Any, sample_weight: Any, features: slice = slice(None)) -> Self:
+        """The same; only ``features`` must differ, for a target that repeats a feature is no mistake."""
+        deadline = Deadline.of(self.time_limit)
+        self._check_parameters()
+        X = validate_data(self, require_numbers(X), dtype=np.float64, order="C")
+        masses, names = as_masses(sample_weight, X.shape[0]), vars(self).get("feature_names_in_")
+        measure = Lebesgue() if self.measure is None else self.measure
+        require_inside(measure, X, masses, names)
+        (points, weights), rng = distinct_samples(X, masses), as_generator(self.random_state)
+        if not self._corrects:
+            require_different_features(X[masses > 0.0, features], names)
+        folds = as_folds(self.cv, X, masses, weights, rng) if points.shape[0] > 1 else []
+        points, weights, folds = some_of(points, weights, folds, MOST_SAMPLES, rng)
+        search = _Search(self, points, weights, folds, measure, names, rng)
+        limit = Deadline() if self.time_limit is None else Deadline(_SEARCH_SHARE * deadline.remaining + 1e-9)
+        interrupt, complete = None, False
+        try:
+            complete = search.run(limit)
+        except KeyboardInterrupt as error:
+            if not search.usable:
+                raise
+            tell_stopping()
+            interrupt, deadline = error, Deadline(_AFTER_CTRL_C)
+        self._report(search, search.answer(deadline))
+        if self.solution_.keyboard_interrupt:
+            interrupt = KeyboardInterrupt(self.solution_.message)
+        if interrupt is not None:
+            self.status_ = "interrupted"
+            raise interrupt
+        if not complete:
+            self.status_ = "time_limit"
+            message = f"the time limit came before the end of the search: {search.progress}; raise time_limit"
+            warnings.warn(message, ConvergenceWarning, stacklevel=4)
+        elif self.status_ != "solved":
+            warnings.warn(self.solution_.message, ConvergenceWarning, stacklevel=4)
+        return self
+
+    @property
+    def _corrects(self) -> bool:
+        """Whether there is a reference."""
+        if not isinstance(self.reference, str) or self.reference != "auto":
+            return self.reference is not None
+        gaussian = isinstance(kernel_form(self.kernel), Gaussian) and self.measure is None
+        return gaussian and (self.objective, self.criterion) == ("likelihood", "log_likelihood")
+
+    def _check_parameters(self) -> None:
+        """Raise what can be raised before the data are looked at."""
+        self._check_common()
+        as_choice(self.objective, "objective", OBJECTIVES)
+        as_choice(self.criterion, "criterion", CRITERIA)
+        if self.reference is not None and not (isinstance(self.reference, str) and self.reference == "auto"):
+            require_reference(self.reference, self.measure)
+            if not isinstance(kernel_form(self.kernel), Gaussian):
+                raise ValueError(f"reference={self.reference!r} needs kernel='gaussian'; got {self.kernel!r}")
+            if self.criterion != "log_likelihood":
+                fix = "use criterion='log_likelihood', or reference=None"
+                raise ValueError(f"criterion={self.criterion!r} has no closed form over a reference; {fix}")
+        if self.bandwidths is not None:
+            as_grid(self.bandwidths, "bandwidths", positive=True)
+        if self.relative_regularizations is not None:
+            self._strengths()
+        check_folds(self.cv)
+        if self.n_jobs is not None and (
+            isinstance(self.n_jobs, bool) or not isinstance(self.n_jobs, Integral) or self.n_jobs == 0
+        ):
+            expected = "None, a positive number of processes, or -1 for all processors"
+            raise ValueError(f"n_jobs must be {expected}; got {self.n_jobs!r}")
+
+    def _strengths(self) -> list[float]:
+        """The grid of λ, descending."""
+        if self.relative_regularizations is None:
+            return list(REGULARIZATIONS[self.objective, self._corrects])
+        given = np.asarray(self.relative_regularizations, dtype=float).ravel()
+        infinite = np.isposinf(given)
+        if infinite.any() and not self._corrects:
+            raise ValueError(
+                "relative_regularizations holds inf, which gives the reference itself, but there is none; "
+                "leave inf out, or set reference='mixture'"
+            )
+        rest = given[~infinite]
+        finite = as_grid(rest, "relative_regularizations", positive=False) if rest.size else rest
+        return [np.inf] * bool(infinite.any()) + sorted(set(finite.tolist()), reverse=True)
+
+    def _multiples(self) -> list[float]:
+        """The grid of bandwidths, ascending."""
+        if self.bandwidths is None:
+            return list(BANDWIDTHS[self._corrects])
+        return sorted(set(as_grid(self.bandwidths, "bandwidths", positive=True).tolist()))
+
+    def _report(self, search: _Search, solution: Solution) -> None:
+        """Set the fitted attributes."""
+        space, (multiple, strength) = solution.space, search.chosen
+        self.solution_, self.status_ = solution, solution.status
+        density = solution.distribution
+        self.distribution_ = density.by_volume() if space.constant else density
+        self.reference_ = space.measure if space.constant else None
+        self.reference_gap_ = 0.0 if search.stack is None else search.stack.gap
+        self.best_params_ = {"bandwidth_multiple": multiple, "relative_regularization": strength}
+        self.best_score_, self.cv_results_ = search.best_score, search.results()
+        self.bandwidth_, self.support_points_ = space.kernel.sigma, space.support_points
+        self.regularization_ = search.relative(space) * float(np.exp(space.log_unit))
+        self.n_splits_ = len(search.problem.folds) if search.problem else 0
+        self._name_features()
+
+
+class _Search:
+    """One search: references, then every pair of bandwidth and λ on every fold, then the fit to all samples."""
+
+    def __init__(
+        self,
+        estimator: KernelSoSDensityCV,
+        points: np.ndarray,
+        weights: np.ndarray,
+        folds: list[Fold],
+        measure: Measure,
+        names: Any,
+        rng: np.random.Generator,
+    ) -> None:
+        self.options, self.points, self.weights, self.folds = estimator, points, weights, folds
+        self.measure, self.names, self.rng = measure, names, rng
+        self.stack: Stack | None = None
+        self.problem: Problem | None = None
+        self.grid: _Grid | None = None
+        self.scores: dict[int, np.ndarray] = {}
+        """By bandwidth: (held-out samples, λ)."""
+        self.units = Units.of(points, weights, rng, names)
+        if self.options._corrects and isinstance(estimator.reference, str) and estimator.reference != "normal":
+            warn_if_flat(self.units.of_points(points), weights, names)
+            self.stack = Stack(points, weights, folds, self.units)
+
+    @property
+    def usable(self) -> bool:
+        """Whether an answer can be made of what there is."""
+        return self.stack is None or bool(self.stack.fits)
+
+    @property
+    def progress(self) -> str:
+        of = f"{len(self.scores)} of {len(self.options._multiples())} bandwidths were compared"
+        return of if self.stack is None else f"{len(self.stack.fits)} mixtures were fitted and {of}"
+
+    @one_blas_thread(0)
+    def run(self, deadline: Deadline) -> bool:
+        """Compare all pairs; whether the time was enough."""
+        multiples, folds = self.options._multiples(), len(self.folds)
+        plan = [] if self.stack is None else self.stack.plan
+        # corrections took 1.5 times the mixtures in the mean of benchmarks/quality, the last fit a tenth
+        total = sum(step.cost for step in plan) or 1.0
+        costs = [step.cost / total for step in plan]
+        steps = Steps([*costs, *[1.5 / max(folds * len(multiples), 1)] * (folds * len(multiples)), 0.1])
+        if self.stack is not None:
+            fits = self.stack.fit(deadline)
+            for step in plan:
+                steps.begin(f"mixtures of {step.components} component{'s' * (step.components > 1)}")
+                next(fits, None)
+            self.settle(deadline)
+            self._print(f"{len(self.stack.fits)} mixtures: held-out score {self.stack.score:.4f}")
+        else:
+            self.settle(deadline)
+        assert self.problem is not None and self.grid is not None
+        strengths = self.grid.strengths
+        for i in reversed(range(len(multiples) if folds else 0)):  # wide kernels first: they are the simple ones
+            jobs = (
+                delayed(held_out_scores)(
+                    self.problem, k, self.grid.kernel(multiples[i]), self._support(k), strengths, deadline
+                )
+                for k in range(folds)
+            )
+            pool = Parallel(n_jobs=self.options.n_jobs, return_as="generator")(jobs)
+            found = []
+            for k in range(folds):
+                steps.begin(f"bandwidth {multiples[i]:.3g}, {len(strengths)} λ, fold {k + 1} of {folds}")
+                found.append(next(pool))
+            self.scores[i] = np.concatenate(found)
+            # a λ counts only where all folds have been scored
+            lost = np.isneginf(np.stack([part.max(axis=0) for part in found])).any(axis=0)
+            self.scores[i][:, lost] = -np.inf
+            mean = self.problem.held_out_weights @ np.maximum(self.scores[i], -1e300)
+            best = f"λ {strengths[int(np.argmax(mean))]:.3g}, held-out score {mean.max():.4f}"
+            self._print(f"bandwidth {multiples[i]:.4g}, {len(strengths)} λ, {folds} folds: best {best}")
+            if deadline.passed:
+                return False
+        steps.begin("fit to all samples")
+        return not deadline.passed
+
+    def settle(self, deadline: Deadline) -> None:
+        """References, kernels and support points, from the mixtures that are there."""
+        options = self.options
+        measures: list[Measure] = [self.measure] * (len(self.folds) + 1)
+        if self.stack is not None:
+            self.stack.solve()
+            measures = [*(self.stack.of_fold(k) for k in range(len(self.folds))), self.stack.whole]
+        elif options._corrects:
+            fit = (options.reference, deadline, self.names)
+            trained = [(fold.train, fold.train_weights) for fold in self.folds]
+            measures = [self._reference(self.points[rows], a, *fit) for rows, a in trained]
+            measures.append(self._reference(self.points, self.weights, *fit))
+        family, volume = kernel_form(options.kernel), Lebesgue() if options._corrects else self.measure
+        unit = bandwidth_unit(family, volume, self.points, self.weights, self.units.scale, self.rng, deadline)
+        projection, log_unit = None, 0.0
+        if not options._corrects:
+            integrals = closed_form(unit, volume, self.points.shape[1])
+            log_unit = float(integrals.log_diagonal(self.points[:1])[0])
+        if options.criterion == "mmd":
+            projection = self._projection(family, volume)
+        what = options._corrects, options.objective, options.criterion
+        self.problem = Problem(self.points, self.weights, self.folds, measures, *what, projection, log_unit)
+        masses = np.zeros((len(self.folds) + 1, self.points.shape[0]))
+        for row, fold in zip(masses, self.folds, strict=False):
+            row[fold.train] = fold.train_weights
+        masses[-1] = self.weights
+        most = SUPPORT[options._corrects] if options.n_support is None else int(options.n_support)
+        most = min(most, int((masses > 0.0).sum(axis=1).min()))
+        support = seeds(whitened(unit, self.points), masses, max(most, 1))
+        self.grid = _Grid(unit, options._multiples(), options._strengths(), support)
+
+    @staticmethod
+    def _reference(points: np.ndarray, weights: np.ndarray, kind: Any, deadline: Deadline, names: Any) -> Measure:
+        found = as_reference(kind, points, weights, deadline, names)
+        normals = found.normals(points.shape[1])
+        return found if normals is None else GaussianMixture(*normals)
+
+    def _projection(self, family: Kernel, volume: Measure) -> Projection:
+        judge = family.with_sigma(bandwidth_rule("median", self.points, self.weights, self.rng))
+        integrals = closed_form(judge, volume, self.points.shape[1])
+        most = min(_LANDMARKS, self.points.shape[0])
+        return Projection(judge, self.points[pivoted_cholesky(self.points, most, integrals, 1e-10)])
+
+    def _support(self, k: int) -> np.ndarray:
+        """The support points of fold k, or of all samples for k = −1."""
+        assert self.grid is not None
+        return self.points[np.unique(self.grid.support[k])]
+
+    @property
+    def choice(self) -> tuple[int, int]:
+        """Positions (λ, bandwidth) of the chosen pair; the simplest one if nothing was compared."""
+        assert self.problem is not None and self.grid is not None
+        pairs = [(j, i) for j, i in self.grid.pairs if i in self.scores]
+        if not pairs:
+            return self.grid.pairs[0] if np.isinf(self.grid.strengths[0]) else self.grid.pairs[len(self.grid.pairs) // 2]
+        columns = np.stack([self.scores[i][:, j] for j, i in pairs], axis=1)
+        return pairs[simplest_good(columns, self.problem.held_out_weights)]
+
+    @property
+    def chosen(self) -> tuple[float, float]:
+        """Bandwidth multiple and λ."""
+        assert self.grid is not None
+        j, i = self.choice
+        return self.grid.multiples[i], self.grid.strengths[j]
+
+    @property
+    def best_score(self) -> float:
+        assert self.problem is not None
+        j, i = self.choice
+        if i not in self.scores:
+            return -np.inf
+        return float(self.problem.held_out_weights @ np.maximum(self.scores[i][:, j], -1e300))
+
+    def relative(self, space: SoSSpace) -> float:
+        """λ of the chosen pair in natural units of its space."""
+        return regularization_unit(space) * self.chosen[1] if np.isfinite(self.chosen[1]) else np.inf
+
+    def answer(self, deadline: Deadline) -> Solution:
+        """The certified optimum of the chosen problem over all samples."""
+        if self.grid is None or self.problem is None:
+            self.settle(Deadline())
+        assert self.grid is not None and self.problem is not None
+        (multiple, strength), measure = self.chosen, self.problem.measures[-1]
+        kernel, support, infinite = self.grid.kernel(multiple), self._support(-1), np.isinf(strength)
+        # with a tolerance of one, the constant function is all that is left of the space: its density is ρ
+        tolerance = {"tol_model": 1.0} if infinite else {}
+        space = SoSSpace(kernel, support[:1] if infinite else support, measure, constant=self.problem.constant, **tolerance)
+        functional: Any = NegativeLogLikelihood(self.points, self.weights)
+        if self.options.objective == "squared_mmd":
+            functional = SquaredMMD(MeanEmbedding(self.points, self.weights, kernel=space.embedding_kernel))
+        if not infinite and strength > 0.0:
+            functional = functional + self.relative(space) * Trace(relative=True)
+        return minimize(functional, space, tol=self.options.tol, time_limit=deadline)
+
+    def results(self) -> dict[str, np.ndarray]:
+        """One row per pair, in the order of the grids."""
+        assert self.problem is not None and self.grid is not None
+        pairs = sorted(self.grid.pairs, key=lambda pair: (pair[1], pair[0]))
+        rows, weights = sum(fold.test.size for fold in self.folds), np.empty(0)
+        nothing = np.full(rows, -np.inf)
+        columns = [self.scores[i][:, j] if i in self.scores else nothing for j, i in pairs]
+        scores = np.maximum(np.stack(columns, axis=1), -1e300)
+        ends = np.cumsum([0, *(fold.test.size for fold in self.folds)])
+        splits = np.stack(
+            [fold.test_weights @ scores[a:b] for fold, (a, b) in zip(self.folds, itertools.pairwise(ends), strict=True)]
+            or [np.full(len(pairs), -np.inf)]
+        )
+        weights = self.problem.held_out_weights if self.folds else np.empty(0)
+        mean = weights @ scores if self.folds else np.full(len(pairs), -np.inf)
+        behind = scores - scores[:, [int(np.argmax(mean))]]
+        difference = weights @ behind if self.folds else np.zeros(len(pairs))
+        known = mean > -1e299
+        error = np.full(len(pairs), np.nan)
+        if self.folds:
+            error[known] = np.sqrt(weights @ (behind - difference)[:, known] ** 2 * float(weights @ weights))
+        unscored = np.where(known, mean, -np.inf)
+        deviation = np.full(len(pairs), np.nan)
+        deviation[known] = splits[:, known].std(axis=0)
+        return {
+            "bandwidth_multiple": np.array([self.grid.multiples[i] for _, i in pairs]),
+            "relative_regularization": np.array([self.grid.strengths[j] for j, _ in pairs]),
+            "mean_test_score": unscored,
+            "std_test_score": deviation,
+            "difference": np.where(known, difference, -np.inf),
+            "standard_error": error,
+            "rank_test_score": 1 + np.argsort(np.argsort(-unscored, kind="stable"), kind="stable"),
+            **{f"split{k}_test_score": np.where(known, splits[k], -np.inf) for k in range(len(self.folds))},
+        }
+
+    def _print(self, what: str) -> None:
+        if self.options.verbose:
+            print(f"[cv] {what}", flush=True)
