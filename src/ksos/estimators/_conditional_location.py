@@ -27,10 +27,11 @@ from ksos._memory import row_blocks
 from ksos._progress import shown, tell
 from ksos._threads import few_threads
 from ksos._validation import as_count
+from ksos.choose.held_out import simplest_good
 from ksos.feature_names import said, warn_caller
 
 __all__ = ["FeatureRange", "Location", "LocationScale", "Scale", "SmoothRegressor", "Split"]
-__all__ += ["cross_fit", "evaluate", "fit_scales", "location_regressors", "one_standard_error", "row_splits"]
+__all__ += ["cross_fit", "evaluate", "fit_scales", "location_regressors", "row_splits"]
 __all__ += ["scale_regressors", "scale_trees", "warn_of_weights"]
 
 Split = tuple[np.ndarray, np.ndarray]
@@ -48,22 +49,6 @@ _BLOCK_ELEMENTS = 1 << 20  # entries of a kernel matrix at a time: 8 MB
 _FAR = 2.0  # ranges of a feature beyond its ends: the default regressors are flat or linear there
 _SMALL = 0.05  # of the median: log|residual| has no lower bound, and tiny residuals would rule it
 _FREEDOM = (3.0, 8.0, 1e4)  # Student degrees of freedom for the scale: heavy, medium, normal tails
-
-
-def one_standard_error(scores: Sequence[np.ndarray], masses: np.ndarray) -> int:
-    """Index of the first, simplest candidate that is as good as the best one, up to noise.
-
-    ``scores`` holds held-out log-densities per row, from the simplest candidate to the richest. A
-    candidate is chosen if its mean is within one standard error of the paired per-row difference
-    to the best mean.
-    """
-    weights = masses / masses.sum()
-    best = max(scores, key=lambda one: float(weights @ one))
-    for number, one in enumerate(scores):
-        lead = weights @ (best - one)
-        if lead <= np.sqrt(np.sum(weights**2) * (weights @ (best - one - lead) ** 2)):
-            return number
-    return len(scores) - 1
 
 
 # --- folds ---
@@ -392,7 +377,7 @@ def _exponents(
     # β = 1 takes g at its word, and 3 bounds the search: no cell of benchmarks/conditional is there
     constant, varying = best(0.0), best(3.0) if useful.size else best(0.0)
     exponents = np.zeros(g.shape[1])
-    if not one_standard_error([constant[1], varying[1]], counts):
+    if not simplest_good(np.stack([constant[1], varying[1]], axis=1), counts / counts.sum()):
         return float(constant[0][0]), exponents
     exponents[useful] = np.where(varying[0][1:] > 1e-3, varying[0][1:], 0.0)  # rounding is no model
     return float(varying[0][0]), exponents

@@ -24,11 +24,10 @@ from sklearn.utils import _safe_indexing
 from ksos._deadline import Deadline
 from ksos._progress import tell_stopping
 from ksos._validation import as_levels
+from ksos.choose.held_out import simplest_good
 from ksos.density import SoSDensity
 from ksos.density.conditional_line import ConditionalLine
-from ksos.estimators._conditional_location import (
-    LocationScale, Split, fit_scales, one_standard_error,
-)
+from ksos.estimators._conditional_location import LocationScale, Split, fit_scales
 from ksos.quadrature import Panels, PiecewiseLaw, legendre
 
 __all__ = ["JointDistributions", "ResidualDistributions", "Shape", "Transform"]
@@ -113,7 +112,8 @@ def log_is_better(
         s = fit_scales(*fit)[1]
         logs = [_leave_one_out(u) for u in ((v - mu) / s)[held].T]
         scores.append(np.sum(logs, axis=0) + np.sum(transform.log_slope(v) - np.log(s), axis=1)[held])
-    return bool(one_standard_error(scores, masses[held]))
+    weights = masses[held] / masses[held].sum()
+    return bool(simplest_good(np.stack(scores, axis=1), weights))
 
 
 def _leave_one_out(u: np.ndarray) -> np.ndarray:
@@ -299,7 +299,8 @@ def fit_shape(
             p = trial.distribution_.by_volume()
             logs = p.conditional_logpdf(rows[test], known) if known else p.logpdf(rows[test])
             scores.append(np.asarray(logs))
-        chosen = one_standard_error(scores, masses[test])
+        weights = masses[test] / masses[test].sum()
+        chosen = simplest_good(np.stack(scores, axis=1), weights)
     few = order[:_MOST_RESIDUALS]
     data = np.concatenate([Z[chosen], U], axis=1)[few]
     found, interrupt = _fitted(estimator, data, masses[few], deadline, 1.0)

@@ -347,9 +347,9 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
                 self._conformal = None
         if not isinstance(fitted, SoSDensity):
             raise TypeError(
-                "estimator must fit a kernel sum of squares, as ksos.KernelSoSDensity and "
-                f"ksos.KernelSoSDensityCV do; got {self.estimator!r}, which has no distribution_ "
-                "after its fit"
+                "with 'joint', estimator must fit a kernel sum of squares by volume, as "
+                "KernelSoSDensity() and KernelSoSDensityCV(reference=None) do; got "
+                f"{self.estimator!r}"
             )
 
     def _joint_estimator(self) -> Any:
