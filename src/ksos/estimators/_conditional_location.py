@@ -189,7 +189,11 @@ class Location(NamedTuple):
         return np.asarray(sum(w * np.mean([evaluate(m, X, k) for m in f], axis=0) for w, f in used))
 
     def refitted(
-        self, regressors: Sequence[Any], X: Any, targets: np.ndarray, masses: np.ndarray,
+        self,
+        regressors: Sequence[Any],
+        X: Any,
+        targets: np.ndarray,
+        masses: np.ndarray,
         deadline: Deadline,
     ) -> Location:
         """With the regressors that have a share fitted to all rows, if there is time."""
@@ -210,8 +214,12 @@ class Location(NamedTuple):
 
 @shown()
 def cross_fit(
-    regressors: Sequence[Any], X: Any, targets: np.ndarray, masses: np.ndarray,
-    splits: Sequence[Split], deadline: Deadline,
+    regressors: Sequence[Any],
+    X: Any,
+    targets: np.ndarray,
+    masses: np.ndarray,
+    splits: Sequence[Split],
+    deadline: Deadline,
 ) -> Location:
     """Fit every regressor to the training rows of every split.
 
@@ -276,6 +284,12 @@ class Scale(NamedTuple):
     over_prediction: int
     ends: tuple[float, float]
 
+    def times(self, factor: float) -> Scale:
+        """factor·s."""
+        move = float(np.log(factor))
+        ends = self.ends[0] + move, self.ends[1] + move
+        return self._replace(level=self.level + move, ends=ends)
+
     def __call__(self, X: Any, mu: np.ndarray) -> np.ndarray:
         """s at every row, shape (n,)."""
         log_s = np.full(mu.shape[0], self.level)
@@ -300,8 +314,14 @@ class LocationScale(NamedTuple):
 
 
 def fit_scales(
-    regressors: Sequence[Any], of_prediction: Sequence[Any], X: Any, mu: np.ndarray,
-    residuals: np.ndarray, masses: np.ndarray, splits: Sequence[Split], floor: np.ndarray,
+    regressors: Sequence[Any],
+    of_prediction: Sequence[Any],
+    X: Any,
+    mu: np.ndarray,
+    residuals: np.ndarray,
+    masses: np.ndarray,
+    splits: Sequence[Split],
+    floor: np.ndarray,
     deadline: Deadline,
 ) -> tuple[list[Scale], np.ndarray]:
     """Scale of every output, and s of every row by models that have not seen it, (n, outputs).
@@ -411,7 +431,12 @@ class SmoothRegressor(RegressorMixin, BaseEstimator):
         start = np.r_[0.0, np.full(d, 0.5 * np.log(d)), np.log(0.3)]
         bounds = np.log([(1e-2, 1e3), *[(0.3, 1e3)] * d, (1e-4, 2.0)])
         self.logarithms_ = minimize(
-            _loss, start, (X[few], y[few], w[few]), jac=True, method="L-BFGS-B", bounds=bounds,
+            _loss,
+            start,
+            (X[few], y[few], w[few]),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=bounds,
             options={"ftol": 1e-5, "maxiter": 100},
         ).x
         self.lengths_ = np.exp(self.logarithms_[1:-1])
@@ -504,7 +529,9 @@ def _trees(X: Any, seed: int, **options: Any) -> Any:
     if not words:
         return found
     codes = OrdinalEncoder(
-        handle_unknown="use_encoded_value", unknown_value=np.nan, encoded_missing_value=np.nan,
+        handle_unknown="use_encoded_value",
+        unknown_value=np.nan,
+        encoded_missing_value=np.nan,
         max_categories=_MOST_CATEGORIES,
     )
     found.set_params(categorical_features=list(range(len(words))))

@@ -1,5 +1,5 @@
-"""Distribution of y given x: the density of the scaled residual, moved, scaled and transformed, or a
-joint density that is conditioned.
+"""Distribution of y given x: the density of the scaled residual, moved, scaled and transformed, or
+a joint density that is conditioned.
 
 Both classes of distributions here have the same methods. ``place(X)`` turns rows into arrays with
 one entry per row, and everything else is asked of these arrays, so that a grid of values needs no
@@ -39,7 +39,9 @@ Placed = tuple[np.ndarray, ...]
 # time of the search on benchmarks/conditional at n = 10,000.
 _MOST_RESIDUALS, _MOST_TRIED = 2000, 600
 _QUINTILES = 5
-_ENOUGH = 5 * _QUINTILES**2  # rows for a χ² table of quintiles: five expected per cell [Cochran1954]
+_ENOUGH = (
+    5 * _QUINTILES**2
+)  # rows for a χ² table of quintiles: five expected per cell [Cochran1954]
 _UNLIKELY = 0.005  # p-value: without dependence, the shape is tried in one fit of two hundred
 _KNOTS = 24  # different distributions q(u | z): z is rounded to a quantile
 
@@ -54,7 +56,9 @@ class Transform(NamedTuple):
         """t(y). Where y is outside of the support, any finite value."""
         if self.name is None:
             return Y
-        return np.log(np.where(Y > 0.0, Y, 1.0)) if self.name == "log" else np.arcsinh(Y / self.unit)
+        return (
+            np.log(np.where(Y > 0.0, Y, 1.0)) if self.name == "log" else np.arcsinh(Y / self.unit)
+        )
 
     def inverse(self, V: np.ndarray) -> np.ndarray:
         """t⁻¹(v)."""
@@ -89,8 +93,12 @@ class Transform(NamedTuple):
 
 
 def log_is_better(
-    targets: np.ndarray, plain: np.ndarray, log: np.ndarray, masses: np.ndarray,
-    splits: list[Split], deadline: Deadline,
+    targets: np.ndarray,
+    plain: np.ndarray,
+    log: np.ndarray,
+    masses: np.ndarray,
+    splits: list[Split],
+    deadline: Deadline,
 ) -> bool:
     """Whether a logarithm of the targets predicts them better, by the rule of one standard error.
 
@@ -99,8 +107,8 @@ def log_is_better(
     held-out log-density of y given its prediction: the scale is a ridge of the prediction, and the
     scaled residual has a kernel density.
     """
-    held = (masses > 0.0) & np.isfinite(plain[:, 0])
-    if np.count_nonzero(held) < 4 or np.any(targets[held] <= 0.0):
+    held = (masses > 0.0) & np.isfinite(plain[:, 0]) & np.isfinite(log[:, 0])
+    if np.count_nonzero(held) < 4:  # the kernel density of a residual needs others
         return False
     low, high = targets[held].min(axis=0), targets[held].max(axis=0)
     masses, scores = np.where(held, masses, 0.0), []
@@ -111,7 +119,9 @@ def log_is_better(
         fit = (), [Ridge()], None, mu, v - mu, masses, splits, floor, deadline
         s = fit_scales(*fit)[1]
         logs = [_leave_one_out(u) for u in ((v - mu) / s)[held].T]
-        scores.append(np.sum(logs, axis=0) + np.sum(transform.log_slope(v) - np.log(s), axis=1)[held])
+        scores.append(
+            np.sum(logs, axis=0) + np.sum(transform.log_slope(v) - np.log(s), axis=1)[held]
+        )
     weights = masses[held] / masses[held].sum()
     return bool(simplest_good(np.stack(scores, axis=1), weights))
 
@@ -157,9 +167,7 @@ def _columns(name: Any, X: Any, mu: np.ndarray) -> np.ndarray:
     return np.stack(columns, axis=1)
 
 
-def _candidates(
-    given: Any, X: Any, mu: np.ndarray, U: np.ndarray, rows: np.ndarray
-) -> list[Given]:
+def _candidates(given: Any, X: Any, mu: np.ndarray, U: np.ndarray, rows: np.ndarray) -> list[Given]:
     """What the shape may depend on. With "auto": the prediction, and the two columns with which
     the scaled residual is most dependent, if a χ² test finds a dependence at all."""
     if given is None:
@@ -203,9 +211,11 @@ class Shape:
         self.density, self.given, self.knots = density.by_volume(), given, knots
         self.n_residuals, k = U.shape
         d = self.density.n_features - k
-        lines = [self.density] if k == 1 else [
-            self.density.marginal([*range(d), d + j]) for j in range(k)
-        ]
+        lines = (
+            [self.density]
+            if k == 1
+            else [self.density.marginal([*range(d), d + j]) for j in range(k)]
+        )
         self.tables = [Table(line, u, knots) for line, u in zip(lines, U.T, strict=True)]
 
     def which(self, X: Any, mu: np.ndarray) -> np.ndarray:
@@ -274,8 +284,14 @@ class Table:
 
 
 def fit_shape(
-    estimator: Any, U: np.ndarray, masses: np.ndarray, X: Any, mu: np.ndarray, given: Any,
-    rng: np.random.Generator, deadline: Deadline,
+    estimator: Any,
+    U: np.ndarray,
+    masses: np.ndarray,
+    X: Any,
+    mu: np.ndarray,
+    given: Any,
+    rng: np.random.Generator,
+    deadline: Deadline,
 ) -> tuple[Shape, Any, KeyboardInterrupt | None]:
     """q(u | z) by a copy of ``estimator``, that copy, and Ctrl-C if that stopped it.
 
@@ -448,7 +464,8 @@ class TransformedDistribution:
         """Quantiles, of the shape of ``q``, with a last axis for several outputs."""
         levels = as_levels(q)
         found = self._of.quantile(self._placed, levels.ravel())[0]
-        return found.reshape(*levels.shape, *found.shape[1:][: found.shape[1] > 1])
+        shape = levels.shape if found.shape[1] == 1 else (*levels.shape, found.shape[1])
+        return found.reshape(shape)
 
     def rvs(self, size: int = 1, rng: Any = None) -> np.ndarray:
         """``size`` independent draws, (size, outputs)."""
