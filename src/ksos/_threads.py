@@ -11,7 +11,7 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["SMALL_MATRIX", "few_threads", "one_blas_thread"]
+__all__ = ["MANY_ROWS", "SMALL_MATRIX", "few_threads", "one_blas_thread"]
 
 SMALL_MATRIX = 1000
 """Below this size there is one thread: matrix products and eigendecompositions are hardly slower,
@@ -20,7 +20,7 @@ tolerance leaves open, does not depend on how many threads there are."""
 
 MANY_ROWS = 100_000
 """Below this number of rows a scikit-learn regressor runs on one thread. Boosted trees of 30,000
-rows and 10 features then take half a second. With two threads on two busy cores they take 7 seconds,
+rows and 10 features then take half a second. With two threads on two busy cores they take seven,
 because every OpenMP thread waits, spinning, for one that does not run."""
 
 _lock = threading.Lock()

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ksos._deadline import Deadline
 from ksos._progress import Steps, shown
+from ksos._threads import MANY_ROWS, few_threads
 from ksos._validation import (
     as_choice,
     as_count,
@@ -237,7 +238,8 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
                 "prefit, transform y yourself"
             )
         self._target_names = _names_of(y)
-        with shown(type(self).__name__):
+        # what is between the regressors is small work as well
+        with shown(type(self).__name__), few_threads(MANY_ROWS if self._joint else np.shape(y)[0]):
             fit = self._fit_joint if self._joint else self._fit_regression
             fit(X, require_numbers(y, "y"), sample_weight)
         return self

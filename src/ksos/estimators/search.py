@@ -243,7 +243,7 @@ class KernelSoSDensityCV(DensityEstimator):
         folds = as_folds(self.cv, X, masses, weights, rng) if points.shape[0] > 1 else []
         points, weights, folds = some_of(points, weights, folds, MOST_SAMPLES, rng)
         search = _Search(self, points, weights, folds, measure, names, rng)
-        limit = Deadline() if self.time_limit is None else Deadline(_SEARCH_SHARE * deadline.remaining + 1e-9)
+        limit = Deadline() if self.time_limit is None else Deadline(max(_SEARCH_SHARE * deadline.remaining, 1e-9))
         interrupt, complete = None, False
         try:
             complete = search.run(limit)
