@@ -1,4 +1,4 @@
-"""The benchmark of conditional densities is right about its data, its scores and its promises."""
+"""The benchmark of conditional densities is right about its data, its scores and its summary."""
 
 from __future__ import annotations
 
@@ -97,7 +97,8 @@ def test_the_page_counts_who_is_ahead() -> None:
     assert page.ahead(among, ["ngboost"], "nll") == "1 of 2" == page.ahead(among, ["ngboost"], "crps")
     assert page.ahead(among, ["normal"], "nll") == "not measured"
     text = page.page(records)
-    assert "| NLL below NGBoost | ≥ 90 % | 1 of 2 |" in text and "0.910" in text and "−9.000" in text
+    assert "| cells with a lower NLL than NGBoost | 1 of 2 |" in text
+    assert "0.910" in text and "−9.000" in text and "goal" not in text.lower()
 
 
 def test_the_plan_leaves_out_what_takes_too_long() -> None:

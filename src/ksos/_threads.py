@@ -11,15 +11,16 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["SMALL_MATRIX", "few_threads", "one_blas_thread"]
+__all__ = ["MANY_ROWS", "SMALL_MATRIX", "few_threads", "one_blas_thread"]
 
 SMALL_MATRIX = 1000
-"""Below this size there is one thread: matrix products and eigendecompositions are hardly slower, below 500 even faster, and the order of
-their sums, and so every answer to the last digits that its tolerance leaves open, does not depend on how many threads there are."""
+"""Below this size there is one thread: matrix products and eigendecompositions are hardly slower,
+below 500 even faster, and the order of their sums, and so every answer to the last digits that its
+tolerance leaves open, does not depend on how many threads there are."""
 
 MANY_ROWS = 100_000
-"""Below this number of rows a scikit-learn regressor runs on one thread. Boosted trees of 30,000 rows
-and 10 features then take half a second. With two threads on two busy cores they take 7 seconds,
+"""Below this number of rows a scikit-learn regressor runs on one thread. Boosted trees of 30,000
+rows and 10 features then take half a second. With two threads on two busy cores they take seven,
 because every OpenMP thread waits, spinning, for one that does not run."""
 
 _lock = threading.Lock()
@@ -34,9 +35,11 @@ def _controller() -> ThreadpoolController:
 
 @contextmanager
 def one_blas_thread(size: int) -> Iterator[None]:
-    """Run on one BLAS thread if matrices are of size ``size`` < 1000, and restore the number of threads afterwards.
+    """Run on one BLAS thread if matrices are of size ``size`` < 1000, and restore the number of
+    threads afterwards.
 
-    The number of threads belongs to the process, not to the Python thread: the first one in lowers it, the last one out restores it.
+    The number of threads belongs to the process, not to the Python thread: the first one in lowers
+    it, the last one out restores it.
     """
     if size >= SMALL_MATRIX:
         yield

@@ -45,7 +45,7 @@ def two_outputs() -> KernelSoSConditional:
 @parametrize_with_checks(
     [
         KernelSoSConditional("joint", estimator=KernelSoSDensity(tol=1e-4, n_support=15)),
-        KernelSoSConditional("joint", estimator=KernelSoSDensityCV([0.8], [1.0, 0.1], cv=2, n_support=30, tol=1e-4)),
+        KernelSoSConditional("joint", estimator=KernelSoSDensityCV([0.8], [1.0, 0.1], cv=2, reference=None, n_support=30, tol=1e-4)),
     ]
 )
 def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
@@ -286,7 +286,7 @@ def test_options_that_would_be_ignored() -> None:
             KernelSoSConditional("joint", estimator=joint(), **option).fit(X, y)
     with pytest.raises(TypeError, match=r"such as ksos\.KernelSoSDensity"):
         KernelSoSConditional("joint", estimator="likelihood").fit(X, y)
-    with pytest.raises(TypeError, match=r"must fit a kernel sum of squares.*got KernelDensity\(\), which has no distribution_"):
+    with pytest.raises(TypeError, match=r"a kernel sum of squares by volume.*got KernelDensity\(\)"):
         KernelSoSConditional("joint", estimator=KernelDensity()).fit(X, y)
 
 

@@ -97,7 +97,7 @@ def test_what_is_no_conditional_density_is_refused(tmp_path: Path) -> None:
 def test_a_file_of_an_earlier_version_is_named(tmp_path: Path) -> None:
     (tmp_path / "old").write_bytes(b"\x89KSOC\r\n\x1a" + bytes(100))
     for read in (load_conditional, ksos.load):
-        with pytest.raises(ksos.ModelFormatError, match="old was written by an earlier version of ksos.* fit it again"):
+        with pytest.raises(ksos.ModelFormatError, match=r"old was written by an earlier version of ksos.* fit it again"):
             read(tmp_path / "old")
 
 

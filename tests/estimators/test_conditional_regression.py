@@ -200,9 +200,9 @@ def test_no_sample_of_a_heavy_law_is_impossible() -> None:
     y = X[:, 0] + noise
     est = KernelSoSConditional(LinearRegression(), given=None).fit(X[:300], y[:300])
     scores = est.score_samples(X[300:], y[300:]) + np.log(y[:300].std())
-    assert scores.min() > -15.0
+    assert scores.min() > -30.0
     assert np.isfinite(est.score_samples(NEW[:1], [1e6])[0])
-    assert est.residual_estimator_.best_estimator_.solution_.gap <= est.residual_estimator_.tol
+    assert est.residual_estimator_.solution_.gap <= est.residual_estimator_.tol
 
 
 def test_split_conformal_intervals_cover() -> None:
@@ -356,6 +356,13 @@ def test_targets_and_columns_that_are_no_numbers_are_named() -> None:
     dated = pd.DataFrame(X, columns=["u", "v"]).assign(day=pd.date_range("2020-01-01", periods=30))
     with pytest.raises(ValueError, match=r"column 'day' holds dates such as .* make it a number such as the days"):
         KernelSoSConditional().fit(dated, y)
+
+
+def test_a_series_as_rows_is_named() -> None:
+    pd, (X, y) = pytest.importorskip("pandas"), slope(30)
+    for est in (KernelSoSConditional(), KernelSoSConditional("joint")):
+        with pytest.raises(ValueError, match=r"Expected 2D array, got 1D array instead: X is the column 'hp'.* df\[\['hp'\]\]"):
+            est.fit(pd.Series(X[:, 0], name="hp"), pd.Series(y, name="mpg"))
 
 
 def test_targets_and_rows_that_say_little() -> None:

@@ -27,7 +27,7 @@ from ksos.measures import MEASURES
 __all__ = ["load", "read_header", "save"]
 
 _MAGIC = b"\x89KSOS\r\n\x1a"  # not text, and no longer itself once line endings have been converted
-_CONDITIONAL_MAGIC = b"\x89KSOC"  # of another kind of file, which holds more than a density
+_CONDITIONAL_MAGIC = b"\x89KSOC"  # another kind of file, which holds more than a density
 _FORMAT_VERSION = 4  # 1: a density; 2: the constant of a density, mixtures; 3: names of features; 4: parts given an interval
 _PREFIX_BYTES = 48  # the magic, the header's length, the header's SHA-256
 _ALIGNMENT = 64

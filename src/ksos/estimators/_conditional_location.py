@@ -27,10 +27,11 @@ from ksos._memory import row_blocks
 from ksos._progress import shown, tell
 from ksos._threads import few_threads
 from ksos._validation import as_count
+from ksos.choose.held_out import simplest_good
 from ksos.feature_names import said, warn_caller
 
 __all__ = ["FeatureRange", "Location", "LocationScale", "Scale", "SmoothRegressor", "Split"]
-__all__ += ["cross_fit", "evaluate", "fit_scales", "location_regressors", "one_standard_error", "row_splits"]
+__all__ += ["cross_fit", "evaluate", "fit_scales", "location_regressors", "row_splits"]
 __all__ += ["scale_regressors", "scale_trees", "warn_of_weights"]
 
 Split = tuple[np.ndarray, np.ndarray]
@@ -48,22 +49,6 @@ _BLOCK_ELEMENTS = 1 << 20  # entries of a kernel matrix at a time: 8 MB
 _FAR = 2.0  # ranges of a feature beyond its ends: the default regressors are flat or linear there
 _SMALL = 0.05  # of the median: log|residual| has no lower bound, and tiny residuals would rule it
 _FREEDOM = (3.0, 8.0, 1e4)  # Student degrees of freedom for the scale: heavy, medium, normal tails
-
-
-def one_standard_error(scores: Sequence[np.ndarray], masses: np.ndarray) -> int:
-    """Index of the first, simplest candidate that is as good as the best one, up to noise.
-
-    ``scores`` holds held-out log-densities per row, from the simplest candidate to the richest. A
-    candidate is chosen if its mean is within one standard error of the paired per-row difference
-    to the best mean.
-    """
-    weights = masses / masses.sum()
-    best = max(scores, key=lambda one: float(weights @ one))
-    for number, one in enumerate(scores):
-        lead = weights @ (best - one)
-        if lead <= np.sqrt(np.sum(weights**2) * (weights @ (best - one - lead) ** 2)):
-            return number
-    return len(scores) - 1
 
 
 # --- folds ---
@@ -204,7 +189,11 @@ class Location(NamedTuple):
         return np.asarray(sum(w * np.mean([evaluate(m, X, k) for m in f], axis=0) for w, f in used))
 
     def refitted(
-        self, regressors: Sequence[Any], X: Any, targets: np.ndarray, masses: np.ndarray,
+        self,
+        regressors: Sequence[Any],
+        X: Any,
+        targets: np.ndarray,
+        masses: np.ndarray,
         deadline: Deadline,
     ) -> Location:
         """With the regressors that have a share fitted to all rows, if there is time."""
@@ -225,8 +214,12 @@ class Location(NamedTuple):
 
 @shown()
 def cross_fit(
-    regressors: Sequence[Any], X: Any, targets: np.ndarray, masses: np.ndarray,
-    splits: Sequence[Split], deadline: Deadline,
+    regressors: Sequence[Any],
+    X: Any,
+    targets: np.ndarray,
+    masses: np.ndarray,
+    splits: Sequence[Split],
+    deadline: Deadline,
 ) -> Location:
     """Fit every regressor to the training rows of every split.
 
@@ -291,6 +284,12 @@ class Scale(NamedTuple):
     over_prediction: int
     ends: tuple[float, float]
 
+    def times(self, factor: float) -> Scale:
+        """factor·s."""
+        move = float(np.log(factor))
+        ends = self.ends[0] + move, self.ends[1] + move
+        return self._replace(level=self.level + move, ends=ends)
+
     def __call__(self, X: Any, mu: np.ndarray) -> np.ndarray:
         """s at every row, shape (n,)."""
         log_s = np.full(mu.shape[0], self.level)
@@ -315,8 +314,14 @@ class LocationScale(NamedTuple):
 
 
 def fit_scales(
-    regressors: Sequence[Any], of_prediction: Sequence[Any], X: Any, mu: np.ndarray,
-    residuals: np.ndarray, masses: np.ndarray, splits: Sequence[Split], floor: np.ndarray,
+    regressors: Sequence[Any],
+    of_prediction: Sequence[Any],
+    X: Any,
+    mu: np.ndarray,
+    residuals: np.ndarray,
+    masses: np.ndarray,
+    splits: Sequence[Split],
+    floor: np.ndarray,
     deadline: Deadline,
 ) -> tuple[list[Scale], np.ndarray]:
     """Scale of every output, and s of every row by models that have not seen it, (n, outputs).
@@ -392,7 +397,7 @@ def _exponents(
     # β = 1 takes g at its word, and 3 bounds the search: no cell of benchmarks/conditional is there
     constant, varying = best(0.0), best(3.0) if useful.size else best(0.0)
     exponents = np.zeros(g.shape[1])
-    if not one_standard_error([constant[1], varying[1]], counts):
+    if not simplest_good(np.stack([constant[1], varying[1]], axis=1), counts / counts.sum()):
         return float(constant[0][0]), exponents
     exponents[useful] = np.where(varying[0][1:] > 1e-3, varying[0][1:], 0.0)  # rounding is no model
     return float(varying[0][0]), exponents
@@ -426,7 +431,12 @@ class SmoothRegressor(RegressorMixin, BaseEstimator):
         start = np.r_[0.0, np.full(d, 0.5 * np.log(d)), np.log(0.3)]
         bounds = np.log([(1e-2, 1e3), *[(0.3, 1e3)] * d, (1e-4, 2.0)])
         self.logarithms_ = minimize(
-            _loss, start, (X[few], y[few], w[few]), jac=True, method="L-BFGS-B", bounds=bounds,
+            _loss,
+            start,
+            (X[few], y[few], w[few]),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=bounds,
             options={"ftol": 1e-5, "maxiter": 100},
         ).x
         self.lengths_ = np.exp(self.logarithms_[1:-1])
@@ -519,7 +529,9 @@ def _trees(X: Any, seed: int, **options: Any) -> Any:
     if not words:
         return found
     codes = OrdinalEncoder(
-        handle_unknown="use_encoded_value", unknown_value=np.nan, encoded_missing_value=np.nan,
+        handle_unknown="use_encoded_value",
+        unknown_value=np.nan,
+        encoded_missing_value=np.nan,
         max_categories=_MOST_CATEGORIES,
     )
     found.set_params(categorical_features=list(range(len(words))))

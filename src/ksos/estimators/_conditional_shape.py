@@ -1,5 +1,5 @@
-"""Distribution of y given x: the density of the scaled residual, moved, scaled and transformed, or a
-joint density that is conditioned.
+"""Distribution of y given x: the density of the scaled residual, moved, scaled and transformed, or
+a joint density that is conditioned.
 
 Both classes of distributions here have the same methods. ``place(X)`` turns rows into arrays with
 one entry per row, and everything else is asked of these arrays, so that a grid of values needs no
@@ -19,15 +19,15 @@ from scipy.stats.contingency import crosstab
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Ridge
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils import _safe_indexing
 
 from ksos._deadline import Deadline
 from ksos._progress import tell_stopping
 from ksos._validation import as_levels
+from ksos.choose.held_out import simplest_good
 from ksos.density import SoSDensity
 from ksos.density.conditional_line import ConditionalLine
-from ksos.estimators._conditional_location import LocationScale, Split, one_standard_error
+from ksos.estimators._conditional_location import LocationScale, Split, fit_scales
 from ksos.quadrature import Panels, PiecewiseLaw, legendre
 
 __all__ = ["JointDistributions", "ResidualDistributions", "Shape", "Transform"]
@@ -39,7 +39,9 @@ Placed = tuple[np.ndarray, ...]
 # time of the search on benchmarks/conditional at n = 10,000.
 _MOST_RESIDUALS, _MOST_TRIED = 2000, 600
 _QUINTILES = 5
-_ENOUGH = 5 * _QUINTILES**2  # rows for a χ² table of quintiles: five expected per cell [Cochran1954]
+_ENOUGH = (
+    5 * _QUINTILES**2
+)  # rows for a χ² table of quintiles: five expected per cell [Cochran1954]
 _UNLIKELY = 0.005  # p-value: without dependence, the shape is tried in one fit of two hundred
 _KNOTS = 24  # different distributions q(u | z): z is rounded to a quantile
 
@@ -54,7 +56,9 @@ class Transform(NamedTuple):
         """t(y). Where y is outside of the support, any finite value."""
         if self.name is None:
             return Y
-        return np.log(np.where(Y > 0.0, Y, 1.0)) if self.name == "log" else np.arcsinh(Y / self.unit)
+        return (
+            np.log(np.where(Y > 0.0, Y, 1.0)) if self.name == "log" else np.arcsinh(Y / self.unit)
+        )
 
     def inverse(self, V: np.ndarray) -> np.ndarray:
         """t⁻¹(v)."""
@@ -89,49 +93,37 @@ class Transform(NamedTuple):
 
 
 def log_is_better(
-    targets: np.ndarray, plain: np.ndarray, log: np.ndarray, masses: np.ndarray, splits: list[Split]
+    targets: np.ndarray,
+    plain: np.ndarray,
+    log: np.ndarray,
+    masses: np.ndarray,
+    splits: list[Split],
+    deadline: Deadline,
 ) -> bool:
     """Whether a logarithm of the targets predicts them better, by the rule of one standard error.
 
     ``plain`` and ``log`` (n, outputs) are held-out predictions in the units of the targets, by
-    regressors that were fitted to the targets and to their logarithms. Each is judged by the
-    held-out log-density of y given its prediction.
+    regressors that were fitted to the targets and to their logarithms. Both are judged by the
+    held-out log-density of y given its prediction: the scale is a ridge of the prediction, and the
+    scaled residual has a kernel density.
     """
-    held = np.flatnonzero((masses > 0.0) & np.isfinite(plain[:, 0]))
-    if held.size < 4 or np.any(targets[held] <= 0.0):
+    held = (masses > 0.0) & np.isfinite(plain[:, 0]) & np.isfinite(log[:, 0])
+    if np.count_nonzero(held) < 4:  # the kernel density of a residual needs others
         return False
-    scores = [
-        sum(_score(t, targets[:, k], mu[:, k], held, splits) for k in range(mu.shape[1]))
-        for t, mu in ((Transform(), plain), (Transform("log"), log))
-    ]
-    return bool(one_standard_error(scores, masses[held]))
-
-
-def _score(
-    transform: Transform, y: np.ndarray, mu: np.ndarray, held: np.ndarray, splits: list[Split]
-) -> np.ndarray:
-    """Held-out log-density of y given its prediction, for the rows ``held``.
-
-    Location and log-scale of t(y) are linear in the prediction and its logarithm, and the scaled
-    residuals have a kernel density.
-    """
-    A = np.ones((y.size, 3))
-    near = np.clip(mu[held], y[held].min(), y[held].max())
-    A[held, 1:] = StandardScaler().fit_transform(np.column_stack([near, np.log(near)]))
-
-    def held_out(values: np.ndarray) -> np.ndarray:
-        out = np.zeros(y.size)
-        for train, test in splits:
-            rows = np.intersect1d(train, held)
-            out[test] = Ridge().fit(A[rows, 1:], values[rows]).predict(A[test, 1:])
-        return out
-
-    v = transform.forward(y)
-    r = v - held_out(v)
-    least = max(0.05 * float(np.median(np.abs(r[held]))), 1e-300)  # as for the scale itself
-    log_s = held_out(np.log(np.maximum(np.abs(r), least)))
-    logs = _leave_one_out((r / np.exp(log_s))[held])
-    return logs + (transform.log_slope(v) - log_s)[held]
+    low, high = targets[held].min(axis=0), targets[held].max(axis=0)
+    masses, scores = np.where(held, masses, 0.0), []
+    for transform, mu in ((Transform(), plain), (Transform("log"), log)):
+        v = transform.forward(targets)
+        mu = transform.forward(np.clip(np.where(held[:, None], mu, 1.0), low, high))
+        floor = 1e-7 * v[held].std(axis=0)
+        fit = (), [Ridge()], None, mu, v - mu, masses, splits, floor, deadline
+        s = fit_scales(*fit)[1]
+        logs = [_leave_one_out(u) for u in ((v - mu) / s)[held].T]
+        scores.append(
+            np.sum(logs, axis=0) + np.sum(transform.log_slope(v) - np.log(s), axis=1)[held]
+        )
+    weights = masses[held] / masses[held].sum()
+    return bool(simplest_good(np.stack(scores, axis=1), weights))
 
 
 def _leave_one_out(u: np.ndarray) -> np.ndarray:
@@ -175,9 +167,7 @@ def _columns(name: Any, X: Any, mu: np.ndarray) -> np.ndarray:
     return np.stack(columns, axis=1)
 
 
-def _candidates(
-    given: Any, X: Any, mu: np.ndarray, U: np.ndarray, rows: np.ndarray
-) -> list[Given]:
+def _candidates(given: Any, X: Any, mu: np.ndarray, U: np.ndarray, rows: np.ndarray) -> list[Given]:
     """What the shape may depend on. With "auto": the prediction, and the two columns with which
     the scaled residual is most dependent, if a χ² test finds a dependence at all."""
     if given is None:
@@ -221,9 +211,11 @@ class Shape:
         self.density, self.given, self.knots = density.by_volume(), given, knots
         self.n_residuals, k = U.shape
         d = self.density.n_features - k
-        lines = [self.density] if k == 1 else [
-            self.density.marginal([*range(d), d + j]) for j in range(k)
-        ]
+        lines = (
+            [self.density]
+            if k == 1
+            else [self.density.marginal([*range(d), d + j]) for j in range(k)]
+        )
         self.tables = [Table(line, u, knots) for line, u in zip(lines, U.T, strict=True)]
 
     def which(self, X: Any, mu: np.ndarray) -> np.ndarray:
@@ -292,8 +284,14 @@ class Table:
 
 
 def fit_shape(
-    estimator: Any, U: np.ndarray, masses: np.ndarray, X: Any, mu: np.ndarray, given: Any,
-    rng: np.random.Generator, deadline: Deadline,
+    estimator: Any,
+    U: np.ndarray,
+    masses: np.ndarray,
+    X: Any,
+    mu: np.ndarray,
+    given: Any,
+    rng: np.random.Generator,
+    deadline: Deadline,
 ) -> tuple[Shape, Any, KeyboardInterrupt | None]:
     """q(u | z) by a copy of ``estimator``, that copy, and Ctrl-C if that stopped it.
 
@@ -317,7 +315,8 @@ def fit_shape(
             p = trial.distribution_.by_volume()
             logs = p.conditional_logpdf(rows[test], known) if known else p.logpdf(rows[test])
             scores.append(np.asarray(logs))
-        chosen = one_standard_error(scores, masses[test])
+        weights = masses[test] / masses[test].sum()
+        chosen = simplest_good(np.stack(scores, axis=1), weights)
     few = order[:_MOST_RESIDUALS]
     data = np.concatenate([Z[chosen], U], axis=1)[few]
     found, interrupt = _fitted(estimator, data, masses[few], deadline, 1.0)
@@ -353,13 +352,10 @@ def _spread_out(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     distinct = np.unique(values, axis=0)
     if distinct.shape[0] <= _KNOTS:
         return distinct
-    if distinct.shape[1] == 1:
-        middles = (np.arange(_KNOTS) + 0.5) / _KNOTS
-        return np.unique(np.quantile(values[:, 0], middles))[:, None]
-    from sklearn.cluster import KMeans  # slow to import, and seldom needed
-
-    found = KMeans(_KNOTS, n_init=1, random_state=int(rng.integers(2**31))).fit(values)
-    return np.asarray(found.cluster_centers_)
+    if distinct.shape[1] > 1:
+        return values[rng.choice(values.shape[0], _KNOTS, replace=False)]
+    middles = (np.arange(_KNOTS) + 0.5) / _KNOTS
+    return np.unique(np.quantile(values[:, 0], middles))[:, None]
 
 
 # --- distributions of y at rows ---
@@ -468,7 +464,8 @@ class TransformedDistribution:
         """Quantiles, of the shape of ``q``, with a last axis for several outputs."""
         levels = as_levels(q)
         found = self._of.quantile(self._placed, levels.ravel())[0]
-        return found.reshape(*levels.shape, *found.shape[1:][: found.shape[1] > 1])
+        shape = levels.shape if found.shape[1] == 1 else (*levels.shape, found.shape[1])
+        return found.reshape(shape)
 
     def rvs(self, size: int = 1, rng: Any = None) -> np.ndarray:
         """``size`` independent draws, (size, outputs)."""

@@ -1,8 +1,11 @@
-"""The file of a whole conditional density, regressors included: a pickle that is read with a list of the classes it may name.
+"""The file of a whole conditional density, regressors included: a pickle that is read with a list of
+the classes it may name.
 
-Regressors are scikit-learn's objects, for which there is no format but pickle, and a pickle can name any function for its reader to call.
-This reader looks up classes of scikit-learn and ksos, and the few functions by which NumPy's arrays come back, and nothing else. What it
-calls are their constructors, which store their arguments. A regressor from another library is refused unless the caller trusts the file.
+Regressors are scikit-learn's objects, for which there is no format but pickle, and a pickle can name
+any function for its reader to call. This reader looks up classes of scikit-learn and ksos, and the
+few functions by which NumPy's arrays come back, and nothing else. What it calls are their
+constructors, which store their arguments. A regressor from another library raises an error unless
+you trust the file.
 """
 
 from __future__ import annotations
@@ -20,12 +23,25 @@ from ksos.density.io import load as load_density
 from ksos.estimators.conditional import KernelSoSConditional
 from ksos.exceptions import ModelFormatError
 
-__all__ = ["StoredConditional", "is_conditional_file", "load", "load_conditional", "save_conditional"]
+__all__ = [
+    "StoredConditional",
+    "is_conditional_file",
+    "load",
+    "load_conditional",
+    "save_conditional",
+]
 
 _KIND = b"\x89KSOC"
 _MAGIC = _KIND + b"2\r\n\x1a"  # files of the first kind hold classes that are gone
 _PACKAGES = ("density", "estimators", "integrals", "kernels", "measures", "solvers", "quadrature")
-_LIBRARIES = (*(f"ksos.{name}." for name in _PACKAGES), "ksos.space", "ksos.whitening", "ksos.coordinates", "ksos.embedding", "sklearn.")
+_LIBRARIES = (
+    *(f"ksos.{name}." for name in _PACKAGES),
+    "ksos.space",
+    "ksos.whitening",
+    "ksos.coordinates",
+    "ksos.embedding",
+    "sklearn.",
+)
 _NOT = ("sklearn.externals", "sklearn.datasets", "sklearn.utils._testing", "sklearn.utils._joblib")
 _SHORT_NAMES = {"_loss": "sklearn._loss._loss"}
 """What a module of scikit-learn 1.7 calls itself, and what it is: the short name would be looked for in the current folder."""
@@ -62,13 +78,14 @@ class StoredConditional(NamedTuple):
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """What is in the file ``path``: a density or mixture, bit for bit as it was saved, or the :class:`~ksos.KernelSoSConditional` that
-    ``ksos fit --target`` has fitted, with the names of its columns and of the target if pandas was there.
+    """Read the file ``path``: a density or mixture, bit for bit as it was saved, or the
+    :class:`~ksos.KernelSoSConditional` that ``ksos fit --target`` has fitted.
 
-    Nothing in the file of a density is executed, and nothing is allocated that the file's own length does not cover. Of a conditional, the
-    regressors are scikit-learn's objects, which only pickle stores: classes of scikit-learn and ksos are made again, and no other name is
-    looked up. It raises ModelFormatError for every file that is not a whole, undamaged model of a known version, and OSError if the file
-    cannot be read.
+    Nothing in the file of a density is executed, and nothing is allocated that the file's own length
+    does not cover. The regressors of a conditional density are scikit-learn's objects, which only
+    pickle stores. Classes of scikit-learn and ksos are created again, and no other name is looked
+    up. It raises ModelFormatError for every file that is not a whole, undamaged model of a known
+    version, and OSError if the file cannot be read.
 
     >>> import os, tempfile
     >>> import ksos
@@ -95,9 +112,10 @@ def is_conditional_file(path: str | os.PathLike[str]) -> bool:
 
 
 def load_conditional(path: str | os.PathLike[str], trust: bool = False) -> StoredConditional:
-    """What is in the file ``path``.
+    """Read the conditional density in the file ``path``.
 
-    With ``trust`` the pickle may name anything: only for files whose origin you know. It raises ModelFormatError for every other file.
+    With ``trust`` the pickle may name anything: only for files whose origin you know. It raises
+    ModelFormatError for every other file.
     """
     name = os.fsdecode(path)
     with open(path, "rb") as file:
@@ -109,10 +127,14 @@ def load_conditional(path: str | os.PathLike[str], trust: bool = False) -> Store
         )
     start = len(_MAGIC) + hashlib.sha256().digest_size
     if content[: len(_MAGIC)] != _MAGIC or len(content) <= start:
-        raise ModelFormatError(f"{name} is not a conditional density that ksos wrote; expected a file of ksos fit --target")
+        raise ModelFormatError(
+            f"{name} is not a conditional density that ksos wrote; expected a file of ksos fit --target"
+        )
     body = content[start:]
     if hashlib.sha256(body).digest() != content[len(_MAGIC) : start]:
-        raise ModelFormatError(f"{name} is damaged: its checksum does not agree with its content; copy it again from its source")
+        raise ModelFormatError(
+            f"{name} is damaged: its checksum does not agree with its content; copy it again from its source"
+        )
     try:
         found = pickle.loads(body) if trust else _Reader(io.BytesIO(body)).load()
     except ModelFormatError as error:
@@ -120,7 +142,9 @@ def load_conditional(path: str | os.PathLike[str], trust: bool = False) -> Store
     except Exception as error:  # whatever a forged or outdated pickle makes of its reader
         text = f"{name} cannot be read ({type(error).__name__}: {error}); fit again with the installed versions of ksos and scikit-learn"
         raise ModelFormatError(text) from None
-    if not (isinstance(found, StoredConditional) and isinstance(found.estimator, KernelSoSConditional)):
+    if not (
+        isinstance(found, StoredConditional) and isinstance(found.estimator, KernelSoSConditional)
+    ):
         raise ModelFormatError(f"{name} holds no conditional density; got {type(found).__name__}")
     return found
 
@@ -134,7 +158,9 @@ class _Reader(pickle.Unpickler):
             return functools.partial if module == "functools" else super().find_class(module, name)
         if module.startswith(_LIBRARIES) and not module.startswith(_NOT) and name.isidentifier():
             found = vars(import_module(module)).get(name)
-            own = isinstance(found, type) and _SHORT_NAMES.get(found.__module__, found.__module__).startswith(_LIBRARIES)
+            own = isinstance(found, type) and _SHORT_NAMES.get(
+                found.__module__, found.__module__
+            ).startswith(_LIBRARIES)
             # compiled classes come back by functions of such names
             if own or (callable(found) and name.startswith("__pyx_unpickle_")):
                 return found
