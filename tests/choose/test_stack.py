@@ -14,7 +14,7 @@ from sklearn.datasets import load_digits, make_moons
 
 from ksos._deadline import Deadline
 from ksos.choose import FLOORS, SIZES, Samples, Stack, Units, certified_weights, simplest_good, student
-from ksos.estimators._samples import random_folds
+from ksos.data import random_folds
 
 MOONS = make_moons(120, noise=0.1, random_state=0)[0]
 KAPPA = 2.0

@@ -20,7 +20,7 @@ from tables import points
 import ksos
 from ksos import KernelSoSDensity, KernelSums, chunks
 from ksos._state import read_state
-from ksos.estimators._subsample import Survey
+from ksos.data import Survey
 from ksos.exceptions import ModelFormatError
 from ksos.kernels import Gaussian
 

@@ -14,7 +14,7 @@ from ksos.choose.path import fit_path
 from ksos.density import SoSDensity
 from ksos.embedding import MeanEmbedding, Projection
 from ksos.embedding_map import embedding_map
-from ksos.estimators._samples import Fold
+from ksos.data.samples import Fold
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.functionals import SquaredL2
 from ksos.integrals import closed_form

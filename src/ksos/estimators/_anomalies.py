@@ -20,7 +20,7 @@ from ksos._array import to_numpy
 from ksos._progress import tell
 from ksos._validation import as_count, as_masses, as_positive
 from ksos.estimators._checks import available_if
-from ksos.estimators._samples import distinct_samples, random_folds
+from ksos.data.samples import distinct_samples, random_folds
 from ksos.sources import Chunks
 
 if TYPE_CHECKING:

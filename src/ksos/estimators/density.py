@@ -22,13 +22,13 @@ from ksos.estimators._anomalies import holds_no_rows_out, warn_if_memorised
 from ksos.estimators._automatic_kernel import PER_SUPPORT_POINT, automatic_kernel, wide_enough
 from ksos.estimators._checks import as_bandwidth_or_metric, available_if, warn_if_degenerate, warn_if_unseen
 from ksos.estimators._density_estimator import DensityEstimator
-from ksos.estimators._gathered import Checks, require_own_weights
-from ksos.estimators._likelihood_passes import fit_to_all
+from ksos.data.gathered import Checks, require_own_weights
+from ksos.data.likelihood_passes import fit_to_all
 from ksos.estimators._likelihood_start import quick_mmd_fit
 from ksos.estimators._reference import as_reference, correction_bandwidth, require_reference
-from ksos.estimators._samples import as_generator
-from ksos.estimators._stream import Passes, Running, Setting, forget, remember
-from ksos.estimators._subsample import Part, row_hashes
+from ksos.data.samples import as_generator
+from ksos.data.passes import Passes, Running, Setting, forget, remember
+from ksos.data.subsample import Part, row_hashes
 from ksos.feature_names import column_names
 from ksos.functionals import MMD, Frobenius, Functional, NegativeLogLikelihood, SquaredMMD, Trace
 from ksos.integrals import closed_form

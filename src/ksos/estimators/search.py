@@ -27,7 +27,7 @@ from ksos.embedding import MeanEmbedding, Projection
 from ksos.estimators._anomalies import warn_if_memorised
 from ksos.estimators._checks import require_different_features
 from ksos.estimators._reference import as_reference, require_reference
-from ksos.estimators._samples import (
+from ksos.data.samples import (
     Fold,
     as_folds,
     as_generator,
@@ -36,7 +36,7 @@ from ksos.estimators._samples import (
     require_inside,
     some_of,
 )
-from ksos.estimators._stream import fit_few
+from ksos.data.passes import fit_few
 from ksos.estimators.density import DensityEstimator
 from ksos.functionals import NegativeLogLikelihood, SquaredMMD, Trace
 from ksos.integrals import closed_form
