@@ -1,4 +1,4 @@
-"""Sums of normal laws with a common covariance: fewer of them on a grid, with the same integrals."""
+"""Sums of normal laws with a common covariance: fewer of them on a grid, the same integrals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def test_a_collapsed_group_has_the_same_masses_and_moments(d: int, spread: float
     low[0], high[1] = -np.inf, np.inf
     ours, theirs = (mixture_box_masses(*one, low, high)[0] for one in (small, group))
     np.testing.assert_allclose(ours, theirs, rtol=0.0, atol=3e-15 * size)
-    for ours, theirs in zip(mean_and_covariance([small]), mean_and_covariance([group]), strict=True):
+    found = [mean_and_covariance([one]) for one in (small, group)]
+    for ours, theirs in zip(*found, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-10)
 
 

@@ -262,7 +262,7 @@ def _stacks(p: Corrected) -> Iterable[Group]:
 
 
 def _together(groups: Iterable[Group]) -> Iterator[Group]:
-    """Groups on their grids, many at a time, each term with its covariance: few calls instead of many."""
+    """Groups on their grids, many at a time, each term with its covariance."""
     waiting: list[Group] = []
     for group in chain(groups, [None]):
         waiting += [] if group is None else [group.collapsed()]
