@@ -241,7 +241,8 @@ def test_rows_outside_the_box_are_named_by_their_place_in_the_file(
         f"{plain}, row {index + 1}: feature 1 is {points[index, 0]}, outside [-inf, 0.5]; "
         f"{np.sum(points[:, 0] > 0.5)} of 40 rows lie outside the box: {remedy}"
     )
-    assert ksos("fit", tmp_path / "bare.csv", "-o", model, *MMD, "--low", "3,0", "--high", "4,1.5").code == 0, "the border belongs to the box"
+    inside = ksos("fit", tmp_path / "bare.csv", "-o", model, *MMD, "--low", "3,0", "--high", "4,1.5")
+    assert inside.code == 0, "the border belongs to the box"
 
 
 def test_a_row_outside_the_box_without_weight_does_not_count(ksos: Command, tmp_path: Path) -> None:
@@ -397,7 +398,13 @@ def test_the_search_is_that_of_the_estimator(ksos: Command, data: Path, points: 
 
 @pytest.mark.parametrize(
     "words",
-    [["--relative-regularizations", "0.1"], ["--relative-regularizations", "inf"], ["--reference", "none"], [*MMD, "--reference", "mixture"], MMD],
+    [
+        ["--relative-regularizations", "0.1"],
+        ["--relative-regularizations", "inf"],
+        ["--reference", "none"],
+        [*MMD, "--reference", "mixture"],
+        MMD,
+    ],
 )
 def test_fit_and_inspect_agree(ksos: Command, plain: Path, tmp_path: Path, words: list[str]) -> None:
     folds = [] if "mmd" in words else ["--folds", "2"]
