@@ -161,7 +161,8 @@ def test_what_it_prints(ksos: Command, plain: Path, tmp_path: Path) -> None:
     density = library.load(tmp_path / "m.ksos")
     rows, columns, made, certified, written = done.out.splitlines()
     assert (rows, columns, written) == ("rows: 40", "columns: 2", f"written: {tmp_path / 'm.ksos'}")
-    assert made.startswith(f"density: a kernel sum of squares of rank {density.rank}, {density.support_points.shape[0]} support points, λ = ")
+    m = density.support_points.shape[0]
+    assert made.startswith(f"density: a kernel sum of squares of rank {density.rank}, {m} support points, λ = ")
     assert re.fullmatch(r"certified: within \S+ in squared MMD of the optimum", certified)
     assert done.err == ""
     detailed = ksos("fit", plain, "-o", tmp_path / "m.ksos", *MMD, "--solver", "fista", "--verbose").out.splitlines()
