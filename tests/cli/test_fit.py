@@ -163,7 +163,7 @@ def test_what_it_prints(ksos: Command, plain: Path, tmp_path: Path) -> None:
     assert (rows, columns, written) == ("rows: 40", "columns: 2", f"written: {tmp_path / 'm.ksos'}")
     m = density.support_points.shape[0]
     assert made.startswith(f"density: a kernel sum of squares of rank {density.rank}, {m} support points, λ = ")
-    assert re.fullmatch(r"certified: within \S+ in squared MMD of the optimum", certified)
+    assert re.fullmatch(r"certified: within \S+ of the optimum \(squared MMD\)", certified)
     assert done.err == ""
     detailed = ksos("fit", plain, "-o", tmp_path / "m.ksos", *MMD, "--solver", "fista", "--verbose").out.splitlines()
     assert detailed[4].startswith("solver: fista, solved in ") and detailed[5].startswith("kernel: Gaussian(")

@@ -19,7 +19,7 @@ __all__ = ["certificate_line", "described_fit", "lines_of_fit", "rows_line", "sh
 
 _SHOWN = 6  # names of columns
 _SCORES = {"log_likelihood": "nats per row", "l2": "(2p − ∫p², per row)", "mmd": "(minus the squared MMD)"}
-_UNITS = {"squared_mmd": " in squared MMD", "mmd": " in MMD"}
+_OBJECTIVES = {"squared_mmd": " (squared MMD)", "mmd": " (MMD)"}
 
 Estimator = KernelSoSDensity | KernelSoSDensityCV
 Rows = Table | Stream
@@ -130,11 +130,10 @@ def certificate_line(estimator: Estimator) -> str:
     solution = estimator.solution_
     if solution.gap is None or not math.isfinite(solution.gap):
         return f"certified: not yet, there is no bound on the distance from the optimum ({solution.status})"
-    within = _bound(solution.gap)
-    if isinstance(estimator.objective, str):
-        within += " nats" if estimator.objective == "likelihood" else _UNITS[estimator.objective]
+    objective = estimator.objective if isinstance(estimator.objective, str) else ""
+    unit, of = " nats" if objective == "likelihood" else "", _OBJECTIVES.get(objective, "")
     early = "" if solution.status == "solved" else f" ({solution.status})"
-    return f"certified: within {within} of the optimum{early}"
+    return f"certified: within {_bound(solution.gap)}{unit} of the optimum{of}{early}"
 
 
 def _bound(gap: float) -> str:
