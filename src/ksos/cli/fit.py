@@ -42,6 +42,11 @@ from ksos.support import SELECTIONS
 
 __all__ = ["add_arguments", "run"]
 
+EXAMPLES = """examples:
+  ksos fit cars.csv -o cars.ksos --clean
+  ksos fit cars.csv -o cars.ksos --columns hp,mpg --drop-missing --folds 10 --json
+  ksos fit cars.csv -o cars.ksos --columns hp,mpg --drop-missing --method mmd --low mpg=0
+  ksos fit cars.csv -o mpg.ksos --clean --target mpg"""
 METHODS = ("search", "mmd")
 REFERENCES = ("normal", "mixture", "none")
 CRITERIA = ("log_likelihood", "l2", "mmd")

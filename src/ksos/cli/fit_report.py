@@ -19,7 +19,7 @@ __all__ = ["certificate_line", "described_fit", "lines_of_fit", "rows_line", "sh
 
 _SHOWN = 6  # names of columns
 _SCORES = {"log_likelihood": "nats per row", "l2": "(2p − ∫p², per row)", "mmd": "(minus the squared MMD)"}
-_UNITS = {"squared_mmd": " in squared MMD", "mmd": " in MMD"}
+_OBJECTIVES = {"squared_mmd": " (squared MMD)", "mmd": " (MMD)"}
 
 Estimator = KernelSoSDensity | KernelSoSDensityCV
 Rows = Table | Stream
@@ -55,13 +55,14 @@ def lines_of_fit(estimator: Estimator, table: Rows, weights: str | None, output:
     if saved.n_components:
         of = "a Gaussian" if saved.n_components == 1 else f"a mixture of {saved.n_components} Gaussians"
         certain = isinstance(estimator, KernelSoSDensityCV) and estimator.reference in ("auto", "mixture")
-        gap = f", its weights within {estimator.reference_gap_:.1e} nats of the best" if certain else ""
+        gap = f", its weights within {_bound(estimator.reference_gap_)} nats of the best" if certain else ""
         lines.append(f"reference: {of}{gap}")
     if saved.is_reference:
         lines.append(f"density: the reference itself (λ = ∞), rank {saved.rank}")
     else:
         what = "the reference, corrected by " if saved.n_components else ""
-        lines.append(f"density: {what}a kernel sum of squares of rank {saved.rank}, {saved.n_support} support points, {_strength(estimator)}")
+        support = f"{saved.n_support} support point{'s' if saved.n_support > 1 else ''}"
+        lines.append(f"density: {what}a kernel sum of squares of rank {saved.rank}, {support}, {_strength(estimator)}")
     lines.append(certificate_line(estimator))
     if verbose:
         lines.append(solver_line(solution))
@@ -129,8 +130,11 @@ def certificate_line(estimator: Estimator) -> str:
     solution = estimator.solution_
     if solution.gap is None or not math.isfinite(solution.gap):
         return f"certified: not yet, there is no bound on the distance from the optimum ({solution.status})"
-    within = "0" if solution.gap == 0.0 else f"{solution.gap:.1e}"
-    if isinstance(estimator.objective, str):
-        within += " nats" if estimator.objective == "likelihood" else _UNITS[estimator.objective]
+    objective = estimator.objective if isinstance(estimator.objective, str) else ""
+    unit, of = " nats" if objective == "likelihood" else "", _OBJECTIVES.get(objective, "")
     early = "" if solution.status == "solved" else f" ({solution.status})"
-    return f"certified: within {within} of the optimum{early}"
+    return f"certified: within {_bound(solution.gap)}{unit} of the optimum{of}{early}"
+
+
+def _bound(gap: float) -> str:
+    return "0" if gap == 0.0 else f"{gap:.1e}"
