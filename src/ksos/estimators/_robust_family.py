@@ -86,16 +86,15 @@ class Model:
     """
 
     def __init__(self, params: Any, loss: Any, Z: np.ndarray, weights: np.ndarray) -> None:
-        center, self.units = _center_and_scale(Z, weights)
-        self.center, self.scale, self.offset = center[:-1], self.units[:-1], float(center[-1])
-        self.outputs = self.n_scores = 1
-        self.labels, self.n_labels = vars(params).get("classes_"), 0
-        if self.labels is not None:
-            L, self.units = len(self.labels), np.r_[self.scale, 1.0]
-            self.n_labels, self.table = L, np.array([[-1.0], [1.0]]) if L == 2 else np.eye(L)
-            self.n_scores = self.table.shape[1]
-            self.outputs = self.n_scores if loss.closed_form else L - 1
-        self.n_numbers, spread = Z.shape[1] - bool(self.n_labels), float(self.units[-1])
+        center, units = _center_and_scale(Z, weights)
+        self.center, self.scale, self.offset = center[:-1], units[:-1], float(center[-1])
+        self.labels = vars(params).get("classes_")
+        self.n_labels = L = 0 if self.labels is None else len(self.labels)
+        self.table = np.eye(L) if L > 2 else np.array([[-1.0], [1.0]])
+        self.n_scores, self.n_numbers = self.table.shape[1], Z.shape[1] - (L > 0)
+        self.outputs = self.n_scores - (L > 2 and not loss.closed_form)
+        self.units = np.r_[self.scale, 1.0 if L else units[-1]]
+        spread = float(self.units[-1])
         self.loss, self.kernel = loss.scaled(spread), None
         if params.model == "kernel":
             rows, most = np.unique(Z[:, :-1], axis=0), as_count(params.n_centers, "n_centers")
@@ -131,8 +130,7 @@ class Model:
         if self.n_labels and not self.loss.closed_form:
             return self.at(Z, self.loss).values(theta)[0]
         errors = self.targets(Z[:, -1]) - self(Z[:, :-1]) @ self.rows(theta).T
-        closed = self.loss.closed_form
-        return np.asarray(np.sum(errors**2, axis=1) if closed else self.loss(errors[:, 0]))
+        return np.sum(errors**2, axis=1) if self.loss.closed_form else self.loss(errors[:, 0])
 
 
 # --- families ---
@@ -171,13 +169,14 @@ class EstimatorFamily(ParametricFamily):
 
     def on(self, rows: np.ndarray) -> Self:
         """The family of some of the samples."""
-        points, weights = self.samples.points[rows], self.masses[rows] / self.masses[rows].sum()
-        part = Reference(points, weights, len(rows))
+        part = as_reference(self.samples.points[rows], self.masses[rows])
         return type(self)(self.params, self.given, part, self.shift)
 
     def data_losses(self) -> list[tuple[ParametricLoss, float]]:
-        at = partial(self.model.at, self.samples.points)
-        return [(at(loss), loss.excess) for loss in self.model.loss.ladder()]
+        return [
+            (self.model.at(self.samples.points, loss), loss.excess)
+            for loss in self.model.loss.ladder()
+        ]
 
     def empirical(self) -> tuple[np.ndarray, float]:
         if self.model.loss.closed_form:
@@ -191,17 +190,18 @@ class EstimatorFamily(ParametricFamily):
         return theta, float(self.masses @ losses + self.alpha @ theta**2)
 
     def integration_error(self, theta: np.ndarray) -> float:
-        exact = self.model.loss.closed_form or self.setting.measure.atoms is not None
-        return 0.0 if exact else super().integration_error(theta)
+        return (
+            0.0
+            if self.model.loss.closed_form or self.setting.measure.atoms is not None
+            else super().integration_error(theta)
+        )
 
     def empirical_bound(self, theta: np.ndarray, value: float, tol: float) -> float:
-        closed = self.model.loss.closed_form
-        return value if closed else max(super().empirical_bound(theta, value, tol), 0.0)
-
-
-def _most_support(params: Any, default: int) -> int:
-    given = params.n_support
-    return default if given is None else as_count(given, "n_support", minimum=2)
+        return (
+            value
+            if self.model.loss.closed_form
+            else max(super().empirical_bound(theta, value, tol), 0.0)
+        )
 
 
 def _setting_among(
@@ -235,18 +235,27 @@ class Densities(EstimatorFamily):
         box = Box(points.min(axis=0) - units, points.max(axis=0) + units) if grid else Lebesgue()
         domain = box if params.measure is None else params.measure
         if not (isinstance(domain, Measure) and domain.by_volume):
-            wanted = "a ksos.measures.Box, Lebesgue or None"
-            raise TypeError(f"measure must be {wanted}; got {domain!r}")
+            raise TypeError(
+                f"measure must be a ksos.measures.Box, Lebesgue or None; got {domain!r}"
+            )
         domain.check_features(d)
         sigma = _bandwidth(params.embedding_bandwidth, "embedding_bandwidth", points, units)
         eta = None if params.bandwidth is None else as_bandwidth(params.bandwidth, n_features=d)
-        most = _most_support(params, _GRID_SUPPORT.get(d, _SCATTERED_SUPPORT))
+        grid_size = _GRID_SUPPORT.get(d, _SCATTERED_SUPPORT)
+        given = grid_size if params.n_support is None else params.n_support
         reference = as_reference(points, self.masses)
-        wide, options = units if eta is None else eta, {"measure": domain, "n_support": most}
+        most = as_count(given, "n_support", minimum=2)
+        kernel = Gaussian(units if eta is None else eta)
         setting = (
-            as_setting(reference, bandwidth=eta, embedding_bandwidth=sigma, **options)
+            as_setting(
+                reference,
+                bandwidth=eta,
+                embedding_bandwidth=sigma,
+                measure=domain,
+                n_support=most,
+            )
             if grid
-            else _setting_among(reference, domain, Gaussian(wide), Gaussian(sigma), most, _LANDMARKS)
+            else _setting_among(reference, domain, kernel, Gaussian(sigma), most, _LANDMARKS)
         )
         self.metric, self.resampled = setting.embedding.kernel, replace(samples, points=self.joint)
         data = None
@@ -258,21 +267,22 @@ class Densities(EstimatorFamily):
         self.risk = self._square_risk() if loss.closed_form else self._node_risk(self.nodes())
 
     def _square_risk(self) -> SquareRisk:
-        model, d, P = self.model, self.model.n_numbers, self.model.size
+        model, space, d, P = self.model, self.setting.space, self.model.n_numbers, self.model.size
+        center, scale = np.r_[model.center, model.offset][:d], np.r_[model.scale, 1.0][:d]
         E, s, offset = self.E, self.s, model.offset
         if model.n_labels:  # in the block of a label, targets are multiples of u_0 = 1
             E, s, offset = E[:, :P], -model.table[:, :, None] * np.eye(1, P), None
-        if model.kernel:
-            V = kernel_moments(self.setting.space, model.centers, model.kernel, offset)
-        else:
-            center, scale = np.r_[model.center, model.offset], np.r_[model.scale, 1.0]
-            V = affine_moments(self.setting.space, center[:d], scale[:d])
+        V = (
+            kernel_moments(space, model.centers, model.kernel, offset)
+            if model.kernel
+            else affine_moments(space, center, scale)
+        )
         return SquareRisk(V, E, s, self.alpha)
 
     def _node_risk(self, nodes: Nodes) -> NodeRisk:
-        model, points = self.model, nodes.points
-        labelled = model.n_labels and LogisticScores(model(points), model.n_labels)
-        return model.loss.risk(nodes, labelled or model.at(points, model.loss), self.alpha)
+        model, Z, L = self.model, nodes.points, self.model.n_labels
+        at = LogisticScores(model(Z), L) if L else model.at(Z, model.loss)
+        return model.loss.risk(nodes, at, self.alpha)
 
     def loss_at(self, theta: np.ndarray) -> Observable:
         """Of x and y, or of x and the code of the label. It can be pickled."""
@@ -280,13 +290,13 @@ class Densities(EstimatorFamily):
         return NumericFunction(losses) if self.model.n_labels else self.losses_at(theta)[0]
 
     def losses_at(self, theta: np.ndarray) -> list[Observable]:
-        """One function of x per label, or one of (x, y). Squares of linear scores are polynomials."""
+        """One function of x per label, or one of (x, y). Squares of linear scores: polynomials."""
         model = self.model
         if model.kernel or not model.loss.closed_form:
             codes, losses = range(model.n_labels) or [None], partial(model.losses, theta)
             return [NumericFunction(partial(losses, code=code)) for code in codes]
-        center = np.r_[model.center, model.offset].tolist()
-        *x, y = (coordinate(k, centre=at) for k, at in enumerate(center))
+        centers = enumerate([*model.center.tolist(), model.offset])
+        *x, y = (coordinate(k, centre=center) for k, center in centers)
         scores = [
             float(row[0]) + sum(float(t) * f for t, f in zip(row[1:] / model.scale, x, strict=True))
             for row in model.rows(theta)
@@ -295,14 +305,16 @@ class Densities(EstimatorFamily):
         return [sum((f - g) ** 2 for f, g in zip(scores, row, strict=True)) for row in targets]
 
     def empirical_value(self, theta: np.ndarray) -> float | None:
-        if not self.model.n_labels:
-            return super().empirical_value(theta)
-        return float(self.masses @ self.model.losses(theta, self.samples.points))
+        return (
+            float(self.masses @ self.model.losses(theta, self.samples.points))
+            if self.model.n_labels
+            else super().empirical_value(theta)
+        )
 
     def law_of(self, distribution: Any) -> Moments:
         """The moments of (x, y) under a density."""
-        shares = np.asarray(distribution.probabilities) if self.model.n_labels else None
         std = np.sqrt(np.maximum(np.diag(distribution.cov()), 0.0))
+        shares = np.asarray(distribution.probabilities) if self.model.n_labels else None
         return Moments(np.asarray(distribution.mean()), std, shares)
 
 
@@ -310,8 +322,8 @@ class Reweighted(EstimatorFamily):
     """The distributions Σ_i w_i p(c_i) δ_{(x_i, y_i)}, where c_i are the columns that may shift.
 
     p is a sum of squares relative to the data, so expectations are sums over the samples. p = 1
-    gives the data. The ball is that of the distribution of c. Given c, the distribution of (x, y) is
-    that of the data.
+    gives the data. The ball is that of the distribution of c. Given c, the distribution of (x, y)
+    is that of the data.
     """
 
     def __init__(self, params: Any, loss: Any, samples: Reference, shift: str) -> None:
@@ -327,7 +339,8 @@ class Reweighted(EstimatorFamily):
             eta[numbers] = as_bandwidth(params.bandwidth, n_features=d)
         self.metric, reference = Gaussian(sigma), as_reference(table, self.masses)
         measure = Discrete(reference.points, reference.weights)
-        sizes = _most_support(params, _WEIGHT_SUPPORT), _WEIGHT_LANDMARKS
+        given = _WEIGHT_SUPPORT if params.n_support is None else params.n_support
+        sizes = as_count(given, "n_support", minimum=2), _WEIGHT_LANDMARKS
         setting = _setting_among(reference, measure, Gaussian(eta), self.metric, *sizes)
         self.resampled = replace(reference, n_samples=table.shape[0])
         # the point of the measure that every sample belongs to
@@ -336,14 +349,17 @@ class Reweighted(EstimatorFamily):
         self.risk = (
             SquareRisk(self._second_moments(), self.E, self.s, self.alpha)
             if loss.closed_form
-            else loss.risk(self.nodes(), self.data_losses()[0][0], self.alpha)
+            else loss.risk(self.nodes(), self.model.at(samples.points, self.model.loss), self.alpha)
         )
 
     def _second_moments(self) -> np.ndarray:
         U, psi = self.functions, self.nodes().psi
         (n, P), r = U.shape, psi.shape[1]
-        fix = "use fewer support points, features or kernel centers"
-        require_memory(FLOAT_BYTES * P * P * r * r, f"the second moments of {P} functions", fix)
+        require_memory(
+            FLOAT_BYTES * P * P * r * r,
+            f"the second moments of {P} functions",
+            "use fewer support points, features or kernel centers",
+        )
         V = np.zeros((P * P, r * r))
         for rows in row_blocks(n, P * P + r * r, _BLOCK_ELEMENTS):
             u, f = (a[rows, :, None] * a[rows, None, :] for a in (U, psi))

@@ -46,9 +46,9 @@ class _Fold:
         self.rows, self.weights = family.samples.points[held_out], family.masses[held_out]
         self.start: Saddle | None = None
         self.plain = self.losses(self.family.empirical()[0])
-        constant = self.losses(np.zeros_like(self.family.alpha))  # the fold has its own centers
-        slack = _LABEL_SLACK if family.model.n_labels else _NUMBER_SLACK
-        self.slack = slack * abs(float(self.weights @ constant))
+        zero = np.zeros_like(self.family.alpha)  # the fold has its own centers
+        share = _LABEL_SLACK if family.model.n_labels else _NUMBER_SLACK
+        self.slack = share * abs(float(self.weights @ self.losses(zero)))
 
     def losses(self, theta: np.ndarray) -> np.ndarray:
         """The held-out losses of a parameter."""
@@ -86,8 +86,7 @@ def radius_of(
     )
     distance, problem = nearest_exactly(problem, deadline)
     least = _FEASIBLE * distance
-    if isinstance(family, Densities):
-        widest = max(widest, least)
+    widest = max(widest, least) if isinstance(family, Densities) else widest
     order = np.random.default_rng(random_state).permutation(n)
     folds = [_Fold(family, order[k::_FOLDS]) for k in range(_FOLDS)]
     weights = np.concatenate([fold.weights for fold in folds])

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -76,9 +75,10 @@ class PreparedFor:
             "in the worst case:",
         ]
         columns = (self.columns, self.data.mean, self.worst.mean, self.data.std, self.worst.std)
-        for name, mean, moved, std, spread in zip(*columns, strict=True):
-            means, deviations = f"{mean:.4g} → {moved:.4g}", f"{std:.4g} → {spread:.4g}"
-            lines.append(f"  {name}: mean {means}, standard deviation {deviations}")
+        lines += [
+            f"  {name}: mean {mean:.4g} → {moved:.4g}, standard deviation {std:.4g} → {spread:.4g}"
+            for name, mean, moved, std, spread in zip(*columns, strict=True)
+        ]
         if self.data.shares is not None and self.worst.shares is not None:
             shares = zip(self.labels, self.data.shares, self.worst.shares, strict=True)
             lines += [f"  share of {label}: {old:.1%} → {new:.1%}" for label, old, new in shares]
@@ -90,6 +90,7 @@ class RobustEstimator(BaseEstimator):
 
     _kind: type  # of its losses
     _loss_at_samples: str  # the default if samples are reweighted
+    _checked: Callable[..., tuple[np.ndarray, np.ndarray]]  # X, and y as numbers or codes of labels
 
     def __init__(
         self,
@@ -153,10 +154,6 @@ class RobustEstimator(BaseEstimator):
         default = "square" if shift == _ANYWHERE else self._loss_at_samples
         return as_loss_object(default if self.loss is None else self.loss, self._kind)
 
-    @abstractmethod
-    def _checked(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
-        """X, and y as numbers or as codes of labels."""
-
     @np.errstate(under="ignore")
     def _fit(
         self, X: Any, y: Any, radii: Sequence[Any], sample_weight: Any, path: bool = False
@@ -210,19 +207,25 @@ class RobustEstimator(BaseEstimator):
         names = vars(self).get("feature_names_in_", [f"x{k}" for k in range(model.scale.size)])
         columns = *map(str, names), *([] if labelled else ["y"])
         labels, data = model.labels.tolist() if labelled else (), family.moments(family.masses)
-        shift, found = (family.shift, 0.0), (data, None, None)
+        self.prepared_for_ = PreparedFor(
+            family.shift, 0.0, columns, tuple(labels), data, data, None, None
+        )
         if worst is not None and worst.value is not None:
-            shift = family.shift, solution.radius
-            found = family.law_of(worst.distribution), worst.empirical_value, worst.value
-        self.prepared_for_ = PreparedFor(*shift, columns, tuple(labels), data, *found)
+            self.prepared_for_ = replace(
+                self.prepared_for_,
+                radius=solution.radius,
+                worst=family.law_of(worst.distribution),
+                loss=worst.empirical_value,
+                worst_loss=worst.value,
+            )
         if self.verbose:
             print(f"{type(self).__name__} is {self.prepared_for_}", flush=True)
 
     def _scores(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "theta_")
         numbers = require_numbers(require_order(self, X))
-        features = self._model(validate_data(self, numbers, dtype=np.float64, reset=False))
-        return np.asarray(features @ self._rows.T)
+        X = validate_data(self, numbers, dtype=np.float64, reset=False)
+        return np.asarray(self._model(X) @ self._rows.T)
 
 
 def _report(solution: RobustSolution, name: str, radii: list[float]) -> None:
@@ -245,8 +248,8 @@ def _report(solution: RobustSolution, name: str, radii: list[float]) -> None:
 class RobustRegressor(RegressorMixin, RobustEstimator):
     r"""Regression that is robust to distribution shift.
 
-    Minimizes the worst expected loss over distributions p of (x, y) whose MMD to the data is at most
-    the radius: min over f of max over p of E_p[loss(y − f(x))] + α‖θ‖².
+    Minimizes the worst expected loss over distributions p of (x, y) whose MMD to the data is at
+    most the radius: min over f of max over p of E_p[loss(y − f(x))] + α‖θ‖².
 
     Parameters
     ----------
@@ -256,8 +259,8 @@ class RobustRegressor(RegressorMixin, RobustEstimator):
         cross-validated loss, possibly 0. See Notes. If the ball holds no density, an error names
         the least radius.
     model : {"linear", "kernel"}, default="linear"
-        f(x) = θ_0 + ⟨θ, (x − mean)/scale⟩, or θ_0 + Σ θ_j k(x, c_j) with Gaussian kernels at centers
-        c_j among the samples.
+        f(x) = θ_0 + ⟨θ, (x − mean)/scale⟩, or θ_0 + Σ θ_j k(x, c_j) with Gaussian kernels at
+        centers c_j among the samples.
     loss : {"square", "huber", "absolute"} or RegressionLoss, default="square"
         "square" is in closed form. With ``shift="anywhere"`` the other losses need quadrature over
         (x, y), for at most two features. A name stands for an object such as
@@ -274,8 +277,8 @@ class RobustRegressor(RegressorMixin, RobustEstimator):
     bandwidth : float or array of d + 1 floats, optional
         Bandwidth of the densities of (x, y), or of the columns that shift.
     embedding_bandwidth : float or array of d + 1 floats, optional
-        Bandwidth of the kernel of the MMD. Default: the median distance of the standardized samples,
-        in the unit of each column.
+        Bandwidth of the kernel of the MMD. Default: the median distance of the standardized
+        samples, in the unit of each column.
     measure : Box or Lebesgue, optional
         Domain of (x, y). Default: with up to two features, the box around the data and one standard
         deviation more. Otherwise R^d, where the value is that of densities around the data.
@@ -316,9 +319,10 @@ class RobustRegressor(RegressorMixin, RobustEstimator):
     Notes
     -----
     ``radius="auto"`` is the largest of 1, ½, ¼, ⅛ times the bootstrap radius whose held-out loss on
-    five folds is at most 0.5% above that of radius 0. It may be 3% in each fold, and in all folds with
-    one standard error more. Otherwise, and for fewer than ten distinct samples, it is 0. With
-    ``shift="anywhere"`` the first candidate is at least 1.2 times the distance of the nearest density.
+    five folds is at most 0.5% above that of radius 0. It may be 3% above in each fold, and in all
+    folds with one standard error more. Otherwise, and for fewer than ten distinct samples, the
+    radius is 0. With ``shift="anywhere"`` the first candidate is at least 1.2 times the distance of
+    the nearest density.
 
     Examples
     --------
@@ -353,8 +357,8 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):
     r"""Classification that is robust to distribution shift.
 
     Minimizes the worst expected loss over distributions p of (x, label) whose MMD to the data is at
-    most the radius: min over scores of max over p of E_p[loss(scores(x), label)] + α‖θ‖². The kernel
-    of the MMD is k(x, x')·1[label = label'].
+    most the radius: min over scores of max over p of E_p[loss(scores(x), label)] + α‖θ‖². The
+    kernel of the MMD is k(x, x')·1[label = label'].
 
     Parameters
     ----------
@@ -365,8 +369,9 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):
     loss : {"square", "logistic"} or ClassificationLoss, optional
         "square" is in closed form: (score ∓ 1)² for two labels, and the squared distance of the
         scores to the label's unit vector for more. "logistic" is −log softmax and gives
-        ``predict_proba``. With ``shift="anywhere"`` it needs quadrature, for at most three features.
-        Default: "logistic" if the samples are reweighted, as with ``radius="auto"``, else "square".
+        ``predict_proba``. With ``shift="anywhere"`` it needs quadrature, for at most three
+        features. Default: "logistic" if the samples are reweighted, as with ``radius="auto"``, else
+        "square".
     alpha, n_centers, model_bandwidth
         See :class:`~ksos.RobustRegressor`.
     bandwidth, embedding_bandwidth : float or array of d floats, optional
@@ -390,9 +395,11 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):
         The centers of the kernel model.
     theta_ : ndarray (scores, functions)
     worst_case_ : WorstCase or None
-        Its ``distribution`` is a :class:`~ksos.labelled.LabelledDensity`, and its ``dual_function`` a
-        list with one function per label. None at radius 0. Its ``upper_bound`` is proven for square
-        losses of linear scores on a box. Otherwise the supremum over x is found by search.
+        Its ``distribution`` is a :class:`~ksos.labelled.LabelledDensity`, and its ``dual_function``
+        a list with one function per label. If samples are reweighted, a density of what shifts
+        relative to the data. None at radius 0. Its ``upper_bound`` is proven for square losses of
+        linear scores on a box, and for reweighted samples. Otherwise the supremum over x is found
+        by search.
     prepared_for_ : PreparedFor
         Means and standard deviations of the columns, and shares of the labels, in the data and in
         the worst case.
@@ -418,7 +425,8 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """The label with the largest score."""
-        return self.classes_[np.argmax(self._with_zero(X), axis=1)]
+        best = np.argmax(self._with_zero(X), axis=1)
+        return self.classes_[best]
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
