@@ -1,17 +1,14 @@
-"""The problems behind the robust estimators: a model that is linear in θ, and the distributions that may replace the data."""
+"""The problems behind the robust estimators: models under distributions near the data."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import pdist
-from scipy.special import log_softmax
 
 from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos._validation import as_bandwidth, as_count
@@ -22,21 +19,13 @@ from ksos.measures import Box, Discrete, Lebesgue, Measure
 from ksos.nodes import Nodes, nodes_of
 from ksos.observables import NumericFunction, Observable, coordinate
 from ksos.robust.learning import ParametricFamily
-from ksos.robust.losses import (
-    ClassificationLoss,
-    LogisticOfOwn,
-    LogisticScores,
-    RegressionLoss,
-    ResidualLoss,
-    Residuals,
-)
+from ksos.robust.losses import LogisticOfOwn, LogisticScores, Residuals
 from ksos.robust.node_risk import NodeRisk, ParametricLoss, least_expected
 from ksos.robust.risk import SquareRisk, affine_moments, kernel_moments, least_squares
 from ksos.robust.setting import Reference, Setting, as_reference, as_setting
 from ksos.space import SoSSpace
 
-__all__ = ["Classification", "Densities", "EstimatorFamily", "Model", "Moments", "Regression"]
-__all__ += ["Reweighted"]
+__all__ = ["Densities", "EstimatorFamily", "Moments", "Reweighted"]
 
 # Quadrature on tensor grids stops at three features, as in ksos.nodes.
 _EXACT_FEATURES = 3
@@ -63,8 +52,7 @@ class Moments:
 
     mean: np.ndarray
     std: np.ndarray
-    shares: np.ndarray | None = None
-    """The probabilities of the labels, for a classifier."""
+    shares: np.ndarray | None = None  # probabilities of the labels, for a classifier
 
 
 # --- models ---
@@ -72,15 +60,14 @@ class Moments:
 
 def _center_and_scale(X: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Weighted means and standard deviations. The scale of a constant feature is 1."""
-    unit = np.maximum(np.max(np.abs(X), axis=0), 1e-300)
-    scaled = X / unit  # so that nothing overflows
-    mean = weights @ scaled
-    scale = np.sqrt(weights @ (scaled - mean) ** 2)
+    unit = np.maximum(np.max(np.abs(X), axis=0), 1e-300)  # so that nothing overflows
+    mean = weights @ (X / unit)
+    scale = np.sqrt(weights @ (X / unit - mean) ** 2)
     return mean * unit, np.where(scale <= 1e-12, 1.0, scale * unit)
 
 
 def _bandwidth(given: Any, name: str, X: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """The bandwidth given, or the median distance of the standardized rows in each feature's unit."""
+    """The bandwidth given, or the median distance of the standardized rows, in X's units."""
     if given is not None:
         return as_bandwidth(given, name, n_features=X.shape[1])
     rows = np.unique(X, axis=0)
@@ -90,129 +77,60 @@ def _bandwidth(given: Any, name: str, X: np.ndarray, scale: np.ndarray) -> np.nd
     return np.asarray(max(float(np.median(distances)), 1e-3) * scale)
 
 
-class Model(ABC):
-    """A model that is linear in θ, with its loss: scores ⟨u(x), θ_c⟩.
+class Model:
+    """A model that is linear in θ, with its loss: scores ⟨u(x), θ_c⟩ of a number y, or of labels.
 
     u(x) = (1, standardized features), or (1, k(x, c_1), …) with centers c_j among the samples. The
-    square loss is Σ_c (score_c − target_c)².
+    square loss is Σ_c (score_c − target_c)². Targets are y − offset, ∓1 for two labels, and unit
+    vectors for more. The logistic loss fixes the score of the first label at 0.
     """
 
-    kind: ClassVar[type]
-    """The class of its losses."""
-    loss_at_samples: ClassVar[str]
-    """The default loss if expectations are sums over the samples."""
-    slack: ClassVar[float]
-    """What a harmless radius may cost besides, as a fraction of the loss of θ = 0."""
-    offset: float | None = None
-    """Center of y, if y is a number."""
-    labels: np.ndarray | None = None
-    """The classes, if y is the code of a label."""
-    n_labels = 0
-    units: np.ndarray
-    """Standard deviations of the columns of (x, y) that are numbers."""
-    risk: type[NodeRisk] = NodeRisk
-
-    def __init__(
-        self, params: Any, loss: Any, X: np.ndarray, weights: np.ndarray, outputs: int
-    ) -> None:
-        self.loss, self.outputs = loss, outputs
-        self.center, self.scale = _center_and_scale(X, weights)
-        self.kernel: Gaussian | None = None
+    def __init__(self, params: Any, loss: Any, Z: np.ndarray, weights: np.ndarray) -> None:
+        center, units = _center_and_scale(Z, weights)
+        self.center, self.scale, self.offset = center[:-1], units[:-1], float(center[-1])
+        self.labels = vars(params).get("classes_")
+        self.n_labels = L = 0 if self.labels is None else len(self.labels)
+        self.table = np.eye(L) if L > 2 else np.array([[-1.0], [1.0]])
+        self.n_scores, self.n_numbers = self.table.shape[1], Z.shape[1] - (L > 0)
+        self.outputs = self.n_scores - (L > 2 and not loss.closed_form)
+        self.units = np.r_[self.scale, 1.0 if L else units[-1]]
+        spread = float(self.units[-1])
+        self.loss, self.kernel = loss.scaled(spread), None
         if params.model == "kernel":
-            self.kernel = Gaussian(
-                _bandwidth(params.model_bandwidth, "model_bandwidth", X, self.scale)
-            )
-            rows, most = np.unique(X, axis=0), as_count(params.n_centers, "n_centers")
+            rows, most = np.unique(Z[:, :-1], axis=0), as_count(params.n_centers, "n_centers")
+            width = _bandwidth(params.model_bandwidth, "model_bandwidth", rows, self.scale)
+            self.kernel = Gaussian(width)
             self.centers = rows[pivots(self.kernel, rows, 1e-6, most)]
-        self.size = self(X[:1]).shape[1]
-        ridge = np.r_[0.0, np.full(self.size - 1, float(params.alpha))]
-        self.alpha = np.tile(ridge, outputs)
+        self.size = self(Z[:1, :-1]).shape[1]
+        ridge = np.r_[0.0, np.full(self.size - 1, params.alpha * spread ** (loss.degree - 2))]
+        self.alpha = np.tile(ridge, self.outputs)
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
         """u at the rows of X, shape (n, size)."""
-        standard = self.kernel is None
-        functions = (X - self.center) / self.scale if standard else self.kernel(X, self.centers)
+        functions = self.kernel(X, self.centers) if self.kernel else (X - self.center) / self.scale
         return np.concatenate([np.ones((X.shape[0], 1)), functions], axis=1)
 
-    def losses(self, theta: np.ndarray, Z: np.ndarray) -> np.ndarray:
-        """The loss of θ at rows (x, y)."""
-        scores = self(Z[:, :-1]) @ theta.reshape(self.outputs, -1).T
-        if self.loss.closed_form:
-            return np.asarray(np.sum((scores - self.targets(Z[:, -1])) ** 2, axis=1))
-        return self.score_losses(scores, Z[:, -1])
-
-    @abstractmethod
-    def targets(self, y: np.ndarray) -> np.ndarray:
-        """The scores whose square loss is 0, shape (n, outputs)."""
-
-    @abstractmethod
-    def score_losses(self, scores: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Losses other than the square."""
-
-    @abstractmethod
-    def at(self, X: np.ndarray, y: np.ndarray) -> list[tuple[ParametricLoss, float]]:
-        """The same as smooth functions of θ, ever closer, each with how far it may lie above."""
-
-    @abstractmethod
-    def at_nodes(self, points: np.ndarray) -> ParametricLoss:
-        """The first of them at quadrature nodes, for every label."""
-
-
-class Regression(Model):
-    """Residuals y − offset − ⟨u(x), θ⟩."""
-
-    kind, loss_at_samples = RegressionLoss, "square"
-    slack = 1e-4  # rounding, where the model is exact
-    offset: float
-
-    def __init__(self, params: Any, loss: Any, Z: np.ndarray, weights: np.ndarray) -> None:
-        center, self.units = _center_and_scale(Z, weights)
-        self.offset, spread = float(center[-1]), float(self.units[-1])
-        super().__init__(params, loss, Z[:, :-1], weights, 1)
-        if isinstance(loss, ResidualLoss):
-            self.loss, self.risk = loss.scaled(spread), loss.risk
-            self.alpha = self.alpha * spread ** (loss.degree - 2)
+    def rows(self, theta: np.ndarray) -> np.ndarray:
+        """θ_c of all scores, those that are fixed at 0 included."""
+        fixed = np.zeros((self.n_scores - self.outputs, self.size))
+        return np.concatenate([fixed, theta.reshape(self.outputs, -1)])
 
     def targets(self, y: np.ndarray) -> np.ndarray:
-        return (y - self.offset)[:, None]
+        """The scores whose square loss is 0, shape (n, scores)."""
+        return self.table[y.astype(int)] if self.n_labels else (y - self.offset)[:, None]
 
-    def score_losses(self, scores: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return np.asarray(self.loss(y - self.offset - scores[:, 0]))
+    def at(self, Z: np.ndarray, loss: Any) -> ParametricLoss:
+        """A smooth loss as a function of θ, at rows (x, y)."""
+        U, y, L = self(Z[:, :-1]), Z[:, -1], self.n_labels
+        return LogisticOfOwn(U, L, y.astype(int)) if L else Residuals(loss, U, y - self.offset)
 
-    def at(self, X: np.ndarray, y: np.ndarray) -> list[tuple[ParametricLoss, float]]:
-        U, y = self(X), y - self.offset
-        return [(Residuals(loss, U, y), loss.excess) for loss in self.loss.ladder()]
-
-    def at_nodes(self, points: np.ndarray) -> ParametricLoss:
-        return Residuals(self.loss, self(points[:, :-1]), points[:, -1] - self.offset)
-
-
-class Classification(Model):
-    """Scores of labels. Two labels have one score, and the logistic loss fixes the first at 0."""
-
-    kind, loss_at_samples = ClassificationLoss, "logistic"
-    slack = 1e-2  # losses of separable classes are tiny, and so are their differences
-    labels: np.ndarray
-
-    def __init__(self, params: Any, loss: Any, Z: np.ndarray, weights: np.ndarray) -> None:
-        self.labels, L = params.classes_, params.classes_.shape[0]
-        self.n_labels, self.table = L, np.array([[-1.0], [1.0]]) if L == 2 else np.eye(L)
-        outputs = self.table.shape[1] if loss.closed_form else L - 1
-        super().__init__(params, loss, Z[:, :-1], weights, outputs)
-        self.units = self.scale
-
-    def targets(self, y: np.ndarray) -> np.ndarray:
-        return self.table[y.astype(int)]
-
-    def score_losses(self, scores: np.ndarray, y: np.ndarray) -> np.ndarray:
-        logs = log_softmax(np.column_stack([np.zeros(len(scores)), scores]), axis=1)
-        return np.asarray(-logs[np.arange(len(scores)), y.astype(int)])
-
-    def at(self, X: np.ndarray, y: np.ndarray) -> list[tuple[ParametricLoss, float]]:
-        return [(LogisticOfOwn(self(X), self.n_labels, y.astype(int)), 0.0)]
-
-    def at_nodes(self, points: np.ndarray) -> ParametricLoss:
-        return LogisticScores(self(points), self.n_labels)
+    def losses(self, theta: np.ndarray, Z: np.ndarray, code: int | None = None) -> np.ndarray:
+        """The loss of θ at rows (x, y), or at rows x of the label with this code."""
+        Z = Z if code is None else np.column_stack([Z, np.full(Z.shape[0], float(code))])
+        if self.n_labels and not self.loss.closed_form:
+            return self.at(Z, self.loss).values(theta)[0]
+        errors = self.targets(Z[:, -1]) - self(Z[:, :-1]) @ self.rows(theta).T
+        return np.sum(errors**2, axis=1) if self.loss.closed_form else self.loss(errors[:, 0])
 
 
 # --- families ---
@@ -226,68 +144,43 @@ class EstimatorFamily(ParametricFamily):
     """
 
     agreement = 1e-4  # between the exact and the projected MMD: the digits of the default rtol
-    resampled: Reference
-    """What the bootstrap resamples: the columns that shift."""
-    metric: Kernel
-    """The kernel of the MMD between distributions of these columns."""
+    resampled: Reference  # what the bootstrap resamples: the columns that shift
+    metric: Kernel  # of the MMD between distributions of these columns
 
     def __init__(self, params: Any, loss: Any, samples: Reference, shift: str) -> None:
-        """``samples`` are distinct rows (x, y) with weights."""
-        self.params, self.given, self.shift, self.samples = params, loss, shift, samples
-        self.X, self.y = samples.points[:, :-1], samples.points[:, -1]
-        self.masses = samples.weights
-        self.model: Model = params._task(params, loss, samples.points, self.masses)
-        self.alpha, (k, P) = self.model.alpha, (self.model.outputs, self.model.size)
-        extra = np.zeros((k, k, k * P))
-        self.E = np.concatenate([np.eye(k * P).reshape(k, P, k * P), extra], axis=1)
+        """``samples`` are distinct rows (x, y). Subclasses choose the setting and the risk."""
+        self.params, self.given, self.samples, self.shift = params, loss, samples, shift
+        self.masses, X, y = samples.weights, samples.points[:, :-1], samples.points[:, -1]
+        self.model = model = Model(params, loss, samples.points, self.masses)
+        self.alpha, k, P = model.alpha, model.outputs, model.size
+        last = np.zeros((k, k, k * P))
+        self.E = np.concatenate([np.eye(k * P).reshape(k, P, k * P), last], axis=1)
         self.s = np.concatenate([np.zeros((k, P)), -np.eye(k)], axis=1)[None]
-        # codes of labels are far apart, and columns that are numbers come first
-        self.joint = np.column_stack([self.X, (_APART if self.model.n_labels else 1.0) * self.y])
-        self.numbers = self.joint[:, : self.model.units.size]
-        self.set_up(params)
-        nodes = None if self.model.loss.closed_form else self.nodes()
-        self.risk = self.square_risk() if nodes is None else self.node_risk(nodes)
-
-    @abstractmethod
-    def set_up(self, params: Any) -> None:
-        """Choose the distributions, and initialize :class:`ParametricFamily` with their setting."""
-
-    @abstractmethod
-    def square_risk(self) -> SquareRisk:
-        """The risk of the square loss."""
-
-    @abstractmethod
-    def node_risk(self, nodes: Nodes) -> NodeRisk:
-        """The risk of any other loss."""
-
-    @abstractmethod
-    def law_of(self, distribution: Any) -> Moments:
-        """The moments of (x, y) under one of the distributions."""
+        self.functions = np.column_stack([model(X), model.targets(y)])
+        # numbers come first, and codes of labels are far apart
+        self.joint = np.column_stack([X, (_APART if model.n_labels else 1.0) * y])
+        self.numbers = samples.points[:, : model.n_numbers]
 
     def moments(self, weights: np.ndarray) -> Moments:
         """The moments of the samples with these weights."""
-        mean, L = weights @ self.numbers, self.model.n_labels
+        mean, L, y = weights @ self.numbers, self.model.n_labels, self.samples.points[:, -1]
         std = np.sqrt(np.maximum(weights @ (self.numbers - mean) ** 2, 0.0))
-        shares = np.bincount(self.y.astype(int), weights=weights, minlength=L) if L else None
-        return Moments(mean, std, shares)
-
-    def functions(self) -> np.ndarray:
-        """(u, targets) at the samples."""
-        return np.column_stack([self.model(self.X), self.model.targets(self.y)])
+        return Moments(mean, std, np.bincount(y.astype(int), weights, L) if L else None)
 
     def on(self, rows: np.ndarray) -> Self:
         """The family of some of the samples."""
-        weights = self.masses[rows]
-        part = Reference(self.samples.points[rows], weights / weights.sum(), len(rows))
+        part = as_reference(self.samples.points[rows], self.masses[rows])
         return type(self)(self.params, self.given, part, self.shift)
 
     def data_losses(self) -> list[tuple[ParametricLoss, float]]:
-        return self.model.at(self.X, self.y)
+        return [
+            (self.model.at(self.samples.points, loss), loss.excess)
+            for loss in self.model.loss.ladder()
+        ]
 
     def empirical(self) -> tuple[np.ndarray, float]:
         if self.model.loss.closed_form:
-            U = self.functions()
-            Q = (U.T @ (self.masses[:, None] * U))[None]
+            Q = (self.functions.T @ (self.masses[:, None] * self.functions))[None]
             found = least_squares(Q, self.E, self.s, self.alpha)
             return found.theta, found.value
         theta = np.zeros(self.alpha.shape[0])
@@ -296,12 +189,19 @@ class EstimatorFamily(ParametricFamily):
         losses = self.model.losses(theta, self.samples.points)
         return theta, float(self.masses @ losses + self.alpha @ theta**2)
 
-    def empirical_bound(self, theta: np.ndarray, value: float, tol: float) -> float:
-        closed = self.model.loss.closed_form
-        return value if closed else max(super().empirical_bound(theta, value, tol), 0.0)
+    def integration_error(self, theta: np.ndarray) -> float:
+        return (
+            0.0
+            if self.model.loss.closed_form or self.setting.measure.atoms is not None
+            else super().integration_error(theta)
+        )
 
-    def empirical_value(self, theta: np.ndarray) -> float | None:
-        return float(self.masses @ self.model.losses(theta, self.samples.points))
+    def empirical_bound(self, theta: np.ndarray, value: float, tol: float) -> float:
+        return (
+            value
+            if self.model.loss.closed_form
+            else max(super().empirical_bound(theta, value, tol), 0.0)
+        )
 
 
 def _setting_among(
@@ -322,170 +222,163 @@ class Densities(EstimatorFamily):
     the kernel is k(x, x')·1[label = label'], and each label has a sum of squares.
     """
 
-    def set_up(self, params: Any) -> None:
-        model, points, d = self.model, self.numbers, self.numbers.shape[1]
-        if not model.loss.closed_form and d > _EXACT_FEATURES:
-            most = f"at most {_EXACT_FEATURES - 1 + bool(model.n_labels)} features"
+    def __init__(self, params: Any, loss: Any, samples: Reference, shift: str) -> None:
+        super().__init__(params, loss, samples, shift)
+        model, points, d = self.model, self.numbers, self.model.n_numbers
+        grid, units, n_labels = d <= _EXACT_FEATURES, model.units[:d], model.n_labels
+        if not loss.closed_form and not grid:
             raise ValueError(
-                f"loss={model.loss!r} is integrated by quadrature, for {most}; got "
-                f"{self.X.shape[1]}; use loss='square', or shift='both', 'x' or 'y'"
+                f"loss={loss!r} is integrated by quadrature, for at most "
+                f"{_EXACT_FEATURES - (not n_labels)} features; got {model.scale.size}; "
+                "use loss='square', or shift='both', 'x' or 'y'"
             )
-        low, high = points.min(axis=0) - model.units, points.max(axis=0) + model.units
-        domain = params.measure
-        if domain is None:
-            domain = Lebesgue() if d > _EXACT_FEATURES else Box(low, high)
+        box = Box(points.min(axis=0) - units, points.max(axis=0) + units) if grid else Lebesgue()
+        domain = box if params.measure is None else params.measure
         if not (isinstance(domain, Measure) and domain.by_volume):
             raise TypeError(
                 f"measure must be a ksos.measures.Box, Lebesgue or None; got {domain!r}"
             )
         domain.check_features(d)
-        given = params.embedding_bandwidth
-        sigma = _bandwidth(given, "embedding_bandwidth", points, model.units)
+        sigma = _bandwidth(params.embedding_bandwidth, "embedding_bandwidth", points, units)
         eta = None if params.bandwidth is None else as_bandwidth(params.bandwidth, n_features=d)
-        most_support = _GRID_SUPPORT.get(d, _SCATTERED_SUPPORT)
-        if params.n_support is not None:
-            most_support = as_count(params.n_support, "n_support", minimum=2)
+        grid_size = _GRID_SUPPORT.get(d, _SCATTERED_SUPPORT)
+        given = grid_size if params.n_support is None else params.n_support
         reference = as_reference(points, self.masses)
-        if d <= _EXACT_FEATURES:
-            setting = as_setting(
+        most = as_count(given, "n_support", minimum=2)
+        kernel = Gaussian(units if eta is None else eta)
+        setting = (
+            as_setting(
                 reference,
                 bandwidth=eta,
                 embedding_bandwidth=sigma,
                 measure=domain,
-                n_support=most_support,
+                n_support=most,
             )
-        else:
-            width = Gaussian(model.units if eta is None else eta)
-            setting = _setting_among(
-                reference, domain, width, Gaussian(sigma), most_support, _LANDMARKS
-            )
-        self.metric = kernel = setting.embedding.kernel
-        self.resampled, data = replace(self.samples, points=self.joint), None
-        if model.n_labels:
-            self.metric = Gaussian(np.r_[kernel.sigma_vector(d), 1.0])
-            codes = np.arange(model.n_labels)
-            data = LabelledEmbedding.of(self.X, self.y, codes, self.masses, kernel=kernel)
+            if grid
+            else _setting_among(reference, domain, kernel, Gaussian(sigma), most, _LANDMARKS)
+        )
+        self.metric, self.resampled = setting.embedding.kernel, replace(samples, points=self.joint)
+        data = None
+        if n_labels:
+            codes, y = np.arange(n_labels), samples.points[:, -1]
+            data = LabelledEmbedding.of(points, y, codes, self.masses, kernel=self.metric)
+            self.metric = Gaussian(np.r_[self.metric.sigma_vector(d), 1.0])
         ParametricFamily.__init__(self, setting, model.labels, data)
+        self.risk = self._square_risk() if loss.closed_form else self._node_risk(self.nodes())
 
-    def square_risk(self) -> SquareRisk:
-        model, tail = self.model, [] if self.model.offset is None else [self.model.offset]
-        self.axes = np.r_[model.center, tail], np.r_[model.scale, np.ones(len(tail))]
-        if model.kernel is None:
-            V = affine_moments(self.setting.space, *self.axes)
-        else:
-            V = kernel_moments(self.setting.space, model.centers, model.kernel, model.offset)
-        self.F, self.t = self.E, self.s
-        if isinstance(model, Classification):
-            # one block of the space per label, where targets are multiples of the constant 1
-            self.F = self.E[:, : model.size]
-            self.t = -model.table[:, :, None] * np.eye(1, model.size)
-        return SquareRisk(V, self.F, self.t, self.alpha)
+    def _square_risk(self) -> SquareRisk:
+        model, space, d, P = self.model, self.setting.space, self.model.n_numbers, self.model.size
+        center, scale = np.r_[model.center, model.offset][:d], np.r_[model.scale, 1.0][:d]
+        E, s, offset = self.E, self.s, model.offset
+        if model.n_labels:  # in the block of a label, targets are multiples of u_0 = 1
+            E, s, offset = E[:, :P], -model.table[:, :, None] * np.eye(1, P), None
+        V = (
+            kernel_moments(space, model.centers, model.kernel, offset)
+            if model.kernel
+            else affine_moments(space, center, scale)
+        )
+        return SquareRisk(V, E, s, self.alpha)
 
-    def node_risk(self, nodes: Nodes) -> NodeRisk:
-        return self.model.risk(nodes, self.model.at_nodes(nodes.points), self.alpha)
-
-    def integration_error(self, theta: np.ndarray) -> float:
-        return 0.0 if self.model.loss.closed_form else super().integration_error(theta)
+    def _node_risk(self, nodes: Nodes) -> NodeRisk:
+        model, Z, L = self.model, nodes.points, self.model.n_labels
+        at = LogisticScores(model(Z), L) if L else model.at(Z, model.loss)
+        return model.loss.risk(nodes, at, self.alpha)
 
     def loss_at(self, theta: np.ndarray) -> Observable:
-        """Of x and y, or of x and the code of the label."""
-        if not self.model.n_labels:
-            return self.losses_at(theta)[0]
-        return NumericFunction(partial(self.model.losses, theta))
+        """Of x and y, or of x and the code of the label. It can be pickled."""
+        losses = partial(self.model.losses, theta)
+        return NumericFunction(losses) if self.model.n_labels else self.losses_at(theta)[0]
 
     def losses_at(self, theta: np.ndarray) -> list[Observable]:
-        """Square losses of linear scores are polynomials. All of them can be pickled."""
-        if self.model.loss.closed_form and self.model.kernel is None:
-            return [sum(self._affine(t) ** 2 for t in label) for label in self.F @ theta + self.t]
-        losses = partial(self.model.losses, theta)
-        codes = range(self.model.n_labels)
-        given = [partial(_given_label, losses, code) for code in codes] or [losses]
-        return [NumericFunction(loss) for loss in given]
-
-    def _affine(self, t: np.ndarray) -> Any:
-        """⟨t, u⟩ as a polynomial."""
-        axes = enumerate(zip(t[1:], *self.axes, strict=True))
-        return float(t[0]) + sum(
-            float(slope / scale) * coordinate(k, centre=float(center))
-            for k, (slope, center, scale) in axes
-        )
+        """One function of x per label, or one of (x, y). Squares of linear scores: polynomials."""
+        model = self.model
+        if model.kernel or not model.loss.closed_form:
+            codes, losses = range(model.n_labels) or [None], partial(model.losses, theta)
+            return [NumericFunction(partial(losses, code=code)) for code in codes]
+        centers = enumerate([*model.center.tolist(), model.offset])
+        *x, y = (coordinate(k, centre=center) for k, center in centers)
+        scores = [
+            float(row[0]) + sum(float(t) * f for t, f in zip(row[1:] / model.scale, x, strict=True))
+            for row in model.rows(theta)
+        ]
+        targets = model.table.tolist() if model.n_labels else [[y]]
+        return [sum((f - g) ** 2 for f, g in zip(scores, row, strict=True)) for row in targets]
 
     def empirical_value(self, theta: np.ndarray) -> float | None:
-        inside = self.model.n_labels or np.all(self.setting.measure.contains(self.numbers))
-        return super().empirical_value(theta) if inside else None
+        return (
+            float(self.masses @ self.model.losses(theta, self.samples.points))
+            if self.model.n_labels
+            else super().empirical_value(theta)
+        )
 
     def law_of(self, distribution: Any) -> Moments:
-        shares = np.asarray(distribution.probabilities) if self.model.n_labels else None
+        """The moments of (x, y) under a density."""
         std = np.sqrt(np.maximum(np.diag(distribution.cov()), 0.0))
+        shares = np.asarray(distribution.probabilities) if self.model.n_labels else None
         return Moments(np.asarray(distribution.mean()), std, shares)
 
 
-def _given_label(loss: Callable[..., np.ndarray], code: int, X: np.ndarray) -> np.ndarray:
-    """The loss at (x, code)."""
-    return loss(np.column_stack([X, np.full(X.shape[0], float(code))]))
-
-
 class Reweighted(EstimatorFamily):
-    r"""The distributions Σ_i w_i p(c_i) δ_{(x_i, y_i)}, where c_i are the columns that may shift.
+    """The distributions Σ_i w_i p(c_i) δ_{(x_i, y_i)}, where c_i are the columns that may shift.
 
-    p is a sum of squares relative to the data, so expectations are sums over the samples. p = 1 gives
-    the data. The ball is that of the distribution of c. Given c, (x, y) is distributed as in the data.
+    p is a sum of squares relative to the data, so expectations are sums over the samples. p = 1
+    gives the data. The ball is that of the distribution of c. Given c, the distribution of (x, y)
+    is that of the data.
     """
 
-    def set_up(self, params: Any) -> None:
-        columns = {"x": slice(None, -1), "y": slice(-1, None), "both": slice(None)}[self.shift]
-        table, units = self.joint[:, columns], self.model.units
-        shifted = np.arange(self.joint.shape[1])[columns]
-        shifted = shifted[shifted < units.size]  # labels do not take part in the bandwidths
-        codes = np.ones(table.shape[1] - shifted.size)
-
-        def widths(given: Any, name: str) -> np.ndarray:
-            found = _bandwidth(given, name, self.joint[:, shifted], units[shifted])
-            return np.r_[np.broadcast_to(found, shifted.shape), codes]
-
-        sigma = widths(params.embedding_bandwidth, "embedding_bandwidth")
-        eta = sigma if params.bandwidth is None else widths(params.bandwidth, "bandwidth")
+    def __init__(self, params: Any, loss: Any, samples: Reference, shift: str) -> None:
+        super().__init__(params, loss, samples, shift)
+        columns = {"x": slice(None, -1), "y": slice(-1, None), "both": slice(None)}[shift]
+        table, units = self.joint[:, columns], self.model.units[columns]
+        # labels take no part in the bandwidths: theirs is 1, and their codes are far apart
+        numbers = np.arange(self.joint.shape[1])[columns] < self.model.n_numbers
+        sigma, d, given = np.ones(units.size), int(numbers.sum()), params.embedding_bandwidth
+        sigma[numbers] = _bandwidth(given, "embedding_bandwidth", table[:, numbers], units[numbers])
+        eta = sigma.copy()
+        if params.bandwidth is not None:
+            eta[numbers] = as_bandwidth(params.bandwidth, n_features=d)
         self.metric, reference = Gaussian(sigma), as_reference(table, self.masses)
-        most = _WEIGHT_SUPPORT
-        if params.n_support is not None:
-            most = as_count(params.n_support, "n_support", minimum=2)
         measure = Discrete(reference.points, reference.weights)
-        setting = _setting_among(
-            reference, measure, Gaussian(eta), self.metric, most, _WEIGHT_LANDMARKS
-        )
+        given = _WEIGHT_SUPPORT if params.n_support is None else params.n_support
+        sizes = as_count(given, "n_support", minimum=2), _WEIGHT_LANDMARKS
+        setting = _setting_among(reference, measure, Gaussian(eta), self.metric, *sizes)
         self.resampled = replace(reference, n_samples=table.shape[0])
+        # the point of the measure that every sample belongs to
         self.own = np.unique(table, axis=0, return_inverse=True)[1].ravel()
-        """The point of the measure that every sample belongs to."""
         ParametricFamily.__init__(self, setting)
+        self.risk = (
+            SquareRisk(self._second_moments(), self.E, self.s, self.alpha)
+            if loss.closed_form
+            else loss.risk(self.nodes(), self.model.at(samples.points, self.model.loss), self.alpha)
+        )
 
-    def square_risk(self) -> SquareRisk:
-        U, psi = self.functions(), self.nodes().psi
+    def _second_moments(self) -> np.ndarray:
+        U, psi = self.functions, self.nodes().psi
         (n, P), r = U.shape, psi.shape[1]
-        fix = "use fewer support points, features or kernel centers"
-        require_memory(FLOAT_BYTES * P * P * r * r, f"the second moments of {P} functions", fix)
+        require_memory(
+            FLOAT_BYTES * P * P * r * r,
+            f"the second moments of {P} functions",
+            "use fewer support points, features or kernel centers",
+        )
         V = np.zeros((P * P, r * r))
         for rows in row_blocks(n, P * P + r * r, _BLOCK_ELEMENTS):
             u, f = (a[rows, :, None] * a[rows, None, :] for a in (U, psi))
             V += u.reshape(-1, P * P).T @ f.reshape(-1, r * r)
-        return SquareRisk(V.reshape(P, P, r, r), self.E, self.s, self.alpha)
+        return V.reshape(P, P, r, r)
 
     def nodes(self) -> Nodes:
         shares = self.masses / self.setting.reference.weights[self.own]
-        return Nodes(self.X, nodes_of(self.space).psi[self.own] * np.sqrt(shares)[:, None])
-
-    def node_risk(self, nodes: Nodes) -> NodeRisk:
-        return self.model.risk(nodes, self.data_losses()[0][0], self.alpha)
-
-    def integration_error(self, theta: np.ndarray) -> float:
-        return 0.0
+        psi = nodes_of(self.space).psi[self.own]
+        return Nodes(self.samples.points, psi * np.sqrt(shares)[:, None])
 
     def loss_at(self, theta: np.ndarray) -> Observable:
         """c ↦ E[ℓ(θ, (x, y)) | c] under the data."""
-        losses, points = self.model.losses(theta, self.samples.points), self.setting.reference
-        mean = np.bincount(self.own, weights=self.masses * losses) / points.weights
-        return NumericFunction(partial(_nearest_value, points.points, mean))
+        losses, reference = self.model.losses(theta, self.samples.points), self.setting.reference
+        mean = np.bincount(self.own, weights=self.masses * losses) / reference.weights
+        return NumericFunction(partial(_nearest_value, reference.points, mean))
 
     def law_of(self, distribution: Any) -> Moments:
+        """The moments of the samples, reweighted."""
         weights = self.masses * distribution.pdf(self.setting.reference.points)[self.own]
         return self.moments(weights / weights.sum())
 

@@ -1,16 +1,16 @@
-"""RobustRegressor and RobustClassifier: linear and kernel models that are robust to distribution shift."""
+"""RobustRegressor and RobustClassifier: models that are robust to distribution shift."""
 
 from __future__ import annotations
 
 import warnings
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from scipy.special import softmax
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -27,20 +27,11 @@ from ksos._validation import (
     require_unmasked,
 )
 from ksos.estimators._checks import available_if, require_order
-from ksos.estimators._robust_family import (
-    Classification,
-    Densities,
-    EstimatorFamily,
-    Model,
-    Moments,
-    Regression,
-    Reweighted,
-)
+from ksos.estimators._robust_family import Densities, Moments, Reweighted
 from ksos.estimators._robust_radius import radius_of
 from ksos.robust.exact_ball import nearest_exactly
 from ksos.robust.learning import RobustSolution, solved_robustly
-from ksos.robust.losses import LogisticLoss, as_loss_object
-from ksos.robust.problem import Goal, Problem
+from ksos.robust.losses import ClassificationLoss, LogisticLoss, RegressionLoss, as_loss_object
 from ksos.robust.setting import as_reference, check_radius
 from ksos.robust.worst_case import as_goal
 
@@ -59,16 +50,13 @@ _SHIFTS = {
 class PreparedFor:
     """Compare the worst distribution with the data, column by column. ``str`` prints it."""
 
-    shift: str
-    """One of "x", "y", "both", "anywhere"."""
-    radius: float
-    """The MMD up to which distributions of this kind are covered."""
+    shift: str  # "x", "y", "both" or "anywhere"
+    radius: float  # the MMD up to which distributions of this kind are covered
     columns: tuple[str, ...]
     labels: tuple[Any, ...]
     data: Moments
     worst: Moments
-    loss: float | None
-    """The mean loss of the data."""
+    loss: float | None  # mean loss of the data
     worst_loss: float | None
 
     @property
@@ -86,25 +74,23 @@ class PreparedFor:
             f"  mean loss {loss} in the data, at most about {self.worst_loss:.4g}; "
             "in the worst case:",
         ]
-        before, after = self.data, self.worst
-        parts = (self.columns, before.mean, after.mean, before.std, after.std)
+        columns = (self.columns, self.data.mean, self.worst.mean, self.data.std, self.worst.std)
         lines += [
             f"  {name}: mean {mean:.4g} → {moved:.4g}, standard deviation {std:.4g} → {spread:.4g}"
-            for name, mean, moved, std, spread in zip(*parts, strict=True)
+            for name, mean, moved, std, spread in zip(*columns, strict=True)
         ]
-        if before.shares is not None and after.shares is not None:
-            shares = zip(self.labels, before.shares, after.shares, strict=True)
+        if self.data.shares is not None and self.worst.shares is not None:
+            shares = zip(self.labels, self.data.shares, self.worst.shares, strict=True)
             lines += [f"  share of {label}: {old:.1%} → {new:.1%}" for label, old, new in shares]
         return "\n".join(lines)
 
 
 class RobustEstimator(BaseEstimator):
-    """Fit a model against the worst distribution in an MMD ball around the data.
+    """Fit a model against the worst distribution in an MMD ball around the data."""
 
-    The two estimators check their outcome (``_checked``) and name their coefficients.
-    """
-
-    _task: type[Model]
+    _kind: type  # of its losses
+    _loss_at_samples: str  # the default if samples are reweighted
+    _checked: Callable[..., tuple[np.ndarray, np.ndarray]]  # X, and y as numbers or codes of labels
 
     def __init__(
         self,
@@ -138,27 +124,18 @@ class RobustEstimator(BaseEstimator):
         Ctrl-C stores the best solution so far, if there is one, and is raised again.
         """
         with shown(type(self).__name__, "setting up", verbose=self.verbose):
-            self._fit(X, y, [self.radius], sample_weight, lambda radius: self)
-        return self
+            return self._fit(X, y, [self.radius], sample_weight)[0]
 
     def path(self, X: Any, y: Any, radii: Sequence[Any], sample_weight: Any = None) -> list[Self]:
-        """Fit one clone per radius, in the order given. Each starts from the one before.
+        """Fit one copy per radius, in the order given. Each starts from the one before.
 
         If the ball of a radius holds no density, an error names the least radius before anything is
         fitted. ``time_limit`` is for all radii together.
         """
         if isinstance(radii, str) or not np.iterable(radii):
             raise TypeError(f"radii must be a sequence of radii; got {radii!r}")
-        shift = self._shift_for(radii)
-
-        def copy(radius: Any) -> Any:
-            fitted = clone(self).set_params(radius=radius, shift=shift)
-            for name in {"n_features_in_", "feature_names_in_", "classes_"} & vars(self).keys():
-                setattr(fitted, name, getattr(self, name))
-            return fitted
-
         with shown(type(self).__name__, "setting up", verbose=self.verbose):
-            return self._fit(X, y, radii, sample_weight, copy)
+            return self._fit(X, y, radii, sample_weight, path=True)
 
     def _shift_for(self, radii: Sequence[Any]) -> str:
         """As given. Default: sample weights if a radius is "auto", else densities of the domain."""
@@ -174,21 +151,12 @@ class RobustEstimator(BaseEstimator):
         return shift
 
     def _loss_for(self, shift: str) -> Any:
-        default = "square" if shift == _ANYWHERE else self._task.loss_at_samples
-        return as_loss_object(default if self.loss is None else self.loss, self._task.kind)
-
-    @abstractmethod
-    def _checked(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
-        """X, and y as numbers or as codes of labels."""
+        default = "square" if shift == _ANYWHERE else self._loss_at_samples
+        return as_loss_object(default if self.loss is None else self.loss, self._kind)
 
     @np.errstate(under="ignore")
     def _fit(
-        self,
-        X: Any,
-        y: Any,
-        radii: Sequence[Any],
-        sample_weight: Any,
-        target: Callable[[Any], Any],
+        self, X: Any, y: Any, radii: Sequence[Any], sample_weight: Any, path: bool = False
     ) -> list[Self]:
         deadline, name = Deadline(self.time_limit), type(self).__name__
         for radius in (self.radius, *radii):
@@ -196,101 +164,83 @@ class RobustEstimator(BaseEstimator):
         as_choice(self.model, "model", ("linear", "kernel"))
         as_nonnegative(self.alpha, "alpha")
         goal, shift = as_goal(self.tol, self.rtol), self._shift_for(radii)
-        loss = self._loss_for(shift)
+        loss, kind = self._loss_for(shift), Densities if shift == _ANYWHERE else Reweighted
         with set_up(deadline, 0.25):  # as in robust_minimize
             X, y = self._checked(X, y)
             weights = as_weights(sample_weight, X.shape[0])
-            samples = as_reference(np.column_stack([X, y]), weights)
-            kind = Densities if shift == _ANYWHERE else Reweighted
-            family = kind(self, loss, samples, shift)
+            family = kind(self, loss, as_reference(np.column_stack([X, y]), weights), shift)
         problem, numbers = family.problem, []
         for radius in radii:
             number, problem = radius_of(family, radius, self.random_state, problem, deadline)
             numbers.append(number)
-        if len(numbers) > 1:
-            problem = _feasible(family, problem, numbers, goal, deadline, name)
-        saddle, out = None, []
+        least = min((number for number in numbers if number > 0.0), default=0.0)
+        if len(numbers) > 1 and least > 0.0:  # so that no fit is lost to a radius further down
+            distance, problem = nearest_exactly(problem, deadline)
+            if least <= distance:
+                smallest = solved_robustly(family, least, goal, deadline, None, problem)
+                _report(smallest, name, numbers)
+        saddle, out = None, list[Self]()
         for radius, number in zip(radii, numbers, strict=True):
             tell(f"radius {number:.3g}, {len(out) + 1} of {len(radii)}", len(out), len(radii))
             solution = solved_robustly(family, number, goal, deadline, saddle, problem)
-            _report(solution, name)
-            saddle, fitted = solution.saddle, target(radius)
-            fitted._take(family, solution)
-            out.append(fitted)
+            _report(solution, name, [number])
+            saddle = solution.saddle
+            out.append(copy(self).set_params(radius=radius, shift=shift) if path else self)
+            out[-1]._take(family, solution)
             if saddle is not None and saddle.keyboard_interrupt:
                 raise KeyboardInterrupt(f"{name}: {solution.message}")
         return out
 
-    def _take(self, family: EstimatorFamily, solution: RobustSolution) -> None:
+    def _take(self, family: Densities | Reweighted, solution: RobustSolution) -> None:
         """Store a solution under the public names."""
-        worst, model = solution.worst_case, family.model
+        worst, model, theta = solution.worst_case, family.model, solution.theta
         self.solution_, self.worst_case_, self.radius_ = solution, worst, solution.radius
-        self._model, rows = model, solution.theta.reshape(-1, model.size)
-        self.theta_ = rows if model.n_labels else solution.theta
-        if model.kernel is None:
-            coef = rows[:, 1:] / model.scale
-            self.coef_, self.intercept_ = self._named(coef, rows[:, 0] - coef @ model.center)
-        else:
+        self._model, self._rows, labelled = model, model.rows(theta), model.n_labels > 0
+        self.theta_ = theta.reshape(-1, model.size) if labelled else theta
+        if model.kernel:
             self.centers_ = model.centers
+        else:
+            coef = self._rows[:, 1:] / model.scale
+            at_zero = self._rows[:, 0] - coef @ model.center
+            number = coef[0], float(at_zero[0] + model.offset)
+            self.coef_, self.intercept_ = (coef, at_zero) if labelled else number
         names = vars(self).get("feature_names_in_", [f"x{k}" for k in range(model.scale.size)])
-        columns = (*map(str, names), *(() if model.n_labels else ("y",)))
-        labels = () if model.labels is None else tuple(model.labels.tolist())
-        data = family.moments(family.masses)
-        found = 0.0, columns, labels, data, data, None, None
+        columns = *map(str, names), *([] if labelled else ["y"])
+        labels, data = model.labels.tolist() if labelled else (), family.moments(family.masses)
+        self.prepared_for_ = PreparedFor(
+            family.shift, 0.0, columns, tuple(labels), data, data, None, None
+        )
         if worst is not None and worst.value is not None:
-            moved = family.law_of(worst.distribution)
-            losses = worst.empirical_value, worst.value
-            found = solution.radius, columns, labels, data, moved, *losses
-        self.prepared_for_ = PreparedFor(family.shift, *found)
+            self.prepared_for_ = replace(
+                self.prepared_for_,
+                radius=solution.radius,
+                worst=family.law_of(worst.distribution),
+                loss=worst.empirical_value,
+                worst_loss=worst.value,
+            )
         if self.verbose:
             print(f"{type(self).__name__} is {self.prepared_for_}", flush=True)
 
-    @abstractmethod
-    def _named(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, Any]:
-        """``coef_`` and ``intercept_`` of the linear scores in the units of X."""
-
     def _scores(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "theta_")
-        X = require_numbers(require_order(self, X))
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        return np.asarray(self._model(X) @ self.theta_.T)
+        numbers = require_numbers(require_order(self, X))
+        X = validate_data(self, numbers, dtype=np.float64, reset=False)
+        return np.asarray(self._model(X) @ self._rows.T)
 
 
-def _feasible(
-    family: EstimatorFamily,
-    problem: Problem,
-    radii: list[float],
-    goal: Goal,
-    deadline: Deadline,
-    name: str,
-) -> Problem:
-    """The problem, if every ball holds a density. Checked first, so that no fit is lost."""
-    positive = [radius for radius in radii if radius > 0.0]
-    if not positive:
-        return problem
-    distance, problem = nearest_exactly(problem, deadline)
-    if min(positive) <= distance:
-        smallest = solved_robustly(family, min(positive), goal, deadline, None, problem)
-        if smallest.status == "infeasible":
-            least = smallest.least_radius or 0.0
-            empty = ", ".join(f"{radius:.6g}" for radius in positive if radius < least)
-            raise ValueError(
-                f"{name}: no density of the space lies within radius {empty} of the data, so that "
-                f"nothing was fitted; {smallest.note}"
-            )
-        _report(smallest, name)
-    return problem
-
-
-def _report(solution: RobustSolution, name: str) -> None:
+def _report(solution: RobustSolution, name: str, radii: list[float]) -> None:
     """Raise if no density lies in the ball. Warn if the gap is larger than requested."""
-    size = f"radius={solution.radius:.6g}"
     if solution.status == "infeasible":
+        least = max(solution.least_radius or 0.0, solution.radius)
+        empty = ", ".join(f"{radius:.6g}" for radius in radii if 0.0 < radius <= least)
         raise ValueError(
-            f"{name}: no density of the space lies within {size} of the data; {solution.note}"
+            f"{name}: no density of the space lies within radius {empty} of the data, so that "
+            f"nothing was fitted; {solution.note}"
         )
     if solution.status == "undecided":
-        raise ValueError(f"{name}: {size} is about the least one; {solution.message}")
+        raise ValueError(
+            f"{name}: radius={solution.radius:.6g} is about the least one; {solution.message}"
+        )
     if solution.status != "solved":
         warnings.warn(f"{name}: {solution.message}", ConvergenceWarning, stacklevel=5)
 
@@ -298,8 +248,8 @@ def _report(solution: RobustSolution, name: str) -> None:
 class RobustRegressor(RegressorMixin, RobustEstimator):
     r"""Regression that is robust to distribution shift.
 
-    Minimizes the worst expected loss over distributions p of (x, y) whose MMD to the data is at most
-    the radius: min over f of max over p of E_p[loss(y − f(x))] + α‖θ‖².
+    Minimizes the worst expected loss over distributions p of (x, y) whose MMD to the data is at
+    most the radius: min over f of max over p of E_p[loss(y − f(x))] + α‖θ‖².
 
     Parameters
     ----------
@@ -309,8 +259,8 @@ class RobustRegressor(RegressorMixin, RobustEstimator):
         cross-validated loss, possibly 0. See Notes. If the ball holds no density, an error names
         the least radius.
     model : {"linear", "kernel"}, default="linear"
-        f(x) = θ_0 + ⟨θ, (x − mean)/scale⟩, or θ_0 + Σ θ_j k(x, c_j) with Gaussian kernels at centers
-        c_j among the samples.
+        f(x) = θ_0 + ⟨θ, (x − mean)/scale⟩, or θ_0 + Σ θ_j k(x, c_j) with Gaussian kernels at
+        centers c_j among the samples.
     loss : {"square", "huber", "absolute"} or RegressionLoss, default="square"
         "square" is in closed form. With ``shift="anywhere"`` the other losses need quadrature over
         (x, y), for at most two features. A name stands for an object such as
@@ -327,8 +277,8 @@ class RobustRegressor(RegressorMixin, RobustEstimator):
     bandwidth : float or array of d + 1 floats, optional
         Bandwidth of the densities of (x, y), or of the columns that shift.
     embedding_bandwidth : float or array of d + 1 floats, optional
-        Bandwidth of the kernel of the MMD. Default: the median distance of the standardized samples,
-        in the unit of each column.
+        Bandwidth of the kernel of the MMD. Default: the median distance of the standardized
+        samples, in the unit of each column.
     measure : Box or Lebesgue, optional
         Domain of (x, y). Default: with up to two features, the box around the data and one standard
         deviation more. Otherwise R^d, where the value is that of densities around the data.
@@ -369,9 +319,10 @@ class RobustRegressor(RegressorMixin, RobustEstimator):
     Notes
     -----
     ``radius="auto"`` is the largest of 1, ½, ¼, ⅛ times the bootstrap radius whose held-out loss on
-    five folds is at most 0.5% above that of radius 0. It may be 3% in each fold, and in all folds with
-    one standard error more. Otherwise, and for fewer than ten distinct samples, it is 0. With
-    ``shift="anywhere"`` the first candidate is at least 1.2 times the distance of the nearest density.
+    five folds is at most 0.5% above that of radius 0. It may be 3% above in each fold, and in all
+    folds with one standard error more. Otherwise, and for fewer than ten distinct samples, the
+    radius is 0. With ``shift="anywhere"`` the first candidate is at least 1.2 times the distance of
+    the nearest density.
 
     Examples
     --------
@@ -383,19 +334,16 @@ class RobustRegressor(RegressorMixin, RobustEstimator):
     ('solved', True)
     """
 
-    _task = Regression
+    _kind, _loss_at_samples = RegressionLoss, "square"
 
     def predict(self, X: Any) -> np.ndarray:
         """f at the rows of X."""
-        return self._scores(X) + self._model.offset
+        return self._scores(X)[:, 0] + self._model.offset
 
     def _checked(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
         y = as_vector(y, "y") if np.asarray(y).ndim == 1 else require_numbers(y, "y")
         X, y = validate_data(self, require_numbers(X), y, dtype=np.float64, y_numeric=True)
         return X, np.asarray(y, dtype=np.float64)
-
-    def _named(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, float]:
-        return coef[0], float(intercept[0] + self._model.offset)
 
 
 def _has_probabilities(estimator: RobustClassifier) -> bool:
@@ -409,8 +357,8 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):
     r"""Classification that is robust to distribution shift.
 
     Minimizes the worst expected loss over distributions p of (x, label) whose MMD to the data is at
-    most the radius: min over scores of max over p of E_p[loss(scores(x), label)] + α‖θ‖². The kernel
-    of the MMD is k(x, x')·1[label = label'].
+    most the radius: min over scores of max over p of E_p[loss(scores(x), label)] + α‖θ‖². The
+    kernel of the MMD is k(x, x')·1[label = label'].
 
     Parameters
     ----------
@@ -421,8 +369,9 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):
     loss : {"square", "logistic"} or ClassificationLoss, optional
         "square" is in closed form: (score ∓ 1)² for two labels, and the squared distance of the
         scores to the label's unit vector for more. "logistic" is −log softmax and gives
-        ``predict_proba``. With ``shift="anywhere"`` it needs quadrature, for at most three features.
-        Default: "logistic" if the samples are reweighted, as with ``radius="auto"``, else "square".
+        ``predict_proba``. With ``shift="anywhere"`` it needs quadrature, for at most three
+        features. Default: "logistic" if the samples are reweighted, as with ``radius="auto"``, else
+        "square".
     alpha, n_centers, model_bandwidth
         See :class:`~ksos.RobustRegressor`.
     bandwidth, embedding_bandwidth : float or array of d floats, optional
@@ -446,9 +395,11 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):
         The centers of the kernel model.
     theta_ : ndarray (scores, functions)
     worst_case_ : WorstCase or None
-        Its ``distribution`` is a :class:`~ksos.labelled.LabelledDensity`, and its ``dual_function`` a
-        list with one function per label. None at radius 0. Its ``upper_bound`` is proven for square
-        losses of linear scores on a box. Otherwise the supremum over x is found by search.
+        Its ``distribution`` is a :class:`~ksos.labelled.LabelledDensity`, and its ``dual_function``
+        a list with one function per label. If samples are reweighted, a density of what shifts
+        relative to the data. None at radius 0. Its ``upper_bound`` is proven for square losses of
+        linear scores on a box, and for reweighted samples. Otherwise the supremum over x is found
+        by search.
     prepared_for_ : PreparedFor
         Means and standard deviations of the columns, and shares of the labels, in the data and in
         the worst case.
@@ -465,29 +416,27 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):
     (['no', 'yes'], 'solved', True)
     """
 
-    _task = Classification
+    _kind, _loss_at_samples = ClassificationLoss, "logistic"
 
     def decision_function(self, X: Any) -> np.ndarray:
         """The scores, shape (n, labels). For two labels that of the second alone, shape (n,)."""
-        scores = self._with_first(self._scores(X))
-        return scores[:, 0] if self.classes_.shape[0] == 2 else scores
-
-    def _with_first(self, scores: np.ndarray) -> np.ndarray:
-        """With more than two labels, the logistic loss fixes the score of the first at 0."""
-        fixed = self.classes_.shape[0] - scores.shape[1] if self.classes_.shape[0] > 2 else 0
-        return np.column_stack([np.zeros((scores.shape[0], fixed)), scores])
+        scores = self._scores(X)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X: Any) -> np.ndarray:
         """The label with the largest score."""
-        scores = self.decision_function(X)
-        best = scores > 0.0 if scores.ndim == 1 else np.argmax(scores, axis=1)
-        return self.classes_[best.astype(int)]
+        best = np.argmax(self._with_zero(X), axis=1)
+        return self.classes_[best]
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
         """The softmax of the scores, shape (n, labels), for the logistic loss."""
+        return np.asarray(softmax(self._with_zero(X), axis=1))
+
+    def _with_zero(self, X: Any) -> np.ndarray:
+        """The scores of all labels: of two, the first has the score 0."""
         scores = self._scores(X)
-        return np.asarray(softmax(np.column_stack([np.zeros(len(scores)), scores]), axis=1))
+        return scores if scores.shape[1] > 1 else np.column_stack([np.zeros(len(scores)), scores])
 
     def _checked(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
         require_unmasked(y, "y")  # labels may be words
@@ -502,6 +451,3 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):
                 f"{self.classes_[0]!r}"
             )
         return X, codes
-
-    def _named(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return self._with_first(coef.T).T, self._with_first(intercept[None])[0]
