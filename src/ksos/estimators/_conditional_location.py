@@ -346,7 +346,7 @@ def fit_scales(
                 model = fit_on(regressor, inside, sizes, masses, train)
                 g[test, j] = evaluate(model, _safe_indexing(inside, test), 1)[:, 0]
         centers = masses @ g / masses.sum()
-        level, exponents = _exponents(residuals[:, k] / usual, g - centers, masses)
+        level, exponents = _exponents(residuals[:, k] / usual, g - centers, masses, splits)
         log_s = level + np.log(usual) + (g - centers) @ exponents
         # half a unit beyond what held-out rows had: a factor of 1.6 is extrapolated, no more
         seen = log_s[masses > 0.0]
@@ -363,44 +363,60 @@ def fit_scales(
 
 
 def _exponents(
-    residuals: np.ndarray, g: np.ndarray, masses: np.ndarray
+    residuals: np.ndarray, g: np.ndarray, masses: np.ndarray, splits: Sequence[Split]
 ) -> tuple[float, np.ndarray]:
-    """(c, β) with the largest Σ_i a_i (log t(r_i/s_i) − log s_i) − Σβ, or β = 0."""
+    """(c, β) with the largest Σ_i a_i (log t(r_i/s_i) − log s_i) − Σβ, or β = 0.
+
+    Whether β is zero is decided on rows that have not helped to find it: the odd folds judge what
+    the even ones have found, and the other way round.
+    """
+    half = np.zeros(masses.size, dtype=bool)
+    for number, (_, test) in enumerate(splits):
+        half[test] = number % 2 == 1
     rows = masses > 0.0
-    counts = masses[rows] * (rows.sum() / masses.sum())
+    half, counts = half[rows], masses[rows] * (rows.sum() / masses.sum())
     log_r = np.log(np.maximum(np.abs(residuals[rows]), 1e-30))  # zero has a logarithm all the same
     useful = np.flatnonzero(g[rows].std(axis=0) > 1e-9)
     inside = g[np.ix_(rows, useful)]
 
-    def loss(at: np.ndarray, freedom: float) -> tuple[float, np.ndarray]:
+    def loss(at: np.ndarray, freedom: float, a: np.ndarray) -> tuple[float, np.ndarray]:
         log_s = at[0] + inside @ at[1:]
         with np.errstate(over="ignore"):
             squared = np.exp(2.0 * (log_r - log_s)) / freedom
-        value = counts @ (0.5 * (freedom + 1.0) * np.log1p(squared) + log_s) + at[1:].sum()
-        value -= counts.sum() * student.logpdf(0.0, freedom)
-        slope = counts * (1.0 - (freedom + 1.0) * squared / (1.0 + squared))
+        value = a @ (0.5 * (freedom + 1.0) * np.log1p(squared) + log_s) + at[1:].sum()
+        value -= a.sum() * student.logpdf(0.0, freedom)
+        slope = a * (1.0 - (freedom + 1.0) * squared / (1.0 + squared))
         return float(value), np.r_[slope.sum(), slope @ inside + 1.0]
 
-    def best(most: float) -> tuple[np.ndarray, np.ndarray]:
-        """(c, β) with β at most ``most``, and the log-density of every row."""
+    def fit(most: float, used: np.ndarray) -> tuple[np.ndarray, float]:
+        """(c, β) from some rows with β at most ``most``, and the degrees of freedom."""
         bounds = [(-20.0, 20.0), *[(0.0, most)] * useful.size]
-        start = np.r_[0.0, np.full(useful.size, min(0.3, most))]
+        start, a = np.r_[0.0, np.full(useful.size, min(0.3, most))], np.where(used, counts, 0.0)
         fits = [
-            (minimize(loss, start, (nu,), jac=True, method="L-BFGS-B", bounds=bounds), nu)
+            (minimize(loss, start, (nu, a), jac=True, method="L-BFGS-B", bounds=bounds), nu)
             for nu in _FREEDOM
         ]
         found, nu = min(fits, key=lambda one: one[0].fun)
-        log_s = found.x[0] + inside @ found.x[1:]
-        with np.errstate(over="ignore"):
-            return found.x, student.logpdf(np.exp(log_r - log_s), nu) - log_s
+        return found.x, nu
+
+    def held_out(most: float) -> np.ndarray:
+        logs = []
+        for x, nu in (fit(most, half), fit(most, ~half)):
+            log_s = x[0] + inside @ x[1:]
+            with np.errstate(over="ignore"):
+                logs.append(student.logpdf(np.exp(log_r - log_s), nu) - log_s)
+        return np.where(half, logs[1], logs[0])
 
     # β = 1 takes g at its word, and 3 bounds the search: no cell of benchmarks/conditional is there
-    constant, varying = best(0.0), best(3.0) if useful.size else best(0.0)
-    exponents = np.zeros(g.shape[1])
-    if not simplest_good(np.stack([constant[1], varying[1]], axis=1), counts / counts.sum()):
-        return float(constant[0][0]), exponents
-    exponents[useful] = np.where(varying[0][1:] > 1e-3, varying[0][1:], 0.0)  # rounding is no model
-    return float(varying[0][0]), exponents
+    exponents, every, most = np.zeros(g.shape[1]), np.ones_like(half), 3.0
+    if not useful.size or not half.any() or half.all():
+        return float(fit(0.0, every)[0][0]), exponents
+    scores = np.stack([held_out(0.0), held_out(most)], axis=1)
+    if not simplest_good(scores, counts / counts.sum()):
+        return float(fit(0.0, every)[0][0]), exponents
+    x = fit(most, every)[0]
+    exponents[useful] = np.where(x[1:] > 1e-3, x[1:], 0.0)  # rounding is no model
+    return float(x[0]), exponents
 
 
 # --- the default regressors ---

@@ -42,7 +42,7 @@ _QUINTILES = 5
 _ENOUGH = (
     5 * _QUINTILES**2
 )  # rows for a χ² table of quintiles: five expected per cell [Cochran1954]
-_UNLIKELY = 0.005  # p-value: without dependence, the shape is tried in one fit of two hundred
+_UNLIKELY = 0.05  # p-value of all tests together: without dependence, few shapes are tried
 _KNOTS = 24  # different distributions q(u | z): z is rounded to a quantile
 
 
@@ -176,8 +176,9 @@ def _candidates(given: Any, X: Any, mu: np.ndarray, U: np.ndarray, rows: np.ndar
     if given == "auto":
         columns = [(k,) for k in range(X.shape[1])] if rows.size >= _ENOUGH else []
         p = {name: _p_value(name, X, mu, U, rows) for name in ["prediction", *columns]}
-        likely = sorted((name for name in columns if p[name] < _UNLIKELY), key=lambda name: p[name])
-        names = ["prediction"] * (p["prediction"] < _UNLIKELY) + likely[:2]
+        most = _UNLIKELY / len(p)  # Bonferroni's: the more tests, the more dependence by chance
+        likely = sorted((name for name in columns if p[name] < most), key=lambda name: p[name])
+        names = ["prediction"] * (p["prediction"] < most) + likely[:2]
     found = [Given.of(name, X, mu, rows) for name in names]
     return [one for one in found if np.all(one.spread > 0.0)]
 

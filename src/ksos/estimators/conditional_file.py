@@ -1,9 +1,9 @@
-"""The file of a whole conditional density, regressors included: a pickle that is read with a list of
-the classes it may name.
+"""The file of a whole conditional density, regressors included: a pickle that is read with a list
+of the classes it may name.
 
-Regressors are scikit-learn's objects, for which there is no format but pickle, and a pickle can name
-any function for its reader to call. This reader looks up classes of scikit-learn and ksos, and the
-few functions by which NumPy's arrays come back, and nothing else. What it calls are their
+Regressors are scikit-learn's objects, for which there is no format but pickle, and a pickle can
+name any function for its reader to call. This reader looks up classes of scikit-learn and ksos, and
+the few functions by which NumPy's arrays come back, and nothing else. What it calls are their
 constructors, which store their arguments. A regressor from another library raises an error unless
 you trust the file.
 """
@@ -44,7 +44,8 @@ _LIBRARIES = (
 )
 _NOT = ("sklearn.externals", "sklearn.datasets", "sklearn.utils._testing", "sklearn.utils._joblib")
 _SHORT_NAMES = {"_loss": "sklearn._loss._loss"}
-"""What a module of scikit-learn 1.7 calls itself, and what it is: the short name would be looked for in the current folder."""
+"""What a module of scikit-learn 1.7 calls itself, and what it is: the short name would be looked
+for in the current folder."""
 _FUNCTIONS = {
     "numpy._core.multiarray": {"_reconstruct", "scalar"},
     "numpy._core.numeric": {"_frombuffer"},
@@ -69,7 +70,7 @@ class StoredConditional(NamedTuple):
     """The names of the columns of x, in their order."""
     target: str = "y"
     categories: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Columns of words: the name of each, or its number in x from 1, and the words that were seen."""
+    """Columns of text: the name of each, or its number in x from 1, and the values seen."""
 
     @property
     def named(self) -> bool:
@@ -81,11 +82,11 @@ def load(path: str | os.PathLike[str]) -> Any:
     """Read the file ``path``: a density or mixture, bit for bit as it was saved, or the
     :class:`~ksos.KernelSoSConditional` that ``ksos fit --target`` has fitted.
 
-    Nothing in the file of a density is executed, and nothing is allocated that the file's own length
-    does not cover. The regressors of a conditional density are scikit-learn's objects, which only
-    pickle stores. Classes of scikit-learn and ksos are created again, and no other name is looked
-    up. It raises ModelFormatError for every file that is not a whole, undamaged model of a known
-    version, and OSError if the file cannot be read.
+    Nothing in the file of a density is executed, and nothing is allocated that the file's own
+    length does not cover. The regressors of a conditional density are scikit-learn's objects, which
+    only pickle stores. Classes of scikit-learn and ksos are created again, and no other name is
+    looked up. It raises ModelFormatError for every file that is not a whole, undamaged model of a
+    known version, and OSError if the file cannot be read.
 
     >>> import os, tempfile
     >>> import ksos
@@ -128,20 +129,24 @@ def load_conditional(path: str | os.PathLike[str], trust: bool = False) -> Store
     start = len(_MAGIC) + hashlib.sha256().digest_size
     if content[: len(_MAGIC)] != _MAGIC or len(content) <= start:
         raise ModelFormatError(
-            f"{name} is not a conditional density that ksos wrote; expected a file of ksos fit --target"
+            f"{name} is not a conditional density that ksos wrote; expected a file of ksos fit "
+            "--target"
         )
     body = content[start:]
     if hashlib.sha256(body).digest() != content[len(_MAGIC) : start]:
         raise ModelFormatError(
-            f"{name} is damaged: its checksum does not agree with its content; copy it again from its source"
+            f"{name} is damaged: its checksum does not agree with its content; copy it again from "
+            "its source"
         )
     try:
         found = pickle.loads(body) if trust else _Reader(io.BytesIO(body)).load()
     except ModelFormatError as error:
         raise ModelFormatError(f"{name}: {error}") from None
     except Exception as error:  # whatever a forged or outdated pickle makes of its reader
-        text = f"{name} cannot be read ({type(error).__name__}: {error}); fit again with the installed versions of ksos and scikit-learn"
-        raise ModelFormatError(text) from None
+        raise ModelFormatError(
+            f"{name} cannot be read ({type(error).__name__}: {error}); fit again with the "
+            "installed versions of ksos and scikit-learn"
+        ) from None
     if not (
         isinstance(found, StoredConditional) and isinstance(found.estimator, KernelSoSConditional)
     ):
@@ -165,6 +170,7 @@ class _Reader(pickle.Unpickler):
             if own or (callable(found) and name.startswith("__pyx_unpickle_")):
                 return found
         raise ModelFormatError(
-            f"it names {module[:80]}.{name[:80]}, which is not on the list of what may be read; a regressor from another library needs the "
-            "option to trust the file (--trust), and that you know where the file comes from"
+            f"it names {module[:80]}.{name[:80]}, which is not on the list of what may be read; a "
+            "regressor from another library needs the option to trust the file (--trust), and that "
+            "you know where the file comes from"
         )

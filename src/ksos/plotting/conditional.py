@@ -1,4 +1,4 @@
-"""ConditionalDisplay: the laws of y given x as a fan of quantiles, and whether held-out data follow them."""
+"""ConditionalDisplay: the distributions of y given x as a fan of quantiles, and whether held-out data follow them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _CONFIDENCE = 0.95  # of the band that a correct model stays in, bar by bar or l
 
 
 class ConditionalDisplay(Display):
-    r"""The conditional laws of a fitted :class:`~ksos.KernelSoSConditional` on rows (x_i, y_i), best rows that it was not fitted to.
+    r"""The conditional distributions of a fitted :class:`~ksos.KernelSoSConditional` on rows (x_i, y_i), best rows that it was not fitted to.
 
     * ``"fan"``: the quantiles of y given x_i, row after row, darker towards the median, with the y_i on top;
-    * ``"pit"``: the histogram of u_i = F(y_i | x_i), which is uniform where the laws are right (a hump: too wide; a bowl: too narrow;
+    * ``"pit"``: the histogram of u_i = F(y_i | x_i), which is uniform if the model is right (a hump: too wide; a bowl: too narrow;
       a slope: shifted);
-    * ``"calibration"``: for every level q the share of the y_i below their quantile q, which is q where the laws are right.
+    * ``"calibration"``: for every level q the share of the y_i below their quantile q, which is q if the model is right.
 
-    The shaded band of the last two holds each bar, or each share, with probability 95 % where the laws are right.
+    The shaded band of the last two holds each bar, or each share, with probability 95% if the model is right.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class ConditionalDisplay(Display):
         cls, estimator: Any, X: Any, y: Any = None, *, kind: str = "fan", levels: Any = _LEVELS, against: Any = None, ax: Any = None,
         **options: Any,
     ) -> Self:  # fmt: skip
-        """Ask ``estimator`` for the laws at the rows of ``X`` and draw them.
+        """Ask ``estimator`` for the distributions at the rows of ``X`` and draw them.
 
         Parameters
         ----------
@@ -105,7 +105,7 @@ class ConditionalDisplay(Display):
         as_choice(kind, "kind", _KINDS)
         check_is_fitted(estimator)
         if kind != "fan" and y is None:
-            raise ValueError(f"y must be given: a {kind} display compares the laws with what came; got None")
+            raise ValueError(f"y must be given: a {kind} display compares the distributions with the targets; got None")
         if kind != "fan" and against is not None:
             raise ValueError(f"against is the horizontal axis of a fan; a {kind} display has none, got {against!r}")
         wanted = np.unique(np.atleast_1d(as_levels(levels))) if kind == "fan" else np.arange(1, 100) / 100.0
@@ -171,7 +171,7 @@ class ConditionalDisplay(Display):
         levels, n = np.asarray(self.levels), self.y.size
         share = np.mean(self.y[:, None] <= self.quantiles, axis=0)
         low, high = (np.asarray(end) / n for end in binom.interval(_CONFIDENCE, n, levels))
-        self.artists_["band"] = ax.fill_between(levels, low, high, color=_BAND, linewidth=0.0, label="95 % if the laws are right")
+        self.artists_["band"] = ax.fill_between(levels, low, high, color=_BAND, linewidth=0.0, label="95% if the model is right")
         (self.artists_["diagonal"],) = ax.plot([0.0, 1.0], [0.0, 1.0], color="0.5", linewidth=0.8, linestyle="--")
         (self.artists_["line"],) = ax.plot(levels, share, color=_LINE, linewidth=1.5, label="share of y below")
         ax.set(xlim=(0.0, 1.0), ylim=(0.0, 1.0), xlabel="level", ylabel="share below the quantile", aspect="equal")

@@ -141,6 +141,11 @@ class DensityDisplay(Display):
             if X is None:
                 raise ValueError("the law of y depends on x: give one row as X; ksos.ConditionalDisplay shows many")
             law = estimator.at(X)
+            if not isinstance(law, Queries):
+                raise ValueError(
+                    f"the estimator has transform_={estimator.transform_!r}, and only densities without a transform are drawn; "
+                    "use ksos.ConditionalDisplay, or fit with transform=None"
+                )
             outputs = law.feature_names or (["y"] if law.n_features == 1 else [f"y{k + 1}" for k in range(law.n_features)])
             names = vars(estimator).get("feature_names_in_")
             given = _listed(np.ravel(np.asarray(as_row(X, names))), names)
