@@ -1,27 +1,17 @@
-"""The bandwidth that suits a kernel density estimate p = Σ_i a_i k(·,x_i)²/∫k(x,x_i)²dρ, by held-out samples."""
+"""The unit of bandwidths: the kernel that suits a kernel density estimate, by left-out samples."""
 
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import logsumexp
 
-from ksos._deadline import Deadline
-from ksos._memory import row_blocks
-from ksos.bandwidth import bandwidth_rule, widest_good
+from ksos.bandwidth import bandwidth_rule, predict_left_out, subset_and_factor
 from ksos.choose.mixtures import MOST_FULL
-from ksos.data.samples import random_folds
-from ksos.integrals import closed_form
 from ksos.kernels import Kernel
 from ksos.measures import Measure
 from ksos.metric import takes_metrics
 
-__all__ = ["bandwidth_unit", "best_multiple", "kernel_density_logpdf", "whitened"]
+__all__ = ["bandwidth_unit", "whitened"]
 
-_BLOCK_ELEMENTS = 1 << 20  # of kernel values at a time: 8 MB
-# Samples of the scan and its folds: the chosen multiple is then known to an eighth of an octave.
-_SCAN_POINTS, _SCAN_FOLDS = 800, 10
-_WITHIN = 0.2  # standard errors: among multiples as good as the best, the widest is the safest
-_COARSE, _FINE = 2.0**0.5, 2.0**0.125
 _SINGULAR = 1e-6
 """Of the largest eigenvalue: the least that a metric may have, so that its inverse keeps ten digits."""
 
@@ -33,7 +23,6 @@ def bandwidth_unit(
     weights: np.ndarray,
     scale: np.ndarray,
     rng: np.random.Generator,
-    deadline: Deadline,
 ) -> Kernel:
     """The kernel whose bandwidth suits a kernel density estimate: what bandwidths are multiples of.
 
@@ -54,7 +43,8 @@ def bandwidth_unit(
         kernel = family.with_sigma(np.broadcast_to(bandwidth_rule("silverman", points, weights, rng), (d,)))
     if points.shape[0] < 2:
         return kernel
-    return kernel.scaled(best_multiple(points, weights, kernel, measure, rng, deadline))
+    few, few_weights, factor = subset_and_factor(points, weights, measure)
+    return kernel.scaled(factor * predict_left_out(few, few_weights, kernel, measure).multiple)
 
 
 def whitened(kernel: Kernel, points: np.ndarray) -> np.ndarray:
@@ -63,53 +53,3 @@ def whitened(kernel: Kernel, points: np.ndarray) -> np.ndarray:
     if kernel.full:
         return np.asarray(away @ np.linalg.inv(np.linalg.cholesky(kernel.sigma)).T)
     return np.asarray(away / kernel.sigma_vector(points.shape[1]))
-
-
-def kernel_density_logpdf(kernel: Kernel, measure: Measure, points: np.ndarray, weights: np.ndarray, X: np.ndarray) -> np.ndarray:
-    """The log-density of the estimate at the rows of ``X``."""
-    log_masses = closed_form(kernel, measure, points.shape[1]).log_diagonal(points)
-    heights = np.where(np.isfinite(log_masses), np.log(weights) - log_masses, -np.inf)  # a discrete measure may not see a narrow kernel
-    out = np.empty(X.shape[0])
-    for rows in row_blocks(X.shape[0], points.shape[0], _BLOCK_ELEMENTS):
-        out[rows] = logsumexp(2.0 * kernel.log(X[rows], points) + heights, axis=1)
-    return out
-
-
-def best_multiple(
-    points: np.ndarray, weights: np.ndarray, kernel: Kernel, measure: Measure, rng: np.random.Generator, deadline: Deadline
-) -> float:
-    """The multiple of the kernel's bandwidth with which the kernel density estimate predicts held-out samples best.
-
-    A coarse scan over three powers of two and a fine one around its winner; beyond 800 samples on a random subset, corrected for its size.
-    After the deadline the best so far counts.
-    """
-    correction = 1.0
-    if points.shape[0] > _SCAN_POINTS:
-        chosen = np.sort(rng.choice(points.shape[0], _SCAN_POINTS, replace=False))
-        correction = (_SCAN_POINTS / points.shape[0]) ** (1.0 / (points.shape[1] + 4.0))
-        points, weights = points[chosen], weights[chosen] / weights[chosen].sum()
-    folds = random_folds(weights, min(_SCAN_FOLDS, points.shape[0]), rng)
-    known: dict[float, np.ndarray] = {}
-
-    def look(multiple: float) -> None:
-        if known and deadline.passed:
-            return
-        scaled, out = kernel.with_sigma(multiple * kernel.sigma), np.empty(points.shape[0])
-        for fold in folds:
-            out[fold.test] = kernel_density_logpdf(scaled, measure, points[fold.train], fold.train_weights, points[fold.test])
-        known[multiple] = np.maximum(out, -1e300)
-
-    for k in (0, -1, 1, -2, 2, -3, -4):
-        look(_COARSE**k)
-    while True:
-        best = max(sorted(known), key=lambda multiple: float(weights @ known[multiple]))
-        if best == min(known) and best > 2.0**-6 and not deadline.passed:
-            look(best / _COARSE)
-        elif best == max(known) and best < 2.0**3 and not deadline.passed:
-            look(best * _COARSE)
-        else:
-            break
-    for k in range(-2, 5):
-        look(best * _FINE**k)
-    multiples = sorted(known)
-    return multiples[widest_good(np.stack([known[multiple] for multiple in multiples]), weights, _WITHIN)] * correction

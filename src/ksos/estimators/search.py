@@ -429,7 +429,7 @@ class _Search:
                 warnings.simplefilter("ignore", UserWarning)
                 measures = [self._reference(self.points[rows], a, deadline) for rows, a in every]
         family, volume = kernel_form(options.kernel), Lebesgue() if options._corrects else self.measure
-        unit = bandwidth_unit(family, volume, self.points, self.weights, self.units.scale, self.rng, deadline)
+        unit = bandwidth_unit(family, volume, self.points, self.weights, self.units.scale, self.rng)
         projection, log_unit = None, 0.0
         if not options._corrects:
             integrals = closed_form(unit, volume, self.points.shape[1])
