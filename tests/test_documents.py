@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
+import numpy as np
+import pandas
 import pytest
 
 import ksos
+from ksos.kernels import Gaussian
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -96,6 +99,33 @@ def test_consoles_show_what_is_printed(page: Path, tmp_path: Path, monkeypatch: 
     said: list[str] = []
     doctest.DocTestRunner(verbose=False, optionflags=doctest.NORMALIZE_WHITESPACE).run(test, out=said.append)
     assert not said, "".join(said)
+
+
+def inline_calls(page: Path) -> list[str]:
+    """Calls of ksos in the tables of a page."""
+    rows = [line for line in without_fences(page.read_text(encoding="utf-8")).splitlines() if line.startswith("|")]
+    codes = [code for row in rows for code in re.findall(r"`([^`]+)`", row)]
+    return [code for code in codes if re.match(r"(ksos\.\w+|KernelSoS\w+)\(", code)]
+
+
+TABLES = [page for page in PAGES if inline_calls(page)]
+
+
+@pytest.mark.parametrize("page", TABLES, ids=[str(page.relative_to(ROOT)) for page in TABLES])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_calls_in_tables_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    X, new = rng.normal(size=(40, 2)), rng.normal(size=(10, 2))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    pandas.DataFrame(X, columns=["u", "v"]).to_parquet(tmp_path / "folder" / "part.parquet")
+    known = {"ksos": ksos, "X": X, "new": new, "y": X[:, 0] + rng.normal(size=40), "w": np.ones(40), "a": X, "b": new, "s": 1.0}
+    known |= vars(ksos.kernels) | vars(ksos.measures) | vars(ksos.functionals) | {"space": ksos.SoSSpace(Gaussian(1.0), X)}
+    known |= {name: getattr(ksos, name) for name in ("KernelSoSDensity", "KernelSoSDensityCV", "KernelSoSConditional")}
+    known |= {"mixture": ksos.measures.GaussianMixture([1.0], [[0.0, 0.0]], [[1.0, 1.0]]), "data": X[:, :1], "radius": 0.3}
+    known |= {"loss": lambda theta, x: ((x[:, 0] - theta[0]) ** 2, 2.0 * (theta[0] - x)), "theta0": [0.0]}
+    for code in inline_calls(page):
+        eval(compile(code, str(page), "eval"), dict(known))
 
 
 @every_page
