@@ -239,7 +239,8 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
             )
         self._target_names = _names_of(y)
         # what is between the regressors is small work as well
-        with shown(type(self).__name__), few_threads(MANY_ROWS if self._joint else np.shape(y)[0]):
+        rows = MANY_ROWS if self._joint else np.asarray(y).size
+        with shown(type(self).__name__), few_threads(rows):
             fit = self._fit_joint if self._joint else self._fit_regression
             fit(X, require_numbers(y, "y"), sample_weight)
         return self
