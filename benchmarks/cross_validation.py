@@ -19,7 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold
 
 import ksos
-from ksos.bandwidth import bandwidth_rule
+from ksos.kernels import Gaussian
 
 
 def main() -> None:
@@ -31,20 +31,21 @@ def main() -> None:
     parser.add_argument("--tol", type=float, default=1e-4, help="of the separate fits; what a choice among them needs")
     options = parser.parse_args()
     X = np.asarray(make_moons(options.samples, noise=0.1, random_state=0)[0])
-    multiples, strengths = np.geomspace(0.2, 1.5, options.grid), np.geomspace(1.0, 1e-4, options.grid)
+    multiples, strengths = np.geomspace(0.5, 4.0, options.grid), np.geomspace(1.0, 1e-4, options.grid)
 
     began = time.process_time()
-    search = ksos.KernelSoSDensityCV(bandwidths=multiples, relative_regularizations=strengths, cv=options.folds).fit(X)
+    grids = {"bandwidths": multiples, "relative_regularizations": strengths}
+    search = ksos.KernelSoSDensityCV(**grids, cv=options.folds, reference=None).fit(X)
     together = time.process_time() - began
 
-    unit = bandwidth_rule("silverman", X, np.full(len(X), 1.0 / len(X)), np.random.default_rng(0))
+    unit = Gaussian(search.bandwidth_).scaled(1.0 / search.best_params_["bandwidth_multiple"])
     jobs = list(itertools.product(multiples, strengths, range(options.folds)))
     chosen = [jobs[i] for i in np.linspace(0, len(jobs) - 1, options.separate).astype(int)]
     folds = list(KFold(options.folds, shuffle=True, random_state=0).split(X))
     began = time.process_time()
     for multiple, strength, fold in chosen:
         train, test = folds[fold]
-        bandwidth = multiple * unit
+        bandwidth = unit.scaled(multiple).sigma
         estimator = ksos.KernelSoSDensity(bandwidth=bandwidth, relative_regularization=strength, objective="likelihood", tol=options.tol)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)

@@ -82,7 +82,7 @@ def throughput(rows: int = 8 * CHUNK, repeats: int = 4) -> dict[str, float]:
     from sklearn.base import BaseEstimator
 
     from ksos import KernelSums, chunks
-    from ksos.estimators._stream import Passes
+    from ksos.data import Passes
     from ksos.kernels import Gaussian
     from ksos.measures import Lebesgue
 
@@ -164,7 +164,7 @@ def workers(counts: tuple[int, ...] = (1, 2), rows: int = 24 * CHUNK, repeats: i
     from sklearn.base import BaseEstimator
 
     from ksos import KernelSums, chunks
-    from ksos.estimators._stream import Passes
+    from ksos.data import Passes
     from ksos.kernels import Gaussian
     from ksos.measures import Lebesgue
 

@@ -64,8 +64,8 @@ REGULARIZATIONS = {"squared_mmd": (1e-2, 1e-3), "likelihood": (1.0, 1e-1, 1e-2)}
 
 def ours(objective: str, criterion: str) -> Callable[[np.ndarray], Any]:
     def fit(X: np.ndarray) -> Any:
-        grids = {"bandwidths": (0.2, 0.3, 0.5, 0.8, 1.3), "relative_regularizations": REGULARIZATIONS[objective], "rule": "median", "cv": 3}
-        choice = {"objective": objective, "criterion": criterion, "combine": "best"}
+        grids = {"bandwidths": (0.7, 1.0, 1.5, 2.5, 4.0), "relative_regularizations": REGULARIZATIONS[objective], "cv": 3}
+        choice = {"objective": objective, "criterion": criterion, "reference": None}
         return ksos.KernelSoSDensityCV(**grids, **choice, n_support=100, tol=1e-5).fit(X)
 
     return fit
@@ -93,7 +93,7 @@ def measure(fitted: Any, test: np.ndarray, truth: np.ndarray) -> dict[str, float
     error = np.exp(fitted.score_samples(GRID)) - truth
     K = Gaussian(1.0)(AXIS[:, None])
     masses = CELL * error.reshape(AXIS.size, AXIS.size)
-    width = fitted.bandwidth if isinstance(fitted, KernelDensity) else 0.5 * float(np.exp(np.mean(np.log(fitted.bandwidth_))))
+    width = fitted.bandwidth if isinstance(fitted, KernelDensity) else 0.5 * float(np.linalg.det(fitted.bandwidth_) ** 0.25)
     return {
         "ise": float(CELL * error @ error),
         "mmd": float(np.sqrt(max(np.sum(masses * (K @ masses @ K)), 0.0))),

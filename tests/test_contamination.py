@@ -61,8 +61,8 @@ def test_the_criterion_decides(experiment: dict[str, Any], monkeypatch: pytest.M
     monkeypatch.setitem(namespace, "N_SAMPLES", 100)
 
     def small(objective: str, criterion: str) -> Any:
-        grids = {"bandwidths": (0.25, 1.0), "relative_regularizations": (1e-2,), "rule": "median", "cv": 2, "n_support": 50, "tol": 1e-3}
-        return lambda X: ksos.KernelSoSDensityCV(**grids, objective=objective, criterion=criterion, combine="best").fit(X)
+        grids = {"reference": None, "bandwidths": (0.3, 2.0), "relative_regularizations": (1e-2,), "cv": 2, "n_support": 50, "tol": 1e-3}
+        return lambda X: ksos.KernelSoSDensityCV(**grids, objective=objective, criterion=criterion).fit(X)
 
     names = {"MMD": "squared_mmd", "likelihood": "likelihood"}, {"L²": "l2", "likelihood": "log_likelihood"}
     fits = dict(experiment["CONTESTANTS"])
@@ -73,7 +73,7 @@ def test_the_criterion_decides(experiment: dict[str, Any], monkeypatch: pytest.M
     rows, picture = experiment["run"](quick=True)
     ise = {(row["contestant"], row["outliers"]): row["ise"] for row in rows}
     for objective in names[0]:
-        assert ise[f"{objective}, by L²", 0.2] < 0.7 * ise[f"{objective}, by likelihood", 0.2]
+        assert ise[f"{objective}, by L²", 0.2] < 0.8 * ise[f"{objective}, by likelihood", 0.2]
     files = experiment["draw"](rows, picture, tmp_path)
     assert [file.suffix for file in files] == [".png", ".pdf", ".csv"]
     with files[2].open(encoding="utf-8") as stream:

@@ -350,8 +350,6 @@ def test_estimators_hand_their_names_on(estimator: Any) -> None:
     with pytest.warns(UserWarning, match="X does not have valid feature names") as caught:
         fitted.score_samples(X.to_numpy())
     assert len(caught) == 1
-    best = vars(fitted).get("best_estimator_")
-    assert best is None or np.array_equal(best.score_samples(X), best.distribution_.logpdf(X))
     assert fitted.fit(X.to_numpy()).distribution_.feature_names is None
 
 
@@ -372,7 +370,7 @@ def test_columns_without_spread_are_told_by_name() -> None:
 
 def test_tied_columns_are_told_by_name() -> None:
     X = table(30).assign(mpg=lambda t: 2.0 * t["hp"])
-    with pytest.warns(UserWarning, match=r"1 of 3 directions without spread \('hp', 'mpg' are tied\)"):
+    with pytest.warns(UserWarning, match=r"do not vary in 1 of 3 directions \('hp', 'mpg' are linearly dependent\)"):
         ksos.KernelSoSDensityCV(reference="normal", cv=2).fit(X)
 
 

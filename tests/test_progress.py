@@ -184,12 +184,12 @@ CALLS: dict[str, tuple[Callable[[], Any], list[str]]] = {
     "fit": (lambda: ksos.KernelSoSDensity().fit(blobs()), ["60 samples of 2 features: bandwidth", r"iteration \d+, objective .*, gap "]),
     "search": (
         lambda: ksos.KernelSoSDensityCV(cv=3).fit(blobs()),
-        ["step 1 of 29: mixtures of 1 component", "step 23 of 29: correction 1 of 1, fold 1 of 3", "step 26 of 29: sum of squares over",
-         "step 29 of 29: fit to all samples: iteration"],
+        ["step 1 of 26: mixtures of 1 component", "step 23 of 26: bandwidth 3, 8 λ, fold 1 of 3",
+         "step 26 of 26: fit to all samples: iteration"],
     ),
     "grid": (
         lambda: ksos.KernelSoSDensityCV(reference=None, bandwidths=[0.5, 1.0], relative_regularizations=[0.1], cv=3).fit(blobs()),
-        ["step 2 of 3: bandwidth 1 × silverman, 1 λ, 3 folds", "^fit to all samples: 60 samples"],
+        ["step 2 of 7: bandwidth 1, 1 λ, fold 2 of 3", "step 7 of 7: fit to all samples: iteration"],
     ),
     "anomalies": (lambda: ksos.KernelSoSDensity(contamination=0.1).fit(blobs()), ["fit without held-out rows, 5 of 5: iteration"]),
     "regressor": (lambda: regression(ksos.RobustRegressor(radius=0.5, n_support=16)), ["radius 0.5, 1 of 1"]),
@@ -223,9 +223,7 @@ def test_every_long_call_says_what_it_does(call: str) -> None:
         assert any(re.search(pattern, line) for line in lines.lines), (pattern, lines.lines)
 
 
-@pytest.mark.parametrize(
-    "stop", ["mixtures of 2", "mixtures of 12", "correction 1 of 1, fold 2", "over Lebesgue, fold 2", "fit to all samples"]
-)
+@pytest.mark.parametrize("stop", ["mixtures of 2", "mixtures of 12", "bandwidth 3, 8 λ, fold 2", "fit to all samples"])
 def test_ctrl_c_keeps_what_the_search_has_found(stop: str) -> None:
     X, est, clock = blobs(), ksos.KernelSoSDensityCV(cv=3), Clock()
 
@@ -239,7 +237,7 @@ def test_ctrl_c_keeps_what_the_search_has_found(stop: str) -> None:
     after = [line for line in lines.lines if "stopping" in line]
     assert after and lines.lines[-len(after) :] == after and all("keep the best so far" in line and "left" not in line for line in after)
     assert est.status_ == "interrupted" and np.isfinite(est.score_samples(X)).all()
-    assert est.distribution_.probability([-20.0, -20.0], [20.0, 20.0]) == pytest.approx(1.0, abs=1e-6)
+    assert est.distribution_.probability([-1e3, -1e3], [1e3, 1e3]) == pytest.approx(1.0, abs=1e-6)
 
 
 SLOW = """

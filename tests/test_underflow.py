@@ -37,7 +37,7 @@ def test_densities_and_their_problems(kernel: Any, measure: Any) -> None:
 CALLS: dict[str, Callable[[], str]] = {
     "fit": lambda: ksos.KernelSoSDensity().fit(X).solution_.status,
     "fit by likelihood": lambda: ksos.KernelSoSDensity(objective="likelihood").fit(X).solution_.status,
-    "search": lambda: ksos.KernelSoSDensityCV(random_state=0).fit(X[:, :1]).best_estimator_.solution_.status,
+    "search": lambda: ksos.KernelSoSDensityCV(random_state=0).fit(X[:, :1]).solution_.status,
     "minimize": lambda: ksos.minimize(NegativeLogLikelihood(X) + 0.1 * Trace(relative=True), ksos.SoSSpace(Gaussian(0.3), X)).status,
     "worst_case": lambda: ksos.worst_case(coordinate(0) ** 2, X[:, :1], 0.2, measure=Box([-50.0], [50.0]), n_support=12).status,
     "RobustRegressor": lambda: ksos.RobustRegressor(random_state=0, n_support=12).fit(X[:, :1], X[:, 1]).solution_.status,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from quality.contestants import CONTESTANTS
 from quality.datasets import CONTEST, DATASETS
-from quality.goals import PLAIN, SEARCH, goal_table, rivals
+from quality.overview import PLAIN, SEARCH, baselines, overview
 from quality.records import Record
 from quality.summary import Cell, cells, share_ahead
 from quality.tables import difference_cell, every_cell, field_table, markdown, number
@@ -37,7 +37,7 @@ def page(records: Sequence[Record], *, pictures: bool) -> str:
     everything = cells(records)
     main = [cell for cell in everything if cell.data.group in CONTEST]
     walls = [cell for cell in everything if cell.data.box is not None]
-    lines = [HEADER, "## In one table", "", *goal_table(main, records), "", _extent(main), "", METHOD, *_machines(records)]
+    lines = [HEADER, "## In one table", "", *overview(main, records), "", _extent(main), "", METHOD, *_machines(records)]
     if pictures:
         lines += [f"![Differences in held-out log-likelihood](figures/{_PICTURES[0]})", ""]
     lines += [*_losses(main), WHY, CELLS]
@@ -75,11 +75,11 @@ def _machines(records: Sequence[Record]) -> list[str]:
 
 
 def _other(here: Sequence[Cell]) -> list[str]:
-    """The contest on data that nobody tuned on."""
+    """The comparison on other data."""
     if not here:
         return []
     counts = [
-        [f"{CONTESTANTS[mine].title} ahead of {title}", str(share_ahead(here, mine, other))] for title, (mine, other) in rivals().items()
+        [f"{CONTESTANTS[mine].title} ahead of {title}", str(share_ahead(here, mine, other))] for title, (mine, other) in baselines().items()
     ]
     return [OTHER_WORDS, *markdown(["", "measured"], counts), "", *every_cell(here, SEARCH, PEERS, PLAIN, "scipy_kde"), ""]
 
@@ -90,9 +90,9 @@ def _ise_ratio(cell: Cell, name: str) -> float | None:
 
 
 def _losses(main: Sequence[Cell]) -> list[str]:
-    """Every cell in which a peer predicts better, by name."""
-    lines = ["## Where we lose, and why", ""]
-    for title, (mine, other) in rivals().items():
+    """Every cell in which another method predicts better, by name."""
+    lines = ["## Where other methods predict better", ""]
+    for title, (mine, other) in baselines().items():
         share = share_ahead(main, mine, other)
         if not share.total:
             continue
@@ -113,7 +113,7 @@ def _walls(walls: Sequence[Cell]) -> list[str]:
             shown = "–" if ratio is None else number(ratio, 2)
             mass = "0" if outside.mean == 0.0 else number(outside.mean, 4)
             rows.append([cell.label, contestant.title, number(score.mean, 3), number(ise.mean * 1e3, 2), shown, mass])
-    return markdown(["", "contestant", "log-likelihood", "ISE × 1000", "ISE / ISE of KDE", "mass outside"], rows)
+    return markdown(["", "method", "log-likelihood", "ISE × 1000", "ISE / ISE of KDE", "mass outside"], rows)
 
 
 def _failures(everything: Sequence[Cell]) -> list[str]:

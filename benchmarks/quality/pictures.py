@@ -10,7 +10,7 @@ import numpy as np
 
 from ksos.reproduce.files import sheet
 from quality.contestants import CONTESTANTS
-from quality.goals import PLAIN, SEARCH
+from quality.overview import PLAIN, SEARCH
 from quality.summary import Cell
 
 __all__ = ["draw_ise", "draw_log_likelihood"]

@@ -28,9 +28,9 @@ print("levels of the regions:", {mass: round(two.distribution_.hdr_level(mass), 
 four = ksos.KernelSoSDensity(bandwidth="scott").fit(iris)
 ksos.DensityDisplay.from_estimator(four, iris)
 
-# The held-out scores of a search: the pair that won has a ring, and dots show how much each λ contributes to the answer.
+# The held-out scores of a search over λ, with the standard errors of their differences. A ring marks the chosen λ.
 search = ksos.KernelSoSDensityCV(cv=3).fit(moons)
 ksos.CrossValidationDisplay.from_estimator(search, depth=0.2)
-print("chosen:", search.bandwidth_multiple_, "times the bandwidth of a kernel density estimate, λ =", search.relative_regularization_)
+print("chosen:", search.best_params_)
 
 plt.show()

@@ -132,9 +132,17 @@ def require_complete(values: np.ndarray, name: str) -> None:
         raise ValueError(f"Input {name} contains NaN: {where}; leave those rows out, or fill them")
 
 
-def as_grid(values: Any, name: str, *, positive: bool) -> np.ndarray:
-    """A grid of hyperparameters: at least one finite number, all positive or at least none negative."""
-    grid = np.atleast_1d(as_vector(values, name))
+def as_grid(values: Any, name: str, *, positive: bool, infinite: bool = False) -> np.ndarray:
+    """A grid of hyperparameters: at least one number, all positive or at least none negative.
+
+    They are finite, unless ``infinite`` allows inf.
+    """
+    if infinite and not isinstance(values, str) and np.asarray(values).dtype.kind == "f":
+        largest = np.finfo(np.float64).max
+        grid = as_vector(np.where(np.isposinf(values), largest, values), name)
+        grid[grid == largest] = np.inf
+    else:
+        grid = np.atleast_1d(as_vector(values, name))
     if grid.size == 0:
         raise ValueError(f"{name} must hold at least one number; got {values!r}")
     wrong = grid <= 0.0 if positive else grid < 0.0

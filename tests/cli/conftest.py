@@ -65,5 +65,5 @@ def plain(tmp_path_factory: pytest.TempPathFactory, points: np.ndarray) -> Path:
 def model(tmp_path_factory: pytest.TempPathFactory, plain: Path) -> Path:
     """A density fitted to the points."""
     path = tmp_path_factory.mktemp("model") / "points.ksos"
-    assert main(["fit", str(plain), "-o", str(path)]) == 0
+    assert main(["fit", str(plain), "-o", str(path), "--method", "mmd"]) == 0
     return path

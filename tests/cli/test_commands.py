@@ -261,6 +261,7 @@ def test_inspect_json(ksos: Command, boxed: Path) -> None:
     assert shown == {
         "n_features": 2,
         "feature_names": None,
+        "n_components": 0,
         "n_support": 1,
         "rank": 1,
         "kernel": {"name": "gaussian", "sigma": 2.0},

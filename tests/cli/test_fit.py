@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,9 +21,10 @@ from ksos.measures import Box
 
 Command = Callable[..., Any]
 
+MMD = ("--method", "mmd")
 LOOSE = {"tol": 1e-3}  # enough to tell two models apart
 
-# the words on the command line, and the same as a parameter of the estimator; each changes the model
+# the words on the command line with --method mmd, and the same as a parameter of the estimator; each changes the model
 OPTIONS: dict[str, tuple[list[str], dict[str, Any]]] = {
     "--kernel": (["--kernel", "laplace"], {"kernel": "laplace"}),
     "--bandwidth": (["--bandwidth", "0.7"], {"bandwidth": 0.7}),
@@ -46,13 +48,29 @@ OPTIONS: dict[str, tuple[list[str], dict[str, Any]]] = {
     "--reference": (["--reference", "normal"], {"reference": "normal"}),
     "--high, one for all": (["--low", "-3.5", "--high", "3.5"], {"measure": Box([-3.5, -3.5], [3.5, 3.5])}),
 }
+# the same for the search, which compares few pairs here
+SEARCHED: dict[str, tuple[list[str], dict[str, Any]]] = {
+    "--kernel": (["--kernel", "laplace"], {"kernel": "laplace"}),
+    "--objective": (["--objective", "squared_mmd"], {"objective": "squared_mmd"}),
+    "--reference": (["--reference", "normal"], {"reference": "normal"}),
+    "--reference, none": (["--reference", "none"], {"reference": None}),
+    "--n-support": (["--n-support", "7"], {"n_support": 7}),
+    "--low": (["--low", "-3,-inf"], {"measure": Box([-3.0, -np.inf], [np.inf, np.inf])}),
+    "--criterion": (["--criterion", "l2"], {"criterion": "l2"}),
+    "--folds": (["--folds", "2", "--n-jobs", "1"], {"cv": 2, "n_jobs": 1}),
+    "--bandwidths": (["--bandwidths", "2,4"], {"bandwidths": [2.0, 4.0]}),
+    "--bandwidths, one": (["--bandwidths", "2"], {"bandwidths": [2.0]}),
+    "--relative-regularizations": (["--relative-regularizations", "inf"], {"relative_regularizations": [np.inf]}),
+    "--seed": (["--seed", "4", "--folds", "2"], {"random_state": 4, "cv": 2}),
+}
+PAIRS = {"relative_regularizations": [0.1], "cv": 3}
 # options that no saved density can show, each with its own test below
 TESTED_APART = {"-h", "--help", "-o", "--output", "--json", "--verbose", "--max-iter", "--time-limit"}
 TESTED_WITH_THE_TABLE = {
     *("--columns", "--exclude", "--weights", "--clean", "--drop-missing", "--header", "--no-header", "--delimiter", "--decimal"),
     "--encoding",
 }
-TESTED_WITH_THE_SEARCH = {"--search", "--criterion", "--folds"}
+TESTED_WITH_THE_SEARCH = {"--method", "--criterion", "--folds", "--bandwidths", "--relative-regularizations", "--n-jobs"}
 TESTED_WITH_PREDICT = {"--target", "--categories"}
 TESTED_WITH_STREAMS = {"--checkpoint"}
 
@@ -75,16 +93,30 @@ def test_every_option_is_tested() -> None:
 def test_an_option_is_the_parameter_of_the_estimator(ksos: Command, plain: Path, points: np.ndarray, tmp_path: Path, name: str) -> None:
     words, parameters = OPTIONS[name]
     tol = [] if "--tol" in words else ["--tol", LOOSE["tol"]]
-    done = ksos("fit", plain, "-o", tmp_path / "cli.ksos", *tol, *words)
+    done = ksos("fit", plain, "-o", tmp_path / "cli.ksos", *MMD, *tol, *words)
     assert (done.code, done.err) == (0, "")
     fitted = (tmp_path / "cli.ksos").read_bytes()
     assert fitted == saved(tmp_path / "api.ksos", points, **{**LOOSE, **parameters})
     assert fitted != saved(tmp_path / "default.ksos", points, **LOOSE)
 
 
+@pytest.mark.parametrize("name", SEARCHED)
+def test_an_option_is_the_parameter_of_the_search(ksos: Command, plain: Path, points: np.ndarray, tmp_path: Path, name: str) -> None:
+    words, parameters = SEARCHED[name]
+    pairs = [] if name.startswith("--relative") else ["--relative-regularizations", "0.1"]
+    folds = [] if "--folds" in words else ["--folds", "3"]
+    done = ksos("fit", plain, "-o", tmp_path / "cli.ksos", *pairs, *folds, *words)
+    assert (done.code, done.err) == (0, "")
+    fitted = (tmp_path / "cli.ksos").read_bytes()
+    library.KernelSoSDensityCV(**{**PAIRS, **parameters}).fit(points).distribution_.save(tmp_path / "api.ksos")
+    library.KernelSoSDensityCV(**PAIRS).fit(points).distribution_.save(tmp_path / "default.ksos")
+    assert fitted == (tmp_path / "api.ksos").read_bytes() != (tmp_path / "default.ksos").read_bytes()
+
+
 def test_the_seed_decides(ksos: Command, plain: Path, tmp_path: Path) -> None:
     for output, seed in (("a", 3), ("b", 3), ("c", 4)):
-        assert ksos("fit", plain, "-o", tmp_path / output, "--support", "random", "--n-support", 7, "--tol", 1e-3, "--seed", seed).code == 0
+        words = ["--support", "random", "--n-support", 7, "--tol", 1e-3, "--seed", seed]
+        assert ksos("fit", plain, "-o", tmp_path / output, *MMD, *words).code == 0
     a, b, c = ((tmp_path / name).read_bytes() for name in "abc")
     assert a == b != c
 
@@ -102,7 +134,7 @@ def test_the_seed_decides(ksos: Command, plain: Path, tmp_path: Path) -> None:
 def test_columns_and_weights(
     ksos: Command, data: Path, points: np.ndarray, weights: np.ndarray, tmp_path: Path, words: list, weighted: bool
 ) -> None:
-    done = ksos("fit", data, "-o", tmp_path / "cli.ksos", "--tol", LOOSE["tol"], *words)
+    done = ksos("fit", data, "-o", tmp_path / "cli.ksos", *MMD, "--tol", LOOSE["tol"], *words)
     assert (done.code, done.err) == (0, "")
     plain_model = saved(tmp_path / "api.ksos", points, names=["x", "y"], **LOOSE)
     weighted_model = saved(tmp_path / "api.ksos", points, weights, ["x", "y"], **LOOSE)
@@ -115,26 +147,31 @@ def test_header_and_delimiter(ksos: Command, tmp_path: Path) -> None:
     path.write_text("10;20\n1;2\n3;5\n")
     shown = {}
     for words in (["--header"], ["--no-header"], []):
-        done = ksos("fit", path, "-o", output, "--delimiter", ";", "--json", *words)
+        done = ksos("fit", path, "-o", output, *MMD, "--delimiter", ";", "--json", *words)
         assert done.code == 0
         shown[tuple(words)] = json.loads(done.out)["n_samples"]
     assert shown == {("--header",): 2, ("--no-header",): 3, (): 3}
-    detected = ksos("fit", path, "-o", output)
+    detected = ksos("fit", path, "-o", output, *MMD)
     assert detected.code == 0 and f"{path}: cells are separated by ';' (else pass --delimiter)" in detected.err
     assert ksos("fit", path, "-o", output, "--delimiter", "|").code == 1
 
 
 def test_what_it_prints(ksos: Command, plain: Path, tmp_path: Path) -> None:
-    done = ksos("fit", plain, "-o", tmp_path / "m.ksos", "--solver", "fista")
-    first, second = done.out.splitlines()
-    assert first.startswith(f"{tmp_path / 'm.ksos'}: a density in d = 2 from 40 rows: ")
-    assert second.startswith("solved by fista in ") and "gap " in second
+    done = ksos("fit", plain, "-o", tmp_path / "m.ksos", *MMD, "--solver", "fista")
+    density = library.load(tmp_path / "m.ksos")
+    rows, columns, made, certified, written = done.out.splitlines()
+    assert (rows, columns, written) == ("rows: 40", "columns: 2", f"written: {tmp_path / 'm.ksos'}")
+    m = density.support_points.shape[0]
+    assert made.startswith(f"density: a kernel sum of squares of rank {density.rank}, {m} support points, λ = ")
+    assert re.fullmatch(r"certified: within \S+ of the optimum \(squared MMD\)", certified)
     assert done.err == ""
+    detailed = ksos("fit", plain, "-o", tmp_path / "m.ksos", *MMD, "--solver", "fista", "--verbose").out.splitlines()
+    assert detailed[4].startswith("solver: fista, solved in ") and detailed[5].startswith("kernel: Gaussian(")
 
 
 def test_json(ksos: Command, plain: Path, points: np.ndarray, tmp_path: Path) -> None:
     words = ["--bandwidth", "1.7,1.3", "--n-support", 9, "--low", "-4", "--landmarks", 11, "--solver", "fista"]
-    done = ksos("fit", plain, "-o", tmp_path / "m.ksos", "--json", *words)
+    done = ksos("fit", plain, "-o", tmp_path / "m.ksos", *MMD, "--json", *words)
     assert done.code == 0 and done.out.count("\n") == 1
     shown = json.loads(done.out)
     density = library.load(tmp_path / "m.ksos")
@@ -154,7 +191,7 @@ def test_json(ksos: Command, plain: Path, points: np.ndarray, tmp_path: Path) ->
 
 @pytest.mark.parametrize(("words", "remedy"), [(["--max-iter", "3"], "raise max_iter"), (["--time-limit", "1e-9"], "raise time_limit")])
 def test_not_converged(ksos: Command, plain: Path, tmp_path: Path, words: list[str], remedy: str) -> None:
-    done = ksos("fit", plain, "-o", tmp_path / "m.ksos", "--json", "--solver", "fista", *words)
+    done = ksos("fit", plain, "-o", tmp_path / "m.ksos", *MMD, "--json", "--solver", "fista", *words)
     assert done.code == 3
     shown = json.loads(done.out)
     assert shown["status"] == words[0].removeprefix("--").replace("-", "_")
@@ -164,14 +201,14 @@ def test_not_converged(ksos: Command, plain: Path, tmp_path: Path, words: list[s
 
 
 def test_verbose_writes_lines_even_into_a_pipe(ksos: Command, plain: Path, tmp_path: Path) -> None:
-    done = ksos("fit", plain, "-o", tmp_path / "m.ksos", "--verbose", "--json")
+    done = ksos("fit", plain, "-o", tmp_path / "m.ksos", *MMD, "--verbose", "--json")
     lines = done.err.splitlines()
     assert len(lines) > 3 and all(line.startswith("ksos fit: iteration ") and "gap" in line for line in lines)
     assert json.loads(done.out)["status"] == "solved"
 
 
 def test_a_warning_of_the_library_is_one_line(ksos: Command, plain: Path, tmp_path: Path) -> None:
-    done = ksos("fit", plain, "-o", tmp_path / "m.ksos", "--bandwidth", "1e-4")
+    done = ksos("fit", plain, "-o", tmp_path / "m.ksos", *MMD, "--bandwidth", "1e-4")
     assert done.code == 0
     (line,) = done.err.splitlines()
     assert line.startswith("ksos fit: warning: the bandwidth 0.0001 is far smaller than the distances")
@@ -185,7 +222,7 @@ def test_rows_outside_the_box_are_named_by_their_place_in_the_file(
     (tmp_path / "named.csv").write_text(f"x,y\n{text}")
 
     def refusal(*words: object) -> str:
-        done = ksos("fit", *words, "-o", model)
+        done = ksos("fit", *words, "-o", model, *MMD)
         assert (done.code, done.out, done.err.count("\n"), model.exists()) == (1, "", 1, False)
         return done.err.removeprefix("ksos fit: error: ").removesuffix("\n")
 
@@ -205,12 +242,13 @@ def test_rows_outside_the_box_are_named_by_their_place_in_the_file(
         f"{plain}, row {index + 1}: feature 1 is {points[index, 0]}, outside [-inf, 0.5]; "
         f"{np.sum(points[:, 0] > 0.5)} of 40 rows lie outside the box: {remedy}"
     )
-    assert ksos("fit", tmp_path / "bare.csv", "-o", model, "--low", "3,0", "--high", "4,1.5").code == 0, "the border belongs to the box"
+    inside = ksos("fit", tmp_path / "bare.csv", "-o", model, *MMD, "--low", "3,0", "--high", "4,1.5")
+    assert inside.code == 0, "the border belongs to the box"
 
 
 def test_a_row_outside_the_box_without_weight_does_not_count(ksos: Command, tmp_path: Path) -> None:
     (tmp_path / "d.csv").write_text("x,w\n-5,0\n0.5,1\n0.7,1\n-6,2\n")
-    words = ["fit", tmp_path / "d.csv", "-o", tmp_path / "m.ksos", "--weights", "w", "--low"]
+    words = ["fit", tmp_path / "d.csv", "-o", tmp_path / "m.ksos", *MMD, "--weights", "w", "--low"]
     done = ksos(*words, "0")
     assert done.code == 1 and "row 5: 'x' is -6.0, outside [0.0, inf]; 1 of 4 rows" in done.err
     (tmp_path / "d.csv").write_text("x,w\n-5,0\n0.5,1\n0.7,1\n")
@@ -242,7 +280,7 @@ def test_a_row_outside_the_box_without_weight_does_not_count(ksos: Command, tmp_
     ],
 )
 def test_bad_values(ksos: Command, plain: Path, tmp_path: Path, words: list[str], what: str) -> None:
-    done = ksos("fit", plain, "-o", tmp_path / "m.ksos", *words)
+    done = ksos("fit", plain, "-o", tmp_path / "m.ksos", *MMD, *words)
     assert (done.code, done.out) == (1, "")
     (line,) = done.err.splitlines()
     assert line.startswith("ksos fit: error: ") and what in line
@@ -279,7 +317,7 @@ def test_bad_values(ksos: Command, plain: Path, tmp_path: Path, words: list[str]
     ],
 )
 def test_wrong_usage(ksos: Command, plain: Path, tmp_path: Path, words: list[str], what: str) -> None:
-    done = ksos("fit", plain, "-o", tmp_path / "m.ksos", *words)
+    done = ksos("fit", plain, "-o", tmp_path / "m.ksos", *MMD, *words)
     assert (done.code, done.out) == (2, "")
     (line,) = done.err.splitlines()
     assert line.startswith("ksos fit: error: ") and what in line
@@ -301,7 +339,7 @@ def test_the_output_is_required_and_checked_before_the_data_are_read(ksos: Comma
 
 def test_memory_is_refused_in_words(ksos: Command, plain: Path, tmp_path: Path) -> None:
     with resources(memory=1.0):
-        done = ksos("fit", plain, "-o", tmp_path / "m.ksos")
+        done = ksos("fit", plain, "-o", tmp_path / "m.ksos", *MMD)
     assert done.code == 1
     (line,) = done.err.splitlines()
     assert "needs" in line and "available" in line
@@ -317,7 +355,7 @@ def test_negative_weights(ksos: Command, tmp_path: Path) -> None:
 
 
 def test_bounds_by_the_names_of_columns(ksos: Command, data: Path, tmp_path: Path) -> None:
-    words = ["fit", data, "-o", tmp_path / "m.ksos", "--columns", "x,y", "--tol", "1e-3"]
+    words = ["fit", data, "-o", tmp_path / "m.ksos", *MMD, "--columns", "x,y", "--tol", "1e-3"]
     done = ksos(*words, "--low", "y=-4", "--high", "x=5,y=6", "--json")
     assert json.loads(done.out)["measure"] == {"name": "box", "low": [None, -4.0], "high": [5.0, 6.0]}
     assert json.loads(done.out)["feature_names"] == ["x", "y"] and library.load(tmp_path / "m.ksos").feature_names == ("x", "y")
@@ -334,7 +372,7 @@ def test_bounds_by_the_names_of_columns(ksos: Command, data: Path, tmp_path: Pat
 
 def test_the_least_squares_objective(ksos: Command, data: Path, points: np.ndarray, weights: np.ndarray, tmp_path: Path) -> None:
     words = ["--columns", "x", "--weights", "mass", "--objective", "l2", "--bandwidth", "1", "--tol", "1e-6"]
-    assert ksos("fit", data, "-o", tmp_path / "m.ksos", *words).code == 0
+    assert ksos("fit", data, "-o", tmp_path / "m.ksos", *MMD, *words).code == 0
     target = library.MeanEmbedding(points[:, :1], weights / weights.sum(), kernel=library.kernels.Gaussian(1.0))
     objective = library.functionals.SquaredL2(target, relative=True)
     expected = library.KernelSoSDensity(objective=objective, bandwidth=1.0, tol=1e-6).fit(points[:, :1], sample_weight=weights)
@@ -343,35 +381,84 @@ def test_the_least_squares_objective(ksos: Command, data: Path, points: np.ndarr
     np.testing.assert_allclose(found.logpdf(x), expected.distribution_.logpdf(x), atol=1e-6)
 
 
-def test_a_search_is_that_of_the_estimator(ksos: Command, data: Path, points: np.ndarray, tmp_path: Path) -> None:
-    words = ["fit", data, "-o", tmp_path / "m.ksos", "--columns", "x", "--search", "--criterion", "l2", "--folds", "2", "--seed", "3"]
-    done = ksos(*words, "--reference", "none", "--n-support", "9", "--json")
-    expected = library.KernelSoSDensityCV(cv=2, criterion="l2", reference=None, random_state=3, n_support=9).fit(points[:, :1])
-    shown = json.loads(done.out)
-    assert done.code == 0 and shown["status"] == "solved"
-    assert shown["held_out_score"] == pytest.approx(expected.best_score_, rel=1e-9)
-    assert shown["relative_regularization"] == expected.relative_regularization_
-    x = np.linspace(-2.0, 2.0, 9)[:, None]
+def test_the_search_is_that_of_the_estimator(ksos: Command, data: Path, points: np.ndarray, tmp_path: Path) -> None:
+    expected = library.KernelSoSDensityCV(cv=2, relative_regularizations=[0.3, 0.1]).fit(points)
+    words = ["fit", data, "-o", tmp_path / "m.ksos", "--columns", "x,y", "--folds", "2", "--relative-regularizations", "0.3,0.1", "--json"]
+    shown = json.loads(ksos(*words).out)
+    assert (shown["method"], shown["status"], shown["n_samples"], shown["n_folds"]) == ("search", "solved", 40, 2)
+    assert shown["dropped_columns"] == ["mass", "label"] and shown["n_dropped"] == 0
+    assert shown["held_out_score"] == pytest.approx(expected.best_score_, rel=1e-12)
+    assert shown["relative_regularization"] == expected.best_params_["relative_regularization"]
+    assert shown["bandwidth_multiple"] == expected.best_params_["bandwidth_multiple"]
+    assert (shown["gap"], shown["reference_gap"]) == (expected.solution_.gap, expected.reference_gap_)
+    assert (shown["rank"], shown["n_support"]) == (expected.solution_.rank, expected.solution_.space.support_points.shape[0])
+    assert shown["n_components"] == len(expected.reference_.normals(2).weights)
     found = library.load(tmp_path / "m.ksos").with_feature_names(None)
-    np.testing.assert_allclose(found.logpdf(x), expected.distribution_.logpdf(x), atol=1e-9)
+    np.testing.assert_allclose(found.logpdf(points), expected.distribution_.logpdf(points), atol=1e-12)
 
 
-def test_a_search_that_corrects_a_reference(ksos: Command, data: Path, tmp_path: Path) -> None:
-    done = ksos("fit", data, "-o", tmp_path / "m.ksos", "--columns", "x", "--search", "--reference", "normal", "--folds", "2")
-    first, second, third = done.out.splitlines()
-    assert done.code == 0 and "a density in d = 1 from 40 rows: SoSMixture" in first
-    assert second.startswith("held-out score -") and third.startswith("solved by ")
-    assert library.load(tmp_path / "m.ksos").feature_names == ("x",)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--relative-regularizations", "0.1"],
+        ["--relative-regularizations", "inf"],
+        ["--reference", "none"],
+        [*MMD, "--reference", "mixture"],
+        MMD,
+    ],
+)
+def test_fit_and_inspect_agree(ksos: Command, plain: Path, tmp_path: Path, words: list[str]) -> None:
+    folds = [] if "mmd" in words else ["--folds", "2"]
+    shown = json.loads(ksos("fit", plain, "-o", tmp_path / "m.ksos", "--json", *folds, *words).out)
+    seen = json.loads(ksos("inspect", tmp_path / "m.ksos", "--json").out)
+    names = ("n_features", "feature_names", "n_components", "n_support", "rank", "kernel", "measure")
+    assert {name: shown[name] for name in names} == {name: seen[name] for name in names}
+    assert shown["rank"] == library.load(tmp_path / "m.ksos").rank
+
+
+def test_the_summary_of_a_search(ksos: Command, data: Path, tmp_path: Path) -> None:
+    words = ["fit", data, "-o", tmp_path / "m.ksos", "--columns", "x,y", "--folds", "2", "--relative-regularizations"]
+    done = ksos(*words, "0.1")
+    rows, columns, score, reference, made, certified, written = done.out.splitlines()
+    assert (done.code, rows, columns) == (0, "rows: 40", "columns: 2 (x, y); dropped: mass, label")
+    assert re.fullmatch(r"held-out score: -\S+ nats per row, 2 folds", score)
+    assert re.fullmatch(r"reference: a mixture of \d+ Gaussians, its weights within \S+ nats of the best", reference)
+    pattern = r"density: the reference, corrected by a kernel sum of squares of rank \d+, \d+ support points, λ = 0.1 \(units of ∫k²dρ\)"
+    assert re.fullmatch(pattern, made)
+    assert re.fullmatch(r"certified: within \S+ nats of the optimum", certified) and written == f"written: {tmp_path / 'm.ksos'}"
+    assert done.err == ""
+    lines = ksos(*words, "inf").out.splitlines()
+    assert lines[4:6] == ["density: the reference itself (λ = ∞), rank 1", "certified: within 0 nats of the optimum"]
+    detailed = ksos(*words, "0.1", "--verbose")
+    assert [line.split(":")[0] for line in detailed.out.splitlines()[6:]] == ["solver", "kernel", "written"]
+    assert detailed.err and all(line.startswith("ksos fit: [cv] ") for line in detailed.err.splitlines())
+
+
+def test_a_search_that_runs_out_of_time(ksos: Command, plain: Path, tmp_path: Path) -> None:
+    done = ksos("fit", plain, "-o", tmp_path / "m.ksos", "--time-limit", "1e-9")
+    assert done.code == 3 and "held-out score: none, nothing was compared" in done.out
+    (line,) = done.err.splitlines()
+    assert line.startswith("ksos fit: not converged: time_limit: ") and line.endswith("holds the best density found")
+    assert library.load(tmp_path / "m.ksos").mass() == pytest.approx(1.0, abs=1e-7)
 
 
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        (["--search", "--bandwidth", "1"], "--bandwidth is what --search chooses by itself; leave it out"),
-        (["--folds", "3"], "--folds needs --search"),
-        (["--criterion", "l2"], "--criterion needs --search"),
-        (["--search", "--objective", "l2"], "a search judges by l2 with --criterion l2"),
-        (["--search", "--folds", "1"], "a whole number of at least 2"),
+        (["--bandwidth", "1"], "--bandwidth belongs to --method mmd, and this is --method search; choose that method or drop it"),
+        (["--method", "search", "--solver", "fista", "--penalty", "trace"], "--solver, --penalty belong to --method mmd"),
+        *(([flag, "1"], f"{flag} belongs to --method mmd") for flag in ("--regularization", "--relative-regularization", "--landmarks")),
+        *(([flag, "1"], f"{flag} belongs to --method mmd") for flag in ("--embedding-bandwidth", "--max-iter", "--checkpoint")),
+        (["--support", "random"], "--support belongs to --method mmd"),
+        (["--objective", "mmd"], "--objective mmd belongs to --method mmd"),
+        (["--objective", "l2"], "a search judges by l2 with --criterion l2"),
+        ([*MMD, "--folds", "3"], "--folds belongs to --method search, and this is --method mmd; choose that method or drop it"),
+        ([*MMD, "--criterion", "l2", "--n-jobs", "2"], "--criterion, --n-jobs belong to --method search"),
+        ([*MMD, "--bandwidths", "1,2"], "--bandwidths belongs to --method search"),
+        ([*MMD, "--relative-regularizations", "1,2"], "--relative-regularizations belongs to --method search"),
+        (["--method", "newton"], "invalid choice: 'newton'"),
+        (["--search"], "unrecognized arguments: --search"),
+        (["--folds", "1"], "a whole number of at least 2"),
         (["--columns", "x", "--exclude", "y"], "give either --columns or --exclude"),
     ],
 )
@@ -387,8 +474,9 @@ def test_names_must_differ(ksos: Command, tmp_path: Path) -> None:
 
 
 def test_what_is_left_out_of_a_table_is_said(ksos: Command, data: Path, tmp_path: Path) -> None:
-    done = ksos("fit", data, "-o", tmp_path / "m.ksos", "--clean", "--weights", "mass", "--tol", "1e-3")
+    done = ksos("fit", data, "-o", tmp_path / "m.ksos", *MMD, "--clean", "--weights", "mass", "--tol", "1e-3")
     assert done.code == 0 and library.load(tmp_path / "m.ksos").feature_names == ("x", "y")
     assert done.err == f"ksos fit: {data}: columns of text or dates are left out: column 4 ('label')\n"
+    assert "columns: 2 (x, y); dropped: label\n" in done.out
     refused = ksos("fit", data, "-o", tmp_path / "m.ksos")
     assert refused.code == 1 and "'row 0' is not a number; leave out the column with --exclude label, or with --clean" in refused.err

@@ -74,7 +74,7 @@ def test_columns_are_put_in_order_by_name(ksos: Callable, model: Path, source: P
     "words, code, message",
     [
         (["fit", "{source}", "--target", "weight", "-o", "{out}"], 1, "there is no feature 'weight'; there are age, price, size"),
-        (["fit", "{source}", "--target", "price", "--search", "-o", "{out}"], 2, "for a density without --target"),
+        (["fit", "{source}", "--target", "price", "--method", "mmd", "-o", "{out}"], 2, "--method: for a density without --target"),
         (["fit", "{source}", "--target", "price", "--kernel", "laplace", "-o", "{out}"], 2, "--kernel is for a density without --target"),
         (["fit", "{source}", "--target", "1", "--columns", "price", "-o", "{out}"], 1, "one column"),
         (["predict", "{model}", "{source}", "--columns", "age"], 1, "gives 1 columns, but the model"),

@@ -56,11 +56,11 @@ def read_all(controller: int) -> str:
 
 def test_progress_on_a_terminal(environment: dict[str, str], plain: Path, tmp_path: Path, terminal: tuple[int, int]) -> None:
     controller, device = terminal
-    words = command("fit", plain, "-o", tmp_path / "m.ksos", "--tol", "1e-4")
+    words = command("fit", plain, "-o", tmp_path / "m.ksos", "--method", "mmd", "--tol", "1e-4")
     watched = subprocess.run(words, env=environment, stdout=subprocess.PIPE, stderr=device, text=True, timeout=LIMIT)
     os.close(device)
     shown = read_all(controller)
-    assert watched.returncode == 0 and watched.stdout.count("\n") == 2
+    assert watched.returncode == 0 and watched.stdout.count("\n") == 5
     assert "\r\x1b[Kiteration " in shown and "gap " in shown
     assert shown.endswith("\r\x1b[K"), "the line is taken away at the end"
     assert "\n" not in shown
@@ -88,7 +88,7 @@ def test_a_reader_that_is_never_there(environment: dict[str, str], module: str, 
 def test_not_converged_is_told_to_who_does_not_read(environment: dict[str, str], plain: Path, tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    words = command("fit", plain, "-o", tmp_path / "m.ksos", "--solver", "fista", "--max-iter", "2")
+    words = command("fit", plain, "-o", tmp_path / "m.ksos", "--method", "mmd", "--solver", "fista", "--max-iter", "2")
     done = subprocess.run(words, env=environment, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=LIMIT)
     os.close(writer)
     assert done.returncode == 3 and done.stderr.count("\n") == 1
@@ -155,13 +155,30 @@ def test_interrupted_while_reading(environment: dict[str, str], tmp_path: Path) 
 
 
 def test_interrupted_in_the_solver(environment: dict[str, str], plain: Path, tmp_path: Path) -> None:
-    words = ["--solver", "projected_gradient", "--tol", "1e-30", "--max-iter", "1000000000", "--verbose"]
+    words = ["--method", "mmd", "--solver", "projected_gradient", "--tol", "1e-30", "--max-iter", "1000000000", "--verbose"]
     words = command("fit", plain, "-o", tmp_path / "m.ksos", *words)
     process = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     watchdog = threading.Timer(LIMIT, process.kill)
     watchdog.start()
     assert process.stderr is not None
     assert process.stderr.readline().startswith("ksos fit: iteration 0")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate()
+    watchdog.cancel()
+    assert (process.returncode, out) == (130, "")
+    assert err.splitlines()[-2:] == [f"ksos fit: {tmp_path / 'm.ksos'} holds the best density found", "ksos fit: error: interrupted"]
+    assert "Traceback" not in err and library.load(tmp_path / "m.ksos").mass() == pytest.approx(1.0)
+
+
+def test_interrupted_in_the_search(environment: dict[str, str], plain: Path, tmp_path: Path) -> None:
+    grid = ",".join(str(0.5 + 0.01 * k) for k in range(500))
+    words = command("fit", plain, "-o", tmp_path / "m.ksos", "--bandwidths", grid, "--relative-regularizations", "0.1", "--verbose")
+    process = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    watchdog = threading.Timer(LIMIT, process.kill)
+    watchdog.start()
+    assert process.stderr is not None
+    while "bandwidth" not in (line := process.stderr.readline()):
+        assert line.startswith("ksos fit: [cv] ")
     process.send_signal(signal.SIGINT)
     out, err = process.communicate()
     watchdog.cancel()

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import ksos as library
 from ksos.cli.console import Console
 from ksos.cli.streams import Reading
 from ksos.sources import chunks
@@ -17,7 +18,7 @@ from ksos.sources import chunks
 arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
 
 Command = Callable[..., Any]
-QUICK = ("--bandwidth", 1.5, "--n-support", 6, "--tol", 1e-9)
+QUICK = ("--method", "mmd", "--bandwidth", 1.5, "--n-support", 6, "--tol", 1e-9)
 
 
 def written(folder: Path, points: np.ndarray, weights: np.ndarray, kind: str) -> Path:
@@ -55,11 +56,21 @@ def test_many_files_are_one_table(ksos: Command, folder: Path, whole: Path, data
     expected = ksos("score", whole, data, "--weights", "mass", "--per-row").out
     for paths in ([folder], [pattern], several):
         done = ksos("fit", *paths, "-o", tmp_path / "m.ksos", "--columns", "x,y", "--weights", "mass", *QUICK)
-        assert done.code == 0 and "from 40 rows" in done.out
+        assert done.code == 0 and "rows: 40\n" in done.out
         assert "3 files" in done.err and "40 rows in" in done.err and done.err.count("\n") == 1, done.err
         done = ksos("score", tmp_path / "m.ksos", *paths, "--weights", "mass", "--per-row")
         np.testing.assert_allclose([float(x) for x in done.out.split()], [float(x) for x in expected.split()], atol=1e-6)
         assert "'label'" in done.err  # a column that is none of the model's is said
+
+
+def test_the_search_reads_many_files(ksos: Command, folder: Path, tmp_path: Path, points: np.ndarray, weights: np.ndarray) -> None:
+    words = ["--columns", "x,y", "--weights", "mass", "--folds", "2", "--relative-regularizations", "0.1", "--json"]
+    done = ksos("fit", folder, "-o", tmp_path / "m.ksos", *words)
+    assert done.code == 0 and "40 rows in" in done.err and json.loads(done.out)["n_samples"] == 40
+    p = library.load(tmp_path / "m.ksos")
+    assert p.feature_names == ("x", "y") and p.rank == json.loads(done.out)["rank"]
+    expected = library.KernelSoSDensityCV(relative_regularizations=[0.1], cv=2).fit(points, sample_weight=weights)
+    assert np.average(p.unnamed.logpdf(points), weights=weights) == pytest.approx(expected.score(points, sample_weight=weights), abs=0.2)
 
 
 def test_scores_of_many_files(ksos: Command, folder: Path, whole: Path, data: Path) -> None:
@@ -94,7 +105,8 @@ def test_rows_with_missing_cells(ksos: Command, folder: Path, tmp_path: Path) ->
     refused = ksos(*words)
     assert refused.code == 1 and str(bad) in refused.err and name in refused.err and "missing" in refused.err
     done = ksos(*words, "--drop-missing")
-    assert done.code == 0 and "from 39 rows" in done.out and "40 rows, of which 1 have missing cells and are left out" in done.err
+    assert done.code == 0 and "rows: 39 of 40 (1 dropped: missing cells)\n" in done.out
+    assert "40 rows, of which 1 have missing cells and are left out" in done.err
 
 
 def test_a_fit_goes_on_from_its_checkpoint(ksos: Command, folder: Path, data: Path, whole: Path, tmp_path: Path) -> None:
@@ -115,10 +127,8 @@ def test_a_fit_goes_on_from_its_checkpoint(ksos: Command, folder: Path, data: Pa
         (["{folder}", "--columns", "x,z", "-o", "{out}"], "has no column 'z'; its columns are"),
         (["{folder}/*.doc", "-o", "{out}"], "no file matches"),
         (["{folder}", "-o", "{out}", "--columns", "x,y", "--target", "y", "--checkpoint", "{out}"], "--checkpoint"),
-        (
-            ["{folder}", "-o", "{out}", "--columns", "x,y", "--search", "--checkpoint", "{out}"],
-            "--checkpoint is for a fit without --search",
-        ),
+        (["{folder}", "-o", "{out}", "--columns", "x,y", "--checkpoint", "{out}"], "--checkpoint belongs to --method mmd"),
+        (["{folder}", "-o", "{out}", "--columns", "x,y", "--method", "mmd", "--objective", "l2"], "needs all rows in memory"),
         (["{folder}", "-o", "{out}", "--columns", "x,y,label"], "'label'"),
     ],
 )

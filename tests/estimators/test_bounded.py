@@ -12,6 +12,7 @@ from statistics_checks import dkw_passes_at
 from ksos import KernelSoSDensity
 from ksos.kernels import KERNELS
 from ksos.measures import Box, Lebesgue
+from ksos.metric import embedding_width
 
 WALLED = {
     "beta(1, 3) on [0, 1]": (beta(1.0, 3.0), Box([0.0], [1.0])),
@@ -135,6 +136,22 @@ def test_walls_move_with_the_data(scale: float, shift: float) -> None:
     np.testing.assert_allclose(moved.score_samples(scale * X + shift) + np.log(scale), plain.score_samples(X), atol=1e-6)
     draws = moved.sample(200, random_state=0)
     assert draws.min() >= shift and draws.max() <= scale + shift
+
+
+def test_a_boundary_that_is_known_helps() -> None:
+    """Skewed positive samples: the held-out score with the boundary is higher, and the mean is right."""
+    rng = np.random.default_rng(11)
+    X, new = (np.column_stack([rng.gamma(1.0, 3.0, n), rng.gamma(2.0, 1.0, n)]) for n in (1000, 4000))
+    free, bounded = (KernelSoSDensity(measure=m).fit(X) for m in (None, Box([0.0, 0.0], [np.inf, np.inf])))
+    assert bounded.solution_.status == "solved"
+    assert bounded.score(new) > free.score(new) + 0.05
+    np.testing.assert_allclose(bounded.distribution_.mean(), X.mean(axis=0), rtol=0.03)
+
+
+def test_the_embedding_kernel_is_as_wide_with_a_boundary() -> None:
+    X = np.random.default_rng(12).normal(size=(60, 3))
+    far = KernelSoSDensity(measure=Box([-99.0] * 3, [99.0] * 3), tol=1e-4).fit(X)
+    np.testing.assert_allclose(far.embedding_bandwidth_ / far.bandwidth_, embedding_width(3), rtol=1e-12)
 
 
 def test_samples_on_the_wall_are_inside() -> None:

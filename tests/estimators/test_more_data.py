@@ -8,7 +8,7 @@ import pytest
 from tables import points
 
 from ksos import KernelSoSDensity
-from ksos.estimators._subsample import Part, Survey, row_hashes
+from ksos.data import Part, Survey, row_hashes
 
 X = points(300, 2, 5)
 

@@ -20,7 +20,7 @@ from tables import points
 import ksos
 from ksos import KernelSoSDensity, KernelSums, chunks
 from ksos._state import read_state
-from ksos.estimators._subsample import Survey
+from ksos.data import Survey
 from ksos.exceptions import ModelFormatError
 from ksos.kernels import Gaussian
 
@@ -385,9 +385,9 @@ def test_scores_name_what_is_wrong(in_memory: dict[str, KernelSoSDensity], tmp_p
 
 def test_anomalies_among_chunks() -> None:
     few = [KernelSoSDensity(**PARTED, contamination=0.05).fit(source) for source in (X[:600], chunks(X[:600], rows=77))]
-    np.testing.assert_allclose(few[1].held_out_scores_, few[0].held_out_scores_, atol=1e-9)
+    np.testing.assert_allclose(np.sort(few[1].held_out_scores_), np.sort(few[0].held_out_scores_), atol=1e-9)
     many = KernelSoSDensity(**PARTED, contamination=0.05).fit(chunks(X, rows=5000))
-    assert many.held_out_scores_.shape == (2000,) and many.threshold_ == many.held_out_scores_[99]
+    assert many.held_out_scores_.shape == (2000,) and many.threshold_ == np.sort(many.held_out_scores_)[99]
     part = Survey.empty(10_000, 2).update(X, np.ones(len(X))).part.points
     held_out = np.isin(np.round(many.held_out_scores_, 9), np.round(many.score_samples(part), 9))
     assert not held_out.any()  # they are scores of a fit that has not seen these rows

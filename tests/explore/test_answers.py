@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import ksos
+from ksos.cli.composition import Composition
 from ksos.explorer.session import DRAFTS
 from tests.explore.conftest import Client
 
@@ -22,6 +23,7 @@ CASES: dict[str, dict[str, Any]] = {
     "in turn": {"features": [1, 0], "n_support": 25, "regularization": 0.01},
     "likelihood": {"features": [0, 1], "n_support": 20, "objective": "likelihood"},
     "reference": {"features": [0, 2], "n_support": 20, "reference": "normal"},
+    "mixture": {"features": [0, 2], "n_support": 20, "reference": "mixture"},
     "draft": {"features": [0, 1], "n_support": 30, "draft": True},
     "laplace": {"features": [0, 1], "n_support": 20, "kernel": "laplace"},
     "all": {"features": [0, 1, 2], "n_support": 20},
@@ -55,6 +57,9 @@ def test_the_numbers_are_those_of_the_program(
     assert page.distribution_.unnamed.pdf(x) == pytest.approx(p.unnamed.pdf(x), rel=1e-7)
     assert p.feature_names == tuple("abc"[k] for k in CASES[case]["features"])
     (tmp_path / "page.ksos").write_bytes(client.ask("model").content)
+    saved = Composition.of(ksos.load(tmp_path / "page.ksos"))
+    assert (told["rank"], told["n_components"] or 0) == (saved.rank, saved.n_components)
+    assert told["n_support"] == saved.n_support
     assert ksos.load(tmp_path / "page.ksos").unnamed.pdf(x) == pytest.approx(ksos.load("model.ksos").unnamed.pdf(x), rel=1e-7)
 
 

@@ -1,6 +1,9 @@
-"""The picture of a search: every cell where it belongs, the chosen pair ringed, unvisited cells grey, λ = 0 below the others."""
+"""The figure of a search: every cell where it belongs, λ = ∞ across all bandwidths, the chosen pair ringed; a curve for one bandwidth."""
 
 from __future__ import annotations
+
+from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,71 +14,104 @@ import ksos
 from ksos import CrossValidationDisplay, KernelSoSDensityCV
 
 X = np.random.default_rng(0).normal(size=(40, 1))
+STRENGTHS = [np.inf, 1.0, 0.1, 0.0]
 
 
 @pytest.fixture(scope="module")
 def search() -> KernelSoSDensityCV:
-    return KernelSoSDensityCV(bandwidths=[0.5, 0.8, 1.5], relative_regularizations=[1.0, 0.1, 0.01, 0.0], cv=3).fit(X)
+    return KernelSoSDensityCV(bandwidths=[1.5, 3.0, 5.0], relative_regularizations=STRENGTHS, cv=3).fit(X)
+
+
+@pytest.fixture(scope="module")
+def single() -> KernelSoSDensityCV:
+    return KernelSoSDensityCV(cv=3).fit(X)
+
+
+def pairs(multiples: Any, strengths: Any, **told: Any) -> CrossValidationDisplay:
+    """Scores that fall from the first pair on."""
+    found = np.array(list(product(multiples, strengths)))
+    return CrossValidationDisplay(found[:, 0], found[:, 1], -1.0 - np.arange(len(found)), **told)
+
+
+def texts(labels: Any) -> list[str]:
+    return [label.get_text() for label in labels]
 
 
 def test_cells_are_the_scores_and_the_ring_is_the_choice(search: KernelSoSDensityCV) -> None:
     display = CrossValidationDisplay.from_estimator(search, ax=Figure().add_subplot(), depth=1e6)
-    values = np.ma.getdata(display.artists_["cells"].get_array()).reshape(4, 3)
-    np.testing.assert_allclose(values, search.scores_.T)
-    corners = display.artists_["cells"].get_coordinates()
+    values, results = display.artists_["cells"].get_array().reshape(4, 3), search.cv_results_
+    for multiple, strength, score in zip(
+        results["bandwidth_multiple"], results["relative_regularization"], results["mean_test_score"], strict=True
+    ):
+        row, column = STRENGTHS.index(strength), [1.5, 3.0, 5.0].index(multiple)
+        np.testing.assert_allclose(values[row] if np.isinf(strength) else values[row, column], score)
+    assert not np.ma.getmaskarray(values).any(), "the score of λ = ∞ stands for every bandwidth"
+    assert texts(display.ax_.get_xticklabels()) == ["1.5", "3", "5"]
+    assert texts(display.ax_.get_yticklabels()) == ["∞", "1", "0.1", "0"]
+    np.testing.assert_allclose(display.ax_.get_yticks(), [3, 2, 1, 0])
     (x,), (y,) = display.artists_["chosen"].get_data()
-    assert display.chosen is not None
-    i, j = display.chosen
-    assert search.bandwidth_multiples_[i] == search.bandwidth_multiple_
-    assert search.relative_regularizations_[j] == search.relative_regularization_
-    assert corners[j, i, 0] < x < corners[j, i + 1, 0] and corners[j + 1, i, 1] < y < corners[j, i, 1]
-    for k, multiple in enumerate([0.5, 0.8, 1.5]):
-        assert corners[0, k, 0] < multiple < corners[0, k + 1, 0]
-    for k, regularization in enumerate([1.0, 0.1, 0.01]):
-        assert corners[k + 1, 0, 1] < regularization < corners[k, 0, 1]
-    assert corners[4, 0, 1] < corners[3, 0, 1] < 0.01, "λ = 0 has the lowest row"
-    assert [label.get_text() for label in display.ax_.get_yticklabels()] == ["1", "0.1", "0.01", "0"]
-    assert [label.get_text() for label in display.ax_.get_xticklabels()] == ["0.5", "0.8", "1.5"]
-    assert "nats" in display.artists_["colorbar"].ax.get_ylabel() and "silverman" in display.ax_.get_xlabel()
+    best = search.best_params_
+    assert y == 3 - STRENGTHS.index(best["relative_regularization"])
+    assert x == (1.0 if np.isinf(best["relative_regularization"]) else [1.5, 3.0, 5.0].index(best["bandwidth_multiple"]))
+    assert "nats" in display.artists_["colorbar"].ax.get_ylabel() and "∫k²dρ" in display.ax_.get_ylabel()
 
 
-def test_dots_are_the_shares_of_the_stack(search: KernelSoSDensityCV) -> None:
+def test_outlines_are_the_pairs_within_one_standard_error(search: KernelSoSDensityCV) -> None:
     display = CrossValidationDisplay.from_estimator(search, ax=Figure().add_subplot())
-    dots, (x,) = display.artists_["shares"], display.artists_["chosen"].get_xdata()
-    shares = {value: share for value, share in search.weights_.items() if value != "kernel_density"}
-    assert len(dots.get_offsets()) == len(shares)
-    np.testing.assert_allclose(dots.get_offsets()[:, 0], x)
-    np.testing.assert_allclose(dots.get_sizes() / dots.get_sizes().sum(), np.array(list(shares.values())) / sum(shares.values()))
-    rest = f"{search.weights_['kernel_density']:.1%} kernel density"
-    assert any(rest in text.get_text() for text in display.ax_.get_legend().get_texts())
-    best = KernelSoSDensityCV([0.8], [0.1], cv=3, combine="best", criterion="l2").fit(X)
-    alone = CrossValidationDisplay.from_estimator(best, ax=Figure().add_subplot())
-    assert "shares" not in alone.artists_ and "L²" in alone.artists_["colorbar"].ax.get_ylabel()
+    results = search.cv_results_
+    near = -results["difference"] <= results["standard_error"]
+    assert near.any() and np.array_equal(display.near, near)
+    assert near[display.chosen], "the choice is one of them"
+    assert len(display.artists_["near"]) == near.sum()
+    wide = [patch for patch in display.artists_["near"] if patch.get_width() > 2]
+    assert len(wide) == np.isinf(results["relative_regularization"][near]).sum()
 
 
-def test_depth_and_cells_that_were_not_visited() -> None:
-    scores = np.array([[0.0, -1.0, -np.inf], [-0.1, -50.0, -np.inf]])
-    display = CrossValidationDisplay([0.5, 1.0], [1.0, 0.1, 0.01], scores).plot(Figure().add_subplot(), depth=2.0)
-    shown = display.artists_["cells"].get_array()
-    assert np.ma.getmaskarray(shown).reshape(3, 2)[2].all() and not np.ma.getmaskarray(shown).reshape(3, 2)[:2].any()
-    assert float(shown.min()) == -2.0 and "chosen" not in display.artists_
+def test_one_bandwidth_is_a_curve_with_errors(single: KernelSoSDensityCV) -> None:
+    display = CrossValidationDisplay.from_estimator(single, ax=Figure().add_subplot())
+    results = single.cv_results_
+    assert "cells" not in display.artists_
+    finite = np.isfinite(results["relative_regularization"])
+    np.testing.assert_allclose(display.artists_["scores"].get_ydata(), results["mean_test_score"][finite])
+    points, _, (bars,) = display.artists_["errors"]
+    np.testing.assert_allclose(points.get_ydata(), results["mean_test_score"])
+    heights = [np.ptp(segment[:, 1]) for segment in bars.get_segments()]
+    np.testing.assert_allclose(heights, 2.0 * results["standard_error"], atol=1e-12)
+    assert texts(display.ax_.get_xticklabels())[0] == "∞"
+    (x,), (y,) = display.artists_["chosen"].get_data()
+    assert y == pytest.approx(single.best_score_, rel=1e-12)
+    assert results["relative_regularization"][int(x)] == single.best_params_["relative_regularization"]
+    shallow = CrossValidationDisplay.from_estimator(single, ax=Figure().add_subplot(), depth=0.5)
+    assert shallow.ax_.get_ylim()[0] == pytest.approx(results["mean_test_score"].max() - 0.5)
 
 
+def test_other_criteria_and_no_reference() -> None:
+    est = KernelSoSDensityCV([0.8, 1.2], [0.1, 0.01], cv=3, criterion="l2").fit(X)
+    display = CrossValidationDisplay.from_estimator(est, ax=Figure().add_subplot())
+    assert "L²" in display.artists_["colorbar"].ax.get_ylabel() and display.ax_.get_ylabel() == "λ, in units of w₀"
+
+
+def test_depth_and_pairs_without_a_score() -> None:
+    multiples, strengths = np.repeat([0.5, 1.0], 3), np.tile([1.0, 0.1, 0.01], 2)
+    scores = [0.0, -1.0, -np.inf, -0.1, -50.0, -np.inf]
+    display = CrossValidationDisplay(multiples, strengths, scores).plot(Figure().add_subplot(), depth=2.0)
+    shown = display.artists_["cells"].get_array().reshape(3, 2)
+    assert np.ma.getmaskarray(shown)[2].all() and not np.ma.getmaskarray(shown)[:2].any()
+    assert float(shown.min()) == -2.0 and "chosen" not in display.artists_ and display.artists_["near"] == []
+    curve = CrossValidationDisplay([1.0] * 3, strengths[:3], scores[:3], chosen=2).plot(Figure().add_subplot())
+    assert len(curve.artists_["scores"].get_xdata()) == 2 and "chosen" not in curve.artists_
+
+
+@pytest.mark.parametrize("width", [14.0, 4.0])
 @pytest.mark.parametrize(
-    ("multiples", "regularizations"), [([1.0], [0.0]), ([1.0], [0.3]), ([1.0], [0.3, 0.0]), ([0.5, 1.0], [0.1]), ([1.0], [1.0, 0.1])]
+    ("multiples", "strengths"),
+    [([1.0], [0.0]), ([1.0], [np.inf]), ([1.0], [0.3, 0.0]), ([0.5, 1.0], [0.1]), ([0.5, 1.0], [np.inf, 0.1]), (range(1, 26), range(12))],
 )
-def test_one_row_or_one_column(multiples: list[float], regularizations: list[float]) -> None:
-    scores = -1.0 - np.arange(len(multiples) * len(regularizations), dtype=float).reshape(len(multiples), -1)
-    display = CrossValidationDisplay(multiples, regularizations, scores, (0, 0), shares=np.eye(len(regularizations))[0])
-    display.plot(Figure().add_subplot())
+def test_every_shape_of_grid_can_be_drawn(multiples: Any, strengths: Any, width: float) -> None:
+    display = pairs(multiples, strengths, chosen=0).plot(Figure(figsize=(width, 0.7 * width)).add_subplot())
     display.figure_.canvas.draw()
-    assert display.artists_["cells"].get_array().size == scores.size
-    assert len(display.ax_.get_yticks()) == len(regularizations)
-
-
-def test_many_rows_have_few_ticks() -> None:
-    display = CrossValidationDisplay(np.geomspace(0.1, 10, 25), 0.5 ** np.arange(12), np.zeros((25, 12))).plot(Figure().add_subplot())
-    assert len(display.ax_.get_xticks()) == 9 and len(display.ax_.get_yticks()) == 6
+    assert len(display.ax_.get_xticks()) <= 9 and len(display.ax_.get_yticks()) <= 9 or len(multiples) == 1
+    assert "chosen" in display.artists_
 
 
 def test_a_new_figure_is_made_where_none_is_given(search: KernelSoSDensityCV) -> None:
@@ -88,20 +124,20 @@ def test_a_new_figure_is_made_where_none_is_given(search: KernelSoSDensityCV) ->
 
 
 def test_what_it_refuses(search: KernelSoSDensityCV) -> None:
-    with pytest.raises(TypeError, match="KernelSoSDensity has no surface of scores; a fitted KernelSoSDensityCV is needed"):
+    with pytest.raises(TypeError, match="KernelSoSDensity has no scores of bandwidths and λ; a fitted KernelSoSDensityCV is needed"):
         CrossValidationDisplay.from_estimator(ksos.KernelSoSDensity().fit(X))
     with pytest.raises(NotFittedError):
         CrossValidationDisplay.from_estimator(KernelSoSDensityCV())
-    with pytest.raises(ValueError, match=r"scores must have a row for each bandwidth .* shape \(2, 3\); got \(3, 2\)"):
-        CrossValidationDisplay([1.0, 2.0], [3.0, 2.0, 1.0], np.ones((3, 2)))
-    with pytest.raises(ValueError, match=r"multiples must ascend.* entry 1 does not"):
-        CrossValidationDisplay([1.0, 1.0], [1.0], np.ones((2, 1)))
-    with pytest.raises(ValueError, match=r"relative_regularizations must descend.* entry 2 does not"):
-        CrossValidationDisplay([1.0], [1.0, 0.1, 0.5], np.ones((1, 3)))
-    with pytest.raises(ValueError, match="shares are those of the λ of one bandwidth"):
-        CrossValidationDisplay([1.0], [1.0], np.ones((1, 1)), shares=[1.0])
+    with pytest.raises(ValueError, match=r"scores must have an entry for each of the 2 pairs; got shape \(3,\)"):
+        CrossValidationDisplay([1.0, 2.0], [3.0, 2.0], np.ones(3))
+    with pytest.raises(ValueError, match="every pair of bandwidth and λ must have one score"):
+        CrossValidationDisplay([1.0, 1.0], [1.0, 1.0], np.ones(2))
+    with pytest.raises(ValueError, match="relative_regularizations must be non-negative"):
+        CrossValidationDisplay([1.0, 1.0], [1.0, -1.0], np.ones(2))
+    with pytest.raises(ValueError, match="chosen must be the position of one of the 1 pairs; got 1"):
+        CrossValidationDisplay([1.0], [1.0], np.ones(1), chosen=1)
     with pytest.raises(ValueError, match="no finite score"):
-        CrossValidationDisplay([1.0], [1.0], np.full((1, 1), -np.inf)).plot(Figure().add_subplot())
+        CrossValidationDisplay([1.0], [1.0], [-np.inf]).plot(Figure().add_subplot())
     with pytest.raises(ValueError, match="depth must be positive"):
         CrossValidationDisplay.from_estimator(search, depth=0.0)
     with pytest.raises(TypeError, match="ax must be one matplotlib Axes"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from ksos.choose.path import fit_path
 from ksos.density import SoSDensity
 from ksos.embedding import MeanEmbedding, Projection
 from ksos.embedding_map import embedding_map
-from ksos.estimators._samples import Fold
+from ksos.data.samples import Fold
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.functionals import SquaredL2
 from ksos.integrals import closed_form
@@ -153,10 +154,11 @@ def _squared_norm(space: SoSSpace, samples: MeanEmbedding) -> Callable[[np.ndarr
         term, at = SquaredL2(samples, relative=True).bind(space), space.basis(samples.points)
         return lambda F: float(term.value(None, F @ F.T) + 2.0 * np.mean(np.sum((at @ F) ** 2, axis=1)))
     except IntegralNotAvailableError as error:  # a rule would need too many nodes
-        if not isinstance(space.integrals, GaussianLebesgue):
+        if not space.integrals.pairwise:
             fix = "; or choose by criterion='log_likelihood' or 'mmd'"
             raise IntegralNotAvailableError(f"{error}{fix}") from None
-    square = SquareIntegral(space.integrals, space.support_points, space.log_unit)
+    integrals = cast("GaussianLebesgue", space.integrals)
+    square = SquareIntegral(integrals, space.support_points, space.log_unit)
     return lambda F: float(square((space.T @ F) @ (space.T @ F).T))
 
 

@@ -9,7 +9,7 @@ from ksos._deadline import Deadline
 from ksos._memory import row_blocks
 from ksos.bandwidth import bandwidth_rule, widest_good
 from ksos.choose.mixtures import MOST_FULL
-from ksos.estimators._samples import random_folds
+from ksos.data.samples import random_folds
 from ksos.integrals import closed_form
 from ksos.kernels import Kernel
 from ksos.measures import Measure

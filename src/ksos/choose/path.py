@@ -29,7 +29,7 @@ from ksos.space import SoSSpace
 __all__ = ["fit_path", "quick_likelihood_path"]
 
 _COLUMNS = 10  # rank of a fit: optima on the tables of benchmarks/quality have fewer
-_STEPS, _TOLERANCE = 80, 1e-4  # nats: tighter ones change no choice of benchmarks/quality --other
+_STEPS, _TOLERANCE = 80, 3e-5  # nats: tighter ones change no choice of benchmarks/quality --other
 _REVIVED, _CORRECTION = 0.1, 0.3  # parts of the start: any that is neither 0 nor 1 serves
 _TINY = 1e-290  # just above where float64 loses digits
 _LARGE = 1e5

@@ -19,7 +19,7 @@ import numpy as np
 from ksos._deadline import Deadline
 from ksos.bandwidth import bandwidth_rule, robust_silverman
 from ksos.choose.mixtures import MOST_FULL, Mixtures, Samples, mixture_path, seeds, student
-from ksos.estimators._samples import Fold
+from ksos.data.samples import Fold
 from ksos.feature_names import said
 from ksos.measures import GaussianMixture
 from ksos.measures.gaussian_mixture import merged

@@ -98,11 +98,19 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message}; see {self.prog} --help")
 
 
+class _Help(argparse.HelpFormatter):
+    """Help whose examples keep their lines."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if text.startswith("examples:") else super()._fill_text(text, width, indent)
+
+
 def _run(chosen: str | None, words: list[str], console: Console) -> int:
     if chosen is None:
         _top_level(words)
     command = import_module(f"ksos.cli.{str(chosen).replace('-', '_')}")
-    parser = Parser(prog=console.program, description=command.__doc__)
+    examples = getattr(command, "EXAMPLES", None)
+    parser = Parser(prog=console.program, description=command.__doc__, epilog=examples, formatter_class=_Help)
     command.add_arguments(parser)
     return int(command.run(parser.parse(words[1:]), console))
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 
-from ksos.cli.console import Console, described
+from ksos.cli.composition import Composition
+from ksos.cli.console import Console
 from ksos.density import io
 
 __all__ = ["add_arguments", "run"]
@@ -20,21 +21,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Carry out ``ksos inspect``."""
     density, header = io.load(arguments.model), io.read_header(arguments.model)
-    m, d = density.support_points.shape
+    made, d = Composition.of(density), density.n_features
     mass, size = density.mass(), os.path.getsize(arguments.model)
-    parts = {"kernel": described(density.kernel, d), "measure": described(density.measure, d), "mass": mass}
     versions = {name: header[name] for name in ("format_version", "library_version")}
     names = density.feature_names
     value = {
         "n_features": d,
         "feature_names": None if names is None else list(names),
-        "n_support": m,
-        "rank": density.rank,
-        **parts,
+        **made.described(),
+        "mass": mass,
         **versions,
         "file_size": size,
     }
-    rows = {"features d": d, "support points m": m, "rank": density.rank, "kernel": density.kernel, "measure": density.measure}
+    rows = {"features d": d, "support points m": made.n_support, "rank": made.rank}
+    rows |= {"measure": made.measure} if made.is_reference else {"kernel": made.kernel, "measure": made.measure}
+    if made.n_components:
+        itself = " (the density is the reference itself)" if made.is_reference else ""
+        rows["reference"] = f"{made.n_components} Gaussian component{'s' if made.n_components > 1 else ''}{itself}"
     rows |= {} if names is None else {"names": ", ".join(names)}
     written = f"{header['format_version']} (written by ksos {header['library_version']})"
     rows |= {"mass": f"{mass:.12g} (1 {mass - 1.0:+.1e})", "format version": written, "file size": f"{size} bytes"}

@@ -136,6 +136,11 @@ class Stream:
         """How many rows were read and used; None where a checkpoint knew them all."""
         return self.reading.rows - self.reading.dropped if self.reading.complete else None
 
+    @property
+    def n_dropped(self) -> int:
+        """How many rows with missing cells were dropped."""
+        return self.reading.dropped
+
     def take(self, features: Sequence[int]) -> Stream:
         """The same files with some of the columns."""
         return replace(self, labels=tuple(self.labels[k] for k in features))
@@ -163,7 +168,8 @@ def read_whole(paths: Sequence[str], options: TableOptions, say: Say) -> Table:
     if stream.reading.dropped:
         say(f"{stream.source}: {stream.reading.dropped} of {stream.reading.rows} rows have missing cells and are left out")
     masses = np.concatenate(weights) if stream.weighing else None
-    return Table(stream.source, np.concatenate(points), np.concatenate(rows), stream.names, masses, stream.header)
+    told = {"header": stream.header, "n_dropped": stream.n_dropped}
+    return Table(stream.source, np.concatenate(points), np.concatenate(rows), stream.names, masses, **told)
 
 
 def _layout(file: str, options: TableOptions) -> Layout:

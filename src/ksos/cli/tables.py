@@ -74,6 +74,7 @@ class Table:
 
     ``rows`` has the row of the file, counted from 1 with the header, of every point; ``header`` the names of all columns of the file, also
     of those that were not chosen. A column of words has their numbers as points, and the words in ``words``, None for all other columns.
+    ``n_dropped`` counts rows with missing cells that were dropped.
     """
 
     source: str
@@ -83,6 +84,7 @@ class Table:
     weights: np.ndarray | None = None
     header: tuple[str, ...] | None = None
     words: tuple[tuple[str, ...] | None, ...] | None = None
+    n_dropped: int = 0
 
     @property
     def samples(self) -> np.ndarray:
@@ -385,6 +387,7 @@ def _table(
     if kept != features:
         chosen, matrix = [*kept, *weights], matrix[:, [chosen.index(position) for position in [*kept, *weights]]]
     complete = cleaner.complete(chosen, rows, matrix)
+    dropped = int((~complete).sum())
     if not complete.all():
         rows, matrix = rows[complete], matrix[complete]
     cleaner.say_marks(kept, matrix)
@@ -394,4 +397,5 @@ def _table(
     if lost := [position for position in vocabulary if position not in kept]:
         raise InputError(f"{cleaner.columns.source}: --categories lists {cleaner.columns.shown(lost[0])}, but it is no column that is used")
     words = tuple(tuple(vocabulary[position]) if position in vocabulary else None for position in kept) if vocabulary else None
-    return Table(cleaner.columns.source, points, rows, names, matrix[:, -1].copy() if weights else None, header, words)
+    masses = matrix[:, -1].copy() if weights else None
+    return Table(cleaner.columns.source, points, rows, names, masses, header, words, dropped)

@@ -12,20 +12,19 @@ By Jensen's inequality the whole is at least ‖c + FᵀE_c[k|x_S]‖², which b
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Callable, Iterator
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
 
 from ksos._array import Array, like, to_numpy
 from ksos._memory import row_blocks
-from ksos.density.expected_square import ExpectedSquare
+from ksos.density.expected_square import ExpectedSquare, HiddenKernels
 from ksos.density.interval import Inside, Interval
-from ksos.density.normal_sum import Group, pairs_of
+from ksos.density.normal_sum import Group, corrected_normals
 from ksos.kernels import Gaussian
 from ksos.measures import GaussianMixture, Normal, Normals
-from ksos.measures.normal import log_normal
 from ksos.quadrature import composite
 
 if TYPE_CHECKING:
@@ -178,6 +177,12 @@ class Corrected:
             return self.joint.logpdf(X[:, order]) + self.joint.measure.log_density(X[:, order])
         return like(self._marginal_values(to_numpy(X))[0], X)
 
+    def log_ratio(self, X: np.ndarray) -> np.ndarray:
+        """log p − log ρ of the features shown: the square alone if all of them are."""
+        if self.hidden or self.interval is not None:
+            return np.asarray(self.log_density(X) - self.log_reference(X))
+        return np.asarray(self.joint.logpdf(X[:, np.argsort(self.shown)]))
+
     def log_and_gradient(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """log p by volume, shape (n,), and its gradient, shape (n, d)."""
         if self.interval is not None:
@@ -232,8 +237,10 @@ class Corrected:
         return out, gradient
 
     @cached_property
-    def _marginals(self) -> list[ExpectedSquare]:
-        return [ExpectedSquare.of(self, c) for c in range(self.normals.weights.shape[0])]
+    def _marginals(self) -> Callable[[int], ExpectedSquare]:
+        """By the number of the reference law, each computed where it is first needed."""
+        kernels = HiddenKernels(self)
+        return cache(lambda c: ExpectedSquare(kernels, c))
 
     def _marginal_values(self, X: np.ndarray, *, slopes: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """log p, and ∇ log p if ``slopes``.
@@ -249,7 +256,7 @@ class Corrected:
 
             def fill(c: int, at: np.ndarray, x: np.ndarray = x, logs: np.ndarray = logs) -> None:
                 for some in row_blocks(at.shape[0], max(self._factor.shape), _BLOCK_ELEMENTS):
-                    value, slope = self._marginals[c].values(x[at[some]], slopes=slopes)
+                    value, slope = self._marginals(c).values(x[at[some]], slopes=slopes)
                     with np.errstate(divide="ignore"):
                         terms[c, at[some]] = logs[c, at[some]] + np.log(value)  # noqa: B023
                     if slopes:
@@ -279,25 +286,11 @@ class Corrected:
         if self.interval is not None:
             yield from self.opened.groups()
             return
-        S, X = self.metric, self.joint.support_points
-        used = np.any(self._factor != 0.0, axis=1)
-        X, F, unit = X[used], self._factor[used], math.exp(-self.joint.log_unit)
-        c, B = self.constant, F @ F.T
-        for weight, mean, covariance in zip(*self.all_normals, strict=True):
-            share = float(weight) * unit
-            yield Group(np.array([share * float(c @ c)]), mean[None, :], covariance).restrict(self.shown)
-            if not X.shape[0]:
-                continue
-            law = self.joint.from_units(self.joint.kernel, X, F, 0.0, Normal(mean, covariance))
-            for q, log_W in ((1, law.integrals.log_mean(X)), (2, law.integrals.log_gram(X, X))):
-                P = S / (2.0 * q)  # q kernels at z̄ are a multiple of N(z̄, P)
-                pull = np.linalg.solve(covariance + P, covariance).T  # Σ(Σ + P)⁻¹
-                centres, narrowed = mean + (X - mean) @ pull.T, pull @ P
-                narrowed = 0.5 * (narrowed + narrowed.T)
-                if q == 1:
-                    yield Group(2.0 * share * (F @ c) * np.exp(log_W), centres, narrowed).restrict(self.shown)
-                else:
-                    yield pairs_of(share * B, log_W, centres, narrowed).restrict(self.shown)
+        used, unit = np.any(self._factor != 0.0, axis=1), math.exp(-self.joint.log_unit)
+        X, F = self.joint.support_points[used], self._factor[used]
+        weights, means, covariances = self.all_normals
+        normals = Normals(unit * weights, means, covariances)
+        yield from corrected_normals(normals, self.metric, X, F, self.constant, self.shown)
 
     def components(self) -> list[tuple[float, Self]]:
         """The parts by reference law, each of mass one, with their masses."""
@@ -305,9 +298,10 @@ class Corrected:
         for weight, mean, covariance in zip(*self.all_normals, strict=True):
             law = Normal(mean, covariance)
             part = p.from_units(p.kernel, p.support_points, p.unit_factor, p.log_unit, law, p.unit_constant)
-            if (mass := float(weight) * part.mass()) > 0.0:
-                child = type(self)(part.scaled_to_one(), self.shown, self.interval)
-                found.append((mass * math.exp(child.log_inside - self.log_inside), child))
+            if (mass := part.mass()) > 0.0:
+                child = type(self)(part.scaled_to_one(mass), self.shown, self.interval)
+                inside = math.exp(child.log_inside - self.log_inside)
+                found.append((float(weight) * mass * inside, child))
         return found
 
     def bound(self) -> float:
@@ -332,8 +326,8 @@ class Corrected:
         """The law of some of the features shown."""
         return type(self)(self.joint, [self.shown[k] for k in keep], self.interval)
 
-    def conditional(self, given: list[int], values: np.ndarray) -> Self | None:
-        """The law of the other features shown; None if there is no mass."""
+    def conditional(self, given: list[int], values: np.ndarray) -> tuple[float, Self] | None:
+        """log p of the values, and the law of the other features shown; None without mass."""
         at = [self.shown[k] for k in given]
         order = np.argsort(at)
         found = given_values(self.joint, [at[i] for i in order], values[order])
@@ -341,7 +335,10 @@ class Corrected:
             return None
         rest = [k for k in range(self.joint.n_features) if k not in at]
         interval = None if self.interval is None else self.interval._replace(feature=rest.index(self.interval.feature))
-        return type(self)(found, [rest.index(self.shown[k]) for k in range(self.n_features) if k not in given], interval)
+        log_p, density = found
+        shown = [rest.index(self.shown[k]) for k in range(self.n_features) if k not in given]
+        out = type(self)(density, shown, interval)
+        return log_p + out.log_inside - self.log_inside, out
 
     def within(self, feature: int, side: tuple[float, float]) -> Self | None:
         """The law of the other features shown, given that this one lies in an interval; None if that is known of another one already."""
@@ -413,7 +410,7 @@ class Corrected:
         new = p.from_units(p.kernel, p.support_points, p.unit_factor, p.log_unit, law, p.unit_constant)
         if not (mass := new.mass()) > 0.0:
             return None
-        found = type(self)(new.scaled_to_one(), self.shown, self.interval)
+        found = type(self)(new.scaled_to_one(mass), self.shown, self.interval)
         return log_mass + math.log(mass) + found.log_inside - self.log_inside, found
 
 
@@ -435,8 +432,10 @@ class NormalLaws:
         return self.constant[:, None] - 0.5 * np.einsum("cni,cni->cn", away, away), -away @ self.roots
 
 
-def given_values(p: SoSDensity, given: list[int], values: np.ndarray) -> SoSDensity | None:
-    """The density with a constant over normal laws of the features that are not ``given``, again over normal laws; None without mass."""
+def given_values(
+    p: SoSDensity, given: list[int], values: np.ndarray
+) -> tuple[float, SoSDensity] | None:  # fmt: skip
+    """log p of the values, and the density of the other features; None without mass."""
     d = p.n_features
     rest = [k for k in range(d) if k not in given]
     metric, X = cast("Gaussian", p.kernel).matrix(d), p.support_points
@@ -444,31 +443,36 @@ def given_values(p: SoSDensity, given: list[int], values: np.ndarray) -> SoSDens
     P, away = precision[np.ix_(rest, rest)], values - X[:, given]
     points = X[:, rest] - away @ np.linalg.solve(P, precision[np.ix_(rest, given)]).T
     log_rows = -np.einsum("ik,kl,il->i", away, np.linalg.inv(metric[np.ix_(given, given)]), away)
-    law = conditional_normals(cast("Normals", p.measure.normals(d)), given, values)
-    if law is None:
+    conditioned = conditional_normals(cast("Normals", p.measure.normals(d)), given, values)
+    if conditioned is None:
         return None
     with np.errstate(under="ignore"):
         F = p.unit_factor * np.exp(log_rows)[:, None]
     kernel = Gaussian(_symmetric(np.linalg.inv(P)))
-    out = p.from_units(kernel, points, F, p.log_unit, GaussianMixture(*law), p.unit_constant)
-    return out.scaled_to_one() if out.mass() > 0.0 else None
+    measure = GaussianMixture(*conditioned[1])
+    out = p.from_units(kernel, points, F, p.log_unit, measure, p.unit_constant)
+    mass = out.mass()
+    return (conditioned[0] + math.log(mass), out.scaled_to_one(mass)) if mass > 0.0 else None
 
 
-def conditional_normals(normals: Normals, given: list[int], values: np.ndarray) -> Normals | None:
-    """Σ_c w_c N_c given x_S: a mixture of the conditional laws, weighted by the densities of the values."""
+def conditional_normals(
+    normals: Normals, given: list[int], values: np.ndarray
+) -> tuple[float, Normals] | None:  # fmt: skip
+    """Of Σ_c w_c N_c, the log density of the values, and the mixture of the conditional laws."""
     weights, means, covariances = normals
-    rest = [k for k in range(means.shape[1]) if k not in given]
-    log_weights, new_means, new_covariances = [], [], []
-    for weight, mean, covariance in zip(weights, means, covariances, strict=True):
-        at = covariance[np.ix_(given, given)]
-        pull = np.linalg.solve(at, covariance[np.ix_(given, rest)]).T
-        log_weights.append(np.log(weight) + log_normal(values[None, :], mean[given], at)[0])
-        new_means.append(mean[rest] + pull @ (values - mean[given]))
-        new_covariances.append(_symmetric(covariance[np.ix_(rest, rest)] - pull @ covariance[np.ix_(given, rest)]))
-    peak = max(log_weights)
+    known, rest = np.array(given), np.array([k for k in range(means.shape[1]) if k not in given])
+    across = covariances[:, known[:, None], rest]
+    at = covariances[:, known[:, None], known]
+    pull = np.linalg.solve(at, across).transpose(0, 2, 1)
+    logs = NormalLaws(Normals(weights, means[:, known], at)).logs(values[None, :])[:, 0]
+    peak = float(logs.max())
     if not np.isfinite(peak):
         return None
-    return Normals(np.exp(np.array(log_weights) - peak), np.stack(new_means), np.stack(new_covariances))
+    narrowed = covariances[:, rest[:, None], rest] - pull @ across
+    shares, away = np.exp(logs - peak), (values - means[:, known])[:, :, None]
+    narrowed = 0.5 * (narrowed + narrowed.transpose(0, 2, 1))
+    law = Normals(shares, means[:, rest] + (pull @ away)[:, :, 0], narrowed)
+    return peak + math.log(float(shares.sum())), law
 
 
 def times_normal(normals: Normals, mean: np.ndarray, precision: np.ndarray) -> tuple[float, GaussianMixture]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,84 +13,132 @@ from ksos.kernels.distances import squared_distances
 if TYPE_CHECKING:
     from ksos.density.corrected import Corrected
 
-__all__ = ["ExpectedSquare"]
+__all__ = ["ExpectedSquare", "HiddenKernels"]
+
+_ROUNDING = 2.3e-16
+_NEAR = 500.0  # the largest ‖x‖² for ‖x − y‖² from products: an error of so many roundings
+_TOLERANCE = 1e-12  # of the value: where rounding may be more, the product is factored
 
 
-@dataclass(frozen=True)
+class HiddenKernels:
+    """The kernels as functions of the hidden features given the shown ones."""
+
+    def __init__(self, p: Corrected) -> None:
+        self.shown, self.hidden = p.shown, p.hidden
+        self.constant, self.normals = p.constant, p.all_normals
+        used = np.any(p.joint.unit_factor != 0.0, axis=1)
+        self.points, self.factor = p.joint.support_points[used], p.joint.unit_factor[used]
+        self.inverse = np.linalg.inv(p.metric[np.ix_(self.shown, self.shown)])
+        precision = np.linalg.inv(p.metric)
+        self.precision = precision[np.ix_(self.hidden, self.hidden)]
+        self.widths = np.linalg.inv(self.precision)
+        self.slope = self.widths @ precision[np.ix_(self.hidden, self.shown)]
+        self.products = self.factor @ self.factor.T
+        self.lengths = np.sqrt(np.diagonal(self.products))
+        self.linear = self.factor @ self.constant
+
+
 class ExpectedSquare:
-    """E_c[‖c + Fᵀk(x)‖² | x_S] of one reference law, for x = (x_S, x_R) with x_S shown; without hidden features, the square itself.
+    """E_c[‖c + Fᵀk(x)‖² | x_S] of one reference law, for x = (x_S, x_R) with x_S shown.
 
-    Given x_S the hidden features are normal with covariance V, and k_i = k^S_i · exp(−(x_R − r_i)ᵀP(x_R − r_i)) with r_i affine in x_S.
-    Let t_i(x_S) = r_i − E[x_R|x_S] = start_i − slope·x_S.
+    Given x_S the hidden features are normal with covariance V, and
+    k_i = k^S_i · exp(−(x_R − r_i)ᵀP(x_R − r_i)) with r_i affine in x_S. Let
+    t_i(x_S) = r_i − E[x_R|x_S] and Q = (P⁻¹/2 + 2V)⁻¹. Then
+
+        E[k_i|x_S] = h_i = |1+2VP|^{−1/2} k^S_i exp(−t_iᵀ(P⁻¹ + 2V)⁻¹t_i),
+        E[k_i k_j|x_S] = b_i b_j C_ij,    b_i = |1+4VP|^{−1/4} k^S_i exp(−½t_iᵀQt_i),
+        C_ij = exp(−(t_i−t_j)ᵀ(P/2 − Q/4)(t_i−t_j)),
+
+    where h_i and b_i are Gaussians in x_S, and C does not depend on x_S.
     """
 
-    points: np.ndarray
-    inverse: np.ndarray
-    """Of the metric of k^S."""
-    start: np.ndarray
-    slope: np.ndarray
-    once: np.ndarray
-    """(P⁻¹ + 2V)⁻¹, of E[k_i|x_S]."""
-    twice: np.ndarray
-    """(P⁻¹/2 + 2V)⁻¹, of E[k_i k_j|x_S]."""
-    log_once: float
-    log_twice: float
-    factor: np.ndarray
-    root: np.ndarray
-    """L with LLᵀ = B ∘ exp(−(t_i−t_j)ᵀ(P/2 − twice/4)(t_i−t_j))."""
-    constant: np.ndarray
-
-    @classmethod
-    def of(cls, p: Corrected, c: int) -> ExpectedSquare:
-        S, R, X, F = p.shown, p.hidden, p.joint.support_points, p.joint.unit_factor
-        _, means, covariances = p.all_normals
-        mean, covariance, metric = means[c], covariances[c], p.metric
-        inner = np.linalg.inv(metric[np.ix_(S, S)])
-        used = np.any(F != 0.0, axis=1)
-        X, F = X[used], F[used]
-        if not R:
-            nothing = np.zeros((0, 0))
-            return cls(X[:, S], inner, np.zeros((X.shape[0], 0)), np.zeros((0, len(S))), nothing, nothing, 0.0, 0.0, F, F, p.constant)
-        precision = np.linalg.inv(metric)
-        P = precision[np.ix_(R, R)]
-        of_kernel = np.linalg.solve(P, precision[np.ix_(R, S)])
+    def __init__(self, kernels: HiddenKernels, law: int) -> None:
+        self.kernels, (S, R), P = kernels, (kernels.shown, kernels.hidden), kernels.precision
+        mean, covariance = kernels.normals.means[law], kernels.normals.covariances[law]
         of_law = np.linalg.solve(covariance[np.ix_(S, S)], covariance[np.ix_(S, R)]).T
         V = covariance[np.ix_(R, R)] - of_law @ covariance[np.ix_(S, R)]
-        start = (X[:, R] - mean[R]) + (X[:, S] - mean[S]) @ of_kernel.T + mean[S] @ (of_kernel + of_law).T
-        widths = np.linalg.inv(P)
-        once, twice = np.linalg.inv(widths + 2.0 * V), np.linalg.inv(0.5 * widths + 2.0 * V)
-        log_once, log_twice = (-0.5 * float(np.linalg.slogdet(np.eye(len(R)) + 2.0 * q * V @ P)[1]) for q in (1, 2))
-        values, axes = np.linalg.eigh(0.5 * P - 0.25 * twice)
-        at = start @ (axes * np.sqrt(np.maximum(values, 0.0)))
-        correlations = np.exp(-squared_distances(at, at, np.ones(len(R))))
-        rows, log_lengths = unit_rows(F)
-        root = hadamard_factor(rows, correlations) * np.exp(log_lengths)[:, None] if X.shape[0] else F
-        return cls(X[:, S], inner, start, of_kernel + of_law, once, twice, log_once, log_twice, F, root, p.constant)
+        self.mean, points = mean[S], kernels.points[:, S] - mean[S]
+        self._start = (kernels.points[:, R] - mean[R]) + points @ kernels.slope.T  # t_i at the mean
+        slope, unit = kernels.slope + of_law, np.eye(len(R))
+        log_dets = [float(np.linalg.slogdet(unit + 2.0 * q * V @ P)[1]) for q in (1, 2)]
+        once = np.linalg.inv(kernels.widths + 2.0 * V)
+        self._twice = np.linalg.inv(0.5 * kernels.widths + 2.0 * V)
+        known = kernels.inverse, points, self._start, slope
+        self.once = _Gaussians(*known, once, -0.5 * log_dets[0])
+        self.twice = _Gaussians(*known, 0.5 * self._twice, -0.25 * log_dets[1])
+
+    @cached_property
+    def _correlations(self) -> np.ndarray:
+        """C."""
+        values, axes = np.linalg.eigh(0.5 * self.kernels.precision - 0.25 * self._twice)
+        at = self._start @ (axes * np.sqrt(np.maximum(values, 0.0)))
+        return np.exp(-squared_distances(at, at, np.ones(at.shape[1])))
+
+    @cached_property
+    def _product(self) -> np.ndarray:
+        """(FFᵀ) ∘ C."""
+        return self.kernels.products * self._correlations
+
+    @cached_property
+    def _root(self) -> np.ndarray:
+        """L with LLᵀ = (FFᵀ) ∘ C, whose squares lose no digits."""
+        rows, log_lengths = unit_rows(self.kernels.factor)
+        return np.asarray(hadamard_factor(rows, self._correlations) * np.exp(log_lengths)[:, None])
 
     def values(self, X: np.ndarray, *, slopes: bool) -> tuple[np.ndarray, np.ndarray]:
         """E_c[…|x_S] at the rows of X in natural units, and the gradient of its logarithm."""
-        c, F, L = self.constant, self.factor, self.root
+        c, F, X = self.kernels.constant, self.kernels.factor, X - self.mean
         if not F.shape[0]:
             return np.full(X.shape[0], float(c @ c)), np.zeros(X.shape)
-        near, hidden = _squares(X - self.points[:1], self.points - self.points[:1], self.inverse), X @ self.slope.T
         with np.errstate(under="ignore"):
-            h = np.exp(self.log_once - near - _squares(hidden, self.start, self.once))
-            b = np.exp(0.5 * self.log_twice - near - 0.5 * _squares(hidden, self.start, self.twice)) if self.start.shape[1] else h
-        linear, squares, least = h @ (F @ c), b @ L, c + h @ F
-        value = float(c @ c) + 2.0 * linear + np.einsum("nr,nr->n", squares, squares)
-        value = np.maximum(value, np.einsum("nr,nr->n", least, least))
-        if not slopes:
-            return value, value
-        common = -2.0 * (X[:, None, :] - self.points) @ self.inverse
-        t = self.start - hidden[:, None, :]
-        of_h, of_b = common + 2.0 * (t @ self.once) @ self.slope, common + (t @ self.twice) @ self.slope
-        gradient = 2.0 * np.einsum("nm,nmd->nd", h * (F @ c), of_h) + 2.0 * np.einsum("nm,nmd->nd", b * (squares @ L.T), of_b)
-        return value, gradient / np.where(value > 0.0, value, 1.0)[:, None]
+            h, b = self.once(X), self.twice(X)
+            pulled = b @ self._product
+            least, squares = c + h @ F, np.einsum("nm,nm->n", b, pulled)
+            value = float(c @ c) + 2.0 * (h @ self.kernels.linear)
+            lower, terms = np.einsum("nr,nr->n", least, least), (b @ self.kernels.lengths) ** 2
+            rough = _ROUNDING * terms > _TOLERANCE * np.maximum(value + squares, lower)
+            if rough.any():
+                V = b[rough] @ self._root
+                squares[rough], pulled[rough] = np.einsum("nr,nr->n", V, V), V @ self._root.T
+            value = np.maximum(value + squares, lower)
+            if not slopes:
+                return value, value
+            gradient = self.once.pull(X, h * self.kernels.linear) + self.twice.pull(X, b * pulled)
+        return value, 2.0 * gradient / np.where(value > 0.0, value, 1.0)[:, None]
 
 
-def _squares(X: np.ndarray, Y: np.ndarray, Q: np.ndarray) -> np.ndarray:
-    """(X_n − Y_m)ᵀQ(X_n − Y_m), shape (n, m)."""
-    if Q.shape[0] == 0 or Y.shape[0] == 0:
-        return np.zeros((X.shape[0], Y.shape[0]))
-    root = np.linalg.cholesky(Q)
-    return np.asarray(squared_distances(X @ root, Y @ root, np.ones(Q.shape[0])))
+class _Gaussians:
+    """The functions exp(log_scale − (x − p_i)ᵀA(x − p_i) − t_iᵀQt_i), t_i = start_i − slope·x."""
+
+    def __init__(
+        self,
+        A: np.ndarray,
+        points: np.ndarray,
+        start: np.ndarray,
+        slope: np.ndarray,
+        Q: np.ndarray,
+        log_scale: float,
+    ) -> None:
+        self.precision = A + slope.T @ Q @ slope
+        self.centres = np.linalg.solve(self.precision, A @ points.T + slope.T @ Q @ start.T).T
+        away, t = self.centres - points, start - self.centres @ slope.T
+        self.tops = log_scale - np.sum(away @ A * away, axis=1) - np.sum(t @ Q * t, axis=1)
+        self.root = np.linalg.cholesky(0.5 * (self.precision + self.precision.T))
+        self.at = self.centres @ self.root
+        tops = self.tops - np.einsum("mi,mi->m", self.at, self.at)
+        self.columns = np.concatenate([2.0 * self.at.T, np.ones((1, tops.shape[0])), tops[None, :]])
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        """Values, shape (n, m); near the mean, exponents are one matrix product."""
+        Y = X @ self.root
+        squares = np.einsum("ni,ni->n", Y, Y)
+        if squares.max(initial=0.0) > _NEAR:
+            out = self.tops - squared_distances(Y, self.at, np.ones(X.shape[1]))
+        else:
+            out = np.column_stack([Y, -squares, np.ones(squares.shape)]) @ self.columns
+        return np.exp(out, out=out)
+
+    def pull(self, X: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Σ_i weights_ni ∇log of the functions, shape (n, d)."""
+        total = weights.sum(axis=1, keepdims=True)
+        return np.asarray(2.0 * (weights @ self.centres - total * X) @ self.precision)

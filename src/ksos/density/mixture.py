@@ -496,6 +496,6 @@ def _conditional_measure(measure: Measure, given: list[int], values: np.ndarray,
     normals = measure.normals(len(given) + len(rest))
     if normals is None or not measure.by_components:
         return measure.restrict(rest)
-    law = conditional_normals(normals, given, values)
-    assert law is not None
-    return GaussianMixture(*law)
+    found = conditional_normals(normals, given, values)
+    assert found is not None
+    return GaussianMixture(*found[1])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -11,10 +13,17 @@ from ksos._memory import row_blocks
 from ksos.density.interval import Interval
 from ksos.integrals.erf import gauss_mass, log_gauss_mass, truncated_moments
 from ksos.kernels.distances import squared_distances
+from ksos.measures import Normals
+from ksos.quadrature import tensor_grid
 
-__all__ = ["Group", "embedded", "inner_product", "mean_and_covariance", "moment", "pairs_of"]
+__all__ = [
+    "Group", "corrected_normals", "embedded", "inner_product",
+    "mean_and_covariance", "moment", "pairs_of",
+]  # fmt: skip
 
 _BLOCK_ELEMENTS = 1 << 20
+_NOTHING, _LOG_ERROR = 1e-17, math.log(0.5e-16)  # of the sum of all terms; of an interpolation
+_MOST_NODES, _SMALLER = 200, 4  # of a grid along a direction; by what a grid must be smaller to pay
 
 
 class Group(NamedTuple):
@@ -28,12 +37,118 @@ class Group(NamedTuple):
         """The marginal of some features."""
         return Group(self.weights, self.means[:, features], self.covariance[np.ix_(features, features)])
 
+    def collapsed(self) -> Group:
+        """The same integrals of bounded functions, to rounding, with means on a Chebyshev grid.
+
+        ∫ g dN(m, V) with |g| ≤ 1 has n-th derivatives of at most √n! along a direction of m in
+        which V is 1. So interpolation at n nodes on an interval of half-length r errs by at most
+        2(r/2)ⁿ/√n!. Terms below the rounding of the sum are dropped first. If the grid would not be
+        much smaller, the other terms stay as they are.
+        """
+        size = np.abs(self.weights)
+        if not np.all(seen := size > _NOTHING * size.sum() / size.shape[0]):
+            some = self._replace(weights=self.weights[seen], means=self.means[seen])
+            return some.collapsed() if seen.any() else self
+        L = np.linalg.cholesky(self.covariance)
+        white = np.linalg.inv(L) @ (self.means - self.means[0]).T
+        low, high = white.min(axis=1), white.max(axis=1)
+        counts = [_nodes(r) for r in 0.5 * (high - low)]
+        if _SMALLER * math.prod(counts) > self.weights.shape[0]:
+            return self
+        middle, half = 0.5 * (low + high), np.maximum(0.5 * (high - low), np.finfo(float).tiny)
+        nodes = [np.cos(math.pi * (np.arange(n) + 0.5) / n) for n in counts]
+        total, last = self.weights[None, :], len(counts) - 1
+        scaled = np.clip((white - middle[:, None]) / half[:, None], -1.0, 1.0)
+        for k, (n, x) in enumerate(zip(counts, nodes, strict=True)):
+            D = _chebyshev(x, n)
+            D[1:] *= 2.0
+            T = D.T @ _chebyshev(scaled[k], n) / n  # Lagrange's polynomials of the nodes
+            total = total @ T.T if k == last else (total[:, None, :] * T).reshape(-1, T.shape[1])
+        grid = middle + half * tensor_grid(nodes)
+        return Group(total.ravel(), self.means[0] + grid @ L.T, self.covariance)
+
+
+@cache
+def _log_factorials() -> np.ndarray:
+    return np.cumsum(np.log(np.maximum(np.arange(_MOST_NODES), 1)))
+
+
+def _nodes(r: float) -> int:
+    """The least n with 2(r/2)ⁿ/√n! ≤ 1e-16."""
+    n = np.arange(_MOST_NODES)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        small = n * np.log(max(r, 1e-300) / 2.0) - 0.5 * _log_factorials() <= _LOG_ERROR
+    return int(np.argmax(small)) if small.any() else _MOST_NODES
+
+
+def _chebyshev(x: np.ndarray, n: int) -> np.ndarray:
+    """T_0 … T_{n−1}, shape (n, number of x)."""
+    out = np.ones((n, x.shape[0]))
+    for k in range(1, n):
+        out[k] = x if k == 1 else 2.0 * x * out[k - 1] - out[k - 2]
+    return out
+
 
 def pairs_of(B: np.ndarray, log_W: np.ndarray, centres: np.ndarray, covariance: np.ndarray) -> Group:
     """Σ_ij B_ij e^{log_W_ij} N((centres_i + centres_j)/2, covariance), every pair once."""
     i, j = np.triu_indices(B.shape[0])
     weights = np.where(i == j, 1.0, 2.0) * B[i, j] * np.exp(log_W[i, j])
     return Group(weights, 0.5 * (centres[i] + centres[j]), covariance)
+
+
+def corrected_normals(
+    normals: Normals,
+    S: np.ndarray,
+    X: np.ndarray,
+    F: np.ndarray,
+    c: np.ndarray,
+    shown: list[int],
+) -> Iterator[Group]:
+    """Σ w N(x) ‖c + Fᵀk(x)‖² of some features, k having the metric S and the points X.
+
+    Of each law, one group for the constant, one for products with a kernel, one for those with two.
+    """
+    (weights, means, covariances), (i, j) = normals, np.triu_indices(X.shape[0])
+    white = (X - X[:1]) @ np.linalg.inv(np.linalg.cholesky(S)).T
+    spread = 0.5 * squared_distances(white, white, np.ones(X.shape[1]))[i, j]
+    linear, pairs = 2.0 * F @ c, np.where(i == j, 1.0, 2.0) * (F @ F.T)[i, j]
+    known = [_times_kernels(S / (2.0 * q), covariances) for q in (1, 2)] if X.shape[0] else []
+    for law, (weight, mean) in enumerate(zip(weights.tolist(), means, strict=True)):
+        alone = np.array([weight * float(c @ c)])
+        yield Group(alone, mean[None, :], covariances[law]).restrict(shown)
+        away = X - mean
+        for q, (logs, roots, pulls, narrowed) in enumerate(known, start=1):
+            at, centres = away @ roots[law].T, (away @ pulls[law].T + mean)[:, shown]
+            squares = np.einsum("mi,mi->m", at, at)
+            with np.errstate(under="ignore"):
+                if q == 1:
+                    values = weight * linear * np.exp(logs[law] - 0.5 * squares)
+                else:  # ‖u_i + u_j‖²/8: where this form loses digits, the pair is nothing
+                    middle = 0.125 * (squares[i] + squares[j]) + 0.25 * (at @ at.T)[i, j]
+                    values = weight * pairs * np.exp(logs[law] - middle - spread)
+                    centres = 0.5 * (centres[i] + centres[j])
+            yield Group(values, centres, narrowed[law][np.ix_(shown, shown)])
+
+
+class _TimesKernels(NamedTuple):
+    """Normal laws N(μ, Σ) times q kernels, a multiple of N(z̄, P): what does not depend on z̄."""
+
+    logs: np.ndarray
+    """½log|P| − ½log|P+Σ|."""
+    roots: np.ndarray
+    """R with ‖R(z̄ − μ)‖² = (z̄ − μ)ᵀ(P + Σ)⁻¹(z̄ − μ)."""
+    pulls: np.ndarray
+    """Σ(Σ + P)⁻¹, by which the mean moves from μ towards z̄."""
+    covariances: np.ndarray
+
+
+def _times_kernels(P: np.ndarray, covariances: np.ndarray) -> _TimesKernels:
+    L = np.linalg.cholesky(covariances + P)
+    logs = 0.5 * np.linalg.slogdet(P)[1] - np.log(np.diagonal(L, axis1=1, axis2=2)).sum(axis=1)
+    pulls = np.linalg.solve(covariances + P, covariances).transpose(0, 2, 1)
+    narrowed = pulls @ P
+    narrowed = 0.5 * (narrowed + narrowed.transpose(0, 2, 1))
+    return _TimesKernels(logs, np.linalg.inv(L), pulls, narrowed)
 
 
 def mean_and_covariance(groups: Iterable[Group], interval: Interval | None = None) -> tuple[np.ndarray, np.ndarray]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TypeVar
 
 import numpy as np
@@ -32,7 +33,11 @@ _CELL_DEVIATIONS, _CELL_BANDWIDTHS, _CELL_REACH = 2.5, 2.5, 8.0
 _CUBATURE_EVALUATIONS, _CLOUD_POINTS = 2_000_000, 65_536
 _LAW_VALUES, _LEAST_EVALUATIONS = {1: 2e8, 2: 1.2e8, 3: 1e8}, 20_000  # by the number of features: about two seconds
 _OVERHEAD, _FEWEST_GRIDS = 40.0, 4  # of an evaluation, in values of laws; that the cubature of one law must be able to evaluate
-_MOST_TERMS = {1: 20_000_000, 2: 2_500_000, 3: 60_000}  # normal laws in boxes of so many features: about half a second
+_MOST_TERMS = {1: 20_000_000, 2: 1_500_000, 3: 60_000}  # normal laws in boxes of so many features: about half a second
+_COLLAPSED_FEATURES = 2  # up to here, pairs of kernels go on a grid first
+_COLLAPSING = 8  # pairs, in the time of one normal law in a box
+_NODES = {1: 30, 2: 1000}  # of such a grid, or of the terms that are left without one, as a rule
+_TERMS_AT_ONCE = 1 << 13  # in arrays that fit into the cache
 _BOX_POINTS, _LEAST_BOX_POINTS, _MOST_BOX_POINTS = 1 << 17, 1 << 8, 1 << 12
 _DIGITS, _ROUNDINGS, _EXACT = 1e-6, 1e-15, 1e-11
 _LEAST_EFFICIENCY, _LEAST_ACCEPTANCE = 0.01, 1e-6
@@ -81,7 +86,8 @@ def average(p: Corrected, g: Function, *, rtol: float, max_evaluations: int | No
         def integrand(z: np.ndarray, mean: np.ndarray = mean, L: np.ndarray = L) -> np.ndarray:
             X = mean + z @ L.T
             with np.errstate(under="ignore"):
-                mass = np.exp(p.log_density(X) - p.log_reference(X) - 0.5 * np.sum(z * z, axis=1)) / (2.0 * math.pi) ** (0.5 * d)
+                mass = np.exp(p.log_ratio(X) - 0.5 * np.sum(z * z, axis=1))
+                mass /= (2.0 * math.pi) ** (0.5 * d)
             seen, out = mass > 0.0, np.zeros(X.shape[0])
             out[seen] = mass[seen] * g(X[seen])
             return out
@@ -140,7 +146,7 @@ def clouds(p: Corrected, n_points: int, rng: np.random.Generator) -> tuple[list[
         unit = np.clip(sobol(n, d + 1, rng), 2.0**-40, 1.0 - 2.0**-40)
         which = np.minimum(np.searchsorted(cumulative, unit[:, 0], side="right"), weights.shape[0] - 1)
         X = means[which] + np.einsum("nij,nj->ni", roots[which], ndtri(unit[:, 1:]))
-        f = np.exp(p.log_density(X) - p.log_reference(X)) if p.n_corrections or p.interval is not None else np.ones(n)
+        f = np.exp(p.log_ratio(X)) if p.n_corrections or p.interval is not None else np.ones(n)
         efficiency += float(f.sum()) ** 2 / float(np.sum(f * f)) / (n * _GROUPS)
         found.append((X, f / f.sum()))
     if efficiency >= _LEAST_EFFICIENCY:
@@ -187,13 +193,14 @@ def _axis_ends(p: Corrected, feature: int, deviations: float, bandwidths: float)
         reach = _KERNEL_REACH * sigma
         near, far = merged(np.clip(X - reach, low.min(), high.max()), np.clip(X + reach, low.min(), high.max()))
         low, high, step = np.r_[low, near], np.r_[high, far], np.r_[step, np.full(near.shape, bandwidths * sigma)]
+    low, high = low - step, high + step  # a law ends within the next panel, which may be longer
     ends = np.unique(np.r_[low, high])
     middle = 0.5 * (ends[:-1] + ends[1:])
-    finest = np.min(np.where((low[:, None] < middle) & (middle < high[:, None]), step[:, None], np.inf), axis=0)
-    pieces = [
-        np.linspace(a, b, 1 + max(1, math.ceil((b - a) / length)))[:-1] for a, b, length in zip(ends[:-1], ends[1:], finest, strict=True)
-    ]
-    return np.r_[np.concatenate(pieces), ends[-1]]
+    reached = (low[:, None] < middle) & (middle < high[:, None])
+    finest = np.min(np.where(reached, step[:, None], ends[-1] - ends[0]), axis=0)
+    panels = np.r_[0.0, np.cumsum((ends[1:] - ends[:-1]) / finest)]  # up to each end
+    wanted = np.linspace(0.0, panels[-1], 1 + math.ceil(panels[-1]))
+    return np.asarray(np.interp(wanted, panels, ends))
 
 
 def line_law(ends: np.ndarray, log_density: Function) -> PiecewiseLaw:
@@ -231,7 +238,10 @@ def box_masses(p: Corrected, low: np.ndarray, high: np.ndarray) -> Masses:
         return box_masses(p.marginal(bounded), low[:, bounded], high[:, bounded])
     n, d, laws, m = *low.shape, p.normals.weights.shape[0], p.n_corrections
     shapes = np.concatenate([p.normals.covariances, p.metric[np.ix_(p.shown, p.shown)][None] if m else np.empty((0, d, d))])
-    if not closed(shapes) or n * laws * (1 + m + m * (m + 1) // 2) > _MOST_TERMS[min(d, 3)]:
+    terms = 1 + m + m * (m + 1) // 2
+    at_once = d <= _COLLAPSED_FEATURES
+    terms = terms // _COLLAPSING + n * min(terms, m + _NODES[d]) if at_once else n * terms
+    if not closed(shapes) or laws * terms > _MOST_TERMS[min(d, 3)]:
         return (*_on_panels(p, low, high), "quadrature") if d == 1 else (*_by_points(p, low, high), "quasi-Monte Carlo")
     values, errors, total = np.zeros(n), np.zeros(n), 0.0
     for weights, means, covariance in _stacks(p):
@@ -246,9 +256,22 @@ def box_masses(p: Corrected, low: np.ndarray, high: np.ndarray) -> Masses:
 def _stacks(p: Corrected) -> Iterable[Group]:
     """The sum of normal laws in few pieces: laws that nothing corrects together, each with its covariance."""
     if p.n_corrections:
-        return p.groups()
+        return _together(p.groups()) if p.n_features <= _COLLAPSED_FEATURES else p.groups()
     weights, means, covariances = p.normals
     return [Group(weights / weights.sum(), means, covariances)]
+
+
+def _together(groups: Iterable[Group]) -> Iterator[Group]:
+    """Groups on their grids, many at a time, each term with its covariance."""
+    waiting: list[Group] = []
+    for group in chain(groups, [None]):
+        waiting += [] if group is None else [group.collapsed()]
+        sizes = [one.weights.size for one in waiting]
+        if waiting and (group is None or sum(sizes) > _TERMS_AT_ONCE):
+            covariances = np.repeat(np.stack([one.covariance for one in waiting]), sizes, axis=0)
+            weights, means = (np.concatenate([one[k] for one in waiting]) for k in (0, 1))
+            yield Group(weights, means, covariances)
+            waiting = []
 
 
 def _on_panels(p: Corrected, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

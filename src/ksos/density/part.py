@@ -414,8 +414,7 @@ class Reference(Corrected, Part):
         return list(super().groups()) if self.interval is None else None
 
     def given(self, given: list[int], values: np.ndarray) -> tuple[float, Part] | None:
-        found = self.conditional(given, values)
-        return None if found is None else (float(self.marginal(given).log_density(values[None, :])[0]), found)
+        return self.conditional(given, values)
 
     def within(self, feature: int, side: tuple[float, float]) -> list[tuple[float, Part]]:  # type: ignore[override]
         found = super().within(feature, side)

@@ -133,9 +133,9 @@ class SoSDensity(Queries):
         out._set(kernel, support_points, unit_factor, log_unit, measure, unit_constant)
         return out
 
-    def scaled_to_one(self) -> Self:
-        """The same density with mass one."""
-        root, c = math.sqrt(self.mass()), self.unit_constant
+    def scaled_to_one(self, mass: float | None = None) -> Self:
+        """The same density with mass one, that of this one being ``mass`` if it is known."""
+        root, c = math.sqrt(self.mass() if mass is None else mass), self.unit_constant
         unit = None if c is None else c / root
         scaled = self.from_units(self.kernel, self.support_points, self.unit_factor / root, self.log_unit, self.measure, unit)
         return scaled._with_names_of(self)
@@ -277,6 +277,7 @@ class SoSDensity(Queries):
         ``method="inversion"`` inverts the distribution function of each feature given the earlier ones, to 1e-9 and better;
         ``"rejection"`` thins a mixture that dominates the density; ``"squares"``, for smooth kernels, draws one of the squares, then its
         features in turn, and the first call prepares those that follow. All are exact; ``"auto"`` takes the one predicted to be fastest.
+        ``"rejection"`` raises if it would take more than ten seconds longer than inversion.
         With ``as_frame``, a pandas data frame.
         """
         if self.plain is None:

@@ -9,9 +9,8 @@ from ksos.estimators.density import KernelSoSDensity
 
 if TYPE_CHECKING:  # imported on first use, see below
     from ksos.estimators.conditional import KernelSoSConditional
+    from ksos.estimators.robust import RobustClassifier, RobustRegressor
     from ksos.estimators.search import KernelSoSDensityCV
-    from ksos.estimators.robust_classifier import RobustClassifier
-    from ksos.estimators.robust_regressor import RobustRegressor
 
 __all__ = ["KernelSoSConditional", "KernelSoSDensity", "KernelSoSDensityCV", "RobustClassifier", "RobustRegressor"]
 
@@ -20,7 +19,7 @@ __getattr__, __dir__ = _later(
     {
         "KernelSoSConditional": "ksos.estimators.conditional",
         "KernelSoSDensityCV": "ksos.estimators.search",
-        "RobustClassifier": "ksos.estimators.robust_classifier",
-        "RobustRegressor": "ksos.estimators.robust_regressor",
+        "RobustClassifier": "ksos.estimators.robust",
+        "RobustRegressor": "ksos.estimators.robust",
     },
 )

@@ -1,9 +1,9 @@
 """Anomalies: which rows a fitted density finds too unlikely, at a level that holds for new rows.
 
 Scores of the rows that a density was fitted to are too high, the more so the closer it follows them: a threshold at a quantile of them
-would flag far more than that share of new rows. So the threshold is a quantile of *held-out* scores: of five folds each is scored by a
-fit to the other four; of more than 500 distinct rows one fifth by a fit to the rest. The conformal rank [Vovk2005] of a new row among them
-is about uniform: about the share ``contamination`` of new rows of the same law are flagged.
+would flag far more than that share of new rows. So the threshold is a quantile of *held-out* scores: each of five folds is scored by a
+fit to the other four. The conformal rank [Vovk2005] of a new row among them is about uniform: about the share ``contamination`` of new
+rows from the same distribution is flagged.
 """
 
 from __future__ import annotations
@@ -20,16 +20,18 @@ from ksos._array import to_numpy
 from ksos._progress import tell
 from ksos._validation import as_count, as_masses, as_positive
 from ksos.estimators._checks import available_if
-from ksos.estimators._samples import distinct_samples, random_folds
+from ksos.data.samples import distinct_samples, random_folds
 from ksos.sources import Chunks
 
 if TYPE_CHECKING:
     from ksos.density import SoSDensity, SoSMixture
 
+Refit = Callable[[Any, np.ndarray], Any]
+
 __all__ = ["AnomalyMixin", "check_contamination", "holds_no_rows_out", "warn_if_memorised"]
 
-_FEW_ROWS, _FOLDS = 500, 5
-_MODEL_SAMPLES = 2000
+_FOLDS = 5  # a fit to four fifths of the rows is nearly as good as one to all; ten would take twice as long
+_MODEL_SAMPLES = 2000  # p-values to √(p/2000): 0.005 at p = 0.05
 
 
 def holds_no_rows_out(estimator: Any) -> bool:
@@ -65,47 +67,59 @@ class AnomalyMixin:
     distribution_: SoSDensity | SoSMixture
     threshold_: float
     held_out_scores_: np.ndarray
-    held_out_weights_: np.ndarray
 
-    _unseen: np.ndarray
-    """Of the distinct rows, in lexicographic order, the scores by fits that have not seen them; NaN where there is none."""
+    _calibration: tuple[np.ndarray, np.ndarray]
+    """Held-out scores of distinct rows in ascending order, and the mass up to each of them, from 0 to 1."""
 
     def _calibrate(self, X: Any, sample_weight: Any) -> Self:
         """Store held-out scores and the threshold, if ``contamination`` asks for them."""
         if self.contamination is None:
             return self
-        X = np.asarray(to_numpy(X), dtype=np.float64)
-        return self._calibrate_on(*distinct_samples(X, as_masses(sample_weight, X.shape[0])))
-
-    def _calibrate_on(self, points: np.ndarray, weights: np.ndarray, refit: Callable[[Any, np.ndarray], Any] | None = None) -> Self:
-        """The same for distinct rows and their shares of the mass. Where these are not all there are, ``refit`` fits an estimator to all
-        rows but those that it is given."""
-        assert self.contamination is not None
-        self._unseen = np.full(points.shape[0], np.nan)
-        self._score_unseen(points, weights, _FOLDS if points.shape[0] <= _FEW_ROWS else 1, refit)
-        known = ~np.isnan(self._unseen)
-        scores, shares = (self._unseen[known], weights[known]) if known.any() else (np.array([-np.inf]), np.ones(1))
-        order = np.argsort(scores, kind="stable")  # of a single row nothing can be held out
-        self.held_out_scores_, self.held_out_weights_ = scores[order], shares[order] / shares.sum()
-        rare = self._ranks(self.held_out_scores_, "left") <= float(self.contamination) * (1.0 + 1e-12)
-        self.threshold_ = float(self.held_out_scores_[rare].max(initial=-np.inf))
+        rows = np.asarray(to_numpy(X), dtype=np.float64)
+        masses = as_masses(sample_weight, rows.shape[0])
+        points, weights = distinct_samples(rows, masses)
+        unseen = self._unseen(points, weights)
+        self._set_threshold(unseen, weights)
+        counts, scores = masses > 0.0, np.empty(rows.shape[0])
+        which = np.unique(rows[counts] + 0.0, axis=0, return_inverse=True)[1].ravel()
+        scores[counts] = unseen[which]
+        if (own := np.isnan(scores) | ~counts).any():  # a row without weight is in no fit; of a single row there is no other
+            scores[own] = to_numpy(self.distribution_.unnamed.logpdf(rows[own]))
+        self.held_out_scores_ = scores
         return self
 
-    def _score_unseen(
-        self, points: np.ndarray, weights: np.ndarray, count: int, refit: Callable[[Any, np.ndarray], Any] | None = None
-    ) -> None:
-        """Score the rows of the first ``count`` folds by fits to the others."""
+    def _calibrate_on(self, points: np.ndarray, weights: np.ndarray, refit: Refit | None) -> Self:
+        """The same for distinct rows of a source and their shares of the mass.
+
+        If these are not all rows, ``refit`` fits an estimator to all rows but those that it is given, and one fold is enough.
+        """
+        unseen = self._unseen(points, weights, _FOLDS if refit is None else 1, refit)
+        self._set_threshold(unseen, weights)
+        self.held_out_scores_ = unseen[~np.isnan(unseen)]
+        return self
+
+    def _set_threshold(self, unseen: np.ndarray, weights: np.ndarray) -> None:
+        known = ~np.isnan(unseen)
+        scores, shares = (unseen[known], weights[known]) if known.any() else (np.array([-np.inf]), np.ones(1))
+        order = np.argsort(scores, kind="stable")
+        self._calibration = scores[order], np.r_[0.0, np.cumsum(shares[order] / shares.sum())]
+        rare = self._ranks(scores[order], "left") <= float(self.contamination or 0.0) * (1.0 + 1e-12)
+        self.threshold_ = float(scores[order][rare].max(initial=-np.inf))
+
+    def _unseen(self, points: np.ndarray, weights: np.ndarray, count: int = _FOLDS, refit: Refit | None = None) -> np.ndarray:
+        """Scores of the rows of the first ``count`` folds by fits to the others; NaN for the rest."""
         n = points.shape[0]
+        out = np.full(n, np.nan)
         folds = random_folds(weights, min(_FOLDS, n), np.random.default_rng(0))[:count] if n > 1 else []
         for number, fold in enumerate(folds, start=1):
-            if np.isnan(self._unseen[fold.test]).any():
-                tell(f"fit without held-out rows, {number} of {len(folds)}", number, 1 + len(folds))
-                other: Any = clone(self).set_params(contamination=None)
-                if refit is None:
-                    other.fit(points[fold.train], sample_weight=fold.train_weights)
-                else:
-                    refit(other, points[fold.test])
-                self._unseen[fold.test] = to_numpy(other.distribution_.unnamed.logpdf(points[fold.test]))
+            tell(f"fit without held-out rows, {number} of {len(folds)}", number, 1 + len(folds))
+            other: Any = clone(self).set_params(contamination=None)
+            if refit is None:
+                other.fit(points[fold.train], sample_weight=fold.train_weights)
+            else:
+                refit(other, points[fold.test])
+            out[fold.test] = to_numpy(other.distribution_.unnamed.logpdf(points[fold.test]))
+        return out
 
     def _row_scores(self, X: Any) -> np.ndarray:
         if isinstance(X, Chunks):
@@ -117,9 +131,9 @@ class AnomalyMixin:
 
     def _ranks(self, scores: np.ndarray, side: Literal["left", "right"] = "right") -> np.ndarray:
         """(1 + number of held-out scores that are no higher)/(1 + number of all), weighted; with ``side`` "left", that are lower."""
-        n = self.held_out_scores_.shape[0]
-        below = np.r_[0.0, np.cumsum(self.held_out_weights_)][np.searchsorted(self.held_out_scores_, scores, side=side)]
-        return np.asarray((1.0 + n * below) / (n + 1.0))
+        known, mass = self._calibration
+        n = known.shape[0]
+        return np.asarray((1.0 + n * mass[np.searchsorted(known, scores, side=side)]) / (n + 1.0))
 
     @available_if(_has_threshold)
     def decision_function(self, X: Any) -> np.ndarray:
@@ -136,29 +150,19 @@ class AnomalyMixin:
 
     @available_if(_has_threshold)
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
-        """+1 or −1 for the rows that are fitted, shape (n,), each judged by a fit that has not seen it.
+        """+1 or −1 for the rows that are fitted, shape (n,), from ``held_out_scores_``: no row is judged by a fit that has seen it.
 
-        ``fit(X).predict(X)`` asks a density that knows the rows: one that follows them closely finds the outliers among them likely. Of
-        more than 500 distinct rows this takes four fits more than ``fit``.
+        ``fit(X).predict(X)`` asks a density that has seen the rows: one that follows them closely finds the outliers among them likely.
         """
         if isinstance(X, Chunks):
             self._row_scores(X)  # which says why not
         self.fit(X, sample_weight=sample_weight)  # type: ignore[attr-defined]
-        rows = np.asarray(to_numpy(X), dtype=np.float64)
-        masses = as_masses(sample_weight, rows.shape[0])
-        points, weights = distinct_samples(rows, masses)
-        self._score_unseen(points, weights, _FOLDS)
-        scores, counts = to_numpy(self.score_samples(X)), masses > 0.0  # type: ignore[attr-defined]
-        own = np.unique(rows[counts] + 0.0, axis=0, return_inverse=True)[1].ravel()
-        unseen = self._unseen[own]
-        scores = np.array(scores)
-        scores[counts] = np.where(np.isnan(unseen), scores[counts], unseen)
-        return np.where(scores < self.threshold_, -1, 1)
+        return np.where(self.held_out_scores_ < self.threshold_, -1, 1)
 
     def p_value(self, X: Any, *, n_samples: int = _MODEL_SAMPLES, random_state: int = 0) -> np.ndarray:
         """How unusual each row is, shape (n,): P(p(Z) ≤ p(x)), the mass outside of the highest-density region through x.
 
-        With ``contamination``, Z are the held-out rows, and among new rows of the same law at most about the share α has a value of at most
+        With ``contamination``, Z are the held-out rows, and among new rows of the same distribution at most about the share α has a value of at most
         α. Without it, Z are ``n_samples`` samples of the fitted density, which is as right as the density is.
         """
         check_is_fitted(self, "distribution_")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ksos.bandwidth import bandwidth_rule
-from ksos.estimators._subsample import Part
+from ksos.data.subsample import Part
 from ksos.integrals import closed_form
 from ksos.kernels import Kernel
 from ksos.measures import Measure

@@ -12,7 +12,7 @@ import numpy as np
 from ksos._array import inner, like, to_numpy
 from ksos._validation import as_bandwidth, as_metric
 from ksos.embedding import MeanEmbedding
-from ksos.estimators._subsample import Part
+from ksos.data.subsample import Part
 from ksos.exceptions import BandwidthWarning
 from ksos.feature_names import column_names, quoted
 from ksos.kernels import Kernel

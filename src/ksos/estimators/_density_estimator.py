@@ -15,10 +15,10 @@ from ksos._validation import as_count, as_positive, require_numbers
 from ksos.density import SoSDensity
 from ksos.estimators._anomalies import AnomalyMixin, check_contamination
 from ksos.estimators._checks import require_order
-from ksos.estimators._chunk_scores import LogDensity, MeanScore, written
-from ksos.estimators._gathered import Checks, require_own_weights
+from ksos.data.chunk_scores import LogDensity, MeanScore, written
+from ksos.data.gathered import Checks, require_own_weights
 from ksos.estimators._named_samples import NamedSamples
-from ksos.estimators._samples import mean_score
+from ksos.data.samples import mean_score
 from ksos.kernels import Kernel, kernel_form
 from ksos.measures import Measure
 from ksos.sources import Chunks, DaskChunks, as_source

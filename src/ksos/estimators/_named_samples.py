@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from ksos._array import to_numpy
 from ksos._validation import as_choice, as_count, instead
 from ksos.density import SoSDensity, SoSMixture
-from ksos.estimators._samples import as_generator
+from ksos.data.samples import as_generator
 from ksos.feature_names import frame
 
 __all__ = ["NamedSamples"]

@@ -12,8 +12,8 @@ import numpy as np
 
 from ksos._deadline import Deadline
 from ksos.choose.stack import Stack, Units
-from ksos.estimators._moments import Moments
-from ksos.estimators._samples import random_folds
+from ksos.data.moments import Moments
+from ksos.data.samples import random_folds
 from ksos.measures import GaussianMixture, Measure, Normal
 
 __all__ = ["as_reference", "correction_bandwidth", "require_reference"]

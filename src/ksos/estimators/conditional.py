@@ -52,7 +52,7 @@ from ksos.estimators._conditional_shape import (
     fit_shape,
     log_is_better,
 )
-from ksos.estimators._samples import as_generator, check_folds, mean_score, require_inside
+from ksos.data.samples import as_generator, check_folds, mean_score, require_inside
 from ksos.estimators.search import KernelSoSDensityCV
 from ksos.feature_names import as_row, column_names, is_table, matrix_of, warn_caller
 from ksos.measures import Measure

@@ -22,20 +22,20 @@ from ksos.estimators._anomalies import holds_no_rows_out, warn_if_memorised
 from ksos.estimators._automatic_kernel import PER_SUPPORT_POINT, automatic_kernel, wide_enough
 from ksos.estimators._checks import as_bandwidth_or_metric, available_if, warn_if_degenerate, warn_if_unseen
 from ksos.estimators._density_estimator import DensityEstimator
-from ksos.estimators._gathered import Checks, require_own_weights
-from ksos.estimators._likelihood_passes import fit_to_all
+from ksos.data.gathered import Checks, require_own_weights
+from ksos.data.likelihood_passes import fit_to_all
 from ksos.estimators._likelihood_start import quick_mmd_fit
 from ksos.estimators._reference import as_reference, correction_bandwidth, require_reference
-from ksos.estimators._samples import as_generator
-from ksos.estimators._stream import Passes, Running, Setting, forget, remember
-from ksos.estimators._subsample import Part, row_hashes
+from ksos.data.samples import as_generator
+from ksos.data.passes import Passes, Running, Setting, forget, remember
+from ksos.data.subsample import Part, row_hashes
 from ksos.feature_names import column_names
 from ksos.functionals import MMD, Frobenius, Functional, NegativeLogLikelihood, SquaredMMD, Trace
 from ksos.integrals import closed_form
 from ksos.kernel_sums import KernelSums
-from ksos.kernels import Kernel, kernel_form
+from ksos.kernels import Gaussian, Kernel, kernel_form
 from ksos.measures import Lebesgue, Measure
-from ksos.metric import embedding_width, takes_metrics
+from ksos.metric import embedding_width
 from ksos.solvers import Solver, minimize
 from ksos.solvers.minimize import check_options
 from ksos.sources import Chunk, Chunks, as_source
@@ -53,11 +53,8 @@ MOST_LOOKED_AT = 10_000
 MOST_IN_LIKELIHOOD, MOST_BEFORE_LIKELIHOOD = 1 << 14, 1 << 16
 """So many samples of a source stand for all in a likelihood fit, which passes over all of them correct; so many decide on its setting."""
 
-AUTO_REGULARIZATIONS = {"mmd": (1e-3, 3e-3), "likelihood": (1e-2, 0.3)}
-"""``regularization="auto"`` in units of w₀; the second with ``bandwidth="auto"``, whose narrower kernels need more."""
-
 AUTO_CORRECTIONS = {"mmd": 2e-3, "likelihood": 1.0}
-"""The same with a reference, times (d + 2)/(3n): the more samples, the more they show of what it does not know, feature by feature."""
+"""``regularization="auto"`` with a reference, times (d + 2)/(3n): the more samples, the more they show of what it does not know."""
 
 OBJECTIVES: dict[str, Callable[[Any], Functional]] = {
     "squared_mmd": SquaredMMD,
@@ -171,12 +168,11 @@ class KernelSoSDensity(DensityEstimator):
     standard deviations differ more than tenfold: smooth, of low rank, and fastest. "scott" and
     "silverman" are 2h per feature, where h is the standard deviation of the rule.
 
-    With ``bandwidth="auto"`` and a Gaussian kernel without boundaries, ``embedding_bandwidth`` is that
-    of the model times 1.5 in two features, 2.2 in four and 3.5 in ten. A wider kernel keeps samples
+    With ``bandwidth="auto"`` and a Gaussian kernel, ``embedding_bandwidth`` is that of the model times 1.5 in two features, 2.2 in four and 3.5 in ten. A wider kernel keeps samples
     with few neighbors in sight.
 
     ``regularization="auto"`` is a ``relative_regularization`` of 1e-3, and of 1e-2 for the likelihood.
-    With ``bandwidth="auto"`` it is 3e-3 (times (1000/n)^{1/4} with more than 1,000 samples) and 0.3.
+    With ``bandwidth="auto"`` it is 3e-3 (times √(200/n) with more than 200 samples) and 0.3.
     With a reference it is 2e-3·(d + 2)/(3n) and (d + 2)/(3n).
 
     With more than 10,000 samples, bandwidth, support points and landmarks are chosen on a subsample:
@@ -452,7 +448,9 @@ class KernelSoSDensity(DensityEstimator):
                 kernel = family.with_sigma(as_bandwidth_or_metric(self.bandwidth, "bandwidth", d))
         kernel.check_features(d)
         if self.embedding_bandwidth is None:
-            wider = embedding_width(d) if self._is_automatic and takes_metrics(kernel, measure) else 1.0
+            # a share of the kernel's mass is seen, with boundaries or without; grid points see none in between
+            sees = isinstance(kernel, Gaussian) and measure.atoms is None
+            wider = embedding_width(d) if self._is_automatic and sees else 1.0
             return kernel, kernel if wider == 1.0 else kernel.scaled(wider)
         return kernel, kernel.with_sigma(as_bandwidth_or_metric(self.embedding_bandwidth, "embedding_bandwidth", d))
 
@@ -521,8 +519,11 @@ def default_support_size(count: int) -> int:
 
 
 def default_regularization(count: int, *, by_likelihood: bool, automatic: bool) -> float:
-    """λ in units of w₀; with ``bandwidth="auto"`` the MMD takes less with over 1000 samples, as n^{−1/4}."""
-    found = AUTO_REGULARIZATIONS["likelihood" if by_likelihood else "mmd"][automatic]
-    if by_likelihood or not automatic:
-        return found
-    return found * min(1.0, 1000.0 / count) ** 0.25
+    """λ in units of w₀ for ``count`` distinct samples."""
+    if by_likelihood:
+        # the narrower kernels of bandwidth="auto" need more (benchmarks/quality)
+        return 0.3 if automatic else 1e-2
+    # 3e-3 for 150 samples: with a third of it the 90% regions of benchmarks/honest_regions.py hold three
+    # points less. λ falls as the standard error of an embedding, n^{−1/2}: held-out scores of 4,000 and
+    # 20,000 samples, lognormal ones among them, are up to 0.2 nats higher than with 3e-3 throughout
+    return 3e-3 * min(1.0, 200.0 / count) ** 0.5 if automatic else 1e-3

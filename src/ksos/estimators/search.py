@@ -27,7 +27,7 @@ from ksos.embedding import MeanEmbedding, Projection
 from ksos.estimators._anomalies import warn_if_memorised
 from ksos.estimators._checks import require_different_features
 from ksos.estimators._reference import as_reference, require_reference
-from ksos.estimators._samples import (
+from ksos.data.samples import (
     Fold,
     as_folds,
     as_generator,
@@ -36,7 +36,7 @@ from ksos.estimators._samples import (
     require_inside,
     some_of,
 )
-from ksos.estimators._stream import fit_few
+from ksos.data.passes import fit_few
 from ksos.estimators.density import DensityEstimator
 from ksos.functionals import NegativeLogLikelihood, SquaredMMD, Trace
 from ksos.integrals import closed_form
@@ -75,8 +75,8 @@ class _Grid(NamedTuple):
     unit: Kernel
     multiples: list[float]
     strengths: list[float]
-    support: np.ndarray
-    """Rows of the samples, (weightings, most)."""
+    support: list[np.ndarray]
+    """Rows of the samples, of every fold and last of all samples."""
 
     def kernel(self, multiple: float) -> Kernel:
         return self.unit.scaled(multiple)
@@ -240,7 +240,8 @@ class KernelSoSDensityCV(DensityEstimator):
         (points, weights), rng = distinct_samples(X, masses), as_generator(self.random_state)
         if not self._corrects:
             require_different_features(X[masses > 0.0, features], names)
-        folds = as_folds(self.cv, X, masses, weights, rng) if points.shape[0] > 1 else []
+        alone = self._corrects and points.shape[0] == 1  # of one sample, a reference is all there is
+        folds = [] if alone else as_folds(self.cv, X, masses, weights, rng)
         points, weights, folds = some_of(points, weights, folds, MOST_SAMPLES, rng)
         search = _Search(self, points, weights, folds, measure, names, rng)
         limit = Deadline() if self.time_limit is None else Deadline(max(_SEARCH_SHARE * deadline.remaining, 1e-9))
@@ -301,16 +302,14 @@ class KernelSoSDensityCV(DensityEstimator):
         """The grid of λ, descending."""
         if self.relative_regularizations is None:
             return list(REGULARIZATIONS[self.objective, self._corrects])
-        given = np.asarray(self.relative_regularizations, dtype=float).ravel()
+        given = as_grid(self.relative_regularizations, "relative_regularizations", positive=False, infinite=True)
         infinite = np.isposinf(given)
         if infinite.any() and not self._corrects:
             raise ValueError(
                 "relative_regularizations holds inf, which gives the reference itself, but there is none; "
                 "leave inf out, or set reference='mixture'"
             )
-        rest = given[~infinite]
-        finite = as_grid(rest, "relative_regularizations", positive=False) if rest.size else rest
-        return [np.inf] * bool(infinite.any()) + sorted(set(finite.tolist()), reverse=True)
+        return sorted(set(given.tolist()), reverse=True)
 
     def _multiples(self) -> list[float]:
         """The grid of bandwidths, ascending."""
@@ -355,9 +354,10 @@ class _Search:
         self.scores: dict[int, np.ndarray] = {}
         """By bandwidth: (held-out samples, λ)."""
         self.units = Units.of(points, weights, rng, names)
-        if self.options._corrects and isinstance(estimator.reference, str) and estimator.reference != "normal":
+        if estimator._corrects and isinstance(estimator.reference, str):
             warn_if_flat(self.units.of_points(points), weights, names)
-            self.stack = Stack(points, weights, folds, self.units)
+            if estimator.reference != "normal":
+                self.stack = Stack(points, weights, folds, self.units)
 
     @property
     def usable(self) -> bool:
@@ -401,11 +401,14 @@ class _Search:
             for k in range(folds):
                 steps.begin(f"bandwidth {multiples[i]:.3g}, {len(strengths)} λ, fold {k + 1} of {folds}")
                 found.append(next(pool))
-            self.scores[i] = np.concatenate(found)
+            scores = np.concatenate(found)
             # a λ counts only where all folds have been scored
             lost = np.isneginf(np.stack([part.max(axis=0) for part in found])).any(axis=0)
-            self.scores[i][:, lost] = -np.inf
-            mean = self.problem.held_out_weights @ np.maximum(self.scores[i], -1e300)
+            if lost.all():
+                return False
+            scores[:, lost] = -np.inf
+            self.scores[i] = scores
+            mean = self.problem.held_out_weights @ np.maximum(scores, -1e300)
             best = f"λ {strengths[int(np.argmax(mean))]:.3g}, held-out score {mean.max():.4f}"
             self._print(f"bandwidth {multiples[i]:.4g}, {len(strengths)} λ, {folds} folds: best {best}")
             if deadline.passed:
@@ -421,10 +424,10 @@ class _Search:
             self.stack.solve()
             measures = [*(self.stack.of_fold(k) for k in range(len(self.folds))), self.stack.whole]
         elif options._corrects:
-            fit = (options.reference, deadline, self.names)
-            trained = [(fold.train, fold.train_weights) for fold in self.folds]
-            measures = [self._reference(self.points[rows], a, *fit) for rows, a in trained]
-            measures.append(self._reference(self.points, self.weights, *fit))
+            every = [*((fold.train, fold.train_weights) for fold in self.folds), (slice(None), self.weights)]
+            with warnings.catch_warnings():  # flat data have been reported, and a fold is no news
+                warnings.simplefilter("ignore", UserWarning)
+                measures = [self._reference(self.points[rows], a, deadline) for rows, a in every]
         family, volume = kernel_form(options.kernel), Lebesgue() if options._corrects else self.measure
         unit = bandwidth_unit(family, volume, self.points, self.weights, self.units.scale, self.rng, deadline)
         projection, log_unit = None, 0.0
@@ -435,18 +438,14 @@ class _Search:
             projection = self._projection(family, volume)
         what = options._corrects, options.objective, options.criterion
         self.problem = Problem(self.points, self.weights, self.folds, measures, *what, projection, log_unit)
-        masses = np.zeros((len(self.folds) + 1, self.points.shape[0]))
-        for row, fold in zip(masses, self.folds, strict=False):
-            row[fold.train] = fold.train_weights
-        masses[-1] = self.weights
         most = SUPPORT[options._corrects] if options.n_support is None else int(options.n_support)
-        most = min(most, int((masses > 0.0).sum(axis=1).min()))
-        support = seeds(whitened(unit, self.points), masses, max(most, 1))
+        at, trained = whitened(unit, self.points), [(fold.train, fold.train_weights) for fold in self.folds]
+        every = [*trained, (np.arange(self.points.shape[0]), self.weights)]
+        support = [rows[seeds(at[rows], a[None], min(most, rows.size))[0]] for rows, a in every]
         self.grid = _Grid(unit, options._multiples(), options._strengths(), support)
 
-    @staticmethod
-    def _reference(points: np.ndarray, weights: np.ndarray, kind: Any, deadline: Deadline, names: Any) -> Measure:
-        found = as_reference(kind, points, weights, deadline, names)
+    def _reference(self, points: np.ndarray, weights: np.ndarray, deadline: Deadline) -> Measure:
+        found = as_reference(self.options.reference, points, weights, deadline, self.names)
         normals = found.normals(points.shape[1])
         return found if normals is None else GaussianMixture(*normals)
 
@@ -484,7 +483,8 @@ class _Search:
         j, i = self.choice
         if i not in self.scores:
             return -np.inf
-        return float(self.problem.held_out_weights @ np.maximum(self.scores[i][:, j], -1e300))
+        scores = self.scores[i][:, j]
+        return float(self.problem.held_out_weights @ scores) if np.isfinite(scores).all() else -np.inf
 
     def relative(self, space: SoSSpace) -> float:
         """λ of the chosen pair in natural units of its space."""

@@ -61,6 +61,7 @@ def fit(fitted: Fitted, data: Samples) -> dict[str, Any]:
     return {
         "features": list(fitted.settings.features), "scale": fitted.settings.scale, "n_support": space.support_points.shape[0],
         "bandwidth": parameters["bandwidth"], "regularization": parameters["relative_regularization"],
+        "n_components": None if (normals := space.measure.normals(space.support_points.shape[1])) is None else len(normals.weights),
         "status": solution.status, "solver": solution.solver, "n_iter": solution.n_iter, "rank": solution.rank,
         "objective": solution.objective, "gap": _finite(solution.gap), "projected_mmd": projected, "score": _finite(fitted.score),
         "draft": fitted.settings.draft, "seconds": fitted.seconds, "processor_seconds": fitted.processor_seconds,

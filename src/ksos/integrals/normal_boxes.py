@@ -105,7 +105,10 @@ def _by_sides(low: np.ndarray, high: np.ndarray, reach: float) -> Iterator[tuple
 
 def _groups(R: np.ndarray) -> list[np.ndarray]:
     """Features in groups that no R ties to each other."""
-    count, label = connected_components(np.any(R != 0.0, axis=0), directed=False)
+    tied = np.any(R != 0.0, axis=0)
+    if tied.size and tied.all():  # no search in what is most often asked
+        return [np.arange(tied.shape[0])]
+    count, label = connected_components(tied, directed=False)
     return [np.flatnonzero(label == c) for c in range(count)]
 
 

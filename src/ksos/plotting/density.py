@@ -152,8 +152,8 @@ class DensityDisplay(Display):
             return cls.from_density(law.unnamed, feature_names=feature_names or [f"{name} given {given}" for name in outputs], **options)
         if not isinstance(getattr(estimator, "distribution_", None), Queries):
             raise TypeError(
-                f"{type(estimator).__name__} has no density of its own (distribution_); pass a fitted KernelSoSDensity: "
-                "of a search its best_estimator_, of a pipeline its last step with the data as they reach it"
+                f"{type(estimator).__name__} has no density of its own (distribution_); pass a fitted KernelSoSDensity "
+                "or KernelSoSDensityCV, of a pipeline its last step with the data as they reach it"
             )
         density = estimator.distribution_
         if X is not None:

@@ -76,7 +76,7 @@ class SolutionDisplay(Display):
             raise TypeError("a density has no history; use SolutionDisplay.from_estimator(est) or from_solution(est.solution_)")
         check_is_fitted(estimator)
         if not hasattr(estimator, "solution_"):
-            raise TypeError(f"{type(estimator).__name__} has no solution_; pass a fitted KernelSoSDensity, of a search its best_estimator_")
+            raise TypeError(f"{type(estimator).__name__} has no solution_; pass a fitted KernelSoSDensity or KernelSoSDensityCV")
         return cls.from_solution(estimator.solution_, ax=ax, **options)
 
     def plot(self, ax: Any = None, *, against: str = "iteration") -> Self:

@@ -135,6 +135,20 @@ class _Loss:
     name: ClassVar[str]
     closed_form: ClassVar[bool] = False
     """Whether expectations are closed forms; else they go through quadrature."""
+    degree: ClassVar[int] = 2
+    """φ(cr) ≈ c^degree φ(r): the ridge has the same unit."""
+    risk: ClassVar[type[NodeRisk]] = NodeRisk
+    """The risk over densities that its values at the nodes make."""
+    excess = 0.0
+    """How far the smooth function that is solved may lie above the loss."""
+
+    def scaled(self, unit: float) -> Any:
+        """The loss for outcomes of this standard deviation."""
+        return self
+
+    def ladder(self) -> Sequence[Any]:
+        """Smooth functions ever closer to the loss, each solved from where the one before has ended."""
+        return [self]
 
 
 class RegressionLoss(_Loss):
@@ -156,13 +170,6 @@ class SquareLoss(RegressionLoss, ClassificationLoss):
 class ResidualLoss(RegressionLoss, ABC):
     """φ(r) of a residual r, convex. Say what φ is, and the derivatives of φ or of a smooth function a little above it."""
 
-    degree: ClassVar[int] = 2
-    """φ(cr) ≈ c^degree φ(r): the ridge has the same unit."""
-    risk: ClassVar[type[NodeRisk]] = NodeRisk
-    """The risk over densities that its residuals at the nodes make."""
-    excess = 0.0
-    """How far the smooth function may lie above φ."""
-
     @abstractmethod
     def __call__(self, r: np.ndarray) -> np.ndarray:
         """φ at residuals (n,)."""
@@ -170,14 +177,6 @@ class ResidualLoss(RegressionLoss, ABC):
     @abstractmethod
     def derivatives(self, r: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(value, first, second derivative) of the smooth function."""
-
-    def scaled(self, unit: float) -> ResidualLoss:
-        """The loss for outcomes of this standard deviation."""
-        return self
-
-    def ladder(self) -> Sequence[ResidualLoss]:
-        """Smooth functions ever closer to φ, each solved from where the one before has ended."""
-        return [self]
 
 
 @dataclass(frozen=True)

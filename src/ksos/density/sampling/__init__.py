@@ -24,6 +24,7 @@ _MEMORY_SHARE = 0.25  # of the available memory: "auto" takes no more for an env
 # seconds, on one core of an ordinary machine; only their ratios matter
 _FLOP, _KERNEL_VALUE, _COORDINATE = 5e-11, 3e-9, 1.5e-9
 _NEWTON, _PROPOSAL, _NORMAL = 6e-7, 3e-7, 3e-8
+_MOST_SECONDS = 10.0  # more than another method would take: as long as a person waits without a reason
 _GRAM_ROWS, _MOST_LOOKED_AT = 40, 20
 _MOST_TRAINS, _EXCESS = 40, 2.0
 
@@ -37,6 +38,11 @@ def draw(density: SoSDensity, size: int, rng: np.random.Generator, method: str =
         given = envelope(density)
         if given is None:
             raise ValueError(f"no envelope of a density on {density.measure!r} is known: method='rejection' needs one; use 'inversion'")
+        if (seconds := rejection_seconds(given, size)) > _MOST_SECONDS + inversion_seconds(density, size):
+            raise ValueError(
+                f"method='rejection' accepts one proposal in {1.0 / max(given.acceptance, 1e-300):.3g} here: {size} samples "
+                f"would take about {seconds:.3g} s; use method='auto', which predicts the fastest method"
+            )
         return draw_by_rejection(given, size, rng)
     if (atoms := density.measure.atoms) is not None:  # the distribution function of the nodes' numbers is inverted
         return atoms.points[rng.choice(atoms.points.shape[0], size=size, p=node_masses(density))]

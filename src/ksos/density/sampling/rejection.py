@@ -22,17 +22,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Envelope", "PairEnvelope", "PointEnvelope", "draw_by_rejection", "envelope", "envelope_bytes"]
 
-_LARGEST_LOG, _LEAST_ACCEPTANCE = 300.0, 1e-6
+_LARGEST_LOG = 300.0  # e³⁰⁰ squared is still a number
 _PROPOSALS, _CACHE_ELEMENTS = 1 << 14, 1 << 18
 
 
 def draw_by_rejection(envelope: Envelope, size: int, rng: np.random.Generator) -> np.ndarray:
     """``size`` independent samples of the envelope's density, shape (size, d)."""
-    if envelope.acceptance < _LEAST_ACCEPTANCE:
-        raise ValueError(
-            f"method='rejection' would accept one proposal in {1.0 / max(envelope.acceptance, 1e-300):.3g}: "
-            "the negative weights of this density are too large for it; use method='inversion'"
-        )
     density, filled = envelope.density, 0
     out = np.empty((size, density.n_features))
     while filled < size:

@@ -15,7 +15,7 @@
   ];
   const READINGS = [
     ["status", "status"], ["objective", "objective"], ["gap", "gap, at most"], ["projected_mmd", "MMD, projected"], ["exact_mmd", "MMD, exact"],
-    ["score", "held-out log-density"], ["n_support", "support points"], ["rank", "rank"], ["bandwidth", "bandwidth"],
+    ["score", "held-out log-density"], ["n_components", "Gaussians of the reference"], ["n_support", "support points"], ["rank", "rank"], ["bandwidth", "bandwidth"],
     ["regularization", "λ"], ["fit_ms", "fit, ms"], ["level_50", "level of 50 %"], ["level_90", "level of 90 %"],
   ];
   const $ = (id) => document.getElementById(id);

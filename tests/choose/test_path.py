@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_iris, make_moons
 
-from ksos import KernelSoSDensity, KernelSoSDensityCV, MeanEmbedding, SoSSpace
+from ksos import MeanEmbedding, SoSSpace
 from ksos._deadline import Deadline
-from ksos.estimators._held_out import fit_path
+from ksos.choose import fit_path
 from ksos.functionals import Functional, NegativeLogLikelihood, SquaredMMD, Trace
 from ksos.kernels import Gaussian, Kernel, Laplace
 from ksos.measures import Box, Measure
@@ -80,39 +80,6 @@ def test_rank_one_spaces_and_zero_regularization(objective: str) -> None:
     space = SoSSpace(Gaussian(1.0), [[0.0], [0.0]])
     (F,) = fit_path(objective, space, np.zeros((1, 1)), np.ones(1), [0.0], Deadline())
     assert abs(F[0, 0]) == pytest.approx(1.0) and F.shape[0] == 1
-
-
-def test_scores_of_the_search_are_those_of_separate_tight_fits() -> None:
-    folds = [(np.flatnonzero(np.arange(len(IRIS)) % 4 != k), np.flatnonzero(np.arange(len(IRIS)) % 4 == k)) for k in range(2)]
-    est = KernelSoSDensityCV([0.5, 0.9], [0.1, 0.01, 1e-3], cv=folds, objective="squared_mmd", tol=1e-4).fit(IRIS)
-    sigma = est.cv_results_["bandwidth"].reshape(2, 3, -1)
-    for i in range(2):
-        for j, strength in enumerate([0.1, 0.01, 1e-3]):
-            for k, (train, test) in enumerate(folds):
-                fit = KernelSoSDensity(kernel=Gaussian(sigma[i, j]), relative_regularization=strength, support=IRIS[train], tol=1e-8).fit(
-                    IRIS[train]
-                )
-                assert est.cv_results_[f"split{k}_test_score"].reshape(2, 3)[i, j] == pytest.approx(fit.score(IRIS[test]), abs=0.03)
-
-
-def test_the_path_ends_where_it_leads_away_for_good() -> None:
-    est = KernelSoSDensityCV([0.46], [0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4], cv=3, objective="squared_mmd", tol=1e-4).fit(load_iris().data)
-    seen = np.isfinite(est.scores_[0])
-    last = int(np.flatnonzero(seen).max())
-    assert not seen.all() and seen[: last + 1].all()
-    best = est.scores_[0, : last + 1].max()
-    assert np.sum(est.scores_[0, seen] < best - 0.05) >= 2, "two that were far behind ended it"
-    assert est.scores_[0, last] < best - 0.05
-    everything = KernelSoSDensityCV([0.5], [0.1, 0.03, 0.01, 3e-3, 1e-3], cv=3, objective="squared_mmd", criterion="mmd", tol=1e-4).fit(
-        IRIS
-    )
-    assert np.all(np.isfinite(everything.scores_)), "held-out MMDs differ too little for that"
-    by_l2 = KernelSoSDensityCV([0.46], [0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4], cv=3, objective="squared_mmd", criterion="l2", tol=1e-4).fit(
-        IRIS
-    )
-    seen = np.isfinite(by_l2.scores_[0])
-    best, last = by_l2.scores_[0].max(), int(np.flatnonzero(seen).max())
-    assert seen[: last + 1].all() and (seen.all() or by_l2.scores_[0, last] < 0.95 * best)
 
 
 @pytest.mark.parametrize("objective", STRENGTHS)

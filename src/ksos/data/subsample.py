@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ksos._memory import row_blocks
-from ksos.estimators._moments import Moments
+from ksos.data.moments import Moments
 
 __all__ = ["ODD", "Part", "Survey", "row_hashes"]
 

@@ -17,11 +17,11 @@ from ksos._progress import tell
 from ksos._state import read_state, write_state
 from ksos._validation import as_masses, require_numbers
 from ksos.embedding import MeanEmbedding
-from ksos.estimators._gathered import Checks, Gathered, Rows, Tally, require_own_weights
-from ksos.estimators._likelihood_sums import LikelihoodSums
-from ksos.estimators._moments import Moments
-from ksos.estimators._samples import require_inside
-from ksos.estimators._subsample import Part, Survey
+from ksos.data.gathered import Checks, Gathered, Rows, Tally, require_own_weights
+from ksos.data.likelihood_sums import LikelihoodSums
+from ksos.data.moments import Moments
+from ksos.data.samples import require_inside
+from ksos.data.subsample import Part, Survey
 from ksos.kernel_sums import KernelSums
 from ksos.measures import Lebesgue, Measure
 from ksos.sources import Chunks, as_source
@@ -269,7 +269,7 @@ def fit_few(estimator: Any, X: Any, sample_weight: Any, most: int) -> Any:
     estimator._fit(part.points, part.weights)
     if names is not None:
         estimator.feature_names_in_ = names
-        estimator._name_features(estimator.best_estimator_)
+        estimator._name_features()
     return estimator
 
 

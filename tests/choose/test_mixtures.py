@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
 from ksos._deadline import Deadline
-from ksos.estimators._expectation_maximization import MOST_FULL, Mixtures, Samples, mixture_path, seeds
+from ksos.choose import MOST_FULL, Mixtures, Samples, mixture_path, seeds
 
 MOONS = make_moons(300, noise=0.1, random_state=1)[0]
 IRIS = load_iris().data

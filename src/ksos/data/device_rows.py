@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ksos._array import Array, bits, namespace, to_numpy
-from ksos.estimators._subsample import ODD, Survey
+from ksos.data.subsample import ODD, Survey
 
 __all__ = ["device_hashes", "surveyed"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ksos._array import to_numpy
-from ksos.estimators._gathered import Checks, Tally, naming
+from ksos.data.gathered import Checks, Tally, naming
 from ksos.functionals.base import from_values
 from ksos.functionals.basis_sums import Basis
 from ksos.functionals.likelihood import likelihood_term

@@ -12,10 +12,10 @@ from sklearn.utils import check_array
 
 from ksos._array import Array, bits, is_numpy, is_other_array, is_tensor, like, namespace, to_numpy, zeros
 from ksos._validation import as_points, as_vector, require_numbers
-from ksos.estimators._device_rows import surveyed
-from ksos.estimators._moments import Moments
-from ksos.estimators._samples import require_inside
-from ksos.estimators._subsample import Survey, row_hashes
+from ksos.data.device_rows import surveyed
+from ksos.data.moments import Moments
+from ksos.data.samples import require_inside
+from ksos.data.subsample import Survey, row_hashes
 from ksos.kernel_sums import KernelSums
 from ksos.measures import Lebesgue, Measure
 from ksos.sources import Chunk

@@ -21,9 +21,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ksos._array import Array, inner, like, norm, to_numpy
-from ksos.estimators._likelihood_sums import LikelihoodSums
-from ksos.estimators._stream import Passes
-from ksos.estimators._subsample import Part, row_hashes
+from ksos.data.likelihood_sums import LikelihoodSums
+from ksos.data.passes import Passes
+from ksos.data.subsample import Part, row_hashes
 from ksos.functionals import Functional, NegativeLogLikelihood
 from ksos.functionals.base import Bound
 from ksos.functionals.objective import Objective

@@ -1,0 +1,389 @@
+"""The problems behind the robust estimators: models under distributions near the data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+from scipy.spatial import cKDTree
+from scipy.spatial.distance import pdist
+
+from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
+from ksos._validation import as_bandwidth, as_count
+from ksos.cover import pivots
+from ksos.kernels import Gaussian, Kernel
+from ksos.labelled import LabelledEmbedding
+from ksos.measures import Box, Discrete, Lebesgue, Measure
+from ksos.nodes import Nodes, nodes_of
+from ksos.observables import NumericFunction, Observable, coordinate
+from ksos.robust.learning import ParametricFamily
+from ksos.robust.losses import LogisticOfOwn, LogisticScores, Residuals
+from ksos.robust.node_risk import NodeRisk, ParametricLoss, least_expected
+from ksos.robust.risk import SquareRisk, affine_moments, kernel_moments, least_squares
+from ksos.robust.setting import Reference, Setting, as_reference, as_setting
+from ksos.space import SoSSpace
+
+__all__ = ["Densities", "EstimatorFamily", "Moments", "Reweighted"]
+
+# Quadrature on tensor grids stops at three features, as in ksos.nodes.
+_EXACT_FEATURES = 3
+# Grids of 40, 9 × 9 and 4 × 4 × 4 support points. Beyond three features there is no grid, and 60
+# samples keep a step of the barrier method, O(rank³), about as expensive.
+_GRID_SUPPORT, _SCATTERED_SUPPORT = {1: 40, 2: 81, 3: 64}, 60
+# Densities relative to the data are smooth factors close to 1: a third of the scattered support.
+_WEIGHT_SUPPORT = 20
+# Directions that the landmarks miss are added during the solve (ksos.robust.exact_ball), so these
+# limits bound the cost and not the accuracy. Weights of the samples have the smaller rank.
+_LANDMARKS, _WEIGHT_LANDMARKS = 200, 50
+# Two million distances, 16 MB, for the median.
+_MEDIAN_ROWS = 2000
+# Label codes are this many bandwidths apart: exp(−100²/2) is 0 in floating point, so that the
+# Gaussian kernel of (x, code) is k(x, x')·1[label = label'].
+_APART = 100.0
+# Entries of a block of products: 32 MB.
+_BLOCK_ELEMENTS = 1 << 22
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Summary of a distribution of (x, y) in the units of its columns."""
+
+    mean: np.ndarray
+    std: np.ndarray
+    shares: np.ndarray | None = None  # probabilities of the labels, for a classifier
+
+
+# --- models ---
+
+
+def _center_and_scale(X: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Weighted means and standard deviations. The scale of a constant feature is 1."""
+    unit = np.maximum(np.max(np.abs(X), axis=0), 1e-300)  # so that nothing overflows
+    mean = weights @ (X / unit)
+    scale = np.sqrt(weights @ (X / unit - mean) ** 2)
+    return mean * unit, np.where(scale <= 1e-12, 1.0, scale * unit)
+
+
+def _bandwidth(given: Any, name: str, X: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """The bandwidth given, or the median distance of the standardized rows, in X's units."""
+    if given is not None:
+        return as_bandwidth(given, name, n_features=X.shape[1])
+    rows = np.unique(X, axis=0)
+    if rows.shape[0] > _MEDIAN_ROWS:
+        rows = rows[np.linspace(0, rows.shape[0] - 1, _MEDIAN_ROWS).astype(int)]
+    distances = pdist((rows - rows[0]) / scale) if rows.shape[0] > 1 else np.ones(1)
+    return np.asarray(max(float(np.median(distances)), 1e-3) * scale)
+
+
+class Model:
+    """A model that is linear in θ, with its loss: scores ⟨u(x), θ_c⟩ of a number y, or of labels.
+
+    u(x) = (1, standardized features), or (1, k(x, c_1), …) with centers c_j among the samples. The
+    square loss is Σ_c (score_c − target_c)². Targets are y − offset, ∓1 for two labels, and unit
+    vectors for more. The logistic loss fixes the score of the first label at 0.
+    """
+
+    def __init__(self, params: Any, loss: Any, Z: np.ndarray, weights: np.ndarray) -> None:
+        center, units = _center_and_scale(Z, weights)
+        self.center, self.scale, self.offset = center[:-1], units[:-1], float(center[-1])
+        self.labels = vars(params).get("classes_")
+        self.n_labels = L = 0 if self.labels is None else len(self.labels)
+        self.table = np.eye(L) if L > 2 else np.array([[-1.0], [1.0]])
+        self.n_scores, self.n_numbers = self.table.shape[1], Z.shape[1] - (L > 0)
+        self.outputs = self.n_scores - (L > 2 and not loss.closed_form)
+        self.units = np.r_[self.scale, 1.0 if L else units[-1]]
+        spread = float(self.units[-1])
+        self.loss, self.kernel = loss.scaled(spread), None
+        if params.model == "kernel":
+            rows, most = np.unique(Z[:, :-1], axis=0), as_count(params.n_centers, "n_centers")
+            width = _bandwidth(params.model_bandwidth, "model_bandwidth", rows, self.scale)
+            self.kernel = Gaussian(width)
+            self.centers = rows[pivots(self.kernel, rows, 1e-6, most)]
+        self.size = self(Z[:1, :-1]).shape[1]
+        ridge = np.r_[0.0, np.full(self.size - 1, params.alpha * spread ** (loss.degree - 2))]
+        self.alpha = np.tile(ridge, self.outputs)
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        """u at the rows of X, shape (n, size)."""
+        functions = self.kernel(X, self.centers) if self.kernel else (X - self.center) / self.scale
+        return np.concatenate([np.ones((X.shape[0], 1)), functions], axis=1)
+
+    def rows(self, theta: np.ndarray) -> np.ndarray:
+        """θ_c of all scores, those that are fixed at 0 included."""
+        fixed = np.zeros((self.n_scores - self.outputs, self.size))
+        return np.concatenate([fixed, theta.reshape(self.outputs, -1)])
+
+    def targets(self, y: np.ndarray) -> np.ndarray:
+        """The scores whose square loss is 0, shape (n, scores)."""
+        return self.table[y.astype(int)] if self.n_labels else (y - self.offset)[:, None]
+
+    def at(self, Z: np.ndarray, loss: Any) -> ParametricLoss:
+        """A smooth loss as a function of θ, at rows (x, y)."""
+        U, y, L = self(Z[:, :-1]), Z[:, -1], self.n_labels
+        return LogisticOfOwn(U, L, y.astype(int)) if L else Residuals(loss, U, y - self.offset)
+
+    def losses(self, theta: np.ndarray, Z: np.ndarray, code: int | None = None) -> np.ndarray:
+        """The loss of θ at rows (x, y), or at rows x of the label with this code."""
+        Z = Z if code is None else np.column_stack([Z, np.full(Z.shape[0], float(code))])
+        if self.n_labels and not self.loss.closed_form:
+            return self.at(Z, self.loss).values(theta)[0]
+        errors = self.targets(Z[:, -1]) - self(Z[:, :-1]) @ self.rows(theta).T
+        return np.sum(errors**2, axis=1) if self.loss.closed_form else self.loss(errors[:, 0])
+
+
+# --- families ---
+
+
+class EstimatorFamily(ParametricFamily):
+    """The losses of a model under the distributions that may replace the data.
+
+    Square losses are in closed form: those of ⟨t, u⟩ with t = E θ + s (see ksos.robust.risk), where
+    u ends with the targets.
+    """
+
+    agreement = 1e-4  # between the exact and the projected MMD: the digits of the default rtol
+    resampled: Reference  # what the bootstrap resamples: the columns that shift
+    metric: Kernel  # of the MMD between distributions of these columns
+
+    def __init__(self, params: Any, loss: Any, samples: Reference, shift: str) -> None:
+        """``samples`` are distinct rows (x, y). Subclasses choose the setting and the risk."""
+        self.params, self.given, self.samples, self.shift = params, loss, samples, shift
+        self.masses, X, y = samples.weights, samples.points[:, :-1], samples.points[:, -1]
+        self.model = model = Model(params, loss, samples.points, self.masses)
+        self.alpha, k, P = model.alpha, model.outputs, model.size
+        last = np.zeros((k, k, k * P))
+        self.E = np.concatenate([np.eye(k * P).reshape(k, P, k * P), last], axis=1)
+        self.s = np.concatenate([np.zeros((k, P)), -np.eye(k)], axis=1)[None]
+        self.functions = np.column_stack([model(X), model.targets(y)])
+        # numbers come first, and codes of labels are far apart
+        self.joint = np.column_stack([X, (_APART if model.n_labels else 1.0) * y])
+        self.numbers = samples.points[:, : model.n_numbers]
+
+    def moments(self, weights: np.ndarray) -> Moments:
+        """The moments of the samples with these weights."""
+        mean, L, y = weights @ self.numbers, self.model.n_labels, self.samples.points[:, -1]
+        std = np.sqrt(np.maximum(weights @ (self.numbers - mean) ** 2, 0.0))
+        return Moments(mean, std, np.bincount(y.astype(int), weights, L) if L else None)
+
+    def on(self, rows: np.ndarray) -> Self:
+        """The family of some of the samples."""
+        part = as_reference(self.samples.points[rows], self.masses[rows])
+        return type(self)(self.params, self.given, part, self.shift)
+
+    def data_losses(self) -> list[tuple[ParametricLoss, float]]:
+        return [
+            (self.model.at(self.samples.points, loss), loss.excess)
+            for loss in self.model.loss.ladder()
+        ]
+
+    def empirical(self) -> tuple[np.ndarray, float]:
+        if self.model.loss.closed_form:
+            Q = (self.functions.T @ (self.masses[:, None] * self.functions))[None]
+            found = least_squares(Q, self.E, self.s, self.alpha)
+            return found.theta, found.value
+        theta = np.zeros(self.alpha.shape[0])
+        for at, _ in self.data_losses():  # each starts where a softer one has ended
+            theta = least_expected(at, self.masses, self.alpha, theta).theta
+        losses = self.model.losses(theta, self.samples.points)
+        return theta, float(self.masses @ losses + self.alpha @ theta**2)
+
+    def integration_error(self, theta: np.ndarray) -> float:
+        return (
+            0.0
+            if self.model.loss.closed_form or self.setting.measure.atoms is not None
+            else super().integration_error(theta)
+        )
+
+    def empirical_bound(self, theta: np.ndarray, value: float, tol: float) -> float:
+        return (
+            value
+            if self.model.loss.closed_form
+            else max(super().empirical_bound(theta, value, tol), 0.0)
+        )
+
+
+def _setting_among(
+    reference: Reference, measure: Measure, model: Kernel, metric: Kernel, most: int, landmarks: int
+) -> Setting:
+    """The densities with support points and landmarks among the samples."""
+    points = reference.points
+    support = points[pivots(model, points, 1e-8, most)]
+    seen = points[pivots(metric, points, 1e-8, landmarks)]
+    space = SoSSpace(model, support, measure, metric, seen)
+    return replace(as_setting(reference, space=space), grows=True)
+
+
+class Densities(EstimatorFamily):
+    """Densities of (x, y) on a domain, also where there are no data.
+
+    Up to three features the densities cover a box. Beyond, they lie around the data. With labels,
+    the kernel is k(x, x')·1[label = label'], and each label has a sum of squares.
+    """
+
+    def __init__(self, params: Any, loss: Any, samples: Reference, shift: str) -> None:
+        super().__init__(params, loss, samples, shift)
+        model, points, d = self.model, self.numbers, self.model.n_numbers
+        grid, units, n_labels = d <= _EXACT_FEATURES, model.units[:d], model.n_labels
+        if not loss.closed_form and not grid:
+            raise ValueError(
+                f"loss={loss!r} is integrated by quadrature, for at most "
+                f"{_EXACT_FEATURES - (not n_labels)} features; got {model.scale.size}; "
+                "use loss='square', or shift='both', 'x' or 'y'"
+            )
+        box = Box(points.min(axis=0) - units, points.max(axis=0) + units) if grid else Lebesgue()
+        domain = box if params.measure is None else params.measure
+        if not (isinstance(domain, Measure) and domain.by_volume):
+            raise TypeError(
+                f"measure must be a ksos.measures.Box, Lebesgue or None; got {domain!r}"
+            )
+        domain.check_features(d)
+        sigma = _bandwidth(params.embedding_bandwidth, "embedding_bandwidth", points, units)
+        eta = None if params.bandwidth is None else as_bandwidth(params.bandwidth, n_features=d)
+        grid_size = _GRID_SUPPORT.get(d, _SCATTERED_SUPPORT)
+        given = grid_size if params.n_support is None else params.n_support
+        reference = as_reference(points, self.masses)
+        most = as_count(given, "n_support", minimum=2)
+        kernel = Gaussian(units if eta is None else eta)
+        setting = (
+            as_setting(
+                reference,
+                bandwidth=eta,
+                embedding_bandwidth=sigma,
+                measure=domain,
+                n_support=most,
+            )
+            if grid
+            else _setting_among(reference, domain, kernel, Gaussian(sigma), most, _LANDMARKS)
+        )
+        self.metric, self.resampled = setting.embedding.kernel, replace(samples, points=self.joint)
+        data = None
+        if n_labels:
+            codes, y = np.arange(n_labels), samples.points[:, -1]
+            data = LabelledEmbedding.of(points, y, codes, self.masses, kernel=self.metric)
+            self.metric = Gaussian(np.r_[self.metric.sigma_vector(d), 1.0])
+        ParametricFamily.__init__(self, setting, model.labels, data)
+        self.risk = self._square_risk() if loss.closed_form else self._node_risk(self.nodes())
+
+    def _square_risk(self) -> SquareRisk:
+        model, space, d, P = self.model, self.setting.space, self.model.n_numbers, self.model.size
+        center, scale = np.r_[model.center, model.offset][:d], np.r_[model.scale, 1.0][:d]
+        E, s, offset = self.E, self.s, model.offset
+        if model.n_labels:  # in the block of a label, targets are multiples of u_0 = 1
+            E, s, offset = E[:, :P], -model.table[:, :, None] * np.eye(1, P), None
+        V = (
+            kernel_moments(space, model.centers, model.kernel, offset)
+            if model.kernel
+            else affine_moments(space, center, scale)
+        )
+        return SquareRisk(V, E, s, self.alpha)
+
+    def _node_risk(self, nodes: Nodes) -> NodeRisk:
+        model, Z, L = self.model, nodes.points, self.model.n_labels
+        at = LogisticScores(model(Z), L) if L else model.at(Z, model.loss)
+        return model.loss.risk(nodes, at, self.alpha)
+
+    def loss_at(self, theta: np.ndarray) -> Observable:
+        """Of x and y, or of x and the code of the label. It can be pickled."""
+        losses = partial(self.model.losses, theta)
+        return NumericFunction(losses) if self.model.n_labels else self.losses_at(theta)[0]
+
+    def losses_at(self, theta: np.ndarray) -> list[Observable]:
+        """One function of x per label, or one of (x, y). Squares of linear scores: polynomials."""
+        model = self.model
+        if model.kernel or not model.loss.closed_form:
+            codes, losses = range(model.n_labels) or [None], partial(model.losses, theta)
+            return [NumericFunction(partial(losses, code=code)) for code in codes]
+        centers = enumerate([*model.center.tolist(), model.offset])
+        *x, y = (coordinate(k, centre=center) for k, center in centers)
+        scores = [
+            float(row[0]) + sum(float(t) * f for t, f in zip(row[1:] / model.scale, x, strict=True))
+            for row in model.rows(theta)
+        ]
+        targets = model.table.tolist() if model.n_labels else [[y]]
+        return [sum((f - g) ** 2 for f, g in zip(scores, row, strict=True)) for row in targets]
+
+    def empirical_value(self, theta: np.ndarray) -> float | None:
+        return (
+            float(self.masses @ self.model.losses(theta, self.samples.points))
+            if self.model.n_labels
+            else super().empirical_value(theta)
+        )
+
+    def law_of(self, distribution: Any) -> Moments:
+        """The moments of (x, y) under a density."""
+        std = np.sqrt(np.maximum(np.diag(distribution.cov()), 0.0))
+        shares = np.asarray(distribution.probabilities) if self.model.n_labels else None
+        return Moments(np.asarray(distribution.mean()), std, shares)
+
+
+class Reweighted(EstimatorFamily):
+    """The distributions Σ_i w_i p(c_i) δ_{(x_i, y_i)}, where c_i are the columns that may shift.
+
+    p is a sum of squares relative to the data, so expectations are sums over the samples. p = 1
+    gives the data. The ball is that of the distribution of c. Given c, the distribution of (x, y)
+    is that of the data.
+    """
+
+    def __init__(self, params: Any, loss: Any, samples: Reference, shift: str) -> None:
+        super().__init__(params, loss, samples, shift)
+        columns = {"x": slice(None, -1), "y": slice(-1, None), "both": slice(None)}[shift]
+        table, units = self.joint[:, columns], self.model.units[columns]
+        # labels take no part in the bandwidths: theirs is 1, and their codes are far apart
+        numbers = np.arange(self.joint.shape[1])[columns] < self.model.n_numbers
+        sigma, d, given = np.ones(units.size), int(numbers.sum()), params.embedding_bandwidth
+        sigma[numbers] = _bandwidth(given, "embedding_bandwidth", table[:, numbers], units[numbers])
+        eta = sigma.copy()
+        if params.bandwidth is not None:
+            eta[numbers] = as_bandwidth(params.bandwidth, n_features=d)
+        self.metric, reference = Gaussian(sigma), as_reference(table, self.masses)
+        measure = Discrete(reference.points, reference.weights)
+        given = _WEIGHT_SUPPORT if params.n_support is None else params.n_support
+        sizes = as_count(given, "n_support", minimum=2), _WEIGHT_LANDMARKS
+        setting = _setting_among(reference, measure, Gaussian(eta), self.metric, *sizes)
+        self.resampled = replace(reference, n_samples=table.shape[0])
+        # the point of the measure that every sample belongs to
+        self.own = np.unique(table, axis=0, return_inverse=True)[1].ravel()
+        ParametricFamily.__init__(self, setting)
+        self.risk = (
+            SquareRisk(self._second_moments(), self.E, self.s, self.alpha)
+            if loss.closed_form
+            else loss.risk(self.nodes(), self.model.at(samples.points, self.model.loss), self.alpha)
+        )
+
+    def _second_moments(self) -> np.ndarray:
+        U, psi = self.functions, self.nodes().psi
+        (n, P), r = U.shape, psi.shape[1]
+        require_memory(
+            FLOAT_BYTES * P * P * r * r,
+            f"the second moments of {P} functions",
+            "use fewer support points, features or kernel centers",
+        )
+        V = np.zeros((P * P, r * r))
+        for rows in row_blocks(n, P * P + r * r, _BLOCK_ELEMENTS):
+            u, f = (a[rows, :, None] * a[rows, None, :] for a in (U, psi))
+            V += u.reshape(-1, P * P).T @ f.reshape(-1, r * r)
+        return V.reshape(P, P, r, r)
+
+    def nodes(self) -> Nodes:
+        shares = self.masses / self.setting.reference.weights[self.own]
+        psi = nodes_of(self.space).psi[self.own]
+        return Nodes(self.samples.points, psi * np.sqrt(shares)[:, None])
+
+    def loss_at(self, theta: np.ndarray) -> Observable:
+        """c ↦ E[ℓ(θ, (x, y)) | c] under the data."""
+        losses, reference = self.model.losses(theta, self.samples.points), self.setting.reference
+        mean = np.bincount(self.own, weights=self.masses * losses) / reference.weights
+        return NumericFunction(partial(_nearest_value, reference.points, mean))
+
+    def law_of(self, distribution: Any) -> Moments:
+        """The moments of the samples, reweighted."""
+        weights = self.masses * distribution.pdf(self.setting.reference.points)[self.own]
+        return self.moments(weights / weights.sum())
+
+
+def _nearest_value(points: np.ndarray, values: np.ndarray, C: np.ndarray) -> np.ndarray:
+    """The value of the nearest point, which for points of the measure is their own."""
+    unit = np.maximum(np.ptp(points, axis=0), 1e-300)
+    return np.asarray(values[cKDTree(points / unit).query(C / unit)[1]])
