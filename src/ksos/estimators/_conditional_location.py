@@ -30,7 +30,15 @@ from ksos._validation import as_count
 from ksos.choose.held_out import simplest_good
 from ksos.feature_names import said, warn_caller
 
-__all__ = ["FeatureRange", "Location", "LocationScale", "Scale", "SmoothRegressor", "Split"]
+__all__ = [
+    "FEW_ROWS",
+    "FeatureRange",
+    "Location",
+    "LocationScale",
+    "Scale",
+    "SmoothRegressor",
+    "Split",
+]
 __all__ += ["cross_fit", "evaluate", "fit_scales", "location_regressors", "row_splits"]
 __all__ += ["scale_regressors", "scale_trees", "warn_of_weights"]
 
@@ -38,8 +46,8 @@ Split = tuple[np.ndarray, np.ndarray]
 """Row numbers to train on, and row numbers held out."""
 
 FEW_ROWS = 20
-"""Fewer rows than the 20 that a leaf of a boosted tree needs: the scale is constant, and a warning
-says that the distribution is little more than a normal one."""
+"""Fewer rows than the 20 that a leaf of a boosted tree needs: the scale is constant, no transform
+is tried, and a warning says that the distribution is little more than a normal one."""
 
 _CATEGORIES = ["category", "object", "string", "bool"]
 _MOST_CATEGORIES = 50  # one-hot columns per text column: bounds the cost of ids and free text

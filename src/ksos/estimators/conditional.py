@@ -32,6 +32,7 @@ from ksos.density import SoSDensity
 from ksos.estimators._checks import require_order
 from ksos.estimators._conditional_conformal import SplitConformal, fit_conformal
 from ksos.estimators._conditional_location import (
+    FEW_ROWS,
     FeatureRange,
     Location,
     LocationScale,
@@ -239,7 +240,8 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
             )
         self._target_names = _names_of(y)
         # what is between the regressors is small work as well
-        with shown(type(self).__name__), few_threads(MANY_ROWS if self._joint else np.shape(y)[0]):
+        rows = MANY_ROWS if self._joint else np.asarray(y).size
+        with shown(type(self).__name__), few_threads(rows):
             fit = self._fit_joint if self._joint else self._fit_regression
             fit(X, require_numbers(y, "y"), sample_weight)
         return self
@@ -480,7 +482,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         transform = Transform.of(None if automatic else name, targets[used])
         fit = X, transform.forward(targets), masses
         location = cross_fit(models.locations, *fit, splits, deadline)
-        if automatic and np.all(targets[used] > 0.0):
+        if automatic and np.all(targets[used] > 0.0) and np.count_nonzero(used) >= FEW_ROWS:
             # two folds of five decide, for less than half of the time of the location
             part = splits[:2] if targets.shape[0] > 100 else splits
             log = Transform("log")
