@@ -339,8 +339,10 @@ class Reweighted(EstimatorFamily):
             eta[numbers] = as_bandwidth(params.bandwidth, n_features=d)
         self.metric, reference = Gaussian(sigma), as_reference(table, self.masses)
         measure = Discrete(reference.points, reference.weights)
-        given = _WEIGHT_SUPPORT if params.n_support is None else params.n_support
-        sizes = as_count(given, "n_support", minimum=2), _WEIGHT_LANDMARKS
+        # kernels do not reach from label to label, so each label needs points of its own: two
+        least = 2 * self.model.n_labels
+        given = max(_WEIGHT_SUPPORT, least) if params.n_support is None else params.n_support
+        sizes = as_count(given, "n_support", minimum=2), max(_WEIGHT_LANDMARKS, least)
         setting = _setting_among(reference, measure, Gaussian(eta), self.metric, *sizes)
         self.resampled = replace(reference, n_samples=table.shape[0])
         # the point of the measure that every sample belongs to
