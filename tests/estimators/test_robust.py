@@ -286,6 +286,19 @@ class TestClassifier:
         assert proba.shape == (24, 3) and np.allclose(proba.sum(axis=1), 1.0)
         assert est.classes_[np.argmax(proba, axis=1)].tolist() == est.predict(X).tolist()
 
+    @pytest.mark.parametrize("loss", ["square", "logistic"])
+    @pytest.mark.parametrize("labels", [2, 3])
+    def test_linear_scores_have_coefficients(self, loss, labels):
+        rng = np.random.default_rng(0)
+        X, y = np.concatenate([rng.normal(c, 1.0, (8, 2)) for c in range(labels)]), np.repeat(np.arange(labels), 8)
+        est = ksos.RobustClassifier(radius=0.0, loss=loss, shift="both").fit(X, y)
+        rows = labels if labels > 2 else 1
+        assert est.coef_.shape == (rows, 2) and est.intercept_.shape == (rows,)
+        scores = X @ est.coef_.T + est.intercept_
+        assert est.decision_function(X) == pytest.approx(scores if labels > 2 else scores[:, 0])
+        kernel = ksos.RobustClassifier(radius=0.0, loss=loss, model="kernel", n_centers=3).fit(X, y)
+        assert not hasattr(kernel, "coef_") and kernel.centers_.shape == (3, 2)
+
     def test_the_worst_distribution_has_the_methods_of_one(self):
         X, y = classes()
         est = ksos.RobustClassifier(radius=0.15, n_support=16).fit(X, y)

@@ -106,6 +106,42 @@ class TestCertificates:
         assert pickle.loads(pickle.dumps(est)).predict(X).tolist() == est.predict(X).tolist()
 
 
+class TestLabels:
+    """Codes of labels are far apart: only features set the bandwidth, and kernels between labels are 0."""
+
+    def test_bandwidths_are_those_of_the_features(self):
+        rng = np.random.default_rng(0)
+        X, y = rng.normal(size=(60, 2)), np.repeat([0, 1], 30)
+        both, alone = (ksos.RobustClassifier(radius=0.1, shift=shift, **SMALL).fit(X, y).worst_case_ for shift in ("both", "x"))
+        features = both.embedding_kernel.sigma_vector(3)[:2]
+        assert features.tolist() == alone.embedding_kernel.sigma_vector(2).tolist()
+        assert features == pytest.approx([1.6, 1.6], abs=0.4)  # the median distance of pairs from N(0, I) is 1.67
+
+    @pytest.mark.parametrize("shift", ["y", "both"])
+    def test_labels_are_seen_alone(self, shift):
+        """The MMD of k(x, x')·1[label = label'], written out."""
+        rng = np.random.default_rng(0)
+        X, y = rng.normal(size=(60, 2)), np.repeat([0, 1, 2], 20)
+        worst = ksos.RobustClassifier(radius=0.1, shift=shift, **SMALL).fit(X + y[:, None], y).worst_case_
+        C = np.column_stack([X + y[:, None], 100.0 * y])[:, -1 if shift == "y" else 0 :].reshape(60, -1)
+        change = (np.asarray(worst.distribution.pdf(C)) - 1.0) / 60
+        same = (y[:, None] == y).astype(float)
+        if shift == "both":
+            same = same * Gaussian(worst.embedding_kernel.sigma_vector(3)[:2])(C[:, :2], C[:, :2])
+        assert np.sqrt(change @ same @ change) == pytest.approx(worst.mmd, abs=1e-7) and worst.mmd <= 0.1 + 1e-12
+
+    def test_one_bandwidth_per_feature(self):
+        X, y = curved()
+        est = ksos.RobustClassifier(radius=0.1, shift="both", embedding_bandwidth=[1.0, 2.0], bandwidth=[1.5, 2.5], **SMALL)
+        assert est.fit(X, y > 0.0).worst_case_.embedding_kernel.sigma_vector(3).tolist() == [1.0, 2.0, 1.0]
+
+    def test_more_labels_than_support_points_by_default(self):
+        y = np.repeat(np.arange(24), 4)
+        X = np.random.default_rng(0).normal(size=(96, 2)) + 2.0 * np.column_stack([np.cos(y), np.sin(y)])
+        est = ksos.RobustClassifier(radius=0.1, shift="y", loss="square", rtol=1e-2).fit(X, y)
+        assert est.solution_.status == "solved" and est.prepared_for_.worst.shares.min() > 0.0
+
+
 class TestDefaults:
     @pytest.mark.parametrize("table", range(6))
     def test_without_shift_a_regressor_does_no_harm(self, table):
@@ -137,6 +173,15 @@ class TestDefaults:
         est = ksos.RobustRegressor(shift="anywhere", n_support=16, rtol=1e-2).fit(X[:40], y[:40])
         errors = [np.mean((model.predict(X[40:]) - y[40:]) ** 2) for model in (est, LinearRegression().fit(X[:40], y[:40]))]
         assert errors[0] <= 1.05 * errors[1]
+
+    def test_a_kernel_model_has_a_harmless_radius_too(self):
+        """The folds have centers of their own, and not always as many as all samples."""
+        for seed in range(3):
+            rng = np.random.default_rng(seed)
+            X = rng.normal(size=(40, 1))
+            y = np.sin(2.0 * X[:, 0]) + 0.2 * rng.normal(size=40)
+            est = ksos.RobustRegressor(model="kernel").fit(X, y)
+            assert est.solution_.status == "solved" and est.score(X, y) > 0.5
 
     def test_a_number_is_the_radius_of_densities_of_the_domain(self):
         X, y = curved(30)

@@ -32,7 +32,8 @@ _EXACT_FEATURES = 3
 # Grids of 40, 9 × 9 and 4 × 4 × 4 support points. Beyond three features there is no grid, and 60
 # samples keep a step of the barrier method, O(rank³), about as expensive.
 _GRID_SUPPORT, _SCATTERED_SUPPORT = {1: 40, 2: 81, 3: 64}, 60
-# Densities relative to the data are smooth factors close to 1: a third of the scattered support.
+# Densities relative to the data are smooth factors close to 1, and five folds are solved for up to
+# four radii: a third of that.
 _WEIGHT_SUPPORT = 20
 # Directions that the landmarks miss are added during the solve (ksos.robust.exact_ball), so these
 # limits bound the cost and not the accuracy. Weights of the samples have the smaller rank.
@@ -93,13 +94,14 @@ class Model:
         self.table = np.eye(L) if L > 2 else np.array([[-1.0], [1.0]])
         self.n_scores, self.n_numbers = self.table.shape[1], Z.shape[1] - (L > 0)
         self.outputs = self.n_scores - (L > 2 and not loss.closed_form)
-        self.units = np.r_[self.scale, 1.0 if L else units[-1]]
-        spread = float(self.units[-1])
-        self.loss, self.kernel = loss.scaled(spread), None
+        spread = 1.0 if L else float(units[-1])
+        self.units, self.loss = np.r_[self.scale, spread], loss.scaled(spread)
+        self.kernel: Gaussian | None = None
         if params.model == "kernel":
             rows, most = np.unique(Z[:, :-1], axis=0), as_count(params.n_centers, "n_centers")
-            width = _bandwidth(params.model_bandwidth, "model_bandwidth", rows, self.scale)
-            self.kernel = Gaussian(width)
+            self.kernel = Gaussian(
+                _bandwidth(params.model_bandwidth, "model_bandwidth", rows, self.scale)
+            )
             self.centers = rows[pivots(self.kernel, rows, 1e-6, most)]
         self.size = self(Z[:1, :-1]).shape[1]
         ridge = np.r_[0.0, np.full(self.size - 1, params.alpha * spread ** (loss.degree - 2))]
@@ -153,8 +155,7 @@ class EstimatorFamily(ParametricFamily):
         self.masses, X, y = samples.weights, samples.points[:, :-1], samples.points[:, -1]
         self.model = model = Model(params, loss, samples.points, self.masses)
         self.alpha, k, P = model.alpha, model.outputs, model.size
-        last = np.zeros((k, k, k * P))
-        self.E = np.concatenate([np.eye(k * P).reshape(k, P, k * P), last], axis=1)
+        self.E = np.pad(np.eye(k * P).reshape(k, P, k * P), ((0, 0), (0, k), (0, 0)))
         self.s = np.concatenate([np.zeros((k, P)), -np.eye(k)], axis=1)[None]
         self.functions = np.column_stack([model(X), model.targets(y)])
         # numbers come first, and codes of labels are far apart
@@ -339,8 +340,10 @@ class Reweighted(EstimatorFamily):
             eta[numbers] = as_bandwidth(params.bandwidth, n_features=d)
         self.metric, reference = Gaussian(sigma), as_reference(table, self.masses)
         measure = Discrete(reference.points, reference.weights)
-        given = _WEIGHT_SUPPORT if params.n_support is None else params.n_support
-        sizes = as_count(given, "n_support", minimum=2), _WEIGHT_LANDMARKS
+        # kernels do not reach from label to label, so each label needs points of its own: two
+        least = 2 * self.model.n_labels
+        given = max(_WEIGHT_SUPPORT, least) if params.n_support is None else params.n_support
+        sizes = as_count(given, "n_support", minimum=2), max(_WEIGHT_LANDMARKS, least)
         setting = _setting_among(reference, measure, Gaussian(eta), self.metric, *sizes)
         self.resampled = replace(reference, n_samples=table.shape[0])
         # the point of the measure that every sample belongs to
@@ -368,8 +371,8 @@ class Reweighted(EstimatorFamily):
 
     def nodes(self) -> Nodes:
         shares = self.masses / self.setting.reference.weights[self.own]
-        psi = nodes_of(self.space).psi[self.own]
-        return Nodes(self.samples.points, psi * np.sqrt(shares)[:, None])
+        psi = nodes_of(self.space).psi[self.own] * np.sqrt(shares)[:, None]
+        return Nodes(self.samples.points, psi)
 
     def loss_at(self, theta: np.ndarray) -> Observable:
         """c ↦ E[ℓ(θ, (x, y)) | c] under the data."""

@@ -47,8 +47,9 @@ class _Fold:
         self.start: Saddle | None = None
         self.plain = self.losses(self.family.empirical()[0])
         zero = np.zeros_like(self.family.alpha)  # the fold has its own centers
-        share = _LABEL_SLACK if family.model.n_labels else _NUMBER_SLACK
-        self.slack = share * abs(float(self.weights @ self.losses(zero)))
+        self.slack = abs(float(self.weights @ self.losses(zero))) * (
+            _LABEL_SLACK if family.model.n_labels else _NUMBER_SLACK
+        )
 
     def losses(self, theta: np.ndarray) -> np.ndarray:
         """The held-out losses of a parameter."""
