@@ -28,6 +28,7 @@ from ksos._validation import (
     as_vector,
     require_numbers,
 )
+from ksos.data.samples import as_generator, check_folds, mean_score, require_inside
 from ksos.density import SoSDensity
 from ksos.estimators._checks import require_order
 from ksos.estimators._conditional_conformal import SplitConformal, fit_conformal
@@ -53,7 +54,6 @@ from ksos.estimators._conditional_shape import (
     fit_shape,
     log_is_better,
 )
-from ksos.data.samples import as_generator, check_folds, mean_score, require_inside
 from ksos.estimators.search import KernelSoSDensityCV
 from ksos.feature_names import as_row, column_names, is_table, matrix_of, warn_caller
 from ksos.measures import Measure
