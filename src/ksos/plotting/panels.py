@@ -24,7 +24,7 @@ __all__ = ["Atoms", "Curve", "Heights", "Surface", "evaluate"]
 _LARGEST_EXPONENT = 90  # beyond it, densities are drawn in a power of ten of their own
 _CURVE = 12.0, 401, 4001
 """Points of the grid per bandwidth, the fewest and the most of them along an axis."""
-_SURFACE, _SMALL_SURFACE = (8.0, 121, 301), (4.0, 41, 61)
+_SURFACE, _SMALL_SURFACE = (8.0, 121, 301), (4.0, 41, 47)  # a panel among many has 150 pixels
 _BANDS, _LARGEST_AREA = 18, 150.0
 _BORDER, _LINES = "#10182b", ("-", "--", ":", "-.")
 
