@@ -290,7 +290,7 @@ def test_marginal_refuses_what_are_not_features(features: object, message: str) 
         ({0: np.inf}, ValueError, "the value of feature 0 must be finite"),
         ({0: "a"}, ValueError, "the value of feature 0 must be a number"),
         ({0: None}, ValueError, "the value of feature 0 must be a number"),
-        ({0: [0.1, 0.2, 0.3]}, ValueError, "one number or as an interval .*conditional_logpdf takes many values"),
+        ({0: [0.1, 0.2, 0.3]}, ValueError, r"one number, or as a tuple \(low, high\) for an interval.*conditional_logpdf"),
         ({"x": 0.0}, ValueError, "conditions names the feature 'x', but the features have no names here; use their numbers"),
         ([0.3], TypeError, "conditions must be a mapping"),
         ({0: 5.0}, ValueError, r"vanishes at \{0: 5\.0\}, outside of Box"),

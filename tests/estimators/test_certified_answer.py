@@ -106,7 +106,7 @@ def objective_over_a_reference(est: KernelSoSDensity, returned: Any) -> float:
         distance = -float(a @ (returned.logpdf(points) - log_reference(est, points)))
     else:
         masses = rule.weights * np.asarray(returned.pdf(rule.nodes.astype(float)), LONG)
-        assert float(masses.sum()) == pytest.approx(1.0, abs=1e-9)
+        assert float(masses.sum()) == pytest.approx(1.0, abs=1e-7)  # of tails a few lie beyond the rule
         k, Z = space.embedding_kernel, space.landmarks
         there = masses @ kernel_matrix(k, rule.nodes, Z) - np.asarray(a, LONG) @ kernel_matrix(k, points, Z)
         residual = np.asarray(space.projection.S, LONG) @ there

@@ -41,11 +41,11 @@ def test_the_strongest_penalty_leaves_the_reference(name: str, objective: str) -
     assert est.regularization_ == pytest.approx(1e10)  # a probability measure has the unit 1
 
 
-@pytest.mark.parametrize("seed", [0, 1, 6, 7])
-def test_what_is_certified_at_the_end_is_solved(seed: int) -> None:
-    """A strong penalty hides in its rounding, during the run, that the optimum has been reached."""
+@pytest.mark.parametrize("seed", range(8))
+def test_the_strongest_penalty_is_solved(seed: int) -> None:
+    """A strong penalty hides in its rounding, during a run, that the optimum has been reached."""
     solution = fit(skewed(40, seed), objective="mmd", relative_regularization=1e9).solution_
-    assert solution.status == "solved" and solution.gap < 1e-12
+    assert solution.status == "solved" and solution.gap < 1e-9
 
 
 def test_the_normal_reference_has_the_moments_of_the_samples() -> None:

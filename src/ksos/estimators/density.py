@@ -338,6 +338,8 @@ class KernelSoSDensity(DensityEstimator):
         warn_if_unseen(part, space)
         begins = isinstance(data, MeanEmbedding) and self._by_likelihood and not constant
         start = quick_mmd_fit(space, cast("MeanEmbedding", data), deadline) if begins else None
+        if constant:  # the reference itself, which the strongest penalty leaves
+            start = like(np.eye(space.rank, 1), space.support_points)
         tell("")  # the solver speaks for itself
         told: dict[str, Any] = {"space": space, "solver": self.solver, "verbose": self.verbose}
         told["time_limit"] = deadline
