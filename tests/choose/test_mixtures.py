@@ -60,6 +60,17 @@ def test_one_component_is_the_normal_law_of_the_samples() -> None:
         np.testing.assert_allclose(mixture.covariances[0, 0], np.cov(X.T, bias=True) + floor * np.eye(4), atol=1e-12)
 
 
+def test_components_may_share_one_covariance() -> None:
+    """Against linear discriminant analysis: three clusters far apart, so that responsibilities are certain."""
+    rng = np.random.default_rng(0)
+    shape = np.array([[1.0, 0.6], [0.6, 0.5]])
+    labels = np.repeat([0, 1, 2], [40, 60, 50])
+    X = 30.0 * rng.normal(size=(3, 2))[labels] + rng.multivariate_normal([0.0, 0.0], shape, 150)
+    (found,) = mixture_path(Samples.of(X), uniform(X), seeds(X, uniform(X), 3), [np.zeros(2)], Deadline(), shared=True)
+    within = sum((X[labels == k] - X[labels == k].mean(axis=0)).T @ (X[labels == k] - X[labels == k].mean(axis=0)) for k in range(3))
+    np.testing.assert_allclose(found.covariances[0], np.broadcast_to(within / 150, (3, 2, 2)), atol=1e-6)
+
+
 @pytest.mark.parametrize("size", [1, 3, 8])
 def test_weights_are_repetitions(size: int) -> None:
     X = standardised(IRIS)[::2]

@@ -17,7 +17,7 @@ from ksos.choose import FLOORS, SIZES, Samples, Stack, Units, certified_weights,
 from ksos.data import random_folds
 
 MOONS = make_moons(120, noise=0.1, random_state=0)[0]
-KAPPA = 2.0
+KAPPA = 1.0
 
 
 def value(w: np.ndarray, log_q: np.ndarray, a: np.ndarray, prior: np.ndarray) -> float:

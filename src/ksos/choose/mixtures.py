@@ -127,21 +127,22 @@ def mixture_path(
     centers: np.ndarray,
     floors: Sequence[np.ndarray],
     deadline: Deadline,
+    shared: bool = False,
 ) -> Iterator[Mixtures]:
     """Mixtures of ``centers.shape[1]`` normals for each weighting, one covariance floor after the other.
 
     ``masses`` is (B, n) with rows of sum one, ``centers`` (B, c) row numbers. A floor (d,) is added to
     the variances in every step. The first fits start at the clusters of k-means, the next ones at
-    those before.
+    those before. With ``shared``, all components of a mixture have one covariance.
     """
     labels = _clusters(samples.points, masses, centers)
     B, c = centers.shape
     R = np.zeros((samples.points.shape[0], B, c))
     np.put_along_axis(R, labels.T[:, :, None], 1.0, axis=2)
     R *= masses.T[:, :, None]
-    start = _maximized(samples, R, floors[0], None)
+    start = _maximized(samples, R, floors[0], None, shared)
     for floor in floors:
-        start = _converged(samples, masses, start, floor, deadline)
+        start = _converged(samples, masses, start, floor, deadline, shared)
         yield start
 
 
@@ -186,7 +187,12 @@ def _regular(covariance: np.ndarray, floor: np.ndarray) -> np.ndarray:
 
 
 def _converged(
-    samples: Samples, masses: np.ndarray, start: Mixtures, floor: np.ndarray, deadline: Deadline
+    samples: Samples,
+    masses: np.ndarray,
+    start: Mixtures,
+    floor: np.ndarray,
+    deadline: Deadline,
+    shared: bool,
 ) -> Mixtures:
     """EM until the likelihood of a weighting gains less than the tolerance; finished ones stand still."""
     shares, means, covariances = (
@@ -209,14 +215,14 @@ def _converged(
             active, E, total = active[going], E[:, going], total[:, going]
             now = Mixtures(shares[active], means[active], covariances[active])
         E *= masses[active].T[:, :, None] / total
-        new = _maximized(samples, E, floor, now)
+        new = _maximized(samples, E, floor, now, shared)
         shares[active], means[active] = new.shares, new.means
         covariances[active] = new.covariances
     return Mixtures(shares, means, covariances)
 
 
 def _maximized(
-    samples: Samples, R: np.ndarray, floor: np.ndarray, before: Mixtures | None
+    samples: Samples, R: np.ndarray, floor: np.ndarray, before: Mixtures | None, shared: bool
 ) -> Mixtures:
     """Shares, means and covariances from responsibilities (n, B, c) times masses."""
     (n, B, c), d = R.shape, samples.points.shape[1]
@@ -229,6 +235,9 @@ def _maximized(
     covariances = np.zeros((B, c, d, d))
     products = G[:, :, d + 1 :] - means[:, :, i] * means[:, :, j]
     covariances[:, :, i, j] = covariances[:, :, j, i] = products
+    if shared:
+        share = mass / mass.sum(axis=1, keepdims=True)
+        covariances[:] = np.einsum("bc,bcij->bij", share, covariances)[:, None]
     diagonal = np.arange(d)
     own = np.maximum(covariances[:, :, diagonal, diagonal], 0.0) + floor
     covariances[:, :, diagonal, diagonal] = own

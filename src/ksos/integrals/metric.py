@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ksos._array import Array, like, namespace, to_numpy
+from ksos._array import Array, is_numpy, like, namespace, quiet, to_numpy
+from ksos._memory import CACHE_ELEMENTS, row_blocks
 from ksos.integrals.base import Integrals
 from ksos.integrals.gaussian import GaussianLebesgue, GaussianProduct
 from ksos.kernels import Gaussian, Kernel
@@ -18,6 +19,8 @@ from ksos.kernels.distances import central_point, squared_distances
 from ksos.measures import Lebesgue, Measure
 
 __all__ = ["Axes", "GaussianMetric", "GaussianNormals", "axes_of"]
+
+_TOGETHER = 8  # features: with more of them, a matrix product for each component is faster
 
 
 @dataclass(frozen=True)
@@ -151,8 +154,11 @@ class GaussianNormals(Integrals):
         product = GaussianProduct([axes.bandwidths[0]] * 2)
         at_X, at_Y = axes.coordinates(X, origin), axes.coordinates(Y, origin)
         spread = squared_distances(at_X, at_Y, product.pair_bandwidth(0, 1))
+        components = self.components(axes, product, to_numpy(origin)[0])
+        if is_numpy(X) and self.n_features <= _TOGETHER:
+            return _log_sum_together(components, at_X, at_Y) - spread
         parts = []
-        for log_c, R, centre in self.components(axes, product, to_numpy(origin)[0]):
+        for log_c, R, centre in components:
             x, y = (0.5 * (at @ like(R.T, X) - like(centre, X)) for at in (at_X, at_Y))
             parts.append(log_c - squared_distances(x, -y, np.ones(self.n_features)))
         return _log_sum(parts) - spread
@@ -182,3 +188,22 @@ def _log_sum(parts: list[Array]) -> Array:
     for part in parts:
         total += xp.exp(part - peak)
     return peak + xp.log(total)
+
+
+def _log_sum_together(components: list[tuple[float, np.ndarray, np.ndarray]], X: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    """log Σ_c exp(log_c − ‖½R_c(x_i + y_j) − centre_c‖²), several components at a time."""
+    peak, total = np.full((X.shape[0], Y.shape[0]), -np.inf), np.zeros((X.shape[0], Y.shape[0]))
+    for rows in row_blocks(len(components), X.shape[0] * Y.shape[0], CACHE_ELEMENTS):
+        log_c, R, centres = (np.stack(part) for part in zip(*components[rows], strict=True))
+        x, y = (0.5 * (at @ R.transpose(0, 2, 1) - centres[:, None, :]) for at in (X, Y))
+        logs = np.broadcast_to(log_c[:, None, None], (log_c.size, *peak.shape)).copy()
+        for k in range(X.shape[1]):
+            away = x[:, :, None, k] + y[:, None, :, k]
+            away *= away
+            logs -= away
+        highest = np.maximum(peak, logs.max(axis=0))
+        logs -= highest
+        with quiet():
+            total = total * np.exp(peak - highest) + np.exp(logs, out=logs).sum(axis=0)
+        peak = highest
+    return np.asarray(peak + np.log(total))
