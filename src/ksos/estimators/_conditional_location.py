@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
@@ -28,17 +27,9 @@ from ksos._progress import shown, tell
 from ksos._threads import few_threads
 from ksos._validation import as_count
 from ksos.choose.held_out import simplest_good
-from ksos.feature_names import said, warn_caller
+from ksos.feature_names import warn_caller
 
-__all__ = [
-    "FEW_ROWS",
-    "FeatureRange",
-    "Location",
-    "LocationScale",
-    "Scale",
-    "SmoothRegressor",
-    "Split",
-]
+__all__ = ["FEW_ROWS", "Location", "LocationScale", "Scale", "SmoothRegressor", "Split"]
 __all__ += ["cross_fit", "evaluate", "fit_scales", "location_regressors", "row_splits"]
 __all__ += ["scale_regressors", "scale_trees", "warn_of_weights"]
 
@@ -54,7 +45,6 @@ _MOST_CATEGORIES = 50  # one-hot columns per text column: bounds the cost of ids
 _FEW_FEATURES = 40  # a length for every feature cannot be learned from 300 rows beyond this
 _LENGTHS_FROM, _MOST_ROWS = 300, 2000  # rows: n³ for a step of the lengths, n³ once for the mean
 _BLOCK_ELEMENTS = 1 << 20  # entries of a kernel matrix at a time: 8 MB
-_FAR = 2.0  # ranges of a feature beyond its ends: the default regressors are flat or linear there
 _SMALL = 0.05  # of the median: log|residual| has no lower bound, and tiny residuals would rule it
 _FREEDOM = (3.0, 8.0, 1e4)  # Student degrees of freedom for the scale: heavy, medium, normal tails
 
@@ -576,48 +566,3 @@ def _as_numbers(X: Any) -> Any:
         (numbers, make_column_selector(dtype_exclude=_CATEGORIES)),
         (categories, make_column_selector(dtype_include=_CATEGORIES)),
     )
-
-
-# --- rows far outside of the data ---
-
-
-class FeatureRange(NamedTuple):
-    """Least and largest value of every feature, NaN where it holds no numbers."""
-
-    low: np.ndarray
-    high: np.ndarray
-    names: Sequence[str] | None
-
-    @classmethod
-    def of(cls, X: Any, names: Sequence[str] | None) -> FeatureRange:
-        """The range of every column of ``X``."""
-        columns = np.stack([_floats(X, k) for k in range(X.shape[1])])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # a column without a number is NaN
-            ends = np.nanmin(columns, axis=1), np.nanmax(columns, axis=1)
-        return cls(*ends, None if names is None else [str(name) for name in names])
-
-    def warn_if_far(self, X: Any) -> None:
-        """Warn once, naming the feature that lies farthest outside."""
-        slack = _FAR * (self.high - self.low)
-        columns = np.stack([_floats(X, k) for k in range(X.shape[1])], axis=1)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            excess = np.maximum(self.low - columns, columns - self.high) / slack
-        excess = np.where(slack > 0.0, np.nan_to_num(excess, nan=0.0), 0.0)
-        rows = np.flatnonzero(excess.max(axis=1, initial=0.0) > 1.0)
-        if rows.size:
-            row, k = np.unravel_index(int(np.argmax(excess)), excess.shape)
-            warn_caller(
-                f"{rows.size} of {X.shape[0]} rows are far outside of the data, first row "
-                f"{rows[0]}: {said(int(k), self.names)} = {columns[row, k]:g}, fitted from "
-                f"{self.low[k]:g} to {self.high[k]:g}; there a regressor extrapolates, and the "
-                "distribution does not know its error"
-            )
-
-
-def _floats(X: Any, k: int) -> np.ndarray:
-    """Column ``k`` as floats, NaN where it holds something else."""
-    try:
-        return np.asarray(_safe_indexing(X, k, axis=1), dtype=np.float64)
-    except (TypeError, ValueError):
-        return np.full(X.shape[0], np.nan)
