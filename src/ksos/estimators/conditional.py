@@ -27,11 +27,11 @@ from ksos._validation import (
     as_positive,
     as_vector,
     require_numbers,
+    require_order,
 )
 from ksos.data.samples import as_generator, check_folds, mean_score, require_inside
 from ksos.density import SoSDensity
 from ksos.density.far import FeatureRange
-from ksos.estimators._checks import require_order
 from ksos.estimators._conditional_conformal import SplitConformal, fit_conformal
 from ksos.estimators._conditional_location import (
     FEW_ROWS,

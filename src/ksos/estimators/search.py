@@ -16,7 +16,13 @@ from sklearn.utils.validation import validate_data
 from ksos._deadline import Deadline
 from ksos._progress import Steps, shown, tell_stopping
 from ksos._threads import one_blas_thread
-from ksos._validation import as_choice, as_grid, as_masses, require_numbers
+from ksos._validation import (
+    as_choice,
+    as_grid,
+    as_masses,
+    require_different_features,
+    require_numbers,
+)
 from ksos.bandwidth import bandwidth_rule
 from ksos.choose.held_out import CRITERIA, Problem, held_out_scores, regularization_unit, simplest_good
 from ksos.choose.kernel_density import bandwidth_unit, whitened
@@ -25,7 +31,6 @@ from ksos.choose.stack import Stack, Units, warn_if_flat
 from ksos.density.mixture import SoSMixture
 from ksos.embedding import MeanEmbedding, Projection
 from ksos.estimators._anomalies import warn_if_memorised
-from ksos.estimators._checks import require_different_features
 from ksos.estimators._reference import as_reference, require_reference
 from ksos.data.samples import (
     Fold,
