@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,8 +12,8 @@ from sklearn.utils import check_random_state
 from ksos._validation import as_count, as_weights
 from ksos.measures import Measure
 
-__all__ = ["Fold", "as_folds", "as_generator", "check_folds", "distinct_samples", "mean_score", "random_folds", "require_inside"]
-__all__ += ["some_of"]
+__all__ = ["Fold", "as_folds", "as_generator", "check_folds", "distinct_samples", "held_out_rows"]
+__all__ += ["held_out_weights", "mean_score", "random_folds", "require_inside", "some_of"]
 
 FEW_SAMPLES = 200
 """Up to this many samples there are ten folds, beyond five."""
@@ -127,6 +128,18 @@ def _given_fold(pair: Any, number: int, masses: np.ndarray, rows: np.ndarray) ->
         gathered = np.bincount(rows[chosen], weights=masses[chosen])
         sides.append((np.flatnonzero(gathered), gathered[gathered > 0.0]))
     return _fold(*sides[0], *sides[1], masses.sum())
+
+
+def held_out_weights(folds: Sequence[Fold]) -> np.ndarray:
+    """Masses of all held-out samples, fold by fold, with sum one."""
+    total = sum(fold.mass for fold in folds)
+    return np.concatenate([np.empty(0), *(fold.mass / total * fold.test_weights for fold in folds)])
+
+
+def held_out_rows(folds: Sequence[Fold]) -> list[slice]:
+    """Where the samples of every fold are among all that are held out."""
+    ends = np.cumsum([0, *(fold.test.size for fold in folds)]).tolist()
+    return [slice(a, b) for a, b in itertools.pairwise(ends)]
 
 
 def some_of(
