@@ -8,17 +8,28 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
+from types import MethodType
 from typing import Any, TypeVar, cast
 
 import numpy as np
 from sklearn.utils import check_array
 
 from ksos._array import Array, is_other_array, namespace, to_numpy
-from ksos.feature_names import feature_numbers, is_table, matrix_of, per_feature, require_columns, said
+from ksos.feature_names import (
+    column_names,
+    feature_numbers,
+    is_table,
+    matrix_of,
+    per_feature,
+    quoted,
+    require_columns,
+    said,
+)
 
 __all__ = ["as_bandwidth", "as_box", "as_callback", "as_choice", "as_conditions", "as_count", "as_features", "as_finite", "as_grid"]
 __all__ += ["as_invertible", "as_levels", "as_masses", "as_metric", "as_metrics", "as_nonnegative", "as_points", "as_positive", "as_powers"]
 __all__ += ["as_scales", "as_vector", "as_weights", "instead", "require_complete", "require_numbers", "require_unmasked"]
+__all__ += ["as_bandwidth_or_metric", "available_if", "require_different_features", "require_order"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _SMALLEST_SIGMA = 1.5e-154  # below, σ² is no longer a normal number
@@ -85,6 +96,35 @@ def require_unmasked(values: Any, name: str) -> None:
             f"{name} is a masked array with {hidden} masked entr{'y' if hidden == 1 else 'ies'}, and masks are not seen; leave those rows "
             f"out, {name}[~np.ma.getmaskarray({name}){rows}].data (and the same rows of all else), or fill them, {name}.filled(value)"
         )
+
+
+def require_different_features(X: np.ndarray, names: Any) -> None:
+    """Raise where two features that vary are identical: the samples then lie on a plane, and held-out
+    likelihoods have no bound."""
+    seen: dict[bytes, int] = {}
+    for k in range(X.shape[1] if X.shape[0] > 1 else 0):
+        first = seen.setdefault((X[:, k] + 0.0).tobytes(), k)
+        if first != k and np.ptp(X[:, k]) > 0.0:
+            words = f"{first} and {k}" if names is None else f"{names[first]!r} and {names[k]!r}"
+            raise ValueError(
+                f"features {words} are identical in all {X.shape[0]} samples: they have no joint "
+                "density, and the narrower a bandwidth, the better it would seem; leave one of them "
+                "out, or fix the bandwidth with KernelSoSDensity"
+            )
+
+
+def require_order(estimator: Any, X: Any) -> Any:
+    """``X`` as it came. Raise where it has the columns of the fit in another order, which
+    scikit-learn's rules forbid, with the fix."""
+    names, given = vars(estimator).get("feature_names_in_"), column_names(X)
+    if names is None or given is None or given == tuple(names) or sorted(given) != sorted(names):
+        return X
+    raise ValueError(
+        "The feature names should match those that were passed during fit.\n"
+        "Feature names must be in the same order as they were in fit.\n"
+        "The columns are all here: put them in order, X[list(est.feature_names_in_)], which is "
+        f"{quoted(list(names))}"
+    )
 
 
 def as_weights(weights: Any, n: int, name: str = "sample_weight") -> np.ndarray:
@@ -204,6 +244,17 @@ def as_metric(S: Any, name: str) -> np.ndarray | None:
     return out
 
 
+def as_bandwidth_or_metric(value: Any, name: str, d: int | None = None) -> np.ndarray:
+    """A bandwidth, one per feature, or the metric of a kernel, for ``d`` features if that is known."""
+    metric = as_metric(value, name)
+    if metric is None:
+        return as_bandwidth(value, name, n_features=d)
+    if d is not None and metric.shape[0] != d:
+        matrix = f"{name} is a matrix for {metric.shape[0]} features"
+        raise ValueError(f"{matrix}, but the samples have {d}")
+    return metric
+
+
 def as_metrics(given: np.ndarray, name: str, used: np.ndarray) -> np.ndarray:
     """Those of many (c, d, d) that are ``used``, checked at once; one that is refused is named."""
     S = given[used]
@@ -261,6 +312,29 @@ def instead(**right: str) -> Callable[[_F], _F]:
         return cast("_F", call)
 
     return decorated
+
+
+def available_if(check: Callable[[Any], bool]) -> Callable[[Any], Any]:
+    """scikit-learn's decorator of the same name, but the AttributeError ends with the message of
+    ``check``: the fix."""
+    return lambda method: _Available(method, check)
+
+
+class _Available:
+    """A method that is there if ``check`` of the estimator does not raise."""
+
+    def __init__(self, method: Any, check: Callable[[Any], bool]) -> None:
+        self._method, self._available, self.__doc__ = method, check, method.__doc__
+
+    def __get__(self, estimator: Any, owner: Any = None) -> Any:
+        if estimator is None:
+            return self._method
+        try:
+            self._available(estimator)
+        except AttributeError as error:
+            own = f"this {type(estimator).__name__} has no {self._method.__name__!r}"
+            raise AttributeError(f"{own}: {error}") from None
+        return MethodType(self._method, estimator)
 
 
 def as_callback(value: Any, name: str = "callback") -> Any:

@@ -3,27 +3,86 @@
 Three shapes are tried: the axes of the features; the correlations of the samples; and, from the better of them, a few steps towards the
 covariance of the bumps that is most likely to have made each sample from the others [LeivaMurillo2012], which sees how the samples lie
 within their clusters.
+
+:func:`automatic_kernel` is the rule bandwidth="auto": such a metric, or a bandwidth per feature, wide
+enough for the support points.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
 
 from ksos._validation import as_bandwidth
-from ksos.bandwidth import predict_left_out, robust_silverman, subset_and_factor
+from ksos.bandwidth import bandwidth_rule, predict_left_out, robust_silverman, subset_and_factor
+from ksos.integrals import closed_form
 from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Measure
+from ksos.support import cluster_centres, unexplained
 
-__all__ = ["embedding_width", "left_out_metric", "normal_score_correlations", "takes_metrics"]
+__all__ = ["PER_SUPPORT_POINT", "automatic_kernel", "embedding_width", "left_out_metric"]
+__all__ += ["normal_score_correlations", "takes_metrics"]
+
+PER_SUPPORT_POINT = 10
+"""Samples looked at: memory and time follow the support points, however many samples there are."""
 
 _RIDGE = 1e-3  # of the correlations: a feature that the others determine keeps some width of its own
 _STEPS, _PRIOR = 3, 3.0  # the start counts as 3d samples
 _FEWEST, _MISSED = 5, 1e4
 _MOST_FEATURES = 60  # beyond, a metric has more numbers than samples can tell, and its time is felt
 _FARTHEST = 1e5  # bandwidths: coordinates of tied features lose the digits of the others to an outlier beyond
+_UNEXPLAINED, _WIDENINGS, _WIDEST = 0.1, 4, 0.85
+_MOST_EXPLAINED = 5000  # samples give a mean share to two digits
+
+
+def automatic_kernel(
+    family: Kernel,
+    points: np.ndarray,
+    weights: np.ndarray,
+    count: int,
+    measure: Measure,
+    rng: np.random.Generator,
+    names: Any,
+    most: int,
+) -> Kernel:
+    """The kernel of bandwidth="auto": the kernel density of its bandwidths, or of its metric where
+    integrals take one, predicts left-out samples best. It is wide enough for ``most`` support points.
+    """
+    sigma = left_out_metric(points, weights, measure, count) if takes_metrics(family, measure) else None
+    if sigma is None:
+        told: dict[str, Any] = {"kernel": family, "measure": measure, "count": count, "names": names}
+        sigma = bandwidth_rule("auto", points, weights, rng, **told)
+    return _wide_enough(family.with_sigma(sigma), points, weights, count, measure, most)
+
+
+def _wide_enough(
+    kernel: Kernel, points: np.ndarray, weights: np.ndarray, n: int, measure: Measure, m: int
+) -> Kernel:
+    """The kernel, widened until ``m`` centres represent 90% of the n samples, and more of very many,
+    or by (n/m)^{0.85/(d+4)}.
+
+    A kernel that suits n samples leaves gaps between m centres. (n/m)^{1/(d+4)} is how much wider a
+    kernel density estimate of m samples is, more than centres need. What is left open is a bias,
+    which counts the more the more samples there are.
+    """
+    if n <= m:
+        return kernel
+    d = points.shape[1]
+    most = (n / m) ** (_WIDEST / (d + 4))
+    centres = cluster_centres(points, weights, m, kernel, np.random.default_rng(0))
+    if points.shape[0] > (looked_at := min(PER_SUPPORT_POINT * m, _MOST_EXPLAINED)):
+        rng = np.random.default_rng(0)  # no matter of chance
+        chosen = np.sort(rng.choice(points.shape[0], looked_at, replace=False))
+        points, weights = points[chosen], weights[chosen] / weights[chosen].sum()
+    enough = _UNEXPLAINED * min(1.0, 2000.0 / n) ** 0.25
+    for step in range(_WIDENINGS + 1):
+        wider = kernel.scaled(most ** (step / _WIDENINGS))
+        if unexplained(points, weights, centres, closed_form(wider, measure, d)) <= enough:
+            break
+    return wider
 
 
 def takes_metrics(kernel: Kernel, measure: Measure) -> bool:

@@ -49,12 +49,6 @@ class Problem:
     log_unit: float = 0.0
     """The unit 1/exp(log_unit) of squared densities, the same for every bandwidth."""
 
-    @property
-    def held_out_weights(self) -> np.ndarray:
-        """The masses of all held-out samples, fold by fold."""
-        total = sum(fold.mass for fold in self.folds)
-        return np.concatenate([fold.mass / total * fold.test_weights for fold in self.folds])
-
 
 def simplest_good(scores: np.ndarray, weights: np.ndarray) -> int:
     """The first candidate, in the order from simple to complex, that is not behind the best.

@@ -8,7 +8,6 @@ to a certified gap.
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ import numpy as np
 from ksos._deadline import Deadline
 from ksos.bandwidth import bandwidth_rule, robust_silverman
 from ksos.choose.mixtures import MOST_FULL, Mixtures, Samples, mixture_path, seeds, student
-from ksos.data.samples import Fold
+from ksos.data.samples import Fold, held_out_rows, held_out_weights
 from ksos.feature_names import said
 from ksos.measures import GaussianMixture
 from ksos.measures.gaussian_mixture import merged
@@ -197,13 +196,9 @@ class Stack:
             axes[np.ix_(moves, moves)] = np.linalg.eigh((centered * weights[:, None]).T @ centered)[1]
             self.samples.append((Samples.of(y @ axes), axes))
         self.fits: list[_Fit] = []
-        ends = np.cumsum([0, *(fold.test.size for fold in folds)])
-        self.rows = [slice(a, b) for a, b in itertools.pairwise(ends)]
-        self.held_out = np.empty((int(ends[-1]), 0))
+        self.rows, self.held_out_weights = held_out_rows(folds), held_out_weights(folds)
+        self.held_out = np.empty((self.held_out_weights.size, 0))
         """Log-densities (held-out samples, fold by fold; candidates) in the units."""
-        mass = sum(fold.mass for fold in folds)
-        parts = [fold.mass / mass * fold.test_weights for fold in folds]
-        self.held_out_weights = np.concatenate(parts) if folds else np.empty(0)
 
     @property
     def plan(self) -> list[_Step]:
@@ -273,8 +268,8 @@ class Stack:
     def _unseen(self, fit: _Fit) -> np.ndarray:
         samples = self.samples[fit.axes is not None][0]
         logs = fit.mixtures.log_densities(samples)
-        parts = [logs[k, fold.test] for k, fold in enumerate(self.folds)]
-        return np.concatenate(parts) if parts else np.empty(0)
+        parts = (logs[k, fold.test] for k, fold in enumerate(self.folds))
+        return np.concatenate([np.empty(0), *parts])
 
     @property
     def prior(self) -> np.ndarray:

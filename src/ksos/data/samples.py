@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from ksos._validation import as_count, as_weights
+from ksos.feature_names import warn_caller
 from ksos.measures import Measure
 
-__all__ = ["Fold", "as_folds", "as_generator", "check_folds", "distinct_samples", "mean_score", "random_folds", "require_inside"]
-__all__ += ["some_of"]
+__all__ = ["Fold", "Split", "as_folds", "as_generator", "check_folds", "distinct_samples", "held_out_rows"]
+__all__ += ["held_out_weights", "mean_score", "random_folds", "require_inside", "row_splits", "some_of"]
 
 FEW_SAMPLES = 200
 """Up to this many samples there are ten folds, beyond five."""
+_FEW_ROWS = 100  # the same for rows of a regression
+
+Split = tuple[np.ndarray, np.ndarray]
+"""Row numbers to train on, and row numbers held out."""
 
 
 def distinct_samples(X: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -91,15 +97,68 @@ def as_folds(cv: Any, X: np.ndarray, masses: np.ndarray, weights: np.ndarray, rn
 def random_folds(weights: np.ndarray, count: Any, rng: np.random.Generator) -> list[Fold]:
     """Folds of nearly equal numbers of samples; None: as many as suit the number of samples."""
     n = weights.shape[0]
-    k = min(10 if n <= FEW_SAMPLES else 5, max(n, 2)) if count is None else int(count)
+    k = _number_of_folds(count, n, FEW_SAMPLES)
     if n < k:
-        raise ValueError(
-            f"{k} folds need at least {k} distinct samples of positive weight; got {n} sample{'s' * (n != 1)}; pass a smaller cv, or use "
-            "KernelSoSDensity, which needs no folds"
-        )
+        fix = "pass a smaller cv, or use KernelSoSDensity, which needs no folds"
+        raise ValueError(f"{_too_few(k, n, 'distinct samples')}; {fix}")
     parts = [np.sort(part) for part in np.array_split(rng.permutation(n), k)]
     rests = [np.sort(np.concatenate(parts[:i] + parts[i + 1 :])) for i in range(k)]
     return [_fold(rest, weights[rest], part, weights[part], 1.0) for rest, part in zip(rests, parts, strict=True)]
+
+
+def _number_of_folds(cv: Any, n: int, few: int) -> int:
+    """As given. Default: five as in scikit-learn, and ten for few samples, where a fifth is many."""
+    return min(10 if n <= few else 5, max(n, 2)) if cv is None else int(cv)
+
+
+def _too_few(k: int, n: int, what: str) -> str:
+    needed = f"{k} folds need at least {k} {what} of positive weight"
+    return f"{needed}; got {n} sample{'s' * (n != 1)}"
+
+
+def row_splits(
+    cv: Any, X: Any, targets: np.ndarray, masses: np.ndarray, rng: np.random.Generator, fewest: int
+) -> list[Split]:
+    """Folds of the rows of positive weight. Equal rows stay in one fold, so that no row is
+    predicted by a model that has seen its duplicate. Warn of fewer than ``fewest`` rows."""
+    used = np.flatnonzero(masses > 0.0)
+    if cv is not None and not isinstance(cv, (int, np.integer)):
+        pairs = _given_rows(cv, X, targets)
+        return [(np.intersect1d(train, used), np.intersect1d(test, used)) for train, test in pairs]
+    values, group = np.asarray(X), np.arange(targets.shape[0])
+    if values.dtype.kind in "fiub":
+        rows = np.concatenate([values.astype(np.float64), targets], axis=1) + 0.0
+        group = np.unique(rows, axis=0, return_inverse=True)[1].ravel()
+    # sorted by content, so that the order of the rows does not matter
+    used = used[np.argsort(group[used], kind="stable")]
+    group = np.unique(group[used], return_inverse=True)[1]
+    n = int(group.max()) + 1
+    k = _number_of_folds(cv, n, _FEW_ROWS)
+    if n < k:
+        fix = "give more rows" + " or a smaller cv" * (k > 2)
+        raise ValueError(f"{_too_few(k, n, 'different rows')}; {fix}")
+    if n < fewest:
+        warn_caller(
+            f"{n} rows say little about the distribution of y given X, which is then close to a "
+            "normal one; give more rows"
+        )
+    number = np.empty(n, dtype=int)
+    number[rng.permutation(n)] = np.arange(n) % k
+    return [(used[number[group] != j], used[number[group] == j]) for j in range(k)]
+
+
+def _given_rows(cv: Any, X: Any, targets: np.ndarray) -> list[Any]:
+    given = cv.split(X, targets) if hasattr(cv, "split") else cv
+    pairs = [tuple(np.asarray(side, dtype=int) for side in pair) for pair in given]
+    if not pairs or any(len(pair) != 2 or 0 in (pair[0].size, pair[1].size) for pair in pairs):
+        raise ValueError("cv must give at least one pair (train, test) of row numbers, not empty")
+    tests = np.concatenate([test for _, test in pairs])
+    if np.unique(tests).size < tests.size:
+        raise ValueError(
+            "cv holds some rows out more than once; every row has one residual: use folds that do "
+            "not overlap, such as KFold"
+        )
+    return pairs
 
 
 def _fold(train: np.ndarray, inside: np.ndarray, test: np.ndarray, outside: np.ndarray, total: float) -> Fold:
@@ -127,6 +186,18 @@ def _given_fold(pair: Any, number: int, masses: np.ndarray, rows: np.ndarray) ->
         gathered = np.bincount(rows[chosen], weights=masses[chosen])
         sides.append((np.flatnonzero(gathered), gathered[gathered > 0.0]))
     return _fold(*sides[0], *sides[1], masses.sum())
+
+
+def held_out_weights(folds: Sequence[Fold]) -> np.ndarray:
+    """Masses of all held-out samples, fold by fold, with sum one."""
+    total = sum(fold.mass for fold in folds)
+    return np.concatenate([np.empty(0), *(fold.mass / total * fold.test_weights for fold in folds)])
+
+
+def held_out_rows(folds: Sequence[Fold]) -> list[slice]:
+    """Where the samples of every fold are among all that are held out."""
+    ends = np.cumsum([0, *(fold.test.size for fold in folds)]).tolist()
+    return [slice(a, b) for a, b in itertools.pairwise(ends)]
 
 
 def some_of(

@@ -1,24 +1,27 @@
-"""A question far outside of what a density was fitted to is answered, and said to be far."""
+"""Warnings for conditions and rows that are far outside of the data."""
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from sklearn.utils import _safe_indexing
 
 from ksos._array import like, to_numpy
 from ksos.density._assemble import listed
-from ksos.feature_names import warn_caller
+from ksos.feature_names import said, warn_caller
 
 if TYPE_CHECKING:
     from ksos.density.queries import Queries
 
-__all__ = ["warn_if_far"]
+__all__ = ["FeatureRange", "warn_if_far"]
 
 _FEW_NATS, _PER_FEATURE = 200.0, 50.0  # one feature of a normal law: 22 standard deviations
 _MOST_POINTS = 500
+_FAR = 2.0  # ranges of a feature beyond its ends: the default regressors are flat or linear there
 
 
 def warn_if_far(p: Queries, found: Queries, given: list[int], values: np.ndarray, names: Sequence[str] | None) -> None:
@@ -48,3 +51,45 @@ def warn_if_far(p: Queries, found: Queries, given: list[int], values: np.ndarray
 def _some(points: np.ndarray) -> np.ndarray:
     """At most so many of the points, evenly through their list."""
     return points[:: -(-points.shape[0] // _MOST_POINTS)]
+
+
+class FeatureRange(NamedTuple):
+    """Least and largest value of every feature, NaN where it holds no numbers."""
+
+    low: np.ndarray
+    high: np.ndarray
+    names: Sequence[str] | None
+
+    @classmethod
+    def of(cls, X: Any, names: Sequence[str] | None) -> FeatureRange:
+        """The range of every column of ``X``."""
+        columns = np.stack([_floats(X, k) for k in range(X.shape[1])])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # a column without a number is NaN
+            ends = np.nanmin(columns, axis=1), np.nanmax(columns, axis=1)
+        return cls(*ends, None if names is None else [str(name) for name in names])
+
+    def warn_if_far(self, X: Any) -> None:
+        """Warn once, naming the feature that lies farthest outside."""
+        slack = _FAR * (self.high - self.low)
+        columns = np.stack([_floats(X, k) for k in range(X.shape[1])], axis=1)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            excess = np.maximum(self.low - columns, columns - self.high) / slack
+        excess = np.where(slack > 0.0, np.nan_to_num(excess, nan=0.0), 0.0)
+        rows = np.flatnonzero(excess.max(axis=1, initial=0.0) > 1.0)
+        if rows.size:
+            row, k = np.unravel_index(int(np.argmax(excess)), excess.shape)
+            warn_caller(
+                f"{rows.size} of {X.shape[0]} rows are far outside of the data, first row "
+                f"{rows[0]}: {said(int(k), self.names)} = {columns[row, k]:g}, fitted from "
+                f"{self.low[k]:g} to {self.high[k]:g}; there a regressor extrapolates, and the "
+                "distribution does not know its error"
+            )
+
+
+def _floats(X: Any, k: int) -> np.ndarray:
+    """Column ``k`` as floats, NaN where it holds something else."""
+    try:
+        return np.asarray(_safe_indexing(X, k, axis=1), dtype=np.float64)
+    except (TypeError, ValueError):
+        return np.full(X.shape[0], np.nan)

@@ -18,8 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ksos._array import to_numpy
 from ksos._progress import tell
-from ksos._validation import as_count, as_masses, as_positive
-from ksos.estimators._checks import available_if
+from ksos._validation import as_count, as_masses, as_positive, available_if
 from ksos.data.samples import distinct_samples, random_folds
 from ksos.sources import Chunks
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
@@ -26,24 +25,13 @@ from ksos._deadline import Deadline
 from ksos._memory import row_blocks
 from ksos._progress import shown, tell
 from ksos._threads import few_threads
-from ksos._validation import as_count
 from ksos.choose.held_out import simplest_good
-from ksos.feature_names import said, warn_caller
+from ksos.data.samples import Split
+from ksos.feature_names import warn_caller
 
-__all__ = [
-    "FEW_ROWS",
-    "FeatureRange",
-    "Location",
-    "LocationScale",
-    "Scale",
-    "SmoothRegressor",
-    "Split",
-]
-__all__ += ["cross_fit", "evaluate", "fit_scales", "location_regressors", "row_splits"]
+__all__ = ["FEW_ROWS", "Location", "LocationScale", "Scale", "SmoothRegressor"]
+__all__ += ["cross_fit", "evaluate", "fit_scales", "location_regressors"]
 __all__ += ["scale_regressors", "scale_trees", "warn_of_weights"]
-
-Split = tuple[np.ndarray, np.ndarray]
-"""Row numbers to train on, and row numbers held out."""
 
 FEW_ROWS = 20
 """Fewer rows than the 20 that a leaf of a boosted tree needs: the scale is constant, no transform
@@ -54,59 +42,8 @@ _MOST_CATEGORIES = 50  # one-hot columns per text column: bounds the cost of ids
 _FEW_FEATURES = 40  # a length for every feature cannot be learned from 300 rows beyond this
 _LENGTHS_FROM, _MOST_ROWS = 300, 2000  # rows: n³ for a step of the lengths, n³ once for the mean
 _BLOCK_ELEMENTS = 1 << 20  # entries of a kernel matrix at a time: 8 MB
-_FAR = 2.0  # ranges of a feature beyond its ends: the default regressors are flat or linear there
 _SMALL = 0.05  # of the median: log|residual| has no lower bound, and tiny residuals would rule it
 _FREEDOM = (3.0, 8.0, 1e4)  # Student degrees of freedom for the scale: heavy, medium, normal tails
-
-
-# --- folds ---
-
-
-def row_splits(
-    cv: Any, X: Any, targets: np.ndarray, masses: np.ndarray, rng: np.random.Generator
-) -> list[Split]:
-    """Folds of the rows of positive weight. Equal rows stay in one fold, so that no row is
-    predicted by a model that has seen its duplicate."""
-    used = np.flatnonzero(masses > 0.0)
-    if cv is not None and not isinstance(cv, (int, np.integer)):
-        return _given_splits(cv, X, targets, used)
-    values, group = np.asarray(X), np.arange(targets.shape[0])
-    if values.dtype.kind in "fiub":
-        rows = np.concatenate([values.astype(np.float64), targets], axis=1) + 0.0
-        group = np.unique(rows, axis=0, return_inverse=True)[1].ravel()
-    # sorted by content, so that the order of the rows does not matter
-    used = used[np.argsort(group[used], kind="stable")]
-    group = np.unique(group[used], return_inverse=True)[1]
-    count = int(group.max()) + 1
-    default = 10 if count <= 100 else 5  # as scikit-learn, and more where a fifth is many rows
-    k = min(default, max(count, 2)) if cv is None else as_count(cv, "cv", minimum=2)
-    if count < k:
-        raise ValueError(
-            f"{k} folds need at least {k} different rows of positive weight; got {count} "
-            f"sample{'s' * (count != 1)}; give more rows" + " or a smaller cv" * (k > 2)
-        )
-    if count < FEW_ROWS:
-        warn_caller(
-            f"{count} rows say little about the distribution of y given X, which is then close to "
-            "a normal one; give more rows"
-        )
-    number = np.empty(count, dtype=int)
-    number[rng.permutation(count)] = np.arange(count) % k
-    return [(used[number[group] != j], used[number[group] == j]) for j in range(k)]
-
-
-def _given_splits(cv: Any, X: Any, targets: np.ndarray, used: np.ndarray) -> list[Split]:
-    given = cv.split(X, targets) if hasattr(cv, "split") else cv
-    pairs = [tuple(np.asarray(side, dtype=int) for side in pair) for pair in given]
-    if not pairs or any(len(pair) != 2 or 0 in (pair[0].size, pair[1].size) for pair in pairs):
-        raise ValueError("cv must give at least one pair (train, test) of row numbers, not empty")
-    tests = np.concatenate([test for _, test in pairs])
-    if np.unique(tests).size < tests.size:
-        raise ValueError(
-            "cv holds some rows out more than once; every row has one residual: use folds that do "
-            "not overlap, such as KFold"
-        )
-    return [(np.intersect1d(train, used), np.intersect1d(test, used)) for train, test in pairs]
 
 
 # --- regressors ---
@@ -576,48 +513,3 @@ def _as_numbers(X: Any) -> Any:
         (numbers, make_column_selector(dtype_exclude=_CATEGORIES)),
         (categories, make_column_selector(dtype_include=_CATEGORIES)),
     )
-
-
-# --- rows far outside of the data ---
-
-
-class FeatureRange(NamedTuple):
-    """Least and largest value of every feature, NaN where it holds no numbers."""
-
-    low: np.ndarray
-    high: np.ndarray
-    names: Sequence[str] | None
-
-    @classmethod
-    def of(cls, X: Any, names: Sequence[str] | None) -> FeatureRange:
-        """The range of every column of ``X``."""
-        columns = np.stack([_floats(X, k) for k in range(X.shape[1])])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # a column without a number is NaN
-            ends = np.nanmin(columns, axis=1), np.nanmax(columns, axis=1)
-        return cls(*ends, None if names is None else [str(name) for name in names])
-
-    def warn_if_far(self, X: Any) -> None:
-        """Warn once, naming the feature that lies farthest outside."""
-        slack = _FAR * (self.high - self.low)
-        columns = np.stack([_floats(X, k) for k in range(X.shape[1])], axis=1)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            excess = np.maximum(self.low - columns, columns - self.high) / slack
-        excess = np.where(slack > 0.0, np.nan_to_num(excess, nan=0.0), 0.0)
-        rows = np.flatnonzero(excess.max(axis=1, initial=0.0) > 1.0)
-        if rows.size:
-            row, k = np.unravel_index(int(np.argmax(excess)), excess.shape)
-            warn_caller(
-                f"{rows.size} of {X.shape[0]} rows are far outside of the data, first row "
-                f"{rows[0]}: {said(int(k), self.names)} = {columns[row, k]:g}, fitted from "
-                f"{self.low[k]:g} to {self.high[k]:g}; there a regressor extrapolates, and the "
-                "distribution does not know its error"
-            )
-
-
-def _floats(X: Any, k: int) -> np.ndarray:
-    """Column ``k`` as floats, NaN where it holds something else."""
-    try:
-        return np.asarray(_safe_indexing(X, k, axis=1), dtype=np.float64)
-    except (TypeError, ValueError):
-        return np.full(X.shape[0], np.nan)

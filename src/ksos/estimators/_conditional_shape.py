@@ -25,10 +25,11 @@ from ksos._deadline import Deadline
 from ksos._progress import tell_stopping
 from ksos._validation import as_levels
 from ksos.choose.held_out import simplest_good
+from ksos.data.samples import Split
 from ksos.density import SoSDensity
 from ksos.density.conditional_line import ConditionalLine
-from ksos.estimators._conditional_location import LocationScale, Split, fit_scales
-from ksos.quadrature import Panels, PiecewiseLaw, legendre
+from ksos.estimators._conditional_location import LocationScale, fit_scales
+from ksos.quadrature import Panels, RowDistributions, legendre
 
 __all__ = ["JointDistributions", "ResidualDistributions", "Shape", "Transform"]
 __all__ += ["TransformedDistribution", "fit_shape", "log_is_better"]
@@ -217,7 +218,7 @@ class Shape:
             if k == 1
             else [self.density.marginal([*range(d), d + j]) for j in range(k)]
         )
-        self.tables = [Table(line, u, knots) for line, u in zip(lines, U.T, strict=True)]
+        self.tables = [_tabulated(line, u, knots) for line, u in zip(lines, U.T, strict=True)]
 
     def which(self, X: Any, mu: np.ndarray) -> np.ndarray:
         """Number of the nearest knot of every row."""
@@ -240,48 +241,18 @@ class Shape:
         return np.asarray(self.density.conditional_logpdf(rows, list(range(self.knots.shape[1]))))
 
 
-class Table:
-    """Distributions of the last feature of a density on panels, one for each knot of the others.
+def _tabulated(density: Any, u: np.ndarray, knots: np.ndarray | None) -> RowDistributions:
+    """Distributions of the last feature of a density, one for each knot of the others.
 
-    A value is read off in a microsecond, where a conditional density takes a tenth of a second.
-    ``u`` are the values that the density was fitted to.
+    ``u`` are the values that the density was fitted to. A value is read off in a microsecond, where
+    a conditional density takes a tenth of a second.
     """
-
-    def __init__(self, density: Any, u: np.ndarray, knots: np.ndarray | None) -> None:
-        known, length = np.sort(u), float(density.bandwidths[-1])
-        spread = known[-1] - known[0]
-        # panels as short as the density varies where residuals are, and 0.3 of the distance to the
-        # nearest residual elsewhere: a tail without a scale of its own is smooth on such a panel
-        step, far = max(length, spread / 600.0), 1e5 * max(spread, length)
-        ends = [known[0] - far]
-        while ends[-1] < known[-1] + far:
-            at = np.searchsorted(known, ends[-1])
-            nearest = np.min(np.abs(known[max(at - 1, 0) : at + 1] - ends[-1]))
-            ends.append(ends[-1] + max(step, 0.3 * nearest))
-        panels = Panels(np.array(ends[:-1]), np.array(ends[1:]), 10)
-        nodes = panels.nodes.reshape(-1, 1)
-        self.distributions = []
-        for knot in np.empty((1, 0)) if knots is None else knots:
-            rows = np.concatenate([np.tile(knot, (nodes.size, 1)), nodes], axis=1)
-            logs = np.asarray(density.logpdf(rows))  # up to the mass at the knot
-            values = np.exp(logs - logs.max()).reshape(1, *panels.nodes.shape)
-            self.distributions.append(PiecewiseLaw(panels, values))
-
-    def ppf(self, which: np.ndarray, levels: np.ndarray) -> np.ndarray:
-        """Quantiles (n, levels), not decreasing in the level, infinite at 0 and 1."""
-        order = np.argsort(levels, kind="stable")
-        found = np.concatenate([one.ppf(levels[None, order]) for one in self.distributions])
-        found = np.maximum.accumulate(found, axis=1)[:, np.argsort(order)]
-        found[:, levels == 0.0], found[:, levels == 1.0] = -np.inf, np.inf
-        return found[which]
-
-    def per_row(self, question: str, which: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """cdf or ppf of the values of every row, (n, any number), under its own distribution."""
-        out = np.empty(values.shape)
-        for number in np.unique(which):
-            ask, mine = getattr(self.distributions[number], question), values[which == number]
-            out[which == number] = ask(mine.reshape(1, -1)).reshape(mine.shape)
-        return out
+    panels = Panels.around(u, float(density.bandwidths[-1]), 10)
+    nodes, logs = panels.nodes.reshape(-1, 1), []
+    for knot in np.empty((1, 0)) if knots is None else knots:
+        rows = np.concatenate([np.tile(knot, (nodes.size, 1)), nodes], axis=1)
+        logs.append(np.asarray(density.logpdf(rows)))  # up to the mass at the knot
+    return RowDistributions(panels, logs)
 
 
 def fit_shape(

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from sklearn import get_config
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ksos._array import is_other_array, to_numpy
-from ksos._validation import as_count, as_positive, require_numbers
+from ksos._validation import (
+    as_choice,
+    as_count,
+    as_positive,
+    instead,
+    require_numbers,
+    require_order,
+)
 from ksos.density import SoSDensity
 from ksos.estimators._anomalies import AnomalyMixin, check_contamination
-from ksos.estimators._checks import require_order
 from ksos.data.chunk_scores import LogDensity, MeanScore, written
 from ksos.data.gathered import Checks, require_own_weights
-from ksos.estimators._named_samples import NamedSamples
-from ksos.data.samples import mean_score
+from ksos.data.samples import as_generator, mean_score
+from ksos.feature_names import frame
 from ksos.kernels import Kernel, kernel_form
 from ksos.measures import Measure
 from ksos.sources import Chunks, DaskChunks, as_source
@@ -26,7 +33,7 @@ from ksos.sources import Chunks, DaskChunks, as_source
 __all__ = ["DensityEstimator"]
 
 
-class DensityEstimator(NamedSamples, AnomalyMixin, DensityMixin, BaseEstimator):
+class DensityEstimator(AnomalyMixin, DensityMixin, BaseEstimator):
     """What a fitted density estimator answers, and the checks of the parameters that all of them have."""
 
     kernel: str | Kernel
@@ -63,6 +70,35 @@ class DensityEstimator(NamedSamples, AnomalyMixin, DensityMixin, BaseEstimator):
             require_own_weights(sample_weight)
             return X.gather(MeanScore(self._of_chunk())).value
         return mean_score(to_numpy(self.score_samples(X)), sample_weight)
+
+    @instead(seed="random_state", rng="random_state")
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
+        """Independent samples of the fitted density, shape (n_samples, d), as a data frame after
+        :meth:`set_output`."""
+        check_is_fitted(self, "distribution_")
+        count, rng = as_count(n_samples, "n_samples"), as_generator(random_state)
+        samples = self.distribution_.rvs(count, rng=rng)
+        chosen, default = vars(self).get("_sklearn_output_config", {}), get_config()["transform_output"]
+        library = chosen.get("transform", default)
+        if library == "default":
+            return samples
+        return frame(to_numpy(samples), self.distribution_.feature_names, library)
+
+    def set_output(self, *, transform: str | None = None) -> Self:
+        """Set what :meth:`sample` returns: "default" an array, "pandas" or "polars" a data frame.
+
+        None changes nothing. Without a choice, that of ``sklearn.set_config(transform_output=…)``
+        holds.
+        """
+        if transform is not None:
+            choices = ("default", "pandas", "polars")
+            self._sklearn_output_config = {"transform": as_choice(transform, "transform", choices)}
+        return self
+
+    def _name_features(self) -> None:
+        """Give the names of the fitted columns, if they have any, to the density."""
+        if (names := vars(self).get("feature_names_in_")) is not None:
+            self.distribution_ = self.distribution_.with_feature_names(names)
 
     def __getattr__(self, name: str) -> Any:
         """Raise: results of a fit that is missing, and questions that go to the density."""

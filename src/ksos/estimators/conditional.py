@@ -27,22 +27,27 @@ from ksos._validation import (
     as_positive,
     as_vector,
     require_numbers,
+    require_order,
 )
-from ksos.data.samples import as_generator, check_folds, mean_score, require_inside
+from ksos.data.samples import (
+    Split,
+    as_generator,
+    check_folds,
+    mean_score,
+    require_inside,
+    row_splits,
+)
 from ksos.density import SoSDensity
-from ksos.estimators._checks import require_order
+from ksos.density.far import FeatureRange
 from ksos.estimators._conditional_conformal import SplitConformal, fit_conformal
 from ksos.estimators._conditional_location import (
     FEW_ROWS,
-    FeatureRange,
     Location,
     LocationScale,
-    Split,
     cross_fit,
     evaluate,
     fit_scales,
     location_regressors,
-    row_splits,
     scale_regressors,
     scale_trees,
     warn_of_weights,
@@ -418,7 +423,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         targets = self._set_targets(as_vector(y, "y") if np.ndim(y) < 2 else as_points(y, "y"))
         masses = as_masses(sample_weight, targets.shape[0])
         _require_varying(targets[masses > 0.0])
-        splits = row_splits(self.cv, X, targets, masses, rng)
+        splits = row_splits(self.cv, X, targets, masses, rng, FEW_ROWS)
         models = self._models(X, targets.shape[0], int(rng.integers(2**31)))
         steps = Steps(_COSTS)
         steps.begin("location by cross-fitting")

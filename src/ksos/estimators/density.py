@@ -12,32 +12,38 @@ from typing import Any, Self, cast
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from ksos._array import Array, like, to_numpy
+from ksos._array import Array, inner, like, to_numpy
 from ksos._deadline import Deadline, SetUp, set_up
 from ksos._progress import report, shown, tell
-from ksos._validation import as_choice, as_count, as_nonnegative, as_points
+from ksos._validation import (
+    as_bandwidth_or_metric,
+    as_choice,
+    as_count,
+    as_nonnegative,
+    as_points,
+    available_if,
+)
 from ksos.bandwidth import RULES, bandwidth_rule
 from ksos.embedding import MeanEmbedding
 from ksos.estimators._anomalies import holds_no_rows_out, warn_if_memorised
-from ksos.estimators._automatic_kernel import PER_SUPPORT_POINT, automatic_kernel, wide_enough
-from ksos.estimators._checks import as_bandwidth_or_metric, available_if, warn_if_degenerate, warn_if_unseen
 from ksos.estimators._density_estimator import DensityEstimator
 from ksos.data.gathered import Checks, require_own_weights
 from ksos.data.likelihood_passes import fit_to_all
-from ksos.estimators._likelihood_start import quick_mmd_fit
 from ksos.estimators._reference import as_reference, correction_bandwidth, require_reference
 from ksos.data.samples import as_generator
 from ksos.data.passes import Passes, Running, Setting, forget, remember
 from ksos.data.subsample import Part, row_hashes
+from ksos.exceptions import BandwidthWarning
 from ksos.feature_names import column_names
 from ksos.functionals import MMD, Frobenius, Functional, NegativeLogLikelihood, SquaredMMD, Trace
 from ksos.integrals import closed_form
 from ksos.kernel_sums import KernelSums
 from ksos.kernels import Gaussian, Kernel, kernel_form
 from ksos.measures import Lebesgue, Measure
-from ksos.metric import embedding_width
+from ksos.metric import PER_SUPPORT_POINT, automatic_kernel, embedding_width
 from ksos.solvers import Solver, minimize
 from ksos.solvers.minimize import check_options
+from ksos.solvers.path import quick_mmd_fit
 from ksos.sources import Chunk, Chunks, as_source
 from ksos.space import SoSSpace
 from ksos.support import SELECTIONS, affordable_size, pivoted_cholesky, select_support
@@ -64,6 +70,8 @@ OBJECTIVES: dict[str, Callable[[Any], Functional]] = {
 PENALTIES: dict[str, type[Trace] | type[Frobenius]] = {"trace": Trace, "frobenius": Frobenius}
 _SET_UP_SHARE = 0.25  # of a time limit, for choosing the bandwidth, and then for the support points
 _SEEN = 1e-3  # how much of every sample they must explain for a likelihood
+_NEARLY_ONE, _NEARLY_ZERO = 0.95, 1e-3
+_UNSEEN = 1e-14  # squared norm of the projected embedding of the data, of the order of 1 otherwise
 _RESULTS = ["solution_", "distribution_", "n_iter_", "bandwidth_", "embedding_bandwidth_"]
 _RESULTS += ["regularization_", "relative_regularization_", "support_points_", "landmarks_"]
 _CUT = "time_limit was too short for all support points: the density has {} of them; allow more time, or set n_support"
@@ -334,8 +342,8 @@ class KernelSoSDensity(DensityEstimator):
     ) -> Self:
         """The density for the sums ``data`` of all samples; or of some, if ``passes`` can sum over all of them."""
         space, constant = setting.space, self.reference is not None
-        warn_if_degenerate(space.kernel, space, part.points)
-        warn_if_unseen(part, space)
+        _warn_if_degenerate(space, part.points)
+        _warn_if_unseen(part, space)
         begins = isinstance(data, MeanEmbedding) and self._by_likelihood and not constant
         start = quick_mmd_fit(space, cast("MeanEmbedding", data), deadline) if begins else None
         if constant:  # the reference itself, which the strongest penalty leaves
@@ -441,9 +449,8 @@ class KernelSoSDensity(DensityEstimator):
             if self._is_automatic and self.reference is not None:
                 kernel = family.with_sigma(correction_bandwidth(part.points, part.weights, part.total, names))
             elif self._is_automatic:
-                kernel = wide_enough(
-                    automatic_kernel(family, part, measure, rng, names), part, measure, self._most_support_points(part.total)
-                )
+                most = self._most_support_points(part.total)
+                kernel = automatic_kernel(family, *part[:3], measure, rng, names, most)
             elif isinstance(self.bandwidth, str):
                 kernel = family.with_sigma(bandwidth_rule(self.bandwidth, part.points, part.weights, rng, count=part.total, names=names))
             else:
@@ -529,3 +536,41 @@ def default_regularization(count: int, *, by_likelihood: bool, automatic: bool) 
     # points less. λ falls as the standard error of an embedding, n^{−1/2}: held-out scores of 4,000 and
     # 20,000 samples, lognormal ones among them, are up to 0.2 nats higher than with 3e-3 throughout
     return 3e-3 * min(1.0, 200.0 / count) ** 0.5 if automatic else 1e-3
+
+
+def _warn_if_unseen(part: Part, space: SoSSpace) -> None:
+    """Warn if the landmarks are so far from the samples that the fit cannot depend on them."""
+    points = like(part.points, space.landmarks)
+    z = space.coordinates(MeanEmbedding(points, part.weights, kernel=space.embedding_kernel))
+    if inner(z, z) <= _UNSEEN:
+        message = (
+            "the landmarks are too far from the samples to see them: the fit does not depend on the "
+            "data; choose landmarks among them"
+        )
+        warnings.warn(message, UserWarning, stacklevel=5)
+
+
+def _warn_if_degenerate(space: SoSSpace, points: np.ndarray) -> None:
+    """Warn if the kernel matrix is close to I (among the support points) or to 11ᵀ (between them and
+    the data)."""
+    kernel, support = space.kernel, to_numpy(space.support_points)
+    m = support.shape[0]
+    K = kernel(support) * (1.0 - np.eye(m))
+    if m > 1 and float(K.max()) <= _NEARLY_ZERO:
+        problem = (
+            "far smaller than the distances between the support points: the kernel matrix is close "
+            "to the identity"
+        )
+        remedy = "a larger bandwidth, or more support points"
+    elif points.shape[0] > 1 and float(kernel(points, support[:1]).min()) >= _NEARLY_ONE:
+        problem = "far larger than the spread of the data: all kernel values are close to 1"
+        remedy = "a smaller bandwidth"
+    else:
+        return
+    widths = np.sqrt(np.linalg.eigvalsh(kernel.sigma)) if kernel.full else kernel.sigma
+    sizes = " to ".join(dict.fromkeys(f"{size:.4g}" for size in (widths.min(), widths.max())))
+    warnings.warn(
+        f"the bandwidth {sizes} is {problem}; rank {space.rank} of {m} was kept; try {remedy}",
+        BandwidthWarning,
+        stacklevel=5,
+    )

@@ -22,11 +22,12 @@ from ksos._validation import (
     as_nonnegative,
     as_vector,
     as_weights,
+    available_if,
     require_complete,
     require_numbers,
+    require_order,
     require_unmasked,
 )
-from ksos.estimators._checks import available_if, require_order
 from ksos.estimators._robust_family import Densities, Moments, Reweighted
 from ksos.estimators._robust_radius import radius_of
 from ksos.robust.exact_ball import nearest_exactly

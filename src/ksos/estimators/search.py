@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Sequence
 from numbers import Integral
 from typing import Any, NamedTuple, Self, cast
 
@@ -16,7 +15,13 @@ from sklearn.utils.validation import validate_data
 from ksos._deadline import Deadline
 from ksos._progress import Steps, shown, tell_stopping
 from ksos._threads import one_blas_thread
-from ksos._validation import as_choice, as_grid, as_masses, require_numbers
+from ksos._validation import (
+    as_choice,
+    as_grid,
+    as_masses,
+    require_different_features,
+    require_numbers,
+)
 from ksos.bandwidth import bandwidth_rule
 from ksos.choose.held_out import CRITERIA, Problem, held_out_scores, regularization_unit, simplest_good
 from ksos.choose.kernel_density import bandwidth_unit, whitened
@@ -25,7 +30,6 @@ from ksos.choose.stack import Stack, Units, warn_if_flat
 from ksos.density.mixture import SoSMixture
 from ksos.embedding import MeanEmbedding, Projection
 from ksos.estimators._anomalies import warn_if_memorised
-from ksos.estimators._checks import require_different_features
 from ksos.estimators._reference import as_reference, require_reference
 from ksos.data.samples import (
     Fold,
@@ -33,6 +37,8 @@ from ksos.data.samples import (
     as_generator,
     check_folds,
     distinct_samples,
+    held_out_rows,
+    held_out_weights,
     require_inside,
     some_of,
 )
@@ -69,25 +75,101 @@ _SEARCH_SHARE = 0.7  # of a time limit: the rest is for the fit to all samples
 _AFTER_CTRL_C = 1.0  # seconds for the fit to all samples after an interrupt
 
 
-class _Grid(NamedTuple):
-    """What is compared: kernels by multiple, ascending, and λ, descending."""
+class _Comparison(NamedTuple):
+    """Pairs of bandwidth and λ, and how held-out samples have scored them so far."""
 
+    problem: Problem
     unit: Kernel
-    multiples: list[float]
-    strengths: list[float]
-    support: list[np.ndarray]
-    """Rows of the samples, of every fold and last of all samples."""
+    multiples: list[float]  # of its bandwidth, ascending
+    strengths: list[float]  # λ, descending
+    support: list[np.ndarray]  # support points of every fold, and last of all samples
+    scores: dict[int, np.ndarray]  # by bandwidth: (held-out samples, λ)
 
-    def kernel(self, multiple: float) -> Kernel:
-        return self.unit.scaled(multiple)
+    @property
+    def weights(self) -> np.ndarray:
+        """Of the held-out samples."""
+        return held_out_weights(self.problem.folds)
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
         """(λ, bandwidth) from simple to complex: strong λ first, wide kernels first; λ = ∞ counts once."""
-        wide_first = range(len(self.multiples) - 1, -1, -1)
-        every = itertools.product(range(len(self.strengths)), wide_first)
         last = len(self.multiples) - 1
+        every = itertools.product(range(len(self.strengths)), range(last, -1, -1))
         return [(j, i) for j, i in every if np.isfinite(self.strengths[j]) or i == last]
+
+    @property
+    def choice(self) -> tuple[int, int]:
+        """Positions (λ, bandwidth) of the chosen pair; the simplest one if nothing was compared."""
+        every = self.pairs
+        pairs = [(j, i) for j, i in every if i in self.scores]
+        if not pairs:
+            return every[0] if np.isinf(self.strengths[0]) else every[len(every) // 2]
+        columns = np.stack([self.scores[i][:, j] for j, i in pairs], axis=1)
+        return pairs[simplest_good(columns, self.weights)]
+
+    @property
+    def chosen(self) -> tuple[float, float]:
+        """Bandwidth multiple and λ."""
+        j, i = self.choice
+        return self.multiples[i], self.strengths[j]
+
+    @property
+    def best_score(self) -> float:
+        j, i = self.choice
+        if i not in self.scores or not np.isfinite(self.scores[i][:, j]).all():
+            return -np.inf
+        return float(self.weights @ self.scores[i][:, j])
+
+    def relative(self, space: SoSSpace) -> float:
+        """λ of the chosen pair in natural units of its space."""
+        strength = self.chosen[1]
+        return regularization_unit(space) * strength if np.isfinite(strength) else np.inf
+
+    def answer(self, tol: float, deadline: Deadline) -> Solution:
+        """The certified optimum of the chosen problem over all samples."""
+        (multiple, strength), problem = self.chosen, self.problem
+        kernel, support, infinite = self.unit.scaled(multiple), self.support[-1], np.isinf(strength)
+        # with a tolerance of one, the constant function is all that is left of the space: its density is ρ
+        only = {"tol_model": 1.0} if infinite else {}
+        points = support[:1] if infinite else support
+        space = SoSSpace(kernel, points, problem.measures[-1], constant=problem.constant, **only)
+        functional: Any = NegativeLogLikelihood(problem.points, problem.weights)
+        if problem.objective == "squared_mmd":
+            data = MeanEmbedding(problem.points, problem.weights, kernel=space.embedding_kernel)
+            functional = SquaredMMD(data)
+        if not infinite and strength > 0.0:
+            functional = functional + self.relative(space) * Trace(relative=True)
+        return minimize(functional, space, tol=tol, time_limit=deadline)
+
+    def results(self) -> dict[str, np.ndarray]:
+        """One row per pair, in the order of the grids."""
+        pairs = sorted(self.pairs, key=lambda pair: (pair[1], pair[0]))
+        folds, weights = self.problem.folds, self.weights
+        nothing = np.full((weights.size, len(self.strengths)), -np.inf)
+        columns = [self.scores.get(i, nothing)[:, j] for j, i in pairs]
+        scores = np.maximum(np.stack(columns, axis=1), -1e300)
+        rows = held_out_rows(folds)
+        splits = [fold.test_weights @ scores[own] for fold, own in zip(folds, rows, strict=True)]
+        mean = weights @ scores
+        known = (mean > -1e299) & (len(folds) > 0)
+        behind = scores - scores[:, [int(np.argmax(mean))]]
+        difference = weights @ behind
+        deviation, error = np.full((2, len(pairs)), np.nan)
+        if known.any():
+            deviation[known] = np.stack(splits)[:, known].std(axis=0)
+            squares = weights @ (behind - difference)[:, known] ** 2
+            error[known] = np.sqrt(squares * float(weights @ weights))
+        scored = np.where(known, mean, -np.inf)
+        return {
+            "bandwidth_multiple": np.array([self.multiples[i] for _, i in pairs]),
+            "relative_regularization": np.array([self.strengths[j] for j, _ in pairs]),
+            "mean_test_score": scored,
+            "std_test_score": deviation,
+            "difference": np.where(known, difference, -np.inf),
+            "standard_error": error,
+            "rank_test_score": 1 + np.argsort(np.argsort(-scored, kind="stable"), kind="stable"),
+            **{f"split{k}_test_score": np.where(known, s, -np.inf) for k, s in enumerate(splits)},
+        }
 
 
 class KernelSoSDensityCV(DensityEstimator):
@@ -253,7 +335,9 @@ class KernelSoSDensityCV(DensityEstimator):
                 raise
             tell_stopping()
             interrupt, deadline = error, Deadline(_AFTER_CTRL_C)
-        self._report(search, search.answer(deadline))
+        found = search.found or search.settle(Deadline())
+        gap = 0.0 if search.stack is None else search.stack.gap
+        self._report(found, gap, found.answer(self.tol, deadline))
         if self.solution_.keyboard_interrupt:
             interrupt = KeyboardInterrupt(self.solution_.message)
         if interrupt is not None:
@@ -287,10 +371,8 @@ class KernelSoSDensityCV(DensityEstimator):
             if self.criterion != "log_likelihood":
                 fix = "use criterion='log_likelihood', or reference=None"
                 raise ValueError(f"criterion={self.criterion!r} has no closed form over a reference; {fix}")
-        if self.bandwidths is not None:
-            as_grid(self.bandwidths, "bandwidths", positive=True)
-        if self.relative_regularizations is not None:
-            self._strengths()
+        self._multiples()
+        self._strengths()
         check_folds(self.cv)
         if self.n_jobs is not None and (
             isinstance(self.n_jobs, bool) or not isinstance(self.n_jobs, Integral) or self.n_jobs == 0
@@ -317,24 +399,24 @@ class KernelSoSDensityCV(DensityEstimator):
             return list(BANDWIDTHS[self._corrects])
         return sorted(set(as_grid(self.bandwidths, "bandwidths", positive=True).tolist()))
 
-    def _report(self, search: _Search, solution: Solution) -> None:
+    def _report(self, found: _Comparison, gap: float, solution: Solution) -> None:
         """Set the fitted attributes."""
-        space, (multiple, strength) = solution.space, search.chosen
+        space, (multiple, strength) = solution.space, found.chosen
         self.solution_, self.status_ = solution, solution.status
         density = solution.distribution
         self.distribution_ = density.by_volume() if space.constant else density
         self.reference_ = space.measure if space.constant else None
-        self.reference_gap_ = 0.0 if search.stack is None else search.stack.gap
+        self.reference_gap_ = gap
         self.best_params_ = {"bandwidth_multiple": multiple, "relative_regularization": strength}
-        self.best_score_, self.cv_results_ = search.best_score, search.results()
+        self.best_score_, self.cv_results_ = found.best_score, found.results()
         self.bandwidth_, self.support_points_ = space.kernel.sigma, space.support_points
-        self.regularization_ = search.relative(space) * float(np.exp(space.log_unit))
-        self.n_splits_ = len(search.problem.folds) if search.problem else 0
+        self.regularization_ = found.relative(space) * float(np.exp(space.log_unit))
+        self.n_splits_ = len(found.problem.folds)
         self._name_features()
 
 
 class _Search:
-    """One search: references, then every pair of bandwidth and λ on every fold, then the fit to all samples."""
+    """One search: references, then every pair of bandwidth and λ on every fold."""
 
     def __init__(
         self,
@@ -348,12 +430,9 @@ class _Search:
     ) -> None:
         self.options, self.points, self.weights, self.folds = estimator, points, weights, folds
         self.measure, self.names, self.rng = measure, names, rng
-        self.stack: Stack | None = None
-        self.problem: Problem | None = None
-        self.grid: _Grid | None = None
-        self.scores: dict[int, np.ndarray] = {}
-        """By bandwidth: (held-out samples, λ)."""
         self.units = Units.of(points, weights, rng, names)
+        self.stack: Stack | None = None
+        self.found: _Comparison | None = None
         if estimator._corrects and isinstance(estimator.reference, str):
             warn_if_flat(self.units.of_points(points), weights, names)
             if estimator.reference != "normal":
@@ -366,49 +445,46 @@ class _Search:
 
     @property
     def progress(self) -> str:
-        of = f"{len(self.scores)} of {len(self.options._multiples())} bandwidths were compared"
+        compared = 0 if self.found is None else len(self.found.scores)
+        of = f"{compared} of {len(self.options._multiples())} bandwidths were compared"
         return of if self.stack is None else f"{len(self.stack.fits)} mixtures were fitted and {of}"
 
     @one_blas_thread(0)
     def run(self, deadline: Deadline) -> bool:
         """Compare all pairs; whether the time was enough."""
-        multiples, folds = self.options._multiples(), len(self.folds)
         plan = [] if self.stack is None else self.stack.plan
+        multiples, folds = self.options._multiples(), len(self.folds)
         # corrections took 1.5 times the mixtures in the mean of benchmarks/quality, the last fit a tenth
-        total = sum(step.cost for step in plan) or 1.0
-        costs = [step.cost / total for step in plan]
-        steps = Steps([*costs, *[1.5 / max(folds * len(multiples), 1)] * (folds * len(multiples)), 0.1])
+        total, fits = sum(step.cost for step in plan) or 1.0, folds * len(multiples)
+        steps = Steps([*(step.cost / total for step in plan), *[1.5 / max(fits, 1)] * fits, 0.1])
+        mixtures = iter(()) if self.stack is None else self.stack.fit(deadline)
+        for step in plan:
+            steps.begin(f"mixtures of {step.components} component{'s' * (step.components > 1)}")
+            next(mixtures, None)
+        found = self.found = self.settle(deadline)
         if self.stack is not None:
-            fits = self.stack.fit(deadline)
-            for step in plan:
-                steps.begin(f"mixtures of {step.components} component{'s' * (step.components > 1)}")
-                next(fits, None)
-            self.settle(deadline)
             self._print(f"{len(self.stack.fits)} mixtures: held-out score {self.stack.score:.4f}")
-        else:
-            self.settle(deadline)
-        assert self.problem is not None and self.grid is not None
-        strengths = self.grid.strengths
+        strengths = found.strengths
         for i in reversed(range(len(multiples) if folds else 0)):  # wide kernels first: they are the simple ones
+            kernel = found.unit.scaled(multiples[i])
             jobs = (
                 delayed(held_out_scores)(
-                    self.problem, k, self.grid.kernel(multiples[i]), self._support(k), strengths, deadline
+                    found.problem, k, kernel, found.support[k], strengths, deadline
                 )
                 for k in range(folds)
             )
-            pool = Parallel(n_jobs=self.options.n_jobs, return_as="generator")(jobs)
-            found = []
+            pool, parts = Parallel(n_jobs=self.options.n_jobs, return_as="generator")(jobs), []
             for k in range(folds):
                 steps.begin(f"bandwidth {multiples[i]:.3g}, {len(strengths)} λ, fold {k + 1} of {folds}")
-                found.append(next(pool))
-            scores = np.concatenate(found)
+                parts.append(next(pool))
+            scores = np.concatenate(parts)
             # a λ counts only where all folds have been scored
-            lost = np.isneginf(np.stack([part.max(axis=0) for part in found])).any(axis=0)
+            lost = np.isneginf(np.stack([part.max(axis=0) for part in parts])).any(axis=0)
             if lost.all():
                 return False
             scores[:, lost] = -np.inf
-            self.scores[i] = scores
-            mean = self.problem.held_out_weights @ np.maximum(scores, -1e300)
+            found.scores[i] = scores
+            mean = found.weights @ np.maximum(scores, -1e300)
             best = f"λ {strengths[int(np.argmax(mean))]:.3g}, held-out score {mean.max():.4f}"
             self._print(f"bandwidth {multiples[i]:.4g}, {len(strengths)} λ, {folds} folds: best {best}")
             if deadline.passed:
@@ -416,33 +492,32 @@ class _Search:
         steps.begin("fit to all samples")
         return not deadline.passed
 
-    def settle(self, deadline: Deadline) -> None:
+    def settle(self, deadline: Deadline) -> _Comparison:
         """References, kernels and support points, from the mixtures that are there."""
-        options = self.options
-        measures: list[Measure] = [self.measure] * (len(self.folds) + 1)
+        options, (n, d) = self.options, self.points.shape
+        parts = [(fold.train, fold.train_weights) for fold in self.folds]
+        parts.append((np.arange(n), self.weights))
+        measures: list[Measure] = [self.measure] * len(parts)
         if self.stack is not None:
             self.stack.solve()
             measures = [*(self.stack.of_fold(k) for k in range(len(self.folds))), self.stack.whole]
         elif options._corrects:
-            every = [*((fold.train, fold.train_weights) for fold in self.folds), (slice(None), self.weights)]
             with warnings.catch_warnings():  # flat data have been reported, and a fold is no news
                 warnings.simplefilter("ignore", UserWarning)
-                measures = [self._reference(self.points[rows], a, deadline) for rows, a in every]
+                measures = [self._reference(self.points[rows], a, deadline) for rows, a in parts]
         family, volume = kernel_form(options.kernel), Lebesgue() if options._corrects else self.measure
         unit = bandwidth_unit(family, volume, self.points, self.weights, self.units.scale, self.rng)
-        projection, log_unit = None, 0.0
+        log_unit = 0.0
         if not options._corrects:
-            integrals = closed_form(unit, volume, self.points.shape[1])
-            log_unit = float(integrals.log_diagonal(self.points[:1])[0])
-        if options.criterion == "mmd":
-            projection = self._projection(family, volume)
-        what = options._corrects, options.objective, options.criterion
-        self.problem = Problem(self.points, self.weights, self.folds, measures, *what, projection, log_unit)
+            log_unit = float(closed_form(unit, volume, d).log_diagonal(self.points[:1])[0])
+        projection = self._projection(family, volume) if options.criterion == "mmd" else None
+        what = options._corrects, options.objective, options.criterion, projection, log_unit
+        problem = Problem(self.points, self.weights, self.folds, measures, *what)
         most = SUPPORT[options._corrects] if options.n_support is None else int(options.n_support)
-        at, trained = whitened(unit, self.points), [(fold.train, fold.train_weights) for fold in self.folds]
-        every = [*trained, (np.arange(self.points.shape[0]), self.weights)]
-        support = [rows[seeds(at[rows], a[None], min(most, rows.size))[0]] for rows, a in every]
-        self.grid = _Grid(unit, options._multiples(), options._strengths(), support)
+        at = whitened(unit, self.points)
+        chosen = [rows[seeds(at[rows], a[None], min(most, rows.size))[0]] for rows, a in parts]
+        support = [self.points[np.unique(rows)] for rows in chosen]
+        return _Comparison(problem, unit, options._multiples(), options._strengths(), support, {})
 
     def _reference(self, points: np.ndarray, weights: np.ndarray, deadline: Deadline) -> Measure:
         found = as_reference(self.options.reference, points, weights, deadline, self.names)
@@ -454,93 +529,6 @@ class _Search:
         integrals = closed_form(judge, volume, self.points.shape[1])
         most = min(_LANDMARKS, self.points.shape[0])
         return Projection(judge, self.points[pivoted_cholesky(self.points, most, integrals, 1e-10)])
-
-    def _support(self, k: int) -> np.ndarray:
-        """The support points of fold k, or of all samples for k = −1."""
-        assert self.grid is not None
-        return self.points[np.unique(self.grid.support[k])]
-
-    @property
-    def choice(self) -> tuple[int, int]:
-        """Positions (λ, bandwidth) of the chosen pair; the simplest one if nothing was compared."""
-        assert self.problem is not None and self.grid is not None
-        pairs = [(j, i) for j, i in self.grid.pairs if i in self.scores]
-        if not pairs:
-            return self.grid.pairs[0] if np.isinf(self.grid.strengths[0]) else self.grid.pairs[len(self.grid.pairs) // 2]
-        columns = np.stack([self.scores[i][:, j] for j, i in pairs], axis=1)
-        return pairs[simplest_good(columns, self.problem.held_out_weights)]
-
-    @property
-    def chosen(self) -> tuple[float, float]:
-        """Bandwidth multiple and λ."""
-        assert self.grid is not None
-        j, i = self.choice
-        return self.grid.multiples[i], self.grid.strengths[j]
-
-    @property
-    def best_score(self) -> float:
-        assert self.problem is not None
-        j, i = self.choice
-        if i not in self.scores:
-            return -np.inf
-        scores = self.scores[i][:, j]
-        return float(self.problem.held_out_weights @ scores) if np.isfinite(scores).all() else -np.inf
-
-    def relative(self, space: SoSSpace) -> float:
-        """λ of the chosen pair in natural units of its space."""
-        return regularization_unit(space) * self.chosen[1] if np.isfinite(self.chosen[1]) else np.inf
-
-    def answer(self, deadline: Deadline) -> Solution:
-        """The certified optimum of the chosen problem over all samples."""
-        if self.grid is None or self.problem is None:
-            self.settle(Deadline())
-        assert self.grid is not None and self.problem is not None
-        (multiple, strength), measure = self.chosen, self.problem.measures[-1]
-        kernel, support, infinite = self.grid.kernel(multiple), self._support(-1), np.isinf(strength)
-        # with a tolerance of one, the constant function is all that is left of the space: its density is ρ
-        tolerance = {"tol_model": 1.0} if infinite else {}
-        space = SoSSpace(kernel, support[:1] if infinite else support, measure, constant=self.problem.constant, **tolerance)
-        functional: Any = NegativeLogLikelihood(self.points, self.weights)
-        if self.options.objective == "squared_mmd":
-            functional = SquaredMMD(MeanEmbedding(self.points, self.weights, kernel=space.embedding_kernel))
-        if not infinite and strength > 0.0:
-            functional = functional + self.relative(space) * Trace(relative=True)
-        return minimize(functional, space, tol=self.options.tol, time_limit=deadline)
-
-    def results(self) -> dict[str, np.ndarray]:
-        """One row per pair, in the order of the grids."""
-        assert self.problem is not None and self.grid is not None
-        pairs = sorted(self.grid.pairs, key=lambda pair: (pair[1], pair[0]))
-        rows, weights = sum(fold.test.size for fold in self.folds), np.empty(0)
-        nothing = np.full(rows, -np.inf)
-        columns = [self.scores[i][:, j] if i in self.scores else nothing for j, i in pairs]
-        scores = np.maximum(np.stack(columns, axis=1), -1e300)
-        ends = np.cumsum([0, *(fold.test.size for fold in self.folds)])
-        splits = np.stack(
-            [fold.test_weights @ scores[a:b] for fold, (a, b) in zip(self.folds, itertools.pairwise(ends), strict=True)]
-            or [np.full(len(pairs), -np.inf)]
-        )
-        weights = self.problem.held_out_weights if self.folds else np.empty(0)
-        mean = weights @ scores if self.folds else np.full(len(pairs), -np.inf)
-        behind = scores - scores[:, [int(np.argmax(mean))]]
-        difference = weights @ behind if self.folds else np.zeros(len(pairs))
-        known = mean > -1e299
-        error = np.full(len(pairs), np.nan)
-        if self.folds:
-            error[known] = np.sqrt(weights @ (behind - difference)[:, known] ** 2 * float(weights @ weights))
-        unscored = np.where(known, mean, -np.inf)
-        deviation = np.full(len(pairs), np.nan)
-        deviation[known] = splits[:, known].std(axis=0)
-        return {
-            "bandwidth_multiple": np.array([self.grid.multiples[i] for _, i in pairs]),
-            "relative_regularization": np.array([self.grid.strengths[j] for j, _ in pairs]),
-            "mean_test_score": unscored,
-            "std_test_score": deviation,
-            "difference": np.where(known, difference, -np.inf),
-            "standard_error": error,
-            "rank_test_score": 1 + np.argsort(np.argsort(-unscored, kind="stable"), kind="stable"),
-            **{f"split{k}_test_score": np.where(known, splits[k], -np.inf) for k in range(len(self.folds))},
-        }
 
     def _print(self, what: str) -> None:
         if self.options.verbose:

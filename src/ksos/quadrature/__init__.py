@@ -7,7 +7,14 @@ kinks. Every rule of the library is made here.
 from __future__ import annotations
 
 from ksos.quadrature.cubature import NODES_PER_CELL, integrate
-from ksos.quadrature.law import PiecewiseLaw, from_nodes, increasing_root, node_basis, sum_pair
+from ksos.quadrature.law import (
+    PiecewiseLaw,
+    RowDistributions,
+    from_nodes,
+    increasing_root,
+    node_basis,
+    sum_pair,
+)
 from ksos.quadrature.panels import Panels, cells, cut, halved, merged
 from ksos.quadrature.rules import composite, laguerre, legendre, log_outer, tensor_grid
 from ksos.quadrature.sobol import MixtureRule, sobol
@@ -17,6 +24,7 @@ __all__ = [
     "MixtureRule",
     "Panels",
     "PiecewiseLaw",
+    "RowDistributions",
     "cells",
     "composite",
     "cut",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,7 +16,8 @@ from ksos.quadrature.rules import legendre
 if TYPE_CHECKING:
     from ksos.quadrature.panels import Panels
 
-__all__ = ["NodeBasis", "PiecewiseLaw", "from_nodes", "increasing_root", "invert_on_panel", "node_basis", "sum_pair"]
+__all__ = ["NodeBasis", "PiecewiseLaw", "RowDistributions", "from_nodes", "increasing_root"]
+__all__ += ["invert_on_panel", "node_basis", "sum_pair"]
 
 Excess = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
@@ -115,6 +116,37 @@ class PiecewiseLaw:
 def _rows(arguments: np.ndarray) -> np.ndarray:
     """The row of every entry, as it stands in the flattened array."""
     return np.repeat(np.arange(arguments.shape[0]), arguments.shape[1])
+
+
+class RowDistributions:
+    """Distributions on the same panels, of which every row of a question names its own.
+
+    ``log_densities`` has, for each of them, the values at the nodes, up to a constant. ``which`` are
+    their numbers (n,) for the rows of a question.
+    """
+
+    def __init__(self, panels: Panels, log_densities: Sequence[np.ndarray]) -> None:
+        # one by one: a single distribution finds the panel of a level by bisection
+        self.distributions = [
+            PiecewiseLaw(panels, np.exp(logs - logs.max()).reshape(1, *panels.nodes.shape))
+            for logs in log_densities
+        ]
+
+    def ppf(self, which: np.ndarray, levels: np.ndarray) -> np.ndarray:
+        """Quantiles (n, levels), not decreasing in the level, infinite at 0 and 1."""
+        order = np.argsort(levels, kind="stable")
+        found = np.concatenate([one.ppf(levels[None, order]) for one in self.distributions])
+        found = np.maximum.accumulate(found, axis=1)[:, np.argsort(order)]
+        found[:, levels == 0.0], found[:, levels == 1.0] = -np.inf, np.inf
+        return found[which]
+
+    def per_row(self, question: str, which: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """cdf or ppf of the values of every row, (n, any number), under its own distribution."""
+        out = np.empty(values.shape)
+        for number in np.unique(which):
+            ask, mine = getattr(self.distributions[number], question), values[which == number]
+            out[which == number] = ask(mine.reshape(1, -1)).reshape(mine.shape)
+        return out
 
 
 def increasing_root(f: Excess, low: np.ndarray, high: np.ndarray, start: np.ndarray, *, step: float | np.ndarray) -> np.ndarray:

@@ -68,6 +68,24 @@ class Panels:
         """(panels, order)."""
         self.weights = self.half[:, None] * w
 
+    @classmethod
+    def around(cls, values: np.ndarray, length: float, order: int) -> Panels:
+        """Panels for a density that was fitted to the ``values`` and varies over ``length``.
+
+        They reach 1e5 ranges beyond the values, so that nothing is left of its tails.
+        """
+        known = np.sort(values)
+        spread = known[-1] - known[0]
+        # panels as short as the density varies where values are, and 0.3 of the distance to the
+        # nearest value elsewhere: a tail without a scale of its own is smooth on such a panel
+        step, far = max(length, spread / 600.0), 1e5 * max(spread, length)
+        ends = [known[0] - far]
+        while ends[-1] < known[-1] + far:
+            at = np.searchsorted(known, ends[-1])
+            nearest = np.min(np.abs(known[max(at - 1, 0) : at + 1] - ends[-1]))
+            ends.append(ends[-1] + max(step, 0.3 * nearest))
+        return cls(np.array(ends[:-1]), np.array(ends[1:]), order)
+
     def __len__(self) -> int:
         return int(self.start.shape[0])
 
