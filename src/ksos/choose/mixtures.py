@@ -18,7 +18,7 @@ from scipy.special import gammainc, gammaincinv
 
 from ksos._deadline import Deadline
 
-__all__ = ["MOST_FULL", "Mixtures", "Samples", "mixture_path", "seeds", "student"]
+__all__ = ["MOST_FULL", "Mixtures", "Samples", "mixture_path", "moments", "seeds", "student", "student_scales"]
 
 # Nats per sample and step: stopping there changes no cell of benchmarks/quality by 0.001 nats.
 _STEPS, _TOLERANCE = 100, 1e-3
@@ -146,35 +146,38 @@ def mixture_path(
         yield start
 
 
-def student(samples: Samples, masses: np.ndarray, freedom: float, floor: np.ndarray) -> Mixtures:
-    """A Student distribution of each weighting, by EM [Lange1989], as normals of several scales.
-
-    With infinite degrees of freedom it is the normal distribution.
-    Given its scale √(ν/χ²_ν) it is normal. The scales are the middles of equal steps of log χ²
-    between the quantiles that leave out 5e-4 on each side, with the probability of their step.
-    """
-    X, d = samples.points, samples.points.shape[1]
-    mean = masses @ X
+def moments(samples: Samples, masses: np.ndarray, floor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean (B, d) and covariance (B, d, d) under each weighting, with a floor on the variances."""
+    X, total = samples.points, masses.sum(axis=1)
+    mean = masses @ X / total[:, None]
     second = np.einsum("bn,ni,nj->bij", masses, X, X, optimize=True)
-    covariance = _regular(second - mean[:, :, None] * mean[:, None, :], floor)
-    if math.isinf(freedom):
-        return Mixtures.of_scales(np.ones(1), np.ones(1), mean, covariance)
+    centered = second - total[:, None, None] * mean[:, :, None] * mean[:, None, :]
+    return mean, _regular(centered, floor)
+
+
+def student(samples: Samples, masses: np.ndarray, freedom: float, floor: np.ndarray) -> Mixtures:
+    """A Student distribution of each weighting, by EM [Lange1989], as normals of several scales."""
+    d = samples.points.shape[1]
+    mean, covariance = moments(samples, masses, floor)
     for _ in range(_STUDENT_ROUNDS):
         one = Mixtures(np.ones((mean.shape[0], 1)), mean[:, None], covariance[:, None])
-        log_det = np.linalg.slogdet(covariance)[1]
         squared = -2.0 * _exponents(one, samples)[:, :, 0].T
-        squared -= (log_det + d * math.log(2.0 * math.pi))[:, None]
+        squared -= (np.linalg.slogdet(covariance)[1] + d * math.log(2.0 * math.pi))[:, None]
         R = masses * (freedom + d) / (freedom + np.maximum(squared, 0.0))
-        mean = R @ X / R.sum(axis=1, keepdims=True)
-        second = np.einsum("bn,ni,nj->bij", R, X, X, optimize=True)
-        outer = R.sum(axis=1)[:, None, None] * mean[:, :, None] * mean[:, None, :]
-        covariance = _regular(second - outer, floor)
+        mean, covariance = moments(samples, R, floor)
+    return Mixtures.of_scales(*student_scales(freedom), mean, covariance)
+
+
+def student_scales(freedom: float) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities and scales of normals that make a Student distribution: √(ν/χ²_ν) times a normal.
+
+    The scales are the middles of equal steps of log χ² between the quantiles that leave out 5e-4 on
+    each side, with the probability of their step.
+    """
     ends = np.log(2.0 * gammaincinv(0.5 * freedom, [_ENDS, 1.0 - _ENDS]))
     edges = np.linspace(ends[0], ends[1], _SCALES + 1)
     inside = gammainc(0.5 * freedom, 0.5 * np.exp(edges[1:-1]))
-    shares = np.diff(np.r_[0.0, inside, 1.0])
-    scales = np.sqrt(freedom * np.exp(-0.5 * (edges[1:] + edges[:-1])))
-    return Mixtures.of_scales(shares, scales, mean, covariance)
+    return np.diff(np.r_[0.0, inside, 1.0]), np.sqrt(freedom * np.exp(-0.5 * (edges[1:] + edges[:-1])))
 
 
 def _regular(covariance: np.ndarray, floor: np.ndarray) -> np.ndarray:

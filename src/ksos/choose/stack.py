@@ -17,7 +17,16 @@ import numpy as np
 
 from ksos._deadline import Deadline
 from ksos.bandwidth import bandwidth_rule, robust_silverman
-from ksos.choose.mixtures import MOST_FULL, Mixtures, Samples, mixture_path, seeds, student
+from ksos.choose.mixtures import (
+    MOST_FULL,
+    Mixtures,
+    Samples,
+    mixture_path,
+    moments,
+    seeds,
+    student,
+    student_scales,
+)
 from ksos.data.samples import Fold, held_out_rows, held_out_weights
 from ksos.feature_names import said
 from ksos.measures import GaussianMixture
@@ -245,13 +254,20 @@ class Stack:
             yield len(self.fits)
 
     def _tails(self, samples: Samples, axes: np.ndarray | None, floor: np.ndarray) -> list[_Fit]:
-        """Student distributions, and once the wide one: normals of several scales."""
+        """Student distributions, and once the wide one: normals of several scales.
+
+        One of them is what n normal samples of unknown mean and covariance predict for the next: a
+        Student with n − d degrees of freedom and the sample covariance times (n + 1)/(n − d).
+        """
         fits = [_Fit(student(samples, self.masses, nu, floor), axes) for nu in _FREEDOM]
+        mean, covariance = moments(samples, self.masses, floor)
+        n = 1.0 / float(self.masses[-1] @ self.masses[-1])
+        freedom = max(n - mean.shape[1], _FREEDOM[0])
+        stretched = (n + 1.0) / freedom * covariance
+        fits.append(_Fit(Mixtures.of_scales(*student_scales(freedom), mean, stretched), axes))
         if axes is None:
-            one = student(samples, self.masses, np.inf, floor)
             shares = _LADDER**-2.0 / np.sum(_LADDER**-2.0)
-            wide = Mixtures.of_scales(shares, _LADDER, one.means[:, 0], one.covariances[:, 0])
-            fits.insert(0, _Fit(wide))
+            fits.insert(0, _Fit(Mixtures.of_scales(shares, _LADDER, mean, covariance)))
         return fits
 
     def _without_spikes(self, mixtures: Mixtures, samples: Samples, floor: np.ndarray) -> Mixtures:

@@ -32,6 +32,7 @@ from ksos.embedding import MeanEmbedding, Projection
 from ksos.estimators._anomalies import warn_if_memorised
 from ksos.estimators._reference import as_reference, require_reference
 from ksos.data.samples import (
+    FEW_SAMPLES,
     Fold,
     as_folds,
     as_generator,
@@ -515,9 +516,18 @@ class _Search:
         problem = Problem(self.points, self.weights, self.folds, measures, *what)
         most = SUPPORT[options._corrects] if options.n_support is None else int(options.n_support)
         at = whitened(unit, self.points)
-        chosen = [rows[seeds(at[rows], a[None], min(most, rows.size))[0]] for rows, a in parts]
+        masses = np.zeros((len(self.folds), self.points.shape[0]))
+        for row, fold in zip(masses, self.folds, strict=True):
+            row[fold.train] = fold.train_weights
+        fewest = min([most, *(fold.train.size for fold in self.folds)])
+        chosen = [*seeds(at, masses, fewest)] if self.folds else []
+        chosen += [*seeds(at, self.weights[None], min(most, n))]
         support = [self.points[np.unique(rows)] for rows in chosen]
-        return _Comparison(problem, unit, options._multiples(), options._strengths(), support, {})
+        strengths = options._strengths()
+        if options.relative_regularizations is None and self.points.shape[0] <= FEW_SAMPLES:
+            # few samples cannot tell neighbors apart: the scores of n = 100 in benchmarks/quality stay
+            strengths = [*strengths[:1], *strengths[1::2]] if options._corrects else strengths[::2]
+        return _Comparison(problem, unit, options._multiples(), strengths, support, {})
 
     def _reference(self, points: np.ndarray, weights: np.ndarray, deadline: Deadline) -> Measure:
         found = as_reference(self.options.reference, points, weights, deadline, self.names)

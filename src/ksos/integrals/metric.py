@@ -20,7 +20,9 @@ from ksos.measures import Lebesgue, Measure
 
 __all__ = ["Axes", "GaussianMetric", "GaussianNormals", "axes_of"]
 
-_TOGETHER = 8  # features: with more of them, a matrix product for each component is faster
+_DIRECT, _PRODUCT_ERROR = 8, 1e-12
+"""Features that are subtracted one by one. More go through a matrix product, where its rounding is
+smaller than this, as in ``ksos.kernels.distances``."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ class GaussianNormals(Integrals):
         at_X, at_Y = axes.coordinates(X, origin), axes.coordinates(Y, origin)
         spread = squared_distances(at_X, at_Y, product.pair_bandwidth(0, 1))
         components = self.components(axes, product, to_numpy(origin)[0])
-        if is_numpy(X) and self.n_features <= _TOGETHER:
+        if is_numpy(X):
             return _log_sum_together(components, at_X, at_Y) - spread
         parts = []
         for log_c, R, centre in components:
@@ -197,10 +199,15 @@ def _log_sum_together(components: list[tuple[float, np.ndarray, np.ndarray]], X:
         log_c, R, centres = (np.stack(part) for part in zip(*components[rows], strict=True))
         x, y = (0.5 * (at @ R.transpose(0, 2, 1) - centres[:, None, :]) for at in (X, Y))
         logs = np.broadcast_to(log_c[:, None, None], (log_c.size, *peak.shape)).copy()
-        for k in range(X.shape[1]):
-            away = x[:, :, None, k] + y[:, None, :, k]
-            away *= away
-            logs -= away
+        exact = np.arange(log_c.size)
+        if X.shape[1] > _DIRECT:
+            x2, y2 = np.sum(x * x, axis=2), np.sum(y * y, axis=2)
+            near = (x2.max(axis=1) + y2.max(axis=1)) * np.finfo(float).eps <= _PRODUCT_ERROR
+            products = x[near] @ y[near].transpose(0, 2, 1)
+            logs[near] -= np.maximum(x2[near][:, :, None] + y2[near][:, None, :] + 2.0 * products, 0.0)
+            exact = np.flatnonzero(~near)
+        for k in range(X.shape[1] if exact.size else 0):
+            logs[exact] -= (x[exact, :, None, k] + y[exact, None, :, k]) ** 2
         highest = np.maximum(peak, logs.max(axis=0))
         logs -= highest
         with quiet():
