@@ -260,8 +260,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         With a transform of the targets, levels below 1/(2n) and above 1 − 1/(2n), n being the
         number of residuals, count as these two: the mean of exp(u) is infinite for heavy tails.
         """
-        mean, std = self._fitted().moments(self._rows(X))
-        mean, std = (mean[:, 0], std[:, 0]) if self._flat else (mean, std)
+        mean, std = map(self._as_y, self._fitted().moments(self._rows(X)))
         return (mean, std) if return_std else mean
 
     def predict_quantile(self, X: Any, q: Any) -> np.ndarray:
@@ -271,8 +270,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         last axis. Levels 0 and 1 give the ends of the support.
         """
         given = as_levels(q)
-        values = self._fitted().quantile(self._rows(X), np.atleast_1d(given))
-        values = values[:, :, 0] if self._flat else values
+        values = self._as_y(self._fitted().quantile(self._rows(X), np.atleast_1d(given)))
         return values[:, 0] if given.ndim == 0 else values
 
     def predict_interval(self, X: Any, level: float = 0.9, method: str = "density") -> np.ndarray:
@@ -303,7 +301,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
             split = distributions.transform.inverse(self._conformal.interval(X, level))
             ends = np.minimum(split[:, 0], found[:, 0]), np.maximum(split[:, 1], found[:, 1])
             found = np.stack(ends, axis=1)
-        return found[:, :, 0] if self._flat else found
+        return self._as_y(found)
 
     def score_samples(self, X: Any, y: Any = None) -> np.ndarray:
         """log p(y_i | x_i) for every row, (n,), −inf where the density vanishes. Without ``y``: at
@@ -337,13 +335,13 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
                 "for each of X"
             )
         found = self._at_targets("cdf", X, y, grid)
-        return found[..., 0] if self._flat or grid is not None else found
+        return found[..., 0] if grid is not None else self._as_y(found)
 
     def sample(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Independent draws of y for every row, (n, n_samples) or (n, n_samples, outputs)."""
         count = as_count(n_samples, "n_samples", minimum=0)
-        out = self._fitted().sample(self._rows(X), count, as_generator(random_state))
-        return out[:, :, 0] if self._flat else out
+        rng = as_generator(random_state)
+        return self._as_y(self._fitted().sample(self._rows(X), count, rng))
 
     def at(self, x: Any) -> Any:
         """Distribution of y at one row ``x``, under the target's name.
@@ -456,9 +454,8 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         self.residual_estimator_, self.residual_density_ = estimator, shape.density
         self.given_ = None if shape.given is None else shape.given.name
         self.transform_ = transform.name
-        seen = np.where(held[:, None], U, np.nan), transform.inverse(location.held_out)
-        seen = tuple(one[:, 0] if self._flat else one for one in seen)
-        self.residuals_, self.held_out_predictions_ = seen
+        self.residuals_ = self._as_y(np.where(held[:, None], U, np.nan))
+        self.held_out_predictions_ = self._as_y(transform.inverse(location.held_out))
         self.scale_shares_ = np.stack([scale.exponents for scale in scales], axis=1)
         self.location_shares_ = location.shares
         if deadline.passed:
@@ -553,6 +550,10 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         check_is_fitted(self, "_distributions")
         return self._distributions
 
+    def _as_y(self, values: np.ndarray) -> np.ndarray:
+        """``values`` (…, outputs), without the last axis if y was a vector."""
+        return values[..., 0] if self._flat else values
+
     def _table(self, X: Any, *, reset: bool) -> Any:
         """``X`` for the regressors: tables stay tables, all else becomes an array of floats, in
         which NaN is missing."""
@@ -570,7 +571,6 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
 
     def _conditions(self, X: Any) -> Any:
         """Checked rows, as the distributions take them."""
-        self._fitted()
         require_order(self, X)
         if not self._joint:
             X = self._table(X, reset=False)
