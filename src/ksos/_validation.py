@@ -29,7 +29,8 @@ from ksos.feature_names import (
 __all__ = ["as_bandwidth", "as_box", "as_callback", "as_choice", "as_conditions", "as_count", "as_features", "as_finite", "as_grid"]
 __all__ += ["as_invertible", "as_levels", "as_masses", "as_metric", "as_metrics", "as_nonnegative", "as_points", "as_positive", "as_powers"]
 __all__ += ["as_scales", "as_vector", "as_weights", "instead", "require_complete", "require_numbers", "require_unmasked"]
-__all__ += ["as_bandwidth_or_metric", "available_if", "require_different_features", "require_order"]
+__all__ += ["as_bandwidth_or_metric", "available_if", "check_jobs", "require_different_features"]
+__all__ += ["require_order", "require_pairs", "require_varying"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _SMALLEST_SIGMA = 1.5e-154  # below, σ² is no longer a normal number
@@ -99,8 +100,8 @@ def require_unmasked(values: Any, name: str) -> None:
 
 
 def require_different_features(X: np.ndarray, names: Any) -> None:
-    """Raise where two features that vary are identical: the samples then lie on a plane, and held-out
-    likelihoods have no bound."""
+    """Raise where two features that vary are identical: the samples then lie on a plane, and
+    held-out likelihoods have no bound."""
     seen: dict[bytes, int] = {}
     for k in range(X.shape[1] if X.shape[0] > 1 else 0):
         first = seen.setdefault((X[:, k] + 0.0).tobytes(), k)
@@ -108,8 +109,8 @@ def require_different_features(X: np.ndarray, names: Any) -> None:
             words = f"{first} and {k}" if names is None else f"{names[first]!r} and {names[k]!r}"
             raise ValueError(
                 f"features {words} are identical in all {X.shape[0]} samples: they have no joint "
-                "density, and the narrower a bandwidth, the better it would seem; leave one of them "
-                "out, or fix the bandwidth with KernelSoSDensity"
+                "density, and the narrower a bandwidth, the better it would seem; leave one of "
+                "them out, or fix the bandwidth with KernelSoSDensity"
             )
 
 
@@ -125,6 +126,33 @@ def require_order(estimator: Any, X: Any) -> Any:
         "The columns are all here: put them in order, X[list(est.feature_names_in_)], which is "
         f"{quoted(list(names))}"
     )
+
+
+def require_varying(targets: np.ndarray) -> None:
+    """Raise if an output of y never changes: it has no density."""
+    still = np.flatnonzero(np.ptp(targets, axis=0) == 0.0)
+    if still.size and targets.shape[0] > 1:  # a single row is reported by the folds
+        raise ValueError(
+            f"output {still[0]} of y is constant, {targets[0, still[0]]:g} in all "
+            f"{targets.shape[0]} rows: it has no density given X; drop it"
+        )
+
+
+def require_pairs(X: Any, y: Any) -> None:
+    """Raise if X is one column without a table, or if rows and targets do not pair up."""
+    if getattr(X, "ndim", 2) == 1 and hasattr(X, "iloc"):
+        raise ValueError(
+            f"Expected 2D array, got 1D array instead: X is the column {X.name!r}; pass a table of "
+            f"one column, df[[{X.name!r}]]"
+        )
+    lengths = [
+        a.shape[0] if getattr(a, "shape", ()) else len(a) if isinstance(a, (list, tuple)) else None
+        for a in (X, y)
+    ]
+    if None not in lengths and lengths[0] != lengths[1]:
+        raise ValueError(
+            f"X has {lengths[0]} rows, but y has {lengths[1]}; give one target for each row of X"
+        )
 
 
 def as_weights(weights: Any, n: int, name: str = "sample_weight") -> np.ndarray:
@@ -245,7 +273,7 @@ def as_metric(S: Any, name: str) -> np.ndarray | None:
 
 
 def as_bandwidth_or_metric(value: Any, name: str, d: int | None = None) -> np.ndarray:
-    """A bandwidth, one per feature, or the metric of a kernel, for ``d`` features if that is known."""
+    """A bandwidth, one per feature, or the metric of a kernel. ``d`` is the number of features."""
     metric = as_metric(value, name)
     if metric is None:
         return as_bandwidth(value, name, n_features=d)
@@ -335,6 +363,14 @@ class _Available:
             own = f"this {type(estimator).__name__} has no {self._method.__name__!r}"
             raise AttributeError(f"{own}: {error}") from None
         return MethodType(self._method, estimator)
+
+
+def check_jobs(n_jobs: Any) -> None:
+    """Raise on what is no number of processes of joblib."""
+    whole = isinstance(n_jobs, (int, np.integer)) and not isinstance(n_jobs, bool)
+    if n_jobs is not None and (not whole or n_jobs == 0):
+        expected = "None, a positive number of processes, or -1 for all processors"
+        raise ValueError(f"n_jobs must be {expected}; got {n_jobs!r}")
 
 
 def as_callback(value: Any, name: str = "callback") -> Any:

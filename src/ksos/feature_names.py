@@ -12,7 +12,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 __all__ = ["as_feature_names", "as_row", "column_names", "feature_numbers", "frame", "in_order", "is_table", "matrix_of", "order_of"]
-__all__ += ["per_feature", "quoted", "require_columns", "said", "series", "shown_names", "square", "warn_caller"]
+__all__ += ["per_feature", "quoted", "require_columns", "said", "series", "shown_names", "square"]
+__all__ += ["target_names", "warn_caller"]
 
 _SHOWN = 6  # names in a message
 _UNITS = {"M": "dates", "m": "durations", "U": "text", "S": "bytes", "T": "text", "V": "records", "c": "complex numbers"}
@@ -77,6 +78,14 @@ def column_names(X: Any, what: str = "X") -> tuple[str, ...] | None:
         )
     _require_different(labels, f"{what} has columns")
     return tuple(map(str, labels)) if labels and all(named) else None
+
+
+def target_names(y: Any) -> tuple[str, ...] | None:
+    """Names of the columns of a table, or of a series."""
+    if is_table(y):
+        return column_names(y, "y")
+    name = getattr(y, "name", None)
+    return (name,) if isinstance(name, str) else None
 
 
 def as_feature_names(names: Any, d: int, what: str = "feature_names") -> tuple[str, ...]:

@@ -4,8 +4,8 @@ Three shapes are tried: the axes of the features; the correlations of the sample
 covariance of the bumps that is most likely to have made each sample from the others [LeivaMurillo2012], which sees how the samples lie
 within their clusters.
 
-:func:`automatic_kernel` is the rule bandwidth="auto": such a metric, or a bandwidth per feature, wide
-enough for the support points.
+:func:`automatic_kernel` is the rule bandwidth="auto": such a metric, or a bandwidth per feature,
+wide enough for the support points.
 """
 
 from __future__ import annotations
@@ -49,20 +49,22 @@ def automatic_kernel(
     most: int,
 ) -> Kernel:
     """The kernel of bandwidth="auto": the kernel density of its bandwidths, or of its metric where
-    integrals take one, predicts left-out samples best. It is wide enough for ``most`` support points.
+    integrals take one, predicts left-out samples best. It is widened for ``most`` support points.
     """
-    sigma = left_out_metric(points, weights, measure, count) if takes_metrics(family, measure) else None
+    sigma = None
+    if takes_metrics(family, measure):
+        sigma = left_out_metric(points, weights, measure, count)
     if sigma is None:
-        told: dict[str, Any] = {"kernel": family, "measure": measure, "count": count, "names": names}
-        sigma = bandwidth_rule("auto", points, weights, rng, **told)
+        told: dict[str, Any] = {"kernel": family, "measure": measure, "names": names}
+        sigma = bandwidth_rule("auto", points, weights, rng, count=count, **told)
     return _wide_enough(family.with_sigma(sigma), points, weights, count, measure, most)
 
 
 def _wide_enough(
     kernel: Kernel, points: np.ndarray, weights: np.ndarray, n: int, measure: Measure, m: int
 ) -> Kernel:
-    """The kernel, widened until ``m`` centres represent 90% of the n samples, and more of very many,
-    or by (n/m)^{0.85/(d+4)}.
+    """The kernel, widened until ``m`` centres represent 90% of the n samples, and more of very
+    many, or by (n/m)^{0.85/(d+4)}.
 
     A kernel that suits n samples leaves gaps between m centres. (n/m)^{1/(d+4)} is how much wider a
     kernel density estimate of m samples is, more than centres need. What is left open is a bias,

@@ -11,7 +11,8 @@ from ksos.choose.held_out import (
 from ksos.choose.kernel_density import bandwidth_unit, whitened
 from ksos.choose.mixtures import MOST_FULL, Mixtures, Samples, mixture_path, seeds, student
 from ksos.choose.path import fit_path
-from ksos.choose.stack import FLOORS, SIZES, Stack, Units, certified_weights, warn_if_flat
+from ksos.choose.stack import FLOORS, SIZES, Stack, certified_weights
+from ksos.data.units import Units, warn_if_flat
 
 __all__ = [
     "CRITERIA",

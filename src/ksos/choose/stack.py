@@ -8,15 +8,12 @@ to a certified gap.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ksos._deadline import Deadline
-from ksos.bandwidth import bandwidth_rule, robust_silverman
 from ksos.choose.mixtures import (
     MOST_FULL,
     Mixtures,
@@ -28,11 +25,11 @@ from ksos.choose.mixtures import (
     student_scales,
 )
 from ksos.data.samples import Fold, held_out_rows, held_out_weights
-from ksos.feature_names import said
+from ksos.data.units import FARTHEST, Units
 from ksos.measures import GaussianMixture
 from ksos.measures.gaussian_mixture import merged
 
-__all__ = ["SIZES", "Stack", "Units", "certified_weights", "warn_if_flat"]
+__all__ = ["SIZES", "Stack", "certified_weights"]
 
 # The candidates were chosen with `benchmarks/quality run --other` (data that no page shows): six sizes
 # and one start instead of ten and two cost 0.01 nats in the mean and 0.17 on iris and diabetes.
@@ -48,7 +45,6 @@ _DIRECT_STARTS, _DIRECT_SIZES = 3, (2, 3, 4, 5, 6, 7, 8, 10, 12)
 """Of the former. One start costs 0.003 nats in the mean of benchmarks/quality, 0.15 on a table."""
 _FREEDOM = (2.5, 5.0, 10.0)  # of Student candidates: below 2 there is no variance, above 10 no tail
 _SAMPLES_PER_COMPONENT = 4
-_FARTHEST = 1e3  # standard deviations: where EM sees outliers, so that squares keep their digits
 _LADDER = 3.0 ** np.arange(1, 7)
 """Widths of the wide candidate, in standard deviations: a sample up to 2,000 of them away costs less
 than 20 nats. The weights fall as the squares of the widths, as tails of a Student with ν = 2 do."""
@@ -64,47 +60,6 @@ _MOST_BAGS = 6  # fits per candidate: that to all samples, and those to five fol
 _MOST_COMPONENTS, _MOST_ENTRIES = 1000, 1 << 22
 """Of a reference before it is merged, and numbers in its covariances: 32 MB."""
 _MERGED = 0.01  # nats: the bound on the divergence; held-out scores change by at most 0.001
-_FLAT = 1e-10  # of the largest variance
-_NOTICEABLE, _MOST_NAMED = 0.1, 4  # part of a flat direction that a feature has; features named
-
-
-@dataclass(frozen=True)
-class Units:
-    """Coordinates (x − shift)/scale in which the features have standard deviations near one."""
-
-    shift: np.ndarray
-    scale: np.ndarray
-    still: np.ndarray
-    """Which features are constant."""
-
-    @classmethod
-    def of(
-        cls, points: np.ndarray, weights: np.ndarray, rng: np.random.Generator, names: Any = None
-    ) -> Units:
-        """Standard deviations, or robust ones where outliers made them; 1 for a constant feature, with a warning."""
-        d, n = points.shape[1], 1.0 / float(weights @ weights)
-        factor = 2.0 * ((d + 2) / 4.0 * n) ** (-1.0 / (d + 4))
-        rule = bandwidth_rule("silverman", points, weights, rng, names=names)
-        deviation = np.array(np.broadcast_to(rule, (d,))) / factor
-        robust, still = robust_silverman(points, weights) / factor, np.ptp(points, axis=0) == 0.0
-        # a standard deviation 20 times the robust one is that of a few outliers, not of the data
-        scale = np.where(still, 1.0, np.where(deviation > 20.0 * robust, robust, deviation))
-        middle, far = points[points.shape[0] // 2], _FARTHEST * scale
-        return cls(middle + weights @ np.clip(points - middle, -far, far), scale, still)
-
-    def of_points(self, X: np.ndarray) -> np.ndarray:
-        return (X - self.shift) / self.scale
-
-    @property
-    def log_volume(self) -> float:
-        """Log-densities in the coordinates of the data are less by this."""
-        return float(np.sum(np.log(self.scale)))
-
-    def to_data(self, mixture: GaussianMixture) -> GaussianMixture:
-        """A mixture in these coordinates, in those of the data."""
-        spread = self.scale[:, None] * self.scale
-        means = self.shift + mixture.means * self.scale
-        return GaussianMixture(mixture.weights, means, mixture.covariances * spread)
 
 
 def certified_weights(
@@ -190,7 +145,7 @@ class Stack:
         sizes: Sequence[int] = SIZES,
     ) -> None:
         self.units, self.folds = units, folds
-        y = np.clip(units.of_points(points), -_FARTHEST, _FARTHEST)
+        y = np.clip(units.of_points(points), -FARTHEST, FARTHEST)
         n, d = points.shape
         self.sizes = [c for c in sizes if c <= max(1, n // _SAMPLES_PER_COMPONENT)]
         self.masses = np.zeros((len(folds) + 1, n))
@@ -353,26 +308,3 @@ class Stack:
                 parts.append((weight / len(rows) * shares, means, covariances))
         found = (np.concatenate([part[i] for part in parts]) for i in range(3))
         return self.units.to_data(GaussianMixture(*found))
-
-
-def warn_if_flat(points: np.ndarray, weights: np.ndarray, names: Sequence[str] | None = None) -> None:
-    """Warn when the samples, in the units of their features, lie on a plane: they have no density."""
-    centered = points - weights @ points
-    moves = np.any(points != points[0], axis=0)
-    moving, centered = int(moves.sum()), centered[:, moves]
-    if not moving or points.shape[0] < 2:
-        return
-    values, Q = np.linalg.eigh((centered * weights[:, None]).T @ centered)
-    flat = values < _FLAT * max(values[-1], 1e-300)
-    if flat.any():
-        which = np.flatnonzero(moves)[np.abs(Q[:, flat]).max(axis=1) > _NOTICEABLE]
-        named = [said(int(k), names) for k in which[:_MOST_NAMED]]
-        several = ", ".join(named + ["…"] * (which.size > _MOST_NAMED))
-        enough = centered.shape[0] > moving
-        why = f"{several} are linearly dependent" if enough else "there are few samples"
-        warnings.warn(
-            f"the samples do not vary in {int(flat.sum())} of {moving} directions ({why}), so they have no "
-            "density; the result has the width of its covariance floors there",
-            UserWarning,
-            stacklevel=6,
-        )

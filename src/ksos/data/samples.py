@@ -13,8 +13,9 @@ from ksos._validation import as_count, as_weights
 from ksos.feature_names import warn_caller
 from ksos.measures import Measure
 
-__all__ = ["Fold", "Split", "as_folds", "as_generator", "check_folds", "distinct_samples", "held_out_rows"]
-__all__ += ["held_out_weights", "mean_score", "random_folds", "require_inside", "row_splits", "some_of"]
+__all__ = ["Fold", "Split", "as_folds", "as_generator", "check_folds", "distinct_samples"]
+__all__ += ["held_out_rows", "held_out_weights", "mean_score", "random_folds", "require_inside"]
+__all__ += ["row_splits", "some_of"]
 
 FEW_SAMPLES = 200
 """Up to this many samples there are ten folds, beyond five."""
@@ -107,7 +108,7 @@ def random_folds(weights: np.ndarray, count: Any, rng: np.random.Generator) -> l
 
 
 def _number_of_folds(cv: Any, n: int, few: int) -> int:
-    """As given. Default: five as in scikit-learn, and ten for few samples, where a fifth is many."""
+    """As given. Default: five as in scikit-learn, and ten if a fifth of the samples is many."""
     return min(10 if n <= few else 5, max(n, 2)) if cv is None else int(cv)
 
 

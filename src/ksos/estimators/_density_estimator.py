@@ -78,8 +78,8 @@ class DensityEstimator(AnomalyMixin, DensityMixin, BaseEstimator):
         check_is_fitted(self, "distribution_")
         count, rng = as_count(n_samples, "n_samples"), as_generator(random_state)
         samples = self.distribution_.rvs(count, rng=rng)
-        chosen, default = vars(self).get("_sklearn_output_config", {}), get_config()["transform_output"]
-        library = chosen.get("transform", default)
+        chosen = vars(self).get("_sklearn_output_config", {})
+        library = chosen.get("transform", get_config()["transform_output"])
         if library == "default":
             return samples
         return frame(to_numpy(samples), self.distribution_.feature_names, library)

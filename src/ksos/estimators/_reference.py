@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from ksos._deadline import Deadline
-from ksos.choose.stack import Stack, Units
+from ksos.choose.stack import Stack
 from ksos.data.moments import Moments
 from ksos.data.samples import random_folds
+from ksos.data.units import Units
 from ksos.measures import GaussianMixture, Measure, Normal
 
 __all__ = ["as_reference", "correction_bandwidth", "require_reference"]
@@ -41,7 +42,7 @@ def require_reference(reference: Any, measure: Any) -> None:
     if isinstance(reference, str):
         if reference not in ("normal", "mixture"):
             raise ValueError(f"reference must be {_CHOICES}; got {reference!r}")
-    elif not (_is_law(reference) if isinstance(reference, Measure) else _is_fitted_mixture(reference)):
+    elif not _is_mixture(reference):
         raise TypeError(f"reference must be {_CHOICES}; got {reference!r}")
 
 
@@ -68,12 +69,11 @@ def correction_bandwidth(points: np.ndarray, weights: np.ndarray, count: int, na
     return np.asarray(BANDWIDTH * (AMONG / count) ** (1.0 / (d + 6)) * Units.of(points, weights, np.random.default_rng(0), names).scale)
 
 
-def _is_law(measure: Measure) -> bool:
-    return measure.normals(1 if measure.n_features is None else measure.n_features) is not None
-
-
-def _is_fitted_mixture(reference: Any) -> bool:
-    from sklearn.mixture import GaussianMixture as FittedMixture  # heavy to import, and needed only here
+def _is_mixture(reference: Any) -> bool:
+    """Whether it is a normal distribution, or a mixture of them, of ksos or of scikit-learn."""
+    if isinstance(reference, Measure):
+        return reference.normals(reference.n_features or 1) is not None
+    from sklearn.mixture import GaussianMixture as FittedMixture  # heavy, and needed only here
 
     return isinstance(reference, FittedMixture)
 

@@ -28,6 +28,8 @@ from ksos._validation import (
     as_vector,
     require_numbers,
     require_order,
+    require_pairs,
+    require_varying,
 )
 from ksos.data.samples import (
     Split,
@@ -60,7 +62,7 @@ from ksos.estimators._conditional_shape import (
     log_is_better,
 )
 from ksos.estimators.search import KernelSoSDensityCV
-from ksos.feature_names import as_row, column_names, is_table, matrix_of, warn_caller
+from ksos.feature_names import as_row, is_table, matrix_of, target_names, warn_caller
 from ksos.measures import Measure
 
 __all__ = ["KernelSoSConditional"]
@@ -234,7 +236,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
                 "fit requires y to be passed, but the target y is None; give an array of shape "
                 "(n,) or (n, outputs)"
             )
-        _require_pairs(X, y)
+        require_pairs(X, y)
         transform = vars(self)["transform"]
         if transform is not None:
             as_choice(transform, "transform", TRANSFORMS, otherwise=" or None")
@@ -243,7 +245,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
                 f"transform={transform!r} needs a regressor that is fitted here; with 'joint' or "
                 "prefit, transform y yourself"
             )
-        self._target_names = _names_of(y)
+        self._target_names = target_names(y)
         # what is between the regressors is small work as well
         rows = MANY_ROWS if self._joint else np.asarray(y).size
         with shown(type(self).__name__), few_threads(rows):
@@ -258,8 +260,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         With a transform of the targets, levels below 1/(2n) and above 1 − 1/(2n), n being the
         number of residuals, count as these two: the mean of exp(u) is infinite for heavy tails.
         """
-        mean, std = self._fitted().moments(self._rows(X))
-        mean, std = (mean[:, 0], std[:, 0]) if self._flat else (mean, std)
+        mean, std = map(self._as_y, self._fitted().moments(self._rows(X)))
         return (mean, std) if return_std else mean
 
     def predict_quantile(self, X: Any, q: Any) -> np.ndarray:
@@ -269,8 +270,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         last axis. Levels 0 and 1 give the ends of the support.
         """
         given = as_levels(q)
-        values = self._fitted().quantile(self._rows(X), np.atleast_1d(given))
-        values = values[:, :, 0] if self._flat else values
+        values = self._as_y(self._fitted().quantile(self._rows(X), np.atleast_1d(given)))
         return values[:, 0] if given.ndim == 0 else values
 
     def predict_interval(self, X: Any, level: float = 0.9, method: str = "density") -> np.ndarray:
@@ -301,13 +301,13 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
             split = distributions.transform.inverse(self._conformal.interval(X, level))
             ends = np.minimum(split[:, 0], found[:, 0]), np.maximum(split[:, 1], found[:, 1])
             found = np.stack(ends, axis=1)
-        return found[:, :, 0] if self._flat else found
+        return self._as_y(found)
 
     def score_samples(self, X: Any, y: Any = None) -> np.ndarray:
         """log p(y_i | x_i) for every row, (n,), −inf where the density vanishes. Without ``y``: at
         the conditional mean."""
         if y is not None:
-            _require_pairs(X, y)
+            require_pairs(X, y)
         distributions, rows = self._fitted(), self._rows(X)
         # scikit-learn's callers of score_samples have no y
         targets = distributions.moments(rows)[0] if y is None else self._targets(y)
@@ -335,13 +335,13 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
                 "for each of X"
             )
         found = self._at_targets("cdf", X, y, grid)
-        return found[..., 0] if self._flat or grid is not None else found
+        return found[..., 0] if grid is not None else self._as_y(found)
 
     def sample(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Independent draws of y for every row, (n, n_samples) or (n, n_samples, outputs)."""
         count = as_count(n_samples, "n_samples", minimum=0)
-        out = self._fitted().sample(self._rows(X), count, as_generator(random_state))
-        return out[:, :, 0] if self._flat else out
+        rng = as_generator(random_state)
+        return self._as_y(self._fitted().sample(self._rows(X), count, rng))
 
     def at(self, x: Any) -> Any:
         """Distribution of y at one row ``x``, under the target's name.
@@ -422,7 +422,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         y = y if is_table(y) else np.asarray(y)
         targets = self._set_targets(as_vector(y, "y") if np.ndim(y) < 2 else as_points(y, "y"))
         masses = as_masses(sample_weight, targets.shape[0])
-        _require_varying(targets[masses > 0.0])
+        require_varying(targets[masses > 0.0])
         splits = row_splits(self.cv, X, targets, masses, rng, FEW_ROWS)
         models = self._models(X, targets.shape[0], int(rng.integers(2**31)))
         steps = Steps(_COSTS)
@@ -454,9 +454,8 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         self.residual_estimator_, self.residual_density_ = estimator, shape.density
         self.given_ = None if shape.given is None else shape.given.name
         self.transform_ = transform.name
-        seen = np.where(held[:, None], U, np.nan), transform.inverse(location.held_out)
-        seen = tuple(one[:, 0] if self._flat else one for one in seen)
-        self.residuals_, self.held_out_predictions_ = seen
+        self.residuals_ = self._as_y(np.where(held[:, None], U, np.nan))
+        self.held_out_predictions_ = self._as_y(transform.inverse(location.held_out))
         self.scale_shares_ = np.stack([scale.exponents for scale in scales], axis=1)
         self.location_shares_ = location.shares
         if deadline.passed:
@@ -551,6 +550,10 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         check_is_fitted(self, "_distributions")
         return self._distributions
 
+    def _as_y(self, values: np.ndarray) -> np.ndarray:
+        """``values`` (…, outputs), without the last axis if y was a vector."""
+        return values[..., 0] if self._flat else values
+
     def _table(self, X: Any, *, reset: bool) -> Any:
         """``X`` for the regressors: tables stay tables, all else becomes an array of floats, in
         which NaN is missing."""
@@ -568,7 +571,6 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
 
     def _conditions(self, X: Any) -> Any:
         """Checked rows, as the distributions take them."""
-        self._fitted()
         require_order(self, X)
         if not self._joint:
             X = self._table(X, reset=False)
@@ -598,7 +600,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         """logpdf or cdf at y_i for every row, or at all values of ``grid`` for every row."""
         ask = getattr(self._fitted(), question)
         if grid is None:
-            _require_pairs(X, y)
+            require_pairs(X, y)
             return ask(self._rows(X), self._targets(y))
         if y is not None:
             raise ValueError(
@@ -623,14 +625,6 @@ class _Models(NamedTuple):
     given: Any
 
 
-def _names_of(y: Any) -> tuple[str, ...] | None:
-    """Names of the columns of a table, or of a series."""
-    if is_table(y):
-        return column_names(y, "y")
-    name = getattr(y, "name", None)
-    return (name,) if isinstance(name, str) else None
-
-
 def _as_list(given: Any, name: str, wanted: str, default: list[Any]) -> list[Any]:
     """One or several regressors, each with the methods of one."""
     if given is None:
@@ -646,33 +640,6 @@ def _as_list(given: Any, name: str, wanted: str, default: list[Any]) -> list[Any
 def _require_fit(one: Any, name: str, wanted: str) -> None:
     if not hasattr(one, "fit") or isinstance(one, type):
         raise TypeError(f"{name} must be {wanted}; got {one!r}")
-
-
-def _require_varying(targets: np.ndarray) -> None:
-    """Raise if an output never changes: it has no density."""
-    still = np.flatnonzero(np.ptp(targets, axis=0) == 0.0)
-    if still.size and targets.shape[0] > 1:  # a single row is reported by the folds
-        raise ValueError(
-            f"output {still[0]} of y is constant, {targets[0, still[0]]:g} in all "
-            f"{targets.shape[0]} rows: it has no density given X; drop it"
-        )
-
-
-def _require_pairs(X: Any, y: Any) -> None:
-    """Raise if X is one column without a table, or if rows and targets do not pair up."""
-    if getattr(X, "ndim", 2) == 1 and hasattr(X, "iloc"):
-        raise ValueError(
-            f"Expected 2D array, got 1D array instead: X is the column {X.name!r}; pass a table of "
-            f"one column, df[[{X.name!r}]]"
-        )
-    lengths = [
-        a.shape[0] if getattr(a, "shape", ()) else len(a) if isinstance(a, (list, tuple)) else None
-        for a in (X, y)
-    ]
-    if None not in lengths and lengths[0] != lengths[1]:
-        raise ValueError(
-            f"X has {lengths[0]} rows, but y has {lengths[1]}; give one target for each row of X"
-        )
 
 
 def _warn_if_perfect(residuals: np.ndarray, floor: np.ndarray) -> None:

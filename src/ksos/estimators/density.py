@@ -278,10 +278,6 @@ class KernelSoSDensity(DensityEstimator):
             self._solve(setting, setting.embedding(part) if sums is None else sums, part, deadline)
         return vars(self)[name]
 
-    def _fit(self, X: Any, sample_weight: Any, deadline: Deadline) -> Self:
-        """The same with a deadline that may be running already, without a threshold."""
-        return self._fit_to(self._passes(X, sample_weight), deadline)
-
     def _passes(self, X: Any, sample_weight: Any, checkpoint: Any = None, left_out: np.ndarray | None = None) -> Passes:
         self._check_parameters()
         forget(self, ["_running"])
@@ -397,7 +393,7 @@ class KernelSoSDensity(DensityEstimator):
         if self.reference is not None:
             names = vars(self).get("feature_names_in_")
             return as_reference(self.reference, part.points, part.weights, deadline, names, part.moments)
-        return Lebesgue() if self.measure is None else self.measure
+        return self._domain
 
     def _check_parameters(self) -> None:
         self._check_common()
@@ -544,15 +540,15 @@ def _warn_if_unseen(part: Part, space: SoSSpace) -> None:
     z = space.coordinates(MeanEmbedding(points, part.weights, kernel=space.embedding_kernel))
     if inner(z, z) <= _UNSEEN:
         message = (
-            "the landmarks are too far from the samples to see them: the fit does not depend on the "
-            "data; choose landmarks among them"
+            "the landmarks are too far from the samples to see them: the fit does not depend on "
+            "the data; choose landmarks among them"
         )
         warnings.warn(message, UserWarning, stacklevel=5)
 
 
 def _warn_if_degenerate(space: SoSSpace, points: np.ndarray) -> None:
-    """Warn if the kernel matrix is close to I (among the support points) or to 11ᵀ (between them and
-    the data)."""
+    """Warn if the kernel matrix is close to I (among the support points) or to 11ᵀ (between them
+    and the data)."""
     kernel, support = space.kernel, to_numpy(space.support_points)
     m = support.shape[0]
     K = kernel(support) * (1.0 - np.eye(m))

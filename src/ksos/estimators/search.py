@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from numbers import Integral
 from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
@@ -19,6 +18,7 @@ from ksos._validation import (
     as_choice,
     as_grid,
     as_masses,
+    check_jobs,
     require_different_features,
     require_numbers,
 )
@@ -26,7 +26,7 @@ from ksos.bandwidth import bandwidth_rule
 from ksos.choose.held_out import CRITERIA, Problem, held_out_scores, regularization_unit, simplest_good
 from ksos.choose.kernel_density import bandwidth_unit, whitened
 from ksos.choose.mixtures import seeds
-from ksos.choose.stack import Stack, Units, warn_if_flat
+from ksos.choose.stack import Stack
 from ksos.density.mixture import SoSMixture
 from ksos.embedding import MeanEmbedding, Projection
 from ksos.estimators._anomalies import warn_if_memorised
@@ -44,6 +44,7 @@ from ksos.data.samples import (
     some_of,
 )
 from ksos.data.passes import fit_few
+from ksos.data.units import Units, warn_if_flat
 from ksos.estimators.density import DensityEstimator
 from ksos.functionals import NegativeLogLikelihood, SquaredMMD, Trace
 from ksos.integrals import closed_form
@@ -130,7 +131,7 @@ class _Comparison(NamedTuple):
         """The certified optimum of the chosen problem over all samples."""
         (multiple, strength), problem = self.chosen, self.problem
         kernel, support, infinite = self.unit.scaled(multiple), self.support[-1], np.isinf(strength)
-        # with a tolerance of one, the constant function is all that is left of the space: its density is ρ
+        # with a tolerance of one, only the constant function is left of the space: its density is ρ
         only = {"tol_model": 1.0} if infinite else {}
         points = support[:1] if infinite else support
         space = SoSSpace(kernel, points, problem.measures[-1], constant=problem.constant, **only)
@@ -375,11 +376,7 @@ class KernelSoSDensityCV(DensityEstimator):
         self._multiples()
         self._strengths()
         check_folds(self.cv)
-        if self.n_jobs is not None and (
-            isinstance(self.n_jobs, bool) or not isinstance(self.n_jobs, Integral) or self.n_jobs == 0
-        ):
-            expected = "None, a positive number of processes, or -1 for all processors"
-            raise ValueError(f"n_jobs must be {expected}; got {self.n_jobs!r}")
+        check_jobs(self.n_jobs)
 
     def _strengths(self) -> list[float]:
         """The grid of λ, descending."""

@@ -121,8 +121,8 @@ def _rows(arguments: np.ndarray) -> np.ndarray:
 class RowDistributions:
     """Distributions on the same panels, of which every row of a question names its own.
 
-    ``log_densities`` has, for each of them, the values at the nodes, up to a constant. ``which`` are
-    their numbers (n,) for the rows of a question.
+    ``log_densities`` has, for each of them, the values at the nodes, up to a constant. ``which``
+    are their numbers (n,) for the rows of a question.
     """
 
     def __init__(self, panels: Panels, log_densities: Sequence[np.ndarray]) -> None:

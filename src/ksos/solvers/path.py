@@ -66,8 +66,8 @@ def regularization_path(
 
 
 def quick_mmd_fit(space: SoSSpace, data: MeanEmbedding, deadline: Deadline) -> Array:
-    """Where a likelihood fit begins: C of the density that fits ``data`` in MMD on at most 40 of the
-    support points. It takes 0.02 s, whatever the size of the space.
+    """Where a likelihood fit begins: C of the density that fits ``data`` in MMD on at most 40 of
+    the support points. It takes 0.02 s, whatever the size of the space.
     """
     integrals, support = space.integrals, to_numpy(space.support_points)
     chosen = pivoted_cholesky(support, min(_POINTS, support.shape[0]), integrals, space.tol_model)
@@ -77,6 +77,7 @@ def quick_mmd_fit(space: SoSSpace, data: MeanEmbedding, deadline: Deadline) -> A
     if found.keyboard_interrupt:
         raise KeyboardInterrupt(found.message)
     p = found.distribution
-    W = namespace(space.T).exp(integrals.log_gram(space.support_points, like(p.support_points, space.T)) - space.log_unit)
+    log_W = integrals.log_gram(space.support_points, like(p.support_points, space.T))
+    W = namespace(space.T).exp(log_W - space.log_unit)
     G = space.T.T @ (W @ like(p.unit_factor * np.exp(0.5 * (space.log_unit - p.log_unit)), space.T))
     return G @ G.T
