@@ -10,8 +10,7 @@ from tables import points
 
 import ksos
 from ksos import KernelSums
-from ksos.data import Moments
-from ksos.data import Survey
+from ksos.data import Moments, Survey
 from ksos.exceptions import ModelFormatError
 from ksos.functionals import BasisSums, SquaredL2, SquaredMMD, Trace
 from ksos.kernels import Gaussian, Kernel, Laplace, Matern

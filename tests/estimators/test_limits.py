@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from interrupting import Interrupting
 from sklearn.datasets import make_moons
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import ConvergenceWarning
 
 from ksos import KernelSoSConditional, KernelSoSDensity, KernelSoSDensityCV, Progress
 from ksos.solvers import STATUSES, Auto, Fista

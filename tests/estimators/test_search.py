@@ -481,7 +481,7 @@ def test_what_is_printed_are_the_scores_of_the_table(capsys: pytest.CaptureFixtu
     est = KernelSoSDensityCV(**OVER, verbose=1).fit(MOONS)
     printed = capsys.readouterr().out.splitlines()
     own = [line for line in printed if line.startswith("[cv] ")]
-    assert "mixtures: held-out score" in own[0] and len(own) == 3
+    assert "mixtures, weights within" in own[0] and len(own) == 3
     said = [float(line.rsplit(" ", 1)[1]) for line in own[1:]]
     r = est.cv_results_
     wide, narrow = (r["bandwidth_multiple"] == multiple for multiple in (3.0, 2.0))

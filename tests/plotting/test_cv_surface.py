@@ -110,7 +110,7 @@ def test_depth_and_pairs_without_a_score() -> None:
 def test_every_shape_of_grid_can_be_drawn(multiples: Any, strengths: Any, width: float) -> None:
     display = pairs(multiples, strengths, chosen=0).plot(Figure(figsize=(width, 0.7 * width)).add_subplot())
     display.figure_.canvas.draw()
-    assert len(display.ax_.get_xticks()) <= 9 and len(display.ax_.get_yticks()) <= 9 or len(multiples) == 1
+    assert (len(display.ax_.get_xticks()) <= 9 and len(display.ax_.get_yticks()) <= 9) or len(multiples) == 1
     assert "chosen" in display.artists_
 
 

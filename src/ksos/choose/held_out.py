@@ -11,10 +11,10 @@ import numpy as np
 from ksos._deadline import Deadline
 from ksos._threads import one_blas_thread
 from ksos.choose.path import fit_path
+from ksos.data.samples import Fold
 from ksos.density import SoSDensity
 from ksos.embedding import MeanEmbedding, Projection
 from ksos.embedding_map import embedding_map
-from ksos.data.samples import Fold
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.functionals import SquaredL2
 from ksos.integrals import closed_form
@@ -26,8 +26,8 @@ from ksos.space import SoSSpace
 
 __all__ = ["CRITERIA", "Problem", "held_out_scores", "regularization_unit", "simplest_good"]
 
+# Nats: a density of zero at a held-out sample counts as this much, so that squares stay finite.
 FARTHEST = -1e100
-"""Nats: a density of zero at a held-out sample counts as this much, so that squares stay finite."""
 _MOST_TENSOR = 4e6  # entries, 32 MB per fold: beyond, projected embeddings are computed one by one
 
 

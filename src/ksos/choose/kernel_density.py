@@ -12,8 +12,8 @@ from ksos.metric import takes_metrics
 
 __all__ = ["bandwidth_unit", "whitened"]
 
+# Of the largest eigenvalue: the least that a metric may have, so that its inverse keeps ten digits.
 _SINGULAR = 1e-6
-"""Of the largest eigenvalue: the least that a metric may have, so that its inverse keeps ten digits."""
 
 
 def bandwidth_unit(

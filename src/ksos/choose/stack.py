@@ -263,16 +263,6 @@ class Stack:
         weights = self.held_out_weights[rows] / self.held_out_weights[rows].sum()
         return certified_weights(self.held_out[rows][:, self.kept], weights, prior, start)
 
-    @property
-    def score(self) -> float:
-        """Mean held-out log-density of the stack, in the coordinates of the data."""
-        if not self.held_out.size:
-            return -np.inf
-        logs = self.held_out[:, self.kept]
-        peak = logs.max(axis=1)
-        mixed = np.log(np.exp(logs - peak[:, None]) @ self.weights) + peak
-        return float(self.held_out_weights @ mixed) - self.units.log_volume
-
     def of_fold(self, k: int) -> GaussianMixture:
         """The stack of the fits without fold k, with weights from the held-out samples of the other folds."""
         others = np.ones(self.held_out.shape[0], dtype=bool)

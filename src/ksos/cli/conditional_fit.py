@@ -69,7 +69,7 @@ def fit_conditional(arguments: argparse.Namespace, given: Mapping[str, Any], con
 
 def _lines(estimator: KernelSoSConditional, table: Table, target: str, columns: list[str], arguments: argparse.Namespace) -> list[str]:
     """What a reader gets to see."""
-    inner, saved, n = estimator.residual_estimator_, Composition.of(estimator.residual_density_), table.n_samples
+    inner, saved = estimator.residual_estimator_, Composition.of(estimator.residual_density_)
     transform = "" if estimator.transform_ is None else f" (through {estimator.transform_})"
     depends = "nothing else" if estimator.given_ is None else f"the {estimator.given_}" if isinstance(estimator.given_, str) else None
     if depends is None:

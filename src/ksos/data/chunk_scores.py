@@ -13,8 +13,8 @@ from numpy.lib import format as npy
 
 from ksos._array import to_numpy
 from ksos._files import replace_whole
-from ksos.density import SoSDensity, SoSMixture
 from ksos.data.gathered import Checks
+from ksos.density import SoSDensity, SoSMixture
 from ksos.sources import Chunk
 
 __all__ = ["LogDensity", "MeanScore", "written"]

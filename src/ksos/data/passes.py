@@ -16,12 +16,12 @@ from ksos._array import is_other_array, like, to_numpy
 from ksos._progress import tell
 from ksos._state import read_state, write_state
 from ksos._validation import as_masses, require_numbers
-from ksos.embedding import MeanEmbedding
 from ksos.data.gathered import Checks, Gathered, Rows, Tally, require_own_weights
 from ksos.data.likelihood_sums import LikelihoodSums
 from ksos.data.moments import Moments
 from ksos.data.samples import require_inside
 from ksos.data.subsample import Part, Survey
+from ksos.embedding import MeanEmbedding
 from ksos.kernel_sums import KernelSums
 from ksos.measures import Lebesgue, Measure
 from ksos.sources import Chunks, as_source

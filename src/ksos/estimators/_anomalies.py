@@ -161,8 +161,9 @@ class AnomalyMixin:
     def p_value(self, X: Any, *, n_samples: int = _MODEL_SAMPLES, random_state: int = 0) -> np.ndarray:
         """How unusual each row is, shape (n,): P(p(Z) ≤ p(x)), the mass outside of the highest-density region through x.
 
-        With ``contamination``, Z are the held-out rows, and among new rows of the same distribution at most about the share α has a value of at most
-        α. Without it, Z are ``n_samples`` samples of the fitted density, which is as right as the density is.
+        With ``contamination``, Z are the held-out rows, and among new rows of the same distribution at
+        most about the share α has a value of at most α. Without it, Z are ``n_samples`` samples of the
+        fitted density, which is as right as the density is.
         """
         check_is_fitted(self, "distribution_")
         scores = self._row_scores(X)

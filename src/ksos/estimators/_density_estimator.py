@@ -20,11 +20,11 @@ from ksos._validation import (
     require_numbers,
     require_order,
 )
-from ksos.density import SoSDensity
-from ksos.estimators._anomalies import AnomalyMixin, check_contamination
 from ksos.data.chunk_scores import LogDensity, MeanScore, written
 from ksos.data.gathered import Checks, require_own_weights
 from ksos.data.samples import as_generator, mean_score
+from ksos.density import SoSDensity
+from ksos.estimators._anomalies import AnomalyMixin, check_contamination
 from ksos.feature_names import frame
 from ksos.kernels import Kernel, kernel_form
 from ksos.measures import Measure

@@ -24,15 +24,15 @@ from ksos._validation import (
     available_if,
 )
 from ksos.bandwidth import RULES, bandwidth_rule
+from ksos.data.gathered import Checks, require_own_weights
+from ksos.data.likelihood_passes import fit_to_all
+from ksos.data.passes import Passes, Running, Setting, forget, remember
+from ksos.data.samples import as_generator
+from ksos.data.subsample import Part, row_hashes
 from ksos.embedding import MeanEmbedding
 from ksos.estimators._anomalies import holds_no_rows_out, warn_if_memorised
 from ksos.estimators._density_estimator import DensityEstimator
-from ksos.data.gathered import Checks, require_own_weights
-from ksos.data.likelihood_passes import fit_to_all
 from ksos.estimators._reference import as_reference, correction_bandwidth, require_reference
-from ksos.data.samples import as_generator
-from ksos.data.passes import Passes, Running, Setting, forget, remember
-from ksos.data.subsample import Part, row_hashes
 from ksos.exceptions import BandwidthWarning
 from ksos.feature_names import column_names
 from ksos.functionals import MMD, Frobenius, Functional, NegativeLogLikelihood, SquaredMMD, Trace
@@ -48,7 +48,7 @@ from ksos.sources import Chunk, Chunks, as_source
 from ksos.space import SoSSpace
 from ksos.support import SELECTIONS, affordable_size, pivoted_cholesky, select_support
 
-__all__ = ["DensityEstimator", "KernelSoSDensity"]
+__all__ = ["OBJECTIVES", "KernelSoSDensity"]
 
 MOST_SUPPORT_POINTS = 200
 """``n_support=None`` means all distinct samples, up to this many; half as many again where there are very many samples."""
@@ -176,8 +176,9 @@ class KernelSoSDensity(DensityEstimator):
     standard deviations differ more than tenfold: smooth, of low rank, and fastest. "scott" and
     "silverman" are 2h per feature, where h is the standard deviation of the rule.
 
-    With ``bandwidth="auto"`` and a Gaussian kernel, ``embedding_bandwidth`` is that of the model times 1.5 in two features, 2.2 in four and 3.5 in ten. A wider kernel keeps samples
-    with few neighbors in sight.
+    With ``bandwidth="auto"`` and a Gaussian kernel, ``embedding_bandwidth`` is that of the model times
+    1.5 in two features, 2.2 in four and 3.5 in ten. A wider kernel keeps samples with few neighbors in
+    sight.
 
     ``regularization="auto"`` is a ``relative_regularization`` of 1e-3, and of 1e-2 for the likelihood.
     With ``bandwidth="auto"`` it is 3e-3 (times √(200/n) with more than 200 samples) and 0.3.

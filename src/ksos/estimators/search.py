@@ -27,10 +27,7 @@ from ksos.choose.held_out import CRITERIA, Problem, held_out_scores, regularizat
 from ksos.choose.kernel_density import bandwidth_unit, whitened
 from ksos.choose.mixtures import seeds
 from ksos.choose.stack import Stack
-from ksos.density.mixture import SoSMixture
-from ksos.embedding import MeanEmbedding, Projection
-from ksos.estimators._anomalies import warn_if_memorised
-from ksos.estimators._reference import as_reference, require_reference
+from ksos.data.passes import fit_few
 from ksos.data.samples import (
     FEW_SAMPLES,
     Fold,
@@ -43,10 +40,14 @@ from ksos.data.samples import (
     require_inside,
     some_of,
 )
-from ksos.data.passes import fit_few
 from ksos.data.units import Units, warn_if_flat
-from ksos.estimators.density import DensityEstimator
-from ksos.functionals import NegativeLogLikelihood, SquaredMMD, Trace
+from ksos.density.mixture import SoSMixture
+from ksos.embedding import MeanEmbedding, Projection
+from ksos.estimators._anomalies import warn_if_memorised
+from ksos.estimators._density_estimator import DensityEstimator
+from ksos.estimators._reference import as_reference, require_reference
+from ksos.estimators.density import OBJECTIVES as DISTANCES
+from ksos.functionals import Trace
 from ksos.integrals import closed_form
 from ksos.kernels import Gaussian, Kernel, kernel_form
 from ksos.measures import GaussianMixture, Lebesgue, Measure
@@ -124,21 +125,18 @@ class _Comparison(NamedTuple):
 
     def relative(self, space: SoSSpace) -> float:
         """λ of the chosen pair in natural units of its space."""
-        strength = self.chosen[1]
-        return regularization_unit(space) * strength if np.isfinite(strength) else np.inf
+        return regularization_unit(space) * self.chosen[1]
 
     def answer(self, tol: float, deadline: Deadline) -> Solution:
         """The certified optimum of the chosen problem over all samples."""
         (multiple, strength), problem = self.chosen, self.problem
-        kernel, support, infinite = self.unit.scaled(multiple), self.support[-1], np.isinf(strength)
+        infinite, kernel = np.isinf(strength), self.unit.scaled(multiple)
+        support = self.support[-1][:1] if infinite else self.support[-1]
         # with a tolerance of one, only the constant function is left of the space: its density is ρ
         only = {"tol_model": 1.0} if infinite else {}
-        points = support[:1] if infinite else support
-        space = SoSSpace(kernel, points, problem.measures[-1], constant=problem.constant, **only)
-        functional: Any = NegativeLogLikelihood(problem.points, problem.weights)
-        if problem.objective == "squared_mmd":
-            data = MeanEmbedding(problem.points, problem.weights, kernel=space.embedding_kernel)
-            functional = SquaredMMD(data)
+        space = SoSSpace(kernel, support, problem.measures[-1], constant=problem.constant, **only)
+        data = MeanEmbedding(problem.points, problem.weights, kernel=space.embedding_kernel)
+        functional = DISTANCES[problem.objective](data)
         if not infinite and strength > 0.0:
             functional = functional + self.relative(space) * Trace(relative=True)
         return minimize(functional, space, tol=tol, time_limit=deadline)
@@ -461,7 +459,7 @@ class _Search:
             next(mixtures, None)
         found = self.found = self.settle(deadline)
         if self.stack is not None:
-            self._print(f"{len(self.stack.fits)} mixtures: held-out score {self.stack.score:.4f}")
+            self._print(f"{len(self.stack.fits)} mixtures, weights within {self.stack.gap:.1e} nats of the best")
         strengths = found.strengths
         for i in reversed(range(len(multiples) if folds else 0)):  # wide kernels first: they are the simple ones
             kernel = found.unit.scaled(multiples[i])

@@ -25,7 +25,9 @@ _CONFIDENCE = 0.95  # of the band that a correct model stays in, bar by bar or l
 
 
 class ConditionalDisplay(Display):
-    r"""The conditional distributions of a fitted :class:`~ksos.KernelSoSConditional` on rows (x_i, y_i), best rows that it was not fitted to.
+    r"""The conditional distributions of a fitted :class:`~ksos.KernelSoSConditional` on rows (x_i, y_i).
+
+    Rows that it was not fitted to show its quality best.
 
     * ``"fan"``: the quantiles of y given x_i, row after row, darker towards the median, with the y_i on top;
     * ``"pit"``: the histogram of u_i = F(y_i | x_i), which is uniform if the model is right (a hump: too wide; a bowl: too narrow;

@@ -48,8 +48,8 @@ class Auto(Solver):
 
     Newton on a factor comes first. When its steps become many, columns come and go: there is no low rank, and the interior point does not
     need one. A Frobenius penalty on an untruncated space spreads the optimum over all directions; FISTA soon tells how well conditioned
-    that is. ``max_iter``: the most steps of the first solver, without another one after it. ``newton_steps``: how many steps "low_rank" takes before "interior_point" takes over. ``gradient_steps``: how many "lbfgs" or
-    "fista" take before "low_rank" takes over.
+    that is. ``max_iter``: the most steps of the first solver, without another one after it. ``newton_steps``: how many steps "low_rank"
+    takes before "interior_point" takes over. ``gradient_steps``: how many "lbfgs" or "fista" take before "low_rank" takes over.
 
     >>> import ksos
     >>> from ksos.functionals import SquaredMMD, Trace
