@@ -18,7 +18,10 @@ with                   p(x) = Σᵢⱼ Bᵢⱼ k(x, x̃ᵢ) k(x, x̃ⱼ)   and  
 FOR_THE_INDEX = [
     (r"^\$\$.+?\$\$$", EQUATION),  # the one formula, in letters
     (r"^!\[[^\]]*\]\((?!https?:)[^)]*\)\n+", ""),
-    (r"\s\(\[[^\]]+\]\((?!https?:)[^)]*\)(?:, and\s\[[^)]+\)[^)]*)?\)", ""),  # a remark that only leads elsewhere
+    (
+        r"\s\(\[[^\]]+\]\((?!https?:)[^)]*\)(?:, and\s\[[^)]+\)[^)]*)?\)",
+        "",
+    ),  # a remark that only leads elsewhere
     (r"\[([^\]]+)\]\((?!https?:)[^)]*\)", r"\1"),  # the words of a link stay
     (r"^<!-- checkout -->\n.*?^<!-- end -->\n+", ""),  # what only a reader of the checkout can use
 ]

@@ -17,7 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))  # before this folder, which has an audit too
+sys.path.insert(
+    0, str(Path(__file__).resolve().parents[1] / "tests")
+)  # before this folder, which has an audit too
 
 from audit import problems
 from audit.interrupts import Interrupts
@@ -47,8 +49,13 @@ def examine(ask: Ask, seeds: range) -> tuple[int, list[str]]:
     for seed in seeds:
         try:
             answer = ask(seed)
-        except Exception as error:  # whatever is raised on a problem that is well posed is a finding
-            asked, found = asked + 1, [*found, f"seed {seed}: {type(error).__name__}: {str(error)[:200]}"]
+        except (
+            Exception
+        ) as error:  # whatever is raised on a problem that is well posed is a finding
+            asked, found = (
+                asked + 1,
+                [*found, f"seed {seed}: {type(error).__name__}: {str(error)[:200]}"],
+            )
             continue
         count, findings = answer if isinstance(answer, tuple) else (1, answer)
         asked, found = asked + count, [*found, *map(str, findings)]
@@ -61,7 +68,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", choices=list(table), help="one kind alone")
     parser.add_argument("--first", type=int, default=0, help="the first seed (default: 0)")
-    parser.add_argument("--scale", type=float, default=1.0, help="how many seeds, relative to the full run (default: 1)")
+    parser.add_argument(
+        "--scale",
+        type=float,
+        default=1.0,
+        help="how many seeds, relative to the full run (default: 1)",
+    )
     parser.add_argument("--json", type=Path, help="write the findings to this file")
     arguments = parser.parse_args()
     report: dict[str, dict[str, object]] = {}
@@ -69,9 +81,17 @@ def main() -> int:
         if arguments.only not in (None, name):
             continue
         began = time.perf_counter()
-        asked, found = examine(ask, range(arguments.first, arguments.first + max(1, round(arguments.scale * count))))
-        report[name] = {"asked": asked, "findings": found, "seconds": round(time.perf_counter() - began, 1)}
-        print(f"{name}: {asked} asked, {len(found)} findings, {report[name]['seconds']} s", flush=True)
+        asked, found = examine(
+            ask, range(arguments.first, arguments.first + max(1, round(arguments.scale * count)))
+        )
+        report[name] = {
+            "asked": asked,
+            "findings": found,
+            "seconds": round(time.perf_counter() - began, 1),
+        }
+        print(
+            f"{name}: {asked} asked, {len(found)} findings, {report[name]['seconds']} s", flush=True
+        )
         for line in found:
             print(f"    {line}")
     if arguments.json is not None:

@@ -31,12 +31,18 @@ def log_truth(X: np.ndarray) -> np.ndarray:
 
 def kernel_density_score(train: np.ndarray, test: np.ndarray) -> float:
     scale = train.std()
-    search = GridSearchCV(KernelDensity(), {"bandwidth": np.geomspace(0.01, 2.0, 40)}, cv=KFold(5, shuffle=True, random_state=0))
+    search = GridSearchCV(
+        KernelDensity(),
+        {"bandwidth": np.geomspace(0.01, 2.0, 40)},
+        cv=KFold(5, shuffle=True, random_state=0),
+    )
     return float(search.fit(train / scale).score(test / scale) / len(test) - np.log(scale))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--samples", type=int, default=80)
     options = parser.parse_args()

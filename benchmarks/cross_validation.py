@@ -28,10 +28,18 @@ def main() -> None:
     parser.add_argument("--grid", type=int, default=10)
     parser.add_argument("--folds", type=int, default=5)
     parser.add_argument("--separate", type=int, default=20)
-    parser.add_argument("--tol", type=float, default=1e-4, help="of the separate fits; what a choice among them needs")
+    parser.add_argument(
+        "--tol",
+        type=float,
+        default=1e-4,
+        help="of the separate fits; what a choice among them needs",
+    )
     options = parser.parse_args()
     X = np.asarray(make_moons(options.samples, noise=0.1, random_state=0)[0])
-    multiples, strengths = np.geomspace(0.5, 4.0, options.grid), np.geomspace(1.0, 1e-4, options.grid)
+    multiples, strengths = (
+        np.geomspace(0.5, 4.0, options.grid),
+        np.geomspace(1.0, 1e-4, options.grid),
+    )
 
     began = time.process_time()
     grids = {"bandwidths": multiples, "relative_regularizations": strengths}
@@ -46,12 +54,27 @@ def main() -> None:
     for multiple, strength, fold in chosen:
         train, test = folds[fold]
         bandwidth = unit.scaled(multiple).sigma
-        estimator = ksos.KernelSoSDensity(bandwidth=bandwidth, relative_regularization=strength, objective="likelihood", tol=options.tol)
+        estimator = ksos.KernelSoSDensity(
+            bandwidth=bandwidth,
+            relative_regularization=strength,
+            objective="likelihood",
+            tol=options.tol,
+        )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             estimator.fit(X[train]).score(X[test])
     apart = (time.process_time() - began) * len(jobs) / len(chosen)
-    print(json.dumps({"fits": len(jobs), "together_s": together, "separate_s": apart, "ratio": apart / together, "score": search.score(X)}))
+    print(
+        json.dumps(
+            {
+                "fits": len(jobs),
+                "together_s": together,
+                "separate_s": apart,
+                "ratio": apart / together,
+                "score": search.score(X),
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -37,11 +37,18 @@ class _Boxes:
 
     def take(self, index: np.ndarray | slice) -> _Boxes:
         ends = ([end[index] for end in ends] for ends in (self.at_low, self.at_high))
-        return _Boxes(self.low[index], self.side.copy(), self.count[index], self.mass[index], *ends, self.turn)
+        return _Boxes(
+            self.low[index], self.side.copy(), self.count[index], self.mass[index], *ends, self.turn
+        )
 
 
 def dyadic_samples(
-    p: ksos.SoSDensity, size: int, rng: np.random.Generator, resolution: float = 1e-3, reach: float = 4.0, block: int = BLOCK
+    p: ksos.SoSDensity,
+    size: int,
+    rng: np.random.Generator,
+    resolution: float = 1e-3,
+    reach: float = 4.0,
+    block: int = BLOCK,
 ) -> np.ndarray:
     """``size`` samples of a density with a Gaussian kernel on R^d, each coordinate up to ``resolution``."""
     X, d = p.support_points, p.n_features
@@ -49,7 +56,10 @@ def dyadic_samples(
     i, j = np.triu_indices(X.shape[0])
     B, W = p.unit_factor @ p.unit_factor.T, np.exp(p.integrals.log_gram(X, X) - p.log_unit)
     weights = (B * W)[i, j] * np.where(i == j, 1.0, 2.0)
-    centres, scale = 0.5 * (X[i] + X[j]), np.sqrt(2.0) / sigma  # the pair's Gaussian is exp(−2‖x − centre‖²/σ²)
+    centres, scale = (
+        0.5 * (X[i] + X[j]),
+        np.sqrt(2.0) / sigma,
+    )  # the pair's Gaussian is exp(−2‖x − centre‖²/σ²)
 
     def half_erf(x: np.ndarray, k: int) -> np.ndarray:
         return np.asarray(0.5 * erf((x[:, None] - centres[:, k]) * scale[k]))
@@ -77,22 +87,41 @@ def dyadic_samples(
             if other != k:
                 product *= boxes.at_high[other] - boxes.at_low[other]
         left = np.clip(product @ weights, 0.0, boxes.mass)
-        n_left = rng.binomial(boxes.count, np.divide(left, boxes.mass, out=np.zeros_like(left), where=boxes.mass > 0.0))
+        n_left = rng.binomial(
+            boxes.count,
+            np.divide(left, boxes.mass, out=np.zeros_like(left), where=boxes.mass > 0.0),
+        )
         boxes.side[k] *= 0.5
         goes_left, goes_right = np.flatnonzero(n_left > 0), np.flatnonzero(n_left < boxes.count)
         lower, upper = boxes.take(goes_left), boxes.take(goes_right)
-        lower.count, lower.mass, lower.at_high[k] = n_left[goes_left], left[goes_left], at_middle[goes_left]
-        upper.count, upper.mass = (boxes.count - n_left)[goes_right], (boxes.mass - left)[goes_right]
+        lower.count, lower.mass, lower.at_high[k] = (
+            n_left[goes_left],
+            left[goes_left],
+            at_middle[goes_left],
+        )
+        upper.count, upper.mass = (
+            (boxes.count - n_left)[goes_right],
+            (boxes.mass - left)[goes_right],
+        )
         upper.low[:, k], upper.at_low[k] = middle[goes_right], at_middle[goes_right]
-        for half in (lower, upper) if lower.low.shape[0] + upper.low.shape[0] > at_once else (_joined(lower, upper),):
-            pending.extend(half.take(slice(a, a + at_once)) for a in range(0, half.low.shape[0], at_once))
+        for half in (
+            (lower, upper)
+            if lower.low.shape[0] + upper.low.shape[0] > at_once
+            else (_joined(lower, upper),)
+        ):
+            pending.extend(
+                half.take(slice(a, a + at_once)) for a in range(0, half.low.shape[0], at_once)
+            )
     samples = np.concatenate(out)
     return samples[rng.permutation(size)]
 
 
 def _joined(a: _Boxes, b: _Boxes) -> _Boxes:
     ends = (
-        [np.concatenate(pair) for pair in zip(mine, theirs, strict=True)] for mine, theirs in ((a.at_low, b.at_low), (a.at_high, b.at_high))
+        [np.concatenate(pair) for pair in zip(mine, theirs, strict=True)]
+        for mine, theirs in ((a.at_low, b.at_low), (a.at_high, b.at_high))
     )
-    low, count, mass = (np.concatenate(pair) for pair in ((a.low, b.low), (a.count, b.count), (a.mass, b.mass)))
+    low, count, mass = (
+        np.concatenate(pair) for pair in ((a.low, b.low), (a.count, b.count), (a.mass, b.mass))
+    )
     return _Boxes(low, a.side, count, mass, *ends, a.turn)

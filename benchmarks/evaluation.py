@@ -16,7 +16,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"))
+os.environ.update(
+    dict.fromkeys(
+        ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"),
+        "1",
+    )
+)
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 import numpy as np
@@ -42,7 +47,14 @@ def by_product(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
     return np.sum(X * X, axis=1)[:, None] + np.sum(Y * Y, axis=1) - 2.0 * (X @ Y.T)
 
 
-def bare(X: np.ndarray, Y: np.ndarray, F: np.ndarray, eta: float, rows: int, squared: Callable[..., np.ndarray]) -> np.ndarray:
+def bare(
+    X: np.ndarray,
+    Y: np.ndarray,
+    F: np.ndarray,
+    eta: float,
+    rows: int,
+    squared: Callable[..., np.ndarray],
+) -> np.ndarray:
     out = np.empty(X.shape[0])
     for start in range(0, X.shape[0], rows):
         values = np.exp(-squared(X[start : start + rows], Y) / eta**2) @ F
@@ -51,7 +63,9 @@ def bare(X: np.ndarray, Y: np.ndarray, F: np.ndarray, eta: float, rows: int, squ
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--points", type=int, default=1_000_000)
     parser.add_argument("--m", type=int, default=200)
     parser.add_argument("--d", type=int, default=2)
@@ -59,8 +73,16 @@ def main() -> int:
     parser.add_argument("--repeat", type=int, default=5)
     arguments = parser.parse_args()
     rng, eta = np.random.default_rng(0), 0.7 * np.sqrt(arguments.d)
-    Y, X = rng.normal(size=(arguments.m, arguments.d)), rng.normal(size=(arguments.points, arguments.d))
-    p = ksos.SoSDensity(ksos.kernels.Gaussian(eta), Y, rng.normal(size=(arguments.m, arguments.rank)), normalize=True)
+    Y, X = (
+        rng.normal(size=(arguments.m, arguments.d)),
+        rng.normal(size=(arguments.points, arguments.d)),
+    )
+    p = ksos.SoSDensity(
+        ksos.kernels.Gaussian(eta),
+        Y,
+        rng.normal(size=(arguments.m, arguments.rank)),
+        normalize=True,
+    )
     imported = peak_memory()
     expected = p.pdf(X)
     peak = peak_memory()
@@ -77,13 +99,19 @@ def main() -> int:
             began = time.process_time()
             result = run()
             best[name] = min(best[name], time.process_time() - began)
-            np.testing.assert_allclose(np.exp(result) if name == "p.logpdf" else result, expected, rtol=1e-8, atol=1e-300)
+            np.testing.assert_allclose(
+                np.exp(result) if name == "p.logpdf" else result, expected, rtol=1e-8, atol=1e-300
+            )
     fastest = min(best["bare, cdist"], best["bare, product"])
-    sizes = f"{arguments.points} points, m = {arguments.m}, d = {arguments.d}, rank {arguments.rank}"
+    sizes = (
+        f"{arguments.points} points, m = {arguments.m}, d = {arguments.d}, rank {arguments.rank}"
+    )
     print(f"{sizes}, {rows} points per chunk; processor's time, one thread")
     for name, seconds in best.items():
         print(f"{name:14} {seconds:8.3f} s   {seconds / fastest:5.2f} × the faster bare one")
-    print(f"peak memory {peak / 1e6:.0f} MB, of which {(peak - imported) / 1e6:.0f} MB for the evaluation")
+    print(
+        f"peak memory {peak / 1e6:.0f} MB, of which {(peak - imported) / 1e6:.0f} MB for the evaluation"
+    )
     met = best["p.pdf"] <= RATIO * fastest and peak < PEAK
     print(f"asked: ratio at most {RATIO}, peak below {PEAK / 1e6:.0f} MB: {'yes' if met else 'NO'}")
     return int(not met)

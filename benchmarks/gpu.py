@@ -45,7 +45,12 @@ def _wait(device: str) -> None:
 
 
 def show(**numbers: Any) -> None:
-    print(json.dumps({k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in numbers.items()}), flush=True)
+    print(
+        json.dumps(
+            {k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in numbers.items()}
+        ),
+        flush=True,
+    )
 
 
 # --- solve ---
@@ -56,17 +61,36 @@ def solve(X: Any, tol: float, device: str) -> tuple[ksos.Solution, dict[str, flo
     _, projection = timed(lambda: space.projection, device)
     functional = SquaredMMD(X) + 1e-3 * Trace(relative=True)
     found, minimising = timed(lambda: ksos.minimize(functional, space, tol=tol), device)
-    return found, {"whitening": whitening + projection, "minimising": minimising, "seconds": whitening + projection + minimising}
+    return found, {
+        "whitening": whitening + projection,
+        "minimising": minimising,
+        "seconds": whitening + projection + minimising,
+    }
 
 
 def solves(options: argparse.Namespace) -> None:
-    tols = options.tol if len(options.tol) == len(options.sizes) else options.tol[:1] * len(options.sizes)
+    tols = (
+        options.tol
+        if len(options.tol) == len(options.sizes)
+        else options.tol[:1] * len(options.sizes)
+    )
     for m, tol in zip(options.sizes, tols, strict=True):
         X = np.random.default_rng(0).normal(size=(m, options.features))
         for again in range(2 if m <= options.largest_on_processor else 1):
             found, seconds = solve(to_device(X, options.device), tol, options.device)
-            row: dict[str, Any] = {"part": "solve", "m": m, "tol": tol, "again": bool(again)} | seconds
-            row |= {"status": found.status, "gap": found.gap, "objective": found.objective, "steps": found.n_iter, "squares": found.rank}
+            row: dict[str, Any] = {
+                "part": "solve",
+                "m": m,
+                "tol": tol,
+                "again": bool(again),
+            } | seconds
+            row |= {
+                "status": found.status,
+                "gap": found.gap,
+                "objective": found.objective,
+                "steps": found.n_iter,
+                "squares": found.rank,
+            }
             row["space_rank"] = found.space.rank
             if options.device.startswith("cuda"):
                 row["gigabytes"] = torch.cuda.max_memory_allocated() / 1e9
@@ -74,7 +98,13 @@ def solves(options: argparse.Namespace) -> None:
         if m <= options.largest_on_processor:
             reference, there = solve(X, tol, "cpu")
             difference = abs(found.objective - reference.objective) / abs(reference.objective)
-            show(part="solve", m=m, processor=there["seconds"], ratio=there["seconds"] / seconds["seconds"], difference=difference)
+            show(
+                part="solve",
+                m=m,
+                processor=there["seconds"],
+                ratio=there["seconds"] / seconds["seconds"],
+                difference=difference,
+            )
 
 
 # --- stream ---
@@ -87,20 +117,34 @@ def generated(options: argparse.Namespace) -> Callable[[], Iterator[torch.Tensor
         for start in range(0, options.rows, options.chunk):
             n = min(options.chunk, options.rows - start)
             generator = torch.Generator(options.device).manual_seed(start)
-            X = torch.randn((n, options.features), generator=generator, device=options.device, dtype=torch.float64)
+            X = torch.randn(
+                (n, options.features),
+                generator=generator,
+                device=options.device,
+                dtype=torch.float64,
+            )
             X[:, 0] += 2.0 * (torch.arange(n, device=options.device) % 5)
             yield X
 
     return begin
 
 
-def bare(chunks: Iterator[torch.Tensor], Z: torch.Tensor, dtype: torch.dtype, block: int = _BARE_ELEMENTS) -> torch.Tensor:
+def bare(
+    chunks: Iterator[torch.Tensor], Z: torch.Tensor, dtype: torch.dtype, block: int = _BARE_ELEMENTS
+) -> torch.Tensor:
     """Σ_i k(x_i, z_j) by hand: one product, one exponential in place, one sum per block."""
-    total, right = torch.zeros(Z.shape[0], dtype=torch.float64, device=Z.device), (Z / SIGMA).to(dtype)
+    total, right = (
+        torch.zeros(Z.shape[0], dtype=torch.float64, device=Z.device),
+        (Z / SIGMA).to(dtype),
+    )
     z2 = torch.sum(right * right, dim=1)
     for X in chunks:
         for x in torch.split((X / SIGMA).to(dtype), max(1, block // Z.shape[0])):
-            K = torch.addmm(-z2, x, right.T, beta=1.0, alpha=2.0).sub_(torch.sum(x * x, dim=1)[:, None]).exp_()
+            K = (
+                torch.addmm(-z2, x, right.T, beta=1.0, alpha=2.0)
+                .sub_(torch.sum(x * x, dim=1)[:, None])
+                .exp_()
+            )
             total += torch.ones(x.shape[0], dtype=dtype, device=Z.device) @ K
     return total
 
@@ -127,9 +171,20 @@ def streams(options: argparse.Namespace) -> None:
              off=off, making=making)  # fmt: skip
     seen = float(torch.max(torch.abs(sums["single"].values - sums["double"].values)) / options.rows)
     show(part="stream", single_error_bound=sums["single"].error, single_error_seen=seen)
-    given = {"support": Z.cpu().numpy(), "kernel": Gaussian(SIGMA), "relative_regularization": 1e-3, "tol": 1e-6}
-    for name, how in (("one pass, points given", given), ("two passes", {"n_support": Z.shape[0], "kernel": Gaussian(SIGMA), "tol": 1e-6})):
-        fit, seconds = timed(lambda how=how: ksos.KernelSoSDensity(**how, random_state=0).fit(ksos.chunks(begin)), device)
+    given = {
+        "support": Z.cpu().numpy(),
+        "kernel": Gaussian(SIGMA),
+        "relative_regularization": 1e-3,
+        "tol": 1e-6,
+    }
+    for name, how in (
+        ("one pass, points given", given),
+        ("two passes", {"n_support": Z.shape[0], "kernel": Gaussian(SIGMA), "tol": 1e-6}),
+    ):
+        fit, seconds = timed(
+            lambda how=how: ksos.KernelSoSDensity(**how, random_state=0).fit(ksos.chunks(begin)),
+            device,
+        )
         show(part="fit", how=name, n=options.rows, m=int(fit.support_points_.shape[0]), seconds=seconds, gap=fit.solution_.gap,
              status=fit.solution_.status, minimising=fit.solution_.time)  # fmt: skip
     host = [X.cpu().numpy() for _, X in zip(range(4), begin(), strict=False)]
@@ -144,7 +199,13 @@ def streams(options: argparse.Namespace) -> None:
         return sums
 
     _, seconds = timed(from_host, device)
-    show(part="stream", host_rows=n, pageable_copy=slow, copied_and_summed=seconds, rows_per_second=n / seconds)
+    show(
+        part="stream",
+        host_rows=n,
+        pageable_copy=slow,
+        copied_and_summed=seconds,
+        rows_per_second=n / seconds,
+    )
 
 
 # --- sample ---
@@ -152,7 +213,9 @@ def streams(options: argparse.Namespace) -> None:
 
 def samples(options: argparse.Namespace) -> None:
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(20_000, 2)) @ np.array([[1.0, 0.4], [0.0, 0.6]]) + rng.integers(0, 3, size=(20_000, 1))
+    X = rng.normal(size=(20_000, 2)) @ np.array([[1.0, 0.4], [0.0, 0.6]]) + rng.integers(
+        0, 3, size=(20_000, 1)
+    )
     p = ksos.KernelSoSDensity(n_support=200, random_state=0).fit(X).distribution_
     q = p.to(options.device)
     for size in options.samples:
@@ -174,13 +237,20 @@ PARTS = {"solve": solves, "stream": streams, "sample": samples}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("parts", nargs="*", help=f"some of {', '.join(PARTS)}; default: all")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--features", type=int, default=10)
     parser.add_argument("--sizes", type=int, nargs="+", default=[1000])
     parser.add_argument("--tol", type=float, nargs="+", default=[1e-6])
-    parser.add_argument("--largest-on-processor", type=int, default=1000, help="sizes above this run on the device alone")
+    parser.add_argument(
+        "--largest-on-processor",
+        type=int,
+        default=1000,
+        help="sizes above this run on the device alone",
+    )
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--chunk", type=int, default=4_000_000)
     parser.add_argument("--landmarks", type=int, default=1000)

@@ -49,11 +49,15 @@ def blobs(d: int) -> Draw:
     """Five normal laws with axes of their own."""
     rng = np.random.default_rng(300 + d)
     centres = 2.5 * rng.normal(size=(5, d))
-    axes = np.stack([np.linalg.qr(rng.normal(size=(d, d)))[0] * rng.uniform(0.3, 1.3, d) for _ in range(5)])
+    axes = np.stack(
+        [np.linalg.qr(rng.normal(size=(d, d)))[0] * rng.uniform(0.3, 1.3, d) for _ in range(5)]
+    )
 
     def draw(n: int, rng: np.random.Generator) -> np.ndarray:
         law = rng.integers(5, size=n)
-        return np.asarray(centres[law] + np.einsum("nij,nj->ni", axes[law], rng.normal(size=(n, d))))
+        return np.asarray(
+            centres[law] + np.einsum("nij,nj->ni", axes[law], rng.normal(size=(n, d)))
+        )
 
     return draw
 
@@ -62,7 +66,9 @@ def cars(n: int, rng: np.random.Generator) -> np.ndarray:
     """Consumption, displacement, power, weight and acceleration: tied, skewed, of many scales, and in groups by the number of cylinders."""
     cylinders = rng.choice([4, 4, 4, 6, 8, 8], size=n)
     displacement = 28.0 * cylinders * np.exp(0.18 * rng.normal(size=n))
-    power = 20.0 + 0.42 * displacement * np.exp(0.18 * rng.normal(size=n)) + rng.gamma(3.0, 6.0, size=n)
+    power = (
+        20.0 + 0.42 * displacement * np.exp(0.18 * rng.normal(size=n)) + rng.gamma(3.0, 6.0, size=n)
+    )
     weight = 1300.0 + 8.0 * displacement + 220.0 * rng.normal(size=n)
     acceleration = 24.0 - 0.055 * power + 1.6 * rng.normal(size=n)
     consumption = np.exp(5.0 - 4e-4 * weight - 2e-3 * power + 0.12 * rng.normal(size=n))
@@ -111,27 +117,53 @@ def ours(X: np.ndarray, seed: int, **options: Any) -> Law:
 
 def scipy_kde(X: np.ndarray, seed: int) -> Law:
     p = gaussian_kde(X.T)
-    return Law(lambda Z: p.logpdf(Z.T), p.resample(N_DRAWS, seed=seed).T, X.var(axis=0, ddof=1) + np.diagonal(np.atleast_2d(p.covariance)))
+    return Law(
+        lambda Z: p.logpdf(Z.T),
+        p.resample(N_DRAWS, seed=seed).T,
+        X.var(axis=0, ddof=1) + np.diagonal(np.atleast_2d(p.covariance)),
+    )
 
 
 def kernel_density(X: np.ndarray, seed: int) -> Law:
     mean, scale = X.mean(axis=0), X.std(axis=0)
-    search = GridSearchCV(KernelDensity(), {"bandwidth": np.geomspace(0.05, 1.5, 25)}, cv=KFold(5, shuffle=True, random_state=seed))
+    search = GridSearchCV(
+        KernelDensity(),
+        {"bandwidth": np.geomspace(0.05, 1.5, 25)},
+        cv=KFold(5, shuffle=True, random_state=seed),
+    )
     p = search.fit((X - mean) / scale).best_estimator_
     draws = mean + scale * p.sample(N_DRAWS, random_state=seed)
-    return Law(lambda Z: p.score_samples((Z - mean) / scale) - np.log(scale).sum(), draws, (1.0 + p.bandwidth_**2) * scale**2)
+    return Law(
+        lambda Z: p.score_samples((Z - mean) / scale) - np.log(scale).sum(),
+        draws,
+        (1.0 + p.bandwidth_**2) * scale**2,
+    )
 
 
 def normal_mixture(X: np.ndarray, seed: int) -> Law:
     mean, scale = X.mean(axis=0), X.std(axis=0)
     Z = (X - mean) / scale
-    p = min((GaussianMixture(k, reg_covar=1e-4, n_init=2, random_state=seed).fit(Z) for k in range(1, 9)), key=lambda fit: fit.bic(Z))
+    p = min(
+        (
+            GaussianMixture(k, reg_covar=1e-4, n_init=2, random_state=seed).fit(Z)
+            for k in range(1, 9)
+        ),
+        key=lambda fit: fit.bic(Z),
+    )
     squares = np.einsum("kii->ki", p.covariances_) + p.means_**2
     variances = scale**2 * (p.weights_ @ squares - (p.weights_ @ p.means_) ** 2)
-    return Law(lambda Z: p.score_samples((Z - mean) / scale) - np.log(scale).sum(), mean + scale * p.sample(N_DRAWS)[0], variances)
+    return Law(
+        lambda Z: p.score_samples((Z - mean) / scale) - np.log(scale).sum(),
+        mean + scale * p.sample(N_DRAWS)[0],
+        variances,
+    )
 
 
-BASELINES: dict[str, Callable[[np.ndarray, int], Law]] = {"gaussian_kde": scipy_kde, "KDE, CV": kernel_density, "GMM, BIC": normal_mixture}
+BASELINES: dict[str, Callable[[np.ndarray, int], Law]] = {
+    "gaussian_kde": scipy_kde,
+    "KDE, CV": kernel_density,
+    "GMM, BIC": normal_mixture,
+}
 
 
 def region(name: str, n: int, seeds: int, fit: Callable[..., Law] = ours, **options: Any) -> Region:
@@ -145,30 +177,54 @@ def region(name: str, n: int, seeds: int, fit: Callable[..., Law] = ours, **opti
         score.append(np.mean(logs))
         fitted.append(p.variances)
         seen.append(data.held_out.var(axis=0))
-    return Region(len(data.fit), float(np.mean(coverage)), np.sqrt(np.mean(fitted, axis=0) / np.mean(seen, axis=0)), float(np.mean(score)))
+    return Region(
+        len(data.fit),
+        float(np.mean(coverage)),
+        np.sqrt(np.mean(fitted, axis=0) / np.mean(seen, axis=0)),
+        float(np.mean(score)),
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sizes", nargs="+", type=int, default=[150, 400, 1600])
     parser.add_argument("--tables", nargs="+", default=NAMES, choices=NAMES)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--reference", choices=["normal", "mixture"], help="of the fit (default: none)")
-    parser.add_argument("--baselines", action="store_true", help="also fit SciPy's and scikit-learn's")
+    parser.add_argument(
+        "--reference", choices=["normal", "mixture"], help="of the fit (default: none)"
+    )
+    parser.add_argument(
+        "--baselines", action="store_true", help="also fit SciPy's and scikit-learn's"
+    )
     told = parser.parse_args()
     header = "| table | n | fit | coverage of the 90% region | standard deviations, fitted / held-out | score |"
     print(f"{header}\n{'| --- ' * 6}|")
     for name in told.tables:
         done: set[int] = set()
         for n in told.sizes:
-            if n in done or (name in TABLES and n > told.sizes[0] and n > 2 * len(TABLES[name]) // 3):
+            if n in done or (
+                name in TABLES and n > told.sizes[0] and n > 2 * len(TABLES[name]) // 3
+            ):
                 continue
             found = {"ksos": region(name, n, told.seeds, reference=told.reference)}
-            found |= {who: region(name, n, told.seeds, fit) for who, fit in BASELINES.items() if told.baselines}
+            found |= {
+                who: region(name, n, told.seeds, fit)
+                for who, fit in BASELINES.items()
+                if told.baselines
+            }
             done.add(found["ksos"].n)
             for who, one in found.items():
                 deviations = f"{one.ratios.min():.2f} to {one.ratios.max():.2f}"
-                words = [name, one.n, who, f"{100.0 * one.coverage:.1f}%", deviations, f"{one.score:.3f}"]
+                words = [
+                    name,
+                    one.n,
+                    who,
+                    f"{100.0 * one.coverage:.1f}%",
+                    deviations,
+                    f"{one.score:.3f}",
+                ]
                 print("| " + " | ".join(map(str, words)) + " |", flush=True)
 
 

@@ -27,7 +27,12 @@ SOURCE = ROOT / "src" / "ksos"
 MEASURES = {"Box", "Discrete", "GaussianMixture", "Lebesgue", "Normal"}
 SHARED_LINES = 12
 # Statements are counted by ast, so that no layout hides anything; budgets fall, and are not raised.
-LIMITS = {"statements": 28_800, "files": 250, "lines of a file": 900, "statements of estimators and choose": 3_300}
+LIMITS = {
+    "statements": 28_800,
+    "files": 250,
+    "lines of a file": 900,
+    "statements of estimators and choose": 3_300,
+}
 _RULE = re.compile(r"(leg|herm|herme|lag|cheb)gauss|roots_\w+|fixed_quad|newton_cotes")
 
 
@@ -59,7 +64,9 @@ def sizes() -> dict[str, tuple[int, int]]:
 
 def count_statements(file: Path) -> int:
     """Statements of the syntax tree, however they are laid out."""
-    return sum(isinstance(node, ast.stmt) for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+    return sum(
+        isinstance(node, ast.stmt) for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    )
 
 
 def nodes(folder: Path) -> Iterator[tuple[Path, ast.AST]]:
@@ -88,7 +95,11 @@ def private_imports() -> list[str]:
             continue
         for name in names:
             parts = name.split(".")
-            if parts[0] == "ksos" and parts[1:2] != [package(file)] and is_private(".".join(parts[2:])):
+            if (
+                parts[0] == "ksos"
+                and parts[1:2] != [package(file)]
+                and is_private(".".join(parts[2:]))
+            ):
                 found.append(at(file, node, name))
     return found
 
@@ -99,9 +110,15 @@ def measure_checks() -> list[str]:
     for file, node in nodes(SOURCE):
         if package(file) in ("measures", "integrals"):
             continue
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("isinstance", "issubclass"):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in ("isinstance", "issubclass")
+        ):
             classes = {part.id for part in ast.walk(node.args[1]) if isinstance(part, ast.Name)}
-            classes |= {part.attr for part in ast.walk(node.args[1]) if isinstance(part, ast.Attribute)}
+            classes |= {
+                part.attr for part in ast.walk(node.args[1]) if isinstance(part, ast.Attribute)
+            }
             if classes & MEASURES:
                 found.append(at(file, node, ast.unparse(node)))
     return found
@@ -111,14 +128,28 @@ def shortcuts() -> list[str]:
     """Objects made without their ``__init__``, copied ``__dict__``, ``getattr`` with a default on a space, subclasses of SoSSpace."""
     found = []
     for file, node in nodes(SOURCE):
-        if isinstance(node, ast.Attribute) and (node.attr == "__dict__" or ast.unparse(node) == "object.__new__"):
+        if isinstance(node, ast.Attribute) and (
+            node.attr == "__dict__" or ast.unparse(node) == "object.__new__"
+        ):
             found.append(at(file, node, ast.unparse(node)))
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "hasattr"):
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in ("getattr", "hasattr")
+        ):
             defaulted = node.func.id == "hasattr" or len(node.args) == 3
-            if defaulted and "space" in ast.unparse(node.args[0]).lower() and "namespace" not in ast.unparse(node.args[0]).lower():
+            if (
+                defaulted
+                and "space" in ast.unparse(node.args[0]).lower()
+                and "namespace" not in ast.unparse(node.args[0]).lower()
+            ):
                 found.append(at(file, node, ast.unparse(node)))
-        elif isinstance(node, ast.ClassDef) and any("SoSSpace" in ast.unparse(base) for base in node.bases):
-            found.append(at(file, node, f"class {node.name}({', '.join(map(ast.unparse, node.bases))})"))
+        elif isinstance(node, ast.ClassDef) and any(
+            "SoSSpace" in ast.unparse(base) for base in node.bases
+        ):
+            found.append(
+                at(file, node, f"class {node.name}({', '.join(map(ast.unparse, node.bases))})")
+            )
     return found
 
 
@@ -126,7 +157,13 @@ def rules() -> list[str]:
     """Rules of quadrature made anywhere but in quadrature/."""
     found = []
     for file, node in nodes(SOURCE):
-        name = node.attr if isinstance(node, ast.Attribute) else node.name if isinstance(node, ast.alias) else ""
+        name = (
+            node.attr
+            if isinstance(node, ast.Attribute)
+            else node.name
+            if isinstance(node, ast.alias)
+            else ""
+        )
         if _RULE.fullmatch(name.rpartition(".")[2]) and package(file) != "quadrature":
             found.append(at(file, node, name))
     return found
@@ -138,16 +175,27 @@ def is_private(name: str) -> bool:
     >>> is_private("ksos._memory.available_memory"), is_private("builtins.__import__")
     (True, False)
     """
-    return any(part.startswith("_") and not part.startswith("__") for part in re.split(r"[^\w]+", name))
+    return any(
+        part.startswith("_") and not part.startswith("__") for part in re.split(r"[^\w]+", name)
+    )
 
 
 def private_patches() -> list[str]:
     """``monkeypatch.setattr`` of a private name, or of a name in a private module, in the tests."""
     found = []
     for file, node in nodes(ROOT / "tests"):
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "setattr" and node.args):
+        if not (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "setattr"
+            and node.args
+        ):
             continue
-        target = " ".join(ast.unparse(argument) for argument in node.args[:2] if not isinstance(argument, ast.Lambda))
+        target = " ".join(
+            ast.unparse(argument)
+            for argument in node.args[:2]
+            if not isinstance(argument, ast.Lambda)
+        )
         if is_private(target):
             found.append(at(file, node, target))
     return found
@@ -158,10 +206,16 @@ def counted_lines(file: Path) -> list[tuple[int, str]]:
     text = file.read_text(encoding="utf-8")
     skipped: set[int] = set()
     for node in ast.walk(ast.parse(text)):
-        lists_names = isinstance(node, ast.Assign) and any(ast.unparse(target) == "__all__" for target in node.targets)
+        lists_names = isinstance(node, ast.Assign) and any(
+            ast.unparse(target) == "__all__" for target in node.targets
+        )
         if isinstance(node, ast.Import | ast.ImportFrom) or lists_names:
             skipped.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    lines = ((number, " ".join(line.split("#")[0].split())) for number, line in enumerate(text.splitlines(), 1) if number not in skipped)
+    lines = (
+        (number, " ".join(line.split("#")[0].split()))
+        for number, line in enumerate(text.splitlines(), 1)
+        if number not in skipped
+    )
     return [(number, line) for number, line in lines if line]
 
 
@@ -173,7 +227,11 @@ def shared_lines(least: int = SHARED_LINES) -> list[str]:
         for i in range(len(lines) - least + 1):
             places[tuple(line for _, line in lines[i : i + least])].append((file, i))
     pairs = {
-        (a, b) for found in places.values() for k, a in enumerate(found) for b in found[k + 1 :] if a[0] != b[0] or b[1] - a[1] >= least
+        (a, b)
+        for found in places.values()
+        for k, a in enumerate(found)
+        for b in found[k + 1 :]
+        if a[0] != b[0] or b[1] - a[1] >= least
     }
     starts = [(a, b) for a, b in pairs if ((a[0], a[1] - 1), (b[0], b[1] - 1)) not in pairs]
     found = []
@@ -218,8 +276,17 @@ def report() -> Iterator[str]:
 
 def _bench(text: str) -> dict[str, float]:
     rows = json.loads(text)["rows"]
-    ours = [row for row in rows if row["contestant"] in ("low_rank", "interior_point", "fista", "projected_gradient", "frank_wolfe")]
-    return {f"{row['contestant']}, m={row['m']}": row["whole_call"] for row in ours if row["status"] == "solved" and row["whole_call"]}
+    ours = [
+        row
+        for row in rows
+        if row["contestant"]
+        in ("low_rank", "interior_point", "fista", "projected_gradient", "frank_wolfe")
+    ]
+    return {
+        f"{row['contestant']}, m={row['m']}": row["whole_call"]
+        for row in ours
+        if row["status"] == "solved" and row["whole_call"]
+    }
 
 
 def _cross_validation(text: str) -> dict[str, float]:
@@ -237,13 +304,19 @@ def _worst_case(text: str) -> dict[str, float]:
 
 
 def _sampling(text: str) -> dict[str, float]:
-    found = (re.match(r"(.+?)\s{2,}(\d+)\s.*?([\d.]+) (?:inversion|rejection)\b", line) for line in text.splitlines())
+    found = (
+        re.match(r"(.+?)\s{2,}(\d+)\s.*?([\d.]+) (?:inversion|rejection)\b", line)
+        for line in text.splitlines()
+    )
     return {f"{match[1]}, d={match[2]}": float(match[3]) for match in found if match}
 
 
 BENCHMARKS: dict[str, tuple[list[str], Callable[[str], dict[str, float]]]] = {
     "ksos bench --quick": (["-m", "ksos", "bench", "--quick", "--clock", "cpu", "--json"], _bench),
-    "cross_validation.py": (["benchmarks/cross_validation.py", "--separate", "1"], _cross_validation),
+    "cross_validation.py": (
+        ["benchmarks/cross_validation.py", "--separate", "1"],
+        _cross_validation,
+    ),
     "worst_case.py": (["benchmarks/worst_case.py", "--without-cvxpy"], _worst_case),
     "sampling.py": (["benchmarks/sampling.py", "--quick"], _sampling),
 }
@@ -258,7 +331,14 @@ def seconds(name: str, tree: Path) -> dict[str, float]:
     environment = {**os.environ, **ONE_THREAD, "PYTHONPATH": str(tree / "src")}
     with tempfile.TemporaryDirectory() as output:
         more = ["--output", output] if "bench" in words else []
-        done = subprocess.run([sys.executable, *words, *more], cwd=tree, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, *words, *more],
+            cwd=tree,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     if done.returncode:
         print(f"{name} failed in {tree}: {done.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
         return {}
@@ -269,7 +349,9 @@ def compare(base: str, rounds: int, chosen: list[str]) -> Iterator[str]:
     """The ratios of the times on this tree to those on the revision ``base``, as lines of text."""
     yield f"seconds of processor time, one BLAS thread, the least of {rounds} rounds, this tree and {base} in turn"
     with tempfile.TemporaryDirectory() as folder:
-        archive = subprocess.run(["git", "archive", base], cwd=ROOT, capture_output=True, check=True)
+        archive = subprocess.run(
+            ["git", "archive", base], cwd=ROOT, capture_output=True, check=True
+        )
         subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
         trees = {"here": ROOT, "base": Path(folder)}
         for name in chosen:
@@ -289,15 +371,30 @@ def compare(base: str, rounds: int, chosen: list[str]) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--base", metavar="REV", help="compare the speed with this revision")
-    parser.add_argument("--rounds", type=int, default=3, help="of each benchmark on each tree (default: %(default)s)")
-    parser.add_argument("--benchmark", action="append", choices=list(BENCHMARKS), metavar="NAME", help="only these (default: all)")
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=3,
+        help="of each benchmark on each tree (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--benchmark",
+        action="append",
+        choices=list(BENCHMARKS),
+        metavar="NAME",
+        help="only these (default: all)",
+    )
     arguments = parser.parse_args()
     for line in report():
         print(line)
     if arguments.base is not None:
-        for line in compare(arguments.base, arguments.rounds, arguments.benchmark or list(BENCHMARKS)):
+        for line in compare(
+            arguments.base, arguments.rounds, arguments.benchmark or list(BENCHMARKS)
+        ):
             print(line, flush=True)
 
 

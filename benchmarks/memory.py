@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 TARGET = 1e9
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1")
+ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
+)
 
 FIT = """
 import json, resource, sys, time, warnings
@@ -40,34 +42,73 @@ print(json.dumps(row))
 def measure(options: dict[str, object]) -> dict[str, Any]:
     """Run one fit in a fresh process with one BLAS thread (every further thread adds buffers of its own)."""
     source = str(Path(__file__).resolve().parents[1] / "src")
-    environment = {**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])}
-    done = subprocess.run([sys.executable, "-c", FIT, json.dumps(options)], capture_output=True, text=True, env=environment, check=False)
+    environment = {
+        **os.environ,
+        **ONE_THREAD,
+        "PYTHONPATH": os.pathsep.join([source, os.environ.get("PYTHONPATH", "")]),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", FIT, json.dumps(options)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
     if done.returncode:
         sys.exit(done.stderr)
     return json.loads(done.stdout)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--support", nargs="+", default=["random", "pivoted"], choices=["random", "pivoted", "kmeans"])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
-        "--bandwidth", nargs="+", type=float, default=[1.0, 0.05], help="wide: low rank; narrow: nothing is truncated, the dense case"
+        "--support",
+        nargs="+",
+        default=["random", "pivoted"],
+        choices=["random", "pivoted", "kmeans"],
+    )
+    parser.add_argument(
+        "--bandwidth",
+        nargs="+",
+        type=float,
+        default=[1.0, 0.05],
+        help="wide: low rank; narrow: nothing is truncated, the dense case",
     )
     parser.add_argument("--m", type=int, default=1500)
     parser.add_argument("--n", type=int, default=20_000)
     parser.add_argument("--solver", default="auto")
-    parser.add_argument("--max-iter", type=int, default=3, help="memory does not grow with the iterations; the time does")
+    parser.add_argument(
+        "--max-iter",
+        type=int,
+        default=3,
+        help="memory does not grow with the iterations; the time does",
+    )
     arguments = parser.parse_args()
     problem = f"two moons, n = {arguments.n}, d = 2, n_support = {arguments.m}"
-    print(f"{problem}; BLAS pinned to one thread; at most {arguments.max_iter} iterations of {arguments.solver}")
-    print(f"support   bandwidth     m  rank  import MB  peak MB  fit adds MB   seconds  below {TARGET / 1e9:g} GB")
+    print(
+        f"{problem}; BLAS pinned to one thread; at most {arguments.max_iter} iterations of {arguments.solver}"
+    )
+    print(
+        f"support   bandwidth     m  rank  import MB  peak MB  fit adds MB   seconds  below {TARGET / 1e9:g} GB"
+    )
     worst = 0.0
     for bandwidth in arguments.bandwidth:
         for support in arguments.support:
-            options = {"support": support, "bandwidth": bandwidth, "n_support": arguments.m, "n": arguments.n}
+            options = {
+                "support": support,
+                "bandwidth": bandwidth,
+                "n_support": arguments.m,
+                "n": arguments.n,
+            }
             row = measure({**options, "solver": arguments.solver, "max_iter": arguments.max_iter})
             worst = max(worst, row["peak"])
-            megabytes = (row["imported"] / 1e6, row["peak"] / 1e6, (row["peak"] - row["imported"]) / 1e6)
+            megabytes = (
+                row["imported"] / 1e6,
+                row["peak"] / 1e6,
+                (row["peak"] - row["imported"]) / 1e6,
+            )
             print(
                 f"{support:8} {bandwidth:10g} {row['m']:5d} {row['rank']:5d} {megabytes[0]:10.0f} {megabytes[1]:8.0f} {megabytes[2]:12.0f} "
                 f"{row['seconds']:9.1f}  {'yes' if row['peak'] < TARGET else 'NO'} ({row['solver']})",

@@ -42,12 +42,21 @@ def tied_normal(n: int, rng: np.random.Generator) -> np.ndarray:
     return np.asarray(rng.normal(size=(n, 2)) @ causes + 0.3 * rng.normal(size=(n, 6)))
 
 
-LAWS: dict[str, Law] = {"blobs_2": blobs(2), "blobs_5": blobs(5), "blobs_10": blobs(10), "moons": moons, "tied_normal": tied_normal}
+LAWS: dict[str, Law] = {
+    "blobs_2": blobs(2),
+    "blobs_5": blobs(5),
+    "blobs_10": blobs(10),
+    "moons": moons,
+    "tied_normal": tied_normal,
+}
 
 
 def scores(law: Law, sizes: list[int], seed: int = 0) -> list[tuple[float, float]]:
     """Held-out score and processor seconds for each size; the samples of a size are the first of those of the next one."""
-    held_out, X = law(N_TEST, np.random.default_rng(1000 + seed)), law(max(sizes), np.random.default_rng(seed))
+    held_out, X = (
+        law(N_TEST, np.random.default_rng(1000 + seed)),
+        law(max(sizes), np.random.default_rng(seed)),
+    )
     X = X[np.random.default_rng(seed).permutation(len(X))]
     found = []
     for n in sizes:
@@ -71,24 +80,38 @@ def cost(n: int, d: int = 10) -> tuple[float, float, int]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sizes", nargs="+", type=int, default=[1000, 10_000, 100_000, 1_000_000])
     parser.add_argument("--laws", nargs="*", default=list(LAWS), choices=list(LAWS))
-    parser.add_argument("--cost", type=int, default=1_000_000, help="samples of the timing; 0 for none")
+    parser.add_argument(
+        "--cost", type=int, default=1_000_000, help="samples of the timing; 0 for none"
+    )
     told = parser.parse_args()
     if told.laws:
-        print("| score (seconds) |" + "".join(f" n = {n} |" for n in told.sizes) + " law |\n" + "| --- " * (len(told.sizes) + 2) + "|")
+        print(
+            "| score (seconds) |"
+            + "".join(f" n = {n} |" for n in told.sizes)
+            + " law |\n"
+            + "| --- " * (len(told.sizes) + 2)
+            + "|"
+        )
     for name in told.laws:
         found = scores(LAWS[name], told.sizes)
         kept = min(score for score, _ in found) >= found[0][0] - SLACK
         print(
-            f"| {name} |" + "".join(f" {score:.4f} ({seconds:.1f}) |" for score, seconds in found) + f" {'kept' if kept else 'BROKEN'} |",
+            f"| {name} |"
+            + "".join(f" {score:.4f} ({seconds:.1f}) |" for score, seconds in found)
+            + f" {'kept' if kept else 'BROKEN'} |",
             flush=True,
         )
     if told.cost:
         fitted, bare, m = cost(told.cost)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        print(f"n = {told.cost}, d = 10, m = {m}: {fitted:.2f} s, bare sums {bare:.2f} s, ratio {fitted / bare:.1f}; peak {peak:.2f} GB")
+        print(
+            f"n = {told.cost}, d = 10, m = {m}: {fitted:.2f} s, bare sums {bare:.2f} s, ratio {fitted / bare:.1f}; peak {peak:.2f} GB"
+        )
 
 
 if __name__ == "__main__":

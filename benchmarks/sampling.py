@@ -19,7 +19,12 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"))
+os.environ.update(
+    dict.fromkeys(
+        ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"),
+        "1",
+    )
+)
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 import numpy as np
@@ -28,7 +33,12 @@ from dyadic_bisection import dyadic_samples
 
 import ksos
 from ksos.density.queries import Queries
-from ksos.density.sampling import faster_envelope, inversion_seconds, rejection_seconds, squares_seconds
+from ksos.density.sampling import (
+    faster_envelope,
+    inversion_seconds,
+    rejection_seconds,
+    squares_seconds,
+)
 from ksos.density.sampling.rejection import envelope
 
 _HOPELESS = 1e-3  # rejection is not timed where it accepts less than one proposal in a thousand
@@ -36,14 +46,20 @@ _HOPELESS = 1e-3  # rejection is not timed where it accepts less than one propos
 
 def fitted(X: np.ndarray, bandwidth: float) -> ksos.SoSDensity:
     functional = ksos.functionals.SquaredMMD(X) + 1e-3 * ksos.functionals.Trace(relative=True)
-    return ksos.minimize(functional, ksos.SoSSpace(ksos.kernels.Gaussian(bandwidth), X), tol=1e-6).distribution
+    return ksos.minimize(
+        functional, ksos.SoSSpace(ksos.kernels.Gaussian(bandwidth), X), tol=1e-6
+    ).distribution
 
 
 def models() -> list[tuple[str, ksos.SoSDensity, int, float | None]]:
     """Name, density, number of samples, and the speed-up that is asked for (None: no baseline)."""
     moons = sklearn.datasets.make_moons(100, noise=0.05, random_state=0)[0]
     rng = np.random.default_rng(0)
-    five, twenty, images = rng.normal(size=(50, 5)), rng.normal(size=(50, 20)), rng.normal(size=(50, 784))
+    five, twenty, images = (
+        rng.normal(size=(50, 5)),
+        rng.normal(size=(50, 20)),
+        rng.normal(size=(50, 784)),
+    )
     return [
         ("moons, σ = 0.3", fitted(moons, 0.3), 100_000, 20.0),
         ("moons, σ = 1", fitted(moons, 1.0), 100_000, 20.0),
@@ -55,7 +71,9 @@ def models() -> list[tuple[str, ksos.SoSDensity, int, float | None]]:
     ]
 
 
-def contest(name: str, p: ksos.SoSDensity, n: int, asked: float | None, clock: Callable[[], float]) -> bool:
+def contest(
+    name: str, p: ksos.SoSDensity, n: int, asked: float | None, clock: Callable[[], float]
+) -> bool:
     """Time one model and print its line; whether it is as fast as asked."""
 
     def seconds(f: Callable[[], object]) -> float:
@@ -70,10 +88,18 @@ def contest(name: str, p: ksos.SoSDensity, n: int, asked: float | None, clock: C
     if found is None:
         raise TypeError(f"{p!r} has no envelope: give a model with one")
     tried = found.acceptance > _HOPELESS
-    rejection = f"{seconds(lambda: p.rvs(n, rng=0, method='rejection')):9.3f}" if tried else "        –"
+    rejection = (
+        f"{seconds(lambda: p.rvs(n, rng=0, method='rejection')):9.3f}" if tried else "        –"
+    )
     faster = faster_envelope(p, n)
     others = inversion_seconds(p, n) if faster is None else rejection_seconds(faster, n)
-    choice = "squares" if squares_seconds(p, n) < others else "inversion" if faster is None else "rejection"
+    choice = (
+        "squares"
+        if squares_seconds(p, n) < others
+        else "inversion"
+        if faster is None
+        else "rejection"
+    )
     ours = seconds(lambda: p.rvs(n, rng=0))
     line = f"{name:15} {d:4d} {m:4d} {n:8d} {inversion:10.3f} {rejection} ({found.acceptance:8.2g})  {ours:6.3f} {choice:9}"
     if asked is None:
@@ -81,19 +107,27 @@ def contest(name: str, p: ksos.SoSDensity, n: int, asked: float | None, clock: C
         return True
     theirs = seconds(lambda: dyadic_samples(p, n, np.random.default_rng(0)))
     met = theirs >= asked * ours
-    print(f"{line} {theirs:10.2f} {theirs / ours:8.0f}  {asked:g}: {'yes' if met else 'NO'}", flush=True)
+    print(
+        f"{line} {theirs:10.2f} {theirs / ours:8.0f}  {asked:g}: {'yes' if met else 'NO'}",
+        flush=True,
+    )
     return met
 
 
 _SEARCHED = ((719, 3, None), (600, 5, None), (719, 3, "auto"), (500, 2, "auto"), (800, 5, "auto"))
 
 
-def searched_models(cases: Sequence[tuple[int, int, str | None]] = _SEARCHED) -> list[tuple[str, Queries]]:
+def searched_models(
+    cases: Sequence[tuple[int, int, str | None]] = _SEARCHED,
+) -> list[tuple[str, Queries]]:
     """Three clusters, one feature skewed, searched over one kernel and over references."""
     found = []
     for n, d, reference in cases:
         rng = np.random.default_rng(1)
-        scales, means = [np.eye(d) + 0.6 * np.tri(d, k=-1), np.diag(np.linspace(0.3, 1.0, d)), 0.5 * np.eye(d)], [0.0, 2.5, -2.0]
+        scales, means = (
+            [np.eye(d) + 0.6 * np.tri(d, k=-1), np.diag(np.linspace(0.3, 1.0, d)), 0.5 * np.eye(d)],
+            [0.0, 2.5, -2.0],
+        )
         X = np.stack([scales[c] @ rng.normal(size=d) + means[c] for c in rng.integers(3, size=n)])
         X[:, 0] = np.exp(0.3 * X[:, 0])
         options = {} if reference == "auto" else {"reference": None}
@@ -110,7 +144,10 @@ def rates(name: str, p: Queries, n: int, clock: Callable[[], float]) -> None:
         X = p.rvs(size, rng=seed)
         times.append(clock() - began)
     matrix = n / kernel_matrix_seconds(p, X, clock)
-    print(f"{name:30} {times[0]:9.3f} {n / times[1]:10.0f} {n / times[2]:10.0f} {matrix:13.0f} {n / times[2] / matrix:8.2f}", flush=True)
+    print(
+        f"{name:30} {times[0]:9.3f} {n / times[1]:10.0f} {n / times[2]:10.0f} {matrix:13.0f} {n / times[2] / matrix:8.2f}",
+        flush=True,
+    )
 
 
 def kernel_matrix_seconds(p: Queries, X: np.ndarray, clock: Callable[[], float]) -> float:
@@ -146,27 +183,46 @@ def answers(name: str, p: Queries, clock: Callable[[], float]) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the samples, for both contestants")
-    parser.add_argument("--searched", action="store_true", help="searched models, beside a kernel matrix")
-    parser.add_argument("--answers", action="store_true", help="other questions to searched models of three features")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="a tenth of the samples, for both contestants"
+    )
+    parser.add_argument(
+        "--searched", action="store_true", help="searched models, beside a kernel matrix"
+    )
+    parser.add_argument(
+        "--answers",
+        action="store_true",
+        help="other questions to searched models of three features",
+    )
     parser.add_argument("--clock", choices=["cpu", "wall"], default="cpu")
     arguments = parser.parse_args()
     clock = time.process_time if arguments.clock == "cpu" else time.perf_counter
     if arguments.searched:
         print(f"seconds of the {arguments.clock} clock, one thread")
-        print("model                          first row     rows/s      again  kernel matrix    ratio")
+        print(
+            "model                          first row     rows/s      again  kernel matrix    ratio"
+        )
         for name, p in searched_models():
             rates(name, p, 1000 if arguments.quick else 10_000, clock)
         return 0
     if arguments.answers:
-        print(f"seconds of the {arguments.clock} clock, one thread, and kernel matrices of 10 000 rows in that time")
+        print(
+            f"seconds of the {arguments.clock} clock, one thread, and kernel matrices of 10 000 rows in that time"
+        )
         for name, p in searched_models([case for case in _SEARCHED if case[1] == 3]):
             answers(name, p, clock)
         return 0
     print(f"seconds of the {arguments.clock} clock, one thread")
-    print("model              d    m  samples  inversion  rejection (accepts)  auto              bisection    ratio  asked")
-    met = [contest(name, p, size // 10 if arguments.quick else size, asked, clock) for name, p, size, asked in models()]
+    print(
+        "model              d    m  samples  inversion  rejection (accepts)  auto              bisection    ratio  asked"
+    )
+    met = [
+        contest(name, p, size // 10 if arguments.quick else size, asked, clock)
+        for name, p, size, asked in models()
+    ]
     return int(not all(met))
 
 

@@ -22,7 +22,9 @@ from typing import Any
 import numpy as np
 
 FEATURES, LANDMARKS, CHUNK, BLOCK = 10, 200, 1 << 16, 1 << 16
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1")
+ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
+)
 
 
 def stream(rows: int) -> Iterator[np.ndarray]:
@@ -41,7 +43,11 @@ def drifting(rows: int, features: int) -> Iterator[np.ndarray]:
 
 def bare_blocks(X: np.ndarray, Z: np.ndarray, sigma: float) -> Iterator[tuple[slice, np.ndarray]]:
     """exp(−‖x_i − z_j‖²/σ²) in blocks of rows, with as few operations as there can be, and no care for digits or for what may be wrong."""
-    scaled, norms, step = (2.0 / sigma**2) * Z.T, np.sum(Z * Z, axis=1) / sigma**2, BLOCK // Z.shape[0]
+    scaled, norms, step = (
+        (2.0 / sigma**2) * Z.T,
+        np.sum(Z * Z, axis=1) / sigma**2,
+        BLOCK // Z.shape[0],
+    )
     for start in range(0, X.shape[0], step):
         block = X[start : start + step]
         values = block @ scaled
@@ -73,7 +79,9 @@ def a_fit(rows: int, landmarks: int = LANDMARKS) -> Any:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the iteration limit is ours
-        estimator = ksos.KernelSoSDensity(bandwidth=3.0, n_support=landmarks, solver=ksos.solvers.Auto(max_iter=3), random_state=0)
+        estimator = ksos.KernelSoSDensity(
+            bandwidth=3.0, n_support=landmarks, solver=ksos.solvers.Auto(max_iter=3), random_state=0
+        )
         return estimator.fit(ksos.chunks(lambda: stream(rows)))
 
 
@@ -86,7 +94,11 @@ def throughput(rows: int = 8 * CHUNK, repeats: int = 4) -> dict[str, float]:
     from ksos.kernels import Gaussian
     from ksos.measures import Lebesgue
 
-    parts, Z, sigma = list(stream(rows)), np.random.default_rng(1).normal(size=(LANDMARKS, FEATURES)), 3.0
+    parts, Z, sigma = (
+        list(stream(rows)),
+        np.random.default_rng(1).normal(size=(LANDMARKS, FEATURES)),
+        3.0,
+    )
     nothing, fitted = KernelSums(Gaussian(sigma), Z), a_fit(20_000)
     p = fitted.distribution_
 
@@ -99,7 +111,9 @@ def throughput(rows: int = 8 * CHUNK, repeats: int = 4) -> dict[str, float]:
         "bare sums": lambda: [bare_sums(part, Z, sigma) for part in parts],
         "sums": lambda: [nothing.update(part) for part in parts],
         "passes": passes,
-        "bare scores": lambda: [bare_scores(part, p.support_points, p.unit_factor, sigma) for part in parts],
+        "bare scores": lambda: [
+            bare_scores(part, p.support_points, p.unit_factor, sigma) for part in parts
+        ],
         "scores": lambda: list(fitted.score_samples(chunks(parts))),
         "score": lambda: fitted.score(chunks(parts)),
     }
@@ -121,7 +135,11 @@ def peak(work: Callable[[], Any]) -> dict[str, float]:
     import ksos  # noqa: F401
 
     def megabytes() -> float:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1.0 if sys.platform == "darwin" else 1024.0) / 1e6
+        return (
+            resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            * (1.0 if sys.platform == "darwin" else 1024.0)
+            / 1e6
+        )
 
     before, began = megabytes(), time.perf_counter()
     work()
@@ -135,7 +153,11 @@ def score_all(rows: int) -> float:
     return float(a_fit(20_000).score(ksos.chunks(lambda: stream(rows))))
 
 
-GROWTH = {"n": (10_000, 100_000, 1_000_000, 10_000_000), "m": (25, 50, 100, 200, 400), "d": (2, 5, 10, 20, 50)}
+GROWTH = {
+    "n": (10_000, 100_000, 1_000_000, 10_000_000),
+    "m": (25, 50, 100, 200, 400),
+    "d": (2, 5, 10, 20, 50),
+}
 MIDDLE = {"n": 100_000, "m": 100, "d": 10}
 
 
@@ -151,11 +173,15 @@ def costs() -> list[dict[str, float]]:
             began = time.process_time()
             ksos.KernelSoSDensity(bandwidth=0.9 * at["d"] ** 0.5, n_support=at["m"]).fit(source)
             total = time.process_time() - began
-            found.append({"grows": name, **at, "passes": source.seconds, "rest": total - source.seconds})
+            found.append(
+                {"grows": name, **at, "passes": source.seconds, "rest": total - source.seconds}
+            )
     return found
 
 
-def workers(counts: tuple[int, ...] = (1, 2), rows: int = 24 * CHUNK, repeats: int = 3) -> dict[str, float]:
+def workers(
+    counts: tuple[int, ...] = (1, 2), rows: int = 24 * CHUNK, repeats: int = 3
+) -> dict[str, float]:
     """Seconds of both passes over generated chunks on clusters of so many processes of one thread, by their number; the best of some."""
     import logging
 
@@ -171,7 +197,10 @@ def workers(counts: tuple[int, ...] = (1, 2), rows: int = 24 * CHUNK, repeats: i
     nothing = KernelSums(Gaussian(3.0), np.random.default_rng(1).normal(size=(LANDMARKS, FEATURES)))
 
     def both_passes(n: int) -> float:
-        X, began = da.random.default_rng(0).normal(size=(n, FEATURES), chunks=(CHUNK, FEATURES)), time.perf_counter()
+        X, began = (
+            da.random.default_rng(0).normal(size=(n, FEATURES), chunks=(CHUNK, FEATURES)),
+            time.perf_counter(),
+        )
         passes = Passes(BaseEstimator(), chunks(X), None)
         passes.look(10_000, Lebesgue())
         passes.add_up(nothing)
@@ -180,7 +209,12 @@ def workers(counts: tuple[int, ...] = (1, 2), rows: int = 24 * CHUNK, repeats: i
     found = {}
     for count in counts:
         options: dict[str, Any] = {"dashboard_address": None, "silence_logs": logging.CRITICAL}
-        with LocalCluster(n_workers=count, threads_per_worker=1, processes=True, **options) as cluster, Client(cluster):
+        with (
+            LocalCluster(
+                n_workers=count, threads_per_worker=1, processes=True, **options
+            ) as cluster,
+            Client(cluster),
+        ):
             both_passes(4 * CHUNK)  # the workers import what they need
             found[str(count)] = min(both_passes(rows) for _ in range(repeats))
     return found
@@ -214,11 +248,20 @@ def draw(found: list[dict[str, Any]], path: str) -> None:
     import matplotlib.pyplot as plt
 
     figure, panels = plt.subplots(1, 3, figsize=(10.0, 3.4), sharey=True, layout="constrained")
-    for panel, (name, what) in zip(panels, {"n": "rows n", "m": "support points m", "d": "features d"}.items(), strict=True):
+    for panel, (name, what) in zip(
+        panels, {"n": "rows n", "m": "support points m", "d": "features d"}.items(), strict=True
+    ):
         mine = [row for row in found if row["grows"] == name]
-        for part, label, marker in (("passes", "passes over the rows", "o"), ("rest", "bandwidth, support points, solver", "s")):
-            panel.loglog([row[name] for row in mine], [row[part] for row in mine], marker=marker, label=label)
-        panel.set(xlabel=f"{what}  ({', '.join(f'{other} = {_shown(MIDDLE[other])}' for other in MIDDLE if other != name)})")
+        for part, label, marker in (
+            ("passes", "passes over the rows", "o"),
+            ("rest", "bandwidth, support points, solver", "s"),
+        ):
+            panel.loglog(
+                [row[name] for row in mine], [row[part] for row in mine], marker=marker, label=label
+            )
+        panel.set(
+            xlabel=f"{what}  ({', '.join(f'{other} = {_shown(MIDDLE[other])}' for other in MIDDLE if other != name)})"
+        )
         panel.set_xticks(GROWTH[name], [_shown(value) for value in GROWTH[name]])
         panel.minorticks_off()
         panel.grid(alpha=0.3)
@@ -228,7 +271,9 @@ def draw(found: list[dict[str, Any]], path: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", nargs="*", type=int, default=[1_000_000, 10_000_000])
     parser.add_argument("--chart", help="write the chart to this file, and print nothing else")
     parser.add_argument("--work", choices=WORKS, help=argparse.SUPPRESS)
@@ -241,14 +286,22 @@ def main() -> None:
         draw(_elsewhere("costs"), arguments.chart)
         return
     times = _elsewhere("throughput")
-    for name, bare in (("sums", "bare sums"), ("passes", "bare sums"), ("scores", "bare scores"), ("score", "bare scores")):
+    for name, bare in (
+        ("sums", "bare sums"),
+        ("passes", "bare sums"),
+        ("scores", "bare scores"),
+        ("score", "bare scores"),
+    ):
         print(f"{name}: {times[bare] / times[name]:.0%} of the speed of the {bare}", flush=True)
     seconds = _elsewhere("workers")
     print(f"two workers: {seconds['1'] / seconds['2']:.2f} times as fast as one", flush=True)
     for rows in arguments.rows:
         for what in ("fit", "score"):
             found = _elsewhere(what, rows)
-            print(f"{what} of {rows} rows: {found['megabytes']:.0f} MB above the imports, {found['seconds']:.1f} s", flush=True)
+            print(
+                f"{what} of {rows} rows: {found['megabytes']:.0f} MB above the imports, {found['seconds']:.1f} s",
+                flush=True,
+            )
 
 
 WORKS: dict[str, Callable[[int], Any]] = {
@@ -263,9 +316,17 @@ WORKS: dict[str, Callable[[int], Any]] = {
 def _elsewhere(work: str, of: int = 0) -> Any:
     """What ``work`` gives in a process of its own."""
     source = str(Path(__file__).resolve().parents[1] / "src")
-    environment = {**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])}
+    environment = {
+        **os.environ,
+        **ONE_THREAD,
+        "PYTHONPATH": os.pathsep.join([source, os.environ.get("PYTHONPATH", "")]),
+    }
     done = subprocess.run(
-        [sys.executable, __file__, "--work", work, "--of", str(of)], capture_output=True, text=True, env=environment, check=False
+        [sys.executable, __file__, "--work", work, "--of", str(of)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
     )
     if done.returncode:
         sys.exit(done.stderr)

@@ -107,15 +107,27 @@ def go_through(frame: Any, folder: Path) -> dict[str, Outcome]:
 
 def main() -> int:
     """Go through all tables, or those named, and print what became of them; the exit code is 1 if one of them did not get through."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="parts of the names of the tables to take (default: all)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="parts of the names of the tables to take (default: all)",
+    )
     parser.add_argument("--page", type=Path, help="also write the table of results to this page")
     arguments = parser.parse_args()
-    lines = [f"| table | rows | columns | {' | '.join(COMMANDS)} | options |", "|---|" + "---:|" * (2 + len(COMMANDS)) + "---|"]
+    lines = [
+        f"| table | rows | columns | {' | '.join(COMMANDS)} | options |",
+        "|---|" + "---:|" * (2 + len(COMMANDS)) + "---|",
+    ]
     print("\n".join(lines), flush=True)
     done, failed = 0, []
     for name, frame in tables():
-        if frame.select_dtypes("number").shape[1] < 2 or (arguments.names and not any(part in name for part in arguments.names)):
+        if frame.select_dtypes("number").shape[1] < 2 or (
+            arguments.names and not any(part in name for part in arguments.names)
+        ):
             continue
         with tempfile.TemporaryDirectory() as folder:
             found = go_through(frame, Path(folder))
@@ -124,7 +136,9 @@ def main() -> int:
         done += 1
         last = list(found.values())[-1]
         if len(found) < len(COMMANDS) or last.code not in (0, 3):
-            failed.append(f"{name}: {last.said.strip().splitlines()[-1] if last.said.strip() else last.code}")
+            failed.append(
+                f"{name}: {last.said.strip().splitlines()[-1] if last.said.strip() else last.code}"
+            )
             print(failed[-1], file=sys.stderr, flush=True)
     summary = f"{done - len(failed)} of {done} tables went through all five commands."
     print(summary)
@@ -135,14 +149,18 @@ def main() -> int:
 
 def _line(name: str, shape: tuple[int, int], found: dict[str, Outcome]) -> str:
     cells = [_shown(found.get(command)) for command in COMMANDS]
-    options = ", ".join(f"{command} `{outcome.option}`" for command, outcome in found.items() if outcome.option)
+    options = ", ".join(
+        f"{command} `{outcome.option}`" for command, outcome in found.items() if outcome.option
+    )
     return f"| {name} | {shape[0]} | {shape[1]} | {' | '.join(cells)} | {options} |"
 
 
 def _shown(outcome: Outcome | None) -> str:
     if outcome is None:
         return "–"
-    return f"{outcome.seconds:.1f}" + {0: "", 3: " (not converged)", 130: " (too long)"}.get(outcome.code, " (refused)")
+    return f"{outcome.seconds:.1f}" + {0: "", 3: " (not converged)", 130: " (too long)"}.get(
+        outcome.code, " (refused)"
+    )
 
 
 def _too_long(*_: object) -> None:

@@ -15,7 +15,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"))
+os.environ.update(
+    dict.fromkeys(
+        ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"),
+        "1",
+    )
+)
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 import numpy as np
@@ -51,11 +56,26 @@ def perturbed_uniform(n: int, count: int, rng: Rng) -> np.ndarray:
 def nulls() -> dict[str, tuple[Pair, int]]:
     """Two samples of one law, and the number of permutations."""
     return {
-        "normal, n = m = 100, d = 2": (lambda rng: (rng.normal(size=(100, 2)), rng.normal(size=(100, 2))), 199),
-        "the same, 19 permutations": (lambda rng: (rng.normal(size=(100, 2)), rng.normal(size=(100, 2))), 19),
-        "Cauchy, n = 40, m = 160, d = 1": (lambda rng: (rng.standard_cauchy((40, 1)), rng.standard_cauchy((160, 1))), 199),
-        "ties: whole numbers 0 to 4, n = 60, m = 90": (lambda rng: (rng.integers(0, 5, (60, 2)), rng.integers(0, 5, (90, 2))), 199),
-        "blocks of rows: n = 1500, m = 2500, d = 3": (lambda rng: (rng.random((1500, 3)), rng.random((2500, 3))), 99),
+        "normal, n = m = 100, d = 2": (
+            lambda rng: (rng.normal(size=(100, 2)), rng.normal(size=(100, 2))),
+            199,
+        ),
+        "the same, 19 permutations": (
+            lambda rng: (rng.normal(size=(100, 2)), rng.normal(size=(100, 2))),
+            19,
+        ),
+        "Cauchy, n = 40, m = 160, d = 1": (
+            lambda rng: (rng.standard_cauchy((40, 1)), rng.standard_cauchy((160, 1))),
+            199,
+        ),
+        "ties: whole numbers 0 to 4, n = 60, m = 90": (
+            lambda rng: (rng.integers(0, 5, (60, 2)), rng.integers(0, 5, (90, 2))),
+            199,
+        ),
+        "blocks of rows: n = 1500, m = 2500, d = 3": (
+            lambda rng: (rng.random((1500, 3)), rng.random((2500, 3))),
+            99,
+        ),
     }
 
 
@@ -64,8 +84,14 @@ def alternatives(n: int) -> dict[str, Pair]:
         "null": lambda rng: (rng.normal(size=(n, 1)), rng.normal(size=(n, 1))),
         "location: mean 0.1": lambda rng: (rng.normal(size=(n, 1)), rng.normal(0.1, 1.0, (n, 1))),
         "scale: deviation 1.1": lambda rng: (rng.normal(size=(n, 1)), rng.normal(0.0, 1.1, (n, 1))),
-        "location in 5 features: mean 0.06": lambda rng: (rng.normal(size=(n, 5)), rng.normal(0.06, 1.0, (n, 5))),
-        "scale in 5 features: deviation 1.05": lambda rng: (rng.normal(size=(n, 5)), rng.normal(0.0, 1.05, (n, 5))),
+        "location in 5 features: mean 0.06": lambda rng: (
+            rng.normal(size=(n, 5)),
+            rng.normal(0.06, 1.0, (n, 5)),
+        ),
+        "scale in 5 features: deviation 1.05": lambda rng: (
+            rng.normal(size=(n, 5)),
+            rng.normal(0.0, 1.05, (n, 5)),
+        ),
         "perturbed uniform, P = 3": lambda rng: (rng.random((n, 1)), perturbed_uniform(n, 3, rng)),
         "perturbed uniform, P = 4": lambda rng: (rng.random((n, 1)), perturbed_uniform(n, 4, rng)),
     }
@@ -77,27 +103,42 @@ def shares(pair: Pair, repeats: int, permutations: int, median: bool) -> list[fl
     for seed in range(repeats):
         a, b = pair(np.random.default_rng([7, seed]))
         kernels = (None, ksos.median_kernel(a, b)) if median else (None,)
-        found = [ksos.two_sample_test(a, b, kernel, n_permutations=permutations, rng=seed) for kernel in kernels]
+        found = [
+            ksos.two_sample_test(a, b, kernel, n_permutations=permutations, rng=seed)
+            for kernel in kernels
+        ]
         rejected += [test.reject(LEVEL) for test in found]
     return (rejected / repeats).tolist()
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the repetitions, and 100 000 rows instead of a million")
-    parser.add_argument("--only", choices=("levels", "powers", "rows"), help="one of the three tables")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="a tenth of the repetitions, and 100 000 rows instead of a million",
+    )
+    parser.add_argument(
+        "--only", choices=("levels", "powers", "rows"), help="one of the three tables"
+    )
     options = parser.parse_args()
     fewer, good = (10, True) if options.quick else (1, True)
     if options.only in (None, "levels"):
         repeats = 2000 // fewer
         print(f"level at {LEVEL} over {repeats} nulls")
         for name, (pair, permutations) in nulls().items():
-            (share,) = shares(pair, repeats if "blocks" not in name else repeats // 4, permutations, median=False)
+            (share,) = shares(
+                pair, repeats if "blocks" not in name else repeats // 4, permutations, median=False
+            )
             good &= abs(share - LEVEL) <= WITHIN or options.quick or share < LEVEL
             print(f"  {name:45} {share:.4f}", flush=True)
     if options.only in (None, "powers"):
         repeats = 200 // fewer
-        print(f"power at {LEVEL}, n = 1000, over {repeats} samples           ours   median bandwidth")
+        print(
+            f"power at {LEVEL}, n = 1000, over {repeats} samples           ours   median bandwidth"
+        )
         for name, pair in alternatives(1000).items():
             ours, theirs = shares(pair, repeats, 199, median=True)
             wanted = 0.0 if name == "null" else 2.0 * theirs if "uniform" in name else theirs
@@ -110,7 +151,9 @@ def main() -> int:
         began = time.process_time()
         test = ksos.two_sample_test(a, b, rng=0)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-        print(f"{n} rows per side, 3 features, deviation 1.01 in one: {test}; {time.process_time() - began:.1f} s, peak {peak:.2f} GB")
+        print(
+            f"{n} rows per side, 3 features, deviation 1.01 in one: {test}; {time.process_time() - began:.1f} s, peak {peak:.2f} GB"
+        )
     return 0 if good else 1
 
 

@@ -50,19 +50,25 @@ def problem(m: int, eta: float, sigma: float) -> tuple[ksos.SoSSpace, np.ndarray
     return space, np.asarray(Expectation(LOSS).bind(space).D), data  # type: ignore[attr-defined]
 
 
-def through_cvxpy(space: ksos.SoSSpace, M: np.ndarray, data: np.ndarray, radius: float) -> tuple[str, float]:
+def through_cvxpy(
+    space: ksos.SoSSpace, M: np.ndarray, data: np.ndarray, radius: float
+) -> tuple[str, float]:
     import cvxpy as cp
 
     A, z, r = space.compressed_map.tensor, space.coordinates(data), space.rank
     C = cp.Variable((r, r), PSD=True)
     residual = A.reshape(z.shape[0], -1) @ cp.vec(C, order="C") - z
-    conic = cp.Problem(cp.Maximize(cp.sum(cp.multiply(M, C))), [cp.trace(C) == 1, cp.norm(residual) <= radius])
+    conic = cp.Problem(
+        cp.Maximize(cp.sum(cp.multiply(M, C))), [cp.trace(C) == 1, cp.norm(residual) <= radius]
+    )
     conic.solve(solver=cp.CLARABEL)
     return str(conic.status), float(conic.value)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--m", type=int, default=100)
     parser.add_argument("--eta", type=float, default=0.7)
     parser.add_argument("--sigma", type=float, default=1.0)
@@ -71,17 +77,39 @@ def main() -> None:
     options = parser.parse_args()
     space, M, data = problem(options.m, options.eta, options.sigma)
     for radius in options.radius:
-        bare = Problem(space, FixedRisk(M), ksos.MeanEmbedding(data, kernel=space.embedding_kernel), np.zeros(0))
+        bare = Problem(
+            space,
+            FixedRisk(M),
+            ksos.MeanEmbedding(data, kernel=space.embedding_kernel),
+            np.zeros(0),
+        )
         ball, ball_seconds = timed(lambda bare=bare, radius=radius: solve(bare, radius, Goal()))
-        whole, whole_seconds = timed(lambda radius=radius: ksos.worst_case(LOSS, data, radius, space=space))
-        row: dict[str, Any] = {"m": options.m, "r": space.rank, "q": space.embedding_rank, "radius": radius}
+        whole, whole_seconds = timed(
+            lambda radius=radius: ksos.worst_case(LOSS, data, radius, space=space)
+        )
+        row: dict[str, Any] = {
+            "m": options.m,
+            "r": space.rank,
+            "q": space.embedding_rank,
+            "radius": radius,
+        }
         value, gap = bare.in_units_of_the_loss(ball.point.risk), bare.units[1] * (ball.gap or 0.0)
         row |= {"ball": value, "ball_gap": gap, "ball_seconds": ball_seconds}
-        row |= {"worst_case": whole.value, "gap": whole.gap, "upper_bound": whole.upper_bound, "worst_case_seconds": whole_seconds}
+        row |= {
+            "worst_case": whole.value,
+            "gap": whole.gap,
+            "upper_bound": whole.upper_bound,
+            "worst_case_seconds": whole_seconds,
+        }
         if not options.without_cvxpy:
-            (status, value), seconds = timed(lambda radius=radius: through_cvxpy(space, M, data, radius))
+            (status, value), seconds = timed(
+                lambda radius=radius: through_cvxpy(space, M, data, radius)
+            )
             row |= {"clarabel": value, "clarabel_status": status, "clarabel_seconds": seconds}
-            row |= {"ball_times_faster": seconds / ball_seconds, "worst_case_times_faster": seconds / whole_seconds}
+            row |= {
+                "ball_times_faster": seconds / ball_seconds,
+                "worst_case_times_faster": seconds / whole_seconds,
+            }
         print(json.dumps(row), flush=True)
 
 

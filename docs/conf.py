@@ -29,7 +29,13 @@ author = "The ksos developers"
 copyright = f"2026, {author}"
 version = release = ksos.__version__
 
-extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.intersphinx"]
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
+]
 extensions += ["sphinx_gallery.gen_gallery", "sphinx_copybutton", "sphinxcontrib.bibtex"]
 exclude_patterns = ["_build", "_templates"]
 templates_path = ["_templates"]
@@ -38,8 +44,15 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"ksos {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_sidebars = {page: [] for page in ("index", "install", "ten-minutes")}  # they have no pages below them
-html_theme_options = {"header_links_before_dropdown": 6, "show_toc_level": 2, "navigation_with_keys": False, "show_prev_next": True}
+html_sidebars = {
+    page: [] for page in ("index", "install", "ten-minutes")
+}  # they have no pages below them
+html_theme_options = {
+    "header_links_before_dropdown": 6,
+    "show_toc_level": 2,
+    "navigation_with_keys": False,
+    "show_prev_next": True,
+}
 html_show_sourcelink = False
 html_math_renderer = "mathml"
 
@@ -118,7 +131,9 @@ def write_math(display: str) -> Any:
 
     def visit(self: Any, node: nodes.Element) -> None:
         tag = "div" if display == "block" else "span"
-        formula = node.astext().replace(r"\Big\|", "\\Big‖")  # the converter knows the name only where it is small
+        formula = node.astext().replace(
+            r"\Big\|", "\\Big‖"
+        )  # the converter knows the name only where it is small
         self.body.append(f'<{tag} class="formula">{convert(formula, display=display)}</{tag}>')
         raise nodes.SkipNode
 
@@ -130,7 +145,10 @@ PAGES_OF_FILES = [
     (r"\]\(\.\./(CONTRIBUTING|CHANGELOG)\.md", lambda found: f"]({found[1].lower()}.md"),
     (r"\]\(\.\./examples/how_to/(\w+)\.py\)", lambda found: f"](how-to/{found[1]}.rst)"),
     # no page of Sphinx: see add_the_explorer
-    (r"\[([^]]+)\]\(\.\./src/ksos/explorer/static/index\.html\)", lambda found: f'<a href="explorer/index.html">{found[1]}</a>'),
+    (
+        r"\[([^]]+)\]\(\.\./src/ksos/explorer/static/index\.html\)",
+        lambda found: f'<a href="explorer/index.html">{found[1]}</a>',
+    ),
     (r"\]\(\.\./examples/gallery/(\w+)\.py\)", lambda found: f"](gallery/{found[1]}.rst)"),
 ]
 
@@ -141,7 +159,9 @@ def lead_to_pages(app: Sphinx, name: str, text: list[str]) -> None:
         text[0] = re.sub(pattern, replacement, text[0])
 
 
-def give_examples_a_section(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+def give_examples_a_section(
+    app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]
+) -> None:
     """Examples and remarks after the list of parameters get the headings without which numpydoc takes them for parameters."""
     out: list[str] = []
     section = ""
@@ -149,7 +169,13 @@ def give_examples_a_section(app: Sphinx, what: str, name: str, thing: Any, optio
         heading = re.fullmatch(r"-{3,}", after) is not None
         if heading:
             section = line
-        elif section and not before and line and not line.startswith((" ", "..")) and section != "Examples":
+        elif (
+            section
+            and not before
+            and line
+            and not line.startswith((" ", ".."))
+            and section != "Examples"
+        ):
             wanted = "Examples" if line.startswith(">>>") else "Notes"
             if section != wanted:
                 out += [wanted, "-" * len(wanted)]
@@ -158,7 +184,9 @@ def give_examples_a_section(app: Sphinx, what: str, name: str, thing: Any, optio
     lines[:] = out
 
 
-def skip_the_inherited(app: Sphinx, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:
+def skip_the_inherited(
+    app: Sphinx, what: str, name: str, member: Any, skip: bool, options: Any
+) -> bool | None:
     """Leave out what scikit-learn's base classes bring along: its own site documents it."""
     return True if str(getattr(member, "__module__", "")).startswith("sklearn.") else None
 
@@ -173,6 +201,8 @@ def setup(app: Sphinx) -> None:
     """What Sphinx calls first."""
     app.connect("build-finished", add_the_explorer)
     app.connect("autodoc-skip-member", skip_the_inherited)
-    app.connect("autodoc-process-docstring", give_examples_a_section, priority=100)  # before numpydoc
+    app.connect(
+        "autodoc-process-docstring", give_examples_a_section, priority=100
+    )  # before numpydoc
     app.connect("source-read", lead_to_pages)
     app.add_html_math_renderer("mathml", (write_math("inline"), None), (write_math("block"), None))

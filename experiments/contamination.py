@@ -26,7 +26,10 @@ SHARES = (0.0, 0.05, 0.1, 0.2)
 N_SAMPLES, NOISE, REACH = 200, 0.1, 7.0
 CENTRE = np.array([0.5, 0.25])
 AXIS = np.linspace(-REACH, REACH, 251)
-GRID = np.stack([axis.ravel() for axis in np.meshgrid(AXIS + CENTRE[0], AXIS + CENTRE[1], indexing="ij")], axis=1)
+GRID = np.stack(
+    [axis.ravel() for axis in np.meshgrid(AXIS + CENTRE[0], AXIS + CENTRE[1], indexing="ij")],
+    axis=1,
+)
 CELL = (AXIS[1] - AXIS[0]) ** 2
 
 
@@ -64,7 +67,11 @@ REGULARIZATIONS = {"squared_mmd": (1e-2, 1e-3), "likelihood": (1.0, 1e-1, 1e-2)}
 
 def ours(objective: str, criterion: str) -> Callable[[np.ndarray], Any]:
     def fit(X: np.ndarray) -> Any:
-        grids = {"bandwidths": (0.7, 1.0, 1.5, 2.5, 4.0), "relative_regularizations": REGULARIZATIONS[objective], "cv": 3}
+        grids = {
+            "bandwidths": (0.7, 1.0, 1.5, 2.5, 4.0),
+            "relative_regularizations": REGULARIZATIONS[objective],
+            "cv": 3,
+        }
         choice = {"objective": objective, "criterion": criterion, "reference": None}
         return ksos.KernelSoSDensityCV(**grids, **choice, n_support=100, tol=1e-5).fit(X)
 
@@ -74,7 +81,11 @@ def ours(objective: str, criterion: str) -> Callable[[np.ndarray], Any]:
 def fit_kde(X: np.ndarray) -> Any:
     scale = float(np.mean(X.std(axis=0)))
     folds = KFold(5, shuffle=True, random_state=0)
-    return GridSearchCV(KernelDensity(), {"bandwidth": np.geomspace(0.02, 1.0, 30) * scale}, cv=folds).fit(X).best_estimator_
+    return (
+        GridSearchCV(KernelDensity(), {"bandwidth": np.geomspace(0.02, 1.0, 30) * scale}, cv=folds)
+        .fit(X)
+        .best_estimator_
+    )
 
 
 CONTESTANTS: dict[str, tuple[Callable[[np.ndarray], Any], str, str]] = {
@@ -93,7 +104,11 @@ def measure(fitted: Any, test: np.ndarray, truth: np.ndarray) -> dict[str, float
     error = np.exp(fitted.score_samples(GRID)) - truth
     K = Gaussian(1.0)(AXIS[:, None])
     masses = CELL * error.reshape(AXIS.size, AXIS.size)
-    width = fitted.bandwidth if isinstance(fitted, KernelDensity) else 0.5 * float(np.linalg.det(fitted.bandwidth_) ** 0.25)
+    width = (
+        fitted.bandwidth
+        if isinstance(fitted, KernelDensity)
+        else 0.5 * float(np.linalg.det(fitted.bandwidth_) ** 0.25)
+    )
     return {
         "ise": float(CELL * error @ error),
         "mmd": float(np.sqrt(max(np.sum(masses * (K @ masses @ K)), 0.0))),
@@ -112,11 +127,23 @@ def run(quick: bool) -> tuple[list[dict[str, Any]], dict[str, Any]]:
             data, test = samples(share, seed)
             for name, (fit, _, _) in CONTESTANTS.items():
                 with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", ksos.BandwidthWarning)  # small bandwidths among outliers are the point
+                    warnings.simplefilter(
+                        "ignore", ksos.BandwidthWarning
+                    )  # small bandwidths among outliers are the point
                     fitted = fit(data)
-                rows.append({"outliers": share, "seed": seed, "contestant": name, **measure(fitted, test, truth)})
+                rows.append(
+                    {
+                        "outliers": share,
+                        "seed": seed,
+                        "contestant": name,
+                        **measure(fitted, test, truth),
+                    }
+                )
                 print(
-                    ", ".join(f"{key} {value:.4g}" if isinstance(value, float) else str(value) for key, value in rows[-1].items()),
+                    ", ".join(
+                        f"{key} {value:.4g}" if isinstance(value, float) else str(value)
+                        for key, value in rows[-1].items()
+                    ),
                     flush=True,
                 )
                 if share == SHARES[-1] and seed == 0 and name in SHOWN:
@@ -132,24 +159,60 @@ def draw(rows: list[dict[str, Any]], picture: dict[str, Any], output: Path) -> l
         for k, (name, values) in enumerate(densities.items()):
             ax = figure.add_axes((0.02 + 0.245 * k, 0.53, 0.225, 0.40))
             image = values.reshape(AXIS.size, AXIS.size).T
-            ax.pcolormesh(AXIS + CENTRE[0], AXIS + CENTRE[1], image, cmap="viridis", vmin=0.0, vmax=top, shading="nearest", rasterized=True)
+            ax.pcolormesh(
+                AXIS + CENTRE[0],
+                AXIS + CENTRE[1],
+                image,
+                cmap="viridis",
+                vmin=0.0,
+                vmax=top,
+                shading="nearest",
+                rasterized=True,
+            )
             if name.startswith("truth"):
                 ax.plot(*picture["data"].T, ".", color="white", markersize=1.6)
-            ax.set(title=name, xlim=(-2.5, 3.5), ylim=(-2.6, 3.1), aspect="equal", xticks=[], yticks=[])
-        panels = {"ise": "squared error ∫(p̂ − p)²", "mmd": "MMD to the clean law", "clean_log_likelihood": "log-likelihood, clean samples"}
+            ax.set(
+                title=name, xlim=(-2.5, 3.5), ylim=(-2.6, 3.1), aspect="equal", xticks=[], yticks=[]
+            )
+        panels = {
+            "ise": "squared error ∫(p̂ − p)²",
+            "mmd": "MMD to the clean law",
+            "clean_log_likelihood": "log-likelihood, clean samples",
+        }
         for k, (field, label) in enumerate(panels.items()):
             ax = figure.add_axes((0.075 + 0.325 * k, 0.15, 0.24, 0.30))
             for name, (_, colour, line) in CONTESTANTS.items():
                 shares = sorted({row["outliers"] for row in rows})
-                values = [[row[field] for row in rows if row["outliers"] == share and row["contestant"] == name] for share in shares]
+                values = [
+                    [
+                        row[field]
+                        for row in rows
+                        if row["outliers"] == share and row["contestant"] == name
+                    ]
+                    for share in shares
+                ]
                 spread = [np.std(some) / np.sqrt(len(some)) for some in values]
                 percent = [100.0 * share for share in shares]
-                look = {"color": colour, "linestyle": line, "marker": "o", "markersize": 3, "label": name}
+                look = {
+                    "color": colour,
+                    "linestyle": line,
+                    "marker": "o",
+                    "markersize": 3,
+                    "label": name,
+                }
                 ax.errorbar(percent, [np.mean(some) for some in values], yerr=spread, **look)
             ax.set(xlabel="outliers, %", title=label)
             ax.grid(True, linewidth=0.3, alpha=0.6)
         handles, labels = figure.axes[-1].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="lower center", ncols=len(labels), frameon=False, columnspacing=1.2, handlelength=2.4)
+        figure.legend(
+            handles,
+            labels,
+            loc="lower center",
+            ncols=len(labels),
+            frameon=False,
+            columnspacing=1.2,
+            handlelength=2.4,
+        )
         return save(figure, rows, output, "contamination")
 
 

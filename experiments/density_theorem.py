@@ -8,4 +8,9 @@ from pathlib import Path
 
 from ksos.reproduce import run
 
-run(["density_theorem"], Path(sys.argv[1] if len(sys.argv) > 1 else "figures"), quick=False, report=print)
+run(
+    ["density_theorem"],
+    Path(sys.argv[1] if len(sys.argv) > 1 else "figures"),
+    quick=False,
+    report=print,
+)

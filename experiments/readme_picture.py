@@ -13,7 +13,14 @@ with sheet(5.0, 3.15) as figure:
     axes = figure.add_axes((0.09, 0.115, 0.79, 0.79))
     contours = draw_density(axes, p, 240, peak(p, 240))
     axes.set_ylabel("$x_2$", labelpad=1.0)
-    axes.set_title(f"objective {scientific(solution.objective, 3)}, proven to be within {scientific(TOL, 0)} of the optimum", pad=5.0)
+    axes.set_title(
+        f"objective {scientific(solution.objective, 3)}, proven to be within {scientific(TOL, 0)} of the optimum",
+        pad=5.0,
+    )
     box = axes.get_position()
-    figure.colorbar(contours, cax=figure.add_axes((box.x1 + 0.015, box.y0, 0.02, box.height)), label="density $p(x)$")
+    figure.colorbar(
+        contours,
+        cax=figure.add_axes((box.x1 + 0.015, box.y0, 0.02, box.height)),
+        label="density $p(x)$",
+    )
     figure.savefig(sys.argv[1], dpi=160)

@@ -64,7 +64,13 @@ def kernel(Z: np.ndarray, W: np.ndarray) -> np.ndarray:
 def classifier(radius: float) -> RobustClassifier:
     """Ours."""
     return RobustClassifier(
-        radius=radius, alpha=ALPHA, bandwidth=BANDWIDTH, embedding_bandwidth=SIGMA, measure=BOX, n_support=SUPPORT, rtol=TOL
+        radius=radius,
+        alpha=ALPHA,
+        bandwidth=BANDWIDTH,
+        embedding_bandwidth=SIGMA,
+        measure=BOX,
+        n_support=SUPPORT,
+        rtol=TOL,
     )
 
 
@@ -96,15 +102,21 @@ def path(method: str, x: np.ndarray, y: np.ndarray, seed: int, radii: list[float
     Z, features = np.column_stack([x, y]), Features(x)
 
     def loss(alpha: float) -> LinearSquare | LinearLogistic:
-        return (LinearLogistic if method == "logistic" else LinearSquare)(features, np.r_[0.0, alpha, alpha])
+        return (LinearLogistic if method == "logistic" else LinearSquare)(
+            features, np.r_[0.0, alpha, alpha]
+        )
 
     if method in PLAIN:
         return [LinearFit(features, erm(loss(alpha), Z)) for alpha in radii]
     if method == "rkhs_norm":
         return [LinearFit(features, theta) for theta in rkhs_norm(loss(ALPHA), Z, radii, kernel)]
     rng = np.random.default_rng(seed + 20_000)
-    zeta = np.column_stack([rng.uniform(BOX.low, BOX.high, (ZETAS, 2)), rng.choice([-1.0, 1.0], ZETAS)])
-    return [LinearFit(features, theta) for theta in semi_infinite(loss(ALPHA), Z, radii, kernel, zeta)]
+    zeta = np.column_stack(
+        [rng.uniform(BOX.low, BOX.high, (ZETAS, 2)), rng.choice([-1.0, 1.0], ZETAS)]
+    )
+    return [
+        LinearFit(features, theta) for theta in semi_infinite(loss(ALPHA), Z, radii, kernel, zeta)
+    ]
 
 
 def robust_path(x: np.ndarray, y: np.ndarray, radii: list[float]) -> list[RobustClassifier | None]:
@@ -139,11 +151,22 @@ def run_seed(seed: int) -> dict[str, Any]:
             FOLDS,
             np.random.default_rng(seed + 10_000),
         )
-        fits = path(method, x, y, seed, [radius, *((ALPHA,) * len(FIXED) if method in PLAIN else FIXED)])
+        fits = path(
+            method, x, y, seed, [radius, *((ALPHA,) * len(FIXED) if method in PLAIN else FIXED)]
+        )
         out[method] = {"radius": radius}
         for kind, fit in zip(KINDS, fits, strict=True):
-            out[method][kind] = None if fit is None else [float(losses(fit, *test).mean()) for test in tests]
-            wrong = None if fit is None else [float(np.mean(fit.decision_function(test[0]) * test[1] <= 0.0)) for test in tests]
+            out[method][kind] = (
+                None if fit is None else [float(losses(fit, *test).mean()) for test in tests]
+            )
+            wrong = (
+                None
+                if fit is None
+                else [
+                    float(np.mean(fit.decision_function(test[0]) * test[1] <= 0.0))
+                    for test in tests
+                ]
+            )
             out[method][f"errors, {kind}"] = wrong
     return out
 
@@ -165,10 +188,24 @@ def draw(result: dict[str, Any], out: Path, seed: int) -> None:
             mean, width = (np.array(result[kind][method][name]) for name in ("mean", "interval"))
             colour = f"C{METHODS.index(method)}"
             axis.errorbar(
-                SHIFTS, mean, width, color=colour, linestyle=styles[method], marker="o", markersize=4, capsize=3, label=NAMES[method]
+                SHIFTS,
+                mean,
+                width,
+                color=colour,
+                linestyle=styles[method],
+                marker="o",
+                markersize=4,
+                capsize=3,
+                label=NAMES[method],
             )
-        axis.set(xlabel="shift Δ", ylabel="test error rate" if kind.startswith("errors") else "mean test loss", xticks=SHIFTS)
-        axis.set(title=f"radius by {FOLDS} folds" if kind == "chosen" else kind.removeprefix("errors, "))
+        axis.set(
+            xlabel="shift Δ",
+            ylabel="test error rate" if kind.startswith("errors") else "mean test loss",
+            xticks=SHIFTS,
+        )
+        axis.set(
+            title=f"radius by {FOLDS} folds" if kind == "chosen" else kind.removeprefix("errors, ")
+        )
         axis.legend(fontsize=8)
     x, y = samples_of(np.random.default_rng(seed), SAMPLES, 0.0)
     side = np.linspace(BOX.low[0], BOX.high[0], 160)
@@ -178,13 +215,42 @@ def draw(result: dict[str, Any], out: Path, seed: int) -> None:
         joint = fit.worst_case_.distribution
         for label, colours, marker in ((-1, "Blues", "C0."), (1, "Oranges", "C1.")):
             density = np.sqrt(np.maximum(joint.pdf(nodes, label), 0.0)).reshape(side.shape[0], -1).T
-            axes[3].contourf(side, side, density, levels=np.linspace(0.06, 1.0, 9) * density.max(), cmap=colours, alpha=0.6)
-            axes[3].plot(*x[y == label].T, marker, markeredgecolor="k", markeredgewidth=0.4, label=f"label {label:+d}")
-        axes[3].contour(side, side, fit.decision_function(nodes).reshape(side.shape[0], -1).T, levels=[0.0], colors="k")
+            axes[3].contourf(
+                side,
+                side,
+                density,
+                levels=np.linspace(0.06, 1.0, 9) * density.max(),
+                cmap=colours,
+                alpha=0.6,
+            )
+            axes[3].plot(
+                *x[y == label].T,
+                marker,
+                markeredgecolor="k",
+                markeredgewidth=0.4,
+                label=f"label {label:+d}",
+            )
+        axes[3].contour(
+            side,
+            side,
+            fit.decision_function(nodes).reshape(side.shape[0], -1).T,
+            levels=[0.0],
+            colors="k",
+        )
     plain = path("erm", x, y, seed, [ALPHA])[0]
-    line = axes[3].contour(side, side, plain.decision_function(nodes).reshape(side.shape[0], -1).T, levels=[0.0], colors="grey")
+    line = axes[3].contour(
+        side,
+        side,
+        plain.decision_function(nodes).reshape(side.shape[0], -1).T,
+        levels=[0.0],
+        colors="grey",
+    )
     line.set_linestyle(":")
-    axes[3].set(xlabel="first feature", ylabel="second feature (the shortcut)", title=f"√ of the worst density (seed {seed})")
+    axes[3].set(
+        xlabel="first feature",
+        ylabel="second feature (the shortcut)",
+        title=f"√ of the worst density (seed {seed})",
+    )
     axes[3].legend(fontsize=8)
     figure.savefig(out / "robust_classification.png", dpi=85)
     plt.close(figure)
@@ -205,7 +271,12 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     for kind in kinds:
         print(f"{kind} ({result[kind].pop('seeds')} seeds), Δ = {SHIFTS}")
         for method, row in result[kind].items():
-            print(f"  {method:22s}", "  ".join(f"{m:9.4f} ± {i:.4f}" for m, i in zip(row["mean"], row["interval"], strict=True)))
+            print(
+                f"  {method:22s}",
+                "  ".join(
+                    f"{m:9.4f} ± {i:.4f}" for m, i in zip(row["mean"], row["interval"], strict=True)
+                ),
+            )
     draw(result, options.out, options.first_seed)
     return result
 

@@ -102,7 +102,9 @@ def path(method: str, x: np.ndarray, y: np.ndarray, seed: int, radii: list[float
     if method == "rkhs_norm":
         return [LinearFit(features, theta) for theta in rkhs_norm(loss(ALPHA), Z, radii, KERNEL)]
     zeta = np.random.default_rng(seed + 20_000).uniform(BOX.low, BOX.high, (ZETAS, 2))
-    return [LinearFit(features, theta) for theta in semi_infinite(loss(ALPHA), Z, radii, KERNEL, zeta)]
+    return [
+        LinearFit(features, theta) for theta in semi_infinite(loss(ALPHA), Z, radii, KERNEL, zeta)
+    ]
 
 
 def robust_path(x: np.ndarray, y: np.ndarray, radii: list[float]) -> list[RobustRegressor | None]:
@@ -130,8 +132,16 @@ def run_seed(seed: int) -> dict[str, Any]:
             FOLDS,
             np.random.default_rng(seed + 10_000),
         )
-        fits = path(method, x, y, seed, [radius, *(FIXED if method != "erm" else (ALPHA,) * len(FIXED))])
-        out[method] = {"radius": radius, **{kind: None if fit is None else errors(fit) for kind, fit in zip(KINDS, fits, strict=True)}}
+        fits = path(
+            method, x, y, seed, [radius, *(FIXED if method != "erm" else (ALPHA,) * len(FIXED))]
+        )
+        out[method] = {
+            "radius": radius,
+            **{
+                kind: None if fit is None else errors(fit)
+                for kind, fit in zip(KINDS, fits, strict=True)
+            },
+        }
     return out
 
 
@@ -157,8 +167,21 @@ def draw(result: dict[str, Any], out: Path, seed: int) -> None:
     for axis, kind in zip(axes[:2], ("chosen", KINDS[2]), strict=True):
         for method in METHODS:
             mean, width = (np.array(result[kind][method][name]) for name in ("mean", "interval"))
-            axis.errorbar(SHIFTS, mean, width, linestyle=styles[method], marker="o", markersize=4, capsize=3, label=NAMES[method])
-        axis.set(xlabel="shift Δ", ylabel="mean squared test error", title=f"radius by {FOLDS} folds" if kind == "chosen" else kind)
+            axis.errorbar(
+                SHIFTS,
+                mean,
+                width,
+                linestyle=styles[method],
+                marker="o",
+                markersize=4,
+                capsize=3,
+                label=NAMES[method],
+            )
+        axis.set(
+            xlabel="shift Δ",
+            ylabel="mean squared test error",
+            title=f"radius by {FOLDS} folds" if kind == "chosen" else kind,
+        )
         axis.set(xticks=SHIFTS, yscale="log")
         axis.legend(fontsize=8)
     x, y = samples_of(seed)
@@ -169,7 +192,9 @@ def draw(result: dict[str, Any], out: Path, seed: int) -> None:
             axes[2].plot(grid, fit.predict(grid[:, None]), styles[method], label=NAMES[method])
             if method == "ours":
                 other = np.linspace(BOX.low[1], BOX.high[1], 160)
-                nodes = np.stack([part.ravel() for part in np.meshgrid(grid, other, indexing="ij")], axis=1)
+                nodes = np.stack(
+                    [part.ravel() for part in np.meshgrid(grid, other, indexing="ij")], axis=1
+                )
                 density = fit.worst_case_.distribution.pdf(nodes).reshape(grid.shape[0], -1)
                 # its root: most of the mass stays with the data, and what has moved would not be seen
                 axes[3].pcolormesh(grid, other, np.sqrt(density.T), cmap="Blues", rasterized=True)
@@ -199,7 +224,12 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     for kind in KINDS:
         print(f"{kind} ({result[kind].pop('seeds')} seeds), Δ = {SHIFTS}")
         for method, row in result[kind].items():
-            print(f"  {method:22s}", "  ".join(f"{m:9.4f} ± {i:.4f}" for m, i in zip(row["mean"], row["interval"], strict=True)))
+            print(
+                f"  {method:22s}",
+                "  ".join(
+                    f"{m:9.4f} ± {i:.4f}" for m, i in zip(row["mean"], row["interval"], strict=True)
+                ),
+            )
     draw(result, options.out, options.first_seed)
     return result
 

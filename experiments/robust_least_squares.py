@@ -48,8 +48,13 @@ def problem_of(seed: int) -> tuple[UncertainLeastSquares, np.ndarray]:
     """A random problem and its samples (n, 1)."""
     rng = np.random.default_rng(seed)
     scale = 1.0 / np.sqrt(PARAMETERS)
-    A0, A1 = scale * rng.normal(size=(PARAMETERS, PARAMETERS)), scale * rng.normal(size=(PARAMETERS, PARAMETERS))
-    return UncertainLeastSquares(A0, A1, rng.normal(size=PARAMETERS)), rng.uniform(-0.5, 0.5, (SAMPLES, 1))
+    A0, A1 = (
+        scale * rng.normal(size=(PARAMETERS, PARAMETERS)),
+        scale * rng.normal(size=(PARAMETERS, PARAMETERS)),
+    )
+    return UncertainLeastSquares(A0, A1, rng.normal(size=PARAMETERS)), rng.uniform(
+        -0.5, 0.5, (SAMPLES, 1)
+    )
 
 
 def adversary(xi: np.ndarray) -> ksos.SoSSpace:
@@ -57,10 +62,14 @@ def adversary(xi: np.ndarray) -> ksos.SoSSpace:
     rim = END - BANDWIDTH * np.array(RIM)
     support = np.unique(np.concatenate([xi[:, 0], np.linspace(-END, END, COARSE), -rim, rim]))
     landmarks = np.linspace(-END, END, LANDMARKS)[:, None]
-    return ksos.SoSSpace(Gaussian(BANDWIDTH), support[:, None], Box([-END], [END]), KERNEL, landmarks)
+    return ksos.SoSSpace(
+        Gaussian(BANDWIDTH), support[:, None], Box([-END], [END]), KERNEL, landmarks
+    )
 
 
-def robust_fits(problem: UncertainLeastSquares, xi: np.ndarray, radii: list[float]) -> list[ksos.RobustSolution]:
+def robust_fits(
+    problem: UncertainLeastSquares, xi: np.ndarray, radii: list[float]
+) -> list[ksos.RobustSolution]:
     """Ours, from the largest radius to the smallest."""
 
     def loss(theta: np.ndarray, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -68,12 +77,20 @@ def robust_fits(problem: UncertainLeastSquares, xi: np.ndarray, radii: list[floa
 
     order = np.argsort(radii)[::-1]
     found = ksos.robust_path(
-        loss, erm(problem, xi), xi, [radii[k] for k in order], hessian=problem.curvature, space=adversary(xi), rtol=TOL
+        loss,
+        erm(problem, xi),
+        xi,
+        [radii[k] for k in order],
+        hessian=problem.curvature,
+        space=adversary(xi),
+        rtol=TOL,
     )
     return [found[int(np.flatnonzero(order == k)[0])] for k in range(len(radii))]
 
 
-def path(method: str, problem: UncertainLeastSquares, xi: np.ndarray, seed: int, radii: list[float]) -> list[np.ndarray | None]:
+def path(
+    method: str, problem: UncertainLeastSquares, xi: np.ndarray, seed: int, radii: list[float]
+) -> list[np.ndarray | None]:
     """θ for every radius; None if the ball is empty."""
     if method == "erm":
         return [erm(problem, xi)] * len(radii)
@@ -82,7 +99,10 @@ def path(method: str, problem: UncertainLeastSquares, xi: np.ndarray, seed: int,
     if method == "semi_infinite":
         zeta = np.random.default_rng(seed + 20_000).uniform(-END, END, (ZETAS, 1))
         return [*semi_infinite(problem, xi, radii, KERNEL, zeta)]
-    return [solution.theta if solution.value is not None else None for solution in robust_fits(problem, xi, radii)]
+    return [
+        solution.theta if solution.value is not None else None
+        for solution in robust_fits(problem, xi, radii)
+    ]
 
 
 def run_seed(seed: int) -> dict[str, Any]:
@@ -123,16 +143,40 @@ def draw(result: dict[str, Any], out: Path) -> None:
     for axis, kind in zip(axes[:2], ("chosen", KINDS[2]), strict=True):
         for method, style in zip(METHODS, (":", "-.", "--", "-"), strict=True):
             mean, width = (np.array(result[kind][method][name]) for name in ("mean", "interval"))
-            axis.errorbar(SHIFTS, mean, width, linestyle=style, marker="o", markersize=4, capsize=3, label=NAMES[method])
-        axis.set(xlabel="shift Δ", ylabel="mean test loss", title="radius by 5 folds" if kind == "chosen" else kind)
+            axis.errorbar(
+                SHIFTS,
+                mean,
+                width,
+                linestyle=style,
+                marker="o",
+                markersize=4,
+                capsize=3,
+                label=NAMES[method],
+            )
+        axis.set(
+            xlabel="shift Δ",
+            ylabel="mean test loss",
+            title="radius by 5 folds" if kind == "chosen" else kind,
+        )
         axis.set(xticks=SHIFTS, yscale="log")
         axis.legend(fontsize=8)
     problem, xi = problem_of(0)
     grid = np.linspace(-END, END, 2001)
     for found in robust_fits(problem, xi, [0.03, 0.1, 0.3]):
         if found.worst_case is not None and found.worst_case.distribution is not None:
-            axes[2].plot(grid, found.worst_case.distribution.cdf(grid[:, None]), label=f"radius {found.radius:g}")
-    axes[2].step(np.sort(xi[:, 0]), np.arange(1, SAMPLES + 1) / SAMPLES, "k", where="post", linewidth=0.8, label="samples")
+            axes[2].plot(
+                grid,
+                found.worst_case.distribution.cdf(grid[:, None]),
+                label=f"radius {found.radius:g}",
+            )
+    axes[2].step(
+        np.sort(xi[:, 0]),
+        np.arange(1, SAMPLES + 1) / SAMPLES,
+        "k",
+        where="post",
+        linewidth=0.8,
+        label="samples",
+    )
     axes[2].set(xlabel="ξ", ylabel="probability up to ξ", title="the worst distribution (seed 0)")
     axes[2].legend(fontsize=8)
     figure.savefig(out / "robust_least_squares.png", dpi=90)
@@ -153,7 +197,12 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     for kind in KINDS:
         print(f"{kind} ({result[kind].pop('seeds')} seeds), Δ = {SHIFTS}")
         for method, row in result[kind].items():
-            print(f"  {method:22s}", "  ".join(f"{m:9.4f} ± {i:.4f}" for m, i in zip(row["mean"], row["interval"], strict=True)))
+            print(
+                f"  {method:22s}",
+                "  ".join(
+                    f"{m:9.4f} ± {i:.4f}" for m, i in zip(row["mean"], row["interval"], strict=True)
+                ),
+            )
     draw(result, options.out)
     return result
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 
-os.environ["MPLBACKEND"] = "Agg"  # before anything imports matplotlib, and inherited by the processes that tests start
+os.environ["MPLBACKEND"] = (
+    "Agg"  # before anything imports matplotlib, and inherited by the processes that tests start
+)
 
 from hypothesis import HealthCheck, settings
 

@@ -13,7 +13,11 @@ from ksos.cli.tables import Table, TableOptions, read_csv
 
 
 def as_options(**options: Any) -> TableOptions:
-    chosen = {name: options.pop(name) for name in ("columns", "exclude", "weights", "features") if name in options}
+    chosen = {
+        name: options.pop(name)
+        for name in ("columns", "exclude", "weights", "features")
+        if name in options
+    }
     return TableOptions(Choice(**chosen), **options)
 
 

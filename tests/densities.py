@@ -14,7 +14,14 @@ from ksos.measures import Measure
 __all__ = ["make_density", "normal", "random_density"]
 
 
-def random_density(kernel: Kernel, measure: Measure | None = None, d: int = 1, m: int = 5, rank: int = 2, seed: int = 0) -> SoSDensity:
+def random_density(
+    kernel: Kernel,
+    measure: Measure | None = None,
+    d: int = 1,
+    m: int = 5,
+    rank: int = 2,
+    seed: int = 0,
+) -> SoSDensity:
     """Support points in a small cloud and a random factor, with weights of both signs."""
     factor = np.random.default_rng(seed + 2).normal(size=(m, rank))
     return SoSDensity(kernel, points(m, d, seed), factor, measure, normalize=True)
@@ -25,6 +32,8 @@ def make_density(pair: PairCase, m: int = 5, rank: int = 2, seed: int = 0) -> So
     return random_density(pair.kernel, pair.measure, pair.d, m, rank, seed)
 
 
-def normal(mean: Sequence[float] = (0.0,), deviation: float = 1.0, measure: Measure | None = None) -> SoSDensity:
+def normal(
+    mean: Sequence[float] = (0.0,), deviation: float = 1.0, measure: Measure | None = None
+) -> SoSDensity:
     """A normal density with one deviation for all features."""
     return SoSDensity(Gaussian(2.0 * deviation), [list(mean)], [[1.0]], measure, normalize=True)

@@ -24,7 +24,9 @@ class Dataset:
     def __init__(self, blocks: list[Any]) -> None:
         self.blocks = blocks
 
-    def map_batches(self, fn: Callable[[Any], Any], *, batch_format: str, batch_size: int) -> Dataset:
+    def map_batches(
+        self, fn: Callable[[Any], Any], *, batch_format: str, batch_size: int
+    ) -> Dataset:
         assert batch_format == "pyarrow" and batch_size > 0
         return Dataset([elsewhere(fn)(block) for block in self.blocks])
 
@@ -46,8 +48,16 @@ class Frame:
         return Frame(found)
 
     def collect(self) -> list[dict[str, Any]]:
-        rows = [row for batches in self.partitions for batch in batches for row in batch.to_pylist()]
-        return [{name: bytearray(cell) if isinstance(cell, bytes) else cell for name, cell in row.items()} for row in rows]
+        rows = [
+            row for batches in self.partitions for batch in batches for row in batch.to_pylist()
+        ]
+        return [
+            {
+                name: bytearray(cell) if isinstance(cell, bytes) else cell
+                for name, cell in row.items()
+            }
+            for row in rows
+        ]
 
 
 dataset = Dataset([TABLE.slice(0, 2_000), TABLE.slice(2_000)])

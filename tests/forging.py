@@ -37,7 +37,9 @@ def forge_arrays(header: dict[str, Any], arrays: dict[str, Any]) -> bytes:
     """A file with this header and these arrays, listed as they are."""
     values = {name: np.asarray(value, dtype="<f8") for name, value in arrays.items()}
     listed = [{"name": name, "shape": list(value.shape)} for name, value in values.items()]
-    return forge(header | {"arrays": listed}, b"".join(value.tobytes() for value in values.values()))
+    return forge(
+        header | {"arrays": listed}, b"".join(value.tobytes() for value in values.values())
+    )
 
 
 def arrays_of(content: bytes) -> dict[str, np.ndarray]:

@@ -13,7 +13,14 @@ from ksos.integrals import closed_form
 from ksos.kernels import Kernel
 from ksos.measures import Box, Discrete, Measure, Normal
 
-__all__ = ["brute_objective", "conic_optimum", "conic_worst_case", "marginal_cdf", "quadrature_rule", "tolerance"]
+__all__ = [
+    "brute_objective",
+    "conic_optimum",
+    "conic_worst_case",
+    "marginal_cdf",
+    "quadrature_rule",
+    "tolerance",
+]
 
 
 def tolerance(dtype: Any = np.float64) -> float:
@@ -36,14 +43,23 @@ def quadrature_rule(
     axes = []
     for k in range(d):
         S = kernel.matrix(d)
-        sigma = 1.0 / np.sqrt(np.linalg.inv(S)[k, k])  # of the feature given the others: the shortest length of a tied kernel
+        sigma = 1.0 / np.sqrt(
+            np.linalg.inv(S)[k, k]
+        )  # of the feature given the others: the shortest length of a tied kernel
         margin = (reach if kernel.smooth else 5.0 * reach) * np.sqrt(S[k, k])
         low, high = centres[:, k].min() - margin, centres[:, k].max() + margin
         if isinstance(measure, Box):
             low, high = max(low, measure.low[k]), min(high, measure.high[k])
         x = np.unique(np.r_[low, high, [] if kernel.smooth else centres[:, k]])
         x = x[(x >= low) & (x <= high)]
-        edges = np.unique(np.concatenate([np.linspace(a, b, 1 + int(np.ceil((b - a) / (2.0 * sigma)))) for a, b in itertools.pairwise(x)]))
+        edges = np.unique(
+            np.concatenate(
+                [
+                    np.linspace(a, b, 1 + int(np.ceil((b - a) / (2.0 * sigma))))
+                    for a, b in itertools.pairwise(x)
+                ]
+            )
+        )
         half = 0.5 * np.diff(edges)[:, None]
         t = (edges[:-1, None] + half + half * nodes).ravel()
         w = (half * weights).ravel()
@@ -62,20 +78,32 @@ def _log_normals(measure: Measure, X: np.ndarray) -> np.ndarray:
     normals = measure.normals(X.shape[1])
     if normals is None:
         return np.zeros(X.shape[0])
-    return logsumexp([np.log(w) + multivariate_normal(mean, S).logpdf(X) for w, mean, S in zip(*normals, strict=True)], axis=0)
+    return logsumexp(
+        [
+            np.log(w) + multivariate_normal(mean, S).logpdf(X)
+            for w, mean, S in zip(*normals, strict=True)
+        ],
+        axis=0,
+    )
 
 
-def brute_objective(space: Any, data: np.ndarray, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def brute_objective(
+    space: Any, data: np.ndarray, weights: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(A, z, N) of a space from the definitions, by quadrature over ψ: A_kij = ∫ e_k ψ_i ψ_j dρ, z_k = Σ a e_k(x), N = TᵀKT.
 
     Here ψ = Tᵀk(x) and e = S k_σ(Z, x): evaluated at nodes, neither suffers from the cancellation of the closed forms.
     """
-    nodes, w = quadrature_rule(space.kernel, space.measure, np.concatenate([space.support_points, space.landmarks]))
+    nodes, w = quadrature_rule(
+        space.kernel, space.measure, np.concatenate([space.support_points, space.landmarks])
+    )
     psi = space.basis(nodes)
     e = space.embedding_kernel(nodes, space.landmarks) @ space.projection.S.T
     w = w * np.exp(-space.log_unit)
     r = psi.shape[1]
-    A = np.stack([(psi * (w * e[:, k])[:, None]).T @ psi for k in range(e.shape[1])]).reshape(-1, r, r)
+    A = np.stack([(psi * (w * e[:, k])[:, None]).T @ psi for k in range(e.shape[1])]).reshape(
+        -1, r, r
+    )
     a = np.full(data.shape[0], 1.0 / data.shape[0]) if weights is None else weights
     z = a @ (space.embedding_kernel(data, space.landmarks) @ space.projection.S.T)
     return A, z, space.T.T @ space.kernel(space.support_points, space.support_points) @ space.T
@@ -94,7 +122,9 @@ def conic_optimum(A: np.ndarray, z: np.ndarray, D: np.ndarray, *, squared: bool 
     return float(problem.value)
 
 
-def conic_worst_case(A: np.ndarray, z: np.ndarray, M: np.ndarray, radius: float | None, penalty: float = 0.0) -> float:
+def conic_worst_case(
+    A: np.ndarray, z: np.ndarray, M: np.ndarray, radius: float | None, penalty: float = 0.0
+) -> float:
     """max ⟨M, C⟩ over the spectraplex with ‖A(C) − z‖ ≤ radius, or max ⟨M, C⟩ − penalty·‖A(C) − z‖², by CVXPY with Clarabel."""
     import cvxpy as cp
 
@@ -118,11 +148,20 @@ def marginal_cdf(p: Any, k: int, thresholds: np.ndarray) -> np.ndarray:
     weights = p.unit_factor @ p.unit_factor.T
     if p.kernel.full:  # on Lebesgue measure: W/W_k, both from their formulas
         x, alone = p.support_points, p.support_points[:, [k]]
-        weights = weights * np.exp(p.integrals.log_gram(x, x) - closed_form(p.kernel.restrict([k]), p.measure, 1).log_gram(alone, alone))
+        weights = weights * np.exp(
+            p.integrals.log_gram(x, x)
+            - closed_form(p.kernel.restrict([k]), p.measure, 1).log_gram(alone, alone)
+        )
     elif rest:
         x = p.support_points[:, rest]
-        weights = weights * np.exp(closed_form(p.kernel.restrict(rest), p.measure.restrict(rest), d - 1).log_gram(x, x))
-    kernel, measure, centres = p.kernel.restrict([k]), p.measure.restrict([k]), p.support_points[:, [k]]
+        weights = weights * np.exp(
+            closed_form(p.kernel.restrict(rest), p.measure.restrict(rest), d - 1).log_gram(x, x)
+        )
+    kernel, measure, centres = (
+        p.kernel.restrict([k]),
+        p.measure.restrict([k]),
+        p.support_points[:, [k]],
+    )
     total = 0.0
     masses = []
     inner = np.sort(thresholds)

@@ -13,16 +13,24 @@ __all__ = ["DEGENERATE", "clouds", "degenerate_data"]
 Draw = Callable[[st.SearchStrategy], np.ndarray]
 
 
-def clouds(min_points: int = 2, max_points: int = 8, min_features: int = 1, max_features: int = 3) -> st.SearchStrategy[np.ndarray]:
+def clouds(
+    min_points: int = 2, max_points: int = 8, min_features: int = 1, max_features: int = 3
+) -> st.SearchStrategy[np.ndarray]:
     """Plain clouds (n, d) in [−3, 3]^d, on a grid of thousandths: points are equal, or apart by more than rounding."""
     shapes = st.tuples(st.integers(min_points, max_points), st.integers(min_features, max_features))
-    return shapes.flatmap(lambda shape: arrays(np.float64, shape, elements=st.integers(-3000, 3000).map(lambda k: k / 1000)))
+    return shapes.flatmap(
+        lambda shape: arrays(
+            np.float64, shape, elements=st.integers(-3000, 3000).map(lambda k: k / 1000)
+        )
+    )
 
 
 @st.composite
 def _duplicates(draw: Draw) -> np.ndarray:
     X = draw(clouds(1, 4))
-    return X[draw(st.lists(st.integers(0, X.shape[0] - 1), min_size=X.shape[0], max_size=3 * X.shape[0]))]
+    return X[
+        draw(st.lists(st.integers(0, X.shape[0] - 1), min_size=X.shape[0], max_size=3 * X.shape[0]))
+    ]
 
 
 @st.composite
@@ -40,7 +48,9 @@ def _collinear(draw: Draw) -> np.ndarray:
 @st.composite
 def _constant_feature(draw: Draw) -> np.ndarray:
     X = draw(clouds(2, 8, 1, 2))
-    return np.insert(X, draw(st.integers(0, X.shape[1])), draw(st.sampled_from([0.0, 0.1, -7.0, 1e6])), axis=1)
+    return np.insert(
+        X, draw(st.integers(0, X.shape[1])), draw(st.sampled_from([0.0, 0.1, -7.0, 1e6])), axis=1
+    )
 
 
 @st.composite
@@ -68,7 +78,11 @@ def _far_from_the_origin(draw: Draw) -> np.ndarray:
 
 @st.composite
 def _integers(draw: Draw) -> np.ndarray:
-    return draw(arrays(np.int64, st.tuples(st.integers(1, 12), st.integers(1, 3)), elements=st.integers(-2, 2)))
+    return draw(
+        arrays(
+            np.int64, st.tuples(st.integers(1, 12), st.integers(1, 3)), elements=st.integers(-2, 2)
+        )
+    )
 
 
 DEGENERATE: dict[str, st.SearchStrategy[np.ndarray]] = {

@@ -11,12 +11,31 @@ from dataclasses import dataclass
 import numpy as np
 
 from ksos.exceptions import IntegralNotAvailableError
-from ksos.functionals import MMD, Expectation, Frobenius, Functional, NegativeLogLikelihood, SquaredL2, SquaredMMD, Trace
+from ksos.functionals import (
+    MMD,
+    Expectation,
+    Frobenius,
+    Functional,
+    NegativeLogLikelihood,
+    SquaredL2,
+    SquaredMMD,
+    Trace,
+)
 from ksos.integrals import closed_form
 from ksos.kernels import KERNELS, Gaussian, Kernel, Laplace, Matern
 from ksos.measures import MEASURES, Box, Discrete, GaussianMixture, Lebesgue, Measure, Normal
 from ksos.observables import BoxIndicator, coordinate
-from ksos.solvers import LBFGS, SOLVERS, Auto, Fista, FrankWolfe, InteriorPoint, LowRank, ProjectedGradient, Solver
+from ksos.solvers import (
+    LBFGS,
+    SOLVERS,
+    Auto,
+    Fista,
+    FrankWolfe,
+    InteriorPoint,
+    LowRank,
+    ProjectedGradient,
+    Solver,
+)
 from ksos.whitening import ROUTES
 
 __all__ = [
@@ -69,9 +88,16 @@ MEASURE_CASES: dict[str, dict[int, Measure]] = {
     "normal with covariance": {2: Normal([0.2, -0.3], [[0.8, 0.3], [0.3, 0.5]])},
     "gaussian_mixture": {
         1: GaussianMixture([1, 2], [[0.3], [-0.6]], [[0.5], [0.2]]),
-        2: GaussianMixture([2, 1], [[0.4, 0.0], [-0.5, 0.3]], [[[0.5, 0.2], [0.2, 0.3]], [[0.3, -0.1], [-0.1, 0.6]]]),
+        2: GaussianMixture(
+            [2, 1],
+            [[0.4, 0.0], [-0.5, 0.3]],
+            [[[0.5, 0.2], [0.2, 0.3]], [[0.3, -0.1], [-0.1, 0.6]]],
+        ),
     },
-    "discrete": {1: Discrete(points(30, 1, 5)), 2: Discrete(points(40, 2, 5), np.linspace(0.5, 1.5, 40))},
+    "discrete": {
+        1: Discrete(points(30, 1, 5)),
+        2: Discrete(points(40, 2, 5), np.linspace(0.5, 1.5, 40)),
+    },
 }
 assert set(MEASURES) <= {name.split()[-1] for name in MEASURE_CASES}, "a measure without a case"
 
@@ -104,7 +130,9 @@ PAIR_CASES: dict[str, PairCase] = {
 
 def answers_itself(pair: PairCase) -> bool:
     """Whether a density of the pair has closed forms of its own; if not, it answers as a mixture."""
-    return not pair.measure.by_components and not (pair.kernel.full and pair.measure.normals(pair.d) is not None)
+    return not pair.measure.by_components and not (
+        pair.kernel.full and pair.measure.normals(pair.d) is not None
+    )
 
 
 FUNCTIONAL_CASES: dict[str, Functional] = {
@@ -112,27 +140,55 @@ FUNCTIONAL_CASES: dict[str, Functional] = {
     "squared mmd + trace": SquaredMMD(points(12, 2, 1)) + 1e-2 * Trace(),
     "mmd + trace": MMD(points(12, 2, 1)) + 1e-2 * Trace(relative=True),
     "squared mmd + frobenius": SquaredMMD(points(12, 2, 1)) + 1e-2 * Frobenius(),
-    "everything": 0.5 * SquaredMMD(points(12, 2, 1)) + 0.3 * MMD(points(5, 2, 2)) + 1e-2 * Trace() + 1e-3 * Frobenius(relative=True),
+    "everything": 0.5 * SquaredMMD(points(12, 2, 1))
+    + 0.3 * MMD(points(5, 2, 2))
+    + 1e-2 * Trace()
+    + 1e-3 * Frobenius(relative=True),
     "trace alone": Trace(),
-    "squared mmd + expectation": SquaredMMD(points(12, 2, 1)) + 0.1 * Expectation(coordinate(0) ** 2 + BoxIndicator([0, 0], [1, 2])),
+    "squared mmd + expectation": SquaredMMD(points(12, 2, 1))
+    + 0.1 * Expectation(coordinate(0) ** 2 + BoxIndicator([0, 0], [1, 2])),
     "squared l2": SquaredL2(points(12, 2, 1)),
     "likelihood": NegativeLogLikelihood(points(12, 2, 1)),
-    "likelihood + trace": NegativeLogLikelihood(points(12, 2, 1), np.arange(12)) + 0.1 * Trace(relative=True),
+    "likelihood + trace": NegativeLogLikelihood(points(12, 2, 1), np.arange(12))
+    + 0.1 * Trace(relative=True),
 }
 
 SOLVER_CASES: list[str] = ["auto", *SOLVERS]
-TAKES: dict[str, set[str]] = {"interior_point": {"squared mmd", "squared mmd + trace", "trace alone", "squared mmd + expectation"}}
+TAKES: dict[str, set[str]] = {
+    "interior_point": {
+        "squared mmd",
+        "squared mmd + trace",
+        "trace alone",
+        "squared mmd + expectation",
+    }
+}
 """The functionals that a solver takes, for those that do not take all of them."""
 SOLVER_FUNCTIONAL_CASES: list[tuple[str, str]] = [
-    (solver, functional) for solver in SOLVER_CASES for functional in FUNCTIONAL_CASES if functional in TAKES.get(solver, FUNCTIONAL_CASES)
+    (solver, functional)
+    for solver in SOLVER_CASES
+    for functional in FUNCTIONAL_CASES
+    if functional in TAKES.get(solver, FUNCTIONAL_CASES)
 ]
 REACH: dict[str, float] = {"frank_wolfe": 1e-4}
 """The gap that a slow solver reaches within the time of a test, where that is not the one that all others reach."""
 SOLVER_OPTIONS: dict[type[Solver], dict[str, object]] = {
     Auto: {"max_iter": 3, "newton_steps": 1, "gradient_steps": 10},
-    LowRank: {"max_iter": 3, "first_columns": 1, "max_columns": 1, "extra_steps": 0, "dense_unknowns": 0},
+    LowRank: {
+        "max_iter": 3,
+        "first_columns": 1,
+        "max_columns": 1,
+        "extra_steps": 0,
+        "dense_unknowns": 0,
+    },
     InteriorPoint: {"max_iter": 3, "step_fraction": 0.5, "face_columns": 0},
-    LBFGS: {"max_iter": 20, "columns": 2, "max_columns": 1, "memory": 1, "check_every": 3, "stall": 1e-6},
+    LBFGS: {
+        "max_iter": 20,
+        "columns": 2,
+        "max_columns": 1,
+        "memory": 1,
+        "check_every": 3,
+        "stall": 1e-6,
+    },
     Fista: {"max_iter": 20, "check_every": 3, "restart": False},
     ProjectedGradient: {"max_iter": 20, "check_every": 3},
     FrankWolfe: {"max_iter": 20, "check_every": 3},

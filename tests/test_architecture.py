@@ -21,7 +21,17 @@ PACKAGE = Path(ksos.__file__).parent
 
 # Low to high. A unit (a file or a folder of src/ksos) imports from itself and from the lines above its own, nothing else.
 LAYERS: list[set[str]] = [
-    {"_array", "_dask", "_files", "_lazy", "_progress", "_threads", "_version", "exceptions", "feature_names"},
+    {
+        "_array",
+        "_dask",
+        "_files",
+        "_lazy",
+        "_progress",
+        "_threads",
+        "_version",
+        "exceptions",
+        "feature_names",
+    },
     {"_memory", "_state", "_validation", "pivoted_cholesky"},
     {"device_chunks"},
     {"sources"},
@@ -52,12 +62,25 @@ LAYERS: list[set[str]] = [
 
 # (importing module, imported module): why this one import may go up.
 UPWARD: dict[tuple[str, str], str] = {
-    ("ksos.density.compress", "ksos.embedding"): "a compressed density reports its exact MMD to the original",
+    (
+        "ksos.density.compress",
+        "ksos.embedding",
+    ): "a compressed density reports its exact MMD to the original",
     ("ksos.sources", "ksos.cli.tables"): "CSV files are read as the command line reads them",
     ("ksos.density.queries", "ksos.embedding"): "ksos.mmd, as a method of the density",
 }
 
-HEAVY = ["matplotlib", "torch", "cvxpy", "scipy.stats", "pandas", "sklearn.cluster", "dask", "distributed", "pyarrow"]
+HEAVY = [
+    "matplotlib",
+    "torch",
+    "cvxpy",
+    "scipy.stats",
+    "pandas",
+    "sklearn.cluster",
+    "dask",
+    "distributed",
+    "pyarrow",
+]
 
 # What users type, as far as it exists today.
 PUBLIC = {
@@ -78,7 +101,15 @@ PUBLIC = {
     ],
     "ksos.kernels": ["Gaussian", "Kernel", "Laplace", "Matern"],
     "ksos.measures": ["Box", "Discrete", "Lebesgue", "Measure", "Normal"],
-    "ksos.observables": ["BoxIndicator", "KernelFunction", "NumericFunction", "Observable", "Polynomial", "as_observable", "coordinate"],
+    "ksos.observables": [
+        "BoxIndicator",
+        "KernelFunction",
+        "NumericFunction",
+        "Observable",
+        "Polynomial",
+        "as_observable",
+        "coordinate",
+    ],
     "ksos.functionals": [
         "MMD",
         "Constraint",
@@ -130,7 +161,9 @@ def imported_names(module: str, *, at_import_only: bool = False) -> set[str]:
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{module} line {node.lineno}: write the import from ksos, not from dots"
+            assert node.level == 0, (
+                f"{module} line {node.lineno}: write the import from ksos, not from dots"
+            )
             found.update(f"{node.module}.{alias.name}" for alias in node.names)
     return found
 
@@ -151,7 +184,9 @@ def resolve(name: str) -> str:
 def test_every_unit_has_its_layer() -> None:
     listed = [name for layer in LAYERS for name in layer]
     assert len(listed) == len(set(listed))
-    assert {unit(module) for module in MODULES} == set(listed), "list each file and folder of src/ksos once in LAYERS"
+    assert {unit(module) for module in MODULES} == set(listed), (
+        "list each file and folder of src/ksos once in LAYERS"
+    )
 
 
 def test_imports_go_one_way() -> None:
@@ -182,7 +217,12 @@ def test_no_cycle_among_imports_that_run_at_import_time() -> None:
 
 
 def test_only_one_file_knows_array_backends() -> None:
-    knowing = {module for module in MODULES for name in imported_names(module) if name.split(".")[0] in {"array_api_compat", "torch"}}
+    knowing = {
+        module
+        for module in MODULES
+        for name in imported_names(module)
+        if name.split(".")[0] in {"array_api_compat", "torch"}
+    }
     assert knowing == {"ksos._array"}
 
 
@@ -193,8 +233,12 @@ def test_heavy_packages_are_imported_where_they_are_used() -> None:
         seen.add(module)
         pending.extend(imported(module, at_import_only=True) - seen)
         names = imported_names(module, at_import_only=True)
-        heavy = [name for name in names if any(f"{name}.".startswith(f"{package}.") for package in HEAVY)]
-        assert not heavy, f"{module} is part of import ksos: move the import into the function that needs it"
+        heavy = [
+            name for name in names if any(f"{name}.".startswith(f"{package}.") for package in HEAVY)
+        ]
+        assert not heavy, (
+            f"{module} is part of import ksos: move the import into the function that needs it"
+        )
     assert "ksos.kernels.gaussian" in seen
 
 
@@ -202,7 +246,12 @@ def test_files_stay_short() -> None:
     folders = [ROOT / name for name in ("src", "tests", "experiments", "examples", "benchmarks")]
     lengths = {file: house.count_lines(file) for folder in folders for file in house.files(folder)}
     none(
-        [f"{file.relative_to(ROOT)}: {n} lines" for file, n in lengths.items() if n > house.LIMITS["lines of a file"]], "one idea per file"
+        [
+            f"{file.relative_to(ROOT)}: {n} lines"
+            for file, n in lengths.items()
+            if n > house.LIMITS["lines of a file"]
+        ],
+        "one idea per file",
     )
 
 
@@ -213,7 +262,10 @@ def none(found: list[str], remedy: str) -> None:
 
 def test_the_house_stays_small() -> None:
     sizes = house.sizes()
-    found = {"files": sum(n for n, _ in sizes.values()), "statements": sum(n for _, n in sizes.values())}
+    found = {
+        "files": sum(n for n, _ in sizes.values()),
+        "statements": sum(n for _, n in sizes.values()),
+    }
     found["statements of estimators and choose"] = sizes["estimators"][1] + sizes["choose"][1]
     assert not {name: n for name, n in found.items() if n > house.LIMITS[name]}
 
@@ -223,11 +275,17 @@ def test_private_modules_are_imported_within_their_package() -> None:
 
 
 def test_nobody_asks_for_the_class_of_a_measure() -> None:
-    none(house.measure_checks(), "ask the measure: give Measure a method or a property, and each measure its answer")
+    none(
+        house.measure_checks(),
+        "ask the measure: give Measure a method or a property, and each measure its answer",
+    )
 
 
 def test_objects_are_made_by_their_constructors() -> None:
-    none(house.shortcuts(), "composition instead of a subclass of SoSSpace, a constructor instead of __new__ and __dict__")
+    none(
+        house.shortcuts(),
+        "composition instead of a subclass of SoSSpace, a constructor instead of __new__ and __dict__",
+    )
 
 
 def test_rules_live_in_quadrature() -> None:
@@ -235,7 +293,9 @@ def test_rules_live_in_quadrature() -> None:
 
 
 def test_nothing_patches_a_private_name() -> None:
-    none(house.private_patches(), "inject the limit: an argument, an option, ksos._memory.resources")
+    none(
+        house.private_patches(), "inject the limit: an argument, an option, ksos._memory.resources"
+    )
 
 
 def test_nothing_is_written_twice() -> None:
@@ -254,7 +314,9 @@ def test_public_names(module: str) -> None:
     assert set(PUBLIC[module]) <= set(public.__all__)
 
 
-@pytest.mark.parametrize("module", [module for module in MODULES if not module.endswith("__main__")])
+@pytest.mark.parametrize(
+    "module", [module for module in MODULES if not module.endswith("__main__")]
+)
 def test_all_lists_what_is_there(module: str) -> None:
     names = getattr(importlib.import_module(module), "__all__", [])
     assert len(names) == len(set(names))
@@ -264,7 +326,11 @@ def test_all_lists_what_is_there(module: str) -> None:
 
 def test_flat_api_lists_everything_it_shows() -> None:
     folders = {unit(module) for module in MODULES}
-    shown = {name for name in vars(ksos) if not name.startswith("_")} - folders - {"TYPE_CHECKING", "annotations"}
+    shown = (
+        {name for name in vars(ksos) if not name.startswith("_")}
+        - folders
+        - {"TYPE_CHECKING", "annotations"}
+    )
     assert shown - set(ksos.__all__) == set()
     assert set(ksos.__all__) <= set(dir(ksos)) and all(hasattr(ksos, name) for name in ksos.__all__)
 
@@ -275,7 +341,14 @@ def test_flat_api_lists_everything_it_shows() -> None:
 def fresh(program: str, environment: dict[str, str] | None = None) -> object:
     """What ``program`` prints as JSON in a new interpreter that finds this very package."""
     program = f"import sys; sys.path.insert(0, {str(PACKAGE.parent)!r})\n{program}"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env=environment,
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -321,9 +394,9 @@ print(json.dumps([key for key in before if before[key] != after[key]]))
 
 def test_import_is_quick(tmp_path: Path) -> None:
     # compiled, as an installed package is: in a folder of its own, for checkouts may be kept free of it
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"} | {
-        "PYTHONPYCACHEPREFIX": str(tmp_path)
-    }
+    environment = {
+        key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"
+    } | {"PYTHONPYCACHEPREFIX": str(tmp_path)}
     program = """
 import json, time
 import sklearn
@@ -332,7 +405,9 @@ import ksos
 print(json.dumps(time.process_time() - start))
 """
     best = math.inf
-    for _ in range(5):  # processor time, the best of five, and no more of them than needed: what else the machine does must not count
+    for _ in range(
+        5
+    ):  # processor time, the best of five, and no more of them than needed: what else the machine does must not count
         best = min(best, float(str(fresh(program, environment))))
         if best < 0.3:
             return

@@ -10,7 +10,14 @@ import array_api_compat.torch
 import array_api_strict
 import numpy as np
 import pytest
-from tables import FUNCTIONAL_CASES, PAIR_CASES, REACH, SOLVER_FUNCTIONAL_CASES, WHITENING_CASES, points
+from tables import (
+    FUNCTIONAL_CASES,
+    PAIR_CASES,
+    REACH,
+    SOLVER_FUNCTIONAL_CASES,
+    WHITENING_CASES,
+    points,
+)
 
 import ksos
 from ksos import _array, _memory
@@ -22,7 +29,10 @@ from ksos.support import SELECTIONS
 
 torch = pytest.importorskip("torch")
 
-BACKENDS: dict[str, Callable[[np.ndarray], Any]] = {"torch": torch.asarray, "array-api-strict": array_api_strict.asarray}
+BACKENDS: dict[str, Callable[[np.ndarray], Any]] = {
+    "torch": torch.asarray,
+    "array-api-strict": array_api_strict.asarray,
+}
 
 
 @pytest.fixture(params=BACKENDS)
@@ -44,7 +54,11 @@ def test_integrals(case: Any, convert: Callable[[np.ndarray], Any]) -> None:
     same(integrals.log_mean(convert(X)), integrals.log_mean(X), convert)
     same(integrals.log_diagonal(convert(X)), integrals.log_diagonal(X), convert)
     same(integrals.log_gram(convert(X), convert(Z)), integrals.log_gram(X, Z), convert)
-    same(integrals.log_triple(convert(X), convert(Z), case.kernel), integrals.log_triple(X, Z, case.kernel), convert)
+    same(
+        integrals.log_triple(convert(X), convert(Z), case.kernel),
+        integrals.log_triple(X, Z, case.kernel),
+        convert,
+    )
     same(case.kernel(convert(X), convert(Z)), case.kernel(X, Z), convert)
 
 
@@ -54,7 +68,9 @@ def test_density_evaluation(case: Any, convert: Callable[[np.ndarray], Any]) -> 
     F = np.random.default_rng(3).normal(size=(7, 2))
     ours = ksos.SoSDensity(case.kernel, X, F, case.measure, normalize=True)
     theirs = ksos.SoSDensity(case.kernel, convert(X), convert(F), case.measure, normalize=True)
-    queries = np.concatenate([points(30, case.d, 4), np.full((1, case.d), 40.0)])  # the last one needs logarithms
+    queries = np.concatenate(
+        [points(30, case.d, 4), np.full((1, case.d), 40.0)]
+    )  # the last one needs logarithms
     same(theirs.logpdf(convert(queries)), ours.logpdf(queries), convert, 1e-9)
     same(theirs.pdf(convert(queries)), ours.pdf(queries), convert, 1e-9)
     same(theirs.mean(), ours.mean(), convert, 1e-8)
@@ -63,8 +79,14 @@ def test_density_evaluation(case: Any, convert: Callable[[np.ndarray], Any]) -> 
 
 
 @pytest.mark.parametrize("whitening", WHITENING_CASES)
-@pytest.mark.parametrize("measure", [None, Normal(0.1, 1.2), Box([-3.0, -3.0], [3.0, 3.0])], ids=["lebesgue", "normal", "box"])
-def test_map_and_adjoint(convert: Callable[[np.ndarray], Any], whitening: str, measure: Any) -> None:
+@pytest.mark.parametrize(
+    "measure",
+    [None, Normal(0.1, 1.2), Box([-3.0, -3.0], [3.0, 3.0])],
+    ids=["lebesgue", "normal", "box"],
+)
+def test_map_and_adjoint(
+    convert: Callable[[np.ndarray], Any], whitening: str, measure: Any
+) -> None:
     X = points(8, 2)
     ours = ksos.SoSSpace(Gaussian(0.9), X, measure, whitening=whitening)
     theirs = ksos.SoSSpace(Gaussian(0.9), convert(X), measure, landmarks=X, whitening=whitening)
@@ -72,31 +94,49 @@ def test_map_and_adjoint(convert: Callable[[np.ndarray], Any], whitening: str, m
     B = np.cov(np.random.default_rng(0).normal(size=(8, 20)))
     Ti, Si = np.linalg.pinv(ours.T), ours.projection.S
     C = Ti @ B @ Ti.T
-    Tt = _array.to_numpy(theirs.T)  # eigenvectors may differ in sign: compare what does not depend on them
+    Tt = _array.to_numpy(
+        theirs.T
+    )  # eigenvectors may differ in sign: compare what does not depend on them
     Ct = convert(np.linalg.pinv(Tt) @ B @ np.linalg.pinv(Tt).T)
     at_landmarks = np.linalg.lstsq(Si, ours.embed(C), rcond=None)[0]
-    theirs_at_landmarks = np.linalg.lstsq(_array.to_numpy(theirs.projection.S), _array.to_numpy(theirs.embed(Ct)), rcond=None)[0]
+    theirs_at_landmarks = np.linalg.lstsq(
+        _array.to_numpy(theirs.projection.S), _array.to_numpy(theirs.embed(Ct)), rcond=None
+    )[0]
     np.testing.assert_allclose(theirs_at_landmarks, at_landmarks, rtol=1e-7, atol=1e-9)
     y = convert(np.random.default_rng(1).normal(size=theirs.embedding_rank))
-    assert _array.inner(y, theirs.embed(Ct)) == pytest.approx(_array.inner(theirs.embed_adjoint(y), Ct), rel=1e-9)
+    assert _array.inner(y, theirs.embed(Ct)) == pytest.approx(
+        _array.inner(theirs.embed_adjoint(y), Ct), rel=1e-9
+    )
 
 
 @pytest.mark.parametrize(("solver", "name"), SOLVER_FUNCTIONAL_CASES)
-def test_every_solver_reaches_the_same_objective(solver: str, name: str, convert: Callable[[np.ndarray], Any]) -> None:
+def test_every_solver_reaches_the_same_objective(
+    solver: str, name: str, convert: Callable[[np.ndarray], Any]
+) -> None:
     X, functional = points(9, 2), FUNCTIONAL_CASES[name]
-    tol = max(REACH.get(solver, 1e-8), 1e-3 if solver == "frank_wolfe" and convert is not torch.asarray else 0.0)
+    tol = max(
+        REACH.get(solver, 1e-8),
+        1e-3 if solver == "frank_wolfe" and convert is not torch.asarray else 0.0,
+    )
     ours = ksos.minimize(functional, ksos.SoSSpace(Gaussian(0.9), X), tol=1e-8)
-    theirs = ksos.minimize(functional, ksos.SoSSpace(Gaussian(0.9), convert(X)), solver=solver, tol=tol)
+    theirs = ksos.minimize(
+        functional, ksos.SoSSpace(Gaussian(0.9), convert(X)), solver=solver, tol=tol
+    )
     assert theirs.status == "solved" and theirs.gap <= tol
     assert abs(theirs.objective - ours.objective) <= tol + ours.gap + 1e-7 * abs(ours.objective)
     assert type(theirs.distribution.unit_factor) is type(convert(X))
 
 
 @pytest.mark.parametrize("support", SELECTIONS)
-def test_estimator_takes_and_gives_tensors(support: str, convert: Callable[[np.ndarray], Any]) -> None:
+def test_estimator_takes_and_gives_tensors(
+    support: str, convert: Callable[[np.ndarray], Any]
+) -> None:
     X = points(60, 2)
     options = {"n_support": 12, "support": support, "landmarks": 10, "random_state": 0}
-    ours, theirs = ksos.KernelSoSDensity(**options).fit(X), ksos.KernelSoSDensity(**options).fit(convert(X))
+    ours, theirs = (
+        ksos.KernelSoSDensity(**options).fit(X),
+        ksos.KernelSoSDensity(**options).fit(convert(X)),
+    )
     assert theirs.solution_.objective == pytest.approx(ours.solution_.objective, rel=1e-7)
     same(theirs.support_points_, ours.support_points_, convert)
     same(theirs.score_samples(convert(X)), ours.score_samples(X), convert, 1e-5)
@@ -108,15 +148,21 @@ def test_estimator_takes_and_gives_tensors(support: str, convert: Callable[[np.n
 def test_single_precision_and_gradients_on_the_tensor() -> None:
     X = points(40, 2)
     ours = ksos.KernelSoSDensity(n_support=10).fit(X)
-    theirs = ksos.KernelSoSDensity(n_support=10).fit(torch.asarray(X, dtype=torch.float32, requires_grad=True))
+    theirs = ksos.KernelSoSDensity(n_support=10).fit(
+        torch.asarray(X, dtype=torch.float32, requires_grad=True)
+    )
     assert theirs.score_samples(torch.asarray(X)).dtype is torch.float64
-    np.testing.assert_allclose(theirs.score_samples(torch.asarray(X)).numpy(), ours.score_samples(X), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        theirs.score_samples(torch.asarray(X)).numpy(), ours.score_samples(X), rtol=1e-4, atol=1e-4
+    )
 
 
 def test_laplace_on_tensors(convert: Callable[[np.ndarray], Any]) -> None:
     X, kernel = points(8, 1), Laplace(0.7)
     functional = SquaredMMD(X) + 1e-3 * Trace(relative=True)
-    ours, theirs = (ksos.minimize(functional, ksos.SoSSpace(kernel, points)) for points in (X, convert(X)))
+    ours, theirs = (
+        ksos.minimize(functional, ksos.SoSSpace(kernel, points)) for points in (X, convert(X))
+    )
     assert theirs.objective == pytest.approx(ours.objective, rel=1e-7)
 
 
@@ -125,12 +171,18 @@ def test_mmd_between_backends(convert: Callable[[np.ndarray], Any]) -> None:
     kernel = Gaussian(0.8)
     expected = ksos.mmd(X, Y, kernel)
     assert ksos.mmd(convert(X), convert(Y), kernel) == pytest.approx(expected, rel=1e-10)
-    assert ksos.mmd(X, convert(Y), kernel, landmarks=X) == pytest.approx(ksos.mmd(X, Y, kernel, landmarks=X), rel=1e-8)
+    assert ksos.mmd(X, convert(Y), kernel, landmarks=X) == pytest.approx(
+        ksos.mmd(X, Y, kernel, landmarks=X), rel=1e-8
+    )
     p = ksos.minimize(SquaredMMD(X), ksos.SoSSpace(kernel, convert(X[:4]))).distribution
-    assert ksos.mmd(p, convert(Y), kernel) == pytest.approx(ksos.mmd(p.on_host(), Y, kernel), rel=1e-9)
+    assert ksos.mmd(p, convert(Y), kernel) == pytest.approx(
+        ksos.mmd(p.on_host(), Y, kernel), rel=1e-9
+    )
 
 
-def test_model_file_of_a_tensor_density(tmp_path: Any, convert: Callable[[np.ndarray], Any]) -> None:
+def test_model_file_of_a_tensor_density(
+    tmp_path: Any, convert: Callable[[np.ndarray], Any]
+) -> None:
     p = ksos.KernelSoSDensity(n_support=6).fit(convert(points(30, 2))).distribution_
     p.save(tmp_path / "model.ksos")
     q = ksos.load(tmp_path / "model.ksos")
@@ -138,7 +190,9 @@ def test_model_file_of_a_tensor_density(tmp_path: Any, convert: Callable[[np.nda
     assert isinstance(q.to("cpu").support_points, torch.Tensor)
 
 
-@pytest.mark.parametrize("bad", [[[math.nan]], [[math.inf]], [1.0], [[1j]], np.zeros((0, 2)), np.zeros((2, 0))], ids=repr)
+@pytest.mark.parametrize(
+    "bad", [[[math.nan]], [[math.inf]], [1.0], [[1j]], np.zeros((0, 2)), np.zeros((2, 0))], ids=repr
+)
 def test_bad_tensors(bad: Any, convert: Callable[[np.ndarray], Any]) -> None:
     with pytest.raises(ValueError, match="points"):
         ksos.SoSSpace(Gaussian(1.0), convert(np.asarray(bad)))
@@ -151,7 +205,9 @@ def test_wrong_number_of_features(convert: Callable[[np.ndarray], Any]) -> None:
 
 
 @pytest.mark.parametrize("n", [1, 5])
-def test_large_matrices_have_their_lowest_eigenvalues_bounded(n: int, convert: Callable[[np.ndarray], Any]) -> None:
+def test_large_matrices_have_their_lowest_eigenvalues_bounded(
+    n: int, convert: Callable[[np.ndarray], Any]
+) -> None:
     rng = np.random.default_rng(0)
     Q, _ = np.linalg.qr(rng.normal(size=(450, 450)))
     spectrum = np.concatenate([[-1.0, -0.98, -0.97, -0.9, -0.5], np.linspace(0.0, 1.0, 445)])
@@ -178,7 +234,9 @@ def test_absent_gpu_is_an_error() -> None:
 
 def test_a_full_gpu_is_a_memory_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any, **__: Any) -> Any:
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.\nand much more")
+        raise torch.OutOfMemoryError(
+            "CUDA out of memory. Tried to allocate 20.00 GiB.\nand much more"
+        )
 
     space = ksos.SoSSpace(Gaussian(0.9), torch.asarray(points(8, 2)))
     monkeypatch.setattr(array_api_compat.torch.linalg, "eigh", full)
@@ -202,7 +260,9 @@ def test_memory_is_asked_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_likelihood_of_tensors() -> None:
     X = points(10, 2)
     ours, theirs = (
-        ksos.minimize(NegativeLogLikelihood(Y, a) + 0.1 * Trace(), ksos.SoSSpace(Gaussian(0.9), Y), tol=1e-7)
+        ksos.minimize(
+            NegativeLogLikelihood(Y, a) + 0.1 * Trace(), ksos.SoSSpace(Gaussian(0.9), Y), tol=1e-7
+        )
         for Y, a in ((X, None), (torch.asarray(X), torch.ones(10)))
     )
     assert theirs.status == "solved" and theirs.objective == pytest.approx(ours.objective, abs=1e-7)

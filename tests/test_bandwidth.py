@@ -10,7 +10,15 @@ import pytest
 from sklearn.datasets import make_moons
 
 import ksos
-from ksos.bandwidth import RULES, bandwidth_rule, left_out, median, robust_silverman, widest_good, without_outliers
+from ksos.bandwidth import (
+    RULES,
+    bandwidth_rule,
+    left_out,
+    median,
+    robust_silverman,
+    widest_good,
+    without_outliers,
+)
 from ksos.kernels import Gaussian, Kernel, Laplace, Matern
 from ksos.measures import Box, Discrete, Lebesgue, Measure, Normal
 
@@ -21,19 +29,27 @@ BOX = Box([-1.5, -1.0], [2.5, np.inf])
 KERNELS = [Gaussian(1.0), Laplace(1.0, product=True), Matern(1.5, 1.0, product=True)]
 PAIRS = [(kernel, measure) for kernel in KERNELS for measure in (Lebesgue(), BOX)]
 PAIRS += [(Gaussian(1.0), Normal([0.0, 0.3], [1.0, 0.7]))]
-GRID = np.stack(np.meshgrid(np.linspace(-1.5, 2.5, 9), np.linspace(-1.0, 1.5, 6)), axis=-1).reshape(-1, 2)
-PAIRS += [(Gaussian(1.0), Discrete(np.r_[GRID, MOONS], np.r_[np.ones(len(GRID)), np.full(60, 0.02)]))]
+GRID = np.stack(np.meshgrid(np.linspace(-1.5, 2.5, 9), np.linspace(-1.0, 1.5, 6)), axis=-1).reshape(
+    -1, 2
+)
+PAIRS += [
+    (Gaussian(1.0), Discrete(np.r_[GRID, MOONS], np.r_[np.ones(len(GRID)), np.full(60, 0.02)]))
+]
 every_rule = pytest.mark.parametrize("rule", RULES)
 
 
-def bandwidth(rule: str, points: np.ndarray, weights: np.ndarray = WEIGHTS, seed: int = 0, **options: object) -> np.ndarray:
+def bandwidth(
+    rule: str, points: np.ndarray, weights: np.ndarray = WEIGHTS, seed: int = 0, **options: object
+) -> np.ndarray:
     return bandwidth_rule(rule, points, weights, np.random.default_rng(seed), **options)  # type: ignore[arg-type]
 
 
 @every_rule
 @pytest.mark.parametrize("scale", [2.0**-40, 0.3, 1e9])
 def test_a_unit_of_the_data_is_a_unit_of_the_bandwidth(rule: str, scale: float) -> None:
-    np.testing.assert_allclose(bandwidth(rule, scale * MOONS), scale * bandwidth(rule, MOONS), rtol=1e-9)
+    np.testing.assert_allclose(
+        bandwidth(rule, scale * MOONS), scale * bandwidth(rule, MOONS), rtol=1e-9
+    )
 
 
 @every_rule
@@ -44,7 +60,9 @@ def test_a_shift_is_not_seen(rule: str) -> None:
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule != "median"])
 def test_every_feature_has_a_unit_of_its_own(rule: str) -> None:
     units = np.array([1e-6, 1e7])
-    np.testing.assert_allclose(bandwidth(rule, units * MOONS), units * bandwidth(rule, MOONS), rtol=1e-9)
+    np.testing.assert_allclose(
+        bandwidth(rule, units * MOONS), units * bandwidth(rule, MOONS), rtol=1e-9
+    )
 
 
 @every_rule
@@ -72,24 +90,37 @@ def test_more_points_than_are_looked_at(rule: Callable[..., np.ndarray]) -> None
 
 def test_the_size_of_a_subset_is_corrected_for_exactly() -> None:
     chosen = np.sort(np.random.default_rng(0).choice(60, 20, replace=False))
-    rest, options = (np.random.default_rng(0), Gaussian(1.0), Lebesgue()), {"most_points": 20, "unit": np.ones(2)}
+    rest, options = (
+        (np.random.default_rng(0), Gaussian(1.0), Lebesgue()),
+        {"most_points": 20, "unit": np.ones(2)},
+    )
     few = MOONS[chosen], WEIGHTS[chosen] / WEIGHTS[chosen].sum()
-    subset, standing_for_all = left_out(*few, *rest, **options), left_out(*few, *rest, count=60, **options)
+    subset, standing_for_all = (
+        left_out(*few, *rest, **options),
+        left_out(*few, *rest, count=60, **options),
+    )
     whole = left_out(MOONS, WEIGHTS, *rest, **options)
     np.testing.assert_allclose(whole, standing_for_all, rtol=1e-12)
-    np.testing.assert_allclose(whole, subset * (1.2 / 1.25) * (20 / 60) ** (1 / 6), rtol=1e-12)  # 20 samples are less sure than 60
+    np.testing.assert_allclose(
+        whole, subset * (1.2 / 1.25) * (20 / 60) ** (1 / 6), rtol=1e-12
+    )  # 20 samples are less sure than 60
 
 
 @pytest.mark.parametrize(
     ("behind", "chosen"),
     [
         ([20.0, -17.0, 0.0], 1),  # three nats in all, far less than the standard error
-        ([20.0, -9.0, 0.0], 0),  # within the standard error, which two samples make large, but eleven nats
+        (
+            [20.0, -9.0, 0.0],
+            0,
+        ),  # within the standard error, which two samples make large, but eleven nats
         ([0.02, 0.02, 0.02], 0),  # two nats, on which all samples agree
         ([-1.0, -1.0, -1.0], 1),  # the best itself
     ],
 )
-def test_the_widest_good_one_is_behind_by_little_in_both_senses(behind: list[float], chosen: int) -> None:
+def test_the_widest_good_one_is_behind_by_little_in_both_senses(
+    behind: list[float], chosen: int
+) -> None:
     logs = np.zeros((2, 100))
     logs[1] = -np.r_[behind[:2], np.full(98, behind[2])]
     assert widest_good(logs, np.full(100, 0.01), 1.0) == chosen
@@ -97,28 +128,43 @@ def test_the_widest_good_one_is_behind_by_little_in_both_senses(behind: list[flo
 
 def test_outliers_are_far_from_the_weighted_median() -> None:
     logs, weights = np.array([0.0, 0.0, 0.0, -15.0, -30.0]), np.array([0.1, 0.1, 0.1, 0.6, 0.1])
-    np.testing.assert_allclose(without_outliers(logs, weights), np.array([1.0, 1.0, 1.0, 6.0, 0.0]) / 9.0)
+    np.testing.assert_allclose(
+        without_outliers(logs, weights), np.array([1.0, 1.0, 1.0, 6.0, 0.0]) / 9.0
+    )
 
 
 def brute_force(multiple: float, kernel: Kernel, measure: Measure) -> np.ndarray:
     """The log-density of every sample under bumps around all the others, each a density of the class by itself."""
     k = kernel.with_sigma(multiple * robust_silverman(MOONS, WEIGHTS))
-    bumps = [ksos.SoSDensity(k, x[None], [[1.0]], measure, normalize=True).pdf(MOONS) for x in MOONS]
+    bumps = [
+        ksos.SoSDensity(k, x[None], [[1.0]], measure, normalize=True).pdf(MOONS) for x in MOONS
+    ]
     values = np.array(bumps) * WEIGHTS[:, None]
     np.fill_diagonal(values, 0.0)
     return np.log(values.sum(axis=0))
 
 
 @pytest.mark.parametrize(("kernel", "measure"), PAIRS, ids=repr)
-def test_auto_is_the_widest_that_predicts_left_out_samples_nearly_as_well_as_the_best(kernel: Kernel, measure: Measure) -> None:
-    chosen = bandwidth("auto", MOONS, kernel=kernel, measure=measure) / 1.25 / robust_silverman(MOONS, WEIGHTS)
+def test_auto_is_the_widest_that_predicts_left_out_samples_nearly_as_well_as_the_best(
+    kernel: Kernel, measure: Measure
+) -> None:
+    chosen = (
+        bandwidth("auto", MOONS, kernel=kernel, measure=measure)
+        / 1.25
+        / robust_silverman(MOONS, WEIGHTS)
+    )
     assert chosen[0] == pytest.approx(chosen[1], rel=1e-12)
-    best = max((brute_force(2.0 ** (k / 8), kernel, measure) for k in range(-16, 5)), key=lambda logs: float(logs @ WEIGHTS))
+    best = max(
+        (brute_force(2.0 ** (k / 8), kernel, measure) for k in range(-16, 5)),
+        key=lambda logs: float(logs @ WEIGHTS),
+    )
 
     def too_far(logs: np.ndarray) -> float:
         behind = best - logs
         loss = float(behind @ WEIGHTS)
-        return loss - min(np.sqrt((behind - loss) ** 2 @ WEIGHTS * (WEIGHTS @ WEIGHTS)), 4.0 * (WEIGHTS @ WEIGHTS))
+        return loss - min(
+            np.sqrt((behind - loss) ** 2 @ WEIGHTS * (WEIGHTS @ WEIGHTS)), 4.0 * (WEIGHTS @ WEIGHTS)
+        )
 
     assert too_far(brute_force(chosen[0], kernel, measure)) < 1e-6
     assert too_far(brute_force(1.5 * chosen[0], kernel, measure)) > 0.0
@@ -130,14 +176,18 @@ def test_auto_does_not_widen_for_outliers(distance: float, share: float) -> None
     rng = np.random.default_rng(0)
     X = np.r_[rng.normal(-3.0, 0.4, 100), rng.normal(3.0, 0.4, 100)][:, None]
     far = distance * 2.0 ** np.arange(int(200 * share))[:, None]
-    clean, dirty = (bandwidth("auto", data, np.full(len(data), 1.0 / len(data))) for data in (X, np.r_[X, far]))
+    clean, dirty = (
+        bandwidth("auto", data, np.full(len(data), 1.0 / len(data))) for data in (X, np.r_[X, far])
+    )
     np.testing.assert_allclose(dirty, clean, rtol=0.25)
 
 
 def test_a_wall_is_no_reason_to_narrow_auto() -> None:
     X = np.random.default_rng(0).random((300, 1))
     equal = np.full(300, 1.0 / 300)
-    assert bandwidth("auto", X, equal, measure=Box([0.0], [1.0])) > 1.5 * bandwidth("auto", X, equal)
+    assert bandwidth("auto", X, equal, measure=Box([0.0], [1.0])) > 1.5 * bandwidth(
+        "auto", X, equal
+    )
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=repr)
@@ -145,7 +195,11 @@ def test_auto_sees_the_nodes_of_a_rule_as_what_they_stand_for(kernel: Kernel) ->
     X = np.random.default_rng(0).random((100, 1))
     equal, box = np.full(100, 0.01), Box([0.0], [1.0])
     whole = bandwidth("auto", X, equal, kernel=kernel, measure=box)
-    np.testing.assert_allclose(bandwidth("auto", X, equal, kernel=kernel, measure=Discrete.quadrature(box, 300)), whole, rtol=1e-12)
+    np.testing.assert_allclose(
+        bandwidth("auto", X, equal, kernel=kernel, measure=Discrete.quadrature(box, 300)),
+        whole,
+        rtol=1e-12,
+    )
 
 
 @pytest.mark.parametrize("n_nodes", [1, 5, 10])
@@ -154,7 +208,9 @@ def test_auto_is_no_narrower_than_nodes_can_tell(n_nodes: int) -> None:
     X = np.random.default_rng(0).random((100, 1))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        got = bandwidth("auto", X, np.full(100, 0.01), measure=Discrete.quadrature(Box([0.0], [1.0]), n_nodes))
+        got = bandwidth(
+            "auto", X, np.full(100, 0.01), measure=Discrete.quadrature(Box([0.0], [1.0]), n_nodes)
+        )
     assert got > 1.0 / n_nodes if n_nodes > 1 else got > 0.0
 
 
@@ -168,8 +224,13 @@ def test_auto_of_samples_that_no_node_sees(shift: float) -> None:
 def test_auto_looks_at_fewer_points_where_nodes_are_many() -> None:
     rng = np.random.default_rng(0)
     X, measure = rng.normal(size=(400, 1)), Discrete.quadrature(Box([-6.0], [6.0]), 60)
-    many = Discrete(np.repeat(measure.points, 200, axis=0) + 1e-9 * rng.normal(size=(12000, 1)), np.repeat(measure.weights / 200, 200))
-    few, whole = (bandwidth("auto", X, np.full(400, 1.0 / 400), measure=rho) for rho in (many, measure))
+    many = Discrete(
+        np.repeat(measure.points, 200, axis=0) + 1e-9 * rng.normal(size=(12000, 1)),
+        np.repeat(measure.weights / 200, 200),
+    )
+    few, whole = (
+        bandwidth("auto", X, np.full(400, 1.0 / 400), measure=rho) for rho in (many, measure)
+    )
     np.testing.assert_allclose(few, whole, rtol=0.25)
 
 

@@ -31,7 +31,9 @@ from ksos.space import SoSSpace
 SMALL = bench.Setting(10, 2, 0.5)
 
 
-def judged(contestant: Callable[[Any, np.ndarray, float, Watch], str], setting: bench.Setting, tol: float) -> tuple[Watch, str, list[Any]]:
+def judged(
+    contestant: Callable[[Any, np.ndarray, float, Watch], str], setting: bench.Setting, tol: float
+) -> tuple[Watch, str, list[Any]]:
     X, looks = setting.points(), []
     watch = Watch(Referee(setting, X), 60.0, lambda t, f: looks.append((t, f)))
     return watch, contestant(setting, X, tol, watch), looks
@@ -45,7 +47,9 @@ def in_the_notes_own_terms(setting: bench.Setting, B: np.ndarray) -> float:
     X, s2 = setting.points(), setting.sigma**2
     d = ((X[:, None] - X[None]) ** 2).sum(-1)
     K = np.exp(-d / s2)
-    u = (math.pi * s2 / 3) ** (setting.d / 2) * np.exp(-(d[:, :, None] + d[:, None] + d[None]) / (3 * s2))
+    u = (math.pi * s2 / 3) ** (setting.d / 2) * np.exp(
+        -(d[:, :, None] + d[:, None] + d[None]) / (3 * s2)
+    )
     W = (math.pi * s2 / 2) ** (setting.d / 2) * np.exp(-d / (2 * s2))
     assert np.sum(B * W) == pytest.approx(1.0, abs=1e-9)
     residual = np.einsum("pq,pqr->r", B, u) - K.mean(axis=1)
@@ -61,9 +65,13 @@ def test_referee_agrees_with_the_note(seed: int, setting: bench.Setting) -> None
     C = referee.feasible(None, F @ F.T)
     assert np.trace(C) == pytest.approx(1.0, abs=1e-12)
     B = referee.T @ C @ referee.T.T / setting.unit
-    np.testing.assert_allclose(B / B[0, 0], F @ F.T / (F @ F.T)[0, 0], atol=1e-6)  # only the mass was changed
+    np.testing.assert_allclose(
+        B / B[0, 0], F @ F.T / (F @ F.T)[0, 0], atol=1e-6
+    )  # only the mass was changed
     assert referee.value(C) == pytest.approx(in_the_notes_own_terms(setting, B), rel=1e-8)
-    np.testing.assert_allclose(referee.feasible(F, np.eye(3)), C, atol=1e-10)  # the same answer in other coordinates
+    np.testing.assert_allclose(
+        referee.feasible(F, np.eye(3)), C, atol=1e-10
+    )  # the same answer in other coordinates
 
 
 @pytest.mark.parametrize("setting", [SMALL, bench.Setting(40, 2, 1.0), bench.Setting(20, 10, 2.0)])
@@ -103,12 +111,17 @@ def solved() -> tuple[float, float]:
     return watch.objective, watch.referee.gap(watch.C)
 
 
-@pytest.mark.parametrize("name", ["fista", "published", "clarabel_natural", "clarabel_whitened", "scs_natural", "scs_whitened"])
+@pytest.mark.parametrize(
+    "name",
+    ["fista", "published", "clarabel_natural", "clarabel_whitened", "scs_natural", "scs_whitened"],
+)
 def test_contestants_find_the_same_optimum(name: str, solved: tuple[float, float]) -> None:
     if "_" in name:
         pytest.importorskip("cvxpy")
     contestant = bench.CONTESTANTS[name]
-    watch, _, looks = judged(contestant.solve, SMALL, {"fista": 1e-8}.get(name, 1e-9 if "_" in name else 1e-13))
+    watch, _, looks = judged(
+        contestant.solve, SMALL, {"fista": 1e-8}.get(name, 1e-9 if "_" in name else 1e-13)
+    )
     objective, gap = solved
     assert gap < 1e-9
     assert -gap - 1e-12 <= watch.objective - objective <= 1e-7
@@ -132,9 +145,14 @@ def test_the_kronecker_step_is_valid() -> None:
     for i in range(10):
         for j in range(10):
             B = referee.T[:, [i]] @ referee.T[:, [j]].T
-            columns.append(referee.S @ (referee.c * np.einsum("pr,pr->r", referee.H, (B * referee.H) @ referee.H)))
+            columns.append(
+                referee.S
+                @ (referee.c * np.einsum("pr,pr->r", referee.H, (B * referee.H) @ referee.H))
+            )
     singular = np.linalg.svd(np.array(columns), compute_uv=False)
-    assert bound == pytest.approx(2.0 * np.linalg.norm(singular**2), rel=1e-4)  # a rotation of C changes no norm; the jitter is 1e-10
+    assert bound == pytest.approx(
+        2.0 * np.linalg.norm(singular**2), rel=1e-4
+    )  # a rotation of C changes no norm; the jitter is 1e-10
     assert bound >= 2.0 * singular[0] ** 2
 
 
@@ -144,7 +162,12 @@ def test_published_algorithm_stops_by_its_rule_and_says_when_memory_is_short() -
     _, _, longer = judged(rivals.solve_published, SMALL, 1e-8)
     assert longer[-1][1] < looks[-1][1]
     with pytest.raises(MemoryError, match="Kronecker matrix with m = 2000"):
-        rivals.solve_published(SMALL, np.zeros((2000, 2)), 1e-4, Watch(Referee(SMALL, SMALL.points()), 1.0, lambda t, f: None))
+        rivals.solve_published(
+            SMALL,
+            np.zeros((2000, 2)),
+            1e-4,
+            Watch(Referee(SMALL, SMALL.points()), 1.0, lambda t, f: None),
+        )
 
 
 def test_without_cvxpy_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,10 +217,22 @@ def test_the_clock_stands_still_while_the_referee_looks() -> None:
 
 
 def rows_of_a_race() -> list[Row]:
-    quick = Row("low_rank", SMALL, [Run(1e-8, [(0.1, 1.1), (0.2, 1.0 + 1e-9)], 0.3, "solved", 2e-9)], "solved", 1e6)
+    quick = Row(
+        "low_rank",
+        SMALL,
+        [Run(1e-8, [(0.1, 1.1), (0.2, 1.0 + 1e-9)], 0.3, "solved", 2e-9)],
+        "solved",
+        1e6,
+    )
     again = Run(1e-8, [(0.05, 1.1), (0.15, 1.0 + 1e-9)], 0.25, "solved", 1e-9)
     quick.runs.append(again)
-    early = Row("published", SMALL, [Run(1e-11, [(1.0, 1.5), (3.0, 1.18)], 3.0, "stopped by its rule", 0.5)], "stopped by its rule", 5e7)
+    early = Row(
+        "published",
+        SMALL,
+        [Run(1e-11, [(1.0, 1.5), (3.0, 1.18)], 3.0, "stopped by its rule", 0.5)],
+        "stopped by its rule",
+        5e7,
+    )
     killed = Row("clarabel_natural", SMALL, [Run(1e-6)], "killed at the limit", limit=40.0)
     absent = Row("scs_natural", SMALL, status="not tried: failed at m=5")
     return [quick, early, killed, absent]
@@ -228,18 +263,35 @@ def test_times_ratios_and_the_lower_bound() -> None:
 def test_the_reference_goes_first_and_losers_are_not_tried_at_larger_sizes() -> None:
     asked: list[tuple[str, int, float | None]] = []
 
-    def run_one(name: str, setting: bench.Setting, limit: float, f_star: float | None, clock: str) -> Row:
+    def run_one(
+        name: str, setting: bench.Setting, limit: float, f_star: float | None, clock: str
+    ) -> Row:
         asked.append((name, setting.m, f_star))
         if name == "published":
             return Row(name, setting, status="out of memory", limit=limit)
-        return Row(name, setting, [Run(1e-8, [(0.1, 2.0)], 0.1, "solved", 0.5)], "solved", limit=limit)
+        return Row(
+            name, setting, [Run(1e-8, [(0.1, 2.0)], 0.1, "solved", 0.5)], "solved", limit=limit
+        )
 
     told: list[float | None] = []
     rows = bench.race(
-        bench.grid([9, 5], [2], [1.0, 2.0]), ["published", "low_rank", "published"], 1.0, lambda row, f: told.append(f), run=run_one
+        bench.grid([9, 5], [2], [1.0, 2.0]),
+        ["published", "low_rank", "published"],
+        1.0,
+        lambda row, f: told.append(f),
+        run=run_one,
     )
-    assert asked == [call for _ in range(2) for call in [("low_rank", 5, None), ("published", 5, 1.5), ("low_rank", 9, None)]]
-    assert [row.status for row in rows[:4]] == ["solved", "out of memory", "solved", "not tried: failed at m=5"]
+    assert asked == [
+        call
+        for _ in range(2)
+        for call in [("low_rank", 5, None), ("published", 5, 1.5), ("low_rank", 9, None)]
+    ]
+    assert [row.status for row in rows[:4]] == [
+        "solved",
+        "out of memory",
+        "solved",
+        "not tried: failed at m=5",
+    ]
     assert told == [1.5] * 8
     with pytest.raises(ValueError, match="contestants"):
         bench.race([], ["nobody"], 1.0, lambda row, f: None)
@@ -258,7 +310,9 @@ def test_grid_has_three_bandwidths_for_each_dimension() -> None:
 def test_a_process_that_is_too_slow_short_of_memory_or_broken_becomes_a_row() -> None:
     short = contest.run_one("published", bench.Setting(500, 2, 1.0), 5.0, None)
     assert short.status.startswith("out of memory: the m² × m² Kronecker matrix with m = 500 needs")
-    assert len(short.runs) == 1 and short.time_spent() is None, "it began, but how long it would take is not known"
+    assert len(short.runs) == 1 and short.time_spent() is None, (
+        "it began, but how long it would take is not known"
+    )
     broken = contest.run_one("nobody", SMALL, 5.0, None)
     assert broken.status == "crashed: KeyError: 'nobody'" and not broken.runs
     pytest.importorskip("cvxpy")
@@ -270,7 +324,9 @@ def test_a_process_that_is_too_slow_short_of_memory_or_broken_becomes_a_row() ->
 # --- the command ---
 
 
-def test_the_command_writes_a_table_numbers_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_a_table_numbers_and_a_picture(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("matplotlib")
     words = [
         "--quick",
@@ -290,7 +346,11 @@ def test_the_command_writes_a_table_numbers_and_a_picture(tmp_path: Path, capsys
     out, err = capsys.readouterr()
     assert err == ""
     lines = out.splitlines()
-    assert lines[0].startswith("BLAS pinned to one thread") and "a proven lower bound" in lines[1] and "of the processor" in lines[2]
+    assert (
+        lines[0].startswith("BLAS pinned to one thread")
+        and "a proven lower bound" in lines[1]
+        and "of the processor" in lines[2]
+    )
     (title,) = (line for line in lines if line.startswith("ksos, low_rank"))
     assert title.endswith("solved") and " 1× " in title
     files = [tmp_path / "new" / name for name in ("benchmark.json", "benchmark.png")]
@@ -299,7 +359,13 @@ def test_the_command_writes_a_table_numbers_and_a_picture(tmp_path: Path, capsys
     results = json.loads(files[0].read_text())
     first, second = results["rows"]
     assert (first["contestant"], second["contestant"]) == ("low_rank", "published")
-    assert 0.0 < first["seconds_to"]["0.0001"] <= first["seconds_to"]["1e-08"] <= first["whole_call"] < 2.0
+    assert (
+        0.0
+        < first["seconds_to"]["0.0001"]
+        <= first["seconds_to"]["1e-08"]
+        <= first["whole_call"]
+        < 2.0
+    )
     assert 0.0 <= first["excess"] <= 1e-8
     assert first["runs"][0]["gap"] <= 1e-8
     assert len({(row["f_star"], row["sigma"], row["m"]) for row in results["rows"]}) == 1
@@ -308,13 +374,19 @@ def test_the_command_writes_a_table_numbers_and_a_picture(tmp_path: Path, capsys
 @pytest.mark.parametrize(
     ("words", "code", "what"),
     [
-        (["--sizes", "1"], 2, "argument --sizes: a whole number of at least 2 was expected; got '1'"),
+        (
+            ["--sizes", "1"],
+            2,
+            "argument --sizes: a whole number of at least 2 was expected; got '1'",
+        ),
         (["--limit", "nan"], 2, "argument --limit: a positive number was expected; got 'nan'"),
         (["--contestants", "nobody"], 2, "argument --contestants: invalid choice: 'nobody'"),
         (["--output", __file__], 1, "is a file; --output expects a folder"),
     ],
 )
-def test_the_command_refuses(words: list[str], code: int, what: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_refuses(
+    words: list[str], code: int, what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["bench", *words]) == code
     err = capsys.readouterr().err
     assert err.startswith("ksos bench: error: ") and what in err and err.count("\n") == 1

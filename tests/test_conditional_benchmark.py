@@ -33,7 +33,10 @@ def test_functions_are_those_of_scikit_learn(number: int) -> None:
     if number == 1:
         np.testing.assert_allclose(y, _function(1)(X))
     else:
-        low, high = np.array([0.0, 40.0 * np.pi, 0.0, 1.0]), np.array([100.0, 560.0 * np.pi, 1.0, 11.0])
+        low, high = (
+            np.array([0.0, 40.0 * np.pi, 0.0, 1.0]),
+            np.array([100.0, 560.0 * np.pi, 1.0, 11.0]),
+        )
         np.testing.assert_allclose(y, _function(number)((X - low) / (high - low)))
 
 
@@ -63,7 +66,12 @@ def test_scores_of_a_known_law() -> None:
     assert found["coverage"] == pytest.approx(0.9, abs=0.003) and found["crossings"] == 0.0
     assert found["width"] == pytest.approx(2.0 * norm.ppf(0.95))
     assert found["nll"] == pytest.approx(0.5 * math.log(2.0 * math.pi * math.e), abs=0.01)
-    doubled = work.scores(NormalLaw(lambda rows: (np.zeros(rows.shape[0]), np.full(rows.shape[0], 2.0))), X, 2.0 * y, 2.0)
+    doubled = work.scores(
+        NormalLaw(lambda rows: (np.zeros(rows.shape[0]), np.full(rows.shape[0], 2.0))),
+        X,
+        2.0 * y,
+        2.0,
+    )
     for name in ("crps", "width", "nll", "worst", "coverage"):
         assert doubled[name] == pytest.approx(found[name])
 
@@ -86,15 +94,34 @@ def test_a_piece_is_measured_and_a_failure_is_kept(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_page_counts_who_is_ahead() -> None:
-    base = {"n": 300, "n_train": 300, "machine": "m", "seconds": 1.0, "coverage": 0.9, "crossings": 0.0, "width": 1.0}
+    base = {
+        "n": 300,
+        "n_train": 300,
+        "machine": "m",
+        "seconds": 1.0,
+        "coverage": 0.9,
+        "crossings": 0.0,
+        "width": 1.0,
+    }
     records = [
-        {**base, "dataset": name, "seed": seed, "contestant": who, "nll": nll, "crps": crps, "worst": -9.0, "conformal_coverage": 0.91}
+        {
+            **base,
+            "dataset": name,
+            "seed": seed,
+            "contestant": who,
+            "nll": nll,
+            "crps": crps,
+            "worst": -9.0,
+            "conformal_coverage": 0.91,
+        }
         for name, lead in (("diabetes", 0.1), ("friedman1_skewed", -0.1))
         for seed in (0, 1)
         for who, nll, crps in (("ksos", 1.0, 0.5), ("ngboost", 1.0 + lead, 0.5 + lead))
     ]
     among = cells(records, DATASETS)
-    assert page.ahead(among, ["ngboost"], "nll") == "1 of 2" == page.ahead(among, ["ngboost"], "crps")
+    assert (
+        page.ahead(among, ["ngboost"], "nll") == "1 of 2" == page.ahead(among, ["ngboost"], "crps")
+    )
     assert page.ahead(among, ["normal"], "nll") == "not measured"
     text = page.page(records)
     assert "| cells with a lower NLL than NGBoost | 1 of 2 |" in text

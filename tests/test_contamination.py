@@ -39,11 +39,18 @@ def test_measures_against_closed_forms(experiment: dict[str, Any]) -> None:
     truth = experiment["clean_density"](experiment["GRID"])
     fitted = KernelDensity(bandwidth=0.5).fit([[0.5, 0.25]])
     found = experiment["measure"](fitted, np.array([[0.5, 0.25]]), truth)
-    assert found["clean_log_likelihood"] == pytest.approx(-np.log(2.0 * np.pi * 0.25)) and found["bump_width"] == 0.5
-    bump = ksos.SoSDensity(ksos.kernels.Gaussian(1.0), [[0.5, 0.25]], [[1.0]], Lebesgue(), normalize=True)  # the same Gaussian
+    assert (
+        found["clean_log_likelihood"] == pytest.approx(-np.log(2.0 * np.pi * 0.25))
+        and found["bump_width"] == 0.5
+    )
+    bump = ksos.SoSDensity(
+        ksos.kernels.Gaussian(1.0), [[0.5, 0.25]], [[1.0]], Lebesgue(), normalize=True
+    )  # the same Gaussian
     nodes, weights = np.polynomial.legendre.leggauss(60)
     curve = experiment["half_circles"](0.5 * (nodes + 1.0)).reshape(-1, 2)
-    wide = np.sqrt(1.0 + 2.0 * 0.1**2)  # the kernel of bandwidth 1, blurred by the noise of the moons, once
+    wide = np.sqrt(
+        1.0 + 2.0 * 0.1**2
+    )  # the kernel of bandwidth 1, blurred by the noise of the moons, once
     kernel = ksos.kernels.Gaussian(wide)
     masses = np.tile(0.25 * weights, 2)
     cross = masses @ np.asarray([ksos.mmd(z[None, :], bump, kernel) ** 2 for z in curve])
@@ -51,24 +58,44 @@ def test_measures_against_closed_forms(experiment: dict[str, Any]) -> None:
     inner = (1.0 + own - cross) / 2.0 / wide**2
     twice = ksos.kernels.Gaussian(np.sqrt(1.0 + 4.0 * 0.1**2))
     moons = masses @ twice(curve) @ masses / (1.0 + 4.0 * 0.1**2)
-    bumps = ksos.mmd(bump, ksos.MeanEmbedding([[0.0, 0.0]], [0.0], kernel=ksos.kernels.Gaussian(1.0))) ** 2
+    bumps = (
+        ksos.mmd(bump, ksos.MeanEmbedding([[0.0, 0.0]], [0.0], kernel=ksos.kernels.Gaussian(1.0)))
+        ** 2
+    )
     assert found["mmd"] ** 2 == pytest.approx(bumps + moons - 2.0 * inner, abs=1e-6)
 
 
-def test_the_criterion_decides(experiment: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_criterion_decides(
+    experiment: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """The whole script, in small. Objective and criterion are told apart: for either objective, L² keeps what held-out likelihood loses."""
     namespace = experiment["run"].__globals__
     monkeypatch.setitem(namespace, "N_SAMPLES", 100)
 
     def small(objective: str, criterion: str) -> Any:
-        grids = {"reference": None, "bandwidths": (0.3, 2.0), "relative_regularizations": (1e-2,), "cv": 2, "n_support": 50, "tol": 1e-3}
-        return lambda X: ksos.KernelSoSDensityCV(**grids, objective=objective, criterion=criterion).fit(X)
+        grids = {
+            "reference": None,
+            "bandwidths": (0.3, 2.0),
+            "relative_regularizations": (1e-2,),
+            "cv": 2,
+            "n_support": 50,
+            "tol": 1e-3,
+        }
+        return lambda X: ksos.KernelSoSDensityCV(
+            **grids, objective=objective, criterion=criterion
+        ).fit(X)
 
-    names = {"MMD": "squared_mmd", "likelihood": "likelihood"}, {"L²": "l2", "likelihood": "log_likelihood"}
+    names = (
+        {"MMD": "squared_mmd", "likelihood": "likelihood"},
+        {"L²": "l2", "likelihood": "log_likelihood"},
+    )
     fits = dict(experiment["CONTESTANTS"])
     for first, objective in names[0].items():
         for second, criterion in names[1].items():
-            fits[f"{first}, by {second}"] = (small(objective, criterion), *fits[f"{first}, by {second}"][1:])
+            fits[f"{first}, by {second}"] = (
+                small(objective, criterion),
+                *fits[f"{first}, by {second}"][1:],
+            )
     monkeypatch.setitem(namespace, "CONTESTANTS", fits)
     rows, picture = experiment["run"](quick=True)
     ise = {(row["contestant"], row["outliers"]): row["ise"] for row in rows}

@@ -38,7 +38,9 @@ def X() -> np.ndarray:
 
 
 def test_hashes_are_those_of_the_host(X: np.ndarray) -> None:
-    np.testing.assert_array_equal(to_numpy(device_hashes(torch.asarray(X))).view(np.uint64), row_hashes(X))
+    np.testing.assert_array_equal(
+        to_numpy(device_hashes(torch.asarray(X))).view(np.uint64), row_hashes(X)
+    )
 
 
 @pytest.mark.parametrize("most", [100, 50_000])
@@ -46,7 +48,10 @@ def test_survey_is_that_of_the_host(X: np.ndarray, most: int) -> None:
     masses = np.where(np.arange(N) % 11, 1.0, 0.0)
     here = there = Survey.empty(most, 3)
     for rows in (slice(0, 36_000), slice(36_000, 36_000), slice(36_000, N)):
-        here, there = here.update(X[rows], masses[rows]), surveyed(there, torch.asarray(X[rows]), torch.asarray(masses[rows]))
+        here, there = (
+            here.update(X[rows], masses[rows]),
+            surveyed(there, torch.asarray(X[rows]), torch.asarray(masses[rows])),
+        )
     for name, value in vars(here).items():
         np.testing.assert_array_equal(vars(there)[name], value, err_msg=name)
 
@@ -55,12 +60,21 @@ def test_survey_is_that_of_the_host(X: np.ndarray, most: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "kernel", [Gaussian(1.1), Gaussian(np.diag([1.0, 2.0, 3.0]) + 0.3), Laplace(2.0), Matern(1.5, 1.5, product=True)], ids=repr
+    "kernel",
+    [
+        Gaussian(1.1),
+        Gaussian(np.diag([1.0, 2.0, 3.0]) + 0.3),
+        Laplace(2.0),
+        Matern(1.5, 1.5, product=True),
+    ],
+    ids=repr,
 )
 def test_sums_on_a_device(X: np.ndarray, kernel: Any) -> None:
     Z, weights = X[:20], np.linspace(0.5, 1.5, 3000)
     ours = ksos.KernelSums(kernel, Z).update(X[:3000], weights)
-    theirs = ksos.KernelSums(kernel, torch.asarray(Z)).update(torch.asarray(X[:3000]), torch.asarray(weights))
+    theirs = ksos.KernelSums(kernel, torch.asarray(Z)).update(
+        torch.asarray(X[:3000]), torch.asarray(weights)
+    )
     assert is_tensor(theirs.values)
     np.testing.assert_allclose(to_numpy(theirs.values), ours.values, rtol=1e-12)
     assert theirs.mass == pytest.approx(ours.mass, rel=1e-15)
@@ -84,11 +98,17 @@ def test_weights_that_are_no_numbers_are_refused(X: np.ndarray) -> None:
 
 @pytest.mark.parametrize("convert", BACKENDS.values(), ids=BACKENDS)
 @pytest.mark.parametrize("weighted", [False, True])
-def test_error_of_single_precision_is_bounded(X: np.ndarray, weighted: bool, convert: Callable[[np.ndarray], Any]) -> None:
+def test_error_of_single_precision_is_bounded(
+    X: np.ndarray, weighted: bool, convert: Callable[[np.ndarray], Any]
+) -> None:
     Z, kernel = X[:30], Gaussian(0.7)
     weights = np.random.default_rng(0).normal(size=N) + 0.3 if weighted else np.full(N, 2.0)
     exact = ksos.KernelSums(kernel, Z).update(X, weights)
-    single = ksos.KernelSums(kernel, convert(Z), "single").update(convert(X[:999]), weights[:999]).update(convert(X[999:]), weights[999:])
+    single = (
+        ksos.KernelSums(kernel, convert(Z), "single")
+        .update(convert(X[:999]), weights[:999])
+        .update(convert(X[999:]), weights[999:])
+    )
     off = np.max(np.abs(to_numpy(single.values) - exact.values)) / exact.mass
     assert 0.0 < off <= single.error < 1e-4
     assert exact.error == 0.0 and single.mass == pytest.approx(exact.mass, rel=1e-14)
@@ -96,7 +116,10 @@ def test_error_of_single_precision_is_bounded(X: np.ndarray, weighted: bool, con
 
 def test_single_precision_bears_no_certificate(X: np.ndarray) -> None:
     kernel, Z = Gaussian(1.0), X[:5]
-    single, double = ksos.KernelSums(kernel, Z, "single").update(X[:100]), ksos.KernelSums(kernel, Z).update(X[:100])
+    single, double = (
+        ksos.KernelSums(kernel, Z, "single").update(X[:100]),
+        ksos.KernelSums(kernel, Z).update(X[:100]),
+    )
     with pytest.raises(ValueError, match="are no target"):
         SquaredMMD(single).bind(ksos.SoSSpace(kernel, Z))
     with pytest.raises(ValueError, match="and precision"):
@@ -106,7 +129,10 @@ def test_single_precision_bears_no_certificate(X: np.ndarray) -> None:
 
 
 def test_kernels_without_a_bound_are_summed_in_double_precision(X: np.ndarray) -> None:
-    single, double = (ksos.KernelSums(Laplace(1.0), X[:5], precision).update(X[:100]) for precision in ("single", "double"))
+    single, double = (
+        ksos.KernelSums(Laplace(1.0), X[:5], precision).update(X[:100])
+        for precision in ("single", "double")
+    )
     np.testing.assert_allclose(single.values, double.values, rtol=1e-5)
     assert np.max(np.abs(single.values - double.values)) / double.mass <= single.error
 
@@ -116,7 +142,11 @@ def test_single_precision_in_files_and_parts(X: np.ndarray, tmp_path: Path) -> N
     both = nothing.update(X[:64]).merge(nothing.update(X[64:200]))
     both.save(tmp_path / "sums")
     read = ksos.KernelSums.load(tmp_path / "sums")
-    assert (read.precision, read.error, read.count) == ("single", both.error, 200) and nothing.error == 0.0
+    assert (read.precision, read.error, read.count) == (
+        "single",
+        both.error,
+        200,
+    ) and nothing.error == 0.0
 
 
 def test_products_keep_their_precision_whatever_the_process_has_chosen() -> None:
@@ -138,7 +168,9 @@ def tensors(X: np.ndarray, rows: int) -> Callable[[], Iterator[Any]]:
 
 
 @pytest.mark.parametrize(
-    "options", [{"n_support": 25, "bandwidth": 1.0}, {"support": points(25, 3), "bandwidth": 1.0}], ids=["two passes", "one pass"]
+    "options",
+    [{"n_support": 25, "bandwidth": 1.0}, {"support": points(25, 3), "bandwidth": 1.0}],
+    ids=["two passes", "one pass"],
 )
 def test_fit_runs_where_the_chunks_lie(X: np.ndarray, options: dict[str, Any]) -> None:
     ours = ksos.KernelSoSDensity(**options, random_state=0).fit(ksos.chunks(X, rows=9000))
@@ -146,14 +178,18 @@ def test_fit_runs_where_the_chunks_lie(X: np.ndarray, options: dict[str, Any]) -
         theirs = ksos.KernelSoSDensity(**options, random_state=0).fit(source)
         assert is_tensor(theirs.support_points_) and is_tensor(theirs.distribution_.unit_factor)
         assert theirs.solution_.objective == pytest.approx(ours.solution_.objective, abs=2e-8)
-        np.testing.assert_allclose(to_numpy(theirs.score_samples(X[:50])), ours.score_samples(X[:50]), atol=1e-9)
+        np.testing.assert_allclose(
+            to_numpy(theirs.score_samples(X[:50])), ours.score_samples(X[:50]), atol=1e-9
+        )
 
 
 def test_chunks_of_files_on_a_device(X: np.ndarray, tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", X[:900].astype(np.float32))
     source = ksos.chunks(tmp_path / "a.npy", rows=400).to("cpu")
     found = [chunk.data for chunk in source]
-    assert [tuple(part.shape) for part in found] == [(400, 3), (400, 3), (100, 3)] and all(part.dtype == torch.float64 for part in found)
+    assert [tuple(part.shape) for part in found] == [(400, 3), (400, 3), (100, 3)] and all(
+        part.dtype == torch.float64 for part in found
+    )
     np.testing.assert_array_equal(np.concatenate(found), X[:900].astype(np.float32))
     assert source.fingerprint()[0][0].endswith("a.npy")
 
@@ -180,7 +216,9 @@ def test_bad_chunks_are_named(X: np.ndarray, bad: Any, message: str) -> None:
 
 def test_chunks_outside_of_the_measure_are_named(X: np.ndarray) -> None:
     with pytest.raises(ValueError, match=r"chunk 0: 1 of 2 samples lie outside"):
-        ksos.KernelSoSDensity(measure=Box([0.0], [1.0])).fit(ksos.chunks([torch.asarray([[0.5], [1.5]])]))
+        ksos.KernelSoSDensity(measure=Box([0.0], [1.0])).fit(
+            ksos.chunks([torch.asarray([[0.5], [1.5]])])
+        )
 
 
 # --- samples ---
@@ -189,7 +227,12 @@ def test_chunks_outside_of_the_measure_are_named(X: np.ndarray) -> None:
 def inverted(case: Any) -> bool:
     """Whether densities of this kernel and measure are drawn by inversion."""
     factors = case.kernel.full or case.kernel.separable(case.d)
-    return case.d <= 2 and factors and case.measure.atoms is None and case.measure.normals(case.d) is None
+    return (
+        case.d <= 2
+        and factors
+        and case.measure.atoms is None
+        and case.measure.normals(case.d) is None
+    )
 
 
 INVERTED = {name: case for name, case in PAIR_CASES.items() if inverted(case)}
@@ -199,17 +242,31 @@ INVERTED = {name: case for name, case in PAIR_CASES.items() if inverted(case)}
 def test_samples_are_those_of_inversion(case: Any) -> None:
     X, F = points(7, case.d), np.random.default_rng(3).normal(size=(7, 2))
     p = ksos.SoSDensity(case.kernel, X, F, case.measure, normalize=True)
-    ours, theirs = (draw(p, 300, np.random.default_rng(5)) for draw in (draw_by_inversion, draw_on_device))
+    ours, theirs = (
+        draw(p, 300, np.random.default_rng(5)) for draw in (draw_by_inversion, draw_on_device)
+    )
     np.testing.assert_allclose(theirs, ours, atol=1e-9)
 
 
 def test_samples_of_tensors_invert_the_distribution_function() -> None:
-    p = ksos.SoSDensity(Gaussian([0.6, 1.3]), points(9, 2), np.random.default_rng(3).normal(size=(9, 3)), normalize=True)
-    x, u = draw_on_device(p.to("cpu"), 500, np.random.default_rng(1)), uniforms(np.random.default_rng(1), (500, 2), torch.zeros(0))
+    p = ksos.SoSDensity(
+        Gaussian([0.6, 1.3]),
+        points(9, 2),
+        np.random.default_rng(3).normal(size=(9, 3)),
+        normalize=True,
+    )
+    x, u = (
+        draw_on_device(p.to("cpu"), 500, np.random.default_rng(1)),
+        uniforms(np.random.default_rng(1), (500, 2), torch.zeros(0)),
+    )
     assert is_tensor(x)
-    np.testing.assert_allclose(p.marginal([0]).cdf(to_numpy(x)[:, :1]), to_numpy(u)[:, 0], atol=1e-9)
+    np.testing.assert_allclose(
+        p.marginal([0]).cdf(to_numpy(x)[:, :1]), to_numpy(u)[:, 0], atol=1e-9
+    )
     for row, level in zip(to_numpy(x)[:5], to_numpy(u)[:5, 1], strict=True):
-        assert float(p.conditional({0: row[0]}).cdf(row[1:][None])[0]) == pytest.approx(level, abs=1e-8)
+        assert float(p.conditional({0: row[0]}).cdf(row[1:][None])[0]) == pytest.approx(
+            level, abs=1e-8
+        )
 
 
 def test_no_samples() -> None:

@@ -21,7 +21,12 @@ import ksos
 from ksos.kernels import Gaussian
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 PAGE_IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=PAGE_IDS)
@@ -33,8 +38,13 @@ def read(name: str) -> str:
 
 def fences(text: str, language: str) -> list[tuple[int, str]]:
     """(line number, content) of the fenced blocks in one language."""
-    pattern = re.compile(rf"^([ \t]*)```{language}[^\n]*\n(.*?)^\1```[ \t]*$", re.MULTILINE | re.DOTALL)
-    return [(text.count("\n", 0, found.start()) + 2, textwrap.dedent(found[2])) for found in pattern.finditer(text)]
+    pattern = re.compile(
+        rf"^([ \t]*)```{language}[^\n]*\n(.*?)^\1```[ \t]*$", re.MULTILINE | re.DOTALL
+    )
+    return [
+        (text.count("\n", 0, found.start()) + 2, textwrap.dedent(found[2]))
+        for found in pattern.finditer(text)
+    ]
 
 
 def without_fences(text: str) -> str:
@@ -50,7 +60,11 @@ def find(dotted: str) -> Any:
         except ModuleNotFoundError:
             continue
         for name in parts[n:]:
-            annotated = {key for base in getattr(found, "__mro__", ()) for key in vars(base).get("__annotations__", {})}
+            annotated = {
+                key
+                for base in getattr(found, "__mro__", ())
+                for key in vars(base).get("__annotations__", {})
+            }
             found = getattr(found, name, None) if name in annotated else getattr(found, name)
         return found
     raise ModuleNotFoundError(dotted)
@@ -58,7 +72,9 @@ def find(dotted: str) -> Any:
 
 @every_page
 def test_dotted_names_resolve(page: Path) -> None:
-    names = set(re.findall(r"(?<![\w./-])ksos(?:\.[A-Za-z_]\w*)+", page.read_text(encoding="utf-8")))
+    names = set(
+        re.findall(r"(?<![\w./-])ksos(?:\.[A-Za-z_]\w*)+", page.read_text(encoding="utf-8"))
+    )
     broken = []
     for name in sorted(names):
         try:
@@ -69,7 +85,12 @@ def test_dotted_names_resolve(page: Path) -> None:
 
 
 def test_unknown_names_do_not_resolve() -> None:
-    for name in ("ksos.nothing", "ksos.kernels.nothing", "ksos.Solution.nothing", "ksos.kernels.Gaussian.nothing"):
+    for name in (
+        "ksos.nothing",
+        "ksos.kernels.nothing",
+        "ksos.Solution.nothing",
+        "ksos.kernels.Gaussian.nothing",
+    ):
         with pytest.raises((ImportError, AttributeError)):
             find(name)
 
@@ -91,19 +112,27 @@ CONSOLES = [page for page in PAGES if "```pycon" in page.read_text(encoding="utf
 
 
 @pytest.mark.parametrize("page", CONSOLES, ids=[page.stem for page in CONSOLES])
-def test_consoles_show_what_is_printed(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_consoles_show_what_is_printed(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     text = "\n".join(block for _, block in fences(page.read_text(encoding="utf-8"), "pycon"))
     test = doctest.DocTestParser().get_doctest(text, {}, page.stem, str(page), 0)
     assert test.examples
     said: list[str] = []
-    doctest.DocTestRunner(verbose=False, optionflags=doctest.NORMALIZE_WHITESPACE).run(test, out=said.append)
+    doctest.DocTestRunner(verbose=False, optionflags=doctest.NORMALIZE_WHITESPACE).run(
+        test, out=said.append
+    )
     assert not said, "".join(said)
 
 
 def inline_calls(page: Path) -> list[str]:
     """Calls of ksos in the tables of a page."""
-    rows = [line for line in without_fences(page.read_text(encoding="utf-8")).splitlines() if line.startswith("|")]
+    rows = [
+        line
+        for line in without_fences(page.read_text(encoding="utf-8")).splitlines()
+        if line.startswith("|")
+    ]
     codes = [code for row in rows for code in re.findall(r"`([^`]+)`", row)]
     return [code for code in codes if re.match(r"(ksos\.\w+|KernelSoS\w+)\(", code)]
 
@@ -119,11 +148,35 @@ def test_calls_in_tables_run(page: Path, tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
     pandas.DataFrame(X, columns=["u", "v"]).to_parquet(tmp_path / "folder" / "part.parquet")
-    known = {"ksos": ksos, "X": X, "new": new, "y": X[:, 0] + rng.normal(size=40), "w": np.ones(40), "a": X, "b": new, "s": 1.0}
-    known |= vars(ksos.kernels) | vars(ksos.measures) | vars(ksos.functionals) | {"space": ksos.SoSSpace(Gaussian(1.0), X)}
-    known |= {name: getattr(ksos, name) for name in ("KernelSoSDensity", "KernelSoSDensityCV", "KernelSoSConditional")}
-    known |= {"mixture": ksos.measures.GaussianMixture([1.0], [[0.0, 0.0]], [[1.0, 1.0]]), "data": X[:, :1], "radius": 0.3}
-    known |= {"loss": lambda theta, x: ((x[:, 0] - theta[0]) ** 2, 2.0 * (theta[0] - x)), "theta0": [0.0]}
+    known = {
+        "ksos": ksos,
+        "X": X,
+        "new": new,
+        "y": X[:, 0] + rng.normal(size=40),
+        "w": np.ones(40),
+        "a": X,
+        "b": new,
+        "s": 1.0,
+    }
+    known |= (
+        vars(ksos.kernels)
+        | vars(ksos.measures)
+        | vars(ksos.functionals)
+        | {"space": ksos.SoSSpace(Gaussian(1.0), X)}
+    )
+    known |= {
+        name: getattr(ksos, name)
+        for name in ("KernelSoSDensity", "KernelSoSDensityCV", "KernelSoSConditional")
+    }
+    known |= {
+        "mixture": ksos.measures.GaussianMixture([1.0], [[0.0, 0.0]], [[1.0, 1.0]]),
+        "data": X[:, :1],
+        "radius": 0.3,
+    }
+    known |= {
+        "loss": lambda theta, x: ((x[:, 0] - theta[0]) ** 2, 2.0 * (theta[0] - x)),
+        "theta0": [0.0],
+    }
     for code in inline_calls(page):
         eval(compile(code, str(page), "eval"), dict(known))
 
@@ -131,7 +184,9 @@ def test_calls_in_tables_run(page: Path, tmp_path: Path, monkeypatch: pytest.Mon
 @every_page
 def test_links_lead_somewhere(page: Path) -> None:
     text = without_fences(page.read_text(encoding="utf-8"))
-    targets = re.findall(r"\]\(([^)\s]+)[^)]*\)", text) + re.findall(r"(?:src|href)=\"([^\"]+)\"", text)
+    targets = re.findall(r"\]\(([^)\s]+)[^)]*\)", text) + re.findall(
+        r"(?:src|href)=\"([^\"]+)\"", text
+    )
     broken = []
     for target in targets:
         if re.match(r"[a-z][a-z+.-]*:", target):
@@ -145,13 +200,18 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as code hosts make them."""
-    headings = re.findall(r"^#+ +(.+?) *$", without_fences(page.read_text(encoding="utf-8")), re.MULTILINE)
+    headings = re.findall(
+        r"^#+ +(.+?) *$", without_fences(page.read_text(encoding="utf-8")), re.MULTILINE
+    )
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @every_page
 def test_named_files_exist(page: Path) -> None:
-    names = re.findall(r"`((?:src|tests|docs|experiments|examples|benchmarks)/[\w./-]*)`", page.read_text(encoding="utf-8"))
+    names = re.findall(
+        r"`((?:src|tests|docs|experiments|examples|benchmarks)/[\w./-]*)`",
+        page.read_text(encoding="utf-8"),
+    )
     assert not [name for name in names if not (ROOT / name).exists()]
 
 
@@ -181,7 +241,13 @@ def test_one_version_everywhere() -> None:
 
 def test_citation_names_the_paper() -> None:
     text = read("CITATION.cff")
-    for words in ("Muzellec", "Bach", "Rudi", "A Note on Optimizing Distributions using Kernel Mean Embeddings", "2106.09994"):
+    for words in (
+        "Muzellec",
+        "Bach",
+        "Rudi",
+        "A Note on Optimizing Distributions using Kernel Mean Embeddings",
+        "2106.09994",
+    ):
         assert words in text
 
 
@@ -191,30 +257,51 @@ def test_citation_names_the_paper() -> None:
 def tracked() -> list[Path]:
     """The text files of the project, those that git tracks if this is a checkout."""
     done = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, check=False
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
     )
     if done.returncode == 0 and done.stdout:
         found = [ROOT / name for name in done.stdout.decode().split("\0") if name]
     else:
-        found = [file for name in ("src", "tests", "docs", "examples", "experiments", "benchmarks") for file in (ROOT / name).rglob("*")]
+        found = [
+            file
+            for name in ("src", "tests", "docs", "examples", "experiments", "benchmarks")
+            for file in (ROOT / name).rglob("*")
+        ]
         found += [file for file in ROOT.iterdir() if file.suffix in (".md", ".toml", ".cff")]
-    return [file for file in found if file.is_file() and file.suffix not in (".png", ".pdf", ".pyc", ".npz", ".jsonl", ".csv")]
+    return [
+        file
+        for file in found
+        if file.is_file() and file.suffix not in (".png", ".pdf", ".pyc", ".npz", ".jsonl", ".csv")
+    ]
 
 
 def test_the_distribution_is_kernel_sos() -> None:
-    forbidden = re.compile(r"pip3? install [^\n]{0,30}?(?<![\w/.-])['\"]?" + r"ksos\b(?!/)")  # the name belongs to another product
+    forbidden = re.compile(
+        r"pip3? install [^\n]{0,30}?(?<![\w/.-])['\"]?" + r"ksos\b(?!/)"
+    )  # the name belongs to another product
     texts = {file: file.read_text(encoding="utf-8", errors="replace") for file in tracked()}
     assert len(texts) > 200
-    assert not [str(file.relative_to(ROOT)) for file, text in texts.items() if forbidden.search(text)]
+    assert not [
+        str(file.relative_to(ROOT)) for file, text in texts.items() if forbidden.search(text)
+    ]
     project = tomllib.loads(read("pyproject.toml"))["project"]
     assert project["name"] == "kernel-sos" and list(project["scripts"]) == ["ksos"]
-    assert {"plot", "torch", "cvx", "arrow", "dask", "test", "lint", "all"} <= set(project["optional-dependencies"])
-    asked = {extra for text in texts.values() for extra in re.findall(r"kernel-sos\[([a-z]+)\]", text)}
+    assert {"plot", "torch", "cvx", "arrow", "dask", "test", "lint", "all"} <= set(
+        project["optional-dependencies"]
+    )
+    asked = {
+        extra for text in texts.values() for extra in re.findall(r"kernel-sos\[([a-z]+)\]", text)
+    }
     assert asked <= set(project["optional-dependencies"])
 
 
 def test_every_dependency_has_one_lowest_version() -> None:
-    done = subprocess.run([sys.executable, ROOT / "tools" / "floors.py"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools" / "floors.py"], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     floors = dict(line.split("==") for line in done.stdout.split())
     assert {"numpy", "scipy", "scikit-learn", "pandas", "pytest"} <= set(floors)
@@ -229,7 +316,11 @@ KEY = re.compile(r"(?<=[\[ ])[A-Z][A-Za-z]+(?:19|20)\d\d[a-z]?(?=[\],])")
 
 def test_every_source_that_is_cited_is_listed_and_every_one_listed_is_cited() -> None:
     listed = re.findall(r"^@\w+\{(\w+),", read("docs/references.bib"), re.MULTILINE)
-    cited = {key for file in (ROOT / "src").rglob("*.py") for key in KEY.findall(file.read_text(encoding="utf-8"))}
+    cited = {
+        key
+        for file in (ROOT / "src").rglob("*.py")
+        for key in KEY.findall(file.read_text(encoding="utf-8"))
+    }
     assert len(listed) == len(set(listed))
     assert cited - set(listed) == set(), "cited, but not in docs/references.bib"
     assert set(listed) - cited == set(), "in docs/references.bib, but not cited in src"
@@ -245,7 +336,11 @@ def test_every_reference_is_whole() -> None:
 
 
 def test_the_walks_lead_through_files_that_exist() -> None:
-    named = set(re.findall(r"`((?!src/|tests/|docs/)[a-z_]+(?:/[a-z_]+)*(?:\.py|/))`", read("docs/architecture.md")))
+    named = set(
+        re.findall(
+            r"`((?!src/|tests/|docs/)[a-z_]+(?:/[a-z_]+)*(?:\.py|/))`", read("docs/architecture.md")
+        )
+    )
     assert len(named) > 20
     assert not [name for name in sorted(named) if not (ROOT / "src" / "ksos" / name).exists()]
 
@@ -258,11 +353,17 @@ def test_the_lines_for_other_engines_add_up_all_samples() -> None:
 
     namespace: dict[str, Any] = {}
     blocks = [block for _, block in fences(read("docs/several-machines.md"), "python")]
-    ray, spark = (next(k for k, block in enumerate(blocks) if word in block) for word in ("map_batches", "mapInArrow"))
+    ray, spark = (
+        next(k for k, block in enumerate(blocks) if word in block)
+        for word in ("map_batches", "mapInArrow")
+    )
     for k, block in enumerate(blocks):
         exec(compile(block, "several-machines.md", "exec"), namespace)
         if k in (ray, spark):
             assert len(block.strip().splitlines()) <= 10
             expected, found = namespace["nothing"].update(SAMPLES), namespace["total"]
-            assert found.count == len(SAMPLES) and abs(found.values - expected.values).max() < 1e-12 * abs(expected.values).max()
+            assert (
+                found.count == len(SAMPLES)
+                and abs(found.values - expected.values).max() < 1e-12 * abs(expected.values).max()
+            )
     assert abs(namespace["p"].mean() - namespace["q"].mean()).max() < 1e-6

@@ -26,7 +26,9 @@ def test_between_samples_it_is_the_textbook_sum(kernel: Kernel) -> None:
     assert ksos.mmd(X, Y, kernel) == pytest.approx(np.sqrt(square), rel=1e-10)
     assert ksos.mmd(X, X, kernel) == pytest.approx(0.0, abs=1e-7)
     assert ksos.mmd(X, Y, kernel) == pytest.approx(ksos.mmd(Y, X, kernel))
-    assert ksos.mmd(X, Y, kernel, landmarks=np.concatenate([X, Y])) == pytest.approx(np.sqrt(square), rel=1e-6)
+    assert ksos.mmd(X, Y, kernel, landmarks=np.concatenate([X, Y])) == pytest.approx(
+        np.sqrt(square), rel=1e-6
+    )
 
 
 @every_kernel
@@ -49,7 +51,13 @@ def test_with_a_density_it_is_exact_wherever_a_closed_form_is_known(pair: PairCa
             ksos.mmd(X, p, embedding)
         return
     q = make_density(pair, 3, seed=5)
-    nodes, w = quadrature_rule(pair.kernel, pair.measure, np.concatenate([p.support_points, q.support_points]), per_panel=10, reach=5.0)
+    nodes, w = quadrature_rule(
+        pair.kernel,
+        pair.measure,
+        np.concatenate([p.support_points, q.support_points]),
+        per_panel=10,
+        reach=5.0,
+    )
     atoms = ksos.MeanEmbedding(nodes, w * p.pdf(nodes), kernel=embedding)
     assert ksos.mmd(X, p, embedding) == pytest.approx(ksos.mmd(X, atoms, embedding), abs=2e-7)
     other = ksos.MeanEmbedding(nodes, w * q.pdf(nodes), kernel=embedding)
@@ -104,13 +112,17 @@ def test_the_order_four_sum_is_the_definition() -> None:
 
 def test_weights_that_cancel_do_not_cost_the_exact_value_its_digits() -> None:
     x = np.linspace(-1.0, 1.0, 9)[:, None]
-    differences = np.array([(-1.0) ** k * math.comb(8, k) for k in range(9)])[:, None]  # an eighth difference: B is huge, p is not
+    differences = np.array([(-1.0) ** k * math.comb(8, k) for k in range(9)])[
+        :, None
+    ]  # an eighth difference: B is huge, p is not
     p = ksos.SoSDensity(Gaussian(1.5), x, differences, normalize=True)
     nodes, w = quadrature_rule(p.kernel, p.measure, x)
     atoms = ksos.MeanEmbedding(nodes, w * p.pdf(nodes), kernel=Gaussian(1.0))
     X = points(4, 1)
     assert ksos.mmd(X, p, Gaussian(1.0)) == pytest.approx(ksos.mmd(X, atoms), rel=1e-9)
-    wide = np.concatenate([x, np.zeros_like(x), np.zeros_like(x), np.zeros_like(x)], axis=1)  # no grid is affordable in four features
+    wide = np.concatenate(
+        [x, np.zeros_like(x), np.zeros_like(x), np.zeros_like(x)], axis=1
+    )  # no grid is affordable in four features
     q = ksos.SoSDensity(Gaussian(1.5), wide, differences, normalize=True)
     with pytest.warns(RuntimeWarning, match=r"weights of this density cancel.*pass landmarks="):
         ksos.mmd(points(4, 4), q)
@@ -118,11 +130,18 @@ def test_weights_that_cancel_do_not_cost_the_exact_value_its_digits() -> None:
 
 def test_the_cost_of_an_exact_value_is_predicted_and_refused() -> None:
     p = make_density(PairCase(Gaussian(0.7), MEASURE_CASES["lebesgue"][2], 2), m=10)
-    with pytest.raises(ValueError, match=r"10 and 10 support points is predicted to take 1e\+04 operations, more than.*pass landmarks="):
+    with pytest.raises(
+        ValueError,
+        match=r"10 and 10 support points is predicted to take 1e\+04 operations, more than.*pass landmarks=",
+    ):
         ksos.mmd(points(3, 2), p, max_operations=9e3)
     assert ksos.mmd(points(3, 2), p, max_operations=1e4) > 0.0
-    fine = ksos.SoSDensity(Gaussian(1e-3), points(3, 2), np.ones((3, 1)), Box([-2.0, -2.0], [2.0, 2.0]), normalize=True)
-    with pytest.raises(IntegralNotAvailableError, match=r"quadrature rule with .*×.* nodes; pass landmarks="):
+    fine = ksos.SoSDensity(
+        Gaussian(1e-3), points(3, 2), np.ones((3, 1)), Box([-2.0, -2.0], [2.0, 2.0]), normalize=True
+    )
+    with pytest.raises(
+        IntegralNotAvailableError, match=r"quadrature rule with .*×.* nodes; pass landmarks="
+    ):
         ksos.mmd(points(3, 2), fine)
 
 
@@ -136,11 +155,21 @@ def test_the_cost_of_an_exact_value_is_predicted_and_refused() -> None:
             ValueError,
             r"b is an embedding in the RKHS of Gaussian\(sigma=2.0\), but distances are measured in that of Gaussian\(sigma=1.0\)",
         ),
-        ((np.full((2, 2), np.nan), points(3, 2), Gaussian(1.0)), ValueError, "Input a contains NaN"),
-        ((points(3, 2), points(3, 2), Gaussian(1.0), points(3, 1)), ValueError, "landmarks has 1 features, but 2 were expected"),
+        (
+            (np.full((2, 2), np.nan), points(3, 2), Gaussian(1.0)),
+            ValueError,
+            "Input a contains NaN",
+        ),
+        (
+            (points(3, 2), points(3, 2), Gaussian(1.0), points(3, 1)),
+            ValueError,
+            "landmarks has 1 features, but 2 were expected",
+        ),
     ],
 )
-def test_refuses_what_has_no_distance(arguments: tuple, error: type[Exception], message: str) -> None:
+def test_refuses_what_has_no_distance(
+    arguments: tuple, error: type[Exception], message: str
+) -> None:
     with pytest.raises(error, match=message):
         ksos.mmd(*arguments)
 
@@ -151,9 +180,15 @@ def test_refuses_what_has_no_distance(arguments: tuple, error: type[Exception], 
         ({"weights": [1.0]}, ValueError, "weights must have length 3; got 1"),
         ({"weights": [1.0, np.inf, 0.0]}, ValueError, "weights contains infinity"),
         ({"kernel": "gaussian"}, TypeError, "kernel must be a kernel object"),
-        ({"kernel": Gaussian([1.0, 2.0])}, ValueError, "2 bandwidths but the points have 1 features"),
+        (
+            {"kernel": Gaussian([1.0, 2.0])},
+            ValueError,
+            "2 bandwidths but the points have 1 features",
+        ),
     ],
 )
-def test_refuses_what_is_no_embedding(arguments: dict, error: type[Exception], message: str) -> None:
+def test_refuses_what_is_no_embedding(
+    arguments: dict, error: type[Exception], message: str
+) -> None:
     with pytest.raises(error, match=message):
         ksos.MeanEmbedding(points(3, 1), **{"kernel": Gaussian(1.0), **arguments})

@@ -18,22 +18,30 @@ from ksos.kernels import Gaussian, Kernel, Laplace
 from ksos.measures import Box, Discrete, Lebesgue, Measure, Normal
 from ksos.observables import KernelFunction, coordinate
 
-every_measure = pytest.mark.parametrize("name", [name for name, by_dimension in MEASURE_CASES.items() if 1 in by_dimension])
+every_measure = pytest.mark.parametrize(
+    "name", [name for name, by_dimension in MEASURE_CASES.items() if 1 in by_dimension]
+)
 CONTINUOUS = [name for name in MEASURE_CASES if name != "discrete"]
 SIGNED = [0.5, -0.2, 0.3, 0.2, 0.1, 0.1]
 
 
-def by_atoms(p: ksos.SoSDensity, data: ksos.MeanEmbedding, nodes: np.ndarray, weights: np.ndarray) -> float:
+def by_atoms(
+    p: ksos.SoSDensity, data: ksos.MeanEmbedding, nodes: np.ndarray, weights: np.ndarray
+) -> float:
     """The MMD from the values of p at the nodes of a rule, as the sum that it is."""
     mass = weights * p.pdf(nodes)
-    return float(np.sqrt(mass @ data.kernel(nodes) @ mass - 2.0 * mass @ data(nodes) + data.norm() ** 2))
+    return float(
+        np.sqrt(mass @ data.kernel(nodes) @ mass - 2.0 * mass @ data(nodes) + data.norm() ** 2)
+    )
 
 
 def by_rule(p: ksos.SoSDensity, data: ksos.MeanEmbedding) -> float:
     rule = TensorRule.of(p.kernel, p.support_points, p.measure, data.kernel)
     masses = rule.masses(p)
     seen = float(rule.seen_from(data.points, masses) @ data.weights)
-    assert np.vdot(masses, rule.atoms_at_nodes(data.points, data.weights)) == pytest.approx(seen, abs=1e-12)
+    assert np.vdot(masses, rule.atoms_at_nodes(data.points, data.weights)) == pytest.approx(
+        seen, abs=1e-12
+    )
     return float(np.sqrt(np.vdot(masses, rule.smoothed(masses)) - 2.0 * seen + data.norm() ** 2))
 
 
@@ -48,7 +56,11 @@ def test_against_quadrature(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in CONTINUOUS if 1 in MEASURE_CASES[name]])
-@pytest.mark.parametrize(("d", "kernel", "other"), [(1, Gaussian(0.6), Gaussian(0.9)), (2, Gaussian([0.9, 1.2]), Gaussian(1.3))], ids=str)
+@pytest.mark.parametrize(
+    ("d", "kernel", "other"),
+    [(1, Gaussian(0.6), Gaussian(0.9)), (2, Gaussian([0.9, 1.2]), Gaussian(1.3))],
+    ids=str,
+)
 def test_routes_agree(name: str, d: int, kernel: Kernel, other: Kernel) -> None:
     p = random_density(kernel, MEASURE_CASES[name][d], d)
     data = ksos.MeanEmbedding(points(6, d), SIGNED, kernel=other)
@@ -63,13 +75,24 @@ def test_three_features() -> None:
     p = random_density(Gaussian(2.5), Box([-0.3] * 3, [0.5] * 3), 3)
     data = ksos.MeanEmbedding(points(4, 3), kernel=Gaussian(2.2))
     rule = Discrete.quadrature(Box([-0.3] * 3, [0.5] * 3), 12)
-    assert ksos.mmd(p, data) == pytest.approx(by_atoms(p, data, rule.points, rule.weights), abs=1e-9)
+    assert ksos.mmd(p, data) == pytest.approx(
+        by_atoms(p, data, rule.points, rule.weights), abs=1e-9
+    )
 
 
 def test_two_densities_on_grids_of_their_own() -> None:
-    left, right = (random_density(Gaussian(0.8), Box([low, -1.0], [low + 1.5, 0.5]), 2, seed=seed) for low, seed in ((-0.6, 0), (0.2, 1)))
-    kernel, rules = Gaussian(0.9), [quadrature_rule(p.kernel, p.measure, p.support_points) for p in (left, right)]
-    a, b = (ksos.MeanEmbedding(x, w * p.pdf(x), kernel=kernel) for p, (x, w) in zip((left, right), rules, strict=True))
+    left, right = (
+        random_density(Gaussian(0.8), Box([low, -1.0], [low + 1.5, 0.5]), 2, seed=seed)
+        for low, seed in ((-0.6, 0), (0.2, 1))
+    )
+    kernel, rules = (
+        Gaussian(0.9),
+        [quadrature_rule(p.kernel, p.measure, p.support_points) for p in (left, right)],
+    )
+    a, b = (
+        ksos.MeanEmbedding(x, w * p.pdf(x), kernel=kernel)
+        for p, (x, w) in zip((left, right), rules, strict=True)
+    )
     assert ksos.mmd(left, right, kernel) == pytest.approx(ksos.mmd(a, b), abs=1e-9)
 
 
@@ -80,14 +103,22 @@ def test_weights_that_cancel_cost_no_digits() -> None:
         space = ksos.SoSSpace(Gaussian(1.0), support, measure)
         p = space.density(np.eye(space.rank)[:, -1:])
         data = ksos.MeanEmbedding([[0.3]], kernel=Gaussian(1.0))
-        expected = by_atoms(p, data, *quadrature_rule(p.kernel, measure, p.support_points, per_panel=30, reach=12.0))
+        expected = by_atoms(
+            p, data, *quadrature_rule(p.kernel, measure, p.support_points, per_panel=30, reach=12.0)
+        )
         assert ksos.mmd(p, data) == pytest.approx(expected, abs=1e-7)
 
 
 def test_far_from_the_origin() -> None:
     near, far = (
         ksos.mmd(
-            ksos.SoSDensity(Gaussian(0.5), np.array([[0.25], [0.5]]) + shift, [[1.0], [-0.5]], Box([shift], [shift + 1.0]), normalize=True),
+            ksos.SoSDensity(
+                Gaussian(0.5),
+                np.array([[0.25], [0.5]]) + shift,
+                [[1.0], [-0.5]],
+                Box([shift], [shift + 1.0]),
+                normalize=True,
+            ),
             ksos.MeanEmbedding([[shift + 0.75]], kernel=Gaussian(1.0)),
         )
         for shift in (0.0, 2.0**27)
@@ -122,13 +153,25 @@ def test_a_reported_worst_case_can_be_checked_again(d: int, measure: Measure) ->
 @pytest.mark.parametrize(
     ("kernel", "measure", "d", "message"),
     [
-        (Laplace(1.0), Lebesgue(), 1, "has no formula on Lebesgue.*use Gaussian kernels, or put the density on nodes"),
-        (Gaussian(1.0), Box([0.0] * 4, [1.0] * 4), 4, "known in up to 3 features; got 4; use a Lebesgue or Normal"),
+        (
+            Laplace(1.0),
+            Lebesgue(),
+            1,
+            "has no formula on Lebesgue.*use Gaussian kernels, or put the density on nodes",
+        ),
+        (
+            Gaussian(1.0),
+            Box([0.0] * 4, [1.0] * 4),
+            4,
+            "known in up to 3 features; got 4; use a Lebesgue or Normal",
+        ),
         (Laplace(1.0), Discrete(points(5, 4)), 4, None),
         (Gaussian(1.0), Normal(0.0, 1.0), 9, None),
     ],
 )
-def test_what_has_no_formula_is_refused_before_any_work(kernel: Kernel, measure: Measure, d: int, message: str | None) -> None:
+def test_what_has_no_formula_is_refused_before_any_work(
+    kernel: Kernel, measure: Measure, d: int, message: str | None
+) -> None:
     p = random_density(kernel, measure, d)
     if message is None:
         require_exact_mmd(kernel, Gaussian(1.0), measure, d)

@@ -19,7 +19,12 @@ def test_there_is_a_gallery() -> None:
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
-def test_example(script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_example(
+    script: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     shown: list[int] = []
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(plt, "show", lambda: shown.extend(plt.get_fignums()))

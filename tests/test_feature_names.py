@@ -30,15 +30,23 @@ Density = ksos.SoSDensity | ksos.SoSMixture
 
 def _reference() -> ksos.SoSDensity:
     measure = Normal(np.zeros(3), np.ones(3))
-    return ksos.SoSDensity(Gaussian(1.5), points(4, 3), points(4, 2, 7), measure, constant=[1.0, 0.2], normalize=True)
+    return ksos.SoSDensity(
+        Gaussian(1.5), points(4, 3), points(4, 2, 7), measure, constant=[1.0, 0.2], normalize=True
+    )
 
 
 LAWS: dict[str, Callable[[], Density]] = {
     "Gaussian": lambda: random_density(Gaussian([1.0, 1.5, 2.0]), d=3),
-    "tied": lambda: random_density(Gaussian(np.array([[1.0, 0.3, 0.0], [0.3, 1.5, 0.2], [0.0, 0.2, 2.0]])), d=3),
-    "Laplace in a box": lambda: random_density(Laplace([1.0, 1.5, 2.0], product=True), Box([-4.0] * 3, [4.0] * 3), d=3),
+    "tied": lambda: random_density(
+        Gaussian(np.array([[1.0, 0.3, 0.0], [0.3, 1.5, 0.2], [0.0, 0.2, 2.0]])), d=3
+    ),
+    "Laplace in a box": lambda: random_density(
+        Laplace([1.0, 1.5, 2.0], product=True), Box([-4.0] * 3, [4.0] * 3), d=3
+    ),
     "corrected reference": _reference,
-    "mixture": lambda: ksos.mixture([random_density(Gaussian(1.0), d=3), random_density(Gaussian(2.0), d=3, seed=3)], [1, 2]),
+    "mixture": lambda: ksos.mixture(
+        [random_density(Gaussian(1.0), d=3), random_density(Gaussian(2.0), d=3, seed=3)], [1, 2]
+    ),
 }
 ORDERS = [[1, 2, 0], [2, 1, 0], [0, 2, 1]]
 LAPLACE = "Laplace in a box"
@@ -90,12 +98,20 @@ def test_a_table_and_its_array_agree_and_the_array_warns_once(p: Density, method
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        (lambda X: X.assign(year=1.0), "has the column 'year', but the features are 'hp', 'mpg', 'wt'; select these"),
+        (
+            lambda X: X.assign(year=1.0),
+            "has the column 'year', but the features are 'hp', 'mpg', 'wt'; select these",
+        ),
         (lambda X: X.drop(columns="mpg"), "lacks the column 'mpg'; it has 'hp', 'wt'"),
-        (lambda X: X.rename(columns={"hp": "HP", "wt": "WT"}), "lacks the columns 'hp', 'wt'; it has 'HP', 'mpg', 'WT'"),
+        (
+            lambda X: X.rename(columns={"hp": "HP", "wt": "WT"}),
+            "lacks the columns 'hp', 'wt'; it has 'HP', 'mpg', 'WT'",
+        ),
     ],
 )
-def test_columns_that_do_not_match_are_named(method: str, wrong: Callable[[pd.DataFrame], pd.DataFrame], words: str) -> None:
+def test_columns_that_do_not_match_are_named(
+    method: str, wrong: Callable[[pd.DataFrame], pd.DataFrame], words: str
+) -> None:
     with pytest.raises(ValueError, match=words):
         POINTWISE[method](LAWS["Gaussian"]().with_feature_names(NAMES), wrong(table()))
 
@@ -106,14 +122,26 @@ def test_questions_take_names_where_they_take_numbers(p: Density) -> None:
     assert np.array_equal(p.marginal(["wt", "hp"]).mean(), bare.marginal([2, 0]).mean())
     assert np.array_equal(p.marginal("mpg").mean(), bare.marginal(1).mean())
     assert np.array_equal(p.conditional({"mpg": 0.3}).mean(), bare.conditional({1: 0.3}).mean())
-    assert np.array_equal(p.conditional({"wt": 0.1, 0: 0.2}).mean(), bare.conditional({0: 0.2, 2: 0.1}).mean())
-    assert p.probability(low={"hp": 0.0}, high={"wt": 0.5, "hp": 2.0}) == bare.probability([0.0, -np.inf, -np.inf], [2.0, np.inf, 0.5])
-    assert p.probability(low={"hp": 0.0}) == bare.probability({0: 0.0}) == bare.probability([0.0, -np.inf, -np.inf], np.inf)
+    assert np.array_equal(
+        p.conditional({"wt": 0.1, 0: 0.2}).mean(), bare.conditional({0: 0.2, 2: 0.1}).mean()
+    )
+    assert p.probability(low={"hp": 0.0}, high={"wt": 0.5, "hp": 2.0}) == bare.probability(
+        [0.0, -np.inf, -np.inf], [2.0, np.inf, 0.5]
+    )
+    assert (
+        p.probability(low={"hp": 0.0})
+        == bare.probability({0: 0.0})
+        == bare.probability([0.0, -np.inf, -np.inf], np.inf)
+    )
     many = p.probability(low=pd.DataFrame({"wt": [0.0, 0.5]}))
-    assert np.array_equal(many, bare.probability([[-np.inf, -np.inf, 0.0], [-np.inf, -np.inf, 0.5]], np.inf))
+    assert np.array_equal(
+        many, bare.probability([[-np.inf, -np.inf, 0.0], [-np.inf, -np.inf, 0.5]], np.inf)
+    )
     assert p.moment({"wt": 2}) == bare.moment([0, 0, 2])
     X = table().to_numpy()
-    assert np.array_equal(p.conditional_logpdf(table(), given="wt"), bare.conditional_logpdf(X, given=[2]))
+    assert np.array_equal(
+        p.conditional_logpdf(table(), given="wt"), bare.conditional_logpdf(X, given=[2])
+    )
 
 
 def test_what_operations_return_has_names(p: Density) -> None:
@@ -122,7 +150,12 @@ def test_what_operations_return_has_names(p: Density) -> None:
     assert p.marginal([2, 0]).feature_names == ("wt", "hp")
     assert p.conditional({"mpg": 0.3}).feature_names == ("hp", "wt")
     assert all(part.feature_names == NAMES for _, part in p.components)
-    assert p.by_volume().feature_names == p.on_host().feature_names == p.as_mixture().feature_names == NAMES
+    assert (
+        p.by_volume().feature_names
+        == p.on_host().feature_names
+        == p.as_mixture().feature_names
+        == NAMES
+    )
     assert p.compress(rank=1, landmarks=table()).density.feature_names == NAMES
     assert "'hp', 'mpg', 'wt'" in repr(p)
 
@@ -146,7 +179,11 @@ def test_laws_meet_in_the_order_of_their_names(p: Density) -> None:
     assert ksos.mmd(p, other, landmarks=table(6)) < 1e-7
     assert ksos.mmd(other, p, landmarks=permuted([2, 0, 1], 6)) < 1e-7
     wrong = p.with_feature_names(["hp", "mpg", "kg"])
-    for question in (lambda: ksos.mixture([p, wrong]), lambda: ksos.mmd(p, wrong), lambda: p.kl_divergence(wrong)):
+    for question in (
+        lambda: ksos.mixture([p, wrong]),
+        lambda: ksos.mmd(p, wrong),
+        lambda: p.kl_divergence(wrong),
+    ):
         with pytest.raises(ValueError, match="lacks the column 'wt'; it has 'hp', 'mpg', 'kg'"):
             question()
     with pytest.warns(UserWarning, match="density 1 does not have valid feature names"):
@@ -165,7 +202,9 @@ def test_embeddings_and_samples_see_names() -> None:
     v = ksos.MeanEmbedding(table(), kernel=Gaussian([1.0, 2.0, 3.0]))
     assert v.feature_names == NAMES and "'hp'" in repr(v)
     assert np.array_equal(v(table(3)), v(permuted([2, 0, 1], 3)))
-    assert ksos.mmd(table(), permuted([1, 2, 0]), kernel=Gaussian([1.0, 2.0, 3.0])) == pytest.approx(0.0, abs=1e-7)
+    assert ksos.mmd(
+        table(), permuted([1, 2, 0]), kernel=Gaussian([1.0, 2.0, 3.0])
+    ) == pytest.approx(0.0, abs=1e-7)
     other = ksos.MeanEmbedding(permuted([2, 0, 1]), kernel=Gaussian([3.0, 1.0, 2.0]))
     assert ksos.mmd(v, other) == pytest.approx(0.0, abs=1e-7)
     for a, b in ((table(), table().to_numpy()), (table().to_numpy(), table())):
@@ -178,10 +217,16 @@ def test_embeddings_and_samples_see_names() -> None:
 def test_answers_as_data_frames(p: Density) -> None:
     assert p.mean(as_frame=True).to_dict() == dict(zip(NAMES, p.mean().tolist(), strict=True))
     covariance = p.cov(as_frame=True)
-    assert tuple(covariance.columns) == tuple(covariance.index) == NAMES and np.array_equal(covariance, p.cov())
+    assert tuple(covariance.columns) == tuple(covariance.index) == NAMES and np.array_equal(
+        covariance, p.cov()
+    )
     rows = p.rvs(3, rng=0, as_frame=True)
     assert tuple(rows.columns) == NAMES and np.array_equal(rows, p.rvs(3, rng=0))
-    assert list(p.with_feature_names(None).rvs(1, rng=0, as_frame=True).columns) == ["x0", "x1", "x2"]
+    assert list(p.with_feature_names(None).rvs(1, rng=0, as_frame=True).columns) == [
+        "x0",
+        "x1",
+        "x2",
+    ]
 
 
 def test_modes_as_data_frames() -> None:
@@ -190,7 +235,10 @@ def test_modes_as_data_frames() -> None:
     assert tuple(p.mode(all_local=True, as_frame=True).columns) == NAMES
 
 
-@given(st.lists(st.text(max_size=6), min_size=2, max_size=4, unique=True), st.randoms(use_true_random=False))
+@given(
+    st.lists(st.text(max_size=6), min_size=2, max_size=4, unique=True),
+    st.randoms(use_true_random=False),
+)
 @settings(max_examples=30, deadline=None)
 def test_any_words_are_names_and_any_order_of_them_will_do(names: list[str], random: Any) -> None:
     d = len(names)
@@ -220,11 +268,17 @@ def test_names_that_are_none(names: Any, error: type[Exception], words: str) -> 
 @pytest.mark.parametrize(
     ("question", "words"),
     [
-        (lambda p: p.marginal("mpgg"), "features names the feature 'mpgg', but the features are 'hp', 'mpg', 'wt'; did you mean 'mpg'"),
+        (
+            lambda p: p.marginal("mpgg"),
+            "features names the feature 'mpgg', but the features are 'hp', 'mpg', 'wt'; did you mean 'mpg'",
+        ),
         (lambda p: p.marginal(["hp", 0]), "name each feature once"),
         (lambda p: p.conditional({"hp": np.inf}), "the value of 'hp' must be finite"),
         (lambda p: p.conditional({"hp": "a"}), "the value of 'hp' must be a number"),
-        (lambda p: p.probability(low={"hp": 1.0}, high={"hp": 0.0}), "in 'hp' low is 1.0 and high is 0.0"),
+        (
+            lambda p: p.probability(low={"hp": 1.0}, high={"hp": 0.0}),
+            "in 'hp' low is 1.0 and high is 0.0",
+        ),
         (lambda p: p.probability(low={"year": 1.0}), "low names the feature 'year'"),
         (lambda p: p.probability(low={"hp": 1.0, 0: 0.0}), "give each feature once"),
         (lambda p: p.probability(low={5: 1.0}), "numbered 0 to 2"),
@@ -243,11 +297,15 @@ def test_a_condition_where_there_is_no_density_is_told_by_name() -> None:
     p = LAWS[LAPLACE]().with_feature_names(NAMES)
     with pytest.raises(ValueError, match=r"vanishes at \{'mpg': 5\.0\}, outside of Box"):
         p.conditional({"mpg": 5.0})
-    with pytest.raises(ValueError, match="the features 'mpg' vanishes in 1 of 4 rows of X, first in row 2"):
+    with pytest.raises(
+        ValueError, match="the features 'mpg' vanishes in 1 of 4 rows of X, first in row 2"
+    ):
         p.conditional_logpdf(table().assign(mpg=[0.0, 0.0, 9.0, 0.0]), given="mpg")
 
 
-@pytest.mark.parametrize("name", [name for name in LAWS if name != LAPLACE])  # a box has no far away
+@pytest.mark.parametrize(
+    "name", [name for name in LAWS if name != LAPLACE]
+)  # a box has no far away
 def test_a_question_far_outside_of_the_data_warns(name: str) -> None:
     p = LAWS[name]().with_feature_names(NAMES)
     for scale in (1.0, 1e-6, 1e6):  # it is a matter of the law, not of its units
@@ -256,25 +314,49 @@ def test_a_question_far_outside_of_the_data_warns(name: str) -> None:
             scaled.conditional({"hp": scale * distance})
         with pytest.warns(UserWarning, match=r"the condition \{'hp': .*\} is far outside"):
             scaled.probability(low={"mpg": 0.0}, given={"hp": 400.0 * scale})
-        with pytest.warns(UserWarning, match=r"the condition \{'hp': .*\} is far outside of the data: .* standard deviations"):
+        with pytest.warns(
+            UserWarning,
+            match=r"the condition \{'hp': .*\} is far outside of the data: .* standard deviations",
+        ):
             scaled.conditional({"hp": scale * 400.0})
 
 
 # --- columns that are no numbers ---
 
 ODD_COLUMNS: dict[str, tuple[Any, str]] = {
-    "dates": (pd.date_range("2020-01-01", periods=3), "column 'odd' holds dates such as '2020-01-01.*days since its first date"),
-    "durations": (pd.to_timedelta([1, 2, 3], unit="s"), "column 'odd' holds durations .*divide it by a unit"),
+    "dates": (
+        pd.date_range("2020-01-01", periods=3),
+        "column 'odd' holds dates such as '2020-01-01.*days since its first date",
+    ),
+    "durations": (
+        pd.to_timedelta([1, 2, 3], unit="s"),
+        "column 'odd' holds durations .*divide it by a unit",
+    ),
     "text": (["a", "b", "c"], "column 'odd' holds text such as 'a'; leave the column out"),
     "numbers as text": (["1", "2", "3"], "column 'odd' holds text such as '1'"),
     "categories": (pd.Categorical([1, 2, 1]), "column 'odd' holds categories"),
     "complex": ([1j, 2j, 0j], "column 'odd' holds complex numbers"),
     "days": ([datetime.date(2020, 1, 1)] * 3, "column 'odd' holds values of type date"),
-    "missing": ([1.0, np.nan, 2.0], r"Input X contains NaN: column 'odd' has missing values in 1 of 3 rows, the first in row 1 \(counted"),
-    "None": ([1.0, 2.0, None], "column 'odd' has missing values in 1 of 3 rows, the first in row 2"),
-    "NA": (pd.array([None, 2, 3], dtype="Int64"), "column 'odd' has missing values in 1 of 3 rows, the first in row 0"),
-    "no boolean": (pd.array([True, None, None], dtype="boolean"), "column 'odd' has missing values in 2 of 3 rows, the first in row 1"),
-    "infinite": ([1.0, -np.inf, 2.0], "contains infinity.*: column 'odd' has infinities in 1 of 3 rows"),
+    "missing": (
+        [1.0, np.nan, 2.0],
+        r"Input X contains NaN: column 'odd' has missing values in 1 of 3 rows, the first in row 1 \(counted",
+    ),
+    "None": (
+        [1.0, 2.0, None],
+        "column 'odd' has missing values in 1 of 3 rows, the first in row 2",
+    ),
+    "NA": (
+        pd.array([None, 2, 3], dtype="Int64"),
+        "column 'odd' has missing values in 1 of 3 rows, the first in row 0",
+    ),
+    "no boolean": (
+        pd.array([True, None, None], dtype="boolean"),
+        "column 'odd' has missing values in 2 of 3 rows, the first in row 1",
+    ),
+    "infinite": (
+        [1.0, -np.inf, 2.0],
+        "contains infinity.*: column 'odd' has infinities in 1 of 3 rows",
+    ),
 }
 
 
@@ -295,7 +377,13 @@ def test_columns_without_numbers_are_named(kind: str) -> None:
 
 def test_columns_of_any_numbers_are_the_same_numbers() -> None:
     p = random_density(Gaussian(1.0), d=3).with_feature_names(NAMES)
-    X = pd.DataFrame({"hp": pd.array([1, 2], dtype="Int64"), "mpg": [True, False], "wt": np.array([0.5, 1.5], dtype=np.float32)})
+    X = pd.DataFrame(
+        {
+            "hp": pd.array([1, 2], dtype="Int64"),
+            "mpg": [True, False],
+            "wt": np.array([0.5, 1.5], dtype=np.float32),
+        }
+    )
     assert np.array_equal(p.logpdf(X), p.unnamed.logpdf([[1.0, 1.0, 0.5], [2.0, 0.0, 1.5]]))
     assert np.array_equal(p.logpdf(X.astype({"hp": object, "wt": "Float64"})), p.logpdf(X))
 
@@ -309,7 +397,9 @@ def test_labels_of_columns() -> None:
     with pytest.raises(ValueError, match="X has columns of the same name: 'a'"):
         ksos.KernelSoSDensity().fit(pd.DataFrame(points(5, 2), columns=["a", "a"]))
     numbered = random_density(Gaussian(1.0), d=2)
-    assert np.array_equal(numbered.logpdf(pd.DataFrame(points(2, 2))), numbered.logpdf(points(2, 2)))
+    assert np.array_equal(
+        numbered.logpdf(pd.DataFrame(points(2, 2))), numbered.logpdf(points(2, 2))
+    )
 
 
 @pytest.mark.parametrize("library", ["polars", "pyarrow"])
@@ -362,15 +452,25 @@ def test_samples_outside_of_the_domain_are_told_by_name() -> None:
 
 def test_columns_without_spread_are_told_by_name() -> None:
     X = table(20).assign(mpg=3.0)
-    by_rule, corrected = ksos.KernelSoSDensity(bandwidth="scott", tol=1e-3), ksos.KernelSoSDensity(reference="normal", tol=1e-3)
-    for estimator in (by_rule, corrected, ksos.KernelSoSDensityCV([1.0], [0.1], cv=2, reference=None)):
+    by_rule, corrected = (
+        ksos.KernelSoSDensity(bandwidth="scott", tol=1e-3),
+        ksos.KernelSoSDensity(reference="normal", tol=1e-3),
+    )
+    for estimator in (
+        by_rule,
+        corrected,
+        ksos.KernelSoSDensityCV([1.0], [0.1], cv=2, reference=None),
+    ):
         with pytest.warns(UserWarning, match=r"feature\(s\) 'mpg' have no spread"):
             estimator.fit(X)
 
 
 def test_tied_columns_are_told_by_name() -> None:
     X = table(30).assign(mpg=lambda t: 2.0 * t["hp"])
-    with pytest.warns(UserWarning, match=r"do not vary in 1 of 3 directions \('hp', 'mpg' are linearly dependent\)"):
+    with pytest.warns(
+        UserWarning,
+        match=r"do not vary in 1 of 3 directions \('hp', 'mpg' are linearly dependent\)",
+    ):
         ksos.KernelSoSDensityCV(reference="normal", cv=2).fit(X)
 
 
@@ -396,7 +496,9 @@ def test_files_keep_names(p: Density, tmp_path: Path) -> None:
     assert np.array_equal(loaded.logpdf(permuted([2, 0, 1])), p.logpdf(table()))
     p.with_feature_names(None).save(tmp_path / "p.ksos")
     header, _ = take_apart((tmp_path / "p.ksos").read_bytes())
-    assert header["format_version"] < 3 and "feature_names" not in header  # as readers of older versions expect
+    assert (
+        header["format_version"] < 3 and "feature_names" not in header
+    )  # as readers of older versions expect
     assert ksos.load(tmp_path / "p.ksos").feature_names is None
 
 
@@ -431,7 +533,9 @@ def test_names_belong_to_the_third_version(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["\x1b[2J", "two\nlines", "a" * 1001])
 def test_names_that_no_file_keeps_are_told_when_saving(tmp_path: Path, name: str) -> None:
     p = LAWS["Gaussian"]().with_feature_names(["hp", "mpg", name])
-    with pytest.raises(ValueError, match="cannot be saved: the name of a feature in a file must be printable"):
+    with pytest.raises(
+        ValueError, match="cannot be saved: the name of a feature in a file must be printable"
+    ):
         p.save(tmp_path / "p.ksos")
     with pytest.raises(ValueError, match=r"give features shorter names with p\.with_feature_names"):
         LAWS["Gaussian"]().with_feature_names(["a", "b", "c" * 100_000]).save(tmp_path / "p.ksos")

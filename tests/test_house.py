@@ -53,7 +53,13 @@ def _tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_tree")
 def test_every_check_finds_its_offenders_and_nothing_else() -> None:
-    assert house.sizes() == {"": (1, 1), "measures": (1, 2), "robust": (1, 23), "density": (1, 14), "quadrature": (1, 1)}
+    assert house.sizes() == {
+        "": (1, 1),
+        "measures": (1, 2),
+        "robust": (1, 23),
+        "density": (1, 14),
+        "quadrature": (1, 1),
+    }
     assert house.private_imports() == [
         "src/ksos/robust/bad.py:2: ksos.density._assemble.parts",
         "src/ksos/robust/bad.py:3: ksos.density.sos._hidden",
@@ -67,13 +73,19 @@ def test_every_check_finds_its_offenders_and_nothing_else() -> None:
     ]
     assert house.rules() == ["src/ksos/robust/bad.py:27: leggauss"]
     assert [line.split(":")[1] for line in house.private_patches()] == ["3", "4", "5"]
-    assert house.shared_lines() == ["src/ksos/density/good.py:2 and src/ksos/robust/bad.py:15: 12 lines"]  # two spaces count as one
+    assert house.shared_lines() == [
+        "src/ksos/density/good.py:2 and src/ksos/robust/bad.py:15: 12 lines"
+    ]  # two spaces count as one
 
 
 def test_equal_runs_are_found_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "src").mkdir()
-    (tmp_path / "src" / "a.py").write_text(f"import x\ndef f(offset):\n{TWELVE}\n\n    # why\n    return line_3\n")
-    (tmp_path / "src" / "b.py").write_text(f"import y\ndef g(offset):\n{TWELVE}\n    return line_3\n")
+    (tmp_path / "src" / "a.py").write_text(
+        f"import x\ndef f(offset):\n{TWELVE}\n\n    # why\n    return line_3\n"
+    )
+    (tmp_path / "src" / "b.py").write_text(
+        f"import y\ndef g(offset):\n{TWELVE}\n    return line_3\n"
+    )
     monkeypatch.setattr(house, "ROOT", tmp_path)
     monkeypatch.setattr(house, "SOURCE", tmp_path / "src")
     assert house.shared_lines() == ["src/a.py:3 and src/b.py:3: 13 lines"]

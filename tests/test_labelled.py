@@ -37,7 +37,9 @@ def parameter(space: ksos.SoSSpace, seed: int = 0) -> np.ndarray:
 
 def labelled_data(d: int, kernel: Any) -> LabelledEmbedding:
     X = points(12, d, 3)
-    return LabelledEmbedding.of(X, np.repeat(["yes", "no"], 6), LABELS, np.arange(1.0, 13.0), kernel=kernel)
+    return LabelledEmbedding.of(
+        X, np.repeat(["yes", "no"], 6), LABELS, np.arange(1.0, 13.0), kernel=kernel
+    )
 
 
 @every_case
@@ -53,13 +55,18 @@ def test_the_blocks_of_a_space_with_labels_are_those_of_the_space(case: str) -> 
     np.testing.assert_allclose(space.embed_adjoint(y), stored.adjoint(y), atol=1e-12)
     np.testing.assert_allclose(space.map.jacobian(F), stored.jacobian(F), atol=1e-12)
     columns = slice(r - 1, 2 * r)
-    np.testing.assert_allclose(space.map.restrict(columns).apply(C[columns, columns]), stored.restrict(columns).apply(C[columns, columns]))
+    np.testing.assert_allclose(
+        space.map.restrict(columns).apply(C[columns, columns]),
+        stored.restrict(columns).apply(C[columns, columns]),
+    )
     assert float(np.vdot(space.embed_adjoint(y), C)) == pytest.approx(float(y @ space.embed(C)))
     np.testing.assert_array_equal(space.T[: plain.T.shape[0], :r], plain.T)
     for k in range(3):
         block = slice(k * r, (k + 1) * r)
         np.testing.assert_array_equal(space.trace_matrix[block, block], plain.trace_matrix)
-        np.testing.assert_allclose(space.embed(C)[k * q : (k + 1) * q], plain.embed(C[block, block]), atol=1e-12)
+        np.testing.assert_allclose(
+            space.embed(C)[k * q : (k + 1) * q], plain.embed(C[block, block]), atol=1e-12
+        )
     assert "labels=['no', 'perhaps', 'yes']" in repr(space)
 
 
@@ -74,7 +81,9 @@ def test_a_labelled_density_is_the_one_of_its_parameter(case: str) -> None:
     X, y = points(9, space.n_features, 5), np.array(LABELS * 3)
     psi = space.basis(X, y)
     inside = np.asarray(space.measure.contains(X))
-    expected = np.where(inside, np.einsum("nr,rs,ns->n", psi, C, psi) * np.exp(-space.log_unit), 0.0)
+    expected = np.where(
+        inside, np.einsum("nr,rs,ns->n", psi, C, psi) * np.exp(-space.log_unit), 0.0
+    )
     np.testing.assert_allclose(p.pdf(X, y), expected, rtol=1e-6, atol=1e-12)
     with pytest.raises(ValueError, match="labels of the rows"):
         space.basis(X)
@@ -94,16 +103,24 @@ def test_the_methods_of_a_labelled_density(case: str) -> None:
     np.testing.assert_allclose(np.exp(p.logpdf(X, "no")), p.pdf(X, "no"))
     shares = [float(share) for share in p.probabilities]
     np.testing.assert_allclose(
-        p.mean(), sum(s * np.asarray(p.given(label).mean()) for s, label in zip(shares, LABELS, strict=True)), atol=1e-7
+        p.mean(),
+        sum(s * np.asarray(p.given(label).mean()) for s, label in zip(shares, LABELS, strict=True)),
+        atol=1e-7,
     )
     low, high = np.full(d, -0.5), np.full(d, 1.0)
-    assert p.probability(low, high) == pytest.approx(sum(p.probability(low, high, label) for label in LABELS), abs=1e-7)
+    assert p.probability(low, high) == pytest.approx(
+        sum(p.probability(low, high, label) for label in LABELS), abs=1e-7
+    )
     assert p.cov().shape == (d, d)
-    assert p.expectation(lambda X, label: np.full(X.shape[0], float(label == "yes"))) == pytest.approx(shares[2], abs=1e-6)
+    assert p.expectation(
+        lambda X, label: np.full(X.shape[0], float(label == "yes"))
+    ) == pytest.approx(shares[2], abs=1e-6)
     drawn, labels = p.rvs(2000, rng=0)
     assert drawn.shape == (2000, d)
     for share, label in zip(shares, LABELS, strict=True):
-        assert np.mean(labels == label) == pytest.approx(share, abs=5.0 * np.sqrt(share * (1.0 - share) / 2000.0) + 1e-9)
+        assert np.mean(labels == label) == pytest.approx(
+            share, abs=5.0 * np.sqrt(share * (1.0 - share) / 2000.0) + 1e-9
+        )
     with pytest.raises(ValueError, match="labels are"):
         p.given("maybe")
 
@@ -118,7 +135,9 @@ def test_the_mmd_of_a_labelled_density_counts_each_label_alone(case: str) -> Non
     square = 0.0
     for share, label, part in zip(p.probabilities, LABELS, data.parts, strict=True):
         own = p.given(label)
-        norm = ksos.mmd(own, ksos.MeanEmbedding(points(1, space.n_features), [0.0], kernel=data.kernel))  # ‖w_p‖
+        norm = ksos.mmd(
+            own, ksos.MeanEmbedding(points(1, space.n_features), [0.0], kernel=data.kernel)
+        )  # ‖w_p‖
         square += (share * norm) ** 2
         if part is not None:
             to_data = ksos.mmd(own, part)
@@ -143,7 +162,11 @@ def test_one_label_is_no_label() -> None:
     plain = plain_space("box")
     space, C = plain.with_labels(["only"]), parameter(plain)
     np.testing.assert_allclose(space.embed(C), plain.embed(C))
-    np.testing.assert_allclose(space.density(factor(C)).pdf(points(5, 2), "only"), plain.density(factor(C)).pdf(points(5, 2)), rtol=1e-9)
+    np.testing.assert_allclose(
+        space.density(factor(C)).pdf(points(5, 2), "only"),
+        plain.density(factor(C)).pdf(points(5, 2)),
+        rtol=1e-9,
+    )
     assert space.with_labels(None).labels is None
 
 
@@ -152,7 +175,10 @@ def test_the_solvers_take_a_space_with_labels() -> None:
     space = plain_space("line").with_labels(["no", "yes"])
     X, y = points(12, 1, 3), np.repeat(["no", "yes"], 6)
     data = LabelledEmbedding.of(X, y, kernel=space.embedding_kernel)
-    found = [ksos.minimize(ksos.functionals.SquaredMMD(data), space, solver=solver, tol=1e-9) for solver in ("low_rank", "interior_point")]
+    found = [
+        ksos.minimize(ksos.functionals.SquaredMMD(data), space, solver=solver, tol=1e-9)
+        for solver in ("low_rank", "interior_point")
+    ]
     assert [one.status for one in found] == ["solved", "solved"]
     assert found[0].objective == pytest.approx(found[1].objective, abs=3e-9)
     p = found[0].distribution

@@ -11,7 +11,11 @@ from tables import MEASURE_CASES, points
 
 from ksos.measures import Box, Discrete, GaussianMixture, Lebesgue, Measure, Normal
 
-CASES = {f"{name}, d={d}": (measure, d) for name, by_dimension in MEASURE_CASES.items() for d, measure in by_dimension.items()}
+CASES = {
+    f"{name}, d={d}": (measure, d)
+    for name, by_dimension in MEASURE_CASES.items()
+    for d, measure in by_dimension.items()
+}
 every_measure = pytest.mark.parametrize(("measure", "d"), CASES.values(), ids=CASES)
 
 
@@ -33,7 +37,9 @@ def test_a_measure_has_atoms_or_a_density(measure: Measure, d: int) -> None:
 @every_measure
 def test_boundary_region_and_support_agree(measure: Measure, d: int) -> None:
     low, high = measure.boundaries(d)
-    assert [(a, b) for a, b in zip(low, high, strict=True)] == [measure.boundary(k) for k in range(d)]
+    assert [(a, b) for a, b in zip(low, high, strict=True)] == [
+        measure.boundary(k) for k in range(d)
+    ]
     X = 3.0 * points(50, d, 3)
     np.testing.assert_array_equal(measure.contains(X), np.all((low <= X) & (high >= X), axis=1))
     finite = bool(np.all(np.isfinite(low)) and np.all(np.isfinite(high)))
@@ -58,7 +64,9 @@ def test_the_image_under_an_affine_map_is_that_of_its_points(measure: Measure, d
         np.testing.assert_allclose(back.atoms.points, measure.atoms.points)
         return
     volume = 0.0 if measure.by_volume else float(np.sum(np.log(np.abs(scale))))
-    np.testing.assert_allclose(image.log_density(scale * X + shift), measure.log_density(X) - volume)
+    np.testing.assert_allclose(
+        image.log_density(scale * X + shift), measure.log_density(X) - volume
+    )
     np.testing.assert_allclose(back.log_density(X), measure.log_density(X))
 
 
@@ -76,7 +84,9 @@ def test_the_normal_factor_is_the_density(measure: Measure, d: int) -> None:
     mean, deviation = factor
     expected = -0.5 * ((X - mean) / deviation) ** 2 - np.log(deviation * np.sqrt(2.0 * np.pi))
     np.testing.assert_allclose(measure.log_density(X), expected.sum(axis=1))
-    np.testing.assert_allclose(measure.smooth_length(d), np.sqrt(2.0) * deviation)  # exp(−x²/2s²) is a kernel of bandwidth √2·s
+    np.testing.assert_allclose(
+        measure.smooth_length(d), np.sqrt(2.0) * deviation
+    )  # exp(−x²/2s²) is a kernel of bandwidth √2·s
 
 
 def test_one_number_for_all_features_is_one_for_each() -> None:
@@ -87,11 +97,16 @@ def test_one_number_for_all_features_is_one_for_each() -> None:
 
 
 @every_measure
-def test_the_normal_laws_are_the_density_and_move_along_with_any_matrix(measure: Measure, d: int) -> None:
+def test_the_normal_laws_are_the_density_and_move_along_with_any_matrix(
+    measure: Measure, d: int
+) -> None:
     X, normals = points(20, d, 1), measure.normals(d)
     if normals is None:
         return
-    parts = [np.log(w) + multivariate_normal(mean, S).logpdf(X) for w, mean, S in zip(*normals, strict=True)]
+    parts = [
+        np.log(w) + multivariate_normal(mean, S).logpdf(X)
+        for w, mean, S in zip(*normals, strict=True)
+    ]
     np.testing.assert_allclose(measure.log_density(X), logsumexp(parts, axis=0), rtol=1e-12)
     A, b = np.array([[2.0]]) if d == 1 else np.array([[2.0, 1.0], [-0.5, 1.0]]), np.full(d, 3.0)
     moved = measure.linear_image(A, b).log_density(X @ A.T + b) + np.log(np.linalg.det(A))
@@ -103,7 +118,9 @@ def test_a_fitted_mixture_of_any_covariance_type_is_a_measure() -> None:
     X = points(80, 2)
     for form in ("full", "tied", "diag", "spherical"):
         fitted = Fitted(2, covariance_type=form, random_state=0).fit(X)
-        np.testing.assert_allclose(GaussianMixture.from_sklearn(fitted).log_density(X), fitted.score_samples(X), rtol=1e-12)
+        np.testing.assert_allclose(
+            GaussianMixture.from_sklearn(fitted).log_density(X), fitted.score_samples(X), rtol=1e-12
+        )
     with pytest.raises(ValueError, match="covariances must have shape"):
         GaussianMixture([1.0], [[0.0, 1.0]], [1.0])
     with pytest.raises(ValueError, match=r"covariances\[1\] .*positive definite"):

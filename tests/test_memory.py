@@ -17,21 +17,38 @@ from ksos.measures import Box
 
 GENERATIONS = {
     "second": ("cgroup2", "0::", "rw", ("memory.max", "memory.current", "inactive_file")),
-    "first": ("cgroup", "4:cpu,memory:", "rw,memory", ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")),
+    "first": (
+        "cgroup",
+        "4:cpu,memory:",
+        "rw,memory",
+        ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    ),
 }
 
 
-def process(folder: Path, generation: str, groups: dict[str, tuple[str, int, int]], own: str, root: str = "/") -> Path:
+def process(
+    folder: Path,
+    generation: str,
+    groups: dict[str, tuple[str, int, int]],
+    own: str,
+    root: str = "/",
+) -> Path:
     """A /proc folder of a process in the group ``own``, with the limits, use and cached files of ``groups``."""
     kind, line, options, (limit, used, cache) = GENERATIONS[generation]
     proc, top = folder / "proc", folder / "groups"
     proc.mkdir()
     (proc / "cgroup").write_text(f"9:name=systemd:/elsewhere\n{line}{own}\n")
-    (proc / "mountinfo").write_text(f"20 1 8:1 / / rw - ext4 /dev/sda rw\n35 31 0:32 {root} {top} rw,relatime - {kind} {kind} {options}\n")
+    (proc / "mountinfo").write_text(
+        f"20 1 8:1 / / rw - ext4 /dev/sda rw\n35 31 0:32 {root} {top} rw,relatime - {kind} {kind} {options}\n"
+    )
     for name, (most, taken, cached) in groups.items():
         group = top / name
         group.mkdir(parents=True, exist_ok=True)
-        for file, text in ((limit, most), (used, taken), ("memory.stat", f"anon 5\n{cache} {cached}\n")):
+        for file, text in (
+            (limit, most),
+            (used, taken),
+            ("memory.stat", f"anon 5\n{cache} {cached}\n"),
+        ):
             (group / file).write_text(f"{text}\n")
     return proc
 
@@ -39,7 +56,12 @@ def process(folder: Path, generation: str, groups: dict[str, tuple[str, int, int
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_the_groups_of_the_process_count_all_the_way_up(generation: str, tmp_path: Path) -> None:
     none = "max" if generation == "second" else str(2**63 - 4096)
-    own = {"": (none, 900, 0), "a": ("5000", 1000, 500), "a/b": ("3000", 1200, 300), "other": ("10", 10, 0)}
+    own = {
+        "": (none, 900, 0),
+        "a": ("5000", 1000, 500),
+        "a/b": ("3000", 1200, 300),
+        "other": ("10", 10, 0),
+    }
     assert group_memory(process(tmp_path, generation, own, "/a/b")) == 2100.0
 
 
@@ -50,8 +72,12 @@ def test_a_group_above_may_be_tighter(generation: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize(("own", "root"), [("/docker/7", "/docker/7"), ("/", "/"), ("/docker/7", "/docker/8")])
-def test_in_a_container_the_top_of_what_is_mounted_is_its_group(generation: str, own: str, root: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("own", "root"), [("/docker/7", "/docker/7"), ("/", "/"), ("/docker/7", "/docker/8")]
+)
+def test_in_a_container_the_top_of_what_is_mounted_is_its_group(
+    generation: str, own: str, root: str, tmp_path: Path
+) -> None:
     assert group_memory(process(tmp_path, generation, {"": ("700", 100, 0)}, own, root)) == 600.0
 
 
@@ -60,7 +86,9 @@ def test_without_groups_or_limits_there_is_none(tmp_path: Path) -> None:
     assert group_memory(process(tmp_path, "second", {"a": ("max", 5, 0)}, "/a")) is None
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the limit of the address space is known on Linux")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="the limit of the address space is known on Linux"
+)
 def test_the_limit_of_the_address_space_counts() -> None:
     code = (
         "import resource; from ksos._memory import available_memory as free; before = free(); "
@@ -75,7 +103,10 @@ def test_the_limit_of_the_address_space_counts() -> None:
 def test_the_basis_of_samples_is_forecast() -> None:
     X = np.random.default_rng(0).normal(size=(400, 1))
     space = ksos.SoSSpace(Gaussian(0.5), X[:30], Box([-5.0], [5.0]))
-    for functional, count in ((NegativeLogLikelihood(X) + 0.1 * Trace(relative=True), "400"), (SquaredL2(X) + 1e-3 * Trace(), r"\d+")):
+    for functional, count in (
+        (NegativeLogLikelihood(X) + 0.1 * Trace(relative=True), "400"),
+        (SquaredL2(X) + 1e-3 * Trace(), r"\d+"),
+    ):
         message = rf"the basis of 30 support points at {count} points needs .* GB, but only .*; use fewer samples or support points"
         with resources(memory=1e4), pytest.raises(MemoryError, match=message):
             ksos.minimize(functional, space)

@@ -19,7 +19,9 @@ FREE = np.random.default_rng(5).normal(size=(150, 3)) * [1.0, 10.0, 0.1]
 
 
 def metric(X: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-    found = left_out_metric(X, np.full(len(X), 1.0 / len(X)) if weights is None else weights, Lebesgue())
+    found = left_out_metric(
+        X, np.full(len(X), 1.0 / len(X)) if weights is None else weights, Lebesgue()
+    )
     assert found is not None
     return found
 
@@ -29,7 +31,12 @@ def predicted(X: np.ndarray, kernel: Gaussian) -> float:
     S = kernel.matrix(X.shape[1]) / 4.0
     P, log_norm = np.linalg.inv(S), 0.5 * np.linalg.slogdet(2.0 * np.pi * S)[1]
     values = [
-        np.log(np.mean([np.exp(-0.5 * (x - y) @ P @ (x - y) - log_norm) for j, y in enumerate(X) if j != i])) for i, x in enumerate(X)
+        np.log(
+            np.mean(
+                [np.exp(-0.5 * (x - y) @ P @ (x - y) - log_norm) for j, y in enumerate(X) if j != i]
+            )
+        )
+        for i, x in enumerate(X)
     ]
     return float(np.mean(values))
 
@@ -37,20 +44,31 @@ def predicted(X: np.ndarray, kernel: Gaussian) -> float:
 def test_a_metric_predicts_tied_samples_better() -> None:
     S = metric(TIED[:60])
     assert S.shape == (3, 3)
-    plain = left_out(TIED[:60], np.full(60, 1 / 60), np.random.default_rng(0), Gaussian(1.0), Lebesgue())
+    plain = left_out(
+        TIED[:60], np.full(60, 1 / 60), np.random.default_rng(0), Gaussian(1.0), Lebesgue()
+    )
     factor = 1.0 + 0.25  # of 60 samples
-    assert predicted(TIED[:60], Gaussian(S / factor**2)) > predicted(TIED[:60], Gaussian(plain / factor)) + 0.3
+    assert (
+        predicted(TIED[:60], Gaussian(S / factor**2))
+        > predicted(TIED[:60], Gaussian(plain / factor)) + 0.3
+    )
 
 
 def test_free_features_keep_their_bandwidths() -> None:
-    np.testing.assert_allclose(metric(FREE), left_out(FREE, EQUAL, np.random.default_rng(0), Gaussian(1.0), Lebesgue()), rtol=1e-12)
+    np.testing.assert_allclose(
+        metric(FREE),
+        left_out(FREE, EQUAL, np.random.default_rng(0), Gaussian(1.0), Lebesgue()),
+        rtol=1e-12,
+    )
 
 
 @pytest.mark.parametrize("X", [TIED, FREE], ids=["tied", "free"])
 def test_units_and_shifts(X: np.ndarray) -> None:
     units, shift = np.array([2.0, 1e-6, 3e5]), np.array([0.0, 4e-6, -1e6])
     scaled = Gaussian(metric(X * units + shift)).matrix(3)
-    np.testing.assert_allclose(scaled / np.outer(units, units), Gaussian(metric(X)).matrix(3), rtol=1e-6)
+    np.testing.assert_allclose(
+        scaled / np.outer(units, units), Gaussian(metric(X)).matrix(3), rtol=1e-6
+    )
 
 
 def test_weights_count_as_repetitions() -> None:
@@ -66,7 +84,9 @@ def test_weights_count_as_repetitions() -> None:
 
 def test_far_samples_do_not_turn_it() -> None:
     far = np.r_[TIED, 1e3 * np.array([[1.0, -1.0, 1.0], [-2.0, 2.0, 2.0]])]
-    clean, dirty = (np.linalg.inv(np.linalg.cholesky(Gaussian(metric(X)).matrix(3))) for X in (TIED, far))
+    clean, dirty = (
+        np.linalg.inv(np.linalg.cholesky(Gaussian(metric(X)).matrix(3))) for X in (TIED, far)
+    )
     between = np.linalg.svd(dirty @ np.linalg.inv(clean), compute_uv=False)
     assert between.max() < 2.0 and between.min() > 0.5
 
@@ -77,16 +97,26 @@ def test_collinear_features_have_some_width() -> None:
     assert est.bandwidth_.shape == (4, 4) and np.isfinite(est.score(X))
 
 
-@pytest.mark.parametrize("options", [{"kernel": "laplace"}, {"measure": Box([-9.0] * 3, [9.0] * 3)}, {"measure": Discrete(TIED)}], ids=str)
-def test_where_integrals_know_no_metric_there_is_a_bandwidth_per_feature(options: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    "options",
+    [{"kernel": "laplace"}, {"measure": Box([-9.0] * 3, [9.0] * 3)}, {"measure": Discrete(TIED)}],
+    ids=str,
+)
+def test_where_integrals_know_no_metric_there_is_a_bandwidth_per_feature(
+    options: dict[str, object],
+) -> None:
     assert KernelSoSDensity(tol=1e-1, **options).fit(TIED[:40]).bandwidth_.shape == (3,)
 
 
 def test_on_a_normal_law_there_is_one() -> None:
-    assert KernelSoSDensity(tol=1e-2, measure=Normal([0.0] * 3, [2.0] * 3)).fit(TIED).bandwidth_.shape == (3, 3)
+    assert KernelSoSDensity(tol=1e-2, measure=Normal([0.0] * 3, [2.0] * 3)).fit(
+        TIED
+    ).bandwidth_.shape == (3, 3)
 
 
-@pytest.mark.parametrize("X", [TIED[:4], np.c_[TIED, np.ones(150)]], ids=["few samples", "a constant feature"])
+@pytest.mark.parametrize(
+    "X", [TIED[:4], np.c_[TIED, np.ones(150)]], ids=["few samples", "a constant feature"]
+)
 def test_no_metric_without_spread(X: np.ndarray) -> None:
     assert left_out_metric(X, np.full(len(X), 1.0 / len(X)), Lebesgue()) is None
 
@@ -98,7 +128,12 @@ def test_a_metric_may_be_given() -> None:
     given = KernelSoSDensity(bandwidth=S, tol=1e-5, **same).fit(TIED)
     np.testing.assert_allclose(given.score_samples(TIED), chosen.score_samples(TIED), atol=1e-6)
     np.testing.assert_array_equal(
-        KernelSoSDensity(bandwidth=S, embedding_bandwidth=2.0 * S, tol=1e-2).fit(TIED).embedding_bandwidth_, 2.0 * S
+        KernelSoSDensity(bandwidth=S, embedding_bandwidth=2.0 * S, tol=1e-2)
+        .fit(TIED)
+        .embedding_bandwidth_,
+        2.0 * S,
     )
-    with pytest.raises(ValueError, match="bandwidth is a matrix for 3 features, but the samples have 2"):
+    with pytest.raises(
+        ValueError, match="bandwidth is a matrix for 3 features, but the samples have 2"
+    ):
         KernelSoSDensity(bandwidth=S).fit(TIED[:, :2])

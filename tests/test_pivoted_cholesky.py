@@ -41,7 +41,9 @@ def test_no_root_without_low_rank() -> None:
 @pytest.mark.parametrize("first_look", [None, 4])
 def test_pivots_leave_the_residual_that_they_report(first_look: int | None) -> None:
     X, kernel = moons(40), Gaussian(2.0)
-    chosen, rows, residual = choose_pivots(lambda i: kernel(X[i : i + 1], X)[0], np.ones(40), 1e-3, 30, first_look)
+    chosen, rows, residual = choose_pivots(
+        lambda i: kernel(X[i : i + 1], X)[0], np.ones(40), 1e-3, 30, first_look
+    )
     assert len(set(chosen)) == len(chosen) == rows.shape[0] < 30 and residual.max() <= 1e-3
     np.testing.assert_allclose(residual, np.diag(kernel(X) - rows.T @ rows), atol=1e-12)
     assert np.all(residual[chosen] == 0.0)
@@ -50,17 +52,27 @@ def test_pivots_leave_the_residual_that_they_report(first_look: int | None) -> N
 
 
 @pytest.mark.parametrize("landmarks", [None, 510])
-@pytest.mark.parametrize("measure", [None, Normal(0.0, 2.0), Box([-3.0, -3.0], [4.0, 3.0])], ids=["lebesgue", "normal", "box"])
-def test_same_optimum_as_the_dense_route(measure: object, landmarks: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "measure",
+    [None, Normal(0.0, 2.0), Box([-3.0, -3.0], [4.0, 3.0])],
+    ids=["lebesgue", "normal", "box"],
+)
+def test_same_optimum_as_the_dense_route(
+    measure: object, landmarks: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     X = moons(520 if measure is None else 60)
-    if measure is not None:  # the other integrals never take the thin tensor, but their whitening is thin
+    if (
+        measure is not None
+    ):  # the other integrals never take the thin tensor, but their whitening is thin
         for module in (whitening, triple, ksos.space):
             monkeypatch.setattr(module, "MANY_POINTS", 50)
     Z = None if landmarks is None else X[:landmarks] + 0.01
     functional = SquaredMMD(moons(30)) + 1e-3 * Trace(relative=True)
 
     def solved() -> ksos.Solution:
-        return ksos.minimize(functional, ksos.SoSSpace(Gaussian(2.0), X, measure, landmarks=Z), tol=1e-9)
+        return ksos.minimize(
+            functional, ksos.SoSSpace(Gaussian(2.0), X, measure, landmarks=Z), tol=1e-9
+        )
 
     lean = solved()
     for module in (whitening, triple, ksos.space):
@@ -101,16 +113,24 @@ def spread(m: int) -> np.ndarray:
 
 def test_whitening_without_eigenvectors() -> None:
     M = Gaussian(1.7)(spread(300))
-    T, eigenvectors = (found.T for found in (whitening.untruncated(M, 1e-10), whitening.whiten(M, 1e-10)))
+    T, eigenvectors = (
+        found.T for found in (whitening.untruncated(M, 1e-10), whitening.whiten(M, 1e-10))
+    )
     np.testing.assert_allclose(T.T @ M @ T, np.eye(300), atol=1e-11)
-    seen = np.linalg.svd(T[:, -8:].T @ M @ eigenvectors[:, -8:], compute_uv=False)  # cosines between the leading directions
+    seen = np.linalg.svd(
+        T[:, -8:].T @ M @ eigenvectors[:, -8:], compute_uv=False
+    )  # cosines between the leading directions
     assert seen.min() > 0.9 and seen.max() < 1.0 + 1e-12
 
 
 def test_whitening_without_eigenvectors_leaves_nothing_out() -> None:
     X = spread(100)
-    assert whitening.untruncated(Gaussian(30.0)(X), 1e-10) is None  # eigenvalues below the tolerance
-    assert whitening.untruncated(Gaussian(1.7)(np.concatenate([X, X[:1]])), 1e-10) is None  # singular
+    assert (
+        whitening.untruncated(Gaussian(30.0)(X), 1e-10) is None
+    )  # eigenvalues below the tolerance
+    assert (
+        whitening.untruncated(Gaussian(1.7)(np.concatenate([X, X[:1]])), 1e-10) is None
+    )  # singular
     assert whitening.untruncated(Gaussian(1.7)(X), 0.5) is None
 
 
@@ -121,10 +141,16 @@ def test_derivatives_and_few_directions_of_a_map_without_a_tensor() -> None:
     rng = np.random.default_rng(0)
     F, E, y = rng.normal(size=(60, 3)), rng.normal(size=(60, 3)), rng.normal(size=60)
     for tangent in (free.tangent(F), stored.tangent(F)):
-        np.testing.assert_allclose(tangent.along(E), stored.apply(F @ E.T + E @ F.T), rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(tangent.back(y), 2.0 * stored.adjoint(y) @ F, rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(
+            tangent.along(E), stored.apply(F @ E.T + E @ F.T), rtol=1e-9, atol=1e-12
+        )
+        np.testing.assert_allclose(
+            tangent.back(y), 2.0 * stored.adjoint(y) @ F, rtol=1e-9, atol=1e-11
+        )
     for any_map in (free, stored):
-        np.testing.assert_allclose(any_map.spanned(F), F.T @ stored.tensor @ F, rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(
+            any_map.spanned(F), F.T @ stored.tensor @ F, rtol=1e-9, atol=1e-11
+        )
     few = free.restrict(slice(-8, None))
     np.testing.assert_allclose(few.compressed().tensor, stored.tensor[:, -8:, -8:], atol=1e-11)
 

@@ -32,7 +32,9 @@ def test_a_gap_that_falls_evenly_is_foreseen(rate: float) -> None:
 
 def test_what_does_not_fall_is_not_foreseen() -> None:
     gaps = Convergence(1e-8)
-    assert [gaps.left(float(t), gap) for t, gap in enumerate([np.inf, 1e-3, 1e-3, 2e-3])] == [None] * 4
+    assert [gaps.left(float(t), gap) for t, gap in enumerate([np.inf, 1e-3, 1e-3, 2e-3])] == [
+        None
+    ] * 4
 
 
 def test_words() -> None:
@@ -41,13 +43,17 @@ def test_words() -> None:
     ]  # fmt: skip
 
 
-def test_a_quiet_fit_says_nothing_and_a_verbose_one_its_stages(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_quiet_fit_says_nothing_and_a_verbose_one_its_stages(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     X = np.random.default_rng(0).normal(size=(40, 2))
     ksos.KernelSoSDensity(tol=1e-4).fit(X)
     assert capsys.readouterr().out == ""
     ksos.KernelSoSDensity(tol=1e-4, verbose=1).fit(X)
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[:3]] == ["[fit]"] * 3 and "40 samples of 2 features" in lines[0]
+    assert [line.split()[0] for line in lines[:3]] == [
+        "[fit]"
+    ] * 3 and "40 samples of 2 features" in lines[0]
     assert lines[-1].startswith("[low_rank]") and lines[-1].endswith("about 0.0 s left")
 
 
@@ -69,7 +75,11 @@ class Lines:
 
     def write(self, what: str, when: str) -> None:
         self.lines.append(text := what + when)
-        if self.stop is not None and self.stop in text and threading.current_thread() is threading.main_thread():
+        if (
+            self.stop is not None
+            and self.stop in text
+            and threading.current_thread() is threading.main_thread()
+        ):
             self.stop = None
             raise KeyboardInterrupt
 
@@ -96,7 +106,9 @@ class Ticking(Clock):
 def test_answers_say_how_far_they_are() -> None:
     X, rng = np.random.default_rng(0).normal(size=(40, 3)), np.random.default_rng(1)
     p = ksos.SoSDensity(ksos.kernels.Gaussian(1.0), X, rng.normal(size=(40, 4)), normalize=True)
-    both = ksos.mixture([p, ksos.SoSDensity(ksos.kernels.Gaussian(2.0), X[:1], [[1.0]], normalize=True)])
+    both = ksos.mixture(
+        [p, ksos.SoSDensity(ksos.kernels.Gaussian(2.0), X[:1], [[1.0]], normalize=True)]
+    )
     questions: list[tuple[Callable[[], object], str]] = [
         (lambda: p.rvs(3000, rng=0, method="squares"), r"[1-9]\d* of 3000 rows, .* left"),
         (lambda: p.rvs(30, rng=0, method="inversion"), "0 of 30 rows"),
@@ -144,7 +156,10 @@ def test_quick_calls_show_nothing_and_verbose_ones_speak_for_themselves() -> Non
         clock.now += 0.2
         tell("support")
         assert lines.lines == ["fit: support, 2 s"]
-    with shown("fit", line=lines, clock=clock, verbose=1), shown("minimize", line=lines, clock=clock):
+    with (
+        shown("fit", line=lines, clock=clock, verbose=1),
+        shown("minimize", line=lines, clock=clock),
+    ):
         clock.now += 100.0
         tell("iteration 1")
         assert not is_shown()
@@ -223,7 +238,9 @@ def test_every_long_call_says_what_it_does(call: str) -> None:
         assert any(re.search(pattern, line) for line in lines.lines), (pattern, lines.lines)
 
 
-@pytest.mark.parametrize("stop", ["mixtures of 2", "mixtures of 12", "bandwidth 3, 8 λ, fold 2", "fit to all samples"])
+@pytest.mark.parametrize(
+    "stop", ["mixtures of 2", "mixtures of 12", "bandwidth 3, 8 λ, fold 2", "fit to all samples"]
+)
 def test_ctrl_c_keeps_what_the_search_has_found(stop: str) -> None:
     X, est, clock = blobs(), ksos.KernelSoSDensityCV(cv=3), Clock()
 
@@ -235,7 +252,11 @@ def test_ctrl_c_keeps_what_the_search_has_found(stop: str) -> None:
     with shown(line=lines, after=0.0, clock=later), pytest.raises(KeyboardInterrupt):
         est.fit(X)
     after = [line for line in lines.lines if "stopping" in line]
-    assert after and lines.lines[-len(after) :] == after and all("keep the best so far" in line and "left" not in line for line in after)
+    assert (
+        after
+        and lines.lines[-len(after) :] == after
+        and all("keep the best so far" in line and "left" not in line for line in after)
+    )
     assert est.status_ == "interrupted" and np.isfinite(est.score_samples(X)).all()
     assert est.distribution_.probability([-1e3, -1e3], [1e3, 1e3]) == pytest.approx(1.0, abs=1e-6)
 
@@ -254,9 +275,23 @@ def watched(program: str, seen: bool = True, **environment: str) -> str:
 
     controller, device = pty.openpty()
     source = str(Path(ksos.__file__).parents[1])
-    env = {**os.environ, "PYTHONPATH": source, "TERM": "xterm", "COLUMNS": "80", "OMP_NUM_THREADS": "1", **environment}
+    env = {
+        **os.environ,
+        "PYTHONPATH": source,
+        "TERM": "xterm",
+        "COLUMNS": "80",
+        "OMP_NUM_THREADS": "1",
+        **environment,
+    }
     stderr = device if seen else subprocess.PIPE
-    done = subprocess.run([sys.executable, "-c", program], env=env, stdout=subprocess.PIPE, stderr=stderr, text=True, timeout=100)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
+        timeout=100,
+    )
     os.close(device)
     assert (done.returncode, done.stdout) == (0, "done\n")
     if not seen:
@@ -284,12 +319,16 @@ def test_a_slow_fit_in_a_terminal() -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="terminals of POSIX")
-@pytest.mark.parametrize(("seen", "environment"), [(False, {}), (True, {"KSOS_PROGRESS": "0"}), (True, {"TERM": "dumb"})])
+@pytest.mark.parametrize(
+    ("seen", "environment"), [(False, {}), (True, {"KSOS_PROGRESS": "0"}), (True, {"TERM": "dumb"})]
+)
 def test_no_line_where_nobody_wants_it(seen: bool, environment: dict[str, str]) -> None:
     assert watched(SLOW, seen, **environment) == ""
 
 
-def test_a_notebook_shows_a_line_that_is_overwritten(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_notebook_shows_a_line_that_is_overwritten(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     shell = type("ZMQInteractiveShell", (), {})()
     monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))  # type: ignore[arg-type]
@@ -298,4 +337,7 @@ def test_a_notebook_shows_a_line_that_is_overwritten(monkeypatch: pytest.MonkeyP
         for word in ("a long word", "short"):
             clock.now += 3.0
             tell(word)
-    assert capsys.readouterr().err == "\rfit: a long word, 3 s\rfit: short, 6 s      \r" + " " * 15 + "\r"
+    assert (
+        capsys.readouterr().err
+        == "\rfit: a long word, 3 s\rfit: short, 6 s      \r" + " " * 15 + "\r"
+    )

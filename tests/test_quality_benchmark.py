@@ -35,9 +35,20 @@ each_planar = pytest.mark.parametrize("data", PLANAR.values(), ids=PLANAR)
 
 
 def test_everything_asked_for_is_there() -> None:
-    assert [data.name for data in DATASETS.values() if data.group == "Marron–Wand"] == list(marron_wand.MARRON_WAND)
+    assert [data.name for data in DATASETS.values() if data.group == "Marron–Wand"] == list(
+        marron_wand.MARRON_WAND
+    )
     assert len(marron_wand.MARRON_WAND) == 15
-    assert {"two_moons", "rings", "pinwheel", "spirals", "clayton_beta", "blobs_d3", "blobs_d5", "blobs_d10"} <= set(DATASETS)
+    assert {
+        "two_moons",
+        "rings",
+        "pinwheel",
+        "spirals",
+        "clayton_beta",
+        "blobs_d3",
+        "blobs_d5",
+        "blobs_d10",
+    } <= set(DATASETS)
     assert {"iris", "wine", "breast_cancer_pca5", "diabetes", "digits_pca10"} <= set(DATASETS)
     assert SIZES == (100, 400, 1600)
 
@@ -62,8 +73,16 @@ def test_samples_follow_their_density(data: DataSet) -> None:
     axes, cell = grid(data)
     nodes = np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")], axis=1)
     mass = cell * np.exp(data.law.logpdf(nodes))
-    edges = [np.quantile(data.law.sample(2000, np.random.default_rng(7))[:, k], np.linspace(0.0, 1.0, 8)[1:-1]) for k in range(data.d)]
-    edges = [axis[np.clip(np.searchsorted(axis, cut), 1, None)] - 0.5 * (axis[1] - axis[0]) for axis, cut in zip(axes, edges, strict=True)]
+    edges = [
+        np.quantile(
+            data.law.sample(2000, np.random.default_rng(7))[:, k], np.linspace(0.0, 1.0, 8)[1:-1]
+        )
+        for k in range(data.d)
+    ]
+    edges = [
+        axis[np.clip(np.searchsorted(axis, cut), 1, None)] - 0.5 * (axis[1] - axis[0])
+        for axis, cut in zip(axes, edges, strict=True)
+    ]
     edges = [np.unique(cut) for cut in edges]
     which = np.zeros(nodes.shape[0], dtype=int)
     draws = data.law.sample(20_000, np.random.default_rng(1))
@@ -77,7 +96,9 @@ def test_samples_follow_their_density(data: DataSet) -> None:
     enough = probabilities > 2e-3
     rest = np.r_[probabilities[enough], 1.0 - probabilities[enough].sum()]
     rest = np.clip(rest, 1e-3, None)
-    assert chi_square_passes(np.r_[counts[enough], counts[~enough].sum() + 20.0 * (rest[-1] <= 1e-3)], rest / rest.sum())
+    assert chi_square_passes(
+        np.r_[counts[enough], counts[~enough].sum() + 20.0 * (rest[-1] <= 1e-3)], rest / rest.sum()
+    )
 
 
 @pytest.mark.parametrize("d", [3, 5, 10])
@@ -86,11 +107,17 @@ def test_blobs_by_their_moments(d: int) -> None:
     assert isinstance(law, GaussianMixtureLaw)
     X = law.sample(20_000, np.random.default_rng(0))
     mean = law.weights @ law.means
-    spread = np.einsum("c,cij->ij", law.weights, law.covariances) + (law.weights[:, None] * (law.means - mean)).T @ (law.means - mean)
-    np.testing.assert_allclose(X.mean(axis=0), mean, atol=6.0 * np.sqrt(np.diag(spread).max() / 20_000))
+    spread = np.einsum("c,cij->ij", law.weights, law.covariances) + (
+        law.weights[:, None] * (law.means - mean)
+    ).T @ (law.means - mean)
+    np.testing.assert_allclose(
+        X.mean(axis=0), mean, atol=6.0 * np.sqrt(np.diag(spread).max() / 20_000)
+    )
     np.testing.assert_allclose(np.cov(X.T), spread, atol=0.05 * spread.max())
     by_hand = sum(
-        w * np.exp(-0.5 * np.sum((X[:5] - m) @ np.linalg.inv(S) * (X[:5] - m), axis=1)) / np.sqrt(np.linalg.det(2.0 * np.pi * S))
+        w
+        * np.exp(-0.5 * np.sum((X[:5] - m) @ np.linalg.inv(S) * (X[:5] - m), axis=1))
+        / np.sqrt(np.linalg.det(2.0 * np.pi * S))
         for w, m, S in zip(law.weights, law.means, law.covariances, strict=True)
     )
     np.testing.assert_allclose(np.exp(law.logpdf(X[:5])), by_hand, rtol=1e-10)
@@ -111,7 +138,9 @@ def test_a_sample_is_a_function_of_name_size_and_seed(name: str) -> None:
 
 # --- the scores ---
 
-NARROW = GaussianMixtureLaw(np.array([0.3, 0.7]), np.array([[0.0], [1.5]]), np.array([[[0.25]], [[0.5]]]))
+NARROW = GaussianMixtureLaw(
+    np.array([0.3, 0.7]), np.array([[0.0], [1.5]]), np.array([[[0.25]], [[0.5]]])
+)
 WIDE = GaussianMixtureLaw(np.array([1.0]), np.array([[0.9]]), np.array([[[1.2]]]))
 SIGMA = np.array([1.3])
 
@@ -138,9 +167,13 @@ def inner(p: GaussianMixtureLaw, q: GaussianMixtureLaw, sigma: float) -> float:
 def test_embedding_and_norm_of_a_mixture() -> None:
     assert NARROW.self_inner(SIGMA) == pytest.approx(inner(NARROW, NARROW, 1.3), rel=1e-12)
     point = GaussianMixtureLaw(np.ones(1), np.array([[0.4]]), np.array([[[1e-14]]]))
-    assert NARROW.embedding(np.array([[0.4]]), SIGMA)[0] == pytest.approx(inner(NARROW, point, 1.3), rel=1e-9)
+    assert NARROW.embedding(np.array([[0.4]]), SIGMA)[0] == pytest.approx(
+        inner(NARROW, point, 1.3), rel=1e-9
+    )
     shared = GaussianMixtureLaw(NARROW.weights, NARROW.means, NARROW.covariances[:1])
-    apart = GaussianMixtureLaw(NARROW.weights, NARROW.means, np.repeat(NARROW.covariances[:1], 2, axis=0))
+    apart = GaussianMixtureLaw(
+        NARROW.weights, NARROW.means, np.repeat(NARROW.covariances[:1], 2, axis=0)
+    )
     assert shared.self_inner(SIGMA) == pytest.approx(apart.self_inner(SIGMA), rel=1e-12)
 
 
@@ -151,7 +184,11 @@ def test_quadrature_scores_against_closed_forms() -> None:
     exact = inner(WIDE, WIDE, 1.3) + inner(NARROW, NARROW, 1.3) - 2.0 * inner(WIDE, NARROW, 1.3)
     assert grid_mmd2(error * cell, axes, SIGMA) == pytest.approx(exact, rel=1e-3)
     narrow = 1e-4  # a kernel so narrow that the squared MMD is its mass times the integrated squared error
-    ise = inner(WIDE, WIDE, narrow) + inner(NARROW, NARROW, narrow) - 2.0 * inner(WIDE, NARROW, narrow)
+    ise = (
+        inner(WIDE, WIDE, narrow)
+        + inner(NARROW, NARROW, narrow)
+        - 2.0 * inner(WIDE, NARROW, narrow)
+    )
     assert cell * error @ error == pytest.approx(ise / (np.sqrt(np.pi) * narrow), rel=1e-3)
 
 
@@ -163,18 +200,28 @@ def test_squared_mmd_to_held_out_samples_is_unbiased() -> None:
     exact = inner(WIDE, WIDE, 1.3) + inner(NARROW, NARROW, 1.3) - 2.0 * inner(WIDE, NARROW, 1.3)
     assert np.mean(values) == pytest.approx(exact, abs=5.0 * np.std(values) / np.sqrt(60))
     Z = NARROW.sample(7, np.random.default_rng(0))
-    assert sample_inner(Z, SIGMA) == pytest.approx(np.mean(np.exp(-(((Z - Z.T) / 1.3) ** 2))), rel=1e-12)
+    assert sample_inner(Z, SIGMA) == pytest.approx(
+        np.mean(np.exp(-(((Z - Z.T) / 1.3) ** 2))), rel=1e-12
+    )
 
 
 def test_importance_sampling_of_the_squared_error() -> None:
     """In the plane, with a second feature N(0, 1) in truth and fit alike, which contributes ∫N(0, 1)² = 1/(2√π)."""
     plane, guess = (
-        GaussianMixtureLaw(law.weights, np.pad(law.means, ((0, 0), (0, 1))), np.stack([np.diag([S[0, 0], 1.0]) for S in law.covariances]))
+        GaussianMixtureLaw(
+            law.weights,
+            np.pad(law.means, ((0, 0), (0, 1))),
+            np.stack([np.diag([S[0, 0], 1.0]) for S in law.covariances]),
+        )
         for law in (NARROW, WIDE)
     )
     data = toy(plane, 2)
     narrow = 1e-4
-    line = (inner(WIDE, WIDE, narrow) + inner(NARROW, NARROW, narrow) - 2.0 * inner(WIDE, NARROW, narrow)) / (np.sqrt(np.pi) * narrow)
+    line = (
+        inner(WIDE, WIDE, narrow)
+        + inner(NARROW, NARROW, narrow)
+        - 2.0 * inner(WIDE, NARROW, narrow)
+    ) / (np.sqrt(np.pi) * narrow)
     found = sampled_ise(fit_of(guess), data, data.split(100, 0), 100, 0)
     assert found == pytest.approx(line / (2.0 * np.sqrt(np.pi)), rel=0.05)
 
@@ -205,7 +252,10 @@ def test_peers_are_what_their_libraries_say(name: str) -> None:
     if name == "scipy_kde":
         expected = gaussian_kde(split.train.T).logpdf(split.test[:50].T)
     elif name == "kde":
-        expected = KernelDensity(bandwidth=fitted.chosen["bandwidth"]).fit(U).score_samples(there) - np.log(scale).sum()
+        expected = (
+            KernelDensity(bandwidth=fitted.chosen["bandwidth"]).fit(U).score_samples(there)
+            - np.log(scale).sum()
+        )
     else:
         model = GaussianMixture(fitted.chosen["components"], n_init=3, random_state=0).fit(U)
         expected = model.score_samples(there) - np.log(scale).sum()
@@ -220,14 +270,20 @@ def moons(seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_the_grid_is_complete() -> None:
-    assert mixture_grid.SIZES == (1, 2, 3, 5, 8, 12, 20, 32) and mixture_grid.FLOORS == (1e-6, 3e-3, 3e-2)
+    assert mixture_grid.SIZES == (1, 2, 3, 5, 8, 12, 20, 32) and mixture_grid.FLOORS == (
+        1e-6,
+        3e-3,
+        3e-2,
+    )
     U, there = moons(76)
     law, shares = mixture_grid.stack(U)
     assert law.weights.size == 3 * sum(mixture_grid.SIZES) and len(shares) == 24
     split = DATASETS["two_moons"].split(100, 76)
     fitted = CONTESTANTS["gmm_stack"].fit(split.train, None)
     jacobian = np.log(split.train.std(axis=0)).sum()
-    np.testing.assert_allclose(fitted.logpdf(split.test[:30]), law.logpdf(there) - jacobian, rtol=1e-12)
+    np.testing.assert_allclose(
+        fitted.logpdf(split.test[:30]), law.logpdf(there) - jacobian, rtol=1e-12
+    )
 
 
 def test_the_best_mixture_of_the_grid_is_scikit_learns() -> None:
@@ -238,23 +294,41 @@ def test_the_best_mixture_of_the_grid_is_scikit_learns() -> None:
     grid = {"n_components": sizes, "reg_covar": mixture_grid.FLOORS}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        search = GridSearchCV(GaussianMixture(random_state=0), grid, cv=KFold(5, shuffle=True, random_state=0)).fit(U)
+        search = GridSearchCV(
+            GaussianMixture(random_state=0), grid, cv=KFold(5, shuffle=True, random_state=0)
+        ).fit(U)
     law, chosen = mixture_grid.best(U, sizes=sizes)
-    assert chosen == {"components": search.best_params_["n_components"], "floor": search.best_params_["reg_covar"]}
-    np.testing.assert_allclose(law.logpdf(there), search.best_estimator_.score_samples(there), rtol=1e-9)
+    assert chosen == {
+        "components": search.best_params_["n_components"],
+        "floor": search.best_params_["reg_covar"],
+    }
+    np.testing.assert_allclose(
+        law.logpdf(there), search.best_estimator_.score_samples(there), rtol=1e-9
+    )
     candidates, logs = mixture_grid.held_out(U, sizes=sizes)
-    assert [tuple(candidate) for candidate in candidates] == [(k, floor) for k in sizes for floor in mixture_grid.FLOORS]
+    assert [tuple(candidate) for candidate in candidates] == [
+        (k, floor) for k in sizes for floor in mixture_grid.FLOORS
+    ]
     np.testing.assert_allclose(logs.mean(axis=0), search.cv_results_["mean_test_score"], rtol=1e-9)
 
 
 def test_a_stack_is_the_sum_of_its_refits() -> None:
     U, there = moons(78)
     law, shares = mixture_grid.stack(U, sizes=(1, 5, 12))
-    assert law.weights.sum() == pytest.approx(1.0, abs=1e-12) and law.weights.size == 3 * (1 + 5 + 12)
+    assert law.weights.sum() == pytest.approx(1.0, abs=1e-12) and law.weights.size == 3 * (
+        1 + 5 + 12
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        parts = [(share, GaussianMixture(int(size), reg_covar=floor, random_state=0).fit(U)) for size, floor, share in shares]
-    np.testing.assert_allclose(np.exp(law.logpdf(there)), sum(w * np.exp(part.score_samples(there)) for w, part in parts), rtol=1e-9)
+        parts = [
+            (share, GaussianMixture(int(size), reg_covar=floor, random_state=0).fit(U))
+            for size, floor, share in shares
+        ]
+    np.testing.assert_allclose(
+        np.exp(law.logpdf(there)),
+        sum(w * np.exp(part.score_samples(there)) for w, part in parts),
+        rtol=1e-9,
+    )
 
 
 def test_shares_are_at_the_maximum_of_the_held_out_likelihood() -> None:
@@ -266,7 +340,9 @@ def test_shares_are_at_the_maximum_of_the_held_out_likelihood() -> None:
         return -float(np.log(np.exp(logs) @ w).mean())
 
     simplex = {"type": "eq", "fun": lambda w: w.sum() - 1.0}
-    found = minimize(loss, np.full(5, 0.2), bounds=[(0.0, 1.0)] * 5, constraints=simplex, options={"ftol": 1e-12})
+    found = minimize(
+        loss, np.full(5, 0.2), bounds=[(0.0, 1.0)] * 5, constraints=simplex, options={"ftol": 1e-12}
+    )
     w = mixture_grid.shares_by_em(logs)
     assert w.sum() == pytest.approx(1.0) and w.min() >= 0.0 and w[-1] < 1e-6
     assert loss(w) <= found.fun + 1e-6
@@ -277,13 +353,19 @@ def test_sizes_beyond_the_samples_of_a_fold_are_left_out() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         candidates, logs = mixture_grid.held_out(U)
-    assert {candidate.components for candidate in candidates} == {1, 2, 3, 5, 8}, "a fold of ten leaves eight"
+    assert {candidate.components for candidate in candidates} == {1, 2, 3, 5, 8}, (
+        "a fold of ten leaves eight"
+    )
     assert logs.shape == (10, len(candidates)) and np.all(np.isfinite(logs))
 
 
 def test_a_mixture_that_fails_is_left_out() -> None:
-    candidates, logs = mixture_grid.held_out(np.linspace(-1.0, 1.0, 20)[:, None] * [1.0, 1.0], sizes=(1, 3), floors=(0.0, 1e-2))
-    assert {candidate.floor for candidate in candidates} == {1e-2} and logs.shape == (20, 2), "collinear samples without a floor"
+    candidates, logs = mixture_grid.held_out(
+        np.linspace(-1.0, 1.0, 20)[:, None] * [1.0, 1.0], sizes=(1, 3), floors=(0.0, 1e-2)
+    )
+    assert {candidate.floor for candidate in candidates} == {1e-2} and logs.shape == (20, 2), (
+        "collinear samples without a floor"
+    )
 
 
 def test_mmd_of_ours_agrees_with_the_grid() -> None:
@@ -297,26 +379,45 @@ def test_mmd_of_ours_agrees_with_the_grid() -> None:
     sigma = mmd_bandwidth(split.test)
     axes, cell = grid(data)
     masses = cell * np.exp(fitted.logpdf(axes[0][:, None]))
-    embedding = [float(masses @ np.exp(-(((axes[0] - z) / sigma[0]) ** 2))) for z in split.test[:200, 0]]
-    expected = grid_mmd2(masses, axes, sigma) - 2.0 * np.mean(embedding) + sample_inner(split.test[:200], sigma)
+    embedding = [
+        float(masses @ np.exp(-(((axes[0] - z) / sigma[0]) ** 2))) for z in split.test[:200, 0]
+    ]
+    expected = (
+        grid_mmd2(masses, axes, sigma)
+        - 2.0 * np.mean(embedding)
+        + sample_inner(split.test[:200], sigma)
+    )
     found = fitted.squared_mmd(split.test[:200], sigma)
-    assert found == pytest.approx(expected, abs=2e-3), "6000 draws: about two of their standard deviations"
+    assert found == pytest.approx(expected, abs=2e-3), (
+        "6000 draws: about two of their standard deviations"
+    )
 
 
 # --- runs that are cut short, resumed and merged ---
 
 
 def test_walls_need_a_box() -> None:
-    keys = runner.plan(lambda name, n: name in ("two_moons", "clayton_beta") and n == 100, [0, 1], list(CONTESTANTS))
+    keys = runner.plan(
+        lambda name, n: name in ("two_moons", "clayton_beta") and n == 100,
+        [0, 1],
+        list(CONTESTANTS),
+    )
     assert {key.dataset for key in keys if CONTESTANTS[key.contestant].walls} == {"clayton_beta"}
-    assert len(keys) == len(set(keys)) == 2 * (2 * len(CONTESTANTS) - sum(contestant.walls for contestant in CONTESTANTS.values()))
+    assert (
+        len(keys)
+        == len(set(keys))
+        == 2 * (2 * len(CONTESTANTS) - sum(contestant.walls for contestant in CONTESTANTS.values()))
+    )
 
 
 def test_what_a_piece_will_take_is_learnt_from_other_seeds() -> None:
     keys = [Key("rings", n, 1, name) for n in (100, 1600) for name in ("scipy_kde", "gmm_stack")]
     guessed = runner.expected_seconds(keys, [])
     assert sorted(keys, key=lambda key: guessed[key])[-1] == Key("rings", 1600, 1, "gmm_stack")
-    seen = [{**Key("rings", 100, seed, "scipy_kde")._asdict(), "seconds": 100.0 * seed} for seed in (2, 3)]
+    seen = [
+        {**Key("rings", 100, seed, "scipy_kde")._asdict(), "seconds": 100.0 * seed}
+        for seed in (2, 3)
+    ]
     learnt = runner.expected_seconds(keys, seen)
     assert learnt[keys[0]] >= 300.0 and all(learnt[key] == guessed[key] for key in keys[1:])
 
@@ -327,34 +428,51 @@ def test_a_killed_run_goes_on_and_long_pieces_come_first(tmp_path: Path) -> None
         records.append(before, {**Key("iris", 0, 9, name)._asdict(), "seconds": seconds})
     keys = [Key("iris", 0, 0, name) for name in ("scipy_kde", "gmm", "kde")]
     records.append(output, measure(Key("iris", 0, 1, "scipy_kde")))
-    output.write_text(output.read_text() + '{"dataset": "ir')  # the line at which the last run was killed
+    output.write_text(
+        output.read_text() + '{"dataset": "ir'
+    )  # the line at which the last run was killed
     assert runner.run(keys, output, 1, 5.0, [].append, also=[before]) == 0
-    assert [record["contestant"] for record in records.read(output)] == ["scipy_kde", "kde", "gmm", "scipy_kde"]
+    assert [record["contestant"] for record in records.read(output)] == [
+        "scipy_kde",
+        "kde",
+        "gmm",
+        "scipy_kde",
+    ]
     records.mend(tmp_path / "none.jsonl")
     assert not (tmp_path / "none.jsonl").exists()
 
 
 def test_run_resume_and_report(tmp_path: Path) -> None:
     output, lines = tmp_path / "records.jsonl", []
-    keys = [Key("mw01_gaussian", 100, seed, name) for seed in (0, 1) for name in ("scipy_kde", "kde")]
+    keys = [
+        Key("mw01_gaussian", 100, seed, name) for seed in (0, 1) for name in ("scipy_kde", "kde")
+    ]
     assert runner.run(keys, output, 1, 0.0, lines.append) == 4, "no time, no work"
     other = tmp_path / "other.jsonl"
     records.append(output, measure(keys[0]))
     records.append(other, measure(keys[1]))
     assert runner.run(keys, output, 1, 5.0, lines.append, also=[other]) == 0
-    assert any(line.startswith("2 of 4 pieces") for line in lines), "what is there is not measured again"
+    assert any(line.startswith("2 of 4 pieces") for line in lines), (
+        "what is there is not measured again"
+    )
     found = records.read_all([output, other])
     assert [records.key_of(record) for record in found] == sorted(keys)
     assert all(np.isfinite(record["ise"]) and record["seconds"] >= 0.0 for record in found)
-    assert found[0]["log_likelihood"] == measure(records.key_of(found[0]))["log_likelihood"], "seeded"
+    assert found[0]["log_likelihood"] == measure(records.key_of(found[0]))["log_likelihood"], (
+        "seeded"
+    )
 
 
 def test_broken_and_infinite_lines(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
-    records.append(file, {"dataset": "iris", "n": 0, "seed": 0, "contestant": "kde", "log_likelihood": -np.inf})
+    records.append(
+        file, {"dataset": "iris", "n": 0, "seed": 0, "contestant": "kde", "log_likelihood": -np.inf}
+    )
     json.loads(file.read_text(), parse_constant=pytest.fail)
     file.write_text(file.read_text() + '{"dataset": "ir')
-    assert [record["log_likelihood"] for record in records.read_all([file])] == [-np.inf], "a line cut short is not a record"
+    assert [record["log_likelihood"] for record in records.read_all([file])] == [-np.inf], (
+        "a line cut short is not a record"
+    )
     file.write_text('{"dataset": "ir\n' + file.read_text())
     with pytest.raises(ValueError, match="line 1 is not JSON"):
         records.read_all([file])
@@ -384,10 +502,17 @@ def test_options() -> None:
     assert app.parse_seeds("0-3,7") == [0, 1, 2, 3, 7]
     with pytest.raises(SystemExit, match="--seeds"):
         app.parse_seeds("a-b")
-    with pytest.raises(SystemExit, match="--seeds: a list such as 0-9 or 0,3,5 was expected; got '5-2'"):
+    with pytest.raises(
+        SystemExit, match="--seeds: a list such as 0-9 or 0,3,5 was expected; got '5-2'"
+    ):
         app.parse_seeds("5-2")
     matches = app._cell_filter(["mw*/400", "rings"])
-    assert matches("mw10_claw", 400) and matches("rings", 100) and not matches("mw10_claw", 100) and not matches("iris", 0)
+    assert (
+        matches("mw10_claw", 400)
+        and matches("rings", 100)
+        and not matches("mw10_claw", 100)
+        and not matches("iris", 0)
+    )
     assert not app._cell_filter(["*"])("shells", 200), "other data are measured when asked for"
     other = app._cell_filter(["*"], other=True)
     assert other("shells", 200) and other("linnerud", 0) and not other("rings", 100)
@@ -403,10 +528,29 @@ def test_the_command_works_without_matplotlib(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(blocker)}
     output, text = tmp_path / "records.jsonl", tmp_path / "page.md"
     command = [sys.executable, str(ROOT / "benchmarks" / "quality")]
-    measured = ["run", "--output", str(output), "--cells", "iris", "--seeds", "0", "--contestants", "scipy_kde", "kde", "--jobs", "1"]
+    measured = [
+        "run",
+        "--output",
+        str(output),
+        "--cells",
+        "iris",
+        "--seeds",
+        "0",
+        "--contestants",
+        "scipy_kde",
+        "kde",
+        "--jobs",
+        "1",
+    ]
     for arguments in (measured, ["report", str(output), "--page", str(text), "--no-pictures"]):
         done = subprocess.run(
-            [*command, *arguments], capture_output=True, text=True, check=False, timeout=120, env=environment, cwd=tmp_path
+            [*command, *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+            env=environment,
+            cwd=tmp_path,
         )
         assert done.returncode == 0, done.stderr
     assert "iris, n = 100" in text.read_text(encoding="utf-8")

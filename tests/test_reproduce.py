@@ -38,7 +38,9 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
 
 def table(drawn: dict[str, Any], name: str) -> list[dict[str, Any]]:
     with (drawn["folder"] / f"{name}.csv").open(newline="", encoding="utf-8") as stream:
-        return [{key: number(value) for key, value in row.items()} for row in csv.DictReader(stream)]
+        return [
+            {key: number(value) for key, value in row.items()} for row in csv.DictReader(stream)
+        ]
 
 
 def number(text: str) -> Any:
@@ -52,7 +54,11 @@ def number(text: str) -> Any:
 
 
 def test_every_figure_is_there_in_three_forms(drawn: dict[str, Any]) -> None:
-    expected = {drawn["folder"] / f"{name}.{kind}" for name in reproduce.FIGURES for kind in ("png", "pdf", "csv")}
+    expected = {
+        drawn["folder"] / f"{name}.{kind}"
+        for name in reproduce.FIGURES
+        for kind in ("png", "pdf", "csv")
+    }
     expected.add(drawn["folder"] / "figure1_sos.csv")
     assert set(drawn["files"]) == expected
     assert len(drawn["files"]) == len(expected)
@@ -80,7 +86,12 @@ def test_lines_report_certificates_and_where_the_files_are(drawn: dict[str, Any]
 
 def test_some_figures_only_and_the_same_again(drawn: dict[str, Any], tmp_path: Path) -> None:
     files = reproduce.run(["figure1", "figure1"], tmp_path, True, lambda line: None)
-    assert [file.name for file in files] == ["figure1.png", "figure1.pdf", "figure1.csv", "figure1_sos.csv"]
+    assert [file.name for file in files] == [
+        "figure1.png",
+        "figure1.pdf",
+        "figure1.csv",
+        "figure1_sos.csv",
+    ]
     for file in files:
         assert file.read_bytes() == (drawn["folder"] / file.name).read_bytes()
 
@@ -91,7 +102,9 @@ def test_unknown_figure_is_named(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_missing_matplotlib_is_said_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_matplotlib_is_said_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = builtins.__import__
 
     def without(name: str, *args: Any, **kwargs: Any) -> Any:
@@ -112,7 +125,10 @@ def test_drawing_leaves_matplotlib_as_it_was() -> None:
     with matplotlib.rc_context({"font.size": 31.0, "axes.grid": True}):
         before, open_figures = dict(matplotlib.rcParams), pyplot.get_fignums()
         with sheet(2.0, 1.0) as figure:
-            assert (matplotlib.rcParams["font.size"], matplotlib.rcParams["axes.grid"]) == (8.0, False)
+            assert (matplotlib.rcParams["font.size"], matplotlib.rcParams["axes.grid"]) == (
+                8.0,
+                False,
+            )
             assert tuple(figure.get_size_inches()) == (2.0, 1.0)
         assert dict(matplotlib.rcParams) == before
         assert pyplot.get_fignums() == open_figures
@@ -121,7 +137,11 @@ def test_drawing_leaves_matplotlib_as_it_was() -> None:
 @pytest.mark.parametrize("name", [*reproduce.FIGURES])
 def test_experiment_scripts_draw_their_figure(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(reproduce, "run", lambda figures, output, quick, report: calls.append((figures, output, quick)))
+    monkeypatch.setattr(
+        reproduce,
+        "run",
+        lambda figures, output, quick, report: calls.append((figures, output, quick)),
+    )
     monkeypatch.setattr(sys, "argv", [f"{name}.py", "somewhere"])
     runpy.run_path(str(EXPERIMENTS / f"{name}.py"))
     monkeypatch.setattr(sys, "argv", [f"{name}.py"])
@@ -129,9 +149,13 @@ def test_experiment_scripts_draw_their_figure(name: str, monkeypatch: pytest.Mon
     assert calls == [([name], Path("somewhere"), False), ([name], Path("figures"), False)]
 
 
-def test_readme_picture_is_small(drawn: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readme_picture_is_small(
+    drawn: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     picture, middle = tmp_path / "picture.png", figure2.fit(figure2.MIDDLE)
-    monkeypatch.setattr(figure2, "fit", lambda setting: middle)  # in place of a fit that takes longer
+    monkeypatch.setattr(
+        figure2, "fit", lambda setting: middle
+    )  # in place of a fit that takes longer
     monkeypatch.setattr(sys, "argv", ["readme_picture.py", str(picture)])
     runpy.run_path(str(EXPERIMENTS / "readme_picture.py"))
     for file in (picture, EXPERIMENTS.parent / "docs" / "figures" / "two_moons.png"):
@@ -157,13 +181,23 @@ def test_scientific(value: float, digits: int, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "column", "values"),
-    [("figure2a", "lam", [1e-5, 1e-3, 1e-1]), ("figure2b", "sigma", [0.5, 1.0, 2.0]), ("figure2c", "m", [25, 50, 100])],
+    [
+        ("figure2a", "lam", [1e-5, 1e-3, 1e-1]),
+        ("figure2b", "sigma", [0.5, 1.0, 2.0]),
+        ("figure2c", "m", [25, 50, 100]),
+    ],
 )
-def test_two_moons_vary_one_thing(drawn: dict[str, Any], name: str, column: str, values: list[float]) -> None:
+def test_two_moons_vary_one_thing(
+    drawn: dict[str, Any], name: str, column: str, values: list[float]
+) -> None:
     rows = table(drawn, name)
     middle = {"m": 50.0, "sigma": 1.0, "lam": 1e-3}
-    assert [{key: row[key] for key in middle} for row in rows] == [{**middle, column: value} for value in values]
-    assert rows[1] == table(drawn, "figure2a")[1], "the panel in the middle is the same one in all three"
+    assert [{key: row[key] for key in middle} for row in rows] == [
+        {**middle, column: value} for value in values
+    ]
+    assert rows[1] == table(drawn, "figure2a")[1], (
+        "the panel in the middle is the same one in all three"
+    )
     for row in rows:
         assert (row["n"], row["noise"], row["seed"]) == (100, 0.05, 0)
         assert row["status"] == "solved"
@@ -239,7 +273,9 @@ def test_what_the_figures_show(drawn: dict[str, Any]) -> None:
 
 def test_counter_example_has_the_known_values(drawn: dict[str, Any]) -> None:
     rows = table(drawn, "figure1")
-    theta, relaxed, true = (np.array([row[key] for row in rows]) for key in ("theta", "relaxed_value", "true_value"))
+    theta, relaxed, true = (
+        np.array([row[key] for row in rows]) for key in ("theta", "relaxed_value", "true_value")
+    )
     zero = int(np.argmin(np.abs(theta)))
     assert theta[zero] == 0.0
     assert (theta[0], theta[-1]) == (-2.0, 2.0)
@@ -255,7 +291,9 @@ def test_counter_example_has_the_known_values(drawn: dict[str, Any]) -> None:
 
 def test_counter_example_adversaries_are_what_they_claim(drawn: dict[str, Any]) -> None:
     for row in table(drawn, "figure1"):
-        x, w = np.array([[float(part) for part in pair.split(":")] for pair in row["atoms"].split()]).T
+        x, w = np.array(
+            [[float(part) for part in pair.split(":")] for pair in row["atoms"].split()]
+        ).T
         assert np.all(w > 0.0)
         assert w.sum() == pytest.approx(1.0, abs=1e-12)
         assert w @ np.exp(-((x - row["theta"]) ** 2)) == pytest.approx(row["true_value"], abs=1e-9)
@@ -267,7 +305,10 @@ def test_counter_example_adversaries_are_what_they_claim(drawn: dict[str, Any]) 
 
 def test_counter_example_against_densities(drawn: dict[str, Any]) -> None:
     """The sum-of-squares adversary: a little weaker than atoms, the less so the finer it is, and the same θ*."""
-    rows, atoms = table(drawn, "figure1_sos"), {row["theta"]: row["true_value"] for row in table(drawn, "figure1")}
+    rows, atoms = (
+        table(drawn, "figure1_sos"),
+        {row["theta"]: row["true_value"] for row in table(drawn, "figure1")},
+    )
     for eta, value in ((1.0, 0.0390), (0.5, 0.0361), (0.3, 0.0344)):
         mine = [row for row in rows if row["eta"] == eta]
         (best,) = (row for row in mine if row["best"])
@@ -276,7 +317,9 @@ def test_counter_example_against_densities(drawn: dict[str, Any]) -> None:
         grid = [row for row in mine if not row["best"]]
         assert len(grid) == 9
         assert max(row["value"] for row in grid) <= best["value"] + 2e-6
-        np.testing.assert_allclose([row["value"] for row in grid], [row["value"] for row in grid[::-1]], atol=5e-6)
+        np.testing.assert_allclose(
+            [row["value"] for row in grid], [row["value"] for row in grid[::-1]], atol=5e-6
+        )
         for row in grid:
             if row["theta"] in atoms:
                 assert row["value"] >= atoms[row["theta"]] - 2e-6
@@ -321,10 +364,17 @@ def test_worst_atoms_are_feasible_and_proven(case: tuple[MMDBall, int]) -> None:
     assert worst.value == pytest.approx(float(ball.K[theta] @ worst.weights), abs=1e-12)
     # Weak duality from the definitions alone: the penalised problem at τ, bounded below by its tangent plane at the best corner.
     slope = ball.K[theta] + 2.0 * worst.multiplier * (ball.K @ difference)
-    bound = worst.value + worst.multiplier * (mmd**2 - ball.radius**2) + slope.min() - slope @ worst.weights
+    bound = (
+        worst.value
+        + worst.multiplier * (mmd**2 - ball.radius**2)
+        + slope.min()
+        - slope @ worst.weights
+    )
     assert worst.lower_bound == pytest.approx(bound, abs=1e-7)
     assert worst.value - bound <= 1e-6
-    assert ball.K[theta] @ ball.reference >= worst.value - 1e-9  # the reference itself is in the ball
+    assert (
+        ball.K[theta] @ ball.reference >= worst.value - 1e-9
+    )  # the reference itself is in the ball
 
 
 def test_a_large_ball_holds_the_farthest_atom() -> None:
@@ -360,20 +410,33 @@ def test_sos_densities_approach_both_targets(drawn: dict[str, Any]) -> None:
         for row in mine:
             assert row["status"] == "solved"
             assert row["gap"] <= 1e-6
-            assert row["mmd_lower_bound"] == pytest.approx(np.sqrt(max(row["objective"] - row["gap"], 0.0)))
+            assert row["mmd_lower_bound"] == pytest.approx(
+                np.sqrt(max(row["objective"] - row["gap"], 0.0))
+            )
             assert row["mmd_lower_bound"] <= row["mmd_exact"] + 1e-9
             assert row["mmd_projected"] ** 2 == pytest.approx(row["objective"], rel=1e-6)
             assert row["mmd_projected"] <= row["mmd_exact"] + 1e-9
 
 
 @pytest.mark.parametrize(("target", "eta"), [("dirac", 0.125), ("uniform", 0.25)])
-def test_exact_mmd_of_an_approximation_by_quadrature(drawn: dict[str, Any], target: str, eta: float) -> None:
-    (row,) = (row for row in table(drawn, "density_theorem") if row["target"] == target and row["eta"] == eta)
+def test_exact_mmd_of_an_approximation_by_quadrature(
+    drawn: dict[str, Any], target: str, eta: float
+) -> None:
+    (row,) = (
+        row
+        for row in table(drawn, "density_theorem")
+        if row["target"] == target and row["eta"] == eta
+    )
     p = density_theorem.approximate(target, eta, tol=1e-6).solution.distribution
     nodes, weights = np.polynomial.legendre.leggauss(300)
     mass = weights * p.pdf(nodes[:, None])
     assert mass.sum() == pytest.approx(1.0, abs=1e-9)
     # The uniform target by the midpoint rule: not the rule of the figure.
     atoms = np.zeros(1) if target == "dirac" else (np.arange(2000) + 0.5) / 2000 - 0.5
-    x, a = np.concatenate([nodes, atoms]), np.concatenate([mass, np.full(atoms.size, -1.0 / atoms.size)])
-    assert np.sqrt(a @ np.exp(-((x[:, None] - x) ** 2) / 0.1**2) @ a) == pytest.approx(row["mmd_exact"], abs=1e-6)
+    x, a = (
+        np.concatenate([nodes, atoms]),
+        np.concatenate([mass, np.full(atoms.size, -1.0 / atoms.size)]),
+    )
+    assert np.sqrt(a @ np.exp(-((x[:, None] - x) ** 2) / 0.1**2) @ a) == pytest.approx(
+        row["mmd_exact"], abs=1e-6
+    )

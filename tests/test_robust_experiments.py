@@ -32,9 +32,13 @@ def test_from_data_to_figure(name: str, monkeypatch: pytest.MonkeyPatch, tmp_pat
     result = script["main"](["--seeds", "2", "--out", str(tmp_path)])
     for kind in script["KINDS"]:
         for method in script["METHODS"]:
-            assert np.all(np.isfinite(result[kind][method]["mean"])) and len(result[kind][method]["mean"]) == len(script["SHIFTS"])
+            assert np.all(np.isfinite(result[kind][method]["mean"])) and len(
+                result[kind][method]["mean"]
+            ) == len(script["SHIFTS"])
     assert (tmp_path / f"{name}.png").stat().st_size > 10_000
-    assert json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))["chosen"]["seeds"] == 2
+    assert (
+        json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))["chosen"]["seeds"] == 2
+    )
 
 
 def test_shifted_losses_are_expectations() -> None:
@@ -43,7 +47,9 @@ def test_shifted_losses_are_expectations() -> None:
     assert xi.shape == (10, 1) and np.all(np.abs(xi) <= 0.5)
     theta = np.random.default_rng(0).normal(size=10)
     nodes, weights = np.polynomial.legendre.leggauss(5)
-    for shift, found in zip(script["SHIFTS"], script["shifted_losses"](problem, theta), strict=True):
+    for shift, found in zip(
+        script["SHIFTS"], script["shifted_losses"](problem, theta), strict=True
+    ):
         values = problem.values(theta, 0.5 * (1.0 + shift) * nodes[:, None])
         assert found == pytest.approx(0.5 * weights @ values, rel=1e-12)
 

@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 
 from benchmarks.robust.erm import erm
-from benchmarks.robust.losses import LinearLogistic, LinearSquare, ParametricLoss, UncertainLeastSquares
+from benchmarks.robust.losses import (
+    LinearLogistic,
+    LinearSquare,
+    ParametricLoss,
+    UncertainLeastSquares,
+)
 from benchmarks.robust.page import filled, table
 from benchmarks.robust.rkhs_norm import rkhs_norm
 from benchmarks.robust.semi_infinite import semi_infinite
@@ -26,7 +31,10 @@ def affine(x: np.ndarray) -> np.ndarray:
 
 Z = np.column_stack([RNG.normal(size=(12, 1)), np.where(np.arange(12) % 2 == 0, 1.0, -1.0)])
 CASES: dict[str, tuple[ParametricLoss, np.ndarray]] = {
-    "least squares": (UncertainLeastSquares(RNG.normal(size=(4, 3)), RNG.normal(size=(4, 3)), RNG.normal(size=4)), Z[:, :1]),
+    "least squares": (
+        UncertainLeastSquares(RNG.normal(size=(4, 3)), RNG.normal(size=(4, 3)), RNG.normal(size=4)),
+        Z[:, :1],
+    ),
     "square": (LinearSquare(affine, np.array([0.0, 0.1])), Z),
     "logistic": (LinearLogistic(affine, np.array([0.01, 0.1])), Z),
 }
@@ -41,10 +49,18 @@ def test_derivatives_and_expressions(case: str) -> None:
     theta, weights, step = RNG.normal(size=p), RNG.uniform(size=points.shape[0]), 1e-5
     for j in range(p):
         move = step * np.eye(p)[j]
-        rise = (loss.values(theta + move, points) - loss.values(theta - move, points)) / (2.0 * step)
+        rise = (loss.values(theta + move, points) - loss.values(theta - move, points)) / (
+            2.0 * step
+        )
         np.testing.assert_allclose(loss.gradients(theta, points)[:, j], rise, rtol=1e-6, atol=1e-8)
-        bend = weights @ (loss.gradients(theta + move, points) - loss.gradients(theta - move, points)) / (2.0 * step)
-        np.testing.assert_allclose(loss.curvature(theta, points, weights)[j], bend, rtol=1e-6, atol=1e-8)
+        bend = (
+            weights
+            @ (loss.gradients(theta + move, points) - loss.gradients(theta - move, points))
+            / (2.0 * step)
+        )
+        np.testing.assert_allclose(
+            loss.curvature(theta, points, weights)[j], bend, rtol=1e-6, atol=1e-8
+        )
     expression = loss.expression(cvxpy.Constant(theta), points)
     np.testing.assert_allclose(expression.value, loss.values(theta, points), rtol=1e-10)
 
@@ -58,7 +74,9 @@ def test_without_a_radius_all_are_erm(case: str) -> None:
     np.testing.assert_allclose(gradient, 0.0, atol=1e-6)
     np.testing.assert_allclose(rkhs_norm(loss, points, [0.0], KERNEL)[0], plain, atol=1e-4)
     zeta = RNG.uniform(-2.0, 2.0, (10, points.shape[1]))
-    np.testing.assert_allclose(semi_infinite(loss, points, [1e-7], KERNEL, zeta)[0], plain, atol=2e-3)
+    np.testing.assert_allclose(
+        semi_infinite(loss, points, [1e-7], KERNEL, zeta)[0], plain, atol=2e-3
+    )
 
 
 def test_a_large_ball_is_the_worst_point() -> None:
@@ -97,7 +115,9 @@ def test_radius_by_folds() -> None:
     def score(fit: Any, rows: np.ndarray) -> float:
         return float(np.sum((values[rows] - fit) ** 2))
 
-    assert chosen_radius(path, score, 4, (0.2, 0.99, 1.02, 3.0), 2, np.random.default_rng(0)) == 1.02
+    assert (
+        chosen_radius(path, score, 4, (0.2, 0.99, 1.02, 3.0), 2, np.random.default_rng(0)) == 1.02
+    )
 
 
 def test_seeds_are_run_once_and_paired(tmp_path: Path) -> None:
@@ -105,7 +125,11 @@ def test_seeds_are_run_once_and_paired(tmp_path: Path) -> None:
 
     def run(seed: int) -> dict[str, Any]:
         seen.append(seed)
-        return {"seed": seed, "ours": {"chosen": [float(seed), 2.0]}, "erm": {"chosen": None if seed == 3 else [seed + 1.0, 5.0]}}
+        return {
+            "seed": seed,
+            "ours": {"chosen": [float(seed), 2.0]},
+            "erm": {"chosen": None if seed == 3 else [seed + 1.0, 5.0]},
+        }
 
     run_seeds(run, range(2), tmp_path)
     records = run_seeds(run, range(4), tmp_path)
@@ -115,7 +139,10 @@ def test_seeds_are_run_once_and_paired(tmp_path: Path) -> None:
     assert result["ours"]["interval"] == [pytest.approx(1.96 / np.sqrt(3.0)), 0.0]
     assert result["ours − erm"] == {"mean": [-1.0, -3.0], "interval": [0.0, 0.0]}
     text = table({"chosen": result}, "chosen", ("0", "1"))
-    assert "| radius by cross-validation (3 seeds) | Δ = 0 | Δ = 1 |" in text and "| sum of squares (ksos) | 1 ± 1.1 | 2 ± 0 |" in text
+    assert (
+        "| radius by cross-validation (3 seeds) | Δ = 0 | Δ = 1 |" in text
+        and "| sum of squares (ksos) | 1 ± 1.1 | 2 ± 0 |" in text
+    )
     page = "a\n<!-- x -->\nold\n<!-- end of x -->\nb"
     assert filled(page, "x", "new") == "a\n<!-- x -->\n\nnew\n\n<!-- end of x -->\nb"
     with pytest.raises(ValueError, match="no marks"):

@@ -21,7 +21,12 @@ FOLDER = Path(__file__).resolve().parents[1] / "benchmarks"
 def test_bisection_follows_the_density(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(FOLDER)
     bisection = importlib.import_module("dyadic_bisection")
-    p = ksos.SoSDensity(Gaussian([0.8, 0.5]), points(4, 2), np.random.default_rng(2).normal(size=(4, 2)), normalize=True)
+    p = ksos.SoSDensity(
+        Gaussian([0.8, 0.5]),
+        points(4, 2),
+        np.random.default_rng(2).normal(size=(4, 2)),
+        normalize=True,
+    )
     samples = bisection.dyadic_samples(p, 3000, np.random.default_rng(0), block=block)
     assert samples.shape == (3000, 2)
     for k in range(2):

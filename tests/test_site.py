@@ -17,8 +17,14 @@ from test_documents import ROOT, fences
 import ksos
 
 DOCS = ROOT / "docs"
-MODULES = ["ksos", *(f"ksos.{name}" for name in ("kernels", "measures", "functionals", "observables", "solvers"))]
-GENERATED = {"how-to": "how_to", "gallery": "gallery"}  # folders of pages that the build makes of the scripts in examples/
+MODULES = [
+    "ksos",
+    *(f"ksos.{name}" for name in ("kernels", "measures", "functionals", "observables", "solvers")),
+]
+GENERATED = {
+    "how-to": "how_to",
+    "gallery": "gallery",
+}  # folders of pages that the build makes of the scripts in examples/
 
 
 def own_pages() -> set[str]:
@@ -30,7 +36,11 @@ def entries(page: str) -> list[str]:
     """The pages that the tables of contents of a page name, from the root of the site."""
     text, found = (DOCS / f"{page}.md").read_text(encoding="utf-8"), []
     for _, block in fences(text, r"\{toctree\}"):
-        lines = [line.strip() for line in block.splitlines() if line.strip() and not line.strip().startswith(":")]
+        lines = [
+            line.strip()
+            for line in block.splitlines()
+            if line.strip() and not line.strip().startswith(":")
+        ]
         names = [re.sub(r"^.*<(.+)>$", r"\1", line) for line in lines]
         found += [(Path(page).parent / name).as_posix() for name in names]
     return found
@@ -53,7 +63,9 @@ def test_the_scripts_are_in_the_site() -> None:
 
 
 def test_every_how_to_is_asked_for() -> None:
-    asked = set(re.findall(r"examples/how_to/(\w+)\.py", (DOCS / "how-do-i.md").read_text(encoding="utf-8")))
+    asked = set(
+        re.findall(r"examples/how_to/(\w+)\.py", (DOCS / "how-do-i.md").read_text(encoding="utf-8"))
+    )
     assert asked == {script.stem for script in (ROOT / "examples" / "how_to").glob("*.py")}
 
 
@@ -64,7 +76,9 @@ def listed() -> set[str]:
         for _, block in fences(page.read_text(encoding="utf-8"), r"\{eval-rst\}"):
             module = re.search(r"^\.\. currentmodule:: (\S+)$", block, re.MULTILINE)
             assert module is not None
-            found |= {f"{module[1]}.{name}" for name in re.findall(r"^ +(\w+)$", block, re.MULTILINE)}
+            found |= {
+                f"{module[1]}.{name}" for name in re.findall(r"^ +(\w+)$", block, re.MULTILINE)
+            }
     return found
 
 
@@ -73,7 +87,9 @@ def public() -> Iterator[tuple[str, str]]:
     for module in MODULES:
         home = importlib.import_module(module)
         for name in home.__all__:
-            if not isinstance(getattr(home, name), ModuleType) and (module == "ksos" or name not in ksos.__all__):
+            if not isinstance(getattr(home, name), ModuleType) and (
+                module == "ksos" or name not in ksos.__all__
+            ):
                 yield module, name
 
 
@@ -84,8 +100,14 @@ def test_the_reference_lists_the_public_names_and_nothing_else() -> None:
 def examples(thing: Any) -> str:
     """The lines of code in the docstrings of a thing and of its members."""
     members = vars(thing).values() if inspect.isclass(thing) else ()
-    texts = [inspect.getdoc(part) or "" for part in (thing, *members) if inspect.isroutine(part) or inspect.isclass(part) or part is thing]
-    return "\n".join(line for text in texts for line in re.findall(r"^ *(?:>>>|\.\.\.) .*$", text, re.MULTILINE))
+    texts = [
+        inspect.getdoc(part) or ""
+        for part in (thing, *members)
+        if inspect.isroutine(part) or inspect.isclass(part) or part is thing
+    ]
+    return "\n".join(
+        line for text in texts for line in re.findall(r"^ *(?:>>>|\.\.\.) .*$", text, re.MULTILINE)
+    )
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -93,13 +115,23 @@ def test_every_public_name_has_an_example(module: str) -> None:
     missing = []
     for home, name in public():
         thing = getattr(importlib.import_module(home), name)
-        documented = thing if inspect.isclass(thing) or inspect.isroutine(thing) else importlib.import_module(home)
+        documented = (
+            thing
+            if inspect.isclass(thing) or inspect.isroutine(thing)
+            else importlib.import_module(home)
+        )
         if home == module and not examples(documented):
             missing.append(name)
     assert not missing
 
 
 def test_what_the_site_is_built_with_is_pinned() -> None:
-    extra = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]["docs"]
-    pinned = set(re.findall(r"^([a-z0-9-]+)==", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE))
+    extra = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "optional-dependencies"
+    ]["docs"]
+    pinned = set(
+        re.findall(
+            r"^([a-z0-9-]+)==", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE
+        )
+    )
     assert {re.match(r"[a-z0-9-]+", name)[0] for name in extra} - {"matplotlib", "pandas"} <= pinned  # type: ignore[index]

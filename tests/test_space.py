@@ -23,12 +23,24 @@ every_whitening = pytest.mark.parametrize("whitening", WHITENING_CASES)
 
 def make_space(pair: PairCase, whitening: str = "eigh", m: int = 6) -> ksos.SoSSpace:
     embedding = pair.kernel.with_sigma(1.3 * pair.kernel.sigma)
-    return ksos.SoSSpace(pair.kernel, points(m, pair.d), pair.measure, embedding, points(5, pair.d, 3), whitening=whitening)
+    return ksos.SoSSpace(
+        pair.kernel,
+        points(m, pair.d),
+        pair.measure,
+        embedding,
+        points(5, pair.d, 3),
+        whitening=whitening,
+    )
 
 
 def rounding(space: ksos.SoSSpace) -> float:
     """What rounding of W and K may amount to after whitening with T and S."""
-    return 1e-15 * np.linalg.norm(space.T, 2) ** 2 * np.sqrt(np.trace(space.embedding_kernel(space.landmarks))) + 1e-12
+    return (
+        1e-15
+        * np.linalg.norm(space.T, 2) ** 2
+        * np.sqrt(np.trace(space.embedding_kernel(space.landmarks)))
+        + 1e-12
+    )
 
 
 def random_parameter(r: int, seed: int = 0) -> np.ndarray:
@@ -46,12 +58,18 @@ def test_the_basis_is_orthonormal(pair: PairCase, whitening: str) -> None:
     jitter = space.jitter * space.T.T @ space.T
     np.testing.assert_allclose(gram + jitter, np.eye(space.rank), rtol=0, atol=rounding(space))
     S, K = space.projection.S, space.embedding_kernel(space.landmarks)
-    np.testing.assert_allclose(S @ (K + space.projection.whitening.jitter * np.eye(5)) @ S.T, np.eye(space.embedding_rank), atol=2e-6)
+    np.testing.assert_allclose(
+        S @ (K + space.projection.whitening.jitter * np.eye(5)) @ S.T,
+        np.eye(space.embedding_rank),
+        atol=2e-6,
+    )
 
 
 @every_pair
 @every_whitening
-def test_the_map_and_its_adjoint_agree_with_quadrature_and_with_each_other(pair: PairCase, whitening: str) -> None:
+def test_the_map_and_its_adjoint_agree_with_quadrature_and_with_each_other(
+    pair: PairCase, whitening: str
+) -> None:
     space = make_space(pair, whitening)
     A, z, N = brute_objective(space, points(9, pair.d, 4))
     C, y = random_parameter(space.rank), np.random.default_rng(1).normal(size=space.embedding_rank)
@@ -75,10 +93,14 @@ def test_a_parameter_and_its_density_have_one_embedding(pair: PairCase) -> None:
     X = points(9, pair.d, 4)
     objective = Objective.of(SquaredMMD(X), space)
     projected = ksos.mmd(X, p, space.embedding_kernel, landmarks=space.landmarks)
-    assert objective.value(objective.point(G @ G.T)) == pytest.approx(projected**2, rel=1e-5, abs=1e-9)
+    assert objective.value(objective.point(G @ G.T)) == pytest.approx(
+        projected**2, rel=1e-5, abs=1e-9
+    )
     trace = Objective.of(Trace(), space)
     B = p.factor @ p.factor.T
-    assert trace.value(trace.point(G @ G.T)) == pytest.approx(np.vdot(B, space.kernel(space.support_points)), rel=1e-6)
+    assert trace.value(trace.point(G @ G.T)) == pytest.approx(
+        np.vdot(B, space.kernel(space.support_points)), rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("sigma", [0.3, 1.0, 4.0])
@@ -87,7 +109,10 @@ def test_the_stored_tensor_and_the_pair_factors_are_the_same_map(sigma: float) -
     space = ksos.SoSSpace(Gaussian(sigma), X)
     pairs = PairFactors(space.integrals, X, X, Gaussian(sigma), space.log_unit)
     S = space.projection.S
-    stored, factored = CompressedMap(_pairwise_tensor(pairs, space.T, S)), PairwiseMap(pairs, space.T, S)
+    stored, factored = (
+        CompressedMap(_pairwise_tensor(pairs, space.T, S)),
+        PairwiseMap(pairs, space.T, S),
+    )
     C, y = random_parameter(space.rank), np.random.default_rng(1).normal(size=space.embedding_rank)
     slack = rounding(space) * np.linalg.norm(S, 2)
     np.testing.assert_allclose(stored.apply(C), factored.apply(C), atol=slack)
@@ -105,7 +130,10 @@ def test_tolerances_decide_the_ranks() -> None:
     ranks = [ksos.SoSSpace(Gaussian(1.0), X, tol_model=tol).rank for tol in (1e-2, 1e-6, 1e-10)]
     assert ranks == sorted(ranks)
     assert ranks[0] < ranks[-1] < 40
-    embedding_ranks = [ksos.SoSSpace(Gaussian(1.0), X, tol_embedding=tol).embedding_rank for tol in (1e-2, 1e-6, 1e-10)]
+    embedding_ranks = [
+        ksos.SoSSpace(Gaussian(1.0), X, tol_embedding=tol).embedding_rank
+        for tol in (1e-2, 1e-6, 1e-10)
+    ]
     assert embedding_ranks == sorted(embedding_ranks)
     assert embedding_ranks[0] < embedding_ranks[-1]
 
@@ -119,7 +147,10 @@ def test_the_cholesky_route_keeps_every_direction_and_renormalises() -> None:
     B = space.T @ C @ space.T.T
     p = space.density(factor(C))
     np.testing.assert_allclose(
-        p.unit_factor @ p.unit_factor.T, B / (1.0 - space.jitter * np.trace(B)), rtol=1e-4, atol=1e-4 * np.abs(B).max()
+        p.unit_factor @ p.unit_factor.T,
+        B / (1.0 - space.jitter * np.trace(B)),
+        rtol=1e-4,
+        atol=1e-4 * np.abs(B).max(),
     )
 
 
@@ -129,7 +160,9 @@ def test_landmarks_and_embedding_bandwidth_are_used() -> None:
     space = ksos.SoSSpace(Gaussian(1.0), X, landmarks=Z, embedding_kernel=Gaussian(0.5))
     assert space.embedding_rank == 3
     expected = Gaussian(0.5)(Z, X).mean(axis=1)
-    np.testing.assert_allclose(np.linalg.pinv(space.projection.S) @ space.coordinates(X), expected, rtol=1e-9)
+    np.testing.assert_allclose(
+        np.linalg.pinv(space.projection.S) @ space.coordinates(X), expected, rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize(
@@ -152,11 +185,16 @@ def test_refuses_what_makes_no_space(arguments: dict, message: str) -> None:
 
 @pytest.mark.parametrize(
     ("available", "what"),
-    [(1e2, "mass matrix of 30 support points"), (4.2e4, "pair matrices of 30 support points and 30 landmarks")],
+    [
+        (1e2, "mass matrix of 30 support points"),
+        (4.2e4, "pair matrices of 30 support points and 30 landmarks"),
+    ],
 )
 def test_predicts_its_memory(available: float, what: str) -> None:
     with resources(memory=available):
-        with pytest.raises(MemoryError, match=rf"{what} needs .* GB, but only .* GB are available; use fewer"):
+        with pytest.raises(
+            MemoryError, match=rf"{what} needs .* GB, but only .* GB are available; use fewer"
+        ):
             _ = ksos.SoSSpace(Gaussian(0.1), points(30, 2)).map
         with pytest.raises(MemoryError, match=r"needs .* GB"):
             _ = ksos.SoSSpace(Laplace(0.1, product=True), points(30, 2)).map

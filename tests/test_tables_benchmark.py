@@ -30,14 +30,20 @@ def test_a_table_goes_through(benchmark: Any, tmp_path: Path) -> None:
     frame = pd.DataFrame({"name": "car", "hp": rng.normal(size=12), "mpg": rng.normal(size=12)})
     frame.loc[3, "hp"] = np.nan
     found = benchmark.go_through(frame, tmp_path)
-    assert {command: outcome.code for command, outcome in found.items()} == dict.fromkeys(benchmark.COMMANDS, 0)
+    assert {command: outcome.code for command, outcome in found.items()} == dict.fromkeys(
+        benchmark.COMMANDS, 0
+    )
     assert {command: outcome.option for command, outcome in found.items() if outcome.option} == {
         "fit": "--clean",
         "score": "--drop-missing",
     }
-    assert benchmark._line("cars", frame.shape, found).endswith("| fit `--clean`, score `--drop-missing` |")
+    assert benchmark._line("cars", frame.shape, found).endswith(
+        "| fit `--clean`, score `--drop-missing` |"
+    )
 
 
 def test_a_table_without_numbers_does_not(benchmark: Any, tmp_path: Path) -> None:
     found = benchmark.go_through(pd.DataFrame({"name": ["a", "b"], "kind": ["c", "d"]}), tmp_path)
-    assert [outcome.code for outcome in found.values()] == [1] and "(refused)" in benchmark._line("words", (2, 2), found)
+    assert [outcome.code for outcome in found.values()] == [1] and "(refused)" in benchmark._line(
+        "words", (2, 2), found
+    )

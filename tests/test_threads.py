@@ -28,7 +28,9 @@ print(repr([*wide.tolist(), *narrow.tolist()]))
 
 
 def blas_threads() -> set[int]:
-    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+    return {
+        library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"
+    }
 
 
 def test_small_problems_run_on_one_thread_and_the_number_is_restored() -> None:
@@ -70,7 +72,15 @@ def test_one_and_two_threads_give_one_answer() -> None:
     results = []
     for n in ("1", "2"):
         source = str(Path(ksos.__file__).parents[1])
-        environment = {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": n, "OPENBLAS_NUM_THREADS": n, "MKL_NUM_THREADS": n}
-        done = subprocess.run([sys.executable, "-c", FIT], env=environment, capture_output=True, text=True, check=True)
+        environment = {
+            **os.environ,
+            "PYTHONPATH": source,
+            "OMP_NUM_THREADS": n,
+            "OPENBLAS_NUM_THREADS": n,
+            "MKL_NUM_THREADS": n,
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", FIT], env=environment, capture_output=True, text=True, check=True
+        )
         results.append(np.array(eval(done.stdout)))
     np.testing.assert_allclose(*results, atol=1e-9)

@@ -20,7 +20,10 @@ Rng = np.random.Generator
 NULLS: dict[str, tuple[Callable[[Rng], tuple[np.ndarray, np.ndarray]], int]] = {
     "normal": (lambda rng: (rng.normal(size=(30, 2)), rng.normal(size=(30, 2))), 99),
     "few permutations": (lambda rng: (rng.normal(size=(20, 1)), rng.normal(size=(20, 1))), 19),
-    "heavy tails, unequal sizes": (lambda rng: (rng.standard_cauchy((12, 1)), rng.standard_cauchy((50, 1))), 99),
+    "heavy tails, unequal sizes": (
+        lambda rng: (rng.standard_cauchy((12, 1)), rng.standard_cauchy((50, 1))),
+        99,
+    ),
     "ties and a constant column": (lambda rng: (_tied(rng, 25), _tied(rng, 40)), 99),
 }
 
@@ -34,7 +37,14 @@ def test_the_level_is_exact(name: str) -> None:
     """Over 300 nulls, the number of rejections at 0.05 and 0.2 lies within binomial bounds of 1e-4; ties may only lower it."""
     pair, permutations = NULLS[name]
     rng = np.random.default_rng(5)
-    found = np.array([ksos.two_sample_test(*pair(rng), n_permutations=permutations, n_landmarks=40, rng=rng).pvalue for _ in range(300)])
+    found = np.array(
+        [
+            ksos.two_sample_test(
+                *pair(rng), n_permutations=permutations, n_landmarks=40, rng=rng
+            ).pvalue
+            for _ in range(300)
+        ]
+    )
     for level in (0.05, 0.2):
         low, high = binom.ppf([1e-4, 1.0 - 1e-4], 300, level)
         assert (low if "ties" not in name else 0) <= np.sum(found <= level + 1e-12) <= high
@@ -44,7 +54,14 @@ def test_the_level_is_exact_when_blocks_are_moved() -> None:
     rng = np.random.default_rng(6)
     kernel = Gaussian(1.0)
     found = [
-        ksos.two_sample_test(rng.random((2100, 1)), rng.random((700, 1)), kernel, n_permutations=39, n_landmarks=10, rng=rng).pvalue
+        ksos.two_sample_test(
+            rng.random((2100, 1)),
+            rng.random((700, 1)),
+            kernel,
+            n_permutations=39,
+            n_landmarks=10,
+            rng=rng,
+        ).pvalue
         for _ in range(200)
     ]
     low, high = binom.ppf([1e-4, 1.0 - 1e-4], 200, 0.1)
@@ -57,7 +74,9 @@ def test_with_one_kernel_it_is_the_permutation_test_of_the_mmd(kernel: Kernel) -
     a, b = rng.normal(size=(9, 2)), rng.normal(0.8, 1.0, size=(6, 2))
     test = ksos.two_sample_test(a, b, kernel, n_permutations=4000, rng=0)
     assert test.mmd == pytest.approx(ksos.mmd(a, b, kernel), rel=1e-6)
-    assert test.scores == (KernelScore(kernel, None, pytest.approx(test.mmd**2), test.scores[0].approximate_pvalue),)
+    assert test.scores == (
+        KernelScore(kernel, None, pytest.approx(test.mmd**2), test.scores[0].approximate_pvalue),
+    )
     K, more = kernel(np.concatenate([a, b])), 0
     for chosen in combinations(range(15), 9):
         signs = np.full(15, -1.0 / 6.0)
@@ -71,8 +90,20 @@ def test_with_one_kernel_it_is_the_permutation_test_of_the_mmd(kernel: Kernel) -
 def test_fisher_statistics_have_their_degrees_of_freedom() -> None:
     """Under the null the statistic of q degrees has mean about q·(1/n + 1/m), and its approximate p-values are about uniform."""
     rng = np.random.default_rng(2)
-    tests = [ksos.two_sample_test(rng.normal(size=(150, 2)), rng.normal(size=(200, 2)), n_permutations=1, rng=rng) for _ in range(50)]
-    assert {score.degrees for test in tests for score in test.scores} == {None, 2.0, 4.0, 8.0, 16.0, 32.0}
+    tests = [
+        ksos.two_sample_test(
+            rng.normal(size=(150, 2)), rng.normal(size=(200, 2)), n_permutations=1, rng=rng
+        )
+        for _ in range(50)
+    ]
+    assert {score.degrees for test in tests for score in test.scores} == {
+        None,
+        2.0,
+        4.0,
+        8.0,
+        16.0,
+        32.0,
+    }
     for degrees in (4.0, 16.0):
         found = [score for test in tests for score in test.scores if score.degrees == degrees]
         values = [score.statistic / (1 / 150 + 1 / 200) for score in found]
@@ -87,7 +118,9 @@ def test_it_sees_what_one_bandwidth_does_not() -> None:
         b = rng.random((1000, 1))
         b = b[rng.random(1000) < 0.5 * (1.0 + np.sin(8.0 * np.pi * b[:, 0]))][:500]  # four waves
         ours += ksos.two_sample_test(a, b, n_permutations=99, rng=seed).reject()
-        median += ksos.two_sample_test(a, b, ksos.median_kernel(a, b), n_permutations=99, rng=seed).reject()
+        median += ksos.two_sample_test(
+            a, b, ksos.median_kernel(a, b), n_permutations=99, rng=seed
+        ).reject()
     assert ours == 6 and median <= 3
 
 
@@ -95,16 +128,24 @@ def test_the_witness_says_where() -> None:
     rng = np.random.default_rng(4)
     names = ["height", "width"]
     a = pd.DataFrame(rng.normal(size=(300, 2)), columns=names)
-    b = pd.DataFrame(np.concatenate([rng.normal(size=(260, 2)), rng.normal([3.0, 0.0], 0.2, size=(40, 2))]), columns=names)
+    b = pd.DataFrame(
+        np.concatenate([rng.normal(size=(260, 2)), rng.normal([3.0, 0.0], 0.2, size=(40, 2))]),
+        columns=names,
+    )
     test = ksos.two_sample_test(a, b[["width", "height"]], rng=0)
     assert test.reject(0.01) and set(test.most_b.by_name) == set(names)
-    assert test.most_b.by_name["height"] == pytest.approx(3.0, abs=0.3) and test.most_b.by_name["width"] == pytest.approx(0.0, abs=0.3)
+    assert test.most_b.by_name["height"] == pytest.approx(3.0, abs=0.3) and test.most_b.by_name[
+        "width"
+    ] == pytest.approx(0.0, abs=0.3)
     assert test.most_b.value < 0.0 < test.most_a.value
     here = test.most_b.point[None, :]
     expected = test.kernel(here, a.to_numpy()).mean() - test.kernel(here, b.to_numpy()).mean()
     assert test.witness(here)[0] == pytest.approx(expected) == pytest.approx(test.most_b.value)
     everywhere = test.witness(np.concatenate([a, b]))
-    assert test.most_a.value >= everywhere.max() - 1e-3 and test.most_b.value <= everywhere.min() + 1e-3
+    assert (
+        test.most_a.value >= everywhere.max() - 1e-3
+        and test.most_b.value <= everywhere.min() + 1e-3
+    )
     assert "300 and 300 rows" in repr(test)
     unnamed = ksos.two_sample_test(a.to_numpy(), b.to_numpy(), rng=0)
     assert unnamed.pvalue == test.pvalue and set(unnamed.most_a.by_name) == {"x0", "x1"}
@@ -116,7 +157,9 @@ def test_units_shifts_and_order_do_not_matter() -> None:
     plain = ksos.two_sample_test(a, b, rng=0)
     for factor, shift in ((1024.0, 0.0), (2.0**-40, 0.0), (1.0, 4096.0)):
         moved = ksos.two_sample_test(factor * a + shift, factor * b + shift, rng=0)
-        assert moved.pvalue == pytest.approx(plain.pvalue, abs=0.02) and moved.statistic == pytest.approx(plain.statistic, rel=1e-3)
+        assert moved.pvalue == pytest.approx(
+            plain.pvalue, abs=0.02
+        ) and moved.statistic == pytest.approx(plain.statistic, rel=1e-3)
     assert ksos.two_sample_test(b, a, rng=0).pvalue == pytest.approx(plain.pvalue, abs=0.06)
 
 
@@ -154,8 +197,14 @@ def test_refusals() -> None:
     with pytest.raises(ValueError, match="'z'"):
         ksos.two_sample_test(named, named.rename(columns={"y": "z"}))
     swapped = ksos.two_sample_test(named, named[["y", "x"]] + 1.0, rng=0)
-    assert swapped.feature_names == ("x", "y") and swapped.pvalue == ksos.two_sample_test(a, a + 1.0, rng=0).pvalue
-    with pytest.warns(UserWarning, match="b does not have valid feature names, but the features here have names: 'x', 'y'"):
+    assert (
+        swapped.feature_names == ("x", "y")
+        and swapped.pvalue == ksos.two_sample_test(a, a + 1.0, rng=0).pvalue
+    )
+    with pytest.warns(
+        UserWarning,
+        match="b does not have valid feature names, but the features here have names: 'x', 'y'",
+    ):
         assert ksos.two_sample_test(named, a + 1.0, rng=0).pvalue == swapped.pvalue
     with pytest.raises(ValueError, match="b must hold real numbers, but column 'y' holds text"):
         ksos.two_sample_test(named, named.assign(y="a"))
@@ -175,7 +224,11 @@ def test_mmd_has_a_default_kernel() -> None:
         warnings.simplefilter("error")
         assert ksos.mmd(np.ones((3, 2)), np.ones((2, 2))) == pytest.approx(0.0, abs=1e-8)
     many = rng.normal(size=(20_000, 2))
-    assert ksos.median_kernel(many, b) == ksos.median_kernel(many, b)  # a default does not depend on chance
-    assert float(ksos.median_kernel(many, b).sigma) == pytest.approx(np.sqrt(4.0 * np.log(2.0)), rel=0.05)
+    assert ksos.median_kernel(many, b) == ksos.median_kernel(
+        many, b
+    )  # a default does not depend on chance
+    assert float(ksos.median_kernel(many, b).sigma) == pytest.approx(
+        np.sqrt(4.0 * np.log(2.0)), rel=0.05
+    )
     with pytest.raises(ValueError, match="a has 2 features, but b has 1"):
         ksos.mmd(a, b[:, :1])

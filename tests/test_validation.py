@@ -21,22 +21,52 @@ from ksos.robust.atoms import MMDBall
 KERNEL = Gaussian(1.0)
 
 OWNERS: dict[str, tuple[Callable[[np.ndarray], Any], Callable[[Any], Any]]] = {
-    "SoSDensity": (lambda X: ksos.SoSDensity(KERNEL, X, np.ones((4, 1)), normalize=True), lambda p: p.pdf([[0.3]])),
-    "its factor": (lambda X: ksos.SoSDensity(KERNEL, [[0.0], [1.0], [2.0], [3.0]], X, normalize=True), lambda p: p.pdf([[0.3]])),
+    "SoSDensity": (
+        lambda X: ksos.SoSDensity(KERNEL, X, np.ones((4, 1)), normalize=True),
+        lambda p: p.pdf([[0.3]]),
+    ),
+    "its factor": (
+        lambda X: ksos.SoSDensity(KERNEL, [[0.0], [1.0], [2.0], [3.0]], X, normalize=True),
+        lambda p: p.pdf([[0.3]]),
+    ),
     "SoSSpace": (lambda X: ksos.SoSSpace(KERNEL, X), lambda space: space.basis([[0.3]])),
-    "landmarks": (lambda X: ksos.SoSSpace(KERNEL, [[0.0]], landmarks=X), lambda space: space.landmarks.copy()),
+    "landmarks": (
+        lambda X: ksos.SoSSpace(KERNEL, [[0.0]], landmarks=X),
+        lambda space: space.landmarks.copy(),
+    ),
     "MeanEmbedding": (lambda X: ksos.MeanEmbedding(X, kernel=KERNEL), lambda v: v([[0.3]])),
-    "its weights": (lambda X: ksos.MeanEmbedding([[0.0], [1.0], [2.0], [3.0]], X[:, 0], kernel=KERNEL), lambda v: v([[0.3]])),
+    "its weights": (
+        lambda X: ksos.MeanEmbedding([[0.0], [1.0], [2.0], [3.0]], X[:, 0], kernel=KERNEL),
+        lambda v: v([[0.3]]),
+    ),
     "KernelFunction": (lambda X: KernelFunction(X, kernel=KERNEL), lambda f: f([[0.3]])),
     "Discrete": (Discrete, lambda measure: measure.points.copy()),
     "Box": (lambda X: Box(X[:, 0], X[:, 0] + 1.0), lambda box: np.r_[box.low, box.high]),
     "its upper side": (lambda X: Box(X[:, 0] - 1.0, X[:, 0]), lambda box: np.r_[box.low, box.high]),
-    "Normal": (lambda X: Normal(X[:, 0], X[:, 0] + 9.0), lambda measure: np.r_[measure.mean, measure.scale]),
-    "Gaussian": (lambda X: Gaussian(X[:, 0] + 9.0), lambda kernel: kernel(np.zeros((1, 4)), np.ones((1, 4)))),
-    "SquaredMMD": (SquaredMMD, lambda F: ksos.minimize(F, ksos.SoSSpace(KERNEL, [[0.0]])).objective),
-    "SquaredL2": (lambda X: SquaredL2(X), lambda F: ksos.minimize(F, ksos.SoSSpace(KERNEL, [[0.0]])).objective),
-    "MMDBall": (lambda X: MMDBall(KERNEL, X, np.full(4, 0.25), 0.1), lambda ball: ball.atoms.copy()),
-    "support=": (lambda X: ksos.KernelSoSDensity(bandwidth=1.0, support=X).fit([[0.0], [1.0]]), lambda fit: fit.distribution_.pdf([[0.3]])),
+    "Normal": (
+        lambda X: Normal(X[:, 0], X[:, 0] + 9.0),
+        lambda measure: np.r_[measure.mean, measure.scale],
+    ),
+    "Gaussian": (
+        lambda X: Gaussian(X[:, 0] + 9.0),
+        lambda kernel: kernel(np.zeros((1, 4)), np.ones((1, 4))),
+    ),
+    "SquaredMMD": (
+        SquaredMMD,
+        lambda F: ksos.minimize(F, ksos.SoSSpace(KERNEL, [[0.0]])).objective,
+    ),
+    "SquaredL2": (
+        lambda X: SquaredL2(X),
+        lambda F: ksos.minimize(F, ksos.SoSSpace(KERNEL, [[0.0]])).objective,
+    ),
+    "MMDBall": (
+        lambda X: MMDBall(KERNEL, X, np.full(4, 0.25), 0.1),
+        lambda ball: ball.atoms.copy(),
+    ),
+    "support=": (
+        lambda X: ksos.KernelSoSDensity(bandwidth=1.0, support=X).fit([[0.0], [1.0]]),
+        lambda fit: fit.distribution_.pdf([[0.3]]),
+    ),
 }
 
 
@@ -56,8 +86,12 @@ def test_a_copy_is_made_unless_nobody_can_write_to_the_memory(tmp_path: Path) ->
     assert not np.shares_memory(own, X) and not own.flags.writeable and X.flags.writeable
     view = X.view()
     view.setflags(write=False)
-    assert not np.shares_memory(as_points(view, copy=True), X), "a view that cannot be written to, of an array that can"
-    assert np.shares_memory(as_points(own, copy=True), own) and np.shares_memory(as_points(own[:2], copy=True), own)
+    assert not np.shares_memory(as_points(view, copy=True), X), (
+        "a view that cannot be written to, of an array that can"
+    )
+    assert np.shares_memory(as_points(own, copy=True), own) and np.shares_memory(
+        as_points(own[:2], copy=True), own
+    )
     np.save(tmp_path / "rows.npy", X)
     mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
     assert np.shares_memory(as_points(mapped, copy=True), mapped)
@@ -102,7 +136,10 @@ LABELS = np.ma.masked_equal(np.array([0, 1, 0, 1, 0, 1]), 1)
     ],
 )
 def test_masks_are_refused_with_the_remedy(name: str, call: Callable[[], Any]) -> None:
-    with pytest.raises(ValueError, match=rf"^{name} is a masked array with .* masked entr.*, and masks are not seen; .*filled\(value\)"):
+    with pytest.raises(
+        ValueError,
+        match=rf"^{name} is a masked array with .* masked entr.*, and masks are not seen; .*filled\(value\)",
+    ):
         call()
 
 
@@ -123,7 +160,11 @@ NO_NUMBERS = {
 @pytest.mark.parametrize("what", NO_NUMBERS)
 def test_only_numbers_are_numbers(what: str) -> None:
     X = NO_NUMBERS[what]
-    for call in (as_points, lambda X: ksos.KernelSoSDensity().fit(X), lambda X: ksos.KernelSoSDensityCV().fit(X)):
+    for call in (
+        as_points,
+        lambda X: ksos.KernelSoSDensity().fit(X),
+        lambda X: ksos.KernelSoSDensityCV().fit(X),
+    ):
         with pytest.raises(ValueError, match=f"X must hold real numbers; got {what}"):
             call(X)
     with pytest.raises(ValueError, match=f"weights must hold real numbers; got {what}"):
@@ -131,5 +172,11 @@ def test_only_numbers_are_numbers(what: str) -> None:
 
 
 def test_what_holds_numbers_comes_back_as_it_came() -> None:
-    for values in ([[1, 2.5]], np.array([[1], [True]], dtype=object), np.float32([[1.0]]), [[1.0], [2.0, 3.0]], None):
+    for values in (
+        [[1, 2.5]],
+        np.array([[1], [True]], dtype=object),
+        np.float32([[1.0]]),
+        [[1.0], [2.0, 3.0]],
+        None,
+    ):
         assert require_numbers(values) is values

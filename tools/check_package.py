@@ -41,20 +41,41 @@ def one(pattern: str) -> Path:
     """The one archive of a kind."""
     found = list(DIST.glob(pattern))
     if len(found) != 1:
-        sys.exit(f"dist/ holds {len(found)} files like {pattern}, but one was expected: make clean build")
+        sys.exit(
+            f"dist/ holds {len(found)} files like {pattern}, but one was expected: make clean build"
+        )
     return found[0]
 
 
 def check_files(wheel: Path, source: Path) -> None:
     """The wheel holds the package as it is in src/, and nothing else; the source archive holds what tests and site need."""
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    here = {f.relative_to(ROOT / "src").as_posix() for f in (ROOT / "src/ksos").rglob("*") if f.is_file() and "__pycache__" not in f.parts}
+    here = {
+        f.relative_to(ROOT / "src").as_posix()
+        for f in (ROOT / "src/ksos").rglob("*")
+        if f.is_file() and "__pycache__" not in f.parts
+    }
     assert packed == here, f"wheel and src/ differ: {sorted(packed ^ here)}"
     assert "ksos/py.typed" in packed
     with tarfile.open(source) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    wanted = ["README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "pyproject.toml", "hatch_build.py", "Makefile", "constraints.txt"]
-    wanted += ["docs/index.md", "docs/conf.py", "tests/conftest.py", "examples/how_to/anomalies.py", "src/ksos/__init__.py"]
+    wanted = [
+        "README.md",
+        "LICENSE",
+        "CHANGELOG.md",
+        "CITATION.cff",
+        "pyproject.toml",
+        "hatch_build.py",
+        "Makefile",
+        "constraints.txt",
+    ]
+    wanted += [
+        "docs/index.md",
+        "docs/conf.py",
+        "tests/conftest.py",
+        "examples/how_to/anomalies.py",
+        "src/ksos/__init__.py",
+    ]
     missing = [name for name in wanted if name not in names]
     assert not missing, f"not in the source archive: {missing}"
 
@@ -62,7 +83,9 @@ def check_files(wheel: Path, source: Path) -> None:
 def check_metadata(wheel: Path) -> None:
     """The README of the index has no link, picture or formula that only a checkout can show; the extras are those of pyproject.toml."""
     with zipfile.ZipFile(wheel) as archive:
-        metadata = BytesParser().parsebytes(archive.read(next(n for n in archive.namelist() if n.endswith("/METADATA"))))
+        metadata = BytesParser().parsebytes(
+            archive.read(next(n for n in archive.namelist() if n.endswith("/METADATA")))
+        )
     readme = metadata.get_payload(decode=True).decode()
     assert "pip install kernel-sos" in readme
     broken = re.findall(r"\]\((?!https?:)[^)]*\)|\$\$|(?:src|href)=", readme)
@@ -81,7 +104,9 @@ def check_installed(archive: Path) -> None:
         python = environment / ("Scripts" if sys.platform == "win32" else "bin") / "python"
 
         def run(*command: str | Path) -> str:
-            done = subprocess.run([python, *command], cwd=work, capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                [python, *command], cwd=work, capture_output=True, text=True, check=False
+            )
             if done.returncode:
                 sys.exit(f"{archive.name}: {command} failed\n{done.stdout}{done.stderr}")
             return done.stdout
@@ -92,16 +117,29 @@ def check_installed(archive: Path) -> None:
 
         run("-m", "pip", "install", "--quiet", "--disable-pip-version-check", archive)
         run("-m", "pip", "check")
-        page = sorted(file.name for file in (ROOT / "src/ksos/explorer/static").iterdir() if file.is_file())
-        print(f"{archive.name}: {run('-W', 'error', '-c', FIRST_DENSITY + INSTALLED, *page).strip()}")
-        times = {code: min(seconds(code) for _ in range(5)) for code in (FIRST_DENSITY, "import sklearn", "import ksos")}
+        page = sorted(
+            file.name for file in (ROOT / "src/ksos/explorer/static").iterdir() if file.is_file()
+        )
+        print(
+            f"{archive.name}: {run('-W', 'error', '-c', FIRST_DENSITY + INSTALLED, *page).strip()}"
+        )
+        times = {
+            code: min(seconds(code) for _ in range(5))
+            for code in (FIRST_DENSITY, "import sklearn", "import ksos")
+        }
         added = times["import ksos"] - times["import sklearn"]
-        print(f"    first density after {times[FIRST_DENSITY]:.1f} s; the import adds {added:.2f} s to that of scikit-learn")
+        print(
+            f"    first density after {times[FIRST_DENSITY]:.1f} s; the import adds {added:.2f} s to that of scikit-learn"
+        )
         assert times[FIRST_DENSITY] < LONGEST and added < LONGEST_IMPORT
         assert "reproduce" in run("-m", "ksos", "--help")
-        (work / "data.csv").write_text("x,y\n" + "".join(f"{i % 7},{(i * i) % 11}\n" for i in range(60)))
+        (work / "data.csv").write_text(
+            "x,y\n" + "".join(f"{i % 7},{(i * i) % 11}\n" for i in range(60))
+        )
         run("-m", "ksos", "fit", "data.csv", "-o", "data.ksos")
-        assert 0.0 < float(run("-m", "ksos", "query", "data.ksos", "--low", "x=3").split()[-1]) < 1.0
+        assert (
+            0.0 < float(run("-m", "ksos", "query", "data.ksos", "--low", "x=3").split()[-1]) < 1.0
+        )
 
 
 if __name__ == "__main__":

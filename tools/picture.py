@@ -16,4 +16,6 @@ if __name__ == "__main__":
     with mock.patch.object(plt, "show"):
         runpy.run_path(script, run_name="__main__")
     plt.savefig(output, dpi=90)
-    Image.open(output).convert("RGB").quantize(128).save(output, optimize=True)  # a third of the size, and nobody sees it
+    Image.open(output).convert("RGB").quantize(128).save(
+        output, optimize=True
+    )  # a third of the size, and nobody sees it

@@ -19,17 +19,23 @@ __all__ = ["main", "plan"]
 def main(arguments: Sequence[str]) -> int:
     """Exit code 0: everything asked for is measured; 3: time ran out, run the same command again."""
     page_file, examples = ROOT / "docs" / "conditional-quality.md", "diabetes, 'friedman1_*/300'"
-    options = command("conditional", __doc__, CONTESTANTS, page_file, examples).parser.parse_args(arguments)
+    options = command("conditional", __doc__, CONTESTANTS, page_file, examples).parser.parse_args(
+        arguments
+    )
     if options.command == "report":
         records = read_all(options.records)
         if not records:
-            raise SystemExit(f"no records in {' '.join(map(str, options.records))}: measure first, with `run`")
+            raise SystemExit(
+                f"no records in {' '.join(map(str, options.records))}: measure first, with `run`"
+            )
         options.page.write_text(page(records), encoding="utf-8")
         print(options.page)
         return 0
     keys = plan(options.cells, parse_seeds(options.seeds), options.contestants or list(CONTESTANTS))
     if not keys:
-        raise SystemExit(f"no cell matches {' '.join(options.cells)}; data sets: {' '.join(DATASETS)}")
+        raise SystemExit(
+            f"no cell matches {' '.join(options.cells)}; data sets: {' '.join(DATASETS)}"
+        )
     missing = run(
         keys, options.output, options.jobs, options.minutes, lambda line: print(line, flush=True), options.also,
         work=work.measure, guess=work.expected_seconds, line=work.line,

@@ -81,7 +81,9 @@ def ksos_joint(X: np.ndarray, y: np.ndarray, levels: np.ndarray) -> Law:
     """The joint density of (x, y), conditioned."""
     from ksos import KernelSoSConditional
 
-    return SoSLaw(KernelSoSConditional(regressor="joint", time_limit=60.0, random_state=0).fit(X, y))
+    return SoSLaw(
+        KernelSoSConditional(regressor="joint", time_limit=60.0, random_state=0).fit(X, y)
+    )
 
 
 def normal(X: np.ndarray, y: np.ndarray, levels: np.ndarray) -> Law:
@@ -96,7 +98,9 @@ def normal_same(X: np.ndarray, y: np.ndarray, levels: np.ndarray) -> Law:
     from ksos import KernelSoSConditional, KernelSoSDensity
 
     quick = KernelSoSDensity(n_support=20, tol=1e-3)  # of which only the mean, nearly zero, matters
-    model = KernelSoSConditional(scale="constant", given=None, estimator=quick, random_state=0).fit(X, y)
+    model = KernelSoSConditional(scale="constant", given=None, estimator=quick, random_state=0).fit(
+        X, y
+    )
     spread = float(np.sqrt(np.mean((y - model.held_out_predictions_) ** 2)))
     return NormalLaw(lambda rows: (model.predict(rows), np.full(rows.shape[0], spread)))
 
@@ -125,7 +129,13 @@ def ngboost_stopped(X: np.ndarray, y: np.ndarray, levels: np.ndarray) -> Law:
     """NGBoost with normal laws, longer steps than its own, at most 500 of them, stopped early on a fifth of the rows."""
     from ngboost import NGBRegressor
 
-    model = NGBRegressor(learning_rate=0.04, early_stopping_rounds=20, validation_fraction=0.2, verbose=False, random_state=0)
+    model = NGBRegressor(
+        learning_rate=0.04,
+        early_stopping_rounds=20,
+        validation_fraction=0.2,
+        verbose=False,
+        random_state=0,
+    )
     return _ngboost_law(model.fit(X, y))
 
 
@@ -143,7 +153,13 @@ def xgboost_distribution(X: np.ndarray, y: np.ndarray, levels: np.ndarray) -> La
 
     order = np.random.default_rng(0).permutation(len(y))
     held, kept = order[: max(1, len(y) // 5)], order[max(1, len(y) // 5) :]
-    model = XGBDistribution(distribution="normal", n_estimators=500, early_stopping_rounds=10, learning_rate=0.05, n_jobs=1)
+    model = XGBDistribution(
+        distribution="normal",
+        n_estimators=500,
+        early_stopping_rounds=10,
+        learning_rate=0.05,
+        n_jobs=1,
+    )
     model.fit(X[kept], y[kept], eval_set=[(X[held], y[held])], verbose=False)
 
     def parameters(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -157,8 +173,17 @@ def quantile_boosting(X: np.ndarray, y: np.ndarray, levels: np.ndarray) -> Law:
     """scikit-learn's histogram gradient boosting with the quantile loss, one model for each level."""
     from sklearn.ensemble import HistGradientBoostingRegressor
 
-    models = {level: HistGradientBoostingRegressor(loss="quantile", quantile=level, random_state=0).fit(X, y) for level in levels.tolist()}
-    return QuantileLaw(lambda rows, wanted: np.stack([models[level].predict(rows) for level in wanted.tolist()], axis=1))
+    models = {
+        level: HistGradientBoostingRegressor(loss="quantile", quantile=level, random_state=0).fit(
+            X, y
+        )
+        for level in levels.tolist()
+    }
+    return QuantileLaw(
+        lambda rows, wanted: np.stack(
+            [models[level].predict(rows) for level in wanted.tolist()], axis=1
+        )
+    )
 
 
 def quantile_forest(X: np.ndarray, y: np.ndarray, levels: np.ndarray) -> Law:

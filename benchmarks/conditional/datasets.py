@@ -46,7 +46,9 @@ def _skewed(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
 
 
 def _bimodal(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
-    return 0.95 * rng.choice([-1.0, 1.0], size=x.shape[0]) + math.sqrt(1.0 - 0.95**2) * rng.normal(size=x.shape[0])
+    return 0.95 * rng.choice([-1.0, 1.0], size=x.shape[0]) + math.sqrt(1.0 - 0.95**2) * rng.normal(
+        size=x.shape[0]
+    )
 
 
 def _heavy_tailed(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
@@ -54,11 +56,22 @@ def _heavy_tailed(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
     return rng.standard_t(3, size=x.shape[0]) / math.sqrt(3.0)
 
 
-NOISES = {"constant": _normal, "heteroscedastic": _heteroscedastic, "skewed": _skewed, "bimodal": _bimodal, "heavy_tailed": _heavy_tailed}
+NOISES = {
+    "constant": _normal,
+    "heteroscedastic": _heteroscedastic,
+    "skewed": _skewed,
+    "bimodal": _bimodal,
+    "heavy_tailed": _heavy_tailed,
+}
 
 
 def _friedman1(x: np.ndarray) -> np.ndarray:
-    return 10.0 * np.sin(np.pi * x[:, 0] * x[:, 1]) + 20.0 * (x[:, 2] - 0.5) ** 2 + 10.0 * x[:, 3] + 5.0 * x[:, 4]
+    return (
+        10.0 * np.sin(np.pi * x[:, 0] * x[:, 1])
+        + 20.0 * (x[:, 2] - 0.5) ** 2
+        + 10.0 * x[:, 3]
+        + 5.0 * x[:, 4]
+    )
 
 
 def _circuit(x: np.ndarray) -> np.ndarray:
@@ -81,10 +94,16 @@ def _friedman3(x: np.ndarray) -> np.ndarray:
     return np.arctan2(_reactance(z), z[:, 0])
 
 
-_FUNCTIONS = {"friedman1": (_friedman1, 10), "friedman2": (_friedman2, 4), "friedman3": (_friedman3, 4)}
+_FUNCTIONS = {
+    "friedman1": (_friedman1, 10),
+    "friedman2": (_friedman2, 4),
+    "friedman3": (_friedman3, 4),
+}
 
 
-def _friedman(function: Callable[[np.ndarray], np.ndarray], d: int, noise: Callable[..., np.ndarray]) -> Callable[[int, int], Split]:
+def _friedman(
+    function: Callable[[np.ndarray], np.ndarray], d: int, noise: Callable[..., np.ndarray]
+) -> Callable[[int, int], Split]:
     spread = NOISE_TO_SIGNAL * float(function(np.random.default_rng(0).random((100_000, d))).std())
 
     def split(n: int, seed: int) -> Split:

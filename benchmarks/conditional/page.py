@@ -14,14 +14,26 @@ from conditional.datasets import DATASETS
 __all__ = ["page", "summary"]
 
 OURS = "ksos"
-RIVALS = ("normal", "normal_same", "ngboost", "ngboost_stopped", "xgboost_distribution", "quantile_boosting", "quantile_forest")
+RIVALS = (
+    "normal",
+    "normal_same",
+    "ngboost",
+    "ngboost_stopped",
+    "xgboost_distribution",
+    "quantile_boosting",
+    "quantile_forest",
+)
 
 
 def ahead(among: Sequence[Cell], others: Sequence[str], field: str) -> str:
     """In how many cells our mean over the seeds is the lower one, against the best of ``others`` in each cell."""
     count = total = 0
     for cell in among:
-        lead = [found.mean for name in others if (found := cell.difference(OURS, name, field)) is not None]
+        lead = [
+            found.mean
+            for name in others
+            if (found := cell.difference(OURS, name, field)) is not None
+        ]
         total += bool(lead)
         count += bool(lead) and max(lead) < 0.0
     return f"{count} of {total}" if total else "not measured"
@@ -46,12 +58,18 @@ def summary(among: Sequence[Cell]) -> list[str]:
     return markdown(["", "measured"], rows)
 
 
-def _farthest(among: Sequence[Cell], field: str, order: Callable[[float], float], every_seed: bool = False) -> str:
+def _farthest(
+    among: Sequence[Cell], field: str, order: Callable[[float], float], every_seed: bool = False
+) -> str:
     found = []
     for cell in among:
         values = list(cell.values(OURS, field).values())
         if values:
-            found += [(value, cell.label) for value in values] if every_seed else [(sum(values) / len(values), cell.label)]
+            found += (
+                [(value, cell.label) for value in values]
+                if every_seed
+                else [(sum(values) / len(values), cell.label)]
+            )
     if not found:
         return "not measured"
     value, label = min(found, key=lambda pair: order(pair[0]))
@@ -91,9 +109,21 @@ def page(records: Sequence[Record]) -> str:
         "",
         "## Coverage of 90% intervals, and their widths",
         "",
-        *_means(among, [("coverage", OURS), ("conformal_coverage", OURS), *(("coverage", name) for name in RIVALS)], 3),
+        *_means(
+            among,
+            [
+                ("coverage", OURS),
+                ("conformal_coverage", OURS),
+                *(("coverage", name) for name in RIVALS),
+            ],
+            3,
+        ),
         "",
-        *_means(among, [("width", OURS), ("conformal_width", OURS), *(("width", name) for name in RIVALS)], 2),
+        *_means(
+            among,
+            [("width", OURS), ("conformal_width", OURS), *(("width", name) for name in RIVALS)],
+            2,
+        ),
         "",
         "## Seconds of the fit",
         "",
@@ -118,7 +148,9 @@ def _differences(among: Sequence[Cell], field: str, others: Sequence[str]) -> li
                 *(difference_cell(cell.difference(name, OURS, field)) for name in others),
             ]
         )
-    return markdown(["", "seeds", CONTESTANTS[OURS].title, *(CONTESTANTS[name].title for name in others)], rows)
+    return markdown(
+        ["", "seeds", CONTESTANTS[OURS].title, *(CONTESTANTS[name].title for name in others)], rows
+    )
 
 
 def _means(among: Sequence[Cell], columns: Sequence[tuple[str, str]], digits: int) -> list[str]:
@@ -126,5 +158,11 @@ def _means(among: Sequence[Cell], columns: Sequence[tuple[str, str]], digits: in
         found = cell.estimate(name, field)
         return "–" if found is None else plain(found.mean, digits)
 
-    titles = [CONTESTANTS[name].title + (", conformal" if field.startswith("conformal") else "") for field, name in columns]
-    return markdown(["", *titles], [[cell.label, *(text(cell, *column) for column in columns)] for cell in among])
+    titles = [
+        CONTESTANTS[name].title + (", conformal" if field.startswith("conformal") else "")
+        for field, name in columns
+    ]
+    return markdown(
+        ["", *titles],
+        [[cell.label, *(text(cell, *column) for column in columns)] for cell in among],
+    )

@@ -21,7 +21,13 @@ NOMINAL = 0.9
 def measure(key: Key) -> Record:
     """The record of one contestant on one split: means over the targets; ``seconds`` is the processor's time of the fits alone."""
     split = DATASETS[key.dataset].split(key.n, key.seed)
-    record: Record = {**key._asdict(), "d": split.X.shape[1], "targets": split.y.shape[1], "n_train": key.n, "machine": machine()}
+    record: Record = {
+        **key._asdict(),
+        "d": split.X.shape[1],
+        "targets": split.y.shape[1],
+        "n_train": key.n,
+        "machine": machine(),
+    }
     seconds, found = 0.0, []
     try:
         with warnings.catch_warnings():
@@ -36,7 +42,13 @@ def measure(key: Key) -> Record:
     record["seconds"] = seconds
     for name in found[0]:
         values = [score[name] for score in found]
-        record[name] = min(values) if name == "worst" else sum(values) if name == "crossings" else float(np.mean(values))
+        record[name] = (
+            min(values)
+            if name == "worst"
+            else sum(values)
+            if name == "crossings"
+            else float(np.mean(values))
+        )
     return record
 
 
@@ -59,7 +71,10 @@ def scores(law: Law, X: np.ndarray, y: np.ndarray, unit: float) -> dict[str, flo
     }
     logpdf = law.logpdf(X, y)
     if logpdf is not None:
-        out |= {"nll": -float(np.mean(logpdf)) - np.log(unit), "worst": float(np.min(logpdf)) + np.log(unit)}
+        out |= {
+            "nll": -float(np.mean(logpdf)) - np.log(unit),
+            "worst": float(np.min(logpdf)) + np.log(unit),
+        }
     interval = law.conformal(X, NOMINAL)
     if interval is not None:
         out["conformal_coverage"] = float(np.mean((y >= interval[:, 0]) & (y <= interval[:, 1])))

@@ -24,16 +24,33 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    keys = plan(_cell_filter(options.cells, options.other), parse_seeds(options.seeds), options.contestants or list(CONTESTANTS))
+    keys = plan(
+        _cell_filter(options.cells, options.other),
+        parse_seeds(options.seeds),
+        options.contestants or list(CONTESTANTS),
+    )
     if not keys:
-        raise SystemExit(f"no cell matches {' '.join(options.cells)}; data sets: {' '.join(DATASETS)}")
-    return finish(run(keys, options.output, options.jobs, options.minutes, lambda line: print(line, flush=True), options.also))
+        raise SystemExit(
+            f"no cell matches {' '.join(options.cells)}; data sets: {' '.join(DATASETS)}"
+        )
+    return finish(
+        run(
+            keys,
+            options.output,
+            options.jobs,
+            options.minutes,
+            lambda line: print(line, flush=True),
+            options.also,
+        )
+    )
 
 
 def _million(options: argparse.Namespace) -> int:
     record = measure_million(options.n)
     append(options.output, record)
-    print(f"fit {record['seconds']:.1f} s, bare kernel sums {record['kernel_seconds']:.1f} s of one processor")
+    print(
+        f"fit {record['seconds']:.1f} s, bare kernel sums {record['kernel_seconds']:.1f} s of one processor"
+    )
     return 0
 
 
@@ -42,21 +59,41 @@ def _report(options: argparse.Namespace) -> int:
 
     records = read_all(options.records)
     if not records:
-        raise SystemExit(f"no records in {' '.join(map(str, options.records))}: measure first, with `run`")
+        raise SystemExit(
+            f"no records in {' '.join(map(str, options.records))}: measure first, with `run`"
+        )
     for file in write_page(records, options.page, pictures=not options.no_pictures):
         print(file)
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    found = command("quality", __doc__, CONTESTANTS, ROOT / "docs" / "quality.md", "two_moons, 'mw*/400', '*/100'")
-    found.run.add_argument("--other", action="store_true", help="the data sets of the section “Other data”, and only those")
-    large = found.commands.add_parser(
-        "million", help="a million samples in ten features: the fit without a search beside the bare kernel sums"
+    found = command(
+        "quality",
+        __doc__,
+        CONTESTANTS,
+        ROOT / "docs" / "quality.md",
+        "two_moons, 'mw*/400', '*/100'",
     )
-    large.add_argument("--output", type=Path, default=found.run.get_default("output"), help="file of JSON lines (default: %(default)s)")
+    found.run.add_argument(
+        "--other",
+        action="store_true",
+        help="the data sets of the section “Other data”, and only those",
+    )
+    large = found.commands.add_parser(
+        "million",
+        help="a million samples in ten features: the fit without a search beside the bare kernel sums",
+    )
+    large.add_argument(
+        "--output",
+        type=Path,
+        default=found.run.get_default("output"),
+        help="file of JSON lines (default: %(default)s)",
+    )
     large.add_argument("--n", type=int, default=1_000_000, help="samples (default: %(default)s)")
-    found.report.add_argument("--no-pictures", action="store_true", help="where matplotlib is not installed")
+    found.report.add_argument(
+        "--no-pictures", action="store_true", help="where matplotlib is not installed"
+    )
     return found.parser
 
 

@@ -43,7 +43,9 @@ class ClaytonCopula:
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         u, w = rng.random(n), rng.random(n)
-        v = (u**-self.theta * (w ** (-self.theta / (1.0 + self.theta)) - 1.0) + 1.0) ** (-1.0 / self.theta)
+        v = (u**-self.theta * (w ** (-self.theta / (1.0 + self.theta)) - 1.0) + 1.0) ** (
+            -1.0 / self.theta
+        )
         return np.stack([self.marginals[0].ppf(u), self.marginals[1].ppf(v)], axis=1)
 
     def logpdf(self, X: np.ndarray) -> np.ndarray:

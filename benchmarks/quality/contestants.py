@@ -12,7 +12,16 @@ import numpy as np
 from quality import mixture_grid
 from quality.gaussian_mixture import GaussianMixtureLaw, equal_kernels
 
-__all__ = ["CONTESTANTS", "Contestant", "Fitted", "GaussianFit", "SoSFit", "off_diagonal", "sample_inner", "standardised"]
+__all__ = [
+    "CONTESTANTS",
+    "Contestant",
+    "Fitted",
+    "GaussianFit",
+    "SoSFit",
+    "off_diagonal",
+    "sample_inner",
+    "standardised",
+]
 
 _DRAWS = 6000
 
@@ -44,7 +53,11 @@ class GaussianFit(Fitted):
 
     def squared_mmd(self, test: np.ndarray, sigma: np.ndarray) -> float:
         Z, s = (test - self.shift) / self.scale, sigma / self.scale
-        return self.law.self_inner(s) - 2.0 * float(self.law.embedding(Z, s).mean()) + sample_inner(Z, s)
+        return (
+            self.law.self_inner(s)
+            - 2.0 * float(self.law.embedding(Z, s).mean())
+            + sample_inner(Z, s)
+        )
 
 
 @dataclass
@@ -60,7 +73,11 @@ class SoSFit(Fitted):
     def squared_mmd(self, test: np.ndarray, sigma: np.ndarray) -> float:
         """By draws, without bias: pairs of different draws stand for ∬ k p p."""
         draws = self.estimator.sample(_DRAWS, random_state=0)
-        return off_diagonal(sample_inner(draws, sigma), _DRAWS) - 2.0 * sample_inner(draws, sigma, test) + sample_inner(test, sigma)
+        return (
+            off_diagonal(sample_inner(draws, sigma), _DRAWS)
+            - 2.0 * sample_inner(draws, sigma, test)
+            + sample_inner(test, sigma)
+        )
 
 
 def sample_inner(Z: np.ndarray, sigma: np.ndarray, other: np.ndarray | None = None) -> float:
@@ -68,7 +85,9 @@ def sample_inner(Z: np.ndarray, sigma: np.ndarray, other: np.ndarray | None = No
     from ksos.kernels import Gaussian
 
     kernel, Y = Gaussian(sigma), Z if other is None else other
-    return sum(float(kernel(Z[start : start + 500], Y).sum()) for start in range(0, Z.shape[0], 500)) / (Z.shape[0] * Y.shape[0])
+    return sum(
+        float(kernel(Z[start : start + 500], Y).sum()) for start in range(0, Z.shape[0], 500)
+    ) / (Z.shape[0] * Y.shape[0])
 
 
 def off_diagonal(pairs: float, n: int) -> float:
@@ -101,7 +120,9 @@ def scipy_kde(X: np.ndarray, box: Any) -> Fitted:
 
     fitted = gaussian_kde(X.T)
     unit = np.zeros(X.shape[1]), np.ones(X.shape[1])
-    return GaussianFit(equal_kernels(X, np.atleast_2d(fitted.covariance)), *unit, {"factor": float(fitted.factor)})
+    return GaussianFit(
+        equal_kernels(X, np.atleast_2d(fitted.covariance)), *unit, {"factor": float(fitted.factor)}
+    )
 
 
 def mixture(X: np.ndarray, box: Any) -> Fitted:
@@ -112,7 +133,10 @@ def mixture(X: np.ndarray, box: Any) -> Fitted:
     U, shift, scale = standardised(X)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        fits = [GaussianMixture(k, n_init=3, random_state=0).fit(U) for k in range(1, min(12, X.shape[0]) + 1)]
+        fits = [
+            GaussianMixture(k, n_init=3, random_state=0).fit(U)
+            for k in range(1, min(12, X.shape[0]) + 1)
+        ]
     best = min(fits, key=lambda fit: fit.bic(U))
     law = GaussianMixtureLaw(best.weights_, best.means_, best.covariances_)
     return GaussianFit(law, shift, scale, {"components": int(best.n_components)})
@@ -129,7 +153,9 @@ def mixture_stack(X: np.ndarray, box: Any) -> Fitted:
     """All of that grid, with shares by 5-fold held-out likelihood."""
     U, shift, scale = standardised(X)
     law, shares = mixture_grid.stack(U)
-    return GaussianFit(law, shift, scale, {"shares": [entry for entry in shares if entry[-1] > 1e-3]})
+    return GaussianFit(
+        law, shift, scale, {"shares": [entry for entry in shares if entry[-1] > 1e-3]}
+    )
 
 
 def _ours(**options: Any) -> Callable[[np.ndarray, Any], Fitted]:
@@ -175,6 +201,8 @@ CONTESTANTS: dict[str, Contestant] = {
     "ksos_search": Contestant("ksos, search", _ours(), seconds=30.0),
     "ksos_mmd": Contestant("ksos, MMD", _ours(**_MMD), seconds=60.0),
     "ksos_search_box": Contestant("ksos, search, box", _ours(walls=True), walls=True, seconds=50.0),
-    "ksos_mmd_box": Contestant("ksos, MMD, box", _ours(walls=True, **_MMD), walls=True, seconds=400.0),
+    "ksos_mmd_box": Contestant(
+        "ksos, MMD, box", _ours(walls=True, **_MMD), walls=True, seconds=400.0
+    ),
 }
 """Everyone by name."""

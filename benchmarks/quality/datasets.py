@@ -67,22 +67,39 @@ class DataSet:
     def window(self) -> tuple[np.ndarray, np.ndarray]:
         """A box around the truth, for quadrature; d ≤ 2."""
         if self.law is None or self.d > 2:
-            raise ValueError(f"{self.name} has no window: quadrature is for known densities in one or two dimensions")
+            raise ValueError(
+                f"{self.name} has no window: quadrature is for known densities in one or two dimensions"
+            )
         points = self.law.sample(4000, np.random.default_rng(0))
         low, high = points.min(axis=0), points.max(axis=0)
         return low - 0.35 * (high - low), high + 0.35 * (high - low)
 
 
 def _table() -> dict[str, DataSet]:
-    sets = [DataSet(name, "Marron–Wand", 1, SIZES, law, mixture=True) for name, law in MARRON_WAND.items()]
-    shapes: dict[str, Any] = {"two_moons": two_moons(), "rings": Rings(), "pinwheel": Pinwheel(), "spirals": spirals()}
+    sets = [
+        DataSet(name, "Marron–Wand", 1, SIZES, law, mixture=True)
+        for name, law in MARRON_WAND.items()
+    ]
+    shapes: dict[str, Any] = {
+        "two_moons": two_moons(),
+        "rings": Rings(),
+        "pinwheel": Pinwheel(),
+        "spirals": spirals(),
+    }
     sets += [DataSet(name, "plane", 2, SIZES, law) for name, law in shapes.items()]
-    sets += [DataSet("clayton_beta", "plane", 2, SIZES, ClaytonCopula(), box=([0.0, 0.0], [1.0, 1.0]))]
+    sets += [
+        DataSet("clayton_beta", "plane", 2, SIZES, ClaytonCopula(), box=([0.0, 0.0], [1.0, 1.0]))
+    ]
     sets += [DataSet(f"blobs_d{d}", "blobs", d, SIZES, blobs(d), mixture=True) for d in (3, 5, 10)]
     sets += [DataSet(name, "real", d, (0,)) for name, (_, d, _) in real.REAL.items()]
     sets += [DataSet("beta_1_3", "walls", 1, (400,), beta_1_3(), box=([0.0], [1.0]))]
-    sets += [DataSet("truncated_normal", "walls", 1, (400,), half_normal_like(), box=([-0.5], [np.inf]))]
-    sets += [DataSet(name, "other", d, (200, 1000), sampler=sampler) for name, (sampler, d) in OTHER.items()]
+    sets += [
+        DataSet("truncated_normal", "walls", 1, (400,), half_normal_like(), box=([-0.5], [np.inf]))
+    ]
+    sets += [
+        DataSet(name, "other", d, (200, 1000), sampler=sampler)
+        for name, (sampler, d) in OTHER.items()
+    ]
     sets += [DataSet(name, "other", d, (0,)) for name, (_, d, _) in real.FURTHER.items()]
     return {entry.name: entry for entry in sets}
 

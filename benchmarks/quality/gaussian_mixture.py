@@ -29,8 +29,12 @@ class GaussianMixtureLaw:
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         chosen = rng.choice(self.weights.shape[0], size=n, p=self.weights)
-        roots = np.linalg.cholesky(self.covariances)[np.minimum(chosen, self.covariances.shape[0] - 1)]
-        return self.means[chosen] + np.einsum("nij,nj->ni", roots, rng.normal(size=(n, self.n_features)))
+        roots = np.linalg.cholesky(self.covariances)[
+            np.minimum(chosen, self.covariances.shape[0] - 1)
+        ]
+        return self.means[chosen] + np.einsum(
+            "nij,nj->ni", roots, rng.normal(size=(n, self.n_features))
+        )
 
     def embedding(self, Z: np.ndarray, sigma: np.ndarray) -> np.ndarray:
         """∫ k(z, x) p(x) dx for the Gaussian kernel exp(−‖(x − z)/σ‖²), which is (πσ²)^{d/2} times a normal density of variance σ²/2."""
@@ -42,17 +46,23 @@ class GaussianMixtureLaw:
         shared = self.covariances.shape[0] == 1
         for a in range(self.covariances.shape[0]):
             members = slice(None) if shared else slice(a, a + 1)
-            values = self._log_smoothed(self.means[members], 0.5 * sigma**2, extra=self.covariances[a])
+            values = self._log_smoothed(
+                self.means[members], 0.5 * sigma**2, extra=self.covariances[a]
+            )
             total += float(self.weights[members] @ np.exp(values + _log_kernel_mass(sigma)))
         return total
 
-    def _log_smoothed(self, X: np.ndarray, variance: np.ndarray, extra: np.ndarray | None = None) -> np.ndarray:
+    def _log_smoothed(
+        self, X: np.ndarray, variance: np.ndarray, extra: np.ndarray | None = None
+    ) -> np.ndarray:
         """log of the density of the mixture plus independent normal noise."""
         covariances = self.covariances + np.diag(variance) + (0.0 if extra is None else extra)
         out = np.empty(X.shape[0])
         step = max(1, _BLOCK // (self.means.shape[0] * self.n_features))
         roots = np.linalg.inv(np.linalg.cholesky(covariances))
-        log_det = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1) - 0.5 * self.n_features * np.log(2.0 * np.pi)
+        log_det = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(
+            axis=1
+        ) - 0.5 * self.n_features * np.log(2.0 * np.pi)
         with np.errstate(divide="ignore"):
             log_weights = np.log(self.weights)
         for start in range(0, X.shape[0], step):

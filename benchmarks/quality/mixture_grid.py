@@ -30,7 +30,9 @@ class Candidate(NamedTuple):
     floor: float
 
 
-def best(U: np.ndarray, *, sizes: Sequence[int] = SIZES) -> tuple[GaussianMixtureLaw, dict[str, float]]:
+def best(
+    U: np.ndarray, *, sizes: Sequence[int] = SIZES
+) -> tuple[GaussianMixtureLaw, dict[str, float]]:
     """The candidate of the highest held-out likelihood, fitted again to all samples; one that fails there gives way to the next."""
     candidates, logs = held_out(U, sizes=sizes)
     for c in np.argsort(-logs.mean(axis=0), kind="stable"):
@@ -40,10 +42,15 @@ def best(U: np.ndarray, *, sizes: Sequence[int] = SIZES) -> tuple[GaussianMixtur
     raise ValueError("no Gaussian mixture of the grid could be fitted")
 
 
-def stack(U: np.ndarray, *, sizes: Sequence[int] = SIZES) -> tuple[GaussianMixtureLaw, list[list[float]]]:
+def stack(
+    U: np.ndarray, *, sizes: Sequence[int] = SIZES
+) -> tuple[GaussianMixtureLaw, list[list[float]]]:
     """Σ_c w_c p_c, the shares w by likelihood on held-out samples, every p_c fitted again to all samples; and (components, floor, w_c)."""
     candidates, logs = held_out(U, sizes=sizes)
-    fits = [(candidate, share, _fit(U, candidate)) for candidate, share in zip(candidates, shares_by_em(logs), strict=True)]
+    fits = [
+        (candidate, share, _fit(U, candidate))
+        for candidate, share in zip(candidates, shares_by_em(logs), strict=True)
+    ]
     laws = [(candidate, share, law) for candidate, share, law in fits if law is not None]
     if not laws:
         raise ValueError("no Gaussian mixture of the grid could be fitted")
@@ -53,10 +60,14 @@ def stack(U: np.ndarray, *, sizes: Sequence[int] = SIZES) -> tuple[GaussianMixtu
         np.concatenate([law.means for _, _, law in laws]),
         np.concatenate([law.covariances for _, _, law in laws]),
     )
-    return together, [[candidate.components, candidate.floor, share / total] for candidate, share, _ in laws]
+    return together, [
+        [candidate.components, candidate.floor, share / total] for candidate, share, _ in laws
+    ]
 
 
-def held_out(U: np.ndarray, *, sizes: Sequence[int] = SIZES, floors: Sequence[float] = FLOORS) -> tuple[list[Candidate], np.ndarray]:
+def held_out(
+    U: np.ndarray, *, sizes: Sequence[int] = SIZES, floors: Sequence[float] = FLOORS
+) -> tuple[list[Candidate], np.ndarray]:
     """The log-densities (n, candidates) at each sample, by fits that have not seen its fold.
 
     Candidates with more components than a fold leaves samples, and those that fail in a fold, are left out.
@@ -103,7 +114,9 @@ def _fit(U: np.ndarray, candidate: Candidate) -> GaussianMixtureLaw | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         try:
-            fit = GaussianMixture(candidate.components, reg_covar=candidate.floor, random_state=0).fit(U)
+            fit = GaussianMixture(
+                candidate.components, reg_covar=candidate.floor, random_state=0
+            ).fit(U)
         except ValueError:  # a covariance that is not positive definite
             return None
     return GaussianMixtureLaw(fit.weights_, fit.means_, fit.covariances_)

@@ -27,10 +27,20 @@ def _plant(n: int, rng: np.random.Generator) -> np.ndarray:
     """A power plant: seasons in temperature, vacuum and humidity that follow it, an output that falls with both."""
     warm = rng.random(n) < 0.45
     temperature = np.where(warm, rng.normal(26.0, 4.0, n), rng.normal(12.0, 4.5, n))
-    vacuum = np.where(warm, 65.0, 43.0) + 0.35 * temperature + rng.normal(size=n) * np.where(warm, 5.0, 2.0)
+    vacuum = (
+        np.where(warm, 65.0, 43.0)
+        + 0.35 * temperature
+        + rng.normal(size=n) * np.where(warm, 5.0, 2.0)
+    )
     pressure = 1014.0 - 0.25 * (temperature - 19.0) + rng.normal(0.0, 5.0, n)
     humidity = 100.0 * expit(1.6 - 0.05 * (temperature - 19.0) + 0.6 * rng.normal(size=n))
-    output = 499.0 - 1.9 * temperature - 0.2 * (vacuum - 50.0) - 0.1 * (humidity - 70.0) + rng.normal(0.0, 3.5, n)
+    output = (
+        499.0
+        - 1.9 * temperature
+        - 0.2 * (vacuum - 50.0)
+        - 0.1 * (humidity - 70.0)
+        + rng.normal(0.0, 3.5, n)
+    )
     return np.stack([temperature, vacuum, pressure, humidity, output], axis=1)
 
 
@@ -63,7 +73,12 @@ def _roll(n: int, rng: np.random.Generator) -> np.ndarray:
 def _response(n: int, rng: np.random.Generator) -> np.ndarray:
     """Four uniform inputs and a smooth response of all of them, with little noise: a density on a curved surface inside a box."""
     X = rng.random((n, 4))
-    y = 10.0 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20.0 * (X[:, 2] - 0.5) ** 2 + 10.0 * X[:, 3] + rng.normal(size=n)
+    y = (
+        10.0 * np.sin(np.pi * X[:, 0] * X[:, 1])
+        + 20.0 * (X[:, 2] - 0.5) ** 2
+        + 10.0 * X[:, 3]
+        + rng.normal(size=n)
+    )
     return np.column_stack([X, y])
 
 

@@ -76,9 +76,14 @@ def _range(among: Sequence[Cell], of: Callable[[Cell], float | None], unit: str)
 
 
 def _million(records: Sequence[Record]) -> list[str] | None:
-    found = [record for record in records if record["dataset"] == MILLION and record["n"] == 1_000_000]
+    found = [
+        record for record in records if record["dataset"] == MILLION and record["n"] == 1_000_000
+    ]
     if not found:
         return None
     seconds, bare = found[-1]["seconds"], found[-1]["kernel_seconds"]
     title = "`KernelSoSDensity()`, n = 10⁶ in ten features, processor time / that of the bare kernel sums"
-    return [title, f"{seconds / bare:.1f} × ({seconds:.1f} s, {found[-1]['support']} support points)"]
+    return [
+        title,
+        f"{seconds / bare:.1f} × ({seconds:.1f} s, {found[-1]['support']} support points)",
+    ]

@@ -27,8 +27,16 @@ def write_page(records: Sequence[Record], path: Path, *, pictures: bool = True) 
 
         main = [cell for cell in cells(records) if cell.data.group in CONTEST]
         folder = path.parent / "figures"
-        files += [draw(main, folder / name) for draw, name in zip((draw_log_likelihood, draw_ise), _PICTURES, strict=True)]
-    path.write_text(page(records, pictures=all((path.parent / "figures" / name).exists() for name in _PICTURES)), encoding="utf-8")
+        files += [
+            draw(main, folder / name)
+            for draw, name in zip((draw_log_likelihood, draw_ise), _PICTURES, strict=True)
+        ]
+    path.write_text(
+        page(
+            records, pictures=all((path.parent / "figures" / name).exists() for name in _PICTURES)
+        ),
+        encoding="utf-8",
+    )
     return [path, *files]
 
 
@@ -37,7 +45,17 @@ def page(records: Sequence[Record], *, pictures: bool) -> str:
     everything = cells(records)
     main = [cell for cell in everything if cell.data.group in CONTEST]
     walls = [cell for cell in everything if cell.data.box is not None]
-    lines = [HEADER, "## In one table", "", *overview(main, records), "", _extent(main), "", METHOD, *_machines(records)]
+    lines = [
+        HEADER,
+        "## In one table",
+        "",
+        *overview(main, records),
+        "",
+        _extent(main),
+        "",
+        METHOD,
+        *_machines(records),
+    ]
     if pictures:
         lines += [f"![Differences in held-out log-likelihood](figures/{_PICTURES[0]})", ""]
     lines += [*_losses(main), WHY, CELLS]
@@ -45,7 +63,14 @@ def page(records: Sequence[Record], *, pictures: bool) -> str:
         here = [cell for cell in main if cell.data.group == group]
         lines += [f"### {group}", "", *every_cell(here, SEARCH, PEERS, PLAIN, "scipy_kde"), ""]
     known = [cell for cell in main if cell.data.law is not None]
-    lines += ["## Integrated squared error", "", "×1000; smaller is better.", "", *field_table(known, "ise", 2, best=min, scale=1e3), ""]
+    lines += [
+        "## Integrated squared error",
+        "",
+        "×1000; smaller is better.",
+        "",
+        *field_table(known, "ise", 2, best=min, scale=1e3),
+        "",
+    ]
     if pictures:
         lines += [f"![Ratios of integrated squared errors](figures/{_PICTURES[1]})", ""]
     lines += ["## Squared MMD to the truth", "", "×1000; smaller is better.", ""]
@@ -55,8 +80,20 @@ def page(records: Sequence[Record], *, pictures: bool) -> str:
 
 
 def _extent(main: Sequence[Cell]) -> str:
-    seeds = sorted({found.count for cell in main if (found := cell.difference(SEARCH, "gmm_stack")) is not None})
-    counted = f"{seeds[0]} seeds" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds" if seeds else "no seed"
+    seeds = sorted(
+        {
+            found.count
+            for cell in main
+            if (found := cell.difference(SEARCH, "gmm_stack")) is not None
+        }
+    )
+    counted = (
+        f"{seeds[0]} seeds"
+        if len(seeds) == 1
+        else f"{seeds[0]} to {seeds[-1]} seeds"
+        if seeds
+        else "no seed"
+    )
     whole = sum(len(data.sizes) for data in DATASETS.values() if data.group in CONTEST)
     return f"{len(main)} of {whole} cells, {counted} per cell."
 
@@ -69,7 +106,11 @@ def _machines(records: Sequence[Record]) -> list[str]:
             made.setdefault(record["machine"], set()).add(record["contestant"])
     lines = []
     for name, contestants in made.items():
-        who = "" if len(made) == 1 else f" ({'; '.join(CONTESTANTS[key].title for key in CONTESTANTS if key in contestants)})"
+        who = (
+            ""
+            if len(made) == 1
+            else f" ({'; '.join(CONTESTANTS[key].title for key in CONTESTANTS if key in contestants)})"
+        )
         lines.append(f"{name}{who}")
     return [f"**These records** were made on: {'; '.join(lines)}.", ""] if lines else []
 
@@ -79,9 +120,16 @@ def _other(here: Sequence[Cell]) -> list[str]:
     if not here:
         return []
     counts = [
-        [f"{CONTESTANTS[mine].title} ahead of {title}", str(share_ahead(here, mine, other))] for title, (mine, other) in baselines().items()
+        [f"{CONTESTANTS[mine].title} ahead of {title}", str(share_ahead(here, mine, other))]
+        for title, (mine, other) in baselines().items()
     ]
-    return [OTHER_WORDS, *markdown(["", "measured"], counts), "", *every_cell(here, SEARCH, PEERS, PLAIN, "scipy_kde"), ""]
+    return [
+        OTHER_WORDS,
+        *markdown(["", "measured"], counts),
+        "",
+        *every_cell(here, SEARCH, PEERS, PLAIN, "scipy_kde"),
+        "",
+    ]
 
 
 def _ise_ratio(cell: Cell, name: str) -> float | None:
@@ -96,9 +144,14 @@ def _losses(main: Sequence[Cell]) -> list[str]:
         share = share_ahead(main, mine, other)
         if not share.total:
             continue
-        listed = "; ".join(f"{cell.label} ({difference_cell(found)})" for cell, found in share.behind)
+        listed = "; ".join(
+            f"{cell.label} ({difference_cell(found)})" for cell, found in share.behind
+        )
         sure = f", by more than two standard errors in {share.clearly}: {listed}" if listed else ""
-        lines += [f"**{CONTESTANTS[mine].title} behind {title}** in {len(share.behind)} of {share.total} cells{sure}.", ""]
+        lines += [
+            f"**{CONTESTANTS[mine].title} behind {title}** in {len(share.behind)} of {share.total} cells{sure}.",
+            "",
+        ]
     return lines
 
 
@@ -106,14 +159,27 @@ def _walls(walls: Sequence[Cell]) -> list[str]:
     rows = []
     for cell in walls:
         for name, contestant in CONTESTANTS.items():
-            score, ise, outside = (cell.estimate(name, field) for field in ("log_likelihood", "ise", "mass_outside"))
+            score, ise, outside = (
+                cell.estimate(name, field) for field in ("log_likelihood", "ise", "mass_outside")
+            )
             if score is None or ise is None or outside is None:
                 continue
             ratio = _ise_ratio(cell, name)
             shown = "–" if ratio is None else number(ratio, 2)
             mass = "0" if outside.mean == 0.0 else number(outside.mean, 4)
-            rows.append([cell.label, contestant.title, number(score.mean, 3), number(ise.mean * 1e3, 2), shown, mass])
-    return markdown(["", "method", "log-likelihood", "ISE × 1000", "ISE / ISE of KDE", "mass outside"], rows)
+            rows.append(
+                [
+                    cell.label,
+                    contestant.title,
+                    number(score.mean, 3),
+                    number(ise.mean * 1e3, 2),
+                    shown,
+                    mass,
+                ]
+            )
+    return markdown(
+        ["", "method", "log-likelihood", "ISE × 1000", "ISE / ISE of KDE", "mass outside"], rows
+    )
 
 
 def _failures(everything: Sequence[Cell]) -> list[str]:

@@ -22,7 +22,9 @@ _COLOURS = {100: "#E69F00", 400: "#0072B2", 1600: "#009E73", 0: "#666666"}
 
 def draw_log_likelihood(cells: Sequence[Cell], path: Path) -> Path:
     """Ours − a peer's, in nats per sample, ± 2 standard errors."""
-    return _dots(cells, path, [(SEARCH, "kde"), (SEARCH, "gmm"), (SEARCH, "gmm_stack"), (PLAIN, "scipy_kde")])
+    return _dots(
+        cells, path, [(SEARCH, "kde"), (SEARCH, "gmm"), (SEARCH, "gmm_stack"), (PLAIN, "scipy_kde")]
+    )
 
 
 def draw_ise(cells: Sequence[Cell], path: Path) -> Path:
@@ -37,9 +39,19 @@ def draw_ise(cells: Sequence[Cell], path: Path) -> Path:
             for cell in known:
                 mine, theirs = cell.estimate(SEARCH, "ise"), cell.estimate(other, "ise")
                 if mine is not None and theirs is not None:
-                    ax.plot(mine.mean / theirs.mean, _height(names, cell), "o", color=_COLOURS[cell.n], markersize=3.5)
+                    ax.plot(
+                        mine.mean / theirs.mean,
+                        _height(names, cell),
+                        "o",
+                        color=_COLOURS[cell.n],
+                        markersize=3.5,
+                    )
             ax.axvline(1.0, color="black", linewidth=0.6)
-            ax.set(xscale="log", title=f"search / {CONTESTANTS[other].title}", xlabel="ratio of ISE (left is better)")
+            ax.set(
+                xscale="log",
+                title=f"search / {CONTESTANTS[other].title}",
+                xlabel="ratio of ISE (left is better)",
+            )
             ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
             ax.xaxis.set_major_formatter("{x:g}")
             ax.xaxis.set_minor_formatter("")
@@ -59,14 +71,23 @@ def _dots(cells: Sequence[Cell], path: Path, panels: Sequence[tuple[str, str]]) 
                 if found is not None and math.isfinite(found.mean):
                     error = 0.0 if math.isnan(found.error) else 2.0 * found.error
                     ax.errorbar(
-                        found.mean, _height(names, cell), xerr=error, fmt="o", color=_COLOURS[cell.n], markersize=3.5, elinewidth=0.8
+                        found.mean,
+                        _height(names, cell),
+                        xerr=error,
+                        fmt="o",
+                        color=_COLOURS[cell.n],
+                        markersize=3.5,
+                        elinewidth=0.8,
                     )
             ax.axvline(0.0, color="black", linewidth=0.6)
             low, high = ax.get_xlim()
             ax.set_xscale("symlog", linthresh=_LINEAR)
             ax.set_xticks(_TICKS, [f"{tick:g}" for tick in _TICKS])
             ax.set_xlim(min(1.6 * low, -1.5 * _LINEAR), max(1.6 * high, 1.5 * _LINEAR))
-            ax.set(title=f"{CONTESTANTS[mine].title} − {CONTESTANTS[other].title}", xlabel="nats (right is better)")
+            ax.set(
+                title=f"{CONTESTANTS[mine].title} − {CONTESTANTS[other].title}",
+                xlabel="nats (right is better)",
+            )
         _finish(figure, axes, names, cells)
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path)
@@ -86,7 +107,9 @@ def _finish(figure: object, axes: object, names: list[str], cells: Sequence[Cell
         ax.grid(True, axis="both", linewidth=0.3, alpha=0.6)
     handles = []
     for n in sorted({cell.n for cell in cells}):
-        handles += first.plot([], [], "o", color=_COLOURS[n], markersize=3.5, label=f"n = {n}" if n else "real data")
+        handles += first.plot(
+            [], [], "o", color=_COLOURS[n], markersize=3.5, label=f"n = {n}" if n else "real data"
+        )
     figure.legend(handles=handles, loc="lower center", ncols=len(handles), frameon=False)  # type: ignore[attr-defined]
     bottom = 0.22 / figure.get_figheight()  # type: ignore[attr-defined]
     figure.tight_layout(rect=(0.0, bottom, 1.0, 1.0))  # type: ignore[attr-defined]

@@ -75,7 +75,9 @@ class Rings:
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         radius, angle = rng.choice(self.radii, size=n), rng.uniform(0.0, 2.0 * np.pi, n)
-        return radius[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1) + self.noise * rng.normal(size=(n, 2))
+        return radius[:, None] * np.stack(
+            [np.cos(angle), np.sin(angle)], axis=1
+        ) + self.noise * rng.normal(size=(n, 2))
 
     def logpdf(self, X: np.ndarray) -> np.ndarray:
         distance, r, s2 = np.linalg.norm(X, axis=1)[:, None], np.array(self.radii), self.noise**2
@@ -95,8 +97,13 @@ class Pinwheel:
     rate: float = 0.6
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        blob = np.stack([self.radius + self.along * rng.normal(size=n), self.across * rng.normal(size=n)], axis=1)
-        angle = 2.0 * np.pi * rng.integers(self.arms, size=n) / self.arms + self.rate * np.linalg.norm(blob, axis=1)
+        blob = np.stack(
+            [self.radius + self.along * rng.normal(size=n), self.across * rng.normal(size=n)],
+            axis=1,
+        )
+        angle = 2.0 * np.pi * rng.integers(
+            self.arms, size=n
+        ) / self.arms + self.rate * np.linalg.norm(blob, axis=1)
         return _turned(blob, angle)
 
     def logpdf(self, X: np.ndarray) -> np.ndarray:
@@ -104,7 +111,10 @@ class Pinwheel:
         logs = []
         for arm in range(self.arms):
             blob = _turned(X, back - 2.0 * np.pi * arm / self.arms)
-            logs.append(norm.logpdf(blob[:, 0], self.radius, self.along) + norm.logpdf(blob[:, 1], 0.0, self.across))
+            logs.append(
+                norm.logpdf(blob[:, 0], self.radius, self.along)
+                + norm.logpdf(blob[:, 1], 0.0, self.across)
+            )
         return np.logaddexp.reduce(logs, axis=0) - np.log(self.arms)
 
 

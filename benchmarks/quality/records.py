@@ -29,7 +29,10 @@ def key_of(record: Record) -> Key:
 def append(path: Path, record: Record) -> None:
     """One more line; infinities are written as words, so that every JSON reader takes the file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    plain = {key: str(value) if isinstance(value, float) and not math.isfinite(value) else value for key, value in record.items()}
+    plain = {
+        key: str(value) if isinstance(value, float) and not math.isfinite(value) else value
+        for key, value in record.items()
+    }
     with path.open("a", encoding="utf-8") as stream:
         stream.write(json.dumps(plain, allow_nan=False) + "\n")
 
@@ -52,12 +55,19 @@ def read(path: Path) -> Iterator[Record]:
         except json.JSONDecodeError as error:
             if number == len(lines):
                 return
-            raise ValueError(f"{path}, line {number} is not JSON: {error}; delete the line to go on without it") from None
-        yield {key: float(value) if value in ("inf", "-inf", "nan") else value for key, value in record.items()}
+            raise ValueError(
+                f"{path}, line {number} is not JSON: {error}; delete the line to go on without it"
+            ) from None
+        yield {
+            key: float(value) if value in ("inf", "-inf", "nan") else value
+            for key, value in record.items()
+        }
 
 
 def read_all(paths: Iterable[Path]) -> list[Record]:
     """Several files merged; of records about the same thing the last one counts, and a failure only where there is nothing else."""
     found = [record for path in paths if path.exists() for record in read(path)]
-    merged = {key_of(record): record for record in sorted(found, key=lambda record: "error" not in record)}
+    merged = {
+        key_of(record): record for record in sorted(found, key=lambda record: "error" not in record)
+    }
     return [merged[key] for key in sorted(merged)]

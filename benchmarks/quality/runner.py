@@ -18,7 +18,9 @@ __all__ = ["describe", "expected_seconds", "guess_seconds", "plan", "run"]
 _OVERHEAD = 1.0
 
 
-def plan(cells: Callable[[str, int], bool], seeds: Iterable[int], contestants: Sequence[str]) -> list[Key]:
+def plan(
+    cells: Callable[[str, int], bool], seeds: Iterable[int], contestants: Sequence[str]
+) -> list[Key]:
     """What is to be measured."""
     return [
         Key(data.name, n, seed, name)
@@ -33,17 +35,29 @@ def plan(cells: Callable[[str, int], bool], seeds: Iterable[int], contestants: S
 
 def guess_seconds(key: Key) -> float:
     """By size and features."""
-    return CONTESTANTS[key.contestant].seconds * (key.n or 1000) / 1600.0 * (1.0 + DATASETS[key.dataset].d) / 11.0
+    return (
+        CONTESTANTS[key.contestant].seconds
+        * (key.n or 1000)
+        / 1600.0
+        * (1.0 + DATASETS[key.dataset].d)
+        / 11.0
+    )
 
 
-def expected_seconds(keys: Iterable[Key], measured: Iterable[Record], guess: Callable[[Key], float] = guess_seconds) -> dict[Key, float]:
+def expected_seconds(
+    keys: Iterable[Key], measured: Iterable[Record], guess: Callable[[Key], float] = guess_seconds
+) -> dict[Key, float]:
     """What a piece will take, scoring included: as long as the longest of its other seeds took, or else a guess."""
     known: dict[tuple[str, int, str], float] = {}
     for record in measured:
         key = key_of(record)
-        known[key.dataset, key.n, key.contestant] = max(record.get("seconds", 0.0), known.get((key.dataset, key.n, key.contestant), 0.0))
+        known[key.dataset, key.n, key.contestant] = max(
+            record.get("seconds", 0.0), known.get((key.dataset, key.n, key.contestant), 0.0)
+        )
 
-    return {key: _OVERHEAD + known.get((key.dataset, key.n, key.contestant), guess(key)) for key in keys}
+    return {
+        key: _OVERHEAD + known.get((key.dataset, key.n, key.contestant), guess(key)) for key in keys
+    }
 
 
 def describe(key: Key, record: Record) -> str:
@@ -76,19 +90,26 @@ def run(
     seconds = expected_seconds((key for key in keys if key not in done), measured, guess)
     waiting = sorted(seconds, key=lambda key: -seconds[key])
     total, whole = len(waiting), 60.0 * minutes
-    report(f"{total} of {len(keys)} pieces to measure, {jobs} at a time, for at most {minutes:g} minutes")
+    report(
+        f"{total} of {len(keys)} pieces to measure, {jobs} at a time, for at most {minutes:g} minutes"
+    )
     report(f"about {sum(seconds.values()) / 60.0:.0f} minutes of one processor")
     end = time.monotonic() + whole
     pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"))
     running: dict[Future[Record], Key] = {}
     try:
         while waiting or running:
-            while len(running) < jobs and (key := _next(waiting, seconds, end - time.monotonic(), whole)) is not None:
+            while (
+                len(running) < jobs
+                and (key := _next(waiting, seconds, end - time.monotonic(), whole)) is not None
+            ):
                 waiting.remove(key)
                 running[pool.submit(work, key)] = key
             if not running:
                 break
-            complete, _ = wait(running, timeout=max(0.0, end - time.monotonic()), return_when=FIRST_COMPLETED)
+            complete, _ = wait(
+                running, timeout=max(0.0, end - time.monotonic()), return_when=FIRST_COMPLETED
+            )
             for future in complete:
                 key, record = running.pop(future), future.result()
                 append(output, record)
@@ -100,9 +121,14 @@ def run(
     return len(waiting) + len(running)
 
 
-def _next(waiting: Sequence[Key], seconds: dict[Key, float], left: float, whole: float) -> Key | None:
+def _next(
+    waiting: Sequence[Key], seconds: dict[Key, float], left: float, whole: float
+) -> Key | None:
     """The longest piece that ends in time; in the first tenth of a run any, so that one longer than expected is not put off for ever."""
-    return next((key for key in waiting if left > 0.0 and (seconds[key] <= left or left > 0.9 * whole)), None)
+    return next(
+        (key for key in waiting if left > 0.0 and (seconds[key] <= left or left > 0.9 * whole)),
+        None,
+    )
 
 
 def _stop(pool: ProcessPoolExecutor) -> None:

@@ -19,13 +19,19 @@ _DRAWS = 20_000
 def scores(fitted: Fitted, data: DataSet, split: Split, n: int, seed: int) -> dict[str, float]:
     """Every number that this data set allows."""
     log_likelihood = fitted.logpdf(split.test)
-    out = {"log_likelihood": float(log_likelihood.mean()), "worst_log_density": float(log_likelihood.min())}
+    out = {
+        "log_likelihood": float(log_likelihood.mean()),
+        "worst_log_density": float(log_likelihood.min()),
+    }
     sigma = mmd_bandwidth(split.test)
     if data.law is None:
         return out | {"mmd2": unbiased_mmd2(fitted, split.test, sigma)}
     out["true_log_likelihood"] = float(data.law.logpdf(split.test).mean())
     if data.d > 2:
-        return out | {"ise": sampled_ise(fitted, data, split, n, seed), "mmd2": unbiased_mmd2(fitted, split.test, sigma)}
+        return out | {
+            "ise": sampled_ise(fitted, data, split, n, seed),
+            "mmd2": unbiased_mmd2(fitted, split.test, sigma),
+        }
     axes, cell, nodes, truth = _truth_on_grid(data.name)
     values = np.exp(fitted.logpdf(nodes))
     error = values - truth
@@ -74,7 +80,9 @@ def grid_mmd2(masses: np.ndarray, axes: list[np.ndarray], sigma: np.ndarray) -> 
     smoothed = masses
     for k, axis in enumerate(axes):
         if axis.size > 2000:  # the embedding kernel is wide: every tenth cell resolves it
-            return grid_mmd2(masses.reshape(-1, 10).sum(axis=1), [axis.reshape(-1, 10).mean(axis=1)], sigma)
+            return grid_mmd2(
+                masses.reshape(-1, 10).sum(axis=1), [axis.reshape(-1, 10).mean(axis=1)], sigma
+            )
         K = np.exp(-(((axis[:, None] - axis[None, :]) / sigma[k]) ** 2))
         smoothed = np.moveaxis(np.tensordot(K, smoothed, axes=(1, k)), 0, k)
     return float(np.sum(masses * smoothed))
@@ -92,7 +100,9 @@ def sampled_ise(fitted: Fitted, data: DataSet, split: Split, n: int, seed: int) 
     rng = np.random.default_rng([n, seed, data.d])
     covariance = np.cov(split.train.T) * split.train.shape[0] ** (-2.0 / (data.d + 4))
     near_samples = equal_kernels(split.train, covariance)
-    draws = np.concatenate([data.law.sample(_DRAWS // 2, rng), near_samples.sample(_DRAWS // 2, rng)])
+    draws = np.concatenate(
+        [data.law.sample(_DRAWS // 2, rng), near_samples.sample(_DRAWS // 2, rng)]
+    )
     truth, guess = data.law.logpdf(draws), fitted.logpdf(draws)
     proposal = np.logaddexp(truth, near_samples.logpdf(draws)) - np.log(2.0)
     error = np.exp(guess - 0.5 * proposal) - np.exp(truth - 0.5 * proposal)

@@ -19,13 +19,19 @@ def number(value: float, digits: int) -> str:
     """A number for a table, with a true minus sign; exponents for what would otherwise vanish."""
     if not math.isfinite(value):
         return "−∞" if value < 0 else "∞"
-    text = f"{value:.{digits}f}" if value == 0.0 or abs(value) >= 10.0 ** (1 - digits) else f"{value:.1e}"
+    text = (
+        f"{value:.{digits}f}"
+        if value == 0.0 or abs(value) >= 10.0 ** (1 - digits)
+        else f"{value:.1e}"
+    )
     return text.replace("-", "−")
 
 
 def plain(value: float, digits: int = 3) -> str:
     """A number in a column of scores: never an exponent."""
-    return f"{value:.{digits}f}".replace("-", "−") if math.isfinite(value) else number(value, digits)
+    return (
+        f"{value:.{digits}f}".replace("-", "−") if math.isfinite(value) else number(value, digits)
+    )
 
 
 def difference_cell(found: Estimate | None, digits: int = 3) -> str:
@@ -38,7 +44,12 @@ def difference_cell(found: Estimate | None, digits: int = 3) -> str:
 
 
 def field_table(
-    cells: Sequence[Cell], field: str, digits: int, *, best: Callable[[Sequence[float]], float], scale: float = 1.0
+    cells: Sequence[Cell],
+    field: str,
+    digits: int,
+    *,
+    best: Callable[[Sequence[float]], float],
+    scale: float = 1.0,
 ) -> list[str]:
     """One row per cell, one column per contestant that took part anywhere in them; the best of each row is bold."""
     names = [name for name in CONTESTANTS if any(cell.estimate(name, field) for cell in cells)]
@@ -55,16 +66,29 @@ def field_table(
                 continue
             text = number(found.mean * scale, digits)
             text = f"**{text}**" if found.mean == best(known) else text
-            row.append(text if math.isnan(found.error) else f"{text} ± {number(found.error * scale, digits)}")
+            row.append(
+                text
+                if math.isnan(found.error)
+                else f"{text} ± {number(found.error * scale, digits)}"
+            )
         rows.append(row)
     return markdown(["", *(CONTESTANTS[name].title for name in names)], rows)
 
 
-def every_cell(cells: Sequence[Cell], mine: str, peers: Sequence[str], quick: str, quick_peer: str) -> list[str]:
+def every_cell(
+    cells: Sequence[Cell], mine: str, peers: Sequence[str], quick: str, quick_peer: str
+) -> list[str]:
     """One row per cell: our score, ours − each peer's, the truth's − ours, the fit without a search, and everybody's seconds."""
     titles = {name: contestant.title for name, contestant in CONTESTANTS.items()}
     timed = [mine, *peers, quick]
-    head = ["", titles[mine], *(f"− {titles[name]}" for name in peers), "truth − it", titles[quick], f"− {titles[quick_peer]}"]
+    head = [
+        "",
+        titles[mine],
+        *(f"− {titles[name]}" for name in peers),
+        "truth − it",
+        titles[quick],
+        f"− {titles[quick_peer]}",
+    ]
     rows = []
     for cell in cells:
         seconds = [cell.estimate(name, "seconds") for name in timed]

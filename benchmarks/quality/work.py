@@ -31,7 +31,9 @@ def measure(key: Key) -> Record:
             record |= scores(fitted, data, split, key.n, key.seed)
         record["chosen"] = fitted.chosen
         if caught:
-            record["warnings"] = sorted({f"{entry.category.__name__}: {entry.message}" for entry in caught})
+            record["warnings"] = sorted(
+                {f"{entry.category.__name__}: {entry.message}" for entry in caught}
+            )
     except Exception as error:  # one failure must not stop hours of work, nor be forgotten
         record["error"] = f"{type(error).__name__}: {error}"
     return record
@@ -44,5 +46,7 @@ def machine() -> str:
     import scipy
     import sklearn
 
-    versions = ", ".join(f"{library.__name__} {library.__version__}" for library in (numpy, scipy, sklearn))
+    versions = ", ".join(
+        f"{library.__name__} {library.__version__}" for library in (numpy, scipy, sklearn)
+    )
     return f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {versions}"

@@ -19,11 +19,15 @@ def erm(loss: ParametricLoss, Z: np.ndarray) -> np.ndarray:
 
     for _ in range(100):
         gradient = loss.gradients(theta, Z).mean(axis=0) + 2.0 * alpha * theta
-        step = np.linalg.lstsq(loss.curvature(theta, Z, weights) + 2.0 * np.diag(alpha), -gradient, rcond=1e-12)[0]
+        step = np.linalg.lstsq(
+            loss.curvature(theta, Z, weights) + 2.0 * np.diag(alpha), -gradient, rcond=1e-12
+        )[0]
         descent, length = float(-gradient @ step), 1.0
         if descent <= 1e-14 * (1.0 + abs(value(theta))):
             break
-        while value(theta + length * step) > value(theta) - 0.1 * length * descent and length > 1e-8:
+        while (
+            value(theta + length * step) > value(theta) - 0.1 * length * descent and length > 1e-8
+        ):
             length *= 0.5
         theta = theta + length * step
     return theta

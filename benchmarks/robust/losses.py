@@ -53,13 +53,19 @@ class UncertainLeastSquares(ParametricLoss):
 
     def gradients(self, theta: np.ndarray, Z: np.ndarray) -> np.ndarray:
         r0, r1 = self.A0 @ theta - self.b, self.A1 @ theta
-        g0, g1, g2 = 2.0 * self.A0.T @ r0, 2.0 * (self.A1.T @ r0 + self.A0.T @ r1), 2.0 * self.A1.T @ r1
+        g0, g1, g2 = (
+            2.0 * self.A0.T @ r0,
+            2.0 * (self.A1.T @ r0 + self.A0.T @ r1),
+            2.0 * self.A1.T @ r1,
+        )
         return np.asarray(g0 + Z[:, :1] * g1 + Z[:, :1] ** 2 * g2)
 
     def curvature(self, theta: np.ndarray, Z: np.ndarray, weights: np.ndarray) -> np.ndarray:
         m0, m1, m2 = weights.sum(), weights @ Z[:, 0], weights @ Z[:, 0] ** 2
         cross = self.A0.T @ self.A1
-        return np.asarray(2.0 * (m0 * self.A0.T @ self.A0 + m1 * (cross + cross.T) + m2 * self.A1.T @ self.A1))
+        return np.asarray(
+            2.0 * (m0 * self.A0.T @ self.A0 + m1 * (cross + cross.T) + m2 * self.A1.T @ self.A1)
+        )
 
     def expression(self, theta: Any, Z: np.ndarray) -> Any:
         import cvxpy

@@ -33,15 +33,24 @@ NAMES = {
 
 def table(result: dict[str, Any], kind: str, shifts: tuple[str, ...]) -> str:
     """One kind of radius: a row per method, a column per shift, means with 95 % intervals."""
-    title = "radius by cross-validation" if kind.endswith("chosen") else kind.removeprefix("errors, ")
+    title = (
+        "radius by cross-validation" if kind.endswith("chosen") else kind.removeprefix("errors, ")
+    )
     title = f"error rates, {title}" if kind.startswith("errors") else title
-    lines = [f"| {title} ({result[kind]['seeds']} seeds) | " + " | ".join(f"Δ = {shift}" for shift in shifts) + " |"]
+    lines = [
+        f"| {title} ({result[kind]['seeds']} seeds) | "
+        + " | ".join(f"Δ = {shift}" for shift in shifts)
+        + " |"
+    ]
     lines.append("|---|" + "---|" * len(shifts))
     for method, name in NAMES.items():
         row = result[kind].get(method)
         if row is None or (method == "logistic" and not kind.startswith("errors")):
             continue
-        cells = [f"{mean:.4g} ± {width:.2g}" for mean, width in zip(row["mean"], row["interval"], strict=True)]
+        cells = [
+            f"{mean:.4g} ± {width:.2g}"
+            for mean, width in zip(row["mean"], row["interval"], strict=True)
+        ]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -51,7 +60,12 @@ def filled(page: str, name: str, tables: str) -> str:
     start, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
     if start not in page or end not in page:
         raise ValueError(f"the page has no marks {start} and {end}")
-    return re.sub(f"{re.escape(start)}.*?{re.escape(end)}", lambda _: f"{start}\n\n{tables}\n\n{end}", page, flags=re.DOTALL)
+    return re.sub(
+        f"{re.escape(start)}.*?{re.escape(end)}",
+        lambda _: f"{start}\n\n{tables}\n\n{end}",
+        page,
+        flags=re.DOTALL,
+    )
 
 
 def main(folder: Path) -> None:
@@ -64,7 +78,9 @@ def main(folder: Path) -> None:
             print(f"{results} is not there: its part of the page stays as it is")
             continue
         result = json.loads(results.read_text(encoding="utf-8"))
-        kinds = [kind for kind in result if not kind.startswith("errors")] + [kind for kind in result if kind.startswith("errors")][:3]
+        kinds = [kind for kind in result if not kind.startswith("errors")] + [
+            kind for kind in result if kind.startswith("errors")
+        ][:3]
         text = filled(text, name, "\n\n".join(table(result, kind, shifts) for kind in kinds))
         shutil.copy(folder / name / f"{name}.png", ROOT / "docs" / "figures" / f"{name}.png")
     page.write_text(text, encoding="utf-8")

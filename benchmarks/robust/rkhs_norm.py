@@ -18,7 +18,11 @@ __all__ = ["rkhs_norm"]
 
 
 def rkhs_norm(
-    loss: ParametricLoss, Z: np.ndarray, radii: list[float], kernel: Callable[[np.ndarray, np.ndarray], np.ndarray], mu: float = 1e-3
+    loss: ParametricLoss,
+    Z: np.ndarray,
+    radii: list[float],
+    kernel: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    mu: float = 1e-3,
 ) -> list[np.ndarray]:
     """argmin of mean ℓ + ε√(ℓᵀ(K + nμ)⁻¹ℓ) + Σ ρ_j θ_j², for every radius."""
     n, alpha = Z.shape[0], loss.alpha
@@ -30,9 +34,15 @@ def rkhs_norm(
             values, gradients = loss.values(theta, Z), loss.gradients(theta, Z)
             weighted = inverse @ values
             size = float(np.sqrt(max(values @ weighted, 1e-300)))
-            slope = gradients.mean(axis=0) + radius * (weighted @ gradients) / size + 2.0 * alpha * theta
+            slope = (
+                gradients.mean(axis=0)
+                + radius * (weighted @ gradients) / size
+                + 2.0 * alpha * theta
+            )
             return float(values.mean() + radius * size + alpha @ theta**2), slope
 
-        return np.asarray(minimize(objective, start, jac=True, method="L-BFGS-B", options={"maxiter": 2000}).x)
+        return np.asarray(
+            minimize(objective, start, jac=True, method="L-BFGS-B", options={"maxiter": 2000}).x
+        )
 
     return [at(radius) for radius in radii]

@@ -38,7 +38,9 @@ def semi_infinite(
         for rank in _RANKS:
             if rank not in programmes:
                 kept = values > rank * values[-1]
-                programmes[rank] = _programme(loss, points, Z.shape[0], V[:, kept] * np.sqrt(values[kept]))
+                programmes[rank] = _programme(
+                    loss, points, Z.shape[0], V[:, kept] * np.sqrt(values[kept])
+                )
             status, theta = programmes[rank](radius)
             rough = theta if rough is None else rough
             if status == "optimal":
@@ -50,16 +52,24 @@ def semi_infinite(
     return out
 
 
-def _programme(loss: ParametricLoss, points: np.ndarray, n_samples: int, root: np.ndarray) -> Callable[[float], tuple[str, Any]]:
+def _programme(
+    loss: ParametricLoss, points: np.ndarray, n_samples: int, root: np.ndarray
+) -> Callable[[float], tuple[str, Any]]:
     """radius ↦ (the solver's status, θ or None); f at the points is root·c with ‖f‖ = ‖c‖."""
     import cvxpy
 
-    theta, c, f0 = cvxpy.Variable(loss.alpha.shape[0]), cvxpy.Variable(root.shape[1]), cvxpy.Variable()
+    theta, c, f0 = (
+        cvxpy.Variable(loss.alpha.shape[0]),
+        cvxpy.Variable(root.shape[1]),
+        cvxpy.Variable(),
+    )
     radius = cvxpy.Parameter(nonneg=True)
     objective = f0 + cvxpy.sum(root[:n_samples] @ c) / n_samples + radius * cvxpy.norm(c)
     if np.any(loss.alpha > 0.0):
         objective += cvxpy.sum_squares(cvxpy.multiply(np.sqrt(loss.alpha), theta))
-    problem = cvxpy.Problem(cvxpy.Minimize(objective), [loss.expression(theta, points) <= f0 + root @ c])
+    problem = cvxpy.Problem(
+        cvxpy.Minimize(objective), [loss.expression(theta, points) <= f0 + root @ c]
+    )
 
     def solve(value: float) -> tuple[str, Any]:
         radius.value = value

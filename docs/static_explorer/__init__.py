@@ -50,8 +50,15 @@ class Grid(NamedTuple):
     @property
     def sliders(self) -> dict[str, list[float]]:
         """Ends, step and first place of every slider."""
-        found = {"scale": (self.scales, 0.0), "strength": (self.strengths, -3), "support": (self.support, self.support[-1])}
-        return {name: [steps[0], steps[-1], steps[1] - steps[0], first] for name, (steps, first) in found.items()}
+        found = {
+            "scale": (self.scales, 0.0),
+            "strength": (self.strengths, -3),
+            "support": (self.support, self.support[-1]),
+        }
+        return {
+            name: [steps[0], steps[-1], steps[1] - steps[0], first]
+            for name, (steps, first) in found.items()
+        }
 
 
 WHOLE = Grid()
@@ -91,7 +98,11 @@ def build(folder: Path, cache: Path, grid: Grid = WHOLE) -> None:
     titles = json.dumps([[name, one.title] for name, one in SETS.items()])
     (folder / "source.js").write_text(source.replace("[/* sets */]", titles), encoding="utf-8")
     (folder / "integrals.js").write_bytes((HERE / "integrals.js").read_bytes())
-    own = (HERE / "__init__.py").read_bytes() + (files("ksos.explorer") / "answers.py").read_bytes() + repr(grid).encode()
+    own = (
+        (HERE / "__init__.py").read_bytes()
+        + (files("ksos.explorer") / "answers.py").read_bytes()
+        + repr(grid).encode()
+    )
     kept = cache / hashlib.sha256(own).hexdigest()[:16]
     kept.mkdir(parents=True, exist_ok=True)
     missing = [name for name in SETS if not (kept / f"fits-{name}.js").exists()]
@@ -101,7 +112,9 @@ def build(folder: Path, cache: Path, grid: Grid = WHOLE) -> None:
     for name in SETS:
         (folder / f"fits-{name}.js").write_bytes((kept / f"fits-{name}.js").read_bytes())
     if (size := sum(file.stat().st_size for file in folder.glob("*.*"))) > LARGEST:
-        raise ValueError(f"the explorer of the site has {size} bytes, more than {LARGEST}; make fewer fits")
+        raise ValueError(
+            f"the explorer of the site has {size} bytes, more than {LARGEST}; make fewer fits"
+        )
 
 
 def _script(name: str, grid: Grid) -> str:
@@ -114,7 +127,13 @@ def _script(name: str, grid: Grid) -> str:
     tail = os.path.commonprefix([text[::-1] for text in programs])[::-1]  # noqa: RUF071
     for record in fits.values():
         record["program"] = record["program"].removeprefix(head).removesuffix(tail)
-    words = {"references": ["none"], "objectives": ["squared_mmd"], "kernels": ["gaussian"], "sliders": grid.sliders, "note": NOTE}
+    words = {
+        "references": ["none"],
+        "objectives": ["squared_mmd"],
+        "kernels": ["gaussian"],
+        "sliders": grid.sliders,
+        "note": NOTE,
+    }
     whole = {"data": answers.described(data) | words, "program": [head, tail], "fits": fits}
     text = json.dumps(whole, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
     return f'"use strict";\n(globalThis.ksosFits ??= {{}})["{name}"] = {text};\n'
@@ -123,11 +142,23 @@ def _script(name: str, grid: Grid) -> str:
 def _fits(data: Samples, grid: Grid) -> Iterator[tuple[str, dict[str, Any]]]:
     """(the words by which the page asks for it, the record) of every fit."""
     session = Session(data)
-    for features, exponent, strength, m in product(FEATURES, grid.scales, [None, *grid.strengths], grid.support):
+    for features, exponent, strength, m in product(
+        FEATURES, grid.scales, [None, *grid.strengths], grid.support
+    ):
         scale, power = float(f"{2.0**exponent:.4g}"), None if strength is None else 10.0**strength
-        asked = {"features": list(features), "scale": scale, "regularization": power, "n_support": m}
+        asked = {
+            "features": list(features),
+            "scale": scale,
+            "regularization": power,
+            "n_support": m,
+        }
         fitted = session.fit("site", Settings.of(asked, data.points.shape[1]))
-        words = ["+".join(map(str, features)), _as_in_javascript(scale), "automatic" if power is None else _as_in_javascript(power), str(m)]
+        words = [
+            "+".join(map(str, features)),
+            _as_in_javascript(scale),
+            "automatic" if power is None else _as_in_javascript(power),
+            str(m),
+        ]
         yield " ".join(words), _record(fitted, data)
 
 
@@ -145,7 +176,11 @@ def _record(fitted: Fitted, data: Samples) -> dict[str, Any]:
     points, _ = data.part(data.rows()[0], fitted.settings.features)
     kernel = fitted.solution.space.embedding_kernel
     exact = mmd(p, MeanEmbedding(points, kernel=kernel), kernel=kernel)
-    return told | {"model": model, "exact_mmd": float(exact), "program": answers.program(fitted, data)}
+    return told | {
+        "model": model,
+        "exact_mmd": float(exact),
+        "program": answers.program(fitted, data),
+    }
 
 
 def _few_columns(p: SoSDensity) -> SoSDensity:

@@ -16,7 +16,9 @@ rng = np.random.default_rng(0)
 n = 200
 x = rng.uniform(-1.0, 1.0, size=(n, 1))
 branch = rng.choice([-1.0, 1.0], size=(n, 1))
-y = branch * (0.2 + x**2) + 0.1 * rng.standard_normal((n, 1))  # two branches that come close at x = 0
+y = branch * (0.2 + x**2) + 0.1 * rng.standard_normal(
+    (n, 1)
+)  # two branches that come close at x = 0
 
 # The embedding of y given x = x₀ is Σ_i a_i k(·, y_i) with a = (K + nλI)⁻¹ k(X, x₀): regression in the RKHS.
 kernel_x, kernel_y = Gaussian(0.4), Gaussian(0.4)
@@ -32,7 +34,9 @@ for ax, x0 in zip(axes[1:], (-0.8, 0.1), strict=True):
     target = ksos.MeanEmbedding(y, weights, kernel=kernel_y)
     solution = ksos.minimize(SquaredMMD(target) + 1e-4 * Trace(relative=True), space)
     p = solution.distribution
-    print(f"x = {x0:4.1f}: {np.mean(weights < 0):.0%} of the weights are negative; {solution.message}")
+    print(
+        f"x = {x0:4.1f}: {np.mean(weights < 0):.0%} of the weights are negative; {solution.message}"
+    )
     print(f"          mean {p.mean()[0]:.2f}, standard deviation {p.cov()[0, 0] ** 0.5:.2f}")
     axes[0].axvline(x0, color="C3", lw=1)
     ax.plot(grid, p.pdf(grid), color="C0", label="density nearest to the embedding")

@@ -17,7 +17,9 @@ from ksos.observables import BoxIndicator
 rng = np.random.default_rng(0)
 distance = rng.uniform(1.0, 9.0, size=(300, 1))
 on_the_motorway = rng.random(300) < 0.6
-minutes = np.where(on_the_motorway, 12.0 + 2.0 * distance[:, 0], 6.0 + 6.0 * distance[:, 0]) + 2.0 * rng.normal(size=300)
+minutes = np.where(
+    on_the_motorway, 12.0 + 2.0 * distance[:, 0], 6.0 + 6.0 * distance[:, 0]
+) + 2.0 * rng.normal(size=300)
 
 joint = ksos.KernelSoSDensity(bandwidth=[3.0, 9.0], relative_regularization=1e-4, tol=1e-6)
 est = ksos.KernelSoSConditional("joint", estimator=joint).fit(distance, minutes)
@@ -26,7 +28,13 @@ _, (left, middle, right) = plt.subplots(1, 3, figsize=(12, 3.6), layout="constra
 x, y = np.linspace(1.0, 9.0, 150), np.linspace(0.0, 70.0, 250)
 left.pcolormesh(x, y, est.pdf(x[:, None], grid=y).T, cmap="Blues", vmax=0.13, shading="nearest")
 left.plot(distance[:, 0], minutes, ".", color="black", markersize=2)
-left.plot(x, est.predict_quantile(x[:, None], [0.05, 0.95]), color="C1", linewidth=1.2, label=["5 % and 95 %", "_"])
+left.plot(
+    x,
+    est.predict_quantile(x[:, None], [0.05, 0.95]),
+    color="C1",
+    linewidth=1.2,
+    label=["5 % and 95 %", "_"],
+)
 left.set(xlabel="distance", ylabel="minutes", title="p(minutes | distance)")
 left.legend(loc="upper left")
 
@@ -42,9 +50,20 @@ demand = rng.normal(1.0, 0.25, size=(60, 1))
 right.hist(demand[:, 0], bins=16, density=True, color="0.88", label="60 days")
 grid = np.linspace(0.0, 2.5, 400)[:, None]
 for radius in (0.03, 0.06, 0.12):
-    worst = ksos.worst_case(BoxIndicator([1.6], [2.5]), demand, radius, measure=Box([0.0], [2.5]), bandwidth=0.5, embedding_bandwidth=0.5)
-    print(f"MMD ≤ {radius}: P(demand above 1.6) is at worst {worst.value:.3f}, and at most {worst.upper_bound:.3f}")
-    right.plot(grid, worst.distribution.pdf(grid), label=f"MMD ≤ {radius}: P(> 1.6) = {worst.value:.2f}")
+    worst = ksos.worst_case(
+        BoxIndicator([1.6], [2.5]),
+        demand,
+        radius,
+        measure=Box([0.0], [2.5]),
+        bandwidth=0.5,
+        embedding_bandwidth=0.5,
+    )
+    print(
+        f"MMD ≤ {radius}: P(demand above 1.6) is at worst {worst.value:.3f}, and at most {worst.upper_bound:.3f}"
+    )
+    right.plot(
+        grid, worst.distribution.pdf(grid), label=f"MMD ≤ {radius}: P(> 1.6) = {worst.value:.2f}"
+    )
 right.axvline(1.6, ymax=0.68, color="C3", linewidth=1)
 right.set(xlabel="demand", ylim=(0.0, 5.4), title="worst cases near the data")
 right.legend(loc="upper right", fontsize="small")

@@ -16,9 +16,14 @@ rng = np.random.default_rng(0)
 samples = []
 for width, height in ((2.0, 0.7), (0.7, 2.0), (1.4, 1.4)):
     t = rng.uniform(0.0, 2.0 * np.pi, 300)
-    samples.append(np.stack([width * np.cos(t), height * np.sin(t)], axis=1) + 0.08 * rng.standard_normal((300, 2)))
+    samples.append(
+        np.stack([width * np.cos(t), height * np.sin(t)], axis=1)
+        + 0.08 * rng.standard_normal((300, 2))
+    )
 side = np.linspace(-2.5, 2.5, 11)
-space = ksos.SoSSpace(Gaussian(0.75), np.stack([g.ravel() for g in np.meshgrid(side, side)], axis=1))
+space = ksos.SoSSpace(
+    Gaussian(0.75), np.stack([g.ravel() for g in np.meshgrid(side, side)], axis=1)
+)
 
 grid = np.linspace(-3.0, 3.0, 120)
 nodes = np.stack([g.ravel() for g in np.meshgrid(grid, grid)], axis=1)
@@ -26,8 +31,13 @@ _, axes = plt.subplots(1, 3, figsize=(13, 4.4), layout="constrained", sharex=Tru
 for X in samples:
     axes[0].scatter(*X.T, s=4)
 axes[0].set(title="three samples", aspect="equal")
-for ax, name, weights in ((axes[1], "the tall one counts most", (0.1, 0.8, 0.1)), (axes[2], "all count the same", (1 / 3, 1 / 3, 1 / 3))):
-    functional = sum(w * SquaredMMD(X) for w, X in zip(weights, samples, strict=True)) + 1e-4 * Trace(relative=True)
+for ax, name, weights in (
+    (axes[1], "the tall one counts most", (0.1, 0.8, 0.1)),
+    (axes[2], "all count the same", (1 / 3, 1 / 3, 1 / 3)),
+):
+    functional = sum(
+        w * SquaredMMD(X) for w, X in zip(weights, samples, strict=True)
+    ) + 1e-4 * Trace(relative=True)
     solution = ksos.minimize(functional, space, tol=1e-7)
     p = solution.distribution
     distances = [ksos.mmd(p, X, space.embedding_kernel, landmarks=space.landmarks) for X in samples]

@@ -14,7 +14,9 @@ from ksos.kernels import Gaussian
 from ksos.observables import BoxIndicator, coordinate
 
 rng = np.random.default_rng(8)
-truth = np.concatenate([rng.normal(-1.0, 0.5, 200_000), rng.normal(1.5, 0.4, 100_000)])  # of which three numbers are known
+truth = np.concatenate(
+    [rng.normal(-1.0, 0.5, 200_000), rng.normal(1.5, 0.4, 100_000)]
+)  # of which three numbers are known
 X = rng.choice(truth, 25)[:, None]
 mean, square, share = truth.mean(), np.mean(truth**2), np.mean(truth > 0.25)
 
@@ -27,9 +29,7 @@ free, informed = ksos.minimize(fit, space), ksos.minimize(fit, space, knowledge)
 print(f"known:               mean {mean:6.3f}, mean square {square:.3f}, P(x > 0.25) = {share:.3f}")
 for name, solution in (("without constraints", free), ("with constraints   ", informed)):
     p = solution.distribution
-    numbers = (
-        f"mean {p.mean()[0]:6.3f}, mean square {p.cov()[0, 0] + p.mean()[0] ** 2:.3f}, P(x > 0.25) = {p.probability(0.25, np.inf):.3f}"
-    )
+    numbers = f"mean {p.mean()[0]:6.3f}, mean square {p.cov()[0, 0] + p.mean()[0] ** 2:.3f}, P(x > 0.25) = {p.probability(0.25, np.inf):.3f}"
     print(f"{name}: {numbers}; {solution.status}, gap {solution.gap:.0e}")
 for constraint, multiplier in zip(knowledge, informed.multipliers, strict=True):
     print(f"    {constraint!r} costs {multiplier:.4f} per unit")
@@ -38,7 +38,12 @@ grid = np.linspace(-3.5, 3.5, 400)[:, None]
 _, ax = plt.subplots(figsize=(8, 4), layout="constrained")
 ax.hist(truth, bins=100, range=(-3.5, 3.5), density=True, color="0.85", label="the truth, unknown")
 ax.plot(grid, free.distribution.pdf(grid), "C1--", label="nearest to 25 samples")
-ax.plot(grid, informed.distribution.pdf(grid), "C0", label="nearest among those that agree with what is known")
+ax.plot(
+    grid,
+    informed.distribution.pdf(grid),
+    "C0",
+    label="nearest among those that agree with what is known",
+)
 ax.plot(X[:, 0], np.zeros(25), "k|", ms=12)
 ax.set(xlabel="x", ylim=(0.0, 0.85))
 ax.legend(loc="upper right", fontsize="small")

@@ -22,7 +22,10 @@ moons, _ = make_moons(300, noise=0.1, random_state=0)
 two = ksos.KernelSoSDensity(bandwidth=0.7).fit(moons)
 _, ax = plt.subplots(figsize=(6, 4), layout="constrained")
 ksos.DensityDisplay.from_estimator(two, moons, ax=ax, regions=(0.25, 0.5, 0.9), support=False)
-print("levels of the regions:", {mass: round(two.distribution_.hdr_level(mass), 3) for mass in (0.25, 0.5, 0.9)})
+print(
+    "levels of the regions:",
+    {mass: round(two.distribution_.hdr_level(mass), 3) for mass in (0.25, 0.5, 0.9)},
+)
 
 # Four features: every panel is an exact marginal.
 four = ksos.KernelSoSDensity(bandwidth="scott").fit(iris)

@@ -28,7 +28,9 @@ else:
 _, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 for name, X in places.items():
     est = ksos.KernelSoSDensity(bandwidth=1.5, n_support=60).fit(X)
-    print(f"{name}: objective {est.solution_.objective:.9f}, gap {est.solution_.gap:.0e}, scores: {type(est.score_samples(data))}")
+    print(
+        f"{name}: objective {est.solution_.objective:.9f}, gap {est.solution_.gap:.0e}, scores: {type(est.score_samples(data))}"
+    )
     x0 = est.distribution_.on_host().marginal([0])
     grid = np.linspace(-4.0, 4.0, 200)[:, None]
     ax.plot(grid, x0.pdf(grid), label=name, lw=4 if name == "NumPy" else 1.5)

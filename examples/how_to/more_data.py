@@ -18,17 +18,27 @@ def rows():
     for seed in range(10):
         rng = np.random.default_rng(seed)
         angle = rng.uniform(1.0, 9.0, size=10_000)
-        yield angle[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1) + 0.5 * rng.normal(size=(10_000, 2))
+        yield angle[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1) + 0.5 * rng.normal(
+            size=(10_000, 2)
+        )
 
 
-est = ksos.KernelSoSDensity(bandwidth=3.0, n_support=80, relative_regularization=1e-5, tol=1e-6).fit(ksos.chunks(rows))
-few = ksos.KernelSoSDensity(bandwidth=3.0, n_support=80, relative_regularization=1e-5, tol=1e-6).fit(next(rows())[:500])
+est = ksos.KernelSoSDensity(
+    bandwidth=3.0, n_support=80, relative_regularization=1e-5, tol=1e-6
+).fit(ksos.chunks(rows))
+few = ksos.KernelSoSDensity(
+    bandwidth=3.0, n_support=80, relative_regularization=1e-5, tol=1e-6
+).fit(next(rows())[:500])
 new = next(rows())
 print(est.solution_.message)
-print(f"mean log-density of 10 000 rows: {est.score(new):.3f} from 100 000 rows, {few.score(new):.3f} from 500")
+print(
+    f"mean log-density of 10 000 rows: {est.score(new):.3f} from 100 000 rows, {few.score(new):.3f} from 500"
+)
 
 _, axes = plt.subplots(1, 2, figsize=(10, 4.8), layout="constrained")
-for ax, model, name in zip(axes, (few, est), ("500 rows", "100 000 rows, in chunks of 10 000"), strict=True):
+for ax, model, name in zip(
+    axes, (few, est), ("500 rows", "100 000 rows, in chunks of 10 000"), strict=True
+):
     ksos.DensityDisplay.from_estimator(model, ax=ax, support=False)
     ax.set_xlabel(name)
 plt.show()

@@ -12,15 +12,25 @@ from sklearn.datasets import load_iris
 
 import ksos
 
-petals = load_iris(as_frame=True).data[["petal length (cm)", "petal width (cm)"]].set_axis(["length", "width"], axis=1)
+petals = (
+    load_iris(as_frame=True)
+    .data[["petal length (cm)", "petal width (cm)"]]
+    .set_axis(["length", "width"], axis=1)
+)
 est = ksos.KernelSoSDensity().fit(petals)
 p = est.distribution_
 
 print(f"P(width > 1.55)                  = {p.probability(low={'width': 1.55}):.3f}")
-print(f"P(width > 1.55 | length = 4.8)   = {p.probability(low={'width': 1.55}, given={'length': 4.8}):.3f}")
-print(f"P(width > 1.55 | 4 < length < 5) = {p.probability(low={'width': 1.55}, given={'length': (4.0, 5.0)}):.3f}")
+print(
+    f"P(width > 1.55 | length = 4.8)   = {p.probability(low={'width': 1.55}, given={'length': 4.8}):.3f}"
+)
+print(
+    f"P(width > 1.55 | 4 < length < 5) = {p.probability(low={'width': 1.55}, given={'length': (4.0, 5.0)}):.3f}"
+)
 near = petals[(petals["length"] > 4.0) & (petals["length"] < 5.0)]
-print(f"share in the data, 4 < length < 5: {np.mean(near['width'] > 1.55):.3f} of {len(near)} flowers")
+print(
+    f"share in the data, 4 < length < 5: {np.mean(near['width'] > 1.55):.3f} of {len(near)} flowers"
+)
 
 lengths = np.linspace(3.5, 6.5, 61)
 chances = [p.probability(low={"width": 1.55}, given={"length": length}) for length in lengths]

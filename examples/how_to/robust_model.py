@@ -25,19 +25,28 @@ def loss(theta, x):
 
 
 radii = [0.0, 0.05, 0.1]
-found = ksos.robust_path(loss, np.zeros(6), xi, radii, embedding_bandwidth=1.0, measure=Box([-2.5], [2.5]))
+found = ksos.robust_path(
+    loss, np.zeros(6), xi, radii, embedding_bandwidth=1.0, measure=Box([-2.5], [2.5])
+)
 
 shifts = np.linspace(0.0, 4.0, 21)
 _, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 grid = np.linspace(-2.5, 2.5, 400)[:, None]
 for radius, solution in zip(radii, found, strict=True):
     # the mean loss for ξ uniform on ±(1 + shift)/2, at the nodes of a fine grid
-    means = [loss(solution.theta, np.linspace(-0.5, 0.5, 401)[:, None] * (1.0 + shift))[0].mean() for shift in shifts]
+    means = [
+        loss(solution.theta, np.linspace(-0.5, 0.5, 401)[:, None] * (1.0 + shift))[0].mean()
+        for shift in shifts
+    ]
     name = "least squares" if radius == 0.0 else f"radius {radius}"
-    print(f"{name}: mean loss {means[0]:.2f} without shift, {means[10]:.2f} at shift 2, {means[-1]:.2f} at shift 4")
+    print(
+        f"{name}: mean loss {means[0]:.2f} without shift, {means[10]:.2f} at shift 2, {means[-1]:.2f} at shift 4"
+    )
     left.plot(shifts, means, label=name)
     if solution.worst_case is not None:
-        print(f"    certified: at most {solution.value:.2f} in the ball, and no θ can promise less than {solution.lower_bound:.2f}")
+        print(
+            f"    certified: at most {solution.value:.2f} in the ball, and no θ can promise less than {solution.lower_bound:.2f}"
+        )
         right.plot(grid, solution.worst_case.distribution.pdf(grid), label=name)
 left.set(xlabel="shift Δ: tests on ±½(1 + Δ)", ylabel="mean loss")
 left.legend()

@@ -16,14 +16,21 @@ est = ksos.KernelSoSDensity(reference="mixture", objective="likelihood", random_
 synthetic = est.distribution_.rvs(1000, rng=0, as_frame=True)
 
 print(synthetic.head(3).round(2).to_string())
-print("correlations of petal length and width:", round(iris.corr().iloc[2, 3], 2), "and", round(synthetic.corr().iloc[2, 3], 2))
+print(
+    "correlations of petal length and width:",
+    round(iris.corr().iloc[2, 3], 2),
+    "and",
+    round(synthetic.corr().iloc[2, 3], 2),
+)
 test = ksos.two_sample_test(iris, synthetic, rng=0)
 print(f"p-value for the same law: {test.pvalue:.2f}")
 
 # %%
 # A density is no anonymisation: where it is narrow around one row, that row can be read from it.
 _, axes = plt.subplots(1, 2, figsize=(9, 4), layout="constrained", sharex=True, sharey=True)
-for ax, name, table in zip(axes, ("150 flowers", "1000 synthetic ones"), (iris, synthetic), strict=True):
+for ax, name, table in zip(
+    axes, ("150 flowers", "1000 synthetic ones"), (iris, synthetic), strict=True
+):
     ax.scatter(table["petal length"], table["sepal width"], s=8, alpha=0.6)
     ax.set(title=name, xlabel="petal length (cm)", ylabel="sepal width (cm)")
 plt.show()

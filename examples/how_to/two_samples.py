@@ -12,12 +12,18 @@ import ksos
 
 rng = np.random.default_rng(0)
 before = rng.normal(size=(1000, 1))
-after = np.concatenate([rng.normal(size=(940, 1)), rng.normal(1.8, 0.15, size=(60, 1))])  # six in a hundred have gathered near 1.8
+after = np.concatenate(
+    [rng.normal(size=(940, 1)), rng.normal(1.8, 0.15, size=(60, 1))]
+)  # six in a hundred have gathered near 1.8
 
 test = ksos.two_sample_test(before, after, rng=0)
 one = ksos.two_sample_test(before, after, ksos.median_kernel(before, after), rng=0)
-print(f"p-value {test.pvalue:.3f} with several kernels, {one.pvalue:.3f} with the median bandwidth alone")
-print(f"more of the second sample near {test.most_b.point[0]:.2f}, more of the first near {test.most_a.point[0]:.2f}")
+print(
+    f"p-value {test.pvalue:.3f} with several kernels, {one.pvalue:.3f} with the median bandwidth alone"
+)
+print(
+    f"more of the second sample near {test.most_b.point[0]:.2f}, more of the first near {test.most_a.point[0]:.2f}"
+)
 
 x = np.linspace(-3.5, 3.5, 300)[:, None]
 _, (top, bottom) = plt.subplots(2, 1, figsize=(7, 5), layout="constrained", sharex=True)

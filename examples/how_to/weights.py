@@ -20,12 +20,19 @@ plain = ksos.KernelSoSDensity().fit(income)
 weighted = ksos.KernelSoSDensity().fit(income, sample_weight=weight)
 for name, est in (("as sampled", plain), ("weighted", weighted)):
     p = est.distribution_
-    print(f"{name}: mean {p.mean()[0]:.1f}, P(income > 35) = {p.probability(35.0, np.inf):.2f}, median {p.ppf(0.5):.1f}")
+    print(
+        f"{name}: mean {p.mean()[0]:.1f}, P(income > 35) = {p.probability(35.0, np.inf):.2f}, median {p.ppf(0.5):.1f}"
+    )
 print("in the population: mean 33.0, P(income > 35) = 0.42")
 
 twice = ksos.KernelSoSDensity(bandwidth=8.0).fit(np.concatenate([income, income[:50]]))
-counted = ksos.KernelSoSDensity(bandwidth=8.0).fit(income, sample_weight=np.where(np.arange(400) < 50, 2.0, 1.0))
-print("repeating rows is the same as weight 2:", np.isclose(twice.solution_.objective, counted.solution_.objective, atol=1e-7))
+counted = ksos.KernelSoSDensity(bandwidth=8.0).fit(
+    income, sample_weight=np.where(np.arange(400) < 50, 2.0, 1.0)
+)
+print(
+    "repeating rows is the same as weight 2:",
+    np.isclose(twice.solution_.objective, counted.solution_.objective, atol=1e-7),
+)
 
 grid = np.linspace(0.0, 70.0, 300)[:, None]
 _, ax = plt.subplots(figsize=(7, 4), layout="constrained")

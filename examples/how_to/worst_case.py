@@ -18,10 +18,15 @@ overflow = BoxIndicator([1.6], [3.0])  # P(demand above the capacity of 1.6)
 domain = Box([0.0], [3.0])
 
 radii = (0.03, 0.06, 0.1, 0.15)
-found = [ksos.worst_case(overflow, demand, radius, embedding_bandwidth=0.5, measure=domain) for radius in radii]
+found = [
+    ksos.worst_case(overflow, demand, radius, embedding_bandwidth=0.5, measure=domain)
+    for radius in radii
+]
 print(f"in the data: P(overflow) = {found[0].empirical_value:.3f}")
 for radius, worst in zip(radii, found, strict=True):
-    print(f"MMD ≤ {radius}: at worst between {worst.value:.4f} and {worst.upper_bound:.4f} ({worst.upper_bound_kind})")
+    print(
+        f"MMD ≤ {radius}: at worst between {worst.value:.4f} and {worst.upper_bound:.4f} ({worst.upper_bound_kind})"
+    )
 
 grid = np.linspace(0.0, 3.0, 400)[:, None]
 _, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
@@ -31,7 +36,12 @@ for radius, worst in zip(radii[::2], found[::2], strict=True):
 left.axvline(1.6, color="C3", lw=1)
 left.set(xlabel="demand", ylim=(0.0, None))
 left.legend()
-right.plot([0.0, *radii], [found[0].empirical_value, *(worst.value for worst in found)], "o-", label="attained")
+right.plot(
+    [0.0, *radii],
+    [found[0].empirical_value, *(worst.value for worst in found)],
+    "o-",
+    label="attained",
+)
 right.plot(radii, [worst.upper_bound for worst in found], "v--", label="no distribution exceeds")
 right.set(xlabel="radius of the MMD ball", ylabel="P(overflow) at worst")
 right.legend()

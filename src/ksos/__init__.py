@@ -15,33 +15,107 @@ from ksos._version import __version__ as __version__
 from ksos.density import Compression, Estimate, SoSDensity, SoSMixture, mixture
 from ksos.embedding import MeanEmbedding, median_kernel, mmd
 from ksos.estimators import KernelSoSDensity
-from ksos.exceptions import BandwidthWarning, ConvexityError, FunctionalError, IntegralNotAvailableError, KsosError, ModelFormatError
+from ksos.exceptions import (
+    BandwidthWarning,
+    ConvexityError,
+    FunctionalError,
+    IntegralNotAvailableError,
+    KsosError,
+    ModelFormatError,
+)
 from ksos.kernel_sums import KernelSums
 from ksos.solvers import Progress, Solution, minimize, regularization_path
 from ksos.sources import chunks
 from ksos.space import SoSSpace
 
 if TYPE_CHECKING:  # imported on first use, see below
-    from ksos.estimators import KernelSoSConditional, KernelSoSDensityCV, RobustClassifier, RobustRegressor
+    from ksos.estimators import (
+        KernelSoSConditional,
+        KernelSoSDensityCV,
+        RobustClassifier,
+        RobustRegressor,
+    )
     from ksos.estimators.conditional_file import load
     from ksos.explorer import Explorer, explore
-    from ksos.plotting import ConditionalDisplay, CrossValidationDisplay, DensityDisplay, SolutionDisplay
-    from ksos.robust import RobustMode, RobustSolution, WorstCase, bootstrap_radius, robust_minimize, robust_mode, robust_path, worst_case
+    from ksos.plotting import (
+        ConditionalDisplay,
+        CrossValidationDisplay,
+        DensityDisplay,
+        SolutionDisplay,
+    )
+    from ksos.robust import (
+        RobustMode,
+        RobustSolution,
+        WorstCase,
+        bootstrap_radius,
+        robust_minimize,
+        robust_mode,
+        robust_path,
+        worst_case,
+    )
     from ksos.two_sample import TwoSampleTest, two_sample_test
 
-__all__ = ["Compression", "Estimate", "KernelSoSDensity", "MeanEmbedding", "Progress", "SoSDensity", "SoSMixture", "SoSSpace", "Solution"]
-__all__ += ["functionals", "kernels", "load", "measures", "minimize", "mixture", "mmd", "observables", "regularization_path"]
+__all__ = [
+    "Compression",
+    "Estimate",
+    "KernelSoSDensity",
+    "MeanEmbedding",
+    "Progress",
+    "SoSDensity",
+    "SoSMixture",
+    "SoSSpace",
+    "Solution",
+]
+__all__ += [
+    "functionals",
+    "kernels",
+    "load",
+    "measures",
+    "minimize",
+    "mixture",
+    "mmd",
+    "observables",
+    "regularization_path",
+]
 __all__ += ["KernelSums", "TwoSampleTest", "chunks", "median_kernel", "two_sample_test"]
-__all__ += ["BandwidthWarning", "ConvexityError", "FunctionalError", "IntegralNotAvailableError", "KsosError", "ModelFormatError"]
+__all__ += [
+    "BandwidthWarning",
+    "ConvexityError",
+    "FunctionalError",
+    "IntegralNotAvailableError",
+    "KsosError",
+    "ModelFormatError",
+]
 __all__ += ["KernelSoSConditional", "KernelSoSDensityCV", "RobustClassifier", "RobustRegressor"]
 __all__ += ["ConditionalDisplay", "CrossValidationDisplay", "DensityDisplay", "SolutionDisplay"]
 __all__ += ["Explorer", "explore"]
-__all__ += ["RobustMode", "RobustSolution", "WorstCase", "bootstrap_radius", "robust_minimize", "robust_mode", "robust_path", "worst_case"]
+__all__ += [
+    "RobustMode",
+    "RobustSolution",
+    "WorstCase",
+    "bootstrap_radius",
+    "robust_minimize",
+    "robust_mode",
+    "robust_path",
+    "worst_case",
+]
 
 _estimators = ("KernelSoSConditional", "KernelSoSDensityCV", "RobustClassifier", "RobustRegressor")
 _plotting = ("ConditionalDisplay", "CrossValidationDisplay", "DensityDisplay", "SolutionDisplay")
-_robust = ("RobustMode", "RobustSolution", "WorstCase", "bootstrap_radius", "robust_minimize", "robust_mode", "robust_path", "worst_case")
-_homes: dict[str, tuple[str, ...]] = {"ksos.estimators": _estimators, "ksos.explorer": ("Explorer", "explore")}
+_robust = (
+    "RobustMode",
+    "RobustSolution",
+    "WorstCase",
+    "bootstrap_radius",
+    "robust_minimize",
+    "robust_mode",
+    "robust_path",
+    "worst_case",
+)
+_homes: dict[str, tuple[str, ...]] = {
+    "ksos.estimators": _estimators,
+    "ksos.explorer": ("Explorer", "explore"),
+}
 _homes |= {
     "ksos.plotting": _plotting,
     "ksos.robust": _robust,
@@ -49,4 +123,6 @@ _homes |= {
     "ksos.two_sample": ("TwoSampleTest", "two_sample_test"),
     "": ("plotting", "robust"),
 }
-__getattr__, __dir__ = _later(globals(), {name: home for home, names in _homes.items() for name in names})
+__getattr__, __dir__ = _later(
+    globals(), {name: home for home, names in _homes.items() for name in names}
+)

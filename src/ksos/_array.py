@@ -15,20 +15,58 @@ from typing import Any
 
 import array_api_compat.numpy as numpy_namespace
 import numpy as np
-from array_api_compat import array_namespace, is_cupy_array, is_torch_array, is_torch_namespace, is_writeable_array
+from array_api_compat import (
+    array_namespace,
+    is_cupy_array,
+    is_torch_array,
+    is_torch_namespace,
+    is_writeable_array,
+)
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 Array = Any
 
-__all__ = ["Array", "Copies", "Copy", "bits", "cholesky_solver", "derivatives", "exp_in_place", "eye", "flat", "free_device_memory"]
-__all__ += ["full_single_precision", "inner", "is_numpy", "is_other_array", "is_tensor", "like", "linalg_errors", "memory_errors"]
-__all__ += ["namespace", "norm", "on_accelerator", "on_host", "quiet", "to_device", "to_numpy", "triangular_inverse", "uniforms"]
+__all__ = [
+    "Array",
+    "Copies",
+    "Copy",
+    "bits",
+    "cholesky_solver",
+    "derivatives",
+    "exp_in_place",
+    "eye",
+    "flat",
+    "free_device_memory",
+]
+__all__ += [
+    "full_single_precision",
+    "inner",
+    "is_numpy",
+    "is_other_array",
+    "is_tensor",
+    "like",
+    "linalg_errors",
+    "memory_errors",
+]
+__all__ += [
+    "namespace",
+    "norm",
+    "on_accelerator",
+    "on_host",
+    "quiet",
+    "to_device",
+    "to_numpy",
+    "triangular_inverse",
+    "uniforms",
+]
 __all__ += ["six_digits", "zeros"]
 
 
 def namespace(*arrays: Array) -> Any:
     """The array-API namespace shared by ``arrays``."""
-    if type(arrays[0]) is np.ndarray:  # by far the most common case, asked thousands of times in a fit
+    if (
+        type(arrays[0]) is np.ndarray
+    ):  # by far the most common case, asked thousands of times in a fit
         return numpy_namespace
     return array_namespace(*arrays)
 
@@ -47,7 +85,11 @@ def is_other_array(value: Any) -> bool:
         return False
     if is_torch_array(value):
         return True
-    return hasattr(value, "__array_namespace__") and is_writeable_array(value) and not is_cupy_array(value)
+    return (
+        hasattr(value, "__array_namespace__")
+        and is_writeable_array(value)
+        and not is_cupy_array(value)
+    )
 
 
 def like(value: Any, reference: Array) -> Array:
@@ -55,9 +97,15 @@ def like(value: Any, reference: Array) -> Array:
     if isinstance(reference, np.ndarray):
         return np.asarray(to_numpy(value), dtype=np.float64)
     xp = namespace(reference)
-    if type(value) is type(reference) and value.dtype == xp.float64 and value.device == reference.device:
+    if (
+        type(value) is type(reference)
+        and value.dtype == xp.float64
+        and value.device == reference.device
+    ):
         return value
-    return xp.asarray(np.array(to_numpy(value), dtype=np.float64), dtype=xp.float64, device=reference.device)
+    return xp.asarray(
+        np.array(to_numpy(value), dtype=np.float64), dtype=xp.float64, device=reference.device
+    )
 
 
 def to_numpy(value: Any) -> np.ndarray:
@@ -74,11 +122,15 @@ def to_device(value: np.ndarray, device: Any) -> Array:
     try:
         import torch
     except ImportError:
-        raise ValueError(f'device={device!r} needs PyTorch: pip install "kernel-sos[torch]"') from None
+        raise ValueError(
+            f'device={device!r} needs PyTorch: pip install "kernel-sos[torch]"'
+        ) from None
     try:
         wanted = torch.device(device)
         if wanted.type == "cuda" and not torch.cuda.is_available():
-            raise ValueError(f"device={device!r} was asked for, but PyTorch finds no GPU here (torch.cuda.is_available() is False)")
+            raise ValueError(
+                f"device={device!r} was asked for, but PyTorch finds no GPU here (torch.cuda.is_available() is False)"
+            )
         return torch.asarray(np.array(value, dtype=np.float64), dtype=torch.float64, device=wanted)
     except RuntimeError as error:
         raise ValueError(f"device={device!r} cannot be used: {error}") from None
@@ -136,7 +188,11 @@ def on_host(function: Callable[..., Any]) -> Callable[..., Any]:
         if reference is None:
             return function(*arguments, **options)
         out = function(*(to_numpy(a) if is_other_array(a) else a for a in arguments), **options)
-        return tuple(like(part, reference) for part in out) if isinstance(out, tuple) else like(out, reference)
+        return (
+            tuple(like(part, reference) for part in out)
+            if isinstance(out, tuple)
+            else like(out, reference)
+        )
 
     return call
 
@@ -170,7 +226,11 @@ def six_digits(values: Any) -> Any:
     found = np.asarray(to_numpy(values) if is_other_array(values) else values)
     if found.dtype.kind != "f":
         return found.tolist()
-    return np.array([float(f"{value:.6g}") for value in found.ravel().tolist()]).reshape(found.shape).tolist()
+    return (
+        np.array([float(f"{value:.6g}") for value in found.ravel().tolist()])
+        .reshape(found.shape)
+        .tolist()
+    )
 
 
 def zeros(shape: tuple[int, ...], reference: Array) -> Array:
@@ -268,12 +328,16 @@ def triangular_inverse(L: Array) -> Array:
     return xp.linalg.solve(L, identity)
 
 
-def derivatives(function: Callable[..., Any], inputs: Sequence[np.ndarray], *, second: bool) -> tuple[float, list[np.ndarray], np.ndarray]:
+def derivatives(
+    function: Callable[..., Any], inputs: Sequence[np.ndarray], *, second: bool
+) -> tuple[float, list[np.ndarray], np.ndarray]:
     """Value, gradients and (where asked for; else empty) the matrix of second derivatives of a torch function of several vectors."""
     try:
         import torch
     except ImportError:
-        raise ValueError('a torch function needs PyTorch: pip install "kernel-sos[torch]"') from None
+        raise ValueError(
+            'a torch function needs PyTorch: pip install "kernel-sos[torch]"'
+        ) from None
     tensors = [torch.tensor(x, dtype=torch.float64, requires_grad=True) for x in inputs]
     value = function(*tensors)
     if not isinstance(value, torch.Tensor) or value.numel() != 1:
@@ -286,15 +350,34 @@ def derivatives(function: Callable[..., Any], inputs: Sequence[np.ndarray], *, s
     grads = [torch.zeros_like(x) if g is None else g for g, x in zip(found, tensors, strict=True)]
     rows = []
     for entry in torch.cat(grads) if second else ():
-        parts = torch.autograd.grad(entry, tensors, retain_graph=True, allow_unused=True) if entry.requires_grad else [None] * len(tensors)
-        rows.append(torch.cat([torch.zeros_like(x) if g is None else g for g, x in zip(parts, tensors, strict=True)]))
-    return float(value.detach()), [g.detach().numpy() for g in grads], torch.stack(rows).detach().numpy() if rows else np.zeros((0, 0))
+        parts = (
+            torch.autograd.grad(entry, tensors, retain_graph=True, allow_unused=True)
+            if entry.requires_grad
+            else [None] * len(tensors)
+        )
+        rows.append(
+            torch.cat(
+                [
+                    torch.zeros_like(x) if g is None else g
+                    for g, x in zip(parts, tensors, strict=True)
+                ]
+            )
+        )
+    return (
+        float(value.detach()),
+        [g.detach().numpy() for g in grads],
+        torch.stack(rows).detach().numpy() if rows else np.zeros((0, 0)),
+    )
 
 
 def linalg_errors() -> tuple[type[Exception], ...]:
     """What the backends in use raise when a factorisation fails: for ``except`` clauses, which evaluate it only then."""
     torch = sys.modules.get("torch")
-    return (np.linalg.LinAlgError,) if torch is None else (np.linalg.LinAlgError, torch.linalg.LinAlgError)
+    return (
+        (np.linalg.LinAlgError,)
+        if torch is None
+        else (np.linalg.LinAlgError, torch.linalg.LinAlgError)
+    )
 
 
 def free_device_memory(array: Any) -> float | None:
@@ -317,7 +400,9 @@ def memory_errors(remedy: str) -> Iterator[None]:
         torch = sys.modules.get("torch")
         if torch is None or not isinstance(error, torch.OutOfMemoryError):
             raise
-        raise MemoryError(f"the GPU is out of memory ({str(error).splitlines()[0].rstrip('.')}); {remedy}") from None
+        raise MemoryError(
+            f"the GPU is out of memory ({str(error).splitlines()[0].rstrip('.')}); {remedy}"
+        ) from None
 
 
 def quiet() -> Any:

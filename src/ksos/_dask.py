@@ -47,21 +47,40 @@ class Blocks:
     def of(cls, X: Any, weights: Any = None, columns: Sequence[Any] | None = None) -> Blocks:
         """Those of ``X``, of a data frame only with the ``columns``; ``weights`` are an array of Dask or a series with the same chunks."""
         if not type(X).__module__.startswith(("dask.array", "dask.dataframe")):
-            raise TypeError(f"of Dask, arrays and data frames are taken as samples; got {type(X).__name__}; its to_dataframe may help")
+            raise TypeError(
+                f"of Dask, arrays and data frames are taken as samples; got {type(X).__name__}; its to_dataframe may help"
+            )
         if X.ndim != 2:
-            raise ValueError(f"a dask array or data frame of two dimensions was expected, samples and features; got {X!r}")
+            raise ValueError(
+                f"a dask array or data frame of two dimensions was expected, samples and features; got {X!r}"
+            )
         if _is_frame(X):
             missing = [column for column in columns or () if column not in list(X.columns)]
             if missing:
-                raise ValueError(f"the dask data frame has no column {missing[0]!r}; its columns are {', '.join(map(repr, X.columns))}")
+                raise ValueError(
+                    f"the dask data frame has no column {missing[0]!r}; its columns are {', '.join(map(repr, X.columns))}"
+                )
             X = X if columns is None else X[list(columns)]
             names, data = tuple(map(str, X.columns)), list(X.to_delayed())
             sizes = [np.nan] * len(data)
         else:
-            X = X if X.numblocks[1] == 1 else X.rechunk({1: -1})  # a sample must not lie in two chunks
-            names, data, sizes = None, X.to_delayed().ravel().tolist(), [float(n) for n in X.chunks[0]]
+            X = (
+                X if X.numblocks[1] == 1 else X.rechunk({1: -1})
+            )  # a sample must not lie in two chunks
+            names, data, sizes = (
+                None,
+                X.to_delayed().ravel().tolist(),
+                [float(n) for n in X.chunks[0]],
+            )
         masses = [None] * len(data) if weights is None else _weights(weights, sizes)
-        return cls(data, masses, sizes, int(X.shape[1]), names, f"a dask {'data frame' if names else 'array'} in {len(data)} chunks")
+        return cls(
+            data,
+            masses,
+            sizes,
+            int(X.shape[1]),
+            names,
+            f"a dask {'data frame' if names else 'array'} in {len(data)} chunks",
+        )
 
     @cached_property
     def _ends(self) -> np.ndarray:
@@ -76,7 +95,10 @@ class Blocks:
         """``work(data, weights, name)`` of every chunk, to be done where the chunk is."""
         delayed, token = _module("dask").delayed, uuid4().hex
         shared = delayed(work, traverse=False)
-        call, keys = delayed(_raising if raises else _catching), [f"ksos-chunk-{k}-{token}" for k in range(len(self.data))]
+        call, keys = (
+            delayed(_raising if raises else _catching),
+            [f"ksos-chunk-{k}-{token}" for k in range(len(self.data))],
+        )
         return [
             call(shared, data, weights, self.name(k), dask_key_name=keys[k])
             for k, (data, weights) in enumerate(zip(self.data, self.weights, strict=True))
@@ -101,11 +123,18 @@ class Blocks:
         """One number for every row, as a Dask array that nobody has computed yet."""
         array, leaves = _module("dask.array"), self.leaves(work, raises=True)
         sizes = [(size if np.isnan(size) else int(size),) for size in self.sizes]
-        return array.concatenate([array.from_delayed(leaf, size, dtype=np.float64) for leaf, size in zip(leaves, sizes, strict=True)])
+        return array.concatenate(
+            [
+                array.from_delayed(leaf, size, dtype=np.float64)
+                for leaf, size in zip(leaves, sizes, strict=True)
+            ]
+        )
 
     def _named(self, error: Exception, leaves: list[Any]) -> Exception:
         """What went wrong while a chunk was computed, with the name of the chunk; that is looked for."""
-        if type(error).__module__.startswith("distributed"):  # of the cluster; a task that ended its workers is named, with its number
+        if type(error).__module__.startswith(
+            "distributed"
+        ):  # of the cluster; a task that ended its workers is named, with its number
             return error
         for start in range(0, len(leaves), _AT_A_TIME):
             try:
@@ -115,7 +144,9 @@ class Blocks:
                     try:
                         leaf.compute()
                     except Exception as found:
-                        return RuntimeError(f"{self.name(k)} of {self.label} cannot be computed: {type(found).__name__}: {found}")
+                        return RuntimeError(
+                            f"{self.name(k)} of {self.label} cannot be computed: {type(found).__name__}: {found}"
+                        )
         return error  # it does not come again
 
 
@@ -132,8 +163,12 @@ def _weights(weights: Any, sizes: list[float]) -> list[Any]:
     """The chunks of weights, one for each chunk of samples."""
     if not is_dask(weights):
         if np.isnan(sizes).any():
-            raise TypeError("sample_weight must be of Dask, as the samples are: the sizes of their chunks are not known")
-        weights = _module("dask.array").from_array(np.asarray(weights), chunks=(tuple(int(size) for size in sizes),))
+            raise TypeError(
+                "sample_weight must be of Dask, as the samples are: the sizes of their chunks are not known"
+            )
+        weights = _module("dask.array").from_array(
+            np.asarray(weights), chunks=(tuple(int(size) for size in sizes),)
+        )
     if np.ndim(weights) != 1:
         raise ValueError(f"sample_weight must be one-dimensional; got {weights!r}")
     if not _is_frame(weights):
@@ -141,12 +176,16 @@ def _weights(weights: Any, sizes: list[float]) -> list[Any]:
         if known and sum(weights.chunks[0]) == sum(sizes):
             weights = weights.rechunk((tuple(int(size) for size in sizes),))
         elif known:
-            raise ValueError(f"sample_weight must have length {sum(sizes):.0f}; got {sum(weights.chunks[0])}")
+            raise ValueError(
+                f"sample_weight must have length {sum(sizes):.0f}; got {sum(weights.chunks[0])}"
+            )
         found = weights.to_delayed().ravel().tolist()
     else:
         found = list(weights.to_delayed())
     if len(found) != len(sizes):
-        raise ValueError(f"sample_weight has {len(found)} chunks, but the samples have {len(sizes)}; both must be cut at the same rows")
+        raise ValueError(
+            f"sample_weight has {len(found)} chunks, but the samples have {len(sizes)}; both must be cut at the same rows"
+        )
     return list(found)
 
 

@@ -13,7 +13,16 @@ import numpy as np
 
 from ksos._validation import as_positive
 
-__all__ = ["Deadline", "SetUp", "TimeUp", "ended_by", "require_time", "running", "set_up", "set_up_is_over"]
+__all__ = [
+    "Deadline",
+    "SetUp",
+    "TimeUp",
+    "ended_by",
+    "require_time",
+    "running",
+    "set_up",
+    "set_up_is_over",
+]
 
 _LATE = 0.25  # of the time limit: by so much a step that cannot be interrupted may end after it
 _SHORT = 5e9  # floating-point operations: a tenth of a second
@@ -50,7 +59,9 @@ class Deadline:
     (False, True)
     """
 
-    def __init__(self, seconds: float | None = None, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self, seconds: float | None = None, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
         self._clock, self._began = clock, clock()
         self._seconds = math.inf if seconds is None else as_positive(seconds, "time_limit")
 
@@ -87,7 +98,9 @@ class Deadline:
 
     def allows(self, seconds: float) -> bool:
         """Whether a step of so long, which cannot be interrupted, may begin: it ends at most a quarter of the limit late."""
-        return not _ended.get()() and (math.isinf(self._seconds) or seconds <= self.remaining + _LATE * self._seconds)
+        return not _ended.get()() and (
+            math.isinf(self._seconds) or seconds <= self.remaining + _LATE * self._seconds
+        )
 
     def speed(self) -> float:
         """Floating-point operations per second of matrix products, as this machine has them now."""
@@ -100,7 +113,11 @@ class Deadline:
 
     def operations(self, share: float) -> float:
         """How many floating-point operations of matrix products fit in a ``share`` of the time left; infinite without a limit."""
-        return math.inf if math.isinf(self._seconds) else max(share * self.remaining, 0.0) * self.speed()
+        return (
+            math.inf
+            if math.isinf(self._seconds)
+            else max(share * self.remaining, 0.0) * self.speed()
+        )
 
 
 class TimeUp(Exception):

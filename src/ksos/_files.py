@@ -20,7 +20,9 @@ _ABANDONED = 3600.0  # seconds
 
 
 def replace_whole(
-    path: str | bytes | os.PathLike[str], parts: Iterable[bytes | memoryview], head: Callable[[], bytes] | None = None
+    path: str | bytes | os.PathLike[str],
+    parts: Iterable[bytes | memoryview],
+    head: Callable[[], bytes] | None = None,
 ) -> None:
     """Make ``parts``, one after the other, the content of the file ``path``; at every moment the old file or the new one is there, whole.
 
@@ -42,7 +44,9 @@ def replace_whole(
         _remove_leftovers(target.parent)
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-            with os.fdopen(os.open(temporary, flags, 0o666 if mode is None else mode), "wb") as file:
+            with os.fdopen(
+                os.open(temporary, flags, 0o666 if mode is None else mode), "wb"
+            ) as file:
                 if mode is not None:
                     os.chmod(temporary, mode)  # os.open left out what the umask forbids
                 for part in parts:
@@ -84,7 +88,9 @@ def _existing_mode(target: Path) -> int | None:
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
     if not stat.S_ISREG(found.st_mode):
-        raise OSError(errno.EINVAL, "Not a regular file, which alone can be replaced in one step", str(target))
+        raise OSError(
+            errno.EINVAL, "Not a regular file, which alone can be replaced in one step", str(target)
+        )
     if not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
     return stat.S_IMODE(found.st_mode) & 0o777

@@ -9,7 +9,9 @@ from typing import Any
 __all__ = ["later"]
 
 
-def later(package: dict[str, Any], modules: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def later(
+    package: dict[str, Any], modules: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """``__getattr__`` and ``__dir__`` for the package with these globals.
 
     ``modules`` says where each name lives; an empty word means that the name is a module of the package itself.
@@ -18,7 +20,11 @@ def later(package: dict[str, Any], modules: Mapping[str, str]) -> tuple[Callable
     def get(name: str) -> Any:
         if name not in modules:
             raise AttributeError(f"module {package['__name__']!r} has no attribute {name!r}")
-        value = getattr(import_module(modules[name]), name) if modules[name] else import_module(f"{package['__name__']}.{name}")
+        value = (
+            getattr(import_module(modules[name]), name)
+            if modules[name]
+            else import_module(f"{package['__name__']}.{name}")
+        )
         package[name] = value  # the next time it is found without us
         return value
 

@@ -14,7 +14,15 @@ from typing import Any, NamedTuple
 
 from ksos._array import free_device_memory
 
-__all__ = ["CACHE_ELEMENTS", "FLOAT_BYTES", "available_memory", "group_memory", "require_memory", "resources", "row_blocks"]
+__all__ = [
+    "CACHE_ELEMENTS",
+    "FLOAT_BYTES",
+    "available_memory",
+    "group_memory",
+    "require_memory",
+    "resources",
+    "row_blocks",
+]
 
 FLOAT_BYTES = 8
 CACHE_ELEMENTS = 1 << 16
@@ -64,7 +72,9 @@ def require_memory(needed: float, what: str, remedy: str, *, beside: Any = None)
     """
     available = available_memory() if (free := free_device_memory(beside)) is None else free
     if needed > available:
-        raise MemoryError(f"{what} needs {_gigabytes(needed)}, but only {_gigabytes(available)} are available; {remedy}")
+        raise MemoryError(
+            f"{what} needs {_gigabytes(needed)}, but only {_gigabytes(available)} are available; {remedy}"
+        )
 
 
 def _gigabytes(amount: float) -> str:
@@ -83,7 +93,9 @@ def _machine_memory() -> float:
 
 def _process_memory() -> float | None:
     """What the limit of the process's address space (``ulimit -v``) leaves."""
-    with suppress(ImportError, AttributeError, OSError, ValueError, IndexError):  # not on every system
+    with suppress(
+        ImportError, AttributeError, OSError, ValueError, IndexError
+    ):  # not on every system
         import resource
 
         limit, _ = resource.getrlimit(resource.RLIMIT_AS)
@@ -105,7 +117,9 @@ class _Controller(NamedTuple):
 
 _CONTROLLERS = (
     _Controller("cgroup2", "", "memory.max", "memory.current", "inactive_file "),
-    _Controller("cgroup", "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "),
+    _Controller(
+        "cgroup", "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "
+    ),
 )
 
 
@@ -117,9 +131,21 @@ def group_memory(process: Path = Path("/proc/self")) -> float | None:
     free = []
     for controller, folder in _groups(process):
         with suppress(OSError, ValueError, IndexError):  # no such file, or the word "max"
-            left = float((folder / controller.limit).read_text()) - float((folder / controller.used).read_text())
+            left = float((folder / controller.limit).read_text()) - float(
+                (folder / controller.used).read_text()
+            )
             lines = (folder / "memory.stat").read_text().splitlines()
-            free.append(max(left + sum(float(line.split()[1]) for line in lines if line.startswith(controller.cache)), 0.0))
+            free.append(
+                max(
+                    left
+                    + sum(
+                        float(line.split()[1])
+                        for line in lines
+                        if line.startswith(controller.cache)
+                    ),
+                    0.0,
+                )
+            )
     return min(free, default=None)
 
 
@@ -128,19 +154,28 @@ def _groups(process: Path) -> list[tuple[_Controller, Path]]:
     """The folders of the groups that a process belongs to, from its own to the top of what is mounted."""
     found: list[tuple[_Controller, Path]] = []
     with suppress(OSError, ValueError, IndexError):
-        own = {line.split(":", 2)[1]: line.split(":", 2)[2] for line in (process / "cgroup").read_text().splitlines()}
+        own = {
+            line.split(":", 2)[1]: line.split(":", 2)[2]
+            for line in (process / "cgroup").read_text().splitlines()
+        }
         for line in (process / "mountinfo").read_text().splitlines():
             before, after = line.split(" - ", 1)
             root, top = (text.replace("\\040", " ") for text in before.split()[3:5])
             kind, _, options = after.split()[:3]
             for controller in _CONTROLLERS:
                 names = [names for names in own if controller.name in names.split(",")]
-                if kind != controller.kind or not names or (controller.name and controller.name not in options.split(",")):
+                if (
+                    kind != controller.kind
+                    or not names
+                    or (controller.name and controller.name not in options.split(","))
+                ):
                     continue
                 folder = Path(top)
                 found.append((controller, folder))
                 inside = os.path.relpath(own[names[0]], root)
-                for part in () if inside in (".", "..") or inside.startswith("../") else Path(inside).parts:
+                for part in (
+                    () if inside in (".", "..") or inside.startswith("../") else Path(inside).parts
+                ):
                     folder = folder / part
                     found.append((controller, folder))
     return found

@@ -19,7 +19,18 @@ from contextvars import ContextVar
 from multiprocessing import current_process
 from typing import Any, Protocol
 
-__all__ = ["Convergence", "Line", "Steps", "is_shown", "left_in_words", "overwritable", "report", "shortened", "shown", "tell"]
+__all__ = [
+    "Convergence",
+    "Line",
+    "Steps",
+    "is_shown",
+    "left_in_words",
+    "overwritable",
+    "report",
+    "shortened",
+    "shown",
+    "tell",
+]
 __all__ += ["tell_rows", "tell_stopping"]
 
 _FEWEST = 2
@@ -50,10 +61,16 @@ class Convergence:
             return 0.0
         if len(self._seen) < _FEWEST or not math.isfinite(least):
             return None
-        then, before = next(pair for pair in self._seen if pair[0] >= 0.5 * seconds or pair is self._seen[-2])
+        then, before = next(
+            pair for pair in self._seen if pair[0] >= 0.5 * seconds or pair is self._seen[-2]
+        )
         if not (before > least and seconds > then):
             return None
-        return math.log(least / self.goal) * (seconds - then) / math.log(before / least) if math.isfinite(before) else None
+        return (
+            math.log(least / self.goal) * (seconds - then) / math.log(before / least)
+            if math.isfinite(before)
+            else None
+        )
 
 
 def left_in_words(seconds: float | None) -> str:
@@ -64,7 +81,11 @@ def left_in_words(seconds: float | None) -> str:
     """
     if seconds is None or not math.isfinite(seconds):
         return ""
-    return f"; about {seconds:.1f} s left" if seconds < 100.0 else f"; about {math.ceil(seconds / 60.0)} min left"
+    return (
+        f"; about {seconds:.1f} s left"
+        if seconds < 100.0
+        else f"; about {math.ceil(seconds / 60.0)} min left"
+    )
 
 
 def report(verbose: int, clock: Callable[[], float] = time.perf_counter) -> Callable[[str], None]:
@@ -93,7 +114,12 @@ class Line(Protocol):
 
 def overwritable(stream: Any) -> bool:
     """Whether a stream is a terminal on which a line can be overwritten, and progress is wanted."""
-    return _wanted() and stream is not None and bool(stream.isatty()) and os.environ.get("TERM") != "dumb"
+    return (
+        _wanted()
+        and stream is not None
+        and bool(stream.isatty())
+        and os.environ.get("TERM") != "dumb"
+    )
 
 
 def _wanted() -> bool:
@@ -139,7 +165,10 @@ def _in_notebook() -> bool:
 
 def _line() -> Line | None:
     """The line of this process, if somebody can see it."""
-    if current_process().name != "MainProcess" or threading.current_thread() is not threading.main_thread():
+    if (
+        current_process().name != "MainProcess"
+        or threading.current_thread() is not threading.main_thread()
+    ):
         return None  # those of a pool, and of a server, work for somebody else
     if overwritable(sys.stderr):
         return _Stream(sys.stderr, notebook=False)
@@ -155,7 +184,15 @@ class _Level:
         self.foreseen: float | None = None
         self.seen = False
 
-    def tell(self, doing: str, done: float | None, total: float | None, step: float, left: float | None, now: float) -> None:
+    def tell(
+        self,
+        doing: str,
+        done: float | None,
+        total: float | None,
+        step: float,
+        left: float | None,
+        now: float,
+    ) -> None:
         self.doing, self.foreseen, self.at = doing, left, now
         if done is not None and total is not None:
             self.done, self.total, self.step, self.stepped = done, total, step, now
@@ -170,14 +207,20 @@ class _Level:
             then = self.done + self.step
             return inner + (now - self.began + inner) * max(self.total - then, 0.0) / then
         if self.done > 0.0:
-            return max((self.stepped - self.began) * (self.total - self.done) / self.done - (now - self.stepped), 0.0)
+            return max(
+                (self.stepped - self.began) * (self.total - self.done) / self.done
+                - (now - self.stepped),
+                0.0,
+            )
         return None
 
 
 class _Shown:
     """The line while it is shown: what is told is written at once, and the time that passes by a thread."""
 
-    def __init__(self, name: str, line: Line | None, after: float, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, name: str, line: Line | None, after: float, clock: Callable[[], float]
+    ) -> None:
         self.name, self.line, self.after, self.clock = name, line, after, clock
         self.began, self.levels = clock(), []  # type: float, list[_Level]
         self._lock, self._over, self._written = threading.RLock(), threading.Event(), -math.inf
@@ -195,9 +238,15 @@ class _Shown:
         now, left = self.clock(), None
         for level in reversed(self.levels):
             left = level.left(now, left)
-        doing = ["stopping, to keep the best so far"] if self.stopping else [level.doing for level in self.levels]
+        doing = (
+            ["stopping, to keep the best so far"]
+            if self.stopping
+            else [level.doing for level in self.levels]
+        )
         what = ": ".join(filter(None, [self.name, *doing])) or "working"
-        return what, (f", {now - self.began:.0f} s" if now - self.began >= 1.0 else "") + left_in_words(None if self.stopping else left)
+        return what, (
+            f", {now - self.began:.0f} s" if now - self.began >= 1.0 else ""
+        ) + left_in_words(None if self.stopping else left)
 
     def write(self) -> None:
         """Write the line, unless it is too early, or it was written just now; what a call says first is written in any case."""
@@ -207,7 +256,12 @@ class _Shown:
             now, level = self.clock(), self.levels[-1]
             news = level.doing and not level.seen
             early = now - self.began < (self.after if level.doing else _SILENT_SECONDS)
-            if self.line is None or self._over.is_set() or early or (now - self._written < _SECONDS_BETWEEN_NEWS and not news):
+            if (
+                self.line is None
+                or self._over.is_set()
+                or early
+                or (now - self._written < _SECONDS_BETWEEN_NEWS and not news)
+            ):
                 return
             level.seen, self._written = True, now
             self.line.write(*self.words())
@@ -271,7 +325,14 @@ def is_shown() -> bool:
     return current is not None and current.line is not None
 
 
-def tell(doing: str, done: float | None = None, total: float | None = None, step: float = 1.0, *, left: float | None = None) -> None:
+def tell(
+    doing: str,
+    done: float | None = None,
+    total: float | None = None,
+    step: float = 1.0,
+    *,
+    left: float | None = None,
+) -> None:
     """Say what the innermost call does now: so much ``done`` of a ``total``, and how much the next ``step`` is, in any unit of cost, or how
     many seconds are ``left``.
 
@@ -310,5 +371,10 @@ class Steps:
     def begin(self, doing: str) -> None:
         """Tell the next step."""
         done = sum(self._costs[: self._number])
-        tell(f"step {self._number + 1} of {len(self._costs)}: {doing}", done, sum(self._costs), self._costs[self._number])
+        tell(
+            f"step {self._number + 1} of {len(self._costs)}: {doing}",
+            done,
+            sum(self._costs),
+            self._costs[self._number],
+        )
         self._number = min(self._number + 1, len(self._costs) - 1)

@@ -26,9 +26,37 @@ from ksos.feature_names import (
     said,
 )
 
-__all__ = ["as_bandwidth", "as_box", "as_callback", "as_choice", "as_conditions", "as_count", "as_features", "as_finite", "as_grid"]
-__all__ += ["as_invertible", "as_levels", "as_masses", "as_metric", "as_metrics", "as_nonnegative", "as_points", "as_positive", "as_powers"]
-__all__ += ["as_scales", "as_vector", "as_weights", "instead", "require_complete", "require_numbers", "require_unmasked"]
+__all__ = [
+    "as_bandwidth",
+    "as_box",
+    "as_callback",
+    "as_choice",
+    "as_conditions",
+    "as_count",
+    "as_features",
+    "as_finite",
+    "as_grid",
+]
+__all__ += [
+    "as_invertible",
+    "as_levels",
+    "as_masses",
+    "as_metric",
+    "as_metrics",
+    "as_nonnegative",
+    "as_points",
+    "as_positive",
+    "as_powers",
+]
+__all__ += [
+    "as_scales",
+    "as_vector",
+    "as_weights",
+    "instead",
+    "require_complete",
+    "require_numbers",
+    "require_unmasked",
+]
 __all__ += ["as_bandwidth_or_metric", "available_if", "check_jobs", "require_different_features"]
 __all__ += ["require_order", "require_pairs", "require_varying"]
 
@@ -38,7 +66,14 @@ _LARGEST_SIGMA = 1.3e154  # above, σ² overflows
 _ASYMMETRY, _SINGULAR = 1e-9, 1e-13  # of a matrix in units of its diagonal
 
 
-def as_points(X: Any, name: str = "X", *, n_features: int | None = None, allow_empty: bool = False, copy: bool = False) -> Array:
+def as_points(
+    X: Any,
+    name: str = "X",
+    *,
+    n_features: int | None = None,
+    allow_empty: bool = False,
+    copy: bool = False,
+) -> Array:
     """``X`` as a finite float64 matrix of shape (n, d), in scikit-learn's words when it is not one.
 
     An array of another backend stays where it is; everything else becomes NumPy's. With ``copy`` the matrix is the caller's no longer: a
@@ -51,7 +86,13 @@ def as_points(X: Any, name: str = "X", *, n_features: int | None = None, allow_e
             X = _as_matrix(X, name, allow_empty)  # a copy
         else:
             numbers = matrix_of(X, name) if is_table(X) else require_numbers(X, name)
-            X = check_array(numbers, dtype=np.float64, order="C", input_name=name, ensure_min_samples=1 - allow_empty)
+            X = check_array(
+                numbers,
+                dtype=np.float64,
+                order="C",
+                input_name=name,
+                ensure_min_samples=1 - allow_empty,
+            )
             X = _frozen(X, given) if copy else X
     if n_features is not None and X.shape[1] != n_features:
         raise ValueError(f"{name} has {X.shape[1]} features, but {n_features} were expected")
@@ -76,23 +117,34 @@ def require_numbers(values: Any, name: str = "X") -> Any:
         given.astype(np.float64)
     except (TypeError, ValueError, RuntimeError) as error:
         if isinstance(error, ValueError) and "could not convert string" in str(error):
-            remedy = "leave the column out, or turn it into numbers first" if np.ndim(values) > 1 else "turn it into numbers first"
+            remedy = (
+                "leave the column out, or turn it into numbers first"
+                if np.ndim(values) > 1
+                else "turn it into numbers first"
+            )
             found = re.sub(r"np\.str_\((.*)\)", r"\1", str(error))
             raise ValueError(f"{name}: {found}; {name} must hold real numbers: {remedy}") from None
         return values  # not to be made numbers of: scikit-learn's words for that are better
-    wrong = {"U": "text", "S": "bytes", "M": "dates", "m": "durations", "V": "records"}.get(given.dtype.kind)
+    wrong = {"U": "text", "S": "bytes", "M": "dates", "m": "durations", "V": "records"}.get(
+        given.dtype.kind
+    )
     if given.dtype.kind == "O":
         entry = next((entry for entry in given.ravel() if isinstance(entry, (str, bytes))), None)
         wrong = None if entry is None else f"{type(entry).__name__} such as {entry!r}"
     if wrong is not None:
-        raise ValueError(f"{name} must hold real numbers; got {wrong}; convert it first, such as with np.asarray({name}, dtype=float)")
+        raise ValueError(
+            f"{name} must hold real numbers; got {wrong}; convert it first, such as with np.asarray({name}, dtype=float)"
+        )
     return values
 
 
 def require_unmasked(values: Any, name: str) -> None:
     """Raise on a masked array that hides entries: what is computed would see through the mask."""
     if np.ma.is_masked(values):
-        hidden, rows = int(np.sum(np.ma.getmaskarray(values))), ".any(axis=1)" * (np.ndim(values) > 1)
+        hidden, rows = (
+            int(np.sum(np.ma.getmaskarray(values))),
+            ".any(axis=1)" * (np.ndim(values) > 1),
+        )
         raise ValueError(
             f"{name} is a masked array with {hidden} masked entr{'y' if hidden == 1 else 'ies'}, and masks are not seen; leave those rows "
             f"out, {name}[~np.ma.getmaskarray({name}){rows}].data (and the same rows of all else), or fill them, {name}.filled(value)"
@@ -167,7 +219,9 @@ def as_masses(weights: Any, n: int, name: str = "sample_weight") -> np.ndarray:
         return np.ones(n)
     weights = as_vector(weights, name, length=n)
     if np.any(weights < 0.0):
-        raise ValueError(f"{name} must not be negative; entry {int(np.argmin(weights))} is {weights.min():g}")
+        raise ValueError(
+            f"{name} must not be negative; entry {int(np.argmin(weights))} is {weights.min():g}"
+        )
     largest = weights.max()
     if largest <= 0.0:
         raise ValueError(f"{name} must not be zero everywhere")
@@ -187,14 +241,22 @@ def as_vector(values: Any, name: str, *, length: int | None = None) -> np.ndarra
         raise ValueError(f"{name} must have length {length}; got {values.shape[0]}")
     require_complete(values, name)
     with _naming(name):
-        column = check_array(values.reshape(-1, 1), dtype=np.float64, input_name=name, ensure_min_samples=0)
+        column = check_array(
+            values.reshape(-1, 1), dtype=np.float64, input_name=name, ensure_min_samples=0
+        )
     return np.array(column[:, 0])
 
 
 def require_complete(values: np.ndarray, name: str) -> None:
     """Raise where an entry is NaN or None, in scikit-learn's words, and then say where."""
     kind = values.dtype.kind
-    gone = np.isnan(values) if kind == "f" else [entry is None or entry != entry for entry in values] if kind == "O" else []
+    gone = (
+        np.isnan(values)
+        if kind == "f"
+        else [entry is None or entry != entry for entry in values]
+        if kind == "O"
+        else []
+    )
     if (missing := np.flatnonzero(gone)).size:
         where = f"{missing.size} of {values.size} entries are missing, the first is entry {missing[0]} (counted from 0)"
         raise ValueError(f"Input {name} contains NaN: {where}; leave those rows out, or fill them")
@@ -220,23 +282,35 @@ def as_grid(values: Any, name: str, *, positive: bool, infinite: bool = False) -
     return grid
 
 
-def as_bandwidth(sigma: Any, name: str = "bandwidth", *, n_features: int | None = None) -> np.ndarray:
+def as_bandwidth(
+    sigma: Any, name: str = "bandwidth", *, n_features: int | None = None
+) -> np.ndarray:
     """A positive bandwidth whose square is a normal number: 0-dimensional, or one entry per feature."""
     try:
         given = np.asarray(sigma)
-        if given.dtype.kind in "bc":  # neither True nor a complex number is a bandwidth, though both convert
+        if (
+            given.dtype.kind in "bc"
+        ):  # neither True nor a complex number is a bandwidth, though both convert
             raise TypeError
         out = given.astype(np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"{name} must be a positive number or one per feature; got {sigma!r}") from None
+        raise ValueError(
+            f"{name} must be a positive number or one per feature; got {sigma!r}"
+        ) from None
     if out.ndim > 1 or out.size == 0:
-        raise ValueError(f"{name} must be a positive number or one per feature; got shape {out.shape}")
+        raise ValueError(
+            f"{name} must be a positive number or one per feature; got shape {out.shape}"
+        )
     if n_features is not None and out.shape not in ((), (n_features,)):
-        raise ValueError(f"{name} gives {out.shape[0]} bandwidths but the points have {n_features} features; give one, or one for each")
+        raise ValueError(
+            f"{name} gives {out.shape[0]} bandwidths but the points have {n_features} features; give one, or one for each"
+        )
     if not np.all(np.isfinite(out)) or np.any(out <= 0.0):
         raise ValueError(f"{name} must be positive and finite; got {sigma!r}")
     if np.any(out < _SMALLEST_SIGMA) or np.any(out > _LARGEST_SIGMA):
-        raise ValueError(f"{name} must lie in [{_SMALLEST_SIGMA:g}, {_LARGEST_SIGMA:g}], where its square is representable; got {sigma!r}")
+        raise ValueError(
+            f"{name} must lie in [{_SMALLEST_SIGMA:g}, {_LARGEST_SIGMA:g}], where its square is representable; got {sigma!r}"
+        )
     out.setflags(write=False)
     return out
 
@@ -249,13 +323,22 @@ def as_metric(S: Any, name: str) -> np.ndarray | None:
         return None
     if given.ndim != 2:
         return None
-    if given.dtype.kind not in "iuf" or given.shape[0] != given.shape[1] or given.size == 0 or not np.all(np.isfinite(given)):
-        raise ValueError(f"{name} must be a square matrix with finite entries, or bandwidths; got shape {given.shape} of {given.dtype}")
+    if (
+        given.dtype.kind not in "iuf"
+        or given.shape[0] != given.shape[1]
+        or given.size == 0
+        or not np.all(np.isfinite(given))
+    ):
+        raise ValueError(
+            f"{name} must be a square matrix with finite entries, or bandwidths; got shape {given.shape} of {given.dtype}"
+        )
     out = given.astype(np.float64)
     size = np.sqrt(np.abs(np.diagonal(out)))
     if np.any(size < _SMALLEST_SIGMA) or np.any(size > _LARGEST_SIGMA):
         low, high = _SMALLEST_SIGMA**2, _LARGEST_SIGMA**2
-        raise ValueError(f"{name} must have, as a matrix, diagonal entries in [{low:g}, {high:g}]; got {np.diagonal(out).tolist()}")
+        raise ValueError(
+            f"{name} must have, as a matrix, diagonal entries in [{low:g}, {high:g}]; got {np.diagonal(out).tolist()}"
+        )
     unit = out / size[:, None] / size
     if np.max(np.abs(unit - unit.T)) > _ASYMMETRY:
         raise ValueError(
@@ -287,10 +370,17 @@ def as_metrics(given: np.ndarray, name: str, used: np.ndarray) -> np.ndarray:
     """Those of many (c, d, d) that are ``used``, checked at once; one that is refused is named."""
     S = given[used]
     size = np.sqrt(np.abs(np.diagonal(S, axis1=1, axis2=2)))
-    if S.size and np.all(np.isfinite(S)) and np.all((size >= _SMALLEST_SIGMA) & (size <= _LARGEST_SIGMA)):
+    if (
+        S.size
+        and np.all(np.isfinite(S))
+        and np.all((size >= _SMALLEST_SIGMA) & (size <= _LARGEST_SIGMA))
+    ):
         unit = S / size[:, :, None] / size[:, None, :]
         mirrored = unit.transpose(0, 2, 1)
-        if np.max(np.abs(unit - mirrored)) <= _ASYMMETRY and np.min(np.linalg.eigvalsh(0.5 * (unit + mirrored))) > _SINGULAR:
+        if (
+            np.max(np.abs(unit - mirrored)) <= _ASYMMETRY
+            and np.min(np.linalg.eigvalsh(0.5 * (unit + mirrored))) > _SINGULAR
+        ):
             return np.asarray(0.5 * (S + S.transpose(0, 2, 1)))
     return np.stack([as_metric(given[c], f"{name}[{c}]") for c in np.flatnonzero(used)])  # type: ignore[misc]
 
@@ -376,7 +466,9 @@ def check_jobs(n_jobs: Any) -> None:
 def as_callback(value: Any, name: str = "callback") -> Any:
     """None, or something that can be called."""
     if value is not None and not callable(value):
-        raise TypeError(f"{name} must be None or a function of one argument, the progress so far; got {value!r}")
+        raise TypeError(
+            f"{name} must be None or a function of one argument, the progress so far; got {value!r}"
+        )
     return value
 
 
@@ -393,10 +485,16 @@ def as_invertible(matrix: Any, name: str, d: int) -> np.ndarray:
     with _naming(name):
         given = np.asarray(to_numpy(matrix) if is_other_array(matrix) else matrix)
     if given.shape != (d, d) or given.dtype.kind not in "iuf" or not np.all(np.isfinite(given)):
-        raise ValueError(f"{name} must have, as a matrix, shape {(d, d)} and finite entries; got shape {given.shape} of {given.dtype}")
+        raise ValueError(
+            f"{name} must have, as a matrix, shape {(d, d)} and finite entries; got shape {given.shape} of {given.dtype}"
+        )
     out = given.astype(np.float64)
     sizes = np.linalg.norm(out, axis=1)
-    least = 0.0 if not np.all(sizes > 0.0) else float(np.linalg.svd(out / sizes[:, None], compute_uv=False)[-1])
+    least = (
+        0.0
+        if not np.all(sizes > 0.0)
+        else float(np.linalg.svd(out / sizes[:, None], compute_uv=False)[-1])
+    )
     if not least > _SINGULAR:
         raise ValueError(
             f"{name} must be, as a matrix, invertible; with rows of length one its least singular value is {least:.3g}; take a marginal "
@@ -407,7 +505,9 @@ def as_invertible(matrix: Any, name: str, d: int) -> np.ndarray:
 
 def as_scales(scale: Any, d: int, name: str = "scale") -> np.ndarray:
     """One positive number for all ``d`` features or one for each; infinity is one of them."""
-    wrong = ValueError(f"{name} must be a positive number (infinity included), or one for each of the {d} features; got {scale!r}")
+    wrong = ValueError(
+        f"{name} must be a positive number (infinity included), or one for each of the {d} features; got {scale!r}"
+    )
     try:
         given = np.asarray(scale)
         if given.dtype.kind not in "iuf":
@@ -430,12 +530,16 @@ def as_levels(levels: Any, name: str = "q") -> np.ndarray:
     return np.asarray(values[0]) if np.ndim(levels) == 0 else values
 
 
-def as_features(features: Any, d: int, name: str = "features", names: Sequence[str] | None = None) -> list[int]:
+def as_features(
+    features: Any, d: int, name: str = "features", names: Sequence[str] | None = None
+) -> list[int]:
     """One or more different features, by their numbers 0 … d − 1 or their ``names``, in the order given; a single one stands for itself.
 
     Negative numbers are refused: with them one feature would have two names.
     """
-    wrong = ValueError(f"{name} must be a feature number or a list of them, or names of features; got {features!r}")
+    wrong = ValueError(
+        f"{name} must be a feature number or a list of them, or names of features; got {features!r}"
+    )
     if isinstance(features, str):
         features = [features]
     try:
@@ -448,7 +552,9 @@ def as_features(features: Any, d: int, name: str = "features", names: Sequence[s
     except ValueError:
         raise wrong from None
     if listed.dtype.kind == "b":
-        raise ValueError(f"{name} must be feature numbers, not a mask; got {features!r}; np.flatnonzero(mask) gives the numbers")
+        raise ValueError(
+            f"{name} must be feature numbers, not a mask; got {features!r}; np.flatnonzero(mask) gives the numbers"
+        )
     if listed.size == 0:
         raise ValueError(f"{name} must name at least one feature; got {features!r}")
     if listed.ndim > 1 or listed.dtype.kind not in "iu":
@@ -456,7 +562,9 @@ def as_features(features: Any, d: int, name: str = "features", names: Sequence[s
     numbers = [int(number) for number in listed]
     for number in numbers:
         if not 0 <= number < d:
-            raise ValueError(f"{name} has feature {number}, but the {d} features are numbered 0 to {d - 1}")
+            raise ValueError(
+                f"{name} has feature {number}, but the {d} features are numbered 0 to {d - 1}"
+            )
     if len(set(numbers)) < len(numbers):
         raise ValueError(f"{name} must name each feature once; got {features!r}")
     return numbers
@@ -466,18 +574,32 @@ Conditions = tuple[dict[int, float], dict[int, tuple[float, float]]]
 """{feature: value} and {feature: (low, high)}."""
 
 
-def as_conditions(conditions: Any, d: int, names: Sequence[str] | None = None, *, leave_none: bool = False) -> Conditions:
+def as_conditions(
+    conditions: Any, d: int, names: Sequence[str] | None = None, *, leave_none: bool = False
+) -> Conditions:
     """A mapping {feature: value or (low, high)}, split: values are finite, sides may be infinite; not all ``d``, unless ``leave_none``."""
     if not isinstance(conditions, Mapping):
-        word, example = ("number", "{1: 0.3, 2: (0, 1)}") if names is None else ("name", f"{{{names[-1]!r}: 0.3}}")
+        word, example = (
+            ("number", "{1: 0.3, 2: (0, 1)}")
+            if names is None
+            else ("name", f"{{{names[-1]!r}: 0.3}}")
+        )
         raise TypeError(
             f"conditions must be a mapping from feature {word} to a value or an interval, such as {example}; got {conditions!r}"
         )
-    given = dict(zip(as_features(list(conditions), d, "conditions", names), conditions.values(), strict=True))
+    given = dict(
+        zip(as_features(list(conditions), d, "conditions", names), conditions.values(), strict=True)
+    )
     if len(given) == d and not leave_none:
-        raise ValueError(f"conditions give all {d} features: none is left to have a density; use pdf at a point, probability in a box")
+        raise ValueError(
+            f"conditions give all {d} features: none is left to have a density; use pdf at a point, probability in a box"
+        )
     within = {k: _as_interval(given[k], said(k, names)) for k in sorted(given) if np.ndim(given[k])}
-    return {k: as_finite(given[k], f"the value of {said(k, names)}") for k in sorted(given) if k not in within}, within
+    return {
+        k: as_finite(given[k], f"the value of {said(k, names)}")
+        for k in sorted(given)
+        if k not in within
+    }, within
 
 
 def _as_interval(sides: Any, feature: str) -> tuple[float, float]:
@@ -490,11 +612,15 @@ def _as_interval(sides: Any, feature: str) -> tuple[float, float]:
         )
     low, high = float(given[0]), float(given[1])
     if not low < high:
-        raise ValueError(f"the interval of {feature} is empty: low must be less than high; got {sides!r}; a value is one number")
+        raise ValueError(
+            f"the interval of {feature} is empty: low must be less than high; got {sides!r}; a value is one number"
+        )
     return low, high
 
 
-def as_box(low: Any, high: Any, d: int, *, closed: bool = False, names: Sequence[str] | None = None) -> tuple[np.ndarray, np.ndarray, bool]:
+def as_box(
+    low: Any, high: Any, d: int, *, closed: bool = False, names: Sequence[str] | None = None
+) -> tuple[np.ndarray, np.ndarray, bool]:
     """The bounds of boxes as two arrays (n, d), possibly infinite, and whether several were given; ``closed`` lets the two be equal.
 
     A mapping {feature: bound} bounds these features alone.
@@ -503,11 +629,17 @@ def as_box(low: Any, high: Any, d: int, *, closed: bool = False, names: Sequence
     for side, name, unbounded in ((low, "low", -np.inf), (high, "high", np.inf)):
         given = to_numpy(per_feature(side, d, names, name, unbounded))
         if given.dtype.kind not in "iuf":
-            raise ValueError(f"{name} must be a number, one for each of the {d} features, or rows of them; got {side!r}")
+            raise ValueError(
+                f"{name} must be a number, one for each of the {d} features, or rows of them; got {side!r}"
+            )
         if given.ndim > 2 or (given.ndim and given.shape[-1] != d):
-            raise ValueError(f"{name} must have one entry for each of the {d} features; got shape {given.shape}")
+            raise ValueError(
+                f"{name} must have one entry for each of the {d} features; got shape {given.shape}"
+            )
         if np.any(np.isnan(given)):
-            raise ValueError(f"{name} contains NaN; the bounds of a box are numbers, infinity included")
+            raise ValueError(
+                f"{name} contains NaN; the bounds of a box are numbers, infinity included"
+            )
         sides.append(given.astype(np.float64))
     several = max(side.ndim for side in sides) == 2
     rows = {side.shape[0] for side in sides if side.ndim == 2}
@@ -529,17 +661,23 @@ def as_powers(powers: Any, d: int, names: Sequence[str] | None = None) -> tuple[
     listed = list(given) if isinstance(given, Iterable) else None
     if listed is None or len(listed) != d:
         got = repr(powers) if listed is None else len(listed)
-        raise ValueError(f"powers must hold one whole number for each of the {d} features; got {got}")
+        raise ValueError(
+            f"powers must hold one whole number for each of the {d} features; got {got}"
+        )
     return tuple(as_count(power, "every exponent of a moment", minimum=0) for power in listed)
 
 
 def _frozen(X: np.ndarray, given: Any) -> np.ndarray:
     """``X``, which was made of ``given``, or its copy if somebody else may still write to its memory; nobody can write to the result."""
-    fresh = isinstance(given, (list, tuple)) or (isinstance(given, np.ndarray) and X is not given and X.base is None)
+    fresh = isinstance(given, (list, tuple)) or (
+        isinstance(given, np.ndarray) and X is not given and X.base is None
+    )
     shared: Any = X
     while isinstance(shared, np.ndarray) and not shared.flags.writeable:
         shared = shared.base
-    if not fresh and isinstance(shared, np.ndarray):  # of an array that owns its memory, or a file, the base is no array
+    if not fresh and isinstance(
+        shared, np.ndarray
+    ):  # of an array that owns its memory, or a file, the base is no array
         X = X.copy()
     X.setflags(write=False)
     return X
@@ -550,14 +688,22 @@ def _as_matrix(X: Array, name: str, allow_empty: bool) -> Array:
     X = X.detach() if hasattr(X, "detach") else X
     xp = namespace(X)
     if X.ndim != 2:
-        raise ValueError(f"Expected 2D array, got {X.ndim}D array instead: {name} must have one row per sample and one column per feature")
+        raise ValueError(
+            f"Expected 2D array, got {X.ndim}D array instead: {name} must have one row per sample and one column per feature"
+        )
     if not xp.isdtype(X.dtype, ("real floating", "integral", "bool")):
         raise ValueError(f"{name} must hold real numbers; got dtype {X.dtype}")
     if X.shape[1] < 1 or (X.shape[0] < 1 and not allow_empty):
-        raise ValueError(f"Found array with shape {tuple(X.shape)} while a minimum of 1 sample and 1 feature is required ({name})")
+        raise ValueError(
+            f"Found array with shape {tuple(X.shape)} while a minimum of 1 sample and 1 feature is required ({name})"
+        )
     X = xp.astype(X, xp.float64)
     if not bool(xp.all(xp.isfinite(X))):
-        what = "NaN" if bool(xp.any(xp.isnan(X))) else "infinity or a value too large for dtype('float64')"
+        what = (
+            "NaN"
+            if bool(xp.any(xp.isnan(X)))
+            else "infinity or a value too large for dtype('float64')"
+        )
         raise ValueError(f"Input {name} contains {what}.")
     return X
 
@@ -568,7 +714,9 @@ def _naming(name: str) -> Iterator[None]:
     try:
         yield
     except OverflowError:
-        raise ValueError(f"{name} holds a number that is too large for a float; pass numbers below 1e308") from None
+        raise ValueError(
+            f"{name} holds a number that is too large for a float; pass numbers below 1e308"
+        ) from None
     except (TypeError, ValueError) as error:
         if name in str(error):
             raise

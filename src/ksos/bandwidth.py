@@ -20,7 +20,15 @@ from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Lebesgue, Measure
 
 __all__ = ["RULES", "LeftOut", "Rule", "bandwidth_rule", "left_out", "median", "predict_left_out"]
-__all__ += ["robust_silverman", "scott", "silverman", "spreads", "subset_and_factor", "widest_good", "without_outliers"]
+__all__ += [
+    "robust_silverman",
+    "scott",
+    "silverman",
+    "spreads",
+    "subset_and_factor",
+    "widest_good",
+    "without_outliers",
+]
 
 Rule = Callable[..., np.ndarray]
 """A function of distinct points, their weights, a generator for subsets, the kernel's family and ρ, and as ``count`` of how many samples
@@ -50,15 +58,27 @@ def bandwidth_rule(
     with np.errstate(over="ignore"):
         extent = np.ptp(points, axis=0)
     if not np.all(np.isfinite(extent)):
-        raise ValueError(f"bandwidth={name!r}: differences between the samples overflow; rescale the data or pass a number as bandwidth")
-    kernel, measure = Gaussian(1.0) if kernel is None else kernel, Lebesgue() if measure is None else measure
+        raise ValueError(
+            f"bandwidth={name!r}: differences between the samples overflow; rescale the data or pass a number as bandwidth"
+        )
+    kernel, measure = (
+        Gaussian(1.0) if kernel is None else kernel,
+        Lebesgue() if measure is None else measure,
+    )
     spread = RULES[name](points, weights, rng, kernel, measure, count=count)
     if np.any(spread == 0.0):
         still = np.flatnonzero(spread == 0.0)
         told = still.tolist() if names is None else quoted([str(names[k]) for k in still])
         where = "the points have" if spread.ndim == 0 else f"feature(s) {told} have"
-        warnings.warn(f"bandwidth={name!r}: {where} no spread; the bandwidth is set to 1 there", UserWarning, stacklevel=2)
-    return as_bandwidth(np.where(spread == 0.0, 1.0, spread), f"bandwidth={name!r}: rescale the data: their bandwidth")
+        warnings.warn(
+            f"bandwidth={name!r}: {where} no spread; the bandwidth is set to 1 there",
+            UserWarning,
+            stacklevel=2,
+        )
+    return as_bandwidth(
+        np.where(spread == 0.0, 1.0, spread),
+        f"bandwidth={name!r}: rescale the data: their bandwidth",
+    )
 
 
 # --- rules that would suit samples of one normal distribution ---
@@ -68,7 +88,13 @@ def _normal_reference(constant: Callable[[int], float]) -> Rule:
     """η = 2h with h = constant(d)·n^{−1/(d+4)}·(standard deviation), per feature: a squared Gaussian kernel then has deviation h."""
 
     def rule(
-        points: np.ndarray, weights: np.ndarray, rng: Generator, kernel: Kernel, measure: Measure, *, count: int | None = None
+        points: np.ndarray,
+        weights: np.ndarray,
+        rng: Generator,
+        kernel: Kernel,
+        measure: Measure,
+        *,
+        count: int | None = None,
     ) -> np.ndarray:
         d, n = points.shape[1], _effective_size(weights, count)
         return np.asarray(2.0 * constant(d) * n ** (-1.0 / (d + 4)) * _deviations(points, weights))
@@ -82,7 +108,9 @@ silverman = _normal_reference(lambda d: ((d + 2) / 4.0) ** (-1.0 / (d + 4)))
 """Silverman's rule [Silverman1986]."""
 
 
-def robust_silverman(points: np.ndarray, weights: np.ndarray, count: int | None = None) -> np.ndarray:
+def robust_silverman(
+    points: np.ndarray, weights: np.ndarray, count: int | None = None
+) -> np.ndarray:
     """Silverman's rule with spreads that do not see outliers; the points may stand for ``count`` samples."""
     d, n = points.shape[1], _effective_size(weights, count)
     return 2.0 * ((d + 2) / 4.0 * n) ** (-1.0 / (d + 4)) * spreads(points, weights)
@@ -109,11 +137,18 @@ def median(
     known = spread[spread > 0.0]
     if known.size and known.max() > _UNLIKE * known.min():
         units = np.where(spread > 0.0, spread, np.median(known))
-        return np.asarray(_median_distance((points - np.median(points, axis=0)) / units, weights, rng, most_points) * units)
+        return np.asarray(
+            _median_distance(
+                (points - np.median(points, axis=0)) / units, weights, rng, most_points
+            )
+            * units
+        )
     return _median_distance(points, weights, rng, most_points)
 
 
-def _median_distance(points: np.ndarray, weights: np.ndarray, rng: Generator, most_points: int) -> np.ndarray:
+def _median_distance(
+    points: np.ndarray, weights: np.ndarray, rng: Generator, most_points: int
+) -> np.ndarray:
     if points.shape[0] > most_points:
         chosen = np.sort(rng.choice(points.shape[0], most_points, replace=False))
         points, weights = points[chosen], weights[chosen]
@@ -122,10 +157,14 @@ def _median_distance(points: np.ndarray, weights: np.ndarray, rng: Generator, mo
     # distances of 1e±150 are squared in a unit near the largest, a power of two: no digit of the points or of their differences changes
     exponent = math.frexp(np.ptp(points, axis=0).max())[1]
     middle = _weighted_median(pdist(np.ldexp(points, -exponent)), weights)
-    if middle < 1e-150:  # there the squares have underflowed: take a unit near the median, found from distances that need no squares
+    if (
+        middle < 1e-150
+    ):  # there the squares have underflowed: take a unit near the median, found from distances that need no squares
         exponent = math.frexp(_weighted_median(pdist(points, "chebyshev"), weights))[1]
         with np.errstate(over="ignore"):
-            middle = _weighted_median(pdist(np.clip(np.ldexp(points, -exponent), -1e150, 1e150)), weights)
+            middle = _weighted_median(
+                pdist(np.clip(np.ldexp(points, -exponent), -1e150, 1e150)), weights
+            )
     return np.asarray(np.ldexp(middle, exponent))
 
 
@@ -137,7 +176,9 @@ def _weighted_median(distances: np.ndarray, weights: np.ndarray) -> float:
     order = np.argsort(distances)
     values, cumulative = distances[order], np.cumsum((weights[i] * weights[j])[order])
     half = 0.5 * cumulative[-1]
-    slack = 1e-12 * cumulative[-1]  # rounding of the cumulative sum must not decide between one middle value and two
+    slack = (
+        1e-12 * cumulative[-1]
+    )  # rounding of the cumulative sum must not decide between one middle value and two
     low, high = np.searchsorted(cumulative, [half - slack, half + slack])
     return float(0.5 * (values[low] + values[min(high, values.shape[0] - 1)]))
 
@@ -172,13 +213,23 @@ def left_out(
     unit = robust_silverman(points, weights, count) if unit is None else unit
     if points.shape[0] < 2:
         return unit
-    scale = as_bandwidth(np.where(unit > 0.0, unit, 1.0), "bandwidth='auto': rescale the data: their bandwidth")
+    scale = as_bandwidth(
+        np.where(unit > 0.0, unit, 1.0), "bandwidth='auto': rescale the data: their bandwidth"
+    )
     few, their_weights, factor = subset_and_factor(points, weights, measure, most_points, count)
-    return np.asarray(factor * predict_left_out(few, their_weights, kernel.with_sigma(scale), measure).multiple * unit)
+    return np.asarray(
+        factor
+        * predict_left_out(few, their_weights, kernel.with_sigma(scale), measure).multiple
+        * unit
+    )
 
 
 def subset_and_factor(
-    points: np.ndarray, weights: np.ndarray, measure: Measure, most_points: int = _MOST_POINTS, count: int | None = None
+    points: np.ndarray,
+    weights: np.ndarray,
+    measure: Measure,
+    most_points: int = _MOST_POINTS,
+    count: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """The points that are looked at, their weights, and how much wider than their bumps the kernel of a sum of squares is."""
     n, d = points.shape
@@ -186,20 +237,26 @@ def subset_and_factor(
     if (atoms := measure.atoms) is not None:
         most = min(most, max(_FEWEST_POINTS, _MOST_DISTANCES // atoms.points.shape[0]))
     if n > most:
-        chosen = np.sort(np.random.default_rng(0).choice(n, most, replace=False))  # a default must not depend on chance
+        chosen = np.sort(
+            np.random.default_rng(0).choice(n, most, replace=False)
+        )  # a default must not depend on chance
         points, weights = points[chosen], weights[chosen] / weights[chosen].sum()
     total = n if count is None else count
     wider = min(_WIDEST, max(_WIDER / d, _UNSURE / math.sqrt(total)))
     return points, weights, (1.0 + wider) * (points.shape[0] / total) ** (1.0 / (d + 4))
 
 
-def predict_left_out(points: np.ndarray, weights: np.ndarray, shape: Kernel, measure: Measure) -> LeftOut:
+def predict_left_out(
+    points: np.ndarray, weights: np.ndarray, shape: Kernel, measure: Measure
+) -> LeftOut:
     """The widest good multiple of the bandwidth of ``shape``."""
 
     log_k = shape.log_at_widths(points, points)
 
     def logs(multiple: float) -> np.ndarray:
-        return _predictions(points, weights, shape.scaled(multiple), measure, lambda: log_k(multiple))
+        return _predictions(
+            points, weights, shape.scaled(multiple), measure, lambda: log_k(multiple)
+        )
 
     known = {multiple: logs(multiple) for multiple in _MULTIPLES}
     counted = without_outliers(known[max(_MULTIPLES)], weights)
@@ -207,11 +264,19 @@ def predict_left_out(points: np.ndarray, weights: np.ndarray, shape: Kernel, mea
     for k in range(-3, 8):
         known[best * 2.0 ** (k / 8.0)] = logs(best * 2.0 ** (k / 8.0))
     multiples = sorted(known)
-    chosen = multiples[widest_good(np.stack([known[multiple] for multiple in multiples]), counted, _WITHIN)]
+    chosen = multiples[
+        widest_good(np.stack([known[multiple] for multiple in multiples]), counted, _WITHIN)
+    ]
     return LeftOut(chosen, known[chosen], counted)
 
 
-def _predictions(points: np.ndarray, weights: np.ndarray, kernel: Kernel, measure: Measure, log_k: Callable[[], np.ndarray]) -> np.ndarray:
+def _predictions(
+    points: np.ndarray,
+    weights: np.ndarray,
+    kernel: Kernel,
+    measure: Measure,
+    log_k: Callable[[], np.ndarray],
+) -> np.ndarray:
     """The log-density of each sample under the kernel density estimate of all the others; ``log_k`` gives log k between them."""
     bumps = _log_bumps(points, kernel, measure, log_k)
     bumps += np.log(weights)
@@ -221,7 +286,9 @@ def _predictions(points: np.ndarray, weights: np.ndarray, kernel: Kernel, measur
     return np.asarray(highest + np.log(np.exp(bumps, out=bumps).sum(axis=1)))
 
 
-def _log_bumps(points: np.ndarray, kernel: Kernel, measure: Measure, log_k: Callable[[], np.ndarray]) -> np.ndarray:
+def _log_bumps(
+    points: np.ndarray, kernel: Kernel, measure: Measure, log_k: Callable[[], np.ndarray]
+) -> np.ndarray:
     """log k(x_i,x_j)²/∫k(x,x_j)²dρ; of a discrete ρ at the node nearest to x_i, for between the nodes it bounds no density."""
     if (atoms := measure.atoms) is None:
         bumps = np.maximum(log_k(), -_FARTHEST)
@@ -267,7 +334,9 @@ def widest_good(logs: np.ndarray, weights: np.ndarray, within: float) -> int:
 
 def _deviations(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """The standard deviation of each feature."""
-    scale = np.ptp(points, axis=0)  # features of 1e±150 are squared in units of this; 0 for a constant one
+    scale = np.ptp(
+        points, axis=0
+    )  # features of 1e±150 are squared in units of this; 0 for a constant one
     unit = (points - points[0]) / np.where(scale > 0.0, scale, 1.0)
     return np.asarray(scale * np.sqrt(weights @ (unit - weights @ unit) ** 2))
 
@@ -279,9 +348,17 @@ def spreads(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
     x, w = np.take_along_axis(points, order, axis=0), weights[order]
     x = x - x[x.shape[0] // 2]  # a middle one: an outlier would take the digits of all others
     cumulative = np.cumsum(w, axis=0) - 0.5 * w
-    low, high = (np.array([np.interp(level, cumulative[:, k], x[:, k]) for k in range(points.shape[1])]) for level in (0.25, 0.75))
+    low, high = (
+        np.array([np.interp(level, cumulative[:, k], x[:, k]) for k in range(points.shape[1])])
+        for level in (0.25, 0.75)
+    )
     return np.where(high > low, np.minimum((high - low) / 1.349, deviation), deviation)
 
 
-RULES: dict[str, Rule] = {"auto": left_out, "median": median, "scott": scott, "silverman": silverman}
+RULES: dict[str, Rule] = {
+    "auto": left_out,
+    "median": median,
+    "scott": scott,
+    "silverman": silverman,
+}
 """Every rule by name."""

@@ -18,7 +18,16 @@ import numpy as np
 from ksos._array import Array, to_numpy
 from ksos._memory import row_blocks
 from ksos.density import SoSDensity, SoSMixture
-from ksos.embedding import MOST_NODES, TENSOR_FEATURES, MeanEmbedding, Projection, TensorRule, as_target, evaluate, rule_sizes
+from ksos.embedding import (
+    MOST_NODES,
+    TENSOR_FEATURES,
+    MeanEmbedding,
+    Projection,
+    TensorRule,
+    as_target,
+    evaluate,
+    rule_sizes,
+)
 from ksos.embedding_map import blocks_of
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.integrals import closed_form
@@ -52,14 +61,23 @@ class Direction:
 
     def coordinate(self, target: MeanEmbedding | SoSDensity, z: np.ndarray) -> float:
         """⟨h, w_target⟩, z being the coordinates of the target before this one."""
-        return self.of_data if target is self.data else (_expected(self.function, target) - float(self.along @ z)) / self.length
+        return (
+            self.of_data
+            if target is self.data
+            else (_expected(self.function, target) - float(self.along @ z)) / self.length
+        )
 
 
 class Coordinates:
     """Orthonormal coordinates of embeddings: those of a projection on landmarks, then one for each direction; with labels, one label after
     the other."""
 
-    def __init__(self, projection: Projection, directions: Sequence[Direction] = (), labels: np.ndarray | None = None) -> None:
+    def __init__(
+        self,
+        projection: Projection,
+        directions: Sequence[Direction] = (),
+        labels: np.ndarray | None = None,
+    ) -> None:
         self.projection, self.directions, self.labels = projection, tuple(directions), labels
 
     @property
@@ -68,23 +86,38 @@ class Coordinates:
         return self._blocks()[-1].stop
 
     def _blocks(self) -> list[slice]:
-        return blocks_of(self.projection.rank + len(self.directions), 1 if self.labels is None else self.labels.shape[0])
+        return blocks_of(
+            self.projection.rank + len(self.directions),
+            1 if self.labels is None else self.labels.shape[0],
+        )
 
     def __call__(self, target: Any) -> Array:
         """z of samples, an embedding or a density, shape (q,); with labels, of a labelled embedding or a labelled density."""
         if self.labels is None:
             return self._plain(target)
         if isinstance(target, LabelledDensity):
-            parts: list[tuple[float, Any]] = [(float(share), p) for share, p in zip(target.probabilities, target.densities, strict=True)]
+            parts: list[tuple[float, Any]] = [
+                (float(share), p)
+                for share, p in zip(target.probabilities, target.densities, strict=True)
+            ]
         elif isinstance(target, LabelledEmbedding):
             parts = [(1.0, part) for part in target.parts]
         else:
-            raise TypeError(f"a space with labels needs a LabelledEmbedding or a LabelledDensity; got {target!r}")
+            raise TypeError(
+                f"a space with labels needs a LabelledEmbedding or a LabelledDensity; got {target!r}"
+            )
         nothing = np.zeros(self._blocks()[0].stop)
-        return np.concatenate([nothing if part is None else share * to_numpy(self._plain(part)) for share, part in parts])
+        return np.concatenate(
+            [
+                nothing if part is None else share * to_numpy(self._plain(part))
+                for share, part in parts
+            ]
+        )
 
     def _plain(self, target: Any) -> Array:
-        if not isinstance(target, KernelSums) or self.directions:  # along directions that are no landmarks the samples are needed
+        if (
+            not isinstance(target, KernelSums) or self.directions
+        ):  # along directions that are no landmarks the samples are needed
             target = as_target(target, self.projection.kernel)
         z = self.projection.coordinates(target)
         if self.directions:
@@ -93,7 +126,9 @@ class Coordinates:
                 z = np.append(z, direction.coordinate(target, z))
         return z
 
-    def direction(self, f: Observable, along: np.ndarray, length: float, row: np.ndarray, data: MeanEmbedding) -> Direction:
+    def direction(
+        self, f: Observable, along: np.ndarray, length: float, row: np.ndarray, data: MeanEmbedding
+    ) -> Direction:
         """The next direction: that of f, whose coordinates are ``along`` and whose distance to what is seen already is ``length``."""
         of_data = (_expected(f, data) - float(along @ to_numpy(self._plain(data)))) / length
         return Direction(f, along, length, row, data, of_data)
@@ -101,14 +136,20 @@ class Coordinates:
     def functions(self, y: np.ndarray) -> tuple[list[Observable], list[KernelFunction], float]:
         """The g with coordinates y, one per label (without labels, one); their parts in the span of the landmarks; the norm of those."""
         found = [self._function(y[block]) for block in self._blocks()]
-        return [g for g, _, _ in found], [near for _, near, _ in found], float(np.linalg.norm([size for _, _, size in found]))
+        return (
+            [g for g, _, _ in found],
+            [near for _, near, _ in found],
+            float(np.linalg.norm([size for _, _, size in found])),
+        )
 
     def _function(self, y: np.ndarray) -> tuple[Observable, KernelFunction, float]:
         S, q = to_numpy(self.projection.S), self.projection.rank
         landmarks, kernel = to_numpy(self.projection.landmarks), self.projection.kernel
         near = KernelFunction(landmarks, S.T @ y[:q], kernel=kernel)
         rest, parts = y.copy(), []
-        for j in range(len(self.directions) - 1, -1, -1):  # from the last direction on: no other one depends on it
+        for j in range(
+            len(self.directions) - 1, -1, -1
+        ):  # from the last direction on: no other one depends on it
             direction = self.directions[j]
             scale = rest[q + j] / direction.length
             rest[: q + j] -= scale * direction.along
@@ -124,7 +165,13 @@ def _expected(f: Observable, target: MeanEmbedding | SoSDensity | SoSMixture) ->
     if isinstance(target, SoSMixture):
         return float(target.expectation(f))
     F = to_numpy(target.unit_factor)
-    return float(np.trace(f.matrix(target.kernel, to_numpy(target.support_points), target.measure, target.log_unit, F).values))
+    return float(
+        np.trace(
+            f.matrix(
+                target.kernel, to_numpy(target.support_points), target.measure, target.log_unit, F
+            ).values
+        )
+    )
 
 
 class Witness(Observable):
@@ -141,10 +188,17 @@ class Witness(Observable):
     def __call__(self, X: Any) -> np.ndarray:
         X, kernel = self._points(X), self.data.kernel
         if (atoms := self.p.measure.atoms) is not None:
-            smoothed = KernelFunction(atoms.points, atoms.weights * to_numpy(self.p.pdf(atoms.points)), kernel=kernel)(X)
+            smoothed = KernelFunction(
+                atoms.points, atoms.weights * to_numpy(self.p.pdf(atoms.points)), kernel=kernel
+            )(X)
         elif (own := self._own) is not None:
             rule, masses = own
-            smoothed = np.concatenate([rule.seen_from(X[rows], masses) for rows in row_blocks(X.shape[0], masses[0].size, _BLOCK_ELEMENTS)])
+            smoothed = np.concatenate(
+                [
+                    rule.seen_from(X[rows], masses)
+                    for rows in row_blocks(X.shape[0], masses[0].size, _BLOCK_ELEMENTS)
+                ]
+            )
         else:
             smoothed = to_numpy(evaluate(self.p, kernel, X))
         return np.asarray(smoothed - to_numpy(self.data(X)))
@@ -158,24 +212,44 @@ class Witness(Observable):
         rule = TensorRule.of(model, X, measure, self.data.kernel)
         return rule, rule.masses(self.p)
 
-    def _matrix(self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None) -> ObservableMatrix:
+    def _matrix(
+        self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None
+    ) -> ObservableMatrix:
         if self._has_rule(kernel, X, measure):
-            same = kernel == self.p.kernel and measure == self.p.measure and np.array_equal(X, to_numpy(self.p.support_points))
+            same = (
+                kernel == self.p.kernel
+                and measure == self.p.measure
+                and np.array_equal(X, to_numpy(self.p.support_points))
+            )
             if same and self._own is not None:
                 rule, masses = self._own
-                f = rule.smoothed(masses) - rule.atoms_at_nodes(to_numpy(self.data.points), to_numpy(self.data.weights))
+                f = rule.smoothed(masses) - rule.atoms_at_nodes(
+                    to_numpy(self.data.points), to_numpy(self.data.weights)
+                )
             else:
                 rule = TensorRule.of(kernel, X, measure, self.data.kernel)
                 f = self(rule.nodes)
-            return ObservableMatrix(sum_over_nodes(kernel, X, rule.nodes, rule.log_weights, f.ravel(), log_unit, T))
+            return ObservableMatrix(
+                sum_over_nodes(kernel, X, rule.nodes, rule.log_weights, f.ravel(), log_unit, T)
+            )
         if not closed_form(kernel, measure, X.shape[1]).pairwise:
-            raise IntegralNotAvailableError(f"the integrals of {self!r} on {measure!r} would need too many nodes; take larger bandwidths")
+            raise IntegralNotAvailableError(
+                f"the integrals of {self!r} on {measure!r} would need too many nodes; take larger bandwidths"
+            )
         V = density_inner_matrix(self.p.on_host(), self.data.kernel, kernel, measure, X, log_unit)
-        atoms = KernelFunction(to_numpy(self.data.points), to_numpy(self.data.weights), kernel=self.data.kernel)
-        return ObservableMatrix(V - atoms.matrix(kernel, X, measure, log_unit).values).transformed(T)
+        atoms = KernelFunction(
+            to_numpy(self.data.points), to_numpy(self.data.weights), kernel=self.data.kernel
+        )
+        return ObservableMatrix(V - atoms.matrix(kernel, X, measure, log_unit).values).transformed(
+            T
+        )
 
     def _has_rule(self, kernel: Kernel, X: np.ndarray, measure: Measure) -> bool:
-        product = isinstance(kernel, Gaussian) and isinstance(self.data.kernel, Gaussian) and not self.data.kernel.full
+        product = (
+            isinstance(kernel, Gaussian)
+            and isinstance(self.data.kernel, Gaussian)
+            and not self.data.kernel.full
+        )
         if X.shape[1] > TENSOR_FEATURES or not product:
             return False
         return math.prod(rule_sizes(kernel, X, measure, self.data.kernel)[1]) <= MOST_NODES

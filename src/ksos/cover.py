@@ -14,7 +14,15 @@ from ksos.pivoted_cholesky import choose_pivots
 from ksos.quadrature import tensor_grid
 from ksos.support import pivoted_cholesky
 
-__all__ = ["finest_bandwidth", "grid", "landmark_candidates", "pivots", "region", "scattered", "support_cover"]
+__all__ = [
+    "finest_bandwidth",
+    "grid",
+    "landmark_candidates",
+    "pivots",
+    "region",
+    "scattered",
+    "support_cover",
+]
 
 _SPACING = 0.45  # between support points, in bandwidths: closer ones add little beyond the truncation of the space
 _FINEST = 1.0 / 3.0  # of the default bandwidth of the model, in bandwidths of the embedding
@@ -27,15 +35,25 @@ _REACH = 2.0  # bandwidths of the model beyond its support points
 
 def region(measure: Measure, points: np.ndarray, sigma: np.ndarray) -> Box:
     """The box in which support points and landmarks lie: the domain's own boundary, and where it has none the data and a bandwidth more."""
-    points, pad = (points, _PAD * sigma) if measure.atoms is None else (measure.atoms.points, np.zeros_like(sigma))
+    points, pad = (
+        (points, _PAD * sigma)
+        if measure.atoms is None
+        else (measure.atoms.points, np.zeros_like(sigma))
+    )
     low, high = points.min(axis=0) - pad, points.max(axis=0) + pad
     if (factor := measure.normal_factor(points.shape[1])) is not None:
         mean, scale = factor
-        low, high = np.minimum(low, mean - _NORMAL_PAD * scale), np.maximum(high, mean + _NORMAL_PAD * scale)
+        low, high = (
+            np.minimum(low, mean - _NORMAL_PAD * scale),
+            np.maximum(high, mean + _NORMAL_PAD * scale),
+        )
     ends = zip(measure.boundaries(points.shape[1]), (low, high), strict=True)
     low, high = (np.where(np.isfinite(end), end, side) for end, side in ends)
     flat = ~(low < high)  # nodes in a plane, or data beyond the only boundary
-    return Box(np.where(flat, np.minimum(low, high) - sigma, low), np.where(flat, np.maximum(low, high) + sigma, high))
+    return Box(
+        np.where(flat, np.minimum(low, high) - sigma, low),
+        np.where(flat, np.maximum(low, high) + sigma, high),
+    )
 
 
 def finest_bandwidth(box: Box, sigma: np.ndarray, most: int) -> np.ndarray:
@@ -43,13 +61,17 @@ def finest_bandwidth(box: Box, sigma: np.ndarray, most: int) -> np.ndarray:
     embedding's own, as in the note, if they are too few for that. Beyond three features: half of the embedding's.
     """
     d = sigma.shape[0]
-    if d > _GRID_FEATURES:  # no grid covers a box of many features, and narrow densities are what few landmarks can see exactly
+    if (
+        d > _GRID_FEATURES
+    ):  # no grid covers a box of many features, and narrow densities are what few landmarks can see exactly
         return 0.5 * sigma
     per_side = max(math.floor(most ** (1.0 / d) + 1e-9), 2)
     return np.clip((box.high - box.low) / ((per_side - 1) * _SPACING), _FINEST * sigma, sigma)
 
 
-def support_cover(kernel: Kernel, measure: Measure, box: Box, data: np.ndarray, most: int) -> np.ndarray:
+def support_cover(
+    kernel: Kernel, measure: Measure, box: Box, data: np.ndarray, most: int
+) -> np.ndarray:
     """Support points across the box, its boundary included: a grid if one fits.
 
     If none does, the bandwidth is narrower than so few points can carry across the box. Up to three features, half of them then go to
@@ -59,16 +81,28 @@ def support_cover(kernel: Kernel, measure: Measure, box: Box, data: np.ndarray, 
     integrals = closed_form(kernel, measure, d)
     if measure.atoms is not None:
         nodes = np.unique(measure.atoms.points, axis=0)
-        return nodes if nodes.shape[0] <= most else nodes[pivoted_cholesky(nodes, most, integrals, _TAKEN)]
+        return (
+            nodes
+            if nodes.shape[0] <= most
+            else nodes[pivoted_cholesky(nodes, most, integrals, _TAKEN)]
+        )
     counts = _counts(box, _SPACING * kernel.sigma_vector(d))
     if d <= _GRID_FEATURES and math.prod(counts) <= most:
         return grid(box, counts)
     inside = np.unique(data[measure.contains(data)], axis=0)
-    near = inside[pivoted_cholesky(inside, (most + 1) // 2, integrals, _TAKEN)] if inside.shape[0] else inside
-    if d <= _GRID_FEATURES and (wide := _widest_counts(box, kernel.sigma_vector(d), most - near.shape[0])):
+    near = (
+        inside[pivoted_cholesky(inside, (most + 1) // 2, integrals, _TAKEN)]
+        if inside.shape[0]
+        else inside
+    )
+    if d <= _GRID_FEATURES and (
+        wide := _widest_counts(box, kernel.sigma_vector(d), most - near.shape[0])
+    ):
         return np.unique(np.concatenate([near, grid(box, wide)]), axis=0)
     far = scattered(box, 8 * most)
-    return np.concatenate([near, far[pivoted_cholesky(far, max(most - near.shape[0], 1), integrals, _TAKEN)]])
+    return np.concatenate(
+        [near, far[pivoted_cholesky(far, max(most - near.shape[0], 1), integrals, _TAKEN)]]
+    )
 
 
 def _counts(box: Box, spacing: np.ndarray) -> list[int]:
@@ -97,7 +131,9 @@ def grid(box: Box, counts: list[int]) -> np.ndarray:
     >>> grid(Box([0.0, 0.0], [1.0, 2.0]), [2, 3])[:3].tolist()
     [[0.0, 0.0], [0.0, 1.0], [0.0, 2.0]]
     """
-    return tensor_grid([np.linspace(low, high, n) for low, high, n in zip(box.low, box.high, counts, strict=True)])
+    return tensor_grid(
+        [np.linspace(low, high, n) for low, high, n in zip(box.low, box.high, counts, strict=True)]
+    )
 
 
 def scattered(box: Box, n: int, more: np.ndarray | None = None) -> np.ndarray:
@@ -117,19 +153,33 @@ def scattered(box: Box, n: int, more: np.ndarray | None = None) -> np.ndarray:
 
 
 def landmark_candidates(
-    kernel: Kernel, model: Kernel, measure: Measure, box: Box, data: np.ndarray, weights: np.ndarray, support: np.ndarray
+    kernel: Kernel,
+    model: Kernel,
+    measure: Measure,
+    box: Box,
+    data: np.ndarray,
+    weights: np.ndarray,
+    support: np.ndarray,
 ) -> np.ndarray:
     """Points across the box and its boundary, and as far beyond as densities reach; the support points; the data (the heaviest of many)."""
     d = data.shape[1]
     if measure.atoms is not None:
         nodes = measure.atoms.points
-        return np.unique(np.concatenate([support, data, nodes[:: max(1, nodes.shape[0] // _MOST_GRID)]]), axis=0)
+        return np.unique(
+            np.concatenate([support, data, nodes[:: max(1, nodes.shape[0] // _MOST_GRID)]]), axis=0
+        )
     (lowest, highest), reach = measure.boundaries(d), _REACH * model.sigma_vector(d)
     box = Box(np.maximum(box.low - reach, lowest), np.minimum(box.high + reach, highest))
     counts = _counts(box, _GRID_SPACING * kernel.sigma_vector(d))
-    covering = grid(box, counts) if d <= _GRID_FEATURES and math.prod(counts) <= _MOST_GRID else scattered(box, _SCATTERED)
+    covering = (
+        grid(box, counts)
+        if d <= _GRID_FEATURES and math.prod(counts) <= _MOST_GRID
+        else scattered(box, _SCATTERED)
+    )
     heaviest = np.argsort(-np.abs(weights), kind="stable")[:_MOST_DATA]
-    if d > _GRID_FEATURES:  # nothing covers a box of many features: landmarks go where the data and the densities are
+    if (
+        d > _GRID_FEATURES
+    ):  # nothing covers a box of many features: landmarks go where the data and the densities are
         covering = covering[:0]
     return np.unique(np.concatenate([covering, support, data[np.sort(heaviest)]]), axis=0)
 
@@ -144,5 +194,7 @@ def pivots(kernel: Kernel, candidates: np.ndarray, tol: float, most: int) -> np.
     [0, 2]
     """
     n = candidates.shape[0]
-    found = choose_pivots(lambda i: kernel(candidates[i : i + 1], candidates)[0], np.ones(n), tol, min(most, n))
+    found = choose_pivots(
+        lambda i: kernel(candidates[i : i + 1], candidates)[0], np.ones(n), tol, min(most, n)
+    )
     return np.array(found.chosen, dtype=int)

@@ -23,11 +23,19 @@ def on_device(chunks: Iterator[Any], device: Any) -> Iterator[Any]:
     copies = Copies(wanted) if wanted.type == "cuda" else None
     sent: tuple[Any, Copy] | None = None
     for chunk in chunks:
-        begun = None if copies is None or is_tensor(chunk.data) else copies.begin(np.asarray(require_numbers(chunk.data)))
+        begun = (
+            None
+            if copies is None or is_tensor(chunk.data)
+            else copies.begin(np.asarray(require_numbers(chunk.data)))
+        )
         if sent is not None:
             yield sent[0]._replace(data=sent[1].tensor())
         sent = None if begun is None else (chunk._replace(data=None), begun)
         if begun is None:
-            yield chunk._replace(data=chunk.data.to(wanted) if is_tensor(chunk.data) else to_device(require_numbers(chunk.data), wanted))
+            yield chunk._replace(
+                data=chunk.data.to(wanted)
+                if is_tensor(chunk.data)
+                else to_device(require_numbers(chunk.data), wanted)
+            )
     if sent is not None:
         yield sent[0]._replace(data=sent[1].tensor())

@@ -36,7 +36,14 @@ from ksos.source_embedding import few_samples, sums_at
 from ksos.sources import Chunks, as_source
 from ksos.whitening import whiten_columns
 
-__all__ = ["MOST_NODES", "TENSOR_FEATURES", "MeanEmbedding", "Projection", "TensorRule", "as_target"]
+__all__ = [
+    "MOST_NODES",
+    "TENSOR_FEATURES",
+    "MeanEmbedding",
+    "Projection",
+    "TensorRule",
+    "as_target",
+]
 __all__ += ["evaluate", "exact_inner", "median_kernel", "mmd", "require_exact_mmd", "rule_sizes"]
 
 TENSOR_FEATURES = 3
@@ -47,7 +54,10 @@ MOST_NODES = 400_000
 _NODES_PER_BANDWIDTH, _LEAST_NODES = 8, 16
 _TAIL = 6.5  # bandwidths beyond the support points at which the density is cut: exp(−2·6.5²) is below rounding
 _BLOCK_ROWS = 20_000
-_LOST_DIGITS, _DUBIOUS = 1e-12, 1e-4  # of the squared MMD: then a rule is preferred; then the user is warned
+_LOST_DIGITS, _DUBIOUS = (
+    1e-12,
+    1e-4,
+)  # of the squared MMD: then a rule is preferred; then the user is warned
 _MEDIAN_ROWS = 3000
 _KERNEL_VALUE = 20.0  # an exponential costs this many operations
 
@@ -98,16 +108,25 @@ class Projection:
     it the more landmarks there are.
     """
 
-    def __init__(self, kernel: Kernel, landmarks: Array, tol: float = 1e-10, whitening: str = "eigh") -> None:
+    def __init__(
+        self, kernel: Kernel, landmarks: Array, tol: float = 1e-10, whitening: str = "eigh"
+    ) -> None:
         self.kernel, self.landmarks = kernel, landmarks
         xp, ell = namespace(landmarks), landmarks.shape[0]
 
         def matrix() -> Array:
-            require_memory(4 * ell * ell * FLOAT_BYTES, f"the kernel matrix of {ell} landmarks", "use fewer landmarks", beside=landmarks)
+            require_memory(
+                4 * ell * ell * FLOAT_BYTES,
+                f"the kernel matrix of {ell} landmarks",
+                "use fewer landmarks",
+                beside=landmarks,
+            )
             return kernel(landmarks)
 
         ones = xp.ones((ell,), dtype=xp.float64, device=landmarks.device)
-        self.whitening = whiten_columns(lambda r: kernel(landmarks[r : r + 1, :], landmarks)[0, :], ones, matrix, tol, whitening)
+        self.whitening = whiten_columns(
+            lambda r: kernel(landmarks[r : r + 1, :], landmarks)[0, :], ones, matrix, tol, whitening
+        )
         self.S = xp.asarray(self.whitening.T.T, copy=True)  # rows in one piece
 
     @property
@@ -124,7 +143,14 @@ class Projection:
 
 
 @np.errstate(under="ignore")
-def mmd(a: Target, b: Target, kernel: Kernel | None = None, landmarks: Any = None, *, max_operations: float = 1e13) -> float:
+def mmd(
+    a: Target,
+    b: Target,
+    kernel: Kernel | None = None,
+    landmarks: Any = None,
+    *,
+    max_operations: float = 1e13,
+) -> float:
     """The maximum mean discrepancy ‖w_a − w_b‖ [Gretton2012], the root, not the square, between samples, embeddings and densities.
 
     Parameters
@@ -149,32 +175,60 @@ def mmd(a: Target, b: Target, kernel: Kernel | None = None, landmarks: Any = Non
     a, b = _in_order(a, names, "a"), _in_order(b, names, "b")
     landmarks = None if landmarks is None else in_order(landmarks, names, "landmarks")
     if kernel is None:  # an embedding knows its RKHS; a density only suggests its own kernel
-        kernel = next((t.kernel for kind in (MeanEmbedding, SoSDensity, SoSMixture) for t in (a, b) if isinstance(t, kind)), None)
+        kernel = next(
+            (
+                t.kernel
+                for kind in (MeanEmbedding, SoSDensity, SoSMixture)
+                for t in (a, b)
+                if isinstance(t, kind)
+            ),
+            None,
+        )
         if kernel is None and (isinstance(a, Chunks) or isinstance(b, Chunks)):
-            raise ValueError("samples in chunks need a kernel, kernel=…; ksos.median_kernel(a, b) of some of them suggests one")
+            raise ValueError(
+                "samples in chunks need a kernel, kernel=…; ksos.median_kernel(a, b) of some of them suggests one"
+            )
         kernel = median_kernel(a, b) if kernel is None else kernel
     if not isinstance(kernel, Kernel):
-        raise ValueError(f"kernel must be a kernel object, such as ksos.kernels.Gaussian(1.0), or None; got {kernel!r}")
+        raise ValueError(
+            f"kernel must be a kernel object, such as ksos.kernels.Gaussian(1.0), or None; got {kernel!r}"
+        )
     if landmarks is not None:
         points = as_points(landmarks, "landmarks")
-        sides = [sums_at(t, kernel, points, names) if isinstance(t, Chunks) else as_target(t, kernel, w) for t, w in _both(a, b)]
+        sides = [
+            sums_at(t, kernel, points, names) if isinstance(t, Chunks) else as_target(t, kernel, w)
+            for t, w in _both(a, b)
+        ]
         _require_same_features(*sides)
-        projection = Projection(kernel, as_points(points, "landmarks", n_features=sides[0].n_features))
+        projection = Projection(
+            kernel, as_points(points, "landmarks", n_features=sides[0].n_features)
+        )
         return norm(projection.coordinates(sides[0]) - projection.coordinates(sides[1]))
-    a, b = (_in_memory(t, kernel, names, w) if isinstance(t, Chunks) else as_target(t, kernel, w) for t, w in _both(a, b))
+    a, b = (
+        _in_memory(t, kernel, names, w) if isinstance(t, Chunks) else as_target(t, kernel, w)
+        for t, w in _both(a, b)
+    )
     _require_same_features(a, b)
     kernel, a, b = _in_axes(kernel, a, b)
-    forms = [*_exact_forms(a, kernel, max_operations), *((-w, form) for w, form in _exact_forms(b, kernel, max_operations))]
+    forms = [
+        *_exact_forms(a, kernel, max_operations),
+        *((-w, form) for w, form in _exact_forms(b, kernel, max_operations)),
+    ]
     left, right = forms[0][1], forms[-1][1]
     if len(forms) == 2 and isinstance(left, MeanEmbedding) and isinstance(right, MeanEmbedding):
         xp, points = namespace(left.points), left.points
         weights = xp.concat([left.weights, -like(right.weights, points)])
-        both = MeanEmbedding(xp.concat([points, like(right.points, points)]), weights, kernel=kernel)
+        both = MeanEmbedding(
+            xp.concat([points, like(right.points, points)]), weights, kernel=kernel
+        )
         square = _inner(both, both, kernel, max_operations)
     else:
         pairs = [(i, j) for i in range(len(forms)) for j in range(i, len(forms))]
         factors = [(1.0 if i == j else 2.0) * forms[i][0] * forms[j][0] for i, j in pairs]
-        square = sum(c * _inner(forms[i][1], forms[j][1], kernel, max_operations) for c, (i, j) in zip(factors, pairs, strict=True))
+        square = sum(
+            c * _inner(forms[i][1], forms[j][1], kernel, max_operations)
+            for c, (i, j) in zip(factors, pairs, strict=True)
+        )
     return math.sqrt(max(square, 0.0))
 
 
@@ -196,7 +250,9 @@ def median_kernel(a: Any, b: Any, rng: Any = 0) -> Gaussian:
     rows = np.concatenate([samples[0][chosen[chosen < n]], samples[1][chosen[chosen >= n] - n]])
     points, counts = np.unique(rows + 0.0, axis=0, return_counts=True)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of rows that are all the same, which no kernel tells apart
+        warnings.simplefilter(
+            "ignore", UserWarning
+        )  # of rows that are all the same, which no kernel tells apart
         return Gaussian(bandwidth_rule("median", points, counts / counts.sum(), generator))
 
 
@@ -208,7 +264,9 @@ def as_target(target: Target, kernel: Kernel, name: str = "target") -> Law:
         _require_same_kernel(target, kernel, name)
         return target
     if isinstance(target, KernelSums):
-        raise TypeError(f"{name} is known at its landmarks only: {target!r}; samples or a MeanEmbedding are needed here")
+        raise TypeError(
+            f"{name} is known at its landmarks only: {target!r}; samples or a MeanEmbedding are needed here"
+        )
     return MeanEmbedding(as_points(target, name), kernel=kernel)
 
 
@@ -216,7 +274,9 @@ def _both(a: Target, b: Target) -> Sequence[tuple[Target, str]]:
     return (a, "a"), (b, "b")
 
 
-def _in_memory(source: Chunks, kernel: Kernel, names: tuple[str, ...] | None, name: str) -> MeanEmbedding:
+def _in_memory(
+    source: Chunks, kernel: Kernel, names: tuple[str, ...] | None, name: str
+) -> MeanEmbedding:
     return MeanEmbedding(*few_samples(source, names, name), kernel=kernel)
 
 
@@ -227,7 +287,9 @@ def _require_same_features(a: Law | KernelSums, b: Law | KernelSums) -> None:
 
 def _require_same_kernel(target: MeanEmbedding | KernelSums, kernel: Kernel, name: str) -> None:
     if target.kernel != kernel:
-        raise ValueError(f"{name} is an embedding in the RKHS of {target.kernel!r}, but distances are measured in that of {kernel!r}")
+        raise ValueError(
+            f"{name} is an embedding in the RKHS of {target.kernel!r}, but distances are measured in that of {kernel!r}"
+        )
 
 
 def _names(target: Target) -> tuple[str, ...] | None:
@@ -247,17 +309,24 @@ def _in_order(target: Target, names: tuple[str, ...] | None, what: str) -> Targe
     if (order := order_of(target.feature_names, names, what)) is None:
         return target
     if isinstance(target, MeanEmbedding):
-        return MeanEmbedding(target.points[:, order], target.weights, kernel=target.kernel.restrict(order))
+        return MeanEmbedding(
+            target.points[:, order], target.weights, kernel=target.kernel.restrict(order)
+        )
     return target.marginal(order)
 
 
 def evaluate(target: Law, kernel: Kernel, Z: Array) -> Array:
     """w_target(Z_r) for the embedding kernel ``kernel``, shape (ℓ,)."""
     if target.n_features != Z.shape[1]:
-        raise ValueError(f"the target has {target.n_features} features, but the landmarks have {Z.shape[1]}")
+        raise ValueError(
+            f"the target has {target.n_features} features, but the landmarks have {Z.shape[1]}"
+        )
     if isinstance(target, MeanEmbedding):
         return _atoms_at(target, kernel, Z)
-    return sum((weight * part.embedded(kernel, Z) for weight, part in _parts(target)), zeros((Z.shape[0],), Z))
+    return sum(
+        (weight * part.embedded(kernel, Z) for weight, part in _parts(target)),
+        zeros((Z.shape[0],), Z),
+    )
 
 
 def _parts(p: SoSDensity | SoSMixture) -> Sequence[tuple[float, Part]]:
@@ -286,18 +355,30 @@ def _in_axes(kernel: Kernel, a: Law, b: Law) -> tuple[Kernel, Law, Law]:
 
     No inner product depends on the coordinates. On a measure with a boundary there are no such coordinates, and no closed form.
     """
-    densities = [part.density for p in (a, b) if not isinstance(p, MeanEmbedding) for _, part in _parts(p)]
+    densities = [
+        part.density for p in (a, b) if not isinstance(p, MeanEmbedding) for _, part in _parts(p)
+    ]
     walls = any(np.any(np.isfinite(p.measure.boundaries(p.n_features))) for p in densities)
-    if not kernel.full or not densities or walls or not all(isinstance(p.kernel, Gaussian) for p in densities):
+    if (
+        not kernel.full
+        or not densities
+        or walls
+        or not all(isinstance(p.kernel, Gaussian) for p in densities)
+    ):
         return kernel, a, b
     same_features = densities[0].n_features == a.n_features
-    axes, plain = axes_of(kernel, a.n_features, densities[0].kernel if same_features else None), Gaussian(1.0)
+    axes, plain = (
+        axes_of(kernel, a.n_features, densities[0].kernel if same_features else None),
+        Gaussian(1.0),
+    )
     zero = to_numpy(next(p.support_points for p in (a, b) if not isinstance(p, MeanEmbedding)))[0]
 
     def moved(target: Law) -> Law:
         if not isinstance(target, MeanEmbedding):
             return target.affine(1.0, -zero).affine(axes.V)
-        return MeanEmbedding(axes.coordinates(target.points, like(zero, target.points)), target.weights, kernel=plain)
+        return MeanEmbedding(
+            axes.coordinates(target.points, like(zero, target.points)), target.weights, kernel=plain
+        )
 
     return plain, moved(a), moved(b)
 
@@ -319,7 +400,9 @@ def require_exact_mmd(kernel: Kernel, embedding_kernel: Kernel, measure: Measure
         )
 
 
-def rule_sizes(model: Kernel, X: np.ndarray, measure: Measure, kernel: Kernel) -> tuple[Box, list[int]]:
+def rule_sizes(
+    model: Kernel, X: np.ndarray, measure: Measure, kernel: Kernel
+) -> tuple[Box, list[int]]:
     """The box that holds the mass of the densities on X, and how many nodes per feature integrate them and the kernel to rounding."""
     d = X.shape[1]
     eta, sigma, smooth = feature_scales(model, d), kernel.sigma_vector(d), measure.smooth_length(d)
@@ -328,7 +411,9 @@ def rule_sizes(model: Kernel, X: np.ndarray, measure: Measure, kernel: Kernel) -
     low = np.maximum(lowest, np.clip(X.min(axis=0), None, highest) - _TAIL * eta)
     high = np.minimum(highest, np.clip(X.max(axis=0), lowest, None) + _TAIL * eta)
     finest = np.minimum(np.minimum(narrow, sigma), smooth)
-    counts = np.ceil(_LEAST_NODES + _NODES_PER_BANDWIDTH * np.minimum((high - low) / finest, 1e6)).astype(int)
+    counts = np.ceil(
+        _LEAST_NODES + _NODES_PER_BANDWIDTH * np.minimum((high - low) / finest, 1e6)
+    ).astype(int)
     return Box(low, high), counts.tolist()
 
 
@@ -352,10 +437,17 @@ class TensorRule:
         """The rule for the densities of a model."""
         box, counts = rule_sizes(model, X, measure, kernel)
         d, total = X.shape[1], math.prod(counts)
-        require_memory(FLOAT_BYTES * total * (d + 4), f"a rule with {total} nodes", "take larger bandwidths")
+        require_memory(
+            FLOAT_BYTES * total * (d + 4), f"a rule with {total} nodes", "take larger bandwidths"
+        )
         rules = [composite(box.low[k : k + 1], box.high[k : k + 1], counts[k]) for k in range(d)]
         nodes = tensor_grid([axis for axis, _ in rules])
-        return cls(kernel, [axis for axis, _ in rules], nodes, log_outer([w for _, w in rules]) + measure.log_density(nodes))
+        return cls(
+            kernel,
+            [axis for axis, _ in rules],
+            nodes,
+            log_outer([w for _, w in rules]) + measure.log_density(nodes),
+        )
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -366,22 +458,38 @@ class TensorRule:
         """What p puts on the nodes, shaped as the tensor that they are. None is negative: nothing cancels."""
         blocks = row_blocks(self.nodes.shape[0], 1, _BLOCK_ROWS)
         with np.errstate(under="ignore"):
-            found = [np.exp(to_numpy(p.logpdf(self.nodes[rows])) + self.log_weights[rows]) for rows in blocks]
+            found = [
+                np.exp(to_numpy(p.logpdf(self.nodes[rows])) + self.log_weights[rows])
+                for rows in blocks
+            ]
         return np.concatenate(found).reshape(self.shape)
 
     def smoothed(self, masses: np.ndarray, at: TensorRule | None = None) -> np.ndarray:
         """Σ_n m_n k(x, x_n) at the nodes x of this rule, or of another one."""
-        for k, (axis, there) in enumerate(zip(self.axes, (self if at is None else at).axes, strict=True)):
-            masses = np.moveaxis(np.tensordot(self.kernel.restrict([k])(there[:, None], axis[:, None]), masses, axes=(1, k)), 0, k)
+        for k, (axis, there) in enumerate(
+            zip(self.axes, (self if at is None else at).axes, strict=True)
+        ):
+            masses = np.moveaxis(
+                np.tensordot(
+                    self.kernel.restrict([k])(there[:, None], axis[:, None]), masses, axes=(1, k)
+                ),
+                0,
+                k,
+            )
         return masses
 
     def _factors(self, points: np.ndarray) -> list[np.ndarray]:
-        return [self.kernel.restrict([k])(axis[:, None], points[:, k : k + 1]) for k, axis in enumerate(self.axes)]
+        return [
+            self.kernel.restrict([k])(axis[:, None], points[:, k : k + 1])
+            for k, axis in enumerate(self.axes)
+        ]
 
     def seen_from(self, points: np.ndarray, masses: np.ndarray) -> np.ndarray:
         """Σ_n m_n k(z, x_n) at other points z."""
         factors = self._factors(points)
-        seen = np.moveaxis(np.tensordot(factors[0], masses, axes=(0, 0)), 0, -1)  # (…, points): one feature after the other is summed
+        seen = np.moveaxis(
+            np.tensordot(factors[0], masses, axes=(0, 0)), 0, -1
+        )  # (…, points): one feature after the other is summed
         for factor in factors[1:]:
             seen = np.einsum("a...i,ai->...i", seen, factor)
         return seen
@@ -412,7 +520,15 @@ def _exact_forms(target: Law, kernel: Kernel, max_operations: float) -> list[tup
     if isinstance(target, MeanEmbedding):
         return [(1.0, target)]
     found = _parts(target.on_host() if target.plain is not None else target.as_mixture())
-    return [(w, part if isinstance(part, Reference) else _exact_form(part.density, kernel, max_operations)) for w, part in found]
+    return [
+        (
+            w,
+            part
+            if isinstance(part, Reference)
+            else _exact_form(part.density, kernel, max_operations),
+        )
+        for w, part in found
+    ]
 
 
 def _exact_form(target: MeanEmbedding | SoSDensity, kernel: Kernel, max_operations: float) -> _Form:
@@ -441,8 +557,12 @@ def _exact_form(target: MeanEmbedding | SoSDensity, kernel: Kernel, max_operatio
             "measure=Discrete.quadrature(box, n_nodes)"
         )
     if error > _DUBIOUS:
-        message = f"the weights of this density cancel: its exact squared MMD may be off by {error:.0e}"
-        warnings.warn(f"{message}; pass landmarks= for the projected MMD", RuntimeWarning, stacklevel=5)
+        message = (
+            f"the weights of this density cancel: its exact squared MMD may be off by {error:.0e}"
+        )
+        warnings.warn(
+            f"{message}; pass landmarks= for the projected MMD", RuntimeWarning, stacklevel=5
+        )
     return p
 
 
@@ -487,7 +607,9 @@ def _inner_of_reference(a: Reference, b: _Form, kernel: Kernel, max_operations: 
         return float(a.embedded(kernel, b.rule.nodes) @ b.masses.ravel())
     left, right = a.groups(), (b if isinstance(b, Reference) else Squares(b)).groups()
     if left is None or right is None or not isinstance(kernel, Gaussian):
-        raise IntegralNotAvailableError("the exact MMD between these laws has no formula; pass landmarks= for the projected MMD")
+        raise IntegralNotAvailableError(
+            "the exact MMD between these laws has no formula; pass landmarks= for the projected MMD"
+        )
     counts = [sum(int(group.weights.size) for group in groups) for groups in (left, right)]
     if (cost := _KERNEL_VALUE * counts[0] * counts[1]) > max_operations:
         raise ValueError(

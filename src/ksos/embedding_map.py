@@ -18,7 +18,16 @@ from ksos.integrals.regions import Rule
 from ksos.integrals.triple import PairFactors, ThinPairs, thin_pairs, triple_blocks
 from ksos.kernels import Kernel
 
-__all__ = ["SMALL_TENSOR", "CompressedMap", "EmbeddingMap", "LabelledMap", "PairwiseMap", "Tangent", "UnstoredMap", "blocks_of"]
+__all__ = [
+    "SMALL_TENSOR",
+    "CompressedMap",
+    "EmbeddingMap",
+    "LabelledMap",
+    "PairwiseMap",
+    "Tangent",
+    "UnstoredMap",
+    "blocks_of",
+]
 __all__ += ["embedding_map", "gram_at_nodes", "node_rule"]
 
 SMALL_TENSOR = 1 << 24  # entries: 134 MB
@@ -117,7 +126,9 @@ class EmbeddingMap(ABC):
 
     def rounding(self, y: Array) -> float:
         """How far A*(y) may be off, in the Frobenius norm, because of rounding in the integrals, estimated."""
-        return 0.0 if self.noise is None else norm(self.noise.norms @ y[: self.noise.norms.shape[1]])
+        return (
+            0.0 if self.noise is None else norm(self.noise.norms @ y[: self.noise.norms.shape[1]])
+        )
 
     def rounding_matrix(self, y: Array) -> Array | None:
         """E such that A*(y) is off by at most ±E in the order of matrices, estimated; None if it is negligible.
@@ -203,7 +214,10 @@ class PairwiseMap(UnstoredMap):
     def tangent(self, F: Array) -> Tangent:
         """In the coordinates of the points, where a column takes one large product, and not three."""
         (m, ell), k, TF = self.pairs.H.shape, F.shape[1], self.T @ F
-        what, remedy = f"the derivative of {k} squares", "use fewer support points or landmarks (n_support), or solver='lbfgs'"
+        what, remedy = (
+            f"the derivative of {k} squares",
+            "use fewer support points or landmarks (n_support), or solver='lbfgs'",
+        )
         require_memory(FLOAT_BYTES * (k + 2) * m * ell, what, remedy, beside=F)
         M = zeros((k, m, ell), F)
         for j in range(k):
@@ -221,7 +235,11 @@ class PairwiseMap(UnstoredMap):
         return _symmetric(PairwiseMap(self.pairs, self.T @ V, self.S).jacobian(eye(V.shape[1], V)))
 
     def compressed(self) -> CompressedMap:
-        _require_tensor(self.T, self.S.shape[0], "use solver='fista', or fewer support points or landmarks (n_support)")
+        _require_tensor(
+            self.T,
+            self.S.shape[0],
+            "use solver='fista', or fewer support points or landmarks (n_support)",
+        )
         return CompressedMap(_pairwise_tensor(self.pairs, self.T, self.S))
 
 
@@ -250,7 +268,9 @@ class CompressedMap(EmbeddingMap):
         return xp.reshape(xp.reshape(self.tensor, (q * r, r)) @ F, (q, *F.shape))
 
     def restrict(self, columns: slice) -> EmbeddingMap:
-        return CompressedMap(namespace(self.tensor).asarray(self.tensor[:, columns, columns], copy=True))
+        return CompressedMap(
+            namespace(self.tensor).asarray(self.tensor[:, columns, columns], copy=True)
+        )
 
     def compressed(self) -> CompressedMap:
         return self
@@ -272,7 +292,9 @@ class LabelledMap(CompressedMap):
 
     def _blocks(self) -> Iterator[tuple[slice, slice]]:
         """(the coordinates, the directions) of each label."""
-        return zip(*(blocks_of(size, self.n_labels) for size in self.block.tensor.shape[:2]), strict=True)
+        return zip(
+            *(blocks_of(size, self.n_labels) for size in self.block.tensor.shape[:2]), strict=True
+        )
 
     @cached_property
     def tensor(self) -> Array:
@@ -286,7 +308,9 @@ class LabelledMap(CompressedMap):
         return out
 
     def apply(self, C: Array) -> Array:
-        return namespace(C).concat([self.block.apply(C[directions, directions]) for _, directions in self._blocks()])
+        return namespace(C).concat(
+            [self.block.apply(C[directions, directions]) for _, directions in self._blocks()]
+        )
 
     def adjoint(self, y: Array) -> Array:
         r = self.n_labels * self.block.tensor.shape[1]
@@ -296,7 +320,9 @@ class LabelledMap(CompressedMap):
         return out
 
     def rounding(self, y: Array) -> float:
-        return math.hypot(*(self.block.rounding(y[coordinates]) for coordinates, _ in self._blocks()))
+        return math.hypot(
+            *(self.block.rounding(y[coordinates]) for coordinates, _ in self._blocks())
+        )
 
     def rounding_matrix(self, y: Array) -> Array | None:
         if self.noise is None:
@@ -320,7 +346,14 @@ def blocks_of(size: int, labels: int) -> list[slice]:
 
 
 def embedding_map(
-    integrals: Integrals, X: Array, Z: Array, embedding_kernel: Kernel, T: Array, S: Array, log_unit: float, rule: Rule | None = None
+    integrals: Integrals,
+    X: Array,
+    Z: Array,
+    embedding_kernel: Kernel,
+    T: Array,
+    S: Array,
+    log_unit: float,
+    rule: Rule | None = None,
 ) -> EmbeddingMap:
     """Choose the form of A.
 
@@ -332,19 +365,30 @@ def embedding_map(
     (m, r), q, ell = T.shape, S.shape[0], Z.shape[0]
     if rule is not None:
         _require_tensor(T, q)
-        return CompressedMap(_tensor_at_nodes(rule, integrals.kernel, X, Z, embedding_kernel, T, S, log_unit))
+        return CompressedMap(
+            _tensor_at_nodes(rule, integrals.kernel, X, Z, embedding_kernel, T, S, log_unit)
+        )
     if not integrals.pairwise:
         return CompressedMap(*_streamed_tensor(integrals, X, Z, embedding_kernel, T, S, log_unit))
-    tensor_pays = q * r * r <= m * (m + ell) or (q * r * r < ell * m * m and q * r * r <= SMALL_TENSOR)
-    if tensor_pays and (thin := thin_pairs(integrals, X, Z, embedding_kernel, log_unit)) is not None:
+    tensor_pays = q * r * r <= m * (m + ell) or (
+        q * r * r < ell * m * m and q * r * r <= SMALL_TENSOR
+    )
+    if (
+        tensor_pays
+        and (thin := thin_pairs(integrals, X, Z, embedding_kernel, log_unit)) is not None
+    ):
         return CompressedMap(_thin_tensor(thin, T, S))
     what = f"the pair matrices of {m} support points and {ell} landmarks"
-    require_memory(FLOAT_BYTES * (4 * m * m + 3 * m * ell), what, "use fewer of them (n_support)", beside=T)
+    require_memory(
+        FLOAT_BYTES * (4 * m * m + 3 * m * ell), what, "use fewer of them (n_support)", beside=T
+    )
     pairs = PairFactors(integrals, X, Z, embedding_kernel, log_unit)
     return CompressedMap(_pairwise_tensor(pairs, T, S)) if tensor_pays else PairwiseMap(pairs, T, S)
 
 
-def node_rule(integrals: Integrals, X: Array, Z: Array, embedding_kernel: Kernel, T: Array) -> Rule | None:
+def node_rule(
+    integrals: Integrals, X: Array, Z: Array, embedding_kernel: Kernel, T: Array
+) -> Rule | None:
     """The nodes at which the basis of a space is formed; None if they cost more than they are worth.
 
     They are worth much if T is large, and cost nothing beside the closed forms if the measure is discrete or there are few of them.
@@ -353,15 +397,25 @@ def node_rule(integrals: Integrals, X: Array, Z: Array, embedding_kernel: Kernel
     if m != X.shape[0]:
         return None
     weak = _largest_square(T) > _WEAK
-    operations = math.inf if integrals.measure.atoms is not None else _CHEAP if integrals.pairwise or not weak else _DEAR
+    operations = (
+        math.inf
+        if integrals.measure.atoms is not None
+        else _CHEAP
+        if integrals.pairwise or not weak
+        else _DEAR
+    )
     per_node = m * r + ell * min(m, ell) + 0.5 * ell * r * r
-    return exact_rule(integrals, to_numpy(X), [(embedding_kernel, to_numpy(Z))], operations / per_node)
+    return exact_rule(
+        integrals, to_numpy(X), [(embedding_kernel, to_numpy(Z))], operations / per_node
+    )
 
 
 def gram_at_nodes(rule: Rule, kernel: Kernel, X: Array, T: Array, log_unit: float) -> Array:
     """∫ψψᵀdρ by the rule, shape (r, r)."""
     out = zeros((T.shape[1], T.shape[1]), T)
-    for part in row_blocks(rule[0].shape[0], T.shape[0], _BLOCK_ELEMENTS if is_numpy(T) else _DEVICE_ELEMENTS):
+    for part in row_blocks(
+        rule[0].shape[0], T.shape[0], _BLOCK_ELEMENTS if is_numpy(T) else _DEVICE_ELEMENTS
+    ):
         psi = basis_at(rule, kernel, X, T, log_unit, part)
         out += psi.T @ psi
     return out
@@ -372,9 +426,16 @@ def _largest_square(T: Array) -> float:
     return float(namespace(T).max(namespace(T).sum(T * T, axis=0)))
 
 
-def _require_tensor(T: Array, q: int, remedy: str = "use fewer support points or landmarks (n_support)") -> None:
+def _require_tensor(
+    T: Array, q: int, remedy: str = "use fewer support points or landmarks (n_support)"
+) -> None:
     r = T.shape[1]
-    require_memory(2 * FLOAT_BYTES * q * r * r, f"the compressed tensor of {q}×{r}×{r} entries", remedy, beside=T)
+    require_memory(
+        2 * FLOAT_BYTES * q * r * r,
+        f"the compressed tensor of {q}×{r}×{r} entries",
+        remedy,
+        beside=T,
+    )
 
 
 def _pairwise_tensor(pairs: PairFactors, T: Array, S: Array) -> Array:
@@ -386,11 +447,15 @@ def _pairwise_tensor(pairs: PairFactors, T: Array, S: Array) -> Array:
     xp, (m, r), ell = namespace(T), T.shape, pairs.H.shape[1]
     Q = _thin_root(pairs.G)
     out = zeros((S.shape[0], r * r), T)
-    for columns in row_blocks(ell, r * max(m, r), _BLOCK_ELEMENTS if is_numpy(T) else _DEVICE_ELEMENTS):
+    for columns in row_blocks(
+        ell, r * max(m, r), _BLOCK_ELEMENTS if is_numpy(T) else _DEVICE_ELEMENTS
+    ):
         n = columns.stop - columns.start
         scaled = xp.reshape(pairs.H[:, columns][:, :, None] * T[:, None, :], (m, n * r))
         M = xp.permute_dims(xp.reshape(Q.T @ scaled, (Q.shape[1], n, r)), (1, 0, 2))
-        out += S[:, columns] @ xp.reshape(pairs.c * xp.matmul(xp.matrix_transpose(M), M), (n, r * r))
+        out += S[:, columns] @ xp.reshape(
+            pairs.c * xp.matmul(xp.matrix_transpose(M), M), (n, r * r)
+        )
     return _symmetric(xp.reshape(out, (-1, r, r)))
 
 
@@ -406,7 +471,9 @@ def _thin_tensor(pairs: ThinPairs, T: np.ndarray, S: np.ndarray) -> np.ndarray:
     out = np.zeros((S.shape[0], r * r))
     for rows in row_blocks(ell, r * max(g, r), _BLOCK_ELEMENTS):
         M = (pairs.right[rows] @ N).reshape(-1, g, r)
-        out += S[:, rows] @ (pairs.c * np.matmul(M.transpose(0, 2, 1), M)).reshape(M.shape[0], r * r)
+        out += S[:, rows] @ (pairs.c * np.matmul(M.transpose(0, 2, 1), M)).reshape(
+            M.shape[0], r * r
+        )
     return np.asarray(_symmetric(out.reshape(-1, r, r)))
 
 
@@ -419,7 +486,14 @@ def _thin_root(G: Array) -> Array:
 
 
 def _tensor_at_nodes(
-    rule: Rule, kernel: Kernel, X: Array, Z: Array, embedding_kernel: Kernel, T: Array, S: Array, log_unit: float
+    rule: Rule,
+    kernel: Kernel,
+    X: Array,
+    Z: Array,
+    embedding_kernel: Kernel,
+    T: Array,
+    S: Array,
+    log_unit: float,
 ) -> Array:
     """A_k = Σ_n w_n e_k(x_n) ψ(x_n)ψ(x_n)ᵀ with the basis ψ = Tᵀk(x) and e = S·k_σ(x, Z), both formed at the nodes.
 
@@ -429,7 +503,11 @@ def _tensor_at_nodes(
     first, second = np.tril_indices(r)
     rows, columns = (xp.asarray(index, device=T.device) for index in (first, second))
     out = zeros((q, first.shape[0]), T)
-    for part in row_blocks(rule[0].shape[0], max(m, ell, first.shape[0]), _BLOCK_ELEMENTS if is_numpy(T) else _DEVICE_ELEMENTS):
+    for part in row_blocks(
+        rule[0].shape[0],
+        max(m, ell, first.shape[0]),
+        _BLOCK_ELEMENTS if is_numpy(T) else _DEVICE_ELEMENTS,
+    ):
         psi = basis_at(rule, kernel, X, T, log_unit, part)
         seen = embedding_kernel(like(rule[0][part], T), Z - X[:1, :]) @ S.T
         out += seen.T @ (xp.take(psi, rows, axis=1) * xp.take(psi, columns, axis=1))
@@ -439,7 +517,13 @@ def _tensor_at_nodes(
 
 
 def _streamed_tensor(
-    integrals: Integrals, X: Array, Z: Array, embedding_kernel: Kernel, T: Array, S: Array, log_unit: float
+    integrals: Integrals,
+    X: Array,
+    Z: Array,
+    embedding_kernel: Kernel,
+    T: Array,
+    S: Array,
+    log_unit: float,
 ) -> tuple[Array, Noise]:
     """The triple integral, formed once in blocks of landmarks and compressed as it comes; and the noise of :class:`CompressedMap`.
 

@@ -11,12 +11,30 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-__all__ = ["as_feature_names", "as_row", "column_names", "feature_numbers", "frame", "in_order", "is_table", "matrix_of", "order_of"]
+__all__ = [
+    "as_feature_names",
+    "as_row",
+    "column_names",
+    "feature_numbers",
+    "frame",
+    "in_order",
+    "is_table",
+    "matrix_of",
+    "order_of",
+]
 __all__ += ["per_feature", "quoted", "require_columns", "said", "series", "shown_names", "square"]
 __all__ += ["target_names", "warn_caller"]
 
 _SHOWN = 6  # names in a message
-_UNITS = {"M": "dates", "m": "durations", "U": "text", "S": "bytes", "T": "text", "V": "records", "c": "complex numbers"}
+_UNITS = {
+    "M": "dates",
+    "m": "durations",
+    "U": "text",
+    "S": "bytes",
+    "T": "text",
+    "V": "records",
+    "c": "complex numbers",
+}
 _REMEDIES = {
     "dates": "leave the column out, or make it a number such as the days since its first date",
     "durations": "divide it by a unit, such as numpy.timedelta64(1, 's')",
@@ -90,11 +108,17 @@ def target_names(y: Any) -> tuple[str, ...] | None:
 
 def as_feature_names(names: Any, d: int, what: str = "feature_names") -> tuple[str, ...]:
     """``d`` different words."""
-    listed = list(names) if isinstance(names, Iterable) and not isinstance(names, (str, bytes)) else None
+    listed = (
+        list(names) if isinstance(names, Iterable) and not isinstance(names, (str, bytes)) else None
+    )
     if listed is None or not all(isinstance(name, str) for name in listed):
-        raise TypeError(f"{what} must be a list of text, one name for each of the {d} features, or None; got {names!r}")
+        raise TypeError(
+            f"{what} must be a list of text, one name for each of the {d} features, or None; got {names!r}"
+        )
     if len(listed) != d:
-        raise ValueError(f"{what} must have one name for each of the {d} features; got {len(listed)}: {quoted(listed)}")
+        raise ValueError(
+            f"{what} must have one name for each of the {d} features; got {len(listed)}: {quoted(listed)}"
+        )
     _require_different(listed, what)
     return tuple(map(str, listed))  # not NumPy's words
 
@@ -102,7 +126,9 @@ def as_feature_names(names: Any, d: int, what: str = "feature_names") -> tuple[s
 def _require_different(labels: Sequence[Any], what: str) -> None:
     twice = [label for label in dict.fromkeys(labels) if labels.count(label) > 1]
     if twice:
-        raise ValueError(f"{what} of the same name: {quoted(twice)}; give each feature a name of its own")
+        raise ValueError(
+            f"{what} of the same name: {quoted(twice)}; give each feature a name of its own"
+        )
 
 
 def quoted(names: Collection[Any], most: int = _SHOWN) -> str:
@@ -128,11 +154,15 @@ def feature_numbers(features: Iterable[Any], names: Sequence[str] | None, what: 
         if isinstance(feature, str):
             if names is None:
                 remedy = "use their numbers, or give them names with p.with_feature_names([…])"
-                raise ValueError(f"{what} names the feature {feature!r}, but the features have no names here; {remedy}")
+                raise ValueError(
+                    f"{what} names the feature {feature!r}, but the features have no names here; {remedy}"
+                )
             if feature not in names:
                 close = get_close_matches(feature, names, 1)
                 meant = f"; did you mean {close[0]!r}?" if close else ""
-                raise ValueError(f"{what} names the feature {feature!r}, but the features are {quoted(names)}{meant}")
+                raise ValueError(
+                    f"{what} names the feature {feature!r}, but the features are {quoted(names)}{meant}"
+                )
             feature = list(names).index(feature)
         found.append(feature)
     return found
@@ -146,15 +176,23 @@ def per_feature(values: Any, d: int, names: Sequence[str] | None, what: str, mis
         return values
     numbers = feature_numbers(values, names, what)
     for number in numbers:
-        if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or not 0 <= number < d:
-            raise ValueError(f"{what} has the feature {number!r}, but the {d} features are numbered 0 to {d - 1}")
+        if (
+            isinstance(number, bool)
+            or not isinstance(number, (int, np.integer))
+            or not 0 <= number < d
+        ):
+            raise ValueError(
+                f"{what} has the feature {number!r}, but the {d} features are numbered 0 to {d - 1}"
+            )
     if len(set(numbers)) < len(numbers):
         raise ValueError(f"{what} must give each feature once; got {quoted(list(values))}")
     given = dict(zip(numbers, values.values(), strict=True))
     return np.stack(np.broadcast_arrays(*(given.get(k, missing) for k in range(d))), axis=-1)
 
 
-def order_of(given: Sequence[str] | None, wanted: Sequence[str] | None, what: str) -> list[int] | None:
+def order_of(
+    given: Sequence[str] | None, wanted: Sequence[str] | None, what: str
+) -> list[int] | None:
     """Where the ``wanted`` names are among those ``given``; None where everything is in its place.
 
     Names that differ are refused. What has no names is taken as it stands, with a warning.
@@ -168,10 +206,14 @@ def order_of(given: Sequence[str] | None, wanted: Sequence[str] | None, what: st
         )
         return None
     if missing := [name for name in wanted if name not in given]:
-        raise ValueError(f"{what} lacks the column{'s' * (len(missing) > 1)} {quoted(missing)}; it has {quoted(given)}")
+        raise ValueError(
+            f"{what} lacks the column{'s' * (len(missing) > 1)} {quoted(missing)}; it has {quoted(given)}"
+        )
     if extra := [name for name in given if name not in wanted]:
         wrong = f"{what} has the column{'s' * (len(extra) > 1)} {quoted(extra)}"
-        raise ValueError(f"{wrong}, but the features are {quoted(wanted)}; select these, as in X[list(p.feature_names)]")
+        raise ValueError(
+            f"{wrong}, but the features are {quoted(wanted)}; select these, as in X[list(p.feature_names)]"
+        )
     return [list(given).index(name) for name in wanted]
 
 
@@ -202,12 +244,16 @@ def as_row(x: Any, names: Sequence[str] | None) -> Any:
         raise ValueError(f"x must have one value for each of {quoted(names)}; got {len(x)} values")
     values = dict(zip(names, x, strict=True)) if labelled is None else labelled
     if extra := [label for label in values if label not in names]:
-        raise ValueError(f"x has {quoted(extra)}, but the columns are {quoted(names)}; select these, as in x[list(est.feature_names_in_)]")
+        raise ValueError(
+            f"x has {quoted(extra)}, but the columns are {quoted(names)}; select these, as in x[list(est.feature_names_in_)]"
+        )
     order_of(tuple(map(str, values)), names, "x")
     return _library("pandas").DataFrame({name: [values[name]] for name in names})
 
 
-def matrix_of(table: Any, what: str, names: Iterable[Any] | None = None, *, gaps: bool = False) -> np.ndarray:
+def matrix_of(
+    table: Any, what: str, names: Iterable[Any] | None = None, *, gaps: bool = False
+) -> np.ndarray:
     """The columns ``names`` of a table (default: all) as a float64 matrix (n, d), without infinities; with ``gaps``, NaN may be in it."""
     labels = _labels(table) if names is None else list(names)
     out = np.empty((table.shape[0], len(labels)), order="F")
@@ -238,7 +284,9 @@ def _checked(table: Any, labels: list[Any], what: str, gaps: bool = False) -> li
 
 def _problem(head: str, found: dict[str, str]) -> str:
     more = f" and {len(found) - _SHOWN} more columns" if len(found) > _SHOWN else ""
-    return "; ".join([head + ", ".join(list(found)[:_SHOWN]) + more, *dict.fromkeys(found.values())])
+    return "; ".join(
+        [head + ", ".join(list(found)[:_SHOWN]) + more, *dict.fromkeys(found.values())]
+    )
 
 
 def _numbers(column: Any, gaps: bool) -> tuple[np.ndarray, str, str, str]:
@@ -274,9 +322,15 @@ def _as_floats(values: np.ndarray) -> tuple[np.ndarray, str | None]:
     if text is not None:
         return np.asarray([text], dtype=object), "text"
     try:
-        return np.array([np.nan if _is_missing(entry) else float(entry) for entry in values], dtype=np.float64), None
+        return np.array(
+            [np.nan if _is_missing(entry) else float(entry) for entry in values], dtype=np.float64
+        ), None
     except (TypeError, ValueError, OverflowError):
-        odd = next(entry for entry in values if not _is_missing(entry) and not isinstance(entry, (int, float, np.number)))
+        odd = next(
+            entry
+            for entry in values
+            if not _is_missing(entry) and not isinstance(entry, (int, float, np.number))
+        )
         return np.asarray([odd], dtype=object), f"values of type {type(odd).__name__}"
 
 
@@ -289,7 +343,11 @@ def frame(values: np.ndarray, names: Sequence[str] | None, library: str = "panda
     """Rows (n, d) as a data frame of pandas or polars; features without names are called x0, x1, …"""
     columns = _default_names(values.shape[1], names)
     home = _library(library)
-    return home.DataFrame(values, columns=columns) if library == "pandas" else home.DataFrame(values, schema=columns)
+    return (
+        home.DataFrame(values, columns=columns)
+        if library == "pandas"
+        else home.DataFrame(values, schema=columns)
+    )
 
 
 def series(values: np.ndarray, names: Sequence[str] | None) -> Any:
@@ -311,12 +369,16 @@ def _library(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError:
-        raise ImportError(f"answers as {name} data frames need {name}, which is not installed: pip install {name}") from None
+        raise ImportError(
+            f"answers as {name} data frames need {name}, which is not installed: pip install {name}"
+        ) from None
 
 
 def warn_caller(message: str) -> None:
     """A UserWarning that points at the first line outside of ksos."""
     level, caller = 2, sys._getframe(1)
-    while caller.f_back is not None and str(caller.f_globals.get("__name__", "")).partition(".")[0] in ("ksos", "numpy"):
+    while caller.f_back is not None and str(caller.f_globals.get("__name__", "")).partition(".")[
+        0
+    ] in ("ksos", "numpy"):
         level, caller = level + 1, caller.f_back
     warnings.warn(message, UserWarning, stacklevel=level)

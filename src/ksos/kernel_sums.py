@@ -7,14 +7,25 @@ from typing import Any
 
 import numpy as np
 
-from ksos._array import Array, full_single_precision, is_numpy, is_tensor, like, namespace, to_numpy, zeros
+from ksos._array import (
+    Array,
+    full_single_precision,
+    is_numpy,
+    is_tensor,
+    like,
+    namespace,
+    to_numpy,
+    zeros,
+)
 from ksos._state import read_state, write_state
 from ksos._validation import as_choice, as_points, as_vector
 from ksos.kernels import KERNELS, Kernel
 
 __all__ = ["KernelSums", "kernel_sums"]
 
-_BLOCK_ELEMENTS = 1 << 16  # half a megabyte: the block stays in the cache from the distances to the product
+_BLOCK_ELEMENTS = (
+    1 << 16
+)  # half a megabyte: the block stays in the cache from the distances to the product
 _DEVICE_ELEMENTS = 1 << 27
 _KIND = "kernel sums"
 _GRID = 2.0**40
@@ -48,7 +59,12 @@ class KernelSums:
     """
 
     def __init__(
-        self, kernel: Kernel, landmarks: Any, precision: str = "double", *, state: tuple[Array, Array, int, Array | None] | None = None
+        self,
+        kernel: Kernel,
+        landmarks: Any,
+        precision: str = "double",
+        *,
+        state: tuple[Array, Array, int, Array | None] | None = None,
     ) -> None:
         self.kernel, self.landmarks = kernel, as_points(landmarks, "landmarks")
         self.precision = as_choice(precision, "precision", _PRECISIONS)
@@ -56,7 +72,9 @@ class KernelSums:
         if state is None:
             nothing = zeros((self.landmarks.shape[0] + 1,), self.landmarks)
             state = nothing, nothing, 0, None if precision == "double" else nothing
-        self._total, self._lost, self.count, self._error = state  # the last entry of the sums is the mass
+        self._total, self._lost, self.count, self._error = (
+            state  # the last entry of the sums is the mass
+        )
 
     @property
     def n_features(self) -> int:
@@ -76,7 +94,11 @@ class KernelSums:
     @property
     def error(self) -> float:
         """No entry of values/mass is off by more than this because of single precision: the largest bound over the landmarks."""
-        return 0.0 if self._error is None or not self.count else float(namespace(self._error).max(self._error[:-1])) / self.mass
+        return (
+            0.0
+            if self._error is None or not self.count
+            else float(namespace(self._error).max(self._error[:-1])) / self.mass
+        )
 
     def update(self, points: Any, weights: Any = None) -> KernelSums:
         """These sums and those of more samples (n, d) with weights a_i, 1 each by default."""
@@ -96,8 +118,16 @@ class KernelSums:
         """The same sums on the device of ``points``."""
         if type(points) is type(self.landmarks) and points.device == self.landmarks.device:
             return self
-        total, lost, error = (None if part is None else like(part, points) for part in (self._total, self._lost, self._error))
-        return KernelSums(self.kernel, like(self.landmarks, points), self.precision, state=(total, lost, self.count, error))
+        total, lost, error = (
+            None if part is None else like(part, points)
+            for part in (self._total, self._lost, self._error)
+        )
+        return KernelSums(
+            self.kernel,
+            like(self.landmarks, points),
+            self.precision,
+            state=(total, lost, self.count, error),
+        )
 
     def merge(self, other: KernelSums) -> KernelSums:
         """The sums over both sets of samples."""
@@ -105,13 +135,19 @@ class KernelSums:
             raise ValueError(
                 "kernel sums add up that have one kernel, the same landmarks and precision; make both with KernelSums(kernel, landmarks)"
             )
-        total, lost = _plus(self._total, self._lost + like(other._lost, self._lost), like(other._total, self._total))
+        total, lost = _plus(
+            self._total, self._lost + like(other._lost, self._lost), like(other._total, self._total)
+        )
         error = None if self._error is None else self._error + like(other._error, self._error)
         return self._with(total, lost, self.count + other.count, error)
 
     def same_question(self, other: KernelSums) -> bool:
         """Whether kernel, landmarks and precision are the same."""
-        return self.kernel == other.kernel and self.precision == other.precision and self.sees(other.landmarks)
+        return (
+            self.kernel == other.kernel
+            and self.precision == other.precision
+            and self.sees(other.landmarks)
+        )
 
     def sees(self, Z: Array) -> bool:
         """Whether the landmarks are these."""
@@ -124,21 +160,32 @@ class KernelSums:
         begins with the same bits and ends with the same density, whatever the chunks.
         """
         if not self.sees(Z):
-            raise ValueError("kernel sums know the data only at their own landmarks; give them to the space as landmarks=sums.landmarks")
+            raise ValueError(
+                "kernel sums know the data only at their own landmarks; give them to the space as landmarks=sums.landmarks"
+            )
         if self._error is not None:
             raise ValueError(
                 f"kernel sums in single precision, known to {self.error:.1g}, are no target: a certificate would not know of their error; "
                 'make them with precision="double"'
             )
         if not self.mass > 0.0:
-            raise ValueError(f"the samples of these kernel sums have mass {self.mass:g}; add samples with update(points)")
+            raise ValueError(
+                f"the samples of these kernel sums have mass {self.mass:g}; add samples with update(points)"
+            )
         return like(namespace(self.values).round(self.values / self.mass * _GRID) / _GRID, Z)
 
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain words and arrays from which :meth:`of_state` makes the same value."""
         if KERNELS.get(self.kernel.name) is not type(self.kernel):
-            raise ValueError(f"sums with {self.kernel!r} cannot be saved: only the kernels {', '.join(KERNELS)} are known to files")
-        words = {"kernel": self.kernel.name, "parameters": self.kernel.parameters(), "count": self.count, "precision": self.precision}
+            raise ValueError(
+                f"sums with {self.kernel!r} cannot be saved: only the kernels {', '.join(KERNELS)} are known to files"
+            )
+        words = {
+            "kernel": self.kernel.name,
+            "parameters": self.kernel.parameters(),
+            "count": self.count,
+            "precision": self.precision,
+        }
         arrays = {"landmarks": self.landmarks, "total": self._total, "lost": self._lost}
         arrays |= {} if self._error is None else {"error": self._error}
         return words, {name: to_numpy(array) for name, array in arrays.items()}
@@ -165,7 +212,13 @@ class KernelSums:
 
 def _weights_beside(weights: Any, X: Array) -> Array:
     """Finite weights, one for each row of X; those of a tensor of the same device stay there."""
-    if is_tensor(weights) and is_tensor(X) and weights.device == X.device and weights.ndim == 1 and weights.shape[0] == X.shape[0]:
+    if (
+        is_tensor(weights)
+        and is_tensor(X)
+        and weights.device == X.device
+        and weights.ndim == 1
+        and weights.shape[0] == X.shape[0]
+    ):
         xp = namespace(X)
         if bool(xp.all(xp.isfinite(weights))):
             return xp.astype(weights, xp.float64)
@@ -173,7 +226,9 @@ def _weights_beside(weights: Any, X: Array) -> Array:
 
 
 @np.errstate(under="ignore")
-def kernel_sums(kernel: Kernel, Z: Array, X: Array, a: Array, before: tuple[Array, Array] | None = None) -> tuple[Array, Array]:
+def kernel_sums(
+    kernel: Kernel, Z: Array, X: Array, a: Array, before: tuple[Array, Array] | None = None
+) -> tuple[Array, Array]:
     """Σ_i a_i k(X_i, Z_j) and Σ_i a_i, shape (ℓ + 1,), added to the sums ``before``; and what rounding has taken from them."""
     xp, nothing = namespace(Z), zeros((Z.shape[0] + 1,), Z)
     total, lost = (nothing, nothing) if before is None else before
@@ -184,7 +239,9 @@ def kernel_sums(kernel: Kernel, Z: Array, X: Array, a: Array, before: tuple[Arra
 
 
 @np.errstate(under="ignore")
-def _single_sums(kernel: Kernel, Z: Array, X: Array, a: Array, before: tuple[Array, Array], error: Array) -> tuple[Array, Array, Array]:
+def _single_sums(
+    kernel: Kernel, Z: Array, X: Array, a: Array, before: tuple[Array, Array], error: Array
+) -> tuple[Array, Array, Array]:
     """The same with kernel values in single precision, and a bound on the error of every sum.
 
     Of values that are off by ρ each, a sum with weights of one sign is off by ρ/(1 − ρ) of itself; what underflows adds its own.
@@ -192,7 +249,9 @@ def _single_sums(kernel: Kernel, Z: Array, X: Array, a: Array, before: tuple[Arr
     xp, (total, lost) = namespace(Z), before
     same = bool(xp.all(a == a[0]))
     with full_single_precision():
-        for rows, K, rho in kernel.blocks_in_single(X, Z, 2 * (_BLOCK_ELEMENTS if is_numpy(Z) else _DEVICE_ELEMENTS)):
+        for rows, K, rho in kernel.blocks_in_single(
+            X, Z, 2 * (_BLOCK_ELEMENTS if is_numpy(Z) else _DEVICE_ELEMENTS)
+        ):
             if same:
                 block, rho = a[0] * _grouped_sum(K), rho + _GROUP * _SINGLE_UNIT
                 size = xp.abs(block)

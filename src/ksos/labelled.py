@@ -33,12 +33,21 @@ class LabelledEmbedding:
         self.labels, self.parts, self.kernel = np.asarray(labels), tuple(parts), kernel
 
     @classmethod
-    def of(cls, X: Any, y: Any, labels: Any = None, weights: Any = None, *, kernel: Kernel) -> LabelledEmbedding:
+    def of(
+        cls, X: Any, y: Any, labels: Any = None, weights: Any = None, *, kernel: Kernel
+    ) -> LabelledEmbedding:
         """Samples X (n, d) with labels y (n,); ``labels`` names all labels there are, by default those that occur."""
         X, y = to_numpy(as_points(X)), np.asarray(y)
-        labels, shares = np.unique(y) if labels is None else np.asarray(labels), as_weights(weights, X.shape[0], "weights")
+        labels, shares = (
+            np.unique(y) if labels is None else np.asarray(labels),
+            as_weights(weights, X.shape[0], "weights"),
+        )
         rows = [y == label for label in labels]
-        return cls(labels, [MeanEmbedding(X[r], shares[r], kernel=kernel) if np.any(r) else None for r in rows], kernel)
+        return cls(
+            labels,
+            [MeanEmbedding(X[r], shares[r], kernel=kernel) if np.any(r) else None for r in rows],
+            kernel,
+        )
 
     def norm(self) -> float:
         """‖v‖ in the RKHS."""
@@ -54,26 +63,38 @@ class LabelledDensity:
     ``densities`` has one density per label, or None for a label of probability 0.
     """
 
-    def __init__(self, labels: Any, probabilities: np.ndarray, densities: Sequence[SoSDensity | None]) -> None:
-        self.labels, self.probabilities, self.densities = np.asarray(labels), probabilities, tuple(densities)
+    def __init__(
+        self, labels: Any, probabilities: np.ndarray, densities: Sequence[SoSDensity | None]
+    ) -> None:
+        self.labels, self.probabilities, self.densities = (
+            np.asarray(labels),
+            probabilities,
+            tuple(densities),
+        )
 
     def given(self, label: Any) -> SoSDensity:
         """p(x | label)."""
         position = _position(self.labels, label)
         density = self.densities[position]
         if density is None:
-            raise ValueError(f"label {self.labels[position]!r} has probability 0: there is no density given it")
+            raise ValueError(
+                f"label {self.labels[position]!r} has probability 0: there is no density given it"
+            )
         return density
 
     def marginal(self) -> SoSDensity:
         """p(x) = Σ_label P(label) p(x | label)."""
-        found = mixture([density for _, density, _ in self._parts()], [share for _, _, share in self._parts()])
+        found = mixture(
+            [density for _, density, _ in self._parts()], [share for _, _, share in self._parts()]
+        )
         return cast("SoSDensity", found)  # of one kernel
 
     def _parts(self) -> list[tuple[Any, SoSDensity, float]]:
         """(label, density, probability) of the labels that have one."""
         found = zip(self.labels, self.densities, self.probabilities, strict=True)
-        return [(label, density, float(share)) for label, density, share in found if density is not None]
+        return [
+            (label, density, float(share)) for label, density, share in found if density is not None
+        ]
 
     @property
     def n_features(self) -> int:
@@ -109,11 +130,15 @@ class LabelledDensity:
     def rvs(self, size: int = 1, rng: Any = None) -> tuple[np.ndarray, np.ndarray]:
         """Samples (X, labels)."""
         generator = np.random.default_rng(rng)
-        which = generator.choice(self.labels.shape[0], size=size, p=self.probabilities / self.probabilities.sum())
+        which = generator.choice(
+            self.labels.shape[0], size=size, p=self.probabilities / self.probabilities.sum()
+        )
         X = np.empty((size, self.n_features))
         for position in np.unique(which):
             rows = np.flatnonzero(which == position)
-            X[rows] = np.asarray(self.given(self.labels[position]).rvs(rows.shape[0], rng=generator))
+            X[rows] = np.asarray(
+                self.given(self.labels[position]).rvs(rows.shape[0], rng=generator)
+            )
         return X, self.labels[which]
 
     def mean(self) -> np.ndarray:
@@ -130,23 +155,36 @@ class LabelledDensity:
             return self.marginal().probability(low, high)
         position = _position(self.labels, label)
         density = self.densities[position]
-        return 0.0 if density is None else self.probabilities[position] * density.probability(low, high)
+        return (
+            0.0
+            if density is None
+            else self.probabilities[position] * density.probability(low, high)
+        )
 
     def expectation(self, f: Callable[[np.ndarray, Any], np.ndarray], **options: Any) -> float:
         """E f(x, label) for a function of an array (n, d) and one label; ``options`` are those of :meth:`ksos.SoSDensity.expectation`."""
-        return sum(share * density.expectation(lambda X, y=label: f(X, y), **options) for label, density, share in self._parts())
+        return sum(
+            share * density.expectation(lambda X, y=label: f(X, y), **options)
+            for label, density, share in self._parts()
+        )
 
     def relative_to(self, position: int, data: LabelledEmbedding) -> MeanEmbedding:
         """The data of a label, in units of the label's probability."""
         part, density = data.parts[position], self.given(self.labels[position])
         if part is None:
-            return MeanEmbedding(to_numpy(density.support_points)[:1], np.zeros(1), kernel=data.kernel)
-        return MeanEmbedding(part.points, part.weights / self.probabilities[position], kernel=data.kernel)
+            return MeanEmbedding(
+                to_numpy(density.support_points)[:1], np.zeros(1), kernel=data.kernel
+            )
+        return MeanEmbedding(
+            part.points, part.weights / self.probabilities[position], kernel=data.kernel
+        )
 
     def mmd(self, data: LabelledEmbedding) -> float:
         """The exact MMD to labelled data."""
         total = 0.0
-        for position, (share, density, part) in enumerate(zip(self.probabilities, self.densities, data.parts, strict=True)):
+        for position, (share, density, part) in enumerate(
+            zip(self.probabilities, self.densities, data.parts, strict=True)
+        ):
             if density is None:
                 total += 0.0 if part is None else part.norm() ** 2
             else:  # P·‖w_p − w_part/P‖
@@ -154,5 +192,8 @@ class LabelledDensity:
         return float(np.sqrt(total))
 
     def __repr__(self) -> str:
-        shares = ", ".join(f"{label}: {share:.3g}" for label, share in zip(self.labels.tolist(), self.probabilities, strict=True))
+        shares = ", ".join(
+            f"{label}: {share:.3g}"
+            for label, share in zip(self.labels.tolist(), self.probabilities, strict=True)
+        )
         return f"LabelledDensity({{{shares}}})"

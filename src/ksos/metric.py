@@ -29,7 +29,9 @@ __all__ += ["normal_score_correlations", "takes_metrics"]
 PER_SUPPORT_POINT = 10
 """Samples looked at: memory and time follow the support points, however many samples there are."""
 
-_RIDGE = 1e-3  # of the correlations: a feature that the others determine keeps some width of its own
+_RIDGE = (
+    1e-3  # of the correlations: a feature that the others determine keeps some width of its own
+)
 _STEPS, _PRIOR = 3, 3.0  # the start counts as 3d samples
 _FEWEST, _MISSED = 5, 1e4
 _MOST_FEATURES = 60  # beyond, a metric has more numbers than samples can tell, and its time is felt
@@ -89,7 +91,11 @@ def _wide_enough(
 
 def takes_metrics(kernel: Kernel, measure: Measure) -> bool:
     """Whether features may be tied: no walls that cut them one by one, and no nodes."""
-    return isinstance(kernel, Gaussian) and measure.atoms is None and measure.without_boundary is measure
+    return (
+        isinstance(kernel, Gaussian)
+        and measure.atoms is None
+        and measure.without_boundary is measure
+    )
 
 
 def embedding_width(d: int) -> float:
@@ -101,7 +107,9 @@ def embedding_width(d: int) -> float:
     return 1.0 / math.sqrt(2.0 * (1.5 ** (1.0 / d) - 1.0))
 
 
-def left_out_metric(points: np.ndarray, weights: np.ndarray, measure: Measure, count: int | None = None) -> np.ndarray | None:
+def left_out_metric(
+    points: np.ndarray, weights: np.ndarray, measure: Measure, count: int | None = None
+) -> np.ndarray | None:
     """The bandwidths per feature of :func:`ksos.bandwidth.left_out`, or a metric S (d, d) whose bumps predict left-out samples better.
 
     Better: by more than what its d(d+1)/2 numbers gain on the samples that they were fitted to. Both look at the same subset of the
@@ -112,7 +120,13 @@ def left_out_metric(points: np.ndarray, weights: np.ndarray, measure: Measure, c
         extent = np.ptp(points, axis=0)
     if points.shape[0] < _FEWEST or not np.all((extent > 0.0) & np.isfinite(extent)):
         return None
-    d, unit = points.shape[1], as_bandwidth(robust_silverman(points, weights, count), "bandwidth='auto': rescale the data: their bandwidth")
+    d, unit = (
+        points.shape[1],
+        as_bandwidth(
+            robust_silverman(points, weights, count),
+            "bandwidth='auto': rescale the data: their bandwidth",
+        ),
+    )
     few, a, factor = subset_and_factor(points, weights, measure, count=count)
     if not np.all(np.ptp(few, axis=0) > 0.0) or np.any(extent / unit > _FARTHEST):
         return None
@@ -128,7 +142,12 @@ def left_out_metric(points: np.ndarray, weights: np.ndarray, measure: Measure, c
     if 1 < d <= _MOST_FEATURES:
         try_shape(normal_score_correlations(few, a), d * (d - 1) // 2)
         start = max(found, key=lambda pair: pair[0])[1]
-        try_shape(_towards_the_likeliest(few / unit, a, plain.counted, _times(start.matrix(d), 1.0 / unit)), d * (d + 1) // 2)
+        try_shape(
+            _towards_the_likeliest(
+                few / unit, a, plain.counted, _times(start.matrix(d), 1.0 / unit)
+            ),
+            d * (d + 1) // 2,
+        )
     return np.asarray(max(found, key=lambda pair: pair[0])[1].scaled(factor).sigma)
 
 
@@ -142,7 +161,9 @@ def _times(matrix: np.ndarray, unit: np.ndarray) -> np.ndarray:
     return np.asarray(unit[:, None] * matrix * unit)
 
 
-def _towards_the_likeliest(Z: np.ndarray, weights: np.ndarray, counted: np.ndarray, start: np.ndarray) -> np.ndarray:
+def _towards_the_likeliest(
+    Z: np.ndarray, weights: np.ndarray, counted: np.ndarray, start: np.ndarray
+) -> np.ndarray:
     """Steps H ← (n·4Σ_i a_i Σ_{j≠i} r_ij (z_i − z_j)(z_i − z_j)ᵀ + ν·start)/(n + ν) over the samples that count.
 
     r_ij is the share of bump j in the density of the others at z_i: these are steps of EM for the covariance H/4 of the bumps

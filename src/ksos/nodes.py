@@ -47,7 +47,12 @@ class Nodes:
 
     def masses(self, C: np.ndarray) -> np.ndarray:
         """w_n ψ_nᵀCψ_n, shape (labels·N,)."""
-        return np.concatenate([np.einsum("nr,nr->n", self.psi @ C[block, block], self.psi) for _, block in self._blocks()])
+        return np.concatenate(
+            [
+                np.einsum("nr,nr->n", self.psi @ C[block, block], self.psi)
+                for _, block in self._blocks()
+            ]
+        )
 
     def matrix(self, f: np.ndarray) -> np.ndarray:
         """Σ_n f_n w_n ψ_nψ_nᵀ."""
@@ -82,7 +87,9 @@ def nodes_of(space: SoSSpace, losses: Sequence[Loss] = (), tol: float = math.inf
         nodes, before = _at(space, points, log_weights), matrices
         matrices = [nodes.matrix(loss(points)) for loss in losses]
         settled = previous is not None and float(np.abs(nodes.mass - previous.mass).max()) <= _AGREE
-        if settled and all(np.linalg.norm(new - old, 2) <= tol for new, old in zip(matrices, before, strict=True)):
+        if settled and all(
+            np.linalg.norm(new - old, 2) <= tol for new, old in zip(matrices, before, strict=True)
+        ):
             break
         previous = nodes
     assert previous is not None
@@ -95,7 +102,10 @@ def finer_nodes(space: SoSSpace, nodes: Nodes) -> Nodes:
 
     Of scattered nodes it is others; themselves if they are exact.
     """
-    latest, enough = None, max(nodes.points.shape[0], _MOST if space.n_features == 1 else _MOST // 2)
+    latest, enough = (
+        None,
+        max(nodes.points.shape[0], _MOST if space.n_features == 1 else _MOST // 2),
+    )
     for points, log_weights in _rules(space):
         if points.shape[0] != nodes.points.shape[0]:
             latest = points, log_weights
@@ -105,7 +115,10 @@ def finer_nodes(space: SoSSpace, nodes: Nodes) -> Nodes:
         return _at(space, *latest)
     if space.measure.atoms is not None or space.n_features <= _TENSOR_FEATURES:
         return nodes
-    return _at(space, *next(importance_rules(_integrals(space), to_numpy(space.support_points), _SCATTERED, 1)))
+    return _at(
+        space,
+        *next(importance_rules(_integrals(space), to_numpy(space.support_points), _SCATTERED, 1)),
+    )
 
 
 def _rules(space: SoSSpace) -> Iterator[Rule]:
@@ -131,5 +144,7 @@ def _integrals(space: SoSSpace) -> Integrals:
 def _at(space: SoSSpace, points: np.ndarray, log_weights: np.ndarray) -> Nodes:
     half = 0.5 * (log_weights - space.log_unit)
     with np.errstate(under="ignore"):
-        psi = np.exp(space.kernel.log(points, to_numpy(space.support_points)) + half[:, None]) @ to_numpy(space.with_labels(None).T)
+        psi = np.exp(
+            space.kernel.log(points, to_numpy(space.support_points)) + half[:, None]
+        ) @ to_numpy(space.with_labels(None).T)
     return Nodes(points, psi, space.n_blocks)

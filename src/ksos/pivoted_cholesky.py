@@ -10,7 +10,14 @@ import numpy as np
 
 from ksos._array import Array, linalg_errors, namespace, triangular_inverse, zeros
 
-__all__ = ["MANY_POINTS", "VERY_MANY_POINTS", "Pivots", "choose_pivots", "definite_root", "thin_root"]
+__all__ = [
+    "MANY_POINTS",
+    "VERY_MANY_POINTS",
+    "Pivots",
+    "choose_pivots",
+    "definite_root",
+    "thin_root",
+]
 
 MANY_POINTS = 500
 """With fewer points than this a thin root does not pay."""
@@ -50,19 +57,29 @@ def choose_pivots(
     pivot they explain.
     """
     xp, n = namespace(diagonal), diagonal.shape[0]
-    rows, residual, chosen = zeros((most if first_look is None else min(first_look, most), n), diagonal), diagonal, []
+    rows, residual, chosen = (
+        zeros((most if first_look is None else min(first_look, most), n), diagonal),
+        diagonal,
+        [],
+    )
     for k in range(most):
         pivot = int(xp.argmax(residual))
         if float(residual[pivot]) <= tol:
             break
-        if enough is not None and k >= _FIRST_LOOK and enough(1.0 - float(residual[pivot] / diagonal[pivot])):
+        if (
+            enough is not None
+            and k >= _FIRST_LOOK
+            and enough(1.0 - float(residual[pivot] / diagonal[pivot]))
+        ):
             break
         if k == rows.shape[0]:
             if k == first_look and float(xp.sum(residual)) > 0.5 * float(xp.sum(diagonal)):
                 break
             rows = xp.concat([rows, zeros((min(k, most - k), n), diagonal)])
         new = column(pivot) - rows[:k, pivot] @ rows[:k, :]
-        size = float(new[pivot])  # the running residual drifts from it; where nothing is left, the row stays zero
+        size = float(
+            new[pivot]
+        )  # the running residual drifts from it; where nothing is left, the row stays zero
         if size > tol:
             rows[k, :] = new / math.sqrt(size)
         residual = xp.clip(residual - rows[k, :] ** 2, 0.0, None)
@@ -93,5 +110,7 @@ def thin_root(column: Callable[[int], np.ndarray], diagonal: np.ndarray) -> np.n
     then M has no low rank worth using. That shows early, after 32 columns.
     """
     tol = _NEGLIGIBLE * float(diagonal.max())
-    found = choose_pivots(column, diagonal, tol, min(diagonal.shape[0] // _SMALL_SHARE, _MOST_COLUMNS), _FIRST_LOOK)
+    found = choose_pivots(
+        column, diagonal, tol, min(diagonal.shape[0] // _SMALL_SHARE, _MOST_COLUMNS), _FIRST_LOOK
+    )
     return None if float(found.residual.max()) > tol else np.ascontiguousarray(found.rows.T)

@@ -32,7 +32,13 @@ class _Factors:
 class ComponentsMap(UnstoredMap):
     """A without any array of three indices, component by component; with the constant function, U(B) = … + 2·B₀ᵀE + B₀₀·e as well."""
 
-    def __init__(self, parts: Sequence[ComponentPairs], T: Array, S: Array, factors: Sequence[_Factors] | None = None) -> None:
+    def __init__(
+        self,
+        parts: Sequence[ComponentPairs],
+        T: Array,
+        S: Array,
+        factors: Sequence[_Factors] | None = None,
+    ) -> None:
         self.parts, self.T, self.S = parts, T, S
         self.constant = T.shape[0] > parts[0].G.shape[0]
         if factors is None:
@@ -84,7 +90,14 @@ class ComponentsMap(UnstoredMap):
 
 
 def components_map(
-    kernel: Kernel, measure: Measure, X: Array, Z: Array, embedding_kernel: Kernel, T: Array, S: Array, log_unit: float
+    kernel: Kernel,
+    measure: Measure,
+    X: Array,
+    Z: Array,
+    embedding_kernel: Kernel,
+    T: Array,
+    S: Array,
+    log_unit: float,
 ) -> EmbeddingMap:
     """Choose the form of A on a mixture of normal laws: the stored tensor as long as it is small.
 
@@ -95,8 +108,15 @@ def components_map(
     assert normals is not None
     count = normals.weights.shape[0]
     what = f"the pair matrices of {m} support points and {ell} landmarks for {count} components"
-    require_memory(FLOAT_BYTES * ((count + 3) * (m * m + m * ell)), what, "use fewer of them (n_support)", beside=T)
-    parts = list(component_pairs(kernel, measure, to_numpy(X), to_numpy(Z), embedding_kernel, log_unit))
+    require_memory(
+        FLOAT_BYTES * ((count + 3) * (m * m + m * ell)),
+        what,
+        "use fewer of them (n_support)",
+        beside=T,
+    )
+    parts = list(
+        component_pairs(kernel, measure, to_numpy(X), to_numpy(Z), embedding_kernel, log_unit)
+    )
     found = ComponentsMap(parts, T, S)
     return found.compressed() if q * r * r <= SMALL_TENSOR else found
 
@@ -108,13 +128,25 @@ def _components_tensor(parts: Sequence[ComponentPairs], T: Array, S: Array) -> A
     """
     host, (rows, r), (q, ell) = to_numpy(T), T.shape, S.shape
     remedy = "use solver='fista', or fewer support points or landmarks (n_support)"
-    require_memory(2 * FLOAT_BYTES * q * r * r, f"the compressed tensor of {q}×{r}×{r} entries", remedy, beside=T)
+    require_memory(
+        2 * FLOAT_BYTES * q * r * r,
+        f"the compressed tensor of {q}×{r}×{r} entries",
+        remedy,
+        beside=T,
+    )
     constant = rows > parts[0].G.shape[0]
     scaled = [np.sqrt(part.c) * part.H for part in parts]
     if constant:
-        e, E = np.sum([part.masses for part in parts], axis=0), np.sum([part.cross for part in parts], axis=0)
+        e, E = (
+            np.sum([part.masses for part in parts], axis=0),
+            np.sum([part.cross for part in parts], axis=0),
+        )
     coordinates, out = to_numpy(S), np.zeros((q, r * r))
-    gram, inner, term = np.zeros((rows, rows)), slice(int(constant), None), np.empty_like(parts[0].G)
+    gram, inner, term = (
+        np.zeros((rows, rows)),
+        slice(int(constant), None),
+        np.empty_like(parts[0].G),
+    )
     for block in row_blocks(ell, r * r, _BLOCK_ELEMENTS):
         seen = np.empty((block.stop - block.start, r, r))
         for k, at in enumerate(range(block.start, block.stop)):

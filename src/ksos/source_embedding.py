@@ -51,16 +51,22 @@ class _Few:
         return _Few(self.names, count, () if count > MOST_IN_MEMORY else (*self.rows, *other.rows))
 
 
-def sums_at(source: Chunks, kernel: Kernel, landmarks: Array, names: tuple[str, ...] | None) -> KernelSums:
+def sums_at(
+    source: Chunks, kernel: Kernel, landmarks: Array, names: tuple[str, ...] | None
+) -> KernelSums:
     """Σ_i a_i k(x_i, z_j) over all samples, in one pass."""
     return source.gather(_Sums(KernelSums(kernel, landmarks), names)).sums
 
 
-def few_samples(source: Chunks, names: tuple[str, ...] | None, what: str) -> tuple[np.ndarray, np.ndarray]:
+def few_samples(
+    source: Chunks, names: tuple[str, ...] | None, what: str
+) -> tuple[np.ndarray, np.ndarray]:
     """All samples with their shares of the mass; an error if they are too many for a sum over all pairs."""
     found = source.gather(_Few(names))
     if not found.count:
-        raise ValueError(f"{what}, {source!r}, is empty: no chunk has rows; at least one sample is needed")
+        raise ValueError(
+            f"{what}, {source!r}, is empty: no chunk has rows; at least one sample is needed"
+        )
     if found.count > MOST_IN_MEMORY:
         raise ValueError(
             f"{what}, {source!r}, has {found.count} samples, and the exact MMD takes all pairs of them; pass landmarks=, an array of "
@@ -74,5 +80,9 @@ def _rows(chunk: Chunk, names: tuple[str, ...] | None) -> tuple[np.ndarray, np.n
     """The samples of a chunk and their weights; an error names the chunk."""
     X = to_numpy(as_points(chunk.data, chunk.name, allow_empty=True))
     order = None if chunk.names is None else order_of(chunk.names, names, chunk.name)
-    a = np.ones(X.shape[0]) if chunk.weights is None else as_vector(chunk.weights, f"{chunk.name}: weights", length=X.shape[0])
+    a = (
+        np.ones(X.shape[0])
+        if chunk.weights is None
+        else as_vector(chunk.weights, f"{chunk.name}: weights", length=X.shape[0])
+    )
     return X if order is None else X[:, order], a

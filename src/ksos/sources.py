@@ -17,7 +17,18 @@ from ksos._validation import as_count
 from ksos.device_chunks import on_device
 from ksos.feature_names import column_names, is_table, matrix_of
 
-__all__ = ["Chunk", "Chunks", "DaskChunks", "Gatherer", "Layout", "as_source", "chunks", "files_of", "is_source", "layout"]
+__all__ = [
+    "Chunk",
+    "Chunks",
+    "DaskChunks",
+    "Gatherer",
+    "Layout",
+    "as_source",
+    "chunks",
+    "files_of",
+    "is_source",
+    "layout",
+]
 
 CHUNK_ROWS = 1 << 16
 """Rows of a file that are in memory at a time."""
@@ -71,7 +82,14 @@ class Chunks:
     names: tuple[str, ...] | None = None
     """Those of the columns, where they are known before a chunk is read."""
 
-    def __init__(self, begin: Callable[[], Iterator[Chunk]], name: str, files: Sequence[str] = (), *, again: bool = True) -> None:
+    def __init__(
+        self,
+        begin: Callable[[], Iterator[Chunk]],
+        name: str,
+        files: Sequence[str] = (),
+        *,
+        again: bool = True,
+    ) -> None:
         self._begin, self.name, self.files = begin, name, tuple(files)
         self.again = again
         """Whether the source can be read more than once."""
@@ -105,7 +123,9 @@ class Chunks:
 
         The next chunk is read and copied while the device works on this one.
         """
-        return Chunks(lambda: on_device(iter(self), device), self.name, self.files, again=self.again)
+        return Chunks(
+            lambda: on_device(iter(self), device), self.name, self.files, again=self.again
+        )
 
     def each(self, work: Callable[[Chunk], Any]) -> Any:
         """``work`` of every chunk, one after the other when they are asked for; elsewhere, what stands for them."""
@@ -154,20 +174,39 @@ def chunks(
         return source
     if is_dask(source):
         return DaskChunks(Blocks.of(source, None, choose.wanted), choose)
-    if isinstance(source, (str, os.PathLike)) or (_is_list(source) and source and all(isinstance(p, (str, os.PathLike)) for p in source)):
+    if isinstance(source, (str, os.PathLike)) or (
+        _is_list(source) and source and all(isinstance(p, (str, os.PathLike)) for p in source)
+    ):
         files = files_of(source)
         name = files[0] if len(files) == 1 else f"{len(files)} files from {files[0]} to {files[-1]}"
-        return Chunks(lambda: (choose(chunk) for file in files for chunk in _pieces(file, rows, choose)), name, files)
+        return Chunks(
+            lambda: (choose(chunk) for file in files for chunk in _pieces(file, rows, choose)),
+            name,
+            files,
+        )
     if isinstance(source, np.ndarray):
-        return Chunks(lambda: (choose(chunk) for chunk in _slices(source, rows, "")), f"an array of shape {source.shape}")
+        return Chunks(
+            lambda: (choose(chunk) for chunk in _slices(source, rows, "")),
+            f"an array of shape {source.shape}",
+        )
     if isinstance(source, _ArrowStream):
         again = not isinstance(source, Iterator)
-        return Chunks(lambda: (choose(chunk) for chunk in _arrow_pieces(source, "")), type(source).__name__, again=again)
+        return Chunks(
+            lambda: (choose(chunk) for chunk in _arrow_pieces(source, "")),
+            type(source).__name__,
+            again=again,
+        )
     if callable(source):
-        return Chunks(lambda: (choose(chunk) for chunk in _numbered(source())), "what the function returns")
+        return Chunks(
+            lambda: (choose(chunk) for chunk in _numbered(source())), "what the function returns"
+        )
     if isinstance(source, Iterable):
         again = not isinstance(source, Iterator)
-        return Chunks(lambda: (choose(chunk) for chunk in _numbered(source)), type(source).__name__, again=again)
+        return Chunks(
+            lambda: (choose(chunk) for chunk in _numbered(source)),
+            type(source).__name__,
+            again=again,
+        )
     raise TypeError(
         f"a source of samples is a path, an array, a table, an iterable of arrays or a function that returns one; got {source!r}"
     )
@@ -183,7 +222,9 @@ def as_source(X: Any, sample_weight: Any = None) -> tuple[Any, Any]:
     if is_dask(X):
         return DaskChunks(Blocks.of(X, sample_weight), _Choice(None, None)), None
     if is_dask(sample_weight):
-        raise TypeError(f"sample_weight is of Dask, but the samples are {type(X).__name__}; give both in the same way")
+        raise TypeError(
+            f"sample_weight is of Dask, but the samples are {type(X).__name__}; give both in the same way"
+        )
     return X, sample_weight
 
 
@@ -197,7 +238,9 @@ class DaskChunks(Chunks):
         super().__init__(self._here, blocks.label)
         self.blocks, self.choose = blocks, choose
         if blocks.names is not None:
-            self.names = tuple(choose.columns or (name for name in blocks.names if name != choose.weights))
+            self.names = tuple(
+                choose.columns or (name for name in blocks.names if name != choose.weights)
+            )
 
     @property
     def _located(self) -> _Located:
@@ -205,12 +248,18 @@ class DaskChunks(Chunks):
 
     def _here(self) -> Iterator[Chunk]:
         """One chunk after the other, brought to this process."""
-        for k, (data, weights) in enumerate(zip(self.blocks.data, self.blocks.weights, strict=True)):
-            yield self._located(data.compute(), None if weights is None else weights.compute(), self.blocks.name(k))
+        for k, (data, weights) in enumerate(
+            zip(self.blocks.data, self.blocks.weights, strict=True)
+        ):
+            yield self._located(
+                data.compute(), None if weights is None else weights.compute(), self.blocks.name(k)
+            )
 
     def gather(self, begun: G, *, done: int = 0, after: Callable[[G], None] | None = None) -> G:
         if done:
-            raise ValueError(f"the checkpoint is of another source than {self!r}, whose passes are not stopped half-way; remove it")
+            raise ValueError(
+                f"the checkpoint is of another source than {self!r}, whose passes are not stopped half-way; remove it"
+            )
         value: G = self.blocks.gather(_Gathering(begun, self._located))
         if after is not None:
             after(value)
@@ -230,7 +279,9 @@ class _Located:
 
     def __call__(self, data: Any, weights: Any, name: str) -> Chunk:
         if np.ndim(data) != 2 or np.shape(data)[1] != self.width:
-            raise ValueError(f"{name}: an array of shape {np.shape(data)} came, but {self.width} columns were expected, as the others have")
+            raise ValueError(
+                f"{name}: an array of shape {np.shape(data)} came, but {self.width} columns were expected, as the others have"
+            )
         return self.choose(Chunk(data, weights, name))
 
 
@@ -242,7 +293,9 @@ class _Gathering:
     located: _Located
 
     def __call__(self, data: Any, weights: Any, name: str) -> Any:
-        return self.begun.update(self.located(data, weights, name)).merge(self.begun)  # to merge is to let no row wait
+        return self.begun.update(self.located(data, weights, name)).merge(
+            self.begun
+        )  # to merge is to let no row wait
 
 
 @dataclass(frozen=True)
@@ -260,10 +313,16 @@ class _Choice:
     """Which columns of a chunk are samples, which is the weights, whether rows with gaps are left out, and how CSV is read."""
 
     def __init__(
-        self, columns: Sequence[Any] | None, weights: Any, drop_missing: bool = False, csv: Mapping[str, Any] | None = None
+        self,
+        columns: Sequence[Any] | None,
+        weights: Any,
+        drop_missing: bool = False,
+        csv: Mapping[str, Any] | None = None,
     ) -> None:
         if isinstance(columns, (str, bytes)):
-            raise TypeError(f"columns must be a list of names or numbers; got {columns!r}; pass [{columns!r}]")
+            raise TypeError(
+                f"columns must be a list of names or numbers; got {columns!r}; pass [{columns!r}]"
+            )
         self.columns, self.weights = None if columns is None else list(columns), weights
         self.drop_missing, self.csv = drop_missing, dict(csv or {})
 
@@ -277,24 +336,42 @@ class _Choice:
     def __call__(self, chunk: Chunk) -> Chunk:
         """The chunk with the chosen columns, those of a table as numbers."""
         data, names = chunk.data, column_names(chunk.data) if chunk.names is None else chunk.names
-        if names is None and self.columns is None and self.weights is None and not self.drop_missing:
+        if (
+            names is None
+            and self.columns is None
+            and self.weights is None
+            and not self.drop_missing
+        ):
             return chunk
         labels: list[Any] = list(range(data.shape[1])) if names is None else list(names)
-        features = [label for label in labels if label != self.weights] if self.columns is None else self.columns
+        features = (
+            [label for label in labels if label != self.weights]
+            if self.columns is None
+            else self.columns
+        )
         masses = [] if self.weights is None else [self.weights]
         missing = [label for label in [*features, *masses] if label not in labels]
         if missing:
-            raise ValueError(f"{chunk.name} has no column {missing[0]!r}; its columns are {', '.join(map(repr, labels))}")
+            raise ValueError(
+                f"{chunk.name} has no column {missing[0]!r}; its columns are {', '.join(map(repr, labels))}"
+            )
         if masses and chunk.weights is not None:
             raise ValueError(
                 f"{chunk.name} came with weights, and weights={self.weights!r} names a column that holds them; give one of them"
             )
         if is_table(data) and names is not None:
-            X, a = (matrix_of(data, chunk.name, part, gaps=self.drop_missing) for part in (features, masses))
+            X, a = (
+                matrix_of(data, chunk.name, part, gaps=self.drop_missing)
+                for part in (features, masses)
+            )
         else:
             data = np.asarray(data)
             X, a = (data[:, [labels.index(label) for label in part]] for part in (features, masses))
-        found = chunk._replace(data=X, weights=a[:, 0] if masses else chunk.weights, names=None if names is None else tuple(features))
+        found = chunk._replace(
+            data=X,
+            weights=a[:, 0] if masses else chunk.weights,
+            names=None if names is None else tuple(features),
+        )
         return _without_gaps(found) if self.drop_missing else found
 
 
@@ -306,7 +383,10 @@ def _without_gaps(chunk: Chunk) -> Chunk:
         return chunk
     kept = np.flatnonzero(whole)
     return chunk._replace(
-        data=chunk.data[whole], weights=None if weights is None else weights[whole], dropped=whole.size - kept.size, kept=kept
+        data=chunk.data[whole],
+        weights=None if weights is None else weights[whole],
+        dropped=whole.size - kept.size,
+        kept=kept,
     )
 
 
@@ -320,11 +400,19 @@ def files_of(source: Any) -> list[str]:
     for given in source if _is_list(source) else [source]:
         path = os.path.expanduser(os.fspath(given))
         if not path:
-            raise ValueError("the name of a file of samples must not be empty; give a path, a folder or a pattern such as 'data/*.csv'")
+            raise ValueError(
+                "the name of a file of samples must not be empty; give a path, a folder or a pattern such as 'data/*.csv'"
+            )
         if os.path.isdir(path):
-            inside = sorted(str(p) for p in Path(path).rglob("*") if p.is_file() and p.name.lower().endswith(_READABLE))
+            inside = sorted(
+                str(p)
+                for p in Path(path).rglob("*")
+                if p.is_file() and p.name.lower().endswith(_READABLE)
+            )
             if not inside:
-                raise FileNotFoundError(f"the folder {path} holds no file that can be read; expected are {', '.join(_READABLE)}")
+                raise FileNotFoundError(
+                    f"the folder {path} holds no file that can be read; expected are {', '.join(_READABLE)}"
+                )
         elif os.path.exists(path) or not glob.has_magic(path):
             inside = [path]
         else:
@@ -334,7 +422,9 @@ def files_of(source: Any) -> list[str]:
         found += inside
     for file in found:
         if not file.lower().endswith(_READABLE):
-            raise ValueError(f"{file} is of no kind that can be read in chunks; expected are {', '.join(_READABLE)}")
+            raise ValueError(
+                f"{file} is of no kind that can be read in chunks; expected are {', '.join(_READABLE)}"
+            )
         os.stat(file)  # a file that is not there, before any work
     return found
 
@@ -345,9 +435,13 @@ def _pieces(file: str, rows: int, choice: _Choice) -> Iterator[Chunk]:
     if lower.endswith(".npy"):
         yield from _slices(_mapped(file), rows, file)
     elif lower.endswith(_CSV):
-        from ksos.cli.tables import csv_pieces  # the reader of the command line, which is a layer above
+        from ksos.cli.tables import (
+            csv_pieces,
+        )  # the reader of the command line, which is a layer above
 
-        for first, names, numbers in csv_pieces(file, choice.wanted, gaps=choice.drop_missing, **choice.csv):
+        for first, names, numbers in csv_pieces(
+            file, choice.wanted, gaps=choice.drop_missing, **choice.csv
+        ):
             yield Chunk(numbers, None, f"{file}, from row {first}", names)
     else:
         yield from _arrow_file(file, rows, choice.wanted, parquet=lower.endswith(_PARQUET))
@@ -378,7 +472,11 @@ def layout(file: str, csv: Mapping[str, Any] | None = None) -> Layout:
             from pyarrow.parquet import ParquetFile
 
             with ParquetFile(file) as found:
-                return Layout(len(found.schema_arrow.names), tuple(found.schema_arrow.names), found.metadata.num_rows)
+                return Layout(
+                    len(found.schema_arrow.names),
+                    tuple(found.schema_arrow.names),
+                    found.metadata.num_rows,
+                )
         with arrow.memory_map(file) as mapped, arrow.ipc.open_file(mapped) as found:
             rows = sum(found.get_batch(k).num_rows for k in range(found.num_record_batches))
             return Layout(len(found.schema.names), tuple(found.schema.names), rows)
@@ -390,7 +488,9 @@ def _mapped(file: str) -> np.ndarray:
     except (ValueError, EOFError) as error:
         raise ValueError(f"{file} is not a readable NPY file: {error}") from None
     if stored.ndim != 2:
-        raise ValueError(f"{file} holds an array of shape {stored.shape}, but rows and columns were expected; reshape it to (n, d)")
+        raise ValueError(
+            f"{file} holds an array of shape {stored.shape}, but rows and columns were expected; reshape it to (n, d)"
+        )
     return stored
 
 
@@ -398,7 +498,11 @@ def _slices(stored: np.ndarray, rows: int, file: str) -> Iterator[Chunk]:
     for start in range(0, stored.shape[0], rows):
         stop = min(start + rows, stored.shape[0])
         # a copy: a mapped page must not stay in memory, and is read once, whoever looks at it twice
-        yield Chunk(np.array(stored[start:stop]), None, f"{file}{', ' * bool(file)}rows {start} to {stop - 1}")
+        yield Chunk(
+            np.array(stored[start:stop]),
+            None,
+            f"{file}{', ' * bool(file)}rows {start} to {stop - 1}",
+        )
 
 
 def _arrow(what: str) -> Any:
@@ -410,7 +514,9 @@ def _arrow(what: str) -> Any:
         raise ImportError(f'{what} needs pyarrow: pip install "kernel-sos[arrow]"') from None
 
 
-def _arrow_file(file: str, rows: int, columns: list[Any] | None, *, parquet: bool) -> Iterator[Chunk]:
+def _arrow_file(
+    file: str, rows: int, columns: list[Any] | None, *, parquet: bool
+) -> Iterator[Chunk]:
     with _naming_arrow_errors(file) as arrow:
         if parquet:
             from pyarrow.parquet import ParquetFile
@@ -418,11 +524,17 @@ def _arrow_file(file: str, rows: int, columns: list[Any] | None, *, parquet: boo
             with ParquetFile(file) as stored:
                 known = stored.schema_arrow.names
                 yield from _batches(
-                    stored.iter_batches(rows, columns=None if columns is None else [c for c in columns if c in known]), file
+                    stored.iter_batches(
+                        rows,
+                        columns=None if columns is None else [c for c in columns if c in known],
+                    ),
+                    file,
                 )
         else:
             with arrow.memory_map(file) as mapped, arrow.ipc.open_file(mapped) as stored:
-                yield from _batches((stored.get_batch(k) for k in range(stored.num_record_batches)), file)
+                yield from _batches(
+                    (stored.get_batch(k) for k in range(stored.num_record_batches)), file
+                )
 
 
 @contextmanager
@@ -448,7 +560,11 @@ def _batches(batches: Iterable[Any], name: str) -> Iterator[Chunk]:
     for k, batch in enumerate(batches):
         if batch.num_rows:
             where = f"rows {row} to {row + batch.num_rows - 1}"
-            yield Chunk(_arrow(name).Table.from_batches([batch]), None, f"{name}, {where}" if name else f"chunk {k} ({where})")
+            yield Chunk(
+                _arrow(name).Table.from_batches([batch]),
+                None,
+                f"{name}, {where}" if name else f"chunk {k} ({where})",
+            )
         row += batch.num_rows
 
 

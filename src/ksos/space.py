@@ -15,7 +15,15 @@ from ksos._validation import as_choice, as_points, as_positive
 from ksos.coordinates import Coordinates, Direction
 from ksos.density import SoSDensity
 from ksos.embedding import MeanEmbedding, Projection
-from ksos.embedding_map import CompressedMap, EmbeddingMap, LabelledMap, blocks_of, embedding_map, gram_at_nodes, node_rule
+from ksos.embedding_map import (
+    CompressedMap,
+    EmbeddingMap,
+    LabelledMap,
+    blocks_of,
+    embedding_map,
+    gram_at_nodes,
+    node_rule,
+)
 from ksos.integrals import closed_form
 from ksos.integrals.constant import WithConstant
 from ksos.integrals.regions import Rule
@@ -45,14 +53,23 @@ class _Model:
         X = self.support_points = as_points(support_points, "support_points", copy=True)
         self.kernel, self.measure = kernel, Lebesgue() if measure is None else measure
         self.embedding_kernel = kernel if embedding_kernel is None else embedding_kernel
-        self.landmarks = X if landmarks is None else like(as_points(landmarks, "landmarks", n_features=X.shape[1], copy=True), X)
-        self.tol_model, self.tol_embedding = as_positive(tol_model, "tol_model"), as_positive(tol_embedding, "tol_embedding")
+        self.landmarks = (
+            X
+            if landmarks is None
+            else like(as_points(landmarks, "landmarks", n_features=X.shape[1], copy=True), X)
+        )
+        self.tol_model, self.tol_embedding = (
+            as_positive(tol_model, "tol_model"),
+            as_positive(tol_embedding, "tol_embedding"),
+        )
         self.route = as_choice(whitening, "whitening", ROUTES)
         self.integrals = closed_form(kernel, self.measure, X.shape[1], self.embedding_kernel)
         xp, log_diagonal = namespace(X), self.integrals.log_diagonal(X)
         self.log_unit = float(xp.max(log_diagonal))
         if not math.isfinite(self.log_unit):
-            raise ValueError(f"the kernel vanishes on {self.measure!r} at every support point: no density can be made of them")
+            raise ValueError(
+                f"the kernel vanishes on {self.measure!r} at every support point: no density can be made of them"
+            )
         self.constant, self.corrected = bool(constant), False
         self.rule: Rule | None = None
         if self.constant:
@@ -60,12 +77,22 @@ class _Model:
             return
         unit_diagonal = xp.exp(log_diagonal - self.log_unit)
         self.whitening = whiten_columns(
-            lambda i: self._mass_columns(X[i : i + 1, :])[0, :], unit_diagonal, self._mass_matrix, self.tol_model, self.route
+            lambda i: self._mass_columns(X[i : i + 1, :])[0, :],
+            unit_diagonal,
+            self._mass_matrix,
+            self.tol_model,
+            self.route,
         )
-        self.rule = node_rule(self.integrals, X, self.landmarks, self.embedding_kernel, self.whitening.T)
-        if self.rule is not None and self.whitening.jitter == 0.0:  # what rounding in W has left of TᵀWT − I goes
+        self.rule = node_rule(
+            self.integrals, X, self.landmarks, self.embedding_kernel, self.whitening.T
+        )
+        if (
+            self.rule is not None and self.whitening.jitter == 0.0
+        ):  # what rounding in W has left of TᵀWT − I goes
             self.corrected = True
-            self.whitening = self.whitening.corrected(gram_at_nodes(self.rule, self.kernel, X, self.whitening.T, self.log_unit))
+            self.whitening = self.whitening.corrected(
+                gram_at_nodes(self.rule, self.kernel, X, self.whitening.T, self.log_unit)
+            )
 
     def _whiten_with_constant(self, log_diagonal: Array) -> Whitening:
         """T of the basis (1, k_1, …, k_m), the first row being that of the constant function, which is the first direction itself.
@@ -75,7 +102,9 @@ class _Model:
         """
         X, log_mass = self.support_points, self.measure.log_mass(self.support_points.shape[1])
         if not math.isfinite(log_mass):
-            raise ValueError(f"the constant function has no finite mass on {self.measure!r}; use a probability measure such as Normal")
+            raise ValueError(
+                f"the constant function has no finite mass on {self.measure!r}; use a probability measure such as Normal"
+            )
         xp, self.log_unit = namespace(X), max(self.log_unit, log_mass)
         mass = math.exp(log_mass - self.log_unit)
         mean = xp.exp(self.integrals.log_mean(X) - log_mass)
@@ -87,7 +116,10 @@ class _Model:
         if spread > self.tol_model * largest:
             found = whiten(centred, min(self.tol_model * largest / spread, 0.5), self.route)
         first = xp.concat([zeros((1, 1), X) + mass**-0.5, -(mean @ found.T)[None, :]], axis=1)
-        return Whitening(xp.concat([first, xp.concat([zeros((X.shape[0], 1), X), found.T], axis=1)], axis=0), found.jitter)
+        return Whitening(
+            xp.concat([first, xp.concat([zeros((X.shape[0], 1), X), found.T], axis=1)], axis=0),
+            found.jitter,
+        )
 
     def values(self, X: Array) -> Array:
         """The basis functions at the rows of ``X``: k(x, x̃_i), after the constant if there is one; shape (n, m) or (n, 1 + m)."""
@@ -97,12 +129,19 @@ class _Model:
     @np.errstate(under="ignore")
     def _mass_columns(self, points: Array) -> Array:
         """∫ k(x, points_i) k(x, x̃_j) dρ, in units of exp(log_unit)."""
-        return namespace(points).exp(self.integrals.log_gram(points, self.support_points) - self.log_unit)
+        return namespace(points).exp(
+            self.integrals.log_gram(points, self.support_points) - self.log_unit
+        )
 
     def _mass_matrix(self) -> Array:
         m = self.support_points.shape[0]
         remedy = "use fewer support points (n_support)"
-        require_memory(5 * m * m * FLOAT_BYTES, f"the mass matrix of {m} support points", remedy, beside=self.support_points)
+        require_memory(
+            5 * m * m * FLOAT_BYTES,
+            f"the mass matrix of {m} support points",
+            remedy,
+            beside=self.support_points,
+        )
         return self._mass_columns(self.support_points)
 
     @cached_property
@@ -112,11 +151,22 @@ class _Model:
     @cached_property
     def map(self) -> EmbeddingMap:
         T, S = self.whitening.T, self.projection.S
-        if self.measure.normals(self.support_points.shape[1]) is not None and (self.constant or self.measure.by_components):
+        if self.measure.normals(self.support_points.shape[1]) is not None and (
+            self.constant or self.measure.by_components
+        ):
             X, Z, embedding = self.support_points, self.landmarks, self.embedding_kernel
             return components_map(self.kernel, self.measure, X, Z, embedding, T, S, self.log_unit)
         integrals = WithConstant(self.integrals) if self.constant else self.integrals
-        return embedding_map(integrals, self.support_points, self.landmarks, self.embedding_kernel, T, S, self.log_unit, self.rule)
+        return embedding_map(
+            integrals,
+            self.support_points,
+            self.landmarks,
+            self.embedding_kernel,
+            T,
+            S,
+            self.log_unit,
+            self.rule,
+        )
 
     @cached_property
     def compressed_map(self) -> CompressedMap:
@@ -203,25 +253,55 @@ class SoSSpace:
         constant: bool = False, _parts: tuple[_Model, tuple[Direction, ...], np.ndarray | None] | None = None,
     ) -> None:  # fmt: skip
         if _parts is None:
-            own = _Model(kernel, support_points, measure, embedding_kernel, landmarks, tol_model, tol_embedding, whitening, constant)
+            own = _Model(
+                kernel,
+                support_points,
+                measure,
+                embedding_kernel,
+                landmarks,
+                tol_model,
+                tol_embedding,
+                whitening,
+                constant,
+            )
             _parts = own, (), None
         model, self.directions, self.labels = _parts
-        self._model, self.log_unit, self.integrals, self.jitter = model, model.log_unit, model.integrals, model.whitening.jitter
-        self.n_features, self.n_blocks = int(model.support_points.shape[1]), 1 if self.labels is None else int(self.labels.shape[0])
+        self._model, self.log_unit, self.integrals, self.jitter = (
+            model,
+            model.log_unit,
+            model.integrals,
+            model.whitening.jitter,
+        )
+        self.n_features, self.n_blocks = (
+            int(model.support_points.shape[1]),
+            1 if self.labels is None else int(self.labels.shape[0]),
+        )
         self.rank = self.n_blocks * model.whitening.rank
-        self.kernel, self.support_points, self.measure = model.kernel, model.support_points, model.measure
+        self.kernel, self.support_points, self.measure = (
+            model.kernel,
+            model.support_points,
+            model.measure,
+        )
         self.embedding_kernel, self.landmarks = model.embedding_kernel, model.landmarks
         self.constant = model.constant
-        self.tol_model, self.tol_embedding, self.whitening = model.tol_model, model.tol_embedding, model.route
+        self.tol_model, self.tol_embedding, self.whitening = (
+            model.tol_model,
+            model.tol_embedding,
+            model.route,
+        )
 
     # --- the same model with more to it ---
 
     def with_labels(self, labels: Any) -> SoSSpace:
         """The densities of (x, label) on ρ ⊗ counting; with None, those of x alone. Everything computed already is shared."""
         labels = None if labels is None else np.asarray(labels)
-        return SoSSpace(self.kernel, self.support_points, _parts=(self._model, self.directions, labels))
+        return SoSSpace(
+            self.kernel, self.support_points, _parts=(self._model, self.directions, labels)
+        )
 
-    def with_direction(self, f: Observable, along: np.ndarray, norm: float, data: MeanEmbedding) -> SoSSpace | None:
+    def with_direction(
+        self, f: Observable, along: np.ndarray, norm: float, data: MeanEmbedding
+    ) -> SoSSpace | None:
         """The space that also sees embeddings along f, a function of the RKHS of this norm whose coordinates here are ``along``.
 
         ``data`` is an embedding that will be asked for often. None if only rounding is left of f beyond what is seen already.
@@ -230,10 +310,20 @@ class SoSSpace:
         if square <= _ROUNDING * max(norm**2, 1e-6):
             return None
         length, plain = math.sqrt(square), self.with_labels(None)
-        M = f.matrix(self.kernel, to_numpy(self.support_points), self.measure, self.log_unit, to_numpy(plain.T)).values
+        M = f.matrix(
+            self.kernel,
+            to_numpy(self.support_points),
+            self.measure,
+            self.log_unit,
+            to_numpy(plain.T),
+        ).values
         row = (M - to_numpy(plain.compressed_map.adjoint(along))) / length
         direction = plain.coordinates.direction(f, along, length, row, data)
-        return SoSSpace(self.kernel, self.support_points, _parts=(self._model, (*self.directions, direction), self.labels))
+        return SoSSpace(
+            self.kernel,
+            self.support_points,
+            _parts=(self._model, (*self.directions, direction), self.labels),
+        )
 
     # --- sizes ---
 
@@ -266,16 +356,28 @@ class SoSSpace:
     def basis(self, X: Any, labels: Any = None) -> Array:
         """ψ(X), shape (n, r), in natural units: p(x) = ψ(x)ᵀCψ(x)·exp(−log_unit); with labels, that of the rows' labels (one, or n)."""
         X = like(as_points(X, "X", n_features=self.n_features), self.support_points)
-        (n, m), remedy = (X.shape[0], self.support_points.shape[0]), "use fewer samples or support points (n_support)"
-        require_memory(FLOAT_BYTES * n * (2 * m + self.rank), f"the basis of {m} support points at {n} points", remedy, beside=X)
+        (n, m), remedy = (
+            (X.shape[0], self.support_points.shape[0]),
+            "use fewer samples or support points (n_support)",
+        )
+        require_memory(
+            FLOAT_BYTES * n * (2 * m + self.rank),
+            f"the basis of {m} support points at {n} points",
+            remedy,
+            beside=X,
+        )
         psi = self._model.values(X) @ self._model.whitening.T
         if (self.labels is None) != (labels is None):
-            raise ValueError(f"the labels of the rows are needed for a space with labels, and only there; got labels={labels!r}")
+            raise ValueError(
+                f"the labels of the rows are needed for a space with labels, and only there; got labels={labels!r}"
+            )
         if self.labels is None:
             return psi
         own = np.equal.outer(np.broadcast_to(np.asarray(labels), (psi.shape[0],)), self.labels)
         if not np.all(own.any(axis=1)):
-            raise ValueError(f"unknown label among {labels!r}; the labels are {self.labels.tolist()}")
+            raise ValueError(
+                f"unknown label among {labels!r}; the labels are {self.labels.tolist()}"
+            )
         return (own[:, :, None] * to_numpy(psi)[:, None, :]).reshape(psi.shape[0], -1)
 
     def density(self, factor: Array) -> Any:
@@ -289,7 +391,9 @@ class SoSSpace:
             return self._labelled_density(to_numpy(factor))
         rows = self._model.whitening.T @ factor
         constant, rows = (rows[0, :], rows[1:, :]) if self.constant else (None, rows)
-        p = SoSDensity.from_units(self.kernel, self.support_points, rows, self.log_unit, self.measure, constant)
+        p = SoSDensity.from_units(
+            self.kernel, self.support_points, rows, self.log_unit, self.measure, constant
+        )
         # a space with nodes has TᵀWT = I to more digits than Σ B_ij W_ij may have
         return p if self._model.corrected and abs(p.mass() - 1.0) > _ROUNDING else p.scaled_to_one()
 
@@ -322,7 +426,9 @@ class SoSSpace:
     @cached_property
     def map(self) -> EmbeddingMap:
         """A, and its adjoint."""
-        return self._model.map if self.labels is None and not self.directions else self.compressed_map
+        return (
+            self._model.map if self.labels is None and not self.directions else self.compressed_map
+        )
 
     @cached_property
     def compressed_map(self) -> CompressedMap:
@@ -332,7 +438,9 @@ class SoSSpace:
         stored = self._model.compressed_map
         if not self.directions:
             return stored
-        return stored.with_rows(like(np.stack([direction.row for direction in self.directions]), stored.tensor))
+        return stored.with_rows(
+            like(np.stack([direction.row for direction in self.directions]), stored.tensor)
+        )
 
     def embed(self, C: Array) -> Array:
         """A(C): the coordinates of the embedding of p, shape (q,)."""

@@ -71,7 +71,11 @@ class WitnessPoint(NamedTuple):
     @property
     def by_name(self) -> dict[str, float]:
         """The coordinates under the names of the features; x0, x1, … if they have none."""
-        names = [f"x{k}" for k in range(self.point.shape[0])] if self.feature_names is None else self.feature_names
+        names = (
+            [f"x{k}" for k in range(self.point.shape[0])]
+            if self.feature_names is None
+            else self.feature_names
+        )
         return dict(zip(names, self.point.tolist(), strict=True))
 
 
@@ -144,7 +148,13 @@ class TwoSampleTest:
 
 @shown("two_sample_test")
 def two_sample_test(
-    a: Any, b: Any, kernel: Kernel | Sequence[Kernel] | None = None, *, n_permutations: int = 999, n_landmarks: int = 256, rng: Any = None
+    a: Any,
+    b: Any,
+    kernel: Kernel | Sequence[Kernel] | None = None,
+    *,
+    n_permutations: int = 999,
+    n_landmarks: int = 256,
+    rng: Any = None,
 ) -> TwoSampleTest:
     """Test whether the rows of ``a`` and ``b`` have the same law, by permutations: the level is exact, with any number of them.
 
@@ -181,11 +191,17 @@ def two_sample_test(
     blocks = _Blocks.of(n, m, generator)
     moved = blocks.permutations(n_permutations, generator)
     sums = _kernel_sums(x, y, [k for k, _ in family], landmarks, blocks)
-    views = [_View(k, landmarks, *found, blocks) for (k, _), found in zip(family, sums, strict=True)]
+    views = [
+        _View(k, landmarks, *found, blocks) for (k, _), found in zip(family, sums, strict=True)
+    ]
     pvalues: list[np.ndarray] = []
     scores: list[KernelScore] = []
     for number, (view, (k, degrees)) in enumerate(zip(views, family, strict=True)):
-        tell(f"{n_permutations} permutations, kernel {number + 1} of {len(family)}", number + 1, len(family) + 1)  # one for the sums
+        tell(
+            f"{n_permutations} permutations, kernel {number + 1} of {len(family)}",
+            number + 1,
+            len(family) + 1,
+        )  # one for the sums
         squares = view.squared_differences(moved)
         for q in degrees:
             weights = view.weights(q, n + m)
@@ -194,7 +210,9 @@ def two_sample_test(
                 pvalues.append(view.pvalues(values, weights))
                 scores.append(KernelScore(k, q, float(values[0]), float(pvalues[-1][0])))
     evidence = np.log10(np.mean(1.0 / np.maximum(pvalues, _SMALLEST), axis=0))
-    pvalue = float(np.mean(evidence >= evidence[0] - _EQUAL))  # the samples as they came are the first of them
+    pvalue = float(
+        np.mean(evidence >= evidence[0] - _EQUAL)
+    )  # the samples as they came are the first of them
     best = min(views if kernel is not None else views[1:3], key=lambda view: view.plain_pvalue)
     both, weights = np.concatenate([x, y]), np.r_[np.full(n, 1.0 / n), np.full(m, -1.0 / m)]
     both.setflags(write=False)
@@ -209,12 +227,19 @@ def _samples(a: Any, b: Any) -> tuple[tuple[str, ...] | None, list[np.ndarray]]:
     """The names of the features, and the rows with features in the same order."""
     for name, sample in (("a", a), ("b", b)):
         if isinstance(sample, (SoSDensity, SoSMixture)):
-            raise TypeError(f"{name} is a density, but the test needs rows: draw some, as p.rvs(1000); ksos.mmd measures distances")
+            raise TypeError(
+                f"{name} is a density, but the test needs rows: draw some, as p.rvs(1000); ksos.mmd measures distances"
+            )
         if isinstance(sample, MeanEmbedding):
             remedy = "pass its rows, or rows drawn with its weights, as rng.choice(points, size, p=weights)"
-            raise TypeError(f"{name} is an embedding, whose weights permutations would not keep; {remedy}")
+            raise TypeError(
+                f"{name} is an embedding, whose weights permutations would not keep; {remedy}"
+            )
     names = column_names(a, "a") or column_names(b, "b")
-    x, y = (to_numpy(as_points(in_order(sample, names, what), what)) for what, sample in (("a", a), ("b", b)))
+    x, y = (
+        to_numpy(as_points(in_order(sample, names, what), what))
+        for what, sample in (("a", a), ("b", b))
+    )
     if x.shape[1] != y.shape[1]:
         raise ValueError(f"a has {x.shape[1]} features, but b has {y.shape[1]}")
     return names, [x, y]
@@ -227,14 +252,18 @@ def _warn_if_too_few(n: int, m: int) -> None:
         warnings.warn(message, UserWarning, stacklevel=4)
 
 
-def _family(kernel: Any, x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> list[tuple[Kernel, tuple[float | None, ...]]]:
+def _family(
+    kernel: Any, x: np.ndarray, y: np.ndarray, rng: np.random.Generator
+) -> list[tuple[Kernel, tuple[float | None, ...]]]:
     """Kernels, and the degrees of freedom of their statistics."""
     if kernel is None:
         median = median_kernel(x, y, rng=rng)
         return [(median.scaled(multiple), degrees) for multiple, degrees in _FAMILY]
     given = list(kernel) if isinstance(kernel, Iterable) else [kernel]
     if not given or not all(isinstance(k, Kernel) for k in given):
-        raise TypeError(f"kernel must be a kernel object such as ksos.kernels.Gaussian(1.0), a list of them, or None; got {kernel!r}")
+        raise TypeError(
+            f"kernel must be a kernel object such as ksos.kernels.Gaussian(1.0), a list of them, or None; got {kernel!r}"
+        )
     for k in given:
         k.check_features(x.shape[1])
     return [(k, (None,)) for k in given]
@@ -265,7 +294,9 @@ class _Blocks:
         size = max(1, min(math.ceil((n + m) / _MOST_BLOCKS), small // _FEWEST_BLOCKS))
         few = small // size
         many = min(large // size, _MOST_BLOCKS - few) if n + m > _MOST_BLOCKS else large // size
-        return cls(size, (few, many) if n <= m else (many, few), (rng.permutation(n), rng.permutation(m)))
+        return cls(
+            size, (few, many) if n <= m else (many, few), (rng.permutation(n), rng.permutation(m))
+        )
 
     def permutations(self, count: int, rng: np.random.Generator) -> np.ndarray:
         """Which blocks are counted to ``a``, 1.0 or 0.0, shape (1 + count, blocks); the first row is as the samples came."""
@@ -284,7 +315,9 @@ class _Sums(NamedTuple):
     rests: np.ndarray
 
 
-def _kernel_sums(x: np.ndarray, y: np.ndarray, kernels: list[Kernel], Z: np.ndarray, blocks: _Blocks) -> list[_Sums]:
+def _kernel_sums(
+    x: np.ndarray, y: np.ndarray, kernels: list[Kernel], Z: np.ndarray, blocks: _Blocks
+) -> list[_Sums]:
     total = sum(blocks.counts)
     found = [_Sums(np.zeros((total, Z.shape[0])), np.zeros((2, Z.shape[0]))) for _ in kernels]
     for which, (X, order, count) in enumerate(zip((x, y), blocks.rows, blocks.counts, strict=True)):
@@ -305,14 +338,27 @@ def _kernel_sums(x: np.ndarray, y: np.ndarray, kernels: list[Kernel], Z: np.ndar
 class _View:
     """What one kernel sees of the samples: coordinates on the landmarks, in the axes of the covariance of all rows."""
 
-    def __init__(self, kernel: Kernel, Z: np.ndarray, sums: np.ndarray, rests: np.ndarray, blocks: _Blocks) -> None:
+    def __init__(
+        self, kernel: Kernel, Z: np.ndarray, sums: np.ndarray, rests: np.ndarray, blocks: _Blocks
+    ) -> None:
         self.kernel = kernel
         n, m = (order.shape[0] for order in blocks.rows)
         self.inverse, few = (1.0 / n, 1.0 / m), blocks.counts[0]
-        self.at_landmarks = (sums[:few].sum(axis=0) + rests[0]) / n - (sums[few:].sum(axis=0) + rests[1]) / m
-        mean = (sums.sum(axis=0) + rests.sum(axis=0)) / (n + m)  # differences of small numbers keep their digits
-        left = np.array([[order.shape[0] - count * blocks.size] for order, count in zip(blocks.rows, blocks.counts, strict=True)])
-        self.neighbours = (n + m) * float(mean.mean()) - 1.0  # of a landmark, besides itself; a kernel without them sees chance alone
+        self.at_landmarks = (sums[:few].sum(axis=0) + rests[0]) / n - (
+            sums[few:].sum(axis=0) + rests[1]
+        ) / m
+        mean = (sums.sum(axis=0) + rests.sum(axis=0)) / (
+            n + m
+        )  # differences of small numbers keep their digits
+        left = np.array(
+            [
+                [order.shape[0] - count * blocks.size]
+                for order, count in zip(blocks.rows, blocks.counts, strict=True)
+            ]
+        )
+        self.neighbours = (n + m) * float(
+            mean.mean()
+        ) - 1.0  # of a landmark, besides itself; a kernel without them sees chance alone
         self.S = Projection(kernel, Z).S
         C, rest = (sums - blocks.size * mean) @ self.S.T, (rests - left * mean) @ self.S.T
         s, axes = np.linalg.eigh(C.T @ C / (blocks.size * C.shape[0]))
@@ -320,7 +366,9 @@ class _View:
         self.blocks = C @ self.axes
         self.constant = (rest[0] / n - rest[1] / m) @ self.axes - self.blocks.sum(axis=0) / m
         self.difference = (1.0 / n + 1.0 / m) * self.blocks[:few].sum(axis=0) + self.constant
-        self.plain_pvalue = float(self.pvalues(np.array([np.sum(self.difference**2)]), np.ones_like(self.s))[0])
+        self.plain_pvalue = float(
+            self.pvalues(np.array([np.sum(self.difference**2)]), np.ones_like(self.s))[0]
+        )
 
     def squared_differences(self, moved: np.ndarray) -> np.ndarray:
         """The squared coordinates of w_a − w_b under each permutation, shape (permutations, q)."""
@@ -348,4 +396,8 @@ class _View:
         part = weights * self.s / scale
         mean, variance, third = part.sum(), 2.0 * np.sum(part**2), 8.0 * np.sum(part**3)
         shape, unit = 4.0 * variance**3 / third**2, 0.5 * third / variance
-        return np.asarray(gammaincc(shape, np.maximum(shape + (values / (scale * sum(self.inverse)) - mean) / unit, 0.0)))
+        return np.asarray(
+            gammaincc(
+                shape, np.maximum(shape + (values / (scale * sum(self.inverse)) - mean) / unit, 0.0)
+            )
+        )

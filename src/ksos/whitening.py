@@ -48,7 +48,13 @@ def whiten(M: Array, tol: float, route: str = "eigh") -> Whitening:
         return ROUTES[as_choice(route, "whitening", ROUTES)](M, tol)
 
 
-def whiten_columns(column: Callable[[int], Array], diagonal: Array, matrix: Callable[[], Array], tol: float, route: str) -> Whitening:
+def whiten_columns(
+    column: Callable[[int], Array],
+    diagonal: Array,
+    matrix: Callable[[], Array],
+    tol: float,
+    route: str,
+) -> Whitening:
     """The same for a kernel matrix of many points, given by its columns: through its thin root, so that the cost follows the rank.
 
     ``matrix`` forms M where there are few points, or where they have no low rank.
@@ -78,7 +84,9 @@ def _by_eigenvectors(M: Array, tol: float) -> Whitening:
     if is_numpy(M):
         require_time(9.0 * m**3, f"the eigendecomposition of a kernel matrix of {m} points")
     values, Q = xp.linalg.eigh(M)
-    first = int(xp.sum(xp.astype(values <= tol * values[-1], xp.int64)))  # eigenvalues ascend: the kept ones come last
+    first = int(
+        xp.sum(xp.astype(values <= tol * values[-1], xp.int64))
+    )  # eigenvalues ascend: the kept ones come last
     return Whitening(Q[:, first:] / xp.sqrt(values[first:]), 0.0)
 
 

@@ -12,7 +12,10 @@ from audit.referee import LONG, Referee, kernel_matrix
 
 CONIC_DIGITS = 2e-6
 """Of the conic solver."""
-_GRID, _SEEN = 81, 1e-13  # points whose kernels span what the conic solver sees of the embedding; eigenvalues that are not rounding
+_GRID, _SEEN = (
+    81,
+    1e-13,
+)  # points whose kernels span what the conic solver sees of the embedding; eigenvalues that are not rounding
 
 
 class Ball:
@@ -33,7 +36,9 @@ class Ball:
         self.judge, self.radius = judge, radius
         self._mass = self._row(np.ones(len(seen), LONG))
         self._embedding = np.stack([self._row(column) for column in seen.T])
-        self._centre = (np.asarray(data.weights, LONG) @ (kernel_matrix(kernel, points, grid) @ root)).astype(float)
+        self._centre = (
+            np.asarray(data.weights, LONG) @ (kernel_matrix(kernel, points, grid) @ root)
+        ).astype(float)
 
     def _row(self, values: np.ndarray) -> np.ndarray:
         return np.asarray(self.judge.matrix(values).astype(float).ravel())
@@ -49,8 +54,13 @@ class Ball:
         C, least = cp.Variable((r, r), PSD=True), cp.Variable()
         flat = cp.vec(C, order="C")
         in_the_ball = cp.norm(self._embedding @ flat - self._centre) <= self.radius
-        problem = cp.Problem(cp.Maximize(least), [rows @ flat >= least, self._mass @ flat == 1, in_the_ball])
-        for scaled in (False, True):  # where the solver fails on the rows as they are, it may not on its own multiples of them
+        problem = cp.Problem(
+            cp.Maximize(least), [rows @ flat >= least, self._mass @ flat == 1, in_the_ball]
+        )
+        for scaled in (
+            False,
+            True,
+        ):  # where the solver fails on the rows as they are, it may not on its own multiples of them
             try:
                 problem.solve(solver="CLARABEL", equilibrate_enable=scaled)
             except cp.SolverError:

@@ -41,15 +41,29 @@ def _calls() -> dict[str, Callable[[], str]]:
     few: dict[str, Any] = {"measure": _LINE, "n_support": 10, "embedding_bandwidth": 1.0}
     return {
         "fit": lambda: ksos.KernelSoSDensity().fit(X).solution_.status,
-        "fit by likelihood": lambda: ksos.KernelSoSDensity(objective="likelihood").fit(X).solution_.status,
+        "fit by likelihood": lambda: (
+            ksos.KernelSoSDensity(objective="likelihood").fit(X).solution_.status
+        ),
         "minimize": lambda: ksos.minimize(SquaredMMD(X) + 1e-3 * Trace(), space).status,
-        "minimize, lbfgs": lambda: ksos.minimize(NegativeLogLikelihood(X) + 0.1 * Trace(), space, solver="lbfgs").status,
-        "minimize, constrained": lambda: ksos.minimize(Expectation(square) + 1e-3 * Trace(), space, ball).status,
-        "regularization_path": lambda: ksos.regularization_path(SquaredMMD(X), Trace(), [1e-2, 1e-3], space)[1].status,
+        "minimize, lbfgs": lambda: (
+            ksos.minimize(NegativeLogLikelihood(X) + 0.1 * Trace(), space, solver="lbfgs").status
+        ),
+        "minimize, constrained": lambda: (
+            ksos.minimize(Expectation(square) + 1e-3 * Trace(), space, ball).status
+        ),
+        "regularization_path": lambda: (
+            ksos.regularization_path(SquaredMMD(X), Trace(), [1e-2, 1e-3], space)[1].status
+        ),
         "worst_case": lambda: ksos.worst_case(square, X, 0.2, **few).status,
-        "worst_case of code": lambda: ksos.worst_case(lambda Y: np.abs(Y[:, 0]), X, 0.2, **few).status,
+        "worst_case of code": lambda: (
+            ksos.worst_case(lambda Y: np.abs(Y[:, 0]), X, 0.2, **few).status
+        ),
         "robust_mode": lambda: ksos.robust_mode(X, 0.2, n_grid=3, rtol=1e-5, **few).status,
-        "RobustClassifier.fit": lambda: ksos.RobustClassifier(radius=0.2, n_support=10, random_state=0).fit(X, y).solution_.status,
+        "RobustClassifier.fit": lambda: (
+            ksos.RobustClassifier(radius=0.2, n_support=10, random_state=0)
+            .fit(X, y)
+            .solution_.status
+        ),
     }
 
 
@@ -70,7 +84,14 @@ class Interrupts:
         answer, count = self._run(name, moment)
         if count < moment or answer in _HEARD:
             return []
-        return [Finding(f"interrupt {seed}: {name}, call {moment} of {self._lengths[name]}", f"swallowed, {answer}", 0.0, 1.0)]
+        return [
+            Finding(
+                f"interrupt {seed}: {name}, call {moment} of {self._lengths[name]}",
+                f"swallowed, {answer}",
+                0.0,
+                1.0,
+            )
+        ]
 
     def _run(self, name: str, moment: int) -> tuple[str, int]:
         """What the call answers when a signal comes at that moment, and how many calls of the library there were until then."""
@@ -80,7 +101,11 @@ class Interrupts:
             nonlocal count
             code = frame.f_code
             # a generator that is left early is closed by Python, which drops what is raised in it
-            if event == "call" and code.co_filename.startswith(_LIBRARY) and not code.co_flags & inspect.CO_GENERATOR:
+            if (
+                event == "call"
+                and code.co_filename.startswith(_LIBRARY)
+                and not code.co_flags & inspect.CO_GENERATOR
+            ):
                 count += 1
                 if count == moment:
                     sys.setprofile(None)
@@ -109,7 +134,12 @@ class Interrupts:
                 began = time.perf_counter()
                 self.calls[name]()
                 delay = float(rng.uniform(0.0, 0.9 * (time.perf_counter() - began)))
-                timer, ended = threading.Timer(delay, lambda: (sent.set(), os.kill(os.getpid(), signal.SIGINT))), False
+                timer, ended = (
+                    threading.Timer(
+                        delay, lambda: (sent.set(), os.kill(os.getpid(), signal.SIGINT))
+                    ),
+                    False,
+                )
                 try:  # from here on: on a busy machine the signal may come before the start returns
                     timer.start()
                     answer = self.calls[name]()
@@ -121,4 +151,15 @@ class Interrupts:
         finally:
             signal.signal(signal.SIGINT, handler)
         heard = ended or answer in _HEARD
-        return [] if heard else [Finding(f"interrupt {seed}: {name}, after {delay:.4f} s", f"swallowed, {answer}", 0.0, 1.0)]
+        return (
+            []
+            if heard
+            else [
+                Finding(
+                    f"interrupt {seed}: {name}, after {delay:.4f} s",
+                    f"swallowed, {answer}",
+                    0.0,
+                    1.0,
+                )
+            ]
+        )

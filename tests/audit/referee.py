@@ -19,7 +19,11 @@ LONG = np.longdouble
 OWN_DIGITS = 1e-8
 """What the referee's own quadrature may be off by, relative to numbers of the order of one."""
 _ORDER = 24
-_REACH = {"gaussian": 7.0, "laplace": 45.0, "matern": 55.0}  # in bandwidths: beyond, kernels are below rounding
+_REACH = {
+    "gaussian": 7.0,
+    "laplace": 45.0,
+    "matern": 55.0,
+}  # in bandwidths: beyond, kernels are below rounding
 
 Term = tuple[str, float, Any]
 """(name, weight, data), with the name "squared_mmd", "mmd", "likelihood", "trace" or "frobenius", in the note's units."""
@@ -41,11 +45,19 @@ class Finding:
 def kernel_matrix(kernel: Any, X: Any, Z: Any) -> np.ndarray:
     """k(X_i, Z_j) from the kernel's name and numbers, in extended precision."""
     X, Z = np.asarray(X, LONG), np.asarray(Z, LONG)
-    away = np.abs(X[:, None, :] - Z[None, :, :]) / np.broadcast_to(np.asarray(kernel.sigma, LONG), (X.shape[1],))
+    away = np.abs(X[:, None, :] - Z[None, :, :]) / np.broadcast_to(
+        np.asarray(kernel.sigma, LONG), (X.shape[1],)
+    )
     if kernel.name == "gaussian":
         return np.exp(-np.sum(away * away, axis=2))
-    radial = (lambda r: np.exp(-r)) if kernel.name == "laplace" else (lambda r: _matern(r, kernel.nu))
-    return np.prod(radial(away), axis=2) if kernel.product else radial(np.sqrt(np.sum(away * away, axis=2)))
+    radial = (
+        (lambda r: np.exp(-r)) if kernel.name == "laplace" else (lambda r: _matern(r, kernel.nu))
+    )
+    return (
+        np.prod(radial(away), axis=2)
+        if kernel.product
+        else radial(np.sqrt(np.sum(away * away, axis=2)))
+    )
 
 
 def _matern(r: np.ndarray, nu: float) -> np.ndarray:
@@ -75,23 +87,33 @@ def rule_for(measure: Any, points: np.ndarray, width: float, reach: float) -> Ru
             low, high = max(low, float(measure.low[k])), min(high, float(measure.high[k]))
         inside = points[(points[:, k] > low) & (points[:, k] < high), k]
         axes.append(_panels(np.unique(np.concatenate([[low, high], inside])), width))
-    nodes = np.stack([grid.ravel() for grid in np.meshgrid(*[x for x, _ in axes], indexing="ij")], axis=1)
+    nodes = np.stack(
+        [grid.ravel() for grid in np.meshgrid(*[x for x, _ in axes], indexing="ij")], axis=1
+    )
     weights = axes[0][1]
     for _, w in axes[1:]:
         weights = np.multiply.outer(weights, w).ravel()
-    return Rule(nodes, weights * normal_density(measure, nodes) if measure.name == "normal" else weights)
+    return Rule(
+        nodes, weights * normal_density(measure, nodes) if measure.name == "normal" else weights
+    )
 
 
 def normal_density(measure: Any, nodes: np.ndarray) -> np.ndarray:
     """That of independent normal features, from their means and standard deviations."""
-    mean, scale = (np.broadcast_to(np.asarray(v, LONG), (nodes.shape[1],)) for v in (measure.mean, measure.scale))
+    mean, scale = (
+        np.broadcast_to(np.asarray(v, LONG), (nodes.shape[1],))
+        for v in (measure.mean, measure.scale)
+    )
     t = (nodes - mean) / scale
     return np.exp(-np.sum(t * t, axis=1) / 2) / np.prod(np.sqrt(2 * LONG(math.pi)) * scale)
 
 
 def _panels(breaks: np.ndarray, width: float) -> tuple[np.ndarray, np.ndarray]:
     x, w = (np.asarray(v, LONG) for v in np.polynomial.legendre.leggauss(_ORDER))
-    ends = [np.linspace(LONG(a), LONG(b), max(1, math.ceil((b - a) / width)) + 1)[:-1] for a, b in pairwise(breaks)]
+    ends = [
+        np.linspace(LONG(a), LONG(b), max(1, math.ceil((b - a) / width)) + 1)[:-1]
+        for a, b in pairwise(breaks)
+    ]
     edges = np.append(np.concatenate(ends), LONG(breaks[-1]))
     half, middle = (edges[1:] - edges[:-1]) / 2, (edges[1:] + edges[:-1]) / 2
     return (middle[:, None] + half[:, None] * x).ravel(), (half[:, None] * w).ravel()
@@ -101,19 +123,34 @@ def rule_of(p: Any, *others: Any, per_bandwidth: float = 0.5, reach: float = 1.0
     """A rule for a density; ``others`` are kernels that will be integrated against it."""
     sigmas = np.concatenate([np.ravel(np.asarray(k.sigma, float)) for k in (p.kernel, *others)])
     away = reach * float(np.max(np.asarray(p.kernel.sigma, float))) * _REACH[p.kernel.name]
-    return rule_for(p.measure, np.asarray(p.support_points, float), per_bandwidth * float(sigmas.min()), away)
+    return rule_for(
+        p.measure, np.asarray(p.support_points, float), per_bandwidth * float(sigmas.min()), away
+    )
 
 
 def density(p: Any, X: Any) -> np.ndarray:
     """p(x) = ‖Fᵀk(x)‖²."""
-    factor, parts = np.asarray(p.factor, LONG), np.array_split(np.asarray(X, LONG), max(1, len(X) // 20_000))
-    return np.concatenate([np.sum((kernel_matrix(p.kernel, part, p.support_points) @ factor) ** 2, axis=1) for part in parts])
+    factor, parts = (
+        np.asarray(p.factor, LONG),
+        np.array_split(np.asarray(X, LONG), max(1, len(X) // 20_000)),
+    )
+    return np.concatenate(
+        [
+            np.sum((kernel_matrix(p.kernel, part, p.support_points) @ factor) ** 2, axis=1)
+            for part in parts
+        ]
+    )
 
 
-def distance(kernel: Any, masses: np.ndarray, x: np.ndarray, a: np.ndarray, points: np.ndarray) -> float:
+def distance(
+    kernel: Any, masses: np.ndarray, x: np.ndarray, a: np.ndarray, points: np.ndarray
+) -> float:
     """MMD of Σ masses δ_x and Σ a δ_points."""
     a = np.asarray(a, LONG)
-    within = masses @ kernel_matrix(kernel, x, x) @ masses + a @ kernel_matrix(kernel, points, points) @ a
+    within = (
+        masses @ kernel_matrix(kernel, x, x) @ masses
+        + a @ kernel_matrix(kernel, points, points) @ a
+    )
     return float(np.sqrt(max(within - 2 * (masses @ kernel_matrix(kernel, x, points) @ a), 0)))
 
 
@@ -127,7 +164,11 @@ class Claims:
 
     @classmethod
     def of(cls, solution: Any) -> Claims:
-        return cls(solution.status, float(solution.objective), None if solution.gap is None else float(solution.gap))
+        return cls(
+            solution.status,
+            float(solution.objective),
+            None if solution.gap is None else float(solution.gap),
+        )
 
 
 @dataclass(frozen=True)
@@ -148,10 +189,20 @@ class Verdict:
                 out.append(Finding(problem, f"{what}, {claims.status}", claim, truth))
 
         compare("mass", 1.0, self.mass, not abs(self.mass - 1.0) <= 1e-7)
-        compare("objective", claims.objective, self.objective, not abs(claims.objective - self.objective) <= own)
+        compare(
+            "objective",
+            claims.objective,
+            self.objective,
+            not abs(claims.objective - self.objective) <= own,
+        )
         if claims.gap is not None:
             bound = claims.objective - claims.gap
-            compare("lower bound above a density", bound, self.objective, not bound <= self.objective + own)
+            compare(
+                "lower bound above a density",
+                bound,
+                self.objective,
+                not bound <= self.objective + own,
+            )
             compare("gap", claims.gap, self.gap, not self.gap <= claims.gap + 1e-8 + own)
         if claims.status == "solved":
             compare("solved, but the gap", tol, self.gap, not self.gap <= tol + own)
@@ -165,7 +216,9 @@ class Referee:
         space, p = solution.space, solution.distribution
         self.terms, self.space = terms, space
         self.X, self.Z = np.asarray(space.support_points, LONG), np.asarray(space.landmarks, LONG)
-        sigmas = [np.min(np.asarray(k.sigma, float)) for k in (space.kernel, space.embedding_kernel)]
+        sigmas = [
+            np.min(np.asarray(k.sigma, float)) for k in (space.kernel, space.embedding_kernel)
+        ]
         reach = float(np.max(np.asarray(space.kernel.sigma, float))) * _REACH[space.kernel.name]
         places = np.unique(np.concatenate([self.X, self.Z]).astype(float), axis=0)
         self.rule = rule_for(space.measure, places, min(sigmas) * 0.5, reach)
@@ -184,7 +237,11 @@ class Referee:
     def verdict(self) -> Verdict:
         """Mass, objective and gap of the density returned."""
         masses, r = self.rule.weights * self.p, self.psi.shape[1]
-        G, value, along = np.zeros((r, r), LONG), LONG(0), LONG(0)  # along: ⟨G, C⟩, from the density itself
+        G, value, along = (
+            np.zeros((r, r), LONG),
+            LONG(0),
+            LONG(0),
+        )  # along: ⟨G, C⟩, from the density itself
         terms: dict[str, Callable[[Any], tuple[Any, Any, Any]]] = {
             "squared_mmd": lambda data: self._mmd(masses, data, squared=True),
             "mmd": lambda data: self._mmd(masses, data, squared=False),
@@ -202,7 +259,10 @@ class Referee:
 
     def _mmd(self, masses: np.ndarray, data: Any, *, squared: bool) -> tuple[Any, Any, Any]:
         points, weights = data
-        residual = self.S @ (masses @ self.seen - np.asarray(weights, LONG) @ kernel_matrix(self.space.embedding_kernel, points, self.Z))
+        residual = self.S @ (
+            masses @ self.seen
+            - np.asarray(weights, LONG) @ kernel_matrix(self.space.embedding_kernel, points, self.Z)
+        )
         square = residual @ residual
         y = 2 * residual if squared else residual / np.sqrt(square)
         g = self.seen @ (y @ self.S)
@@ -212,7 +272,11 @@ class Referee:
         points, weights = data
         at, weights = kernel_matrix(self.space.kernel, points, self.X), np.asarray(weights, LONG)
         p, psi = np.sum((at @ self.factor) ** 2, axis=1), at @ self.T
-        return -(weights @ np.log(p)), -(psi.T @ ((weights / p)[:, None] * psi)) / self.unit, -np.sum(weights)
+        return (
+            -(weights @ np.log(p)),
+            -(psi.T @ ((weights / p)[:, None] * psi)) / self.unit,
+            -np.sum(weights),
+        )
 
     def _trace(self, _: Any) -> tuple[Any, Any, Any]:
         trace = np.sum(self.factor * (self.K @ self.factor))

@@ -18,8 +18,20 @@ REQUIRED = os.environ.get("KSOS_BROWSER") == "required"
 SCREENSHOTS = os.environ.get("KSOS_SCREENSHOTS")
 """A folder in which pictures are kept; default: that of the test."""
 
-SWITCHES = ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--disable-background-networking"]
-SWITCHES += ["--disable-component-update", "--disable-default-apps", "--no-first-run", "--disable-sync", "--window-size=1400,1000"]
+SWITCHES = [
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-dev-shm-usage",
+    "--disable-gpu",
+    "--disable-background-networking",
+]
+SWITCHES += [
+    "--disable-component-update",
+    "--disable-default-apps",
+    "--no-first-run",
+    "--disable-sync",
+    "--window-size=1400,1000",
+]
 
 
 def found() -> tuple[str, str] | None:
@@ -61,11 +73,15 @@ class Browser:
         """Until the expression is true; its value."""
         from selenium.webdriver.support.ui import WebDriverWait
 
-        return WebDriverWait(self.driver, seconds, poll_frequency=0.02).until(lambda _: self.run(f"return {script}"))
+        return WebDriverWait(self.driver, seconds, poll_frequency=0.02).until(
+            lambda _: self.run(f"return {script}")
+        )
 
     def settled(self) -> None:
         """Until the last fit is no draft and its slow answers have come."""
-        self.wait("document.body.dataset.fits && document.body.dataset.details === document.body.dataset.fits")
+        self.wait(
+            "document.body.dataset.fits && document.body.dataset.details === document.body.dataset.fits"
+        )
 
     def element(self, name: str) -> Any:
         return self.driver.find_element("id", name)
@@ -75,7 +91,9 @@ class Browser:
 
     def value(self, name: str) -> Any:
         """The number behind what an element shows, in full."""
-        return json.loads(self.run("return document.getElementById(arguments[0]).dataset.value", name))
+        return json.loads(
+            self.run("return document.getElementById(arguments[0]).dataset.value", name)
+        )
 
     def move(self, name: str, value: float) -> None:
         """Move a slider as a hand would, and wait for the fit that follows."""
@@ -94,12 +112,21 @@ class Browser:
 
     def requests(self) -> list[str]:
         """The addresses that pages have asked for since this was last called, as the browser's network log has them."""
-        messages = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
-        return [message["params"]["request"]["url"] for message in messages if message["method"] == "Network.requestWillBeSent"]
+        messages = [
+            json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")
+        ]
+        return [
+            message["params"]["request"]["url"]
+            for message in messages
+            if message["method"] == "Network.requestWillBeSent"
+        ]
 
     def hosts(self) -> set[str]:
         """Every host that they have asked."""
-        return {address.split("/")[2] if "://" in address else address.partition(":")[0] for address in self.requests()}
+        return {
+            address.split("/")[2] if "://" in address else address.partition(":")[0]
+            for address in self.requests()
+        }
 
     def emulate(self, *, width: int = 1400, height: int = 1000, dark: bool = False) -> None:
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
@@ -130,7 +157,9 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Bro
         for switch in SWITCHES:
             options.add_argument(switch)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-        options.add_experimental_option("prefs", {"download.default_directory": str(tmp_path_factory.mktemp("downloads"))})
+        options.add_experimental_option(
+            "prefs", {"download.default_directory": str(tmp_path_factory.mktemp("downloads"))}
+        )
         started.append(webdriver.Chrome(options=options, service=Service(driver)))
         return Browser(started[-1])
 

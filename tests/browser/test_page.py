@@ -48,32 +48,48 @@ def seen(browser: Browser, page: ksos.Explorer) -> Iterator[Browser]:
 def drag(browser: Browser, start: tuple[int, int], by: tuple[int, int]) -> None:
     from selenium.webdriver import ActionChains
 
-    ActionChains(browser.driver).move_to_element_with_offset(browser.element("plot"), *start).click_and_hold().move_by_offset(
-        *by
-    ).release().perform()
+    ActionChains(browser.driver).move_to_element_with_offset(
+        browser.element("plot"), *start
+    ).click_and_hold().move_by_offset(*by).release().perform()
 
 
 def test_the_readings_are_pythons(seen: Browser, page: ksos.Explorer) -> None:
     est, p = page.estimator_, page.distribution_.unnamed
-    wanted = {"objective": est.solution_.objective, "gap": est.solution_.gap, "rank": est.solution_.rank}
-    wanted |= {"level_50": float(p.hdr_level(0.5, rng=0)), "level_90": float(p.hdr_level(0.9, rng=0))}
+    wanted = {
+        "objective": est.solution_.objective,
+        "gap": est.solution_.gap,
+        "rank": est.solution_.rank,
+    }
+    wanted |= {
+        "level_50": float(p.hdr_level(0.5, rng=0)),
+        "level_90": float(p.hdr_level(0.9, rng=0)),
+    }
     assert {key: seen.value(f"reading-{key}") for key in wanted} == wanted
     assert 0.0 < seen.value("reading-projected_mmd") <= seen.value("reading-exact_mmd")
     assert "east and north" in seen.element("plot").get_attribute("aria-label")
 
 
-MODELS = {"gaussian": {}, "reference": {"reference": "mixture"}, "laplace": {"kernel": "laplace"}, "matern": {"kernel": "matern"}}
+MODELS = {
+    "gaussian": {},
+    "reference": {"reference": "mixture"},
+    "laplace": {"kernel": "laplace"},
+    "matern": {"kernel": "matern"},
+}
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_the_pages_own_density_is_pythons(seen: Browser, page: ksos.Explorer, X: np.ndarray, model: str) -> None:
+def test_the_pages_own_density_is_pythons(
+    seen: Browser, page: ksos.Explorer, X: np.ndarray, model: str
+) -> None:
     """At points, and on the grid of the picture, which is computed in another way."""
     asked = {"tab": "test", "features": [0, 1], "n_support": 40, "draft": True, **MODELS[model]}
     points, x, y = X[:50, :2], np.linspace(-1.0, 2.0, 7), np.linspace(-0.5, 1.0, 5)
     script = """const [points, x, y, asked, done] = arguments, body = JSON.stringify(asked);
       fetch('fit', {method: 'POST', headers: {'Content-Type': 'application/json'}, body}).then((reply) => reply.json()).then(
         ({model}) => done([points.map(ksosDensity.evaluator(model)), Array.from(ksosDensity.onGrid(model, [x, y]))]))"""
-    at_points, on_grid = seen.driver.execute_async_script(script, points.tolist(), x.tolist(), y.tolist(), asked)
+    at_points, on_grid = seen.driver.execute_async_script(
+        script, points.tolist(), x.tolist(), y.tolist(), asked
+    )
     p = page.distribution_.unnamed
     assert np.array(at_points) == pytest.approx(p.pdf(points), rel=1e-9)
     grid = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
@@ -84,7 +100,10 @@ def test_a_slider_moves_the_fit(seen: Browser, page: ksos.Explorer) -> None:
     before = seen.value("reading-objective")
     seen.move("scale", 1.0)
     seen.settled()
-    assert seen.text("scale-shown") == "2" and seen.value("reading-objective") == page.estimator_.solution_.objective != before
+    assert (
+        seen.text("scale-shown") == "2"
+        and seen.value("reading-objective") == page.estimator_.solution_.objective != before
+    )
     assert seen.value("reading-bandwidth") == page.estimator_.bandwidth_.tolist()
     seen.move("support", 20)
     seen.settled()
@@ -104,7 +123,10 @@ def test_click_and_drag(seen: Browser, page: ksos.Explorer) -> None:
     assert told["mean"] == pytest.approx(p.conditional({0: at}).mean()[0], rel=1e-12)
     drag(seen, (-150, -80), (160, 120))
     seen.wait("document.getElementById('box-text').textContent")
-    sides = [[float(seen.element(f"{end}-{k}").get_attribute("value")) for k in (0, 1)] for end in ("low", "high")]
+    sides = [
+        [float(seen.element(f"{end}-{k}").get_attribute("value")) for k in (0, 1)]
+        for end in ("low", "high")
+    ]
     assert sides[0][0] < sides[1][0] and sides[0][1] < sides[1][1]
     assert seen.value("box-text") == p.probability(*sides) > 0.01
 
@@ -123,7 +145,9 @@ def test_the_keyboard_is_enough(seen: Browser, page: ksos.Explorer) -> None:
     assert seen.run("return document.activeElement.id") == "high-0"
     seen.element("ask-box").send_keys(Keys.ENTER)
     assert seen.wait("document.getElementById('box-text').textContent").startswith("Probability 0.")
-    assert seen.value("box-text") == pytest.approx(page.distribution_.unnamed.probability([0.0, -np.inf], np.inf), rel=1e-12)
+    assert seen.value("box-text") == pytest.approx(
+        page.distribution_.unnamed.probability([0.0, -np.inf], np.inf), rel=1e-12
+    )
 
 
 def test_everything_has_a_name(seen: Browser) -> None:
@@ -150,13 +174,18 @@ def test_all_pairs_one_feature_and_samples(seen: Browser, page: ksos.Explorer) -
 
 
 def test_save(seen: Browser, page: ksos.Explorer, X: np.ndarray, tmp_path: Path) -> None:
-    seen.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    seen.driver.execute_cdp_cmd(
+        "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)}
+    )
     seen.element("save").click()
     ends = time.monotonic() + 30.0
     while not (tmp_path / "model.ksos").exists():
         assert time.monotonic() < ends
         time.sleep(0.05)
-    assert np.array_equal(ksos.load(tmp_path / "model.ksos").unnamed.pdf(X[:9, :2]), page.distribution_.unnamed.pdf(X[:9, :2]))
+    assert np.array_equal(
+        ksos.load(tmp_path / "model.ksos").unnamed.pdf(X[:9, :2]),
+        page.distribution_.unnamed.pdf(X[:9, :2]),
+    )
     seen.element("show-program").click()
     program = seen.wait("document.getElementById('program').textContent")
     names: dict[str, Any] = {"X": X, "print": lambda *_: None}
@@ -184,12 +213,20 @@ def test_a_long_fit_shows_progress_and_can_be_cancelled(browser: Browser) -> Non
     with ksos.explore(moons(400), open_browser=False) as page:
         browser.open(page.url).settled()
         browser.move("scale", -0.8)
-        browser.run("document.getElementById('support').max = 300; document.getElementById('support').value = 300")
-        browser.run("document.getElementById('strength').value = -8; document.getElementById('strength').dispatchEvent(new Event('input'))")
+        browser.run(
+            "document.getElementById('support').max = 300; document.getElementById('support').value = 300"
+        )
+        browser.run(
+            "document.getElementById('strength').value = -8; document.getElementById('strength').dispatchEvent(new Event('input'))"
+        )
         browser.choose("objective", "mmd")
-        browser.wait("!document.getElementById('running').hidden && document.getElementById('running-text').textContent.includes('gap')")
+        browser.wait(
+            "!document.getElementById('running').hidden && document.getElementById('running-text').textContent.includes('gap')"
+        )
         browser.element("cancel").click()
-        browser.wait("document.getElementById('running').hidden && document.getElementById('status').textContent.startsWith('Cancelled')")
+        browser.wait(
+            "document.getElementById('running').hidden && document.getElementById('status').textContent.startsWith('Cancelled')"
+        )
         assert browser.text("error") == ""
 
 
@@ -202,7 +239,8 @@ def test_the_choice_of_a_reference_can_be_cancelled(browser: Browser) -> None:
         )
         browser.element("cancel").click()
         browser.wait(
-            "document.getElementById('running').hidden && document.getElementById('status').textContent.startsWith('Cancelled')", 20.0
+            "document.getElementById('running').hidden && document.getElementById('status').textContent.startsWith('Cancelled')",
+            20.0,
         )
         assert browser.text("error") == ""
 
@@ -211,13 +249,22 @@ def test_a_wrong_token_and_a_stopped_server(browser: Browser) -> None:
     with ksos.explore(moons(50), open_browser=False) as page:
         wrong = page.url[:-5] + "xxxx/"
         browser.open(wrong)
-        assert "the token of the address is wrong" in browser.run("return document.body.textContent")
+        assert "the token of the address is wrong" in browser.run(
+            "return document.body.textContent"
+        )
         browser.open(page.url).settled()
     browser.run("document.getElementById('ask-box').click()")
-    assert "The server does not answer" in browser.wait("document.getElementById('error').textContent")
+    assert "The server does not answer" in browser.wait(
+        "document.getElementById('error').textContent"
+    )
 
 
-LOOKS = {"light": (1400, False), "dark": (1400, True), "narrow": (400, False), "narrow-dark": (400, True)}
+LOOKS = {
+    "light": (1400, False),
+    "dark": (1400, True),
+    "narrow": (400, False),
+    "narrow-dark": (400, True),
+}
 
 
 @pytest.mark.parametrize("name", [*LOOKS, "pairs", "narrow-pairs"])
@@ -232,7 +279,9 @@ def test_pictures(seen: Browser, name: str, tmp_path: Path) -> None:
     else:
         seen.element("plot").click()
         seen.wait("document.getElementById('conditional-text').textContent")
-    assert seen.run("return document.documentElement.scrollWidth <= innerWidth"), "nothing to scroll sideways for"
+    assert seen.run("return document.documentElement.scrollWidth <= innerWidth"), (
+        "nothing to scroll sideways for"
+    )
     assert seen.screenshot(tmp_path / f"explore-{name}.png").stat().st_size > 20_000
     script = "const c = document.getElementById('plot'); return Array.from(c.getContext('2d').getImageData(2, 2, 1, 1).data.slice(0, 3))"
     assert (sum(seen.run(script)) < 384) is dark
@@ -242,7 +291,9 @@ def test_it_follows_a_hand(browser: Browser) -> None:
     """Fifty moves of sliders, 100 support points, two features: processor time of the fit, and time until the picture is there."""
     with ksos.explore(moons(400), open_browser=False) as page:
         browser.open(page.url).settled()
-        paint = browser.run("return performance.getEntriesByName('first-contentful-paint')[0].startTime")
+        paint = browser.run(
+            "return performance.getEntriesByName('first-contentful-paint')[0].startTime"
+        )
         processor, wall = [], []
         for k in range(50):
             browser.move(("scale", "strength")[k % 2], (0.4 + 0.02 * k, -3.0 + 0.03 * k)[k % 2])
@@ -251,7 +302,9 @@ def test_it_follows_a_hand(browser: Browser) -> None:
                 processor.append(float(data["processor"]))
                 wall.append(float(data["milliseconds"]))
     fit, picture = statistics.median(processor), statistics.median(wall)
-    told = f"fit {fit:.0f} ms of processor, picture after {picture:.0f} ms, first paint {paint:.0f} ms"
+    told = (
+        f"fit {fit:.0f} ms of processor, picture after {picture:.0f} ms, first paint {paint:.0f} ms"
+    )
     print(told)
     assert len(processor) >= 40 and fit < 100.0, told
     alone = os.getloadavg()[0] < 1.0  # where others compute beside this test, it waits for them

@@ -40,7 +40,11 @@ def log_density(space: SoSSpace, F: np.ndarray, X: np.ndarray) -> np.ndarray:
 
 
 def distance_to(X: np.ndarray, weights: np.ndarray, kernel: Kernel, objective: str) -> Functional:
-    return NegativeLogLikelihood(X, weights) if objective == "likelihood" else SquaredMMD(MeanEmbedding(X, weights, kernel=kernel))
+    return (
+        NegativeLogLikelihood(X, weights)
+        if objective == "likelihood"
+        else SquaredMMD(MeanEmbedding(X, weights, kernel=kernel))
+    )
 
 
 @pytest.mark.parametrize("objective", STRENGTHS)
@@ -52,27 +56,46 @@ def test_fits_are_as_low_as_certified_ones_and_score_the_same(name: str, objecti
     weights /= weights.sum()
     space, strengths = SoSSpace(kernel, X[train], measure), STRENGTHS[objective]
     distance = distance_to(X[train], weights, kernel, objective)
-    certified = regularization_path(distance, Trace(relative=True), strengths, space, tol=CERTIFIED[objective])
+    certified = regularization_path(
+        distance, Trace(relative=True), strengths, space, tol=CERTIFIED[objective]
+    )
     errors: list[np.ndarray] = []
-    for strength, tight, F in zip(strengths, certified, fit_path(objective, space, X[train], weights, strengths, Deadline()), strict=True):
-        assert tight.status == "solved" and np.sum(F * F) == pytest.approx(1.0, abs=1e-6), "mass one"
+    for strength, tight, F in zip(
+        strengths,
+        certified,
+        fit_path(objective, space, X[train], weights, strengths, Deadline()),
+        strict=True,
+    ):
+        assert tight.status == "solved" and np.sum(F * F) == pytest.approx(1.0, abs=1e-6), (
+            "mass one"
+        )
         term = (distance + strength * Trace(relative=True)).bind(space)
         value = term.value(space.embed(F @ F.T), F @ F.T)
         assert value - tight.objective < ABOVE[objective], (strength, value - tight.objective)
-        ours, theirs = (log_density(space, factor, X[test]) for factor in (F, tight.parameter_factor))
+        ours, theirs = (
+            log_density(space, factor, X[test]) for factor in (F, tight.parameter_factor)
+        )
         # far in the tails, where p is a tiny difference, even the gap of the certified fit leaves nats open
         errors.append(np.abs(ours - theirs)[theirs > theirs.max() - 8.0])
     middle, mean = (1e-3, 0.005) if objective == "squared_mmd" else (0.01, 0.02)
-    assert np.median(np.concatenate(errors)) < middle and np.mean(np.concatenate(errors)) < mean, [np.max(part) for part in errors]
+    assert np.median(np.concatenate(errors)) < middle and np.mean(np.concatenate(errors)) < mean, [
+        np.max(part) for part in errors
+    ]
 
 
 def test_single_precision_where_it_is_enough() -> None:
     X = np.random.default_rng(0).normal(size=(350, 6))
     space, weights = SoSSpace(Gaussian(1.2), X), np.full(350, 1 / 350)
     assert 350 * space.rank > 1e5, "large enough for it"
-    tight = regularization_path(NegativeLogLikelihood(X), Trace(relative=True), [1.0, 0.1], space, tol=1e-4)
-    for solution, F in zip(tight, fit_path("likelihood", space, X, weights, [1.0, 0.1], Deadline()), strict=True):
-        assert log_density(space, F, X).mean() == pytest.approx(log_density(space, solution.parameter_factor, X).mean(), abs=0.01)
+    tight = regularization_path(
+        NegativeLogLikelihood(X), Trace(relative=True), [1.0, 0.1], space, tol=1e-4
+    )
+    for solution, F in zip(
+        tight, fit_path("likelihood", space, X, weights, [1.0, 0.1], Deadline()), strict=True
+    ):
+        assert log_density(space, F, X).mean() == pytest.approx(
+            log_density(space, solution.parameter_factor, X).mean(), abs=0.01
+        )
 
 
 @pytest.mark.parametrize("objective", STRENGTHS)
@@ -91,6 +114,10 @@ def test_a_path_costs_a_fraction_of_certified_fits(objective: str) -> None:
     list(fit_path(objective, space, X, weights, strengths, Deadline()))
     quick, began = time.process_time() - began, time.process_time()
     regularization_path(
-        distance_to(X, weights, kernel, objective), Trace(relative=True), STRENGTHS[objective], space, tol=CERTIFIED[objective]
+        distance_to(X, weights, kernel, objective),
+        Trace(relative=True),
+        STRENGTHS[objective],
+        space,
+        tol=CERTIFIED[objective],
     )
     assert quick < time.process_time() - began

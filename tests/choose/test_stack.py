@@ -13,7 +13,16 @@ from scipy.stats import multivariate_t
 from sklearn.datasets import load_digits, make_moons
 
 from ksos._deadline import Deadline
-from ksos.choose import FLOORS, SIZES, Samples, Stack, Units, certified_weights, simplest_good, student
+from ksos.choose import (
+    FLOORS,
+    SIZES,
+    Samples,
+    Stack,
+    Units,
+    certified_weights,
+    simplest_good,
+    student,
+)
 from ksos.data import random_folds
 
 MOONS = make_moons(120, noise=0.1, random_state=0)[0]
@@ -27,7 +36,11 @@ def value(w: np.ndarray, log_q: np.ndarray, a: np.ndarray, prior: np.ndarray) ->
 
 @settings(max_examples=25, deadline=None)
 @given(
-    st.integers(1, 40), st.integers(2, 7), st.integers(0, 2**32 - 1), st.floats(0.1, 6.0), st.booleans()
+    st.integers(1, 40),
+    st.integers(2, 7),
+    st.integers(0, 2**32 - 1),
+    st.floats(0.1, 6.0),
+    st.booleans(),
 )
 def test_the_gap_of_the_weights_bounds_the_distance_to_any_others(
     n: int, candidates: int, seed: int, spread: float, equal: bool
@@ -41,15 +54,24 @@ def test_the_gap_of_the_weights_bounds_the_distance_to_any_others(
     g = (a / (np.exp(log_q) @ w)) @ np.exp(log_q) + KAPPA * (a @ a) * prior / prior.sum() / w
     assert gap == pytest.approx(max(g.max() - w @ g, 0.0), abs=1e-9)
     for other in rng.dirichlet(np.ones(candidates), 20):
-        assert value(np.maximum(other, 1e-12), log_q, a, prior) <= value(w, log_q, a, prior) + gap + 1e-12
+        assert (
+            value(np.maximum(other, 1e-12), log_q, a, prior)
+            <= value(w, log_q, a, prior) + gap + 1e-12
+        )
 
 
 def test_the_weights_are_those_of_a_general_solver() -> None:
     rng = np.random.default_rng(1)
-    log_q, a, prior = rng.normal(size=(60, 4)), np.full(60, 1 / 60), np.array([1.0, 0.5, 0.25, 0.25])
+    log_q, a, prior = (
+        rng.normal(size=(60, 4)),
+        np.full(60, 1 / 60),
+        np.array([1.0, 0.5, 0.25, 0.25]),
+    )
     w, _ = certified_weights(log_q, a, prior)
     found = minimize(
-        lambda v: -value(np.exp(v) / np.exp(v).sum(), log_q, a, prior), np.zeros(4), options={"gtol": 1e-10}
+        lambda v: -value(np.exp(v) / np.exp(v).sum(), log_q, a, prior),
+        np.zeros(4),
+        options={"gtol": 1e-10},
     )
     assert value(w, log_q, a, prior) == pytest.approx(-found.fun, abs=1e-6)
 
@@ -60,9 +82,13 @@ def test_the_one_rule() -> None:
     base, weights = 10.0 * rng.normal(size=400), np.full(400, 1 / 400)
     small, clear = 0.001 * np.ones(400), 0.1 + 0.2 * rng.normal(size=400)
     noise = 0.2 * rng.normal(size=400)
-    assert simplest_good(np.stack([base, base + noise - noise.mean() + 0.005], axis=1), weights) == 0
+    assert (
+        simplest_good(np.stack([base, base + noise - noise.mean() + 0.005], axis=1), weights) == 0
+    )
     assert simplest_good(np.stack([base, base + clear], axis=1), weights) == 1
-    assert simplest_good(np.stack([base, base + small], axis=1), weights) == 1, "without noise, any gain counts"
+    assert simplest_good(np.stack([base, base + small], axis=1), weights) == 1, (
+        "without noise, any gain counts"
+    )
     assert simplest_good(np.stack([np.full(400, -np.inf), base], axis=1), weights) == 1
     assert simplest_good(np.stack([base, base], axis=1), weights) == 0, "the simpler of equals"
 
@@ -117,7 +143,9 @@ def test_references_are_the_weighted_candidates() -> None:
     for j, weight in zip(stack.kept, w, strict=True):
         expected += weight * np.exp(stack.fits[j].mixtures.log_densities(samples)[1])
     logs = fold.log_density(X) + stack.units.log_volume
-    np.testing.assert_allclose(logs, np.log(expected), atol=0.02)  # weights are known to a gap of 1e-4
+    np.testing.assert_allclose(
+        logs, np.log(expected), atol=0.02
+    )  # weights are known to a gap of 1e-4
     whole = np.mean(stack.whole.log_density(X))
     assert abs(whole - np.mean(fold.log_density(X))) < 0.2
 
@@ -137,7 +165,9 @@ def test_normals_of_several_scales_are_a_student_distribution(freedom: float, d:
 
 def test_heavy_tails_are_candidates() -> None:
     rng = np.random.default_rng(0)
-    X, fresh = (rng.normal(size=(n, 5)) * np.sqrt(3.0 / rng.chisquare(3.0, (n, 1))) for n in (200, 2000))
+    X, fresh = (
+        rng.normal(size=(n, 5)) * np.sqrt(3.0 / rng.chisquare(3.0, (n, 1))) for n in (200, 2000)
+    )
     stack, without = stack_of(X, 5), stack_of(X, 5)
     tails = np.array([fit.mixtures.shares.shape[1] == 8 for fit in without.fits])
     without.fits = list(itertools.compress(without.fits, ~tails))
@@ -145,18 +175,24 @@ def test_heavy_tails_are_candidates() -> None:
     without.solve()
     gain = stack.whole.log_density(fresh) - without.whole.log_density(fresh)
     assert gain.mean() > 0.02
-    assert np.all(stack.whole.log_density(1e3 * np.ones((1, 5))) > -150.0), "nothing is far from the wide one"
+    assert np.all(stack.whole.log_density(1e3 * np.ones((1, 5))) > -150.0), (
+        "nothing is far from the wide one"
+    )
 
 
 @pytest.mark.parametrize(("rows", "narrow"), [(1, False), (2, False), (3, True)])
-def test_what_three_rows_share_is_a_value_and_what_two_share_is_chance(rows: int, narrow: bool) -> None:
+def test_what_three_rows_share_is_a_value_and_what_two_share_is_chance(
+    rows: int, narrow: bool
+) -> None:
     """A component of few rows is wide in every feature, except in one whose value three or more of them have."""
     rng = np.random.default_rng(5)
     far = 12.0 + rng.normal(size=(rows, 4)) * [0.2, 0.2, 0.2, 0.0]
     X = np.vstack([rng.normal(size=(60, 4)), far])
     weights = np.full(X.shape[0], 1.0 / X.shape[0])
     folds = random_folds(weights, 5, np.random.default_rng(0))
-    stack = Stack(X, weights, folds, Units(np.zeros(4), np.ones(4), np.zeros(4, dtype=bool)), SIZES[:2])
+    stack = Stack(
+        X, weights, folds, Units(np.zeros(4), np.ones(4), np.zeros(4, dtype=bool)), SIZES[:2]
+    )
     for _ in stack.fit(Deadline()):
         pass
     two = [fit.mixtures for fit in stack.fits if fit.mixtures.shares.shape[1] == 2]
@@ -172,10 +208,14 @@ def test_many_features_have_axes_of_their_own() -> None:
     along = [fit.axes is not None for fit in stack.fits]
     scores = stack.held_out_weights @ stack.held_out
     assert any(along) and not all(along)
-    assert scores[np.array(along)].max() > scores[~np.array(along)].max(), "principal axes predict better"
+    assert scores[np.array(along)].max() > scores[~np.array(along)].max(), (
+        "principal axes predict better"
+    )
     assert np.isfinite(stack.whole.log_density(X)).all()
     # the rotated candidates are the densities that they say they are
     best = int(np.argmax(np.where(along, scores, -np.inf)))
     stack.kept, stack.weights = np.array([best]), np.ones(1)
-    logs = stack._mixture(np.ones(1), [0]).log_density(X)[stack.folds[0].test] + stack.units.log_volume
+    logs = (
+        stack._mixture(np.ones(1), [0]).log_density(X)[stack.folds[0].test] + stack.units.log_volume
+    )
     np.testing.assert_allclose(logs, stack.held_out[stack.rows[0], best], rtol=1e-6)

@@ -36,7 +36,9 @@ def ksos(capsys: pytest.CaptureFixture[str]) -> Callable[..., Run]:
 def points() -> np.ndarray:
     """Forty points around two centres in the plane, of unlike scales."""
     rng = np.random.default_rng(7)
-    return np.concatenate([rng.normal([-1.0, 0.0], [0.3, 0.8], (20, 2)), rng.normal([1.0, 1.0], [0.5, 0.4], (20, 2))])
+    return np.concatenate(
+        [rng.normal([-1.0, 0.0], [0.3, 0.8], (20, 2)), rng.normal([1.0, 1.0], [0.5, 0.4], (20, 2))]
+    )
 
 
 @pytest.fixture(scope="session")
@@ -48,7 +50,10 @@ def weights() -> np.ndarray:
 def data(tmp_path_factory: pytest.TempPathFactory, points: np.ndarray, weights: np.ndarray) -> Path:
     """The points as CSV, with a third column of weights and a fourth of labels."""
     path = tmp_path_factory.mktemp("data") / "points.csv"
-    rows = [f"{x!r},{y!r},{w!r},row {i}" for i, ((x, y), w) in enumerate(zip(points.tolist(), weights.tolist(), strict=True))]
+    rows = [
+        f"{x!r},{y!r},{w!r},row {i}"
+        for i, ((x, y), w) in enumerate(zip(points.tolist(), weights.tolist(), strict=True))
+    ]
     path.write_text("\n".join(["x,y,mass,label", *rows]) + "\n")
     return path
 

@@ -27,7 +27,9 @@ def test_version(ksos: Command) -> None:
 def test_help(ksos: Command) -> None:
     done = ksos("--help")
     assert (done.code, done.err) == (0, "")
-    assert all(f"\n  {name} " in done.out and summary in done.out for name, summary in COMMANDS.items())
+    assert all(
+        f"\n  {name} " in done.out and summary in done.out for name, summary in COMMANDS.items()
+    )
     assert "exit codes: 0 done, 1 bad input, 2 wrong usage, 3 not converged" in done.out
 
 
@@ -42,13 +44,22 @@ def test_help_of_each_command(ksos: Command, name: str) -> None:
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        ([], "ksos: error: a command is needed: fit, score, predict, sample, query, compare, plot, explore, inspect, worst-case"),
+        (
+            [],
+            "ksos: error: a command is needed: fit, score, predict, sample, query, compare, plot, explore, inspect, worst-case",
+        ),
         (["fti"], "ksos: error: there is no command 'fti'; there are fit, score"),
         (["--json", "fit", "x.csv"], "ksos: error: options of a command follow it: ksos fit ..."),
         (["--frobnicate"], "ksos: error: a command is needed"),
-        (["inspect"], "ksos inspect: error: the following arguments are required: MODEL; see ksos inspect --help"),
+        (
+            ["inspect"],
+            "ksos inspect: error: the following arguments are required: MODEL; see ksos inspect --help",
+        ),
         (["inspect", "a", "b"], "ksos inspect: error: unrecognized arguments: b"),
-        (["sample", "m", "-n", "x"], "ksos sample: error: argument -n/--n-samples: a whole number was expected; got 'x'"),
+        (
+            ["sample", "m", "-n", "x"],
+            "ksos sample: error: argument -n/--n-samples: a whole number was expected; got 'x'",
+        ),
     ],
 )
 def test_wrong_usage_is_one_line(ksos: Command, words: list[str], what: str) -> None:
@@ -61,9 +72,17 @@ def test_wrong_usage_is_one_line(ksos: Command, words: list[str], what: str) -> 
     ("error", "code", "line"),
     [
         (ValueError("two\nlines"), 1, "ksos inspect: error: two lines\n"),
-        (MemoryError(), 1, "ksos inspect: error: not enough memory; take fewer rows or a smaller --n-support\n"),
+        (
+            MemoryError(),
+            1,
+            "ksos inspect: error: not enough memory; take fewer rows or a smaller --n-support\n",
+        ),
         (MemoryError("needs 3 GB"), 1, "ksos inspect: error: needs 3 GB\n"),
-        (PermissionError(13, "Permission denied", "m.ksos"), 1, "ksos inspect: error: m.ksos: Permission denied\n"),
+        (
+            PermissionError(13, "Permission denied", "m.ksos"),
+            1,
+            "ksos inspect: error: m.ksos: Permission denied\n",
+        ),
         (OSError("odd"), 1, "ksos inspect: error: odd\n"),
         (ImportError("no such library"), 1, "ksos inspect: error: no such library\n"),
         (library.ModelFormatError("damaged"), 1, "ksos inspect: error: damaged\n"),
@@ -80,7 +99,9 @@ def test_wrong_usage_is_one_line(ksos: Command, words: list[str], what: str) -> 
         ),
     ],
 )
-def test_every_error_is_one_line(ksos: Command, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, line: str) -> None:
+def test_every_error_is_one_line(
+    ksos: Command, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, line: str
+) -> None:
     def load(_: str) -> None:
         raise error
 
@@ -89,14 +110,22 @@ def test_every_error_is_one_line(ksos: Command, monkeypatch: pytest.MonkeyPatch,
     assert ksos("inspect", "m.ksos") == (code, "", line)
 
 
-def test_the_traceback_of_an_internal_error_can_be_asked_for(ksos: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_traceback_of_an_internal_error_can_be_asked_for(
+    ksos: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KSOS_TRACEBACK", "1")
     monkeypatch.setattr(model_io, "load", lambda _: {}["x"])
     done = ksos("inspect", "m.ksos")
-    assert done.code == 1 and "Traceback" in done.err and done.err.splitlines()[-1].startswith("ksos inspect: error: internal error")
+    assert (
+        done.code == 1
+        and "Traceback" in done.err
+        and done.err.splitlines()[-1].startswith("ksos inspect: error: internal error")
+    )
 
 
-def test_warnings_are_lines_once_each_and_the_filters_come_back(ksos: Command, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warnings_are_lines_once_each_and_the_filters_come_back(
+    ksos: Command, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     load = library.load
 
     def noisy(path: str) -> library.SoSDensity:
@@ -114,7 +143,9 @@ def test_warnings_are_lines_once_each_and_the_filters_come_back(ksos: Command, m
     assert (list(warnings.filters), warnings.showwarning) == before
 
 
-def test_words_that_the_terminal_cannot_show_are_escaped(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_that_the_terminal_cannot_show_are_escaped(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from ksos.cli import main
 
     target = tmp_path / "modèle.ksos"
@@ -133,8 +164,17 @@ def test_negative_numbers_are_values() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("-o", "--output")
     parser.add_argument("data")
-    found = parser.parse(["-", "--low", "-1,-2", "--high", "-.5", "--middle", "-inf,0", "--json", "-o", "-5"])
-    assert vars(found) == {"low": "-1,-2", "high": "-.5", "middle": "-inf,0", "json": True, "output": "-5", "data": "-"}
+    found = parser.parse(
+        ["-", "--low", "-1,-2", "--high", "-.5", "--middle", "-inf,0", "--json", "-o", "-5"]
+    )
+    assert vars(found) == {
+        "low": "-1,-2",
+        "high": "-.5",
+        "middle": "-inf,0",
+        "json": True,
+        "output": "-5",
+        "data": "-",
+    }
     assert parser.parse(["-3", "--low=-1", "-o", "x"]).data == "-3"  # no option stands before it
     with pytest.raises(UsageError, match="expected one argument"):
         parser.parse(["d", "--low", "-x"])
@@ -154,6 +194,8 @@ assert codes == [0, 0, 2] and not heavy, (codes, heavy)
 
 def test_help_and_version_import_nothing_heavy() -> None:
     path = str(Path(library.__file__).parent)
-    done = subprocess.run([sys.executable, "-c", LIGHT.format(path=path)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", LIGHT.format(path=path)], capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"ksos {library.__version__}\n")

@@ -25,7 +25,17 @@ from ksos.measures import Box, Discrete
 Command = Callable[..., Any]
 
 READING_OPTIONS = {
-    *("--columns", "--exclude", "--weights", "--clean", "--drop-missing", "--header", "--no-header", "--delimiter", "--decimal"),
+    *(
+        "--columns",
+        "--exclude",
+        "--weights",
+        "--clean",
+        "--drop-missing",
+        "--header",
+        "--no-header",
+        "--delimiter",
+        "--decimal",
+    ),
     "--encoding",
 }
 OPTIONS = {
@@ -40,7 +50,9 @@ OPTIONS = {
 def boxed(tmp_path: Path) -> Path:
     """A density on a box that does not hold all the points."""
     path = tmp_path / "boxed.ksos"
-    library.SoSDensity(Gaussian(2.0), [[0.0, 0.0]], [[1.0]], Box([-1.0, -1.0], [np.inf, 1.0]), normalize=True).save(path)
+    library.SoSDensity(
+        Gaussian(2.0), [[0.0, 0.0]], [[1.0]], Box([-1.0, -1.0], [np.inf, 1.0]), normalize=True
+    ).save(path)
     return path
 
 
@@ -49,7 +61,9 @@ def drawing(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """A stand-in for the module that draws the figures; keeps what it was asked for."""
     calls: list[Any] = []
 
-    def run(figures: list[str] | None, output: Path, quick: bool, report: Callable[[str], None]) -> list[Path]:
+    def run(
+        figures: list[str] | None, output: Path, quick: bool, report: Callable[[str], None]
+    ) -> list[Path]:
         calls.append((figures, output, quick))
         report("drawing")
         return [output / "one.png", output / "one.csv"]
@@ -71,32 +85,43 @@ def test_every_option_is_listed_here_and_tested_below(name: str, drawing: list[A
 # --- score ---
 
 
-def test_score_is_the_mean_log_density(ksos: Command, model: Path, plain: Path, points: np.ndarray) -> None:
+def test_score_is_the_mean_log_density(
+    ksos: Command, model: Path, plain: Path, points: np.ndarray
+) -> None:
     done = ksos("score", model, plain)
     assert (done.code, done.err) == (0, "")
     assert float(done.out) == pytest.approx(library.load(model).logpdf(points).mean(), rel=1e-14)
     assert done.out.count("\n") == 1
 
 
-def test_score_per_row_loses_no_digit(ksos: Command, model: Path, plain: Path, points: np.ndarray) -> None:
+def test_score_per_row_loses_no_digit(
+    ksos: Command, model: Path, plain: Path, points: np.ndarray
+) -> None:
     done = ksos("score", model, plain, "--per-row")
-    np.testing.assert_array_equal([float(line) for line in done.out.splitlines()], library.load(model).logpdf(points))
+    np.testing.assert_array_equal(
+        [float(line) for line in done.out.splitlines()], library.load(model).logpdf(points)
+    )
 
 
-def test_score_reads_tables_as_fit_does(ksos: Command, model: Path, data: Path, points: np.ndarray, weights: np.ndarray) -> None:
+def test_score_reads_tables_as_fit_does(
+    ksos: Command, model: Path, data: Path, points: np.ndarray, weights: np.ndarray
+) -> None:
     log_density = library.load(model).logpdf(points)
     unweighted = ksos("score", model, data, "--columns", "x,y")
     weighted = ksos("score", model, data, "--columns", "x,y", "--weights", "mass")
     swapped = ksos("score", model, data, "--columns", "2,1")
     assert float(unweighted.out) == pytest.approx(log_density.mean(), rel=1e-13)
     assert float(weighted.out) == pytest.approx(np.average(log_density, weights=weights), rel=1e-13)
-    assert float(swapped.out) == pytest.approx(library.load(model).logpdf(points[:, ::-1]).mean(), rel=1e-13)
+    assert float(swapped.out) == pytest.approx(
+        library.load(model).logpdf(points[:, ::-1]).mean(), rel=1e-13
+    )
 
 
 def test_score_header_and_delimiter(ksos: Command, model: Path, tmp_path: Path) -> None:
     (tmp_path / "d.csv").write_text("0;0\n1;1\n")
     both, second = (
-        float(ksos("score", model, tmp_path / "d.csv", "--delimiter", ";", *words).out) for words in (["--no-header"], ["--header"])
+        float(ksos("score", model, tmp_path / "d.csv", "--delimiter", ";", *words).out)
+        for words in (["--no-header"], ["--header"])
     )
     log_density = library.load(model).logpdf([[0.0, 0.0], [1.0, 1.0]])
     assert (both, second) == (pytest.approx(log_density.mean()), pytest.approx(log_density[1]))
@@ -108,7 +133,11 @@ def test_score_header_and_delimiter(ksos: Command, model: Path, tmp_path: Path) 
 def test_score_json(ksos: Command, model: Path, plain: Path, points: np.ndarray) -> None:
     log_density = library.load(model).logpdf(points)
     mean_only = json.loads(ksos("score", model, plain, "--json").out)
-    assert mean_only == {"mean_log_density": pytest.approx(log_density.mean()), "n_samples": 40, "n_zero_density": 0}
+    assert mean_only == {
+        "mean_log_density": pytest.approx(log_density.mean()),
+        "n_samples": 40,
+        "n_zero_density": 0,
+    }
     rows = json.loads(ksos("score", model, plain, "--json", "--per-row").out)
     assert rows == {**mean_only, "log_density": log_density.tolist()}
 
@@ -118,7 +147,9 @@ def test_score_where_the_density_is_zero(ksos: Command, boxed: Path, tmp_path: P
     done = ksos("score", boxed, tmp_path / "d.csv", "--columns", "x,y")
     assert done.code == 0 and done.out == "-inf\n"
     assert done.err == "ksos score: warning: 1 of 2 rows have density 0 (logarithm -inf)\n"
-    shown = json.loads(ksos("score", boxed, tmp_path / "d.csv", "--columns", "x,y", "--json", "--per-row").out)
+    shown = json.loads(
+        ksos("score", boxed, tmp_path / "d.csv", "--columns", "x,y", "--json", "--per-row").out
+    )
     assert shown["mean_log_density"] is None and shown["n_zero_density"] == 1
     assert shown["log_density"][1] is None and shown["log_density"][0] < 0
     weighted = ksos("score", boxed, tmp_path / "d.csv", "--weights", "w", "--json")
@@ -130,7 +161,9 @@ def test_score_of_another_width(ksos: Command, model: Path, tmp_path: Path) -> N
     done = ksos("score", model, tmp_path / "d.csv")
     assert done.code == 1 and done.out == ""
     (line,) = done.err.splitlines()
-    assert line.startswith(f"ksos score: error: {tmp_path / 'd.csv'} gives 3 columns, but the density in {model} has 2 features")
+    assert line.startswith(
+        f"ksos score: error: {tmp_path / 'd.csv'} gives 3 columns, but the density in {model} has 2 features"
+    )
     assert line.endswith("choose the columns with --columns")
 
 
@@ -139,12 +172,19 @@ def test_score_of_a_bad_table_is_one_line(ksos: Command, model: Path, tmp_path: 
     done = ksos("score", model, tmp_path / "d.csv")
     assert done.code == 1
     remedy = "correct the cell, or leave out the column with --exclude y"
-    assert done.err == f"ksos score: error: {tmp_path / 'd.csv'}, row 3, column 2 ('y'): 'abc' is not a number; {remedy}\n"
+    assert (
+        done.err
+        == f"ksos score: error: {tmp_path / 'd.csv'}, row 3, column 2 ('y'): 'abc' is not a number; {remedy}\n"
+    )
 
 
-def test_score_from_standard_input(ksos: Command, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_score_from_standard_input(
+    ksos: Command, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"0.5,0.5\n")))
-    assert float(ksos("score", model, "-").out) == pytest.approx(float(library.load(model).logpdf([[0.5, 0.5]])[0]))
+    assert float(ksos("score", model, "-").out) == pytest.approx(
+        float(library.load(model).logpdf([[0.5, 0.5]])[0])
+    )
 
 
 # --- sample ---
@@ -159,8 +199,16 @@ def test_samples_come_back_bit_for_bit(ksos: Command, model: Path, tmp_path: Pat
     np.save(tmp_path / "numpy.npy", expected)
     assert (tmp_path / "s.npy").read_bytes() == (tmp_path / "numpy.npy").read_bytes()
     assert read_table(str(tmp_path / "s.csv")).names == ("x1", "x2")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["numpy.npy", "s.csv", "s.npy", "s.txt"]
-    assert ksos("sample", model, "--n-samples", 25, "--seed", 5).out == (tmp_path / "s.csv").read_text()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "numpy.npy",
+        "s.csv",
+        "s.npy",
+        "s.txt",
+    ]
+    assert (
+        ksos("sample", model, "--n-samples", 25, "--seed", 5).out
+        == (tmp_path / "s.csv").read_text()
+    )
 
 
 def test_the_seed_decides_the_samples(ksos: Command, model: Path) -> None:
@@ -176,9 +224,24 @@ def test_a_thousand_samples_unless_told_otherwise(ksos: Command, model: Path) ->
 def test_sample_json(ksos: Command, model: Path, tmp_path: Path) -> None:
     done = json.loads(ksos("sample", model, "-n", 3, "--seed", 5, "--json").out)
     samples = library.load(model).rvs(3, rng=5).tolist()
-    assert done == {"n_samples": 3, "n_features": 2, "features": [1, 2], "given": {}, "seed": 5, "output": None, "samples": samples}
+    assert done == {
+        "n_samples": 3,
+        "n_features": 2,
+        "features": [1, 2],
+        "given": {},
+        "seed": 5,
+        "output": None,
+        "samples": samples,
+    }
     saved = json.loads(ksos("sample", model, "-n", 3, "--json", "-o", tmp_path / "s.npy").out)
-    assert saved == {"n_samples": 3, "n_features": 2, "features": [1, 2], "given": {}, "seed": None, "output": str(tmp_path / "s.npy")}
+    assert saved == {
+        "n_samples": 3,
+        "n_features": 2,
+        "features": [1, 2],
+        "given": {},
+        "seed": None,
+        "output": str(tmp_path / "s.npy"),
+    }
 
 
 @pytest.mark.parametrize("kind", ["csv", "npy"])
@@ -204,7 +267,9 @@ def test_a_file_of_samples_is_replaced_whole(
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"link.{kind}", f"s.{kind}"]
 
 
-def test_a_new_file_of_samples_has_the_permissions_of_the_umask(ksos: Command, model: Path, tmp_path: Path) -> None:
+def test_a_new_file_of_samples_has_the_permissions_of_the_umask(
+    ksos: Command, model: Path, tmp_path: Path
+) -> None:
     previous = os.umask(0o027)
     try:
         assert ksos("sample", model, "-n", 3, "-o", tmp_path / "s.csv").code == 0
@@ -227,11 +292,15 @@ def test_where_samples_cannot_go(ksos: Command, model: Path, tmp_path: Path) -> 
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
 
 
-def test_a_protected_file_is_left_alone(ksos: Command, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_protected_file_is_left_alone(
+    ksos: Command, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     target, access = tmp_path / "s.csv", os.access
     target.write_text("old")
     # whoever runs the tests may be allowed everything
-    monkeypatch.setattr(os, "access", lambda path, mode: os.fspath(path) != str(target) and access(path, mode))
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: os.fspath(path) != str(target) and access(path, mode)
+    )
     done = ksos("sample", model, "-o", target)
     assert done.code == 1 and done.err == (
         f"ksos sample: error: cannot write {target}: the file is protected; change its permissions or name another\n"
@@ -275,14 +344,22 @@ def test_inspect_json(ksos: Command, boxed: Path) -> None:
 
 def test_inspect_does_not_print_the_nodes_of_a_measure(ksos: Command, tmp_path: Path) -> None:
     nodes = Discrete.quadrature(Box([0.0], [1.0]), 500)
-    library.SoSDensity(Gaussian(1.0), [[0.5]], [[1.0]], nodes, normalize=True).save(tmp_path / "m.ksos")
+    library.SoSDensity(Gaussian(1.0), [[0.5]], [[1.0]], nodes, normalize=True).save(
+        tmp_path / "m.ksos"
+    )
     done = ksos("inspect", tmp_path / "m.ksos", "--json")
-    assert json.loads(done.out)["measure"] == {"name": "discrete", "points": {"shape": [500, 1]}, "weights": {"shape": [500]}}
+    assert json.loads(done.out)["measure"] == {
+        "name": "discrete",
+        "points": {"shape": [500, 1]},
+        "weights": {"shape": [500]},
+    }
     assert len(ksos("inspect", tmp_path / "m.ksos").out) < 500
 
 
 @pytest.mark.parametrize("words", [["inspect"], ["score"], ["sample"]])
-def test_a_file_that_is_no_model(ksos: Command, model: Path, plain: Path, tmp_path: Path, words: list[str]) -> None:
+def test_a_file_that_is_no_model(
+    ksos: Command, model: Path, plain: Path, tmp_path: Path, words: list[str]
+) -> None:
     damaged = bytearray(model.read_bytes())
     damaged[-1] ^= 1
     for content in (b"", b"1,2\n", bytes(damaged), model.read_bytes()[:-1]):
@@ -292,34 +369,55 @@ def test_a_file_that_is_no_model(ksos: Command, model: Path, plain: Path, tmp_pa
         (line,) = done.err.splitlines()
         assert line.startswith(f"ksos {words[0]}: error: {tmp_path / 'bad.ksos'}")
     done = ksos(*words, tmp_path / "none.ksos", *([plain] if words == ["score"] else []))
-    assert done.err == f"ksos {words[0]}: error: {tmp_path / 'none.ksos'}: No such file or directory\n"
+    assert (
+        done.err == f"ksos {words[0]}: error: {tmp_path / 'none.ksos'}: No such file or directory\n"
+    )
 
 
 # --- reproduce ---
 
 
-def test_reproduce_asks_for_what_was_chosen(ksos: Command, drawing: list[Any], tmp_path: Path) -> None:
+def test_reproduce_asks_for_what_was_chosen(
+    ksos: Command, drawing: list[Any], tmp_path: Path
+) -> None:
     done = ksos("reproduce", "--figure", "two", "--figure", "one", "--output", tmp_path, "--quick")
     assert done == (0, f"drawing\n{tmp_path / 'one.png'}\n{tmp_path / 'one.csv'}\n", "")
-    assert ksos("reproduce", "--json") == (0, '{"files": ["figures/one.png", "figures/one.csv"]}\n', "")
+    assert ksos("reproduce", "--json") == (
+        0,
+        '{"files": ["figures/one.png", "figures/one.csv"]}\n',
+        "",
+    )
     assert drawing == [(["two", "one"], tmp_path, True), (None, Path("figures"), False)]
 
 
-def test_reproduce_refuses_other_names_and_files(ksos: Command, drawing: list[Any], plain: Path) -> None:
+def test_reproduce_refuses_other_names_and_files(
+    ksos: Command, drawing: list[Any], plain: Path
+) -> None:
     wrong = ksos("reproduce", "--figure", "three")
     assert wrong.code == 2 and "choose from 'one', 'two'" in wrong.err
     done = ksos("reproduce", "--output", plain)
-    assert done.code == 1 and done.err == f"ksos reproduce: error: {plain} is a file; --output expects a folder\n"
+    assert (
+        done.code == 1
+        and done.err == f"ksos reproduce: error: {plain} is a file; --output expects a folder\n"
+    )
     assert drawing == []
 
 
-def test_reproduce_on_a_terminal(ksos: Command, drawing: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reproduce_on_a_terminal(
+    ksos: Command, drawing: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("ksos.cli.console.Console.watched", True)
     assert ksos("reproduce") == (0, "drawing\nfigures/one.png\nfigures/one.csv\n", "")
-    assert ksos("reproduce", "--json") == (0, '{"files": ["figures/one.png", "figures/one.csv"]}\n', "ksos reproduce: drawing\n")
+    assert ksos("reproduce", "--json") == (
+        0,
+        '{"files": ["figures/one.png", "figures/one.csv"]}\n',
+        "ksos reproduce: drawing\n",
+    )
 
 
-def test_reproduce_without_matplotlib(ksos: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_reproduce_without_matplotlib(
+    ksos: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     done = ksos("reproduce", "--output", tmp_path / "figures")
     assert done.code == 1

@@ -29,12 +29,17 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     return stream
 
 
-def test_a_command_leaves_the_terminal_clean(monkeypatch: pytest.MonkeyPatch, model: Path, tmp_path: Path) -> None:
+def test_a_command_leaves_the_terminal_clean(
+    monkeypatch: pytest.MonkeyPatch, model: Path, tmp_path: Path
+) -> None:
     terminal = watch(monkeypatch)
     assert main(["sample", str(model), "-n", "7", "-o", str(tmp_path / "s.csv")]) == 0
     lines = terminal.getvalue().split("\r\x1b[K")
     assert lines[:2] == ["", "drawing 7 samples ..."] and lines[-1] == ""
-    assert all(line.startswith("drawing 7 samples ...: ") and line.endswith(" of 7 rows") for line in lines[2:-1])
+    assert all(
+        line.startswith("drawing 7 samples ...: ") and line.endswith(" of 7 rows")
+        for line in lines[2:-1]
+    )
 
 
 def test_a_line_replaces_the_progress(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,7 +48,10 @@ def test_a_line_replaces_the_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     console.status("working")
     console.error("no")
     console.error("again")
-    assert terminal.getvalue() == "\r\x1b[Kworking\r\x1b[Kksos fit: error: no\nksos fit: error: again\n"
+    assert (
+        terminal.getvalue()
+        == "\r\x1b[Kworking\r\x1b[Kksos fit: error: no\nksos fit: error: again\n"
+    )
 
 
 def test_progress_is_one_short_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,9 +73,15 @@ def test_progress_that_comes_too_fast_is_dropped(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(
-    "spoil", [lambda patch: patch.setenv("TERM", "dumb"), lambda patch: patch.setattr(Terminal, "isatty", lambda _: False)]
+    "spoil",
+    [
+        lambda patch: patch.setenv("TERM", "dumb"),
+        lambda patch: patch.setattr(Terminal, "isatty", lambda _: False),
+    ],
 )
-def test_no_progress_where_it_cannot_be_taken_back(monkeypatch: pytest.MonkeyPatch, spoil: Callable[[pytest.MonkeyPatch], Any]) -> None:
+def test_no_progress_where_it_cannot_be_taken_back(
+    monkeypatch: pytest.MonkeyPatch, spoil: Callable[[pytest.MonkeyPatch], Any]
+) -> None:
     terminal = watch(monkeypatch)
     spoil(monkeypatch)
     Console("ksos").status("working")

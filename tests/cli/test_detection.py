@@ -28,8 +28,13 @@ from ksos.cli.tables import read_table
 def test_delimiters_and_decimals_are_detected_and_said(text: str, said: list[str]) -> None:
     lines: list[str] = []
     np.testing.assert_array_equal(read(text, lines).points, [[1.5, 2.0], [3.0, 4.0]])
-    assert len(lines) == len(said) and all(line.startswith("data.csv: ") and word in line for line, word in zip(lines, said, strict=True))
-    assert all(("--delimiter" in line) != ("--decimal" in line) for line in lines), "the option that overrules it"
+    assert len(lines) == len(said) and all(
+        line.startswith("data.csv: ") and word in line
+        for line, word in zip(lines, said, strict=True)
+    )
+    assert all(("--delimiter" in line) != ("--decimal" in line) for line in lines), (
+        "the option that overrules it"
+    )
 
 
 def test_what_is_given_is_not_detected() -> None:
@@ -37,11 +42,15 @@ def test_what_is_given_is_not_detected() -> None:
     assert read("x;y\n1,5;2,5\n", said, delimiter=";", decimal=",").points.tolist() == [[1.5, 2.5]]
     assert said == []
     assert "'1,5' is not a number" in refusal("x;y\n1,5;2\n", decimal=".")
-    assert "'1.5' is not a number; if '.' stands before the decimals" in refusal("x;y\n1.5;2\n", decimal=",")
+    assert "'1.5' is not a number; if '.' stands before the decimals" in refusal(
+        "x;y\n1.5;2\n", decimal=","
+    )
     assert read('x;y\n"1,500";2\n', delimiter=";", decimal=",").points.tolist() == [[1.5, 2.0]]
 
 
-@pytest.mark.parametrize("cell", ["", " ", "NA", "n/a", "#N/A", "NaN", "nan", "null", "None", "?", "-", "."])
+@pytest.mark.parametrize(
+    "cell", ["", " ", "NA", "n/a", "#N/A", "NaN", "nan", "null", "None", "?", "-", "."]
+)
 def test_rows_with_missing_cells_are_refused_or_left_out_and_counted(cell: str) -> None:
     text = f"x,y,w\n1,2,a\n3,{cell},b\n5,6,c\n{cell},{cell},d\n7,8,e\n"
     message = refusal(text, exclude=["w"])
@@ -52,7 +61,9 @@ def test_rows_with_missing_cells_are_refused_or_left_out_and_counted(cell: str) 
     said: list[str] = []
     table = read(text, said, exclude=["w"], drop_missing=True)
     assert table.points.tolist() == [[1, 2], [5, 6], [7, 8]] and table.rows.tolist() == [2, 4, 6]
-    assert said == ["data.csv: 2 of 5 rows have missing cells and are left out (column 2 ('y'): 2, column 1 ('x'): 1)"]
+    assert said == [
+        "data.csv: 2 of 5 rows have missing cells and are left out (column 2 ('y'): 2, column 1 ('x'): 1)"
+    ]
 
 
 def test_a_table_with_nothing_but_missing_rows_is_refused() -> None:
@@ -65,18 +76,37 @@ def test_a_table_with_nothing_but_missing_rows_is_refused() -> None:
 def test_a_column_that_counts_the_rows_is_refused_with_the_remedy(start: int) -> None:
     rows = [f"{i + start},{(i * 7) % 11},{'' if i == 3 else i * i}" for i in range(12)]
     message = refusal("\n".join(["id,x,y", *rows]), drop_missing=True)
-    assert message.startswith("data.csv, column 1 ('id'): it counts the rows") and "--exclude id" in message and "--columns" in message
-    assert read("\n".join(["id,x,y", *rows]), exclude=["id"], drop_missing=True).points.shape == (11, 2)
+    assert (
+        message.startswith("data.csv, column 1 ('id'): it counts the rows")
+        and "--exclude id" in message
+        and "--columns" in message
+    )
+    assert read("\n".join(["id,x,y", *rows]), exclude=["id"], drop_missing=True).points.shape == (
+        11,
+        2,
+    )
     assert read("\n".join(["id,x,y", *rows]), columns=["id", "x"]).points.shape == (12, 2)
-    assert read("\n".join(["id,x", *(f"{i + 5},{i % 3}" for i in range(12))])).points.shape == (12, 2)
+    assert read("\n".join(["id,x", *(f"{i + 5},{i % 3}" for i in range(12))])).points.shape == (
+        12,
+        2,
+    )
 
 
 def test_clean_leaves_out_what_does_not_belong_and_says_so() -> None:
-    rows = [f'{i},"n, {i}",{i % 7},2020-01-{i + 1:02d},{"NA" if i == 4 else i * i},{i if i < 3 else ""}' for i in range(12)]
+    rows = [
+        f'{i},"n, {i}",{i % 7},2020-01-{i + 1:02d},{"NA" if i == 4 else i * i},{i if i < 3 else ""}'
+        for i in range(12)
+    ]
     text, said = "\n".join([",name,x,day,y,z", *rows]), []
-    assert "--clean" in refusal(text) and "--exclude name,day, or with --clean" in refusal(text, exclude=["1"])
+    assert "--clean" in refusal(text) and "--exclude name,day, or with --clean" in refusal(
+        text, exclude=["1"]
+    )
     table = read(text, said, clean=True)
-    assert table.names == ("x", "y") and table.points.shape == (11, 2) and table.rows.tolist() == [2, 3, 4, 5, *range(7, 14)]
+    assert (
+        table.names == ("x", "y")
+        and table.points.shape == (11, 2)
+        and table.rows.tolist() == [2, 3, 4, 5, *range(7, 14)]
+    )
     assert said == [
         "data.csv: columns of text or dates are left out: column 2 ('name'), column 4 ('day')",
         "data.csv: columns without a name are left out: column 1 ('')",
@@ -84,25 +114,39 @@ def test_clean_leaves_out_what_does_not_belong_and_says_so() -> None:
         "data.csv: 1 of 12 rows have missing cells and are left out (column 5 ('y'): 1)",
     ]
     said.clear()
-    assert read("\n".join(["id,x", *(f"{i},{i % 5}" for i in range(12))]), said, clean=True).names == ("x",)
+    assert read(
+        "\n".join(["id,x", *(f"{i},{i % 5}" for i in range(12))]), said, clean=True
+    ).names == ("x",)
     assert said == ["data.csv: columns that count the rows are left out: column 1 ('id')"]
     said.clear()
     assert read("5.1,3.5,setosa\n4.9,3.0,setosa\n", said, clean=True).points.shape == (2, 2)
-    assert "row 1 is taken for data, since it holds numbers (else pass --header)" in said[0] and "column 3" in said[1]
+    assert (
+        "row 1 is taken for data, since it holds numbers (else pass --header)" in said[0]
+        and "column 3" in said[1]
+    )
     assert "no column is left" in refusal("a,b\nx,y\n", clean=True)
-    assert "correct the cell" in refusal("a,b\n1,2\n2,3\n5,x\n", clean=True), "a column of numbers is not given up for one cell"
+    assert "correct the cell" in refusal("a,b\n1,2\n2,3\n5,x\n", clean=True), (
+        "a column of numbers is not given up for one cell"
+    )
 
 
 def test_quoted_cells_may_hold_delimiters_and_line_breaks() -> None:
     table = read('"name","x"\n"Smith, ""J""\nJunior","1"\n"b",2\n', exclude=["name"])
-    assert table.names == ("x",) and table.points.tolist() == [[1.0], [2.0]] and table.rows.tolist() == [2, 4]
+    assert (
+        table.names == ("x",)
+        and table.points.tolist() == [[1.0], [2.0]]
+        and table.rows.tolist() == [2, 4]
+    )
 
 
 def test_blocks_are_put_together(tmp_path: Path) -> None:
     """Longer than what is read at a time, with rows of every kind in between: as if each row had been read alone."""
     X = np.random.default_rng(0).normal(size=(9000, 5)).round(6)
     lines = [",".join(map(repr, row)) for row in X.tolist()]
-    lines[4000], lines[7000] = ",".join(f'"{x!r}"' for x in X[4000].tolist()), lines[7000].replace(",", ",  ")
+    lines[4000], lines[7000] = (
+        ",".join(f'"{x!r}"' for x in X[4000].tolist()),
+        lines[7000].replace(",", ",  "),
+    )
     lines[8000] = lines[8000].rpartition(",")[0] + ",NA"
     path = tmp_path / "x.csv"
     path.write_text("\n".join(lines))
@@ -117,9 +161,15 @@ def test_lines_of_comment_are_left_out_and_said_and_a_title_is_told() -> None:
     said: list[str] = []
     table = read("# station 42, of 50, made in May\n# second\nx,y\n1,2\n3,4\n", said)
     assert table.names == ("x", "y") and table.rows.tolist() == [4, 5]
-    assert said == ["data.csv: 2 lines of comment at the beginning, '# station 42, of 50, made in May', left out"]
-    assert refusal("# station\nx,,y\n1,2,3\n4,5,6\n").startswith("data.csv, row 2, column 2: the header gives it no name")
-    assert refusal("Age,Size\n1,2\n", columns=["age"]).endswith("its columns are 'Age', 'Size'; did you mean 'Age'?")
+    assert said == [
+        "data.csv: 2 lines of comment at the beginning, '# station 42, of 50, made in May', left out"
+    ]
+    assert refusal("# station\nx,,y\n1,2,3\n4,5,6\n").startswith(
+        "data.csv, row 2, column 2: the header gives it no name"
+    )
+    assert refusal("Age,Size\n1,2\n", columns=["age"]).endswith(
+        "its columns are 'Age', 'Size'; did you mean 'Age'?"
+    )
     assert read("#x,y\n1,2\n3,4\n").names == ("#x", "y")  # as many cells as the others: names
     assert refusal("Report of May\nx,y\n1,2\n3,4\n").endswith("; if row 1 is a title, remove it")
 
@@ -127,17 +177,29 @@ def test_lines_of_comment_are_left_out_and_said_and_a_title_is_told() -> None:
 @pytest.mark.parametrize("cell", ["$12.04", "7%", "7 %", "12 €", '"1,234.50"', "1'234"])
 def test_numbers_for_people_alone_are_named(cell: str) -> None:
     text = f"x,y\n1,{cell}\n2,{cell}\n3,{cell}\n"
-    assert "has signs of thousands, currency or percent, which are not read; take them away" in refusal(text)
+    assert (
+        "has signs of thousands, currency or percent, which are not read; take them away"
+        in refusal(text)
+    )
     said: list[str] = []
     assert read(text, said, clean=True).names == ("x",)
-    assert said == ["data.csv: columns of numbers with signs of thousands, currency or percent are left out: column 2 ('y')"]
+    assert said == [
+        "data.csv: columns of numbers with signs of thousands, currency or percent are left out: column 2 ('y')"
+    ]
 
 
 def test_a_mark_of_missing_cells_is_said() -> None:
     said: list[str] = []
     assert read("x,y\n1,-999\n2,5\n3,-999\n4,7\n", said).points.shape == (4, 2)
     remedy = "if that marks missing cells, empty them and pass --drop-missing"
-    assert said == [f"data.csv: column 2 ('y') is -999 in 2 rows, far from all others, 5 to 7; {remedy}"]
-    for usual in ("99\n99\n95\n10\n", "-999\n5\n6\n7\n", "-998\n-998\n5\n6\n", "99\n99\n99\n99\n"):  # near, once, another number, all
+    assert said == [
+        f"data.csv: column 2 ('y') is -999 in 2 rows, far from all others, 5 to 7; {remedy}"
+    ]
+    for usual in (
+        "99\n99\n95\n10\n",
+        "-999\n5\n6\n7\n",
+        "-998\n-998\n5\n6\n",
+        "99\n99\n99\n99\n",
+    ):  # near, once, another number, all
         read(f"x\n{usual}", said)
     assert len(said) == 1

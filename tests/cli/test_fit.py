@@ -31,22 +31,43 @@ OPTIONS: dict[str, tuple[list[str], dict[str, Any]]] = {
     "--bandwidth, per feature": (["--bandwidth", "0.7,1.3"], {"bandwidth": [0.7, 1.3]}),
     "--bandwidth, rule": (["--bandwidth", "scott"], {"bandwidth": "scott"}),
     "--embedding-bandwidth": (["--embedding-bandwidth", "0.5"], {"embedding_bandwidth": 0.5}),
-    "--embedding-bandwidth, per feature": (["--embedding-bandwidth", "0.5,2"], {"embedding_bandwidth": [0.5, 2.0]}),
+    "--embedding-bandwidth, per feature": (
+        ["--embedding-bandwidth", "0.5,2"],
+        {"embedding_bandwidth": [0.5, 2.0]},
+    ),
     "--regularization": (["--regularization", "0.05"], {"regularization": 0.05}),
-    "--relative-regularization": (["--relative-regularization", "0.05"], {"relative_regularization": 0.05}),
+    "--relative-regularization": (
+        ["--relative-regularization", "0.05"],
+        {"relative_regularization": 0.05},
+    ),
     "--penalty": (["--penalty", "frobenius"], {"penalty": "frobenius"}),
     "--n-support": (["--n-support", "7"], {"n_support": 7}),
-    "--support": (["--support", "random", "--n-support", "7", "--seed", "3"], {"support": "random", "n_support": 7, "random_state": 3}),
-    "--seed": (["--seed", "4", "--support", "random", "--n-support", "7"], {"support": "random", "n_support": 7, "random_state": 4}),
+    "--support": (
+        ["--support", "random", "--n-support", "7", "--seed", "3"],
+        {"support": "random", "n_support": 7, "random_state": 3},
+    ),
+    "--seed": (
+        ["--seed", "4", "--support", "random", "--n-support", "7"],
+        {"support": "random", "n_support": 7, "random_state": 4},
+    ),
     "--landmarks": (["--landmarks", "9", "--seed", "3"], {"landmarks": 9, "random_state": 3}),
     "--objective": (["--objective", "mmd"], {"objective": "mmd"}),
     "--solver": (["--solver", "projected_gradient"], {"solver": "projected_gradient"}),
     "--tol": (["--tol", "0.5"], {"tol": 0.5}),
     "--low": (["--low", "-3,-inf"], {"measure": Box([-3.0, -np.inf], [np.inf, np.inf])}),
-    "--high": (["--low", "-3,-4", "--high", "inf,5"], {"measure": Box([-3.0, -4.0], [np.inf, 5.0])}),
-    "--low, by name": (["--low", "x2=-4", "--low", "x1=-3"], {"measure": Box([-3.0, -4.0], [np.inf, np.inf])}),
+    "--high": (
+        ["--low", "-3,-4", "--high", "inf,5"],
+        {"measure": Box([-3.0, -4.0], [np.inf, 5.0])},
+    ),
+    "--low, by name": (
+        ["--low", "x2=-4", "--low", "x1=-3"],
+        {"measure": Box([-3.0, -4.0], [np.inf, np.inf])},
+    ),
     "--reference": (["--reference", "normal"], {"reference": "normal"}),
-    "--high, one for all": (["--low", "-3.5", "--high", "3.5"], {"measure": Box([-3.5, -3.5], [3.5, 3.5])}),
+    "--high, one for all": (
+        ["--low", "-3.5", "--high", "3.5"],
+        {"measure": Box([-3.5, -3.5], [3.5, 3.5])},
+    ),
 }
 # the same for the search, which compares few pairs here
 SEARCHED: dict[str, tuple[list[str], dict[str, Any]]] = {
@@ -60,23 +81,60 @@ SEARCHED: dict[str, tuple[list[str], dict[str, Any]]] = {
     "--folds": (["--folds", "2", "--n-jobs", "1"], {"cv": 2, "n_jobs": 1}),
     "--bandwidths": (["--bandwidths", "2,4"], {"bandwidths": [2.0, 4.0]}),
     "--bandwidths, one": (["--bandwidths", "2"], {"bandwidths": [2.0]}),
-    "--relative-regularizations": (["--relative-regularizations", "inf"], {"relative_regularizations": [np.inf]}),
+    "--relative-regularizations": (
+        ["--relative-regularizations", "inf"],
+        {"relative_regularizations": [np.inf]},
+    ),
     "--seed": (["--seed", "4", "--folds", "2"], {"random_state": 4, "cv": 2}),
 }
 PAIRS = {"relative_regularizations": [0.1], "cv": 3}
 # options that no saved density can show, each with its own test below
-TESTED_APART = {"-h", "--help", "-o", "--output", "--json", "--verbose", "--max-iter", "--time-limit"}
+TESTED_APART = {
+    "-h",
+    "--help",
+    "-o",
+    "--output",
+    "--json",
+    "--verbose",
+    "--max-iter",
+    "--time-limit",
+}
 TESTED_WITH_THE_TABLE = {
-    *("--columns", "--exclude", "--weights", "--clean", "--drop-missing", "--header", "--no-header", "--delimiter", "--decimal"),
+    *(
+        "--columns",
+        "--exclude",
+        "--weights",
+        "--clean",
+        "--drop-missing",
+        "--header",
+        "--no-header",
+        "--delimiter",
+        "--decimal",
+    ),
     "--encoding",
 }
-TESTED_WITH_THE_SEARCH = {"--method", "--criterion", "--folds", "--bandwidths", "--relative-regularizations", "--n-jobs"}
+TESTED_WITH_THE_SEARCH = {
+    "--method",
+    "--criterion",
+    "--folds",
+    "--bandwidths",
+    "--relative-regularizations",
+    "--n-jobs",
+}
 TESTED_WITH_PREDICT = {"--target", "--categories"}
 TESTED_WITH_STREAMS = {"--checkpoint"}
 
 
-def saved(path: Path, points: np.ndarray, weights: np.ndarray | None = None, names: Any = None, **parameters: Any) -> bytes:
-    density = library.KernelSoSDensity(**parameters).fit(points, sample_weight=weights).distribution_
+def saved(
+    path: Path,
+    points: np.ndarray,
+    weights: np.ndarray | None = None,
+    names: Any = None,
+    **parameters: Any,
+) -> bytes:
+    density = (
+        library.KernelSoSDensity(**parameters).fit(points, sample_weight=weights).distribution_
+    )
     density.with_feature_names(names).save(path)
     return path.read_bytes()
 
@@ -85,12 +143,20 @@ def test_every_option_is_tested() -> None:
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     known = {flag for action in parser._actions for flag in action.option_strings}
-    elsewhere = TESTED_APART | TESTED_WITH_THE_TABLE | TESTED_WITH_THE_SEARCH | TESTED_WITH_PREDICT | TESTED_WITH_STREAMS
+    elsewhere = (
+        TESTED_APART
+        | TESTED_WITH_THE_TABLE
+        | TESTED_WITH_THE_SEARCH
+        | TESTED_WITH_PREDICT
+        | TESTED_WITH_STREAMS
+    )
     assert known == {name.split(",")[0] for name in OPTIONS} | elsewhere
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_an_option_is_the_parameter_of_the_estimator(ksos: Command, plain: Path, points: np.ndarray, tmp_path: Path, name: str) -> None:
+def test_an_option_is_the_parameter_of_the_estimator(
+    ksos: Command, plain: Path, points: np.ndarray, tmp_path: Path, name: str
+) -> None:
     words, parameters = OPTIONS[name]
     tol = [] if "--tol" in words else ["--tol", LOOSE["tol"]]
     done = ksos("fit", plain, "-o", tmp_path / "cli.ksos", *MMD, *tol, *words)
@@ -101,16 +167,22 @@ def test_an_option_is_the_parameter_of_the_estimator(ksos: Command, plain: Path,
 
 
 @pytest.mark.parametrize("name", SEARCHED)
-def test_an_option_is_the_parameter_of_the_search(ksos: Command, plain: Path, points: np.ndarray, tmp_path: Path, name: str) -> None:
+def test_an_option_is_the_parameter_of_the_search(
+    ksos: Command, plain: Path, points: np.ndarray, tmp_path: Path, name: str
+) -> None:
     words, parameters = SEARCHED[name]
     pairs = [] if name.startswith("--relative") else ["--relative-regularizations", "0.1"]
     folds = [] if "--folds" in words else ["--folds", "3"]
     done = ksos("fit", plain, "-o", tmp_path / "cli.ksos", *pairs, *folds, *words)
     assert (done.code, done.err) == (0, "")
     fitted = (tmp_path / "cli.ksos").read_bytes()
-    library.KernelSoSDensityCV(**{**PAIRS, **parameters}).fit(points).distribution_.save(tmp_path / "api.ksos")
+    library.KernelSoSDensityCV(**{**PAIRS, **parameters}).fit(points).distribution_.save(
+        tmp_path / "api.ksos"
+    )
     library.KernelSoSDensityCV(**PAIRS).fit(points).distribution_.save(tmp_path / "default.ksos")
-    assert fitted == (tmp_path / "api.ksos").read_bytes() != (tmp_path / "default.ksos").read_bytes()
+    assert (
+        fitted == (tmp_path / "api.ksos").read_bytes() != (tmp_path / "default.ksos").read_bytes()
+    )
 
 
 def test_the_seed_decides(ksos: Command, plain: Path, tmp_path: Path) -> None:
@@ -132,7 +204,13 @@ def test_the_seed_decides(ksos: Command, plain: Path, tmp_path: Path) -> None:
     ],
 )
 def test_columns_and_weights(
-    ksos: Command, data: Path, points: np.ndarray, weights: np.ndarray, tmp_path: Path, words: list, weighted: bool
+    ksos: Command,
+    data: Path,
+    points: np.ndarray,
+    weights: np.ndarray,
+    tmp_path: Path,
+    words: list,
+    weighted: bool,
 ) -> None:
     done = ksos("fit", data, "-o", tmp_path / "cli.ksos", *MMD, "--tol", LOOSE["tol"], *words)
     assert (done.code, done.err) == (0, "")
@@ -152,7 +230,10 @@ def test_header_and_delimiter(ksos: Command, tmp_path: Path) -> None:
         shown[tuple(words)] = json.loads(done.out)["n_samples"]
     assert shown == {("--header",): 2, ("--no-header",): 3, (): 3}
     detected = ksos("fit", path, "-o", output, *MMD)
-    assert detected.code == 0 and f"{path}: cells are separated by ';' (else pass --delimiter)" in detected.err
+    assert (
+        detected.code == 0
+        and f"{path}: cells are separated by ';' (else pass --delimiter)" in detected.err
+    )
     assert ksos("fit", path, "-o", output, "--delimiter", "|").code == 1
 
 
@@ -162,21 +243,43 @@ def test_what_it_prints(ksos: Command, plain: Path, tmp_path: Path) -> None:
     rows, columns, made, certified, written = done.out.splitlines()
     assert (rows, columns, written) == ("rows: 40", "columns: 2", f"written: {tmp_path / 'm.ksos'}")
     m = density.support_points.shape[0]
-    assert made.startswith(f"density: a kernel sum of squares of rank {density.rank}, {m} support points, λ = ")
+    assert made.startswith(
+        f"density: a kernel sum of squares of rank {density.rank}, {m} support points, λ = "
+    )
     assert re.fullmatch(r"certified: within \S+ of the optimum \(squared MMD\)", certified)
     assert done.err == ""
-    detailed = ksos("fit", plain, "-o", tmp_path / "m.ksos", *MMD, "--solver", "fista", "--verbose").out.splitlines()
-    assert detailed[4].startswith("solver: fista, solved in ") and detailed[5].startswith("kernel: Gaussian(")
+    detailed = ksos(
+        "fit", plain, "-o", tmp_path / "m.ksos", *MMD, "--solver", "fista", "--verbose"
+    ).out.splitlines()
+    assert detailed[4].startswith("solver: fista, solved in ") and detailed[5].startswith(
+        "kernel: Gaussian("
+    )
 
 
 def test_json(ksos: Command, plain: Path, points: np.ndarray, tmp_path: Path) -> None:
-    words = ["--bandwidth", "1.7,1.3", "--n-support", 9, "--low", "-4", "--landmarks", 11, "--solver", "fista"]
+    words = [
+        "--bandwidth",
+        "1.7,1.3",
+        "--n-support",
+        9,
+        "--low",
+        "-4",
+        "--landmarks",
+        11,
+        "--solver",
+        "fista",
+    ]
     done = ksos("fit", plain, "-o", tmp_path / "m.ksos", *MMD, "--json", *words)
     assert done.code == 0 and done.out.count("\n") == 1
     shown = json.loads(done.out)
     density = library.load(tmp_path / "m.ksos")
     assert shown["output"] == str(tmp_path / "m.ksos")
-    assert (shown["n_samples"], shown["n_features"], shown["n_support"], shown["n_landmarks"]) == (40, 2, 9, 11)
+    assert (shown["n_samples"], shown["n_features"], shown["n_support"], shown["n_landmarks"]) == (
+        40,
+        2,
+        9,
+        11,
+    )
     assert shown["rank"] == density.rank
     assert shown["kernel"] == {"name": "gaussian", "sigma": [1.7, 1.3]}
     assert shown["measure"] == {"name": "box", "low": [-4.0, -4.0], "high": [None, None]}
@@ -189,21 +292,34 @@ def test_json(ksos: Command, plain: Path, points: np.ndarray, tmp_path: Path) ->
     assert shown["n_iter"] > 0 and shown["time"] > 0
 
 
-@pytest.mark.parametrize(("words", "remedy"), [(["--max-iter", "3"], "raise max_iter"), (["--time-limit", "1e-9"], "raise time_limit")])
-def test_not_converged(ksos: Command, plain: Path, tmp_path: Path, words: list[str], remedy: str) -> None:
-    done = ksos("fit", plain, "-o", tmp_path / "m.ksos", *MMD, "--json", "--solver", "fista", *words)
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [(["--max-iter", "3"], "raise max_iter"), (["--time-limit", "1e-9"], "raise time_limit")],
+)
+def test_not_converged(
+    ksos: Command, plain: Path, tmp_path: Path, words: list[str], remedy: str
+) -> None:
+    done = ksos(
+        "fit", plain, "-o", tmp_path / "m.ksos", *MMD, "--json", "--solver", "fista", *words
+    )
     assert done.code == 3
     shown = json.loads(done.out)
     assert shown["status"] == words[0].removeprefix("--").replace("-", "_")
     (line,) = done.err.splitlines()
-    assert line.startswith("ksos fit: not converged: ") and f"gap {shown['gap']:.2e}" in line and remedy in line
+    assert (
+        line.startswith("ksos fit: not converged: ")
+        and f"gap {shown['gap']:.2e}" in line
+        and remedy in line
+    )
     assert library.load(tmp_path / "m.ksos").mass() == pytest.approx(1.0, abs=1e-7)
 
 
 def test_verbose_writes_lines_even_into_a_pipe(ksos: Command, plain: Path, tmp_path: Path) -> None:
     done = ksos("fit", plain, "-o", tmp_path / "m.ksos", *MMD, "--verbose", "--json")
     lines = done.err.splitlines()
-    assert len(lines) > 3 and all(line.startswith("ksos fit: iteration ") and "gap" in line for line in lines)
+    assert len(lines) > 3 and all(
+        line.startswith("ksos fit: iteration ") and "gap" in line for line in lines
+    )
     assert json.loads(done.out)["status"] == "solved"
 
 
@@ -211,13 +327,19 @@ def test_a_warning_of_the_library_is_one_line(ksos: Command, plain: Path, tmp_pa
     done = ksos("fit", plain, "-o", tmp_path / "m.ksos", *MMD, "--bandwidth", "1e-4")
     assert done.code == 0
     (line,) = done.err.splitlines()
-    assert line.startswith("ksos fit: warning: the bandwidth 0.0001 is far smaller than the distances")
+    assert line.startswith(
+        "ksos fit: warning: the bandwidth 0.0001 is far smaller than the distances"
+    )
 
 
 def test_rows_outside_the_box_are_named_by_their_place_in_the_file(
     ksos: Command, plain: Path, points: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text, model, remedy = "3,0.5\n3,0\n3,1.5\n4,0.5\n", tmp_path / "m.ksos", "widen --low and --high, or remove the rows"
+    text, model, remedy = (
+        "3,0.5\n3,0\n3,1.5\n4,0.5\n",
+        tmp_path / "m.ksos",
+        "widen --low and --high, or remove the rows",
+    )
     (tmp_path / "bare.csv").write_text(text)
     (tmp_path / "named.csv").write_text(f"x,y\n{text}")
 
@@ -242,7 +364,9 @@ def test_rows_outside_the_box_are_named_by_their_place_in_the_file(
         f"{plain}, row {index + 1}: feature 1 is {points[index, 0]}, outside [-inf, 0.5]; "
         f"{np.sum(points[:, 0] > 0.5)} of 40 rows lie outside the box: {remedy}"
     )
-    inside = ksos("fit", tmp_path / "bare.csv", "-o", model, *MMD, "--low", "3,0", "--high", "4,1.5")
+    inside = ksos(
+        "fit", tmp_path / "bare.csv", "-o", model, *MMD, "--low", "3,0", "--high", "4,1.5"
+    )
     assert inside.code == 0, "the border belongs to the box"
 
 
@@ -270,8 +394,14 @@ def test_a_row_outside_the_box_without_weight_does_not_count(ksos: Command, tmp_
         (["--time-limit", "0"], "time_limit must be positive"),
         (["--n-support", "0"], "n_support must be at least 1"),
         (["--landmarks", "-2"], "landmarks must be at least 1"),
-        (["--low", "1", "--high", "0"], "--low must be less than --high, but of x1 they are 1.0 and 0.0"),
-        (["--low", "1,2", "--high", "3,4,5"], "--high has 3 numbers, but there are 2 columns, x1, x2"),
+        (
+            ["--low", "1", "--high", "0"],
+            "--low must be less than --high, but of x1 they are 1.0 and 0.0",
+        ),
+        (
+            ["--low", "1,2", "--high", "3,4,5"],
+            "--high has 3 numbers, but there are 2 columns, x1, x2",
+        ),
         (["--low", "1,2,3"], "--low has 3 numbers, but there are 2 columns"),
         (["--low", "x3=1"], "--low: there is no feature 'x3'; there are x1, x2"),
         (["--columns", "3"], "there is no column 3"),
@@ -279,7 +409,9 @@ def test_a_row_outside_the_box_without_weight_does_not_count(ksos: Command, tmp_
         (["--weights", "5"], "there is no column 5"),
     ],
 )
-def test_bad_values(ksos: Command, plain: Path, tmp_path: Path, words: list[str], what: str) -> None:
+def test_bad_values(
+    ksos: Command, plain: Path, tmp_path: Path, words: list[str], what: str
+) -> None:
     done = ksos("fit", plain, "-o", tmp_path / "m.ksos", *MMD, *words)
     assert (done.code, done.out) == (1, "")
     (line,) = done.err.splitlines()
@@ -295,7 +427,10 @@ def test_bad_values(ksos: Command, plain: Path, tmp_path: Path, words: list[str]
         (["--support", "grid"], "invalid choice"),
         (["--penalty", "l1"], "invalid choice"),
         (["--objective", "kl"], "invalid choice"),
-        (["--bandwidth", "wide"], "median, scott, silverman or a number, or several separated by commas, was expected; got 'wide'"),
+        (
+            ["--bandwidth", "wide"],
+            "median, scott, silverman or a number, or several separated by commas, was expected; got 'wide'",
+        ),
         (["--embedding-bandwidth", "median"], "a number, or several"),
         (["--regularization", "1,2"], "auto or a number was expected"),
         (["--low", "a,b"], "a number, or several"),
@@ -316,7 +451,9 @@ def test_bad_values(ksos: Command, plain: Path, tmp_path: Path, words: list[str]
         (["more.csv"], "unrecognized arguments: more.csv"),
     ],
 )
-def test_wrong_usage(ksos: Command, plain: Path, tmp_path: Path, words: list[str], what: str) -> None:
+def test_wrong_usage(
+    ksos: Command, plain: Path, tmp_path: Path, words: list[str], what: str
+) -> None:
     done = ksos("fit", plain, "-o", tmp_path / "m.ksos", *MMD, *words)
     assert (done.code, done.out) == (2, "")
     (line,) = done.err.splitlines()
@@ -324,7 +461,9 @@ def test_wrong_usage(ksos: Command, plain: Path, tmp_path: Path, words: list[str
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_output_is_required_and_checked_before_the_data_are_read(ksos: Command, plain: Path, tmp_path: Path) -> None:
+def test_the_output_is_required_and_checked_before_the_data_are_read(
+    ksos: Command, plain: Path, tmp_path: Path
+) -> None:
     assert "required: -o/--output" in ksos("fit", plain).err
     for output, what in (
         (tmp_path, "is a folder"),
@@ -357,8 +496,14 @@ def test_negative_weights(ksos: Command, tmp_path: Path) -> None:
 def test_bounds_by_the_names_of_columns(ksos: Command, data: Path, tmp_path: Path) -> None:
     words = ["fit", data, "-o", tmp_path / "m.ksos", *MMD, "--columns", "x,y", "--tol", "1e-3"]
     done = ksos(*words, "--low", "y=-4", "--high", "x=5,y=6", "--json")
-    assert json.loads(done.out)["measure"] == {"name": "box", "low": [None, -4.0], "high": [5.0, 6.0]}
-    assert json.loads(done.out)["feature_names"] == ["x", "y"] and library.load(tmp_path / "m.ksos").feature_names == ("x", "y")
+    assert json.loads(done.out)["measure"] == {
+        "name": "box",
+        "low": [None, -4.0],
+        "high": [5.0, 6.0],
+    }
+    assert json.loads(done.out)["feature_names"] == ["x", "y"] and library.load(
+        tmp_path / "m.ksos"
+    ).feature_names == ("x", "y")
     for bound, code, what in (
         (["--low", "z=1"], 1, "--low: there is no feature 'z'; there are x, y (by number, 1 to 2)"),
         (["--low", "x=1,x=2"], 1, "--low names x twice"),
@@ -370,31 +515,75 @@ def test_bounds_by_the_names_of_columns(ksos: Command, data: Path, tmp_path: Pat
         assert refused.code == code and what in refused.err and refused.err.count("\n") == 1
 
 
-def test_the_least_squares_objective(ksos: Command, data: Path, points: np.ndarray, weights: np.ndarray, tmp_path: Path) -> None:
-    words = ["--columns", "x", "--weights", "mass", "--objective", "l2", "--bandwidth", "1", "--tol", "1e-6"]
+def test_the_least_squares_objective(
+    ksos: Command, data: Path, points: np.ndarray, weights: np.ndarray, tmp_path: Path
+) -> None:
+    words = [
+        "--columns",
+        "x",
+        "--weights",
+        "mass",
+        "--objective",
+        "l2",
+        "--bandwidth",
+        "1",
+        "--tol",
+        "1e-6",
+    ]
     assert ksos("fit", data, "-o", tmp_path / "m.ksos", *MMD, *words).code == 0
-    target = library.MeanEmbedding(points[:, :1], weights / weights.sum(), kernel=library.kernels.Gaussian(1.0))
+    target = library.MeanEmbedding(
+        points[:, :1], weights / weights.sum(), kernel=library.kernels.Gaussian(1.0)
+    )
     objective = library.functionals.SquaredL2(target, relative=True)
-    expected = library.KernelSoSDensity(objective=objective, bandwidth=1.0, tol=1e-6).fit(points[:, :1], sample_weight=weights)
+    expected = library.KernelSoSDensity(objective=objective, bandwidth=1.0, tol=1e-6).fit(
+        points[:, :1], sample_weight=weights
+    )
     x = np.linspace(-2.0, 2.0, 9)[:, None]
     found = library.load(tmp_path / "m.ksos").with_feature_names(None)
     np.testing.assert_allclose(found.logpdf(x), expected.distribution_.logpdf(x), atol=1e-6)
 
 
-def test_the_search_is_that_of_the_estimator(ksos: Command, data: Path, points: np.ndarray, tmp_path: Path) -> None:
+def test_the_search_is_that_of_the_estimator(
+    ksos: Command, data: Path, points: np.ndarray, tmp_path: Path
+) -> None:
     expected = library.KernelSoSDensityCV(cv=2, relative_regularizations=[0.3, 0.1]).fit(points)
-    words = ["fit", data, "-o", tmp_path / "m.ksos", "--columns", "x,y", "--folds", "2", "--relative-regularizations", "0.3,0.1", "--json"]
+    words = [
+        "fit",
+        data,
+        "-o",
+        tmp_path / "m.ksos",
+        "--columns",
+        "x,y",
+        "--folds",
+        "2",
+        "--relative-regularizations",
+        "0.3,0.1",
+        "--json",
+    ]
     shown = json.loads(ksos(*words).out)
-    assert (shown["method"], shown["status"], shown["n_samples"], shown["n_folds"]) == ("search", "solved", 40, 2)
+    assert (shown["method"], shown["status"], shown["n_samples"], shown["n_folds"]) == (
+        "search",
+        "solved",
+        40,
+        2,
+    )
     assert shown["dropped_columns"] == ["mass", "label"] and shown["n_dropped"] == 0
     assert shown["held_out_score"] == pytest.approx(expected.best_score_, rel=1e-12)
     assert shown["relative_regularization"] == expected.best_params_["relative_regularization"]
     assert shown["bandwidth_multiple"] == expected.best_params_["bandwidth_multiple"]
-    assert (shown["gap"], shown["reference_gap"]) == (expected.solution_.gap, expected.reference_gap_)
-    assert (shown["rank"], shown["n_support"]) == (expected.solution_.rank, expected.solution_.space.support_points.shape[0])
+    assert (shown["gap"], shown["reference_gap"]) == (
+        expected.solution_.gap,
+        expected.reference_gap_,
+    )
+    assert (shown["rank"], shown["n_support"]) == (
+        expected.solution_.rank,
+        expected.solution_.space.support_points.shape[0],
+    )
     assert shown["n_components"] == len(expected.reference_.normals(2).weights)
     found = library.load(tmp_path / "m.ksos").with_feature_names(None)
-    np.testing.assert_allclose(found.logpdf(points), expected.distribution_.logpdf(points), atol=1e-12)
+    np.testing.assert_allclose(
+        found.logpdf(points), expected.distribution_.logpdf(points), atol=1e-12
+    )
 
 
 @pytest.mark.parametrize(
@@ -407,62 +596,121 @@ def test_the_search_is_that_of_the_estimator(ksos: Command, data: Path, points: 
         MMD,
     ],
 )
-def test_fit_and_inspect_agree(ksos: Command, plain: Path, tmp_path: Path, words: list[str]) -> None:
+def test_fit_and_inspect_agree(
+    ksos: Command, plain: Path, tmp_path: Path, words: list[str]
+) -> None:
     folds = [] if "mmd" in words else ["--folds", "2"]
     shown = json.loads(ksos("fit", plain, "-o", tmp_path / "m.ksos", "--json", *folds, *words).out)
     seen = json.loads(ksos("inspect", tmp_path / "m.ksos", "--json").out)
-    names = ("n_features", "feature_names", "n_components", "n_support", "rank", "kernel", "measure")
+    names = (
+        "n_features",
+        "feature_names",
+        "n_components",
+        "n_support",
+        "rank",
+        "kernel",
+        "measure",
+    )
     assert {name: shown[name] for name in names} == {name: seen[name] for name in names}
     assert shown["rank"] == library.load(tmp_path / "m.ksos").rank
 
 
 def test_the_summary_of_a_search(ksos: Command, data: Path, tmp_path: Path) -> None:
-    words = ["fit", data, "-o", tmp_path / "m.ksos", "--columns", "x,y", "--folds", "2", "--relative-regularizations"]
+    words = [
+        "fit",
+        data,
+        "-o",
+        tmp_path / "m.ksos",
+        "--columns",
+        "x,y",
+        "--folds",
+        "2",
+        "--relative-regularizations",
+    ]
     done = ksos(*words, "0.1")
     rows, columns, score, reference, made, certified, written = done.out.splitlines()
     assert (done.code, rows, columns) == (0, "rows: 40", "columns: 2 (x, y); dropped: mass, label")
     assert re.fullmatch(r"held-out score: -\S+ nats per row, 2 folds", score)
-    assert re.fullmatch(r"reference: a mixture of \d+ Gaussians, its weights within \S+ nats of the best", reference)
+    assert re.fullmatch(
+        r"reference: a mixture of \d+ Gaussians, its weights within \S+ nats of the best", reference
+    )
     pattern = r"density: the reference, corrected by a kernel sum of squares of rank \d+, \d+ support points, λ = 0.1 \(units of ∫k²dρ\)"
     assert re.fullmatch(pattern, made)
-    assert re.fullmatch(r"certified: within \S+ nats of the optimum", certified) and written == f"written: {tmp_path / 'm.ksos'}"
+    assert (
+        re.fullmatch(r"certified: within \S+ nats of the optimum", certified)
+        and written == f"written: {tmp_path / 'm.ksos'}"
+    )
     assert done.err == ""
     lines = ksos(*words, "inf").out.splitlines()
-    assert lines[4:6] == ["density: the reference itself (λ = ∞), rank 1", "certified: within 0 nats of the optimum"]
+    assert lines[4:6] == [
+        "density: the reference itself (λ = ∞), rank 1",
+        "certified: within 0 nats of the optimum",
+    ]
     detailed = ksos(*words, "0.1", "--verbose")
-    assert [line.split(":")[0] for line in detailed.out.splitlines()[6:]] == ["solver", "kernel", "written"]
-    assert detailed.err and all(line.startswith("ksos fit: [cv] ") for line in detailed.err.splitlines())
+    assert [line.split(":")[0] for line in detailed.out.splitlines()[6:]] == [
+        "solver",
+        "kernel",
+        "written",
+    ]
+    assert detailed.err and all(
+        line.startswith("ksos fit: [cv] ") for line in detailed.err.splitlines()
+    )
 
 
 def test_a_search_that_runs_out_of_time(ksos: Command, plain: Path, tmp_path: Path) -> None:
     done = ksos("fit", plain, "-o", tmp_path / "m.ksos", "--time-limit", "1e-9")
     assert done.code == 3 and "held-out score: none, nothing was compared" in done.out
     (line,) = done.err.splitlines()
-    assert line.startswith("ksos fit: not converged: time_limit: ") and line.endswith("holds the best density found")
+    assert line.startswith("ksos fit: not converged: time_limit: ") and line.endswith(
+        "holds the best density found"
+    )
     assert library.load(tmp_path / "m.ksos").mass() == pytest.approx(1.0, abs=1e-7)
 
 
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        (["--bandwidth", "1"], "--bandwidth belongs to --method mmd, and this is --method search; choose that method or drop it"),
-        (["--method", "search", "--solver", "fista", "--penalty", "trace"], "--solver, --penalty belong to --method mmd"),
-        *(([flag, "1"], f"{flag} belongs to --method mmd") for flag in ("--regularization", "--relative-regularization", "--landmarks")),
-        *(([flag, "1"], f"{flag} belongs to --method mmd") for flag in ("--embedding-bandwidth", "--max-iter", "--checkpoint")),
+        (
+            ["--bandwidth", "1"],
+            "--bandwidth belongs to --method mmd, and this is --method search; choose that method or drop it",
+        ),
+        (
+            ["--method", "search", "--solver", "fista", "--penalty", "trace"],
+            "--solver, --penalty belong to --method mmd",
+        ),
+        *(
+            ([flag, "1"], f"{flag} belongs to --method mmd")
+            for flag in ("--regularization", "--relative-regularization", "--landmarks")
+        ),
+        *(
+            ([flag, "1"], f"{flag} belongs to --method mmd")
+            for flag in ("--embedding-bandwidth", "--max-iter", "--checkpoint")
+        ),
         (["--support", "random"], "--support belongs to --method mmd"),
         (["--objective", "mmd"], "--objective mmd belongs to --method mmd"),
         (["--objective", "l2"], "a search judges by l2 with --criterion l2"),
-        ([*MMD, "--folds", "3"], "--folds belongs to --method search, and this is --method mmd; choose that method or drop it"),
-        ([*MMD, "--criterion", "l2", "--n-jobs", "2"], "--criterion, --n-jobs belong to --method search"),
+        (
+            [*MMD, "--folds", "3"],
+            "--folds belongs to --method search, and this is --method mmd; choose that method or drop it",
+        ),
+        (
+            [*MMD, "--criterion", "l2", "--n-jobs", "2"],
+            "--criterion, --n-jobs belong to --method search",
+        ),
         ([*MMD, "--bandwidths", "1,2"], "--bandwidths belongs to --method search"),
-        ([*MMD, "--relative-regularizations", "1,2"], "--relative-regularizations belongs to --method search"),
+        (
+            [*MMD, "--relative-regularizations", "1,2"],
+            "--relative-regularizations belongs to --method search",
+        ),
         (["--method", "newton"], "invalid choice: 'newton'"),
         (["--search"], "unrecognized arguments: --search"),
         (["--folds", "1"], "a whole number of at least 2"),
         (["--columns", "x", "--exclude", "y"], "give either --columns or --exclude"),
     ],
 )
-def test_options_that_do_not_go_together(ksos: Command, data: Path, tmp_path: Path, words: list[str], what: str) -> None:
+def test_options_that_do_not_go_together(
+    ksos: Command, data: Path, tmp_path: Path, words: list[str], what: str
+) -> None:
     done = ksos("fit", data, "-o", tmp_path / "m.ksos", *words)
     assert (done.code, done.out) == (2, "") and what in done.err and done.err.count("\n") == 1
 
@@ -470,13 +718,34 @@ def test_options_that_do_not_go_together(ksos: Command, data: Path, tmp_path: Pa
 def test_names_must_differ(ksos: Command, tmp_path: Path) -> None:
     (tmp_path / "d.csv").write_text("x,x\n1,2\n3,5\n")
     done = ksos("fit", tmp_path / "d.csv", "-o", tmp_path / "m.ksos")
-    assert done.code == 1 and "two of the columns are named 'x'; rename one, or choose columns with --columns" in done.err
+    assert (
+        done.code == 1
+        and "two of the columns are named 'x'; rename one, or choose columns with --columns"
+        in done.err
+    )
 
 
 def test_what_is_left_out_of_a_table_is_said(ksos: Command, data: Path, tmp_path: Path) -> None:
-    done = ksos("fit", data, "-o", tmp_path / "m.ksos", *MMD, "--clean", "--weights", "mass", "--tol", "1e-3")
+    done = ksos(
+        "fit",
+        data,
+        "-o",
+        tmp_path / "m.ksos",
+        *MMD,
+        "--clean",
+        "--weights",
+        "mass",
+        "--tol",
+        "1e-3",
+    )
     assert done.code == 0 and library.load(tmp_path / "m.ksos").feature_names == ("x", "y")
-    assert done.err == f"ksos fit: {data}: columns of text or dates are left out: column 4 ('label')\n"
+    assert (
+        done.err == f"ksos fit: {data}: columns of text or dates are left out: column 4 ('label')\n"
+    )
     assert "columns: 2 (x, y); dropped: label\n" in done.out
     refused = ksos("fit", data, "-o", tmp_path / "m.ksos")
-    assert refused.code == 1 and "'row 0' is not a number; leave out the column with --exclude label, or with --clean" in refused.err
+    assert (
+        refused.code == 1
+        and "'row 0' is not a number; leave out the column with --exclude label, or with --clean"
+        in refused.err
+    )

@@ -33,7 +33,10 @@ FORMULAS = {
     "max(x1, x2, 1)": (np.maximum(np.maximum(x1, x2), 1), NumericFunction),
     "min(x1, x2) * exp(-x3)": (np.minimum(x1, x2) * np.exp(-x3), NumericFunction),
     "sqrt(x1) + log(x2) + log1p(x3)": (np.sqrt(x1) + np.log(x2) + np.log1p(x3), NumericFunction),
-    "sin(x1) * cos(x2) + tan(x3) + tanh(x1)": (np.sin(x1) * np.cos(x2) + np.tan(x3) + np.tanh(x1), NumericFunction),
+    "sin(x1) * cos(x2) + tan(x3) + tanh(x1)": (
+        np.sin(x1) * np.cos(x2) + np.tan(x3) + np.tanh(x1),
+        NumericFunction,
+    ),
     "x1 > 1": ((x1 > 1).astype(float), BoxIndicator),
     "0.5 <= x1 < x2": (((x1 >= 0.5) & (x1 < x2)).astype(float), NumericFunction),
     "(x1 >= 1) * x2": ((x1 >= 1) * x2, NumericFunction),
@@ -79,13 +82,20 @@ def test_names_rule_and_positions_serve_where_no_column_is_called_so(
 @pytest.mark.parametrize(
     ("text", "names", "header", "what"),
     [
-        ("a + 1", ["a", "a"], None, r"columns 1 and 2 of those chosen are both named 'a'; choose one with --columns, at character 1"),
+        (
+            "a + 1",
+            ["a", "a"],
+            None,
+            r"columns 1 and 2 of those chosen are both named 'a'; choose one with --columns, at character 1",
+        ),
         ("x1", ["a", "b"], ["x1", "a", "b"], r"there is no 'x1' \(there are a, b, pi, e\)"),
         ("x3", ["x1", "y"], None, r"there is no 'x3' \(there are x1, y, pi, e\)"),
         ("x2", ["x1", "y"], None, r"there is no 'x2'"),
     ],
 )
-def test_a_name_that_may_mean_another_column_is_refused(text: str, names: list[str], header: list[str] | None, what: str) -> None:
+def test_a_name_that_may_mean_another_column_is_refused(
+    text: str, names: list[str], header: list[str] | None, what: str
+) -> None:
     with pytest.raises(FormulaError, match=what):
         parse_formula(text, 2, names, header)
 
@@ -93,7 +103,10 @@ def test_a_name_that_may_mean_another_column_is_refused(text: str, names: list[s
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("y", r"there is no 'y' \(there are x1, x2, x3, pi, e\), at character 1 of the formula 'y'"),
+        (
+            "y",
+            r"there is no 'y' \(there are x1, x2, x3, pi, e\), at character 1 of the formula 'y'",
+        ),
         ("x4 + 1", r"there is no 'x4'"),
         ("x0", r"there is no 'x0'"),
         ("1 + f(x1)", r"there is no function 'f' \(there are abs, .*\), at character 5"),
@@ -149,7 +162,9 @@ def test_formulas_are_text() -> None:
         parse_formula(3, 1)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("text", ["9**9**9 * x1", "x1**99999999", "(x1+x2+x3)**24", "1/0 + x1", "((x1+x2+x3+1)**4)**4"])
+@pytest.mark.parametrize(
+    "text", ["9**9**9 * x1", "x1**99999999", "(x1+x2+x3)**24", "1/0 + x1", "((x1+x2+x3+1)**4)**4"]
+)
 def test_large_powers_take_no_time(text: str) -> None:
     loss = parse_formula(text, 3).observable
     try:
@@ -159,7 +174,9 @@ def test_large_powers_take_no_time(text: str) -> None:
 
 
 def test_values_that_are_not_finite_are_named() -> None:
-    with pytest.raises(ValueError, match=r"'log\(x1\)' must return finite numbers; got nan at x = \[-1.0\]"):
+    with pytest.raises(
+        ValueError, match=r"'log\(x1\)' must return finite numbers; got nan at x = \[-1.0\]"
+    ):
         parse_formula("log(x1)", 1).observable([[-1.0]])
 
 
@@ -167,8 +184,12 @@ NAMES = st.sampled_from(["x1", "x2", "2", "0.5", *CONSTANTS])
 TREES = st.recursive(
     NAMES,
     lambda inner: st.one_of(
-        st.tuples(inner, st.sampled_from(["+", "-", "*"]), inner).map(lambda t: f"({t[0]} {t[1]} {t[2]})"),
-        st.tuples(inner, st.sampled_from(["<", ">="]), inner).map(lambda t: f"(1.0 * ({t[0]} {t[1]} {t[2]}))"),
+        st.tuples(inner, st.sampled_from(["+", "-", "*"]), inner).map(
+            lambda t: f"({t[0]} {t[1]} {t[2]})"
+        ),
+        st.tuples(inner, st.sampled_from(["<", ">="]), inner).map(
+            lambda t: f"(1.0 * ({t[0]} {t[1]} {t[2]}))"
+        ),
         inner.map(lambda t: f"(-{t})"),
         st.tuples(st.sampled_from(["abs", "tanh", "cos"]), inner).map(lambda t: f"{t[0]}({t[1]})"),
         inner.map(lambda t: f"({t})**2"),
@@ -181,8 +202,18 @@ TREES = st.recursive(
 def test_trees_agree_with_the_interpreter(text: str) -> None:
     """The one place where a formula is run as code, and only because the test wrote it."""
     Z = X[:5, :2]
-    names = {"x1": Z[:, 0], "x2": Z[:, 1], "abs": np.abs, "tanh": np.tanh, "cos": np.cos, **CONSTANTS}
-    expected = np.broadcast_to(np.asarray(eval(compile(ast.parse(text, mode="eval"), "", "eval"), {}, names), dtype=float), (5,))
+    names = {
+        "x1": Z[:, 0],
+        "x2": Z[:, 1],
+        "abs": np.abs,
+        "tanh": np.tanh,
+        "cos": np.cos,
+        **CONSTANTS,
+    }
+    expected = np.broadcast_to(
+        np.asarray(eval(compile(ast.parse(text, mode="eval"), "", "eval"), {}, names), dtype=float),
+        (5,),
+    )
     np.testing.assert_allclose(parse_formula(text, 2).observable(Z), expected, rtol=1e-9, atol=1e-9)
 
 
@@ -201,16 +232,28 @@ def test_every_function_is_used_above() -> None:
 # --- what a formula reads, and how large it can be ---
 
 
-@pytest.mark.parametrize(("text", "features"), [("c > 1", (2,)), ("b*a", (0, 1)), ("x2", (1,)), ("3", (0, 1, 2)), ("e*b + pi", (1,))])
-def test_a_loss_may_be_a_function_of_the_columns_that_it_reads(text: str, features: tuple[int, ...]) -> None:
-    whole, part = (parse_formula(text, 3, ["a", "b", "c"], all_features=every) for every in (True, False))
+@pytest.mark.parametrize(
+    ("text", "features"),
+    [("c > 1", (2,)), ("b*a", (0, 1)), ("x2", (1,)), ("3", (0, 1, 2)), ("e*b + pi", (1,))],
+)
+def test_a_loss_may_be_a_function_of_the_columns_that_it_reads(
+    text: str, features: tuple[int, ...]
+) -> None:
+    whole, part = (
+        parse_formula(text, 3, ["a", "b", "c"], all_features=every) for every in (True, False)
+    )
     assert whole.features == (0, 1, 2) and part.features == features
     np.testing.assert_array_equal(part.observable(X[:, features]), whole.observable(X))
 
 
 def test_ties_are_told_apart() -> None:
     at = [[1.0], [np.nextafter(1.0, 2.0)], [np.nextafter(1.0, 0.0)]]
-    for text, values in {"x1 > 1": [0, 1, 0], "x1 >= 1": [1, 1, 0], "1 > x1": [0, 0, 1], "1 >= x1": [1, 0, 1]}.items():
+    for text, values in {
+        "x1 > 1": [0, 1, 0],
+        "x1 >= 1": [1, 1, 0],
+        "1 > x1": [0, 0, 1],
+        "1 >= x1": [1, 0, 1],
+    }.items():
         np.testing.assert_array_equal(parse_formula(text, 1).observable(at), values)
 
 

@@ -21,8 +21,15 @@ RUN_ELSEWHERE = {"reproduce", "bench"}
 
 def commands(page: str) -> list[list[str]]:
     """The words of every line in a fenced block that begins with ksos."""
-    blocks = re.findall(r"^```\n(.*?)^```$", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    lines = [line.split(" > ")[0] for block in blocks for line in block.splitlines() if line.startswith("ksos ")]  # not the shell's part
+    blocks = re.findall(
+        r"^```\n(.*?)^```$", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+    lines = [
+        line.split(" > ")[0]
+        for block in blocks
+        for line in block.splitlines()
+        if line.startswith("ksos ")
+    ]  # not the shell's part
     return [shlex.split(line, comments=True)[1:] for line in lines]
 
 
@@ -34,12 +41,21 @@ def test_the_command_lines_of_a_page(
     rng = np.random.default_rng(0)
     hp = rng.normal(100.0, 30.0, 30).clip(40.0, 220.0)
     mpg = (45.0 - 0.2 * hp + rng.normal(0.0, 2.0, 30)).clip(5.0, 55.0)
-    rows = [f"car {i},{'NA' if i == 3 else round(a, 1)},{round(b, 2)},{2 + i % 4}" for i, (a, b) in enumerate(zip(hp, mpg, strict=True))]
+    rows = [
+        f"car {i},{'NA' if i == 3 else round(a, 1)},{round(b, 2)},{2 + i % 4}"
+        for i, (a, b) in enumerate(zip(hp, mpg, strict=True))
+    ]
     Path("cars.csv").write_text("\n".join(["name,hp,mpg,doors", *rows]) + "\n")
-    Path("new.csv").write_text("\n".join(["doors,mpg,hp", *(f"{2 + i % 4},{20 + i},{90 + i}" for i in range(5))]) + "\n")
+    Path("new.csv").write_text(
+        "\n".join(["doors,mpg,hp", *(f"{2 + i % 4},{20 + i},{90 + i}" for i in range(5))]) + "\n"
+    )
     Path("data").mkdir()
     for k in range(2):
-        columns = {"u": rng.normal(size=40), "v": rng.normal(size=40), "mass": rng.uniform(1.0, 2.0, 40)}
+        columns = {
+            "u": rng.normal(size=40),
+            "v": rng.normal(size=40),
+            "mass": rng.uniform(1.0, 2.0, 40),
+        }
         pq.write_table(pa.table(columns), f"data/{k}.parquet")
     lines = [words for words in commands(page) if words[0] not in RUN_ELSEWHERE]
     assert len(lines) >= least

@@ -23,8 +23,29 @@ from ksos.measures import Discrete
 Command = Callable[..., Any]
 
 OPTIONS = {
-    *("-o", "--output", "--data", "--regions", "--no-cdf", "--no-support", "--dpi", "--json", "--given", "--features"),
-    *("--columns", "--exclude", "--weights", "--clean", "--drop-missing", "--header", "--no-header", "--delimiter", "--decimal"),
+    *(
+        "-o",
+        "--output",
+        "--data",
+        "--regions",
+        "--no-cdf",
+        "--no-support",
+        "--dpi",
+        "--json",
+        "--given",
+        "--features",
+    ),
+    *(
+        "--columns",
+        "--exclude",
+        "--weights",
+        "--clean",
+        "--drop-missing",
+        "--header",
+        "--no-header",
+        "--delimiter",
+        "--decimal",
+    ),
     "--encoding",
 }
 
@@ -47,7 +68,9 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[library.DensityDisplay]:
 def three(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("plot") / "three.ksos"
     rng = np.random.default_rng(4)
-    library.SoSDensity(Gaussian([1.0, 0.7, 1.3]), rng.normal(size=(5, 3)), rng.normal(size=(5, 1)), normalize=True).save(path)
+    library.SoSDensity(
+        Gaussian([1.0, 0.7, 1.3]), rng.normal(size=(5, 3)), rng.normal(size=(5, 1)), normalize=True
+    ).save(path)
     return path
 
 
@@ -57,22 +80,35 @@ def test_every_option_is_listed_here_and_tested_below() -> None:
     assert {flag for action in parser._actions for flag in action.option_strings} == OPTIONS
 
 
-def test_a_picture_with_data(ksos: Command, model: Path, data: Path, points: np.ndarray, tmp_path: Path, shown: list[Any]) -> None:
+def test_a_picture_with_data(
+    ksos: Command, model: Path, data: Path, points: np.ndarray, tmp_path: Path, shown: list[Any]
+) -> None:
     before = dict(mpl.rcParams)
-    assert ksos("plot", model, "--data", data, "--columns", "x,y", "-o", tmp_path / "out.png") == (0, "", "")
+    assert ksos("plot", model, "--data", data, "--columns", "x,y", "-o", tmp_path / "out.png") == (
+        0,
+        "",
+        "",
+    )
     picture = imread(tmp_path / "out.png")
     assert picture.shape[:2] == (630, 900) and np.ptp(picture[..., 0]) > 0.5
     (display,) = shown
     np.testing.assert_array_equal(display.artists_[(0, 1)]["data"].get_offsets(), points)
     assert (display.ax_.get_xlabel(), display.ax_.get_ylabel()) == ("x", "y")
-    assert set(display.panels[(0, 1)].heights.levels) == {0.5, 0.9} and "support" in display.artists_[(0, 1)]
+    assert (
+        set(display.panels[(0, 1)].heights.levels) == {0.5, 0.9}
+        and "support" in display.artists_[(0, 1)]
+    )
     assert len(display.figure_.axes) == 2, "with a colour bar"
     assert dict(mpl.rcParams) == before
     assert [path.name for path in tmp_path.iterdir()] == ["out.png"]
 
 
-@pytest.mark.parametrize(("kind", "magic"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("SVG", b"<?xml")])
-def test_kinds_of_files_are_the_same_every_time(ksos: Command, model: Path, tmp_path: Path, kind: str, magic: bytes) -> None:
+@pytest.mark.parametrize(
+    ("kind", "magic"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("SVG", b"<?xml")]
+)
+def test_kinds_of_files_are_the_same_every_time(
+    ksos: Command, model: Path, tmp_path: Path, kind: str, magic: bytes
+) -> None:
     contents = []
     for name in ("a", "b"):
         assert ksos("plot", model, "-o", tmp_path / f"{name}.{kind}", "--regions", "none").code == 0
@@ -80,10 +116,15 @@ def test_kinds_of_files_are_the_same_every_time(ksos: Command, model: Path, tmp_
     assert contents[0] == contents[1] and contents[0].startswith(magic)
 
 
-def test_options_of_the_picture(ksos: Command, model: Path, tmp_path: Path, shown: list[Any]) -> None:
+def test_options_of_the_picture(
+    ksos: Command, model: Path, tmp_path: Path, shown: list[Any]
+) -> None:
     words = ["--regions", "0.25", "--no-support", "--dpi", "40", "-o", tmp_path / "o.png"]
     assert ksos("plot", model, *words).code == 0
-    assert set(shown[-1].panels[(0, 1)].heights.levels) == {0.25} and "support" not in shown[-1].artists_[(0, 1)]
+    assert (
+        set(shown[-1].panels[(0, 1)].heights.levels) == {0.25}
+        and "support" not in shown[-1].artists_[(0, 1)]
+    )
     assert imread(tmp_path / "o.png").shape[:2] == (168, 240)
     assert ksos("plot", model, "--features", "2", "--no-cdf", "-o", tmp_path / "o.png").code == 0
     assert "cdf_axes" not in shown[-1].artists_[(0,)]
@@ -94,12 +135,36 @@ def test_options_of_the_picture(ksos: Command, model: Path, tmp_path: Path, show
 
 def test_pairs_and_parts(ksos: Command, three: Path, tmp_path: Path, shown: list[Any]) -> None:
     done = ksos("plot", three, "-o", tmp_path / "o.png", "--json", "--regions", "none")
-    assert json.loads(done.out) == {"output": str(tmp_path / "o.png"), "n_samples": None, "features": [1, 2, 3], "given": {}}
+    assert json.loads(done.out) == {
+        "output": str(tmp_path / "o.png"),
+        "n_samples": None,
+        "features": [1, 2, 3],
+        "given": {},
+    }
     assert shown[-1].ax_.shape == (3, 3)
-    done = ksos("plot", three, "--given", "2=0.5", "--features", "3,1", "-o", tmp_path / "o.png", "--json", "--regions", "none")
-    assert json.loads(done.out)["features"] == [3, 1] and json.loads(done.out)["given"] == {"2": 0.5}
-    panel, part = shown[-1].panels[(0, 1)], library.load(three).conditional({1: 0.5}).marginal([1, 0])
-    assert panel.heights.values[3, 9] == pytest.approx(part.pdf([[panel.x[9], panel.y[3]]])[0], rel=1e-9)
+    done = ksos(
+        "plot",
+        three,
+        "--given",
+        "2=0.5",
+        "--features",
+        "3,1",
+        "-o",
+        tmp_path / "o.png",
+        "--json",
+        "--regions",
+        "none",
+    )
+    assert json.loads(done.out)["features"] == [3, 1] and json.loads(done.out)["given"] == {
+        "2": 0.5
+    }
+    panel, part = (
+        shown[-1].panels[(0, 1)],
+        library.load(three).conditional({1: 0.5}).marginal([1, 0]),
+    )
+    assert panel.heights.values[3, 9] == pytest.approx(
+        part.pdf([[panel.x[9], panel.y[3]]])[0], rel=1e-9
+    )
     assert (shown[-1].ax_.get_xlabel(), shown[-1].ax_.get_ylabel()) == ("$x_{3}$", "$x_{1}$")
 
 
@@ -109,12 +174,27 @@ def test_names_are_labels(ksos: Command, three: Path, tmp_path: Path, shown: lis
     words = ["--data", tmp_path / "d.csv", "--features", "$ in $,a", "--regions", "none"]
     assert ksos("plot", tmp_path / "named.ksos", *words, "-o", tmp_path / "o.png") == (0, "", "")
     assert (shown[-1].ax_.get_xlabel(), shown[-1].ax_.get_ylabel()) == (r"\$ in \$", "a")
-    np.testing.assert_array_equal(shown[-1].artists_[(0, 1)]["data"].get_offsets(), [[2.0, 1.0], [0.5, 0.5]])
+    np.testing.assert_array_equal(
+        shown[-1].artists_[(0, 1)]["data"].get_offsets(), [[2.0, 1.0], [0.5, 0.5]]
+    )
 
 
-def test_data_of_chosen_features(ksos: Command, three: Path, tmp_path: Path, shown: list[Any]) -> None:
+def test_data_of_chosen_features(
+    ksos: Command, three: Path, tmp_path: Path, shown: list[Any]
+) -> None:
     (tmp_path / "d.csv").write_text("a;b;c;w\n1;2;3;1\n0;0;0;0\n0.5;0.5;0.1;2\n")
-    words = ["--data", tmp_path / "d.csv", "--delimiter", ";", "--weights", "w", "--features", "3,2", "--header", "--json"]
+    words = [
+        "--data",
+        tmp_path / "d.csv",
+        "--delimiter",
+        ";",
+        "--weights",
+        "w",
+        "--features",
+        "3,2",
+        "--header",
+        "--json",
+    ]
     done = ksos("plot", three, *words, "-o", tmp_path / "o.png", "--regions", "none")
     assert json.loads(done.out)["n_samples"] == 2, "a row of weight 0 is not drawn"
     np.testing.assert_array_equal(shown[-1].X, [[3.0, 2.0], [0.1, 0.5]])
@@ -132,15 +212,30 @@ def test_data_of_chosen_features(ksos: Command, three: Path, tmp_path: Path, sho
         (["-o", "o.png", "--dpi", "1000000"], 1, "--dpi must be from 20 to 1200"),
         (["-o", "o.png", "--regions", "2"], 2, "argument --regions: numbers from 0 to 1"),
         (["-o", "o.png", "--regions", "0,0.5"], 1, "regions must be probabilities between 0 and 1"),
-        (["-o", "o.png", "--columns", "1,2"], 2, "--columns says how to read a table, and there is none; name it with --data"),
+        (
+            ["-o", "o.png", "--columns", "1,2"],
+            2,
+            "--columns says how to read a table, and there is none; name it with --data",
+        ),
         (["-o", "o.png", "--no-header"], 2, "--header says how to read a table"),
-        (["-o", "o.png", "--data", "DATA", "--given", "1=0"], 2, "--data are samples of the whole density, not of a conditional one"),
+        (
+            ["-o", "o.png", "--data", "DATA", "--given", "1=0"],
+            2,
+            "--data are samples of the whole density, not of a conditional one",
+        ),
         (["-o", "o.png", "--data", "DATA"], 1, "gives 2 columns, but the density in"),
         (["-o", "o.png", "--data", "none.csv"], 1, "none.csv: No such file or directory"),
     ],
 )
 def test_refusals(
-    ksos: Command, three: Path, plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], code: int, what: str
+    ksos: Command,
+    three: Path,
+    plain: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    code: int,
+    what: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     done = ksos("plot", three, *(str(plain) if word == "DATA" else word for word in words))
@@ -150,21 +245,33 @@ def test_refusals(
 
 
 def test_too_many_features(ksos: Command, tmp_path: Path) -> None:
-    library.SoSDensity(Gaussian(3.0), np.zeros((1, 9)), [[1.0]], normalize=True).save(tmp_path / "nine.ksos")
+    library.SoSDensity(Gaussian(3.0), np.zeros((1, 9)), [[1.0]], normalize=True).save(
+        tmp_path / "nine.ksos"
+    )
     done = ksos("plot", tmp_path / "nine.ksos", "-o", tmp_path / "o.png")
-    assert done.code == 1 and done.err.endswith("9 features, of which a picture shows at most 8; choose some with --features\n")
+    assert done.code == 1 and done.err.endswith(
+        "9 features, of which a picture shows at most 8; choose some with --features\n"
+    )
 
 
 def test_nodes(ksos: Command, tmp_path: Path, shown: list[Any]) -> None:
-    library.SoSDensity(Gaussian(1.0), [[0.5]], [[1.0]], Discrete([[0.0], [1.0]]), normalize=True).save(tmp_path / "n.ksos")
+    library.SoSDensity(
+        Gaussian(1.0), [[0.5]], [[1.0]], Discrete([[0.0], [1.0]]), normalize=True
+    ).save(tmp_path / "n.ksos")
     assert ksos("plot", tmp_path / "n.ksos", "-o", tmp_path / "o.png").code == 0
     assert shown[-1].panels[(0,)].masses.tolist() == pytest.approx([0.5, 0.5])
 
 
-def test_without_matplotlib(ksos: Command, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_matplotlib(
+    ksos: Command, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     done = ksos("plot", model, "-o", tmp_path / "o.png")
-    assert done.code == 1 and 'pip install "kernel-sos[plot]"' in done.err and done.err.count("\n") == 1
+    assert (
+        done.code == 1
+        and 'pip install "kernel-sos[plot]"' in done.err
+        and done.err.count("\n") == 1
+    )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -176,6 +283,8 @@ from ksos.cli import main
 assert main(["plot", {str(model)!r}, "-o", {str(tmp_path / "o.png")!r}, "--regions", "none"]) == 0
 assert "matplotlib.pyplot" not in sys.modules
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "o.png").stat().st_size > 1000

@@ -43,7 +43,9 @@ def read(text: str) -> tuple[list[str], np.ndarray]:
     return header, np.array(rows, dtype=float)
 
 
-def test_the_answers_are_those_of_the_estimator(ksos: Callable, model: Path, source: Path, table: np.ndarray) -> None:
+def test_the_answers_are_those_of_the_estimator(
+    ksos: Callable, model: Path, source: Path, table: np.ndarray
+) -> None:
     estimator, columns, target, _ = load_conditional(model)
     assert columns == ("age", "size") and target == "price"
     X = pd.DataFrame(table[:, [0, 2]], columns=["age", "size"])
@@ -53,16 +55,24 @@ def test_the_answers_are_those_of_the_estimator(ksos: Callable, model: Path, sou
     assert found.code == 0 and header == ["mean", "q0.1", "q0.5", "q0.9", "low", "high"]
     np.testing.assert_allclose(numbers[:, 0], estimator.predict(X))
     np.testing.assert_allclose(numbers[:, 1:4], estimator.predict_quantile(X, [0.1, 0.5, 0.9]))
-    np.testing.assert_allclose(numbers[:, 4:], estimator.predict_interval(X, 0.8, method="conformal"))
+    np.testing.assert_allclose(
+        numbers[:, 4:], estimator.predict_interval(X, 0.8, method="conformal")
+    )
     answer = json.loads(ksos("predict", model, source, "--json").out)
     assert answer["target"] == "price" and answer["n_samples"] == 60
     np.testing.assert_allclose(answer["mean"], estimator.predict(X))
 
 
-def test_columns_are_put_in_order_by_name(ksos: Callable, model: Path, source: Path, tmp_path: Path, table: np.ndarray) -> None:
+def test_columns_are_put_in_order_by_name(
+    ksos: Callable, model: Path, source: Path, tmp_path: Path, table: np.ndarray
+) -> None:
     swapped = tmp_path / "swapped.csv"
-    np.savetxt(swapped, table[:, [2, 0]], delimiter=",", header="size,age", comments="", fmt="%.17g")
-    np.testing.assert_array_equal(read(ksos("predict", model, swapped).out)[1], read(ksos("predict", model, source).out)[1])
+    np.savetxt(
+        swapped, table[:, [2, 0]], delimiter=",", header="size,age", comments="", fmt="%.17g"
+    )
+    np.testing.assert_array_equal(
+        read(ksos("predict", model, swapped).out)[1], read(ksos("predict", model, source).out)[1]
+    )
     bare = tmp_path / "bare.csv"
     np.savetxt(bare, table[:, [0, 2]], delimiter=",", fmt="%.17g")
     found = ksos("predict", model, bare)
@@ -73,11 +83,31 @@ def test_columns_are_put_in_order_by_name(ksos: Callable, model: Path, source: P
 @pytest.mark.parametrize(
     "words, code, message",
     [
-        (["fit", "{source}", "--target", "weight", "-o", "{out}"], 1, "there is no feature 'weight'; there are age, price, size"),
-        (["fit", "{source}", "--target", "price", "--method", "mmd", "-o", "{out}"], 2, "--method: for a density without --target"),
-        (["fit", "{source}", "--target", "price", "--kernel", "laplace", "-o", "{out}"], 2, "--kernel is for a density without --target"),
-        (["fit", "{source}", "--target", "1", "--columns", "price", "-o", "{out}"], 1, "one column"),
-        (["predict", "{model}", "{source}", "--columns", "age"], 1, "gives 1 columns, but the model"),
+        (
+            ["fit", "{source}", "--target", "weight", "-o", "{out}"],
+            1,
+            "there is no feature 'weight'; there are age, price, size",
+        ),
+        (
+            ["fit", "{source}", "--target", "price", "--method", "mmd", "-o", "{out}"],
+            2,
+            "--method: for a density without --target",
+        ),
+        (
+            ["fit", "{source}", "--target", "price", "--kernel", "laplace", "-o", "{out}"],
+            2,
+            "--kernel is for a density without --target",
+        ),
+        (
+            ["fit", "{source}", "--target", "1", "--columns", "price", "-o", "{out}"],
+            1,
+            "one column",
+        ),
+        (
+            ["predict", "{model}", "{source}", "--columns", "age"],
+            1,
+            "gives 1 columns, but the model",
+        ),
         (["predict", "{model}", "{source}", "--columns", "age,price"], 1, "has no column 'size'"),
         (["predict", "{model}", "{source}", "--method", "conformal"], 2, "give --interval too"),
         (["predict", "{model}", "{source}", "--interval", "1.5"], 1, "level must be less than 1"),
@@ -87,10 +117,20 @@ def test_columns_are_put_in_order_by_name(ksos: Callable, model: Path, source: P
     ],
 )
 def test_bad_input_gets_one_line(
-    ksos: Callable, model: Path, source: Path, tmp_path: Path, words: list[str], code: int, message: str
+    ksos: Callable,
+    model: Path,
+    source: Path,
+    tmp_path: Path,
+    words: list[str],
+    code: int,
+    message: str,
 ) -> None:
     found = ksos(*(word.format(model=model, source=source, out=tmp_path / "out") for word in words))
-    assert (found.code, found.out) == (code, "") and message in found.err and len(found.err.splitlines()) == 1
+    assert (
+        (found.code, found.out) == (code, "")
+        and message in found.err
+        and len(found.err.splitlines()) == 1
+    )
     assert not (tmp_path / "out").exists()
 
 
@@ -101,7 +141,10 @@ def test_bad_input_gets_one_line(
 def cars(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """80 rows of mpg, hp and origin; those of USA drive 5 miles less; row 4 of the file lacks its hp."""
     rng = np.random.default_rng(2)
-    origin, hp = np.where(np.arange(80) % 2, "USA", "Japan, Inc."), rng.uniform(1.0, 2.0, 80).round(3).astype(str)
+    origin, hp = (
+        np.where(np.arange(80) % 2, "USA", "Japan, Inc."),
+        rng.uniform(1.0, 2.0, 80).round(3).astype(str),
+    )
     mpg = 3.0 * hp.astype(float) - 5.0 * (origin == "USA") + 0.1 * rng.normal(size=80)
     hp[2] = "NA"
     path = tmp_path_factory.mktemp("cars") / "cars.csv"
@@ -114,34 +157,84 @@ def law(cars: Path) -> Path:
     from ksos.cli import main
 
     path = cars.parent / "law.ksos"
-    assert main(["fit", str(cars), "--target", "mpg", "--categories", "origin", "--clean", "--seed", "0", "-o", str(path)]) == 0
+    assert (
+        main(
+            [
+                "fit",
+                str(cars),
+                "--target",
+                "mpg",
+                "--categories",
+                "origin",
+                "--clean",
+                "--seed",
+                "0",
+                "-o",
+                str(path),
+            ]
+        )
+        == 0
+    )
     return path
 
 
-def test_columns_of_words_are_kept_as_categories(ksos: Callable, law: Path, cars: Path, tmp_path: Path) -> None:
+def test_columns_of_words_are_kept_as_categories(
+    ksos: Callable, law: Path, cars: Path, tmp_path: Path
+) -> None:
     new = tmp_path / "new.csv"
     new.write_text('hp,origin\n1.5,USA\n1.5,"Japan, Inc."\n1.5,Mars\n')
     found = ksos("predict", law, new)
     means = read(found.out)[1][:, 0]
-    assert means[1] - means[0] == pytest.approx(5.0, abs=0.5) and means[0] < means[2] < means[1] + 0.5
+    assert (
+        means[1] - means[0] == pytest.approx(5.0, abs=0.5) and means[0] < means[2] < means[1] + 0.5
+    )
     assert "origin is 'Mars', which the fit has not seen; such cells count as missing" in found.err
     out = tmp_path / "out"
     refused = ksos("fit", cars, "--target", "mpg", "--drop-missing", "-o", out)
-    assert refused.code == 1 and "or keep text as categories with --categories origin" in refused.err
-    assert "(--categories origin keeps text)" in ksos("fit", cars, "--target", "mpg", "--clean", "--time-limit", "1", "-o", out).err
+    assert (
+        refused.code == 1 and "or keep text as categories with --categories origin" in refused.err
+    )
+    assert (
+        "(--categories origin keeps text)"
+        in ksos("fit", cars, "--target", "mpg", "--clean", "--time-limit", "1", "-o", out).err
+    )
 
 
 @pytest.mark.parametrize(
     "words, code, message",
     [
-        (["fit", "{cars}", "--clean", "--categories", "origin", "-o", "{out}"], 2, "--categories is for a fit with --target"),
-        (["fit", "{cars}", "--clean", "--target", "mpg", "--categories", "mpg", "-o", "{out}"], 1, "needs a target of numbers"),
         (
-            ["fit", "{cars}", "--columns", "hp,mpg", "--drop-missing", "--target", "mpg", "--categories", "origin", "-o", "{out}"],
+            ["fit", "{cars}", "--clean", "--categories", "origin", "-o", "{out}"],
+            2,
+            "--categories is for a fit with --target",
+        ),
+        (
+            ["fit", "{cars}", "--clean", "--target", "mpg", "--categories", "mpg", "-o", "{out}"],
+            1,
+            "needs a target of numbers",
+        ),
+        (
+            [
+                "fit",
+                "{cars}",
+                "--columns",
+                "hp,mpg",
+                "--drop-missing",
+                "--target",
+                "mpg",
+                "--categories",
+                "origin",
+                "-o",
+                "{out}",
+            ],
             1,
             "--categories lists column 1 ('origin'), but it is no column that is used",
         ),
-        (["fit", "{cars}", "{cars}", "--target", "mpg", "--categories", "origin", "-o", "{out}"], 2, "--categories is for one CSV file"),
+        (
+            ["fit", "{cars}", "{cars}", "--target", "mpg", "--categories", "origin", "-o", "{out}"],
+            2,
+            "--categories is for one CSV file",
+        ),
         (["predict", "{law}", "{cars}", "--weights", "hp"], 2, "--weights"),
     ],
 )
@@ -152,7 +245,9 @@ def test_categories_that_cannot_be(
     assert (found.code, found.out) == (code, "") and message in found.err
 
 
-def test_rows_are_numbered_where_some_may_be_left_out(ksos: Callable, law: Path, cars: Path, tmp_path: Path) -> None:
+def test_rows_are_numbered_where_some_may_be_left_out(
+    ksos: Callable, law: Path, cars: Path, tmp_path: Path
+) -> None:
     found = ksos("predict", law, cars, "--drop-missing", "--quantiles", "0.5")
     header, numbers = read(found.out)
     rows = [2, 3, *range(5, 82)]  # the header is row 1
@@ -160,12 +255,19 @@ def test_rows_are_numbered_where_some_may_be_left_out(ksos: Callable, law: Path,
     assert found.out.splitlines()[3].startswith("5,")
     assert json.loads(ksos("predict", law, cars, "--drop-missing", "--json").out)["row"] == rows
     model = tmp_path / "hp.ksos"
-    assert ksos("fit", cars, "--columns", "hp", "--drop-missing", "--n-support", "5", "-o", model).code == 0
+    assert (
+        ksos("fit", cars, "--columns", "hp", "--drop-missing", "--n-support", "5", "-o", model).code
+        == 0
+    )
     lines = ksos("score", model, cars, "--per-row", "--drop-missing").out.splitlines()
     assert lines[0] == "row,log_density" and [int(line.split(",")[0]) for line in lines[1:]] == rows
     answer = json.loads(ksos("score", model, cars, "--per-row", "--drop-missing", "--json").out)
-    assert answer["row"] == rows and answer["log_density"] == [float(line.split(",")[1]) for line in lines[1:]]
-    both = ksos("score", model, cars, cars, "--per-row", "--drop-missing").out.splitlines()[1:]  # of several files: among all rows
+    assert answer["row"] == rows and answer["log_density"] == [
+        float(line.split(",")[1]) for line in lines[1:]
+    ]
+    both = ksos("score", model, cars, cars, "--per-row", "--drop-missing").out.splitlines()[
+        1:
+    ]  # of several files: among all rows
     assert [int(line.split(",")[0]) for line in both] == [1, 2, *range(4, 83), *range(84, 161)]
 
 
@@ -173,10 +275,18 @@ def test_python_reads_the_file(law: Path) -> None:
     import ksos
 
     est = ksos.load(law)
-    assert isinstance(est, ksos.KernelSoSConditional) and est.feature_names_in_.tolist() == ["origin", "hp"]
+    assert isinstance(est, ksos.KernelSoSConditional) and est.feature_names_in_.tolist() == [
+        "origin",
+        "hp",
+    ]
     X = pd.DataFrame({"origin": ["USA", "Japan, Inc."], "hp": [1.25, 1.5]})
     low, high = est.predict(X)
-    for x, mean in [(X.iloc[0], low), (X.iloc[1], high), ({"hp": 1.5, "origin": "Japan, Inc."}, high), (["USA", 1.25], low)]:
+    for x, mean in [
+        (X.iloc[0], low),
+        (X.iloc[1], high),
+        ({"hp": 1.5, "origin": "Japan, Inc."}, high),
+        (["USA", 1.25], low),
+    ]:
         there = est.at(x)
         assert there.feature_names == ("mpg",) and there.mean()[0] == pytest.approx(mean, abs=1e-3)
     for x, message in [

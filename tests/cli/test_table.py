@@ -26,11 +26,19 @@ from ksos.cli.text_lines import MAX_LINE_BYTES
 # --- what is read ---
 
 
-@given(arrays(np.float64, st.tuples(st.integers(1, 6), st.integers(1, 4)), elements=st.floats(allow_nan=False, allow_infinity=False)))
+@given(
+    arrays(
+        np.float64,
+        st.tuples(st.integers(1, 6), st.integers(1, 4)),
+        elements=st.floats(allow_nan=False, allow_infinity=False),
+    )
+)
 def test_numbers_come_back_bit_for_bit(X: np.ndarray) -> None:
     text = "\n".join(",".join(map(repr, row)) for row in X.tolist())
     np.testing.assert_array_equal(read(text).points, X)
-    with_header = read(",".join(f"x{k}" for k in range(X.shape[1])) + "\r\n" + text.replace("\n", "\r\n") + "\r\n")
+    with_header = read(
+        ",".join(f"x{k}" for k in range(X.shape[1])) + "\r\n" + text.replace("\n", "\r\n") + "\r\n"
+    )
     np.testing.assert_array_equal(with_header.points, X)
     assert with_header.names == tuple(f"x{k}" for k in range(X.shape[1]))
 
@@ -63,7 +71,9 @@ def test_the_same_numbers_in_many_spellings(text: str) -> None:
         ({"columns": ["2"], "weights": "w"}, ("y",), [[2], [5]], [3, 6]),
     ],
 )
-def test_columns_and_weights_by_name_and_by_number(options: dict, names: tuple, points: list, weights: list | None) -> None:
+def test_columns_and_weights_by_name_and_by_number(
+    options: dict, names: tuple, points: list, weights: list | None
+) -> None:
     table = read("x,y,w\n1,2,3\n4,5,6\n", **options)
     assert table.names == names
     np.testing.assert_array_equal(table.points, points)
@@ -91,9 +101,15 @@ def test_years_may_be_names() -> None:
         table = read("country,1960,1961,1962\nAruba,4.5,4.6,4.7\nChad,6,5,4\n", said, **options)
         assert table.names == ("1960", "1961", "1962") and table.points.shape == (2, 3)
         named = "country" in options.get("exclude", [])  # then there is no doubt
-        assert named or said[0] == "data.csv: row 1 is taken for names, 'country', '1960', '1961', '1962', … (else pass --no-header)"
+        assert (
+            named
+            or said[0]
+            == "data.csv: row 1 is taken for names, 'country', '1960', '1961', '1962', … (else pass --no-header)"
+        )
     assert read("1,2,3\n4,5,6\n").names is None, "numbers alone are numbers"
-    assert "pass --header if row 1 holds names" in refusal("country,1960,1963,1962\nAruba,4.5,4.6,4.7\n")
+    assert "pass --header if row 1 holds names" in refusal(
+        "country,1960,1963,1962\nAruba,4.5,4.6,4.7\n"
+    )
 
 
 def test_a_declared_header_rules() -> None:
@@ -106,11 +122,15 @@ def test_a_declared_header_rules() -> None:
 
 @pytest.mark.parametrize("delimiter", [";", "\t", "|", " "])
 def test_delimiters(delimiter: str) -> None:
-    np.testing.assert_array_equal(read(f"x{delimiter}y\n1{delimiter}2\n", delimiter=delimiter).points, [[1.0, 2.0]])
+    np.testing.assert_array_equal(
+        read(f"x{delimiter}y\n1{delimiter}2\n", delimiter=delimiter).points, [[1.0, 2.0]]
+    )
 
 
 def test_a_comma_is_no_delimiter_once_another_is_given() -> None:
-    assert "if ',' stands before the decimals, pass --decimal ','" in refusal("x;y\n1,5;2\n", delimiter=";", decimal=".")
+    assert "if ',' stands before the decimals, pass --decimal ','" in refusal(
+        "x;y\n1,5;2\n", delimiter=";", decimal="."
+    )
 
 
 # --- what is refused, and where ---
@@ -144,9 +164,17 @@ def test_a_comma_is_no_delimiter_once_another_is_given() -> None:
         ("\n \n", "row 1, column 1", "the file is empty"),
         ("x,y\n", "row 2, column 1", "no row of numbers follows it"),
         ("x,y", "row 2, column 1", "--no-header"),
-        (",x\n0,1\n", "row 1, column 1", "leave it out with --exclude 1 or --clean, or choose columns with --columns"),
+        (
+            ",x\n0,1\n",
+            "row 1, column 1",
+            "leave it out with --exclude 1 or --clean, or choose columns with --columns",
+        ),
         (b"\xfe\xff\x00x\x00", "row 1, column 1", "the text is not utf-16-be; pass --encoding"),
-        (b"\x93NUMPY\x01\x00", "row 1, column 1", "is NPY, which cannot be read from the standard input"),
+        (
+            b"\x93NUMPY\x01\x00",
+            "row 1, column 1",
+            "is NPY, which cannot be read from the standard input",
+        ),
         (b"PK\x03\x04", "row 1, column 1", "archive"),
         (b"\x89KSOS\r\n", "row 1, column 1", "is a model of ksos, not a table"),
         (b"1,2\n3,\x00\n", "row 2, column 2", "NUL byte"),
@@ -164,23 +192,57 @@ def test_a_comma_is_no_delimiter_once_another_is_given() -> None:
         ('1,"a,b"c\n', "row 1, column 2", "text follows the closing quote"),
         (f'1,2\n3,"{"4" * 200_000}"\n', "row 2, column 2", "too long to be a number"),
         (f"1,2\n3,{'4' * 200_000}\n", "row 2, column 2", "too long to be a number"),
-        ("x,y\n1,2\n3;4\n5,6\n", "row 3, column 2 ('y')", "the row has 1 cell, but row 1 has 2 cells; if ';' separates the cells"),
-        ("x,y\n1,2\n3 4\n5,6\n", "row 3, column 2 ('y')", "if spaces separate the cells, pass --delimiter ' '"),
-        ("x,day\n1,2020-01-31\n", "row 2, column 2 ('day')", "'2020-01-31' is a date or a time, not a number; leave out the column"),
+        (
+            "x,y\n1,2\n3;4\n5,6\n",
+            "row 3, column 2 ('y')",
+            "the row has 1 cell, but row 1 has 2 cells; if ';' separates the cells",
+        ),
+        (
+            "x,y\n1,2\n3 4\n5,6\n",
+            "row 3, column 2 ('y')",
+            "if spaces separate the cells, pass --delimiter ' '",
+        ),
+        (
+            "x,day\n1,2020-01-31\n",
+            "row 2, column 2 ('day')",
+            "'2020-01-31' is a date or a time, not a number; leave out the column",
+        ),
         (
             "x,y,z\n1,a,b\n2,c,d\n",
             "row 2, column 2 ('y')",
             "leave out columns of text and dates with --exclude y,z",
         ),
-        ("x,the y\n1,a\n2,c\n", "row 2, column 2 ('the y')", "leave out the column with --exclude 'the y'"),
-        ("1,2,a\n3,4,b\n", "row 1, column 3", "pass --header if row 1 holds names, or --exclude 3 to leave out columns of text"),
-        ('x,y\n1,"1,234"\n', "row 2, column 2 ('y')", "'1,234' is not a number; if ',' stands before the decimals, pass --decimal ','"),
-        ("x;y\n1,5;2.345\n", "row 2, column 1 ('x')", "'1,5' is not a number; if ',' stands before"),
-        ("1,2\n" + "5," * 600_000 + "\n", "row 2, column 524289", "the line is longer than 1,048,576 bytes"),
+        (
+            "x,the y\n1,a\n2,c\n",
+            "row 2, column 2 ('the y')",
+            "leave out the column with --exclude 'the y'",
+        ),
+        (
+            "1,2,a\n3,4,b\n",
+            "row 1, column 3",
+            "pass --header if row 1 holds names, or --exclude 3 to leave out columns of text",
+        ),
+        (
+            'x,y\n1,"1,234"\n',
+            "row 2, column 2 ('y')",
+            "'1,234' is not a number; if ',' stands before the decimals, pass --decimal ','",
+        ),
+        (
+            "x;y\n1,5;2.345\n",
+            "row 2, column 1 ('x')",
+            "'1,5' is not a number; if ',' stands before",
+        ),
+        (
+            "1,2\n" + "5," * 600_000 + "\n",
+            "row 2, column 524289",
+            "the line is longer than 1,048,576 bytes",
+        ),
         (f"a,b\n1,{'x' * 100}\n", "row 2, column 2 ('b')", "…' is not a number"),
     ],
 )
-def test_a_fault_is_one_line_with_file_row_and_column(text: str | bytes, where: str, what: str) -> None:
+def test_a_fault_is_one_line_with_file_row_and_column(
+    text: str | bytes, where: str, what: str
+) -> None:
     message = refusal(text)
     assert message.startswith(f"data.csv, {where}: "), message
     assert what in message
@@ -238,12 +300,17 @@ def test_any_bytes_give_a_table_or_one_line(raw: bytes) -> None:
     try:
         table = read(raw)
     except InputError as error:
-        assert str(error).startswith(("data.csv, row ", "data.csv is compressed, but cannot be")) and "\n" not in str(error)
+        assert str(error).startswith(
+            ("data.csv, row ", "data.csv is compressed, but cannot be")
+        ) and "\n" not in str(error)
     else:
         assert np.isfinite(table.points).all()
 
 
-@given(st.text(alphabet='0123456789.,;"\n\r\t xe-+_é', max_size=40), st.sampled_from([None, True, False]))
+@given(
+    st.text(alphabet='0123456789.,;"\n\r\t xe-+_é', max_size=40),
+    st.sampled_from([None, True, False]),
+)
 def test_any_text_gives_a_table_or_one_line(text: str, header: bool | None) -> None:
     try:
         table = read(text, header=header)
@@ -285,7 +352,10 @@ def test_npy(tmp_path: Path, dtype: str, order: str) -> None:
         (np.zeros((2, 2), dtype=complex), "holds complex128, but real numbers were expected"),
         (np.array([["a", "b"]]), "real numbers were expected"),
         (np.zeros((2, 2), dtype="M8[s]"), "real numbers were expected"),
-        (np.array([[1.0, 2.0], [3.0, np.nan]]), "row 2, column 2: the cell is missing; 1 of 2 rows"),
+        (
+            np.array([[1.0, 2.0], [3.0, np.nan]]),
+            "row 2, column 2: the cell is missing; 1 of 2 rows",
+        ),
         (np.array([[1.0, -np.inf], [3.0, np.nan]]), "row 1, column 2: -inf is not finite"),
     ],
 )
@@ -298,7 +368,9 @@ def test_npy_that_is_no_table(tmp_path: Path, array: np.ndarray, what: str) -> N
 
 def test_npy_with_a_fault_in_a_column_that_is_not_chosen(tmp_path: Path) -> None:
     path = save(tmp_path / "x.npy", np.array([[1.0, np.nan], [3.0, 4.0]]))
-    np.testing.assert_array_equal(read_table(path, as_options(columns=["1"])).points, [[1.0], [3.0]])
+    np.testing.assert_array_equal(
+        read_table(path, as_options(columns=["1"])).points, [[1.0], [3.0]]
+    )
     with pytest.raises(InputError, match="row 1, column 2: the cell is missing"):
         read_table(path, as_options(columns=["2"]))
 
@@ -316,7 +388,9 @@ def test_npy_with_objects_is_not_unpickled(tmp_path: Path) -> None:
 def test_npy_with_a_forged_shape_allocates_nothing(tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
     with path.open("wb") as file:
-        np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": (10_000_000, 10)})
+        np.lib.format.write_array_header_1_0(
+            file, {"descr": "<f8", "fortran_order": False, "shape": (10_000_000, 10)}
+        )
         file.write(bytes(800))
     tracemalloc.start()
     with pytest.raises(InputError, match="not a readable NPY file"):
@@ -327,7 +401,9 @@ def test_npy_with_a_forged_shape_allocates_nothing(tmp_path: Path) -> None:
 
 
 @given(st.integers(0, 127), st.integers(0, 255), st.integers(0, 200))
-def test_a_damaged_npy_gives_a_table_or_one_error(tmp_path_factory: pytest.TempPathFactory, at: int, byte: int, keep: int) -> None:
+def test_a_damaged_npy_gives_a_table_or_one_error(
+    tmp_path_factory: pytest.TempPathFactory, at: int, byte: int, keep: int
+) -> None:
     path = tmp_path_factory.getbasetemp() / "damaged.npy"
     np.save(path, np.arange(6.0).reshape(3, 2))
     raw = bytearray(path.read_bytes())
@@ -348,7 +424,9 @@ def test_a_file_is_npy_by_its_content_or_its_name(tmp_path: Path) -> None:
         read_table(str(tmp_path / "text.npy"))
 
 
-@pytest.mark.parametrize("options", [{"header": True}, {"header": False}, {"delimiter": ";"}, {"decimal": ","}])
+@pytest.mark.parametrize(
+    "options", [{"header": True}, {"header": False}, {"delimiter": ";"}, {"decimal": ","}]
+)
 def test_options_for_csv_are_not_ignored_with_npy(tmp_path: Path, options: dict) -> None:
     path = save(tmp_path / "x.npy", np.ones((1, 2)))
     with pytest.raises(UsageError, match="are for CSV"):
@@ -383,7 +461,10 @@ def test_a_byte_order_mark_says_how_text_is_encoded(encoding: str) -> None:
 
 
 def test_an_encoding_may_be_declared() -> None:
-    assert read("x,température\n1,2\n".encode("latin-1"), encoding="latin-1").names == ("x", "température")
+    assert read("x,température\n1,2\n".encode("latin-1"), encoding="latin-1").names == (
+        "x",
+        "température",
+    )
     assert "the text is not shift_jis" in refusal(b"x,\xff\n1,2\n", encoding="shift_jis")
 
 
@@ -393,7 +474,9 @@ def test_compressed_text_is_read(compress: Callable[[bytes], bytes], tmp_path: P
     np.testing.assert_array_equal(read(packed).points, [[1.0, 2.0], [3.0, 4.0]])
     (tmp_path / "d.csv.z").write_bytes(packed)
     assert read_table(str(tmp_path / "d.csv.z")).names == ("x", "y")
-    assert "data.csv, row 2, column 2 ('y'): 'z' is not a number" in refusal(compress(b"x,y\n1,z\n"))
+    assert "data.csv, row 2, column 2 ('y'): 'z' is not a number" in refusal(
+        compress(b"x,y\n1,z\n")
+    )
     for end in range(8, len(packed)):
         assert "data.csv is compressed, but cannot be decompressed" in refusal(packed[:end])
     assert "is compressed" in refusal(packed[:12] + bytes(len(packed) - 12))

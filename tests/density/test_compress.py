@@ -14,7 +14,11 @@ from ksos.measures import Box, Discrete, Lebesgue
 from ksos.support import pivoted_cholesky
 
 # two features only where a quadrature rule for them is small
-CASES = {name: pair for name, pair in PAIR_CASES.items() if pair.d == 1 or "× box" in name or "× discrete" in name}
+CASES = {
+    name: pair
+    for name, pair in PAIR_CASES.items()
+    if pair.d == 1 or "× box" in name or "× discrete" in name
+}
 every_pair = pytest.mark.parametrize("pair", CASES.values(), ids=CASES)
 
 
@@ -63,7 +67,10 @@ def test_fewer_points_project_every_column(pair: PairCase) -> None:
 def test_points_are_chosen_for_the_density_not_for_the_kernel() -> None:
     """Matching pursuit leaves out less of the column functions than points that only spread."""
     X, m = points(40, 2, 3), 8
-    factor = np.random.default_rng(0).normal(size=(40, 2)) * np.exp(-np.sum((X - 0.5) ** 2, axis=1))[:, None]
+    factor = (
+        np.random.default_rng(0).normal(size=(40, 2))
+        * np.exp(-np.sum((X - 0.5) ** 2, axis=1))[:, None]
+    )
     p = ksos.SoSDensity(Gaussian(0.5), X, factor, Box([-0.5, -0.5], [1.5, 1.5]), normalize=True)
     W = np.exp(p.integrals.log_gram(X, X) - p.log_unit)
 
@@ -81,16 +88,25 @@ def test_points_are_chosen_for_the_density_not_for_the_kernel() -> None:
     assert left_out(chosen) < 0.5 * left_out(spread)
 
 
-@pytest.mark.parametrize("measure", [None, Box([-1.0, -1.0], [1.0, 1.5]), Discrete(points(60, 2, 5))], ids=["R^2", "box", "discrete"])
+@pytest.mark.parametrize(
+    "measure",
+    [None, Box([-1.0, -1.0], [1.0, 1.5]), Discrete(points(60, 2, 5))],
+    ids=["R^2", "box", "discrete"],
+)
 @pytest.mark.parametrize("sizes", [{"rank": 1}, {"rank": 2}, {"m": 3}, {"m": 6}], ids=str)
-def test_the_distance_reported_is_the_mmd_by_quadrature(measure: object, sizes: dict[str, int]) -> None:
+def test_the_distance_reported_is_the_mmd_by_quadrature(
+    measure: object, sizes: dict[str, int]
+) -> None:
     p = ksos.SoSDensity(Gaussian(0.8), points(8, 2), points(8, 3, 1), measure, normalize=True)
     q, distance = p.compress(**sizes)
     nodes, w = quadrature_rule(p.kernel, p.measure, p.support_points, per_panel=14, reach=5.0)
     signed = w * (p.pdf(nodes) - q.pdf(nodes))
     heavy = np.abs(signed) > 1e-13
     signed, nodes = signed[heavy], nodes[heavy]
-    squared = sum(float(signed[i : i + 500] @ (p.kernel(nodes[i : i + 500], nodes) @ signed)) for i in range(0, nodes.shape[0], 500))
+    squared = sum(
+        float(signed[i : i + 500] @ (p.kernel(nodes[i : i + 500], nodes) @ signed))
+        for i in range(0, nodes.shape[0], 500)
+    )
     assert distance == pytest.approx(np.sqrt(squared), rel=1e-6)
     assert distance == pytest.approx(ksos.mmd(p, q), rel=1e-9)
 

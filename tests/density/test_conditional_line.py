@@ -20,7 +20,10 @@ from ksos.measures import Discrete, Lebesgue
 CASES = {
     name: case
     for name, case in PAIR_CASES.items()
-    if case.d == 2 and case.kernel.separable(2) and not isinstance(case.measure, Discrete) and answers_itself(case)
+    if case.d == 2
+    and case.kernel.separable(2)
+    and not isinstance(case.measure, Discrete)
+    and answers_itself(case)
 }
 ROWS = np.array([[-0.2], [0.1], [0.3]])
 
@@ -29,7 +32,9 @@ every_pair = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 def law_by_quadrature(p: SoSDensity, x: float) -> tuple[np.ndarray, np.ndarray]:
     """Nodes y and masses p(y | x)dy from the density's own pdf."""
-    nodes, w = quadrature_rule(p.kernel.restrict([1]), p.measure.restrict([1]), p.support_points[:, [1]])
+    nodes, w = quadrature_rule(
+        p.kernel.restrict([1]), p.measure.restrict([1]), p.support_points[:, [1]]
+    )
     masses = w * p.pdf(np.column_stack([np.full(nodes.shape[0], x), nodes[:, 0]]))
     return nodes[:, 0], masses / masses.sum()
 
@@ -51,7 +56,9 @@ def test_mass_is_the_marginal_density(case: PairCase) -> None:
     expected = p.marginal([0]).logpdf(ROWS)
     np.testing.assert_allclose(ConditionalLine(p, 1).log_mass(ROWS), expected, atol=1e-9)
     far = np.array([[300.0]]) if isinstance(p.measure, Lebesgue) and p.kernel.smooth else ROWS[:1]
-    np.testing.assert_allclose(ConditionalLine(p, 1).log_mass(far), p.marginal([0]).logpdf(far), rtol=1e-9)
+    np.testing.assert_allclose(
+        ConditionalLine(p, 1).log_mass(far), p.marginal([0]).logpdf(far), rtol=1e-9
+    )
 
 
 @every_pair
@@ -77,7 +84,14 @@ def integrate(p: SoSDensity, x: float, edges: np.ndarray) -> float:
         for c, d in itertools.pairwise(np.linspace(a, b, 17)):
             y = 0.5 * (c + d) + 0.5 * (d - c) * nodes
             rows = np.column_stack([np.full(y.shape, x), y])
-            total += 0.5 * (d - c) * float(weights @ (p.pdf(rows) * np.exp(p.measure.restrict([1]).log_density(y[:, None]))))
+            total += (
+                0.5
+                * (d - c)
+                * float(
+                    weights
+                    @ (p.pdf(rows) * np.exp(p.measure.restrict([1]).log_density(y[:, None])))
+                )
+            )
     return total
 
 
@@ -107,13 +121,20 @@ def test_first_feature_given_the_second() -> None:
     """The feature need not be the last: exchanging the columns exchanges the roles."""
     p = make_density(CASES["gaussian, per feature × lebesgue, d=2"], 7, 3, seed=3)
     swapped = SoSDensity(p.kernel.restrict([1, 0]), p.support_points[:, ::-1], p.factor, Lebesgue())
-    for one, other in zip(ConditionalLine(p, 0).moments(ROWS), ConditionalLine(swapped, 1).moments(ROWS), strict=True):
+    for one, other in zip(
+        ConditionalLine(p, 0).moments(ROWS), ConditionalLine(swapped, 1).moments(ROWS), strict=True
+    ):
         np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
 def test_conditioning_on_many_features_at_once() -> None:
     X = points(9, 4, 1)
-    p = SoSDensity(Gaussian([0.9, 0.7, 1.1, 0.6]), X, np.random.default_rng(0).normal(size=(9, 2)), normalize=True)
+    p = SoSDensity(
+        Gaussian([0.9, 0.7, 1.1, 0.6]),
+        X,
+        np.random.default_rng(0).normal(size=(9, 2)),
+        normalize=True,
+    )
     rows = points(5, 3, 8)
     mean, deviation = ConditionalLine(p, 2).moments(rows)
     for row, m, s in zip(rows, mean, deviation, strict=True):
@@ -126,9 +147,21 @@ def test_conditioning_on_many_features_at_once() -> None:
 def test_columns_of_one_point_each_are_a_kernel_density_estimate(extra: int) -> None:
     """B = diagonal + low rank takes a shorter way to the same laws."""
     X, rng = points(12, 2, 4), np.random.default_rng(5)
-    factor = np.concatenate([np.diag(rng.uniform(0.2, 1.0, 12)), np.diag(np.full(12, 0.1))[:, :3], rng.normal(size=(12, extra))], axis=1)
-    turned = factor @ np.linalg.qr(rng.normal(size=(factor.shape[1], factor.shape[1])))[0]  # the same B, without a zero in its factor
-    split, whole = (ConditionalLine(SoSDensity(Gaussian(0.6), X, F, normalize=True), 1) for F in (factor, turned))
+    factor = np.concatenate(
+        [
+            np.diag(rng.uniform(0.2, 1.0, 12)),
+            np.diag(np.full(12, 0.1))[:, :3],
+            rng.normal(size=(12, extra)),
+        ],
+        axis=1,
+    )
+    turned = (
+        factor @ np.linalg.qr(rng.normal(size=(factor.shape[1], factor.shape[1])))[0]
+    )  # the same B, without a zero in its factor
+    split, whole = (
+        ConditionalLine(SoSDensity(Gaussian(0.6), X, F, normalize=True), 1)
+        for F in (factor, turned)
+    )
     assert split._factor.shape[1] == extra and whole._factor.shape[1] == factor.shape[1]
     for one, other in zip(split.moments(ROWS), whole.moments(ROWS), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-11)
@@ -142,28 +175,38 @@ def test_far_from_the_data_the_nearest_support_point_rules() -> None:
     np.testing.assert_allclose(mean, [-3.0, 5.0], atol=1e-9)
     np.testing.assert_allclose(deviation, 0.5, rtol=1e-9)
     assert np.all(np.isfinite(line.quantile(np.array([[1e4]]), np.array([[0.0, 1.0]]))))
-    with pytest.raises(ValueError, match="vanishes at row 1"):  # even its logarithm is not a number of float64
+    with pytest.raises(
+        ValueError, match="vanishes at row 1"
+    ):  # even its logarithm is not a number of float64
         line.moments(np.array([[0.0], [1e160]]))
 
 
-@pytest.mark.parametrize(("scale", "shift"), [(1e150, 0.0), (1e-150, 0.0), (1.0, 1e8), (1e6, -1e12)])
+@pytest.mark.parametrize(
+    ("scale", "shift"), [(1e150, 0.0), (1e-150, 0.0), (1.0, 1e8), (1e6, -1e12)]
+)
 def test_no_scale_and_no_shift_is_special(scale: float, shift: float) -> None:
     X = np.round(points(8, 2, 2) * 64.0) / 64.0  # so that a shift loses no digits
     factor = np.random.default_rng(1).normal(size=(8, 2))
     plain = ConditionalLine(SoSDensity(Gaussian([0.8, 0.5]), X, factor, normalize=True), 1)
     moved_points = X * scale + shift
     kernel, rows = Gaussian(np.array([0.8, 0.5]) * scale), np.array([[-0.25], [0.5]])
-    unit = SoSDensity.from_units(kernel, moved_points, factor, 0.0, Lebesgue())  # the laws do not depend on the density's own scale
+    unit = SoSDensity.from_units(
+        kernel, moved_points, factor, 0.0, Lebesgue()
+    )  # the laws do not depend on the density's own scale
     moved = ConditionalLine(unit, 1)
     for one, other in zip(plain.moments(rows), moved.moments(rows * scale + shift), strict=True):
         assert np.all(np.isfinite(other)) and one.shape == other.shape
     mean, deviation = moved.moments(rows * scale + shift)
-    np.testing.assert_allclose((mean - shift) / scale, plain.moments(rows)[0], atol=1e-7 if shift else 1e-9)
+    np.testing.assert_allclose(
+        (mean - shift) / scale, plain.moments(rows)[0], atol=1e-7 if shift else 1e-9
+    )
     np.testing.assert_allclose(deviation / scale, plain.moments(rows)[1], rtol=1e-9)
 
 
 def test_discrete_measures_are_refused() -> None:
-    p = SoSDensity(Gaussian(1.0), points(3, 2), np.eye(3), Discrete(points(20, 2, 5)), normalize=True)
+    p = SoSDensity(
+        Gaussian(1.0), points(3, 2), np.eye(3), Discrete(points(20, 2, 5)), normalize=True
+    )
     with pytest.raises(ValueError, match=r"p\.conditional"):
         ConditionalLine(p, 1)
 

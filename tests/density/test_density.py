@@ -30,7 +30,12 @@ def test_has_mass_one_is_never_negative_and_knows_its_logarithm(pair: PairCase) 
     np.testing.assert_allclose(p.logpdf(nodes)[seen], expected[seen], atol=1e-10)
     K = pair.kernel(nodes, p.support_points)
     B = p.factor @ p.factor.T
-    np.testing.assert_allclose(values, np.einsum("ni,ij,nj->n", K, B, K) * pair.measure.contains(nodes), rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(
+        values,
+        np.einsum("ni,ij,nj->n", K, B, K) * pair.measure.contains(nodes),
+        rtol=1e-8,
+        atol=1e-12,
+    )
 
 
 @every_pair
@@ -40,7 +45,9 @@ def test_mean_and_covariance_agree_with_quadrature(pair: PairCase) -> None:
     weights = w * p.pdf(nodes)
     mean = weights @ nodes
     np.testing.assert_allclose(p.mean(), mean, atol=1e-9)
-    np.testing.assert_allclose(p.cov(), (weights[:, None] * (nodes - mean)).T @ (nodes - mean), atol=1e-8)
+    np.testing.assert_allclose(
+        p.cov(), (weights[:, None] * (nodes - mean)).T @ (nodes - mean), atol=1e-8
+    )
     np.testing.assert_array_equal(p.cov(), p.cov().T)
 
 
@@ -49,7 +56,9 @@ def bimodal() -> ksos.SoSDensity:
     """Two dimensions, signed weights, correlated."""
     X = points(12, 2, 3)
     return ksos.minimize(
-        ksos.functionals.SquaredMMD(X) + 1e-3 * ksos.functionals.Trace(), ksos.SoSSpace(Gaussian(0.8), X), tol=1e-5
+        ksos.functionals.SquaredMMD(X) + 1e-3 * ksos.functionals.Trace(),
+        ksos.SoSSpace(Gaussian(0.8), X),
+        tol=1e-5,
     ).distribution
 
 
@@ -65,13 +74,17 @@ def test_an_outlier_in_front_costs_the_moments_no_digits(measure: object) -> Non
     x, factor = np.array([[0.0], [0.7], [1.1]]), np.array([[1.0], [-0.5], [0.8]])
     plain = ksos.SoSDensity(Gaussian(1.0), x, factor, measure, normalize=True)
     silent = np.concatenate([np.zeros((1, 1)), factor])  # a point with weight zero
-    beside = ksos.SoSDensity(Gaussian(1.0), np.concatenate([[[-1e12]], x]), silent, measure, normalize=True)
+    beside = ksos.SoSDensity(
+        Gaussian(1.0), np.concatenate([[[-1e12]], x]), silent, measure, normalize=True
+    )
     np.testing.assert_allclose(beside.mean(), plain.mean(), rtol=1e-9)
     np.testing.assert_allclose(beside.cov(), plain.cov(), rtol=1e-9)
 
 
 def test_the_reference_measure_is_what_the_density_is_relative_to() -> None:
-    p = ksos.SoSDensity(Gaussian(1e6), [[0.0]], [[1.0]], Normal(2.0, 3.0), normalize=True)  # a constant: p = 1
+    p = ksos.SoSDensity(
+        Gaussian(1e6), [[0.0]], [[1.0]], Normal(2.0, 3.0), normalize=True
+    )  # a constant: p = 1
     np.testing.assert_allclose(p.pdf([[0.0], [5.0]]), 1.0, rtol=1e-9)
     assert p.mean()[0] == pytest.approx(2.0)
     assert p.cov()[0, 0] == pytest.approx(9.0)
@@ -118,28 +131,49 @@ def test_blocks_of_rows_change_nothing(bimodal: ksos.SoSDensity) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"factor": [[1.0], [1.0]]}, ValueError, "the density has mass .*, not 1; pass normalize=True"),
+        (
+            {"factor": [[1.0], [1.0]]},
+            ValueError,
+            "the density has mass .*, not 1; pass normalize=True",
+        ),
         ({"factor": [[1.0]]}, ValueError, "factor has 1 rows, but there are 2 support points"),
         ({"factor": [[0.0], [0.0]], "normalize": True}, ValueError, "without mass"),
         ({"factor": [[np.nan], [0.0]]}, ValueError, "factor contains NaN"),
-        ({"measure": Discrete([[1e9]]), "factor": [[1.0], [1.0]]}, ValueError, "the kernel vanishes on"),
-        ({"kernel": Laplace(1.0), "support_points": points(2, 2), "factor": [[1.0], [1.0]]}, ValueError, "product=True"),
+        (
+            {"measure": Discrete([[1e9]]), "factor": [[1.0], [1.0]]},
+            ValueError,
+            "the kernel vanishes on",
+        ),
+        (
+            {"kernel": Laplace(1.0), "support_points": points(2, 2), "factor": [[1.0], [1.0]]},
+            ValueError,
+            "product=True",
+        ),
     ],
 )
-def test_refuses_what_is_not_a_density(arguments: dict, error: type[Exception], message: str) -> None:
+def test_refuses_what_is_not_a_density(
+    arguments: dict, error: type[Exception], message: str
+) -> None:
     with pytest.raises(error, match=message):
         ksos.SoSDensity(**{"kernel": Gaussian(1.0), "support_points": [[0.0], [1.0]], **arguments})
 
 
 def test_repr_tells_dimension_support_rank_kernel_and_measure() -> None:
-    p = ksos.SoSDensity(Gaussian(1.0), points(4, 2), np.ones((4, 3)), Box([-9.0, -9.0], [9.0, 9.0]), normalize=True)
-    assert repr(p) == "SoSDensity(d=2, m=4, rank=3, kernel=Gaussian(sigma=1.0), measure=Box(low=[-9.0, -9.0], high=[9.0, 9.0]))"
+    p = ksos.SoSDensity(
+        Gaussian(1.0), points(4, 2), np.ones((4, 3)), Box([-9.0, -9.0], [9.0, 9.0]), normalize=True
+    )
+    assert (
+        repr(p)
+        == "SoSDensity(d=2, m=4, rank=3, kernel=Gaussian(sigma=1.0), measure=Box(low=[-9.0, -9.0], high=[9.0, 9.0]))"
+    )
 
 
 @pytest.mark.parametrize("scale", [1e150, 1e153, 1e154])
 @pytest.mark.parametrize("measure", [Lebesgue(), Box([-9.0], [9.0])], ids=repr)
 @pytest.mark.parametrize("kernel", [Gaussian(1.0), Laplace(1.0, product=True)], ids=repr)
-def test_the_covariance_overflows_only_if_it_must(kernel: Kernel, measure: Measure, scale: float) -> None:
+def test_the_covariance_overflows_only_if_it_must(
+    kernel: Kernel, measure: Measure, scale: float
+) -> None:
     p = ksos.SoSDensity(kernel, [[-6.0], [-1.0], [4.0]], np.eye(3), measure, normalize=True)
     moved = p.affine(scale)
     with np.errstate(over="ignore"):

@@ -30,7 +30,13 @@ every_pair = pytest.mark.parametrize("pair", CASES.values(), ids=CASES)
 @every_pair
 def test_l2_distance_agrees_with_quadrature_by_every_route(pair: PairCase) -> None:
     p, q = make_density(pair), make_density(pair, 3, seed=1)
-    nodes, w = quadrature_rule(pair.kernel, pair.measure, np.concatenate([p.support_points, q.support_points]), per_panel=12, reach=4.5)
+    nodes, w = quadrature_rule(
+        pair.kernel,
+        pair.measure,
+        np.concatenate([p.support_points, q.support_points]),
+        per_panel=12,
+        reach=4.5,
+    )
     expected = math.sqrt(w @ (p.pdf(nodes) - q.pdf(nodes)) ** 2)
     assert p.l2_distance(q) == pytest.approx(expected, rel=1e-8)
     if pair.d == 1:
@@ -51,10 +57,17 @@ def test_l2_distance_of_normals_in_any_dimension() -> None:
 def test_l2_distance_of_nearly_equal_densities_keeps_its_digits() -> None:
     X, F = points(4, 2), np.random.default_rng(0).normal(size=(4, 1))
     p = ksos.SoSDensity(Gaussian(1.0), X, F, normalize=True)
-    far, near = (p.l2_distance(ksos.SoSDensity(Gaussian(1.0), X, F + step * np.eye(4)[:, :1], normalize=True)) for step in (1e-5, 1e-10))
+    far, near = (
+        p.l2_distance(
+            ksos.SoSDensity(Gaussian(1.0), X, F + step * np.eye(4)[:, :1], normalize=True)
+        )
+        for step in (1e-5, 1e-10)
+    )
     assert near / far == pytest.approx(1e-5, rel=1e-3)
     q = ksos.SoSDensity(Gaussian(1.0), X, F + 1e-10 * np.eye(4)[:, :1], normalize=True)
-    assert l2_distance(p, q, 1e13, most_nodes=0) == pytest.approx(near, rel=1e-4)  # one support: the matrices are subtracted first
+    assert l2_distance(p, q, 1e13, most_nodes=0) == pytest.approx(
+        near, rel=1e-4
+    )  # one support: the matrices are subtracted first
 
 
 @pytest.mark.parametrize("most_nodes", [0, 10**6])
@@ -63,21 +76,31 @@ def test_l2_distance_between_a_box_and_the_plane(most_nodes: int) -> None:
     share = norm.cdf(2.0) - norm.cdf(-1.0)
     inside = (norm.cdf(2 * math.sqrt(2)) - norm.cdf(-math.sqrt(2))) / math.sqrt(4 * math.pi)
     expected = 1 / math.sqrt(4 * math.pi) + inside / share**2 - 2 * inside / share
-    assert l2_distance(p, q, 1e13, most_nodes=most_nodes) == pytest.approx(math.sqrt(expected), rel=1e-9)
+    assert l2_distance(p, q, 1e13, most_nodes=most_nodes) == pytest.approx(
+        math.sqrt(expected), rel=1e-9
+    )
 
 
 @pytest.mark.parametrize(("scale", "shift"), [(1e6, 0.0), (1e-150, 0.0), (1e150, 0.0), (1.0, 1e8)])
 def test_l2_distance_scales_as_a_density_does(scale: float, shift: float) -> None:
     x = np.round(points(4, 1) * 1024) / 1024
     (p, q), (p1, q1) = (
-        [ksos.SoSDensity(Gaussian(s), x * s + b, np.roll(np.arange(1.0, 5.0), i)[:, None], normalize=True) for i in (0, 1)]
+        [
+            ksos.SoSDensity(
+                Gaussian(s), x * s + b, np.roll(np.arange(1.0, 5.0), i)[:, None], normalize=True
+            )
+            for i in (0, 1)
+        ]
         for s, b in ((1.0, 0.0), (scale, shift))
     )
     assert p1.l2_distance(q1) * math.sqrt(scale) == pytest.approx(p.l2_distance(q), rel=1e-7)
 
 
 def test_l2_distance_in_hundreds_of_features_is_a_number() -> None:
-    p, q = (ksos.SoSDensity(Gaussian(1.0), points(4, 784, seed), np.ones((4, 1)), normalize=True) for seed in (0, 1))
+    p, q = (
+        ksos.SoSDensity(Gaussian(1.0), points(4, 784, seed), np.ones((4, 1)), normalize=True)
+        for seed in (0, 1)
+    )
     assert p.l2_distance(q) > 0.0
 
 
@@ -88,8 +111,13 @@ def test_l2_distance_refuses_what_has_no_common_measure_and_what_takes_too_long(
         normal([0.0]).l2_distance(normal([0.0, 0.0]))
     with pytest.raises(TypeError, match="other must be a density"):
         normal([0.0]).l2_distance(3.0)
-    p, q = (ksos.SoSDensity(Gaussian(1.0), points(9, 6, seed), np.ones((9, 1)), normalize=True) for seed in (0, 1))
-    with pytest.raises(ValueError, match="more than max_operations=1e\\+03; compress the densities first"):
+    p, q = (
+        ksos.SoSDensity(Gaussian(1.0), points(9, 6, seed), np.ones((9, 1)), normalize=True)
+        for seed in (0, 1)
+    )
+    with pytest.raises(
+        ValueError, match="more than max_operations=1e\\+03; compress the densities first"
+    ):
         p.l2_distance(q, max_operations=1e3)
 
 
@@ -120,7 +148,9 @@ def test_the_region_above_the_level_has_the_mass(pair: PairCase, mass: float) ->
     assert level.error < 0.1 * level
 
 
-@pytest.mark.parametrize(("sigma", "m", "mass"), [(0.8, 8, 0.9), (0.8, 20, 0.95), (0.7, 9, 0.95), (0.5, 20, 0.8)])
+@pytest.mark.parametrize(
+    ("sigma", "m", "mass"), [(0.8, 8, 0.9), (0.8, 20, 0.95), (0.7, 9, 0.95), (0.5, 20, 0.8)]
+)
 def test_valleys_and_crests_of_one_height_are_all_seen(sigma: float, m: int, mass: float) -> None:
     """Equal bumps in a row: at the height of their crests, or of the valleys between them, all of them come or go at once."""
     p = ksos.SoSDensity(Gaussian(sigma), np.arange(float(m))[:, None], np.eye(m), normalize=True)
@@ -143,7 +173,10 @@ def test_the_level_of_normal_laws() -> None:
 
 def test_the_level_is_that_of_the_density_in_its_units() -> None:
     x = points(4, 1)
-    plain, moved = (ksos.SoSDensity(Gaussian(s), x * s + b, np.ones((4, 1)), normalize=True) for s, b in ((1.0, 0.0), (1e6, 1e8)))
+    plain, moved = (
+        ksos.SoSDensity(Gaussian(s), x * s + b, np.ones((4, 1)), normalize=True)
+        for s, b in ((1.0, 0.0), (1e6, 1e8))
+    )
     assert moved.hdr_level(0.7) * 1e6 == pytest.approx(plain.hdr_level(0.7), rel=1e-7)
     tiny = ksos.SoSDensity(Gaussian(1e-150), x * 1e-150, np.ones((4, 1)), normalize=True)
     assert tiny.hdr_level(0.7) * 1e-150 == pytest.approx(plain.hdr_level(0.7), rel=1e-9)
@@ -152,7 +185,12 @@ def test_the_level_is_that_of_the_density_in_its_units() -> None:
 @settings(max_examples=15)
 @given(mass=st.floats(0.01, 0.99), seed=st.integers(0, 50))
 def test_levels_fall_as_the_mass_grows(mass: float, seed: int) -> None:
-    p = ksos.SoSDensity(Gaussian(0.7), points(3, 1, seed), np.random.default_rng(seed).normal(size=(3, 1)), normalize=True)
+    p = ksos.SoSDensity(
+        Gaussian(0.7),
+        points(3, 1, seed),
+        np.random.default_rng(seed).normal(size=(3, 1)),
+        normalize=True,
+    )
     level = p.hdr_level(mass)
     assert p.hdr_level(0.5 * mass) >= level
     assert 0.0 < level <= p.pdf(p.mode()[None, :])[0] * (1 + 1e-9)
@@ -191,7 +229,9 @@ def test_an_unknown_kernel_is_told_where_its_derivative_belongs() -> None:
         def reach(self, log_level: float) -> float:
             return -log_level
 
-    with pytest.raises(TypeError, match=r"which Mine\(sigma=1.0\) does not have; add it as the method slope"):
+    with pytest.raises(
+        TypeError, match=r"which Mine\(sigma=1.0\) does not have; add it as the method slope"
+    ):
         Mine(1.0).slope(np.ones(1))
 
 
@@ -214,7 +254,9 @@ def test_gradients_of_random_densities(seed: int, d: int, product: bool) -> None
     rng = np.random.default_rng(seed)
     measure = Lebesgue() if product or d == 1 else Discrete(rng.normal(size=(9, d)))
     kernel = Matern(2.5, 0.7 + rng.random(d), product=product)
-    p = ksos.SoSDensity(kernel, rng.normal(size=(4, d)), rng.normal(size=(4, 2)), measure, normalize=True)
+    p = ksos.SoSDensity(
+        kernel, rng.normal(size=(4, d)), rng.normal(size=(4, 2)), measure, normalize=True
+    )
     x, direction = rng.normal(size=(1, d)), rng.normal(size=d)
     step = 1e-6 * direction
     slope = (p.logpdf(x + step) - p.logpdf(x - step)) / 2e-6
@@ -224,14 +266,18 @@ def test_gradients_of_random_densities(seed: int, d: int, product: bool) -> None
 def test_gradients_far_away_and_where_nothing_is() -> None:
     for d in (1, 784):
         p = ksos.SoSDensity(Gaussian(1.0), points(3, d), np.ones((3, 1)), normalize=True)
-        gradient = p.grad_logpdf(np.stack([np.full(d, value) for value in (0.0, 50.0, 1e5, 1e160, 1e300)]))
+        gradient = p.grad_logpdf(
+            np.stack([np.full(d, value) for value in (0.0, 50.0, 1e5, 1e160, 1e300)])
+        )
         assert np.all(np.isfinite(gradient))
         np.testing.assert_allclose(gradient[2], -4e5, rtol=1e-3)
         np.testing.assert_array_equal(gradient[3:], 0.0)
     box = normal([0.0], 1.0, Box([-1.0], [1.0]))
     np.testing.assert_allclose(box.grad_logpdf([[0.5], [2.0]]), [[-0.5], [0.0]], atol=1e-12)
     tip = ksos.SoSDensity(Laplace(1.0), [[0.0]], [[1.0]], normalize=True)
-    np.testing.assert_allclose(tip.grad_logpdf([[-1.0], [0.0], [1.0]]), [[2.0], [0.0], [-2.0]], atol=1e-12)
+    np.testing.assert_allclose(
+        tip.grad_logpdf([[-1.0], [0.0], [1.0]]), [[2.0], [0.0], [-2.0]], atol=1e-12
+    )
     with pytest.raises(ValueError, match="NaN"):
         box.grad_logpdf([[np.nan]])
 
@@ -258,7 +304,10 @@ def test_nothing_is_above_the_mode(pair: PairCase) -> None:
     assert np.all(np.diff(values) <= 0.0)
     around = np.random.default_rng(0).normal(size=(200, pair.d))
     for y, value in zip(every, values, strict=True):
-        assert np.all(p.logpdf(y + 1e-3 * around / np.linalg.norm(around, axis=1, keepdims=True)) <= value + 1e-10)
+        assert np.all(
+            p.logpdf(y + 1e-3 * around / np.linalg.norm(around, axis=1, keepdims=True))
+            <= value + 1e-10
+        )
 
 
 def test_modes_of_separate_bumps() -> None:
@@ -266,15 +315,26 @@ def test_modes_of_separate_bumps() -> None:
     p = ksos.SoSDensity(Gaussian(1.0), centres, np.diag([1.0, 3.0, 2.0]), normalize=True)
     np.testing.assert_allclose(p.mode(all_local=True), centres[[1, 2, 0]], atol=1e-6)
     np.testing.assert_allclose(p.mode(), centres[1], atol=1e-9)
-    tips = ksos.SoSDensity(Laplace(1.0, product=True), centres, np.diag([1.0, 3.0, 2.0]), normalize=True)
+    tips = ksos.SoSDensity(
+        Laplace(1.0, product=True), centres, np.diag([1.0, 3.0, 2.0]), normalize=True
+    )
     np.testing.assert_allclose(tips.mode(all_local=True), centres[[1, 2, 0]], atol=1e-12)
     hole = ksos.SoSDensity(Gaussian(1.0), [[-1.0], [1.0]], [[1.0], [-1.0]], normalize=True)
-    np.testing.assert_allclose(np.sort(hole.mode(all_local=True)[:, 0]), [-1.0326690695, 1.0326690695], atol=1e-9)  # x·tanh 2x = 1
+    np.testing.assert_allclose(
+        np.sort(hole.mode(all_local=True)[:, 0]), [-1.0326690695, 1.0326690695], atol=1e-9
+    )  # x·tanh 2x = 1
 
 
 def test_a_valley_with_a_support_point_in_it_is_no_mode() -> None:
-    p = ksos.SoSDensity(Gaussian(1.0), [[-1.5], [0.0], [1.5]], [[1.0, 0.0], [1e-3, 1e-3], [0.0, 1.0]], normalize=True)
-    assert p.grad_logpdf([[0.0]])[0, 0] == pytest.approx(0.0, abs=1e-12)  # a climb from there goes nowhere
+    p = ksos.SoSDensity(
+        Gaussian(1.0),
+        [[-1.5], [0.0], [1.5]],
+        [[1.0, 0.0], [1e-3, 1e-3], [0.0, 1.0]],
+        normalize=True,
+    )
+    assert p.grad_logpdf([[0.0]])[0, 0] == pytest.approx(
+        0.0, abs=1e-12
+    )  # a climb from there goes nowhere
     found = np.sort(p.mode(all_local=True)[:, 0])
     assert found.shape == (2,)
     np.testing.assert_allclose(found, [-1.5, 1.5], atol=0.01)
@@ -282,7 +342,9 @@ def test_a_valley_with_a_support_point_in_it_is_no_mode() -> None:
 
 def test_a_mode_that_no_support_point_leads_to() -> None:
     rng = np.random.default_rng(93)
-    p = ksos.SoSDensity(Gaussian(1.0), rng.normal(size=(4, 1)), rng.normal(size=(4, 1)), normalize=True)
+    p = ksos.SoSDensity(
+        Gaussian(1.0), rng.normal(size=(4, 1)), rng.normal(size=(4, 1)), normalize=True
+    )
     x = np.linspace(-6.0, 6.0, 4001)
     values = p.pdf(x[:, None])
     peaks = x[1:-1][(values[1:-1] > values[:-2]) & (values[1:-1] > values[2:])]
@@ -295,7 +357,13 @@ def test_modes_against_walls() -> None:
     np.testing.assert_allclose(p.mode(), [0.5, 0.0], atol=1e-8)
     corner = normal([0.0, 0.0], 1.0, Box([0.5, 0.25], [2.0, 1.0]))
     np.testing.assert_array_equal(corner.mode(all_local=True), [[0.5, 0.25]])
-    two = ksos.SoSDensity(Gaussian(1.0), [[-1.0, -2.0], [-1.0, 2.0]], np.diag([2.0, 1.0]), Box([0.0, -9.0], [9.0, 9.0]), normalize=True)
+    two = ksos.SoSDensity(
+        Gaussian(1.0),
+        [[-1.0, -2.0], [-1.0, 2.0]],
+        np.diag([2.0, 1.0]),
+        Box([0.0, -9.0], [9.0, 9.0]),
+        normalize=True,
+    )
     np.testing.assert_allclose(two.mode(all_local=True), [[0.0, -2.0], [0.0, 2.0]], atol=1e-6)
 
 
@@ -303,29 +371,40 @@ def test_modes_against_walls() -> None:
 @pytest.mark.parametrize("kernel", [Gaussian, Laplace])
 def test_modes_move_with_the_data(scale: float, shift: float, kernel: type[Kernel]) -> None:
     x, factor = np.round(points(5, 1) * 1024) / 1024, np.random.default_rng(3).normal(size=(5, 2))
-    plain, moved = (ksos.SoSDensity(kernel(s), x * s + b, factor, normalize=True).mode() for s, b in ((1.0, 0.0), (scale, shift)))
+    plain, moved = (
+        ksos.SoSDensity(kernel(s), x * s + b, factor, normalize=True).mode()
+        for s, b in ((1.0, 0.0), (scale, shift))
+    )
     np.testing.assert_allclose((moved - shift) / scale, plain, atol=1e-6)
 
 
 def test_the_mode_in_many_features() -> None:
     for d in (10, 784):
-        p = ksos.SoSDensity(Gaussian(2.0 * math.sqrt(d)), points(5, d), np.ones((5, 1)), normalize=True)
+        p = ksos.SoSDensity(
+            Gaussian(2.0 * math.sqrt(d)), points(5, d), np.ones((5, 1)), normalize=True
+        )
         mode = p.mode(n_starts=2)
         assert p.logpdf(mode[None, :])[0] >= p.logpdf(p.support_points).max()
         assert np.abs(p.grad_logpdf(mode[None, :])).max() < 1e-5
-    tips = ksos.SoSDensity(Laplace(30.0, product=True), points(4, 40), np.ones((4, 1)), normalize=True)
+    tips = ksos.SoSDensity(
+        Laplace(30.0, product=True), points(4, 40), np.ones((4, 1)), normalize=True
+    )
     assert tips.logpdf(tips.mode(n_starts=3)[None, :])[0] >= tips.logpdf(tips.support_points).max()
 
 
 def test_the_mode_next_to_an_outlier() -> None:
-    p = ksos.SoSDensity(Gaussian(1.0), [[0.0], [0.3], [1e150]], [[1.0], [1.0], [1.0]], normalize=True)
+    p = ksos.SoSDensity(
+        Gaussian(1.0), [[0.0], [0.3], [1e150]], [[1.0], [1.0], [1.0]], normalize=True
+    )
     assert p.mode()[0] == pytest.approx(0.15, abs=1e-6)
     assert p.mode(all_local=True).shape == (2, 1)
 
 
 def test_the_mmd_is_that_of_the_function() -> None:
     p, q = normal([0.0]), normal([1.0], 1.5)
-    assert p.mmd(q, kernel=Gaussian(1.0)) == pytest.approx(ksos.mmd(p, q, kernel=Gaussian(1.0)), rel=1e-12)
+    assert p.mmd(q, kernel=Gaussian(1.0)) == pytest.approx(
+        ksos.mmd(p, q, kernel=Gaussian(1.0)), rel=1e-12
+    )
     assert p.mmd(q, landmarks=points(4, 1)) <= p.mmd(q) + 1e-12
 
 
@@ -348,7 +427,10 @@ def test_refuses_no_starts() -> None:
 )
 def test_torch_densities_answer_as_numpy_densities_do(ask: object) -> None:
     torch = pytest.importorskip("torch")
-    p, X = ksos.SoSDensity(Gaussian(0.8), points(6, 2), points(6, 2, 1), normalize=True), points(4, 2, 2)
+    p, X = (
+        ksos.SoSDensity(Gaussian(0.8), points(6, 2), points(6, 2, 1), normalize=True),
+        points(4, 2, 2),
+    )
     ours, theirs = ask(p, X), ask(p.to("cpu"), torch.asarray(X))
     assert isinstance(theirs, float if isinstance(ours, float) else torch.Tensor)
     np.testing.assert_allclose(np.asarray(theirs), ours, rtol=1e-10)

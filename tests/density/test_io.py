@@ -35,7 +35,11 @@ MODELS: dict[str, tuple[Kernel, Measure | None, int]] = {
     "laplace": (Laplace(0.3), None, 1),
     "laplace product, box": (Laplace([0.3, 0.1], product=True), Box([-3.0, -3.0], [3.0, 3.0]), 2),
     "matern product": (Matern(1.5, 1 / 3, product=True), None, 2),
-    "matern through Bessel": (Matern(0.1 + 0.2, 1.0), Discrete.quadrature(Box([-3.0, -3.0], [3.0, 3.0]), 6), 2),
+    "matern through Bessel": (
+        Matern(0.1 + 0.2, 1.0),
+        Discrete.quadrature(Box([-3.0, -3.0], [3.0, 3.0]), 6),
+        2,
+    ),
     "gaussian, nodes": (Gaussian(0.7), Discrete([[-1.0], [0.0], [1.0]]), 1),
     "many features": (Gaussian(40.0), None, 784),
     "many features, small": (Gaussian(1e-3), None, 784),
@@ -81,10 +85,17 @@ def test_load_is_exact(name: str, tmp_path: Path) -> None:
     shift=st.sampled_from([0.0, 1e8, -1e300]),
     seed=st.integers(0, 2**32),
 )
-def test_load_is_exact_on_any_scale(tmp_path_factory: Any, m: int, d: int, k: int, log_scale: float, shift: float, seed: int) -> None:
+def test_load_is_exact_on_any_scale(
+    tmp_path_factory: Any, m: int, d: int, k: int, log_scale: float, shift: float, seed: int
+) -> None:
     scale, rng = 10.0**log_scale, np.random.default_rng(seed)
     points = shift + scale * rng.normal(size=(m, d))
-    p = SoSDensity(Gaussian(scale * rng.uniform(0.5, 2.0, size=d)), points, rng.normal(size=(m, k)), normalize=True)
+    p = SoSDensity(
+        Gaussian(scale * rng.uniform(0.5, 2.0, size=d)),
+        points,
+        rng.normal(size=(m, k)),
+        normalize=True,
+    )
     file = tmp_path_factory.mktemp("any") / "model.ksos"
     save(p, file)
     assert_identical(load(file), p)
@@ -94,7 +105,11 @@ def test_signed_zeros_and_subnormal_numbers_survive(tmp_path: Path) -> None:
     base = random_density(Gaussian(1.0), m=4, rank=3)
     F = base.unit_factor.copy()
     F[0], F[1, 0] = -0.0, 5e-324
-    F /= np.sqrt(SoSDensity.from_units(base.kernel, base.support_points, F, base.log_unit, base.measure).mass())
+    F /= np.sqrt(
+        SoSDensity.from_units(
+            base.kernel, base.support_points, F, base.log_unit, base.measure
+        ).mass()
+    )
     p = SoSDensity.from_units(base.kernel, base.support_points, F, base.log_unit, base.measure)
     save(p, tmp_path / "model.ksos")
     assert_identical(load(tmp_path / "model.ksos"), p)
@@ -116,7 +131,9 @@ def test_memory_layout_of_the_saved_arrays_does_not_matter(tmp_path: Path) -> No
     base = random_density(Gaussian(0.7), d=2, m=50, rank=3)
     wide = np.repeat(base.unit_factor, 2, axis=1)
     for F in (np.asfortranarray(base.unit_factor), wide[:, ::2]):
-        p = SoSDensity.from_units(base.kernel, np.asfortranarray(base.support_points), F, base.log_unit, base.measure)
+        p = SoSDensity.from_units(
+            base.kernel, np.asfortranarray(base.support_points), F, base.log_unit, base.measure
+        )
         save(p, tmp_path / "model.ksos")
         assert_identical(load(tmp_path / "model.ksos"), p)
 
@@ -126,18 +143,39 @@ class Tuned(Gaussian):
 
     name = "tuned"
 
-    def __init__(self, sigma: Any, weights: Any, order: int, label: str, sharp: bool, limit: float, extra: None = None) -> None:
+    def __init__(
+        self,
+        sigma: Any,
+        weights: Any,
+        order: int,
+        label: str,
+        sharp: bool,
+        limit: float,
+        extra: None = None,
+    ) -> None:
         super().__init__(sigma)
-        self.rest = {"weights": weights, "order": order, "label": label, "sharp": sharp, "limit": limit, "extra": extra}
+        self.rest = {
+            "weights": weights,
+            "order": order,
+            "label": label,
+            "sharp": sharp,
+            "limit": limit,
+            "extra": extra,
+        }
 
     def parameters(self) -> dict[str, Any]:
         return {"sigma": self.sigma.tolist(), **self.rest}
 
 
-def test_new_kernel_needs_its_table_entry_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_kernel_needs_its_table_entry_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kernel = Tuned(0.1, np.arange(6.0).reshape(2, 3), 3, "läuft", True, np.inf)
     p = random_density(kernel, Discrete([[-1.0], [0.5]]))
-    with pytest.raises(ValueError, match=r"cannot be saved: its kernel Tuned\((?s:.*) none of those that a file can name: gaussian"):
+    with pytest.raises(
+        ValueError,
+        match=r"cannot be saved: its kernel Tuned\((?s:.*) none of those that a file can name: gaussian",
+    ):
         save(p, tmp_path / "model.ksos")
     assert list(tmp_path.iterdir()) == []
     monkeypatch.setitem(KERNELS, "tuned", Tuned)
@@ -149,20 +187,34 @@ def test_new_kernel_needs_its_table_entry_only(tmp_path: Path, monkeypatch: pyte
     assert loaded.rest["sharp"] is True
 
 
-@pytest.mark.parametrize(("entry", "match"), [(2.0, "mass 2"), (0.0, "mass 0"), (np.nan, "NaN"), (np.inf, "infinity")])
+@pytest.mark.parametrize(
+    ("entry", "match"), [(2.0, "mass 2"), (0.0, "mass 0"), (np.nan, "NaN"), (np.inf, "infinity")]
+)
 def test_save_refuses_what_load_would_refuse(entry: float, match: str, tmp_path: Path) -> None:
     p = random_density(Gaussian(1.0))
     F = p.unit_factor * np.sqrt(entry) if np.isfinite(entry) else np.full_like(p.unit_factor, entry)
     save(p, tmp_path / "model.ksos")
     before = (tmp_path / "model.ksos").read_bytes()
     with pytest.raises(ValueError, match=f"this density cannot be saved: .*{match}"):
-        save(SoSDensity.from_units(p.kernel, p.support_points, F, p.log_unit, p.measure), tmp_path / "model.ksos")
+        save(
+            SoSDensity.from_units(p.kernel, p.support_points, F, p.log_unit, p.measure),
+            tmp_path / "model.ksos",
+        )
     assert (tmp_path / "model.ksos").read_bytes() == before
 
 
 def test_the_header_alone(tmp_path: Path) -> None:
     file = tmp_path / "model.ksos"
-    save(random_density(Matern(1.5, [0.5, 2.0], product=True), Box([-3.0, -3.0], [3.0, np.inf]), d=2, m=5, rank=3), file)
+    save(
+        random_density(
+            Matern(1.5, [0.5, 2.0], product=True),
+            Box([-3.0, -3.0], [3.0, np.inf]),
+            d=2,
+            m=5,
+            rank=3,
+        ),
+        file,
+    )
     content = file.read_bytes()
     start = 48 + int.from_bytes(content[8:16], "little")
     header = read_header(str(file))
@@ -188,7 +240,14 @@ def test_the_header_of_what_is_no_model(tmp_path: Path) -> None:
     content = file.read_bytes()
     flipped = bytearray(content)
     flipped[60] ^= 1
-    for other in (b"", b"x,y\n1,2\n", content[:40], content[:100], bytes(flipped), content.replace(b"\r\n", b"\n", 1)):
+    for other in (
+        b"",
+        b"x,y\n1,2\n",
+        content[:40],
+        content[:100],
+        bytes(flipped),
+        content.replace(b"\r\n", b"\n", 1),
+    ):
         file.write_bytes(other)
         with pytest.raises(ModelFormatError, match=re.escape(str(file))):
             read_header(file)
@@ -244,7 +303,9 @@ def test_refusing_takes_a_constant(tmp_path: Path) -> None:
         text = json.dumps(header).encode()
         text += b" " * (-(48 + len(text)) % 64)
         with open(file, "wb") as forged:
-            forged.write(content[:8] + len(text).to_bytes(8, "little") + hashlib.sha256(text).digest() + text)
+            forged.write(
+                content[:8] + len(text).to_bytes(8, "little") + hashlib.sha256(text).digest() + text
+            )
             forged.truncate(1 << 40)
 
         def refuse() -> None:
@@ -256,14 +317,21 @@ def test_refusing_takes_a_constant(tmp_path: Path) -> None:
 
 def test_a_model_larger_than_memory_is_refused_before_it_is_read(tmp_path: Path) -> None:
     save(random_density(Gaussian(1.0)), tmp_path / "model.ksos")
-    with resources(memory=100.0), pytest.raises(MemoryError, match=r"the model needs .* GB, but only .* GB are available; load it where"):
+    with (
+        resources(memory=100.0),
+        pytest.raises(
+            MemoryError, match=r"the model needs .* GB, but only .* GB are available; load it where"
+        ),
+    ):
         load(tmp_path / "model.ksos")
 
 
 # --- the page ---
 
 
-def test_the_page_reads_a_model_with_numpy_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_reads_a_model_with_numpy_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     snippet = next(block for block in blocks if "frombuffer" in block)
     assert "ksos" not in snippet.replace("model.ksos", "")

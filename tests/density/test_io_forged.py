@@ -28,7 +28,10 @@ from ksos.measures import Box, Discrete, Normal
 @pytest.fixture
 def content(tmp_path: Path) -> bytes:
     """The file of a small model whose kernel has a flag and a number, and whose measure has arrays."""
-    save(random_density(Laplace([0.5], product=True), Box([-2.0], [np.inf]), m=2, rank=1), tmp_path / "small.ksos")
+    save(
+        random_density(Laplace([0.5], product=True), Box([-2.0], [np.inf]), m=2, rank=1),
+        tmp_path / "small.ksos",
+    )
     return (tmp_path / "small.ksos").read_bytes()
 
 
@@ -41,7 +44,9 @@ def test_every_truncation_is_refused(tmp_path: Path, content: bytes) -> None:
 
 
 def test_every_flipped_bit_is_refused(tmp_path: Path, content: bytes) -> None:
-    with open(tmp_path / "small.ksos", "r+b", buffering=0) as file:  # in place: thousands of new files would take their time
+    with open(
+        tmp_path / "small.ksos", "r+b", buffering=0
+    ) as file:  # in place: thousands of new files would take their time
         for i, byte in enumerate(content):
             for flipped in (byte ^ 1 << bit for bit in range(8)):
                 file.seek(i)
@@ -54,7 +59,11 @@ def test_every_flipped_bit_is_refused(tmp_path: Path, content: bytes) -> None:
 
 
 def test_text_mode_is_named(tmp_path: Path, content: bytes) -> None:
-    for converted in (content.replace(b"\r\n", b"\n"), content.replace(b"\n", b"\r\n"), content.replace(b"\x1a", b"")):
+    for converted in (
+        content.replace(b"\r\n", b"\n"),
+        content.replace(b"\n", b"\r\n"),
+        content.replace(b"\x1a", b""),
+    ):
         refuse(tmp_path, converted, "converted as if it were text; .* in binary mode")
 
 
@@ -91,7 +100,11 @@ def test_foreign_files_are_refused_and_not_executed(tmp_path: Path, content: byt
     mark = tmp_path / "mark"
     header, data = take_apart(content)
     for other in foreign(mark).values():
-        refuse(tmp_path, other, r"is not a model that ksos can read: it begins with .*; expected a whole file as SoSDensity\.save wrote it")
+        refuse(
+            tmp_path,
+            other,
+            r"is not a model that ksos can read: it begins with .*; expected a whole file as SoSDensity\.save wrote it",
+        )
         refuse(tmp_path, MAGIC + other)
         if other:
             refuse(tmp_path, content + other, "bytes, where its header announces")
@@ -112,7 +125,9 @@ def test_hand_made_files_load(tmp_path: Path, content: bytes) -> None:
     for made in (forge(header, data), forge_arrays(header, arrays_of(content))):
         (tmp_path / "made.ksos").write_bytes(made)
         X = np.linspace(-3.0, 3.0, 9)[:, None]
-        assert np.array_equal(load(tmp_path / "made.ksos").pdf(X), load(tmp_path / "small.ksos").pdf(X))
+        assert np.array_equal(
+            load(tmp_path / "made.ksos").pdf(X), load(tmp_path / "small.ksos").pdf(X)
+        )
 
 
 HUGE = 10**4000
@@ -183,25 +198,49 @@ def test_forged_headers(name: str, tmp_path: Path, content: bytes) -> None:
 def test_a_file_cannot_keep_its_reader_busy(kind: str, tmp_path: Path, content: bytes) -> None:
     """A few megabytes of support points and nodes, whose mass would take minutes to add up."""
     header, m = take_apart(content)[0], 60_000
-    header |= {"kernel": {"name": "gaussian", "parameters": {}}, "measure": {"name": kind, "parameters": {}}}
-    arrays = {"log_unit": 0.0, "support_points": np.zeros((m, 1)), "unit_factor": np.ones((m, 1)), "kernel.sigma": 1.0}
+    header |= {
+        "kernel": {"name": "gaussian", "parameters": {}},
+        "measure": {"name": kind, "parameters": {}},
+    }
+    arrays = {
+        "log_unit": 0.0,
+        "support_points": np.zeros((m, 1)),
+        "unit_factor": np.ones((m, 1)),
+        "kernel.sigma": 1.0,
+    }
     if kind == "discrete":
         arrays |= {"measure.points": np.zeros((m, 1)), "measure.weights": np.ones(m)}
     began = time.perf_counter()
-    refuse(tmp_path, forge_arrays(header, arrays), r"its mass, of 60000 support points at 60000 places, would take .* steps to verify")
+    refuse(
+        tmp_path,
+        forge_arrays(header, arrays),
+        r"its mass, of 60000 support points at 60000 places, would take .* steps to verify",
+    )
     assert time.perf_counter() - began < 5.0
 
 
 def test_messages_say_what_came(tmp_path: Path, content: bytes) -> None:
     for forged, match in (
-        ({"kernel": {"name": "laplace", "parameters": {"product": [True]}}}, r"kernel must be flags, whole numbers and words; got \{'pr"),
-        ({"kernel": {"name": "sobolev", "parameters": {}}}, "kernel is 'sobolev', where one of gaussian, laplace, matern"),
+        (
+            {"kernel": {"name": "laplace", "parameters": {"product": [True]}}},
+            r"kernel must be flags, whole numbers and words; got \{'pr",
+        ),
+        (
+            {"kernel": {"name": "sobolev", "parameters": {}}},
+            "kernel is 'sobolev', where one of gaussian, laplace, matern",
+        ),
         (
             {"measure": {"name": "counting", "parameters": {}}},
             "measure is 'counting', where one of lebesgue, box, normal, gaussian_mixture, discrete",
         ),
-        ({"arrays": [{"name": "log_unit", "shape": [1] * 9}]}, r"array 'log_unit' cannot have shape \[1, 1, 1"),
-        ({"arrays": []}, "arrays lack log_unit, support_points, unit_factor|bytes, where its header announces"),
+        (
+            {"arrays": [{"name": "log_unit", "shape": [1] * 9}]},
+            r"array 'log_unit' cannot have shape \[1, 1, 1",
+        ),
+        (
+            {"arrays": []},
+            "arrays lack log_unit, support_points, unit_factor|bytes, where its header announces",
+        ),
     ):
         header, data = take_apart(content)
         refuse(tmp_path, forge(header | forged, data), match)
@@ -210,8 +249,14 @@ def test_messages_say_what_came(tmp_path: Path, content: bytes) -> None:
 def test_newer_version_names_the_remedy(tmp_path: Path, content: bytes) -> None:
     header, data = take_apart(content)
     newer = {"format_version": 7, "library_version": "9.1", "anything": "else"}
-    refuse(tmp_path, forge(newer, data), r"format version 7, written by ksos '9\.1'; this ksos reads versions up to 4: update ksos")
-    damaged = forge(header | {"format_version": 7}, data).replace(b'"format_version": 7', b'"format_version": 5')
+    refuse(
+        tmp_path,
+        forge(newer, data),
+        r"format version 7, written by ksos '9\.1'; this ksos reads versions up to 4: update ksos",
+    )
+    damaged = forge(header | {"format_version": 7}, data).replace(
+        b'"format_version": 7', b'"format_version": 5'
+    )
     refuse(tmp_path, damaged, "checksum of its header")
 
 
@@ -240,20 +285,38 @@ def test_header_with_real_numbers(number: bytes, tmp_path: Path, content: bytes)
     header, data = take_apart(content)
     header["library_version"] = "1"
     text = json.dumps(header).encode()
-    for place in (b'"format_version": 1', b'"product": true', b'"shape": [2, 1', b'"library_version": "1"'):
+    for place in (
+        b'"format_version": 1',
+        b'"product": true',
+        b'"shape": [2, 1',
+        b'"library_version": "1"',
+    ):
         assert place in text
-        refuse(tmp_path, forge(None, data, raw=text.replace(place, place.rpartition(b" ")[0] + b" " + number)))
+        refuse(
+            tmp_path,
+            forge(None, data, raw=text.replace(place, place.rpartition(b" ")[0] + b" " + number)),
+        )
 
 
 def test_duplicate_field_deep_inside(tmp_path: Path, content: bytes) -> None:
     header, data = take_apart(content)
     text = json.dumps(header).encode()
-    refuse(tmp_path, forge(None, data, raw=text.replace(b'"product": true', b'"product": true, "product": true')), "a field twice")
+    refuse(
+        tmp_path,
+        forge(
+            None, data, raw=text.replace(b'"product": true', b'"product": true, "product": true')
+        ),
+        "a field twice",
+    )
 
 
 @pytest.mark.parametrize("length", [0, 1, 15, 17, 1 << 16 | 16, 1 << 40, (1 << 64) - 48])
 def test_header_length(length: int, tmp_path: Path, content: bytes) -> None:
-    refuse(tmp_path, content[:8] + length.to_bytes(8, "little") + content[16:], f"header of {length} bytes")
+    refuse(
+        tmp_path,
+        content[:8] + length.to_bytes(8, "little") + content[16:],
+        f"header of {length} bytes",
+    )
 
 
 def test_header_limit_is_kept(tmp_path: Path, content: bytes) -> None:
@@ -326,9 +389,14 @@ def test_mass_within_tolerance_is_accepted(tmp_path: Path, content: bytes) -> No
     ids=repr,
 )
 def test_forged_nodes(change: dict[str, Any], tmp_path: Path) -> None:
-    save(random_density(Gaussian(1.0), Discrete([[0.0], [1.0]], [0.5, 0.5]), m=2), tmp_path / "nodes.ksos")
+    save(
+        random_density(Gaussian(1.0), Discrete([[0.0], [1.0]], [0.5, 0.5]), m=2),
+        tmp_path / "nodes.ksos",
+    )
     content = (tmp_path / "nodes.ksos").read_bytes()
-    arrays: dict[str, Any] = arrays_of(content) | {f"measure.{name}": value for name, value in change.items()}
+    arrays: dict[str, Any] = arrays_of(content) | {
+        f"measure.{name}": value for name, value in change.items()
+    }
     refuse(tmp_path, forge_arrays(take_apart(content)[0], arrays))
 
 
@@ -338,7 +406,11 @@ def test_defaults_are_not_filled_in(tmp_path: Path) -> None:
     for name in ("kernel.sigma", "measure.mean", "measure.scale"):
         arrays = arrays_of(content)
         del arrays[name]
-        refuse(tmp_path, forge_arrays(take_apart(content)[0], arrays), "parameters of its (kernel|measure) are not those of a")
+        refuse(
+            tmp_path,
+            forge_arrays(take_apart(content)[0], arrays),
+            "parameters of its (kernel|measure) are not those of a",
+        )
 
 
 @pytest.mark.parametrize("sigma", [1, True, "1.0", None, HUGE], ids=lambda sigma: repr(sigma)[:9])
@@ -359,23 +431,44 @@ def test_kernel_without_closed_form(tmp_path: Path) -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.sampled_from(["name", "laplace", "box", "log_unit"]),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["name", "parameters", "shape", "x"]), inner, max_size=4),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.sampled_from(["name", "laplace", "box", "log_unit"]),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(["name", "parameters", "shape", "x"]), inner, max_size=4)
+    ),
     max_leaves=8,
 )
 
 
 @given(value=JSON, place=st.integers(0, 10**6), drop=st.booleans())
-def test_any_other_header_is_refused(tmp_path_factory: Any, value: Any, place: int, drop: bool) -> None:
+def test_any_other_header_is_refused(
+    tmp_path_factory: Any, value: Any, place: int, drop: bool
+) -> None:
     """Any one node of the header's tree, replaced or dropped."""
     folder = tmp_path_factory.mktemp("any")
-    save(random_density(Laplace([0.5, 0.6], product=True), Box([-2.0, -2.0], [2.0, 2.0]), d=2, m=3, rank=1), folder / "model.ksos")
+    save(
+        random_density(
+            Laplace([0.5, 0.6], product=True), Box([-2.0, -2.0], [2.0, 2.0]), d=2, m=3, rank=1
+        ),
+        folder / "model.ksos",
+    )
     header, data = take_apart((folder / "model.ksos").read_bytes())
     nodes: list[tuple[Any, Any]] = []
     pending: list[Any] = [header]
     while pending:
         node = pending.pop()
-        keys = list(node) if isinstance(node, dict) else range(len(node)) if isinstance(node, list) else []
+        keys = (
+            list(node)
+            if isinstance(node, dict)
+            else range(len(node))
+            if isinstance(node, list)
+            else []
+        )
         nodes += [(node, key) for key in keys if key not in ("sha256", "library_version")]
         pending += [node[key] for key in keys]
     owner, key = nodes[place % len(nodes)]

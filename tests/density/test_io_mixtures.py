@@ -21,8 +21,17 @@ NAN, INF = float("nan"), float("inf")
 def mixed(tmp_path: Path) -> bytes:
     """The file of a mixture with a corrected reference, of which a feature is integrated out, and a part by volume."""
     measure = GaussianMixture([1, 1], [[0.0, 0.0], [1.0, 0.5]], [[1.0, 2.0], [0.5, 1.0]])
-    corrected = SoSDensity(Gaussian(0.8), [[0.1, 0.2], [0.5, -0.3]], [[0.3], [-0.2]], measure, constant=[1.0], normalize=True)
-    SoSMixture([corrected.by_volume().marginal([1]), random_density(Gaussian(0.5), m=2)], [1, 3]).save(tmp_path / "mixed.ksos")
+    corrected = SoSDensity(
+        Gaussian(0.8),
+        [[0.1, 0.2], [0.5, -0.3]],
+        [[0.3], [-0.2]],
+        measure,
+        constant=[1.0],
+        normalize=True,
+    )
+    SoSMixture(
+        [corrected.by_volume().marginal([1]), random_density(Gaussian(0.5), m=2)], [1, 3]
+    ).save(tmp_path / "mixed.ksos")
     return (tmp_path / "mixed.ksos").read_bytes()
 
 
@@ -51,7 +60,9 @@ FORGED_MIXTURES: dict[str, Any] = {
     "a negative feature": _part(features=[-1]),
     "a flag as feature": _part(features=[True]),
     "features no list": _part(features=1),
-    "a measure that holds no part": lambda h: h | {"measure": {"name": "discrete", "parameters": {}}},
+    "a measure that holds no part": lambda h: (
+        h | {"measure": {"name": "discrete", "parameters": {}}}
+    ),
 }
 
 
@@ -96,11 +107,19 @@ def test_a_constant_belongs_to_version_2_and_to_a_finite_measure(tmp_path: Path)
     content = (tmp_path / "p.ksos").read_bytes()
     header, data = take_apart(content)
     refuse(tmp_path, forge(header | {"format_version": 1}, data))
-    arrays = {name: value for name, value in arrays_of(content).items() if not name.startswith("measure.")}
-    refuse(tmp_path, forge_arrays(header | {"measure": {"name": "lebesgue", "parameters": {}}}, arrays), "whose mass is not finite")
+    arrays = {
+        name: value for name, value in arrays_of(content).items() if not name.startswith("measure.")
+    }
+    refuse(
+        tmp_path,
+        forge_arrays(header | {"measure": {"name": "lebesgue", "parameters": {}}}, arrays),
+        "whose mass is not finite",
+    )
 
 
 def test_a_mixture_of_too_many_parts_says_so(tmp_path: Path) -> None:
     parts = [random_density(Gaussian(0.5 + 0.001 * k), m=1, rank=1) for k in range(300)]
-    with pytest.raises(ValueError, match="save the components of a mixture with many parts by themselves"):
+    with pytest.raises(
+        ValueError, match="save the components of a mixture with many parts by themselves"
+    ):
         SoSMixture(parts).save(tmp_path / "p.ksos")

@@ -37,7 +37,11 @@ def assert_untouched(old: Path) -> None:
     assert [file.name for file in old.parent.iterdir()] == [old.name]
 
 
-@pytest.mark.parametrize("failure", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt(), MemoryError()], ids=repr)
+@pytest.mark.parametrize(
+    "failure",
+    [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt(), MemoryError()],
+    ids=repr,
+)
 @pytest.mark.parametrize("step", ["write", "fsync", "replace", "chmod"])
 def test_failure_leaves_the_old_file_and_nothing_else(
     step: str, failure: BaseException, old: Path, monkeypatch: pytest.MonkeyPatch
@@ -67,13 +71,17 @@ def test_failure_leaves_the_old_file_and_nothing_else(
     assert_untouched(old)
 
 
-def test_data_reach_the_disk_before_the_name_does(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_reach_the_disk_before_the_name_does(
+    old: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls: list[str] = []
     fsync, replace = os.fsync, os.replace
 
     def spy_fsync(descriptor: int) -> None:
         state = os.fstat(descriptor)
-        calls.append("sync folder" if stat.S_ISDIR(state.st_mode) else f"sync {state.st_size} bytes")
+        calls.append(
+            "sync folder" if stat.S_ISDIR(state.st_mode) else f"sync {state.st_size} bytes"
+        )
         fsync(descriptor)
 
     def spy_replace(source: Path, target: Path) -> None:
@@ -88,7 +96,9 @@ def test_data_reach_the_disk_before_the_name_does(old: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.EIO])
-def test_folders_that_cannot_be_synchronised(number: int, old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_that_cannot_be_synchronised(
+    number: int, old: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fsync = os.fsync
 
     def no_folders(descriptor: int) -> None:
@@ -199,9 +209,18 @@ print(json.dumps({"steps": steps, "moments": moments, "names": names, "full": fu
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forked processes")
 def test_kill_and_full_disk_in_real_processes(old: Path) -> None:
-    environment = os.environ | {"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    environment = os.environ | {
+        "PYTHONPATH": str(SOURCE),
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(old)], capture_output=True, text=True, check=False, timeout=120, env=environment
+        [sys.executable, "-c", SCRIPT, str(old)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env=environment,
     )
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout)
@@ -216,7 +235,9 @@ def test_kill_and_full_disk_in_real_processes(old: Path) -> None:
 # --- paths and permissions ---
 
 
-@pytest.mark.parametrize("kind", [str, Path, os.fsencode, PurePosixPath], ids=["str", "Path", "bytes", "PurePath"])
+@pytest.mark.parametrize(
+    "kind", [str, Path, os.fsencode, PurePosixPath], ids=["str", "Path", "bytes", "PurePath"]
+)
 def test_every_kind_of_path(kind: Any, old: Path) -> None:
     path = kind(old)
     save(random_density(Laplace(1.0)), path)
@@ -241,7 +262,9 @@ def test_errors_name_the_file_and_nothing_else(old: Path, monkeypatch: pytest.Mo
     assert str(caught.value).endswith(f"No such file or directory: {str(missing)!r}")
 
     def refuse(source: Any, target: Any) -> None:
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(source), None, str(target))
+        raise PermissionError(
+            errno.EACCES, os.strerror(errno.EACCES), str(source), None, str(target)
+        )
 
     monkeypatch.setattr(os, "replace", refuse)
     with pytest.raises(PermissionError) as denied:
@@ -272,9 +295,17 @@ def test_links_stay(old: Path) -> None:
 
 
 def test_what_is_no_file_stays_what_it_is(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    p, pipe, missing = random_density(Laplace(1.0)), old.with_name("pipe"), old.parent / "missing" / "model.ksos"
+    p, pipe, missing = (
+        random_density(Laplace(1.0)),
+        old.with_name("pipe"),
+        old.parent / "missing" / "model.ksos",
+    )
     for action in (load, lambda path: save(p, path)):
-        for path, kind in ((missing, FileNotFoundError), (old.parent, IsADirectoryError), (old / "below", NotADirectoryError)):
+        for path, kind in (
+            (missing, FileNotFoundError),
+            (old.parent, IsADirectoryError),
+            (old / "below", NotADirectoryError),
+        ):
             with pytest.raises(kind) as caught:
                 action(path)
             assert caught.value.filename == str(path)
@@ -283,7 +314,9 @@ def test_what_is_no_file_stays_what_it_is(old: Path, monkeypatch: pytest.MonkeyP
         save(p, pipe)
     assert stat.S_ISFIFO(pipe.stat().st_mode)
     pipe.unlink()
-    monkeypatch.setattr(os, "access", lambda *_: False)  # whoever runs the tests may be allowed everything
+    monkeypatch.setattr(
+        os, "access", lambda *_: False
+    )  # whoever runs the tests may be allowed everything
     with pytest.raises(PermissionError):
         save(p, old)
     assert_untouched(old)
@@ -293,7 +326,14 @@ def test_what_a_killed_writer_left_is_removed_after_an_hour(old: Path) -> None:
     folder = old.parent / "another"
     folder.mkdir()
     stale, fresh = folder / ".ksos-0123456789abcdef.tmp", folder / ".ksos-fedcba9876543210.tmp"
-    others = [folder / name for name in (".ksos-notes.tmp", "ksos-0123456789abcdef.tmp", ".ksos-0123456789abcdef.tmp.txt")]
+    others = [
+        folder / name
+        for name in (
+            ".ksos-notes.tmp",
+            "ksos-0123456789abcdef.tmp",
+            ".ksos-0123456789abcdef.tmp.txt",
+        )
+    ]
     for file in (stale, fresh, *others):
         file.write_text("half a model")
     for file in (stale, *others):
@@ -301,5 +341,7 @@ def test_what_a_killed_writer_left_is_removed_after_an_hour(old: Path) -> None:
     (folder / ".ksos-aaaaaaaaaaaaaaaa.tmp").mkdir()
     save(random_density(Gaussian(1.0)), folder / "model.ksos")
     assert not stale.exists(), "a writer that was killed long ago"
-    assert all(file.exists() for file in (fresh, *others)), "one that may be at work, and what is not ours"
+    assert all(file.exists() for file in (fresh, *others)), (
+        "one that may be at work, and what is not ours"
+    )
     load(folder / "model.ksos")

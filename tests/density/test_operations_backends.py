@@ -28,9 +28,13 @@ OPERATIONS: dict[str, Callable[[ksos.SoSDensity], Any]] = {
 }
 
 
-@pytest.mark.parametrize("measure", [None, BOX, Normal(0.0, 1.0), Discrete.quadrature(BOX, 4)], ids=repr)
+@pytest.mark.parametrize(
+    "measure", [None, BOX, Normal(0.0, 1.0), Discrete.quadrature(BOX, 4)], ids=repr
+)
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
-def test_torch_densities_stay_torch_densities(operation: Callable[[ksos.SoSDensity], Any], measure: Measure | None) -> None:
+def test_torch_densities_stay_torch_densities(
+    operation: Callable[[ksos.SoSDensity], Any], measure: Measure | None
+) -> None:
     p = ksos.SoSDensity(Gaussian(0.8), points(6, 2), points(6, 2, 1), measure, normalize=True)
     ours, theirs = operation(p), operation(p.to("cpu"))
     assert isinstance(ours, np.ndarray) and isinstance(theirs, torch.Tensor)
@@ -39,4 +43,6 @@ def test_torch_densities_stay_torch_densities(operation: Callable[[ksos.SoSDensi
 
 def test_rows_of_another_backend() -> None:
     p = ksos.SoSDensity(Gaussian(0.8), points(6, 2), points(6, 2, 1), normalize=True)
-    np.testing.assert_array_equal(p.conditional_logpdf(torch.asarray(Y), given=[0]), p.conditional_logpdf(Y, given=[0]))
+    np.testing.assert_array_equal(
+        p.conditional_logpdf(torch.asarray(Y), given=[0]), p.conditional_logpdf(Y, given=[0])
+    )

@@ -19,7 +19,11 @@ from ksos.measures import Box, Discrete, Lebesgue, Normal
 # in one feature a product kernel is the kernel itself: once is enough
 CASES = {name: pair for name, pair in PAIR_CASES.items() if pair.d > 1 or not pair.kernel.product}
 every_pair = pytest.mark.parametrize("pair", CASES.values(), ids=CASES)
-LINE_CASES = {name: pair for name, pair in CASES.items() if pair.d == 1 and not isinstance(pair.measure, Discrete)}
+LINE_CASES = {
+    name: pair
+    for name, pair in CASES.items()
+    if pair.d == 1 and not isinstance(pair.measure, Discrete)
+}
 every_line = pytest.mark.parametrize("pair", LINE_CASES.values(), ids=LINE_CASES)
 
 
@@ -35,7 +39,12 @@ def quadrature_probability(p: ksos.SoSDensity, low: np.ndarray, high: np.ndarray
     return float(w @ (p.pdf(nodes) * np.exp(p.measure.log_density(nodes))))
 
 
-WALLS = [([-0.5, -0.4], [0.4, 0.3]), ([-5.0, -0.4], [0.4, 8.0]), ([-0.5, -np.inf], [np.inf, 0.3]), ([-np.inf] * 2, [np.inf] * 2)]
+WALLS = [
+    ([-0.5, -0.4], [0.4, 0.3]),
+    ([-5.0, -0.4], [0.4, 8.0]),
+    ([-0.5, -np.inf], [np.inf, 0.3]),
+    ([-np.inf] * 2, [np.inf] * 2),
+]
 
 
 @every_pair
@@ -43,7 +52,9 @@ def test_boxes_agree_with_quadrature_one_by_one_and_all_at_once(pair: PairCase) 
     p = make_density(pair)
     low, high = (np.array([wall[side] for wall in WALLS])[:, : pair.d] for side in (0, 1))
     expected = np.array([quadrature_probability(p, a, b) for a, b in zip(low, high, strict=True)])
-    np.testing.assert_allclose([p.probability(a, b) for a, b in zip(low, high, strict=True)], expected, atol=1e-10)
+    np.testing.assert_allclose(
+        [p.probability(a, b) for a, b in zip(low, high, strict=True)], expected, atol=1e-10
+    )
     np.testing.assert_allclose(p.probability(low, high), expected, atol=1e-10)
     assert expected[-1] == pytest.approx(1.0, abs=1e-9)
 
@@ -57,13 +68,17 @@ def test_a_box_cut_in_two_keeps_its_probability(pair: PairCase) -> None:
     for k in range(pair.d):
         below, above = np.full(pair.d, np.inf), np.full(pair.d, -np.inf)
         below[k] = above[k] = cut[k]
-        assert p.probability(-np.inf, below) + p.probability(above, np.inf) == pytest.approx(1.0, abs=1e-10)
+        assert p.probability(-np.inf, below) + p.probability(above, np.inf) == pytest.approx(
+            1.0, abs=1e-10
+        )
 
 
 @every_pair
 def test_the_distribution_function_is_the_probability_of_a_quadrant(pair: PairCase) -> None:
     p = make_density(pair)
-    X = np.concatenate([points(6, pair.d, 3), np.full((1, pair.d), 100.0), np.full((1, pair.d), -100.0)])
+    X = np.concatenate(
+        [points(6, pair.d, 3), np.full((1, pair.d), 100.0), np.full((1, pair.d), -100.0)]
+    )
     got = p.cdf(X)
     np.testing.assert_allclose(got[:6], [p.probability(-np.inf, x) for x in X[:6]], atol=1e-12)
     np.testing.assert_allclose(got[6:], [1.0, 0.0], atol=1e-12)
@@ -90,25 +105,35 @@ def test_the_normal_distribution_in_both_tails() -> None:
     np.testing.assert_allclose(p.cdf(x[:, None]), norm.cdf(x), rtol=1e-11)
     q = np.array([1e-250, 1e-100, 1e-20, 0.1, 0.5, 0.9, 1.0 - 1e-15])
     np.testing.assert_allclose(p.ppf(q), norm.ppf(q), rtol=1e-12, atol=1e-14)
-    np.testing.assert_allclose([p.probability(20.0, 21.0), p.probability(-30.0, -29.0)], norm.sf([20.0, 29.0]), rtol=1e-8)
-    assert normal([0.0] * 3).probability([-1.0, 0.0, -np.inf], [1.0, np.inf, 8.0]) == pytest.approx(0.5 * (1 - 2 * norm.cdf(-1)), abs=1e-14)
+    np.testing.assert_allclose(
+        [p.probability(20.0, 21.0), p.probability(-30.0, -29.0)], norm.sf([20.0, 29.0]), rtol=1e-8
+    )
+    assert normal([0.0] * 3).probability([-1.0, 0.0, -np.inf], [1.0, np.inf, 8.0]) == pytest.approx(
+        0.5 * (1 - 2 * norm.cdf(-1)), abs=1e-14
+    )
 
 
 def test_the_laplace_distribution() -> None:
     p = ksos.SoSDensity(Laplace(2.0), [[1.0]], [[1.0]], normalize=True)  # e^{−|x−1|}/2
     x = np.array([-300.0, -2.0, 1.0, 3.0, 40.0])
     np.testing.assert_allclose(p.cdf(x[:, None]), laplace.cdf(x, 1.0), rtol=1e-12)
-    np.testing.assert_allclose(p.ppf([1e-200, 0.2, 0.999]), laplace.ppf([1e-200, 0.2, 0.999], 1.0), rtol=1e-12)
+    np.testing.assert_allclose(
+        p.ppf([1e-200, 0.2, 0.999]), laplace.ppf([1e-200, 0.2, 0.999], 1.0), rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("kernel", [Gaussian([1.0, 0.8, 1.3]), Matern(1.5, 0.9, product=True)])
 @pytest.mark.parametrize("measure", [Lebesgue(), Box([-1.0] * 3, [1.2] * 3)])
 def test_three_features_agree_with_a_tensor_grid(kernel: object, measure: object) -> None:
-    p = ksos.SoSDensity(kernel, points(6, 3), np.random.default_rng(1).normal(size=(6, 2)), measure, normalize=True)
+    p = ksos.SoSDensity(
+        kernel, points(6, 3), np.random.default_rng(1).normal(size=(6, 2)), measure, normalize=True
+    )
     low, high = np.array([-0.9, -0.2, -0.5]), np.array([0.3, 1.1, 0.9])
     axes = []
     for k in range(3):
-        x, w = quadrature_rule(Matern(1.5, 1.0), Box(low[[k]], high[[k]]), p.support_points[:, [k]], per_panel=8)
+        x, w = quadrature_rule(
+            Matern(1.5, 1.0), Box(low[[k]], high[[k]]), p.support_points[:, [k]], per_panel=8
+        )
         axes.append((x[:, 0], w))
     grid = np.stack([g.ravel() for g in np.meshgrid(*(x for x, _ in axes), indexing="ij")], axis=1)
     w = np.multiply.outer(np.multiply.outer(axes[0][1], axes[1][1]), axes[2][1]).ravel()
@@ -117,7 +142,9 @@ def test_three_features_agree_with_a_tensor_grid(kernel: object, measure: object
 
 def test_many_features_agree_with_samples() -> None:
     d, n = 5, 5_000
-    p = ksos.SoSDensity(Gaussian(1.5), points(8, d), np.random.default_rng(0).normal(size=(8, 2)), normalize=True)
+    p = ksos.SoSDensity(
+        Gaussian(1.5), points(8, d), np.random.default_rng(0).normal(size=(8, 2)), normalize=True
+    )
     samples = p.rvs(n, rng=0)
     for high in (0.5, 1.0):
         inside = np.mean(np.all(np.abs(samples) <= high, axis=1))
@@ -132,14 +159,22 @@ def test_a_fitted_density_of_two_features() -> None:
     p = ksos.KernelSoSDensity().fit(X).distribution_
     low, high = np.array([-0.7, -0.2]), np.array([0.4, 0.5])
     assert p.probability(low, high) == pytest.approx(quadrature_probability(p, low, high), abs=1e-8)
-    np.testing.assert_allclose(p.cdf(X[:3]), [quadrature_probability(p, np.full(2, -np.inf), x) for x in X[:3]], atol=1e-8)
+    np.testing.assert_allclose(
+        p.cdf(X[:3]), [quadrature_probability(p, np.full(2, -np.inf), x) for x in X[:3]], atol=1e-8
+    )
 
 
 def test_nodes_of_a_discrete_measure_count_whole() -> None:
     measure = Discrete([[2.0], [0.0], [1.0]], [1.0, 2.0, 1.0])
-    p = ksos.SoSDensity(Gaussian(1e3), [[0.0]], [[1.0]], measure, normalize=True)  # nearly constant: masses ¼, ½, ¼
-    np.testing.assert_allclose(p.cdf([[-0.1], [0.0], [0.9], [1.0], [2.0]]), [0.0, 0.5, 0.5, 0.75, 1.0], atol=1e-5)
-    np.testing.assert_array_equal(p.ppf([0.0, 0.3, 0.49, 0.52, 0.74, 0.8, 1.0]), [0.0, 0.0, 0.0, 1.0, 1.0, 2.0, 2.0])
+    p = ksos.SoSDensity(
+        Gaussian(1e3), [[0.0]], [[1.0]], measure, normalize=True
+    )  # nearly constant: masses ¼, ½, ¼
+    np.testing.assert_allclose(
+        p.cdf([[-0.1], [0.0], [0.9], [1.0], [2.0]]), [0.0, 0.5, 0.5, 0.75, 1.0], atol=1e-5
+    )
+    np.testing.assert_array_equal(
+        p.ppf([0.0, 0.3, 0.49, 0.52, 0.74, 0.8, 1.0]), [0.0, 0.0, 0.0, 1.0, 1.0, 2.0, 2.0]
+    )
     assert p.probability(1.0, 1.0) == pytest.approx(0.25, abs=1e-5)
 
 
@@ -151,7 +186,13 @@ def test_nodes_of_a_discrete_measure_count_whole() -> None:
 def test_probabilities_add_and_grow(cuts: list[float], seed: int, side: float) -> None:
     a, b, c, e = sorted(cuts)
     measure = Box([-1.0, -np.inf], [side, np.inf])
-    p = ksos.SoSDensity(Gaussian([0.7, 1.1]), points(4, 2), np.random.default_rng(seed).normal(size=(4, 2)), measure, normalize=True)
+    p = ksos.SoSDensity(
+        Gaussian([0.7, 1.1]),
+        points(4, 2),
+        np.random.default_rng(seed).normal(size=(4, 2)),
+        measure,
+        normalize=True,
+    )
     whole = p.probability([a, a], [e, c])
     assert 0.0 <= whole <= 1.0
     parts = p.probability([a, a], [b, c]) + p.probability([b, a], [e, c])
@@ -162,11 +203,15 @@ def test_probabilities_add_and_grow(cuts: list[float], seed: int, side: float) -
 @given(seed=st.integers(0, 1000), q=st.floats(1e-6, 1.0 - 1e-6), m=st.integers(1, 6))
 def test_quantiles_of_random_densities(seed: int, q: float, m: int) -> None:
     rng = np.random.default_rng(seed)
-    p = ksos.SoSDensity(Gaussian(0.6), rng.normal(size=(m, 1)) * 3.0, rng.normal(size=(m, 2)), normalize=True)
+    p = ksos.SoSDensity(
+        Gaussian(0.6), rng.normal(size=(m, 1)) * 3.0, rng.normal(size=(m, 2)), normalize=True
+    )
     assert p.cdf([[p.ppf(q)]])[0] == pytest.approx(q, rel=1e-9)
 
 
-@pytest.mark.parametrize(("scale", "shift"), [(1e6, 0.0), (1e-6, 0.0), (1e150, 0.0), (1e-150, 0.0), (1.0, 1e8)])
+@pytest.mark.parametrize(
+    ("scale", "shift"), [(1e6, 0.0), (1e-6, 0.0), (1e150, 0.0), (1e-150, 0.0), (1.0, 1e8)]
+)
 @pytest.mark.parametrize("d", [1, 2])
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
 def test_units_and_origin_do_not_matter(scale: float, shift: float, d: int, kind: str) -> None:
@@ -176,9 +221,13 @@ def test_units_and_origin_do_not_matter(scale: float, shift: float, d: int, kind
     plain = ksos.SoSDensity(make(1.0), x, factor, normalize=True)
     moved = ksos.SoSDensity(make(scale), x * scale + shift, factor, normalize=True)
     np.testing.assert_allclose(moved.cdf(at * scale + shift), plain.cdf(at), rtol=1e-9)
-    assert moved.probability(at[1] * scale + shift, at[0] * scale + shift) == pytest.approx(plain.probability(at[1], at[0]), rel=1e-9)
+    assert moved.probability(at[1] * scale + shift, at[0] * scale + shift) == pytest.approx(
+        plain.probability(at[1], at[0]), rel=1e-9
+    )
     if d == 1:
-        np.testing.assert_allclose((moved.ppf([0.01, 0.5, 0.9]) - shift) / scale, plain.ppf([0.01, 0.5, 0.9]), rtol=1e-7)
+        np.testing.assert_allclose(
+            (moved.ppf([0.01, 0.5, 0.9]) - shift) / scale, plain.ppf([0.01, 0.5, 0.9]), rtol=1e-7
+        )
 
 
 def test_far_away_there_is_nothing_or_everything() -> None:
@@ -188,7 +237,9 @@ def test_far_away_there_is_nothing_or_everything() -> None:
         np.testing.assert_allclose(p.cdf(far), [0.0] * 3 + [1.0] * 3, atol=1e-9)
         assert p.probability(1e5, 1e300) == 0.0
         assert p.probability(-1e300, 1e300) == pytest.approx(1.0, abs=1e-9)
-    box = ksos.SoSDensity(Gaussian(1.0), points(3, 1), np.ones((3, 1)), Box([-1.0], [1.0]), normalize=True)
+    box = ksos.SoSDensity(
+        Gaussian(1.0), points(3, 1), np.ones((3, 1)), Box([-1.0], [1.0]), normalize=True
+    )
     assert box.probability(1.0, 5.0) == 0.0
     assert box.probability(-9.0, 9.0) == pytest.approx(1.0, abs=1e-12)
 
@@ -199,16 +250,30 @@ def test_outliers_keep_their_share(far: float) -> None:
     p = ksos.SoSDensity(Gaussian(1.0), [[-far], [0.0], [far]], np.eye(3), normalize=True)
     third = 1.0 / 3.0
     at = np.array([[-2.0 * far], [-0.5 * far], [-3.0], [0.0], [3.0], [0.9 * far], [2.0 * far]])
-    np.testing.assert_allclose(p.cdf(at), [0.0, third, third, 0.5, 2 * third, 2 * third, 1.0], atol=1e-8)
+    np.testing.assert_allclose(
+        p.cdf(at), [0.0, third, third, 0.5, 2 * third, 2 * third, 1.0], atol=1e-8
+    )
     np.testing.assert_allclose(p.ppf([0.1, 0.5, 0.9]), [-far, 0.0, far], atol=1.0)
     assert p.probability(-10.0, 10.0) == pytest.approx(third, abs=1e-12)
-    plane = ksos.SoSDensity(Gaussian(1.0), [[-far, far], [0.0, 0.0], [0.0, far]], np.eye(3), normalize=True)
-    np.testing.assert_allclose(plane.cdf([[-0.5 * far, 1.5 * far], [10.0, 10.0], [10.0, 1.5 * far]]), [third, third, 1.0], atol=1e-12)
+    plane = ksos.SoSDensity(
+        Gaussian(1.0), [[-far, far], [0.0, 0.0], [0.0, far]], np.eye(3), normalize=True
+    )
+    np.testing.assert_allclose(
+        plane.cdf([[-0.5 * far, 1.5 * far], [10.0, 10.0], [10.0, 1.5 * far]]),
+        [third, third, 1.0],
+        atol=1e-12,
+    )
 
 
 def test_a_box_far_from_every_support_point() -> None:
     """The mass of the measure's own box is e^{−1800} of the kernel's: only logarithms know how it is spread."""
-    p = ksos.SoSDensity(Gaussian(1.0), [[0.0, 0.0], [0.5, 0.1]], [[1.0], [0.4]], Box([30.0, -1.0], [31.0, 1.0]), normalize=True)
+    p = ksos.SoSDensity(
+        Gaussian(1.0),
+        [[0.0, 0.0], [0.5, 0.1]],
+        [[1.0], [0.4]],
+        Box([30.0, -1.0], [31.0, 1.0]),
+        normalize=True,
+    )
     walls = np.array([30.0, 30.01, 30.05, 31.0])
     parts = p.probability(np.c_[walls[:-1], [-1.0] * 3], np.c_[walls[1:], [1.0] * 3])
     assert parts.sum() == pytest.approx(1.0, abs=1e-12)
@@ -255,7 +320,10 @@ def test_refuses_what_is_not_a_box(low: object, high: object, message: str) -> N
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
-        (lambda p: p.ppf(0.5), r"quantiles are for one feature; this density has 2; .*marginal\(\[0\]\)"),
+        (
+            lambda p: p.ppf(0.5),
+            r"quantiles are for one feature; this density has 2; .*marginal\(\[0\]\)",
+        ),
         (lambda p: p.cdf([[0.0, np.nan]]), "NaN"),
         (lambda p: p.cdf([[0.0, np.inf]]), "infinity"),
         (lambda p: p.cdf([[0.0]]), "X has 1 features, but 2 were expected"),

@@ -21,18 +21,28 @@ from ksos.measures import Box, Discrete, Lebesgue, Measure, Normal
 SMOOTH = {
     name: pair
     for name, pair in PAIR_CASES.items()
-    if pair.d == 2 and pair.kernel.smooth and answers_itself(pair) and not isinstance(pair.measure, Discrete)
+    if pair.d == 2
+    and pair.kernel.smooth
+    and answers_itself(pair)
+    and not isinstance(pair.measure, Discrete)
 }
 TIED = np.array([[0.64, 0.25, 0.1], [0.25, 0.5, 0.05], [0.1, 0.05, 0.4]])
 
 
-def searched(d: int, m: int = 60, measure: Measure | None = None, sigma: object = 0.9) -> ksos.SoSDensity:
+def searched(
+    d: int, m: int = 60, measure: Measure | None = None, sigma: object = 0.9
+) -> ksos.SoSDensity:
     """What a search gives: signed weights of low rank that cancel by thousands, and a share of a kernel density estimate."""
     X, rng = points(m, d, 3), np.random.default_rng(4)
     kernel = Gaussian(sigma)
     K = kernel(X)
-    low = np.linalg.solve(K + 1e-7 * np.eye(m), np.exp(-np.sum((X[:, None, :] - X[rng.integers(m, size=4)]) ** 2, axis=2) / 0.5))
-    smooth, bumps = (ksos.SoSDensity(kernel, X, F, measure, normalize=True) for F in (low, np.eye(m)))
+    low = np.linalg.solve(
+        K + 1e-7 * np.eye(m),
+        np.exp(-np.sum((X[:, None, :] - X[rng.integers(m, size=4)]) ** 2, axis=2) / 0.5),
+    )
+    smooth, bumps = (
+        ksos.SoSDensity(kernel, X, F, measure, normalize=True) for F in (low, np.eye(m))
+    )
     return ksos.mixture([smooth, bumps], [0.97, 0.03])
 
 
@@ -76,7 +86,11 @@ def test_proposals_dominate_their_squares(d: int, sigma: float) -> None:
     """Where f² > M(f̃² + β‖f‖²h), samples are missing: on points of p, drawn by inversion, there is nowhere such a place."""
     p = searched(d, sigma=sigma)
     squares, x = squares_of(p), p.rvs(4000, rng=0, method="inversion")
-    k = np.exp(squares.density.kernel.log(x, squares.density.support_points) - squares.log_norms + squares.log_volume)
+    k = np.exp(
+        squares.density.kernel.log(x, squares.density.support_points)
+        - squares.log_norms
+        + squares.log_volume
+    )
     for r, share in enumerate(squares.shares):
         train = squares.train(r)
         (M, beta), f, h = train.bound, k @ squares.F[:, r], np.mean(k * k, axis=1)
@@ -84,7 +98,9 @@ def test_proposals_dominate_their_squares(d: int, sigma: float) -> None:
         assert np.all(f**2 <= M * (tilde**2 + beta * share * h))
         assert train.mass == pytest.approx(share, rel=1e-5)
         for core in train.cores[1:]:  # orthonormal: what is left of the later features is ‖v‖²
-            np.testing.assert_allclose(np.tensordot(core, core, axes=((1, 2), (1, 2))), np.eye(core.shape[0]), atol=1e-10)
+            np.testing.assert_allclose(
+                np.tensordot(core, core, axes=((1, 2), (1, 2))), np.eye(core.shape[0]), atol=1e-10
+            )
 
 
 def test_isolated_points_keep_their_share() -> None:
@@ -118,7 +134,9 @@ def test_auto_takes_it_for_searched_models_of_many_points() -> None:
 
 def test_refusals_name_the_remedy() -> None:
     for p in (random_density(Gaussian(0.8)), random_density(Laplace(0.8, product=True), d=2)):
-        with pytest.raises(ValueError, match=r"method='squares' needs a smooth kernel.*use 'inversion'"):
+        with pytest.raises(
+            ValueError, match=r"method='squares' needs a smooth kernel.*use 'inversion'"
+        ):
             p.rvs(3, method="squares")
     assert squares_of(random_density(Laplace(0.8, product=True), d=2)) is None
 
@@ -131,5 +149,7 @@ def test_digits_are_kept_where_weights_cancel() -> None:
     samples = p.rvs(20_000, rng=0, method="squares")
     for k in range(2):
         assert dkw_passes_at(samples[:, k], lambda t, k=k: p.marginal([k]).cdf(t[:, None]))
-    huge = ksos.SoSDensity.from_units(p.kernel, p.support_points, 1e5 * p.unit_factor, p.log_unit, p.measure)
+    huge = ksos.SoSDensity.from_units(
+        p.kernel, p.support_points, 1e5 * p.unit_factor, p.log_unit, p.measure
+    )
     assert squares_of(huge) is None

@@ -32,9 +32,13 @@ def test_about_that_share_of_new_rows_is_flagged(n: int) -> None:
     assert est.held_out_scores_.shape == (n,)
     error = 4.0 * np.sqrt(share * (1 - share) * (1 / 4000 + 1 / n))
     assert np.mean(est.predict(new) == -1) == pytest.approx(share, abs=error)
-    assert np.mean(est.p_value(new) <= 0.3) == pytest.approx(0.3, abs=4.0 * np.sqrt(0.21 * (1 / 4000 + 1 / n)))
+    assert np.mean(est.p_value(new) <= 0.3) == pytest.approx(
+        0.3, abs=4.0 * np.sqrt(0.21 * (1 / 4000 + 1 / n))
+    )
     np.testing.assert_array_equal(est.predict(new) == -1, est.p_value(new) <= share)
-    np.testing.assert_array_equal(est.decision_function(new), est.score_samples(new) - est.threshold_)
+    np.testing.assert_array_equal(
+        est.decision_function(new), est.score_samples(new) - est.threshold_
+    )
 
 
 def test_training_scores_alone_would_flag_too_many() -> None:
@@ -54,7 +58,10 @@ def test_outliers_among_the_rows_are_found() -> None:
     truth = np.r_[np.zeros(150), np.ones(15)]
     est = KernelSoSDensity(contamination=0.1, **QUICK)
     found = est.fit_predict(X)
-    assert np.mean(found == -1) == pytest.approx(0.1, abs=2.0 / 165) and np.mean(found[150:] == -1) > 0.7
+    assert (
+        np.mean(found == -1) == pytest.approx(0.1, abs=2.0 / 165)
+        and np.mean(found[150:] == -1) > 0.7
+    )
     assert np.mean(found == est.predict(X)) > 0.9
     assert roc_auc_score(truth, -est.decision_function(X)) > 0.9
     piped = make_pipeline(StandardScaler(), est)
@@ -65,9 +72,13 @@ def test_outliers_among_the_rows_are_found() -> None:
 def test_rows_are_judged_by_fits_that_have_not_seen_them() -> None:
     """A density that follows its rows closely finds each of them likely, outliers too; weight 0 is absence."""
     rng = np.random.default_rng(7)
-    X = np.concatenate([rng.normal(size=(60, 2)), rng.uniform(-12.0, 12.0, size=(6, 2)), [[30.0, 30.0]]])
+    X = np.concatenate(
+        [rng.normal(size=(60, 2)), rng.uniform(-12.0, 12.0, size=(6, 2)), [[30.0, 30.0]]]
+    )
     weights = np.r_[np.ones(66), 0.0]
-    est = KernelSoSDensity(bandwidth=0.4, objective="likelihood", regularization=1e-6, contamination=0.1, tol=1e-3)
+    est = KernelSoSDensity(
+        bandwidth=0.4, objective="likelihood", regularization=1e-6, contamination=0.1, tol=1e-3
+    )
     found = est.fit_predict(X, sample_weight=weights)
     assert np.sum(found[60:66] == -1) >= 5 and found[66] == -1
     assert np.sum(est.predict(X)[60:66] == -1) <= 1, "the fit to all rows has memorised them"
@@ -86,10 +97,19 @@ def test_held_out_scores_are_in_the_order_of_the_rows() -> None:
     for which in range(same.max() + 1):
         assert np.ptp(est.held_out_scores_[:59][same == which]) == 0.0
     own = est.score_samples(X)[59]
-    assert est.held_out_scores_[59] == pytest.approx(own, abs=1e-12), "a row without weight was in no fit"
+    assert est.held_out_scores_[59] == pytest.approx(own, abs=1e-12), (
+        "a row without weight was in no fit"
+    )
     moved = X.copy()
-    moved[3] += 50.0  # its own score changes, and that of no row of its fold depends on where it lies
-    assert KernelSoSDensity(contamination=0.1, **QUICK).fit(moved, sample_weight=weights).held_out_scores_[3] < -50.0
+    moved[3] += (
+        50.0  # its own score changes, and that of no row of its fold depends on where it lies
+    )
+    assert (
+        KernelSoSDensity(contamination=0.1, **QUICK)
+        .fit(moved, sample_weight=weights)
+        .held_out_scores_[3]
+        < -50.0
+    )
     np.testing.assert_array_equal(
         KernelSoSDensity(contamination=0.1, **QUICK).fit_predict(X, sample_weight=weights),
         np.where(est.held_out_scores_ < est.threshold_, -1, 1),
@@ -106,7 +126,9 @@ def test_without_contamination_there_are_p_values_of_the_model() -> None:
     level = est.distribution_.hdr_level(0.8)
     found = est.p_value(X)
     low, high = binom.ppf([1e-6, 1.0 - 1e-6], 2000, 0.2) / 2000
-    assert np.all(found[est.distribution_.pdf(X) < level] <= high) and np.all(found[est.distribution_.pdf(X) >= level] >= low)
+    assert np.all(found[est.distribution_.pdf(X) < level] <= high) and np.all(
+        found[est.distribution_.pdf(X) >= level] >= low
+    )
     assert est.p_value([[40.0]])[0] == 1 / 2001
 
 
@@ -122,7 +144,11 @@ def test_the_search_has_it_too() -> None:
     X = np.random.default_rng(6).normal(size=(60, 1))
     with pytest.warns(UserWarning, match="objective='squared_mmd'"):
         est = KernelSoSDensityCV([1.0], [0.1], cv=2, tol=1e-3, contamination=0.1).fit(X)
-    assert np.mean(est.predict(X) == -1) < 0.2 and est.predict([[9.0]])[0] == -1 and est.predict([[0.0]])[0] == 1
+    assert (
+        np.mean(est.predict(X) == -1) < 0.2
+        and est.predict([[9.0]])[0] == -1
+        and est.predict([[0.0]])[0] == 1
+    )
 
 
 @pytest.mark.parametrize("contamination", [0.0, 0.7, "auto", -0.1])
@@ -132,6 +158,8 @@ def test_refusals(contamination: Any) -> None:
 
 
 def test_a_threshold_needs_rows() -> None:
-    est = KernelSoSDensity(bandwidth=1.0, contamination=0.05).fit([[0.0], [1.0], [2.0]])  # 1/4 is the least rank
+    est = KernelSoSDensity(bandwidth=1.0, contamination=0.05).fit(
+        [[0.0], [1.0], [2.0]]
+    )  # 1/4 is the least rank
     assert est.threshold_ == -np.inf and est.predict([[0.5]])[0] == 1
     assert KernelSoSDensity(bandwidth=1.0, contamination=0.05).fit([[0.0]]).predict([[0.5]])[0] == 1

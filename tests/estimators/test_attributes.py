@@ -60,7 +60,9 @@ def test_listing_attributes_never_raises(name: str, kind: str) -> None:
 def _list(estimator: Any) -> None:
     assert "fit" in dir(estimator)
     # a method that these options do not have is no member, and nothing but AttributeError may say so
-    for one in {name for owner in type(estimator).__mro__ for name in vars(owner)} | set(vars(estimator)):
+    for one in {name for owner in type(estimator).__mro__ for name in vars(owner)} | set(
+        vars(estimator)
+    ):
         hasattr(estimator, one)
     assert "fit" in dict(inspect.getmembers(estimator))
     assert type(estimator).__name__ in estimator._repr_html_()
@@ -81,10 +83,18 @@ def test_a_missing_fit_is_named(estimator: Any) -> None:
             getattr(estimator, name)
 
 
-@pytest.mark.parametrize("name", ["pdf", "logpdf", "rvs", "cdf", "conditional", "marginal", "probability", "mean"])
+@pytest.mark.parametrize(
+    "name", ["pdf", "logpdf", "rvs", "cdf", "conditional", "marginal", "probability", "mean"]
+)
 def test_questions_go_to_the_density(name: str) -> None:
-    for est in (ksos.KernelSoSDensity(bandwidth=1.0), ksos.KernelSoSDensity(bandwidth=1.0).fit(X), ksos.KernelSoSDensityCV()):
-        with pytest.raises(AttributeError, match=rf"has no '{name}'.*use est\.distribution_\.{name}"):
+    for est in (
+        ksos.KernelSoSDensity(bandwidth=1.0),
+        ksos.KernelSoSDensity(bandwidth=1.0).fit(X),
+        ksos.KernelSoSDensityCV(),
+    ):
+        with pytest.raises(
+            AttributeError, match=rf"has no '{name}'.*use est\.distribution_\.{name}"
+        ):
             getattr(est, name)
 
 
@@ -114,9 +124,15 @@ def test_displays_name_the_call_for_a_density() -> None:
         ksos.SolutionDisplay.from_estimator(est.distribution_)
 
 
-@pytest.mark.parametrize("sides", [[0.1, 0.5], np.array([0.1, 0.5]), [0.1], (0.1, 0.2, 0.3), ("a", "b")])
+@pytest.mark.parametrize(
+    "sides", [[0.1, 0.5], np.array([0.1, 0.5]), [0.1], (0.1, 0.2, 0.3), ("a", "b")]
+)
 def test_only_a_tuple_is_an_interval(sides: Any) -> None:
-    p = ksos.KernelSoSDensity(bandwidth=1.0, measure=Box([-9.0] * 2, [9.0] * 2)).fit(X).distribution_
+    p = (
+        ksos.KernelSoSDensity(bandwidth=1.0, measure=Box([-9.0] * 2, [9.0] * 2))
+        .fit(X)
+        .distribution_
+    )
     assert p.conditional({0: (0.1, 0.5)}).n_features == 1
     for ask in (p.conditional, lambda given: p.probability(0.0, 1.0, given=given)):
         with pytest.raises(ValueError, match=r"as one number, or as a tuple \(low, high\)"):
@@ -125,7 +141,9 @@ def test_only_a_tuple_is_an_interval(sides: Any) -> None:
 
 def test_bad_columns_are_reported_all_at_once() -> None:
     pandas = pytest.importorskip("pandas")
-    table = pandas.DataFrame({"a": [1.0, 2.0, 3.0], "b": ["x", "y", "z"], "c": [1.0, np.nan, np.nan]})
+    table = pandas.DataFrame(
+        {"a": [1.0, 2.0, 3.0], "b": ["x", "y", "z"], "c": [1.0, np.nan, np.nan]}
+    )
     table = table.assign(d=pandas.to_datetime(["2020-01-01"] * 3), e=[np.nan, 1.0, 2.0])
     table["f"] = [1.0, np.inf, 2.0]
     with pytest.raises(ValueError) as caught:

@@ -41,9 +41,16 @@ def enter(fitted: KernelSoSDensity, entrance: str, data: Any) -> Any:
 
 @pytest.mark.parametrize("entrance", ENTRANCES)
 @pytest.mark.parametrize(
-    ("value", "words"), [(np.nan, "Input X contains NaN"), (np.inf, "Input X contains infinity"), (-np.inf, "Input X contains infinity")]
+    ("value", "words"),
+    [
+        (np.nan, "Input X contains NaN"),
+        (np.inf, "Input X contains infinity"),
+        (-np.inf, "Input X contains infinity"),
+    ],
 )
-def test_nan_and_infinity(fitted: KernelSoSDensity, entrance: str, value: float, words: str) -> None:
+def test_nan_and_infinity(
+    fitted: KernelSoSDensity, entrance: str, value: float, words: str
+) -> None:
     data = X.copy()
     data[3, 1] = value
     with pytest.raises(ValueError, match=words):
@@ -54,28 +61,57 @@ def test_nan_and_infinity(fitted: KernelSoSDensity, entrance: str, value: float,
 @pytest.mark.parametrize(
     ("data", "kind", "words"),
     [
-        (np.empty((0, 2)), ValueError, r"0 sample\(s\) \(shape=\(0, 2\)\) while a minimum of 1 is required"),
-        (np.empty((5, 0)), ValueError, r"0 feature\(s\) \(shape=\(5, 0\)\) while a minimum of 1 is required"),
+        (
+            np.empty((0, 2)),
+            ValueError,
+            r"0 sample\(s\) \(shape=\(0, 2\)\) while a minimum of 1 is required",
+        ),
+        (
+            np.empty((5, 0)),
+            ValueError,
+            r"0 feature\(s\) \(shape=\(5, 0\)\) while a minimum of 1 is required",
+        ),
         (X[:, 0], ValueError, "Expected 2D array, got 1D array instead"),
         (3.0, ValueError, "Expected 2D array, got scalar array instead"),
         (None, ValueError, "Expected 2D array, got scalar array instead"),
         (X[None], ValueError, "Found array with dim 3, while dim <= 2 is required"),
         (X + 0j, ValueError, "Complex data not supported"),
-        (scipy.sparse.csr_matrix(X), TypeError, r"Sparse data was passed for X, but dense data is required. Use '.toarray\(\)'"),
+        (
+            scipy.sparse.csr_matrix(X),
+            TypeError,
+            r"Sparse data was passed for X, but dense data is required. Use '.toarray\(\)'",
+        ),
         ([["a", "b"], ["c", "d"]], ValueError, "could not convert string to float: 'a'"),
         ("moons.csv", ValueError, "could not convert string to float: 'moons.csv'"),
         ([[1.0, 2.0], [3.0]], ValueError, "inhomogeneous shape"),
     ],
-    ids=["no samples", "no features", "1-D", "number", "None", "3-D", "complex", "sparse", "text", "a file name", "ragged"],
+    ids=[
+        "no samples",
+        "no features",
+        "1-D",
+        "number",
+        "None",
+        "3-D",
+        "complex",
+        "sparse",
+        "text",
+        "a file name",
+        "ragged",
+    ],
 )
-def test_not_a_matrix_of_real_numbers(fitted: KernelSoSDensity, entrance: str, data: Any, kind: type[Exception], words: str) -> None:
+def test_not_a_matrix_of_real_numbers(
+    fitted: KernelSoSDensity, entrance: str, data: Any, kind: type[Exception], words: str
+) -> None:
     with pytest.raises(kind, match=words):
         enter(fitted, entrance, data)
 
 
 def test_another_number_of_features_later(fitted: KernelSoSDensity) -> None:
     for method in (fitted.score_samples, fitted.score):
-        with pytest.raises(ValueError, match="X has 3 features, but KernelSoSDensity is expecting 2 features as input"):
+        with pytest.raises(
+            ValueError,
+            match="X has 3 features, but KernelSoSDensity is expecting 2 features as input",
+        ):
             method(np.zeros((4, 3)))
     for method in (fitted.distribution_.pdf, fitted.distribution_.logpdf):
         with pytest.raises(ValueError, match="X has 3 features, but 2 were expected"):
@@ -89,12 +125,20 @@ def test_another_number_of_features_later(fitted: KernelSoSDensity) -> None:
 
 
 def test_samples_outside_the_measure() -> None:
-    box, words = Box([-3, -3], [1.5, 3]), r"outside Box\(low=.*; the first is row 2: \[.*\]; widen it or leave them out"
+    box, words = (
+        Box([-3, -3], [1.5, 3]),
+        r"outside Box\(low=.*; the first is row 2: \[.*\]; widen it or leave them out",
+    )
     outside = X[:, 0] > 1.5
     with pytest.raises(ValueError, match=f"{outside.sum()} of 60 samples lie {words}"):
         KernelSoSDensity(measure=box).fit(X)
-    est = KernelSoSDensity(measure=box, tol=1e-3).fit(X, sample_weight=~outside)  # what weighs nothing is not there
-    np.testing.assert_array_equal(est.score_samples(X), KernelSoSDensity(measure=box, tol=1e-3).fit(X[~outside]).score_samples(X))
+    est = KernelSoSDensity(measure=box, tol=1e-3).fit(
+        X, sample_weight=~outside
+    )  # what weighs nothing is not there
+    np.testing.assert_array_equal(
+        est.score_samples(X),
+        KernelSoSDensity(measure=box, tol=1e-3).fit(X[~outside]).score_samples(X),
+    )
 
 
 # --- few points, equal points, flat clouds ---
@@ -105,32 +149,48 @@ def check_normal(est: KernelSoSDensity, mean: np.ndarray, eta: float) -> None:
     queries = mean + eta * np.random.default_rng(0).normal(size=(20, len(mean)))
     expected = multivariate_normal(mean, eta**2 / 4).logpdf(queries)
     np.testing.assert_allclose(est.score_samples(queries), expected, rtol=1e-10)
-    assert (est.solution_.status, est.solution_.gap, est.solution_.space.rank, est.solution_.rank) == ("solved", 0.0, 1, 1)
+    assert (
+        est.solution_.status,
+        est.solution_.gap,
+        est.solution_.space.rank,
+        est.solution_.rank,
+    ) == ("solved", 0.0, 1, 1)
     np.testing.assert_allclose(est.distribution_.mean(), mean, rtol=1e-12)
-    np.testing.assert_allclose(est.distribution_.cov(), eta**2 / 4 * np.eye(len(mean)), atol=1e-10 * eta**2)
+    np.testing.assert_allclose(
+        est.distribution_.cov(), eta**2 / 4 * np.eye(len(mean)), atol=1e-10 * eta**2
+    )
 
 
 @pytest.mark.parametrize("d", [1, 2, 7])
 def test_one_point(d: int) -> None:
     x = np.arange(3.0, 3.0 + d)
     check_normal(KernelSoSDensity(bandwidth=1.7).fit([x]), x, 1.7)
-    with pytest.warns(UserWarning, match=r"bandwidth='auto': feature\(s\) \[0.*\] have no spread; the bandwidth is set to 1 there"):
+    with pytest.warns(
+        UserWarning,
+        match=r"bandwidth='auto': feature\(s\) \[0.*\] have no spread; the bandwidth is set to 1 there",
+    ):
         check_normal(KernelSoSDensity().fit([x]), x, 1.0)
 
 
 def test_one_support_point() -> None:
     est = KernelSoSDensity(n_support=1, bandwidth=2.0).fit(X)
     check_normal(est, est.support_points_[0], 2.0)
-    check_normal(KernelSoSDensity(support=[[0.5, 0.2]], bandwidth=2.0).fit(X), np.array([0.5, 0.2]), 2.0)
+    check_normal(
+        KernelSoSDensity(support=[[0.5, 0.2]], bandwidth=2.0).fit(X), np.array([0.5, 0.2]), 2.0
+    )
 
 
 def test_all_points_equal() -> None:
-    check_normal(KernelSoSDensity(bandwidth=0.3).fit(np.full((7, 2), 5.0)), np.array([5.0, 5.0]), 0.3)
+    check_normal(
+        KernelSoSDensity(bandwidth=0.3).fit(np.full((7, 2), 5.0)), np.array([5.0, 5.0]), 0.3
+    )
 
 
 def test_duplicate_support_points_add_nothing() -> None:
     once = KernelSoSDensity(support=X[:6], bandwidth=1.0).fit(X)
-    thrice = KernelSoSDensity(support=np.repeat(X[:6], 3, axis=0), bandwidth=1.0, landmarks=X[:6]).fit(X)
+    thrice = KernelSoSDensity(
+        support=np.repeat(X[:6], 3, axis=0), bandwidth=1.0, landmarks=X[:6]
+    ).fit(X)
     assert thrice.solution_.space.rank == once.solution_.space.rank == 6
     assert thrice.solution_.objective == pytest.approx(once.solution_.objective, abs=2e-8)
     np.testing.assert_allclose(thrice.score_samples(X), once.score_samples(X), atol=1e-3)
@@ -143,7 +203,11 @@ def test_constant_feature() -> None:
     # every support point has the same second coordinate: p(x, y) = p(x)·N(y; 0.1, η²/4), up to what MMD in two features weighs differently
     offset = np.array([0.0, 0.3])
     expected = multivariate_normal(0.0, 0.8**2 / 4).logpdf([0.0, 0.3])
-    np.testing.assert_allclose(est.score_samples(flat + offset) - est.score_samples(flat), expected[1] - expected[0], atol=1e-8)
+    np.testing.assert_allclose(
+        est.score_samples(flat + offset) - est.score_samples(flat),
+        expected[1] - expected[0],
+        atol=1e-8,
+    )
     assert est.solution_.space.rank == alone.solution_.space.rank
 
 
@@ -171,8 +235,12 @@ def formats(folder: Path, data: np.ndarray) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("name", ["read-only memmap", "Fortran order", "strided", "list", "DataFrame", "object"])
-def test_same_result_and_unchanged_input(fitted: KernelSoSDensity, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["read-only memmap", "Fortran order", "strided", "list", "DataFrame", "object"]
+)
+def test_same_result_and_unchanged_input(
+    fitted: KernelSoSDensity, tmp_path: Path, name: str
+) -> None:
     data = formats(tmp_path, X)[name]
     est = KernelSoSDensity(tol=1e-5).fit(data)
     expected = fitted.score_samples(X)
@@ -187,8 +255,13 @@ def test_whole_numbers(dtype: type) -> None:
     data = np.random.default_rng(0).integers(0, 2, (30, 3)).astype(dtype)
     data.setflags(write=False)
     before = data.copy()
-    est, same = KernelSoSDensity(tol=1e-5).fit(data), KernelSoSDensity(tol=1e-5).fit(data.astype(float))
-    np.testing.assert_allclose(est.score_samples(data), same.score_samples(data.astype(float)), atol=1e-9)
+    est, same = (
+        KernelSoSDensity(tol=1e-5).fit(data),
+        KernelSoSDensity(tol=1e-5).fit(data.astype(float)),
+    )
+    np.testing.assert_allclose(
+        est.score_samples(data), same.score_samples(data.astype(float)), atol=1e-9
+    )
     np.testing.assert_array_equal(data, before)
 
 
@@ -205,7 +278,9 @@ def test_float32() -> None:
     single = X.astype(np.float32)
     est, fitted = KernelSoSDensity(tol=1e-10).fit(single), KernelSoSDensity(tol=1e-10).fit(X)
     np.testing.assert_allclose(est.score_samples(single), fitted.score_samples(X), atol=1e-4)
-    np.testing.assert_array_equal(est.score_samples(single), est.score_samples(single.astype(np.float64)))
+    np.testing.assert_array_equal(
+        est.score_samples(single), est.score_samples(single.astype(np.float64))
+    )
     assert est.score_samples(single).dtype == np.float64
     queries = np.random.default_rng(0).uniform(-4, 5, (100_000, 2)).astype(np.float32)
     assert est.distribution_.pdf(queries).min() >= 0.0
@@ -249,27 +324,70 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"bandwidth": np.nan}, ValueError, "bandwidth must be positive and finite; got nan"),
     ({"bandwidth": np.inf}, ValueError, "bandwidth must be positive and finite; got inf"),
     ({"bandwidth": [1.0, 0.0]}, ValueError, "bandwidth must be positive and finite"),
-    ({"bandwidth": 1e-170}, ValueError, r"bandwidth must lie in \[1.5e-154, 1.3e\+154\], where its square is representable; got 1e-170"),
+    (
+        {"bandwidth": 1e-170},
+        ValueError,
+        r"bandwidth must lie in \[1.5e-154, 1.3e\+154\], where its square is representable; got 1e-170",
+    ),
     ({"bandwidth": 1e170}, ValueError, "where its square is representable; got 1e"),
-    ({"bandwidth": True}, ValueError, "bandwidth must be a positive number or one per feature; got True"),
-    ({"bandwidth": 1j}, ValueError, "bandwidth must be a positive number or one per feature; got 1j"),
-    ({"bandwidth": []}, ValueError, r"bandwidth must be a positive number or one per feature; got shape \(0,\)"),
+    (
+        {"bandwidth": True},
+        ValueError,
+        "bandwidth must be a positive number or one per feature; got True",
+    ),
+    (
+        {"bandwidth": 1j},
+        ValueError,
+        "bandwidth must be a positive number or one per feature; got 1j",
+    ),
+    (
+        {"bandwidth": []},
+        ValueError,
+        r"bandwidth must be a positive number or one per feature; got shape \(0,\)",
+    ),
     (
         {"bandwidth": "wide"},
         ValueError,
         "bandwidth must be one of 'auto', 'median', 'scott', 'silverman', a positive number or one per feature",
     ),
-    ({"bandwidth": -1.0, "kernel": ksos.kernels.Gaussian(1.0)}, ValueError, "bandwidth must be positive and finite; got -1.0"),
-    ({"embedding_bandwidth": 0.0}, ValueError, "embedding_bandwidth must be positive and finite; got 0.0"),
-    ({"embedding_bandwidth": "median"}, ValueError, "embedding_bandwidth must be a positive number or one per feature; got 'median'"),
-    ({"regularization": -1e-3}, ValueError, r'regularization \(or "auto"\) must be non-negative and finite; got -0.001'),
+    (
+        {"bandwidth": -1.0, "kernel": ksos.kernels.Gaussian(1.0)},
+        ValueError,
+        "bandwidth must be positive and finite; got -1.0",
+    ),
+    (
+        {"embedding_bandwidth": 0.0},
+        ValueError,
+        "embedding_bandwidth must be positive and finite; got 0.0",
+    ),
+    (
+        {"embedding_bandwidth": "median"},
+        ValueError,
+        "embedding_bandwidth must be a positive number or one per feature; got 'median'",
+    ),
+    (
+        {"regularization": -1e-3},
+        ValueError,
+        r'regularization \(or "auto"\) must be non-negative and finite; got -0.001',
+    ),
     ({"regularization": np.nan}, ValueError, "must be non-negative and finite; got nan"),
     ({"regularization": "none"}, ValueError, "must be a number; got 'none'"),
-    ({"relative_regularization": -1.0}, ValueError, "relative_regularization must be non-negative and finite; got -1"),
-    ({"relative_regularization": "auto"}, ValueError, "relative_regularization must be a number; got 'auto'"),
+    (
+        {"relative_regularization": -1.0},
+        ValueError,
+        "relative_regularization must be non-negative and finite; got -1",
+    ),
+    (
+        {"relative_regularization": "auto"},
+        ValueError,
+        "relative_regularization must be a number; got 'auto'",
+    ),
     (
         {"regularization": 0.1, "relative_regularization": 0.2},
-        *(ValueError, "regularization=0.1 and relative_regularization=0.2 say the same in two units: .*; give one of them"),
+        *(
+            ValueError,
+            "regularization=0.1 and relative_regularization=0.2 say the same in two units: .*; give one of them",
+        ),
     ),
     ({"penalty": "l1"}, ValueError, "penalty must be one of 'trace', 'frobenius'; got 'l1'"),
     ({"n_support": 0}, ValueError, "n_support must be at least 1; got 0"),
@@ -284,10 +402,26 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"landmarks": 0}, ValueError, "landmarks must be at least 1; got 0"),
     ({"landmarks": "all"}, ValueError, "landmarks: could not convert string to float: 'all'"),
     ({"landmarks": 2.5}, ValueError, "landmarks: Expected 2D array"),
-    ({"measure": "box"}, TypeError, "measure must be a measure such as ksos.measures.Box.low, high., or None; got 'box'"),
-    ({"kernel": "rbf"}, ValueError, "kernel must be one of 'gaussian', 'laplace', 'matern' or a kernel object; got 'rbf'"),
-    ({"objective": "kl"}, ValueError, "objective must be one of 'squared_mmd', 'mmd', 'likelihood' or a functional; got 'kl'"),
-    ({"solver": "simplex"}, ValueError, "solver must be one of 'auto', .*'fista', .*; got 'simplex'"),
+    (
+        {"measure": "box"},
+        TypeError,
+        "measure must be a measure such as ksos.measures.Box.low, high., or None; got 'box'",
+    ),
+    (
+        {"kernel": "rbf"},
+        ValueError,
+        "kernel must be one of 'gaussian', 'laplace', 'matern' or a kernel object; got 'rbf'",
+    ),
+    (
+        {"objective": "kl"},
+        ValueError,
+        "objective must be one of 'squared_mmd', 'mmd', 'likelihood' or a functional; got 'kl'",
+    ),
+    (
+        {"solver": "simplex"},
+        ValueError,
+        "solver must be one of 'auto', .*'fista', .*; got 'simplex'",
+    ),
     ({"tol": np.nan}, ValueError, "tol must be positive and finite; got nan"),
     ({"tol": 0.0}, ValueError, "tol must be positive and finite; got 0.0"),
     ({"time_limit": 0.0}, ValueError, "time_limit must be positive and finite; got 0.0"),
@@ -297,15 +431,22 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("parameters", "kind", "words"), WRONG, ids=[str(parameters)[1:-1] for parameters, *_ in WRONG])
+@pytest.mark.parametrize(
+    ("parameters", "kind", "words"), WRONG, ids=[str(parameters)[1:-1] for parameters, *_ in WRONG]
+)
 def test_parameters(parameters: dict[str, Any], kind: type[Exception], words: str) -> None:
     with pytest.raises(kind, match=words):
-        KernelSoSDensity(**parameters).fit(np.full((3, 2), np.nan))  # had it looked at the data, it would have complained of them
+        KernelSoSDensity(**parameters).fit(
+            np.full((3, 2), np.nan)
+        )  # had it looked at the data, it would have complained of them
 
 
 @pytest.mark.parametrize("name", ["bandwidth", "embedding_bandwidth"])
 def test_one_bandwidth_too_many(name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name} gives 3 bandwidths but the points have 2 features; give one, or one for each"):
+    with pytest.raises(
+        ValueError,
+        match=f"{name} gives 3 bandwidths but the points have 2 features; give one, or one for each",
+    ):
         KernelSoSDensity(**{name: [1.0, 2.0, 3.0]}).fit(X)
 
 
@@ -322,7 +463,9 @@ def test_number_of_samples(fitted: KernelSoSDensity) -> None:
 def test_use_before_fit() -> None:
     est = KernelSoSDensity()
     for method in (lambda: est.score_samples(X), lambda: est.score(X), lambda: est.sample(3)):
-        with pytest.raises(NotFittedError, match="This KernelSoSDensity instance is not fitted yet"):
+        with pytest.raises(
+            NotFittedError, match="This KernelSoSDensity instance is not fitted yet"
+        ):
             method()
 
 
@@ -335,21 +478,50 @@ LABELS = np.array(["u", "v"] * 6, dtype=object)
 @pytest.mark.parametrize(
     "est, y, words",
     [
-        (ksos.RobustRegressor(), np.r_[np.nan, np.zeros(11)], r"Input y contains NaN: 1 of 12 entries are missing, the first is entry 0"),
-        (ksos.RobustRegressor(), LABELS, "y: could not convert string to float: 'u'; y must hold real numbers"),
-        (ksos.RobustClassifier(), np.where(LABELS == "u", None, LABELS), "Input y contains NaN: 6 of 12 entries are missing"),
-        (ksos.RobustClassifier(), np.r_[1.0, np.nan, np.zeros(10)], "the first is entry 1 .*leave those rows out"),
+        (
+            ksos.RobustRegressor(),
+            np.r_[np.nan, np.zeros(11)],
+            r"Input y contains NaN: 1 of 12 entries are missing, the first is entry 0",
+        ),
+        (
+            ksos.RobustRegressor(),
+            LABELS,
+            "y: could not convert string to float: 'u'; y must hold real numbers",
+        ),
+        (
+            ksos.RobustClassifier(),
+            np.where(LABELS == "u", None, LABELS),
+            "Input y contains NaN: 6 of 12 entries are missing",
+        ),
+        (
+            ksos.RobustClassifier(),
+            np.r_[1.0, np.nan, np.zeros(10)],
+            "the first is entry 1 .*leave those rows out",
+        ),
     ],
 )
 def test_targets_of_robust_estimators(est: Any, y: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         est.fit(FRAME, y)
-    with pytest.raises(ValueError, match=r"X: could not convert string to float: 'u'; X must hold real numbers: leave the column out"):
+    with pytest.raises(
+        ValueError,
+        match=r"X: could not convert string to float: 'u'; X must hold real numbers: leave the column out",
+    ):
         est.fit(np.column_stack([FRAME.to_numpy(object), LABELS]), np.zeros(12))
 
 
-@pytest.mark.parametrize("est", [KernelSoSDensity(tol=1e-3), ksos.RobustRegressor(radius=0.0), ksos.RobustClassifier(radius=0.0)])
+@pytest.mark.parametrize(
+    "est",
+    [
+        KernelSoSDensity(tol=1e-3),
+        ksos.RobustRegressor(radius=0.0),
+        ksos.RobustClassifier(radius=0.0),
+    ],
+)
 def test_columns_in_another_order_are_refused_with_the_remedy(est: Any) -> None:
     est.fit(FRAME, (FRAME["a"] > 0.5).astype(int))
-    with pytest.raises(ValueError, match=r"in the same order as they were in fit\.\n.*X\[list\(est\.feature_names_in_\)\]"):
+    with pytest.raises(
+        ValueError,
+        match=r"in the same order as they were in fit\.\n.*X\[list\(est\.feature_names_in_\)\]",
+    ):
         (est.score_samples if isinstance(est, KernelSoSDensity) else est.predict)(FRAME[["b", "a"]])

@@ -93,7 +93,9 @@ def test_probabilities_know_the_walls(law: object, box: Box) -> None:
     if np.isfinite(low):
         assert p.cdf([[low]])[0] == pytest.approx(0.0, abs=1e-12) and p.cdf([[low - 1.0]])[0] == 0.0
     if np.isfinite(high):
-        assert p.cdf([[high]])[0] == pytest.approx(1.0, abs=1e-9) and p.cdf([[high + 1.0]])[0] == pytest.approx(1.0, abs=1e-9)
+        assert p.cdf([[high]])[0] == pytest.approx(1.0, abs=1e-9) and p.cdf([[high + 1.0]])[
+            0
+        ] == pytest.approx(1.0, abs=1e-9)
 
 
 def test_no_bend_at_the_wall() -> None:
@@ -110,7 +112,9 @@ def test_infinite_sides_only_is_the_whole_space() -> None:
     X = np.random.default_rng(1).normal(size=(60, 2))
     everywhere = Box([-np.inf, -np.inf], [np.inf, np.inf])
     options = {"bandwidth": 1.5, "regularization": 1e-3, "tol": 1e-9}
-    boxed, free = (KernelSoSDensity(measure=measure, **options).fit(X) for measure in (everywhere, Lebesgue()))
+    boxed, free = (
+        KernelSoSDensity(measure=measure, **options).fit(X) for measure in (everywhere, Lebesgue())
+    )
     np.testing.assert_allclose(boxed.score_samples(X), free.score_samples(X), atol=1e-5)
     assert boxed.solution_.objective == pytest.approx(free.solution_.objective, abs=1e-8)
 
@@ -125,15 +129,21 @@ def test_one_wall_in_two_dimensions() -> None:
     draws = p.rvs(3000, rng=0)
     assert draws[:, 1].min() >= 0.0 and draws[:, 0].min() < -1.0
     np.testing.assert_allclose(draws.mean(axis=0), p.mean(), atol=0.15)
-    assert p.marginal([1]).pdf([[0.0]])[0] > 0.5, "as high at the wall as the exponential law, or nearly"
+    assert p.marginal([1]).pdf([[0.0]])[0] > 0.5, (
+        "as high at the wall as the exponential law, or nearly"
+    )
 
 
 @pytest.mark.parametrize(("scale", "shift"), [(1e6, 0.0), (1e-6, 0.0), (1.0, 2.0**27)])
 def test_walls_move_with_the_data(scale: float, shift: float) -> None:
     X = np.round(sample(beta(1.0, 3.0), 80, 0) * 2**20) / 2**20
     plain = KernelSoSDensity(measure=Box([0.0], [1.0]), tol=1e-10).fit(X)
-    moved = KernelSoSDensity(measure=Box([shift], [scale + shift]), tol=1e-10).fit(scale * X + shift)
-    np.testing.assert_allclose(moved.score_samples(scale * X + shift) + np.log(scale), plain.score_samples(X), atol=1e-6)
+    moved = KernelSoSDensity(measure=Box([shift], [scale + shift]), tol=1e-10).fit(
+        scale * X + shift
+    )
+    np.testing.assert_allclose(
+        moved.score_samples(scale * X + shift) + np.log(scale), plain.score_samples(X), atol=1e-6
+    )
     draws = moved.sample(200, random_state=0)
     assert draws.min() >= shift and draws.max() <= scale + shift
 
@@ -141,8 +151,12 @@ def test_walls_move_with_the_data(scale: float, shift: float) -> None:
 def test_a_boundary_that_is_known_helps() -> None:
     """Skewed positive samples: the held-out score with the boundary is higher, and the mean is right."""
     rng = np.random.default_rng(11)
-    X, new = (np.column_stack([rng.gamma(1.0, 3.0, n), rng.gamma(2.0, 1.0, n)]) for n in (1000, 4000))
-    free, bounded = (KernelSoSDensity(measure=m).fit(X) for m in (None, Box([0.0, 0.0], [np.inf, np.inf])))
+    X, new = (
+        np.column_stack([rng.gamma(1.0, 3.0, n), rng.gamma(2.0, 1.0, n)]) for n in (1000, 4000)
+    )
+    free, bounded = (
+        KernelSoSDensity(measure=m).fit(X) for m in (None, Box([0.0, 0.0], [np.inf, np.inf]))
+    )
     assert bounded.solution_.status == "solved"
     assert bounded.score(new) > free.score(new) + 0.05
     np.testing.assert_allclose(bounded.distribution_.mean(), X.mean(axis=0), rtol=0.03)
@@ -151,7 +165,9 @@ def test_a_boundary_that_is_known_helps() -> None:
 def test_the_embedding_kernel_is_as_wide_with_a_boundary() -> None:
     X = np.random.default_rng(12).normal(size=(60, 3))
     far = KernelSoSDensity(measure=Box([-99.0] * 3, [99.0] * 3), tol=1e-4).fit(X)
-    np.testing.assert_allclose(far.embedding_bandwidth_ / far.bandwidth_, embedding_width(3), rtol=1e-12)
+    np.testing.assert_allclose(
+        far.embedding_bandwidth_ / far.bandwidth_, embedding_width(3), rtol=1e-12
+    )
 
 
 def test_samples_on_the_wall_are_inside() -> None:

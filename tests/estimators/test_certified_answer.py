@@ -83,7 +83,11 @@ def fit(options: dict[str, Any]) -> KernelSoSDensity:
 
 def terms(est: KernelSoSDensity) -> list[Term]:
     """The problem in the units of the paper."""
-    data = (X[:7], np.full(7, 1 / 7)) if not isinstance(est.objective, str) else (X, np.full(len(X), 1 / len(X)))
+    data = (
+        (X[:7], np.full(7, 1 / 7))
+        if not isinstance(est.objective, str)
+        else (X, np.full(len(X), 1 / len(X)))
+    )
     name = est.objective if isinstance(est.objective, str) else "squared_mmd"
     return [(name, 1.0, data), (est.penalty, est.regularization_, None)]
 
@@ -92,7 +96,9 @@ def refuted(est: KernelSoSDensity, returned: Any) -> list[Any]:
     """What the certificate says and the density that was returned does not have."""
     solution = est.solution_
     own = SimpleNamespace(space=solution.space, distribution=returned)
-    tol = est.tol or (1e-5 if isinstance(est.objective, str) and est.objective == "likelihood" else 1e-8)
+    tol = est.tol or (
+        1e-5 if isinstance(est.objective, str) and est.objective == "likelihood" else 1e-8
+    )
     return Referee(own, terms(est)).verdict().against(Claims.of(solution), "fit", tol)
 
 
@@ -100,15 +106,21 @@ def objective_over_a_reference(est: KernelSoSDensity, returned: Any) -> float:
     """The distance of p·ρ, by quadrature over the density by volume, and the penalty on F alone."""
     space, solution = est.solution_.space, est.solution_
     width = 0.25 * float(min(np.min(space.kernel.sigma), np.min(space.embedding_kernel.sigma)))
-    rule = rule_for(Lebesgue(), np.asarray(space.support_points, float), width, 80.0)  # a mixture has a wide part
+    rule = rule_for(
+        Lebesgue(), np.asarray(space.support_points, float), width, 80.0
+    )  # a mixture has a wide part
     (name, _, (points, a)), (_, strength, _) = terms(est)
     if name == "likelihood":
         distance = -float(a @ (returned.logpdf(points) - log_reference(est, points)))
     else:
         masses = rule.weights * np.asarray(returned.pdf(rule.nodes.astype(float)), LONG)
-        assert float(masses.sum()) == pytest.approx(1.0, abs=1e-7)  # of tails a few lie beyond the rule
+        assert float(masses.sum()) == pytest.approx(
+            1.0, abs=1e-7
+        )  # of tails a few lie beyond the rule
         k, Z = space.embedding_kernel, space.landmarks
-        there = masses @ kernel_matrix(k, rule.nodes, Z) - np.asarray(a, LONG) @ kernel_matrix(k, points, Z)
+        there = masses @ kernel_matrix(k, rule.nodes, Z) - np.asarray(a, LONG) @ kernel_matrix(
+            k, points, Z
+        )
         residual = np.asarray(space.projection.S, LONG) @ there
         distance = float(residual @ residual)
         distance = math.sqrt(distance) if name == "mmd" else distance
@@ -121,7 +133,9 @@ def log_reference(est: KernelSoSDensity, points: np.ndarray) -> np.ndarray:
     """The log-density of the reference by volume, from its parameters."""
     measure = est.solution_.space.measure
     if isinstance(measure, Normal):
-        return np.asarray(norm(float(np.ravel(measure.mean)[0]), deviation(measure)).logpdf(points[:, 0]))
+        return np.asarray(
+            norm(float(np.ravel(measure.mean)[0]), deviation(measure)).logpdf(points[:, 0])
+        )
     deviations = np.sqrt(np.ravel(measure.covariances))
     parts = norm(np.ravel(measure.means), deviations).pdf(points)
     return np.log(parts @ np.ravel(measure.weights))
@@ -148,7 +162,9 @@ def test_the_density_has_the_objective_that_the_certificate_reports(name: str) -
         return
     assert objective_over_a_reference(est, p) == pytest.approx(est.solution_.objective, abs=1e-8)
     by_volume = certified.logpdf(FAR) + log_reference(est, FAR)
-    np.testing.assert_allclose(p.logpdf(FAR), by_volume, rtol=0.0, atol=1e-12 * np.abs(by_volume).max())
+    np.testing.assert_allclose(
+        p.logpdf(FAR), by_volume, rtol=0.0, atol=1e-12 * np.abs(by_volume).max()
+    )
 
 
 def test_a_blend_would_be_noticed() -> None:
@@ -156,7 +172,9 @@ def test_a_blend_would_be_noticed() -> None:
     est = fit({})
     p = est.distribution_
     F = np.asarray(p.factor)
-    other = np.sqrt(0.02) * np.asarray(fit({"bandwidth": 0.8, "support": est.support_points_}).distribution_.factor)
+    other = np.sqrt(0.02) * np.asarray(
+        fit({"bandwidth": 0.8, "support": est.support_points_}).distribution_.factor
+    )
     blend = SimpleNamespace(kernel=p.kernel, factor=np.hstack([np.sqrt(0.98) * F, other]))
     assert refuted(est, blend)
     assert refuted(est, SimpleNamespace(kernel=p.kernel, factor=F * (1.0 + 1e-6)))

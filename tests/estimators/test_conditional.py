@@ -27,7 +27,9 @@ def wave(n: int = 200, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def joint(**options: Any) -> KernelSoSDensity:
-    return KernelSoSDensity(**{"bandwidth": [0.7, 0.5], "regularization": 1e-5, "tol": 1e-5, "n_support": 80, **options})
+    return KernelSoSDensity(
+        **{"bandwidth": [0.7, 0.5], "regularization": 1e-5, "tol": 1e-5, "n_support": 80, **options}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -39,13 +41,20 @@ def fitted() -> KernelSoSConditional:
 def two_outputs() -> KernelSoSConditional:
     X, y = wave(120)
     second = 0.5 * X[:, 0] + 0.3 * np.random.default_rng(1).normal(size=120) + 0.5 * y
-    return KernelSoSConditional("joint", estimator=joint(bandwidth=[1.0, 0.8, 0.8], n_support=50)).fit(X, np.column_stack([y, second]))
+    return KernelSoSConditional(
+        "joint", estimator=joint(bandwidth=[1.0, 0.8, 0.8], n_support=50)
+    ).fit(X, np.column_stack([y, second]))
 
 
 @parametrize_with_checks(
     [
         KernelSoSConditional("joint", estimator=KernelSoSDensity(tol=1e-4, n_support=15)),
-        KernelSoSConditional("joint", estimator=KernelSoSDensityCV([0.8], [1.0, 0.1], cv=2, reference=None, n_support=30, tol=1e-4)),
+        KernelSoSConditional(
+            "joint",
+            estimator=KernelSoSDensityCV(
+                [0.8], [1.0, 0.1], cv=2, reference=None, n_support=30, tol=1e-4
+            ),
+        ),
     ]
 )
 def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
@@ -70,7 +79,9 @@ def test_mass_one_for_every_condition(fitted: KernelSoSConditional) -> None:
     values = fitted.pdf(X, grid=8.0 * nodes)
     assert values.shape == (4, 400)
     np.testing.assert_allclose(values @ (8.0 * weights), 1.0, rtol=1e-6)
-    np.testing.assert_allclose(values[2], fitted.pdf(np.tile(X[2], (400, 1)), 8.0 * nodes), rtol=1e-10)
+    np.testing.assert_allclose(
+        values[2], fitted.pdf(np.tile(X[2], (400, 1)), 8.0 * nodes), rtol=1e-10
+    )
 
 
 def test_mean_and_spread_are_those_of_the_conditional(fitted: KernelSoSConditional) -> None:
@@ -115,8 +126,12 @@ def test_samples_follow_the_law(fitted: KernelSoSConditional) -> None:
     np.testing.assert_array_equal(draws, fitted.sample(X, 20_000, random_state=0))
     for i in range(2):
         row = X[[i]]
-        assert dkw_passes_at(draws[i], lambda t, row=row: fitted.cdf(np.repeat(row, len(t), axis=0), t))  # type: ignore[misc]
-    assert not dkw_passes_at(draws[0], lambda t: fitted.cdf(np.repeat(X[[1]], len(t), axis=0), t)), "the laws differ: the test must see it"
+        assert dkw_passes_at(
+            draws[i], lambda t, row=row: fitted.cdf(np.repeat(row, len(t), axis=0), t)
+        )  # type: ignore[misc]
+    assert not dkw_passes_at(
+        draws[0], lambda t: fitted.cdf(np.repeat(X[[1]], len(t), axis=0), t)
+    ), "the laws differ: the test must see it"
     assert fitted.sample(X, 0).shape == (2, 0)
 
 
@@ -135,8 +150,12 @@ def test_several_outputs(two_outputs: KernelSoSConditional) -> None:
     for i, x in enumerate(X):
         assert np.all(np.abs(draws[i].mean(axis=0) - mean[i]) < bound * std[i] * 1.5)
         expected, got = two_outputs.at(x).cov(), np.cov(draws[i].T)
-        np.testing.assert_allclose(got, expected, atol=0.2 * np.sqrt(expected[0, 0] * expected[1, 1]))
-        assert abs(got[0, 1] - expected[0, 1]) < 0.12 * np.sqrt(expected[0, 0] * expected[1, 1]), "the outputs are drawn together"
+        np.testing.assert_allclose(
+            got, expected, atol=0.2 * np.sqrt(expected[0, 0] * expected[1, 1])
+        )
+        assert abs(got[0, 1] - expected[0, 1]) < 0.12 * np.sqrt(expected[0, 0] * expected[1, 1]), (
+            "the outputs are drawn together"
+        )
 
 
 def test_a_column_as_target_stays_a_column() -> None:
@@ -156,11 +175,19 @@ def test_without_arguments() -> None:
     assert isinstance(est.estimator_, KernelSoSDensityCV)
     assert est.estimator_.objective == "likelihood" and est.estimator_.random_state == 1
     new_X, new_y = wave(200, 7)
-    gaussian = -0.5 * np.log(2.0 * np.pi * y.var()) - 0.5 * np.mean((new_y - y.mean()) ** 2) / y.var()
+    gaussian = (
+        -0.5 * np.log(2.0 * np.pi * y.var()) - 0.5 * np.mean((new_y - y.mean()) ** 2) / y.var()
+    )
     assert est.score(new_X, new_y) > gaussian, "better than a normal law that ignores x"
     assert np.all(np.isfinite(est.predict(new_X)))
-    other = KernelSoSConditional("joint", objective="squared_mmd", measure=Normal(0.0, 1.0))._joint_estimator()
-    assert other.objective == "squared_mmd" and other.measure == Normal(0.0, 1.0) and other.random_state == 0
+    other = KernelSoSConditional(
+        "joint", objective="squared_mmd", measure=Normal(0.0, 1.0)
+    )._joint_estimator()
+    assert (
+        other.objective == "squared_mmd"
+        and other.measure == Normal(0.0, 1.0)
+        and other.random_state == 0
+    )
 
 
 # --- domains, weights, units ---
@@ -170,23 +197,29 @@ def test_target_on_a_box() -> None:
     rng = np.random.default_rng(2)
     X = rng.uniform(0.0, 1.0, size=(150, 1))
     y = rng.beta(1.0, 1.0 + 4.0 * X[:, 0])
-    est = KernelSoSConditional("joint", estimator=joint(bandwidth=[0.6, 0.4], measure=Box([-np.inf, 0.0], [np.inf, 1.0]))).fit(X, y)
+    est = KernelSoSConditional(
+        "joint", estimator=joint(bandwidth=[0.6, 0.4], measure=Box([-np.inf, 0.0], [np.inf, 1.0]))
+    ).fit(X, y)
     low, high = est.predict_quantile(X, 0.0), est.predict_quantile(X, 1.0)
     assert np.all(low == 0.0) and np.all(high == 1.0), "the walls, exactly"
     assert np.all(est.sample(X, 50, random_state=0) >= 0.0)
     assert np.all(np.isneginf(est.score_samples(X[:2], [-0.01, 1.01])))
     assert est.score(X[:2], [0.5, 1.01]) == -np.inf
-    assert est.score(X[:2], [0.5, 1.01], sample_weight=[1.0, 0.0]) == pytest.approx(est.score_samples(X[:1], [0.5])[0]), (
-        "a row without weight"
-    )
+    assert est.score(X[:2], [0.5, 1.01], sample_weight=[1.0, 0.0]) == pytest.approx(
+        est.score_samples(X[:1], [0.5])[0]
+    ), "a row without weight"
     np.testing.assert_array_equal(est.cdf(X[:4], [2.0, 1.0, 0.0, -1.0]), [1.0, 1.0, 0.0, 0.0])
     nodes, weights = np.polynomial.legendre.leggauss(100)
-    np.testing.assert_allclose(est.pdf(X[:5], grid=0.5 * (nodes + 1.0)) @ (0.5 * weights), 1.0, rtol=1e-8)
+    np.testing.assert_allclose(
+        est.pdf(X[:5], grid=0.5 * (nodes + 1.0)) @ (0.5 * weights), 1.0, rtol=1e-8
+    )
 
 
 def test_conditions_outside_of_the_box_are_named() -> None:
     X, y = wave(60)
-    est = KernelSoSConditional("joint", estimator=joint(measure=Box([-2.0, -np.inf], [2.0, np.inf]))).fit(X, y)
+    est = KernelSoSConditional(
+        "joint", estimator=joint(measure=Box([-2.0, -np.inf], [2.0, np.inf]))
+    ).fit(X, y)
     with pytest.raises(ValueError, match="row 1"):
         est.predict([[0.0], [2.5]])
 
@@ -195,25 +228,40 @@ def test_weights_count_as_repetitions() -> None:
     X, y = wave(50)
     counts = np.random.default_rng(0).integers(0, 3, size=50)
     weighted = KernelSoSConditional("joint", estimator=joint()).fit(X, y, sample_weight=counts)
-    repeated = KernelSoSConditional("joint", estimator=joint()).fit(np.repeat(X, counts, axis=0), np.repeat(y, counts))
+    repeated = KernelSoSConditional("joint", estimator=joint()).fit(
+        np.repeat(X, counts, axis=0), np.repeat(y, counts)
+    )
     np.testing.assert_allclose(weighted.predict(X), repeated.predict(X), atol=1e-7)
-    assert weighted.score(X, y, sample_weight=counts) == pytest.approx(weighted.score(np.repeat(X, counts, axis=0), np.repeat(y, counts)))
+    assert weighted.score(X, y, sample_weight=counts) == pytest.approx(
+        weighted.score(np.repeat(X, counts, axis=0), np.repeat(y, counts))
+    )
     with pytest.raises(ValueError, match="sample_weight"):
         weighted.score(X, y, sample_weight=counts[:-1])
 
 
 @pytest.mark.parametrize(("a", "b", "shift"), [(1e6, 1e-6, 0.0), (1.0, 1.0, 2.0**27)])
-def test_units_do_not_matter(fitted: KernelSoSConditional, a: float, b: float, shift: float) -> None:
+def test_units_do_not_matter(
+    fitted: KernelSoSConditional, a: float, b: float, shift: float
+) -> None:
     X, y = wave()
-    X, y = np.round(X * 2**20) / 2**20, np.round(y * 2**20) / 2**20  # so that the shift loses nothing
+    X, y = (
+        np.round(X * 2**20) / 2**20,
+        np.round(y * 2**20) / 2**20,
+    )  # so that the shift loses nothing
     plain = KernelSoSConditional("joint", estimator=joint(regularization="auto")).fit(X, y)
-    moved = KernelSoSConditional("joint", estimator=joint(regularization="auto", bandwidth=[0.7 * a, 0.5 * b])).fit(
-        a * X + shift, b * y + shift
-    )
+    moved = KernelSoSConditional(
+        "joint", estimator=joint(regularization="auto", bandwidth=[0.7 * a, 0.5 * b])
+    ).fit(a * X + shift, b * y + shift)
     rows = a * X[:20] + shift
     np.testing.assert_allclose((moved.predict(rows) - shift) / b, plain.predict(X[:20]), atol=1e-5)
-    np.testing.assert_allclose(moved.score_samples(rows, b * y[:20] + shift) + np.log(b), plain.score_samples(X[:20], y[:20]), atol=1e-5)
-    np.testing.assert_allclose(moved.cdf(rows, b * y[:20] + shift), plain.cdf(X[:20], y[:20]), atol=1e-6)
+    np.testing.assert_allclose(
+        moved.score_samples(rows, b * y[:20] + shift) + np.log(b),
+        plain.score_samples(X[:20], y[:20]),
+        atol=1e-5,
+    )
+    np.testing.assert_allclose(
+        moved.cdf(rows, b * y[:20] + shift), plain.cdf(X[:20], y[:20]), atol=1e-6
+    )
 
 
 def test_far_conditions_give_numbers(fitted: KernelSoSConditional) -> None:
@@ -250,13 +298,22 @@ def test_the_given_estimator_is_left_alone() -> None:
 
 def test_targets_of_the_wrong_length(fitted: KernelSoSConditional) -> None:
     X, y = wave(20)
-    for act in (KernelSoSConditional("joint", estimator=joint()).fit, fitted.score_samples, fitted.cdf, fitted.score):
+    for act in (
+        KernelSoSConditional("joint", estimator=joint()).fit,
+        fitted.score_samples,
+        fitted.cdf,
+        fitted.score,
+    ):
         with pytest.raises(ValueError, match="X has 20 rows, but y has 19"):
             act(X, y[:-1])
     with pytest.raises(ValueError, match="the target y is None"):
         KernelSoSConditional("joint", estimator=joint()).fit(X, None)
-    np.testing.assert_array_equal(fitted.score_samples(X), fitted.score_samples(X, fitted.predict(X)))
-    with pytest.raises(ValueError, match="y must be given, of 1 output for each row of X; got None"):
+    np.testing.assert_array_equal(
+        fitted.score_samples(X), fitted.score_samples(X, fitted.predict(X))
+    )
+    with pytest.raises(
+        ValueError, match="y must be given, of 1 output for each row of X; got None"
+    ):
         fitted.score(X, None)
     with pytest.raises(ValueError, match="y has 2 outputs, but 1 were fitted"):
         fitted.score_samples(X, np.column_stack([y, y]))
@@ -286,7 +343,9 @@ def test_options_that_would_be_ignored() -> None:
             KernelSoSConditional("joint", estimator=joint(), **option).fit(X, y)
     with pytest.raises(TypeError, match=r"such as ksos\.KernelSoSDensity"):
         KernelSoSConditional("joint", estimator="likelihood").fit(X, y)
-    with pytest.raises(TypeError, match=r"a kernel sum of squares by volume.*got KernelDensity\(\)"):
+    with pytest.raises(
+        TypeError, match=r"a kernel sum of squares by volume.*got KernelDensity\(\)"
+    ):
         KernelSoSConditional("joint", estimator=KernelDensity()).fit(X, y)
 
 

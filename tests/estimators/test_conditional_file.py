@@ -14,15 +14,26 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import LinearRegression
 
 import ksos
-from ksos.estimators.conditional_file import StoredConditional, is_conditional_file, load_conditional, save_conditional
+from ksos.estimators.conditional_file import (
+    StoredConditional,
+    is_conditional_file,
+    load_conditional,
+    save_conditional,
+)
 
 
 @pytest.fixture(scope="module", params=["linear", "trees"])
 def fitted(request: pytest.FixtureRequest) -> tuple[ksos.KernelSoSConditional, np.ndarray]:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(80, 2))
-    model = LinearRegression() if request.param == "linear" else HistGradientBoostingRegressor(max_iter=10)
-    return ksos.KernelSoSConditional(model, scale="constant", given=None).fit(X, X[:, 0] + rng.normal(size=80)), X
+    model = (
+        LinearRegression()
+        if request.param == "linear"
+        else HistGradientBoostingRegressor(max_iter=10)
+    )
+    return ksos.KernelSoSConditional(model, scale="constant", given=None).fit(
+        X, X[:, 0] + rng.normal(size=80)
+    ), X
 
 
 def test_what_was_written_comes_back(fitted: Any, tmp_path: Path) -> None:
@@ -31,9 +42,12 @@ def test_what_was_written_comes_back(fitted: Any, tmp_path: Path) -> None:
     assert is_conditional_file(tmp_path / "model")
     again, columns, target, _ = load_conditional(tmp_path / "model")
     assert columns == ("a", "b") and target == "price"
-    np.testing.assert_array_equal(again.predict_quantile(X, [0.1, 0.9]), estimator.predict_quantile(X, [0.1, 0.9]))
     np.testing.assert_array_equal(
-        again.predict_interval(X, 0.8, method="conformal"), estimator.predict_interval(X, 0.8, method="conformal")
+        again.predict_quantile(X, [0.1, 0.9]), estimator.predict_quantile(X, [0.1, 0.9])
+    )
+    np.testing.assert_array_equal(
+        again.predict_interval(X, 0.8, method="conformal"),
+        estimator.predict_interval(X, 0.8, method="conformal"),
     )
 
 
@@ -82,7 +96,9 @@ def forge(path: Path, value: Any) -> Path:
     ],
     ids=["mkdir", "getattr", "eval", "memmap", "Path", "load", "mmd", "inside"],
 )
-def test_a_forged_file_runs_nothing(value: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forged_file_runs_nothing(
+    value: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ksos.ModelFormatError, match="forged"):
         load_conditional(forge(tmp_path / "forged", value))
@@ -90,14 +106,19 @@ def test_a_forged_file_runs_nothing(value: Any, tmp_path: Path, monkeypatch: pyt
 
 
 def test_what_is_no_conditional_density_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ksos.ModelFormatError, match="holds no conditional density; got LinearRegression"):
+    with pytest.raises(
+        ksos.ModelFormatError, match="holds no conditional density; got LinearRegression"
+    ):
         load_conditional(forge(tmp_path / "other", LinearRegression()))
 
 
 def test_a_file_of_an_earlier_version_is_named(tmp_path: Path) -> None:
     (tmp_path / "old").write_bytes(b"\x89KSOC\r\n\x1a" + bytes(100))
     for read in (load_conditional, ksos.load):
-        with pytest.raises(ksos.ModelFormatError, match=r"old was written by an earlier version of ksos.* fit it again"):
+        with pytest.raises(
+            ksos.ModelFormatError,
+            match=r"old was written by an earlier version of ksos.* fit it again",
+        ):
             read(tmp_path / "old")
 
 

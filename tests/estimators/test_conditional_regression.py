@@ -36,7 +36,9 @@ def slope(n: int = 150, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def model(regressor: Any = None, **options: Any) -> KernelSoSConditional:
-    return KernelSoSConditional(LinearRegression() if regressor is None else regressor, **{"estimator": QUICK, **options})
+    return KernelSoSConditional(
+        LinearRegression() if regressor is None else regressor, **{"estimator": QUICK, **options}
+    )
 
 
 SETTINGS: dict[str, KernelSoSConditional] = {
@@ -44,17 +46,27 @@ SETTINGS: dict[str, KernelSoSConditional] = {
     "scale": model(Ridge(), scale=Ridge(10.0), given=None),
     "given the prediction": model(scale=Ridge(1.0), given="prediction"),
     "given two columns": model(scale="constant", given=[1, 0]),
-    "a pipeline and trees": model([make_pipeline(StandardScaler(), Ridge()), HistGradientBoostingRegressor(max_iter=10)], given=None),
+    "a pipeline and trees": model(
+        [make_pipeline(StandardScaler(), Ridge()), HistGradientBoostingRegressor(max_iter=10)],
+        given=None,
+    ),
     "prefit": model(LinearRegression().fit(*slope(80, 5)), prefit=True, given=None),
 }
 
 
 @pytest.fixture(scope="module", params=list(SETTINGS))
 def fitted(request: pytest.FixtureRequest) -> KernelSoSConditional:
-    return clone(SETTINGS[request.param]).fit(*slope()) if request.param != "prefit" else SETTINGS["prefit"].fit(*slope())
+    return (
+        clone(SETTINGS[request.param]).fit(*slope())
+        if request.param != "prefit"
+        else SETTINGS["prefit"].fit(*slope())
+    )
 
 
-@pytest.mark.filterwarnings("ignore:.* rows say little", "ignore:the regressor predicts output 0 of held-out rows without error")
+@pytest.mark.filterwarnings(
+    "ignore:.* rows say little",
+    "ignore:the regressor predicts output 0 of held-out rows without error",
+)
 @parametrize_with_checks([model(scale="constant", given=None)])
 def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
     check(estimator)
@@ -71,10 +83,14 @@ def test_mass_one_and_its_mean(fitted: KernelSoSConditional) -> None:
     mean, std = fitted.predict(NEW, return_std=True)
     np.testing.assert_allclose(values @ grid * step, mean, atol=5e-3)
     assert np.all(std > 0.0)
-    np.testing.assert_allclose(fitted.pdf(NEW, grid[[1, 2, 3]] * 0.0 + 0.1), fitted.pdf(NEW, grid=[0.1])[:, 0], rtol=1e-12)
+    np.testing.assert_allclose(
+        fitted.pdf(NEW, grid[[1, 2, 3]] * 0.0 + 0.1), fitted.pdf(NEW, grid=[0.1])[:, 0], rtol=1e-12
+    )
 
 
-def test_quantile_inverts_the_distribution_function_and_never_crosses(fitted: KernelSoSConditional) -> None:
+def test_quantile_inverts_the_distribution_function_and_never_crosses(
+    fitted: KernelSoSConditional,
+) -> None:
     levels = np.linspace(0.0005, 0.9995, 999)
     values = fitted.predict_quantile(NEW, levels)
     assert np.all(np.diff(values, axis=1) >= 0.0)
@@ -82,7 +98,9 @@ def test_quantile_inverts_the_distribution_function_and_never_crosses(fitted: Ke
         np.testing.assert_allclose(fitted.cdf(NEW, values[:, j]), levels[j], atol=1e-9)
     np.testing.assert_array_equal(fitted.predict_quantile(NEW, [1.0, 0.0]), [[np.inf, -np.inf]] * 3)
     np.testing.assert_array_equal(fitted.predict_quantile(NEW, levels[::-1]), values[:, ::-1])
-    np.testing.assert_allclose(fitted.predict_interval(NEW, 0.8), fitted.predict_quantile(NEW, [0.1, 0.9]), atol=1e-9)
+    np.testing.assert_allclose(
+        fitted.predict_interval(NEW, 0.8), fitted.predict_quantile(NEW, [0.1, 0.9]), atol=1e-9
+    )
 
 
 def test_density_is_the_slope_of_the_distribution_function(fitted: KernelSoSConditional) -> None:
@@ -105,24 +123,35 @@ def test_the_law_at_a_row_is_a_density(fitted: KernelSoSConditional) -> None:
     p, t = fitted.at(NEW[0]), np.array([-2.0, -1.0, 0.5])
     np.testing.assert_allclose(p.pdf(t[:, None]), fitted.pdf(NEW[:1], grid=t)[0], rtol=1e-6)
     np.testing.assert_allclose(p.cdf(t[:, None]), fitted.cdf(NEW[:1], grid=t)[0], atol=1e-6)
-    np.testing.assert_allclose([p.probability(-np.inf, v) for v in t], fitted.cdf(NEW[:1], grid=t)[0], atol=1e-8)
+    np.testing.assert_allclose(
+        [p.probability(-np.inf, v) for v in t], fitted.cdf(NEW[:1], grid=t)[0], atol=1e-8
+    )
     levels = np.array([0.95, 0.0, 0.02, 0.5, 1.0])
-    np.testing.assert_allclose(p.ppf(levels), fitted.predict_quantile(NEW[:1], levels)[0], rtol=1e-6)
-    assert p.mean()[0] == pytest.approx(fitted.predict(NEW[:1])[0], abs=0.02), "up to tails that no residual has reached"
+    np.testing.assert_allclose(
+        p.ppf(levels), fitted.predict_quantile(NEW[:1], levels)[0], rtol=1e-6
+    )
+    assert p.mean()[0] == pytest.approx(fitted.predict(NEW[:1])[0], abs=0.02), (
+        "up to tails that no residual has reached"
+    )
 
 
 def test_several_outputs_jointly() -> None:
     X, y = slope()
     both = np.column_stack([y, 2.0 * y + 0.5 * np.random.default_rng(1).normal(size=y.size)])
     est = model(scale="constant", given=None).fit(X, both)
-    assert est.predict(NEW).shape == (3, 2) and est.predict_interval(NEW, 0.9, "conformal").shape == (3, 2, 2)
+    assert est.predict(NEW).shape == (3, 2) and est.predict_interval(
+        NEW, 0.9, "conformal"
+    ).shape == (3, 2, 2)
     draws = est.sample(NEW[:1], 4000, random_state=0)[0]
     assert np.corrcoef(draws.T)[0, 1] > 0.7, "the residuals are one vector"
     np.testing.assert_allclose(draws.mean(axis=0), est.predict(NEW[:1])[0], atol=0.2)
     values = est.predict_quantile(NEW, [0.2, 0.7])
     for j, level in enumerate((0.2, 0.7)):
         np.testing.assert_allclose(est.cdf(NEW, values[:, j]), level, atol=1e-9)
-    assert est.score(X, both) > model(scale="constant", given=None).fit(X, both[:, 0]).score(X, both[:, 0]) - 1.5
+    assert (
+        est.score(X, both)
+        > model(scale="constant", given=None).fit(X, both[:, 0]).score(X, both[:, 0]) - 1.5
+    )
 
 
 # --- invariances ---
@@ -134,20 +163,32 @@ def test_units_of_y_do_not_matter(a: float, b: float) -> None:
     est = model(Ridge(), scale=Ridge(10.0), given=None)
     plain, moved = clone(est).fit(X, y), clone(est).fit(X, a + b * y)
     levels = [0.05, 0.5, 0.95]
-    np.testing.assert_allclose((moved.predict_quantile(NEW, levels) - a) / b, plain.predict_quantile(NEW, levels), atol=1e-5)
-    np.testing.assert_allclose(moved.score_samples(X, a + b * y) + np.log(b), plain.score_samples(X, y), atol=1e-4)
+    np.testing.assert_allclose(
+        (moved.predict_quantile(NEW, levels) - a) / b,
+        plain.predict_quantile(NEW, levels),
+        atol=1e-5,
+    )
+    np.testing.assert_allclose(
+        moved.score_samples(X, a + b * y) + np.log(b), plain.score_samples(X, y), atol=1e-4
+    )
 
 
 def test_weights_count_as_repetitions_and_order_does_not_matter() -> None:
     X, y = slope(60)
     counts = np.random.default_rng(0).integers(0, 3, size=60)
-    est = model(scale="constant", given=None, estimator=KernelSoSDensity(bandwidth=0.7, regularization=1e-4, tol=1e-6))
+    est = model(
+        scale="constant",
+        given=None,
+        estimator=KernelSoSDensity(bandwidth=0.7, regularization=1e-4, tol=1e-6),
+    )
     weighted = clone(est).fit(X, y, sample_weight=counts)
     order = np.random.default_rng(1).permutation(60)
     again = clone(est).fit(X[order], y[order], sample_weight=counts[order])
     np.testing.assert_allclose(again.predict(NEW), weighted.predict(NEW), atol=1e-8)
     repeated = clone(est).fit(np.repeat(X, counts, axis=0), np.repeat(y, counts))
-    np.testing.assert_allclose(weighted.residuals_[counts > 0].mean(), repeated.residuals_.mean(), atol=0.1)
+    np.testing.assert_allclose(
+        weighted.residuals_[counts > 0].mean(), repeated.residuals_.mean(), atol=0.1
+    )
     np.testing.assert_allclose(weighted.predict(NEW), repeated.predict(NEW), atol=0.05)
 
 
@@ -159,26 +200,40 @@ def test_residuals_are_of_rows_that_the_models_have_not_seen() -> None:
     folds = KFold(3)
     est = model(Ridge(), scale="constant", given=None, cv=folds).fit(X, y)
     by_hand = y - cross_val_predict(Ridge(), X, y, cv=folds)
-    np.testing.assert_allclose(est.residuals_ / est.residuals_.std(), by_hand / by_hand.std(), rtol=1e-9)
+    np.testing.assert_allclose(
+        est.residuals_ / est.residuals_.std(), by_hand / by_hand.std(), rtol=1e-9
+    )
     memory = model(KNeighborsRegressor(1), scale="constant", given=None).fit(X, y)
-    assert memory.predict(X, return_std=True)[1].min() > 0.2, "a regressor that repeats its data is not taken at its word"
+    assert memory.predict(X, return_std=True)[1].min() > 0.2, (
+        "a regressor that repeats its data is not taken at its word"
+    )
 
 
 @pytest.mark.parametrize("frozen", [True, False])
 def test_a_fitted_regressor_is_used_as_it_is(frozen: bool) -> None:
     X, y = slope()
     given = LinearRegression().fit(*slope(50, 9))
-    est = model(FrozenEstimator(given) if frozen else given, prefit=not frozen, scale="constant", given=None).fit(X, y)
+    est = model(
+        FrozenEstimator(given) if frozen else given, prefit=not frozen, scale="constant", given=None
+    ).fit(X, y)
     expected = y - given.predict(X)
-    np.testing.assert_allclose(est.residuals_ / est.residuals_.std(), expected / expected.std(), rtol=1e-9)
+    np.testing.assert_allclose(
+        est.residuals_ / est.residuals_.std(), expected / expected.std(), rtol=1e-9
+    )
 
 
 def test_the_scale_follows_the_noise_where_there_is_something_to_follow() -> None:
     rng = np.random.default_rng(3)
     X = rng.normal(size=(600, 2))
     noise = rng.normal(size=600)
-    even, uneven = (model(given=None, scale=Ridge(10.0)).fit(X, X[:, 0] + s * noise) for s in (0.3, 0.3 * np.exp(0.8 * X[:, 1])))
-    ratio = [np.ptp(np.log(est.predict([[0.0, -1.0], [0.0, 1.0]], return_std=True)[1])) for est in (even, uneven)]
+    even, uneven = (
+        model(given=None, scale=Ridge(10.0)).fit(X, X[:, 0] + s * noise)
+        for s in (0.3, 0.3 * np.exp(0.8 * X[:, 1]))
+    )
+    ratio = [
+        np.ptp(np.log(est.predict([[0.0, -1.0], [0.0, 1.0]], return_std=True)[1]))
+        for est in (even, uneven)
+    ]
     assert ratio[0] < 0.3 and 1.2 < ratio[1] < 2.0
     assert uneven.scale_shares_.max() > 0.5
 
@@ -187,7 +242,10 @@ def test_the_shape_depends_on_x_where_held_out_residuals_say_so() -> None:
     rng = np.random.default_rng(4)
     X = rng.normal(size=(400, 2))
     e = rng.exponential(size=400) - 1.0
-    same, turned = model().fit(X, X[:, 0] + e), model().fit(X, X[:, 0] + np.where(X[:, 1] > 0.0, e, -e))
+    same, turned = (
+        model().fit(X, X[:, 0] + e),
+        model().fit(X, X[:, 0] + np.where(X[:, 1] > 0.0, e, -e)),
+    )
     assert same.given_ is None and turned.given_ == (1,)
     low, middle, high = turned.predict_quantile([[0.0, -1.0], [0.0, 1.0]], [0.05, 0.5, 0.95]).T
     skew = (high - middle) - (middle - low)
@@ -209,8 +267,12 @@ def test_split_conformal_intervals_cover() -> None:
     rng, m, level, repeats = np.random.default_rng(6), 19, 0.8, 4000
     covered = 0
     for _ in range(repeats):
-        v = rng.standard_cauchy(size=(m + 1, 1)) + 3.0  # nothing that the training rows would have told
-        found = SplitConformal(lambda X: (np.zeros((1, 1)), np.ones((1, 1))), rng.normal(size=(10, 1)), v[:m])
+        v = (
+            rng.standard_cauchy(size=(m + 1, 1)) + 3.0
+        )  # nothing that the training rows would have told
+        found = SplitConformal(
+            lambda X: (np.zeros((1, 1)), np.ones((1, 1))), rng.normal(size=(10, 1)), v[:m]
+        )
         low, high = found.interval(None, level)[0, :, 0]
         covered += low <= v[m, 0] <= high
     error = 4.0 * np.sqrt(level * (1.0 - level) / repeats)
@@ -235,54 +297,85 @@ def test_tables_with_categories_and_missing_entries() -> None:
     X, y = slope(60)
     frame = pd.DataFrame({"a": X[:, 0], "kind": pd.Categorical(np.where(X[:, 1] > 0.0, "u", "v"))})
     frame.loc[3, "a"] = np.nan
-    for regressor in (None, HistGradientBoostingRegressor(max_iter=10, categorical_features="from_dtype")):
+    for regressor in (
+        None,
+        HistGradientBoostingRegressor(max_iter=10, categorical_features="from_dtype"),
+    ):
         est = KernelSoSConditional(regressor, given=None, estimator=QUICK, cv=2).fit(frame, y)
         other = frame.iloc[:2].assign(kind=pd.Categorical(["new", "u"]))
         assert np.all(np.isfinite(est.predict(other))), "a category that was never seen"
         assert est.at(frame.iloc[[3]]).n_features == 1
     with pytest.raises(ValueError, match=r"could not predict|feature names"):
         est.predict(frame[["kind"]])
-    words = KernelSoSConditional(given=None, scale="constant", estimator=QUICK, cv=2).fit(frame.astype({"kind": str}), y)
+    words = KernelSoSConditional(given=None, scale="constant", estimator=QUICK, cv=2).fit(
+        frame.astype({"kind": str}), y
+    )
     assert np.all(np.isfinite(words.predict(frame.assign(kind="new"))))
 
 
 def test_laws_have_the_name_of_the_target_and_far_rows_are_named() -> None:
     pd = pytest.importorskip("pandas")
     X, y = slope(60)
-    table = pd.DataFrame(X, columns=["hp", "mass"]).assign(kind=pd.Categorical(np.where(y > 0.0, "u", "v")))
-    est = model(Ridge(), scale="constant", given=None).fit(table[["hp", "mass"]], pd.Series(y, name="mpg"))
+    table = pd.DataFrame(X, columns=["hp", "mass"]).assign(
+        kind=pd.Categorical(np.where(y > 0.0, "u", "v"))
+    )
+    est = model(Ridge(), scale="constant", given=None).fit(
+        table[["hp", "mass"]], pd.Series(y, name="mpg")
+    )
     assert est.at(table[["hp", "mass"]].iloc[[0]]).feature_names == ("mpg",)
     two = clone(est).fit(X, pd.DataFrame({"mpg": y, "price": -y + X[:, 1]}))
     assert two.at(X[0]).marginal("price").n_features == 1
     far = pd.DataFrame({"hp": [0.0, 1.0], "mass": [0.0, -1e3]})
-    with pytest.warns(UserWarning, match=r"1 of 2 rows are far outside of the data, first row 1: 'mass' = -1000, fitted from -[\d.]+ to"):
+    with pytest.warns(
+        UserWarning,
+        match=r"1 of 2 rows are far outside of the data, first row 1: 'mass' = -1000, fitted from -[\d.]+ to",
+    ):
         est.predict(far)
-    by_kind = KernelSoSConditional(given=None, scale="constant", estimator=QUICK, cv=2).fit(table, y)
-    assert by_kind.predict(table.assign(mass=np.nan)).shape == (60,), "missing entries and categories are not far"
+    by_kind = KernelSoSConditional(given=None, scale="constant", estimator=QUICK, cv=2).fit(
+        table, y
+    )
+    assert by_kind.predict(table.assign(mass=np.nan)).shape == (60,), (
+        "missing entries and categories are not far"
+    )
 
 
 def test_life_with_scikit_learn(tmp_path: Any) -> None:
     X, y = slope(120)
-    search = GridSearchCV(model(Ridge(), scale="constant", given=None), {"regressor__alpha": [1e-3, 1e4]}, cv=2, error_score="raise").fit(
-        X, y
-    )
+    search = GridSearchCV(
+        model(Ridge(), scale="constant", given=None),
+        {"regressor__alpha": [1e-3, 1e4]},
+        cv=2,
+        error_score="raise",
+    ).fit(X, y)
     assert search.best_params_ == {"regressor__alpha": 1e-3}
     est = search.best_estimator_
     again = pickle.loads(pickle.dumps(est))
-    np.testing.assert_array_equal(again.predict_quantile(NEW, [0.1, 0.9]), est.predict_quantile(NEW, [0.1, 0.9]))
-    default = make_pipeline(StandardScaler(), KernelSoSConditional(given=None, estimator=QUICK, cv=2))
-    found = GridSearchCV(default, {"kernelsosconditional__scale": ["constant", None]}, cv=2, error_score="raise").fit(X[:50], y[:50])
-    assert np.isfinite(pickle.loads(pickle.dumps(clone(found.best_estimator_).fit(X, y))).score(X, y))
+    np.testing.assert_array_equal(
+        again.predict_quantile(NEW, [0.1, 0.9]), est.predict_quantile(NEW, [0.1, 0.9])
+    )
+    default = make_pipeline(
+        StandardScaler(), KernelSoSConditional(given=None, estimator=QUICK, cv=2)
+    )
+    found = GridSearchCV(
+        default, {"kernelsosconditional__scale": ["constant", None]}, cv=2, error_score="raise"
+    ).fit(X[:50], y[:50])
+    assert np.isfinite(
+        pickle.loads(pickle.dumps(clone(found.best_estimator_).fit(X, y))).score(X, y)
+    )
     est.save(tmp_path / "u.ksos")
     u = np.linspace(-2.0, 2.0, 5)[:, None]
-    np.testing.assert_array_equal(ksos.load(tmp_path / "u.ksos").logpdf(u), est.residual_density_.logpdf(u))
+    np.testing.assert_array_equal(
+        ksos.load(tmp_path / "u.ksos").logpdf(u), est.residual_density_.logpdf(u)
+    )
 
 
 def test_the_time_limit_gives_a_law_all_the_same() -> None:
     X, y = slope(300)
     with pytest.warns(ConvergenceWarning, match="time limit"):
         est = KernelSoSConditional(Ridge(), time_limit=1e-3).fit(X, y)
-    assert np.all(np.isfinite(est.predict_interval(NEW))) and est.cdf(NEW, est.predict_quantile(NEW, 0.3)) == pytest.approx(0.3)
+    assert np.all(np.isfinite(est.predict_interval(NEW))) and est.cdf(
+        NEW, est.predict_quantile(NEW, 0.3)
+    ) == pytest.approx(0.3)
     with pytest.raises(ValueError, match=r"method='conformal' was not calibrated"):
         est.predict_interval(NEW, method="conformal")
 
@@ -321,18 +414,42 @@ class Broken(RegressorMixin, BaseEstimator):
 @pytest.mark.parametrize(
     ("est", "error", "words"),
     [
-        (model(Broken()), ValueError, r"the regressor Broken could not be fitted to \d+ rows: no luck"),
-        (model(Broken(raises=False)), ValueError, r"the regressor Broken predicts NaN or infinity in \d+ of \d+ rows, first in row 0"),
+        (
+            model(Broken()),
+            ValueError,
+            r"the regressor Broken could not be fitted to \d+ rows: no luck",
+        ),
+        (
+            model(Broken(raises=False)),
+            ValueError,
+            r"the regressor Broken predicts NaN or infinity in \d+ of \d+ rows, first in row 0",
+        ),
         (
             model(cv=31),
             ValueError,
             "31 folds need at least 31 different rows of positive weight; got 30 samples; give more rows or a smaller",
         ),
-        (model(cv=[([0, 1], [2]), ([0, 1], [2])]), ValueError, "cv holds some rows out more than once"),
-        (model(given=[7]), ValueError, "given has feature 7, but the 2 features are numbered 0 to 1"),
-        (model(given="column"), ValueError, "given must be one of 'auto', 'prediction', None or columns"),
+        (
+            model(cv=[([0, 1], [2]), ([0, 1], [2])]),
+            ValueError,
+            "cv holds some rows out more than once",
+        ),
+        (
+            model(given=[7]),
+            ValueError,
+            "given has feature 7, but the 2 features are numbered 0 to 1",
+        ),
+        (
+            model(given="column"),
+            ValueError,
+            "given must be one of 'auto', 'prediction', None or columns",
+        ),
         (model("bayes"), TypeError, "regressor must be a regressor, 'joint' or None; got 'bayes'"),
-        (model(scale="none"), TypeError, "scale must be a regressor, 'constant' or None; got 'none'"),
+        (
+            model(scale="none"),
+            TypeError,
+            "scale must be a regressor, 'constant' or None; got 'none'",
+        ),
         (model(regressor=[]), ValueError, "regressor must hold at least one regressor"),
         (model(prefit=True), NotFittedError, "LinearRegression"),
         (model(objective="likelihood"), ValueError, "objective is for regressor='joint'"),
@@ -340,7 +457,9 @@ class Broken(RegressorMixin, BaseEstimator):
         (model(time_limit=-1.0), ValueError, "time_limit"),
     ],
 )
-def test_what_cannot_be_fitted(est: KernelSoSConditional, error: type[Exception], words: str) -> None:
+def test_what_cannot_be_fitted(
+    est: KernelSoSConditional, error: type[Exception], words: str
+) -> None:
     with pytest.raises(error, match=words):
         est.fit(*slope(30))
 
@@ -348,32 +467,45 @@ def test_what_cannot_be_fitted(est: KernelSoSConditional, error: type[Exception]
 def test_targets_and_columns_that_are_no_numbers_are_named() -> None:
     pd, (X, y) = pytest.importorskip("pandas"), slope(30)
     with pytest.raises(
-        ValueError, match=r"Input y contains NaN: 2 of 30 entries are missing, the first is entry 4 \(counted from 0\); leave"
+        ValueError,
+        match=r"Input y contains NaN: 2 of 30 entries are missing, the first is entry 4 \(counted from 0\); leave",
     ):
         model().fit(X, np.where(np.isin(np.arange(30), [4, 9]), np.nan, y))
     with pytest.raises(ValueError, match="y: could not convert string to float: 'USA'"):
         model().fit(X, pd.Series(["USA"] * 30))
     dated = pd.DataFrame(X, columns=["u", "v"]).assign(day=pd.date_range("2020-01-01", periods=30))
-    with pytest.raises(ValueError, match=r"column 'day' holds dates such as .* make it a number such as the days"):
+    with pytest.raises(
+        ValueError, match=r"column 'day' holds dates such as .* make it a number such as the days"
+    ):
         KernelSoSConditional().fit(dated, y)
 
 
 def test_a_series_as_rows_is_named() -> None:
     pd, (X, y) = pytest.importorskip("pandas"), slope(30)
     for est in (KernelSoSConditional(), KernelSoSConditional("joint")):
-        with pytest.raises(ValueError, match=r"Expected 2D array, got 1D array instead: X is the column 'hp'.* df\[\['hp'\]\]"):
+        with pytest.raises(
+            ValueError,
+            match=r"Expected 2D array, got 1D array instead: X is the column 'hp'.* df\[\['hp'\]\]",
+        ):
             est.fit(pd.Series(X[:, 0], name="hp"), pd.Series(y, name="mpg"))
 
 
 def test_targets_and_rows_that_say_little() -> None:
     X, y = slope(30)
-    with pytest.raises(ValueError, match="output 0 of y is constant, 2 in all 30 rows: it has no density given X"):
+    with pytest.raises(
+        ValueError, match="output 0 of y is constant, 2 in all 30 rows: it has no density given X"
+    ):
         model().fit(X, np.full(30, 2.0))
-    with pytest.raises(ValueError, match="2 folds need at least 2 different rows of positive weight; got 1 sample"):
+    with pytest.raises(
+        ValueError, match="2 folds need at least 2 different rows of positive weight; got 1 sample"
+    ):
         model().fit(X[:1], y[:1])
     with pytest.warns(UserWarning, match="10 rows say little"):
         ten = model().fit(X[:10], y[:10])
-    with pytest.warns(UserWarning, match="1 rows calibrate the intervals, enough up to level 0.5: at 0.9 they are infinite"):
+    with pytest.warns(
+        UserWarning,
+        match="1 rows calibrate the intervals, enough up to level 0.5: at 0.9 they are infinite",
+    ):
         assert np.all(np.isinf(ten.predict_interval(NEW, 0.9, "conformal")))
     with pytest.warns(UserWarning, match="without error: the scale of its distribution is a floor"):
         exact = model().fit(X, X[:, 0])
@@ -385,7 +517,9 @@ def test_targets_and_rows_that_say_little() -> None:
             least = KernelSoSConditional().fit(X[:few], y[:few])
         assert np.all(np.diff(least.predict_interval(X[:few])) > 0.0)
     with pytest.warns(UserWarning, match="KNeighborsRegressor takes no sample_weight"):
-        model(KNeighborsRegressor(), scale="constant", given=None).fit(X, y, sample_weight=np.arange(30))
+        model(KNeighborsRegressor(), scale="constant", given=None).fit(
+            X, y, sample_weight=np.arange(30)
+        )
 
 
 def test_questions_that_are_none() -> None:
@@ -402,4 +536,6 @@ def test_questions_that_are_none() -> None:
     with pytest.raises(ValueError, match="x must be one row; got 3"):
         est.at(NEW)
     with pytest.raises(ValueError, match="needs a regressor; this is a joint density"):
-        KernelSoSConditional("joint", estimator=QUICK).fit(*slope(40)).predict_interval(NEW, method="conformal")
+        KernelSoSConditional("joint", estimator=QUICK).fit(*slope(40)).predict_interval(
+            NEW, method="conformal"
+        )

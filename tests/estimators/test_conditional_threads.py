@@ -43,7 +43,9 @@ def test_regressors_of_few_rows_run_on_one_thread_and_the_number_is_restored() -
 
     X, y = load_diabetes(return_X_y=True)
     quick = KernelSoSDensity(n_support=20, tol=1e-3)
-    KernelSoSConditional(Watched(max_iter=2), scale="constant", given=None, estimator=quick, cv=2).fit(X, y)
+    KernelSoSConditional(
+        Watched(max_iter=2), scale="constant", given=None, estimator=quick, cv=2
+    ).fit(X, y)
     assert seen and all(number == 1 for found in seen for number in found)
     assert threads() == before
     with few_threads(MANY_ROWS):
@@ -53,7 +55,14 @@ def test_regressors_of_few_rows_run_on_one_thread_and_the_number_is_restored() -
 def test_a_fit_beside_busy_processes_takes_as_long_as_with_one_thread() -> None:
     def seconds(**environment: str) -> float:
         found = [
-            float(subprocess.run([sys.executable, "-c", FIT], env={**os.environ, **environment}, capture_output=True, check=True).stdout)
+            float(
+                subprocess.run(
+                    [sys.executable, "-c", FIT],
+                    env={**os.environ, **environment},
+                    capture_output=True,
+                    check=True,
+                ).stdout
+            )
             for _ in range(2)
         ]
         return min(found)
@@ -62,7 +71,9 @@ def test_a_fit_beside_busy_processes_takes_as_long_as_with_one_thread() -> None:
     try:
         time.sleep(0.2)
         one = seconds(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
-        default = seconds(OMP_NUM_THREADS="2", OPENBLAS_NUM_THREADS="2")  # of a machine with two cores
+        default = seconds(
+            OMP_NUM_THREADS="2", OPENBLAS_NUM_THREADS="2"
+        )  # of a machine with two cores
     finally:
         for process in busy:
             process.kill()

@@ -46,7 +46,9 @@ def test_density_distribution_function_and_quantiles_agree(fitted: KernelSoSCond
     grid, h = np.linspace(0.5, 30.0, 41), 1e-4
     slopes = (fitted.cdf(NEW, grid=grid + h) - fitted.cdf(NEW, grid=grid - h)) / (2.0 * h)
     np.testing.assert_allclose(slopes, fitted.pdf(NEW, grid=grid), atol=2e-5)
-    np.testing.assert_allclose(fitted.predict_interval(NEW, 0.8), fitted.predict_quantile(NEW, [0.1, 0.9]))
+    np.testing.assert_allclose(
+        fitted.predict_interval(NEW, 0.8), fitted.predict_quantile(NEW, [0.1, 0.9])
+    )
     low, high = fitted.predict_interval(NEW, 0.8, "conformal").T
     assert np.all(low <= values[:, 30]) and np.all(high >= values[:, 270])
 
@@ -84,9 +86,13 @@ def test_units_scale_and_the_jacobian_counts() -> None:
     X, y = prices()
     one, thousand = model("log").fit(X, y), model("log").fit(X, 1000.0 * y)
     np.testing.assert_allclose(thousand.predict(NEW), 1000.0 * one.predict(NEW), rtol=1e-6)
-    np.testing.assert_allclose(thousand.score_samples(X, 1000.0 * y) + np.log(1000.0), one.score_samples(X, y), atol=1e-6)
+    np.testing.assert_allclose(
+        thousand.score_samples(X, 1000.0 * y) + np.log(1000.0), one.score_samples(X, y), atol=1e-6
+    )
     by_hand = model(None).fit(X, np.log(y))
-    np.testing.assert_allclose(one.score_samples(X, y), by_hand.score_samples(X, np.log(y)) - np.log(y), atol=1e-9)
+    np.testing.assert_allclose(
+        one.score_samples(X, y), by_hand.score_samples(X, np.log(y)) - np.log(y), atol=1e-9
+    )
 
 
 def test_held_out_likelihood_chooses() -> None:
@@ -94,12 +100,16 @@ def test_held_out_likelihood_chooses() -> None:
     rng = np.random.default_rng(1)
     assert model("auto").fit(X, y).transform_ == "log"
     assert model("auto").fit(X, 20.0 + X[:, 0] + rng.normal(size=300)).transform_ is None
-    assert model("auto").fit(X, 20.0 + 3.0 * X[:, 0] + rng.exponential(size=300)).transform_ is None, "skewed, not scaled"
+    assert (
+        model("auto").fit(X, 20.0 + 3.0 * X[:, 0] + rng.exponential(size=300)).transform_ is None
+    ), "skewed, not scaled"
     assert model("auto").fit(X, X[:, 0] + rng.normal(size=300)).transform_ is None
     both = model("auto").fit(X, np.column_stack([y, 2.0 * y * np.exp(0.1 * rng.normal(size=300))]))
     assert both.transform_ == "log" and both.at(X[0]).mean().shape == (2,)
     new, target = prices(2000, 5)
-    assert model("auto").fit(X, y).score(new, target) > model(None).fit(X, y).score(new, target) + 0.05
+    assert (
+        model("auto").fit(X, y).score(new, target) > model(None).fit(X, y).score(new, target) + 0.05
+    )
 
 
 def test_life_with_scikit_learn() -> None:
@@ -108,7 +118,9 @@ def test_life_with_scikit_learn() -> None:
     with pytest.raises(AttributeError, match="after fit transform_"):
         _ = est.transform
     assert est.get_params()["transform"] == "log" and clone(est).get_params()["transform"] == "log"
-    assert est.set_params(transform=None).get_params()["transform"] is None and "transform=None" in repr(est)
+    assert est.set_params(transform=None).get_params()[
+        "transform"
+    ] is None and "transform=None" in repr(est)
     X, y = prices(80)
     pipe = make_pipeline(StandardScaler(), model("log")).fit(X, y)
     assert not hasattr(pipe, "transform")
@@ -118,12 +130,21 @@ def test_life_with_scikit_learn() -> None:
 
 def test_what_cannot_be_transformed() -> None:
     X, y = prices(30)
-    with pytest.raises(ValueError, match=r"transform='log' needs targets that are positive; row 3 of y is -1"):
+    with pytest.raises(
+        ValueError, match=r"transform='log' needs targets that are positive; row 3 of y is -1"
+    ):
         model("log").fit(X, np.where(np.arange(30) == 3, -1.0, y))
-    with pytest.raises(ValueError, match="transform must be one of 'auto', 'log', 'asinh' or None; got 'sqrt'"):
+    with pytest.raises(
+        ValueError, match="transform must be one of 'auto', 'log', 'asinh' or None; got 'sqrt'"
+    ):
         model("sqrt").fit(X, y)
-    for est in (KernelSoSConditional(Ridge().fit(X, y), prefit=True, transform="log"), KernelSoSConditional("joint", transform="log")):
-        with pytest.raises(ValueError, match="transform='log' needs a regressor that is fitted here"):
+    for est in (
+        KernelSoSConditional(Ridge().fit(X, y), prefit=True, transform="log"),
+        KernelSoSConditional("joint", transform="log"),
+    ):
+        with pytest.raises(
+            ValueError, match="transform='log' needs a regressor that is fitted here"
+        ):
             est.fit(X, y)
 
 

@@ -20,9 +20,14 @@ def fitted(X: np.ndarray, sigma: float, **options: object) -> ksos.KernelSoSDens
 @pytest.mark.parametrize("sigma", [0.5, 1.0, 2.0])
 def test_pivoted_support_is_within_a_percent_of_all_points(sigma: float) -> None:
     X = moons(300)
-    pivoted, everything = fitted(X, sigma, n_support=300, landmarks=X), fitted(X, sigma, support=X, landmarks=X)
+    pivoted, everything = (
+        fitted(X, sigma, n_support=300, landmarks=X),
+        fitted(X, sigma, support=X, landmarks=X),
+    )
     assert pivoted.support_points_.shape[0] < 0.6 * X.shape[0]  # it stopped at its tolerance
-    assert pivoted.solution_.objective == pytest.approx(everything.solution_.objective, rel=0.01)  # either may be ahead: both are truncated
+    assert pivoted.solution_.objective == pytest.approx(
+        everything.solution_.objective, rel=0.01
+    )  # either may be ahead: both are truncated
 
 
 def test_beyond_saturation_more_candidates_bring_no_more_support_points() -> None:

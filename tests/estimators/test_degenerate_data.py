@@ -19,23 +19,37 @@ from ksos.solvers import STATUSES, Auto
 QUICK: dict[str, Any] = {"solver": Auto(max_iter=200), "random_state": 0}
 
 
-def fitted(X: np.ndarray, sample_weight: np.ndarray | None = None, **parameters: Any) -> KernelSoSDensity:
+def fitted(
+    X: np.ndarray, sample_weight: np.ndarray | None = None, **parameters: Any
+) -> KernelSoSDensity:
     """A short fit in which the three announced warnings are welcome and every other one is an error."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for category, message in ((ConvergenceWarning, ""), (BandwidthWarning, ""), (UserWarning, "bandwidth=.*no spread")):
+        for category, message in (
+            (ConvergenceWarning, ""),
+            (BandwidthWarning, ""),
+            (UserWarning, "bandwidth=.*no spread"),
+        ):
             warnings.filterwarnings("ignore", message, category)
         return KernelSoSDensity(**{**QUICK, **parameters}).fit(X, sample_weight=sample_weight)
 
 
 def model_lengths(est: KernelSoSDensity, d: int) -> np.ndarray:
     """η per feature, or of a metric S = LLᵀ the factor L."""
-    return np.linalg.cholesky(est.bandwidth_) if est.bandwidth_.ndim == 2 else np.broadcast_to(est.bandwidth_, d)
+    return (
+        np.linalg.cholesky(est.bandwidth_)
+        if est.bandwidth_.ndim == 2
+        else np.broadcast_to(est.bandwidth_, d)
+    )
 
 
 def in_lengths(away: np.ndarray, unit: np.ndarray) -> np.ndarray:
     """L⁻¹ times differences of points, whose length is the distance that the kernel sees."""
-    return away / unit if unit.ndim == 1 else np.linalg.solve(unit, away.reshape(-1, len(unit)).T).T.reshape(away.shape)
+    return (
+        away / unit
+        if unit.ndim == 1
+        else np.linalg.solve(unit, away.reshape(-1, len(unit)).T).T.reshape(away.shape)
+    )
 
 
 def embedding_precision(est: KernelSoSDensity, d: int) -> np.ndarray:
@@ -47,7 +61,12 @@ def embedding_precision(est: KernelSoSDensity, d: int) -> np.ndarray:
     return np.full(d, s)
 
 
-def recomputed(est: KernelSoSDensity, X: np.ndarray, sample_weight: np.ndarray | None = None, noise_seed: int | None = None) -> np.ndarray:
+def recomputed(
+    est: KernelSoSDensity,
+    X: np.ndarray,
+    sample_weight: np.ndarray | None = None,
+    noise_seed: int | None = None,
+) -> np.ndarray:
     """Objective and gap of a fit with a Gaussian kernel on R^d, from the note's formulas with the tensor u formed by brute force.
 
     Lengths are counted in bandwidths η of the model, and integrals in w₀. T and S are the space's own; that they whiten W and K is checked
@@ -56,7 +75,11 @@ def recomputed(est: KernelSoSDensity, X: np.ndarray, sample_weight: np.ndarray |
     space, rng = est.solution_.space, np.random.default_rng(noise_seed)
 
     def disturbed(values: np.ndarray) -> np.ndarray:
-        return values if noise_seed is None else values * (1.0 + 1e-14 * rng.uniform(-1.0, 1.0, values.shape))
+        return (
+            values
+            if noise_seed is None
+            else values * (1.0 + 1e-14 * rng.uniform(-1.0, 1.0, values.shape))
+        )
 
     unit, s = model_lengths(est, X.shape[1]), embedding_precision(est, X.shape[1])
     x, z = space.support_points, space.landmarks
@@ -65,10 +88,15 @@ def recomputed(est: KernelSoSDensity, X: np.ndarray, sample_weight: np.ndarray |
         """q_j − p_i in bandwidths: subtracted first, so that outliers do not take the digits of the others."""
         return in_lengths(q[None] - p[:, None], unit)
 
-    W, K = np.exp(-0.5 * np.sum(apart(x, x) ** 2, axis=-1)), np.exp(-np.sum(apart(x, x) ** 2, axis=-1))
+    W, K = (
+        np.exp(-0.5 * np.sum(apart(x, x) ** 2, axis=-1)),
+        np.exp(-np.sum(apart(x, x) ** 2, axis=-1)),
+    )
     j, r = apart(x, x)[:, :, None, :], apart(x, z)[:, None, :, :]  # seen from point i
     centre = (j + s * r) / (2.0 + s)
-    u = np.exp(-np.sum(centre**2 + (j - centre) ** 2 + s * (r - centre) ** 2, axis=-1)) * np.sqrt(np.prod(2.0 / (2.0 + s)))
+    u = np.exp(-np.sum(centre**2 + (j - centre) ** 2 + s * (r - centre) ** 2, axis=-1)) * np.sqrt(
+        np.prod(2.0 / (2.0 + s))
+    )
     T, S, C = space.T, space.projection.S, est.solution_.parameter
     automatic = isinstance(est.bandwidth, str) and est.bandwidth == "auto"
     strength = 3e-3 if automatic else 1e-3
@@ -82,7 +110,12 @@ def recomputed(est: KernelSoSDensity, X: np.ndarray, sample_weight: np.ndarray |
     D = strength * T.T @ disturbed(K) @ T
     residual = np.einsum("kpq,pq->k", A, C) - target
     G = 2.0 * np.einsum("k,kpq->pq", residual, A) + D
-    return np.array([residual @ residual + np.vdot(D, C), np.vdot(G, C) - np.linalg.eigvalsh(0.5 * (G + G.T))[0]])
+    return np.array(
+        [
+            residual @ residual + np.vdot(D, C),
+            np.vdot(G, C) - np.linalg.eigvalsh(0.5 * (G + G.T))[0],
+        ]
+    )
 
 
 def check_density(est: KernelSoSDensity, X: np.ndarray) -> None:
@@ -102,10 +135,15 @@ def check_density(est: KernelSoSDensity, X: np.ndarray) -> None:
     np.testing.assert_allclose(B, T @ solution.parameter @ T.T, atol=1e-6 * np.abs(B).max())
 
 
-def check_certificate(est: KernelSoSDensity, X: np.ndarray, sample_weight: np.ndarray | None = None) -> None:
+def check_certificate(
+    est: KernelSoSDensity, X: np.ndarray, sample_weight: np.ndarray | None = None
+) -> None:
     """The reported numbers are the recomputed ones, to 1e-10 and what some units of rounding in the integrals amount to after whitening."""
     exact = recomputed(est, X, sample_weight)
-    rounding = np.max([np.abs(recomputed(est, X, sample_weight, noise_seed=seed) - exact) for seed in range(3)], axis=0)
+    rounding = np.max(
+        [np.abs(recomputed(est, X, sample_weight, noise_seed=seed) - exact) for seed in range(3)],
+        axis=0,
+    )
     error = np.abs(exact - [est.solution_.objective, est.solution_.gap])
     assert np.all(error <= 1e-10 + 2.0 * rounding), (error, rounding)
 
@@ -130,10 +168,21 @@ def test_the_default_fit_is_valid(kind: str, data: st.DataObject) -> None:
     seed=st.integers(0, 3),
 )
 def test_any_options_on_any_data(
-    X: np.ndarray, support: str, bandwidth: Any, landmarks: int | None, embedding: float | None, seed: int
+    X: np.ndarray,
+    support: str,
+    bandwidth: Any,
+    landmarks: int | None,
+    embedding: float | None,
+    seed: int,
 ) -> None:
     weights = np.random.default_rng(seed).uniform(0.1, 2.0, len(X))
-    options = {"support": support, "n_support": 5, "bandwidth": bandwidth, "landmarks": landmarks, "random_state": seed}
+    options = {
+        "support": support,
+        "n_support": 5,
+        "bandwidth": bandwidth,
+        "landmarks": landmarks,
+        "random_state": seed,
+    }
     est = fitted(X, weights, **options)
     if embedding is not None:
         est = fitted(X, weights, **options, embedding_bandwidth=embedding * est.bandwidth_)

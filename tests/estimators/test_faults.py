@@ -36,10 +36,14 @@ SOURCE = Path(ksos.__file__).resolve().parents[1]
 @pytest.mark.parametrize("support", ["pivoted", "random", "kmeans"])
 def test_tiny_bandwidth(support: str, sigma: float) -> None:
     words = "the kernel matrix is close to the identity; rank 60 of 60 was kept; try a larger bandwidth, or more support points"
-    with pytest.warns(BandwidthWarning, match=f"the bandwidth {sigma:.4g} is far smaller than .*{words}"):
+    with pytest.warns(
+        BandwidthWarning, match=f"the bandwidth {sigma:.4g} is far smaller than .*{words}"
+    ):
         est = KernelSoSDensity(bandwidth=sigma, support=support).fit(X)
     # sixty separate bumps of equal weight
-    np.testing.assert_allclose(est.score_samples(X), -np.log(60) - np.log(np.pi / 2) - 2 * np.log(sigma), rtol=1e-6)
+    np.testing.assert_allclose(
+        est.score_samples(X), -np.log(60) - np.log(np.pi / 2) - 2 * np.log(sigma), rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize("sigma", [30.0, 1e4, 1e10, 1e150])
@@ -48,7 +52,9 @@ def test_huge_bandwidth(support: str, sigma: float) -> None:
     with pytest.warns(BandwidthWarning, match="all kernel values are close to 1") as caught:
         est = KernelSoSDensity(bandwidth=sigma, support=support).fit(X)
     rank, m = est.solution_.space.rank, len(est.support_points_)
-    assert f"the bandwidth {sigma:.4g} is far larger" in str(caught[0].message) and f"rank {rank} of {m} was kept" in str(caught[0].message)
+    assert f"the bandwidth {sigma:.4g} is far larger" in str(
+        caught[0].message
+    ) and f"rank {rank} of {m} was kept" in str(caught[0].message)
     assert rank <= 8 and est.solution_.status == "solved"
     assert est.distribution_.mass() == pytest.approx(1.0, abs=1e-7)
     assert np.ptp(est.score_samples(X)) < 1.0
@@ -56,19 +62,26 @@ def test_huge_bandwidth(support: str, sigma: float) -> None:
 
 def test_warning_of_many_bandwidths_is_short() -> None:
     with pytest.warns(BandwidthWarning, match=r"the bandwidth 0.001 to 0.03 is far smaller"):
-        KernelSoSDensity(bandwidth=np.linspace(1e-3, 3e-2, 30)).fit(np.random.default_rng(0).normal(size=(8, 30)))
+        KernelSoSDensity(bandwidth=np.linspace(1e-3, 3e-2, 30)).fit(
+            np.random.default_rng(0).normal(size=(8, 30))
+        )
 
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("scale", [1e200, 1e-200, 1e-310])
 def test_scales_beyond_the_floats_say_what_to_do(scale: float, rule: str) -> None:
-    with pytest.raises(ValueError, match=f"bandwidth='{rule}': rescale the data: their bandwidth must lie in"):
+    with pytest.raises(
+        ValueError, match=f"bandwidth='{rule}': rescale the data: their bandwidth must lie in"
+    ):
         KernelSoSDensity(bandwidth=rule).fit(scale * X)
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_differences_that_overflow(rule: str) -> None:
-    with pytest.raises(ValueError, match=f"bandwidth='{rule}': differences between the samples overflow; rescale the data"):
+    with pytest.raises(
+        ValueError,
+        match=f"bandwidth='{rule}': differences between the samples overflow; rescale the data",
+    ):
         KernelSoSDensity(bandwidth=rule).fit([[1.7e308], [-1.7e308]])
 
 
@@ -76,7 +89,13 @@ def test_differences_that_overflow(rule: str) -> None:
 
 
 MANY_FEATURES: list[dict[str, Any]] = [
-    *({}, {"bandwidth": "scott"}, {"bandwidth": 30.0}, {"regularization": 1e-3}, {"penalty": "frobenius"}),
+    *(
+        {},
+        {"bandwidth": "scott"},
+        {"bandwidth": 30.0},
+        {"regularization": 1e-3},
+        {"penalty": "frobenius"},
+    ),
     *({"solver": solver} for solver in SOLVERS),
 ]
 
@@ -105,7 +124,11 @@ def check_far_queries(est: KernelSoSDensity, data: np.ndarray) -> None:
     queries = data[0] + steps[:, None] * direction
     scores, densities = est.score_samples(queries), est.distribution_.pdf(queries)
     assert np.all(np.isfinite(est.score_samples(data)))
-    assert not np.any(np.isnan(scores)) and np.all(scores[1:] <= scores[:-1]) and np.all(np.isfinite(scores[:5]))
+    assert (
+        not np.any(np.isnan(scores))
+        and np.all(scores[1:] <= scores[:-1])
+        and np.all(np.isfinite(scores[:5]))
+    )
     assert not np.any(np.isnan(densities)) and np.all(densities >= 0.0) and densities[-1] == 0.0
 
 
@@ -138,18 +161,27 @@ def test_fit_stores_the_best_density_and_raises() -> None:
     with pytest.raises(KeyboardInterrupt, match="interrupted after 30 iterations, gap"):
         est.fit(X)
     assert est.solution_.status == "interrupted" and est.n_iter_ == 30
-    assert est.solution_.gap == pytest.approx(min(progress.gap for progress in est.solution_.history), rel=1e-6)
+    assert est.solution_.gap == pytest.approx(
+        min(progress.gap for progress in est.solution_.history), rel=1e-6
+    )
     assert est.distribution_.mass() == pytest.approx(1.0, abs=1e-9)
-    assert np.all(np.isfinite(est.score_samples(X))) and est.sample(3, random_state=0).shape == (3, 2)
+    assert np.all(np.isfinite(est.score_samples(X))) and est.sample(3, random_state=0).shape == (
+        3,
+        2,
+    )
     assert np.all(est.bandwidth_ > 0.0) and est.regularization_ > 0.0
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_minimize_returns(solver: str) -> None:
     space = ksos.SoSSpace(ksos.kernels.Gaussian(1.0), X)
-    solution = ksos.minimize(SquaredMMD(X) + 1e-3 * Trace(), space, solver=solver, callback=interrupt_at(1))
+    solution = ksos.minimize(
+        SquaredMMD(X) + 1e-3 * Trace(), space, solver=solver, callback=interrupt_at(1)
+    )
     assert solution.status == "interrupted" and solution.n_iter == solution.history[-1].n_iter >= 1
-    assert solution.gap == pytest.approx(min(progress.gap for progress in solution.history), rel=1e-6)
+    assert solution.gap == pytest.approx(
+        min(progress.gap for progress in solution.history), rel=1e-6
+    )
     assert solution.distribution.mass() == pytest.approx(1.0, abs=1e-8)
 
 
@@ -174,7 +206,9 @@ def test_a_grid_search_is_stopped() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        GridSearchCV(KernelSoSDensity(solver=Auto(callback=callback)), {"bandwidth": [0.5, 1.0, 2.0]}, cv=3).fit(X)
+        GridSearchCV(
+            KernelSoSDensity(solver=Auto(callback=callback)), {"bandwidth": [0.5, 1.0, 2.0]}, cv=3
+        ).fit(X)
     assert begun == [0], "the first of nine fits was the last"
 
 
@@ -197,8 +231,14 @@ try:
 except KeyboardInterrupt:
     print("interrupted", est.solution_.status, abs(est.distribution_.mass() - 1.0) < 1e-9, np.isfinite(est.score(X)))
 """
-    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(SOURCE)!r}); {program.strip()}"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    command = [
+        sys.executable,
+        "-c",
+        f"import sys; sys.path.insert(0, {str(SOURCE)!r}); {program.strip()}",
+    ]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None and process.stdout.readline() == "running\n"
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
@@ -210,17 +250,50 @@ except KeyboardInterrupt:
 
 
 PREDICTED: dict[str, tuple[dict[str, Any], float, str, str]] = {
-    "pivoted": ({}, 2e4, "pivoted Cholesky of 60 points with 60 pivots needs 2.88e-05 GB", 'use support="random" or "kmeans"'),
-    "mass matrix": ({"support": "random"}, 1e5, "the mass matrix of 60 support points needs 0.000144 GB", "use fewer support points"),
-    "landmarks": ({"support": X[:5], "landmarks": X}, 1e5, "the kernel matrix of 60 landmarks needs 0.000115 GB", "use fewer landmarks"),
-    "pairs": ({"support": X[:50]}, 1.2e5, "the pair matrices of 50 support points and 50 landmarks needs? 0.00014 GB", "use fewer of them"),
+    "pivoted": (
+        {},
+        2e4,
+        "pivoted Cholesky of 60 points with 60 pivots needs 2.88e-05 GB",
+        'use support="random" or "kmeans"',
+    ),
+    "mass matrix": (
+        {"support": "random"},
+        1e5,
+        "the mass matrix of 60 support points needs 0.000144 GB",
+        "use fewer support points",
+    ),
+    "landmarks": (
+        {"support": X[:5], "landmarks": X},
+        1e5,
+        "the kernel matrix of 60 landmarks needs 0.000115 GB",
+        "use fewer landmarks",
+    ),
+    "pairs": (
+        {"support": X[:50]},
+        1.2e5,
+        "the pair matrices of 50 support points and 50 landmarks needs? 0.00014 GB",
+        "use fewer of them",
+    ),
     "tensor": (
-        {"support": X[:50], "landmarks": X[:10], "measure": Box([-3, -3], [4, 4]), "bandwidth": 0.3},
-        *(2e5, "the compressed tensor of 10×50×50 entries needs 0.0004 GB", "use fewer support points or landmarks"),
+        {
+            "support": X[:50],
+            "landmarks": X[:10],
+            "measure": Box([-3, -3], [4, 4]),
+            "bandwidth": 0.3,
+        },
+        *(
+            2e5,
+            "the compressed tensor of 10×50×50 entries needs 0.0004 GB",
+            "use fewer support points or landmarks",
+        ),
     ),
     "slice": (
         {"support": X[:50], "landmarks": X[:1], "measure": Box([-3, -3], [4, 4]), "bandwidth": 0.1},
-        *(1.2e5, "one slice of the triple integral with m = 50 support points needs 0.00016 GB", "use fewer support points"),
+        *(
+            1.2e5,
+            "one slice of the triple integral with m = 50 support points needs 0.00016 GB",
+            "use fewer support points",
+        ),
     ),
 }
 
@@ -235,7 +308,11 @@ def test_predicted_before_allocating(name: str) -> None:
 
 def test_nothing_is_allocated() -> None:
     line = np.arange(200_000.0)[:, None]
-    rule = (Discrete.quadrature, (Box([0, 0, 0], [1, 1, 1]), 10_000), "a rule with 1e\\+12 nodes needs 3.2e\\+04 GB.*take fewer nodes")
+    rule = (
+        Discrete.quadrature,
+        (Box([0, 0, 0], [1, 1, 1]), 10_000),
+        "a rule with 1e\\+12 nodes needs 3.2e\\+04 GB.*take fewer nodes",
+    )
     many = (
         KernelSoSDensity(bandwidth=1.0, support="random", n_support=200_000).fit,
         (line,),
@@ -263,5 +340,7 @@ def test_landmarks_that_do_not_see_the_data() -> None:
 
 
 def test_a_support_array_and_a_number_of_support_points() -> None:
-    with pytest.raises(ValueError, match="n_support is for support points chosen among the samples"):
+    with pytest.raises(
+        ValueError, match="n_support is for support points chosen among the samples"
+    ):
         KernelSoSDensity(support=X[:5], n_support=3).fit(X)

@@ -19,4 +19,6 @@ def test_splits_share_no_row() -> None:
     fit, held_out = honest_regions.split("wine_6", 1000, 0)
     assert len(fit) + len(held_out) == len(honest_regions.TABLES["wine_6"]) and len(fit) == 118
     whole = np.r_[fit, held_out]
-    np.testing.assert_array_equal(np.sort(whole, axis=0), np.sort(honest_regions.TABLES["wine_6"], axis=0))
+    np.testing.assert_array_equal(
+        np.sort(whole, axis=0), np.sort(honest_regions.TABLES["wine_6"], axis=0)
+    )

@@ -30,7 +30,10 @@ def test_a_part_depends_on_the_samples_alone() -> None:
     counts = np.random.default_rng(0).integers(0, 4, 300)
     weighted = part_of(X, counts.astype(float), 40)
     repeated = np.random.default_rng(1).permutation(np.repeat(X, counts, axis=0))
-    for part in (part_of(repeated, np.ones(len(repeated)), 40), part_of(X[::-1], counts[::-1].astype(float), 40)):
+    for part in (
+        part_of(repeated, np.ones(len(repeated)), 40),
+        part_of(X[::-1], counts[::-1].astype(float), 40),
+    ):
         np.testing.assert_array_equal(part.points, weighted.points)
         np.testing.assert_allclose(part.weights, weighted.weights, rtol=1e-14)
         assert part.total == weighted.total == np.count_nonzero(counts)
@@ -55,23 +58,33 @@ def test_hashes_tell_rows_apart_and_signs_of_zero_not() -> None:
     hashes = row_hashes(grid)
     assert len(np.unique(hashes)) == 1600
     assert np.abs(np.mean(hashes / 2.0**64) - 0.5) < 4.0 / np.sqrt(12 * 1600)
-    np.testing.assert_array_equal(row_hashes(np.array([[0.0, -0.0]])), row_hashes(np.array([[-0.0, 0.0]])))
+    np.testing.assert_array_equal(
+        row_hashes(np.array([[0.0, -0.0]])), row_hashes(np.array([[-0.0, 0.0]]))
+    )
 
 
 def test_all_samples_count_where_a_part_decides() -> None:
     """The embedding of 12 000 samples, 2000 of which decide on nothing: the fit of distinct samples to the same objective."""
     many = points(12_000, 1, 8)
-    options = {"bandwidth": 1.0, "support": np.linspace(-3.0, 3.0, 15)[:, None], "regularization": 1e-3}
+    options = {
+        "bandwidth": 1.0,
+        "support": np.linspace(-3.0, 3.0, 15)[:, None],
+        "regularization": 1e-3,
+    }
     whole = KernelSoSDensity(**options).fit(many)
     weights = np.random.default_rng(0).integers(0, 3, len(many))
     weighted, repeated = (
         KernelSoSDensity(**options).fit(many, sample_weight=weights),
         KernelSoSDensity(**options).fit(np.repeat(many, weights, axis=0)),
     )
-    np.testing.assert_allclose(weighted.score_samples(many[:50]), repeated.score_samples(many[:50]), atol=1e-6)
+    np.testing.assert_allclose(
+        weighted.score_samples(many[:50]), repeated.score_samples(many[:50]), atol=1e-6
+    )
     assert np.max(np.abs(weighted.score_samples(many[:50]) - whole.score_samples(many[:50]))) > 1e-4
     embedding = whole.solution_.space.projection.coordinates(many)
-    squared = np.sum((whole.solution_.space.projection.coordinates(whole.distribution_) - embedding) ** 2)
+    squared = np.sum(
+        (whole.solution_.space.projection.coordinates(whole.distribution_) - embedding) ** 2
+    )
     p = whole.distribution_
     penalty = 1e-3 * np.trace(p.factor.T @ p.kernel(p.support_points) @ p.factor)
     assert whole.solution_.objective == pytest.approx(squared + penalty, abs=1e-9)

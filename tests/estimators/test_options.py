@@ -25,17 +25,34 @@ BASE: dict[str, Any] = {"tol": 1e-5, "random_state": 0}
 # what changes the density, with parameters that it needs beside it; the names must be the constructor's
 VISIBLE: dict[str, list[dict[str, Any]]] = {
     "kernel": [{"kernel": "laplace"}, {"kernel": "matern"}, {"kernel": Gaussian(0.6)}],
-    "bandwidth": [{"bandwidth": 0.8}, {"bandwidth": [0.6, 1.3]}, {"bandwidth": "scott"}, {"bandwidth": "median"}],
+    "bandwidth": [
+        {"bandwidth": 0.8},
+        {"bandwidth": [0.6, 1.3]},
+        {"bandwidth": "scott"},
+        {"bandwidth": "median"},
+    ],
     "embedding_bandwidth": [{"embedding_bandwidth": 0.5}, {"embedding_bandwidth": [0.5, 2.0]}],
     "regularization": [{"regularization": 0.0}, {"regularization": 0.2}],
     "relative_regularization": [{"relative_regularization": 0.0}, {"relative_regularization": 0.2}],
     "penalty": [{"penalty": "frobenius"}],
     "n_support": [{"n_support": 7}],
-    "support": [{"support": "random", "n_support": 9}, {"support": "kmeans", "n_support": 9}, {"support": X[:9]}],
+    "support": [
+        {"support": "random", "n_support": 9},
+        {"support": "kmeans", "n_support": 9},
+        {"support": X[:9]},
+    ],
     "landmarks": [{"landmarks": 6}, {"landmarks": X[:6]}],
     "measure": [{"measure": Box([-1.5, -1], [2.5, 1.5])}, {"measure": Normal(0.5, 1.0)}],
-    "reference": [{"reference": "normal"}, {"reference": "mixture"}, {"reference": Normal(0.5, 1.0)}],
-    "objective": [{"objective": "mmd"}, {"objective": "likelihood"}, {"objective": SquaredMMD(X[:3])}],
+    "reference": [
+        {"reference": "normal"},
+        {"reference": "mixture"},
+        {"reference": Normal(0.5, 1.0)},
+    ],
+    "objective": [
+        {"objective": "mmd"},
+        {"objective": "likelihood"},
+        {"objective": SquaredMMD(X[:3])},
+    ],
     "solver": [{"solver": "fista", "tol": 1e-3}, {"solver": "projected_gradient", "tol": 1e-3}],
     "tol": [{"tol": 1.0}],
     "random_state": [{"support": "random", "n_support": 9, "random_state": 1}],
@@ -69,7 +86,10 @@ def test_every_option_has_a_test_and_the_documented_default() -> None:
     ] * (len(documented) - len(positional))
 
 
-@pytest.mark.parametrize(("name", "which"), [(name, which) for name, values in VISIBLE.items() for which in range(len(values))])
+@pytest.mark.parametrize(
+    ("name", "which"),
+    [(name, which) for name, values in VISIBLE.items() for which in range(len(values))],
+)
 def test_an_option_changes_the_density(default: KernelSoSDensity, name: str, which: int) -> None:
     parameters = VISIBLE[name][which]
     without = {key: value for key, value in parameters.items() if key != name}
@@ -83,20 +103,33 @@ def test_an_option_changes_the_density(default: KernelSoSDensity, name: str, whi
 def test_kernel(default: KernelSoSDensity) -> None:
     assert default.distribution_.kernel == Gaussian(default.bandwidth_)
     assert fit(kernel="laplace", bandwidth=0.7).distribution_.kernel == Laplace(0.7, product=True)
-    assert fit(kernel="matern", bandwidth=[0.7, 0.4]).distribution_.kernel == Matern(1.5, [0.7, 0.4], product=True)
+    assert fit(kernel="matern", bandwidth=[0.7, 0.4]).distribution_.kernel == Matern(
+        1.5, [0.7, 0.4], product=True
+    )
     own = fit(kernel=Matern(2.5, 0.9, product=True), bandwidth=5.0, n_support=10)
-    assert own.distribution_.kernel == Matern(2.5, 0.9, product=True) and own.bandwidth_ == 0.9  # its own sigma rules
+    assert (
+        own.distribution_.kernel == Matern(2.5, 0.9, product=True) and own.bandwidth_ == 0.9
+    )  # its own sigma rules
     embedded = fit(kernel=Matern(2.5, 0.9, product=True), embedding_bandwidth=0.5, n_support=10)
-    assert embedded.solution_.space.embedding_kernel == Matern(2.5, 0.5, product=True) and embedded.embedding_bandwidth_ == 0.5
+    assert (
+        embedded.solution_.space.embedding_kernel == Matern(2.5, 0.5, product=True)
+        and embedded.embedding_bandwidth_ == 0.5
+    )
 
 
 @pytest.mark.parametrize("d", [1, 2, 5])
 def test_bandwidth_rules_are_their_formulas(d: int) -> None:
     data = np.random.default_rng(d).normal(size=(37, d)) * np.arange(1, d + 1)
-    assert fit(data, bandwidth="median", tol=1e-2).bandwidth_ == pytest.approx(np.median(pdist(data)), rel=1e-12)
+    assert fit(data, bandwidth="median", tol=1e-2).bandwidth_ == pytest.approx(
+        np.median(pdist(data)), rel=1e-12
+    )
     h = 37 ** (-1 / (d + 4)) * data.std(axis=0)
     np.testing.assert_allclose(fit(data, bandwidth="scott", tol=1e-2).bandwidth_, 2 * h, rtol=1e-12)
-    np.testing.assert_allclose(fit(data, bandwidth="silverman", tol=1e-2).bandwidth_, 2 * h * (4 / (d + 2)) ** (1 / (d + 4)), rtol=1e-12)
+    np.testing.assert_allclose(
+        fit(data, bandwidth="silverman", tol=1e-2).bandwidth_,
+        2 * h * (4 / (d + 2)) ** (1 / (d + 4)),
+        rtol=1e-12,
+    )
 
 
 def test_the_median_counts_weights_as_repetitions() -> None:
@@ -115,32 +148,52 @@ def test_the_median_of_many_points_is_that_of_a_subset() -> None:
     data = np.random.default_rng(0).normal(size=(400, 2))
     exact = np.median(pdist(data))
     equal = np.full(400, 1.0 / 400)
-    estimates = [float(median(data, equal, np.random.default_rng(seed), Gaussian(1.0), Lebesgue(), most_points=200)) for seed in (0, 0, 1)]
+    estimates = [
+        float(
+            median(
+                data, equal, np.random.default_rng(seed), Gaussian(1.0), Lebesgue(), most_points=200
+            )
+        )
+        for seed in (0, 0, 1)
+    ]
     assert estimates[0] == estimates[1] != estimates[2]
     np.testing.assert_allclose(estimates, exact, rtol=0.1)
     assert exact not in estimates
 
 
-@pytest.mark.parametrize(("rule", "words"), [("median", "the points have no spread"), ("scott", r"feature\(s\) \[0, 1\] have no spread")])
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [("median", "the points have no spread"), ("scott", r"feature\(s\) \[0, 1\] have no spread")],
+)
 def test_no_spread_gives_bandwidth_one_with_a_warning(rule: str, words: str) -> None:
-    with pytest.warns(UserWarning, match=f"bandwidth='{rule}': {words}; the bandwidth is set to 1 there"):
+    with pytest.warns(
+        UserWarning, match=f"bandwidth='{rule}': {words}; the bandwidth is set to 1 there"
+    ):
         est = KernelSoSDensity(bandwidth=rule).fit([[3.0, 4.0]] * 5)
     assert np.all(est.bandwidth_ == 1.0)
 
 
 @pytest.mark.parametrize("constant", [0.1, 7.0, 1e9])
 def test_a_constant_feature_has_no_spread_whatever_rounding_says(constant: float) -> None:
-    with pytest.warns(UserWarning, match=r"bandwidth='silverman': feature\(s\) \[1\] have no spread"):
-        est = KernelSoSDensity(bandwidth="silverman", tol=1e-2).fit(np.c_[X[:, 0], np.full(len(X), constant)])
+    with pytest.warns(
+        UserWarning, match=r"bandwidth='silverman': feature\(s\) \[1\] have no spread"
+    ):
+        est = KernelSoSDensity(bandwidth="silverman", tol=1e-2).fit(
+            np.c_[X[:, 0], np.full(len(X), constant)]
+        )
     assert est.bandwidth_[1] == 1.0 and est.bandwidth_[0] != 1.0
 
 
 def test_bandwidth_rules_survive_outliers_and_unlike_scales() -> None:
     data = np.r_[X, [[-1e100, 1e300]]]
-    assert fit(data, bandwidth="median", n_support=5, tol=1e-2).bandwidth_ == pytest.approx(np.median(pdist(X)), rel=0.1)
+    assert fit(data, bandwidth="median", n_support=5, tol=1e-2).bandwidth_ == pytest.approx(
+        np.median(pdist(X)), rel=0.1
+    )
     scales = np.array([1e-150, 1e150])
     np.testing.assert_allclose(
-        fit(X * scales, bandwidth="scott", tol=1e-2).bandwidth_, scales * fit(X, bandwidth="scott", tol=1e-2).bandwidth_, rtol=1e-12
+        fit(X * scales, bandwidth="scott", tol=1e-2).bandwidth_,
+        scales * fit(X, bandwidth="scott", tol=1e-2).bandwidth_,
+        rtol=1e-12,
     )
 
 
@@ -150,7 +203,9 @@ def test_bandwidth_rules_survive_outliers_and_unlike_scales() -> None:
 def test_embedding_bandwidth(default: KernelSoSDensity) -> None:
     est = fit(embedding_bandwidth=[0.5, 2.0])
     assert est.solution_.space.embedding_kernel == Gaussian([0.5, 2.0])
-    assert est.embedding_bandwidth_.tolist() == [0.5, 2.0] and np.array_equal(est.bandwidth_, default.bandwidth_)
+    assert est.embedding_bandwidth_.tolist() == [0.5, 2.0] and np.array_equal(
+        est.bandwidth_, default.bandwidth_
+    )
 
 
 @pytest.mark.parametrize(
@@ -167,10 +222,14 @@ def test_embedding_bandwidth(default: KernelSoSDensity) -> None:
     ids=str,
 )
 @pytest.mark.parametrize("penalty", ["trace", "frobenius"])
-def test_regularization_auto_is_in_the_natural_unit(penalty: str, strength: float, options: dict[str, Any]) -> None:
+def test_regularization_auto_is_in_the_natural_unit(
+    penalty: str, strength: float, options: dict[str, Any]
+) -> None:
     auto = fit(penalty=penalty, **options)
     w0 = np.pi / 2 * np.sqrt(np.linalg.det(auto.distribution_.kernel.matrix(2)))
-    assert auto.regularization_ == pytest.approx(strength * w0 ** (1 if penalty == "trace" else 2), rel=1e-12)
+    assert auto.regularization_ == pytest.approx(
+        strength * w0 ** (1 if penalty == "trace" else 2), rel=1e-12
+    )
 
 
 @pytest.mark.parametrize("penalty", ["trace", "frobenius"])
@@ -181,7 +240,9 @@ def test_relative_regularization_is_lambda_in_units_of_w0(penalty: str) -> None:
     absolute = fit(penalty=penalty, bandwidth=0.8, regularization=0.05 * unit)
     np.testing.assert_allclose(relative.score_samples(X), absolute.score_samples(X), atol=1e-6)
     for est in (relative, absolute):
-        assert (est.regularization_, est.relative_regularization_) == pytest.approx((0.05 * unit, 0.05), rel=1e-12)
+        assert (est.regularization_, est.relative_regularization_) == pytest.approx(
+            (0.05 * unit, 0.05), rel=1e-12
+        )
     none = fit(relative_regularization=0.0)
     assert (none.regularization_, none.relative_regularization_) == (0.0, 0.0)
 
@@ -200,7 +261,9 @@ def test_the_objective_is_distance_plus_penalty(penalty: str, objective: str) ->
     est = fit(penalty=penalty, objective=objective, regularization=0.02, tol=1e-3)
     p, S = est.solution_.distribution, est.solution_.space.projection
     residual = S.coordinates(p) - S.coordinates(X)
-    M = p.factor.T @ p.kernel(p.support_points) @ p.factor  # FᵀKF: tr A is its trace, ‖A‖² the sum of its squares
+    M = (
+        p.factor.T @ p.kernel(p.support_points) @ p.factor
+    )  # FᵀKF: tr A is its trace, ‖A‖² the sum of its squares
     distance = residual @ residual if objective == "squared_mmd" else np.linalg.norm(residual)
     size = np.trace(M) if penalty == "trace" else np.sum(M**2)
     assert est.solution_.objective == pytest.approx(distance + 0.02 * size, rel=1e-6)
@@ -231,14 +294,18 @@ def test_a_discrete_measure_takes_any_kernel() -> None:
     est = fit(kernel=Laplace(1.0), measure=rule)
     assert rule.weights @ est.distribution_.pdf(rule.points) == pytest.approx(1.0, abs=1e-9)
     gaussian = fit(bandwidth=1.0, measure=rule)
-    np.testing.assert_allclose(gaussian.score_samples(X), fit(bandwidth=1.0).score_samples(X), atol=1e-3)
+    np.testing.assert_allclose(
+        gaussian.score_samples(X), fit(bandwidth=1.0).score_samples(X), atol=1e-3
+    )
 
 
 # --- support and landmarks ---
 
 
 def subset(points: np.ndarray, data: np.ndarray = X) -> bool:
-    return len(np.unique(points, axis=0)) == len(points) and all(np.any(np.all(data == p, axis=1)) for p in points)
+    return len(np.unique(points, axis=0)) == len(points) and all(
+        np.any(np.all(data == p, axis=1)) for p in points
+    )
 
 
 def test_pivoted_support_is_the_greedy_choice() -> None:
@@ -247,7 +314,11 @@ def test_pivoted_support_is_the_greedy_choice() -> None:
     data = np.unique(X, axis=0)
     W = np.exp(-0.5 * np.sum((data[:, None] - data[None]) ** 2, axis=-1))
     for _ in range(8):
-        P = W[:, chosen] @ np.linalg.pinv(W[np.ix_(chosen, chosen)]) @ W[chosen] if chosen else np.zeros_like(W)
+        P = (
+            W[:, chosen] @ np.linalg.pinv(W[np.ix_(chosen, chosen)]) @ W[chosen]
+            if chosen
+            else np.zeros_like(W)
+        )
         chosen.append(int(np.argmax(np.diagonal(W - P).round(12))))
     np.testing.assert_array_equal(est.support_points_, data[np.sort(chosen)])
 
@@ -259,8 +330,12 @@ def test_pivots_stop_where_nothing_is_left() -> None:
 
 @pytest.mark.parametrize("support", ["random", "kmeans"])
 def test_random_support(support: str) -> None:
-    first, again, other = (fit(support=support, n_support=9, random_state=seed, tol=1e-2) for seed in (0, 0, 1))
-    assert first.support_points_.shape == (9, 2) and subset(first.support_points_) == (support == "random")
+    first, again, other = (
+        fit(support=support, n_support=9, random_state=seed, tol=1e-2) for seed in (0, 0, 1)
+    )
+    assert first.support_points_.shape == (9, 2) and subset(first.support_points_) == (
+        support == "random"
+    )
     np.testing.assert_array_equal(first.support_points_, again.support_points_)
     assert not np.array_equal(first.support_points_, other.support_points_)
     assert fit(support=support, n_support=10**9, tol=1e-2).support_points_.shape == (40, 2)
@@ -269,7 +344,12 @@ def test_random_support(support: str) -> None:
 def test_kmeans_support_spreads_where_random_support_does_not() -> None:
     far = np.r_[X, X[:2] + 50.0]
     hits = [
-        np.sum(fit(far, bandwidth=1.0, support="kmeans", n_support=4, random_state=seed, tol=1e-2).support_points_[:, 0] > 40)
+        np.sum(
+            fit(
+                far, bandwidth=1.0, support="kmeans", n_support=4, random_state=seed, tol=1e-2
+            ).support_points_[:, 0]
+            > 40
+        )
         for seed in range(5)
     ]
     assert min(hits) >= 1
@@ -288,7 +368,11 @@ def test_landmarks() -> None:
     est = fit(tol=1e-2)
     np.testing.assert_array_equal(est.landmarks_, est.support_points_)
     first, again, other = (fit(landmarks=6, random_state=seed, tol=1e-2) for seed in (0, 0, 1))
-    assert first.landmarks_.shape == (6, 2) and subset(first.landmarks_) and first.solution_.space.embedding_rank == 6
+    assert (
+        first.landmarks_.shape == (6, 2)
+        and subset(first.landmarks_)
+        and first.solution_.space.embedding_rank == 6
+    )
     np.testing.assert_array_equal(first.landmarks_, again.landmarks_)
     assert not np.array_equal(first.landmarks_, other.landmarks_)
     assert fit(landmarks=10**9, tol=1e-2).landmarks_.shape == (40, 2)
@@ -296,9 +380,14 @@ def test_landmarks() -> None:
 
 def test_n_support_none_means_all_up_to_two_hundred() -> None:
     line = np.arange(250.0)[:, None]
-    assert KernelSoSDensity(bandwidth=1.0, tol=10.0).fit(line[:150]).support_points_.shape == (150, 1)
+    assert KernelSoSDensity(bandwidth=1.0, tol=10.0).fit(line[:150]).support_points_.shape == (
+        150,
+        1,
+    )
     assert KernelSoSDensity(bandwidth=1.0, tol=10.0).fit(line).support_points_.shape == (200, 1)
-    assert KernelSoSDensity(bandwidth=1.0, tol=10.0, n_support=220).fit(line).support_points_.shape == (220, 1)
+    assert KernelSoSDensity(bandwidth=1.0, tol=10.0, n_support=220).fit(
+        line
+    ).support_points_.shape == (220, 1)
 
 
 # --- the solver ---
@@ -306,7 +395,9 @@ def test_n_support_none_means_all_up_to_two_hundred() -> None:
 
 def test_solver() -> None:
     solutions = {solver: fit(solver=solver, tol=1e-4, n_support=15).solution_ for solver in SOLVERS}
-    assert {solver: solution.solver for solver, solution in solutions.items()} == {solver: solver for solver in SOLVERS}
+    assert {solver: solution.solver for solver, solution in solutions.items()} == {
+        solver: solver for solver in SOLVERS
+    }
     objectives = [solution.objective for solution in solutions.values()]
     assert max(objectives) - min(objectives) <= 1e-4
     assert fit(solver="auto", tol=1e-4).solution_.solver in SOLVERS

@@ -23,12 +23,16 @@ def moons(n: int, rng: np.random.Generator) -> np.ndarray:
 
 def unscaled_correlated_blobs(n: int, rng: np.random.Generator) -> np.ndarray:
     centres = np.array([[0.0, 0.0], [6.0, 6.0], [0.0, 8.0]])
-    blobs = centres[rng.integers(3, size=n)] + rng.normal(size=(n, 2)) @ np.array([[1.0, 0.9], [0.0, 0.3]])
+    blobs = centres[rng.integers(3, size=n)] + rng.normal(size=(n, 2)) @ np.array(
+        [[1.0, 0.9], [0.0, 0.3]]
+    )
     return np.asarray(blobs * [1000.0, 0.01] + [1e5, -3.0])
 
 
 def separated_clusters(n: int, rng: np.random.Generator) -> np.ndarray:
-    return (np.array([-20.0, 0.0, 30.0])[rng.integers(3, size=n)] + 0.5 * rng.normal(size=n))[:, None]
+    return (np.array([-20.0, 0.0, 30.0])[rng.integers(3, size=n)] + 0.5 * rng.normal(size=n))[
+        :, None
+    ]
 
 
 def ridge(n: int, rng: np.random.Generator) -> np.ndarray:
@@ -63,11 +67,15 @@ def test_no_arguments_are_needed(draw: Draw, margin: float, n: int) -> None:
     for seed in range(3):
         rng = np.random.default_rng(seed)
         X, fresh = draw(n, rng), draw(1000, rng)
-        ahead.append(KernelSoSDensity().fit(X).score(fresh) - gaussian_kde(X.T).logpdf(fresh.T).mean())
+        ahead.append(
+            KernelSoSDensity().fit(X).score(fresh) - gaussian_kde(X.T).logpdf(fresh.T).mean()
+        )
     assert np.mean(ahead) >= margin, ahead
 
 
-@pytest.mark.parametrize(("n", "few"), [(120, {}), (700, {"n_support": 10, "tol": 1e-2})], ids=["all", "subsets"])
+@pytest.mark.parametrize(
+    ("n", "few"), [(120, {}), (700, {"n_support": 10, "tol": 1e-2})], ids=["all", "subsets"]
+)
 def test_the_fit_does_not_depend_on_chance(n: int, few: dict[str, Any]) -> None:
     X = moons(n, np.random.default_rng(0))
     one, other = (KernelSoSDensity(**few).fit(X) for _ in range(2))
@@ -77,15 +85,25 @@ def test_the_fit_does_not_depend_on_chance(n: int, few: dict[str, Any]) -> None:
 
 def test_many_samples_ask_for_the_memory_of_the_support_points() -> None:
     """Whatever chooses the support points: the choice of the bandwidth looks at no more than ten samples for each of them."""
-    X, options = moons(900, np.random.default_rng(0)), {"support": "random", "n_support": 20, "tol": 1e-2, "random_state": 0}
+    X, options = (
+        moons(900, np.random.default_rng(0)),
+        {"support": "random", "n_support": 20, "tol": 1e-2, "random_state": 0},
+    )
     with resources(memory=8 * 850 * 20):  # 20 columns of 200 samples, but not of 900
         few = KernelSoSDensity(**options).fit(X)
     points = np.unique(X, axis=0)
     rule = bandwidth_rule("auto", points, np.full(900, 1 / 900), np.random.default_rng(0))
     assert np.all(few.bandwidth_ > 1.01 * rule), "it looked"
     every = KernelSoSDensity(n_support=900, tol=1e-2).fit(X[:40])
-    rule = bandwidth_rule("auto", np.unique(X[:40], axis=0), np.full(40, 1 / 40), np.random.default_rng(0))
-    np.testing.assert_allclose(every.bandwidth_, rule, rtol=1e-12, err_msg="as many support points as samples leave nothing open")
+    rule = bandwidth_rule(
+        "auto", np.unique(X[:40], axis=0), np.full(40, 1 / 40), np.random.default_rng(0)
+    )
+    np.testing.assert_allclose(
+        every.bandwidth_,
+        rule,
+        rtol=1e-12,
+        err_msg="as many support points as samples leave nothing open",
+    )
 
 
 def test_few_support_points_get_wider_kernels() -> None:
@@ -94,7 +112,12 @@ def test_few_support_points_get_wider_kernels() -> None:
     many, few, fewest = (KernelSoSDensity(n_support=m, tol=1e-6).fit(X) for m in (150, 40, 25))
     assert np.all(many.bandwidth_ < few.bandwidth_) and np.all(few.bandwidth_ < fewest.bandwidth_)
     assert np.all(fewest.bandwidth_ <= many.bandwidth_ * (600 / 25) ** (1 / 6) * (1.0 + 1e-12))
-    narrow = KernelSoSDensity(bandwidth=many.bandwidth_, n_support=25, relative_regularization=3e-3, tol=1e-6).fit(X)
-    assert fewest.score(fresh) > max(narrow.score(fresh) + 0.01, -1.2), (fewest.score(fresh), narrow.score(fresh))
+    narrow = KernelSoSDensity(
+        bandwidth=many.bandwidth_, n_support=25, relative_regularization=3e-3, tol=1e-6
+    ).fit(X)
+    assert fewest.score(fresh) > max(narrow.score(fresh) + 0.01, -1.2), (
+        fewest.score(fresh),
+        narrow.score(fresh),
+    )
     at_support = KernelSoSDensity(support=few.support_points_, tol=1e-6).fit(X)
     np.testing.assert_allclose(at_support.bandwidth_, few.bandwidth_, rtol=1e-12)

@@ -29,10 +29,15 @@ X = skewed(40, 0)
 
 
 def fit(data: np.ndarray, weights: Any = None, **options: Any) -> KernelSoSDensity:
-    return KernelSoSDensity(**{"reference": "normal", "n_support": 30, **options}).fit(data, sample_weight=weights)
+    return KernelSoSDensity(**{"reference": "normal", "n_support": 30, **options}).fit(
+        data, sample_weight=weights
+    )
 
 
-@pytest.mark.parametrize(("name", "objective"), [*(("normal", objective) for objective in OBJECTIVES), ("mixture", "squared_mmd")])
+@pytest.mark.parametrize(
+    ("name", "objective"),
+    [*(("normal", objective) for objective in OBJECTIVES), ("mixture", "squared_mmd")],
+)
 def test_the_strongest_penalty_leaves_the_reference(name: str, objective: str) -> None:
     est = fit(X, reference=name, objective=objective, relative_regularization=1e10)
     reference = est.solution_.space.measure
@@ -54,7 +59,9 @@ def test_the_normal_reference_has_the_moments_of_the_samples() -> None:
     share = weights / weights.sum()
     mean = share @ X
     np.testing.assert_allclose(reference.mean, mean, rtol=1e-12)
-    np.testing.assert_allclose(reference.scale, (share[:, None] * (X - mean)).T @ (X - mean), rtol=1e-10)
+    np.testing.assert_allclose(
+        reference.scale, (share[:, None] * (X - mean)).T @ (X - mean), rtol=1e-10
+    )
 
 
 @pytest.mark.parametrize("objective", ("squared_mmd", "likelihood"))
@@ -71,8 +78,14 @@ def test_the_squares_correct_what_the_normal_law_misses(objective: str) -> None:
 @pytest.mark.parametrize("objective", ("squared_mmd", "likelihood"))
 def test_units_do_not_matter(name: str, objective: str) -> None:
     scale, shift = np.array([1e-3, 250.0]), np.array([5.0, -70.0])
-    plain, moved = (fit(data, reference=name, objective=objective, tol=1e-9) for data in (X, X * scale + shift))
-    np.testing.assert_allclose(moved.score_samples(X * scale + shift) + np.log(scale).sum(), plain.score_samples(X), atol=1e-4)
+    plain, moved = (
+        fit(data, reference=name, objective=objective, tol=1e-9) for data in (X, X * scale + shift)
+    )
+    np.testing.assert_allclose(
+        moved.score_samples(X * scale + shift) + np.log(scale).sum(),
+        plain.score_samples(X),
+        atol=1e-4,
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -123,13 +136,18 @@ def test_degenerate_data_get_a_density(name: str, case: str) -> None:
     decided = case in ("one sample", "a constant column") or (
         name == "normal" and case in ("collinear columns", "fewer samples than features")
     )
-    assert bool([w for w in said if "reference=" in str(w.message) or "no spread" in str(w.message)]) >= decided
+    assert (
+        bool([w for w in said if "reference=" in str(w.message) or "no spread" in str(w.message)])
+        >= decided
+    )
 
 
 def test_what_is_refused() -> None:
     with pytest.raises(ValueError, match="are both the measure of the density; give one of them"):
         fit(X, measure=Box([-9.0, -9.0], [9.0, 9.0]))
-    with pytest.raises(ValueError, match=r'reference must be "normal", "mixture", .*; got .gaussian.'):
+    with pytest.raises(
+        ValueError, match=r'reference must be "normal", "mixture", .*; got .gaussian.'
+    ):
         fit(X, reference="gaussian")
     with pytest.raises(TypeError, match=r"reference must be .*; got 3"):
         fit(X, reference=3)
@@ -143,11 +161,17 @@ def test_the_distribution_answers_in_the_coordinates_of_the_data(tmp_path: Path)
     est = fit(X, objective="likelihood")
     p = est.distribution_
     draws = est.sample(4000, random_state=0)
-    np.testing.assert_allclose(p.mean(), draws.mean(axis=0), atol=5.0 * np.sqrt(np.diagonal(p.cov()) / 4000).max())
+    np.testing.assert_allclose(
+        p.mean(), draws.mean(axis=0), atol=5.0 * np.sqrt(np.diagonal(p.cov()) / 4000).max()
+    )
     inside = np.mean(np.all((draws >= [0.0, 0.0]) & (draws <= [2.0, 1.5]), axis=1))
     assert p.probability([0.0, 0.0], [2.0, 1.5]) == pytest.approx(inside, abs=0.04)
     x, w = np.polynomial.legendre.leggauss(200)
     line = np.stack([np.full(200, 1.5), 6.0 * x], axis=1)
-    assert p.marginal([0]).pdf([[1.5]])[0] == pytest.approx(6.0 * w @ np.exp(est.score_samples(line)), rel=1e-6)
+    assert p.marginal([0]).pdf([[1.5]])[0] == pytest.approx(
+        6.0 * w @ np.exp(est.score_samples(line)), rel=1e-6
+    )
     p.save(tmp_path / "p.ksos")
-    np.testing.assert_allclose(ksos.load(tmp_path / "p.ksos").logpdf(X), est.score_samples(X), rtol=1e-12)
+    np.testing.assert_allclose(
+        ksos.load(tmp_path / "p.ksos").logpdf(X), est.score_samples(X), rtol=1e-12
+    )

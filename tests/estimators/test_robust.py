@@ -34,7 +34,9 @@ def regression(n=25, seed=0):
 
 def classes(seed=0, n=12):
     rng = np.random.default_rng(seed)
-    return np.concatenate([rng.normal(-1.0, 0.5, (n, 1)), rng.normal(1.0, 0.5, (n, 1))]), np.array(["no"] * n + ["yes"] * n)
+    return np.concatenate([rng.normal(-1.0, 0.5, (n, 1)), rng.normal(1.0, 0.5, (n, 1))]), np.array(
+        ["no"] * n + ["yes"] * n
+    )
 
 
 class TestRegressor:
@@ -58,8 +60,13 @@ class TestRegressor:
             b_ub=np.r_[y, -y],
             bounds=[(None, None)] * 2 + [(0.0, None)] * n,
         )
-        assert est.solution_.status == "solved" and 0.0 < est.solution_.gap < 1e-4 * est.solution_.value
-        assert est.solution_.value - est.solution_.gap <= deviations.fun <= est.solution_.value + 1e-12
+        assert (
+            est.solution_.status == "solved"
+            and 0.0 < est.solution_.gap < 1e-4 * est.solution_.value
+        )
+        assert (
+            est.solution_.value - est.solution_.gap <= deviations.fun <= est.solution_.value + 1e-12
+        )
         assert np.abs(y - est.predict(X)).mean() == pytest.approx(deviations.fun, rel=1e-5)
 
     @pytest.mark.parametrize(
@@ -74,7 +81,9 @@ class TestRegressor:
         assert solution.status == "solved"
         assert solution.gap_relative <= 2e-4
         assert worst.mmd <= 0.2
-        assert ksos.mmd(worst.distribution, np.column_stack([X, y]), worst.embedding_kernel) == pytest.approx(worst.mmd, abs=1e-9)
+        assert ksos.mmd(
+            worst.distribution, np.column_stack([X, y]), worst.embedding_kernel
+        ) == pytest.approx(worst.mmd, abs=1e-9)
         assert worst.value <= solution.value
         assert worst.value > worst.empirical_value
         expected = worst.distribution.expectation(lambda Z: worst.loss(Z))
@@ -95,7 +104,8 @@ class TestRegressor:
         X, y = regression()
         est = ksos.RobustRegressor(n_support=16)
         with pytest.raises(
-            ValueError, match=r"within radius 0\.001, 0\.01 of the data, so that nothing was fitted; the least radius .* is 0\.\d+"
+            ValueError,
+            match=r"within radius 0\.001, 0\.01 of the data, so that nothing was fitted; the least radius .* is 0\.\d+",
         ):
             est.path(X, y, [0.4, 0.001, 0.0, 0.01])
         assert not hasattr(est, "solution_")
@@ -116,7 +126,9 @@ class TestRegressor:
         X, y = regression()
         est = ksos.RobustRegressor(radius=0.2, n_support=25, model="kernel", n_centers=3).fit(X, y)
         again = pickle.loads(pickle.dumps(est))
-        assert again.worst_case_.distribution.pdf([[0.0, 5.0]]) == pytest.approx(est.worst_case_.distribution.pdf([[0.0, 5.0]]))
+        assert again.worst_case_.distribution.pdf([[0.0, 5.0]]) == pytest.approx(
+            est.worst_case_.distribution.pdf([[0.0, 5.0]])
+        )
 
     def test_many_features(self):
         rng = np.random.default_rng(0)
@@ -147,7 +159,9 @@ class TestRegressor:
 
     def test_quadrature_needs_few_features(self):
         with pytest.raises(ValueError, match="square"):
-            ksos.RobustRegressor(radius=0.2, loss="huber").fit(np.random.default_rng(0).normal(size=(20, 4)), np.arange(20.0))
+            ksos.RobustRegressor(radius=0.2, loss="huber").fit(
+                np.random.default_rng(0).normal(size=(20, 4)), np.arange(20.0)
+            )
 
     def test_losses_are_objects_with_names(self):
         X, y = regression()
@@ -165,7 +179,10 @@ class TestRegressor:
     def test_a_loss_of_ones_own(self):
         """The square, written as a residual loss: what the closed form gives, by quadrature."""
         X, y = regression()
-        ours, closed = (ksos.RobustRegressor(radius=0.2, n_support=25, loss=loss).fit(X, y) for loss in (OwnSquare(), "square"))
+        ours, closed = (
+            ksos.RobustRegressor(radius=0.2, n_support=25, loss=loss).fit(X, y)
+            for loss in (OwnSquare(), "square")
+        )
         assert ours.solution_.status == "solved"
         assert ours.solution_.value == pytest.approx(closed.solution_.value, rel=1e-3)
         assert ours.predict(X) == pytest.approx(closed.predict(X), abs=1e-2)
@@ -173,7 +190,10 @@ class TestRegressor:
     @pytest.mark.parametrize("seconds", [1e-3, 0.1])
     def test_a_time_limit_is_for_the_whole_fit(self, seconds):
         X, y = regression()
-        for est in (ksos.RobustRegressor(radius=0.2, rtol=1e-12), ksos.RobustRegressor(radius=0.2, rtol=1e-12, loss="absolute")):
+        for est in (
+            ksos.RobustRegressor(radius=0.2, rtol=1e-12),
+            ksos.RobustRegressor(radius=0.2, rtol=1e-12, loss="absolute"),
+        ):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 est.set_params(time_limit=seconds).fit(X, y)
@@ -192,7 +212,9 @@ class OwnSquare(ResidualLoss):
 
 class TestClassifier:
     @pytest.mark.parametrize(
-        "params", [{}, {"loss": "logistic"}, {"model": "kernel", "n_centers": 3}], ids=lambda p: "-".join(map(str, p.values()))
+        "params",
+        [{}, {"loss": "logistic"}, {"model": "kernel", "n_centers": 3}],
+        ids=lambda p: "-".join(map(str, p.values())),
     )
     def test_the_fit_is_certified(self, params):
         X, y = classes()
@@ -208,8 +230,12 @@ class TestClassifier:
     def test_radius_zero_is_least_squares_on_signs(self):
         X, y = classes()
         est = ksos.RobustClassifier(radius=0.0, alpha=0.1).fit(X, y)
-        other = Ridge(alpha=0.1 * X.shape[0]).fit((X - X.mean(axis=0)) / X.std(axis=0), np.where(y == "yes", 1.0, -1.0))
-        assert est.decision_function(X) == pytest.approx(other.predict((X - X.mean(axis=0)) / X.std(axis=0)))
+        other = Ridge(alpha=0.1 * X.shape[0]).fit(
+            (X - X.mean(axis=0)) / X.std(axis=0), np.where(y == "yes", 1.0, -1.0)
+        )
+        assert est.decision_function(X) == pytest.approx(
+            other.predict((X - X.mean(axis=0)) / X.std(axis=0))
+        )
         assert est.worst_case_ is None
 
     def test_the_value_is_the_expectation_of_the_loss(self):
@@ -232,16 +258,18 @@ class TestClassifier:
         Z, labels = worst.distribution.rvs(4000, rng=0)
         sigma = worst.embedding_kernel.sigma_vector(1)[0]
         joint = Gaussian([sigma, 1.0])
-        data, drawn = (np.column_stack([P, np.where(q == "yes", 100.0, 0.0)]) for P, q in ((X, y), (Z, labels)))
+        data, drawn = (
+            np.column_stack([P, np.where(q == "yes", 100.0, 0.0)]) for P, q in ((X, y), (Z, labels))
+        )
         assert ksos.mmd(data, drawn, joint) == pytest.approx(worst.mmd, abs=0.03)
 
     def test_three_labels_of_any_kind(self):
         rng = np.random.default_rng(0)
         X = np.concatenate([rng.normal(c, 0.2, (8, 1)) for c in (-1.0, 0.0, 1.0)])
         for loss in ("square", "logistic"):
-            est = ksos.RobustClassifier(radius=0.12, n_support=14, loss=loss, model="kernel", n_centers=4, rtol=1e-3).fit(
-                X, np.repeat([7, -2, 30], 8)
-            )
+            est = ksos.RobustClassifier(
+                radius=0.12, n_support=14, loss=loss, model="kernel", n_centers=4, rtol=1e-3
+            ).fit(X, np.repeat([7, -2, 30], 8))
             assert est.classes_.tolist() == [-2, 7, 30]
             assert est.score(X, np.repeat([7, -2, 30], 8)) > 0.9
             assert est.decision_function(X).shape == (24, 3)
@@ -280,7 +308,10 @@ class TestClassifier:
 
     def test_three_labels_have_probabilities_too(self):
         rng = np.random.default_rng(0)
-        X, y = np.concatenate([rng.normal(c, 0.2, (8, 1)) for c in (-1.0, 0.0, 1.0)]), np.repeat([7, -2, 30], 8)
+        X, y = (
+            np.concatenate([rng.normal(c, 0.2, (8, 1)) for c in (-1.0, 0.0, 1.0)]),
+            np.repeat([7, -2, 30], 8),
+        )
         est = ksos.RobustClassifier(radius=0.12, n_support=14, loss="logistic", rtol=1e-3).fit(X, y)
         proba = est.predict_proba(X)
         assert proba.shape == (24, 3) and np.allclose(proba.sum(axis=1), 1.0)
@@ -290,7 +321,10 @@ class TestClassifier:
     @pytest.mark.parametrize("labels", [2, 3])
     def test_linear_scores_have_coefficients(self, loss, labels):
         rng = np.random.default_rng(0)
-        X, y = np.concatenate([rng.normal(c, 1.0, (8, 2)) for c in range(labels)]), np.repeat(np.arange(labels), 8)
+        X, y = (
+            np.concatenate([rng.normal(c, 1.0, (8, 2)) for c in range(labels)]),
+            np.repeat(np.arange(labels), 8),
+        )
         est = ksos.RobustClassifier(radius=0.0, loss=loss, shift="both").fit(X, y)
         rows = labels if labels > 2 else 1
         assert est.coef_.shape == (rows, 2) and est.intercept_.shape == (rows,)
@@ -303,6 +337,8 @@ class TestClassifier:
         X, y = classes()
         est = ksos.RobustClassifier(radius=0.15, n_support=16).fit(X, y)
         p = est.worst_case_.distribution
-        assert p.mmd(LabelledEmbedding.of(X, y, kernel=est.worst_case_.embedding_kernel)) == pytest.approx(est.worst_case_.mmd, abs=1e-9)
+        assert p.mmd(
+            LabelledEmbedding.of(X, y, kernel=est.worst_case_.embedding_kernel)
+        ) == pytest.approx(est.worst_case_.mmd, abs=1e-9)
         assert p.probability(-10.0, 10.0) == pytest.approx(1.0, abs=1e-6)
         np.testing.assert_allclose(p.marginal().pdf(X), p.pdf(X, "no") + p.pdf(X, "yes"), rtol=1e-7)

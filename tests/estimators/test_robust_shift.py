@@ -31,7 +31,12 @@ def columns_of(shift, X, y):
 @pytest.fixture(scope="module", params=["x", "y", "both"])
 def fitted(request):
     X, y = curved()
-    return request.param, X, y, ksos.RobustRegressor(radius=0.1, shift=request.param, **SMALL).fit(X, y)
+    return (
+        request.param,
+        X,
+        y,
+        ksos.RobustRegressor(radius=0.1, shift=request.param, **SMALL).fit(X, y),
+    )
 
 
 class TestCertificates:
@@ -43,21 +48,28 @@ class TestCertificates:
         assert weights.min() >= 0.0 and weights.sum() == pytest.approx(1.0, abs=1e-8)
         assert weights @ (y - est.predict(X)) ** 2 == pytest.approx(worst.value, rel=1e-7)
         assert np.mean((y - est.predict(X)) ** 2) == pytest.approx(worst.empirical_value, rel=1e-9)
-        assert worst.empirical_value < worst.value <= worst.upper_bound and worst.upper_bound_kind == "rigorous"
+        assert (
+            worst.empirical_value < worst.value <= worst.upper_bound
+            and worst.upper_bound_kind == "rigorous"
+        )
 
     def test_the_weights_are_within_the_radius(self, fitted):
         """The MMD of what shifts, written out."""
         shift, X, y, est = fitted
         worst, C = est.worst_case_, columns_of(shift, X, y)
         change = (np.asarray(worst.distribution.pdf(C)) - 1.0) / len(y)
-        assert np.sqrt(change @ worst.embedding_kernel(C, C) @ change) == pytest.approx(worst.mmd, abs=1e-7)
+        assert np.sqrt(change @ worst.embedding_kernel(C, C) @ change) == pytest.approx(
+            worst.mmd, abs=1e-7
+        )
         assert worst.mmd <= 0.1
 
     def test_under_the_worst_weights_no_line_is_better(self, fitted):
         """The saddle: weighted least squares has what the fit has, and the plain fit has more."""
         shift, X, y, est = fitted
         weights = np.asarray(est.worst_case_.distribution.pdf(columns_of(shift, X, y))) / len(y)
-        best, plain = (LinearRegression().fit(X, y, sample_weight=w).predict(X) for w in (weights, None))
+        best, plain = (
+            LinearRegression().fit(X, y, sample_weight=w).predict(X) for w in (weights, None)
+        )
         assert weights @ (y - best) ** 2 == pytest.approx(est.worst_case_.value, rel=0.02)
         assert weights @ (y - plain) ** 2 > est.worst_case_.value
 
@@ -86,7 +98,9 @@ class TestCertificates:
         rng = np.random.default_rng(0)
         X = rng.normal(size=(40, 5))
         y = X[:, 0] + rng.normal(size=40)
-        est = ksos.RobustRegressor(radius=0.1, shift="both", loss=loss, n_support=8, rtol=1e-2).fit(X, y)
+        est = ksos.RobustRegressor(radius=0.1, shift="both", loss=loss, n_support=8, rtol=1e-2).fit(
+            X, y
+        )
         assert est.worst_case_.empirical_value < est.worst_case_.value <= est.solution_.value
         assert est.worst_case_.integration_error == 0.0
 
@@ -94,8 +108,13 @@ class TestCertificates:
     @pytest.mark.parametrize("shift", ["x", "y", "both"])
     def test_classifiers(self, loss, shift):
         rng = np.random.default_rng(0)
-        X, y = np.concatenate([rng.normal(c, 0.6, (15, 2)) for c in (-1.0, 0.0, 1.0)]), np.repeat(["a", "b", "c"], 15)
-        est = ksos.RobustClassifier(radius=0.1, shift=shift, loss=loss, n_support=9, rtol=1e-2).fit(X, y)
+        X, y = (
+            np.concatenate([rng.normal(c, 0.6, (15, 2)) for c in (-1.0, 0.0, 1.0)]),
+            np.repeat(["a", "b", "c"], 15),
+        )
+        est = ksos.RobustClassifier(radius=0.1, shift=shift, loss=loss, n_support=9, rtol=1e-2).fit(
+            X, y
+        )
         assert est.solution_.status == "solved" and est.worst_case_.mmd <= 0.1
         assert est.worst_case_.empirical_value < est.worst_case_.value
         if loss == "logistic":
@@ -112,32 +131,54 @@ class TestLabels:
     def test_bandwidths_are_those_of_the_features(self):
         rng = np.random.default_rng(0)
         X, y = rng.normal(size=(60, 2)), np.repeat([0, 1], 30)
-        both, alone = (ksos.RobustClassifier(radius=0.1, shift=shift, **SMALL).fit(X, y).worst_case_ for shift in ("both", "x"))
+        both, alone = (
+            ksos.RobustClassifier(radius=0.1, shift=shift, **SMALL).fit(X, y).worst_case_
+            for shift in ("both", "x")
+        )
         features = both.embedding_kernel.sigma_vector(3)[:2]
         assert features.tolist() == alone.embedding_kernel.sigma_vector(2).tolist()
-        assert features == pytest.approx([1.6, 1.6], abs=0.4)  # the median distance of pairs from N(0, I) is 1.67
+        assert features == pytest.approx(
+            [1.6, 1.6], abs=0.4
+        )  # the median distance of pairs from N(0, I) is 1.67
 
     @pytest.mark.parametrize("shift", ["y", "both"])
     def test_labels_are_seen_alone(self, shift):
         """The MMD of k(x, x')·1[label = label'], written out."""
         rng = np.random.default_rng(0)
         X, y = rng.normal(size=(60, 2)), np.repeat([0, 1, 2], 20)
-        worst = ksos.RobustClassifier(radius=0.1, shift=shift, **SMALL).fit(X + y[:, None], y).worst_case_
-        C = np.column_stack([X + y[:, None], 100.0 * y])[:, -1 if shift == "y" else 0 :].reshape(60, -1)
+        worst = (
+            ksos.RobustClassifier(radius=0.1, shift=shift, **SMALL)
+            .fit(X + y[:, None], y)
+            .worst_case_
+        )
+        C = np.column_stack([X + y[:, None], 100.0 * y])[:, -1 if shift == "y" else 0 :].reshape(
+            60, -1
+        )
         change = (np.asarray(worst.distribution.pdf(C)) - 1.0) / 60
         same = (y[:, None] == y).astype(float)
         if shift == "both":
             same = same * Gaussian(worst.embedding_kernel.sigma_vector(3)[:2])(C[:, :2], C[:, :2])
-        assert np.sqrt(change @ same @ change) == pytest.approx(worst.mmd, abs=1e-7) and worst.mmd <= 0.1 + 1e-12
+        assert (
+            np.sqrt(change @ same @ change) == pytest.approx(worst.mmd, abs=1e-7)
+            and worst.mmd <= 0.1 + 1e-12
+        )
 
     def test_one_bandwidth_per_feature(self):
         X, y = curved()
-        est = ksos.RobustClassifier(radius=0.1, shift="both", embedding_bandwidth=[1.0, 2.0], bandwidth=[1.5, 2.5], **SMALL)
-        assert est.fit(X, y > 0.0).worst_case_.embedding_kernel.sigma_vector(3).tolist() == [1.0, 2.0, 1.0]
+        est = ksos.RobustClassifier(
+            radius=0.1, shift="both", embedding_bandwidth=[1.0, 2.0], bandwidth=[1.5, 2.5], **SMALL
+        )
+        assert est.fit(X, y > 0.0).worst_case_.embedding_kernel.sigma_vector(3).tolist() == [
+            1.0,
+            2.0,
+            1.0,
+        ]
 
     def test_more_labels_than_support_points_by_default(self):
         y = np.repeat(np.arange(24), 4)
-        X = np.random.default_rng(0).normal(size=(96, 2)) + 2.0 * np.column_stack([np.cos(y), np.sin(y)])
+        X = np.random.default_rng(0).normal(size=(96, 2)) + 2.0 * np.column_stack(
+            [np.cos(y), np.sin(y)]
+        )
         est = ksos.RobustClassifier(radius=0.1, shift="y", loss="square", rtol=1e-2).fit(X, y)
         assert est.solution_.status == "solved" and est.prepared_for_.worst.shares.min() > 0.0
 
@@ -157,13 +198,19 @@ class TestDefaults:
     def test_a_radius_is_found_where_one_is_harmless(self):
         X, y = regressions().__next__()[1:3]
         est = ksos.RobustRegressor().fit(X, y)
-        most = ksos.bootstrap_radius(np.column_stack([X, y]), est.worst_case_.embedding_kernel, rng=0)
+        most = ksos.bootstrap_radius(
+            np.column_stack([X, y]), est.worst_case_.embedding_kernel, rng=0
+        )
         assert 0.1 * most < est.radius_ < 1.1 * most
 
     def test_few_samples_are_fitted_plainly(self):
         X, y = curved(9)
         est = ksos.RobustRegressor().fit(X, y)
-        assert est.radius_ == 0.0 and est.prepared_for_.nothing and "no shift" in str(est.prepared_for_)
+        assert (
+            est.radius_ == 0.0
+            and est.prepared_for_.nothing
+            and "no shift" in str(est.prepared_for_)
+        )
 
     @pytest.mark.parametrize("seed", range(2))
     def test_densities_anywhere_do_no_harm_either(self, seed):
@@ -171,7 +218,10 @@ class TestDefaults:
         X = rng.normal(size=(2040, 1))
         y = X[:, 0] + 0.5 * rng.normal(size=2040)
         est = ksos.RobustRegressor(shift="anywhere", n_support=16, rtol=1e-2).fit(X[:40], y[:40])
-        errors = [np.mean((model.predict(X[40:]) - y[40:]) ** 2) for model in (est, LinearRegression().fit(X[:40], y[:40]))]
+        errors = [
+            np.mean((model.predict(X[40:]) - y[40:]) ** 2)
+            for model in (est, LinearRegression().fit(X[:40], y[:40]))
+        ]
         assert errors[0] <= 1.05 * errors[1]
 
     def test_a_kernel_model_has_a_harmless_radius_too(self):
@@ -185,9 +235,15 @@ class TestDefaults:
 
     def test_a_number_is_the_radius_of_densities_of_the_domain(self):
         X, y = curved(30)
-        named, unnamed = (ksos.RobustRegressor(radius=0.4, shift=shift, **SMALL).fit(X, y) for shift in ("anywhere", None))
+        named, unnamed = (
+            ksos.RobustRegressor(radius=0.4, shift=shift, **SMALL).fit(X, y)
+            for shift in ("anywhere", None)
+        )
         assert named.theta_.tolist() == unnamed.theta_.tolist()
-        assert isinstance(unnamed.worst_case_.distribution.measure, Box) and unnamed.prepared_for_.shift == "anywhere"
+        assert (
+            isinstance(unnamed.worst_case_.distribution.measure, Box)
+            and unnamed.prepared_for_.shift == "anywhere"
+        )
 
 
 class TestWords:
@@ -203,17 +259,26 @@ class TestWords:
         assert told.data.mean == pytest.approx(Z.mean(axis=0))
         printed = capsys.readouterr().out
         assert printed == f"RobustRegressor is {told}\n"
-        assert f"income: mean {told.data.mean[0]:.4g} → {told.worst.mean[0]:.4g}" in printed and "MMD 0.1" in printed
+        assert (
+            f"income: mean {told.data.mean[0]:.4g} → {told.worst.mean[0]:.4g}" in printed
+            and "MMD 0.1" in printed
+        )
 
     def test_densities_of_the_domain_have_them_too(self):
         X, y = curved(30)
         est = ksos.RobustRegressor(radius=0.4, **SMALL).fit(X, y)
         assert est.prepared_for_.worst.mean == pytest.approx(est.worst_case_.distribution.mean())
         labels = ksos.RobustClassifier(radius=0.4, **SMALL).fit(X, y > 0.0)
-        assert labels.prepared_for_.worst.shares.sum() == pytest.approx(1.0) and "share of True" in str(labels.prepared_for_)
+        assert labels.prepared_for_.worst.shares.sum() == pytest.approx(
+            1.0
+        ) and "share of True" in str(labels.prepared_for_)
 
     @pytest.mark.parametrize(
-        ("params", "message"), [({"shift": "z"}, "shift"), ({"shift": "x", "measure": Box([0.0] * 3, [1.0] * 3)}, "measure is a domain")]
+        ("params", "message"),
+        [
+            ({"shift": "z"}, "shift"),
+            ({"shift": "x", "measure": Box([0.0] * 3, [1.0] * 3)}, "measure is a domain"),
+        ],
     )
     def test_bad_shifts(self, params, message):
         with pytest.raises(ValueError, match=message):

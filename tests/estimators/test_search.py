@@ -35,7 +35,11 @@ from ksos.measures import Box, GaussianMixture, Lebesgue, Normal
 MOONS = make_moons(120, noise=0.1, random_state=0)[0]
 FRESH = make_moons(2000, noise=0.1, random_state=1)[0]
 INF = float("inf")
-OVER: dict[str, Any] = {"bandwidths": [2.0, 3.0], "relative_regularizations": [INF, 0.3, 0.03], "cv": 3}
+OVER: dict[str, Any] = {
+    "bandwidths": [2.0, 3.0],
+    "relative_regularizations": [INF, 0.3, 0.03],
+    "cv": 3,
+}
 PLAIN: dict[str, Any] = {
     "bandwidths": [1.0, 1.6],
     "relative_regularizations": [1.0, 0.1, 0.01],
@@ -53,7 +57,9 @@ def correlated(n: int, seed: int = 0) -> np.ndarray:
 
 def mass(est: KernelSoSDensityCV) -> float:
     p = est.distribution_
-    return p.mass() if isinstance(p, SoSDensity) else sum(w * part.mass() for w, part in p.components)
+    return (
+        p.mass() if isinstance(p, SoSDensity) else sum(w * part.mass() for w, part in p.components)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +82,9 @@ def plain() -> KernelSoSDensityCV:
 @parametrize_with_checks(
     [
         KernelSoSDensityCV(**PLAIN),
-        KernelSoSDensityCV(**{**PLAIN, "cv": 2}, objective="squared_mmd", criterion="mmd", n_support=8),
+        KernelSoSDensityCV(
+            **{**PLAIN, "cv": 2}, objective="squared_mmd", criterion="mmd", n_support=8
+        ),
     ]
 )
 def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
@@ -111,11 +119,15 @@ def certified(est: KernelSoSDensityCV, X: np.ndarray, weights: Any = None) -> No
     else:
         kernel = solution.space.embedding_kernel
         data = ksos.MeanEmbedding(points, a, kernel=kernel)
-        distance = float(np.sum((solution.space.coordinates(density) - solution.space.coordinates(data)) ** 2))
+        distance = float(
+            np.sum((solution.space.coordinates(density) - solution.space.coordinates(data)) ** 2)
+        )
     penalty = 0.0
     if np.isfinite(est.regularization_):
         K = solution.space.kernel(solution.space.support_points)
-        F = density.unit_factor * np.exp(-0.5 * density.log_unit)  # B = FFᵀ in the density's own units
+        F = density.unit_factor * np.exp(
+            -0.5 * density.log_unit
+        )  # B = FFᵀ in the density's own units
         penalty = est.regularization_ * float(np.trace(F.T @ K @ F))
     assert distance + penalty == pytest.approx(solution.objective, abs=1e-6)
     assert solution.status == "solved" and 0.0 <= solution.gap <= est.tol
@@ -133,8 +145,15 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "strong correction": {"relative_regularizations": [1e-2]},
     "reference alone": {"relative_regularizations": [INF]},
     "normal": {"reference": "normal", "relative_regularizations": [0.1, 1e-2]},
-    "given": {"reference": Normal([0.5, 0.25], np.diag([1.0, 0.4])), "relative_regularizations": [1e-2]},
-    "mixture in MMD": {"reference": "mixture", "objective": "squared_mmd", "relative_regularizations": [1e-3]},
+    "given": {
+        "reference": Normal([0.5, 0.25], np.diag([1.0, 0.4])),
+        "relative_regularizations": [1e-2],
+    },
+    "mixture in MMD": {
+        "reference": "mixture",
+        "objective": "squared_mmd",
+        "relative_regularizations": [1e-3],
+    },
     "few support points": {"n_support": 20, "relative_regularizations": [0.03]},
     "no reference": {"reference": None, "n_support": 60},
     "Laplace": {"kernel": "laplace", "n_support": 30},
@@ -154,14 +173,18 @@ def test_what_is_returned_is_what_is_certified(name: str) -> None:
 
 def test_weighted_samples_are_certified_as_well() -> None:
     weights = 1.0 + np.arange(120) % 3
-    est = KernelSoSDensityCV(cv=2, relative_regularizations=[0.05]).fit(MOONS, sample_weight=weights)
+    est = KernelSoSDensityCV(cv=2, relative_regularizations=[0.05]).fit(
+        MOONS, sample_weight=weights
+    )
     certified(est, MOONS, weights)
 
 
 def test_infinite_regularization_is_the_reference(default: KernelSoSDensityCV) -> None:
     est = KernelSoSDensityCV(cv=3, relative_regularizations=[INF]).fit(MOONS)
     assert est.solution_.gap == 0.0 and est.regularization_ == INF and est.solution_.rank == 1
-    np.testing.assert_allclose(est.score_samples(FRESH), est.reference_.log_density(FRESH), rtol=1e-12)
+    np.testing.assert_allclose(
+        est.score_samples(FRESH), est.reference_.log_density(FRESH), rtol=1e-12
+    )
     assert 0.0 <= est.reference_gap_ <= 1e-4
     strong = KernelSoSDensityCV(cv=3, relative_regularizations=[1e6]).fit(MOONS)
     np.testing.assert_allclose(strong.score_samples(FRESH), est.score_samples(FRESH), atol=1e-3)
@@ -181,8 +204,12 @@ def test_ahead_of_the_kernel_density_estimate(default: KernelSoSDensityCV) -> No
     assert default.score(FRESH) > kernel_density_score(MOONS, FRESH) - 0.05
     leads = []
     for seed in range(2):
-        samples = [make_circles(n, noise=0.07, factor=0.4, random_state=seed + n)[0] for n in (100, 2000)]
-        leads.append(KernelSoSDensityCV().fit(samples[0]).score(samples[1]) - kernel_density_score(*samples))
+        samples = [
+            make_circles(n, noise=0.07, factor=0.4, random_state=seed + n)[0] for n in (100, 2000)
+        ]
+        leads.append(
+            KernelSoSDensityCV().fit(samples[0]).score(samples[1]) - kernel_density_score(*samples)
+        )
     assert np.mean(leads) > 0.02 and np.min(leads) > 0.0
     assert abs(default.best_score_ - default.score(FRESH)) < 0.15
     assert mass(default) == pytest.approx(1.0, abs=1e-7)
@@ -208,7 +235,9 @@ def test_a_correction_is_chosen_where_the_reference_is_wrong() -> None:
     est = KernelSoSDensityCV(reference=Normal([0.0], [[6.0]]), cv=3).fit(X)
     assert np.isfinite(est.best_params_["relative_regularization"])
     assert est.score(fresh) > Normal([0.0], [[6.0]]).log_density(fresh).mean() + 0.3
-    right = KernelSoSDensityCV(reference=Normal([0.0], [[1.0]]), cv=5).fit(rng.normal(size=(200, 1)))
+    right = KernelSoSDensityCV(reference=Normal([0.0], [[1.0]]), cv=5).fit(
+        rng.normal(size=(200, 1))
+    )
     assert right.best_params_["relative_regularization"] == INF, "nothing to correct"
 
 
@@ -217,14 +246,19 @@ def test_a_bimodal_line_is_close_to_the_truth() -> None:
     losses = []
     for seed in range(6):
         rng = np.random.default_rng(seed)
-        train, test = (rng.choice([-1.0, 1.0], n)[:, None] + 0.3 * rng.standard_normal((n, 1)) for n in (80, 2000))
+        train, test = (
+            rng.choice([-1.0, 1.0], n)[:, None] + 0.3 * rng.standard_normal((n, 1))
+            for n in (80, 2000)
+        )
         parts = sum(np.exp(-0.5 * ((test - m) / 0.3) ** 2) for m in (-1, 1))
         truth = np.mean(np.log(parts / (2 * 0.3 * np.sqrt(2 * np.pi))))
         losses.append(truth - KernelSoSDensityCV().fit(train).score(test))
     assert np.mean(losses) <= 0.06
 
 
-def test_the_choice_is_that_of_the_rule(plain: KernelSoSDensityCV, over: KernelSoSDensityCV) -> None:
+def test_the_choice_is_that_of_the_rule(
+    plain: KernelSoSDensityCV, over: KernelSoSDensityCV
+) -> None:
     for est in (plain, over):
         r = est.cv_results_
         good = r["difference"] >= -r["standard_error"]
@@ -240,7 +274,10 @@ def test_the_choice_is_that_of_the_rule(plain: KernelSoSDensityCV, over: KernelS
 def test_scores_are_those_of_separate_fits() -> None:
     """Over a given reference, whose corrections have no zeros for a few held-out samples to fall on."""
     points, reference = np.unique(MOONS, axis=0), Normal([0.5, 0.25], np.diag([0.8, 0.3]))
-    folds = [(np.flatnonzero(np.arange(120) % 3 != k), np.flatnonzero(np.arange(120) % 3 == k)) for k in range(3)]
+    folds = [
+        (np.flatnonzero(np.arange(120) % 3 != k), np.flatnonzero(np.arange(120) % 3 == k))
+        for k in range(3)
+    ]
     est = KernelSoSDensityCV([2.0], [1.0, 0.1], folds, reference=reference).fit(points)
     for k, (train, test) in enumerate(folds):
         space = SoSSpace(Gaussian(est.bandwidth_), points[train], reference, constant=True)
@@ -264,7 +301,9 @@ def test_results_are_a_table(plain: KernelSoSDensityCV, over: KernelSoSDensityCV
     np.testing.assert_allclose(table["mean_test_score"], splits.mean(axis=0), rtol=1e-9)
     np.testing.assert_allclose(table["std_test_score"], splits.std(axis=0), rtol=1e-9)
     assert sorted(table["rank_test_score"]) == [1, 2, 3, 4, 5, 6]
-    assert table["rank_test_score"][np.argmax(table["mean_test_score"])] == 1 and plain.n_splits_ == 3
+    assert (
+        table["rank_test_score"][np.argmax(table["mean_test_score"])] == 1 and plain.n_splits_ == 3
+    )
 
 
 # --- criteria ---
@@ -279,27 +318,41 @@ def test_the_l2_criterion_is_the_integral() -> None:
     for multiple in (1.0, 2.0):
         sigma = est.bandwidth_ * multiple / est.best_params_["bandwidth_multiple"]
         p = KernelSoSDensity(
-            Gaussian(sigma), relative_regularization=0.1, support=points[::2], objective="likelihood", tol=1e-9
+            Gaussian(sigma),
+            relative_regularization=0.1,
+            support=points[::2],
+            objective="likelihood",
+            tol=1e-9,
         )
         p = p.fit(points[::2]).distribution_
         scores.append(2.0 * p.pdf(points[1::2]).mean() - np.trapezoid(p.pdf(grid) ** 2, grid[:, 0]))
     ratio = est.cv_results_["mean_test_score"] / np.array(scores)
-    assert ratio[0] > 0.0 and ratio[1] == pytest.approx(ratio[0], rel=1e-2), "one unit for all bandwidths"
+    assert ratio[0] > 0.0 and ratio[1] == pytest.approx(ratio[0], rel=1e-2), (
+        "one unit for all bandwidths"
+    )
 
 
 def test_the_mmd_criterion_is_the_distance_up_to_a_constant() -> None:
     points, folds = np.unique(MOONS[:60], axis=0), [(np.arange(0, 60, 2), np.arange(1, 60, 2))]
     est = KernelSoSDensityCV([1.0, 3.0], [0.1], folds, criterion="mmd", reference=None).fit(points)
     r = est.cv_results_
-    sigma = ksos.bandwidth.bandwidth_rule("median", points, np.full(60, 1 / 60), np.random.default_rng(0))
+    sigma = ksos.bandwidth.bandwidth_rule(
+        "median", points, np.full(60, 1 / 60), np.random.default_rng(0)
+    )
     distances = []
     for multiple in (1.0, 3.0):
         kernel = Gaussian(est.bandwidth_).scaled(multiple / est.best_params_["bandwidth_multiple"])
         p = KernelSoSDensity(
-            kernel, relative_regularization=0.1, support=points[::2], objective="likelihood", tol=1e-7
+            kernel,
+            relative_regularization=0.1,
+            support=points[::2],
+            objective="likelihood",
+            tol=1e-7,
         ).fit(points[::2])
         distances.append(ksos.mmd(p.distribution_, points[1::2], kernel=Gaussian(sigma)) ** 2)
-    assert r["mean_test_score"][0] - r["mean_test_score"][1] == pytest.approx(distances[1] - distances[0], abs=1e-4)
+    assert r["mean_test_score"][0] - r["mean_test_score"][1] == pytest.approx(
+        distances[1] - distances[0], abs=1e-4
+    )
 
 
 @pytest.mark.parametrize("kernel", [Gaussian(0.4), Matern(1.5, 0.4, product=True)], ids=str)
@@ -314,9 +367,13 @@ def test_held_out_mmds_on_a_box_share_their_integrals(kernel: Kernel) -> None:
 
 def test_l2_in_many_features_names_the_way_out() -> None:
     X = np.random.default_rng(0).normal(size=(30, 5))
-    with pytest.raises(ksos.IntegralNotAvailableError, match=r"criterion='log_likelihood' or 'mmd'"):
+    with pytest.raises(
+        ksos.IntegralNotAvailableError, match=r"criterion='log_likelihood' or 'mmd'"
+    ):
         KernelSoSDensityCV(**PLAIN, criterion="l2", kernel="laplace").fit(X)
-    five = KernelSoSDensityCV([1.0], [0.1], 2, criterion="l2").fit(X)  # a Gaussian has a closed form
+    five = KernelSoSDensityCV([1.0], [0.1], 2, criterion="l2").fit(
+        X
+    )  # a Gaussian has a closed form
     assert np.isfinite(five.best_score_)
 
 
@@ -342,7 +399,10 @@ def test_a_box_holds_all_the_mass() -> None:
 
 def test_references_by_name_and_by_value() -> None:
     X, fresh = correlated(100), correlated(2000, 1)
-    scores = {name: KernelSoSDensityCV(reference=name, cv=3).fit(X).score(fresh) for name in ("normal", "mixture")}
+    scores = {
+        name: KernelSoSDensityCV(reference=name, cv=3).fit(X).score(fresh)
+        for name in ("normal", "mixture")
+    }
     normal = Normal(X.mean(axis=0), np.cov(X.T))
     est = KernelSoSDensityCV(reference=normal, cv=3).fit(X)
     scores["given"] = est.score(fresh)
@@ -365,8 +425,16 @@ def test_more_support_points_and_more_features_do_not_change_the_algorithm() -> 
         ({"bandwidths": [1.0, 0.0]}, ValueError, "bandwidths must be positive; entry 1 is 0"),
         ({"bandwidths": [1.0, np.nan]}, ValueError, "bandwidths contains NaN"),
         ({"bandwidths": [[1.0]]}, ValueError, "bandwidths must be one-dimensional"),
-        ({"relative_regularizations": [0.1, -1.0]}, ValueError, "must be non-negative; entry 1 is -1"),
-        ({"relative_regularizations": [INF], "reference": None}, ValueError, "holds inf, .* there is none"),
+        (
+            {"relative_regularizations": [0.1, -1.0]},
+            ValueError,
+            "must be non-negative; entry 1 is -1",
+        ),
+        (
+            {"relative_regularizations": [INF], "reference": None},
+            ValueError,
+            "holds inf, .* there is none",
+        ),
         ({"relative_regularizations": "many"}, ValueError, "relative_regularizations"),
         ({"cv": 1}, ValueError, "cv must be at least 2"),
         ({"cv": 500}, ValueError, "500 folds need at least 500 distinct samples"),
@@ -375,11 +443,19 @@ def test_more_support_points_and_more_features_do_not_change_the_algorithm() -> 
         ({"cv": [([0, 1], [])]}, ValueError, "fold 0 of cv"),
         ({"cv": [(np.arange(100), np.array([120]))]}, ValueError, "fold 0 of cv names row 120"),
         ({"cv": [np.arange(3)]}, ValueError, "fold 0 of cv must be a pair"),
-        ({"objective": "mmd"}, ValueError, "objective must be one of 'likelihood', 'squared_mmd'; got 'mmd'"),
+        (
+            {"objective": "mmd"},
+            ValueError,
+            "objective must be one of 'likelihood', 'squared_mmd'; got 'mmd'",
+        ),
         ({"criterion": "bic"}, ValueError, "criterion must be one of"),
         ({"kernel": "box"}, ValueError, "kernel must be one of"),
         ({"measure": "box"}, TypeError, "measure must be a measure"),
-        ({"measure": Box([0, 0], [1, 1])}, ValueError, r"of 120 samples lie outside Box.*the first is row \d+"),
+        (
+            {"measure": Box([0, 0], [1, 1])},
+            ValueError,
+            r"of 120 samples lie outside Box.*the first is row \d+",
+        ),
         ({"n_support": 0}, ValueError, "n_support must be at least 1"),
         ({"tol": 0.0}, ValueError, "tol must be positive"),
         ({"bandwidths": [1.0, 1e308]}, ValueError, "sigma"),
@@ -394,8 +470,16 @@ def test_more_support_points_and_more_features_do_not_change_the_algorithm() -> 
             ValueError,
             "are both the measure of the density; give one",
         ),
-        ({"reference": "normal", "kernel": "laplace"}, ValueError, "reference='normal' needs kernel='gaussian'"),
-        ({"reference": "mixture", "criterion": "l2"}, ValueError, "criterion='l2' has no closed form over"),
+        (
+            {"reference": "normal", "kernel": "laplace"},
+            ValueError,
+            "reference='normal' needs kernel='gaussian'",
+        ),
+        (
+            {"reference": "mixture", "criterion": "l2"},
+            ValueError,
+            "criterion='l2' has no closed form over",
+        ),
     ],
     ids=lambda value: repr(value) if isinstance(value, dict) else None,
 )
@@ -405,7 +489,9 @@ def test_parameters(parameters: dict[str, Any], error: type[Exception], message:
 
 
 def test_data() -> None:
-    with pytest.raises(ValueError, match="3 folds need at least 3 distinct samples of positive weight; got 2"):
+    with pytest.raises(
+        ValueError, match="3 folds need at least 3 distinct samples of positive weight; got 2"
+    ):
         KernelSoSDensityCV(**OVER).fit(np.r_[np.ones((5, 2)), np.zeros((1, 2))])
     with pytest.raises(ValueError, match="NaN"):
         KernelSoSDensityCV().fit([[np.nan, 0.0]])
@@ -439,10 +525,14 @@ def test_scale_and_shift(options: dict[str, Any]) -> None:
     at, scales = FRESH[:100], np.array([1e6, 1e-3])
     expected = KernelSoSDensityCV(**options).fit(MOONS).score_samples(at)
     scaled = KernelSoSDensityCV(**options).fit(MOONS * scales)
-    np.testing.assert_allclose(scaled.score_samples(at * scales) + np.log(scales).sum(), expected, atol=1e-3)
+    np.testing.assert_allclose(
+        scaled.score_samples(at * scales) + np.log(scales).sum(), expected, atol=1e-3
+    )
     for scale in (1e-150, 1e150):
         extreme = KernelSoSDensityCV(**options).fit(MOONS * scale)
-        np.testing.assert_allclose(extreme.score_samples(at * scale) + 2 * np.log(scale), expected, atol=1e-2)
+        np.testing.assert_allclose(
+            extreme.score_samples(at * scale) + 2 * np.log(scale), expected, atol=1e-2
+        )
     far = MOONS + 1e8
     there, here = (KernelSoSDensityCV(**options).fit(X) for X in (far, far - 1e8))
     np.testing.assert_allclose(there.score_samples(far), here.score_samples(far - 1e8), atol=1e-3)
@@ -463,9 +553,13 @@ def test_splitters_and_explicit_folds() -> None:
     by_splitter = KernelSoSDensityCV(**grid, cv=splitter).fit(points)
     by_list = KernelSoSDensityCV(**grid, cv=splits).fit(points)
     assert by_splitter.best_score_ == by_list.best_score_ and by_splitter.n_splits_ == 4
-    masks = [(np.isin(np.arange(120), train), np.isin(np.arange(120), test)) for train, test in splits]
+    masks = [
+        (np.isin(np.arange(120), train), np.isin(np.arange(120), test)) for train, test in splits
+    ]
     assert KernelSoSDensityCV(**grid, cv=masks).fit(points).best_score_ == by_list.best_score_
-    repeated = KernelSoSDensityCV(**grid, cv=ShuffleSplit(3, test_size=0.3, random_state=0)).fit(MOONS)
+    repeated = KernelSoSDensityCV(**grid, cv=ShuffleSplit(3, test_size=0.3, random_state=0)).fit(
+        MOONS
+    )
     assert np.isfinite(repeated.best_score_)
 
 
@@ -486,7 +580,9 @@ def test_what_is_printed_are_the_scores_of_the_table(capsys: pytest.CaptureFixtu
     r = est.cv_results_
     wide, narrow = (r["bandwidth_multiple"] == multiple for multiple in (3.0, 2.0))
     shared = r["mean_test_score"][np.isinf(r["relative_regularization"])]
-    assert said[0] == pytest.approx(r["mean_test_score"][wide].max(), abs=6e-5), "wide kernels first"
+    assert said[0] == pytest.approx(r["mean_test_score"][wide].max(), abs=6e-5), (
+        "wide kernels first"
+    )
     assert said[1] == pytest.approx(max(r["mean_test_score"][narrow].max(), shared.max()), abs=6e-5)
 
 
@@ -500,8 +596,16 @@ HARD: dict[str, tuple[np.ndarray, np.ndarray, str | None]] = {
     "ties": (RNG.integers(0, 4, (60, 2)) * 1.0, RNG.integers(0, 4, (20, 2)) * 1.0, None),
     "collinear": (LINE[:40] * [1.0, -2.0], LINE[40:] * [1.0, -2.0], "do not vary"),
     "n < d": (RNG.normal(size=(6, 9)), RNG.normal(size=(20, 9)), "do not vary"),
-    "constant column": (np.c_[LINE[:40], np.full(40, 3.0)], np.c_[LINE[40:], np.full(20, 3.0)], "no spread"),
-    "far outliers": (np.r_[RNG.normal(size=(50, 2)), [[1e8, 0], [0, -1e7]]], RNG.normal(size=(20, 2)), None),
+    "constant column": (
+        np.c_[LINE[:40], np.full(40, 3.0)],
+        np.c_[LINE[40:], np.full(20, 3.0)],
+        "no spread",
+    ),
+    "far outliers": (
+        np.r_[RNG.normal(size=(50, 2)), [[1e8, 0], [0, -1e7]]],
+        RNG.normal(size=(20, 2)),
+        None,
+    ),
     "identical columns": (LINE[:30] * [1.0, 1.0], LINE[30:40] * [1.0, 1.0], "do not vary"),
     "many features": (RNG.normal(size=(30, 12)), RNG.normal(size=(10, 12)), None),
     "hundreds of features": (RNG.normal(size=(30, 150)), RNG.normal(size=(10, 150)), "do not vary"),
@@ -528,7 +632,9 @@ def test_small_clouds_give_a_density_or_a_word(X: np.ndarray) -> None:
             est.fit(X)
         return
     if any(
-        np.ptp(X[:, k]) > 0.0 and np.array_equal(X[:, j], X[:, k]) for k in range(X.shape[1]) for j in range(k)
+        np.ptp(X[:, k]) > 0.0 and np.array_equal(X[:, j], X[:, k])
+        for k in range(X.shape[1])
+        for j in range(k)
     ):
         with pytest.raises(ValueError, match="are identical in all"):
             est.fit(X)
@@ -550,15 +656,21 @@ def test_far_samples_keep_a_density() -> None:
     est = KernelSoSDensityCV(**OVER).fit(np.r_[MOONS, [[30.0, 30.0]]])
     assert est.score_samples([[30.0, 30.0]])[0] > -20.0
     queries = np.array([[1e4, 1e4], [1e100, 0.0]])
-    assert np.all(est.score_samples(queries) < -30.0) and not np.any(np.isnan(est.score_samples(queries)))
-    X, fresh = (np.random.default_rng(seed).standard_cauchy((n, 1)) for seed, n in ((0, 100), (1, 500)))
+    assert np.all(est.score_samples(queries) < -30.0) and not np.any(
+        np.isnan(est.score_samples(queries))
+    )
+    X, fresh = (
+        np.random.default_rng(seed).standard_cauchy((n, 1)) for seed, n in ((0, 100), (1, 500))
+    )
     assert np.all(KernelSoSDensityCV(cv=3).fit(X).score_samples(fresh) > -1000.0)
 
 
 def test_a_lone_row_gets_no_spike() -> None:
     """A row far from the others, twice in the data: an outlier is not the mode."""
     rng = np.random.default_rng(4)
-    bulk = np.round(rng.normal([20.0, 100.0], [5.0, 30.0], size=(300, 2)))  # ties favor narrow components
+    bulk = np.round(
+        rng.normal([20.0, 100.0], [5.0, 30.0], size=(300, 2))
+    )  # ties favor narrow components
     p = KernelSoSDensityCV().fit(np.vstack([bulk, [[3.0, 30.0], [3.0, 30.0]]])).distribution_
     beside, at = p.logpdf([[3.2, 31.0], [3.0, 30.0]])
     assert at - beside < 1.0
@@ -576,7 +688,9 @@ def test_no_row_that_was_fitted_towers_over_those_that_were_not(seed: int) -> No
 
 def test_more_samples_than_support_points() -> None:
     X = make_blobs(200, 6, centers=3, random_state=0)[0]
-    capped, full = (KernelSoSDensityCV([1.0], [1.0], 2, reference=None, n_support=m).fit(X) for m in (60, 300))
+    capped, full = (
+        KernelSoSDensityCV([1.0], [1.0], 2, reference=None, n_support=m).fit(X) for m in (60, 300)
+    )
     assert capped.support_points_.shape == (60, 6) and full.support_points_.shape == (200, 6)
     assert capped.score(X) > full.score(X) - 1.5
 
@@ -614,4 +728,7 @@ def test_iris_is_a_table_with_ties() -> None:
     est = KernelSoSDensityCV(cv=3).fit(load_iris().data)
     assert mass(est) == pytest.approx(1.0, abs=1e-7) and est.reference_gap_ <= 1e-4
     r = est.cv_results_
-    assert simplest_good(np.zeros((3, 2)), np.ones(3) / 3) == 0 and np.isfinite(r["mean_test_score"]).all()
+    assert (
+        simplest_good(np.zeros((3, 2)), np.ones(3) / 3) == 0
+        and np.isfinite(r["mean_test_score"]).all()
+    )

@@ -14,7 +14,12 @@ def test_the_smooth_regressor_knows_the_slope_of_its_likelihood_and_which_featur
     y = np.sin(2.0 * points[:, 0]) + 0.1 * rng.normal(size=200)
     at = np.array([0.2, 0.1, 0.7, -0.3, -1.0])
     weights = rng.uniform(0.5, 2.0, size=200)
-    assert check_grad(lambda v: _loss(v, points, y, weights)[0], lambda v: _loss(v, points, y, weights)[1], at) < 1e-4
+    assert (
+        check_grad(
+            lambda v: _loss(v, points, y, weights)[0], lambda v: _loss(v, points, y, weights)[1], at
+        )
+        < 1e-4
+    )
     found = SmoothRegressor().fit(points, y)
     assert found.lengths_[0] < 2.0 < 10.0 < found.lengths_[1:].min()
     new = rng.normal(size=(200, 3))

@@ -25,15 +25,27 @@ from ksos.exceptions import ModelFormatError
 from ksos.kernels import Gaussian
 
 X = points(12_000, 2, 3)
-GRID = np.stack(np.meshgrid(np.linspace(-2.0, 2.0, 4), np.linspace(-2.0, 2.0, 4)), axis=-1).reshape(-1, 2)
+GRID = np.stack(np.meshgrid(np.linspace(-2.0, 2.0, 4), np.linspace(-2.0, 2.0, 4)), axis=-1).reshape(
+    -1, 2
+)
 GIVEN = {"bandwidth": 1.0, "support": GRID, "regularization": 1e-3, "tol": 1e-10}
-PARTED = {"bandwidth": 1.0, "n_support": 12, "regularization": 1e-3, "tol": 1e-10}  # the samples decide on the support points
+PARTED = {
+    "bandwidth": 1.0,
+    "n_support": 12,
+    "regularization": 1e-3,
+    "tol": 1e-10,
+}  # the samples decide on the support points
 
 
 def assert_same(a: KernelSoSDensity, b: KernelSoSDensity, atol: float = 1e-9) -> None:
     """The same setting and the same density."""
     np.testing.assert_array_equal(a.support_points_, b.support_points_)
-    np.testing.assert_allclose(a.distribution_.unnamed.logpdf(X[:50]), b.distribution_.unnamed.logpdf(X[:50]), rtol=0.0, atol=atol)
+    np.testing.assert_allclose(
+        a.distribution_.unnamed.logpdf(X[:50]),
+        b.distribution_.unnamed.logpdf(X[:50]),
+        rtol=0.0,
+        atol=atol,
+    )
 
 
 # --- fits ---
@@ -55,14 +67,18 @@ def as_npy(folder: Path) -> object:
 
 def as_csv(folder: Path) -> object:
     for k, part in enumerate(np.array_split(X, 3)):
-        np.savetxt(folder / f"x{k}.csv", part, delimiter=",", header="u,v", comments="", fmt="%.17g")
+        np.savetxt(
+            folder / f"x{k}.csv", part, delimiter=",", header="u,v", comments="", fmt="%.17g"
+        )
     return str(folder / "*.csv")
 
 
 def as_parquet(folder: Path) -> object:
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     for k, part in enumerate(np.array_split(X, 3)):
-        parquet.write_table(arrow.table({"u": part[:, 0], "v": part[:, 1]}), folder / f"x{k}.parquet")
+        parquet.write_table(
+            arrow.table({"u": part[:, 0], "v": part[:, 1]}), folder / f"x{k}.parquet"
+        )
     return folder
 
 
@@ -76,17 +92,25 @@ def as_function(folder: Path) -> object:
 
 
 @pytest.mark.parametrize("source", [as_list, as_npy, as_csv, as_parquet, as_stream, as_function])
-def test_every_source_gives_the_fit_of_the_array(source: object, in_memory: dict[str, KernelSoSDensity], tmp_path: Path) -> None:
+def test_every_source_gives_the_fit_of_the_array(
+    source: object, in_memory: dict[str, KernelSoSDensity], tmp_path: Path
+) -> None:
     found = KernelSoSDensity(**PARTED).fit(chunks(source(tmp_path), rows=5000))  # type: ignore[operator]
     assert_same(found, in_memory["parted"])
 
 
 @pytest.mark.parametrize("options", [GIVEN, PARTED])
 @pytest.mark.parametrize("weights", [None, "whole numbers", "many decades"])
-def test_neither_chunks_nor_order_nor_engine_change_the_density(options: dict[str, object], weights: str | None) -> None:
+def test_neither_chunks_nor_order_nor_engine_change_the_density(
+    options: dict[str, object], weights: str | None
+) -> None:
     rng, rows = np.random.default_rng(0), np.concatenate([X, X[::3]])  # some twice
     decades = rng.exponential(size=len(rows)) * 10.0 ** rng.integers(-4, 4, len(rows))
-    a = {None: np.ones(len(rows)), "whole numbers": rng.integers(1, 4, len(rows)).astype(float), "many decades": decades}[weights]
+    a = {
+        None: np.ones(len(rows)),
+        "whole numbers": rng.integers(1, 4, len(rows)).astype(float),
+        "many decades": decades,
+    }[weights]
     whole = KernelSoSDensity(**options).fit(rows, sample_weight=a)
     for kind, cuts in ((ksos.sources.Chunks, 0), (ksos.sources.Chunks, 40), (Elsewhere, 7)):
         order = np.split(rng.permutation(len(rows)), np.sort(rng.integers(0, len(rows), cuts)))
@@ -100,22 +124,34 @@ class Elsewhere(ksos.sources.Chunks):
     def gather(self, begun: Any, *, done: int = 0, after: object = None) -> Any:
         parts = [pickle.loads(pickle.dumps(begun)).update(chunk) for chunk in self]
         while len(parts) > 1:
-            parts = [pickle.loads(pickle.dumps(a)).merge(b[0]) if b else a for a, *b in (parts[k : k + 2] for k in range(0, len(parts), 2))]
+            parts = [
+                pickle.loads(pickle.dumps(a)).merge(b[0]) if b else a
+                for a, *b in (parts[k : k + 2] for k in range(0, len(parts), 2))
+            ]
         return parts[0]
 
 
 @pytest.mark.parametrize("options", [GIVEN, PARTED])
 def test_another_engine_gives_the_same_fit(options: dict[str, object]) -> None:
     parts = [X[:100], X[100:7000], np.empty((0, 2)), X[7000:]]
-    found = [KernelSoSDensity(**options).fit(kind(chunks(parts).__iter__, "parts")) for kind in (Elsewhere, ksos.sources.Chunks)]
+    found = [
+        KernelSoSDensity(**options).fit(kind(chunks(parts).__iter__, "parts"))
+        for kind in (Elsewhere, ksos.sources.Chunks)
+    ]
     assert_same(*found)
     with pytest.raises(ValueError, match=r"chunk 2: Input X contains NaN"):
-        KernelSoSDensity(**options).fit(Elsewhere(chunks([*parts[:2], [[np.nan, 0.0]]]).__iter__, "parts"))
-    with pytest.raises(ValueError, match=r"some chunks have 2 columns, others 1|chunk 1: X has 1 features"):
+        KernelSoSDensity(**options).fit(
+            Elsewhere(chunks([*parts[:2], [[np.nan, 0.0]]]).__iter__, "parts")
+        )
+    with pytest.raises(
+        ValueError, match=r"some chunks have 2 columns, others 1|chunk 1: X has 1 features"
+    ):
         KernelSoSDensity(**options).fit(Elsewhere(chunks([X[:9], X[:9, :1]]).__iter__, "parts"))
 
 
-def test_what_can_be_read_once_is_enough_where_the_setting_is_given(in_memory: dict[str, KernelSoSDensity]) -> None:
+def test_what_can_be_read_once_is_enough_where_the_setting_is_given(
+    in_memory: dict[str, KernelSoSDensity],
+) -> None:
     once = chunks(part for part in np.array_split(X, 9))
     assert_same(KernelSoSDensity(**GIVEN).fit(once), in_memory["given"])
     few = KernelSoSDensity(**PARTED).fit(chunks(part for part in np.array_split(X[:3000], 9)))
@@ -169,13 +205,18 @@ ksos.KernelSoSDensity(bandwidth=1.0, support=support).fit(ksos.chunks(rows), che
 """
 
 
-def test_a_killed_fit_goes_on_where_it_was(tmp_path: Path, in_memory: dict[str, KernelSoSDensity]) -> None:
+def test_a_killed_fit_goes_on_where_it_was(
+    tmp_path: Path, in_memory: dict[str, KernelSoSDensity]
+) -> None:
     data, file, support = (tmp_path / name for name in ("x.npy", "sums", "support.npy"))
     np.save(data, X)
     np.save(support, GRID)
     environment = {**os.environ, "PYTHONPATH": str(Path(ksos.__file__).parents[1])}
     with subprocess.Popen(
-        [sys.executable, "-c", KILLED, data, file, support], stdout=subprocess.PIPE, env=environment, text=True
+        [sys.executable, "-c", KILLED, data, file, support],
+        stdout=subprocess.PIPE,
+        env=environment,
+        text=True,
     ) as process:
         assert process.stdout is not None
         while int(process.stdout.readline()) < 400 or not file.exists():
@@ -243,13 +284,19 @@ def test_a_bad_chunk_is_named(bad: object, words: str) -> None:
         KernelSoSDensity(**GIVEN).fit(chunks(broken(17, bad)))
     running = KernelSoSDensity(**GIVEN).partial_fit(X[:100])
     with pytest.raises(ValueError, match=words.removeprefix("chunk 17: ")):
-        running.partial_fit(*bad[:1], sample_weight=bad[1]) if isinstance(bad, tuple) else running.partial_fit(bad)
-    assert_same(running, KernelSoSDensity(**GIVEN).fit(X[:100]))  # what was there before is still there
+        running.partial_fit(*bad[:1], sample_weight=bad[1]) if isinstance(
+            bad, tuple
+        ) else running.partial_fit(bad)
+    assert_same(
+        running, KernelSoSDensity(**GIVEN).fit(X[:100])
+    )  # what was there before is still there
 
 
 def test_samples_outside_of_the_measure_are_named() -> None:
     with pytest.raises(ValueError, match=r"chunk 3: 1 of 1 samples lie outside Box"):
-        KernelSoSDensity(**GIVEN, measure=ksos.measures.Box([-9.0, -9.0], [9.0, 9.0])).fit(chunks(broken(3, [[0.0, 99.0]])))
+        KernelSoSDensity(**GIVEN, measure=ksos.measures.Box([-9.0, -9.0], [9.0, 9.0])).fit(
+            chunks(broken(3, [[0.0, 99.0]]))
+        )
 
 
 @pytest.mark.parametrize("source", [[], [np.empty((0, 2))], np.empty((0, 2))])
@@ -291,7 +338,10 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"x\.csv, row 3, column 2 \('v'\)"):
         list(chunks(tmp_path / "x.csv"))
     (tmp_path / "gap.csv").write_text("u,v\n1,2\n3,\n")
-    with pytest.raises(ValueError, match=r"gap\.csv, row 3, column 2 \('v'\): the cell is missing.*drop_missing=True"):
+    with pytest.raises(
+        ValueError,
+        match=r"gap\.csv, row 3, column 2 \('v'\): the cell is missing.*drop_missing=True",
+    ):
         list(chunks(tmp_path / "gap.csv"))
     assert next(iter(chunks(tmp_path / "x.csv", columns=["u"]))).data.tolist() == [[1.0], [3.0]]
     with pytest.raises(ValueError, match=r"x\.csv.* has no column 'w'; its columns are 'u', 'v'"):
@@ -311,7 +361,9 @@ def test_a_damaged_parquet_file_is_named(tmp_path: Path) -> None:
         KernelSoSDensity(**GIVEN).fit(chunks(tmp_path))
 
 
-def test_a_full_disk_is_named_and_the_fit_goes_on_from_what_there_was(tmp_path: Path, in_memory: dict[str, KernelSoSDensity]) -> None:
+def test_a_full_disk_is_named_and_the_fit_goes_on_from_what_there_was(
+    tmp_path: Path, in_memory: dict[str, KernelSoSDensity]
+) -> None:
     resource = pytest.importorskip("resource")
     file, parts, read = tmp_path / "sums", np.array_split(X, 12), []
 
@@ -321,7 +373,9 @@ def test_a_full_disk_is_named_and_the_fit_goes_on_from_what_there_was(tmp_path: 
             yield np.repeat(part, 40, axis=0)
 
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, hard))  # as a disk that is full: there is room for some thousand samples
+    resource.setrlimit(
+        resource.RLIMIT_FSIZE, (150_000, hard)
+    )  # as a disk that is full: there is room for some thousand samples
     try:
         with pytest.raises(OSError, match=r"sums"):
             KernelSoSDensity(**PARTED).fit(chunks(rows), checkpoint=file)
@@ -336,24 +390,37 @@ def test_a_full_disk_is_named_and_the_fit_goes_on_from_what_there_was(tmp_path: 
 def test_a_file_of_something_else_is_no_checkpoint(tmp_path: Path) -> None:
     file = tmp_path / "sums"
     KernelSums(Gaussian(1.0), GRID).save(file)
-    with pytest.raises(ModelFormatError, match="holds kernel sums, but a fit in progress was expected"):
+    with pytest.raises(
+        ModelFormatError, match="holds kernel sums, but a fit in progress was expected"
+    ):
         KernelSoSDensity(**GIVEN).fit(chunks(X), checkpoint=file)
 
 
 def test_what_needs_rows_in_memory_says_so() -> None:
     with pytest.raises(ValueError, match="checkpoint is for a source of chunks"):
         KernelSoSDensity(**GIVEN).fit(X, checkpoint="sums")
-    for question in (lambda: ksos.two_sample_test(chunks(X), X), lambda: ksos.KernelSoSConditional().fit(chunks(X), X[:, 0])):
-        with pytest.raises(TypeError, match=r"an array in memory is needed here, and chunks\(an array of shape .*\) comes in chunks"):
+    for question in (
+        lambda: ksos.two_sample_test(chunks(X), X),
+        lambda: ksos.KernelSoSConditional().fit(chunks(X), X[:, 0]),
+    ):
+        with pytest.raises(
+            TypeError,
+            match=r"an array in memory is needed here, and chunks\(an array of shape .*\) comes in chunks",
+        ):
             question()
-    with pytest.raises(ValueError, match=r"'data/\*\.csv'; X must be an array or a table, and files are read by ksos\.chunks"):
+    with pytest.raises(
+        ValueError,
+        match=r"'data/\*\.csv'; X must be an array or a table, and files are read by ksos\.chunks",
+    ):
         KernelSoSDensity(**GIVEN).fit("data/*.csv")
 
 
 # --- scores ---
 
 
-def test_scores_of_chunks_are_those_of_the_array(in_memory: dict[str, KernelSoSDensity], tmp_path: Path) -> None:
+def test_scores_of_chunks_are_those_of_the_array(
+    in_memory: dict[str, KernelSoSDensity], tmp_path: Path
+) -> None:
     fitted, a = in_memory["given"], np.random.default_rng(0).integers(0, 3, 900).astype(float)
     whole = fitted.score_samples(X[:900])
     parts = [(X[:400], a[:400]), np.empty((0, 2)), (X[400:900], a[400:])]
@@ -371,7 +438,11 @@ def test_scores_of_chunks_are_those_of_the_array(in_memory: dict[str, KernelSoSD
 def test_scores_name_what_is_wrong(in_memory: dict[str, KernelSoSDensity], tmp_path: Path) -> None:
     fitted, file = in_memory["given"], tmp_path / "scores.npy"
     file.write_text("old")
-    for ask in (fitted.score, lambda source: fitted.score_samples(source, out=file), lambda source: list(fitted.score_samples(source))):
+    for ask in (
+        fitted.score,
+        lambda source: fitted.score_samples(source, out=file),
+        lambda source: list(fitted.score_samples(source)),
+    ):
         with pytest.raises(ValueError, match=r"chunk 17: Input X contains NaN"):
             ask(chunks(broken(17, [[np.nan, 0.0]])))
     assert file.read_text() == "old" and os.listdir(tmp_path) == ["scores.npy"]
@@ -384,15 +455,25 @@ def test_scores_name_what_is_wrong(in_memory: dict[str, KernelSoSDensity], tmp_p
 
 
 def test_anomalies_among_chunks() -> None:
-    few = [KernelSoSDensity(**PARTED, contamination=0.05).fit(source) for source in (X[:600], chunks(X[:600], rows=77))]
-    np.testing.assert_allclose(np.sort(few[1].held_out_scores_), np.sort(few[0].held_out_scores_), atol=1e-9)
+    few = [
+        KernelSoSDensity(**PARTED, contamination=0.05).fit(source)
+        for source in (X[:600], chunks(X[:600], rows=77))
+    ]
+    np.testing.assert_allclose(
+        np.sort(few[1].held_out_scores_), np.sort(few[0].held_out_scores_), atol=1e-9
+    )
     many = KernelSoSDensity(**PARTED, contamination=0.05).fit(chunks(X, rows=5000))
-    assert many.held_out_scores_.shape == (2000,) and many.threshold_ == np.sort(many.held_out_scores_)[99]
+    assert (
+        many.held_out_scores_.shape == (2000,)
+        and many.threshold_ == np.sort(many.held_out_scores_)[99]
+    )
     part = Survey.empty(10_000, 2).update(X, np.ones(len(X))).part.points
     held_out = np.isin(np.round(many.held_out_scores_, 9), np.round(many.score_samples(part), 9))
     assert not held_out.any()  # they are scores of a fit that has not seen these rows
     for ask in (many.predict, many.p_value):
-        with pytest.raises(TypeError, match=r"rows are needed here; got chunks.*score_samples\(source\)"):
+        with pytest.raises(
+            TypeError, match=r"rows are needed here; got chunks.*score_samples\(source\)"
+        ):
             ask(chunks(X))
     new = points(12_000, 2, 4)
     assert np.mean(many.predict(new) == -1) == pytest.approx(0.05, abs=0.02)
@@ -406,7 +487,9 @@ def test_a_normal_reference_has_the_moments_of_all_samples(cuts: int, tmp_path: 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the iteration limit is ours
         whole = KernelSoSDensity(**options).fit(X)
-        found = [KernelSoSDensity(**options).fit(source, checkpoint=tmp_path / "sums") for _ in range(2)]  # the second from the file
+        found = [
+            KernelSoSDensity(**options).fit(source, checkpoint=tmp_path / "sums") for _ in range(2)
+        ]  # the second from the file
     for one in (*found, whole):
         law = one.solution_.space.measure
         np.testing.assert_allclose(law.mean, X.mean(axis=0), atol=1e-11)
@@ -420,11 +503,19 @@ def test_a_normal_reference_has_the_moments_of_all_samples(cuts: int, tmp_path: 
 def test_a_likelihood_of_more_samples_than_are_kept_is_that_of_all() -> None:
     rng = np.random.default_rng(0)
     rows = np.concatenate([rng.normal(size=9000), 3.0 + rng.standard_t(4, size=9000)])[:, None]
-    options = {"bandwidth": 4.0, "support": np.linspace(-5.0, 12.0, 6)[:, None], "objective": "likelihood", "regularization": 1e-3}
+    options = {
+        "bandwidth": 4.0,
+        "support": np.linspace(-5.0, 12.0, 6)[:, None],
+        "objective": "likelihood",
+        "regularization": 1e-3,
+    }
     whole, at = KernelSoSDensity(**options).fit(rows), np.linspace(-3.0, 6.0, 40)[:, None]
     found = [
         KernelSoSDensity(**options).fit(kind(chunks(source, rows=size).__iter__, "rows"))
-        for kind, source, size in ((ksos.sources.Chunks, rows, 9000), (Elsewhere, rows[::-1].copy(), 7000))
+        for kind, source, size in (
+            (ksos.sources.Chunks, rows, 9000),
+            (Elsewhere, rows[::-1].copy(), 7000),
+        )
     ]
     for one in found:
         assert one.solution_.status == "solved" and one.solution_.gap <= 1e-5
@@ -444,7 +535,9 @@ def test_a_likelihood_that_is_interrupted_keeps_what_it_has(stop: int, certified
         if len(passes) == stop:
             raise KeyboardInterrupt
 
-    fit = KernelSoSDensity(bandwidth=2.0, support=np.linspace(-3.0, 3.0, 4)[:, None], objective="likelihood", tol=1e-7)
+    fit = KernelSoSDensity(
+        bandwidth=2.0, support=np.linspace(-3.0, 3.0, 4)[:, None], objective="likelihood", tol=1e-7
+    )
     with pytest.raises(KeyboardInterrupt):
         fit.fit(chunks(stopped))
     assert fit.solution_.status == "interrupted" and (fit.solution_.gap is not None) is certified
@@ -453,6 +546,13 @@ def test_a_likelihood_that_is_interrupted_keeps_what_it_has(stop: int, certified
 
 def test_a_likelihood_names_the_chunk_that_no_density_reaches() -> None:
     rows = np.random.default_rng(0).normal(size=(60_000, 1))
-    options = {"bandwidth": 0.5, "support": np.linspace(-3.0, 3.0, 8)[:, None], "objective": "likelihood"}
-    with pytest.raises(ValueError, match=r"chunk 4: 1 of 1 samples have likelihood zero .* too far from every support point"):
+    options = {
+        "bandwidth": 0.5,
+        "support": np.linspace(-3.0, 3.0, 8)[:, None],
+        "objective": "likelihood",
+    }
+    with pytest.raises(
+        ValueError,
+        match=r"chunk 4: 1 of 1 samples have likelihood zero .* too far from every support point",
+    ):
         KernelSoSDensity(**options).fit(chunks([*np.array_split(rows, 4), [[31.0]]]))

@@ -29,7 +29,11 @@ def test_a_weight_may_be_split_among_copies(objective: str) -> None:
     weights = np.random.default_rng(0).uniform(0.1, 1.0, 24)
     shares = np.random.default_rng(1).uniform(0.0, 1.0, 24)
     whole = fit(X, weights, objective=objective)
-    split = fit(np.concatenate([X, X]), np.concatenate([weights * shares, weights * (1.0 - shares)]), objective=objective)
+    split = fit(
+        np.concatenate([X, X]),
+        np.concatenate([weights * shares, weights * (1.0 - shares)]),
+        objective=objective,
+    )
     np.testing.assert_allclose(split.score_samples(X), whole.score_samples(X), atol=1e-6)
 
 
@@ -38,13 +42,20 @@ def test_only_proportions_count(objective: str) -> None:
     weights = np.random.default_rng(2).integers(1, 5, 24).astype(float)
     plain = fit(X, weights, objective=objective)
     for unit in (0.125, 4.0, 1e-200, 1e200):
-        np.testing.assert_allclose(fit(X, unit * weights, objective=objective).score_samples(X), plain.score_samples(X), atol=1e-6)
+        np.testing.assert_allclose(
+            fit(X, unit * weights, objective=objective).score_samples(X),
+            plain.score_samples(X),
+            atol=1e-6,
+        )
 
 
 @every_objective
 def test_zero_weight_is_absence_even_for_outliers(objective: str) -> None:
     far = np.concatenate([X, [[1e9, -1e9]]])
-    without, with_zero = fit(X, objective=objective), fit(far, np.r_[np.ones(24), 0.0], objective=objective)
+    without, with_zero = (
+        fit(X, objective=objective),
+        fit(far, np.r_[np.ones(24), 0.0], objective=objective),
+    )
     np.testing.assert_allclose(with_zero.score_samples(X), without.score_samples(X), atol=1e-9)
 
 
@@ -65,9 +76,15 @@ def test_importance_weights_change_the_law() -> None:
     """Samples of N(0, 1) weighed by a ratio of densities are samples of N(0.8, 0.8²)."""
     x = np.random.default_rng(4).normal(size=(600, 1))
     ratio = np.exp(-0.5 * ((x[:, 0] - 0.8) / 0.8) ** 2 + 0.5 * x[:, 0] ** 2)
-    p = KernelSoSDensity(bandwidth=1.2, regularization=1e-4).fit(x, sample_weight=ratio).distribution_
+    p = (
+        KernelSoSDensity(bandwidth=1.2, regularization=1e-4)
+        .fit(x, sample_weight=ratio)
+        .distribution_
+    )
     assert p.mean()[0] == pytest.approx(0.8, abs=0.12)
-    assert KernelSoSDensity(bandwidth=1.2, regularization=1e-4).fit(x).distribution_.mean()[0] == pytest.approx(0.0, abs=0.12)
+    assert KernelSoSDensity(bandwidth=1.2, regularization=1e-4).fit(x).distribution_.mean()[
+        0
+    ] == pytest.approx(0.0, abs=0.12)
 
 
 @settings(max_examples=15, deadline=None)
@@ -75,4 +92,6 @@ def test_importance_weights_change_the_law() -> None:
 def test_whole_numbers_are_repetitions(counts: list[int]) -> None:
     data = X[:8]
     weighted, repeated = fit(data, np.array(counts)), fit(np.repeat(data, counts, axis=0))
-    np.testing.assert_allclose(weighted.score_samples(data), repeated.score_samples(data), atol=1e-7)
+    np.testing.assert_allclose(
+        weighted.score_samples(data), repeated.score_samples(data), atol=1e-7
+    )

@@ -34,7 +34,12 @@ class Client:
     def send(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Reply:
         connection = http.client.HTTPConnection(self.host, timeout=240)
         try:
-            connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
+            connection.request(
+                method,
+                path,
+                body,
+                {name.replace("_", "-"): value for name, value in headers.items()},
+            )
             got = connection.getresponse()
             return Reply(got.status, dict(got.getheaders()), got.read())
         finally:
@@ -42,7 +47,13 @@ class Client:
 
     def ask(self, question: str, **asked: Any) -> Reply:
         body = json.dumps({"tab": self.tab, **asked}).encode()
-        return self.send("POST", self.root + question, body, Content_Type="application/json", Origin=f"http://{self.host}")
+        return self.send(
+            "POST",
+            self.root + question,
+            body,
+            Content_Type="application/json",
+            Origin=f"http://{self.host}",
+        )
 
 
 def moons(n: int = 120) -> np.ndarray:

@@ -30,7 +30,9 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-def by_program(client: Client, X: np.ndarray, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def by_program(
+    client: Client, X: np.ndarray, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, Any]:
     """What is left in the variables of the program that the page shows."""
     monkeypatch.chdir(folder)
     names: dict[str, Any] = {"X": X, "print": lambda *_: None}
@@ -40,19 +42,28 @@ def by_program(client: Client, X: np.ndarray, folder: Path, monkeypatch: pytest.
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_numbers_are_those_of_the_program(
-    client: Client, page: ksos.Explorer, X: np.ndarray, case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: Client,
+    page: ksos.Explorer,
+    X: np.ndarray,
+    case: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     told = client.ask("fit", **CASES[case]).value
     names = by_program(client, X, tmp_path, monkeypatch)
     est, p = names["est"], names["p"]
     assert told["objective"] == pytest.approx(est.solution_.objective, rel=1e-9)
     assert told["status"] == est.solution_.status == "solved" and told["rank"] == est.solution_.rank
-    assert told["gap"] <= (DRAFTS["squared_mmd"] if case == "draft" else 1e-4 if case == "likelihood" else 1e-8)
+    assert told["gap"] <= (
+        DRAFTS["squared_mmd"] if case == "draft" else 1e-4 if case == "likelihood" else 1e-8
+    )
     assert told["score"] == pytest.approx(est.score(names["X"][names["held_out"]]), rel=1e-9)
     assert told["n_support"] == est.support_points_.shape[0] <= CASES[case]["n_support"]
     fitted = names["X"][names["fitted"]]
     kernel = est.solution_.space.embedding_kernel
-    assert told["projected_mmd"] == pytest.approx(p.unnamed.mmd(fitted, kernel=kernel, landmarks=est.landmarks_), rel=1e-6, abs=1e-9)
+    assert told["projected_mmd"] == pytest.approx(
+        p.unnamed.mmd(fitted, kernel=kernel, landmarks=est.landmarks_), rel=1e-6, abs=1e-9
+    )
     x = fitted[:5]
     assert page.distribution_.unnamed.pdf(x) == pytest.approx(p.unnamed.pdf(x), rel=1e-7)
     assert p.feature_names == tuple("abc"[k] for k in CASES[case]["features"])
@@ -60,13 +71,17 @@ def test_the_numbers_are_those_of_the_program(
     saved = Composition.of(ksos.load(tmp_path / "page.ksos"))
     assert (told["rank"], told["n_components"] or 0) == (saved.rank, saved.n_components)
     assert told["n_support"] == saved.n_support
-    assert ksos.load(tmp_path / "page.ksos").unnamed.pdf(x) == pytest.approx(ksos.load("model.ksos").unnamed.pdf(x), rel=1e-7)
+    assert ksos.load(tmp_path / "page.ksos").unnamed.pdf(x) == pytest.approx(
+        ksos.load("model.ksos").unnamed.pdf(x), rel=1e-7
+    )
 
 
 def test_what_one_asks_of_a_density(client: Client, page: ksos.Explorer, X: np.ndarray) -> None:
     assert client.ask("fit", features=[0, 1], n_support=30).status == 200
     p, est = page.distribution_.unnamed, page.estimator_
-    assert client.ask("box", low=[0.0, -1e300], high=[1.0, 0.5]).value["probability"] == p.probability([0.0, -np.inf], [1.0, 0.5])
+    assert client.ask("box", low=[0.0, -1e300], high=[1.0, 0.5]).value[
+        "probability"
+    ] == p.probability([0.0, -np.inf], [1.0, 0.5])
     told = client.ask("conditional", feature=1, value=0.25).value
     given = p.conditional({1: 0.25})
     assert told["other"] == 0 and told["mean"] == given.mean()[0]
@@ -74,9 +89,13 @@ def test_what_one_asks_of_a_density(client: Client, page: ksos.Explorer, X: np.n
     assert told["pdf"] == given.pdf(np.array(told["x"])[:, None]).tolist()
     assert client.ask("samples", size=7, seed=3).value["samples"] == p.rvs(7, 3).tolist()
     told = client.ask("details").value
-    assert [one["level"] for one in told["levels"]] == [float(p.hdr_level(mass, rng=0)) for mass in (0.5, 0.9)]
+    assert [one["level"] for one in told["levels"]] == [
+        float(p.hdr_level(mass, rng=0)) for mass in (0.5, 0.9)
+    ]
     fitted = X[np.sort(np.random.default_rng(0).permutation(120)[24:])][:, :2]
-    assert told["exact_mmd"] == pytest.approx(p.mmd(fitted, kernel=est.solution_.space.embedding_kernel), rel=1e-9)
+    assert told["exact_mmd"] == pytest.approx(
+        p.mmd(fitted, kernel=est.solution_.space.embedding_kernel), rel=1e-9
+    )
 
 
 def test_all_pairs(client: Client, page: ksos.Explorer) -> None:
@@ -86,7 +105,9 @@ def test_all_pairs(client: Client, page: ksos.Explorer) -> None:
     p, side = page.distribution_.unnamed, told["side"]
     x, y = np.linspace(*ranges[2], side), np.linspace(*ranges[1], side)
     assert told["singles"][0] == pytest.approx(p.marginal([0]).pdf(x[:, None]), rel=1e-9)
-    assert told["pairs"][1]["pdf"][3 * side + 20] == pytest.approx(p.marginal([0, 2]).pdf([[x[20], y[3]]])[0], rel=1e-9)
+    assert told["pairs"][1]["pdf"][3 * side + 20] == pytest.approx(
+        p.marginal([0, 2]).pdf([[x[20], y[3]]])[0], rel=1e-9
+    )
 
 
 @pytest.mark.parametrize(
@@ -104,7 +125,11 @@ def test_all_pairs(client: Client, page: ksos.Explorer) -> None:
         ("fit", {"features": [0], "reference": "other"}, "reference"),
         ("fit", {"features": [0], "objective": ["mmd"]}, "objective"),
         ("fit", {"features": [0], "kernel": "cauchy"}, "kernel"),
-        ("fit", {"features": [0], "kernel": "laplace", "reference": "normal"}, "a reference needs a Gaussian kernel"),
+        (
+            "fit",
+            {"features": [0], "kernel": "laplace", "reference": "normal"},
+            "a reference needs a Gaussian kernel",
+        ),
         ("fit", {"features": [0], "draft": "yes"}, "draft must be true or false"),
         ("fit", {"features": [0], "solver": "fista"}, "solver"),
         ("box", {"low": [1.0, 1.0], "high": [0.0, 2.0]}, "low"),
@@ -115,7 +140,9 @@ def test_all_pairs(client: Client, page: ksos.Explorer) -> None:
         ("samples", {"size": -1}, "size"),
     ],
 )
-def test_wrong_questions_are_answered_with_the_reason(client: Client, question: str, asked: dict[str, Any], what: str) -> None:
+def test_wrong_questions_are_answered_with_the_reason(
+    client: Client, question: str, asked: dict[str, Any], what: str
+) -> None:
     if question != "fit":
         assert client.ask("fit", features=[0, 1], n_support=10, draft=True).status == 200
     reply = client.ask(question, **asked)
@@ -133,10 +160,14 @@ def test_weights_count(X: np.ndarray) -> None:
         client = Client(page)
         told = client.ask("fit", features=[0], n_support=20).value
         names: dict[str, Any] = {"X": X[:, :1], "sample_weight": weights, "print": lambda *_: None}
-        exec(client.ask("program").value["program"].replace("p.save", "p.probability and str"), names)
+        exec(
+            client.ask("program").value["program"].replace("p.save", "p.probability and str"), names
+        )
     assert told["objective"] == pytest.approx(names["est"].solution_.objective, rel=1e-9)
     held = names["held_out"]
-    assert told["score"] == pytest.approx(names["est"].score(X[held][:, :1], sample_weight=weights[held]), rel=1e-9)
+    assert told["score"] == pytest.approx(
+        names["est"].score(X[held][:, :1], sample_weight=weights[held]), rel=1e-9
+    )
 
 
 def by_formula(model: dict[str, Any], X: np.ndarray) -> np.ndarray:
@@ -144,9 +175,16 @@ def by_formula(model: dict[str, Any], X: np.ndarray) -> np.ndarray:
     A, F = np.array(model["root"]), np.array(model["factor"])
     away = (X[:, None, :] - np.array(model["support"])) @ A.T
     r, q = np.abs(away), model["polynomial"]
-    k = np.exp(-np.sum(away**2, axis=2)) if q is None else np.prod(np.exp(-r) * np.polynomial.polynomial.polyval(r, q), axis=2)
+    k = (
+        np.exp(-np.sum(away**2, axis=2))
+        if q is None
+        else np.prod(np.exp(-r) * np.polynomial.polynomial.polyval(r, q), axis=2)
+    )
     values = k @ F + (0.0 if model["constant"] is None else np.array(model["constant"]))
-    laws = [law["height"] * np.exp(-np.sum(((X - law["mean"]) @ np.array(law["root"]).T) ** 2, axis=1)) for law in model["laws"] or ()]
+    laws = [
+        law["height"] * np.exp(-np.sum(((X - law["mean"]) @ np.array(law["root"]).T) ** 2, axis=1))
+        for law in model["laws"] or ()
+    ]
     return np.sum(values**2, axis=1) * (sum(laws) if laws else 1.0)
 
 
@@ -161,7 +199,9 @@ def by_formula(model: dict[str, Any], X: np.ndarray) -> np.ndarray:
     ],
     ids=str,
 )
-def test_the_model_that_the_page_gets_is_the_density(client: Client, page: ksos.Explorer, X: np.ndarray, asked: dict[str, Any]) -> None:
+def test_the_model_that_the_page_gets_is_the_density(
+    client: Client, page: ksos.Explorer, X: np.ndarray, asked: dict[str, Any]
+) -> None:
     model = client.ask("fit", n_support=25, **asked).value["model"]
     points = X[:40][:, asked["features"]]
     wanted = page.distribution_.unnamed.pdf(points)

@@ -20,7 +20,13 @@ from ksos.explorer.session import DRAFTS, Cancelled, Samples, Session
 from ksos.explorer.settings import Settings
 from tests.explore.conftest import Client, Reply, moons
 
-SLOW = {"features": [0, 1], "n_support": 100, "objective": "mmd", "regularization": 1e-8, "scale": 0.7}
+SLOW = {
+    "features": [0, 1],
+    "n_support": 100,
+    "objective": "mmd",
+    "regularization": 1e-8,
+    "scale": 0.7,
+}
 
 
 def in_background(client: Client, **asked: object) -> tuple[threading.Thread, list[Reply]]:
@@ -49,7 +55,9 @@ def test_a_long_fit_can_be_ended(how: str) -> None:
             assert client.ask("cancel").status == 200
             thread.join(240.0)
             assert page.estimator_ is kept, "the fit before is kept"
-            assert client.ask("box", low=[-9.0, -9.0], high=[9.0, 9.0]).value["probability"] == pytest.approx(1.0, abs=1e-6)
+            assert client.ask("box", low=[-9.0, -9.0], high=[9.0, 9.0]).value[
+                "probability"
+            ] == pytest.approx(1.0, abs=1e-6)
         else:
             after = client.ask("fit", features=[0, 1], n_support=15, draft=True).value
             thread.join(240.0)
@@ -59,7 +67,9 @@ def test_a_long_fit_can_be_ended(how: str) -> None:
 
 def test_the_choice_of_a_reference_can_be_cancelled() -> None:
     """The time before the first certificate: the answer comes at once, and nothing that was cut short is kept."""
-    asked = Settings.of({"features": [0, 1], "reference": "mixture", "n_support": 10, "draft": True}, 2)
+    asked = Settings.of(
+        {"features": [0, 1], "reference": "mixture", "n_support": 10, "draft": True}, 2
+    )
     samples = Samples.of(moons(150), None, None, "")
     session = Session(samples)
     tab, before = session.tab("one"), session.tab("one").stop
@@ -71,33 +81,53 @@ def test_the_choice_of_a_reference_can_be_cancelled() -> None:
         with pytest.raises(Cancelled):
             running.result(30.0)
     assert tab.fitted is None and tab.progress is None
-    assert session.fit("one", asked).solution.objective == Session(samples).fit("one", asked).solution.objective
+    assert (
+        session.fit("one", asked).solution.objective
+        == Session(samples).fit("one", asked).solution.objective
+    )
 
 
 @pytest.mark.parametrize(
     "move",
-    [{"scale": 1.2}, {"regularization": 0.02}, {"scale": 0.9, "regularization": 1e-3}, {"objective": "mmd"}, {"scale": 4.0}],
+    [
+        {"scale": 1.2},
+        {"regularization": 0.02},
+        {"scale": 0.9, "regularization": 1e-3},
+        {"objective": "mmd"},
+        {"scale": 4.0},
+    ],
     ids=str,
 )
 def test_a_draft_begins_at_the_one_before(move: dict[str, Any]) -> None:
     """It is as good as one that begins anew, and only a bandwidth far away takes new support points."""
-    samples, first = Samples.of(moons(), None, None, ""), {"features": [0, 1], "n_support": 30, "draft": True}
+    samples, first = (
+        Samples.of(moons(), None, None, ""),
+        {"features": [0, 1], "n_support": 30, "draft": True},
+    )
     session, asked = Session(samples), Settings.of(first | move, 2)
     kept = session.fit("one", Settings.of(first, 2))
     moved, anew = session.fit("one", asked), Session(samples).fit("one", asked)
     goal = DRAFTS[asked.objective]
     assert moved.solution.status == anew.solution.status == "solved" and moved.solution.gap <= goal
-    assert moved.solution.objective == pytest.approx(anew.solution.objective, abs=2.0 * goal + 0.02 * anew.solution.objective)
+    assert moved.solution.objective == pytest.approx(
+        anew.solution.objective, abs=2.0 * goal + 0.02 * anew.solution.objective
+    )
     assert (moved.estimator is None) is (move != {"scale": 4.0})
     assert moved.estimator is not None or (
-        session.last is kept and np.array_equal(moved.solution.space.support_points, kept.solution.space.support_points)
+        session.last is kept
+        and np.array_equal(moved.solution.space.support_points, kept.solution.space.support_points)
     )
 
 
 def test_a_fit_that_arrives_after_its_successor_is_left_out(page: ksos.Explorer) -> None:
     client = Client(page, "turns")
-    assert client.ask("fit", features=[0], n_support=10, draft=True, turn=2).value["status"] == "solved"
-    assert client.ask("fit", features=[1], n_support=10, draft=True, turn=1).value == {"cancelled": True}
+    assert (
+        client.ask("fit", features=[0], n_support=10, draft=True, turn=2).value["status"]
+        == "solved"
+    )
+    assert client.ask("fit", features=[1], n_support=10, draft=True, turn=1).value == {
+        "cancelled": True
+    }
     assert client.ask("program").value["program"].count("[:, [0]]") == 1
     assert client.ask("fit", features=[1], n_support=10, draft=True, turn="x").status == 422
 
@@ -124,7 +154,16 @@ def test_the_command_serves_until_ctrl_c(tmp_path: Path) -> None:
     X = moons(60)
     np.savetxt(tmp_path / "data.csv", X, delimiter=",", header="left,right", comments="")
     environment = {**os.environ, "PYTHONPATH": str(Path(ksos.__file__).parents[1])}
-    words = [sys.executable, "-m", "ksos", "explore", "data.csv", "--no-browser", "--columns", "right,left"]
+    words = [
+        sys.executable,
+        "-m",
+        "ksos",
+        "explore",
+        "data.csv",
+        "--no-browser",
+        "--columns",
+        "right,left",
+    ]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(words, cwd=tmp_path, env=environment, **pipes) as process:  # type: ignore[call-overload]
         url = process.stdout.readline().strip()
@@ -136,6 +175,13 @@ def test_the_command_serves_until_ctrl_c(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=30)
         assert process.returncode == 0 and err == "ksos explore: the page is served until Ctrl-C\n"
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert float(done.stdout.split()[0]) == pytest.approx(told["objective"], rel=1e-9)
     assert ksos.load(tmp_path / "model.ksos").feature_names == ("right", "left")

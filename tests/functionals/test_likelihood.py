@@ -42,8 +42,12 @@ def test_it_is_the_mean_negative_log_density(case: PairCase) -> None:
     weights = np.arange(data.shape[0])  # the first does not count
     C = some_point(space.rank)
     expected = -np.average(space.density(factor(C)).logpdf(data), weights=weights)
-    assert value(NegativeLogLikelihood(data, weights), space, C) == pytest.approx(expected, rel=1e-9)
-    assert value(NegativeLogLikelihood(data, 3.0 * weights), space, C) == pytest.approx(expected, rel=1e-9)
+    assert value(NegativeLogLikelihood(data, weights), space, C) == pytest.approx(
+        expected, rel=1e-9
+    )
+    assert value(NegativeLogLikelihood(data, 3.0 * weights), space, C) == pytest.approx(
+        expected, rel=1e-9
+    )
 
 
 def test_derivatives() -> None:
@@ -71,7 +75,9 @@ def test_restriction_is_the_same_function_on_fewer_directions() -> None:
     small = some_point(3)
     padded = np.zeros((8, 8))
     padded[-3:, -3:] = small
-    assert block.value(block.point(small)) == pytest.approx(objective.value(objective.point(padded)), rel=1e-12)
+    assert block.value(block.point(small)) == pytest.approx(
+        objective.value(objective.point(padded)), rel=1e-12
+    )
 
 
 @settings(max_examples=50)
@@ -80,14 +86,21 @@ def test_it_is_convex_everywhere_and_below_the_logarithm(seed: int, t: float) ->
     """Outside the spectraplex too, where values of p are negative and the logarithm has no meaning."""
     rng = np.random.default_rng(seed)
     A, B = (M + M.T for M in rng.normal(size=(2, 8, 8)))
-    at_a, at_b, between = (value(NegativeLogLikelihood(X), SPACE, C) for C in (A, B, (1 - t) * A + t * B))
+    at_a, at_b, between = (
+        value(NegativeLogLikelihood(X), SPACE, C) for C in (A, B, (1 - t) * A + t * B)
+    )
     assert between <= ((1 - t) * at_a + t * at_b) * (1 + 1e-12) + 1e-9
     objective = Objective.of(NegativeLogLikelihood(X), SPACE)
-    assert at_b >= at_a + np.vdot(objective.gradient(objective.point(A)), B - A) - 1e-9 * (abs(at_a) + abs(at_b))
+    assert at_b >= at_a + np.vdot(objective.gradient(objective.point(A)), B - A) - 1e-9 * (
+        abs(at_a) + abs(at_b)
+    )
     C = some_point(8, seed)
     p = np.einsum("ij,jk,ik->i", SPACE.basis(X), C, SPACE.basis(X))
     with np.errstate(divide="ignore"):
-        assert value(NegativeLogLikelihood(X), SPACE, C) <= -np.mean(np.log(np.maximum(p, 0.0))) + SPACE.log_unit + 1e-9
+        assert (
+            value(NegativeLogLikelihood(X), SPACE, C)
+            <= -np.mean(np.log(np.maximum(p, 0.0))) + SPACE.log_unit + 1e-9
+        )
 
 
 @pytest.mark.parametrize("regularization", [0.0, 1e-3, 0.1, 3.0])
@@ -97,29 +110,49 @@ def test_the_optimum_agrees_with_a_conic_solver(regularization: float) -> None:
     psi, N, r = SPACE.basis(X), SPACE.trace_matrix, SPACE.rank
     C = cp.Variable((r, r), PSD=True)
     p = cp.sum(cp.multiply(psi @ C, psi), axis=1)
-    problem = cp.Problem(cp.Minimize(-cp.sum(cp.log(p)) / 12 + regularization * cp.sum(cp.multiply(N, C))), [cp.trace(C) == 1])
+    problem = cp.Problem(
+        cp.Minimize(-cp.sum(cp.log(p)) / 12 + regularization * cp.sum(cp.multiply(N, C))),
+        [cp.trace(C) == 1],
+    )
     problem.solve(solver=cp.CLARABEL)
-    solution = ksos.minimize(NegativeLogLikelihood(X) + regularization * Trace(relative=True), SPACE, tol=1e-8)
+    solution = ksos.minimize(
+        NegativeLogLikelihood(X) + regularization * Trace(relative=True), SPACE, tol=1e-8
+    )
     assert solution.status == "solved" and solution.gap <= 1e-8
     assert solution.objective - SPACE.log_unit == pytest.approx(problem.value, abs=2e-6)
 
 
 @settings(max_examples=30, deadline=None)
-@given(data=clouds(2, 8), sigma=st.sampled_from([0.1, 1.0, 20.0]), regularization=st.sampled_from([0.0, 1e-3, 1.0]))
-def test_every_problem_is_solved_and_its_certificate_verifies(data: np.ndarray, sigma: float, regularization: float) -> None:
+@given(
+    data=clouds(2, 8),
+    sigma=st.sampled_from([0.1, 1.0, 20.0]),
+    regularization=st.sampled_from([0.0, 1e-3, 1.0]),
+)
+def test_every_problem_is_solved_and_its_certificate_verifies(
+    data: np.ndarray, sigma: float, regularization: float
+) -> None:
     space = ksos.SoSSpace(Gaussian(sigma), data, tol_model=1e-7)
-    solution = ksos.minimize(NegativeLogLikelihood(data) + regularization * Trace(relative=True), space, tol=1e-6)
+    solution = ksos.minimize(
+        NegativeLogLikelihood(data) + regularization * Trace(relative=True), space, tol=1e-6
+    )
     assert solution.status == "solved"
     psi, C = space.basis(data), solution.parameter
     p = np.einsum("ij,jk,ik->i", psi, C, psi)
     G = regularization * space.trace_matrix - (psi / p[:, None]).T @ psi / len(data)
     gap = np.vdot(G, C) - np.linalg.eigvalsh(G)[0]
     assert gap <= 1e-6 + 1e-8 * np.abs(G).max()
-    other = ksos.minimize(NegativeLogLikelihood(data) + regularization * Trace(relative=True), space, tol=1e-6, solver="low_rank")
+    other = ksos.minimize(
+        NegativeLogLikelihood(data) + regularization * Trace(relative=True),
+        space,
+        tol=1e-6,
+        solver="low_rank",
+    )
     assert other.objective == pytest.approx(solution.objective, abs=2e-6)
 
 
-@pytest.mark.parametrize("solver", ["lbfgs", "low_rank", "fista", "projected_gradient", "frank_wolfe"])
+@pytest.mark.parametrize(
+    "solver", ["lbfgs", "low_rank", "fista", "projected_gradient", "frank_wolfe"]
+)
 def test_all_solvers_find_it(solver: str) -> None:
     functional = NegativeLogLikelihood(X) + 0.1 * Trace(relative=True)
     best = ksos.minimize(functional, SPACE, tol=1e-9).objective
@@ -132,16 +165,22 @@ def test_all_solvers_find_it(solver: str) -> None:
 def test_one_sample_and_one_support_point() -> None:
     space = ksos.SoSSpace(Gaussian(2.0), [[0.0]])
     solution = ksos.minimize(NegativeLogLikelihood([[0.0]]), space)
-    assert solution.objective == pytest.approx(0.5 * np.log(2 * np.pi)), "the standard normal density at its mode"
+    assert solution.objective == pytest.approx(0.5 * np.log(2 * np.pi)), (
+        "the standard normal density at its mode"
+    )
 
 
 def test_samples_out_of_reach_are_refused_before_any_work() -> None:
     with pytest.raises(
-        ValueError, match=r"1 of 2 samples have likelihood zero .* too far from every support point; the first is \[1e\+20\]"
+        ValueError,
+        match=r"1 of 2 samples have likelihood zero .* too far from every support point; the first is \[1e\+20\]",
     ):
         ksos.minimize(NegativeLogLikelihood([[0.0], [1e20]]), ksos.SoSSpace(Gaussian(1.0), [[0.0]]))
     with pytest.raises(ValueError, match=r"they lie outside Box"):
-        ksos.minimize(NegativeLogLikelihood([[0.5], [2.0]]), ksos.SoSSpace(Gaussian(1.0), [[0.5]], Box([0], [1])))
+        ksos.minimize(
+            NegativeLogLikelihood([[0.5], [2.0]]),
+            ksos.SoSSpace(Gaussian(1.0), [[0.5]], Box([0], [1])),
+        )
     for wrong, message in (
         ([1.0, -1.0], "weights must not be negative"),
         ([1.0], "weights must have length 2"),
@@ -155,11 +194,15 @@ def test_samples_out_of_reach_are_refused_before_any_work() -> None:
         ksos.minimize(NegativeLogLikelihood(X), ksos.SoSSpace(Gaussian(1.0), [[0.0]]))
 
 
-@pytest.mark.parametrize("kernel", [Gaussian(1.0), ksos.kernels.Laplace(1.0, product=True)], ids=repr)
+@pytest.mark.parametrize(
+    "kernel", [Gaussian(1.0), ksos.kernels.Laplace(1.0, product=True)], ids=repr
+)
 def test_the_scale_of_the_data_only_adds_a_constant(kernel: Kernel) -> None:
     def objective(scale: float) -> float:
         space = ksos.SoSSpace(kernel.with_sigma(scale), scale * points(8, 2))
-        return ksos.minimize(NegativeLogLikelihood(scale * X) + 0.1 * Trace(relative=True), space).objective
+        return ksos.minimize(
+            NegativeLogLikelihood(scale * X) + 0.1 * Trace(relative=True), space
+        ).objective
 
     for scale in (1e-150, 1e-6, 1e6, 1e150):
         assert objective(scale) == pytest.approx(objective(1.0) + 2 * np.log(scale), rel=1e-9)

@@ -41,9 +41,13 @@ def test_mean_gram_and_triple_agree_with_quadrature(pair: PairCase) -> None:
     nodes, w = quadrature_rule(pair.kernel, pair.measure, np.concatenate([X, Y, Z]))
     k_X, k_Y, k_Z = pair.kernel(nodes, X), pair.kernel(nodes, Y), embedding(nodes, Z)
     np.testing.assert_allclose(np.exp(integrals.log_mean(X)), w @ k_X, rtol=tolerance())
-    np.testing.assert_allclose(np.exp(integrals.log_gram(X, Y)), np.einsum("n,ni,nj", w, k_X, k_Y), rtol=tolerance())
+    np.testing.assert_allclose(
+        np.exp(integrals.log_gram(X, Y)), np.einsum("n,ni,nj", w, k_X, k_Y), rtol=tolerance()
+    )
     triple = np.einsum("n,ni,nj,nr", w, k_X, k_X, k_Z)
-    np.testing.assert_allclose(np.exp(integrals.log_triple(X, Z, embedding)), triple, rtol=tolerance())
+    np.testing.assert_allclose(
+        np.exp(integrals.log_triple(X, Z, embedding)), triple, rtol=tolerance()
+    )
     B = np.array([[2.0, -1.0, 0.3], [-1.0, 1.5, 0.2], [0.3, 0.2, 0.7]])
     applied = apply_triple(integrals, X, B, 0.7, Z, embedding)
     np.testing.assert_allclose(applied * math.exp(0.7), np.einsum("ij,ijr", B, triple), rtol=1e-8)
@@ -87,18 +91,32 @@ def test_moments_agree_with_quadrature(pair: PairCase) -> None:
     for k in range(pair.d):
         t = nodes[:, k] - X[0, k]
         first, second = integrals.moments(X, k)
-        np.testing.assert_allclose(first, np.einsum("n,ni,nj", w * t, values, values) / mass, rtol=0, atol=1e-9)
-        np.testing.assert_allclose(second, np.einsum("n,ni,nj", w * t * t, values, values) / mass, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(
+            first, np.einsum("n,ni,nj", w * t, values, values) / mass, rtol=0, atol=1e-9
+        )
+        np.testing.assert_allclose(
+            second, np.einsum("n,ni,nj", w * t * t, values, values) / mass, rtol=0, atol=1e-9
+        )
 
 
 @every_pair
 @given(scale=st.sampled_from([1e-150, 1e-6, 1e6, 1e150]), shift=st.sampled_from([0.0, 1e8]))
-def test_scaling_and_shifting_everything_only_changes_the_volume(pair: PairCase, scale: float, shift: float) -> None:
+def test_scaling_and_shifting_everything_only_changes_the_volume(
+    pair: PairCase, scale: float, shift: float
+) -> None:
     X = np.round(points(3, pair.d) * 256) / 256 + (shift if scale == 1.0 else 0.0)
-    kernel, measure = pair.kernel.scaled(scale), pair.measure.image(lambda x: x * scale, np.full(pair.d, scale))
+    kernel, measure = (
+        pair.kernel.scaled(scale),
+        pair.measure.image(lambda x: x * scale, np.full(pair.d, scale)),
+    )
     moved = closed_form(kernel, measure, pair.d).log_gram(X * scale, X * scale)
     volume = pair.d * math.log(scale) if measure.by_volume else 0.0
-    np.testing.assert_allclose(moved - volume, closed_form(pair.kernel, pair.measure, pair.d).log_gram(X, X), rtol=0, atol=1e-9)
+    np.testing.assert_allclose(
+        moved - volume,
+        closed_form(pair.kernel, pair.measure, pair.d).log_gram(X, X),
+        rtol=0,
+        atol=1e-9,
+    )
 
 
 @every_pair
@@ -107,9 +125,16 @@ def test_data_far_from_the_origin_keep_their_digits(pair: PairCase) -> None:
     X = np.round(points(4, pair.d) * 2**20) / 2**20
     measure, moved = (_snapped(pair.measure, offset) for offset in (0.0, shift))
     here, there = (closed_form(pair.kernel, m, pair.d, pair.kernel) for m in (measure, moved))
-    np.testing.assert_allclose(there.log_gram(X + shift, X + shift), here.log_gram(X, X), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        there.log_gram(X + shift, X + shift), here.log_gram(X, X), rtol=0, atol=1e-12
+    )
     Z = X[:2]
-    np.testing.assert_allclose(there.log_triple(X + shift, Z + shift, pair.kernel), here.log_triple(X, Z, pair.kernel), rtol=0, atol=1e-11)
+    np.testing.assert_allclose(
+        there.log_triple(X + shift, Z + shift, pair.kernel),
+        here.log_triple(X, Z, pair.kernel),
+        rtol=0,
+        atol=1e-11,
+    )
 
 
 def _snapped(measure: Measure, shift: float) -> Measure:
@@ -131,10 +156,21 @@ def _snapped(measure: Measure, shift: float) -> Measure:
 
 
 @pytest.mark.parametrize(
-    ("low", "high"), [(0.0, 1.0), (-40.0, -39.0), (3.0, 3.0001), (-2.0, 5.0), (1e3, 1e3 + 1), (2.0, np.inf), (-np.inf, -7.0)]
+    ("low", "high"),
+    [
+        (0.0, 1.0),
+        (-40.0, -39.0),
+        (3.0, 3.0001),
+        (-2.0, 5.0),
+        (1e3, 1e3 + 1),
+        (2.0, np.inf),
+        (-np.inf, -7.0),
+    ],
 )
 @pytest.mark.parametrize("centres", [(5.0, 5.0, 5.0), (0.3, -1.2, 2.0)])
-def test_gaussian_on_a_box_to_thirty_digits(low: float, high: float, centres: tuple[float, float, float]) -> None:
+def test_gaussian_on_a_box_to_thirty_digits(
+    low: float, high: float, centres: tuple[float, float, float]
+) -> None:
     eta, sigma = 0.9, 1.3
     X, Z = np.array([[centres[0]], [centres[1]]]), np.array([[centres[2]]])
     integrals = closed_form(Gaussian(eta), Box([low], [high]), 1, Gaussian(sigma))
@@ -146,24 +182,42 @@ def test_gaussian_on_a_box_to_thirty_digits(low: float, high: float, centres: tu
             mean = mpmath.fsum(alpha * mpmath.mpf(x) for x, alpha in terms) / A
             rest = mpmath.fsum(alpha * (mpmath.mpf(x) - mean) ** 2 for x, alpha in terms)
 
-            def tail(x: float) -> mpmath.mpf:  # ∫_x^∞, which keeps its digits far out on the right; the left is its mirror image
+            def tail(
+                x: float,
+            ) -> (
+                mpmath.mpf
+            ):  # ∫_x^∞, which keeps its digits far out on the right; the left is its mirror image
                 return mpmath.erfc(mpmath.sqrt(A) * (x - mean))
 
             if low + high < 2 * mean:
-                mass = mpmath.erfc(-mpmath.sqrt(A) * (high - mean)) - mpmath.erfc(-mpmath.sqrt(A) * (low - mean))
+                mass = mpmath.erfc(-mpmath.sqrt(A) * (high - mean)) - mpmath.erfc(
+                    -mpmath.sqrt(A) * (low - mean)
+                )
             else:
                 mass = tail(low) - tail(high)
             return float(mpmath.log(mpmath.sqrt(mpmath.pi / A) * mass / 2) - rest)
 
-        one, two, three = [(centres[0], a1)], [(centres[0], a1), (centres[1], a1)], [(centres[0], a1), (centres[1], a1), (centres[2], a2)]
+        one, two, three = (
+            [(centres[0], a1)],
+            [(centres[0], a1), (centres[1], a1)],
+            [(centres[0], a1), (centres[1], a1), (centres[2], a2)],
+        )
         expected = [exact(one), exact(two), exact(three)]
-    values = [integrals.log_mean(X)[0], integrals.log_gram(X, X)[0, 1], integrals.log_triple(X, Z, Gaussian(sigma))[0, 1, 0]]
+    values = [
+        integrals.log_mean(X)[0],
+        integrals.log_gram(X, X)[0, 1],
+        integrals.log_triple(X, Z, Gaussian(sigma))[0, 1, 0],
+    ]
     # the position of a narrow box relative to the points is rounded once: ε·distance/width, relative
-    np.testing.assert_allclose(values, expected, rtol=1e-14, atol=1e-12 if high - low > 0.1 else 1e-11)
+    np.testing.assert_allclose(
+        values, expected, rtol=1e-14, atol=1e-12 if high - low > 0.1 else 1e-11
+    )
 
 
 def test_a_box_far_from_the_points_has_the_mass_it_has() -> None:
-    log_mass = float(log_gauss_mass(np.sqrt(3.0) * np.array(0.0 - 5.0), np.sqrt(3.0) * np.array(1.0 - 5.0)))
+    log_mass = float(
+        log_gauss_mass(np.sqrt(3.0) * np.array(0.0 - 5.0), np.sqrt(3.0) * np.array(1.0 - 5.0))
+    )
     assert math.exp(log_mass) == pytest.approx(0.5 * math.erfc(4.0 * math.sqrt(3.0)), rel=1e-12)
     assert 5e-23 < math.exp(log_mass) < 7e-23
 
@@ -174,7 +228,11 @@ def test_gauss_mass_and_truncated_moments_to_thirty_digits(low: float, width: fl
     high = low + width
     with mpmath.workdps(60):
         a, b = mpmath.mpf(low), mpmath.mpf(high)
-        mass = (mpmath.erfc(a) - mpmath.erfc(b)) / 2 if a + b > 0 else (mpmath.erfc(-b) - mpmath.erfc(-a)) / 2
+        mass = (
+            (mpmath.erfc(a) - mpmath.erfc(b)) / 2
+            if a + b > 0
+            else (mpmath.erfc(-b) - mpmath.erfc(-a)) / 2
+        )
         density = [mpmath.exp(-(x**2)) / (2 * mpmath.sqrt(mpmath.pi)) for x in (a, b)]
         first = (density[0] - density[1]) / mass
         second = mpmath.mpf(1) / 2 + (a * density[0] - b * density[1]) / mass
@@ -193,7 +251,12 @@ def test_gauss_mass_and_truncated_moments_to_thirty_digits(low: float, width: fl
 @pytest.mark.parametrize(
     ("kernel", "measure", "d", "message"),
     [
-        (Laplace(1.0), Lebesgue(), 2, r"not a product over the features; pass product=True.*Discrete.quadrature"),
+        (
+            Laplace(1.0),
+            Lebesgue(),
+            2,
+            r"not a product over the features; pass product=True.*Discrete.quadrature",
+        ),
         (Matern(1.5, 1.0), Box([0.0] * 5, [1.0] * 5), 5, r"product=True.*Discrete.qmc"),
         (Laplace(1.0), Normal(), 1, r"no closed-form integrals there.*Discrete.quadrature"),
         (Laplace(1.0), Normal(), 2, r"no closed-form integrals there.*Discrete.quadrature"),
@@ -201,7 +264,9 @@ def test_gauss_mass_and_truncated_moments_to_thirty_digits(low: float, width: fl
         (Matern(1.2, 1.0), Lebesgue(), 1, r"half-integer nu only.*Discrete.quadrature"),
     ],
 )
-def test_a_missing_pair_names_the_measure_to_use(kernel: Kernel, measure: Measure, d: int, message: str) -> None:
+def test_a_missing_pair_names_the_measure_to_use(
+    kernel: Kernel, measure: Measure, d: int, message: str
+) -> None:
     with pytest.raises(IntegralNotAvailableError, match=message):
         closed_form(kernel, measure, d)
     assert closed_form(kernel, Discrete(points(9, d)), d) is not None
@@ -226,7 +291,11 @@ def test_dimensions_must_agree() -> None:
 def test_a_mixture_of_normal_laws_to_thirty_digits(angle: float) -> None:
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     S, T = turn @ np.diag([0.9, 0.2]) @ turn.T, turn.T @ np.diag([0.3, 1.1]) @ turn
-    mixture = GaussianMixture([1, 3], [[0.3, -0.2], [1.0, 0.8]], [turn @ np.diag([0.5, 0.04]) @ turn.T, [[0.3, 0.1], [0.1, 0.4]]])
+    mixture = GaussianMixture(
+        [1, 3],
+        [[0.3, -0.2], [1.0, 0.8]],
+        [turn @ np.diag([0.5, 0.04]) @ turn.T, [[0.3, 0.1], [0.1, 0.4]]],
+    )
     x, z = np.array([[0.4, -1.1], [1.3, 0.2]]), np.array([[0.1, 0.6]])
     integrals = closed_form(Gaussian(S), mixture, 2, Gaussian(T))
     with mpmath.workdps(40):
@@ -235,8 +304,13 @@ def test_a_mixture_of_normal_laws_to_thirty_digits(angle: float) -> None:
             matrices = [mpmath.inverse(mpmath.matrix(metric.tolist())) for metric, _ in factors]
             centres = [mpmath.matrix(centre.tolist()) for _, centre in factors]
             A = sum(matrices[1:], matrices[0])
-            b = mpmath.inverse(A) * sum((M * a for M, a in zip(matrices[1:], centres[1:], strict=True)), matrices[0] * centres[0])
-            exponent = sum(((a - b).T * M * (a - b))[0] for M, a in zip(matrices, centres, strict=True))
+            b = mpmath.inverse(A) * sum(
+                (M * a for M, a in zip(matrices[1:], centres[1:], strict=True)),
+                matrices[0] * centres[0],
+            )
+            exponent = sum(
+                ((a - b).T * M * (a - b))[0] for M, a in zip(matrices, centres, strict=True)
+            )
             return mpmath.pi / mpmath.sqrt(mpmath.det(A)) * mpmath.exp(-exponent)
 
         def exact(*factors: tuple[np.ndarray, np.ndarray]) -> float:
@@ -253,5 +327,9 @@ def test_a_mixture_of_normal_laws_to_thirty_digits(angle: float) -> None:
             )
 
         assert integrals.log_mean(x)[1] == pytest.approx(exact((S, x[1])), abs=1e-12)
-        assert integrals.log_gram(x, x)[0, 1] == pytest.approx(exact((S, x[0]), (S, x[1])), abs=1e-12)
-        assert integrals.log_triple(x, z, Gaussian(T))[0, 1, 0] == pytest.approx(exact((S, x[0]), (S, x[1]), (T, z[0])), abs=1e-12)
+        assert integrals.log_gram(x, x)[0, 1] == pytest.approx(
+            exact((S, x[0]), (S, x[1])), abs=1e-12
+        )
+        assert integrals.log_triple(x, z, Gaussian(T))[0, 1, 0] == pytest.approx(
+            exact((S, x[0]), (S, x[1]), (T, z[0])), abs=1e-12
+        )

@@ -75,19 +75,28 @@ def antiderivative(p: list[Fraction], rate: Fraction, t: Fraction) -> mpmath.mpf
     return digits(total) * mpmath.exp(digits(rate * t))
 
 
-def oracle(factors: list[Factor], low: float = -INF, high: float = INF, power: int = 0, about: float = 0.0) -> mpmath.mpf:
+def oracle(
+    factors: list[Factor], low: float = -INF, high: float = INF, power: int = 0, about: float = 0.0
+) -> mpmath.mpf:
     """∫_low^high Π_i κ_i(|x − c_i|/σ_i) (x − about)^power dx."""
     degree = power + sum(len(q) - 1 for q, _, _ in factors)
-    with mpmath.workdps(60 + 20 * degree):  # nearly equal rates cancel: the digits they cost are affordable here
+    with mpmath.workdps(
+        60 + 20 * degree
+    ):  # nearly equal rates cancel: the digits they cost are affordable here
         total = mpmath.mpf(0)
-        for left, right in pairwise([low, *sorted({c for _, _, c in factors if low < c < high}), high]):
+        for left, right in pairwise(
+            [low, *sorted({c for _, _, c in factors if low < c < high}), high]
+        ):
             origin = Fraction(left if math.isfinite(left) else right)
             p, rate, height = [Fraction(1)], Fraction(0), Fraction(0)
             for _ in range(power):
                 p = times(p, [origin - Fraction(about), Fraction(1)])
             for q, sigma, centre in factors:
                 side = 1 if centre <= left else -1
-                start, slope = side * (origin - Fraction(centre)) / Fraction(sigma), side / Fraction(sigma)
+                start, slope = (
+                    side * (origin - Fraction(centre)) / Fraction(sigma),
+                    side / Fraction(sigma),
+                )
                 p, rate, height = times(p, shifted(q, start, slope)), rate - slope, height - start
             piece = mpmath.mpf(0)
             if math.isfinite(right):
@@ -102,14 +111,21 @@ def error(log_value: float, exact: mpmath.mpf) -> float:
     """The relative error of e^log_value, in units of the rounding that an exponent of this size must have."""
     with mpmath.workdps(60):
         log_exact = mpmath.log(exact)
-        return float(abs(mpmath.expm1(mpmath.mpf(float(log_value)) - log_exact)) / (1 + abs(log_exact) / 100))
+        return float(
+            abs(mpmath.expm1(mpmath.mpf(float(log_value)) - log_exact)) / (1 + abs(log_exact) / 100)
+        )
 
 
 # ---------------------------------------------------------------- against the oracle, on the line
 
 WALLS = [(-INF, INF), (-2.0, 1.5), (0.3, INF), (-INF, -0.2)]
-PLACES: dict[str, tuple[np.ndarray, tuple[float, float], float]] = {  # (three centres, walls, σ of the third factor; η = 1)
-    **{f"random in {w}": (normal(3, k)[:, 0], w, s) for k, (w, s) in enumerate(zip(WALLS, (0.7, 2.0, 1.3, 0.4), strict=True), 1)},
+PLACES: dict[
+    str, tuple[np.ndarray, tuple[float, float], float]
+] = {  # (three centres, walls, σ of the third factor; η = 1)
+    **{
+        f"random in {w}": (normal(3, k)[:, 0], w, s)
+        for k, (w, s) in enumerate(zip(WALLS, (0.7, 2.0, 1.3, 0.4), strict=True), 1)
+    },
     "all coincide": (np.full(3, 0.25), (-INF, INF), 0.5),
     "all coincide at a wall": (np.full(3, 0.25), (0.25, 3.0), 0.5),
     "two coincide": (np.array([0.25, -0.7, 0.25]), (-1.0, 1.0), 0.7),
@@ -130,7 +146,9 @@ PLACES: dict[str, tuple[np.ndarray, tuple[float, float], float]] = {  # (three c
 
 
 def line(nu: float, walls: tuple[float, float]):
-    return closed_form(make(nu), Lebesgue() if walls == (-INF, INF) else Box([walls[0]], [walls[1]]), 1)
+    return closed_form(
+        make(nu), Lebesgue() if walls == (-INF, INF) else Box([walls[0]], [walls[1]]), 1
+    )
 
 
 def test_the_oracle_agrees_with_mpmath_quadrature():
@@ -153,18 +171,31 @@ def test_mean_gram_and_moments_on_the_line(nu, place):
     mass = oracle([(q, 1.0, x), (q, 1.0, y)], *walls)
     assert error(integrals.log_mean(X)[1], oracle([(q, 1.0, y)], *walls)) < 1e-13
     assert error(integrals.log_gram(X, X)[0, 1], mass) < 1e-13
-    first, second = (float(oracle([(q, 1.0, x), (q, 1.0, y)], *walls, power=k, about=x) / mass) for k in (1, 2))
+    first, second = (
+        float(oracle([(q, 1.0, x), (q, 1.0, y)], *walls, power=k, about=x) / mass) for k in (1, 2)
+    )
     found_first, found_second = integrals.moments(X, 0)
     assert abs(found_first[0, 1] - first) < 1e-13 * math.sqrt(second)
     assert abs(found_second[0, 1] - second) < 1e-13 * second
 
 
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize(("nu", "embedding_nu"), [(0.5, 0.5), (1.5, 1.5), (2.5, 0.5), (0.5, 2.5), (3.5, 3.5)])
+@pytest.mark.parametrize(
+    ("nu", "embedding_nu"), [(0.5, 0.5), (1.5, 1.5), (2.5, 0.5), (0.5, 2.5), (3.5, 3.5)]
+)
 def test_triple_on_the_line(nu, embedding_nu, place):
     (x, y, z), walls, sigma = PLACES[place]
-    exact = oracle([(POLYNOMIALS[nu], 1.0, x), (POLYNOMIALS[nu], 1.0, y), (POLYNOMIALS[embedding_nu], sigma, z)], *walls)
-    found = line(nu, walls).log_triple(np.array([[x], [y]]), np.array([[z]]), make(embedding_nu, sigma))
+    exact = oracle(
+        [
+            (POLYNOMIALS[nu], 1.0, x),
+            (POLYNOMIALS[nu], 1.0, y),
+            (POLYNOMIALS[embedding_nu], sigma, z),
+        ],
+        *walls,
+    )
+    found = line(nu, walls).log_triple(
+        np.array([[x], [y]]), np.array([[z]]), make(embedding_nu, sigma)
+    )
     assert found.shape == (2, 2, 1)
     assert error(found[0, 1, 0], exact) < 2e-13
 
@@ -174,7 +205,9 @@ def test_triple_on_the_line(nu, embedding_nu, place):
 def test_high_degrees_do_not_cancel(walls, sigma):
     nu, (x, y, z) = 15.5, (-2.3, 3.1, 11.0)
     q = [Fraction(float(c)) for c in make(nu).polynomial]
-    found = line(nu, walls).log_triple(np.array([[x], [y]]), np.array([[z]]), make(nu, sigma))[0, 1, 0]
+    found = line(nu, walls).log_triple(np.array([[x], [y]]), np.array([[z]]), make(nu, sigma))[
+        0, 1, 0
+    ]
     assert error(found, oracle([(q, 1.0, x), (q, 1.0, y), (q, sigma, z)], *walls)) < 1e-12
 
 
@@ -184,21 +217,38 @@ def test_slow_and_fast_decay_meet(nu, z):
     q = [Fraction(float(c)) for c in make(nu).polynomial]
     rate = 2.9 if z == 0.0 else 1.1  # of the exponential, with the third centre behind or ahead
     for high in np.linspace(0.4, 2.6, 12) * (3.0 * (nu - 0.5) + 4.0) / rate:
-        found = line(nu, (0.0, high)).log_triple(np.zeros((1, 1)), np.array([[z]]), make(nu, 1.0 / 0.9))[0, 0, 0]
-        assert error(found, oracle([(q, 1.0, 0.0), (q, 1.0, 0.0), (q, 1.0 / 0.9, z)], 0.0, high)) < 2e-13
+        found = line(nu, (0.0, high)).log_triple(
+            np.zeros((1, 1)), np.array([[z]]), make(nu, 1.0 / 0.9)
+        )[0, 0, 0]
+        assert (
+            error(found, oracle([(q, 1.0, 0.0), (q, 1.0, 0.0), (q, 1.0 / 0.9, z)], 0.0, high))
+            < 2e-13
+        )
 
 
 @given(
     centres=st.tuples(*[st.floats(-30.0, 30.0)] * 3),
     sigma=st.sampled_from([0.5, 1.0]) | st.floats(0.05, 20.0),
-    walls=st.tuples(st.floats(-40.0, 40.0), st.floats(1e-3, 50.0)).map(lambda w: (w[0], w[0] + w[1])) | st.sampled_from(WALLS),
+    walls=st.tuples(st.floats(-40.0, 40.0), st.floats(1e-3, 50.0)).map(
+        lambda w: (w[0], w[0] + w[1])
+    )
+    | st.sampled_from(WALLS),
     nu=st.sampled_from(ORDERS),
     embedding_nu=st.sampled_from(ORDERS),
 )
 def test_triple_anywhere(centres, sigma, walls, nu, embedding_nu):
     x, y, z = centres
-    exact = oracle([(POLYNOMIALS[nu], 1.0, x), (POLYNOMIALS[nu], 1.0, y), (POLYNOMIALS[embedding_nu], sigma, z)], *walls)
-    found = line(nu, walls).log_triple(np.array([[x], [y]]), np.array([[z]]), make(embedding_nu, sigma))[0, 1, 0]
+    exact = oracle(
+        [
+            (POLYNOMIALS[nu], 1.0, x),
+            (POLYNOMIALS[nu], 1.0, y),
+            (POLYNOMIALS[embedding_nu], sigma, z),
+        ],
+        *walls,
+    )
+    found = line(nu, walls).log_triple(
+        np.array([[x], [y]]), np.array([[z]]), make(embedding_nu, sigma)
+    )[0, 1, 0]
     assert error(found, exact) < 1e-12
 
 
@@ -211,13 +261,22 @@ ETA, SIGMA = np.array([0.8, 1.5]), np.array([0.4, 2.0])
 def kappa(nu: float, x: float, y: float, centre: np.ndarray, sigma: np.ndarray) -> float:
     r, s = abs(x - centre[0]) / sigma[0], abs(y - centre[1]) / sigma[1]
     q = [float(c) for c in POLYNOMIALS[nu]]
-    return sum(c * r**k for k, c in enumerate(q)) * sum(c * s**k for k, c in enumerate(q)) * math.exp(-r - s)
+    return (
+        sum(c * r**k for k, c in enumerate(q))
+        * sum(c * s**k for k, c in enumerate(q))
+        * math.exp(-r - s)
+    )
 
 
-@pytest.mark.parametrize(("nu", "low", "high"), [(0.5, [-1.0, -1.0], [1.0, 2.0]), (1.5, [0.5, -0.2], [3.0, 0.1])])
+@pytest.mark.parametrize(
+    ("nu", "low", "high"), [(0.5, [-1.0, -1.0], [1.0, 2.0]), (1.5, [0.5, -0.2], [3.0, 0.1])]
+)
 def test_plane_against_quadrature(nu, low, high):
     integrals = closed_form(make(nu, ETA), Box(low, high), 2, make(1.5, SIGMA))
-    options = [{"points": [c for c in PLANE[:, k] if low[k] < c < high[k]], "epsabs": 0.0, "epsrel": 1e-11} for k in range(2)]
+    options = [
+        {"points": [c for c in PLANE[:, k] if low[k] < c < high[k]], "epsabs": 0.0, "epsrel": 1e-11}
+        for k in range(2)
+    ]
 
     def integrate(f):
         return nquad(f, list(zip(low, high, strict=True)), opts=options)[0]
@@ -225,11 +284,19 @@ def test_plane_against_quadrature(nu, low, high):
     X, Z = PLANE[:2], PLANE[2:]
     mean = integrate(lambda x, y: kappa(nu, x, y, X[1], ETA))
     gram = integrate(lambda x, y: kappa(nu, x, y, X[0], ETA) * kappa(nu, x, y, X[1], ETA))
-    triple = integrate(lambda x, y: kappa(nu, x, y, X[0], ETA) * kappa(nu, x, y, X[1], ETA) * kappa(1.5, x, y, Z[0], SIGMA))
-    moment = integrate(lambda x, y: kappa(nu, x, y, X[0], ETA) * kappa(nu, x, y, X[1], ETA) * (y - X[0, 1]))
+    triple = integrate(
+        lambda x, y: (
+            kappa(nu, x, y, X[0], ETA) * kappa(nu, x, y, X[1], ETA) * kappa(1.5, x, y, Z[0], SIGMA)
+        )
+    )
+    moment = integrate(
+        lambda x, y: kappa(nu, x, y, X[0], ETA) * kappa(nu, x, y, X[1], ETA) * (y - X[0, 1])
+    )
     np.testing.assert_allclose(np.exp(integrals.log_mean(X)[1]), mean, rtol=1e-10)
     np.testing.assert_allclose(np.exp(integrals.log_gram(X, X)[0, 1]), gram, rtol=1e-10)
-    np.testing.assert_allclose(np.exp(integrals.log_triple(X, Z, make(1.5, SIGMA))[0, 1, 0]), triple, rtol=1e-10)
+    np.testing.assert_allclose(
+        np.exp(integrals.log_triple(X, Z, make(1.5, SIGMA))[0, 1, 0]), triple, rtol=1e-10
+    )
     np.testing.assert_allclose(integrals.moments(X, 1)[0][0, 1], moment / gram, rtol=1e-10)
 
 
@@ -246,7 +313,9 @@ def test_a_very_wide_embedding_changes_nothing(nu):
     X, Z = normal(7, 2), normal(3, 2)
     for integrals in both(nu):
         triple = integrals.log_triple(X, Z, make(nu, 1e140))
-        np.testing.assert_allclose(triple, np.repeat(integrals.log_gram(X, X)[:, :, None], 3, axis=2), rtol=0, atol=1e-13)
+        np.testing.assert_allclose(
+            triple, np.repeat(integrals.log_gram(X, X)[:, :, None], 3, axis=2), rtol=0, atol=1e-13
+        )
 
 
 @pytest.mark.parametrize("nu", ORDERS)
@@ -273,8 +342,14 @@ def test_blocks_do_not_matter(nu):
         u, W = integrals.log_triple(X, Z, make(1.5, SIGMA)), integrals.log_gram(X, Z)
         first, second = integrals.moments(X, 0)
         pick, few = [0, 3, 17, 39], [59, 2]
-        np.testing.assert_allclose(integrals.log_triple(X[pick], Z[few], make(1.5, SIGMA)), u[np.ix_(pick, pick, few)], rtol=1e-14)
-        np.testing.assert_allclose(integrals.log_gram(X[pick], Z[few]), W[np.ix_(pick, few)], rtol=1e-14)
+        np.testing.assert_allclose(
+            integrals.log_triple(X[pick], Z[few], make(1.5, SIGMA)),
+            u[np.ix_(pick, pick, few)],
+            rtol=1e-14,
+        )
+        np.testing.assert_allclose(
+            integrals.log_gram(X[pick], Z[few]), W[np.ix_(pick, few)], rtol=1e-14
+        )
         for found, whole in zip(integrals.moments(X[pick], 0), (first, second), strict=True):
             np.testing.assert_allclose(found, whole[np.ix_(pick, pick)], rtol=1e-13, atol=1e-14)
 
@@ -285,14 +360,22 @@ def test_an_unbounded_box_is_the_whole_space_and_boxes_add_up(nu):
 
     def all_of(low, high):
         integrals = closed_form(make(nu, ETA), Box(low, high), 2)
-        return integrals.log_mean(X), integrals.log_gram(X, Z), integrals.log_triple(X, Z, make(2.5, SIGMA))
+        return (
+            integrals.log_mean(X),
+            integrals.log_gram(X, Z),
+            integrals.log_triple(X, Z, make(2.5, SIGMA)),
+        )
 
     lebesgue = closed_form(make(nu, ETA), Lebesgue(), 2)
     mean, gram, triple = whole = all_of([-INF, -INF], [INF, INF])
     np.testing.assert_array_equal(mean, lebesgue.log_mean(X))
     np.testing.assert_array_equal(gram, lebesgue.log_gram(X, Z))
     np.testing.assert_array_equal(triple, lebesgue.log_triple(X, Z, make(2.5, SIGMA)))
-    left, middle, right = all_of([-INF, -INF], [-0.3, INF]), all_of([-0.3, -INF], [0.4, INF]), all_of([0.4, -INF], [INF, INF])
+    left, middle, right = (
+        all_of([-INF, -INF], [-0.3, INF]),
+        all_of([-0.3, -INF], [0.4, INF]),
+        all_of([0.4, -INF], [INF, INF]),
+    )
     for a, b, c, total in zip(left, middle, right, whole, strict=True):
         np.testing.assert_allclose(np.logaddexp(a, np.logaddexp(b, c)), total, rtol=0, atol=1e-13)
 
@@ -303,13 +386,24 @@ def test_scale_equivariance(nu, factor):
     X, Z, box = normal(5, 2), normal(4, 2), Box([-1.0, -2.0], [1.5, INF])
     scaled_box = Box(box.low * factor, box.high * factor)
     for measure, scaled_measure in ((Lebesgue(), Lebesgue()), (box, scaled_box)):
-        plain, scaled = closed_form(make(nu, ETA), measure, 2), closed_form(make(nu, factor * ETA), scaled_measure, 2)
+        plain, scaled = (
+            closed_form(make(nu, ETA), measure, 2),
+            closed_form(make(nu, factor * ETA), scaled_measure, 2),
+        )
         jacobian = 2.0 * math.log(factor)
-        np.testing.assert_allclose(scaled.log_mean(factor * X) - jacobian, plain.log_mean(X), atol=1e-12)
-        np.testing.assert_allclose(scaled.log_gram(factor * X, factor * Z) - jacobian, plain.log_gram(X, Z), atol=1e-12)
+        np.testing.assert_allclose(
+            scaled.log_mean(factor * X) - jacobian, plain.log_mean(X), atol=1e-12
+        )
+        np.testing.assert_allclose(
+            scaled.log_gram(factor * X, factor * Z) - jacobian, plain.log_gram(X, Z), atol=1e-12
+        )
         u = scaled.log_triple(factor * X, factor * Z, make(1.5, factor * SIGMA))
-        np.testing.assert_allclose(u - jacobian, plain.log_triple(X, Z, make(1.5, SIGMA)), atol=1e-12)
-        for k, (found, expected) in enumerate(zip(scaled.moments(factor * X, 1), plain.moments(X, 1), strict=True)):
+        np.testing.assert_allclose(
+            u - jacobian, plain.log_triple(X, Z, make(1.5, SIGMA)), atol=1e-12
+        )
+        for k, (found, expected) in enumerate(
+            zip(scaled.moments(factor * X, 1), plain.moments(X, 1), strict=True)
+        ):
             np.testing.assert_allclose(found / factor / factor**k, expected, rtol=1e-12, atol=1e-13)
 
 
@@ -318,12 +412,20 @@ def test_scale_equivariance(nu, factor):
 def test_a_shift_costs_no_digits(nu, shift):
     far_X, far_Z = normal(5, 2) + shift, normal(4, 2) + shift
     X, Z = far_X - shift, far_Z - shift
-    box, far_box = Box([-1.0, -2.0], [1.5, INF]), Box([shift - 1.0, shift - 2.0], [shift + 1.5, INF])
+    box, far_box = (
+        Box([-1.0, -2.0], [1.5, INF]),
+        Box([shift - 1.0, shift - 2.0], [shift + 1.5, INF]),
+    )
     for measure, far_measure in ((Lebesgue(), Lebesgue()), (box, far_box)):
-        near, far = closed_form(make(nu, ETA), measure, 2), closed_form(make(nu, ETA), far_measure, 2)
+        near, far = (
+            closed_form(make(nu, ETA), measure, 2),
+            closed_form(make(nu, ETA), far_measure, 2),
+        )
         np.testing.assert_array_equal(far.log_mean(far_X), near.log_mean(X))
         np.testing.assert_array_equal(far.log_gram(far_X, far_Z), near.log_gram(X, Z))
-        np.testing.assert_array_equal(far.log_triple(far_X, far_Z, make(1.5, SIGMA)), near.log_triple(X, Z, make(1.5, SIGMA)))
+        np.testing.assert_array_equal(
+            far.log_triple(far_X, far_Z, make(1.5, SIGMA)), near.log_triple(X, Z, make(1.5, SIGMA))
+        )
         for found, expected in zip(far.moments(far_X, 1), near.moments(X, 1), strict=True):
             np.testing.assert_array_equal(found, expected)
 
@@ -332,7 +434,9 @@ def test_an_outlier_does_not_cost_the_others_their_digits():
     X = np.array([[1e9], [0.123456789012345], [0.7]])
     for measure in (Lebesgue(), Box([-1.0], [INF])):
         integrals = closed_form(Laplace(0.5), measure, 1)
-        np.testing.assert_allclose(integrals.log_gram(X, X)[1:, 1:], integrals.log_gram(X[1:], X[1:]), rtol=1e-14)
+        np.testing.assert_allclose(
+            integrals.log_gram(X, X)[1:, 1:], integrals.log_gram(X[1:], X[1:]), rtol=1e-14
+        )
 
 
 @given(
@@ -360,14 +464,18 @@ def test_never_nan_and_every_factor_shrinks_the_integral(x, eta, sigma, walls, n
     walls=st.sampled_from([*WALLS, (-1e-140, 1e-140), (-1e140, 1e140), (1e6, INF)]),
     nu=st.sampled_from(ORDERS),
 )
-@example(x=[0.0, 1.0], eta=1e30, walls=(-1e-140, 1e-140), nu=1.5)  # the square of the length over the bandwidth underflows
+@example(
+    x=[0.0, 1.0], eta=1e30, walls=(-1e-140, 1e-140), nu=1.5
+)  # the square of the length over the bandwidth underflows
 def test_moments_are_those_of_a_law_between_the_walls(x, eta, walls, nu):
     X = np.array(x)[:, None]
     first, second = closed_form(make(nu, eta), Box([walls[0]], [walls[1]]), 1).moments(X, 0)
     assert np.all(np.isfinite(first)) and np.all(np.isfinite(second))
     assert np.all(second >= first**2 * (1.0 - 1e-12))
     slack = 1e-13 * np.sqrt(second)
-    assert np.all(first >= walls[0] - X[0, 0] - slack) and np.all(first <= walls[1] - X[0, 0] + slack)
+    assert np.all(first >= walls[0] - X[0, 0] - slack) and np.all(
+        first <= walls[1] - X[0, 0] + slack
+    )
 
 
 # ---------------------------------------------------------------- the table, and what it costs
@@ -380,9 +488,17 @@ def test_the_table_finds_both_classes():
 
 
 def test_line_integral_of_four_factors():
-    factors = [(POLYNOMIALS[1.5], 1.0, 0.3), (POLYNOMIALS[0.5], 0.4, -1.0), (POLYNOMIALS[2.5], 2.0, 0.3), (POLYNOMIALS[0.5], 0.7, 1.9)]
+    factors = [
+        (POLYNOMIALS[1.5], 1.0, 0.3),
+        (POLYNOMIALS[0.5], 0.4, -1.0),
+        (POLYNOMIALS[2.5], 2.0, 0.3),
+        (POLYNOMIALS[0.5], 0.7, 1.9),
+    ]
     integral = LineIntegral([(s, np.array(q, dtype=np.float64)) for q, s, _ in factors], -4.0, INF)
-    assert error(integral.log(*(np.array([c]) for _, _, c in factors))[0], oracle(factors, -4.0, INF)) < 1e-13
+    assert (
+        error(integral.log(*(np.array([c]) for _, _, c in factors))[0], oracle(factors, -4.0, INF))
+        < 1e-13
+    )
 
 
 @pytest.mark.parametrize("nu", [0.5, 1.5])

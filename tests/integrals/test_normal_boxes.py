@@ -17,13 +17,32 @@ def test_masses_of_normal_laws_to_the_last_digits() -> None:
         low, high = np.array([[-0.7, -np.inf]]), np.array([[1.2, 0.3]])
         with mpmath.workdps(30):
             root = mpmath.sqrt(1 - mpmath.mpf(rho) ** 2)
-            cuts = sorted({-0.7, 1.2, *(x for x in (0.3 / rho + step * float(root) for step in (-8, 0, 8)) if -0.7 < x < 1.2)})
-            expected = mpmath.quad(lambda z, r=rho, s=root: mpmath.npdf(z) * mpmath.ncdf((mpmath.mpf(0.3) - r * z) / s), cuts)
-        assert box_masses(low, high, np.array([[1.0, rho], [rho, 1.0]]))[0, 0] == pytest.approx(float(expected), rel=1e-12)
+            cuts = sorted(
+                {
+                    -0.7,
+                    1.2,
+                    *(
+                        x
+                        for x in (0.3 / rho + step * float(root) for step in (-8, 0, 8))
+                        if -0.7 < x < 1.2
+                    ),
+                }
+            )
+            expected = mpmath.quad(
+                lambda z, r=rho, s=root: (
+                    mpmath.npdf(z) * mpmath.ncdf((mpmath.mpf(0.3) - r * z) / s)
+                ),
+                cuts,
+            )
+        assert box_masses(low, high, np.array([[1.0, rho], [rho, 1.0]]))[0, 0] == pytest.approx(
+            float(expected), rel=1e-12
+        )
     G = np.random.default_rng(0).normal(size=(3, 3))
     C = 0.5 * G @ G.T + 0.4 * np.eye(3)
     low, high = np.array([[-0.8, -np.inf, -0.3]]), np.array([[0.4, 0.2, 1.5]])
-    expected = multivariate_normal.cdf(high[0], np.zeros(3), C, maxpts=200_000, abseps=1e-9, releps=1e-9, lower_limit=low[0])
+    expected = multivariate_normal.cdf(
+        high[0], np.zeros(3), C, maxpts=200_000, abseps=1e-9, releps=1e-9, lower_limit=low[0]
+    )
     assert box_masses(low, high, C)[0, 0] == pytest.approx(float(expected), abs=1e-7)
 
 
@@ -46,7 +65,11 @@ def test_orthants_of_features_with_correlation_one_half(d: int) -> None:
     assert each.shape == (1 if d <= 3 else 8, 2)
     np.testing.assert_array_equal(each[:, 0], each[:, 1])
     value, error = mixture_box_masses(
-        np.array([0.4, 0.6]), np.zeros((2, d)), 0.5 * np.eye(d) + 0.5, np.zeros((1, d)), np.full((1, d), np.inf)
+        np.array([0.4, 0.6]),
+        np.zeros((2, d)),
+        0.5 * np.eye(d) + 0.5,
+        np.zeros((1, d)),
+        np.full((1, d), np.inf),
     )
     if d <= 3:
         assert each[0, 0] == pytest.approx(1.0 / (d + 1), rel=1e-13)
@@ -59,12 +82,33 @@ def test_orthants_of_features_with_correlation_one_half(d: int) -> None:
 
 
 def test_features_without_sides_and_boxes_out_of_reach() -> None:
-    R = np.array([[1.0, 0.6, -0.3, 0.2], [0.6, 1.0, 0.1, 0.4], [-0.3, 0.1, 1.0, 0.5], [0.2, 0.4, 0.5, 1.0]])
+    R = np.array(
+        [[1.0, 0.6, -0.3, 0.2], [0.6, 1.0, 0.1, 0.4], [-0.3, 0.1, 1.0, 0.5], [0.2, 0.4, 0.5, 1.0]]
+    )
     inf = np.inf
-    low = np.array([[-inf] * 4, [-1.0, -inf, -inf, -inf], [-50.0, 0.2, -60.0, -inf], [30.0, -inf, -inf, -inf], [-1.0, -2.0, 0.0, -0.5]])
-    high = np.array([[inf] * 4, [0.5, inf, inf, inf], [70.0, 1.0, 80.0, inf], [40.0, 0.0, 0.0, 0.0], [1.0, -45.0, 1.0, 0.5]])
+    low = np.array(
+        [
+            [-inf] * 4,
+            [-1.0, -inf, -inf, -inf],
+            [-50.0, 0.2, -60.0, -inf],
+            [30.0, -inf, -inf, -inf],
+            [-1.0, -2.0, 0.0, -0.5],
+        ]
+    )
+    high = np.array(
+        [
+            [inf] * 4,
+            [0.5, inf, inf, inf],
+            [70.0, 1.0, 80.0, inf],
+            [40.0, 0.0, 0.0, 0.0],
+            [1.0, -45.0, 1.0, 0.5],
+        ]
+    )
     expected = [1.0, ndtr(0.5) - ndtr(-1.0), ndtr(1.0) - ndtr(0.2), 0.0, 0.0]
-    for found in (box_masses(low, high, R).mean(axis=0), mixture_box_masses(np.ones(1), np.zeros((1, 4)), R, low, high)[0]):
+    for found in (
+        box_masses(low, high, R).mean(axis=0),
+        mixture_box_masses(np.ones(1), np.zeros((1, 4)), R, low, high)[0],
+    ):
         np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-15)
 
 

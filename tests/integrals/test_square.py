@@ -28,7 +28,10 @@ def square(kernel: Gaussian, X: np.ndarray, measure: Measure) -> tuple[SquareInt
 
 @pytest.mark.parametrize(
     ("sigma", "measure"),
-    [*itertools.product([0.3, [0.9, 2.0]], [Lebesgue(), Normal([0.3, -0.2], [1.5, 0.8])]), ([[0.5, 0.3], [0.3, 0.6]], Lebesgue())],
+    [
+        *itertools.product([0.3, [0.9, 2.0]], [Lebesgue(), Normal([0.3, -0.2], [1.5, 0.8])]),
+        ([[0.5, 0.3], [0.3, 0.6]], Lebesgue()),
+    ],
 )
 def test_quadrature(sigma: float | list, measure: Measure) -> None:
     X, U = RNG.normal(size=(12, 2)), RNG.normal(size=(12, 3))
@@ -57,5 +60,8 @@ def test_clouds_that_do_not_see_each_other_add_up() -> None:
 
 
 def test_too_many_points_are_refused_before_any_work() -> None:
-    with pytest.raises(ksos.IntegralNotAvailableError, match=r"over 900 support points in 5 features .* such as n_support=500"):
+    with pytest.raises(
+        ksos.IntegralNotAvailableError,
+        match=r"over 900 support points in 5 features .* such as n_support=500",
+    ):
         square(Gaussian(1.0), RNG.normal(size=(900, 5)), Lebesgue())

@@ -59,7 +59,9 @@ def test_does_not_see_a_shift(kernel: Kernel, shift: float) -> None:
 @pytest.mark.parametrize("scale", [1e-150, 1e-6, 3.0, 1e150])
 def test_scales_with_its_bandwidth(kernel: Kernel, scale: float) -> None:
     X = points(6, 2)
-    np.testing.assert_allclose(kernel.with_sigma(kernel.sigma * scale)(X * scale), kernel(X), rtol=1e-12)
+    np.testing.assert_allclose(
+        kernel.with_sigma(kernel.sigma * scale)(X * scale), kernel(X), rtol=1e-12
+    )
 
 
 @every_kernel
@@ -73,7 +75,9 @@ def test_widths_are_those_of_scaled_kernels(kernel: Kernel) -> None:
 @every_kernel
 def test_one_bandwidth_per_feature_rescales_the_features(kernel: Kernel) -> None:
     X, sigma = points(6, 3), np.array([0.5, 1.0, 2.0])
-    np.testing.assert_allclose(kernel.with_sigma(sigma)(X), kernel.with_sigma(1.0)(X / sigma), rtol=1e-13)
+    np.testing.assert_allclose(
+        kernel.with_sigma(sigma)(X), kernel.with_sigma(1.0)(X / sigma), rtol=1e-13
+    )
     np.testing.assert_array_equal(kernel.with_sigma(sigma).restrict([2, 0]).sigma, [2.0, 0.5])
     with pytest.raises(ValueError, match="3 bandwidths but the points have 2 features"):
         kernel.with_sigma(sigma)(X[:, :2])
@@ -123,7 +127,9 @@ def test_distances_by_matrix_product_are_refused_where_they_would_lose_digits() 
     X = points(5, 20) * 1e-7 + 1.0
     X = np.concatenate([X, np.zeros((1, 20))])
     direct = sum((X[:, [k]] - X[:, k]) ** 2 for k in range(20)) / 1e-14
-    np.testing.assert_allclose(distances.squared_distances(X, X, np.full(20, 1e-7)), direct, rtol=1e-12)
+    np.testing.assert_allclose(
+        distances.squared_distances(X, X, np.full(20, 1e-7)), direct, rtol=1e-12
+    )
 
 
 @every_kernel
@@ -134,13 +140,20 @@ def test_far_apart_is_zero_not_nan(kernel: Kernel) -> None:
 
 
 @pytest.mark.parametrize("nu", [0.3, 0.5, 0.8, 1.0, 1.5, 1.7, 2.0, 2.5, 3.5, 6.0, 20.3, 100.0])
-@pytest.mark.parametrize("r", [0.0, 1e-200, 1e-12, 1e-3, 0.05, 0.3, 1.0, 4.0, 30.0, 600.0, 9e8, 3e9, 1e16, 1e60])
+@pytest.mark.parametrize(
+    "r", [0.0, 1e-200, 1e-12, 1e-3, 0.05, 0.3, 1.0, 4.0, 30.0, 600.0, 9e8, 3e9, 1e16, 1e60]
+)
 def test_matern_is_the_bessel_formula(nu: float, r: float) -> None:
     with mpmath.workdps(60):
         exact = mpmath.mpf(1)
         if r > 0.0:
             x = mpmath.mpf(r)
-            exact = 2 ** (1 - mpmath.mpf(nu)) / mpmath.gamma(nu) * x ** mpmath.mpf(nu) * mpmath.besselk(nu, x)
+            exact = (
+                2 ** (1 - mpmath.mpf(nu))
+                / mpmath.gamma(nu)
+                * x ** mpmath.mpf(nu)
+                * mpmath.besselk(nu, x)
+            )
         log_exact = float(mpmath.log(exact))
     value = float(Matern(nu, 1.0).log(np.zeros((1, 1)), np.array([[r]]))[0, 0])
     assert value == pytest.approx(log_exact, rel=1e-12, abs=1e-12)
@@ -154,7 +167,9 @@ def test_matern_one_half_is_laplace_and_sobolev_names_its_order() -> None:
         Matern.sobolev(1.0, 2)
 
 
-@pytest.mark.parametrize("sigma", [0.0, -1.0, np.nan, np.inf, 1e-160, 1e160, [], [1.0, -1.0], [[1.0, 2.0]], "wide", None])
+@pytest.mark.parametrize(
+    "sigma", [0.0, -1.0, np.nan, np.inf, 1e-160, 1e160, [], [1.0, -1.0], [[1.0, 2.0]], "wide", None]
+)
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
 def test_refuses_a_bandwidth_that_is_none(kernel: type[Kernel], sigma: object) -> None:
     with pytest.raises(ValueError, match="sigma must"):
@@ -175,12 +190,19 @@ def test_gaussian_and_laplace_follow_the_note() -> None:
 
 
 def test_many_bandwidths_are_shown_briefly() -> None:
-    assert repr(Gaussian(np.linspace(1.0, 2.0, 784))) == "Gaussian(sigma=[1.0, …, 2.0] (784 features))"
-    assert repr(Gaussian([1.0, 1.0 / 3.0, 1234567.8])) == "Gaussian(sigma=[1.0, 0.333333, 1234570.0])"
+    assert (
+        repr(Gaussian(np.linspace(1.0, 2.0, 784))) == "Gaussian(sigma=[1.0, …, 2.0] (784 features))"
+    )
+    assert (
+        repr(Gaussian([1.0, 1.0 / 3.0, 1234567.8])) == "Gaussian(sigma=[1.0, 0.333333, 1234570.0])"
+    )
 
 
 def test_a_matrix_is_shown_as_a_metric_not_as_widths() -> None:
-    assert repr(Gaussian([[223695.51, 0.25], [0.25, 1.0]])) == "Gaussian(metric=[[223696.0, 0.25], [0.25, 1.0]])"
+    assert (
+        repr(Gaussian([[223695.51, 0.25], [0.25, 1.0]]))
+        == "Gaussian(metric=[[223696.0, 0.25], [0.25, 1.0]])"
+    )
     assert repr(Gaussian(np.eye(3) + 1.0)) == "Gaussian(metric=[2.0, …, 2.0] (3 features, tied))"
     assert repr(Box([-1.0 / 3.0], [np.inf])) == "Box(low=[-0.333333], high=[inf])"
 
@@ -191,8 +213,13 @@ def test_a_metric_is_a_change_of_coordinates_and_a_diagonal_one_the_bandwidths_t
     np.testing.assert_allclose(Gaussian(S)(X, Y), Gaussian(1.0)(X @ L.T, Y @ L.T), rtol=1e-8)
     exact = [[(x - y) @ np.linalg.solve(S, x - y) for y in Y] for x in X]
     np.testing.assert_allclose(Gaussian(S).log(X, Y), -np.array(exact), rtol=1e-12)
-    assert Gaussian(np.diag([4.0, 9.0])) == Gaussian([2.0, 3.0]) and not Gaussian(np.diag([4.0, 9.0])).full
-    assert Gaussian(S).restrict([1]) == Gaussian([np.sqrt(0.6)]) and Gaussian(S).scaled(2.0) == Gaussian(4.0 * S)
+    assert (
+        Gaussian(np.diag([4.0, 9.0])) == Gaussian([2.0, 3.0])
+        and not Gaussian(np.diag([4.0, 9.0])).full
+    )
+    assert Gaussian(S).restrict([1]) == Gaussian([np.sqrt(0.6)]) and Gaussian(S).scaled(
+        2.0
+    ) == Gaussian(4.0 * S)
     np.testing.assert_array_equal(Gaussian([2.0, 3.0]).matrix(2), np.diag([4.0, 9.0]))
     for kernel in (Gaussian(S), Gaussian([2.0, 3.0]), Gaussian(0.3)):
         assert type(kernel)(**kernel.parameters()) == kernel
@@ -220,4 +247,6 @@ def test_an_outlier_that_comes_first_takes_no_digits_of_a_metric() -> None:
     kernel, X = Gaussian([[1.0, 0.6], [0.6, 0.8]]), points(12, 2)
     Y, integrals = np.concatenate([[[1e9, -1e9]], X]), closed_form(kernel, Lebesgue(), 2)
     np.testing.assert_allclose(kernel(Y)[1:, 1:], kernel(X), rtol=1e-13)
-    np.testing.assert_allclose(integrals.log_gram(Y, Y)[1:, 1:], integrals.log_gram(X, X), atol=1e-13)
+    np.testing.assert_allclose(
+        integrals.log_gram(Y, Y)[1:, 1:], integrals.log_gram(X, X), atol=1e-13
+    )

@@ -13,7 +13,15 @@ import ksos
 from ksos.integrals import closed_form
 from ksos.kernels import Gaussian, Laplace, Matern
 from ksos.measures import Box, Discrete, Lebesgue, Measure, Normal
-from ksos.observables import BoxIndicator, KernelFunction, NumericFunction, Observable, Polynomial, as_observable, coordinate
+from ksos.observables import (
+    BoxIndicator,
+    KernelFunction,
+    NumericFunction,
+    Observable,
+    Polynomial,
+    as_observable,
+    coordinate,
+)
 
 every_pair = pytest.mark.parametrize("case", PAIR_CASES.values(), ids=PAIR_CASES)
 LOW, HIGH = -0.4, 0.5
@@ -29,7 +37,9 @@ def inside(measure: Measure, d: int) -> Measure:
     return Box(np.maximum(walls[:, 0], LOW), np.minimum(walls[:, 1], HIGH))
 
 
-def rule_of(case: PairCase, X: np.ndarray, extra: np.ndarray, *, in_the_box: bool = False) -> tuple[np.ndarray, np.ndarray]:
+def rule_of(
+    case: PairCase, X: np.ndarray, extra: np.ndarray, *, in_the_box: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
     """Nodes and weights whose panels end at kinks of the kernels and at the walls of the box."""
     centres = np.concatenate([X, extra])
     if not in_the_box or isinstance(case.measure, Discrete):
@@ -38,7 +48,9 @@ def rule_of(case: PairCase, X: np.ndarray, extra: np.ndarray, *, in_the_box: boo
     return nodes, w if case.measure.by_volume else w * np.exp(case.measure.log_density(nodes))
 
 
-def by_definition(case: PairCase, X: np.ndarray, f: Observable, rule: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+def by_definition(
+    case: PairCase, X: np.ndarray, f: Observable, rule: tuple[np.ndarray, np.ndarray]
+) -> np.ndarray:
     nodes, w = rule
     values = case.kernel(nodes, X)
     return (values * (w * f(nodes))[:, None]).T @ values
@@ -51,7 +63,9 @@ def observables(case: PairCase) -> dict[str, Observable]:
         "polynomial": (x - 0.3) ** 3 + 2.0 * x * y - 1.5,
         "high degree": coordinate(0, centre=0.2) ** 7,
         "box": BoxIndicator([LOW] * case.d, [HIGH] * case.d),
-        "kernel function": KernelFunction(points(4, case.d, 8), [1.0, -2.0, 0.5, 1.0], kernel=case.kernel.with_sigma(0.5)),
+        "kernel function": KernelFunction(
+            points(4, case.d, 8), [1.0, -2.0, 0.5, 1.0], kernel=case.kernel.with_sigma(0.5)
+        ),
         "sum": 2.0 * BoxIndicator([LOW] * case.d, [np.inf] * case.d) - x,
     }
 
@@ -67,8 +81,12 @@ def test_closed_forms_agree_with_quadrature(case: PairCase) -> None:
         M = f.matrix(case.kernel, X, case.measure, log_unit)
         assert M.exact
         assert M.error == 0.0
-        expected = np.exp(-log_unit) * by_definition(case, X, f, box if name == "box" else everywhere)
-        np.testing.assert_allclose(M.values, expected, atol=tolerance() * np.abs(expected).max(), err_msg=name)
+        expected = np.exp(-log_unit) * by_definition(
+            case, X, f, box if name == "box" else everywhere
+        )
+        np.testing.assert_allclose(
+            M.values, expected, atol=tolerance() * np.abs(expected).max(), err_msg=name
+        )
         np.testing.assert_array_equal(M.values, M.values.T)
 
 
@@ -84,7 +102,10 @@ def test_matrices_are_linear_in_f_and_expectations_of_one_are_masses(case: PairC
     W = np.exp(closed_form(case.kernel, case.measure, case.d).log_gram(X, X) - log_unit)
     np.testing.assert_allclose(values(as_observable(1.0)), W, rtol=1e-12, atol=1e-300)
     np.testing.assert_allclose(
-        values(3.0 * fs["polynomial"] - fs["box"]), 3.0 * values(fs["polynomial"]) - values(fs["box"]), atol=1e-12, rtol=1e-9
+        values(3.0 * fs["polynomial"] - fs["box"]),
+        3.0 * values(fs["polynomial"]) - values(fs["box"]),
+        atol=1e-12,
+        rtol=1e-9,
     )
     everything = BoxIndicator([-np.inf] * case.d, [np.inf] * case.d)
     np.testing.assert_allclose(values(everything), W, rtol=1e-9, atol=1e-300)
@@ -98,9 +119,17 @@ def test_matrices_are_linear_in_f_and_expectations_of_one_are_masses(case: PairC
 def test_a_basis_given_at_once_is_the_matrix_transformed(case: PairCase) -> None:
     X = points(5, case.d, 3)
     T = np.random.default_rng(0).normal(size=(5, 3))
-    for f in [*observables(case).values(), NumericFunction(lambda X: np.tanh(X[:, 0]), max_nodes=1 << 14)]:
-        whole, small = f.matrix(case.kernel, X, case.measure), f.matrix(case.kernel, X, case.measure, T=T)
-        np.testing.assert_allclose(small.values, T.T @ whole.values @ T, atol=1e-9 * np.abs(whole.values).max())
+    for f in [
+        *observables(case).values(),
+        NumericFunction(lambda X: np.tanh(X[:, 0]), max_nodes=1 << 14),
+    ]:
+        whole, small = (
+            f.matrix(case.kernel, X, case.measure),
+            f.matrix(case.kernel, X, case.measure, T=T),
+        )
+        np.testing.assert_allclose(
+            small.values, T.T @ whole.values @ T, atol=1e-9 * np.abs(whole.values).max()
+        )
         assert small.exact == whole.exact
 
 
@@ -108,9 +137,13 @@ def test_a_basis_given_at_once_is_the_matrix_transformed(case: PairCase) -> None
 def test_functions_given_as_code_are_integrated_with_an_honest_error(case: PairCase) -> None:
     X = points(5, case.d, 3)
     log_unit = unit(case, X)
-    f = coordinate(0) ** 2 + KernelFunction(points(3, case.d, 4), [1.0, -1.0, 2.0], kernel=Gaussian(1.0))
+    f = coordinate(0) ** 2 + KernelFunction(
+        points(3, case.d, 4), [1.0, -1.0, 2.0], kernel=Gaussian(1.0)
+    )
     M = NumericFunction(f, max_nodes=1 << 16).matrix(case.kernel, X, case.measure, log_unit)
-    expected = np.exp(-log_unit) * by_definition(case, X, f, rule_of(case, X, np.empty((0, case.d))))
+    expected = np.exp(-log_unit) * by_definition(
+        case, X, f, rule_of(case, X, np.empty((0, case.d)))
+    )
     wrong = float(np.abs(M.values - expected).max())
     assert wrong <= max(M.error, 1e-10 * np.abs(expected).max())
     assert M.error <= 1e-3 * np.abs(expected).max()
@@ -149,7 +182,9 @@ def test_kinks_cost_digits_and_the_error_says_so() -> None:
     kernel, X = Gaussian(0.7), points(6, 2, 1)
     box = BoxIndicator([-0.31, -np.inf], [np.inf, 0.27])
     exact = box.matrix(kernel, X, Lebesgue()).values
-    M = NumericFunction(lambda X: ((X[:, 0] >= -0.31) & (X[:, 1] <= 0.27)).astype(float)).matrix(kernel, X, Lebesgue())
+    M = NumericFunction(lambda X: ((X[:, 0] >= -0.31) & (X[:, 1] <= 0.27)).astype(float)).matrix(
+        kernel, X, Lebesgue()
+    )
     wrong = np.abs(M.values - exact).max()
     assert 1e-9 < wrong <= 3.0 * M.error
     one = NumericFunction(lambda X: np.abs(X[:, 0] - 0.123)).matrix(kernel, X[:, :1], Lebesgue())
@@ -192,10 +227,23 @@ def test_data_far_away_and_of_any_scale() -> None:
         wide = kernel.with_sigma(0.8 * scale)
         log_unit = 2.0 * np.log(scale)
         linear = coordinate(0).matrix(wide, scale * X, Lebesgue(), log_unit).values
-        np.testing.assert_allclose(linear / scale, coordinate(0).matrix(kernel, X, Lebesgue()).values, rtol=1e-9, atol=1e-12)
-        box = BoxIndicator(np.array([LOW, LOW]) * scale, np.array([HIGH, HIGH]) * scale).matrix(wide, scale * X, Lebesgue(), log_unit)
-        np.testing.assert_allclose(box.values, BoxIndicator([LOW] * 2, [HIGH] * 2).matrix(kernel, X, Lebesgue()).values, rtol=1e-9)
-        code = NumericFunction(lambda X, s=scale: np.tanh(X[:, 0] / s)).matrix(wide, scale * X, Lebesgue(), log_unit)
+        np.testing.assert_allclose(
+            linear / scale,
+            coordinate(0).matrix(kernel, X, Lebesgue()).values,
+            rtol=1e-9,
+            atol=1e-12,
+        )
+        box = BoxIndicator(np.array([LOW, LOW]) * scale, np.array([HIGH, HIGH]) * scale).matrix(
+            wide, scale * X, Lebesgue(), log_unit
+        )
+        np.testing.assert_allclose(
+            box.values,
+            BoxIndicator([LOW] * 2, [HIGH] * 2).matrix(kernel, X, Lebesgue()).values,
+            rtol=1e-9,
+        )
+        code = NumericFunction(lambda X, s=scale: np.tanh(X[:, 0] / s)).matrix(
+            wide, scale * X, Lebesgue(), log_unit
+        )
         plain = NumericFunction(lambda X: np.tanh(X[:, 0])).matrix(kernel, X, Lebesgue())
         np.testing.assert_allclose(code.values, plain.values, atol=1e-9)
 
@@ -212,7 +260,9 @@ def test_hundreds_of_features_and_outliers() -> None:
     assert (
         np.abs(M.values - W).max() <= 8.0 * M.error
     )  # floats about 1e150 are farther apart than the bandwidth: nobody can integrate there
-    close = NumericFunction(lambda X: np.ones(X.shape[0])).matrix(Gaussian(1.0), apart[[0, 1, 3]], Lebesgue())
+    close = NumericFunction(lambda X: np.ones(X.shape[0])).matrix(
+        Gaussian(1.0), apart[[0, 1, 3]], Lebesgue()
+    )
     np.testing.assert_allclose(close.values, W[np.ix_([0, 1, 3], [0, 1, 3])], atol=1e-9)
 
 
@@ -228,29 +278,46 @@ def test_the_expectation_is_that_of_the_density() -> None:
 
 @pytest.mark.parametrize("centre", [0.0, 2010.0, 1e4, 1e8])
 @pytest.mark.parametrize("measure", ["lebesgue", "box", "rule"])
-def test_polynomials_keep_their_digits_wherever_they_are_centred(centre: float, measure: str) -> None:
+def test_polynomials_keep_their_digits_wherever_they_are_centred(
+    centre: float, measure: str
+) -> None:
     """Written about 0 or about the data, expanded or not: one function, and a shift of everything changes nothing."""
     X, T = points(5, 1), np.eye(5)
     box = Box([centre - 2.0], [centre + 2.0])
     rho = {"lebesgue": Lebesgue(), "box": box, "rule": Discrete.quadrature(box, 40)}[measure]
-    home = {"lebesgue": Lebesgue(), "box": Box([-2.0], [2.0]), "rule": Discrete.quadrature(Box([-2.0], [2.0]), 40)}[measure]
+    home = {
+        "lebesgue": Lebesgue(),
+        "box": Box([-2.0], [2.0]),
+        "rule": Discrete.quadrature(Box([-2.0], [2.0]), 40),
+    }[measure]
     x, y = coordinate(0), coordinate(0)
-    far = [(x - centre) ** 3 - 2.0 * (x - centre), x**2 - 2.0 * centre * x + centre**2, (x - centre) * (x - centre - 0.5)]
+    far = [
+        (x - centre) ** 3 - 2.0 * (x - centre),
+        x**2 - 2.0 * centre * x + centre**2,
+        (x - centre) * (x - centre - 0.5),
+    ]
     near = [y**3 - 2.0 * y, y**2, y * (y - 0.5)]
     rounding = 1e-14 + 20.0 * np.finfo(float).eps * centre
     for f, g in zip(far, near, strict=True):
         for whitened in (None, T):
             there = f.matrix(Gaussian(0.8), X + centre, rho, T=whitened).values
             here = g.matrix(Gaussian(0.8), (X + centre) - centre, home, T=whitened).values
-            np.testing.assert_allclose(there, here, rtol=0, atol=rounding * np.abs(here).max() * 5.0)
+            np.testing.assert_allclose(
+                there, here, rtol=0, atol=rounding * np.abs(here).max() * 5.0
+            )
         np.testing.assert_allclose(f(X + centre), g((X + centre) - centre), rtol=1e-12, atol=1e-12)
 
 
 def test_a_peak_between_all_nodes_is_not_overlooked() -> None:
     X = points(4, 1)
-    M = NumericFunction(lambda Y: 1e6 * ((Y[:, 0] > 0.3) & (Y[:, 0] < 0.3001))).matrix(Gaussian(1.0), X, Box([-2.0], [2.0]))
+    M = NumericFunction(lambda Y: 1e6 * ((Y[:, 0] > 0.3) & (Y[:, 0] < 0.3001))).matrix(
+        Gaussian(1.0), X, Box([-2.0], [2.0])
+    )
     exact = BoxIndicator([0.3], [0.3001]).matrix(Gaussian(1.0), X, Box([-2.0], [2.0])).values * 1e6
-    assert np.all(np.abs(M.values - exact) <= np.sqrt(np.sum(M.deviations**2, axis=0)) + 0.5 * exact) and M.error > 1.0
+    assert (
+        np.all(np.abs(M.values - exact) <= np.sqrt(np.sum(M.deviations**2, axis=0)) + 0.5 * exact)
+        and M.error > 1.0
+    )
 
 
 def test_fractions_too_large_for_floats_are_infinite_and_said_so() -> None:

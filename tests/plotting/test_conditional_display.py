@@ -27,7 +27,9 @@ def rows(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def estimator() -> ksos.KernelSoSConditional:
-    return ksos.KernelSoSConditional(LinearRegression(), scale="constant", given=None).fit(*rows(300, 0))
+    return ksos.KernelSoSConditional(LinearRegression(), scale="constant", given=None).fit(
+        *rows(300, 0)
+    )
 
 
 def test_a_fan_shows_the_quantiles_in_the_order_of_the_medians(estimator: Any) -> None:
@@ -38,7 +40,9 @@ def test_a_fan_shows_the_quantiles_in_the_order_of_the_medians(estimator: Any) -
     np.testing.assert_allclose(median, np.sort(estimator.predict_quantile(X, 0.5)))
     assert len(display.artists_["bands"]) == 4
     at, drawn = display.artists_["data"].get_data()
-    np.testing.assert_array_equal(drawn[np.argsort(at)], y[np.argsort(estimator.predict_quantile(X, 0.5), kind="stable")])
+    np.testing.assert_array_equal(
+        drawn[np.argsort(at)], y[np.argsort(estimator.predict_quantile(X, 0.5), kind="stable")]
+    )
 
 
 @pytest.mark.parametrize("against", [1, "b"])
@@ -46,10 +50,21 @@ def test_a_fan_along_a_column(estimator: Any, against: Any) -> None:
     pandas = pytest.importorskip("pandas")
     X, y = rows(40, 2)
     table = X if against == 1 else pandas.DataFrame(X, columns=["a", "b"])
-    model = estimator if against == 1 else ksos.KernelSoSConditional(LinearRegression(), scale="constant", given=None).fit(table, y)
-    display = ConditionalDisplay.from_estimator(model, table, against=against, levels=[0.1, 0.5, 0.9], ax=axes())
+    model = (
+        estimator
+        if against == 1
+        else ksos.KernelSoSConditional(LinearRegression(), scale="constant", given=None).fit(
+            table, y
+        )
+    )
+    display = ConditionalDisplay.from_estimator(
+        model, table, against=against, levels=[0.1, 0.5, 0.9], ax=axes()
+    )
     np.testing.assert_array_equal(display.artists_["median"].get_xdata(), np.sort(X[:, 1]))
-    assert display.ax_.get_xlabel() == ("x1" if against == 1 else "b") and "data" not in display.artists_
+    assert (
+        display.ax_.get_xlabel() == ("x1" if against == 1 else "b")
+        and "data" not in display.artists_
+    )
 
 
 def test_the_histogram_of_right_laws_stays_in_its_band(estimator: Any) -> None:
@@ -57,7 +72,10 @@ def test_the_histogram_of_right_laws_stays_in_its_band(estimator: Any) -> None:
     display = ConditionalDisplay.from_estimator(estimator, X, y, kind="pit", ax=axes())
     heights = np.array([bar.get_height() for bar in display.artists_["bars"]])
     assert heights.mean() == pytest.approx(1.0)
-    low, high = display.artists_["band"].get_y(), display.artists_["band"].get_y() + display.artists_["band"].get_height()
+    low, high = (
+        display.artists_["band"].get_y(),
+        display.artists_["band"].get_y() + display.artists_["band"].get_height(),
+    )
     assert np.mean((low <= heights) & (heights <= high)) >= 0.8
     shifted = ConditionalDisplay.from_estimator(estimator, X, y + 0.3, kind="pit", ax=axes())
     outside = [bar.get_height() for bar in shifted.artists_["bars"]]
@@ -68,7 +86,9 @@ def test_calibration_is_the_share_below_each_quantile(estimator: Any) -> None:
     X, y = rows(1000, 4)
     display = ConditionalDisplay.from_estimator(estimator, X, y, kind="calibration", ax=axes())
     levels, share = display.artists_["line"].get_data()
-    np.testing.assert_allclose(share, [np.mean(y <= estimator.predict_quantile(X, q)) for q in levels])
+    np.testing.assert_allclose(
+        share, [np.mean(y <= estimator.predict_quantile(X, q)) for q in levels]
+    )
     assert np.max(np.abs(share - levels)) < 0.06
 
 
@@ -97,8 +117,12 @@ def test_an_estimator_that_is_not_fitted_is_refused() -> None:
 def test_the_law_at_one_row(estimator: Any) -> None:
     row = np.array([[0.3, -1.0]])
     display = ksos.DensityDisplay.from_estimator(estimator, row, ax=axes())
-    y, height = np.transpose([pair for pair in display.artists_[(0,)]["density"].get_xydata() if np.isfinite(pair).all()])
-    np.testing.assert_allclose(height, estimator.pdf(np.repeat(row, len(y), axis=0), y), rtol=1e-6, atol=1e-12)
+    y, height = np.transpose(
+        [pair for pair in display.artists_[(0,)]["density"].get_xydata() if np.isfinite(pair).all()]
+    )
+    np.testing.assert_allclose(
+        height, estimator.pdf(np.repeat(row, len(y), axis=0), y), rtol=1e-6, atol=1e-12
+    )
     assert display.ax_.get_xlabel() == "y given x1 = 0.3, x2 = -1"
     with pytest.raises(ValueError, match=r"give one row as X; ksos\.ConditionalDisplay shows many"):
         ksos.DensityDisplay.from_estimator(estimator)

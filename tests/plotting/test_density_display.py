@@ -42,7 +42,9 @@ def test_every_pair_is_drawn_as_it_is(name: str) -> None:
     p = make_density(PAIR_CASES[name], m=6)
     d, X = p.n_features, points(9, p.n_features, 3)
     regions = () if isinstance(p.measure, Discrete) else (0.5,)
-    display = DensityDisplay.from_density(p, X, ax=axes(), regions=regions, resolution=60 if d == 2 else None)
+    display = DensityDisplay.from_density(
+        p, X, ax=axes(), regions=regions, resolution=60 if d == 2 else None
+    )
     display.figure_.canvas.draw()
     panel, drawn = display.panels[tuple(range(d))], display.artists_[tuple(range(d))]
     if isinstance(p.measure, Discrete):
@@ -56,10 +58,14 @@ def test_every_pair_is_drawn_as_it_is(name: str) -> None:
         x, y = drawn["density"].get_data()
         x, y = x[1:-1], y[1:-1]  # the ends fall to zero at walls
         np.testing.assert_allclose(y, usual(p, x[:, None]), rtol=1e-8, atol=1e-12)
-        assert np.trapezoid(y, x) == pytest.approx(1.0, abs=3e-3), "nearly all of the mass is in view, as a density of x"
+        assert np.trapezoid(y, x) == pytest.approx(1.0, abs=3e-3), (
+            "nearly all of the mass is in view, as a density of x"
+        )
     else:
         grid = np.stack([g.ravel() for g in np.meshgrid(panel.x, panel.y)], axis=1)
-        np.testing.assert_allclose(panel.heights.values.ravel(), usual(p, grid), rtol=1e-8, atol=1e-12)
+        np.testing.assert_allclose(
+            panel.heights.values.ravel(), usual(p, grid), rtol=1e-8, atol=1e-12
+        )
     for window, k in zip(panel.windows if d == 2 else [panel.window], range(d), strict=True):
         low, high = p.measure.boundary(k)
         assert low <= window.low < window.high <= high
@@ -69,7 +75,9 @@ def test_every_pair_is_drawn_as_it_is(name: str) -> None:
 # --- one feature ---
 
 
-def test_the_distribution_function_rises_from_zero_at_the_height_of_zero_density(line: ksos.SoSDensity) -> None:
+def test_the_distribution_function_rises_from_zero_at_the_height_of_zero_density(
+    line: ksos.SoSDensity,
+) -> None:
     display = DensityDisplay.from_density(line, [[0.1]])
     twin = display.artists_[(0,)]["cdf_axes"]
     (curve,) = twin.lines
@@ -78,14 +86,20 @@ def test_the_distribution_function_rises_from_zero_at_the_height_of_zero_density
     display.figure_.canvas.draw()
     zero, other = (a.transData.transform((0.0, 0.0))[1] for a in (display.ax_, twin))
     assert zero == pytest.approx(other, abs=1e-6)
-    assert DensityDisplay.from_density(line, cdf=False).artists_[(0,)].keys() == {"density", "regions", "support"}
+    assert DensityDisplay.from_density(line, cdf=False).artists_[(0,)].keys() == {
+        "density",
+        "regions",
+        "support",
+    }
     assert len(DensityDisplay.from_density(line, cdf=False).figure_.axes) == 1
 
 
 @pytest.mark.parametrize("measure", [Lebesgue(), Box([-0.2], [0.7]), Normal(0.2, 0.9)], ids=repr)
 def test_regions_of_a_curve_hold_their_mass(line: ksos.SoSDensity, measure: Any) -> None:
     p = ksos.SoSDensity(line.kernel, line.support_points, line.unit_factor, measure, normalize=True)
-    curve = DensityDisplay.from_density(p, regions=(0.5, 0.9, 0.99), resolution=4001, ax=axes()).panels[(0,)]
+    curve = DensityDisplay.from_density(
+        p, regions=(0.5, 0.9, 0.99), resolution=4001, ax=axes()
+    ).panels[(0,)]
     y, step = curve.heights.values, curve.x[1] - curve.x[0]
     for mass, level in curve.heights.levels.items():
         assert step * y[y >= level].sum() == pytest.approx(mass, abs=3e-3)
@@ -96,7 +110,13 @@ def test_shaded_regions_are_nested_and_where_the_density_is_high(line: ksos.SoSD
     regions, curve = display.artists_[(0,)]["regions"], display.panels[(0,)]
     assert list(regions) == [0.9, 0.5], "the wide one first, or it would hide the other"
     for mass, region in regions.items():
-        inside = np.any([path.contains_points(np.c_[curve.x, 1e-9 + 0.0 * curve.x]) for path in region.get_paths()], axis=0)
+        inside = np.any(
+            [
+                path.contains_points(np.c_[curve.x, 1e-9 + 0.0 * curve.x])
+                for path in region.get_paths()
+            ],
+            axis=0,
+        )
         agree = inside == (curve.heights.values >= curve.heights.levels[mass])
         assert (~agree).sum() <= 2 * 2 * len(region.get_paths())
 
@@ -106,10 +126,15 @@ def test_the_curve_falls_to_zero_at_walls_and_the_outside_is_grey() -> None:
     display = DensityDisplay.from_density(p, ax=axes())
     x, y = display.artists_[(0,)]["density"].get_data()
     assert (x[0], y[0], x[-1], y[-1]) == (0.0, 0.0, 1.0, 0.0) and y[1] > 0.5
-    assert sorted(a.get_xdata()[0] for a in display.ax_.lines if a.get_gid() == "boundary") == [0.0, 1.0]
+    assert sorted(a.get_xdata()[0] for a in display.ax_.lines if a.get_gid() == "boundary") == [
+        0.0,
+        1.0,
+    ]
     view = display.ax_.get_xlim()
     assert view[0] < 0.0 and view[1] > 1.0
-    unbounded = DensityDisplay.from_density(ksos.SoSDensity(Gaussian(1.0), [[0.2]], [[1.0]], normalize=True), ax=axes())
+    unbounded = DensityDisplay.from_density(
+        ksos.SoSDensity(Gaussian(1.0), [[0.2]], [[1.0]], normalize=True), ax=axes()
+    )
     assert not [a for a in unbounded.ax_.get_children() if a.get_gid() in ("boundary", "outside")]
     x, y = unbounded.artists_[(0,)]["density"].get_data()
     assert np.isnan(x[[0, -1]]).all(), "no vertical line where there is no wall"
@@ -130,9 +155,15 @@ def test_borders_hold_their_share_of_samples(plane: ksos.SoSDensity) -> None:
     assert set(display.artists_[(0, 1)]["borders"]) == set(REGIONS)
 
 
-@pytest.mark.parametrize("measure", [Box([-0.6, -1.0], [0.9, 0.5]), Normal([0.2, -0.3], [0.9, 0.5])], ids=repr)
-def test_levels_hold_their_share_of_samples_on_other_measures(plane: ksos.SoSDensity, measure: Any) -> None:
-    p = ksos.SoSDensity(plane.kernel, plane.support_points, plane.unit_factor, measure, normalize=True)
+@pytest.mark.parametrize(
+    "measure", [Box([-0.6, -1.0], [0.9, 0.5]), Normal([0.2, -0.3], [0.9, 0.5])], ids=repr
+)
+def test_levels_hold_their_share_of_samples_on_other_measures(
+    plane: ksos.SoSDensity, measure: Any
+) -> None:
+    p = ksos.SoSDensity(
+        plane.kernel, plane.support_points, plane.unit_factor, measure, normalize=True
+    )
     heights = usual(p, p.rvs(20_000, rng=3))
     levels = DensityDisplay.from_density(p, ax=axes()).panels[(0, 1)].heights.levels
     for mass, level in levels.items():
@@ -145,10 +176,16 @@ def test_filled_contours_data_and_support_points(plane: ksos.SoSDensity) -> None
     drawn = display.artists_[(0, 1)]
     np.testing.assert_array_equal(drawn["data"].get_offsets(), X)
     np.testing.assert_array_equal(np.transpose(drawn["support"].get_data()), plane.support_points)
-    assert drawn["filled"].levels[0] == 0.0 and drawn["filled"].levels[-1] >= display.panels[(0, 1)].heights.values.max()
+    assert (
+        drawn["filled"].levels[0] == 0.0
+        and drawn["filled"].levels[-1] >= display.panels[(0, 1)].heights.values.max()
+    )
     assert drawn["filled"].cmap(0.0) == (1.0, 1.0, 1.0, 1.0), "nothing is white"
     assert drawn["filled"].norm.vmin >= 0.5 * drawn["filled"].levels[1], "so is the lowest band"
-    assert "support" not in DensityDisplay.from_density(plane, support=False, ax=axes()).artists_[(0, 1)]
+    assert (
+        "support"
+        not in DensityDisplay.from_density(plane, support=False, ax=axes()).artists_[(0, 1)]
+    )
     assert "data" not in DensityDisplay.from_density(plane, ax=axes()).artists_[(0, 1)]
 
 
@@ -163,11 +200,18 @@ def test_the_order_of_features_is_the_order_of_the_axes(plane: ksos.SoSDensity) 
     swapped = DensityDisplay.from_density(plane, features=[1, 0], ax=axes())
     assert (swapped.ax_.get_xlabel(), swapped.ax_.get_ylabel()) == ("$x_{2}$", "$x_{1}$")
     panel = swapped.panels[(1, 0)]
-    assert panel.heights.values[5, 7] == pytest.approx(plane.pdf([[panel.y[5], panel.x[7]]])[0], rel=1e-8)
+    assert panel.heights.values[5, 7] == pytest.approx(
+        plane.pdf([[panel.y[5], panel.x[7]]])[0], rel=1e-8
+    )
 
 
 def test_another_colour_map(plane: ksos.SoSDensity) -> None:
-    assert DensityDisplay.from_density(plane, cmap="viridis", ax=axes()).artists_[(0, 1)]["filled"].cmap.name == "viridis"
+    assert (
+        DensityDisplay.from_density(plane, cmap="viridis", ax=axes())
+        .artists_[(0, 1)]["filled"]
+        .cmap.name
+        == "viridis"
+    )
 
 
 # --- pairs ---
@@ -183,22 +227,42 @@ def test_panels_of_a_pair_plot_are_exact_marginals(four: ksos.SoSDensity) -> Non
         if j < i:
             panel, marginal = display.panels[(j, i)], four.marginal([j, i])
             grid = np.stack([g.ravel() for g in np.meshgrid(panel.x, panel.y)], axis=1)
-            np.testing.assert_allclose(panel.heights.values.ravel(), marginal.pdf(grid), rtol=1e-9, atol=1e-14)
-            np.testing.assert_array_equal(display.artists_[(j, i)]["data"].get_offsets(), X[:, [j, i]])
+            np.testing.assert_allclose(
+                panel.heights.values.ravel(), marginal.pdf(grid), rtol=1e-9, atol=1e-14
+            )
+            np.testing.assert_array_equal(
+                display.artists_[(j, i)]["data"].get_offsets(), X[:, [j, i]]
+            )
             assert ax.get_xlim() == display.ax_[j, j].get_xlim()
-            assert ax.get_ylim() == display.ax_[i, i].get_xlim(), "a feature is shown on one interval everywhere"
+            assert ax.get_ylim() == display.ax_[i, i].get_xlim(), (
+                "a feature is shown on one interval everywhere"
+            )
         if j == i:
             curve = display.panels[(i,)]
-            np.testing.assert_allclose(curve.heights.values, four.marginal([i]).pdf(curve.x[:, None]), rtol=1e-9, atol=1e-14)
+            np.testing.assert_allclose(
+                curve.heights.values,
+                four.marginal([i]).pdf(curve.x[:, None]),
+                rtol=1e-9,
+                atol=1e-14,
+            )
             assert "cdf_axes" not in display.artists_[(i,)]
-    assert [display.ax_[3, j].get_xlabel() for j in range(4)] == ["$x_{1}$", "$x_{2}$", "$x_{3}$", "$x_{4}$"]
+    assert [display.ax_[3, j].get_xlabel() for j in range(4)] == [
+        "$x_{1}$",
+        "$x_{2}$",
+        "$x_{3}$",
+        "$x_{4}$",
+    ]
     assert display.ax_[0, 3].get_legend() is not None
 
 
-@pytest.mark.parametrize("measure", [Lebesgue(), Box([-0.5, -1.0, -np.inf], [0.7, np.inf, 0.9])], ids=repr)
+@pytest.mark.parametrize(
+    "measure", [Lebesgue(), Box([-0.5, -1.0, -np.inf], [0.7, np.inf, 0.9])], ids=repr
+)
 def test_regions_of_small_panels_hold_their_mass(measure: Any) -> None:
     rng = np.random.default_rng(2)
-    p = ksos.SoSDensity(Gaussian([0.8, 0.5, 1.0]), points(6, 3), rng.normal(size=(6, 2)), measure, normalize=True)
+    p = ksos.SoSDensity(
+        Gaussian([0.8, 0.5, 1.0]), points(6, 3), rng.normal(size=(6, 2)), measure, normalize=True
+    )
     display = DensityDisplay.from_density(p, ax=axes())
     for pair in ((0, 1), (0, 2), (1, 2)):
         marginal = p.marginal(pair)
@@ -209,12 +273,16 @@ def test_regions_of_small_panels_hold_their_mass(measure: Any) -> None:
 
 def test_some_features_of_many() -> None:
     p = ksos.SoSDensity(Gaussian(30.0), np.zeros((1, 784)), [[1.0]], normalize=True)
-    with pytest.raises(ValueError, match=r"at most 8 features, and these would be 784; choose some with features="):
+    with pytest.raises(
+        ValueError, match=r"at most 8 features, and these would be 784; choose some with features="
+    ):
         DensityDisplay.from_density(p)
     display = DensityDisplay.from_density(p, np.zeros((1, 784)), features=[700, 3], ax=axes())
     assert display.ax_.get_xlabel() == "$x_{701}$"
     one = DensityDisplay.from_density(p, features=[3], ax=axes())
-    assert float(one.panels[(3,)].heights.values.max()) == pytest.approx(float(p.marginal([3]).pdf([[0.0]])[0]), rel=1e-4)
+    assert float(one.panels[(3,)].heights.values.max()) == pytest.approx(
+        float(p.marginal([3]).pdf([[0.0]])[0]), rel=1e-4
+    )
 
 
 def test_discrete_measures_in_a_pair_plot(four: ksos.SoSDensity) -> None:
@@ -223,12 +291,16 @@ def test_discrete_measures_in_a_pair_plot(four: ksos.SoSDensity) -> None:
     display = DensityDisplay.from_density(p, ax=axes())
     masses = nodes.shape[0] ** -1.0 * p.pdf(nodes)
     assert display.panels[(1,)].points.shape == (3, 1)
-    np.testing.assert_allclose(display.panels[(1,)].masses, [masses[nodes[:, 1] == x].sum() for x in (-0.5, 0.0, 0.5)])
+    np.testing.assert_allclose(
+        display.panels[(1,)].masses, [masses[nodes[:, 1] == x].sum() for x in (-0.5, 0.0, 0.5)]
+    )
     assert display.panels[(0, 2)].points.shape == (9, 2)
 
 
 def test_the_distribution_function_of_nodes_is_a_staircase() -> None:
-    p = ksos.SoSDensity(Gaussian(1.0), [[0.0]], [[1.0]], Discrete([[1.0], [-1.0], [0.0]]), normalize=True)
+    p = ksos.SoSDensity(
+        Gaussian(1.0), [[0.0]], [[1.0]], Discrete([[1.0], [-1.0], [0.0]]), normalize=True
+    )
     display = DensityDisplay.from_density(p, [[0.0]], ax=axes())
     (steps,) = display.artists_[(0,)]["cdf_axes"].lines
     x, y = steps.get_data()
@@ -244,15 +316,25 @@ def test_too_many_data_are_thinned_and_counted(plane: ksos.SoSDensity) -> None:
     X = plane.rvs(5000, rng=0)
     display = DensityDisplay.from_density(plane, X, ax=axes())
     assert display.artists_[(0, 1)]["data"].get_offsets().shape[0] <= 4000
-    (label,) = [text.get_text() for text in display.ax_.get_legend().get_texts() if text.get_text().startswith("data")]
+    (label,) = [
+        text.get_text()
+        for text in display.ax_.get_legend().get_texts()
+        if text.get_text().startswith("data")
+    ]
     assert label.replace("\N{NARROW NO-BREAK SPACE}", ",").startswith("data (4,000 of 5,000)")
 
 
 def test_an_outlier_does_not_hide_everything_else(line: ksos.SoSDensity) -> None:
     inside = np.linspace(-0.5, 0.5, 9)[:, None]
     with_outlier = DensityDisplay.from_density(line, np.r_[inside, [[1e150], [-50.0]]], ax=axes())
-    assert with_outlier.ax_.get_xlim() == DensityDisplay.from_density(line, inside, ax=axes()).ax_.get_xlim()
-    assert with_outlier.artists_[(0,)]["data"].get_label().replace("\N{NARROW NO-BREAK SPACE}", ",") == "data (9 of 11)"
+    assert (
+        with_outlier.ax_.get_xlim()
+        == DensityDisplay.from_density(line, inside, ax=axes()).ax_.get_xlim()
+    )
+    assert (
+        with_outlier.artists_[(0,)]["data"].get_label().replace("\N{NARROW NO-BREAK SPACE}", ",")
+        == "data (9 of 11)"
+    )
     assert len(with_outlier.artists_[(0,)]["data"].get_segments()) == 9
 
 
@@ -262,14 +344,20 @@ def test_data_beside_the_mass_are_in_view(line: ksos.SoSDensity) -> None:
     assert DensityDisplay.from_density(line, [[beside]], ax=axes()).ax_.get_xlim()[1] > beside
 
 
-@pytest.mark.parametrize(("scale", "shift"), [(1e150, 0.0), (1e-150, 0.0), (1e6, 0.0), (1.0, 1e8), (1.0, -1e12)])
+@pytest.mark.parametrize(
+    ("scale", "shift"), [(1e150, 0.0), (1e-150, 0.0), (1e6, 0.0), (1.0, 1e8), (1.0, -1e12)]
+)
 @pytest.mark.parametrize("d", [1, 2])
 def test_any_scale_and_any_place(d: int, scale: float, shift: float) -> None:
     X = points(6, d)
     factor = np.random.default_rng(1).normal(size=(6, 2))
     plain, moved = (
         DensityDisplay.from_density(
-            ksos.SoSDensity(Gaussian(0.8 * s), X * s + t, factor, normalize=True), X * s + t, ax=axes(), resolution=50, regions=[0.5]
+            ksos.SoSDensity(Gaussian(0.8 * s), X * s + t, factor, normalize=True),
+            X * s + t,
+            ax=axes(),
+            resolution=50,
+            regions=[0.5],
         )
         for s, t in ((1.0, 0.0), (scale, shift))
     )
@@ -285,7 +373,9 @@ def test_any_scale_and_any_place(d: int, scale: float, shift: float) -> None:
     assert (high - shift) / scale == pytest.approx(plain.ax_.get_xlim()[1], abs=1e-2)
 
 
-@pytest.mark.parametrize("X", [np.zeros((5, 2)), np.zeros((1, 1)), np.array([[1e8, 0.0], [1e8, 1.0]])])
+@pytest.mark.parametrize(
+    "X", [np.zeros((5, 2)), np.zeros((1, 1)), np.array([[1e8, 0.0], [1e8, 1.0]])]
+)
 def test_degenerate_data(X: np.ndarray) -> None:
     p = ksos.SoSDensity(Gaussian(1.0), X[:1], [[1.0]], normalize=True)
     DensityDisplay.from_density(p, X).figure_.canvas.draw()
@@ -294,18 +384,27 @@ def test_degenerate_data(X: np.ndarray) -> None:
 # --- where it is drawn ---
 
 
-def test_in_axes_of_the_user(line: ksos.SoSDensity, plane: ksos.SoSDensity, four: ksos.SoSDensity) -> None:
+def test_in_axes_of_the_user(
+    line: ksos.SoSDensity, plane: ksos.SoSDensity, four: ksos.SoSDensity
+) -> None:
     figure, (left, middle, right) = plt.subplots(1, 3)
     for p, ax in ((line, left), (plane, middle)):
         display = DensityDisplay.from_density(p, ax=ax)
         assert display.ax_ is ax and display.figure_ is figure
-    pairs = DensityDisplay.from_density(four, features=[0, 1, 3], ax=right, resolution=30, regions=())
+    pairs = DensityDisplay.from_density(
+        four, features=[0, 1, 3], ax=right, resolution=30, regions=()
+    )
     assert pairs.figure_ is figure and pairs.ax_.shape == (3, 3) and not right.axison
     place = right.get_position()
     corners = [ax.get_position() for ax in pairs.ax_.ravel()]
     assert all(place.x0 - 1e-9 <= corner.x0 and corner.x1 <= place.x1 + 1e-9 for corner in corners)
     _, grid = plt.subplots(3, 3)
-    assert DensityDisplay.from_density(four, features=[0, 1, 3], ax=grid, resolution=30, regions=()).ax_[2, 0] is grid[2, 0]
+    assert (
+        DensityDisplay.from_density(
+            four, features=[0, 1, 3], ax=grid, resolution=30, regions=()
+        ).ax_[2, 0]
+        is grid[2, 0]
+    )
     part = plt.figure().subfigures(1, 2)[0]
     assert DensityDisplay.from_density(line, ax=part.add_subplot()).figure_ is part
 
@@ -322,7 +421,11 @@ def test_a_display_can_be_drawn_again(plane: ksos.SoSDensity) -> None:
     display = DensityDisplay.from_density(plane, ax=axes())
     first = display.ax_
     assert display.plot(axes(), legend=False) is display
-    assert display.ax_ is not first and display.ax_.get_legend() is None and first.get_legend() is not None
+    assert (
+        display.ax_ is not first
+        and display.ax_.get_legend() is None
+        and first.get_legend() is not None
+    )
 
 
 @pytest.mark.parametrize("ax", ["left", 3, np.array([1.0])])
@@ -332,7 +435,13 @@ def test_what_is_no_axes(line: ksos.SoSDensity, four: ksos.SoSDensity, ax: Any) 
     with pytest.raises(ValueError, match="ax must be one Axes, or 3×3 of them"):
         DensityDisplay.from_density(four, features=[0, 1, 2], ax=ax, resolution=20, regions=())
     with pytest.raises(ValueError, match="part of a grid"):
-        DensityDisplay.from_density(four, features=[0, 1, 2], ax=Figure().add_axes((0.0, 0.0, 1.0, 1.0)), resolution=20, regions=())
+        DensityDisplay.from_density(
+            four,
+            features=[0, 1, 2],
+            ax=Figure().add_axes((0.0, 0.0, 1.0, 1.0)),
+            resolution=20,
+            regions=(),
+        )
 
 
 # --- estimators and errors ---
@@ -343,7 +452,12 @@ def test_from_estimator_knows_the_names() -> None:
     estimator = ksos.KernelSoSDensity(bandwidth=1.0).fit(table)
     display = DensityDisplay.from_estimator(estimator, table, ax=axes())
     assert (display.ax_.get_xlabel(), display.ax_.get_ylabel()) == ("length", "width")
-    assert DensityDisplay.from_estimator(estimator, feature_names=["a", "b"], ax=axes()).ax_.get_xlabel() == "a"
+    assert (
+        DensityDisplay.from_estimator(
+            estimator, feature_names=["a", "b"], ax=axes()
+        ).ax_.get_xlabel()
+        == "a"
+    )
     with pytest.raises(ValueError, match="feature names should match"):
         DensityDisplay.from_estimator(estimator, table[["width", "length"]])
 
@@ -351,7 +465,9 @@ def test_from_estimator_knows_the_names() -> None:
 def test_from_estimator_refuses_what_has_no_density() -> None:
     with pytest.raises(NotFittedError):
         DensityDisplay.from_estimator(ksos.KernelSoSDensity())
-    with pytest.raises(TypeError, match=r"KernelDensity has no density of its own \(distribution_\)"):
+    with pytest.raises(
+        TypeError, match=r"KernelDensity has no density of its own \(distribution_\)"
+    ):
         DensityDisplay.from_estimator(KernelDensity().fit([[0.0], [1.0]]))
     with pytest.raises(TypeError, match="goes to from_estimator"):
         DensityDisplay.from_density(ksos.KernelSoSDensity())
@@ -365,10 +481,19 @@ def test_from_estimator_refuses_what_has_no_density() -> None:
         ({"features": [0, 2]}, "feature 2, but the 2 features are numbered 0 to 1"),
         ({"features": [0, 0]}, "each feature once"),
         ({"features": []}, "at least one feature"),
-        ({"features": ["length"]}, "features names the feature 'length', but the features have no names here"),
-        ({"features": ["length"], "feature_names": ["long", "wide"]}, "the feature 'length', but the features are 'long', 'wide'"),
+        (
+            {"features": ["length"]},
+            "features names the feature 'length', but the features have no names here",
+        ),
+        (
+            {"features": ["length"], "feature_names": ["long", "wide"]},
+            "the feature 'length', but the features are 'long', 'wide'",
+        ),
         ({"feature_names": ["one"]}, "one name for each of the 2 features of the density; got 1"),
-        ({"regions": [0.5, 1.0]}, r"probabilities between 0 and 1, such as \(0.5, 0.9\); got \[0.5, 1.0\]"),
+        (
+            {"regions": [0.5, 1.0]},
+            r"probabilities between 0 and 1, such as \(0.5, 0.9\); got \[0.5, 1.0\]",
+        ),
         ({"regions": [np.nan]}, "contains NaN"),
         ({"resolution": 3}, "resolution must be at least 8; got 3"),
         ({"resolution": 9.5}, "resolution must be a whole number"),
@@ -389,7 +514,9 @@ def test_regions_are_not_for_nodes() -> None:
 
 def test_no_regions(line: ksos.SoSDensity, plane: ksos.SoSDensity) -> None:
     assert DensityDisplay.from_density(line, regions=(), ax=axes()).artists_[(0,)]["regions"] == {}
-    assert DensityDisplay.from_density(plane, regions=(), ax=axes()).artists_[(0, 1)]["borders"] == {}
+    assert (
+        DensityDisplay.from_density(plane, regions=(), ax=axes()).artists_[(0, 1)]["borders"] == {}
+    )
 
 
 def test_without_matplotlib(line: ksos.SoSDensity, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -409,9 +536,24 @@ def test_an_unknown_option(line: ksos.SoSDensity) -> None:
 @pytest.mark.parametrize("d", [1, 2, 3])
 def test_mixtures_are_drawn_as_they_are(d: int) -> None:
     reference = GaussianMixture([1, 2], points(2, d, 1), [[0.5] * d, [0.2] * d])
-    corrected = ksos.SoSDensity(Gaussian(0.8), points(4, d), 0.3 * points(4, 2, 5), reference, constant=[1.0, 0.2], normalize=True)
-    p = ksos.mixture([corrected, ksos.SoSDensity(Gaussian(0.7), points(3, d, 2), np.ones((3, 1)), normalize=True)], [1, 2])
-    display = DensityDisplay.from_density(p, points(9, d, 3), ax=axes() if d < 3 else None, resolution=40, regions=(0.5,))
+    corrected = ksos.SoSDensity(
+        Gaussian(0.8),
+        points(4, d),
+        0.3 * points(4, 2, 5),
+        reference,
+        constant=[1.0, 0.2],
+        normalize=True,
+    )
+    p = ksos.mixture(
+        [
+            corrected,
+            ksos.SoSDensity(Gaussian(0.7), points(3, d, 2), np.ones((3, 1)), normalize=True),
+        ],
+        [1, 2],
+    )
+    display = DensityDisplay.from_density(
+        p, points(9, d, 3), ax=axes() if d < 3 else None, resolution=40, regions=(0.5,)
+    )
     display.figure_.canvas.draw()
     plt.close(display.figure_)
     curve = display.panels[(0,)] if d != 2 else None

@@ -25,7 +25,12 @@ def axes() -> Any:
 @pytest.fixture(scope="module")
 def solution() -> ksos.Solution:
     X = points(25, 2)
-    return ksos.minimize(SquaredMMD(X) + 1e-3 * Trace(), ksos.SoSSpace(Gaussian(1.0), X[:12]), solver="fista", tol=1e-5)
+    return ksos.minimize(
+        SquaredMMD(X) + 1e-3 * Trace(),
+        ksos.SoSSpace(Gaussian(1.0), X[:12]),
+        solver="fista",
+        tol=1e-5,
+    )
 
 
 def band(display: SolutionDisplay, x: float) -> tuple[float, float]:
@@ -37,7 +42,9 @@ def band(display: SolutionDisplay, x: float) -> tuple[float, float]:
 
 def test_the_lines_are_the_history(solution: ksos.Solution) -> None:
     display = SolutionDisplay.from_solution(solution, ax=axes())
-    n, objective, gap = np.transpose([(line.n_iter, line.objective, line.gap) for line in solution.history])
+    n, objective, gap = np.transpose(
+        [(line.n_iter, line.objective, line.gap) for line in solution.history]
+    )
     np.testing.assert_array_equal(display.artists_["objective"].get_data(), [n, objective])
     np.testing.assert_array_equal(display.artists_["gap"].get_data(), [n, gap])
     assert display.ax_[1].get_yscale() == "log" and display.ax_[1].get_xlabel() == "iteration"
@@ -49,13 +56,23 @@ def test_the_band_holds_the_minimum_and_shrinks(solution: ksos.Solution) -> None
     display = SolutionDisplay.from_solution(solution, ax=axes())
     bottom = display.ax_[0].get_ylim()[0]
     best = ksos.minimize(
-        SquaredMMD(points(25, 2)) + 1e-3 * Trace(), ksos.SoSSpace(Gaussian(1.0), points(25, 2)[:12]), solver="interior_point", tol=1e-9
+        SquaredMMD(points(25, 2)) + 1e-3 * Trace(),
+        ksos.SoSSpace(Gaussian(1.0), points(25, 2)[:12]),
+        solver="interior_point",
+        tol=1e-9,
     ).objective
     widths = []
     for progress in solution.history:
         low, high = band(display, progress.n_iter)
         assert low <= best + 1e-9 and best - 1e-9 <= high
-        assert low == pytest.approx(max([bottom, *(p.objective - p.gap for p in solution.history if p.n_iter <= progress.n_iter)]))
+        assert low == pytest.approx(
+            max(
+                [
+                    bottom,
+                    *(p.objective - p.gap for p in solution.history if p.n_iter <= progress.n_iter),
+                ]
+            )
+        )
         widths.append(high - low)
     assert np.all(np.diff(widths) <= 1e-12)
 
@@ -63,15 +80,21 @@ def test_the_band_holds_the_minimum_and_shrinks(solution: ksos.Solution) -> None
 def test_against_time(solution: ksos.Solution) -> None:
     display = SolutionDisplay.from_solution(solution, ax=axes(), against="time")
     assert display.ax_[1].get_xlabel() == "seconds"
-    np.testing.assert_array_equal(display.artists_["gap"].get_xdata(), [progress.time for progress in solution.history])
+    np.testing.assert_array_equal(
+        display.artists_["gap"].get_xdata(), [progress.time for progress in solution.history]
+    )
     with pytest.raises(ValueError, match="against must be one of 'iteration', 'time'"):
         SolutionDisplay.from_solution(solution, against="steps")
 
 
 def test_scales_follow_the_objective() -> None:
-    falling = SolutionDisplay([Progress(k, 10.0**-k, 10.0**-k, 0.1 * k) for k in range(4)]).plot(axes())
+    falling = SolutionDisplay([Progress(k, 10.0**-k, 10.0**-k, 0.1 * k) for k in range(4)]).plot(
+        axes()
+    )
     assert falling.ax_[0].get_yscale() == "log" and falling.ax_[0].get_ylim()[0] < 1e-3
-    negative = SolutionDisplay([Progress(k, -1.0 - k, 1.0 / (1 + k), 0.1 * k) for k in range(4)]).plot(axes())
+    negative = SolutionDisplay(
+        [Progress(k, -1.0 - k, 1.0 / (1 + k), 0.1 * k) for k in range(4)]
+    ).plot(axes())
     assert negative.ax_[0].get_yscale() == "linear" and negative.ax_[0].get_ylim()[0] < -4.0
 
 
@@ -81,28 +104,43 @@ def test_a_gap_of_zero_and_a_single_certificate(objective: float) -> None:
     display.figure_.canvas.draw()
     assert display.artists_["zero_gap"].get_xdata().tolist() == [0.0]
     some = SolutionDisplay([Progress(0, 1.0, 1e-3, 0.0), Progress(1, 1.0, 0.0, 0.1)]).plot(axes())
-    assert some.artists_["zero_gap"].get_xdata().tolist() == [1.0] and some.artists_["gap"].get_xdata().tolist() == [0.0]
+    assert some.artists_["zero_gap"].get_xdata().tolist() == [1.0] and some.artists_[
+        "gap"
+    ].get_xdata().tolist() == [0.0]
     assert some.artists_["zero_gap"].get_ydata()[0] < 1e-3
 
 
 def test_before_the_first_certificate() -> None:
     """Of a problem with constraints: no gap where they are not met, and an objective there says nothing of the minimum."""
-    history = [Progress(0, 0.2, np.inf, 0.0), Progress(1, 1.0, 0.25, 0.1), Progress(2, 0.9, 0.02, 0.2)]
+    history = [
+        Progress(0, 0.2, np.inf, 0.0),
+        Progress(1, 1.0, 0.25, 0.1),
+        Progress(2, 0.9, 0.02, 0.2),
+    ]
     display = SolutionDisplay(history).plot(axes())
     display.figure_.canvas.draw()
-    assert display.artists_["gap"].get_xdata().tolist() == [1.0, 2.0] and "zero_gap" not in display.artists_
+    assert (
+        display.artists_["gap"].get_xdata().tolist() == [1.0, 2.0]
+        and "zero_gap" not in display.artists_
+    )
     (path,) = display.artists_["bounds"].get_paths()
     assert path.vertices[:, 0].min() == 1.0
     assert band(display, 1.0) == (0.75, 1.0) and band(display, 2.0) == (0.88, 0.9)
     nothing = SolutionDisplay(history[:1]).plot(axes())
     nothing.figure_.canvas.draw()
-    assert "bounds" not in nothing.artists_ and nothing.artists_["objective"].get_xdata().tolist() == [0.0]
+    assert "bounds" not in nothing.artists_ and nothing.artists_[
+        "objective"
+    ].get_xdata().tolist() == [0.0]
 
 
 def test_without_a_certificate_no_band(solution: ksos.Solution) -> None:
-    display = SolutionDisplay.from_solution(dataclasses.replace(solution, gap=None, status="stationary"), ax=axes())
+    display = SolutionDisplay.from_solution(
+        dataclasses.replace(solution, gap=None, status="stationary"), ax=axes()
+    )
     assert "bounds" not in display.artists_ and display.ax_[1].get_ylabel() == "gap, not certified"
-    assert display.ax_[0].get_title(loc="left").startswith("fista: stationary, no certificate after")
+    assert (
+        display.ax_[0].get_title(loc="left").startswith("fista: stationary, no certificate after")
+    )
 
 
 def test_where_it_is_drawn(solution: ksos.Solution) -> None:

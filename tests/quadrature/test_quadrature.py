@@ -66,7 +66,9 @@ def test_tensor_products() -> None:
     axes = [composite(np.array([0.0]), np.array([1.0 + k]), 3 + k) for k in range(3)]
     points, weights = tensor_grid([x for x, _ in axes]), np.exp(log_outer([w for _, w in axes]))
     assert points.shape == (60, 3)
-    assert weights @ np.prod(points**2, axis=1) == pytest.approx(math.prod((1.0 + k) ** 3 / 3.0 for k in range(3)))
+    assert weights @ np.prod(points**2, axis=1) == pytest.approx(
+        math.prod((1.0 + k) ** 3 / 3.0 for k in range(3))
+    )
 
 
 # --- intervals and panels ---
@@ -79,11 +81,15 @@ def test_merged_intervals_are_the_union(pairs: list[tuple[float, float]]) -> Non
     assert np.all(first[1:] > last[:-1])
     x = np.r_[low, high, np.linspace(-10.0, 15.0, 200)]
     inside = np.any((x[:, None] >= low) & (x[:, None] <= high), axis=1)
-    np.testing.assert_array_equal(np.any((x[:, None] >= first) & (x[:, None] <= last), axis=1), inside)
+    np.testing.assert_array_equal(
+        np.any((x[:, None] >= first) & (x[:, None] <= last), axis=1), inside
+    )
 
 
 @given(ends, st.floats(0.05, 3.0), st.lists(st.floats(-9.0, 14.0), max_size=6))
-def test_panels_cover_the_intervals_end_at_kinks_and_are_short(pairs: list[tuple[float, float]], length: float, at: list[float]) -> None:
+def test_panels_cover_the_intervals_end_at_kinks_and_are_short(
+    pairs: list[tuple[float, float]], length: float, at: list[float]
+) -> None:
     low, high = merged(np.array([a for a, _ in pairs]), np.array([a + b for a, b in pairs]))
     start, stop = cut(low, high, length, np.array(at))
     assert np.all(stop > start)
@@ -110,11 +116,15 @@ def test_cells_are_those_that_a_box_meets() -> None:
 # --- laws on panels ---
 
 
-def of_mixture(n: int = 3, *, exact: bool = False) -> tuple[PiecewiseLaw, list[stats.rv_continuous]]:
+def of_mixture(
+    n: int = 3, *, exact: bool = False
+) -> tuple[PiecewiseLaw, list[stats.rv_continuous]]:
     """Gamma laws of several shapes, which end at 0, cut off where nothing is left."""
     panels = Panels(*cut(np.array([0.0]), np.array([90.0]), 0.5), 16)
     laws = [stats.gamma(4.0 + 3.0 * i) for i in range(n)]
-    return PiecewiseLaw(panels, np.stack([3.0 * law.pdf(panels.nodes) for law in laws]), exact=exact), laws
+    return PiecewiseLaw(
+        panels, np.stack([3.0 * law.pdf(panels.nodes) for law in laws]), exact=exact
+    ), laws
 
 
 @pytest.mark.parametrize("exact", [False, True])
@@ -124,7 +134,9 @@ def test_a_law_agrees_with_scipy(exact: bool) -> None:
     np.testing.assert_allclose(law.total, 3.0, rtol=1e-12)
     mean, deviation = law.moments()
     for i, other in enumerate(known):
-        np.testing.assert_allclose(law.cdf(np.tile(x, (3, 1)))[i], other.cdf(x), rtol=1e-10, atol=1e-20)
+        np.testing.assert_allclose(
+            law.cdf(np.tile(x, (3, 1)))[i], other.cdf(x), rtol=1e-10, atol=1e-20
+        )
         np.testing.assert_allclose(law.sf(np.tile(x, (3, 1)))[i], other.sf(x), rtol=1e-10)
         np.testing.assert_allclose(law.ppf(np.tile(q, (3, 1)))[i], other.ppf(q), rtol=1e-8)
         assert (mean[i], deviation[i]) == pytest.approx((other.mean(), other.std()), rel=1e-10)
@@ -155,7 +167,9 @@ def test_an_exact_law_keeps_the_digits_of_its_tails() -> None:
 def test_a_gap_between_panels_has_no_mass() -> None:
     panels = Panels(np.array([0.0, 5.0]), np.array([1.0, 6.0]), 8)
     law = PiecewiseLaw(panels, np.ones((1, 2, 8)))
-    np.testing.assert_allclose(law.cdf(np.array([[0.5, 1.0, 3.0, 5.0, 5.5]])), [[0.25, 0.5, 0.5, 0.5, 0.75]])
+    np.testing.assert_allclose(
+        law.cdf(np.array([[0.5, 1.0, 3.0, 5.0, 5.5]])), [[0.25, 0.5, 0.5, 0.5, 0.75]]
+    )
     np.testing.assert_allclose(law.ppf(np.array([[0.25, 0.75]])), [[0.5, 5.5]])
 
 
@@ -173,21 +187,33 @@ def test_a_polynomial_is_inverted_on_its_panel(seed: int, exact: bool) -> None:
     rng = np.random.default_rng(seed)
     nodes, weights = legendre(ORDER)
     roots = rng.uniform(-1.5, 1.5, size=(50, 5))
-    values = np.prod((nodes[None, :, None] - roots[:, None, :]) ** 2, axis=2)  # squares: flat where a root lies inside
+    values = np.prod(
+        (nodes[None, :, None] - roots[:, None, :]) ** 2, axis=2
+    )  # squares: flat where a root lies inside
     total = values @ weights
     share = total * np.r_[0.0, 1.0, rng.random(48)]
     s = invert_on_panel(values, share, total, exact=exact)
     assert np.all((s >= -1.0) & (s <= 1.0))
     for i in range(50):
-        series = np.polynomial.legendre.legint(np.polynomial.legendre.legfit(nodes, values[i], ORDER - 1), lbnd=-1)
-        assert np.polynomial.legendre.legval(s[i], series) == pytest.approx(share[i], abs=1e-12 * total[i])
+        series = np.polynomial.legendre.legint(
+            np.polynomial.legendre.legfit(nodes, values[i], ORDER - 1), lbnd=-1
+        )
+        assert np.polynomial.legendre.legval(s[i], series) == pytest.approx(
+            share[i], abs=1e-12 * total[i]
+        )
 
 
 def test_roots_of_functions_on_which_newton_alone_goes_astray() -> None:
     def flat(_: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        return np.arctan(50.0 * (x - 0.3)), 50.0 / (1.0 + 2500.0 * (x - 0.3) ** 2), np.zeros(x.shape)
+        return (
+            np.arctan(50.0 * (x - 0.3)),
+            50.0 / (1.0 + 2500.0 * (x - 0.3) ** 2),
+            np.zeros(x.shape),
+        )
 
-    found = increasing_root(flat, np.full(3, -10.0), np.full(3, 10.0), np.array([-10.0, 0.0, 10.0]), step=1e-14)
+    found = increasing_root(
+        flat, np.full(3, -10.0), np.full(3, 10.0), np.array([-10.0, 0.0, 10.0]), step=1e-14
+    )
     np.testing.assert_allclose(found, 0.3, atol=1e-12)
 
 
@@ -203,9 +229,13 @@ def test_sobol_points_fill_the_cube() -> None:
 
 @pytest.mark.parametrize("normal", [True, False])
 @pytest.mark.parametrize("boundary", [np.inf, 1.5])
-def test_importance_weights_integrate_what_the_mixture_dominates(normal: bool, boundary: float) -> None:
+def test_importance_weights_integrate_what_the_mixture_dominates(
+    normal: bool, boundary: float
+) -> None:
     centres = np.random.default_rng(0).normal(size=(4, 5))
-    rule = MixtureRule(centres, np.full(5, 0.8), np.full(5, -boundary), np.full(5, boundary), normal=normal)
+    rule = MixtureRule(
+        centres, np.full(5, 0.8), np.full(5, -boundary), np.full(5, boundary), normal=normal
+    )
     found = []
     for nodes, log_weights in rule.rules(1 << 15, 0):
         assert np.all(np.abs(nodes) <= boundary)
@@ -226,10 +256,21 @@ def test_cubature_of_random_polynomials_and_bumps(seed: int, d: int) -> None:
     high = low + rng.uniform(0.5, 2.0, size=(1, d))
     centre, powers = rng.uniform(-1.0, 1.0, size=d), rng.integers(0, 4, size=d)
     found = integrate(
-        lambda x: np.prod(np.exp(-((x - centre) ** 2)) + x**powers, axis=1), low, high, rtol=1e-8, atol=0.0, max_evaluations=200_000
+        lambda x: np.prod(np.exp(-((x - centre) ** 2)) + x**powers, axis=1),
+        low,
+        high,
+        rtol=1e-8,
+        atol=0.0,
+        max_evaluations=200_000,
     )
-    erf_parts = [0.5 * math.sqrt(math.pi) * (math.erf(h - c) - math.erf(a - c)) for a, h, c in zip(low[0], high[0], centre, strict=True)]
-    power_parts = [(h ** (n + 1) - a ** (n + 1)) / (n + 1) for a, h, n in zip(low[0], high[0], powers, strict=True)]
+    erf_parts = [
+        0.5 * math.sqrt(math.pi) * (math.erf(h - c) - math.erf(a - c))
+        for a, h, c in zip(low[0], high[0], centre, strict=True)
+    ]
+    power_parts = [
+        (h ** (n + 1) - a ** (n + 1)) / (n + 1)
+        for a, h, n in zip(low[0], high[0], powers, strict=True)
+    ]
     exact = math.prod(e + q for e, q in zip(erf_parts, power_parts, strict=True))
     assert abs(found.value - exact) <= found.error + 1e-12
     assert found.evaluations <= 200_000
@@ -241,5 +282,9 @@ def test_cubature_of_random_polynomials_and_bumps(seed: int, d: int) -> None:
 def test_nobody_else_makes_rules() -> None:
     package = Path(ksos.__file__).parent
     words = ("leggauss", "laggauss", "legvander", "hermgauss", "roots_legendre")
-    makers = {file.relative_to(package).parts[0] for file in package.rglob("*.py") if any(word in file.read_text() for word in words)}
+    makers = {
+        file.relative_to(package).parts[0]
+        for file in package.rglob("*.py")
+        if any(word in file.read_text() for word in words)
+    }
     assert makers == {"quadrature"}

@@ -35,7 +35,11 @@ def loss(theta: np.ndarray, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 @pytest.fixture(scope="module")
 def problem() -> Problem:
     space = ksos.SoSSpace(
-        Gaussian(0.4), np.linspace(-1.0, 1.0, 11)[:, None], Box([-1.0], [1.0]), Gaussian(1.0), np.linspace(-1.0, 1.0, 9)[:, None]
+        Gaussian(0.4),
+        np.linspace(-1.0, 1.0, 11)[:, None],
+        Box([-1.0], [1.0]),
+        Gaussian(1.0),
+        np.linspace(-1.0, 1.0, 9)[:, None],
     )
     nodes = nodes_of(space)
     risk = NodeRisk(nodes, UserLoss(loss, nodes.points, 2), RIDGE, np.zeros(2))
@@ -57,7 +61,9 @@ def test_both_sides_meet(problem: Problem, radius: float) -> None:
     point = problem.point(found.C)
     upper = problem.upper(found.theta, found.y, radius)[0]
     assert point.distance <= radius * (1.0 + 1e-6)
-    assert -1e-9 <= problem.units[1] * (upper - point.risk) <= 2e-7  # any density bounds from below, any (θ, y) from above
+    assert (
+        -1e-9 <= problem.units[1] * (upper - point.risk) <= 2e-7
+    )  # any density bounds from below, any (θ, y) from above
     np.testing.assert_allclose(point.theta, found.theta, atol=2e-3)
 
 
@@ -81,9 +87,14 @@ def test_time_is_kept(problem: Problem) -> None:
 def test_a_point_midway_is_a_start_for_the_next_radius(problem: Problem) -> None:
     first = barrier(problem).solve(0.2, 1e-7, np.zeros(2), Deadline())
     assert first is not None and first.midway is not None
-    warm, cold = (barrier(problem).solve(0.4, 1e-7, np.zeros(2), Deadline(), start) for start in (first.midway, None))
+    warm, cold = (
+        barrier(problem).solve(0.4, 1e-7, np.zeros(2), Deadline(), start)
+        for start in (first.midway, None)
+    )
     assert warm is not None and cold is not None and warm.n_iter < cold.n_iter
-    assert problem.upper(warm.theta, warm.y, 0.4)[0] == pytest.approx(problem.upper(cold.theta, cold.y, 0.4)[0], abs=2e-7)
+    assert problem.upper(warm.theta, warm.y, 0.4)[0] == pytest.approx(
+        problem.upper(cold.theta, cold.y, 0.4)[0], abs=2e-7
+    )
 
 
 @pytest.mark.parametrize("radii", [(0.1, 0.4), (0.4, 0.1)])
@@ -92,8 +103,13 @@ def test_solving_a_problem_does_not_change_it(problem: Problem, radii: tuple[flo
     for _ in range(2):
         for radius in radii:
             risk = NodeRisk(nodes, UserLoss(loss, nodes.points, 2), RIDGE, np.zeros(2))
-            alone, again = (solve(one, radius, Goal(rtol=1e-7)) for one in (replace(problem, risk=risk), problem))
-            assert again.upper == pytest.approx(alone.upper, rel=1e-9) and again.lower == pytest.approx(alone.lower, rel=1e-9)
+            alone, again = (
+                solve(one, radius, Goal(rtol=1e-7))
+                for one in (replace(problem, risk=risk), problem)
+            )
+            assert again.upper == pytest.approx(
+                alone.upper, rel=1e-9
+            ) and again.lower == pytest.approx(alone.lower, rel=1e-9)
             np.testing.assert_allclose(again.theta, alone.theta, rtol=1e-9)
 
 
@@ -103,6 +119,8 @@ def test_one_block_per_label() -> None:
     data = np.concatenate([rng.normal(-1.0, 0.6, (12, 1)), rng.normal(1.0, 0.6, (12, 1))])
     labels = np.repeat([0, 1], 12)
     for kind in ("square", "logistic"):
-        fitted = ksos.RobustClassifier(radius=0.2, loss=kind, n_support=15, rtol=1e-6).fit(data, labels)
+        fitted = ksos.RobustClassifier(radius=0.2, loss=kind, n_support=15, rtol=1e-6).fit(
+            data, labels
+        )
         assert fitted.solution_.status == "solved"
         assert 0.0 <= fitted.solution_.gap_relative <= 1.5e-6

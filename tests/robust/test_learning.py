@@ -38,12 +38,27 @@ def samples(seed=0, n=12, d=1):
 
 def small_space(X, box=BOX):
     grid = np.linspace(-2.0, 2.0, 9)[:, None]
-    return ksos.SoSSpace(Gaussian(0.8), grid, box, Gaussian(1.0), np.linspace(-2.0, 2.0, 9)[:, None], tol_model=1e-8, tol_embedding=1e-8)
+    return ksos.SoSSpace(
+        Gaussian(0.8),
+        grid,
+        box,
+        Gaussian(1.0),
+        np.linspace(-2.0, 2.0, 9)[:, None],
+        tol_model=1e-8,
+        tol_embedding=1e-8,
+    )
 
 
 @pytest.fixture(scope="module")
 def path():
-    return ksos.robust_path(squared_distance, 0.0, samples(), [0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 3.0], embedding_bandwidth=1.0, measure=BOX)
+    return ksos.robust_path(
+        squared_distance,
+        0.0,
+        samples(),
+        [0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 3.0],
+        embedding_bandwidth=1.0,
+        measure=BOX,
+    )
 
 
 class TestSolutions:
@@ -59,14 +74,25 @@ class TestSolutions:
 
     @pytest.mark.parametrize("measure", [BOX, Box([-2.0], [3.0])])
     def test_the_value_counts_the_ridge(self, measure):
-        found = ksos.robust_minimize(squared_distance, 0.0, samples(), 0.2, alpha=0.7, embedding_bandwidth=1.0, measure=measure)
+        found = ksos.robust_minimize(
+            squared_distance,
+            0.0,
+            samples(),
+            0.2,
+            alpha=0.7,
+            embedding_bandwidth=1.0,
+            measure=measure,
+        )
         ridge = 0.7 * float(found.theta @ found.theta)
         assert ridge > 1e-3
         assert found.value == pytest.approx(found.worst_case.value + ridge, rel=1e-5)
         assert found.value >= found.worst_case.value + ridge - 1e-9
 
     def test_values_grow_with_the_radius_and_are_concave(self, path):
-        radii, values = np.array([s.radius for s in path[1:]]), np.array([s.value for s in path[1:]])
+        radii, values = (
+            np.array([s.radius for s in path[1:]]),
+            np.array([s.value for s in path[1:]]),
+        )
         slopes = np.diff(values) / np.diff(radii)
         assert np.all(slopes >= -1e-5)
         assert np.all(np.diff(slopes) <= 1e-4)
@@ -77,7 +103,10 @@ class TestSolutions:
         x = coordinate(0)
         matrices = [Expectation(f).bind(space).D for f in (x**2, x, x * 0 + 1.0)]
         grid = np.linspace(-0.3, 0.3, 601)
-        least = min(np.linalg.eigvalsh(matrices[0] - 2 * t * matrices[1] + t * t * matrices[2])[-1] for t in grid)
+        least = min(
+            np.linalg.eigvalsh(matrices[0] - 2 * t * matrices[1] + t * t * matrices[2])[-1]
+            for t in grid
+        )
         assert path[-1].value == pytest.approx(least, rel=1e-5)
 
     def test_the_worst_density_is_in_the_ball_and_has_the_value(self, path):
@@ -100,7 +129,9 @@ class TestSolutions:
         assert alone.value <= solution.value * (1 + 1e-6)
 
     def test_warm_and_cold_starts_agree(self, path):
-        cold = ksos.robust_minimize(squared_distance, 0.0, samples(), 0.2, embedding_bandwidth=1.0, measure=BOX)
+        cold = ksos.robust_minimize(
+            squared_distance, 0.0, samples(), 0.2, embedding_bandwidth=1.0, measure=BOX
+        )
         assert cold.value == pytest.approx(path[3].value, rel=5e-6)
         assert cold.theta == pytest.approx(path[3].theta, abs=1e-3)
 
@@ -111,12 +142,18 @@ class TestSolutions:
         assert tiny.gap is None
         assert tiny.value is None
         assert f"{tiny.least_radius:.6g}" in tiny.message
-        above = ksos.robust_minimize(squared_distance, 0.0, samples(), 1.2 * tiny.least_radius, space=space)
+        above = ksos.robust_minimize(
+            squared_distance, 0.0, samples(), 1.2 * tiny.least_radius, space=space
+        )
         assert above.status == "solved"
 
     def test_two_parameters_with_a_ridge(self):
         X = samples(n=8, d=2)
-        kwargs = {"embedding_bandwidth": 1.0, "measure": Box([-1.5] * 2, [1.5] * 2), "n_support": 36}
+        kwargs = {
+            "embedding_bandwidth": 1.0,
+            "measure": Box([-1.5] * 2, [1.5] * 2),
+            "n_support": 36,
+        }
         plain = ksos.robust_minimize(squared_distance, np.zeros(2), X, 0.4, **kwargs)
         shrunk = ksos.robust_minimize(squared_distance, np.zeros(2), X, 0.4, alpha=5.0, **kwargs)
         assert plain.status == shrunk.status == "solved"
@@ -131,12 +168,17 @@ class TestAgainstCvxpy:
         X, radius = samples(), 0.3
         space = small_space(X)
         z, A, r = space.coordinates(X), space.compressed_map.tensor, space.rank
-        M2, M1, M0 = (Expectation(f).bind(space).D for f in (coordinate(0) ** 2, coordinate(0), coordinate(0) * 0 + 1.0))
+        M2, M1, M0 = (
+            Expectation(f).bind(space).D
+            for f in (coordinate(0) ** 2, coordinate(0), coordinate(0) * 0 + 1.0)
+        )
         C = cvxpy.Variable((r, r), PSD=True)
         # max over C of min over θ = max ⟨M2,C⟩ − ⟨M1,C⟩²/⟨M0,C⟩, with ⟨M0,C⟩ = 1
         embedding = cvxpy.hstack([cvxpy.trace(A[k] @ C) for k in range(A.shape[0])])
         value = cvxpy.trace(M2 @ C) - cvxpy.square(cvxpy.trace(M1 @ C))
-        problem = cvxpy.Problem(cvxpy.Maximize(value), [cvxpy.trace(C) == 1, cvxpy.norm(embedding - z) <= radius])
+        problem = cvxpy.Problem(
+            cvxpy.Maximize(value), [cvxpy.trace(C) == 1, cvxpy.norm(embedding - z) <= radius]
+        )
         problem.solve(solver="CLARABEL")
         assert np.allclose(M0, np.eye(r), atol=1e-6)
         ours = ksos.robust_minimize(squared_distance, 0.0, X, radius, space=space, rtol=1e-7)
@@ -154,7 +196,9 @@ class TestRisks:
         space = small_space(samples())
         square = square_risk(space)
         nodes = nodes_of(space)
-        by_nodes = NodeRisk(nodes, UserLoss(squared_distance, nodes.points, 1), np.zeros(1), np.zeros(1))
+        by_nodes = NodeRisk(
+            nodes, UserLoss(squared_distance, nodes.points, 1), np.zeros(1), np.zeros(1)
+        )
         rng = np.random.default_rng(0)
         G = rng.normal(size=(space.rank, 3))
         C = G @ G.T / np.sum(G * G)
@@ -163,9 +207,15 @@ class TestRisks:
         assert square.least(C).theta == pytest.approx(by_nodes.least(C).theta, abs=1e-6)
         assert square.least(C).value == pytest.approx(by_nodes.least(C).value, rel=1e-6)
         assert square.slopes(theta, G) == pytest.approx(by_nodes.slopes(theta, G), abs=1e-6)
-        assert square.slope_products(theta, C) == pytest.approx(by_nodes.slope_products(theta, C), abs=1e-7)
-        assert square.slope_sum(theta, np.ones(1)) == pytest.approx(by_nodes.slope_sum(theta, np.ones(1)), abs=1e-7)
-        assert square.proven_least(C, 1e-8, theta) == pytest.approx(by_nodes.proven_least(C, 1e-8, theta), abs=1e-7)
+        assert square.slope_products(theta, C) == pytest.approx(
+            by_nodes.slope_products(theta, C), abs=1e-7
+        )
+        assert square.slope_sum(theta, np.ones(1)) == pytest.approx(
+            by_nodes.slope_sum(theta, np.ones(1)), abs=1e-7
+        )
+        assert square.proven_least(C, 1e-8, theta) == pytest.approx(
+            by_nodes.proven_least(C, 1e-8, theta), abs=1e-7
+        )
 
     @pytest.mark.parametrize("kind", ["square", "nodes", "huber", "logistic"])
     def test_derivatives_of_the_least_risk(self, kind):
@@ -174,9 +224,21 @@ class TestRisks:
         U = np.column_stack([np.ones(nodes.points.shape[0]), nodes.points])
         risk = {
             "square": lambda: square_risk(space),
-            "nodes": lambda: NodeRisk(nodes, UserLoss(squared_distance, nodes.points, 1), np.full(1, 0.1), np.zeros(1)),
-            "huber": lambda: NodeRisk(nodes, Residuals(HuberLoss(0.3), U, np.sin(3 * nodes.points[:, 0])), np.full(2, 0.1), np.zeros(2)),
-            "logistic": lambda: NodeRisk(Nodes(nodes.points, nodes.psi, 2), LogisticScores(U, 2), np.full(2, 0.1), np.zeros(2)),
+            "nodes": lambda: NodeRisk(
+                nodes, UserLoss(squared_distance, nodes.points, 1), np.full(1, 0.1), np.zeros(1)
+            ),
+            "huber": lambda: NodeRisk(
+                nodes,
+                Residuals(HuberLoss(0.3), U, np.sin(3 * nodes.points[:, 0])),
+                np.full(2, 0.1),
+                np.zeros(2),
+            ),
+            "logistic": lambda: NodeRisk(
+                Nodes(nodes.points, nodes.psi, 2),
+                LogisticScores(U, 2),
+                np.full(2, 0.1),
+                np.zeros(2),
+            ),
         }[kind]()
         term = LeastRisk(risk, 1.7)
         r = space.rank * (2 if kind == "logistic" else 1)
@@ -193,7 +255,9 @@ class TestRisks:
         first = (value(h) - value(-h)) / (2 * h)
         assert 2 * np.vdot(gradient @ F, E) == pytest.approx(first, rel=1e-4)
         second = (value(h) - 2 * value(0.0) + value(-h)) / h**2
-        form = np.einsum("ab,abcd,cd->", E, term.factor_hessian(F), E) + 2 * np.vdot(gradient @ E, E)
+        form = np.einsum("ab,abcd,cd->", E, term.factor_hessian(F), E) + 2 * np.vdot(
+            gradient @ E, E
+        )
         assert form == pytest.approx(second, rel=1e-2)
         along = F @ E.T + E @ F.T
         assert np.vdot(term.hessian(None, F @ F.T, None, along)[1], along) == pytest.approx(
@@ -207,7 +271,13 @@ class TestRisks:
         centres, kernel = np.array([[-0.4], [0.5]]), Gaussian(0.7)
         V = kernel_moments(space, centres, kernel, 0.2)
         nodes = finer_nodes(space, nodes_of(space))
-        U = np.column_stack([np.ones(nodes.points.shape[0]), kernel(nodes.points[:, :1], centres), nodes.points[:, 1] - 0.2])
+        U = np.column_stack(
+            [
+                np.ones(nodes.points.shape[0]),
+                kernel(nodes.points[:, :1], centres),
+                nodes.points[:, 1] - 0.2,
+            ]
+        )
         expected = np.einsum("na,nb,nr,ns->abrs", U, U, nodes.psi, nodes.psi, optimize=True)
         assert pytest.approx(expected, abs=1e-6) == V
         assert pytest.approx(V.transpose(1, 0, 3, 2)) == V
@@ -219,7 +289,10 @@ class TestRisks:
 
         space = small_space(samples())
         nodes = nodes_of(space)
-        U, y = np.column_stack([np.ones(nodes.points.shape[0]), nodes.points]), np.sin(2 * nodes.points[:, 0])
+        U, y = (
+            np.column_stack([np.ones(nodes.points.shape[0]), nodes.points]),
+            np.sin(2 * nodes.points[:, 0]),
+        )
         risk = AbsoluteRisk(nodes, Residuals(AbsoluteLoss(delta), U, y), np.zeros(2), np.zeros(2))
         C = np.eye(space.rank) / space.rank
         m = np.maximum(risk.nodes.masses(C), 0.0)
@@ -270,10 +343,14 @@ class TestProvenMinimum:
 
     @pytest.mark.parametrize("at", [0.0, 0.25, 1.0])
     def test_kinks_are_proven_without_curvature(self, at):
-        points = np.array([-1.0, 0.0, 0.5, 2.0])  # the minimum is flat between the two in the middle
+        points = np.array(
+            [-1.0, 0.0, 0.5, 2.0]
+        )  # the minimum is flat between the two in the middle
 
         def f(theta):
-            return float(np.abs(theta[0] - points).sum()), np.array([np.sign(theta[0] - points).sum()])
+            return float(np.abs(theta[0] - points).sum()), np.array(
+                [np.sign(theta[0] - points).sum()]
+            )
 
         found = Minimum(np.array([at]), *f(np.array([at])), lambda: np.zeros((1, 1)))
         bound = proven_minimum(f, found, np.zeros(1), 1e-6)
@@ -285,8 +362,12 @@ class TestProvenMinimum:
             away = theta[0] - X[:, 0]
             return away**2, np.column_stack([2 * away, 0 * away])
 
-        found = ksos.robust_minimize(flat, np.zeros(2), samples(), 0.3, space=small_space(samples()))
-        alone = ksos.robust_minimize(squared_distance, 0.0, samples(), 0.3, space=small_space(samples()))
+        found = ksos.robust_minimize(
+            flat, np.zeros(2), samples(), 0.3, space=small_space(samples())
+        )
+        alone = ksos.robust_minimize(
+            squared_distance, 0.0, samples(), 0.3, space=small_space(samples())
+        )
         assert found.status == "solved"
         assert found.value == pytest.approx(alone.value, rel=1e-5)
 
@@ -298,7 +379,9 @@ def absolute_distance(theta, X):
 
 def hinge(theta, X):
     margin = 1.0 - theta[0] * X[:, 0] - theta[1]
-    return np.maximum(margin, 0.0), -(margin > 0.0).astype(float)[:, None] * np.column_stack([X[:, 0], np.ones(len(X))])
+    return np.maximum(margin, 0.0), -(margin > 0.0).astype(float)[:, None] * np.column_stack(
+        [X[:, 0], np.ones(len(X))]
+    )
 
 
 class TestKinks:
@@ -307,7 +390,9 @@ class TestKinks:
     def test_the_matrix_of_an_absolute_loss_is_not_that_of_the_smooth_one(self):
         psi, U = np.random.default_rng(0).normal(size=(6, 3)), np.ones((6, 1))
         y = np.linspace(-1.0, 1.0, 6)
-        risk = AbsoluteRisk(Nodes(U, psi), Residuals(AbsoluteLoss(0.5), U, y), np.zeros(1), np.zeros(1))
+        risk = AbsoluteRisk(
+            Nodes(U, psi), Residuals(AbsoluteLoss(0.5), U, y), np.zeros(1), np.zeros(1)
+        )
         theta = np.array([0.1])
         assert risk.true_matrix(theta) == pytest.approx((psi.T * np.abs(y - 0.1)) @ psi)
         assert np.linalg.eigvalsh(risk.matrix(theta) - risk.true_matrix(theta))[-1] > 0.1
@@ -322,19 +407,31 @@ class TestKinks:
     def test_what_radius_zero_certifies_is_true(self):
         X = samples(n=10)
         for alpha in (0.0, 1e-3, 0.1):
-            found = ksos.robust_minimize(hinge, [0.1, 0.1], X, 0.0, alpha=alpha, space=small_space(X))
-            tried = [np.array([a, b]) for a in np.linspace(-1.0, 1.0, 21) for b in np.linspace(0.0, 1.5, 151)]
+            found = ksos.robust_minimize(
+                hinge, [0.1, 0.1], X, 0.0, alpha=alpha, space=small_space(X)
+            )
+            tried = [
+                np.array([a, b])
+                for a in np.linspace(-1.0, 1.0, 21)
+                for b in np.linspace(0.0, 1.5, 151)
+            ]
             least = min(float(hinge(theta, X)[0].mean() + alpha * theta @ theta) for theta in tried)
             assert found.lower_bound is None or found.lower_bound <= least + 1e-12
             assert found.status != "solved" or found.value <= least + 1e-6
 
     def test_the_worst_case_of_an_absolute_loss(self):
         X = samples()
-        found = ksos.robust_minimize(absolute_distance, 0.9, X, 0.2, alpha=1e-3, space=small_space(X))
+        found = ksos.robust_minimize(
+            absolute_distance, 0.9, X, 0.2, alpha=1e-3, space=small_space(X)
+        )
         assert found.status == "solved"
         thetas = np.linspace(found.theta[0] - 0.3, found.theta[0] + 0.3, 7)
         space = small_space(X)
-        worst = [ksos.worst_case(lambda Z, t=t: np.abs(t - Z[:, 0]), X, 0.2, space=space).dual_value + 1e-3 * t * t for t in thetas]
+        worst = [
+            ksos.worst_case(lambda Z, t=t: np.abs(t - Z[:, 0]), X, 0.2, space=space).dual_value
+            + 1e-3 * t * t
+            for t in thetas
+        ]
         assert found.lower_bound <= min(worst) + 1e-3  # of quadrature across the kink
         assert found.value == pytest.approx(worst[3], rel=1e-3)
 
@@ -342,7 +439,9 @@ class TestKinks:
 class TestBadInput:
     def call(self, loss=squared_distance, theta0=0.0, data=None, radius=0.2, **kwargs):
         kwargs = {"embedding_bandwidth": 1.0, "measure": BOX, **kwargs}
-        return ksos.robust_minimize(loss, theta0, samples() if data is None else data, radius, **kwargs)
+        return ksos.robust_minimize(
+            loss, theta0, samples() if data is None else data, radius, **kwargs
+        )
 
     @pytest.mark.parametrize(
         ("change", "message"),
@@ -380,7 +479,10 @@ class TestBadInput:
 
     def test_a_wrong_gradient_is_found_out(self):
         with pytest.raises(ConvexityError, match="gradient"):
-            self.call(loss=lambda theta, X: (np.sum((theta - X) ** 2, axis=1), -2.0 * (theta - X)), theta0=0.5)
+            self.call(
+                loss=lambda theta, X: (np.sum((theta - X) ** 2, axis=1), -2.0 * (theta - X)),
+                theta0=0.5,
+            )
 
     def test_an_unbounded_domain_warns_and_names_the_box(self):
         with pytest.warns(UserWarning, match="Box"):
@@ -392,7 +494,9 @@ def test_saddle_bounds_never_cross():
     """Weak duality at points that are not optimal: every (θ, y) is above every C in the ball."""
     X = samples()
     space = small_space(X)
-    problem = Problem(space, square_risk(space), ksos.MeanEmbedding(X, kernel=Gaussian(1.0)), np.zeros(1))
+    problem = Problem(
+        space, square_risk(space), ksos.MeanEmbedding(X, kernel=Gaussian(1.0)), np.zeros(1)
+    )
     rng = np.random.default_rng(0)
     C = problem.nearest(Deadline()).C
     for _ in range(20):
@@ -410,7 +514,9 @@ class TestLimits:
     def test_a_time_limit_is_for_all_radii_together(self, loss, seconds):
         options = {"embedding_bandwidth": 1.0, "measure": BOX, "rtol": 1e-12, "alpha": 1e-3}
         began = time.process_time()  # a busy machine lengthens every other time
-        path = ksos.robust_path(loss, 0.1, samples(), [0.1, 0.2, 0.3], time_limit=seconds, **options)
+        path = ksos.robust_path(
+            loss, 0.1, samples(), [0.1, 0.2, 0.3], time_limit=seconds, **options
+        )
         assert time.process_time() - began <= seconds + 1.5
         assert [solution.time for solution in path] == sorted(solution.time for solution in path)
         for solution in path:
@@ -431,7 +537,9 @@ class TestLimits:
             return absolute_distance(theta, X)
 
         try:
-            found = ksos.robust_minimize(loss, 0.1, samples(), 0.2, alpha=1e-3, space=small_space(samples()))
+            found = ksos.robust_minimize(
+                loss, 0.1, samples(), 0.2, alpha=1e-3, space=small_space(samples())
+            )
         except KeyboardInterrupt:
             assert left <= 0
         else:
@@ -440,10 +548,16 @@ class TestLimits:
     def test_order_does_not_matter(self):
         """Each radius alone, whatever was solved before with the same data."""
         options = {"embedding_bandwidth": 1.0, "measure": BOX, "n_support": 20}
-        alone = {radius: ksos.robust_minimize(squared_distance, 0.0, samples(), radius, **options) for radius in (0.1, 0.4)}
+        alone = {
+            radius: ksos.robust_minimize(squared_distance, 0.0, samples(), radius, **options)
+            for radius in (0.1, 0.4)
+        }
         for radius in (0.4, 0.1):
             again = ksos.robust_minimize(squared_distance, 0.0, samples(), radius, **options)
-            assert again.value == alone[radius].value and again.theta.tolist() == alone[radius].theta.tolist()
+            assert (
+                again.value == alone[radius].value
+                and again.theta.tolist() == alone[radius].theta.tolist()
+            )
         for radii in ([0.1, 0.4], [0.4, 0.1]):
             for solution in ksos.robust_path(squared_distance, 0.0, samples(), radii, **options):
                 assert solution.value == pytest.approx(alone[solution.radius].value, rel=2e-6)

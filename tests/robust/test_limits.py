@@ -39,10 +39,14 @@ def test_the_mmd_that_is_reported_is_the_mmd(where: str) -> None:
     d, measure, options = EVERYWHERE[where]
     data = 0.6 * points(15, d, 11)
     loss = KernelFunction(np.full((1, d), 0.7), [1.0], kernel=Gaussian(1.0))
-    worst = ksos.worst_case(loss, data, 0.3, measure=measure, **{"embedding_bandwidth": 1.0, **options})
+    worst = ksos.worst_case(
+        loss, data, 0.3, measure=measure, **{"embedding_bandwidth": 1.0, **options}
+    )
     assert worst.status == "solved" and worst.mmd <= 0.3
     embedding = ksos.MeanEmbedding(data, kernel=worst.embedding_kernel)
-    assert ksos.mmd(embedding, worst.distribution, worst.embedding_kernel) == pytest.approx(worst.mmd, abs=1e-9)
+    assert ksos.mmd(embedding, worst.distribution, worst.embedding_kernel) == pytest.approx(
+        worst.mmd, abs=1e-9
+    )
 
 
 # --- time, and Ctrl-C ---
@@ -63,7 +67,9 @@ def test_a_time_limit_is_for_the_whole_call(loss: Any, seconds: float) -> None:
 
 
 def test_an_absolute_tolerance() -> None:
-    rough, fine = (ksos.worst_case(SQUARE, X, 0.05, tol=tol, rtol=1e-12, **OPTIONS) for tol in (1e-2, 1e-9))
+    rough, fine = (
+        ksos.worst_case(SQUARE, X, 0.05, tol=tol, rtol=1e-12, **OPTIONS) for tol in (1e-2, 1e-9)
+    )
     assert rough.status == fine.status == "solved"
     assert fine.n_iter >= rough.n_iter and fine.value == pytest.approx(rough.value, abs=2e-2)
 

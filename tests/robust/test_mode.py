@@ -31,14 +31,20 @@ def figure_mode(eta: float, m: int) -> ksos.RobustMode:
     return ksos.robust_mode(ZERO, 1.2, space=figure_space(eta, m), n_grid=9)
 
 
-@pytest.mark.parametrize(("eta", "m", "value"), [(1.0, 21, 0.0390), (0.5, 31, 0.0361), (0.3, 41, 0.0344)])
+@pytest.mark.parametrize(
+    ("eta", "m", "value"), [(1.0, 21, 0.0390), (0.5, 31, 0.0361), (0.3, 41, 0.0344)]
+)
 def test_the_numbers_of_figure_1(eta: float, m: int, value: float) -> None:
     found = figure_mode(eta, m)
     assert found.status == "solved" and found.mode is not None
     assert abs(abs(found.mode[0]) - 0.45) <= 0.05
     assert found.value == pytest.approx(value, abs=2e-4)
     worst = found.worst_case
-    assert isinstance(worst, ksos.WorstCase) and worst.value is not None and worst.upper_bound is not None
+    assert (
+        isinstance(worst, ksos.WorstCase)
+        and worst.value is not None
+        and worst.upper_bound is not None
+    )
     assert found.value == -worst.value
     assert worst.mmd <= 1.2 and worst.gap is not None and worst.gap <= 1e-6
     # no distribution at all gives the player less than the bound, which atoms come close to
@@ -46,24 +52,32 @@ def test_the_numbers_of_figure_1(eta: float, m: int, value: float) -> None:
 
 
 def test_default_support_on_the_box_comes_within_ten_percent_of_atoms() -> None:
-    found = ksos.robust_mode(ZERO, 1.2, measure=LINE, bandwidth=0.3, embedding_bandwidth=1.0, n_grid=9)
+    found = ksos.robust_mode(
+        ZERO, 1.2, measure=LINE, bandwidth=0.3, embedding_bandwidth=1.0, n_grid=9
+    )
     assert found.value is not None and 0.0322 <= found.value <= 1.1 * 0.0322
     assert found.mode is not None and abs(abs(found.mode[0]) - 0.45) <= 0.05
 
 
 def test_the_relaxation_ignores_the_radius() -> None:
     for radius in (0.3, 1.2):
-        found = ksos.robust_mode(ZERO, radius, measure=LINE, embedding_bandwidth=1.0, relaxation=True)
+        found = ksos.robust_mode(
+            ZERO, radius, measure=LINE, embedding_bandwidth=1.0, relaxation=True
+        )
         assert found.mode is not None and abs(found.mode[0]) <= 1e-6
         assert found.value == pytest.approx(1.0 - radius, abs=1e-12)
         v = found.worst_case
         assert isinstance(v, ksos.MeanEmbedding)
         assert float(v(found.mode[None, :])[0]) == pytest.approx(found.value, abs=1e-12)
-        assert ksos.mmd(v, ksos.MeanEmbedding(ZERO, kernel=Gaussian(1.0))) == pytest.approx(radius, abs=1e-6)
+        assert ksos.mmd(v, ksos.MeanEmbedding(ZERO, kernel=Gaussian(1.0))) == pytest.approx(
+            radius, abs=1e-6
+        )
 
 
 def test_the_discretised_reference() -> None:
-    found = ksos.robust_mode(ZERO, 1.2, measure=LINE, embedding_bandwidth=1.0, adversary="atoms", n_atoms=161, n_grid=21)
+    found = ksos.robust_mode(
+        ZERO, 1.2, measure=LINE, embedding_bandwidth=1.0, adversary="atoms", n_atoms=161, n_grid=21
+    )
     assert isinstance(found.worst_case, WorstAtoms)
     assert found.mode is not None and abs(abs(found.mode[0]) - 0.45) <= 0.01
     assert found.value == pytest.approx(0.0322, abs=1e-4)
@@ -84,13 +98,17 @@ def test_worst_atoms_of_any_loss_against_a_conic_solver() -> None:
     Phi, z, loss = rng.normal(size=(5, 30)), 0.1 * rng.normal(size=5), rng.normal(size=30)
     mu = cp.Variable(30, nonneg=True)
     for radius in (0.2, 0.8):
-        problem = cp.Problem(cp.Maximize(loss @ mu), [cp.sum(mu) == 1, cp.norm(Phi @ mu - z) <= radius])
+        problem = cp.Problem(
+            cp.Maximize(loss @ mu), [cp.sum(mu) == 1, cp.norm(Phi @ mu - z) <= radius]
+        )
         problem.solve(solver=cp.CLARABEL)
         found = worst_atoms(Phi, z, loss, radius)
         assert found.value == pytest.approx(problem.value, abs=1e-5)
         dual = np.max(loss - found.y @ Phi) + found.y @ z + radius * np.linalg.norm(found.y)
         assert problem.value - 1e-7 <= dual <= problem.value + 1e-4
-    problem = cp.Problem(cp.Maximize(loss @ mu - 2.0 * cp.sum_squares(Phi @ mu - z)), [cp.sum(mu) == 1])
+    problem = cp.Problem(
+        cp.Maximize(loss @ mu - 2.0 * cp.sum_squares(Phi @ mu - z)), [cp.sum(mu) == 1]
+    )
     problem.solve(solver=cp.CLARABEL)
     found = worst_atoms(Phi, z, loss, None, 2.0)
     assert found.value - 2.0 * found.distance**2 == pytest.approx(problem.value, abs=1e-5)
@@ -112,13 +130,23 @@ def test_the_mode_is_a_maximum_of_the_value() -> None:
     assert found.value >= found.path.value.max() - 1e-5
     for step in (-0.02, 0.02):
         theta = found.mode + step
-        near = ksos.worst_case(KernelFunction(theta[None, :], [-1.0], kernel=Gaussian(1.0)), ZERO, 1.2, space=space)
+        near = ksos.worst_case(
+            KernelFunction(theta[None, :], [-1.0], kernel=Gaussian(1.0)), ZERO, 1.2, space=space
+        )
         assert near.value is not None and -near.value <= found.value + 1e-6
 
 
 def test_a_time_limit_is_a_status() -> None:
     for options in ({}, {"relaxation": True}, {"adversary": "atoms"}):
-        found = ksos.robust_mode(ZERO, 1.2, measure=LINE, bandwidth=0.3, embedding_bandwidth=1.0, time_limit=0.05, **options)
+        found = ksos.robust_mode(
+            ZERO,
+            1.2,
+            measure=LINE,
+            bandwidth=0.3,
+            embedding_bandwidth=1.0,
+            time_limit=0.05,
+            **options,
+        )
         assert found.status == "time_limit" or found.time < 0.05
         assert found.time < 3.0 and found.mode is not None
 
@@ -134,21 +162,30 @@ def test_values_are_symmetric_and_lie_between_the_relaxation_and_the_observed_re
 
 def test_two_features() -> None:
     data, box = points(6, 2), Box([-1.5, -1.5], [1.5, 1.5])
-    found = ksos.robust_mode(data, 0.3, measure=box, bandwidth=1.2, embedding_bandwidth=1.2, n_support=9, n_grid=3)
+    found = ksos.robust_mode(
+        data, 0.3, measure=box, bandwidth=1.2, embedding_bandwidth=1.2, n_support=9, n_grid=3
+    )
     assert found.status == "solved" and found.mode is not None and found.mode.shape == (2,)
     assert found.message.startswith("solved: ") and "least radius" not in found.message
     assert box.contains(found.mode[None, :])[0]
     worst = found.worst_case
     assert isinstance(worst, ksos.WorstCase) and worst.mmd <= 0.3
-    relaxed = ksos.robust_mode(data, 0.3, measure=box, bandwidth=1.2, embedding_bandwidth=1.2, n_support=9, relaxation=True)
+    relaxed = ksos.robust_mode(
+        data, 0.3, measure=box, bandwidth=1.2, embedding_bandwidth=1.2, n_support=9, relaxation=True
+    )
     assert found.value is not None and relaxed.value is not None and found.value >= relaxed.value
     kde = ksos.MeanEmbedding(data, kernel=Gaussian(1.2))
-    grid = np.stack([a.ravel() for a in np.meshgrid(np.linspace(-1.5, 1.5, 61), np.linspace(-1.5, 1.5, 61))], axis=1)
+    grid = np.stack(
+        [a.ravel() for a in np.meshgrid(np.linspace(-1.5, 1.5, 61), np.linspace(-1.5, 1.5, 61))],
+        axis=1,
+    )
     assert relaxed.value == pytest.approx(kde(grid).max() - 0.3, abs=1e-3)
 
 
 def test_four_features() -> None:
-    found = ksos.robust_mode(points(3, 4), 0.4, bandwidth=1.0, embedding_bandwidth=3.0, n_support=4, rtol=1e-6)
+    found = ksos.robust_mode(
+        points(3, 4), 0.4, bandwidth=1.0, embedding_bandwidth=3.0, n_support=4, rtol=1e-6
+    )
     assert found.mode is not None and found.mode.shape == (4,) and found.status == "solved"
     with pytest.raises(ValueError, match="n_grid is for one or two features; got 4"):
         ksos.robust_mode(points(5, 4), 0.4, bandwidth=1.0, n_grid=3)
@@ -159,7 +196,9 @@ def test_radius_zero_is_the_mode_of_the_data() -> None:
     found = ksos.robust_mode(data, 0.0, measure=LINE, embedding_bandwidth=0.5)
     grid = np.linspace(-2.0, 2.0, 4001)[:, None]
     kde = ksos.MeanEmbedding(data, kernel=Gaussian(0.5))(grid)
-    assert found.mode is not None and found.mode[0] == pytest.approx(grid[np.argmax(kde), 0], abs=1e-3)
+    assert found.mode is not None and found.mode[0] == pytest.approx(
+        grid[np.argmax(kde), 0], abs=1e-3
+    )
     assert found.value == pytest.approx(kde.max(), abs=1e-6) and found.worst_case is None
 
 
@@ -172,9 +211,20 @@ def test_an_empty_ball_names_the_least_radius() -> None:
 
 def test_atoms_of_a_discrete_measure_and_of_too_many_features() -> None:
     nodes = Discrete(np.linspace(-2.0, 2.0, 81)[:, None])
-    found = ksos.robust_mode(ZERO, 1.2, measure=nodes, bandwidth=0.5, embedding_bandwidth=1.0, adversary="atoms", n_grid=9, n_support=12)
+    found = ksos.robust_mode(
+        ZERO,
+        1.2,
+        measure=nodes,
+        bandwidth=0.5,
+        embedding_bandwidth=1.0,
+        adversary="atoms",
+        n_grid=9,
+        n_support=12,
+    )
     assert found.value == pytest.approx(0.0322, abs=3e-4)
-    with pytest.raises(ValueError, match="in one or two features, or a Discrete measure; got 3 features"):
+    with pytest.raises(
+        ValueError, match="in one or two features, or a Discrete measure; got 3 features"
+    ):
         ksos.robust_mode(points(3, 3), 0.5, bandwidth=2.0, n_support=8, adversary="atoms")
 
 
@@ -182,7 +232,10 @@ def test_atoms_of_a_discrete_measure_and_of_too_many_features() -> None:
     ("options", "what"),
     [
         ({"adversary": "nature"}, "adversary must be one of 'sos', 'atoms'; got 'nature'"),
-        ({"relaxation": True, "adversary": "atoms"}, "relaxation=True has its adversary in the RKHS"),
+        (
+            {"relaxation": True, "adversary": "atoms"},
+            "relaxation=True has its adversary in the RKHS",
+        ),
         ({"n_atoms": 5}, 'n_atoms is for adversary="atoms"'),
         ({"n_grid": 1}, "n_grid must be at least 2; got 1"),
         ({"tol": -1.0}, "tol must be positive"),
@@ -190,12 +243,19 @@ def test_atoms_of_a_discrete_measure_and_of_too_many_features() -> None:
 )
 def test_bad_options(options: dict[str, Any], what: str) -> None:
     with pytest.raises(ValueError, match=what):
-        ksos.robust_mode(ZERO, 1.2, **{"measure": LINE, "embedding_bandwidth": 1.0, "bandwidth": 1.0, **options})
+        ksos.robust_mode(
+            ZERO, 1.2, **{"measure": LINE, "embedding_bandwidth": 1.0, "bandwidth": 1.0, **options}
+        )
     with pytest.raises(ValueError, match="radius"):
         ksos.robust_mode(ZERO, -1.2, measure=LINE, bandwidth=1.0)
 
 
 def test_a_bootstrap_radius() -> None:
     data = points(20, 1)
-    one, other = (ksos.robust_mode(data, "bootstrap", measure=LINE, bandwidth=1.0, n_support=8, rng=1, n_grid=3) for _ in range(2))
+    one, other = (
+        ksos.robust_mode(
+            data, "bootstrap", measure=LINE, bandwidth=1.0, n_support=8, rng=1, n_grid=3
+        )
+        for _ in range(2)
+    )
     assert one.radius == other.radius > 0.0

@@ -34,7 +34,13 @@ LOSSES: dict[str, Observable] = {
 
 def line_space(eta: float = 0.6, m: int = 11, measure: Any = LINE) -> ksos.SoSSpace:
     kernel = Gaussian(eta)
-    return ksos.SoSSpace(kernel, np.linspace(-2.0, 2.0, m)[:, None], measure, Gaussian(1.0), np.linspace(-2.0, 2.0, 15)[:, None])
+    return ksos.SoSSpace(
+        kernel,
+        np.linspace(-2.0, 2.0, m)[:, None],
+        measure,
+        Gaussian(1.0),
+        np.linspace(-2.0, 2.0, 15)[:, None],
+    )
 
 
 class Found:
@@ -42,16 +48,28 @@ class Found:
 
     def __init__(self, pb: Problem, saddle: Saddle) -> None:
         unit = pb.units[1]
-        self.saddle, self.status, self.point, self.least_radius = saddle, saddle.status, saddle.point, saddle.least_radius
-        self.value, self.dual_value = pb.in_units_of_the_loss(saddle.point.risk), pb.in_units_of_the_loss(saddle.upper)
+        self.saddle, self.status, self.point, self.least_radius = (
+            saddle,
+            saddle.status,
+            saddle.point,
+            saddle.least_radius,
+        )
+        self.value, self.dual_value = (
+            pb.in_units_of_the_loss(saddle.point.risk),
+            pb.in_units_of_the_loss(saddle.upper),
+        )
         self.y, self.gap = unit * saddle.y, unit * max(saddle.upper - saddle.point.risk, 0.0)
 
 
-def problem(loss: Observable, space: ksos.SoSSpace | None = None, data: np.ndarray | None = None) -> Problem:
+def problem(
+    loss: Observable, space: ksos.SoSSpace | None = None, data: np.ndarray | None = None
+) -> Problem:
     space = line_space() if space is None else space
     M = Expectation(loss).bind(space).D  # type: ignore[attr-defined]
     X = points(12, space.n_features) if data is None else data
-    return Problem(space, FixedRisk(M), ksos.MeanEmbedding(X, kernel=space.embedding_kernel), np.zeros(0))
+    return Problem(
+        space, FixedRisk(M), ksos.MeanEmbedding(X, kernel=space.embedding_kernel), np.zeros(0)
+    )
 
 
 def solved_at(pb: Problem, radius: float, tol: float = 1e-8, start: Saddle | None = None) -> Found:
@@ -77,7 +95,12 @@ def test_optimum_of_the_conic_solver(loss: Observable, radius: float) -> None:
     assert found.value == pytest.approx(conic(pb, radius), rel=1e-6, abs=1e-6 * pb.units[1])
 
 
-MEASURES = {"lebesgue": Lebesgue(), "normal": Normal(0.1, 0.8), "half box": Box([-np.inf], [1.0]), "nodes": Discrete.quadrature(LINE, 60)}
+MEASURES = {
+    "lebesgue": Lebesgue(),
+    "normal": Normal(0.1, 0.8),
+    "half box": Box([-np.inf], [1.0]),
+    "nodes": Discrete.quadrature(LINE, 60),
+}
 
 
 @pytest.mark.parametrize("measure", MEASURES.values(), ids=MEASURES)
@@ -95,7 +118,13 @@ def test_laws_of_the_value_in_the_radius(kernel: str, measure: Any) -> None:
     if kernel != "gaussian" and not isinstance(measure, Discrete):
         pytest.skip("no closed form")
     make = KERNELS[kernel]
-    space = ksos.SoSSpace(make(0.6), np.linspace(-2.0, 2.0, 9)[:, None], measure, make(1.0), np.linspace(-2.0, 2.0, 11)[:, None])
+    space = ksos.SoSSpace(
+        make(0.6),
+        np.linspace(-2.0, 2.0, 9)[:, None],
+        measure,
+        make(1.0),
+        np.linspace(-2.0, 2.0, 11)[:, None],
+    )
     pb = problem(coordinate(0) ** 2, space)
     least = pb.nearest(Deadline()).distance
     radii = np.linspace(1.05 * least + 1e-3, 0.7, 5)
@@ -113,7 +142,9 @@ def test_laws_of_the_value_in_the_radius(kernel: str, measure: Any) -> None:
 
 def test_kernels_that_are_not_smooth_live_on_nodes() -> None:
     nodes = Discrete.quadrature(LINE, 50)
-    space = ksos.SoSSpace(Laplace(0.7), np.linspace(-2.0, 2.0, 9)[:, None], nodes, Laplace(1.0), nodes.points[::4])
+    space = ksos.SoSSpace(
+        Laplace(0.7), np.linspace(-2.0, 2.0, 9)[:, None], nodes, Laplace(1.0), nodes.points[::4]
+    )
     pb = problem(coordinate(0) ** 2, space)
     assert solved_at(pb, 0.3).value == pytest.approx(conic(pb, 0.3), rel=1e-6)
 
@@ -121,7 +152,9 @@ def test_kernels_that_are_not_smooth_live_on_nodes() -> None:
 def test_two_features() -> None:
     axis = np.linspace(-1.5, 1.5, 4)
     support = np.stack([a.ravel() for a in np.meshgrid(axis, axis)], axis=1)
-    space = ksos.SoSSpace(Gaussian([0.9, 0.7]), support, Box([-1.5, -1.5], [1.5, 1.5]), Gaussian(1.0))
+    space = ksos.SoSSpace(
+        Gaussian([0.9, 0.7]), support, Box([-1.5, -1.5], [1.5, 1.5]), Gaussian(1.0)
+    )
     pb = problem(Polynomial({(2, 0): 1.0, (1, 1): 0.5, (0, 1): -1.0}), space)
     assert solved_at(pb, 0.25).value == pytest.approx(conic(pb, 0.25), rel=1e-6)
 
@@ -146,7 +179,11 @@ def test_weak_duality_is_never_violated(seed: int, case: tuple[str, float]) -> N
     assert best.dual_value >= best.value - 1e-13 * pb.units[1]
     # and with the dual's own y the definition gives the dual value
     M, A = np.asarray(matrix(pb)), np.asarray(pb.space.compressed_map.tensor)
-    again = np.linalg.eigvalsh(M - np.tensordot(best.y, A, axes=1))[-1] + best.y @ pb.z + radius * np.linalg.norm(best.y)
+    again = (
+        np.linalg.eigvalsh(M - np.tensordot(best.y, A, axes=1))[-1]
+        + best.y @ pb.z
+        + radius * np.linalg.norm(best.y)
+    )
     assert best.dual_value == pytest.approx(again, rel=1e-9, abs=1e-9)
 
 
@@ -177,7 +214,9 @@ def test_a_large_ball_holds_the_top_of_the_space() -> None:
 
 def test_an_empty_ball_is_proven_empty() -> None:
     pb = problem(coordinate(0) ** 2, line_space(eta=2.0, m=4), np.array([[0.3]]))
-    least = math.sqrt(max(ksos.minimize(ksos.functionals.SquaredMMD([[0.3]]), pb.space, tol=1e-12).objective, 0.0))
+    least = math.sqrt(
+        max(ksos.minimize(ksos.functionals.SquaredMMD([[0.3]]), pb.space, tol=1e-12).objective, 0.0)
+    )
     found = solved_at(pb, 0.9 * least)
     assert found.status == "infeasible"
     assert found.least_radius is not None
@@ -187,7 +226,9 @@ def test_an_empty_ball_is_proven_empty() -> None:
 
 def test_a_radius_just_above_the_least() -> None:
     pb = problem(coordinate(0) ** 2, line_space(eta=2.0, m=4), np.array([[0.3]]))
-    least = math.sqrt(ksos.minimize(ksos.functionals.SquaredMMD([[0.3]]), pb.space, tol=1e-13).objective)
+    least = math.sqrt(
+        ksos.minimize(ksos.functionals.SquaredMMD([[0.3]]), pb.space, tol=1e-13).objective
+    )
     found = solved_at(pb, least * (1.0 + 1e-6))
     assert found.status in ("solved", "solved_inaccurate")
     assert found.point.distance <= least * (1.0 + 1e-6)
@@ -218,10 +259,22 @@ def test_warm_starts_change_nothing() -> None:
 def test_a_value_that_jumps_in_the_multiplier() -> None:
     """Two equal places to go: the penalised optimum leaps from one mixture to another, and the bracket must close all the same."""
     space = ksos.SoSSpace(
-        Gaussian(0.3), np.linspace(-2.0, 2.0, 41)[:, None], LINE, Gaussian(1.0), np.linspace(-2.0, 2.0, 41)[:, None], 1e-8, 1e-9
+        Gaussian(0.3),
+        np.linspace(-2.0, 2.0, 41)[:, None],
+        LINE,
+        Gaussian(1.0),
+        np.linspace(-2.0, 2.0, 41)[:, None],
+        1e-8,
+        1e-9,
     )
     for theta, value in ((0.0, 0.02473), (-0.1, 0.02497), (0.45, 0.03442)):
-        found = solved_at(problem(KernelFunction([[theta]], [-1.0], kernel=Gaussian(1.0)), space, np.zeros((1, 1))), 1.2, tol=1e-7)
+        found = solved_at(
+            problem(
+                KernelFunction([[theta]], [-1.0], kernel=Gaussian(1.0)), space, np.zeros((1, 1))
+            ),
+            1.2,
+            tol=1e-7,
+        )
         assert found.status == "solved"
         assert -found.value == pytest.approx(value, abs=2e-5)
 
@@ -243,9 +296,15 @@ def test_solving_a_problem_does_not_change_it(radii: tuple[float, float]) -> Non
     for _ in range(2):
         for radius in radii:
             again = solved_at(pb, radius)
-            assert (again.value, again.dual_value, again.status) == (alone[radius].value, alone[radius].dual_value, alone[radius].status)
+            assert (again.value, again.dual_value, again.status) == (
+                alone[radius].value,
+                alone[radius].dual_value,
+                alone[radius].status,
+            )
             np.testing.assert_array_equal(again.point.C, alone[radius].point.C)
     pb = problem(coordinate(0) ** 2)
     first = solve(pb, radii[0], Goal())
     warm = [solve(pb, radii[1], Goal(rtol=1e-10), start=first).upper for _ in range(2)]
-    assert warm[0] == warm[1] == pytest.approx(solve(pb, radii[1], Goal(rtol=1e-10)).upper, abs=2e-10)
+    assert (
+        warm[0] == warm[1] == pytest.approx(solve(pb, radii[1], Goal(rtol=1e-10)).upper, abs=2e-10)
+    )

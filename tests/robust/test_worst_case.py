@@ -27,7 +27,9 @@ SQUARE = coordinate(0) ** 2
 OPTIONS: dict[str, Any] = {"embedding_bandwidth": 1.0, "measure": LINE, "n_support": 20}
 
 
-def atoms_optimum(loss: Any, data: np.ndarray, radius: float, sigma: float = 1.0, n: int = 161) -> float:
+def atoms_optimum(
+    loss: Any, data: np.ndarray, radius: float, sigma: float = 1.0, n: int = 161
+) -> float:
     """The worst distribution on a fine grid of [−2, 2], by CVXPY."""
     import cvxpy as cp
 
@@ -51,7 +53,9 @@ def worst() -> ksos.WorstCase:
 
 
 def test_of_a_table_the_density_has_its_names_and_the_words_stay_few(worst: ksos.WorstCase) -> None:
-    named = ksos.worst_case(SQUARE, pytest.importorskip("pandas").DataFrame(X, columns=["loss"]), 0.3, **OPTIONS)
+    named = ksos.worst_case(
+        SQUARE, pytest.importorskip("pandas").DataFrame(X, columns=["loss"]), 0.3, **OPTIONS
+    )
     assert named.distribution.feature_names == ("loss",) and named.value == worst.value
     assert len(repr(named)) < 1000
 
@@ -69,14 +73,21 @@ def test_the_density_is_in_the_exact_ball(worst: ksos.WorstCase) -> None:
 def test_the_value_belongs_to_the_density(worst: ksos.WorstCase) -> None:
     nodes = Discrete.quadrature(LINE, 400)
     assert worst.distribution is not None and worst.value is not None
-    assert float(nodes.weights * worst.distribution.pdf(nodes.points) @ nodes.points[:, 0] ** 2) == pytest.approx(worst.value, rel=1e-7)
+    assert float(
+        nodes.weights * worst.distribution.pdf(nodes.points) @ nodes.points[:, 0] ** 2
+    ) == pytest.approx(worst.value, rel=1e-7)
     assert worst.objective == worst.value
     assert worst.empirical_value == pytest.approx(float(np.mean(X**2)))
 
 
 def test_three_numbers_in_order(worst: ksos.WorstCase) -> None:
     """The density's value, the dual of the space, and the bound over all distributions, which atoms come close to."""
-    assert worst.value is not None and worst.dual_value is not None and worst.upper_bound is not None and worst.gap is not None
+    assert (
+        worst.value is not None
+        and worst.dual_value is not None
+        and worst.upper_bound is not None
+        and worst.gap is not None
+    )
     assert worst.value <= worst.dual_value <= worst.upper_bound
     assert worst.gap == worst.dual_value - worst.value
     assert worst.gap <= 1e-6 * worst.value
@@ -89,14 +100,20 @@ def test_three_numbers_in_order(worst: ksos.WorstCase) -> None:
 
 def test_the_dual_function_majorises_the_loss_on_the_space(worst: ksos.WorstCase) -> None:
     """t + g − ℓ is not negative against any density of the space, though it may be at single points."""
-    assert worst.space is not None and worst.dual_function is not None and worst.dual_constant is not None
+    assert (
+        worst.space is not None
+        and worst.dual_function is not None
+        and worst.dual_constant is not None
+    )
     slack = (worst.dual_constant + worst.dual_function - SQUARE).matrix(
         worst.space.kernel, worst.space.support_points, LINE, worst.space.log_unit, worst.space.T
     )
     assert np.linalg.eigvalsh(slack.values)[0] >= -1e-7
     g = worst.dual_function
     size = float(np.sqrt(g.weights @ g.kernel(g.points) @ g.weights))
-    assert worst.dual_constant + g(X).mean() + 0.3 * size == pytest.approx(worst.dual_value, rel=1e-6)
+    assert worst.dual_constant + g(X).mean() + 0.3 * size == pytest.approx(
+        worst.dual_value, rel=1e-6
+    )
 
 
 def test_no_distribution_in_the_ball_exceeds_the_upper_bound() -> None:
@@ -132,16 +149,28 @@ def test_losses_of_every_kind_agree() -> None:
     kernel = Gaussian(0.8)
     pairs = [
         (SQUARE, lambda Z: Z[:, 0] ** 2, 1e-7),
-        (KernelFunction([[0.5]], [1.0], kernel=kernel), lambda Z: kernel(Z, np.array([[0.5]]))[:, 0], 1e-7),
-        (BoxIndicator([1.0], [2.0]), NumericFunction(lambda Z: (Z[:, 0] >= 1.0).astype(float), max_nodes=20_000), 1e-3),
+        (
+            KernelFunction([[0.5]], [1.0], kernel=kernel),
+            lambda Z: kernel(Z, np.array([[0.5]]))[:, 0],
+            1e-7,
+        ),
+        (
+            BoxIndicator([1.0], [2.0]),
+            NumericFunction(lambda Z: (Z[:, 0] >= 1.0).astype(float), max_nodes=20_000),
+            1e-3,
+        ),
     ]
     for exact, code, tol in pairs:
         one, other = (ksos.worst_case(loss, X, 0.2, **OPTIONS) for loss in (exact, code))
         assert one.value == pytest.approx(other.value, rel=tol)
         assert (one.upper_bound_kind, other.upper_bound_kind) == ("rigorous", "estimate")
         assert other.integration_error < tol
-    embedding = ksos.worst_case(ksos.MeanEmbedding([[0.5]], [1.0], kernel=kernel), X, 0.2, **OPTIONS)
-    assert embedding.value == pytest.approx(ksos.worst_case(pairs[1][0], X, 0.2, **OPTIONS).value, rel=1e-9)
+    embedding = ksos.worst_case(
+        ksos.MeanEmbedding([[0.5]], [1.0], kernel=kernel), X, 0.2, **OPTIONS
+    )
+    assert embedding.value == pytest.approx(
+        ksos.worst_case(pairs[1][0], X, 0.2, **OPTIONS).value, rel=1e-9
+    )
 
 
 def test_a_lipschitz_constant_makes_the_bound_rigorous() -> None:
@@ -186,17 +215,32 @@ def test_a_loss_that_is_no_function() -> None:
 
 def test_radius_zero_is_the_data() -> None:
     worst = ksos.worst_case(SQUARE, X, 0.0, weights=np.arange(40.0), **OPTIONS)
-    assert worst.value == worst.upper_bound == pytest.approx(float(np.average(X[:, 0] ** 2, weights=np.arange(40.0))))
+    assert (
+        worst.value
+        == worst.upper_bound
+        == pytest.approx(float(np.average(X[:, 0] ** 2, weights=np.arange(40.0))))
+    )
     assert worst.distribution is None and worst.status == "solved" and worst.mmd == worst.gap == 0.0
-    with pytest.raises(ValueError, match="radius 0 leaves only the data, but their weights are not those of a distribution"):
-        ksos.worst_case(SQUARE, ksos.MeanEmbedding(X, np.linspace(-1.0, 1.0, 40), kernel=Gaussian(1.0)), 0, measure=LINE)
+    with pytest.raises(
+        ValueError,
+        match="radius 0 leaves only the data, but their weights are not those of a distribution",
+    ):
+        ksos.worst_case(
+            SQUARE,
+            ksos.MeanEmbedding(X, np.linspace(-1.0, 1.0, 40), kernel=Gaussian(1.0)),
+            0,
+            measure=LINE,
+        )
 
 
 def test_the_least_radius_is_one_that_holds_a_density() -> None:
     far = ksos.worst_case(SQUARE, [[6.0], [6.5]], 0.1, **OPTIONS)
     assert far.status == "infeasible" and far.least_radius is not None
     assert far.least_radius <= far.mmd <= 1.001 * far.least_radius
-    assert ksos.worst_case(SQUARE, [[6.0], [6.5]], 1.002 * far.least_radius, **OPTIONS).status == "solved"
+    assert (
+        ksos.worst_case(SQUARE, [[6.0], [6.5]], 1.002 * far.least_radius, **OPTIONS).status
+        == "solved"
+    )
 
 
 def test_rounding_does_not_put_bounds_below_the_value() -> None:
@@ -215,11 +259,17 @@ def test_an_empty_ball_names_the_least_radius() -> None:
     assert worst.status == "infeasible"
     assert worst.value is worst.gap is worst.upper_bound is None
     assert worst.least_radius is not None and worst.least_radius > 0.01
-    assert f"the least radius that holds a density of this space is {worst.least_radius:.6g} (certified)" in worst.message
+    assert (
+        f"the least radius that holds a density of this space is {worst.least_radius:.6g} (certified)"
+        in worst.message
+    )
     assert worst.distribution is not None and worst.mmd >= worst.least_radius  # the nearest found
     just = ksos.worst_case(SQUARE, [[0.3]], 1.05 * worst.least_radius, bandwidth=1.0, **OPTIONS)
     assert just.status == "solved" or just.least_radius is not None
-    assert ksos.worst_case(SQUARE, [[0.3]], 3.0 * worst.least_radius, bandwidth=1.0, **OPTIONS).status == "solved"
+    assert (
+        ksos.worst_case(SQUARE, [[0.3]], 3.0 * worst.least_radius, bandwidth=1.0, **OPTIONS).status
+        == "solved"
+    )
 
 
 @pytest.mark.parametrize("radius", [-0.1, np.nan, np.inf, "boot", True, None, [0.1]])
@@ -229,7 +279,9 @@ def test_radii_that_are_none(radius: Any) -> None:
 
 
 def test_one_of_radius_and_penalty() -> None:
-    with pytest.raises(ValueError, match=r"pass either a radius or a penalty; got radius=0\.1, penalty=2\.0"):
+    with pytest.raises(
+        ValueError, match=r"pass either a radius or a penalty; got radius=0\.1, penalty=2\.0"
+    ):
         ksos.worst_case(SQUARE, X, 0.1, penalty=2.0, **OPTIONS)
     with pytest.raises(ValueError, match="penalty must be positive and finite; got 0"):
         ksos.worst_case(SQUARE, X, penalty=0, **OPTIONS)
@@ -239,20 +291,34 @@ def test_one_of_radius_and_penalty() -> None:
 def test_the_penalised_problem(penalty: float) -> None:
     worst = ksos.worst_case(SQUARE, X, penalty=penalty, **OPTIONS)
     assert worst.status == "solved" and worst.space is not None
-    assert worst.value is not None and worst.objective is not None and worst.gap is not None and worst.upper_bound is not None
-    M = SQUARE.matrix(worst.space.kernel, worst.space.support_points, LINE, worst.space.log_unit, worst.space.T).values
+    assert (
+        worst.value is not None
+        and worst.objective is not None
+        and worst.gap is not None
+        and worst.upper_bound is not None
+    )
+    M = SQUARE.matrix(
+        worst.space.kernel, worst.space.support_points, LINE, worst.space.log_unit, worst.space.T
+    ).values
     assert worst.objective == pytest.approx(
-        conic_worst_case(worst.space.compressed_map.tensor, worst.space.coordinates(X), M, None, penalty), rel=1e-6
+        conic_worst_case(
+            worst.space.compressed_map.tensor, worst.space.coordinates(X), M, None, penalty
+        ),
+        rel=1e-6,
     )
     assert worst.objective == pytest.approx(worst.value - penalty * worst.mmd**2)
     assert worst.gap <= 1e-6
     assert worst.objective <= worst.upper_bound <= worst.objective + 0.05 * max(worst.value, 1.0)
     # the ball of that radius has the same answer
-    assert ksos.worst_case(SQUARE, X, worst.mmd, **OPTIONS).value == pytest.approx(worst.value, rel=1e-5)
+    assert ksos.worst_case(SQUARE, X, worst.mmd, **OPTIONS).value == pytest.approx(
+        worst.value, rel=1e-5
+    )
 
 
 def test_bootstrap_radius() -> None:
-    first, again, other = (ksos.worst_case(SQUARE, X, "bootstrap", rng=seed, **OPTIONS) for seed in (3, 3, 4))
+    first, again, other = (
+        ksos.worst_case(SQUARE, X, "bootstrap", rng=seed, **OPTIONS) for seed in (3, 3, 4)
+    )
     assert first.radius == again.radius != other.radius
     assert first.radius is not None and 0.05 < first.radius < 0.5
     wide = ksos.worst_case(SQUARE, X, "bootstrap", rng=3, confidence=0.999, **OPTIONS)
@@ -264,10 +330,19 @@ def test_bootstrap_radius_is_the_quantile_of_resamples() -> None:
     kernel, reference = Gaussian(1.0), as_reference(X)
     rng = np.random.default_rng(1)
     draws = [ksos.mmd(X[rng.integers(40, size=40)], X, kernel) for _ in range(800)]
-    assert ksos.bootstrap_radius(X, kernel, confidence=0.9, n_resamples=1500, rng=0) == pytest.approx(np.quantile(draws, 0.9), rel=0.05)
+    assert ksos.bootstrap_radius(
+        X, kernel, confidence=0.9, n_resamples=1500, rng=0
+    ) == pytest.approx(np.quantile(draws, 0.9), rel=0.05)
     counts = np.random.default_rng(0).multinomial(40, reference.weights, size=20)
-    same = sorted(ksos.mmd(reference.points, ksos.MeanEmbedding(reference.points, c / 40, kernel=kernel), kernel) for c in counts)
-    assert ksos.bootstrap_radius(X, kernel, confidence=0.5, n_resamples=20, rng=0) == pytest.approx(same[10], rel=1e-9)
+    same = sorted(
+        ksos.mmd(
+            reference.points, ksos.MeanEmbedding(reference.points, c / 40, kernel=kernel), kernel
+        )
+        for c in counts
+    )
+    assert ksos.bootstrap_radius(X, kernel, confidence=0.5, n_resamples=20, rng=0) == pytest.approx(
+        same[10], rel=1e-9
+    )
 
 
 def test_bootstrap_balls_hold_the_population() -> None:
@@ -275,7 +350,9 @@ def test_bootstrap_balls_hold_the_population() -> None:
     inside = 0
     for seed in range(25):
         sample = np.random.default_rng(seed).normal(size=(30, 1))
-        inside += ksos.mmd(sample, population, kernel) <= ksos.bootstrap_radius(sample, kernel, n_resamples=300, rng=seed)
+        inside += ksos.mmd(sample, population, kernel) <= ksos.bootstrap_radius(
+            sample, kernel, n_resamples=300, rng=seed
+        )
     assert inside >= 20  # 24 expected
 
 
@@ -285,7 +362,11 @@ def test_bootstrap_balls_hold_the_population() -> None:
         (X[:1], {}, "needs at least two distinct samples"),
         (X, {"confidence": 1.0}, "confidence must lie strictly between 0 and 1; got 1.0"),
         (X, {"n_resamples": 2}, "n_resamples must be at least 10"),
-        (ksos.MeanEmbedding(X, -np.ones(40), kernel=Gaussian(1.0)), {"embedding_bandwidth": None}, "must not be negative"),
+        (
+            ksos.MeanEmbedding(X, -np.ones(40), kernel=Gaussian(1.0)),
+            {"embedding_bandwidth": None},
+            "must not be negative",
+        ),
     ],
 )
 def test_bootstrap_of_nothing(data: Any, options: dict[str, Any], what: str) -> None:
@@ -302,7 +383,9 @@ def test_weights_are_repetitions_and_order_does_not_matter() -> None:
     other = ksos.worst_case(SQUARE, np.repeat(X, counts, axis=0)[::-1], 0.2, **OPTIONS)
     assert one.value == pytest.approx(other.value, rel=1e-7)
     embedding = ksos.MeanEmbedding(X, counts / counts.sum(), kernel=Gaussian(1.0))
-    assert ksos.worst_case(SQUARE, embedding, 0.2, measure=LINE, n_support=20).value == pytest.approx(one.value, rel=1e-6)
+    assert ksos.worst_case(
+        SQUARE, embedding, 0.2, measure=LINE, n_support=20
+    ).value == pytest.approx(one.value, rel=1e-6)
 
 
 def test_signed_embeddings_may_be_the_centre() -> None:
@@ -313,10 +396,18 @@ def test_signed_embeddings_may_be_the_centre() -> None:
 
 
 def test_a_space_is_used_as_it_is() -> None:
-    space = ksos.SoSSpace(Gaussian(0.6), np.linspace(-2.0, 2.0, 11)[:, None], LINE, Gaussian(1.0), np.linspace(-1.0, 1.0, 3)[:, None])
+    space = ksos.SoSSpace(
+        Gaussian(0.6),
+        np.linspace(-2.0, 2.0, 11)[:, None],
+        LINE,
+        Gaussian(1.0),
+        np.linspace(-1.0, 1.0, 3)[:, None],
+    )
     worst = ksos.worst_case(SQUARE, X, 0.3, space=space)
     assert worst.space is space
-    assert worst.mmd <= 0.3, "few landmarks: the projected ball is larger, the density is in the exact one all the same"
+    assert worst.mmd <= 0.3, (
+        "few landmarks: the projected ball is larger, the density is in the exact one all the same"
+    )
     assert worst.projected_mmd < 0.3 - AGREEMENT
     assert "exact and projected MMD differ by" in worst.note
     assert worst.gap is not None and worst.gap > 1e-4, "and the gap counts what that costs"
@@ -332,7 +423,13 @@ def test_a_space_is_used_as_it_is() -> None:
 
 def test_landmarks_grow_until_exact_and_projected_agree() -> None:
     setting = as_setting(X, embedding_bandwidth=0.25, measure=LINE, n_support=20)
-    few = ksos.SoSSpace(setting.space.kernel, setting.space.support_points, LINE, Gaussian(0.25), setting.space.landmarks[:4])
+    few = ksos.SoSSpace(
+        setting.space.kernel,
+        setting.space.support_points,
+        LINE,
+        Gaussian(0.25),
+        setting.space.landmarks[:4],
+    )
     poor = ksos.worst_case(SQUARE, X, 0.3, space=few)
     rich = ksos.worst_case(SQUARE, X, 0.3, embedding_bandwidth=0.25, measure=LINE, n_support=20)
     assert rich.mmd - rich.projected_mmd <= AGREEMENT < poor.mmd - poor.projected_mmd
@@ -340,58 +437,117 @@ def test_landmarks_grow_until_exact_and_projected_agree() -> None:
 
 
 def test_on_all_of_space_an_unbounded_loss_warns_and_names_the_box() -> None:
-    with pytest.warns(UserWarning, match=r"is unbounded on Lebesgue\(\), .* may be infinite; .* in the box from \[-[\d.]+\] to \[[\d.]+\]"):
+    with pytest.warns(
+        UserWarning,
+        match=r"is unbounded on Lebesgue\(\), .* may be infinite; .* in the box from \[-[\d.]+\] to \[[\d.]+\]",
+    ):
         worst = ksos.worst_case(SQUARE, X, 0.3, embedding_bandwidth=1.0, n_support=20)
-    assert worst.value is not None and worst.upper_bound == np.inf and worst.upper_bound_kind == "infinite"
+    assert (
+        worst.value is not None
+        and worst.upper_bound == np.inf
+        and worst.upper_bound_kind == "infinite"
+    )
     assert worst.mmd <= 0.3 and worst.status == "solved"
     with pytest.warns(UserWarning, match="is not known to be bounded"):
-        code = ksos.worst_case(lambda Z: np.tanh(Z[:, 0]), X, 0.3, embedding_bandwidth=1.0, n_support=20)
+        code = ksos.worst_case(
+            lambda Z: np.tanh(Z[:, 0]), X, 0.3, embedding_bandwidth=1.0, n_support=20
+        )
     assert code.upper_bound_kind == "estimate"
-    known = ksos.worst_case(NumericFunction(lambda Z: np.tanh(Z[:, 0]), bounded=True), X, 0.3, embedding_bandwidth=1.0, n_support=20)
+    known = ksos.worst_case(
+        NumericFunction(lambda Z: np.tanh(Z[:, 0]), bounded=True),
+        X,
+        0.3,
+        embedding_bandwidth=1.0,
+        n_support=20,
+    )
     assert known.value == pytest.approx(code.value, rel=1e-6)
 
 
 @pytest.mark.parametrize("measure", [Lebesgue(), Normal(0.0, 1.0), Box([-np.inf], [1.5])])
 def test_bounded_losses_are_bounded_rigorously_on_unbounded_domains(measure: Any) -> None:
-    for loss in (KernelFunction([[0.9]], [1.0], kernel=Gaussian(0.5)), BoxIndicator([1.0], [1.4]), BoxIndicator([-np.inf], [-1.0])):
-        worst = ksos.worst_case(loss, X, 0.1, embedding_bandwidth=1.0, measure=measure, n_support=20)
+    for loss in (
+        KernelFunction([[0.9]], [1.0], kernel=Gaussian(0.5)),
+        BoxIndicator([1.0], [1.4]),
+        BoxIndicator([-np.inf], [-1.0]),
+    ):
+        worst = ksos.worst_case(
+            loss, X, 0.1, embedding_bandwidth=1.0, measure=measure, n_support=20
+        )
         assert worst.upper_bound_kind == "rigorous" and worst.mmd <= 0.1
         assert worst.value is not None and worst.upper_bound is not None
         assert worst.value <= worst.upper_bound <= 1.0
         far = -1.2 if loss(np.array([[-50.0]]))[0] else 1.2
         t = 0.1 / ksos.mmd(X, np.array([[far]]), Gaussian(1.0))
-        assert (1.0 - t) * float(np.mean(loss(X))) + t * float(loss(np.array([[far]]))[0]) <= worst.upper_bound + 1e-9
+        assert (1.0 - t) * float(np.mean(loss(X))) + t * float(
+            loss(np.array([[far]]))[0]
+        ) <= worst.upper_bound + 1e-9
 
 
 def test_kernels_without_a_closed_form_are_refused_before_any_work() -> None:
-    with pytest.raises(IntegralNotAvailableError, match=r"use Gaussian kernels, or put the density on nodes, as measure=Discrete\.quad"):
+    with pytest.raises(
+        IntegralNotAvailableError,
+        match=r"use Gaussian kernels, or put the density on nodes, as measure=Discrete\.quad",
+    ):
         ksos.worst_case(SQUARE, X, 0.3, kernel="laplace", measure=LINE)
-    with pytest.raises(IntegralNotAvailableError, match="on a box is known in up to 3 features; got 4"):
-        ksos.worst_case(SQUARE, np.zeros((3, 4)), 0.3, bandwidth=1.0, measure=Box([-1.0] * 4, [1.0] * 4))
+    with pytest.raises(
+        IntegralNotAvailableError, match="on a box is known in up to 3 features; got 4"
+    ):
+        ksos.worst_case(
+            SQUARE, np.zeros((3, 4)), 0.3, bandwidth=1.0, measure=Box([-1.0] * 4, [1.0] * 4)
+        )
 
 
 def test_kernels_on_nodes() -> None:
     nodes = Discrete.quadrature(LINE, 60)
-    worst = ksos.worst_case(SQUARE, X, 0.3, kernel="laplace", bandwidth=0.7, embedding_bandwidth=1.0, measure=nodes, n_support=20)
+    worst = ksos.worst_case(
+        SQUARE,
+        X,
+        0.3,
+        kernel="laplace",
+        bandwidth=0.7,
+        embedding_bandwidth=1.0,
+        measure=nodes,
+        n_support=20,
+    )
     assert worst.status == "solved" and worst.mmd <= 0.3 and worst.upper_bound_kind == "rigorous"
-    assert ksos.mmd(worst.distribution, X, Laplace(1.0, product=True)) == pytest.approx(worst.mmd, abs=1e-9)
-    assert worst.value is not None and worst.upper_bound is not None and worst.value <= worst.upper_bound
+    assert ksos.mmd(worst.distribution, X, Laplace(1.0, product=True)) == pytest.approx(
+        worst.mmd, abs=1e-9
+    )
+    assert (
+        worst.value is not None
+        and worst.upper_bound is not None
+        and worst.value <= worst.upper_bound
+    )
 
 
 def test_two_features_and_an_exact_ball() -> None:
     data = points(15, 2)
     loss = Polynomial({(2, 0): 1.0, (0, 1): 1.0})
-    worst = ksos.worst_case(loss, data, 0.3, bandwidth=1.1, embedding_bandwidth=1.3, measure=Box([-1.5, -1.5], [1.5, 1.5]), n_support=16)
+    worst = ksos.worst_case(
+        loss,
+        data,
+        0.3,
+        bandwidth=1.1,
+        embedding_bandwidth=1.3,
+        measure=Box([-1.5, -1.5], [1.5, 1.5]),
+        n_support=16,
+    )
     assert worst.status == "solved" and worst.mmd <= 0.3
     assert ksos.mmd(worst.distribution, data, Gaussian(1.3)) == pytest.approx(worst.mmd, abs=1e-9)
-    assert worst.value is not None and worst.upper_bound is not None and worst.value <= worst.upper_bound <= 1.25 * worst.value
+    assert (
+        worst.value is not None
+        and worst.upper_bound is not None
+        and worst.value <= worst.upper_bound <= 1.25 * worst.value
+    )
     assert worst.distribution is not None
     assert worst.distribution.expectation(loss) == pytest.approx(worst.value, rel=1e-7)
 
 
 def test_three_features_on_a_box() -> None:
     data, box = points(10, 3), Box([-1.0] * 3, [1.0] * 3)
-    worst = ksos.worst_case(coordinate(2), data, 0.3, bandwidth=2.5, embedding_bandwidth=2.5, measure=box, n_support=8)
+    worst = ksos.worst_case(
+        coordinate(2), data, 0.3, bandwidth=2.5, embedding_bandwidth=2.5, measure=box, n_support=8
+    )
     assert worst.status == "solved" and worst.mmd <= 0.3
     assert ksos.mmd(worst.distribution, data, Gaussian(2.5)) == pytest.approx(worst.mmd, abs=1e-8)
 
@@ -403,7 +559,11 @@ def test_many_features_on_all_of_space() -> None:
     assert worst.status == "solved" and worst.mmd <= 0.3
     assert ksos.mmd(worst.distribution, data, Gaussian(3.0)) == pytest.approx(worst.mmd, abs=1e-12)
     assert worst.mmd - worst.projected_mmd <= 1e-3
-    assert worst.value is not None and worst.upper_bound is not None and worst.value <= worst.upper_bound <= 1.0 + 1e-6
+    assert (
+        worst.value is not None
+        and worst.upper_bound is not None
+        and worst.value <= worst.upper_bound <= 1.0 + 1e-6
+    )
 
 
 @pytest.mark.parametrize(("scale", "shift"), [(1e-6, 0.0), (1e6, 0.0), (1e150, 0.0), (1.0, 1e8)])
@@ -412,7 +572,12 @@ def test_units_and_origin_do_not_matter(scale: float, shift: float) -> None:
     moved = (data * scale) + shift
     data = (moved - shift) / scale
     plain = ksos.worst_case(
-        KernelFunction([[0.7]], [1.0], kernel=Gaussian(0.8)), data, 0.2, embedding_bandwidth=1.0, measure=LINE, n_support=12
+        KernelFunction([[0.7]], [1.0], kernel=Gaussian(0.8)),
+        data,
+        0.2,
+        embedding_bandwidth=1.0,
+        measure=LINE,
+        n_support=12,
     )
     other = ksos.worst_case(
         KernelFunction([[0.7 * scale + shift]], [1.0], kernel=Gaussian(0.8 * scale)),
@@ -434,11 +599,21 @@ def test_units_and_origin_do_not_matter(scale: float, shift: float) -> None:
         (X, {"weights": -np.ones(40)}, ValueError, "weights must not be negative"),
         (X, {"weights": np.ones(3)}, ValueError, "weights must have length 40; got 3"),
         (X, {"kernel": "cauchy"}, ValueError, "kernel must be one of 'gaussian'"),
-        (X, {"kernel": Gaussian(1.0), "bandwidth": 1.0}, ValueError, "has its own bandwidth; pass bandwidth=None"),
+        (
+            X,
+            {"kernel": Gaussian(1.0), "bandwidth": 1.0},
+            ValueError,
+            "has its own bandwidth; pass bandwidth=None",
+        ),
         (X, {"bandwidth": -1.0}, ValueError, "bandwidth must be positive"),
         (X, {"embedding_bandwidth": np.nan}, ValueError, "embedding_bandwidth must be positive"),
         (X, {"measure": "box"}, TypeError, "measure must be a measure such as"),
-        (X, {"measure": Box([0.0, 0.0], [1.0, 1.0])}, ValueError, "Box measure has 2 features, but the points have 1"),
+        (
+            X,
+            {"measure": Box([0.0, 0.0], [1.0, 1.0])},
+            ValueError,
+            "Box measure has 2 features, but the points have 1",
+        ),
         (X, {"n_support": 0}, ValueError, "n_support must be at least 2; got 0"),
         (X, {"tol": 0.0}, ValueError, "tol must be positive"),
         (X, {"rtol": 0.0}, ValueError, "rtol must be positive"),
@@ -450,8 +625,18 @@ def test_units_and_origin_do_not_matter(scale: float, shift: float) -> None:
             ValueError,
             "weights are those of samples; a MeanEmbedding has",
         ),
-        (ksos.MeanEmbedding(X, kernel=Gaussian(1.0)), {}, ValueError, "embedding_bandwidth must be None"),
-        (ksos.SoSDensity(Gaussian(1.0), [[0.0]], [[1.0]], normalize=True), {}, TypeError, "draw samples from it with rvs"),
+        (
+            ksos.MeanEmbedding(X, kernel=Gaussian(1.0)),
+            {},
+            ValueError,
+            "embedding_bandwidth must be None",
+        ),
+        (
+            ksos.SoSDensity(Gaussian(1.0), [[0.0]], [[1.0]], normalize=True),
+            {},
+            TypeError,
+            "draw samples from it with rvs",
+        ),
     ],
 )
 def test_bad_input(data: Any, options: dict[str, Any], error: type[Exception], what: str) -> None:
@@ -462,13 +647,19 @@ def test_bad_input(data: Any, options: dict[str, Any], error: type[Exception], w
 def test_input_is_not_changed_and_lists_do() -> None:
     data = X.copy()
     data.setflags(write=False)
-    assert ksos.worst_case(SQUARE, data, 0.2, **OPTIONS).value == ksos.worst_case(SQUARE, X.tolist(), 0.2, **OPTIONS).value
+    assert (
+        ksos.worst_case(SQUARE, data, 0.2, **OPTIONS).value
+        == ksos.worst_case(SQUARE, X.tolist(), 0.2, **OPTIONS).value
+    )
 
 
 def test_defaults_are_scale_free() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        one, other = (ksos.worst_case(SQUARE * scale**-2, X[:20] * scale, 0.2, n_support=16) for scale in (1.0, 1e5))
+        one, other = (
+            ksos.worst_case(SQUARE * scale**-2, X[:20] * scale, 0.2, n_support=16)
+            for scale in (1.0, 1e5)
+        )
     assert one.value == pytest.approx(other.value, rel=1e-6)
 
 
@@ -487,7 +678,9 @@ def test_any_data_give_an_answer_in_order_or_a_status(data: np.ndarray) -> None:
             return
     if worst.value is None:
         assert worst.status in ("infeasible", "undecided")
-        assert worst.status == "undecided" or (worst.least_radius is not None and worst.least_radius > 0.5)
+        assert worst.status == "undecided" or (
+            worst.least_radius is not None and worst.least_radius > 0.5
+        )
     else:
         assert worst.upper_bound is not None
         assert worst.mmd <= 0.5 and 0.0 <= worst.value <= worst.upper_bound + 1e-9 <= 1.0 + 1e-6

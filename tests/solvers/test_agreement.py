@@ -26,16 +26,24 @@ KINDS = [
 ]
 TOL = 1e-6
 ROUNDING = 1e-8  # what two ways to compute a gap may differ by, with whitening matrices as large as those of tol_model = 1e-7
-FEW_STEPS = {"fista": 200, "projected_gradient": 50, "frank_wolfe": 50}  # valid certificates are asked of all, convergence of the others
+FEW_STEPS = {
+    "fista": 200,
+    "projected_gradient": 50,
+    "frank_wolfe": 50,
+}  # valid certificates are asked of all, convergence of the others
 
 
-def recertified(space: ksos.SoSSpace, X: np.ndarray, sigma: float, scale: float, weight: float, C: np.ndarray) -> tuple[float, float]:
+def recertified(
+    space: ksos.SoSSpace, X: np.ndarray, sigma: float, scale: float, weight: float, C: np.ndarray
+) -> tuple[float, float]:
     """(f, gap) from the definitions: every integral written out for the Gaussian kernel on R^d, nothing of the library but T and S."""
     X = np.asarray(X, dtype=float)
     d, T, S = X.shape[1], space.T, space.projection.S
     squared = np.sum((X[:, None] - X[None]) ** 2, axis=2) / sigma**2
     K = np.exp(-squared)
-    triple = (2.0 / 3.0) ** (d / 2) * np.exp(-(squared[:, :, None] + squared[:, None, :] + squared[None, :, :]) / 3.0)
+    triple = (2.0 / 3.0) ** (d / 2) * np.exp(
+        -(squared[:, :, None] + squared[:, None, :] + squared[None, :, :]) / 3.0
+    )
     A = np.einsum("kc,ijc,ia,jb->kab", S, triple, T, T, optimize=True)
     D = weight * T.T @ K @ T
     residual = np.einsum("kab,ab->k", A, C) - S @ K.mean(axis=1)
@@ -51,12 +59,16 @@ def recertified(space: ksos.SoSSpace, X: np.ndarray, sigma: float, scale: float,
     scale=st.sampled_from([1.0, 1e-3, 20.0]),
     weight=st.sampled_from([0.0, 1e-6, 1e-3, 1.0]),
 )
-def test_what_is_called_solved_verifies_and_all_solvers_agree(X: np.ndarray, sigma: float, scale: float, weight: float) -> None:
+def test_what_is_called_solved_verifies_and_all_solvers_agree(
+    X: np.ndarray, sigma: float, scale: float, weight: float
+) -> None:
     space = ksos.SoSSpace(Gaussian(sigma), X, tol_model=1e-7, tol_embedding=1e-7)
     functional = scale * SquaredMMD(X) + weight * Trace(relative=True)
     lower, upper = -np.inf, np.inf
     for solver in SOLVERS:
-        solution = ksos.minimize(functional, space, solver=solver, tol=TOL, max_iter=FEW_STEPS.get(solver))
+        solution = ksos.minimize(
+            functional, space, solver=solver, tol=TOL, max_iter=FEW_STEPS.get(solver)
+        )
         assert solution.status in STATUSES
         assert solution.status == "solved" or solver in FEW_STEPS, (solver, solution.message)
         f, gap = recertified(space, X, sigma, scale, weight, solution.parameter)

@@ -31,14 +31,20 @@ MEASURES: dict[str, Measure] = {
 def clustered(seed: int = 0, n: int = 12) -> np.ndarray:
     """Two clusters, of which one is so narrow that the space has weak directions."""
     rng = np.random.default_rng(seed)
-    return np.concatenate([rng.normal(-1.0, 0.05, (n, 1)), rng.normal(1.0, 0.3, (n, 1))]).clip(-2.0, 2.0)
+    return np.concatenate([rng.normal(-1.0, 0.05, (n, 1)), rng.normal(1.0, 0.3, (n, 1))]).clip(
+        -2.0, 2.0
+    )
 
 
-def verdict(solution: ksos.Solution, X: np.ndarray, penalty: float, squared: bool) -> tuple[float, float, float]:
+def verdict(
+    solution: ksos.Solution, X: np.ndarray, penalty: float, squared: bool
+) -> tuple[float, float, float]:
     """(mass, objective, gap) of a solution from ψ at the nodes of another rule: G = ∇f, gap = ⟨G, C⟩ − λ_min(G, ∫ψψᵀdρ)."""
     space = solution.space
     A, z, D = brute_objective(space, X)
-    nodes, w = quadrature_rule(space.kernel, space.measure, np.concatenate([space.support_points, space.landmarks]))
+    nodes, w = quadrature_rule(
+        space.kernel, space.measure, np.concatenate([space.support_points, space.landmarks])
+    )
     psi = space.kernel(nodes, space.support_points) @ space.T
     N = (psi * (w * np.exp(-space.log_unit))[:, None]).T @ psi
     C, penalty = solution.parameter, penalty * np.exp(-space.log_unit)
@@ -52,8 +58,12 @@ def verdict(solution: ksos.Solution, X: np.ndarray, penalty: float, squared: boo
 
 @pytest.mark.parametrize("measure", MEASURES)
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize(("squared", "penalty"), [(True, 0.0), (False, 1e-4)], ids=["squared", "distance"])
-def test_objective_gap_and_mass_are_those_of_the_density(kernel: str, measure: str, squared: bool, penalty: float) -> None:
+@pytest.mark.parametrize(
+    ("squared", "penalty"), [(True, 0.0), (False, 1e-4)], ids=["squared", "distance"]
+)
+def test_objective_gap_and_mass_are_those_of_the_density(
+    kernel: str, measure: str, squared: bool, penalty: float
+) -> None:
     X = clustered()
     functional = (SquaredMMD if squared else MMD)(X) + penalty * Trace()
     solution = ksos.minimize(functional, ksos.SoSSpace(KERNELS[kernel], X, MEASURES[measure]))
@@ -71,14 +81,21 @@ def test_objective_gap_and_mass_are_those_of_the_density(kernel: str, measure: s
 def test_rounding_where_the_basis_is_not_formed_at_nodes_is_known(kernel: str) -> None:
     X = clustered()
     space = ksos.SoSSpace(KERNELS[kernel], X, BOX)
-    tensor, noise = _streamed_tensor(space.integrals, X, X, space.kernel, space.T, space.projection.S, space.log_unit)
+    tensor, noise = _streamed_tensor(
+        space.integrals, X, X, space.kernel, space.T, space.projection.S, space.log_unit
+    )
     y = np.random.default_rng(0).normal(size=(20, space.embedding_rank))
     known = np.array([CompressedMap(tensor, noise).rounding(row) for row in y])
-    off = np.array([np.linalg.norm(CompressedMap(tensor).adjoint(row) - space.map.adjoint(row)) for row in y])
+    off = np.array(
+        [np.linalg.norm(CompressedMap(tensor).adjoint(row) - space.map.adjoint(row)) for row in y]
+    )
     assert off.max() > 1e-7  # which is what the nodes are for
     assert np.all(off <= known) and np.all(known <= 300.0 * off)
     for row in y:  # in the order of matrices: E ± off is positive, to rounding
-        E, apart = CompressedMap(tensor, noise).rounding_matrix(row), CompressedMap(tensor).adjoint(row) - space.map.adjoint(row)
+        E, apart = (
+            CompressedMap(tensor, noise).rounding_matrix(row),
+            CompressedMap(tensor).adjoint(row) - space.map.adjoint(row),
+        )
         root = np.linalg.cholesky(E)
         share = np.linalg.eigvalsh(np.linalg.solve(root, np.linalg.solve(root, apart).T))
         assert 1e-4 < np.abs(share).max() <= 1.0
@@ -98,7 +115,9 @@ def test_a_penalty_makes_rounding_in_weak_directions_harmless() -> None:
 def test_rounding_counts_in_the_gap() -> None:
     """Five features of a box have no rule: the closed forms, and with weak directions a gap that says what they cost."""
     rng = np.random.default_rng(0)
-    X = np.concatenate([rng.normal(scale=0.3, size=(12, 1)), 1e-3 * rng.normal(size=(12, 4))], axis=1)
+    X = np.concatenate(
+        [rng.normal(scale=0.3, size=(12, 1)), 1e-3 * rng.normal(size=(12, 4))], axis=1
+    )
     space = ksos.SoSSpace(Gaussian(2.0), X, Box([-1.0] * 5, [1.0] * 5))
     solution = ksos.minimize(SquaredMMD(X), space)
     assert space.map.noise is not None
@@ -113,12 +132,18 @@ def test_squares_of_kernels_with_kinks_in_the_plane() -> None:
     """∫p² by another rule, panel by panel between the kinks."""
     X = np.random.default_rng(0).normal(size=(12, 2))
     for kernel in (Laplace(0.5, product=True), Matern(1.5, 0.5, product=True)):
-        solution = ksos.minimize(SquaredL2(X, relative=True) + 1e-3 * Trace(relative=True), ksos.SoSSpace(kernel, X[:4]), tol=1e-6)
+        solution = ksos.minimize(
+            SquaredL2(X, relative=True) + 1e-3 * Trace(relative=True),
+            ksos.SoSSpace(kernel, X[:4]),
+            tol=1e-6,
+        )
         assert solution.status == "solved" and solution.integration_error <= 1e-8
         p, unit = solution.distribution, np.exp(solution.space.log_unit)
         nodes, w = quadrature_rule(kernel, p.measure, X[:4], per_panel=8, reach=3.0)
         penalty = 1e-3 * np.vdot(solution.space.trace_matrix, solution.parameter)
-        assert solution.objective == pytest.approx(unit * (w @ p.pdf(nodes) ** 2 - 2.0 * p.pdf(X).mean()) + penalty, abs=1e-7)
+        assert solution.objective == pytest.approx(
+            unit * (w @ p.pdf(nodes) ** 2 - 2.0 * p.pdf(X).mean()) + penalty, abs=1e-7
+        )
 
 
 @pytest.mark.parametrize("constrained", [False, True])
@@ -128,7 +153,9 @@ def test_what_quadrature_does_not_know_counts_in_the_gap(constrained: bool) -> N
     constraints: Any = [Expectation(coordinate(0)) <= 5.0] if constrained else ()
     solution = ksos.minimize(Expectation(pole), ksos.SoSSpace(Gaussian(1.0), X, BOX), constraints)
     assert solution.integration_error > 1.0
-    assert solution.status == "solved_inaccurate" and solution.gap >= 2.0 * solution.integration_error
+    assert (
+        solution.status == "solved_inaccurate" and solution.gap >= 2.0 * solution.integration_error
+    )
     assert "the integrals are known to" in solution.message
 
 
@@ -139,7 +166,10 @@ def test_a_constraint_that_is_known_by_quadrature_counts_with_its_multiplier() -
     solution = ksos.minimize(SquaredMMD(X) + 1e-3 * Trace(), space, Expectation(step) <= 0.3)
     error = Expectation(step).bind(space).integration_error
     assert error > 1e-6 and solution.multipliers[0] > 1e-3
-    assert solution.gap >= 2.0 * error * solution.multipliers[0] and solution.status == "solved_inaccurate"
+    assert (
+        solution.gap >= 2.0 * error * solution.multipliers[0]
+        and solution.status == "solved_inaccurate"
+    )
 
 
 # --- a constraint that the unconstrained optimum meets changes nothing, at any rank ---
@@ -154,7 +184,9 @@ FEW: dict[str, tuple[np.ndarray, float]] = {
 
 
 @pytest.mark.parametrize("solver", ["auto", "low_rank", "fista", "interior_point"])
-@pytest.mark.parametrize("kernel", [Gaussian, lambda sigma: Laplace(sigma, product=True)], ids=["gaussian", "laplace"])
+@pytest.mark.parametrize(
+    "kernel", [Gaussian, lambda sigma: Laplace(sigma, product=True)], ids=["gaussian", "laplace"]
+)
 @pytest.mark.parametrize("data", FEW)
 def test_idle_constraints_change_nothing(data: str, kernel: Any, solver: str) -> None:
     X, sigma = FEW[data]
@@ -162,7 +194,10 @@ def test_idle_constraints_change_nothing(data: str, kernel: Any, solver: str) ->
     space = ksos.SoSSpace(k, X, Box(X.mean(axis=0) - 3.0, X.mean(axis=0) + 3.0))
     functional = SquaredMMD(X) + 1e-3 * Trace(relative=True)
     free = ksos.minimize(functional, space)
-    mean, away = float(free.distribution.mean()[0]), ksos.mmd(X, free.distribution, k, landmarks=space.landmarks)
+    mean, away = (
+        float(free.distribution.mean()[0]),
+        ksos.mmd(X, free.distribution, k, landmarks=space.landmarks),
+    )
     first = Expectation(coordinate(0))
     for constraints in (
         [first <= mean + 1.0],
@@ -172,7 +207,9 @@ def test_idle_constraints_change_nothing(data: str, kernel: Any, solver: str) ->
     ):
         found = ksos.minimize(functional, space, constraints, solver=solver)
         assert found.status == "solved", (constraints, found.message)
-        assert found.objective == pytest.approx(free.objective, abs=2e-8) and found.violation <= 1e-11
+        assert (
+            found.objective == pytest.approx(free.objective, abs=2e-8) and found.violation <= 1e-11
+        )
     found = ksos.minimize(functional, space, [first >= mean + 10.0], solver=solver)
     assert found.status == "infeasible" and "it takes values from" in found.message
 
@@ -207,12 +244,19 @@ def test_a_gap_is_not_smaller_than_what_rounding_leaves_of_it(scale: float) -> N
     assert solution.gap >= 2.0**-52 * solution.objective
     assert (solution.status == "solved") == (solution.gap <= 1e-8)
     _, objective, gap = verdict(solution, X, 1e-3, True)
-    assert solution.objective == pytest.approx(scale * objective, rel=1e-9) and scale * gap <= solution.gap + 1e-9 * scale
-    only = ksos.minimize(scale * SquaredMMD([[0.5]]), ksos.SoSSpace(Gaussian(1.0), [[0.0]]))  # there is no other density
+    assert (
+        solution.objective == pytest.approx(scale * objective, rel=1e-9)
+        and scale * gap <= solution.gap + 1e-9 * scale
+    )
+    only = ksos.minimize(
+        scale * SquaredMMD([[0.5]]), ksos.SoSSpace(Gaussian(1.0), [[0.0]])
+    )  # there is no other density
     assert only.gap == 0.0 < only.objective
 
 
-@pytest.mark.parametrize("constraints", [(), [Expectation(coordinate(0)) <= -0.2]], ids=["free", "constrained"])
+@pytest.mark.parametrize(
+    "constraints", [(), [Expectation(coordinate(0)) <= -0.2]], ids=["free", "constrained"]
+)
 def test_what_a_callback_does_is_its_own(constraints: Any) -> None:
     X = clustered(n=4)
     space = ksos.SoSSpace(Gaussian(1.0), X)
@@ -222,7 +266,10 @@ def test_what_a_callback_does_is_its_own(constraints: Any) -> None:
 
     with pytest.raises(np.linalg.LinAlgError, match="the callback's own"):
         ksos.minimize(SquaredMMD(X), space, constraints, callback=raises)
-    with pytest.raises(TypeError, match="a callback must return something that is true or false, such as None; got array"):
+    with pytest.raises(
+        TypeError,
+        match="a callback must return something that is true or false, such as None; got array",
+    ):
         ksos.minimize(SquaredMMD(X), space, constraints, callback=lambda _: np.zeros(3))
 
 
@@ -240,31 +287,45 @@ def test_numbers_beyond_floats_are_refused_in_words(call: Any) -> None:
         call(clustered(n=4))
 
 
-@pytest.mark.parametrize("kernel", [Gaussian(1.0), Laplace(1.0, product=True)], ids=["gaussian", "laplace"])
+@pytest.mark.parametrize(
+    "kernel", [Gaussian(1.0), Laplace(1.0, product=True)], ids=["gaussian", "laplace"]
+)
 @pytest.mark.parametrize("measure", [Lebesgue(), BOX], ids=["lebesgue", "box"])
 def test_landmarks_out_of_sight_see_nothing(kernel: Kernel, measure: Measure) -> None:
     X = clustered(n=4)
-    solution = ksos.minimize(SquaredMMD(X), ksos.SoSSpace(kernel, X, measure, landmarks=[[1e200], [-2e200]]))
+    solution = ksos.minimize(
+        SquaredMMD(X), ksos.SoSSpace(kernel, X, measure, landmarks=[[1e200], [-2e200]])
+    )
     assert (solution.status, solution.objective) == ("solved", 0.0)
 
 
 @pytest.mark.parametrize("solver", ["low_rank", "interior_point", "lbfgs", "fista", "frank_wolfe"])
 @pytest.mark.parametrize("measure", ["lebesgue", "box"])
-def test_the_gap_of_a_run_that_was_cut_short_is_what_it_is_by_definition(solver: str, measure: str) -> None:
+def test_the_gap_of_a_run_that_was_cut_short_is_what_it_is_by_definition(
+    solver: str, measure: str
+) -> None:
     X = clustered(3)
     space = ksos.SoSSpace(Gaussian(0.7), X, MEASURES[measure])
     solution = ksos.minimize(SquaredMMD(X) + 1e-3 * Trace(), space, solver=solver, max_iter=3)
     _, objective, gap = verdict(solution, X, 1e-3, True)
     assert solution.gap > 1e-6
-    assert (solution.objective, solution.gap) == (pytest.approx(objective, rel=1e-8), pytest.approx(gap, rel=1e-6))
+    assert (solution.objective, solution.gap) == (
+        pytest.approx(objective, rel=1e-8),
+        pytest.approx(gap, rel=1e-6),
+    )
 
 
 @pytest.mark.parametrize("solver", ["auto", "low_rank", "fista"])
 def test_a_constraint_on_what_does_not_vary_is_met_or_not(solver: str) -> None:
     X = clustered(n=4)
-    space, functional = ksos.SoSSpace(Gaussian(1.0), X, BOX), SquaredMMD(X) + 1e-3 * Trace(relative=True)
+    space, functional = (
+        ksos.SoSSpace(Gaussian(1.0), X, BOX),
+        SquaredMMD(X) + 1e-3 * Trace(relative=True),
+    )
     free, two = ksos.minimize(functional, space), Expectation(as_observable(2.0))
     for constraint in (two <= 2.5, two == 2.0, two >= 1.0):
         found = ksos.minimize(functional, space, constraint, solver=solver)
-        assert found.status == "solved" and found.objective == pytest.approx(free.objective, abs=2e-8), (constraint, found.message)
+        assert found.status == "solved" and found.objective == pytest.approx(
+            free.objective, abs=2e-8
+        ), (constraint, found.message)
     assert ksos.minimize(functional, space, two <= 1.0, solver=solver).status == "infeasible"

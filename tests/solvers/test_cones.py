@@ -23,13 +23,18 @@ def test_the_scaling_makes_the_pair_equal(seed: int, n: int, depth: float) -> No
     size = np.linalg.norm(pair.values)
     np.testing.assert_allclose(pair.scale(pair.x, inverse=True), pair.values, atol=1e-6 * size)
     y = rng.normal(size=n + 1)
-    np.testing.assert_allclose(pair.scale(pair.scale(y), inverse=True), y, atol=1e-6 * np.linalg.norm(pair.scale(y)))
+    np.testing.assert_allclose(
+        pair.scale(pair.scale(y), inverse=True), y, atol=1e-6 * np.linalg.norm(pair.scale(y))
+    )
     W = np.stack([pair.scale(e) for e in np.eye(n + 1)])
     np.testing.assert_allclose(W, W.T, atol=1e-9 * np.abs(W).max())
     c, u = pair.curvature
     inverse = np.stack([pair.scale(e, inverse=True) for e in np.eye(n + 1)])
     np.testing.assert_allclose(
-        (inverse @ inverse)[1:, 1:], c * np.eye(n) + np.outer(u, u), rtol=1e-6, atol=1e-9 * np.abs(inverse).max() ** 2
+        (inverse @ inverse)[1:, 1:],
+        c * np.eye(n) + np.outer(u, u),
+        rtol=1e-6,
+        atol=1e-9 * np.abs(inverse).max() ** 2,
     )
 
 

@@ -13,7 +13,17 @@ from strategies import clouds
 from tables import points
 
 import ksos
-from ksos.functionals import MMD, Constraint, Expectation, Frobenius, Functional, SquaredL2, SquaredMMD, Trace, within
+from ksos.functionals import (
+    MMD,
+    Constraint,
+    Expectation,
+    Frobenius,
+    Functional,
+    SquaredL2,
+    SquaredMMD,
+    Trace,
+    within,
+)
 from ksos.functionals.objective import Objective
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Discrete, Normal
@@ -45,7 +55,12 @@ CONSTRAINTS: dict[str, list[Constraint]] = {
     "moments": [Expectation(coordinate(0)) == 0.1, Expectation(coordinate(1) ** 2) <= 0.9],
     "probability": [Expectation(QUADRANT) >= 0.4],
     "two balls": [within(MMD(X), 0.4), MMD(X[:4]) <= 0.4],
-    "all": [within(MMD(X), 0.3), Expectation(coordinate(0)) == 0.1, Expectation(QUADRANT) <= 0.3, Expectation(coordinate(1) ** 2) >= 0.7],
+    "all": [
+        within(MMD(X), 0.3),
+        Expectation(coordinate(0)) == 0.1,
+        Expectation(QUADRANT) <= 0.3,
+        Expectation(coordinate(1) ** 2) >= 0.7,
+    ],
     "a functional": [SquaredMMD(X) + 1e-2 * Trace() <= 0.1],
 }
 
@@ -76,24 +91,35 @@ def conic_answer(objective: str, constraints: list[Constraint], space: ksos.SoSS
             return cp.sum_squares(root.T @ C @ root)
         if isinstance(functional, SquaredL2):
             (unit, term), (_, samples) = functional.bind(space).parts  # type: ignore[attr-defined]
-            rows = (term.psi[:, :, None] * term.psi[:, None, :]).reshape(-1, r * r) * term.roots[:, None]
+            rows = (term.psi[:, :, None] * term.psi[:, None, :]).reshape(-1, r * r) * term.roots[
+                :, None
+            ]
             _, s, V = np.linalg.svd(rows, full_matrices=False)
             keep = s > 1e-13 * s[0]
-            return unit * (cp.sum_squares((s[keep, None] * V[keep]) @ cp.vec(C, order="C")) + cp.sum(cp.multiply(samples.D, C)))
+            return unit * (
+                cp.sum_squares((s[keep, None] * V[keep]) @ cp.vec(C, order="C"))
+                + cp.sum(cp.multiply(samples.D, C))
+            )
         return sum(scale * expression(term) for scale, term in functional.terms())
 
     conditions = [cp.trace(C) == 1]
     for constraint in constraints:
         left = expression(constraint.functional)
         conditions.append(
-            {"<=": left <= constraint.bound, ">=": left >= constraint.bound, "==": left == constraint.bound}[constraint.sense]
+            {
+                "<=": left <= constraint.bound,
+                ">=": left >= constraint.bound,
+                "==": left == constraint.bound,
+            }[constraint.sense]
         )
     problem = cp.Problem(cp.Minimize(expression(OBJECTIVES[objective])), conditions)
     problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-8, tol_gap_rel=1e-8, tol_feas=1e-8)
     return float(problem.value)
 
 
-def lagrangian_bound(functional: Functional, constraints: list[Constraint], solution: ksos.Solution) -> float:
+def lagrangian_bound(
+    functional: Functional, constraints: list[Constraint], solution: ksos.Solution
+) -> float:
     """The dual bound from the multipliers and the balls' vectors alone, written out from the terms' own values and gradients."""
     space, C = solution.space, solution.parameter
     objective = Objective.of(functional, space)
@@ -110,14 +136,19 @@ def lagrangian_bound(functional: Functional, constraints: list[Constraint], solu
             v = solution.ball_vectors[i]
             assert np.linalg.norm(v) == pytest.approx(weight)
             z = space.coordinates(constraint.functional.target)
-            total, G = total + v @ (a - z) - constraint.bound * np.linalg.norm(v), G + space.map.adjoint(v)
+            total, G = (
+                total + v @ (a - z) - constraint.bound * np.linalg.norm(v),
+                G + space.map.adjoint(v),
+            )
             continue
         term = constraint.bind(space)
         total, G = total + weight * term.value(a, C), G + weight * pulled(term.gradient(a, C))
     return float(total - np.vdot(G, C) + np.linalg.eigvalsh(G)[0])
 
 
-def assert_feasible(constraints: list[Constraint], solution: ksos.Solution, slack: float = 1e-9) -> None:
+def assert_feasible(
+    constraints: list[Constraint], solution: ksos.Solution, slack: float = 1e-9
+) -> None:
     """On the density itself: the constraints' own functionals at the parameter, without the library's violations."""
     space, C = solution.space, solution.parameter
     assert np.trace(C) == pytest.approx(1.0, abs=1e-12)
@@ -133,15 +164,21 @@ def assert_feasible(constraints: list[Constraint], solution: ksos.Solution, slac
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_agrees_with_a_conic_solver_and_reverifies(objective: str, constraint: str, space: ksos.SoSSpace) -> None:
+def test_agrees_with_a_conic_solver_and_reverifies(
+    objective: str, constraint: str, space: ksos.SoSSpace
+) -> None:
     constraints = CONSTRAINTS[constraint]
     solution = ksos.minimize(OBJECTIVES[objective], space, constraints, tol=1e-7)
     assert solution.status == "solved", solution.message
     assert solution.gap is not None
     assert 0.0 <= solution.gap <= 1e-7
     assert_feasible(constraints, solution)
-    assert solution.objective - lagrangian_bound(OBJECTIVES[objective], constraints, solution) == pytest.approx(solution.gap, abs=1e-10)
-    assert solution.objective == pytest.approx(conic_answer(objective, constraints, space), rel=1e-6, abs=1e-6)
+    assert solution.objective - lagrangian_bound(
+        OBJECTIVES[objective], constraints, solution
+    ) == pytest.approx(solution.gap, abs=1e-10)
+    assert solution.objective == pytest.approx(
+        conic_answer(objective, constraints, space), rel=1e-6, abs=1e-6
+    )
     assert len(solution.multipliers) == len(constraints)
 
 
@@ -153,12 +190,16 @@ CONIC = ("ball", "wide ball", "moments", "probability", "two balls", "all")
 def test_the_interior_point_agrees(objective: str, constraint: str, space: ksos.SoSSpace) -> None:
     constraints = CONSTRAINTS[constraint]
     other = ksos.minimize(OBJECTIVES[objective], space, constraints, tol=1e-9)
-    solution = ksos.minimize(OBJECTIVES[objective], space, constraints, solver="interior_point", tol=1e-7)
+    solution = ksos.minimize(
+        OBJECTIVES[objective], space, constraints, solver="interior_point", tol=1e-7
+    )
     assert solution.status == "solved", solution.message
     assert_feasible(constraints, solution)
     assert solution.objective == pytest.approx(other.objective, abs=2e-7)
     np.testing.assert_allclose(solution.multipliers, other.multipliers, rtol=1e-2, atol=1e-3)
-    assert solution.objective - lagrangian_bound(OBJECTIVES[objective], constraints, solution) == pytest.approx(solution.gap, abs=1e-10)
+    assert solution.objective - lagrangian_bound(
+        OBJECTIVES[objective], constraints, solution
+    ) == pytest.approx(solution.gap, abs=1e-10)
 
 
 def test_where_a_low_rank_does_not_come_the_interior_point_takes_over() -> None:
@@ -166,7 +207,11 @@ def test_where_a_low_rank_does_not_come_the_interior_point_takes_over() -> None:
     Y = np.concatenate([points(8, 1, 0) - 1.0, points(8, 1, 1) + 1.5])
     space = ksos.SoSSpace(Gaussian(0.8), np.linspace(-3.5, 3.5, 36)[:, None])
     x = coordinate(0)
-    constraints = [Expectation(x) == 0.1, Expectation(x**2) == 2.5, Expectation(BoxIndicator([1.5], [np.inf])) >= 0.25]
+    constraints = [
+        Expectation(x) == 0.1,
+        Expectation(x**2) == 2.5,
+        Expectation(BoxIndicator([1.5], [np.inf])) >= 0.25,
+    ]
     functional = SquaredMMD(Y) + 1e-3 * Trace(relative=True)
     solution = ksos.minimize(functional, space, constraints)
     assert solution.status == "solved", solution.message
@@ -187,8 +232,16 @@ def test_where_a_low_rank_does_not_come_the_interior_point_takes_over() -> None:
     slope=st.floats(-2.0, 2.0),
     level=st.floats(-1.0, 1.0),
 )
-@example(data=np.array([[2.1, 1.6], [2.0, -0.4], [-1.3, -0.1], [2.1, -2.0]]), sigma=1.0, radius=0.345, slope=0.0, level=-0.2)  # empty
-def test_weak_duality_is_never_violated(data: np.ndarray, sigma: float, radius: float, slope: float, level: float) -> None:
+@example(
+    data=np.array([[2.1, 1.6], [2.0, -0.4], [-1.3, -0.1], [2.1, -2.0]]),
+    sigma=1.0,
+    radius=0.345,
+    slope=0.0,
+    level=-0.2,
+)  # empty
+def test_weak_duality_is_never_violated(
+    data: np.ndarray, sigma: float, radius: float, slope: float, level: float
+) -> None:
     space = ksos.SoSSpace(Gaussian(sigma), data, tol_model=1e-7, tol_embedding=1e-7)
     functional = Expectation(slope * coordinate(0) + coordinate(data.shape[1] - 1) ** 2)
     constraints = [within(MMD(data), radius), Expectation(coordinate(0)) <= level]
@@ -221,12 +274,17 @@ def excess(constraint: Constraint, space: ksos.SoSSpace, C: np.ndarray) -> float
 
 def test_the_value_is_monotone_and_concave_in_the_radius(space: ksos.SoSSpace) -> None:
     radii = np.linspace(0.1, 1.0, 7)
-    solutions = [ksos.minimize(-Expectation(LOSS), space, within(MMD(X), radius), tol=1e-9) for radius in radii]
+    solutions = [
+        ksos.minimize(-Expectation(LOSS), space, within(MMD(X), radius), tol=1e-9)
+        for radius in radii
+    ]
     values = np.array([-solution.objective for solution in solutions])
     assert np.all(np.diff(values) >= -1e-8)
     assert np.all(np.diff(values, 2) <= 1e-8)
     slopes = [solution.multipliers[0] for solution in solutions]
-    for i in range(len(radii) - 1):  # the multiplier is the derivative in the radius: it lies between the slopes of the chords
+    for i in range(
+        len(radii) - 1
+    ):  # the multiplier is the derivative in the radius: it lies between the slopes of the chords
         chord = (values[i + 1] - values[i]) / (radii[i + 1] - radii[i])
         assert slopes[i] >= chord - 1e-6
         assert slopes[i + 1] <= chord + 1e-6
@@ -258,9 +316,13 @@ def test_the_objective_and_the_density_tell_the_same_story(space: ksos.SoSSpace)
 
 
 @pytest.mark.parametrize(
-    "measure", [Box([-2.0, -2.0], [2.0, 2.0]), Normal(0.0, 1.0), Discrete(points(60, 2, 3))], ids=["box", "normal", "discrete"]
+    "measure",
+    [Box([-2.0, -2.0], [2.0, 2.0]), Normal(0.0, 1.0), Discrete(points(60, 2, 3))],
+    ids=["box", "normal", "discrete"],
 )
-@pytest.mark.parametrize("kernel", [Gaussian(0.8), Laplace(0.8, product=True)], ids=["gaussian", "laplace"])
+@pytest.mark.parametrize(
+    "kernel", [Gaussian(0.8), Laplace(0.8, product=True)], ids=["gaussian", "laplace"]
+)
 def test_other_kernels_and_measures(kernel: Any, measure: Any) -> None:
     if isinstance(kernel, Laplace) and isinstance(measure, Normal):
         pytest.skip("no closed form")
@@ -269,7 +331,10 @@ def test_other_kernels_and_measures(kernel: Any, measure: Any) -> None:
     solution = ksos.minimize(-Expectation(LOSS), space, constraints)
     assert solution.status == "solved"
     assert_feasible(constraints, solution)
-    assert solution.objective - lagrangian_bound(-Expectation(LOSS), constraints, solution) <= 1e-8 + 1e-12
+    assert (
+        solution.objective - lagrangian_bound(-Expectation(LOSS), constraints, solution)
+        <= 1e-8 + 1e-12
+    )
 
 
 SMALL_BALLS = {
@@ -285,7 +350,9 @@ SMALL_BALLS = {
 @pytest.mark.parametrize("ratio", [1.01, 1.2, 3.0])
 @pytest.mark.parametrize("moment", [False, True], ids=["", "mean"])
 @pytest.mark.parametrize("objective", SMALL_BALLS)
-def test_balls_barely_larger_than_empty_are_solved_to_the_tolerance(objective: str, moment: bool, ratio: float) -> None:
+def test_balls_barely_larger_than_empty_are_solved_to_the_tolerance(
+    objective: str, moment: bool, ratio: float
+) -> None:
     """Their multipliers are large, so the direction in which the point leaves the ball is known to too few digits to certify anything."""
     data, functional = points(12, 1, 3), SMALL_BALLS[objective]
     space = ksos.SoSSpace(Gaussian(0.5), np.linspace(-2.5, 2.5, 20)[:, None])
@@ -323,7 +390,10 @@ def test_an_empty_ball_names_its_least_radius(space: ksos.SoSSpace) -> None:
     assert solution.least_radius <= least + 1e-12
     assert f"{solution.least_radius:.6g} (certified)" in solution.message
     assert solution.distribution.mass() == pytest.approx(1.0, abs=1e-9)
-    assert ksos.minimize(-Expectation(LOSS), space, within(MMD(X), 0.999 * least)).status == "infeasible"
+    assert (
+        ksos.minimize(-Expectation(LOSS), space, within(MMD(X), 0.999 * least)).status
+        == "infeasible"
+    )
     just = ksos.minimize(-Expectation(LOSS), space, within(MMD(X), 1.01 * least), tol=1e-6)
     assert just.status == "solved"
     assert_feasible([within(MMD(X), 1.01 * least)], just)
@@ -340,7 +410,12 @@ def test_an_expectation_out_of_reach_names_what_is_in_reach(space: ksos.SoSSpace
         solution = ksos.minimize(SquaredMMD(X), space, constraint)
         assert solution.status == "infeasible"
         assert f"takes values from {low:.6g} to {high:.6g}" in solution.message
-    assert ksos.minimize(SquaredMMD(X), space, Expectation(coordinate(0)) >= high - 0.05, tol=1e-6).status == "solved"
+    assert (
+        ksos.minimize(
+            SquaredMMD(X), space, Expectation(coordinate(0)) >= high - 0.05, tol=1e-6
+        ).status
+        == "solved"
+    )
 
 
 def test_constraints_that_exclude_each_other(space: ksos.SoSSpace) -> None:
@@ -369,7 +444,14 @@ def test_constraints_that_exclude_each_other(space: ksos.SoSSpace) -> None:
 def test_every_inner_solver_gives_valid_bounds(solver: str, space: ksos.SoSSpace) -> None:
     constraints = [within(MMD(X), 0.3), Expectation(coordinate(0)) <= 0.05]
     best = ksos.minimize(SquaredMMD(X[:3]) + 1e-3 * Trace(), space, constraints, tol=1e-9)
-    solution = ksos.minimize(SquaredMMD(X[:3]) + 1e-3 * Trace(), space, constraints, solver=solver, tol=1e-4, max_iter=3000)
+    solution = ksos.minimize(
+        SquaredMMD(X[:3]) + 1e-3 * Trace(),
+        space,
+        constraints,
+        solver=solver,
+        tol=1e-4,
+        max_iter=3000,
+    )
     assert solution.status in ("solved", "max_iter")
     assert solution.status == "solved" or solver in ("projected_gradient", "frank_wolfe")
     if solution.gap is not None:
@@ -393,7 +475,12 @@ def test_limits_and_callbacks_are_obeyed(space: ksos.SoSSpace) -> None:
     assert few.n_iter <= 4
     assert "max_iter" in few.message
     assert few.distribution.mass() == pytest.approx(1.0, abs=1e-9)
-    assert ksos.minimize(-Expectation(LOSS), space, constraints, solver="fista", tol=1e-14, time_limit=0.05).status == "time_limit"
+    assert (
+        ksos.minimize(
+            -Expectation(LOSS), space, constraints, solver="fista", tol=1e-14, time_limit=0.05
+        ).status
+        == "time_limit"
+    )
     seen: list[Progress] = []
 
     def stop(progress: Progress) -> bool:
@@ -414,7 +501,9 @@ def test_refusals(space: ksos.SoSSpace) -> None:
         ksos.minimize(F, space, [0.3])
     with pytest.raises(TypeError, match="got False"):
         ksos.minimize(F, space, (SquaredMMD(X) == 0.3,))
-    with pytest.raises(TypeError, match="neither true nor false; pass both sides of a double inequality"):
+    with pytest.raises(
+        TypeError, match="neither true nor false; pass both sides of a double inequality"
+    ):
         ksos.minimize(F, space, 0.1 <= e <= 0.2)  # Python reads this as "and"
     with pytest.raises(TypeError, match="is not a convex constraint"):
         SquaredMMD(X) >= 0.1  # noqa: B015
@@ -428,8 +517,13 @@ def test_refusals(space: ksos.SoSSpace) -> None:
     for bound in (np.nan, np.inf):
         with pytest.raises(ValueError, match="the bound of Expectation"):
             e <= bound  # noqa: B015
-    for functional, constraint in ((MMD(X) + Trace(), within(MMD(X), 0.3)), (F, SquaredMMD(X) <= 0.3)):
-        with pytest.raises(ValueError, match=r"solver='interior_point' cannot take .* with these constraints"):
+    for functional, constraint in (
+        (MMD(X) + Trace(), within(MMD(X), 0.3)),
+        (F, SquaredMMD(X) <= 0.3),
+    ):
+        with pytest.raises(
+            ValueError, match=r"solver='interior_point' cannot take .* with these constraints"
+        ):
             ksos.minimize(functional, space, constraint, solver="interior_point")
     with pytest.raises(ValueError, match="function of 1 features"):
         ksos.minimize(F, space, Expectation(BoxIndicator([0.0], [1.0])) <= 0.1)
@@ -451,5 +545,7 @@ def test_other_backends_give_the_same_answers(backend: str, space: ksos.SoSSpace
         assert type(solution.parameter_factor).__module__.startswith(backend)
     empty = ksos.minimize(OBJECTIVES["expectation"], there, within(MMD(X), 1e-3))
     assert empty.status == "infeasible"
-    path = ksos.minimize(OBJECTIVES["expectation"], there, CONSTRAINTS["all"], solver="interior_point", tol=1e-7)
+    path = ksos.minimize(
+        OBJECTIVES["expectation"], there, CONSTRAINTS["all"], solver="interior_point", tol=1e-7
+    )
     assert path.status == "solved"

@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 from tables import points
 
 import ksos
-from ksos.functionals import MMD, Constraint, Expectation, Frobenius, Functional, SquaredL2, SquaredMMD, Trace, within
+from ksos.functionals import (
+    MMD,
+    Constraint,
+    Expectation,
+    Frobenius,
+    Functional,
+    SquaredL2,
+    SquaredMMD,
+    Trace,
+    within,
+)
 from ksos.functionals.objective import Objective
 from ksos.kernels import Gaussian
 from ksos.observables import BoxIndicator, coordinate
@@ -42,12 +52,18 @@ def random_point(seed: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("functional", [-Expectation(coordinate(0) ** 2), MMD(X[:3]) + 1e-2 * Frobenius()], ids=["linear", "curved"])
+@pytest.mark.parametrize(
+    "functional",
+    [-Expectation(coordinate(0) ** 2), MMD(X[:3]) + 1e-2 * Frobenius()],
+    ids=["linear", "curved"],
+)
 def test_the_augmented_lagrangian_has_right_derivatives(functional: Functional, seed: int) -> None:
     constraints = [*ALL, SquaredMMD(X[:4]) + 0.05 * Trace() <= 0.01]
     rng = np.random.default_rng(seed)
     multipliers = np.array([0.5, -0.3, 0.2, 0.1, 0.4])
-    objective = problem_of(functional, constraints).augmented(multipliers, np.array([3.0, 2.0, 40.0, 1.0, 5.0]))
+    objective = problem_of(functional, constraints).augmented(
+        multipliers, np.array([3.0, 2.0, 40.0, 1.0, 5.0])
+    )
     C = objective.point(random_point(seed))
     D = objective.point(random_point(seed + 10)) - C
     G, h = objective.gradient(C), 1e-5
@@ -56,7 +72,9 @@ def test_the_augmented_lagrangian_has_right_derivatives(functional: Functional, 
     product = objective.term.hessian(C.a, C.C, D.a, D.C)
     assert product is not None
     change = (objective.gradient(C + h * D) - objective.gradient(C + (-h) * D)) / (2 * h)
-    np.testing.assert_allclose(objective.pull_back(product), change, atol=1e-5 * np.abs(change).max())
+    np.testing.assert_allclose(
+        objective.pull_back(product), change, atol=1e-5 * np.abs(change).max()
+    )
     F = rng.normal(size=(SPACE.rank, 2))
     F /= np.linalg.norm(F)
     E = rng.normal(size=F.shape)
@@ -73,7 +91,11 @@ def test_the_augmented_lagrangian_has_right_derivatives(functional: Functional, 
     assert float(np.vdot(E, hessian.apply(E))) == pytest.approx(numerical, rel=1e-3)
 
 
-@given(st.integers(0, 10**6), st.lists(st.floats(0.0, 5.0), min_size=4, max_size=4), st.floats(-3.0, 3.0))
+@given(
+    st.integers(0, 10**6),
+    st.lists(st.floats(0.0, 5.0), min_size=4, max_size=4),
+    st.floats(-3.0, 3.0),
+)
 def test_nothing_is_proven_empty_that_is_not(seed: int, weights: list[float], free: float) -> None:
     problem = problem_of(SquaredMMD(X), ALL)  # which is feasible
     w = np.array(weights)
@@ -85,8 +107,14 @@ def test_nothing_is_proven_empty_that_is_not(seed: int, weights: list[float], fr
     assert not problem.proven_empty(Multipliers(w, {BALL: v}), point)
 
 
-@given(st.integers(0, 10**6), st.lists(st.floats(0.0, 5.0), min_size=4, max_size=4), st.floats(-3.0, 3.0))
-def test_any_multipliers_bound_the_optimum_from_below(seed: int, weights: list[float], free: float) -> None:
+@given(
+    st.integers(0, 10**6),
+    st.lists(st.floats(0.0, 5.0), min_size=4, max_size=4),
+    st.floats(-3.0, 3.0),
+)
+def test_any_multipliers_bound_the_optimum_from_below(
+    seed: int, weights: list[float], free: float
+) -> None:
     problem = problem_of(SquaredMMD(X), ALL)
     w = np.array(weights)
     w[1] = free
@@ -98,7 +126,9 @@ def test_any_multipliers_bound_the_optimum_from_below(seed: int, weights: list[f
     best, bound = problem.best_multipliers([Multipliers(w)], point, factor(point.C))
     assert best.weights[0] >= 0.0
     assert given_bound <= bound == problem.lower_bound(best, point) <= optimum.objective + 1e-9
-    v = np.random.default_rng(seed).normal(size=SPACE.embedding_rank)  # any vector of a ball is as valid
+    v = np.random.default_rng(seed).normal(
+        size=SPACE.embedding_rank
+    )  # any vector of a ball is as valid
     w[BALL] = np.linalg.norm(v)
     assert problem.lower_bound(Multipliers(w, {BALL: v}), point) <= optimum.objective + 1e-9
 

@@ -20,7 +20,9 @@ def space() -> ksos.SoSSpace:
 
 
 @pytest.mark.parametrize("name", FUNCTIONAL_CASES)
-def test_every_step_adds_one_rank_stays_feasible_and_descends(name: str, space: ksos.SoSSpace) -> None:
+def test_every_step_adds_one_rank_stays_feasible_and_descends(
+    name: str, space: ksos.SoSSpace
+) -> None:
     objective, stepper = Objective.of(FUNCTIONAL_CASES[name], space), FrankWolfe()
     first = np.zeros((space.rank, space.rank))
     first[0, 0] = 1.0
@@ -40,7 +42,10 @@ def test_every_step_adds_one_rank_stays_feasible_and_descends(name: str, space: 
 
 
 def test_the_step_is_the_best_on_its_segment(space: ksos.SoSSpace) -> None:
-    objective, stepper = Objective.of(SquaredMMD(points(12, 2, 1)) + 1e-3 * Trace(), space), FrankWolfe()
+    objective, stepper = (
+        Objective.of(SquaredMMD(points(12, 2, 1)) + 1e-3 * Trace(), space),
+        FrankWolfe(),
+    )
     state = stepper.init(objective, objective.point(centre(space.rank)))
     moved = stepper.step(objective, state)
     toward = moved.point - state.point
@@ -72,5 +77,12 @@ def test_goes_where_the_others_go(name: str, space: ksos.SoSSpace) -> None:
 def test_it_says_what_it_is_not_for() -> None:
     X = points(12, 2)
     problem, space = SquaredMMD(X) + 1e-3 * Trace(), ksos.SoSSpace(Gaussian(0.9), X)
-    slow, quick = (ksos.minimize(problem, space, solver=solver, max_iter=5) for solver in ("frank_wolfe", "fista"))
-    assert slow.status == quick.status == "max_iter" and "solver='auto'" in slow.message and not quick.note
+    slow, quick = (
+        ksos.minimize(problem, space, solver=solver, max_iter=5)
+        for solver in ("frank_wolfe", "fista")
+    )
+    assert (
+        slow.status == quick.status == "max_iter"
+        and "solver='auto'" in slow.message
+        and not quick.note
+    )

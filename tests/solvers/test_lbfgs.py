@@ -29,7 +29,9 @@ def test_secants_recover_the_inverse_of_a_quadratic() -> None:
     for step in basis.T:  # conjugate steps: the two loops are then exact
         secants.add(step, H @ step)
     gradient = rng.normal(size=5)
-    np.testing.assert_allclose(secants.direction(gradient), -np.linalg.solve(H, gradient), rtol=1e-9)
+    np.testing.assert_allclose(
+        secants.direction(gradient), -np.linalg.solve(H, gradient), rtol=1e-9
+    )
     secants.add(basis[:, 0], -basis[:, 0])
     assert len(secants.pairs) == 5, "a pair of negative curvature says nothing"
 
@@ -45,13 +47,18 @@ def test_descent_minimises_and_stops_where_nothing_is_to_gain() -> None:
         assert new[1] < value
         Y, value, gradient = new
     assert value < 1e-12
-    assert descend(quadratic(np.zeros((3, 3))), np.ones((3, 1)), 0.0, np.zeros((3, 1)), Secants()) is None
+    assert (
+        descend(quadratic(np.zeros((3, 3))), np.ones((3, 1)), 0.0, np.zeros((3, 1)), Secants())
+        is None
+    )
 
 
 @pytest.mark.parametrize("weight", [1e-4, 1e-8, 1e-12])
 def test_samples_of_little_weight_far_from_all_others_keep_their_columns(weight: float) -> None:
     """What they need is a column of as little mass; without it their likelihood is zero, and the gap without bound."""
-    far = np.array([[10.0, 0.0], [0.0, 10.0], [-10.0, 0.0], [0.0, -10.0], [12.0, 12.0], [-12.0, -12.0]])
+    far = np.array(
+        [[10.0, 0.0], [0.0, 10.0], [-10.0, 0.0], [0.0, -10.0], [12.0, 12.0], [-12.0, -12.0]]
+    )
     X, a = np.r_[points(60, 2), far], np.r_[np.ones(60), np.full(6, 60 * weight)]
     functional = NegativeLogLikelihood(X, a / a.sum()) + 0.1 * Trace(relative=True)
     solution = ksos.minimize(functional, ksos.SoSSpace(Gaussian(1.5), X), solver="lbfgs", tol=1e-5)
@@ -63,7 +70,10 @@ def test_it_agrees_with_newton_on_few_columns(regularization: float) -> None:
     X = points(60, 2)
     space = ksos.SoSSpace(Gaussian(0.8), X)
     functional = NegativeLogLikelihood(X) + regularization * Trace(relative=True)
-    quasi, newton = (ksos.minimize(functional, space, solver=solver, tol=1e-7) for solver in ("lbfgs", "low_rank"))
+    quasi, newton = (
+        ksos.minimize(functional, space, solver=solver, tol=1e-7)
+        for solver in ("lbfgs", "low_rank")
+    )
     assert quasi.status == newton.status == "solved"
     assert quasi.objective == pytest.approx(newton.objective, abs=2e-7)
     assert quasi.rank <= 12, "columns that have died are gone"
@@ -119,13 +129,19 @@ def test_embeddings_work_too_by_way_of_the_matrix() -> None:
     X = points(30, 2)
     space = ksos.SoSSpace(Gaussian(1.0), X)
     functional = SquaredMMD(X) + 1e-3 * Trace(relative=True)
-    objective, F = Objective.of(functional, space), np.random.default_rng(0).normal(size=(space.rank, 2)) / space.rank
+    objective, F = (
+        Objective.of(functional, space),
+        np.random.default_rng(0).normal(size=(space.rank, 2)) / space.rank,
+    )
     assert not objective.term.matrix_free
     value, product = objective.factor_gradient(F)
     point = objective.point(F @ F.T)
     assert value == pytest.approx(objective.value(point), rel=1e-10)
     np.testing.assert_allclose(product, objective.gradient(point) @ F, rtol=1e-7, atol=1e-10)
-    quasi, auto = ksos.minimize(functional, space, solver="lbfgs", tol=1e-8), ksos.minimize(functional, space, tol=1e-8)
+    quasi, auto = (
+        ksos.minimize(functional, space, solver="lbfgs", tol=1e-8),
+        ksos.minimize(functional, space, tol=1e-8),
+    )
     assert quasi.status == "solved" and quasi.objective == pytest.approx(auto.objective, abs=2e-8)
 
 

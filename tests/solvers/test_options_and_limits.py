@@ -17,7 +17,17 @@ from tables import SOLVER_CASES, SOLVER_OPTIONS, points
 import ksos
 from ksos import solvers
 from ksos._deadline import Deadline
-from ksos.functionals import MMD, BoundTerm, Constraint, Expectation, Functional, NegativeLogLikelihood, SquaredMMD, Trace, within
+from ksos.functionals import (
+    MMD,
+    BoundTerm,
+    Constraint,
+    Expectation,
+    Functional,
+    NegativeLogLikelihood,
+    SquaredMMD,
+    Trace,
+    within,
+)
 from ksos.kernels import Gaussian
 from ksos.observables import coordinate
 from ksos.solvers import SOLVERS, Auto, InteriorPoint, LowRank, Progress, Solver
@@ -65,7 +75,10 @@ def test_every_solver_carries_a_callback(kind: type[Solver]) -> None:
         kind(max_iter=0)  # type: ignore[call-arg]
 
 
-@pytest.mark.parametrize(("kind", "option"), [(kind, option) for kind, options in SOLVER_OPTIONS.items() for option in options])
+@pytest.mark.parametrize(
+    ("kind", "option"),
+    [(kind, option) for kind, options in SOLVER_OPTIONS.items() for option in options],
+)
 def test_every_option_changes_something_observable(kind: type[Solver], option: str) -> None:
     default = kind()
     other = replace(default, **{option: SOLVER_OPTIONS[kind][option]})  # type: ignore[type-var]
@@ -75,8 +88,18 @@ def test_every_option_changes_something_observable(kind: type[Solver], option: s
         for functional in (PROBLEM, NegativeLogLikelihood(X) + 0.05 * Trace(relative=True)):
             if kind is InteriorPoint and functional is not PROBLEM:
                 continue
-            solution = ksos.minimize(functional, SPACE, solver=solver, tol=1e-3 if kind in _SLOW else 1e-9)
-            story.append((solution.status, solution.n_iter, len(solution.history), solution.rank, solution.objective))
+            solution = ksos.minimize(
+                functional, SPACE, solver=solver, tol=1e-3 if kind in _SLOW else 1e-9
+            )
+            story.append(
+                (
+                    solution.status,
+                    solution.n_iter,
+                    len(solution.history),
+                    solution.rank,
+                    solution.objective,
+                )
+            )
         seen.append(story)
     assert seen[0] != seen[1]
     if option == "max_columns":
@@ -89,7 +112,9 @@ _SLOW = (solvers.ProjectedGradient, solvers.FrankWolfe, solvers.Fista)
 @pytest.mark.parametrize("kind", SOLVER_OPTIONS)
 def test_solvers_are_values(kind: type[Solver]) -> None:
     for solver in (kind(), kind(**SOLVER_OPTIONS[kind])):
-        assert solver == pickle.loads(pickle.dumps(solver)) == copy.deepcopy(solver) and hash(solver) == hash(copy.deepcopy(solver))
+        assert solver == pickle.loads(pickle.dumps(solver)) == copy.deepcopy(solver) and hash(
+            solver
+        ) == hash(copy.deepcopy(solver))
         assert eval(repr(solver), vars(solvers)) == solver
         est = clone(ksos.KernelSoSDensity(solver=solver, n_support=10, tol=1e-3))
         assert est.get_params()["solver"] == solver
@@ -99,8 +124,13 @@ def test_solvers_are_values(kind: type[Solver]) -> None:
 
 def test_a_name_is_short_for_the_default_object_and_the_table_cannot_be_changed() -> None:
     for name, solver in SOLVERS.items():
-        by_name, by_object = (ksos.minimize(PROBLEM, SPACE, solver=which, tol=1e-3) for which in (name, solver))
-        assert by_name.history[-1].objective == by_object.history[-1].objective and by_name.solver == by_object.solver == name
+        by_name, by_object = (
+            ksos.minimize(PROBLEM, SPACE, solver=which, tol=1e-3) for which in (name, solver)
+        )
+        assert (
+            by_name.history[-1].objective == by_object.history[-1].objective
+            and by_name.solver == by_object.solver == name
+        )
     with pytest.raises(TypeError):
         SOLVERS["fista"] = LowRank()  # type: ignore[index]
     est = ksos.KernelSoSDensity(solver=LowRank(max_columns=1), bandwidth=0.5, tol=3e-2).fit(X)
@@ -112,11 +142,20 @@ def test_a_name_is_short_for_the_default_object_and_the_table_cannot_be_changed(
     [
         (lambda: LowRank(max_columns=0), "max_columns of LowRank must be at least 1; got 0"),
         (lambda: LowRank(extra_steps=-1), "extra_steps of LowRank must be at least 0"),
-        (lambda: solvers.Fista(check_every=2.5), "check_every of Fista must be a whole number; got 2.5"),
-        (lambda: InteriorPoint(step_fraction=1.0), "step_fraction of InteriorPoint must lie between 0 and 1; got 1.0"),
+        (
+            lambda: solvers.Fista(check_every=2.5),
+            "check_every of Fista must be a whole number; got 2.5",
+        ),
+        (
+            lambda: InteriorPoint(step_fraction=1.0),
+            "step_fraction of InteriorPoint must lie between 0 and 1; got 1.0",
+        ),
         (lambda: ksos.minimize(PROBLEM, SPACE, rtol=-1.0), "rtol must be non-negative"),
         (lambda: ksos.minimize(PROBLEM, SPACE, time_limit=0.0), "time_limit must be positive"),
-        (lambda: ksos.minimize(PROBLEM, SPACE, start=np.zeros((SPACE.rank, 2))), "start must not be a factor of zeros"),
+        (
+            lambda: ksos.minimize(PROBLEM, SPACE, start=np.zeros((SPACE.rank, 2))),
+            "start must not be a factor of zeros",
+        ),
     ],
 )
 def test_refuses_options_without_a_meaning(make: Any, message: str) -> None:
@@ -135,20 +174,33 @@ def test_a_class_is_not_a_solver() -> None:
 @every_problem
 @every_solver
 @pytest.mark.parametrize("ticks", [1, 30])
-def test_one_deadline_ends_every_stage(solver: str, constraints: list[Constraint], ticks: int) -> None:
+def test_one_deadline_ends_every_stage(
+    solver: str, constraints: list[Constraint], ticks: int
+) -> None:
     """A clock that ticks whenever somebody looks at it: nobody goes on for more than a step after the time is up."""
     clock = itertools.count()
-    solution = ksos.minimize(PROBLEM, SPACE, constraints, solver=solver, tol=1e-13, time_limit=Deadline(ticks, lambda: next(clock)))
+    solution = ksos.minimize(
+        PROBLEM,
+        SPACE,
+        constraints,
+        solver=solver,
+        tol=1e-13,
+        time_limit=Deadline(ticks, lambda: next(clock)),
+    )
     assert solution.status in ("time_limit", "solved")
     assert solution.time <= ticks + 25
-    assert [progress.time for progress in solution.history] == sorted(progress.time for progress in solution.history)
+    assert [progress.time for progress in solution.history] == sorted(
+        progress.time for progress in solution.history
+    )
     assert all(progress.time < solution.time for progress in solution.history)
     assert_valid(solution)
 
 
 @every_problem
 @every_solver
-def test_a_tiny_time_limit_gives_a_valid_density(solver: str, constraints: list[Constraint]) -> None:
+def test_a_tiny_time_limit_gives_a_valid_density(
+    solver: str, constraints: list[Constraint]
+) -> None:
     began = time.perf_counter()
     solution = ksos.minimize(PROBLEM, SPACE, constraints, solver=solver, tol=1e-13, time_limit=1e-6)
     assert solution.status == "time_limit" and solution.n_iter <= 1
@@ -170,7 +222,9 @@ class Slow(SquaredMMD):
 
 def test_the_binding_of_the_functional_counts() -> None:
     now = [0.0]
-    solution = ksos.minimize(Slow(X, now), SPACE, tol=1e-13, time_limit=Deadline(0.5, lambda: now[0]))
+    solution = ksos.minimize(
+        Slow(X, now), SPACE, tol=1e-13, time_limit=Deadline(0.5, lambda: now[0])
+    )
     assert (solution.status, solution.n_iter, solution.time) == ("time_limit", 0, 1.0)
     assert solution.history[0].time == 1.0
 
@@ -220,7 +274,9 @@ class InterruptingTerm(BoundTerm):
 
 @every_problem
 @every_solver
-def test_ctrl_c_anywhere_gives_the_best_point_so_far(solver: str, constraints: list[Constraint]) -> None:
+def test_ctrl_c_anywhere_gives_the_best_point_so_far(
+    solver: str, constraints: list[Constraint]
+) -> None:
     """At the start, in a solver's first step, in phase 1, in the rounds, in the certificate at the end: after n evaluations, for many n."""
     options = {"tol": 3e-3, "max_iter": 60}
     counter = Interrupting(PROBLEM, -1)
@@ -237,7 +293,9 @@ def test_ctrl_c_anywhere_gives_the_best_point_so_far(solver: str, constraints: l
 @every_problem
 @every_solver
 @pytest.mark.parametrize("error", [RuntimeError("mine"), np.linalg.LinAlgError("mine")], ids=repr)
-def test_what_a_callback_raises_passes_through(solver: str, constraints: list[Constraint], error: Exception) -> None:
+def test_what_a_callback_raises_passes_through(
+    solver: str, constraints: list[Constraint], error: Exception
+) -> None:
     def raising(progress: Progress) -> None:
         raise error
 
@@ -252,7 +310,11 @@ def test_after_a_callback_that_raised_nothing_is_broken(constraints: list[Constr
     with pytest.raises(ZeroDivisionError):
         ksos.minimize(PROBLEM, SPACE, constraints, callback=lambda progress: 1 // 0)
     after = ksos.minimize(PROBLEM, SPACE, constraints, tol=1e-7)
-    assert (before.objective, before.gap, before.n_iter) == (after.objective, after.gap, after.n_iter)
+    assert (before.objective, before.gap, before.n_iter) == (
+        after.objective,
+        after.gap,
+        after.n_iter,
+    )
 
 
 @every_problem
@@ -265,9 +327,13 @@ def test_a_callback_sees_the_density(solver: str, constraints: list[Constraint])
         masses.append(progress.distribution.mass())
         return len(masses) == 3
 
-    solution = ksos.minimize(PROBLEM, SPACE, constraints, solver=solver, tol=1e-300, max_iter=100, callback=look)
+    solution = ksos.minimize(
+        PROBLEM, SPACE, constraints, solver=solver, tol=1e-300, max_iter=100, callback=look
+    )
     assert masses == pytest.approx([1.0] * len(masses)) and masses
-    assert all(progress.parameter is None for progress in solution.history), "the history keeps no matrices"
+    assert all(progress.parameter is None for progress in solution.history), (
+        "the history keeps no matrices"
+    )
     with pytest.raises(ValueError, match="inside a callback"):
         _ = solution.history[0].distribution
 
@@ -290,9 +356,15 @@ def test_what_cannot_end_in_time_is_not_begun() -> None:
 def test_a_step_that_would_end_too_late_is_not_begun() -> None:
     """A clock by which every look takes a second: the first certificate takes some, and the first step is expected to take thrice that."""
     ticks = iter(range(10**6))
-    solution = ksos.minimize(PROBLEM, SPACE, tol=1e-12, time_limit=Deadline(12.0, clock=lambda: float(next(ticks))))
+    solution = ksos.minimize(
+        PROBLEM, SPACE, tol=1e-12, time_limit=Deadline(12.0, clock=lambda: float(next(ticks)))
+    )
     free = ksos.minimize(PROBLEM, SPACE, tol=1e-12)
-    assert solution.status == "time_limit" and solution.n_iter < free.n_iter and solution.gap >= free.gap
+    assert (
+        solution.status == "time_limit"
+        and solution.n_iter < free.n_iter
+        and solution.gap >= free.gap
+    )
 
 
 # --- the default tolerance, and runs that no longer get anywhere ---
@@ -302,7 +374,9 @@ def test_the_default_tolerance_is_that_of_the_objective() -> None:
     likelihood = NegativeLogLikelihood(X) + 0.1 * Trace(relative=True)
     found, asked = ksos.minimize(likelihood, SPACE), ksos.minimize(likelihood, SPACE, tol=1e-9)
     assert found.status == asked.status == "solved" and asked.gap <= 1e-9 < found.gap <= 1e-5
-    assert (30.0 * likelihood + Trace()).natural_tol == pytest.approx(3e-4), "in the units of the sum"
+    assert (30.0 * likelihood + Trace()).natural_tol == pytest.approx(3e-4), (
+        "in the units of the sum"
+    )
     assert ksos.minimize(PROBLEM, SPACE).gap <= 1e-8
     estimator = ksos.KernelSoSDensity(objective="likelihood").fit(X)
     assert estimator.solution_.gap <= 1e-5
@@ -316,9 +390,14 @@ def test_a_run_that_hardly_gains_ends_soon() -> None:
         return Deadline(clock=lambda: 1.005 ** next(ticks))
 
     asked: dict[str, Any] = {"solver": "fista", "tol": 1e-30}
-    slow, quick = (ksos.minimize(PROBLEM, SPACE, time_limit=limit, **asked) for limit in (faster(), Deadline(clock=lambda: 0.0)))
+    slow, quick = (
+        ksos.minimize(PROBLEM, SPACE, time_limit=limit, **asked)
+        for limit in (faster(), Deadline(clock=lambda: 0.0))
+    )
     assert slow.status == "solved_inaccurate" and "raise tol" in slow.message
     assert slow.n_iter < quick.n_iter
     assert_valid(slow)
     told = ksos.minimize(PROBLEM, SPACE, max_iter=slow.n_iter + 1, time_limit=faster(), **asked)
-    assert told.status == "max_iter" and told.n_iter == slow.n_iter + 1, "a limit of steps that is given rules"
+    assert told.status == "max_iter" and told.n_iter == slow.n_iter + 1, (
+        "a limit of steps that is given rules"
+    )

@@ -41,12 +41,16 @@ class Counted(SquaredMMD):
 def test_warm_starts_save_steps_and_sums_over_the_data_are_taken_once() -> None:
     functional, space = problem()
     strengths = list(np.geomspace(1e-1, 1e-4, 8))
-    cold = sum(ksos.minimize(functional + strength * Trace(), space).n_iter for strength in strengths)
+    cold = sum(
+        ksos.minimize(functional + strength * Trace(), space).n_iter for strength in strengths
+    )
     counted = Counted(points(40, 2))
     path = ksos.regularization_path(counted, Trace(), strengths, space)
     assert counted.bindings == 1
     assert sum(solution.n_iter for solution in path) < cold
-    bound = ksos.regularization_path(Bound(functional.bind(space)), Bound(Trace().bind(space)), strengths, space)
+    bound = ksos.regularization_path(
+        Bound(functional.bind(space)), Bound(Trace().bind(space)), strengths, space
+    )
     assert [solution.objective for solution in bound] == [solution.objective for solution in path]
 
 
@@ -57,11 +61,20 @@ def test_tolerances_may_differ_along_the_path_and_a_factor_is_a_start() -> None:
     path = ksos.regularization_path(functional, Trace(), strengths, space, tol=tols)
     assert all(solution.gap <= tol for solution, tol in zip(path, tols, strict=True))
     assert path[1].gap > 1e-9, "no more digits than asked for"
-    relative = ksos.regularization_path(functional, Trace(), strengths, space, tol=1e-300, rtol=1e-3, solver="fista")
-    assert all(solution.status == "solved" and solution.gap <= 1e-3 * solution.objective for solution in relative)
-    again = ksos.minimize(functional + 1e-3 * Trace(), space, tol=2e-9, start=path[0].parameter_factor)
+    relative = ksos.regularization_path(
+        functional, Trace(), strengths, space, tol=1e-300, rtol=1e-3, solver="fista"
+    )
+    assert all(
+        solution.status == "solved" and solution.gap <= 1e-3 * solution.objective
+        for solution in relative
+    )
+    again = ksos.minimize(
+        functional + 1e-3 * Trace(), space, tol=2e-9, start=path[0].parameter_factor
+    )
     assert (again.status, again.n_iter) == ("solved", 0)
-    with pytest.raises(ValueError, match="tol must be one number or one per strength; got 2 for 3 strengths"):
+    with pytest.raises(
+        ValueError, match="tol must be one number or one per strength; got 2 for 3 strengths"
+    ):
         ksos.regularization_path(functional, Trace(), strengths, space, tol=[1e-3, 1e-4])
 
 
@@ -69,9 +82,19 @@ def test_one_deadline_for_the_whole_path() -> None:
     functional, space = problem()
     ticks = itertools.count()
     deadline = Deadline(40.0, clock=lambda: next(ticks))
-    path = ksos.regularization_path(functional, Trace(), [1e-2, 1e-3, 1e-4], space, solver="fista", tol=1e-300, time_limit=deadline)
+    path = ksos.regularization_path(
+        functional,
+        Trace(),
+        [1e-2, 1e-3, 1e-4],
+        space,
+        solver="fista",
+        tol=1e-300,
+        time_limit=deadline,
+    )
     assert [solution.status for solution in path] == ["time_limit"] * 3
-    assert path[2].n_iter <= 1, "nothing is left for the last one, which is solved from the one before"
+    assert path[2].n_iter <= 1, (
+        "nothing is left for the last one, which is solved from the one before"
+    )
     assert all(solution.distribution.mass() == pytest.approx(1.0) for solution in path)
 
 
@@ -82,7 +105,10 @@ def test_strengths_are_checked() -> None:
     assert ksos.regularization_path(functional, Trace(), [], space) == []
 
 
-@pytest.mark.parametrize(("solver", "expected"), [("auto", "low_rank: the functional is quadratic"), ("fista", "fista: asked for")])
+@pytest.mark.parametrize(
+    ("solver", "expected"),
+    [("auto", "low_rank: the functional is quadratic"), ("fista", "fista: asked for")],
+)
 def test_a_solution_says_why_its_solver_ran(solver: str, expected: str) -> None:
     functional, space = problem(8)
     solution = ksos.minimize(functional + 1e-3 * Trace(), space, solver=solver)
@@ -92,9 +118,14 @@ def test_a_solution_says_why_its_solver_ran(solver: str, expected: str) -> None:
 
 def test_a_hand_over_is_told() -> None:
     functional, space = problem(12)
-    solution = ksos.minimize(functional + 1e-3 * Trace(), space, tol=1e-12, solver=Auto(newton_steps=1))
+    solution = ksos.minimize(
+        functional + 1e-3 * Trace(), space, tol=1e-12, solver=Auto(newton_steps=1)
+    )
     assert solution.solver == "interior_point"
-    assert "low_rank: " in solution.solver_reason and "; then interior_point: " in solution.solver_reason
+    assert (
+        "low_rank: " in solution.solver_reason
+        and "; then interior_point: " in solution.solver_reason
+    )
 
 
 def test_ctrl_c_ends_the_whole_path() -> None:
@@ -102,7 +133,9 @@ def test_ctrl_c_ends_the_whole_path() -> None:
         raise KeyboardInterrupt
 
     functional, space = problem(8)
-    with pytest.raises(KeyboardInterrupt, match=r"interrupted at strength 0\.01; 0 of 2 problems came before it"):
+    with pytest.raises(
+        KeyboardInterrupt, match=r"interrupted at strength 0\.01; 0 of 2 problems came before it"
+    ):
         ksos.regularization_path(functional, Trace(), [1e-3, 1e-2], space, callback=interrupt)
     (only,) = ksos.regularization_path(functional, Trace(), [1e-3], space, callback=interrupt)
     assert only.status == "interrupted" and only.keyboard_interrupt

@@ -28,7 +28,9 @@ from ksos.solvers.low_rank import FactorHessian
 from ksos.solvers.spectraplex import centre, factor, project, project_simplex
 
 every_solver = pytest.mark.parametrize("solver", SOLVER_CASES)
-every_functional = pytest.mark.parametrize("functional", FUNCTIONAL_CASES.values(), ids=FUNCTIONAL_CASES)
+every_functional = pytest.mark.parametrize(
+    "functional", FUNCTIONAL_CASES.values(), ids=FUNCTIONAL_CASES
+)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +69,9 @@ def test_projection_on_the_spectraplex_is_the_nearest_point(r: int, seed: int) -
     np.testing.assert_array_equal(C, C.T)
     assert np.trace(C) == pytest.approx(1.0)
     assert np.linalg.eigvalsh(C)[0] > -1e-14
-    assert np.linalg.eigvalsh(M - C)[-1] - np.vdot(M - C, C) <= 1e-9  # the variational inequality on the extreme points vvᵀ
+    assert (
+        np.linalg.eigvalsh(M - C)[-1] - np.vdot(M - C, C) <= 1e-9
+    )  # the variational inequality on the extreme points vvᵀ
     np.testing.assert_allclose(project(C), C, atol=1e-14)
     G = factor(C)
     np.testing.assert_allclose(G @ G.T, C, atol=1e-12)
@@ -77,9 +81,13 @@ def test_projection_on_the_spectraplex_is_the_nearest_point(r: int, seed: int) -
 
 
 @every_functional
-def test_gradient_is_the_derivative_and_the_functional_is_convex(functional: Functional, space: ksos.SoSSpace) -> None:
+def test_gradient_is_the_derivative_and_the_functional_is_convex(
+    functional: Functional, space: ksos.SoSSpace
+) -> None:
     objective = Objective.of(functional, space)
-    C, other = (objective.point(project(0.3 * random_symmetric(space.rank, seed))) for seed in (1, 2))
+    C, other = (
+        objective.point(project(0.3 * random_symmetric(space.rank, seed))) for seed in (1, 2)
+    )
     direction = other - C
     G = objective.gradient(C)
     h = 1e-5
@@ -90,7 +98,9 @@ def test_gradient_is_the_derivative_and_the_functional_is_convex(functional: Fun
     if product is None:
         assert curvature is None
     else:
-        np.testing.assert_allclose(objective.gradient(other) - G, product, atol=1e-9 * np.abs(G).max())
+        np.testing.assert_allclose(
+            objective.gradient(other) - G, product, atol=1e-9 * np.abs(G).max()
+        )
         assert curvature == pytest.approx(np.vdot(product, direction.C), rel=1e-8, abs=1e-12)
         bound = lipschitz(objective, C)
         assert curvature <= bound * np.vdot(direction.C, direction.C) * (1 + 1e-9)
@@ -98,7 +108,9 @@ def test_gradient_is_the_derivative_and_the_functional_is_convex(functional: Fun
 
 @every_functional
 @pytest.mark.parametrize("compressed", [True, False])
-def test_a_restricted_objective_is_the_objective_on_a_block(functional: Functional, compressed: bool, space: ksos.SoSSpace) -> None:
+def test_a_restricted_objective_is_the_objective_on_a_block(
+    functional: Functional, compressed: bool, space: ksos.SoSSpace
+) -> None:
     objective = Objective.of(functional, space, stored=compressed)
     block = objective.restricted(slice(-3, None))
     assert block is not None
@@ -108,12 +120,16 @@ def test_a_restricted_objective_is_the_objective_on_a_block(functional: Function
     whole[-3:, -3:] = small
     inside, outside = block.point(small), objective.point(whole)
     assert block.value(inside) == pytest.approx(objective.value(outside), rel=1e-9)
-    np.testing.assert_allclose(block.gradient(inside), objective.gradient(outside)[-3:, -3:], rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(
+        block.gradient(inside), objective.gradient(outside)[-3:, -3:], rtol=1e-7, atol=1e-9
+    )
 
 
 @every_functional
 @pytest.mark.parametrize("dense", [True, False])
-def test_the_hessian_on_the_factor_is_the_second_derivative(functional: Functional, dense: bool, space: ksos.SoSSpace) -> None:
+def test_the_hessian_on_the_factor_is_the_second_derivative(
+    functional: Functional, dense: bool, space: ksos.SoSSpace
+) -> None:
     objective = Objective.of(functional, space)
     rng = np.random.default_rng(0)
     F, E = rng.normal(size=(2, space.rank, 3))
@@ -137,7 +153,9 @@ def test_the_hessian_on_the_factor_is_the_second_derivative(functional: Function
 
 
 @pytest.mark.parametrize("columns", [2, 6])
-def test_the_optimum_over_a_face_is_the_least_value_there(columns: int, harder_space: ksos.SoSSpace) -> None:
+def test_the_optimum_over_a_face_is_the_least_value_there(
+    columns: int, harder_space: ksos.SoSSpace
+) -> None:
     """Against the certificate on the face: ⟨VᵀGV, X⟩ − λ_min(VᵀGV) bounds what any other matrix of the face could gain."""
     functional = SquaredMMD(points(40, 2)) + 1e-3 * Trace()
     objective = Objective.of(functional, harder_space).on_tensor()
@@ -154,11 +172,16 @@ def test_the_optimum_over_a_face_is_the_least_value_there(columns: int, harder_s
 def test_columns_that_vanish_do_not_hold_newtons_steps_up() -> None:
     """In ten features, where spare columns make the Hessian singular at the optimum; no other solver has to help."""
     rng = np.random.default_rng(3)
-    X = 3.0 * rng.normal(size=(5, 10))[rng.integers(0, 5, 4000)] + 0.5 * rng.normal(size=(4000, 10)) @ rng.normal(size=(10, 10))
+    X = 3.0 * rng.normal(size=(5, 10))[rng.integers(0, 5, 4000)] + 0.5 * rng.normal(
+        size=(4000, 10)
+    ) @ rng.normal(size=(10, 10))
     wide = ksos.SoSSpace(Gaussian(4.0), X[:130], embedding_kernel=Gaussian(8.0))
     sums = ksos.KernelSums(wide.embedding_kernel, wide.landmarks).update(X)
     functional = SquaredMMD(sums) + 1e-5 * Trace(relative=True)
-    found, other = (ksos.minimize(functional, wide, solver=solver) for solver in (LowRank(max_iter=40), "interior_point"))
+    found, other = (
+        ksos.minimize(functional, wide, solver=solver)
+        for solver in (LowRank(max_iter=40), "interior_point")
+    )
     assert found.status == other.status == "solved"
     assert abs(found.objective - other.objective) <= found.gap + other.gap
 
@@ -173,11 +196,14 @@ class Slow(LowRank):
         return False
 
 
-def test_a_solver_that_is_stuck_hands_over_and_a_slow_one_takes_no_extra_steps(harder_space: ksos.SoSSpace) -> None:
+def test_a_solver_that_is_stuck_hands_over_and_a_slow_one_takes_no_extra_steps(
+    harder_space: ksos.SoSSpace,
+) -> None:
     objective = Objective.of(SquaredMMD(points(40, 2)) + 1e-3 * Trace(), harder_space).on_tensor()
     start = centre(harder_space.rank, harder_space.T)
     alone, handed, slow = (
-        run(solver, objective, start, 1e-6, others=others) for solver, others in ((Stuck(), False), (Stuck(), True), (Slow(), False))
+        run(solver, objective, start, 1e-6, others=others)
+        for solver, others in ((Stuck(), False), (Stuck(), True), (Slow(), False))
     )
     assert (handed.status, handed.n_iter) == ("max_iter", 1)
     assert alone.status == slow.status == "solved"
@@ -199,12 +225,18 @@ def test_the_lowest_eigenvalue_is_bounded_from_below_and_closely() -> None:
 
 def is_positive(G: np.ndarray, t: Fraction) -> bool:
     """Whether G − tI is positive definite, by elimination with rational numbers: no digit is lost."""
-    rows = [[Fraction(float(x)) - (t if i == j else 0) for j, x in enumerate(row)] for i, row in enumerate(G)]
+    rows = [
+        [Fraction(float(x)) - (t if i == j else 0) for j, x in enumerate(row)]
+        for i, row in enumerate(G)
+    ]
     while rows:
         first, *rest = rows
         if first[0] <= 0:
             return False
-        rows = [[x - row[0] * y / first[0] for x, y in zip(row[1:], first[1:], strict=True)] for row in rest]
+        rows = [
+            [x - row[0] * y / first[0] for x, y in zip(row[1:], first[1:], strict=True)]
+            for row in rest
+        ]
     return True
 
 
@@ -231,7 +263,9 @@ def test_functionals_add_and_scale(space: ksos.SoSSpace) -> None:
 
     parts = [SquaredMMD(X), MMD(X), Trace(), Frobenius()]
     assert value(sum(parts)) == pytest.approx(sum(map(value, parts)))
-    assert value(3 * (parts[0] + 2.0 * parts[2])) == pytest.approx(3 * value(parts[0]) + 6 * value(parts[2]))
+    assert value(3 * (parts[0] + 2.0 * parts[2])) == pytest.approx(
+        3 * value(parts[0]) + 6 * value(parts[2])
+    )
     assert value(0 * parts[0]) == 0.0
     assert value(MMD(X)) ** 2 == pytest.approx(value(SquaredMMD(X)))
     unit = np.exp(space.log_unit)
@@ -256,7 +290,9 @@ def test_functionals_refuse_factors_that_are_not_convex(factor_: object) -> None
 
 
 @pytest.mark.parametrize(("solver", "name"), SOLVER_FUNCTIONAL_CASES)
-def test_every_solved_problem_is_feasible_and_verifies_from_scratch(solver: str, name: str, space: ksos.SoSSpace) -> None:
+def test_every_solved_problem_is_feasible_and_verifies_from_scratch(
+    solver: str, name: str, space: ksos.SoSSpace
+) -> None:
     functional, tol = FUNCTIONAL_CASES[name], REACH.get(solver, 1e-6)
     solution = ksos.minimize(functional, space, solver=solver, tol=tol)
     assert solution.status == "solved"
@@ -264,7 +300,10 @@ def test_every_solved_problem_is_feasible_and_verifies_from_scratch(solver: str,
     C = solution.parameter
     assert np.trace(C) == pytest.approx(1.0, abs=1e-12)
     assert np.linalg.eigvalsh(C)[0] >= -1e-15
-    again = certify(Objective.of(functional, ksos.SoSSpace(Gaussian(1.0), points(8, 2))), Objective.of(functional, space).point(C))
+    again = certify(
+        Objective.of(functional, ksos.SoSSpace(Gaussian(1.0), points(8, 2))),
+        Objective.of(functional, space).point(C),
+    )
     assert again.objective == pytest.approx(solution.objective, abs=1e-10)
     assert again.gap == pytest.approx(solution.gap, abs=1e-10)
     assert 0.0 <= solution.gap <= tol
@@ -277,25 +316,33 @@ def test_every_solved_problem_is_feasible_and_verifies_from_scratch(solver: str,
 @every_solver
 @pytest.mark.parametrize("squared", [True, False])
 @pytest.mark.parametrize("weight", [1e-3, 1e-2])
-def test_agrees_with_a_conic_solver(solver: str, squared: bool, weight: float, space: ksos.SoSSpace) -> None:
+def test_agrees_with_a_conic_solver(
+    solver: str, squared: bool, weight: float, space: ksos.SoSSpace
+) -> None:
     if not squared and solver in TAKES:
         pytest.skip(f"{solver} takes squared distances only")
     X = points(12, 2, 1)
     A, z, N = brute_objective(space, X)
     best = conic_optimum(A, z, weight * N, squared=squared)
     distance = SquaredMMD(X) if squared else MMD(X)
-    solution = ksos.minimize(distance + weight * Trace(relative=True), space, solver=solver, tol=REACH.get(solver, 1e-7))
+    solution = ksos.minimize(
+        distance + weight * Trace(relative=True), space, solver=solver, tol=REACH.get(solver, 1e-7)
+    )
     assert solution.objective - best <= solution.gap + 1e-8  # the certificate bounds the true error
     assert solution.objective >= best - 1e-8
 
 
 @pytest.mark.parametrize("solver", TAKES)
 @every_functional
-def test_a_solver_takes_a_functional_or_names_one_that_does(solver: str, functional: Functional, space: ksos.SoSSpace) -> None:
+def test_a_solver_takes_a_functional_or_names_one_that_does(
+    solver: str, functional: Functional, space: ksos.SoSSpace
+) -> None:
     if functional in [FUNCTIONAL_CASES[name] for name in TAKES[solver]]:
         assert ksos.minimize(functional, space, solver=solver).status == "solved"
         return
-    with pytest.raises(ValueError, match=f"solver='{solver}' cannot take .*; use solver='(.*)'") as refused:
+    with pytest.raises(
+        ValueError, match=f"solver='{solver}' cannot take .*; use solver='(.*)'"
+    ) as refused:
         ksos.minimize(functional, space, solver=solver)
     named = str(refused.value).rsplit("solver='")[-1].split("'")[0]
     assert ksos.minimize(functional, space, solver=named).status == "solved"
@@ -316,7 +363,9 @@ def test_the_root_of_the_gap_bounds_the_distance_to_the_optimum(space: ksos.SoSS
 def test_limits_callbacks_and_starts_are_obeyed(solver: str, harder_space: ksos.SoSSpace) -> None:
     functional = SquaredMMD(points(30, 2, 1)) + 1e-3 * Trace()
     seen: list[Progress] = []
-    limited = ksos.minimize(functional, harder_space, solver=solver, max_iter=7, tol=1e-300, callback=seen.append)
+    limited = ksos.minimize(
+        functional, harder_space, solver=solver, max_iter=7, tol=1e-300, callback=seen.append
+    )
     assert (limited.status, limited.n_iter) == ("max_iter", 7)
     assert seen == limited.history
     assert seen[-1].n_iter == 7
@@ -328,7 +377,13 @@ def test_limits_callbacks_and_starts_are_obeyed(solver: str, harder_space: ksos.
     assert slow.status == "time_limit"
     assert time.perf_counter() - began < 5.0
 
-    stopped = ksos.minimize(functional, harder_space, solver=solver, tol=1e-300, callback=lambda progress: progress.n_iter >= 5)
+    stopped = ksos.minimize(
+        functional,
+        harder_space,
+        solver=solver,
+        tol=1e-300,
+        callback=lambda progress: progress.n_iter >= 5,
+    )
     assert stopped.status == "interrupted"
     assert 5 <= stopped.n_iter <= 14  # the next certificate after the fifth iteration
     assert stopped.distribution.mass() == pytest.approx(1.0)
@@ -345,9 +400,13 @@ def test_control_c_gives_the_best_point_so_far(solver: str, harder_space: ksos.S
         if progress.n_iter >= 5:
             raise KeyboardInterrupt
 
-    solution = ksos.minimize(SquaredMMD(points(30, 2, 1)), harder_space, solver=solver, tol=1e-300, callback=press)
+    solution = ksos.minimize(
+        SquaredMMD(points(30, 2, 1)), harder_space, solver=solver, tol=1e-300, callback=press
+    )
     assert solution.status == "interrupted"
-    assert solution.gap == pytest.approx(min(progress.gap for progress in solution.history), rel=1e-6)
+    assert solution.gap == pytest.approx(
+        min(progress.gap for progress in solution.history), rel=1e-6
+    )
 
 
 class Failing(Stepper):
@@ -355,7 +414,11 @@ class Failing(Stepper):
 
     def __init__(self, solver: Stepper, failure: str) -> None:
         self.solver, self.failure, self.calls = solver, failure, 0
-        self.max_iter, self.extra_steps, self.name = solver.max_iter, solver.extra_steps, solver.name
+        self.max_iter, self.extra_steps, self.name = (
+            solver.max_iter,
+            solver.extra_steps,
+            solver.name,
+        )
 
     def prepared(self, objective: Objective) -> Objective:
         return self.solver.prepared(objective)
@@ -374,7 +437,11 @@ class Failing(Stepper):
 
     def point(self, state: object) -> Point:
         found = self.solver.point(state)
-        return replace(found, C=np.full_like(found.C, np.nan)) if self.calls > 15 and self.failure == "nan" else found
+        return (
+            replace(found, C=np.full_like(found.C, np.nan))
+            if self.calls > 15 and self.failure == "nan"
+            else found
+        )
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -382,7 +449,12 @@ class Failing(Stepper):
 def test_a_failing_matrix_routine_gives_a_status_and_the_last_certified_point(
     solver: str, failure: str, harder_space: ksos.SoSSpace
 ) -> None:
-    solution = ksos.minimize(SquaredMMD(points(30, 2, 1)), harder_space, solver=Failing(SOLVERS[solver], failure), tol=1e-300)
+    solution = ksos.minimize(
+        SquaredMMD(points(30, 2, 1)),
+        harder_space,
+        solver=Failing(SOLVERS[solver], failure),
+        tol=1e-300,
+    )
     assert solution.status == "numerical_error"
     assert np.isfinite(solution.gap)
     assert solution.distribution.mass() == pytest.approx(1.0)
@@ -410,7 +482,10 @@ def test_verbose_prints_the_gap(space: ksos.SoSSpace, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"solver": "simplex"}, r"solver must be one of 'auto', 'low_rank', 'interior_point', .*'projected_gradient'; got 'simplex'"),
+        (
+            {"solver": "simplex"},
+            r"solver must be one of 'auto', 'low_rank', 'interior_point', .*'projected_gradient'; got 'simplex'",
+        ),
         ({"tol": np.nan}, "tol must be positive"),
         ({"tol": 0.0}, "tol must be positive"),
         ({"max_iter": 0}, "max_iter must be at least 1"),
@@ -419,7 +494,9 @@ def test_verbose_prints_the_gap(space: ksos.SoSSpace, capsys: pytest.CaptureFixt
         ({"start": np.eye(3)}, "start must be a finite"),
     ],
 )
-def test_refuses_options_that_make_no_sense(options: dict, message: str, space: ksos.SoSSpace) -> None:
+def test_refuses_options_that_make_no_sense(
+    options: dict, message: str, space: ksos.SoSSpace
+) -> None:
     with pytest.raises(ValueError, match=message):
         ksos.minimize(SquaredMMD(points(12, 2, 1)), space, **options)
 
@@ -436,13 +513,22 @@ def test_one_support_point_leaves_nothing_to_optimise() -> None:
     solution = ksos.minimize(SquaredMMD([[0.0, 0.0]]), space)
     assert (solution.status, solution.n_iter, solution.gap) == ("solved", 0, 0.0)
     np.testing.assert_array_equal(centre(1), [[1.0]])
-    assert set(STATUSES) >= {"solved", "solved_inaccurate", "max_iter", "time_limit", "interrupted", "numerical_error"}
+    assert set(STATUSES) >= {
+        "solved",
+        "solved_inaccurate",
+        "max_iter",
+        "time_limit",
+        "interrupted",
+        "numerical_error",
+    }
 
 
 def test_more_columns_than_directions_are_compressed() -> None:
     X = np.random.default_rng(4).normal(size=(18, 1))
     space = ksos.SoSSpace(Gaussian(1.0), X, Normal(0.0, 1.0))
-    solution = ksos.minimize(SquaredMMD(X) + 1e-3 * Frobenius(relative=True), space, solver="low_rank", tol=1e-7)
+    solution = ksos.minimize(
+        SquaredMMD(X) + 1e-3 * Frobenius(relative=True), space, solver="low_rank", tol=1e-7
+    )
     assert solution.status == "solved"
     assert solution.rank <= space.rank
 
@@ -476,7 +562,9 @@ def test_one_square_is_found_in_few_steps_and_without_a_tensor() -> None:
     X = 2.5 * rng.normal(size=(5, 10))[rng.integers(5, size=400)] + rng.normal(size=(400, 10))
     space = ksos.SoSSpace(Gaussian(5.0), X[:120], embedding_kernel=Gaussian(12.0))
     found = ksos.minimize(SquaredMMD(X) + 1e-3 * Trace(relative=True), space)
-    stored = ksos.minimize(SquaredMMD(X) + 1e-3 * Trace(relative=True), space, solver="interior_point")
+    stored = ksos.minimize(
+        SquaredMMD(X) + 1e-3 * Trace(relative=True), space, solver="interior_point"
+    )
     assert (found.solver, found.status) == ("low_rank", "solved") and found.n_iter <= 12
     assert abs(found.objective - stored.objective) <= found.gap + stored.gap
     assert not Objective.of(SquaredMMD(X), space).rounded_well().stored

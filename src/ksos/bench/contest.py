@@ -34,7 +34,12 @@ Runner = Callable[[str, Setting, float, float | None, str], Row]
 
 
 def race(
-    settings: Sequence[Setting], names: Sequence[str], limit: float, report: Report, clock: str = "wall", run: Runner | None = None
+    settings: Sequence[Setting],
+    names: Sequence[str],
+    limit: float,
+    report: Report,
+    clock: str = "wall",
+    run: Runner | None = None,
 ) -> list[Row]:
     """Run the contestants ``names`` on every problem; ``report(row, f_star)`` is called as each ends. ``run``: by default :func:`run_one`.
 
@@ -50,7 +55,9 @@ def race(
         for name in chosen:
             key = (name, setting.d, setting.sigma)
             if key in beaten:
-                row = Row(name, setting, status=f"not tried: failed at m={beaten[key]}", limit=limit)
+                row = Row(
+                    name, setting, status=f"not tried: failed at m={beaten[key]}", limit=limit
+                )
             else:
                 row = (run or run_one)(name, setting, limit, optimum(here), clock)
                 failed = row.status.startswith(("out of memory", "crashed", "killed", "time_limit"))
@@ -62,17 +69,36 @@ def race(
     return rows
 
 
-def run_one(name: str, setting: Setting, limit: float, f_star: float | None, clock: str = "wall", grace: float = 3.0) -> Row:
+def run_one(
+    name: str,
+    setting: Setting,
+    limit: float,
+    f_star: float | None,
+    clock: str = "wall",
+    grace: float = 3.0,
+) -> Row:
     """One contestant on one problem: a crash, a memory blow-up or an endless run becomes a row like any other.
 
     ``grace``: seconds beyond the limit in which a contestant may end by itself.
     """
-    order = {"contestant": name, "setting": vars(setting), "limit": limit, "f_star": f_star, "clock": clock}
+    order = {
+        "contestant": name,
+        "setting": vars(setting),
+        "limit": limit,
+        "f_star": f_star,
+        "clock": clock,
+    }
     source = str(Path(ksos.__file__).parents[1])
-    environment = {**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])}
+    environment = {
+        **os.environ,
+        **ONE_THREAD,
+        "PYTHONPATH": os.pathsep.join([source, os.environ.get("PYTHONPATH", "")]),
+    }
     command = [sys.executable, "-m", "ksos.bench.runner", json.dumps(order)]
     row = Row(name, setting, limit=limit)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
         try:
             _listen(process, row, limit, grace)
         finally:

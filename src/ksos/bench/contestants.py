@@ -32,7 +32,9 @@ def solve_ours(name: str, setting: Setting, X: np.ndarray, tol: float, watch: Wa
 
     try:
         functional = SquaredMMD(X) + setting.lam * Trace()
-        solution = minimize(functional, space, solver=name, tol=tol, max_iter=_NO_LIMIT, callback=look)
+        solution = minimize(
+            functional, space, solver=name, tol=tol, max_iter=_NO_LIMIT, callback=look
+        )
     except OutOfTimeError:
         return "time_limit"
     watch.look(solution.distribution.factor, np.eye(solution.rank), last=True)
@@ -55,7 +57,10 @@ class Contestant:
 
 
 CONTESTANTS: dict[str, Contestant] = {
-    **{name: Contestant(partial(solve_ours, name), _TOLERANCES, f"ksos, {name}") for name in SOLVERS},
+    **{
+        name: Contestant(partial(solve_ours, name), _TOLERANCES, f"ksos, {name}")
+        for name in SOLVERS
+    },
     "published": Contestant(rivals.solve_published, (rivals.STOPPING,), "the paper's algorithm"),
     **{
         f"{solver}_{formulation}": Contestant(
@@ -70,5 +75,16 @@ CONTESTANTS: dict[str, Contestant] = {
 }
 """Every contestant by name."""
 
-QUICK = [name for name in ("low_rank", "interior_point", "fista", "published", "clarabel_whitened", "scs_whitened") if name in CONTESTANTS]
+QUICK = [
+    name
+    for name in (
+        "low_rank",
+        "interior_point",
+        "fista",
+        "published",
+        "clarabel_whitened",
+        "scs_whitened",
+    )
+    if name in CONTESTANTS
+]
 """Those of a preview."""

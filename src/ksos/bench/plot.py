@@ -16,7 +16,18 @@ if TYPE_CHECKING:
 
 __all__ = ["draw"]
 
-_COLOURS = ["#0072B2", "#56B4E9", "#009E73", "#332288", "#E69F00", "#000000", "#D55E00", "#CC79A7", "#999999", "#882255"]
+_COLOURS = [
+    "#0072B2",
+    "#56B4E9",
+    "#009E73",
+    "#332288",
+    "#E69F00",
+    "#000000",
+    "#D55E00",
+    "#CC79A7",
+    "#999999",
+    "#882255",
+]
 _MARKERS = "osD^vXP*<>"
 
 
@@ -34,7 +45,12 @@ def draw(rows: Sequence[Row], path: Path) -> Path:
             here = [row for row in rows if (row.setting.d, row.setting.sigma) == (d, sigma)]
             for name in names:
                 _curve(ax, [row for row in here if row.contestant == name], stars, _look(name))
-            ax.set(xscale="log", yscale="log", xlabel="support points m", title=f"d = {d}, σ = {sigma:g}")
+            ax.set(
+                xscale="log",
+                yscale="log",
+                xlabel="support points m",
+                title=f"d = {d}, σ = {sigma:g}",
+            )
             sizes = sorted({row.setting.m for row in here})
             ax.set_xticks(sizes, [str(m) for m in sizes])
             ax.set_xlim(0.8 * sizes[0], 1.25 * sizes[-1])
@@ -42,7 +58,10 @@ def draw(rows: Sequence[Row], path: Path) -> Path:
             ax.grid(True, which="major", linewidth=0.3, alpha=0.6)
         for row_start in range(0, len(panels), across):
             axes[row_start].set_ylabel(f"seconds until f − f* ≤ {TARGETS[-1]:g}")
-        handles = [axes[0].plot([], [], **_look(name), markersize=4, label=CONTESTANTS[name].title)[0] for name in names]
+        handles = [
+            axes[0].plot([], [], **_look(name), markersize=4, label=CONTESTANTS[name].title)[0]
+            for name in names
+        ]
         hollow = {"color": "#666666", "marker": "o", "markerfacecolor": "none", "linestyle": "none"}
         handles += axes[0].plot([], [], **hollow, label="not reached by then")
         figure.legend(handles=handles, loc="center right", frameon=False)
@@ -58,7 +77,9 @@ def _look(name: str) -> dict[str, Any]:
     return {"color": _COLOURS[place], "marker": _MARKERS[place]}
 
 
-def _curve(ax: Axes, rows: list[Row], stars: dict[Setting, float | None], look: dict[str, Any]) -> None:
+def _curve(
+    ax: Axes, rows: list[Row], stars: dict[Setting, float | None], look: dict[str, Any]
+) -> None:
     """One contestant: a line through the times that reached the target, hollow markers for the others."""
     reached, missed = [], []
     for row in sorted(rows, key=lambda row: row.setting.m):
@@ -70,4 +91,10 @@ def _curve(ax: Axes, rows: list[Row], stars: dict[Setting, float | None], look: 
     if reached:
         ax.plot(*zip(*reached, strict=True), **look, markersize=4)
     if missed:
-        ax.plot(*zip(*missed, strict=True), **look, markersize=5, markerfacecolor="none", linestyle="none")
+        ax.plot(
+            *zip(*missed, strict=True),
+            **look,
+            markersize=5,
+            markerfacecolor="none",
+            linestyle="none",
+        )

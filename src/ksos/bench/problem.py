@@ -56,7 +56,12 @@ class Setting:
         return np.asarray(make_moons(self.m, noise=0.05, random_state=0)[0])
 
 
-def grid(sizes: Sequence[int], dimensions: Sequence[int], bandwidths: Sequence[float] | None) -> list[Setting]:
+def grid(
+    sizes: Sequence[int], dimensions: Sequence[int], bandwidths: Sequence[float] | None
+) -> list[Setting]:
     """Every combination, small sizes first; ``bandwidths=None``: the three of each dimension."""
-    tried = {d: BANDWIDTHS.get(d, BANDWIDTHS[10]) if bandwidths is None else bandwidths for d in dimensions}
+    tried = {
+        d: BANDWIDTHS.get(d, BANDWIDTHS[10]) if bandwidths is None else bandwidths
+        for d in dimensions
+    }
     return [Setting(m, d, sigma) for d in dimensions for sigma in tried[d] for m in sorted(sizes)]

@@ -35,7 +35,10 @@ class Referee:
         K = np.exp(-distances / s2)
         values, Q = eigh(np.exp(-distances / (2.0 * s2)))
         kept = values > TOLERANCE * values[-1]
-        self.T, self.into = Q[:, kept] / np.sqrt(values[kept]), np.sqrt(values[kept])[:, None] * Q[:, kept].T
+        self.T, self.into = (
+            Q[:, kept] / np.sqrt(values[kept]),
+            np.sqrt(values[kept])[:, None] * Q[:, kept].T,
+        )
         values, Q = eigh(K)
         kept = values > TOLERANCE * values[-1]
         self.S = (Q[:, kept] / np.sqrt(values[kept])).T
@@ -83,7 +86,13 @@ class Watch:
     :meth:`look` calls ``tell(seconds, objective)``, and raises :class:`OutOfTimeError` after ``limit`` seconds.
     """
 
-    def __init__(self, referee: Referee, limit: float, tell: Callable[[float, float], None], clock: Clock = time.perf_counter) -> None:
+    def __init__(
+        self,
+        referee: Referee,
+        limit: float,
+        tell: Callable[[float, float], None],
+        clock: Clock = time.perf_counter,
+    ) -> None:
         self.referee, self.limit, self.tell, self.clock = referee, limit, tell, clock
         self.C: np.ndarray | None = None
         """The feasible point of the last look."""

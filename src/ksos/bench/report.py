@@ -18,7 +18,18 @@ import numpy as np
 from ksos.bench.contestants import CONTESTANTS
 from ksos.bench.problem import TOLERANCE, Setting
 
-__all__ = ["TARGETS", "Row", "Run", "as_dict", "by_setting", "headline", "optimum", "ranked", "tables", "write_json"]
+__all__ = [
+    "TARGETS",
+    "Row",
+    "Run",
+    "as_dict",
+    "by_setting",
+    "headline",
+    "optimum",
+    "ranked",
+    "tables",
+    "write_json",
+]
 
 TARGETS = (1e-4, 1e-6, 1e-8)
 """f − f* to be reached."""
@@ -28,7 +39,10 @@ HOW = (
     "whitening and integrals count; short runs repeated, the fastest counts; ≥: never reached, it stopped or was stopped then; "
     "call: the whole call that ends within the last target, certificate included"
 )
-CLOCK = {"wall": "seconds on the wall", "cpu": "seconds of the processor: what other processes took is left out"}
+CLOCK = {
+    "wall": "seconds on the wall",
+    "cpu": "seconds of the processor: what other processes took is left out",
+}
 F_STAR = "f*: the largest objective − gap that the referee certified (a proven lower bound)"
 
 
@@ -66,7 +80,11 @@ class Row:
 
     def whole_call(self, target: float, f_star: float | None) -> float | None:
         """Seconds of the fastest run whose answer is within the target, from the points to what the user gets, certificate and all."""
-        answered = [run.seconds for run in self.runs if f_star is not None and run.looks and run.looks[-1][1] - f_star <= target]
+        answered = [
+            run.seconds
+            for run in self.runs
+            if f_star is not None and run.looks and run.looks[-1][1] - f_star <= target
+        ]
         return min((s for s in answered if s is not None), default=None)
 
     def time_spent(self) -> float | None:
@@ -82,10 +100,23 @@ class Row:
     def as_dict(self, f_star: float | None) -> dict[str, Any]:
         """For JSON."""
         best = self.best()
-        shown: dict[str, Any] = {"contestant": self.contestant, **vars(self.setting), "lambda": self.setting.lam, "status": self.status}
+        shown: dict[str, Any] = {
+            "contestant": self.contestant,
+            **vars(self.setting),
+            "lambda": self.setting.lam,
+            "status": self.status,
+        }
         shown["seconds_to"] = {f"{target:g}": self.time_to(target, f_star) for target in TARGETS}
-        shown |= {"whole_call": self.whole_call(TARGETS[-1], f_star), "seconds_spent": self.time_spent(), "objective": best}
-        shown |= {"excess": None if best is None or f_star is None else best - f_star, "f_star": f_star, "peak_bytes": self.peak}
+        shown |= {
+            "whole_call": self.whole_call(TARGETS[-1], f_star),
+            "seconds_spent": self.time_spent(),
+            "objective": best,
+        }
+        shown |= {
+            "excess": None if best is None or f_star is None else best - f_star,
+            "f_star": f_star,
+            "peak_bytes": self.peak,
+        }
         return {**shown, "runs": [vars(run) for run in self.runs]}
 
 
@@ -98,19 +129,34 @@ def optimum(rows: Iterable[Row]) -> float | None:
     >>> optimum([row])
     1.25
     """
-    return max((run.looks[-1][1] - run.gap for row in rows for run in row.runs if run.looks and run.gap is not None), default=None)
+    return max(
+        (
+            run.looks[-1][1] - run.gap
+            for row in rows
+            for run in row.runs
+            if run.looks and run.gap is not None
+        ),
+        default=None,
+    )
 
 
 def ranked(rows: Sequence[Row], f_star: float | None) -> Row | None:
     """The row that reached the last target first."""
-    reached = [(t, i) for i, row in enumerate(rows) if (t := row.time_to(TARGETS[-1], f_star)) is not None]
+    reached = [
+        (t, i) for i, row in enumerate(rows) if (t := row.time_to(TARGETS[-1], f_star)) is not None
+    ]
     return rows[min(reached)[1]] if reached else None
 
 
 def headline(clock: str = "wall") -> list[str]:
     """What was measured and where."""
     machine = f"{platform.machine()}, {os.cpu_count()} cores, "
-    return [HOW, F_STAR, CLOCK[clock], machine + ", ".join(f"{name} {number}" for name, number in _versions().items())]
+    return [
+        HOW,
+        F_STAR,
+        CLOCK[clock],
+        machine + ", ".join(f"{name} {number}" for name, number in _versions().items()),
+    ]
 
 
 def tables(rows: Sequence[Row]) -> list[str]:
@@ -130,10 +176,16 @@ def _table(setting: Setting, rows: list[Row]) -> list[str]:
     f_star = optimum(rows)
     fastest = ranked(rows, f_star)
     best_time = None if fastest is None else fastest.time_to(TARGETS[-1], f_star)
-    known = "nobody finished" if f_star is None else f"f* = {f_star:.9e}, λ = {setting.lam:.3g}, τ = {TOLERANCE:g}"
+    known = (
+        "nobody finished"
+        if f_star is None
+        else f"f* = {f_star:.9e}, λ = {setting.lam:.3g}, τ = {TOLERANCE:g}"
+    )
     heads = "".join(f"{f's to {target:g}':>12}" for target in TARGETS)
     lines = [f"{setting.name}: {known}"]
-    lines.append(f"{'contestant':28}{heads}{'ratio':>10}{'call s':>9}{'f/f* − 1':>11}{'peak MB':>9}  status")
+    lines.append(
+        f"{'contestant':28}{heads}{'ratio':>10}{'call s':>9}{'f/f* − 1':>11}{'peak MB':>9}  status"
+    )
     for row in rows:
         best = row.best()
         excess = "" if best is None or f_star is None else f"{best / f_star - 1.0:.1e}"
@@ -152,7 +204,13 @@ def _shown(row: Row, target: float, f_star: float | None, unit: float | None = N
     time = spent if reached is None else reached
     if time is None:
         return "–"
-    shown = seconds(time) if unit is None else f"{time / unit:.3g}×" if time < 1000.0 * unit else f"{time / unit:.0f}×"
+    shown = (
+        seconds(time)
+        if unit is None
+        else f"{time / unit:.3g}×"
+        if time < 1000.0 * unit
+        else f"{time / unit:.0f}×"
+    )
     return shown if reached is not None else f"≥{shown}"
 
 
@@ -167,7 +225,12 @@ def seconds(value: float) -> str:
 
 def as_dict(rows: Sequence[Row], clock: str = "wall") -> dict[str, Any]:
     """Everything that was measured."""
-    results = [row.as_dict(f_star) for _, here in by_setting(rows) for f_star in [optimum(here)] for row in here]
+    results = [
+        row.as_dict(f_star)
+        for _, here in by_setting(rows)
+        for f_star in [optimum(here)]
+        for row in here
+    ]
     how: dict[str, Any] = {"how": HOW, "clock": clock, "f_star": F_STAR, "versions": _versions()}
     return {**how, "targets": TARGETS, "tolerance": TOLERANCE, "rows": results}
 

@@ -14,7 +14,15 @@ from ksos._memory import FLOAT_BYTES, require_memory
 from ksos.bench.problem import TOLERANCE, Setting
 from ksos.bench.referee import OutOfTimeError, Watch
 
-__all__ = ["FORMULATIONS", "STOPPING", "TOLERANCES", "kronecker_lipschitz", "require_cvxpy", "solve_conic", "solve_published"]
+__all__ = [
+    "FORMULATIONS",
+    "STOPPING",
+    "TOLERANCES",
+    "kronecker_lipschitz",
+    "require_cvxpy",
+    "solve_conic",
+    "solve_published",
+]
 
 STOPPING = 1e-11
 """The paper's algorithm ends when the loss has decreased by less than this."""
@@ -28,7 +36,9 @@ TOLERANCES = {"clarabel": (1e-6, 1e-8, 1e-10, 1e-12), "scs": (1e-4, 1e-6, 1e-8, 
 def solve_published(setting: Setting, X: np.ndarray, tol: float, watch: Watch) -> str:
     """FISTA on the note's eq. (12), C = RBRᵀ with W = RᵀR, from the centre until the loss has decreased by less than ``tol``."""
     m = X.shape[0]
-    require_memory(2 * FLOAT_BYTES * m**4, f"the m² × m² Kronecker matrix with m = {m}", "take fewer points")
+    require_memory(
+        2 * FLOAT_BYTES * m**4, f"the m² × m² Kronecker matrix with m = {m}", "take fewer points"
+    )
     K, u, R_inverse, K_factor = _factors(setting, X)
     V = (u @ cho_solve(K_factor, K.mean(axis=1))).reshape(m, m)
     linear = R_inverse.T @ (setting.lam * K - 2.0 * V) @ R_inverse
@@ -67,10 +77,17 @@ def kronecker_lipschitz(setting: Setting, X: np.ndarray) -> float:
     return _lipschitz(*_factors(setting, X)[1:])
 
 
-def _factors(setting: Setting, X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[np.ndarray, bool]]:
+def _factors(
+    setting: Setting, X: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[np.ndarray, bool]]:
     """K, the tensor u as (m², m), R⁻¹ and the factor of K."""
     W, K, u = _integrals(setting, X)
-    return K, u.reshape(-1, X.shape[0]), solve_triangular(_cholesky(W).T, np.eye(X.shape[0]), lower=False), (_cholesky(K), True)
+    return (
+        K,
+        u.reshape(-1, X.shape[0]),
+        solve_triangular(_cholesky(W).T, np.eye(X.shape[0]), lower=False),
+        (_cholesky(K), True),
+    )
 
 
 def _project(M: np.ndarray) -> np.ndarray:
@@ -106,22 +123,33 @@ def require_cvxpy() -> Any:
     try:
         import cvxpy
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError('CVXPY is not installed; run: pip install "kernel-sos[cvx]"', name=error.name) from None
+        raise ModuleNotFoundError(
+            'CVXPY is not installed; run: pip install "kernel-sos[cvx]"', name=error.name
+        ) from None
     return cvxpy
 
 
-def solve_conic(solver: str, formulation: str, setting: Setting, X: np.ndarray, tol: float, watch: Watch) -> str:
+def solve_conic(
+    solver: str, formulation: str, setting: Setting, X: np.ndarray, tol: float, watch: Watch
+) -> str:
     """One run of CVXPY with a cold start; returns the solver's status."""
     cp = require_cvxpy()
     L, A, z, D, mass = FORMULATIONS[formulation](setting, X)
     size = D.shape[0]
     M = cp.Variable((size, size), PSD=True)
     residual = A @ cp.vec(M, order="C") - z
-    problem = cp.Problem(cp.Minimize(cp.sum_squares(residual) + cp.sum(cp.multiply(D, M))), [cp.sum(cp.multiply(mass, M)) == 1])
+    problem = cp.Problem(
+        cp.Minimize(cp.sum_squares(residual) + cp.sum(cp.multiply(D, M))),
+        [cp.sum(cp.multiply(mass, M)) == 1],
+    )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # "may be inaccurate": the status says so, and the referee decides
+        warnings.simplefilter(
+            "ignore"
+        )  # "may be inaccurate": the status says so, and the referee decides
         try:
-            problem.solve(solver=solver.upper(), warm_start=False, **_options(solver, tol, watch.left))
+            problem.solve(
+                solver=solver.upper(), warm_start=False, **_options(solver, tol, watch.left)
+            )
         except cp.SolverError as error:
             return f"failed: {error}".split("\n")[0][:80]
     if M.value is not None:
@@ -157,7 +185,10 @@ def _whitened(setting: Setting, X: np.ndarray) -> _Form:
     return T, A, S @ K.mean(axis=1), setting.lam * (T.T @ K @ T), np.eye(r)
 
 
-FORMULATIONS: dict[str, Callable[[Setting, np.ndarray], _Form]] = {"natural": _natural, "whitened": _whitened}
+FORMULATIONS: dict[str, Callable[[Setting, np.ndarray], _Form]] = {
+    "natural": _natural,
+    "whitened": _whitened,
+}
 
 
 def _integrals(setting: Setting, X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -166,7 +197,9 @@ def _integrals(setting: Setting, X: np.ndarray) -> tuple[np.ndarray, np.ndarray,
     require_memory(4 * FLOAT_BYTES * m**3, f"the tensor u with m = {m}", "take fewer points")
     distances = ((X[:, None, :] - X[None, :, :]) ** 2).sum(axis=-1)
     H = np.exp(-distances / (3.0 * s2))
-    u = (math.pi * s2 / 3.0) ** (0.5 * setting.d) * (H[:, :, None] * H[:, None, :] * H[None, :, :]).reshape(m, m * m)
+    u = (math.pi * s2 / 3.0) ** (0.5 * setting.d) * (
+        H[:, :, None] * H[:, None, :] * H[None, :, :]
+    ).reshape(m, m * m)
     return setting.unit * np.exp(-distances / (2.0 * s2)), np.exp(-distances / s2), u
 
 

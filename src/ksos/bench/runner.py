@@ -35,12 +35,18 @@ def main(words: list[str]) -> None:
         try:
             _work(contestant, setting, order["limit"], order["f_star"], order["clock"])
         except MemoryError as error:
-            _say(event="end", status=f"out of memory: {error}" if str(error) else "out of memory", peak=None)
+            _say(
+                event="end",
+                status=f"out of memory: {error}" if str(error) else "out of memory",
+                peak=None,
+            )
         except ImportError as error:
             _say(event="end", status=f"not installed: {error}", peak=None)
 
 
-def _work(contestant: Contestant, setting: Setting, limit: float, f_star: float | None, clock: str) -> None:
+def _work(
+    contestant: Contestant, setting: Setting, limit: float, f_star: float | None, clock: str
+) -> None:
     contestant.prepare()
     X = _WARM_UP.points()
     with suppress(MemoryError):
@@ -53,17 +59,38 @@ def _work(contestant: Contestant, setting: Setting, limit: float, f_star: float 
         run = _run(contestant, setting, X, tol, referee, limit, clock)
         for _ in range(min(_REPEATS, int(_REPEATED_BELOW / max(run["seconds"], 1e-3))) - 1):
             _run(contestant, setting, X, tol, referee, limit, clock)
-        reached = f_star is not None and run["objective"] is not None and run["objective"] - f_star <= TARGETS[-1]
+        reached = (
+            f_star is not None
+            and run["objective"] is not None
+            and run["objective"] - f_star <= TARGETS[-1]
+        )
         if reached or run["status"] == "time_limit" or run["seconds"] >= limit:
             break
     _say(event="end", status=run["status"], peak=max(_peak() - before, 0))
 
 
-def _run(contestant: Contestant, setting: Setting, X: Any, tol: float, referee: Referee, limit: float, clock: str) -> dict[str, Any]:
+def _run(
+    contestant: Contestant,
+    setting: Setting,
+    X: Any,
+    tol: float,
+    referee: Referee,
+    limit: float,
+    clock: str,
+) -> dict[str, Any]:
     _say(event="start", tol=tol)
-    watch = Watch(referee, limit, lambda seconds, objective: _say(event="look", seconds=seconds, objective=objective), CLOCKS[clock])
+    watch = Watch(
+        referee,
+        limit,
+        lambda seconds, objective: _say(event="look", seconds=seconds, objective=objective),
+        CLOCKS[clock],
+    )
     status = contestant.solve(setting, X, tol, watch)
-    run = {"seconds": watch.seconds, "status": status, "objective": None if watch.C is None else watch.objective}
+    run = {
+        "seconds": watch.seconds,
+        "status": status,
+        "objective": None if watch.C is None else watch.objective,
+    }
     _say(event="run", **run, gap=None if watch.C is None else referee.gap(watch.C))
     return run
 
@@ -71,7 +98,9 @@ def _run(contestant: Contestant, setting: Setting, X: Any, tol: float, referee: 
 def _limit_memory() -> None:
     """Nine tenths of what is free: a contestant that wants more fails by itself and takes nobody along."""
     with suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_DATA, (int(0.9 * available_memory()), resource.RLIM_INFINITY))
+        resource.setrlimit(
+            resource.RLIMIT_DATA, (int(0.9 * available_memory()), resource.RLIM_INFINITY)
+        )
 
 
 def _peak() -> int:

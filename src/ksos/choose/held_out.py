@@ -73,7 +73,9 @@ def regularization_unit(space: SoSSpace) -> float:
     """What λ is a multiple of, in natural units: w₀, or with a reference the mean of ∫k(x,x̃_i)²dρ."""
     if not space.constant:
         return 1.0
-    return float(np.mean(np.exp(space.integrals.log_diagonal(space.support_points) - space.log_unit)))
+    return float(
+        np.mean(np.exp(space.integrals.log_diagonal(space.support_points) - space.log_unit))
+    )
 
 
 @one_blas_thread(0)
@@ -146,7 +148,9 @@ def _squared_norm(space: SoSSpace, samples: MeanEmbedding) -> Callable[[np.ndarr
     """F ↦ ∫p²dρ in natural units, by the rule of the functional or in closed form."""
     try:
         term, at = SquaredL2(samples, relative=True).bind(space), space.basis(samples.points)
-        return lambda F: float(term.value(None, F @ F.T) + 2.0 * np.mean(np.sum((at @ F) ** 2, axis=1)))
+        return lambda F: float(
+            term.value(None, F @ F.T) + 2.0 * np.mean(np.sum((at @ F) ** 2, axis=1))
+        )
     except IntegralNotAvailableError as error:  # a rule would need too many nodes
         if not space.integrals.pairwise:
             fix = "; or choose by criterion='log_likelihood' or 'mmd'"
@@ -170,7 +174,9 @@ def _mmd(problem: Problem, space: SoSSpace, fold: Fold) -> Judge:
     return judge
 
 
-def projected_embedding(space: SoSSpace, projection: Projection) -> Callable[[np.ndarray], np.ndarray]:
+def projected_embedding(
+    space: SoSSpace, projection: Projection
+) -> Callable[[np.ndarray], np.ndarray]:
     """F ↦ the projected embedding of p; triple integrals that are no products of pairs are taken once for all λ."""
     X, kernel, measure = space.support_points, projection.kernel, space.measure
     integrals = closed_form(space.kernel, measure, space.n_features, kernel)

@@ -40,7 +40,9 @@ def bandwidth_unit(
         unit = 2.0 * ((d + 2) / 4.0 / float(weights @ weights)) ** (-1.0 / (d + 4))
         kernel = family.with_sigma(unit**2 * (Q * values) @ Q.T * (scale[:, None] * scale))
     else:
-        kernel = family.with_sigma(np.broadcast_to(bandwidth_rule("silverman", points, weights, rng), (d,)))
+        kernel = family.with_sigma(
+            np.broadcast_to(bandwidth_rule("silverman", points, weights, rng), (d,))
+        )
     if points.shape[0] < 2:
         return kernel
     few, few_weights, factor = subset_and_factor(points, weights, measure)

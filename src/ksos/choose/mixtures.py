@@ -18,7 +18,16 @@ from scipy.special import gammainc, gammaincinv
 
 from ksos._deadline import Deadline
 
-__all__ = ["MOST_FULL", "Mixtures", "Samples", "mixture_path", "moments", "seeds", "student", "student_scales"]
+__all__ = [
+    "MOST_FULL",
+    "Mixtures",
+    "Samples",
+    "mixture_path",
+    "moments",
+    "seeds",
+    "student",
+    "student_scales",
+]
 
 # Nats per sample and step: stopping there changes no cell of benchmarks/quality by 0.001 nats.
 _STEPS, _TOLERANCE = 100, 1e-3
@@ -27,7 +36,9 @@ _CANDIDATES = 3  # of k-means++ per center: 2 + log(number of centers), as sciki
 _EMPTY = 1e-10  # of the mass: a component with less keeps its place
 MOST_FULL = 40
 """Features: with more of them a full covariance has over 800 numbers, and fits are diagonal."""
-_STUDENT_ROUNDS = 30  # EM for a Student distribution converges linearly; the change is then below 1e-4
+_STUDENT_ROUNDS = (
+    30  # EM for a Student distribution converges linearly; the change is then below 1e-4
+)
 _SCALES, _ENDS = 8, 5e-4  # a scale mixture of 8 normals is within 0.005 nats of a Student, ν ≥ 2.5
 
 
@@ -146,7 +157,9 @@ def mixture_path(
         yield start
 
 
-def moments(samples: Samples, masses: np.ndarray, floor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def moments(
+    samples: Samples, masses: np.ndarray, floor: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Mean (B, d) and covariance (B, d, d) under each weighting, with a floor on the variances."""
     X, total = samples.points, masses.sum(axis=1)
     mean = masses @ X / total[:, None]
@@ -177,7 +190,9 @@ def student_scales(freedom: float) -> tuple[np.ndarray, np.ndarray]:
     ends = np.log(2.0 * gammaincinv(0.5 * freedom, [_ENDS, 1.0 - _ENDS]))
     edges = np.linspace(ends[0], ends[1], _SCALES + 1)
     inside = gammainc(0.5 * freedom, 0.5 * np.exp(edges[1:-1]))
-    return np.diff(np.r_[0.0, inside, 1.0]), np.sqrt(freedom * np.exp(-0.5 * (edges[1:] + edges[:-1])))
+    return np.diff(np.r_[0.0, inside, 1.0]), np.sqrt(
+        freedom * np.exp(-0.5 * (edges[1:] + edges[:-1]))
+    )
 
 
 def _regular(covariance: np.ndarray, floor: np.ndarray) -> np.ndarray:

@@ -54,7 +54,9 @@ def fit_path(
     distance, penalty = (Bound(f.bind(space)) for f in (SquaredMMD(data), Trace(relative=True)))
     newton = space.tensor_size <= _SMALL_TENSOR and space.rank < space.support_points.shape[0]
     # a fit that would take more steps serves the search as it is
-    solver = LowRank(extra_steps=0, max_iter=80) if newton else LBFGS(columns=4, stall=1e-9, max_iter=6)
+    solver = (
+        LowRank(extra_steps=0, max_iter=80) if newton else LBFGS(columns=4, stall=1e-9, max_iter=6)
+    )
     options: dict[str, Any] = {"solver": solver, "tol": _GAP, "time_limit": deadline}
     for strength in strengths:  # one by one: the search may end the path at any λ
         (solution,) = regularization_path(distance, penalty, [strength], space, **options)
@@ -64,7 +66,9 @@ def fit_path(
         yield np.asarray(solution.parameter_factor)
 
 
-def quick_likelihood_path(space: SoSSpace, points: np.ndarray, weights: np.ndarray, strengths: Sequence[float]) -> Iterator[np.ndarray]:
+def quick_likelihood_path(
+    space: SoSSpace, points: np.ndarray, weights: np.ndarray, strengths: Sequence[float]
+) -> Iterator[np.ndarray]:
     """Factors F, ‖F‖ = 1, of min −Σ a_i log p(x_i) + λ⟨N, C⟩ over C = FFᵀ, for one λ (in units of w₀, descending) after the other.
 
     All in the eigenbasis of N, whose eigenvalues ν make the penalty λ Σ_k ν_k ‖F_k‖²: scaling row k by (1 + λν_k)^{−1/2} conditions it for
@@ -73,7 +77,11 @@ def quick_likelihood_path(space: SoSSpace, points: np.ndarray, weights: np.ndarr
     """
     nu, Q = np.linalg.eigh(space.trace_matrix)
     nu, psi = np.maximum(nu, 0.0), space.basis(points) @ Q
-    start = _around_the_constant(psi @ Q.T, weights) if space.constant else _leading_squares(space, points, weights)
+    start = (
+        _around_the_constant(psi @ Q.T, weights)
+        if space.constant
+        else _leading_squares(space, points, weights)
+    )
     F = start = Q.T @ start
     for strength in strengths:
         # directions that a strong λ has put out are stationary points of the factor; a weaker λ may need them again
@@ -106,7 +114,10 @@ def _around_the_constant(psi: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """The constant, which is the first direction of its space, and little columns: the leading directions of Σ_i a_i ψ(x_i)ψ(x_i)ᵀ."""
     rank, rng = psi.shape[1], np.random.default_rng(0)
     columns = min(_COLUMNS - 1, rank)
-    U, s, _ = np.linalg.svd(((rng.standard_normal((2 * columns + 10, psi.shape[0])) * np.sqrt(weights)) @ psi).T, full_matrices=False)
+    U, s, _ = np.linalg.svd(
+        ((rng.standard_normal((2 * columns + 10, psi.shape[0])) * np.sqrt(weights)) @ psi).T,
+        full_matrices=False,
+    )
     leading = U[:, :columns] * (_CORRECTION * s[:columns] / np.linalg.norm(s[:columns]))
     F = np.concatenate([np.eye(rank, 1), leading], axis=1)
     return np.asarray(F / np.linalg.norm(F))
@@ -114,13 +125,23 @@ def _around_the_constant(psi: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 def _leading_squares(space: SoSSpace, points: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """The columns of most mass of the kernel density estimate, by one pass over random combinations of its squares [Halko2011]."""
-    log_masses = space.integrals.log_diagonal(points)  # −inf where a discrete measure does not see the bump
-    scale = np.exp(0.5 * np.where(np.isfinite(log_masses), space.log_unit - log_masses, -np.inf)) * np.sqrt(weights)
-    bumps = scale[:, None] * (np.exp(space.integrals.log_gram(points, space.support_points) - space.log_unit) @ space.T)
+    log_masses = space.integrals.log_diagonal(
+        points
+    )  # −inf where a discrete measure does not see the bump
+    scale = np.exp(
+        0.5 * np.where(np.isfinite(log_masses), space.log_unit - log_masses, -np.inf)
+    ) * np.sqrt(weights)
+    bumps = scale[:, None] * (
+        np.exp(space.integrals.log_gram(points, space.support_points) - space.log_unit) @ space.T
+    )
     columns = min(_COLUMNS, space.rank)
     if bumps.shape[0] > 3 * columns + 10:
-        rng = np.random.default_rng(0)  # fixed: a fit must not depend on the state of a global generator
-        bumps = (rng.standard_normal((2 * columns + 10, bumps.shape[0])) @ bumps) / math.sqrt(2 * columns + 10)
+        rng = np.random.default_rng(
+            0
+        )  # fixed: a fit must not depend on the state of a global generator
+        bumps = (rng.standard_normal((2 * columns + 10, bumps.shape[0])) @ bumps) / math.sqrt(
+            2 * columns + 10
+        )
     U, s, _ = np.linalg.svd(bumps.T, full_matrices=False)
     F = U[:, :columns] * s[:columns]
     return np.asarray(F / np.linalg.norm(F))

@@ -63,7 +63,10 @@ _MERGED = 0.01  # nats: the bound on the divergence; held-out scores change by a
 
 
 def certified_weights(
-    log_q: np.ndarray, sample_weights: np.ndarray, prior: np.ndarray, start: np.ndarray | None = None
+    log_q: np.ndarray,
+    sample_weights: np.ndarray,
+    prior: np.ndarray,
+    start: np.ndarray | None = None,
 ) -> tuple[np.ndarray, float]:
     r"""Weights of a stack that maximize Σ_i a_i log Σ_j w_j q_j(x_i) + (κ/n) Σ_j π_j log w_j, and their gap.
 
@@ -157,7 +160,9 @@ class Stack:
         if MOST_FULL < d <= n // _SAMPLES_PER_COMPONENT:
             moves, axes = np.flatnonzero(~units.still), np.eye(d)
             centered = (y - weights @ y)[:, moves]
-            axes[np.ix_(moves, moves)] = np.linalg.eigh((centered * weights[:, None]).T @ centered)[1]
+            axes[np.ix_(moves, moves)] = np.linalg.eigh((centered * weights[:, None]).T @ centered)[
+                1
+            ]
             self.samples.append((Samples.of(y @ axes), axes))
         self.fits: list[_Fit] = []
         self.rows, self.held_out_weights = held_out_rows(folds), held_out_weights(folds)
@@ -249,7 +254,10 @@ class Stack:
 
     def solve(self) -> None:
         """Certify the weights, drop candidates of less than 1%, and certify those of the others."""
-        self.kept, everything = np.arange(len(self.fits)), np.ones(self.held_out.shape[0], dtype=bool)
+        self.kept, everything = (
+            np.arange(len(self.fits)),
+            np.ones(self.held_out.shape[0], dtype=bool),
+        )
         self.weights, self.gap = self._weights(everything, None)
         keep = (self.weights >= _SMALLEST) | (self.kept == 0)  # the wide one always stays
         if not keep.all():

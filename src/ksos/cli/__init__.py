@@ -49,7 +49,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = words[0] if words and words[0] in COMMANDS else None
     console = Console(f"ksos {chosen}" if chosen else "ksos")
     try:
-        with console.warnings_as_lines(), shown(line=console, after=0.0) if console.watched else nullcontext():
+        with (
+            console.warnings_as_lines(),
+            shown(line=console, after=0.0) if console.watched else nullcontext(),
+        ):
             return _run(chosen, words, console)
     except SystemExit as request:  # --help and --version end this way
         if sys.stdout is None:
@@ -65,14 +68,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MemoryError as error:
         console.error(str(error) or "not enough memory; take fewer rows or a smaller --n-support")
     except OSError as error:
-        named = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, (str, bytes)) else ""
+        named = (
+            f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, (str, bytes)) else ""
+        )
         console.error(named + (error.strerror or str(error)))
     except (ValueError, ImportError) as error:
         console.error(str(error))
     except Exception as error:
         if os.environ.get("KSOS_TRACEBACK"):
             traceback.print_exc()
-        console.error(f"internal error, please report it ({type(error).__name__}: {error}); KSOS_TRACEBACK=1 shows where it arose")
+        console.error(
+            f"internal error, please report it ({type(error).__name__}: {error}); KSOS_TRACEBACK=1 shows where it arose"
+        )
     finally:
         console.close()
     return BAD_INPUT
@@ -87,7 +94,9 @@ class Parser(argparse.ArgumentParser):
     def parse(self, words: Sequence[str]) -> argparse.Namespace:
         """The arguments in ``words``."""
         joined: list[str] = []
-        for word in words:  # --low -1 becomes --low=-1: argparse would read the second word as an option
+        for (
+            word
+        ) in words:  # --low -1 becomes --low=-1: argparse would read the second word as an option
             if joined and re.fullmatch(r"--[a-z-]+", joined[-1]) and _NEGATIVE_NUMBER.match(word):
                 joined[-1] += f"={word}"
             else:
@@ -110,7 +119,9 @@ def _run(chosen: str | None, words: list[str], console: Console) -> int:
         _top_level(words)
     command = import_module(f"ksos.cli.{str(chosen).replace('-', '_')}")
     examples = getattr(command, "EXAMPLES", None)
-    parser = Parser(prog=console.program, description=command.__doc__, epilog=examples, formatter_class=_Help)
+    parser = Parser(
+        prog=console.program, description=command.__doc__, epilog=examples, formatter_class=_Help
+    )
     command.add_arguments(parser)
     return int(command.run(parser.parse(words[1:]), console))
 

@@ -36,33 +36,52 @@ def _bounds(text: str) -> list[float] | list[tuple[str, str]]:
     return found
 
 
-def box_sides(arguments: argparse.Namespace, names: Sequence[str], others: Sequence[str] = ()) -> tuple[np.ndarray, np.ndarray] | None:
+def box_sides(
+    arguments: argparse.Namespace, names: Sequence[str], others: Sequence[str] = ()
+) -> tuple[np.ndarray, np.ndarray] | None:
     """(low, high) of the columns ``names``, or None if neither option is given; ``others`` are columns that exist but do not count."""
     if arguments.low is None and arguments.high is None:
         return None
-    low, high = (_side(f"--{side}", getattr(arguments, side), names, others, none) for side, none in _SIDES.items())
+    low, high = (
+        _side(f"--{side}", getattr(arguments, side), names, others, none)
+        for side, none in _SIDES.items()
+    )
     for name, a, b in zip(names, low.tolist(), high.tolist(), strict=True):
         if a != a or b != b:
-            raise InputError(f"--low and --high must be numbers, -inf and inf for none, but of {name} they are {a!r} and {b!r}")
+            raise InputError(
+                f"--low and --high must be numbers, -inf and inf for none, but of {name} they are {a!r} and {b!r}"
+            )
         if a > b:
-            raise InputError(f"the box is empty: --low must be less than --high, but of {name} they are {a!r} and {b!r}")
+            raise InputError(
+                f"the box is empty: --low must be less than --high, but of {name} they are {a!r} and {b!r}"
+            )
     return low, high
 
 
-def _side(flag: str, given: Any, names: Sequence[str], others: Sequence[str], none: float) -> np.ndarray:
+def _side(
+    flag: str, given: Any, names: Sequence[str], others: Sequence[str], none: float
+) -> np.ndarray:
     out = np.full(len(names), none)
     if given is None:
         return out
     words = [pair for part in given for pair in part if isinstance(pair, tuple)]
     if words:
         if any(not isinstance(pair, tuple) for part in given for pair in part):
-            raise InputError(f"{flag} has both NAME=NUMBER and bare numbers; name the column of each")
+            raise InputError(
+                f"{flag} has both NAME=NUMBER and bare numbers; name the column of each"
+            )
         if unread := [name for name, _ in words if name not in names and name in others]:
-            raise InputError(f"{flag} bounds {unread[0]}, which the loss does not read; list it in --columns to take it in")
-        out[find_features([name for name, _ in words], names, flag)] = [float(number) for _, number in words]
+            raise InputError(
+                f"{flag} bounds {unread[0]}, which the loss does not read; list it in --columns to take it in"
+            )
+        out[find_features([name for name, _ in words], names, flag)] = [
+            float(number) for _, number in words
+        ]
         return out
     if len(given) > 1:
-        raise InputError(f"{flag} is given {len(given)} times; separate the numbers by commas, or name columns as in {flag} {names[0]}=0")
+        raise InputError(
+            f"{flag} is given {len(given)} times; separate the numbers by commas, or name columns as in {flag} {names[0]}=0"
+        )
     numbers = np.asarray(given[0])
     if numbers.size not in (1, len(names)):
         columns = f"column, {names[0]}" if len(names) == 1 else f"columns, {', '.join(names)}"
@@ -73,7 +92,9 @@ def _side(flag: str, given: Any, names: Sequence[str], others: Sequence[str], no
     return np.broadcast_to(numbers, out.shape).copy()
 
 
-def box_measure(arguments: argparse.Namespace, names: Sequence[str], others: Sequence[str] = ()) -> Box | None:
+def box_measure(
+    arguments: argparse.Namespace, names: Sequence[str], others: Sequence[str] = ()
+) -> Box | None:
     """The box measure that ``--low`` and ``--high`` describe, or None if neither is given."""
     sides = box_sides(arguments, names, others)
     return None if sides is None else Box(*sides)

@@ -7,7 +7,15 @@ import re
 
 from ksos.cli.console import excerpt
 
-__all__ = ["MISSING", "as_number", "is_date", "is_decorated", "is_missing", "is_number", "what_is_wrong"]
+__all__ = [
+    "MISSING",
+    "as_number",
+    "is_date",
+    "is_decorated",
+    "is_missing",
+    "is_number",
+    "what_is_wrong",
+]
 
 MISSING = frozenset(["", "na", "n/a", "#n/a", "nan", "null", "none", "?", "-", "."])
 """What stands in a cell, in lower or upper case, of which the number is not known."""
@@ -17,7 +25,9 @@ _DATE = re.compile(
     r"|(.* )?(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]* .*\d.*",
     re.IGNORECASE,
 )
-_DECORATED = re.compile(r"[-+]?[$€£¥]?\s?[-+]?[0-9]{1,3}([.,' \u00a0\u202f]?[0-9]{3})*([.,][0-9]+)?\s?[%$€£¥]?")
+_DECORATED = re.compile(
+    r"[-+]?[$€£¥]?\s?[-+]?[0-9]{1,3}([.,' \u00a0\u202f]?[0-9]{3})*([.,][0-9]+)?\s?[%$€£¥]?"
+)
 
 
 def is_missing(cell: str) -> bool:
@@ -52,7 +62,11 @@ def is_decorated(cell: str, decimal: str = ".") -> bool:
     >>> [is_decorated(cell) for cell in ("1,234.50", "$12.04", "7 %", "1.5", "a7")]
     [True, True, True, False, False]
     """
-    return _DECORATED.fullmatch(cell.strip()) is not None and not is_number(cell, decimal) and not is_date(cell)
+    return (
+        _DECORATED.fullmatch(cell.strip()) is not None
+        and not is_number(cell, decimal)
+        and not is_date(cell)
+    )
 
 
 def as_number(cell: str, decimal: str = ".") -> float:

@@ -39,7 +39,12 @@ class Columns:
     """The ``width`` columns of a table, with ``names`` if there is a header, in ``row``; ``source`` names it in errors."""
 
     def __init__(self, source: str, width: int, names: Sequence[str] | None, row: int = 1) -> None:
-        self.source, self.width, self.names, self.row = source, width, None if names is None else tuple(names), row
+        self.source, self.width, self.names, self.row = (
+            source,
+            width,
+            None if names is None else tuple(names),
+            row,
+        )
 
     def select(self, choice: Choice, skip: Sequence[int] = ()) -> tuple[list[int], list[int]]:
         """Positions, from 0, of the features and of the weights; those to ``skip`` are left out unless they are chosen.
@@ -64,18 +69,27 @@ class Columns:
                 if self.unnamed(position):
                     what = "the header gives it no name (an index?); leave it out with --exclude"
                     raise cell_error(
-                        self.source, self.row, position + 1, f"{what} {position + 1} or --clean, or choose columns with --columns"
+                        self.source,
+                        self.row,
+                        position + 1,
+                        f"{what} {position + 1} or --clean, or choose columns with --columns",
                     )
         if not features:
-            raise InputError(f"{self.source}: no column is left for the data; all hold the weights, or text, or are left out by --exclude")
+            raise InputError(
+                f"{self.source}: no column is left for the data; all hold the weights, or text, or are left out by --exclude"
+            )
         return features, weighing
 
     def position(self, column: str) -> int:
         """The position, from 0, of a column by its 1-based number or its name."""
-        if named_by_position(column) and (1 <= int(column) <= self.width or column not in (self.names or ())):
+        if named_by_position(column) and (
+            1 <= int(column) <= self.width or column not in (self.names or ())
+        ):
             if 1 <= int(column) <= self.width:
                 return int(column) - 1
-            raise InputError(f"{self.source} has columns 1 to {self.width}; there is no column {column}")
+            raise InputError(
+                f"{self.source} has columns 1 to {self.width}; there is no column {column}"
+            )
         if self.names is None:
             what = f"has no header, so there is no column {excerpt(column)}; choose columns by number, 1 to {self.width}"
             raise InputError(f"{self.source} {what}")
@@ -84,9 +98,15 @@ class Columns:
             return found[0]
         if found:
             listed = " and ".join(str(position + 1) for position in found)
-            raise InputError(f"{self.source}: columns {listed} are both named {excerpt(column)}; choose one by its number")
-        shown = ", ".join(excerpt(name) for name in self.names[:20]) + (", …" if self.width > 20 else "")
-        raise InputError(f"{self.source} has no column {excerpt(column)}; its columns are {shown}{_meant(column, self.names)}")
+            raise InputError(
+                f"{self.source}: columns {listed} are both named {excerpt(column)}; choose one by its number"
+            )
+        shown = ", ".join(excerpt(name) for name in self.names[:20]) + (
+            ", …" if self.width > 20 else ""
+        )
+        raise InputError(
+            f"{self.source} has no column {excerpt(column)}; its columns are {shown}{_meant(column, self.names)}"
+        )
 
     def unnamed(self, position: int) -> bool:
         """Whether there is a header, and no name in it for this column."""
@@ -94,14 +114,21 @@ class Columns:
 
     def shown(self, position: int) -> str:
         """A column in an error: its number, and its name if it has one."""
-        return f"column {position + 1}" + (f" ({excerpt(self.names[position])})" if self.names else "")
+        return f"column {position + 1}" + (
+            f" ({excerpt(self.names[position])})" if self.names else ""
+        )
 
     def option(self, flag: str, positions: Iterable[int]) -> str:
         """What to type on the command line to name these columns: by name if that is clear, else by number."""
         words = []
         for position in positions:
             name = "" if self.names is None else self.names[position]
-            clear = name and not named_by_position(name) and self.names is not None and self.names.count(name) == 1
+            clear = (
+                name
+                and not named_by_position(name)
+                and self.names is not None
+                and self.names.count(name) == 1
+            )
             words.append(name if clear else str(position + 1))
         return option(flag, words)
 
@@ -109,7 +136,9 @@ class Columns:
         found: list[int] = []
         for position in map(self.position, words):
             if position in found:
-                raise InputError(f"{self.source}: {self.shown(position)} is chosen twice by {flag} {','.join(words)}")
+                raise InputError(
+                    f"{self.source}: {self.shown(position)} is chosen twice by {flag} {','.join(words)}"
+                )
             found.append(position)
         return found
 
@@ -142,7 +171,11 @@ def option(flag: str, words: Sequence[str]) -> str:
 def _meant(word: str, names: Sequence[str]) -> str:
     """The name that a word is close to, also in other letters."""
     close = get_close_matches(word.lower(), [name.lower() for name in names], 1)
-    return f"; did you mean {excerpt(next(name for name in names if name.lower() == close[0]))}?" if close else ""
+    return (
+        f"; did you mean {excerpt(next(name for name in names if name.lower() == close[0]))}?"
+        if close
+        else ""
+    )
 
 
 def column_names(names: Sequence[str] | None, d: int) -> list[str]:
@@ -168,7 +201,9 @@ def find_features(words: Sequence[str], names: Sequence[str], flag: str) -> list
             place = int(word) - 1
         else:
             there = f"{', '.join(names[:20])}{', …' if len(names) > 20 else ''} (by number, 1 to {len(names)})"
-            raise InputError(f"{flag}: there is no feature {excerpt(word)}; there are {there}{_meant(word, names)}")
+            raise InputError(
+                f"{flag}: there is no feature {excerpt(word)}; there are {there}{_meant(word, names)}"
+            )
         if place in found:
             raise InputError(f"{flag} names {names[place]} twice")
         found.append(place)

@@ -33,10 +33,26 @@ class Composition:
     @classmethod
     def of(cls, density: SoSDensity | SoSMixture) -> Composition:
         """The composition of a density as it is written to a file."""
-        parts = [part.density for _, part in density.parts] if isinstance(density, SoSMixture) else [density]
+        parts = (
+            [part.density for _, part in density.parts]
+            if isinstance(density, SoSMixture)
+            else [density]
+        )
         components = sum(_components(part) for part in parts)
-        support = sum(part.support_points.shape[0] for part in parts if _components(part) == 0 or part.unit_factor.any())
-        return cls(len(parts), components, support, density.rank, density.kernel, density.measure, density.n_features)
+        support = sum(
+            part.support_points.shape[0]
+            for part in parts
+            if _components(part) == 0 or part.unit_factor.any()
+        )
+        return cls(
+            len(parts),
+            components,
+            support,
+            density.rank,
+            density.kernel,
+            density.measure,
+            density.n_features,
+        )
 
     @property
     def is_reference(self) -> bool:
@@ -46,7 +62,11 @@ class Composition:
     def described(self) -> dict[str, Any]:
         """For JSON."""
         sizes = {"n_components": self.n_components, "n_support": self.n_support, "rank": self.rank}
-        return {**sizes, "kernel": described(self.kernel, self.n_features), "measure": described(self.measure, self.n_features)}
+        return {
+            **sizes,
+            "kernel": described(self.kernel, self.n_features),
+            "measure": described(self.measure, self.n_features),
+        }
 
 
 def _components(part: SoSDensity) -> int:

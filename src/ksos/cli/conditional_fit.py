@@ -23,27 +23,41 @@ __all__ = ["fit_conditional"]
 _ALLOWED = ("time_limit", "random_state")
 
 
-def fit_conditional(arguments: argparse.Namespace, given: Mapping[str, Any], console: Console) -> int:
+def fit_conditional(
+    arguments: argparse.Namespace, given: Mapping[str, Any], console: Console
+) -> int:
     """Fit :class:`ksos.KernelSoSConditional` to the table and write all of it; ``given`` are the parameters of a density that were set."""
     for name in given:
         if name not in _ALLOWED:
-            raise UsageError(f"--{name.replace('_', '-')} is for a density without --target; leave it out")
+            raise UsageError(
+                f"--{name.replace('_', '-')} is for a density without --target; leave it out"
+            )
     others = ("method", "checkpoint", "low", "high")
     if alien := [f"--{name}" for name in others if getattr(arguments, name) is not None]:
         raise UsageError(f"{', '.join(alien)}: for a density without --target; leave it out")
     require_writable(arguments.output)
-    table = read_table(arguments.data, table_options(arguments, categories=arguments.categories or []), console.note)
+    table = read_table(
+        arguments.data,
+        table_options(arguments, categories=arguments.categories or []),
+        console.note,
+    )
     table.require_different_names()
     n, d = table.points.shape
     names = column_names(table.names, d)
     (target,) = find_features([arguments.target], names, f"{table.source}: --target")
     if d < 2:
-        raise InputError(f"{table.source} has one column; a target needs at least one other column to be predicted from")
+        raise InputError(
+            f"{table.source} has one column; a target needs at least one other column to be predicted from"
+        )
     if table.words is not None and table.words[target] is not None:
-        raise InputError(f"{table.source}: --target {names[target]} is among the --categories; a density needs a target of numbers")
+        raise InputError(
+            f"{table.source}: --target {names[target]} is among the --categories; a density needs a target of numbers"
+        )
     rest = [k for k in range(d) if k != target]
     x, y = table.take(rest), table.take([target]).as_frame()
-    console.status(f"fitting regressors and the density of {names[target]} given {d - 1} columns ...")
+    console.status(
+        f"fitting regressors and the density of {names[target]} given {d - 1} columns ..."
+    )
     late: list[str] = []
     with warnings.catch_warnings():
         warnings.simplefilter("always", ConvergenceWarning)
@@ -51,8 +65,14 @@ def fit_conditional(arguments: argparse.Namespace, given: Mapping[str, Any], con
         y = y.ravel() if isinstance(y, np.ndarray) else y[y.columns[0]]
         estimator = KernelSoSConditional(**given).fit(x.as_frame(), y, sample_weight=table.weights)
     labels = [str(k + 1) for k in range(d - 1)] if x.names is None else x.names
-    categories = tuple((name, words) for name, words in zip(labels, x.words or [None] * (d - 1), strict=True) if words is not None)
-    save_conditional(StoredConditional(estimator, x.names, names[target], categories), arguments.output)
+    categories = tuple(
+        (name, words)
+        for name, words in zip(labels, x.words or [None] * (d - 1), strict=True)
+        if words is not None
+    )
+    save_conditional(
+        StoredConditional(estimator, x.names, names[target], categories), arguments.output
+    )
     inner = estimator.residual_estimator_
     status = "solved" if not late else inner.status_ if inner.status_ != "solved" else "time_limit"
     value = {
@@ -60,18 +80,34 @@ def fit_conditional(arguments: argparse.Namespace, given: Mapping[str, Any], con
         "columns": [names[k] for k in rest], "transform": estimator.transform_, "shape_depends_on": estimator.given_,
         **Composition.of(estimator.residual_density_).described(), "gap": inner.solution_.gap, "status": status,
     }  # fmt: skip
-    console.answer(arguments.json, value, _lines(estimator, table, names[target], [names[k] for k in rest], arguments))
+    console.answer(
+        arguments.json,
+        value,
+        _lines(estimator, table, names[target], [names[k] for k in rest], arguments),
+    )
     if not late:
         return DONE
     console.note(f"not converged: {late[0]}; {arguments.output} holds the best model found")
     return NOT_CONVERGED
 
 
-def _lines(estimator: KernelSoSConditional, table: Table, target: str, columns: list[str], arguments: argparse.Namespace) -> list[str]:
+def _lines(
+    estimator: KernelSoSConditional,
+    table: Table,
+    target: str,
+    columns: list[str],
+    arguments: argparse.Namespace,
+) -> list[str]:
     """What a reader gets to see."""
     inner, saved = estimator.residual_estimator_, Composition.of(estimator.residual_density_)
     transform = "" if estimator.transform_ is None else f" (through {estimator.transform_})"
-    depends = "nothing else" if estimator.given_ is None else f"the {estimator.given_}" if isinstance(estimator.given_, str) else None
+    depends = (
+        "nothing else"
+        if estimator.given_ is None
+        else f"the {estimator.given_}"
+        if isinstance(estimator.given_, str)
+        else None
+    )
     if depends is None:
         depends = ", ".join(columns[k] for k in estimator.given_)
     of = f"{saved.n_components} Gaussians, " if saved.n_components else ""
@@ -83,7 +119,10 @@ def _lines(estimator: KernelSoSConditional, table: Table, target: str, columns: 
     ]
     if arguments.verbose:
         lines.append(solver_line(inner.solution_))
-    return [*lines, f"written: {arguments.output} (next: ksos predict {arguments.output} DATA --quantiles 0.05,0.5,0.95)"]
+    return [
+        *lines,
+        f"written: {arguments.output} (next: ksos predict {arguments.output} DATA --quantiles 0.05,0.5,0.95)",
+    ]
 
 
 def _apart(late: list[str], show: Callable[..., None]) -> Callable[..., None]:

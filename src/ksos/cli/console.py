@@ -20,8 +20,25 @@ from typing import Any, TextIO
 
 from ksos._progress import ERASE, is_shown, overwritable, shortened, tell
 
-__all__ = ["BAD_INPUT", "DONE", "INTERRUPTED", "NOT_CONVERGED", "NO_OUTPUT", "USAGE", "Console", "InputError", "UsageError"]
-__all__ += ["cell_error", "described", "excerpt", "require_folder", "require_writable", "strict_json"]
+__all__ = [
+    "BAD_INPUT",
+    "DONE",
+    "INTERRUPTED",
+    "NOT_CONVERGED",
+    "NO_OUTPUT",
+    "USAGE",
+    "Console",
+    "InputError",
+    "UsageError",
+]
+__all__ += [
+    "cell_error",
+    "described",
+    "excerpt",
+    "require_folder",
+    "require_writable",
+    "strict_json",
+]
 
 DONE, BAD_INPUT, USAGE, NOT_CONVERGED = range(4)
 NO_OUTPUT = "cannot write to the standard output: it is closed"
@@ -36,7 +53,9 @@ class UsageError(Exception):
     """Something is wrong with the command line itself."""
 
 
-def cell_error(source: str, row: int, column: int, what: str, name: str | None = None) -> InputError:
+def cell_error(
+    source: str, row: int, column: int, what: str, name: str | None = None
+) -> InputError:
     """An error at a row and a column, both counted from 1; ``name`` is the column's name, if it has one.
 
     >>> print(cell_error("data.csv", 3, 2, "the cell is empty", "height"))
@@ -64,7 +83,10 @@ class Console:
 
     def result(self, lines: Iterable[str]) -> None:
         """Write lines to stdout; a reader that has gone away (``| head``) is no error."""
-        stream, self._answering = sys.stdout, True  # which may be the same terminal: from now on there is no progress
+        stream, self._answering = (
+            sys.stdout,
+            True,
+        )  # which may be the same terminal: from now on there is no progress
         self.clear_status()
         if stream is None:
             raise InputError(NO_OUTPUT)
@@ -84,7 +106,9 @@ class Console:
             return False
         except OSError as error:
             _silence(stream)
-            raise InputError(f"cannot write to the standard output: {error.strerror or error}") from None
+            raise InputError(
+                f"cannot write to the standard output: {error.strerror or error}"
+            ) from None
         return True
 
     def answer(self, as_json: bool, value: dict[str, Any], lines: Iterable[str]) -> int:
@@ -237,7 +261,9 @@ def require_writable(path: str | None) -> None:
     if not os.access(folder, os.W_OK | os.X_OK):
         raise InputError(f"cannot write {path}: no permission to create files in {folder}")
     if os.path.exists(path) and not os.access(path, os.W_OK):
-        raise InputError(f"cannot write {path}: the file is protected; change its permissions or name another")
+        raise InputError(
+            f"cannot write {path}: the file is protected; change its permissions or name another"
+        )
 
 
 def require_folder(path: str) -> Path:

@@ -59,10 +59,17 @@ class CsvRows:
                 self._empty = self._empty or number
                 continue
             if self._empty is not None:
-                raise cell_error(self.lines.source, self._empty, 1, "the line is empty, but data follow it; remove the line or fill it")
+                raise cell_error(
+                    self.lines.source,
+                    self._empty,
+                    1,
+                    "the line is empty, but data follow it; remove the line or fill it",
+                )
             yield Row(number, cells)
 
-    def numbers(self, chosen: Sequence[int], width: int, names: Sequence[str] | None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def numbers(
+        self, chosen: Sequence[int], width: int, names: Sequence[str] | None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield (numbers of lines, numbers in the ``chosen`` columns) of many rows at a time; what is missing is NaN."""
         while (text := self.lines.block()) is not None:
             first = self.lines.number
@@ -74,22 +81,35 @@ class CsvRows:
             for row in self.rows(end=first + text.count("\n")):
                 found.append(self.numbers_of(row, chosen, width, names))
                 places.append(row.number)
-            yield np.array(places, dtype=np.int64), np.array(found, dtype=np.float64).reshape(len(found), len(chosen))
+            yield (
+                np.array(places, dtype=np.int64),
+                np.array(found, dtype=np.float64).reshape(len(found), len(chosen)),
+            )
 
-    def numbers_of(self, row: Row, chosen: Sequence[int], width: int, names: Sequence[str] | None) -> list[float]:
+    def numbers_of(
+        self, row: Row, chosen: Sequence[int], width: int, names: Sequence[str] | None
+    ) -> list[float]:
         """The numbers in the ``chosen`` cells of a row that must have ``width`` cells."""
         if (found := len(row.cells)) != width:
             column = min(found, width) + 1
             what = f"the row has {found} cell{'s' * (found != 1)}, but row 1 has {width} cell{'s' * (width != 1)}{self._hint()}"
             what += "; if row 1 is a title, remove it" if row.number == 2 and found > width else ""
-            raise cell_error(self.lines.source, row.number, column, what, names[column - 1] if names and column <= width else None)
+            raise cell_error(
+                self.lines.source,
+                row.number,
+                column,
+                what,
+                names[column - 1] if names and column <= width else None,
+            )
         return [self._number(row, position) for position in chosen]
 
     def _number(self, row: Row, position: int) -> float:
         cell = row.cells[position]
         if position in self.words:
             words = self.words[position]
-            return math.nan if is_missing(cell) else float(words.setdefault(cell.strip(), len(words)))
+            return (
+                math.nan if is_missing(cell) else float(words.setdefault(cell.strip(), len(words)))
+            )
         try:
             value = as_number(cell, self.dialect.decimal)
         except ValueError:
@@ -144,9 +164,16 @@ class CsvRows:
         for position, character in enumerate(line):
             if character == '"':
                 quoted, opened = not quoted, opened if quoted else position
-                if not quoted and line[position + 1 : position + 2] not in ("", '"', "\n", self.dialect.delimiter):
+                if not quoted and line[position + 1 : position + 2] not in (
+                    "",
+                    '"',
+                    "\n",
+                    self.dialect.delimiter,
+                ):
                     what = "text follows the closing quote of the cell"
-                    return cell_error(self.lines.source, number, self.lines.column(line[:position]), what)
+                    return cell_error(
+                        self.lines.source, number, self.lines.column(line[:position]), what
+                    )
         if quoted and len(line) <= csv.field_size_limit():
             what = "the quote of this cell is not closed; close it, or take it away"
             return cell_error(self.lines.source, number, self.lines.column(line[:opened]), what)

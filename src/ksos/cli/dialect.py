@@ -32,8 +32,16 @@ class Dialect(NamedTuple):
         ['decimals follow a comma (else pass --decimal .)']
         """
         shown = _SHOWN.get(self.delimiter, f"'{self.delimiter}'")
-        lines = [f"cells are separated by {shown} (else pass --delimiter)"] if delimiter is None and self.delimiter != "," else []
-        return lines + (["decimals follow a comma (else pass --decimal .)"] if decimal is None and self.decimal != "." else [])
+        lines = (
+            [f"cells are separated by {shown} (else pass --delimiter)"]
+            if delimiter is None and self.delimiter != ","
+            else []
+        )
+        return lines + (
+            ["decimals follow a comma (else pass --decimal .)"]
+            if decimal is None and self.decimal != "."
+            else []
+        )
 
 
 def split(line: str, delimiter: str) -> list[str]:
@@ -45,7 +53,9 @@ def split(line: str, delimiter: str) -> list[str]:
     return next(csv.reader([line], delimiter=delimiter, strict=True, skipinitialspace=True))
 
 
-def detect(lines: Sequence[str], delimiter: str | None = None, decimal: str | None = None) -> Dialect:
+def detect(
+    lines: Sequence[str], delimiter: str | None = None, decimal: str | None = None
+) -> Dialect:
     """The dialect of a file that begins with ``lines``; what is given stays.
 
     A delimiter cuts at least half of the lines into the same number of cells, two or more. Of several that do, the one with the largest
@@ -62,7 +72,11 @@ def detect(lines: Sequence[str], delimiter: str | None = None, decimal: str | No
         cells = [cell for row in rows[1:] or rows for cell in row]
         numeric = sum(map(_plausible, cells)) / max(len(cells), 1)
         score = (0.01 + numeric) * len(rows) / max(len(lines), 1)
-        unlikely = 2 * len(rows) < len(lines) or len(rows[0]) < 2 or (candidate == " " and numeric < 1.0) if rows else True
+        unlikely = (
+            2 * len(rows) < len(lines) or len(rows[0]) < 2 or (candidate == " " and numeric < 1.0)
+            if rows
+            else True
+        )
         if delimiter is not None or (score > most and not unlikely):  # words have spaces
             best, found, most = rows, candidate, score
     return Dialect(found, decimal or ("," if _has_decimal_commas(best) else "."))
@@ -75,7 +89,12 @@ def comment_lines(lines: Sequence[str], delimiter: str) -> int:
     (1, 0)
     """
     even, count = _even_rows(lines, delimiter), 0
-    while count < len(lines) and lines[count].startswith("#") and even and len(lines[count].split(delimiter)) != len(even[0]):
+    while (
+        count < len(lines)
+        and lines[count].startswith("#")
+        and even
+        and len(lines[count].split(delimiter)) != len(even[0])
+    ):
         count += 1
     return count
 

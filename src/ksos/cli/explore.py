@@ -15,8 +15,15 @@ __all__ = ["add_arguments", "run"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what ``ksos explore`` understands."""
-    parser.add_argument("--port", type=values.whole(0, 65_535), default=0, help="the port of the page (default: a free one)")
-    parser.add_argument("--no-browser", action="store_true", help="print the address and leave the browser alone")
+    parser.add_argument(
+        "--port",
+        type=values.whole(0, 65_535),
+        default=0,
+        help="the port of the page (default: a free one)",
+    )
+    parser.add_argument(
+        "--no-browser", action="store_true", help="print the address and leave the browser alone"
+    )
     add_table_arguments(parser)
 
 
@@ -25,7 +32,11 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     options = table_options(arguments)
     table = read_table(arguments.data, options, console.note)
     table.require_different_names()
-    told: dict[str, Any] = {"sample_weight": table.weights, "feature_names": table.names, "how_to_read": _reading(arguments.data, options)}
+    told: dict[str, Any] = {
+        "sample_weight": table.weights,
+        "feature_names": table.names,
+        "how_to_read": _reading(arguments.data, options),
+    }
     with explore(table.points, port=arguments.port, open_browser=False, **told) as page:
         console.result([page.url])
         console.note("the page is served until Ctrl-C")
@@ -43,5 +54,8 @@ def _reading(path: str, options: TableOptions) -> str:
     plain = options == TableOptions()
     lines = [] if plain else ["from ksos.cli.columns import Choice"]
     lines += [f"from ksos.cli.tables import {'' if plain else 'TableOptions, '}read_table", ""]
-    lines += [f"table = read_table({path!r}{'' if plain else f', {options!r}'})", "X, sample_weight = table.points, table.weights"]
+    lines += [
+        f"table = read_table({path!r}{'' if plain else f', {options!r}'})",
+        "X, sample_weight = table.points, table.weights",
+    ]
     return "\n".join(lines)

@@ -25,7 +25,15 @@ from ksos.cli import values
 from ksos.cli.boxes import add_box, box_measure
 from ksos.cli.columns import column_names
 from ksos.cli.conditional_fit import fit_conditional
-from ksos.cli.console import DONE, NOT_CONVERGED, Console, InputError, UsageError, excerpt, require_writable
+from ksos.cli.console import (
+    DONE,
+    NOT_CONVERGED,
+    Console,
+    InputError,
+    UsageError,
+    excerpt,
+    require_writable,
+)
 from ksos.cli.fit_report import described_fit, lines_of_fit
 from ksos.cli.samples import open_samples
 from ksos.cli.streams import Stream
@@ -52,7 +60,10 @@ REFERENCES = ("normal", "mixture", "none")
 CRITERIA = ("log_likelihood", "l2", "mmd")
 _PARAMETERS: dict[str, set[str]] = {
     "search": set(inspect.signature(KernelSoSDensityCV).parameters),
-    "mmd": {*inspect.signature(KernelSoSDensity).parameters, "max_iter"},  # which the solver carries
+    "mmd": {
+        *inspect.signature(KernelSoSDensity).parameters,
+        "max_iter",
+    },  # which the solver carries
 }
 _FLAGS = {"cv": "folds", "random_state": "seed"}
 _SUPPORT_DEFAULT = f"{SUPPORT[True]} with a reference and {SUPPORT[False]} without; with --method mmd up to {MOST_SUPPORT_POINTS}"
@@ -69,21 +80,49 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", metavar="COLUMN", help=text)
     text = "with --target: names or numbers of columns of text that are to be kept, as categories (needs pandas)"
     parser.add_argument("--categories", type=values.columns, metavar="LIST", help=text)
-    parser.add_argument("--json", action="store_true", help="one JSON object on the standard output, where null may be infinite")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="one JSON object on the standard output, where null may be infinite",
+    )
     text = "add the details of the solver, and print progress on stderr in lines that stay (a terminal shows progress anyway)"
     parser.add_argument("--verbose", action="store_true", help=text)
     names = ("the density", "options of --method search", "options of --method mmd", "limits")
     model, search, paper, limits = (parser.add_argument_group(name) for name in names)
 
-    def add(group: Any, flag: str, metavar: str, text: str, parse: Any = None, *, choices: Any = None, parameter: str = "") -> None:
+    def add(
+        group: Any,
+        flag: str,
+        metavar: str,
+        text: str,
+        parse: Any = None,
+        *,
+        choices: Any = None,
+        parameter: str = "",
+    ) -> None:
         parameter = parameter or flag.removeprefix("--").replace("-", "_")
         listed = "" if choices is None else f": {', '.join(choices)}"
-        settings: dict[str, Any] = {"type": parse} if choices is None else {"choices": list(choices)}
-        group.add_argument(flag, dest=parameter, default=argparse.SUPPRESS, metavar=metavar, help=f"{text}{listed}", **settings)
+        settings: dict[str, Any] = (
+            {"type": parse} if choices is None else {"choices": list(choices)}
+        )
+        group.add_argument(
+            flag,
+            dest=parameter,
+            default=argparse.SUPPRESS,
+            metavar=metavar,
+            help=f"{text}{listed}",
+            **settings,
+        )
 
     per_feature = "a number, or one per feature separated by commas"
     add(model, "--kernel", "NAME", "the model kernel, gaussian by default", choices=KERNELS)
-    add(model, "--n-support", "M", f"the most support points to use (default: {_SUPPORT_DEFAULT})", values.count)
+    add(
+        model,
+        "--n-support",
+        "M",
+        f"the most support points to use (default: {_SUPPORT_DEFAULT})",
+        values.count,
+    )
     text = "a simple density that is fitted first, and that the kernel sum of squares corrects (default: mixture; with --method mmd none)"
     add(model, "--reference", "NAME", text, choices=REFERENCES)
     text = "the distance to the data, likelihood by default, with --method mmd squared_mmd (mmd and l2 only there)"
@@ -97,23 +136,65 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(search, "--bandwidths", "LIST", text, values.numbers)
     text = "weights lambda of the penalty to compare, in units of w0, separated by commas; inf is the reference itself"
     add(search, "--relative-regularizations", "LIST", text, values.numbers)
-    add(search, "--n-jobs", "N", "processes that fit the folds, -1 for all processors (default: 1)", values.count)
-    add(paper, "--bandwidth", "SIGMA", f"{', '.join(RULES)}, {per_feature} (default: auto)", values.word_or(list(RULES), values.numbers))
-    add(paper, "--support", "NAME", "how to choose the support points among the rows, auto by default", choices=SELECTIONS)
+    add(
+        search,
+        "--n-jobs",
+        "N",
+        "processes that fit the folds, -1 for all processors (default: 1)",
+        values.count,
+    )
+    add(
+        paper,
+        "--bandwidth",
+        "SIGMA",
+        f"{', '.join(RULES)}, {per_feature} (default: auto)",
+        values.word_or(list(RULES), values.numbers),
+    )
+    add(
+        paper,
+        "--support",
+        "NAME",
+        "how to choose the support points among the rows, auto by default",
+        choices=SELECTIONS,
+    )
     text = f"bandwidth of the kernel that measures MMD, {per_feature} (default: the model's)"
     add(paper, "--embedding-bandwidth", "SIGMA", text, values.numbers)
-    add(paper, "--landmarks", "L", "project embeddings on this many random rows (default: on the support points)", values.count)
+    add(
+        paper,
+        "--landmarks",
+        "L",
+        "project embeddings on this many random rows (default: on the support points)",
+        values.count,
+    )
     add(paper, "--penalty", "NAME", "what is regularized, trace by default", choices=PENALTIES)
     text = "its weight lambda, a number or auto (default: auto)"
     add(paper, "--regularization", "LAMBDA", text, values.word_or(["auto"], values.number))
-    add(paper, "--relative-regularization", "LAMBDA", "instead of it: lambda in units of w0, as in the search", values.number)
+    add(
+        paper,
+        "--relative-regularization",
+        "LAMBDA",
+        "instead of it: lambda in units of w0, as in the search",
+        values.number,
+    )
     add(paper, "--solver", "NAME", "the algorithm, auto by default", choices=["auto", *SOLVERS])
-    add(paper, "--max-iter", "N", "the most iterations (default: the solver's own limit)", values.count)
+    add(
+        paper,
+        "--max-iter",
+        "N",
+        "the most iterations (default: the solver's own limit)",
+        values.count,
+    )
     text = "a file from which a fit that was killed goes on; the rows are read in chunks, and it is removed when the model is written"
     paper.add_argument("--checkpoint", metavar="FILE", help=text)
     text = "the gap to the optimum at which to stop (default: 1e-4; with --method mmd 1e-8, or 1e-5 for the likelihood)"
     add(limits, "--tol", "GAP", text, float)
-    add(limits, "--time-limit", "SECONDS", "the most seconds for the whole fit (default: no limit)", float)
+    add(
+        limits,
+        "--time-limit",
+        "SECONDS",
+        "the most seconds for the whole fit (default: no limit)",
+        float,
+    )
     text = "of every random choice (default: 0 for the search and --target; with --method mmd a new one each time)"
     add(limits, "--seed", "SEED", text, values.seed, parameter="random_state")
 
@@ -135,7 +216,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         _require_inside(measure, table)
     if given.get("objective") == "l2":
         if isinstance(table, Stream):
-            raise UsageError("--objective l2 needs all rows in memory; give one CSV or NPY file, or another objective")
+            raise UsageError(
+                "--objective l2 needs all rows in memory; give one CSV or NPY file, or another objective"
+            )
         given["objective"] = SquaredL2(_embedded(table), relative=True)
     warnings.simplefilter("ignore", ConvergenceWarning)  # said below, with what became of the model
     estimator: KernelSoSDensity | KernelSoSDensityCV
@@ -149,7 +232,11 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         estimator = KernelSoSDensity(measure=measure, **given)
         told = {"checkpoint": arguments.checkpoint}
     try:
-        with contextlib.redirect_stdout(_Notes(console)) if arguments.verbose else contextlib.nullcontext():
+        with (
+            contextlib.redirect_stdout(_Notes(console))
+            if arguments.verbose
+            else contextlib.nullcontext()
+        ):
             estimator.fit(table.samples, sample_weight=table.weights, **told)
     except KeyboardInterrupt:
         if "distribution_" in vars(estimator):  # the best so far
@@ -163,8 +250,14 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         table.reading.finish(table.source)
     solution = estimator.solution_
     status = estimator.status_ if isinstance(estimator, KernelSoSDensityCV) else solution.status
-    lines = lines_of_fit(estimator, table, arguments.weights, arguments.output, verbose=arguments.verbose)
-    console.answer(arguments.json, described_fit(estimator, table, arguments.weights, arguments.output, status), lines)
+    lines = lines_of_fit(
+        estimator, table, arguments.weights, arguments.output, verbose=arguments.verbose
+    )
+    console.answer(
+        arguments.json,
+        described_fit(estimator, table, arguments.weights, arguments.output, status),
+        lines,
+    )
     if status == "solved":
         return DONE
     early = f"{status}: the search ended before everything was tried; raise --time-limit"
@@ -175,20 +268,32 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 def _embedded(table: Table) -> MeanEmbedding:
     """The rows as a distribution; the least-squares criterion asks for points and weights alone, so any kernel will do."""
-    return MeanEmbedding(table.points, as_weights(table.weights, table.points.shape[0], "weights"), kernel=Gaussian(1.0))
+    return MeanEmbedding(
+        table.points,
+        as_weights(table.weights, table.points.shape[0], "weights"),
+        kernel=Gaussian(1.0),
+    )
 
 
 def _given(arguments: argparse.Namespace) -> dict[str, Any]:
     """The parameters of estimators that were given, by the names that the estimators have for them."""
     known = _PARAMETERS["search"] | _PARAMETERS["mmd"]
-    return {name: value for name, value in vars(arguments).items() if name in known and name != "verbose"}
+    return {
+        name: value
+        for name, value in vars(arguments).items()
+        if name in known and name != "verbose"
+    }
 
 
 def _parameters(arguments: argparse.Namespace, method: str) -> dict[str, Any]:
     """The same, if all of them belong to the method."""
     given = _given(arguments)
     other = METHODS[1 - METHODS.index(method)]
-    alien = [_FLAGS.get(name, name).replace("_", "-") for name in given if name not in _PARAMETERS[method]]
+    alien = [
+        _FLAGS.get(name, name).replace("_", "-")
+        for name in given
+        if name not in _PARAMETERS[method]
+    ]
     if method == "search" and arguments.checkpoint is not None:
         alien.append("checkpoint")
     if method == "search" and given.get("objective", SEARCH_OBJECTIVES[0]) not in SEARCH_OBJECTIVES:
@@ -197,7 +302,9 @@ def _parameters(arguments: argparse.Namespace, method: str) -> dict[str, Any]:
         listed = ", ".join(f"--{flag}" for flag in alien)
         belong, them = ("belongs", "it") if len(alien) == 1 else ("belong", "them")
         hint = "; a search judges by l2 with --criterion l2" if alien == ["objective l2"] else ""
-        raise UsageError(f"{listed} {belong} to --method {other}, and this is --method {method}; choose that method or drop {them}{hint}")
+        raise UsageError(
+            f"{listed} {belong} to --method {other}, and this is --method {method}; choose that method or drop {them}{hint}"
+        )
     if given.get("reference") == "none":
         given["reference"] = None
     for name in ("bandwidths", "relative_regularizations"):

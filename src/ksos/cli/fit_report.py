@@ -15,17 +15,30 @@ from ksos.cli.streams import Stream
 from ksos.cli.tables import Table
 from ksos.estimators.search import MOST_SAMPLES
 
-__all__ = ["certificate_line", "described_fit", "lines_of_fit", "rows_line", "shortened", "solver_line"]
+__all__ = [
+    "certificate_line",
+    "described_fit",
+    "lines_of_fit",
+    "rows_line",
+    "shortened",
+    "solver_line",
+]
 
 _SHOWN = 6  # names of columns
-_SCORES = {"log_likelihood": "nats per row", "l2": "(2p − ∫p², per row)", "mmd": "(minus the squared MMD)"}
+_SCORES = {
+    "log_likelihood": "nats per row",
+    "l2": "(2p − ∫p², per row)",
+    "mmd": "(minus the squared MMD)",
+}
 _OBJECTIVES = {"squared_mmd": " (squared MMD)", "mmd": " (MMD)"}
 
 Estimator = KernelSoSDensity | KernelSoSDensityCV
 Rows = Table | Stream
 
 
-def described_fit(estimator: Estimator, table: Rows, weights: str | None, output: str, status: str) -> dict[str, Any]:
+def described_fit(
+    estimator: Estimator, table: Rows, weights: str | None, output: str, status: str
+) -> dict[str, Any]:
     """For a program, in full precision."""
     solution, saved = estimator.solution_, Composition.of(estimator.distribution_)
     names = None if table.names is None else list(table.names)
@@ -38,14 +51,23 @@ def described_fit(estimator: Estimator, table: Rows, weights: str | None, output
     if isinstance(estimator, KernelSoSDensityCV):
         value |= {name: float(number) for name, number in estimator.best_params_.items()}
         value |= {"held_out_score": float(estimator.best_score_), "n_folds": estimator.n_splits_}
-        value |= {"reference_gap": None if estimator.reference_ is None else float(estimator.reference_gap_)}
+        value |= {
+            "reference_gap": None
+            if estimator.reference_ is None
+            else float(estimator.reference_gap_)
+        }
     else:
-        value |= {"n_landmarks": estimator.landmarks_.shape[0], "embedding_bandwidth": estimator.embedding_bandwidth_.tolist()}
+        value |= {
+            "n_landmarks": estimator.landmarks_.shape[0],
+            "embedding_bandwidth": estimator.embedding_bandwidth_.tolist(),
+        }
         value |= {"relative_regularization": float(estimator.relative_regularization_)}
     return {**value, **solution.summary(), "time": solution.time, "status": status}
 
 
-def lines_of_fit(estimator: Estimator, table: Rows, weights: str | None, output: str, *, verbose: bool) -> list[str]:
+def lines_of_fit(
+    estimator: Estimator, table: Rows, weights: str | None, output: str, *, verbose: bool
+) -> list[str]:
     """For a reader."""
     solution, saved = estimator.solution_, Composition.of(estimator.distribution_)
     searched = isinstance(estimator, KernelSoSDensityCV)
@@ -53,16 +75,29 @@ def lines_of_fit(estimator: Estimator, table: Rows, weights: str | None, output:
     if isinstance(estimator, KernelSoSDensityCV):
         lines.append(_score(estimator))
     if saved.n_components:
-        of = "a Gaussian" if saved.n_components == 1 else f"a mixture of {saved.n_components} Gaussians"
-        certain = isinstance(estimator, KernelSoSDensityCV) and estimator.reference in ("auto", "mixture")
-        gap = f", its weights within {_bound(estimator.reference_gap_)} nats of the best" if certain else ""
+        of = (
+            "a Gaussian"
+            if saved.n_components == 1
+            else f"a mixture of {saved.n_components} Gaussians"
+        )
+        certain = isinstance(estimator, KernelSoSDensityCV) and estimator.reference in (
+            "auto",
+            "mixture",
+        )
+        gap = (
+            f", its weights within {_bound(estimator.reference_gap_)} nats of the best"
+            if certain
+            else ""
+        )
         lines.append(f"reference: {of}{gap}")
     if saved.is_reference:
         lines.append(f"density: the reference itself (λ = ∞), rank {saved.rank}")
     else:
         what = "the reference, corrected by " if saved.n_components else ""
         support = f"{saved.n_support} support point{'s' if saved.n_support > 1 else ''}"
-        lines.append(f"density: {what}a kernel sum of squares of rank {saved.rank}, {support}, {_strength(estimator)}")
+        lines.append(
+            f"density: {what}a kernel sum of squares of rank {saved.rank}, {support}, {_strength(estimator)}"
+        )
     lines.append(certificate_line(estimator))
     if verbose:
         lines.append(solver_line(solution))
@@ -75,8 +110,16 @@ def rows_line(table: Rows, searched: bool) -> str:
     n, dropped = table.n_samples, table.n_dropped
     if n is None:
         return "rows: those of the checkpoint"
-    total = f"{n:,}" if not dropped else f"{n:,} of {n + dropped:,} ({dropped:,} dropped: missing cells)"
-    few = f"; the model is fitted to a subsample of at most {MOST_SAMPLES:,} distinct rows" if searched and n > MOST_SAMPLES else ""
+    total = (
+        f"{n:,}"
+        if not dropped
+        else f"{n:,} of {n + dropped:,} ({dropped:,} dropped: missing cells)"
+    )
+    few = (
+        f"; the model is fitted to a subsample of at most {MOST_SAMPLES:,} distinct rows"
+        if searched and n > MOST_SAMPLES
+        else ""
+    )
     return f"rows: {total}{few}"
 
 
@@ -93,7 +136,9 @@ def shortened(names: Sequence[str]) -> str:
     >>> shortened(["a", "b"])
     'a, b'
     """
-    return ", ".join([*names[:_SHOWN], *([f"and {len(names) - _SHOWN} more"] if len(names) > _SHOWN else [])])
+    return ", ".join(
+        [*names[:_SHOWN], *([f"and {len(names) - _SHOWN} more"] if len(names) > _SHOWN else [])]
+    )
 
 
 def _dropped(table: Rows, weights: str | None) -> list[str]:

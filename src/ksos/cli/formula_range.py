@@ -46,7 +46,9 @@ def _range(node: ast.expr, constants: dict[str, float]) -> Range:
         low, high = formula_range(node.operand, constants)
         return (-high, -low) if isinstance(node.op, ast.USub) else (low, high)
     if isinstance(node, ast.BinOp):
-        return _operation(node.op, formula_range(node.left, constants), formula_range(node.right, constants))
+        return _operation(
+            node.op, formula_range(node.left, constants), formula_range(node.right, constants)
+        )
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         return _function(node.func.id, [formula_range(part, constants) for part in node.args])
     return EVERYTHING
@@ -67,7 +69,9 @@ def _operation(op: ast.operator, left: Range, right: Range) -> Range:
 
 
 def _product(left: Range, right: Range) -> Range:
-    products = [0.0 if 0.0 in (a, b) else a * b for a in left for b in right]  # 0·∞ is 0: no feature is infinite
+    products = [
+        0.0 if 0.0 in (a, b) else a * b for a in left for b in right
+    ]  # 0·∞ is 0: no feature is infinite
     return min(products), max(products)
 
 
@@ -89,7 +93,11 @@ def _function(name: str, parts: list[Range]) -> Range:
     low, high = parts[0]
     if name in _INCREASING:
         function, domain = _INCREASING[name]
-        return (function(low), function(high)) if domain[0] <= low and high <= domain[1] else EVERYTHING
+        return (
+            (function(low), function(high))
+            if domain[0] <= low and high <= domain[1]
+            else EVERYTHING
+        )
     if name in ("sin", "cos"):
         return -1.0, 1.0
     if name == "abs":

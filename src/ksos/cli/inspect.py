@@ -15,7 +15,11 @@ __all__ = ["add_arguments", "run"]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what ``ksos inspect`` understands."""
     parser.add_argument("model", metavar="MODEL", help="a file written by ksos fit")
-    parser.add_argument("--json", action="store_true", help="one JSON object on the standard output; an infinite bound is null")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="one JSON object on the standard output; an infinite bound is null",
+    )
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
@@ -34,11 +38,23 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         "file_size": size,
     }
     rows = {"features d": d, "support points m": made.n_support, "rank": made.rank}
-    rows |= {"measure": made.measure} if made.is_reference else {"kernel": made.kernel, "measure": made.measure}
+    rows |= (
+        {"measure": made.measure}
+        if made.is_reference
+        else {"kernel": made.kernel, "measure": made.measure}
+    )
     if made.n_components:
         itself = " (the density is the reference itself)" if made.is_reference else ""
-        rows["reference"] = f"{made.n_components} Gaussian component{'s' if made.n_components > 1 else ''}{itself}"
+        rows["reference"] = (
+            f"{made.n_components} Gaussian component{'s' if made.n_components > 1 else ''}{itself}"
+        )
     rows |= {} if names is None else {"names": ", ".join(names)}
     written = f"{header['format_version']} (written by ksos {header['library_version']})"
-    rows |= {"mass": f"{mass:.12g} (1 {mass - 1.0:+.1e})", "format version": written, "file size": f"{size} bytes"}
-    return console.answer(arguments.json, value, (f"{name:<18}{shown}" for name, shown in rows.items()))
+    rows |= {
+        "mass": f"{mass:.12g} (1 {mass - 1.0:+.1e})",
+        "format version": written,
+        "file size": f"{size} bytes",
+    }
+    return console.answer(
+        arguments.json, value, (f"{name:<18}{shown}" for name, shown in rows.items())
+    )

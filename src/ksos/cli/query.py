@@ -23,16 +23,32 @@ _SUMMARY = (0.05, 0.5, 0.95)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what ``ksos query`` understands."""
-    parser.add_argument("model", metavar="MODEL", help="a file written by ksos fit, or by this command")
-    parser.add_argument("--json", action="store_true", help="one JSON object on the standard output; an infinite bound is null")
+    parser.add_argument(
+        "model", metavar="MODEL", help="a file written by ksos fit, or by this command"
+    )
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="one JSON object on the standard output; an infinite bound is null",
+    )
     add_view_options(parser)
     add = parser.add_argument_group("what to ask of it").add_argument
     add_box(add, "a box whose probability is wanted")
     add("--mean", action="store_true", help="the mean of every feature")
     add("--cov", action="store_true", help="the covariance matrix")
-    add("--quantile", type=values.probabilities, metavar="LIST", help="quantiles of every feature: numbers from 0 to 1 separated by commas")
+    add(
+        "--quantile",
+        type=values.probabilities,
+        metavar="LIST",
+        help="quantiles of every feature: numbers from 0 to 1 separated by commas",
+    )
     add("--mode", action="store_true", help="the point where the density is highest")
-    add("-o", "--output", metavar="FILE", help="save the marginal or conditional density as a model of its own")
+    add(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="save the marginal or conditional density as a model of its own",
+    )
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
@@ -42,14 +58,20 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     found = _answers(view, arguments)
     if arguments.output is not None:
         view.density.save(arguments.output)
-    return console.answer(arguments.json, {**view.described(), **found, "output": arguments.output}, _report(view, found))
+    return console.answer(
+        arguments.json,
+        {**view.described(), **found, "output": arguments.output},
+        _report(view, found),
+    )
 
 
 def _answers(view: View, arguments: argparse.Namespace) -> dict[str, Any]:
     """What was asked, as JSON can hold it; vectors are in the order of the features looked at."""
     density, found = view.density, {}
     box = _box(view, arguments)
-    asked = box is not None or arguments.mean or arguments.cov or arguments.quantile or arguments.mode
+    asked = (
+        box is not None or arguments.mean or arguments.cov or arguments.quantile or arguments.mode
+    )
     summary = not asked and arguments.output is None
     if box is not None:
         low, high = box
@@ -62,9 +84,15 @@ def _answers(view: View, arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.cov:
         found["covariance"] = density.cov().tolist()
     if levels := arguments.quantile or (_SUMMARY if summary else ()):
-        marginals = [density if len(view.features) == 1 else density.marginal([j]) for j in range(len(view.features))]
+        marginals = [
+            density if len(view.features) == 1 else density.marginal([j])
+            for j in range(len(view.features))
+        ]
         columns = [marginal.ppf(np.array(levels)).tolist() for marginal in marginals]
-        found["quantiles"] = [{"level": level, "values": list(row)} for level, row in zip(levels, zip(*columns, strict=True), strict=True)]
+        found["quantiles"] = [
+            {"level": level, "values": list(row)}
+            for level, row in zip(levels, zip(*columns, strict=True), strict=True)
+        ]
     if arguments.mode:
         found["mode"] = density.mode().tolist()
     return found
@@ -76,22 +104,44 @@ def _box(view: View, arguments: argparse.Namespace) -> tuple[np.ndarray, np.ndar
     if sides is not None and view.density.measure.atoms is None:  # elsewhere a point has no mass
         for name, a, b in zip(view.names, *(side.tolist() for side in sides), strict=True):
             if a == b:
-                raise InputError(f"the box is empty: --low must be less than --high, but of {name} they are {a!r} and {b!r}")
+                raise InputError(
+                    f"the box is empty: --low must be less than --high, but of {name} they are {a!r} and {b!r}"
+                )
     return sides
 
 
 def _report(view: View, found: dict[str, Any]) -> list[str]:
     """The same for a reader: a lone probability is just the number, everything else is a table of six digits, a row for each feature."""
-    per_feature = {name.replace("_", " "): found[name] for name in ("mean", "standard_deviation", "mode") if name in found}
-    per_feature |= {f"quantile {quantile['level']:g}": quantile["values"] for quantile in found.get("quantiles", ())}
-    per_feature |= {f"cov with {name}": row for name, row in zip(view.names, found.get("covariance", ()), strict=False)}
+    per_feature = {
+        name.replace("_", " "): found[name]
+        for name in ("mean", "standard_deviation", "mode")
+        if name in found
+    }
+    per_feature |= {
+        f"quantile {quantile['level']:g}": quantile["values"]
+        for quantile in found.get("quantiles", ())
+    }
+    per_feature |= {
+        f"cov with {name}": row
+        for name, row in zip(view.names, found.get("covariance", ()), strict=False)
+    }
     lines = []
     if "probability" in found:
-        lines.append(repr(found["probability"]) if not per_feature else f"probability {found['probability']!r}")
+        lines.append(
+            repr(found["probability"])
+            if not per_feature
+            else f"probability {found['probability']!r}"
+        )
     if per_feature:
         rows = [["feature", *per_feature]]
-        rows += [[name, *(f"{column[i]:.6g}" for column in per_feature.values())] for i, name in enumerate(view.names)]
+        rows += [
+            [name, *(f"{column[i]:.6g}" for column in per_feature.values())]
+            for i, name in enumerate(view.names)
+        ]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines += [f"given {view.said()}"] if view.given else []
-        lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        lines += [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        ]
     return lines

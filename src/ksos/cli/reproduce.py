@@ -15,9 +15,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from ksos.reproduce import FIGURES
 
     add = parser.add_argument
-    add("--figure", action="append", choices=list(FIGURES), metavar="NAME", help=f"{', '.join(FIGURES)}; may be repeated (default: all)")
-    add("--output", default="figures", metavar="DIR", help="the folder for the files, created if needed (default: %(default)s)")
-    add("--quick", action="store_true", help="smaller problems: a preview in seconds instead of the paper's sizes")
+    add(
+        "--figure",
+        action="append",
+        choices=list(FIGURES),
+        metavar="NAME",
+        help=f"{', '.join(FIGURES)}; may be repeated (default: all)",
+    )
+    add(
+        "--output",
+        default="figures",
+        metavar="DIR",
+        help="the folder for the files, created if needed (default: %(default)s)",
+    )
+    add(
+        "--quick",
+        action="store_true",
+        help="smaller problems: a preview in seconds instead of the paper's sizes",
+    )
     add("--json", action="store_true", help="one JSON object on the standard output")
 
 
@@ -26,7 +41,12 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     from ksos import reproduce
 
     output = require_folder(arguments.output)
-    files = [str(file) for file in reproduce.run(arguments.figure, output, arguments.quick, _reporter(console, arguments.json))]
+    files = [
+        str(file)
+        for file in reproduce.run(
+            arguments.figure, output, arguments.quick, _reporter(console, arguments.json)
+        )
+    ]
     return console.answer(arguments.json, {"files": files}, files)
 
 

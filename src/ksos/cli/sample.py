@@ -23,10 +23,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what ``ksos sample`` understands."""
     add = parser.add_argument
     add("model", metavar="MODEL", help="a file written by ksos fit")
-    add("-n", "--n-samples", type=values.count, default=1000, metavar="N", help="how many (default: %(default)s)")
-    add("--seed", type=values.seed, metavar="SEED", help="of the samples (default: a new one each time)")
-    add("-o", "--output", metavar="FILE", help="a file ending in .npy gets NPY, any other CSV (default: CSV on the standard output)")
-    add("--json", action="store_true", help="one JSON object on the standard output, with the samples if no file has them")
+    add(
+        "-n",
+        "--n-samples",
+        type=values.count,
+        default=1000,
+        metavar="N",
+        help="how many (default: %(default)s)",
+    )
+    add(
+        "--seed",
+        type=values.seed,
+        metavar="SEED",
+        help="of the samples (default: a new one each time)",
+    )
+    add(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="a file ending in .npy gets NPY, any other CSV (default: CSV on the standard output)",
+    )
+    add(
+        "--json",
+        action="store_true",
+        help="one JSON object on the standard output, with the samples if no file has them",
+    )
     add_view_options(parser)
 
 
@@ -40,10 +61,18 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if output is not None:
         lines = (f"{line}\n".encode() for line in csv_lines(samples, view.names))
         replace_whole(output, _npy_parts(samples) if output.lower().endswith(".npy") else lines)
-    value = {"n_samples": n, "n_features": len(view.features), **view.described(), "seed": arguments.seed, "output": output}
+    value = {
+        "n_samples": n,
+        "n_features": len(view.features),
+        **view.described(),
+        "seed": arguments.seed,
+        "output": output,
+    }
     if output is None and arguments.json:
         value["samples"] = samples.tolist()
-    return console.answer(arguments.json, value, csv_lines(samples, view.names) if output is None else [])
+    return console.answer(
+        arguments.json, value, csv_lines(samples, view.names) if output is None else []
+    )
 
 
 def _npy_parts(samples: np.ndarray) -> Iterable[bytes | memoryview]:

@@ -27,7 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_table_arguments(parser, several=True)
     text = "one log-density per row instead of their mean; with --clean or --drop-missing as CSV, beside the number of its row in the file"
     parser.add_argument("--per-row", action="store_true", help=text)
-    parser.add_argument("--json", action="store_true", help="one JSON object on the standard output; a logarithm of 0 is null")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="one JSON object on the standard output; a logarithm of 0 is null",
+    )
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
@@ -69,11 +73,16 @@ class _Scores:
             scores = self.density.logpdf(points)
             masses = np.ones(scores.shape[0]) if weights is None else weights
             if np.any(masses < 0.0):
-                raise InputError(f"{self.table.source}: weights must not be negative; one of them is {masses.min():g}")
+                raise InputError(
+                    f"{self.table.source}: weights must not be negative; one of them is {masses.min():g}"
+                )
             counted = masses > 0.0  # 0 times −inf is no number
             self._sums.append(float(masses[counted] @ scores[counted]))
             self._masses.append(float(masses.sum()))
-            self.count, self.zeros = self.count + scores.shape[0], self.zeros + int(np.sum(np.isneginf(scores)))
+            self.count, self.zeros = (
+                self.count + scores.shape[0],
+                self.zeros + int(np.sum(np.isneginf(scores))),
+            )
             yield scores, rows
 
     @property
@@ -86,7 +95,11 @@ class _Scores:
     @property
     def summary(self) -> dict[str, Any]:
         """What a program may want to know of all rows."""
-        return {"mean_log_density": self.mean, "n_samples": self.count, "n_zero_density": self.zeros}
+        return {
+            "mean_log_density": self.mean,
+            "n_samples": self.count,
+            "n_zero_density": self.zeros,
+        }
 
     def each(self) -> Iterator[str]:
         """One line per row, those of a chunk together."""
@@ -94,7 +107,11 @@ class _Scores:
             yield "row,log_density"
         for part, rows in self.parts():
             lines = map(repr, part.tolist())
-            yield "\n".join(f"{row},{line}" for row, line in zip(rows.tolist(), lines, strict=True)) if self.numbered else "\n".join(lines)
+            yield (
+                "\n".join(f"{row},{line}" for row, line in zip(rows.tolist(), lines, strict=True))
+                if self.numbered
+                else "\n".join(lines)
+            )
 
     def as_json(self) -> Iterator[str]:
         """One object in several lines, the scores before what is known of all of them."""
@@ -103,4 +120,6 @@ class _Scores:
             yield begin + strict_json(part.tolist())[1:-1]
             begin = ", "
             numbers.extend(rows.tolist() if self.numbered else [])
-        yield "], " + strict_json({**({"row": numbers} if self.numbered else {}), **self.summary})[1:]
+        yield (
+            "], " + strict_json({**({"row": numbers} if self.numbered else {}), **self.summary})[1:]
+        )

@@ -29,7 +29,9 @@ _BAR = 10
 def is_many(paths: Sequence[str]) -> bool:
     """Whether this is read in chunks: several files, a folder, a pattern, or a file of Parquet or Arrow."""
     first = paths[0]
-    folder_or_pattern = os.path.isdir(first) or (glob.has_magic(first) and not os.path.exists(first))
+    folder_or_pattern = os.path.isdir(first) or (
+        glob.has_magic(first) and not os.path.exists(first)
+    )
     return len(paths) > 1 or folder_or_pattern or first.lower().endswith(_ARROW)
 
 
@@ -53,10 +55,15 @@ class Reading:
         began, before = time.monotonic(), self.seconds
         for chunk in source:
             yield chunk
-            self.rows, self.dropped = self.rows + np.shape(chunk.data)[0] + chunk.dropped, self.dropped + chunk.dropped
+            self.rows, self.dropped = (
+                self.rows + np.shape(chunk.data)[0] + chunk.dropped,
+                self.dropped + chunk.dropped,
+            )
             self.seconds = before + time.monotonic() - began
             if self.console is not None:
-                self.console.status(self.line(self.seconds - before), at_most_every=_SECONDS_BETWEEN_UPDATES)
+                self.console.status(
+                    self.line(self.seconds - before), at_most_every=_SECONDS_BETWEEN_UPDATES
+                )
         self.expected, self.exact, self.complete = self.rows, True, True
 
     def line(self, seconds: float) -> str:
@@ -68,16 +75,24 @@ class Reading:
         rate, share = self.rows / max(seconds, 1e-9), min(self.rows / max(self.expected, 1), 1.0)
         bar, of = "#" * round(_BAR * share), "" if self.exact else "about "
         left = left_in_words(max(self.expected - self.rows, 0) / max(rate, 1e-9))
-        return f"pass {self.passes} [{bar:-<{_BAR}}] {of}{share:.0%}, {self.rows:,} rows, {rate:,.0f} rows/s{left}".replace("%", " %")
+        return f"pass {self.passes} [{bar:-<{_BAR}}] {of}{share:.0%}, {self.rows:,} rows, {rate:,.0f} rows/s{left}".replace(
+            "%", " %"
+        )
 
     def finish(self, source: str) -> None:
         """One line on what was read."""
         if self.console is None or not self.complete:
             return
-        lost = f", of which {self.dropped:,} have missing cells and are left out" if self.dropped else ""
+        lost = (
+            f", of which {self.dropped:,} have missing cells and are left out"
+            if self.dropped
+            else ""
+        )
         times = {1: "", 2: ", read twice"}.get(self.passes, f", read {self.passes} times")
         rate = self.passes * self.rows / max(self.seconds, 1e-9)
-        self.console.note(f"{source}: {self.rows:,} rows{lost}{times} in {self.seconds:.1f} s, {rate:,.0f} rows/s")
+        self.console.note(
+            f"{source}: {self.rows:,} rows{lost}{times} in {self.seconds:.1f} s, {rate:,.0f} rows/s"
+        )
 
 
 @dataclass(frozen=True)
@@ -98,7 +113,9 @@ class Stream:
     def open(cls, paths: Sequence[str], options: TableOptions, console: Console | None) -> Stream:
         """The files that ``paths`` name; the first one says where the columns are."""
         if options.clean:
-            raise UsageError("--clean looks at all rows at once; choose columns with --columns or --exclude, and rows with --drop-missing")
+            raise UsageError(
+                "--clean looks at all rows at once; choose columns with --columns or --exclude, and rows with --drop-missing"
+            )
         files = tuple(files_of([*paths]))
         source = files[0] if len(files) == 1 else f"{len(files)} files, {files[0]} …"
         first, *others = (_layout(file, options) for file in files)
@@ -106,18 +123,35 @@ class Stream:
         labels = range(first.width) if first.names is None else first.names
         for label in (labels[k] for k in [*features, *masses]):
             if first.names is not None and first.names.count(str(label)) > 1:
-                raise InputError(f"{files[0]}: two of the columns are named {excerpt(str(label))}; rename one")
-        expected, exact = sum(found.rows for found in (first, *others)), all(found.exact for found in (first, *others))
+                raise InputError(
+                    f"{files[0]}: two of the columns are named {excerpt(str(label))}; rename one"
+                )
+        expected, exact = (
+            sum(found.rows for found in (first, *others)),
+            all(found.exact for found in (first, *others)),
+        )
         weighing = labels[masses[0]] if masses else None
         reading = Reading(expected, exact, console)
-        return cls(source, files, tuple(labels[k] for k in features), first.names, weighing, options, reading)
+        return cls(
+            source,
+            files,
+            tuple(labels[k] for k in features),
+            first.names,
+            weighing,
+            options,
+            reading,
+        )
 
     @property
     def samples(self) -> Chunks:
         """What an estimator is fitted to."""
         options = self.options
         plain = chunks(
-            list(self.files), columns=self.labels, weights=self.weighing, drop_missing=options.drop_missing, csv=_written(options)
+            list(self.files),
+            columns=self.labels,
+            weights=self.weighing,
+            drop_missing=options.drop_missing,
+            csv=_written(options),
         )
         return Chunks(lambda: self.reading.watch(plain), plain.name, plain.files)
 
@@ -154,8 +188,16 @@ class Stream:
         for chunk in self.samples:
             n = np.shape(chunk.data)[0]
             if n:
-                weights = None if chunk.weights is None else as_vector(chunk.weights, f"{chunk.name}: weights")
-                yield as_points(chunk.data, chunk.name), weights, before + (np.arange(n) if chunk.kept is None else chunk.kept)
+                weights = (
+                    None
+                    if chunk.weights is None
+                    else as_vector(chunk.weights, f"{chunk.name}: weights")
+                )
+                yield (
+                    as_points(chunk.data, chunk.name),
+                    weights,
+                    before + (np.arange(n) if chunk.kept is None else chunk.kept),
+                )
             before += n + chunk.dropped
         if not self.n_samples:
             raise InputError(f"{self.source}: there is no row of numbers")
@@ -166,10 +208,14 @@ def read_whole(paths: Sequence[str], options: TableOptions, say: Say) -> Table:
     stream = Stream.open(paths, options, None)
     points, weights, rows = zip(*stream.parts(), strict=True)
     if stream.reading.dropped:
-        say(f"{stream.source}: {stream.reading.dropped} of {stream.reading.rows} rows have missing cells and are left out")
+        say(
+            f"{stream.source}: {stream.reading.dropped} of {stream.reading.rows} rows have missing cells and are left out"
+        )
     masses = np.concatenate(weights) if stream.weighing else None
     told = {"header": stream.header, "n_dropped": stream.n_dropped}
-    return Table(stream.source, np.concatenate(points), np.concatenate(rows), stream.names, masses, **told)
+    return Table(
+        stream.source, np.concatenate(points), np.concatenate(rows), stream.names, masses, **told
+    )
 
 
 def _layout(file: str, options: TableOptions) -> Layout:
@@ -180,4 +226,9 @@ def _written(options: TableOptions) -> dict[str, Any]:
     """How CSV files are written; one whose columns are chosen by name has a header."""
     named = not all(map(named_by_position, options.choice.words))
     header = True if options.header is None and named else options.header
-    return {"header": header, "delimiter": options.delimiter, "decimal": options.decimal, "encoding": options.encoding}
+    return {
+        "header": header,
+        "delimiter": options.delimiter,
+        "decimal": options.decimal,
+        "encoding": options.encoding,
+    }

@@ -41,13 +41,26 @@ __all__ = [
 ]
 __all__ += ["table_options"]
 
-READING = ("columns", "exclude", "weights", "clean", "drop_missing", "header", "delimiter", "decimal", "encoding")
+READING = (
+    "columns",
+    "exclude",
+    "weights",
+    "clean",
+    "drop_missing",
+    "header",
+    "delimiter",
+    "decimal",
+    "encoding",
+)
 """The options that :func:`add_reading_options` adds."""
 
 _WRITTEN = ("header", "delimiter", "decimal", "encoding")
 _DROP = "all rows with missing cells: --drop-missing, drop_missing=True"
 _NPY_MAGIC = b"\x93NUMPY"
-_LOOKED_AT, _FEWER = 1000, 100  # lines that decide which columns hold text; and on delimiter and decimals
+_LOOKED_AT, _FEWER = (
+    1000,
+    100,
+)  # lines that decide which columns hold text; and on delimiter and decimals
 
 
 @dataclass(frozen=True)
@@ -109,10 +122,15 @@ class Table:
         """The points as a pandas data frame, with the words; as they are where there are neither names nor words, or no pandas."""
         if self.words is None and (self.names is None or find_spec("pandas") is None):
             return self.points
-        found = frame(self.points, [f"x{k + 1}" for k in range(self.n_features)] if self.names is None else self.names)
+        found = frame(
+            self.points,
+            [f"x{k + 1}" for k in range(self.n_features)] if self.names is None else self.names,
+        )
         for k, words in enumerate(self.words or ()):
             if words is not None:
-                found[found.columns[k]] = np.array(words, dtype=object)[self.points[:, k].astype(int)]
+                found[found.columns[k]] = np.array(words, dtype=object)[
+                    self.points[:, k].astype(int)
+                ]
         return found
 
     def require_different_names(self) -> None:
@@ -127,13 +145,25 @@ class Table:
         """The same rows of some of the columns."""
         names = None if self.names is None else tuple(self.names[k] for k in features)
         words = None if self.words is None else tuple(self.words[k] for k in features)
-        return replace(self, points=np.ascontiguousarray(self.points[:, list(features)]), names=names, words=words)
+        return replace(
+            self,
+            points=np.ascontiguousarray(self.points[:, list(features)]),
+            names=names,
+            words=words,
+        )
 
 
-def add_table_arguments(parser: argparse.ArgumentParser, *, several: bool = False, weighted: bool = True) -> None:
+def add_table_arguments(
+    parser: argparse.ArgumentParser, *, several: bool = False, weighted: bool = True
+) -> None:
     """Add DATA, which may be ``several`` files, and how to read it; ``weighted``: whether rows can have weights."""
     text = "numbers, one row per sample: a file of CSV (also compressed), NPY, Parquet or Arrow, a folder of them, a pattern like 'd/*.csv'"
-    parser.add_argument("data", nargs="+" if several else None, metavar="DATA", help=f"{text}; - reads CSV from the standard input")
+    parser.add_argument(
+        "data",
+        nargs="+" if several else None,
+        metavar="DATA",
+        help=f"{text}; - reads CSV from the standard input",
+    )
     add_reading_options(parser, weighted=weighted)
 
 
@@ -142,15 +172,25 @@ def add_reading_options(parser: argparse.ArgumentParser, *, weighted: bool = Tru
     add = parser.add_argument_group("reading the table").add_argument
     text = "names or 1-based numbers of the columns to use, separated by commas (default: all but the weights)"
     add("--columns", type=values.columns, metavar="LIST", help=text)
-    text = "names or numbers of columns to leave out, such as text, dates or an index; may be repeated"
+    text = (
+        "names or numbers of columns to leave out, such as text, dates or an index; may be repeated"
+    )
     add("--exclude", type=values.columns, action="append", metavar="LIST", help=text)
     if weighted:
-        add("--weights", metavar="COLUMN", help="name or 1-based number of the column that holds the weights of the rows")
+        add(
+            "--weights",
+            metavar="COLUMN",
+            help="name or 1-based number of the column that holds the weights of the rows",
+        )
     else:
         parser.set_defaults(weights=None)
     text = "leave out columns of text and dates, an index, columns with most cells missing, and rows with missing cells, and say which"
     add("--clean", action="store_true", help=text)
-    add("--drop-missing", action="store_true", help="leave out rows with a missing cell (empty, NA, NaN, ?, -) in a column that is used")
+    add(
+        "--drop-missing",
+        action="store_true",
+        help="leave out rows with a missing cell (empty, NA, NaN, ?, -) in a column that is used",
+    )
     text = "whether row 1 of a CSV file holds names (default: it does if it holds no number)"
     add("--header", action=argparse.BooleanOptionalAction, default=None, help=text)
     text = "what separates the cells of a CSV file; 'tab' for tabulators (default: detected, and said if it is not a comma)"
@@ -171,7 +211,11 @@ def table_options(
     if arguments.columns is not None and arguments.exclude is not None:
         raise UsageError("give either --columns or --exclude")
     weights = None if arguments.weights is None else arguments.weights.strip()
-    exclude = None if arguments.exclude is None else [column for part in arguments.exclude for column in part]
+    exclude = (
+        None
+        if arguments.exclude is None
+        else [column for part in arguments.exclude for column in part]
+    )
     choice = Choice(arguments.columns, exclude, weights, features, tuple(categories or ()))
     return TableOptions(
         choice, arguments.clean, arguments.drop_missing, arguments.header, arguments.delimiter, arguments.decimal, arguments.encoding,
@@ -179,7 +223,9 @@ def table_options(
     )  # fmt: skip
 
 
-def read_table(data: str | Sequence[str], options: TableOptions | None = None, say: Say = lambda _: None) -> Table:
+def read_table(
+    data: str | Sequence[str], options: TableOptions | None = None, say: Say = lambda _: None
+) -> Table:
     """The table in a file, or in several; "-" is CSV from the standard input. What is detected or left out goes to ``say``."""
     options = options or TableOptions()
     paths = [data] if isinstance(data, str) else data
@@ -195,41 +241,72 @@ def read_table(data: str | Sequence[str], options: TableOptions | None = None, s
             raise InputError("<stdin>: there is no standard input to read from")
         return read_csv(sys.stdin.buffer, "<stdin>", options, say)
     with open(path, "rb") as stream:
-        if not (stream.peek(len(_NPY_MAGIC)).startswith(_NPY_MAGIC) or path.lower().endswith(".npy")):
+        if not (
+            stream.peek(len(_NPY_MAGIC)).startswith(_NPY_MAGIC) or path.lower().endswith(".npy")
+        ):
             return read_csv(stream, path, options, say)
     if (options.header, options.delimiter, options.decimal, options.encoding) != (None,) * 4:
-        raise UsageError(f"--header, --no-header, --delimiter, --decimal and --encoding are for CSV, but {path} is an NPY file")
+        raise UsageError(
+            f"--header, --no-header, --delimiter, --decimal and --encoding are for CSV, but {path} is an NPY file"
+        )
     return read_npy(path, options, say)
 
 
-def read_csv(stream: BinaryIO, source: str, options: TableOptions, say: Say = lambda _: None) -> Table:
+def read_csv(
+    stream: BinaryIO, source: str, options: TableOptions, say: Say = lambda _: None
+) -> Table:
     """The chosen columns of the CSV text in ``stream``, plain or compressed; ``source`` names it in errors."""
     sample, dialect, rows, first, names = _begin_csv(stream, source, options, say)
     width = len(first.cells)
     columns = Columns(source, width, names, first.number)
     rows.words = {position: {} for position in map(columns.position, options.choice.categories)}
     words = rows.words if options.takes_words else None
-    cleaner = Cleaner(columns, options.choice.features is None, options.clean, options.drop_missing, say, words)
+    cleaner = Cleaner(
+        columns, options.choice.features is None, options.clean, options.drop_missing, say, words
+    )
     looked_at = sample_rows(sample, dialect, width)[names is not None :]
     text = cleaner.text_columns(looked_at, dialect.decimal)
     free = options.clean and options.choice.columns is None and options.choice.features is None
     skip = [position for position in text if position not in rows.words] if free else []
     features, weights = columns.select(options.choice, skip)
-    decorated, left = cleaner.decorated_columns(looked_at, dialect.decimal), [position for position in skip if position not in weights]
+    decorated, left = (
+        cleaner.decorated_columns(looked_at, dialect.decimal),
+        [position for position in skip if position not in weights],
+    )
     named = [position for position in left if not columns.unnamed(position)]
-    cleaner.leave_out([position for position in named if position not in decorated], "of text or dates")
-    cleaner.leave_out([position for position in named if position in decorated], "of numbers with signs of thousands, currency or percent")
-    cleaner.leave_out([position for position in left if columns.unnamed(position)], "without a name")
+    cleaner.leave_out(
+        [position for position in named if position not in decorated], "of text or dates"
+    )
+    cleaner.leave_out(
+        [position for position in named if position in decorated],
+        "of numbers with signs of thousands, currency or percent",
+    )
+    cleaner.leave_out(
+        [position for position in left if columns.unnamed(position)], "without a name"
+    )
     chosen = [*features, *weights]
     try:
-        parts = [] if names is not None else [(np.array([first.number]), np.array([rows.numbers_of(first, chosen, width, None)]))]
+        parts = (
+            []
+            if names is not None
+            else [
+                (np.array([first.number]), np.array([rows.numbers_of(first, chosen, width, None)]))
+            ]
+        )
         parts.extend(rows.numbers(chosen, width, names))
     except NotANumberError as error:
         raise cleaner.not_a_number(error, text, chosen) from None
     matrix = np.concatenate([found for _, found in parts]) if parts else np.empty((0, 0))
     if not matrix.size:
-        raise cell_error(source, 2, 1, "only a header, no row of numbers follows it; pass --no-header if row 1 is data")
-    return _table(cleaner, np.concatenate([places for places, _ in parts]), matrix, features, weights, options)
+        raise cell_error(
+            source,
+            2,
+            1,
+            "only a header, no row of numbers follows it; pass --no-header if row 1 is data",
+        )
+    return _table(
+        cleaner, np.concatenate([places for places, _ in parts]), matrix, features, weights, options
+    )
 
 
 def _begin_csv(
@@ -246,7 +323,9 @@ def _begin_csv(
     if comments := comment_lines(sample[:_FEWER], dialect.delimiter):
         for _ in range(comments):
             next(lines)
-        say(f"{source}: {comments} line{'s' * (comments > 1)} of comment at the beginning, {excerpt(sample[0])}, left out")
+        say(
+            f"{source}: {comments} line{'s' * (comments > 1)} of comment at the beginning, {excerpt(sample[0])}, left out"
+        )
         sample = sample[comments:]
     rows = CsvRows(lines, dialect)
     first = next(rows.rows(), None)
@@ -257,7 +336,9 @@ def _begin_csv(
         dialect,
         rows,
         first,
-        [cell.strip() for cell in first.cells] if _has_header(first, source, dialect, options, say) else None,
+        [cell.strip() for cell in first.cells]
+        if _has_header(first, source, dialect, options, say)
+        else None,
     )
 
 
@@ -275,22 +356,41 @@ def csv_pieces(
         labels: Sequence[str | int] = range(width) if names is None else names
         chosen = [k for k, label in enumerate(labels) if wanted is None or label in wanted]
         try:
-            begin = [] if names is not None else [(np.array([first.number]), np.array([rows.numbers_of(first, chosen, width, None)]))]
+            begin = (
+                []
+                if names is not None
+                else [
+                    (
+                        np.array([first.number]),
+                        np.array([rows.numbers_of(first, chosen, width, None)]),
+                    )
+                ]
+            )
             for places, numbers in chain(begin, rows.numbers(chosen, width, names)):
                 if numbers.size:
                     missing = np.argwhere(np.isnan(numbers))
                     if missing.size and not gaps:
                         position = chosen[missing[0, 1]]
-                        what = (
-                            "the cell is missing; fill it, leave out the column, or leave out such rows (--drop-missing, drop_missing=True)"
+                        what = "the cell is missing; fill it, leave out the column, or leave out such rows (--drop-missing, drop_missing=True)"
+                        raise cell_error(
+                            path,
+                            int(places[missing[0, 0]]),
+                            position + 1,
+                            what,
+                            names[position] if names else None,
                         )
-                        raise cell_error(path, int(places[missing[0, 0]]), position + 1, what, names[position] if names else None)
                     found = np.full((numbers.shape[0], width), np.nan)
                     found[:, chosen] = numbers
                     yield int(places[0]), names, found
         except NotANumberError as error:
             name = names[error.position] if names else None
-            raise cell_error(path, error.row, error.position + 1, f"{error}; leave out the column, or choose others", name) from None
+            raise cell_error(
+                path,
+                error.row,
+                error.position + 1,
+                f"{error}; leave out the column, or choose others",
+                name,
+            ) from None
 
 
 def csv_layout(path: str, **written: Any) -> tuple[int, tuple[str, ...] | None, int]:
@@ -298,13 +398,19 @@ def csv_layout(path: str, **written: Any) -> tuple[int, tuple[str, ...] | None, 
     with open(path, "rb") as stream:
         sample, _, _, first, header = _begin_csv(stream, path, _written(written), lambda _: None)
         length = sum(map(len, sample)) / len(sample) + 1.0
-        return len(first.cells), None if header is None else tuple(header), round(os.path.getsize(path) / length)
+        return (
+            len(first.cells),
+            None if header is None else tuple(header),
+            round(os.path.getsize(path) / length),
+        )
 
 
 def _written(written: Mapping[str, Any]) -> TableOptions:
     """How a CSV file is written."""
     if unknown := [name for name in written if name not in _WRITTEN]:
-        raise ValueError(f"csv has {', '.join(map(repr, unknown))}, but it takes {', '.join(map(repr, _WRITTEN))}")
+        raise ValueError(
+            f"csv has {', '.join(map(repr, unknown))}, but it takes {', '.join(map(repr, _WRITTEN))}"
+        )
     return TableOptions(**written)
 
 
@@ -318,15 +424,27 @@ def _has_header(row: Row, source: str, dialect: Dialect, options: TableOptions, 
         return True  # a column chosen by its name
     wanted = list(range(len(cells)))
     if choice.columns is not None:
-        wanted = [int(column) - 1 for column in [*choice.columns, choice.weights or "0"] if 1 <= int(column) <= len(cells)]
+        wanted = [
+            int(column) - 1
+            for column in [*choice.columns, choice.weights or "0"]
+            if 1 <= int(column) <= len(cells)
+        ]
     elif choice.exclude is not None:
         wanted = [position for position in wanted if str(position + 1) not in choice.exclude]
     wanted = [position for position in wanted if str(position + 1) not in choice.categories]
     numeric = [position for position in wanted if is_number(cells[position], dialect.decimal)]
-    words = [position for position in wanted if not is_number(cells[position], dialect.decimal) and not is_missing(cells[position])]
-    others = [cell for cell in cells if not is_number(cell, dialect.decimal) and not is_missing(cell)]
+    words = [
+        position
+        for position in wanted
+        if not is_number(cells[position], dialect.decimal) and not is_missing(cells[position])
+    ]
+    others = [
+        cell for cell in cells if not is_number(cell, dialect.decimal) and not is_missing(cell)
+    ]
     if others and _counts(cells[position] for position in numeric):
-        say(f"{source}: row 1 is taken for names, {', '.join(map(excerpt, cells[:6]))}, … (else pass --no-header)")
+        say(
+            f"{source}: row 1 is taken for names, {', '.join(map(excerpt, cells[:6]))}, … (else pass --no-header)"
+        )
         return True
     if numeric and words and options.clean:
         say(f"{source}: row 1 is taken for data, since it holds numbers (else pass --header)")
@@ -334,7 +452,9 @@ def _has_header(row: Row, source: str, dialect: Dialect, options: TableOptions, 
     if numeric and words:
         what = f"{what_is_wrong(cells[words[0]], dialect.decimal)}, although other cells of the row are numbers; pass --header if row 1"
         out = Columns(source, len(cells), None).option("--exclude", words)
-        raise cell_error(source, 1, words[0] + 1, f"{what} holds names, or {out} to leave out columns of text")
+        raise cell_error(
+            source, 1, words[0] + 1, f"{what} holds names, or {out} to leave out columns of text"
+        )
     return bool(words)
 
 
@@ -355,22 +475,28 @@ def read_npy(path: str, options: TableOptions, say: Say = lambda _: None) -> Tab
     except Exception as error:  # a damaged header ends in whatever its parser meets first
         raise InputError(f"{path} is not a readable NPY file: {error}") from None
     if not isinstance(stored, np.ndarray) or stored.dtype.kind not in "fiub":
-        raise InputError(f"{path} holds {stored.dtype if isinstance(stored, np.ndarray) else 'an archive'}, but real numbers were expected")
+        raise InputError(
+            f"{path} holds {stored.dtype if isinstance(stored, np.ndarray) else 'an archive'}, but real numbers were expected"
+        )
     if stored.ndim != 2:
-        raise InputError(f"{path} holds an array of shape {stored.shape}, but rows and columns were expected; reshape it to (n, d)")
+        raise InputError(
+            f"{path} holds an array of shape {stored.shape}, but rows and columns were expected; reshape it to (n, d)"
+        )
     if 0 in stored.shape:
-        raise cell_error(path, 1, 1, f"the array of shape {stored.shape} is empty; rows of numbers were expected")
+        raise cell_error(
+            path, 1, 1, f"the array of shape {stored.shape} is empty; rows of numbers were expected"
+        )
     columns = Columns(path, stored.shape[1], None)
     features, weights = columns.select(options.choice)
     chosen = [*features, *weights]
     matrix = np.array(stored[:, chosen], dtype=np.float64, order="C")
     if np.isinf(matrix).any():
         row, place = np.argwhere(np.isinf(matrix))[0]
-        what = (
-            f"{matrix[row, place]} is not finite; correct it, or leave out the column with {columns.option('--exclude', [chosen[place]])}"
-        )
+        what = f"{matrix[row, place]} is not finite; correct it, or leave out the column with {columns.option('--exclude', [chosen[place]])}"
         raise cell_error(path, int(row) + 1, chosen[place] + 1, what)
-    cleaner = Cleaner(columns, options.choice.features is None, options.clean, options.drop_missing, say)
+    cleaner = Cleaner(
+        columns, options.choice.features is None, options.clean, options.drop_missing, say
+    )
     return _table(cleaner, np.arange(1, matrix.shape[0] + 1), matrix, features, weights, options)
 
 
@@ -385,7 +511,10 @@ def _table(
     if not kept:
         raise InputError(f"{cleaner.columns.source}: no column is left for the data")
     if kept != features:
-        chosen, matrix = [*kept, *weights], matrix[:, [chosen.index(position) for position in [*kept, *weights]]]
+        chosen, matrix = (
+            [*kept, *weights],
+            matrix[:, [chosen.index(position) for position in [*kept, *weights]]],
+        )
     complete = cleaner.complete(chosen, rows, matrix)
     dropped = int((~complete).sum())
     if not complete.all():
@@ -395,7 +524,13 @@ def _table(
     names = None if header is None else tuple(header[position] for position in kept)
     points, vocabulary = matrix[:, :-1].copy() if weights else matrix, cleaner.words or {}
     if lost := [position for position in vocabulary if position not in kept]:
-        raise InputError(f"{cleaner.columns.source}: --categories lists {cleaner.columns.shown(lost[0])}, but it is no column that is used")
-    words = tuple(tuple(vocabulary[position]) if position in vocabulary else None for position in kept) if vocabulary else None
+        raise InputError(
+            f"{cleaner.columns.source}: --categories lists {cleaner.columns.shown(lost[0])}, but it is no column that is used"
+        )
+    words = (
+        tuple(tuple(vocabulary[position]) if position in vocabulary else None for position in kept)
+        if vocabulary
+        else None
+    )
     masses = matrix[:, -1].copy() if weights else None
     return Table(cleaner.columns.source, points, rows, names, masses, header, words, dropped)

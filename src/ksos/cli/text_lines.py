@@ -18,14 +18,25 @@ __all__ = ["MAX_LINE_BYTES", "TextLines"]
 MAX_LINE_BYTES = 1 << 20
 """A longer line is refused: no table of numbers needs it, and a file without line ends must not fill the memory."""
 
-_COMPRESSED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
-_BYTE_ORDER_MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+_COMPRESSED: dict[bytes, Any] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ\x00": lzma.open,
+}
+_BYTE_ORDER_MARKS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+}
 _FOREIGN_BEGINNINGS = {
     b"\x93NUMPY": "is NPY, which cannot be read from the standard input; give its path",
     b"\x89KSOS": "is a model of ksos, not a table; models are read by ksos score, sample, query, plot and inspect",
     b"PK\x03\x04": "is an archive (a spreadsheet or NPZ); export its table as CSV or NPY",
 }
-_FORBIDDEN = {"\0": "a NUL byte; is this file CSV text?", "\r": "a bare carriage return; end lines with LF or CRLF"}
+_FORBIDDEN = {
+    "\0": "a NUL byte; is this file CSV text?",
+    "\r": "a bare carriage return; end lines with LF or CRLF",
+}
 _CHUNK = 1 << 18
 
 
@@ -38,8 +49,15 @@ class TextLines:
     """
 
     def __init__(self, stream: BinaryIO, source: str, encoding: str | None = None) -> None:
-        buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, stream))
-        expand = next((expand for magic, expand in _COMPRESSED.items() if buffered.peek(8).startswith(magic)), None)
+        buffered = (
+            stream
+            if isinstance(stream, io.BufferedReader)
+            else io.BufferedReader(cast(io.RawIOBase, stream))
+        )
+        expand = next(
+            (expand for magic, expand in _COMPRESSED.items() if buffered.peek(8).startswith(magic)),
+            None,
+        )
         self.source, self.number, self.delimiter = source, 1, ","
         self._stream = buffered if expand is None else expand(buffered, "rb")
         self._blocks = self._read(encoding)
@@ -133,7 +151,9 @@ class TextLines:
         except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, OSError) as error:
             if isinstance(self._stream, io.BufferedReader):
                 raise
-            raise InputError(f"{self.source} is compressed, but cannot be decompressed: {error}") from None
+            raise InputError(
+                f"{self.source} is compressed, but cannot be decompressed: {error}"
+            ) from None
 
     def _decoded(self, raw: bytes, first: int) -> str:
         """The text of whole lines, the first of which has the number ``first``, with line ends LF."""
@@ -144,7 +164,9 @@ class TextLines:
             what = f"byte 0x{raw[error.start]:02x} is not UTF-8 text; save the file as UTF-8, or pass --encoding latin-1 if it is that"
             what += ", in Python csv={'encoding': 'latin-1'}"
             column = self.column(raw[begin : error.start].decode("utf-8"))
-            raise cell_error(self.source, first + raw.count(b"\n", 0, error.start), column, what) from None
+            raise cell_error(
+                self.source, first + raw.count(b"\n", 0, error.start), column, what
+            ) from None
         if len(raw) > MAX_LINE_BYTES:
             for number, line in enumerate(raw.split(b"\n"), first):
                 if len(line) > MAX_LINE_BYTES:
@@ -153,9 +175,16 @@ class TextLines:
             if (at := text.find(forbidden)) >= 0:
                 begin = text.rfind("\n", 0, at) + 1
                 row = first + text.count("\n", 0, at)
-                raise cell_error(self.source, row, self.column(text[begin:at]), f"the line contains {what}")
+                raise cell_error(
+                    self.source, row, self.column(text[begin:at]), f"the line contains {what}"
+                )
         return text
 
     def _too_long(self, line: bytes, number: int) -> InputError:
         what = f"the line is longer than {MAX_LINE_BYTES:,} bytes; is this CSV, one record per line? NPY holds wider tables"
-        return cell_error(self.source, number, self.column(line[: MAX_LINE_BYTES + 1].decode(errors="replace")), what)
+        return cell_error(
+            self.source,
+            number,
+            self.column(line[: MAX_LINE_BYTES + 1].decode(errors="replace")),
+            what,
+        )

@@ -10,7 +10,18 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any
 
-__all__ = ["columns", "conditions", "count", "delimiter", "encoding", "number", "numbers", "pairs", "positive", "probabilities"]
+__all__ = [
+    "columns",
+    "conditions",
+    "count",
+    "delimiter",
+    "encoding",
+    "number",
+    "numbers",
+    "pairs",
+    "positive",
+    "probabilities",
+]
 __all__ += ["seed", "whole", "word_or"]
 
 
@@ -39,7 +50,9 @@ def numbers(text: str) -> float | list[float]:
     try:
         values = [float(word) for word in text.split(",")]
     except ValueError:
-        raise argparse.ArgumentTypeError(f"a number, or several separated by commas, was expected; got {text!r}") from None
+        raise argparse.ArgumentTypeError(
+            f"a number, or several separated by commas, was expected; got {text!r}"
+        ) from None
     return values if len(values) > 1 else values[0]
 
 
@@ -67,7 +80,13 @@ def whole(least: float = -math.inf, most: float = math.inf) -> Callable[[str], i
     >>> whole(1)("3")
     3
     """
-    where = f" from {least} to {most}" if most < math.inf else f" of at least {least}" if least > -math.inf else ""
+    where = (
+        f" from {least} to {most}"
+        if most < math.inf
+        else f" of at least {least}"
+        if least > -math.inf
+        else ""
+    )
 
     def parse(text: str) -> int:
         with suppress(ValueError):
@@ -93,7 +112,9 @@ def columns(text: str) -> list[str]:
     try:
         (names,) = csv.reader([text], strict=True, skipinitialspace=True)
     except (csv.Error, ValueError):
-        raise argparse.ArgumentTypeError(f"names or numbers of columns separated by commas were expected; got {text!r}") from None
+        raise argparse.ArgumentTypeError(
+            f"names or numbers of columns separated by commas were expected; got {text!r}"
+        ) from None
     names = [name.strip() for name in names]
     if not names or not all(names):
         raise argparse.ArgumentTypeError(f"a column without a name is listed in {text!r}")
@@ -113,7 +134,9 @@ def pairs(text: str) -> list[tuple[str, str]]:
         if equals:
             found.append((name.strip(), value.strip()))
     if begun or not all(name and value and not name.endswith("=") for name, value in found):
-        raise argparse.ArgumentTypeError(f"NAME=VALUE, or several separated by commas, was expected; got {text!r}")
+        raise argparse.ArgumentTypeError(
+            f"NAME=VALUE, or several separated by commas, was expected; got {text!r}"
+        )
     return found
 
 
@@ -148,7 +171,9 @@ def probabilities(text: str) -> list[float]:
     listed = numbers(text)
     listed = listed if isinstance(listed, list) else [listed]
     if not all(0.0 <= value <= 1.0 for value in listed):
-        raise argparse.ArgumentTypeError(f"numbers from 0 to 1, separated by commas, were expected; got {text!r}")
+        raise argparse.ArgumentTypeError(
+            f"numbers from 0 to 1, separated by commas, were expected; got {text!r}"
+        )
     return listed
 
 
@@ -156,7 +181,9 @@ def delimiter(text: str) -> str:
     """The one character between cells; ``tab`` and ``\\t`` stand for a tabulator."""
     character = "\t" if text in ("tab", "\\t") else text
     if len(character) != 1 or character in '"\r\n\0' or character.isalnum() or character in "+-.":
-        raise argparse.ArgumentTypeError(f"one character that no number contains (',', ';', '|', ' ' or tab) was expected; got {text!r}")
+        raise argparse.ArgumentTypeError(
+            f"one character that no number contains (',', ';', '|', ' ' or tab) was expected; got {text!r}"
+        )
     return character
 
 
@@ -166,4 +193,6 @@ def encoding(text: str) -> str:
         b"".decode(text)  # refuses codecs that make no text, such as zip
         return codecs.lookup(text).name
     except LookupError:
-        raise argparse.ArgumentTypeError(f"the name of an encoding such as utf-8, latin-1 or cp1252 was expected; got {text!r}") from None
+        raise argparse.ArgumentTypeError(
+            f"the name of an encoding such as utf-8, latin-1 or cp1252 was expected; got {text!r}"
+        ) from None

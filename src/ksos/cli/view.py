@@ -36,8 +36,13 @@ class View:
 
     def described(self) -> dict[str, Any]:
         """Which part it is, for JSON: features by name, or counted from 1 if the model has no names."""
-        words: list[Any] = self.all_names if self.named else [k + 1 for k in range(len(self.all_names))]
-        return {"features": [words[k] for k in self.features], "given": {str(words[k]): value for k, value in self.given.items()}}
+        words: list[Any] = (
+            self.all_names if self.named else [k + 1 for k in range(len(self.all_names))]
+        )
+        return {
+            "features": [words[k] for k in self.features],
+            "given": {str(words[k]): value for k, value in self.given.items()},
+        }
 
     def said(self) -> str:
         """The condition in words, "" if there is none."""
@@ -53,7 +58,14 @@ def add_view_options(parser: argparse.ArgumentParser) -> None:
     text = "Features go by the names of the columns; 2 is the second one, and x2 in a model without names."
     group = parser.add_argument_group("which part of the density", text)
     text = "the conditional density, given these values or intervals (hp=100, hp=95:105); several are separated by commas"
-    group.add_argument("--given", action="append", type=values.conditions, default=[], metavar="FEATURE=VALUE", help=text)
+    group.add_argument(
+        "--given",
+        action="append",
+        type=values.conditions,
+        default=[],
+        metavar="FEATURE=VALUE",
+        help=text,
+    )
     text = "the marginal density of these features, separated by commas, in this order (default: all that are not given)"
     group.add_argument("--features", type=values.columns, metavar="LIST", help=text)
 
@@ -66,19 +78,35 @@ def take_view(density: SoSDensity | SoSMixture, arguments: argparse.Namespace) -
     places = find_features([name for name, _ in words], names, "--given")
     given = dict(zip(places, (value for _, value in words), strict=True))
     if len(given) == d:
-        raise InputError(f"--given names all {d} features of the model: none is left to have a density; ksos score gives that of a row")
+        raise InputError(
+            f"--given names all {d} features of the model: none is left to have a density; ksos score gives that of a row"
+        )
     rest = [feature for feature in range(d) if feature not in given]
-    chosen = rest if arguments.features is None else find_features(arguments.features, names, "--features")
+    chosen = (
+        rest
+        if arguments.features is None
+        else find_features(arguments.features, names, "--features")
+    )
     if both := [names[feature] for feature in chosen if feature in given]:
-        raise InputError(f"{both[0]} is both given a value by --given and asked for by --features; leave it out of one of them")
+        raise InputError(
+            f"{both[0]} is both given a value by --given and asked for by --features; leave it out of one of them"
+        )
     view = View(density, tuple(chosen), given, names, named)
     try:  # named, so that what the library says of a feature counts from x1
         density = density.with_feature_names(names).conditional(given) if given else density
     except ValueError as error:
-        if isinstance(error, IntegralNotAvailableError) or ("vanishes" not in str(error) and density.measure.atoms is None):
+        if isinstance(error, IntegralNotAvailableError) or (
+            "vanishes" not in str(error) and density.measure.atoms is None
+        ):
             raise
-        at_nodes = "; on a discrete measure, give values of its nodes" if density.measure.atoms is not None else ""
-        raise InputError(f"--given {view.said()}: the density vanishes there, so there is no conditional density{at_nodes}") from None
+        at_nodes = (
+            "; on a discrete measure, give values of its nodes"
+            if density.measure.atoms is not None
+            else ""
+        )
+        raise InputError(
+            f"--given {view.said()}: the density vanishes there, so there is no conditional density{at_nodes}"
+        ) from None
     if chosen != rest:
         density = density.marginal([rest.index(feature) for feature in chosen])
     return replace(view, density=density if named else density.with_feature_names(None))

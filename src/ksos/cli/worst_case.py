@@ -28,7 +28,16 @@ from ksos.cli.tables import add_table_arguments, read_table, table_options
 
 __all__ = ["add_arguments", "run"]
 
-_OPTIONS = ("penalty", "bandwidth", "embedding_bandwidth", "n_support", "confidence", "tol", "rtol", "time_limit")
+_OPTIONS = (
+    "penalty",
+    "bandwidth",
+    "embedding_bandwidth",
+    "n_support",
+    "confidence",
+    "tol",
+    "rtol",
+    "time_limit",
+)
 """Those that :func:`ksos.worst_case` takes as they are."""
 
 
@@ -36,25 +45,70 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what ``ksos worst-case`` understands."""
     add_table_arguments(parser)
     add = parser.add_argument
-    add("--loss", required=True, metavar="FORMULA", help="what to maximise the expectation of, such as 'x1**2 + abs(x2)'")
+    add(
+        "--loss",
+        required=True,
+        metavar="FORMULA",
+        help="what to maximise the expectation of, such as 'x1**2 + abs(x2)'",
+    )
     radius = values.word_or(["bootstrap"], values.number)
     add("--radius", type=radius, metavar="R", help="of the ball, in MMD: a number, or bootstrap")
-    add("--penalty", type=float, metavar="GAMMA", help="instead of a radius: maximise loss - GAMMA * MMD squared")
-    add("-o", "--output", metavar="MODEL", help="save the worst density; ksos query, sample and plot read it")
-    add("--json", action="store_true", help="one JSON object on the standard output; an infinite bound is null")
+    add(
+        "--penalty",
+        type=float,
+        metavar="GAMMA",
+        help="instead of a radius: maximise loss - GAMMA * MMD squared",
+    )
+    add(
+        "-o",
+        "--output",
+        metavar="MODEL",
+        help="save the worst density; ksos query, sample and plot read it",
+    )
+    add(
+        "--json",
+        action="store_true",
+        help="one JSON object on the standard output; an infinite bound is null",
+    )
     add = parser.add_argument_group("the distributions").add_argument
     add_box(add, "the box on which they live")
-    add("--bandwidth", type=values.numbers, metavar="SIGMA", help="of the densities (default: as the support points allow)")
+    add(
+        "--bandwidth",
+        type=values.numbers,
+        metavar="SIGMA",
+        help="of the densities (default: as the support points allow)",
+    )
     text = "of the kernel that measures MMD (default: --bandwidth, or else the median distance of the rows)"
     add("--embedding-bandwidth", type=values.numbers, metavar="SIGMA", help=text)
     add("--n-support", type=values.count, metavar="M", help="the most support points")
     add = parser.add_argument_group("the radius by the bootstrap").add_argument
     add("--confidence", type=float, default=0.95, metavar="P", help="the level (default: 0.95)")
-    add("--seed", type=values.seed, metavar="SEED", help="of the resamples (default: a new one each time)")
+    add(
+        "--seed",
+        type=values.seed,
+        metavar="SEED",
+        help="of the resamples (default: a new one each time)",
+    )
     add = parser.add_argument_group("the solver").add_argument
-    add("--tol", type=float, metavar="GAP", help="the gap at which to stop, in units of the loss (default: by --rtol only)")
-    add("--rtol", type=float, default=1e-8, metavar="GAP", help="the same in units of its spread (default: 1e-8)")
-    add("--time-limit", type=float, metavar="SECONDS", help="the most seconds in the solver (default: no limit)")
+    add(
+        "--tol",
+        type=float,
+        metavar="GAP",
+        help="the gap at which to stop, in units of the loss (default: by --rtol only)",
+    )
+    add(
+        "--rtol",
+        type=float,
+        default=1e-8,
+        metavar="GAP",
+        help="the same in units of its spread (default: 1e-8)",
+    )
+    add(
+        "--time-limit",
+        type=float,
+        metavar="SECONDS",
+        help="the most seconds in the solver (default: no limit)",
+    )
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
@@ -64,25 +118,43 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     require_writable(arguments.output)
     table = read_table(arguments.data, table_options(arguments), console.note)
     n, d = table.points.shape
-    loss = parse_formula(arguments.loss, d, table.names, table.header, all_features=arguments.columns is not None)
+    loss = parse_formula(
+        arguments.loss, d, table.names, table.header, all_features=arguments.columns is not None
+    )
     table, all_names = table.take(loss.features), column_names(table.names, d)
     names = [all_names[k] for k in loss.features]
     measure = box_measure(arguments, names, all_names)
     given: dict[str, Any] = {name: vars(arguments)[name] for name in _OPTIONS}
     given |= {"weights": table.weights, "measure": measure, "rng": arguments.seed}
     for said in ("the loss ", "worst_case: "):
-        warnings.filterwarnings("ignore", message=said)  # of the library: said below, in the user's words
+        warnings.filterwarnings(
+            "ignore", message=said
+        )  # of the library: said below, in the user's words
     worst = worst_case(loss.observable, table.points, arguments.radius, **given)
     if worst.upper_bound_kind == "infinite" and math.isfinite(loss.highest):
         worst = replace(worst, upper_bound=loss.highest, upper_bound_kind="rigorous")
-    if math.isinf(loss.highest) and not (measure is not None and measure.bounded) and worst.space is not None:
+    if (
+        math.isinf(loss.highest)
+        and not (measure is not None and measure.bounded)
+        and worst.space is not None
+    ):
         console.warning(_where(to_numpy(worst.space.support_points), names))
     density, written = worst.distribution, None
     if arguments.output is not None and density is not None and worst.value is not None:
         density.with_feature_names(table.names).save(arguments.output)
         written = arguments.output
-    summary = {"loss": arguments.loss, "columns": names, "n_samples": n, "n_features": len(names), **_summary(worst, len(names))}
-    console.answer(arguments.json, {**summary, "output": written}, _report(worst, names if len(names) < d else None, written))
+    summary = {
+        "loss": arguments.loss,
+        "columns": names,
+        "n_samples": n,
+        "n_features": len(names),
+        **_summary(worst, len(names)),
+    }
+    console.answer(
+        arguments.json,
+        {**summary, "output": written},
+        _report(worst, names if len(names) < d else None, written),
+    )
     if worst.status == "solved":
         if arguments.output is not None and written is None:
             console.note(f"{worst.note}; {arguments.output} is not written")
@@ -101,7 +173,11 @@ def _where(points: np.ndarray, names: Sequence[str]) -> str:
 def _summary(worst: WorstCase, d: int) -> dict[str, Any]:
     """What a program may want to know of the answer."""
     density = worst.distribution
-    more: dict[str, Any] = {"embedding_kernel": described(worst.embedding_kernel, d), "note": worst.note, "time": worst.time}
+    more: dict[str, Any] = {
+        "embedding_kernel": described(worst.embedding_kernel, d),
+        "note": worst.note,
+        "time": worst.time,
+    }
     if density is not None:
         more |= {"kernel": described(density.kernel, d), "measure": described(density.measure, d)}
         more |= {"n_support": density.support_points.shape[0], "rank": density.rank}
@@ -111,7 +187,10 @@ def _summary(worst: WorstCase, d: int) -> dict[str, Any]:
 def _report(worst: WorstCase, read: Sequence[str] | None, written: str | None) -> list[str]:
     """The same for a reader; ``read`` are the columns that the loss reads, if there are others."""
     if worst.value is None:
-        return [f"{worst.status}: no density within radius {worst.radius:g}" + (f"; {worst.note}" if worst.note else "")]
+        return [
+            f"{worst.status}: no density within radius {worst.radius:g}"
+            + (f"; {worst.note}" if worst.note else "")
+        ]
     if worst.penalty is None:
         what = f"within MMD {worst.radius:g} of the rows"
     else:
@@ -122,11 +201,17 @@ def _report(worst: WorstCase, read: Sequence[str] | None, written: str | None) -
     if worst.upper_bound_kind == "infinite":
         bound = "over all distributions it is infinite: the loss is unbounded (--low and --high say where distributions may go)"
     else:
-        bound = f"no distribution exceeds {worst.upper_bound:.6g}" + (" (an estimate)" if worst.upper_bound_kind == "estimate" else "")
+        bound = f"no distribution exceeds {worst.upper_bound:.6g}" + (
+            " (an estimate)" if worst.upper_bound_kind == "estimate" else ""
+        )
     lines.append(f"gap {worst.gap:.1e} among the densities of this space; {bound}")
     if worst.integration_error > 0.0 and "integrals" not in worst.note:
-        lines.append(f"the integrals of the loss are known to {worst.integration_error:.1e}, estimated, which the gap counts")
+        lines.append(
+            f"the integrals of the loss are known to {worst.integration_error:.1e}, estimated, which the gap counts"
+        )
     lines += [f"note: {worst.note}"] if worst.note else []
     if read is not None:
-        lines.append(f"distributions and MMD are those of {', '.join(read)}, which the loss reads (--columns takes more columns)")
+        lines.append(
+            f"distributions and MMD are those of {', '.join(read)}, which the loss reads (--columns takes more columns)"
+        )
     return [*lines, *([f"{written}: the worst density"] if written else [])]

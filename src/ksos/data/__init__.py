@@ -6,4 +6,13 @@ from ksos.data.passes import Passes
 from ksos.data.samples import random_folds
 from ksos.data.subsample import Part, Survey, row_hashes
 
-__all__ = ["Moments", "Part", "Passes", "Survey", "device_hashes", "random_folds", "row_hashes", "surveyed"]
+__all__ = [
+    "Moments",
+    "Part",
+    "Passes",
+    "Survey",
+    "device_hashes",
+    "random_folds",
+    "row_hashes",
+    "surveyed",
+]

@@ -33,7 +33,9 @@ class LogDensity:
     def weighted(self, chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
         """The log-densities, and the masses of the rows."""
         rows, _ = self.checks.rows(chunk)
-        return (to_numpy(self.density.logpdf(rows.points)) if rows.points.shape[0] else np.empty(0)), to_numpy(rows.masses)
+        return (
+            to_numpy(self.density.logpdf(rows.points)) if rows.points.shape[0] else np.empty(0)
+        ), to_numpy(rows.masses)
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,11 @@ class MeanScore:
     def update(self, chunk: Chunk) -> MeanScore:
         scores, masses = self.of.weighted(chunk)
         counted = masses > 0.0
-        return replace(self, total=self.total + float(masses[counted] @ scores[counted]), mass=self.mass + float(masses.sum()))
+        return replace(
+            self,
+            total=self.total + float(masses[counted] @ scores[counted]),
+            mass=self.mass + float(masses.sum()),
+        )
 
     def merge(self, other: MeanScore) -> MeanScore:
         return replace(self, total=self.total + other.total, mass=self.mass + other.mass)
@@ -67,7 +73,14 @@ def written(scores: Iterable[Any], path: str | os.PathLike[str]) -> np.ndarray:
     def head() -> bytes:
         """The header for as many scores; NumPy leaves room in it for a number that grows."""
         buffer = io.BytesIO()
-        npy.write_array_header_1_0(buffer, {"descr": npy.dtype_to_descr(np.dtype(np.float64)), "fortran_order": False, "shape": (count,)})
+        npy.write_array_header_1_0(
+            buffer,
+            {
+                "descr": npy.dtype_to_descr(np.dtype(np.float64)),
+                "fortran_order": False,
+                "shape": (count,),
+            },
+        )
         return buffer.getvalue()
 
     def parts() -> Iterator[bytes | memoryview]:

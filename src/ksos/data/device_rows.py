@@ -17,7 +17,11 @@ def surveyed(survey: Survey, X: Array, masses: Array) -> Survey:
 
     Rows beyond the hashes that are kept change nothing but the count. One hash more than there is room for shows that there are more.
     """
-    xp, order, counted = namespace(X), device_hashes(X) ^ _SIGN, masses > 0.0  # without the sign, integers are in the order of their bits
+    xp, order, counted = (
+        namespace(X),
+        device_hashes(X) ^ _SIGN,
+        masses > 0.0,
+    )  # without the sign, integers are in the order of their bits
     count, room = int(xp.sum(xp.astype(counted, xp.int64))), survey.room
     if survey.overflown:
         last: Array | int | None = _signed(int(survey.hashes[-1])) ^ _SIGN

@@ -10,7 +10,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import check_array
 
-from ksos._array import Array, bits, is_numpy, is_other_array, is_tensor, like, namespace, to_numpy, zeros
+from ksos._array import (
+    Array,
+    bits,
+    is_numpy,
+    is_other_array,
+    is_tensor,
+    like,
+    namespace,
+    to_numpy,
+    zeros,
+)
 from ksos._validation import as_points, as_vector, require_numbers
 from ksos.data.device_rows import surveyed
 from ksos.data.moments import Moments
@@ -73,24 +83,42 @@ class Checks:
             return Rows(np.empty((0, self.n_features or 0)), np.empty(0)), self
         if chunk.names is not None and self.names is not None and chunk.names != self.names:
             if sorted(chunk.names) != sorted(self.names):
-                raise ValueError(f"the columns are {', '.join(chunk.names)}, but those of the first chunk are {', '.join(self.names)}")
+                raise ValueError(
+                    f"the columns are {', '.join(chunk.names)}, but those of the first chunk are {', '.join(self.names)}"
+                )
             X = X[:, [chunk.names.index(name) for name in self.names]]
-        X = as_points(X) if tensor else check_array(X, dtype=np.float64, order="C", estimator=self.who, input_name="X")
+        X = (
+            as_points(X)
+            if tensor
+            else check_array(X, dtype=np.float64, order="C", estimator=self.who, input_name="X")
+        )
         if self.n_features is not None and X.shape[1] != self.n_features:
-            raise ValueError(f"X has {X.shape[1]} features, but {self.who} is expecting {self.n_features} features as input")
-        known = self if self.n_features is not None else replace(self, n_features=int(X.shape[1]), names=chunk.names)
+            raise ValueError(
+                f"X has {X.shape[1]} features, but {self.who} is expecting {self.n_features} features as input"
+            )
+        known = (
+            self
+            if self.n_features is not None
+            else replace(self, n_features=int(X.shape[1]), names=chunk.names)
+        )
         known = replace(known, device=X[:0, :]) if tensor and known.device is None else known
         if chunk.weights is None:
             masses = zeros((X.shape[0],), X) + 1.0
         else:
             masses = as_vector(chunk.weights, "weights", length=X.shape[0])
             if np.any(masses < 0.0):
-                raise ValueError(f"weights must not be negative; entry {int(np.argmin(masses))} is {masses.min():g}")
+                raise ValueError(
+                    f"weights must not be negative; entry {int(np.argmin(masses))} is {masses.min():g}"
+                )
             if masses.max() > _HEAVIEST:
-                raise ValueError(f"weights must not exceed {_HEAVIEST:g}, so that they can be added up; got {masses.max():g}; scale them")
+                raise ValueError(
+                    f"weights must not exceed {_HEAVIEST:g}, so that they can be added up; got {masses.max():g}; scale them"
+                )
             masses = like(masses, X)
         if self.left_out is not None:
-            masses = like(np.where(np.isin(row_hashes(to_numpy(X)), self.left_out), 0.0, to_numpy(masses)), X)
+            masses = like(
+                np.where(np.isin(row_hashes(to_numpy(X)), self.left_out), 0.0, to_numpy(masses)), X
+            )
         if not tensor or not bool(namespace(X).all(self.measure.contains(X))):
             require_inside(self.measure, to_numpy(X), to_numpy(masses), known.names)
         return Rows(X, masses), known
@@ -100,8 +128,15 @@ class Checks:
         if self.n_features is None or other.n_features is None:
             return other if self.n_features is None else self
         if self.n_features != other.n_features or self.names != other.names:
-            shown = [f"{c.n_features} columns" if c.names is None else f"the columns {', '.join(c.names)}" for c in (self, other)]
-            raise ValueError(f"some chunks have {shown[0]}, others {shown[1]}; all must have the same ones")
+            shown = [
+                f"{c.n_features} columns"
+                if c.names is None
+                else f"the columns {', '.join(c.names)}"
+                for c in (self, other)
+            ]
+            raise ValueError(
+                f"some chunks have {shown[0]}, others {shown[1]}; all must have the same ones"
+            )
         return self
 
 
@@ -116,8 +151,15 @@ class Tally:
 
     @classmethod
     def of(cls, rows: Rows) -> Tally:
-        total = sum(int(namespace(numbers).sum(bits(numbers))) for numbers in (rows.points, rows.masses))
-        return cls(rows.chunks, int(rows.points.shape[0]), total % 2**64, float(namespace(rows.masses).sum(rows.masses)))
+        total = sum(
+            int(namespace(numbers).sum(bits(numbers))) for numbers in (rows.points, rows.masses)
+        )
+        return cls(
+            rows.chunks,
+            int(rows.points.shape[0]),
+            total % 2**64,
+            float(namespace(rows.masses).sum(rows.masses)),
+        )
 
     def merge(self, other: Tally) -> Tally:
         checksum, mass = (self.checksum + other.checksum) % 2**64, self.mass + other.mass
@@ -149,9 +191,15 @@ class Gathered:
         """This and one more chunk; a bad chunk raises, and this value stays good."""
         rows, checks = self.checks.rows(chunk)
         small = rows.points.shape[0] < _BATCH_ROWS
-        rows = Rows(namespace(rows.points).asarray(rows.points, copy=True), rows.masses) if small else rows  # its owner may fill it anew
+        rows = (
+            Rows(namespace(rows.points).asarray(rows.points, copy=True), rows.masses)
+            if small
+            else rows
+        )  # its owner may fill it anew
         out = replace(self, checks=checks, waiting=(*self.waiting, rows))
-        return out.settled if sum(part.points.shape[0] for part in out.waiting) >= _BATCH_ROWS else out
+        return (
+            out.settled if sum(part.points.shape[0] for part in out.waiting) >= _BATCH_ROWS else out
+        )
 
     @property
     def settled(self) -> Gathered:
@@ -165,35 +213,61 @@ class Gathered:
         survey, sums, moments = self.survey, self.sums, self.moments
         if self.most is not None:
             survey = Survey.empty(self.most, rows.points.shape[1]) if survey is None else survey
-            survey = survey.update(rows.points, rows.masses) if is_numpy(rows.points) else surveyed(survey, rows.points, rows.masses)
+            survey = (
+                survey.update(rows.points, rows.masses)
+                if is_numpy(rows.points)
+                else surveyed(survey, rows.points, rows.masses)
+            )
         if sums is not None:
             sums = sums.beside(rows.points).update(rows.points, rows.masses)
         if self.wants_moments:
             moments = Moments.nothing(rows.points.shape[1]) if moments is None else moments
             moments = moments.update(to_numpy(rows.points), to_numpy(rows.masses))
-        return replace(self, tally=self.tally.merge(Tally.of(rows)), survey=survey, sums=sums, moments=moments)
+        return replace(
+            self, tally=self.tally.merge(Tally.of(rows)), survey=survey, sums=sums, moments=moments
+        )
 
     def merge(self, other: Gathered) -> Gathered:
         """What is known of both sets of chunks."""
         a, b, checks = self.settled, other.settled, self.checks.merge(other.checks)
-        survey = b.survey if a.survey is None else a.survey if b.survey is None else a.survey.merge(b.survey)
+        survey = (
+            b.survey
+            if a.survey is None
+            else a.survey
+            if b.survey is None
+            else a.survey.merge(b.survey)
+        )
         sums = None if a.sums is None or b.sums is None else a.sums.merge(b.sums)
-        moments = b.moments if a.moments is None else a.moments if b.moments is None else a.moments.merge(b.moments)
-        return Gathered(checks, a.tally.merge(b.tally), self.most, survey, sums, self.wants_moments, moments)
+        moments = (
+            b.moments
+            if a.moments is None
+            else a.moments
+            if b.moments is None
+            else a.moments.merge(b.moments)
+        )
+        return Gathered(
+            checks, a.tally.merge(b.tally), self.most, survey, sums, self.wants_moments, moments
+        )
 
 
 def require_own_weights(sample_weight: Any) -> None:
     """Raise on weights that are given beside a source."""
     if sample_weight is not None:
-        raise ValueError("weights of a source come with its chunks, as pairs (array, weights), or from a column: chunks(…, weights=…)")
+        raise ValueError(
+            "weights of a source come with its chunks, as pairs (array, weights), or from a column: chunks(…, weights=…)"
+        )
 
 
 def _together(parts: tuple[Rows, ...]) -> Rows:
-    some, count = [part for part in parts if part.points.shape[0]], sum(part.chunks for part in parts)
+    some, count = (
+        [part for part in parts if part.points.shape[0]],
+        sum(part.chunks for part in parts),
+    )
     if len(some) <= 1:
         return (some or list(parts))[0]._replace(chunks=count)
     xp, first = namespace(some[0].points), some[0].points
     points, masses = (
-        xp.concat([like(array, first) for array in arrays]) for arrays in zip(*((p.points, p.masses) for p in some), strict=True)
+        xp.concat([like(array, first) for array in arrays])
+        for arrays in zip(*((p.points, p.masses) for p in some), strict=True)
     )
     return Rows(points, masses, count)

@@ -67,18 +67,29 @@ class _Kept(NamedTuple):
 
 
 def fit_to_all(
-    passes: Passes, solve: Callable[..., Solution], space: SoSSpace, part: Part, penalty: Functional | None, start: Array | None, tol: float
+    passes: Passes,
+    solve: Callable[..., Solution],
+    space: SoSSpace,
+    part: Part,
+    penalty: Functional | None,
+    start: Array | None,
+    tol: float,
 ) -> Solution:
     """The minimum of −Σ a_i log p(x_i) plus ``penalty`` over all samples, which ``passes`` sum over and of which ``part`` is known.
 
     ``solve`` minimises a functional. The solution has objective and gap of all samples.
     """
-    mass, nothing = passes.mass, partial(LikelihoodSums.nothing, passes.known_checks, space, total=passes.mass)
+    mass, nothing = (
+        passes.mass,
+        partial(LikelihoodSums.nothing, passes.known_checks, space, total=passes.mass),
+    )
     kept = _Kept(part.points, part.weights, np.zeros(part.points.shape[0], dtype=bool))
     functional: Functional = NegativeLogLikelihood(part.points, part.weights)
     best, bound = None, -math.inf
     for _ in range(_MOST_PASSES):
-        found = solve(functional if penalty is None else functional + penalty, start=start, tol=_INNER * tol)
+        found = solve(
+            functional if penalty is None else functional + penalty, start=start, tol=_INNER * tol
+        )
         start, G = found.parameter, to_numpy(found.parameter_factor)
         try:
             all_of = passes.again(nothing(factor=G))
@@ -86,18 +97,32 @@ def fit_to_all(
             best = replace(found, gap=None, objective=math.nan) if best is None else best
             found = replace(found, status="interrupted", keyboard_interrupt=True)
             break
-        objective, gap = _certificate(all_of.value / mass, all_of.whole_gradient / mass, space, penalty, start)
+        objective, gap = _certificate(
+            all_of.value / mass, all_of.whole_gradient / mass, space, penalty, start
+        )
         bound = max(bound, objective - gap)
         if best is None or objective < best.objective:
-            best = replace(found, objective=objective, history=[*found.history, Progress(found.n_iter, objective, gap, found.time)])
-        if best.objective - bound <= tol or objective > best.objective + tol or found.status not in _SOLVED:
+            best = replace(
+                found,
+                objective=objective,
+                history=[*found.history, Progress(found.n_iter, objective, gap, found.time)],
+            )
+        if (
+            best.objective - bound <= tol
+            or objective > best.objective + tol
+            or found.status not in _SOLVED
+        ):
             break
         kept = kept.joined(all_of.points, all_of.masses)
         weights = kept.weights(mass)
-        others = (weights > 0.0) & ~np.isin(row_hashes(kept.points), row_hashes(all_of.points))  # the loudest count the same on both sides
+        others = (weights > 0.0) & ~np.isin(
+            row_hashes(kept.points), row_hashes(all_of.points)
+        )  # the loudest count the same on both sides
         here = nothing(factor=G).add(kept.points[others], mass * weights[others])
         unit = 2.0 ** (math.frexp(float(np.abs(all_of.gradient).max() / mass))[1] - _BITS)
-        slope = np.round((all_of.gradient - here.whole_gradient) / mass / unit) * unit  # so that the order of the samples does not show
+        slope = (
+            np.round((all_of.gradient - here.whole_gradient) / mass / unit) * unit
+        )  # so that the order of the samples does not show
         correction = UncurvedLinear(like(slope, space.T))
         functional = NegativeLogLikelihood(kept.points, weights) + Bound(correction, "correction")
     assert best is not None
@@ -105,11 +130,17 @@ def fit_to_all(
     if math.isinf(bound):  # stopped in the first pass
         return replace(best, status=found.status, keyboard_interrupt=True)
     gap = max(best.objective - bound, 0.0)
-    status = "solved" if gap <= tol else "solved_inaccurate" if found.status in _SOLVED else found.status
-    return replace(best, gap=gap, status=status, note=note, keyboard_interrupt=found.keyboard_interrupt)
+    status = (
+        "solved" if gap <= tol else "solved_inaccurate" if found.status in _SOLVED else found.status
+    )
+    return replace(
+        best, gap=gap, status=status, note=note, keyboard_interrupt=found.keyboard_interrupt
+    )
 
 
-def _certificate(value: float, slope: np.ndarray, space: SoSSpace, penalty: Functional | None, C: Array) -> tuple[float, float]:
+def _certificate(
+    value: float, slope: np.ndarray, space: SoSSpace, penalty: Functional | None, C: Array
+) -> tuple[float, float]:
     """f(C) and the gap ⟨∇f, C⟩ − λ_min(∇f), with what rounding may hide in it."""
     G = like(slope, C)
     if penalty is not None:

@@ -42,11 +42,23 @@ class LikelihoodSums:
     tally: Tally
 
     @classmethod
-    def nothing(cls, checks: Checks, space: SoSSpace, factor: np.ndarray, total: float) -> LikelihoodSums:
+    def nothing(
+        cls, checks: Checks, space: SoSSpace, factor: np.ndarray, total: float
+    ) -> LikelihoodSums:
         """No samples yet, of ``total`` mass to come, at the point C = GGᵀ of a space."""
         basis, none, r = Basis.of(space), np.empty(0), space.rank
         known = basis, float(space.log_unit), to_numpy(factor), total
-        return cls(checks, *known, 0.0, np.zeros((r, r)), np.empty((0, space.n_features)), none, np.empty((0, r)), none, Tally())
+        return cls(
+            checks,
+            *known,
+            0.0,
+            np.zeros((r, r)),
+            np.empty((0, space.n_features)),
+            none,
+            np.empty((0, r)),
+            none,
+            Tally(),
+        )
 
     def update(self, chunk: Chunk) -> LikelihoodSums:
         """This and one more chunk."""
@@ -62,16 +74,23 @@ class LikelihoodSums:
         """This and more samples of positive masses."""
         out = self
         for rows, psi in self.basis.blocks(X):
-            term, p = likelihood_term(psi, a[rows], self.log_unit, X[rows], self.total), np.sum((psi @ self.factor) ** 2, axis=1)
+            term, p = (
+                likelihood_term(psi, a[rows], self.log_unit, X[rows], self.total),
+                np.sum((psi @ self.factor) ** 2, axis=1),
+            )
             known = {"points": X[rows], "masses": a[rows], "psi": psi, "slopes": term.slopes(p)[0]}
             nothing = np.zeros_like(self.gradient)
-            out = out.merge(replace(self, value=term.value_at(p), gradient=nothing, tally=Tally(), **known))
+            out = out.merge(
+                replace(self, value=term.value_at(p), gradient=nothing, tally=Tally(), **known)
+            )
         return out
 
     def merge(self, other: LikelihoodSums) -> LikelihoodSums:
         """The sums over both sets of samples. Only samples that are no longer kept enter the gradient, which is then free of huge terms."""
         names = ("points", "masses", "psi", "slopes")
-        points, masses, psi, slopes = (np.concatenate([vars(self)[name], vars(other)[name]]) for name in names)
+        points, masses, psi, slopes = (
+            np.concatenate([vars(self)[name], vars(other)[name]]) for name in names
+        )
         order = np.argsort(slopes * np.sum(psi * psi, axis=1), kind="stable")
         loud, rest = order[:_LOUDEST], order[_LOUDEST:]
         gradient = self.gradient + other.gradient + from_values(psi[rest], slopes[rest])

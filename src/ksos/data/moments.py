@@ -45,7 +45,9 @@ class Moments:
             return self if self.mass > 0.0 else other
         mass, apart = self.mass + other.mass, other.mean - self.mean
         between = self.mass * (other.mass / mass) * np.outer(apart, apart)
-        return Moments(mass, self.mean + (other.mass / mass) * apart, self.scatter + other.scatter + between)
+        return Moments(
+            mass, self.mean + (other.mass / mass) * apart, self.scatter + other.scatter + between
+        )
 
     @property
     def covariance(self) -> np.ndarray:
@@ -58,4 +60,6 @@ class Moments:
         bits = [math.frexp(v)[1] for v in np.sqrt(np.diagonal(self.covariance))]
         unit = np.ldexp(1.0, np.array(bits) - 40)
         products = unit[:, None] * np.ldexp(1.0, bits)
-        return Moments(1.0, np.round(self.mean / unit) * unit, np.round(self.covariance / products) * products)
+        return Moments(
+            1.0, np.round(self.mean / unit) * unit, np.round(self.covariance / products) * products
+        )

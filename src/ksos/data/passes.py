@@ -47,7 +47,11 @@ class Setting(NamedTuple):
 
     def embedding(self, part: Part) -> MeanEmbedding:
         """That of distinct samples, which are all there are."""
-        return MeanEmbedding(like(part.points, self.space.support_points), part.weights, kernel=self.space.embedding_kernel)
+        return MeanEmbedding(
+            like(part.points, self.space.support_points),
+            part.weights,
+            kernel=self.space.embedding_kernel,
+        )
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,11 @@ class Running:
         if self.setting is not None or known.survey is None or known.survey.complete:
             return Running(known, self.setting)
         setting = settle(known.survey.part)
-        sums = setting.nothing if earlier is None else setting.nothing.update(earlier.points, earlier.masses)  # all of them are still known
+        sums = (
+            setting.nothing
+            if earlier is None
+            else setting.nothing.update(earlier.points, earlier.masses)
+        )  # all of them are still known
         return Running(replace(known, sums=sums.update(rows.points, rows.masses)), setting)
 
 
@@ -101,23 +109,55 @@ class Passes:
         if self.checkpoint is not None and os.path.isfile(self.checkpoint):
             self._resume()
 
-    def look(self, most: int, measure: Measure, nothing: KernelSums | None = None, *, moments: bool = False) -> Survey:
+    def look(
+        self,
+        most: int,
+        measure: Measure,
+        nothing: KernelSums | None = None,
+        *,
+        moments: bool = False,
+    ) -> Survey:
         """The first pass: what the samples are, all inside ``measure``; and their kernel sums, if ``nothing`` knows at which landmarks."""
         if not isinstance(self.source, Chunks):
-            require_inside(measure, self.sample.points, self.sample.masses, vars(self.estimator).get("feature_names_in_"))
-            first, self.looked = Gathered(Checks(self.who), most=most, wants_moments=moments).add(self.sample), True
-        elif _FIRST in self.known and (self.known[_FIRST].most, self.known[_FIRST].wants_moments) == (most, moments):
+            require_inside(
+                measure,
+                self.sample.points,
+                self.sample.masses,
+                vars(self.estimator).get("feature_names_in_"),
+            )
+            first, self.looked = (
+                Gathered(Checks(self.who), most=most, wants_moments=moments).add(self.sample),
+                True,
+            )
+        elif _FIRST in self.known and (
+            self.known[_FIRST].most,
+            self.known[_FIRST].wants_moments,
+        ) == (most, moments):
             first = self.known[_FIRST]
         else:
-            checks = Checks(self.who, n_features=None if nothing is None else nothing.n_features, left_out=self.left_out)
-            first, self.known, self.looked = Gathered(checks, most=most, sums=nothing, wants_moments=moments), {}, False
+            checks = Checks(
+                self.who,
+                n_features=None if nothing is None else nothing.n_features,
+                left_out=self.left_out,
+            )
+            first, self.known, self.looked = (
+                Gathered(checks, most=most, sums=nothing, wants_moments=moments),
+                {},
+                False,
+            )
         if not self.looked:
-            first = self._gather(replace(first, checks=replace(first.checks, measure=measure)), _FIRST)
+            first = self._gather(
+                replace(first, checks=replace(first.checks, measure=measure)), _FIRST
+            )
             remember(self.estimator, first.checks)
         if first.survey is None:
-            raise ValueError(f"{self.source!r} is empty: no chunk has rows; at least one sample is needed")
+            raise ValueError(
+                f"{self.source!r} is empty: no chunk has rows; at least one sample is needed"
+            )
         if not first.survey.count:
-            raise ValueError("sample_weight must not be zero everywhere; every sample of the source has weight zero")
+            raise ValueError(
+                "sample_weight must not be zero everywhere; every sample of the source has weight zero"
+            )
         self.known[_FIRST], self.looked = first, True
         self._save()
         return first.survey
@@ -136,7 +176,9 @@ class Passes:
         first, second = self.known[_FIRST], self.known.get(_SECOND)
         if first.sums is not None and first.sums.same_question(nothing):
             return first.sums
-        if second is None or second.sums is None or not second.sums.same_question(nothing):  # another question than the checkpoint's
+        if (
+            second is None or second.sums is None or not second.sums.same_question(nothing)
+        ):  # another question than the checkpoint's
             second = Gathered(self.known_checks, sums=nothing)
         self._require_same_files()
         if not second.tally.same_rows(first.tally):
@@ -157,7 +199,11 @@ class Passes:
     def part(self) -> Part:
         """The samples that decide on the setting, with the moments of all if the first pass was asked for them and these are not all."""
         known = self.known[_FIRST].moments
-        return self.survey.part if known is None or self.survey.complete else self.survey.part._replace(moments=known.rounded)
+        return (
+            self.survey.part
+            if known is None or self.survey.complete
+            else self.survey.part._replace(moments=known.rounded)
+        )
 
     @property
     def survey(self) -> Survey:
@@ -202,17 +248,27 @@ class Passes:
     def _require_same_files(self) -> None:
         for before, now in zip(self.fingerprint, self.source.fingerprint(), strict=True):
             if before != now:
-                raise ValueError(f"{before[0]} has changed since the first pass over it; fit again when nobody writes to it")
+                raise ValueError(
+                    f"{before[0]} has changed since the first pass over it; fit again when nobody writes to it"
+                )
 
     def _save(self) -> None:
         if self.checkpoint is None or (survey := self.known[_FIRST].survey) is None:
             return
         names = self.known[_FIRST].checks.names
-        held: dict[str, Any] = {"looked": self.looked, "files": self.fingerprint, "names": None if names is None else list(names)}
+        held: dict[str, Any] = {
+            "looked": self.looked,
+            "files": self.fingerprint,
+            "names": None if names is None else list(names),
+        }
         held["survey"], arrays = survey.state()
         stored = {f"survey.{name}": array for name, array in arrays.items()}
         if (moments := self.known[_FIRST].moments) is not None:
-            stored |= {"moments.mass": np.array(moments.mass), "moments.mean": moments.mean, "moments.scatter": moments.scatter}
+            stored |= {
+                "moments.mass": np.array(moments.mass),
+                "moments.mean": moments.mean,
+                "moments.scatter": moments.scatter,
+            }
         for which, known in self.known.items():
             held[which] = vars(known.tally)
             if known.sums is not None:
@@ -229,16 +285,35 @@ class Passes:
             )
 
         def part(name: str) -> dict[str, np.ndarray]:
-            return {key.split(".", 1)[1]: array for key, array in stored.items() if key.startswith(f"{name}.")}
+            return {
+                key.split(".", 1)[1]: array
+                for key, array in stored.items()
+                if key.startswith(f"{name}.")
+            }
 
         survey, names = Survey.of_state(words["survey"], part("survey")), words["names"]
-        checks = Checks(self.who, n_features=survey.points.shape[1], names=None if names is None else tuple(names))
+        checks = Checks(
+            self.who,
+            n_features=survey.points.shape[1],
+            names=None if names is None else tuple(names),
+        )
         for which in (_FIRST, _SECOND):
             if which in words:
-                sums = KernelSums.of_state(words[name], part(name)) if (name := f"{which} sums") in words else None
+                sums = (
+                    KernelSums.of_state(words[name], part(name))
+                    if (name := f"{which} sums") in words
+                    else None
+                )
                 kept = part("moments")
-                moments = Moments(float(kept["mass"]), kept["mean"], kept["scatter"]) if kept else None
-                own: dict[str, Any] = {"most": survey.most, "survey": survey, "wants_moments": bool(kept), "moments": moments}
+                moments = (
+                    Moments(float(kept["mass"]), kept["mean"], kept["scatter"]) if kept else None
+                )
+                own: dict[str, Any] = {
+                    "most": survey.most,
+                    "survey": survey,
+                    "wants_moments": bool(kept),
+                    "moments": moments,
+                }
                 of_first = own if which == _FIRST else {}
                 self.known[which] = Gathered(checks, Tally(**words[which]), sums=sums, **of_first)
         self.looked = bool(words["looked"])
@@ -261,10 +336,18 @@ class _Due:
 def fit_few(estimator: Any, X: Any, sample_weight: Any, most: int) -> Any:
     """Fit an estimator of arrays to at most so many distinct samples of a source, those of the lowest hashes, weighted by their masses."""
     estimator._check_parameters()
-    if estimator.contamination is not None or not (estimator.cv is None or isinstance(estimator.cv, Integral)):
-        raise ValueError("a source has no rows that contamination could hold out, or cv could number; give cv as a number, or fit an array")
+    if estimator.contamination is not None or not (
+        estimator.cv is None or isinstance(estimator.cv, Integral)
+    ):
+        raise ValueError(
+            "a source has no rows that contamination could hold out, or cv could number; give cv as a number, or fit an array"
+        )
     source, weights = as_source(X, sample_weight)
-    part = Passes(estimator, source, weights).look(most, Lebesgue() if estimator.measure is None else estimator.measure).part
+    part = (
+        Passes(estimator, source, weights)
+        .look(most, Lebesgue() if estimator.measure is None else estimator.measure)
+        .part
+    )
     names = vars(estimator).get("feature_names_in_")
     estimator._fit(part.points, part.weights)
     if names is not None:

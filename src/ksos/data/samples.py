@@ -49,7 +49,9 @@ def require_inside(measure: Measure, X: np.ndarray, masses: np.ndarray, names: A
     if rows.size:
         row = X[rows[0]].tolist()
         first = f"the first is row {rows[0]}: {row if names is None else dict(zip(names, row, strict=True))}"
-        raise ValueError(f"{rows.size} of {X.shape[0]} samples lie outside {measure!r}; {first}; widen it or leave them out")
+        raise ValueError(
+            f"{rows.size} of {X.shape[0]} samples lie outside {measure!r}; {first}; widen it or leave them out"
+        )
 
 
 def as_generator(random_state: Any) -> np.random.Generator:
@@ -77,10 +79,14 @@ def check_folds(cv: Any) -> None:
     if isinstance(cv, (int, np.integer)) and not isinstance(cv, bool):
         as_count(cv, "cv", minimum=2)
     elif not isinstance(cv, Iterable) or isinstance(cv, (str, bytes)):
-        raise ValueError(f"cv must be None, a number of folds, a splitter such as KFold(5), or a list of (train, test) pairs; got {cv!r}")
+        raise ValueError(
+            f"cv must be None, a number of folds, a splitter such as KFold(5), or a list of (train, test) pairs; got {cv!r}"
+        )
 
 
-def as_folds(cv: Any, X: np.ndarray, masses: np.ndarray, weights: np.ndarray, rng: np.random.Generator) -> list[Fold]:
+def as_folds(
+    cv: Any, X: np.ndarray, masses: np.ndarray, weights: np.ndarray, rng: np.random.Generator
+) -> list[Fold]:
     """The folds of samples ``X`` with ``masses``, ``weights`` being those of the distinct samples.
 
     A number of folds is over the distinct samples, so that a sample and its double are never on both sides.
@@ -89,8 +95,12 @@ def as_folds(cv: Any, X: np.ndarray, masses: np.ndarray, weights: np.ndarray, rn
         return random_folds(weights, cv, rng)
     pairs = list(cv.split(X) if hasattr(cv, "split") else cv)
     if not pairs:
-        raise ValueError("cv gives no folds; pass a number of folds, or at least one pair (train, test)")
-    rows = np.full(X.shape[0], -1)  # which of the distinct samples each row is; none if its mass is zero
+        raise ValueError(
+            "cv gives no folds; pass a number of folds, or at least one pair (train, test)"
+        )
+    rows = np.full(
+        X.shape[0], -1
+    )  # which of the distinct samples each row is; none if its mass is zero
     rows[masses > 0.0] = np.unique(X[masses > 0.0] + 0.0, axis=0, return_inverse=True)[1].ravel()
     return [_given_fold(pair, number, masses, rows) for number, pair in enumerate(pairs)]
 
@@ -104,7 +114,10 @@ def random_folds(weights: np.ndarray, count: Any, rng: np.random.Generator) -> l
         raise ValueError(f"{_too_few(k, n, 'distinct samples')}; {fix}")
     parts = [np.sort(part) for part in np.array_split(rng.permutation(n), k)]
     rests = [np.sort(np.concatenate(parts[:i] + parts[i + 1 :])) for i in range(k)]
-    return [_fold(rest, weights[rest], part, weights[part], 1.0) for rest, part in zip(rests, parts, strict=True)]
+    return [
+        _fold(rest, weights[rest], part, weights[part], 1.0)
+        for rest, part in zip(rests, parts, strict=True)
+    ]
 
 
 def _number_of_folds(cv: Any, n: int, few: int) -> int:
@@ -162,9 +175,13 @@ def _given_rows(cv: Any, X: Any, targets: np.ndarray) -> list[Any]:
     return pairs
 
 
-def _fold(train: np.ndarray, inside: np.ndarray, test: np.ndarray, outside: np.ndarray, total: float) -> Fold:
+def _fold(
+    train: np.ndarray, inside: np.ndarray, test: np.ndarray, outside: np.ndarray, total: float
+) -> Fold:
     """From the masses inside and outside, and that of all samples."""
-    return Fold(train, inside / inside.sum(), test, outside / outside.sum(), float(outside.sum() / total))
+    return Fold(
+        train, inside / inside.sum(), test, outside / outside.sum(), float(outside.sum() / total)
+    )
 
 
 def _given_fold(pair: Any, number: int, masses: np.ndarray, rows: np.ndarray) -> Fold:
@@ -172,18 +189,26 @@ def _given_fold(pair: Any, number: int, masses: np.ndarray, rows: np.ndarray) ->
     try:
         train, test = (np.asarray(part) for part in pair)
     except (TypeError, ValueError):
-        raise ValueError(f"fold {number} of cv must be a pair (train, test) of row numbers; got {pair!r}") from None
+        raise ValueError(
+            f"fold {number} of cv must be a pair (train, test) of row numbers; got {pair!r}"
+        ) from None
     sides = []
     for name, part in (("training", train), ("test", test)):
         chosen = np.flatnonzero(part) if part.dtype == bool and part.shape == (n,) else part
         if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
-            raise ValueError(f"fold {number} of cv: the {name} part must be a vector of row numbers; got {part!r}")
+            raise ValueError(
+                f"fold {number} of cv: the {name} part must be a vector of row numbers; got {part!r}"
+            )
         if chosen.size and (chosen.min() < 0 or chosen.max() >= n):
             worst = int(chosen.max()) if chosen.max() >= n else int(chosen.min())
-            raise ValueError(f"fold {number} of cv names row {worst}, but the {n} samples are numbered 0 to {n - 1}")
+            raise ValueError(
+                f"fold {number} of cv names row {worst}, but the {n} samples are numbered 0 to {n - 1}"
+            )
         chosen = chosen[masses[chosen] > 0.0] if chosen.size else chosen.astype(int)
         if chosen.size == 0:
-            raise ValueError(f"fold {number} of cv has no {name} samples of positive weight; use fewer folds")
+            raise ValueError(
+                f"fold {number} of cv has no {name} samples of positive weight; use fewer folds"
+            )
         gathered = np.bincount(rows[chosen], weights=masses[chosen])
         sides.append((np.flatnonzero(gathered), gathered[gathered > 0.0]))
     return _fold(*sides[0], *sides[1], masses.sum())
@@ -214,6 +239,13 @@ def some_of(
     for fold in folds:
         train, test = position[fold.train], position[fold.test]
         if (train >= 0).any() and (test >= 0).any():
-            inside, outside = fold.train_weights[train >= 0], fold.mass * fold.test_weights[test >= 0]
-            left.append(_fold(train[train >= 0], inside, test[test >= 0], outside, 1.0)._replace(mass=fold.mass))
+            inside, outside = (
+                fold.train_weights[train >= 0],
+                fold.mass * fold.test_weights[test >= 0],
+            )
+            left.append(
+                _fold(train[train >= 0], inside, test[test >= 0], outside, 1.0)._replace(
+                    mass=fold.mass
+                )
+            )
     return points[chosen], weights[chosen] / weights[chosen].sum(), left

@@ -16,7 +16,9 @@ __all__ = ["ODD", "Part", "Survey", "row_hashes"]
 ODD = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], dtype=np.uint64)
 _BLOCK_ELEMENTS = 1 << 16
 _BLOCK_ROWS = 1 << 17
-_COUNTED = 1 << 15  # up to so many distinct samples are counted, more are estimated from as many hashes, to 1/√(2¹⁵) = 0.6 %
+_COUNTED = (
+    1 << 15
+)  # up to so many distinct samples are counted, more are estimated from as many hashes, to 1/√(2¹⁵) = 0.6 %
 _DEVIATIONS = 5.0
 
 
@@ -57,7 +59,14 @@ class Survey:
     def empty(cls, most: int, n_features: int) -> Survey:
         """Nothing seen."""
         nothing = np.empty(0)
-        return cls(most, nothing.astype(np.uint64), nothing.astype(np.int64), nothing, nothing, np.empty((0, n_features)))
+        return cls(
+            most,
+            nothing.astype(np.uint64),
+            nothing.astype(np.int64),
+            nothing,
+            nothing,
+            np.empty((0, n_features)),
+        )
 
     @property
     def complete(self) -> bool:
@@ -86,27 +95,51 @@ class Survey:
             X, masses, hashes = X[counted], masses[counted], hashes[counted]
         if not hashes.size:
             return seen
-        known, first, which, copies = np.unique(hashes, return_index=True, return_inverse=True, return_counts=True)
+        known, first, which, copies = np.unique(
+            hashes, return_index=True, return_inverse=True, return_counts=True
+        )
         gathered = _gathered(which, masses)
-        block = Survey(self.most, known, copies, *gathered, X[first[: self.most]] + 0.0)  # one sign of zero
+        block = Survey(
+            self.most, known, copies, *gathered, X[first[: self.most]] + 0.0
+        )  # one sign of zero
         return seen.merge(block)
 
     def merge(self, other: Survey) -> Survey:
         """What is known of both sets of samples."""
         if other.most != self.most or other.points.shape[1] != self.points.shape[1]:
-            what = [f"{survey.most} samples of {survey.points.shape[1]} features" for survey in (self, other)]
-            raise ValueError(f"two surveys merge if they keep as many samples of as many features; got {' and '.join(what)}")
+            what = [
+                f"{survey.most} samples of {survey.points.shape[1]} features"
+                for survey in (self, other)
+            ]
+            raise ValueError(
+                f"two surveys merge if they keep as many samples of as many features; got {' and '.join(what)}"
+            )
         both = np.concatenate([self.hashes, other.hashes])
         hashes, first, which = np.unique(both, return_index=True, return_inverse=True)
         room, n = self.room, hashes.shape[0]
-        copies = np.bincount(which, weights=np.concatenate([self.copies, other.copies])).astype(np.int64)
+        copies = np.bincount(which, weights=np.concatenate([self.copies, other.copies])).astype(
+            np.int64
+        )
         masses, lost = _gathered(which, np.concatenate([self.masses, other.masses]))
         lost += np.bincount(which, weights=np.concatenate([self.lost, other.lost]))
-        first = first[: self.most]  # a hash among the lowest of both is among the lowest of its own: its point is known
-        points, mine = np.empty((first.shape[0], self.points.shape[1])), first < self.hashes.shape[0]
-        points[mine], points[~mine] = self.points[first[mine]], other.points[first[~mine] - self.hashes.shape[0]]
+        first = first[
+            : self.most
+        ]  # a hash among the lowest of both is among the lowest of its own: its point is known
+        points, mine = (
+            np.empty((first.shape[0], self.points.shape[1])),
+            first < self.hashes.shape[0],
+        )
+        points[mine], points[~mine] = (
+            self.points[first[mine]],
+            other.points[first[~mine] - self.hashes.shape[0]],
+        )
         known = hashes[:room], copies[:room], masses[:room], lost[:room], points
-        return Survey(self.most, *known, self.count + other.count, self.overflown or other.overflown or n > room)
+        return Survey(
+            self.most,
+            *known,
+            self.count + other.count,
+            self.overflown or other.overflown or n > room,
+        )
 
     @property
     def total(self) -> int:
@@ -118,13 +151,18 @@ class Survey:
         if not self.overflown:
             return known
         estimate = (known - 1) / ((float(self.hashes[-1]) + 1.0) / 2.0**64)
-        single = int(self.copies.sum()) == known and abs(estimate - self.count) <= _DEVIATIONS * self.count / np.sqrt(known)
+        single = int(self.copies.sum()) == known and abs(
+            estimate - self.count
+        ) <= _DEVIATIONS * self.count / np.sqrt(known)
         return self.count if single else min(round(estimate), self.count)
 
     @property
     def part(self) -> Part:
         """The kept samples, as a fit takes them."""
-        order, gathered = np.lexsort(self.points.T[::-1]), (self.masses + self.lost)[: self.points.shape[0]]
+        order, gathered = (
+            np.lexsort(self.points.T[::-1]),
+            (self.masses + self.lost)[: self.points.shape[0]],
+        )
         return Part(self.points[order], gathered[order] / gathered.sum(), self.total)
 
     def fewer(self, most: int) -> Survey:
@@ -133,14 +171,27 @@ class Survey:
 
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain words and arrays from which :meth:`of_state` makes the same value."""
-        arrays = {"hashes": self.hashes, "copies": self.copies, "masses": self.masses, "lost": self.lost, "points": self.points}
+        arrays = {
+            "hashes": self.hashes,
+            "copies": self.copies,
+            "masses": self.masses,
+            "lost": self.lost,
+            "points": self.points,
+        }
         return {"most": self.most, "count": self.count, "overflown": self.overflown}, arrays
 
     @classmethod
     def of_state(cls, words: dict[str, Any], arrays: dict[str, np.ndarray]) -> Survey:
         """The value that :meth:`state` described."""
-        held: dict[str, Any] = {name: arrays[name] for name in ("hashes", "copies", "masses", "lost", "points")}
-        return cls(int(words["most"]), **held, count=int(words["count"]), overflown=bool(words["overflown"]))
+        held: dict[str, Any] = {
+            name: arrays[name] for name in ("hashes", "copies", "masses", "lost", "points")
+        }
+        return cls(
+            int(words["most"]),
+            **held,
+            count=int(words["count"]),
+            overflown=bool(words["overflown"]),
+        )
 
 
 def _gathered(which: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -24,7 +24,17 @@ from ksos.observables import BoxIndicator
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
 
-__all__ = ["Rest", "assemble", "hadamard_factor", "hold_fixed", "integrate_out", "listed", "log_squares", "named", "split_columns"]
+__all__ = [
+    "Rest",
+    "assemble",
+    "hadamard_factor",
+    "hold_fixed",
+    "integrate_out",
+    "listed",
+    "log_squares",
+    "named",
+    "split_columns",
+]
 __all__ += ["unit_rows"]
 
 _EPSILON = float(np.finfo(np.float64).eps)
@@ -33,7 +43,11 @@ _LARGEST_LOG_GRAM = 690.0
 _CANCELLED = (8.0 * _EPSILON) ** 2  # the square of an amplitude that is rounding and nothing else
 _DOUBTFUL, _DROP = 1e-8, 1e-15
 _FEW_COLUMNS = 0.5  # of the number of support points
-_MANY_COLUMNS, _SAFE, _SAFER = 4, 1e-6, 1e-10  # times the number of support points; relative errors of a density by Cholesky's method
+_MANY_COLUMNS, _SAFE, _SAFER = (
+    4,
+    1e-6,
+    1e-10,
+)  # times the number of support points; relative errors of a density by Cholesky's method
 
 
 def unit_rows(factor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -86,23 +100,31 @@ def assemble(
     rows, log_lengths = unit_rows(factor)
     scales = np.broadcast_to(log_rows, log_lengths.shape)
     largest = scales[np.isfinite(log_lengths) & np.isfinite(scales)].max(initial=-np.inf)
-    log_lengths = log_lengths + (scales - (largest if np.isfinite(largest) else 0.0))  # in this order: scales may be huge, lengths are not
+    log_lengths = log_lengths + (
+        scales - (largest if np.isfinite(largest) else 0.0)
+    )  # in this order: scales may be huge, lengths are not
     levels = log_lengths + 0.5 * log_diagonal
     alive = np.isfinite(levels)
     if not np.any(alive):
         raise ValueError(nothing_left)
-    rows, log_lengths, log_diagonal, points, levels = (a[alive] for a in (rows, log_lengths, log_diagonal, points, levels))
+    rows, log_lengths, log_diagonal, points, levels = (
+        a[alive] for a in (rows, log_lengths, log_diagonal, points, levels)
+    )
     log_unit = float(log_diagonal.max())
     log_lengths = log_lengths - levels.max() + 0.5 * log_unit
     excess = max(float(log_lengths.max()) - _LARGEST_LOG_ROW, 0.0)
     if 2.0 * excess > _LARGEST_LOG_GRAM:
-        raise ValueError(f"{nothing_left}: on {measure!r} the kernels of its support points differ by more than floating-point numbers can")
+        raise ValueError(
+            f"{nothing_left}: on {measure!r} the kernels of its support points differ by more than floating-point numbers can"
+        )
     with np.errstate(under="ignore"):
         G = rows * np.exp(log_lengths - excess)[:, None]
     points, G = _merge(points, G)
     if G.shape[1] > G.shape[0]:
         mixed, bumps = split_columns(G)
-        if mixed.shape[1] < _FEW_COLUMNS * G.shape[0]:  # quicker to evaluate than as many columns as points
+        if (
+            mixed.shape[1] < _FEW_COLUMNS * G.shape[0]
+        ):  # quicker to evaluate than as many columns as points
             G = np.concatenate([mixed, np.diag(np.sqrt(bumps))[:, bumps > 0.0]], axis=1)
         else:  # triangular, G = RᵀQᵀ, with an error relative to each row
             G = np.asarray(np.linalg.qr(G.T, mode="r")).T
@@ -119,13 +141,17 @@ def _smallest_mass(density: SoSDensity, mass: float) -> float:
     if mass > _DOUBTFUL:
         return 0.0
     lengths = np.sqrt(np.einsum("ij,ij->i", density.unit_factor, density.unit_factor))[:, None]
-    uncancelled = density.from_units(density.kernel, density.support_points, lengths, density.log_unit, density.measure)
+    uncancelled = density.from_units(
+        density.kernel, density.support_points, lengths, density.log_unit, density.measure
+    )
     return max(_CANCELLED, 4.0 * _EPSILON * uncancelled.mass())
 
 
 def _merge(points: np.ndarray, factor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Equal points become one, in the order of their first appearance, and their rows of the factor are added."""
-    distinct, first, inverse = np.unique(points + 0.0, axis=0, return_index=True, return_inverse=True)
+    distinct, first, inverse = np.unique(
+        points + 0.0, axis=0, return_index=True, return_inverse=True
+    )
     if distinct.shape[0] == points.shape[0]:
         return points, factor
     order = np.argsort(first)
@@ -142,7 +168,12 @@ class Rest:
     """
 
     def __init__(self, kernel: Kernel, given: list[int], rest: list[int]) -> None:
-        self.given, self.rest, self.C, self.kernel = given, rest, np.zeros((len(rest), len(given))), kernel.restrict(rest)
+        self.given, self.rest, self.C, self.kernel = (
+            given,
+            rest,
+            np.zeros((len(rest), len(given))),
+            kernel.restrict(rest),
+        )
         if kernel.full:
             n, order = len(given), given + rest
             L = np.linalg.cholesky(kernel.matrix(len(order))[np.ix_(order, order)])
@@ -151,7 +182,9 @@ class Rest:
 
     def points(self, X: np.ndarray, origin: np.ndarray | None = None) -> np.ndarray:
         """x_R − C(x_S − origin_S) of the rows x of ``X``."""
-        return self.moved(X, X[:, self.given] if origin is None else X[:, self.given] - origin[self.given], -1.0)
+        return self.moved(
+            X, X[:, self.given] if origin is None else X[:, self.given] - origin[self.given], -1.0
+        )
 
     def moved(self, X: np.ndarray, steps: np.ndarray, sign: float = 1.0) -> np.ndarray:
         """x_R + C·steps."""
@@ -171,20 +204,39 @@ def integrate_out(
     X, others = density.support_points, Rest(density.kernel, keep, drop)
     integrals = closed_form(others.kernel, density.measure.restrict(drop), len(drop))
     at_drop = others.points(X, X[0])
-    log_W = integrals.log_gram(at_drop, at_drop) if within is None else within.log_gram(others.kernel, at_drop, integrals.measure)
+    log_W = (
+        integrals.log_gram(at_drop, at_drop)
+        if within is None
+        else within.log_gram(others.kernel, at_drop, integrals.measure)
+    )
     half = 0.5 * np.diagonal(log_W)
-    alive = np.isfinite(half)  # elsewhere k_R(·, x̃_i) vanishes on the measure, and the density with it
+    alive = np.isfinite(
+        half
+    )  # elsewhere k_R(·, x̃_i) vanishes on the measure, and the density with it
     if not np.any(alive):
         raise ValueError(nothing_left)
     rows, log_lengths = unit_rows(density.unit_factor[alive])
     correlations = np.exp(log_W[np.ix_(alive, alive)] - half[alive, None] - half[None, alive])
     factor = hadamard_factor(rows, correlations)
     points, log_rows = X[alive][:, keep], half[alive] + log_lengths
-    return assemble(density, density.kernel.restrict(keep), points, measure, factor, log_rows, nothing_left=nothing_left)
+    return assemble(
+        density,
+        density.kernel.restrict(keep),
+        points,
+        measure,
+        factor,
+        log_rows,
+        nothing_left=nothing_left,
+    )
 
 
 def hold_fixed(
-    density: SoSDensity, given: list[int], values: np.ndarray, rest: list[int], measure: Measure, names: Sequence[str] | None = None
+    density: SoSDensity,
+    given: list[int],
+    values: np.ndarray,
+    rest: list[int],
+    measure: Measure,
+    names: Sequence[str] | None = None,
 ) -> SoSDensity:
     """B ↦ ΔBΔ with Δ = diag(k_S(v, x̃_i)), S = ``given``: a density of the features ``rest`` with respect to ``measure``.
 
@@ -195,17 +247,35 @@ def hold_fixed(
     log_delta = density.kernel.restrict(given).log(values[None, :], X[:, given])[0]
     nothing_left = f"the density vanishes at {listed(given, values, names)}, at least to rounding: there is no conditional density"
     moved = others.moved(X, values - X[:, given])
-    return assemble(density, others.kernel, moved, measure, density.unit_factor, log_delta, nothing_left=nothing_left)
+    return assemble(
+        density,
+        others.kernel,
+        moved,
+        measure,
+        density.unit_factor,
+        log_delta,
+        nothing_left=nothing_left,
+    )
 
 
 def listed(features: list[int], values: np.ndarray, names: Sequence[str] | None = None) -> str:
     """{feature: value, …}, for messages."""
-    return str(dict(zip(features if names is None else [names[k] for k in features], values.tolist(), strict=True)))
+    return str(
+        dict(
+            zip(
+                features if names is None else [names[k] for k in features],
+                values.tolist(),
+                strict=True,
+            )
+        )
+    )
 
 
 def named(sides: dict[int, tuple[float, float]], names: Sequence[str] | None = None) -> str:
     """Intervals of features, for messages."""
-    return ", ".join(f"{said(k, names)} lies between {low:g} and {high:g}" for k, (low, high) in sides.items())
+    return ", ".join(
+        f"{said(k, names)} lies between {low:g} and {high:g}" for k, (low, high) in sides.items()
+    )
 
 
 def _require_product(density: SoSDensity) -> None:
@@ -228,7 +298,11 @@ def hadamard_factor(F: np.ndarray, R: np.ndarray) -> np.ndarray:
     holds with the least eigenvalue of (FFᵀ) ∘ R in the place of every b_i.
     """
     m = F.shape[0]
-    require_memory(12 * m * m * FLOAT_BYTES, f"integrating features out of a density with {m} support points", "compress it first")
+    require_memory(
+        12 * m * m * FLOAT_BYTES,
+        f"integrating features out of a density with {m} support points",
+        "compress it first",
+    )
     with one_blas_thread(m):
         values, V = np.linalg.eigh(R)
     keep = values > _DROP * values[-1]

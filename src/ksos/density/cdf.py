@@ -40,7 +40,11 @@ def box_masses(p: SoSDensity, low: np.ndarray, high: np.ndarray) -> Masses:
         found = _gaussian_masses(standard.density, low, high)
         if found is not None:
             return found, exact, "closed form"
-    return np.array([_one_mass(standard.density, a, b) for a, b in zip(low, high, strict=True)]), exact, "closed form"
+    return (
+        np.array([_one_mass(standard.density, a, b) for a, b in zip(low, high, strict=True)]),
+        exact,
+        "closed form",
+    )
 
 
 def cumulative(p: SoSDensity, X: np.ndarray) -> np.ndarray:
@@ -107,7 +111,9 @@ def _gaussian_masses(p: SoSDensity, low: np.ndarray, high: np.ndarray) -> np.nda
     for rows in row_blocks(low.shape[0], P.shape[0], _BLOCK_ELEMENTS):
         terms = np.broadcast_to(P, (out[rows].shape[0], P.shape[0]))
         for k in range(d):
-            terms = terms * gauss_mass(*((side[rows, k, None] - centres[:, k]) / width[k] for side in (low, high)))
+            terms = terms * gauss_mass(
+                *((side[rows, k, None] - centres[:, k]) / width[k] for side in (low, high))
+            )
         out[rows] = terms.sum(axis=1)
     return np.where(np.all(low < high, axis=1), np.clip(out, 0.0, 1.0), 0.0)
 
@@ -127,8 +133,15 @@ def _tied_masses(p: SoSDensity, low: np.ndarray, high: np.ndarray) -> tuple[np.n
     P, i, j = _components(p.unit_factor, integrals.log_gram(X, X) - p.log_unit)
     covariance = 0.5 * cast("np.ndarray", integrals.pair_metric())
     mass, error = mixture_box_masses(P, 0.5 * (X[i] + X[j]), covariance, low, high)
-    if np.any(rough := error > _ROUGH):  # components of both signs were drawn: points with positive weights may do better
-        values = np.stack([_inside(y, low[rough], high[rough]) @ masses for y, _, masses in clouds(p, _CLOUD_POINTS, 0)[0]])
+    if np.any(
+        rough := error > _ROUGH
+    ):  # components of both signs were drawn: points with positive weights may do better
+        values = np.stack(
+            [
+                _inside(y, low[rough], high[rough]) @ masses
+                for y, _, masses in clouds(p, _CLOUD_POINTS, 0)[0]
+            ]
+        )
         spread = values.std(axis=0, ddof=1) / np.sqrt(values.shape[0])
         better = spread < error[rough]
         mass[rough] = np.where(better, values.mean(axis=0), mass[rough])

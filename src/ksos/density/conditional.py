@@ -9,7 +9,16 @@ import numpy as np
 
 from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos._validation import Conditions, as_features
-from ksos.density._assemble import Rest, assemble, hold_fixed, integrate_out, listed, log_squares, named, unit_rows
+from ksos.density._assemble import (
+    Rest,
+    assemble,
+    hold_fixed,
+    integrate_out,
+    listed,
+    log_squares,
+    named,
+    unit_rows,
+)
 from ksos.density.moments import node_masses
 from ksos.feature_names import quoted
 from ksos.kernels import Kernel
@@ -37,13 +46,21 @@ def marginal(density: SoSDensity, features: Any) -> SoSDensity:
     drop = [k for k in range(density.n_features) if k not in keep]
     measure = density.measure.restrict(keep)
     if not drop:  # another order of the features
-        return assemble(density, density.kernel.restrict(keep), density.support_points[:, keep], measure, density.unit_factor)
+        return assemble(
+            density,
+            density.kernel.restrict(keep),
+            density.support_points[:, keep],
+            measure,
+            density.unit_factor,
+        )
     if density.measure.atoms is not None:
         return _marginal_on_atoms(density, keep, drop)
     return integrate_out(density, keep, drop, measure)
 
 
-def conditional(density: SoSDensity, conditions: Conditions, names: Sequence[str] | None = None) -> SoSDensity | SoSMixture:
+def conditional(
+    density: SoSDensity, conditions: Conditions, names: Sequence[str] | None = None
+) -> SoSDensity | SoSMixture:
     r"""p(x_R | x_S = v, x_T ∈ I) for ``conditions`` {feature: value or interval}: ∝ k_R(x_R)ᵀ (ΔBΔ ∘ W_I) k_R(x_R).
 
     Here Δ = diag(k_S(v, x̃_i)), and W_I = ∫_I k_T k_Tᵀ dρ is positive semi-definite, so that the product is. With a metric, k_T is no
@@ -62,7 +79,9 @@ def conditional(density: SoSDensity, conditions: Conditions, names: Sequence[str
     return in_intervals(density, within, names)
 
 
-def in_intervals(density: SoSDensity, sides: dict[int, tuple[float, float]], names: Sequence[str] | None = None) -> SoSDensity:
+def in_intervals(
+    density: SoSDensity, sides: dict[int, tuple[float, float]], names: Sequence[str] | None = None
+) -> SoSDensity:
     """The law of the other features given that each of these lies between its ``sides``, for a separable kernel or on atoms."""
     given, box = list(sides), BoxIndicator(*np.array(list(sides.values())).T)
     rest, measure = [k for k in range(density.n_features) if k not in given], density.measure
@@ -73,38 +92,55 @@ def in_intervals(density: SoSDensity, sides: dict[int, tuple[float, float]], nam
     if not (node_masses(density)[inside].sum() > 0.0):
         raise ValueError(nothing_left)
     part, p = Discrete(atoms.points[inside], atoms.weights[inside]), density
-    return marginal(p.from_units(p.kernel, p.support_points, p.unit_factor, p.log_unit, part).scaled_to_one(), rest)
+    return marginal(
+        p.from_units(p.kernel, p.support_points, p.unit_factor, p.log_unit, part).scaled_to_one(),
+        rest,
+    )
 
 
-def at_values(density: SoSDensity, given: list[int], values: np.ndarray, names: Sequence[str] | None = None) -> SoSDensity:
+def at_values(
+    density: SoSDensity, given: list[int], values: np.ndarray, names: Sequence[str] | None = None
+) -> SoSDensity:
     """The law of the other features given the values of these."""
     rest, measure = [k for k in range(density.n_features) if k not in given], density.measure
     if measure.atoms is not None:
         return _conditional_on_atoms(density, given, values, rest, names)
     if not measure.restrict(given).contains(values[None, :])[0]:
-        raise ValueError(f"the density vanishes at {listed(given, values, names)}, outside of {measure!r}: there is no conditional density")
+        raise ValueError(
+            f"the density vanishes at {listed(given, values, names)}, outside of {measure!r}: there is no conditional density"
+        )
     return hold_fixed(density, given, values, rest, measure.restrict(rest), names)
 
 
-def conditional_logpdf(density: SoSDensity, X: np.ndarray, features: list[int], names: Sequence[str] | None = None) -> np.ndarray:
+def conditional_logpdf(
+    density: SoSDensity, X: np.ndarray, features: list[int], names: Sequence[str] | None = None
+) -> np.ndarray:
     """log p(x_R | x_S) = log p(x) − log p_S(x_S) at the rows x of ``X``, where S = ``features``.
 
     One marginal serves all rows, and rows are read in blocks: memory does not grow with their number beyond ``X`` and the answer.
     """
     d = density.n_features
     if len(features) == d:
-        raise ValueError(f"given names all {d} features: none is left to have a density; use logpdf for the density of a row")
+        raise ValueError(
+            f"given names all {d} features: none is left to have a density; use logpdf for the density of a row"
+        )
     rest = [k for k in range(d) if k not in features]
     atoms = density.measure.atoms
-    if atoms is not None and not (density.kernel.separable(d) and _is_product(atoms, features, rest)):  # else any value will do
+    if atoms is not None and not (
+        density.kernel.separable(d) and _is_product(atoms, features, rest)
+    ):  # else any value will do
         log_given = _given_logpdf_on_atoms(density, features, X[:, features], names)
         _require_possible(log_given, features, X, names)
         return density.logpdf(X) - log_given
     of_given = marginal(density, features)
     log_given, log_joint = of_given.logpdf(X[:, features]), density.logpdf(X)
-    far = (log_given + of_given.log_unit < _FAR) & density.measure.restrict(features).contains(X[:, features])
+    far = (log_given + of_given.log_unit < _FAR) & density.measure.restrict(features).contains(
+        X[:, features]
+    )
     if np.any(far):
-        log_given[far], log_joint[far] = _shifted_logarithms(density, of_given, X[far], features, rest)
+        log_given[far], log_joint[far] = _shifted_logarithms(
+            density, of_given, X[far], features, rest
+        )
         log_joint[far & ~density.measure.contains(X)] = -np.inf
     _require_possible(log_given, features, X, names)
     return log_joint - log_given
@@ -114,7 +150,11 @@ def _shifted_logarithms(
     density: SoSDensity, of_given: SoSDensity, X: np.ndarray, given: list[int], rest: list[int]
 ) -> tuple[np.ndarray, np.ndarray]:
     """log p_S(x_S) and log p(x) without the largest of k_S(x_S, x̃_i)², which far away is a huge exponent that both have in common."""
-    kernel_given, others, zero = density.kernel.restrict(given), Rest(density.kernel, given, rest), density.support_points[0]
+    kernel_given, others, zero = (
+        density.kernel.restrict(given),
+        Rest(density.kernel, given, rest),
+        density.support_points[0],
+    )
     at_rest = others.points(density.support_points, zero)
     joint, joint_lengths = unit_rows(density.unit_factor)
     alone, alone_lengths = unit_rows(of_given.unit_factor)
@@ -123,16 +163,29 @@ def _shifted_logarithms(
         terms = kernel_given.log(X[rows][:, given], of_given.support_points)
         top = terms.max(axis=1, keepdims=True)
         top = np.where(np.isfinite(top), top, 0.0)
-        log_given[rows] = log_squares(terms - top + alone_lengths, alone)  # in this order: the lengths are small numbers
-        terms = kernel_given.log(X[rows][:, given], density.support_points[:, given]) - top + joint_lengths
-        log_joint[rows] = log_squares(terms + others.kernel.log(others.points(X[rows], zero), at_rest), joint)
+        log_given[rows] = log_squares(
+            terms - top + alone_lengths, alone
+        )  # in this order: the lengths are small numbers
+        terms = (
+            kernel_given.log(X[rows][:, given], density.support_points[:, given])
+            - top
+            + joint_lengths
+        )
+        log_joint[rows] = log_squares(
+            terms + others.kernel.log(others.points(X[rows], zero), at_rest), joint
+        )
     return log_given - of_given.log_unit, log_joint - density.log_unit
 
 
-def _require_possible(log_given: np.ndarray, given: list[int], X: np.ndarray, names: Sequence[str] | None) -> None:
+def _require_possible(
+    log_given: np.ndarray, given: list[int], X: np.ndarray, names: Sequence[str] | None
+) -> None:
     vanishing = np.flatnonzero(np.isneginf(log_given))
     if vanishing.size:
-        row, words = int(vanishing[0]), given if names is None else quoted([names[k] for k in given])
+        row, words = (
+            int(vanishing[0]),
+            given if names is None else quoted([names[k] for k in given]),
+        )
         raise ValueError(
             f"the density of the features {words} vanishes in {vanishing.size} of {X.shape[0]} rows of X, first in row {row} at "
             f"{listed(given, X[row, given], names)}: there is no conditional density; leave out the rows where "
@@ -154,11 +207,19 @@ def _marginal_on_atoms(density: SoSDensity, keep: list[int], drop: list[int]) ->
     if not density.kernel.separable(density.n_features):
         return _interpolant(density, density.kernel.restrict(keep), projected, log_density)
     out = integrate_out(density, keep, drop, projected)
-    return out if _is_product(cast("Atoms", density.measure.atoms), keep, drop) else _with_law(out, projected, log_density)
+    return (
+        out
+        if _is_product(cast("Atoms", density.measure.atoms), keep, drop)
+        else _with_law(out, projected, log_density)
+    )
 
 
 def _conditional_on_atoms(
-    density: SoSDensity, given: list[int], values: np.ndarray, rest: list[int], names: Sequence[str] | None
+    density: SoSDensity,
+    given: list[int],
+    values: np.ndarray,
+    rest: list[int],
+    names: Sequence[str] | None,
 ) -> SoSDensity:
     """The law of the features ``rest`` among the atoms at which the ``given`` ones have these values.
 
@@ -168,7 +229,9 @@ def _conditional_on_atoms(
     hit = np.all(nodes.points[:, given] == values, axis=1)
     if not np.any(hit):
         if not _is_product(nodes, given, rest):
-            nearest = nodes.points[int(np.argmin(np.sum(np.abs(nodes.points[:, given] - values), axis=1)))][given]
+            nearest = nodes.points[
+                int(np.argmin(np.sum(np.abs(nodes.points[:, given] - values), axis=1)))
+            ][given]
             raise ValueError(
                 f"no atom of {density.measure!r} has {listed(given, values, names)}, and the measure is not a product: condition on "
                 f"the value of an atom; the nearest is {listed(given, nearest, names)}"
@@ -183,11 +246,15 @@ def _conditional_on_atoms(
     full[:, given], full[:, rest] = values, atoms
     log_density = density.logpdf(full)
     if not np.any(np.isfinite(log_density)):
-        raise ValueError(f"the density vanishes at {listed(given, values, names)}: there is no conditional density")
+        raise ValueError(
+            f"the density vanishes at {listed(given, values, names)}: there is no conditional density"
+        )
     return _interpolant(density, density.kernel.restrict(rest), measure, log_density)
 
 
-def _given_logpdf_on_atoms(density: SoSDensity, given: list[int], values: np.ndarray, names: Sequence[str] | None) -> np.ndarray:
+def _given_logpdf_on_atoms(
+    density: SoSDensity, given: list[int], values: np.ndarray, names: Sequence[str] | None
+) -> np.ndarray:
     """The log-density of the ``given`` features, relative to the marginal of the measure, at rows ``values`` that belong to atoms."""
     projected, log_density = _projected(density, given)
     found = _find(projected.points, values)
@@ -248,16 +315,23 @@ def _with_law(density: SoSDensity, projected: Discrete, log_density: np.ndarray)
     """
     at_atoms = density.logpdf(projected.points)
     with np.errstate(invalid="ignore", under="ignore"):
-        weights = np.where(np.isfinite(log_density), np.exp(log_density - at_atoms), 0.0) * projected.weights
+        weights = (
+            np.where(np.isfinite(log_density), np.exp(log_density - at_atoms), 0.0)
+            * projected.weights
+        )
     carried = weights > 0.0
     measure = Discrete(projected.points[carried], weights[carried])
     return assemble(density, density.kernel, density.support_points, measure, density.unit_factor)
 
 
-def _interpolant(like: SoSDensity, kernel: Kernel, measure: Discrete, log_density: np.ndarray) -> SoSDensity:
+def _interpolant(
+    like: SoSDensity, kernel: Kernel, measure: Discrete, log_density: np.ndarray
+) -> SoSDensity:
     """(Σ_j α_j k(x, x_j))² with Kα ≈ √p at the atoms x_j; their weights take up what the solution of Kα = √p lacks."""
     n = measure.points.shape[0]
-    require_memory(4 * n * n * FLOAT_BYTES, f"a kernel matrix of {n} atoms", "use a measure with fewer nodes")
+    require_memory(
+        4 * n * n * FLOAT_BYTES, f"a kernel matrix of {n} atoms", "use a measure with fewer nodes"
+    )
     roots = np.exp(0.5 * (log_density - log_density.max()))
     log_total = np.log(measure.weights @ roots**2) + log_density.max()
     alpha = _interpolate_root(kernel(measure.points), measure.weights, roots)
@@ -276,6 +350,8 @@ def _interpolate_root(K: np.ndarray, weights: np.ndarray, roots: np.ndarray) -> 
         alpha = V[:, keep] @ ((V[:, keep].T @ roots) / values[keep])
         reached, uncancelled = K @ alpha, K @ np.abs(alpha)
         missed = (reached < _MISSED * roots) & (roots > _NEGLIGIBLE)
-        if weights @ uncancelled**2 <= _CANCELLATION * (weights @ reached**2) and not np.any(missed):
+        if weights @ uncancelled**2 <= _CANCELLATION * (weights @ reached**2) and not np.any(
+            missed
+        ):
             return np.asarray(alpha)
     return roots

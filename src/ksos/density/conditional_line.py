@@ -23,7 +23,9 @@ __all__ = ["ConditionalLine"]
 
 _ORDER = 16
 _PANEL = 1.0  # in units of the length on which the kernel is smooth: there a polynomial through 16 nodes is right to 1e-12
-_LOG_LEVEL = -32.0  # where kernel values are negligible; squared, and with room for large signed weights
+_LOG_LEVEL = (
+    -32.0
+)  # where kernel values are negligible; squared, and with room for large signed weights
 _BLOCK = 1 << 22  # numbers held at a time
 
 
@@ -44,16 +46,25 @@ class ConditionalLine:
 
     def __init__(self, density: SoSDensity, feature: int) -> None:
         if density.measure.atoms is not None:
-            raise ValueError(f"the conditional laws of a density on {density.measure!r} are not continuous; use p.conditional instead")
+            raise ValueError(
+                f"the conditional laws of a density on {density.measure!r} are not continuous; use p.conditional instead"
+            )
         given = [j for j in range(density.n_features) if j != feature]
         density = self._untie(density, given, feature)
-        self._given_kernel, self._given_points = density.kernel.restrict(given), density.support_points[:, given]
+        self._given_kernel, self._given_points = (
+            density.kernel.restrict(given),
+            density.support_points[:, given],
+        )
         y = density.support_points[:, feature]
         order = central_first(y[:, None], 1.0)
-        self.origin = float(y[order[0]])  # positions are relative to it: exact for data far from zero
+        self.origin = float(
+            y[order[0]]
+        )  # positions are relative to it: exact for data far from zero
         source = [(density.integrals, density.support_points[order])]
         low, high, smooth_length = intervals(source, feature, _LOG_LEVEL)
-        self._panels = Panels(*cut(low, high, _PANEL * smooth_length, kinks(source, feature)), _ORDER)
+        self._panels = Panels(
+            *cut(low, high, _PANEL * smooth_length, kinks(source, feature)), _ORDER
+        )
         self._boundary, self._log_unit = density.measure.boundary(feature), density.log_unit
         nodes = self._panels.nodes.reshape(-1, 1)
         log_k = density.kernel.restrict([feature]).log((y - self.origin)[:, None], nodes)
@@ -75,11 +86,21 @@ class ConditionalLine:
         S = np.zeros((d, d))
         S[np.ix_(given, given)] = density.kernel.matrix(d)[np.ix_(given, given)]
         S[feature, feature] = others.kernel.matrix(1)[0, 0]
-        return density.from_units(density.kernel.with_sigma(S), points, density.unit_factor, density.log_unit, density.measure)
+        return density.from_units(
+            density.kernel.with_sigma(S),
+            points,
+            density.unit_factor,
+            density.log_unit,
+            density.measure,
+        )
 
     def _origins(self, X: np.ndarray) -> np.ndarray:
         """Where positions are measured from, for every row."""
-        return self.origin + (X - self._zero) @ self._slopes if np.any(self._slopes) else np.full(X.shape[0], self.origin)
+        return (
+            self.origin + (X - self._zero) @ self._slopes
+            if np.any(self._slopes)
+            else np.full(X.shape[0], self.origin)
+        )
 
     def moments(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation of the feature for every row."""
@@ -90,7 +111,10 @@ class ConditionalLine:
 
     def log_mass(self, X: np.ndarray) -> np.ndarray:
         """log ∫ p(x, y) dρ(y) for every row x: what turns the joint density into the conditional one."""
-        found = (np.log(law.total) + 2.0 * self._log_delta(X[rows])[1][:, 0] for rows, law in self._laws(X))
+        found = (
+            np.log(law.total) + 2.0 * self._log_delta(X[rows])[1][:, 0]
+            for rows, law in self._laws(X)
+        )
         return np.concatenate([np.empty(0), *found]) - self._log_unit
 
     def quantile(self, X: np.ndarray, levels: np.ndarray) -> np.ndarray:
@@ -99,14 +123,20 @@ class ConditionalLine:
         for rows, law in self._laws(X):
             order = np.argsort(levels[rows], axis=1, kind="stable")
             increasing = np.take_along_axis(law.ppf(levels[rows]), order, axis=1)
-            np.maximum.accumulate(increasing, axis=1, out=increasing)  # quantiles do not cross, not even by rounding
+            np.maximum.accumulate(
+                increasing, axis=1, out=increasing
+            )  # quantiles do not cross, not even by rounding
             np.put_along_axis(out[rows], order, increasing, axis=1)
-        return np.asarray(np.clip(self._origins(X)[:, None] + out, *self._boundary))  # rounding must not carry an answer out of its box
+        return np.asarray(
+            np.clip(self._origins(X)[:, None] + out, *self._boundary)
+        )  # rounding must not carry an answer out of its box
 
     def cdf(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
         """P(feature ≤ y_i | row i), shape (n,)."""
         t = y - self._origins(X)
-        return np.concatenate([np.empty(0), *(law.cdf(t[rows, None])[:, 0] for rows, law in self._laws(X))])
+        return np.concatenate(
+            [np.empty(0), *(law.cdf(t[rows, None])[:, 0] for rows, law in self._laws(X))]
+        )
 
     def _laws(self, X: np.ndarray) -> Iterator[tuple[slice, PiecewiseLaw]]:
         """Blocks of rows with their laws; the masses are in a unit of each row's own."""
@@ -123,13 +153,17 @@ class ConditionalLine:
                 k = self._k[:, first : first + together]
                 tilted = (k[:, :, None] * self._factor[:, None, :]).reshape(m, -1)
                 amplitudes = (delta @ tilted).reshape(delta.shape[0], k.shape[1], rank)
-                values[:, first : first + together] = np.einsum("iqa,iqa->iq", amplitudes, amplitudes)
+                values[:, first : first + together] = np.einsum(
+                    "iqa,iqa->iq", amplitudes, amplitudes
+                )
             if squares is not None:
                 values += (delta**2 * self._bumps) @ squares
             empty = np.flatnonzero(~(values.max(axis=1) > 0.0))
             if empty.size:
                 where = f"row {start + int(empty[0])}: {X[start + int(empty[0])].tolist()}"
-                raise ValueError(f"the density of the conditions vanishes at {where}; there is no conditional law there")
+                raise ValueError(
+                    f"the density of the conditions vanishes at {where}; there is no conditional law there"
+                )
             yield rows, PiecewiseLaw(self._panels, values.reshape(-1, *self._panels.nodes.shape))
 
     def _log_delta(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

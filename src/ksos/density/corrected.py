@@ -36,13 +36,17 @@ _BLOCK_ELEMENTS, _LAW_ELEMENTS = 1 << 18, 1 << 20
 _UNSEEN = -40.0  # what is by this logarithm smaller than a sum does not change it
 _REACH, _NODES_PER_LENGTH, _LENGTHS_PER_PANEL = 8.5, 4.5, 3.0
 _KERNEL_COST = 0.2
-_RESOLVED = 1e-10  # a kernel this close to those chosen (squared, relative) brings rounding, not shape
+_RESOLVED = (
+    1e-10  # a kernel this close to those chosen (squared, relative) brings rounding, not shape
+)
 
 
 class Corrected:
     """The features ``shown`` of a density with a constant over normal laws, by volume, perhaps given the interval of another one."""
 
-    def __init__(self, joint: SoSDensity, shown: list[int] | None = None, interval: Interval | None = None) -> None:
+    def __init__(
+        self, joint: SoSDensity, shown: list[int] | None = None, interval: Interval | None = None
+    ) -> None:
         self.joint, self.interval = joint, interval
         self.shown = list(range(joint.n_features)) if shown is None else list(shown)
         self.hidden = [k for k in range(joint.n_features) if k not in self.shown]
@@ -56,13 +60,20 @@ class Corrected:
     def support_points(self) -> np.ndarray:
         """Those of the correction and the means of the normal laws, as far as they are shown."""
         X, F = (to_numpy(part) for part in (self.joint.support_points, self.joint.unit_factor))
-        return like(np.concatenate([X[np.any(F != 0.0, axis=1)], self.all_normals.means])[:, self.shown], self.joint.support_points)
+        return like(
+            np.concatenate([X[np.any(F != 0.0, axis=1)], self.all_normals.means])[:, self.shown],
+            self.joint.support_points,
+        )
 
     @property
     def bandwidths(self) -> np.ndarray:
         """Per feature the length on which the density varies, shape (d,)."""
         of_laws = 2.0 * self.deviations.min(axis=0)
-        return np.minimum(of_laws, np.sqrt(np.diagonal(self.metric))[self.shown]) if self.n_corrections else of_laws
+        return (
+            np.minimum(of_laws, np.sqrt(np.diagonal(self.metric))[self.shown])
+            if self.n_corrections
+            else of_laws
+        )
 
     @cached_property
     def deviations(self) -> np.ndarray:
@@ -76,7 +87,11 @@ class Corrected:
     @cached_property
     def opened(self) -> Self:
         """The law of the features shown and of the one in the interval, before it was known."""
-        return self if self.interval is None else type(self)(self.joint, [*self.shown, self.interval.feature])
+        return (
+            self
+            if self.interval is None
+            else type(self)(self.joint, [*self.shown, self.interval.feature])
+        )
 
     @cached_property
     def log_inside(self) -> float:
@@ -85,19 +100,31 @@ class Corrected:
             return 0.0
         if not self.n_corrections:
             weights = self.all_normals.weights
-            return float(np.logaddexp.reduce(np.log(weights / weights.sum()) + self.interval.log_masses(self.all_normals)))
+            return float(
+                np.logaddexp.reduce(
+                    np.log(weights / weights.sum()) + self.interval.log_masses(self.all_normals)
+                )
+            )
         t, w = self._nodes
         return float(
-            np.logaddexp.reduce(type(self)(self.joint, [self.interval.feature]).log_density(t[:, None]) + np.log(w), initial=-np.inf)
+            np.logaddexp.reduce(
+                type(self)(self.joint, [self.interval.feature]).log_density(t[:, None]) + np.log(w),
+                initial=-np.inf,
+            )
         )
 
     @cached_property
     def _nodes(self) -> tuple[np.ndarray, np.ndarray]:
         """Nodes and weights of a rule on the interval, as far as the laws reach."""
         interval = cast("Interval", self.interval)
-        reach = _REACH * np.sqrt(self.all_normals.covariances[:, interval.feature, interval.feature])
+        reach = _REACH * np.sqrt(
+            self.all_normals.covariances[:, interval.feature, interval.feature]
+        )
         mean = self.all_normals.means[:, interval.feature]
-        low, high = max(interval.low, float((mean - reach).min())), min(interval.high, float((mean + reach).max()))
+        low, high = (
+            max(interval.low, float((mean - reach).min())),
+            min(interval.high, float((mean + reach).max())),
+        )
         if not low < high:
             return np.empty(0), np.empty(0)
         lengths = (high - low) / self.opened.narrowest(len(self.shown))
@@ -109,7 +136,9 @@ class Corrected:
         """The length on which the density varies along a feature, the others being held fixed."""
         precision = 0.25 * np.linalg.inv(self.normals.covariances)[:, feature, feature].max()
         if self.n_corrections:
-            precision += np.linalg.inv(self.metric[np.ix_(self.shown, self.shown)])[feature, feature]
+            precision += np.linalg.inv(self.metric[np.ix_(self.shown, self.shown)])[
+                feature, feature
+            ]
         return float(1.0 / np.sqrt(precision))
 
     @cached_property
@@ -171,7 +200,11 @@ class Corrected:
         if not self.hidden and self.shown == sorted(self.shown):
             return self.joint.logpdf(X) + self.joint.measure.log_density(X)
         if not self.n_corrections:
-            return self.log_reference(X) + math.log(float(self.constant @ self.constant)) - self.joint.log_unit
+            return (
+                self.log_reference(X)
+                + math.log(float(self.constant @ self.constant))
+                - self.joint.log_unit
+            )
         if not self.hidden:
             order = np.argsort(self.shown)
             return self.joint.logpdf(X[:, order]) + self.joint.measure.log_density(X[:, order])
@@ -192,14 +225,19 @@ class Corrected:
         order, (logs, slopes) = np.argsort(self.shown), self.laws.slopes(X)
         peak = logs.max(axis=0)
         shares = np.exp(logs - peak)
-        log_p, out = peak + np.log(shares.sum(axis=0)), np.einsum("cn,cnd->nd", shares / shares.sum(axis=0), slopes)
+        log_p, out = (
+            peak + np.log(shares.sum(axis=0)),
+            np.einsum("cn,cnd->nd", shares / shares.sum(axis=0), slopes),
+        )
         points, F = self.joint.support_points[:, self.shown], self._factor
         inverse = np.linalg.inv(self.metric[np.ix_(self.shown, self.shown)])
         for rows in row_blocks(X.shape[0], max(F.shape), _BLOCK_ELEMENTS):
             k = self.joint.kernel(X[rows][:, order], self.joint.support_points)
             psi = self.constant + k @ F
             weight, square = k * (psi @ F.T), np.einsum("nr,nr->n", psi, psi)
-            pull = weight @ points - weight.sum(axis=1, keepdims=True) * X[rows]  # Σ_i (Fψ)_i k_i (x̃_i − x)
+            pull = (
+                weight @ points - weight.sum(axis=1, keepdims=True) * X[rows]
+            )  # Σ_i (Fψ)_i k_i (x̃_i − x)
             out[rows] += 4.0 * (pull @ inverse) / np.where(square > 0.0, square, 1.0)[:, None]
             with np.errstate(divide="ignore"):
                 log_p[rows] += np.log(square) - self.joint.log_unit
@@ -209,23 +247,34 @@ class Corrected:
     def _inside(self) -> Inside:
         return Inside(self.all_normals, self.shown, cast("Interval", self.interval))
 
-    def _values_within(self, X: np.ndarray, *, slopes: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    def _values_within(
+        self, X: np.ndarray, *, slopes: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
         """log p given the interval: law by law where nothing corrects them, else ∫_I p(x, t) dt at the nodes of a rule; and ∇ log p."""
         (n, d), (t, w) = X.shape, self._nodes if self.n_corrections else (np.empty(0), np.empty(0))
-        out, gradient, columns = np.empty(n), np.zeros((n, d)), t.shape[0] or self.normals.weights.shape[0]
+        out, gradient, columns = (
+            np.empty(n),
+            np.zeros((n, d)),
+            t.shape[0] or self.normals.weights.shape[0],
+        )
         for rows in row_blocks(n, columns * (d if slopes else 1), _LAW_ELEMENTS):
             x = X[rows]
             if self.n_corrections:
                 both = np.column_stack([np.repeat(x, t.shape[0], axis=0), np.tile(t, x.shape[0])])
                 found, steps = (
-                    self.opened.log_and_gradient(both) if slopes else (self.opened.log_density(both), np.zeros((both.shape[0], d)))
+                    self.opened.log_and_gradient(both)
+                    if slopes
+                    else (self.opened.log_density(both), np.zeros((both.shape[0], d)))
                 )
                 terms = (found.reshape(-1, t.shape[0]) + np.log(w)).T
                 steps = steps[:, :d].reshape(-1, t.shape[0], d).transpose(1, 0, 2)
             else:
                 inside = self._inside.logs(x)
                 logs, steps = self.laws.slopes(x) if slopes else (self.laws.logs(x), np.empty(0))
-                terms, steps = logs + inside, steps + self._inside.gradients(x, inside) if slopes else steps
+                terms, steps = (
+                    logs + inside,
+                    steps + self._inside.gradients(x, inside) if slopes else steps,
+                )
             peak = terms.max(axis=0)
             peak = np.where(np.isfinite(peak), peak, 0.0)
             shares = np.exp(terms - peak)
@@ -233,7 +282,9 @@ class Corrected:
             with np.errstate(divide="ignore"):
                 out[rows] = peak + np.log(total) - self.log_inside
             if slopes:
-                gradient[rows] = np.einsum("cn,cnd->nd", shares / np.where(total > 0.0, total, 1.0), steps)
+                gradient[rows] = np.einsum(
+                    "cn,cnd->nd", shares / np.where(total > 0.0, total, 1.0), steps
+                )
         return out, gradient
 
     @cached_property
@@ -242,17 +293,29 @@ class Corrected:
         kernels = HiddenKernels(self)
         return cache(lambda c: ExpectedSquare(kernels, c))
 
-    def _marginal_values(self, X: np.ndarray, *, slopes: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    def _marginal_values(
+        self, X: np.ndarray, *, slopes: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
         """log p, and ∇ log p if ``slopes``.
 
         Where N_c is largest its term is computed first; other terms only where they can add to it: none exceeds w_c N_c(x)·sup f.
         """
         n, d = X.shape
-        out, gradient, highest = np.empty(n), np.zeros((n, d)), math.log(self.bound()) + self.joint.log_unit
-        for rows in row_blocks(n, self.normals.weights.shape[0] * (d if slopes else 1), _LAW_ELEMENTS):
+        out, gradient, highest = (
+            np.empty(n),
+            np.zeros((n, d)),
+            math.log(self.bound()) + self.joint.log_unit,
+        )
+        for rows in row_blocks(
+            n, self.normals.weights.shape[0] * (d if slopes else 1), _LAW_ELEMENTS
+        ):
             x = X[rows]
             logs, of_laws = self.laws.slopes(x) if slopes else (self.laws.logs(x), np.empty(0))
-            terms, steps, first = np.full(logs.shape, -np.inf), np.zeros((*logs.shape, d) if slopes else 0), logs.argmax(axis=0)
+            terms, steps, first = (
+                np.full(logs.shape, -np.inf),
+                np.zeros((*logs.shape, d) if slopes else 0),
+                logs.argmax(axis=0),
+            )
 
             def fill(c: int, at: np.ndarray, x: np.ndarray = x, logs: np.ndarray = logs) -> None:
                 for some in row_blocks(at.shape[0], max(self._factor.shape), _BLOCK_ELEMENTS):
@@ -273,7 +336,9 @@ class Corrected:
             with np.errstate(divide="ignore"):
                 out[rows] = np.where(np.isfinite(peak), peak, 0.0) + np.log(total)
             if slopes:
-                gradient[rows] = np.einsum("cn,cnd->nd", shares / np.where(total > 0.0, total, 1.0), steps)
+                gradient[rows] = np.einsum(
+                    "cn,cnd->nd", shares / np.where(total > 0.0, total, 1.0), steps
+                )
         return out - self.joint.log_unit, gradient
 
     # --- what it is a sum of ---
@@ -297,7 +362,9 @@ class Corrected:
         p, found = self.joint, []
         for weight, mean, covariance in zip(*self.all_normals, strict=True):
             law = Normal(mean, covariance)
-            part = p.from_units(p.kernel, p.support_points, p.unit_factor, p.log_unit, law, p.unit_constant)
+            part = p.from_units(
+                p.kernel, p.support_points, p.unit_factor, p.log_unit, law, p.unit_constant
+            )
             if (mass := part.mass()) > 0.0:
                 child = type(self)(part.scaled_to_one(mass), self.shown, self.interval)
                 inside = math.exp(child.log_inside - self.log_inside)
@@ -308,7 +375,9 @@ class Corrected:
         """A number that p/ρ never exceeds: ‖Fᵀk(x)‖² ≤ λ_max(FᵀKF) since k(x)ᵀK⁻¹k(x) ≤ k(x,x) = 1."""
         X, F = self.joint.support_points, self._factor
         largest = float(np.linalg.eigvalsh(F.T @ self.joint.kernel(X, X) @ F)[-1])
-        return (float(np.linalg.norm(self.constant)) + math.sqrt(max(largest, 0.0))) ** 2 * math.exp(-self.joint.log_unit)
+        return (
+            float(np.linalg.norm(self.constant)) + math.sqrt(max(largest, 0.0))
+        ) ** 2 * math.exp(-self.joint.log_unit)
 
     def draw_reference(self, size: int, rng: np.random.Generator) -> np.ndarray:
         """Samples of ρ, all features, in the interval if there is one."""
@@ -334,7 +403,11 @@ class Corrected:
         if found is None:
             return None
         rest = [k for k in range(self.joint.n_features) if k not in at]
-        interval = None if self.interval is None else self.interval._replace(feature=rest.index(self.interval.feature))
+        interval = (
+            None
+            if self.interval is None
+            else self.interval._replace(feature=rest.index(self.interval.feature))
+        )
         log_p, density = found
         shown = [rest.index(self.shown[k]) for k in range(self.n_features) if k not in given]
         out = type(self)(density, shown, interval)
@@ -343,16 +416,27 @@ class Corrected:
     def within(self, feature: int, side: tuple[float, float]) -> Self | None:
         """The law of the other features shown, given that this one lies in an interval; None if that is known of another one already."""
         rest = [k for k in self.shown if k != self.shown[feature]]
-        return type(self)(self.joint, rest, Interval(self.shown[feature], *side)) if self.interval is None else None
+        return (
+            type(self)(self.joint, rest, Interval(self.shown[feature], *side))
+            if self.interval is None
+            else None
+        )
 
     def affine(self, A: np.ndarray, b: np.ndarray) -> Self:
         """The law of Ax + b of the features shown."""
         p, d = self.joint, self.joint.n_features
         full, shift = np.eye(d), np.zeros(d)
         full[np.ix_(self.shown, self.shown)], shift[self.shown] = A, b
-        kernel, points = Gaussian(_symmetric(full @ self.metric @ full.T)), p.support_points @ full.T + shift
+        kernel, points = (
+            Gaussian(_symmetric(full @ self.metric @ full.T)),
+            p.support_points @ full.T + shift,
+        )
         measure = GaussianMixture(*self.all_normals).linear_image(full, shift)
-        return type(self)(p.from_units(kernel, points, p.unit_factor, p.log_unit, measure, p.unit_constant), self.shown, self.interval)
+        return type(self)(
+            p.from_units(kernel, points, p.unit_factor, p.log_unit, measure, p.unit_constant),
+            self.shown,
+            self.interval,
+        )
 
     def fewer_columns(self, rank: int) -> SoSDensity:
         """The joint density with at most ``rank`` squares, those with the largest masses."""
@@ -363,7 +447,9 @@ class Corrected:
         cross = np.outer(F.T @ means, c)
         _, V = np.linalg.eigh(F.T @ W @ F + cross + cross.T + np.outer(c, c))
         V = V[:, ::-1][:, :rank]
-        return p.from_units(p.kernel, p.support_points, F @ V, p.log_unit, p.measure, c @ V).scaled_to_one()
+        return p.from_units(
+            p.kernel, p.support_points, F @ V, p.log_unit, p.measure, c @ V
+        ).scaled_to_one()
 
     def fewer_points(self, m: int) -> SoSDensity:
         """The joint density on ``m`` of its support points: every column projected in L²(ρ) on the constant and on their kernels.
@@ -380,7 +466,11 @@ class Corrected:
         L = np.zeros((W.shape[0], m))
         for k in range(m):
             possible = residual > smallest
-            gains = np.where(possible, np.einsum("ij,ij->i", inner, inner) / np.where(possible, residual, 1.0), 0.0)
+            gains = np.where(
+                possible,
+                np.einsum("ij,ij->i", inner, inner) / np.where(possible, residual, 1.0),
+                0.0,
+            )
             pivot = int(np.argmax(gains))
             if not gains[pivot] > 0.0:
                 break
@@ -393,7 +483,9 @@ class Corrected:
             return p
         factor = np.linalg.lstsq(W[np.ix_(chosen, chosen)], W[chosen] @ F, rcond=None)[0]
         constant = c + means @ F - means[chosen] @ factor
-        return p.from_units(p.kernel, p.support_points[chosen], factor, p.log_unit, p.measure, constant).scaled_to_one()
+        return p.from_units(
+            p.kernel, p.support_points[chosen], factor, p.log_unit, p.measure, constant
+        ).scaled_to_one()
 
     def _gram(self) -> tuple[np.ndarray, np.ndarray]:
         """∫ k kᵀ dρ and ∫ k dρ."""
@@ -407,7 +499,9 @@ class Corrected:
         full[np.ix_(self.shown, self.shown)], centre[self.shown] = precision, mean
         log_mass, law = times_normal(self.all_normals, centre, full)
         p = self.joint
-        new = p.from_units(p.kernel, p.support_points, p.unit_factor, p.log_unit, law, p.unit_constant)
+        new = p.from_units(
+            p.kernel, p.support_points, p.unit_factor, p.log_unit, law, p.unit_constant
+        )
         if not (mass := new.mass()) > 0.0:
             return None
         found = type(self)(new.scaled_to_one(mass), self.shown, self.interval)
@@ -418,9 +512,14 @@ class NormalLaws:
     """The normal laws of a mixture with the roots of their precisions."""
 
     def __init__(self, normals: Normals) -> None:
-        self.means, self.roots = normals.means, np.linalg.inv(np.linalg.cholesky(normals.covariances))
+        self.means, self.roots = (
+            normals.means,
+            np.linalg.inv(np.linalg.cholesky(normals.covariances)),
+        )
         log_det = np.sum(np.log(np.diagonal(self.roots, axis1=1, axis2=2)), axis=1)
-        self.constant = np.log(normals.weights) + log_det - 0.5 * self.means.shape[1] * math.log(2.0 * math.pi)
+        self.constant = (
+            np.log(normals.weights) + log_det - 0.5 * self.means.shape[1] * math.log(2.0 * math.pi)
+        )
 
     def logs(self, X: np.ndarray) -> np.ndarray:
         """log w_c N_c(x), shape (c, n)."""
@@ -429,7 +528,9 @@ class NormalLaws:
     def slopes(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """log w_c N_c(x), shape (c, n), and ∇ log N_c(x), shape (c, n, d)."""
         away = (X[None, :, :] - self.means[:, None, :]) @ self.roots.transpose(0, 2, 1)
-        return self.constant[:, None] - 0.5 * np.einsum("cni,cni->cn", away, away), -away @ self.roots
+        return self.constant[:, None] - 0.5 * np.einsum(
+            "cni,cni->cn", away, away
+        ), -away @ self.roots
 
 
 def given_values(
@@ -475,7 +576,9 @@ def conditional_normals(
     return peak + math.log(float(shares.sum())), law
 
 
-def times_normal(normals: Normals, mean: np.ndarray, precision: np.ndarray) -> tuple[float, GaussianMixture]:
+def times_normal(
+    normals: Normals, mean: np.ndarray, precision: np.ndarray
+) -> tuple[float, GaussianMixture]:
     """(log mass, law) of Σ_c w_c N_c(x) exp(−½(x−mean)ᵀ precision (x−mean)); the precision may be singular."""
     log_weights, means, covariances = [], [], []
     for weight, centre, covariance in zip(*normals, strict=True):
@@ -484,13 +587,17 @@ def times_normal(normals: Normals, mean: np.ndarray, precision: np.ndarray) -> t
         away = mean - centre
         pulled = precision @ away
         log_weights.append(
-            np.log(weight) - 0.5 * float(np.linalg.slogdet(mixed)[1]) - 0.5 * float(away @ pulled - pulled @ narrowed @ pulled)
+            np.log(weight)
+            - 0.5 * float(np.linalg.slogdet(mixed)[1])
+            - 0.5 * float(away @ pulled - pulled @ narrowed @ pulled)
         )
         means.append(centre + narrowed @ pulled)
         covariances.append(narrowed)
     peak = max(log_weights)
     shares = np.exp(np.array(log_weights) - peak)
-    return float(peak + np.log(shares.sum())), GaussianMixture(shares, np.stack(means), np.stack(covariances))
+    return float(peak + np.log(shares.sum())), GaussianMixture(
+        shares, np.stack(means), np.stack(covariances)
+    )
 
 
 def _symmetric(A: np.ndarray) -> np.ndarray:

@@ -33,11 +33,20 @@ _Form = tuple["SoSDensity", np.ndarray]
 def entropy(p: SoSDensity, *, rtol: float, max_evaluations: int | None, rng: Any) -> Estimate:
     """−∫ p log p dρ."""
     standard = standardize(p)
-    found = average(standard, lambda _, log_p: -log_p, rtol=rtol, atol=_ROUNDING, max_evaluations=max_evaluations, rng=rng)
+    found = average(
+        standard,
+        lambda _, log_p: -log_p,
+        rtol=rtol,
+        atol=_ROUNDING,
+        max_evaluations=max_evaluations,
+        rng=rng,
+    )
     return Estimate(found + standard.log_volume, found.error, found.method)
 
 
-def kl_divergence(p: SoSDensity, q: SoSDensity, *, rtol: float, max_evaluations: int | None, rng: Any) -> Estimate:
+def kl_divergence(
+    p: SoSDensity, q: SoSDensity, *, rtol: float, max_evaluations: int | None, rng: Any
+) -> Estimate:
     """∫ log(dP/dQ) dP ≥ 0; infinite where P has mass and Q cannot have any."""
     _check_features(p, q)
     same = p.measure == q.measure
@@ -45,7 +54,9 @@ def kl_divergence(p: SoSDensity, q: SoSDensity, *, rtol: float, max_evaluations:
         raise ValueError(
             f"a density on {p.measure!r} and one on {q.measure!r} have no common reference measure; give both the same Discrete measure"
         )
-    (low, high), (other_low, other_high) = (measure.boundaries(p.n_features) for measure in (p.measure, q.measure))
+    (low, high), (other_low, other_high) = (
+        measure.boundaries(p.n_features) for measure in (p.measure, q.measure)
+    )
     if np.any(low < other_low) or np.any(high > other_high):
         return Estimate(math.inf)
     standard = standardize(p)
@@ -60,16 +71,22 @@ def kl_divergence(p: SoSDensity, q: SoSDensity, *, rtol: float, max_evaluations:
         out = log_p - other.logpdf(y)
         return out if same else out + own.log_density(y) - other.measure.log_density(y)
 
-    found = average(standard, log_ratio, rtol=rtol, atol=_ROUNDING, max_evaluations=max_evaluations, rng=rng)
+    found = average(
+        standard, log_ratio, rtol=rtol, atol=_ROUNDING, max_evaluations=max_evaluations, rng=rng
+    )
     return Estimate(max(float(found), 0.0), found.error, found.method)
 
 
 def _check_features(p: SoSDensity, q: SoSDensity) -> None:
     if p.n_features != q.n_features:
-        raise ValueError(f"the other density has {q.n_features} features, but this one has {p.n_features}")
+        raise ValueError(
+            f"the other density has {q.n_features} features, but this one has {p.n_features}"
+        )
 
 
-def l2_distance(p: SoSDensity, q: SoSDensity, max_operations: float, *, most_nodes: int = 1_000_000) -> float:
+def l2_distance(
+    p: SoSDensity, q: SoSDensity, max_operations: float, *, most_nodes: int = 1_000_000
+) -> float:
     """(∫ (p − q)² dρ)^{1/2}.
 
     In few features the square is summed over a Gauss–Legendre grid that is exact to rounding: all terms are positive, and densities that
@@ -83,7 +100,10 @@ def l2_distance(p: SoSDensity, q: SoSDensity, max_operations: float, *, most_nod
         )
     if (atoms := p.measure.atoms) is not None:
         return math.sqrt(float(atoms.weights @ (p.pdf(atoms.points) - q.pdf(atoms.points)) ** 2))
-    keep_features = not (isinstance(p.kernel, Gaussian) and isinstance(q.kernel, Gaussian)) or p.measure != q.measure
+    keep_features = (
+        not (isinstance(p.kernel, Gaussian) and isinstance(q.kernel, Gaussian))
+        or p.measure != q.measure
+    )
     standard = standardize(p, q, keep_features=keep_features)
     a, b = standard.same_coordinates(p), standard.same_coordinates(q)
     axes = [_axis(a, b, k) for k in range(p.n_features)]
@@ -99,7 +119,9 @@ def l2_distance(p: SoSDensity, q: SoSDensity, max_operations: float, *, most_nod
 def _on_grid(a: SoSDensity, b: SoSDensity, axes: list[tuple[np.ndarray, np.ndarray]]) -> float:
     shape = tuple(x.shape[0] for x, _ in axes)
     total = 0.0
-    for rows in row_blocks(math.prod(shape), max(a.support_points.shape[0], b.support_points.shape[0]), _BLOCK_ELEMENTS):
+    for rows in row_blocks(
+        math.prod(shape), max(a.support_points.shape[0], b.support_points.shape[0]), _BLOCK_ELEMENTS
+    ):
         index = np.unravel_index(np.arange(rows.start, rows.stop), shape)
         y = np.stack([x[i] for (x, _), i in zip(axes, index, strict=True)], axis=1)
         w = math.prod(weights[i] for (_, weights), i in zip(axes, index, strict=True))
@@ -115,24 +137,47 @@ def _axis(a: SoSDensity, b: SoSDensity, k: int) -> tuple[np.ndarray, np.ndarray]
     sources = [(p.integrals, p.support_points) for p in (a, b)]
     low, high, smooth = intervals(sources, k, _LOG_LEVEL, origin=0.0)
     ends = [end for source in sources for end in intervals([source], k, _LOG_LEVEL, origin=0.0)[:2]]
-    return composite(*cut(low, high, smooth / _PANELS_PER_LENGTH, np.concatenate([kinks(sources, k, origin=0.0), *ends])), _ORDER)
+    return composite(
+        *cut(
+            low,
+            high,
+            smooth / _PANELS_PER_LENGTH,
+            np.concatenate([kinks(sources, k, origin=0.0), *ends]),
+        ),
+        _ORDER,
+    )
 
 
-def _log_square(a: SoSDensity, b: SoSDensity, axes: list[tuple[np.ndarray, np.ndarray]], max_operations: float) -> float:
+def _log_square(
+    a: SoSDensity, b: SoSDensity, axes: list[tuple[np.ndarray, np.ndarray]], max_operations: float
+) -> float:
     """log ∫(a − b)²: of the difference of the forms if they share their support, else of three terms."""
     A, B = (p.unit_factor @ p.unit_factor.T for p in (a, b))
-    terms: list[tuple[float, _Form, _Form]] = [(1.0, (a, A), (a, A)), (1.0, (b, B), (b, B)), (-2.0, (a, A), (b, B))]
-    if a.kernel == b.kernel and a.measure == b.measure and np.array_equal(a.support_points, b.support_points):
+    terms: list[tuple[float, _Form, _Form]] = [
+        (1.0, (a, A), (a, A)),
+        (1.0, (b, B), (b, B)),
+        (-2.0, (a, A), (b, B)),
+    ]
+    if (
+        a.kernel == b.kernel
+        and a.measure == b.measure
+        and np.array_equal(a.support_points, b.support_points)
+    ):
         D = a, A - B * math.exp(min(a.log_unit - b.log_unit, 700.0))
         terms = [(1.0, D, D)]
     pairwise = a.measure == b.measure and a.integrals.pairwise and b.integrals.pairwise
-    cost = sum(float(F.size) * G.size for _, (_, F), (_, G) in terms) * (1.0 if pairwise else sum(x.shape[0] for x, _ in axes) / 2.0)
+    cost = sum(float(F.size) * G.size for _, (_, F), (_, G) in terms) * (
+        1.0 if pairwise else sum(x.shape[0] for x, _ in axes) / 2.0
+    )
     if cost > max_operations:
         raise ValueError(
             f"the L² distance of densities with {A.shape[0]} and {B.shape[0]} support points is predicted to take {cost:.2g} "
             f"operations, more than max_operations={max_operations:.2g}; compress the densities first, or raise max_operations"
         )
-    found = [(factor, *(_pairwise(f, g) if pairwise else _by_lines(f, g, axes))) for factor, f, g in terms]
+    found = [
+        (factor, *(_pairwise(f, g) if pairwise else _by_lines(f, g, axes)))
+        for factor, f, g in terms
+    ]
     top = max(log_scale for *_, log_scale in found)
     square = sum(factor * value * math.exp(log_scale - top) for factor, value, log_scale in found)
     return math.log(square) + top if square > 0.0 else -math.inf
@@ -141,7 +186,9 @@ def _log_square(a: SoSDensity, b: SoSDensity, axes: list[tuple[np.ndarray, np.nd
 def _pairwise(f: _Form, g: _Form) -> tuple[float, float]:
     """∫fg dρ = value·e^{log_scale} for Gaussian kernels on R^d: every factor belongs to a pair of points."""
     (p, P), (q, Q) = f, g
-    integral = ProductIntegral(cast("GaussianLebesgue", p.integrals), p.support_points, q.kernel, q.support_points)
+    integral = ProductIntegral(
+        cast("GaussianLebesgue", p.integrals), p.support_points, q.kernel, q.support_points
+    )
     return integral(P, Q), integral.log_scale - p.log_unit - q.log_unit
 
 
@@ -163,9 +210,13 @@ def _by_lines(f: _Form, g: _Form, axes: list[tuple[np.ndarray, np.ndarray]]) -> 
             values.append(p.kernel.restrict([feature])(x[:, None], p.support_points[:, [feature]]))
         lines.append((*values, w * inside))
     total = 0.0
-    for rows in row_blocks(i.shape[0], s.shape[0] + max(w.shape[0] for *_, w in lines), _BLOCK_ELEMENTS):
+    for rows in row_blocks(
+        i.shape[0], s.shape[0] + max(w.shape[0] for *_, w in lines), _BLOCK_ELEMENTS
+    ):
         terms = np.broadcast_to(Q, (rows.stop - rows.start, s.shape[0]))
         for left, right, w in lines:
-            terms = terms * ((left[:, i[rows]] * left[:, j[rows]] * w[:, None]).T @ (right[:, s] * right[:, t]))
+            terms = terms * (
+                (left[:, i[rows]] * left[:, j[rows]] * w[:, None]).T @ (right[:, s] * right[:, t])
+            )
         total += float(P[rows] @ terms.sum(axis=1))
     return total, -f[0].log_unit - g[0].log_unit

@@ -19,7 +19,17 @@ from ksos.quadrature import NODES_PER_CELL, integrate
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
 
-__all__ = ["Cloud", "Estimate", "Integrand", "Masses", "affordable", "average", "clouds", "coarsest", "expectation"]
+__all__ = [
+    "Cloud",
+    "Estimate",
+    "Integrand",
+    "Masses",
+    "affordable",
+    "average",
+    "clouds",
+    "coarsest",
+    "expectation",
+]
 
 Integrand = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """g(y, log p(y)) at points in standard coordinates, log p being the logarithm of the density in those coordinates."""
@@ -74,10 +84,14 @@ Masses = tuple[np.ndarray, np.ndarray, str]
 
 def coarsest(methods: Iterable[str]) -> str:
     """The word of the least exact of several methods."""
-    return max(methods, key=("closed form", "sum", "quadrature", "quasi-Monte Carlo", "sampling").index)
+    return max(
+        methods, key=("closed form", "sum", "quadrature", "quasi-Monte Carlo", "sampling").index
+    )
 
 
-def expectation(p: SoSDensity, f: Any, *, rtol: float, max_evaluations: int | None, rng: Any) -> Estimate:
+def expectation(
+    p: SoSDensity, f: Any, *, rtol: float, max_evaluations: int | None, rng: Any
+) -> Estimate:
     """E_p[f]: ⟨B, ∫ f k kᵀ dρ⟩ in closed form if f has one, else by :func:`average`."""
     f = as_observable(f)
     f.check_features(p.n_features)
@@ -86,7 +100,13 @@ def expectation(p: SoSDensity, f: Any, *, rtol: float, max_evaluations: int | No
         value, error = M.expectation(p.unit_factor @ p.unit_factor.T)
         return Estimate(value, error, "closed form" if p.measure.atoms is None else "sum")
     standard = standardize(p)
-    return average(standard, lambda y, _: f(standard.points(y)), rtol=rtol, max_evaluations=max_evaluations, rng=rng)
+    return average(
+        standard,
+        lambda y, _: f(standard.points(y)),
+        rtol=rtol,
+        max_evaluations=max_evaluations,
+        rng=rng,
+    )
 
 
 def affordable(p: SoSDensity, most: int) -> int:
@@ -94,7 +114,15 @@ def affordable(p: SoSDensity, most: int) -> int:
     return min(most, max(_LEAST_EVALUATIONS, int(_KERNEL_VALUES / p.support_points.shape[0])))
 
 
-def average(standard: Standard, g: Integrand, *, rtol: float, atol: float = 1e-300, max_evaluations: int | None, rng: Any) -> Estimate:
+def average(
+    standard: Standard,
+    g: Integrand,
+    *,
+    rtol: float,
+    atol: float = 1e-300,
+    max_evaluations: int | None,
+    rng: Any,
+) -> Estimate:
     """E_p[g]; where p vanishes, g is not asked."""
     p, d = standard.density, standard.density.n_features
     if (atoms := p.measure.atoms) is not None:
@@ -109,13 +137,25 @@ def average(standard: Standard, g: Integrand, *, rtol: float, atol: float = 1e-3
         grid = most // _REFINED if short else most
         # larger cells, and at last cells with kinks inside, make the rule converge more slowly, and its error says so
         for length, split_kinks in itertools.product(_CELL_LENGTHS[d], (True, False)):
-            start_stop = cells(p.integrals, p.support_points, length, grid // NODES_PER_CELL[d], split_kinks=split_kinks)
+            start_stop = cells(
+                p.integrals,
+                p.support_points,
+                length,
+                grid // NODES_PER_CELL[d],
+                split_kinks=split_kinks,
+            )
             if start_stop is not None:
-                found = integrate(_integrand(p, g), *start_stop, rtol=rtol, atol=atol, max_evaluations=most)
+                found = integrate(
+                    _integrand(p, g), *start_stop, rtol=rtol, atol=atol, max_evaluations=most
+                )
                 return Estimate(found.value, found.error, "quadrature")
-    found_clouds, method = clouds(p, _CLOUD_POINTS if max_evaluations is None else max_evaluations, rng)
+    found_clouds, method = clouds(
+        p, _CLOUD_POINTS if max_evaluations is None else max_evaluations, rng
+    )
     means = np.array([masses @ g(y, log_p) for y, log_p, masses in found_clouds])
-    return Estimate(float(means.mean()), float(means.std(ddof=1)) / math.sqrt(means.shape[0]), method)
+    return Estimate(
+        float(means.mean()), float(means.std(ddof=1)) / math.sqrt(means.shape[0]), method
+    )
 
 
 def _integrand(p: SoSDensity, g: Integrand) -> Callable[[np.ndarray], np.ndarray]:
@@ -134,7 +174,9 @@ def _integrand(p: SoSDensity, g: Integrand) -> Callable[[np.ndarray], np.ndarray
     return f
 
 
-def clouds(p: SoSDensity, n_points: int, rng: Any, *, least_efficiency: float = 0.01) -> tuple[list[Cloud], str]:
+def clouds(
+    p: SoSDensity, n_points: int, rng: Any, *, least_efficiency: float = 0.01
+) -> tuple[list[Cloud], str]:
     """Independent clouds of about ``n_points`` together, whose spread tells the error of a mean, and the word for how they were made.
 
     Scrambled Sobol' points of the mixture of the laws ∝ k(x, x̃_i)²dρ carry the weights p/mixture, which are bounded. If the columns of

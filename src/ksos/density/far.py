@@ -24,7 +24,9 @@ _MOST_POINTS = 500
 _FAR = 2.0  # ranges of a feature beyond its ends: the default regressors are flat or linear there
 
 
-def warn_if_far(p: Queries, found: Queries, given: list[int], values: np.ndarray, names: Sequence[str] | None) -> None:
+def warn_if_far(
+    p: Queries, found: Queries, given: list[int], values: np.ndarray, names: Sequence[str] | None
+) -> None:
     r"""Warn if ``found``, the law of ``p`` given x_S = v, is the tail of a kernel and nothing that data have said.
 
     Compared are the largest values of p itself and of p(v, x_R): for a normal law their logarithms differ by z²/2, z being the distance of
@@ -35,12 +37,20 @@ def warn_if_far(p: Queries, found: Queries, given: list[int], values: np.ndarray
     rest = [k for k in range(p.n_features) if k not in given]
     own, others = (_some(to_numpy(law.support_points)) for law in (p, found))
     completed = np.empty((others.shape[0], p.n_features))
-    completed[:, given], completed[:, rest] = values, np.clip(others, *found.measure.boundaries(len(rest)))
-    highest, there = (float(np.max(to_numpy(p.log_by_volume(like(rows, p.support_points))))) for rows in (own, completed))
+    completed[:, given], completed[:, rest] = (
+        values,
+        np.clip(others, *found.measure.boundaries(len(rest))),
+    )
+    highest, there = (
+        float(np.max(to_numpy(p.log_by_volume(like(rows, p.support_points)))))
+        for rows in (own, completed)
+    )
     lost = highest - there
     if lost > _FEW_NATS + _PER_FEATURE * len(given):
         distance = (
-            f"{math.sqrt(2.0 * lost):.2g} standard deviations of a normal law" if math.isfinite(lost) else "no distance that floats hold"
+            f"{math.sqrt(2.0 * lost):.2g} standard deviations of a normal law"
+            if math.isfinite(lost)
+            else "no distance that floats hold"
         )
         warn_caller(
             f"the condition {listed(given, values, names)} is far outside of the data: the density there is that at {distance}; the "

@@ -24,11 +24,20 @@ Sides = dict[int, tuple[float, float]]
 
 
 def given_masses(
-    p: Queries, low: np.ndarray, high: np.ndarray, values: dict[int, float], sides: Sides, names: Sequence[str] | None
+    p: Queries,
+    low: np.ndarray,
+    high: np.ndarray,
+    values: dict[int, float],
+    sides: Sides,
+    names: Sequence[str] | None,
 ) -> Masses:
     """P(low_b ≤ x ≤ high_b | x_S = v, x_T ∈ I) = P(box_b ∩ I | v)/P(I | v) of every box b, estimates of the errors, and the method."""
     left, closed = [k for k in range(p.n_features) if k not in values], p.measure.atoms is not None
-    found, errors, hit = np.zeros(low.shape[0]), np.zeros(low.shape[0]), np.ones(low.shape[0], dtype=bool)
+    found, errors, hit = (
+        np.zeros(low.shape[0]),
+        np.zeros(low.shape[0]),
+        np.ones(low.shape[0], dtype=bool),
+    )
     for k, value in values.items():
         hit &= (low[:, k] <= value) & (value <= high[:, k])
     if not left:
@@ -36,7 +45,9 @@ def given_masses(
             at = listed(list(values), np.array(list(values.values())), names)
             raise ValueError(f"the density vanishes at {at}: there is no probability given that")
         return hit.astype(float), errors, "closed form"
-    law = p.with_feature_names(names).conditional(values).unnamed if values else p  # a warning names the features
+    law = (
+        p.with_feature_names(names).conditional(values).unnamed if values else p
+    )  # a warning names the features
     inner, outer = np.array([sides.get(k, (-np.inf, np.inf)) for k in left]).T
     low, high = np.maximum(low[:, left], inner), np.minimum(high[:, left], outer)
     hit &= np.all(low <= high if closed else low < high, axis=1)
@@ -47,11 +58,18 @@ def given_masses(
     if whole < _DIGITS and not closed:
         log_whole = _log_mass(law, inner, outer)
         if not math.isfinite(log_whole):
-            raise ValueError(f"the density vanishes where {named(sides, names)}, at least to rounding: there is no probability given that")
-        found[hit] = [math.exp(min(_log_mass(law, a, b) - log_whole, 0.0)) for a, b in zip(low[hit], high[hit], strict=True)]
+            raise ValueError(
+                f"the density vanishes where {named(sides, names)}, at least to rounding: there is no probability given that"
+            )
+        found[hit] = [
+            math.exp(min(_log_mass(law, a, b) - log_whole, 0.0))
+            for a, b in zip(low[hit], high[hit], strict=True)
+        ]
         return found, errors, "quadrature"
     if whole == 0.0:
-        raise ValueError(f"no atom with mass has {named(sides, names)}: there is no probability given that")
+        raise ValueError(
+            f"no atom with mass has {named(sides, names)}: there is no probability given that"
+        )
     masses, uncertain, other = law.box_masses(low[hit], high[hit])
     found[hit] = np.clip(masses / whole, 0.0, 1.0)
     errors[hit] = np.hypot(uncertain, found[hit] * error) / whole
@@ -86,5 +104,7 @@ def log_panel_masses(
     panels = Panels(ends[:-1], ends[1:], _ORDER)
     if not len(panels):
         return ends, np.empty(0)
-    logs = log_density(panels.nodes.reshape(-1, 1)).reshape(panels.nodes.shape) + np.log(panels.weights)
+    logs = log_density(panels.nodes.reshape(-1, 1)).reshape(panels.nodes.shape) + np.log(
+        panels.weights
+    )
     return ends, np.logaddexp.reduce(logs, axis=1)

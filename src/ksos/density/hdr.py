@@ -25,7 +25,9 @@ _GRID_FEATURES, _CLOUD_POINTS = 3, 65_536
 _SAMPLES, _SAMPLE_GROUPS = 1 << 15, 16
 
 
-def highest_density_level(p: SoSDensity, mass: float, rng: Any, *, most_nodes: int = 1 << 18) -> Estimate:
+def highest_density_level(
+    p: SoSDensity, mass: float, rng: Any, *, most_nodes: int = 1 << 18
+) -> Estimate:
     """t with P(p(x) ≥ t) = mass; of a discrete law the largest t whose region holds at least that much."""
     standard = standardize(p)
     density = standard.density
@@ -43,11 +45,18 @@ def highest_density_level(p: SoSDensity, mass: float, rng: Any, *, most_nodes: i
 
 def _by_points(p: SoSDensity, mass: float, rng: Any, most_nodes: int) -> tuple[float, float, str]:
     """(log t, its error, method): a quantile of p over the midpoints of cells, or over clouds of points."""
-    if p.n_features == _GRID_FEATURES and affordable(p, _ROUNDS * most_nodes) < _ROUNDS * most_nodes:
+    if (
+        p.n_features == _GRID_FEATURES
+        and affordable(p, _ROUNDS * most_nodes) < _ROUNDS * most_nodes
+    ):
         # exact samples are more accurate than the grid that there is time for
         samples = np.array_split(p.rvs(_SAMPLES, np.random.default_rng(rng)), _SAMPLE_GROUPS)
         parts = [float(np.quantile(p.logpdf(rows), 1.0 - mass)) for rows in samples]
-        return float(np.mean(parts)), float(np.std(parts, ddof=1)) / math.sqrt(len(parts)), "sampling"
+        return (
+            float(np.mean(parts)),
+            float(np.std(parts, ddof=1)) / math.sqrt(len(parts)),
+            "sampling",
+        )
     if p.n_features <= _GRID_FEATURES:
         length, most, found = 0.5, most_nodes >> p.n_features, None
         coarse = cells(p.integrals, p.support_points, length, most, split_kinks=False)
@@ -61,7 +70,9 @@ def _by_points(p: SoSDensity, mass: float, rng: Any, most_nodes: int) -> tuple[f
     return float(np.mean(parts)), float(np.std(parts, ddof=1)) / math.sqrt(len(parts)), method
 
 
-def _on_cells(p: SoSDensity, mass: float, start: np.ndarray, stop: np.ndarray, most_nodes: int) -> tuple[float, float]:
+def _on_cells(
+    p: SoSDensity, mass: float, start: np.ndarray, stop: np.ndarray, most_nodes: int
+) -> tuple[float, float]:
     """(log t, its error): cells that the boundary {p = t} may cross are cut finer, and cut again; the last change is the error.
 
     A cell is two Gauss nodes per axis with their masses: that of a cell which lies inside is exact to fourth order.
@@ -73,11 +84,18 @@ def _on_cells(p: SoSDensity, mass: float, start: np.ndarray, stop: np.ndarray, m
         middle, side = 0.5 * (start + stop), stop - start
         nodes = (middle[:, None, :] + side[:, None, :] * signs).reshape(-1, d)
         cell_log_p = p.logpdf(nodes)
-        cell_masses = np.exp(cell_log_p + p.measure.log_density(nodes)) * np.repeat(np.prod(side, axis=1), 2**d) / 2**d
+        cell_masses = (
+            np.exp(cell_log_p + p.measure.log_density(nodes))
+            * np.repeat(np.prod(side, axis=1), 2**d)
+            / 2**d
+        )
         new = _smooth_level(np.r_[log_p, cell_log_p], np.r_[masses, cell_masses], mass)
         level, error = new, abs(new - level)
         at_middle, gradient = log_and_gradient(p, middle)
-        crossed = np.abs(at_middle - level) <= 0.5 * np.sum(np.abs(gradient) * side, axis=1) + 2.0 * np.max(side, axis=1) ** 2
+        crossed = (
+            np.abs(at_middle - level)
+            <= 0.5 * np.sum(np.abs(gradient) * side, axis=1) + 2.0 * np.max(side, axis=1) ** 2
+        )
         parts = int((most_nodes / max(1, 2**d * int(crossed.sum()))) ** (1.0 / d))
         if parts < 2:
             break

@@ -27,7 +27,9 @@ class Interval(NamedTuple):
 
     def log_masses(self, normals: Normals) -> np.ndarray:
         """log P_c(t ∈ I), shape (c,)."""
-        a, b = self.scaled(normals.means[:, self.feature], 2.0 * normals.covariances[:, self.feature, self.feature])
+        a, b = self.scaled(
+            normals.means[:, self.feature], 2.0 * normals.covariances[:, self.feature, self.feature]
+        )
         return log_gauss_mass(a, b)
 
     def draw(self, normals: Normals, size: int, rng: np.random.Generator) -> np.ndarray:
@@ -41,9 +43,13 @@ class Interval(NamedTuple):
         z, _ = normal_between(a[which], b[which], rng.random(size))
         pull = covariances[:, :, T] / np.sqrt(variance)[:, None]
         rest = np.delete(np.arange(means.shape[1]), T)
-        roots = np.linalg.cholesky((covariances - pull[:, :, None] * pull[:, None, :])[:, rest[:, None], rest])
+        roots = np.linalg.cholesky(
+            (covariances - pull[:, :, None] * pull[:, None, :])[:, rest[:, None], rest]
+        )
         out = means[which] + pull[which] * z[:, None]
-        out[:, rest] += np.einsum("nij,nj->ni", roots[which], rng.standard_normal((size, rest.shape[0])))
+        out[:, rest] += np.einsum(
+            "nij,nj->ni", roots[which], rng.standard_normal((size, rest.shape[0]))
+        )
         return out
 
 
@@ -67,5 +73,7 @@ class Inside:
         """∇ log P_c(t ∈ I | x_S), shape (c, n, d), for the logarithms that :meth:`logs` has found."""
         a, b = self.interval.scaled(self.start + self.slopes @ X.T, self.variances)
         with np.errstate(under="ignore", over="ignore", invalid="ignore"):
-            step = (np.exp(-a * a - logs) - np.exp(-b * b - logs)) / np.sqrt(math.pi * self.variances)
+            step = (np.exp(-a * a - logs) - np.exp(-b * b - logs)) / np.sqrt(
+                math.pi * self.variances
+            )
         return np.where(np.isfinite(step), step, 0.0)[:, :, None] * self.slopes[:, None, :]

@@ -34,8 +34,15 @@ _ALIGNMENT = 64
 _HEADER_LIMIT = 1 << 16  # bounds what parsing can cost before anything is known to be true
 _FLOATS = np.dtype("<f8")
 _MOST_DIMENSIONS, _MASS_TOLERANCE, _LONGEST_VERSION, _LONGEST_NAME = 8, 1e-6, 80, 1000
-_KERNEL_VALUE, _MOST_WORK = 20, 2e10  # steps of an exponential; what a file may make its reader do: some ten seconds
-_OWN_ARRAYS, _CONSTANT, _INTERVAL = ("log_unit", "support_points", "unit_factor"), "unit_constant", "interval"
+_KERNEL_VALUE, _MOST_WORK = (
+    20,
+    2e10,
+)  # steps of an exponential; what a file may make its reader do: some ten seconds
+_OWN_ARRAYS, _CONSTANT, _INTERVAL = (
+    ("log_unit", "support_points", "unit_factor"),
+    "unit_constant",
+    "interval",
+)
 _COMMON_KEYS = {"format_version", "library_version", "measure", "arrays", "sha256"}
 _TABLES: dict[str, Mapping[str, type[Any]]] = {"kernel": KERNELS, "measure": MEASURES}
 
@@ -121,17 +128,26 @@ def _describe(law: SoSDensity | SoSMixture) -> tuple[dict[str, Any], Arrays]:
             arrays |= own
             if part.interval is not None:
                 header["format_version"], header["parts"][-1]["within"] = 4, part.interval.feature
-                arrays[f"parts.{number}.{_INTERVAL}"] = _as_floats([part.interval.low, part.interval.high])
+                arrays[f"parts.{number}.{_INTERVAL}"] = _as_floats(
+                    [part.interval.low, part.interval.high]
+                )
     if law.feature_names is not None:
-        header |= {"format_version": max(3, header["format_version"]), "feature_names": list(law.feature_names)}
-    header["arrays"] = [{"name": name, "shape": list(array.shape)} for name, array in arrays.items()]
+        header |= {
+            "format_version": max(3, header["format_version"]),
+            "feature_names": list(law.feature_names),
+        }
+    header["arrays"] = [
+        {"name": name, "shape": list(array.shape)} for name, array in arrays.items()
+    ]
     header["sha256"] = _checksum(arrays)
     return header, arrays
 
 
 def _describe_density(density: SoSDensity, prefix: str) -> tuple[dict[str, Any], Arrays]:
     own = (density.log_unit, density.support_points, density.unit_factor)
-    arrays: Arrays = {prefix + name: _as_floats(value) for name, value in zip(_OWN_ARRAYS, own, strict=True)}
+    arrays: Arrays = {
+        prefix + name: _as_floats(value) for name, value in zip(_OWN_ARRAYS, own, strict=True)
+    }
     if density.unit_constant is not None:
         arrays[prefix + _CONSTANT] = _as_floats(density.unit_constant)
     entries = {}
@@ -144,18 +160,28 @@ def _describe_density(density: SoSDensity, prefix: str) -> tuple[dict[str, Any],
 def _describe_role(role: str, part: Any, prefix: str) -> tuple[dict[str, Any], Arrays]:
     table = _TABLES[role]
     if table.get(part.name) is not type(part):
-        raise ValueError(f"this density cannot be saved: its {role} {part!r} is none of those that a file can name: {', '.join(table)}")
+        raise ValueError(
+            f"this density cannot be saved: its {role} {part!r} is none of those that a file can name: {', '.join(table)}"
+        )
     words, numbers = _split(part.parameters())
-    return {"name": part.name, "parameters": words}, {f"{prefix}{role}.{name}": value for name, value in numbers.items()}
+    return {"name": part.name, "parameters": words}, {
+        f"{prefix}{role}.{name}": value for name, value in numbers.items()
+    }
 
 
 def _assemble(header: dict[str, Any], arrays: Arrays) -> SoSDensity | SoSMixture:
     """What ``header`` and ``arrays`` describe, or ValueError: checksums say what was written, not that it makes sense."""
     for name, array in arrays.items():
-        if np.isnan(array.min()):  # no temporary as large as the array, as isnan(array).any() would need
+        if np.isnan(
+            array.min()
+        ):  # no temporary as large as the array, as isnan(array).any() would need
             raise ValueError(f"its array {name!r} has NaN inside")
     constants = header["format_version"] > 1
-    law = _assemble_mixture(header, arrays) if "parts" in header else _assemble_density(header, arrays, "", constants=constants)
+    law = (
+        _assemble_mixture(header, arrays)
+        if "parts" in header
+        else _assemble_density(header, arrays, "", constants=constants)
+    )
     if arrays:
         raise ValueError(f"it holds arrays that belong to nothing: {_shown(sorted(arrays))}")
     return law.with_feature_names(_feature_names(header, law.n_features))
@@ -166,7 +192,11 @@ def _feature_names(header: dict[str, Any], d: int) -> list[str] | None:
     if "feature_names" not in header:
         return None
     names = header["feature_names"]
-    if not isinstance(names, list) or len(names) != d or not all(isinstance(name, str) for name in names):
+    if (
+        not isinstance(names, list)
+        or len(names) != d
+        or not all(isinstance(name, str) for name in names)
+    ):
         raise ValueError(f"its feature names must be {d} words; got {_shown(names)}")
     for name in names:
         if not name.isprintable() or len(name) > _LONGEST_NAME:
@@ -179,35 +209,61 @@ def _feature_names(header: dict[str, Any], d: int) -> list[str] | None:
 
 
 def _assemble_mixture(header: dict[str, Any], arrays: Arrays) -> SoSMixture:
-    entries, measure, weights = header["parts"], _rebuild("measure", header["measure"], arrays, ""), arrays.pop("weights", None)
+    entries, measure, weights = (
+        header["parts"],
+        _rebuild("measure", header["measure"], arrays, ""),
+        arrays.pop("weights", None),
+    )
     if not isinstance(entries, list) or not entries:
         raise ValueError(f"its header must list the parts of the mixture; got {_shown(entries)}")
     if weights is None or weights.shape != (len(entries),):
-        raise ValueError(f"its mixture of {len(entries)} parts must have an array of as many weights")
+        raise ValueError(
+            f"its mixture of {len(entries)} parts must have an array of as many weights"
+        )
     if not (weights.min() > 0.0 and abs(float(weights.sum()) - 1.0) <= _MASS_TOLERANCE):
         raise ValueError("its weights must be positive and sum to 1")
     parts = []
     for number, (entry, weight) in enumerate(zip(entries, weights.tolist(), strict=True)):
         inside = header["format_version"] > 3 and isinstance(entry, dict) and "within" in entry
-        _check_keys(entry, {"kernel", "measure", "features"} | ({"within"} if inside else set()), "a part of its mixture")
+        _check_keys(
+            entry,
+            {"kernel", "measure", "features"} | ({"within"} if inside else set()),
+            "a part of its mixture",
+        )
         density = _assemble_density(entry, arrays, f"parts.{number}.", constants=True)
         d, features = density.n_features, entry["features"]
-        if not isinstance(features, list) or not all(type(k) is int and 0 <= k < d for k in features) or len(set(features)) < len(features):
-            raise ValueError(f"the features of a part must be different numbers from 0 to {d - 1}; got {_shown(features)}")
-        interval = _interval(entry["within"], d, features, arrays.pop(f"parts.{number}.{_INTERVAL}", None)) if inside else None
+        if (
+            not isinstance(features, list)
+            or not all(type(k) is int and 0 <= k < d for k in features)
+            or len(set(features)) < len(features)
+        ):
+            raise ValueError(
+                f"the features of a part must be different numbers from 0 to {d - 1}; got {_shown(features)}"
+            )
+        interval = (
+            _interval(entry["within"], d, features, arrays.pop(f"parts.{number}.{_INTERVAL}", None))
+            if inside
+            else None
+        )
         parts.append((weight, as_part(density, features, interval)))
     return SoSMixture.from_parts(parts, measure, check=True)
 
 
 def _interval(feature: Any, d: int, features: list[int], sides: np.ndarray | None) -> Interval:
     if type(feature) is not int or not 0 <= feature < d or feature in features:
-        raise ValueError(f"the feature of a part in an interval must be one of the {d} that are integrated out; got {_shown(feature)}")
+        raise ValueError(
+            f"the feature of a part in an interval must be one of the {d} that are integrated out; got {_shown(feature)}"
+        )
     if sides is None or sides.shape != (2,) or not sides[0] < sides[1]:
-        raise ValueError(f"an interval must have two sides, the lower one first; got {_shown(None if sides is None else sides.tolist())}")
+        raise ValueError(
+            f"an interval must have two sides, the lower one first; got {_shown(None if sides is None else sides.tolist())}"
+        )
     return Interval(feature, float(sides[0]), float(sides[1]))
 
 
-def _assemble_density(entries: Mapping[str, Any], arrays: Arrays, prefix: str, *, constants: bool) -> SoSDensity:
+def _assemble_density(
+    entries: Mapping[str, Any], arrays: Arrays, prefix: str, *, constants: bool
+) -> SoSDensity:
     kernel, measure = (_rebuild(role, entries[role], arrays, prefix) for role in _TABLES)
     missing = {prefix + name for name in _OWN_ARRAYS} - arrays.keys()
     if missing:
@@ -220,14 +276,19 @@ def _assemble_density(entries: Mapping[str, Any], arrays: Arrays, prefix: str, *
             f"got {log_unit.shape}, {points.shape} and {F.shape}"
         )
     if constant is not None and constant.shape != F.shape[1:]:
-        raise ValueError(f"{_CONSTANT} must have one entry for each of the {F.shape[1]} columns of unit_factor; got {constant.shape}")
+        raise ValueError(
+            f"{_CONSTANT} must have one entry for each of the {F.shape[1]} columns of unit_factor; got {constant.shape}"
+        )
     if constant is not None and not math.isfinite(measure.log_mass(points.shape[1])):
         raise ValueError(f"it has a constant on {measure!r}, whose mass is not finite")
     for name, array in zip((*_OWN_ARRAYS, _CONSTANT), (log_unit, points, F, constant), strict=True):
         if array is not None and not (np.isfinite(array.min()) and np.isfinite(array.max())):
             raise ValueError(f"its array {name!r} has an infinity inside")
     density = SoSDensity.from_units(kernel, points, F, float(log_unit), measure, constant)
-    m, n = points.shape[0], points.shape[0] if measure.atoms is None else measure.atoms.points.shape[0]
+    m, n = (
+        points.shape[0],
+        points.shape[0] if measure.atoms is None else measure.atoms.points.shape[0],
+    )
     if (work := m * n * float(points.shape[1] + F.shape[1] + _KERNEL_VALUE)) > _MOST_WORK:
         raise ValueError(
             f"its mass, of {m} support points at {n} places, would take {work:.1e} steps to verify, more than {_MOST_WORK:.0e}"
@@ -235,14 +296,22 @@ def _assemble_density(entries: Mapping[str, Any], arrays: Arrays, prefix: str, *
     with quiet():
         mass = density.mass()  # which also finds a kernel or a measure of another dimension
     if not abs(mass - 1.0) <= _MASS_TOLERANCE:
-        raise ValueError(f"its density has mass {mass:.9g}, where 1 within {_MASS_TOLERANCE:g} was expected")
+        raise ValueError(
+            f"its density has mass {mass:.9g}, where 1 within {_MASS_TOLERANCE:g} was expected"
+        )
     return density
 
 
 def _split(parameters: Mapping[str, Any]) -> tuple[Words, Arrays]:
     """Flags, whole numbers and words, which JSON keeps, apart from real numbers, which the arrays keep to the last bit."""
-    words = {name: value for name, value in parameters.items() if value is None or isinstance(value, (bool, int, str))}
-    return words, {name: _as_floats(value) for name, value in parameters.items() if name not in words}
+    words = {
+        name: value
+        for name, value in parameters.items()
+        if value is None or isinstance(value, (bool, int, str))
+    }
+    return words, {
+        name: _as_floats(value) for name, value in parameters.items() if name not in words
+    }
 
 
 def _rebuild(role: str, entry: Any, arrays: Arrays, prefix: str) -> Any:
@@ -250,17 +319,33 @@ def _rebuild(role: str, entry: Any, arrays: Arrays, prefix: str) -> Any:
     _check_keys(entry, {"name", "parameters"}, f"the {role} in its header")
     name, words, table = entry["name"], entry["parameters"], _TABLES[role]
     if not isinstance(name, str) or name not in table:
-        raise ValueError(f"its {role} is {_shown(name)}, where one of {', '.join(table)} was expected")
-    if not isinstance(words, dict) or not all(value is None or isinstance(value, (bool, int, str)) for value in words.values()):
-        raise ValueError(f"the parameters of its {role} must be flags, whole numbers and words; got {_shown(words)}")
+        raise ValueError(
+            f"its {role} is {_shown(name)}, where one of {', '.join(table)} was expected"
+        )
+    if not isinstance(words, dict) or not all(
+        value is None or isinstance(value, (bool, int, str)) for value in words.values()
+    ):
+        raise ValueError(
+            f"the parameters of its {role} must be flags, whole numbers and words; got {_shown(words)}"
+        )
     own = [key for key in arrays if key.startswith(f"{prefix}{role}.")]
     numbers = {key.removeprefix(f"{prefix}{role}."): arrays.pop(key) for key in own}
-    part = table[name](**words, **{key: value if value.ndim else float(value) for key, value in numbers.items()})
+    part = table[name](
+        **words, **{key: value if value.ndim else float(value) for key, value in numbers.items()}
+    )
     # A constructor fills gaps and converts types: what it made must say of itself exactly what the file says of it.
     true_words, true_numbers = _split(part.parameters())
-    same_words = words == true_words and all(type(words[key]) is type(true_words[key]) for key in words)  # True == 1
-    if not same_words or numbers.keys() != true_numbers.keys() or not all(np.array_equal(numbers[k], true_numbers[k]) for k in numbers):
-        raise ValueError(f"the parameters of its {role} are not those of a {name} {role}: {_shown(sorted({*words, *numbers}))}")
+    same_words = words == true_words and all(
+        type(words[key]) is type(true_words[key]) for key in words
+    )  # True == 1
+    if (
+        not same_words
+        or numbers.keys() != true_numbers.keys()
+        or not all(np.array_equal(numbers[k], true_numbers[k]) for k in numbers)
+    ):
+        raise ValueError(
+            f"the parameters of its {role} are not those of a {name} {role}: {_shown(sorted({*words, *numbers}))}"
+        )
     return part
 
 
@@ -288,7 +373,9 @@ def _header_and_its_end(file: BinaryIO) -> tuple[dict[str, Any], int]:
     prefix = file.read(_PREFIX_BYTES)
     if not prefix.startswith(_MAGIC):
         if prefix.startswith(_MAGIC[:5]):
-            raise ModelFormatError("the file was converted as if it were text; copy it again from its source, in binary mode")
+            raise ModelFormatError(
+                "the file was converted as if it were text; copy it again from its source, in binary mode"
+            )
         if prefix.startswith(_CONDITIONAL_MAGIC):
             raise ModelFormatError(
                 "it holds the density of one column given others, with its regressors: ask it with ksos predict, or ksos.load in Python"
@@ -318,10 +405,16 @@ def _parse(text: bytes) -> dict[str, Any]:
             f"this ksos reads versions up to {_FORMAT_VERSION}: update ksos"
         )
     mixed = version > 1 and "parts" in header
-    named = {"feature_names"} if version == 3 or (version > 3 and "feature_names" in header) else set()
+    named = (
+        {"feature_names"} if version == 3 or (version > 3 and "feature_names" in header) else set()
+    )
     _check_keys(header, _COMMON_KEYS | named | ({"parts"} if mixed else {"kernel"}), "its header")
     written_by = header["library_version"]
-    if not isinstance(written_by, str) or not written_by.isprintable() or len(written_by) > _LONGEST_VERSION:  # it is shown on terminals
+    if (
+        not isinstance(written_by, str)
+        or not written_by.isprintable()
+        or len(written_by) > _LONGEST_VERSION
+    ):  # it is shown on terminals
         raise ValueError(f"its library version must be a word; got {_shown(written_by)}")
     return header
 
@@ -353,7 +446,11 @@ def _shapes(entries: Any, available: int) -> dict[str, tuple[int, ...]]:
         name, shape = entry["name"], entry["shape"]
         if not isinstance(name, str) or name in shapes:
             raise ValueError(f"its arrays must have names, one each; got {_shown(name)}")
-        if not isinstance(shape, list) or len(shape) > _MOST_DIMENSIONS or not all(type(n) is int and 1 <= n <= available for n in shape):
+        if (
+            not isinstance(shape, list)
+            or len(shape) > _MOST_DIMENSIONS
+            or not all(type(n) is int and 1 <= n <= available for n in shape)
+        ):
             raise ValueError(f"its array {_shown(name)} cannot have shape {_shown(shape)}")
         shapes[name] = tuple(shape)
     return shapes
@@ -362,7 +459,9 @@ def _shapes(entries: Any, available: int) -> dict[str, tuple[int, ...]]:
 def _check_keys(entry: Any, keys: set[str], what: str) -> None:
     if not isinstance(entry, dict) or entry.keys() != keys:
         got = sorted(entry) if isinstance(entry, dict) else entry
-        raise ValueError(f"{what} must have the fields {', '.join(sorted(keys))}; got {_shown(got)}")
+        raise ValueError(
+            f"{what} must have the fields {', '.join(sorted(keys))}; got {_shown(got)}"
+        )
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["Line", "line_panels", "weighted_level"]
 
 _ORDER, _PANELS_PER_LENGTH = 16, 4
-_LOG_LEVEL = -32.0  # inside all panels are equally long; outside k falls by e per panel, down to the last level
+_LOG_LEVEL = (
+    -32.0
+)  # inside all panels are equally long; outside k falls by e per panel, down to the last level
 _LAST_LEVEL = -330.0  # its square is about the smallest number there is
 _UNSEEN = -80.0  # what lies e⁻⁸⁰ below the top has no mass
 _ROUNDING, _REAL, _SMALL = 1e-15, 1e-4, 1e-10
@@ -90,16 +92,27 @@ class Line:
             above = log_p >= log_level
             change = np.flatnonzero(above[1:] != above[:-1])
             rising = above[change + 1]
-            ends = law.cdf(_crossings(p, grid[change], grid[change + 1], rising, log_level)[None, :])[0]
+            ends = law.cdf(
+                _crossings(p, grid[change], grid[change + 1], rising, log_level)[None, :]
+            )[0]
             total = float(np.sum(np.where(rising, -ends, ends)))
-            return total + (at_grid[-1] if above[-1] else 0.0) - (at_grid[0] if above[0] else 0.0) - mass
+            return (
+                total
+                + (at_grid[-1] if above[-1] else 0.0)
+                - (at_grid[0] if above[0] else 0.0)
+                - mass
+            )
 
         top = float(log_p.max())
         low = weighted_level(log_p, np.diff(np.r_[0.0, at_grid]), mass)
         step = 0.1
         while excess(low) < 0.0 and step < 1e3:
             low, step = low - step, 2.0 * step
-        return float(brentq(excess, low, top + 1.0, xtol=1e-13, rtol=1e-14)) if excess(low) > 0.0 else low
+        return (
+            float(brentq(excess, low, top + 1.0, xtol=1e-13, rtol=1e-14))
+            if excess(low) > 0.0
+            else low
+        )
 
 
 def weighted_level(log_p: np.ndarray, masses: np.ndarray, mass: float) -> float:
@@ -118,7 +131,10 @@ def line_panels(p: SoSDensity, *, tails: bool = True) -> Panels:
     start, stop = cut(low, high, step, kinks(source, 0, origin=0.0))
     if tails:
         left, right = _tails(p, step)
-        start, stop = np.concatenate([left[:-1], start, right[:-1]]), np.concatenate([left[1:], stop, right[1:]])
+        start, stop = (
+            np.concatenate([left[:-1], start, right[:-1]]),
+            np.concatenate([left[1:], stop, right[1:]]),
+        )
     return Panels(start[stop > start], stop[stop > start], _ORDER)
 
 
@@ -126,12 +142,17 @@ def _tails(p: SoSDensity, step: float) -> tuple[np.ndarray, np.ndarray]:
     """The ends of the panels of both tails, in increasing order, each panel so short that k falls by a factor e at most."""
     smooth = p.kernel.smooth
     levels = np.linspace(_LOG_LEVEL, _LAST_LEVEL, 76 if smooth else 2)
-    step = step if smooth else _PANELS_PER_LENGTH * step  # e^{−r}: one bandwidth is as far as any other
+    step = (
+        step if smooth else _PANELS_PER_LENGTH * step
+    )  # e^{−r}: one bandwidth is as far as any other
     ends = [p.integrals.windows(p.support_points, 0, float(level)) for level in levels]
     sides = []
     for side in ([low.min() for low, _, _ in ends], [high.max() for _, high, _ in ends]):
         side = [end + p.support_points[0, 0] for end in side]
-        pieces = [np.linspace(u, v, 1 + max(4 if smooth else 1, int(np.ceil(abs(v - u) / step)))) for u, v in itertools.pairwise(side)]
+        pieces = [
+            np.linspace(u, v, 1 + max(4 if smooth else 1, int(np.ceil(abs(v - u) / step))))
+            for u, v in itertools.pairwise(side)
+        ]
         sides.append(np.unique(np.concatenate(pieces)))
     return sides[0], sides[1]
 
@@ -155,7 +176,9 @@ def _monotone_pieces(panels: Panels, log_p: np.ndarray) -> np.ndarray:
     return np.unique(np.concatenate(pieces))
 
 
-def _crossings(p: SoSDensity, low: np.ndarray, high: np.ndarray, rising: np.ndarray, log_level: float) -> np.ndarray:
+def _crossings(
+    p: SoSDensity, low: np.ndarray, high: np.ndarray, rising: np.ndarray, log_level: float
+) -> np.ndarray:
     """Where log p = log_level between ``low`` and ``high``, entry by entry."""
     sign = np.where(rising, 1.0, -1.0)
 

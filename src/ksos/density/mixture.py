@@ -13,7 +13,15 @@ from scipy.linalg import block_diag
 
 from ksos._array import Array, is_numpy, like, namespace, quiet, to_numpy
 from ksos._progress import shown
-from ksos._validation import as_conditions, as_count, as_features, as_scales, as_vector, as_weights, instead
+from ksos._validation import (
+    as_conditions,
+    as_count,
+    as_features,
+    as_scales,
+    as_vector,
+    as_weights,
+    instead,
+)
 from ksos.density._assemble import assemble, listed, named
 from ksos.density._quiet import without_underflow
 from ksos.density.compress import Compression
@@ -59,13 +67,25 @@ def mixture(densities: Any, weights: Any = None) -> SoSDensity | SoSMixture:
     """
     parts = _as_laws(densities)
     first, shares = parts[0], as_weights(weights, len(parts), "weights")
-    if not isinstance(first, SoSDensity) or not all(isinstance(p, SoSDensity) and _same_class(first, p) for p in parts):
+    if not isinstance(first, SoSDensity) or not all(
+        isinstance(p, SoSDensity) and _same_class(first, p) for p in parts
+    ):
         return SoSMixture(parts, shares)
-    used = [(p.on_host(), w) for p, w in zip(parts, shares, strict=True) if w > 0.0 and isinstance(p, SoSDensity)]
+    used = [
+        (p.on_host(), w)
+        for p, w in zip(parts, shares, strict=True)
+        if w > 0.0 and isinstance(p, SoSDensity)
+    ]
     points = np.concatenate([p.support_points for p, _ in used])
-    log_rows = np.concatenate([np.full(p.support_points.shape[0], 0.5 * (np.log(w) - p.log_unit)) for p, w in used])
+    log_rows = np.concatenate(
+        [np.full(p.support_points.shape[0], 0.5 * (np.log(w) - p.log_unit)) for p, w in used]
+    )
     F = block_diag(*(p.unit_factor for p, _ in used))
-    return assemble(first.on_host(), first.kernel, points, first.measure, F, log_rows).on_device_of(first)._with_names_of(first)
+    return (
+        assemble(first.on_host(), first.kernel, points, first.measure, F, log_rows)
+        .on_device_of(first)
+        ._with_names_of(first)
+    )
 
 
 @without_underflow
@@ -99,7 +119,12 @@ class SoSMixture(Queries):
     parts: tuple[tuple[float, Part], ...]
     """(weight, part), the weights summing to one."""
 
-    def __init__(self, densities: Iterable[SoSDensity | SoSMixture], weights: Any = None, measure: Measure | None = None) -> None:
+    def __init__(
+        self,
+        densities: Iterable[SoSDensity | SoSMixture],
+        weights: Any = None,
+        measure: Measure | None = None,
+    ) -> None:
         laws = _as_laws(densities)
         shares = as_weights(weights, len(laws), "weights")
         used = [(w, law) for w, law in zip(shares.tolist(), laws, strict=True) if w > 0.0]
@@ -111,12 +136,16 @@ class SoSMixture(Queries):
 
     def _set(self, parts: Sequence[tuple[float, Part]], measure: Measure) -> None:
         total = math.fsum(w for w, _ in parts)
-        total = 1.0 if abs(total - 1.0) <= _ROUNDING else total  # weights that are scaled already keep their last bits
+        total = (
+            1.0 if abs(total - 1.0) <= _ROUNDING else total
+        )  # weights that are scaled already keep their last bits
         self.parts = tuple((w / total, part) for w, part in parts if w / total > _NEGLIGIBLE)
         self.measure = measure
 
     @classmethod
-    def from_parts(cls, parts: Sequence[tuple[float, Part]], measure: Measure, *, check: bool = False) -> Self:
+    def from_parts(
+        cls, parts: Sequence[tuple[float, Part]], measure: Measure, *, check: bool = False
+    ) -> Self:
         """The mixture of these parts; weights are scaled to sum one. With ``check``, parts that do not fit each other are refused."""
         if check:
             _check_parts([part for _, part in parts], measure)
@@ -131,23 +160,38 @@ class SoSMixture(Queries):
 
     def to_sklearn(self) -> FittedMixture:
         """The same law as a fitted :class:`sklearn.mixture.GaussianMixture` (covariance type "full"), if every part is a normal law."""
-        from sklearn.mixture import GaussianMixture as FittedMixture  # scikit-learn is needed only here
+        from sklearn.mixture import (
+            GaussianMixture as FittedMixture,
+        )  # scikit-learn is needed only here
 
         shares, means, covariances = [], [], []
         for weight, part in self.as_mixture().parts:
             groups = part.groups()
-            if groups is None or any(group.weights.size > 1 or group.weights[0] < 0.0 for group in groups):
-                raise ValueError(f"{self!r} is no mixture of normal laws: one of its parts is a sum of squares over several support points")
+            if groups is None or any(
+                group.weights.size > 1 or group.weights[0] < 0.0 for group in groups
+            ):
+                raise ValueError(
+                    f"{self!r} is no mixture of normal laws: one of its parts is a sum of squares over several support points"
+                )
             for group in groups:
                 shares.append(weight * float(group.weights[0]))
                 means.append(group.means[0])
                 covariances.append(group.covariance)
         out = FittedMixture(n_components=len(shares))
-        out.weights_, out.means_, out.covariances_ = np.array(shares) / sum(shares), np.stack(means), np.stack(covariances)
+        out.weights_, out.means_, out.covariances_ = (
+            np.array(shares) / sum(shares),
+            np.stack(means),
+            np.stack(covariances),
+        )
         roots = [np.linalg.inv(np.linalg.cholesky(covariance)).T for covariance in covariances]
         out.precisions_cholesky_ = np.stack(roots)
         out.precisions_ = np.stack([root @ root.T for root in roots])
-        out.n_features_in_, out.converged_, out.n_iter_, out.lower_bound_ = self.n_features, True, 0, -np.inf
+        out.n_features_in_, out.converged_, out.n_iter_, out.lower_bound_ = (
+            self.n_features,
+            True,
+            0,
+            -np.inf,
+        )
         return out
 
     @property
@@ -162,7 +206,9 @@ class SoSMixture(Queries):
     @property
     def support_points(self) -> Array:
         """Those of all parts, and the means of normal laws, stacked."""
-        return namespace(self.parts[0][1].support_points).concat([part.support_points for _, part in self.parts])
+        return namespace(self.parts[0][1].support_points).concat(
+            [part.support_points for _, part in self.parts]
+        )
 
     @property
     def _home(self) -> Array:
@@ -226,7 +272,11 @@ class SoSMixture(Queries):
         """log p(X_i) relative to the measure, shape (n,); −inf where the density vanishes, never NaN."""
         X = like(self._points(X), self._home)
         out = self.unnamed.log_by_volume(X)
-        return out if self.measure.normals(self.n_features) is None else out - self.measure.log_density(X)
+        return (
+            out
+            if self.measure.normals(self.n_features) is None
+            else out - self.measure.log_density(X)
+        )
 
     def pdf(self, X: Any) -> Array:
         """p(X_i) ≥ 0, shape (n,)."""
@@ -241,10 +291,18 @@ class SoSMixture(Queries):
         The number from each part is multinomial; each part is sampled exactly, a corrected reference by rejection from the reference.
         With ``as_frame``, a pandas data frame.
         """
-        n, generator, host = as_count(size, "size", minimum=0), np.random.default_rng(rng), self.on_host()
+        n, generator, host = (
+            as_count(size, "size", minimum=0),
+            np.random.default_rng(rng),
+            self.on_host(),
+        )
         counts = generator.multinomial(n, host.weights / host.weights.sum())
         with shown(f"{n} samples"):
-            samples = [part.draw(int(count), generator) for count, (_, part) in zip(counts, host.parts, strict=True) if count]
+            samples = [
+                part.draw(int(count), generator)
+                for count, (_, part) in zip(counts, host.parts, strict=True)
+                if count
+            ]
         rows = np.concatenate([np.empty((0, self.n_features)), *samples])[generator.permutation(n)]
         return frame(rows, self.feature_names) if as_frame else like(rows, self.support_points)
 
@@ -279,9 +337,18 @@ class SoSMixture(Queries):
 
     def marginal(self, features: Any) -> SoSMixture:
         """The law of the features S = ``features``, in that order: the mixture of the parts' marginals."""
-        host, keep = self.on_host(), as_features(features, self.n_features, "features", self.feature_names)
+        host, keep = (
+            self.on_host(),
+            as_features(features, self.n_features, "features", self.feature_names),
+        )
         parts = [(w, part.marginal(keep)) for w, part in host.parts]
-        return self._made(parts, self.measure.restrict(keep) if self.measure.atoms is None else self._shared_atoms(parts), keep)
+        return self._made(
+            parts,
+            self.measure.restrict(keep)
+            if self.measure.atoms is None
+            else self._shared_atoms(parts),
+            keep,
+        )
 
     def _shared_atoms(self, parts: list[tuple[float, Part]]) -> Measure:
         measures = [part.density.measure for _, part in parts]
@@ -298,11 +365,22 @@ class SoSMixture(Queries):
         Given an interval, parts with a metric and corrected references are mixtures of their laws at the nodes of a rule on it, good to
         about 1e-9, and the result is a density by volume if the measure ties the features.
         """
-        names, (values, sides) = self.feature_names, as_conditions(conditions, self.n_features, self.feature_names)
-        law = self.on_host()._at_values(list(values), np.array(list(values.values()))) if values else self.on_host()
+        names, (values, sides) = (
+            self.feature_names,
+            as_conditions(conditions, self.n_features, self.feature_names),
+        )
+        law = (
+            self.on_host()._at_values(list(values), np.array(list(values.values())))
+            if values
+            else self.on_host()
+        )
         left = [k for k in range(self.n_features) if k not in values]
         for feature, side in sides.items():
-            law = law._in_interval(left.index(feature), side, f"the density vanishes where {named({feature: side}, names)}")
+            law = law._in_interval(
+                left.index(feature),
+                side,
+                f"the density vanishes where {named({feature: side}, names)}",
+            )
             left.remove(feature)
         return law.on_device_of(self)
 
@@ -310,33 +388,59 @@ class SoSMixture(Queries):
         rest = [k for k in range(self.n_features) if k not in given]
         found = [(w, part.given(given, values)) for w, part in self.parts]
         nothing_left = f"the density vanishes at {listed(given, values, self.feature_names)}"
-        parts = _weighed([(math.log(w) + one[0], one[1]) for w, one in found if one is not None], nothing_left)
+        parts = _weighed(
+            [(math.log(w) + one[0], one[1]) for w, one in found if one is not None], nothing_left
+        )
         atoms = self.measure.atoms is not None
-        measure = parts[0][1].density.measure if atoms else _conditional_measure(self.measure, given, values, rest)
+        measure = (
+            parts[0][1].density.measure
+            if atoms
+            else _conditional_measure(self.measure, given, values, rest)
+        )
         law = self._made(parts, measure, rest)
         warn_if_far(self.unnamed, law.unnamed, given, values, self.feature_names)
         return law
 
-    def _in_interval(self, feature: int, side: tuple[float, float], nothing_left: str) -> SoSMixture:
-        parts = _weighed([(math.log(w) + log, one) for w, part in self.parts for log, one in part.within(feature, side)], nothing_left)
+    def _in_interval(
+        self, feature: int, side: tuple[float, float], nothing_left: str
+    ) -> SoSMixture:
+        parts = _weighed(
+            [
+                (math.log(w) + log, one)
+                for w, part in self.parts
+                for log, one in part.within(feature, side)
+            ],
+            nothing_left,
+        )
         rest = [k for k in range(self.n_features) if k != feature]
         if self.measure.atoms is not None:
             return self._made(parts, self._shared_atoms(parts), rest)
-        return self._made(parts, Lebesgue() if self.measure.by_components else self.measure.restrict(rest), rest)
+        return self._made(
+            parts, Lebesgue() if self.measure.by_components else self.measure.restrict(rest), rest
+        )
 
     def conditional_logpdf(self, X: Any, given: Any) -> np.ndarray:
         """log p(x_R | x_S) at every row x of ``X`` (n, d), S = ``given``: one condition per row."""
-        return self.rows_given(like(self._points(X), self._home), as_features(given, self.n_features, "given", self.feature_names))
+        return self.rows_given(
+            like(self._points(X), self._home),
+            as_features(given, self.n_features, "given", self.feature_names),
+        )
 
     def rows_given(self, X: Array, features: list[int]) -> np.ndarray:
         """The same of rows and features that have been checked."""
         if len(features) == self.n_features:
-            raise ValueError(f"given names all {self.n_features} features: none is left to have a density; use logpdf for that of a row")
+            raise ValueError(
+                f"given names all {self.n_features} features: none is left to have a density; use logpdf for that of a row"
+            )
         bare = self.unnamed
         log_given = bare.marginal(features).logpdf(X[:, features])
         if np.any(np.isneginf(to_numpy(log_given))):
             row = int(np.flatnonzero(np.isneginf(to_numpy(log_given)))[0])
-            words = features if self.feature_names is None else quoted([self.feature_names[k] for k in features])
+            words = (
+                features
+                if self.feature_names is None
+                else quoted([self.feature_names[k] for k in features])
+            )
             raise ValueError(
                 f"the density of the features {words} vanishes in row {row} of X: there is no conditional density; leave out the rows "
                 "where p.marginal(given).logpdf(X[:, given]) is -inf"
@@ -346,39 +450,85 @@ class SoSMixture(Queries):
     def affine(self, scale: Any = 1.0, shift: Any = 0.0) -> SoSMixture:
         """The law of scale·x + shift; ``scale`` is a number, one per feature, or an invertible matrix."""
         d, host, names = self.n_features, self.on_host(), self.feature_names
-        scale, shift = per_feature(scale, d, names, "scale", 1.0), per_feature(shift, d, names, "shift", 0.0)
-        A = np.asarray(scale, dtype=np.float64) if np.ndim(scale) == 2 else np.diag(as_vector(scale, "scale", length=d))
+        scale, shift = (
+            per_feature(scale, d, names, "scale", 1.0),
+            per_feature(shift, d, names, "shift", 0.0),
+        )
+        A = (
+            np.asarray(scale, dtype=np.float64)
+            if np.ndim(scale) == 2
+            else np.diag(as_vector(scale, "scale", length=d))
+        )
         b = as_vector(shift, "shift", length=d)
         if A.shape != (d, d) or not np.all(np.isfinite(A)) or np.linalg.matrix_rank(A) < d:
-            raise ValueError(f"scale must be a number other than 0, one per feature, or an invertible matrix {(d, d)}; got {scale!r}")
+            raise ValueError(
+                f"scale must be a number other than 0, one per feature, or an invertible matrix {(d, d)}; got {scale!r}"
+            )
         parts = [(w, part.affine(A, b)) for w, part in host.parts]
-        return self._made(parts, self.measure.linear_image(A, b)).with_feature_names(None if np.ndim(scale) == 2 else names)
+        return self._made(parts, self.measure.linear_image(A, b)).with_feature_names(
+            None if np.ndim(scale) == 2 else names
+        )
 
     def times_gaussian(self, mean: Any, scale: Any) -> SoSMixture:
         """p(x)·exp(−½(x − mean)ᵀΣ⁻¹(x − mean)), scaled to mass one; ``scale`` is one deviation per feature (perhaps infinite), or Σ."""
         d, host, names = self.n_features, self.on_host(), self.feature_names
-        mean, scale = per_feature(mean, d, names, "mean", 0.0), per_feature(scale, d, names, "scale", np.inf)
+        mean, scale = (
+            per_feature(mean, d, names, "mean", 0.0),
+            per_feature(scale, d, names, "scale", np.inf),
+        )
         mean = as_vector(mean, "mean", length=d)
-        precision = np.linalg.inv(np.asarray(scale, dtype=np.float64)) if np.ndim(scale) == 2 else np.diag(as_scales(scale, d) ** -2.0)
+        precision = (
+            np.linalg.inv(np.asarray(scale, dtype=np.float64))
+            if np.ndim(scale) == 2
+            else np.diag(as_scales(scale, d) ** -2.0)
+        )
         found = [(w, part.times_gaussian(mean, precision)) for w, part in host.parts]
-        logs = np.array([math.log(w) + one[0] if one is not None else -math.inf for w, one in found])
+        logs = np.array(
+            [math.log(w) + one[0] if one is not None else -math.inf for w, one in found]
+        )
         if not np.isfinite(logs.max()):
-            raise ValueError(f"the density vanishes where the Gaussian with mean {mean.tolist()} does not")
-        parts = [(math.exp(log - logs.max()), one[1]) for log, (_, one) in zip(logs.tolist(), found, strict=True) if one is not None]
-        return self._made(parts, self.measure if self.measure.atoms is None else parts[0][1].density.measure)
+            raise ValueError(
+                f"the density vanishes where the Gaussian with mean {mean.tolist()} does not"
+            )
+        parts = [
+            (math.exp(log - logs.max()), one[1])
+            for log, (_, one) in zip(logs.tolist(), found, strict=True)
+            if one is not None
+        ]
+        return self._made(
+            parts, self.measure if self.measure.atoms is None else parts[0][1].density.measure
+        )
 
     def compress(
-        self, rank: int | None = None, m: int | None = None, *, kernel: Kernel | None = None, landmarks: Any = None
+        self,
+        rank: int | None = None,
+        m: int | None = None,
+        *,
+        kernel: Kernel | None = None,
+        landmarks: Any = None,
     ) -> Compression:
         """Every part with at most ``rank`` squares or ``m`` support points, and the MMD to this law; see :meth:`SoSDensity.compress`."""
         if (rank is None) == (m is None):
-            raise ValueError(f"give either rank, the number of columns, or m, the number of support points; got rank={rank!r}, m={m!r}")
-        rank, m = (None if n is None else as_count(n, name) for n, name in ((rank, "rank"), (m, "m")))
-        small = self._made([(w, part.compressed(rank, m)) for w, part in self.on_host().parts], self.measure)
+            raise ValueError(
+                f"give either rank, the number of columns, or m, the number of support points; got rank={rank!r}, m={m!r}"
+            )
+        rank, m = (
+            None if n is None else as_count(n, name) for n, name in ((rank, "rank"), (m, "m"))
+        )
+        small = self._made(
+            [(w, part.compressed(rank, m)) for w, part in self.on_host().parts], self.measure
+        )
         return Compression(small, small.mmd(self, kernel=kernel, landmarks=landmarks))  # type: ignore[arg-type]
 
-    def _made(self, parts: list[tuple[float, Part]], measure: Measure, features: Sequence[int] | None = None) -> SoSMixture:
-        return SoSMixture.from_parts(parts, measure).on_device_of(self)._with_names_of(self, features)
+    def _made(
+        self,
+        parts: list[tuple[float, Part]],
+        measure: Measure,
+        features: Sequence[int] | None = None,
+    ) -> SoSMixture:
+        return (
+            SoSMixture.from_parts(parts, measure).on_device_of(self)._with_names_of(self, features)
+        )
 
     def on_host(self) -> SoSMixture:
         """The same mixture in NumPy arrays; the mixture itself if it is made of them."""
@@ -394,7 +544,9 @@ class SoSMixture(Queries):
         return self if both else self._moved(lambda p: p.on_device_of(other))
 
     def _moved(self, move: Any) -> SoSMixture:
-        return SoSMixture.from_parts([(w, part.moved(move)) for w, part in self.parts], self.measure)._with_names_of(self)
+        return SoSMixture.from_parts(
+            [(w, part.moved(move)) for w, part in self.parts], self.measure
+        )._with_names_of(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the mixture to a file that :func:`ksos.load` reads; the old file or the new one is there, whole, at any moment."""
@@ -421,7 +573,9 @@ def reference_density(measure: Measure) -> SoSDensity:
     if normals is None:
         raise ValueError(f"a Normal or GaussianMixture measure is needed; got {measure!r}")
     kernel = Gaussian(4.0 * normals.covariances[0])
-    return SoSDensity.from_units(kernel, np.array(normals.means[:1]), np.zeros((1, 1)), 0.0, measure, np.ones(1))
+    return SoSDensity.from_units(
+        kernel, np.array(normals.means[:1]), np.zeros((1, 1)), 0.0, measure, np.ones(1)
+    )
 
 
 def _as_laws(densities: Any) -> list[SoSDensity | SoSMixture]:
@@ -439,25 +593,42 @@ def _as_laws(densities: Any) -> list[SoSDensity | SoSMixture]:
             )
     names = next((p.feature_names for p in laws if p.feature_names is not None), None)
     orders = [order_of(p.feature_names, names, f"density {a}") for a, p in enumerate(laws)]
-    return [(p if order is None else p.marginal(order)).with_feature_names(names) for p, order in zip(laws, orders, strict=True)]
+    return [
+        (p if order is None else p.marginal(order)).with_feature_names(names)
+        for p, order in zip(laws, orders, strict=True)
+    ]
 
 
 def _same_class(first: SoSDensity, other: SoSDensity) -> bool:
     """Whether a mixture of the two is one sum of squares."""
     d = first.n_features
-    same = type(first.kernel) is type(other.kernel) and np.array_equal(first.kernel.matrix(d), other.kernel.matrix(d))
-    words = [{key: value for key, value in p.kernel.parameters().items() if key != "sigma"} for p in (first, other)]
+    same = type(first.kernel) is type(other.kernel) and np.array_equal(
+        first.kernel.matrix(d), other.kernel.matrix(d)
+    )
+    words = [
+        {key: value for key, value in p.kernel.parameters().items() if key != "sigma"}
+        for p in (first, other)
+    ]
     no_constant = first.unit_constant is None and other.unit_constant is None
-    return bool(same and words[0] == words[1] and no_constant and first.measure.for_features(d) == other.measure.for_features(d))
+    return bool(
+        same
+        and words[0] == words[1]
+        and no_constant
+        and first.measure.for_features(d) == other.measure.for_features(d)
+    )
 
 
 def _check_parts(parts: list[Part], measure: Measure) -> None:
     d = parts[0].n_features
     measure.check_features(d)
     if any(part.n_features != d for part in parts):
-        raise ValueError(f"the parts of a mixture must have the same features; got {[part.n_features for part in parts]}")
+        raise ValueError(
+            f"the parts of a mixture must have the same features; got {[part.n_features for part in parts]}"
+        )
     discrete = [part.density.measure for part in parts if part.density.measure.atoms is not None]
-    if (discrete or measure.atoms is not None) and not (len(discrete) == len(parts) and all(other == measure for other in discrete)):
+    if (discrete or measure.atoms is not None) and not (
+        len(discrete) == len(parts) and all(other == measure for other in discrete)
+    ):
         raise ValueError("parts on a discrete measure mix with others on the same measure only")
     low, high = measure.boundaries(d)
     for part in parts:
@@ -478,7 +649,9 @@ def _common_measure(laws: list[SoSDensity | SoSMixture], measure: Measure | None
     d = laws[0].n_features
     measures = [law.measure.for_features(d) for law in laws]
     same = all(other == measures[0] for other in measures)
-    if any(one.atoms is not None for one in measures) and not (same and (measure is None or measure == measures[0])):
+    if any(one.atoms is not None for one in measures) and not (
+        same and (measure is None or measure == measures[0])
+    ):
         raise ValueError(
             "densities on a discrete measure mix with others on the same measure only: they have no density by volume; give all of them "
             "one Discrete measure"
@@ -491,7 +664,9 @@ def _common_measure(laws: list[SoSDensity | SoSMixture], measure: Measure | None
     return measure
 
 
-def _conditional_measure(measure: Measure, given: list[int], values: np.ndarray, rest: list[int]) -> Measure:
+def _conditional_measure(
+    measure: Measure, given: list[int], values: np.ndarray, rest: list[int]
+) -> Measure:
     """What the conditional law is relative to: the same measure of the other features, a normal law given the values."""
     normals = measure.normals(len(given) + len(rest))
     if normals is None or not measure.by_components:

@@ -52,7 +52,11 @@ def log_and_gradient(p: SoSDensity, X: np.ndarray) -> tuple[np.ndarray, np.ndarr
             psi = k @ F
             square = np.einsum("ij,ij->i", psi, psi) + (k * k) @ bumps
             weight = k * (psi @ F.T + k * bumps)
-            whole = None if kernel.product or d == 1 else kernel.slope(squared_distances(x, points, sigma))
+            whole = (
+                None
+                if kernel.product or d == 1
+                else kernel.slope(squared_distances(x, points, sigma))
+            )
             seen = inside[rows] & (square > 0.0)
             log_p[rows] = np.where(seen, np.log(square) + 2.0 * peak - p.log_unit, -np.inf)
             for j, squares in enumerate(feature_squares(x, points, sigma)):
@@ -68,20 +72,26 @@ def modes(p: SoSDensity, n_starts: int, *, every: bool) -> np.ndarray:
     """The largest maximum of p, shape (1, d), or ``every`` local one that was found, the largest first."""
     if (atoms := p.measure.atoms) is not None:
         if every:
-            raise ValueError("a discrete measure has no neighbourhoods, hence no local modes; call mode() for the best of its nodes")
+            raise ValueError(
+                "a discrete measure has no neighbourhoods, hence no local modes; call mode() for the best of its nodes"
+            )
         return atoms.points[[int(np.argmax(p.logpdf(atoms.points)))]]
     standard = standardize(p)
     density = standard.density
     limits = np.stack(density.measure.boundaries(density.n_features), axis=1)
     if _has_tip(density.kernel):
         most = min(n_starts, max(2, _KINK_WORK // density.n_features))
-        found = [_from_kink_to_kink(density, y, limits, every) for y in _starts(density, most, limits)]
+        found = [
+            _from_kink_to_kink(density, y, limits, every) for y in _starts(density, most, limits)
+        ]
     else:
         found = [_climb(density, y, limits) for y in _starts(density, n_starts, limits)]
         best = max(log_p for log_p, _, _ in found)
         chosen = found if every else [one for one in found if one[0] >= best - _FLAT]
         ends: list[np.ndarray] = []
-        for _, y, _ in sorted(chosen, key=lambda one: -one[0]):  # climbs that end in one place are polished once
+        for _, y, _ in sorted(
+            chosen, key=lambda one: -one[0]
+        ):  # climbs that end in one place are polished once
             if all(np.abs(y - other).max() > _APART for other in ends):
                 ends.append(y)
         found = [_polish(density, y, limits) for y in ends]
@@ -116,7 +126,9 @@ def _starts(p: SoSDensity, most: int, limits: np.ndarray) -> np.ndarray:
 def _grid_maxima(p: SoSDensity, middle: np.ndarray) -> np.ndarray:
     """The nodes of a grid that no neighbour on it surpasses."""
     log_p = p.logpdf(middle)
-    place = np.stack([np.unique(column, return_inverse=True)[1].ravel() for column in middle.T], axis=1)
+    place = np.stack(
+        [np.unique(column, return_inverse=True)[1].ravel() for column in middle.T], axis=1
+    )
     lattice = np.full(place.max(axis=0) + 3, -np.inf)
     lattice[tuple((place + 1).T)] = log_p
     highest = np.ones(log_p.shape[0], dtype=bool)
@@ -130,7 +142,14 @@ def _climb(p: SoSDensity, y: np.ndarray, limits: np.ndarray) -> Found:
         log_p, gradient = log_and_gradient(p, np.clip(x, limits[:, 0], limits[:, 1])[None, :])
         return (-float(log_p[0]) if np.isfinite(log_p[0]) else 1e300), -gradient[0]
 
-    found = minimize(downhill, y, jac=True, method="L-BFGS-B", bounds=limits, options={"ftol": 1e-14, "gtol": 1e-8, "maxiter": 500})
+    found = minimize(
+        downhill,
+        y,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=limits,
+        options={"ftol": 1e-14, "gtol": 1e-8, "maxiter": 500},
+    )
     return -float(found.fun), np.clip(found.x, limits[:, 0], limits[:, 1]), True
 
 
@@ -150,7 +169,10 @@ def _polish(p: SoSDensity, y: np.ndarray, limits: np.ndarray) -> Found:
         step = vectors @ ((vectors.T @ gradient[free]) / np.maximum(np.abs(values), 1e-8))
         new = y.copy()
         new[free] = np.clip(y[free] + step, limits[free, 0], limits[free, 1])
-        if float(log_and_gradient(p, new[None, :])[0][0]) < log_p - 1e-13 or np.abs(new - y).max() < 1e-15:
+        if (
+            float(log_and_gradient(p, new[None, :])[0][0]) < log_p - 1e-13
+            or np.abs(new - y).max() < 1e-15
+        ):
             break
         y = new
     return float(log_and_gradient(p, y[None, :])[0][0]), y, is_maximum
@@ -175,8 +197,13 @@ def _from_kink_to_kink(p: SoSDensity, y: np.ndarray, limits: np.ndarray, every: 
     up leads up to the next kink. A kink that is best along every axis is a maximum: p is differentiable in each of the cells around it.
     """
     X, F = p.support_points, p.unit_factor
-    axes = [np.unique(np.clip(np.r_[X[:, k], limits[k][np.isfinite(limits[k])]], *limits[k])) for k in range(y.shape[0])]
-    y = np.array([axis[np.argmin(np.abs(axis - value))] for axis, value in zip(axes, y, strict=True)])
+    axes = [
+        np.unique(np.clip(np.r_[X[:, k], limits[k][np.isfinite(limits[k])]], *limits[k]))
+        for k in range(y.shape[0])
+    ]
+    y = np.array(
+        [axis[np.argmin(np.abs(axis - value))] for axis, value in zip(axes, y, strict=True)]
+    )
 
     def log_factor(k: int, values: np.ndarray) -> np.ndarray:
         return np.asarray(p.kernel.restrict([k]).log(values[:, None], X[:, [k]]))

@@ -106,7 +106,9 @@ class Part(ABC):
         """The probabilities of boxes, estimates of their errors, and the method."""
 
     @abstractmethod
-    def expectation(self, f: Observable, rtol: float, max_evaluations: int | None, rng: np.random.Generator) -> Estimate:
+    def expectation(
+        self, f: Observable, rtol: float, max_evaluations: int | None, rng: np.random.Generator
+    ) -> Estimate:
         """E[f(x)]."""
 
     @abstractmethod
@@ -156,8 +158,15 @@ class Part(ABC):
             )
         count = 6 + math.ceil(_NODES_PER_LENGTH * lengths)
         x, w = composite(np.array([low]), np.array([high]), count)
-        found = [(math.log(weight), self.given([feature], np.array([at]))) for at, weight in zip(x, w, strict=True)]
-        return [(log + one[0], one[1]) for log, one in found if one is not None and log + one[0] > logs.max() + _UNSEEN]
+        found = [
+            (math.log(weight), self.given([feature], np.array([at])))
+            for at, weight in zip(x, w, strict=True)
+        ]
+        return [
+            (log + one[0], one[1])
+            for log, one in found
+            if one is not None and log + one[0] > logs.max() + _UNSEEN
+        ]
 
     @abstractmethod
     def narrowest(self, feature: int) -> float:
@@ -215,14 +224,18 @@ class Squares(Part):
     def draw(self, size: int, rng: np.random.Generator) -> np.ndarray:
         if self._is_bump:
             L = np.linalg.cholesky(0.25 * self.density.kernel.matrix(self.n_features))
-            return self.density.support_points[0] + rng.standard_normal((size, self.n_features)) @ L.T
+            return (
+                self.density.support_points[0] + rng.standard_normal((size, self.n_features)) @ L.T
+            )
         return to_numpy(self.density.rvs(size, rng))
 
     @property
     def _is_normal_sum(self) -> bool:
         measure = self.density.measure
         return (
-            isinstance(self.density.kernel, Gaussian) and measure.by_volume and bool(np.all(np.isinf(measure.boundaries(self.n_features))))
+            isinstance(self.density.kernel, Gaussian)
+            and measure.by_volume
+            and bool(np.all(np.isinf(measure.boundaries(self.n_features))))
         )
 
     @property
@@ -238,7 +251,9 @@ class Squares(Part):
     def box_masses(self, low: np.ndarray, high: np.ndarray) -> Masses:
         return box_masses(self.density, low, high)
 
-    def expectation(self, f: Observable, rtol: float, max_evaluations: int | None, rng: np.random.Generator) -> Estimate:
+    def expectation(
+        self, f: Observable, rtol: float, max_evaluations: int | None, rng: np.random.Generator
+    ) -> Estimate:
         return expectation(self.density, f, rtol=rtol, max_evaluations=max_evaluations, rng=rng)
 
     def clouds(self, n_points: int, rng: np.random.Generator) -> tuple[Clouds, str]:
@@ -251,11 +266,18 @@ class Squares(Part):
     def panel_ends(self, *, tails: bool = True) -> np.ndarray:
         standard = standardize(self.density)
         panels = line_panels(standard.density, tails=tails)
-        return np.unique(standard.points(np.concatenate([panels.start, panels.start + 2.0 * panels.half])[:, None])[:, 0])
+        return np.unique(
+            standard.points(
+                np.concatenate([panels.start, panels.start + 2.0 * panels.half])[:, None]
+            )[:, 0]
+        )
 
     def embedded(self, kernel: Kernel, Z: Array) -> Array:
         p = self.density
-        integrals, F = closed_form(p.kernel, p.measure, p.n_features, kernel), like(p.unit_factor, Z)
+        integrals, F = (
+            closed_form(p.kernel, p.measure, p.n_features, kernel),
+            like(p.unit_factor, Z),
+        )
         if p.unit_constant is not None:
             F = namespace(Z).concat([like(p.unit_constant, Z)[None, :], F], axis=0)
         return apply_triple(integrals, like(p.support_points, Z), F @ F.T, p.log_unit, Z, kernel)
@@ -265,7 +287,14 @@ class Squares(Part):
             return None
         p = self.density
         X, F = p.support_points, p.unit_factor
-        return [pairs_of(F @ F.T, p.integrals.log_gram(X, X) - p.log_unit, X, 0.25 * p.kernel.matrix(p.n_features))]
+        return [
+            pairs_of(
+                F @ F.T,
+                p.integrals.log_gram(X, X) - p.log_unit,
+                X,
+                0.25 * p.kernel.matrix(p.n_features),
+            )
+        ]
 
     def marginal(self, keep: list[int]) -> Part:
         return Squares(marginal(self.density, keep))
@@ -297,15 +326,25 @@ class Squares(Part):
             return []
         if (atoms := p.measure.atoms) is not None:
             x = atoms.points[:, feature]
-            return [(math.log(float(node_masses(p)[(side[0] <= x) & (x <= side[1])].sum())), Squares(found))]
+            return [
+                (
+                    math.log(float(node_masses(p)[(side[0] <= x) & (x <= side[1])].sum())),
+                    Squares(found),
+                )
+            ]
         line = Squares(marginal(p, [feature]))
         _, logs = log_panel_masses(line.panel_ends(), side, line.log_density)
         return [(float(np.logaddexp.reduce(logs)), Squares(found))] if logs.size else []
 
     def narrowest(self, feature: int) -> float:
-        return float(1.0 / np.sqrt(np.linalg.inv(self.density.kernel.matrix(self.n_features))[feature, feature]))
+        return float(
+            1.0
+            / np.sqrt(np.linalg.inv(self.density.kernel.matrix(self.n_features))[feature, feature])
+        )
 
-    def _evidence(self, found: SoSDensity, given: list[int], values: np.ndarray, rest: list[int]) -> float:
+    def _evidence(
+        self, found: SoSDensity, given: list[int], values: np.ndarray, rest: list[int]
+    ) -> float:
         """log p_S(v) = log p(v, x) − log p(x|v) at a point x where the latter is large."""
         inside = np.clip(found.support_points, *found.measure.boundaries(len(rest)))
         log_found = found.logpdf(inside)
@@ -332,7 +371,9 @@ class Squares(Part):
         if (atoms := p.measure.atoms) is not None:
             away = atoms.points - mean
             with np.errstate(divide="ignore"):
-                logs = np.log(node_masses(p)) - 0.5 * np.einsum("nk,kl,nl->n", away, precision, away)
+                logs = np.log(node_masses(p)) - 0.5 * np.einsum(
+                    "nk,kl,nl->n", away, precision, away
+                )
             return float(np.logaddexp.reduce(logs)), Squares(found)
         inside = np.clip(found.support_points, *found.measure.boundaries(self.n_features))
         log_found = found.logpdf(inside)
@@ -342,7 +383,9 @@ class Squares(Part):
         return float(p.logpdf(inside[[best]])[0]) + log_g - float(log_found[best]), Squares(found)
 
     def compressed(self, rank: int | None, m: int | None) -> Part:
-        return Squares(compress(self.density, rank, m, landmarks=self.density.support_points[:1]).density)
+        return Squares(
+            compress(self.density, rank, m, landmarks=self.density.support_points[:1]).density
+        )
 
     def parts(self) -> list[tuple[float, Part]]:
         return [(1.0, self)]
@@ -370,7 +413,9 @@ class Reference(Corrected, Part):
     def box_masses(self, low: np.ndarray, high: np.ndarray) -> Masses:
         return over_normals.box_masses(self, low, high)
 
-    def expectation(self, f: Observable, rtol: float, max_evaluations: int | None, rng: np.random.Generator) -> Estimate:
+    def expectation(
+        self, f: Observable, rtol: float, max_evaluations: int | None, rng: np.random.Generator
+    ) -> Estimate:
         """Part by part of f: moments, probabilities and embeddings in closed form, anything else by quadrature."""
         total, error, methods = 0.0, 0.0, []
         for scale, g in f.parts():
@@ -379,19 +424,28 @@ class Reference(Corrected, Part):
             methods.append(found.method)
         return Estimate(total, error, coarsest(methods))
 
-    def _of_one(self, f: Observable, rtol: float, max_evaluations: int | None, rng: np.random.Generator) -> Estimate:
+    def _of_one(
+        self, f: Observable, rtol: float, max_evaluations: int | None, rng: np.random.Generator
+    ) -> Estimate:
         d = self.n_features
         if isinstance(f, Polynomial):
             about = np.array([f.centre.get(k, 0.0) for k in range(d)])
             powers = [(value, dict(monomial)) for monomial, value in f.terms.items()]
-            return Estimate(sum(value * self.moment(tuple(by.get(k, 0) for k in range(d)), about) for value, by in powers))
+            return Estimate(
+                sum(
+                    value * self.moment(tuple(by.get(k, 0) for k in range(d)), about)
+                    for value, by in powers
+                )
+            )
         if isinstance(f, KernelFunction) and isinstance(f.kernel, Gaussian):
             return Estimate(float(self.embedded(f.kernel, f.points) @ f.weights))
         if isinstance(f, BoxIndicator):
             values, errors, method = self.box_masses(f.box.low[None, :], f.box.high[None, :])
             return Estimate(float(values[0]), float(errors[0]), method)
         function = f if isinstance(f, NumericFunction) else NumericFunction(f)
-        return over_normals.average(self, function, rtol=rtol, max_evaluations=max_evaluations, rng=rng)
+        return over_normals.average(
+            self, function, rtol=rtol, max_evaluations=max_evaluations, rng=rng
+        )
 
     def clouds(self, n_points: int, rng: np.random.Generator) -> tuple[Clouds, str]:
         return over_normals.clouds(self, n_points, rng)
@@ -404,9 +458,14 @@ class Reference(Corrected, Part):
 
     def embedded(self, kernel: Kernel, Z: Array) -> Array:
         if not isinstance(kernel, Gaussian):
-            raise ValueError(f"the embedding of a corrected reference is known for Gaussian kernels; got {kernel!r}")
+            raise ValueError(
+                f"the embedding of a corrected reference is known for Gaussian kernels; got {kernel!r}"
+            )
         return like(
-            normal_sum.embedded(super().groups(), kernel.matrix(self.n_features), to_numpy(Z), self.interval) * math.exp(-self.log_inside),
+            normal_sum.embedded(
+                super().groups(), kernel.matrix(self.n_features), to_numpy(Z), self.interval
+            )
+            * math.exp(-self.log_inside),
             Z,
         )
 
@@ -418,28 +477,44 @@ class Reference(Corrected, Part):
 
     def within(self, feature: int, side: tuple[float, float]) -> list[tuple[float, Part]]:  # type: ignore[override]
         found = super().within(feature, side)
-        if found is None or found.log_inside < (_LEAST_LOG_MASS if self.n_corrections else _LEAST_LOG_LAWS):
-            return Part.within(self, feature, side)  # sums of terms of both signs have no digits left there
+        if found is None or found.log_inside < (
+            _LEAST_LOG_MASS if self.n_corrections else _LEAST_LOG_LAWS
+        ):
+            return Part.within(
+                self, feature, side
+            )  # sums of terms of both signs have no digits left there
         return [(found.log_inside, found)]
 
     def compressed(self, rank: int | None, m: int | None) -> Part:
-        return type(self)(self.fewer_columns(rank) if rank is not None else self.fewer_points(cast("int", m)), self.shown, self.interval)
+        return type(self)(
+            self.fewer_columns(rank) if rank is not None else self.fewer_points(cast("int", m)),
+            self.shown,
+            self.interval,
+        )
 
     def parts(self) -> list[tuple[float, Part]]:
         """By reference law; those that nothing corrects are sums of one square."""
         if self.n_corrections or self.interval is not None:
             return list(self.components())
         bumps = [(w, Gaussian(4.0 * V), m[None, :]) for w, m, V in zip(*self.normals, strict=True)]
-        return [(float(w), Squares(assemble(self.joint, kernel, at, Lebesgue(), np.ones((1, 1))))) for w, kernel, at in bumps]
+        return [
+            (float(w), Squares(assemble(self.joint, kernel, at, Lebesgue(), np.ones((1, 1)))))
+            for w, kernel, at in bumps
+        ]
 
     def moved(self, move: Callable[[SoSDensity], SoSDensity]) -> Self:
         return type(self)(move(self.joint), self.shown, self.interval)
 
 
-def as_part(density: SoSDensity, shown: list[int] | None = None, interval: Interval | None = None) -> Part:
+def as_part(
+    density: SoSDensity, shown: list[int] | None = None, interval: Interval | None = None
+) -> Part:
     """The part that a density is: relative to normal laws with a constant, by volume, or on atoms."""
     d = density.n_features
-    whole, over_normals = shown is None or shown == list(range(d)), density.measure.normals(d) is not None
+    whole, over_normals = (
+        shown is None or shown == list(range(d)),
+        density.measure.normals(d) is not None,
+    )
     if density.unit_constant is not None and over_normals:
         return Reference(density, shown, interval)
     if density.unit_constant is not None or over_normals or not whole or interval is not None:

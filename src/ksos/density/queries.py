@@ -11,7 +11,15 @@ import numpy as np
 
 from ksos._array import Array, like, to_numpy
 from ksos._progress import shown
-from ksos._validation import as_box, as_conditions, as_count, as_levels, as_points, as_positive, as_powers
+from ksos._validation import (
+    as_box,
+    as_conditions,
+    as_count,
+    as_levels,
+    as_points,
+    as_positive,
+    as_powers,
+)
 from ksos.density._quiet import without_underflow
 from ksos.density.cdf import box_masses, cumulative, quantiles
 from ksos.density.divergence import entropy, kl_divergence, l2_distance
@@ -50,7 +58,9 @@ class Answers(ABC):
         """E[Π (x − about)^powers]."""
 
     @abstractmethod
-    def expectation(self, f: Any, *, rtol: float, max_evaluations: int | None, rng: Any) -> Estimate:
+    def expectation(
+        self, f: Any, *, rtol: float, max_evaluations: int | None, rng: Any
+    ) -> Estimate:
         """E[f(x)]."""
 
     @abstractmethod
@@ -96,7 +106,9 @@ class OwnAnswers(Answers):
     def moment(self, powers: tuple[int, ...], about: np.ndarray) -> float:
         return moment(self.p, powers, about)
 
-    def expectation(self, f: Any, *, rtol: float, max_evaluations: int | None, rng: Any) -> Estimate:
+    def expectation(
+        self, f: Any, *, rtol: float, max_evaluations: int | None, rng: Any
+    ) -> Estimate:
         return expectation(self.p, f, rtol=rtol, max_evaluations=max_evaluations, rng=rng)
 
     def entropy(self, *, rtol: float, max_evaluations: int | None, rng: Any) -> Estimate:
@@ -104,11 +116,19 @@ class OwnAnswers(Answers):
 
     def kl_divergence(self, other: Queries, **work: Any) -> Estimate:
         q = other.plain
-        return self.p.as_mixture().answers.kl_divergence(other, **work) if q is None else kl_divergence(self.p, q, **work)
+        return (
+            self.p.as_mixture().answers.kl_divergence(other, **work)
+            if q is None
+            else kl_divergence(self.p, q, **work)
+        )
 
     def l2_distance(self, other: Queries, max_operations: float) -> float:
         q = other.plain
-        return self.p.as_mixture().answers.l2_distance(other, max_operations) if q is None else l2_distance(self.p, q, max_operations)
+        return (
+            self.p.as_mixture().answers.l2_distance(other, max_operations)
+            if q is None
+            else l2_distance(self.p, q, max_operations)
+        )
 
     def level(self, mass: float, rng: Any) -> Estimate:
         return highest_density_level(self.p, mass, rng)
@@ -141,7 +161,10 @@ class Queries(ABC):
         if names is None:
             return self.unnamed
         out = copy.copy(self.unnamed)
-        out.feature_names, out._without_names = as_feature_names(names, self.n_features), self.unnamed
+        out.feature_names, out._without_names = (
+            as_feature_names(names, self.n_features),
+            self.unnamed,
+        )
         return out
 
     def _take_names(self, names: tuple[str, ...] | None) -> None:
@@ -157,7 +180,9 @@ class Queries(ABC):
     def _with_names_of(self, other: Queries, features: Sequence[int] | None = None) -> Self:
         """This law of some ``features`` of another one, in this order, under their names there."""
         names = other.feature_names
-        return self.with_feature_names(names if names is None or features is None else [names[k] for k in features])
+        return self.with_feature_names(
+            names if names is None or features is None else [names[k] for k in features]
+        )
 
     @property
     @abstractmethod
@@ -176,7 +201,11 @@ class Queries(ABC):
     @property
     def _answers(self) -> Answers:
         """Answers are computed on the host and go back to where the law lies."""
-        return self.unnamed.as_mixture().answers if (p := self.plain) is None else OwnAnswers(p.unnamed)
+        return (
+            self.unnamed.as_mixture().answers
+            if (p := self.plain) is None
+            else OwnAnswers(p.unnamed)
+        )
 
     @property
     @abstractmethod
@@ -215,12 +244,18 @@ class Queries(ABC):
         """log p(X_i)·dρ/dx; on atoms the density relative to their measure, as it is."""
         X = self._points(X)
         log_p = self.unnamed.logpdf(X)
-        return log_p + self.measure.log_density(X) if self.measure.normals(self.n_features) is not None else log_p
+        return (
+            log_p + self.measure.log_density(X)
+            if self.measure.normals(self.n_features) is not None
+            else log_p
+        )
 
     def node_masses(self) -> np.ndarray:
         """The mass of every node of a discrete measure."""
         if (atoms := self.measure.atoms) is None:
-            raise TypeError(f"a density on a Discrete measure is needed; this one is on {self.measure!r}")
+            raise TypeError(
+                f"a density on a Discrete measure is needed; this one is on {self.measure!r}"
+            )
         mass = atoms.weights * to_numpy(self.unnamed.pdf(like(atoms.points, self.support_points)))
         return np.asarray(mass / mass.sum())
 
@@ -235,7 +270,11 @@ class Queries(ABC):
         """Another law, its features in the order of this one's."""
         if not isinstance(other, Queries):
             raise TypeError(f"other must be a density such as this one; got {type(other).__name__}")
-        order = order_of(other.feature_names, self.feature_names, "other") if other.n_features == self.n_features else None
+        order = (
+            order_of(other.feature_names, self.feature_names, "other")
+            if other.n_features == self.n_features
+            else None
+        )
         return other.unnamed if order is None else other.unnamed.marginal(order)
 
     def _back(self, found: np.ndarray) -> Any:
@@ -267,15 +306,27 @@ class Queries(ABC):
         >>> round(p.probability(0.0, np.inf, given={0: 1.0, 1: (-1.0, 3.0)}), 6)  # (Φ(3) − Φ(0)) / (Φ(3) − Φ(−1))
         0.593635
         """
-        low, high, many = as_box(low, high, self.n_features, closed=self.measure.atoms is not None, names=self.feature_names)
+        low, high, many = as_box(
+            low,
+            high,
+            self.n_features,
+            closed=self.measure.atoms is not None,
+            names=self.feature_names,
+        )
         if given is None:
             found, errors, method = self.box_masses(low, high)
         else:
             known = as_conditions(given, self.n_features, self.feature_names, leave_none=True)
-            found, errors, method = given_masses(self.unnamed.on_host(), low, high, *known, self.feature_names)
+            found, errors, method = given_masses(
+                self.unnamed.on_host(), low, high, *known, self.feature_names
+            )
         if many:
             return self._back(found)
-        return float(found[0]) if errors[0] == 0.0 else Estimate(float(found[0]), float(errors[0]), method)
+        return (
+            float(found[0])
+            if errors[0] == 0.0
+            else Estimate(float(found[0]), float(errors[0]), method)
+        )
 
     def cdf(self, X: Any) -> np.ndarray:
         """P(x_k ≤ X_ik for all k), shape (n,); as good as :meth:`probability`."""
@@ -294,12 +345,16 @@ class Queries(ABC):
         d = self.n_features
         if d != 1:
             first = 0 if self.feature_names is None else self.feature_names[0]
-            raise ValueError(f"quantiles are for one feature; this density has {d}; take one of them, as in p.marginal([{first!r}]).ppf(q)")
+            raise ValueError(
+                f"quantiles are for one feature; this density has {d}; take one of them, as in p.marginal([{first!r}]).ppf(q)"
+            )
         levels = as_levels(q, "q")
         found = self._answers.quantiles(np.atleast_1d(levels))
         return self._back(found) if levels.ndim else float(found[0])
 
-    def moment(self, powers: int | Sequence[int] | Mapping[Any, int], *, central: bool = False) -> float:
+    def moment(
+        self, powers: int | Sequence[int] | Mapping[Any, int], *, central: bool = False
+    ) -> float:
         """E[Π_k x_k^{powers_k}], exactly; with ``central``, of x − E[x].
 
         Parameters
@@ -315,9 +370,14 @@ class Queries(ABC):
         (3.0, 3.0)
         """
         d = self.n_features
-        return self._answers.moment(as_powers(powers, d, self.feature_names), to_numpy(self.mean()) if central else np.zeros(d))
+        return self._answers.moment(
+            as_powers(powers, d, self.feature_names),
+            to_numpy(self.mean()) if central else np.zeros(d),
+        )
 
-    def expectation(self, f: Any, *, rtol: float = 1e-8, max_evaluations: int | None = None, rng: Any = None) -> Estimate:
+    def expectation(
+        self, f: Any, *, rtol: float = 1e-8, max_evaluations: int | None = None, rng: Any = None
+    ) -> Estimate:
         """E[f(x)], a float with the estimate of its error as ``.error``.
 
         Parameters
@@ -343,7 +403,9 @@ class Queries(ABC):
         with shown("expectation"):
             return self._answers.expectation(f, **_work(rtol, max_evaluations, rng))
 
-    def entropy(self, rng: Any = None, *, rtol: float = 1e-8, max_evaluations: int | None = None) -> Estimate:
+    def entropy(
+        self, rng: Any = None, *, rtol: float = 1e-8, max_evaluations: int | None = None
+    ) -> Estimate:
         """−∫ p log p dρ, *relative to the measure*, a float with the estimate of its error as ``.error``.
 
         On Lebesgue measure and boxes this is the differential entropy; on ``Normal`` it is minus the divergence from that normal law; on a
@@ -353,7 +415,14 @@ class Queries(ABC):
         with shown("entropy"):
             return self._answers.entropy(**_work(rtol, max_evaluations, rng))
 
-    def kl_divergence(self, other: Queries, rng: Any = None, *, rtol: float = 1e-8, max_evaluations: int | None = None) -> Estimate:
+    def kl_divergence(
+        self,
+        other: Queries,
+        rng: Any = None,
+        *,
+        rtol: float = 1e-8,
+        max_evaluations: int | None = None,
+    ) -> Estimate:
         """∫ log(dP/dQ) dP between this distribution P and ``other`` Q, whatever their measures are as long as both are discrete or neither.
 
         Infinite where this density has mass outside of the box of the other. A float with the estimate of its error as ``.error``; the
@@ -366,7 +435,9 @@ class Queries(ABC):
 
         A distance predicted to take more than ``max_operations`` floating-point operations is refused.
         """
-        return self._answers.l2_distance(self._other(other), as_positive(max_operations, "max_operations"))
+        return self._answers.l2_distance(
+            self._other(other), as_positive(max_operations, "max_operations")
+        )
 
     def mmd(self, other: Any, kernel: Any = None, landmarks: Any = None) -> float:
         """:func:`ksos.mmd` between this density and another, samples or an embedding; exact, or projected when landmarks are given."""
@@ -406,7 +477,11 @@ class Queries(ABC):
         """
         found = self._answers.modes(as_count(n_starts, "n_starts"), every=bool(all_local))
         if as_frame:
-            return frame(found, self.feature_names) if all_local else series(found[0], self.feature_names)
+            return (
+                frame(found, self.feature_names)
+                if all_local
+                else series(found[0], self.feature_names)
+            )
         return self._back(found if all_local else found[0])
 
     def grad_logpdf(self, X: Any) -> np.ndarray:
@@ -418,5 +493,9 @@ class Queries(ABC):
 
 
 def _work(rtol: float, max_evaluations: int | None, rng: Any) -> dict[str, Any]:
-    most = None if max_evaluations is None else as_count(max_evaluations, "max_evaluations", minimum=1000)
+    most = (
+        None
+        if max_evaluations is None
+        else as_count(max_evaluations, "max_evaluations", minimum=1000)
+    )
     return {"rtol": as_positive(rtol, "rtol"), "max_evaluations": most, "rng": rng}

@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
-from ksos._array import Array, is_numpy, like, namespace, on_accelerator, on_host, quiet, to_device, to_numpy, zeros
+from ksos._array import (
+    Array,
+    is_numpy,
+    like,
+    namespace,
+    on_accelerator,
+    on_host,
+    quiet,
+    to_device,
+    to_numpy,
+    zeros,
+)
 from ksos._memory import CACHE_ELEMENTS, row_blocks
 from ksos._progress import shown
 from ksos._validation import as_conditions, as_count, as_features, as_points, as_vector, instead
@@ -91,36 +102,64 @@ class SoSDensity(Queries):
         points = as_points(support_points, "support_points", copy=True)
         F = as_points(factor, "factor")
         if F.shape[0] != points.shape[0]:
-            raise ValueError(f"factor has {F.shape[0]} rows, but there are {points.shape[0]} support points")
+            raise ValueError(
+                f"factor has {F.shape[0]} rows, but there are {points.shape[0]} support points"
+            )
         measure = Lebesgue() if measure is None else measure
         F, xp = like(F, points), namespace(points)
         log_unit = float(xp.max(closed_form(kernel, measure, points.shape[1]).log_diagonal(points)))
         if not np.isfinite(log_unit):
-            raise ValueError(f"the kernel vanishes on {measure!r} at every support point: there is no mass to normalise")
+            raise ValueError(
+                f"the kernel vanishes on {measure!r} at every support point: there is no mass to normalise"
+            )
         largest = float(xp.max(xp.abs(F)))
         if constant is not None:
             constant = like(as_vector(constant, "constant", length=F.shape[1]), points)
             if not math.isfinite(log_mass := measure.log_mass(points.shape[1])):
-                raise ValueError(f"the constant function has no finite mass on {measure!r}; use a probability measure such as Normal")
-            log_unit, largest = max(log_unit, log_mass), max(largest, float(xp.max(xp.abs(constant))))
+                raise ValueError(
+                    f"the constant function has no finite mass on {measure!r}; use a probability measure such as Normal"
+                )
+            log_unit, largest = (
+                max(log_unit, log_mass),
+                max(largest, float(xp.max(xp.abs(constant)))),
+            )
             constant = constant / largest if largest > 0.0 else constant
         unit = F / largest if largest > 0.0 else F
         self._set(kernel, points, unit, log_unit, measure, constant)
         log_mass = np.log(max(self.mass(), 1e-300)) + 2.0 * np.log(max(largest, 1e-300)) + log_unit
         if not normalize and abs(log_mass) > _MASS_TOLERANCE:
-            raise ValueError(f"the density has mass {np.exp(log_mass):.9g}, not 1; pass normalize=True to scale it")
+            raise ValueError(
+                f"the density has mass {np.exp(log_mass):.9g}, not 1; pass normalize=True to scale it"
+            )
         if not self.mass() > 0.0:
             raise ValueError("the factor gives a density without mass: it is zero")
         root = math.sqrt(self.mass())
-        self._set(kernel, points, unit / root, log_unit, measure, None if constant is None else constant / root)
+        self._set(
+            kernel,
+            points,
+            unit / root,
+            log_unit,
+            measure,
+            None if constant is None else constant / root,
+        )
 
     def _set(
-        self, kernel: Kernel, points: np.ndarray, unit_factor: np.ndarray, log_unit: float, measure: Measure, constant: np.ndarray | None
+        self,
+        kernel: Kernel,
+        points: np.ndarray,
+        unit_factor: np.ndarray,
+        log_unit: float,
+        measure: Measure,
+        constant: np.ndarray | None,
     ) -> None:
         self.kernel, self.measure = kernel, measure
         # one memory layout: matrix products round differently in another, and a loaded density must give the same bits
         whole = np.ascontiguousarray if is_numpy(points) else namespace(points).asarray
-        self.support_points, self.unit_factor, self.log_unit = whole(points), whole(unit_factor), log_unit
+        self.support_points, self.unit_factor, self.log_unit = (
+            whole(points),
+            whole(unit_factor),
+            log_unit,
+        )
         self.unit_constant = None if constant is None else whole(constant)
 
     @classmethod
@@ -137,7 +176,14 @@ class SoSDensity(Queries):
         """The same density with mass one, that of this one being ``mass`` if it is known."""
         root, c = math.sqrt(self.mass() if mass is None else mass), self.unit_constant
         unit = None if c is None else c / root
-        scaled = self.from_units(self.kernel, self.support_points, self.unit_factor / root, self.log_unit, self.measure, unit)
+        scaled = self.from_units(
+            self.kernel,
+            self.support_points,
+            self.unit_factor / root,
+            self.log_unit,
+            self.measure,
+            unit,
+        )
         return scaled._with_names_of(self)
 
     @property
@@ -148,7 +194,11 @@ class SoSDensity(Queries):
     @property
     def constant(self) -> np.ndarray | None:
         """c, the row of the constant function, shape (rank,); None if the density has none."""
-        return None if self.unit_constant is None else self.unit_constant * np.exp(-0.5 * self.log_unit)
+        return (
+            None
+            if self.unit_constant is None
+            else self.unit_constant * np.exp(-0.5 * self.log_unit)
+        )
 
     @property
     def n_features(self) -> int:
@@ -173,13 +223,24 @@ class SoSDensity(Queries):
         """
         X, F, integrals, total = self.support_points, self.unit_factor, self.integrals, 0.0
         xp = namespace(X)
-        if (atoms := self.measure.atoms) is not None:  # a sum over the nodes: as many steps as nodes, not times support points again
+        if (
+            (atoms := self.measure.atoms) is not None
+        ):  # a sum over the nodes: as many steps as nodes, not times support points again
             self.measure.check_features(self.n_features)
-            return float(xp.exp(xp.log(like(atoms.weights, X)) - self.log_unit) @ self._squares(like(atoms.points, X)))
+            return float(
+                xp.exp(xp.log(like(atoms.weights, X)) - self.log_unit)
+                @ self._squares(like(atoms.points, X))
+            )
         plain = X.shape[1] == 1 and self.unit_constant is None
-        if plain and (rule := exact_rule(integrals, to_numpy(X), [], _MASS_ENTRIES / X.shape[0])) is not None:
+        if (
+            plain
+            and (rule := exact_rule(integrals, to_numpy(X), [], _MASS_ENTRIES / X.shape[0]))
+            is not None
+        ):
             return float(xp.sum(basis_at(rule, self.kernel, X, F, self.log_unit) ** 2))
-        blocks = list(row_blocks(X.shape[0], max(_MASS_BLOCK, *X.shape[1:], *F.shape[1:]), _BLOCK_ELEMENTS))
+        blocks = list(
+            row_blocks(X.shape[0], max(_MASS_BLOCK, *X.shape[1:], *F.shape[1:]), _BLOCK_ELEMENTS)
+        )
         for i, rows in enumerate(blocks):
             for columns in blocks[: i + 1]:
                 W = xp.exp(integrals.log_gram(X[rows, :], X[columns, :]) - self.log_unit)
@@ -187,7 +248,9 @@ class SoSDensity(Queries):
                 total += part if columns == rows else 2.0 * part
         if (c := self.unit_constant) is not None:
             mean = xp.exp(integrals.log_mean(X) - self.log_unit)
-            total += float(xp.sum(c * c)) * math.exp(self.measure.log_mass(self.n_features) - self.log_unit) + 2.0 * float(mean @ (F @ c))
+            total += float(xp.sum(c * c)) * math.exp(
+                self.measure.log_mass(self.n_features) - self.log_unit
+            ) + 2.0 * float(mean @ (F @ c))
         return total
 
     @np.errstate(under="ignore")
@@ -220,7 +283,11 @@ class SoSDensity(Queries):
         if is_numpy(X) and F.shape[1] > F.shape[0] and self.unit_constant is None:
             F, bumps = split_columns(F)
         at = self.kernel.against(self.support_points)
-        for rows in row_blocks(X.shape[0], max(self.unit_factor.shape), CACHE_ELEMENTS if is_numpy(X) else _DEVICE_ELEMENTS):
+        for rows in row_blocks(
+            X.shape[0],
+            max(self.unit_factor.shape),
+            CACHE_ELEMENTS if is_numpy(X) else _DEVICE_ELEMENTS,
+        ):
             k = at(X[rows, :])
             values = k @ F
             if self.unit_constant is not None:
@@ -235,8 +302,12 @@ class SoSDensity(Queries):
         """log ‖F̃ᵀ k(x)‖², also where kernel values underflow."""
         out = zeros((X.shape[0],), X)
         xp, F, c = namespace(X), self.unit_factor, self.unit_constant
-        unit, log_lengths = on_host(unit_rows)(F if c is None else xp.concat([F, c[None, :]], axis=0))
-        for rows in row_blocks(X.shape[0], max(F.shape), _BLOCK_ELEMENTS if is_numpy(X) else _DEVICE_ELEMENTS):
+        unit, log_lengths = on_host(unit_rows)(
+            F if c is None else xp.concat([F, c[None, :]], axis=0)
+        )
+        for rows in row_blocks(
+            X.shape[0], max(F.shape), _BLOCK_ELEMENTS if is_numpy(X) else _DEVICE_ELEMENTS
+        ):
             log_k = self.kernel.log(X[rows, :], self.support_points)
             if c is not None:  # log 1 = 0
                 log_k = xp.concat([log_k, xp.zeros_like(log_k[:, :1])], axis=1)
@@ -257,21 +328,38 @@ class SoSDensity(Queries):
 
     def _moved(self, move: Callable[[Any], Any]) -> SoSDensity:
         c = None if self.unit_constant is None else move(self.unit_constant)
-        moved = self.from_units(self.kernel, move(self.support_points), move(self.unit_factor), self.log_unit, self.measure, c)
+        moved = self.from_units(
+            self.kernel,
+            move(self.support_points),
+            move(self.unit_factor),
+            self.log_unit,
+            self.measure,
+            c,
+        )
         return moved._with_names_of(self)
 
     def mean(self, *, as_frame: bool = False) -> Any:
         """E[x], shape (d,); with ``as_frame`` a pandas Series."""
-        found = self.as_mixture().mean() if self.plain is None else mean_and_covariance(self.unnamed.on_host())[0]
+        found = (
+            self.as_mixture().mean()
+            if self.plain is None
+            else mean_and_covariance(self.unnamed.on_host())[0]
+        )
         return series(found, self.feature_names) if as_frame else like(found, self.support_points)
 
     def cov(self, *, as_frame: bool = False) -> Any:
         """The covariance matrix of x, shape (d, d); with ``as_frame`` a pandas data frame."""
-        found = self.as_mixture().cov() if self.plain is None else mean_and_covariance(self.unnamed.on_host())[1]
+        found = (
+            self.as_mixture().cov()
+            if self.plain is None
+            else mean_and_covariance(self.unnamed.on_host())[1]
+        )
         return square(found, self.feature_names) if as_frame else like(found, self.support_points)
 
     @instead(seed="rng", random_state="rng")
-    def rvs(self, size: int = 1, rng: Any = None, *, method: str = "auto", as_frame: bool = False) -> Any:
+    def rvs(
+        self, size: int = 1, rng: Any = None, *, method: str = "auto", as_frame: bool = False
+    ) -> Any:
         """``size`` independent samples, shape (size, d); ``rng`` is a seed or a :class:`numpy.random.Generator`.
 
         ``method="inversion"`` inverts the distribution function of each feature given the earlier ones, to 1e-9 and better;
@@ -282,12 +370,25 @@ class SoSDensity(Queries):
         """
         if self.plain is None:
             samples = self.unnamed.as_mixture().rvs(size, rng)
-        elif on_accelerator(self.support_points) and method in ("auto", "inversion") and self.measure.atoms is None:
-            samples = draw_on_device(self, as_count(size, "size", minimum=0), np.random.default_rng(rng))
+        elif (
+            on_accelerator(self.support_points)
+            and method in ("auto", "inversion")
+            and self.measure.atoms is None
+        ):
+            samples = draw_on_device(
+                self, as_count(size, "size", minimum=0), np.random.default_rng(rng)
+            )
         else:
             with shown(f"{size} samples"):
-                samples = draw(self.unnamed.on_host(), as_count(size, "size", minimum=0), np.random.default_rng(rng), method)
-        return frame(samples, self.feature_names) if as_frame else like(samples, self.support_points)
+                samples = draw(
+                    self.unnamed.on_host(),
+                    as_count(size, "size", minimum=0),
+                    np.random.default_rng(rng),
+                    method,
+                )
+        return (
+            frame(samples, self.feature_names) if as_frame else like(samples, self.support_points)
+        )
 
     @cached_property
     def unit_columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -323,7 +424,9 @@ class SoSDensity(Queries):
 
     @property
     def plain(self) -> SoSDensity | None:
-        ties = self.measure.by_components or (self.kernel.full and self.measure.normals(self.n_features) is not None)
+        ties = self.measure.by_components or (
+            self.kernel.full and self.measure.normals(self.n_features) is not None
+        )
         return None if ties or self.unit_constant is not None else self.on_host()
 
     def as_mixture(self) -> SoSMixture:
@@ -345,7 +448,11 @@ class SoSDensity(Queries):
             return self
         whole = self.as_mixture().by_volume()
         (_, part), *more = whole.parts
-        return whole if more or self.unit_constant is not None else part.density.on_device_of(self)._with_names_of(self)
+        return (
+            whole
+            if more or self.unit_constant is not None
+            else part.density.on_device_of(self)._with_names_of(self)
+        )
 
     def marginal(self, features: Any) -> Self:
         r"""The density of the features S = ``features``, in that order: p_S(x_S) = ∫ p dρ_R = k_Sᵀ(B ∘ W_R)k_S, for any separable kernel.
@@ -362,7 +469,11 @@ class SoSDensity(Queries):
         True
         """
         keep = as_features(features, self.n_features, "features", self.feature_names)
-        found = self.as_mixture().marginal(keep) if self.plain is None else marginal(self.unnamed.on_host(), keep)
+        found = (
+            self.as_mixture().marginal(keep)
+            if self.plain is None
+            else marginal(self.unnamed.on_host(), keep)
+        )
         return cast("Self", found.on_device_of(self)._with_names_of(self, keep))
 
     def conditional(self, conditions: Any) -> Self:
@@ -385,10 +496,15 @@ class SoSDensity(Queries):
         """
         if self.plain is None:
             return cast("Self", self.as_mixture().conditional(conditions).on_device_of(self))
-        host, (values, sides) = self.unnamed.on_host(), as_conditions(conditions, self.n_features, self.feature_names)
+        host, (values, sides) = (
+            self.unnamed.on_host(),
+            as_conditions(conditions, self.n_features, self.feature_names),
+        )
         found = conditional(host, (values, sides), self.feature_names)
         if not sides:
-            warn_if_far(host, found, list(values), np.array(list(values.values())), self.feature_names)
+            warn_if_far(
+                host, found, list(values), np.array(list(values.values())), self.feature_names
+            )
         rest = [k for k in range(self.n_features) if k not in values and k not in sides]
         return cast("Self", found.on_device_of(self)._with_names_of(self, rest))
 
@@ -402,10 +518,16 @@ class SoSDensity(Queries):
         >>> p.conditional_logpdf([[9.0, 9.0], [0.0, 1.0]], given=[0]).round(6)
         array([-0.225791, -2.225791])
         """
-        X, features = self._rows(X), as_features(given, self.n_features, "given", self.feature_names)
+        X, features = (
+            self._rows(X),
+            as_features(given, self.n_features, "given", self.feature_names),
+        )
         if self.plain is None:
             return like(self.as_mixture().rows_given(X, features), self.support_points)
-        return like(conditional_logpdf(self.unnamed.on_host(), X, features, self.feature_names), self.support_points)
+        return like(
+            conditional_logpdf(self.unnamed.on_host(), X, features, self.feature_names),
+            self.support_points,
+        )
 
     def times_gaussian(self, mean: Any, scale: Any) -> Self:
         r"""p(x)·Π_k exp(−(x_k − mean_k)²/(2 scale_k²)), scaled to mass one: Bayes' rule for a Gaussian measurement of the features.
@@ -421,8 +543,15 @@ class SoSDensity(Queries):
         (array([0.5]), array([[0.5]]))
         """
         d, names = self.n_features, self.feature_names
-        mean, scale = per_feature(mean, d, names, "mean", 0.0), per_feature(scale, d, names, "scale", np.inf)
-        found = self.as_mixture().times_gaussian(mean, scale) if self.plain is None else times_gaussian(self.unnamed.on_host(), mean, scale)
+        mean, scale = (
+            per_feature(mean, d, names, "mean", 0.0),
+            per_feature(scale, d, names, "scale", np.inf),
+        )
+        found = (
+            self.as_mixture().times_gaussian(mean, scale)
+            if self.plain is None
+            else times_gaussian(self.unnamed.on_host(), mean, scale)
+        )
         return cast("Self", found.on_device_of(self)._with_names_of(self))
 
     def affine(self, scale: Any = 1.0, shift: Any = 0.0) -> Self:
@@ -441,12 +570,27 @@ class SoSDensity(Queries):
                [0.6, 1. ]])
         """
         d, names = self.n_features, self.feature_names
-        scale, shift = per_feature(scale, d, names, "scale", 1.0), per_feature(shift, d, names, "shift", 0.0)
-        found = self.as_mixture().affine(scale, shift) if self.plain is None else affine(self.unnamed.on_host(), scale, shift, names)
-        return cast("Self", found.on_device_of(self).with_feature_names(None if np.ndim(scale) == 2 else names))
+        scale, shift = (
+            per_feature(scale, d, names, "scale", 1.0),
+            per_feature(shift, d, names, "shift", 0.0),
+        )
+        found = (
+            self.as_mixture().affine(scale, shift)
+            if self.plain is None
+            else affine(self.unnamed.on_host(), scale, shift, names)
+        )
+        return cast(
+            "Self",
+            found.on_device_of(self).with_feature_names(None if np.ndim(scale) == 2 else names),
+        )
 
     def compress(
-        self, rank: int | None = None, m: int | None = None, *, kernel: Kernel | None = None, landmarks: Any = None
+        self,
+        rank: int | None = None,
+        m: int | None = None,
+        *,
+        kernel: Kernel | None = None,
+        landmarks: Any = None,
     ) -> Compression:
         """A smaller density, and its MMD to this one, as a named pair ``(density, mmd)``.
 

@@ -81,7 +81,9 @@ class Fold:
         after = np.minimum(j + 1, self.first.shape[0] - 1)
         ahead = self.moved[after] + self._offset(x, after)
         nearer = (after > j) & (ahead > self.start[after] - 0.5 * _GAP)
-        return np.where(nearer, ahead, np.where(after > j, np.minimum(y, self.stop[j] + 0.5 * _GAP), y))
+        return np.where(
+            nearer, ahead, np.where(after > j, np.minimum(y, self.stop[j] + 0.5 * _GAP), y)
+        )
 
     def unfold(self, y: np.ndarray) -> np.ndarray:
         """x of the entries of ``y``."""
@@ -141,16 +143,28 @@ class Standard:
 
     def same_coordinates(self, other: SoSDensity) -> SoSDensity:
         """Another density in these coordinates, with the gaps that were shortened shortened."""
-        d, log_unit = other.n_features, other.log_unit - (self.log_unit_volume if other.measure.by_volume else 0.0)
+        d, log_unit = (
+            other.n_features,
+            other.log_unit - (self.log_unit_volume if other.measure.by_volume else 0.0),
+        )
         if self.axes is None and not other.kernel.full:
             kernel = other.kernel.with_sigma(other.kernel.sigma_vector(d) / self.scale)
         else:
-            kernel = kernel_image(other.kernel, np.diag(1.0 / self.scale) if self.axes is None else self.axes.V)
+            kernel = kernel_image(
+                other.kernel, np.diag(1.0 / self.scale) if self.axes is None else self.axes.V
+            )
         if self.axes is None:
             measure = other.measure.image(self.coordinates, 1.0 / self.scale)
         else:
             measure = other.measure.linear_image(self.axes.V, -(self.axes.V @ self.origin))
-        return other.from_units(kernel, self.coordinates(other.support_points), other.unit_factor, log_unit, measure, other.unit_constant)
+        return other.from_units(
+            kernel,
+            self.coordinates(other.support_points),
+            other.unit_factor,
+            log_unit,
+            measure,
+            other.unit_constant,
+        )
 
 
 def central_first(X: np.ndarray, scale: np.ndarray | float) -> np.ndarray:
@@ -164,7 +178,9 @@ def central_first(X: np.ndarray, scale: np.ndarray | float) -> np.ndarray:
     return np.argsort(np.arange(X.shape[0]) != first, kind="stable")
 
 
-def standardize(p: SoSDensity, *others: SoSDensity, shorten: bool = True, keep_features: bool = False) -> Standard:
+def standardize(
+    p: SoSDensity, *others: SoSDensity, shorten: bool = True, keep_features: bool = False
+) -> Standard:
     """``p`` in standard coordinates around a support point from the middle; gaps are those that the ``others`` have as well.
 
     With a metric, the axes are those in which the kernel of the first other density is a product over the features as well.
@@ -184,14 +200,28 @@ def standardize(p: SoSDensity, *others: SoSDensity, shorten: bool = True, keep_f
         everywhere, zero, scale = axes.coordinates(everywhere, origin), np.zeros(d), np.ones(d)
     else:
         zero = origin
-    folds = [Fold(x, float(first), float(sigma), shorten=shorten) for x, first, sigma in zip(everywhere.T, zero, scale, strict=True)]
+    folds = [
+        Fold(x, float(first), float(sigma), shorten=shorten)
+        for x, first, sigma in zip(everywhere.T, zero, scale, strict=True)
+    ]
     frame = Standard(p, folds, scale, 0.0, origin, axes)
     log_volume = frame.log_unit_volume if p.measure.by_volume else 0.0
     if axes is not None:
         kernel: Kernel = Gaussian(1.0)
         measure = p.measure.linear_image(axes.V, -(axes.V @ origin))
     else:
-        kernel = kernel_image(p.kernel, np.diag(1.0 / scale)) if p.kernel.full else p.kernel.with_sigma(1.0)
+        kernel = (
+            kernel_image(p.kernel, np.diag(1.0 / scale))
+            if p.kernel.full
+            else p.kernel.with_sigma(1.0)
+        )
         measure = p.measure.image(frame.coordinates, 1.0 / scale)
-    density = p.from_units(kernel, frame.coordinates(X[order]), F[order], p.log_unit - log_volume, measure, p.unit_constant)
+    density = p.from_units(
+        kernel,
+        frame.coordinates(X[order]),
+        F[order],
+        p.log_unit - log_volume,
+        measure,
+        p.unit_constant,
+    )
     return replace(frame, density=density, log_volume=log_volume)

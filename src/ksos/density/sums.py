@@ -76,16 +76,28 @@ class Sums(Answers):
         return self._law(tails=False)
 
     def _law(self, *, tails: bool) -> PiecewiseLaw:
-        parts = [(weight * share, one) for weight, part in self.p.parts for share, one in part.by_width()]
-        return mixed_law([(weight, one.panel_ends(tails=tails), one.log_density) for weight, one in parts if weight > 0.0])
+        parts = [
+            (weight * share, one) for weight, part in self.p.parts for share, one in part.by_width()
+        ]
+        return mixed_law(
+            [
+                (weight, one.panel_ends(tails=tails), one.log_density)
+                for weight, one in parts
+                if weight > 0.0
+            ]
+        )
 
     def moment(self, powers: tuple[int, ...], about: np.ndarray) -> float:
         return sum(weight * part.moment(powers, about) for weight, part in self.p.parts)
 
-    def expectation(self, f: Any, *, rtol: float, max_evaluations: int | None, rng: Any) -> Estimate:
+    def expectation(
+        self, f: Any, *, rtol: float, max_evaluations: int | None, rng: Any
+    ) -> Estimate:
         f, generator = as_observable(f), np.random.default_rng(rng)
         f.check_features(self.p.n_features)
-        goals = np.maximum(rtol, np.minimum(rtol / (self.p.weights * len(self.p.parts)), _LEAST_RTOL))
+        goals = np.maximum(
+            rtol, np.minimum(rtol / (self.p.weights * len(self.p.parts)), _LEAST_RTOL)
+        )
         found = [
             (weight, part.expectation(f, float(goal), max_evaluations, generator))
             for (weight, part), goal in zip(self.p.parts, goals, strict=True)
@@ -101,8 +113,13 @@ class Sums(Answers):
         for (weight, part), share in zip(self.p.parts, self._shares, strict=True):
             most = max_evaluations
             if most is None and self.p.measure.atoms is None:
-                most = max(_LEAST_EVALUATIONS, int(share * affordable(self._value_cost + part.value_cost, self.p.n_features)))
-            found.append((weight, part.expectation(f, min(rtol / weight, _LEAST_RTOL), most, generator)))
+                most = max(
+                    _LEAST_EVALUATIONS,
+                    int(share * affordable(self._value_cost + part.value_cost, self.p.n_features)),
+                )
+            found.append(
+                (weight, part.expectation(f, min(rtol / weight, _LEAST_RTOL), most, generator))
+            )
         return _total(found)
 
     @property
@@ -130,12 +147,21 @@ class Sums(Answers):
             return Estimate(math.exp(float(log_p[order[min(at, order.shape[0] - 1)]])), 0.0, "sum")
         if self.p.n_features == 1:
             return Estimate(
-                math.exp(_line_level(self.p, self._body if _SMALL < mass < 1.0 - _SMALL else self.law, mass)), 0.0, "quadrature"
+                math.exp(
+                    _line_level(
+                        self.p, self._body if _SMALL < mass < 1.0 - _SMALL else self.law, mass
+                    )
+                ),
+                0.0,
+                "quadrature",
             )
         generator = np.random.default_rng(rng)
         most = min(_CLOUD_POINTS, affordable(self._value_cost, self.p.n_features))
         shares = np.maximum(_LEAST_EVALUATIONS, (self._shares * most).astype(int))
-        found = [(weight, *part.clouds(int(n), generator)) for (weight, part), n in zip(self.p.parts, shares, strict=True)]
+        found = [
+            (weight, *part.clouds(int(n), generator))
+            for (weight, part), n in zip(self.p.parts, shares, strict=True)
+        ]
         levels = []
         for group in range(min(len(groups) for _, groups, _ in found)):
             X = np.concatenate([groups[group][0] for _, groups, _ in found])
@@ -145,13 +171,17 @@ class Sums(Answers):
             middle = np.cumsum(masses[order]) - 0.5 * masses[order]
             levels.append(float(np.interp(mass * masses.sum(), middle, log_p[order])))
         level = math.exp(float(np.mean(levels)))
-        return Estimate(level, level * float(np.std(levels, ddof=1)) / math.sqrt(len(levels)), found[0][2])
+        return Estimate(
+            level, level * float(np.std(levels, ddof=1)) / math.sqrt(len(levels)), found[0][2]
+        )
 
     def modes(self, n_starts: int, *, every: bool) -> np.ndarray:
         p = self.p
         if (atoms := p.measure.atoms) is not None:
             if every:
-                raise ValueError("a discrete measure has no neighbourhoods, hence no local modes; call mode() for the best of its nodes")
+                raise ValueError(
+                    "a discrete measure has no neighbourhoods, hence no local modes; call mode() for the best of its nodes"
+                )
             return atoms.points[[int(np.argmax(p.logpdf(atoms.points)))]]
         limits = np.stack(p.measure.boundaries(p.n_features), axis=1)
         starts = np.unique(np.clip(p.support_points, limits[:, 0], limits[:, 1]), axis=0)
@@ -160,11 +190,15 @@ class Sums(Answers):
         found = sorted((self._climb(x, scale, limits) for x in starts), key=lambda one: -one[0])
         kept = [found[0][1]]
         for log_p, x in found[1:] if every else []:
-            if np.isfinite(log_p) and all(np.abs((x - other) / scale).max() > _APART for other in kept):
+            if np.isfinite(log_p) and all(
+                np.abs((x - other) / scale).max() > _APART for other in kept
+            ):
                 kept.append(x)
         return np.stack(kept)
 
-    def _climb(self, x: np.ndarray, scale: np.ndarray, limits: np.ndarray) -> tuple[float, np.ndarray]:
+    def _climb(
+        self, x: np.ndarray, scale: np.ndarray, limits: np.ndarray
+    ) -> tuple[float, np.ndarray]:
         def downhill(y: np.ndarray) -> tuple[float, np.ndarray]:
             point = np.clip(x + y * scale, limits[:, 0], limits[:, 1])[None, :]
             (log_p,), (gradient,) = self._log_and_gradient(point)
@@ -172,7 +206,9 @@ class Sums(Answers):
 
         bounds = (limits - x[:, None]) / scale[:, None]
         options = {"ftol": 1e-15, "gtol": 1e-10, "maxiter": 500}
-        found = minimize(downhill, np.zeros(x.shape), jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+        found = minimize(
+            downhill, np.zeros(x.shape), jac=True, method="L-BFGS-B", bounds=bounds, options=options
+        )
         return -float(found.fun), np.clip(x + found.x * scale, limits[:, 0], limits[:, 1])
 
     def gradient(self, X: np.ndarray) -> np.ndarray:
@@ -182,12 +218,19 @@ class Sums(Answers):
         """log p, and Σ_a r_a ∇log p_a with r_a the share of part a at x, less ∇ log ρ if the measure is not volume."""
         p = self.p
         found = [part.log_and_gradient(X) for _, part in p.parts]
-        logs = np.stack([math.log(weight) + log_p for (weight, _), (log_p, _) in zip(p.parts, found, strict=True)])
+        logs = np.stack(
+            [
+                math.log(weight) + log_p
+                for (weight, _), (log_p, _) in zip(p.parts, found, strict=True)
+            ]
+        )
         peak = logs.max(axis=0)
         shares = np.exp(logs - np.where(np.isfinite(peak), peak, 0.0))
         total = np.where(np.isfinite(peak), shares.sum(axis=0), 1.0)
         log_p, shares = peak + np.log(total), shares / total
-        out = sum(share[:, None] * gradient for share, (_, gradient) in zip(shares, found, strict=True))
+        out = sum(
+            share[:, None] * gradient for share, (_, gradient) in zip(shares, found, strict=True)
+        )
         normals = p.measure.normals(p.n_features)
         if normals is not None:
             own, slopes = NormalLaws(normals).slopes(X)
@@ -200,7 +243,10 @@ class Sums(Answers):
 
 def _total(found: list[tuple[float, Estimate]]) -> Estimate:
     """Σ w·estimate: errors of rules add up, and the word is that of the least exact part."""
-    value, error = sum(weight * part for weight, part in found), sum(weight * part.error for weight, part in found)
+    value, error = (
+        sum(weight * part for weight, part in found),
+        sum(weight * part.error for weight, part in found),
+    )
     return Estimate(value, error, coarsest(part.method for _, part in found))
 
 
@@ -217,7 +263,9 @@ def _finite(g: Callable[[np.ndarray], np.ndarray]) -> NumericFunction:
 def divergence(p: Queries, q: Queries, **work: Any) -> Estimate:
     """∫ log(dP/dQ) dP between laws of any kind, both on one discrete measure or both by volume."""
     if p.n_features != q.n_features:
-        raise ValueError(f"the other density has {q.n_features} features, but this one has {p.n_features}")
+        raise ValueError(
+            f"the other density has {q.n_features} features, but this one has {p.n_features}"
+        )
     discrete = p.measure.atoms is not None, q.measure.atoms is not None
     if any(discrete) and p.measure != q.measure:
         raise ValueError(
@@ -233,7 +281,11 @@ def divergence(p: Queries, q: Queries, **work: Any) -> Estimate:
             return np.where(beyond | np.isneginf(log_p), 0.0, log_p - log_q)
 
     found = p.expectation(NumericFunction(log_ratio), **work)
-    return Estimate(math.inf) if any(missed) else Estimate(max(float(found), 0.0), found.error + _ROUNDING, found.method)
+    return (
+        Estimate(math.inf)
+        if any(missed)
+        else Estimate(max(float(found), 0.0), found.error + _ROUNDING, found.method)
+    )
 
 
 def normal_groups(p: SoSMixture) -> list[Group] | None:
@@ -249,7 +301,9 @@ def normal_groups(p: SoSMixture) -> list[Group] | None:
 def squared_l2(p: Any, q: Any, max_operations: float) -> float:
     """∫ (p − q)² dρ: from the integrals of pairs of normal laws, or as E_p[p − q] − E_q[p − q]."""
     if p.n_features != q.n_features:
-        raise ValueError(f"the other density has {q.n_features} features, but this one has {p.n_features}")
+        raise ValueError(
+            f"the other density has {q.n_features} features, but this one has {p.n_features}"
+        )
     if p.measure != q.measure and not (p.measure.by_volume and q.measure.by_volume):
         raise ValueError(
             f"∫(p − q)²dρ needs one reference measure; this density is on {p.measure!r}, the other on {q.measure!r}; make both on the same"
@@ -257,7 +311,9 @@ def squared_l2(p: Any, q: Any, max_operations: float) -> float:
     a, b = p.as_mixture(), q.as_mixture()
     groups = [normal_groups(one) for one in (a, b)] if p.measure.by_volume else [None, None]
     if groups[0] is not None and groups[1] is not None:
-        n = sum(group.weights.size for group in groups[0]) + sum(group.weights.size for group in groups[1])
+        n = sum(group.weights.size for group in groups[0]) + sum(
+            group.weights.size for group in groups[1]
+        )
         if float(n) ** 2 <= min(max_operations, 1e9):
             both = [*groups[0], *(group._replace(weights=-group.weights) for group in groups[1])]
             return max(inner_product(both, both), 0.0)
@@ -266,7 +322,13 @@ def squared_l2(p: Any, q: Any, max_operations: float) -> float:
         return np.exp(p.logpdf(X)) - np.exp(q.logpdf(X))
 
     work: dict[str, Any] = {"rtol": 1e-10, "max_evaluations": None, "rng": 0}
-    return max(float(p.expectation(NumericFunction(difference), **work) - q.expectation(NumericFunction(difference), **work)), 0.0)
+    return max(
+        float(
+            p.expectation(NumericFunction(difference), **work)
+            - q.expectation(NumericFunction(difference), **work)
+        ),
+        0.0,
+    )
 
 
 def _line_level(p: SoSMixture, law: PiecewiseLaw, mass: float) -> float:
@@ -291,7 +353,12 @@ def _line_level(p: SoSMixture, law: PiecewiseLaw, mass: float) -> float:
             up = (log_density(middle) >= log_level) == rising
             low, high = np.where(up, low, middle), np.where(up, middle, high)
         ends = law.cdf((0.5 * (low + high))[None, :])[0] if change.size else np.empty(0)
-        return float(np.sum(np.where(rising, -ends, ends))) + (1.0 if above[-1] else 0.0) - (at_grid[0] if above[0] else 0.0) - mass
+        return (
+            float(np.sum(np.where(rising, -ends, ends)))
+            + (1.0 if above[-1] else 0.0)
+            - (at_grid[0] if above[0] else 0.0)
+            - mass
+        )
 
     top = float(log_p.max())
     low, step = top - 1.0, 1.0

@@ -21,14 +21,18 @@ if TYPE_CHECKING:
 __all__ = ["affine", "times_gaussian"]
 
 
-def affine(density: SoSDensity, scale: Any = 1.0, shift: Any = 0.0, names: Sequence[str] | None = None) -> SoSDensity:
+def affine(
+    density: SoSDensity, scale: Any = 1.0, shift: Any = 0.0, names: Sequence[str] | None = None
+) -> SoSDensity:
     r"""The density of y = scale·x + shift: kernels of bandwidth |scale|·σ at the images of the points, relative to the image of ρ.
 
     A matrix A mixes the features: then y = Ax + shift, and the kernel has the metric ASAᵀ.
     """
     d = density.n_features
     if np.ndim(scale) == 2:
-        return _linear(density, as_invertible(scale, "scale", d), as_vector(shift, "shift", length=d))
+        return _linear(
+            density, as_invertible(scale, "scale", d), as_vector(shift, "shift", length=d)
+        )
     scale, shift = as_vector(scale, "scale", length=d), as_vector(shift, "shift", length=d)
     if np.any(scale == 0.0):
         k = int(np.argmax(scale == 0.0))
@@ -40,18 +44,28 @@ def affine(density: SoSDensity, scale: Any = 1.0, shift: Any = 0.0, names: Seque
     if density.kernel.full:
         kernel: Kernel = kernel_image(density.kernel, np.diag(scale))
     else:
-        kernel = density.kernel.with_sigma(np.abs(scale[0]) * sigma if one else np.abs(scale) * density.kernel.sigma_vector(d))
+        kernel = density.kernel.with_sigma(
+            np.abs(scale[0]) * sigma if one else np.abs(scale) * density.kernel.sigma_vector(d)
+        )
 
     def image(points: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore"):
             return _in_range(points, scale * points + shift)
 
-    return assemble(density, kernel, image(density.support_points), density.measure.image(image, scale), density.unit_factor)
+    return assemble(
+        density,
+        kernel,
+        image(density.support_points),
+        density.measure.image(image, scale),
+        density.unit_factor,
+    )
 
 
 def _in_range(points: np.ndarray, image: np.ndarray) -> np.ndarray:
     if not np.all(np.isfinite(points) <= np.isfinite(image)):
-        raise ValueError("scale and shift must leave the points within the range of floating-point numbers; use smaller ones")
+        raise ValueError(
+            "scale and shift must leave the points within the range of floating-point numbers; use smaller ones"
+        )
     return image
 
 
@@ -60,7 +74,13 @@ def _linear(density: SoSDensity, A: np.ndarray, shift: np.ndarray) -> SoSDensity
         return affine(density, np.diagonal(A), shift)
     with np.errstate(over="ignore", invalid="ignore"):
         points = _in_range(density.support_points, density.support_points @ A.T + shift)
-    return assemble(density, kernel_image(density.kernel, A), points, density.measure.linear_image(A, shift), density.unit_factor)
+    return assemble(
+        density,
+        kernel_image(density.kernel, A),
+        points,
+        density.measure.linear_image(A, shift),
+        density.unit_factor,
+    )
 
 
 def times_gaussian(density: SoSDensity, mean: Any, scale: Any) -> SoSDensity:
@@ -75,7 +95,9 @@ def times_gaussian(density: SoSDensity, mean: Any, scale: Any) -> SoSDensity:
         scale = as_scales(scale, d)
         root = np.diag(1.0 / scale)
     elif covariance.shape[0] != d:
-        raise ValueError(f"scale must have, as a covariance matrix, shape {(d, d)}; got {covariance.shape}")
+        raise ValueError(
+            f"scale must have, as a covariance matrix, shape {(d, d)}; got {covariance.shape}"
+        )
     else:
         scale, root = covariance, np.linalg.inv(np.linalg.cholesky(covariance))
     if not isinstance(density.kernel, Gaussian):
@@ -86,7 +108,10 @@ def times_gaussian(density: SoSDensity, mean: Any, scale: Any) -> SoSDensity:
     with np.errstate(over="ignore", under="ignore"):
         ratio = sigma / tau
         stretch = np.hypot(1.0, ratio)
-        near, far = (ratio / stretch) ** 2, stretch**-2.0  # the weights of mean and x̃, which add up to one
+        near, far = (
+            (ratio / stretch) ** 2,
+            stretch**-2.0,
+        )  # the weights of mean and x̃, which add up to one
         moved = np.where(ratio < 1.0, X + near * (mean - X), mean + far * (X - mean))
         width = np.hypot(sigma, tau)
         nearest = X[int(np.argmin(np.sum(((X - mean) / width) ** 2, axis=1)))]
@@ -94,12 +119,26 @@ def times_gaussian(density: SoSDensity, mean: Any, scale: Any) -> SoSDensity:
         steps, sums = (X - nearest) / width, ((X - mean) + (nearest - mean)) / width
         log_rows = -np.sum(steps * np.where(steps == 0.0, 0.0, sums), axis=1)
     narrowed = sigma / stretch
-    kernel = density.kernel.with_sigma(narrowed[0] if density.kernel.sigma.ndim == 0 and np.all(narrowed == narrowed[0]) else narrowed)
+    kernel = density.kernel.with_sigma(
+        narrowed[0]
+        if density.kernel.sigma.ndim == 0 and np.all(narrowed == narrowed[0])
+        else narrowed
+    )
     nothing_left = f"the density vanishes where the Gaussian with mean {mean.tolist()} and scale {scale.tolist()} does not"
-    return assemble(density, kernel, moved, density.measure, density.unit_factor, log_rows, nothing_left=nothing_left)
+    return assemble(
+        density,
+        kernel,
+        moved,
+        density.measure,
+        density.unit_factor,
+        log_rows,
+        nothing_left=nothing_left,
+    )
 
 
-def _times_tied(density: SoSDensity, mean: np.ndarray, scale: np.ndarray, R: np.ndarray) -> SoSDensity:
+def _times_tied(
+    density: SoSDensity, mean: np.ndarray, scale: np.ndarray, R: np.ndarray
+) -> SoSDensity:
     r"""The same where a metric S = LLᵀ or a covariance ties the features; each function is multiplied by exp(−‖R(x − mean)‖²).
 
     With LᵀRᵀRL = QEQᵀ the product is a kernel of metric LQ(I + E)⁻¹QᵀLᵀ at x̃ − LQ·E(I + E)⁻¹·QᵀL⁻¹(x̃ − mean), times e^{−‖v‖²} with
@@ -116,10 +155,20 @@ def _times_tied(density: SoSDensity, mean: np.ndarray, scale: np.ndarray, R: np.
     kernel = kernel_image(Gaussian(1.0 / np.sqrt(1.0 + E)), LQ)
     nothing_left = f"the density vanishes where the Gaussian with mean {mean.tolist()} and scale {scale.tolist()} does not"
     moved = X - (near * u) @ LQ.T
-    return assemble(density, kernel, moved, density.measure, density.unit_factor, log_rows, nothing_left=nothing_left)
+    return assemble(
+        density,
+        kernel,
+        moved,
+        density.measure,
+        density.unit_factor,
+        log_rows,
+        nothing_left=nothing_left,
+    )
 
 
-def _on_atoms(density: SoSDensity, mean: np.ndarray, scale: np.ndarray, root: np.ndarray) -> SoSDensity:
+def _on_atoms(
+    density: SoSDensity, mean: np.ndarray, scale: np.ndarray, root: np.ndarray
+) -> SoSDensity:
     """Any kernel on a discrete measure: the Gaussian goes into the weights of the atoms."""
     measure = density.measure
     if (atoms := measure.atoms) is None:
@@ -132,9 +181,17 @@ def _on_atoms(density: SoSDensity, mean: np.ndarray, scale: np.ndarray, root: np
         log_likelihood = -0.5 * np.sum(steps**2, axis=1)
         log_mass = log_likelihood + density.logpdf(atoms.points)
         if not np.any(np.isfinite(log_mass)):
-            raise ValueError(f"the density vanishes where the Gaussian with mean {mean.tolist()} and scale {scale.tolist()} does not")
+            raise ValueError(
+                f"the density vanishes where the Gaussian with mean {mean.tolist()} and scale {scale.tolist()} does not"
+            )
         log_peak = log_likelihood[int(np.argmax(log_mass))]  # at the heaviest atom the weight stays
         # beyond e^600 times that weight there are only atoms at which the density itself has underflown
         weights = atoms.weights * np.exp(np.minimum(log_likelihood - log_peak, 600.0))
     alive = weights > 0.0
-    return assemble(density, density.kernel, density.support_points, Discrete(atoms.points[alive], weights[alive]), density.unit_factor)
+    return assemble(
+        density,
+        density.kernel,
+        density.support_points,
+        Discrete(atoms.points[alive], weights[alive]),
+        density.unit_factor,
+    )

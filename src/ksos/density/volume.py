@@ -33,5 +33,7 @@ def bumps(p: SoSDensity) -> list[tuple[float, SoSDensity]]:
         law = p.from_units(p.kernel, X, p.unit_factor, p.log_unit, Normal(mean, covariance))
         if (mass := 1.0 if single else float(weight) * law.mass()) > 0.0:
             kernel = Gaussian(0.5 * (metric + metric.T))
-            found.append((mass, assemble(p, kernel, X + away @ pull.T, Lebesgue(), p.unit_factor, log_rows)))
+            found.append(
+                (mass, assemble(p, kernel, X + away @ pull.T, Lebesgue(), p.unit_factor, log_rows))
+            )
     return found

@@ -12,7 +12,13 @@ if TYPE_CHECKING:  # imported on first use, see below
     from ksos.estimators.robust import RobustClassifier, RobustRegressor
     from ksos.estimators.search import KernelSoSDensityCV
 
-__all__ = ["KernelSoSConditional", "KernelSoSDensity", "KernelSoSDensityCV", "RobustClassifier", "RobustRegressor"]
+__all__ = [
+    "KernelSoSConditional",
+    "KernelSoSDensity",
+    "KernelSoSDensityCV",
+    "RobustClassifier",
+    "RobustRegressor",
+]
 
 __getattr__, __dir__ = _later(
     globals(),

@@ -36,26 +36,39 @@ _MODEL_SAMPLES = 2000  # p-values to √(p/2000): 0.005 at p = 0.05
 def holds_no_rows_out(estimator: Any) -> bool:
     """Whether an estimator can learn from chunks."""
     if estimator.contamination is not None:
-        raise AttributeError("contamination holds rows out, which partial_fit cannot; use fit, or leave contamination out")
+        raise AttributeError(
+            "contamination holds rows out, which partial_fit cannot; use fit, or leave contamination out"
+        )
     return True
 
 
 def check_contamination(contamination: Any) -> None:
     """Refuse what is no share of rows."""
-    if contamination is not None and not as_positive(contamination, "contamination (a share of the rows, or None)") <= 0.5:
-        raise ValueError(f"contamination must be at most 0.5: what is flagged are the rarer rows; got {contamination!r}")
+    if (
+        contamination is not None
+        and not as_positive(contamination, "contamination (a share of the rows, or None)") <= 0.5
+    ):
+        raise ValueError(
+            f"contamination must be at most 0.5: what is flagged are the rarer rows; got {contamination!r}"
+        )
 
 
 def warn_if_memorised(contamination: Any, by_likelihood: bool) -> None:
     """Say so when anomalies are asked of a likelihood fit, which finds the outliers that it was fitted to likely."""
     if contamination is not None and by_likelihood:
         message = "a likelihood fit puts mass on every row, outliers included; for the rows at hand use fit_predict, which holds them out"
-        warnings.warn(f"{message}, or objective='squared_mmd', the default of KernelSoSDensity", UserWarning, stacklevel=3)
+        warnings.warn(
+            f"{message}, or objective='squared_mmd', the default of KernelSoSDensity",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def _has_threshold(estimator: Any) -> bool:
     if estimator.contamination is None:
-        raise AttributeError("it needs the share of rows to flag: set contamination, such as contamination=0.05, and fit")
+        raise AttributeError(
+            "it needs the share of rows to flag: set contamination, such as contamination=0.05, and fit"
+        )
     return True
 
 
@@ -82,7 +95,9 @@ class AnomalyMixin:
         counts, scores = masses > 0.0, np.empty(rows.shape[0])
         which = np.unique(rows[counts] + 0.0, axis=0, return_inverse=True)[1].ravel()
         scores[counts] = unseen[which]
-        if (own := np.isnan(scores) | ~counts).any():  # a row without weight is in no fit; of a single row there is no other
+        if (
+            own := np.isnan(scores) | ~counts
+        ).any():  # a row without weight is in no fit; of a single row there is no other
             scores[own] = to_numpy(self.distribution_.unnamed.logpdf(rows[own]))
         self.held_out_scores_ = scores
         return self
@@ -99,17 +114,29 @@ class AnomalyMixin:
 
     def _set_threshold(self, unseen: np.ndarray, weights: np.ndarray) -> None:
         known = ~np.isnan(unseen)
-        scores, shares = (unseen[known], weights[known]) if known.any() else (np.array([-np.inf]), np.ones(1))
+        scores, shares = (
+            (unseen[known], weights[known]) if known.any() else (np.array([-np.inf]), np.ones(1))
+        )
         order = np.argsort(scores, kind="stable")
         self._calibration = scores[order], np.r_[0.0, np.cumsum(shares[order] / shares.sum())]
-        rare = self._ranks(scores[order], "left") <= float(self.contamination or 0.0) * (1.0 + 1e-12)
+        rare = self._ranks(scores[order], "left") <= float(self.contamination or 0.0) * (
+            1.0 + 1e-12
+        )
         self.threshold_ = float(scores[order][rare].max(initial=-np.inf))
 
-    def _unseen(self, points: np.ndarray, weights: np.ndarray, count: int = _FOLDS, refit: Refit | None = None) -> np.ndarray:
+    def _unseen(
+        self,
+        points: np.ndarray,
+        weights: np.ndarray,
+        count: int = _FOLDS,
+        refit: Refit | None = None,
+    ) -> np.ndarray:
         """Scores of the rows of the first ``count`` folds by fits to the others; NaN for the rest."""
         n = points.shape[0]
         out = np.full(n, np.nan)
-        folds = random_folds(weights, min(_FOLDS, n), np.random.default_rng(0))[:count] if n > 1 else []
+        folds = (
+            random_folds(weights, min(_FOLDS, n), np.random.default_rng(0))[:count] if n > 1 else []
+        )
         for number, fold in enumerate(folds, start=1):
             tell(f"fit without held-out rows, {number} of {len(folds)}", number, 1 + len(folds))
             other: Any = clone(self).set_params(contamination=None)
@@ -158,7 +185,9 @@ class AnomalyMixin:
         self.fit(X, sample_weight=sample_weight)  # type: ignore[attr-defined]
         return np.where(self.held_out_scores_ < self.threshold_, -1, 1)
 
-    def p_value(self, X: Any, *, n_samples: int = _MODEL_SAMPLES, random_state: int = 0) -> np.ndarray:
+    def p_value(
+        self, X: Any, *, n_samples: int = _MODEL_SAMPLES, random_state: int = 0
+    ) -> np.ndarray:
         """How unusual each row is, shape (n,): P(p(Z) ≤ p(x)), the mass outside of the highest-density region through x.
 
         With ``contamination``, Z are the held-out rows, and among new rows of the same distribution at
@@ -169,6 +198,10 @@ class AnomalyMixin:
         scores = self._row_scores(X)
         if self.contamination is not None:
             return self._ranks(scores)
-        drawn = self.distribution_.rvs(as_count(n_samples, "n_samples"), rng=np.random.default_rng(random_state))
+        drawn = self.distribution_.rvs(
+            as_count(n_samples, "n_samples"), rng=np.random.default_rng(random_state)
+        )
         known = np.sort(to_numpy(self.distribution_.logpdf(drawn)))
-        return np.asarray((1.0 + np.searchsorted(known, scores, side="right")) / (1.0 + known.shape[0]))
+        return np.asarray(
+            (1.0 + np.searchsorted(known, scores, side="right")) / (1.0 + known.shape[0])
+        )

@@ -52,14 +52,24 @@ class DensityEstimator(AnomalyMixin, DensityMixin, BaseEstimator):
         check_is_fitted(self, "distribution_")
         X = as_source(X)[0]
         if out is not None and isinstance(X, DaskChunks):
-            raise ValueError("out is for files and iterables; the scores of Dask objects are a Dask array, which to_zarr and others store")
+            raise ValueError(
+                "out is for files and iterables; the scores of Dask objects are a Dask array, which to_zarr and others store"
+            )
         if isinstance(X, Chunks):
             scores = X.each(self._of_chunk())
             return scores if out is None else written(scores, out)
         if out is not None:
-            raise ValueError("out is for a source of chunks: score_samples(ksos.chunks(…), out=…); np.save writes the scores of an array")
+            raise ValueError(
+                "out is for a source of chunks: score_samples(ksos.chunks(…), out=…); np.save writes the scores of an array"
+            )
         if not is_other_array(X):
-            X = validate_data(self, require_numbers(require_order(self, X)), dtype=np.float64, order="C", reset=False)
+            X = validate_data(
+                self,
+                require_numbers(require_order(self, X)),
+                dtype=np.float64,
+                order="C",
+                reset=False,
+            )
         return self.distribution_.unnamed.logpdf(X)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
@@ -103,7 +113,9 @@ class DensityEstimator(AnomalyMixin, DensityMixin, BaseEstimator):
     def __getattr__(self, name: str) -> Any:
         """Raise: results of a fit that is missing, and questions that go to the density."""
         if name.endswith("_") and not name.startswith("_") and "distribution_" not in vars(self):
-            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit before {name}")
+            raise NotFittedError(
+                f"this {type(self).__name__} is not fitted yet: call fit before {name}"
+            )
         if not name.startswith("_") and hasattr(SoSDensity, name):
             own = f"{type(self).__name__} has no {name!r}: its density has one"
             raise AttributeError(f"{own}; use est.distribution_.{name}")
@@ -111,7 +123,11 @@ class DensityEstimator(AnomalyMixin, DensityMixin, BaseEstimator):
 
     def _of_chunk(self) -> LogDensity:
         names = vars(self).get("feature_names_in_")
-        known = Checks(type(self).__name__, n_features=self.n_features_in_, names=None if names is None else tuple(names))
+        known = Checks(
+            type(self).__name__,
+            n_features=self.n_features_in_,
+            names=None if names is None else tuple(names),
+        )
         return LogDensity(known, self.distribution_.unnamed)
 
     def _check_common(self) -> None:
@@ -120,7 +136,9 @@ class DensityEstimator(AnomalyMixin, DensityMixin, BaseEstimator):
         if self.n_support is not None:
             as_count(self.n_support, "n_support")
         if self.measure is not None and not isinstance(self.measure, Measure):
-            raise TypeError(f"measure must be a measure such as ksos.measures.Box(low, high), or None; got {self.measure!r}")
+            raise TypeError(
+                f"measure must be a measure such as ksos.measures.Box(low, high), or None; got {self.measure!r}"
+            )
         if self.tol is not None:
             as_positive(self.tol, "tol")
         if self.time_limit is not None:

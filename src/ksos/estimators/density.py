@@ -65,7 +65,9 @@ AUTO_CORRECTIONS = {"mmd": 2e-3, "likelihood": 1.0}
 OBJECTIVES: dict[str, Callable[[Any], Functional]] = {
     "squared_mmd": SquaredMMD,
     "mmd": MMD,
-    "likelihood": lambda data: NegativeLogLikelihood(data.points, data.weights),  # there are no sums for it
+    "likelihood": lambda data: NegativeLogLikelihood(
+        data.points, data.weights
+    ),  # there are no sums for it
 }
 PENALTIES: dict[str, type[Trace] | type[Frobenius]] = {"trace": Trace, "frobenius": Frobenius}
 _SET_UP_SHARE = 0.25  # of a time limit, for choosing the bandwidth, and then for the support points
@@ -227,7 +229,14 @@ class KernelSoSDensity(DensityEstimator):
         self.time_limit, self.contamination = time_limit, contamination
         self.random_state, self.verbose = random_state, verbose
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, checkpoint: str | os.PathLike[str] | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> Self:
         """Fit the density to samples ``X`` (n, d), weighted by ``sample_weight``, or to a source: ``ksos.chunks(…)``, or objects of Dask.
 
         A source is read twice: for bandwidth and support points, and for the kernel sums; once if it holds no more distinct samples than
@@ -237,12 +246,18 @@ class KernelSoSDensity(DensityEstimator):
         warn_if_memorised(self.contamination, self._by_likelihood)
         X, sample_weight = as_source(X, sample_weight)
         if checkpoint is not None and not isinstance(X, Chunks):
-            raise ValueError("checkpoint is for a source of chunks: fit(ksos.chunks(…), checkpoint=…)")
+            raise ValueError(
+                "checkpoint is for a source of chunks: fit(ksos.chunks(…), checkpoint=…)"
+            )
         with shown(type(self).__name__, verbose=self.verbose):
             deadline = Deadline.of(self.time_limit)
             passes = self._passes(X, sample_weight, checkpoint)
             self._fit_to(passes, deadline)
-            return self._calibrate_in_chunks(passes) if isinstance(X, Chunks) else self._calibrate(X, sample_weight)
+            return (
+                self._calibrate_in_chunks(passes)
+                if isinstance(X, Chunks)
+                else self._calibrate(X, sample_weight)
+            )
 
     @available_if(holds_no_rows_out)
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -252,12 +267,16 @@ class KernelSoSDensity(DensityEstimator):
         support points and landmarks; from then on the kernel sums of every sample, earlier ones included, are exact at those.
         """
         self._check_parameters()
-        running = vars(self).get("_running") or Running.begin(Checks(type(self).__name__, self._domain), self._most_looked_at(False))
+        running = vars(self).get("_running") or Running.begin(
+            Checks(type(self).__name__, self._domain), self._most_looked_at(False)
+        )
         X, sample_weight = as_source(X, sample_weight)
         if isinstance(X, Chunks):
             require_own_weights(sample_weight)
         with np.errstate(under="ignore"):
-            for chunk in X if isinstance(X, Chunks) else [Chunk(X, sample_weight, "", column_names(X))]:
+            for chunk in (
+                X if isinstance(X, Chunks) else [Chunk(X, sample_weight, "", column_names(X))]
+            ):
                 rows, checks = running.known.checks.rows(chunk)
                 forget(self)
                 remember(self, checks)
@@ -275,11 +294,15 @@ class KernelSoSDensity(DensityEstimator):
         deadline = Deadline.of(self.time_limit)
         with np.errstate(under="ignore"):
             part, sums = survey.part, running.known.sums
-            setting = running.setting or self._settle(part, survey.count, deadline, report(self.verbose), part.points)
+            setting = running.setting or self._settle(
+                part, survey.count, deadline, report(self.verbose), part.points
+            )
             self._solve(setting, setting.embedding(part) if sums is None else sums, part, deadline)
         return vars(self)[name]
 
-    def _passes(self, X: Any, sample_weight: Any, checkpoint: Any = None, left_out: np.ndarray | None = None) -> Passes:
+    def _passes(
+        self, X: Any, sample_weight: Any, checkpoint: Any = None, left_out: np.ndarray | None = None
+    ) -> Passes:
         self._check_parameters()
         forget(self, ["_running"])
         return Passes(self, X, sample_weight, checkpoint, left_out)
@@ -291,24 +314,41 @@ class KernelSoSDensity(DensityEstimator):
         part, source = passes.part, passes.source
 
         def refit(other: KernelSoSDensity, held_out: np.ndarray) -> None:
-            other._fit_to(other._passes(source, None, left_out=row_hashes(held_out)), Deadline.of(self.time_limit))
+            other._fit_to(
+                other._passes(source, None, left_out=row_hashes(held_out)),
+                Deadline.of(self.time_limit),
+            )
 
-        return self._calibrate_on(part.points, part.weights, None if passes.survey.complete else refit)
+        return self._calibrate_on(
+            part.points, part.weights, None if passes.survey.complete else refit
+        )
 
     def _fit_to(self, passes: Passes, deadline: Deadline) -> Self:
         X, say = passes.source, report(self.verbose)
         with np.errstate(under="ignore"):
             asked = self._given_question() if self._asks_first and isinstance(X, Chunks) else None
             normal = isinstance(self.reference, str) and self.reference == "normal"
-            survey = passes.look(self._most_looked_at(isinstance(X, Chunks)), self._domain, asked, moments=normal)
+            survey = passes.look(
+                self._most_looked_at(isinstance(X, Chunks)), self._domain, asked, moments=normal
+            )
             part = passes.part
             # tensors: the fit runs where they lie, and decisions about them on the host
-            setting = self._settle(part, survey.count, deadline, say, part.points if passes.device is None else passes.device)
+            setting = self._settle(
+                part,
+                survey.count,
+                deadline,
+                say,
+                part.points if passes.device is None else passes.device,
+            )
             if survey.complete or not self._embeds:
                 data: MeanEmbedding | KernelSums = setting.embedding(part)
             else:
                 data = passes.add_up(setting.nothing)
-            beyond = self._by_likelihood and isinstance(X, Chunks) and survey.points.shape[0] > MOST_IN_LIKELIHOOD
+            beyond = (
+                self._by_likelihood
+                and isinstance(X, Chunks)
+                and survey.points.shape[0] > MOST_IN_LIKELIHOOD
+            )
             return self._solve(setting, data, part, deadline, passes if beyond else None)
 
     def _question(self, part: Part) -> Setting:
@@ -317,25 +357,43 @@ class KernelSoSDensity(DensityEstimator):
 
     def _given_question(self) -> KernelSums:
         """The kernel sums of no samples, where these do not decide on landmarks: any part will do."""
-        return self._question(Part(to_numpy(as_points(self.support, "support"))[:1], np.ones(1), 1)).nothing
+        return self._question(
+            Part(to_numpy(as_points(self.support, "support"))[:1], np.ones(1), 1)
+        ).nothing
 
-    def _settle(self, part: Part, seen: int, deadline: Deadline, say: Callable[[str], None], host: Array) -> Setting:
+    def _settle(
+        self, part: Part, seen: int, deadline: Deadline, say: Callable[[str], None], host: Array
+    ) -> Setting:
         """Kernels, support points and landmarks, from the part of the ``seen`` samples that decides on them."""
         rng, constant = as_generator(self.random_state), self.reference is not None
         measure = self._measure(part, deadline)
-        volume = Lebesgue() if constant else measure  # kernels and points follow the data, not what is known of them
+        volume = (
+            Lebesgue() if constant else measure
+        )  # kernels and points follow the data, not what is known of them
         with set_up(deadline, _SET_UP_SHARE):
             kernel, embedding_kernel = self._kernels(part, volume, rng)
         say(f"{seen} samples of {part.points.shape[1]} features: bandwidth")
         with set_up(deadline, _SET_UP_SHARE, _SEEN if self._by_likelihood else 0.0) as stage:
             support = like(self._support(part, kernel, volume, rng, stage), host)
         say(f"{support.shape[0]} support points")
-        space = SoSSpace(kernel, support, measure, embedding_kernel, self._landmarks(part.points, rng), constant=constant)
+        space = SoSSpace(
+            kernel,
+            support,
+            measure,
+            embedding_kernel,
+            self._landmarks(part.points, rng),
+            constant=constant,
+        )
         say(f"space of rank {space.rank}")
         return Setting(space, stage.cut)
 
     def _solve(
-        self, setting: Setting, data: MeanEmbedding | KernelSums, part: Part, deadline: Deadline, passes: Passes | None = None
+        self,
+        setting: Setting,
+        data: MeanEmbedding | KernelSums,
+        part: Part,
+        deadline: Deadline,
+        passes: Passes | None = None,
     ) -> Self:
         """The density for the sums ``data`` of all samples; or of some, if ``passes`` can sum over all of them."""
         space, constant = setting.space, self.reference is not None
@@ -357,8 +415,13 @@ class KernelSoSDensity(DensityEstimator):
         else:
             tol = NegativeLogLikelihood.natural_tol if self.tol is None else self.tol
             some = passes.survey.fewer(MOST_IN_LIKELIHOOD).part
-            self.solution_ = fit_to_all(passes, partial(minimize, **told), space, some, penalty, start, tol)
-        self.bandwidth_, self.embedding_bandwidth_ = space.kernel.sigma, space.embedding_kernel.sigma
+            self.solution_ = fit_to_all(
+                passes, partial(minimize, **told), space, some, penalty, start, tol
+            )
+        self.bandwidth_, self.embedding_bandwidth_ = (
+            space.kernel.sigma,
+            space.embedding_kernel.sigma,
+        )
         self.regularization_, self.relative_regularization_ = self._strengths(space, part.total)
         self.support_points_, self.landmarks_ = space.support_points, space.landmarks
         self.distribution_, self.n_iter_ = self.solution_.distribution, self.solution_.n_iter
@@ -367,8 +430,13 @@ class KernelSoSDensity(DensityEstimator):
         self._name_features()
         if self.solution_.keyboard_interrupt:
             raise KeyboardInterrupt(self.solution_.message)
-        told_so = self.solution_.status in ("solved", "interrupted")  # a callback that stops the fit knows that it does
-        wrong = ([] if told_so else [self.solution_.message]) + ([_CUT.format(space.support_points.shape[0])] if setting.cut else [])
+        told_so = self.solution_.status in (
+            "solved",
+            "interrupted",
+        )  # a callback that stops the fit knows that it does
+        wrong = ([] if told_so else [self.solution_.message]) + (
+            [_CUT.format(space.support_points.shape[0])] if setting.cut else []
+        )
         if wrong:
             warnings.warn("; ".join(wrong), ConvergenceWarning, stacklevel=4)
         return self
@@ -382,7 +450,9 @@ class KernelSoSDensity(DensityEstimator):
     def _asks_first(self) -> bool:
         """Whether kernels, support points and landmarks are known before any sample is."""
         kernel = isinstance(self.kernel, Kernel) or not isinstance(self.bandwidth, str)
-        points = not isinstance(self.support, str) and not isinstance(self.landmarks, (int, np.integer))
+        points = not isinstance(self.support, str) and not isinstance(
+            self.landmarks, (int, np.integer)
+        )
         return kernel and points and self.reference is None and self._embeds
 
     @property
@@ -393,14 +463,21 @@ class KernelSoSDensity(DensityEstimator):
     def _measure(self, part: Part, deadline: Deadline) -> Measure:
         if self.reference is not None:
             names = vars(self).get("feature_names_in_")
-            return as_reference(self.reference, part.points, part.weights, deadline, names, part.moments)
+            return as_reference(
+                self.reference, part.points, part.weights, deadline, names, part.moments
+            )
         return self._domain
 
     def _check_parameters(self) -> None:
         self._check_common()
         require_reference(self.reference, self.measure)
         if isinstance(self.bandwidth, str):
-            as_choice(self.bandwidth, "bandwidth", RULES, otherwise=", a positive number or one per feature")
+            as_choice(
+                self.bandwidth,
+                "bandwidth",
+                RULES,
+                otherwise=", a positive number or one per feature",
+            )
         else:
             as_bandwidth_or_metric(self.bandwidth, "bandwidth")
         if self.embedding_bandwidth is not None:
@@ -409,16 +486,22 @@ class KernelSoSDensity(DensityEstimator):
             as_nonnegative(self.regularization, 'regularization (or "auto")')
             if self.relative_regularization is not None:
                 both = f"regularization={self.regularization!r} and relative_regularization={self.relative_regularization!r}"
-                raise ValueError(f"{both} say the same in two units: the note's λ, and λ in units of w₀; give one of them")
+                raise ValueError(
+                    f"{both} say the same in two units: the note's λ, and λ in units of w₀; give one of them"
+                )
         if self.relative_regularization is not None:
             as_nonnegative(self.relative_regularization, "relative_regularization")
         as_choice(self.penalty, "penalty", PENALTIES)
         if isinstance(self.support, str):
-            as_choice(self.support, "support", SELECTIONS, otherwise=" or an array of support points")
+            as_choice(
+                self.support, "support", SELECTIONS, otherwise=" or an array of support points"
+            )
         else:
             as_points(self.support, "support")
             if self.n_support is not None:
-                raise ValueError("n_support is for support points chosen among the samples; an array as support is used as it is")
+                raise ValueError(
+                    "n_support is for support points chosen among the samples; an array as support is used as it is"
+                )
         if isinstance(self.landmarks, (int, np.integer)):
             as_count(self.landmarks, "landmarks")
         elif self.landmarks is not None:
@@ -434,9 +517,15 @@ class KernelSoSDensity(DensityEstimator):
             return MOST_BEFORE_LIKELIHOOD if in_chunks else sys.maxsize
         landmarks = int(self.landmarks) if isinstance(self.landmarks, (int, np.integer)) else 0
         most = self.n_support or MOST_SUPPORT_POINTS
-        return max(MOST_LOOKED_AT, PER_SUPPORT_POINT * (most if isinstance(self.support, str) else len(self.support)), landmarks)
+        return max(
+            MOST_LOOKED_AT,
+            PER_SUPPORT_POINT * (most if isinstance(self.support, str) else len(self.support)),
+            landmarks,
+        )
 
-    def _kernels(self, part: Part, measure: Measure, rng: np.random.Generator) -> tuple[Kernel, Kernel]:
+    def _kernels(
+        self, part: Part, measure: Measure, rng: np.random.Generator
+    ) -> tuple[Kernel, Kernel]:
         """The model kernel and the embedding kernel."""
         d = part.points.shape[1]
         if isinstance(self.kernel, Kernel):
@@ -444,12 +533,23 @@ class KernelSoSDensity(DensityEstimator):
         else:
             family, names = kernel_form(self.kernel), vars(self).get("feature_names_in_")
             if self._is_automatic and self.reference is not None:
-                kernel = family.with_sigma(correction_bandwidth(part.points, part.weights, part.total, names))
+                kernel = family.with_sigma(
+                    correction_bandwidth(part.points, part.weights, part.total, names)
+                )
             elif self._is_automatic:
                 most = self._most_support_points(part.total)
                 kernel = automatic_kernel(family, *part[:3], measure, rng, names, most)
             elif isinstance(self.bandwidth, str):
-                kernel = family.with_sigma(bandwidth_rule(self.bandwidth, part.points, part.weights, rng, count=part.total, names=names))
+                kernel = family.with_sigma(
+                    bandwidth_rule(
+                        self.bandwidth,
+                        part.points,
+                        part.weights,
+                        rng,
+                        count=part.total,
+                        names=names,
+                    )
+                )
             else:
                 kernel = family.with_sigma(as_bandwidth_or_metric(self.bandwidth, "bandwidth", d))
         kernel.check_features(d)
@@ -458,19 +558,38 @@ class KernelSoSDensity(DensityEstimator):
             sees = isinstance(kernel, Gaussian) and measure.atoms is None
             wider = embedding_width(d) if self._is_automatic and sees else 1.0
             return kernel, kernel if wider == 1.0 else kernel.scaled(wider)
-        return kernel, kernel.with_sigma(as_bandwidth_or_metric(self.embedding_bandwidth, "embedding_bandwidth", d))
+        return kernel, kernel.with_sigma(
+            as_bandwidth_or_metric(self.embedding_bandwidth, "embedding_bandwidth", d)
+        )
 
-    def _support(self, part: Part, kernel: Kernel, measure: Measure, rng: np.random.Generator, stage: SetUp) -> np.ndarray:
+    def _support(
+        self, part: Part, kernel: Kernel, measure: Measure, rng: np.random.Generator, stage: SetUp
+    ) -> np.ndarray:
         d, most = part.points.shape[1], self._most_support_points(part.total)
-        integrals, affordable = closed_form(kernel, measure, d), affordable_size(most, stage.deadline)
+        integrals, affordable = (
+            closed_form(kernel, measure, d),
+            affordable_size(most, stage.deadline),
+        )
         if isinstance(self.support, str):
-            found = select_support(self.support, part.points, part.weights, min(most, affordable), integrals, 1e-10, rng)
+            found = select_support(
+                self.support,
+                part.points,
+                part.weights,
+                min(most, affordable),
+                integrals,
+                1e-10,
+                rng,
+            )
         else:
             found = to_numpy(as_points(self.support, "support", n_features=d))
             if affordable < most:
                 pivots = pivoted_cholesky(found, affordable, integrals, 1e-10)
                 # points of low rank are no worse than that many
-                found = found if pivots.shape[0] < min(affordable, most // 3) and not stage.cut else found[pivots]
+                found = (
+                    found
+                    if pivots.shape[0] < min(affordable, most // 3) and not stage.cut
+                    else found[pivots]
+                )
         stage.cut = stage.cut or affordable == found.shape[0] < min(most, part.total)
         return found
 
@@ -483,17 +602,29 @@ class KernelSoSDensity(DensityEstimator):
         if self.landmarks is None:
             return None
         if isinstance(self.landmarks, (int, np.integer)):
-            return points[np.sort(rng.choice(points.shape[0], min(int(self.landmarks), points.shape[0]), replace=False))]
+            return points[
+                np.sort(
+                    rng.choice(
+                        points.shape[0], min(int(self.landmarks), points.shape[0]), replace=False
+                    )
+                )
+            ]
         return as_points(self.landmarks, "landmarks", n_features=points.shape[1])
 
     @property
     def _is_automatic(self) -> bool:
         """Whether the bandwidth is that of the rule "auto"."""
-        return isinstance(self.bandwidth, str) and self.bandwidth == "auto" and not isinstance(self.kernel, Kernel)
+        return (
+            isinstance(self.bandwidth, str)
+            and self.bandwidth == "auto"
+            and not isinstance(self.kernel, Kernel)
+        )
 
     @property
     def _by_likelihood(self) -> bool:
-        return isinstance(self.objective, str) and self.objective == "likelihood"  # a functional has an == of its own
+        return (
+            isinstance(self.objective, str) and self.objective == "likelihood"
+        )  # a functional has an == of its own
 
     def _penalty(self, count: int) -> Functional | None:
         given, relative = self._given_strength(count)
@@ -507,13 +638,17 @@ class KernelSoSDensity(DensityEstimator):
             if self.reference is not None:
                 kind = "likelihood" if self._by_likelihood else "mmd"
                 return AUTO_CORRECTIONS[kind] * (self.n_features_in_ + 2) / (3.0 * count), True
-            return default_regularization(count, by_likelihood=self._by_likelihood, automatic=self._is_automatic), True
+            return default_regularization(
+                count, by_likelihood=self._by_likelihood, automatic=self._is_automatic
+            ), True
         return float(self.regularization), False
 
     def _strengths(self, space: SoSSpace, count: int) -> tuple[float, float]:
         """The note's λ, and λ in units of w₀; infinite where it overflows."""
         given, relative = self._given_strength(count)
-        exponent = (1.0 if self.penalty == "trace" else 2.0) * space.log_unit * (1.0 if relative else -1.0)
+        exponent = (
+            (1.0 if self.penalty == "trace" else 2.0) * space.log_unit * (1.0 if relative else -1.0)
+        )
         with np.errstate(over="ignore", under="ignore"):
             other = float(np.exp(np.log(given) + exponent)) if given > 0.0 else 0.0
         return (other, given) if relative else (given, other)

@@ -23,7 +23,13 @@ from ksos._validation import (
     require_numbers,
 )
 from ksos.bandwidth import bandwidth_rule
-from ksos.choose.held_out import CRITERIA, Problem, held_out_scores, regularization_unit, simplest_good
+from ksos.choose.held_out import (
+    CRITERIA,
+    Problem,
+    held_out_scores,
+    regularization_unit,
+    simplest_good,
+)
 from ksos.choose.kernel_density import bandwidth_unit, whitened
 from ksos.choose.mixtures import seeds
 from ksos.choose.stack import Stack
@@ -289,7 +295,11 @@ class KernelSoSDensityCV(DensityEstimator):
         random_state: Any = 0,
         verbose: int = 0,
     ) -> None:
-        self.bandwidths, self.relative_regularizations, self.cv = bandwidths, relative_regularizations, cv
+        self.bandwidths, self.relative_regularizations, self.cv = (
+            bandwidths,
+            relative_regularizations,
+            cv,
+        )
         self.reference, self.kernel, self.measure = reference, kernel, measure
         self.objective, self.criterion, self.n_support = objective, criterion, n_support
         self.tol, self.time_limit, self.n_jobs = tol, time_limit, n_jobs
@@ -322,11 +332,17 @@ class KernelSoSDensityCV(DensityEstimator):
         (points, weights), rng = distinct_samples(X, masses), as_generator(self.random_state)
         if not self._corrects:
             require_different_features(X[masses > 0.0, features], names)
-        alone = self._corrects and points.shape[0] == 1  # of one sample, a reference is all there is
+        alone = (
+            self._corrects and points.shape[0] == 1
+        )  # of one sample, a reference is all there is
         folds = [] if alone else as_folds(self.cv, X, masses, weights, rng)
         points, weights, folds = some_of(points, weights, folds, MOST_SAMPLES, rng)
         search = _Search(self, points, weights, folds, measure, names, rng)
-        limit = Deadline() if self.time_limit is None else Deadline(max(_SEARCH_SHARE * deadline.remaining, 1e-9))
+        limit = (
+            Deadline()
+            if self.time_limit is None
+            else Deadline(max(_SEARCH_SHARE * deadline.remaining, 1e-9))
+        )
         interrupt, complete = None, False
         try:
             complete = search.run(limit)
@@ -364,13 +380,19 @@ class KernelSoSDensityCV(DensityEstimator):
         self._check_common()
         as_choice(self.objective, "objective", OBJECTIVES)
         as_choice(self.criterion, "criterion", CRITERIA)
-        if self.reference is not None and not (isinstance(self.reference, str) and self.reference == "auto"):
+        if self.reference is not None and not (
+            isinstance(self.reference, str) and self.reference == "auto"
+        ):
             require_reference(self.reference, self.measure)
             if not isinstance(kernel_form(self.kernel), Gaussian):
-                raise ValueError(f"reference={self.reference!r} needs kernel='gaussian'; got {self.kernel!r}")
+                raise ValueError(
+                    f"reference={self.reference!r} needs kernel='gaussian'; got {self.kernel!r}"
+                )
             if self.criterion != "log_likelihood":
                 fix = "use criterion='log_likelihood', or reference=None"
-                raise ValueError(f"criterion={self.criterion!r} has no closed form over a reference; {fix}")
+                raise ValueError(
+                    f"criterion={self.criterion!r} has no closed form over a reference; {fix}"
+                )
         self._multiples()
         self._strengths()
         check_folds(self.cv)
@@ -380,7 +402,9 @@ class KernelSoSDensityCV(DensityEstimator):
         """The grid of λ, descending."""
         if self.relative_regularizations is None:
             return list(REGULARIZATIONS[self.objective, self._corrects])
-        given = as_grid(self.relative_regularizations, "relative_regularizations", positive=False, infinite=True)
+        given = as_grid(
+            self.relative_regularizations, "relative_regularizations", positive=False, infinite=True
+        )
         infinite = np.isposinf(given)
         if infinite.any() and not self._corrects:
             raise ValueError(
@@ -459,9 +483,13 @@ class _Search:
             next(mixtures, None)
         found = self.found = self.settle(deadline)
         if self.stack is not None:
-            self._print(f"{len(self.stack.fits)} mixtures, weights within {self.stack.gap:.1e} nats of the best")
+            self._print(
+                f"{len(self.stack.fits)} mixtures, weights within {self.stack.gap:.1e} nats of the best"
+            )
         strengths = found.strengths
-        for i in reversed(range(len(multiples) if folds else 0)):  # wide kernels first: they are the simple ones
+        for i in reversed(
+            range(len(multiples) if folds else 0)
+        ):  # wide kernels first: they are the simple ones
             kernel = found.unit.scaled(multiples[i])
             jobs = (
                 delayed(held_out_scores)(
@@ -471,7 +499,9 @@ class _Search:
             )
             pool, parts = Parallel(n_jobs=self.options.n_jobs, return_as="generator")(jobs), []
             for k in range(folds):
-                steps.begin(f"bandwidth {multiples[i]:.3g}, {len(strengths)} λ, fold {k + 1} of {folds}")
+                steps.begin(
+                    f"bandwidth {multiples[i]:.3g}, {len(strengths)} λ, fold {k + 1} of {folds}"
+                )
                 parts.append(next(pool))
             scores = np.concatenate(parts)
             # a λ counts only where all folds have been scored
@@ -482,7 +512,9 @@ class _Search:
             found.scores[i] = scores
             mean = found.weights @ np.maximum(scores, -1e300)
             best = f"λ {strengths[int(np.argmax(mean))]:.3g}, held-out score {mean.max():.4f}"
-            self._print(f"bandwidth {multiples[i]:.4g}, {len(strengths)} λ, {folds} folds: best {best}")
+            self._print(
+                f"bandwidth {multiples[i]:.4g}, {len(strengths)} λ, {folds} folds: best {best}"
+            )
             if deadline.passed:
                 return False
         steps.begin("fit to all samples")
@@ -501,7 +533,10 @@ class _Search:
             with warnings.catch_warnings():  # flat data have been reported, and a fold is no news
                 warnings.simplefilter("ignore", UserWarning)
                 measures = [self._reference(self.points[rows], a, deadline) for rows, a in parts]
-        family, volume = kernel_form(options.kernel), Lebesgue() if options._corrects else self.measure
+        family, volume = (
+            kernel_form(options.kernel),
+            Lebesgue() if options._corrects else self.measure,
+        )
         unit = bandwidth_unit(family, volume, self.points, self.weights, self.units.scale, self.rng)
         log_unit = 0.0
         if not options._corrects:

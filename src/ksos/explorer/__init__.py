@@ -28,7 +28,12 @@ class Explorer:
     def __init__(self, session: Session, port: int = 0) -> None:
         self._session = session
         self._server = Server(session, port)
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, name="ksos explore", daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever,
+            kwargs={"poll_interval": 0.05},
+            name="ksos explore",
+            daemon=True,
+        )
         self._thread.start()
 
     @property
@@ -55,7 +60,9 @@ class Explorer:
     def wait(self) -> None:
         """Serve until :meth:`close`, or Ctrl-C."""
         while self._thread.is_alive():
-            self._thread.join(0.2)  # in pieces: a join without an end would not hear Ctrl-C everywhere
+            self._thread.join(
+                0.2
+            )  # in pieces: a join without an end would not hear Ctrl-C everywhere
 
     def close(self) -> None:
         """Stop: fits that run are cancelled, and the address answers no more."""

@@ -19,7 +19,19 @@ from ksos.explorer.session import Fitted, Samples, Tab
 from ksos.explorer.settings import MOST_FEATURES, MOST_SUPPORT, REFERENCES, WIDEST
 from ksos.kernels import KERNELS, Kernel, Laplace, Matern
 
-__all__ = ["MASSES", "box", "conditional", "described", "details", "fit", "model_file", "pairs", "program", "progress", "samples"]
+__all__ = [
+    "MASSES",
+    "box",
+    "conditional",
+    "described",
+    "details",
+    "fit",
+    "model_file",
+    "pairs",
+    "program",
+    "progress",
+    "samples",
+]
 
 MASSES = (0.5, 0.9)
 """The highest-density regions that are drawn."""
@@ -28,15 +40,25 @@ _SHOWN_ROWS, _MOST_SAMPLES = 2000, 5000
 _MARGIN = 0.15
 _LINE, _SIDE = 201, 41
 _QUANTILES = (0.05, 0.5, 0.95)
-_EXACT_OPERATIONS = 1e11  # of an exact MMD, a few seconds: a page that waits longer for one number seems broken
+_EXACT_OPERATIONS = (
+    1e11  # of an exact MMD, a few seconds: a page that waits longer for one number seems broken
+)
 
 
 def described(data: Samples) -> dict[str, Any]:
     """The samples and what can be chosen; of a slider its ends, its step and where it begins: of σ by powers of 2, of λ by powers of 10."""
     n, d = data.points.shape
-    shown = np.arange(n) if n <= _SHOWN_ROWS else np.sort(np.random.default_rng(0).choice(n, _SHOWN_ROWS, replace=False))
+    shown = (
+        np.arange(n)
+        if n <= _SHOWN_ROWS
+        else np.sort(np.random.default_rng(0).choice(n, _SHOWN_ROWS, replace=False))
+    )
     most, widest = min(MOST_SUPPORT, n - data.n_held_out), math.log2(WIDEST)
-    sliders = {"scale": [-widest, widest, 0.05, 0], "strength": [-9, 3, 0.1, -3], "support": [min(2, most), most, 1, min(100, most)]}
+    sliders = {
+        "scale": [-widest, widest, 0.05, 0],
+        "strength": [-9, 3, 0.1, -3],
+        "support": [min(2, most), most, 1, min(100, most)],
+    }
     limits = {"features": MOST_FEATURES, "samples": _MOST_SAMPLES}
     return {
         "names": list(data.names), "n": n, "n_held_out": data.n_held_out, "points": data.points[shown].tolist(),
@@ -57,7 +79,9 @@ def fit(fitted: Fitted, data: Samples) -> dict[str, Any]:
     """The certificate, what was chosen, and the model itself if it has at most two features."""
     solution, parameters = fitted.solution, fitted.parameters
     space, target = solution.space, _target(fitted, data)
-    projected = mmd(fitted.density.unnamed, target, kernel=space.embedding_kernel, landmarks=space.landmarks)
+    projected = mmd(
+        fitted.density.unnamed, target, kernel=space.embedding_kernel, landmarks=space.landmarks
+    )
     return {
         "features": list(fitted.settings.features), "scale": fitted.settings.scale, "n_support": space.support_points.shape[0],
         "bandwidth": parameters["bandwidth"], "regularization": parameters["relative_regularization"],
@@ -77,7 +101,11 @@ def _finite(value: float | None) -> float | None:
 def _target(fitted: Fitted, data: Samples) -> MeanEmbedding:
     """The embedding of the rows that were fitted."""
     X, weights = data.part(data.rows()[0], fitted.settings.features)
-    return MeanEmbedding(X, None if weights is None else weights / weights.sum(), kernel=fitted.solution.space.embedding_kernel)
+    return MeanEmbedding(
+        X,
+        None if weights is None else weights / weights.sum(),
+        kernel=fitted.solution.space.embedding_kernel,
+    )
 
 
 def model(density: SoSDensity) -> dict[str, Any]:
@@ -90,10 +118,18 @@ def model(density: SoSDensity) -> dict[str, Any]:
     normals, constant = density.measure.normals(d), density.constant
     laws = None
     if normals is not None:
-        roots = [np.linalg.inv(np.linalg.cholesky(2.0 * V)) for V in normals.covariances]  # ½ (x−m)ᵀV⁻¹(x−m) = ‖A(x−m)‖²
-        heights = [w * np.linalg.det(A) / math.pi ** (0.5 * d) for w, A in zip(normals.weights, roots, strict=True)]
+        roots = [
+            np.linalg.inv(np.linalg.cholesky(2.0 * V)) for V in normals.covariances
+        ]  # ½ (x−m)ᵀV⁻¹(x−m) = ‖A(x−m)‖²
+        heights = [
+            w * np.linalg.det(A) / math.pi ** (0.5 * d)
+            for w, A in zip(normals.weights, roots, strict=True)
+        ]
         rows = zip(heights, normals.means, roots, strict=True)
-        laws = [{"height": float(height), "mean": mean.tolist(), "root": A.tolist()} for height, mean, A in rows]
+        laws = [
+            {"height": float(height), "mean": mean.tolist(), "root": A.tolist()}
+            for height, mean, A in rows
+        ]
     return {
         "support": density.support_points.tolist(), "factor": density.factor.tolist(), "laws": laws,
         "constant": None if constant is None else constant.tolist(),
@@ -103,7 +139,11 @@ def model(density: SoSDensity) -> dict[str, Any]:
 
 def _polynomial(kernel: Kernel) -> list[float] | None:
     """The coefficients of q; None for a Gaussian kernel."""
-    return kernel.polynomial.tolist() if isinstance(kernel, Laplace | Matern) and kernel.polynomial is not None else None
+    return (
+        kernel.polynomial.tolist()
+        if isinstance(kernel, Laplace | Matern) and kernel.polynomial is not None
+        else None
+    )
 
 
 def details(tab: Tab, data: Samples) -> dict[str, Any]:
@@ -120,7 +160,9 @@ def details(tab: Tab, data: Samples) -> dict[str, Any]:
         return {"stale": True}
     try:
         kernel = fitted.solution.space.embedding_kernel
-        found["exact_mmd"] = mmd(p, _target(fitted, data), kernel=kernel, max_operations=_EXACT_OPERATIONS)
+        found["exact_mmd"] = mmd(
+            p, _target(fitted, data), kernel=kernel, max_operations=_EXACT_OPERATIONS
+        )
     except (ValueError, MemoryError) as error:
         found["exact_mmd_why"] = str(error)
     return found | {"stale": stop.is_set()}
@@ -130,24 +172,38 @@ def progress(tab: Tab) -> dict[str, Any]:
     """The last certificate of the fit that runs."""
     if (seen := tab.progress) is None:
         return {"n_iter": 0}
-    return {"n_iter": seen.n_iter, "objective": seen.objective, "gap": _finite(seen.gap), "seconds": seen.time}
+    return {
+        "n_iter": seen.n_iter,
+        "objective": seen.objective,
+        "gap": _finite(seen.gap),
+        "seconds": seen.time,
+    }
 
 
 def conditional(fitted: Fitted, data: Samples, feature: Any, value: Any) -> dict[str, Any]:
     """The law of one of two features given that the other, number 0 or 1 of the two, has a value."""
     _require_two(fitted)
     if feature not in (0, 1) or isinstance(feature, bool):
-        raise ValueError(f"feature must be 0 or 1, the first or the second that is shown; got {feature!r}")
+        raise ValueError(
+            f"feature must be 0 or 1, the first or the second that is shown; got {feature!r}"
+        )
     other = 1 - int(feature)
     p = fitted.density.unnamed.conditional({int(feature): value})
     x = np.linspace(*_range(data, fitted.settings.features[other]), _LINE)
-    found = {"x": x.tolist(), "pdf": to_numpy(p.pdf(x[:, None])).tolist(), "mean": float(p.mean()[0]), "other": other}
+    found = {
+        "x": x.tolist(),
+        "pdf": to_numpy(p.pdf(x[:, None])).tolist(),
+        "mean": float(p.mean()[0]),
+        "other": other,
+    }
     return found | {"quantiles": [[q, float(p.ppf(q))] for q in _QUANTILES]}
 
 
 def _require_two(fitted: Fitted) -> None:
     if len(fitted.settings.features) != 2:
-        raise ValueError(f"a conditional needs two features; {len(fitted.settings.features)} are shown")
+        raise ValueError(
+            f"a conditional needs two features; {len(fitted.settings.features)} are shown"
+        )
 
 
 def box(fitted: Fitted, low: Any, high: Any) -> dict[str, Any]:
@@ -159,7 +215,11 @@ def samples(fitted: Fitted, size: Any, seed: Any) -> dict[str, Any]:
     """Independent samples of the density."""
     if (n := as_count(size, "size")) > _MOST_SAMPLES:
         raise ValueError(f"size must be at most {_MOST_SAMPLES}; got {n}")
-    return {"samples": to_numpy(fitted.density.unnamed.rvs(n, as_count(seed, "seed", minimum=0))).tolist()}
+    return {
+        "samples": to_numpy(
+            fitted.density.unnamed.rvs(n, as_count(seed, "seed", minimum=0))
+        ).tolist()
+    }
 
 
 def pairs(fitted: Fitted, data: Samples) -> dict[str, Any]:
@@ -184,11 +244,19 @@ def model_file(density: SoSDensity | SoSMixture) -> bytes:
 
 def program(fitted: Fitted, data: Samples) -> str:
     """The lines of Python that make the same fit."""
-    features, n_held_out, weighted = list(fitted.settings.features), data.n_held_out, data.weights is not None
+    features, n_held_out, weighted = (
+        list(fitted.settings.features),
+        data.n_held_out,
+        data.weights is not None,
+    )
     weights = ", sample_weight=sample_weight[fitted]" if weighted else ""
-    given = "".join(f"    {name}={value!r},\n" for name, value in fitted.parameters.items() if value is not None)
+    given = "".join(
+        f"    {name}={value!r},\n" for name, value in fitted.parameters.items() if value is not None
+    )
     held = (
-        f"print(est.score(X[held_out]{', sample_weight=sample_weight[held_out]' if weighted else ''}))  # held out\n" if n_held_out else ""
+        f"print(est.score(X[held_out]{', sample_weight=sample_weight[held_out]' if weighted else ''}))  # held out\n"
+        if n_held_out
+        else ""
     )
     return (
         f"import numpy as np\nimport ksos\n\n{data.how_to_read}\nX = np.asarray(X)[:, {features}]\n"

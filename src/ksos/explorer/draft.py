@@ -18,19 +18,40 @@ _COLUMNS, _NEW = 8, 4  # of the factor that a draft begins with, and those added
 _RESOLVED = 1e-6  # of the largest singular value: a start needs no more
 
 
-def follow(before: Solution, parameters: dict[str, Any], X: np.ndarray, weights: np.ndarray | None, watch: Any) -> Solution:
+def follow(
+    before: Solution,
+    parameters: dict[str, Any],
+    X: np.ndarray,
+    weights: np.ndarray | None,
+    watch: Any,
+) -> Solution:
     """The fit with the ``parameters`` of an estimator, begun at the solution ``before`` and with the support points of that one."""
     old = before.space
     kernel = old.kernel.with_sigma(parameters["bandwidth"])
     embedding = old.embedding_kernel.with_sigma(parameters["embedding_bandwidth"])
-    same = np.array_equal(kernel.sigma, old.kernel.sigma) and np.array_equal(embedding.sigma, old.embedding_kernel.sigma)
-    space = old if same else SoSSpace(kernel, old.support_points, old.measure, embedding, constant=old.constant)
+    same = np.array_equal(kernel.sigma, old.kernel.sigma) and np.array_equal(
+        embedding.sigma, old.embedding_kernel.sigma
+    )
+    space = (
+        old
+        if same
+        else SoSSpace(kernel, old.support_points, old.measure, embedding, constant=old.constant)
+    )
     data = MeanEmbedding(X, None if weights is None else weights / weights.sum(), kernel=embedding)
-    functional = OBJECTIVES[parameters["objective"]](data) + parameters["relative_regularization"] * Trace(relative=True)
+    functional = OBJECTIVES[parameters["objective"]](data) + parameters[
+        "relative_regularization"
+    ] * Trace(relative=True)
     start = before.parameter_factor if same else _carried(before, space)
     if start is not None:
         start = _leading(start)
-    return minimize(functional, space, solver=LBFGS(columns=_NEW), tol=parameters["tol"], callback=watch, start=start)
+    return minimize(
+        functional,
+        space,
+        solver=LBFGS(columns=_NEW),
+        tol=parameters["tol"],
+        callback=watch,
+        start=start,
+    )
 
 
 def _carried(before: Solution, space: SoSSpace) -> np.ndarray | None:

@@ -70,7 +70,8 @@ class Server(ThreadingHTTPServer):
         self.token = secrets.token_urlsafe(24)
         self.hosts = {f"127.0.0.1:{self.server_port}", f"localhost:{self.server_port}"}
         self.static = {
-            name: _Reply((files("ksos.explorer") / "static" / file).read_bytes(), kind) for name, (file, kind) in _STATIC.items()
+            name: _Reply((files("ksos.explorer") / "static" / file).read_bytes(), kind)
+            for name, (file, kind) in _STATIC.items()
         }
 
     @property
@@ -131,7 +132,12 @@ class _Handler(BaseHTTPRequestHandler):
             why = f"internal error, please report it ({type(error).__name__}: {error})"
             status, reply = HTTPStatus.INTERNAL_SERVER_ERROR, _as_json({"error": why})
         self.send_response(status)
-        for name, value in {**_HEADERS, "Content-Type": reply.kind, "Content-Length": str(len(reply.content)), **reply.extra}.items():
+        for name, value in {
+            **_HEADERS,
+            "Content-Type": reply.kind,
+            "Content-Length": str(len(reply.content)),
+            **reply.extra,
+        }.items():
             self.send_header(name, value)
         if self.close_connection:
             self.send_header("Connection", "close")
@@ -142,7 +148,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _checked_path(self) -> str:
         """What is asked for below the token, once host, origin and token are right."""
         if self.headers.get_all("Host", []) not in [[host] for host in self.server.hosts]:
-            raise _Refused(HTTPStatus.MISDIRECTED_REQUEST, "this host name is not served here; use the address that was printed")
+            raise _Refused(
+                HTTPStatus.MISDIRECTED_REQUEST,
+                "this host name is not served here; use the address that was printed",
+            )
         origin = self.headers.get("Origin")
         if origin is not None and origin.removeprefix("http://") not in self.server.hosts:
             raise _Refused(HTTPStatus.FORBIDDEN, "requests from other pages are not answered")
@@ -150,7 +159,10 @@ class _Handler(BaseHTTPRequestHandler):
             raise _Refused(HTTPStatus.FORBIDDEN, "requests from other pages are not answered")
         token, slash, rest = self.path.partition("?")[0].removeprefix("/").partition("/")
         if not hmac.compare_digest(token.encode(), self.server.token.encode()) or not slash:
-            raise _Refused(HTTPStatus.FORBIDDEN, "the token of the address is wrong; use the address that was printed")
+            raise _Refused(
+                HTTPStatus.FORBIDDEN,
+                "the token of the address is wrong; use the address that was printed",
+            )
         return rest
 
     def _get(self, path: str) -> _Reply:
@@ -167,7 +179,11 @@ class _Handler(BaseHTTPRequestHandler):
             raise _Refused(HTTPStatus.BAD_REQUEST, "every request names its tab")
         found = _QUESTIONS[path](self.server.session, tab, asked)
         if isinstance(found, bytes):
-            return _Reply(found, "application/octet-stream", {"Content-Disposition": 'attachment; filename="model.ksos"'})
+            return _Reply(
+                found,
+                "application/octet-stream",
+                {"Content-Disposition": 'attachment; filename="model.ksos"'},
+            )
         return _as_json(found)
 
     def _body(self) -> dict[str, Any]:
@@ -176,7 +192,9 @@ class _Handler(BaseHTTPRequestHandler):
         if "Transfer-Encoding" in self.headers or not (length.isascii() and length.isdigit()):
             raise _Refused(HTTPStatus.LENGTH_REQUIRED, "a body needs its length")
         if len(length) > 9 or int(length) > LARGEST_BODY:
-            raise _Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body has at most {LARGEST_BODY} bytes")
+            raise _Refused(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body has at most {LARGEST_BODY} bytes"
+            )
         if self.headers.get_content_type() != "application/json":
             raise _Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "a body is application/json")
         try:
@@ -198,7 +216,9 @@ def _as_json(value: Any) -> _Reply:
 
 def _fit(session: Session, tab: str, asked: dict[str, Any]) -> Any:
     turn = as_count(asked.pop("turn", 0), "turn", minimum=0)
-    return answers.fit(session.fit(tab, Settings.of(asked, session.samples.points.shape[1]), turn), session.samples)
+    return answers.fit(
+        session.fit(tab, Settings.of(asked, session.samples.points.shape[1]), turn), session.samples
+    )
 
 
 def _cancel(session: Session, tab: str, _: dict[str, Any]) -> Any:
@@ -215,10 +235,18 @@ _QUESTIONS: dict[str, Callable[[Session, str, dict[str, Any]], Any]] = {
     "conditional": lambda session, tab, asked: answers.conditional(
         session.tab(tab).require_fitted(), session.samples, asked.get("feature"), asked.get("value")
     ),
-    "box": lambda session, tab, asked: answers.box(session.tab(tab).require_fitted(), asked.get("low"), asked.get("high")),
-    "samples": lambda session, tab, asked: answers.samples(session.tab(tab).require_fitted(), asked.get("size"), asked.get("seed", 0)),
-    "pairs": lambda session, tab, _: answers.pairs(session.tab(tab).require_fitted(), session.samples),
-    "program": lambda session, tab, _: {"program": answers.program(session.tab(tab).require_fitted(), session.samples)},
+    "box": lambda session, tab, asked: answers.box(
+        session.tab(tab).require_fitted(), asked.get("low"), asked.get("high")
+    ),
+    "samples": lambda session, tab, asked: answers.samples(
+        session.tab(tab).require_fitted(), asked.get("size"), asked.get("seed", 0)
+    ),
+    "pairs": lambda session, tab, _: answers.pairs(
+        session.tab(tab).require_fitted(), session.samples
+    ),
+    "program": lambda session, tab, _: {
+        "program": answers.program(session.tab(tab).require_fitted(), session.samples)
+    },
     "model": lambda session, tab, _: answers.model_file(session.tab(tab).require_fitted().density),
 }
 """What a page may ask, by the last word of the address; always with POST, so that no other page can."""

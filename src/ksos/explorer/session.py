@@ -56,7 +56,12 @@ class Samples:
         points = to_numpy(as_points(matrix_of(X, "X") if is_table(X) else X, "X"))
         n, d = points.shape
         weights = None if sample_weight is None else as_masses(sample_weight, n)
-        return cls(points, as_feature_names([f"x{k + 1}" for k in range(d)] if named is None else named, d), weights, how_to_read)
+        return cls(
+            points,
+            as_feature_names([f"x{k + 1}" for k in range(d)] if named is None else named, d),
+            weights,
+            how_to_read,
+        )
 
     @property
     def n_held_out(self) -> int:
@@ -69,9 +74,13 @@ class Samples:
         order = np.random.default_rng(0).permutation(self.points.shape[0])
         return np.sort(order[self.n_held_out :]), np.sort(order[: self.n_held_out])
 
-    def part(self, rows: np.ndarray, features: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray | None]:
+    def part(
+        self, rows: np.ndarray, features: tuple[int, ...]
+    ) -> tuple[np.ndarray, np.ndarray | None]:
         """Points and weights of some rows."""
-        return np.ascontiguousarray(self.points[rows][:, list(features)]), None if self.weights is None else self.weights[rows]
+        return np.ascontiguousarray(
+            self.points[rows][:, list(features)]
+        ), None if self.weights is None else self.weights[rows]
 
 
 @dataclass(frozen=True)
@@ -94,7 +103,9 @@ class Fitted:
 
     def leads_to(self, other: Settings) -> bool:
         """Whether a draft of ``other`` may begin here: on the same support points, with a bandwidth not far from theirs."""
-        return self.settings.setting == other.setting and abs(math.log(other.scale / self.origin)) <= math.log(_NEAR)
+        return self.settings.setting == other.setting and abs(
+            math.log(other.scale / self.origin)
+        ) <= math.log(_NEAR)
 
 
 @dataclass
@@ -160,14 +171,18 @@ class Session:
             tab.stop.set()
             tab.stop, tab.progress, tab.turn = stop, None, turn
         done: Future[Fitted] = Future()
-        threading.Thread(target=self._work_on, args=(done, tab, settings, stop), name="ksos fit", daemon=True).start()
+        threading.Thread(
+            target=self._work_on, args=(done, tab, settings, stop), name="ksos fit", daemon=True
+        ).start()
         while not done.done() and not stop.is_set():
             wait([done], timeout=_LISTEN)
         if not done.done():
             raise Cancelled
         return done.result()
 
-    def _work_on(self, done: Future[Fitted], tab: Tab, settings: Settings, stop: threading.Event) -> None:
+    def _work_on(
+        self, done: Future[Fitted], tab: Tab, settings: Settings, stop: threading.Event
+    ) -> None:
         try:
             with self._work, ended_by(stop.is_set):
                 done.set_result(self._fit(tab, settings, stop))
@@ -184,17 +199,24 @@ class Session:
             return before
 
         def watch(progress: Progress) -> bool:
-            tab.progress = Progress(progress.n_iter, progress.objective, progress.gap, progress.time)
+            tab.progress = Progress(
+                progress.n_iter, progress.objective, progress.gap, progress.time
+            )
             return stop.is_set()
 
-        with warnings.catch_warnings(record=True) as warned:  # filters belong to the process: another reason for the lock
+        with warnings.catch_warnings(
+            record=True
+        ) as warned:  # filters belong to the process: another reason for the lock
             warnings.simplefilter("always")
             parameters, shortcut = self._parameters(settings, stop)
             fitted, held_out = self.samples.rows()
             X, weights = self.samples.part(fitted, settings.features)
             began, used = time.perf_counter(), time.thread_time()
             if settings.draft and before is not None and before.leads_to(settings):
-                solution, origin = follow(before.solution, parameters, X, weights, watch), before.origin
+                solution, origin = (
+                    follow(before.solution, parameters, X, weights, watch),
+                    before.origin,
+                )
             else:
                 told = {**parameters, **shortcut}
                 told["solver"] = replace(as_solver(told.get("solver", "auto")), callback=watch)
@@ -204,18 +226,42 @@ class Session:
             if stop.is_set():
                 raise Cancelled
             Z, held_weights = self.samples.part(held_out, settings.features)
-            p = solution.distribution.by_volume() if solution.space.constant else solution.distribution
-            score = float(np.average(to_numpy(p.logpdf(Z)), weights=held_weights)) if len(Z) else None
+            p = (
+                solution.distribution.by_volume()
+                if solution.space.constant
+                else solution.distribution
+            )
+            score = (
+                float(np.average(to_numpy(p.logpdf(Z)), weights=held_weights)) if len(Z) else None
+            )
             density = p.with_feature_names([self.samples.names[k] for k in settings.features])
-            said = dict.fromkeys(str(one.message) for one in warned if issubclass(one.category, UserWarning))
-            tab.fitted = Fitted(settings, parameters, solution, density, estimator, score, tuple(said), *spent, origin=origin)
+            said = dict.fromkeys(
+                str(one.message) for one in warned if issubclass(one.category, UserWarning)
+            )
+            tab.fitted = Fitted(
+                settings,
+                parameters,
+                solution,
+                density,
+                estimator,
+                score,
+                tuple(said),
+                *spent,
+                origin=origin,
+            )
             self._last = tab.fitted if estimator is not None else self._last
             return tab.fitted
 
-    def _parameters(self, settings: Settings, stop: threading.Event) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _parameters(
+        self, settings: Settings, stop: threading.Event
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         """The estimator's parameters, and what replaces some of them to the same effect in less time."""
         automatic = self._automatic_fit(settings, stop)
-        strength = automatic.relative_regularization_ if settings.regularization is None else settings.regularization
+        strength = (
+            automatic.relative_regularization_
+            if settings.regularization is None
+            else settings.regularization
+        )
         parameters: dict[str, Any] = {
             "bandwidth": _scaled(automatic.bandwidth_, settings.scale),
             "embedding_bandwidth": _scaled(automatic.embedding_bandwidth_, settings.scale),
@@ -229,7 +275,9 @@ class Session:
             parameters["kernel"] = settings.kernel
         if settings.draft:
             parameters |= {"solver": "lbfgs", "tol": DRAFTS[settings.objective]}
-        known = {} if settings.reference == "none" else {"reference": automatic.solution_.space.measure}
+        known = (
+            {} if settings.reference == "none" else {"reference": automatic.solution_.space.measure}
+        )
         return parameters, known
 
     def _automatic_fit(self, settings: Settings, stop: threading.Event) -> KernelSoSDensity:
@@ -240,7 +288,12 @@ class Session:
         if key not in self._automatic:
             X, weights = self.samples.part(self.samples.rows()[0], settings.features)
             reference = None if settings.reference == "none" else settings.reference
-            told: dict[str, Any] = {"kernel": settings.kernel, "reference": reference, "objective": settings.objective, "random_state": 0}
+            told: dict[str, Any] = {
+                "kernel": settings.kernel,
+                "reference": reference,
+                "objective": settings.objective,
+                "random_state": 0,
+            }
             at_once = Auto(callback=lambda _: True)
             found = KernelSoSDensity(**told, solver=at_once).fit(X, sample_weight=weights)
             if stop.is_set():

@@ -48,22 +48,41 @@ class Settings:
             )
         features = as_features(asked.get("features", [0]), d)
         if len(features) > MOST_FEATURES:
-            raise ValueError(f"a page shows at most {MOST_FEATURES} features at once; got {len(features)}; choose fewer")
+            raise ValueError(
+                f"a page shows at most {MOST_FEATURES} features at once; got {len(features)}; choose fewer"
+            )
         scale, strength = as_positive(asked.get("scale", 1.0), "scale"), asked.get("regularization")
         if abs(math.log(scale)) > math.log(WIDEST) + 1e-9:
             raise ValueError(f"scale must be from 1/{WIDEST:g} to {WIDEST:g}; got {scale!r}")
-        if strength is not None and not _STRENGTHS[0] <= as_positive(strength, "regularization") <= _STRENGTHS[1]:
-            raise ValueError(f"regularization must be from {_STRENGTHS[0]:g} to {_STRENGTHS[1]:g}; got {strength!r}")
+        if (
+            strength is not None
+            and not _STRENGTHS[0] <= as_positive(strength, "regularization") <= _STRENGTHS[1]
+        ):
+            raise ValueError(
+                f"regularization must be from {_STRENGTHS[0]:g} to {_STRENGTHS[1]:g}; got {strength!r}"
+            )
         n_support = as_count(asked.get("n_support", 100), "n_support")
         if n_support > MOST_SUPPORT:
             raise ValueError(f"n_support must be at most {MOST_SUPPORT}; got {n_support}")
         reference = as_choice(asked.get("reference", "none"), "reference", REFERENCES)
         objective = as_choice(asked.get("objective", "squared_mmd"), "objective", OBJECTIVES)
-        kernel, draft = as_choice(asked.get("kernel", "gaussian"), "kernel", KERNELS), asked.get("draft", False)
+        kernel, draft = (
+            as_choice(asked.get("kernel", "gaussian"), "kernel", KERNELS),
+            asked.get("draft", False),
+        )
         if kernel != "gaussian" and reference != "none":
             raise ValueError(
                 f"a reference needs a Gaussian kernel; got {kernel!r} with {reference!r}; choose another kernel, or no reference"
             )
         if not isinstance(draft, bool):
             raise TypeError(f"draft must be true or false; got {draft!r}")
-        return cls(tuple(features), scale, None if strength is None else float(strength), n_support, reference, objective, kernel, draft)
+        return cls(
+            tuple(features),
+            scale,
+            None if strength is None else float(strength),
+            n_support,
+            reference,
+            objective,
+            kernel,
+            draft,
+        )

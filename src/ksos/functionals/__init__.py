@@ -12,5 +12,23 @@ from ksos.functionals.likelihood import NegativeLogLikelihood
 from ksos.functionals.mmd import MMD, SquaredMMD, within
 from ksos.functionals.penalties import Frobenius, Trace
 
-__all__ = ["MMD", "BasisSums", "Bound", "BoundTerm", "Constraint", "CustomFunctional", "Expectation", "Frobenius", "Functional"]
-__all__ += ["GradientCheck", "NegativeLogLikelihood", "SquaredL2", "SquaredMMD", "Trace", "check_gradient", "within"]
+__all__ = [
+    "MMD",
+    "BasisSums",
+    "Bound",
+    "BoundTerm",
+    "Constraint",
+    "CustomFunctional",
+    "Expectation",
+    "Frobenius",
+    "Functional",
+]
+__all__ += [
+    "GradientCheck",
+    "NegativeLogLikelihood",
+    "SquaredL2",
+    "SquaredMMD",
+    "Trace",
+    "check_gradient",
+    "within",
+]

@@ -17,7 +17,16 @@ from ksos._memory import row_blocks
 from ksos._validation import as_finite, as_nonnegative
 from ksos.space import SoSSpace
 
-__all__ = ["Bound", "BoundTerm", "Constraint", "EmbeddingQuadratic", "Functional", "Pair", "PointwiseTerm", "ScaledSum"]
+__all__ = [
+    "Bound",
+    "BoundTerm",
+    "Constraint",
+    "EmbeddingQuadratic",
+    "Functional",
+    "Pair",
+    "PointwiseTerm",
+    "ScaledSum",
+]
 __all__ += ["density_values", "from_values", "paired", "plus", "value_rows", "weighted_sum"]
 
 _LARGEST_FACTOR = 1e100
@@ -36,7 +45,9 @@ class EmbeddingQuadratic:
     """
 
     scale: float = 0.0  # s ≥ 0
-    b: Array | None = None  # in R^q: s·z for the squared distance s‖a − z‖². None stands for zero, here and below.
+    b: Array | None = (
+        None  # in R^q: s·z for the squared distance s‖a − z‖². None stands for zero, here and below.
+    )
     D: Array | None = None  # symmetric, r × r
     N: Array | None = None  # symmetric, r × r; on one space always a multiple of the same matrix
 
@@ -44,10 +55,16 @@ class EmbeddingQuadratic:
         N = other.N if self.N is None else self.N
         if self.N is not None and other.N is not None:  # tr(CMCM) + tr(CNCN) with N a multiple of M
             N = (1.0 + (inner(self.N, other.N) / inner(self.N, self.N)) ** 2) ** 0.5 * self.N
-        return EmbeddingQuadratic(self.scale + other.scale, plus(self.b, 1.0, other.b), plus(self.D, 1.0, other.D), N)
+        return EmbeddingQuadratic(
+            self.scale + other.scale, plus(self.b, 1.0, other.b), plus(self.D, 1.0, other.D), N
+        )
 
     def __rmul__(self, factor: float) -> EmbeddingQuadratic:
-        b, D, N = plus(None, factor, self.b), plus(None, factor, self.D), plus(None, factor**0.5, self.N)
+        b, D, N = (
+            plus(None, factor, self.b),
+            plus(None, factor, self.D),
+            plus(None, factor**0.5, self.N),
+        )
         return EmbeddingQuadratic(factor * self.scale, b, D, N)
 
 
@@ -104,7 +121,9 @@ class BoundTerm(ABC):
         """∂²/∂C² seen through C = FFᵀ: the form E ↦ ⟨E, 2·∂²F(FEᵀ + EFᵀ)·F⟩ as an array (r, k, r, k); None stands for zero."""
         return None
 
-    def factor_gradient(self, a: Array | None, F: Array) -> tuple[float, Array | None, Array | None]:
+    def factor_gradient(
+        self, a: Array | None, F: Array
+    ) -> tuple[float, Array | None, Array | None]:
         """The value, ∂F/∂a and the product ∂F/∂C·F at C = FFᵀ, a = A(C); None stands for zero."""
         C = F @ F.T
         in_embedding, in_parameter = self.gradient(a, C)
@@ -179,7 +198,9 @@ class PointwiseTerm(BoundTerm):
             out += J.T @ J
         return xp.reshape(out, (r, k, r, k))
 
-    def factor_gradient(self, a: Array | None, F: Array) -> tuple[float, Array | None, Array | None]:
+    def factor_gradient(
+        self, a: Array | None, F: Array
+    ) -> tuple[float, Array | None, Array | None]:
         V = self.psi @ F
         p = namespace(F).sum(V * V, axis=1)
         return self.value_at(p), None, self.psi.T @ (self.slopes(p)[0][:, None] * V)
@@ -241,7 +262,9 @@ class Functional(ABC):
         return Constraint(self, "<=", bound)
 
     def __ge__(self, bound: Any) -> Constraint:
-        raise TypeError(f"{self!r} >= {bound!r} is not a convex constraint; only an Expectation may be bounded from below or fixed")
+        raise TypeError(
+            f"{self!r} >= {bound!r} is not a convex constraint; only an Expectation may be bounded from below or fixed"
+        )
 
     def bind_excess(self, space: SoSSpace, bound: float) -> BoundTerm:
         """A convex g with g ≤ 0 where F ≤ ``bound``, and near the boundary g = F − ``bound`` to first order."""
@@ -295,7 +318,9 @@ class Constraint:
         return self.functional.bind_excess(space, self.bound)
 
     def __bool__(self) -> bool:
-        raise TypeError(f"a constraint is neither true nor false; pass both sides of a double inequality on their own, such as {self!r}")
+        raise TypeError(
+            f"a constraint is neither true nor false; pass both sides of a double inequality on their own, such as {self!r}"
+        )
 
     def __repr__(self) -> str:
         return f"{self.functional!r} {self.sense} {self.bound:g}"
@@ -306,7 +331,9 @@ class ScaledSum(Functional):
 
     def __init__(self, terms: Sequence[tuple[float, Functional]]) -> None:
         self._terms = list(terms)
-        self.natural_tol = max((scale * term.natural_tol for scale, term in self._terms), default=0.0)
+        self.natural_tol = max(
+            (scale * term.natural_tol for scale, term in self._terms), default=0.0
+        )
 
     def terms(self) -> Sequence[tuple[float, Functional]]:
         return self._terms
@@ -320,13 +347,24 @@ class ScaledSum(Functional):
 
 class _BoundSum(BoundTerm):
     def __init__(self, terms: Sequence[tuple[float, BoundTerm]], constant: float = 0.0) -> None:
-        self.parts, self.constant = [(scale, term) for scale, term in terms if scale > 0.0], constant
+        self.parts, self.constant = (
+            [(scale, term) for scale, term in terms if scale > 0.0],
+            constant,
+        )
         own = [term for _, term in self.parts]
-        self.uses_embedding, self.convex = any(term.uses_embedding for term in own), all(term.convex for term in own)
-        self.quadratic, self.linear = all(term.quadratic for term in own), all(term.linear for term in own)
+        self.uses_embedding, self.convex = (
+            any(term.uses_embedding for term in own),
+            all(term.convex for term in own),
+        )
+        self.quadratic, self.linear = (
+            all(term.quadratic for term in own),
+            all(term.linear for term in own),
+        )
         self.twice_differentiable = all(term.twice_differentiable for term in own)
         self.matrix_free = all(term.matrix_free for term in own)
-        self.embedding_convexity = sum(scale * term.embedding_convexity for scale, term in self.parts)
+        self.embedding_convexity = sum(
+            scale * term.embedding_convexity for scale, term in self.parts
+        )
         self.integration_error = sum(scale * term.integration_error for scale, term in self.parts)
 
     @property
@@ -350,13 +388,21 @@ class _BoundSum(BoundTerm):
         return _BoundSum(known, self.constant) if len(known) == len(parts) else None
 
     def factor_hessian(self, F: Array) -> Array | None:
-        return weighted_sum((scale, (term.factor_hessian(F), None)) for scale, term in self.parts)[0]
+        return weighted_sum((scale, (term.factor_hessian(F), None)) for scale, term in self.parts)[
+            0
+        ]
 
-    def factor_gradient(self, a: Array | None, F: Array) -> tuple[float, Array | None, Array | None]:
+    def factor_gradient(
+        self, a: Array | None, F: Array
+    ) -> tuple[float, Array | None, Array | None]:
         value, in_embedding, product = 0.0, None, None
         for scale, term in self.parts:
             own, slope, image = term.factor_gradient(a, F)
-            value, in_embedding, product = value + scale * own, plus(in_embedding, scale, slope), plus(product, scale, image)
+            value, in_embedding, product = (
+                value + scale * own,
+                plus(in_embedding, scale, slope),
+                plus(product, scale, image),
+            )
         return value, in_embedding, product
 
     def linear_part(self) -> Array | None:
@@ -366,11 +412,17 @@ class _BoundSum(BoundTerm):
         linear = [(scale, term) for scale, term in self.parts if term.linear_part() is not None]
         if len(linear) != 1:
             return super().linear_spectrum()
-        found = linear[0][1].linear_spectrum()  # a single part remembers its own, whatever its scale
+        found = linear[0][
+            1
+        ].linear_spectrum()  # a single part remembers its own, whatever its scale
         return None if found is None else (linear[0][0] * found[0], found[1])
 
     def as_quadratic(self) -> EmbeddingQuadratic | None:
-        return self.conic_form() if all(term.as_quadratic() is not None for _, term in self.parts) else None
+        return (
+            self.conic_form()
+            if all(term.as_quadratic() is not None for _, term in self.parts)
+            else None
+        )
 
     def conic_form(self) -> EmbeddingQuadratic | None:
         total = EmbeddingQuadratic()

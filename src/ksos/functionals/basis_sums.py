@@ -46,7 +46,11 @@ class Basis:
     def same(self, other: Basis) -> bool:
         """Whether this is ψ of the same space."""
         arrays = ((self.support_points, other.support_points), (self.T, other.T))
-        return self.kernel == other.kernel and self.constant == other.constant and all(np.array_equal(a, b) for a, b in arrays)
+        return (
+            self.kernel == other.kernel
+            and self.constant == other.constant
+            and all(np.array_equal(a, b) for a, b in arrays)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +78,9 @@ class BasisSums:
     def of(cls, space: SoSSpace) -> BasisSums:
         """No samples, on a space without labels."""
         if space.labels is not None:
-            raise ValueError("second-order sums are over the basis of a space without labels; use space.with_labels(None)")
+            raise ValueError(
+                "second-order sums are over the basis of a space without labels; use space.with_labels(None)"
+            )
         return cls(Basis.of(space), np.zeros((space.rank, space.rank)))
 
     @property
@@ -86,31 +92,61 @@ class BasisSums:
     def update(self, points: Any, weights: Any = None) -> BasisSums:
         """These sums and those of more samples (n, d) with weights a_i, 1 each by default."""
         X = to_numpy(as_points(points, "points", n_features=self.n_features))
-        a = np.ones(X.shape[0]) if weights is None else as_vector(weights, "weights", length=X.shape[0])
-        matrix = self.matrix + sum((from_values(psi, a[rows]) for rows, psi in self.basis.blocks(X)), np.zeros_like(self.matrix))
-        return replace(self, matrix=matrix, mass=self.mass + float(a.sum()), count=self.count + X.shape[0])
+        a = (
+            np.ones(X.shape[0])
+            if weights is None
+            else as_vector(weights, "weights", length=X.shape[0])
+        )
+        matrix = self.matrix + sum(
+            (from_values(psi, a[rows]) for rows, psi in self.basis.blocks(X)),
+            np.zeros_like(self.matrix),
+        )
+        return replace(
+            self, matrix=matrix, mass=self.mass + float(a.sum()), count=self.count + X.shape[0]
+        )
 
     def merge(self, other: BasisSums) -> BasisSums:
         """The sums over both sets of samples."""
         if not self.basis.same(other.basis):
-            raise ValueError("only second-order sums on the same space add up; begin both with BasisSums.of(space)")
-        return replace(self, matrix=self.matrix + other.matrix, mass=self.mass + other.mass, count=self.count + other.count)
+            raise ValueError(
+                "only second-order sums on the same space add up; begin both with BasisSums.of(space)"
+            )
+        return replace(
+            self,
+            matrix=self.matrix + other.matrix,
+            mass=self.mass + other.mass,
+            count=self.count + other.count,
+        )
 
     def on(self, space: SoSSpace) -> np.ndarray:
         """Σ_i a_i ψ_iψ_iᵀ of mass one, for the space of the sums and for no other."""
         if space.labels is not None or not self.basis.same(Basis.of(space)):
-            raise ValueError("second-order sums know the data only on their own space; begin with BasisSums.of(space)")
+            raise ValueError(
+                "second-order sums know the data only on their own space; begin with BasisSums.of(space)"
+            )
         if not self.mass > 0.0:
-            raise ValueError(f"the samples of these sums have mass {self.mass:g}; add samples with update(points)")
+            raise ValueError(
+                f"the samples of these sums have mass {self.mass:g}; add samples with update(points)"
+            )
         return self.matrix / self.mass
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the sums to a file, whole or not at all: a killed process leaves the old file or the new one."""
         kernel = self.basis.kernel
         if KERNELS.get(kernel.name) is not type(kernel):
-            raise ValueError(f"sums with {kernel!r} cannot be saved: only the kernels {', '.join(KERNELS)} are known to files")
-        words = {"kernel": kernel.name, "parameters": kernel.parameters(), "constant": self.basis.constant}
-        arrays = {"support_points": self.basis.support_points, "T": self.basis.T, "matrix": self.matrix}
+            raise ValueError(
+                f"sums with {kernel!r} cannot be saved: only the kernels {', '.join(KERNELS)} are known to files"
+            )
+        words = {
+            "kernel": kernel.name,
+            "parameters": kernel.parameters(),
+            "constant": self.basis.constant,
+        }
+        arrays = {
+            "support_points": self.basis.support_points,
+            "T": self.basis.T,
+            "matrix": self.matrix,
+        }
         write_state(path, _KIND, {**words, "mass": self.mass, "count": self.count}, arrays)
 
     @classmethod

@@ -30,7 +30,9 @@ class GradientCheck(NamedTuple):
     """None where the functional has no second derivatives to offer."""
 
 
-def check_gradient(functional: Functional, space: SoSSpace, *, n_points: int = 4, seed: int = 0) -> GradientCheck:
+def check_gradient(
+    functional: Functional, space: SoSSpace, *, n_points: int = 4, seed: int = 0
+) -> GradientCheck:
     """Compare the derivatives of a functional with central differences of its value and of its gradient, at random densities of a space.
 
     >>> from ksos.functionals import SquaredMMD
@@ -44,23 +46,41 @@ def check_gradient(functional: Functional, space: SoSSpace, *, n_points: int = 4
     worst: list[float] = []
     worst_second: list[float] = []
     for _ in range(as_count(n_points, "n_points")):
-        C, other = (objective.point(like(_random_point(rng, space.rank), space.T)) for _ in range(2))
+        C, other = (
+            objective.point(like(_random_point(rng, space.rank), space.T)) for _ in range(2)
+        )
         D = objective.point(other.C - C.C)
         G = objective.gradient(C)
         slope = inner(G, D.C)
         size = max(abs(slope), 1e-3 * norm(G) * norm(D.C), 1e-300)
-        worst.append(min(abs(change - slope) / size for change in _differences(objective, objective.value, C, D)))
-        product = objective.term.hessian(C.a, C.C, D.a, D.C) if objective.term.twice_differentiable else None
+        worst.append(
+            min(
+                abs(change - slope) / size
+                for change in _differences(objective, objective.value, C, D)
+            )
+        )
+        product = (
+            objective.term.hessian(C.a, C.C, D.a, D.C)
+            if objective.term.twice_differentiable
+            else None
+        )
         if product is not None:  # relative to the larger of the two
             H, least = objective.pull_back(product), max(1e-8 * norm(G), 1e-300)
             changes = _differences(objective, objective.gradient, C, D)
-            worst_second.append(min(norm(H - change) / max(norm(H), norm(change), least) for change in changes))
+            worst_second.append(
+                min(norm(H - change) / max(norm(H), norm(change), least) for change in changes)
+            )
     return GradientCheck(max(worst), max(worst_second) if worst_second else None)
 
 
-def _differences(objective: Objective, function: Callable[[Point], Any], C: Point, D: Point) -> list[Any]:
+def _differences(
+    objective: Objective, function: Callable[[Point], Any], C: Point, D: Point
+) -> list[Any]:
     """(function(C + hD) − function(C − hD))/2h for every h."""
-    ends = [(h, function(objective.point(C.C + h * D.C)), function(objective.point(C.C - h * D.C))) for h in _STEPS]
+    ends = [
+        (h, function(objective.point(C.C + h * D.C)), function(objective.point(C.C - h * D.C)))
+        for h in _STEPS
+    ]
     return [(there - back) / (2.0 * h) for h, there, back in ends]
 
 

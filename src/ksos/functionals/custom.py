@@ -68,16 +68,24 @@ class CustomFunctional(Functional):
         name: str | None = None,
     ) -> None:
         if not callable(function):
-            raise TypeError(f"a function that returns a value and its gradients is needed; got {function!r}")
+            raise TypeError(
+                f"a function that returns a value and its gradients is needed; got {function!r}"
+            )
         if hessian is not None and (torch or not callable(hessian)):
-            raise TypeError("hessian must be a function, and is for NumPy only: torch takes second derivatives by itself")
+            raise TypeError(
+                "hessian must be a function, and is for NumPy only: torch takes second derivatives by itself"
+            )
         self.function, self.hessian = function, hessian
         self.points = None if points is None else to_numpy(as_points(points, "points", copy=True))
         self.embedding = (
-            bool(embedding) if isinstance(embedding, (bool, np.bool_)) else to_numpy(as_points(embedding, "embedding", copy=True))
+            bool(embedding)
+            if isinstance(embedding, (bool, np.bool_))
+            else to_numpy(as_points(embedding, "embedding", copy=True))
         )
         if self.points is None and self.embedding is False:
-            raise ValueError("a functional must look at something: pass points= (density values), embedding=, or both")
+            raise ValueError(
+                "a functional must look at something: pass points= (density values), embedding=, or both"
+            )
         self.convex, self.torch = bool(convex), bool(torch)
         self.name = str(getattr(function, "__name__", "function")) if name is None else name
 
@@ -95,18 +103,27 @@ class _BoundCustom(BoundTerm):
         self.twice_differentiable = functional.torch or functional.hessian is not None
         self._like, self._space = space.T, space
         self.E = self.psi = None
-        self.split = space.embedding_rank if self.uses_embedding else 0  # how many of the inputs belong to the embedding
+        self.split = (
+            space.embedding_rank if self.uses_embedding else 0
+        )  # how many of the inputs belong to the embedding
         if isinstance(functional.embedding, np.ndarray):
             Z = as_points(functional.embedding, "embedding", n_features=space.n_features)
-            self.E, self.split = space.embedding_kernel(like(Z, space.T), space.landmarks) @ space.projection.S.T, Z.shape[0]
+            self.E, self.split = (
+                space.embedding_kernel(like(Z, space.T), space.landmarks) @ space.projection.S.T,
+                Z.shape[0],
+            )
         if functional.points is not None:
             if abs(space.log_unit) > 600.0:
-                raise ValueError(f"density values overflow: the space's natural unit is exp({space.log_unit:.4g}); rescale the features")
+                raise ValueError(
+                    f"density values overflow: the space's natural unit is exp({space.log_unit:.4g}); rescale the features"
+                )
             self.psi = space.basis(functional.points) * math.exp(-0.5 * space.log_unit)
         self._seen: list[tuple[np.ndarray, float, np.ndarray]] = []
         self._last: tuple[tuple[np.ndarray, ...], float, list[np.ndarray]] | None = None
         rng = np.random.default_rng(0)
-        for _ in range(_PROBES if self.convex else 0):  # points of the spectraplex: a plain mistake shows before any work is done
+        for _ in range(
+            _PROBES if self.convex else 0
+        ):  # points of the spectraplex: a plain mistake shows before any work is done
             g = rng.standard_normal((space.rank, 1 + int(rng.integers(3))))
             C = like(g @ g.T / np.sum(g * g), space.T)
             self._evaluate(space.map.apply(C) if self.uses_embedding else None, C)
@@ -118,12 +135,22 @@ class _BoundCustom(BoundTerm):
 
     def _pulled_back(self, g: Array) -> Pair:
         """The adjoint of that."""
-        embedding = None if not self.split else g[: self.split] if self.E is None else g[: self.split] @ self.E
-        return embedding, None if self.psi is None else (self.psi * g[self.split :, None]).T @ self.psi
+        embedding = (
+            None
+            if not self.split
+            else g[: self.split]
+            if self.E is None
+            else g[: self.split] @ self.E
+        )
+        return embedding, None if self.psi is None else (
+            self.psi * g[self.split :, None]
+        ).T @ self.psi
 
     def _evaluate(self, a: Array | None, C: Array) -> tuple[float, list[np.ndarray]]:
         inputs = tuple(to_numpy(x) for x in self._inputs(a, C))
-        if self._last is not None and all(np.array_equal(x, y) for x, y in zip(self._last[0], inputs, strict=True)):
+        if self._last is not None and all(
+            np.array_equal(x, y) for x, y in zip(self._last[0], inputs, strict=True)
+        ):
             return self._last[1], self._last[2]
         value, gradients = _call(self.functional, inputs)
         if self.convex:
@@ -131,7 +158,9 @@ class _BoundCustom(BoundTerm):
         self._last = (inputs, value, gradients)
         return value, gradients
 
-    def _check_convexity(self, inputs: Sequence[np.ndarray], value: float, gradients: Sequence[np.ndarray]) -> None:
+    def _check_convexity(
+        self, inputs: Sequence[np.ndarray], value: float, gradients: Sequence[np.ndarray]
+    ) -> None:
         """f(y) ≥ f(x) + ⟨∇f(x), y − x⟩ for the new point and each of the last ones, both ways."""
         x, g = np.concatenate(inputs), np.concatenate(gradients)
         for y, other, h in self._seen:
@@ -163,15 +192,21 @@ class _BoundCustom(BoundTerm):
                 assert self.functional.hessian is not None
                 H = np.asarray(self.functional.hessian(*inputs), dtype=np.float64)
         except Exception as error:
-            raise FunctionalError(f"the second derivatives of {self.functional!r} raised {type(error).__name__}: {error}") from error
+            raise FunctionalError(
+                f"the second derivatives of {self.functional!r} raised {type(error).__name__}: {error}"
+            ) from error
         if H.shape != (n, n) or not np.all(np.isfinite(H)):
-            raise FunctionalError(f"the second derivatives of {self.functional!r} must be a finite {n}×{n} matrix; got shape {H.shape}")
+            raise FunctionalError(
+                f"the second derivatives of {self.functional!r} must be a finite {n}×{n} matrix; got shape {H.shape}"
+            )
         return like(0.5 * (H + H.T), self._like)
 
     def hessian(self, a: Array | None, C: Array, da: Array | None, dC: Array) -> Pair | None:
         if not self.twice_differentiable:
             return None
-        several = da is not None and da.ndim == 2  # directions of the embedding: the rest is in factor_hessian
+        several = (
+            da is not None and da.ndim == 2
+        )  # directions of the embedding: the rest is in factor_hessian
         if several and not self.uses_embedding:
             return None, None
         H = self._second(a, C)
@@ -185,7 +220,9 @@ class _BoundCustom(BoundTerm):
         if self.psi is None:
             return None
         (r, k), xp, C = F.shape, namespace(F), F @ F.T
-        if not bool(xp.any(F != 0.0)):  # no density: a function of yours need not know what to do there
+        if not bool(
+            xp.any(F != 0.0)
+        ):  # no density: a function of yours need not know what to do there
             return zeros((r, k, r, k), F)
         a = self._space.map.apply(C) if self.uses_embedding else None
         H, split = self._second(a, C), self.split
@@ -199,7 +236,9 @@ class _BoundCustom(BoundTerm):
         return xp.reshape(out, (r, k, r, k))
 
 
-def _call(functional: CustomFunctional, inputs: tuple[np.ndarray, ...]) -> tuple[float, list[np.ndarray]]:
+def _call(
+    functional: CustomFunctional, inputs: tuple[np.ndarray, ...]
+) -> tuple[float, list[np.ndarray]]:
     """φ at a point; whatever it does wrong becomes a FunctionalError in words."""
     shapes = " and ".join(str(x.shape) for x in inputs)
     try:
@@ -208,19 +247,30 @@ def _call(functional: CustomFunctional, inputs: tuple[np.ndarray, ...]) -> tuple
         else:
             answer = functional.function(*(x.copy() for x in inputs))
             if not isinstance(answer, tuple) or len(answer) != 1 + len(inputs):
-                raise FunctionalError(f"{functional!r} must return a value and {len(inputs)} gradient(s); got {answer!r}")
+                raise FunctionalError(
+                    f"{functional!r} must return a value and {len(inputs)} gradient(s); got {answer!r}"
+                )
             if np.size(answer[0]) != 1:
                 raise FunctionalError(
                     f"the value that {functional!r} returns must be one number; got an array of shape {np.shape(answer[0])}"
                 )
-            value, gradients = float(np.reshape(answer[0], ())), [np.asarray(g, dtype=np.float64) for g in answer[1:]]
+            value, gradients = (
+                float(np.reshape(answer[0], ())),
+                [np.asarray(g, dtype=np.float64) for g in answer[1:]],
+            )
     except FunctionalError:
         raise
     except Exception as error:
-        raise FunctionalError(f"{functional!r} raised {type(error).__name__}: {error}; it was called with shapes {shapes}") from error
+        raise FunctionalError(
+            f"{functional!r} raised {type(error).__name__}: {error}; it was called with shapes {shapes}"
+        ) from error
     if not math.isfinite(value):
-        raise FunctionalError(f"{functional!r} must be finite on every density of the space; got {value}")
+        raise FunctionalError(
+            f"{functional!r} must be finite on every density of the space; got {value}"
+        )
     for g, x in zip(gradients, inputs, strict=True):
         if g.shape != x.shape or not np.all(np.isfinite(g)):
-            raise FunctionalError(f"{functional!r} must return finite gradients of shapes {shapes}; got shape {g.shape}")
+            raise FunctionalError(
+                f"{functional!r} must return finite gradients of shapes {shapes}; got shape {g.shape}"
+            )
     return value, gradients

@@ -37,11 +37,19 @@ class Expectation(Functional):
     """
 
     def __init__(self, f: Any) -> None:
-        self.f: Observable = KernelFunction(f.points, f.weights, kernel=f.kernel) if isinstance(f, MeanEmbedding) else as_observable(f)
+        self.f: Observable = (
+            KernelFunction(f.points, f.weights, kernel=f.kernel)
+            if isinstance(f, MeanEmbedding)
+            else as_observable(f)
+        )
 
     def bind(self, space: SoSSpace) -> BoundTerm:
         term, constant = self._around_the_support(space)
-        return BoundLinear(term.D + constant * eye(space.rank, space.T), term.integration_error) if constant else term
+        return (
+            BoundLinear(term.D + constant * eye(space.rank, space.T), term.integration_error)
+            if constant
+            else term
+        )
 
     def bind_excess(self, space: SoSSpace, bound: float) -> BoundTerm:
         term, constant = self._around_the_support(space)
@@ -50,7 +58,11 @@ class Expectation(Functional):
     def _around_the_support(self, space: SoSSpace) -> tuple[BoundLinear, float]:
         """E_p[f − c], and c: since ∫ψψᵀdρ = I, a large constant has the matrix c·I to the last digit, and a bound need not contain it."""
         X, T = to_numpy(space.support_points), to_numpy(space.T)
-        f, constant = self.f.without_constant(X) if space.jitter == 0.0 and space.labels is None else (self.f, 0.0)
+        f, constant = (
+            self.f.without_constant(X)
+            if space.jitter == 0.0 and space.labels is None
+            else (self.f, 0.0)
+        )
         M = f.matrix(space.kernel, X, space.measure, space.log_unit, T)
         return BoundLinear(like(M.values, space.T), M.worst_error()), constant
 

@@ -51,7 +51,9 @@ class SquaredL2(ScaledFunctional):
     def __init__(self, target: Any, *, relative: bool = False) -> None:
         target = target.unnamed if isinstance(target, SoSDensity) else target
         self.target = (
-            target if isinstance(target, (MeanEmbedding, SoSDensity, BasisSums)) else to_numpy(as_points(target, "target", copy=True))
+            target
+            if isinstance(target, (MeanEmbedding, SoSDensity, BasisSums))
+            else to_numpy(as_points(target, "target", copy=True))
         )
         super().__init__(relative=relative)
 
@@ -61,26 +63,44 @@ class SquaredL2(ScaledFunctional):
         if d != space.n_features:
             raise ValueError(f"the target has {d} features, but the space has {space.n_features}")
         if isinstance(target, SoSDensity) and target.measure != space.measure:
-            raise ValueError(f"the target is a density with respect to {target.measure!r}, but the space's measure is {space.measure!r}")
+            raise ValueError(
+                f"the target is a density with respect to {target.measure!r}, but the space's measure is {space.measure!r}"
+            )
         unit = self.unit(space)
-        nodes, log_weights, error = l2_rule(space, target if isinstance(target, SoSDensity) else None)
+        nodes, log_weights, error = l2_rule(
+            space, target if isinstance(target, SoSDensity) else None
+        )
         psi, roots = space.basis(nodes), like(np.exp(0.5 * (log_weights - space.log_unit)), space.T)
         if isinstance(target, SoSDensity):
             with np.errstate(divide="ignore"):
                 wanted = like(np.exp(to_numpy(target.logpdf(nodes)) + space.log_unit), space.T)
             return (unit * Bound(_BoundL2(psi, roots, roots * wanted, error))).bind(space)
-        D = -2.0 * (like(target.on(space), space.T) if isinstance(target, BasisSums) else _second_order(target, space))
-        return (unit * (Bound(_BoundL2(psi, roots, 0.0 * roots, error)) + Bound(UncurvedLinear(D)))).bind(space)
+        D = -2.0 * (
+            like(target.on(space), space.T)
+            if isinstance(target, BasisSums)
+            else _second_order(target, space)
+        )
+        return (
+            unit * (Bound(_BoundL2(psi, roots, 0.0 * roots, error)) + Bound(UncurvedLinear(D)))
+        ).bind(space)
 
     def __repr__(self) -> str:
-        shown = f"{self.target.shape[0]} samples" if isinstance(self.target, np.ndarray) else repr(self.target)
+        shown = (
+            f"{self.target.shape[0]} samples"
+            if isinstance(self.target, np.ndarray)
+            else repr(self.target)
+        )
         return f"SquaredL2({shown}{', relative=True' if self.relative else ''})"
 
 
 def _second_order(target: np.ndarray | MeanEmbedding, space: SoSSpace) -> Array:
     """Σ_i a_i ψ_iψ_iᵀ."""
     points = target if isinstance(target, np.ndarray) else to_numpy(target.points)
-    masses = np.full(points.shape[0], 1.0 / points.shape[0]) if isinstance(target, np.ndarray) else to_numpy(target.weights)
+    masses = (
+        np.full(points.shape[0], 1.0 / points.shape[0])
+        if isinstance(target, np.ndarray)
+        else to_numpy(target.weights)
+    )
     at = space.basis(points)
     return from_values(at, like(masses, space.T))
 
@@ -103,17 +123,27 @@ def l2_rule(space: SoSSpace, target: SoSDensity | None) -> tuple[np.ndarray, np.
         sources.append((target.integrals, to_numpy(target.support_points)))
     smooth = all(integrals.kernel.smooth for integrals, _ in sources)
     found, previous, error = None, math.nan, math.inf
-    rules: Iterable[Rule] = (smooth_rules if smooth else panel_rules)(sources, _MOST_NODES) if d <= _MOST_FEATURES else ()
+    rules: Iterable[Rule] = (
+        (smooth_rules if smooth else panel_rules)(sources, _MOST_NODES)
+        if d <= _MOST_FEATURES
+        else ()
+    )
     if not smooth and (exact := _between_kinks(sources)) is not None:
         rules, previous = [exact], math.inf
     for nodes, log_weights in rules:
-        squares = np.sum(to_numpy(space.basis(nodes)) ** 2, axis=1)  # p ≤ ‖ψ‖² for every density of the space
+        squares = np.sum(
+            to_numpy(space.basis(nodes)) ** 2, axis=1
+        )  # p ≤ ‖ψ‖² for every density of the space
         if target is not None:
             squares = np.maximum(squares, to_numpy(target.pdf(nodes)) * math.exp(space.log_unit))
         parts = np.exp(log_weights - space.log_unit) * squares**2
         total = float(parts.sum())
         keep = parts > _NEGLIGIBLE * total
-        found, error, previous = (nodes[keep], log_weights[keep]), 0.0 if math.isinf(previous) else abs(total - previous), total
+        found, error, previous = (
+            (nodes[keep], log_weights[keep]),
+            0.0 if math.isinf(previous) else abs(total - previous),
+            total,
+        )
         if error <= _AGREEMENT * total:
             break
     if found is None:
@@ -127,7 +157,9 @@ def l2_rule(space: SoSSpace, target: SoSDensity | None) -> tuple[np.ndarray, np.
 def _between_kinks(sources: Sequence[Source]) -> Rule | None:
     """A rule that is exact for ∫p²dρ, and with a target for ∫p·p_target dρ too; None if there is none of so many nodes."""
     (integrals, X), (other, Y) = sources[0], sources[-1]
-    rule = exact_rule(integrals, X, 2 * [(other.kernel, Y)], _MOST_EXACT_NODES, error=1e-3 * _AGREEMENT)
+    rule = exact_rule(
+        integrals, X, 2 * [(other.kernel, Y)], _MOST_EXACT_NODES, error=1e-3 * _AGREEMENT
+    )
     return None if rule is None else (X[0] + rule[0], rule[1])
 
 

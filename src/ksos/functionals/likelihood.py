@@ -47,7 +47,9 @@ class NegativeLogLikelihood(Functional):
 
     def __init__(self, X: Any, weights: Any = None) -> None:
         X = to_numpy(as_points(X, "X"))
-        a = as_weights(to_numpy(weights) if is_other_array(weights) else weights, X.shape[0], "weights")
+        a = as_weights(
+            to_numpy(weights) if is_other_array(weights) else weights, X.shape[0], "weights"
+        )
         self.X, self.weights = X[a > 0.0], a[a > 0.0]
 
     def bind(self, space: SoSSpace) -> BoundTerm:
@@ -60,7 +62,9 @@ class NegativeLogLikelihood(Functional):
         return f"NegativeLogLikelihood({self.X.shape[0]} samples)"
 
 
-def likelihood_term(psi: Array, a: Array, log_unit: float, X: np.ndarray, mass: float = 1.0) -> BoundLikelihood:
+def likelihood_term(
+    psi: Array, a: Array, log_unit: float, X: np.ndarray, mass: float = 1.0
+) -> BoundLikelihood:
     """−Σ_i a_i log(ψ_iᵀCψ_i·e^{−u}) for the rows ψ_i of ``psi``, the basis at the samples ``X``, of which all have this ``mass``."""
     reach = namespace(psi).sum(psi * psi, axis=1)
     if (unseen := np.flatnonzero(to_numpy(reach) <= _UNSEEN)).size:
@@ -92,7 +96,9 @@ class BoundLikelihood(PointwiseTerm):
         xp = namespace(p)
         safe = xp.maximum(p, self.floor)
         t = (p - safe) / self.floor
-        return float(self.log_unit * xp.sum(self.a) - xp.sum(self.a * (xp.log(safe) + t - 0.5 * t * t)))
+        return float(
+            self.log_unit * xp.sum(self.a) - xp.sum(self.a * (xp.log(safe) + t - 0.5 * t * t))
+        )
 
     def slopes(self, p: Array) -> tuple[Array, Array]:
         xp = namespace(p)

@@ -32,7 +32,9 @@ class SquaredMMD(Functional):
     """
 
     def __init__(self, target: Any) -> None:
-        self.target = target if isinstance(target, _TARGETS) else as_points(target, "target", copy=True)
+        self.target = (
+            target if isinstance(target, _TARGETS) else as_points(target, "target", copy=True)
+        )
 
     def bind(self, space: SoSSpace) -> BoundTerm:
         return BoundSquaredMMD(space.coordinates(self.target))
@@ -52,7 +54,9 @@ class MMD(SquaredMMD):
         return _BoundMMD(space.coordinates(self.target))
 
     def bind_excess(self, space: SoSSpace, bound: float) -> BoundTerm:
-        return BoundBall(space.coordinates(self.target), as_positive(bound, "the radius of an MMD ball"))
+        return BoundBall(
+            space.coordinates(self.target), as_positive(bound, "the radius of an MMD ball")
+        )
 
 
 def within(distance: MMD, radius: Any) -> Constraint:
@@ -77,7 +81,9 @@ class _EmbeddingTerm(BoundTerm):
     def restrict(self, columns: slice) -> BoundTerm | None:
         return self
 
-    def factor_gradient(self, a: Array | None, F: Array) -> tuple[float, Array | None, Array | None]:
+    def factor_gradient(
+        self, a: Array | None, F: Array
+    ) -> tuple[float, Array | None, Array | None]:
         return self.value(a, F), self.gradient(a, F)[0], None
 
 
@@ -109,7 +115,9 @@ class _BoundMMD(_EmbeddingTerm):
     def gradient(self, a: Array | None, C: Array) -> Pair:
         residual = a - self.z
         length = norm(residual)
-        return (residual / length if length > 0.0 else residual), None  # 0 is a subgradient of the norm at 0
+        return (
+            residual / length if length > 0.0 else residual
+        ), None  # 0 is a subgradient of the norm at 0
 
     def hessian(self, a: Array | None, C: Array, da: Array | None, dC: Array) -> Pair | None:
         assert da is not None

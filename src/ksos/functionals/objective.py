@@ -26,10 +26,14 @@ class Point:
     F: Array | None = None  # C = FFᵀ, where a solver works with a factor of few columns
 
     def __add__(self, other: Point) -> Point:
-        return Point(self.C + other.C, None if self.a is None or other.a is None else self.a + other.a)
+        return Point(
+            self.C + other.C, None if self.a is None or other.a is None else self.a + other.a
+        )
 
     def __sub__(self, other: Point) -> Point:
-        return Point(self.C - other.C, None if self.a is None or other.a is None else self.a - other.a)
+        return Point(
+            self.C - other.C, None if self.a is None or other.a is None else self.a - other.a
+        )
 
     def __rmul__(self, scale: float) -> Point:
         return Point(scale * self.C, None if self.a is None else scale * self.a)
@@ -50,11 +54,25 @@ class Objective:
     deadline: Deadline = field(default_factory=Deadline)
 
     @classmethod
-    def of(cls, functional: Functional, space: SoSSpace, *, stored: bool = False, deadline: Deadline | None = None) -> Objective:
+    def of(
+        cls,
+        functional: Functional,
+        space: SoSSpace,
+        *,
+        stored: bool = False,
+        deadline: Deadline | None = None,
+    ) -> Objective:
         """The objective of a functional on a space."""
         if not isinstance(functional, Functional):
-            raise TypeError(f"a functional such as ksos.functionals.SquaredMMD(X) is needed; got {functional!r}")
-        return cls(functional.bind(space), space, stored, deadline=Deadline() if deadline is None else deadline)
+            raise TypeError(
+                f"a functional such as ksos.functionals.SquaredMMD(X) is needed; got {functional!r}"
+            )
+        return cls(
+            functional.bind(space),
+            space,
+            stored,
+            deadline=Deadline() if deadline is None else deadline,
+        )
 
     @cached_property
     def map(self) -> EmbeddingMap:
@@ -65,12 +83,18 @@ class Objective:
     @cached_property
     def size(self) -> int:
         """r: C is r × r."""
-        return self.space.rank if self.columns is None else len(range(self.space.rank)[self.columns])
+        return (
+            self.space.rank if self.columns is None else len(range(self.space.rank)[self.columns])
+        )
 
     @property
     def operations(self) -> float:
         """Floating-point operations of a certificate: the embedding and its adjoint, the terms, and the lowest eigenvalue."""
-        return (self.map.operations if self.term.uses_embedding else 0.0) + self.term.operations + 2.0 * float(self.size) ** 3
+        return (
+            (self.map.operations if self.term.uses_embedding else 0.0)
+            + self.term.operations
+            + 2.0 * float(self.size) ** 3
+        )
 
     def with_term(self, term: BoundTerm) -> Objective:
         """Another function on the same space, with the same map and deadline."""
@@ -82,7 +106,9 @@ class Objective:
 
     def rounded_well(self) -> Objective:
         """The same function, with A as a stored tensor if that is small and its rounding less than that of A as the space has it."""
-        small = self.term.uses_embedding and not self.stored and self.space.tensor_size <= SMALL_TENSOR
+        small = (
+            self.term.uses_embedding and not self.stored and self.space.tensor_size <= SMALL_TENSOR
+        )
         return self.on_tensor() if small and not self.space.map.rounds_well else self
 
     def restricted(self, columns: slice) -> Objective | None:
@@ -135,7 +161,11 @@ class Objective:
         return None if product is None else self.pull_back(product)
 
     def _constant_hessian(self, direction: Point) -> Pair | None:
-        return self.term.hessian(direction.a, direction.C, direction.a, direction.C) if self.term.quadratic else None
+        return (
+            self.term.hessian(direction.a, direction.C, direction.a, direction.C)
+            if self.term.quadratic
+            else None
+        )
 
     def curvature(self, direction: Point) -> float | None:
         """⟨d, ∇²f d⟩ without applying A*, for a quadratic f; else None."""
@@ -151,6 +181,10 @@ class Objective:
         """A derivative in (a, C) as one in C alone: A*(∂a) + ∂C."""
         in_embedding, in_parameter = pair
         if in_embedding is None:
-            return zeros((self.size, self.size), self.space.T) if in_parameter is None else in_parameter
+            return (
+                zeros((self.size, self.size), self.space.T)
+                if in_parameter is None
+                else in_parameter
+            )
         pulled = self.map.adjoint(in_embedding)
         return pulled if in_parameter is None else pulled + in_parameter

@@ -21,7 +21,9 @@ class ScaledFunctional(Functional):
         """What the value in relative units is multiplied by."""
         exponent = 0.0 if self.relative else -space.log_unit
         if exponent > 600.0:
-            raise ValueError(f"{self!r} overflows: the natural unit of the space is exp({space.log_unit:.4g}); use relative=True")
+            raise ValueError(
+                f"{self!r} overflows: the natural unit of the space is exp({space.log_unit:.4g}); use relative=True"
+            )
         return math.exp(exponent)
 
     def __repr__(self) -> str:
@@ -74,7 +76,9 @@ class BoundLinear(BoundTerm):
     def as_quadratic(self) -> EmbeddingQuadratic | None:
         return EmbeddingQuadratic(D=self.D)
 
-    def factor_gradient(self, a: Array | None, F: Array) -> tuple[float, Array | None, Array | None]:
+    def factor_gradient(
+        self, a: Array | None, F: Array
+    ) -> tuple[float, Array | None, Array | None]:
         product = self.D @ F
         return inner(F, product), None, product
 

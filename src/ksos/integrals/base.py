@@ -51,9 +51,13 @@ class Integrals(ABC):
 
         Under that law the features are independent: kernel and measure are products over them.
         """
-        raise NotImplementedError(f"the components of {type(self).__name__} are not products over the features")
+        raise NotImplementedError(
+            f"the components of {type(self).__name__} are not products over the features"
+        )
 
-    def pair_normals(self, X: np.ndarray, origin: np.ndarray | float = 0.0) -> tuple[np.ndarray, np.ndarray] | None:
+    def pair_normals(
+        self, X: np.ndarray, origin: np.ndarray | float = 0.0
+    ) -> tuple[np.ndarray, np.ndarray] | None:
         """(ξ, w) with k(x, X_i) k(x, X_j) dρ ∝ N(½(ξ_i + ξ_j), ½ diag(w²)) within the boundary, ξ (m, d) relative to ``origin``.
 
         None for kernels that are not Gaussian.
@@ -64,7 +68,9 @@ class Integrals(ABC):
         """A⁻¹ (d, d) with k(x, X_i) k(x, X_j) dρ ∝ N(½(X_i + X_j), ½A⁻¹), for a Gaussian kernel with a metric on volume; else None."""
         return None
 
-    def windows(self, X: np.ndarray, feature: int, log_level: float) -> tuple[np.ndarray, np.ndarray, float]:
+    def windows(
+        self, X: np.ndarray, feature: int, log_level: float
+    ) -> tuple[np.ndarray, np.ndarray, float]:
         """Per support point the interval of the feature outside of which k(x, X_i)²ρ is negligible, and a length on which it is smooth.
 
         ``log_level`` is the logarithm of what counts as negligible for k; ends are relative to X_0k. A point beyond the boundary counts
@@ -79,13 +85,18 @@ class Integrals(ABC):
     def log_diagonal(self, X: Array) -> Array:
         """log ∫ k(x, X_i)² dρ(x), shape (n,)."""
         xp = namespace(X)
-        blocks = (X[start : min(start + _DIAGONAL_BLOCK, X.shape[0]), :] for start in range(0, X.shape[0], _DIAGONAL_BLOCK))
+        blocks = (
+            X[start : min(start + _DIAGONAL_BLOCK, X.shape[0]), :]
+            for start in range(0, X.shape[0], _DIAGONAL_BLOCK)
+        )
         return xp.concat([xp.linalg.diagonal(self.log_gram(block, block)) for block in blocks])
 
     def pair_kernels(self, embedding_kernel: Kernel) -> tuple[float, Kernel, Kernel] | None:
         """(log c, k_G, k_H) if the factors of :meth:`log_pairwise` are kernel matrices, G = k_G(X, X) and H = k_H(X, Z); else None."""
         return None
 
-    def log_pairwise(self, X: Array, Z: Array, embedding_kernel: Kernel) -> tuple[float, Array, Array]:
+    def log_pairwise(
+        self, X: Array, Z: Array, embedding_kernel: Kernel
+    ) -> tuple[float, Array, Array]:
         """(log c, log G, log H) with u_ijr = c·G_ij·H_ir·H_jr; only where :attr:`pairwise` is true."""
         raise NotImplementedError(f"{type(self).__name__} does not factorise over pairs")

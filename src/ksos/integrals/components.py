@@ -47,7 +47,9 @@ class ComponentPairs:
         P, P0 = self.precision, self.wide_precision
         logs = [float(np.linalg.slogdet(M)[1]) for M in (P, P0, P + P0)]
         log_c = 0.5 * P.shape[0] * math.log(2.0) + 0.25 * (logs[0] + logs[1]) - 0.5 * logs[2]
-        return np.asarray(np.exp(log_c - _distances(self.bumps, self.wide, P @ np.linalg.solve(P + P0, P0))))
+        return np.asarray(
+            np.exp(log_c - _distances(self.bumps, self.wide, P @ np.linalg.solve(P + P0, P0)))
+        )
 
     @property
     def cross(self) -> np.ndarray:
@@ -56,7 +58,12 @@ class ComponentPairs:
 
 
 def component_pairs(
-    kernel: Kernel, measure: Measure, X: np.ndarray, Z: np.ndarray, embedding_kernel: Kernel, log_unit: float
+    kernel: Kernel,
+    measure: Measure,
+    X: np.ndarray,
+    Z: np.ndarray,
+    embedding_kernel: Kernel,
+    log_unit: float,
 ) -> Iterator[ComponentPairs]:
     """The pairs of every component of a mixture of normal laws."""
     d = X.shape[1]
@@ -68,7 +75,9 @@ def component_pairs(
     log_near = -squared_distances(y, z, product.pair_bandwidth(0, 2))
     laws = (integrals.components(axes, p, origin[0]) for p in (product, single))
     ones = np.ones(d)
-    for (log_c, R, centre), (log_e, R0, centre0), mean, covariance in zip(*laws, *integrals.normals[1:], strict=True):
+    for (log_c, R, centre), (log_e, R0, centre0), mean, covariance in zip(
+        *laws, *integrals.normals[1:], strict=True
+    ):
         at_x, at_z = 2.0 * product.weight(0) * y @ R.T - centre, product.weight(2) * z @ R.T
         H = np.exp(log_near - 0.5 * squared_distances(at_x, -at_z, ones))
         masses = np.exp(log_e - log_unit - np.sum((z @ R0.T - centre0) ** 2, axis=1))

@@ -36,7 +36,9 @@ class AnyDiscrete(Integrals):
         all_points, all_weights = like(self.measure.points, X), like(self.measure.weights, X)
         for nodes in row_blocks(all_points.shape[0], X.shape[0] + Z.shape[0], _BLOCK_ELEMENTS):
             points = all_points[nodes, :]
-            out += (all_weights[nodes][:, None] * self.kernel(points, X)).T @ embedding_kernel(points, Z)
+            out += (all_weights[nodes][:, None] * self.kernel(points, X)).T @ embedding_kernel(
+                points, Z
+            )
         return _log(out)
 
     def log_triple(self, X: Array, Z: Array, embedding_kernel: Kernel) -> Array:
@@ -44,7 +46,10 @@ class AnyDiscrete(Integrals):
         all_points, all_weights = like(self.measure.points, X), like(self.measure.weights, X)
         for nodes in row_blocks(all_points.shape[0], X.shape[0] + Z.shape[0], _BLOCK_ELEMENTS):
             points, weights = all_points[nodes, :], all_weights[nodes]
-            values, embedded = self.kernel(points, X), weights[:, None] * embedding_kernel(points, Z)
+            values, embedded = (
+                self.kernel(points, X),
+                weights[:, None] * embedding_kernel(points, Z),
+            )
             for r in range(Z.shape[0]):
                 out[:, :, r] += (values * embedded[:, r][:, None]).T @ values
         return _log(out)

@@ -55,9 +55,13 @@ def truncated_moments(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np
     root = 1.0 / (2.0 * math.sqrt(math.pi))
     with np.errstate(all="ignore"):
         log_mass = log_gauss_mass(a, b)
-        at_a, at_b = (np.where(np.isinf(end), 0.0, root * np.exp(-(end**2) - log_mass)) for end in (a, b))
+        at_a, at_b = (
+            np.where(np.isinf(end), 0.0, root * np.exp(-(end**2) - log_mass)) for end in (a, b)
+        )
         first = np.array(at_a - at_b)
-        second = np.array(0.5 + np.where(np.isinf(a), 0.0, a * at_a) - np.where(np.isinf(b), 0.0, b * at_b))
+        second = np.array(
+            0.5 + np.where(np.isinf(a), 0.0, a * at_a) - np.where(np.isinf(b), 0.0, b * at_b)
+        )
         narrow = _narrow(a, b)
         if np.any(narrow):  # the difference of the ends cancels there
             t, weights = _narrow_rule(a[narrow], b[narrow])
@@ -69,7 +73,9 @@ def truncated_moments(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np
 
 def mirrored(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(a, b, mirrored?): the interval, mirrored where needed so that the end a is the one nearer to the origin, |a| ≤ b."""
-    low, high = np.broadcast_arrays(np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64))
+    low, high = np.broadcast_arrays(
+        np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
+    )
     with np.errstate(invalid="ignore"):
         flip = low + high < 0.0
     return np.where(flip, -high, low), np.where(flip, -low, high), flip

@@ -23,13 +23,20 @@ Factor = tuple[Kernel, np.ndarray]
 """A kernel and its centres."""
 
 _MOST_FEATURES = 3
-_FAR = 1e5  # lengths: nodes farther away than this from the first point have lost digits that matter
+_FAR = (
+    1e5  # lengths: nodes farther away than this from the first point have lost digits that matter
+)
 _OUTSIDE = 3.0
 _LEAST_NODES, _NODES_PER_LENGTH = 16, 8.0
 
 
 def exact_rule(
-    integrals: Integrals, X: np.ndarray, others: Sequence[Factor], most: float, degree: int = 0, error: float = 1e-18
+    integrals: Integrals,
+    X: np.ndarray,
+    others: Sequence[Factor],
+    most: float,
+    degree: int = 0,
+    error: float = 1e-18,
 ) -> Rule | None:
     """Nodes x − X_0 and log weights for ∫ k(x, X_i) k(x, X_j) f(x) dρ(x); None if this takes more than ``most`` nodes, or none is known.
 
@@ -39,34 +46,63 @@ def exact_rule(
     Nodes are relative to the first support point: far from the origin, where points are rounded, their differences are not.
     """
     if (atoms := integrals.measure.atoms) is not None:
-        return (atoms.points - X[0], np.log(atoms.weights)) if atoms.points.shape[0] <= most else None
+        return (
+            (atoms.points - X[0], np.log(atoms.weights)) if atoms.points.shape[0] <= most else None
+        )
     d, factors = X.shape[1], [(integrals.kernel, X), (integrals.kernel, X), *others]
     if d > _MOST_FEATURES or not all(kernel.separable(d) for kernel, _ in factors):
         return None
     total, axes = 1.0, []
     for k in range(d):
         low, high, length = intervals([(integrals, X)], k)
-        length = min(length, integrals.measure.smooth_length(d)[k], *(kernel.sigma_vector(d)[k] for kernel, _ in factors))
-        if float((high - low).sum()) / length > most or float(np.abs(X[:, k] - X[0, k]).max()) > _FAR * length:
+        length = min(
+            length,
+            integrals.measure.smooth_length(d)[k],
+            *(kernel.sigma_vector(d)[k] for kernel, _ in factors),
+        )
+        if (
+            float((high - low).sum()) / length > most
+            or float(np.abs(X[:, k] - X[0, k]).max()) > _FAR * length
+        ):
             return None
         bottom, top = integrals.measure.boundary(k)
-        if float(max((bottom - X[:, k]).max(), (X[:, k] - top).max())) > _OUTSIDE * length:  # kernels fall steeply far from their points
+        if (
+            float(max((bottom - X[:, k]).max(), (X[:, k] - top).max())) > _OUTSIDE * length
+        ):  # kernels fall steeply far from their points
             return None
         if all(kernel.smooth for kernel, _ in factors):
-            counts = np.ceil(_LEAST_NODES + 0.5 * degree + _NODES_PER_LENGTH * (high - low) / length).astype(int)
+            counts = np.ceil(
+                _LEAST_NODES + 0.5 * degree + _NODES_PER_LENGTH * (high - low) / length
+            ).astype(int)
         else:
-            low, high, counts = _between_kinks(low, high, length, [(kernel, x[:, k] - X[0, k]) for kernel, x in factors], degree, error)
+            low, high, counts = _between_kinks(
+                low,
+                high,
+                length,
+                [(kernel, x[:, k] - X[0, k]) for kernel, x in factors],
+                degree,
+                error,
+            )
         if (total := total * float(counts.sum())) > most:
             return None
         axes.append((low, high, counts.tolist()))
     rules = [composite(*axis) for axis in axes]
     nodes_away = tensor_grid([nodes for nodes, _ in rules])
-    points = np.clip(X[0] + nodes_away, *integrals.measure.boundaries(d))  # rounding may have put one beyond the boundary
-    return nodes_away, log_outer([weights for _, weights in rules]) + integrals.measure.log_density(points)
+    points = np.clip(
+        X[0] + nodes_away, *integrals.measure.boundaries(d)
+    )  # rounding may have put one beyond the boundary
+    return nodes_away, log_outer([weights for _, weights in rules]) + integrals.measure.log_density(
+        points
+    )
 
 
 def _between_kinks(
-    low: np.ndarray, high: np.ndarray, length: float, factors: Sequence[Factor], degree: int, error: float
+    low: np.ndarray,
+    high: np.ndarray,
+    length: float,
+    factors: Sequence[Factor],
+    degree: int,
+    error: float,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Panels without a kink, which grow outside of all centres, where the product of the factors decays; and their numbers of nodes.
 
@@ -79,10 +115,17 @@ def _between_kinks(
     outer = cut(low, high, math.inf, np.concatenate([first - steps, last + steps, [first, last]]))
     within = (0.5 * (inner[0] + inner[1]) > first) & (0.5 * (inner[0] + inner[1]) < last)
     beyond = (0.5 * (outer[0] + outer[1]) <= first) | (0.5 * (outer[0] + outer[1]) >= last)
-    start, stop = (np.concatenate([one[within], other[beyond]]) for one, other in zip(inner, outer, strict=True))
+    start, stop = (
+        np.concatenate([one[within], other[beyond]])
+        for one, other in zip(inner, outer, strict=True)
+    )
     away = np.maximum(np.maximum(first - stop, start - last), 0.0) / length
     degree += sum(len(kernel.polynomial) for kernel, _ in factors)  # type: ignore[attr-defined, misc]
-    return start, stop, _enough(0.5 * len(factors) * (stop - start) / length, np.exp(-2.0 * away) / error, degree)
+    return (
+        start,
+        stop,
+        _enough(0.5 * len(factors) * (stop - start) / length, np.exp(-2.0 * away) / error, degree),
+    )
 
 
 def _enough(rate: np.ndarray, left: np.ndarray, degree: int) -> np.ndarray:
@@ -94,7 +137,9 @@ def _enough(rate: np.ndarray, left: np.ndarray, degree: int) -> np.ndarray:
     return np.ceil(0.5 * (order + degree) + 1.0).astype(int)
 
 
-def basis_at(rule: Rule, kernel: Kernel, X: Array, T: Array, log_unit: float, part: slice = slice(None)) -> Array:
+def basis_at(
+    rule: Rule, kernel: Kernel, X: Array, T: Array, log_unit: float, part: slice = slice(None)
+) -> Array:
     """√w_n·Tᵀk(x_n) in units of exp(log_unit/2) at the nodes of :func:`exact_rule`, shape (N, columns of T)."""
     nodes, half = like(rule[0][part], T), like(0.5 * (rule[1][part] - log_unit), T)
     with quiet():

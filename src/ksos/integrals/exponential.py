@@ -22,7 +22,9 @@ from ksos.quadrature import laguerre, legendre
 
 __all__ = ["ExponentialBox", "ExponentialLebesgue", "LineIntegral"]
 
-_BLOCK_ELEMENTS = 1 << 14  # a LineIntegral holds some thirty arrays of this size at a time: they stay in the cache
+_BLOCK_ELEMENTS = (
+    1 << 14
+)  # a LineIntegral holds some thirty arrays of this size at a time: they stay in the cache
 _FAR = 1e150
 """Lengths are held below this many bandwidths, which keeps differences of them finite; an end at infinity stands here."""
 _GONE = 700.0
@@ -38,13 +40,20 @@ class _Piece:
     height: np.ndarray
     length: np.ndarray | float
     decay: np.ndarray | float
-    start: list[np.ndarray]  # scaled distances |x − c_i|/σ_i at the near end, of the factors that have a polynomial
+    start: list[
+        np.ndarray
+    ]  # scaled distances |x − c_i|/σ_i at the near end, of the factors that have a polynomial
     change: list[np.ndarray | float]  # what these distances gain along the whole walk
 
     def select(self, chosen: np.ndarray) -> Self:
         """The chosen entries, as flat arrays."""
-        fields, n = (self.near, self.side, self.height, self.length, self.decay, *self.start, *self.change), len(self.start)
-        near, side, height, length, decay, *rest = (np.broadcast_to(field, chosen.shape)[chosen] for field in fields)
+        fields, n = (
+            (self.near, self.side, self.height, self.length, self.decay, *self.start, *self.change),
+            len(self.start),
+        )
+        near, side, height, length, decay, *rest = (
+            np.broadcast_to(field, chosen.shape)[chosen] for field in fields
+        )
         return type(self)(near, side, height, length, decay, rest[:n], rest[n:])
 
 
@@ -59,7 +68,12 @@ class LineIntegral:
     array([2.])
     """
 
-    def __init__(self, factors: Sequence[tuple[float, np.ndarray]], low: float = -math.inf, high: float = math.inf) -> None:
+    def __init__(
+        self,
+        factors: Sequence[tuple[float, np.ndarray]],
+        low: float = -math.inf,
+        high: float = math.inf,
+    ) -> None:
         self.bandwidths = [float(bandwidth) for bandwidth, _ in factors]
         self.unit = 1.0 / sum(1.0 / bandwidth for bandwidth in self.bandwidths)
         """The length on which the product decays outside all centres; lengths and masses of pieces are in this unit."""
@@ -84,12 +98,16 @@ class LineIntegral:
             weights = [np.exp(height - top) * mass for height, (mass, _, _) in found]
             total = sum(weights)
             first, second = np.zeros(()), np.zeros(())
-            for piece, weight, (_, (_, way, root_mean_square_way)) in zip(pieces, weights, found, strict=True):
+            for piece, weight, (_, (_, way, root_mean_square_way)) in zip(
+                pieces, weights, found, strict=True
+            ):
                 share, end = weight / total, piece.near - origin
                 walked = piece.side * self.unit * way
                 square = end * (end + 2.0 * walked) + (self.unit * root_mean_square_way) ** 2
                 first = first + share * (end + walked)
-                second = second + np.where(share > 0.0, share * square, 0.0)  # beyond 1e154 squares are inf: 0·inf must not spoil the rest
+                second = second + np.where(
+                    share > 0.0, share * square, 0.0
+                )  # beyond 1e154 squares are inf: 0·inf must not spoil the rest
             return first, second
 
     def _mass(self, piece: _Piece) -> tuple[np.ndarray, np.ndarray]:
@@ -103,26 +121,43 @@ class LineIntegral:
         """The two outer pieces, then those between neighbouring centres (of length 0 where centres coincide or lie beyond an end)."""
         points = _sorted([np.clip(centre, self.low, self.high) for centre in centres])
         distances = [
-            [np.minimum(np.abs(point - centre) / width, _FAR) for centre, width in zip(centres, self.bandwidths, strict=True)]
+            [
+                np.minimum(np.abs(point - centre) / width, _FAR)
+                for centre, width in zip(centres, self.bandwidths, strict=True)
+            ]
             for point in points
         ]
         heights = [-sum(distance) for distance in distances]
         for end, side, limit in ((0, -1.0, self.low), (-1, 1.0, self.high)):
-            length = _FAR if math.isinf(limit) else np.minimum(np.abs(limit - points[end]) / self.unit, _FAR)
+            length = (
+                _FAR
+                if math.isinf(limit)
+                else np.minimum(np.abs(limit - points[end]) / self.unit, _FAR)
+            )
             start = [distances[end][i] for i in self._curved]
             change = [length * (self.unit / self.bandwidths[i]) for i in self._curved]
             yield _Piece(points[end], side, heights[end], length, length, start, change)
         for here, there in itertools.pairwise(range(len(points))):
             rise = heights[there] - heights[here]
             rightwards = rise <= 0.0
-            sides, near = np.where(rightwards, 1.0, -1.0), np.where(rightwards, points[here], points[there])
-            height, length = np.maximum(heights[here], heights[there]), np.minimum((points[there] - points[here]) / self.unit, _FAR)
-            start = [np.where(rightwards, distances[here][i], distances[there][i]) for i in self._curved]
+            sides, near = (
+                np.where(rightwards, 1.0, -1.0),
+                np.where(rightwards, points[here], points[there]),
+            )
+            height, length = (
+                np.maximum(heights[here], heights[there]),
+                np.minimum((points[there] - points[here]) / self.unit, _FAR),
+            )
+            start = [
+                np.where(rightwards, distances[here][i], distances[there][i]) for i in self._curved
+            ]
             change = [sides * (distances[there][i] - distances[here][i]) for i in self._curved]
             yield _Piece(near, sides, height, length, np.abs(rise), start, change)
 
 
-def _integrate(piece: _Piece, polynomials: list[np.ndarray], moments: bool) -> tuple[np.ndarray, list[np.ndarray]]:
+def _integrate(
+    piece: _Piece, polynomials: list[np.ndarray], moments: bool
+) -> tuple[np.ndarray, list[np.ndarray]]:
     """The piece as e^{height}·mass and, with ``moments``, mean and root mean square of the way walked: (height, [mass, …])."""
     degree = sum(len(polynomial) - 1 for polynomial in polynomials) + 2 * moments
     fast = np.asarray(piece.decay > degree + 4.0)
@@ -132,13 +167,17 @@ def _integrate(piece: _Piece, polynomials: list[np.ndarray], moments: bool) -> t
     fast = np.broadcast_to(fast, shape)
     height, answers = np.empty(shape), [np.empty(shape) for _ in range(3 if moments else 1)]
     for chosen, is_fast in ((fast, True), (~fast, False)):
-        height[chosen], found = _by_nodes(piece.select(chosen), polynomials, moments, degree, is_fast)
+        height[chosen], found = _by_nodes(
+            piece.select(chosen), polynomials, moments, degree, is_fast
+        )
         for answer, values in zip(answers, found, strict=True):
             answer[chosen] = values
     return height, answers
 
 
-def _by_nodes(piece: _Piece, polynomials: list[np.ndarray], moments: bool, degree: int, fast: bool) -> tuple[np.ndarray, list[np.ndarray]]:
+def _by_nodes(
+    piece: _Piece, polynomials: list[np.ndarray], moments: bool, degree: int, fast: bool
+) -> tuple[np.ndarray, list[np.ndarray]]:
     """:func:`_integrate` for pieces that all decay fast, or all slowly.
 
     Evaluating the factors at nodes, rather than multiplying their polynomials out, never cancels, whatever the degree: for slow decay
@@ -158,7 +197,11 @@ def _by_nodes(piece: _Piece, polynomials: list[np.ndarray], moments: bool, degre
         if moments:
             first = first + value * s
             second = second + value * s * s
-    return height, [unit * total, unit * (first / total), unit * np.sqrt(second / total)] if moments else [unit * total]
+    return height, [
+        unit * total,
+        unit * (first / total),
+        unit * np.sqrt(second / total),
+    ] if moments else [unit * total]
 
 
 class _Ray:
@@ -207,7 +250,10 @@ def _sorted(points: list[np.ndarray]) -> list[np.ndarray]:
     points = list(points)
     for last in range(len(points) - 1, 0, -1):
         for i in range(last):
-            points[i], points[i + 1] = np.minimum(points[i], points[i + 1]), np.maximum(points[i], points[i + 1])
+            points[i], points[i + 1] = (
+                np.minimum(points[i], points[i + 1]),
+                np.maximum(points[i], points[i + 1]),
+            )
     return points
 
 
@@ -226,7 +272,9 @@ class ExponentialLebesgue(Integrals):
         factors = []
         for kernel in kernels:
             coefficients = cast("Laplace | Matern", kernel).polynomial
-            factors.append((kernel.sigma_vector(self.n_features)[feature], cast("np.ndarray", coefficients)))
+            factors.append(
+                (kernel.sigma_vector(self.n_features)[feature], cast("np.ndarray", coefficients))
+            )
         return LineIntegral(factors, *self.measure.boundary(feature))
 
     @on_host
@@ -247,7 +295,10 @@ class ExponentialLebesgue(Integrals):
 
     @on_host
     def log_triple(self, X: np.ndarray, Z: np.ndarray, embedding_kernel: Kernel) -> np.ndarray:
-        lines = [self._line(k, self.kernel, self.kernel, embedding_kernel) for k in range(self.n_features)]
+        lines = [
+            self._line(k, self.kernel, self.kernel, embedding_kernel)
+            for k in range(self.n_features)
+        ]
         m, n_landmarks = X.shape[0], Z.shape[0]
         out = np.empty((m, m, n_landmarks))
         first, second = np.triu_indices(m)  # u_ijr = u_jir: one half is computed
@@ -264,7 +315,9 @@ class ExponentialLebesgue(Integrals):
         line, x = self._line(feature, self.kernel, self.kernel), X[:, feature]
         first, second = np.empty((x.shape[0], x.shape[0])), np.empty((x.shape[0], x.shape[0]))
         for rows in row_blocks(x.shape[0], x.shape[0], _BLOCK_ELEMENTS):
-            first[rows], second[rows] = line.moments(*_ordered(x[rows, None], x[None, :]), origin=float(x[0]))
+            first[rows], second[rows] = line.moments(
+                *_ordered(x[rows, None], x[None, :]), origin=float(x[0])
+            )
         return first, second
 
 

@@ -57,12 +57,18 @@ class _Gaussian(Integrals):
         if self.centre is None:
             return zeros((X.shape[0],), X)
         last = len(product.bandwidths) - 1
-        return -squared_distances(X, like(self.centre[None, :], X), product.pair_bandwidth(i, last))[:, 0]
+        return -squared_distances(
+            X, like(self.centre[None, :], X), product.pair_bandwidth(i, last)
+        )[:, 0]
 
-    def pair_normals(self, X: np.ndarray, origin: np.ndarray | float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    def pair_normals(
+        self, X: np.ndarray, origin: np.ndarray | float = 0.0
+    ) -> tuple[np.ndarray, np.ndarray]:
         product = self.product(self.kernel, self.kernel)
         xi = 2.0 * product.weight(0) * (X - origin)
-        return (xi if self.centre is None else xi + product.weight(2) * (self.centre - origin)), product.width
+        return (
+            xi if self.centre is None else xi + product.weight(2) * (self.centre - origin)
+        ), product.width
 
     def log_mean(self, X: Array) -> Array:
         product = self.product(self.kernel)
@@ -70,26 +76,34 @@ class _Gaussian(Integrals):
 
     def log_gram(self, X: Array, Y: Array) -> Array:
         product = self.product(self.kernel, self.kernel)
-        out = -squared_distances(X, Y, product.pair_bandwidth(0, 1)) + (product.log_volume + self.log_constant)
+        out = -squared_distances(X, Y, product.pair_bandwidth(0, 1)) + (
+            product.log_volume + self.log_constant
+        )
         if self.centre is not None:
             out += self.log_to_centre(product, 0, X)[:, None] + self.log_to_centre(product, 1, Y)
         return out
 
     def log_cross(self, X: Array, Z: Array, embedding_kernel: Kernel) -> Array:
         product = self.product(self.kernel, embedding_kernel)
-        out = -squared_distances(X, Z, product.pair_bandwidth(0, 1)) + (product.log_volume + self.log_constant)
+        out = -squared_distances(X, Z, product.pair_bandwidth(0, 1)) + (
+            product.log_volume + self.log_constant
+        )
         if self.centre is not None:
             out += self.log_to_centre(product, 0, X)[:, None] + self.log_to_centre(product, 1, Z)
         return out
 
-    def _log_pairwise(self, X: Array, Z: Array, embedding_kernel: Kernel) -> tuple[float, Array, Array]:
+    def _log_pairwise(
+        self, X: Array, Z: Array, embedding_kernel: Kernel
+    ) -> tuple[float, Array, Array]:
         """The factors of the triple integral on all of R^d."""
         product = self.product(self.kernel, self.kernel, embedding_kernel)
         log_G = -squared_distances(X, X, product.pair_bandwidth(0, 1))
         log_H = -squared_distances(X, Z, product.pair_bandwidth(0, 2))
         if self.centre is not None:
             # the landmark's own term belongs to one factor of the three: half of it goes to each of the two H's
-            log_H += self.log_to_centre(product, 0, X)[:, None] + 0.5 * self.log_to_centre(product, 2, Z)
+            log_H += self.log_to_centre(product, 0, X)[:, None] + 0.5 * self.log_to_centre(
+                product, 2, Z
+            )
         return product.log_volume + self.log_constant, log_G, log_H
 
     def log_triple(self, X: Array, Z: Array, embedding_kernel: Kernel) -> Array:
@@ -111,7 +125,11 @@ class GaussianLebesgue(_Gaussian):
         if self.centre is not None:
             return None
         product = self.product(self.kernel, self.kernel, embedding_kernel)
-        return product.log_volume, Gaussian(product.pair_bandwidth(0, 1)), Gaussian(product.pair_bandwidth(0, 2))
+        return (
+            product.log_volume,
+            Gaussian(product.pair_bandwidth(0, 1)),
+            Gaussian(product.pair_bandwidth(0, 2)),
+        )
 
     def moments(self, X: np.ndarray, feature: int) -> tuple[np.ndarray, np.ndarray]:
         xi, width = self.pair_normals(X, X[0])
@@ -130,7 +148,9 @@ class GaussianNormal(GaussianLebesgue):
         self.spread = math.sqrt(2.0) * scale
         self.log_constant = -float(np.sum(0.5 * math.log(2.0 * math.pi) + np.log(scale)))
 
-    def windows(self, X: np.ndarray, feature: int, log_level: float) -> tuple[np.ndarray, np.ndarray, float]:
+    def windows(
+        self, X: np.ndarray, feature: int, log_level: float
+    ) -> tuple[np.ndarray, np.ndarray, float]:
         """Around the weighted mean of x̃ and μ, which is where k²ρ lives; its width is less than that of either factor."""
         product = self.product(self.kernel, self.kernel)
         centre = np.diagonal(self.moments(X, feature)[0])
@@ -151,7 +171,10 @@ class GaussianBox(_Gaussian):
         """
         low, high = self.measure.boundary(k)
         width, centres = float(width), [(float(weight), centre) for weight, centre in centres]  # type: ignore[assignment]
-        at_low, at_high = (sum(weight * ((end - centre) / width) for weight, centre in centres) for end in (low, high))
+        at_low, at_high = (
+            sum(weight * ((end - centre) / width) for weight, centre in centres)
+            for end in (low, high)
+        )
         return at_low, at_high
 
     def log_mean(self, X: Array) -> Array:
@@ -163,18 +186,29 @@ class GaussianBox(_Gaussian):
     def log_gram(self, X: Array, Y: Array) -> Array:
         out, width = super().log_gram(X, Y), self.product(self.kernel, self.kernel).width
         for k in range(self.n_features):
-            out += log_gauss_mass(*self._ends(k, width[k], (0.5, X[:, k][:, None]), (0.5, Y[:, k][None, :])))
+            out += log_gauss_mass(
+                *self._ends(k, width[k], (0.5, X[:, k][:, None]), (0.5, Y[:, k][None, :]))
+            )
         return out
 
     def log_cross(self, X: Array, Z: Array, embedding_kernel: Kernel) -> Array:
-        out, product = super().log_cross(X, Z, embedding_kernel), self.product(self.kernel, embedding_kernel)
+        out, product = (
+            super().log_cross(X, Z, embedding_kernel),
+            self.product(self.kernel, embedding_kernel),
+        )
         for k in range(self.n_features):
-            centres = (product.weight(0)[k], X[:, k][:, None]), (product.weight(1)[k], Z[:, k][None, :])
+            centres = (
+                (product.weight(0)[k], X[:, k][:, None]),
+                (product.weight(1)[k], Z[:, k][None, :]),
+            )
             out += log_gauss_mass(*self._ends(k, product.width[k], *centres))
         return out
 
     def log_triple(self, X: Array, Z: Array, embedding_kernel: Kernel) -> Array:
-        out, product = super().log_triple(X, Z, embedding_kernel), self.product(self.kernel, self.kernel, embedding_kernel)
+        out, product = (
+            super().log_triple(X, Z, embedding_kernel),
+            self.product(self.kernel, self.kernel, embedding_kernel),
+        )
         for k in range(self.n_features):
             x, z, a, b = X[:, k], Z[:, k], product.weight(0)[k], product.weight(2)[k]
             centres = (a, x[:, None, None]), (a, x[None, :, None]), (b, z[None, None, :])
@@ -184,6 +218,8 @@ class GaussianBox(_Gaussian):
     def moments(self, X: np.ndarray, feature: int) -> tuple[np.ndarray, np.ndarray]:
         width = self.product(self.kernel, self.kernel).width[feature]
         x = X[:, feature]
-        first, second = truncated_moments(*self._ends(feature, width, (0.5, x[:, None]), (0.5, x[None, :])))
+        first, second = truncated_moments(
+            *self._ends(feature, width, (0.5, x[:, None]), (0.5, x[None, :]))
+        )
         centre = 0.5 * ((x - x[0])[:, None] + (x - x[0])[None, :])
         return centre + width * first, centre**2 + 2.0 * centre * width * first + width**2 * second

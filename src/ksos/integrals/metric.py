@@ -63,9 +63,15 @@ class GaussianMetric(Integrals):
 
     pairwise = True
 
-    def _plain(self, embedding_kernel: Kernel | None = None) -> tuple[Axes, GaussianLebesgue, Gaussian]:
+    def _plain(
+        self, embedding_kernel: Kernel | None = None
+    ) -> tuple[Axes, GaussianLebesgue, Gaussian]:
         axes = axes_of(self.kernel, self.n_features, embedding_kernel)
-        return axes, GaussianLebesgue(Gaussian(1.0), Lebesgue(), self.n_features), Gaussian(axes.bandwidths[1])
+        return (
+            axes,
+            GaussianLebesgue(Gaussian(1.0), Lebesgue(), self.n_features),
+            Gaussian(axes.bandwidths[1]),
+        )
 
     def log_mean(self, X: Array) -> Array:
         axes, plain, _ = self._plain()
@@ -74,16 +80,22 @@ class GaussianMetric(Integrals):
     def log_gram(self, X: Array, Y: Array) -> Array:
         (axes, plain, _), origin = self._plain(), central_point(X)
         at_X = axes.coordinates(X, origin)
-        return plain.log_gram(at_X, at_X if Y is X else axes.coordinates(Y, origin)) + axes.log_volume
+        return (
+            plain.log_gram(at_X, at_X if Y is X else axes.coordinates(Y, origin)) + axes.log_volume
+        )
 
     def log_diagonal(self, X: Array) -> Array:
         axes, plain, _ = self._plain()
         return plain.log_diagonal(X) + axes.log_volume  # the same at every point
 
-    def log_pairwise(self, X: Array, Z: Array, embedding_kernel: Kernel) -> tuple[float, Array, Array]:
+    def log_pairwise(
+        self, X: Array, Z: Array, embedding_kernel: Kernel
+    ) -> tuple[float, Array, Array]:
         (axes, plain, embedding), origin = self._plain(embedding_kernel), central_point(X)
         at_X = axes.coordinates(X, origin)
-        log_c, log_G, log_H = plain.log_pairwise(at_X, at_X if Z is X else axes.coordinates(Z, origin), embedding)
+        log_c, log_G, log_H = plain.log_pairwise(
+            at_X, at_X if Z is X else axes.coordinates(Z, origin), embedding
+        )
         return log_c + axes.log_volume, log_G, log_H
 
     def log_triple(self, X: Array, Z: Array, embedding_kernel: Kernel) -> Array:
@@ -99,10 +111,15 @@ class GaussianMetric(Integrals):
     def pair_metric(self) -> np.ndarray:
         return 0.5 * self.kernel.matrix(self.n_features)
 
-    def windows(self, X: np.ndarray, feature: int, log_level: float) -> tuple[np.ndarray, np.ndarray, float]:
+    def windows(
+        self, X: np.ndarray, feature: int, log_level: float
+    ) -> tuple[np.ndarray, np.ndarray, float]:
         """Along x_k, k is at most exp(−(x_k − x̃_k)²/S_kk), and with the other features held it is as smooth as (S⁻¹)_kk says."""
         S = self.kernel.matrix(self.n_features)
-        x, reach = X[:, feature] - X[0, feature], self.kernel.reach(log_level) * float(np.sqrt(S[feature, feature]))
+        x, reach = (
+            X[:, feature] - X[0, feature],
+            self.kernel.reach(log_level) * float(np.sqrt(S[feature, feature])),
+        )
         return x - reach, x + reach, float(1.0 / np.sqrt(np.linalg.inv(S)[feature, feature]))
 
 
@@ -119,20 +136,39 @@ class GaussianNormals(Integrals):
         assert normals is not None
         self.normals = normals
 
-    def components(self, axes: Axes, product: GaussianProduct, origin: np.ndarray) -> list[tuple[float, np.ndarray, np.ndarray]]:
+    def components(
+        self, axes: Axes, product: GaussianProduct, origin: np.ndarray
+    ) -> list[tuple[float, np.ndarray, np.ndarray]]:
         """(log of the constant, R, R·V(μ_c − origin)) of each component, with ‖R(z̄ − Vμ)‖² the exponent of N(z̄; …)."""
         weights, means, covariances = self.normals
         L = np.linalg.cholesky(axes.V @ covariances @ axes.V.T + 0.5 * np.diag(product.width**2))
-        log_normals = -np.log(np.diagonal(L, axis1=1, axis2=2)).sum(axis=1) - 0.5 * self.n_features * np.log(2.0 * np.pi)
+        log_normals = -np.log(np.diagonal(L, axis1=1, axis2=2)).sum(
+            axis=1
+        ) - 0.5 * self.n_features * np.log(2.0 * np.pi)
         R = np.sqrt(0.5) * np.linalg.inv(L)
         centres = (R @ (axes.V @ (means - origin)[:, :, None]))[:, :, 0]
-        return list(zip((np.log(weights) + product.log_volume + log_normals).tolist(), R, centres, strict=True))
+        return list(
+            zip(
+                (np.log(weights) + product.log_volume + log_normals).tolist(),
+                R,
+                centres,
+                strict=True,
+            )
+        )
 
-    def windows(self, X: np.ndarray, feature: int, log_level: float) -> tuple[np.ndarray, np.ndarray, float]:
+    def windows(
+        self, X: np.ndarray, feature: int, log_level: float
+    ) -> tuple[np.ndarray, np.ndarray, float]:
         """Those of the kernel, which ρ only narrows; smooth where both are."""
         S = self.kernel.matrix(self.n_features)
-        x, reach = X[:, feature] - X[0, feature], self.kernel.reach(log_level) * float(np.sqrt(S[feature, feature]))
-        length = min(1.0 / np.sqrt(np.linalg.inv(S)[feature, feature]), self.measure.smooth_length(self.n_features)[feature])
+        x, reach = (
+            X[:, feature] - X[0, feature],
+            self.kernel.reach(log_level) * float(np.sqrt(S[feature, feature])),
+        )
+        length = min(
+            1.0 / np.sqrt(np.linalg.inv(S)[feature, feature]),
+            self.measure.smooth_length(self.n_features)[feature],
+        )
         return x - reach, x + reach, float(length)
 
     def log_mean(self, X: Array) -> Array:
@@ -176,7 +212,9 @@ class GaussianNormals(Integrals):
         for log_c, R, centre in self.components(axes, product, to_numpy(origin)[0]):
             x, z = (a * at_X) @ like(R.T, X) - 0.5 * like(centre, X), (b * at_Z) @ like(R.T, X)
             pairs = x[:, None, :] + x[None, :, :]
-            away = squared_distances(namespace(X).reshape(pairs, (-1, self.n_features)), -z, np.ones(self.n_features))
+            away = squared_distances(
+                namespace(X).reshape(pairs, (-1, self.n_features)), -z, np.ones(self.n_features)
+            )
             parts.append(log_c - namespace(X).reshape(away, (X.shape[0], X.shape[0], Z.shape[0])))
         return _log_sum(parts) + log_G[:, :, None] + log_H[:, None, :] + log_H[None, :, :]
 
@@ -192,7 +230,9 @@ def _log_sum(parts: list[Array]) -> Array:
     return peak + xp.log(total)
 
 
-def _log_sum_together(components: list[tuple[float, np.ndarray, np.ndarray]], X: np.ndarray, Y: np.ndarray) -> np.ndarray:
+def _log_sum_together(
+    components: list[tuple[float, np.ndarray, np.ndarray]], X: np.ndarray, Y: np.ndarray
+) -> np.ndarray:
     """log Σ_c exp(log_c − ‖½R_c(x_i + y_j) − centre_c‖²), several components at a time."""
     peak, total = np.full((X.shape[0], Y.shape[0]), -np.inf), np.zeros((X.shape[0], Y.shape[0]))
     for rows in row_blocks(len(components), X.shape[0] * Y.shape[0], CACHE_ELEMENTS):
@@ -204,7 +244,9 @@ def _log_sum_together(components: list[tuple[float, np.ndarray, np.ndarray]], X:
             x2, y2 = np.sum(x * x, axis=2), np.sum(y * y, axis=2)
             near = (x2.max(axis=1) + y2.max(axis=1)) * np.finfo(float).eps <= _PRODUCT_ERROR
             products = x[near] @ y[near].transpose(0, 2, 1)
-            logs[near] -= np.maximum(x2[near][:, :, None] + y2[near][:, None, :] + 2.0 * products, 0.0)
+            logs[near] -= np.maximum(
+                x2[near][:, :, None] + y2[near][:, None, :] + 2.0 * products, 0.0
+            )
             exact = np.flatnonzero(~near)
         for k in range(X.shape[1] if exact.size else 0):
             logs[exact] -= (x[exact, :, None, k] + y[exact, None, :, k]) ** 2

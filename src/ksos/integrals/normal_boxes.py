@@ -41,15 +41,25 @@ def box_masses(low: np.ndarray, high: np.ndarray, covariance: np.ndarray) -> np.
     """
     C = covariance if covariance.ndim == 3 else covariance[None]
     deviations = np.sqrt(np.diagonal(C, axis1=1, axis2=2))
-    low, high, R = low / deviations, high / deviations, C / deviations[:, :, None] / deviations[:, None, :]
+    low, high, R = (
+        low / deviations,
+        high / deviations,
+        C / deviations[:, :, None] / deviations[:, None, :],
+    )
     out = np.zeros((1, low.shape[0]))
     seen = np.all((low < _REACH) & (high > -_REACH), axis=1)
     for features, rows in _by_sides(low, high, _REACH):
         rows, found = rows[seen[rows]], np.ones((1, 1))
         for group in _groups(R[:, features[:, None], features]):
             index = features[group]
-            a, b, tied = low[rows][:, index], high[rows][:, index], _rows(R, rows)[:, index[:, None], index]
-            found = found * ([_line, _plane, _space][index.shape[0] - 1] if _closed(tied) else _estimates)(a, b, tied)
+            a, b, tied = (
+                low[rows][:, index],
+                high[rows][:, index],
+                _rows(R, rows)[:, index[:, None], index],
+            )
+            found = found * (
+                [_line, _plane, _space][index.shape[0] - 1] if _closed(tied) else _estimates
+            )(a, b, tied)
         if found.shape[0] > out.shape[0]:
             out = np.repeat(out, found.shape[0], axis=0)
         out[:, rows] = found
@@ -63,7 +73,11 @@ def closed(covariance: np.ndarray) -> bool:
 
 
 def mixture_box_masses(
-    weights: np.ndarray, means: np.ndarray, covariance: np.ndarray, low: np.ndarray, high: np.ndarray
+    weights: np.ndarray,
+    means: np.ndarray,
+    covariance: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """P(low_b ≤ x ≤ high_b) of every box b under Σ_c w_c N(mean_c, covariance), weights of any sign; and the standard errors, (n,) each.
 
@@ -76,13 +90,18 @@ def mixture_box_masses(
         C = stack[:, features[:, None], features]
         if not closed(C):
             for b in boxes:
-                each = sampled_mass(weights, means[:, features], C, low[b, features], high[b, features])
+                each = sampled_mass(
+                    weights, means[:, features], C, low[b, features], high[b, features]
+                )
                 out[b], errors[b] = each.mean(), each.std(ddof=1) / math.sqrt(each.shape[0])
             continue
         for block in row_blocks(boxes.shape[0], weights.shape[0] * d, _BLOCK_ELEMENTS):
             rows = boxes[block]
             size = rows.shape[0] * weights.shape[0], features.shape[0]
-            a, b = ((side[rows][:, None, features] - means[:, features]).reshape(size) for side in (low, high))
+            a, b = (
+                (side[rows][:, None, features] - means[:, features]).reshape(size)
+                for side in (low, high)
+            )
             each_C = C if C.shape[0] == 1 else np.tile(C, (rows.shape[0], 1, 1))
             out[rows] = box_masses(a, b, each_C).reshape(rows.shape[0], -1) @ weights
     return out, errors
@@ -93,11 +112,19 @@ def _rows(R: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return R if R.shape[0] == 1 else R[rows]
 
 
-def _by_sides(low: np.ndarray, high: np.ndarray, reach: float) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _by_sides(
+    low: np.ndarray, high: np.ndarray, reach: float
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """(features, boxes): the boxes whose sides are nearer than ``reach`` in just these features."""
     sided = (low > -reach) | (high < reach)
-    codes = np.packbits(sided, axis=1)  # one byte for eight features: bytes are sorted faster than rows
-    _, which = np.unique(codes[:, 0], return_inverse=True) if codes.shape[1] == 1 else np.unique(codes, axis=0, return_inverse=True)
+    codes = np.packbits(
+        sided, axis=1
+    )  # one byte for eight features: bytes are sorted faster than rows
+    _, which = (
+        np.unique(codes[:, 0], return_inverse=True)
+        if codes.shape[1] == 1
+        else np.unique(codes, axis=0, return_inverse=True)
+    )
     for number in range(int(which.max(initial=-1)) + 1):
         boxes = np.flatnonzero(which.ravel() == number)
         yield np.flatnonzero(sided[boxes[0]]), boxes
@@ -118,8 +145,12 @@ def _closed(C: np.ndarray) -> bool:
         return True
     if C.shape[1] > _CLOSED_FEATURES:
         return False
-    least = np.min(np.diagonal(np.linalg.inv(C), axis1=1, axis2=2) * np.diagonal(C, axis1=1, axis2=2), axis=1)
-    return 2.0 * _REACH * math.sqrt(max(float(least.max(initial=1.0)), 1.0)) <= _MOST_PANELS * _PANEL
+    least = np.min(
+        np.diagonal(np.linalg.inv(C), axis1=1, axis2=2) * np.diagonal(C, axis1=1, axis2=2), axis=1
+    )
+    return (
+        2.0 * _REACH * math.sqrt(max(float(least.max(initial=1.0)), 1.0)) <= _MOST_PANELS * _PANEL
+    )
 
 
 def _line(a: np.ndarray, b: np.ndarray, _: np.ndarray) -> np.ndarray:
@@ -163,31 +194,49 @@ def _space(a: np.ndarray, b: np.ndarray, R: np.ndarray) -> np.ndarray:
     slopes = R[:, others, first]
     rest = np.sqrt((1.0 - slopes) * (1.0 + slopes))
     inner = np.tile(np.eye(2), (R.shape[0], 1, 1))
-    inner[:, 0, 1] = inner[:, 1, 0] = (R[:, others[0], others[1]] - slopes[:, 0] * slopes[:, 1]) / (rest[:, 0] * rest[:, 1])
+    inner[:, 0, 1] = inner[:, 1, 0] = (R[:, others[0], others[1]] - slopes[:, 0] * slopes[:, 1]) / (
+        rest[:, 0] * rest[:, 1]
+    )
     low, high = np.clip(a[:, first], -_REACH, _REACH), np.clip(b[:, first], -_REACH, _REACH)
     a, b = a[:, others], b[:, others]
     for k in range(2):  # elsewhere the others cannot be in their intervals
         slope, reach = slopes[:, k], _REACH * rest[:, k]
         with np.errstate(divide="ignore", invalid="ignore"):
             ends = np.sort(np.stack([a[:, k] - reach, b[:, k] + reach]) / slope, axis=0)
-        low, high = np.where(slope != 0.0, np.maximum(low, ends[0]), low), np.where(slope != 0.0, np.minimum(high, ends[1]), high)
+        low, high = (
+            np.where(slope != 0.0, np.maximum(low, ends[0]), low),
+            np.where(slope != 0.0, np.minimum(high, ends[1]), high),
+        )
     # the deviation of z given the others, P^{−1/2}, is the length on which the integrand varies
-    panels = np.ceil(np.maximum(high - low, 0.0) * np.sqrt(precisions[:, first]) / _PANEL).astype(int)
+    panels = np.ceil(np.maximum(high - low, 0.0) * np.sqrt(precisions[:, first]) / _PANEL).astype(
+        int
+    )
     out = np.zeros(a.shape[0])
     for count in np.unique(panels[panels > 0]):
         rows = np.flatnonzero(panels == count)
-        half, slope, scale, tied = 0.5 * (high[rows] - low[rows]) / count, _rows(slopes, rows), _rows(rest, rows), _rows(inner, rows)
-        for (t, w), panel in itertools.product(zip(*legendre(_PANEL_NODES), strict=True), range(count)):
+        half, slope, scale, tied = (
+            0.5 * (high[rows] - low[rows]) / count,
+            _rows(slopes, rows),
+            _rows(rest, rows),
+            _rows(inner, rows),
+        )
+        for (t, w), panel in itertools.product(
+            zip(*legendre(_PANEL_NODES), strict=True), range(count)
+        ):
             z = low[rows] + half * (2.0 * panel + 1.0 + t)
             moved, phi = z[:, None] * slope, np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
-            out[rows] += w * half * phi * _plane((a[rows] - moved) / scale, (b[rows] - moved) / scale, tied)
+            out[rows] += (
+                w * half * phi * _plane((a[rows] - moved) / scale, (b[rows] - moved) / scale, tied)
+            )
     return np.clip(out, 0.0, 1.0)
 
 
 # --- four features and more ---
 
 
-def _sequence(a: np.ndarray, b: np.ndarray, L: np.ndarray, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _sequence(
+    a: np.ndarray, b: np.ndarray, L: np.ndarray, unit: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """(Π_k P(t_k in its interval | t_1 … t_{k−1}), t) along draws of t from these conditional laws, (n,) and (n, d).
 
     Sides and ``unit`` are (n, d), though the product needs no last column of ``unit``; L, the root of the covariance, is (n or 1, d, d).
@@ -206,7 +255,9 @@ def _sequence(a: np.ndarray, b: np.ndarray, L: np.ndarray, unit: np.ndarray) -> 
     return out, z
 
 
-def _ordered(a: np.ndarray, b: np.ndarray, C: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _ordered(
+    a: np.ndarray, b: np.ndarray, C: np.ndarray, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Features in the order of their masses, the smallest first; roots of the covariances in this order; the least mass of a feature."""
     deviations = np.sqrt(2.0 * np.diagonal(C, axis1=1, axis2=2))
     alone = gauss_mass(a / deviations, b / deviations)
@@ -225,7 +276,9 @@ def _estimates(a: np.ndarray, b: np.ndarray, R: np.ndarray) -> np.ndarray:
             n, count = rows.stop - rows.start, unit.shape[0]
             low, high = (np.repeat(side[rows], count, axis=0) for side in (a, b))
             root = L if L.shape[0] == 1 else np.repeat(L[rows], count, axis=0)
-            out[s, rows] = _sequence(low, high, root, np.tile(unit, (n, 1)))[0].reshape(n, -1).mean(axis=1)
+            out[s, rows] = (
+                _sequence(low, high, root, np.tile(unit, (n, 1)))[0].reshape(n, -1).mean(axis=1)
+            )
     return out
 
 
@@ -247,7 +300,10 @@ def sampled_mass(
     a, b, d = a[:, order], b[:, order], a.shape[1]
     for s, child in enumerate(np.random.SeedSequence(0).spawn(_SCRAMBLINGS)):
         unit = sobol(n_points, d if f is None else d + 1, np.random.default_rng(child))
-        c = np.minimum(np.searchsorted(cumulated, unit[:, 0] * cumulated[-1], side="right"), weights.shape[0] - 1)
+        c = np.minimum(
+            np.searchsorted(cumulated, unit[:, 0] * cumulated[-1], side="right"),
+            weights.shape[0] - 1,
+        )
         root = L if L.shape[0] == 1 else L[c]
         mass, z = _sequence(a[c], b[c], root, unit[:, 1:])
         mass = np.sign(weights[c]) * mass / bound[c]

@@ -40,7 +40,9 @@ def _pair_sums(E: np.ndarray, Q: np.ndarray) -> Iterator[tuple[np.ndarray, np.nd
 
 def _four_fold(P: np.ndarray, E: np.ndarray, Q: np.ndarray) -> float:
     """Σ_ijkl P_ij Q_kl E_ik E_il E_jk E_jl for symmetric P and Q: half of the pairs (i, j) is enough."""
-    return sum(float((np.where(i == j, 1.0, 2.0) * P[i, j]) @ values) for i, j, values in _pair_sums(E, Q))
+    return sum(
+        float((np.where(i == j, 1.0, 2.0) * P[i, j]) @ values) for i, j, values in _pair_sums(E, Q)
+    )
 
 
 class ProductIntegral:
@@ -49,18 +51,37 @@ class ProductIntegral:
     What does not depend on A and B is formed once.
     """
 
-    def __init__(self, integrals: GaussianLebesgue | GaussianMetric, X: np.ndarray, other: Kernel, Y: np.ndarray) -> None:
+    def __init__(
+        self,
+        integrals: GaussianLebesgue | GaussianMetric,
+        X: np.ndarray,
+        other: Kernel,
+        Y: np.ndarray,
+    ) -> None:
         log_volume = 0.0
         if not isinstance(integrals, GaussianLebesgue) or other.full:
             axes, origin = axes_of(integrals.kernel, X.shape[1], other), central_point(X)
-            integrals, other = GaussianLebesgue(Gaussian(1.0), Lebesgue(), X.shape[1]), Gaussian(axes.bandwidths[1])
-            X, Y, log_volume = axes.coordinates(X, origin), axes.coordinates(Y, origin), axes.log_volume
+            integrals, other = (
+                GaussianLebesgue(Gaussian(1.0), Lebesgue(), X.shape[1]),
+                Gaussian(axes.bandwidths[1]),
+            )
+            X, Y, log_volume = (
+                axes.coordinates(X, origin),
+                axes.coordinates(Y, origin),
+                axes.log_volume,
+            )
         product = integrals.product(integrals.kernel, integrals.kernel, other, other)
         self.E = np.exp(-squared_distances(X, Y, product.pair_bandwidth(0, 2)))
         weights = []
         for i, Z in ((0, X), (2, Y)):
             away = integrals.log_to_centre(product, i, Z)
-            weights.append(np.exp(-squared_distances(Z, Z, product.pair_bandwidth(i, i + 1)) + away[:, None] + away))
+            weights.append(
+                np.exp(
+                    -squared_distances(Z, Z, product.pair_bandwidth(i, i + 1))
+                    + away[:, None]
+                    + away
+                )
+            )
         self.left, self.right = weights
         self.log_scale = product.log_volume + integrals.log_constant + log_volume
 
@@ -71,7 +92,9 @@ class ProductIntegral:
 class SquareIntegral:
     r"""B ↦ ∫(k(x)ᵀBk(x))²dρ(x) for support points X, in units of exp(``log_unit``): m⁴ operations (a tenth of a second for 250 points)."""
 
-    def __init__(self, integrals: GaussianLebesgue | GaussianMetric, X: np.ndarray, log_unit: float) -> None:
+    def __init__(
+        self, integrals: GaussianLebesgue | GaussianMetric, X: np.ndarray, log_unit: float
+    ) -> None:
         m = X.shape[0]
         if float(m) ** 4 > _MOST_OPERATIONS:
             raise IntegralNotAvailableError(
@@ -97,7 +120,9 @@ def density_inner(p: Any, q: Any, kernel: Kernel) -> float:
     return _four_fold((F @ F.T) * np.exp(log_P), E, Q) * math.exp(log_c)
 
 
-def density_inner_matrix(q: Any, kernel: Kernel, model: Kernel, measure: Measure, X: np.ndarray, log_unit: float) -> np.ndarray:
+def density_inner_matrix(
+    q: Any, kernel: Kernel, model: Kernel, measure: Measure, X: np.ndarray, log_unit: float
+) -> np.ndarray:
     """V with ⟨w_p, w_q⟩ = ⟨B, V⟩ for every density p = Σ B_ij k(·, x_i)k(·, x_j) of the model, B in units of exp(log_unit): O(m⁴)."""
     E, Q, log_P, log_c = _against(q, kernel, _pair_bumps(model, measure, X, log_unit, kernel))
     V = np.zeros_like(log_P)
@@ -116,9 +141,14 @@ class _Bumps:
     """A^{−1/2} per feature, shape (d,); or A^{−1} with a metric, shape (d, d)."""
 
 
-def _against(q: Any, kernel: Kernel, bumps: _Bumps) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+def _against(
+    q: Any, kernel: Kernel, bumps: _Bumps
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
     """(E, Q, log P, log c) for the inner product of bumps with a density q: every distance is one of the metric 4(A^{−1} + A'^{−1} + S)."""
-    of_q, d = _pair_bumps(q.kernel, q.measure, q.support_points, q.log_unit, kernel), bumps.xi.shape[1]
+    of_q, d = (
+        _pair_bumps(q.kernel, q.measure, q.support_points, q.log_unit, kernel),
+        bumps.xi.shape[1],
+    )
     origin = of_q.xi[:1]
     xi, xi_q = bumps.xi - origin, of_q.xi - origin
     if bumps.width.ndim == of_q.width.ndim == 1 and not kernel.full:
@@ -126,17 +156,26 @@ def _against(q: Any, kernel: Kernel, bumps: _Bumps) -> tuple[np.ndarray, np.ndar
         tau = np.sqrt((bumps.width / sigma) ** 2 + (of_q.width / sigma) ** 2 + 1.0) * sigma
         log_c = float(np.sum(np.log(sigma / tau)))
     else:
-        parts = [np.diag(width**2) if width.ndim == 1 else width for width in (bumps.width, of_q.width)]
-        L, S = np.linalg.cholesky(parts[0] + parts[1] + kernel.matrix(d)), np.linalg.cholesky(kernel.matrix(d))
+        parts = [
+            np.diag(width**2) if width.ndim == 1 else width for width in (bumps.width, of_q.width)
+        ]
+        L, S = (
+            np.linalg.cholesky(parts[0] + parts[1] + kernel.matrix(d)),
+            np.linalg.cholesky(kernel.matrix(d)),
+        )
         log_c = float(np.sum(np.log(np.diagonal(S)) - np.log(np.diagonal(L))))
         V, tau = np.linalg.inv(L), np.ones(d)
         xi, xi_q = xi @ V.T, xi_q @ V.T
     E = np.exp(-squared_distances(xi, xi_q, 2.0 * tau))
-    Q = (q.unit_factor @ q.unit_factor.T) * np.exp(of_q.log_W + squared_distances(xi_q, xi_q, 2.0 * tau))
+    Q = (q.unit_factor @ q.unit_factor.T) * np.exp(
+        of_q.log_W + squared_distances(xi_q, xi_q, 2.0 * tau)
+    )
     return E, Q, bumps.log_W + squared_distances(xi, xi, 2.0 * tau), log_c
 
 
-def _pair_bumps(model: Kernel, rho: Measure, X: np.ndarray, log_unit: float, kernel: Kernel) -> _Bumps:
+def _pair_bumps(
+    model: Kernel, rho: Measure, X: np.ndarray, log_unit: float, kernel: Kernel
+) -> _Bumps:
     closed_form(model, rho, X.shape[1], kernel)  # whether there is one for both kernels together
     integrals: Integrals = closed_form(model, rho, X.shape[1])
     metric, normals = integrals.pair_metric(), integrals.pair_normals(X)

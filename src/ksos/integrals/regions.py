@@ -17,14 +17,26 @@ from ksos.measures import Measure
 from ksos.quadrature import MixtureRule, composite, cut, halved, log_outer, merged, tensor_grid
 from ksos.quadrature import cells as cells_of
 
-__all__ = ["Rule", "Source", "cells", "importance_rules", "intervals", "kinks", "panel_rules", "smooth_rules", "tensor_rule"]
+__all__ = [
+    "Rule",
+    "Source",
+    "cells",
+    "importance_rules",
+    "intervals",
+    "kinks",
+    "panel_rules",
+    "smooth_rules",
+    "tensor_rule",
+]
 
 Source = tuple[Integrals, np.ndarray]
 """A kernel, with its integrals, and its support points."""
 Rule = tuple[np.ndarray, np.ndarray]
 """Nodes (N, d) and the logarithms of their weights against the measure."""
 
-_LOG_LEVEL = -32.0  # of k, whose square is below rounding there even beside the large entries of a whitening matrix
+_LOG_LEVEL = (
+    -32.0
+)  # of k, whose square is below rounding there even beside the large entries of a whitening matrix
 _SMOOTH_LOG_LEVEL = -22.0  # for p², which holds the fourth power of k
 _CELL_LOG_LEVEL = -20.0  # k² is e^{−40} there
 _PANEL_ORDER, _MOST_HALVINGS = 8, 12
@@ -32,23 +44,40 @@ _NODES_PER_LENGTH = (3.0, 4.5, 6.5, 9.5, 14.0, 20.0)
 
 
 def intervals(
-    sources: Sequence[Source], feature: int, log_level: float = _LOG_LEVEL, origin: float | None = None
+    sources: Sequence[Source],
+    feature: int,
+    log_level: float = _LOG_LEVEL,
+    origin: float | None = None,
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """(starts, ends, length): disjoint intervals of a feature that hold the kernels of all sources, and a length on which they are smooth.
 
     Ends are relative to ``origin`` (default: the first support point). The space between an outlier and the others has no nodes.
     """
     zero = sources[0][1][0, feature] if origin is None else origin
-    ends = [integrals.windows(X, feature, log_level) for integrals, X in sources]  # relative to the first of each source's points
+    ends = [
+        integrals.windows(X, feature, log_level) for integrals, X in sources
+    ]  # relative to the first of each source's points
     shifts = [X[0, feature] - zero for _, X in sources]
-    low, high = merged(*(np.concatenate([to_numpy(w[s]) + by for w, by in zip(ends, shifts, strict=True)]) for s in (0, 1)))
+    low, high = merged(
+        *(
+            np.concatenate([to_numpy(w[s]) + by for w, by in zip(ends, shifts, strict=True)])
+            for s in (0, 1)
+        )
+    )
     return low[high > low], high[high > low], min(length for *_, length in ends)
 
 
 def kinks(sources: Sequence[Source], feature: int, origin: float | None = None) -> np.ndarray:
     """Where kernels of the sources have kinks along a feature, relative to ``origin`` (default: the first support point)."""
     zero = sources[0][1][0, feature] if origin is None else origin
-    return np.unique(np.concatenate([np.empty(0), *(X[:, feature] - zero for integrals, X in sources if not integrals.kernel.smooth)]))
+    return np.unique(
+        np.concatenate(
+            [
+                np.empty(0),
+                *(X[:, feature] - zero for integrals, X in sources if not integrals.kernel.smooth),
+            ]
+        )
+    )
 
 
 def panel_rules(sources: Sequence[Source], max_nodes: int) -> Iterator[Rule]:
@@ -61,9 +90,16 @@ def panel_rules(sources: Sequence[Source], max_nodes: int) -> Iterator[Rule]:
     most = max(2, int(max_nodes ** (1.0 / d) / (2.0 * _PANEL_ORDER)))
     axes = [_panels(sources, k, most) for k in range(d)]
     for halvings in range(_MOST_HALVINGS):
-        if math.prod(_PANEL_ORDER * start.shape[0] * 2 ** max(halvings, 1) for start, _ in axes) > max_nodes:
+        if (
+            math.prod(_PANEL_ORDER * start.shape[0] * 2 ** max(halvings, 1) for start, _ in axes)
+            > max_nodes
+        ):
             return
-        yield tensor_rule(integrals.measure, X[0], [composite(*halved(*axis, halvings), _PANEL_ORDER) for axis in axes])
+        yield tensor_rule(
+            integrals.measure,
+            X[0],
+            [composite(*halved(*axis, halvings), _PANEL_ORDER) for axis in axes],
+        )
 
 
 def _panels(sources: Sequence[Source], feature: int, most: int) -> tuple[np.ndarray, np.ndarray]:
@@ -90,7 +126,9 @@ def smooth_rules(sources: Sequence[Source], max_nodes: int) -> Iterator[Rule]:
         axes = []
         for k in range(d):
             low, high, length = intervals(sources, k, _SMOOTH_LOG_LEVEL)
-            counts = np.ceil(np.minimum(12 + density * (high - low) / length, max_nodes + 1.0)).astype(int)
+            counts = np.ceil(
+                np.minimum(12 + density * (high - low) / length, max_nodes + 1.0)
+            ).astype(int)
             if counts.sum() > max_nodes:
                 return
             axes.append(composite(low, high, counts.tolist()))
@@ -99,14 +137,20 @@ def smooth_rules(sources: Sequence[Source], max_nodes: int) -> Iterator[Rule]:
         yield tensor_rule(integrals.measure, X[0], axes)
 
 
-def tensor_rule(measure: Measure, origin: np.ndarray, axes: Sequence[tuple[np.ndarray, np.ndarray]]) -> Rule:
+def tensor_rule(
+    measure: Measure, origin: np.ndarray, axes: Sequence[tuple[np.ndarray, np.ndarray]]
+) -> Rule:
     """Nodes and log weights against the measure, from a rule for each feature with its nodes relative to ``origin``."""
     points = tensor_grid([zero + nodes for zero, (nodes, _) in zip(origin, axes, strict=True)])
-    points = np.clip(points, *measure.boundaries(points.shape[1]))  # rounding may have put one beyond the boundary
+    points = np.clip(
+        points, *measure.boundaries(points.shape[1])
+    )  # rounding may have put one beyond the boundary
     return points, log_outer([weights for _, weights in axes]) + measure.log_density(points)
 
 
-def importance_rules(integrals: Integrals, X: np.ndarray, max_nodes: int, seed: int) -> Iterator[Rule]:
+def importance_rules(
+    integrals: Integrals, X: np.ndarray, max_nodes: int, seed: int
+) -> Iterator[Rule]:
     """Quasi-Monte Carlo rules for many features, once per scrambling.
 
     The points follow the mixture Σ_i q_i/m, q_i ∝ k(x, x̃_i)²ρ or a law with heavier tails. It is at least a multiple of every product
@@ -114,17 +158,27 @@ def importance_rules(integrals: Integrals, X: np.ndarray, max_nodes: int, seed: 
     """
     normals, d = integrals.pair_normals(X), X.shape[1]
     if integrals.pair_metric() is not None:  # in the axes of the metric
-        axes, plain, origin = axes_of(integrals.kernel, d), GaussianLebesgue(Gaussian(1.0), integrals.measure, d), central_point(X)
+        axes, plain, origin = (
+            axes_of(integrals.kernel, d),
+            GaussianLebesgue(Gaussian(1.0), integrals.measure, d),
+            central_point(X),
+        )
         for y, log_weights in importance_rules(plain, axes.coordinates(X, origin), max_nodes, seed):
             yield origin + y @ np.linalg.inv(axes.V).T, log_weights + axes.log_volume
         return
-    centres, scale = (X, integrals.kernel.sigma_vector(d)) if normals is None else (normals[0], normals[1] / math.sqrt(2.0))
+    centres, scale = (
+        (X, integrals.kernel.sigma_vector(d))
+        if normals is None
+        else (normals[0], normals[1] / math.sqrt(2.0))
+    )
     law = MixtureRule(centres, scale, *integrals.measure.boundaries(d), normal=normals is not None)
     for nodes, log_weights in law.rules(max_nodes, seed):
         yield nodes, log_weights + integrals.measure.log_density(nodes)
 
 
-def cells(integrals: Integrals, X: np.ndarray, side: float, most: int, *, split_kinks: bool = True) -> tuple[np.ndarray, np.ndarray] | None:
+def cells(
+    integrals: Integrals, X: np.ndarray, side: float, most: int, *, split_kinks: bool = True
+) -> tuple[np.ndarray, np.ndarray] | None:
     """(start, stop), each of shape (c, d), of cells that hold all of a density, with sides of at most ``side`` smooth lengths.
 
     Cells that no support point reaches are left out; with ``split_kinks``, a cell ends where the kernel has a kink. None if there would
@@ -133,7 +187,9 @@ def cells(integrals: Integrals, X: np.ndarray, side: float, most: int, *, split_
     source, axes, windows = [(integrals, X)], [], []
     for k in range(X.shape[1]):
         low, high, smooth = intervals(source, k, _CELL_LOG_LEVEL, origin=0.0)
-        axes.append(cut(low, high, side * smooth, kinks(source, k, origin=0.0) if split_kinks else None))
+        axes.append(
+            cut(low, high, side * smooth, kinks(source, k, origin=0.0) if split_kinks else None)
+        )
         windows.append(np.stack(integrals.windows(X, k, _CELL_LOG_LEVEL)[:2]) + X[0, k])
     low, high = np.stack(windows, axis=2)
     return cells_of(axes, low, high, most)

@@ -24,7 +24,9 @@ _BLOCK_ELEMENTS, _TEMPORARIES = 8_000_000, 8
 class PairFactors:
     """u_ijr = c·G_ij·H_ir·H_jr in units of exp(log_unit), with G, H and c of moderate size."""
 
-    def __init__(self, integrals: Integrals, X: Array, Z: Array, embedding_kernel: Kernel, log_unit: float) -> None:
+    def __init__(
+        self, integrals: Integrals, X: Array, Z: Array, embedding_kernel: Kernel, log_unit: float
+    ) -> None:
         log_c, log_G, log_H = integrals.log_pairwise(X, Z, embedding_kernel)
         xp = namespace(log_H)
         peak = float(xp.max(log_H))
@@ -42,21 +44,33 @@ class ThinPairs:
     right: np.ndarray
 
 
-def thin_pairs(integrals: Integrals, X: Array, Z: Array, embedding_kernel: Kernel, log_unit: float) -> ThinPairs | None:
+def thin_pairs(
+    integrals: Integrals, X: Array, Z: Array, embedding_kernel: Kernel, log_unit: float
+) -> ThinPairs | None:
     """:class:`ThinPairs` if there are many points on the host and the factors are kernel matrices of low rank; else None."""
-    if not is_numpy(X) or X.shape[0] < MANY_POINTS or (kernels := integrals.pair_kernels(embedding_kernel)) is None:
+    if (
+        not is_numpy(X)
+        or X.shape[0] < MANY_POINTS
+        or (kernels := integrals.pair_kernels(embedding_kernel)) is None
+    ):
         return None
     (log_c, of_G, of_H), m = kernels, X.shape[0]
     Q = _kernel_root(of_G, X)
     H = None if Q is None else _kernel_root(of_H, X if Z is X else np.concatenate([X, Z]))
-    return None if Q is None or H is None else ThinPairs(math.exp(log_c - log_unit), Q, H[:m], H if Z is X else H[m:])
+    return (
+        None
+        if Q is None or H is None
+        else ThinPairs(math.exp(log_c - log_unit), Q, H[:m], H if Z is X else H[m:])
+    )
 
 
 def _kernel_root(kernel: Kernel, points: np.ndarray) -> np.ndarray | None:
     return thin_root(lambda i: kernel(points[i : i + 1], points)[0], np.ones(points.shape[0]))
 
 
-def apply_triple(integrals: Integrals, X: Array, B: Array, log_unit: float, Z: Array, embedding_kernel: Kernel) -> Array:
+def apply_triple(
+    integrals: Integrals, X: Array, B: Array, log_unit: float, Z: Array, embedding_kernel: Kernel
+) -> Array:
     """U(B) at the points Z, for a matrix B in units of exp(−log_unit): the embedding of p_B, evaluated at Z.
 
     B may have one row more than X, its first, which is then that of the constant function.
@@ -66,11 +80,15 @@ def apply_triple(integrals: Integrals, X: Array, B: Array, log_unit: float, Z: A
         inner = B[1:, 1:] if constant else B
         for rows in row_blocks(Z.shape[0], X.shape[0], _BLOCK_ELEMENTS):
             at, args = to_numpy(Z[rows, :]), (embedding_kernel, log_unit)
-            for part in component_pairs(integrals.kernel, integrals.measure, to_numpy(X), at, *args):
+            for part in component_pairs(
+                integrals.kernel, integrals.measure, to_numpy(X), at, *args
+            ):
                 H = like(part.H, X)
                 out[rows] += part.c * xp.sum(H * ((inner * like(part.G, X)) @ H), axis=0)
                 if constant:
-                    out[rows] += 2.0 * (B[0, 1:] @ like(part.cross, X)) + B[0, 0] * like(part.masses, X)
+                    out[rows] += 2.0 * (B[0, 1:] @ like(part.cross, X)) + B[0, 0] * like(
+                        part.masses, X
+                    )
         return out
     if constant:
         integrals = WithConstant(integrals)
@@ -84,10 +102,15 @@ def apply_triple(integrals: Integrals, X: Array, B: Array, log_unit: float, Z: A
     return out
 
 
-def triple_blocks(integrals: Integrals, X: Array, Z: Array, embedding_kernel: Kernel, log_unit: float) -> Iterator[tuple[slice, Array]]:
+def triple_blocks(
+    integrals: Integrals, X: Array, Z: Array, embedding_kernel: Kernel, log_unit: float
+) -> Iterator[tuple[slice, Array]]:
     """The tensor u_ijr in units of exp(log_unit), streamed over blocks of landmarks r, each of shape (m, m, block)."""
     xp, m = namespace(X), X.shape[0]
-    what, remedy = f"one slice of the triple integral with m = {m} support points", "use fewer support points (n_support)"
+    what, remedy = (
+        f"one slice of the triple integral with m = {m} support points",
+        "use fewer support points (n_support)",
+    )
     require_memory(FLOAT_BYTES * m * m * _TEMPORARIES, what, remedy, beside=X)
     for rows in row_blocks(Z.shape[0], m * m * _TEMPORARIES, _BLOCK_ELEMENTS):
         yield rows, xp.exp(integrals.log_triple(X, Z[rows, :], embedding_kernel) - log_unit)

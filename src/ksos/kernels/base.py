@@ -57,7 +57,9 @@ class Kernel(ABC):
 
     def slope(self, t: np.ndarray) -> np.ndarray:
         """d log κ/dt at the squared scaled distances t; 0 at the tip of a kernel with a kink, where the two one-sided slopes cancel."""
-        raise TypeError(f"gradients need the derivative of the kernel's formula, which {self!r} does not have; add it as the method slope")
+        raise TypeError(
+            f"gradients need the derivative of the kernel's formula, which {self!r} does not have; add it as the method slope"
+        )
 
     @np.errstate(under="ignore")
     def __call__(self, X: Array, Y: Array | None = None) -> Array:
@@ -75,7 +77,9 @@ class Kernel(ABC):
         for rows in row_blocks(X.shape[0], Z.shape[0], elements):
             yield rows, at(X[rows, :])
 
-    def blocks_in_single(self, X: Array, Z: Array, elements: int) -> Iterator[tuple[slice, Array, float]]:
+    def blocks_in_single(
+        self, X: Array, Z: Array, elements: int
+    ) -> Iterator[tuple[slice, Array, float]]:
         """The same in single precision, with a bound on the relative error of all entries; in double precision if there is none."""
         for rows, K in self.blocks(X, Z, elements):
             yield rows, K, 0.0
@@ -107,7 +111,9 @@ class Kernel(ABC):
     def check_features(self, d: int) -> None:
         """Raise an error if points with ``d`` features cannot be compared."""
         if self.sigma.ndim and self.sigma.shape[0] != d:
-            raise ValueError(f"the kernel has {self.sigma.shape[0]} bandwidths but the points have {d} features")
+            raise ValueError(
+                f"the kernel has {self.sigma.shape[0]} bandwidths but the points have {d} features"
+            )
 
     def sigma_vector(self, d: int) -> np.ndarray:
         """The bandwidth of each of ``d`` features."""
@@ -150,13 +156,24 @@ class Kernel(ABC):
         return hash((type(self), repr(self.parameters())))
 
     def __repr__(self) -> str:
-        shown = {key: value for key, value in self.parameters().items() if not (key == "product" and value is False)}
+        shown = {
+            key: value
+            for key, value in self.parameters().items()
+            if not (key == "product" and value is False)
+        }
         shown["sigma"] = sigma = six_digits(self.sigma)
         if self.sigma.size > _SHOWN_BANDWIDTHS:
             first, last = (sigma[0][0], sigma[-1][-1]) if self.full else (sigma[0], sigma[-1])
-            shown["sigma"] = f"[{first}, …, {last}] ({self.sigma.shape[0]} features{', tied' if self.full else ''})"
-        names = {"sigma": "metric" if self.full else "sigma"}  # (x − x')ᵀS⁻¹(x − x') is no list of widths
-        listed = (f"{names.get(key, key)}={value if isinstance(value, str) else repr(value)}" for key, value in shown.items())
+            shown["sigma"] = (
+                f"[{first}, …, {last}] ({self.sigma.shape[0]} features{', tied' if self.full else ''})"
+            )
+        names = {
+            "sigma": "metric" if self.full else "sigma"
+        }  # (x − x')ᵀS⁻¹(x − x') is no list of widths
+        listed = (
+            f"{names.get(key, key)}={value if isinstance(value, str) else repr(value)}"
+            for key, value in shown.items()
+        )
         return f"{type(self).__name__}({', '.join(listed)})"
 
 
@@ -164,10 +181,18 @@ class KernelSum:
     """Σ_i w_i k(·, x_i): ``points`` (n, d), ``weights`` of any sign, by default 1/n each, and the ``kernel``."""
 
     def __init__(self, points: Any, weights: Any = None, *, kernel: Kernel) -> None:
-        self.points, self.feature_names = as_points(points, "points", copy=True), column_names(points, "points")
+        self.points, self.feature_names = (
+            as_points(points, "points", copy=True),
+            column_names(points, "points"),
+        )
         n, self.n_features = self.points.shape
-        self.weights = like(np.full(n, 1.0 / n) if weights is None else as_vector(weights, "weights", length=n), self.points)
+        self.weights = like(
+            np.full(n, 1.0 / n) if weights is None else as_vector(weights, "weights", length=n),
+            self.points,
+        )
         if not isinstance(kernel, Kernel):
-            raise TypeError(f"kernel must be a kernel object such as ksos.kernels.Gaussian(1.0); got {kernel!r}")
+            raise TypeError(
+                f"kernel must be a kernel object such as ksos.kernels.Gaussian(1.0); got {kernel!r}"
+            )
         kernel.check_features(self.n_features)
         self.kernel = kernel

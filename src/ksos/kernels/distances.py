@@ -29,7 +29,9 @@ def central_point(X: Array) -> Array:
 def feature_squares(X: Array, Y: Array, sigma: Array) -> Iterator[Array]:
     """Per feature k, the matrix ((X_ik − Y_jk)/σ_k)². Subtracting first makes it exact under a common shift."""
     for k in range(X.shape[1]):
-        scaled = _differences(X[:, k], Y[:, k]) * (1.0 / sigma[k])  # one division in all: a division per entry would cost the most here
+        scaled = _differences(X[:, k], Y[:, k]) * (
+            1.0 / sigma[k]
+        )  # one division in all: a division per entry would cost the most here
         scaled *= scaled
         yield scaled
 
@@ -55,11 +57,17 @@ def squared_distances(X: Array, Y: Array, sigma: Array) -> Array:
             Xs, Ys = (X - centre) / sigma, (Y - centre) / sigma
             x2, y2 = xp.sum(Xs * Xs, axis=1), xp.sum(Ys * Ys, axis=1)
             if n and float(xp.max(x2) + xp.max(y2)) * 2.3e-16 <= _PRODUCT_ERROR:
-                left = xp.concat([Xs, x2[:, None], xp.ones_like(x2)[:, None]], axis=1)  # the norms as two more columns of the product
+                left = xp.concat(
+                    [Xs, x2[:, None], xp.ones_like(x2)[:, None]], axis=1
+                )  # the norms as two more columns of the product
                 right = xp.concat([-2.0 * Ys, xp.ones_like(y2)[:, None], y2[:, None]], axis=1)
                 D = left @ right.T
-                return D if float(xp.min(D)) >= 0.0 else xp.clip(D, 0.0, None)  # to look is cheaper than to write
-        blocks = list(row_blocks(n, Y.shape[0], CACHE_ELEMENTS if is_numpy(X) else _DEVICE_ELEMENTS))
+                return (
+                    D if float(xp.min(D)) >= 0.0 else xp.clip(D, 0.0, None)
+                )  # to look is cheaper than to write
+        blocks = list(
+            row_blocks(n, Y.shape[0], CACHE_ELEMENTS if is_numpy(X) else _DEVICE_ELEMENTS)
+        )
         if len(blocks) <= 1:
             return _sum_of_squares(X, Y, sigma)
         D = xp.empty((n, Y.shape[0]), dtype=xp.float64, device=X.device)
@@ -68,7 +76,9 @@ def squared_distances(X: Array, Y: Array, sigma: Array) -> Array:
         return D
 
 
-def product_form(Z: np.ndarray, root: np.ndarray) -> Callable[[np.ndarray], np.ndarray | None] | None:
+def product_form(
+    Z: np.ndarray, root: np.ndarray
+) -> Callable[[np.ndarray], np.ndarray | None] | None:
     """The map X ↦ −‖(X_i − Z_j)R‖² for many features as one matrix product, for X one after the other; None for few features.
 
     It gives None for an X so far away that this form loses digits.
@@ -78,7 +88,9 @@ def product_form(Z: np.ndarray, root: np.ndarray) -> Callable[[np.ndarray], np.n
     centre = np.mean(Z, axis=0)
     at_Z = (Z - centre) @ root
     z2 = np.sum(at_Z * at_Z, axis=1)
-    right = np.concatenate([2.0 * (root @ at_Z.T), -np.ones((1, Z.shape[0])), -z2[None, :]])  # R goes to Z: X is then only shifted
+    right = np.concatenate(
+        [2.0 * (root @ at_Z.T), -np.ones((1, Z.shape[0])), -z2[None, :]]
+    )  # R goes to Z: X is then only shifted
     metric, farthest = root @ root.T, float(np.max(z2))
 
     def at(X: np.ndarray) -> np.ndarray | None:

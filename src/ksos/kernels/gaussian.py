@@ -16,7 +16,9 @@ from ksos.kernels.products import Products
 
 __all__ = ["Gaussian"]
 
-_EXPONENTIAL = 4.0 * 2.0**-23  # relative error of an exponential in single precision: at most a few units in the last place
+_EXPONENTIAL = (
+    4.0 * 2.0**-23
+)  # relative error of an exponential in single precision: at most a few units in the last place
 
 
 class Gaussian(Kernel):
@@ -65,7 +67,9 @@ class Gaussian(Kernel):
         # an origin among the points: coordinates of data far from 0 would lose their digits
         root, origin = like(self._root(X), X), central_point(Y)
         at_X = (X - origin) @ root
-        return self.log_profile(squared_distances(at_X, at_X if Y is X else (Y - origin) @ root, np.ones(X.shape[1])))
+        return self.log_profile(
+            squared_distances(at_X, at_X if Y is X else (Y - origin) @ root, np.ones(X.shape[1]))
+        )
 
     def log_at_widths(self, X: Array, Y: Array) -> Callable[[float], Array]:
         log_k = self.log(X, Y)
@@ -92,7 +96,9 @@ class Gaussian(Kernel):
         for rows, log_k, _ in Products(Z, self._root(Z)).blocks(X, elements):
             yield rows, self(X[rows, :], Z) if log_k is None else exp_in_place(log_k)
 
-    def blocks_in_single(self, X: Array, Z: Array, elements: int) -> Iterator[tuple[slice, Array, float]]:
+    def blocks_in_single(
+        self, X: Array, Z: Array, elements: int
+    ) -> Iterator[tuple[slice, Array, float]]:
         for rows, log_k, error in Products(Z, self._root(Z), single=True).blocks(X, elements):
             if log_k is None:
                 yield rows, self(X[rows, :], Z), 0.0
@@ -101,7 +107,11 @@ class Gaussian(Kernel):
 
     def _root(self, Z: Array) -> np.ndarray:
         """R with k(x, z) = exp(−‖(x − z)R‖²)."""
-        return np.linalg.inv(np.linalg.cholesky(self.sigma)).T if self.full else np.diag(1.0 / self.sigma_vector(Z.shape[1]))
+        return (
+            np.linalg.inv(np.linalg.cholesky(self.sigma)).T
+            if self.full
+            else np.diag(1.0 / self.sigma_vector(Z.shape[1]))
+        )
 
     def log_profile(self, t: Array) -> Array:
         return -t
@@ -118,7 +128,11 @@ class Gaussian(Kernel):
     def restrict(self, features: Any) -> Self:
         """The kernel with the metric S_RR: what is left of k on the features R when the others are integrated out."""
         index = np.asarray(features)
-        return type(self)(self.sigma[np.ix_(index, index)]) if self.full else super().restrict(features)
+        return (
+            type(self)(self.sigma[np.ix_(index, index)])
+            if self.full
+            else super().restrict(features)
+        )
 
     def scaled(self, factor: float) -> Self:
         return type(self)((factor * factor if self.full else factor) * self.sigma)

@@ -59,8 +59,13 @@ class Matern(Kernel):
         if c is None:
             return self._log_bessel(r)
         one, p = xp.ones_like(r), c.shape[0] - 1
-        small, inverse = xp.minimum(r, one), one / xp.maximum(r, one)  # where r > 1, r^p is factored out: it may overflow
-        total = sum(float(coefficient) * small**k * inverse ** (p - k) for k, coefficient in enumerate(c))
+        small, inverse = (
+            xp.minimum(r, one),
+            one / xp.maximum(r, one),
+        )  # where r > 1, r^p is factored out: it may overflow
+        total = sum(
+            float(coefficient) * small**k * inverse ** (p - k) for k, coefficient in enumerate(c)
+        )
         with quiet():
             out = xp.log(total) - p * xp.log(inverse) - r
         return xp.where(xp.isinf(r), -r, xp.minimum(out, xp.zeros_like(r)))
@@ -71,10 +76,16 @@ class Matern(Kernel):
             bessel = on_host(kve)(nu, r)
             # near 1e10 the routine gives up (NaN); there e^r K_ν(r) is √(π/2r), up to what vanishes beside r
             bessel = xp.where(r > 1e9, xp.sqrt(0.5 * math.pi / r), bessel)
-            direct = (1.0 - nu) * math.log(2.0) - math.lgamma(nu) + nu * xp.log(r) + xp.log(bessel) - r
+            direct = (
+                (1.0 - nu) * math.log(2.0) - math.lgamma(nu) + nu * xp.log(r) + xp.log(bessel) - r
+            )
             # K_ν overflows at small r, where two terms of the ascending series are exact to rounding
             u = 0.25 * r * r
-            series = xp.log1p(-u / (nu - 1.0) * (1.0 - 0.5 * u / (nu - 2.0))) if nu > 2.5 else xp.zeros_like(r)
+            series = (
+                xp.log1p(-u / (nu - 1.0) * (1.0 - 0.5 * u / (nu - 2.0)))
+                if nu > 2.5
+                else xp.zeros_like(r)
+            )
         small = xp.isinf(bessel) | (r == 0.0)
         out = xp.where(small, series, xp.minimum(direct, xp.zeros_like(r)))
         return xp.where(xp.isinf(r), -r, out)
@@ -87,7 +98,9 @@ class Matern(Kernel):
         with np.errstate(all="ignore"):
             above = kve(nu, r)
             ratio = np.where(r > _FAR, 1.0, kve(nu - 1.0, r) / above)
-            return np.where((r == 0.0) | np.isinf(above), at_zero, -0.5 * ratio / np.minimum(r, 1e300))
+            return np.where(
+                (r == 0.0) | np.isinf(above), at_zero, -0.5 * ratio / np.minimum(r, 1e300)
+            )
 
     def reach(self, log_level: float) -> float:
         low, high = 0.0, 1.0

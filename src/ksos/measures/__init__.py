@@ -13,7 +13,20 @@ from ksos.measures.gaussian_mixture import GaussianMixture
 from ksos.measures.lebesgue import Lebesgue
 from ksos.measures.normal import Normal, log_normal
 
-__all__ = ["MEASURES", "Atoms", "Box", "Discrete", "GaussianMixture", "Lebesgue", "Measure", "Normal", "Normals", "log_normal"]
+__all__ = [
+    "MEASURES",
+    "Atoms",
+    "Box",
+    "Discrete",
+    "GaussianMixture",
+    "Lebesgue",
+    "Measure",
+    "Normal",
+    "Normals",
+    "log_normal",
+]
 
-MEASURES: dict[str, type[Measure]] = {measure.name: measure for measure in (Lebesgue, Box, Normal, GaussianMixture, Discrete)}
+MEASURES: dict[str, type[Measure]] = {
+    measure.name: measure for measure in (Lebesgue, Box, Normal, GaussianMixture, Discrete)
+}
 """Every measure by the name that the model file uses."""

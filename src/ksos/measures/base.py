@@ -137,7 +137,9 @@ class Measure(ABC):
         """The same for x ↦ Ax + b with any invertible matrix A (d, d)."""
         if np.array_equal(A, np.diag(np.diagonal(A))):
             return self.image(lambda X: X * np.diagonal(A) + b, np.diagonal(A))
-        raise ValueError(f"the image of {self!r} under a matrix that mixes features is no such measure; scale feature by feature instead")
+        raise ValueError(
+            f"the image of {self!r} under a matrix that mixes features is no such measure; scale feature by feature instead"
+        )
 
     def for_features(self, d: int) -> Measure:
         """The same measure with one entry of each parameter per feature, so that equal measures of ``d`` features compare equal."""
@@ -161,7 +163,9 @@ class Measure(ABC):
         return all(np.array_equal(mine[key], theirs[key]) for key in mine)
 
     def __hash__(self) -> int:
-        return hash((type(self), *(np.asarray(value).tobytes() for value in self.parameters().values())))
+        return hash(
+            (type(self), *(np.asarray(value).tobytes() for value in self.parameters().values()))
+        )
 
     def __repr__(self) -> str:
         listed = (f"{key}={six_digits(value)}" for key, value in self.parameters().items())

@@ -27,15 +27,21 @@ class Box(Measure):
     def __init__(self, low: Any, high: Any) -> None:
         low, high = (np.atleast_1d(np.array(side, dtype=np.float64)) for side in (low, high))
         if low.ndim != 1 or low.shape != high.shape or low.size == 0:
-            raise ValueError(f"low and high must be vectors of one length; got shapes {low.shape} and {high.shape}")
+            raise ValueError(
+                f"low and high must be vectors of one length; got shapes {low.shape} and {high.shape}"
+            )
         if not np.all(low < high):
-            raise ValueError(f"low must be less than high in every feature; got low={low.tolist()}, high={high.tolist()}")
+            raise ValueError(
+                f"low must be less than high in every feature; got low={low.tolist()}, high={high.tolist()}"
+            )
         self.low, self.high = low, high
         self.n_features = low.shape[0]
 
     @property
     def region(self) -> Box | None:
-        return self if bool(np.all(np.isfinite(self.low)) and np.all(np.isfinite(self.high))) else None
+        return (
+            self if bool(np.all(np.isfinite(self.low)) and np.all(np.isfinite(self.high))) else None
+        )
 
     def log_mass(self, d: int) -> float:
         return float(np.sum(np.log(self.high - self.low)))

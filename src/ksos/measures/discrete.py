@@ -36,9 +36,13 @@ class Discrete(Measure):
     def __init__(self, points: Any, weights: Any = None) -> None:
         self.points = as_points(points, "points", copy=True)
         n = self.points.shape[0]
-        self.weights = np.full(n, 1.0 / n) if weights is None else as_vector(weights, "weights", length=n)
+        self.weights = (
+            np.full(n, 1.0 / n) if weights is None else as_vector(weights, "weights", length=n)
+        )
         if np.any(self.weights <= 0.0):
-            raise ValueError(f"weights must be positive; entry {int(np.argmin(self.weights))} is {self.weights.min():g}")
+            raise ValueError(
+                f"weights must be positive; entry {int(np.argmin(self.weights))} is {self.weights.min():g}"
+            )
         self.n_features = self.points.shape[1]
 
     @classmethod
@@ -51,12 +55,21 @@ class Discrete(Measure):
         """
         d = _bounded_features(box)
         if d > _QUADRATURE_FEATURES:
-            raise ValueError(f"tensor quadrature is for at most {_QUADRATURE_FEATURES} features; got {d}; use Discrete.qmc instead")
+            raise ValueError(
+                f"tensor quadrature is for at most {_QUADRATURE_FEATURES} features; got {d}; use Discrete.qmc instead"
+            )
         counts = [as_count(int(n), "n_nodes") for n in np.broadcast_to(n_nodes, (d,))]
         total = math.prod(counts)
-        require_memory(total * (d + 1) * FLOAT_BYTES, f"a rule with {total:.3g} nodes", "take fewer nodes per feature")
+        require_memory(
+            total * (d + 1) * FLOAT_BYTES,
+            f"a rule with {total:.3g} nodes",
+            "take fewer nodes per feature",
+        )
         rules = [composite(box.low[k : k + 1], box.high[k : k + 1], counts[k]) for k in range(d)]
-        return cls(tensor_grid([nodes for nodes, _ in rules]), functools.reduce(np.multiply.outer, [w for _, w in rules]).ravel())
+        return cls(
+            tensor_grid([nodes for nodes, _ in rules]),
+            functools.reduce(np.multiply.outer, [w for _, w in rules]).ravel(),
+        )
 
     @classmethod
     def qmc(cls, box: Box, n_points: int = 1024, rng: Any = None) -> Self:

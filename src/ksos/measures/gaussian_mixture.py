@@ -60,14 +60,22 @@ class GaussianMixture(Measure):
         means = np.array(as_points(means, "means"))
         shares = as_weights(weights, means.shape[0], "weights")
         given_sum = float(np.sum(np.asarray(weights, dtype=np.float64)))
-        if abs(given_sum - 1.0) <= _ROUNDING:  # scaled already: another division would change the last bits, and a file must not
+        if (
+            abs(given_sum - 1.0) <= _ROUNDING
+        ):  # scaled already: another division would change the last bits, and a file must not
             shares = np.array(weights, dtype=np.float64)
         given = np.asarray(covariances, dtype=np.float64)
         (count, d), used = means.shape, shares > 0.0
         if given.shape not in ((count, d), (count, d, d)):
-            raise ValueError(f"covariances must have shape {(count, d, d)}, or {(count, d)} for variances; got {given.shape}")
+            raise ValueError(
+                f"covariances must have shape {(count, d, d)}, or {(count, d)} for variances; got {given.shape}"
+            )
         full = given if given.ndim == 3 else np.stack([np.diag(row) for row in given])
-        self.weights, self.means, self.covariances = shares[used], means[used], as_metrics(full, "covariances", used)
+        self.weights, self.means, self.covariances = (
+            shares[used],
+            means[used],
+            as_metrics(full, "covariances", used),
+        )
         for part in (self.weights, self.means, self.covariances):
             part.setflags(write=False)
         self.n_features = d
@@ -99,11 +107,15 @@ class GaussianMixture(Measure):
         return 0.0
 
     def normal_factor(self, d: int) -> tuple[np.ndarray, np.ndarray]:
-        raise ValueError(f"a normal law with one deviation per feature is needed here, not a mixture of them; got {self!r}")
+        raise ValueError(
+            f"a normal law with one deviation per feature is needed here, not a mixture of them; got {self!r}"
+        )
 
     def smooth_length(self, d: int) -> np.ndarray:
         """That of the narrowest component."""
-        return np.sqrt(2.0 / np.diagonal(np.linalg.inv(self.covariances), axis1=1, axis2=2).max(axis=0))
+        return np.sqrt(
+            2.0 / np.diagonal(np.linalg.inv(self.covariances), axis1=1, axis2=2).max(axis=0)
+        )
 
     def log_density(self, X: Array) -> Array:
         xp, out = namespace(X), zeros((X.shape[0],), X)
@@ -112,7 +124,9 @@ class GaussianMixture(Measure):
             elements = CACHE_ELEMENTS if X.shape[1] <= _TOGETHER else _LONG_ELEMENTS
             elements = elements if is_numpy(X) else _DEVICE_ELEMENTS
             for rows in row_blocks(X.shape[0], self.means.shape[0], elements):
-                logs = _log_laws(X[rows, :], like(self.means, X), like(roots, X)) + like(constants, X)
+                logs = _log_laws(X[rows, :], like(self.means, X), like(roots, X)) + like(
+                    constants, X
+                )
                 peak = xp.max(logs, axis=1)
                 shift = xp.where(xp.isfinite(peak), peak, 0.0)
                 out[rows] = shift + xp.log(xp.sum(xp.exp(logs - shift[:, None]), axis=1))
@@ -123,14 +137,20 @@ class GaussianMixture(Measure):
         """R_c with R_cΣ_cR_cᵀ = 1, shape (c, d, d), and log w_c N_c(μ_c), shape (c,)."""
         roots = np.linalg.inv(np.linalg.cholesky(self.covariances))
         log_dets = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
-        return roots, np.log(self.weights) + log_dets - 0.5 * self.means.shape[1] * np.log(2.0 * np.pi)
+        return roots, np.log(self.weights) + log_dets - 0.5 * self.means.shape[1] * np.log(
+            2.0 * np.pi
+        )
 
     def restrict(self, features: Any) -> Self:
         index = np.asarray(features)
-        return type(self)(self.weights, self.means[:, index], self.covariances[:, index[:, None], index])
+        return type(self)(
+            self.weights, self.means[:, index], self.covariances[:, index[:, None], index]
+        )
 
     def image(self, transform: Callable[[np.ndarray], np.ndarray], scale: np.ndarray) -> Measure:
-        return type(self)(self.weights, transform(self.means), self.covariances * scale[:, None] * scale)
+        return type(self)(
+            self.weights, transform(self.means), self.covariances * scale[:, None] * scale
+        )
 
     def linear_image(self, A: np.ndarray, b: np.ndarray) -> Measure:
         return type(self)(self.weights, self.means @ A.T + b, A @ self.covariances @ A.T)

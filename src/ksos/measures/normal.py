@@ -22,7 +22,9 @@ def log_normal(X: Array, mean: np.ndarray, covariance: np.ndarray) -> Array:
     """
     xp, L = namespace(X), np.linalg.cholesky(covariance)
     Y = (X - like(mean, X)) @ like(np.linalg.inv(L).T, X)
-    return -0.5 * xp.vecdot(Y, Y) - float(np.sum(np.log(np.diagonal(L))) + 0.5 * mean.shape[0] * np.log(2.0 * np.pi))
+    return -0.5 * xp.vecdot(Y, Y) - float(
+        np.sum(np.log(np.diagonal(L))) + 0.5 * mean.shape[0] * np.log(2.0 * np.pi)
+    )
 
 
 class Normal(Measure):
@@ -51,10 +53,14 @@ class Normal(Measure):
             self.scale = as_bandwidth(scale, "scale")
         else:
             untied = np.array_equal(covariance, np.diag(np.diagonal(covariance)))
-            self.scale = as_bandwidth(np.sqrt(np.diagonal(covariance)), "scale") if untied else covariance
+            self.scale = (
+                as_bandwidth(np.sqrt(np.diagonal(covariance)), "scale") if untied else covariance
+            )
         lengths = {a.shape[0] for a in (self.mean, self.scale) if a.ndim}
         if len(lengths) > 1:
-            raise ValueError(f"mean has {self.mean.shape[0]} features but scale has {self.scale.shape[0]}")
+            raise ValueError(
+                f"mean has {self.mean.shape[0]} features but scale has {self.scale.shape[0]}"
+            )
         self.n_features = lengths.pop() if lengths else None
 
     @property
@@ -64,7 +70,9 @@ class Normal(Measure):
     def normals(self, d: int) -> Normals:
         self.check_features(d)
         mean = np.broadcast_to(self.mean, (d,))
-        covariance = self.scale if self.by_components else np.diag(np.broadcast_to(self.scale, (d,)) ** 2)
+        covariance = (
+            self.scale if self.by_components else np.diag(np.broadcast_to(self.scale, (d,)) ** 2)
+        )
         return Normals(np.ones(1), mean[None, :], covariance[None, :, :])
 
     def log_mass(self, d: int) -> float:
@@ -73,7 +81,9 @@ class Normal(Measure):
     def normal_factor(self, d: int) -> tuple[np.ndarray, np.ndarray]:
         self.check_features(d)
         if self.by_components:
-            raise ValueError(f"a normal law with one deviation per feature is needed here, not a covariance matrix; got {self!r}")
+            raise ValueError(
+                f"a normal law with one deviation per feature is needed here, not a covariance matrix; got {self!r}"
+            )
         return np.broadcast_to(self.mean, (d,)), np.broadcast_to(self.scale, (d,))
 
     def smooth_length(self, d: int) -> np.ndarray:
@@ -85,7 +95,10 @@ class Normal(Measure):
         if self.by_components:
             return log_normal(X, np.broadcast_to(self.mean, (X.shape[1],)), self.scale)
         xp, (mean, scale) = namespace(X), (like(v, X) for v in self.normal_factor(X.shape[1]))
-        return xp.sum(-0.5 * ((X - mean) / scale) ** 2 - xp.log(scale) - 0.5 * float(np.log(2.0 * np.pi)), axis=1)
+        return xp.sum(
+            -0.5 * ((X - mean) / scale) ** 2 - xp.log(scale) - 0.5 * float(np.log(2.0 * np.pi)),
+            axis=1,
+        )
 
     def restrict(self, features: Any) -> Self:
         index = np.asarray(features)
@@ -97,7 +110,12 @@ class Normal(Measure):
     def image(self, transform: Callable[[np.ndarray], np.ndarray], scale: np.ndarray) -> Measure:
         mean = transform(np.broadcast_to(self.mean, scale.shape)[None, :])[0]
         with np.errstate(over="ignore", under="ignore"):
-            return type(self)(mean, self.scale * scale[:, None] * scale if self.by_components else np.abs(scale) * self.scale)
+            return type(self)(
+                mean,
+                self.scale * scale[:, None] * scale
+                if self.by_components
+                else np.abs(scale) * self.scale,
+            )
 
     def linear_image(self, A: np.ndarray, b: np.ndarray) -> Measure:
         _, means, covariances = self.normals(b.shape[0])

@@ -46,7 +46,9 @@ class ObservableMatrix:
 
     def expectation(self, B: np.ndarray) -> tuple[float, float]:
         """(⟨B, M⟩, the estimate of its error)."""
-        return float(np.vdot(B, self.values)), float(np.linalg.norm([np.vdot(B, delta) for delta in self.deviations]))
+        return float(np.vdot(B, self.values)), float(
+            np.linalg.norm([np.vdot(B, delta) for delta in self.deviations])
+        )
 
     def worst_error(self) -> float:
         """A bound of the error of ⟨C, M⟩ over all C ⪰ 0 with tr C = 1, estimated: how far off an answer found *with* M may be."""
@@ -57,7 +59,11 @@ class ObservableMatrix:
         """TᵀMT."""
         if T is None:
             return self
-        deviations = np.stack([_symmetric(T.T @ delta @ T) for delta in self.deviations]) if not self.exact else np.zeros((0, 0, 0))
+        deviations = (
+            np.stack([_symmetric(T.T @ delta @ T) for delta in self.deviations])
+            if not self.exact
+            else np.zeros((0, 0, 0))
+        )
         return ObservableMatrix(_symmetric(T.T @ self.values @ T), deviations)
 
     def __iter__(self) -> Iterator[Any]:
@@ -87,10 +93,19 @@ class Observable(ABC):
         """f at the rows of X, shape (n,)."""
 
     @abstractmethod
-    def _matrix(self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None) -> ObservableMatrix:
+    def _matrix(
+        self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None
+    ) -> ObservableMatrix:
         """:meth:`matrix` for input that has been checked, on a measure that is not discrete."""
 
-    def matrix(self, kernel: Kernel, X: Any, measure: Measure, log_unit: float = 0.0, T: np.ndarray | None = None) -> ObservableMatrix:
+    def matrix(
+        self,
+        kernel: Kernel,
+        X: Any,
+        measure: Measure,
+        log_unit: float = 0.0,
+        T: np.ndarray | None = None,
+    ) -> ObservableMatrix:
         r"""M_ij = e^{−log_unit} ∫ f(x) k(x, X_i) k(x, X_j) dρ(x), shape (m, m); with ``T`` (m, r), the matrix TᵀMT.
 
         Giving T here rather than multiplying afterwards keeps digits: where the integral is a sum over nodes, the basis Tᵀk is formed at
@@ -98,7 +113,11 @@ class Observable(ABC):
         """
         X = as_points(X, "X")
         self.check_features(X.shape[1])
-        if T is not None and T.shape[0] != X.shape[0] and not (self.takes_constant and measure.normals(X.shape[1]) is not None):
+        if (
+            T is not None
+            and T.shape[0] != X.shape[0]
+            and not (self.takes_constant and measure.normals(X.shape[1]) is not None)
+        ):
             raise IntegralNotAvailableError(
                 f"the integrals of {self!r} with the constant function have no closed form; leave the constant out (constant=False), "
                 "or take the expectation of the density that comes out"
@@ -108,15 +127,23 @@ class Observable(ABC):
         else:
             f = self(atoms.points)
             seen = f != 0.0
-            out = ObservableMatrix(sum_over_nodes(kernel, X, atoms.points[seen], np.log(atoms.weights[seen]), f[seen], log_unit, T))
+            out = ObservableMatrix(
+                sum_over_nodes(
+                    kernel, X, atoms.points[seen], np.log(atoms.weights[seen]), f[seen], log_unit, T
+                )
+            )
         if not np.all(np.isfinite(out.values)):
-            raise ValueError(f"the integrals of {self!r} leave the range of floats on {measure!r}; measure the features in other units")
+            raise ValueError(
+                f"the integrals of {self!r} leave the range of floats on {measure!r}; measure the features in other units"
+            )
         return out
 
     def check_features(self, d: int) -> None:
         """Raise when f is not a function of ``d`` features."""
         if self.n_features is not None and self.n_features != d:
-            raise ValueError(f"{self!r} is a function of {self.n_features} features, but the points have {d}")
+            raise ValueError(
+                f"{self!r} is a function of {self.n_features} features, but the points have {d}"
+            )
 
     def _points(self, X: Any) -> np.ndarray:
         X = as_points(X, "X", allow_empty=True)
@@ -167,7 +194,9 @@ class SumObservable(Observable):
         self._parts = list(parts)
         sizes = {part.n_features for _, part in self._parts} - {None}
         if len(sizes) > 1:
-            raise ValueError(f"functions of {' and '.join(str(d) for d in sorted(sizes, key=str))} features cannot be added")
+            raise ValueError(
+                f"functions of {' and '.join(str(d) for d in sorted(sizes, key=str))} features cannot be added"
+            )
         self.n_features = sizes.pop() if sizes else None
         known = {part.bounded for scale, part in self._parts if scale != 0.0}
         self.bounded = True if known <= {True} else None  # unbounded parts may cancel
@@ -178,20 +207,34 @@ class SumObservable(Observable):
 
     def __call__(self, X: Any) -> np.ndarray:
         X = self._points(X)
-        return np.asarray(sum((scale * part(X) for scale, part in self._parts), np.zeros(X.shape[0])))
+        return np.asarray(
+            sum((scale * part(X) for scale, part in self._parts), np.zeros(X.shape[0]))
+        )
 
-    def _matrix(self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None) -> ObservableMatrix:
-        found = [(scale, part._matrix(kernel, X, measure, log_unit, T)) for scale, part in self._parts]
+    def _matrix(
+        self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None
+    ) -> ObservableMatrix:
+        found = [
+            (scale, part._matrix(kernel, X, measure, log_unit, T)) for scale, part in self._parts
+        ]
         values = sum(scale * part.values for scale, part in found)
         deviations = [scale * part.deviations for scale, part in found if not part.exact]
-        return ObservableMatrix(np.asarray(values), np.concatenate(deviations) if deviations else np.zeros((0, 0, 0)))
+        return ObservableMatrix(
+            np.asarray(values), np.concatenate(deviations) if deviations else np.zeros((0, 0, 0))
+        )
 
     def __repr__(self) -> str:
         return " + ".join(f"{scale:g} * {part!r}" for scale, part in self._parts)
 
 
 def sum_over_nodes(
-    kernel: Kernel, X: np.ndarray, nodes: np.ndarray, log_weights: np.ndarray, f: np.ndarray, log_unit: float, T: np.ndarray | None
+    kernel: Kernel,
+    X: np.ndarray,
+    nodes: np.ndarray,
+    log_weights: np.ndarray,
+    f: np.ndarray,
+    log_unit: float,
+    T: np.ndarray | None,
 ) -> np.ndarray:
     """e^{−log_unit} Σ_n w_n f_n k(x_n) k(x_n)ᵀ with k(x) = k(x, X), or the same with Tᵀk(x) in its place.
 
@@ -204,7 +247,9 @@ def sum_over_nodes(
     half = 0.5 * (log_weights - log_unit)
     for rows in row_blocks(nodes.shape[0], max(size, X.shape[0]), _BLOCK_ELEMENTS):
         with np.errstate(under="ignore"):
-            values = np.exp(kernel.log(nodes[rows], X) + half[rows, None])  # weights and unit may be extreme; the product is not
+            values = np.exp(
+                kernel.log(nodes[rows], X) + half[rows, None]
+            )  # weights and unit may be extreme; the product is not
         basis = values if T is None else values @ T
         out += (f[rows, None] * basis).T @ basis
     return 0.5 * (out + out.T)

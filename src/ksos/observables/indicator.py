@@ -34,11 +34,15 @@ class BoxIndicator(Observable):
     def __call__(self, X: Any) -> np.ndarray:
         return self.box.contains(self._points(X)).astype(np.float64)
 
-    def _matrix(self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None) -> ObservableMatrix:
+    def _matrix(
+        self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None
+    ) -> ObservableMatrix:
         m, d = X.shape
         integrals, constant = closed_form(kernel, measure, d), T is not None and T.shape[0] > m
         if measure.normals(d) is not None and (constant or kernel.full or measure.by_components):
-            M = box_matrices(self.box.low, self.box.high, kernel, X, measure, log_unit, constant=constant)
+            M = box_matrices(
+                self.box.low, self.box.high, kernel, X, measure, log_unit, constant=constant
+            )
             return _mean_of(M).transformed(T)
         if (metric := integrals.pair_metric()) is not None:
             return self._tied(integrals, X, metric, log_unit).transformed(T)
@@ -50,9 +54,15 @@ class BoxIndicator(Observable):
         if not measure.by_volume:
             return self._log_gram_normal(closed_form(kernel, measure, d), X)
         low, high = np.maximum(self.box.low, low), np.minimum(self.box.high, high)
-        return np.full((m, m), -np.inf) if np.any(low >= high) else closed_form(kernel, Box(low, high), d).log_gram(X, X)
+        return (
+            np.full((m, m), -np.inf)
+            if np.any(low >= high)
+            else closed_form(kernel, Box(low, high), d).log_gram(X, X)
+        )
 
-    def _tied(self, integrals: Integrals, X: np.ndarray, metric: np.ndarray, log_unit: float) -> ObservableMatrix:
+    def _tied(
+        self, integrals: Integrals, X: np.ndarray, metric: np.ndarray, log_unit: float
+    ) -> ObservableMatrix:
         """The integral on R^d times the mass in the box of the normal law that k_i k_j is proportional to, with its covariance."""
         i, j = np.triu_indices(X.shape[0])
         middle = 0.5 * (X[i] + X[j])
@@ -83,4 +93,8 @@ class BoxIndicator(Observable):
 def _mean_of(M: np.ndarray) -> ObservableMatrix:
     """Of one answer (1, m, m), or of s independent estimates."""
     s, mean = M.shape[0], M.mean(axis=0)
-    return ObservableMatrix(mean) if s == 1 else ObservableMatrix(mean, (M - mean) / np.sqrt(s * (s - 1.0)))
+    return (
+        ObservableMatrix(mean)
+        if s == 1
+        else ObservableMatrix(mean, (M - mean) / np.sqrt(s * (s - 1.0)))
+    )

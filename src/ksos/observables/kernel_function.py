@@ -43,9 +43,13 @@ class KernelFunction(KernelSum, Observable):
     def __call__(self, X: Any) -> np.ndarray:
         X = self._points(X)
         blocks = row_blocks(X.shape[0], self.points.shape[0], _BLOCK_ELEMENTS)
-        return np.concatenate([np.empty(0), *(self.kernel(X[rows], self.points) @ self.weights for rows in blocks)])
+        return np.concatenate(
+            [np.empty(0), *(self.kernel(X[rows], self.points) @ self.weights for rows in blocks)]
+        )
 
-    def _matrix(self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None) -> ObservableMatrix:
+    def _matrix(
+        self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None
+    ) -> ObservableMatrix:
         try:
             integrals = closed_form(kernel, measure, self.points.shape[1], self.kernel)
         except IntegralNotAvailableError as error:
@@ -63,12 +67,18 @@ class KernelFunction(KernelSum, Observable):
                 M += block @ self.weights[rows]
         return ObservableMatrix(0.5 * (M + M.T)).transformed(T)
 
-    def _over_normals(self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, first: int) -> np.ndarray:
+    def _over_normals(
+        self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, first: int
+    ) -> np.ndarray:
         """Component by component; with ``first`` = 1, after a row of the constant function."""
         M = np.zeros((first + X.shape[0], first + X.shape[0]))
         for rows in row_blocks(self.points.shape[0], X.shape[0], _BLOCK_ELEMENTS):
-            for pairs in component_pairs(kernel, measure, X, self.points[rows], self.kernel, log_unit):
-                M[first:, first:] += pairs.c * (pairs.G * ((pairs.H * self.weights[rows]) @ pairs.H.T))
+            for pairs in component_pairs(
+                kernel, measure, X, self.points[rows], self.kernel, log_unit
+            ):
+                M[first:, first:] += pairs.c * (
+                    pairs.G * ((pairs.H * self.weights[rows]) @ pairs.H.T)
+                )
                 if first:
                     row = pairs.cross @ self.weights[rows]
                     M[0, 1:] += row

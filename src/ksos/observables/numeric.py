@@ -18,7 +18,10 @@ from ksos.observables.base import Observable, ObservableMatrix, sum_over_nodes
 __all__ = ["NumericFunction"]
 
 _TENSOR_FEATURES, _GROSS = 3, 1e-4
-_LOOKS, _MARGIN = 1 << 16, 0.1  # how many nodes look for what a rule has overlooked, and by how much of its range this must stand out
+_LOOKS, _MARGIN = (
+    1 << 16,
+    0.1,
+)  # how many nodes look for what a rule has overlooked, and by how much of its range this must stand out
 
 
 class NumericFunction(Observable):
@@ -49,18 +52,31 @@ class NumericFunction(Observable):
     """
 
     def __init__(
-        self, function: Callable[..., Any], *, tol: float = 1e-10, max_nodes: int = 1 << 18, bounded: bool | None = None, seed: int = 0
+        self,
+        function: Callable[..., Any],
+        *,
+        tol: float = 1e-10,
+        max_nodes: int = 1 << 18,
+        bounded: bool | None = None,
+        seed: int = 0,
     ) -> None:
         if not callable(function):
-            raise TypeError(f"a function of an array (n, d) that returns n numbers is needed; got {function!r}")
+            raise TypeError(
+                f"a function of an array (n, d) that returns n numbers is needed; got {function!r}"
+            )
         self.function, self.bounded = function, bounded
-        self.tol, self.max_nodes = as_positive(tol, "tol"), as_count(max_nodes, "max_nodes", minimum=64)
+        self.tol, self.max_nodes = (
+            as_positive(tol, "tol"),
+            as_count(max_nodes, "max_nodes", minimum=64),
+        )
         self.seed = as_count(seed, "seed", minimum=0)
         self.n_features = function.n_features if isinstance(function, Observable) else None
 
     def __call__(self, X: Any) -> np.ndarray:
         X = self._points(X)
-        return np.concatenate([np.empty(0), *(self._values(X[rows]) for rows in row_blocks(X.shape[0], 1))])
+        return np.concatenate(
+            [np.empty(0), *(self._values(X[rows]) for rows in row_blocks(X.shape[0], 1))]
+        )
 
     def _values(self, X: np.ndarray) -> np.ndarray:
         """f at some rows; whatever it does wrong becomes a ValueError in words."""
@@ -77,22 +93,34 @@ class NumericFunction(Observable):
                 raise TypeError
             values = np.asarray(values, dtype=np.float64)
         except (TypeError, ValueError):
-            raise ValueError(f"{name} must return {X.shape[0]} numbers for an array of shape {X.shape}; got {values!r}") from None
+            raise ValueError(
+                f"{name} must return {X.shape[0]} numbers for an array of shape {X.shape}; got {values!r}"
+            ) from None
         if values.shape != (X.shape[0],):
-            raise ValueError(f"{name} must return shape ({X.shape[0]},) for an array of shape {X.shape}; got shape {values.shape}")
+            raise ValueError(
+                f"{name} must return shape ({X.shape[0]},) for an array of shape {X.shape}; got shape {values.shape}"
+            )
         if not np.all(np.isfinite(values)):
             at = int(np.argmin(np.isfinite(values)))
-            raise ValueError(f"{name} must return finite numbers; got {values[at]} at x = {X[at].tolist()}")
+            raise ValueError(
+                f"{name} must return finite numbers; got {values[at]} at x = {X[at].tolist()}"
+            )
         return values
 
-    def _matrix(self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None) -> ObservableMatrix:
+    def _matrix(
+        self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None
+    ) -> ObservableMatrix:
         integrals = closed_form(kernel, measure, X.shape[1])
 
-        def integrate(nodes: np.ndarray, log_weights: np.ndarray, f: Callable[[np.ndarray], np.ndarray] = self) -> np.ndarray:
+        def integrate(
+            nodes: np.ndarray, log_weights: np.ndarray, f: Callable[[np.ndarray], np.ndarray] = self
+        ) -> np.ndarray:
             return sum_over_nodes(kernel, X, nodes, log_weights, f(nodes), log_unit, T)
 
         previous = difference = None
-        for rule in panel_rules([(integrals, X)], self.max_nodes) if X.shape[1] <= _TENSOR_FEATURES else ():
+        for rule in (
+            panel_rules([(integrals, X)], self.max_nodes) if X.shape[1] <= _TENSOR_FEATURES else ()
+        ):
             values = integrate(*rule)
             if previous is not None:
                 difference = values - previous
@@ -106,18 +134,24 @@ class NumericFunction(Observable):
             each = np.stack([integrate(*rule) for rule in rules])
             found, rule = each.mean(axis=0), rules[-1]
             deviations = (each - found) / np.sqrt(len(rules) * (len(rules) - 1.0))
-        if X.shape[1] <= _TENSOR_FEATURES:  # one more if the rule misses a part of the space and does not even give ∫kk dρ, which is known
+        if (
+            X.shape[1] <= _TENSOR_FEATURES
+        ):  # one more if the rule misses a part of the space and does not even give ∫kk dρ, which is known
             W = ObservableMatrix(np.exp(integrals.log_gram(X, X) - log_unit)).transformed(T).values
             missing = integrate(*rule, lambda nodes: np.ones(nodes.shape[0])) - W
             if np.abs(missing).max() > _GROSS * np.abs(W).max():
-                deviations = np.concatenate([deviations, np.abs(self(rule[0])).max() * missing[None]])
+                deviations = np.concatenate(
+                    [deviations, np.abs(self(rule[0])).max() * missing[None]]
+                )
             if (overlooked := self._overlooked(rule[0], [(integrals, X)])) is not None:
                 nodes, log_weights, f = overlooked
                 more = sum_over_nodes(kernel, X, nodes, log_weights, f, log_unit, T)
                 found, deviations = found + more, np.concatenate([deviations, more[None]])
         return ObservableMatrix(found, deviations)
 
-    def _overlooked(self, nodes: np.ndarray, sources: Sequence[Source]) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    def _overlooked(
+        self, nodes: np.ndarray, sources: Sequence[Source]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
         """Where, at many more nodes, f leaves the range that it has at those of a rule: these, their log weights and by how much it does.
 
         Rules agree on a peak that none of them sees. One that is seen here counts, and is as uncertain as it is high.
@@ -141,4 +175,8 @@ class NumericFunction(Observable):
 
 
 def _name(function: Any) -> str:
-    return repr(function) if isinstance(function, Observable) else str(getattr(function, "__qualname__", repr(function)))
+    return (
+        repr(function)
+        if isinstance(function, Observable)
+        else str(getattr(function, "__qualname__", repr(function)))
+    )

@@ -29,7 +29,9 @@ class Block(NamedTuple):
     covariance: np.ndarray
 
 
-def blocks(kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, *, constant: bool) -> Iterator[Block]:
+def blocks(
+    kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, *, constant: bool
+) -> Iterator[Block]:
     r"""∫ f φφᵀ dρ for φ = (k_1, …, k_m), or (1, k_1, …, k_m) with the ``constant``, and ρ = Σ_c w_c N(μ_c, Σ_c), in units of exp(log_unit).
 
     q kernels of metric S with mean z̄ of their points are a multiple of N(z̄, P), P = S/(2q): under them and N(μ, Σ) x has the mean
@@ -38,16 +40,28 @@ def blocks(kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, *, 
     (m, d), first = X.shape, int(constant)
     S, normals = kernel.matrix(d), measure.normals(d)
     assert normals is not None
-    require_memory(FLOAT_BYTES * m * m * (d + 8), f"the moments of {m} support points", "use fewer support points")
+    require_memory(
+        FLOAT_BYTES * m * m * (d + 8),
+        f"the moments of {m} support points",
+        "use fewer support points",
+    )
     inner, one = slice(first, first + m), slice(0, 1)
     for weight, mean, covariance in zip(*normals, strict=True):
         law, unit = closed_form(kernel, Normal(mean, covariance), d), weight * np.exp(-log_unit)
         pulls = {q: np.linalg.solve(covariance + S / (2.0 * q), covariance).T for q in (1, 2)}
         xi = {q: mean + (X - mean) @ pull.T for q, pull in pulls.items()}
         pairs = 0.5 * (xi[2][:, None, :] + xi[2])
-        yield Block(inner, inner, weight * np.exp(law.log_gram(X, X) - log_unit), pairs, pulls[2] @ S / 4.0)
+        yield Block(
+            inner, inner, weight * np.exp(law.log_gram(X, X) - log_unit), pairs, pulls[2] @ S / 4.0
+        )
         if constant:
-            yield Block(one, inner, weight * np.exp(law.log_mean(X) - log_unit)[None, :], xi[1][None, :, :], pulls[1] @ S / 2.0)
+            yield Block(
+                one,
+                inner,
+                weight * np.exp(law.log_mean(X) - log_unit)[None, :],
+                xi[1][None, :, :],
+                pulls[1] @ S / 2.0,
+            )
             yield Block(one, one, np.array([[unit]]), mean[None, None, :], covariance)
 
 
@@ -64,7 +78,14 @@ def polynomial_matrix(
 
 
 def box_matrices(
-    low: np.ndarray, high: np.ndarray, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, *, constant: bool
+    low: np.ndarray,
+    high: np.ndarray,
+    kernel: Kernel,
+    X: np.ndarray,
+    measure: Measure,
+    log_unit: float,
+    *,
+    constant: bool,
 ) -> np.ndarray:
     """The same for the indicator of a box: one answer, or independent estimates, (s, …)."""
     d, size = X.shape[1], X.shape[0] + constant
@@ -75,7 +96,9 @@ def box_matrices(
         if each.shape[0] > out.shape[0]:
             out = np.repeat(out, each.shape[0], axis=0)
         for k in range(out.shape[0]):
-            _add(out[k], block, block.weights * each[k % each.shape[0]].reshape(block.weights.shape))
+            _add(
+                out[k], block, block.weights * each[k % each.shape[0]].reshape(block.weights.shape)
+            )
     return 0.5 * (out + out.transpose(0, 2, 1))
 
 
@@ -85,7 +108,9 @@ def _add(out: np.ndarray, block: Block, values: np.ndarray) -> None:
         out[block.columns, block.rows] += values.T
 
 
-def _expected(terms: Mapping[_Monomial, float], means: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+def _expected(
+    terms: Mapping[_Monomial, float], means: np.ndarray, covariance: np.ndarray
+) -> np.ndarray:
     """E[f] under N(means, covariance), the last axis being that of the features: E[t_k g] = E[t_k]E[g] + Σ_l C_kl E[∂g/∂t_l] (Stein)."""
     known: dict[_Monomial, np.ndarray] = {(): np.ones(means.shape[:-1])}
 
@@ -99,7 +124,9 @@ def _expected(terms: Mapping[_Monomial, float], means: np.ndarray, covariance: n
             known[monomial] = total
         return known[monomial]
 
-    return sum((value * moment(monomial) for monomial, value in terms.items()), np.zeros(means.shape[:-1]))
+    return sum(
+        (value * moment(monomial) for monomial, value in terms.items()), np.zeros(means.shape[:-1])
+    )
 
 
 def _lowered(monomial: _Monomial, feature: int) -> _Monomial:

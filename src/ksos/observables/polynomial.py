@@ -56,19 +56,29 @@ class Polynomial(Observable):
 
     def __init__(self, coefficients: Mapping[Any, float] | Any, centre: Any = 0.0) -> None:
         if isinstance(coefficients, Mapping):
-            given = {(key,) if isinstance(key, (int, np.integer)) else tuple(key): value for key, value in coefficients.items()}
+            given = {
+                (key,) if isinstance(key, (int, np.integer)) else tuple(key): value
+                for key, value in coefficients.items()
+            }
         else:
-            given = {(power,): value for power, value in enumerate(as_vector(coefficients, "coefficients"))}
+            given = {
+                (power,): value
+                for power, value in enumerate(as_vector(coefficients, "coefficients"))
+            }
         lengths = {len(key) for key in given}
         if len(lengths) != 1 or 0 in lengths:
-            raise ValueError(f"exponents must be tuples with one power per feature, all of one length; got {list(coefficients)!r}")
+            raise ValueError(
+                f"exponents must be tuples with one power per feature, all of one length; got {list(coefficients)!r}"
+            )
         d = lengths.pop()
         terms: Terms = {}
         for exponents, value in given.items():
             powers = [as_count(power, "an exponent", minimum=0) for power in exponents]
             if not np.isfinite(value):
                 raise ValueError(f"coefficients must be finite; that of {exponents} is {value!r}")
-            terms[tuple((k, power) for k, power in enumerate(powers) if power)] = Fraction(float(value))
+            terms[tuple((k, power) for k, power in enumerate(powers) if power)] = Fraction(
+                float(value)
+            )
         centres = as_vector(centre, "centre", length=d)
         self._set(terms, d, {k: float(c) for k, c in enumerate(centres) if c != 0.0})
 
@@ -104,14 +114,19 @@ class Polynomial(Observable):
         super().check_features(d)
         last = max(self._used(), default=-1)
         if last >= d:
-            raise ValueError(f"{self!r} needs feature {last} (they count from 0), but the points have {d} features")
+            raise ValueError(
+                f"{self!r} needs feature {last} (they count from 0), but the points have {d} features"
+            )
 
     def __call__(self, X: Any) -> np.ndarray:
         return self._for_values._at(self._points(X))
 
     def _at(self, X: np.ndarray, origin: np.ndarray | None = None) -> np.ndarray:
         """f at the rows of X, or of X + ``origin``, in powers of x − centre."""
-        out, centre = np.zeros(X.shape[0]), {k: c - (0.0 if origin is None else origin[k]) for k, c in self._centres().items()}
+        out, centre = (
+            np.zeros(X.shape[0]),
+            {k: c - (0.0 if origin is None else origin[k]) for k, c in self._centres().items()},
+        )
         with np.errstate(over="ignore", invalid="ignore"):
             for monomial, value in self.terms.items():
                 term = np.full(X.shape[0], value)
@@ -129,20 +144,33 @@ class Polynomial(Observable):
         smaller."""
         centre = {}
         for k in self._used():
-            highest = max((m for m in self._terms if k in dict(m)), key=lambda m: (sum(power for _, power in m), dict(m)[k]))
+            highest = max(
+                (m for m in self._terms if k in dict(m)),
+                key=lambda m: (sum(power for _, power in m), dict(m)[k]),
+            )
             power = dict(highest)[k]
             below = tuple((j, n - (j == k)) for j, n in highest if n > (j == k))
             shift = self._terms.get(below, Fraction(0)) / (power * self._terms[highest])
             own = _rounded(Fraction(self.centre.get(k, 0.0)) - shift)
             centre[k] = own if math.isfinite(own) else self.centre.get(k, 0.0)
         moved = self._about({k: c for k, c in centre.items() if c != 0.0})
-        return moved if sum(map(abs, moved._terms.values())) <= sum(map(abs, self._terms.values())) else self
+        return (
+            moved
+            if sum(map(abs, moved._terms.values())) <= sum(map(abs, self._terms.values()))
+            else self
+        )
 
     def about(self, X: np.ndarray) -> Polynomial:
         """The same polynomial in powers of x − the mean of the points X."""
         with np.errstate(over="ignore"):
             middle = X[0] + np.mean(X - X[0], axis=0)
-        moved = self._about({k: float(middle[k]) for k in self._used() if math.isfinite(middle[k]) and middle[k] != 0.0})
+        moved = self._about(
+            {
+                k: float(middle[k])
+                for k in self._used()
+                if math.isfinite(middle[k]) and middle[k] != 0.0
+            }
+        )
         return moved if all(map(math.isfinite, moved.terms.values())) else self
 
     def without_constant(self, X: np.ndarray) -> tuple[Observable, float]:
@@ -150,7 +178,9 @@ class Polynomial(Observable):
         constant = near.terms.get((), 0.0)
         return (near - constant, constant) if constant and math.isfinite(constant) else (self, 0.0)
 
-    def _matrix(self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None) -> ObservableMatrix:
+    def _matrix(
+        self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None
+    ) -> ObservableMatrix:
         return self.about(X)._matrix_about_centre(kernel, X, measure, log_unit, T)
 
     def _matrix_about_centre(
@@ -159,20 +189,39 @@ class Polynomial(Observable):
         m, d = X.shape
         integrals, constant = closed_form(kernel, measure, d), T is not None and T.shape[0] > m
         if measure.normals(d) is not None and (constant or kernel.full or measure.by_components):
-            M = polynomial_matrix(self.terms, self.centre, kernel, X, measure, log_unit, constant=constant)
+            M = polynomial_matrix(
+                self.terms, self.centre, kernel, X, measure, log_unit, constant=constant
+            )
             return ObservableMatrix(M).transformed(T)
         if (metric := integrals.pair_metric()) is not None:
             return self._tied(integrals, X, 0.5 * metric, log_unit).transformed(T)
-        if T is not None and (rule := exact_rule(integrals, X, [], _OPERATIONS / (m * T.shape[1]), self.degree)) is not None:
-            return ObservableMatrix(sum_over_nodes(kernel, X - X[0], *rule, self._at(rule[0], X[0]), log_unit, T))
+        if (
+            T is not None
+            and (rule := exact_rule(integrals, X, [], _OPERATIONS / (m * T.shape[1]), self.degree))
+            is not None
+        ):
+            return ObservableMatrix(
+                sum_over_nodes(kernel, X - X[0], *rule, self._at(rule[0], X[0]), log_unit, T)
+            )
         powers: dict[int, int] = {}
         for monomial in self.terms:
             for k, power in monomial:
                 powers[k] = max(power, powers.get(k, 0))
         shared = {k for monomial in self.terms if len(monomial) > 1 for k, _ in monomial}
-        kept = 4 + sum(powers[k] + 1 for k in shared) + max((power + 1 for power in powers.values()), default=0)
-        require_memory(FLOAT_BYTES * m * m * kept, f"the moments of {m} support points", "use fewer support points")
-        moments = {k: feature_moments(integrals, X, k, powers[k], self.centre.get(k, 0.0)) for k in sorted(shared)}
+        kept = (
+            4
+            + sum(powers[k] + 1 for k in shared)
+            + max((power + 1 for power in powers.values()), default=0)
+        )
+        require_memory(
+            FLOAT_BYTES * m * m * kept,
+            f"the moments of {m} support points",
+            "use fewer support points",
+        )
+        moments = {
+            k: feature_moments(integrals, X, k, powers[k], self.centre.get(k, 0.0))
+            for k in sorted(shared)
+        }
         total = np.full((m, m), self.terms.get((), 0.0))
         with np.errstate(over="ignore", invalid="ignore"):
             for monomial, value in self.terms.items():
@@ -182,7 +231,11 @@ class Polynomial(Observable):
                         term *= moments[k][power]
                     total += term
             for k, order in powers.items():  # one feature at a time: there may be hundreds
-                own = moments[k] if k in moments else feature_moments(integrals, X, k, order, self.centre.get(k, 0.0))
+                own = (
+                    moments[k]
+                    if k in moments
+                    else feature_moments(integrals, X, k, order, self.centre.get(k, 0.0))
+                )
                 for power in range(1, order + 1):
                     value = self.terms.get(((k, power),), 0.0)
                     if value != 0.0:
@@ -190,7 +243,9 @@ class Polynomial(Observable):
             W = np.exp(integrals.log_gram(X, X) - log_unit)
             return ObservableMatrix(np.where(W > 0.0, W * total, 0.0)).transformed(T)
 
-    def _tied(self, integrals: Integrals, X: np.ndarray, covariance: np.ndarray, log_unit: float) -> ObservableMatrix:
+    def _tied(
+        self, integrals: Integrals, X: np.ndarray, covariance: np.ndarray, log_unit: float
+    ) -> ObservableMatrix:
         """Moments of normal laws with one covariance: E[t_k f] = E[t_k]E[f] + Σ_l C_kl E[∂f/∂t_l], by Stein's identity."""
         m, used = X.shape[0], sorted(self._used())
         centred = {k: X[:, k] - self.centre.get(k, 0.0) for k in used}
@@ -210,7 +265,11 @@ class Polynomial(Observable):
             total = np.zeros((m, m))
             for monomial, value in self.terms.items():
                 total = total + value * moment(monomial)
-                require_memory(FLOAT_BYTES * m * m * len(known), f"the moments of {m} support points", "use fewer support points")
+                require_memory(
+                    FLOAT_BYTES * m * m * len(known),
+                    f"the moments of {m} support points",
+                    "use fewer support points",
+                )
             W = np.exp(integrals.log_gram(X, X) - log_unit)
             return ObservableMatrix(np.where(W > 0.0, W * total, 0.0))
 
@@ -253,8 +312,12 @@ class Polynomial(Observable):
         """Both about one centre, mine and the other's for the features that I do not have, and their number of features."""
         d, used = self.n_features if other.n_features is None else other.n_features, self._used()
         if self.n_features not in (None, d):
-            raise ValueError(f"polynomials of {self.n_features} and of {d} features cannot be combined")
-        centre = {k: c for k, c in other.centre.items() if k not in used} | {k: c for k, c in self.centre.items() if k in used}
+            raise ValueError(
+                f"polynomials of {self.n_features} and of {d} features cannot be combined"
+            )
+        centre = {k: c for k, c in other.centre.items() if k not in used} | {
+            k: c for k, c in self.centre.items() if k in used
+        }
         return self._about(centre), other._about(centre), d
 
     def _about(self, centre: dict[int, float]) -> Polynomial:
@@ -267,14 +330,19 @@ class Polynomial(Observable):
         for monomial, value in self._terms.items():
             term: Observable = type(self)._of({(): value}, self.n_features, centre)
             for k, power in monomial:
-                shifted = type(self)._of({((k, 1),): Fraction(1), (): moved[k]}, self.n_features, centre)
+                shifted = type(self)._of(
+                    {((k, 1),): Fraction(1), (): moved[k]}, self.n_features, centre
+                )
                 term = term * shifted**power
             total = total + term
         assert isinstance(total, Polynomial)
         return total
 
     def __repr__(self) -> str:
-        shown = [self._term(monomial, value) for monomial, value in sorted(self.terms.items(), key=lambda item: _order(item[0]))]
+        shown = [
+            self._term(monomial, value)
+            for monomial, value in sorted(self.terms.items(), key=lambda item: _order(item[0]))
+        ]
         more = [f"… ({len(shown)} terms)"] if len(shown) > _SHOWN_TERMS else []
         text = " + ".join(shown[:_SHOWN_TERMS] + more).replace("+ -", "- ")
         return f"Polynomial({text or '0'})"
@@ -284,7 +352,9 @@ class Polynomial(Observable):
         for k, power in monomial:
             centre = self.centre.get(k, 0.0)
             base = f"x{k}" if centre == 0.0 else f"(x{k} - {centre:g})".replace("- -", "+ ")
-            names.append(base + "".join("⁰¹²³⁴⁵⁶⁷⁸⁹"[int(digit)] for digit in str(power) if power > 1))
+            names.append(
+                base + "".join("⁰¹²³⁴⁵⁶⁷⁸⁹"[int(digit)] for digit in str(power) if power > 1)
+            )
         if not names:
             return f"{value:g}"
         head = "" if value == 1.0 else "-" if value == -1.0 else f"{value:g}·"
@@ -308,7 +378,9 @@ def as_polynomial(other: Any) -> Any:
     try:
         return Polynomial.constant(float(other)) if math.isfinite(other) else other
     except OverflowError:
-        raise ValueError("a number in a polynomial must be below 1e308 to be a float; measure the features in other units") from None
+        raise ValueError(
+            "a number in a polynomial must be below 1e308 to be a float; measure the features in other units"
+        ) from None
 
 
 def _lowered(monomial: Monomial, feature: int) -> Monomial:
@@ -331,7 +403,9 @@ def _order(monomial: Monomial) -> tuple[int, list[tuple[int, int]]]:
 # --- moments of any order of one feature under the laws ∝ k(x, X_i) k(x, X_j) dρ, for kernels that are products over the features ---
 
 
-def feature_moments(integrals: Integrals, X: np.ndarray, feature: int, order: int, centre: float) -> list[np.ndarray]:
+def feature_moments(
+    integrals: Integrals, X: np.ndarray, feature: int, order: int, centre: float
+) -> list[np.ndarray]:
     """E[(x_k − centre)^n] for n = 0..order, k = ``feature``, each of shape (m, m)."""
     if not np.any(np.isfinite(integrals.measure.boundary(feature))):
         normals = integrals.pair_normals(X, np.full(X.shape[1], centre))
@@ -340,7 +414,9 @@ def feature_moments(integrals: Integrals, X: np.ndarray, feature: int, order: in
     m = X.shape[0]
     out = [np.ones((m, m)), *(np.empty((m, m)) for _ in range(order))]
     for rows in row_blocks(m, m, _BLOCK_ELEMENTS):
-        block = _by_nodes(integrals, X[rows, feature][:, None], X[:, feature][None, :], feature, order, centre)
+        block = _by_nodes(
+            integrals, X[rows, feature][:, None], X[:, feature][None, :], feature, order, centre
+        )
         for n in range(1, order + 1):
             out[n][rows] = block[n]
     return [0.5 * (moment + moment.T) for moment in out]
@@ -355,7 +431,9 @@ def _of_normal_laws(xi: np.ndarray, width: float, order: int) -> list[np.ndarray
     return out[: order + 1]
 
 
-def _by_nodes(integrals: Integrals, x: np.ndarray, y: np.ndarray, k: int, order: int, centre: float) -> list[np.ndarray]:
+def _by_nodes(
+    integrals: Integrals, x: np.ndarray, y: np.ndarray, k: int, order: int, centre: float
+) -> list[np.ndarray]:
     """Ratios of Gauss–Legendre sums over pieces without a kink, each cut where the integrand has vanished: positive terms, to rounding."""
     nodes, weights = legendre(_ORDER)
     nodes = 0.5 * (nodes + 1.0)
@@ -377,7 +455,9 @@ def _by_nodes(integrals: Integrals, x: np.ndarray, y: np.ndarray, k: int, order:
     return [np.asarray(total / sums[0]) for total in sums]
 
 
-def _pieces(integrals: Integrals, x: np.ndarray, y: np.ndarray, k: int, sigma: float, n: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _pieces(
+    integrals: Integrals, x: np.ndarray, y: np.ndarray, k: int, sigma: float, n: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """(start, length) of the pieces of the law of x and y, in bandwidths and relative to x, for moments of order n."""
     drop = _GONE + 4.0 * n
     gap = (y - x) / sigma

@@ -28,7 +28,14 @@ from ksos.observables.numeric import NumericFunction
 from ksos.observables.polynomial import Polynomial
 from ksos.quadrature import tensor_grid
 
-__all__ = ["CellBound", "Enclosure", "Supremum", "enclosure", "proven_supremum", "searched_supremum"]
+__all__ = [
+    "CellBound",
+    "Enclosure",
+    "Supremum",
+    "enclosure",
+    "proven_supremum",
+    "searched_supremum",
+]
 
 _FIRST_CELLS, _MOST_CELLS, _MOST_PENDING = 4096, 600_000, 200_000
 _STARTS, _BLOCK_ELEMENTS = 8, 1 << 21
@@ -45,7 +52,13 @@ class Supremum:
     proven: bool
 
 
-def proven_supremum(bounds: Enclosure, box: Box, tol: float, max_cells: int = _MOST_CELLS, deadline: Deadline | None = None) -> Supremum:
+def proven_supremum(
+    bounds: Enclosure,
+    box: Box,
+    tol: float,
+    max_cells: int = _MOST_CELLS,
+    deadline: Deadline | None = None,
+) -> Supremum:
     """Cut the box into cells and drop those whose bound is below what is attained elsewhere, until bound and value agree to ``tol``.
 
     Whatever the number of cells, the bound holds; with too few, or too little time, it is not sharp.
@@ -63,7 +76,9 @@ def proven_supremum(bounds: Enclosure, box: Box, tol: float, max_cells: int = _M
     while True:
         x = np.clip(box.low + width * centre, box.low, box.high)
         # a centre is rounded: its cell is widened by as much
-        reach = width * half + 4.0 * np.finfo(float).eps * np.maximum(np.abs(box.low), np.abs(box.high))
+        reach = width * half + 4.0 * np.finfo(float).eps * np.maximum(
+            np.abs(box.low), np.abs(box.high)
+        )
         found = bounds(x, reach)
         upper = found.upper(reach)
         seen += centre.shape[0]
@@ -74,12 +89,18 @@ def proven_supremum(bounds: Enclosure, box: Box, tol: float, max_cells: int = _M
         if not np.any(keep):
             return Supremum(max(dropped, best), best, at, True)
         pieces = 2 ** min(d, 2)
-        if seen + pieces * int(keep.sum()) > max_cells or keep.sum() > _MOST_PENDING or (deadline is not None and deadline.passed):
+        if (
+            seen + pieces * int(keep.sum()) > max_cells
+            or keep.sum() > _MOST_PENDING
+            or (deadline is not None and deadline.passed)
+        ):
             return Supremum(max(dropped, float(upper[keep].max()), best), best, at, True)
         centre, half = _split(centre[keep], half[keep], found.slope[keep] * width)
 
 
-def _split(centre: np.ndarray, half: np.ndarray, slope: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _split(
+    centre: np.ndarray, half: np.ndarray, slope: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Each cell in two along its longest side, or in four along the two longest; of equal sides the steepest come first."""
     n, d = centre.shape
     order = np.lexsort((-np.abs(slope), -half), axis=1)
@@ -95,7 +116,9 @@ def _split(centre: np.ndarray, half: np.ndarray, slope: np.ndarray) -> tuple[np.
     return centre, half
 
 
-def searched_supremum(f: Observable, box: Box, candidates: np.ndarray, deadline: Deadline | None = None) -> Supremum:
+def searched_supremum(
+    f: Observable, box: Box, candidates: np.ndarray, deadline: Deadline | None = None
+) -> Supremum:
     """The best of the candidates in the box and of local searches from the best of them: an estimate from below."""
     from scipy.optimize import minimize
 
@@ -106,11 +129,20 @@ def searched_supremum(f: Observable, box: Box, candidates: np.ndarray, deadline:
         x = np.clip(box.low + width * t, box.low, box.high)
         return float(f(x[None, :])[0]), x
 
-    best, at, scale = float(values.max()), X[int(np.argmax(values))], max(float(np.ptp(values)), 1e-300)
+    best, at, scale = (
+        float(values.max()),
+        X[int(np.argmax(values))],
+        max(float(np.ptp(values)), 1e-300),
+    )
     for i in np.argsort(-values)[:_STARTS]:
         if deadline is not None and deadline.passed:
             break
-        found = minimize(lambda t: -at_unit(t)[0] / scale, (X[i] - box.low) / width, method="L-BFGS-B", bounds=[(0.0, 1.0)] * X.shape[1])
+        found = minimize(
+            lambda t: -at_unit(t)[0] / scale,
+            (X[i] - box.low) / width,
+            method="L-BFGS-B",
+            bounds=[(0.0, 1.0)] * X.shape[1],
+        )
         value, x = at_unit(found.x)
         if value > best:
             best, at = value, x
@@ -138,11 +170,18 @@ class CellBound:
         return cls(zero, zero, np.zeros_like(centres), zero)
 
     def __add__(self, other: CellBound) -> CellBound:
-        return CellBound(self.value + other.value, self.flat + other.flat, self.slope + other.slope, self.bend + other.bend)
+        return CellBound(
+            self.value + other.value,
+            self.flat + other.flat,
+            self.slope + other.slope,
+            self.bend + other.bend,
+        )
 
     def upper(self, half: np.ndarray) -> np.ndarray:
         """The better of the two bounds, per cell."""
-        return self.value + np.minimum(self.flat, np.sum(np.abs(self.slope) * half, axis=1) + self.bend)
+        return self.value + np.minimum(
+            self.flat, np.sum(np.abs(self.slope) * half, axis=1) + self.bend
+        )
 
 
 Enclosure = Callable[[np.ndarray, np.ndarray], CellBound]
@@ -168,7 +207,9 @@ def enclosure(f: Observable, lipschitz: float | None = None) -> Enclosure | None
         else:
             return None
     parts.extend(_of_kernel_function(merged) for merged in _merged(kernel_parts))
-    return lambda centres, half: sum((part(centres, half) for part in parts), CellBound.zero(centres))
+    return lambda centres, half: sum(
+        (part(centres, half) for part in parts), CellBound.zero(centres)
+    )
 
 
 def _parts(f: Observable) -> list[tuple[float, Observable]]:
@@ -188,7 +229,11 @@ def _merged(parts: Sequence[tuple[float, KernelFunction]]) -> list[KernelFunctio
     for scale, part in parts:
         by_kernel.setdefault(part.kernel, []).append((scale, part))
     return [
-        KernelFunction(np.concatenate([p.points for _, p in group]), np.concatenate([c * p.weights for c, p in group]), kernel=kernel)
+        KernelFunction(
+            np.concatenate([p.points for _, p in group]),
+            np.concatenate([c * p.weights for c, p in group]),
+            kernel=kernel,
+        )
         for kernel, group in by_kernel.items()
     ]
 
@@ -197,8 +242,12 @@ def _of_kernel_function(f: KernelFunction) -> Enclosure:
     kernel, Z, w, d = f.kernel, f.points, f.weights, f.points.shape[1]
     sigma = kernel.sigma_vector(d)
     noise = _ROUNDING * w.shape[0] * float(np.sum(np.abs(w)))  # of a sum of terms that cancel
-    size = math.sqrt(max(float(w @ kernel(Z) @ w), 0.0)) + math.sqrt(noise * float(np.sum(np.abs(w))))
-    highest = min(size, float(np.sum(np.maximum(w, 0.0)))) + noise  # f(x) = ⟨f, φ(x)⟩, and k is at most 1
+    size = math.sqrt(max(float(w @ kernel(Z) @ w), 0.0)) + math.sqrt(
+        noise * float(np.sum(np.abs(w)))
+    )
+    highest = (
+        min(size, float(np.sum(np.maximum(w, 0.0)))) + noise
+    )  # f(x) = ⟨f, φ(x)⟩, and k is at most 1
     gaussian = isinstance(kernel, Gaussian)
 
     def bounds(centres: np.ndarray, half: np.ndarray) -> CellBound:
@@ -209,13 +258,25 @@ def _of_kernel_function(f: KernelFunction) -> Enclosure:
             value[rows] = K.sum(axis=1)
             if gaussian:
                 shifted = (Z - Z[0]) / sigma
-                slope[rows] = 2.0 * (K @ shifted - value[rows, None] * ((centres[rows] - Z[0]) / sigma)) / sigma
+                slope[rows] = (
+                    2.0
+                    * (K @ shifted - value[rows, None] * ((centres[rows] - Z[0]) / sigma))
+                    / sigma
+                )
         reach = half / sigma
         # κ falls with the distance, so ‖φ(x) − φ(c)‖² = 2 − 2k(x, c) is largest at the corners of the cell
-        log = np.sum(kernel.log_profile(reach**2), axis=1) if kernel.product else kernel.log_profile(np.sum(reach**2, axis=1))
+        log = (
+            np.sum(kernel.log_profile(reach**2), axis=1)
+            if kernel.product
+            else kernel.log_profile(np.sum(reach**2, axis=1))
+        )
         flat = size * np.sqrt(np.maximum(-2.0 * np.expm1(log), 0.0)) + noise
         flat = np.minimum(flat, np.maximum(highest - value, 0.0))
-        bend = size * math.sqrt(3.0) * np.sum(reach**2, axis=1) + noise * (1.0 + np.sum(reach, axis=1)) if gaussian else flat
+        bend = (
+            size * math.sqrt(3.0) * np.sum(reach**2, axis=1) + noise * (1.0 + np.sum(reach, axis=1))
+            if gaussian
+            else flat
+        )
         return CellBound(value, flat, slope, bend)
 
     return bounds
@@ -223,7 +284,9 @@ def _of_kernel_function(f: KernelFunction) -> Enclosure:
 
 def _of_polynomial(scale: float, f: Polynomial) -> Enclosure:
     """Taylor's expansion at the centre, complete: even powers are not negative, all others are at most |coefficient|·h^α."""
-    f_near: list[Polynomial] = []  # in powers of x − the centre of the first cells, which are all of the box
+    f_near: list[
+        Polynomial
+    ] = []  # in powers of x − the centre of the first cells, which are all of the box
 
     def bounds(centres: np.ndarray, half: np.ndarray) -> CellBound:
         n = centres.shape[0]
@@ -236,10 +299,16 @@ def _of_polynomial(scale: float, f: Polynomial) -> Enclosure:
             for powers in itertools.product(*(range(power + 1) for _, power in monomial)):
                 term = np.full(n, scale * c)
                 for (k, power), j in zip(monomial, powers, strict=True):
-                    term = term * math.comb(power, j) * (centres[:, k] - near.centre.get(k, 0.0)) ** (power - j)
+                    term = (
+                        term
+                        * math.comb(power, j)
+                        * (centres[:, k] - near.centre.get(k, 0.0)) ** (power - j)
+                    )
                 key = tuple((k, j) for (k, _), j in zip(monomial, powers, strict=True) if j)
                 coefficients[key] = coefficients[key] + term if key in coefficients else term
-                size += np.abs(term) * np.prod([half[:, k] ** j for k, j in key], axis=0)  # terms may cancel: their rounding does not
+                size += np.abs(term) * np.prod(
+                    [half[:, k] ** j for k, j in key], axis=0
+                )  # terms may cancel: their rounding does not
         for key, coefficient in coefficients.items():
             reach = np.prod([half[:, k] ** j for k, j in key], axis=0)
             if not key:
@@ -247,7 +316,14 @@ def _of_polynomial(scale: float, f: Polynomial) -> Enclosure:
             elif len(key) == 1 and key[0][1] == 1:
                 slope[:, key[0][0]] += coefficient
             else:
-                bend += np.where(all(j % 2 == 0 for _, j in key), np.maximum(coefficient, 0.0), np.abs(coefficient)) * reach
+                bend += (
+                    np.where(
+                        all(j % 2 == 0 for _, j in key),
+                        np.maximum(coefficient, 0.0),
+                        np.abs(coefficient),
+                    )
+                    * reach
+                )
         noise = _ROUNDING * (len(coefficients) + 4) * size
         flat = np.sum(np.abs(slope) * half, axis=1) + bend + noise
         return CellBound(value, flat, slope, bend + noise)

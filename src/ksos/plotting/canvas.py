@@ -13,7 +13,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Display", "axes_grid", "colour_map", "require_matplotlib", "single_axes"]
 
-_RAMP = ["#ffffff", "#d7e9f5", "#afd0e8", "#8bb4d7", "#6a98c3", "#4e7baf", "#375f99", "#234484"]  # equal steps in CIELAB
+_RAMP = [
+    "#ffffff",
+    "#d7e9f5",
+    "#afd0e8",
+    "#8bb4d7",
+    "#6a98c3",
+    "#4e7baf",
+    "#375f99",
+    "#234484",
+]  # equal steps in CIELAB
 
 
 class Display:
@@ -38,7 +47,11 @@ def colour_map(cmap: Any) -> Colormap:
     import matplotlib
     from matplotlib.colors import LinearSegmentedColormap
 
-    return LinearSegmentedColormap.from_list("ksos", _RAMP) if cmap is None else matplotlib.colormaps.get_cmap(cmap)
+    return (
+        LinearSegmentedColormap.from_list("ksos", _RAMP)
+        if cmap is None
+        else matplotlib.colormaps.get_cmap(cmap)
+    )
 
 
 def single_axes(ax: Any, size: tuple[float, float]) -> tuple[Figure | SubFigure, Axes]:
@@ -53,7 +66,9 @@ def single_axes(ax: Any, size: tuple[float, float]) -> tuple[Figure | SubFigure,
     return ax.figure, ax
 
 
-def axes_grid(ax: Any, rows: int, columns: int, size: tuple[float, float], **grid: Any) -> tuple[Figure | SubFigure, np.ndarray]:
+def axes_grid(
+    ax: Any, rows: int, columns: int, size: tuple[float, float], **grid: Any
+) -> tuple[Figure | SubFigure, np.ndarray]:
     """A grid of axes: in a new figure (None), in the place of one Axes, or the axes in an array."""
     from matplotlib.axes import Axes
 
@@ -67,7 +82,10 @@ def axes_grid(ax: Any, rows: int, columns: int, size: tuple[float, float], **gri
             raise ValueError(f"{what} {rows}×{columns}; got {ax!r}")
         ax.set_axis_off()
         figure, inner = ax.figure, place.subgridspec(rows, columns, **grid)
-        return figure, np.array([[figure.add_subplot(inner[i, j]) for j in range(columns)] for i in range(rows)], dtype=object)
+        return figure, np.array(
+            [[figure.add_subplot(inner[i, j]) for j in range(columns)] for i in range(rows)],
+            dtype=object,
+        )
     given = np.array(ax, dtype=object)
     if given.size != rows * columns or not all(isinstance(one, Axes) for one in given.ravel()):
         raise ValueError(f"ax must be one Axes, or {rows}×{columns} of them; got {ax!r}")

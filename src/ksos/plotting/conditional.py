@@ -107,16 +107,26 @@ class ConditionalDisplay(Display):
         as_choice(kind, "kind", _KINDS)
         check_is_fitted(estimator)
         if kind != "fan" and y is None:
-            raise ValueError(f"y must be given: a {kind} display compares the distributions with the targets; got None")
+            raise ValueError(
+                f"y must be given: a {kind} display compares the distributions with the targets; got None"
+            )
         if kind != "fan" and against is not None:
-            raise ValueError(f"against is the horizontal axis of a fan; a {kind} display has none, got {against!r}")
-        wanted = np.unique(np.atleast_1d(as_levels(levels))) if kind == "fan" else np.arange(1, 100) / 100.0
+            raise ValueError(
+                f"against is the horizontal axis of a fan; a {kind} display has none, got {against!r}"
+            )
+        wanted = (
+            np.unique(np.atleast_1d(as_levels(levels)))
+            if kind == "fan"
+            else np.arange(1, 100) / 100.0
+        )
         quantiles = np.asarray(estimator.predict_quantile(X, wanted))
         targets = None if y is None else as_vector(y, "y")
         pit = np.asarray(estimator.cdf(X, targets)) if kind == "pit" else None
         position = None if against is None else _column(X, against)
         label = None if against is None else against if isinstance(against, str) else f"x{against}"
-        return cls(kind, quantiles, wanted.tolist(), targets, pit, position=position, label=label).plot(ax, **options)
+        return cls(
+            kind, quantiles, wanted.tolist(), targets, pit, position=position, label=label
+        ).plot(ax, **options)
 
     def plot(self, ax: Any = None, *, bins: int = 20, cmap: Any = None) -> Self:
         """Draw.
@@ -145,17 +155,39 @@ class ConditionalDisplay(Display):
     def _draw_fan(self, ax: Axes, cmap: Any) -> None:
         levels, q, colours = np.asarray(self.levels), self.quantiles, colour_map(cmap)
         median = int(np.argmin(np.abs(levels - 0.5)))
-        at = np.argsort(np.argsort(q[:, median], kind="stable")) if self.position is None else self.position
+        at = (
+            np.argsort(np.argsort(q[:, median], kind="stable"))
+            if self.position is None
+            else self.position
+        )
         order = np.argsort(at, kind="stable")
         self.artists_["bands"] = [
-            ax.fill_between(at[order], q[order, k], q[order, -1 - k], color=colours(0.15 + 1.1 * levels[k]), linewidth=0.0)
+            ax.fill_between(
+                at[order],
+                q[order, k],
+                q[order, -1 - k],
+                color=colours(0.15 + 1.1 * levels[k]),
+                linewidth=0.0,
+            )
             for k in range(levels.size // 2)
         ]
         outer = f"{levels[0]:g} to {levels[-1]:g}"
-        (self.artists_["median"],) = ax.plot(at[order], q[order, median], color=_LINE, linewidth=1.2, label=f"quantile {levels[median]:g}")
+        (self.artists_["median"],) = ax.plot(
+            at[order],
+            q[order, median],
+            color=_LINE,
+            linewidth=1.2,
+            label=f"quantile {levels[median]:g}",
+        )
         if self.y is not None:
-            (self.artists_["data"],) = ax.plot(at, self.y, ".", color=_DATA, markersize=3.0, label="data", zorder=2.5)
-        ax.set(xlabel=self.label or "row, in the order of the medians", ylabel="y", title=f"quantiles {outer}")
+            (self.artists_["data"],) = ax.plot(
+                at, self.y, ".", color=_DATA, markersize=3.0, label="data", zorder=2.5
+            )
+        ax.set(
+            xlabel=self.label or "row, in the order of the medians",
+            ylabel="y",
+            title=f"quantiles {outer}",
+        )
         ax.legend(loc="best", frameon=False, fontsize="small")
 
     def _draw_pit(self, ax: Axes, bins: int) -> None:
@@ -164,19 +196,43 @@ class ConditionalDisplay(Display):
         n = self.pit.size
         low, high = (float(bins * end / n) for end in binom.interval(_CONFIDENCE, n, 1.0 / bins))
         self.artists_["band"] = ax.axhspan(low, high, color=_BAND, linewidth=0.0, zorder=0.5)
-        self.artists_["bars"] = ax.bar(edges[:-1], counts * bins / n, width=1.0 / bins, align="edge", color="#6a98c3", edgecolor="white")
+        self.artists_["bars"] = ax.bar(
+            edges[:-1],
+            counts * bins / n,
+            width=1.0 / bins,
+            align="edge",
+            color="#6a98c3",
+            edgecolor="white",
+        )
         ax.axhline(1.0, color=_LINE, linewidth=1.0, linestyle="--")
-        ax.set(xlim=(0.0, 1.0), xlabel="F(y | x)", ylabel="density", title=f"probability integral transform, {n} rows")
+        ax.set(
+            xlim=(0.0, 1.0),
+            xlabel="F(y | x)",
+            ylabel="density",
+            title=f"probability integral transform, {n} rows",
+        )
 
     def _draw_calibration(self, ax: Axes) -> None:
         assert self.y is not None
         levels, n = np.asarray(self.levels), self.y.size
         share = np.mean(self.y[:, None] <= self.quantiles, axis=0)
         low, high = (np.asarray(end) / n for end in binom.interval(_CONFIDENCE, n, levels))
-        self.artists_["band"] = ax.fill_between(levels, low, high, color=_BAND, linewidth=0.0, label="95% if the model is right")
-        (self.artists_["diagonal"],) = ax.plot([0.0, 1.0], [0.0, 1.0], color="0.5", linewidth=0.8, linestyle="--")
-        (self.artists_["line"],) = ax.plot(levels, share, color=_LINE, linewidth=1.5, label="share of y below")
-        ax.set(xlim=(0.0, 1.0), ylim=(0.0, 1.0), xlabel="level", ylabel="share below the quantile", aspect="equal")
+        self.artists_["band"] = ax.fill_between(
+            levels, low, high, color=_BAND, linewidth=0.0, label="95% if the model is right"
+        )
+        (self.artists_["diagonal"],) = ax.plot(
+            [0.0, 1.0], [0.0, 1.0], color="0.5", linewidth=0.8, linestyle="--"
+        )
+        (self.artists_["line"],) = ax.plot(
+            levels, share, color=_LINE, linewidth=1.5, label="share of y below"
+        )
+        ax.set(
+            xlim=(0.0, 1.0),
+            ylim=(0.0, 1.0),
+            xlabel="level",
+            ylabel="share below the quantile",
+            aspect="equal",
+        )
         ax.legend(loc="upper left", frameon=False, fontsize="small")
 
 
@@ -186,7 +242,9 @@ def _column(X: Any, against: int | str) -> np.ndarray:
         try:
             return as_vector(X[against], f"column {against!r}")
         except (KeyError, IndexError, TypeError):
-            raise ValueError(f"against={against!r} is no column of X; name one of its columns, or give its position") from None
+            raise ValueError(
+                f"against={against!r} is no column of X; name one of its columns, or give its position"
+            ) from None
     values = np.asarray(X)
     if values.ndim != 2 or not -values.shape[1] <= against < values.shape[1]:
         raise ValueError(f"against={against!r} is no column of X, which has shape {values.shape}")

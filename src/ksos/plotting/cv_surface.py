@@ -15,8 +15,18 @@ __all__ = ["CrossValidationDisplay"]
 _CHOSEN, _LINE, _UNSEEN, _NEAR = "#B5480A", "#375f99", "#e6e6e6", "#1a1a1a"
 _SIZE = (6.4, 4.4)
 _BANDS, _MOST_TICKS, _LEAST_SPAN, _NARROW = 12, 9, 1e-3, 5.5
-_LABELS = {"log_likelihood": "held-out score, nats per sample", "l2": "held-out L² score", "mmd": "− held-out squared MMD"}
-_RING: dict[str, Any] = {"markersize": 13, "markeredgewidth": 1.8, "color": _CHOSEN, "markerfacecolor": "none", "linestyle": "none"}
+_LABELS = {
+    "log_likelihood": "held-out score, nats per sample",
+    "l2": "held-out L² score",
+    "mmd": "− held-out squared MMD",
+}
+_RING: dict[str, Any] = {
+    "markersize": 13,
+    "markeredgewidth": 1.8,
+    "color": _CHOSEN,
+    "markerfacecolor": "none",
+    "linestyle": "none",
+}
 
 
 class CrossValidationDisplay(Display):
@@ -75,19 +85,36 @@ class CrossValidationDisplay(Display):
         label: str = "held-out score",
         corrected: bool = False,
     ) -> None:
-        self.bandwidth_multiples = as_grid(bandwidth_multiples, "bandwidth_multiples", positive=True)
+        self.bandwidth_multiples = as_grid(
+            bandwidth_multiples, "bandwidth_multiples", positive=True
+        )
         n = self.bandwidth_multiples.size
-        given: dict[str, Any] = {"relative_regularizations": relative_regularizations, "scores": scores, "standard_errors": standard_errors}
-        found = {name: np.asarray(np.full(n, np.nan) if value is None else value, dtype=float) for name, value in given.items()}
+        given: dict[str, Any] = {
+            "relative_regularizations": relative_regularizations,
+            "scores": scores,
+            "standard_errors": standard_errors,
+        }
+        found = {
+            name: np.asarray(np.full(n, np.nan) if value is None else value, dtype=float)
+            for name, value in given.items()
+        }
         for name, values in found.items():
             if values.shape != (n,):
-                raise ValueError(f"{name} must have an entry for each of the {n} pairs; got shape {values.shape}")
+                raise ValueError(
+                    f"{name} must have an entry for each of the {n} pairs; got shape {values.shape}"
+                )
         self.relative_regularizations, self.scores, self.standard_errors = found.values()
         if not (self.relative_regularizations >= 0.0).all():
             raise ValueError("relative_regularizations must be non-negative; inf is allowed")
         if chosen is not None and not 0 <= chosen < n:
             raise ValueError(f"chosen must be the position of one of the {n} pairs; got {chosen!r}")
-        pairs = set(zip(self.bandwidth_multiples.tolist(), self.relative_regularizations.tolist(), strict=True))
+        pairs = set(
+            zip(
+                self.bandwidth_multiples.tolist(),
+                self.relative_regularizations.tolist(),
+                strict=True,
+            )
+        )
         if len(pairs) < n:
             raise ValueError("every pair of bandwidth and λ must have one score; some have two")
         self.chosen, self.label, self.corrected = chosen, label, corrected
@@ -98,19 +125,28 @@ class CrossValidationDisplay(Display):
         check_is_fitted(estimator)
         results = getattr(estimator, "cv_results_", None)
         if not isinstance(results, dict) or "bandwidth_multiple" not in results:
-            raise TypeError(f"{type(estimator).__name__} has no scores of bandwidths and λ; a fitted KernelSoSDensityCV is needed")
+            raise TypeError(
+                f"{type(estimator).__name__} has no scores of bandwidths and λ; a fitted KernelSoSDensityCV is needed"
+            )
         names = ("bandwidth_multiple", "relative_regularization")
         is_best = np.all([results[name] == estimator.best_params_[name] for name in names], axis=0)
-        told: dict[str, Any] = {"label": _LABELS[estimator.criterion], "corrected": estimator.reference_ is not None}
+        told: dict[str, Any] = {
+            "label": _LABELS[estimator.criterion],
+            "corrected": estimator.reference_ is not None,
+        }
         columns = [results[name] for name in (*names, "mean_test_score", "standard_error")]
-        return cls(*columns, chosen=int(np.argmax(is_best)) if is_best.any() else None, **told).plot(ax, **options)
+        return cls(
+            *columns, chosen=int(np.argmax(is_best)) if is_best.any() else None, **told
+        ).plot(ax, **options)
 
     @property
     def near(self) -> np.ndarray:
         """Whether each pair is within one standard error of the best, shape (n,)."""
         if not np.isfinite(self.scores).any():
             return np.zeros(self.scores.size, dtype=bool)
-        return np.asarray(self.scores.max() - self.scores <= np.nan_to_num(self.standard_errors, nan=-1.0))
+        return np.asarray(
+            self.scores.max() - self.scores <= np.nan_to_num(self.standard_errors, nan=-1.0)
+        )
 
     def plot(self, ax: Any = None, *, depth: float | None = None, cmap: Any = None) -> Self:
         """Draw.
@@ -135,10 +171,18 @@ class CrossValidationDisplay(Display):
             self._draw_curve(depth)
         else:
             span = float(known.max() - np.median(known)) if depth is None else depth
-            self._draw_surface(float(known.max()), max(span, _LEAST_SPAN * max(1.0, abs(float(known.max())))), cmap)
+            self._draw_surface(
+                float(known.max()), max(span, _LEAST_SPAN * max(1.0, abs(float(known.max())))), cmap
+            )
         if self.ax_.get_legend_handles_labels()[0]:
             columns = 2 if self._inches >= _NARROW else 1
-            self.ax_.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False, fontsize="small", ncols=columns)
+            self.ax_.legend(
+                loc="lower center",
+                bbox_to_anchor=(0.5, 1.0),
+                frameon=False,
+                fontsize="small",
+                ncols=columns,
+            )
         return self
 
     @property
@@ -195,28 +239,58 @@ class CrossValidationDisplay(Display):
         for k in np.flatnonzero(seen):
             values[rows[k], columns[k]] = np.clip(self.scores[k], edges[0], best)
         colours = colour_map(cmap).with_extremes(bad=_UNSEEN)
-        x, y = np.arange(multiples.size + 1) - 0.5, strengths.size - 0.5 - np.arange(strengths.size + 1)
-        cells = self.ax_.pcolormesh(x, y, values, cmap=colours, norm=BoundaryNorm(edges, colours.N), rasterized=True)
-        decimals = int(np.clip(np.ceil(-np.log10(span / _BANDS)), 0, 12))  # so many tell the bands of the color bar apart
+        x, y = (
+            np.arange(multiples.size + 1) - 0.5,
+            strengths.size - 0.5 - np.arange(strengths.size + 1),
+        )
+        cells = self.ax_.pcolormesh(
+            x, y, values, cmap=colours, norm=BoundaryNorm(edges, colours.N), rasterized=True
+        )
+        decimals = int(
+            np.clip(np.ceil(-np.log10(span / _BANDS)), 0, 12)
+        )  # so many tell the bands of the color bar apart
         bar = self.figure_.colorbar(cells, ax=self.ax_, format=f"%.{decimals}f", label=self.label)
         self.artists_ |= {"cells": cells, "colorbar": bar, "near": []}
-        frame: dict[str, Any] = {"fill": False, "edgecolor": _NEAR, "linewidth": 1.0, "zorder": 2.5, "path_effects": _halo(2.6)}
+        frame: dict[str, Any] = {
+            "fill": False,
+            "edgecolor": _NEAR,
+            "linewidth": 1.0,
+            "zorder": 2.5,
+            "path_effects": _halo(2.6),
+        }
         for k in np.flatnonzero(self.near):
             left, width = columns[k].start - 0.5, columns[k].stop - columns[k].start
             label = None if self.artists_["near"] else "within one standard error"
             corner = (left + 0.04, strengths.size - 1.46 - rows[k])
-            self.artists_["near"].append(self.ax_.add_patch(Rectangle(corner, width - 0.08, 0.92, label=label, **frame)))
+            self.artists_["near"].append(
+                self.ax_.add_patch(Rectangle(corner, width - 0.08, 0.92, label=label, **frame))
+            )
         if self.chosen is not None:
             across = columns[self.chosen]
-            self._ring(0.5 * (across.start + across.stop - 1), strengths.size - 1.0 - rows[self.chosen], path_effects=_halo(3.6))
+            self._ring(
+                0.5 * (across.start + across.stop - 1),
+                strengths.size - 1.0 - rows[self.chosen],
+                path_effects=_halo(3.6),
+            )
         self.ax_.set(xlabel="bandwidth multiple", ylabel=self._unit)
-        _label(self.ax_.xaxis, np.arange(multiples.size, dtype=float), multiples, int(1.6 * self._inches))
+        _label(
+            self.ax_.xaxis,
+            np.arange(multiples.size, dtype=float),
+            multiples,
+            int(1.6 * self._inches),
+        )
         _label(self.ax_.yaxis, strengths.size - 1.0 - np.arange(strengths.size), strengths)
 
-    def _places(self, multiples: np.ndarray, strengths: np.ndarray) -> tuple[list[slice], list[int]]:
+    def _places(
+        self, multiples: np.ndarray, strengths: np.ndarray
+    ) -> tuple[list[slice], list[int]]:
         """The columns and the row of the cell of each pair; a single pair with λ = ∞ stands for all bandwidths."""
-        columns = [slice(int(i), int(i) + 1) for i in np.searchsorted(multiples, self.bandwidth_multiples)]
-        rows = [int(np.flatnonzero(strengths == value)[0]) for value in self.relative_regularizations]
+        columns = [
+            slice(int(i), int(i) + 1) for i in np.searchsorted(multiples, self.bandwidth_multiples)
+        ]
+        rows = [
+            int(np.flatnonzero(strengths == value)[0]) for value in self.relative_regularizations
+        ]
         infinite = np.flatnonzero(np.isinf(self.relative_regularizations))
         if infinite.size == 1:
             columns[int(infinite[0])] = slice(0, multiples.size)
@@ -225,7 +299,9 @@ class CrossValidationDisplay(Display):
     def _ring(self, x: float, y: float, **halo: Any) -> None:
         assert self.chosen is not None
         label = f"chosen: score {self.scores[self.chosen]:.4g}"
-        (self.artists_["chosen"],) = self.ax_.plot(x, y, "o", label=label, clip_on=False, zorder=3.0, **_RING, **halo)
+        (self.artists_["chosen"],) = self.ax_.plot(
+            x, y, "o", label=label, clip_on=False, zorder=3.0, **_RING, **halo
+        )
 
 
 def _halo(width: float) -> list[Any]:

@@ -74,9 +74,18 @@ class DensityDisplay(Display):
     """
 
     def __init__(
-        self, panels: _Panels, features: Sequence[int], X: np.ndarray | None = None, feature_names: Sequence[str] | None = None
+        self,
+        panels: _Panels,
+        features: Sequence[int],
+        X: np.ndarray | None = None,
+        feature_names: Sequence[str] | None = None,
     ) -> None:
-        self.panels, self.features, self.X, self.feature_names = panels, tuple(features), X, feature_names
+        self.panels, self.features, self.X, self.feature_names = (
+            panels,
+            tuple(features),
+            X,
+            feature_names,
+        )
 
     @classmethod
     def from_density(
@@ -110,14 +119,32 @@ class DensityDisplay(Display):
             See :meth:`plot`.
         """
         if not isinstance(density, Queries):
-            raise TypeError(f"a ksos.SoSDensity or SoSMixture is needed; got {density!r}; a fitted estimator goes to from_estimator")
+            raise TypeError(
+                f"a ksos.SoSDensity or SoSMixture is needed; got {density!r}; a fitted estimator goes to from_estimator"
+            )
         require_matplotlib()
         d = density.n_features
         if feature_names is not None and len(feature_names) != d:
-            raise ValueError(f"feature_names must have one name for each of the {d} features of the density; got {len(feature_names)}")
-        X = None if X is None else as_points(in_order(to_numpy(X) if is_other_array(X) else X, density.feature_names), "X", n_features=d)
-        feature_names = density.feature_names if feature_names is None else [str(name) for name in feature_names]
-        chosen = tuple(range(d) if features is None else as_features(features, d, "features", feature_names))
+            raise ValueError(
+                f"feature_names must have one name for each of the {d} features of the density; got {len(feature_names)}"
+            )
+        X = (
+            None
+            if X is None
+            else as_points(
+                in_order(to_numpy(X) if is_other_array(X) else X, density.feature_names),
+                "X",
+                n_features=d,
+            )
+        )
+        feature_names = (
+            density.feature_names
+            if feature_names is None
+            else [str(name) for name in feature_names]
+        )
+        chosen = tuple(
+            range(d) if features is None else as_features(features, d, "features", feature_names)
+        )
         if (k := len(chosen)) > MOST_PAIRED:
             raise ValueError(
                 f"a pair plot shows at most {MOST_PAIRED} features, and these would be {k}; choose some with "
@@ -129,27 +156,44 @@ class DensityDisplay(Display):
         return cls(panels, chosen, X, feature_names).plot(ax, **options)
 
     @classmethod
-    def from_estimator(cls, estimator: Any, X: Any = None, *, feature_names: Sequence[str] | None = None, **options: Any) -> Self:
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any = None,
+        *,
+        feature_names: Sequence[str] | None = None,
+        **options: Any,
+    ) -> Self:
         """The same for a fitted estimator with a ``distribution_``; its feature names are used if it has any.
 
         Of a :class:`~ksos.KernelSoSConditional` it is the law of y given one row ``X``.
         """
         if isinstance(estimator, Queries):
-            raise TypeError("from_estimator takes a fitted estimator; use DensityDisplay.from_density(p) for a density")
+            raise TypeError(
+                "from_estimator takes a fitted estimator; use DensityDisplay.from_density(p) for a density"
+            )
         check_is_fitted(estimator)
         if isinstance(estimator, KernelSoSConditional):
             if X is None:
-                raise ValueError("the law of y depends on x: give one row as X; ksos.ConditionalDisplay shows many")
+                raise ValueError(
+                    "the law of y depends on x: give one row as X; ksos.ConditionalDisplay shows many"
+                )
             law = estimator.at(X)
             if not isinstance(law, Queries):
                 raise ValueError(
                     f"the estimator has transform_={estimator.transform_!r}, and only densities without a transform are drawn; "
                     "use ksos.ConditionalDisplay, or fit with transform=None"
                 )
-            outputs = law.feature_names or (["y"] if law.n_features == 1 else [f"y{k + 1}" for k in range(law.n_features)])
+            outputs = law.feature_names or (
+                ["y"] if law.n_features == 1 else [f"y{k + 1}" for k in range(law.n_features)]
+            )
             names = vars(estimator).get("feature_names_in_")
             given = _listed(np.ravel(np.asarray(as_row(X, names))), names)
-            return cls.from_density(law.unnamed, feature_names=feature_names or [f"{name} given {given}" for name in outputs], **options)
+            return cls.from_density(
+                law.unnamed,
+                feature_names=feature_names or [f"{name} given {given}" for name in outputs],
+                **options,
+            )
         if not isinstance(getattr(estimator, "distribution_", None), Queries):
             raise TypeError(
                 f"{type(estimator).__name__} has no density of its own (distribution_); pass a fitted KernelSoSDensity "
@@ -157,7 +201,9 @@ class DensityDisplay(Display):
             )
         density = estimator.distribution_
         if X is not None:
-            X = validate_data(estimator, require_numbers(X), dtype=np.float64, order="C", reset=False)
+            X = validate_data(
+                estimator, require_numbers(X), dtype=np.float64, order="C", reset=False
+            )
         feature_names = density.feature_names if feature_names is None else feature_names
         return cls.from_density(density.unnamed, X, feature_names=feature_names, **options)
 
@@ -190,7 +236,9 @@ class DensityDisplay(Display):
         require_matplotlib()
         paired = len(self.features) > 2
         few = next(iter(self.panels.values())).n_support <= _MOST_SUPPORT
-        look = Look(colour_map(cmap), cdf, not paired and few if support is None else support, small=paired)
+        look = Look(
+            colour_map(cmap), cdf, not paired and few if support is None else support, small=paired
+        )
         self.artists_ = {}
         if paired:
             self._plot_pairs(ax, look, legend)
@@ -199,7 +247,13 @@ class DensityDisplay(Display):
         self._draw(self.ax_, self.features, look)
         if len(self.features) == 2 and (ax is None if colorbar is None else colorbar):
             label = self.panels[self.features].height_label
-            self.figure_.colorbar(self.artists_[self.features]["filled"], ax=self.ax_, label=label, pad=0.02, aspect=30)
+            self.figure_.colorbar(
+                self.artists_[self.features]["filled"],
+                ax=self.ax_,
+                label=label,
+                pad=0.02,
+                aspect=30,
+            )
         if legend:
             _legend_above(self.ax_, self.artists_[self.features].get("cdf_axes"))
         return self
@@ -221,7 +275,11 @@ class DensityDisplay(Display):
         self.figure_.align_ylabels(list(self.ax_[:, 0]))
         if legend:
             handles, labels = self.ax_[1, 0].get_legend_handles_labels()
-            _opaque(self.ax_[0, k - 1].legend(handles, labels, loc="upper right", frameon=False, fontsize="small"))
+            _opaque(
+                self.ax_[0, k - 1].legend(
+                    handles, labels, loc="upper right", frameon=False, fontsize="small"
+                )
+            )
 
     def _draw(self, ax: Axes, features: tuple[int, ...], look: Look) -> None:
         samples = None if self.X is None else self.X[:, list(features)]
@@ -232,13 +290,22 @@ class DensityDisplay(Display):
             ax.set_ylabel(self._name(features[1]))
 
     def _name(self, feature: int) -> str:
-        return f"$x_{{{feature + 1}}}$" if self.feature_names is None else str(self.feature_names[feature])
+        return (
+            f"$x_{{{feature + 1}}}$"
+            if self.feature_names is None
+            else str(self.feature_names[feature])
+        )
 
 
 def _listed(row: np.ndarray, names: Sequence[str] | None) -> str:
     """The values of a row, for a label: the first three."""
-    values = [f"{value:.4g}" if isinstance(value, (int, float, np.number)) else str(value) for value in row[:_MOST_GIVEN]]
-    shown = [f"{f'x{k + 1}' if names is None else names[k]} = {value}" for k, value in enumerate(values)]
+    values = [
+        f"{value:.4g}" if isinstance(value, (int, float, np.number)) else str(value)
+        for value in row[:_MOST_GIVEN]
+    ]
+    shown = [
+        f"{f'x{k + 1}' if names is None else names[k]} = {value}" for k, value in enumerate(values)
+    ]
     return ", ".join(shown) + (", …" if row.shape[0] > _MOST_GIVEN else "")
 
 
@@ -248,7 +315,12 @@ def _legend_above(ax: Axes, twin: Axes | None) -> None:
     if twin is not None:
         more = twin.get_legend_handles_labels()
         handles, labels = handles + more[0], labels + more[1]
-    place: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "borderaxespad": 0.2, "columnspacing": 1.4}
+    place: dict[str, Any] = {
+        "loc": "lower right",
+        "bbox_to_anchor": (1.0, 1.0),
+        "borderaxespad": 0.2,
+        "columnspacing": 1.4,
+    }
     _opaque(ax.legend(handles, labels, ncols=3, frameon=False, fontsize="small", **place))
 
 
@@ -266,29 +338,44 @@ def _as_regions(regions: Sequence[float] | None, density: Queries) -> tuple[floa
         return () if discrete else REGIONS
     masses = as_vector(regions, "regions")
     if not np.all((masses > 0.0) & (masses < 1.0)):
-        raise ValueError(f"regions must be probabilities between 0 and 1, such as {REGIONS}; got {masses.tolist()}")
+        raise ValueError(
+            f"regions must be probabilities between 0 and 1, such as {REGIONS}; got {masses.tolist()}"
+        )
     if discrete and masses.size:
-        raise ValueError("highest-density regions are drawn for densities on a continuous measure; on a discrete one pass regions=()")
+        raise ValueError(
+            "highest-density regions are drawn for densities on a continuous measure; on a discrete one pass regions=()"
+        )
     return tuple(sorted(set(masses.tolist())))
 
 
 def _make_panels(
-    density: Queries, features: tuple[int, ...], X: np.ndarray | None, regions: tuple[float, ...], resolution: int | None
+    density: Queries,
+    features: tuple[int, ...],
+    X: np.ndarray | None,
+    regions: tuple[float, ...],
+    resolution: int | None,
 ) -> _Panels:
     """Every panel that a picture of ``features`` needs."""
     d, k, support = density.n_features, len(features), density.support_points
     pairs = [(features[j], features[i]) for i in range(k) for j in range(i)]
     if density.measure.atoms is not None:
         shown = [*([(feature,) for feature in features] if k != 2 else []), *pairs]
-        return {chosen: Atoms.of(density, chosen, None if X is None else X[:, list(chosen)]) for chosen in shown}
+        return {
+            chosen: Atoms.of(density, chosen, None if X is None else X[:, list(chosen)])
+            for chosen in shown
+        }
     density = density.by_volume()
     panels, windows = _Panels(), {}
     for feature in features:
         marginal = density if d == 1 else density.marginal([feature])
         windows[feature] = window_of(marginal, None if X is None else X[:, feature])
         if k != 2:
-            panels[(feature,)] = Curve.of(marginal, support[:, feature], windows[feature], regions, resolution)
+            panels[(feature,)] = Curve.of(
+                marginal, support[:, feature], windows[feature], regions, resolution
+            )
     for a, b in pairs:
         marginal = density if (a, b) == tuple(range(d)) else density.marginal([a, b])
-        panels[(a, b)] = Surface.of(marginal, support[:, [a, b]], (windows[a], windows[b]), regions, resolution, k > 2)
+        panels[(a, b)] = Surface.of(
+            marginal, support[:, [a, b]], (windows[a], windows[b]), regions, resolution, k > 2
+        )
     return panels

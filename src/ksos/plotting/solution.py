@@ -54,7 +54,9 @@ class SolutionDisplay(Display):
     ['objective', 'gap']
     """
 
-    def __init__(self, history: Sequence[Progress], title: str | None = None, *, certified: bool = True) -> None:
+    def __init__(
+        self, history: Sequence[Progress], title: str | None = None, *, certified: bool = True
+    ) -> None:
         self.history, self.title, self.certified = list(history), title, certified
 
     @classmethod
@@ -62,7 +64,9 @@ class SolutionDisplay(Display):
         """Draw the history of ``solution``; ``ax`` and the options are those of :meth:`plot`."""
         history = getattr(solution, "history", None)
         if not isinstance(history, list) or not history:
-            raise TypeError(f"a ksos.Solution with a history is needed; got {solution!r}; a fitted estimator goes to from_estimator")
+            raise TypeError(
+                f"a ksos.Solution with a history is needed; got {solution!r}; a fitted estimator goes to from_estimator"
+            )
         gap = "no certificate" if solution.gap is None else f"gap {solution.gap:.1e}"
         title = f"{solution.solver}: {solution.status.replace('_', ' ')}, {gap} after {solution.n_iter} iterations"
         return cls(history, title, certified=solution.gap is not None).plot(ax, **options)
@@ -71,12 +75,18 @@ class SolutionDisplay(Display):
     def from_estimator(cls, estimator: Any, *, ax: Any = None, **options: Any) -> Self:
         """The same for a fitted estimator with a ``solution_``."""
         if isinstance(estimator, Solution):
-            raise TypeError("from_estimator takes a fitted estimator; use SolutionDisplay.from_solution(solution)")
+            raise TypeError(
+                "from_estimator takes a fitted estimator; use SolutionDisplay.from_solution(solution)"
+            )
         if isinstance(estimator, Queries):
-            raise TypeError("a density has no history; use SolutionDisplay.from_estimator(est) or from_solution(est.solution_)")
+            raise TypeError(
+                "a density has no history; use SolutionDisplay.from_estimator(est) or from_solution(est.solution_)"
+            )
         check_is_fitted(estimator)
         if not hasattr(estimator, "solution_"):
-            raise TypeError(f"{type(estimator).__name__} has no solution_; pass a fitted KernelSoSDensity or KernelSoSDensityCV")
+            raise TypeError(
+                f"{type(estimator).__name__} has no solution_; pass a fitted KernelSoSDensity or KernelSoSDensityCV"
+            )
         return cls.from_solution(estimator.solution_, ax=ax, **options)
 
     def plot(self, ax: Any = None, *, against: str = "iteration") -> Self:
@@ -91,8 +101,17 @@ class SolutionDisplay(Display):
         """
         require_matplotlib()
         as_choice(against, "against", ("iteration", "time"))
-        x = np.array([progress.n_iter if against == "iteration" else progress.time for progress in self.history], dtype=float)
-        objective, gap = (np.array([getattr(progress, name) for progress in self.history], dtype=float) for name in ("objective", "gap"))
+        x = np.array(
+            [
+                progress.n_iter if against == "iteration" else progress.time
+                for progress in self.history
+            ],
+            dtype=float,
+        )
+        objective, gap = (
+            np.array([getattr(progress, name) for progress in self.history], dtype=float)
+            for name in ("objective", "gap")
+        )
         self.figure_, axes = axes_grid(ax, 2, 1, _SIZE, hspace=0.06)
         self.ax_, self.artists_ = axes[:, 0], {}
         marker = {"marker": "o", "markersize": 3.0} if x.size <= 40 else {}
@@ -107,7 +126,14 @@ class SolutionDisplay(Display):
             self.ax_[0].set_title(self.title, fontsize="medium", loc="left")
         return self
 
-    def _draw_objective(self, ax: Axes, x: np.ndarray, objective: np.ndarray, gap: np.ndarray, marker: dict[str, Any]) -> None:
+    def _draw_objective(
+        self,
+        ax: Axes,
+        x: np.ndarray,
+        objective: np.ndarray,
+        gap: np.ndarray,
+        marker: dict[str, Any],
+    ) -> None:
         least, most = float(objective.min()), float(objective.max())
         if least > 0.0 and most > _LOGARITHMIC * least:
             ax.set_yscale("log")
@@ -115,14 +141,23 @@ class SolutionDisplay(Display):
         else:
             span = most - least or 0.1 * abs(least) or 1.0
             bottom, top = least - 0.15 * span, most + 0.08 * span
-        (self.artists_["objective"],) = ax.plot(x, objective, color=_OBJECTIVE, linewidth=1.5, label="objective", zorder=2.5, **marker)
+        (self.artists_["objective"],) = ax.plot(
+            x, objective, color=_OBJECTIVE, linewidth=1.5, label="objective", zorder=2.5, **marker
+        )
         proven = np.isfinite(gap)
         if self.certified and proven.any():
             lower = np.maximum.accumulate(np.where(proven, objective - gap, -np.inf))
             upper = np.minimum.accumulate(np.where(proven, objective, np.inf))
             seen = np.isfinite(upper)
-            band: dict[str, Any] = {"color": _BOUND, "linewidth": 0.0, "label": "where the minimum is proven to lie", "zorder": 1.5}
-            self.artists_["bounds"] = ax.fill_between(x[seen], np.maximum(lower[seen], bottom), upper[seen], **band)
+            band: dict[str, Any] = {
+                "color": _BOUND,
+                "linewidth": 0.0,
+                "label": "where the minimum is proven to lie",
+                "zorder": 1.5,
+            }
+            self.artists_["bounds"] = ax.fill_between(
+                x[seen], np.maximum(lower[seen], bottom), upper[seen], **band
+            )
         ax.set(ylim=(bottom, top), ylabel="objective")
         ax.legend(loc="upper right", frameon=False, fontsize="small")
 
@@ -131,8 +166,12 @@ class SolutionDisplay(Display):
         positive, zero = (gap > 0.0) & np.isfinite(gap), gap == 0.0
         foot = float(gap[positive].min()) if positive.any() else 1e-16
         ax.set_yscale("log")
-        (self.artists_["gap"],) = ax.plot(x[positive], gap[positive], color=_GAP, linewidth=1.5, label="gap", **marker)
+        (self.artists_["gap"],) = ax.plot(
+            x[positive], gap[positive], color=_GAP, linewidth=1.5, label="gap", **marker
+        )
         if zero.any():
-            (self.artists_["zero_gap"],) = ax.plot(x[zero], np.full(zero.sum(), foot / 3.0), "v", color=_GAP, label="gap 0")
+            (self.artists_["zero_gap"],) = ax.plot(
+                x[zero], np.full(zero.sum(), foot / 3.0), "v", color=_GAP, label="gap 0"
+            )
             ax.legend(loc="upper right", frameon=False, fontsize="small")
         ax.set_ylabel("gap" if self.certified else "gap, not certified")

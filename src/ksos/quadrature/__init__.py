@@ -32,4 +32,14 @@ __all__ = [
     "halved",
     "increasing_root",
 ]
-__all__ += ["integrate", "laguerre", "legendre", "log_outer", "merged", "node_basis", "sobol", "sum_pair", "tensor_grid"]
+__all__ += [
+    "integrate",
+    "laguerre",
+    "legendre",
+    "log_outer",
+    "merged",
+    "node_basis",
+    "sobol",
+    "sum_pair",
+    "tensor_grid",
+]

@@ -31,7 +31,15 @@ class Integral:
     evaluations: int
 
 
-def integrate(f: Integrand, start: np.ndarray, stop: np.ndarray, *, rtol: float, atol: float, max_evaluations: int) -> Integral:
+def integrate(
+    f: Integrand,
+    start: np.ndarray,
+    stop: np.ndarray,
+    *,
+    rtol: float,
+    atol: float,
+    max_evaluations: int,
+) -> Integral:
     """∫ f over the union of the cells Π_k [start_ck, stop_ck], d ≤ 3, until the error is at most max(atol, rtol·∫|f|) or the work is done.
 
     >>> cell = np.zeros((1, 2)), np.ones((1, 2))
@@ -51,7 +59,9 @@ def integrate(f: Integrand, start: np.ndarray, stop: np.ndarray, *, rtol: float,
         if error <= goal or room < 1:
             return Integral(value, error + 1e-15 * float(sizes.sum()), used)
         order = np.argsort(-total, kind="stable")
-        behind = np.cumsum(total[order][::-1])[::-1]  # the error of this cell and of all better ones
+        behind = np.cumsum(total[order][::-1])[
+            ::-1
+        ]  # the error of this cell and of all better ones
         worst = order[: max(1, min(room, int(np.sum(behind > _SHARE * goal))))]
         axis = np.argmax(errors[worst], axis=1)
         left, right = stop[worst].copy(), start[worst].copy()
@@ -62,11 +72,18 @@ def integrate(f: Integrand, start: np.ndarray, stop: np.ndarray, *, rtol: float,
         used += per_cell * halves[0].shape[0]
         keep = np.ones(start.shape[0], dtype=bool)
         keep[worst] = False
-        start, stop = (np.concatenate([old[keep], new]) for old, new in zip((start, stop), halves, strict=True))
-        values, sizes, errors = (np.concatenate([old[keep], new]) for old, new in zip((values, sizes, errors), found, strict=True))
+        start, stop = (
+            np.concatenate([old[keep], new]) for old, new in zip((start, stop), halves, strict=True)
+        )
+        values, sizes, errors = (
+            np.concatenate([old[keep], new])
+            for old, new in zip((values, sizes, errors), found, strict=True)
+        )
 
 
-def _apply(f: Integrand, start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _apply(
+    f: Integrand, start: np.ndarray, stop: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Per cell ∫f and ∫|f|, shape (c,), and the error of the first along each axis, shape (c, d)."""
     n, d = start.shape
     t, fine, *coarse = _nested_rules(_INTERVALS[d])
@@ -81,8 +98,13 @@ def _apply(f: Integrand, start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarra
         values[cells], sizes[cells] = volume * whole, volume * _contract(np.abs(y), [fine] * d)
         spread = volume * _contract(np.abs(y - whole.reshape(-1, *[1] * d)), [fine] * d)
         for k in range(d):
-            even, odd = (np.abs(whole - _contract(y, [rule if j == k else fine for j in range(d)])) for rule in coarse)
-            difference = volume * np.maximum(even, odd)  # at a kink one rule may agree by accident; two hardly do
+            even, odd = (
+                np.abs(whole - _contract(y, [rule if j == k else fine for j in range(d)]))
+                for rule in coarse
+            )
+            difference = volume * np.maximum(
+                even, odd
+            )  # at a kink one rule may agree by accident; two hardly do
             # that is the error of the coarse rules; the one of the fine rule is smaller, by a power where f is smooth
             with np.errstate(divide="ignore", invalid="ignore"):
                 ratio = np.where(spread > 0.0, difference / spread, 0.0)

@@ -23,7 +23,10 @@ Excess = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray, np.nda
 
 _STEP, _EXACT_STEP, _MOST_STEPS = 1e-13, 1e-14, 60
 _ROUNDING = 1e-16
-_BLOCK_ELEMENTS, _LEAST_COLUMNS = 1 << 20, 1 << 7  # at most 8192 entries at a time, whose polynomials stay in the cache
+_BLOCK_ELEMENTS, _LEAST_COLUMNS = (
+    1 << 20,
+    1 << 7,
+)  # at most 8192 entries at a time, whose polynomials stay in the cache
 
 
 class PiecewiseLaw:
@@ -58,7 +61,9 @@ class PiecewiseLaw:
         start, half = self.panels.start, self.panels.half
         j = np.clip(np.searchsorted(start, x, side="right") - 1, 0, start.shape[0] - 1)
         s = (x - start[j]) / half[j] - 1.0
-        found = np.einsum("no,no->n", from_nodes(self.panels.order, np.clip(s, -1.0, 1.0)), self.values[0, j])
+        found = np.einsum(
+            "no,no->n", from_nodes(self.panels.order, np.clip(s, -1.0, 1.0)), self.values[0, j]
+        )
         return np.where(np.abs(s) <= 1.0, np.maximum(found, 0.0), 0.0)
 
     def cdf(self, x: np.ndarray) -> np.ndarray:
@@ -77,7 +82,9 @@ class PiecewiseLaw:
         upper = levels > 0.5  # 1 − q is exact there: quantiles near 1 are as good as those near 0
         out[~upper] = self._in_blocks(self._quantile, law[~upper], levels[~upper])
         if np.any(upper):
-            out[upper] = -self._mirrored._in_blocks(self._mirrored._quantile, law[upper], 1.0 - levels[upper])
+            out[upper] = -self._mirrored._in_blocks(
+                self._mirrored._quantile, law[upper], 1.0 - levels[upper]
+            )
         return out.reshape(q.shape)
 
     @cached_property
@@ -88,11 +95,17 @@ class PiecewiseLaw:
     @cached_property
     def _before(self) -> np.ndarray:
         """The mass on the panels to the left of panel j, for all panels and beyond the last one, (n, panels + 1)."""
-        return np.concatenate([np.zeros((self.masses.shape[0], 1)), np.cumsum(self.masses, axis=1)], axis=1)
+        return np.concatenate(
+            [np.zeros((self.masses.shape[0], 1)), np.cumsum(self.masses, axis=1)], axis=1
+        )
 
-    def _in_blocks(self, f: Callable[..., np.ndarray], law: np.ndarray, arguments: np.ndarray) -> np.ndarray:
+    def _in_blocks(
+        self, f: Callable[..., np.ndarray], law: np.ndarray, arguments: np.ndarray
+    ) -> np.ndarray:
         out, (n, columns) = np.empty(arguments.shape), self._before.shape
-        for rows in row_blocks(arguments.shape[0], max(_LEAST_COLUMNS, columns if n > 1 else 0), _BLOCK_ELEMENTS):
+        for rows in row_blocks(
+            arguments.shape[0], max(_LEAST_COLUMNS, columns if n > 1 else 0), _BLOCK_ELEMENTS
+        ):
             out[rows] = f(law[rows], arguments[rows])
         return out
 
@@ -100,7 +113,10 @@ class PiecewiseLaw:
         panels = self.panels
         j = np.clip(np.searchsorted(panels.start, x, side="right") - 1, 0, len(panels) - 1)
         s = np.clip((x - panels.start[j]) / panels.half[j] - 1.0, -1.0, 1.0)
-        part, whole = panels.half[j] * _up_to(node_basis(panels.order).to_series @ self.values[law, j].T, s), self.masses[law, j]
+        part, whole = (
+            panels.half[j] * _up_to(node_basis(panels.order).to_series @ self.values[law, j].T, s),
+            self.masses[law, j],
+        )
         part = np.where(s == 1.0, whole, np.clip(part, 0.0, whole))
         return np.minimum((self._before[law, j] + part) / self._before[law, -1], 1.0)
 
@@ -108,9 +124,15 @@ class PiecewiseLaw:
         sums, total = self._before, self._before[law, -1]
         target = share * total
         one = sums.shape[0] == 1
-        j = np.searchsorted(sums[0, 1:], target, side="left") if one else np.sum(sums[law, 1:] < target[:, None], axis=1)
+        j = (
+            np.searchsorted(sums[0, 1:], target, side="left")
+            if one
+            else np.sum(sums[law, 1:] < target[:, None], axis=1)
+        )
         j = np.minimum(j, len(self.panels) - 1)
-        return self.panels.positions(j, self.values[law, j], target - sums[law, j], total, exact=self.exact)
+        return self.panels.positions(
+            j, self.values[law, j], target - sums[law, j], total, exact=self.exact
+        )
 
 
 def _rows(arguments: np.ndarray) -> np.ndarray:
@@ -149,7 +171,9 @@ class RowDistributions:
         return out
 
 
-def increasing_root(f: Excess, low: np.ndarray, high: np.ndarray, start: np.ndarray, *, step: float | np.ndarray) -> np.ndarray:
+def increasing_root(
+    f: Excess, low: np.ndarray, high: np.ndarray, start: np.ndarray, *, step: float | np.ndarray
+) -> np.ndarray:
     """Where increasing functions have their roots, entry by entry: Newton's method, safeguarded by bisection between ``low`` and ``high``.
 
     ``f(i, x)`` gives, for the entries i that are still open, value and slope at x, and what counts as a value of zero. An entry is done
@@ -164,9 +188,17 @@ def increasing_root(f: Excess, low: np.ndarray, high: np.ndarray, start: np.ndar
     for _ in range(_MOST_STEPS if x.size else 0):
         here = x[open_]
         value, slope, nothing = f(open_, here)
-        low[open_], high[open_] = np.where(value < 0.0, here, low[open_]), np.where(value < 0.0, high[open_], here)
+        low[open_], high[open_] = (
+            np.where(value < 0.0, here, low[open_]),
+            np.where(value < 0.0, high[open_], here),
+        )
         a, b = low[open_], high[open_]
-        newton = here - np.divide(value, slope, out=np.full(here.shape, np.inf), where=slope * (b - a) > np.abs(value) * 1e-3)
+        newton = here - np.divide(
+            value,
+            slope,
+            out=np.full(here.shape, np.inf),
+            where=slope * (b - a) > np.abs(value) * 1e-3,
+        )
         better = np.where((newton >= a) & (newton <= b), newton, 0.5 * (a + b))
         better = np.where(np.abs(value) <= nothing, here, better)
         x[open_] = better
@@ -176,7 +208,9 @@ def increasing_root(f: Excess, low: np.ndarray, high: np.ndarray, start: np.ndar
     return x
 
 
-def invert_on_panel(values: np.ndarray, share: np.ndarray, scale: np.ndarray, *, exact: bool = False) -> np.ndarray:
+def invert_on_panel(
+    values: np.ndarray, share: np.ndarray, scale: np.ndarray, *, exact: bool = False
+) -> np.ndarray:
     """s ∈ [−1, 1] with ∫_{−1}^s q = share; the polynomial q has ``values`` (n, order) at the Gauss–Legendre nodes.
 
     The error of the integral is small beside ``scale``, the whole mass; if ``exact``, beside ``share``.
@@ -192,7 +226,9 @@ def invert_on_panel(values: np.ndarray, share: np.ndarray, scale: np.ndarray, *,
 
         return increasing_root(exactly, -ones, ones, 0.0 * ones, step=_EXACT_STEP)
     integral, n = basis.integral @ series, share.shape[0]
-    sums = np.concatenate([np.zeros((1, n)), basis.up_to_nodes @ values, (basis.weights @ values)[None]])
+    sums = np.concatenate(
+        [np.zeros((1, n)), basis.up_to_nodes @ values, (basis.weights @ values)[None]]
+    )
     below = np.clip(np.sum(sums[1:-1] < share, axis=0), 0, values.shape[0])
     low, high = basis.brackets[below], basis.brackets[below + 1]
     left, right = (np.take_along_axis(sums, index[None], axis=0)[0] for index in (below, below + 1))
@@ -206,7 +242,9 @@ def invert_on_panel(values: np.ndarray, share: np.ndarray, scale: np.ndarray, *,
         reached, density = sum_pair(integral, series, s)
         return reached - share, density, _ROUNDING * scale
 
-    return increasing_root(quickly, low, high, low + (high - low) * np.clip(part, 0.0, 1.0), step=_STEP)
+    return increasing_root(
+        quickly, low, high, low + (high - low) * np.clip(part, 0.0, 1.0), step=_STEP
+    )
 
 
 class NodeBasis(NamedTuple):
@@ -246,7 +284,10 @@ def _sum(series: np.ndarray, s: np.ndarray) -> np.ndarray:
     previous, current = np.ones_like(s), s
     total = series[0] + series[1] * s
     for j in range(1, series.shape[0] - 1):
-        previous, current = current, ((2 * j + 1) / (j + 1)) * s * current - (j / (j + 1)) * previous
+        previous, current = (
+            current,
+            ((2 * j + 1) / (j + 1)) * s * current - (j / (j + 1)) * previous,
+        )
         total += series[j + 1] * current
     return np.asarray(total)
 
@@ -259,11 +300,16 @@ def sum_pair(first: Array, second: Array, s: Array) -> tuple[Array, Array]:
     previous, current = 0.0 * s + 1.0, s
     one, two = first[0] + first[1] * s, second[0] + second[1] * s
     for j in range(1, second.shape[0] - 1):
-        previous, current = current, ((2 * j + 1) / (j + 1)) * s * current - (j / (j + 1)) * previous
+        previous, current = (
+            current,
+            ((2 * j + 1) / (j + 1)) * s * current - (j / (j + 1)) * previous,
+        )
         one += first[j + 1] * current
         two += second[j + 1] * current
     j = second.shape[0] - 1
-    return one + first[j + 1] * (((2 * j + 1) / (j + 1)) * s * current - (j / (j + 1)) * previous), two
+    return one + first[j + 1] * (
+        ((2 * j + 1) / (j + 1)) * s * current - (j / (j + 1)) * previous
+    ), two
 
 
 def _up_to(series: np.ndarray, s: np.ndarray) -> np.ndarray:

@@ -32,7 +32,9 @@ def merged(low: np.ndarray, high: np.ndarray) -> Intervals:
     return low[np.r_[True, gaps]], high[np.r_[gaps, True]]
 
 
-def cut(low: np.ndarray, high: np.ndarray, length: float, kinks: np.ndarray | None = None) -> Intervals:
+def cut(
+    low: np.ndarray, high: np.ndarray, length: float, kinks: np.ndarray | None = None
+) -> Intervals:
     """Disjoint intervals cut into panels at most ``length`` long; a panel ends wherever there is a kink.
 
     >>> [ends.tolist() for ends in cut(np.array([0.0]), np.array([3.0]), 1.0, np.array([0.5, 7.0]))]
@@ -40,7 +42,9 @@ def cut(low: np.ndarray, high: np.ndarray, length: float, kinks: np.ndarray | No
     """
     at = np.empty(0) if kinks is None else np.unique(kinks)
     ends = [np.r_[a, at[(at > a) & (at < b)], b] for a, b in zip(low, high, strict=True)]
-    left, right = (np.concatenate([part[side] for part in ends]) for side in (slice(None, -1), slice(1, None)))
+    left, right = (
+        np.concatenate([part[side] for part in ends]) for side in (slice(None, -1), slice(1, None))
+    )
     counts = np.maximum(1, np.ceil((right - left) / length)).astype(int)
     step, n = np.repeat((right - left) / counts, counts), np.repeat(counts, counts)
     place = np.arange(n.shape[0]) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -97,7 +101,15 @@ class Panels:
         """The integral over every panel of what has ``values`` (…, panels, order) at the nodes, shape (…, panels)."""
         return (values @ legendre(self.order)[1]) * self.half
 
-    def positions(self, panel: np.ndarray, values: np.ndarray, target: np.ndarray, total: np.ndarray, *, exact: bool = False) -> np.ndarray:
+    def positions(
+        self,
+        panel: np.ndarray,
+        values: np.ndarray,
+        target: np.ndarray,
+        total: np.ndarray,
+        *,
+        exact: bool = False,
+    ) -> np.ndarray:
         """x with mass ``target`` between the start of its ``panel`` and itself; values of the density at that panel's nodes, (n, order).
 
         The error of the mass is small beside ``total``, or, if ``exact``, beside the target itself.
@@ -110,7 +122,9 @@ class Panels:
         return out
 
 
-def cells(axes: Sequence[Intervals], low: np.ndarray, high: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray] | None:
+def cells(
+    axes: Sequence[Intervals], low: np.ndarray, high: np.ndarray, most: int
+) -> tuple[np.ndarray, np.ndarray] | None:
     """(start, stop), each of shape (c, d), of the cells of a grid that at least one of the boxes [low_i, high_i] meets.
 
     ``axes`` holds the panels of each feature, ``low`` and ``high`` have shape (m, d). None if there would be more than ``most`` cells.
@@ -118,15 +132,23 @@ def cells(axes: Sequence[Intervals], low: np.ndarray, high: np.ndarray, most: in
     shape = tuple(start.shape[0] for start, _ in axes)
     if math.prod(shape) > 16 * most:
         return None
-    meets = [(low[:, k, None] < stop) & (start < high[:, k, None]) for k, (start, stop) in enumerate(axes)]
+    meets = [
+        (low[:, k, None] < stop) & (start < high[:, k, None])
+        for k, (start, stop) in enumerate(axes)
+    ]
     mask = np.zeros(shape, dtype=bool)
     for rows in row_blocks(low.shape[0], math.prod(shape), _MASK_ELEMENTS):
         block = meets[0][rows]
         for other in meets[1:]:
-            block = block[..., None] & other[rows].reshape(other[rows].shape[0], *[1] * (block.ndim - 1), -1)
+            block = block[..., None] & other[rows].reshape(
+                other[rows].shape[0], *[1] * (block.ndim - 1), -1
+            )
         mask |= block.any(axis=0)
     index = np.nonzero(mask)
     if index[0].shape[0] > most:
         return None
-    start, stop = (np.stack([axis[side][i] for axis, i in zip(axes, index, strict=True)], axis=1) for side in (0, 1))
+    start, stop = (
+        np.stack([axis[side][i] for axis, i in zip(axes, index, strict=True)], axis=1)
+        for side in (0, 1)
+    )
     return start, stop

@@ -47,7 +47,9 @@ def composite(start: np.ndarray, stop: np.ndarray, counts: int | Sequence[int]) 
         return (start[:, None] + half[:, None] * (1.0 + t)).ravel(), (half[:, None] * w).ravel()
     rules = [legendre(n) for n in counts]
     nodes = [a + h * (1.0 + t) for a, h, (t, _) in zip(start, half, rules, strict=True)]
-    return np.concatenate(nodes), np.concatenate([h * w for h, (_, w) in zip(half, rules, strict=True)])
+    return np.concatenate(nodes), np.concatenate(
+        [h * w for h, (_, w) in zip(half, rules, strict=True)]
+    )
 
 
 def tensor_grid(axes: Sequence[np.ndarray]) -> np.ndarray:

@@ -29,8 +29,22 @@ class MixtureRule:
     Integrands that are at most a multiple of the mixture have bounded weights, so that means over the points have a finite variance.
     """
 
-    def __init__(self, centres: np.ndarray, scale: np.ndarray, low: np.ndarray, high: np.ndarray, *, normal: bool) -> None:
-        self.centres, self.scale, self.low, self.high, self.normal = centres, scale, low, high, normal
+    def __init__(
+        self,
+        centres: np.ndarray,
+        scale: np.ndarray,
+        low: np.ndarray,
+        high: np.ndarray,
+        *,
+        normal: bool,
+    ) -> None:
+        self.centres, self.scale, self.low, self.high, self.normal = (
+            centres,
+            scale,
+            low,
+            high,
+            normal,
+        )
 
     def rules(self, max_nodes: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """(nodes, log weights) against Lebesgue measure, once for each of eight independent scramblings."""
@@ -53,14 +67,18 @@ class MixtureRule:
         if self.normal:
             return np.asarray(log_ndtr(t))
         with np.errstate(divide="ignore"):
-            return np.where(t < 0.0, t - math.log(2.0), np.log1p(-0.5 * np.exp(-np.maximum(t, 0.0))))
+            return np.where(
+                t < 0.0, t - math.log(2.0), np.log1p(-0.5 * np.exp(-np.maximum(t, 0.0)))
+            )
 
     def _quantile(self, log_p: np.ndarray) -> np.ndarray:
         if self.normal:
             return np.asarray(ndtri_exp(log_p))
         below = log_p + math.log(2.0)
         with np.errstate(divide="ignore"):
-            return np.where(below < 0.0, below, -np.log(-2.0 * np.expm1(np.minimum(log_p, -1e-300))))
+            return np.where(
+                below < 0.0, below, -np.log(-2.0 * np.expm1(np.minimum(log_p, -1e-300)))
+            )
 
     def _draw(self, component: np.ndarray, unit: np.ndarray) -> np.ndarray:
         """The points of the given components at the given levels of their distribution functions."""
@@ -69,7 +87,9 @@ class MixtureRule:
         with np.errstate(divide="ignore"):
             log_p = np.logaddexp(np.log(unit) + log_b, np.log1p(-unit) + log_a)
         t = np.clip(self._quantile(np.minimum(log_p, 0.0)), a, b)
-        return np.clip(self.centres[component] + self.scale * np.where(flip, -t, t), self.low, self.high)
+        return np.clip(
+            self.centres[component] + self.scale * np.where(flip, -t, t), self.low, self.high
+        )
 
     def log_density(self, nodes: np.ndarray) -> np.ndarray:
         """log of the mixture's density with respect to Lebesgue measure."""

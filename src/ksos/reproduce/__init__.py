@@ -27,7 +27,11 @@ def run(figures: Sequence[str] | None, output: Path, quick: bool, report: Report
     The folder is created if needed, and files of the same names are replaced. ``quick`` means coarser grids and fewer steps: seconds
     instead of a minute. ``report`` is called with one line of text for each certificate, and at the end with where the files are.
     """
-    names = list(FIGURES) if figures is None else [as_choice(name, "figures", FIGURES) for name in dict.fromkeys(figures)]
+    names = (
+        list(FIGURES)
+        if figures is None
+        else [as_choice(name, "figures", FIGURES) for name in dict.fromkeys(figures)]
+    )
     require_matplotlib()  # before minutes of work, not after
     output = Path(output)
     files = [file for name in names for file in FIGURES[name](output, bool(quick), report)]

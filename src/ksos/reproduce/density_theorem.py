@@ -61,26 +61,56 @@ class Approximation:
     def row(self) -> dict[str, Any]:
         """Everything known about the approximation, for the table of numbers."""
         solution, space = self.solution, self.solution.space
-        certificate = {name: getattr(solution, name) for name in ("status", "solver", "n_iter", "objective", "gap")}
-        distances = {"mmd_exact": self.mmd_exact, "mmd_projected": self.mmd_projected, "mmd_lower_bound": self.lower_bound}
-        ranks = {"rank": solution.rank, "space_rank": space.rank, "embedding_rank": space.embedding_rank}
-        return {"target": self.target, "eta": self.eta, "m": self.m, "sigma": SIGMA, **certificate, **distances, **ranks}
+        certificate = {
+            name: getattr(solution, name)
+            for name in ("status", "solver", "n_iter", "objective", "gap")
+        }
+        distances = {
+            "mmd_exact": self.mmd_exact,
+            "mmd_projected": self.mmd_projected,
+            "mmd_lower_bound": self.lower_bound,
+        }
+        ranks = {
+            "rank": solution.rank,
+            "space_rank": space.rank,
+            "embedding_rank": space.embedding_rank,
+        }
+        return {
+            "target": self.target,
+            "eta": self.eta,
+            "m": self.m,
+            "sigma": SIGMA,
+            **certificate,
+            **distances,
+            **ranks,
+        }
 
 
 def targets() -> dict[str, MeanEmbedding]:
     """δ_0, and the uniform distribution on [−1/2, 1/2] as the nodes of a Gauss–Legendre rule exact to rounding for this kernel."""
     kernel, rule = Gaussian(SIGMA), Discrete.quadrature(Box([-HALF_WIDTH], [HALF_WIDTH]), 100)
-    return {"dirac": MeanEmbedding([[0.0]], kernel=kernel), "uniform": MeanEmbedding(rule.points, rule.weights, kernel=kernel)}
+    return {
+        "dirac": MeanEmbedding([[0.0]], kernel=kernel),
+        "uniform": MeanEmbedding(rule.points, rule.weights, kernel=kernel),
+    }
 
 
 def approximate(target: str, eta: float, tol: float) -> Approximation:
     """The density of the space with bandwidth η and support points η apart that is nearest to the target."""
     m = round(2.0 / eta) + 1
     landmarks = np.linspace(-1.0, 1.0, N_LANDMARKS)[:, None]
-    space = SoSSpace(Gaussian(eta), np.linspace(-1.0, 1.0, m)[:, None], Box([-1.0], [1.0]), Gaussian(SIGMA), landmarks)
+    space = SoSSpace(
+        Gaussian(eta),
+        np.linspace(-1.0, 1.0, m)[:, None],
+        Box([-1.0], [1.0]),
+        Gaussian(SIGMA),
+        landmarks,
+    )
     goal = targets()[target]
     solution = minimize(SquaredMMD(goal), space, tol=tol)
-    exact, projected = (mmd(solution.distribution, goal, goal.kernel, landmarks=some) for some in (None, landmarks))
+    exact, projected = (
+        mmd(solution.distribution, goal, goal.kernel, landmarks=some) for some in (None, landmarks)
+    )
     return Approximation(target, eta, m, solution, exact, projected)
 
 
@@ -92,11 +122,24 @@ def draw(output: Path, quick: bool, report: Report) -> list[Path]:
             found.append(approximate(target, 0.5**halvings, tol=1e-6 if quick else 1e-8))
             report(found[-1].line())
     with sheet(7.0, 2.6) as figure:
-        grid = figure.add_gridspec(1, 3, left=0.08, right=0.98, bottom=0.21, top=0.9, wspace=0.26, width_ratios=[1.3, 1.0, 1.0])
+        grid = figure.add_gridspec(
+            1,
+            3,
+            left=0.08,
+            right=0.98,
+            bottom=0.21,
+            top=0.9,
+            wspace=0.26,
+            width_ratios=[1.3, 1.0, 1.0],
+        )
         _draw_rates(figure.add_subplot(grid[0]), found)
         for column, target in enumerate(targets(), start=1):
-            _draw_functions(figure.add_subplot(grid[column]), [a for a in found if a.target == target])
-        return save(figure, [approximation.row() for approximation in found], output, "density_theorem")
+            _draw_functions(
+                figure.add_subplot(grid[column]), [a for a in found if a.target == target]
+            )
+        return save(
+            figure, [approximation.row() for approximation in found], output, "density_theorem"
+        )
 
 
 def _draw_rates(axes: Axes, found: Sequence[Approximation]) -> None:
@@ -105,7 +148,10 @@ def _draw_rates(axes: Axes, found: Sequence[Approximation]) -> None:
     axes.set_yscale("log")
     for target, colour in COLOURS.items():
         mine = [a for a in found if a.target == target]
-        eta, exact, lower = (np.array([getattr(a, name) for a in mine]) for name in ("eta", "mmd_exact", "lower_bound"))
+        eta, exact, lower = (
+            np.array([getattr(a, name) for a in mine])
+            for name in ("eta", "mmd_exact", "lower_bound")
+        )
         open_ended = lower <= 0.0
         axes.plot(eta, exact, "o-", color=colour, markersize=3.5, label=NAMES[target])
         bars = np.where(open_ended, 0.6 * exact, np.maximum(exact - lower, 0.0))
@@ -128,16 +174,29 @@ def _draw_functions(axes: Axes, mine: Sequence[Approximation]) -> None:
 
     target, x = mine[0].target, np.linspace(-1.0, 1.0, 2001)
     ramp = np.clip((x + HALF_WIDTH) / (2.0 * HALF_WIDTH), 0.0, 1.0)
-    axes.plot(x, ramp if target == "uniform" else x >= 0.0, color=GREY, linestyle="--", linewidth=1.0, label="target")
+    axes.plot(
+        x,
+        ramp if target == "uniform" else x >= 0.0,
+        color=GREY,
+        linestyle="--",
+        linewidth=1.0,
+        label="target",
+    )
     colours = matplotlib.colormaps["viridis_r"](np.linspace(0.1, 1.0, len(mine[:5])))
     for approximation, colour in zip(mine[:5], colours, strict=True):
-        P = cumulative_trapezoid(approximation.solution.distribution.pdf(x[:, None]), x, initial=0.0)
-        axes.plot(x, P, color=colour, linewidth=1.1, label=rf"$\eta$ = {_fraction(approximation.eta)}")
+        P = cumulative_trapezoid(
+            approximation.solution.distribution.pdf(x[:, None]), x, initial=0.0
+        )
+        axes.plot(
+            x, P, color=colour, linewidth=1.1, label=rf"$\eta$ = {_fraction(approximation.eta)}"
+        )
     axes.set(title=NAMES[target].capitalize(), xlabel="$x$", xlim=(-1.0, 1.0))
     axes.set_xticks([-1.0, -0.5, 0.0, 0.5, 1.0], ["−1", "−0.5", "0", "0.5", "1"])
     if target == "dirac":
         axes.set_ylabel("distribution function")
-        axes.legend(loc="lower right", frameon=False, handlelength=1.2, borderaxespad=0.3, labelspacing=0.3)
+        axes.legend(
+            loc="lower right", frameon=False, handlelength=1.2, borderaxespad=0.3, labelspacing=0.3
+        )
 
 
 def _fraction(eta: float) -> str:

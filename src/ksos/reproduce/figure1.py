@@ -80,7 +80,9 @@ def play(n_atoms: int, every: int) -> Game:
     ball = MMDBall(kernel, atoms[:, None], np.eye(n_atoms)[middle], RADIUS)
     reference = MeanEmbedding([[0.0]], kernel=kernel)
     theta, adversaries = atoms[::every], [true_value(i, ball) for i in range(0, n_atoms, every)]
-    return Game(ball, reference, theta, relaxed_value(theta[:, None], reference, RADIUS), adversaries)
+    return Game(
+        ball, reference, theta, relaxed_value(theta[:, None], reference, RADIUS), adversaries
+    )
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,10 @@ class SoSGame:
     def rows(self) -> list[dict[str, Any]]:
         """One line per θ of the grid, and one for θ*."""
         common = {"eta": self.eta, "m": self.m}
-        grid = [{**common, "theta": t, "value": v, "best": 0} for t, v in zip(self.theta.tolist(), self.values.tolist(), strict=True)]
+        grid = [
+            {**common, "theta": t, "value": v, "best": 0}
+            for t, v in zip(self.theta.tolist(), self.values.tolist(), strict=True)
+        ]
         return [*grid, {**common, "theta": self.mode, "value": self.value, "best": 1}]
 
 
@@ -107,13 +112,31 @@ def play_sos(eta: float, m: int, n_theta: int) -> SoSGame:
     """Solve the game on ``n_theta`` places and from the best of them uphill; m equidistant support points, 41 landmarks."""
     kernel = Gaussian(SIGMA)
     support, landmarks = (np.linspace(-HALF_WIDTH, HALF_WIDTH, n)[:, None] for n in (m, _LANDMARKS))
-    space = SoSSpace(Gaussian(eta), support, Box([-HALF_WIDTH], [HALF_WIDTH]), kernel, landmarks, _TOL_MODEL, _TOL_EMBEDDING)
+    space = SoSSpace(
+        Gaussian(eta),
+        support,
+        Box([-HALF_WIDTH], [HALF_WIDTH]),
+        kernel,
+        landmarks,
+        _TOL_MODEL,
+        _TOL_EMBEDDING,
+    )
     data = MeanEmbedding([[0.0]], kernel=kernel)
     best = robust_mode(data, RADIUS, space=space, n_grid=n_theta)
     assert best.mode is not None and best.value is not None
     left = -np.abs(best.mode)
-    worst = worst_case(KernelFunction(left[None, :], [-1.0], kernel=kernel), data, RADIUS, space=space)
-    return SoSGame(eta, m, best.path.theta[:n_theta, 0], best.path.value[:n_theta], float(left[0]), best.value, worst)
+    worst = worst_case(
+        KernelFunction(left[None, :], [-1.0], kernel=kernel), data, RADIUS, space=space
+    )
+    return SoSGame(
+        eta,
+        m,
+        best.path.theta[:n_theta, 0],
+        best.path.value[:n_theta],
+        float(left[0]),
+        best.value,
+        worst,
+    )
 
 
 def draw(output: Path, quick: bool, report: Report) -> list[Path]:
@@ -128,9 +151,19 @@ def draw(output: Path, quick: bool, report: Report) -> list[Path]:
     )
     rows: list[dict[str, Any]] = []
     for theta, relaxed, worst in zip(game.theta, game.relaxed, game.adversaries, strict=True):
-        found = {"theta": theta, "relaxed_value": relaxed, "true_value": worst.value, "true_value_lower_bound": worst.lower_bound}
-        atoms = " ".join(f"{game.ball.atoms[i, 0]:.6g}:{worst.weights[i]:.15g}" for i in np.flatnonzero(worst.weights))
-        rows.append({**found, "mmd_of_adversary": worst.mmd, "multiplier": worst.multiplier, "atoms": atoms})
+        found = {
+            "theta": theta,
+            "relaxed_value": relaxed,
+            "true_value": worst.value,
+            "true_value_lower_bound": worst.lower_bound,
+        }
+        atoms = " ".join(
+            f"{game.ball.atoms[i, 0]:.6g}:{worst.weights[i]:.15g}"
+            for i in np.flatnonzero(worst.weights)
+        )
+        rows.append(
+            {**found, "mmd_of_adversary": worst.mmd, "multiplier": worst.multiplier, "atoms": atoms}
+        )
     adversaries = [play_sos(eta, m, 9 if quick else 81) for eta, m in SOS]
     for sos in adversaries:
         report(
@@ -145,7 +178,17 @@ def draw(output: Path, quick: bool, report: Report) -> list[Path]:
 
 
 def _draw(figure: Figure, game: Game, adversaries: list[SoSGame]) -> None:
-    grid = figure.add_gridspec(2, 3, left=0.06, right=0.955, bottom=0.11, top=0.94, wspace=0.18, hspace=0.16, height_ratios=[1.0, 1.15])
+    grid = figure.add_gridspec(
+        2,
+        3,
+        left=0.06,
+        right=0.955,
+        bottom=0.11,
+        top=0.94,
+        wspace=0.18,
+        hspace=0.16,
+        height_ratios=[1.0, 1.15],
+    )
     best, zero = game.best, int(np.argmax(game.relaxed))
     values_relaxed, values_true = figure.add_subplot(grid[0, 0]), figure.add_subplot(grid[0, 1])
     adversary_relaxed = figure.add_subplot(grid[1, 0], sharex=values_relaxed)
@@ -153,14 +196,29 @@ def _draw(figure: Figure, game: Game, adversaries: list[SoSGame]) -> None:
     _draw_sos(figure.add_subplot(grid[0, 2]), figure.add_subplot(grid[1, 2]), game, adversaries)
 
     name = r"observed return $(K\ast\hat\mu)(\theta)$"
-    values_relaxed.plot(game.theta, game.reference(game.theta[:, None]), color=GREY, linestyle="--", label=name)
+    values_relaxed.plot(
+        game.theta, game.reference(game.theta[:, None]), color=GREY, linestyle="--", label=name
+    )
     name = r"worst return $(K\ast\hat\mu)(\theta)-\varepsilon\sqrt{K(\theta,\theta)}$"
     values_relaxed.plot(game.theta, game.relaxed, color=ORANGE, label=name)
-    _mark(values_relaxed, game.theta[zero], game.relaxed[zero], rf"$\theta^* = 0$, value ${game.relaxed[zero]:.1f}$", ORANGE, (0, 5))
-    values_relaxed.set(title="Relaxed: any vector of the RKHS in the ball", ylabel=r"return at $\theta$", ylim=(-1.4, 2.6))
+    _mark(
+        values_relaxed,
+        game.theta[zero],
+        game.relaxed[zero],
+        rf"$\theta^* = 0$, value ${game.relaxed[zero]:.1f}$",
+        ORANGE,
+        (0, 5),
+    )
+    values_relaxed.set(
+        title="Relaxed: any vector of the RKHS in the ball",
+        ylabel=r"return at $\theta$",
+        ylim=(-1.4, 2.6),
+    )
     values_relaxed.legend(loc="upper left", frameon=False, ncols=1)
 
-    values_true.plot(game.theta, game.true, color=BLUE, label=r"worst return $\min_\mu (K\ast\mu)(\theta)$")
+    values_true.plot(
+        game.theta, game.true, color=BLUE, label=r"worst return $\min_\mu (K\ast\mu)(\theta)$"
+    )
     for side in (best, game.theta.shape[0] - 1 - best):
         values_true.plot(game.theta[side], game.true[side], "o", color=BLUE, markersize=4.0)
     words = rf"$\theta^* = \pm {abs(game.theta[best]):.2f}$, value ${game.true[best]:.4f}$"
@@ -170,9 +228,15 @@ def _draw(figure: Figure, game: Game, adversaries: list[SoSGame]) -> None:
     values_true.legend(loc="upper left", frameon=False)
 
     x = np.linspace(-HALF_WIDTH, HALF_WIDTH, 401)[:, None]
-    relaxed = MeanEmbedding([[0.0], [game.theta[zero]]], [1.0, -RADIUS], kernel=game.reference.kernel)
-    _embeddings(adversary_relaxed, x, game, relaxed(x), ORANGE, r"adversary $v^*$", game.theta[zero])
-    _draw_atoms(adversary_relaxed, [(0.0, 1.0 - RADIUS)], rf"its atom $\delta_0$, mass ${1.0 - RADIUS:.1f}$")
+    relaxed = MeanEmbedding(
+        [[0.0], [game.theta[zero]]], [1.0, -RADIUS], kernel=game.reference.kernel
+    )
+    _embeddings(
+        adversary_relaxed, x, game, relaxed(x), ORANGE, r"adversary $v^*$", game.theta[zero]
+    )
+    _draw_atoms(
+        adversary_relaxed, [(0.0, 1.0 - RADIUS)], rf"its atom $\delta_0$, mass ${1.0 - RADIUS:.1f}$"
+    )
     worst = game.adversaries[best]
     true = MeanEmbedding(game.ball.atoms, worst.weights, kernel=game.reference.kernel)
     _embeddings(adversary_true, x, game, true(x), BLUE, r"adversary $w_{\mu^*}$", game.theta[best])
@@ -194,10 +258,25 @@ def _draw_sos(values: Axes, below: Axes, game: Game, adversaries: list[SoSGame])
     _mark(values, 0.0, 0.007, words, GREEN, (0, 0), marker="")
     values.set(title="Sums of squares: densities in the MMD ball", xlim=_VIEW, ylim=(-0.002, 0.049))
     values.tick_params(labelbottom=False)
-    values.legend(loc="upper left", frameon=False, ncols=4, columnspacing=0.9, handlelength=1.5, handletextpad=0.5)
+    values.legend(
+        loc="upper left",
+        frameon=False,
+        ncols=4,
+        columnspacing=0.9,
+        handlelength=1.5,
+        handletextpad=0.5,
+    )
     x, p = np.linspace(-HALF_WIDTH, HALF_WIDTH, 801)[:, None], finest.worst.distribution
     assert p is not None
-    _embeddings(below, x, game, evaluate(p, finest.worst.embedding_kernel, x), GREEN, r"adversary $w_p$", finest.mode)
+    _embeddings(
+        below,
+        x,
+        game,
+        evaluate(p, finest.worst.embedding_kernel, x),
+        GREEN,
+        r"adversary $w_p$",
+        finest.mode,
+    )
     density = np.asarray(p.pdf(x))
     scale = 1.2 * float(density.max()) / _HEIGHTS[1]  # both axes have their 0 at the same height
     beside = below.twinx()
@@ -206,17 +285,44 @@ def _draw_sos(values: Axes, below: Axes, game: Game, adversaries: list[SoSGame])
     beside.set_ylim(_HEIGHTS[0] * scale, _HEIGHTS[1] * scale)
     beside.set_ylabel("density", labelpad=2.0)
     beside.set_yticks([tick for tick in beside.get_yticks() if 0.0 <= tick <= _HEIGHTS[1] * scale])
-    below.plot([], [], color="black", linewidth=0.8, label=rf"its density $p$, $\eta = {finest.eta:g}$ (right axis)")
+    below.plot(
+        [],
+        [],
+        color="black",
+        linewidth=0.8,
+        label=rf"its density $p$, $\eta = {finest.eta:g}$ (right axis)",
+    )
     below.legend(loc="upper left", frameon=False)
 
 
-def _embeddings(axes: Axes, x: np.ndarray, game: Game, adversary: np.ndarray, colour: str, name: str, best: float) -> None:
+def _embeddings(
+    axes: Axes,
+    x: np.ndarray,
+    game: Game,
+    adversary: np.ndarray,
+    colour: str,
+    name: str,
+    best: float,
+) -> None:
     """The observed embedding and the adversary's, at the points ``x`` (n, 1), and a line at the ``best`` θ."""
     axes.axhline(0.0, color="black", linewidth=0.5)
-    axes.plot(x, game.reference(x), color=GREY, linestyle="--", label=r"observed $w_{\hat\mu}$, $\hat\mu=\delta_0$")
+    axes.plot(
+        x,
+        game.reference(x),
+        color=GREY,
+        linestyle="--",
+        label=r"observed $w_{\hat\mu}$, $\hat\mu=\delta_0$",
+    )
     axes.plot(x, adversary, color=colour, label=name)
     axes.vlines(best, _HEIGHTS[0], 1.0, color=colour, linewidth=0.8, linestyle=":")
-    axes.annotate(r"$\theta^*$", (best, -0.45), xytext=(3, 0), textcoords="offset points", color=colour, va="center")
+    axes.annotate(
+        r"$\theta^*$",
+        (best, -0.45),
+        xytext=(3, 0),
+        textcoords="offset points",
+        color=colour,
+        va="center",
+    )
     axes.set(xlabel=r"$\theta$, $x$", xlim=_VIEW, ylim=_HEIGHTS)
 
 
@@ -228,9 +334,25 @@ def _draw_atoms(axes: Axes, atoms: list[tuple[float, float]], what: str) -> None
     axes.legend(loc="upper left", frameon=False)
 
 
-def _mark(axes: Axes, x: float, y: float, text: str, colour: str, offset: tuple[float, float], marker: str = "o") -> None:
+def _mark(
+    axes: Axes,
+    x: float,
+    y: float,
+    text: str,
+    colour: str,
+    offset: tuple[float, float],
+    marker: str = "o",
+) -> None:
     axes.plot(x, y, marker=marker, color=colour, markersize=4.0, linestyle="none")
-    axes.annotate(text, (x, y), xytext=offset, textcoords="offset points", ha="center", color=colour, fontsize=7.0)
+    axes.annotate(
+        text,
+        (x, y),
+        xytext=offset,
+        textcoords="offset points",
+        ha="center",
+        color=colour,
+        fontsize=7.0,
+    )
 
 
 def _atoms(game: Game, adversary: WorstAtoms) -> list[tuple[float, float]]:
@@ -238,4 +360,7 @@ def _atoms(game: Game, adversary: WorstAtoms) -> list[tuple[float, float]]:
     positions, weights = game.ball.atoms[:, 0], adversary.weights
     carrying = np.flatnonzero(weights > 1e-9)
     groups = np.split(carrying, np.flatnonzero(np.diff(carrying) > 1) + 1)
-    return [(float(weights[g] @ positions[g] / weights[g].sum()), float(weights[g].sum())) for g in groups]
+    return [
+        (float(weights[g] @ positions[g] / weights[g].sum()), float(weights[g].sum()))
+        for g in groups
+    ]

@@ -9,5 +9,23 @@ from ksos.robust.mode import ModePath, RobustMode, robust_mode
 from ksos.robust.setting import bootstrap_radius
 from ksos.robust.worst_case import WorstCase, worst_case
 
-__all__ = ["AbsoluteLoss", "HuberLoss", "LabelledDensity", "LabelledEmbedding", "LogisticLoss", "ModePath", "ResidualLoss", "RobustMode"]
-__all__ += ["RobustSolution", "SquareLoss", "WorstCase", "bootstrap_radius", "robust_minimize", "robust_mode", "robust_path", "worst_case"]
+__all__ = [
+    "AbsoluteLoss",
+    "HuberLoss",
+    "LabelledDensity",
+    "LabelledEmbedding",
+    "LogisticLoss",
+    "ModePath",
+    "ResidualLoss",
+    "RobustMode",
+]
+__all__ += [
+    "RobustSolution",
+    "SquareLoss",
+    "WorstCase",
+    "bootstrap_radius",
+    "robust_minimize",
+    "robust_mode",
+    "robust_path",
+    "worst_case",
+]

@@ -67,7 +67,9 @@ class MMDBall:
     (0.0236, True)
     """
 
-    def __init__(self, kernel: Kernel, atoms: np.ndarray, reference: np.ndarray, radius: float) -> None:
+    def __init__(
+        self, kernel: Kernel, atoms: np.ndarray, reference: np.ndarray, radius: float
+    ) -> None:
         self.kernel = kernel
         self.atoms = as_points(atoms, "atoms", copy=True)
         self.reference = as_weights(reference, self.atoms.shape[0], "reference")
@@ -122,7 +124,12 @@ class AtomicDual:
 
 
 def worst_atoms(
-    Phi: np.ndarray, z: np.ndarray, loss: np.ndarray, radius: float | None, penalty: float | None = None, digits: float = 1e-6
+    Phi: np.ndarray,
+    z: np.ndarray,
+    loss: np.ndarray,
+    radius: float | None,
+    penalty: float | None = None,
+    digits: float = 1e-6,
 ) -> AtomicDual:
     """max ℓᵀμ over the simplex such that ‖Φμ − z‖ ≤ ε, or max ℓᵀμ − γ‖Φμ − z‖², the multiplier to a relative error of ``digits``.
 
@@ -143,7 +150,9 @@ def worst_atoms(
         mu = _project(np.vstack([Phi, delta * unit]), np.append(z, delta * _ABOVE))
         residual = Phi @ mu - z
         u = 1.0 / (delta**2 * (_ABOVE - float(unit @ mu)))
-        return AtomicDual(mu, float(loss @ mu), spread * u * residual, float(np.linalg.norm(residual)), spread * u)
+        return AtomicDual(
+            mu, float(loss @ mu), spread * u * residual, float(np.linalg.norm(residual)), spread * u
+        )
 
     def excess(log_delta: float) -> float:
         found = at(log_delta)

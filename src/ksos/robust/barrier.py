@@ -61,16 +61,26 @@ class JointBarrier:
         self.rank, labels = space.rank, space.n_blocks
         r, q = space.rank // labels, z.shape[0] // labels
         self.blocks = list(zip(blocks_of(r, labels), blocks_of(q, labels), strict=True))
-        self.tensor = np.ascontiguousarray(to_numpy(space.with_labels(None).compressed_map.tensor))  # the same for every label
+        self.tensor = np.ascontiguousarray(
+            to_numpy(space.with_labels(None).compressed_map.tensor)
+        )  # the same for every label
         self.p, self.r = risk.n_parameters, r
 
     def cost(self) -> float:
         """Floating-point operations of one Newton step, about."""
         n = self.p + self.tensor.shape[0] + 1
-        return len(self.blocks) * (4.0 * n * self.r**3 + float(n * n * self.r**2)) + (self.p + self.z.shape[0]) ** 3 / 3.0
+        return (
+            len(self.blocks) * (4.0 * n * self.r**3 + float(n * n * self.r**2))
+            + (self.p + self.z.shape[0]) ** 3 / 3.0
+        )
 
     def solve(
-        self, radius: float, gap: float, theta: np.ndarray, deadline: Deadline, midway: tuple[Iterate, float] | None = None
+        self,
+        radius: float,
+        gap: float,
+        theta: np.ndarray,
+        deadline: Deadline,
+        midway: tuple[Iterate, float] | None = None,
     ) -> BarrierPoint | None:
         """A point whose gap is about ``gap``; None if Newton's method has not got there before the deadline.
 
@@ -80,15 +90,25 @@ class JointBarrier:
         if midway is not None and last < midway[1] and midway[0].y.shape == self.z.shape:
             old, mu = midway
             start = self._at(old.theta, old.y, old.t, old.s, radius)
-            found = None if start is None else self._followed(start, mu, radius, last, deadline, midway)
+            found = (
+                None if start is None else self._followed(start, mu, radius, last, deadline, midway)
+            )
             if found is not None:
                 return found
         matrix = self.risk.matrix(theta) / self.unit
-        start = self._at(theta, 0.0 * self.z, float(np.linalg.eigvalsh(matrix)[-1]) + 1.0, 1.0, radius)
+        start = self._at(
+            theta, 0.0 * self.z, float(np.linalg.eigvalsh(matrix)[-1]) + 1.0, 1.0, radius
+        )
         return None if start is None else self._followed(start, 1.0, radius, last, deadline, None)
 
     def _followed(
-        self, x: Iterate, mu: float, radius: float, last: float, deadline: Deadline, midway: tuple[Iterate, float] | None
+        self,
+        x: Iterate,
+        mu: float,
+        radius: float,
+        last: float,
+        deadline: Deadline,
+        midway: tuple[Iterate, float] | None,
     ) -> BarrierPoint | None:
         """The path from μ to ``last``."""
         longest = 1.0
@@ -100,7 +120,9 @@ class JointBarrier:
                 return self._found(x, mu, step, midway)
             moved = self._searched(x, mu, radius, direction, decrement, longest)
             if moved is None:
-                return self._found(x, mu, step, midway) if mu <= last and decrement <= _NEAR else None
+                return (
+                    self._found(x, mu, step, midway) if mu <= last and decrement <= _NEAR else None
+                )
             x, longest = moved, 1.0
             if decrement <= _NEAR and mu > last:
                 if mu <= _MIDWAY and (midway is None or mu > _SHRINK * _MIDWAY):
@@ -110,13 +132,17 @@ class JointBarrier:
                 mu *= longest
         return None
 
-    def _found(self, x: Iterate, mu: float, n_iter: int, midway: tuple[Iterate, float] | None) -> BarrierPoint:
+    def _found(
+        self, x: Iterate, mu: float, n_iter: int, midway: tuple[Iterate, float] | None
+    ) -> BarrierPoint:
         C = np.zeros((self.rank, self.rank))
         for (rows, _), root in zip(self.blocks, x.inverse_roots, strict=True):
             C[rows, rows] = mu * root.T @ root
         return BarrierPoint(x.theta, x.y, C / np.trace(C), n_iter, midway)
 
-    def _at(self, theta: np.ndarray, y: np.ndarray, t: float, s: float, radius: float) -> Iterate | None:
+    def _at(
+        self, theta: np.ndarray, y: np.ndarray, t: float, s: float, radius: float
+    ) -> Iterate | None:
         """The point, or None outside of the domain."""
         inside = s * s - float(y @ y)
         if s <= 0.0 or inside <= 0.0 or not np.all(np.isfinite(theta)):
@@ -144,12 +170,16 @@ class JointBarrier:
         for (rows, columns), root in zip(self.blocks, x.inverse_roots, strict=True):
             D = np.concatenate([slopes[:, rows, rows], self.tensor, np.eye(self.r)[None]])
             half = (D.reshape(-1, self.r) @ root.T).reshape(D.shape)
-            scaled = (half.transpose(0, 2, 1).reshape(-1, self.r) @ root.T).reshape(D.shape[0], -1)  # L⁻¹DL⁻ᵀ
+            scaled = (half.transpose(0, 2, 1).reshape(-1, self.r) @ root.T).reshape(
+                D.shape[0], -1
+            )  # L⁻¹DL⁻ᵀ
             at = np.r_[np.arange(p), p + np.arange(columns.start, columns.stop), p + q]
             g[at] -= scaled @ np.eye(self.r).ravel()
             H[np.ix_(at, at)] += scaled @ scaled.T
             W[rows, rows] = root.T @ root
-        H[:p, :p] += risk.curvature(x.theta, W) / self.unit + np.diag(2.0 * risk.alpha / (mu * self.unit))
+        H[:p, :p] += risk.curvature(x.theta, W) / self.unit + np.diag(
+            2.0 * risk.alpha / (mu * self.unit)
+        )
         g[:p] += 2.0 * risk.alpha * x.theta / (mu * self.unit)
         g[p : p + q] += self.z / mu
         g[p + q] += 1.0 / mu
@@ -162,18 +192,36 @@ class JointBarrier:
         scale = 1.0 / np.sqrt(np.maximum(np.diag(H), 1e-300))
         H = scale[:, None] * H * scale + 1e-15 * n * np.eye(n)
         try:
-            direction = -scale * cho_solve(cho_factor(H, lower=True, check_finite=False), scale * g, check_finite=False)
-        except np.linalg.LinAlgError:  # rounding has eaten the curvature of some direction: nothing is to be gained there
+            direction = -scale * cho_solve(
+                cho_factor(H, lower=True, check_finite=False), scale * g, check_finite=False
+            )
+        except (
+            np.linalg.LinAlgError
+        ):  # rounding has eaten the curvature of some direction: nothing is to be gained there
             return np.zeros(n), 0.0
         return direction, float(-g @ direction)
 
-    def _searched(self, x: Iterate, mu: float, radius: float, step: np.ndarray, decrement: float, longest: float) -> Iterate | None:
+    def _searched(
+        self,
+        x: Iterate,
+        mu: float,
+        radius: float,
+        step: np.ndarray,
+        decrement: float,
+        longest: float,
+    ) -> Iterate | None:
         """The first of the steps ``longest`` times 1, ½, ¼, … that stays inside and descends; None if there is none."""
         p, q, length = self.p, self.z.shape[0], longest
         before = x.linear / mu + x.barrier
         for _ in range(_MOST_HALVINGS):
             d = length * step
-            new = self._at(x.theta + d[:p], x.y + d[p : p + q], x.t + float(d[p + q]), x.s + float(d[-1]), radius)
+            new = self._at(
+                x.theta + d[:p],
+                x.y + d[p : p + q],
+                x.t + float(d[p + q]),
+                x.s + float(d[-1]),
+                radius,
+            )
             if new is not None:
                 rise = (new.linear - x.linear) / mu + new.barrier - x.barrier
                 if rise <= -_ARMIJO * length * decrement + 1e-13 * abs(before):

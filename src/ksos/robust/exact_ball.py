@@ -67,7 +67,12 @@ class Answer:
 
 
 def in_the_exact_ball(
-    problem: Problem, radius: float | None, goal: Goal, deadline: Deadline, start: Saddle | None = None, gamma: float | None = None
+    problem: Problem,
+    radius: float | None,
+    goal: Goal,
+    deadline: Deadline,
+    start: Saddle | None = None,
+    gamma: float | None = None,
 ) -> Answer:
     """The answer in the exact ball of this radius; without a radius, that of the problem with the multiplier γ of MMD²."""
     answer = settled(problem, radius, goal, deadline, start, gamma)
@@ -78,17 +83,28 @@ def in_the_exact_ball(
         note = f"exact and projected MMD differ by {answer.exact.apart:.1e}: the gap of the worst case counts the difference"
         note += "" if problem.grows else "; give the space more landmarks, or leave the space out"
     found = answer.exact if radius is None else _mixed_in(answer, radius, deadline)
-    return replace(answer, note=note) if found is None else replace(answer, exact=found, feasible=True, note=note)
+    return (
+        replace(answer, note=note)
+        if found is None
+        else replace(answer, exact=found, feasible=True, note=note)
+    )
 
 
 @np.errstate(under="ignore")
 @one_blas_thread(0)
 def settled(
-    problem: Problem, radius: float | None, goal: Goal, deadline: Deadline, start: Saddle | None = None, gamma: float | None = None
+    problem: Problem,
+    radius: float | None,
+    goal: Goal,
+    deadline: Deadline,
+    start: Saddle | None = None,
+    gamma: float | None = None,
 ) -> Answer:
     """Solve, compare, add a direction, until exact and projected MMD agree; few digits until then, unless all of them cost the same."""
     rough = replace(goal, rtol=max(goal.rtol, _ROUGH))
-    digits = goal if start is not None or problem.has_interior(start) or not problem.grows else rough
+    digits = (
+        goal if start is not None or problem.has_interior(start) or not problem.grows else rough
+    )
     if start is not None and start.space is not problem.space:
         problem = replace(problem, space=start.space)
     while True:
@@ -115,11 +131,20 @@ def exactly(problem: Problem, point: Point) -> Exact:
     density = space.density(G)
     mass = 1.0
     if isinstance(density, SoSDensity):
-        mass = (float(np.linalg.norm(to_numpy(space.T @ G))) / float(np.linalg.norm(to_numpy(density.unit_factor)))) ** 2
+        mass = (
+            float(np.linalg.norm(to_numpy(space.T @ G)))
+            / float(np.linalg.norm(to_numpy(density.unit_factor)))
+        ) ** 2
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", RuntimeWarning)
         distance = density.mmd(problem.data)
-    return Exact(point, density, distance, mass, "; ".join(dict.fromkeys(str(warning.message).split("; pass ")[0] for warning in said)))
+    return Exact(
+        point,
+        density,
+        distance,
+        mass,
+        "; ".join(dict.fromkeys(str(warning.message).split("; pass ")[0] for warning in said)),
+    )
 
 
 @one_blas_thread(0)
@@ -154,10 +179,14 @@ def _sharper(problem: Problem, exact: Exact) -> SoSSpace | None:
         if part is not None:
             block, own = C[blocks[label], blocks[label]], exact.density.relative_to(label, data)
             plain = _seeing(plain, block / np.trace(block), part, own, mmd(part, own)) or plain
-    return plain.with_labels(space.labels) if len(plain.directions) > len(space.directions) else None
+    return (
+        plain.with_labels(space.labels) if len(plain.directions) > len(space.directions) else None
+    )
 
 
-def _seeing(space: SoSSpace, C: np.ndarray, p: SoSDensity, data: MeanEmbedding, exact: float) -> SoSSpace | None:
+def _seeing(
+    space: SoSSpace, C: np.ndarray, p: SoSDensity, data: MeanEmbedding, exact: float
+) -> SoSSpace | None:
     """The space that sees p, the density of C, as far from the data as it is."""
     if len(space.directions) >= _MOST_DIRECTIONS:
         return None
@@ -192,13 +221,20 @@ def _mixed_in(answer: Answer, radius: float, deadline: Deadline) -> Exact | None
 
 def _deeper(answer: Answer, radius: float, deadline: Deadline) -> Iterator[Point]:
     """Points nearer to the data that are nearly as bad: they need not be the best of their kind, so that few digits will do."""
-    problem, saddle, found, term = answer.problem, answer.saddle, answer.exact, answer.problem.term()
+    problem, saddle, found, term = (
+        answer.problem,
+        answer.saddle,
+        answer.exact,
+        answer.problem.term(),
+    )
     excess = found.mmd - radius
     near = None if saddle.nearest is None else problem.point(saddle.nearest.C, term)
     if near is not None:  # a little of the nearest density costs next to nothing
         room = radius - near.distance
         if excess > _LITTLE * room and problem.barrier is not None and room > 3.0 * excess:
-            inner = problem.barrier.solve(radius - 3.0 * excess, _LITTLE, saddle.theta, deadline, saddle.midway)
+            inner = problem.barrier.solve(
+                radius - 3.0 * excess, _LITTLE, saddle.theta, deadline, saddle.midway
+            )
             if inner is not None:
                 yield problem.point(inner.C, term)
         if not problem.fixed or deadline.passed:
@@ -208,7 +244,9 @@ def _deeper(answer: Answer, radius: float, deadline: Deadline) -> Iterator[Point
         if deadline.passed:
             break
         u *= _DEEPER
-        point, solution, _ = problem.penalised(u, found.point.C, _ROUGH, deadline, term, saddle.solver)
+        point, solution, _ = problem.penalised(
+            u, found.point.C, _ROUGH, deadline, term, saddle.solver
+        )
         if solution.keyboard_interrupt:
             raise KeyboardInterrupt("interrupted before the density was moved into the ball")
         yield point

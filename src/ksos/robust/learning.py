@@ -17,16 +17,39 @@ from ksos.kernels import Kernel
 from ksos.measures import Measure
 from ksos.nodes import Nodes, finer_nodes, nodes_of
 from ksos.observables import NumericFunction, Observable
-from ksos.robust.node_risk import NodeRisk, ParametricLoss, UserLoss, least_expected, proven_expected
+from ksos.robust.node_risk import (
+    NodeRisk,
+    ParametricLoss,
+    UserLoss,
+    least_expected,
+    proven_expected,
+)
 from ksos.robust.problem import Goal, Problem, Saddle
 from ksos.robust.setting import Setting, as_radius, as_setting, check_radius
-from ksos.robust.worst_case import DATA_ALONE, Certified, Family, WorstCase, as_goal, attack, warn_if_unbounded
+from ksos.robust.worst_case import (
+    DATA_ALONE,
+    Certified,
+    Family,
+    WorstCase,
+    as_goal,
+    attack,
+    warn_if_unbounded,
+)
 from ksos.space import SoSSpace
 
-__all__ = ["ParametricFamily", "RobustSolution", "robust_minimize", "robust_path", "solved_robustly"]
+__all__ = [
+    "ParametricFamily",
+    "RobustSolution",
+    "robust_minimize",
+    "robust_path",
+    "solved_robustly",
+]
 
 _SET_UP_SHARE = 0.25  # of a time limit, for choosing nodes
-_NODES_AGREE, _SMALL_RISK = 0.1, 1e-3  # of the digits asked for, for an error counts twice; of the spread of a loss
+_NODES_AGREE, _SMALL_RISK = (
+    0.1,
+    1e-3,
+)  # of the digits asked for, for an error counts twice; of the spread of a loss
 _FLAT = "nothing bounds the risk from below in some direction of theta, so that nothing is certified; pass alpha > 0"
 
 
@@ -69,7 +92,11 @@ class RobustSolution(Certified):
         """``gap / |value|``."""
         if self.gap is None or self.value is None:
             return None
-        return self.gap / abs(self.value) if self.value != 0.0 else (0.0 if self.gap == 0.0 else float("inf"))
+        return (
+            self.gap / abs(self.value)
+            if self.value != 0.0
+            else (0.0 if self.gap == 0.0 else float("inf"))
+        )
 
     @property
     def lower_bound(self) -> float | None:
@@ -147,13 +174,19 @@ def robust_path(
     """
     deadline = Deadline(time_limit)
     if not callable(loss):
-        raise TypeError(f"loss must be a function loss(theta, X) -> (values, gradients); got {loss!r}")
+        raise TypeError(
+            f"loss must be a function loss(theta, X) -> (values, gradients); got {loss!r}"
+        )
     theta = as_vector(np.atleast_1d(theta0), "theta0")
     ridge = (
-        np.full(theta.shape, as_nonnegative(alpha, "alpha")) if np.ndim(alpha) == 0 else as_vector(alpha, "alpha", length=theta.shape[0])
+        np.full(theta.shape, as_nonnegative(alpha, "alpha"))
+        if np.ndim(alpha) == 0
+        else as_vector(alpha, "alpha", length=theta.shape[0])
     )
     if hessian is not None and not callable(hessian):
-        raise TypeError(f"hessian must be a function hessian(theta, X, weights) -> (p, p); got {hessian!r}")
+        raise TypeError(
+            f"hessian must be a function hessian(theta, X, weights) -> (p, p); got {hessian!r}"
+        )
     if np.any(ridge < 0.0):
         raise ValueError(f"alpha must not be negative; got {alpha!r}")
     goal = as_goal(tol, rtol)
@@ -168,14 +201,26 @@ def robust_path(
     out: list[RobustSolution] = []
     for radius in numbers:
         found = solved_robustly(family, radius, goal, deadline, out[-1].saddle if out else None)
-        if found.status == "solved_inaccurate" and 4.0 * found.integration_error > (found.gap or 0.0) and not deadline.passed:
+        if (
+            found.status == "solved_inaccurate"
+            and 4.0 * found.integration_error > (found.gap or 0.0)
+            and not deadline.passed
+        ):
             # the loss of the solution has kinks where those of the data had none
             with set_up(deadline, _SET_UP_SHARE):
-                family = _UserFamily(loss, found.theta, np.array(ridge, dtype=float), setting, hessian)
+                family = _UserFamily(
+                    loss, found.theta, np.array(ridge, dtype=float), setting, hessian
+                )
             found = solved_robustly(family, radius, goal, deadline)
         out.append(found)
-        if (saddle := out[-1].saddle) is not None and saddle.keyboard_interrupt and len(out) < len(numbers):
-            raise KeyboardInterrupt(f"interrupted at radius {radius:g}; {len(out) - 1} of {len(numbers)} came before it")
+        if (
+            (saddle := out[-1].saddle) is not None
+            and saddle.keyboard_interrupt
+            and len(out) < len(numbers)
+        ):
+            raise KeyboardInterrupt(
+                f"interrupted at radius {radius:g}; {len(out) - 1} of {len(numbers)} came before it"
+            )
     return out
 
 
@@ -203,14 +248,22 @@ class ParametricFamily(Family):
     def integration_error(self, theta: np.ndarray) -> float:
         assert isinstance(self.risk, NodeRisk)
         finer = finer_nodes(self.space, self.risk.nodes)
-        return float(np.linalg.norm(finer.matrix(self._values(theta, finer.points)) - self.risk.true_matrix(theta), 2))
+        return float(
+            np.linalg.norm(
+                finer.matrix(self._values(theta, finer.points)) - self.risk.true_matrix(theta), 2
+            )
+        )
 
     def nodes(self) -> Nodes:
         """Nodes that are enough for the losses that suit the data."""
         at = self.probable_thetas()
         risk = self.empirical_value(at[0])
         values = self._values(at[0], self.setting.reference.points[:, : self.space.n_features])
-        tol = _NODES_AGREE * self.agreement * max(abs(risk or 0.0), _SMALL_RISK * float(np.ptp(values)))
+        tol = (
+            _NODES_AGREE
+            * self.agreement
+            * max(abs(risk or 0.0), _SMALL_RISK * float(np.ptp(values)))
+        )
         return nodes_of(self.space, [partial(self._values, theta) for theta in at], tol)
 
     def probable_thetas(self) -> list[np.ndarray]:
@@ -225,18 +278,33 @@ class ParametricFamily(Family):
 
 
 def solved_robustly(
-    family: ParametricFamily, radius: float, goal: Goal, deadline: Deadline, start: Saddle | None = None, problem: Problem | None = None
+    family: ParametricFamily,
+    radius: float,
+    goal: Goal,
+    deadline: Deadline,
+    start: Saddle | None = None,
+    problem: Problem | None = None,
 ) -> RobustSolution:
     """The robust solution for one radius; ``problem`` is the family's, with directions added to it."""
     if radius == 0.0:
         return _data_alone(family, goal, deadline)
     answer, worst = attack(family, radius, goal, deadline, start, problem=problem)
     problem, saddle = answer.problem, answer.saddle
-    error = worst.integration_error  # the true risk is within it of that at the nodes, for every density and parameter
-    gap = None if saddle.gap is None or worst.value is None else problem.units[1] * saddle.gap + 2.0 * error
+    error = (
+        worst.integration_error
+    )  # the true risk is within it of that at the nodes, for every density and parameter
+    gap = (
+        None
+        if saddle.gap is None or worst.value is None
+        else problem.units[1] * saddle.gap + 2.0 * error
+    )
     value = None if worst.value is None else problem.in_units_of_the_loss(saddle.upper) + error
     note, status = _FLAT if value is not None and gap is None else worst.note, worst.status
-    if status == "solved" and gap is not None and gap > problem.units[1] * problem.target(goal, saddle.point.risk):
+    if (
+        status == "solved"
+        and gap is not None
+        and gap > problem.units[1] * problem.target(goal, saddle.point.risk)
+    ):
         status = "solved_inaccurate"
     return RobustSolution(
         saddle.theta, value, gap, status, worst, radius, saddle.least_radius, error, saddle.n_iter,
@@ -260,11 +328,24 @@ class _UserFamily(ParametricFamily):
     """A loss of the user's, at the nodes of a quadrature rule."""
 
     def __init__(
-        self, loss: Callable[..., Any], theta: np.ndarray, alpha: np.ndarray, setting: Setting, hessian: Callable[..., Any] | None = None
+        self,
+        loss: Callable[..., Any],
+        theta: np.ndarray,
+        alpha: np.ndarray,
+        setting: Setting,
+        hessian: Callable[..., Any] | None = None,
     ) -> None:
         super().__init__(setting)
-        self.loss, self.theta, self.alpha, self.hessian, self.masses = loss, theta, alpha, hessian, setting.reference.weights
-        self._loss_on(setting.reference.points).values(theta)  # a plain mistake shows before any work
+        self.loss, self.theta, self.alpha, self.hessian, self.masses = (
+            loss,
+            theta,
+            alpha,
+            hessian,
+            setting.reference.weights,
+        )
+        self._loss_on(setting.reference.points).values(
+            theta
+        )  # a plain mistake shows before any work
         nodes = self.nodes()
         self.risk = NodeRisk(nodes, self._loss_on(nodes.points), alpha, theta)
 

@@ -16,9 +16,23 @@ import numpy as np
 from ksos._validation import as_choice, as_positive
 from ksos.robust.node_risk import NodeRisk, ParametricLoss, least_expected
 
-__all__ = ["AbsoluteLoss", "ClassificationLoss", "HuberLoss", "LogisticLoss", "RegressionLoss", "ResidualLoss", "SquareLoss"]
+__all__ = [
+    "AbsoluteLoss",
+    "ClassificationLoss",
+    "HuberLoss",
+    "LogisticLoss",
+    "RegressionLoss",
+    "ResidualLoss",
+    "SquareLoss",
+]
 
-_SHARPER = (1.0, 0.1, 1e-2, 1e-3, 1e-4)  # roundings of |r| for the data themselves, in units of that of the robust problem
+_SHARPER = (
+    1.0,
+    0.1,
+    1e-2,
+    1e-3,
+    1e-4,
+)  # roundings of |r| for the data themselves, in units of that of the robust problem
 
 
 # --- at points ---
@@ -68,7 +82,13 @@ class AbsoluteRisk(NodeRisk):
             free = np.abs(r) <= width * delta
             fixed = U[~free].T @ (masses[~free] * np.sign(r[~free]))
             A = U[free].T * masses[free]
-            answer = linprog(-masses[free] * r[free], A_eq=A, b_eq=2.0 * self.alpha * theta - fixed, bounds=(-1.0, 1.0), method="highs")
+            answer = linprog(
+                -masses[free] * r[free],
+                A_eq=A,
+                b_eq=2.0 * self.alpha * theta - fixed,
+                bounds=(-1.0, 1.0),
+                method="highs",
+            )
             if answer.status == 0:
                 return float(masses[~free] @ np.abs(r[~free]) - answer.fun + self.penalty(theta))
         # the smooth loss is at most δ/2 above
@@ -95,8 +115,12 @@ class LogisticScores(ParametricLoss):
 
     def values(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         log, probabilities = self._scores(theta)
-        residuals = probabilities[:, 1:] - np.eye(self.labels)[:, None, 1:]  # (labels, N, labels − 1)
-        return -log.T.ravel(), (residuals[..., None] * self.U[:, None, :]).reshape(-1, self.n_parameters)
+        residuals = (
+            probabilities[:, 1:] - np.eye(self.labels)[:, None, 1:]
+        )  # (labels, N, labels − 1)
+        return -log.T.ravel(), (residuals[..., None] * self.U[:, None, :]).reshape(
+            -1, self.n_parameters
+        )
 
     def curvature(self, theta: np.ndarray, masses: np.ndarray) -> np.ndarray:
         probabilities = self._scores(theta)[1][:, 1:]
@@ -116,7 +140,10 @@ class LogisticOfOwn(ParametricLoss):
 
     def __init__(self, U: np.ndarray, labels: int, codes: np.ndarray) -> None:
         self.scores = LogisticScores(U, labels)
-        self.n_parameters, self.rows = self.scores.n_parameters, codes * U.shape[0] + np.arange(U.shape[0])
+        self.n_parameters, self.rows = (
+            self.scores.n_parameters,
+            codes * U.shape[0] + np.arange(U.shape[0]),
+        )
 
     def values(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         values, gradients = self.scores.values(theta)
@@ -229,7 +256,9 @@ class LogisticLoss(ClassificationLoss):
     name = "logistic"
 
 
-LOSSES: dict[str, type[_Loss]] = {loss.name: loss for loss in (SquareLoss, HuberLoss, AbsoluteLoss, LogisticLoss)}
+LOSSES: dict[str, type[_Loss]] = {
+    loss.name: loss for loss in (SquareLoss, HuberLoss, AbsoluteLoss, LogisticLoss)
+}
 """Every loss by name."""
 
 

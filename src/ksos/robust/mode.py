@@ -38,7 +38,11 @@ _MANY, _STARTS = 16, 3
 _ATOMS = {1: 401, 2: 25}
 _STEP = 1e-4  # of a bandwidth, for differences of closed forms
 _FIRST, _SEARCHED = Goal(rtol=1e-5), Goal(rtol=1e-6)
-_CLIMB = {"maxiter": 20, "ftol": 1e-8, "maxls": 5}  # a longer line search is lost in the digits of the values
+_CLIMB = {
+    "maxiter": 20,
+    "ftol": 1e-8,
+    "maxls": 5,
+}  # a longer line search is lost in the digits of the values
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,11 @@ class RobustMode:
     def message(self) -> str:
         """The status in a sentence."""
         sentence, least = f"{self.status}: {ROBUST_STATUSES[self.status]}", self.least_radius
-        return sentence if least is None else f"{sentence}; the least radius that holds a density of this space is {least:.6g} (certified)"
+        return (
+            sentence
+            if least is None
+            else f"{sentence}; the least radius that holds a density of this space is {least:.6g} (certified)"
+        )
 
 
 def robust_mode(
@@ -126,13 +134,17 @@ def robust_mode(
         n_support=n_support,
     )  # fmt: skip
     epsilon = as_radius(radius, setting, confidence, n_resamples, rng)
-    search = _Search(setting, None if n_grid is None else as_count(n_grid, "n_grid", minimum=2), deadline)
+    search = _Search(
+        setting, None if n_grid is None else as_count(n_grid, "n_grid", minimum=2), deadline
+    )
     worst: WorstAtoms | MeanEmbedding | None = None
     if relaxation or epsilon == 0.0:
         theta, value = search.run(_relaxed(setting.embedding, epsilon))
         if epsilon > 0.0:
             points, a = to_numpy(setting.embedding.points), to_numpy(setting.embedding.weights)
-            worst = MeanEmbedding(np.vstack([points, theta]), np.append(a, -epsilon), kernel=setting.embedding.kernel)
+            worst = MeanEmbedding(
+                np.vstack([points, theta]), np.append(a, -epsilon), kernel=setting.embedding.kernel
+            )
     elif adversary == "atoms":
         ball = _atomic(setting, epsilon, n_atoms)
         theta, value = search.run(_against_atoms(ball))
@@ -154,7 +166,9 @@ class _Search:
 
     def __init__(self, setting: Setting, n_grid: int | None, deadline: Deadline) -> None:
         d, domain = setting.reference.n_features, setting.measure
-        near = region(domain, setting.reference.points, 1e-3 * setting.embedding.kernel.sigma_vector(d))
+        near = region(
+            domain, setting.reference.points, 1e-3 * setting.embedding.kernel.sigma_vector(d)
+        )
         self.box = near if domain.region is None else domain.region
         if d in _GRID:
             self.starts = grid(self.box, [_GRID[d] if n_grid is None else n_grid] * d)
@@ -172,7 +186,10 @@ class _Search:
     def path(self) -> ModePath:
         """What has been tried."""
         d = self.box.low.shape[0]
-        return ModePath(np.array([theta for theta, _ in self.tried]).reshape(len(self.tried), d), np.array([v for _, v in self.tried]))
+        return ModePath(
+            np.array([theta for theta, _ in self.tried]).reshape(len(self.tried), d),
+            np.array([v for _, v in self.tried]),
+        )
 
     def run(self, f: Value) -> tuple[np.ndarray, float]:
         """The best θ and its value."""
@@ -198,13 +215,25 @@ class _Search:
         for start in self.starts:
             ask((start - low) / width)
         chosen: list[np.ndarray] = []
-        for i in np.argsort([-value for _, value in self.tried], kind="stable"):  # starts next to each other climb the same hill
-            if all(np.max(np.abs(self.starts[i] - other) / width) > 1.5 * self.spacing for other in chosen):
+        for i in np.argsort(
+            [-value for _, value in self.tried], kind="stable"
+        ):  # starts next to each other climb the same hill
+            if all(
+                np.max(np.abs(self.starts[i] - other) / width) > 1.5 * self.spacing
+                for other in chosen
+            ):
                 chosen.append(self.starts[i])
             if len(chosen) == _STARTS:
                 break
         for start in chosen:
-            minimize(ask, (start - low) / width, jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * width.shape[0], options=_CLIMB)
+            minimize(
+                ask,
+                (start - low) / width,
+                jac=True,
+                method="L-BFGS-B",
+                bounds=[(0.0, 1.0)] * width.shape[0],
+                options=_CLIMB,
+            )
 
 
 def _relaxed(embedding: MeanEmbedding, epsilon: float) -> Value:
@@ -233,9 +262,14 @@ def _atomic(setting: Setting, epsilon: float, n_atoms: int | None) -> MMDBall:
     if setting.measure.atoms is not None:
         points = setting.measure.atoms.points
     elif d in _ATOMS:
-        points = grid(setting.box, [_ATOMS[d] if n_atoms is None else as_count(n_atoms, "n_atoms", minimum=2)] * d)
+        points = grid(
+            setting.box,
+            [_ATOMS[d] if n_atoms is None else as_count(n_atoms, "n_atoms", minimum=2)] * d,
+        )
     else:
-        raise ValueError(f'adversary="atoms" needs a grid, in one or two features, or a Discrete measure; got {d} features')
+        raise ValueError(
+            f'adversary="atoms" needs a grid, in one or two features, or a Discrete measure; got {d} features'
+        )
     atoms = np.unique(np.concatenate([points, reference.points]), axis=0)
     places = {tuple(row): i for i, row in enumerate(atoms.tolist())}
     nu = np.zeros(atoms.shape[0])
@@ -248,28 +282,51 @@ def _against_atoms(ball: MMDBall) -> Value:
     def value(theta: np.ndarray) -> tuple[float, np.ndarray]:
         worst = ball.worst_at(theta)
         sigma = ball.kernel.sigma_vector(theta.shape[0])
-        seen = _with_differences(lambda thetas: ball.kernel(thetas, ball.atoms) @ worst.weights, sigma)
+        seen = _with_differences(
+            lambda thetas: ball.kernel(thetas, ball.atoms) @ worst.weights, sigma
+        )
         return worst.value, seen(theta)[1]
 
     return value
 
 
-def _against_densities(setting: Setting, search: _Search, epsilon: float, goal: Goal, deadline: Deadline) -> RobustMode:
+def _against_densities(
+    setting: Setting, search: _Search, epsilon: float, goal: Goal, deadline: Deadline
+) -> RobustMode:
     player = Player(setting, epsilon, deadline)
-    first = player.settle(to_numpy(setting.reference.points[int(np.argmax(np.abs(setting.reference.weights)))]), _FIRST).saddle
+    first = player.settle(
+        to_numpy(setting.reference.points[int(np.argmax(np.abs(setting.reference.weights)))]),
+        _FIRST,
+    ).saddle
     if first.empty:
-        return RobustMode(None, None, None, search.path, first.status, epsilon, first.least_radius, deadline.elapsed)
+        return RobustMode(
+            None,
+            None,
+            None,
+            search.path,
+            first.status,
+            epsilon,
+            first.least_radius,
+            deadline.elapsed,
+        )
     theta, _ = search.run(player)
     space = setting.space if player.last is None else player.last.saddle.space
     _, worst = attack(_loss_at(replace(setting, space=space), theta), epsilon, goal, deadline)
-    value, late = None if worst.value is None else -worst.value, search.late and worst.status != "interrupted"
+    value, late = (
+        None if worst.value is None else -worst.value,
+        search.late and worst.status != "interrupted",
+    )
     status = "time_limit" if late else worst.status
-    return RobustMode(theta, value, worst, search.path, status, epsilon, worst.least_radius, deadline.elapsed)
+    return RobustMode(
+        theta, value, worst, search.path, status, epsilon, worst.least_radius, deadline.elapsed
+    )
 
 
 def _loss_at(setting: Setting, theta: np.ndarray) -> FixedLoss:
     """−k(·, θ)."""
-    return FixedLoss(setting, KernelFunction(theta[None, :], [-1.0], kernel=setting.embedding.kernel))
+    return FixedLoss(
+        setting, KernelFunction(theta[None, :], [-1.0], kernel=setting.embedding.kernel)
+    )
 
 
 class Player:
@@ -282,7 +339,9 @@ class Player:
     def settle(self, theta: np.ndarray, goal: Goal) -> Answer:
         """Solve at θ, with the directions added in which exact and projected MMD of the answer differ."""
         start = None if self.last is None else self.last.saddle
-        self.last = settled(_loss_at(self.setting, theta).problem, self.epsilon, goal, self.deadline, start)
+        self.last = settled(
+            _loss_at(self.setting, theta).problem, self.epsilon, goal, self.deadline, start
+        )
         if self.last.saddle.keyboard_interrupt:
             raise KeyboardInterrupt("robust_mode was interrupted")
         return self.last
@@ -291,5 +350,8 @@ class Player:
         answer = self.settle(theta, _SEARCHED)
         p, kernel = answer.exact.density, self.setting.embedding.kernel
         assert isinstance(p, SoSDensity)
-        seen = _with_differences(lambda thetas: to_numpy(evaluate(p, kernel, thetas)), kernel.sigma_vector(theta.shape[0]))
+        seen = _with_differences(
+            lambda thetas: to_numpy(evaluate(p, kernel, thetas)),
+            kernel.sigma_vector(theta.shape[0]),
+        )
         return -answer.problem.in_units_of_the_loss(answer.saddle.point.risk), seen(theta)[1]

@@ -43,9 +43,17 @@ class ParametricLoss(ABC):
 class UserLoss(ParametricLoss):
     """loss(θ, X) → (values, gradients), with every answer checked, and convexity between any two parameters that follow each other."""
 
-    def __init__(self, loss: Callable[..., Any], X: np.ndarray, n_parameters: int, hessian: Callable[..., Any] | None = None) -> None:
+    def __init__(
+        self,
+        loss: Callable[..., Any],
+        X: np.ndarray,
+        n_parameters: int,
+        hessian: Callable[..., Any] | None = None,
+    ) -> None:
         self.loss, self.X, self.n_parameters, self.hessian = loss, X, n_parameters, hessian
-        self._last: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None  # values are not computed twice; none depends on it
+        self._last: tuple[np.ndarray, np.ndarray, np.ndarray] | None = (
+            None  # values are not computed twice; none depends on it
+        )
 
     def values(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self._last is not None and np.array_equal(self._last[0], theta):
@@ -59,7 +67,10 @@ class UserLoss(ParametricLoss):
     def curvature(self, theta: np.ndarray, masses: np.ndarray) -> np.ndarray:
         if self.hessian is None:
             return super().curvature(theta, masses)
-        H, p = np.asarray(self.hessian(theta.copy(), self.X.copy(), masses.copy()), dtype=np.float64), self.n_parameters
+        H, p = (
+            np.asarray(self.hessian(theta.copy(), self.X.copy(), masses.copy()), dtype=np.float64),
+            self.n_parameters,
+        )
         if H.shape != (p, p) or not np.all(np.isfinite(H)):
             wanted = f"a finite array of shape ({p}, {p}), the sum over n of weights_n ∂²loss_n"
             raise ValueError(f"hessian must return {wanted}; got shape {H.shape}")
@@ -71,7 +82,9 @@ class UserLoss(ParametricLoss):
         try:
             answer = self.loss(theta.copy(), self.X.copy())
         except Exception as error:
-            raise ValueError(f"the loss raised {type(error).__name__}: {error}; it must return {wanted}") from error
+            raise ValueError(
+                f"the loss raised {type(error).__name__}: {error}; it must return {wanted}"
+            ) from error
         if not isinstance(answer, tuple) or len(answer) != 2:
             raise ValueError(f"the loss must return a tuple {wanted}; got {type(answer).__name__}")
         try:
@@ -81,7 +94,9 @@ class UserLoss(ParametricLoss):
         except (TypeError, ValueError):
             raise ValueError(f"the loss must return numbers, {wanted}; got {answer!r}") from None
         if values.shape != (n,) or gradients.shape != (n, p):
-            raise ValueError(f"the loss must return {wanted}; got shapes {values.shape} and {gradients.shape}")
+            raise ValueError(
+                f"the loss must return {wanted}; got shapes {values.shape} and {gradients.shape}"
+            )
         for name, part in (("values", values), ("gradients", gradients.sum(axis=1))):
             if not np.all(np.isfinite(part)):
                 at = int(np.argmin(np.isfinite(part)))
@@ -89,17 +104,27 @@ class UserLoss(ParametricLoss):
                 raise ValueError(f"the loss must return finite {name}; got {part[at]} at {where}")
         return values, gradients
 
-    def _check_convexity(self, theta: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> None:
+    def _check_convexity(
+        self, theta: np.ndarray, values: np.ndarray, gradients: np.ndarray
+    ) -> None:
         """ℓ(θ') ≥ ℓ(θ) + ⟨∂ℓ(θ), θ' − θ⟩ at every node, both ways."""
         assert self._last is not None
         old, old_values, old_gradients = self._last
         move = theta - old
-        sides = (old_values, values, old_gradients @ move), (values, old_values, -(gradients @ move))
+        sides = (
+            (old_values, values, old_gradients @ move),
+            (values, old_values, -(gradients @ move)),
+        )
         below = [here + rise - there for here, there, rise in sides]
-        if max(float(missing.max()) for missing in below) <= _CANCELLED * max(float(values.max()), -float(values.min())):
+        if max(float(missing.max()) for missing in below) <= _CANCELLED * max(
+            float(values.max()), -float(values.min())
+        ):
             return  # no more than rounding, which is what nearly every call finds
         # a hinge near its kink is a small difference of terms whose size only its slope tells
-        terms = np.abs(values) + np.abs(gradients) @ np.abs(theta), np.abs(old_values) + np.abs(old_gradients) @ np.abs(old)
+        terms = (
+            np.abs(values) + np.abs(gradients) @ np.abs(theta),
+            np.abs(old_values) + np.abs(old_gradients) @ np.abs(old),
+        )
         least = _CANCELLED * float(max(part.max() for part in terms))
         for missing, (here, there, rise) in zip(below, sides, strict=True):
             size = np.abs(here) + np.abs(there) + np.abs(rise)
@@ -107,13 +132,17 @@ class UserLoss(ParametricLoss):
             if missing[at] > _ROUNDING * size[at] + least + 1e-300:
                 where = f"at x = {self.X[at].tolist()}, between theta = {old.tolist()} and {theta.tolist()}"
                 lower = f"{where}, it lies below its tangent by {missing[at]:.3g}"
-                raise ConvexityError(f"the loss is not convex in theta, or its gradient wrong: {lower}")
+                raise ConvexityError(
+                    f"the loss is not convex in theta, or its gradient wrong: {lower}"
+                )
 
 
 class NodeRisk(ParametricRisk):
     """Σ_n m_n(C) ℓ(θ, x_n) + Σ α_j θ_j²."""
 
-    def __init__(self, nodes: Nodes, loss: ParametricLoss, alpha: np.ndarray, theta: np.ndarray | None = None) -> None:
+    def __init__(
+        self, nodes: Nodes, loss: ParametricLoss, alpha: np.ndarray, theta: np.ndarray | None = None
+    ) -> None:
         """``theta`` is where the first minimisation starts, by default at 0."""
         self.nodes, self.loss, self.alpha, self.n_parameters = nodes, loss, alpha, loss.n_parameters
         self.theta = np.zeros(loss.n_parameters) if theta is None else theta
@@ -149,15 +178,28 @@ class NodeRisk(ParametricRisk):
 
 
 def least_expected(
-    loss: ParametricLoss, masses: np.ndarray, alpha: np.ndarray, theta: np.ndarray, eigen: tuple[np.ndarray, np.ndarray] | None = None
+    loss: ParametricLoss,
+    masses: np.ndarray,
+    alpha: np.ndarray,
+    theta: np.ndarray,
+    eigen: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> Minimum:
     """min over θ of Σ_n m_n ℓ(θ, x_n) + Σ α_j θ_j²; ``eigen`` is the eigendecomposition of the second derivative of a neighbour."""
-    return newton(_expected(loss, masses, alpha), lambda at: loss.curvature(at, masses) + 2.0 * np.diag(alpha), theta, eigen)
+    return newton(
+        _expected(loss, masses, alpha),
+        lambda at: loss.curvature(at, masses) + 2.0 * np.diag(alpha),
+        theta,
+        eigen,
+    )
 
 
-def proven_expected(loss: ParametricLoss, masses: np.ndarray, alpha: np.ndarray, theta: np.ndarray, tol: float) -> float:
+def proven_expected(
+    loss: ParametricLoss, masses: np.ndarray, alpha: np.ndarray, theta: np.ndarray, tol: float
+) -> float:
     """A certified lower bound of that minimum, to about ``tol``; −∞ if there is none. ``theta`` is about the minimiser."""
-    return proven_minimum(_expected(loss, masses, alpha), least_expected(loss, masses, alpha, theta), alpha, tol)
+    return proven_minimum(
+        _expected(loss, masses, alpha), least_expected(loss, masses, alpha, theta), alpha, tol
+    )
 
 
 def _expected(loss: ParametricLoss, masses: np.ndarray, alpha: np.ndarray) -> Value:

@@ -37,7 +37,10 @@ from ksos.space import SoSSpace
 
 __all__ = ["Goal", "Nearest", "Point", "Problem", "Saddle"]
 
-_CHEAP_STEP, _DEAR_STEP = 2e8, 1.2e10  # floating-point operations of one step of the interior point for a fixed loss
+_CHEAP_STEP, _DEAR_STEP = (
+    2e8,
+    1.2e10,
+)  # floating-point operations of one step of the interior point for a fixed loss
 _CHEAP_JOINT_STEP = 4e9  # and of the barrier method, which has θ besides
 _MOST_STEPS, _MOST_PATH_STEPS = 300, 100
 _NEWTON = LowRank(extra_steps=0)  # on a factor
@@ -107,12 +110,18 @@ class Saddle:
     @property
     def gap(self) -> float | None:
         """upper − lower; None if nothing is proven."""
-        return max(self.upper - self.lower, 0.0) if math.isfinite(self.upper) and math.isfinite(self.lower) else None
+        return (
+            max(self.upper - self.lower, 0.0)
+            if math.isfinite(self.upper) and math.isfinite(self.lower)
+            else None
+        )
 
     @property
     def empty(self) -> bool:
         """Whether no density was found in the ball."""
-        return self.status in ("infeasible", "undecided") or (not math.isfinite(self.lower) and self.point.distance > self.radius)
+        return self.status in ("infeasible", "undecided") or (
+            not math.isfinite(self.lower) and self.point.distance > self.radius
+        )
 
 
 @dataclass(frozen=True)
@@ -163,7 +172,9 @@ class Problem:
 
     def point(self, C: Array, term: BoundTerm | None = None) -> Point:
         """C with everything that is asked of it."""
-        return self._point(C, self.space.compressed_map.apply(C), self.term() if term is None else term)
+        return self._point(
+            C, self.space.compressed_map.apply(C), self.term() if term is None else term
+        )
 
     def _point(self, C: Array, a: Array, term: BoundTerm) -> Point:
         theta = term.at(C).theta if isinstance(term, LeastRisk) else self.theta
@@ -174,7 +185,9 @@ class Problem:
         C, a = (1.0 - t) * one.C + t * other.C, (1.0 - t) * one.a + t * other.a
         return self._point(C, a, self.term() if term is None else term)
 
-    def on_the_sphere(self, outside: Point, inside: Point, radius: float, term: BoundTerm | None = None) -> Point:
+    def on_the_sphere(
+        self, outside: Point, inside: Point, radius: float, term: BoundTerm | None = None
+    ) -> Point:
         """The mixture of the two whose distance is the radius: h is concave, so it is at least as good as its parts promise."""
         b, d, goal = outside.a - self.z, inside.a - outside.a, radius * (1.0 - 1e-15)
         square, half, rest = inner(d, d), inner(b, d), inner(b, b) - goal**2
@@ -184,7 +197,11 @@ class Problem:
             distance = norm(b + min(t, 1.0) * d)
             if distance <= radius or t >= 1.0:
                 return self.mixed(outside, inside, min(t, 1.0), term)
-            t = t + 2.0 * (distance - radius) / max(outside.distance - inside.distance, 1e-300) + 1e-15
+            t = (
+                t
+                + 2.0 * (distance - radius) / max(outside.distance - inside.distance, 1e-300)
+                + 1e-15
+            )
         return inside
 
     def matrix(self, theta: np.ndarray) -> Array:
@@ -192,17 +209,23 @@ class Problem:
         M, (middle, unit) = self.risk.true_matrix(theta), self.units
         return (M - middle * eye(M.shape[0], M)) / unit if middle != 0.0 else M / unit
 
-    def upper(self, theta: np.ndarray, y: Array, radius: float, M: Array | None = None) -> tuple[float, float]:
+    def upper(
+        self, theta: np.ndarray, y: Array, radius: float, M: Array | None = None
+    ) -> tuple[float, float]:
         """(the dual value at (θ, y), its λ_max): the former bounds the worst case of θ in the projected ball."""
         M = self.matrix(theta) if M is None else M
         top = -lowest_bound(self.space.compressed_map.adjoint(y) - M, 1e-12)
-        return top + inner(y, self.z) + radius * norm(y) + self.risk.penalty(theta) / self.units[1], top
+        return top + inner(y, self.z) + radius * norm(y) + self.risk.penalty(theta) / self.units[
+            1
+        ], top
 
     def lower(self, point: Point, tol: float) -> float:
         """A certified lower bound of h at a point."""
         if not isinstance(self.risk, ParametricRisk):
             return point.risk
-        return (self.risk.proven_least(point.C, tol * self.units[1], point.theta) - self.units[0]) / self.units[1]
+        return (
+            self.risk.proven_least(point.C, tol * self.units[1], point.theta) - self.units[0]
+        ) / self.units[1]
 
     def top(self) -> Point:
         """Of a fixed loss, the density for which it is largest, wherever it is."""
@@ -216,7 +239,9 @@ class Problem:
         v = (a - self.z) / max(norm(a - self.z), 1e-300)
         return lowest_bound(self.space.compressed_map.adjoint(v), 1e-14) - inner(v, self.z)
 
-    def nearest(self, deadline: Deadline, near: Nearest | None = None, start: Array | None = None) -> Nearest:
+    def nearest(
+        self, deadline: Deadline, near: Nearest | None = None, start: Array | None = None
+    ) -> Nearest:
         """About the nearest density to the data: what is empty, and where to start. ``near`` is that of a space that sees less."""
         near = self.near if near is None else near
         if near is not None and near.space is self.space:
@@ -233,12 +258,24 @@ class Problem:
     def least_radius(self, found: Nearest, deadline: Deadline) -> Nearest:
         """The nearest density and the certified least distance, to about four digits."""
         again = self._nearest(found.C, max(1e-4 * found.distance**2, 1e-14), _MOST_STEPS, deadline)
-        again = again if again.distance < found.distance else replace(found, least=max(again.least, found.least))
+        again = (
+            again
+            if again.distance < found.distance
+            else replace(found, least=max(again.least, found.least))
+        )
         return replace(again, least=max(again.least, found.least))
 
     def _nearest(self, C: Array, tol: float, steps: int, deadline: Deadline) -> Nearest:
         functional = Bound(_WholeDistance(self.z))
-        found = minimize(functional, self.space, solver=_NEWTON, start=C, tol=tol, max_iter=steps, time_limit=deadline)
+        found = minimize(
+            functional,
+            self.space,
+            solver=_NEWTON,
+            start=C,
+            tol=tol,
+            max_iter=steps,
+            time_limit=deadline,
+        )
         if found.keyboard_interrupt:
             raise KeyboardInterrupt("interrupted before a density in the ball was found")
         a = self.space.compressed_map.apply(found.parameter)
@@ -247,21 +284,46 @@ class Problem:
     # --- the penalised problem, and the ball at once ---
 
     def penalised(
-        self, u: float, start: Array, tol: float, deadline: Deadline, term: BoundTerm, solver: str | Solver
+        self,
+        u: float,
+        start: Array,
+        tol: float,
+        deadline: Deadline,
+        term: BoundTerm,
+        solver: str | Solver,
     ) -> tuple[Point, Solution, str | Solver]:
         """argmax h(C) − (u/2)‖A(C) − z‖², from ``start``; the solver for the next multiplier comes back."""
         scale = 1.0 / (1.0 + u)
-        functional, tol = scale * Bound(term) + 0.5 * u * scale * Bound(BoundSquaredMMD(self.z)), max(scale * tol, 1e-14)
+        functional, tol = (
+            scale * Bound(term) + 0.5 * u * scale * Bound(BoundSquaredMMD(self.z)),
+            max(scale * tol, 1e-14),
+        )
         steps = None if self.fixed else _MOST_STEPS
-        found = minimize(functional, self.space, solver=solver, start=start, tol=tol, max_iter=steps, time_limit=deadline)
+        found = minimize(
+            functional,
+            self.space,
+            solver=solver,
+            start=start,
+            tol=tol,
+            max_iter=steps,
+            time_limit=deadline,
+        )
         if found.solver == "interior_point" and self._conic_step <= _DEAR_STEP:
-            solver = found.solver  # where a low rank has not come once, it will not come for the next multiplier either
+            solver = (
+                found.solver
+            )  # where a low rank has not come once, it will not come for the next multiplier either
         return self.point(found.parameter, term), found, solver
 
     @property
     def first_solver(self) -> str | Solver:
         """Of the penalised problems: for a fixed loss, which makes them quadratic, a dozen steps of the interior point if cheap."""
-        return _NEWTON if not self.fixed else "interior_point" if self._conic_step <= _CHEAP_STEP else "auto"
+        return (
+            _NEWTON
+            if not self.fixed
+            else "interior_point"
+            if self._conic_step <= _CHEAP_STEP
+            else "auto"
+        )
 
     @property
     def _conic_step(self) -> float:
@@ -278,9 +340,15 @@ class Problem:
 
     def has_interior(self, start: Saddle | None) -> bool:
         """Whether :meth:`interior` is to be tried first: with a fixed loss, only without a start, since its path takes none."""
-        return self.barrier is not None if not self.fixed else start is None and self._conic_step <= _DEAR_STEP
+        return (
+            self.barrier is not None
+            if not self.fixed
+            else start is None and self._conic_step <= _DEAR_STEP
+        )
 
-    def interior(self, radius: float, tol: float, deadline: Deadline, start: Saddle | None) -> tuple[BarrierPoint, str] | None:
+    def interior(
+        self, radius: float, tol: float, deadline: Deadline, start: Saddle | None
+    ) -> tuple[BarrierPoint, str] | None:
         """(point, status) at the end of the central path of the problem with its ball, which needs no search for the multiplier."""
         if self.barrier is not None:
             theta, midway = (self.theta, None) if start is None else (start.theta, start.midway)
@@ -289,22 +357,39 @@ class Problem:
         objective = Objective(self.term(), self.space, stored=True, deadline=deadline)
         problem = ConstrainedProblem(objective, [within(MMD(self.data), radius)])
         program = ConicProgram.of(problem)
-        found = None if program is None else follow_central_path(problem, program, tol, _MOST_PATH_STEPS)
+        found = (
+            None
+            if program is None
+            else follow_central_path(problem, program, tol, _MOST_PATH_STEPS)
+        )
         if found is None or 0 not in found.multipliers.vectors:
             if found is not None and found.keyboard:
                 raise KeyboardInterrupt("interrupted before a density in the ball was found")
             return None
-        return BarrierPoint(self.theta, found.multipliers.vectors[0], found.G @ found.G.T, found.n_iter, None), found.status
+        return BarrierPoint(
+            self.theta, found.multipliers.vectors[0], found.G @ found.G.T, found.n_iter, None
+        ), found.status
 
-    def solve_penalised(self, gamma: float, goal: Goal, deadline: Deadline, start: Saddle | None = None) -> Saddle:
+    def solve_penalised(
+        self, gamma: float, goal: Goal, deadline: Deadline, start: Saddle | None = None
+    ) -> Saddle:
         """max ⟨M, C⟩ − γ‖A(C) − z‖² for a fixed loss, with its dual min_y λ_max(M − A*(y)) + ⟨y, z⟩ + ‖y‖²/(4γ)."""
         u, tol, term = 2.0 * gamma / self.units[1], self.target(goal, 0.0), self.term()
         C = centre(self.space.rank, self.z[:, None]) if start is None else start.point.C
-        point, found, solver = self.penalised(u, C, 0.5 * tol, deadline, term, self.first_solver if start is None else start.solver)
+        point, found, solver = self.penalised(
+            u, C, 0.5 * tol, deadline, term, self.first_solver if start is None else start.solver
+        )
         y = u * (point.a - self.z)
         _, constant = self.upper(self.theta, y, 0.0)
-        upper, lower = constant + inner(y, self.z) + inner(y, y) / (2.0 * u), point.risk - 0.5 * u * point.distance**2
-        status = "solved_inaccurate" if found.status == "solved" and upper - lower > tol * max(1.0, u) else found.status
+        upper, lower = (
+            constant + inner(y, self.z) + inner(y, y) / (2.0 * u),
+            point.risk - 0.5 * u * point.distance**2,
+        )
+        status = (
+            "solved_inaccurate"
+            if found.status == "solved" and upper - lower > tol * max(1.0, u)
+            else found.status
+        )
         return Saddle(self.space, self.theta, point, lower, upper, y, u, constant, math.inf, status, found.n_iter, 1,
                       keyboard_interrupt=found.keyboard_interrupt, solver=solver)  # fmt: skip
 

@@ -26,7 +26,16 @@ from ksos.observables.polynomial import feature_moments
 from ksos.solvers.newton import Minimum
 from ksos.space import SoSSpace
 
-__all__ = ["FixedRisk", "LeastRisk", "ParametricRisk", "Risk", "SquareRisk", "affine_moments", "kernel_moments", "least_squares"]
+__all__ = [
+    "FixedRisk",
+    "LeastRisk",
+    "ParametricRisk",
+    "Risk",
+    "SquareRisk",
+    "affine_moments",
+    "kernel_moments",
+    "least_squares",
+]
 
 _FLAT = 1e-13  # a loss that varies by less than this fraction of its size is constant
 
@@ -135,7 +144,10 @@ class LeastRisk(BoundTerm):
     def at(self, C: np.ndarray) -> Minimum:
         """θ(C) and h(C)."""
         if self._seen is None or not np.array_equal(self._seen[0], C):
-            self._seen = (C.copy(), self.risk.least(C, None if self._seen is None else self._seen[1]))
+            self._seen = (
+                C.copy(),
+                self.risk.least(C, None if self._seen is None else self._seen[1]),
+            )
         return self._seen[1]
 
     def value(self, a: Array | None, C: Array) -> float:
@@ -188,7 +200,9 @@ class SquareRisk(ParametricRisk):
     def second_moments(self, C: np.ndarray) -> np.ndarray:
         """Q per label, shape (labels, P, P)."""
         P = self.V.shape[0]
-        Q = np.stack([(self._rows @ C[block, block].ravel()).reshape(P, P) for block in self._blocks()])
+        Q = np.stack(
+            [(self._rows @ C[block, block].ravel()).reshape(P, P) for block in self._blocks()]
+        )
         return 0.5 * (Q + Q.transpose(0, 2, 1))
 
     def least(self, C: np.ndarray, near: Minimum | None = None) -> Minimum:
@@ -226,7 +240,9 @@ class SquareRisk(ParametricRisk):
             image = (self.V.reshape(P * P * r, r) @ F[block]).reshape(P, P, -1)
             # Σ_c Σ_ab 2 E_caj t_cb V_ab F
             weights = 2.0 * np.einsum("caj,cb->jab", self.E, t[label])
-            out[:, block] = (weights.reshape(self.n_parameters, -1) @ image.reshape(P * P, -1)).reshape(self.n_parameters, r, -1)
+            out[:, block] = (
+                weights.reshape(self.n_parameters, -1) @ image.reshape(P * P, -1)
+            ).reshape(self.n_parameters, r, -1)
         return out
 
     def curvature(self, theta: np.ndarray, C: np.ndarray) -> np.ndarray:
@@ -235,7 +251,9 @@ class SquareRisk(ParametricRisk):
 
     def slope_products(self, theta: np.ndarray, C: np.ndarray) -> np.ndarray:
         t = self._coefficients(theta)
-        moved = np.matmul(t, self.second_moments(C)).sum(axis=0)  # Σ_labels t_c Q, shape (outputs, P)
+        moved = np.matmul(t, self.second_moments(C)).sum(
+            axis=0
+        )  # Σ_labels t_c Q, shape (outputs, P)
         return np.asarray(2.0 * np.tensordot(moved, self.E, axes=2))
 
     def slope_sum(self, theta: np.ndarray, v: np.ndarray) -> np.ndarray:
@@ -272,7 +290,9 @@ def affine_moments(space: SoSSpace, centre: np.ndarray, scale: np.ndarray) -> np
     return _assembled(space, d + 1, lambda a, b: W * (second[a] if a == b else first[a] * first[b]))
 
 
-def kernel_moments(space: SoSSpace, centres: np.ndarray, kernel: Gaussian, centre: float | None) -> np.ndarray:
+def kernel_moments(
+    space: SoSSpace, centres: np.ndarray, kernel: Gaussian, centre: float | None
+) -> np.ndarray:
     """V for u = (1, k(·, c_1), …, k(·, c_n)) of x and, with ``centre``, a last function y − centre, y being the last feature of the space.
 
     k(x, c)k(x, c') is a Gaussian about (c + c')/2 of bandwidth σ/√2: integrals of order 3 in x, times moments in y.
@@ -286,7 +306,10 @@ def kernel_moments(space: SoSSpace, centres: np.ndarray, kernel: Gaussian, centr
     W_x = np.exp(log_x - unit_x)
     W_y = [np.full_like(W_x, np.exp(unit_x - space.log_unit))]
     if centre is not None:
-        Y, integrals_y = X[:, dx:], closed_form(Gaussian(eta[dx:]), space.measure.restrict(range(dx, d)), 1)
+        Y, integrals_y = (
+            X[:, dx:],
+            closed_form(Gaussian(eta[dx:]), space.measure.restrict(range(dx, d)), 1),
+        )
         base = np.exp(integrals_y.log_gram(Y, Y) + (unit_x - space.log_unit))
         W_y = [base * moment for moment in feature_moments(integrals_y, Y, 0, 2, centre)]
     sigma = kernel.sigma_vector(dx)
@@ -298,17 +321,31 @@ def kernel_moments(space: SoSSpace, centres: np.ndarray, kernel: Gaussian, centr
         if not own:
             return W_x
         if len(own) == 1:
-            return KernelFunction(centres[own[0] - 1 : own[0]], [1.0], kernel=kernel).matrix(model_x, X[:, :dx], measure_x, unit_x).values
+            return (
+                KernelFunction(centres[own[0] - 1 : own[0]], [1.0], kernel=kernel)
+                .matrix(model_x, X[:, :dx], measure_x, unit_x)
+                .values
+            )
         c, e = centres[own[0] - 1], centres[own[1] - 1]
         weight = float(np.exp(-0.5 * np.sum(((c - e) / sigma) ** 2)))
-        return KernelFunction((c + 0.5 * (e - c))[None], [weight], kernel=half).matrix(model_x, X[:, :dx], measure_x, unit_x).values
+        return (
+            KernelFunction((c + 0.5 * (e - c))[None], [weight], kernel=half)
+            .matrix(model_x, X[:, :dx], measure_x, unit_x)
+            .values
+        )
 
-    return _assembled(space, 1 + n + (centre is not None), lambda a, b: in_x(a, b) * W_y[(a > n) + (b > n)])
+    return _assembled(
+        space, 1 + n + (centre is not None), lambda a, b: in_x(a, b) * W_y[(a > n) + (b > n)]
+    )
 
 
 def _assembled(space: SoSSpace, P: int, entry: Callable[[int, int], np.ndarray]) -> np.ndarray:
     T, r = to_numpy(space.T), space.rank
-    require_memory(2 * FLOAT_BYTES * P * P * r * r, f"the second moments of {P} functions", "use fewer support points or kernel centres")
+    require_memory(
+        2 * FLOAT_BYTES * P * P * r * r,
+        f"the second moments of {P} functions",
+        "use fewer support points or kernel centres",
+    )
     V = np.empty((P, P, r, r))
     for a in range(P):
         for b in range(a, P):

@@ -22,16 +22,28 @@ __all__ = ["solve"]
 _MOST_SOLVES, _LARGEST_MULTIPLIER = 60, 1e10
 _GROWTH, _WARM_GROWTH, _LEAP = 4.0, 1.5, 1e4
 _NARROWEST = 1e-14  # the relative width of a bracket in which no multiplier is left
-_CLOSED, _REOPENED = 1e-4, 1.01  # that of one in which nothing is left to few digits, and the first step out of it
+_CLOSED, _REOPENED = (
+    1e-4,
+    1.01,
+)  # that of one in which nothing is left to few digits, and the first step out of it
 _SAFE = 1e-6  # the next multiplier keeps at least this fraction of the bracket away from its ends
 _INWARD = 0.05  # of the last point's distance to the ball: aiming a little inside brackets the multiplier from both sides
 _DIGITS, _FEW_DIGITS, _OF_THE_GAP, _ROUGH = 0.02, 0.1, 0.1, 1e-2
 _INTERIOR_DIGITS = 0.5
 _MOST_STUCK = 5
-_STOP, _PROVEN = 0.5, 0.2  # of the gap asked for: what the bound of the least risk, and quadrature, leave open comes on top
+_STOP, _PROVEN = (
+    0.5,
+    0.2,
+)  # of the gap asked for: what the bound of the least risk, and quadrature, leave open comes on top
 
 
-def solve(problem: Problem, radius: float, goal: Goal, deadline: Deadline | None = None, start: Saddle | None = None) -> Saddle:
+def solve(
+    problem: Problem,
+    radius: float,
+    goal: Goal,
+    deadline: Deadline | None = None,
+    start: Saddle | None = None,
+) -> Saddle:
     """The saddle in the projected ball of this radius; ``start`` is that of a similar problem."""
     return _Search(problem, radius, goal, Deadline() if deadline is None else deadline).run(start)
 
@@ -65,9 +77,16 @@ class _Search:
             return opened
         C, u = opened
         tell("first multiplier", 0.0, math.inf)  # how many of them it takes is not known
-        status, last_gap, stuck, convergence = "solved_inaccurate", math.inf, 0, Convergence(self._target)
+        status, last_gap, stuck, convergence = (
+            "solved_inaccurate",
+            math.inf,
+            0,
+            Convergence(self._target),
+        )
         for _ in range(_MOST_SOLVES):
-            point, found, self.solver = problem.penalised(u, C, self._inner_tol(stuck), self.deadline, self.term, self.solver)
+            point, found, self.solver = problem.penalised(
+                u, C, self._inner_tol(stuck), self.deadline, self.term, self.solver
+            )
             C, self.n_iter, self.n_solves = point.C, self.n_iter + found.n_iter, self.n_solves + 1
             self._take(u, point)
             left = convergence.left(self.deadline.elapsed, self._gap)
@@ -81,8 +100,12 @@ class _Search:
             if self.deadline.passed:
                 status = "time_limit"
                 break
-            settled = self.inside is not None and (self.outside is not None or self.inside[0] == 0.0)
-            stuck = stuck + 1 if settled and self._gap >= 0.5 * last_gap else 0  # then the next solves take more digits
+            settled = self.inside is not None and (
+                self.outside is not None or self.inside[0] == 0.0
+            )
+            stuck = (
+                stuck + 1 if settled and self._gap >= 0.5 * last_gap else 0
+            )  # then the next solves take more digits
             last_gap = min(last_gap, self._gap)
             if self._width <= _NARROWEST or (self.inside is None and u >= _LARGEST_MULTIPLIER):
                 break
@@ -92,7 +115,13 @@ class _Search:
                 if stuck > 1:
                     self._reopen(point)
             u = self._next()
-        return self._ended(status if self.best is not None else "undecided" if status == "solved_inaccurate" else status)
+        return self._ended(
+            status
+            if self.best is not None
+            else "undecided"
+            if status == "solved_inaccurate"
+            else status
+        )
 
     def _open(self, start: Saddle | None) -> Saddle | tuple[Array, float]:
         """What needs no search: a ball that does not bind, or is empty, or the interior point; else where the search starts."""
@@ -102,7 +131,10 @@ class _Search:
             self._take(0.0, top)
             if self._solved:
                 return self._ended("solved")
-            C, u = centre(problem.space.rank, problem.z[:, None]), 1.0 / (max(top.distance, radius) * radius)
+            C, u = (
+                centre(problem.space.rank, problem.z[:, None]),
+                1.0 / (max(top.distance, radius) * radius),
+            )
         else:
             self.nearest = problem.nearest(self.deadline, None if start is None else start.nearest)
             if self.nearest.distance > radius and self.nearest.least > radius:
@@ -111,11 +143,20 @@ class _Search:
                 return self._infeasible(point)
             C, u = self.nearest.C, 1.0 / (radius * max(radius, 0.3))
         if start is not None and start.multiplier > 0.0:
-            C, u = start.point.C, start.multiplier * (start.radius / radius) ** 2  # as multipliers of balls go
-            self.theta, self.growth, self.solver = start.theta, _GROWTH if problem.fixed else _WARM_GROWTH, start.solver
+            C, u = (
+                start.point.C,
+                start.multiplier * (start.radius / radius) ** 2,
+            )  # as multipliers of balls go
+            self.theta, self.growth, self.solver = (
+                start.theta,
+                _GROWTH if problem.fixed else _WARM_GROWTH,
+                start.solver,
+            )
         if problem.has_interior(start):
             risk = 1.0 if self.nearest is None else problem.point(self.nearest.C, self.term).risk
-            found = problem.interior(radius, _INTERIOR_DIGITS * problem.target(self.goal, risk), self.deadline, start)
+            found = problem.interior(
+                radius, _INTERIOR_DIGITS * problem.target(self.goal, risk), self.deadline, start
+            )
             if found is not None:
                 end, status = found
                 self.n_iter, self.n_solves, self.midway = end.n_iter, 1, end.midway
@@ -152,7 +193,13 @@ class _Search:
     def _try(self, u: float, y: Array, theta: Array) -> None:
         upper, constant = self.problem.upper(theta, y, self.radius, self.M)
         if upper < self.upper:
-            self.upper, self.constant, self.multiplier, self.y, self.theta = upper, constant, u, y, theta
+            self.upper, self.constant, self.multiplier, self.y, self.theta = (
+                upper,
+                constant,
+                u,
+                y,
+                theta,
+            )
 
     def _take(self, u: float, point: Point) -> None:
         """Try the dual point of a penalised optimum, and sort it in; the best feasible point is on the sphere, between its neighbours."""
@@ -166,7 +213,11 @@ class _Search:
         if self.inside is not None:
             self._keep(self.inside[1])
             if self.outside is not None:
-                self._keep(self.problem.on_the_sphere(self.outside[1], self.inside[1], self.radius, self.term))
+                self._keep(
+                    self.problem.on_the_sphere(
+                        self.outside[1], self.inside[1], self.radius, self.term
+                    )
+                )
 
     def _keep(self, point: Point) -> None:
         if point.distance <= self.radius and (self.best is None or point.risk > self.best.risk):
@@ -177,7 +228,9 @@ class _Search:
         if point.distance > self.radius:
             if self.nearest is None:
                 self.nearest = self.problem.nearest(self.deadline, start=point.C)
-            point = self.problem.on_the_sphere(point, self.problem.point(self.nearest.C, self.term), self.radius, self.term)
+            point = self.problem.on_the_sphere(
+                point, self.problem.point(self.nearest.C, self.term), self.radius, self.term
+            )
         self._keep(point)
 
     # --- the next multiplier ---
@@ -207,8 +260,14 @@ class _Search:
         if self.inside is None:
             assert self.outside is not None
             u = max(self.outside[0], 1e-12)
-            ahead = self._secant(self.recent) if len(self.recent) > 1 and self.recent[0][0] > 0.0 else math.nan
-            return min(min(ahead, _LEAP * u) if ahead > _REOPENED * u else growth * u, _LARGEST_MULTIPLIER)
+            ahead = (
+                self._secant(self.recent)
+                if len(self.recent) > 1 and self.recent[0][0] > 0.0
+                else math.nan
+            )
+            return min(
+                min(ahead, _LEAP * u) if ahead > _REOPENED * u else growth * u, _LARGEST_MULTIPLIER
+            )
         if self.inside[0] == 0.0:
             return 0.0  # the ball does not bind: only digits are missing
         if self.outside is None:
@@ -238,9 +297,13 @@ class _Search:
             self.nearest = self.problem.nearest(self.deadline, start=point.C)
         self.nearest = self.problem.least_radius(self.nearest, self.deadline)
         self.outside = (0.0, self.problem.point(self.nearest.C, self.term))
-        return self._ended("infeasible", least_radius=max(self.nearest.least, self.problem.distance_bound(point.a)))
+        return self._ended(
+            "infeasible", least_radius=max(self.nearest.least, self.problem.distance_bound(point.a))
+        )
 
-    def _ended(self, status: str, least_radius: float | None = None, keyboard: bool = False) -> Saddle:
+    def _ended(
+        self, status: str, least_radius: float | None = None, keyboard: bool = False
+    ) -> Saddle:
         problem, nearest, point = self.problem, self.inside or self.outside, self.best
         if point is None:
             if keyboard:

@@ -18,10 +18,24 @@ from ksos.kernels import Kernel, kernel_form
 from ksos.measures import Box, Lebesgue, Measure
 from ksos.space import SoSSpace
 
-__all__ = ["Reference", "Setting", "as_radius", "as_reference", "as_setting", "bootstrap_radius", "check_radius"]
+__all__ = [
+    "Reference",
+    "Setting",
+    "as_radius",
+    "as_reference",
+    "as_setting",
+    "bootstrap_radius",
+    "check_radius",
+]
 
-_MOST_SUPPORT_POINTS, _MOST_OTHERWISE = {1: 64, 2: 144, 3: 125}, 200  # of the default support, by the number of features
-_SPAN_TOL, _MOST_LANDMARKS = 1e-7, 160  # the squared distance of a feature φ(x) to the landmarks' span at which they are enough
+_MOST_SUPPORT_POINTS, _MOST_OTHERWISE = (
+    {1: 64, 2: 144, 3: 125},
+    200,
+)  # of the default support, by the number of features
+_SPAN_TOL, _MOST_LANDMARKS = (
+    1e-7,
+    160,
+)  # the squared distance of a feature φ(x) to the landmarks' span at which they are enough
 _BLOCK_ELEMENTS = 1 << 22
 
 
@@ -61,7 +75,9 @@ def as_reference(data: Any, weights: Any = None) -> Reference:
         own = to_numpy(data.weights)
         return Reference(to_numpy(data.points), own, _effective(own), data.kernel)
     if isinstance(data, SoSDensity):
-        raise TypeError(f"data must be samples (n, d) or a MeanEmbedding; got {data!r}; draw samples from it with rvs")
+        raise TypeError(
+            f"data must be samples (n, d) or a MeanEmbedding; got {data!r}; draw samples from it with rvs"
+        )
     points = to_numpy(as_points(data, "data"))
     given = as_weights(weights, points.shape[0], "weights")
     points, given = points[given > 0.0], given[given > 0.0]
@@ -73,7 +89,9 @@ def _effective(weights: np.ndarray) -> int:
     return max(1, round(1.0 / max(float(weights @ weights), 1e-15)))
 
 
-def bootstrap_radius(data: Any, kernel: Kernel, confidence: float = 0.95, n_resamples: int = 1000, rng: Any = None) -> float:
+def bootstrap_radius(
+    data: Any, kernel: Kernel, confidence: float = 0.95, n_resamples: int = 1000, rng: Any = None
+) -> float:
     r"""The ``confidence``-quantile of MMD(μ̂*, μ̂) over resamples μ̂* of μ̂, of as many points as μ̂ was made of.
 
     MMD(μ̂, μ) of a sample to its population has the same limit law, so the ball of this radius holds the population with about this
@@ -97,13 +115,21 @@ def bootstrap_radius(data: Any, kernel: Kernel, confidence: float = 0.95, n_resa
     0.17
     """
     reference = as_reference(data)
-    if isinstance(confidence, bool) or not isinstance(confidence, (int, float, np.floating)) or not 0.0 < confidence < 1.0:
+    if (
+        isinstance(confidence, bool)
+        or not isinstance(confidence, (int, float, np.floating))
+        or not 0.0 < confidence < 1.0
+    ):
         raise ValueError(f"confidence must lie strictly between 0 and 1; got {confidence!r}")
     n_resamples = as_count(n_resamples, "n_resamples", minimum=10)
     if not reference.is_distribution:
-        raise ValueError('radius="bootstrap" resamples the data, whose weights must not be negative and must sum to 1; pass a number')
+        raise ValueError(
+            'radius="bootstrap" resamples the data, whose weights must not be negative and must sum to 1; pass a number'
+        )
     if reference.points.shape[0] < 2:
-        raise ValueError('radius="bootstrap" needs at least two distinct samples: resamples of one do not differ; pass a number')
+        raise ValueError(
+            'radius="bootstrap" needs at least two distinct samples: resamples of one do not differ; pass a number'
+        )
     X, a, n = reference.points, reference.weights, reference.n_samples
     generator = np.random.default_rng(rng)
     probabilities = a / a.sum()
@@ -114,11 +140,19 @@ def bootstrap_radius(data: Any, kernel: Kernel, confidence: float = 0.95, n_resa
     return float(np.quantile(np.sqrt(np.maximum(squares, 0.0)), confidence, method="higher"))
 
 
-def as_radius(radius: Any, setting: Setting, confidence: float = 0.95, n_resamples: int = 1000, rng: Any = None) -> float:
+def as_radius(
+    radius: Any,
+    setting: Setting,
+    confidence: float = 0.95,
+    n_resamples: int = 1000,
+    rng: Any = None,
+) -> float:
     """A radius: a number, or "bootstrap", which computes it from the data."""
     check_radius(radius)
     if isinstance(radius, str):
-        return bootstrap_radius(setting.reference, setting.embedding.kernel, confidence, n_resamples, rng)
+        return bootstrap_radius(
+            setting.reference, setting.embedding.kernel, confidence, n_resamples, rng
+        )
     return float(radius)
 
 
@@ -161,11 +195,19 @@ def as_setting(
     if space is not None:
         return _given(reference, space, kernel, bandwidth, embedding_bandwidth, measure, n_support)
     if measure is not None and not isinstance(measure, Measure):
-        raise TypeError(f"measure must be a measure such as ksos.measures.Box(low, high), or None; got {measure!r}")
+        raise TypeError(
+            f"measure must be a measure such as ksos.measures.Box(low, high), or None; got {measure!r}"
+        )
     measure = Lebesgue() if measure is None else measure
     measure.check_features(d)
-    most = _MOST_SUPPORT_POINTS.get(d, _MOST_OTHERWISE) if n_support is None else as_count(n_support, "n_support", minimum=2)
-    model, embedding_kernel = _choose_kernels(reference, kernel, bandwidth, embedding_bandwidth, np.random.default_rng(rng))
+    most = (
+        _MOST_SUPPORT_POINTS.get(d, _MOST_OTHERWISE)
+        if n_support is None
+        else as_count(n_support, "n_support", minimum=2)
+    )
+    model, embedding_kernel = _choose_kernels(
+        reference, kernel, bandwidth, embedding_bandwidth, np.random.default_rng(rng)
+    )
     sigma = embedding_kernel.sigma_vector(d)
     box = region(measure, reference.points, sigma)
     if model is None:
@@ -174,28 +216,47 @@ def as_setting(
         model = family.with_sigma(float(eta[0]) if np.all(eta == eta[0]) else eta)
     require_exact_mmd(model, embedding_kernel, measure, d)
     support = support_cover(model, measure, box, reference.points, most)
-    candidates = landmark_candidates(embedding_kernel, model, measure, box, reference.points, reference.weights, support)
+    candidates = landmark_candidates(
+        embedding_kernel, model, measure, box, reference.points, reference.weights, support
+    )
     landmarks = candidates[pivots(embedding_kernel, candidates, _SPAN_TOL, _MOST_LANDMARKS)]
     space = SoSSpace(model, support, measure, embedding_kernel, landmarks)
     return Setting(reference, reference.embedding(embedding_kernel), space, box, grows=True)
 
 
 def _given(
-    reference: Reference, space: Any, kernel: Any, bandwidth: Any, embedding_bandwidth: Any, measure: Any, n_support: Any
+    reference: Reference,
+    space: Any,
+    kernel: Any,
+    bandwidth: Any,
+    embedding_bandwidth: Any,
+    measure: Any,
+    n_support: Any,
 ) -> Setting:
     """The setting of a space that the user has made."""
     if not isinstance(space, SoSSpace):
         raise TypeError(f"space must be a ksos.SoSSpace; got {space!r}")
-    also = {"bandwidth": bandwidth, "embedding_bandwidth": embedding_bandwidth, "measure": measure, "n_support": n_support}
-    named = [name for name, value in also.items() if value is not None] + (["kernel"] if kernel not in ("gaussian", space.kernel) else [])
+    also = {
+        "bandwidth": bandwidth,
+        "embedding_bandwidth": embedding_bandwidth,
+        "measure": measure,
+        "n_support": n_support,
+    }
+    named = [name for name, value in also.items() if value is not None] + (
+        ["kernel"] if kernel not in ("gaussian", space.kernel) else []
+    )
     if named:
-        raise ValueError(f"the space has its own kernels, measure and support points: pass either space or {', '.join(named)}")
+        raise ValueError(
+            f"the space has its own kernels, measure and support points: pass either space or {', '.join(named)}"
+        )
     d = reference.n_features
     if space.n_features != d:
         raise ValueError(f"data has {d} features, but the space has {space.n_features}")
     if reference.kernel is not None and reference.kernel != space.embedding_kernel:
         own, other = reference.kernel, space.embedding_kernel
-        raise ValueError(f"data is an embedding in the RKHS of {own!r}, but the space measures distances in that of {other!r}")
+        raise ValueError(
+            f"data is an embedding in the RKHS of {own!r}, but the space measures distances in that of {other!r}"
+        )
     require_exact_mmd(space.kernel, space.embedding_kernel, space.measure, d)
     cloud = np.concatenate([reference.points, to_numpy(space.support_points)])
     box = region(space.measure, cloud, space.embedding_kernel.sigma_vector(d))
@@ -203,7 +264,11 @@ def _given(
 
 
 def _choose_kernels(
-    reference: Reference, kernel: str | Kernel, bandwidth: Any, embedding_bandwidth: Any, rng: np.random.Generator
+    reference: Reference,
+    kernel: str | Kernel,
+    bandwidth: Any,
+    embedding_bandwidth: Any,
+    rng: np.random.Generator,
 ) -> tuple[Kernel | None, Kernel]:
     """The model kernel (None: to be chosen as fine as the domain allows) and the embedding kernel.
 
@@ -214,17 +279,25 @@ def _choose_kernels(
     model: Kernel | None = None
     if isinstance(kernel, Kernel):
         if bandwidth is not None:
-            raise ValueError(f"the kernel object {kernel!r} has its own bandwidth; pass bandwidth=None, or kernel={kernel.name!r}")
+            raise ValueError(
+                f"the kernel object {kernel!r} has its own bandwidth; pass bandwidth=None, or kernel={kernel.name!r}"
+            )
         model = kernel
         kernel.sigma_vector(d)
     elif bandwidth is not None:
         model = family.with_sigma(as_bandwidth(bandwidth, n_features=d))
     if reference.kernel is not None:
         if embedding_bandwidth is not None:
-            raise ValueError(f"data is an embedding in the RKHS of {reference.kernel!r}: embedding_bandwidth must be None")
+            raise ValueError(
+                f"data is an embedding in the RKHS of {reference.kernel!r}: embedding_bandwidth must be None"
+            )
         return model, reference.kernel
     if embedding_bandwidth is not None:
-        return model, family.with_sigma(as_bandwidth(embedding_bandwidth, "embedding_bandwidth", n_features=d))
+        return model, family.with_sigma(
+            as_bandwidth(embedding_bandwidth, "embedding_bandwidth", n_features=d)
+        )
     if model is not None:
         return model, model
-    return None, family.with_sigma(bandwidth_rule("median", reference.points, reference.weights, rng))
+    return None, family.with_sigma(
+        bandwidth_rule("median", reference.points, reference.weights, rng)
+    )

@@ -65,7 +65,9 @@ def upper_bound(
     def bound(gs: Sequence[KernelFunction], size: float) -> UpperBound:
         tops, tol = [], _DIGITS * max(spread, 1e-300)
         for loss, g in zip(losses, gs, strict=True):
-            found = supremum_on(loss, g, setting.measure, setting.box, points, tol, lipschitz, deadline)
+            found = supremum_on(
+                loss, g, setting.measure, setting.box, points, tol, lipschitz, deadline
+            )
             if found is None:
                 return UpperBound(math.inf, "infinite", None)
             tops.append(found)
@@ -73,14 +75,22 @@ def upper_bound(
         norms = [float(g.weights @ g.kernel(g.points) @ g.weights) for g in gs]
         size = max(size, math.sqrt(max(sum(norms), 0.0)))
         rest = size * radius if radius is not None else size**2 / (4.0 * float(gamma or 1.0))
-        seen = sum(float(to_numpy(p.weights) @ g(to_numpy(p.points))) for p, g in zip(parts, gs, strict=True) if p is not None)
+        seen = sum(
+            float(to_numpy(p.weights) @ g(to_numpy(p.points)))
+            for p, g in zip(parts, gs, strict=True)
+            if p is not None
+        )
         kind = "rigorous" if all(top.proven for top in tops) else "estimate"
-        return UpperBound(highest.bound + seen + rest, kind, highest.at, highest.bound - highest.attained)
+        return UpperBound(
+            highest.bound + seen + rest, kind, highest.at, highest.bound - highest.attained
+        )
 
     best = bound(gs, size)
     if best.at is None or best.value - target <= _CLOSE * spread or deadline.passed:
         return best
-    nothing = bound([KernelFunction(g.points[:1], [0.0], kernel=g.kernel) for g in gs], 0.0)  # sup ℓ itself
+    nothing = bound(
+        [KernelFunction(g.points[:1], [0.0], kernel=g.kernel) for g in gs], 0.0
+    )  # sup ℓ itself
     if nothing.value < best.value:
         best = nothing
     if space is None or best.slack > _LOOSE * spread:
@@ -107,14 +117,34 @@ def upper_bound(
 class _Atoms:
     """The dual function that is best against the distributions on a growing set of atoms."""
 
-    def __init__(self, loss: Observable, space: SoSSpace, data: MeanEmbedding, box: Box, radius: float | None, gamma: float | None) -> None:
-        self.loss, self.radius, self.gamma, points, measure = loss, radius, gamma, to_numpy(data.points), space.measure
-        self.kernel, self.Z, self.S = space.embedding_kernel, to_numpy(space.landmarks), to_numpy(space.projection.S)
+    def __init__(
+        self,
+        loss: Observable,
+        space: SoSSpace,
+        data: MeanEmbedding,
+        box: Box,
+        radius: float | None,
+        gamma: float | None,
+    ) -> None:
+        self.loss, self.radius, self.gamma, points, measure = (
+            loss,
+            radius,
+            gamma,
+            to_numpy(data.points),
+            space.measure,
+        )
+        self.kernel, self.Z, self.S = (
+            space.embedding_kernel,
+            to_numpy(space.landmarks),
+            to_numpy(space.projection.S),
+        )
         self.z = self.S @ (self.kernel(self.Z, points) @ to_numpy(data.weights))
         if measure.atoms is not None:
             atoms = measure.atoms.points[:: max(1, measure.atoms.points.shape[0] // _MOST_ATOMS)]
         else:
-            atoms = np.concatenate([scattered(box, _MOST_ATOMS // 2), points[: _MOST_ATOMS // 4], self.Z])
+            atoms = np.concatenate(
+                [scattered(box, _MOST_ATOMS // 2), points[: _MOST_ATOMS // 4], self.Z]
+            )
             atoms = atoms[measure.contains(atoms)]
         tail = None if measure.bounded else _tail(loss, measure, box)
         self.far = [] if tail is None else [tail[1]]
@@ -124,15 +154,24 @@ class _Atoms:
     def add(self, x: np.ndarray | None) -> None:
         """One more atom."""
         if x is not None:
-            self.atoms, self.values = np.vstack([self.atoms, x]), np.append(self.values, self.loss(x[None, :]))
+            self.atoms, self.values = (
+                np.vstack([self.atoms, x]),
+                np.append(self.values, self.loss(x[None, :])),
+            )
 
     def answer(self) -> tuple[KernelFunction, float, float]:
         """(g, its norm, the atoms' value): how badly the atoms do in the ball, and the function that proves it."""
         Phi = self.S @ self.kernel(self.Z, self.atoms)
         Phi = np.hstack([Phi, np.zeros((Phi.shape[0], len(self.far)))])
-        found = worst_atoms(Phi, self.z, np.append(self.values, self.far), self.radius, self.gamma, digits=1e-3)
+        found = worst_atoms(
+            Phi, self.z, np.append(self.values, self.far), self.radius, self.gamma, digits=1e-3
+        )
         value = found.value if self.gamma is None else found.value - self.gamma * found.distance**2
-        return KernelFunction(self.Z, self.S.T @ found.y, kernel=self.kernel), float(np.linalg.norm(found.y)), value
+        return (
+            KernelFunction(self.Z, self.S.T @ found.y, kernel=self.kernel),
+            float(np.linalg.norm(found.y)),
+            value,
+        )
 
 
 def supremum_on(
@@ -145,13 +184,20 @@ def supremum_on(
     if measure.atoms is not None:
         values = difference(measure.atoms.points)
         first = int(np.argmax(values))
-        return Supremum(float(values[first]), float(values[first]), measure.atoms.points[first], True)
+        return Supremum(
+            float(values[first]), float(values[first]), measure.atoms.points[first], True
+        )
     bounds = enclosure(difference, lipschitz)
     most = _MOST_CELLS if g.points.shape[1] <= _CUT_FEATURES else _FEW_CELLS
     cells = int(min(most, _MOST_ENTRIES / max(g.points.shape[0], 1)))
     if measure.region is not None:
         if bounds is None:
-            return searched_supremum(difference, measure.region, scattered(measure.region, _SEARCHED, candidates), deadline)
+            return searched_supremum(
+                difference,
+                measure.region,
+                scattered(measure.region, _SEARCHED, candidates),
+                deadline,
+            )
         return proven_supremum(bounds, measure.region, tol, cells, deadline)
     if loss.bounded is False:
         return None
@@ -159,7 +205,9 @@ def supremum_on(
     if bounds is None or tail is None:
         found = searched_supremum(difference, box, scattered(box, _SEARCHED, candidates), deadline)
         return None if loss.bounded is None and _grows(loss, measure, box, tol) else found
-    found = proven_supremum(bounds, tail[0], tol, cells, deadline)  # on a box, and the bound outside of it
+    found = proven_supremum(
+        bounds, tail[0], tol, cells, deadline
+    )  # on a box, and the bound outside of it
     return Supremum(max(found.bound, tail[1]), found.attained, found.at, True)
 
 
@@ -167,8 +215,14 @@ def _grows(loss: Observable, measure: Measure, box: Box, tol: float) -> bool:
     """Whether a loss of which nothing is known has ever larger values in ever larger boxes: then no search in one of them bounds it."""
     middle = 0.5 * (box.low + box.high)
     ends, inside = measure.boundaries(middle.shape[0]), scattered(box, _SEARCHED // 8)
-    highest = [float(loss(np.clip(middle + factor * (inside - middle), *ends)).max()) for factor in _FARTHER]
-    return all(larger > smaller + max(tol, 0.1 * abs(smaller)) for smaller, larger in itertools.pairwise(highest))
+    highest = [
+        float(loss(np.clip(middle + factor * (inside - middle), *ends)).max())
+        for factor in _FARTHER
+    ]
+    return all(
+        larger > smaller + max(tol, 0.1 * abs(smaller))
+        for smaller, larger in itertools.pairwise(highest)
+    )
 
 
 def _tail(difference: Observable, measure: Measure, box: Box) -> tuple[Box, float] | None:
@@ -179,7 +233,10 @@ def _tail(difference: Observable, measure: Measure, box: Box) -> tuple[Box, floa
             total = abs(scale) * float(np.sum(np.abs(part.weights)))
             level = _TAIL - math.log(max(total, 1e-300)) if total > 1.0 else _TAIL
             reach = part.kernel.reach(level) * part.kernel.sigma_vector(part.points.shape[1])
-            low, high = np.minimum(low, part.points.min(axis=0) - reach), np.maximum(high, part.points.max(axis=0) + reach)
+            low, high = (
+                np.minimum(low, part.points.min(axis=0) - reach),
+                np.maximum(high, part.points.max(axis=0) + reach),
+            )
             bound += total * math.exp(level)
         elif isinstance(part, BoxIndicator):
             sides = part.box.low, part.box.high

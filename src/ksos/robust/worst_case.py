@@ -35,7 +35,17 @@ from ksos.solvers import STATUSES
 from ksos.solvers.constrained_minimize import known_to
 from ksos.space import SoSSpace
 
-__all__ = ["AGREEMENT", "ROBUST_STATUSES", "Certified", "Family", "FixedLoss", "WorstCase", "as_goal", "attack", "worst_case"]
+__all__ = [
+    "AGREEMENT",
+    "ROBUST_STATUSES",
+    "Certified",
+    "Family",
+    "FixedLoss",
+    "WorstCase",
+    "as_goal",
+    "attack",
+    "worst_case",
+]
 
 AGREEMENT = 1e-6
 """Directions are added to what the landmarks see until exact and projected MMD of the answer agree to this."""
@@ -60,7 +70,9 @@ class Certified:
     def message(self) -> str:
         """The status in a sentence."""
         certified = "no gap" if self.gap is None else f"gap {self.gap:.2e}"
-        return f"{self.status}, {certified}: {ROBUST_STATUSES[self.status]}" + (f"; {self.note}" if self.note else "")
+        return f"{self.status}, {certified}: {ROBUST_STATUSES[self.status]}" + (
+            f"; {self.note}" if self.note else ""
+        )
 
 
 @dataclass(frozen=True)
@@ -131,7 +143,18 @@ class WorstCase(Certified):
 
     def summary(self) -> dict[str, Any]:
         """What is certified, as plain numbers and words."""
-        names = ["status", "value", "gap", "dual_value", "upper_bound", "upper_bound_kind", "mmd", "projected_mmd", "radius", "penalty"]
+        names = [
+            "status",
+            "value",
+            "gap",
+            "dual_value",
+            "upper_bound",
+            "upper_bound_kind",
+            "mmd",
+            "projected_mmd",
+            "radius",
+            "penalty",
+        ]
         names += ["least_radius", "empirical_value", "integration_error"]
         return {name: getattr(self, name) for name in names}
 
@@ -205,7 +228,9 @@ def worst_case(
     loss, goal = as_loss(loss), as_goal(tol, rtol)
     lipschitz = None if lipschitz is None else as_nonnegative(lipschitz, "lipschitz")
     if (radius is None) == (penalty is None):
-        raise ValueError(f"pass either a radius or a penalty; got radius={radius!r}, penalty={penalty!r}")
+        raise ValueError(
+            f"pass either a radius or a penalty; got radius={radius!r}, penalty={penalty!r}"
+        )
     penalty = None if penalty is None else as_positive(penalty, "penalty")
     if radius is not None:
         check_radius(radius)
@@ -223,7 +248,9 @@ def worst_case(
     warn_if_inaccurate(found)
     names = column_names(data, "data")
     return (
-        found if names is None or found.distribution is None else replace(found, distribution=found.distribution.with_feature_names(names))
+        found
+        if names is None or found.distribution is None
+        else replace(found, distribution=found.distribution.with_feature_names(names))
     )
 
 
@@ -249,9 +276,17 @@ class Family(ABC):
     agreement = AGREEMENT
     lipschitz: float | None = None
 
-    def __init__(self, setting: Setting, labels: np.ndarray | None = None, data: LabelledEmbedding | None = None) -> None:
+    def __init__(
+        self,
+        setting: Setting,
+        labels: np.ndarray | None = None,
+        data: LabelledEmbedding | None = None,
+    ) -> None:
         """With labels, ``data`` is the centre of the ball."""
-        self.setting, self.space = setting, setting.space if labels is None else setting.space.with_labels(labels)
+        self.setting, self.space = (
+            setting,
+            setting.space if labels is None else setting.space.with_labels(labels),
+        )
         self.data: MeanEmbedding | LabelledEmbedding = setting.embedding if data is None else data
 
     def typical_theta(self) -> np.ndarray:
@@ -261,7 +296,14 @@ class Family(ABC):
     @cached_property
     def problem(self) -> Problem:
         """The problem for any radius, with what the landmarks see."""
-        return Problem(self.space, self.risk, self.data, self.typical_theta(), self.setting.grows, self.agreement)
+        return Problem(
+            self.space,
+            self.risk,
+            self.data,
+            self.typical_theta(),
+            self.setting.grows,
+            self.agreement,
+        )
 
     @abstractmethod
     def loss_at(self, theta: np.ndarray) -> Observable:
@@ -310,7 +352,9 @@ def attack(
     problem: Problem | None = None,
 ) -> tuple[Answer, WorstCase]:  # fmt: skip
     """The answer in the exact ball, and the worst case that it is; ``problem`` is the family's, with directions added to it."""
-    answer = in_the_exact_ball(family.problem if problem is None else problem, radius, goal, deadline, start, gamma)
+    answer = in_the_exact_ball(
+        family.problem if problem is None else problem, radius, goal, deadline, start, gamma
+    )
     problem, saddle, exact, theta = answer.problem, answer.saddle, answer.exact, answer.saddle.theta
     if exact.doubt:
         remedy = "a larger bandwidth of the densities, or fewer support points, keep the digits"
@@ -328,9 +372,19 @@ def attack(
         y = unit * to_numpy(saddle.y)
         rounding = problem.space.compressed_map.rounding(like(y, problem.space.T))
         unknown = rounding + error
-        dual = _not_below(problem.in_units_of_the_loss(saddle.upper) - family.risk.penalty(theta), objective, spread) + 2.0 * unknown
+        dual = (
+            _not_below(
+                problem.in_units_of_the_loss(saddle.upper) - family.risk.penalty(theta),
+                objective,
+                spread,
+            )
+            + 2.0 * unknown
+        )
         if status == "solved" and 2.0 * unknown > unit * problem.target(goal, exact.point.risk):
-            status, note = "solved_inaccurate", "; ".join(filter(None, [note, known_to(unknown, 0.0)]))
+            status, note = (
+                "solved_inaccurate",
+                "; ".join(filter(None, [note, known_to(unknown, 0.0)])),
+            )
         functions, near, size = problem.space.coordinates.functions(y)
         g = functions if problem.space.labels is not None else functions[0]
         space, target = (problem.space, objective) if problem.fixed else (None, math.inf)
@@ -342,7 +396,11 @@ def attack(
         status = "time_limit" if deadline.passed else "undecided"
     if saddle.least_radius is not None:
         note = f"the least radius that holds a density of this space is {saddle.least_radius:.6g} (certified)"
-    bound = None if top is None or objective is None else _not_below(top.value, objective, spread, rounding + error, top.kind == "rigorous")
+    bound = (
+        None
+        if top is None or objective is None
+        else _not_below(top.value, objective, spread, rounding + error, top.kind == "rigorous")
+    )
     gap = None if dual is None or objective is None else max(dual - objective, 0.0)
     constant = None if gap is None else problem.in_units_of_the_loss(saddle.dual_constant)
     return answer, WorstCase(
@@ -354,7 +412,9 @@ def attack(
     )  # fmt: skip
 
 
-def _not_below(bound: float, value: float, spread: float, unknown: float = 0.0, proven: bool = True) -> float:
+def _not_below(
+    bound: float, value: float, spread: float, unknown: float = 0.0, proven: bool = True
+) -> float:
     """An upper bound of what a density has reached; if only rounding, or what is not known of its integrals, puts it below the density's
     value, or if it was not proven, that value."""
     if proven and value - bound > _ROUNDING * max(abs(value), spread) + 2.0 * unknown:
@@ -379,7 +439,10 @@ def _data_alone(setting: Setting, loss: Observable, deadline: Deadline) -> Worst
 
 def warn_if_inaccurate(found: WorstCase, stacklevel: int = 3) -> None:
     """Say so if there is a density in the ball whose gap is above what was asked for, and name the remedy."""
-    if found.status not in ("solved_inaccurate", "max_iter", "time_limit", "numerical_error") or found.gap is None:
+    if (
+        found.status not in ("solved_inaccurate", "max_iter", "time_limit", "numerical_error")
+        or found.gap is None
+    ):
         return
     message = f"worst_case: {found.message}"
     if found.integration_error > 0.25 * found.gap:
@@ -397,4 +460,8 @@ def warn_if_unbounded(setting: Setting, loss: Observable, stacklevel: int = 3) -
     low, high = (np.round(side, 6).tolist() for side in (setting.box.low, setting.box.high))
     where = f"in the box from {low} to {high}; pass measure=Box(low, high) to say where distributions may go"
     message = f"the loss {loss!r} {what} on {measure!r}, so that its worst case over all distributions may be infinite"
-    warnings.warn(f"{message}; the value is that of densities with support points {where}", UserWarning, stacklevel=stacklevel)
+    warnings.warn(
+        f"{message}; the value is that of densities with support points {where}",
+        UserWarning,
+        stacklevel=stacklevel,
+    )

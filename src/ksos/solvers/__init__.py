@@ -17,5 +17,15 @@ from ksos.solvers.minimize import SOLVERS, Auto, minimize
 from ksos.solvers.path import regularization_path
 from ksos.solvers.solution import STATUSES, Progress, Solution
 
-__all__ = ["LBFGS", "SOLVERS", "STATUSES", "Auto", "Fista", "FrankWolfe", "InteriorPoint", "LowRank", "Progress"]
+__all__ = [
+    "LBFGS",
+    "SOLVERS",
+    "STATUSES",
+    "Auto",
+    "Fista",
+    "FrankWolfe",
+    "InteriorPoint",
+    "LowRank",
+    "Progress",
+]
 __all__ += ["ProjectedGradient", "Solution", "Solver", "minimize", "regularization_path"]

@@ -13,7 +13,13 @@ import numpy as np
 
 from ksos._array import Array, inner, namespace, to_numpy
 from ksos.functionals.objective import Objective, Point
-from ksos.solvers.constrained_problem import FEASIBLE, Augmented, ConstrainedProblem, Multipliers, restored
+from ksos.solvers.constrained_problem import (
+    FEASIBLE,
+    Augmented,
+    ConstrainedProblem,
+    Multipliers,
+    restored,
+)
 from ksos.solvers.interior_point import ConicProgram, InteriorPoint, central_path
 from ksos.solvers.loop import Outcome, Stepper, Watch, run
 from ksos.solvers.solution import Progress
@@ -67,12 +73,16 @@ class Rounds:
     """What is to be solved, how, and what the rounds have found so far."""
 
     problem: ConstrainedProblem
-    steppers: Sequence[tuple[Stepper, int | None]]  # with the number of steps that each may take in one round
+    steppers: Sequence[
+        tuple[Stepper, int | None]
+    ]  # with the number of steps that each may take in one round
     tol: float
     max_iter: int
     rtol: float = 0.0
     watch: Watch | None = None
-    program: ConicProgram | None = None  # what the interior point follows the path of; None if it cannot, or has done so
+    program: ConicProgram | None = (
+        None  # what the interior point follows the path of; None if it cannot, or has done so
+    )
     fraction: float = InteriorPoint.step_fraction
     stage: int = 0
     n_iter: int = 0
@@ -81,7 +91,9 @@ class Rounds:
     latest: Array | None = None  # where the latest unconstrained problem has ended
     last_step: int = sys.maxsize  # after so many steps the rounds end for want of progress
 
-    def inner(self, objective: Objective, C: Array, tol: float, *, to_the_end: bool) -> tuple[Outcome, Point, np.ndarray]:
+    def inner(
+        self, objective: Objective, C: Array, tol: float, *, to_the_end: bool
+    ) -> tuple[Outcome, Point, np.ndarray]:
         """One unconstrained problem, by the current solver (the next one if its steps run out): outcome, point and its multipliers."""
         assert isinstance(objective.term, Augmented)
         while True:
@@ -92,7 +104,11 @@ class Rounds:
             self.n_iter, self.latest = self.n_iter + outcome.n_iter, outcome.point.C
             if outcome.keyboard:
                 raise KeyboardInterrupt
-            if outcome.status != "max_iter" or self.n_iter >= most_in_all or self.stage + 1 == len(self.steppers):
+            if (
+                outcome.status != "max_iter"
+                or self.n_iter >= most_in_all
+                or self.stage + 1 == len(self.steppers)
+            ):
                 break
             self.stage, C = self.stage + 1, outcome.point.C
             if not to_the_end:
@@ -102,7 +118,9 @@ class Rounds:
 
     def finished(self, C: Array) -> ConstrainedOutcome | None:
         """Show the latest progress to the callback; the end, if it wants to stop or the problem is solved."""
-        if self.watch is not None and self.watch(replace(self.history[-1], parameter=C, space=self.problem.space)):
+        if self.watch is not None and self.watch(
+            replace(self.history[-1], parameter=C, space=self.problem.space)
+        ):
             return self.ended("interrupted")
         return self.ended("solved") if self.solved else None
 
@@ -110,18 +128,28 @@ class Rounds:
         """Where the rounds go on after the interior point: its best point, without what will vanish with μ, and the multipliers."""
         assert self.best is not None
         G = self.best.G
-        weights = to_numpy(namespace(G).sum(G * G, axis=0))  # the columns of a factor are orthogonal: its eigenvalues
+        weights = to_numpy(
+            namespace(G).sum(G * G, axis=0)
+        )  # the columns of a factor are orthogonal: its eigenvalues
         kept = [j for j, weight in enumerate(weights.tolist()) if weight > _VANISHING]
         G = G[:, kept[0] :] if kept else G  # they ascend
-        return G @ G.T / inner(G, G), self.best.multipliers.weights if self.best.feasible else 0.0 * self.problem.sizes
+        return G @ G.T / inner(
+            G, G
+        ), self.best.multipliers.weights if self.best.feasible else 0.0 * self.problem.sizes
 
     @property
     def solved(self) -> bool:
         """Whether the best point is feasible and its gap small enough."""
         best = self.best
-        return best is not None and best.feasible and best.gap <= max(self.tol, self.rtol * abs(best.objective))
+        return (
+            best is not None
+            and best.feasible
+            and best.gap <= max(self.tol, self.rtol * abs(best.objective))
+        )
 
-    def record(self, point: Point, multipliers: Multipliers, *, along_the_path: bool = False) -> bool:
+    def record(
+        self, point: Point, multipliers: Multipliers, *, along_the_path: bool = False
+    ) -> bool:
         """Bring the point to the constraints and bound its gap; whether it is the best so far."""
         G = factor(point.C)
         feasible = restored(self.problem, G)
@@ -129,19 +157,37 @@ class Rounds:
         at = self.problem.point(G @ G.T)
         if along_the_path and feasible is not None:
             G, at = self._at_the_boundary(G, at, multipliers)
-        known = [multipliers] if self.best is None else [multipliers, self.best.multipliers]  # rounding may have spoilt the latest ones
+        known = (
+            [multipliers] if self.best is None else [multipliers, self.best.multipliers]
+        )  # rounding may have spoilt the latest ones
         multipliers, bound = self.problem.best_multipliers(known, at, G)
-        value, violation, elapsed = self.problem.value(at), self.problem.violation(at), self.problem.base.deadline.elapsed
-        found = ConstrainedOutcome(G, multipliers, value, bound, violation, along_the_path=along_the_path)
-        self.history.append(Progress(self.n_iter, value, found.gap if feasible is not None else np.inf, elapsed))
-        better = self.best is None or found.rank(feasible is not None) < self.best.rank(self.best.feasible)
+        value, violation, elapsed = (
+            self.problem.value(at),
+            self.problem.violation(at),
+            self.problem.base.deadline.elapsed,
+        )
+        found = ConstrainedOutcome(
+            G, multipliers, value, bound, violation, along_the_path=along_the_path
+        )
+        self.history.append(
+            Progress(self.n_iter, value, found.gap if feasible is not None else np.inf, elapsed)
+        )
+        better = self.best is None or found.rank(feasible is not None) < self.best.rank(
+            self.best.feasible
+        )
         self.best = found if better else self.best
         return better
 
-    def _at_the_boundary(self, G: Array, at: Point, multipliers: Multipliers) -> tuple[Array, Point]:
+    def _at_the_boundary(
+        self, G: Array, at: Point, multipliers: Multipliers
+    ) -> tuple[Array, Point]:
         """The point, or the one on the boundary of the active constraints if f is lower there: rounding keeps the path inside."""
         bounds, values = self.problem.constraints, self.problem.excesses(at)
-        active = [i for i, bound in enumerate(bounds) if not bound.equality and -_NEAR_THE_BOUNDARY * bound.size < values[i] < 0.0]
+        active = [
+            i
+            for i, bound in enumerate(bounds)
+            if not bound.equality and -_NEAR_THE_BOUNDARY * bound.size < values[i] < 0.0
+        ]
         worth = [i for i in active if multipliers.weights[i] * abs(values[i]) > 0.01 * self.tol]
         moved = restored(self.problem, G, worth) if worth else None
         if moved is None:
@@ -152,7 +198,9 @@ class Rounds:
     def ended(self, status: str, keyboard: bool = False) -> ConstrainedOutcome:
         """The best point, with a status."""
         assert self.best is not None
-        return replace(self.best, status=status, n_iter=self.n_iter, history=self.history, keyboard=keyboard)
+        return replace(
+            self.best, status=status, n_iter=self.n_iter, history=self.history, keyboard=keyboard
+        )
 
 
 def solve_constrained(rounds: Rounds, C: Array, *, path_first: bool = False) -> ConstrainedOutcome:
@@ -170,7 +218,9 @@ def solve_constrained(rounds: Rounds, C: Array, *, path_first: bool = False) -> 
         return rounds.ended("interrupted", keyboard=True)
 
 
-def follow_central_path(problem: ConstrainedProblem, program: ConicProgram, tol: float, max_iter: int) -> ConstrainedOutcome | None:
+def follow_central_path(
+    problem: ConstrainedProblem, program: ConicProgram, tol: float, max_iter: int
+) -> ConstrainedOutcome | None:
     """The interior point alone: its best point, whether or not that closes the gap; None if it finds nothing that is feasible."""
     rounds = Rounds(problem, [], tol, max_iter, program=program)
     try:
@@ -199,7 +249,9 @@ def _play(rounds: Rounds, C: Array, path_first: bool) -> ConstrainedOutcome:
             penalty, inner_tol = _LATER_PENALTY, 10.0 * tol
     for _ in range(_MOST_ROUNDS):
         augmented, stage = problem.augmented(w, penalty * unit / problem.sizes**2), rounds.stage
-        outcome, point, w = rounds.inner(augmented, C, max(inner_tol, 0.1 * tol), to_the_end=rounds.program is None)
+        outcome, point, w = rounds.inner(
+            augmented, C, max(inner_tol, 0.1 * tol), to_the_end=rounds.program is None
+        )
         C, violation = point.C, problem.violation(point)
         rounds.record(point, Multipliers(w))
         gap = rounds.history[-1].gap
@@ -212,14 +264,24 @@ def _play(rounds: Rounds, C: Array, path_first: bool) -> ConstrainedOutcome:
             return rounds.ended(outcome.status)
         if rounds.n_iter >= rounds.max_iter:
             return rounds.ended("max_iter")
-        if not rounds.best.feasible and not doubted and penalty >= _DOUBTFUL and violation > _ENOUGH * last_violation:
+        if (
+            not rounds.best.feasible
+            and not doubted
+            and penalty >= _DOUBTFUL
+            and violation > _ENOUGH * last_violation
+        ):
             doubted = True
             if (empty := _proof_of_emptiness(rounds, C)) is not None:
                 return empty
         if rounds.program is not None and (rounds.stage > stage or since_best > _PATIENCE):
             if (found := _along_the_path(rounds)) is not None:
                 return found
-            C, w, penalty, inner_tol, since_best = *rounds.resumed(), max(penalty, _LATER_PENALTY), 10.0 * tol, 0
+            C, w, penalty, inner_tol, since_best = (
+                *rounds.resumed(),
+                max(penalty, _LATER_PENALTY),
+                10.0 * tol,
+                0,
+            )
         if since_best > _PATIENCE or rounds.n_iter >= rounds.last_step:
             break
         if violation > _ENOUGH * last_violation:
@@ -230,15 +292,30 @@ def _play(rounds: Rounds, C: Array, path_first: bool) -> ConstrainedOutcome:
 
 def _along_the_path(rounds: Rounds) -> ConstrainedOutcome | None:
     """Follow the central path until the gap has closed; None if rounding ends it before."""
-    problem, program, worse, size = rounds.problem, rounds.program, 0, max(rounds.problem.size, 1e-200)
+    problem, program, worse, size = (
+        rounds.problem,
+        rounds.program,
+        0,
+        max(rounds.problem.size, 1e-200),
+    )
     assert program is not None
     point, multipliers, rounds.program = problem.middle, Multipliers(0.0 * problem.sizes), None
     for C, multipliers, mu in central_path(program, rounds.fraction):
         rounds.n_iter += 1
-        point, late, over = problem.point(C), problem.base.deadline.passed, rounds.n_iter >= rounds.max_iter
+        point, late, over = (
+            problem.point(C),
+            problem.base.deadline.passed,
+            rounds.n_iter >= rounds.max_iter,
+        )
         largest = float(np.abs(multipliers.weights * problem.sizes).max()) / size
-        if largest > _DOUBTFUL and problem.proven_empty(multipliers, point):  # they grow along a ray that proves it (Farkas)
-            return _least_violation(rounds, C, multipliers) if rounds.steppers else violating(problem, C)
+        if largest > _DOUBTFUL and problem.proven_empty(
+            multipliers, point
+        ):  # they grow along a ray that proves it (Farkas)
+            return (
+                _least_violation(rounds, C, multipliers)
+                if rounds.steppers
+                else violating(problem, C)
+            )
         if largest > _RUNAWAY:
             break
         if mu * C.shape[0] > _LOOK * rounds.tol / size and not late and not over:
@@ -252,7 +329,9 @@ def _along_the_path(rounds: Rounds) -> ConstrainedOutcome | None:
             break
     if rounds.best is None:
         rounds.record(point, multipliers)
-    if rounds.best is not None and rounds.best.feasible:  # few more steps, and none if only rounding keeps the gap open
+    if (
+        rounds.best is not None and rounds.best.feasible
+    ):  # few more steps, and none if only rounding keeps the gap open
         known = rounds.best.gap <= problem.rounding(rounds.best.multipliers)
         rounds.last_step = rounds.n_iter + (0 if known else _AFTERWARDS)
     return None
@@ -261,19 +340,39 @@ def _along_the_path(rounds: Rounds) -> ConstrainedOutcome | None:
 def _proof_of_emptiness(rounds: Rounds, C: Array) -> ConstrainedOutcome | None:
     """The point of least violation, if the multipliers there prove that no point meets the constraints."""
     found = _least_violation(rounds, C)
-    return found if rounds.problem.proven_empty(found.multipliers, rounds.problem.point(found.G @ found.G.T)) else None
+    return (
+        found
+        if rounds.problem.proven_empty(found.multipliers, rounds.problem.point(found.G @ found.G.T))
+        else None
+    )
 
 
-def _least_violation(rounds: Rounds, C: Array, proof: Multipliers | None = None) -> ConstrainedOutcome:
+def _least_violation(
+    rounds: Rounds, C: Array, proof: Multipliers | None = None
+) -> ConstrainedOutcome:
     """Minimise the violation: roughly, if a proof that nothing is feasible is there, else far enough for the multipliers to be one."""
     objective, precision = rounds.problem.infeasibility(), 1e-6 if proof is None else 1e-2
-    _, point, w = rounds.inner(objective, C, precision * objective.value(objective.point(C)), to_the_end=True)
+    _, point, w = rounds.inner(
+        objective, C, precision * objective.value(objective.point(C)), to_the_end=True
+    )
     proof = Multipliers(w) if proof is None else proof
-    return replace(violating(rounds.problem, point.C), multipliers=proof, n_iter=rounds.n_iter, history=rounds.history)
+    return replace(
+        violating(rounds.problem, point.C),
+        multipliers=proof,
+        n_iter=rounds.n_iter,
+        history=rounds.history,
+    )
 
 
 def violating(problem: ConstrainedProblem, C: Array) -> ConstrainedOutcome:
     """A point of an infeasible problem."""
     G = factor(C)
     point = problem.point(G @ G.T)
-    return ConstrainedOutcome(G, Multipliers(0.0 * problem.sizes), problem.value(point), np.inf, problem.violation(point), "infeasible")
+    return ConstrainedOutcome(
+        G,
+        Multipliers(0.0 * problem.sizes),
+        problem.value(point),
+        np.inf,
+        problem.violation(point),
+        "infeasible",
+    )

@@ -27,7 +27,9 @@ def certify(objective: Objective, point: Point, slack: float = 1e-10) -> Certifi
     """Objective and gap at a feasible point: one gradient, one extreme eigenvalue (bounded to ``slack`` when r is large)."""
     G = objective.gradient(point)
     gap = inner(G, point.C) - (lowest_bound(G, slack) if point.lowest is None else point.lowest)
-    return Certificate(objective.value(point), max(gap, 0.0))  # below 0 it is rounding: the true gap is not negative
+    return Certificate(
+        objective.value(point), max(gap, 0.0)
+    )  # below 0 it is rounding: the true gap is not negative
 
 
 def certify_integrals(objective: Objective, point: Point, tol: float) -> Certificate:
@@ -61,4 +63,6 @@ def _graded_gap(point: Point, widest: float) -> float:
     xp, G = namespace(point.C), point.G
     assert G is not None
     along = inner(G, point.C)
-    return max(along - graded_bound(G, along, widest), 0.0) + 2.0 * _UNIT * inner(xp.abs(G), xp.abs(point.C))
+    return max(along - graded_bound(G, along, widest), 0.0) + 2.0 * _UNIT * inner(
+        xp.abs(G), xp.abs(point.C)
+    )

@@ -12,7 +12,15 @@ import numpy as np
 
 from ksos._array import Array, eye, like, namespace
 
-__all__ = ["ConePair", "ScaledPair", "cone_divide", "cone_product", "cone_step", "diagonal", "longest_step"]
+__all__ = [
+    "ConePair",
+    "ScaledPair",
+    "cone_divide",
+    "cone_product",
+    "cone_step",
+    "diagonal",
+    "longest_step",
+]
 
 
 @dataclass(frozen=True)
@@ -50,10 +58,15 @@ class ScaledPair:
     def moved(self, step: float, dC: Array, dM: Array) -> ScaledPair:
         """The pair after (C̃, M̃) ← (Λ, Λ) + step·(dC, dM), both of which must stay positive definite."""
         xp, Lambda = namespace(dC), diagonal(self.values)
-        lower_C, lower_M = xp.linalg.cholesky(Lambda + step * dC), xp.linalg.cholesky(Lambda + step * dM)
+        lower_C, lower_M = (
+            xp.linalg.cholesky(Lambda + step * dC),
+            xp.linalg.cholesky(Lambda + step * dM),
+        )
         U, values, Vt = xp.linalg.svd(lower_M.T @ lower_C)
         root = xp.sqrt(values)
-        return ScaledPair(self.R @ (lower_C @ (Vt.T / root)), ((U / root).T @ lower_M.T) @ self.inverse, values)
+        return ScaledPair(
+            self.R @ (lower_C @ (Vt.T / root)), ((U / root).T @ lower_M.T) @ self.inverse, values
+        )
 
 
 def diagonal(values: Array) -> Array:

@@ -13,7 +13,12 @@ from ksos.embedding_map import SMALL_TENSOR
 from ksos.functionals.base import Constraint
 from ksos.functionals.mmd import MMD, BoundBall, SquaredMMD
 from ksos.functionals.objective import Objective, Point
-from ksos.solvers.augmented_lagrangian import ConstrainedOutcome, Rounds, solve_constrained, violating
+from ksos.solvers.augmented_lagrangian import (
+    ConstrainedOutcome,
+    Rounds,
+    solve_constrained,
+    violating,
+)
 from ksos.solvers.certificate import certify
 from ksos.solvers.constrained_problem import FEASIBLE, ConstrainedProblem
 from ksos.solvers.interior_point import ConicProgram, InteriorPoint
@@ -23,9 +28,19 @@ from ksos.solvers.solution import Solution
 from ksos.solvers.spectraplex import centre
 from ksos.space import SoSSpace
 
-__all__ = ["Goal", "Nearest", "as_constraints", "assembled", "known_to", "minimize_constrained", "nearest"]
+__all__ = [
+    "Goal",
+    "Nearest",
+    "as_constraints",
+    "assembled",
+    "known_to",
+    "minimize_constrained",
+    "nearest",
+]
 
-_CHEAP_STEP = 2e8  # floating-point operations: if a step costs no more, the interior point comes first
+_CHEAP_STEP = (
+    2e8  # floating-point operations: if a step costs no more, the interior point comes first
+)
 _MOST_STEPS = 50  # of Newton's method in one round: more are taken only if there is no low rank
 _DIGITS, _WORDED = (1e-3, 1e-6, 1e-9, 1e-12), 1e-5
 Why = tuple[str, float | None]  # a note, and the least radius of a ball
@@ -45,13 +60,25 @@ def as_constraints(constraints: Any) -> tuple[Constraint, ...]:
 
 
 def minimize_constrained(
-    objective: Objective, constraints: Sequence[Constraint], solver: Solver, start: Point | None, goal: Goal, shown: str
+    objective: Objective,
+    constraints: Sequence[Constraint],
+    solver: Solver,
+    start: Point | None,
+    goal: Goal,
+    shown: str,
 ) -> Solution:
     """min F over the densities of the space that meet the constraints; ``shown`` is what messages call F."""
-    steppers, space, tol, warm = list(solver.inner_solvers(objective)), objective.space, goal.tol, start is not None
+    steppers, space, tol, warm = (
+        list(solver.inner_solvers(objective)),
+        objective.space,
+        goal.tol,
+        start is not None,
+    )
     name, C = steppers[0].name, centre(space.rank, space.T) if start is None else start.C
     if isinstance(steppers[0], (LowRank, InteriorPoint)) and space.tensor_size <= SMALL_TENSOR:
-        objective = objective.on_tensor()  # Newton steps feel rounding that changes from point to point
+        objective = (
+            objective.on_tensor()
+        )  # Newton steps feel rounding that changes from point to point
     try:
         problem, interrupted = ConstrainedProblem(objective, constraints), False
     except KeyboardInterrupt:
@@ -61,7 +88,11 @@ def minimize_constrained(
             raise KeyboardInterrupt
         if space.rank == 1:
             return _only_density(problem, name, tol)
-        program = ConicProgram.of(problem) if isinstance(solver, InteriorPoint) or solver.name == "auto" else None
+        program = (
+            ConicProgram.of(problem)
+            if isinstance(solver, InteriorPoint) or solver.name == "auto"
+            else None
+        )
         if isinstance(solver, InteriorPoint):
             if program is None:
                 raise ValueError(
@@ -69,11 +100,20 @@ def minimize_constrained(
                     "linear terms, MMD balls and expectations; use solver='low_rank' or 'fista'"
                 )
             steppers = [_ROUND]
-        elif reason := steppers[0].refusal(problem.augmented(0.0 * problem.sizes, problem.sizes).term):
+        elif reason := steppers[0].refusal(
+            problem.augmented(0.0 * problem.sizes, problem.sizes).term
+        ):
             raise ValueError(f"solver={name!r} cannot take {shown} with constraints: it {reason}")
-        steppers = [replace(stepper, extra_steps=0) if isinstance(stepper, LowRank) else stepper for stepper in steppers]
-        limit = max(_ROUND.max_iter, steppers[-1].max_iter) if goal.max_iter is None else goal.max_iter
-        path_first = isinstance(solver, InteriorPoint) or (program is not None and program.cost <= _CHEAP_STEP and not warm)
+        steppers = [
+            replace(stepper, extra_steps=0) if isinstance(stepper, LowRank) else stepper
+            for stepper in steppers
+        ]
+        limit = (
+            max(_ROUND.max_iter, steppers[-1].max_iter) if goal.max_iter is None else goal.max_iter
+        )
+        path_first = isinstance(solver, InteriorPoint) or (
+            program is not None and program.cost <= _CHEAP_STEP and not warm
+        )
         if (note := _unattainable(problem)) is not None:
             return _solution(problem, violating(problem, C), name, tol, (note, None))
         for ball in _balls(constraints):
@@ -81,19 +121,31 @@ def minimize_constrained(
             if found.outcome.keyboard:
                 raise KeyboardInterrupt
             if found.lower > ball.bound:
-                return _solution(problem, violating(problem, found.outcome.point.C), name, tol, _too_small(ball, found.lower))
+                return _solution(
+                    problem,
+                    violating(problem, found.outcome.point.C),
+                    name,
+                    tol,
+                    _too_small(ball, found.lower),
+                )
             C, warm = (C, warm) if warm else (found.outcome.point.C, True)
     except KeyboardInterrupt:
-        return _solution(problem, replace(violating(problem, C), status="interrupted", keyboard=True), name, tol)
+        return _solution(
+            problem, replace(violating(problem, C), status="interrupted", keyboard=True), name, tol
+        )
     stages = [(stepper, None if stepper is steppers[-1] else _MOST_STEPS) for stepper in steppers]
-    fraction = solver.step_fraction if isinstance(solver, InteriorPoint) else InteriorPoint.step_fraction
+    fraction = (
+        solver.step_fraction if isinstance(solver, InteriorPoint) else InteriorPoint.step_fraction
+    )
     rounds = Rounds(problem, stages, tol, limit, goal.rtol, goal.watch, program, fraction)
     outcome = solve_constrained(rounds, C, path_first=path_first)
     name = "interior_point" if outcome.along_the_path else name
     try:
         why = _why(problem, outcome, tol, limit) if outcome.status == "infeasible" else ("", None)
         return _solution(problem, outcome, name, max(tol, goal.rtol * abs(outcome.objective)), why)
-    except KeyboardInterrupt:  # the point is there; only its certificate or the least radius is missing
+    except (
+        KeyboardInterrupt
+    ):  # the point is there; only its certificate or the least radius is missing
         status = outcome.status if outcome.status == "infeasible" else "interrupted"
         return _solution(problem, replace(outcome, status=status, keyboard=True), name, tol)
 
@@ -123,21 +175,33 @@ def _only_density(problem: ConstrainedProblem, name: str, tol: float) -> Solutio
         return _solution(problem, replace(found, status="solved"), name, tol)
     for i, ball in enumerate(problem.given):
         term = problem.constraints[i].term
-        if isinstance(term, BoundBall) and (distance := norm(problem.middle.a - term.z)) > ball.bound:
+        if (
+            isinstance(term, BoundBall)
+            and (distance := norm(problem.middle.a - term.z)) > ball.bound
+        ):
             why = _too_small(ball, distance)
-    note = _unattainable(problem) or why[0] or "the space has one density only, and that one violates them"
+    note = (
+        _unattainable(problem)
+        or why[0]
+        or "the space has one density only, and that one violates them"
+    )
     return _solution(problem, found, name, tol, (note, why[1]))
 
 
 def _too_small(ball: Constraint, radius: float) -> Why:
-    return f"the least radius of {ball!r} that holds a density of this space is {radius:.6g} (certified)", radius
+    return (
+        f"the least radius of {ball!r} that holds a density of this space is {radius:.6g} (certified)",
+        radius,
+    )
 
 
 def _balls(constraints: Sequence[Constraint]) -> list[Constraint]:
     return [constraint for constraint in constraints if isinstance(constraint.functional, MMD)]
 
 
-def nearest(ball: Constraint, space: SoSSpace, C: Array, max_iter: int, deadline: Deadline | None = None) -> Nearest:
+def nearest(
+    ball: Constraint, space: SoSSpace, C: Array, max_iter: int, deadline: Deadline | None = None
+) -> Nearest:
     """Minimise the distance to the centre, to as many digits as it takes to tell whether it is below the radius."""
     objective = _squared_distance(ball, space, deadline)
     square, tol = ball.bound**2, _DIGITS[0] * ball.bound**2
@@ -146,9 +210,15 @@ def nearest(ball: Constraint, space: SoSSpace, C: Array, max_iter: int, deadline
         C = outcome.point.C
         value, gap, _ = certify(objective, objective.point(C))
         upper, lower = math.sqrt(value), math.sqrt(max(value - gap, 0.0))
-        if upper <= ball.bound or (lower > ball.bound and gap <= _WORDED * value) or outcome.status != "solved":
+        if (
+            upper <= ball.bound
+            or (lower > ball.bound and gap <= _WORDED * value)
+            or outcome.status != "solved"
+        ):
             break
-        tol = _WORDED * value if lower > ball.bound else 0.0  # empty, for certain: as many digits as the message shows
+        tol = (
+            _WORDED * value if lower > ball.bound else 0.0
+        )  # empty, for certain: as many digits as the message shows
     return Nearest(outcome, lower, upper)
 
 
@@ -170,22 +240,45 @@ def _unattainable(problem: ConstrainedProblem) -> str | None:
     return None
 
 
-def _why(problem: ConstrainedProblem, outcome: ConstrainedOutcome, tol: float, max_iter: int) -> Why:
+def _why(
+    problem: ConstrainedProblem, outcome: ConstrainedOutcome, tol: float, max_iter: int
+) -> Why:
     """What to say of constraints that can be met one by one but not together, and the least radius of a ball among them."""
     if len(balls := _balls(problem.given)) == 1 and len(problem.given) > 1:
         distance = _squared_distance(balls[0], problem.space, problem.base.deadline)
-        others = ConstrainedProblem(distance, [constraint for constraint in problem.given if constraint is not balls[0]])
-        least = solve_constrained(Rounds(others, [(LowRank(), None)], tol, max_iter), problem.middle.C)
+        others = ConstrainedProblem(
+            distance, [constraint for constraint in problem.given if constraint is not balls[0]]
+        )
+        least = solve_constrained(
+            Rounds(others, [(LowRank(), None)], tol, max_iter), problem.middle.C
+        )
         if least.status != "infeasible":
             radius = math.sqrt(max(least.bound, 0.0))
-            return f"given the other constraints, the least radius of {balls[0]!r} that holds a density is {radius:.6g} (certified)", radius
-    return f"they can be met one by one, but not together: at best one is violated by {outcome.violation:.3g} of its range", None
+            return (
+                f"given the other constraints, the least radius of {balls[0]!r} that holds a density is {radius:.6g} (certified)",
+                radius,
+            )
+    return (
+        f"they can be met one by one, but not together: at best one is violated by {outcome.violation:.3g} of its range",
+        None,
+    )
 
 
-def _solution(problem: ConstrainedProblem, outcome: ConstrainedOutcome, name: str, tol: float, why: Why = ("", None)) -> Solution:
+def _solution(
+    problem: ConstrainedProblem,
+    outcome: ConstrainedOutcome,
+    name: str,
+    tol: float,
+    why: Why = ("", None),
+) -> Solution:
     """Certify afresh at the factor that is returned."""
     point = problem.point(outcome.G @ outcome.G.T)
-    value, violation, status, gap = problem.value(point), problem.violation(point), outcome.status, None
+    value, violation, status, gap = (
+        problem.value(point),
+        problem.violation(point),
+        outcome.status,
+        None,
+    )
     if status != "infeasible" and violation <= FEASIBLE and problem.frame.term.convex:
         unknown = problem.uncertainty(outcome.multipliers, point)
         gap = max(value - problem.lower_bound(outcome.multipliers, point), 0.0) + 2.0 * unknown
@@ -193,20 +286,46 @@ def _solution(problem: ConstrainedProblem, outcome: ConstrainedOutcome, name: st
         status = "solved_inaccurate" if status == "solved" and gap > tol else status
     elif status == "solved":
         status = "stationary"
-    weights, vectors = tuple(outcome.multipliers.weights.tolist()), dict(outcome.multipliers.vectors)
-    more = {"multipliers": weights, "ball_vectors": vectors, "violation": violation, "least_radius": why[1], "note": why[0]}
+    weights, vectors = (
+        tuple(outcome.multipliers.weights.tolist()),
+        dict(outcome.multipliers.vectors),
+    )
+    more = {
+        "multipliers": weights,
+        "ball_vectors": vectors,
+        "violation": violation,
+        "least_radius": why[1],
+        "note": why[0],
+    }
     return assembled(problem.base, outcome, outcome.G, value, gap, status, name, **more)
 
 
 def known_to(uncertainty: float, tol: float) -> str:
     """What to say of integrals that are not known well enough for ``tol``."""
-    return f"the integrals are known to {uncertainty:.1e} only, which the gap counts twice" if 2.0 * uncertainty > tol else ""
+    return (
+        f"the integrals are known to {uncertainty:.1e} only, which the gap counts twice"
+        if 2.0 * uncertainty > tol
+        else ""
+    )
 
 
 def assembled(
-    base: Objective, outcome: Outcome | ConstrainedOutcome, G: Array, value: float, gap: float | None, status: str, name: str, **more: Any
+    base: Objective,
+    outcome: Outcome | ConstrainedOutcome,
+    G: Array,
+    value: float,
+    gap: float | None,
+    status: str,
+    name: str,
+    **more: Any,
 ) -> Solution:
     """The solution at the factor G; ``more`` are those of its fields that not every problem has."""
-    more |= {"time": base.deadline.elapsed, "keyboard_interrupt": outcome.keyboard, "integration_error": base.term.integration_error}
+    more |= {
+        "time": base.deadline.elapsed,
+        "keyboard_interrupt": outcome.keyboard,
+        "integration_error": base.term.integration_error,
+    }
     bound = None if gap is None else base.projected_mmd_bound(gap)
-    return Solution(value, gap, bound, status, name, outcome.n_iter, outcome.history, base.space, G, **more)
+    return Solution(
+        value, gap, bound, status, name, outcome.n_iter, outcome.history, base.space, G, **more
+    )

@@ -10,14 +10,30 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ksos._array import Array, flat, inner, like, namespace, norm, to_numpy, zeros
-from ksos.functionals.base import Bound, BoundTerm, Constraint, Pair, ScaledSum, paired, plus, weighted_sum
+from ksos.functionals.base import (
+    Bound,
+    BoundTerm,
+    Constraint,
+    Pair,
+    ScaledSum,
+    paired,
+    plus,
+    weighted_sum,
+)
 from ksos.functionals.mmd import BoundBall
 from ksos.functionals.objective import Objective, Point
 from ksos.functionals.penalties import BoundLinear
 from ksos.solvers.eigenvalues import lowest_bound
 from ksos.solvers.spectraplex import centre
 
-__all__ = ["FEASIBLE", "Augmented", "BoundConstraint", "ConstrainedProblem", "Multipliers", "restored"]
+__all__ = [
+    "FEASIBLE",
+    "Augmented",
+    "BoundConstraint",
+    "ConstrainedProblem",
+    "Multipliers",
+    "restored",
+]
 
 FEASIBLE = 1e-11  # a violation, in units of a constraint's size, that is rounding
 _CONSTANT = 1e-12  # variation beside the value that is rounding
@@ -25,7 +41,10 @@ _RESTORATION_STEPS, _LONGEST = 25, 0.5
 _NEGLIGIBLE = 1e-15  # eigenvalues of the constraints' Gram matrix below it belong to constraints that repeat each other
 _INSIDE = 1e-13  # inequalities are aimed at a little inside, so that rounding does not carry the point out again
 _BALL_INSIDE = 1e-15  # the same for MMD balls, in units of distances, which are known to rounding: multipliers of small balls are large
-_KNOWN, _BALL_KNOWN = 1e-15, 2e-13  # to what constraints are known, in units of their sizes and of distances
+_KNOWN, _BALL_KNOWN = (
+    1e-15,
+    2e-13,
+)  # to what constraints are known, in units of their sizes and of distances
 _MET, _BALL_MET = 1e-12, 1e-14  # violations that count as none, in the same units
 
 
@@ -38,7 +57,9 @@ class Multipliers:
     """
 
     weights: np.ndarray  # w_i, not negative for inequalities
-    vectors: Mapping[int, np.ndarray] = field(default_factory=dict)  # v by the position of its constraint; |v| = w
+    vectors: Mapping[int, np.ndarray] = field(
+        default_factory=dict
+    )  # v by the position of its constraint; |v| = w
 
 
 @dataclass(frozen=True)
@@ -67,18 +88,31 @@ class ConstrainedProblem:
     def __init__(self, objective: Objective, constraints: Sequence[Constraint]) -> None:
         self.base, self.space, self.given = objective, objective.space, constraints
         terms = [objective.term, *(constraint.bind(self.space) for constraint in constraints)]
-        self.frame = objective.with_term(ScaledSum([(1.0, Bound(term)) for term in terms]).bind(self.space))
+        self.frame = objective.with_term(
+            ScaledSum([(1.0, Bound(term)) for term in terms]).bind(self.space)
+        )
         """Their sum: it says whether anything looks at the embedding, and whether everything is convex."""
         self.middle = self.frame.point(centre(self.space.rank, self.space.T))
         values = [abs(term.value(self.middle.a, self.middle.C)) for term in terms]
-        sizes = [_size(self.frame.pull_back(term.gradient(self.middle.a, self.middle.C))) for term in terms]
+        sizes = [
+            _size(self.frame.pull_back(term.gradient(self.middle.a, self.middle.C)))
+            for term in terms
+        ]
         self.size = sizes[0]
         """By how much f varies, likewise."""
-        known = [value + abs(constraint.bound) for value, constraint in zip(values[1:], constraints, strict=True)]
+        known = [
+            value + abs(constraint.bound)
+            for value, constraint in zip(values[1:], constraints, strict=True)
+        ]
         # what only rounding varies, as everything does where there is only one density, is as large as its values
-        sizes = [size if size > _CONSTANT * value else max(value, 1e-200) for size, value in zip(sizes[1:], known, strict=True)]
+        sizes = [
+            size if size > _CONSTANT * value else max(value, 1e-200)
+            for size, value in zip(sizes[1:], known, strict=True)
+        ]
         parts = zip(terms[1:], constraints, sizes, strict=True)
-        self.constraints = [BoundConstraint(term, constraint.equality, size) for term, constraint, size in parts]
+        self.constraints = [
+            BoundConstraint(term, constraint.equality, size) for term, constraint, size in parts
+        ]
         self.sizes = np.array([constraint.size for constraint in self.constraints])
 
     def augmented(self, multipliers: np.ndarray, penalties: np.ndarray) -> Objective:
@@ -100,7 +134,9 @@ class ConstrainedProblem:
 
     def excesses(self, point: Point) -> np.ndarray:
         """g_i."""
-        return np.array([constraint.term.value(point.a, point.C) for constraint in self.constraints])
+        return np.array(
+            [constraint.term.value(point.a, point.C) for constraint in self.constraints]
+        )
 
     def slope(self, i: int, point: Point) -> Array:
         """∇g_i, r × r."""
@@ -115,7 +151,10 @@ class ConstrainedProblem:
 
     def violation(self, point: Point) -> float:
         """The largest violation, in units of each constraint's size."""
-        return max(constraint.excess(value) for constraint, value in zip(self.constraints, self.excesses(point), strict=True))
+        return max(
+            constraint.excess(value)
+            for constraint, value in zip(self.constraints, self.excesses(point), strict=True)
+        )
 
     def lower_bound(self, multipliers: Multipliers, point: Point) -> float:
         """L(C) − ⟨∇L(C), C⟩ + λ_min(∇L(C)) with L = f + Σ w_i g_i: at most the optimum, for any C and any multipliers of the right sign.
@@ -133,8 +172,12 @@ class ConstrainedProblem:
         """Whether the certified violation is more than rounding."""
         return self.certified_violation(multipliers, point) > self.rounding(multipliers)
 
-    def _bound(self, total: float, G: Array, multipliers: Multipliers, point: Point, slack: float) -> float:
-        for i, (weight, excess) in enumerate(zip(multipliers.weights.tolist(), self.excesses(point).tolist(), strict=True)):
+    def _bound(
+        self, total: float, G: Array, multipliers: Multipliers, point: Point, slack: float
+    ) -> float:
+        for i, (weight, excess) in enumerate(
+            zip(multipliers.weights.tolist(), self.excesses(point).tolist(), strict=True)
+        ):
             if i in multipliers.vectors:
                 v, ball = like(multipliers.vectors[i], self.space.T), self.constraints[i].term
                 assert isinstance(ball, BoundBall)
@@ -148,7 +191,9 @@ class ConstrainedProblem:
     def uncertainty(self, multipliers: Multipliers, point: Point) -> float:
         """How far L = f + Σ w_i g_i may be off because of quadrature and of rounding in the integrals, estimated."""
         total = self.base.uncertainty(point)
-        for i, (weight, constraint) in enumerate(zip(np.abs(multipliers.weights).tolist(), self.constraints, strict=True)):
+        for i, (weight, constraint) in enumerate(
+            zip(np.abs(multipliers.weights).tolist(), self.constraints, strict=True)
+        ):
             if i in multipliers.vectors:
                 total += self.frame.map.rounding(like(multipliers.vectors[i], self.space.T))
             elif weight > 0.0:
@@ -157,10 +202,15 @@ class ConstrainedProblem:
 
     def rounding(self, multipliers: Multipliers) -> float:
         """What rounding in the constraints may change the Lagrangian by: no gap below it means anything."""
-        known = [_BALL_KNOWN if isinstance(constraint.term, BoundBall) else _KNOWN * constraint.size for constraint in self.constraints]
+        known = [
+            _BALL_KNOWN if isinstance(constraint.term, BoundBall) else _KNOWN * constraint.size
+            for constraint in self.constraints
+        ]
         return float(np.abs(multipliers.weights) @ np.array(known))
 
-    def best_multipliers(self, known: Sequence[Multipliers], point: Point, G: Array) -> tuple[Multipliers, float]:
+    def best_multipliers(
+        self, known: Sequence[Multipliers], point: Point, G: Array
+    ) -> tuple[Multipliers, float]:
         """Of the known multipliers and those that make ∇L·G = λG hold best at C = GGᵀ, those with the highest bound, and the bound.
 
         Near the optimum the latter are off by the square of what the point is off by, whatever the former have lost to rounding.
@@ -171,14 +221,25 @@ class ConstrainedProblem:
         best = int(np.argmax(bounds))
         return candidates[best], bounds[best]
 
-    def _fitted_multipliers(self, multipliers: np.ndarray, point: Point, G: Array) -> np.ndarray | None:
-        active = [i for i, constraint in enumerate(self.constraints) if constraint.equality or multipliers[i] > 0.0]
+    def _fitted_multipliers(
+        self, multipliers: np.ndarray, point: Point, G: Array
+    ) -> np.ndarray | None:
+        active = [
+            i
+            for i, constraint in enumerate(self.constraints)
+            if constraint.equality or multipliers[i] > 0.0
+        ]
         if not active:
             return None
         sizes = self.sizes[active].tolist()
-        columns = [flat(self.slope(i, point) @ G) * (1.0 / size) for i, size in zip(active, sizes, strict=True)] + [-flat(G)]
+        columns = [
+            flat(self.slope(i, point) @ G) * (1.0 / size)
+            for i, size in zip(active, sizes, strict=True)
+        ] + [-flat(G)]
         target = -flat(self.frame.pull_back(self.base.term.gradient(point.a, point.C)) @ G)
-        fitted = np.linalg.lstsq(_gram(columns), [inner(column, target) for column in columns], rcond=1e-14)[0]
+        fitted = np.linalg.lstsq(
+            _gram(columns), [inner(column, target) for column in columns], rcond=1e-14
+        )[0]
         other = np.zeros_like(multipliers)
         for i, weight, size in zip(active, fitted[:-1].tolist(), sizes, strict=True):
             other[i] = (weight if self.constraints[i].equality else max(weight, 0.0)) / size
@@ -203,15 +264,31 @@ class Augmented(BoundTerm):
     certifies the one certifies the other.
     """
 
-    def __init__(self, problem: ConstrainedProblem, term: BoundTerm, multipliers: np.ndarray, penalties: np.ndarray) -> None:
-        self.term, self.constraints, self.multipliers, self.penalties = term, problem.constraints, multipliers, penalties
-        self.frame, self.free = problem.frame, np.array([constraint.equality for constraint in problem.constraints])
+    def __init__(
+        self,
+        problem: ConstrainedProblem,
+        term: BoundTerm,
+        multipliers: np.ndarray,
+        penalties: np.ndarray,
+    ) -> None:
+        self.term, self.constraints, self.multipliers, self.penalties = (
+            term,
+            problem.constraints,
+            multipliers,
+            penalties,
+        )
+        self.frame, self.free = (
+            problem.frame,
+            np.array([constraint.equality for constraint in problem.constraints]),
+        )
         self.uses_embedding, self.convex = self.frame.term.uses_embedding, self.frame.term.convex
         self.twice_differentiable = self.frame.term.twice_differentiable
 
     def updated(self, a: Array | None, C: Array) -> np.ndarray:
         """w = ψ'(g(C)): the multipliers that the point stands for."""
-        w = self.multipliers + self.penalties * np.array([constraint.term.value(a, C) for constraint in self.constraints])
+        w = self.multipliers + self.penalties * np.array(
+            [constraint.term.value(a, C) for constraint in self.constraints]
+        )
         return np.where(self.free, w, np.maximum(w, 0.0))
 
     def _active(self, w: np.ndarray) -> np.ndarray:
@@ -220,17 +297,23 @@ class Augmented(BoundTerm):
 
     def value(self, a: Array | None, C: Array) -> float:
         w = self.updated(a, C)
-        return self.term.value(a, C) + float(np.sum((w - self.multipliers) * (w + self.multipliers) / (2.0 * self.penalties)))
+        return self.term.value(a, C) + float(
+            np.sum((w - self.multipliers) * (w + self.multipliers) / (2.0 * self.penalties))
+        )
 
     def gradient(self, a: Array | None, C: Array) -> Pair:
         others = (constraint.term.gradient(a, C) for constraint in self.constraints)
-        return weighted_sum(zip(self.updated(a, C).tolist(), others, strict=True), self.term.gradient(a, C))
+        return weighted_sum(
+            zip(self.updated(a, C).tolist(), others, strict=True), self.term.gradient(a, C)
+        )
 
     def hessian(self, a: Array | None, C: Array, da: Array | None, dC: Array) -> Pair | None:
         """Σ w_i g_i'' + f'' and, along one direction, the rank-one parts βg'g'ᵀ; for several they are in :meth:`factor_hessian`."""
         w = self.updated(a, C)
         total = self.term.hessian(a, C, da, dC)
-        for weight, penalty, constraint in zip(w.tolist(), self._active(w).tolist(), self.constraints, strict=True):
+        for weight, penalty, constraint in zip(
+            w.tolist(), self._active(w).tolist(), self.constraints, strict=True
+        ):
             own = constraint.term.hessian(a, C, da, dC) if weight != 0.0 else (None, None)
             if total is None or own is None:
                 return None
@@ -246,7 +329,9 @@ class Augmented(BoundTerm):
         a = self.frame.point(C).a
         w = self.updated(a, C)
         total = self.term.factor_hessian(F)
-        for weight, penalty, constraint in zip(w.tolist(), self._active(w).tolist(), self.constraints, strict=True):
+        for weight, penalty, constraint in zip(
+            w.tolist(), self._active(w).tolist(), self.constraints, strict=True
+        ):
             if weight != 0.0:
                 total = plus(total, weight, constraint.term.factor_hessian(F))
             if penalty > 0.0:
@@ -267,14 +352,21 @@ def restored(problem: ConstrainedProblem, F: Array, active: Collection[int] = ()
     optimum that gains what they cost, since ∇f·F and −Σ w_i ∇g_i·F are then the same but for a multiple of F.
     """
     constraints = problem.constraints
-    held: set[int] = {i for i, constraint in enumerate(constraints) if constraint.equality} | set(active)
+    held: set[int] = {i for i, constraint in enumerate(constraints) if constraint.equality} | set(
+        active
+    )
     best: tuple[float, Array] | None = None
     for _ in range(_RESTORATION_STEPS):
         F = F / norm(F)
         point = problem.point(F @ F.T)
         values = problem.excesses(point)
-        violated = [constraint.excess(value) for constraint, value in zip(constraints, values, strict=True)]
-        if all(amount <= constraint.margins[1] for amount, constraint in zip(violated, constraints, strict=True)):
+        violated = [
+            constraint.excess(value) for constraint, value in zip(constraints, values, strict=True)
+        ]
+        if all(
+            amount <= constraint.margins[1]
+            for amount, constraint in zip(violated, constraints, strict=True)
+        ):
             off = max([abs(values[i]) / constraints[i].size for i in active], default=0.0)
             if best is not None and off > 0.5 * best[0]:
                 return best[1]

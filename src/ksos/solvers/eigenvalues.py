@@ -36,7 +36,9 @@ def _by_arpack(G: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray] | None:
     start, vectors_kept = np.random.default_rng(0).standard_normal(r), min(r, 4 * n + 40)
     restarts = max(4, r // (vectors_kept - n))
     try:
-        values, vectors = eigsh(G, k=n, which="SA", v0=start, tol=_LANCZOS_TOLERANCE, maxiter=restarts, ncv=vectors_kept)
+        values, vectors = eigsh(
+            G, k=n, which="SA", v0=start, tol=_LANCZOS_TOLERANCE, maxiter=restarts, ncv=vectors_kept
+        )
     except ArpackNoConvergence:
         return None
     order = np.argsort(values)
@@ -64,17 +66,27 @@ def _by_block_lanczos(G: Array, n: int) -> tuple[np.ndarray, Array] | None:
             basis = xp.concat([basis, latest], axis=1)
         image = G @ basis
         small = to_numpy(basis.T @ image)
-        values, vectors = np.linalg.eigh(0.5 * (small + small.T))  # on the host, where small matrices are quicker
+        values, vectors = np.linalg.eigh(
+            0.5 * (small + small.T)
+        )  # on the host, where small matrices are quicker
         U, values = like(vectors[:, :block], G), values[:block]
         V = basis @ U
         residual = image @ U[:, :n] - V[:, :n] * like(values[:n], G)
         size = float(np.abs(values).max()) + float(np.abs(np.diagonal(small)).max())
-        if float(xp.max(xp.sqrt(xp.sum(residual * residual, axis=0)))) <= np.sqrt(_LANCZOS_TOLERANCE) * 1e-3 * size:
-            return values[:n], V[:, :n]  # eigenvalues are then off by the square of the residual over their distance to the others
+        if (
+            float(xp.max(xp.sqrt(xp.sum(residual * residual, axis=0))))
+            <= np.sqrt(_LANCZOS_TOLERANCE) * 1e-3 * size
+        ):
+            return (
+                values[:n],
+                V[:, :n],
+            )  # eigenvalues are then off by the square of the residual over their distance to the others
     return None
 
 
-def lowest_bound(G: Array, slack: float, dense: int = DENSE, estimate: float | None = None) -> float:
+def lowest_bound(
+    G: Array, slack: float, dense: int = DENSE, estimate: float | None = None
+) -> float:
     """A lower bound of λ_min(G), proven in floating point.
 
     Small matrices: the dense eigenvalue, whose rounding is of order ε‖G‖. Large ones: a Lanczos value θ only bounds λ_min from above; but

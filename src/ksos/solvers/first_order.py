@@ -63,14 +63,22 @@ class ProjectedGradient(Stepper):
             quadratic = curvature is not None
             if curvature is None:
                 curvature = 2.0 * (objective.value(new) - objective.value(Y) - inner(G, move.C))
-            if curvature <= L * squared + _ROUNDING * (1e-16 if quadratic else abs(objective.value(Y))) or objective.deadline.passed:
+            if (
+                curvature
+                <= L * squared + _ROUNDING * (1e-16 if quadratic else abs(objective.value(Y)))
+                or objective.deadline.passed
+            ):
                 break
-            if not quadratic:  # near the optimum values differ by rounding alone, which gradients feel less
+            if (
+                not quadratic
+            ):  # near the optimum values differ by rounding alone, which gradients feel less
                 curvature = min(curvature, inner(objective.gradient(new) - G, move.C))
                 if curvature <= L * squared:
                     break
             L = max(L if quadratic else _GROW * L, _MARGIN * curvature / squared)
-        L = L if quadratic else L * _SHRINK  # away from a quadratic the curvature varies: try longer steps again
+        L = (
+            L if quadratic else L * _SHRINK
+        )  # away from a quadratic the curvature varies: try longer steps again
         return self._next(state, new, move, L)
 
     def _next(self, state: _State, new: Point, move: Point, L: float) -> _State:
@@ -137,7 +145,11 @@ class FrankWolfe(ProjectedGradient):
         if (curvature := objective.curvature(toward)) is not None:
             new = C + min(1.0, slope / curvature if curvature > 0.0 else 1.0) * toward
             return _State(new, new, 1.0, state.L)
-        squared, value, L = inner(toward.C, toward.C), objective.value(C), _FRANK_WOLFE_SHRINK * state.L
+        squared, value, L = (
+            inner(toward.C, toward.C),
+            objective.value(C),
+            _FRANK_WOLFE_SHRINK * state.L,
+        )
         for _ in range(_MOST_BACKTRACKS):
             t = min(1.0, slope / (L * squared))
             new = C + t * toward
@@ -149,13 +161,18 @@ class FrankWolfe(ProjectedGradient):
 
 def lipschitz(objective: Objective, point: Point) -> float:
     """A bound on the curvature of f: the largest eigenvalue of ∇²f by power iteration, or a first guess for backtracking."""
-    random = np.random.default_rng(0).standard_normal((objective.size, objective.size))  # a fit must not depend on a global generator
+    random = np.random.default_rng(0).standard_normal(
+        (objective.size, objective.size)
+    )  # a fit must not depend on a global generator
     direction = like(random + random.T, objective.space.T)
     direction = direction / norm(direction)
     image = objective.hessian(objective.point(direction))
     if image is None:
         other = objective.point(project(point.C + direction / objective.size))
-        moved, change = norm(other.C - point.C), norm(objective.gradient(other) - objective.gradient(point))
+        moved, change = (
+            norm(other.C - point.C),
+            norm(objective.gradient(other) - objective.gradient(point)),
+        )
         return max(change / moved if moved > 0.0 else 1.0, 1e-12)
     estimate = 0.0
     for _ in range(_POWER_ITERATIONS):

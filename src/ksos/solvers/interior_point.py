@@ -19,13 +19,32 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ksos._array import Array, eye, flat, inner, like, linalg_errors, namespace, norm, to_numpy, zeros
+from ksos._array import (
+    Array,
+    eye,
+    flat,
+    inner,
+    like,
+    linalg_errors,
+    namespace,
+    norm,
+    to_numpy,
+    zeros,
+)
 from ksos._memory import FLOAT_BYTES, require_memory
 from ksos.embedding_map import SMALL_TENSOR, CompressedMap
 from ksos.functionals.base import BoundTerm
 from ksos.functionals.mmd import BoundBall
 from ksos.functionals.objective import Objective, Point
-from ksos.solvers.cones import ConePair, ScaledPair, cone_divide, cone_product, cone_step, diagonal, longest_step
+from ksos.solvers.cones import (
+    ConePair,
+    ScaledPair,
+    cone_divide,
+    cone_product,
+    cone_step,
+    diagonal,
+    longest_step,
+)
 from ksos.solvers.constrained_problem import ConstrainedProblem, Multipliers
 from ksos.solvers.loop import Stepper
 from ksos.solvers.schur import SchurSystem
@@ -48,11 +67,19 @@ class ConicProgram:
     D: Array
     N: Array | None = None
     c: np.ndarray = field(default_factory=lambda: np.zeros(0))  # the c_i
-    slack: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=bool))  # which of the linear constraints are inequalities
+    slack: np.ndarray = field(
+        default_factory=lambda: np.zeros(0, dtype=bool)
+    )  # which of the linear constraints are inequalities
     balls: list[tuple[np.ndarray, float]] = field(default_factory=list)  # (z_j, ε_j)
-    order: list[int] = field(default_factory=list)  # which constraint each multiplier (the ν_i, then one per ball) belongs to
-    units: np.ndarray = field(default_factory=lambda: np.zeros(0))  # what turns these multipliers into those of the problem
-    steepness: float | None = None  # ‖∂f/∂a‖ if f is a multiple of a distance, and this the problem of the squared one; else None
+    order: list[int] = field(
+        default_factory=list
+    )  # which constraint each multiplier (the ν_i, then one per ball) belongs to
+    units: np.ndarray = field(
+        default_factory=lambda: np.zeros(0)
+    )  # what turns these multipliers into those of the problem
+    steepness: float | None = (
+        None  # ‖∂f/∂a‖ if f is a multiple of a distance, and this the problem of the squared one; else None
+    )
 
     @classmethod
     def unconstrained(cls, objective: Objective) -> ConicProgram:
@@ -64,10 +91,15 @@ class ConicProgram:
             return cls(zeros((0, r, r), T), 0, 0.0, np.zeros(0), D)
         q = quadratic.b.shape[0]
         stored = 0 if isinstance(objective.space.map, CompressedMap) else q * r * r
-        needed, what = stored + 0.5 * q * r * r + 3.0 * q * q + 12.0 * r * r, f"the interior-point method with {q} coordinates and rank {r}"
+        needed, what = (
+            stored + 0.5 * q * r * r + 3.0 * q * q + 12.0 * r * r,
+            f"the interior-point method with {q} coordinates and rank {r}",
+        )
         remedy = "use solver='low_rank', or fewer support points or landmarks (n_support)"
         require_memory(FLOAT_BYTES * needed, what, remedy, beside=T)
-        return cls(objective.space.compressed_map.tensor, q, quadratic.scale, to_numpy(quadratic.b), D)
+        return cls(
+            objective.space.compressed_map.tensor, q, quadratic.scale, to_numpy(quadratic.b), D
+        )
 
     @classmethod
     def of(cls, problem: ConstrainedProblem) -> ConicProgram | None:
@@ -83,22 +115,44 @@ class ConicProgram:
         if embedded and space.tensor_size > SMALL_TENSOR:
             return None
         tensor = space.compressed_map.tensor if embedded else zeros((0, r, r), T)
-        unit, q, middle, xp = max(problem.size, 1e-200), tensor.shape[0], problem.middle, namespace(T)
+        unit, q, middle, xp = (
+            max(problem.size, 1e-200),
+            tensor.shape[0],
+            problem.middle,
+            namespace(T),
+        )
         linear = [i for i, term in enumerate(terms) if term.linear]
         sizes = problem.sizes[linear]
-        slopes = [problem.slope(i, middle) / size for i, size in zip(linear, sizes.tolist(), strict=True)]
-        if any(norm(slope) == 0.0 for slope in slopes):  # a constraint on a constant has no multiplier to step towards
+        slopes = [
+            problem.slope(i, middle) / size for i, size in zip(linear, sizes.tolist(), strict=True)
+        ]
+        if any(
+            norm(slope) == 0.0 for slope in slopes
+        ):  # a constraint on a constant has no multiplier to step towards
             return None
-        offsets = np.array([float(xp.linalg.trace(slope)) / r for slope in slopes]) - problem.excesses(middle)[linear] / sizes
+        offsets = (
+            np.array([float(xp.linalg.trace(slope)) / r for slope in slopes])
+            - problem.excesses(middle)[linear] / sizes
+        )
         balls = [(i, term) for i, term in enumerate(terms) if isinstance(term, BoundBall)]
-        rows, b = xp.concat([tensor, xp.stack(slopes)]) if slopes else tensor, np.zeros(q) if form.b is None else to_numpy(form.b) / unit
+        rows, b = (
+            xp.concat([tensor, xp.stack(slopes)]) if slopes else tensor,
+            np.zeros(q) if form.b is None else to_numpy(form.b) / unit,
+        )
         D = zeros((r, r), T) if form.D is None else form.D / unit
         N = None if form.N is None else form.N / math.sqrt(unit)
         slack = np.array([not problem.constraints[i].equality for i in linear], dtype=bool)
-        centres, order = [(to_numpy(term.z), term.radius) for _, term in balls], [*linear, *(i for i, _ in balls)]
+        centres, order = (
+            [(to_numpy(term.z), term.radius) for _, term in balls],
+            [*linear, *(i for i, _ in balls)],
+        )
         units = unit * np.concatenate([1.0 / sizes, np.ones(len(balls))])
-        steepness = norm(f.gradient(middle.a, middle.C)[0]) / unit if f.conic_form() is None else None
-        return cls(rows, q, form.scale / unit, b, D, N, offsets, slack, centres, order, units, steepness)
+        steepness = (
+            norm(f.gradient(middle.a, middle.C)[0]) / unit if f.conic_form() is None else None
+        )
+        return cls(
+            rows, q, form.scale / unit, b, D, N, offsets, slack, centres, order, units, steepness
+        )
 
     def combined(self, x: np.ndarray) -> Array:
         """Σ_k x_k A_k over the rows."""
@@ -115,14 +169,23 @@ class ConicProgram:
         pulls = [-pair.w[1:] for pair in state.cones]
         if pulls:  # M knows y, to many digits; what the steepest ball has lost of it is given back
             steepest = int(np.argmax([pair.w[0] for pair in state.cones]))
-            pulls[steepest] = pulls[steepest] + state.y + 2.0 * self.b - 2.0 * self.scale * state.a - sum(pulls)
-        own = np.concatenate([state.nu, [float(np.linalg.norm(pull)) for pull in pulls]]) * self.units
+            pulls[steepest] = (
+                pulls[steepest] + state.y + 2.0 * self.b - 2.0 * self.scale * state.a - sum(pulls)
+            )
+        own = (
+            np.concatenate([state.nu, [float(np.linalg.norm(pull)) for pull in pulls]]) * self.units
+        )
         out, first = own[np.argsort(self.order)], state.nu.shape[0]
-        vectors = {i: unit * pull for i, unit, pull in zip(self.order[first:], self.units[first:], pulls, strict=True)}
+        vectors = {
+            i: unit * pull
+            for i, unit, pull in zip(self.order[first:], self.units[first:], pulls, strict=True)
+        }
         if self.steepness is None:
             return Multipliers(out, vectors)
         # ∇f = (∇f²)/2f, and everything else in the optimality conditions is multiplied alike
-        factor = self.steepness / max(2.0 * float(np.linalg.norm(self.scale * state.a - self.b)), 1e-300)
+        factor = self.steepness / max(
+            2.0 * float(np.linalg.norm(self.scale * state.a - self.b)), 1e-300
+        )
         return Multipliers(factor * out, {i: factor * pull for i, pull in vectors.items()})
 
     @property
@@ -146,8 +209,14 @@ class _Iterate:
 
     def mu(self, program: ConicProgram) -> float:
         """The mean of the products that vanish at the optimum."""
-        total = inner(self.pair.values, self.pair.values) + float(self.u @ self.nu) + sum(pair.x @ pair.w for pair in self.cones)
-        return float(total / (self.pair.values.shape[0] + int(program.slack.sum()) + len(self.cones)))
+        total = (
+            inner(self.pair.values, self.pair.values)
+            + float(self.u @ self.nu)
+            + sum(pair.x @ pair.w for pair in self.cones)
+        )
+        return float(
+            total / (self.pair.values.shape[0] + int(program.slack.sum()) + len(self.cones))
+        )
 
 
 @dataclass(frozen=True)
@@ -193,20 +262,32 @@ class InteriorPoint(Stepper):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0.0 < self.step_fraction < 1.0:
-            raise ValueError(f"step_fraction of InteriorPoint must lie between 0 and 1; got {self.step_fraction!r}")
+            raise ValueError(
+                f"step_fraction of InteriorPoint must lie between 0 and 1; got {self.step_fraction!r}"
+            )
 
     def refusal(self, term: BoundTerm) -> str | None:
         """The dual is known for this class of functionals only."""
-        return None if term.as_quadratic() is not None else "takes squared MMDs and linear terms only; use solver='low_rank' or 'fista'"
+        return (
+            None
+            if term.as_quadratic() is not None
+            else "takes squared MMDs and linear terms only; use solver='low_rank' or 'fista'"
+        )
 
     def prepared(self, objective: Objective) -> Objective:
         """On the stored tensor, which the steps need anyway."""
-        return objective.on_tensor() if objective.term.uses_embedding and not objective.stored else objective
+        return (
+            objective.on_tensor()
+            if objective.term.uses_embedding and not objective.stored
+            else objective
+        )
 
     def init(self, objective: Objective, start: Point) -> _State:
         """On the central path, near the start."""
         program, G = ConicProgram.unconstrained(objective), objective.gradient(start)
-        iterate, size = _near(program, start.C, np.zeros(0) if start.a is None else to_numpy(start.a), G)
+        iterate, size = _near(
+            program, start.C, np.zeros(0) if start.a is None else to_numpy(start.a), G
+        )
         return _State(program, replace(start, G=G), iterate, _ROUNDING * size)
 
     def step(self, objective: Objective, state: _State) -> _State:
@@ -223,12 +304,21 @@ class InteriorPoint(Stepper):
         C, xp = iterate.pair.C, namespace(iterate.pair.R)
         point, gap = _with_gap(objective, C / float(xp.linalg.trace(C)))
         values, Q = xp.linalg.eigh(C)
-        host, unit = to_numpy(values), program.scale if program.scale > 0.0 else float(xp.max(xp.abs(program.D)))
+        host, unit = (
+            to_numpy(values),
+            program.scale if program.scale > 0.0 else float(xp.max(xp.abs(program.D))),
+        )
         # Matching eigenvalues of C and M have the product μ; those of C stay which are the larger ones of their two.
         columns = int(np.count_nonzero((host > 0.0) & (unit * host**2 > iterate.mu(program))))
         few = 0 < columns <= self.face_columns
-        F = minimum_on_face(program, Q[:, -columns:] * like(np.sqrt(host[-columns:]), Q)) if few else None
-        polished, polished_gap = (point, gap) if F is None else _with_gap(objective, F @ F.T / inner(F, F))
+        F = (
+            minimum_on_face(program, Q[:, -columns:] * like(np.sqrt(host[-columns:]), Q))
+            if few
+            else None
+        )
+        polished, polished_gap = (
+            (point, gap) if F is None else _with_gap(objective, F @ F.T / inner(F, F))
+        )
         return polished if polished_gap < gap else point
 
 
@@ -240,7 +330,9 @@ def _near(program: ConicProgram, C: Array, a: np.ndarray, G: Array) -> tuple[_It
     all_values, Q = namespace(G).linalg.eigh(G)
     values, y = to_numpy(all_values), 2.0 * (program.scale * a - program.b)
     size, gap = float(np.abs(values).max()), inner(G, C) - float(values[0])
-    embedded = float(program.scale * np.linalg.norm(a) + np.linalg.norm(program.b))  # what the first term of f can change by
+    embedded = float(
+        program.scale * np.linalg.norm(a) + np.linalg.norm(program.b)
+    )  # what the first term of f can change by
     depth = max(min(gap, embedded) if embedded > 0.0 else gap, 1e-12 * size, 1e-200)
     t, nothing = float(values[0]) - depth, np.zeros(0)
     return _Iterate(ScaledPair.central(Q, values - t), a, y, t, nothing, nothing, []), size
@@ -255,11 +347,15 @@ def optimum_on_face(objective: Objective, V: Array, C: Array, tol: float) -> Arr
     if quadratic is None or quadratic.b is None:
         return None
     k, D = V.shape[1], zeros((V.shape[1],) * 2, V) if quadratic.D is None else V.T @ quadratic.D @ V
-    program = ConicProgram(objective.map.spanned(V), quadratic.b.shape[0], quadratic.scale, to_numpy(quadratic.b), D)
+    program = ConicProgram(
+        objective.map.spanned(V), quadratic.b.shape[0], quadratic.scale, to_numpy(quadratic.b), D
+    )
     X = V.T @ C @ V + 1e-6 * eye(k, V) / k
     X = X / float(xp.linalg.trace(X))
     a = program.images(X)
-    iterate, size = _near(program, X, a, D + program.combined(2.0 * (program.scale * a - program.b)))
+    iterate, size = _near(
+        program, X, a, D + program.combined(2.0 * (program.scale * a - program.b))
+    )
     for _ in range(_MOST_STEPS):
         if objective.deadline.passed or k * iterate.mu(program) <= max(tol, _ROUNDING * size):
             return iterate.pair.C
@@ -288,9 +384,17 @@ def minimum_on_face(program: ConicProgram, F: Array) -> Array | None:
     V, _ = xp.linalg.qr(F)
     r, k = V.shape
     first, second = np.tril_indices(k)
-    J = to_numpy(xp.matmul(V.T, xp.reshape(xp.reshape(program.rows[: program.q, :, :], (-1, r)) @ V, (-1, r, k))))[:, first, second]
-    d, trace, start = (to_numpy(V.T @ M @ V)[first, second] for M in (program.D, eye(r, F), F @ F.T))
-    twice = np.where(first == second, 1.0, np.sqrt(2.0))  # an orthonormal basis of the symmetric matrices
+    J = to_numpy(
+        xp.matmul(
+            V.T, xp.reshape(xp.reshape(program.rows[: program.q, :, :], (-1, r)) @ V, (-1, r, k))
+        )
+    )[:, first, second]
+    d, trace, start = (
+        to_numpy(V.T @ M @ V)[first, second] for M in (program.D, eye(r, F), F @ F.T)
+    )
+    twice = np.where(
+        first == second, 1.0, np.sqrt(2.0)
+    )  # an orthonormal basis of the symmetric matrices
     J, d, trace, start = J * twice, d * twice, trace * twice, start * twice
     start = start / (trace @ start)
     N = np.linalg.svd(trace[None])[2][1:]  # the directions that keep the trace
@@ -303,7 +407,9 @@ def minimum_on_face(program: ConicProgram, F: Array) -> Array | None:
     return (V @ like(Q, V)) * like(np.sqrt(values), V) if values[0] > 0.0 else None
 
 
-def central_path(program: ConicProgram, fraction: float = InteriorPoint.step_fraction) -> Iterator[tuple[Array, Multipliers, float]]:
+def central_path(
+    program: ConicProgram, fraction: float = InteriorPoint.step_fraction
+) -> Iterator[tuple[Array, Multipliers, float]]:
     """(C/tr C, multipliers, μ) along the central path of a constrained problem, until rounding leads the way."""
     iterate = _start(program)
     for _ in range(_MOST_STEPS):
@@ -323,9 +429,14 @@ def _start(program: ConicProgram) -> _Iterate:
     """Everything well inside its cone: C = I/r, M about as large as f varies, slacks and multipliers of one unit."""
     r, q = program.D.shape[0], program.q
     one = np.where(program.slack, 1.0, 0.0)
-    values, Q = namespace(program.D).linalg.eigh(program.D + program.combined(np.concatenate([np.zeros(q), one])))
+    values, Q = namespace(program.D).linalg.eigh(
+        program.D + program.combined(np.concatenate([np.zeros(q), one]))
+    )
     host, t = to_numpy(values), float(values[0]) - 1.0
-    cones = [ConePair(np.append(radius, np.zeros(q)), np.append(1.0, np.zeros(q))) for _, radius in program.balls]
+    cones = [
+        ConePair(np.append(radius, np.zeros(q)), np.append(1.0, np.zeros(q)))
+        for _, radius in program.balls
+    ]
     a = program.images(centre(r, program.D))[:q]
     return _Iterate(ScaledPair.central(Q, host - t), a, np.zeros(q), t, one, one, cones)
 
@@ -333,15 +444,29 @@ def _start(program: ConicProgram) -> _Iterate:
 def _advanced(program: ConicProgram, state: _Iterate, fraction: float) -> tuple[_Iterate, float]:
     """Predictor (towards μ = 0), corrector (towards the μ the predictor could reach, with its second-order terms), step."""
     system = _System(program, state)
-    predictor = system.direction(-diagonal(state.pair.values), -np.sqrt(state.u * state.nu), [-pair.values for pair in state.cones])
+    predictor = system.direction(
+        -diagonal(state.pair.values),
+        -np.sqrt(state.u * state.nu),
+        [-pair.values for pair in state.cones],
+    )
     reach = min(1.0, _longest(program, state, predictor))
     move = system.direction(*system.corrected(predictor, (1.0 - reach) ** 3 * state.mu(program)))
     step = min(1.0, fraction * _longest(program, state, move))
     if step < _SHORTEST_STEP:
         return state, step
-    a, y, nu, u = state.a + step * move.da, state.y + step * move.dy, state.nu + step * move.dnu, state.u + step * move.du
-    cones = [ConePair(pair.x + step * dx, pair.w + step * dw) for pair, (dx, dw) in zip(state.cones, move.cones, strict=True)]
-    return _Iterate(state.pair.moved(step, move.dC, move.dM), a, y, state.t + step * move.dt, nu, u, cones), step
+    a, y, nu, u = (
+        state.a + step * move.da,
+        state.y + step * move.dy,
+        state.nu + step * move.dnu,
+        state.u + step * move.du,
+    )
+    cones = [
+        ConePair(pair.x + step * dx, pair.w + step * dw)
+        for pair, (dx, dw) in zip(state.cones, move.cones, strict=True)
+    ]
+    return _Iterate(
+        state.pair.moved(step, move.dC, move.dM), a, y, state.t + step * move.dt, nu, u, cones
+    ), step
 
 
 class _System:
@@ -350,7 +475,9 @@ class _System:
     def __init__(self, program: ConicProgram, state: _Iterate) -> None:
         self.program, self.state, q = program, state, program.q
         R, C, xp = state.pair.R, state.pair.C, namespace(state.pair.R)
-        self.weights = np.where(program.slack, np.sqrt(state.u / np.where(program.slack, state.nu, 1.0)), 0.0)  # W of the orthant
+        self.weights = np.where(
+            program.slack, np.sqrt(state.u / np.where(program.slack, state.nu, 1.0)), 0.0
+        )  # W of the orthant
         ridge = np.concatenate([np.zeros(q), self.weights**2, [0.0]])
         # of Q, ∂²/∂a² of f and the balls: its diagonal if there are none of them
         self.inverse = np.full(q, 0.5 / program.scale if program.scale > 0.0 else 0.0)
@@ -364,7 +491,12 @@ class _System:
         else:
             ridge[:q] = self.inverse
         self.axes: Array | None = None
-        dual = program.D + program.combined(np.concatenate([state.y, state.nu])) - state.t * eye(C.shape[0], C) - state.pair.M
+        dual = (
+            program.D
+            + program.combined(np.concatenate([state.y, state.nu]))
+            - state.t * eye(C.shape[0], C)
+            - state.pair.M
+        )
         if program.N is not None:
             delta, self.axes = xp.linalg.eigh(R.T @ program.N @ R)
             delta = xp.clip(delta, 0.0, None)
@@ -375,9 +507,23 @@ class _System:
             self.schur = SchurSystem(program.rows, R, ridge)
         self.scaled = R.T @ (0.5 * (dual + dual.T)) @ R
         images = program.images(C)  # by how much a, the linear constraints and the trace are off:
-        self.off = np.concatenate([images[:q] - state.a, images[q:] + state.u - program.c, [1.0 - float(xp.linalg.trace(C))]])
-        self.off_slope = 2.0 * program.scale * state.a - 2.0 * program.b - state.y - sum(pair.w[1:] for pair in state.cones)
-        self.off_centres = [state.a - z - pair.x[1:] for (z, _), pair in zip(program.balls, state.cones, strict=True)]
+        self.off = np.concatenate(
+            [
+                images[:q] - state.a,
+                images[q:] + state.u - program.c,
+                [1.0 - float(xp.linalg.trace(C))],
+            ]
+        )
+        self.off_slope = (
+            2.0 * program.scale * state.a
+            - 2.0 * program.b
+            - state.y
+            - sum(pair.w[1:] for pair in state.cones)
+        )
+        self.off_centres = [
+            state.a - z - pair.x[1:]
+            for (z, _), pair in zip(program.balls, state.cones, strict=True)
+        ]
 
     def direction(self, K: Array, k: np.ndarray, cones: list[np.ndarray]) -> _Direction:
         """The step with dC + dM = K, du + dν = k and dx + dw = (each of ``cones``) in scaled coordinates, and all residuals gone."""
@@ -394,7 +540,9 @@ class _System:
         right = to_numpy(self.schur.apply(goal_C)) + off
         x = self.schur.solve(like(right, K))
         dC = goal_C - self.schur.adjoint(x)
-        if axes is not None:  # and back, by the adjoint: together they solve dC + 2(RᵀNR)dC(RᵀNR) = K − scaled
+        if (
+            axes is not None
+        ):  # and back, by the adjoint: together they solve dC + 2(RᵀNR)dC(RᵀNR) = K − scaled
             dC = axes @ (self.damping * dC) @ axes.T
         dC, host = 0.5 * (dC + dC.T), to_numpy(x)
         dy, dnu, dt = host[:q], host[q:-1], float(host[-1])
@@ -402,19 +550,29 @@ class _System:
         for goal, pair, away in zip(cones, state.cones, self.off_centres, strict=True):
             dx = np.append(0.0, da + away)
             moves.append((dx, pair.scale(goal - pair.scale(dx, inverse=True), inverse=True)))
-        return _Direction(dC, K - dC, da, dy, dt, dnu, self.weights * (k - self.weights * dnu), moves)
+        return _Direction(
+            dC, K - dC, da, dy, dt, dnu, self.weights * (k - self.weights * dnu), moves
+        )
 
     def _solved(self, v: np.ndarray) -> np.ndarray:
         """Q⁻¹v."""
         return np.asarray(self.inverse @ v if self.inverse.ndim == 2 else self.inverse * v)
 
-    def corrected(self, predictor: _Direction, goal: float) -> tuple[Array, np.ndarray, list[np.ndarray]]:
+    def corrected(
+        self, predictor: _Direction, goal: float
+    ) -> tuple[Array, np.ndarray, list[np.ndarray]]:
         """The right-hand sides that lead to μ = goal, with the predictor's second-order terms."""
         state, values, slack = self.state, self.state.pair.values, self.program.slack
         second = predictor.dC @ predictor.dM
-        K = 2.0 * (diagonal(goal - values**2) - 0.5 * (second + second.T)) / (values[:, None] + values[None, :])
+        K = (
+            2.0
+            * (diagonal(goal - values**2) - 0.5 * (second + second.T))
+            / (values[:, None] + values[None, :])
+        )
         root = np.sqrt(state.u * state.nu)
-        k = np.where(slack, (goal - root**2 - predictor.du * predictor.dnu) / np.where(slack, root, 1.0), 0.0)
+        k = np.where(
+            slack, (goal - root**2 - predictor.du * predictor.dnu) / np.where(slack, root, 1.0), 0.0
+        )
         cones = []
         for (dx, dw), pair in zip(predictor.cones, state.cones, strict=True):
             value = pair.values

@@ -61,9 +61,15 @@ class Secants:
         self._rows[row, :], self._rows[n + row, :] = flat(step), flat(change)
         products = to_numpy(self._rows @ flat(change))
         self._YY[:, row] = self._YY[row, :] = products[n:]
-        self._inverse[:, row] = self._inverse[row, :] = 0.0  # without its first row and column R⁻¹ is the inverse of the rest
+        self._inverse[:, row] = self._inverse[row, :] = (
+            0.0  # without its first row and column R⁻¹ is the inverse of the rest
+        )
         self._inverse[:, row] = self._inverse @ products[:n] / -curvature
-        self._inverse[row, row], self._D[row], self._gamma = 1.0 / curvature, curvature, curvature / float(products[n + row])
+        self._inverse[row, row], self._D[row], self._gamma = (
+            1.0 / curvature,
+            curvature,
+            curvature / float(products[n + row]),
+        )
 
     def direction(self, gradient: Array) -> Array:
         """−H·gradient; the first one, of which nothing is known, has length one."""
@@ -76,7 +82,9 @@ class Secants:
         return namespace(gradient).reshape(shares @ self._rows, gradient.shape) - gamma * gradient
 
 
-def descend(function: ValueAndGradient, Y: Array, value: float, gradient: Array, secants: Secants) -> Iterate | None:
+def descend(
+    function: ValueAndGradient, Y: Array, value: float, gradient: Array, secants: Secants
+) -> Iterate | None:
     """One step with backtracking: the new point, its value and gradient; None if rounding leaves nothing to gain."""
     direction = secants.direction(gradient)
     if not (slope := inner(direction, gradient)) < 0.0:
@@ -101,7 +109,14 @@ def descend_until(function: ValueAndGradient, Y: Array, steps: int, tol: float) 
     return _descend_until(function, (Y, *function(Y)), Secants(), steps, tol, Deadline())
 
 
-def _descend_until(function: ValueAndGradient, at: Iterate, secants: Secants, steps: int, tol: float, deadline: Deadline) -> Array:
+def _descend_until(
+    function: ValueAndGradient,
+    at: Iterate,
+    secants: Secants,
+    steps: int,
+    tol: float,
+    deadline: Deadline,
+) -> Array:
     values = [math.inf] * _LOOK_BACK
     for _ in range(steps):
         values.append(at[1])
@@ -122,7 +137,9 @@ class _State:
     secants: Secants
     point: Point  # as of the last certificate
     steps: int = 0
-    wider: Array | None = None  # the factor with new columns, where the next step has to begin with them
+    wider: Array | None = (
+        None  # the factor with new columns, where the next step has to begin with them
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,14 +177,21 @@ class LBFGS(Stepper):
         return self.stall == 0.0
 
     def interval(self, objective: Objective) -> int:
-        return 1 if self.stall else self.check_every or (10 if objective.size <= _SMALL else 25 if objective.size <= _DENSE // 3 else 50)
+        return (
+            1
+            if self.stall
+            else self.check_every
+            or (10 if objective.size <= _SMALL else 25 if objective.size <= _DENSE // 3 else 50)
+        )
 
     def init(self, objective: Objective, start: Point) -> _State:
         """The leading columns of C and, with little mass, the lowest eigenvectors of ∇f there; at the centre these alone."""
         if self.stall and start.F is not None:
             F = pruned(start.F, 0.0, self.max_columns)
             known = objective.factor_gradient(F)
-            return self._at(objective, _preconditioner(objective, F, known[1]), F, start, known=known)
+            return self._at(
+                objective, _preconditioner(objective, F, known[1]), F, start, known=known
+            )
         start = objective.point(start.C, start.F) if start.G is None else start
         C, G = start.C, objective.gradient(start)
         change, columns = _preconditioner(objective, C, G), min(self.columns, objective.size)
@@ -178,28 +202,60 @@ class LBFGS(Stepper):
             leading = start.F
             if leading is None:
                 values, vectors = namespace(C).linalg.eigh(C)
-                leading = vectors[:, -columns:] * namespace(C).sqrt(namespace(C).clip(values[-columns:], 0.0, None))
+                leading = vectors[:, -columns:] * namespace(C).sqrt(
+                    namespace(C).clip(values[-columns:], 0.0, None)
+                )
             F = grown(leading, V / columns**0.5, _NEW_COLUMNS)
         return self._at(objective, change, pruned(F, 0.0, self.max_columns), start)
 
-    def _at(self, objective: Objective, change: Change, F: Array, point: Point, steps: int = 0, known: Valued | None = None) -> _State:
+    def _at(
+        self,
+        objective: Objective,
+        change: Change,
+        F: Array,
+        point: Point,
+        steps: int = 0,
+        known: Valued | None = None,
+    ) -> _State:
         """The state at a factor of norm one, whose value and ∇f·F may be known."""
-        value, gradient = _pulled_back(change[0], F, 1.0, *(objective.factor_gradient(F) if known is None else known))
+        value, gradient = _pulled_back(
+            change[0], F, 1.0, *(objective.factor_gradient(F) if known is None else known)
+        )
         return _State(change, change[1] @ F, value, gradient, Secants(self.memory), point, steps)
 
     def step(self, objective: Objective, state: _State) -> _State:
         """A step or a descent; where a certificate is due, columns that have died go, and new ones come if nothing else is to gain."""
         if state.wider is not None:
-            state = self._at(objective, state.change, pruned(state.wider, 0.0, self.max_columns), state.point, state.steps)
-        change, steps, function, new = state.change[0], state.steps + 1, _function(objective, state.change[0]), None
+            state = self._at(
+                objective,
+                state.change,
+                pruned(state.wider, 0.0, self.max_columns),
+                state.point,
+                state.steps,
+            )
+        change, steps, function, new = (
+            state.change[0],
+            state.steps + 1,
+            _function(objective, state.change[0]),
+            None,
+        )
         Y, value, gradient = state.Y, state.value, state.gradient
         if self.stall:
-            Y = _descend_until(function, (Y, value, gradient), state.secants, _DESCENT, self.stall, objective.deadline)
+            Y = _descend_until(
+                function,
+                (Y, value, gradient),
+                state.secants,
+                _DESCENT,
+                self.stall,
+                objective.deadline,
+            )
         elif (new := descend(function, Y, value, gradient, state.secants)) is not None:
             Y, value, gradient = new
             if steps % self.interval(objective) and not objective.deadline.passed:
                 return _State(state.change, Y, value, gradient, state.secants, state.point, steps)
-        F = pruned(change @ Y, max(_NEGLIGIBLE, self.stall))  # an optimum has fewer columns than an iterate on its way there
+        F = pruned(
+            change @ Y, max(_NEGLIGIBLE, self.stall)
+        )  # an optimum has fewer columns than an iterate on its way there
         point = objective.point(F @ F.T, F)
         G = objective.gradient(point)
         values, V = lowest(G, min(_MOST_NEW, objective.size))
@@ -234,7 +290,9 @@ def _function(objective: Objective, change: Array) -> ValueAndGradient:
     return function
 
 
-def _pulled_back(change: Array, F: Array, size: float, value: float, GF: Array) -> tuple[float, Array]:
+def _pulled_back(
+    change: Array, F: Array, size: float, value: float, GF: Array
+) -> tuple[float, Array]:
     """The value and the gradient in Y, from ∇f·F at the factor F = change·Y/``size`` of norm one."""
     return value, (2.0 / size) * (change.T @ (GF - inner(GF, F) * F))
 
@@ -247,5 +305,7 @@ def _preconditioner(objective: Objective, C: Array, G: Array) -> tuple[Array, Ar
         return identity, identity
     (values, Q), xp = spectrum, namespace(D)
     level = abs(inner(G, C) - inner(D, C) if C.shape == D.shape else inner(G - D @ C, C))
-    weights = xp.clip(values - xp.min(values), 0.0, None) + max(level, 1e-12 * float(xp.max(xp.abs(values))), 1e-300)
+    weights = xp.clip(values - xp.min(values), 0.0, None) + max(
+        level, 1e-12 * float(xp.max(xp.abs(values))), 1e-300
+    )
     return Q / xp.sqrt(weights), xp.sqrt(weights)[:, None] * Q.T

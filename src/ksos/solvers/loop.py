@@ -26,7 +26,11 @@ Watch = Callable[[Progress], Any]
 _ROUNDING = 1e-14
 _MAY_BE_ZERO = {"extra_steps", "face_columns", "dense_unknowns"}
 _FIRST_STEP = 3.0  # certificates: about what the first step takes at least
-_HALVINGS, _CERTIFICATES, _SECONDS = 2.0, 8, 5.0  # without half the gap: twice as long as it took to get there, and more than this
+_HALVINGS, _CERTIFICATES, _SECONDS = (
+    2.0,
+    8,
+    5.0,
+)  # without half the gap: twice as long as it took to get there, and more than this
 _EXTRA_DIGITS, _EXTRA_SIZE = 1e-4, 400  # more digits where they cost next to nothing
 
 
@@ -51,7 +55,11 @@ class Solver(ABC):
         for option in fields(self):  # type: ignore[arg-type]
             value = vars(self)[option.name]
             if option.type == "int" or (option.type == "int | None" and value is not None):
-                as_count(value, f"{option.name} of {type(self).__name__}", minimum=0 if option.name in _MAY_BE_ZERO else 1)
+                as_count(
+                    value,
+                    f"{option.name} of {type(self).__name__}",
+                    minimum=0 if option.name in _MAY_BE_ZERO else 1,
+                )
 
     @abstractmethod
     def plan(self, objective: Objective) -> Sequence[Stage]:
@@ -158,8 +166,18 @@ def run(
     The time limit is the objective's deadline; a step that would end long after it is not begun. A true answer of ``watch`` stops the
     run, as Ctrl-C does: both give status "interrupted". Where there are ``others`` to go on, a solver that is stuck ends with "max_iter".
     """
-    limit, every, deadline = solver.max_iter if max_iter is None else max_iter, solver.interval(objective), objective.deadline
-    best_point, best_gap, goal, least, since_best = start if isinstance(start, Point) else Point(start, None), np.inf, tol, np.inf, 0
+    limit, every, deadline = (
+        solver.max_iter if max_iter is None else max_iter,
+        solver.interval(objective),
+        objective.deadline,
+    )
+    best_point, best_gap, goal, least, since_best = (
+        start if isinstance(start, Point) else Point(start, None),
+        np.inf,
+        tol,
+        np.inf,
+        0,
+    )
     history: list[Progress] = []
     n_iter, status, watching, xp = 0, "max_iter", False, namespace(best_point.C)
     half, since_half, when_half = np.inf, 0, 0.0
@@ -167,12 +185,25 @@ def run(
     def stalled() -> bool:
         """Whether no more can be gained, or so slowly that it is not worth while; a run of so many steps has an end in any case."""
         patient = _HALVINGS * when_half + _SECONDS
-        slow = max_iter is None and since_half > _CERTIFICATES and deadline.elapsed - when_half > patient
+        slow = (
+            max_iter is None
+            and since_half > _CERTIFICATES
+            and deadline.elapsed - when_half > patient
+        )
         return slow or since_best > solver.patience
 
     def check(n_iter: int, point: Point) -> bool:
         """Certify a point; whether the run may end with it."""
-        nonlocal best_point, best_gap, goal, least, since_best, watching, half, since_half, when_half
+        nonlocal \
+            best_point, \
+            best_gap, \
+            goal, \
+            least, \
+            since_best, \
+            watching, \
+            half, \
+            since_half, \
+            when_half
         certificate = certify(objective, point)
         since_best += 1
         if certificate.objective < least - _ROUNDING * abs(certificate.objective):
@@ -206,10 +237,15 @@ def run(
             return Outcome(best_point, "time_limit", 0, history)
         state = solver.init(objective, first)
         solved, extra = False, solver.extra_steps if objective.size <= _EXTRA_SIZE else 0
-        while n_iter < limit and not (solved and (extra == 0 or best_gap <= _EXTRA_DIGITS * goal or not solver.is_quick(state))):
+        while n_iter < limit and not (
+            solved
+            and (extra == 0 or best_gap <= _EXTRA_DIGITS * goal or not solver.is_quick(state))
+        ):
             began = deadline.elapsed
             state = solver.step(objective, state)
-            longest = deadline.elapsed - began if n_iter == 0 else max(longest, deadline.elapsed - began)
+            longest = (
+                deadline.elapsed - began if n_iter == 0 else max(longest, deadline.elapsed - began)
+            )
             n_iter += 1
             extra -= solved
             late = deadline.passed or not deadline.allows(longest)
@@ -217,13 +253,23 @@ def run(
                 point = solver.point(state)
                 if finite := bool(xp.all(xp.isfinite(point.C))):
                     solved = check(n_iter, point) or solved
-                status = "numerical_error" if not finite else "solved_inaccurate" if stalled() else "time_limit" if late else status
+                status = (
+                    "numerical_error"
+                    if not finite
+                    else "solved_inaccurate"
+                    if stalled()
+                    else "time_limit"
+                    if late
+                    else status
+                )
                 if status != "max_iter" or (others and not solved and solver.is_stuck(state)):
                     break
     except (KeyboardInterrupt, _StopRequested) as stop:
         if isinstance(stop, KeyboardInterrupt):
             tell_stopping()
-        return Outcome(best_point, "interrupted", n_iter, history, keyboard=isinstance(stop, KeyboardInterrupt))
+        return Outcome(
+            best_point, "interrupted", n_iter, history, keyboard=isinstance(stop, KeyboardInterrupt)
+        )
     except TimeUp:
         if not history:
             raise

@@ -11,7 +11,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ksos._array import Array, cholesky_solver, eye, flat, inner, is_numpy, like, linalg_errors, namespace, norm, zeros
+from ksos._array import (
+    Array,
+    cholesky_solver,
+    eye,
+    flat,
+    inner,
+    is_numpy,
+    like,
+    linalg_errors,
+    namespace,
+    norm,
+    zeros,
+)
 from ksos.functionals.base import BoundTerm
 from ksos.functionals.objective import Objective, Point
 from ksos.solvers.eigenvalues import DENSE, lowest_eigenpairs
@@ -31,7 +43,14 @@ _FAINT = 1e-10  # columns of a start with less of the mass do not count
 _DROPPED = 1e-14  # columns with less of the mass than this are rounding
 _MOST_DAMPINGS, _LEAST_DAMPING = 40, 0.7
 _CG_ITERATIONS = 400
-_FACE_COLUMNS, _LARGEST_FACE, _FACE_GAP, _FACE_FAINT, _WORTH_A_FACE, _WORTH_A_STEP = 40, 0.3, 1e-7, 1e-6, 0.01, 0.2
+_FACE_COLUMNS, _LARGEST_FACE, _FACE_GAP, _FACE_FAINT, _WORTH_A_FACE, _WORTH_A_STEP = (
+    40,
+    0.3,
+    1e-7,
+    1e-6,
+    0.01,
+    0.2,
+)
 _PATIENCE = 3  # steps without half the gap: columns that vanish at the optimum make the Hessian singular there, and Newton's method slow
 
 
@@ -91,9 +110,14 @@ class LowRank(Stepper):
         """A warm start keeps its own columns; the centre, which has all of them, is replaced by the solution of a small problem."""
         F = factor(start.C, _FAINT) if start.F is None else pruned(start.F, _FAINT)
         largest = float(namespace(F).max(namespace(F).sum(F * F, axis=0)))
-        if F.shape[1] > max(2 * self.first_columns, objective.size // 4) or largest <= 1.5 / objective.size:
+        if (
+            F.shape[1] > max(2 * self.first_columns, objective.size // 4)
+            or largest <= 1.5 / objective.size
+        ):
             return self._from_leading_directions(objective)
-        return self.at(objective, F if self.max_columns is None else pruned(F, _FAINT, self.max_columns))
+        return self.at(
+            objective, F if self.max_columns is None else pruned(F, _FAINT, self.max_columns)
+        )
 
     def _from_leading_directions(self, objective: Objective) -> _State:
         """Solve on few directions of most mass (eigenvalues ascend, so they come last), where most of f is decided.
@@ -114,9 +138,13 @@ class LowRank(Stepper):
         if objective.size < 2 * few or self.max_columns is not None:
             return None
         whole = eye(objective.size, objective.space.T)
-        V = namespace(whole).concat([whole[:, : int(objective.space.constant)], whole[:, -few:]], axis=1)
+        V = namespace(whole).concat(
+            [whole[:, : int(objective.space.constant)], whole[:, -few:]], axis=1
+        )
         C = V @ V.T / V.shape[1]
-        X = optimum_on_face(objective, V, C, _LEADING_GAP * abs(objective.value(objective.point(C))))
+        X = optimum_on_face(
+            objective, V, C, _LEADING_GAP * abs(objective.value(objective.point(C)))
+        )
         return None if X is None else self.at(objective, pruned(V @ factor(X), _FACE_FAINT))
 
     def _on_leading_blocks(self, objective: Objective) -> _State:
@@ -132,16 +160,28 @@ class LowRank(Stepper):
                 if state.gap <= _COARSE * abs(state.value) or objective.deadline.passed:
                     break
             F = state.F
-        return self._from_gradient(objective) if F is None else self.at(objective, _padded(F, objective.size))
+        return (
+            self._from_gradient(objective)
+            if F is None
+            else self.at(objective, _padded(F, objective.size))
+        )
 
     def _from_gradient(self, objective: Objective) -> _State:
         """Start at the lowest eigenvectors of ∇f at the centre."""
-        columns = min(self.first_columns, objective.size if self.max_columns is None else self.max_columns, objective.size)
-        _, vectors = lowest_eigenpairs(objective.gradient(objective.point(centre(objective.size, objective.space.T))), columns)
+        columns = min(
+            self.first_columns,
+            objective.size if self.max_columns is None else self.max_columns,
+            objective.size,
+        )
+        _, vectors = lowest_eigenpairs(
+            objective.gradient(objective.point(centre(objective.size, objective.space.T))), columns
+        )
         F = vectors * like(np.sqrt(np.arange(columns, 0, -1.0)), vectors)
         return self.at(objective, F / norm(F))
 
-    def at(self, objective: Objective, F: Array, damping: float = 1.0, point: Point | None = None) -> _State:
+    def at(
+        self, objective: Objective, F: Array, damping: float = 1.0, point: Point | None = None
+    ) -> _State:
         """The state at a factor of norm one."""
         point = objective.point(F @ F.T, F) if point is None else point
         G = objective.gradient(point)
@@ -153,7 +193,9 @@ class LowRank(Stepper):
         """A Newton step, or new columns."""
         slow = state.since >= _PATIENCE
         if slow and (new := self._over_a_face(objective, state)) is not None:
-            helped = state.value - new.value > _WORTH_A_FACE * state.gap or new.gap <= 0.1 * state.gap
+            helped = (
+                state.value - new.value > _WORTH_A_FACE * state.gap or new.gap <= 0.1 * state.gap
+            )
             quick = self._forms_hessian(new)
             # and so on, as long as that helps and Newton's steps are dear
             failed = 0 if helped or quick else state.failed + 1
@@ -164,7 +206,9 @@ class LowRank(Stepper):
         new = self._newton_step(objective, state)
         halved = new.gap <= 0.5 * state.least or state.value - new.value > _WORTH_A_STEP * state.gap
         since, failed = 0 if halved or slow else state.since + 1, 0 if halved else state.failed
-        return replace(new, least=new.gap if halved else state.least, since=since, failed=failed, stuck=stuck)
+        return replace(
+            new, least=new.gap if halved else state.least, since=since, failed=failed, stuck=stuck
+        )
 
     def is_stuck(self, state: _State) -> bool:
         """Newton's steps are dear and slow, and a face does not help."""
@@ -172,7 +216,9 @@ class LowRank(Stepper):
 
     def is_quick(self, state: _State) -> bool:
         """Newton's steps where the Hessian is formed, as long as they help."""
-        return self._forms_hessian(state) and (state.since < _PATIENCE or state.F.shape[0] <= _FACE_COLUMNS)
+        return self._forms_hessian(state) and (
+            state.since < _PATIENCE or state.F.shape[0] <= _FACE_COLUMNS
+        )
 
     def _forms_hessian(self, state: _State) -> bool:
         return math.prod(state.F.shape) <= _dense_limit(state.F, self.dense_unknowns)
@@ -199,7 +245,12 @@ class LowRank(Stepper):
                 gained = state.value - objective.value(point)
                 rounding = 1e-15 * abs(state.value)
                 if gained > 0.1 * predicted or predicted <= rounding:
-                    return self.at(objective, new, damping if gained < 0.7 * predicted else max(0.3 * damping, _LEAST_DAMPING), point)
+                    return self.at(
+                        objective,
+                        new,
+                        damping if gained < 0.7 * predicted else max(0.3 * damping, _LEAST_DAMPING),
+                        point,
+                    )
             damping *= 4.0
         return self._with_new_columns(objective, state)
 
@@ -234,7 +285,10 @@ class LowRank(Stepper):
         curvature = objective.curvature(toward)
         t = min(1.0, slope / curvature) if curvature else 0.5
         if curvature is None:
-            while t > 1e-12 and objective.value(state.point + t * toward) > state.value - 0.3 * t * slope:
+            while (
+                t > 1e-12
+                and objective.value(state.point + t * toward) > state.value - 0.3 * t * slope
+            ):
                 t *= 0.5
         F = pruned(grown(state.F, V, t), _DROPPED, self.max_columns)
         return self.at(objective, F, state.damping)
@@ -262,22 +316,47 @@ def _padded(F: Array, r: int) -> Array:
 
 def _dense_limit(F: Array, given: int | None) -> int:
     """The most unknowns for which the Hessian is formed."""
-    return given if given is not None else _DENSE_UNKNOWNS if is_numpy(F) else _DENSE_UNKNOWNS_ON_DEVICE
+    return (
+        given
+        if given is not None
+        else _DENSE_UNKNOWNS
+        if is_numpy(F)
+        else _DENSE_UNKNOWNS_ON_DEVICE
+    )
 
 
 class FactorHessian:
     """The Riemannian Hessian of F ↦ f(FFᵀ) on the sphere: E ↦ P(Jᵀφ''(JE) + 2·∂²f(FEᵀ+EFᵀ)F + 2GE) − multiplier·E."""
 
-    def __init__(self, objective: Objective, state: _State, multiplier: float, dense_unknowns: int | None = None) -> None:
-        self.objective, self.point, self.F, self.multiplier = objective, state.point, state.F, multiplier
+    def __init__(
+        self,
+        objective: Objective,
+        state: _State,
+        multiplier: float,
+        dense_unknowns: int | None = None,
+    ) -> None:
+        self.objective, self.point, self.F, self.multiplier = (
+            objective,
+            state.point,
+            state.F,
+            multiplier,
+        )
         self.G, (r, k) = objective.gradient(state.point), state.F.shape
         self.dense = self._form() if r * k <= _dense_limit(state.F, dense_unknowns) else None
-        self.tangent = objective.map.tangent(state.F) if self.dense is None and objective.term.uses_embedding else None
+        self.tangent = (
+            objective.map.tangent(state.F)
+            if self.dense is None and objective.term.uses_embedding
+            else None
+        )
         self.lowest = float(state.values[0])
 
     def _form(self) -> Array:
         r, k = self.F.shape
-        H = zeros((r, k, r, k), self.F) if (own := self.objective.term.factor_hessian(self.F)) is None else own
+        H = (
+            zeros((r, k, r, k), self.F)
+            if (own := self.objective.term.factor_hessian(self.F)) is None
+            else own
+        )
         for j in range(k):
             H[:, j, :, j] += 2.0 * self.G
         H = namespace(H).reshape(H, (r * k, r * k))
@@ -323,7 +402,9 @@ class FactorHessian:
             return E - inner(E, self.F) * self.F
         # truncated conjugate gradients, preconditioned with 2(G − λ_min) + damping, the part of the Hessian that is cheap to factorise
         shift = damping + 1e-3 * norm(right) + 1e-12
-        solve = cholesky_solver(2.0 * self.G + (shift - 2.0 * self.lowest) * eye(self.G.shape[0], self.G))
+        solve = cholesky_solver(
+            2.0 * self.G + (shift - 2.0 * self.lowest) * eye(self.G.shape[0], self.G)
+        )
 
         def precondition(R: Array) -> Array:
             Z = solve(R)

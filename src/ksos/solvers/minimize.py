@@ -19,7 +19,13 @@ from ksos.embedding_map import SMALL_TENSOR
 from ksos.functionals.base import Constraint, Functional
 from ksos.functionals.objective import Objective, Point
 from ksos.solvers.certificate import certify_integrals
-from ksos.solvers.constrained_minimize import Goal, as_constraints, assembled, known_to, minimize_constrained
+from ksos.solvers.constrained_minimize import (
+    Goal,
+    as_constraints,
+    assembled,
+    known_to,
+    minimize_constrained,
+)
 from ksos.solvers.eigenvalues import DENSE
 from ksos.solvers.first_order import Fista, FrankWolfe, ProjectedGradient
 from ksos.solvers.interior_point import InteriorPoint
@@ -33,7 +39,17 @@ from ksos.space import SoSSpace
 __all__ = ["SOLVERS", "Auto", "as_solver", "check_options", "minimize"]
 
 SOLVERS: Mapping[str, Stepper] = MappingProxyType(
-    {solver.name: solver for solver in (LowRank(), InteriorPoint(), LBFGS(), FrankWolfe(), Fista(), ProjectedGradient())}
+    {
+        solver.name: solver
+        for solver in (
+            LowRank(),
+            InteriorPoint(),
+            LBFGS(),
+            FrankWolfe(),
+            Fista(),
+            ProjectedGradient(),
+        )
+    }
 )
 """Every solver by name, with its default options. To add one: a class with ``init``, ``step`` and ``point`` (see loop.py), listed here."""
 
@@ -65,19 +81,33 @@ class Auto(Solver):
 
     def plan(self, objective: Objective) -> Sequence[Stage]:
         """The solvers that are tried in turn."""
-        term, space, low_rank, fista = objective.term, objective.space, SOLVERS["low_rank"], SOLVERS["fista"]
+        term, space, low_rank, fista = (
+            objective.term,
+            objective.space,
+            SOLVERS["low_rank"],
+            SOLVERS["fista"],
+        )
         if not term.twice_differentiable:
             return [Stage(fista, None, "the functional has no second derivatives")]
         if term.as_quadratic() is not None and space.tensor_size <= SMALL_TENSOR:
             entries = f"{space.embedding_rank}×{space.rank}×{space.rank}"
             first = f"the functional is quadratic and its tensor of {entries} entries fits, so Newton steps on few columns are cheap"
             then = f"steps on few columns, {self.newton_steps} at most, did not close the gap, and it does not need a low rank"
-            return [Stage(low_rank, self.newton_steps, first), Stage(SOLVERS["interior_point"], None, then)]
+            return [
+                Stage(low_rank, self.newton_steps, first),
+                Stage(SOLVERS["interior_point"], None, then),
+            ]
         if not term.quadratic and term.matrix_free:
             first = "steps on few columns need no matrix, and cost next to nothing"
             then = f"{self.gradient_steps} steps did not close the gap, and second derivatives do"
-            return [Stage(SOLVERS["lbfgs"], self.gradient_steps, first), Stage(low_rank, None, then)]
-        if space.rank == space.support_points.shape[0] and term.factor_hessian(zeros((space.rank, 1), space.T)) is not None:
+            return [
+                Stage(SOLVERS["lbfgs"], self.gradient_steps, first),
+                Stage(low_rank, None, then),
+            ]
+        if (
+            space.rank == space.support_points.shape[0]
+            and term.factor_hessian(zeros((space.rank, 1), space.T)) is not None
+        ):
             first = "a Frobenius penalty on an untruncated space spreads the optimum over all directions"
             then = f"{self.gradient_steps} gradient steps did not close the gap"
             return [Stage(fista, self.gradient_steps, first), Stage(low_rank, None, then)]
@@ -87,20 +117,31 @@ class Auto(Solver):
 
     def inner_solvers(self, objective: Objective) -> Sequence[Stepper]:
         """Newton on a factor if there are second derivatives, and FISTA."""
-        return [SOLVERS[name] for name in (["low_rank", "fista"] if objective.term.twice_differentiable else ["fista"])]
+        return [
+            SOLVERS[name]
+            for name in (
+                ["low_rank", "fista"] if objective.term.twice_differentiable else ["fista"]
+            )
+        ]
 
 
 def as_solver(solver: Any) -> Solver:
     """A solver object as it is, or the one of that name with default options."""
     if isinstance(solver, type):
-        raise TypeError(f"solver must be a name or an object such as {solver.__name__}(); got the class itself")
+        raise TypeError(
+            f"solver must be a name or an object such as {solver.__name__}(); got the class itself"
+        )
     if isinstance(solver, Solver):
         return solver
     return Auto() if as_choice(solver, "solver", ["auto", *SOLVERS]) == "auto" else SOLVERS[solver]
 
 
 def check_options(
-    solver: str | Solver, tol: float | None, max_iter: int | None, time_limit: float | Deadline | None, rtol: float = 0.0
+    solver: str | Solver,
+    tol: float | None,
+    max_iter: int | None,
+    time_limit: float | Deadline | None,
+    rtol: float = 0.0,
 ) -> None:
     """Raise on options that no solver can take, before any work is done."""
     as_solver(solver)
@@ -187,12 +228,31 @@ def minimize(
     if max_iter is None and isinstance(solver, Auto):
         max_iter = solver.max_iter  # that of an algorithm is its own, in its loop
     callback = solver.callback if callback is None else callback
-    quiet, remedy = np.errstate(under="ignore"), "use fewer support points or landmarks (n_support), or solver='fista'"
+    quiet, remedy = (
+        np.errstate(under="ignore"),
+        "use fewer support points or landmarks (n_support), or solver='fista'",
+    )
     seen = shown("minimize", "setting up", verbose=verbose)
-    with seen, quiet, one_blas_thread(space.rank), memory_errors(remedy), running(deadline):  # kernels vanish far away, whatever is said
+    with (
+        seen,
+        quiet,
+        one_blas_thread(space.rank),
+        memory_errors(remedy),
+        running(deadline),
+    ):  # kernels vanish far away, whatever is said
         try:
             limits = as_constraints(constraints)
-            return _minimize(functional, space, limits, solver, tol, Goal(0.0, rtol, max_iter, None), deadline, (verbose, callback), start)
+            return _minimize(
+                functional,
+                space,
+                limits,
+                solver,
+                tol,
+                Goal(0.0, rtol, max_iter, None),
+                deadline,
+                (verbose, callback),
+                start,
+            )
         except TimeUp as late:
             return _unanswered(space, deadline, solver.name, str(late))
 
@@ -208,45 +268,83 @@ def _minimize(
     given = None if start is None else _as_start(start, space.T)
     if limits:
         watch = _watcher(solver.inner_solvers(objective)[0].name, *told, tol)
-        return minimize_constrained(objective, limits, solver, given, goal._replace(watch=watch), repr(functional))
+        return minimize_constrained(
+            objective, limits, solver, given, goal._replace(watch=watch), repr(functional)
+        )
     stages, ran = list(solver.plan(objective)), []
     outcome = Outcome(given or Point(centre(space.rank, space.T), None), "max_iter", 0, [])
     if max_iter is not None:
         stages = [stages[0]._replace(steps=max_iter)]
     for stage in stages:
         if reason := stage.solver.refusal(objective.term):
-            raise ValueError(f"solver={stage.solver.name!r} cannot take {functional!r}: it {reason}")
+            raise ValueError(
+                f"solver={stage.solver.name!r} cannot take {functional!r}: it {reason}"
+            )
         ran.append(f"{stage.solver.name}: {stage.why}")
         watch = _watcher(stage.solver.name, *told, tol, outcome.n_iter)
         objective = stage.solver.prepared(objective)
-        latest = run(stage.solver, objective, outcome.point, tol, stage.steps, rtol=rtol, watch=watch, others=stage is not stages[-1])
-        later = [replace(progress, n_iter=progress.n_iter + outcome.n_iter) for progress in latest.history]
-        outcome = replace(latest, n_iter=outcome.n_iter + latest.n_iter, history=[*outcome.history, *later])
+        latest = run(
+            stage.solver,
+            objective,
+            outcome.point,
+            tol,
+            stage.steps,
+            rtol=rtol,
+            watch=watch,
+            others=stage is not stages[-1],
+        )
+        later = [
+            replace(progress, n_iter=progress.n_iter + outcome.n_iter)
+            for progress in latest.history
+        ]
+        outcome = replace(
+            latest, n_iter=outcome.n_iter + latest.n_iter, history=[*outcome.history, *later]
+        )
         if outcome.status != "max_iter":
             break
     aim = max(tol, rtol * abs(outcome.history[-1].objective)) if outcome.history else tol
     try:
         return _solution(objective, outcome, aim, stage.solver, "; then ".join(ran))
     except KeyboardInterrupt:  # only the certificate is missing
-        return _solution(objective, replace(outcome, status="interrupted", keyboard=True), aim, stage.solver, "; then ".join(ran))
+        return _solution(
+            objective,
+            replace(outcome, status="interrupted", keyboard=True),
+            aim,
+            stage.solver,
+            "; then ".join(ran),
+        )
 
 
 def _unanswered(space: SoSSpace, deadline: Deadline, name: str, why: str) -> Solution:
     """A density of the space, the square of its smoothest function, where there is no time for more."""
-    G, note = eye(space.rank, space.T)[:, -1:], f"{why}: the density returned is one of the space, and nothing is known of its objective"
-    return Solution(math.nan, None, None, "time_limit", name, 0, [], space, G, time=deadline.elapsed, note=note)
+    G, note = (
+        eye(space.rank, space.T)[:, -1:],
+        f"{why}: the density returned is one of the space, and nothing is known of its objective",
+    )
+    return Solution(
+        math.nan, None, None, "time_limit", name, 0, [], space, G, time=deadline.elapsed, note=note
+    )
 
 
-def _solution(objective: Objective, outcome: Outcome, tol: float, solver: Stepper, reason: str) -> Solution:
+def _solution(
+    objective: Objective, outcome: Outcome, tol: float, solver: Stepper, reason: str
+) -> Solution:
     """Certify C as the factor that is returned, afresh unless its solver does without, and put the solution together.
 
     What is said of the point is computed with the stored tensor, if that is small and its rounding less than that of sums over pairs.
     """
     known, status = outcome.point.F, outcome.status
     G = factor(outcome.point.C) if known is None else pruned(known, 1e-14)
-    afresh = solver.certifies_ends or known is None or outcome.point.lowest is None or G.shape != known.shape
+    afresh = (
+        solver.certifies_ends
+        or known is None
+        or outcome.point.lowest is None
+        or G.shape != known.shape
+    )
     if status == "time_limit" and outcome.history and objective.size > DENSE:
-        afresh = afresh and outcome.point.G is None  # it is late: what the run has computed there must do
+        afresh = (
+            afresh and outcome.point.G is None
+        )  # it is late: what the run has computed there must do
     elif (better := objective.rounded_well()) is not objective:
         objective, afresh = better, True
     point = objective.point(G @ G.T, G) if afresh else outcome.point
@@ -254,16 +352,36 @@ def _solution(objective: Objective, outcome: Outcome, tol: float, solver: Steppe
     if status == "solved" and (found.gap > tol or not certified):
         status = "solved_inaccurate" if found.gap > tol else "stationary"
     elif status == "solved_inaccurate" and certified and found.gap <= tol:
-        status = "solved"  # where rounding hid it from the run, the closer look at the end has seen it
+        status = (
+            "solved"  # where rounding hid it from the run, the closer look at the end has seen it
+        )
     gap = found.gap if certified else None
     note = known_to(found.unknown, tol) or (solver.advice if status == "max_iter" else "")
-    return assembled(objective, outcome, G, found.objective, gap, status, solver.name, solver_reason=reason, note=note)
+    return assembled(
+        objective,
+        outcome,
+        G,
+        found.objective,
+        gap,
+        status,
+        solver.name,
+        solver_reason=reason,
+        note=note,
+    )
 
 
 def _as_start(start: Any, T: Array) -> Point:
     start, r, xp = like(start, T), T.shape[1], namespace(T)
-    if start.ndim != 2 or start.shape[0] != r or start.shape[1] > r or start.shape[1] == 0 or not bool(xp.all(xp.isfinite(start))):
-        raise ValueError(f"start must be a finite {r}×{r} matrix, or a factor of it with {r} rows; got shape {tuple(start.shape)}")
+    if (
+        start.ndim != 2
+        or start.shape[0] != r
+        or start.shape[1] > r
+        or start.shape[1] == 0
+        or not bool(xp.all(xp.isfinite(start)))
+    ):
+        raise ValueError(
+            f"start must be a finite {r}×{r} matrix, or a factor of it with {r} rows; got shape {tuple(start.shape)}"
+        )
     if start.shape[1] == r:
         return Point(project(0.5 * (start + start.T)), None)
     if not (size := norm(start)) > 0.0:
@@ -272,7 +390,9 @@ def _as_start(start: Any, T: Array) -> Point:
     return Point(F @ F.T, None, F=F)
 
 
-def _watcher(name: str, verbose: int, callback: Watch | None, tol: float, n_before: int = 0) -> Watch | None:
+def _watcher(
+    name: str, verbose: int, callback: Watch | None, tol: float, n_before: int = 0
+) -> Watch | None:
     """Progress lines with the gap, whenever it has fallen by a factor of two (verbose=1) or always (verbose=2), and then the callback.
 
     A line also comes when there has been none for two seconds. Without ``verbose`` it is the line of a terminal that is told.
@@ -285,11 +405,18 @@ def _watcher(name: str, verbose: int, callback: Watch | None, tol: float, n_befo
         nonlocal last, printed
         progress = replace(progress, n_iter=progress.n_iter + n_before)
         left = convergence.left(progress.time, progress.gap)
-        tell(f"iteration {progress.n_iter}, objective {progress.objective:.6e}, gap {progress.gap:.1e}", left=left)
-        if verbose >= 2 or (verbose and (progress.gap <= 0.5 * last or progress.time > printed + _SECONDS_BETWEEN)):
+        tell(
+            f"iteration {progress.n_iter}, objective {progress.objective:.6e}, gap {progress.gap:.1e}",
+            left=left,
+        )
+        if verbose >= 2 or (
+            verbose and (progress.gap <= 0.5 * last or progress.time > printed + _SECONDS_BETWEEN)
+        ):
             last, printed = progress.gap, progress.time
             where = f"[{name}] iteration {progress.n_iter:6d}"
-            numbers = f"objective {progress.objective:.9e}  gap {progress.gap:.2e}  {progress.time:.2f} s"
+            numbers = (
+                f"objective {progress.objective:.9e}  gap {progress.gap:.2e}  {progress.time:.2f} s"
+            )
             print(f"{where}  {numbers}{left_in_words(left)}", flush=True)
         return callback is not None and _truth(callback(progress))
 
@@ -301,4 +428,6 @@ def _truth(answer: Any) -> bool:
     try:
         return bool(answer)
     except Exception as error:
-        raise TypeError(f"a callback must return something that is true or false, such as None; got {answer!r}") from error
+        raise TypeError(
+            f"a callback must return something that is true or false, such as None; got {answer!r}"
+        ) from error

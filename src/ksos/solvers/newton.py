@@ -31,7 +31,9 @@ class Minimum:
     value: float
     gradient: np.ndarray
     second: Callable[[], np.ndarray]
-    eigen: Eigen | None = None  # of a second derivative nearby, for a neighbouring problem that starts here
+    eigen: Eigen | None = (
+        None  # of a second derivative nearby, for a neighbouring problem that starts here
+    )
 
     @cached_property
     def curvature(self) -> np.ndarray:
@@ -39,7 +41,9 @@ class Minimum:
         return self.second()
 
 
-def newton(f: Value, curvature: Callable[[np.ndarray], np.ndarray], theta: np.ndarray, eigen: Eigen | None) -> Minimum:
+def newton(
+    f: Value, curvature: Callable[[np.ndarray], np.ndarray], theta: np.ndarray, eigen: Eigen | None
+) -> Minimum:
     """Newton's method, damped like Levenberg's where a full step does not help, until the decrement is rounding.
 
     A second derivative is kept for as long as its steps still win digits, that of a neighbouring problem too: gradients are much cheaper.
@@ -63,14 +67,21 @@ def newton(f: Value, curvature: Callable[[np.ndarray], np.ndarray], theta: np.nd
         if decrement <= _SMALL_DECREMENT * max(abs(value), 1e-300):
             break
         new_value, new_gradient = f(theta + step)
-        left = abs(float(new_gradient @ (V @ ((V.T @ new_gradient) / np.maximum(values, 1e-14 * top)))))
+        left = abs(
+            float(new_gradient @ (V @ ((V.T @ new_gradient) / np.maximum(values, 1e-14 * top))))
+        )
         idle = 0 if new_value < value - _SMALL_RISE * abs(value) else idle + 1
         if idle > _MOST_IDLE:
             break
         good = new_value <= value - 0.1 * decrement + _SMALL_RISE * abs(value)
         if good:
             theta, value, gradient = theta + step, new_value, new_gradient
-            if left >= 0.999 * decrement and fresh and damping == 0.0 and decrement <= 1e-12 * abs(value):
+            if (
+                left >= 0.999 * decrement
+                and fresh
+                and damping == 0.0
+                and decrement <= 1e-12 * abs(value)
+            ):
                 break
             damping *= 0.2 if damping > 1e-10 else 0.0
         if good and left <= _SLOW * decrement:
@@ -112,21 +123,34 @@ def _by_tangents(f: Value, found: Minimum, tol: float) -> float:
     values, V = np.linalg.eigh(0.5 * (found.curvature + found.curvature.T))
     flat = values <= 1e-13 * max(float(values[-1]), 1e-300)
     least = 1e-12 * max(float(np.abs(found.theta).max()), 1e-3)
-    directions = V * np.where(flat, least, np.sqrt(2.0 * rise / np.where(flat, 1.0, values)))  # f rises by about ``rise`` per unit
+    directions = V * np.where(
+        flat, least, np.sqrt(2.0 * rise / np.where(flat, 1.0, values))
+    )  # f rises by about ``rise`` per unit
     points = [(0.0, 0, found.value, found.gradient)]
     for j in range(p):
         for sign in (-1.0, 1.0):
             far = sign
-            for _ in range(_MOST_DOUBLINGS if flat[j] else 1):  # no curvature is a kink, or nothing that bounds f from below there
+            for _ in range(
+                _MOST_DOUBLINGS if flat[j] else 1
+            ):  # no curvature is a kink, or nothing that bounds f from below there
                 value, gradient = f(found.theta + far * directions[:, j])
                 points.append((far, j, value, gradient))
                 if value - found.value >= rise:
                     break
                 far *= 2.0
     slopes = np.array([directions.T @ gradient / rise for _, _, _, gradient in points])
-    heights = np.array([(value - found.value) / rise - far * slope[j] for (far, j, value, _), slope in zip(points, slopes, strict=True)])
+    heights = np.array(
+        [
+            (value - found.value) / rise - far * slope[j]
+            for (far, j, value, _), slope in zip(points, slopes, strict=True)
+        ]
+    )
     # max Σ α_i height_i over weights α of the simplex with Σ α_i slope_i = 0
     A, b = np.vstack([slopes.T, np.ones(len(points))]), np.r_[np.zeros(p), 1.0]
     A[:-1] /= np.maximum(np.abs(A[:-1]).max(axis=1, keepdims=True), 1e-300)
     answer = linprog(-heights, A_eq=A, b_eq=b, bounds=(0.0, None), method="highs")
-    return found.value - rise * float(answer.fun) * (1.0 if answer.fun < 0 else 1.0 + 1e-9) if answer.status == 0 else -math.inf
+    return (
+        found.value - rise * float(answer.fun) * (1.0 if answer.fun < 0 else 1.0 + 1e-9)
+        if answer.status == 0
+        else -math.inf
+    )

@@ -27,7 +27,12 @@ _PER_STRENGTH = ("tol", "rtol", "max_iter")
 
 
 def regularization_path(
-    functional: Functional, penalty: Functional, strengths: Sequence[float], space: SoSSpace, constraints: Any = (), **options: Any
+    functional: Functional,
+    penalty: Functional,
+    strengths: Sequence[float],
+    space: SoSSpace,
+    constraints: Any = (),
+    **options: Any,
 ) -> list[Solution]:
     """min F + λ·P for every λ in ``strengths``: one :class:`Solution` for each, in the order given.
 
@@ -48,18 +53,29 @@ def regularization_path(
     """
     deadline = Deadline.of(options.pop("time_limit", None))
     values = [as_nonnegative(strength, "every strength of the penalty") for strength in strengths]
-    each = {name: options.pop(name) for name in _PER_STRENGTH if isinstance(options.get(name), (Sequence, np.ndarray))}
+    each = {
+        name: options.pop(name)
+        for name in _PER_STRENGTH
+        if isinstance(options.get(name), (Sequence, np.ndarray))
+    }
     for name, given in each.items():
         if len(given) != len(values):
-            raise ValueError(f"{name} must be one number or one per strength; got {len(given)} for {len(values)} strengths")
-    fixed, weighted = (part if isinstance(part, Bound) else Bound(part.bind(space), repr(part)) for part in (functional, penalty))
+            raise ValueError(
+                f"{name} must be one number or one per strength; got {len(given)} for {len(values)} strengths"
+            )
+    fixed, weighted = (
+        part if isinstance(part, Bound) else Bound(part.bind(space), repr(part))
+        for part in (functional, penalty)
+    )
     found: dict[int, Solution] = {}
     for i in sorted(range(len(values)), key=lambda i: -values[i]):
         total = fixed + values[i] * weighted if values[i] > 0.0 else fixed
         own = {name: given[i] for name, given in each.items()}
         found[i] = minimize(total, space, constraints, time_limit=deadline, **options, **own)
         if found[i].keyboard_interrupt and len(found) < len(values):
-            raise KeyboardInterrupt(f"interrupted at strength {values[i]:g}; {len(found) - 1} of {len(values)} problems came before it")
+            raise KeyboardInterrupt(
+                f"interrupted at strength {values[i]:g}; {len(found) - 1} of {len(values)} problems came before it"
+            )
         G = found[i].parameter_factor
         options["start"] = G if G.shape[1] < space.rank else found[i].parameter
     return [found[i] for i in range(len(values))]

@@ -7,11 +7,23 @@ from contextlib import suppress
 
 import numpy as np
 
-from ksos._array import Array, cholesky_solver, eye, flat, is_numpy, like, linalg_errors, namespace, zeros
+from ksos._array import (
+    Array,
+    cholesky_solver,
+    eye,
+    flat,
+    is_numpy,
+    like,
+    linalg_errors,
+    namespace,
+    zeros,
+)
 
 __all__ = ["SchurSystem"]
 
-_BLOCK_BYTES = 4e6  # of the tensor at a time: what a processor's cache holds between the two products
+_BLOCK_BYTES = (
+    4e6  # of the tensor at a time: what a processor's cache holds between the two products
+)
 _DEVICE_BLOCK_BYTES = 1e9  # a GPU wants few large products instead
 _JITTERS = (0.0, 1e-15, 1e-13, 1e-11)
 
@@ -23,7 +35,14 @@ class SchurSystem:
     and cost half.
     """
 
-    def __init__(self, tensor: Array, R: Array, ridge: np.ndarray, damping: Array | None = None, block_bytes: float | None = None) -> None:
+    def __init__(
+        self,
+        tensor: Array,
+        R: Array,
+        ridge: np.ndarray,
+        damping: Array | None = None,
+        block_bytes: float | None = None,
+    ) -> None:
         """``ridge``: a (q+1) × (q+1) matrix, or its diagonal. ``damping``: P, symmetric, r × r; by default all ones.
 
         ``block_bytes``: how much of the tensor is worked on at a time; by default what suits the device.
@@ -34,14 +53,24 @@ class SchurSystem:
         lower = np.zeros((r, r), dtype=np.int64)
         lower[rows, columns] = lower[columns, rows] = np.arange(rows.shape[0])
         self._positions = xp.asarray(rows * r + columns, device=tensor.device)
-        self._lower = xp.asarray(lower.ravel(), device=tensor.device)  # which entry of the triangle stands at each place of the matrix
+        self._lower = xp.asarray(
+            lower.ravel(), device=tensor.device
+        )  # which entry of the triangle stands at each place of the matrix
         self._weights = like(np.where(rows == columns, 1.0, np.sqrt(2.0)), tensor)
         self.V = zeros((q + 1, rows.shape[0]), tensor)
-        block = max(1, int((block_bytes or (_BLOCK_BYTES if is_numpy(tensor) else _DEVICE_BLOCK_BYTES)) / (8 * r * r)))
+        block = max(
+            1,
+            int(
+                (block_bytes or (_BLOCK_BYTES if is_numpy(tensor) else _DEVICE_BLOCK_BYTES))
+                / (8 * r * r)
+            ),
+        )
         for start in range(0, q, block):
             part = tensor[start : min(start + block, q), :, :]
             half = xp.reshape(xp.reshape(part, (-1, r)) @ R, part.shape)
-            self.V[start : start + part.shape[0], :] = self._triangles(xp.reshape(xp.matmul(R.T, half), (part.shape[0], r * r)))
+            self.V[start : start + part.shape[0], :] = self._triangles(
+                xp.reshape(xp.matmul(R.T, half), (part.shape[0], r * r))
+            )
         self.V[q, :] = -flat(self._triangles(xp.reshape(R.T @ R, (1, r * r))))
         self.V *= self._weights
         if damping is not None:
@@ -54,7 +83,9 @@ class SchurSystem:
     def _triangles(self, rows: Array) -> Array:
         """The lower triangles of matrices given as rows."""
         if is_numpy(rows):
-            return np.take(rows, self._positions, axis=1, mode="clip")  # twice as fast as with a check of the indices
+            return np.take(
+                rows, self._positions, axis=1, mode="clip"
+            )  # twice as fast as with a check of the indices
         return namespace(rows).take(rows, self._positions, axis=1)
 
     def apply(self, K: Array) -> Array:
@@ -64,7 +95,9 @@ class SchurSystem:
     def adjoint(self, x: Array) -> Array:
         """P∘(Σ_k x_k RᵀA_kR − x_{q+1} RᵀR)."""
         xp = namespace(x)
-        return xp.reshape(xp.take((x @ self.V) / self._weights, self._lower), (self.size, self.size))
+        return xp.reshape(
+            xp.take((x @ self.V) / self._weights, self._lower), (self.size, self.size)
+        )
 
     def solve(self, right: Array) -> Array:
         """(VVᵀ + ridge)⁻¹ right."""

@@ -53,7 +53,9 @@ class Progress:
     def distribution(self) -> SoSDensity:
         """The density at this certificate, computed when a callback asks for it."""
         if self.parameter is None or self.space is None:
-            raise ValueError("the history keeps no densities; ask for progress.distribution inside a callback")
+            raise ValueError(
+                "the history keeps no densities; ask for progress.distribution inside a callback"
+            )
         return self.space.density(factor(self.parameter))
 
 
@@ -136,7 +138,16 @@ class Solution:
 
     def summary(self) -> dict[str, Any]:
         """What ran and what is certified, as plain numbers and words."""
-        names = ("status", "solver", "solver_reason", "n_iter", "objective", "gap", "gap_relative", "projected_mmd_bound")
+        names = (
+            "status",
+            "solver",
+            "solver_reason",
+            "n_iter",
+            "objective",
+            "gap",
+            "gap_relative",
+            "projected_mmd_bound",
+        )
         return {name: getattr(self, name) for name in names}
 
     @property

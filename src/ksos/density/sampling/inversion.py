@@ -31,27 +31,44 @@ from ksos.quadrature import Panels, PiecewiseLaw, cut
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
 
-__all__ = ["LOST_MASS", "NODES_PER_PANEL", "Axis", "MassTree", "axis_panels", "conditional_laws", "draw_by_inversion", "fewer_rows"]
+__all__ = [
+    "LOST_MASS",
+    "NODES_PER_PANEL",
+    "Axis",
+    "MassTree",
+    "axis_panels",
+    "conditional_laws",
+    "draw_by_inversion",
+    "fewer_rows",
+]
 __all__ += ["hadamard_rows", "scan", "scan_flops", "tree_flops", "without_silent_points"]
 
 LOST_MASS = 1e-18
 NODES_PER_PANEL = 12
-_LOG_LEVEL = -32.0  # where kernel values are negligible; squared, and with room for large signed weights
+_LOG_LEVEL = (
+    -32.0
+)  # where kernel values are negligible; squared, and with room for large signed weights
 _PANEL_LENGTH = 0.5  # in units of the kernel's width
 _CACHE_ELEMENTS, _DELTA_ELEMENTS = 1 << 18, 1 << 19
 _CHUNK_BYTES = 64e6
 _CALL = 4e5  # a handful of calls on small arrays takes as long as this many flops
 _PIVOTING = 8.0  # a flop of a pivoted QR factorisation costs this many of a matrix product
-_RANK_GROWTH = 16  # an interval's mass takes about this many times as many rows as the density at a point
+_RANK_GROWTH = (
+    16  # an interval's mass takes about this many times as many rows as the density at a point
+)
 _BLOCK_ROWS = 4  # rows are reduced when there are this many times as many as columns
 
 
-def draw_by_inversion(density: SoSDensity, size: int, rng: np.random.Generator, *, tree: bool | None = None) -> np.ndarray:
+def draw_by_inversion(
+    density: SoSDensity, size: int, rng: np.random.Generator, *, tree: bool | None = None
+) -> np.ndarray:
     """``size`` independent samples of ``density``, shape (size, d); ``tree`` says whether to build a tree, if not by predicted cost."""
     if density.kernel.full:  # y_k is an increasing function of x_k, given the earlier features: conditional laws go to conditional laws
         standard = standardize(density, shorten=False)
         return standard.points(draw_by_inversion(standard.density, size, rng, tree=tree))
-    out = rng.random((size, density.n_features))  # all at once: the result does not depend on the chunks
+    out = rng.random(
+        (size, density.n_features)
+    )  # all at once: the result does not depend on the chunks
     with one_blas_thread(density.support_points.shape[0]):
         _invert(density, out, tree)
     return out
@@ -63,9 +80,15 @@ def _invert(density: SoSDensity, out: np.ndarray, tree: bool | None) -> None:
     m = axes[0].centres.shape[0]
     for rows in row_blocks(size, m, int(_CHUNK_BYTES / FLOAT_BYTES)):
         tell_rows(rows.start, size)
-        log_delta = np.zeros((rows.stop - rows.start, m))  # log Π_{j<k} k̂_j(x_j, x̃_ij), per sample and support point
+        log_delta = np.zeros(
+            (rows.stop - rows.start, m)
+        )  # log Π_{j<k} k̂_j(x_j, x̃_ij), per sample and support point
         for k, (axis, L) in enumerate(zip(axes, factors, strict=True)):
-            out[rows, k] = _first_feature(axis, L, out[rows, k]) if k == 0 else _later_feature(axis, L, log_delta, out[rows, k], tree)
+            out[rows, k] = (
+                _first_feature(axis, L, out[rows, k])
+                if k == 0
+                else _later_feature(axis, L, log_delta, out[rows, k], tree)
+            )
             if k + 1 < len(axes):
                 _condition(log_delta, axis, out[rows, k])
 
@@ -73,10 +96,18 @@ def _invert(density: SoSDensity, out: np.ndarray, tree: bool | None) -> None:
 def without_silent_points(density: SoSDensity) -> tuple[SoSDensity, np.ndarray]:
     """The density without the points that carry no mass, with a central one in front, and its factor for kernels of norm one, (m, rank)."""
     with np.errstate(under="ignore"):
-        norms = np.exp(0.5 * (density.integrals.log_diagonal(density.support_points) - density.log_unit))
+        norms = np.exp(
+            0.5 * (density.integrals.log_diagonal(density.support_points) - density.log_unit)
+        )
         loud = np.any(density.unit_factor * norms[:, None] != 0.0, axis=1)
     density = central_point_first(
-        density.from_units(density.kernel, density.support_points[loud], density.unit_factor[loud], density.log_unit, density.measure)
+        density.from_units(
+            density.kernel,
+            density.support_points[loud],
+            density.unit_factor[loud],
+            density.log_unit,
+            density.measure,
+        )
     )
     log_norms = 0.5 * (density.integrals.log_diagonal(density.support_points) - density.log_unit)
     with np.errstate(under="ignore"):
@@ -94,7 +125,10 @@ def conditional_laws(density: SoSDensity) -> tuple[list[Axis], list[np.ndarray]]
     for k in range(d - 1, 0, -1):
         L = hadamard_rows(L, fewer_rows(axes[k].gram_rows, lost / float(np.sum(L * L))), lost)
         factors.append(L)
-        what, remedy = f"the law of {d} features at {m} support points", "compress the density first (p.compress), or draw by rejection"
+        what, remedy = (
+            f"the law of {d} features at {m} support points",
+            "compress the density first (p.compress), or draw by rejection",
+        )
         require_memory((k - 1) * L.nbytes, what, remedy)
     return axes, factors[::-1]
 
@@ -107,17 +141,29 @@ def _condition(log_delta: np.ndarray, axis: Axis, x: np.ndarray) -> None:
 
 def _first_feature(axis: Axis, L: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
     """There is nothing to condition on: one law serves all samples."""
-    values = _squares(axis.values.reshape(-1, L.shape[1]) @ L.T).reshape(1, *axis.panels.nodes.shape)
+    values = _squares(axis.values.reshape(-1, L.shape[1]) @ L.T).reshape(
+        1, *axis.panels.nodes.shape
+    )
     return axis.points(PiecewiseLaw(axis.panels, values).ppf(uniforms[None, :])[0])
 
 
-def _later_feature(axis: Axis, L: np.ndarray, log_delta: np.ndarray, uniforms: np.ndarray, tree: bool | None) -> np.ndarray:
+def _later_feature(
+    axis: Axis, L: np.ndarray, log_delta: np.ndarray, uniforms: np.ndarray, tree: bool | None
+) -> np.ndarray:
     """Each sample has a law of its own, given by its row of ``log_delta``."""
     out, sizes = np.empty(uniforms.shape), (uniforms.shape[0], len(axis), *L.shape)
-    grown = MassTree(axis, L, LOST_MASS / L.shape[1]) if (tree_flops(*sizes) < scan_flops(*sizes) if tree is None else tree) else None
+    grown = (
+        MassTree(axis, L, LOST_MASS / L.shape[1])
+        if (tree_flops(*sizes) < scan_flops(*sizes) if tree is None else tree)
+        else None
+    )
     for rows in row_blocks(uniforms.shape[0], L.shape[1], _DELTA_ELEMENTS):
         delta = np.exp(log_delta[rows] - log_delta[rows].max(axis=1, keepdims=True))
-        out[rows] = scan(axis, L, delta, uniforms[rows]) if grown is None else grown.draw(delta, uniforms[rows])
+        out[rows] = (
+            scan(axis, L, delta, uniforms[rows])
+            if grown is None
+            else grown.draw(delta, uniforms[rows])
+        )
     return out
 
 
@@ -128,7 +174,9 @@ def axis_panels(density: SoSDensity, k: int) -> tuple[Panels, float]:
     """Panels that hold all the mass of feature k and end at kinks, in units of the width around the first support point; the width."""
     source = [(density.integrals, density.support_points)]
     low, high, unit = intervals(source, k, _LOG_LEVEL)
-    return Panels(*cut(low / unit, high / unit, _PANEL_LENGTH, kinks(source, k) / unit), NODES_PER_PANEL), unit
+    return Panels(
+        *cut(low / unit, high / unit, _PANEL_LENGTH, kinks(source, k) / unit), NODES_PER_PANEL
+    ), unit
 
 
 class Axis:
@@ -139,14 +187,18 @@ class Axis:
 
     def __init__(self, density: SoSDensity, k: int) -> None:
         x = density.support_points[:, [k]]
-        self.origin = float(x[0, 0])  # positions are kept relative to it: exact for data far from zero
+        self.origin = float(
+            x[0, 0]
+        )  # positions are kept relative to it: exact for data far from zero
         self.panels, self.unit = axis_panels(density, k)
         self.boundary = density.measure.boundary(k)
         self.kernel, self.centres = density.kernel.restrict([k]), x
         measure = density.measure.restrict([k])
         self.log_norm = 0.5 * closed_form(self.kernel, measure, 1).log_diagonal(x)
         nodes = self.unit * self.panels.nodes.reshape(-1, 1)
-        log_values = self.kernel.log(nodes, x - self.origin) - self.log_norm + 0.5 * np.log(self.unit)
+        log_values = (
+            self.kernel.log(nodes, x - self.origin) - self.log_norm + 0.5 * np.log(self.unit)
+        )
         log_values += 0.5 * measure.log_density(nodes + self.origin)[:, None]
         self.values = np.exp(log_values).reshape(-1, NODES_PER_PANEL, x.shape[0])
         self.root_weights = np.sqrt(self.panels.weights)
@@ -161,7 +213,9 @@ class Axis:
     @property
     def gram_rows(self) -> np.ndarray:
         """R with RᵀR = ∫k̂k̂ᵀ dt, the Gram matrix of the feature with ones on its diagonal."""
-        return np.asarray((self.root_weights[:, :, None] * self.values).reshape(-1, self.values.shape[2]))
+        return np.asarray(
+            (self.root_weights[:, :, None] * self.values).reshape(-1, self.values.shape[2])
+        )
 
     def points(self, t: np.ndarray) -> np.ndarray:
         """x of positions on the panels; rounding must not carry a sample out of its box."""
@@ -176,7 +230,9 @@ def scan(axis: Axis, L: np.ndarray, delta: np.ndarray, uniforms: np.ndarray) -> 
     """Samples from the density at the nodes of every panel: nothing to prepare, so it is the way for few samples."""
     out = np.empty(delta.shape[0])
     for rows in row_blocks(delta.shape[0], len(axis) * NODES_PER_PANEL, _CACHE_ELEMENTS):
-        everywhere = np.stack([node_values(axis.rows(p, L), delta[rows]) for p in range(len(axis))], axis=1)
+        everywhere = np.stack(
+            [node_values(axis.rows(p, L), delta[rows]) for p in range(len(axis))], axis=1
+        )
         out[rows] = PiecewiseLaw(axis.panels, everywhere).ppf(uniforms[rows, None])[:, 0]
     return axis.points(out)
 
@@ -202,7 +258,11 @@ class MassTree:
         """Samples, by going down from the root: left if the mass of the left half reaches the target, right with what remains otherwise."""
         n = delta.shape[0]
         total = _squares(delta @ self.root.T)
-        panel, values, target = np.empty(n, dtype=int), np.empty((n, NODES_PER_PANEL)), uniforms * total
+        panel, values, target = (
+            np.empty(n, dtype=int),
+            np.empty((n, NODES_PER_PANEL)),
+            uniforms * total,
+        )
         pending = [(0, len(self.axis), np.arange(n), delta)]
         while pending:
             first, last, samples, block = pending.pop()
@@ -226,7 +286,9 @@ def node_values(rows: np.ndarray, delta: np.ndarray) -> np.ndarray:
     """The density at the nodes of one panel, (n, nodes), from the panel's rows."""
     out = np.empty((delta.shape[0], NODES_PER_PANEL))
     for block in row_blocks(delta.shape[0], rows.shape[0], _CACHE_ELEMENTS):
-        terms = (delta[block] @ rows.T).reshape(-1, NODES_PER_PANEL, rows.shape[0] // NODES_PER_PANEL)
+        terms = (delta[block] @ rows.T).reshape(
+            -1, NODES_PER_PANEL, rows.shape[0] // NODES_PER_PANEL
+        )
         out[block] = np.einsum("ijk,ijk->ij", terms, terms)
     return out
 

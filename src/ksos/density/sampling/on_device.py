@@ -30,16 +30,24 @@ def draw_on_device(density: SoSDensity, size: int, rng: np.random.Generator) -> 
     host, reference = density.on_host(), density.support_points
     if host.kernel.full:  # as on the host: conditional laws go to conditional laws
         standard = standardize(host, shorten=False)
-        return like(standard.points(to_numpy(_inverted(standard.density, size, rng, reference))), reference)
+        return like(
+            standard.points(to_numpy(_inverted(standard.density, size, rng, reference))), reference
+        )
     return _inverted(host, size, rng, reference)
 
 
 def _inverted(host: SoSDensity, size: int, rng: np.random.Generator, reference: Array) -> Array:
     xp = namespace(reference)
-    features = [_Feature(axis, L, reference) for axis, L in zip(*conditional_laws(host), strict=True)]
-    out = uniforms(rng, (size, len(features)), reference)  # all at once: the result does not depend on the chunks
+    features = [
+        _Feature(axis, L, reference) for axis, L in zip(*conditional_laws(host), strict=True)
+    ]
+    out = uniforms(
+        rng, (size, len(features)), reference
+    )  # all at once: the result does not depend on the chunks
     for rows in row_blocks(size, features[0].centres.shape[0], _CHUNK_ELEMENTS):
-        log_delta = zeros((1, features[0].centres.shape[0]), reference)  # nothing to condition on: one law for all samples
+        log_delta = zeros(
+            (1, features[0].centres.shape[0]), reference
+        )  # nothing to condition on: one law for all samples
         for k, feature in enumerate(features):
             x = feature.draw(log_delta, out[rows, k])
             out[rows, k] = x
@@ -55,8 +63,13 @@ class _Feature:
     def __init__(self, axis: Axis, L: np.ndarray, reference: Array) -> None:
         self.axis, self.rank = axis, L.shape[0]
         panels = axis.panels
-        self.values, self.L = like(axis.values.reshape(-1, L.shape[1]), reference), like(L, reference)
-        self.weights, self.start, self.half = (like(a, reference) for a in (panels.weights.ravel(), panels.start, panels.half))
+        self.values, self.L = (
+            like(axis.values.reshape(-1, L.shape[1]), reference),
+            like(L, reference),
+        )
+        self.weights, self.start, self.half = (
+            like(a, reference) for a in (panels.weights.ravel(), panels.start, panels.half)
+        )
         self.centres, self.log_norm = like(axis.centres, reference), like(axis.log_norm, reference)
         self.low, self.high = (None if np.isinf(end) else float(end) for end in axis.boundary)
 
@@ -68,7 +81,9 @@ class _Feature:
         """Those at all nodes, shape (n, panels × nodes), for the rows of δ̂."""
         xp, n = namespace(delta), delta.shape[0]
         out = zeros((n, self.values.shape[0]), delta)
-        for nodes in row_blocks(self.values.shape[0], max(n, delta.shape[1]) * self.rank, _PRODUCT_ELEMENTS):
+        for nodes in row_blocks(
+            self.values.shape[0], max(n, delta.shape[1]) * self.rank, _PRODUCT_ELEMENTS
+        ):
             A = xp.reshape(self.values[nodes, None, :] * self.L[None, :, :], (-1, delta.shape[1]))
             terms = xp.reshape(delta @ A.T, (n, -1, self.rank))
             out[:, nodes] = xp.sum(terms * terms, axis=2)
@@ -80,21 +95,35 @@ class _Feature:
         panel, values = xp.zeros((n,), dtype=xp.int64, device=u.device), zeros((n, order), u)
         target, total = zeros((n,), u), zeros((n,), u)
         one = self.densities(xp.exp(log_delta)) if log_delta.shape[0] == 1 else None
-        for rows in row_blocks(n, self.values.shape[0] * (self.rank if one is None else 1), _PRODUCT_ELEMENTS):
+        for rows in row_blocks(
+            n, self.values.shape[0] * (self.rank if one is None else 1), _PRODUCT_ELEMENTS
+        ):
             density = (
-                self.densities(xp.exp(log_delta[rows, :])) if one is None else xp.broadcast_to(one, (rows.stop - rows.start, one.shape[1]))
+                self.densities(xp.exp(log_delta[rows, :]))
+                if one is None
+                else xp.broadcast_to(one, (rows.stop - rows.start, one.shape[1]))
             )
-            masses = xp.sum(xp.reshape(density * self.weights, (density.shape[0], -1, order)), axis=2)
+            masses = xp.sum(
+                xp.reshape(density * self.weights, (density.shape[0], -1, order)), axis=2
+            )
             below = xp.cumulative_sum(xp.clip(masses, 0.0, None), axis=1)
             total[rows] = below[:, -1]
             wanted = u[rows] * below[:, -1]
-            found = xp.clip(xp.sum(xp.astype(below < wanted[:, None], xp.int64), axis=1), None, below.shape[1] - 1)
-            before = xp.take_along_axis(xp.concat([zeros((below.shape[0], 1), u), below], axis=1), found[:, None], axis=1)[:, 0]
+            found = xp.clip(
+                xp.sum(xp.astype(below < wanted[:, None], xp.int64), axis=1),
+                None,
+                below.shape[1] - 1,
+            )
+            before = xp.take_along_axis(
+                xp.concat([zeros((below.shape[0], 1), u), below], axis=1), found[:, None], axis=1
+            )[:, 0]
             at = found[:, None] * order + xp.arange(order, device=u.device)[None, :]
             panel[rows], target[rows] = found, wanted - before
             values[rows, :] = xp.take_along_axis(density, at, axis=1)
         half = xp.take(self.half, panel)
-        t = xp.take(self.start, panel) + half * (invert_on_device(values, target / half, total / half) + 1.0)
+        t = xp.take(self.start, panel) + half * (
+            invert_on_device(values, target / half, total / half) + 1.0
+        )
         return xp.clip(self.axis.origin + self.axis.unit * t, self.low, self.high)
 
 
@@ -115,12 +144,16 @@ def invert_on_device(values: Array, share: Array, scale: Array) -> Array:
         excess = reached - share
         low, high = xp.where(excess < 0.0, s, low), xp.where(excess < 0.0, high, s)
         newton = s - excess / xp.where(slope > 0.0, slope, 1.0 + 0.0 * slope)
-        better = xp.where((slope > 0.0) & (newton >= low) & (newton <= high), newton, 0.5 * (low + high))
+        better = xp.where(
+            (slope > 0.0) & (newton >= low) & (newton <= high), newton, 0.5 * (low + high)
+        )
         better = xp.where(xp.abs(excess) <= _ROUNDING * scale, s, better)
         out[left] = better
         (still,) = xp.nonzero(xp.abs(better - s) >= _STEP)
         if still.shape[0] == 0:
             break
-        s, low, high, share, scale, left = (xp.take(a, still) for a in (better, low, high, share, scale, left))
+        s, low, high, share, scale, left = (
+            xp.take(a, still) for a in (better, low, high, share, scale, left)
+        )
         series, integral = xp.take(series, still, axis=1), xp.take(integral, still, axis=1)
     return out

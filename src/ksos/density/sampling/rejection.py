@@ -20,7 +20,14 @@ from ksos.kernels import Laplace, Matern
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
 
-__all__ = ["Envelope", "PairEnvelope", "PointEnvelope", "draw_by_rejection", "envelope", "envelope_bytes"]
+__all__ = [
+    "Envelope",
+    "PairEnvelope",
+    "PointEnvelope",
+    "draw_by_rejection",
+    "envelope",
+    "envelope_bytes",
+]
 
 _LARGEST_LOG = 300.0  # e³⁰⁰ squared is still a number
 _PROPOSALS, _CACHE_ELEMENTS = 1 << 14, 1 << 18
@@ -35,7 +42,9 @@ def draw_by_rejection(envelope: Envelope, size: int, rng: np.random.Generator) -
         n = min(_PROPOSALS, int(1.1 * (size - filled) / envelope.acceptance) + 32)
         proposals, uniforms = envelope.propose(n, rng), rng.random(n)
         blocks = row_blocks(n, envelope.centres.shape[0], _CACHE_ELEMENTS)
-        keep = np.concatenate([envelope.accepted(proposals[rows], uniforms[rows]) for rows in blocks])
+        keep = np.concatenate(
+            [envelope.accepted(proposals[rows], uniforms[rows]) for rows in blocks]
+        )
         samples = density.support_points[0] + proposals[keep]
         samples = samples[density.measure.contains(samples)][: size - filled]
         out[filled : filled + samples.shape[0]] = samples
@@ -56,7 +65,9 @@ class Envelope(ABC):
         self.density = density = central_point_first(density)
         X = density.support_points
         self.integrals = closed_form(density.kernel, density.measure.without_boundary, X.shape[1])
-        self.centres = X - X[0]  # positions are relative to the first point: exact for data far from zero
+        self.centres = (
+            X - X[0]
+        )  # positions are relative to the first point: exact for data far from zero
         self.log_norm = 0.5 * self.integrals.log_diagonal(X)
         log_scale = self.log_norm - 0.5 * density.log_unit
         # far outside their box, points have next to no mass in it and an envelope without end: what follows then has acceptance 0
@@ -93,7 +104,9 @@ class PairEnvelope(Envelope):
         if (metric := self.integrals.pair_metric()) is not None:
             self.xi, self.root = X - X[0], np.linalg.cholesky(0.5 * metric)
         else:
-            self.xi, width = cast("tuple[np.ndarray, np.ndarray]", self.integrals.pair_normals(X, X[0]))
+            self.xi, width = cast(
+                "tuple[np.ndarray, np.ndarray]", self.integrals.pair_normals(X, X[0])
+            )
             self.root = math.sqrt(0.5) * width
         overlap = np.exp(self.integrals.log_gram(X, X) - self.log_norm[:, None] - self.log_norm)
         self.cumulative = np.cumsum((self.positive * overlap).ravel())
@@ -104,7 +117,9 @@ class PairEnvelope(Envelope):
         i, j = np.divmod(component, self.centres.shape[0])
         mean = 0.5 * (self.xi[i] + self.xi[j])
         normal = rng.standard_normal(mean.shape)
-        return np.asarray(mean + (self.root * normal if self.root.ndim == 1 else normal @ self.root.T))
+        return np.asarray(
+            mean + (self.root * normal if self.root.ndim == 1 else normal @ self.root.T)
+        )
 
     def bound(self, values: np.ndarray) -> np.ndarray:
         return np.einsum("ij,ij->i", values @ self.positive, values)
@@ -117,8 +132,12 @@ class PointEnvelope(Envelope):
         self.totals = self.positive.sum(axis=1)
         self.cumulative = np.cumsum(self.totals)
         c = cast("np.ndarray", cast("Laplace | Matern", self.density.kernel).polynomial)
-        squared = np.convolve(c, c)  # κ² = e^{−2r} Σ_k squared_k r^k, and ∫ r^k e^{−2r} dr = k!/2^{k+1}
-        self.shapes = np.cumsum([e * math.factorial(k) / 2.0 ** (k + 1) for k, e in enumerate(squared)])
+        squared = np.convolve(
+            c, c
+        )  # κ² = e^{−2r} Σ_k squared_k r^k, and ∫ r^k e^{−2r} dr = k!/2^{k+1}
+        self.shapes = np.cumsum(
+            [e * math.factorial(k) / 2.0 ** (k + 1) for k, e in enumerate(squared)]
+        )
         return float(self.cumulative[-1])
 
     def propose(self, n: int, rng: np.random.Generator) -> np.ndarray:
@@ -133,8 +152,13 @@ class PointEnvelope(Envelope):
 
 def envelope(density: SoSDensity) -> Envelope | None:
     """The envelope of ``density``; None if there is none, as on a discrete measure."""
-    integrals, normals = density.integrals, density.integrals.pair_normals(density.support_points[:1])
-    if density.measure.atoms is None and (normals is not None or integrals.pair_metric() is not None):
+    integrals, normals = (
+        density.integrals,
+        density.integrals.pair_normals(density.support_points[:1]),
+    )
+    if density.measure.atoms is None and (
+        normals is not None or integrals.pair_metric() is not None
+    ):
         return PairEnvelope(density)
     if density.measure.by_volume and isinstance(density.kernel, (Laplace, Matern)):
         return PointEnvelope(density)

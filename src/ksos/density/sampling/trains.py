@@ -41,7 +41,12 @@ if TYPE_CHECKING:
 __all__ = ["Squares", "squares_of"]
 
 _BOUNDS = ((1.1, 0.02), (1.25, 0.05), (1.5, 0.1), (2.0, 0.2))  # (M, β)
-_ERROR, _BASIS_ERROR, _LEAST_ERROR, _TIGHTER = 4e-4, 1e-4, 3e-7, 3.0  # of every f_r in L², beside its own norm
+_ERROR, _BASIS_ERROR, _LEAST_ERROR, _TIGHTER = (
+    4e-4,
+    1e-4,
+    3e-7,
+    3.0,
+)  # of every f_r in L², beside its own norm
 _LOST, _SMALL_SHARE, _CHECKED = 1e-10, 1e-6, 512
 _CANCELLED, _ROUNDED, _FLAT = 1e-7, 1e-9, 1e-14
 _GRAM_DIGITS = 1e-11
@@ -83,7 +88,9 @@ class Train(NamedTuple):
         v = np.ones((at[0].shape[0], 1))
         for u, core in zip(at, self.cores, strict=True):
             left, count, right = core.shape
-            v = np.matmul(u[:, None, :], (v @ core.reshape(left, -1)).reshape(-1, count, right))[:, 0, :]
+            v = np.matmul(u[:, None, :], (v @ core.reshape(left, -1)).reshape(-1, count, right))[
+                :, 0, :
+            ]
         return v[:, 0]
 
 
@@ -101,7 +108,9 @@ class Squares:
 
     def __init__(self, density: SoSDensity) -> None:
         self.standard = standardize(density, shorten=False) if density.kernel.full else None
-        self.density, factor = without_silent_points(density if self.standard is None else self.standard.density)
+        self.density, factor = without_silent_points(
+            density if self.standard is None else self.standard.density
+        )
         d, m = density.n_features, factor.shape[0]
         self.axes = [Axis(self.density, k) for k in range(d)]
         self.log_norms = sum(axis.log_norm for axis in self.axes)
@@ -111,15 +120,21 @@ class Squares:
         log_gram = self.density.integrals.log_gram(X, X) - self.log_norms[:, None] - self.log_norms
         with np.errstate(under="ignore"):
             gram = np.exp(log_gram, out=log_gram)
-        shares, V = np.linalg.eigh(F.T @ (gram @ F)) if F.shape[1] else (np.zeros(0), np.zeros((0, 0)))
-        rounded = _EPSILON * float(np.sum(np.abs(F) * (gram @ np.abs(F))))  # at most, of the shares: thousands of times too large
+        shares, V = (
+            np.linalg.eigh(F.T @ (gram @ F)) if F.shape[1] else (np.zeros(0), np.zeros((0, 0)))
+        )
+        rounded = _EPSILON * float(
+            np.sum(np.abs(F) * (gram @ np.abs(F)))
+        )  # at most, of the shares: thousands of times too large
         kept = np.flatnonzero(shares > (_LEAST_SHARE if rounded <= _CANCELLED else -np.inf))[::-1]
         self.F, self.shares = F @ V[:, kept], shares[kept]
         self._places = self._draw_bumps(np.arange(m), np.random.default_rng(_SEED))
         self._mixed: dict[tuple[tuple[int, ...], int], np.ndarray] = {}
         self._trains: dict[int, Train] = {}
         self.known = rounded <= _CANCELLED
-        self._lengths = np.sqrt(np.maximum(self.shares, _SMALL_SHARE)) if self.known else np.ones(kept.size)
+        self._lengths = (
+            np.sqrt(np.maximum(self.shares, _SMALL_SHARE)) if self.known else np.ones(kept.size)
+        )
         self.bases = [self._basis(k, self.F / self._lengths) for k in range(d)]
         if not self.known:  # the shares are lost, but not the squares
             self.shares = np.array([self.train(r).mass for r in range(kept.size)])
@@ -129,7 +144,11 @@ class Squares:
         m = self.F.shape[0]
         masses = np.r_[self.bumps.sum(), self.shares]
         counts = rng.multinomial(size, masses / masses.sum())
-        parts = [self._draw_bumps(rng.choice(m, size=counts[0], p=self.bumps / masses[0] if masses[0] else None), rng)]
+        parts = [
+            self._draw_bumps(
+                rng.choice(m, size=counts[0], p=self.bumps / masses[0] if masses[0] else None), rng
+            )
+        ]
         with one_blas_thread(m):
             for r in np.flatnonzero(counts[1:]):
                 tell_rows(sum(part.shape[0] for part in parts), size)
@@ -143,21 +162,31 @@ class Squares:
         centres, width = self.density.integrals.pair_normals(X, X[0])  # type: ignore[misc]
         low, high = (end - X[0] for end in self.density.measure.boundaries(d))
         away, deviation = centres[points], math.sqrt(0.5) * width
-        z, _ = normal_between((low - away) / deviation, (high - away) / deviation, rng.random(away.shape))
+        z, _ = normal_between(
+            (low - away) / deviation, (high - away) / deviation, rng.random(away.shape)
+        )
         return np.clip(X[0] + (away + deviation * z), *self.density.measure.boundaries(d))
 
     def _draw_square(self, r: int, size: int, rng: np.random.Generator) -> np.ndarray:
         train, share = self.train(r), float(self.shares[r])
         M, beta = train.bound
-        out, filled, of_train = np.empty((size, self.density.n_features)), 0, train.mass / (train.mass + beta * share)
+        out, filled, of_train = (
+            np.empty((size, self.density.n_features)),
+            0,
+            train.mass / (train.mass + beta * share),
+        )
         while filled < size:
             n = min(_ROWS, int(1.1 * M * (1.0 + beta) * (size - filled)) + 8)
             x, values, near = np.empty((n, out.shape[1])), np.empty(n), rng.random(n) < of_train
             x[near], values[near] = self._propose(train, int(near.sum()), rng)
-            x[~near] = self._draw_bumps(rng.integers(self.F.shape[0], size=n - int(near.sum())), rng)
+            x[~near] = self._draw_bumps(
+                rng.integers(self.F.shape[0], size=n - int(near.sum())), rng
+            )
             values[~near] = train.values(self.at(x[~near], train.bases))
             exact, bumps = self._values(x, self.F[:, [r]])
-            kept = x[rng.random(n) * M * (values**2 + beta * share * bumps) <= exact[:, 0] ** 2][: size - filled]
+            kept = x[rng.random(n) * M * (values**2 + beta * share * bumps) <= exact[:, 0] ** 2][
+                : size - filled
+            ]
             out[filled : filled + kept.shape[0]] = kept
             filled += kept.shape[0]
         return out
@@ -165,22 +194,33 @@ class Squares:
     def _lost(self, train: Train, r: int) -> list[float]:
         """Estimates of the mass of square r that samples miss, from points of h, by the (M, β) of their proposals."""
         at, exact, bumps = self._checks
-        error = exact[:, r] - train.values([u @ turn for u, turn in zip(at, train.turns, strict=True)])
+        error = exact[:, r] - train.values(
+            [u @ turn for u, turn in zip(at, train.turns, strict=True)]
+        )
         third = float(np.mean((error**2 / bumps) ** 3))
-        return [(1.0 - M**-0.5) ** -6 * third / (M * beta * float(self.shares[r])) ** 2 for M, beta in _BOUNDS]
+        return [
+            (1.0 - M**-0.5) ** -6 * third / (M * beta * float(self.shares[r])) ** 2
+            for M, beta in _BOUNDS
+        ]
 
     @cached_property
     def _checks(self) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
         """At points of h: the functions of all features, all f_r, and h."""
         rng = np.random.default_rng([_SEED, 1])
-        x = self._draw_bumps(rng.permutation(-(-_CHECKED // self.F.shape[0]) * self.F.shape[0])[:_CHECKED] % self.F.shape[0], rng)
+        x = self._draw_bumps(
+            rng.permutation(-(-_CHECKED // self.F.shape[0]) * self.F.shape[0])[:_CHECKED]
+            % self.F.shape[0],
+            rng,
+        )
         return self.at(x, self.bases), *self._values(x, self.F)
 
     def _values(self, x: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Σ_i weights_i k̂_i(x), (n, columns), and h(x), where a measure that is not volume counts by its density."""
         out, bumps = np.empty((x.shape[0], weights.shape[1])), np.empty(x.shape[0])
         for rows in row_blocks(x.shape[0], weights.shape[0], 1 << 17):
-            log_k = self.density.kernel.log(x[rows], self.density.support_points) - (self.log_norms - self.log_volume)
+            log_k = self.density.kernel.log(x[rows], self.density.support_points) - (
+                self.log_norms - self.log_volume
+            )
             log_density = self.density.measure.log_density(x[rows])
             with np.errstate(under="ignore"):
                 k = np.exp(log_k, out=log_k)
@@ -188,10 +228,14 @@ class Squares:
                 bumps[rows] = np.einsum("ij,ij->i", k, k) * np.exp(log_density) / weights.shape[0]
         return out, bumps
 
-    def _propose(self, train: Train, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    def _propose(
+        self, train: Train, n: int, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
         """``n`` samples of f̃², and f̃ there."""
         x, v = np.empty((n, len(self.axes))), np.ones((1, 1))
-        for k, (axis, basis, core) in enumerate(zip(self.axes, train.bases, train.cores, strict=True)):
+        for k, (axis, basis, core) in enumerate(
+            zip(self.axes, train.bases, train.cores, strict=True)
+        ):
             left, count, right = core.shape
             values = (v @ core.reshape(left, -1)).reshape(-1, count, right)
             t, u = _invert(axis, basis, values, rng.random(n))
@@ -201,7 +245,10 @@ class Squares:
 
     def at(self, x: np.ndarray, bases: list[Basis]) -> list[np.ndarray]:
         """The functions of every feature at the rows of x, each (n, n_k); 0 beyond the panels."""
-        return [_functions(axis, basis, x[:, k]) for k, (axis, basis) in enumerate(zip(self.axes, bases, strict=True))]
+        return [
+            _functions(axis, basis, x[:, k])
+            for k, (axis, basis) in enumerate(zip(self.axes, bases, strict=True))
+        ]
 
     # --- trains ---
 
@@ -221,8 +268,16 @@ class Squares:
 
     def _train(self, r: int, error: float) -> Train:
         """From the last feature to the first."""
-        a, d, right, error = self.F[:, r], len(self.bases), np.ones((1, self.F.shape[0])), error * float(self._lengths[r])
-        turns = [self._range(basis.of_points, _others(k, d), a, 0.5 * error) for k, basis in enumerate(self.bases)]
+        a, d, right, error = (
+            self.F[:, r],
+            len(self.bases),
+            np.ones((1, self.F.shape[0])),
+            error * float(self._lengths[r]),
+        )
+        turns = [
+            self._range(basis.of_points, _others(k, d), a, 0.5 * error)
+            for k, basis in enumerate(self.bases)
+        ]
         bases, cores = [self._turned(k, turn) for k, turn in enumerate(turns)], list[np.ndarray]()
         for k in range(d - 1, 0, -1):
             V = bases[k].of_points
@@ -236,9 +291,13 @@ class Squares:
     def _turned(self, k: int, turn: np.ndarray) -> Basis:
         """Sums of the functions of a feature."""
         at_nodes = self.bases[k].at_nodes @ turn
-        return Basis(at_nodes, _masses(self.axes[k].panels, at_nodes), turn.T @ self.bases[k].of_points)
+        return Basis(
+            at_nodes, _masses(self.axes[k].panels, at_nodes), turn.T @ self.bases[k].of_points
+        )
 
-    def _range(self, rows: np.ndarray, features: tuple[int, ...], weights: np.ndarray, error: float) -> np.ndarray:
+    def _range(
+        self, rows: np.ndarray, features: tuple[int, ...], weights: np.ndarray, error: float
+    ) -> np.ndarray:
         """Orthonormal columns that span, up to the error in L², what these features leave of Σ_i weights_i k̂_i in these ``rows``."""
         n = _FIRST_SLICES * (2 if 1 < len(features) < len(self.axes) - 1 else 1)
         while True:
@@ -251,7 +310,9 @@ class Squares:
         """n random sums of slices: the weights of the points given these features, (m, n)."""
         if (features, n) not in self._mixed:
             values = self._left_values(features)
-            signs = np.random.default_rng([_SEED, *features, n]).standard_normal((values.shape[0], n))  # not by the order of calls
+            signs = np.random.default_rng([_SEED, *features, n]).standard_normal(
+                (values.shape[0], n)
+            )  # not by the order of calls
             self._mixed[features, n] = values.T @ signs / math.sqrt(n * values.shape[0])
         return self._mixed[features, n]
 
@@ -278,14 +339,27 @@ class Squares:
 
     def _basis(self, k: int, F: np.ndarray) -> Basis:
         """Functions of one feature that span it for all squares, the columns of F, from slices of random sums of them."""
-        axis, rows, others, n = self.axes[k], self.axes[k].gram_rows, _others(k, len(self.axes)), _FIRST_SLICES
+        axis, rows, others, n = (
+            self.axes[k],
+            self.axes[k].gram_rows,
+            _others(k, len(self.axes)),
+            _FIRST_SLICES,
+        )
         values = self._left_values(others)
         rng = np.random.default_rng([_SEED, k])
-        self._mixed[others, n] = values.T @ rng.standard_normal((values.shape[0], n)) / math.sqrt(n * values.shape[0])
-        slices = (F @ rng.standard_normal((F.shape[1], values.shape[0]))) * values.T / math.sqrt(values.shape[0])
+        self._mixed[others, n] = (
+            values.T @ rng.standard_normal((values.shape[0], n)) / math.sqrt(n * values.shape[0])
+        )
+        slices = (
+            (F @ rng.standard_normal((F.shape[1], values.shape[0])))
+            * values.T
+            / math.sqrt(values.shape[0])
+        )
         error = _BASIS_ERROR if self.known else _LEAST_ERROR
         while True:
-            Q, kept = _span(rows @ (slices @ rng.standard_normal((values.shape[0], n)) / math.sqrt(n)), error)
+            Q, kept = _span(
+                rows @ (slices @ rng.standard_normal((values.shape[0], n)) / math.sqrt(n)), error
+            )
             if kept < 0.8 * n or n >= _MOST_SLICES:
                 break
             n *= 2
@@ -301,7 +375,11 @@ def _others(k: int, d: int) -> tuple[int, ...]:
 def _masses(panels: Panels, at_nodes: np.ndarray) -> np.ndarray:
     """∫ u_a u_b from the left end to the end of every panel."""
     weighted = at_nodes * np.sqrt(panels.weights)[:, :, None]
-    return np.cumsum(np.matmul(weighted.transpose(0, 2, 1), weighted), axis=0).reshape(len(panels), -1).T.copy()
+    return (
+        np.cumsum(np.matmul(weighted.transpose(0, 2, 1), weighted), axis=0)
+        .reshape(len(panels), -1)
+        .T.copy()
+    )
 
 
 def _span(columns: np.ndarray, error: float) -> tuple[np.ndarray, int]:
@@ -337,14 +415,20 @@ def _functions(axis: Axis, basis: Basis, x: np.ndarray) -> np.ndarray:
     panels, t = axis.panels, (x - axis.origin) / axis.unit
     j = np.clip(np.searchsorted(panels.start, t, side="right") - 1, 0, len(panels) - 1)
     s = (t - panels.start[j]) / panels.half[j] - 1.0
-    u = np.matmul(from_nodes(NODES_PER_PANEL, np.clip(s, -1.0, 1.0))[:, None, :], basis.at_nodes[j])[:, 0, :]
+    u = np.matmul(
+        from_nodes(NODES_PER_PANEL, np.clip(s, -1.0, 1.0))[:, None, :], basis.at_nodes[j]
+    )[:, 0, :]
     return np.where(np.abs(s[:, None]) <= 1.0, u, 0.0)
 
 
-def _invert(axis: Axis, basis: Basis, values: np.ndarray, uniforms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _invert(
+    axis: Axis, basis: Basis, values: np.ndarray, uniforms: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """t with density ‖u(t)·values‖², for values (n, count, right) or (1, count, right), and u(t)."""
     gram = np.matmul(values, values.transpose(0, 2, 1))  # of one law for all, or of n
-    below = np.maximum.accumulate(np.maximum(gram.reshape(gram.shape[0], -1) @ basis.masses, 0.0), axis=1)
+    below = np.maximum.accumulate(
+        np.maximum(gram.reshape(gram.shape[0], -1) @ basis.masses, 0.0), axis=1
+    )
     total = np.broadcast_to(below[:, -1], uniforms.shape)
     target = uniforms * total
     panel = np.minimum(np.sum(below < target[:, None], axis=1), below.shape[1] - 1)
