@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import signal
 
-os.environ["MPLBACKEND"] = (
-    "Agg"  # before anything imports matplotlib, and inherited by the processes that tests start
-)
+# before anything imports matplotlib, and inherited by the processes that tests start
+os.environ["MPLBACKEND"] = "Agg"
 
 from hypothesis import HealthCheck, settings
 

@@ -46,4 +46,4 @@ def test_example(
 def test_example_is_one_short_idea(script: Path) -> None:
     text = script.read_text(encoding="utf-8")
     assert ast.get_docstring(ast.parse(text)), "its first line says the idea"
-    assert len(text.splitlines()) <= 60
+    assert len(text.splitlines()) <= 70

@@ -496,9 +496,8 @@ def test_files_keep_names(p: Density, tmp_path: Path) -> None:
     assert np.array_equal(loaded.logpdf(permuted([2, 0, 1])), p.logpdf(table()))
     p.with_feature_names(None).save(tmp_path / "p.ksos")
     header, _ = take_apart((tmp_path / "p.ksos").read_bytes())
-    assert (
-        header["format_version"] < 3 and "feature_names" not in header
-    )  # as readers of older versions expect
+    # as readers of older versions expect
+    assert header["format_version"] < 3 and "feature_names" not in header
     assert ksos.load(tmp_path / "p.ksos").feature_names is None
 
 

@@ -92,3 +92,11 @@ def test_the_divergence_is_at_most_the_bound(bound: float) -> None:
     ratio = p.log_density(X) - found.log_density(X)
     error = 4.0 * ratio.std() / np.sqrt(ratio.size)
     assert -error <= ratio.mean() <= bound + error
+
+
+def test_the_first_components_may_stay() -> None:
+    wide = GaussianMixture([1e-9, 0.5, 0.5], [[0.0], [0.0], [0.01]], [[1e6], [1.0], [1.0]])
+    found = merged(wide, 0.01, untouched=1)
+    assert found.weights.shape == (2,)
+    np.testing.assert_allclose(found.covariances[0], wide.covariances[0])
+    assert found.log_density(np.array([[500.0]]))[0] > -35.0

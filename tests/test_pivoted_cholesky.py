@@ -125,12 +125,10 @@ def test_whitening_without_eigenvectors() -> None:
 
 def test_whitening_without_eigenvectors_leaves_nothing_out() -> None:
     X = spread(100)
-    assert (
-        whitening.untruncated(Gaussian(30.0)(X), 1e-10) is None
-    )  # eigenvalues below the tolerance
-    assert (
-        whitening.untruncated(Gaussian(1.7)(np.concatenate([X, X[:1]])), 1e-10) is None
-    )  # singular
+    # eigenvalues below the tolerance
+    assert whitening.untruncated(Gaussian(30.0)(X), 1e-10) is None
+    # singular
+    assert whitening.untruncated(Gaussian(1.7)(np.concatenate([X, X[:1]])), 1e-10) is None
     assert whitening.untruncated(Gaussian(1.7)(X), 0.5) is None
 
 

@@ -199,8 +199,8 @@ CALLS: dict[str, tuple[Callable[[], Any], list[str]]] = {
     "fit": (lambda: ksos.KernelSoSDensity().fit(blobs()), ["60 samples of 2 features: bandwidth", r"iteration \d+, objective .*, gap "]),
     "search": (
         lambda: ksos.KernelSoSDensityCV(cv=3).fit(blobs()),
-        ["step 1 of 26: mixtures of 1 component", "step 23 of 26: bandwidth 3, 8 λ, fold 1 of 3",
-         "step 26 of 26: fit to all samples: iteration"],
+        ["step 1 of 32: mixtures of 1 component", "step 29 of 32: bandwidth 3, 5 λ, fold 1 of 3",
+         "step 32 of 32: fit to all samples: iteration"],
     ),
     "grid": (
         lambda: ksos.KernelSoSDensityCV(reference=None, bandwidths=[0.5, 1.0], relative_regularizations=[0.1], cv=3).fit(blobs()),
@@ -239,7 +239,7 @@ def test_every_long_call_says_what_it_does(call: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "stop", ["mixtures of 2", "mixtures of 12", "bandwidth 3, 8 λ, fold 2", "fit to all samples"]
+    "stop", ["mixtures of 2", "mixtures of 12", "bandwidth 3, 5 λ, fold 2", "fit to all samples"]
 )
 def test_ctrl_c_keeps_what_the_search_has_found(stop: str) -> None:
     X, est, clock = blobs(), ksos.KernelSoSDensityCV(cv=3), Clock()

@@ -372,9 +372,8 @@ def test_worst_atoms_are_feasible_and_proven(case: tuple[MMDBall, int]) -> None:
     )
     assert worst.lower_bound == pytest.approx(bound, abs=1e-7)
     assert worst.value - bound <= 1e-6
-    assert (
-        ball.K[theta] @ ball.reference >= worst.value - 1e-9
-    )  # the reference itself is in the ball
+    # the reference itself is in the ball
+    assert ball.K[theta] @ ball.reference >= worst.value - 1e-9
 
 
 def test_a_large_ball_holds_the_farthest_atom() -> None:

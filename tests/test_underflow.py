@@ -77,9 +77,8 @@ def test_calls(name: str) -> None:
 
 
 def questions(p: Any) -> dict[str, Callable[[], Any]]:
-    here = (
-        float(p.measure.atoms.points[3, 0]) if p.measure.atoms is not None else 0.1
-    )  # a discrete measure has values of its own
+    # a discrete measure has values of its own
+    here = float(p.measure.atoms.points[3, 0]) if p.measure.atoms is not None else 0.1
     return {
         "rvs": lambda: p.rvs(5, rng=np.random.default_rng(0)),
         "rvs by inversion": lambda: p.rvs(5, rng=np.random.default_rng(0), method="inversion"),

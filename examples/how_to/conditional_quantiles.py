@@ -12,9 +12,8 @@ import ksos
 
 rng = np.random.default_rng(0)
 X = rng.uniform(0.0, 4.0, size=(400, 1))
-side = (
-    rng.choice([-1.0, 1.0], size=400) * np.maximum(X[:, 0] - 1.5, 0.0) * 0.6
-)  # two branches from x = 1.5 on
+# two branches from x = 1.5 on
+side = rng.choice([-1.0, 1.0], size=400) * np.maximum(X[:, 0] - 1.5, 0.0) * 0.6
 y = np.sin(2.0 * X[:, 0]) + side + 0.25 * rng.normal(size=400)
 
 density = ksos.KernelSoSDensity(

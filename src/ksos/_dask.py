@@ -64,9 +64,8 @@ class Blocks:
             names, data = tuple(map(str, X.columns)), list(X.to_delayed())
             sizes = [np.nan] * len(data)
         else:
-            X = (
-                X if X.numblocks[1] == 1 else X.rechunk({1: -1})
-            )  # a sample must not lie in two chunks
+            # a sample must not lie in two chunks
+            X = X if X.numblocks[1] == 1 else X.rechunk({1: -1})
             names, data, sizes = (
                 None,
                 X.to_delayed().ravel().tolist(),

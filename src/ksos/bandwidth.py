@@ -176,9 +176,8 @@ def _weighted_median(distances: np.ndarray, weights: np.ndarray) -> float:
     order = np.argsort(distances)
     values, cumulative = distances[order], np.cumsum((weights[i] * weights[j])[order])
     half = 0.5 * cumulative[-1]
-    slack = (
-        1e-12 * cumulative[-1]
-    )  # rounding of the cumulative sum must not decide between one middle value and two
+    # rounding of the cumulative sum must not decide between one middle value and two
+    slack = 1e-12 * cumulative[-1]
     low, high = np.searchsorted(cumulative, [half - slack, half + slack])
     return float(0.5 * (values[low] + values[min(high, values.shape[0] - 1)]))
 

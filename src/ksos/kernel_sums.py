@@ -23,9 +23,8 @@ from ksos.kernels import KERNELS, Kernel
 
 __all__ = ["KernelSums", "kernel_sums"]
 
-_BLOCK_ELEMENTS = (
-    1 << 16
-)  # half a megabyte: the block stays in the cache from the distances to the product
+# half a megabyte: the block stays in the cache from the distances to the product
+_BLOCK_ELEMENTS = 1 << 16
 _DEVICE_ELEMENTS = 1 << 27
 _KIND = "kernel sums"
 _GRID = 2.0**40
@@ -72,9 +71,8 @@ class KernelSums:
         if state is None:
             nothing = zeros((self.landmarks.shape[0] + 1,), self.landmarks)
             state = nothing, nothing, 0, None if precision == "double" else nothing
-        self._total, self._lost, self.count, self._error = (
-            state  # the last entry of the sums is the mass
-        )
+        # the last entry of the sums is the mass
+        self._total, self._lost, self.count, self._error = state
 
     @property
     def n_features(self) -> int:

@@ -29,9 +29,8 @@ __all__ += ["normal_score_correlations", "takes_metrics"]
 PER_SUPPORT_POINT = 10
 """Samples looked at: memory and time follow the support points, however many samples there are."""
 
-_RIDGE = (
-    1e-3  # of the correlations: a feature that the others determine keeps some width of its own
-)
+# of the correlations: a feature that the others determine keeps some width of its own
+_RIDGE = 1e-3
 _STEPS, _PRIOR = 3, 3.0  # the start counts as 3d samples
 _FEWEST, _MISSED = 5, 1e4
 _MOST_FEATURES = 60  # beyond, a metric has more numbers than samples can tell, and its time is felt

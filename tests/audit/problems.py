@@ -95,9 +95,8 @@ def minimise(seed: int) -> list[Finding]:
             ["lebesgue", "box", "quadrature", "atoms"] + (["normal"] if name == "gaussian" else [])
         )
     )
-    d = (
-        d if kind in ("quadrature", "atoms") else 1
-    )  # in the plane the referee has nodes for discrete measures only
+    # in the plane the referee has nodes for discrete measures only
+    d = d if kind in ("quadrature", "atoms") else 1
     n, data = int(rng.integers(3, 25 if d == 1 else 13)), str(rng.choice(DATA))
     X, a = samples(data, n, d, rng)
     kernel = KERNELS[name](float(np.exp(rng.uniform(math.log(0.3), math.log(1.5)))))

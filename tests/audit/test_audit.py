@@ -153,9 +153,8 @@ def test_what_rounding_in_the_integrals_takes_counts() -> None:
         - kernel_matrix(space.embedding_kernel, X, Z).mean(axis=0)
     )
     off = abs(solution.objective - float(residual @ residual))
-    assert (
-        solution.gap is not None and 1e-7 < off <= solution.gap
-    )  # the former: else there would be nothing to count
+    # the former: else there would be nothing to count
+    assert solution.gap is not None and 1e-7 < off <= solution.gap
     assert solution.status == "solved_inaccurate"
 
 

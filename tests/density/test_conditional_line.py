@@ -155,9 +155,8 @@ def test_columns_of_one_point_each_are_a_kernel_density_estimate(extra: int) -> 
         ],
         axis=1,
     )
-    turned = (
-        factor @ np.linalg.qr(rng.normal(size=(factor.shape[1], factor.shape[1])))[0]
-    )  # the same B, without a zero in its factor
+    # the same B, without a zero in its factor
+    turned = factor @ np.linalg.qr(rng.normal(size=(factor.shape[1], factor.shape[1])))[0]
     split, whole = (
         ConditionalLine(SoSDensity(Gaussian(0.6), X, F, normalize=True), 1)
         for F in (factor, turned)

@@ -198,9 +198,8 @@ def test_far_away_conditions_work_while_the_log_density_is_finite() -> None:
             -3.0
         )  # of the points with a weight, the second one is nearest
         assert c.cov()[0, 0] == pytest.approx(0.25)
-        expected = (
-            np.log(p.factor[1, 0] ** 2) - 2.0 * (value - 1.0) ** 2
-        )  # silent points, however near, do not hide others
+        # silent points, however near, do not hide others
+        expected = np.log(p.factor[1, 0] ** 2) - 2.0 * (value - 1.0) ** 2
         assert p.logpdf([[value, -3.0]])[0] == pytest.approx(expected, rel=1e-12)
         row = p.conditional_logpdf([[value, -3.0]], given=[0])
         assert row[0] == pytest.approx(0.5 * np.log(2.0 / np.pi), rel=1e-9)

@@ -203,9 +203,8 @@ def test_a_mixture_of_one_and_weights_of_zero() -> None:
     )
     assert ksos.mixture([p, q], [1.0, 0.0]).support_points.shape[0] == 5
     same = ksos.SoSDensity(Gaussian([0.8, 0.8]), p.support_points, p.factor, normalize=True)
-    assert (
-        ksos.mixture([p, same]).support_points.shape[0] == 5
-    )  # one bandwidth, written in two ways
+    # one bandwidth, written in two ways
+    assert ksos.mixture([p, same]).support_points.shape[0] == 5
 
 
 def test_a_mixture_in_hundreds_of_dimensions_and_with_tiny_weights() -> None:
@@ -276,9 +275,8 @@ def test_the_affine_image_obeys_the_change_of_variables(pair: PairCase) -> None:
     p, scale, shift = make_density(pair, 6), SCALE[: pair.d], SHIFT[: pair.d]
     q = p.affine(scale, shift)
     x = points(20, pair.d, 3)
-    jacobian = (
-        np.sum(np.log(np.abs(scale))) if isinstance(pair.measure, Lebesgue | Box) else 0.0
-    )  # the others are moved with their mass
+    # the others are moved with their mass
+    jacobian = np.sum(np.log(np.abs(scale))) if isinstance(pair.measure, Lebesgue | Box) else 0.0
     np.testing.assert_allclose(q.logpdf(scale * x + shift), p.logpdf(x) - jacobian, atol=1e-9)
     np.testing.assert_allclose(q.mean(), scale * p.mean() + shift, atol=1e-9)
     np.testing.assert_allclose(q.cov(), np.outer(scale, scale) * p.cov(), atol=1e-9)

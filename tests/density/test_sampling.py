@@ -191,9 +191,8 @@ def test_hundreds_of_features(method: str) -> None:
     z = (samples.mean(axis=0) - p.mean()) / np.sqrt(np.diagonal(p.cov()) / 60)
     assert np.all(np.isfinite(samples))
     assert np.abs(z).max() < 6.0
-    assert (
-        0.8 < z.var() < 1.2
-    )  # 784 nearly independent means: a wrong scale of the features would show
+    # 784 nearly independent means: a wrong scale of the features would show
+    assert 0.8 < z.var() < 1.2
 
 
 # --- the same samples, whatever the machine has room for ---
@@ -260,9 +259,8 @@ def test_memory_is_bounded(method: str) -> None:
     samples = p.rvs(100_000, rng=0, method=method)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert (
-        peak < samples.nbytes + 100e6
-    )  # 100 000 × 100 kernel values are 80 MB, and several such arrays are needed
+    # 100 000 × 100 kernel values are 80 MB, and several such arrays are needed
+    assert peak < samples.nbytes + 100e6
 
 
 # --- the choice ---

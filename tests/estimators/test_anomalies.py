@@ -101,9 +101,8 @@ def test_held_out_scores_are_in_the_order_of_the_rows() -> None:
         "a row without weight was in no fit"
     )
     moved = X.copy()
-    moved[3] += (
-        50.0  # its own score changes, and that of no row of its fold depends on where it lies
-    )
+    # its own score changes, and that of no row of its fold depends on where it lies
+    moved[3] += 50.0
     assert (
         KernelSoSDensity(contamination=0.1, **QUICK)
         .fit(moved, sample_weight=weights)

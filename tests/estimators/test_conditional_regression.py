@@ -267,9 +267,8 @@ def test_split_conformal_intervals_cover() -> None:
     rng, m, level, repeats = np.random.default_rng(6), 19, 0.8, 4000
     covered = 0
     for _ in range(repeats):
-        v = (
-            rng.standard_cauchy(size=(m + 1, 1)) + 3.0
-        )  # nothing that the training rows would have told
+        # nothing that the training rows would have told
+        v = rng.standard_cauchy(size=(m + 1, 1)) + 3.0
         found = SplitConformal(
             lambda X: (np.zeros((1, 1)), np.ones((1, 1))), rng.normal(size=(10, 1)), v[:m]
         )

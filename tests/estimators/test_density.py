@@ -356,9 +356,8 @@ def gauss_legendre(
 @pytest.mark.parametrize("sigma", [0.05, 0.2, 1.0, 4.0, 15.0, 50.0])
 def test_every_bandwidth_gives_a_valid_density(sigma: float, m: int) -> None:
     X = make_moons(400, noise=0.05, random_state=0)[0]
-    support = (
-        "random" if m == 400 else "pivoted"
-    )  # pivots would stop early: all 400 points, however redundant, are the harder case
+    # pivots would stop early: all 400 points, however redundant, are the harder case
+    support = "random" if m == 400 else "pivoted"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.simplefilter("ignore", BandwidthWarning)
@@ -376,9 +375,8 @@ def test_every_bandwidth_gives_a_valid_density(sigma: float, m: int) -> None:
 
 def test_no_negative_value_at_a_million_points() -> None:
     est = KernelSoSDensity(bandwidth=4.0, n_support=50, support="random", random_state=0).fit(MOONS)
-    assert (
-        est.solution_.space.rank < 50
-    )  # ill-conditioned: evaluated through B, this density has negative values
+    # ill-conditioned: evaluated through B, this density has negative values
+    assert est.solution_.space.rank < 50
     values = est.distribution_.pdf(np.random.default_rng(0).uniform(-15, 15, (1_000_000, 2)))
     assert values.shape == (1_000_000,) and values.min() >= 0.0
     assert 900 * values.mean() == pytest.approx(1.0, abs=0.02)

@@ -107,9 +107,8 @@ def test_kernel(default: KernelSoSDensity) -> None:
         1.5, [0.7, 0.4], product=True
     )
     own = fit(kernel=Matern(2.5, 0.9, product=True), bandwidth=5.0, n_support=10)
-    assert (
-        own.distribution_.kernel == Matern(2.5, 0.9, product=True) and own.bandwidth_ == 0.9
-    )  # its own sigma rules
+    # its own sigma rules
+    assert own.distribution_.kernel == Matern(2.5, 0.9, product=True) and own.bandwidth_ == 0.9
     embedded = fit(kernel=Matern(2.5, 0.9, product=True), embedding_bandwidth=0.5, n_support=10)
     assert (
         embedded.solution_.space.embedding_kernel == Matern(2.5, 0.5, product=True)
@@ -261,9 +260,8 @@ def test_the_objective_is_distance_plus_penalty(penalty: str, objective: str) ->
     est = fit(penalty=penalty, objective=objective, regularization=0.02, tol=1e-3)
     p, S = est.solution_.distribution, est.solution_.space.projection
     residual = S.coordinates(p) - S.coordinates(X)
-    M = (
-        p.factor.T @ p.kernel(p.support_points) @ p.factor
-    )  # FᵀKF: tr A is its trace, ‖A‖² the sum of its squares
+    # FᵀKF: tr A is its trace, ‖A‖² the sum of its squares
+    M = p.factor.T @ p.kernel(p.support_points) @ p.factor
     distance = residual @ residual if objective == "squared_mmd" else np.linalg.norm(residual)
     size = np.trace(M) if penalty == "trace" else np.sum(M**2)
     assert est.solution_.objective == pytest.approx(distance + 0.02 * size, rel=1e-6)

@@ -257,9 +257,8 @@ def test_hundreds_of_features_and_outliers() -> None:
     apart = np.array([[0.0, 0.0], [1.0, 1.0], [1e150, 3.0], [2.0, -1e6]])
     M = NumericFunction(lambda X: np.ones(X.shape[0])).matrix(Gaussian(1.0), apart, Lebesgue())
     W = np.exp(closed_form(Gaussian(1.0), Lebesgue(), 2).log_gram(apart, apart))
-    assert (
-        np.abs(M.values - W).max() <= 8.0 * M.error
-    )  # floats about 1e150 are farther apart than the bandwidth: nobody can integrate there
+    # floats about 1e150 are farther apart than the bandwidth: nobody can integrate there
+    assert np.abs(M.values - W).max() <= 8.0 * M.error
     close = NumericFunction(lambda X: np.ones(X.shape[0])).matrix(
         Gaussian(1.0), apart[[0, 1, 3]], Lebesgue()
     )

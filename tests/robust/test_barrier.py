@@ -61,9 +61,8 @@ def test_both_sides_meet(problem: Problem, radius: float) -> None:
     point = problem.point(found.C)
     upper = problem.upper(found.theta, found.y, radius)[0]
     assert point.distance <= radius * (1.0 + 1e-6)
-    assert (
-        -1e-9 <= problem.units[1] * (upper - point.risk) <= 2e-7
-    )  # any density bounds from below, any (θ, y) from above
+    # any density bounds from below, any (θ, y) from above
+    assert -1e-9 <= problem.units[1] * (upper - point.risk) <= 2e-7
     np.testing.assert_allclose(point.theta, found.theta, atol=2e-3)
 
 

@@ -477,7 +477,7 @@ def test_limits_and_callbacks_are_obeyed(space: ksos.SoSSpace) -> None:
     assert few.distribution.mass() == pytest.approx(1.0, abs=1e-9)
     assert (
         ksos.minimize(
-            -Expectation(LOSS), space, constraints, solver="fista", tol=1e-14, time_limit=0.05
+            -Expectation(LOSS), space, constraints, solver="fista", tol=1e-14, time_limit=0.005
         ).status
         == "time_limit"
     )

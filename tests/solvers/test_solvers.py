@@ -69,9 +69,8 @@ def test_projection_on_the_spectraplex_is_the_nearest_point(r: int, seed: int) -
     np.testing.assert_array_equal(C, C.T)
     assert np.trace(C) == pytest.approx(1.0)
     assert np.linalg.eigvalsh(C)[0] > -1e-14
-    assert (
-        np.linalg.eigvalsh(M - C)[-1] - np.vdot(M - C, C) <= 1e-9
-    )  # the variational inequality on the extreme points vvᵀ
+    # the variational inequality on the extreme points vvᵀ
+    assert np.linalg.eigvalsh(M - C)[-1] - np.vdot(M - C, C) <= 1e-9
     np.testing.assert_allclose(project(C), C, atol=1e-14)
     G = factor(C)
     np.testing.assert_allclose(G @ G.T, C, atol=1e-12)

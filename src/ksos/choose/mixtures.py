@@ -36,9 +36,8 @@ _CANDIDATES = 3  # of k-means++ per center: 2 + log(number of centers), as sciki
 _EMPTY = 1e-10  # of the mass: a component with less keeps its place
 MOST_FULL = 40
 """Features: with more of them a full covariance has over 800 numbers, and fits are diagonal."""
-_STUDENT_ROUNDS = (
-    30  # EM for a Student distribution converges linearly; the change is then below 1e-4
-)
+# EM for a Student distribution converges linearly; the change is then below 1e-4
+_STUDENT_ROUNDS = 30
 _SCALES, _ENDS = 8, 5e-4  # a scale mixture of 8 normals is within 0.005 nats of a Student, ν ≥ 2.5
 
 

@@ -285,24 +285,25 @@ class Stack:
 
         The mean does not have what one fit owes to the accidents of its samples and of its start. A
         fold that trains on less than three quarters of the mass takes no part. Components that are nearly
-        the same are merged [Runnalls2007].
+        the same are merged [Runnalls2007], but for the wide ones, which no sample may be far from.
         """
         each = sum(self.fits[j].mixtures.shares.shape[1] for j in self.kept)
         d = self.samples[0][0].points.shape[1]
         most = min(_MOST_COMPONENTS, _MOST_ENTRIES // d**2) // each
         worth = [k for k, fold in enumerate(self.folds) if fold.mass <= 0.25]
         bags = [-1, *worth[: int(np.clip(most, 1, _MOST_BAGS)) - 1]]
-        return merged(self._mixture(self.weights, bags), _MERGED)
+        return merged(self._mixture(self.weights, bags), _MERGED, untouched=_LADDER.size)
 
     def _mixture(self, weights: np.ndarray, rows: Sequence[int]) -> GaussianMixture:
         parts = []
         for j, weight in zip(self.kept, weights, strict=True):
             mixtures, axes = self.fits[j]
-            for k in rows:
+            own = rows if j else rows[:1]  # the wide candidate, the first one, hardly differs
+            for k in own:
                 shares = mixtures.shares[k] / mixtures.shares[k].sum()
                 means, covariances = mixtures.means[k], mixtures.covariances[k]
                 if axes is not None:
                     means, covariances = means @ axes.T, axes @ covariances @ axes.T
-                parts.append((weight / len(rows) * shares, means, covariances))
+                parts.append((weight / len(own) * shares, means, covariances))
         found = (np.concatenate([part[i] for part in parts]) for i in range(3))
         return self.units.to_data(GaussianMixture(*found))

@@ -13,9 +13,8 @@ from ksos.cli.tables import Table, read_table, table_options
 
 __all__ = ["open_samples", "read_table_for"]
 
-_WHOLE_BYTES = (
-    1 << 28
-)  # a larger CSV or NPY file is not read whole, unless it must be to be cleaned
+# a larger CSV or NPY file is not read whole, unless it must be to be cleaned
+_WHOLE_BYTES = 1 << 28
 
 
 def open_samples(

@@ -371,7 +371,8 @@ def csv_pieces(
                     missing = np.argwhere(np.isnan(numbers))
                     if missing.size and not gaps:
                         position = chosen[missing[0, 1]]
-                        what = "the cell is missing; fill it, leave out the column, or leave out such rows (--drop-missing, drop_missing=True)"
+                        what = "the cell is missing; fill it, leave out the column, or leave out such rows "
+                        what += "(--drop-missing, drop_missing=True)"
                         raise cell_error(
                             path,
                             int(places[missing[0, 0]]),
@@ -492,7 +493,10 @@ def read_npy(path: str, options: TableOptions, say: Say = lambda _: None) -> Tab
     matrix = np.array(stored[:, chosen], dtype=np.float64, order="C")
     if np.isinf(matrix).any():
         row, place = np.argwhere(np.isinf(matrix))[0]
-        what = f"{matrix[row, place]} is not finite; correct it, or leave out the column with {columns.option('--exclude', [chosen[place]])}"
+        option = columns.option("--exclude", [chosen[place]])
+        what = (
+            f"{matrix[row, place]} is not finite; correct it, or leave out the column with {option}"
+        )
         raise cell_error(path, int(row) + 1, chosen[place] + 1, what)
     cleaner = Cleaner(
         columns, options.choice.features is None, options.clean, options.drop_missing, say

@@ -120,9 +120,8 @@ def fit_to_all(
         )  # the loudest count the same on both sides
         here = nothing(factor=G).add(kept.points[others], mass * weights[others])
         unit = 2.0 ** (math.frexp(float(np.abs(all_of.gradient).max() / mass))[1] - _BITS)
-        slope = (
-            np.round((all_of.gradient - here.whole_gradient) / mass / unit) * unit
-        )  # so that the order of the samples does not show
+        # so that the order of the samples does not show
+        slope = np.round((all_of.gradient - here.whole_gradient) / mass / unit) * unit
         correction = UncurvedLinear(like(slope, space.T))
         functional = NegativeLogLikelihood(kept.points, weights) + Bound(correction, "correction")
     assert best is not None

@@ -16,9 +16,8 @@ __all__ = ["ODD", "Part", "Survey", "row_hashes"]
 ODD = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], dtype=np.uint64)
 _BLOCK_ELEMENTS = 1 << 16
 _BLOCK_ROWS = 1 << 17
-_COUNTED = (
-    1 << 15
-)  # up to so many distinct samples are counted, more are estimated from as many hashes, to 1/√(2¹⁵) = 0.6 %
+# up to so many distinct samples are counted, more are estimated from as many hashes, to 1/√(2¹⁵) = 0.6 %
+_COUNTED = 1 << 15
 _DEVIATIONS = 5.0
 
 

@@ -23,9 +23,8 @@ __all__ = ["ConditionalLine"]
 
 _ORDER = 16
 _PANEL = 1.0  # in units of the length on which the kernel is smooth: there a polynomial through 16 nodes is right to 1e-12
-_LOG_LEVEL = (
-    -32.0
-)  # where kernel values are negligible; squared, and with room for large signed weights
+# where kernel values are negligible; squared, and with room for large signed weights
+_LOG_LEVEL = -32.0
 _BLOCK = 1 << 22  # numbers held at a time
 
 

@@ -36,9 +36,8 @@ _BLOCK_ELEMENTS, _LAW_ELEMENTS = 1 << 18, 1 << 20
 _UNSEEN = -40.0  # what is by this logarithm smaller than a sum does not change it
 _REACH, _NODES_PER_LENGTH, _LENGTHS_PER_PANEL = 8.5, 4.5, 3.0
 _KERNEL_COST = 0.2
-_RESOLVED = (
-    1e-10  # a kernel this close to those chosen (squared, relative) brings rounding, not shape
-)
+# a kernel this close to those chosen (squared, relative) brings rounding, not shape
+_RESOLVED = 1e-10
 
 
 class Corrected:
@@ -235,9 +234,8 @@ class Corrected:
             k = self.joint.kernel(X[rows][:, order], self.joint.support_points)
             psi = self.constant + k @ F
             weight, square = k * (psi @ F.T), np.einsum("nr,nr->n", psi, psi)
-            pull = (
-                weight @ points - weight.sum(axis=1, keepdims=True) * X[rows]
-            )  # Σ_i (Fψ)_i k_i (x̃_i − x)
+            # Σ_i (Fψ)_i k_i (x̃_i − x)
+            pull = weight @ points - weight.sum(axis=1, keepdims=True) * X[rows]
             out[rows] += 4.0 * (pull @ inverse) / np.where(square > 0.0, square, 1.0)[:, None]
             with np.errstate(divide="ignore"):
                 log_p[rows] += np.log(square) - self.joint.log_unit

@@ -45,9 +45,8 @@ def given_masses(
             at = listed(list(values), np.array(list(values.values())), names)
             raise ValueError(f"the density vanishes at {at}: there is no probability given that")
         return hit.astype(float), errors, "closed form"
-    law = (
-        p.with_feature_names(names).conditional(values).unnamed if values else p
-    )  # a warning names the features
+    # a warning names the features
+    law = p.with_feature_names(names).conditional(values).unnamed if values else p
     inner, outer = np.array([sides.get(k, (-np.inf, np.inf)) for k in left]).T
     low, high = np.maximum(low[:, left], inner), np.minimum(high[:, left], outer)
     hit &= np.all(low <= high if closed else low < high, axis=1)

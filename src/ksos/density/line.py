@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["Line", "line_panels", "weighted_level"]
 
 _ORDER, _PANELS_PER_LENGTH = 16, 4
-_LOG_LEVEL = (
-    -32.0
-)  # inside all panels are equally long; outside k falls by e per panel, down to the last level
+# inside all panels are equally long; outside k falls by e per panel, down to the last level
+_LOG_LEVEL = -32.0
 _LAST_LEVEL = -330.0  # its square is about the smallest number there is
 _UNSEEN = -80.0  # what lies e⁻⁸⁰ below the top has no mass
 _ROUNDING, _REAL, _SMALL = 1e-15, 1e-4, 1e-10
@@ -142,9 +141,8 @@ def _tails(p: SoSDensity, step: float) -> tuple[np.ndarray, np.ndarray]:
     """The ends of the panels of both tails, in increasing order, each panel so short that k falls by a factor e at most."""
     smooth = p.kernel.smooth
     levels = np.linspace(_LOG_LEVEL, _LAST_LEVEL, 76 if smooth else 2)
-    step = (
-        step if smooth else _PANELS_PER_LENGTH * step
-    )  # e^{−r}: one bandwidth is as far as any other
+    # e^{−r}: one bandwidth is as far as any other
+    step = step if smooth else _PANELS_PER_LENGTH * step
     ends = [p.integrals.windows(p.support_points, 0, float(level)) for level in levels]
     sides = []
     for side in ([low.min() for low, _, _ in ends], [high.max() for _, high, _ in ends]):

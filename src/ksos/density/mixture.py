@@ -136,9 +136,8 @@ class SoSMixture(Queries):
 
     def _set(self, parts: Sequence[tuple[float, Part]], measure: Measure) -> None:
         total = math.fsum(w for w, _ in parts)
-        total = (
-            1.0 if abs(total - 1.0) <= _ROUNDING else total
-        )  # weights that are scaled already keep their last bits
+        # weights that are scaled already keep their last bits
+        total = 1.0 if abs(total - 1.0) <= _ROUNDING else total
         self.parts = tuple((w / total, part) for w, part in parts if w / total > _NEGLIGIBLE)
         self.measure = measure
 

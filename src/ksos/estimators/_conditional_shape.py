@@ -40,9 +40,8 @@ Placed = tuple[np.ndarray, ...]
 # time of the search on benchmarks/conditional at n = 10,000.
 _MOST_RESIDUALS, _MOST_TRIED = 2000, 600
 _QUINTILES = 5
-_ENOUGH = (
-    5 * _QUINTILES**2
-)  # rows for a χ² table of quintiles: five expected per cell [Cochran1954]
+# rows for a χ² table of quintiles: five expected per cell [Cochran1954]
+_ENOUGH = 5 * _QUINTILES**2
 _UNLIKELY = 0.05  # p-value of all tests together: without dependence, few shapes are tried
 _KNOTS = 24  # different distributions q(u | z): z is rounded to a quantile
 

@@ -367,9 +367,8 @@ class KernelSoSDensity(DensityEstimator):
         """Kernels, support points and landmarks, from the part of the ``seen`` samples that decides on them."""
         rng, constant = as_generator(self.random_state), self.reference is not None
         measure = self._measure(part, deadline)
-        volume = (
-            Lebesgue() if constant else measure
-        )  # kernels and points follow the data, not what is known of them
+        # kernels and points follow the data, not what is known of them
+        volume = Lebesgue() if constant else measure
         with set_up(deadline, _SET_UP_SHARE):
             kernel, embedding_kernel = self._kernels(part, volume, rng)
         say(f"{seen} samples of {part.points.shape[1]} features: bandwidth")
@@ -622,9 +621,8 @@ class KernelSoSDensity(DensityEstimator):
 
     @property
     def _by_likelihood(self) -> bool:
-        return (
-            isinstance(self.objective, str) and self.objective == "likelihood"
-        )  # a functional has an == of its own
+        # a functional has an == of its own
+        return isinstance(self.objective, str) and self.objective == "likelihood"
 
     def _penalty(self, count: int) -> Functional | None:
         given, relative = self._given_strength(count)

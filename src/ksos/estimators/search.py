@@ -332,9 +332,8 @@ class KernelSoSDensityCV(DensityEstimator):
         (points, weights), rng = distinct_samples(X, masses), as_generator(self.random_state)
         if not self._corrects:
             require_different_features(X[masses > 0.0, features], names)
-        alone = (
-            self._corrects and points.shape[0] == 1
-        )  # of one sample, a reference is all there is
+        # of one sample, a reference is all there is
+        alone = self._corrects and points.shape[0] == 1
         folds = [] if alone else as_folds(self.cv, X, masses, weights, rng)
         points, weights, folds = some_of(points, weights, folds, MOST_SAMPLES, rng)
         search = _Search(self, points, weights, folds, measure, names, rng)

@@ -40,9 +40,8 @@ _SHOWN_ROWS, _MOST_SAMPLES = 2000, 5000
 _MARGIN = 0.15
 _LINE, _SIDE = 201, 41
 _QUANTILES = (0.05, 0.5, 0.95)
-_EXACT_OPERATIONS = (
-    1e11  # of an exact MMD, a few seconds: a page that waits longer for one number seems broken
-)
+# of an exact MMD, a few seconds: a page that waits longer for one number seems broken
+_EXACT_OPERATIONS = 1e11
 
 
 def described(data: Samples) -> dict[str, Any]:

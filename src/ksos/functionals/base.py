@@ -45,9 +45,8 @@ class EmbeddingQuadratic:
     """
 
     scale: float = 0.0  # s ≥ 0
-    b: Array | None = (
-        None  # in R^q: s·z for the squared distance s‖a − z‖². None stands for zero, here and below.
-    )
+    # in R^q: s·z for the squared distance s‖a − z‖². None stands for zero, here and below.
+    b: Array | None = None
     D: Array | None = None  # symmetric, r × r
     N: Array | None = None  # symmetric, r × r; on one space always a multiple of the same matrix
 

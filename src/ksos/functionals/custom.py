@@ -103,9 +103,8 @@ class _BoundCustom(BoundTerm):
         self.twice_differentiable = functional.torch or functional.hessian is not None
         self._like, self._space = space.T, space
         self.E = self.psi = None
-        self.split = (
-            space.embedding_rank if self.uses_embedding else 0
-        )  # how many of the inputs belong to the embedding
+        # how many of the inputs belong to the embedding
+        self.split = space.embedding_rank if self.uses_embedding else 0
         if isinstance(functional.embedding, np.ndarray):
             Z = as_points(functional.embedding, "embedding", n_features=space.n_features)
             self.E, self.split = (
@@ -204,9 +203,8 @@ class _BoundCustom(BoundTerm):
     def hessian(self, a: Array | None, C: Array, da: Array | None, dC: Array) -> Pair | None:
         if not self.twice_differentiable:
             return None
-        several = (
-            da is not None and da.ndim == 2
-        )  # directions of the embedding: the rest is in factor_hessian
+        # directions of the embedding: the rest is in factor_hessian
+        several = da is not None and da.ndim == 2
         if several and not self.uses_embedding:
             return None, None
         H = self._second(a, C)

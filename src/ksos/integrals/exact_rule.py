@@ -23,9 +23,8 @@ Factor = tuple[Kernel, np.ndarray]
 """A kernel and its centres."""
 
 _MOST_FEATURES = 3
-_FAR = (
-    1e5  # lengths: nodes farther away than this from the first point have lost digits that matter
-)
+# lengths: nodes farther away than this from the first point have lost digits that matter
+_FAR = 1e5
 _OUTSIDE = 3.0
 _LEAST_NODES, _NODES_PER_LENGTH = 16, 8.0
 

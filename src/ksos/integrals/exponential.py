@@ -22,9 +22,8 @@ from ksos.quadrature import laguerre, legendre
 
 __all__ = ["ExponentialBox", "ExponentialLebesgue", "LineIntegral"]
 
-_BLOCK_ELEMENTS = (
-    1 << 14
-)  # a LineIntegral holds some thirty arrays of this size at a time: they stay in the cache
+# a LineIntegral holds some thirty arrays of this size at a time: they stay in the cache
+_BLOCK_ELEMENTS = 1 << 14
 _FAR = 1e150
 """Lengths are held below this many bandwidths, which keeps differences of them finite; an end at infinity stands here."""
 _GONE = 700.0

@@ -34,9 +34,8 @@ Source = tuple[Integrals, np.ndarray]
 Rule = tuple[np.ndarray, np.ndarray]
 """Nodes (N, d) and the logarithms of their weights against the measure."""
 
-_LOG_LEVEL = (
-    -32.0
-)  # of k, whose square is below rounding there even beside the large entries of a whitening matrix
+# of k, whose square is below rounding there even beside the large entries of a whitening matrix
+_LOG_LEVEL = -32.0
 _SMOOTH_LOG_LEVEL = -22.0  # for p², which holds the fourth power of k
 _CELL_LOG_LEVEL = -20.0  # k² is e^{−40} there
 _PANEL_ORDER, _MOST_HALVINGS = 8, 12

@@ -62,9 +62,8 @@ def squared_distances(X: Array, Y: Array, sigma: Array) -> Array:
                 )  # the norms as two more columns of the product
                 right = xp.concat([-2.0 * Ys, xp.ones_like(y2)[:, None], y2[:, None]], axis=1)
                 D = left @ right.T
-                return (
-                    D if float(xp.min(D)) >= 0.0 else xp.clip(D, 0.0, None)
-                )  # to look is cheaper than to write
+                # to look is cheaper than to write
+                return D if float(xp.min(D)) >= 0.0 else xp.clip(D, 0.0, None)
         blocks = list(
             row_blocks(n, Y.shape[0], CACHE_ELEMENTS if is_numpy(X) else _DEVICE_ELEMENTS)
         )

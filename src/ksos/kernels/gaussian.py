@@ -16,9 +16,8 @@ from ksos.kernels.products import Products
 
 __all__ = ["Gaussian"]
 
-_EXPONENTIAL = (
-    4.0 * 2.0**-23
-)  # relative error of an exponential in single precision: at most a few units in the last place
+# relative error of an exponential in single precision: at most a few units in the last place
+_EXPONENTIAL = 4.0 * 2.0**-23
 
 
 class Gaussian(Kernel):

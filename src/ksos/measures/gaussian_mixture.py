@@ -162,7 +162,9 @@ class GaussianMixture(Measure):
         return f"GaussianMixture({self.weights.shape[0]} components in {self.n_features} features)"
 
 
-def merged(mixture: GaussianMixture, total_bound: float = 0.01) -> GaussianMixture:
+def merged(
+    mixture: GaussianMixture, total_bound: float = 0.01, untouched: int = 0
+) -> GaussianMixture:
     """Replace pairs of components by normals with their mean and covariance [Runnalls2007].
 
     The cost of a pair is B_ij = ½[(w_i+w_j) log|Σ_ij| − w_i log|Σ_i| − w_j log|Σ_j|], the
@@ -179,28 +181,34 @@ def merged(mixture: GaussianMixture, total_bound: float = 0.01) -> GaussianMixtu
     mixture : GaussianMixture
     total_bound : float, default=0.01
         In nats. 0 merges only identical components.
+    untouched : int, default=0
+        So many of the first components stay as they are. A merged tail of tiny weight costs
+        nothing in divergence, and everything at a sample that lies in it.
 
     >>> pair = GaussianMixture([1, 1, 2], [[0.0], [0.1], [9.0]], [[1.0], [1.0], [1.0]])
     >>> merged(pair).means.round(3).tolist()
     [[0.05], [9.0]]
     """
-    w, means, covariances = _distinct(mixture)
-    pairs = _Pairs(w, means, covariances)
+    every = mixture.weights, mixture.means, mixture.covariances
+    pairs = _Pairs(*_distinct(*(part[untouched:] for part in every)))
     spent = 0.0
     while (found := pairs.cheapest(total_bound - spent)) is not None:
         spent += pairs.merge(*found)
     keep = pairs.weights > 0.0
-    return GaussianMixture(pairs.weights[keep], pairs.means[keep], pairs.covariances[keep])
+    parts = pairs.weights[keep], pairs.means[keep], pairs.covariances[keep]
+    both = zip(every, parts, strict=True)
+    return GaussianMixture(*(np.concatenate([a[:untouched], b]) for a, b in both))
 
 
-def _distinct(mixture: GaussianMixture) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _distinct(
+    weights: np.ndarray, means: np.ndarray, covariances: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Weights, means and covariances of the components that differ."""
-    n = mixture.weights.shape[0]
-    rows = np.column_stack([mixture.means, mixture.covariances.reshape(n, -1)])
+    rows = np.column_stack([means, covariances.reshape(weights.shape[0], -1)])
     _, first, place = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    weights = np.bincount(place.ravel(), mixture.weights)
     order = np.argsort(first)
-    return weights[order], mixture.means[first[order]], mixture.covariances[first[order]]
+    summed = np.bincount(place.ravel(), weights)
+    return summed[order], means[first[order]], covariances[first[order]]
 
 
 class _Pairs:

@@ -245,9 +245,8 @@ def _of_kernel_function(f: KernelFunction) -> Enclosure:
     size = math.sqrt(max(float(w @ kernel(Z) @ w), 0.0)) + math.sqrt(
         noise * float(np.sum(np.abs(w)))
     )
-    highest = (
-        min(size, float(np.sum(np.maximum(w, 0.0)))) + noise
-    )  # f(x) = ⟨f, φ(x)⟩, and k is at most 1
+    # f(x) = ⟨f, φ(x)⟩, and k is at most 1
+    highest = min(size, float(np.sum(np.maximum(w, 0.0)))) + noise
     gaussian = isinstance(kernel, Gaussian)
 
     def bounds(centres: np.ndarray, half: np.ndarray) -> CellBound:

@@ -290,9 +290,8 @@ def solved_robustly(
         return _data_alone(family, goal, deadline)
     answer, worst = attack(family, radius, goal, deadline, start, problem=problem)
     problem, saddle = answer.problem, answer.saddle
-    error = (
-        worst.integration_error
-    )  # the true risk is within it of that at the nodes, for every density and parameter
+    # the true risk is within it of that at the nodes, for every density and parameter
+    error = worst.integration_error
     gap = (
         None
         if saddle.gap is None or worst.value is None

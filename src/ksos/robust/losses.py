@@ -115,9 +115,8 @@ class LogisticScores(ParametricLoss):
 
     def values(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         log, probabilities = self._scores(theta)
-        residuals = (
-            probabilities[:, 1:] - np.eye(self.labels)[:, None, 1:]
-        )  # (labels, N, labels − 1)
+        # (labels, N, labels − 1)
+        residuals = probabilities[:, 1:] - np.eye(self.labels)[:, None, 1:]
         return -log.T.ravel(), (residuals[..., None] * self.U[:, None, :]).reshape(
             -1, self.n_parameters
         )

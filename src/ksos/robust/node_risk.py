@@ -51,9 +51,8 @@ class UserLoss(ParametricLoss):
         hessian: Callable[..., Any] | None = None,
     ) -> None:
         self.loss, self.X, self.n_parameters, self.hessian = loss, X, n_parameters, hessian
-        self._last: tuple[np.ndarray, np.ndarray, np.ndarray] | None = (
-            None  # values are not computed twice; none depends on it
-        )
+        # values are not computed twice; none depends on it
+        self._last: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
     def values(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self._last is not None and np.array_equal(self._last[0], theta):

@@ -309,9 +309,8 @@ class Problem:
             time_limit=deadline,
         )
         if found.solver == "interior_point" and self._conic_step <= _DEAR_STEP:
-            solver = (
-                found.solver
-            )  # where a low rank has not come once, it will not come for the next multiplier either
+            # where a low rank has not come once, it will not come for the next multiplier either
+            solver = found.solver
         return self.point(found.parameter, term), found, solver
 
     @property

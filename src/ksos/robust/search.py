@@ -103,9 +103,8 @@ class _Search:
             settled = self.inside is not None and (
                 self.outside is not None or self.inside[0] == 0.0
             )
-            stuck = (
-                stuck + 1 if settled and self._gap >= 0.5 * last_gap else 0
-            )  # then the next solves take more digits
+            # then the next solves take more digits
+            stuck = stuck + 1 if settled and self._gap >= 0.5 * last_gap else 0
             last_gap = min(last_gap, self._gap)
             if self._width <= _NARROWEST or (self.inside is None and u >= _LARGEST_MULTIPLIER):
                 break

@@ -80,9 +80,8 @@ class Rounds:
     max_iter: int
     rtol: float = 0.0
     watch: Watch | None = None
-    program: ConicProgram | None = (
-        None  # what the interior point follows the path of; None if it cannot, or has done so
-    )
+    # what the interior point follows the path of; None if it cannot, or has done so
+    program: ConicProgram | None = None
     fraction: float = InteriorPoint.step_fraction
     stage: int = 0
     n_iter: int = 0
@@ -157,9 +156,8 @@ class Rounds:
         at = self.problem.point(G @ G.T)
         if along_the_path and feasible is not None:
             G, at = self._at_the_boundary(G, at, multipliers)
-        known = (
-            [multipliers] if self.best is None else [multipliers, self.best.multipliers]
-        )  # rounding may have spoilt the latest ones
+        # rounding may have spoilt the latest ones
+        known = [multipliers] if self.best is None else [multipliers, self.best.multipliers]
         multipliers, bound = self.problem.best_multipliers(known, at, G)
         value, violation, elapsed = (
             self.problem.value(at),

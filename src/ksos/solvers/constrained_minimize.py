@@ -38,9 +38,8 @@ __all__ = [
     "nearest",
 ]
 
-_CHEAP_STEP = (
-    2e8  # floating-point operations: if a step costs no more, the interior point comes first
-)
+# floating-point operations: if a step costs no more, the interior point comes first
+_CHEAP_STEP = 2e8
 _MOST_STEPS = 50  # of Newton's method in one round: more are taken only if there is no low rank
 _DIGITS, _WORDED = (1e-3, 1e-6, 1e-9, 1e-12), 1e-5
 Why = tuple[str, float | None]  # a note, and the least radius of a ball
@@ -76,9 +75,8 @@ def minimize_constrained(
     )
     name, C = steppers[0].name, centre(space.rank, space.T) if start is None else start.C
     if isinstance(steppers[0], (LowRank, InteriorPoint)) and space.tensor_size <= SMALL_TENSOR:
-        objective = (
-            objective.on_tensor()
-        )  # Newton steps feel rounding that changes from point to point
+        # Newton steps feel rounding that changes from point to point
+        objective = objective.on_tensor()
     try:
         problem, interrupted = ConstrainedProblem(objective, constraints), False
     except KeyboardInterrupt:
@@ -216,9 +214,8 @@ def nearest(
             or outcome.status != "solved"
         ):
             break
-        tol = (
-            _WORDED * value if lower > ball.bound else 0.0
-        )  # empty, for certain: as many digits as the message shows
+        # empty, for certain: as many digits as the message shows
+        tol = _WORDED * value if lower > ball.bound else 0.0
     return Nearest(outcome, lower, upper)
 
 

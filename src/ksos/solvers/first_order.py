@@ -76,9 +76,8 @@ class ProjectedGradient(Stepper):
                 if curvature <= L * squared:
                     break
             L = max(L if quadratic else _GROW * L, _MARGIN * curvature / squared)
-        L = (
-            L if quadratic else L * _SHRINK
-        )  # away from a quadratic the curvature varies: try longer steps again
+        # away from a quadratic the curvature varies: try longer steps again
+        L = L if quadratic else L * _SHRINK
         return self._next(state, new, move, L)
 
     def _next(self, state: _State, new: Point, move: Point, L: float) -> _State:

@@ -77,9 +77,8 @@ class ConicProgram:
     units: np.ndarray = field(
         default_factory=lambda: np.zeros(0)
     )  # what turns these multipliers into those of the problem
-    steepness: float | None = (
-        None  # ‖∂f/∂a‖ if f is a multiple of a distance, and this the problem of the squared one; else None
-    )
+    # ‖∂f/∂a‖ if f is a multiple of a distance, and this the problem of the squared one; else None
+    steepness: float | None = None
 
     @classmethod
     def unconstrained(cls, objective: Objective) -> ConicProgram:

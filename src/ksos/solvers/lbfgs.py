@@ -137,9 +137,8 @@ class _State:
     secants: Secants
     point: Point  # as of the last certificate
     steps: int = 0
-    wider: Array | None = (
-        None  # the factor with new columns, where the next step has to begin with them
-    )
+    # the factor with new columns, where the next step has to begin with them
+    wider: Array | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -342,9 +342,8 @@ def _solution(
         or G.shape != known.shape
     )
     if status == "time_limit" and outcome.history and objective.size > DENSE:
-        afresh = (
-            afresh and outcome.point.G is None
-        )  # it is late: what the run has computed there must do
+        # it is late: what the run has computed there must do
+        afresh = afresh and outcome.point.G is None
     elif (better := objective.rounded_well()) is not objective:
         objective, afresh = better, True
     point = objective.point(G @ G.T, G) if afresh else outcome.point
@@ -352,9 +351,8 @@ def _solution(
     if status == "solved" and (found.gap > tol or not certified):
         status = "solved_inaccurate" if found.gap > tol else "stationary"
     elif status == "solved_inaccurate" and certified and found.gap <= tol:
-        status = (
-            "solved"  # where rounding hid it from the run, the closer look at the end has seen it
-        )
+        # where rounding hid it from the run, the closer look at the end has seen it
+        status = "solved"
     gap = found.gap if certified else None
     note = known_to(found.unknown, tol) or (solver.advice if status == "max_iter" else "")
     return assembled(

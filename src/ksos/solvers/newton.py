@@ -31,9 +31,8 @@ class Minimum:
     value: float
     gradient: np.ndarray
     second: Callable[[], np.ndarray]
-    eigen: Eigen | None = (
-        None  # of a second derivative nearby, for a neighbouring problem that starts here
-    )
+    # of a second derivative nearby, for a neighbouring problem that starts here
+    eigen: Eigen | None = None
 
     @cached_property
     def curvature(self) -> np.ndarray:

@@ -21,9 +21,8 @@ from ksos._array import (
 
 __all__ = ["SchurSystem"]
 
-_BLOCK_BYTES = (
-    4e6  # of the tensor at a time: what a processor's cache holds between the two products
-)
+# of the tensor at a time: what a processor's cache holds between the two products
+_BLOCK_BYTES = 4e6
 _DEVICE_BLOCK_BYTES = 1e9  # a GPU wants few large products instead
 _JITTERS = (0.0, 1e-15, 1e-13, 1e-11)
 

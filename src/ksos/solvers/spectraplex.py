@@ -31,9 +31,8 @@ def project_simplex(values: np.ndarray) -> np.ndarray:
     >>> project_simplex(np.array([0.5, 0.1, 1.1])).round(6).tolist()
     [0.2, 0.0, 0.8]
     """
-    values = (
-        values - values.max()
-    )  # a common shift changes nothing, and 1 must not vanish beside large numbers
+    # a common shift changes nothing, and 1 must not vanish beside large numbers
+    values = values - values.max()
     descending = np.sort(values)[::-1]
     thresholds = (np.cumsum(descending) - 1.0) / np.arange(1, values.shape[0] + 1)
     last = np.nonzero(descending > thresholds)[0][-1]

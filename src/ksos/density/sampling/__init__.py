@@ -32,9 +32,8 @@ _MEMORY_SHARE = 0.25  # of the available memory: "auto" takes no more for an env
 # seconds, on one core of an ordinary machine; only their ratios matter
 _FLOP, _KERNEL_VALUE, _COORDINATE = 5e-11, 3e-9, 1.5e-9
 _NEWTON, _PROPOSAL, _NORMAL = 6e-7, 3e-7, 3e-8
-_MOST_SECONDS = (
-    10.0  # more than another method would take: as long as a person waits without a reason
-)
+# more than another method would take: as long as a person waits without a reason
+_MOST_SECONDS = 10.0
 _GRAM_ROWS, _MOST_LOOKED_AT = 40, 20
 _MOST_TRAINS, _EXCESS = 40, 2.0
 

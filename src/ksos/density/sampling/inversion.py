@@ -45,17 +45,15 @@ __all__ += ["hadamard_rows", "scan", "scan_flops", "tree_flops", "without_silent
 
 LOST_MASS = 1e-18
 NODES_PER_PANEL = 12
-_LOG_LEVEL = (
-    -32.0
-)  # where kernel values are negligible; squared, and with room for large signed weights
+# where kernel values are negligible; squared, and with room for large signed weights
+_LOG_LEVEL = -32.0
 _PANEL_LENGTH = 0.5  # in units of the kernel's width
 _CACHE_ELEMENTS, _DELTA_ELEMENTS = 1 << 18, 1 << 19
 _CHUNK_BYTES = 64e6
 _CALL = 4e5  # a handful of calls on small arrays takes as long as this many flops
 _PIVOTING = 8.0  # a flop of a pivoted QR factorisation costs this many of a matrix product
-_RANK_GROWTH = (
-    16  # an interval's mass takes about this many times as many rows as the density at a point
-)
+# an interval's mass takes about this many times as many rows as the density at a point
+_RANK_GROWTH = 16
 _BLOCK_ROWS = 4  # rows are reduced when there are this many times as many as columns
 
 

@@ -65,9 +65,8 @@ class Envelope(ABC):
         self.density = density = central_point_first(density)
         X = density.support_points
         self.integrals = closed_form(density.kernel, density.measure.without_boundary, X.shape[1])
-        self.centres = (
-            X - X[0]
-        )  # positions are relative to the first point: exact for data far from zero
+        # positions are relative to the first point: exact for data far from zero
+        self.centres = X - X[0]
         self.log_norm = 0.5 * self.integrals.log_diagonal(X)
         log_scale = self.log_norm - 0.5 * density.log_unit
         # far outside their box, points have next to no mass in it and an envelope without end: what follows then has acceptance 0
