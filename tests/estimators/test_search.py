@@ -665,6 +665,17 @@ def test_far_samples_keep_a_density() -> None:
     assert np.all(KernelSoSDensityCV(cv=3).fit(X).score_samples(fresh) > -1000.0)
 
 
+@pytest.mark.parametrize("strengths", [[INF], [0.01]])
+def test_a_condition_far_outside_of_the_data_warns(strengths: list[float]) -> None:
+    """Also where the tails of the reference are heavy."""
+    p = KernelSoSDensityCV(cv=2, relative_regularizations=strengths).fit(MOONS).distribution_
+    with pytest.warns(UserWarning, match="far outside of the data"):
+        p.conditional({0: 400.0})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        p.conditional({0: 3.0})
+
+
 def test_a_lone_row_gets_no_spike() -> None:
     """A row far from the others, twice in the data: an outlier is not the mode."""
     rng = np.random.default_rng(4)

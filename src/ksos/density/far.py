@@ -15,6 +15,7 @@ from ksos.density._assemble import listed
 from ksos.feature_names import said, warn_caller
 
 if TYPE_CHECKING:
+    from ksos.density.part import Part
     from ksos.density.queries import Queries
 
 __all__ = ["FeatureRange", "warn_if_far"]
@@ -25,12 +26,19 @@ _FAR = 2.0  # ranges of a feature beyond its ends: the default regressors are fl
 
 
 def warn_if_far(
-    p: Queries, found: Queries, given: list[int], values: np.ndarray, names: Sequence[str] | None
+    p: Queries,
+    found: Queries,
+    given: list[int],
+    values: np.ndarray,
+    names: Sequence[str] | None,
+    parts: Sequence[tuple[float, Part]] = (),
 ) -> None:
-    r"""Warn if ``found``, the law of ``p`` given x_S = v, is the tail of a kernel and nothing that data have said.
+    r"""Warn if ``found``, the distribution of ``p`` given x_S = v, is the tail of a kernel and nothing else.
 
-    Compared are the largest values of p itself and of p(v, x_R): for a normal law their logarithms differ by z²/2, z being the distance of
-    v in standard deviations. The difference does not depend on the scale of any feature.
+    Compared are the largest values of p itself and of p(v, x_R): for a normal distribution their logarithms
+    differ by z²/2, z being the distance of v in standard deviations. The difference does not depend on the
+    scale of any feature. A reference may have heavy tails, where the density falls far less: for the
+    ``parts`` of a mixture over references, z is measured in standard deviations of the reference.
     """
     if p.measure.atoms is not None:
         return
@@ -45,7 +53,7 @@ def warn_if_far(
         float(np.max(to_numpy(p.log_by_volume(like(rows, p.support_points)))))
         for rows in (own, completed)
     )
-    lost = highest - there
+    lost = max(highest - there, 0.5 * _reference_distance(parts, given, values) ** 2)
     if lost > _FEW_NATS + _PER_FEATURE * len(given):
         distance = (
             f"{math.sqrt(2.0 * lost):.2g} standard deviations of a normal law"
@@ -56,6 +64,29 @@ def warn_if_far(
             f"the condition {listed(given, values, names)} is far outside of the data: the density there is that at {distance}; the "
             "answer is the tail of the nearest kernel, no more"
         )
+
+
+def _reference_distance(
+    parts: Sequence[tuple[float, Part]], given: list[int], values: np.ndarray
+) -> float:
+    """The largest distance of a value from the mean of its feature in standard deviations of the references.
+
+    0 if a part has no normal reference.
+    """
+    every = []
+    for weight, part in parts:
+        normals = part.density.measure.normals(part.density.n_features)
+        if normals is None:
+            return 0.0
+        index = [part.shown[k] for k in given]
+        own = np.diagonal(normals.covariances, axis1=1, axis2=2)[:, index]
+        every.append((weight * normals.weights, normals.means[:, index], own))
+    if not every:
+        return 0.0
+    weights, means, variances = (np.concatenate([one[i] for one in every]) for i in range(3))
+    middle = weights @ means
+    spread = weights @ (variances + (means - middle) ** 2)
+    return float(np.max(np.abs(values - middle) / np.sqrt(spread)))
 
 
 def _some(points: np.ndarray) -> np.ndarray:

@@ -397,7 +397,7 @@ class SoSMixture(Queries):
             else _conditional_measure(self.measure, given, values, rest)
         )
         law = self._made(parts, measure, rest)
-        warn_if_far(self.unnamed, law.unnamed, given, values, self.feature_names)
+        warn_if_far(self.unnamed, law.unnamed, given, values, self.feature_names, self.parts)
         return law
 
     def _in_interval(
