@@ -68,7 +68,7 @@ REGULARIZATIONS = {"squared_mmd": (1e-2, 1e-3), "likelihood": (1.0, 1e-1, 1e-2)}
 def ours(objective: str, criterion: str) -> Callable[[np.ndarray], Any]:
     def fit(X: np.ndarray) -> Any:
         grids = {
-            "bandwidths": (0.7, 1.0, 1.5, 2.5, 4.0),
+            "bandwidths": (0.1, 0.2, 0.4, 0.8, 1.6),
             "relative_regularizations": REGULARIZATIONS[objective],
             "cv": 3,
         }
