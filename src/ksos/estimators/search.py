@@ -66,11 +66,15 @@ __all__ = ["KernelSoSDensityCV"]
 OBJECTIVES = ("likelihood", "squared_mmd")
 
 # The grids were chosen with `benchmarks/quality run --other`, on data that no page shows.
-BANDWIDTHS = {True: (3.0,), False: (1.0, 1.4, 2.0, 2.8)}
-"""Multiples of the bandwidth that suits a kernel density estimate, with a reference and without."""
-# Outliers widen that bandwidth, and a criterion that resists them needs narrower ones: with 20% of
-# outliers a tenth of it, in experiments/contamination.py.
-ROBUST_BANDWIDTHS = (0.1, 0.2, 0.4, 0.8, 1.6)
+BANDWIDTHS = {
+    (True, True): (3.0,),
+    (True, False): (1.0, 1.4, 2.0, 2.8),
+    # outliers widen the unit, and criteria that resist them need narrower kernels: with 20% of
+    # outliers a tenth, in experiments/contamination.py
+    (False, False): (0.1, 0.2, 0.4, 0.8, 1.6),
+}
+"""Multiples of the bandwidth that suits a kernel density estimate, by whether the criterion is the
+likelihood and whether there is a reference."""
 REGULARIZATIONS = {
     ("likelihood", True): (np.inf, 1.0, 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3),
     ("likelihood", False): tuple(10.0 ** (1.0 - 0.5 * k) for k in range(11)),
@@ -419,8 +423,7 @@ class KernelSoSDensityCV(DensityEstimator):
     def _multiples(self) -> list[float]:
         """The grid of bandwidths, ascending."""
         if self.bandwidths is None:
-            robust = self.criterion != "log_likelihood"
-            return list(ROBUST_BANDWIDTHS if robust else BANDWIDTHS[self._corrects])
+            return list(BANDWIDTHS[self.criterion == "log_likelihood", self._corrects])
         return sorted(set(as_grid(self.bandwidths, "bandwidths", positive=True).tolist()))
 
     def _report(self, found: _Comparison, gap: float, solution: Solution) -> None:
