@@ -39,12 +39,18 @@ def ahead(among: Sequence[Cell], others: Sequence[str], field: str) -> str:
     return f"{count} of {total}" if total else "not measured"
 
 
+def measured(among: Sequence[Cell], names: Sequence[str], field: str) -> list[str]:
+    """Those of the methods that have been measured in some cell: a page has no columns for the others."""
+    return [name for name in names if any(cell.values(name, field) for cell in among)]
+
+
 def summary(among: Sequence[Cell]) -> list[str]:
     """In how many cells ksos is ahead, and the extremes over all cells."""
     nll, crps = "cells with a lower NLL than ", "cells with a lower CRPS than "
-    rows = [[nll + CONTESTANTS[name].title, ahead(among, [name], "nll")] for name in RIVALS[:5]]
-    rows += [[crps + "all other methods at once", ahead(among, RIVALS, "crps")]]
-    rows += [[crps + CONTESTANTS[name].title, ahead(among, [name], "crps")] for name in RIVALS]
+    likely, all_others = (measured(among, RIVALS, field) for field in ("nll", "crps"))
+    rows = [[nll + CONTESTANTS[name].title, ahead(among, [name], "nll")] for name in likely]
+    rows += [[crps + "all other methods at once", ahead(among, all_others, "crps")]]
+    rows += [[crps + CONTESTANTS[name].title, ahead(among, [name], "crps")] for name in all_others]
     crossings = sum(value for cell in among for value in cell.values(OURS, "crossings").values())
     near = _farthest(among, "coverage", lambda value: -abs(value - 0.9))
     lowest = _farthest(among, "conformal_coverage", lambda value: value)
@@ -101,11 +107,11 @@ def page(records: Sequence[Record]) -> str:
         "",
         "Positive differences mean that ksos is ahead.",
         "",
-        *_differences(among, "nll", (*RIVALS[:5], "ksos_joint")),
+        *_differences(among, "nll", measured(among, (*RIVALS, "ksos_joint"), "nll")),
         "",
         "## CRPS of ksos, and of other methods minus that of ksos",
         "",
-        *_differences(among, "crps", RIVALS),
+        *_differences(among, "crps", measured(among, RIVALS, "crps")),
         "",
         "## Coverage of 90% intervals, and their widths",
         "",
@@ -114,20 +120,26 @@ def page(records: Sequence[Record]) -> str:
             [
                 ("coverage", OURS),
                 ("conformal_coverage", OURS),
-                *(("coverage", name) for name in RIVALS),
+                *(("coverage", name) for name in measured(among, RIVALS, "coverage")),
             ],
             3,
         ),
         "",
         *_means(
             among,
-            [("width", OURS), ("conformal_width", OURS), *(("width", name) for name in RIVALS)],
+            [
+                ("width", OURS),
+                ("conformal_width", OURS),
+                *(("width", name) for name in measured(among, RIVALS, "width")),
+            ],
             2,
         ),
         "",
         "## Seconds of the fit",
         "",
-        *_means(among, [("seconds", name) for name in CONTESTANTS], 2),
+        *_means(
+            among, [("seconds", name) for name in measured(among, list(CONTESTANTS), "seconds")], 2
+        ),
         "",
     ]
     failures = [error for cell in among for error in cell.errors()]
