@@ -109,7 +109,7 @@ def _lines(
         else None
     )
     if depends is None:
-        depends = ", ".join(columns[k] for k in estimator.given_)
+        depends = ", ".join(columns[k] for k in estimator.given_ or ())
     of = f"{saved.n_components} Gaussians, " if saved.n_components else ""
     lines = [
         rows_line(table, searched=False),

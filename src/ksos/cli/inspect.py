@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from typing import Any
 
 from ksos.cli.composition import Composition
 from ksos.cli.console import Console
@@ -37,7 +38,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         **versions,
         "file_size": size,
     }
-    rows = {"features d": d, "support points m": made.n_support, "rank": made.rank}
+    rows: dict[str, Any] = {"features d": d, "support points m": made.n_support, "rank": made.rank}
     rows |= (
         {"measure": made.measure}
         if made.is_reference

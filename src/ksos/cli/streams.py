@@ -212,7 +212,7 @@ def read_whole(paths: Sequence[str], options: TableOptions, say: Say) -> Table:
             f"{stream.source}: {stream.reading.dropped} of {stream.reading.rows} rows have missing cells and are left out"
         )
     masses = np.concatenate(weights) if stream.weighing else None
-    told = {"header": stream.header, "n_dropped": stream.n_dropped}
+    told: dict[str, Any] = {"header": stream.header, "n_dropped": stream.n_dropped}
     return Table(
         stream.source, np.concatenate(points), np.concatenate(rows), stream.names, masses, **told
     )

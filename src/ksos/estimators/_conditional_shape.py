@@ -9,7 +9,7 @@ further predictions. Outputs are columns, also where there is only one.
 from __future__ import annotations
 
 import warnings
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import expit
@@ -510,7 +510,7 @@ class JointDistributions:
         return known[:, d:].reshape(n, count, self.n_outputs)
 
     def at(self, placed: Placed) -> SoSDensity:
-        return cast("SoSDensity", self.density.conditional(dict(enumerate(placed[0][0].tolist()))))
+        return self.density.conditional(dict(enumerate(placed[0][0].tolist())))
 
     def _output(self, k: int) -> ConditionalLine:
         return self._line([*range(self.n_conditions), self.n_conditions + k])

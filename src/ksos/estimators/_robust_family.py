@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -270,7 +270,7 @@ class Densities(EstimatorFamily):
     def _square_risk(self) -> SquareRisk:
         model, space, d, P = self.model, self.setting.space, self.model.n_numbers, self.model.size
         center, scale = np.r_[model.center, model.offset][:d], np.r_[model.scale, 1.0][:d]
-        E, s, offset = self.E, self.s, model.offset
+        E, s, offset = self.E, self.s, cast("float | None", model.offset)
         if model.n_labels:  # in the block of a label, targets are multiples of u_0 = 1
             E, s, offset = E[:, :P], -model.table[:, :, None] * np.eye(1, P), None
         V = (

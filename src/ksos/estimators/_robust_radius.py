@@ -96,7 +96,7 @@ def radius_of(
     for candidate in (widest * fraction for fraction in _FRACTIONS if widest * fraction >= least):
         tell(f"held-out losses with radius {candidate:.3g}", 0.0, np.inf)
         parts = (fold.excess(candidate, deadline) for fold in folds)
-        known = list(takewhile(lambda part: part is not None, parts))
+        known: list[Any] = list(takewhile(lambda part: part is not None, parts))
         if len(known) == _FOLDS:
             excess = np.concatenate(known)
             total = float(weights @ excess)

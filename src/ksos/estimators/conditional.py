@@ -195,7 +195,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
 
     @transform.setter
     def transform(self, value: Any) -> None:
-        vars(self)["transform"] = value
+        self.__dict__["transform"] = value
 
     @classmethod
     def _get_param_names(cls) -> list[str]:
@@ -298,7 +298,9 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
                 cut = "was not calibrated: the fit was cut short"
                 why = "needs a regressor; this is a joint density" if self._joint else cut
                 raise ValueError(f"method='conformal' {why}; use method='density'")
-            split = distributions.transform.inverse(self._conformal.interval(X, level))
+            split = distributions.transform.inverse(  # type: ignore[union-attr]
+                self._conformal.interval(X, level)
+            )
             ends = np.minimum(split[:, 0], found[:, 0]), np.maximum(split[:, 1], found[:, 1])
             found = np.stack(ends, axis=1)
         return self._as_y(found)
@@ -443,8 +445,8 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         steps.begin("conformal intervals")
         self._conformal = None
         if not deadline.passed:
-            fit = models.locations, *parts, location, X, targets, masses, splits, floor
-            self._conformal, gain = fit_conformal(*fit, rng, deadline)
+            known = models.locations, *parts, location, X, targets, masses, splits, floor
+            self._conformal, gain = fit_conformal(*known, rng, deadline)
             scales = [scale.times(one) for scale, one in zip(scales, gain, strict=True)]
         steps.begin("density of the scaled residuals")
         fit = models.estimator, U, masses, X, mu, models.given
@@ -453,7 +455,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         self._distributions = ResidualDistributions(place, shape, transform)
         self.residual_estimator_, self.residual_density_ = estimator, shape.density
         self.given_ = None if shape.given is None else shape.given.name
-        self.transform_ = transform.name
+        self.transform_ = transform.name  # type: ignore[assignment]
         self.residuals_ = self._as_y(np.where(held[:, None], U, np.nan))
         self.held_out_predictions_ = self._as_y(transform.inverse(location.held_out))
         self.scale_shares_ = np.stack([scale.exponents for scale in scales], axis=1)

@@ -407,8 +407,8 @@ class KernelSoSDensity(DensityEstimator):
         told["time_limit"] = deadline
         penalty = self._penalty(part.total)
         if passes is None:
-            own = isinstance(self.objective, Functional)
-            functional = self.objective if own else OBJECTIVES[self.objective](data)
+            given = self.objective
+            functional = given if isinstance(given, Functional) else OBJECTIVES[given](data)
             functional = functional if penalty is None else functional + penalty
             self.solution_ = minimize(functional, tol=self.tol, start=start, **told)
         else:

@@ -204,7 +204,7 @@ class RobustEstimator(BaseEstimator):
             coef = self._rows[:, 1:] / model.scale
             at_zero = self._rows[:, 0] - coef @ model.center
             number = coef[0], float(at_zero[0] + model.offset)
-            self.coef_, self.intercept_ = (coef, at_zero) if labelled else number
+            self.coef_, self.intercept_ = (coef, at_zero) if labelled else number  # type: ignore[var-annotated]
         names = vars(self).get("feature_names_in_", [f"x{k}" for k in range(model.scale.size)])
         columns = *map(str, names), *([] if labelled else ["y"])
         labels, data = model.labels.tolist() if labelled else (), family.moments(family.masses)

@@ -47,7 +47,7 @@ from ksos.data.samples import (
     some_of,
 )
 from ksos.data.units import Units, warn_if_flat
-from ksos.density.mixture import SoSMixture
+from ksos.density import SoSDensity, SoSMixture
 from ksos.embedding import MeanEmbedding, Projection
 from ksos.estimators._anomalies import warn_if_memorised
 from ksos.estimators._density_estimator import DensityEstimator
@@ -140,13 +140,13 @@ class _Comparison(NamedTuple):
         """λ of the chosen pair in natural units of its space."""
         return regularization_unit(space) * self.chosen[1]
 
-    def answer(self, tol: float, deadline: Deadline) -> Solution:
+    def answer(self, tol: float | None, deadline: Deadline) -> Solution:
         """The certified optimum of the chosen problem over all samples."""
         (multiple, strength), problem = self.chosen, self.problem
         infinite, kernel = np.isinf(strength), self.unit.scaled(multiple)
         support = self.support[-1][:1] if infinite else self.support[-1]
         # with a tolerance of one, only the constant function is left of the space: its density is ρ
-        only = {"tol_model": 1.0} if infinite else {}
+        only: dict[str, Any] = {"tol_model": 1.0} if infinite else {}
         space = SoSSpace(kernel, support, problem.measures[-1], constant=problem.constant, **only)
         data = MeanEmbedding(problem.points, problem.weights, kernel=space.embedding_kernel)
         functional = DISTANCES[problem.objective](data)
@@ -281,7 +281,7 @@ class KernelSoSDensityCV(DensityEstimator):
     True
     """
 
-    distribution_: SoSMixture
+    distribution_: SoSDensity | SoSMixture
     solution_: Solution
 
     def __init__(

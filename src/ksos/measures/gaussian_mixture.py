@@ -30,8 +30,8 @@ def _log_laws(X: Array, means: Array, roots: Array) -> Array:
     xp, d = namespace(X), X.shape[1]
     if d > _TOGETHER:
         columns = xp.stack([X[:, k] for k in range(d)])  # long rows take a third of the time
-        away = (roots[c, :, :] @ (columns - means[c, :, None]) for c in range(means.shape[0]))
-        return -0.5 * xp.stack([xp.sum(y * y, axis=0) for y in away]).T
+        each = (roots[c, :, :] @ (columns - means[c, :, None]) for c in range(means.shape[0]))
+        return -0.5 * xp.stack([xp.sum(y * y, axis=0) for y in each]).T
     away, total = [X[:, k, None] - means[None, :, k] for k in range(d)], 0.0
     for k in range(d):
         y = sum((away[j] * roots[:, k, j] for j in range(1, k + 1)), away[0] * roots[:, k, 0])

@@ -235,7 +235,7 @@ class CrossValidationDisplay(Display):
         multiples, strengths = np.unique(self.bandwidth_multiples), self._strengths
         columns, rows = self._places(multiples, strengths)
         edges, seen = np.linspace(best - span, best, _BANDS + 1), np.isfinite(self.scores)
-        values = np.ma.masked_all((strengths.size, multiples.size))
+        values = np.ma.masked_all((strengths.size, multiples.size))  # type: ignore[no-untyped-call]
         for k in np.flatnonzero(seen):
             values[rows[k], columns[k]] = np.clip(self.scores[k], edges[0], best)
         colours = colour_map(cmap).with_extremes(bad=_UNSEEN)

@@ -52,7 +52,7 @@ class Solver(ABC):
 
     def __post_init__(self) -> None:
         as_callback(self.callback, f"callback of {type(self).__name__}")
-        for option in fields(self):  # type: ignore[arg-type]
+        for option in fields(self):
             value = vars(self)[option.name]
             if option.type == "int" or (option.type == "int | None" and value is not None):
                 as_count(
