@@ -31,7 +31,7 @@ from ksos.measures.gaussian_mixture import merged
 
 __all__ = ["SIZES", "Stack", "certified_weights"]
 
-# The candidates were chosen with `benchmarks/quality run --other` (data that no page shows): six sizes
+# The candidates were chosen with other seeds of benchmarks/quality than those of its page: six sizes
 # and one start instead of ten and two cost 0.01 nats in the mean and 0.17 on iris and diabetes.
 SIZES = (1, 2, 3, 4, 5, 6, 8, 12, 20, 32)
 """Components; at most a quarter of the samples."""
