@@ -652,6 +652,14 @@ def test_bandwidths_so_narrow_that_nothing_is_seen() -> None:
     assert est.cv_results_["mean_test_score"][0] < -1e6, "the others may be as bad as they like"
 
 
+def test_a_density_of_zero_at_every_held_out_sample_is_no_time_limit() -> None:
+    X = np.random.default_rng(0).normal(size=(60, 1))
+    est = KernelSoSDensityCV([1e-6], [0.1], 2, reference=None).fit(X)
+    assert est.status_ == "solved" and est.best_score_ == -np.inf
+    both = KernelSoSDensityCV([1e-6, 1.0], [0.1], 2, reference=None).fit(X)
+    assert both.best_params_["bandwidth_multiple"] == 1.0 and np.isfinite(both.best_score_)
+
+
 def test_far_samples_keep_a_density() -> None:
     est = KernelSoSDensityCV(**OVER).fit(np.r_[MOONS, [[30.0, 30.0]]])
     assert est.score_samples([[30.0, 30.0]])[0] > -20.0
