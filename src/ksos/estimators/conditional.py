@@ -195,7 +195,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
 
     @transform.setter
     def transform(self, value: Any) -> None:
-        self.__dict__["transform"] = value
+        vars(self)["transform"] = value  # type: ignore[index]
 
     @classmethod
     def _get_param_names(cls) -> list[str]:
